@@ -63,15 +63,13 @@ static enum err make_island(struct demo *demo, int i)
 static enum err write_conf(const struct demo *demo, int i)
 {
     const struct demo_island *island = &demo->island[i];
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    long threads = cores > DEMO_ISLANDS ? cores / DEMO_ISLANDS : 1;
     FILE *file = fopen(island->conf, "we");
     if (file == NULL)
         return err_set_errno(ERR_IO, "cannot create %s", island->conf);
     fprintf(file,
             "[island]\nname = %s\nrun = run.ini\nkey = %s.key\nstate = state-%s\nsockets = run-%s\n"
             "[net]\nlisten = 127.0.0.1:%u\ncompress_auto = no\n[worker]\ndata = corpus\nthreads = %ld\n",
-            island->name, island->name, island->name, island->name, island->port, threads > 4 ? 4 : threads);
+            island->name, island->name, island->name, island->name, island->port, demo->threads);
     for (int k = 0; k < DEMO_ISLANDS; k++)
         if (k != i)
             fprintf(file, "[peer %s]\npublic_key = %s\naddress = 127.0.0.1:%u\n", demo->island[k].name,
@@ -81,6 +79,9 @@ static enum err write_conf(const struct demo *demo, int i)
 
 static enum err set_up(struct demo *demo)
 {
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    demo->threads = cores > DEMO_ISLANDS ? cores / DEMO_ISLANDS : 1;
+    demo->threads = demo->threads > 4 ? 4 : demo->threads;
     char *text;
     size_t bytes;
     struct stat status;
@@ -382,6 +383,13 @@ int main(int argc, char **argv)
     done = stop_all(&demo) && done;
     if (interrupted != 0)
         return 130;
+    if (done) {
+        demo_say(&demo, "for comparison: data-parallel training on as many tokens (Ctrl-C leaves it out)");
+        demo.parallel = demo_parallel(&demo, &interrupted);
+        if (!demo.parallel && interrupted == 0)
+            fprintf(stderr, "FAILED: data-parallel training; " DEMO_FOLDER "/data-parallel.log says why\n");
+        done = demo.parallel || interrupted == SIGINT;
+    }
     /* There is no daemon left to end first. */
     signal(SIGINT, SIG_DFL);
     signal(SIGTERM, SIG_DFL);

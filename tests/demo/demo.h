@@ -1,10 +1,12 @@
 /*
  * demo: the main job on one machine, for people: two daemons, two trainers, one model. demo.c runs it and shows it
- * live; demo_report.c makes table, picture, sample and summary of what is left in the folder.
+ * live; demo_parallel.c trains on the same tokens without islands; demo_report.c makes table, picture, sample and
+ * summary of what is left in the folder.
  */
 #ifndef TESTS_DEMO_DEMO_H
 #define TESTS_DEMO_DEMO_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -27,16 +29,24 @@ struct demo {
     const char *programs, *data;
     char run_id[80], codec[16];
     long long steps, params, fragments, interval;
+    long threads;  /* of each trainer */
+    bool parallel; /* demo_parallel() has trained */
     struct demo_island island[DEMO_ISLANDS];
     double begin_s, took_s;
 };
 
 #define DEMO_FOLDER "build/demo"
+#define DEMO_PARALLEL DEMO_FOLDER "/data-parallel"
 /* The same on every machine, so that everyone sees the same figures; tests/demo/README.md says whose it is. */
 #define DEMO_TEXT "tests/demo/shakespeare.txt"
 
 /* A line on the screen: what comes now, and how many seconds after the start. */
 void demo_say(const struct demo *demo, const char *what);
+
+/* What the islands are measured by: as many ranks as there were islands train the same model on as many tokens, and
+ * add up their gradients at every step. After the run, whose demo->steps and ->threads it takes. False if it failed or
+ * was interrupted. */
+bool demo_parallel(const struct demo *demo, const volatile sig_atomic_t *interrupted);
 
 /* Reads what the run left, prints table and sample, writes the picture and the summary. Returns the exit status: 0 only
  * if the anchors are identical and the loss fell. */

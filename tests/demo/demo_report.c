@@ -18,19 +18,19 @@
 /* All that the run spec holds out of DEMO_TEXT. */
 #define EVAL_BATCHES "54"
 
-/* One island's curve, as its trainer wrote it. */
+/* One trainer's curve, as it wrote it. */
 struct curve {
     double *step, *loss, *smooth;
     size_t count;
 };
 
-static struct curve read_curve(const struct demo_island *island)
+static struct curve read_curve(const char *folder)
 {
     struct curve curve = {.step = calloc(DEMO_STEPS_MAX, sizeof(double)),
                           .loss = calloc(DEMO_STEPS_MAX, sizeof(double)),
                           .smooth = calloc(DEMO_STEPS_MAX, sizeof(double))};
     char path[128], line[512];
-    snprintf(path, sizeof path, "%s/worker/train.jsonl", island->state);
+    snprintf(path, sizeof path, "%s/train.jsonl", folder);
     FILE *file = fopen(path, "re");
     while (file != NULL && fgets(line, sizeof line, file) != NULL && curve.count < DEMO_STEPS_MAX) {
         double step, loss;
@@ -93,7 +93,7 @@ static bool write_sample(const struct demo *demo, const char *params, char *text
 }
 
 struct figures {
-    double loss_first, loss_last, val_start, val_anchor;
+    double loss_first, loss_last, val_start, val_anchor, val_parallel; /* the last NAN: not trained */
     double bytes_data_parallel, reduction, bits_per_param;
     long long bytes_sent_max, tokens, steps;
     bool identical, fell;
@@ -119,6 +119,13 @@ static struct figures figures_of(const struct demo *demo, const struct curve *cu
     f.val_start = evaluate(demo, "--run", DEMO_FOLDER "/run.ini");
     demo_say(demo, "measuring the loss on text that was held out: of the trained model");
     f.val_anchor = evaluate(demo, "--params", anchor);
+    f.val_parallel = NAN;
+    if (demo->parallel) {
+        char params[128];
+        snprintf(params, sizeof params, DEMO_PARALLEL "/worker-%09lld.safetensors", f.steps);
+        demo_say(demo, "measuring the loss on text that was held out: of data-parallel training");
+        f.val_parallel = evaluate(demo, "--params", params);
+    }
     /* A ring all-reduce of bf16 gradients sends 2 (M - 1) / M times their size from each island, every step; here the
      * contributions and results of a round are as many values. */
     double share = 2.0 * (DEMO_ISLANDS - 1) / DEMO_ISLANDS;
@@ -142,6 +149,9 @@ static void print_table(const struct demo *demo, const struct figures *f)
     }
     printf("\nanchors             %s\n", f->identical ? "identical on both islands, bit for bit" : "DIFFER");
     printf("held-out loss       %.4f at the start, %.4f after training (nats per byte)\n", f->val_start, f->val_anchor);
+    if (demo->parallel)
+        printf("data-parallel       %.4f held out after as many tokens: the islands are %+.1f %%\n", f->val_parallel,
+               100 * (f->val_anchor / f->val_parallel - 1));
     printf("bytes per island    %s; data-parallel (bf16, every step) would send %s, %.0f times that\n",
            human_bytes((double)f->bytes_sent_max, a), human_bytes(f->bytes_data_parallel, b), f->reduction);
     printf("on the wire         %.2f bit per parameter and synchronisation (%s, zstd)\n", f->bits_per_param,
@@ -151,7 +161,7 @@ static void print_table(const struct demo *demo, const struct figures *f)
 
 static bool draw(const struct demo *demo, const struct curve *curves, const struct figures *f)
 {
-    static const char *const colors[] = {"#1565c0", "#ef6c00"};
+    static const char *const colors[] = {"#1565c0", "#ef6c00", "#616161"};
     double start_x = 0, end_x = (double)f->steps;
     char subtitle[256];
     snprintf(subtitle, sizeof subtitle,
@@ -162,21 +172,23 @@ static bool draw(const struct demo *demo, const struct curve *curves, const stru
                         .subtitle = subtitle,
                         .x_label = "inner step",
                         .y_label = "loss, nats per byte"};
-    for (int i = 0; i < DEMO_ISLANDS; i++)
+    int lines = DEMO_ISLANDS + demo->parallel;
+    for (int i = 0; i < lines; i++)
         plot.series[plot.series_count++] = (struct plot_series){.color = colors[i],
                                                                 .x = curves[i].step,
                                                                 .y = curves[i].loss,
                                                                 .count = curves[i].count,
                                                                 .width = 1,
                                                                 .opacity = 0.25};
-    for (int i = 0; i < DEMO_ISLANDS; i++)
-        plot.series[plot.series_count++] = (struct plot_series){.name = demo->island[i].name,
-                                                                .color = colors[i],
-                                                                .x = curves[i].step,
-                                                                .y = curves[i].smooth,
-                                                                .count = curves[i].count,
-                                                                .width = 2,
-                                                                .opacity = 1};
+    for (int i = 0; i < lines; i++)
+        plot.series[plot.series_count++] =
+            (struct plot_series){.name = i < DEMO_ISLANDS ? demo->island[i].name : "data-parallel, same tokens",
+                                 .color = colors[i],
+                                 .x = curves[i].step,
+                                 .y = curves[i].smooth,
+                                 .count = curves[i].count,
+                                 .width = 2,
+                                 .opacity = 1};
     plot.series[plot.series_count++] = (struct plot_series){.name = "held out: start, trained anchor",
                                                             .color = "#2e7d32",
                                                             .x = &start_x,
@@ -185,6 +197,13 @@ static bool draw(const struct demo *demo, const struct curve *curves, const stru
                                                             .opacity = 1};
     plot.series[plot.series_count++] =
         (struct plot_series){.color = "#2e7d32", .x = &end_x, .y = &f->val_anchor, .count = 1, .opacity = 1};
+    if (demo->parallel)
+        plot.series[plot.series_count++] = (struct plot_series){.name = "held out: data-parallel",
+                                                                .color = colors[DEMO_ISLANDS],
+                                                                .x = &end_x,
+                                                                .y = &f->val_parallel,
+                                                                .count = 1,
+                                                                .opacity = 1};
     return plot_write(&plot, DEMO_FOLDER "/loss.svg");
 }
 
@@ -204,6 +223,7 @@ static bool write_summary(const struct demo *demo, const struct figures *f)
     json_object_set_new(s, "loss_last", json_real(f->loss_last));
     json_object_set_new(s, "val_loss_anchor", json_real(f->val_anchor));
     json_object_set_new(s, "val_loss_start", json_real(f->val_start));
+    json_object_set_new(s, "val_loss_data_parallel", demo->parallel ? json_real(f->val_parallel) : json_null());
     json_object_set_new(s, "fragments", json_integer(demo->fragments));
     json_object_set_new(s, "versions", json_integer(demo->island[0].versions));
     json_object_set_new(s, "anchors_identical", json_boolean(f->identical));
@@ -232,29 +252,34 @@ void demo_say(const struct demo *demo, const char *what)
 int demo_report(const struct demo *demo)
 {
     static char sample[4096];
-    struct curve curves[DEMO_ISLANDS];
-    char anchor[128];
+    struct curve curves[DEMO_ISLANDS + 1];
+    char anchor[128], folder[128];
     snprintf(anchor, sizeof anchor, "%s/anchor.safetensors", demo->island[0].state);
-    for (int i = 0; i < DEMO_ISLANDS; i++)
-        curves[i] = read_curve(&demo->island[i]);
+    for (int i = 0; i < DEMO_ISLANDS; i++) {
+        snprintf(folder, sizeof folder, "%s/worker", demo->island[i].state);
+        curves[i] = read_curve(folder);
+    }
+    curves[DEMO_ISLANDS] = read_curve(DEMO_PARALLEL);
     struct figures f = figures_of(demo, curves, anchor);
     demo_say(demo, "letting the model write");
     bool wrote = write_sample(demo, anchor, sample, sizeof sample);
     demo_say(demo, "drawing the picture");
     bool drawn = draw(demo, curves, &f);
     bool written = write_summary(demo, &f);
-    for (int i = 0; i < DEMO_ISLANDS; i++)
+    for (int i = 0; i < DEMO_ISLANDS + 1; i++)
         free_curve(&curves[i]);
     print_table(demo, &f);
     printf("\nWhat the model writes:\n\n%s", sample);
     printf("\npicture  " DEMO_FOLDER "/loss.svg\nfigures  " DEMO_FOLDER "/summary.json\nmodel    %s\n", anchor);
     if (!f.identical)
         fprintf(stderr, "FAILED: the islands' anchors differ\n");
+    if (demo->parallel && isnan(f.val_parallel))
+        fprintf(stderr, "FAILED: no held-out loss of data-parallel training\n");
     if (!f.fell)
         fprintf(stderr, "FAILED: the loss did not fall\n");
     if (!wrote)
         fprintf(stderr, "FAILED: no sample; " DEMO_FOLDER "/report.log says why\n");
     if (!drawn || !written)
         fprintf(stderr, "FAILED: picture or summary could not be written to " DEMO_FOLDER "\n");
-    return f.identical && f.fell && wrote && drawn && written ? 0 : 1;
+    return f.identical && f.fell && wrote && drawn && written && demo->parallel == !isnan(f.val_parallel) ? 0 : 1;
 }

@@ -32,16 +32,23 @@ while IFS= read -r line; do
 done <<END
 | training$
 ^ending both daemons
+^for comparison: data-parallel training on as many tokens
 ^measuring the loss .* before training$
 ^measuring the loss .* of the trained model$
+^measuring the loss .* of data-parallel training$
 ^letting the model write$
 ^drawing the picture$
 ^anchors  *identical on both islands
 ^held-out loss
+^data-parallel       [0-9.]* held out
 ^took .* s of training, .* s in all$
 ^ROMEO:$
 ^picture
 END
+tokens=$(sed -n 's/.*"tokens":\([0-9]*\).*/\1/p' build/demo/data-parallel/train.jsonl | tail -n 1)
+[ "$tokens" = "$(sed -n 's/^ *"tokens": \([0-9]*\),/\1/p' build/demo/summary.json)" ] ||
+    fail "data-parallel training had $tokens tokens, the islands together others"
+grep -q 'data-parallel, same tokens' build/demo/loss.svg || fail "the picture does not show data-parallel training"
 [ "$(wc -c <build/demo/sample.txt)" -gt 500 ] || fail "the sample is no sample"
 
 # What README and docs/RESULTS.md say.

@@ -256,7 +256,7 @@ static enum err read_all(const struct tensorfile *file, struct model *model, str
     return inner_round_again(inner, rounded);
 }
 
-/* The newest that is whole. ERR_NOTFOUND: there is none at all. */
+/* The newest that is whole. ERR_NOTFOUND: there is none at all. ERR_CORRUPT: all are damaged. */
 static enum err choose(const char *folder, const struct runspec *spec, const struct model *model,
                        const struct inner *inner, uint64_t *step)
 {
@@ -274,9 +274,15 @@ static enum err choose(const char *folder, const struct runspec *spec, const str
             return err;
         log_warn("%s; %s", err_text(), i + 1 < count ? "trying the one before" : "there is no other");
     }
-    if (count == 0)
-        return err_set(ERR_NOTFOUND, "%s: no checkpoint", folder);
-    return err_set(ERR_CORRUPT,
+    return count == 0 ? ERR_NOTFOUND : ERR_CORRUPT;
+}
+
+/* What every rank says where there is nothing to go on from. */
+static enum err nothing_whole(const char *folder, enum err why)
+{
+    if (why == ERR_NOTFOUND)
+        return err_set(why, "%s: no checkpoint", folder);
+    return err_set(why,
                    "%s: none of its checkpoints is whole; put one back from elsewhere, or use another folder to begin "
                    "anew",
                    folder);
@@ -294,12 +300,12 @@ enum err ckpt_load(const char *folder, const struct runspec *spec, struct model 
     char *path;
     if (model->rank == 0)
         chosen.err = choose(folder, spec, model, inner, &chosen.step);
-    if (model->rank == 0 && chosen.err != ERR_OK && chosen.err != ERR_NOTFOUND)
-        return chosen.err; /* the others hear that this rank has failed */
+    if (chosen.err != ERR_OK && chosen.err != ERR_NOTFOUND && chosen.err != ERR_CORRUPT)
+        return chosen.err; /* the others hear that this rank has failed; after those two all may go on */
     if (all != NULL)
         TRY(all->calls->host_broadcast(all, &chosen, sizeof chosen, NULL, 0));
     if (chosen.err != ERR_OK)
-        return chosen.err;
+        return nothing_whole(folder, chosen.err);
     TRY(ckpt_folder_path(folder, chosen.step, &path));
     enum err err = open_one(path, spec, model, inner, true, &file);
     mem_free(path);

@@ -169,6 +169,18 @@ trouble() { # what it is called
         await "$1: $who is gone" gone "$pid"
     done
 }
+# All checkpoints of paris are damaged: its ranks go on together from the run's anchor.
+damage() { # what it is called
+    ctl paris stop >"$place/said" 2>&1 || { cat "$place/said"; fail "$1: paris does not stop"; }
+    so_far=$(steps_of paris/state/worker)
+    for file in "$place/paris/state/worker"/worker-*.safetensors; do
+        truncate -s 1000 "$file"
+    done
+    ctl paris start >"$place/said" 2>&1 || { cat "$place/said"; fail "$1: paris does not start"; }
+    await "$1: paris trains on with no checkpoint that is whole" at_step $((so_far + 10))
+    [ "$(grep -c 'going on from the run.s anchor' "$place/paris/dilocod.log")" -eq 1 ] ||
+        fail "$1: not one line about where it goes on from"
+}
 gone() { ! kill -0 "$1" 2>/dev/null || grep -q '^State:.Z' "/proc/$1/status"; }
 
 islands() { # what it is called, lines of [sync], whether there is trouble
@@ -191,7 +203,7 @@ islands() { # what it is called, lines of [sync], whether there is trouble
     for name in paris oslo; do
         ctl $name start >"$place/said" 2>&1 || { cat "$place/said"; fail "$name does not start"; }
     done
-    [ "$3" != trouble ] || trouble "$1"
+    [ "$3" != trouble ] || { trouble "$1"; damage "$1"; }
     await "$1: both end with the same anchors" same
     for name in paris oslo; do # 4 sequences of 32 tokens a step
         counted=$(value $name tokens_counted)

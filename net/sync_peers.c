@@ -205,6 +205,19 @@ static uint32_t result_source(const struct sync *sync, uint32_t f, uint32_t p)
 
 /* ---- catching up ---- */
 
+static void fetch_part(struct sync *sync, uint32_t f, uint32_t p, uint32_t from)
+{
+    const struct sync_fragment *fragment = &sync->fragments[f];
+    const struct chain_part *part = &fragment->parts.part[p];
+    struct wire_key key = {.kind = WIRE_RESULT,
+                           .fragment = f,
+                           .version = fragment->own.version + 1,
+                           .epoch = part->epoch,
+                           .owner = part->owner,
+                           .island = part->owner};
+    sync_core_put(sync, (struct sync_action){.type = SYNC_DO_FETCH, .fragment = f, .key = key, .member = from});
+}
+
 /* Asks for every missing result of the next version. True if there was one to ask. */
 static bool fetch_results(struct sync *sync, uint32_t f)
 {
@@ -218,13 +231,7 @@ static bool fetch_results(struct sync *sync, uint32_t f)
         bitset_add(&fragment->asked, from);
         if (sync_core_id(sync, from) != parts->part[p].owner)
             fragment->astray |= (uint64_t)1 << p;
-        struct wire_key key = {.kind = WIRE_RESULT,
-                               .fragment = f,
-                               .version = fragment->own.version + 1,
-                               .epoch = parts->part[p].epoch,
-                               .owner = parts->part[p].owner,
-                               .island = parts->part[p].owner};
-        sync_core_put(sync, (struct sync_action){.type = SYNC_DO_FETCH, .fragment = f, .key = key, .member = from});
+        fetch_part(sync, f, p, from);
         asked = true;
     }
     fragment->fetch_tries += asked;
@@ -348,13 +355,7 @@ static void fetch_rivals(struct sync *sync, uint32_t f)
         if (from == SYNC_NOBODY)
             continue;
         parts->rivals |= (uint64_t)1 << p;
-        struct wire_key key = {.kind = WIRE_RESULT,
-                               .fragment = f,
-                               .version = fragment->own.version + 1,
-                               .epoch = parts->part[p].epoch,
-                               .owner = parts->part[p].owner,
-                               .island = parts->part[p].owner};
-        sync_core_put(sync, (struct sync_action){.type = SYNC_DO_FETCH, .fragment = f, .key = key, .member = from});
+        fetch_part(sync, f, p, from);
     }
 }
 

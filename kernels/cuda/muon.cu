@@ -38,15 +38,7 @@ static __global__ void aim(float *g, float *m, int64_t count, const kern_step *s
 static __global__ void square_up(double *parts, const float *u, int64_t count, bool fits)
 {
     SHARED(double, room, WARP);
-    int64_t stride = (int64_t)gridDim.x * MUON_THREADS * EIGHT;
-    double sum = 0;
-    for (int64_t at = ((int64_t)blockIdx.x * MUON_THREADS + threadIdx.x) * EIGHT; at < count; at += stride) {
-        eight x = load_eight(u + at, 0, of_eight(count - at), fits);
-        UNROLL
-        for (int j = 0; j < EIGHT; j++)
-            sum += (double)x.at[j] * (double)x.at[j];
-    }
-    sum = block_sum(sum, room);
+    double sum = block_squares(u, count, MUON_THREADS, fits, room);
     if (threadIdx.x == 0)
         parts[blockIdx.x] = sum;
 }

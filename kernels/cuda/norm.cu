@@ -11,15 +11,7 @@ enum { NORM_THREADS = 256, NORM_BLOCKS = 1024 };
 static __global__ void square_parts(double *parts, const float *x, int64_t count, bool fits)
 {
     SHARED(double, room, WARP);
-    int64_t stride = (int64_t)gridDim.x * NORM_THREADS * EIGHT;
-    double sum = 0;
-    for (int64_t at = ((int64_t)blockIdx.x * NORM_THREADS + threadIdx.x) * EIGHT; at < count; at += stride) {
-        eight own = load_eight(x + at, 0, of_eight(count - at), fits);
-        UNROLL
-        for (int j = 0; j < EIGHT; j++)
-            sum += (double)own.at[j] * (double)own.at[j];
-    }
-    sum = block_sum(sum, room);
+    double sum = block_squares(x, count, NORM_THREADS, fits, room);
     if (threadIdx.x == 0)
         parts[blockIdx.x] = sum;
 }

@@ -207,4 +207,19 @@ __device__ __forceinline__ int64_t flat_at()
     return ((int64_t)blockIdx.x * FLAT_THREADS + threadIdx.x) * EIGHT;
 }
 
+/* The sum of this block's squares, where every block of the grid takes its turns of `threads` times eight: in double
+ * and, by the number of blocks, in one order. The same in all threads. */
+__device__ __forceinline__ double block_squares(const float *x, int64_t count, int threads, bool fits, double *room)
+{
+    int64_t stride = (int64_t)gridDim.x * threads * EIGHT;
+    double sum = 0;
+    for (int64_t at = ((int64_t)blockIdx.x * threads + threadIdx.x) * EIGHT; at < count; at += stride) {
+        eight own = load_eight(x + at, 0, of_eight(count - at), fits);
+        UNROLL
+        for (int j = 0; j < EIGHT; j++)
+            sum += (double)own.at[j] * (double)own.at[j];
+    }
+    return block_sum(sum, room);
+}
+
 #endif

@@ -11,6 +11,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -126,18 +127,43 @@ int proc_run_in(int space, const char *const *argv, const char *log, char *out, 
     return pid > 0 ? proc_wait(pid, 3600) : -1;
 }
 
-unsigned proc_free_port(void)
+/* Below the ports that the kernel gives to whoever connects somewhere: such a connection could take one before the
+ * program that it is meant for has bound it. */
+enum { PORT_FIRST = 20000, PORTS = 12000 };
+
+static bool bind_port(unsigned port)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t bytes = sizeof address;
-    unsigned port = 0;
+    struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd >= 0 && bind(fd, (struct sockaddr *)&address, bytes) == 0 &&
-        getsockname(fd, (struct sockaddr *)&address, &bytes) == 0)
-        port = ntohs(address.sin_port);
+    bool is_free = fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0;
     if (fd >= 0)
         close(fd);
-    return port;
+    return is_free;
+}
+
+/* A name that only one process of this network namespace can hold, until it ends. */
+static bool claim_port(unsigned port)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    int length = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "diloco-test-port-%u", port);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
+    bool ours = fd >= 0 && bind(fd, (struct sockaddr *)&name, bytes) == 0;
+    if (fd >= 0 && !ours)
+        close(fd);
+    return ours;
+}
+
+unsigned proc_free_port(void)
+{
+    unsigned begin = (unsigned)getpid() * 37;
+    for (unsigned i = 0; i < PORTS; i++) {
+        unsigned port = PORT_FIRST + (begin + i) % PORTS;
+        if (claim_port(port) && bind_port(port))
+            return port;
+    }
+    return 0;
 }
 
 void proc_kill_trainer(const char *state_folder)

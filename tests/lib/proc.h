@@ -23,7 +23,7 @@ int proc_wait(int pid, double seconds);
 int proc_run(const char *const *argv, const char *log, char *out, size_t out_bytes);
 int proc_run_in(int space, const char *const *argv, const char *log, char *out, size_t out_bytes);
 
-/* A TCP port on loopback nobody uses just now; 0 if there is none. */
+/* A TCP port on loopback nobody uses, and no other test will until this process ends; 0 if there is none. */
 unsigned proc_free_port(void);
 
 void proc_sleep_ms(long ms);

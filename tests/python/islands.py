@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -108,12 +109,24 @@ class Island:
         self.await_(f"the log says {text!r}", lambda island: text in island.log(), seconds)
 
 
-def free_port() -> int:
-    import socket
+_claimed: list[socket.socket] = []
 
-    with socket.socket() as any_port:
-        any_port.bind(("127.0.0.1", 0))
-        return any_port.getsockname()[1]
+
+def free_port() -> int:
+    """One that no other test takes while this one runs; see proc_free_port() of tests/lib."""
+    for i in range(12000):
+        port = 20000 + (os.getpid() * 37 + i) % 12000
+        claim = socket.socket(socket.AF_UNIX)
+        try:
+            claim.bind(f"\0diloco-test-port-{port}")
+            with socket.socket() as tcp:
+                tcp.bind(("127.0.0.1", port))
+        except OSError:
+            claim.close()
+            continue
+        _claimed.append(claim)
+        return port
+    raise AssertionError("no port is free")
 
 
 def assert_one_model(islands: list[Island]) -> None:

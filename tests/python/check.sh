@@ -12,13 +12,13 @@ else
     command -v python3 >/dev/null 2>&1 || { echo "skip: there is no python3"; exit 0; }
     [ -x $venv/bin/python3 ] || python3 -m venv $venv || { echo "skip: python3 -m venv does not work here (apt-get install python3-venv)"; exit 0; }
     python=$PWD/$venv/bin/python3
-    if ! "$python" -c 'import torch, transformers, safetensors, tokenizers, peft' 2>/dev/null; then
-        "$python" -m pip install --quiet torch transformers safetensors tokenizers peft accelerate ||
+    if ! "$python" -c 'import torch, transformers, safetensors, tokenizers, peft, zstandard, pyarrow' 2>/dev/null; then
+        "$python" -m pip install --quiet torch transformers safetensors tokenizers peft accelerate zstandard pyarrow ||
             { echo "skip: PyTorch and the others cannot be installed from PyPI here"; exit 0; }
     fi
 fi
 failed=
-for test in plain torch hf; do
+for test in plain tokenize torch hf tokenize_hf; do
     echo "tests/python/test_$test.py"
     (cd tests/python && "$python" test_$test.py) || failed="$failed $test"
 done

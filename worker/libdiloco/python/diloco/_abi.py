@@ -7,6 +7,7 @@ import os
 import pathlib
 from ctypes import CFUNCTYPE, POINTER, Structure, c_char, c_char_p, c_double, c_int, c_int32, c_size_t, c_uint32
 from ctypes import c_uint64, c_void_p
+from typing import Any
 
 from ._errors import DilocoError
 
@@ -183,7 +184,7 @@ _CALLS = {
 }
 
 
-def sized(kind: type, **values):
+def sized(kind: Any, **values: Any) -> Any:
     """A struct that begins with its own size, as every call wants it."""
     return kind(size=ctypes.sizeof(kind), **values)
 

@@ -27,7 +27,7 @@ def _is_dtensor(value: torch.Tensor) -> bool:
     return hasattr(value, "device_mesh") and hasattr(value, "placements")
 
 
-def _along(placements: Iterable[Any], mesh: Any, shape: tuple[int, ...], name: str) -> tuple[list, list, list[int]]:
+def _along(placements: Iterable[Any], mesh: Any, shape: tuple[int, ...], name: str) -> tuple[list[int], list[int], list[int]]:
     """Of each dimension the first index and how many a rank has; and the mesh dimensions that only repeat."""
     first, count, repeated = [0] * len(shape), list(shape), []
     coordinate = mesh.get_coordinate()

@@ -37,6 +37,8 @@ command clang           clang
 fuzzer  clang           libclang-rt-dev
 command zsh             zsh
 command fish            fish
+command pyflakes3       pyflakes3
+command mypy            mypy
 '
 
 present() {

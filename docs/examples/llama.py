@@ -1,5 +1,6 @@
-"""A Llama of transformers, trained by its Trainer as one island of a run; with --lora only small adapters are trained and
-exchanged (PEFT). Its parameters have the names and shapes of diloco-worker's, so both kinds of islands can be in one run.
+"""A Llama of transformers, trained by its Trainer as one island of a run; with --lora only small adapters are trained
+and exchanged (PEFT). Its parameters have the names and shapes of diloco-worker's, so both kinds can be islands of one
+run.
 """
 
 import argparse

@@ -57,7 +57,8 @@ def compare_logits(what, folder, model, tokens):
     model = model.float().eval()
     left, right = ours(folder, tokens), theirs(model, tokens)
     error = ((left - right).abs().max() / right.abs().max()).item()
-    check(what, left.shape == right.shape and error <= TOLERANCE, f"logits {tuple(left.shape)}, relative error {error:.2g}")
+    good = left.shape == right.shape and error <= TOLERANCE
+    check(what, good, f"logits {tuple(left.shape)}, relative error {error:.2g}")
 
 
 def some_tokens(vocab, count=40):
@@ -134,7 +135,8 @@ def check_exports():
                 what = os.path.basename(folder)
                 check_bits(what, folder, checkpoint, dtype)
                 model_of = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32)
-                compare_logits(f"{what}, opened by transformers", folder if kind != "f32" else checkpoint, model_of, tokens)
+                params = folder if kind != "f32" else checkpoint
+                compare_logits(f"{what}, opened by transformers", params, model_of, tokens)
         taken = LlamaForCausalLM.from_pretrained(folder, dtype="auto")
         check(f"{what}: its own dtype", taken.dtype == dtype, str(taken.dtype))
         out = taken.float().generate(torch.tensor([tokens]), max_new_tokens=8, do_sample=False, pad_token_id=0)
@@ -150,7 +152,8 @@ def losses(spec, data, *more):
 
 def check_imports():
     shapes = {"bf16-tied-gqa": (dict(tie_word_embeddings=True, num_key_value_heads=2), torch.bfloat16),
-              "bf16-untied": (dict(tie_word_embeddings=False, num_key_value_heads=4, rms_norm_eps=1e-6), torch.bfloat16),
+              "bf16-untied": (dict(tie_word_embeddings=False, num_key_value_heads=4, rms_norm_eps=1e-6),
+                              torch.bfloat16),
               "f16-untied-gqa": (dict(tie_word_embeddings=False, num_key_value_heads=1), torch.float16),
               "f32-tied": (dict(tie_word_embeddings=True, num_key_value_heads=4), torch.float32)}
     vocab = 1000
@@ -179,7 +182,8 @@ def check_imports():
                 file.write(run(program("diloco-worker"), "spec", "--from", folder, "--set", "run.steps=2", "--set",
                                "train.batch=2"))
             specs.append(spec)
-        digests = [[line for line in open(spec, encoding="utf-8") if line.startswith("init_digest = ")] for spec in specs]
+        digests = [[line for line in open(spec, encoding="utf-8") if line.startswith("init_digest = ")]
+                   for spec in specs]
         check(f"{name}: one digest, whole and in shards", digests[0] == digests[1] and len(digests[0]) == 1)
         by_init, by_cut = losses(specs[0], data), losses(specs[1], data)
         by_params = losses(specs[0], data, "--params", whole)
@@ -187,7 +191,8 @@ def check_imports():
         out = f"{whole}-out"
         run(program("diloco-worker"), "train", "--run", specs[1], "--data", data, "--out", out, "--threads", "1")
         again = f"{whole}-again"
-        run(program("dilococtl"), "export", "--format", "hf", "--from", os.path.join(out, "worker-000000002.safetensors"),
+        checkpoint = os.path.join(out, "worker-000000002.safetensors")
+        run(program("dilococtl"), "export", "--format", "hf", "--from", checkpoint,
             again)
         trained_model = LlamaForCausalLM.from_pretrained(again, dtype=torch.float32)
         compare_logits(f"{name}: trained on and exported", again, trained_model, some_tokens(vocab))

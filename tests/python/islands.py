@@ -44,7 +44,8 @@ class Run:
 
     def found(self, name: str, program: str) -> "Island":
         """The run's first island."""
-        return self._made(Island(self, name), program, ["init", "--run", str(self.place / "run.ini"), "--listen", "127.0.0.1:0"])
+        command = ["init", "--run", str(self.place / "run.ini"), "--listen", "127.0.0.1:0"]
+        return self._made(Island(self, name), program, command)
 
     def join(self, name: str, program: str) -> "Island":
         said = self.islands[0].ctl("invite", "--address", f"127.0.0.1:{self.islands[0].port}")
@@ -70,7 +71,8 @@ class Island:
 
     def ctl(self, *arguments: str, check: bool = True) -> str:
         done = subprocess.run(
-            [str(BUILD / "dilococtl"), *arguments, "--home", str(self.home)], capture_output=True, text=True, timeout=PATIENCE_S
+            [str(BUILD / "dilococtl"), *arguments, "--home", str(self.home)],
+            capture_output=True, text=True, timeout=PATIENCE_S,
         )
         if check and done.returncode != 0:
             raise AssertionError(f"dilococtl {' '.join(arguments)}: {done.stdout}{done.stderr}")

@@ -4,8 +4,8 @@
 
 Its "tokenizer.json" is a list of tokens in JSON; a text becomes the numbers of its letters, and 0 for all others. With
 PLAIN_DIES_AT=N it is killed at the n-th time that it touches the disk, with PLAIN_SLOW=S each piece takes S seconds,
-with PLAIN_FULL=N the disk is full after so many bytes, with PLAIN_DEAD=1 its processes die, and with PLAIN_PIECE=N pieces
-have about so many bytes.
+with PLAIN_FULL=N the disk is full after so many bytes, with PLAIN_DEAD=1 its processes die, and with PLAIN_PIECE=N
+pieces have about so many bytes.
 """
 
 import errno

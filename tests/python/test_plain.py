@@ -10,7 +10,7 @@ import tempfile
 import time
 import unittest
 
-from islands import BUILD, ROOT, Run, assert_one_model
+from islands import ROOT, Run, assert_one_model
 
 import diloco
 from diloco import _abi
@@ -34,10 +34,11 @@ class Interface(unittest.TestCase):
             lines.append(f'printf("{name} %zu\\n", sizeof(struct {name}));')
             for field, *_ in kind._fields_:
                 lines.append(f'printf("{name}.{field} %zu\\n", offsetof(struct {name}, {field}));')
-        constants = ["OK", "STOP", "INTERRUPTED", "OPEN", "ERROR", "REFUSED", "UNREACHABLE", "F32", "BF16", "F16", "READ",
-                     "WRITE", "LAYER_NONE", "LAYER_FROM_NAME", "ANY"]
+        constants = ["OK", "STOP", "INTERRUPTED", "OPEN", "ERROR", "REFUSED", "UNREACHABLE", "F32", "BF16", "F16",
+                     "READ", "WRITE", "LAYER_NONE", "LAYER_FROM_NAME", "ANY"]
         lines += [f'printf("{name} %d\\n", (int)DILOCO_{name});' for name in constants]
-        source = "#include <stddef.h>\n#include <stdio.h>\n#include \"worker/libdiloco/diloco.h\"\nint main(void) {" + "\n".join(lines) + "}"
+        headers = "#include <stddef.h>\n#include <stdio.h>\n#include \"worker/libdiloco/diloco.h\"\n"
+        source = headers + "int main(void) {" + "\n".join(lines) + "}"
         with tempfile.TemporaryDirectory() as folder:
             with open(folder + "/print.c", "w") as file:
                 file.write(source)
@@ -54,11 +55,13 @@ class Interface(unittest.TestCase):
 
     def test_one_version(self):
         self.assertEqual(_abi.library().diloco_version().decode(), diloco.__version__)
-        self.assertIn(f'version = "{diloco.__version__}"', (ROOT / "worker/libdiloco/python/pyproject.toml").read_text())
+        project = (ROOT / "worker/libdiloco/python/pyproject.toml").read_text()
+        self.assertIn(f'version = "{diloco.__version__}"', project)
 
     def test_every_call_of_the_header_is_there(self):
         header = (ROOT / "worker/libdiloco/diloco.h").read_text()
-        calls = {line.split("(")[0].split()[-1].lstrip("*") for line in header.splitlines() if line.startswith("DILOCO_API")}
+        lines = [line for line in header.splitlines() if line.startswith("DILOCO_API")]
+        calls = {line.split("(")[0].split()[-1].lstrip("*") for line in lines}
         self.assertEqual(calls, set(_abi._CALLS))
         manual = (ROOT / "docs/libdiloco.3").read_text()
         self.assertEqual([call for call in sorted(calls) if f"{call}(" not in manual], [])
@@ -68,8 +71,10 @@ class Interface(unittest.TestCase):
             old = folder + "/old.c"
             with open(old, "w") as file:
                 file.write('const char *diloco_version(void) { return "0.0.9"; }')
-            subprocess.run([*os.environ.get("CC", "cc").split(), "-shared", "-fPIC", old, "-o", folder + "/old.so"], check=True)
-            for library, words in ((folder + "/none.so", "cannot be loaded"), (folder + "/old.so", "older than this package")):
+            compiler = os.environ.get("CC", "cc").split()
+            subprocess.run([*compiler, "-shared", "-fPIC", old, "-o", folder + "/old.so"], check=True)
+            for name, words in (("none.so", "cannot be loaded"), ("old.so", "older than this package")):
+                library = f"{folder}/{name}"
                 said = subprocess.run(
                     [sys.executable, "-c", "import diloco; diloco.attach({})"],
                     env=os.environ | {"DILOCO_LIBRARY": library}, capture_output=True, text=True,

@@ -32,6 +32,7 @@ from diloco import _corpus, _progress, _shards, tokenize
 PROGRAM = [sys.executable, f"{ROOT}/tests/python/plain_tokenizer.py"]
 TOKENS = ["?", "<|endoftext|>", *string.ascii_letters, *" .,:;!\n0123456789"]
 EOT = 1
+PACKED = ((bytes, ""), (gzip.compress, ".gz"), (lzma.compress, ".xz"), (bz2.compress, ".bz2"))
 MEMORY = "/dev/shm"  # a disk that is flushed in no time
 HEADERS = {20240520: ("H", 1), 20240801: ("I", 7)}
 
@@ -72,7 +73,8 @@ def contents(folder):
 
 class Case(unittest.TestCase):
     def setUp(self):
-        self.place = pathlib.Path(tempfile.mkdtemp(prefix="diloco-tokens-", dir=MEMORY if os.access(MEMORY, os.W_OK) else None))
+        where = MEMORY if os.access(MEMORY, os.W_OK) else None
+        self.place = pathlib.Path(tempfile.mkdtemp(prefix="diloco-tokens-", dir=where))
         self.addCleanup(shutil.rmtree, self.place)
         slow = mock.patch.object(_progress, "LINE_S", 1e9)  # however slow the machine, a line is what is wrong
         slow.start()
@@ -93,7 +95,7 @@ class Case(unittest.TestCase):
             own = [self.text(self.random.randrange(letters)) for _ in range(documents)]
             texts += own
             lines = "".join(json.dumps({"id": n, "text": text}) + "\n" for n, text in enumerate(own)).encode()
-            pack, ending = ((bytes, ""), (gzip.compress, ".gz"), (lzma.compress, ".xz"), (bz2.compress, ".bz2"))[number % 4]
+            pack, ending = PACKED[number % len(PACKED)]
             (folder / f"{number:03d}.jsonl{ending}").write_bytes(pack(lines))
         (folder / "empty.txt").write_text("")
         texts.append(self.text(500))
@@ -166,7 +168,8 @@ class Documents(Case):
         file = self.place / "a.jsonl"
         file.write_text(lines + '{"text": "without an end"}')
         split = self.place / "b.txt"
-        split.write_text("".join(self.text(self.random.randrange(90)) + "\n" + "--\n" * (n % 3 == 0) for n in range(900)))
+        ends = ("--\n", "", "")
+        split.write_text("".join(f"{self.text(self.random.randrange(90))}\n{ends[n % 3]}" for n in range(900)))
         with mock.patch.object(_corpus, "PIECE_BYTES", 700), mock.patch.object(_corpus, "BLOCK_BYTES", 97):
             for path, separator in ((file, None), (split, "--")):
                 rules = _corpus.Rules("text", separator)
@@ -224,7 +227,8 @@ class Documents(Case):
         for width, kind in ((16, "H"), (32, "I")):
             shutil.rmtree(self.out, ignore_errors=True)
             self.made(self.place / "a.txt", format=f"uint{width}")
-            self.assertEqual((self.out / "tokens-000000.bin").read_bytes(), array.array(kind, encoded(["abc"])).tobytes())
+            want = array.array(kind, encoded(["abc"])).tobytes()
+            self.assertEqual((self.out / "tokens-000000.bin").read_bytes(), want)
 
     def test_a_folder_gives_what_is_text_by_its_name_and_says_what_it_passes_over(self):
         folder, texts = self.corpus()
@@ -309,8 +313,8 @@ class Resumed(Case):
             self.refused("002.jsonl.xz: damaged or cut short after 0 bytes", folder)
             before = (self.out / "tokens-000000.bin.part").read_bytes()
             self.assertGreater(len(before), 3000)
-            progress = json.loads((self.out / "progress.json").read_text())
-            self.assertEqual((progress["place"]["input"], progress["place"]["documents"]), (2, sum(map(bool, texts[:60]))))
+            place = json.loads((self.out / "progress.json").read_text())["place"]
+            self.assertEqual((place["input"], place["documents"]), (2, sum(map(bool, texts[:60]))))
             # What comes later may be mended, and may have a new name.
             (folder / "002.jsonl.xz").unlink()
             (folder / "002.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts[60:90]))
@@ -516,19 +520,22 @@ class Refusals(Case):
         for name, package in (("a.txt.zst", "zstandard"), ("a.parquet", "pyarrow")):
             hidden = {"zstandard": None, "compression.zstd": None, "pyarrow": None, "pyarrow.parquet": None}
             with mock.patch.dict(sys.modules, hidden):
-                self.refused(f"{name}: reading it needs the package {package}: pip install {package}", self.file(name, "x"))
+                words = f"{name}: reading it needs the package {package}: pip install {package}"
+                self.refused(words, self.file(name, "x"))
         with mock.patch.dict(sys.modules, {"tokenizers": None}):
             said = io.StringIO()
             with contextlib.redirect_stderr(said):
                 self.assertEqual(tokenize.main(self.arguments(self.file("a.txt", "x"))), 1)
-        self.assertEqual(said.getvalue(), "diloco.tokenize: the package tokenizers is not installed: pip install tokenizers\n")
+        remedy = "the package tokenizers is not installed: pip install tokenizers"
+        self.assertEqual(said.getvalue(), f"diloco.tokenize: {remedy}\n")
 
     def test_tokenizers(self):
         file = self.file("a.txt", "abc")
         self.refused("t.json: no such file", file, tokenizer=self.place / "t.json")
         (self.place / "void").mkdir()
         self.refused("void/tokenizer.json: no such file; save_pretrained()", file, tokenizer=self.place / "void")
-        self.refused(f"{len(TOKENS)} tokens, over --vocab 20; set [model] vocab to {len(TOKENS)} or more", file, vocab=20)
+        count = len(TOKENS)
+        self.refused(f"{count} tokens, over --vocab 20; set [model] vocab to {count} or more", file, vocab=20)
         self.refused("has no token <end>; give another one as --eot", file, eot="<end>")
         (self.place / "t.json").write_text(json.dumps(["a", "b"]))
         self.refused("has no token of the usual names for the end of a document (<|endoftext|>, ", file,
@@ -573,7 +580,8 @@ class Trained(Case):
             self.made(folder, shard_tokens=tokens, format=form)
             spec = self.place / "run.ini"
             model = f"vocab = {len(TOKENS)}\nwidth = 32\nlayers = 1\nheads = 2\nkv_heads = 1\nff = 32\ncontext = 16\n"
-            spec.write_text(f"[run]\nname = tokens\nsteps = 3\n[model]\n{model}[data]\nformat = {form}\n[train]\nbatch = 2\n")
+            rest = f"[data]\nformat = {form}\n[train]\nbatch = 2\n"
+            spec.write_text(f"[run]\nname = tokens\nsteps = 3\n[model]\n{model}{rest}")
             trained = subprocess.run(
                 [BUILD / "diloco-worker", "train", "--run", spec, "--data", f"{self.out}/tokens-*.bin",
                  "--out", self.place / f"trained-{form}", "--threads", "1"], capture_output=True, text=True)

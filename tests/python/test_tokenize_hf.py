@@ -71,7 +71,8 @@ class Case(unittest.TestCase):
         self.file.write_text("".join(json.dumps({"text": text}) + "\n" for text in self.texts))
 
     def tokenize(self, *arguments, status=0):
-        done = subprocess.run([sys.executable, "-m", "diloco.tokenize", *map(str, arguments)], capture_output=True, text=True)
+        command = [sys.executable, "-m", "diloco.tokenize", *map(str, arguments)]
+        done = subprocess.run(command, capture_output=True, text=True)
         self.assertEqual(done.returncode, status, done.stderr)
         return done.stderr if status else done.stdout
 
@@ -85,7 +86,8 @@ class Tokens(Case):
         tokenizer.save(str(path))
         for workers in (1, 3):
             shutil.rmtree(self.out, ignore_errors=True)
-            self.tokenize(self.file, "--tokenizer", path, "--out", self.out, "--workers", workers, "--shard-tokens", "30k", *more)
+            options = ["--workers", workers, "--shard-tokens", "30k", *more]
+            self.tokenize(self.file, "--tokenizer", path, "--out", self.out, *options)
             want = []
             for text in self.texts:
                 want += tokenizer.encode(text, add_special_tokens=False).ids
@@ -203,8 +205,8 @@ class Worker(Case):
     def test_it_trains_on_the_shards_evaluates_and_speaks_text(self):
         tokenizer = byte_level()
         tokenizer.save(str(self.place / "tokenizer.json"))
-        said = self.tokenize(TEXT, "--split", "", "--tokenizer", self.place, "--out", self.out, "--shard-tokens", "100k",
-                             "--vocab", 640)
+        options = ["--split", "", "--shard-tokens", "100k", "--vocab", 640]
+        said = self.tokenize(TEXT, "--tokenizer", self.place, "--out", self.out, *options)
         self.assertIn("[model] vocab = 640    [data] format = tokens", said)
         spec = self.place / "run.ini"
         spec.write_text(

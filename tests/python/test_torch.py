@@ -35,9 +35,10 @@ def anchor_of(island) -> dict[str, torch.Tensor]:
     island.await_("the exported anchor", lambda _: path.exists())
     data = path.read_bytes()
     size = int.from_bytes(data[:8], "little")
-    header = json.loads(data[8 : 8 + size])
+    header, values = json.loads(data[8 : 8 + size]), data[8 + size :]
     return {
-        name: torch.frombuffer(bytearray(data[8 + size :][slice(*entry["data_offsets"])]), dtype=torch.float32).view(entry["shape"])
+        name: torch.frombuffer(bytearray(values[slice(*entry["data_offsets"])]), dtype=torch.float32)
+        .view(entry["shape"])
         for name, entry in header.items()
         if name != "__metadata__"
     }
@@ -105,7 +106,8 @@ class Islands(unittest.TestCase):
             model = torch.nn.Linear(40, 30).bfloat16()
             tensors = Module(model, as_device=True)
             goal = torch.randn(30, 40)
-            with diloco.Island(tensors, socket=paris.socket(), trainer="device", wait=20, kept=None, group=None) as island:
+            options = dict(socket=paris.socket(), trainer="device", wait=20, kept=None, group=None)
+            with diloco.Island(tensors, **options) as island:
                 while not island.done:
                     with torch.no_grad():
                         model.weight += 0.05 * (goal - model.weight.float()).bfloat16()

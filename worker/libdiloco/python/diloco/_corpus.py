@@ -230,8 +230,8 @@ class _Source:
         try:
             data: bytes = self.text.read(count)
         except self.ends as error:
-            what = f"damaged or cut short after {self.at} bytes of text ({error}); copy it" if self.one.packing else error
-            raise DilocoError(f"{self.one.path}: {what}, and run the same command again") from None
+            what = f"damaged or cut short after {self.at} bytes of text" if self.one.packing else "cannot be read"
+            raise DilocoError(f"{self.one.path}: {what} ({error}); mend it, and run the same command again") from None
         self.at += len(data)
         return data
 
@@ -351,7 +351,7 @@ def _of_line(text: str, where: str, field: str) -> str:
     except (ValueError, RecursionError) as error:
         raise DilocoError(f"{where}: no JSON ({error}); each line is to be one object") from None
     if not isinstance(said, dict):
-        raise DilocoError(f"{where}: {_kind_name(said)}, not an object; each line is to be one (jq -c '.[]' makes them)")
+        raise DilocoError(f"{where}: {_kind_name(said)}, not an object; each line is to be one (see jq -c '.[]')")
     if field not in said:
         raise DilocoError(f'{where}: no field "{field}"; it has {_some(said)}: give --field NAME')
     value = said[field]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import array
 import multiprocessing
 import signal
+import sys
 from collections import deque
 from dataclasses import dataclass
 from multiprocessing import resource_tracker
@@ -17,14 +18,13 @@ from typing import Any, Callable, Iterator, List, Protocol, Sequence, Tuple
 
 from . import _corpus
 from ._errors import DilocoError
-from ._shards import little_endian
 
 AHEAD = 8  # tasks for each process that may be under way or wait for one before them
 TICK_S = 0.25
 TASK_PIECES_MAX = 256  # small files go together
 
 Task = List[_corpus.Piece]
-Answer = Tuple[List["Made"], str]  # of the first pieces of a task; and what is wrong with the one after them, or nothing
+Answer = Tuple[List["Made"], str]  # of the first pieces of a task; and what is wrong with the next one, or nothing
 
 
 class Encoder(Protocol):
@@ -54,6 +54,12 @@ class Made:
     text_bytes: int
 
 
+def _little_endian(tokens: array.array[int]) -> bytes:
+    if sys.byteorder == "big":
+        tokens.byteswap()
+    return tokens.tobytes()
+
+
 def make(piece: _corpus.Piece, encoder: Encoder, orders: Orders) -> Made:
     texts = _corpus.documents(piece, orders.rules)
     full = [text for text in texts if text]
@@ -64,12 +70,12 @@ def make(piece: _corpus.Piece, encoder: Encoder, orders: Orders) -> Made:
         raise DilocoError(f"{piece.path}: the tokenizer fails on text from line {piece.line} on: {error}") from None
     for ids in encoded:
         if ids and max(ids) >= orders.vocab:
-            raise DilocoError(f"{piece.path}: token {max(ids)} is outside the tokenizer's own vocabulary of {orders.vocab}")
+            raise DilocoError(f"{piece.path}: becomes token {max(ids)} of a tokenizer with {orders.vocab}; mend that")
         tokens.extend(ids)
         if orders.eot is not None:
             tokens.append(orders.eot)
     text_bytes = sum(len(text.encode()) for text in full)
-    return Made(_corpus.digest(piece, texts), little_endian(tokens), len(full), len(texts) - len(full), text_bytes)
+    return Made(_corpus.digest(piece, texts), _little_endian(tokens), len(full), len(texts) - len(full), text_bytes)
 
 
 def tasks(pieces: Iterator[_corpus.Piece]) -> Iterator[Task]:
@@ -146,21 +152,21 @@ class Crew:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
-    def work(self, todo: Iterator[Task]) -> Iterator[list[tuple[_corpus.Piece, Made]]]:
+    def work(self, given: Iterator[Task]) -> Iterator[list[tuple[_corpus.Piece, Made]]]:
         """What comes of the pieces, in order; nothing now and then, so that who waits can do something else. What goes
         wrong is raised in its turn."""
-        answers = self._in_processes(todo) if self.processes else self._here(todo)
+        answers = self._in_processes(given) if self.processes else self._here(given)
         for task, (made, failure) in answers:
             yield list(zip(task, made))
             if failure:
                 raise DilocoError(failure)
 
-    def _here(self, todo: Iterator[Task]) -> Iterator[tuple[Task, Answer]]:
+    def _here(self, given: Iterator[Task]) -> Iterator[tuple[Task, Answer]]:
         encoder = self.orders.opener()
-        for task in todo:
+        for task in given:
             yield task, _answer(task, encoder, self.orders)
 
-    def _in_processes(self, todo: Iterator[Task]) -> Iterator[tuple[Task, Answer]]:
+    def _in_processes(self, given: Iterator[Task]) -> Iterator[tuple[Task, Answer]]:
         line: deque[tuple[Task, list[Answer]]] = deque()  # in order, each with what came of it
         busy: dict[Connection, list[Answer]] = {}
         idle = list(self.pipes)
@@ -169,7 +175,7 @@ class Crew:
         while more or line:
             while more and idle and len(line) < AHEAD * len(self.pipes):
                 try:
-                    task = next(todo, None)
+                    task = next(given, None)
                 except DilocoError as error:
                     task, failure = None, error
                 more = task is not None

@@ -24,10 +24,12 @@ class RankGroup:
         hosts: list[Any] = [None] * dist.get_world_size(self.group)
         dist.all_gather_object(hosts, socket.gethostname(), group=self.group)
         if len(set(hosts)) > 1:
-            raise DilocoError(f"ranks on {', '.join(sorted(set(hosts)))}: those of one island have to be on one machine")
+            names = ", ".join(sorted(set(hosts)))
+            raise DilocoError(f"ranks on {names}: those of one island have to be on one machine")
         ranks = dist.get_process_group_ranks(self.group)
         # What is said is bytes in host memory, whatever the group for gradients is made for.
-        self.bytes_group = self.group if dist.get_backend(self.group) == "gloo" else dist.new_group(ranks, backend="gloo")
+        speaks = dist.get_backend(self.group) == "gloo"
+        self.bytes_group = self.group if speaks else dist.new_group(ranks, backend="gloo")
         self.rank, self.count, self.first = dist.get_rank(self.group), len(ranks), ranks[0]
         self.failure: BaseException | None = None
         self.struct = _abi.sized(

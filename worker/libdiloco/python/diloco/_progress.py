@@ -89,7 +89,7 @@ class Progress:
         full = int(share * BAR_WIDTH)
         bar = f"[{'#' * full}{'.' * (BAR_WIDTH - full)}] " if self.bar else ""
         return (
-            f"{bar}{100 * share:3.0f} % of {_bytes(total)}, {self.place.documents:,} documents, "
-            f"{_many(self.place.tokens)} tokens; {_many(tokens)} tokens/s, {_bytes(text)}/s, "
-            f"{_many(documents)} documents/s; {left} left"
+            f"{bar}{100 * share:3.0f} %, {left} left; {_many(tokens)} tokens/s, {_bytes(text)}/s, "
+            f"{_many(documents)} documents/s; {self.place.documents:,} documents, {_many(self.place.tokens)} tokens "
+            f"of {_bytes(total)}"
         )

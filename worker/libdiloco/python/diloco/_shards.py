@@ -1,8 +1,8 @@
 """A folder of token shards that is being filled: what is in it counts, whoever was stopped in between.
 
-Tokens go into tokens-NNNNNN.bin.part. At a checkpoint they are flushed, then `progress.json` says how far they reach and
-which parts are full, then those get their names. Who comes later cuts off what lies behind that. `manifest.json`, last,
-says that all is there. docs/FORMATS.md 9 has the files.
+Tokens go into tokens-NNNNNN.bin.part. At a checkpoint they are flushed, then `progress.json` says how far they reach
+and which parts are full, then those get their names. Who comes later cuts off what lies behind that. `manifest.json`,
+last, says that all is there. docs/FORMATS.md 9 has the files.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import fcntl
 import json
 import os
 import struct
-import sys
 import time
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -121,7 +120,8 @@ class Shards:
         if progress is None:
             others = sorted(name for name in os.listdir(self.folder) if not name.endswith(".new"))
             if others:
-                raise DilocoError(f"{self.shown}: holds {others[0]}, and no token shards; give --out a new or empty folder")
+                remedy = "give --out a new or empty folder"
+                raise DilocoError(f"{self.shown}: holds {others[0]}, and no token shards; {remedy}")
             self._save()
         else:
             self._resume(progress, tell)
@@ -133,7 +133,7 @@ class Shards:
         try:
             fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise DilocoError(f"{self.shown}: another diloco.tokenize is at work in it; let it end, or stop it") from None
+            raise DilocoError(f"{self.shown}: another diloco.tokenize is at work in it; let it end") from None
         except OSError as error:
             tell(f"{self.shown}: cannot be locked ({error.strerror}); see that nothing else writes there")
 
@@ -155,9 +155,8 @@ class Shards:
             raise DilocoError(f"{self.shown}: made with another tokenizer.json; give that one, or --out another folder")
         for key, value in self.job.items():
             if job.get(key) != value:
-                raise DilocoError(
-                    f"{self.shown}: made with {key} = {job.get(key)}, not {value}; give the same, or --out another folder"
-                )
+                was = f"made with {key} = {job.get(key)}, not {value}"
+                raise DilocoError(f"{self.shown}: {was}; give the same, or --out another folder")
 
     def _check_finished(self, manifest: dict[str, Any]) -> None:
         self._check_job(manifest["job"])
@@ -187,7 +186,7 @@ class Shards:
         self._name_full()
         for name in os.listdir(self.folder):
             if name not in wanted and not name.endswith((".part", ".new")):
-                raise DilocoError(f"{self._shown(name)}: is none of this job's; take it away, or give --out another folder")
+                raise DilocoError(f"{self._shown(name)}: is none of this job's; take it away, or {ANEW}")
             if name not in wanted:
                 os.unlink(self._path(name))
         if self.place.part_tokens > 0:
@@ -236,7 +235,7 @@ class Shards:
     def _open_part(self, tokens: int) -> None:
         number = len(self.place.shards)
         if number >= SHARDS_MAX:
-            raise DilocoError(f"{self.shown}: over {SHARDS_MAX} shards; give --out another folder, and more --shard-tokens")
+            raise DilocoError(f"{self.shown}: over {SHARDS_MAX} shards; {ANEW}, and more --shard-tokens")
         name = self._name(number) + ".part"
         fd = os.open(self._path(name), os.O_RDWR | os.O_CREAT, 0o666)
         bytes_ = self.header_bytes + tokens * self.token_bytes
@@ -261,7 +260,9 @@ class Shards:
         self.full.append(number)
         self.place.part_tokens = 0
 
-    def put(self, piece: _corpus.Piece, digest: bytes, tokens: bytes, documents: int, empty: int, text_bytes: int) -> None:
+    def put(
+        self, piece: _corpus.Piece, digest: bytes, tokens: bytes, documents: int, empty: int, text_bytes: int
+    ) -> None:
         """What a piece has become; pieces come in their order."""
         place = self.place
         rest = memoryview(tokens)
@@ -354,12 +355,5 @@ ANEW = "give --out another folder"
 def refusal(folder: str, error: OSError) -> DilocoError:
     where = error.filename or folder
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return DilocoError(f"{folder}: the disk is full; make room, and run the same command again: it goes on from there")
+        return DilocoError(f"{folder}: the disk is full; make room, and run the same command again, which goes on")
     return DilocoError(f"{where}: {error.strerror or error}; mend that, and run the same command again")
-
-
-def little_endian(tokens: Any) -> bytes:
-    """Of an array of unsigned numbers."""
-    if sys.byteorder == "big":
-        tokens.byteswap()
-    return bytes(tokens)

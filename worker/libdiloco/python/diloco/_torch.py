@@ -27,7 +27,9 @@ def _is_dtensor(value: torch.Tensor) -> bool:
     return hasattr(value, "device_mesh") and hasattr(value, "placements")
 
 
-def _along(placements: Iterable[Any], mesh: Any, shape: tuple[int, ...], name: str) -> tuple[list[int], list[int], list[int]]:
+def _along(
+    placements: Iterable[Any], mesh: Any, shape: tuple[int, ...], name: str
+) -> tuple[list[int], list[int], list[int]]:
     """Of each dimension the first index and how many a rank has; and the mesh dimensions that only repeat."""
     first, count, repeated = [0] * len(shape), list(shape), []
     coordinate = mesh.get_coordinate()
@@ -79,7 +81,8 @@ class _Param:
             first, count, repeated = _along(param.placements, mesh, shape or (1,), name)
             self.local = param.to_local().detach()
             if tuple(self.local.shape) != tuple(count[: len(shape)]):
-                raise DilocoError(f"parameter {name}: rank {dist.get_rank()} has {tuple(self.local.shape)} of it, not {tuple(count)}")
+                there = f"rank {dist.get_rank()} has {tuple(self.local.shape)} of it"
+                raise DilocoError(f"parameter {name}: {there}, not {tuple(count)}")
             self.part = _part(first, count, shape or (1,), name)
             for axis in repeated:
                 owner = owner and mesh.get_local_rank(axis) == 0

@@ -75,7 +75,9 @@ class _Stream:
 class Island:
     """Made by diloco.attach(). One thread uses it."""
 
-    def __init__(self, tensors: Tensors, *, socket: str | None, trainer: str, wait: float, kept: bytes | None, group: Any):
+    def __init__(
+        self, tensors: Tensors, *, socket: str | None, trainer: str, wait: float, kept: bytes | None, group: Any
+    ):
         self._library = _abi.library()
         self._tensors = tensors
         self._signals = _Signals()
@@ -129,7 +131,8 @@ class Island:
         if result in (_abi.OK, _abi.STOP, _abi.OPEN):
             return result
         text = self._library.diloco_error(self._handle).decode(errors="replace")
-        kind = {_abi.REFUSED: Refused, _abi.UNREACHABLE: Unreachable, _abi.INTERRUPTED: Interrupted}.get(result, DilocoError)
+        kinds = {_abi.REFUSED: Refused, _abi.UNREACHABLE: Unreachable, _abi.INTERRUPTED: Interrupted}
+        kind = kinds.get(result, DilocoError)
         moves = getattr(self._tensors, "_moves", None)
         for source in (self._group, moves):
             failure = getattr(source, "failure", None)
@@ -233,7 +236,9 @@ class Island:
 
 def _is_torch(model: Any) -> bool:
     values = model.values() if isinstance(model, dict) else (model,)
-    return any(type(value).__module__.split(".")[0] == "torch" or hasattr(value, "named_parameters") for value in values)
+    return any(
+        type(value).__module__.split(".")[0] == "torch" or hasattr(value, "named_parameters") for value in values
+    )
 
 
 def attach(
@@ -252,7 +257,7 @@ def attach(
     socket: the island's worker socket (default: the environment's DILOCO_SOCKET, which the daemon sets)
     wait: seconds to wait for a daemon
     state: of Island.state_dict(), from the checkpoint that the model was loaded from
-    group: the torch.distributed group of this island's ranks; "auto": all, where there are several; None: this one alone
+    group: the torch.distributed group of this island's ranks; "auto": all, where there are several; None: this alone
     buffers: share floating-point buffers (as BatchNorm's) as well as parameters
     """
     ranks = None

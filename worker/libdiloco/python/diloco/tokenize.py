@@ -106,7 +106,7 @@ def _count(text: str) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="diloco.tokenize",
-        description="Turns text into the token shards that diloco-worker reads. Called again after it was stopped, it goes on.",
+        description="Turns text into the token shards that diloco-worker reads. Stopped and called again, it goes on.",
     )
     add = parser.add_argument
     add("inputs", nargs="+", metavar="FILE|FOLDER", help=f"text: {_corpus.NAMES}; of a folder all such files in it")

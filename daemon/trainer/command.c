@@ -12,18 +12,19 @@
 #include "common/program.h"
 
 /* One that is not there yet is left to exec, which says so each time it is tried. `elsewhere`: it runs in another
- * folder than we do. */
+ * folder than we do. Links stay what they are: a Python environment knows itself by the link it is started by. */
 static enum err find_program(const struct dconf *conf, const char *word, bool elsewhere, char **out)
 {
-    char *name, whole[PATH_MAX];
+    char *name, here[PATH_MAX];
     TRY(dconf_program(conf, word, &name));
     enum err err = program_find(name, out);
     if (err == ERR_NOTFOUND)
         err = mem_strdup(name, out);
     mem_free(name);
-    if (err == ERR_OK && elsewhere && realpath(*out, whole) != NULL) {
-        mem_free(*out);
-        err = mem_strdup(whole, out);
+    if (err == ERR_OK && elsewhere && strchr(*out, '/') != NULL && **out != '/' && getcwd(here, sizeof here) != NULL) {
+        char *relative = *out;
+        err = mem_printf(out, "%s/%s", here, relative);
+        mem_free(relative);
     }
     return err;
 }

@@ -90,6 +90,24 @@ static void a_program_of_ones_own_gets_its_own_arguments_and_the_socket(void **s
     unsetenv("DILOCO_SOCKET");
 }
 
+/* As a Python environment's interpreter: a link to the system's that knows its packages by where the link is. */
+static void a_program_that_is_a_link_is_started_by_its_own_name(void **state)
+{
+    (void)state;
+    char line[600], here[400], want[1100];
+    struct process *process;
+    script_make("real", "pwd >\"${0%/*}/told\"\necho \"$0\" >>\"${0%/*}/told\"\nexit 1");
+    snprintf(line, sizeof line, "%s", testlib_path(folder, "link"));
+    assert_int_equal(symlink("real", line), 0);
+    snprintf(conf.folder, sizeof conf.folder, "/");
+    start(line, &process);
+    wait_end(process);
+    assert_non_null(getcwd(here, sizeof here));
+    snprintf(want, sizeof want, "/\n%s%s%s\n", line[0] == '/' ? "" : here, line[0] == '/' ? "" : "/", line);
+    assert_told(want);
+    process_free(process);
+}
+
 static void our_trainer_takes_more_arguments_before_the_daemons(void **state)
 {
     (void)state;
@@ -141,6 +159,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         in_a_folder(a_program_of_ones_own_gets_its_own_arguments_and_the_socket),
+        in_a_folder(a_program_that_is_a_link_is_started_by_its_own_name),
         in_a_folder(our_trainer_takes_more_arguments_before_the_daemons),
         in_a_folder(our_trainer_is_told_how_its_ranks_share_layers),
         in_a_folder(a_line_that_cannot_be_cut_is_refused),

@@ -211,8 +211,9 @@ $(B)/diloco-worker: $(B)/worker/diloco-worker.o $(foreach room,worker kernels co
 	$(call say,LINK)$(CC) $(LDFLAGS_ALL) $(LDFLAGS) $(filter -fopenmp,$(OPENMP)) $^ $(LIBS) $(WORKER_LIBS) -ldnnl -o $@
 $(B)/libdiloco.a: $(LIBDILOCO_OBJ)
 	$(call say,AR)rm -f $@ && ar rcs $@ $^
-$(B)/libdiloco.so.0: $(LIBDILOCO_OBJ)
-	$(call say,LINK)$(CC) $(LDFLAGS_ALL) $(LDFLAGS) -shared -Wl,-soname,libdiloco.so.0 $^ -lsodium -ljansson -linih -lm -o $@
+# Loaded into other people's programs: of common/ only what it uses, and nothing but the C library (tests/lint/library.sh).
+$(B)/libdiloco.so.0: $(call objects,$(wildcard worker/libdiloco/*.c)) $(B)/common.a
+	$(call say,LINK)$(CC) $(LDFLAGS_ALL) $(LDFLAGS) -shared -Wl,-soname,libdiloco.so.0 $(if $(SAN),,-Wl$(comma)-z$(comma)defs) $^ -Wl,--as-needed -lm -o $@
 
 # ---- libdiloco-cuda.so: the CUDA runtime inside, the driver and cuBLAS opened when a GPU is; one name to the outside ----
 NVCCFLAGS_ALL := -std=c++17 -O3 -I. -gencode arch=compute_80,code=[sm_80$(comma)compute_80] -gencode arch=compute_90,code=sm_90 \

@@ -1,7 +1,6 @@
 #include "common/env.h"
 
 #include <math.h>
-#include <sodium.h>
 #include <string.h>
 #include <time.h>
 
@@ -29,13 +28,6 @@ uint64_t env_wall_ms(void)
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
-uint64_t env_random_u64(void)
-{
-    uint64_t value;
-    randombytes_buf(&value, sizeof value);
-    return value;
 }
 
 uint64_t env_mix64(uint64_t value)

@@ -48,8 +48,7 @@ export PKG_CONFIG_PATH="$root/usr/lib/pkgconfig" PKG_CONFIG_SYSROOT_DIR="$root"
 example=$root/usr/share/doc/diloco/example-trainer.c
 flags="-Wall -Wextra -Werror"
 "${CC:-gcc}" $flags "$example" -o "$root/shared" $(pkg-config --cflags --libs diloco)
-"${CC:-gcc}" $flags "$example" -o "$root/static" $(pkg-config --cflags diloco) "$root/usr/lib/libdiloco.a" -lsodium \
-    -ljansson -linih -lm
+"${CC:-gcc}" $flags "$example" -o "$root/static" $(pkg-config --cflags diloco) "$root/usr/lib/libdiloco.a" -lm
 
 # The example takes part in a run of one island, from the first step to the last.
 cd "$root"

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "common/digest.h"
+#include "common/blake2b.h"
 #include "common/err.h"
 #include "common/ipc.h"
 #include "worker/libdiloco/attach_group.h"
@@ -45,7 +45,7 @@ static uint32_t fragments_of(const struct diloco *d)
 
 size_t attach_keep_bytes(const struct diloco *d)
 {
-    size_t bytes = sizeof(struct keep_head) + DIGEST_BYTES;
+    size_t bytes = sizeof(struct keep_head) + BLAKE2B_BYTES;
     for (uint32_t f = 0; f < fragments_of(d); f++)
         bytes += sizeof(struct keep_fragment) + PARTS * (size_t)ipc_fragment(d->shm, f)->values_count * sizeof(float);
     return d->shm != NULL ? bytes : 0;
@@ -126,16 +126,16 @@ static char *put_fragment(struct diloco *d, uint32_t f, char *to, int *result)
 }
 
 /* Of gigabytes, which takes as many seconds. */
-static struct digest digest_slowly(struct diloco *d, const char *bytes, size_t count)
+static void digest_slowly(struct diloco *d, const char *bytes, size_t count, uint8_t *digest)
 {
-    struct digest_state state;
-    digest_begin(&state);
+    struct blake2b state;
+    blake2b_begin(&state);
     for (size_t at = 0, piece; at < count; at += piece) {
         piece = count - at < DIGEST_PIECE ? count - at : DIGEST_PIECE;
-        digest_add(&state, bytes + at, piece);
+        blake2b_add(&state, bytes + at, piece);
         attach_group_awake(d);
     }
-    return digest_end(&state);
+    blake2b_end(&state, digest);
 }
 
 size_t attach_keep(struct diloco *d, void *to)
@@ -156,10 +156,9 @@ size_t attach_keep(struct diloco *d, void *to)
     }
     if (result != DILOCO_OK)
         return 0;
-    head.bytes = (uint64_t)(at - (char *)to) + DIGEST_BYTES;
+    head.bytes = (uint64_t)(at - (char *)to) + BLAKE2B_BYTES;
     put(to, &head, sizeof head);
-    struct digest digest = digest_slowly(d, to, (size_t)(at - (char *)to));
-    put(at, digest.byte, DIGEST_BYTES);
+    digest_slowly(d, to, (size_t)(at - (char *)to), (uint8_t *)at);
     return (size_t)head.bytes;
 }
 
@@ -168,20 +167,20 @@ size_t attach_keep(struct diloco *d, void *to)
 int attach_keep_read(struct diloco *d)
 {
     struct keep_head head;
-    struct digest digest, want;
+    uint8_t digest[BLAKE2B_BYTES];
     size_t bytes = d->options.kept != NULL ? d->options.kept_bytes : 0;
     if (bytes == 0)
         return DILOCO_OK;
-    if (bytes < sizeof head + DIGEST_BYTES)
+    if (bytes < sizeof head + BLAKE2B_BYTES)
         return attach_fail(d, DILOCO_ERROR, "options.kept is too short to be what diloco_keep() gave");
     memcpy(&head, d->options.kept, sizeof head);
     if (head.magic != KEEP_MAGIC || head.version != KEEP_VERSION || head.bytes > bytes ||
-        head.bytes < sizeof head + DIGEST_BYTES)
+        head.bytes < sizeof head + BLAKE2B_BYTES)
         return attach_fail(d, DILOCO_ERROR,
                            "options.kept is not what diloco_keep() of this version gave; begin without it");
-    memcpy(want.byte, (const char *)d->options.kept + head.bytes - DIGEST_BYTES, DIGEST_BYTES);
-    digest = digest_of(d->options.kept, (size_t)head.bytes - DIGEST_BYTES);
-    if (!digest_equal(&digest, &want))
+    const char *end = (const char *)d->options.kept + head.bytes - BLAKE2B_BYTES;
+    digest_slowly(d, d->options.kept, (size_t)head.bytes - BLAKE2B_BYTES, digest);
+    if (memcmp(digest, end, BLAKE2B_BYTES) != 0)
         return attach_fail(d, DILOCO_ERROR, "options.kept is damaged; begin without it, or with an older checkpoint");
     d->step = head.step;
     d->tokens = head.tokens;
@@ -272,7 +271,7 @@ int attach_keep_restore(struct diloco *d)
     struct keep_fragment keep;
     const char *at = d->options.kept, *part[PARTS];
     memcpy(&head, at, sizeof head);
-    const char *end = at + head.bytes - DIGEST_BYTES;
+    const char *end = at + head.bytes - BLAKE2B_BYTES;
     at += sizeof head;
     bool ours = head.plan_tag == d->shm->plan_tag && head.fragments_count == d->shm->fragments_count;
     for (uint32_t f = 0; ours && f < head.fragments_count; f++) {

@@ -621,7 +621,8 @@ static void complain_trainer(struct status *status)
         complain(status, COMPLAINT_STOPPED, "no trainer is running", "start it with: {here} join");
     complain_unattached(status);
     complain_nan(status);
-    if (should_move(status) && trainer->report_ms > 0 && status->now_ms > trainer->report_ms + STALLED_MS)
+    uint64_t moved_ms = trainer->report_ms > 0 ? trainer->report_ms : trainer->ready_ms;
+    if (should_move(status) && moved_ms > 0 && status->now_ms > moved_ms + STALLED_MS)
         complain(status, COMPLAINT_STALLED, "the trainer has not finished a step for over a minute",
                  "see what it says: {here} logs --trainer; if it hangs, {here} leave --now ends it, and so does the "
                  "time that [worker] hang states");

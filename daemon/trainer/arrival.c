@@ -111,6 +111,7 @@ static void resume_trainer(struct attachment *a)
     struct ipc_message message = welcome_of(a, false, true);
     attachment_core_send(a, &message, -1);
     a->phase = TRAINING;
+    a->ready_ms = a->now_ms;
 }
 
 /* ---- attaching for the first time ---- */
@@ -353,6 +354,7 @@ void arrival_go(struct attachment *a, uint64_t step)
                                  .tokens_counted = tally_counted(&a->tally)};
     attachment_core_send(a, &message, -1);
     a->phase = TRAINING;
+    a->ready_ms = a->now_ms;
     a->report.step = step;
     attachment_core_post(a, EVENT_ANNOUNCE, 0);
     log_info("training goes on after step %" PRIu64 " from version %" PRIu64 "%s", step, version,

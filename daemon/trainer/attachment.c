@@ -115,7 +115,7 @@ static bool accept_trainer(struct attachment *a)
     a->open_ms = 0;
     introduction_forget(&a->introduction);
     a->tally.last += a->report.tokens;
-    a->report_ms = a->waits_ms = 0;
+    a->report_ms = a->ready_ms = a->waits_ms = 0;
     a->step_s = 0;
     a->report = (struct ipc_report){0};
     if (!door_admits(a->conf.conf, fd, &a->pid))
@@ -470,6 +470,7 @@ struct trainer_info attachment_info(const struct attachment *a)
                                 .lr = a->report.lr,
                                 .grad_norm = a->report.grad_norm,
                                 .machine = a->introduction.hello.machine,
+                                .ready_ms = a->ready_ms,
                                 .report_ms = a->report_ms,
                                 .waits_ms = a->waits_ms};
     count_bad(a, &info);

@@ -58,7 +58,7 @@ struct attachment {
     double step_s;     /* that a step takes, smoothed; 0: not known yet */
     struct ipc_report report;
     uint64_t waits_ms; /* since when it stands still for a round; 0: it does not */
-    uint64_t report_ms;
+    uint64_t report_ms, ready_ms;
     struct log_limit unread_said; /* that it does not read */
     struct tally tally;
 };

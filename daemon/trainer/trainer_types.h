@@ -50,6 +50,7 @@ struct trainer_info {
     struct ipc_machine machine;               /* as it said, and finite */
     double flops_per_s;                       /* of the model, by tokens_per_s; 0: not known */
     double mfu;               /* model FLOPs utilization, that rate's share of the machine's peak; 0: not known */
+    uint64_t ready_ms;        /* since when it may take steps; 0: not yet */
     uint64_t report_ms;       /* when it last reported; 0: not yet */
     uint64_t waits_ms;        /* since when it stands still, as late = wait has it, for a round; 0: it does not */
     uint32_t bad_fragments;   /* of which its last snapshot could not be sent: it held NaN or Inf */

@@ -460,6 +460,10 @@ static void no_trainer_attached_and_one_that_stands_still_are_told(void **state)
     (void)state;
     begin("status-attached", 1, NULL);
     assert_complains(take(), COMPLAINT_NOT_ATTACHED, "no trainer is attached");
+    trainer = played_trainer_open(a);
+    played_trainer_start(trainer);
+    a->now_ms += 60001; /* it hangs in its first step */
+    assert_complains(take(), COMPLAINT_STALLED, "over a minute");
     train(6);
     assert_silent(take(), COMPLAINT_NOT_ATTACHED);
     a->now_ms += 60000;

@@ -82,7 +82,8 @@ static void one_that_hangs_is_killed_and_started_again(void **state)
     cluster_free(cluster);
 }
 
-/* Words with quotes, the folder it runs in, what it prints, and that it is none of ours. */
+/* Words with quotes, the folder it runs in, what it prints, and that it is none of ours; by a link, whose name stays,
+ * as Python finds its virtual environment by that. */
 static void it_is_started_with_its_words_in_the_configurations_folder(void **state)
 {
     (void)state;
@@ -94,20 +95,21 @@ static void it_is_started_with_its_words_in_the_configurations_folder(void **sta
     program = strstr(text, "program = ");
     rest = strchr(program, '\n');
     program[0] = '\0';
-    snprintf(out, sizeof out, "%sprogram = ./own.sh \"two words\" --lr 3e-4%s", text, rest);
+    snprintf(out, sizeof out, "%sprogram = ./link.sh \"two words\" --lr 3e-4%s", text, rest);
     testlib_file(cluster->folder, strrchr(cluster->island[0].conf, '/') + 1, "%s", out);
     mem_free(text);
     const char *script =
         testlib_file(cluster->folder, "own.sh", "%s",
-                     "#!/bin/sh\nls run.ini\nls \"$DILOCO_SOCKET\" >/dev/null && echo found it\n"
+                     "#!/bin/sh\necho \"as ${0##*/}\"\nls run.ini\nls \"$DILOCO_SOCKET\" >/dev/null && echo found it\n"
                      "for word in \"$@\"; do echo \"<$word>\" >&2; done\n"
                      "echo \"unbuffered $PYTHONUNBUFFERED\"\nprintf 'a\\rb\\rbar\\n'\nexec sleep 60\n");
     assert_int_equal(chmod(script, 0755), 0);
+    assert_int_equal(symlink("own.sh", testlib_path(cluster->folder, "link.sh")), 0);
     assert_int_equal(RUN("dilocod", "--check-config", "--config", cluster->island[0].conf), 0);
     cluster_start(cluster, 0);
-    static const char *const wants[] = {"trainer: run.ini\n", "trainer: found it\n", "trainer: <two words>\n",
-                                        "trainer: <--lr>\n",  "trainer: <3e-4>\n",   "trainer: unbuffered 1\n",
-                                        "trainer: bar\n"};
+    static const char *const wants[] = {"trainer: as link.sh\n",   "trainer: run.ini\n", "trainer: found it\n",
+                                        "trainer: <two words>\n",  "trainer: <--lr>\n",  "trainer: <3e-4>\n",
+                                        "trainer: unbuffered 1\n", "trainer: bar\n"};
     for (size_t i = 0; i < sizeof wants / sizeof wants[0]; i++)
         assert_true(cluster_log_has(cluster, 0, wants[i], 10));
     assert_int_equal(cluster_end(cluster, 0, SIGTERM), 0);

@@ -35,6 +35,7 @@ command systemd-analyze systemd
 command c++             g++
 command clang           clang
 fuzzer  clang           libclang-rt-dev
+command python3         python3
 command zsh             zsh
 command fish            fish
 command pyflakes3       pyflakes3

@@ -17,6 +17,7 @@ from blocks import ROOT, Wrong, blocks, documents, man_blocks  # noqa: E402
 
 BUILD = ROOT / os.environ.get("BUILD", "build/gcc")
 PROGRAMS = ("dilocod", "dilococtl", "diloco-worker")
+MODULE = "diloco.tokenize"
 MANUALS = {"dilocod": "docs/dilocod.8", "dilococtl": "docs/dilococtl.1", "diloco-worker": "docs/diloco-worker.1"}
 faults = []
 counts = {}
@@ -50,7 +51,15 @@ def known():
             status, told = output(program, command, "--help")
             if status == 0:
                 table[program][command] = set(re.findall(r"--[a-z][a-z-]*", told)) | {"--help"}
+    table[MODULE] = {"": module_options()}
     return table
+
+
+def module_options():
+    paths = os.environ | {"PYTHONPATH": str(ROOT / "worker/libdiloco/python"), "PYTHONDONTWRITEBYTECODE": "1"}
+    words = [sys.executable, "-m", MODULE, "--help"]
+    told = subprocess.run(words, capture_output=True, text=True, env=paths, check=True).stdout
+    return set(re.findall(r"--[a-z][a-z-]*", told))
 
 
 def check_words(place, words, table):
@@ -59,14 +68,16 @@ def check_words(place, words, table):
         words = words[1:]
         if words[:1] == ["-u"]:
             words = words[2:]
-    if not words or words[0].rsplit("/")[-1] not in PROGRAMS:
+    if words[1:3] == ["-m", MODULE]:
+        words = words[2:]
+    if not words or words[0].rsplit("/")[-1] not in (*PROGRAMS, MODULE):
         return
     program = words[0].rsplit("/")[-1]
     options = table[program]
     command = next((word for word in words[1:] if word in options), "") if program != "dilocod" else ""
     own = [word for before, word in zip(words, words[1:]) if not word.startswith("-") and not before.startswith("--")]
     first = own[0] if own else "help"
-    if program != "dilocod" and not command and first != "help" and re.fullmatch(r"[a-z]+", first):
+    if program in PROGRAMS[1:] and not command and first != "help" and re.fullmatch(r"[a-z]+", first):
         fault(f"{place}: {program} has no command {first}")
     taken = options[command] | (options[""] if program != "diloco-worker" else set())
     for word in words[1:]:
@@ -249,7 +260,7 @@ def check_help(table):
 
 def main():
     table = known()
-    if any(len(commands) < 4 for program, commands in table.items() if program != "dilocod"):
+    if any(len(commands) < 4 for program, commands in table.items() if program in PROGRAMS[1:]):
         fault(f"only these commands were found in the programs' help: {table}")
     every = set().union(*(options for commands in table.values() for options in commands.values()))
     with tempfile.TemporaryDirectory() as folder:

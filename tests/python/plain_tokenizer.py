@@ -3,9 +3,9 @@
     plain_tokenizer.py ARGUMENTS...      as of python -m diloco.tokenize
 
 Its "tokenizer.json" is a list of tokens in JSON; a text becomes the numbers of its letters, and 0 for all others. With
-PLAIN_DIES_AT=N it is killed at the n-th time that it touches the disk, with PLAIN_SLOW=S each piece takes S seconds,
-with PLAIN_FULL=N the disk is full after so many bytes, with PLAIN_DEAD=1 its processes die, and with PLAIN_PIECE=N
-pieces have about so many bytes.
+PLAIN_DIES_AT=N it is killed at the n-th time that it touches the disk, with PLAIN_SLOW=S each piece takes S seconds
+more, with PLAIN_UNEVEN=S up to S, with PLAIN_FULL=N the disk is full after so many bytes, with PLAIN_DEAD=1 its
+processes die, and with PLAIN_PIECE=N pieces have about so many bytes.
 """
 
 import errno
@@ -26,7 +26,8 @@ class Letters:
     def encode(self, texts):
         if os.environ.get("PLAIN_DEAD"):
             os.kill(os.getpid(), signal.SIGKILL)
-        time.sleep(float(os.environ.get("PLAIN_SLOW", "0")))
+        uneven = sum(map(len, texts)) % 8 / 8 * float(os.environ.get("PLAIN_UNEVEN", "0"))
+        time.sleep(float(os.environ.get("PLAIN_SLOW", "0")) + uneven)
         return [[self.number.get(ord(letter), 0) for letter in text] for text in texts]
 
 

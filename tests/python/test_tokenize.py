@@ -13,6 +13,7 @@ import lzma
 import os
 import pathlib
 import random
+import re
 import shutil
 import signal
 import string
@@ -259,9 +260,10 @@ class Resumed(Case):
             folder, _ = self.corpus(files=12, documents=300)
             self.made(folder, shard_tokens=5000)
             for workers in (1, 3):
-                # Some of the processes are slow by turns, so that pieces come back in another order.
+                # Some pieces take longer than others, so that they come back in another order.
                 other = self.place / f"out{workers}"
-                self.made(folder, shard_tokens=5000, workers=workers, out=other)
+                with mock.patch.dict(os.environ, PLAIN_UNEVEN="0.05"):
+                    self.made(folder, shard_tokens=5000, workers=workers, out=other)
                 self.compare(other)
 
     def killed(self, folder, at, out):
@@ -351,7 +353,9 @@ class Resumed(Case):
             _, complained = process.communicate(timeout=PATIENCE_S)
             self.assertEqual(process.returncode, status)
             if number != signal.SIGKILL:
-                self.assertRegex(complained.splitlines()[-1], r"stopped after [\d,]+ tokens; the same command goes on")
+                said = re.search(r"stopped after ([\d,]+) tokens; the same command goes on", complained.splitlines()[-1])
+                place = json.loads((self.out / "progress.json").read_text())["place"]
+                self.assertEqual(place["tokens"], int(said.group(1).replace(",", "")))
                 self.assertNotIn("Traceback", complained)
             self.await_(lambda: not any(os.path.exists(f"/proc/{child}") for child in children))
         process = self.process(*arguments)

@@ -161,8 +161,10 @@ void ctl_screen_close(struct ctl_screen *screen)
     int end_signal = screen->end_signal;
     give_terminal(screen);
     free_screen(screen);
-    if (end_signal != 0)
-        raise(end_signal);
+    if (end_signal == 0)
+        return;
+    signal(end_signal, SIG_DFL); /* a shell's background job is started with Ctrl-C ignored */
+    raise(end_signal);
 }
 
 /* ---- what comes in ---- */

@@ -117,6 +117,9 @@ struct watcher {
     uint64_t next_ms; /* when the daemon is asked next */
 };
 
+/* What is asked just now. Whoever ends the screen does not wait for the answer, which is not lost memory then. */
+static struct asked *volatile under_way;
+
 /* A daemon that hangs is waited for here, so that keys and signals are not. */
 static void *ask_aside(void *user)
 {
@@ -137,6 +140,7 @@ static enum err begin_asking(struct watcher *w)
         return err_set(ERR_NOMEM, "cannot start a thread");
     }
     pthread_detach(thread);
+    under_way = asked;
     w->asking = true;
     w->next_ms = env_mono_ms() + w->watch->interval_ms;
     return ERR_OK;

@@ -193,6 +193,12 @@ static void keys_steer_it(void **state)
     tty_wait(&tty, "lines 1 to", false);
     tty_type(&tty, "\x03");
     assert_given_back(128 + SIGINT);
+    signal(SIGINT, SIG_IGN); /* as a shell's background job is started */
+    watch(10, 80, "xterm");
+    signal(SIGINT, SIG_DFL);
+    assert_whole();
+    tty_type(&tty, "\x03");
+    assert_given_back(128 + SIGINT);
 }
 
 /* Also while the daemon hangs, so that an answer is waited for. */

@@ -1,25 +1,48 @@
 #!/bin/sh
-# What only PyTorch and transformers can show of the Python package: make check-python. They are installed from PyPI into
-# a folder of the build, some gigabytes, the first time.
-set -eu
-cd "$(dirname "$0")/../.."
+# What only PyTorch, transformers and Lightning can show of the Python package: make check-python. They are installed from
+# PyPI into a folder of the build, build/python, some gigabytes, the first time; PYTHON=... is one that has them already.
+# TEST_FILTER='ranks hf.lora' runs test_ranks.py, and of test_hf.py the cases with lora in their names.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
 BUILD=${BUILD:-build/gcc}
-venv=build/python
+venv=$PWD/build/python
+packages='torch transformers safetensors tokenizers peft accelerate lightning zstandard pyarrow'
 export BUILD PYTHONPATH= PYTHONDONTWRITEBYTECODE=1
+skip() { echo "skip: $1"; exit 77; }
+complete() { "$1" -c "import $(echo $packages | tr ' ' ',')" 2>/dev/null; }
+
 if [ -n "${PYTHON:-}" ]; then
-    python=$PYTHON # one that has them already
+    python=$PYTHON
+elif [ "${1:-}" != --install ] && ! complete "$venv/bin/python3"; then
+    skip "PyTorch and the others are not in build/python; make check-python installs them, or PYTHON=... names a Python that has them"
 else
-    command -v python3 >/dev/null 2>&1 || { echo "skip: there is no python3"; exit 0; }
-    [ -x $venv/bin/python3 ] || python3 -m venv $venv || { echo "skip: python3 -m venv does not work here (apt-get install python3-venv)"; exit 0; }
-    python=$PWD/$venv/bin/python3
-    if ! "$python" -c 'import torch, transformers, safetensors, tokenizers, peft, zstandard, pyarrow' 2>/dev/null; then
-        "$python" -m pip install --quiet torch transformers safetensors tokenizers peft accelerate zstandard pyarrow ||
-            { echo "skip: PyTorch and the others cannot be installed from PyPI here"; exit 0; }
+    python=$venv/bin/python3
+    command -v python3 >/dev/null 2>&1 || skip "there is no python3; apt-get install python3-venv"
+    "$python" -m pip --version >/dev/null 2>&1 || python3 -m venv "$venv" >/dev/null 2>&1 ||
+        skip "python3 -m venv does not work here; apt-get install python3-venv"
+    if ! complete "$python"; then
+        echo "installing $packages into build/python"
+        "$python" -m pip install --quiet --disable-pip-version-check --retries 1 --timeout 30 $packages >"$venv/pip.log" 2>&1 ||
+            skip "PyTorch and the others cannot be installed from PyPI here: $(tail -n 1 "$venv/pip.log")"
     fi
 fi
-failed=
-for test in plain tokenize torch hf tokenize_hf; do
-    echo "tests/python/test_$test.py"
-    (cd tests/python && "$python" test_$test.py) || failed="$failed $test"
+
+failed=0 passed=0 said=$(mktemp) || exit 1
+trap 'rm -f "$said"' EXIT
+for test in ${TEST_FILTER:-plain tokenize wheel torch hf tokenize_hf}; do
+    name=${test%%.*} only=
+    case $test in *.*) only="-k ${test#*.}" ;; esac
+    echo "tests/python/test_$name.py"
+    begin=$(date +%s)
+    (cd tests/python && "$python" "test_$name.py" -v $only)
+    status=$?
+    took="$(($(date +%s) - begin)) s"
+    case $status in
+    0) passed=$((passed + 1)) && echo "[  OK ] $test ($took)" >>"$said" ;;
+    77) echo "[ SKIP ] $test: nothing of it can run here; it says why above" >>"$said" ;;
+    *) failed=$((failed + 1)) && echo "[ FAIL ] $test ($took)" >>"$said" ;;
+    esac
 done
-[ -z "$failed" ] || { echo "failed:$failed"; exit 1; }
+cat "$said"
+[ $failed -eq 0 ] || exit 1
+[ $passed -gt 0 ] || exit 77

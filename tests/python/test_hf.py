@@ -3,7 +3,7 @@
 import sys
 import unittest
 
-from islands import ROOT, TEXT, Run, assert_one_model
+from islands import ROOT, TEXT, Run, assert_one_model, main
 
 LLAMA = f"{sys.executable} -u {ROOT}/docs/examples/llama.py --data {TEXT}"
 SPEC = """[run]
@@ -44,4 +44,4 @@ class Islands(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    main()

@@ -10,7 +10,7 @@ import tempfile
 import time
 import unittest
 
-from islands import ROOT, Run, assert_one_model
+from islands import BUILD, ROOT, Run, assert_one_model, main
 
 import diloco
 from diloco import _abi
@@ -66,21 +66,30 @@ class Interface(unittest.TestCase):
         manual = (ROOT / "docs/libdiloco.3").read_text()
         self.assertEqual([call for call in sorted(calls) if f"{call}(" not in manual], [])
 
-    def test_a_library_that_is_not_there_or_too_old_is_named(self):
+    def test_a_library_that_does_not_fit_is_named(self):
+        calls = "".join(f"int {name}(void) {{ return 0; }}" for name in _abi._CALLS if name != "diloco_version")
+        version = 'const char *diloco_version(void) {{ return "{}"; }}'
+        cases = {
+            "lacking": (version.format("0.1.0"), "has no diloco_attach(): it is older than this package"),
+            "old": (version.format("0.0.9") + calls, "is version 0.0.9, older than this package"),
+            "odd": (version.format("yesterday") + calls, "is version yesterday, older than this package"),
+            "new": (version.format("1.0.0") + calls, "is version 1.0.0, newer than this package"),
+        }
         with tempfile.TemporaryDirectory() as folder:
-            old = folder + "/old.c"
-            with open(old, "w") as file:
-                file.write('const char *diloco_version(void) { return "0.0.9"; }')
-            compiler = os.environ.get("CC", "cc").split()
-            subprocess.run([*compiler, "-shared", "-fPIC", old, "-o", folder + "/old.so"], check=True)
-            for name, words in (("none.so", "cannot be loaded"), ("old.so", "older than this package")):
-                library = f"{folder}/{name}"
+            for name, (source, _) in cases.items():
+                path = f"{folder}/{name}"
+                with open(path + ".c", "w") as file:
+                    file.write(source)
+                compiler = os.environ.get("CC", "cc").split()
+                subprocess.run([*compiler, "-shared", "-fPIC", path + ".c", "-o", path + ".so"], check=True)
+            for name, words in [("none", "cannot be loaded"), *((name, words) for name, (_, words) in cases.items())]:
                 said = subprocess.run(
                     [sys.executable, "-c", "import diloco; diloco.attach({})"],
-                    env=os.environ | {"DILOCO_LIBRARY": library}, capture_output=True, text=True,
+                    env=os.environ | {"DILOCO_LIBRARY": f"{folder}/{name}.so"}, capture_output=True, text=True,
                 )
                 self.assertNotEqual(said.returncode, 0)
                 self.assertIn(words, said.stderr.splitlines()[-1])
+                self.assertIn(f"{folder}/{name}.so", said.stderr.splitlines()[-1])
 
     def test_parts_of_a_dataset(self):
         items = list(range(11))
@@ -185,4 +194,4 @@ class Islands(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    main()

@@ -1,13 +1,12 @@
 """The Python package with PyTorch: models, types, ranks and other people's trainers on real islands."""
 
-import json
 import os
 import sys
 import unittest
 
 import torch
 
-from islands import ROOT, TEXT, Run, assert_one_model, free_port
+from islands import ROOT, TEXT, Run, anchor_of, assert_one_model, free_port, main
 
 import diloco
 from diloco import _abi
@@ -27,21 +26,6 @@ late = merge
 
 def gpt(*more: str) -> str:
     return " ".join([PYTHON, str(EXAMPLES / "gpt.py"), "--data", str(TEXT), *more])
-
-
-def anchor_of(island) -> dict[str, torch.Tensor]:
-    """The exported model, read as the format's definition says."""
-    path = island.home / "state/anchor.safetensors"
-    island.await_("the exported anchor", lambda _: path.exists())
-    data = path.read_bytes()
-    size = int.from_bytes(data[:8], "little")
-    header, values = json.loads(data[8 : 8 + size]), data[8 + size :]
-    return {
-        name: torch.frombuffer(bytearray(values[slice(*entry["data_offsets"])]), dtype=torch.float32)
-        .view(entry["shape"])
-        for name, entry in header.items()
-        if name != "__metadata__"
-    }
 
 
 class Models(unittest.TestCase):
@@ -120,4 +104,4 @@ class Islands(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    main()

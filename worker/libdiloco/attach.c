@@ -6,6 +6,7 @@
 #include "worker/libdiloco/diloco.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <grp.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -58,20 +59,20 @@ static int place_tensors(struct diloco *d)
 
 static int map_shared(struct diloco *d, int memfd, uint64_t session)
 {
-    struct stat status;
-    if (memfd < 0 || fstat(memfd, &status) != 0 || status.st_size < (off_t)sizeof(struct ipc_shm)) {
+    off_t bytes = memfd >= 0 ? lseek(memfd, 0, SEEK_END) : -1;
+    if (bytes < (off_t)sizeof(struct ipc_shm)) {
         if (memfd >= 0)
             close(memfd);
         return attach_fail(d, DILOCO_ERROR, "the daemon sent no shared memory; is it of the same version?");
     }
-    struct ipc_shm *map = mmap(NULL, (size_t)status.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
+    struct ipc_shm *map = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
     if (map == MAP_FAILED) {
         attach_fail(d, DILOCO_ERROR, "cannot map the daemon's shared memory: %s", strerror(errno));
         close(memfd);
         return DILOCO_ERROR;
     }
-    if (ipc_shm_check(map, (uint64_t)status.st_size) != ERR_OK || map->tensors_count != d->tensors_count) {
-        munmap(map, (size_t)status.st_size);
+    if (ipc_shm_check(map, (uint64_t)bytes) != ERR_OK || map->tensors_count != d->tensors_count) {
+        munmap(map, (size_t)bytes);
         close(memfd);
         return attach_fail(d, DILOCO_ERROR, "the daemon's shared memory does not fit: %s", err_text());
     }
@@ -151,23 +152,24 @@ static int over(struct diloco *d, int result, const struct diloco_start *start)
     return result != DILOCO_OK ? result : told;
 }
 
+/* By statx() and not stat(), which programs built today take from C libraries of 2021 on only: see conf/wheel.sh. */
 static int explain_unreachable(struct diloco *d, const char *path, int reason)
 {
-    struct stat status;
+    struct statx status;
     if (reason != EACCES)
         return attach_fail(d, DILOCO_UNREACHABLE, "no daemon at %s: %s; start dilocod, or check the path", path,
                            strerror(reason));
-    if (stat(path, &status) != 0) {
+    if (statx(AT_FDCWD, path, 0, STATX_MODE | STATX_UID | STATX_GID, &status) != 0) {
         return attach_fail(d, DILOCO_UNREACHABLE,
                            "%s: permission denied: this user may not enter the socket's folder; open it (chmod o+x)",
                            path);
     } else {
-        bool open = (status.st_mode & S_IWGRP) != 0;
-        const struct group *group = open ? getgrgid(status.st_gid) : NULL;
+        bool open = (status.stx_mode & S_IWGRP) != 0;
+        const struct group *group = open ? getgrgid(status.stx_gid) : NULL;
         return attach_fail(d, DILOCO_UNREACHABLE,
                            "%s: permission denied: it is for root, user %u%s%s; run this trainer as one of them, or "
                            "let a group in with [worker] group in dilocod.conf and add this user to it",
-                           path, (unsigned)status.st_uid, open ? " and group " : "",
+                           path, (unsigned)status.stx_uid, open ? " and group " : "",
                            !open           ? ""
                            : group != NULL ? group->gr_name
                                            : "that its mode shows");

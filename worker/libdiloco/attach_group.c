@@ -4,7 +4,6 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/env.h"
@@ -115,9 +114,9 @@ int attach_group_done(struct diloco *d, uint32_t f, bool wait, bool *done)
 
 int attach_group_map_scratch(struct diloco *d, int fd, uint64_t count)
 {
-    struct stat status;
     attach_group_deinit(d);
-    if (fd < 0 || fstat(fd, &status) != 0 || (uint64_t)status.st_size < count * sizeof *d->scratch)
+    off_t bytes = fd >= 0 ? lseek(fd, 0, SEEK_END) : -1;
+    if (bytes < 0 || (uint64_t)bytes < count * sizeof *d->scratch)
         return attach_fail(d, DILOCO_ERROR, "the memory that ranks share is not there");
     void *map = mmap(NULL, count * sizeof *d->scratch, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (map == MAP_FAILED)

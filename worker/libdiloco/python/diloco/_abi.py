@@ -199,6 +199,15 @@ def _places() -> list[str]:
     return [place for place in places if os.path.exists(place)] + [LIBRARY]
 
 
+def _check_version(place: str, version: str) -> None:
+    """A newer library knows what an older package wants of it; one of another major version is another interface."""
+    parts = [int(part) if part.isdecimal() else -1 for part in version.split(".")[:2]]
+    if tuple(parts) < NEEDED:
+        raise DilocoError(f"{place} is version {version}, older than this package; install both from the same one")
+    if parts[0] > NEEDED[0]:
+        raise DilocoError(f"{place} is version {version}, newer than this package; install both from the same one")
+
+
 def _load() -> ctypes.CDLL:
     reason = ""
     for place in _places():
@@ -215,9 +224,7 @@ def _load() -> ctypes.CDLL:
                     f"{place} has no {name}(): it is older than this package; install both from the same version"
                 ) from None
             call.restype, call.argtypes = result, arguments
-        version = library.diloco_version().decode()
-        if tuple(int(part) for part in version.split(".")[:2]) < NEEDED:
-            raise DilocoError(f"{place} is version {version}, older than this package; install both from the same one")
+        _check_version(place, library.diloco_version().decode(errors="replace"))
         return library
     raise DilocoError(f"{LIBRARY} cannot be loaded ({reason}); run `make install`, or set DILOCO_LIBRARY to its path")
 

@@ -4,9 +4,11 @@ run.
 """
 
 import argparse
+import os
 
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
+from transformers.trainer_utils import get_last_checkpoint
 
 from diloco.hf import DilocoCallback
 
@@ -31,6 +33,7 @@ def main():
     options.add_argument("--data", required=True)
     options.add_argument("--lora", action="store_true")
     options.add_argument("--out", default="/tmp/diloco-llama")
+    options.add_argument("--save-every", type=int, default=0)  # steps; a restart goes on from the last checkpoint
     a, _ = options.parse_known_args()
     torch.set_num_threads(1)
     config = LlamaConfig(
@@ -55,7 +58,8 @@ def main():
         max_steps=10**6,  # the run's steps end it
         learning_rate=3e-3,
         lr_scheduler_type="constant",
-        save_strategy="no",
+        save_strategy="steps" if a.save_every else "no",
+        save_steps=a.save_every or 500,
         report_to=[],
         logging_steps=20,
         disable_tqdm=True,
@@ -66,7 +70,7 @@ def main():
         args=arguments,
         train_dataset=Windows(a.data),
         callbacks=[DilocoCallback(tokens_per_step=BATCH * CONTEXT)],
-    ).train()
+    ).train(resume_from_checkpoint=get_last_checkpoint(a.out) if a.save_every and os.path.isdir(a.out) else None)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ fi
 
 failed=0 passed=0 said=$(mktemp) || exit 1
 trap 'rm -f "$said"' EXIT
-for test in ${TEST_FILTER:-plain tokenize wheel torch hf tokenize_hf}; do
+for test in ${TEST_FILTER:-plain tokenize wheel torch ranks lightning hf tokenize_hf}; do
     name=${test%%.*} only=
     case $test in *.*) only="-k ${test#*.}" ;; esac
     echo "tests/python/test_$name.py"

@@ -157,9 +157,10 @@ def anchor_of(island: Island) -> dict:
     island.await_("the exported anchor", lambda _: path.exists())
     data = path.read_bytes()
     size = int.from_bytes(data[:8], "little")
-    header = json.loads(data[8 : 8 + size])
+    header, values = json.loads(data[8 : 8 + size]), data[8 + size :]
     return {
-        name: torch.frombuffer(bytearray(data[8 + size :][slice(*entry["data_offsets"])]), dtype=torch.float32).view(entry["shape"])
+        name: torch.frombuffer(bytearray(values[slice(*entry["data_offsets"])]), dtype=torch.float32)
+        .view(entry["shape"])
         for name, entry in header.items()
         if name != "__metadata__"
     }

@@ -1,5 +1,6 @@
 """The Python package with transformers and PEFT, on real islands, beside diloco-worker."""
 
+import os
 import sys
 import unittest
 
@@ -41,6 +42,17 @@ class Islands(unittest.TestCase):
             islands.append(run.join("oslo", f"{LLAMA} --lora --out {run.place}/out2"))
             assert_one_model(islands)
             self.assertEqual(islands[0].status()["params"], 2 * (4 * 64 + 64 * 4 + 4 * 64 + 32 * 4))
+
+    def test_a_trainer_that_is_killed_goes_on_from_its_checkpoint(self):
+        with Run(SPEC.replace("interval = 20", "interval = 150")) as run:
+            paris = run.found("paris", f"{LLAMA} --save-every 40 --out {run.place}/out")
+            kept = run.place / "out/checkpoint-40/diloco.kept"
+            paris.await_("a checkpoint", lambda _: kept.exists(), pause=0.02)
+            os.kill(paris.trainer()["pid"], 9)
+            paris.await_log("started again")
+            paris.await_log("training goes on after step 40 ")
+            assert_one_model([paris])
+            self.assertEqual(paris.trainer()["tokens_counted"], 300 * 128)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import tempfile
 import time
 import unittest
 
-from islands import BUILD, ROOT, Run, assert_one_model, main
+from islands import ROOT, Run, assert_one_model, main
 
 import diloco
 from diloco import _abi

@@ -353,7 +353,8 @@ class Resumed(Case):
             _, complained = process.communicate(timeout=PATIENCE_S)
             self.assertEqual(process.returncode, status)
             if number != signal.SIGKILL:
-                said = re.search(r"stopped after ([\d,]+) tokens; the same command goes on", complained.splitlines()[-1])
+                last = complained.splitlines()[-1]
+                said = re.search(r"stopped after ([\d,]+) tokens; the same command goes on", last)
                 place = json.loads((self.out / "progress.json").read_text())["place"]
                 self.assertEqual(place["tokens"], int(said.group(1).replace(",", "")))
                 self.assertNotIn("Traceback", complained)

@@ -1,4 +1,4 @@
-"""The wheel, as somebody gets it who has Python and nothing of ours: an environment of its own, no library beside it."""
+"""The wheel, as somebody gets it who has Python and nothing of ours: an environment and no library beside it."""
 
 import os
 import pathlib
@@ -61,8 +61,9 @@ class Wheel(unittest.TestCase):
         said = subprocess.run(["readelf", "-V", library], capture_output=True, text=True, check=True).stdout
         self.assertEqual(max(int(minor) for minor in re.findall(r"GLIBC_2\.(\d+)", said)), int(found.group(1)))
         refused = subprocess.run(
-            [self.python, "-m", "pip", "download", "-q", "--no-index", "--no-deps", "--only-binary=:all:", "-f", self.wheel.parent,
-             "--platform", f"manylinux_2_17_{os.uname().machine}", "-d", self.folder.name, "diloco"],
+            [self.python, "-m", "pip", "download", "-q", "--no-index", "--no-deps", "--only-binary=:all:",
+             "-f", self.wheel.parent, "--platform", f"manylinux_2_17_{os.uname().machine}",
+             "-d", self.folder.name, "diloco"],
             env=clean(), capture_output=True, text=True,
         )
         self.assertNotEqual(refused.returncode, 0)

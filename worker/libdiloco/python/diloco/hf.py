@@ -1,7 +1,11 @@
-"""A callback for transformers.Trainer: `Trainer(..., callbacks=[DilocoCallback(tokens_per_step=n)])`."""
+"""A callback for transformers.Trainer: `Trainer(..., callbacks=[DilocoCallback(tokens_per_step=n)])`.
+
+Each checkpoint folder gets a file `diloco.kept`, by which `train(resume_from_checkpoint=...)` goes on where it was.
+"""
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from transformers import TrainerCallback
@@ -23,8 +27,32 @@ class DilocoCallback(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **others: Any) -> None:
         self.options.setdefault("trainer", "transformers")
-        self.island = attach(model, **self.options)
+        options: dict[str, Any] = {"state": self._kept(args, state)} | self.options
+        self.island = attach(model, **options)
         self._seen = int(getattr(state, "num_input_tokens_seen", 0) or 0)
+
+    @staticmethod
+    def _path(args: Any, state: Any) -> str:
+        return os.path.join(args.output_dir, f"checkpoint-{state.global_step}", "diloco.kept")
+
+    def _kept(self, args: Any, state: Any) -> dict[str, Any] | None:
+        """Of the checkpoint that training goes on from: it is the one of as many steps."""
+        path = self._path(args, state)
+        if not state.global_step or not os.path.exists(path):
+            return None
+        with open(path, "rb") as file:
+            return {"kept": file.read()}
+
+    def on_save(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+        if self.island is None or not self.island.held:
+            return
+        kept = self.island.state_dict()["kept"]  # every rank asks, the first one gets it
+        if not kept:
+            return
+        path = self._path(args, state)
+        with open(path + ".part", "wb") as file:
+            file.write(kept)
+        os.replace(path + ".part", path)
 
     def _tokens(self, args: Any, state: Any) -> int:
         if self.tokens_per_step is not None:

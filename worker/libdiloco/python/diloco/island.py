@@ -187,6 +187,11 @@ class Island:
         """Whether a daemon is there just now; without one training goes on alone."""
         return bool(self._handle) and self._library.diloco_attached(self._handle) != 0
 
+    @property
+    def held(self) -> bool:
+        """Whether it is in use: from attach() to detach()."""
+        return bool(self._handle)
+
     def changed(self, name: str) -> bool:
         """Whether attach(), or the last step() or finish(), changed this tensor: its copies are to be made anew."""
         return self._library.diloco_changed(self._handle, self.names.index(name)) != 0

@@ -1,0 +1,160 @@
+"""A small model that moves towards numbers of its island's, in every way that PyTorch spreads one over ranks.
+
+    ranks_trainer.py --as plain|ddp|fsdp|tp|fsdp-tp --out FILE [--islands 2] [--dtype bfloat16] [--bad]
+
+It begins when as many islands have attached, which write beside FILE.
+
+Wherever several ranks hold the same values it looks after every step, and at the end, whether they are the same bits.
+FILE gets the whole parameters as they are in the end. --bad spreads one in a way that no part can be made of.
+"""
+
+import argparse
+import hashlib
+import pathlib
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+import torch.nn as nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor, Shard, distribute_tensor
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from torch.nn.parallel import DistributedDataParallel
+
+import diloco
+
+WIDTH, HIDDEN, TOKENS = 12, 20, 16
+
+
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, HIDDEN), nn.Linear(HIDDEN, WIDTH)
+
+    def forward(self, x):
+        return x + self.down(torch.tanh(self.up(self.norm(x))))
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(24, WIDTH)
+        self.layers = nn.ModuleList(Layer() for _ in range(2))
+
+    def forward(self, tokens):
+        x = self.embed(tokens)
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+def spread(model, how, bad):
+    if how == "ddp":
+        return DistributedDataParallel(model)
+    if how == "plain":
+        return model
+    count = dist.get_world_size()
+    sharded = count if how == "fsdp" else 2 if how == "fsdp-tp" else 1
+    mesh = init_device_mesh("cpu", (sharded, count // sharded), mesh_dim_names=("dp", "tp"))
+    if how != "fsdp":
+        plan = {"embed": RowwiseParallel()}  # norms stay with every rank, as do the biases of what is cut by columns
+        for number in range(len(model.layers)):
+            plan |= {f"layers.{number}.up": ColwiseParallel(), f"layers.{number}.down": RowwiseParallel()}
+        parallelize_module(model, mesh["tp"], plan)
+    if bad:
+        spare = distribute_tensor(torch.zeros(4, 3, 2), mesh["tp"], [Shard(2)])
+        model.layers[1].register_parameter("spare", nn.Parameter(spare))
+    if how != "tp":
+        for layer in model.layers:
+            fully_shard(layer, mesh=mesh["dp"])
+        fully_shard(model, mesh=mesh["dp"])
+    return model
+
+
+def whole(value):
+    return value.full_tensor() if isinstance(value, DTensor) else value.detach()
+
+
+def copies_differ(model):
+    """Whether ranks that hold the same values hold other bits. Of whole parameters as of parts."""
+    parts = {}
+    for name, value in model.named_parameters():
+        local = value.to_local() if isinstance(value, DTensor) else value
+        at = str(value.placements) if isinstance(value, DTensor) else "everywhere"
+        if isinstance(value, DTensor):
+            coordinate = value.device_mesh.get_coordinate()
+            at += str([c for c, placement in zip(coordinate, value.placements) if not placement.is_replicate()])
+        parts[name, at] = hashlib.sha256(local.detach().contiguous().view(-1).view(torch.uint8).numpy()).hexdigest()
+    all_parts = [None] * dist.get_world_size()
+    dist.all_gather_object(all_parts, parts)
+    said = {}
+    for of_rank in all_parts:
+        for what, digest in of_rank.items():
+            if said.setdefault(what, digest) != digest:
+                return what[0]
+    return None
+
+
+def await_others(out, islands):
+    pathlib.Path(out).with_suffix(".here").touch()
+    while len(list(pathlib.Path(out).parent.glob("*.here"))) < islands:
+        time.sleep(0.05)
+
+
+def main():
+    options = argparse.ArgumentParser()
+    options.add_argument("--as", dest="how", default="plain")
+    options.add_argument("--out", required=True)
+    options.add_argument("--islands", type=int, default=2)
+    options.add_argument("--dtype", default="float32")
+    options.add_argument("--bad", action="store_true")
+    a, _ = options.parse_known_args()
+    torch.set_num_threads(1)
+    torch.manual_seed(3)
+    if a.how != "plain":
+        dist.init_process_group("gloo")
+    model = Model()
+    with torch.no_grad():
+        for value in model.parameters():  # what every type can hold, so that no island has to take over another's
+            value.copy_((value * 32).round() / 32)
+    model = spread(model.to(getattr(torch, a.dtype)), a.how, a.bad)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    try:
+        island = diloco.attach(model, trainer="ranks")
+    except diloco.DilocoError as error:
+        print(f"refused: {error}", flush=True)
+        sys.exit(2)
+    await_others(a.out, a.islands)
+    own_data = a.how in ("ddp", "fsdp", "fsdp-tp")  # ranks of one row of a mesh train on the same
+    row = dist.get_rank() // (2 if a.how == "fsdp-tp" else 1) if own_data else 0
+    generator = torch.Generator().manual_seed(100 * island.index + row)
+    mixes = 0
+    while not island.done:
+        tokens = torch.randint(24, (TOKENS,), generator=generator)
+        loss = (model(tokens).float() - 1.0 - island.index).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        island.step(tokens=TOKENS, loss=float(whole(loss)))
+        time.sleep(0.015)  # so that all take part long before the run's end
+        if a.how != "plain" and island.changed_numbers():
+            mixes += 1
+            name = copies_differ(model)
+            assert name is None, f"after run step {island.run_step} ranks hold other copies of {name}"
+    over = island.finish()
+    if a.how != "plain":
+        name = copies_differ(model)
+        assert name is None, f"in the end ranks hold other copies of {name}"
+    parameters = {name.removeprefix("module."): whole(value).clone() for name, value in model.named_parameters()}
+    if a.how == "plain" or dist.get_rank() == 0:
+        torch.save(parameters, a.out)
+        print(f"over: {over}, {mixes} mixes with equal copies", flush=True)
+    island.detach()
+    if a.how != "plain":
+        dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

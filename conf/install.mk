@@ -30,6 +30,7 @@ install: all
 		chmod 644 $(DESTBASH)/$$program $(DESTZSH)/_$$program $(DESTFISH)/$$program.fish || exit 1; done
 	$(INSTALL) -m 644 README.md docs/*.md docs/*.svg docs/example-trainer.c $(DESTDOC)
 	$(INSTALL) -d $(DESTDOC)/examples && $(INSTALL) -m 644 docs/examples/*.py $(DESTDOC)/examples
+	$(INSTALL) -d $(DESTDOC)/tutorials && $(INSTALL) -m 644 docs/tutorials/*.md $(DESTDOC)/tutorials
 	sed 's,/usr/local/bin,$(PREFIX)/bin,' conf/dilocod.service > $(DESTDIR)$(UNITDIR)/dilocod.service
 	sed 's,/usr/local/share,$(PREFIX)/share,' conf/dilocod-gpu.conf > $(DESTDIR)$(PREFIX)/share/diloco/dilocod-gpu.conf
 	$(INSTALL) -m 644 conf/dilocod.conf $(DESTDIR)$(SYSCONFDIR)/diloco/dilocod.conf.sample

@@ -14,7 +14,7 @@ for file in usr/bin/dilocod usr/bin/dilococtl usr/bin/diloco-worker usr/include/
     usr/share/bash-completion/completions/dilococtl usr/share/zsh/vendor-completions/_dilococtl \
     usr/share/fish/vendor_completions.d/dilococtl.fish usr/share/bash-completion/completions/diloco-worker \
     etc/diloco/dilocod.conf.sample etc/diloco/run.ini.sample etc/diloco/thin.ini.sample \
-    usr/share/doc/diloco/PROTOCOL.md; do
+    usr/share/doc/diloco/PROTOCOL.md usr/share/doc/diloco/tutorials/two-sites.md; do
     [ -e "$root/$file" ] || { echo "not installed: $file"; exit 1; }
 done
 # The CUDA backend, where it was built, in the first folder that the program looks in.

@@ -1,5 +1,6 @@
 #include "common/conf.h"
 
+#include <ctype.h>
 #include <ini.h>
 #include <libgen.h>
 #include <stdlib.h>
@@ -9,6 +10,9 @@
 #include "common/mem.h"
 #include "common/nearest.h"
 
+/* Of a file; what inih takes is shorter, see read_line(). */
+enum { LINE_BYTES = 8192 };
+
 struct loader {
     const struct conf_schema *schema;
     void *out;
@@ -16,6 +20,8 @@ struct loader {
     char *folder;
     FILE *file;
     int line;              /* of the line being handled */
+    char text[LINE_BYTES]; /* it */
+    const char *value;     /* in it, when it is longer than inih's lines; else NULL */
     int *key_line;         /* per key: line it was given on, 0 if not; for list keys: of the current element */
     enum err err;          /* first failure; its text is in err_text() */
     void *element;         /* list element being filled, or NULL */
@@ -238,28 +244,63 @@ static enum err set_key(struct loader *loader, const char *section_text, const c
 static int handle_line(void *user, const char *section, const char *name, const char *value)
 {
     struct loader *loader = user;
+    if (loader->value != NULL)
+        value = loader->value;
     if (loader->err == ERR_OK)
         loader->err = set_key(loader, section, name, value != NULL ? value : "");
     return 1;
 }
 
-/* inih's line source. It counts lines (Debian's inih does not pass them on), strips indentation (which inih would
- * take for a continuation of the value above) and notices lines that do not fit, which inih would silently cut. */
+/* The value behind a '=', as inih would cut it out: without the spaces around it, and without a comment behind it. */
+static char *value_behind(char *equals)
+{
+    for (char *at = equals + 1; *at != '\0'; at++)
+        if (*at == ';' && isspace((unsigned char)at[-1]))
+            *at = '\0';
+    char *value = equals + 1 + strspn(equals + 1, " \t");
+    size_t length = strlen(value);
+    while (length > 0 && isspace((unsigned char)value[length - 1]))
+        value[--length] = '\0';
+    return value;
+}
+
+/* Of a line that is longer than `line`, the key goes to inih and the value past it. */
+static bool split_line(struct loader *loader, char *text, char *line, size_t line_bytes)
+{
+    size_t key_bytes = strcspn(text, "=:");
+    if (text[0] == ';' || text[0] == '#') {
+        snprintf(line, line_bytes, "#\n");
+        return true;
+    }
+    if (text[0] == '[' || text[key_bytes] == '\0' || key_bytes + sizeof "=\n" > line_bytes)
+        return false;
+    snprintf(line, line_bytes, "%.*s=\n", (int)key_bytes, text);
+    loader->value = value_behind(text + key_bytes);
+    return true;
+}
+
+/* inih's line source. It counts lines (Debian's inih does not pass them on), strips indentation (which inih would take
+ * for a continuation of the value above), and brings in lines that are longer than Debian's inih takes (198 bytes, and
+ * it would silently cut them): a command line may be. */
 static char *read_line(char *line, int line_bytes, void *stream)
 {
     struct loader *loader = stream;
-    if (loader->err != ERR_OK || fgets(line, line_bytes, loader->file) == NULL)
+    if (loader->err != ERR_OK || fgets(loader->text, sizeof loader->text, loader->file) == NULL)
         return NULL;
     loader->line++;
-    size_t length = strlen(line);
-    if (length + 1 == (size_t)line_bytes && line[length - 1] != '\n') {
-        loader->err =
-            err_set(ERR_CONF, "%s: the line is longer than %d bytes; shorten it", where(loader), line_bytes - 2);
-        return NULL;
+    loader->value = NULL;
+    size_t length = strlen(loader->text);
+    bool cut = length + 1 == sizeof loader->text && loader->text[length - 1] != '\n';
+    char *text = loader->text + strspn(loader->text, " \t");
+    if (!cut && strlen(text) < (size_t)line_bytes) {
+        snprintf(line, (size_t)line_bytes, "%s", text);
+        return line;
     }
-    size_t indent = strspn(line, " \t");
-    memmove(line, line + indent, length - indent + 1);
-    return line;
+    if (!cut && split_line(loader, text, line, (size_t)line_bytes))
+        return line;
+    loader->err = err_set(ERR_CONF, "%s: the line is longer than %d bytes; shorten it", where(loader),
+                          cut ? LINE_BYTES - 2 : line_bytes - 2);
+    return NULL;
 }
 
 static enum err check_complete(struct loader *loader)

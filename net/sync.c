@@ -177,7 +177,9 @@ enum sync_state sync_state(const struct sync *sync, uint32_t f)
 
 struct sync_peer_fragment sync_own(const struct sync *sync, uint32_t f)
 {
-    return sync->fragments[f].own;
+    struct sync_peer_fragment own = sync->fragments[f].own;
+    own.repairing = sync->fragments[f].state == SYNC_REPAIR;
+    return own;
 }
 
 struct sync_peer_fragment sync_heard(const struct sync *sync, uint32_t member, uint32_t f)

@@ -11,17 +11,16 @@ static const char what_for[] = "the protocol";
 /*
  * The most actions that one event can order, among M members, with P parts of a version:
  *
- *   a tick, of each fragment: the fetch of every part's result (P), or a report, a retirement and the fetch of a state
- *   (3); one contribution that was refused is offered again (1); and its owner's check may close the round (1).
- *   a heartbeat, of each fragment: a report, a retirement, the fetch of a state, its owner's check (4), or a replay;
- * and the outer step, where it certifies (1). "replayed": a report, a retirement, the mending, its owner's check (4).
- *   a peer that came up: of each fragment a contribution to each of its parts (P), and one announcement.
- *   "encoded": an announcement, a contribution to every part (P), the owner's check (P + 2 in all).
- *   "stored": our result to every other member (M - 1), an announcement, the outer step (M + 1 in all).
- *   "installed": a report, a retirement, an announcement; "refused": a release, an announcement, the owner's check;
- *   either may then retire a contribution and fetch a state (5 in all).
- *   a new epoch, of each fragment: a retirement, an encoding or the outer step or the way to it (2), an announcement.
- *   every other event: fewer.
+ *   a tick, of each fragment: the fetch of every part's result (P), or a report, and the way to a state: a retirement,
+ * an announcement, the fetch (4); one contribution that was refused is offered again (1); and its owner's check may
+ * close the round (1). a heartbeat, of each fragment: a report, the way to a state, its owner's check (5), or a replay;
+ * and the outer step, where it certifies (1). "replayed": a report, the way to the mending, its owner's check (5). a
+ * peer that came up: of each fragment a contribution to each of its parts (P), and one announcement. "encoded": an
+ * announcement, a contribution to every part (P), the owner's check (P + 2 in all). "stored": our result to every other
+ * member (M - 1), an announcement, the outer step (M + 1 in all). "installed": a report, a retirement, an announcement;
+ * "refused": a release, an announcement, the owner's check; either may then go the way to a state (6 in all). a new
+ * epoch, of each fragment: a retirement, an encoding or the outer step or the way to it (2), an announcement. every
+ * other event: fewer.
  *
  * So no fragment takes more than the largest of M + 2, P + 2 and 6, which is below M + P + 5; and one announcement
  * belongs to no fragment. What is left is for a caller that answers an action at once, while it drains: for a
@@ -298,29 +297,46 @@ bool sync_core_unproven(const struct sync *sync, uint32_t member)
     return sync->now_ms < sync->peers[member].conduct.unproven_until_ms;
 }
 
+bool sync_core_may_give(const struct sync *sync, uint32_t f, uint32_t member)
+{
+    if (!sync_core_other(sync, member) || !sync->peers[member].up)
+        return false;
+    const struct sync_peer_fragment *row = &sync->peers[member].fragments[f];
+    return row->hash_known && !row->repairing;
+}
+
 /* Whether the member's word counts: it has said something; and if its state is to be had, it is up and has one. */
 static bool announces(const struct sync *sync, uint32_t f, uint32_t member, bool to_have)
 {
     const struct sync_member *peer = &sync->peers[member];
     if (!sync_core_other(sync, member))
         return false;
-    bool has = peer->up && peer->fragments[f].hash_known;
-    return peer->fragments[f].said && (has || !to_have);
+    return peer->fragments[f].said && (sync_core_may_give(sync, f, member) || !to_have);
+}
+
+/* Whether any of those who vote announces. */
+static bool voters_announce(const struct sync *sync, uint32_t f, bool to_have)
+{
+    for (uint32_t i = 0; i < sync_core_slots(sync); i++)
+        if (bitset_has(&sync->conf.view.keepers, i) && announces(sync, f, i, to_have))
+            return true;
+    return false;
 }
 
 uint64_t sync_core_announced(const struct sync *sync, uint32_t f, bool to_have)
 {
     uint64_t most = 0;
+    bool voters = voters_announce(sync, f, to_have);
+    struct bitset counted = {{0}};
+    for (uint32_t i = 0; i < sync_core_slots(sync); i++)
+        if (announces(sync, f, i, to_have) && (!voters || bitset_has(&sync->conf.view.keepers, i)))
+            bitset_add(&counted, i);
     for (uint32_t i = 0; i < sync_core_slots(sync); i++) {
-        uint32_t there = 0, as_far = 0;
-        if (!announces(sync, f, i, to_have) || sync->peers[i].fragments[f].version <= most)
-            continue;
-        uint64_t version = sync->peers[i].fragments[f].version;
-        for (uint32_t k = 0; k < sync_core_slots(sync); k++) {
-            there += announces(sync, f, k, to_have);
-            as_far += announces(sync, f, k, to_have) && sync->peers[k].fragments[f].version >= version;
-        }
-        most = 2 * as_far > there ? version : most;
+        uint64_t version = bitset_has(&counted, i) ? sync->peers[i].fragments[f].version : 0;
+        uint32_t as_far = 0;
+        for (uint32_t k = 0; k < sync_core_slots(sync) && version > most; k++)
+            as_far += bitset_has(&counted, k) && sync->peers[k].fragments[f].version >= version;
+        most = 2 * as_far > bitset_count(&counted) ? version : most;
     }
     return most;
 }

@@ -177,8 +177,11 @@ const struct digest *sync_core_hash_at(const struct sync_fragment *fragment, uin
 /* Whether what the member claims alone is believed no more, since it did not show it. */
 bool sync_core_unproven(const struct sync *sync, uint32_t member);
 
-/* The highest version of a fragment that more than half of the others announce: no single word leads further. With
- * `to_have` only those count that are up and have a state. 0: none. */
+/* Whether the member is another one that can be asked for its state. */
+bool sync_core_may_give(const struct sync *sync, uint32_t f, uint32_t member);
+/* The highest version of a fragment that more than half of the others announce that vote and keep bytes, or, where none
+ * of these does, of all others: no single word leads further than a vote. With `to_have` only those count that are up
+ * and have a state to give. 0: none. */
 uint64_t sync_core_announced(const struct sync *sync, uint32_t f, bool to_have);
 
 /* What is known of our present version. */

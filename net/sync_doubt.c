@@ -8,8 +8,16 @@ enum { PROOF_AGAIN_MS = 10000 };
 
 /* Those who are known to have a hash of a version. */
 struct party {
-    uint32_t count, lowest; /* lowest: of their ids, which are the same for everyone */
+    uint32_t votes, count, lowest; /* lowest: of their ids, which are the same for everyone */
 };
+
+static void party_add(const struct sync *sync, struct party *party, uint32_t slot)
+{
+    uint32_t id = sync_core_id(sync, slot);
+    party->votes += bitset_has(&sync->conf.view.keepers, slot);
+    party->count++;
+    party->lowest = id < party->lowest ? id : party->lowest;
+}
 
 static struct party party_of(const struct sync *sync, uint32_t f, uint64_t version, const struct digest *hash)
 {
@@ -18,11 +26,8 @@ static struct party party_of(const struct sync *sync, uint32_t f, uint64_t versi
         if (!sync_core_other(sync, i))
             continue;
         const struct sync_peer_fragment *row = &sync->peers[i].fragments[f];
-        if (!sync->peers[i].heard || row->version != version || !row->hash_known || !digest_equal(&row->hash, hash))
-            continue;
-        party.count++;
-        uint32_t id = sync_core_id(sync, i);
-        party.lowest = id < party.lowest ? id : party.lowest;
+        if (sync->peers[i].heard && row->version == version && row->hash_known && digest_equal(&row->hash, hash))
+            party_add(sync, &party, i);
     }
     return party;
 }
@@ -30,15 +35,16 @@ static struct party party_of(const struct sync *sync, uint32_t f, uint64_t versi
 static struct party our_party(const struct sync *sync, uint32_t f, uint64_t version)
 {
     struct party ours = party_of(sync, f, version, sync_core_hash_at(&sync->fragments[f], version));
-    ours.count++;
-    uint32_t id = sync_core_id(sync, sync_core_self(sync));
-    ours.lowest = id < ours.lowest ? id : ours.lowest;
+    party_add(sync, &ours, sync_core_self(sync));
     return ours;
 }
 
-/* The larger party; between equals the one with the lowest member. Both sides count alike. */
+/* The one with more votes: whatever is to count in the end has to be vouched for; then the larger one; between equals
+ * the one with the lowest member. Both sides count alike. */
 static bool outweighs(const struct party *them, const struct party *us)
 {
+    if (them->votes != us->votes)
+        return them->votes > us->votes;
     return them->count > us->count || (them->count == us->count && them->lowest < us->lowest);
 }
 
@@ -49,23 +55,31 @@ static bool initial_wrong(const struct sync *sync, uint32_t f, const struct dige
     return outweighs(&them, &us);
 }
 
-/* Whether to give way although our disk does not say that we are wrong. If it confirms us: to most of all members; and
+/* Those but us that are up and have a state. */
+static struct party others(const struct sync *sync, uint32_t f)
+{
+    struct party party = {.lowest = SYNC_NOBODY};
+    for (uint32_t i = 0; i < sync_core_slots(sync); i++)
+        if (sync_core_other(sync, i) && sync->peers[i].up && sync->peers[i].fragments[f].hash_known)
+            party_add(sync, &party, i);
+    return party;
+}
+
+/* Whether to give way although our disk does not say that we are wrong. If it confirms us: to most of all who vote; and
  * when others have had time to find that they are wrong, to a party that is no smaller and has the lowest member, or
  * two whose disks confirm them both would go different ways for ever. If it cannot tell: to more than half of the
- * others; the side with the lowest member later, so that not both take the other's. */
+ * others that vote, or, where none of these is there, of all others; the side with the lowest member later, so that not
+ * both take the other's. */
 static bool outvoted(const struct sync *sync, uint32_t f, const struct digest *theirs)
 {
     const struct sync_fragment *fragment = &sync->fragments[f];
     struct party them = party_of(sync, f, fragment->own.version, theirs),
-                 us = our_party(sync, f, fragment->own.version);
+                 us = our_party(sync, f, fragment->own.version), all = others(sync, f);
     bool late = sync->now_ms >= fragment->proof_ms + SYNC_YIELD_MS;
-    uint32_t others = 0;
     if (sync_core_proof(fragment) == SYNC_PROOF_CONFIRMED)
-        return 2 * them.count > bitset_count(&sync->conf.view.members) - bitset_count(&sync->conf.view.witness) ||
-               (late && outweighs(&them, &us));
-    for (uint32_t i = 0; i < sync_core_slots(sync); i++)
-        others += sync_core_other(sync, i) && sync->peers[i].up && sync->peers[i].fragments[f].hash_known;
-    return 2 * them.count > others && (late || them.lowest < us.lowest);
+        return 2 * them.votes > bitset_count(&sync->conf.view.keepers) || (late && outweighs(&them, &us));
+    bool most = all.votes > 0 ? 2 * them.votes > all.votes : 2 * them.count > all.count;
+    return most && (late || them.lowest < us.lowest || (them.votes > 0 && us.votes == 0));
 }
 
 static void ask_our_disk(struct sync *sync, uint32_t f)

@@ -109,6 +109,7 @@ static void repair(struct sync *sync, uint32_t f, const struct sync_event *event
     fragment->state = SYNC_REPAIR;
     /* A contribution in flight is void, and the next one takes its memory. */
     sync_core_put_version(sync, SYNC_DO_RETIRE, f, fragment->own.version + 1);
+    sync_core_announce(sync); /* nobody is to ask us for the state */
     if (event->member == sync_core_self(sync))
         sync_fragment_mend(sync, f);
     else

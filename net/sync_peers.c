@@ -69,6 +69,7 @@ static void row_in(struct sync *sync, uint32_t member, const struct wire_heartbe
                                         .abstained = row->abstained,
                                         .hash = row->hash,
                                         .hash_known = row->hash_known,
+                                        .repairing = row->repairing,
                                         .said = true};
     /* Who may have forgotten what it held does not vouch for what it holds, until a record names its disk. */
     uint32_t held_count = now && !beat->in_doubt ? row->held_count : 0;
@@ -120,32 +121,30 @@ void sync_peers_heartbeat_in(struct sync *sync, const struct sync_event *event)
 
 /* ---- catching up: whom to ask ---- */
 
-/* How many of those that are up announce the same hash of the version as this member. */
+/* How many announce the same hash of the version as this member: a vote is more than all who have none. */
 static uint32_t agreeing(const struct sync *sync, uint32_t f, uint32_t member)
 {
     const struct sync_peer_fragment *row = &sync->peers[member].fragments[f];
     uint32_t count = 0;
     for (uint32_t i = 0; i < sync_core_slots(sync); i++) {
-        if (!sync_core_other(sync, i))
+        if (!sync_core_may_give(sync, f, i))
             continue;
         const struct sync_peer_fragment *other = &sync->peers[i].fragments[f];
-        count += sync->peers[i].up && other->hash_known && other->version == row->version &&
-                 digest_equal(&other->hash, &row->hash);
+        if (other->version == row->version && digest_equal(&other->hash, &row->hash))
+            count += bitset_has(&sync->conf.view.keepers, i) ? sync_core_slots(sync) : 1;
     }
     return count;
 }
 
-/* The member to ask for its state: of those that hold exactly the version that more than half of the others announce,
- * with the hash that most of them have, the next one after `before`. */
+/* The member to ask for its state: of those that can give exactly the version that is announced, with the hash that
+ * most of them have, the next one after `before`. */
 static uint32_t state_source(const struct sync *sync, uint32_t f, uint32_t before)
 {
     uint64_t version = sync_core_announced(sync, f, true);
     uint32_t best = SYNC_NOBODY, best_agree = 0, first = before == SYNC_NOBODY ? 0 : before + 1;
     for (uint32_t k = 0; k < sync_core_slots(sync); k++) {
         uint32_t i = (first + k) % sync_core_slots(sync);
-        const struct sync_member *peer = &sync->peers[i];
-        if (!sync_core_other(sync, i) || !peer->up || !peer->fragments[f].hash_known ||
-            peer->fragments[f].version != version)
+        if (!sync_core_may_give(sync, f, i) || sync->peers[i].fragments[f].version != version)
             continue;
         uint32_t agree = agreeing(sync, f, i);
         if (agree > best_agree) {
@@ -281,9 +280,7 @@ static uint32_t start_source(const struct sync *sync, uint32_t f, uint32_t befor
     start = fragment->start_wanted > start ? fragment->start_wanted : start;
     for (uint32_t k = 0; k < slots && fragment->own.version < start; k++) {
         uint32_t i = (first + k) % slots;
-        const struct sync_member *peer = &sync->peers[i];
-        if (sync_core_other(sync, i) && peer->up && peer->fragments[f].hash_known &&
-            peer->fragments[f].version >= start)
+        if (sync_core_may_give(sync, f, i) && sync->peers[i].fragments[f].version >= start)
             return i;
     }
     return SYNC_NOBODY;

@@ -166,7 +166,8 @@ struct sync_peer_fragment {
     uint64_t version, contributed, abstained;
     struct digest hash;
     bool hash_known;
-    bool said; /* a peer's: it has told us since it came up */
+    bool repairing; /* its state is being replaced, and not to be had */
+    bool said;      /* a peer's: it has told us since it came up */
 };
 
 #endif

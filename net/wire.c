@@ -241,6 +241,7 @@ static enum err pack_heartbeat(const struct wire_heartbeat *beat, uint8_t *out, 
         row->contributed = from->contributed;
         row->abstained = from->abstained;
         row->hash = binary_of(&from->hash, from->hash_known);
+        row->repairing = from->repairing;
         row->signature.len = from->vouched ? WIRE_SIGNATURE_BYTES : 0;
         row->signature.data = (uint8_t *)(uintptr_t)from->signature;
         row->n_held = from->held_count;
@@ -336,6 +337,7 @@ static enum err check_heartbeat(const Diloco__Heartbeat *proto, struct wire_hear
         to->version = row->version;
         to->contributed = row->contributed;
         to->abstained = row->abstained;
+        to->repairing = row->repairing;
         TRY(take_held(row, to, beat));
         TRY(digest_from(&row->hash, "hash", true, &to->hash, &to->hash_known));
         TRY(take_signature(row, to));

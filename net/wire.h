@@ -105,7 +105,8 @@ struct wire_fragment {
     uint64_t version, contributed, abstained;
     struct digest hash;
     bool hash_known;
-    bool vouched; /* `signature` is there: the sender vouches for that version and hash (net/vouch.h) */
+    bool repairing; /* its state is being replaced: it has none to give */
+    bool vouched;   /* `signature` is there: the sender vouches for that version and hash (net/vouch.h) */
     uint8_t signature[WIRE_SIGNATURE_BYTES];
     uint32_t held_first, held_count; /* in the heartbeat's `held`: results of version + 1 that are durable here */
 };

@@ -306,7 +306,8 @@ static struct said row_of(const struct sync *sync, uint32_t f)
                                 .contributed = own.contributed,
                                 .abstained = own.abstained,
                                 .hash = own.hash,
-                                .hash_known = own.hash_known}};
+                                .hash_known = own.hash_known,
+                                .repairing = own.repairing}};
     const struct chain_part *parts;
     struct digest digest;
     bool acknowledged;
@@ -320,7 +321,8 @@ static struct said row_of(const struct sync *sync, uint32_t f)
 static bool same_row(const struct said *a, const struct said *b)
 {
     return a->row.version == b->row.version && a->row.contributed == b->row.contributed &&
-           a->row.abstained == b->row.abstained && a->row.hash_known == b->row.hash_known && a->held == b->held;
+           a->row.abstained == b->row.abstained && a->row.hash_known == b->row.hash_known && a->held == b->held &&
+           a->row.repairing == b->row.repairing;
 }
 
 static void put_row(const struct sync *sync, struct beat *beat, const struct said *said)

@@ -11,7 +11,7 @@ static bool row_differs(const struct rows_said *a, const struct rows_said *b)
     return left->version != right->version || left->contributed != right->contributed ||
            left->abstained != right->abstained || a->epoch != b->epoch || a->held != b->held ||
            left->hash_known != right->hash_known || !digest_equal(&left->hash, &right->hash) ||
-           left->vouched != right->vouched;
+           left->vouched != right->vouched || left->repairing != right->repairing;
 }
 
 /* The results of the next version that we acknowledge. */
@@ -42,7 +42,8 @@ static struct rows_said own_row(const struct sync *sync, struct vouches *vouches
                                      .contributed = own.contributed,
                                      .abstained = own.abstained,
                                      .hash = own.hash,
-                                     .hash_known = own.hash_known},
+                                     .hash_known = own.hash_known,
+                                     .repairing = own.repairing},
                              .epoch = epoch,
                              .held = held_parts(sync, f)};
     said.row.vouched = sure_of(sync, f) && vouches_own(vouches, f, own.version, &own.hash, said.row.signature);

@@ -315,7 +315,8 @@ static void send_heartbeat(uint32_t i)
                                               .contributed = own.contributed,
                                               .abstained = own.abstained,
                                               .hash = own.hash,
-                                              .hash_known = own.hash_known};
+                                              .hash_known = own.hash_known,
+                                              .repairing = own.repairing};
         put_held(i, f, &beat);
     }
     for (beat.to = 0; beat.to < sim->n; beat.to++) {

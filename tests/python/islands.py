@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -17,9 +18,9 @@ BUILD = ROOT / os.environ.get("BUILD", "build/gcc")
 PACKAGE = ROOT / "worker/libdiloco/python"
 TEXT = ROOT / "tests/demo/shakespeare.txt"
 PATIENCE_S = 120
-LINE_MAX = 180  # of a configuration file
 
 sys.dont_write_bytecode = True
+signal.signal(signal.SIGINT, signal.default_int_handler)  # for what we start, too: it may be ignored in the background
 os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 os.environ["DILOCO_LIBRARY"] = str(BUILD / "libdiloco.so.0")
 os.environ["PYTHONPATH"] = f"{PACKAGE}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
@@ -57,11 +58,6 @@ class Run:
     def _made(self, island: "Island", program: str, command: list[str]) -> "Island":
         command[-1] = f"127.0.0.1:{island.port}"  # of each one, as all have to hear each other
         island.ctl(*command, "--name", island.name, "--data", str(TEXT), "--no-start")
-        if len(program) > LINE_MAX:
-            script = self.place / f"{island.name}.sh"
-            script.write_text(f"#!/bin/sh\nexec {program}\n")
-            script.chmod(0o755)
-            program = str(script)
         conf = island.home / "dilocod.conf"
         conf.write_text(re.sub(r"(?m)^program = .*", f"program = {program}", conf.read_text()))
         self.islands.append(island)

@@ -1,11 +1,14 @@
 """A trainer without any framework: it moves two arrays towards numbers of its own, by its island.
 
-    plain_trainer.py [--sleep MS] [--crash-once STEP FILE] [--reverse] [--print]
+    plain_trainer.py [--sleep MS] [--crash-once STEP FILE] [--reverse] [--rows N] [--more X] [--with N FOLDER]
+
+--more: initial values are larger by this. --with: it trains when so many have attached, who say so in that folder.
 """
 
 import argparse
 import array
 import os
+import pathlib
 import signal
 import sys
 import time
@@ -17,6 +20,8 @@ options.add_argument("--sleep", type=float, default=2)
 options.add_argument("--crash-once", nargs=2, default=(0, ""))
 options.add_argument("--reverse", action="store_true")
 options.add_argument("--rows", type=int, default=40)
+options.add_argument("--more", type=float, default=0)
+options.add_argument("--with", dest="others", nargs=2, default=(0, ""))
 a, _ = options.parse_known_args()
 
 model = {"layers.1.weight": memoryview(array.array("f", [0.5] * 30 * a.rows)).cast("B").cast("f", (a.rows, 30)),
@@ -25,11 +30,18 @@ model = {"layers.1.weight": memoryview(array.array("f", [0.5] * 30 * a.rows)).ca
 if a.reverse:
     model = dict(reversed(model.items()))
 flat = {name: memoryview(values).cast("B").cast("f") for name, values in model.items()}
+for values in flat.values():
+    for i in range(len(values)):
+        values[i] += a.more
 signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
 
 with diloco.attach(model, trainer="plain") as island:
     print(f"island {island.name}, {island.index} of {island.count}, after step {island.start_step}, "
           f"{island.tokens} tokens trained", flush=True)
+    if a.others[1]:
+        pathlib.Path(a.others[1], f"{island.name}.here").touch()
+        while len(list(pathlib.Path(a.others[1]).glob("*.here"))) < int(a.others[0]):
+            time.sleep(0.01)
     goal = 2.0 + island.index
     while not island.done:
         for values in flat.values():

@@ -157,6 +157,17 @@ class Islands(unittest.TestCase):
         self.assertLess(time.monotonic() - begin, 5)
         self.assertEqual(said.splitlines()[-1], "KeyboardInterrupt")
 
+    def test_who_joins_takes_the_founders_values(self):
+        with Run(SPEC.replace("interval", "pace = lockstep\ninterval")) as run:
+            program = f"{TRAINER} --sleep 10 --with 3 {run.place}"
+            islands = [run.found("paris", program)]
+            islands += [run.join(name, f"{program} --more 0.3") for name in ("oslo", "rome")]  # against one
+            assert_one_model(islands)
+            for island in islands[1:]:
+                island.await_log("our initial tensors differ from island", seconds=1)
+            self.assertNotIn("differ", islands[0].log())
+            self.assertNotIn("diverged in fragment", islands[0].log().split("takes part")[-1])
+
     def test_ctrl_c_ends_any_waiting(self):
         self.interrupted([], lambda: time.sleep(1.5), DILOCO_SOCKET="/tmp/nobody-listens-here.sock")
         with Run(SPEC) as run:

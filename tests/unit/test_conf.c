@@ -175,17 +175,54 @@ static void refusals_name_line_key_and_remedy(void **state)
     assert_fails(ERR_CONF, "nowhere.ini: cannot open", conf_load(&schema, "nowhere.ini", NULL, 0, &s));
 }
 
-static void long_lines_are_refused_not_cut(void **state)
+/* inih's end at 198 bytes: a command line, or a comment, may be longer. */
+static void long_lines_are_whole(void **state)
 {
     (void)state;
-    char text[1200] = "[main]\ntitle = ";
-    memset(text + strlen(text), 'x', 1000);
-    strcat(text, "\n");
+    enum { LONG = 5000 };
+    static char text[3 * LONG + 100], want[LONG + 20];
     struct sample s;
-    assert_fails(ERR_CONF, "a.ini:2: the line is longer than", load(text, &s));
+    memset(want, 'x', LONG);
+    snprintf(want + LONG, sizeof want - LONG, " ;y = z # %s", "u");
+    char *behind = strchr(want, ';');
+    snprintf(text, sizeof text, "; %s\n[main]\n  # %s\n\ttitle \t= \t%s \t; %s\ncount = 7\n", want, want, want, "c");
+    assert_ok(load(text, &s));
+    *(behind - 1) = '\0'; /* a comment begins after a space, as in short lines */
+    assert_string_equal(s.title, want);
+    assert_int_equal(s.count, 7);
+    conf_deinit(&schema, &s);
+    memset(want, 'x', LONG);
+    snprintf(want + LONG, sizeof want - LONG, ";y=z # u");
+    snprintf(text, sizeof text, "[main]\ntitle:;%s", want); /* the file's last line has no end */
+    assert_ok(load(text, &s));
+    assert_int_equal(s.title[0], ';');
+    assert_string_equal(s.title + 1, want);
+    conf_deinit(&schema, &s);
 }
 
-/* One line of a file holds 198 bytes, and a mixture may be longer. */
+static void lines_without_end_are_refused_not_cut(void **state)
+{
+    (void)state;
+    static char text[10000];
+    struct sample s;
+    static const struct {
+        const char *before, *after, *part;
+        int bytes;
+    } refusals[] = {
+        {"[main]\ntitle = ", "\n", "a.ini:2: the line is longer than 8190 bytes; shorten it", 9000},
+        {"[main]\ntitle = ", "", "a.ini:2: the line is longer than 8190 bytes; shorten it", 9000},
+        {"[", "]\ntitle = y\n", "a.ini:1: the line is longer than 198 bytes; shorten it", 1000},
+        {"[main]\n", " = y\n", "a.ini:2: the line is longer than 198 bytes; shorten it", 1000},
+        {"[main]\n", "\n", "a.ini:2: the line is longer than 198 bytes; shorten it", 1000},
+    };
+    for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
+        int head = snprintf(text, sizeof text, "%s", refusals[i].before);
+        memset(text + head, 'x', (size_t)refusals[i].bytes);
+        strcpy(text + head + refusals[i].bytes, refusals[i].after);
+        assert_fails(ERR_CONF, refusals[i].part, load(text, &s));
+    }
+}
+
 static void a_mixture_may_stand_in_several_lines(void **state)
 {
     (void)state;
@@ -268,7 +305,8 @@ int main(void)
         cmocka_unit_test(printed_text_reads_back_the_same),
         cmocka_unit_test(only_the_keys_that_are_named_are_printed),
         cmocka_unit_test(refusals_name_line_key_and_remedy),
-        cmocka_unit_test(long_lines_are_refused_not_cut),
+        cmocka_unit_test(long_lines_are_whole),
+        cmocka_unit_test(lines_without_end_are_refused_not_cut),
         cmocka_unit_test(a_mixture_may_stand_in_several_lines),
         cmocka_unit_test(overrides_win_and_are_checked),
         cmocka_unit_test(every_failing_allocation_is_survived),

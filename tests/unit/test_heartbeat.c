@@ -108,6 +108,10 @@ static void change(uint32_t f, int what)
                 .type = SYNC_EV_STORED, .fragment = f, .member = SYNC_NOBODY, .owner = B, .version = 2, .hash = hash});
         return;
     }
+    if (what == 5) {
+        isle_step(company.a, &(struct sync_event){.type = SYNC_EV_LOST, .fragment = f, .member = B});
+        return;
+    }
     isle_step(company.a, &(struct sync_event){.type = SYNC_EV_TRAINER_UP, .fragment = f, .version = 1});
     isle_step(company.a, &(struct sync_event){.type = SYNC_EV_SNAPSHOT, .fragment = f});
     isle_step(company.a, &(struct sync_event){.type = what == 3 ? SYNC_EV_ENCODED : SYNC_EV_REFUSED, .fragment = f});
@@ -117,7 +121,7 @@ static void all_that_is_said_of_a_fragment_counts_as_news(void **state)
 {
     (void)state;
     struct digest hash = digest_of("x", 1);
-    for (int what = 0; what < 5; what++) {
+    for (int what = 0; what < 6; what++) {
         company_begin("peers-news", 2, true);
         greet_b();
         uint32_t f = (announced_beat()->fragments[0].fragment + 2 * REPEATED_ROWS + 3) % ISLE_FRAGMENTS;
@@ -137,6 +141,7 @@ static void all_that_is_said_of_a_fragment_counts_as_news(void **state)
         }
         assert_int_equal(row->contributed, what == 3 ? 2 : 0);
         assert_int_equal(row->abstained, what == 4 ? 2 : 0);
+        assert_int_equal(row->repairing, what == 5);
         assert_int_equal(company.b->in.heartbeat.fragments_count, REPEATED_ROWS); /* it was its turn, too */
         company_end();
     }

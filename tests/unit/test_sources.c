@@ -1,0 +1,184 @@
+/* The protocol's core on whose state is taken: members that repair have none to give, and where some do not vote the
+ * word of those who do leads. */
+#include "tests/lib/talk.h"
+
+#include "common/digest.h"
+#include "tests/lib/roster.h"
+#include "tests/lib/sample_records.h"
+
+static const struct owner_rule everyone = {0};
+
+/* We are member `self` of so many, at `version`, of whom one alone votes; the others are about to be let in. */
+static void with_one_voter(uint32_t count, uint32_t self, uint32_t voter, uint64_t version)
+{
+    talk_among(count, self, 1, version, everyone);
+    struct record record = talk_draft();
+    roster_map(&record, &voter, 1);
+    for (uint32_t i = 0; i < record.members_count; i++) {
+        record.members[i].voter = record.members[i].id == roster_id(voter);
+        record.members[i].role = record.members[i].voter ? RECORD_OWNER : RECORD_CONTRIBUTOR;
+    }
+    talk_begin_epoch(&record);
+    for (uint32_t i = 0; i < count; i++)
+        if (i != self)
+            talk_follows(i);
+}
+
+static void says(uint32_t member, char name, uint64_t version)
+{
+    talk_is_at(member, version);
+    talk_said[member].hash = talk_hash_named(name, version);
+    talk_hear(member);
+}
+
+/* For a state, again and again, as long as it takes. */
+static const struct sync_action *asks_in_the_end(void)
+{
+    for (int t = 0; t < 20; t++) {
+        talk_tick(5000);
+        const struct sync_action *fetch = talk_ordered(SYNC_DO_FETCH);
+        if (fetch != NULL && fetch->key.kind == WIRE_STATE)
+            return fetch;
+    }
+    return NULL;
+}
+
+static void expect_source(const struct sync_action *fetch, uint32_t member, uint64_t version)
+{
+    assert_non_null(fetch);
+    assert_int_equal(fetch->member, member);
+    assert_int_equal(fetch->key.kind, WIRE_STATE);
+    assert_int_equal(fetch->key.version, version);
+}
+
+/* Else each of the two asks the other, who has none to give, for ever: as many as may join at once, one that votes is
+ * enough to lead them on. */
+static void who_repairs_is_asked_for_nothing(void **state)
+{
+    (void)state;
+    talk_among(3, 2, 7, 4, everyone);
+    talk_is_at(0, 30);
+    talk_hear(0);
+    talk_said[1].repairing = true;
+    talk_hear(1);
+    assert_false(sync_own(talk_sync, 0).repairing);
+    talk_happens((struct sync_event){.type = SYNC_EV_LOST, .member = 0});
+    expect_source(talk_ordered(SYNC_DO_FETCH), 0, 30);
+    assert_true(sync_own(talk_sync, 0).repairing);
+    assert_non_null(talk_ordered(SYNC_DO_ANNOUNCE)); /* and so nobody asks us */
+    expect_source(asks_in_the_end(), 0, 30);
+    talk_said[0].repairing = true; /* nobody is left: it waits */
+    talk_hear(0);
+    assert_null(asks_in_the_end());
+    talk_said[1].repairing = false;
+    talk_hear(1);
+    expect_source(asks_in_the_end(), 1, 4);
+    talk_ends(NULL);
+}
+
+/* Nor for what a record starts from, where it is the only one that has come so far. */
+static void nor_for_a_start(void **state)
+{
+    (void)state;
+    talk_among(3, 2, 1, 4, everyone);
+    struct record record = talk_draft();
+    records_start(&record, 0, 9);
+    talk_begin_epoch(&record);
+    talk_is_at(0, 9);
+    talk_said[0].repairing = true;
+    talk_follows(0);
+    talk_hear(0);
+    for (int tries = 0; tries < 20; tries++) {
+        talk_happens((struct sync_event){.type = SYNC_EV_NOT_AVAILABLE, .member = 0, .key = talk_result_key(5, 0)});
+        talk_tick(2500);
+        assert_int_not_equal(sync_state(talk_sync, 0), SYNC_REPAIR);
+    }
+    talk_said[0].repairing = false;
+    talk_hear(0);
+    for (int tries = 0; tries < 20 && sync_state(talk_sync, 0) != SYNC_REPAIR; tries++) {
+        talk_happens((struct sync_event){.type = SYNC_EV_NOT_AVAILABLE, .member = 0, .key = talk_result_key(5, 0)});
+        talk_tick(2500);
+    }
+    expect_source(talk_ordered(SYNC_DO_FETCH), 0, 9);
+    talk_ends(NULL);
+}
+
+static void the_word_of_those_who_vote_leads(void **state)
+{
+    (void)state;
+    with_one_voter(3, 2, 0, 0);
+    says(1, 'b', 0); /* it has come with values of its own, as we have */
+    says(0, 'c', 25);
+    talk_happens((struct sync_event){.type = SYNC_EV_LOST, .member = 0});
+    for (int i = 0; i < 3; i++)
+        expect_source(asks_in_the_end(), 0, 25);
+    talk_goes_away(0); /* nobody who votes is there: what the others have will do, if it is proved */
+    expect_source(asks_in_the_end(), 1, 0);
+    talk_ends(NULL);
+}
+
+/* Of several of that version: those who join with the same wrong one are more. */
+static void the_hash_of_those_who_vote_is_fetched(void **state)
+{
+    (void)state;
+    with_one_voter(4, 3, 2, 0);
+    for (uint32_t i = 0; i < 3; i++)
+        says(i, i < 2 ? 'b' : 'c', 0);
+    talk_happens((struct sync_event){.type = SYNC_EV_LOST, .member = 2});
+    for (int i = 0; i < 3; i++)
+        expect_source(asks_in_the_end(), 2, 0);
+    talk_ends(NULL);
+}
+
+static void initial_values_are_those_of_who_votes(void **state)
+{
+    (void)state;
+    for (uint32_t self = 0; self < 3; self++) {
+        with_one_voter(3, self, 0, 0);
+        for (uint32_t i = 0; i < 3; i++)
+            if (i != self && i > 0) /* the two that join have the same values, and more than half of all */
+                says(i, self == 0 ? 'b' : 'a', 0);
+        if (self > 0)
+            says(0, 'b', 0);
+        assert_int_equal(sync_state(talk_sync, 0) == SYNC_REPAIR, self > 0);
+        if (self > 0)
+            expect_source(talk_ordered(SYNC_DO_FETCH), 0, 0);
+        talk_ends(NULL);
+    }
+}
+
+/* What our disk confirms: two that only contribute make no majority against one that votes, and it makes one against
+ * any number of them. */
+static void a_vote_outweighs_any_number_without(void **state)
+{
+    (void)state;
+    for (uint32_t self = 0; self < 2; self++) {
+        with_one_voter(3, self, 0, 4);
+        struct digest ours = talk_hash_named('a', 4);
+        for (uint32_t i = 0; i < 3; i++)
+            if (i != self)
+                says(i, self == 0 || i == 0 ? 'b' : 'a', 4);
+        talk_happens((struct sync_event){.type = SYNC_EV_REPLAYED, .version = 4, .hash = ours});
+        for (int t = 0; t < 60; t++) {
+            talk_tick(1000);
+            for (uint32_t i = 0; i < 3; i++)
+                if (i != self)
+                    talk_hear(i);
+        }
+        assert_int_equal(sync_state(talk_sync, 0) == SYNC_REPAIR, self == 1);
+        talk_ends(NULL);
+    }
+}
+
+#define CASE(name) cmocka_unit_test_teardown(name, talk_ends)
+
+int main(void)
+{
+    assert_ok(digest_init());
+    const struct CMUnitTest tests[] = {
+        CASE(who_repairs_is_asked_for_nothing),      CASE(nor_for_a_start),
+        CASE(the_word_of_those_who_vote_leads),      CASE(the_hash_of_those_who_vote_is_fetched),
+        CASE(initial_values_are_those_of_who_votes), CASE(a_vote_outweighs_any_number_without),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

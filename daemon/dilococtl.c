@@ -40,7 +40,7 @@
 /* For monitors, which know these numbers. */
 enum verdict { GOOD, DEGRADED, UNREACHABLE };
 
-enum { JOIN_S = 60, MEMBERS_S = 30 }; /* --wait, where it is not said */
+enum { JOIN_S = 60, DECIDE_S = 600, MEMBERS_S = 30 }; /* --wait, where it is not said */
 static const uint64_t NOT_SAID = UINT64_MAX;
 enum { STOP_MS = 15000 }; /* as [worker] stop, where no configuration can be read */
 
@@ -344,6 +344,7 @@ static enum err run_join_run(struct arguments *a)
                             .owner = a->owner,
                             .witness = a->witness,
                             .patience_s = patience_s(a, JOIN_S),
+                            .decide_s = patience_s(a, DECIDE_S),
                             .init = a->init};
     const char *folder = a->home.folder;
     join.init.user = folder == NULL ? "diloco" : NULL;
@@ -614,7 +615,7 @@ static enum err run(int argc, char **argv, enum verdict *verdict)
         {"list", ARGS_FLAG, &a.list, NULL, "the invitations of this island"},
         {"revoke", ARGS_STRING, &a.revoke, "ID", "take one back, by the first digits of its id"},
         {"wait", ARGS_U64, &a.wait_s, "SECONDS",
-         "how long to wait until the run has decided it (default 60 to join, else 30)"},
+         "how long to wait until the run has decided it (default 30; to join 60, and 600 once the inviter is there)"},
         {"no-start", ARGS_FLAG, &a.no_start, NULL, "only make it"},
         {"params", ARGS_REAL, &a.plan.params, "N", "parameters of the model, as 1e9"},
         {"layers", ARGS_U64, &a.plan.layers, "N", "its layers; three make a fragment (default 24)"},

@@ -23,7 +23,7 @@ struct ask {
     void *context, *socket, *monitor;
     uint8_t payload[WIRE_ENROL_BYTES_MAX];
     size_t payload_bytes;
-    uint64_t end_ms, late_ms;
+    uint64_t begin_ms, end_ms, decided_ms, late_ms;
     enum heard heard[INVITE_ADDRESSES_MAX];
     bool up;
     struct wire_enrolled *enrolled;
@@ -155,7 +155,7 @@ static void tell_late(struct ask *ask, uint32_t i, uint64_t now_ms)
     ask->late_ms = UINT64_MAX;
     snprintf(text, sizeof text,
              ask->up ? "%s has taken the question, and the islands that vote have to decide it; it takes a majority of "
-                       "them to be there"
+                       "them to be there, and at the beginning the first trainer"
                      : "no connection to %s yet",
              ask->conf->invite->addresses[i]);
     ask->conf->late(ask->conf->user, text);
@@ -183,6 +183,8 @@ static enum err try_address(struct ask *ask, uint32_t i)
         now_ms = env_mono_ms();
         bool was_up = ask->up;
         read_monitor(ask, i);
+        if (ask->up)
+            ask->end_ms = ask->decided_ms;
         if (ask->up && (!was_up || now_ms >= say_ms)) {
             say(ask);
             say_ms = now_ms + AGAIN_MS;
@@ -211,8 +213,9 @@ static enum err nobody_answered(const struct ask *ask)
                           "is in the way; with another address: dilococtl invite --address HOST:PORT there",
         [HEARD_CLOSED] = "check that these are its address and port, and that dilocod is what listens there",
         [HEARD_STRANGER] = "ask for another token",
-        [HEARD_UP] = "the run may have no majority just now: dilococtl status says so there; the token stays good, "
-                     "and the same command goes on later"};
+        [HEARD_UP] =
+            "the run may have no majority just now, or its first trainer has not attached yet: dilococtl status "
+            "says so there; the token stays good, and the same command goes on later"};
     enum { LIST_BYTES = 330 }; /* so that the remedy has its place */
     enum heard most = HEARD_NOTHING;
     char text[INVITE_ADDRESSES_MAX * (WIRE_ADDRESS_BYTES + 100)] = "";
@@ -222,8 +225,8 @@ static enum err nobody_answered(const struct ask *ask)
                  words[ask->heard[i]]);
         most = ask->heard[i] > most ? ask->heard[i] : most;
     }
-    enum err err =
-        err_set(ERR_CLOSED, "no answer within %" PRIu32 " s: %.*s", ask->conf->timeout_ms / 1000, LIST_BYTES, text);
+    enum err err = err_set(ERR_CLOSED, "no answer within %" PRIu64 " s: %.*s", (env_mono_ms() - ask->begin_ms) / 1000,
+                           LIST_BYTES, text);
     return err_suffix(err, "%s", remedies[most]);
 }
 
@@ -254,10 +257,13 @@ static enum err judge_round(const struct ask *ask, uint32_t rounds)
 
 enum err enrol_ask(const struct enrol_conf *conf, struct wire_enrolled *enrolled)
 {
+    uint64_t now_ms = env_mono_ms();
     struct ask ask = {.conf = conf,
                       .enrolled = enrolled,
-                      .end_ms = env_mono_ms() + conf->timeout_ms,
-                      .late_ms = env_mono_ms() + LATE_MS};
+                      .begin_ms = now_ms,
+                      .end_ms = now_ms + conf->timeout_ms,
+                      .decided_ms = now_ms + conf->decide_ms,
+                      .late_ms = now_ms + LATE_MS};
     *enrolled = (struct wire_enrolled){.id = 0};
     enum err err = prepare(&ask);
     if (err == ERR_OK)

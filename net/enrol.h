@@ -25,7 +25,8 @@ struct enrol_conf {
     uint64_t uplink;     /* bit/s */
     uint8_t owner_wish;  /* enum record_wish */
     bool witness;
-    uint32_t timeout_ms; /* in all */
+    uint32_t timeout_ms; /* until someone takes the question */
+    uint32_t decide_ms;  /* in all, where someone does: the run has to decide it, which takes what that takes */
     uint32_t *answered;  /* if not NULL: becomes the number of the address at which there was an answer */
     /* If not NULL: called once, when there is no answer after a few seconds, with what is waited for. */
     void (*late)(void *user, const char *what);

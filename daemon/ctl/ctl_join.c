@@ -140,12 +140,16 @@ static void say_late(void *user, const char *what)
     fprintf(stderr, "Still waiting: %s.\n", what);
 }
 
+static uint32_t patience_ms(uint32_t said_s)
+{
+    return (said_s < PATIENCE_S_MAX ? said_s : PATIENCE_S_MAX) * 1000;
+}
+
 static enum err enrol(void *user, const struct ident *ident, const char *listen, struct ctl_admission *admission)
 {
     const struct task *task = user;
     struct wire_enrolled enrolled;
-    uint32_t answered = 0, asked_s = task->join->patience_s;
-    uint32_t patience_s = asked_s < PATIENCE_S_MAX ? asked_s : PATIENCE_S_MAX;
+    uint32_t answered = 0;
     TRY(choose_address(task, listen, admission->address));
     struct enrol_conf conf = {.invite = &task->invite,
                               .ident = ident,
@@ -154,7 +158,8 @@ static enum err enrol(void *user, const struct ident *ident, const char *listen,
                               .uplink = task->uplink,
                               .owner_wish = task->owner_wish,
                               .witness = task->join->witness,
-                              .timeout_ms = patience_s * 1000,
+                              .timeout_ms = patience_ms(task->join->patience_s),
+                              .decide_ms = patience_ms(task->join->decide_s),
                               .late = say_late,
                               .answered = &answered};
     if (!task->join->init.json) {

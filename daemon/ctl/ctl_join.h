@@ -18,7 +18,8 @@ struct ctl_join {
     const char *token;
     const char *owner;    /* auto, yes, no; NULL: auto */
     bool witness;         /* it has no data, and is called "witness" where no name is given */
-    uint32_t patience_s;  /* for the run to answer */
+    uint32_t patience_s;  /* for the inviter to be there */
+    uint32_t decide_s;    /* and for the run to decide, in all */
     struct ctl_init init; /* its enrol and owner are set here */
 };
 

@@ -192,7 +192,8 @@ static void *knock(void *unused)
                               .address = "guest.example:7600",
                               .uplink = 5000000,
                               .witness = guest.witness,
-                              .timeout_ms = guest.timeout_ms != 0 ? guest.timeout_ms : TIMEOUT_MS};
+                              .timeout_ms = guest.timeout_ms != 0 ? guest.timeout_ms : TIMEOUT_MS,
+                              .decide_ms = guest.timeout_ms != 0 ? guest.timeout_ms : TIMEOUT_MS};
     guest.err = enrol_ask(&conf, &guest.enrolled);
     snprintf(guest.text, sizeof guest.text, "%s", guest.err != ERR_OK ? err_text() : "");
     guest.done = true;

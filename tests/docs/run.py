@@ -66,6 +66,7 @@ class Machine:
             bufsize=1,
         )
         pid, link = self.shell.pid, f"m{number}"
+        self.link = link
         deadline = time.monotonic() + 20
         while os.readlink(f"/proc/{pid}/ns/net") == os.readlink("/proc/self/ns/net") and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -104,6 +105,8 @@ class Machine:
     def end(self):
         self.shell.kill()
         self.shell.wait()
+        # The kernel takes its time to clear a network away, and the next machine may be of the same number.
+        subprocess.run(["ip", "link", "delete", self.link], stderr=subprocess.DEVNULL)
 
 
 def pattern(line):

@@ -189,6 +189,13 @@ static bool draw(const struct demo *demo, const struct curve *curves, const stru
                                  .count = curves[i].count,
                                  .width = 2,
                                  .opacity = 1};
+    if (demo->parallel)
+        plot.series[plot.series_count++] = (struct plot_series){.name = "held out: data-parallel",
+                                                                .color = colors[DEMO_ISLANDS],
+                                                                .x = &end_x,
+                                                                .y = &f->val_parallel,
+                                                                .count = 1,
+                                                                .opacity = 1};
     plot.series[plot.series_count++] = (struct plot_series){.name = "held out: start, trained anchor",
                                                             .color = "#2e7d32",
                                                             .x = &start_x,
@@ -197,13 +204,6 @@ static bool draw(const struct demo *demo, const struct curve *curves, const stru
                                                             .opacity = 1};
     plot.series[plot.series_count++] =
         (struct plot_series){.color = "#2e7d32", .x = &end_x, .y = &f->val_anchor, .count = 1, .opacity = 1};
-    if (demo->parallel)
-        plot.series[plot.series_count++] = (struct plot_series){.name = "held out: data-parallel",
-                                                                .color = colors[DEMO_ISLANDS],
-                                                                .x = &end_x,
-                                                                .y = &f->val_parallel,
-                                                                .count = 1,
-                                                                .opacity = 1};
     return plot_write(&plot, DEMO_FOLDER "/loss.svg");
 }
 

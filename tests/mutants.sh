@@ -9,7 +9,8 @@
 #   # seen by: unit/test_x unit/test_y:a_case* lint/circles ...
 # A test is a program or a script under tests/, with a filter for its cmocka cases if need be. A fault is caught if one
 # of its tests fails, or hangs. Every one of them is run first without a fault: one that fails or does not run then
-# sees nothing. The copy and the logs are in build/mutants; what is built there is kept for the next time.
+# sees nothing. Where all tests of a fault are skipped, as those that need PyTorch where there is none, so is the fault.
+# The copy and the logs are in build/mutants; what is built there is kept for the next time.
 set -uf
 unset GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE MAKEFLAGS MFLAGS MAKELEVEL
 build=${BUILD:-build/gcc}
@@ -26,6 +27,8 @@ case $build in /*) echo "BUILD=$build: give the folder from the root of the tree
 mkdir -p "$place" && rm -rf "$logs" && mkdir -p "$logs" || exit 1
 exec 9>"$place/lock"
 flock -n 9 || { echo "$place is in use by another run"; exit 1; }
+# What make check-python has installed is here, not in the copy.
+[ -n "${PYTHON:-}" ] || [ ! -x "$here/build/python/bin/python3" ] || export PYTHON="$here/build/python/bin/python3"
 case $san in *thread*) export TSAN_OPTIONS="suppressions=$tree/tests/tsan.supp ${TSAN_OPTIONS:-}" ;; esac
 
 in_copy() { git -C "$tree" --git-dir=.git --work-tree=. "$@"; }
@@ -104,10 +107,14 @@ stale() { # patch, its tests
     in_copy apply --check "$patch" 2>"$logs/$(label "$patch").apply" || echo "does not apply any more"
 }
 
-caught=0 others=0
+caught=0 skipped=0 others=0
 row() { # verdict, name, what, fault
     printf '%-14s  %-28s  %s   (%s)\n' "$1" "$2" "$3" "$4"
-    if [ "$1" = caught ]; then caught=$((caught + 1)); else others=$((others + 1)); fi
+    case $1 in
+    caught) caught=$((caught + 1)) ;;
+    skipped) skipped=$((skipped + 1)) ;;
+    *) others=$((others + 1)) ;;
+    esac
 }
 
 if [ $# -eq 0 ]; then
@@ -134,7 +141,7 @@ if [ -s "$place/specs" ]; then
     build_copy "$logs/base.build" $(cat "$place/specs") ||
         { echo "the tree does not build without a fault:"; tail -n 20 "$logs/base.build"; exit 1; }
 fi
-: >"$place/base" # spec, seconds it may take with a fault
+: >"$place/base" # spec, seconds it may take with a fault; or "skips"
 while IFS= read -r spec; do
     log=$logs/base.$(echo "$spec" | tr -c 'a-zA-Z0-9_\n' -)
     begin=$(date +%s)
@@ -142,6 +149,7 @@ while IFS= read -r spec; do
     if [ "$outcome" = passes ]; then
         echo "$spec $((30 + 10 * ($(date +%s) - begin)))" >>"$place/base"
     else
+        [ "$outcome" != skips ] || echo "$spec skips" >>"$place/base"
         echo "without a fault, $spec $outcome, so it sees nothing: $log"
     fi
 done <"$place/specs"
@@ -152,10 +160,13 @@ while IFS= read -r patch; do
     seen_by=$(header "$patch" 'seen by')
     reason=$(stale "$patch" $seen_by)
     [ -z "$reason" ] || { row STALE "$name" "$reason" "$fault"; continue; }
-    usable=
+    usable= unskipped=
     for spec in $seen_by; do
-        awk -v spec="$spec" '$1 == spec { found = 1 } END { exit !found }' "$place/base" && usable="$usable $spec"
+        limit=$(awk -v spec="$spec" '$1 == spec { print $2 }' "$place/base")
+        [ "$limit" = skips ] || unskipped=yes
+        [ -z "$limit" ] || [ "$limit" = skips ] || usable="$usable $spec"
     done
+    [ -n "$unskipped" ] || { row skipped "$name" "all of its tests are skipped here" "$fault"; continue; }
     [ -n "$usable" ] || { row 'NOT RUN' "$name" "none of its tests passes without a fault" "$fault"; continue; }
     if ! in_copy apply --whitespace=nowarn "$patch"; then
         row STALE "$name" "does not apply any more" "$fault"
@@ -178,5 +189,5 @@ while IFS= read -r patch; do
     in_copy checkout -q -- . && in_copy clean -fdq || { echo "cannot undo $name in $tree"; exit 1; }
 done <"$place/patches"
 
-printf '%s caught, %s not\n' "$caught" "$others"
+printf '%s caught, %s not, %s skipped\n' "$caught" "$others" "$skipped"
 [ "$others" -eq 0 ] && [ "$caught" -gt 0 ]

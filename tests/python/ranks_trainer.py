@@ -42,12 +42,13 @@ class Model(nn.Module):
         super().__init__()
         self.embed = nn.Embedding(24, WIDTH)
         self.layers = nn.ModuleList(Layer() for _ in range(2))
+        self.gain = nn.Parameter(torch.ones(1))  # where FSDP spreads it, one rank alone has anything
 
     def forward(self, tokens):
         x = self.embed(tokens)
         for layer in self.layers:
             x = layer(x)
-        return x
+        return self.gain * x
 
 
 def spread(model, how, bad):

@@ -2,9 +2,12 @@
 
 import os
 import sys
+import types
 import unittest
 
 from islands import ROOT, TEXT, Run, assert_one_model, main
+
+from diloco.hf import DilocoCallback
 
 LLAMA = f"{sys.executable} -u {ROOT}/docs/examples/llama.py --data {TEXT}"
 SPEC = """[run]
@@ -26,6 +29,19 @@ interval = 20
 layers_per_fragment = 1
 late = merge
 """
+
+
+class Tokens(unittest.TestCase):
+    def test_what_a_step_has_trained(self):
+        """What it is told, else what the trainer has counted since, else sequences."""
+        args = types.SimpleNamespace(train_batch_size=4, gradient_accumulation_steps=3, world_size=2)
+        callback, state = DilocoCallback(), types.SimpleNamespace(num_input_tokens_seen=0)
+        said = []
+        for seen in (0, 100, 150):
+            state.num_input_tokens_seen = seen
+            said.append(callback._tokens(args, state))
+        self.assertEqual(said, [24, 100, 50])
+        self.assertEqual(DilocoCallback(tokens_per_step=7)._tokens(args, state), 7)
 
 
 class Islands(unittest.TestCase):

@@ -179,6 +179,26 @@ class Islands(unittest.TestCase):
             waits = lambda island: island.trainer().get("step") == 300
             self.interrupted(["--sleep", "0"], lambda: oslo.await_("the last step", waits), **here)
 
+    def test_changed_says_whose_copies_are_to_be_made_anew(self):
+        with Run(SPEC) as run:
+            paris = run.found("paris", "")
+            model = {name: array.array("f", [0.0] * 100) for name in ("layers.1.w", "layers.0.w")}
+            alone = dict.fromkeys(model, 0)  # how often a tensor changed and the other one did not
+            with diloco.attach(model, socket=paris.socket(), wait=20) as island:
+                while not island.done:
+                    for values in model.values():
+                        for i in range(100):
+                            values[i] += 0.01
+                    before = {name: values.tobytes() for name, values in model.items()}
+                    island.step(tokens=10)
+                    moved = [name for name, values in model.items() if values.tobytes() != before[name]]
+                    self.assertEqual([name for name in model if island.changed(name)], moved)
+                    if len(moved) == 1:
+                        alone[moved[0]] += 1
+                    time.sleep(0.002)
+                island.finish()
+            self.assertGreater(min(alone.values()), 5)
+
     def test_a_checkpoint_goes_on_and_all_is_counted_once(self):
         def train(island, values, until):
             while island.run_step < until and not island.done:

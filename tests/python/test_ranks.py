@@ -3,10 +3,14 @@
 import re
 import sys
 import unittest
+from unittest import mock
 
 import torch
+import torch.distributed as dist
 
 from islands import ROOT, Run, anchor_of, assert_one_model, free_port, main
+import diloco
+from diloco._group import RankGroup
 
 TRAINER = f"{ROOT}/tests/python/ranks_trainer.py"
 SPEC = """[run]
@@ -58,6 +62,9 @@ class Ranks(unittest.TestCase):
     def test_fsdp2_of_tensor_parallel(self):
         self.beside_one(4, "fsdp-tp", 5)
 
+    def test_fsdp2_of_what_three_ranks_cannot_share_evenly(self):
+        self.beside_one(3, "fsdp", 5)
+
     def test_copies_of_ddp_are_equal_after_every_mix(self):
         self.beside_one(2, "ddp", 5)
 
@@ -68,6 +75,16 @@ class Ranks(unittest.TestCase):
         with Run(SPEC) as run:
             paris = run.found("paris", ranks(2, "--as", "tp", "--bad", "--out", f"{run.place}/paris.pt"))
             paris.await_log("refused: parameter layers.1.spare is sharded along dimension 2; 0 and 1 are possible")
+
+    def test_ranks_of_several_machines_are_refused(self):
+        def gather(hosts, _own, group):
+            hosts[:] = ["here", "there"]
+
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        self.addCleanup(dist.destroy_process_group)
+        with mock.patch.object(dist, "all_gather_object", gather):
+            with self.assertRaisesRegex(diloco.DilocoError, "ranks on here, there: .* on one machine"):
+                RankGroup()
 
     def test_islands_of_three_types_in_one_run(self):
         types = [torch.float32, torch.bfloat16, torch.float16]

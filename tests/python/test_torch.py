@@ -10,7 +10,7 @@ from islands import ROOT, TEXT, Run, anchor_of, assert_one_model, free_port, mai
 
 import diloco
 from diloco import _abi
-from diloco._torch import Module, plain_name
+from diloco._torch import Module, _Moves, plain_name
 
 PYTHON = f"{sys.executable} -u"
 EXAMPLES = ROOT / "docs/examples"
@@ -50,6 +50,19 @@ class Models(unittest.TestCase):
         refused("parameter weight is on meta", torch.nn.Linear(2, 2, bias=False, device="meta"))
         refused("parameter w is not contiguous", {"w": torch.zeros(4, 6).t()})
         refused("no parameter that requires a gradient", torch.nn.Linear(2, 2).requires_grad_(False))
+
+
+    def test_what_is_moved_of_a_device_lies_in_rows(self):
+        """Columns of a matrix, as tensor parallelism leaves them to a rank."""
+        part, matrix = torch.arange(8.0).bfloat16(), torch.zeros(4, 10)
+        where = dict(tensor=1, first=2, rows=3, columns=2, stride=10, host=matrix[1, 3].data_ptr())
+        moves = _Moves([part])
+        moves._do(_abi.Move(kind=_abi.READ, **where))
+        self.assertEqual(matrix[1:, 3:5].tolist(), [[2, 3], [4, 5], [6, 7]])
+        self.assertEqual(matrix.sum().item(), sum(range(2, 8)))
+        matrix += 1
+        moves._do(_abi.Move(kind=_abi.WRITE, **where))
+        self.assertEqual(part.tolist(), [0, 1, 3, 4, 5, 6, 7, 8])
 
 
 class Islands(unittest.TestCase):

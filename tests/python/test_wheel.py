@@ -46,8 +46,8 @@ class Wheel(unittest.TestCase):
         cls.python = place / "venv/bin/python3"
         subprocess.run([cls.python, "-m", "pip", "install", "-q", "--no-index", cls.wheel], check=True, env=clean())
 
-    def ask(self, code: str) -> str:
-        done = subprocess.run([self.python, "-c", code], cwd="/", env=clean(), capture_output=True, text=True)
+    def ask(self, code: str, **env: str) -> str:
+        done = subprocess.run([self.python, "-c", code], cwd="/", env=clean() | env, capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout.strip()
 
@@ -70,7 +70,20 @@ class Wheel(unittest.TestCase):
 
     def test_the_library_is_its_own(self):
         code = "from diloco import _abi; print(_abi.library()._name)"
-        self.assertRegex(self.ask(code), r"venv/lib/python.*/site-packages/diloco/libdiloco\.so\.0$")
+        for others in ("", str(BUILD)):  # also where the system has one
+            said = self.ask(code, LD_LIBRARY_PATH=others)
+            self.assertRegex(said, r"venv/lib/python.*/site-packages/diloco/libdiloco\.so\.0$")
+
+    def test_a_library_that_needs_others_is_refused(self):
+        library = f"{self.folder.name}/needy.so"
+        command = [*os.environ.get("CC", "cc").split(), "-shared", "-Wl,--no-as-needed", "-lsodium", "-o", library]
+        subprocess.run([*command, "-x", "c", "/dev/null"], check=True)
+        made = subprocess.run(
+            ["conf/wheel.sh", library, os.uname().machine, f"{self.folder.name}/needy"],
+            cwd=ROOT, env=clean() | {"PYTHON": sys.executable}, capture_output=True, text=True,
+        )
+        self.assertNotEqual(made.returncode, 0)
+        self.assertRegex(made.stderr, r"needs libsodium\.so\.\d+, which a wheel cannot count on")
 
     def test_a_trainer_of_that_environment_is_an_island(self):
         trainer = ROOT / "tests/python/plain_trainer.py"

@@ -43,8 +43,8 @@ class Islands(unittest.TestCase):
             self.assertNotIn("layers.1.num_batches_tracked", anchor)
             for end in ends:
                 for name, value in anchor.items():
-                    self.assertTrue(torch.equal(end["values"][name], value), name)
-                self.assertTrue((end["values"]["layers.1.running_var"] > 0).all())
+                    want = value.clamp(min=0) if name == "layers.1.running_var" else value
+                    self.assertTrue(torch.equal(end["values"][name], want), name)
             # An island's own: what it has seen itself, two batches a step where gradients are accumulated.
             batches = [int(end["values"]["layers.1.num_batches_tracked"]) for end in ends]
             self.assertEqual(batches, [ends[0]["steps"], 2 * ends[1]["steps"]])

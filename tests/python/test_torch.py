@@ -115,6 +115,25 @@ class Islands(unittest.TestCase):
                 self.assertTrue(torch.equal(getattr(model, name).detach(), anchor.bfloat16()), name)
             self.assertEqual(paris.trainer()["tokens_counted"], 7 * 500)
 
+    def test_a_running_variance_is_never_below_0(self):
+        """The outer optimizer's momentum goes beyond where it has become small."""
+        with Run(SPEC.replace("steps = 500", "steps = 200")) as run:
+            paris = run.found("paris", "")
+            norm = torch.nn.BatchNorm1d(8)
+            below = 0
+            with diloco.attach(norm, socket=paris.socket(), wait=20, buffers=True) as island:
+                while not island.done:
+                    norm(0.01 * torch.randn(32, 8))
+                    island.step(tokens=32)
+                    below += (norm.running_var < 0).any().item()
+                self.assertTrue(island.finish())
+            self.assertEqual(below, 0)
+            paris.await_finished()
+            for name, anchor in anchor_of(paris).items():
+                want = anchor.clamp(min=0) if name == "running_var" else anchor
+                self.assertTrue(torch.equal(norm.state_dict()[name], want), name)
+            self.assertTrue(norm.eval()(torch.randn(32, 8)).isfinite().all())
+
 
 if __name__ == "__main__":
     main()

@@ -13,6 +13,7 @@ from ._errors import DilocoError
 from ._tensors import Described, Tensors
 
 TYPES = {torch.float32: _abi.F32, torch.bfloat16: _abi.BF16, torch.float16: _abi.F16}
+VARIANCE = "running_var"  # of BatchNorm and the like, the buffer's own name
 WRAPPERS = ("module.", "_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
 
 
@@ -154,7 +155,10 @@ class Module(Tensors):
 
     def changed(self, numbers: list[int]) -> None:
         for number in numbers:
-            self.params[number].take_from_source()
+            param = self.params[number]
+            param.take_from_source()
+            if param.name.rpartition(".")[2] == VARIANCE:
+                param.local.clamp_(min=0)  # momentum, rounding and shifts may all go beyond where it has become small
 
     def loss_of(self, loss: Any) -> float:
         """The latest loss that is known without waiting for a GPU."""

@@ -1,5 +1,6 @@
 """The Python package with PyTorch: models, types, ranks and other people's trainers on real islands."""
 
+import itertools
 import os
 import sys
 import unittest
@@ -133,6 +134,45 @@ class Islands(unittest.TestCase):
                 want = anchor.clamp(min=0) if name == "running_var" else anchor
                 self.assertTrue(torch.equal(norm.state_dict()[name], want), name)
             self.assertTrue(norm.eval()(torch.randn(32, 8)).isfinite().all())
+
+    def scaled(self, island, model, told):
+        """Trains with a GradScaler that finds an Inf now and then; how many steps it has skipped."""
+        half = model.weight.dtype == torch.float16  # of these only fused optimizers take gradients
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01, fused=half)
+        scaler = torch.amp.GradScaler("cpu", init_scale=16.0, growth_interval=10)
+        tried = skipped = 0
+        while not island.done:
+            tried += 1
+            loss = (model(torch.randn(16, 8).to(model.weight.dtype)).float() - 1).square().mean()
+            optimizer.zero_grad()
+            scaler.scale(loss).backward()
+            if tried % 10 == 3:
+                model.weight.grad[0, 0] = loss = torch.tensor(float("inf"))
+            before, scale = model.weight.detach().clone(), scaler.get_scale()
+            scaler.step(optimizer)
+            scaler.update()
+            if scaler.get_scale() < scale:
+                skipped += 1
+                self.assertTrue(torch.equal(model.weight, before))
+                if not told:
+                    continue
+            island.step(tokens=5, loss=loss)
+            self.assertTrue(model.weight.isfinite().all())
+        return skipped
+
+    def test_of_steps_that_a_grad_scaler_skips_comes_nothing(self):
+        """Whether step() is told of them or not."""
+        for dtype, told in itertools.product((torch.float32, torch.float16), (True, False)):
+            with self.subTest(f"{dtype}, told: {told}"), Run(SPEC.replace("steps = 500", "steps = 100")) as run:
+                paris = run.found("paris", "")
+                model = torch.nn.Linear(8, 4).to(dtype)
+                with diloco.attach(model, socket=paris.socket(), wait=20) as island:
+                    self.assertGreater(self.scaled(island, model, told), 5)
+                    self.assertTrue(island.finish())
+                paris.await_finished()
+                for name, anchor in anchor_of(paris).items():
+                    self.assertTrue(torch.equal(getattr(model, name).detach(), anchor.to(dtype)), name)
+                self.assertEqual(paris.trainer()["tokens_counted"], 5 * 100)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,9 @@ ip link set eth0 up
 export TOOLS=$tools HOME=/home/me USER=me PATH=$tools:$PATH LC_ALL=C.UTF-8 PYTHONDONTWRITEBYTECODE=1 GIT_CONFIG_COUNT=1
 export GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0='*'
 unset DILOCO_HOME DILOCO_SOCKET MAKEFLAGS MFLAGS MAKELEVEL BUILD CC SAN
+# Virtual environments made here see a PyTorch that is in one outside.
+torch=$(python3 -c 'import os, torch; print(os.path.dirname(os.path.dirname(torch.__file__)))' 2>/dev/null) &&
+    export PYTHONPATH="$torch"
 cd "$HOME/diloco"
 head -c 300000 tests/demo/shakespeare.txt >book.txt
 cp book.txt /srv/text.txt

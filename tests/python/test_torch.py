@@ -43,15 +43,18 @@ class Models(unittest.TestCase):
         self.assertEqual([t.type for t in Module(torch.nn.Linear(2, 2).bfloat16())], [_abi.BF16, _abi.BF16])
 
     def test_what_cannot_be_registered_is_named(self):
-        def refused(words, model):
+        def refused(words, model, **options):
             with self.assertRaisesRegex(diloco.DilocoError, words):
-                Module(model)
+                Module(model, **options)
 
         refused("parameter weight is torch.float64", torch.nn.Linear(2, 2, bias=False).double())
         refused("parameter weight is on meta", torch.nn.Linear(2, 2, bias=False, device="meta"))
         refused("parameter w is not contiguous", {"w": torch.zeros(4, 6).t()})
         refused("no parameter that requires a gradient", torch.nn.Linear(2, 2).requires_grad_(False))
-
+        masked = torch.nn.Linear(2, 2)
+        masked.register_buffer("mask", torch.full((2, 2), float("-inf")).triu(1))
+        refused("buffer mask holds an infinite value", masked, buffers=True)
+        self.assertEqual(len(Module(masked).params), 2)
 
     def test_what_is_moved_of_a_device_lies_in_rows(self):
         """Columns of a matrix, as tensor parallelism leaves them to a rank."""

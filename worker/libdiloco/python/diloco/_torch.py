@@ -140,8 +140,12 @@ class Module(Tensors):
             if param.requires_grad:
                 yield plain_name(name), param
         for name, buffer in model.named_buffers() if buffers else ():
-            if buffer.is_floating_point():
-                yield plain_name(name), buffer
+            if not buffer.is_floating_point():
+                continue
+            if buffer.device.type != "meta" and not torch.isfinite(buffer).all():  # a mask: no mean of it is a number
+                raise DilocoError(f"buffer {name} holds an infinite value or none; leave buffers=True out, and share "
+                                  "by diloco.attach({name: tensor}) what is to be")
+            yield plain_name(name), buffer
 
     @staticmethod
     def _check(param: _Param) -> None:

@@ -9,6 +9,11 @@ venv=$PWD/build/python
 packages='torch transformers safetensors tokenizers peft accelerate lightning zstandard pyarrow'
 export BUILD PYTHONPATH= PYTHONDONTWRITEBYTECODE=1
 skip() { echo "skip: $1"; exit 77; }
+documents() { # what they tell to type for PyTorch; one at a time, since threads of PyTorch wait for each other busily
+    for document in docs/PYTORCH.md docs/tutorials/pytorch.md docs/tutorials/published-model.md; do
+        PATH=$(dirname "$python"):$PATH tests/system/docs.sh "$document" || return
+    done
+}
 complete() { "$1" -c "import $(echo $packages | tr ' ' ',')" 2>/dev/null; }
 
 if [ -n "${PYTHON:-}" ]; then
@@ -34,9 +39,8 @@ for test in ${TEST_FILTER:-plain tokenize wheel torch ranks lightning hf tokeniz
     case $test in *.*) only="-k ${test#*.}" ;; esac
     echo "python/$name"
     begin=$(date +%s)
-    if [ "$name" = docs ]; then # what the documents tell to type for PyTorch
-        PATH=$(dirname "$python"):$PATH tests/system/docs.sh docs/PYTORCH.md docs/tutorials/pytorch.md \
-            docs/tutorials/published-model.md
+    if [ "$name" = docs ]; then
+        documents
     else
         (cd tests/python && "$python" "test_$name.py" -v $only)
     fi

@@ -425,7 +425,7 @@ static enum err run_reset(struct arguments *a)
 /* Options by which one of this machine's daemons is found. */
 #define THE_DAEMON " home socket config json "
 /* Keys of [worker], for an island to be made. */
-#define OF_TRAINER "device devices ranks tensor-parallel"
+#define OF_TRAINER "program device devices ranks tensor-parallel"
 
 static command_fn run_help, run_completion; /* which tell of what stands here */
 
@@ -601,6 +601,7 @@ static enum err run(int argc, char **argv, enum verdict *verdict)
         {"address", ARGS_STRING, &a.init.address, "HOST:PORT",
          "where the other islands reach this one; of an invitation: where guests knock"},
         {"uplink", ARGS_STRING, &a.init.uplink, "RATE", "speed of this island's uplink (default 1Gbit)"},
+        {"program", ARGS_STRING, &a.init.program, "COMMAND", "the trainer, where it is one of your own"},
         {"device", ARGS_STRING, &a.init.device, "cpu|cuda|auto", "where to train (default cpu)"},
         {"devices", ARGS_STRING, &a.init.devices, "LIST",
          "a process on each of these GPUs, as in 0-3,6; alone it means --device cuda, too"},

@@ -56,6 +56,11 @@ const char ctl_draft_sample[] = "[run]\nname = my-run\nsteps = 10000\n";
 
 /* ---- the configuration ---- */
 
+static const char *program_of(const struct ctl_draft *draft)
+{
+    return draft->program != NULL ? draft->program : "diloco-worker";
+}
+
 static const char *device_of(const struct ctl_draft *draft)
 {
     bool listed = draft->devices != NULL && draft->devices[0] != '\0';
@@ -64,8 +69,9 @@ static const char *device_of(const struct ctl_draft *draft)
 
 static enum err write_trainer(const struct ctl_draft *draft, char **text)
 {
-    return mem_printf(text, "device = %s\ndevices = %s\nranks = %s\ntensor_parallel = %s\n", device_of(draft),
-                      draft->devices != NULL ? draft->devices : "", draft->ranks != NULL ? draft->ranks : "1",
+    return mem_printf(text, "program = %s\ndevice = %s\ndevices = %s\nranks = %s\ntensor_parallel = %s\n",
+                      program_of(draft), device_of(draft), draft->devices != NULL ? draft->devices : "",
+                      draft->ranks != NULL ? draft->ranks : "1",
                       draft->tensor_parallel != NULL ? draft->tensor_parallel : "1");
 }
 
@@ -125,6 +131,7 @@ static enum err check_number(const char *option, const char *meant, int64_t read
 /* As the daemon will see it. */
 static enum err check_trainer(const struct ctl_draft *draft, const struct dconf *conf)
 {
+    TRY(check_same("program", program_of(draft), conf->worker_program));
     TRY(check_same("device", device_of(draft), conf->device));
     TRY(check_same("devices", draft->devices != NULL ? draft->devices : "", conf->devices));
     TRY(check_number("ranks", draft->ranks, conf->ranks));
@@ -145,10 +152,10 @@ static enum err check_draft(const struct ctl_draft *draft, const struct dconf *c
 
 static enum err check_words(const struct ctl_draft *draft)
 {
-    const char *const values[] = {draft->name,   draft->data,    draft->listen, draft->uplink,         draft->address,
-                                  draft->device, draft->devices, draft->ranks,  draft->tensor_parallel};
-    static const char *const options[] = {"name",   "data",    "listen", "uplink",         "address",
-                                          "device", "devices", "ranks",  "tensor-parallel"};
+    const char *const values[] = {draft->name,    draft->data,   draft->listen,  draft->uplink, draft->address,
+                                  draft->program, draft->device, draft->devices, draft->ranks,  draft->tensor_parallel};
+    static const char *const options[] = {"name",    "data",   "listen",  "uplink", "address",
+                                          "program", "device", "devices", "ranks",  "tensor-parallel"};
     for (size_t i = 0; i < sizeof values / sizeof values[0]; i++)
         if (values[i] != NULL && strpbrk(values[i], "\r\n") != NULL)
             return err_set(ERR_CONF, "--%s: there is a line break in it, which no configuration can hold", options[i]);

@@ -20,7 +20,7 @@ struct ctl_draft {
     const char *address; /* where the others reach this island; NULL: nobody said */
     const char *owner;   /* auto, yes or no; NULL: the default */
     /* Of the trainer; NULL: the default, and `devices` alone are of cuda. */
-    const char *device, *devices, *ranks, *tensor_parallel;
+    const char *program, *device, *devices, *ranks, *tensor_parallel;
     const struct runspec *spec;  /* whose model and batch its ranks are to share out; NULL: nobody knows it yet */
     const char *state, *sockets; /* relative to the configuration's folder, or absolute */
     /* Of an island that joins a run; NULL: this one begins a run. */

@@ -343,6 +343,7 @@ static enum err draft_text(const struct maker *maker, const struct runspec *spec
                               .address = init->address,
                               .owner = init->owner,
                               .witness = init->witness,
+                              .program = init->program,
                               .device = init->device,
                               .devices = init->devices,
                               .ranks = init->ranks,

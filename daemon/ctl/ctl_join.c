@@ -188,8 +188,8 @@ static enum err enrol(void *user, const struct ident *ident, const char *listen,
 static enum err check_witness(struct ctl_join *join)
 {
     const struct ctl_init *init = &join->init;
-    const char *const values[] = {init->device, init->devices, init->ranks, init->tensor_parallel};
-    static const char *const options[] = {"device", "devices", "ranks", "tensor-parallel"};
+    const char *const values[] = {init->program, init->device, init->devices, init->ranks, init->tensor_parallel};
+    static const char *const options[] = {"program", "device", "devices", "ranks", "tensor-parallel"};
     for (size_t i = 0; i < sizeof values / sizeof values[0]; i++)
         if (values[i] != NULL)
             return err_set(ERR_ARG, "--witness, and --%s: a witness has no trainer; leave one of the two out",

@@ -75,6 +75,24 @@ static void a_trainer_is_sent_where_it_was_said(void **state)
     }
 }
 
+static void a_trainer_of_one_s_own_is_named(void **state)
+{
+    (void)state;
+    static const char *const programs[] = {"", "/srv/train", "python3 -u '/srv/my train.py' --lr 3e-4"};
+    for (size_t i = 0; i < sizeof programs / sizeof programs[0]; i++) {
+        struct dconf conf;
+        char *text;
+        struct ctl_draft draft = good;
+        draft.program = programs[i];
+        assert_ok(ctl_draft_conf(&draft, &text));
+        const char *path = testlib_file(folder, "program.conf", "%s", text);
+        mem_free(text);
+        assert_ok(dconf_load(path, NULL, 0, &conf));
+        assert_string_equal(conf.worker_program, programs[i]);
+        conf_deinit(&dconf_schema, &conf);
+    }
+}
+
 static void who_joins_knows_whom_it_joined(void **state)
 {
     (void)state;
@@ -148,6 +166,8 @@ static void what_no_configuration_can_hold_is_refused(void **state)
     REFUSES(address, "paris", "--address paris: not host:port");
     REFUSES(uplink, "fast", "uplink");
     REFUSES(uplink, "1Gbit\nwindow = 1", "line break");
+    REFUSES(program, "python3 a.py\n[peer x]", "--program: there is a line break");
+    REFUSES(program, "python3 a.py ;b", "--program: \"python3 a.py ;b\" cannot stand");
     REFUSES(device, "gpu", "[worker] device: \"gpu\" is none; there are: cpu, cuda, auto");
     REFUSES(device, "cpu\nprogram = /bin/rm", "--device: there is a line break");
     REFUSES(device, "cuda ;", "--device: \"cuda ;\" cannot stand");
@@ -214,6 +234,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_asked_for_is_in_the_configuration),
         cmocka_unit_test(a_trainer_is_sent_where_it_was_said),
+        cmocka_unit_test(a_trainer_of_one_s_own_is_named),
         cmocka_unit_test(who_joins_knows_whom_it_joined),
         cmocka_unit_test(a_witness_has_no_worker),
         cmocka_unit_test(what_no_configuration_can_hold_is_refused),

@@ -168,8 +168,8 @@ class Module(Tensors):
         """The latest loss that is known without waiting for a GPU."""
         if not isinstance(loss, torch.Tensor):
             return super().loss_of(loss)
-        if loss.device.type == "cpu":
-            return float(loss.detach())
+        if loss.is_cpu:
+            return float(loss.item())
         on_host = torch.empty((), dtype=torch.float32, pin_memory=True)
         on_host.copy_(loss.detach().float(), non_blocking=True)
         event = torch.cuda.Event()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import _signal  # the functions of signal without its enums, which took most of a call's time
 import ctypes
-import signal
 import threading
 import time
 from typing import Any
@@ -27,18 +27,18 @@ class _Signals:
 
     def __enter__(self) -> "_Signals":
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                handler = signal.getsignal(number)
+            for number in (_signal.SIGINT, _signal.SIGTERM):
+                handler = _signal.getsignal(number)
                 if callable(handler):
                     self.handlers[number] = handler
-                    signal.signal(number, self._note)
+                    _signal.signal(number, self._note)
         return self
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         handlers, seen = self.handlers, self.seen
         self.handlers, self.seen = {}, []
         for number, handler in handlers.items():
-            signal.signal(number, handler)
+            _signal.signal(number, handler)
         for number in seen:
             handlers[number](number, None)  # raises KeyboardInterrupt unless somebody chose otherwise
 

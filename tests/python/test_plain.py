@@ -3,6 +3,7 @@
 import array
 import ctypes
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -90,6 +91,18 @@ class Interface(unittest.TestCase):
                 self.assertNotEqual(said.returncode, 0)
                 self.assertIn(words, said.stderr.splitlines()[-1])
                 self.assertIn(f"{folder}/{name}.so", said.stderr.splitlines()[-1])
+
+    def test_the_library_of_a_build_folder_in_path_is_found_without_installation(self):
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copytree(ROOT / "worker/libdiloco/python/diloco", folder + "/diloco")
+            library = os.environ["DILOCO_LIBRARY"]
+            others = {name: value for name, value in os.environ.items() if name != "DILOCO_LIBRARY"}
+            found = subprocess.run(
+                [sys.executable, "-c", "from diloco import _abi; print(_abi.library()._name)"],
+                env=others | {"PYTHONPATH": folder, "PATH": f"{os.path.dirname(library)}:{os.environ['PATH']}"},
+                capture_output=True, text=True,
+            )
+            self.assertEqual(found.stdout.strip(), os.path.realpath(library), found.stderr)
 
     def test_parts_of_a_dataset(self):
         items = list(range(11))

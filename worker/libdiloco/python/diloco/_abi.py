@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import pathlib
+import shutil
 from ctypes import CFUNCTYPE, POINTER, Structure, c_char, c_char_p, c_double, c_int, c_int32, c_size_t, c_uint32
 from ctypes import c_uint64, c_void_p
 from typing import Any
@@ -196,6 +197,9 @@ def _places() -> list[str]:
     places = [str(here / LIBRARY)]  # in a wheel
     if len(here.parents) > 3 and (here.parents[3] / "Makefile").is_file():  # in a clone
         places += sorted(str(path) for path in here.parents[3].glob("build/gcc/" + LIBRARY))
+    daemon = shutil.which("dilocod")
+    if daemon is not None:  # of a build folder that is in PATH
+        places.append(str(pathlib.Path(daemon).resolve().parent / LIBRARY))
     return [place for place in places if os.path.exists(place)] + [LIBRARY]
 
 

@@ -22,5 +22,7 @@ void bench_unequal(json_t *summary);
 void bench_line(json_t *summary, const char *only);
 /* The peak of what an island sends against its mean. */
 void bench_even(json_t *summary);
+/* A PyTorch training loop attached to a daemon against the same loop alone; null where there is no PyTorch. */
+void bench_attached(json_t *summary);
 
 #endif

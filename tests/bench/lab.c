@@ -436,6 +436,24 @@ static enum err outer_step_on_all(struct lab *lab, struct flight *flight, uint32
     return ERR_OK;
 }
 
+/* What a trainer could do that knows of a mix, and none of ours does. */
+static enum err forget(struct lab *lab, struct island *island, uint32_t f)
+{
+    float *moments[] = {island->inner->m, island->inner->v};
+    for (int k = 0; k < 2; k++)
+        for (uint32_t i = 0; lab->conf->forget[k] > 0 && i < lab->plan->plan->tensors_count; i++) {
+            const struct plan_tensor *tensor = &lab->plan->plan->tensors[i];
+            const struct model_tensor *row = &island->model->tensors[i];
+            if (tensor->fragment != f)
+                continue;
+            TRY(model_read(island->model, row, moments[k], lab->scratch));
+            for (uint64_t j = 0; j < tensor->count; j++)
+                lab->scratch[j] *= (float)(1 - lab->conf->forget[k]);
+            TRY(model_write(island->model, row, moments[k], lab->scratch));
+        }
+    return ERR_OK;
+}
+
 /* Into the live parameters: mixed where the island was counted, shifted where it was not. */
 static enum err take_in(struct lab *lab, const struct flight *flight, uint32_t i, uint32_t f)
 {
@@ -452,6 +470,7 @@ static enum err take_in(struct lab *lab, const struct flight *flight, uint32_t i
             lab->theta[k] = counted ? rule.keep * lab->theta[k] + (1 - rule.keep) * anchor[k]
                                     : lab->theta[k] + (anchor[k] - island->base[f][k]);
     TRY(scatter(lab, island->model, f, lab->theta));
+    TRY(forget(lab, island, f));
     memcpy(island->base[f], anchor, values_of(lab, f) * sizeof(float));
     return ERR_OK;
 }

@@ -23,6 +23,8 @@ struct lab_conf {
     double drop;        /* part of the contributions that never arrive */
     bool field;         /* for field.h instead of this */
     bool flush;         /* what was trained after a fragment's last due step is contributed too, as trainers do */
+    double forget[2];   /* part of AdamW's first and second moments that goes when a fragment takes in an anchor; the
+                           trainers keep all */
     uint32_t slow;      /* the last island takes a step in `slow` steps of the run; 0: all are alike */
 };
 

@@ -81,6 +81,7 @@ void quality_path(const struct quality_row *row, uint64_t seed, char *path, size
                              row->no_feedback};
     digest_add(&state, flags, sizeof flags);
     digest_add(&state, &row->lab.drop, sizeof row->lab.drop);
+    digest_add(&state, row->lab.forget, sizeof row->lab.forget);
     digest_add(&state, &row->lab.slow, sizeof row->lab.slow);
     for (int i = 0; i < QUALITY_SETS_MAX && row->sets[i] != NULL; i++)
         digest_add(&state, row->sets[i], strlen(row->sets[i]) + 1);

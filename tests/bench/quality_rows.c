@@ -50,6 +50,15 @@ enum { SHORT = 1005, MIDDLE = 2010, LONG = 4020, DOUBLE = 8040 };
         AT(label, STREAM, islands, steps, .data = NULL, NULL),        \
         AT(label, "e3m0", islands, steps, .data = NULL, "sync.codec=e3m0", FEEDBACK)
 
+/* A quarter of the length, against what trainers do. */
+#define MOMENTS(name, ...)                                                               \
+    {                                                                                    \
+        name, "moments", "moments kept", NULL, 2, SHORT, {.forget = __VA_ARGS__}, false, \
+        {                                                                                \
+            NULL                                                                         \
+        }                                                                                \
+    }
+
 /* With Muon inside, against Muon. */
 #define MUON(name, flag, ...)                                               \
     {                                                                       \
@@ -134,6 +143,12 @@ const struct quality_row quality_rows[] = {
     WITH(.drop = 0.3, "30 % dropped", "islands", NULL),
     WITH(.drop = 0.5, "50 % dropped", "islands", NULL),
     WITH(.slow = 4, "one island four times slower", "islands", NULL),
+
+    /* What a mix does to the moments of the inner optimizer. */
+    MOMENTS("moments kept", {0, 0}),
+    MOMENTS("moments reset at a mix", {1, 1}),
+    MOMENTS("first moment reset at a mix", {1, 0}),
+    MOMENTS("first moment halved at a mix", {0.5, 0}),
 
     /* What closes the gap to data-parallel. */
     MUON("data-parallel, muon", .data_parallel = true, NULL),

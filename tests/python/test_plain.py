@@ -184,7 +184,7 @@ class Islands(unittest.TestCase):
     def test_ctrl_c_ends_any_waiting(self):
         self.interrupted([], lambda: time.sleep(1.5), DILOCO_SOCKET="/tmp/nobody-listens-here.sock")
         with Run(SPEC) as run:
-            paris = run.found("paris", f"{TRAINER} --sleep 100")
+            paris = run.found("paris", f"{TRAINER} --sleep 500")  # longer than all that follows
             paris.await_log("training goes on")
             oslo = run.join("oslo", "")
             here = {"DILOCO_SOCKET": oslo.socket()}

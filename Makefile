@@ -31,8 +31,9 @@ endif
 comma := ,
 B := build/$(notdir $(CC))$(if $(SAN),-$(subst $(comma),-,$(SAN)))$(if $(filter-out -O2,$(OPT)),$(OPT))
 
-GOALS := all check demo outlive outlive-namespaces failures aims bench bench-quality install lint mutants fuzz tests sim check-gpu bench-gpu gpu-kit
-.PHONY: $(GOALS) clean check-run check-python wheel
+GOALS := all check demo outlive outlive-namespaces failures aims bench bench-quality install lint mutants fuzz tests sim check-gpu bench-gpu gpu-kit \
+	check-python wheel
+.PHONY: $(GOALS) clean
 ifndef PREREQS_PRESENT
 
 # First make sure that everything is there, then start over with pkg-config's answers.

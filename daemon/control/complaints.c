@@ -616,7 +616,7 @@ static void complain_trainer(struct status *status)
     if (status->witness)
         return;
     if (status->phase == TRAINER_RESTARTING)
-        complain(status, COMPLAINT_RESTARTING, trainer->process_note, "read the trainer's message in the log");
+        complain(status, COMPLAINT_RESTARTING, trainer->process_note, "read what it printed: {here} logs --trainer");
     if (status->phase == TRAINER_STOPPED && !has_drained(status))
         complain(status, COMPLAINT_STOPPED, "no trainer is running", "start it with: {here} join");
     complain_unattached(status);

@@ -29,7 +29,9 @@ static enum err connect_to(const char *path, int *fd)
     enum err err = err_set_errno(ERR_CLOSED, "no daemon answers at %s", path);
     close(*fd);
     if (strstr(as_typed(), " --home ") == NULL)
-        return err_suffix(err, "is dilocod running, and is this its socket? (--socket or --config)");
+        return err_suffix(
+            err, "is dilocod running, and is this its socket? name the island's folder with --home DIR, or its "
+                 "--config or --socket");
     return err_suffix(err, "%s start starts it, and its log says why it ended: %s logs", as_typed(), as_typed());
 }
 

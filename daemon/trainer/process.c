@@ -163,8 +163,8 @@ static void ended(struct process *process, uint64_t now_ms)
     process->next_start_ms = now_ms + pause_ms;
     process->state = PROCESS_WAITING;
     snprintf(process->note, sizeof process->note,
-             "the trainer (pid %d) %s; its own message stands above in the log; started again in %.0f s", process->pid,
-             how, (double)pause_ms / 1000);
+             "the trainer (pid %d) %s; what it printed stands in the log; started again in %.0f s", process->pid, how,
+             (double)pause_ms / 1000);
     log_error("%s", process->note);
     process->pid = 0;
 }

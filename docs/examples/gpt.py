@@ -27,8 +27,9 @@ class Block(nn.Module):
         q, k, v = (
             part.view(*part.shape[:2], HEADS, -1).transpose(1, 2) for part in self.qkv(self.norm1(x)).chunk(3, -1)
         )
-        attended = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
-        x = x + self.out(attended)
+        later = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).triu(1)
+        scores = (q @ k.transpose(2, 3) / math.sqrt(q.shape[3])).masked_fill(later, -math.inf)
+        x = x + self.out((F.softmax(scores, -1) @ v).transpose(1, 2).flatten(2))
         return x + self.down(F.gelu(self.up(self.norm2(x))))
 
 
@@ -89,6 +90,8 @@ def main():
         loss.backward()
         optimizer.step()
         island.step(tokens=BATCH * CONTEXT, loss=loss)  # 2: after every optimizer step
+        if island.run_step % 100 == 0:
+            print(f"step {island.run_step} of {island.steps}, loss {loss.item():.4f}", flush=True)
     island.finish()  # 3: all islands hold the same parameters
     island.detach()
 

@@ -62,12 +62,32 @@ def module_options():
     return set(re.findall(r"--[a-z][a-z-]*", told))
 
 
+def goals():
+    """What `make` takes of a user: the others do not look whether all is there that they need."""
+    text = (ROOT / "Makefile").read_text().replace("\\\n", " ")
+    return set(re.search(r"(?m)^GOALS := (.*)$", text)[1].split()) | {"clean"}
+
+
+def check_make(place, words):
+    for word in words:
+        if word.startswith("-") or re.match(r"[A-Za-z_]+=", word):
+            continue
+        if not re.fullmatch(r"[a-z-]+", word):
+            break
+        if word not in goals():
+            fault(f"{place}: make has no goal {word}")
+        count("goals")
+
+
 def check_words(place, words, table):
     """One command as it is typed: program, command, options."""
     while words and (words[0] in ("sudo", "timeout") or re.fullmatch(r"[A-Z_]+=\S*", words[0])):
         words = words[1:]
         if words[:1] == ["-u"]:
             words = words[2:]
+    if words[:1] == ["make"]:
+        check_make(place, words[1:])
+        return
     if words[1:3] == ["-m", MODULE]:
         words = words[2:]
     if not words or words[0].rsplit("/")[-1] not in (*PROGRAMS, MODULE):
@@ -107,6 +127,8 @@ def check_span(place, text, table, every):
     first = text.split()[0] if text.split() else ""
     if re.match(r"(sudo )?(dilocod|dilococtl|diloco-worker) ", text):
         check_command(place, text, table)
+    elif first == "make":
+        check_words(place, text.split(), table)
     elif first in table["dilococtl"] and "--" in text:
         check_words(place, ["dilococtl", *text.split()], table)
     elif first in table["diloco-worker"] and "--" in text:

@@ -34,16 +34,16 @@ fi
 
 failed=0 passed=0 said=$(mktemp) || exit 1
 trap 'rm -f "$said"' EXIT
-for test in ${TEST_FILTER:-plain tokenize wheel torch ranks lightning hf tokenize_hf docs}; do
+for test in ${TEST_FILTER:-plain tokenize wheel torch ranks lightning hf models tokenize_hf docs}; do
     name=${test%%.*} only=
     case $test in *.*) only="-k ${test#*.}" ;; esac
     echo "python/$name"
     begin=$(date +%s)
-    if [ "$name" = docs ]; then
-        documents
-    else
-        (cd tests/python && "$python" "test_$name.py" -v $only)
-    fi
+    case $name in
+    docs) documents ;;
+    models) "$python" tests/python/test_models.py "$BUILD" build/models ;;
+    *) (cd tests/python && "$python" "test_$name.py" -v $only) ;;
+    esac
     status=$?
     took="$(($(date +%s) - begin)) s"
     case $status in

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Whether transformers and we mean the same by a model: folders that we export, and folders that it has saved.
 
-    check_hf.py BUILD WORK      BUILD: where our programs are, as build/gcc; WORK: a folder, emptied first
+    test_models.py BUILD WORK      BUILD: where our programs are, as build/gcc; WORK: a folder, emptied first
 
 Needs torch, transformers and safetensors. Says what it compared; exit status 1 if anything differs, 77 if a package is
 not there. Logits are compared in fp32, relative to the largest, all positions and the whole vocabulary.
@@ -229,7 +229,7 @@ def main():
 
 
 if len(sys.argv) != 3:
-    sys.exit("usage: check_hf.py BUILD WORK")
+    sys.exit("usage: test_models.py BUILD WORK")
 BUILD, WORK = sys.argv[1:]
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()

@@ -107,11 +107,14 @@ ISA_avx512 := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mprefer-vector-width=5
 objects = $(patsubst %.c,$(B)/%.o,$(1))
 VEC_SRC := outer_opt/vec_impl.c outer_opt/vec_coarse.c
 VEC_OBJ := $(foreach isa,$(ISAS),$(patsubst %.c,$(B)/%.$(isa).o,$(VEC_SRC)))
+# Base: libsodium's, one message after the other.
+LANES_SRC := common/blake2b_lanes.c
+LANES_OBJ := $(foreach isa,$(filter-out base,$(ISAS)),$(patsubst %.c,$(B)/%.$(isa).o,$(LANES_SRC)))
 CPU_SRC := $(wildcard kernels/cpu/*.c)
 CPU_OBJ := $(foreach isa,$(ISAS),$(patsubst %.c,$(B)/%.$(isa).o,$(CPU_SRC)))
 PROGRAM_SRC := daemon/dilocod.c daemon/dilococtl.c worker/diloco-worker.c
 
-common_OBJ := $(call objects,$(wildcard common/*.c))
+common_OBJ := $(call objects,$(filter-out $(LANES_SRC),$(wildcard common/*.c))) $(LANES_OBJ)
 outer_opt_OBJ := $(call objects,$(filter-out $(VEC_SRC),$(wildcard outer_opt/*.c))) $(VEC_OBJ)
 net_OBJ := $(call objects,$(wildcard net/*.c)) $(if $(wildcard net/wire.proto),$(B)/gen/net/wire.pb-c.o)
 kernels_OBJ := $(call objects,$(wildcard kernels/*.c)) $(CPU_OBJ)
@@ -185,6 +188,9 @@ endif
 
 define isa_rule
 $(B)/outer_opt/vec_%.$(1).o: outer_opt/vec_%.c
+	@mkdir -p $$(@D)
+	$$(call say,CC)$$(CC) $$(CFLAGS_ALL) $$(CFLAGS) $$(CFLAGS_outer_opt) $$(ISA_$(1)) -DISA=$(1) -MMD -MP -c $$< -o $$@
+$(B)/common/%_lanes.$(1).o: common/%_lanes.c
 	@mkdir -p $$(@D)
 	$$(call say,CC)$$(CC) $$(CFLAGS_ALL) $$(CFLAGS) $$(CFLAGS_outer_opt) $$(ISA_$(1)) -DISA=$(1) -MMD -MP -c $$< -o $$@
 $(B)/kernels/cpu/%.$(1).o: kernels/cpu/%.c

@@ -1,9 +1,12 @@
 #include "common/digest.h"
 
 #include <sodium.h>
+#include <stdbool.h>
 #include <string.h>
 
+#include "common/blake2b_lanes.h"
 #include "common/bytes.h"
+#include "common/isa.h"
 
 _Static_assert(sizeof(struct digest_state) >= sizeof(crypto_generichash_state), "digest_state holds BLAKE2b's state");
 
@@ -65,6 +68,18 @@ static struct digest root_end(struct digest_state *state, uint64_t total_bytes)
     return digest_end(state);
 }
 
+/* What this processor hashes several leaves at once with; NULL: nothing. */
+static const struct blake2b_lanes *lanes_best(void)
+{
+#if defined(__x86_64__)
+    static const struct blake2b_lanes *const compiled[ISA_LEVELS_MAX] = {NULL, &blake2b_lanes_avx2,
+                                                                         &blake2b_lanes_avx512};
+    return compiled[isa_levels() - 1];
+#else
+    return NULL;
+#endif
+}
+
 size_t digest_tree_leaves(uint64_t bytes)
 {
     return (size_t)(bytes / DIGEST_LEAF_BYTES + (bytes % DIGEST_LEAF_BYTES != 0));
@@ -78,6 +93,33 @@ struct digest digest_tree_leaf(const void *data, size_t bytes, size_t index)
     leaf_begin(&state);
     digest_add(&state, (const uint8_t *)data + begin, left < DIGEST_LEAF_BYTES ? left : DIGEST_LEAF_BYTES);
     return digest_end(&state);
+}
+
+/* Up to as many leaves as there are lanes; what is left over of them hashes the last leaf again. */
+static void hash_lanes(const struct blake2b_lanes *best, const uint8_t *from, size_t leaves, struct digest *out)
+{
+    const uint8_t *messages[BLAKE2B_LANES_MAX];
+    uint8_t *digests[BLAKE2B_LANES_MAX];
+    for (size_t i = 0; i < best->lanes; i++) {
+        size_t leaf = i < leaves ? i : leaves - 1;
+        messages[i] = from + leaf * DIGEST_LEAF_BYTES;
+        digests[i] = out[leaf].byte;
+    }
+    best->hash((const uint8_t *)leaf_domain, messages, DIGEST_LEAF_BYTES, digests);
+}
+
+void digest_tree_whole(const void *data, size_t leaves, struct digest *out)
+{
+    enum { WORTH = 3 }; /* so many leaves one after the other take as long as all lanes */
+    const struct blake2b_lanes *best = lanes_best();
+    const uint8_t *from = data;
+    size_t done = 0, next;
+    for (; best != NULL && leaves - done >= WORTH; done += next) {
+        next = leaves - done < best->lanes ? leaves - done : best->lanes;
+        hash_lanes(best, from + done * DIGEST_LEAF_BYTES, next, out + done);
+    }
+    for (; done < leaves; done++)
+        out[done] = digest_tree_leaf(data, leaves * DIGEST_LEAF_BYTES, done);
 }
 
 struct digest digest_tree_root(const struct digest *leaves, size_t count, uint64_t total_bytes)
@@ -108,21 +150,40 @@ static void end_leaf(struct digest_tree_state *state)
     digest_add(&state->root, leaf.byte, DIGEST_BYTES);
 }
 
+/* Up to the end of a leaf; returns how many bytes it took. */
+static size_t add_to_leaf(struct digest_tree_state *state, const uint8_t *from, size_t bytes)
+{
+    size_t inside = (size_t)(state->bytes % DIGEST_LEAF_BYTES);
+    size_t part = DIGEST_LEAF_BYTES - inside;
+    part = bytes < part ? bytes : part;
+    if (inside == 0)
+        leaf_begin(&state->leaf);
+    digest_add(&state->leaf, from, part);
+    state->bytes += part;
+    if (state->bytes % DIGEST_LEAF_BYTES == 0)
+        end_leaf(state);
+    return part;
+}
+
+/* Whole leaves, as many as there are or a handful; returns the bytes. */
+static size_t add_whole(struct digest_tree_state *state, const uint8_t *from, size_t bytes)
+{
+    struct digest leaves[BLAKE2B_LANES_MAX];
+    size_t count = bytes / DIGEST_LEAF_BYTES < BLAKE2B_LANES_MAX ? bytes / DIGEST_LEAF_BYTES : BLAKE2B_LANES_MAX;
+    digest_tree_whole(from, count, leaves);
+    digest_add(&state->root, leaves, count * sizeof *leaves);
+    state->bytes += count * DIGEST_LEAF_BYTES;
+    return count * DIGEST_LEAF_BYTES;
+}
+
 void digest_tree_add(struct digest_tree_state *state, const void *data, size_t bytes)
 {
     const uint8_t *from = data;
     while (bytes > 0) {
-        size_t inside = (size_t)(state->bytes % DIGEST_LEAF_BYTES);
-        size_t part = DIGEST_LEAF_BYTES - inside;
-        part = bytes < part ? bytes : part;
-        if (inside == 0)
-            leaf_begin(&state->leaf);
-        digest_add(&state->leaf, from, part);
-        state->bytes += part;
-        if (state->bytes % DIGEST_LEAF_BYTES == 0)
-            end_leaf(state);
-        from += part;
-        bytes -= part;
+        bool whole = state->bytes % DIGEST_LEAF_BYTES == 0 && bytes >= DIGEST_LEAF_BYTES;
+        size_t took = whole ? add_whole(state, from, bytes) : add_to_leaf(state, from, bytes);
+        from += took;
+        bytes -= took;
     }
 }
 

@@ -33,6 +33,9 @@ for compiler in gcc clang; do
                 $compiler $common $(flags_of $isa) -DISA=$isa -c outer_opt/vec_$part.c -o "$dir/$part.$isa.o"
                 objects="$objects $dir/$part.$isa.o"
             done
+            [ $isa = base ] && continue
+            $compiler $common $(flags_of $isa) -DISA=$isa -c common/blake2b_lanes.c -o "$dir/lanes.$isa.o"
+            objects="$objects $dir/lanes.$isa.o"
         done
         $compiler $common $sources $objects $libraries -lm -o "$dir/bits"
         for threads in 1 2; do

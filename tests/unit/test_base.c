@@ -169,8 +169,9 @@ static struct digest word_then(const char *word, const void *data, size_t bytes,
 static void a_digest_tree_is_the_same_however_it_is_made(void **state)
 {
     (void)state;
-    enum { LEAF = DIGEST_LEAF_BYTES, MOST = 3 * LEAF + 1, LEAVES = 4 };
-    static const size_t sizes[] = {0, 1, LEAF - 1, LEAF, LEAF + 1, 2 * LEAF, MOST - 1, MOST};
+    enum { LEAF = DIGEST_LEAF_BYTES, MOST = 19 * LEAF + 1, LEAVES = 20 };
+    static const size_t sizes[] = {0,        1,        LEAF - 1, LEAF,     LEAF + 1,  2 * LEAF, 3 * LEAF,
+                                   4 * LEAF, 7 * LEAF, 8 * LEAF, 9 * LEAF, 12 * LEAF, MOST - 1, MOST};
     static uint8_t data[MOST];
     for (size_t i = 0; i < MOST; i++)
         data[i] = (uint8_t)(i * 31 + i / LEAF);
@@ -188,13 +189,19 @@ static void a_digest_tree_is_the_same_however_it_is_made(void **state)
         struct digest whole = digest_tree(data, bytes), root = digest_tree_root(leaves, count, bytes);
         struct digest want = word_then("diloco tree 1", leaves, count * sizeof *leaves, &bytes);
         assert_true(digest_equal(&whole, &want) && digest_equal(&root, &want));
+        memset(leaves, 0, sizeof leaves);
+        digest_tree_whole(data, bytes / LEAF, leaves);
+        for (size_t i = 0; i < count; i++) {
+            want = i < bytes / LEAF ? digest_tree_leaf(data, bytes, i) : (struct digest){{0}};
+            assert_true(digest_equal(&leaves[i], &want));
+        }
         for (size_t step = 1; step <= MOST; step = 5 * step + 1) {
             struct digest_tree_state s;
             digest_tree_begin(&s);
             for (size_t at = 0; at < bytes; at += step)
                 digest_tree_add(&s, data + at, bytes - at < step ? bytes - at : step);
             struct digest got = digest_tree_end(&s);
-            assert_true(digest_equal(&got, &want));
+            assert_true(digest_equal(&got, &whole));
         }
     }
 }

@@ -1,12 +1,14 @@
-/* blake2b: the same bytes as libsodium's, however the input is cut. */
+/* blake2b, blake2b_lanes: the same bytes as libsodium's, however the input is cut, and in every lane. */
 #include "tests/lib/testlib.h"
 
 #include <stdint.h>
 #include <string.h>
 
 #include "common/blake2b.h"
+#include "common/blake2b_lanes.h"
 #include "common/digest.h"
 #include "common/env.h"
+#include "common/isa.h"
 
 enum { LENGTH_MAX = 4 * BLAKE2B_BLOCK_BYTES + 3, PIECES = 200 };
 
@@ -57,11 +59,49 @@ static void what_comes_in_pieces_is_the_same(void **state)
     assert_true(at > 8 * BLAKE2B_BLOCK_BYTES && at < sizeof data);
 }
 
+static void assert_lanes(const struct blake2b_lanes *table, size_t bytes)
+{
+    static const uint8_t head[BLAKE2B_HEAD_BYTES] = "fifteen letters";
+    const uint8_t *messages[BLAKE2B_LANES_MAX];
+    uint8_t got[BLAKE2B_LANES_MAX][BLAKE2B_BYTES], *digests[BLAKE2B_LANES_MAX];
+    assert_true(table->lanes >= 2 && table->lanes <= BLAKE2B_LANES_MAX);
+    for (size_t i = 0; i < table->lanes; i++) {
+        messages[i] = data + i * (bytes + i % 3); /* need not be aligned, nor follow closely */
+        digests[i] = got[i];
+    }
+    table->hash(head, messages, bytes, digests);
+    for (size_t i = 0; i < table->lanes; i++) {
+        struct digest_state state;
+        digest_begin(&state);
+        digest_add(&state, head, sizeof head);
+        digest_add(&state, messages[i], bytes);
+        struct digest want = digest_end(&state);
+        assert_memory_equal(got[i], want.byte, sizeof want.byte);
+    }
+}
+
+static void every_lane_is_as_libsodiums(void **state)
+{
+    (void)state;
+#if defined(__x86_64__)
+    static const struct blake2b_lanes *const tables[ISA_LEVELS_MAX] = {NULL, &blake2b_lanes_avx2,
+                                                                       &blake2b_lanes_avx512};
+    if (isa_levels() < ISA_LEVELS_MAX)
+        print_message("skip: this processor has no AVX-512; its lanes were not compared\n");
+    for (size_t level = 1; level < isa_levels(); level++)
+        for (size_t bytes = BLAKE2B_BLOCK_BYTES; bytes <= 48 * BLAKE2B_BLOCK_BYTES; bytes += BLAKE2B_BLOCK_BYTES)
+            assert_lanes(tables[level], bytes);
+#else
+    print_message("skip: lanes are compiled for x86-64 alone\n");
+#endif
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_length_at_once_is_as_libsodiums),
         cmocka_unit_test(what_comes_in_pieces_is_the_same),
+        cmocka_unit_test(every_lane_is_as_libsodiums),
     };
     return cmocka_run_group_tests(tests, fill, NULL);
 }

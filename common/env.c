@@ -23,6 +23,23 @@ double env_mono_s(void)
     return clock_s(CLOCK_MONOTONIC);
 }
 
+static uint64_t clock_ns(clockid_t id)
+{
+    struct timespec now;
+    clock_gettime(id, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+uint64_t env_thread_cpu_ns(void)
+{
+    return clock_ns(CLOCK_THREAD_CPUTIME_ID);
+}
+
+uint64_t env_process_cpu_ns(void)
+{
+    return clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+}
+
 uint64_t env_wall_ms(void)
 {
     struct timespec now;

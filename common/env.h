@@ -14,6 +14,9 @@
 uint64_t env_mono_ms(void);
 /* Monotonic seconds with fraction, for measuring. */
 double env_mono_s(void);
+/* Processor time taken by the calling thread, and by all threads of the process that ever were; nanoseconds. */
+uint64_t env_thread_cpu_ns(void);
+uint64_t env_process_cpu_ns(void);
 /* Milliseconds since 1970-01-01 UTC. */
 uint64_t env_wall_ms(void);
 

@@ -8,6 +8,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "common/env.h"
 #include "common/mem.h"
 
 struct queue {
@@ -27,6 +28,7 @@ struct jobs {
     struct queue waiting, finished;
     bool stop;
     size_t pending; /* the loop's */
+    uint64_t cpu_ns[JOBS_WORKS];
     int fd;
     struct thread *threads;
     int threads_count;
@@ -56,6 +58,13 @@ static struct job *queue_get(struct queue *queue)
     return job;
 }
 
+const char *jobs_work_name(enum jobs_work work)
+{
+    static const char *const names[JOBS_WORKS] = {"encode", "check", "reduce", "store",  "receive",
+                                                  "apply",  "hash",  "give",   "states", "save"};
+    return names[work];
+}
+
 static void *thread_main(void *argument)
 {
     struct thread *thread = argument;
@@ -68,10 +77,13 @@ static void *thread_main(void *argument)
             continue;
         }
         pthread_mutex_unlock(&jobs->lock);
+        uint64_t begin_ns = env_thread_cpu_ns();
         job->err = job->run(job, &thread->scratch);
+        uint64_t took_ns = env_thread_cpu_ns() - begin_ns;
         if (job->err != ERR_OK)
             snprintf(job->text, sizeof job->text, "%s", err_text());
         pthread_mutex_lock(&jobs->lock);
+        jobs->cpu_ns[job->work] += took_ns;
         queue_put(&jobs->finished, job);
         uint64_t one = 1;
         ssize_t ignored = write(jobs->fd, &one, sizeof one); /* cannot fail before 2^64 - 1 jobs */
@@ -172,6 +184,13 @@ void jobs_submit(struct jobs *jobs, struct job *job)
 int jobs_fd(const struct jobs *jobs)
 {
     return jobs->fd;
+}
+
+void jobs_cpu(struct jobs *jobs, uint64_t ns[JOBS_WORKS])
+{
+    pthread_mutex_lock(&jobs->lock);
+    memcpy(ns, jobs->cpu_ns, sizeof jobs->cpu_ns);
+    pthread_mutex_unlock(&jobs->lock);
 }
 
 size_t jobs_pending(const struct jobs *jobs)

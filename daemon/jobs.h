@@ -22,6 +22,23 @@ struct jobs_scratch {
     size_t values_count;
 };
 
+/* What a job's processor time is booked under. */
+enum jobs_work {
+    JOBS_ENCODE,  /* our contributions */
+    JOBS_CHECK,   /* others' contributions: whether they are whole */
+    JOBS_REDUCE,  /* our results */
+    JOBS_STORE,   /* our results into the ledger */
+    JOBS_RECEIVE, /* others' results: whether they are whole, and into the ledger */
+    JOBS_APPLY,   /* outer steps */
+    JOBS_HASH,    /* of versions */
+    JOBS_GIVE,    /* anchors to and from the trainer */
+    JOBS_STATES,  /* whole states: for others, from others, from our own disk */
+    JOBS_SAVE,    /* checkpoints and exports */
+    JOBS_WORKS
+};
+/* "encode", ... */
+const char *jobs_work_name(enum jobs_work work);
+
 struct job;
 /* Runs on a job thread. Its result goes into `err`, its text into `text`. */
 typedef enum err job_run(struct job *job, struct jobs_scratch *scratch);
@@ -30,6 +47,7 @@ typedef void job_done(struct job *job);
 
 /* Embedded in the caller's struct; the caller keeps it alive until done() was called. */
 struct job {
+    enum jobs_work work;
     job_run *run;
     job_done *done;
     enum err err;
@@ -53,6 +71,8 @@ void jobs_submit(struct jobs *jobs, struct job *job);
 int jobs_fd(const struct jobs *jobs);
 /* Takes one finished job back and calls its done(); false: there is none. */
 bool jobs_take_back(struct jobs *jobs);
+/* Processor time that jobs of each kind have taken so far, of those that are done, in nanoseconds. */
+void jobs_cpu(struct jobs *jobs, uint64_t ns[JOBS_WORKS]);
 /* Jobs submitted and not yet taken back. */
 size_t jobs_pending(const struct jobs *jobs);
 

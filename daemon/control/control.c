@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/env.h"
 #include "common/ipc.h"
 #include "common/mem.h"
 #include "daemon/control/members.h"
@@ -35,6 +36,7 @@ struct control {
     int listen_fd;
     char *path;
     struct progress *progress;
+    struct load load;
     struct members members;
     struct client clients[CLIENTS_MAX];
 };
@@ -380,6 +382,7 @@ enum err control_new(const struct control_conf *conf, struct control **out)
         control->clients[i].fd = -1;
     enum err err = progress_new(&control->progress);
     control->conf.status.progress = control->progress;
+    control->conf.status.load = &control->load;
     if (err == ERR_OK)
         err = open_socket(control);
     if (err != ERR_OK)
@@ -449,6 +452,7 @@ void control_sample(struct control *control, uint64_t now_ms)
 {
     const struct status_conf *from = &control->conf.status;
     struct trainer_info trainer = trainer_info(from->trainer);
+    load_note(&control->load, now_ms, env_process_cpu_ns());
     if (from->sync != NULL)
         progress_note(control->progress, from->sync, from->plan->plan->fragments_count, from->view->count,
                       peers_furthest_said(from->peers, trainer.training ? trainer.step : 0), now_ms);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/env.h"
 #include "common/mem.h"
 #include "daemon/as_typed.h"
 #include "daemon/control/complaints.h"
@@ -215,6 +216,22 @@ static void take_epoch(struct status *status)
     as_typed_fill(advice(status), epoch->advice, sizeof epoch->advice);
 }
 
+/* The loop's thread is the caller's; what is neither its own nor the jobs' is the links'. */
+static void take_load(struct status *status)
+{
+    struct status_load *load = &status->load;
+    double others_s;
+    load->seconds = (double)env_process_cpu_ns() * 1e-9;
+    load->loop_s = (double)env_thread_cpu_ns() * 1e-9;
+    others_s = load->seconds - load->loop_s;
+    for (int work = 0; work < JOBS_WORKS; work++) {
+        load->jobs_s[work] = (double)status->rounds.cpu_ns[work] * 1e-9;
+        others_s -= load->jobs_s[work];
+    }
+    load->links_s = others_s > 0 ? others_s : 0;
+    load->cores = status->from->load != NULL ? load_cores(status->from->load) : 0;
+}
+
 static enum err take(struct status *status)
 {
     const struct status_conf *from = status->from;
@@ -235,6 +252,7 @@ static enum err take(struct status *status)
         status->rounds = rounds_info(from->rounds);
         status->step = rounds_step(from->rounds);
     }
+    take_load(status);
     for (uint32_t i = 0; i < from->view->count; i++)
         take_peer(status, i);
     take_epoch(status);

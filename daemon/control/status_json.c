@@ -120,6 +120,15 @@ static void add_traffic(json_t *json, const struct status *status)
     json_object_set_new(json, "compressing", json_boolean(status->rounds.compressing));
 }
 
+static json_t *processor_json(const struct status_load *load)
+{
+    json_t *json = json_pack("{s:f, s:f, s:f, s:f}", "cores", load->cores, "seconds", load->seconds, "loop",
+                             load->loop_s, "links", load->links_s);
+    for (int work = 0; work < JOBS_WORKS; work++)
+        json_object_set_new(json, jobs_work_name((enum jobs_work)work), json_real(load->jobs_s[work]));
+    return json;
+}
+
 json_t *status_json(const struct status *status)
 {
     const struct status_conf *from = status->from;
@@ -137,6 +146,7 @@ json_t *status_json(const struct status *status)
     json_object_set_new(json, "ledger_bytes", number(status->ledger.bytes));
     json_object_set_new(json, "ledger_records", number(status->ledger.records));
     json_object_set_new(json, "memory_bytes", number(from->memory_bytes));
+    json_object_set_new(json, "processor", processor_json(&status->load));
     json_object_set_new(json, "strangers_refused", number(status->totals.strangers));
     json_object_set_new(json, "saving", json_string(saving_name(status->rounds.saving)));
     json_object_set_new(json, "saved", json_string(status->rounds.saved != NULL ? status->rounds.saved : ""));

@@ -11,6 +11,7 @@
 #include "common/err.h"
 #include "common/runspec.h"
 #include "daemon/charter.h"
+#include "daemon/control/load.h"
 #include "daemon/control/progress.h"
 #include "daemon/dconf.h"
 #include "daemon/peers/peers.h"
@@ -43,6 +44,7 @@ struct status_conf {
     const struct parts *parts;
     uint64_t memory_bytes;           /* all that the plan takes at most */
     const struct progress *progress; /* NULL: nobody keeps account of time */
+    const struct load *load;         /* NULL: nor of processors */
 };
 
 /* What is not as it should be. The code is for programs, the text for people; both stand in docs/FORMATS.md. */
@@ -142,11 +144,20 @@ struct status_epoch {
     char advice[600];              /* what is well, and could be better; "" */
 };
 
+/* What the daemon takes of the machine's processors. */
+struct status_load {
+    double cores;           /* lately */
+    double seconds;         /* since it started; of these: */
+    double loop_s, links_s; /* the loop; the threads of the links: ciphers and sockets */
+    double jobs_s[JOBS_WORKS];
+};
+
 struct status {
     const struct status_conf *from;
     uint64_t now_ms;
     enum trainer_phase phase;
     struct trainer_info trainer;
+    struct status_load load;
     struct rounds_info rounds; /* zero before the plan is known */
     struct ledger_stats ledger;
     struct peers_totals totals;

@@ -148,6 +148,32 @@ static void print_epoch(const json_t *status, FILE *file)
         fprintf(file, "           a change is wished, and not decided; it waits for %s\n", ctl_text(status, "waits"));
 }
 
+/* What takes the most of what the daemon takes comes first; what takes less than a tenth is not told. */
+static void print_processor(const json_t *status, FILE *file)
+{
+    static const char *const apart[] = {"cores", "seconds"};
+    json_t *rest = json_deep_copy(json_object_get(status, "processor"));
+    double seconds = ctl_number(rest, "seconds");
+    const char *before = "; ";
+    fprintf(file, "processor  %.2f cores in the last minute", ctl_number(rest, "cores"));
+    for (size_t i = 0; i < sizeof apart / sizeof apart[0]; i++)
+        json_object_del(rest, apart[i]);
+    for (size_t left = json_object_size(rest); left > 0; left--) {
+        const char *key, *most = NULL;
+        json_t *value;
+        json_object_foreach (rest, key, value)
+            if (most == NULL || ctl_number(rest, key) > ctl_number(rest, most))
+                most = key;
+        if (10 * ctl_number(rest, most) < seconds)
+            break;
+        fprintf(file, "%s%s %.0f %%", before, most, 100 * ctl_number(rest, most) / seconds);
+        before = ", ";
+        json_object_del(rest, most);
+    }
+    fputc('\n', file);
+    json_decref(rest);
+}
+
 void ctl_print_status(const json_t *status, FILE *file)
 {
     const json_t *run = json_object_get(status, "run");
@@ -170,6 +196,7 @@ void ctl_print_status(const json_t *status, FILE *file)
             human_bytes(ctl_number(status, "bytes_received"), received),
             human_bytes(ctl_number(status, "ledger_bytes"), ledger),
             human_bytes(ctl_number(status, "memory_bytes"), memory));
+    print_processor(status, file);
     if (ctl_text(status, "saved")[0] != '\0')
         fprintf(file, "saved      %s\n", ctl_text(status, "saved"));
     if (ctl_text(status, "advice")[0] != '\0')

@@ -281,7 +281,7 @@ void apply_result_in(struct apply *apply, uint32_t peer, const struct wire_key *
     j->slot = slots_result(desk->conf.slots, key->fragment, p);
     j->slot->bytes = (size_t)bytes;
     j->slot->busy = true;
-    desk_submit(desk, &j->job, run_receive, done_receive);
+    desk_submit(desk, &j->job, JOBS_RECEIVE, run_receive, done_receive);
 }
 
 /* ---- the hash, when all parts are done, and what the version was made of ---- */
@@ -382,7 +382,7 @@ static void all_applied(struct apply *apply, uint32_t f, uint64_t version)
         j->commit.parts[j->commit.parts_count++] = (struct ledger_part){.epoch = fragment->results[p].epoch,
                                                                         .owner = fragment->results[p].owner,
                                                                         .digest = fragment->results[p].digest};
-    desk_submit(apply->desk, &j->job, run_hash, done_hash);
+    desk_submit(apply->desk, &j->job, JOBS_HASH, run_hash, done_hash);
 }
 
 void apply_tick(struct apply *apply)
@@ -393,7 +393,7 @@ void apply_tick(struct apply *apply)
         if (j == NULL || apply->desk->now_ms < fragment->save_again_ms)
             continue;
         fragment->unsaved = NULL;
-        desk_submit(apply->desk, &j->job, run_hash, done_hash);
+        desk_submit(apply->desk, &j->job, JOBS_HASH, run_hash, done_hash);
     }
 }
 
@@ -519,7 +519,7 @@ static bool submit_parts(struct apply *apply, uint32_t f, uint64_t version, job_
         j->p = p;
         j->version = version;
         fragment->parts_left++;
-        desk_submit(apply->desk, &j->job, run, done);
+        desk_submit(apply->desk, &j->job, JOBS_APPLY, run, done);
     }
     fragment->parts_left--;
     return true;

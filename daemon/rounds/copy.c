@@ -77,7 +77,7 @@ void copy_give(struct copy *copy, uint32_t f, float *area)
     j->f = f;
     j->area = area;
     desk_read_begin(copy->desk, f);
-    desk_submit(copy->desk, &j->job, run_give, done_give);
+    desk_submit(copy->desk, &j->job, JOBS_GIVE, run_give, done_give);
 }
 
 static enum err run_start(struct job *job, struct jobs_scratch *scratch)
@@ -117,5 +117,5 @@ void copy_start(struct copy *copy, uint32_t f, float *base, bool initial)
     j->base = base;
     j->initial = initial;
     desk_read_begin(copy->desk, f);
-    desk_submit(copy->desk, &j->job, run_start, done_start);
+    desk_submit(copy->desk, &j->job, JOBS_GIVE, run_start, done_start);
 }

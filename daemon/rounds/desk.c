@@ -168,8 +168,9 @@ bool desk_room(struct desk *desk, struct slot *slot, uint32_t f, uint64_t shards
     return false;
 }
 
-void desk_submit(struct desk *desk, struct job *job, job_run *run, job_done *done)
+void desk_submit(struct desk *desk, struct job *job, enum jobs_work work, job_run *run, job_done *done)
 {
+    job->work = work;
     job->run = run;
     job->done = done;
     jobs_submit(desk->conf.jobs, job);

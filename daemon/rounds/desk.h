@@ -81,7 +81,7 @@ void desk_disk_works(struct desk *desk);
 void *desk_job(struct desk *desk, struct job_pool *pool);
 /* Room in a slot for the object of some shards; false as above. */
 bool desk_room(struct desk *desk, struct slot *slot, uint32_t f, uint64_t shards);
-void desk_submit(struct desk *desk, struct job *job, job_run *run, job_done *done);
+void desk_submit(struct desk *desk, struct job *job, enum jobs_work work, job_run *run, job_done *done);
 
 /* Whether the next range is encoded with zstd, as the link asks for. `measured`: the other way is tried now and then,
  * and squeeze_note() on `squeeze` follows. */

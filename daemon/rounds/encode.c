@@ -156,7 +156,7 @@ static bool submit(struct encode *encode, uint32_t f, uint32_t p, const struct c
     slot->busy = true;
     note_sent(desk, f, part->shards, &(struct desk_sent){0});
     desk_use_begin(desk, f);
-    desk_submit(desk, &j->job, run_encode, done_encode);
+    desk_submit(desk, &j->job, JOBS_ENCODE, run_encode, done_encode);
     return true;
 }
 

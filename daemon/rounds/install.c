@@ -164,7 +164,7 @@ void install_replay(struct install *install, uint32_t f, uint64_t version)
     j->install = install;
     j->f = f;
     j->version = version;
-    desk_submit(install->desk, &j->job, run_replay, done_replay);
+    desk_submit(install->desk, &j->job, JOBS_STATES, run_replay, done_replay);
 }
 
 static enum err run_mend(struct job *job, struct jobs_scratch *scratch)
@@ -192,7 +192,8 @@ static void begin(struct install *install, struct install_job *j)
     bool read = desk_used(install->desk, f) || install->desk->fragments[f].readers > 0;
     install->waits[f] = read ? j : NULL;
     if (!read)
-        desk_submit(install->desk, &j->job, j->own ? run_mend : run_install, j->own ? done_mend : done_install);
+        desk_submit(install->desk, &j->job, JOBS_STATES, j->own ? run_mend : run_install,
+                    j->own ? done_mend : done_install);
 }
 
 void install_state_in(struct install *install, uint32_t peer, const struct wire_key *key, uint64_t bytes)

@@ -139,7 +139,7 @@ void keep_checkpoint(struct keep *keep, uint32_t f)
     j->state = *state;
     keep->fragments[f].busy = true;
     desk_read_begin(desk, f);
-    desk_submit(desk, &j->job, run_checkpoint, done_checkpoint);
+    desk_submit(desk, &j->job, JOBS_SAVE, run_checkpoint, done_checkpoint);
 }
 
 /* ---- the anchors for people ---- */
@@ -221,7 +221,7 @@ static void begin_export(struct keep *keep)
     keep->writing = true;
     keep->saving = ROUNDS_EXPORT_WRITING;
     keep->saved[0] = '\0';
-    desk_submit(desk, &j->job, run_export, done_export);
+    desk_submit(desk, &j->job, JOBS_SAVE, run_export, done_export);
 }
 
 void keep_export(struct keep *keep)

@@ -54,7 +54,7 @@ static void done_leaves(struct job *job)
     struct loan_job *j = (struct loan_job *)(void *)job;
     struct desk *desk = j->loans->desk;
     if (j->done < state_object_leaves(j->loan->bytes)) {
-        desk_submit(desk, &j->job, run_leaves, done_leaves);
+        desk_submit(desk, &j->job, JOBS_STATES, run_leaves, done_leaves);
         return;
     }
     if (job->err != ERR_OK)
@@ -78,7 +78,7 @@ static void done_copy(struct job *job)
     struct loan_job *j = (struct loan_job *)(void *)job;
     struct desk *desk = j->loans->desk;
     desk_read_end(desk, j->loan->f);
-    desk_submit(desk, &j->job, run_leaves, done_leaves);
+    desk_submit(desk, &j->job, JOBS_STATES, run_leaves, done_leaves);
 }
 
 void loans_make(struct loans *loans, struct state_loan *loan)
@@ -90,5 +90,5 @@ void loans_make(struct loans *loans, struct state_loan *loan)
     j->loans = loans;
     j->loan = loan;
     desk_read_begin(desk, loan->f);
-    desk_submit(desk, &j->job, run_copy, done_copy);
+    desk_submit(desk, &j->job, JOBS_STATES, run_copy, done_copy);
 }

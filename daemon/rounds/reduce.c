@@ -175,7 +175,7 @@ void reduce_contribution_in(struct reduce *reduce, uint32_t peer, const struct w
     j->slot = slots_in(desk->conf.slots, key->fragment, peer);
     j->slot->bytes = (size_t)bytes;
     j->slot->busy = true;
-    desk_submit(desk, &j->job, run_check, done_check);
+    desk_submit(desk, &j->job, JOBS_CHECK, run_check, done_check);
 }
 
 /* ---- the mean over our part ---- */
@@ -306,7 +306,7 @@ static void make_mean(struct reduce *reduce, uint32_t f, uint64_t version, const
     reduce->fragments[f].made_version = version;
     reduce->fragments[f].store_again_ms = 0; /* what was to be stored from there is overwritten */
     desk_use_begin(desk, f);
-    desk_submit(desk, &j->job, run_mean, done_mean);
+    desk_submit(desk, &j->job, JOBS_REDUCE, run_mean, done_mean);
 }
 
 static void try_mean(struct reduce *reduce, uint32_t f)
@@ -397,7 +397,7 @@ void reduce_store(struct reduce *reduce, uint32_t f, uint64_t version)
     j->slot = slots_own(desk->conf.slots, f);
     j->slot->busy = true;
     desk_use_begin(desk, f);
-    desk_submit(desk, &j->job, run_store, done_store);
+    desk_submit(desk, &j->job, JOBS_STORE, run_store, done_store);
 }
 
 void reduce_tick(struct reduce *reduce)

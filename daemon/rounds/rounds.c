@@ -205,10 +205,12 @@ struct rounds_info rounds_info(const struct rounds *rounds)
 {
     const struct desk *desk = &rounds->desk;
     bool worth = !desk->conf.compress_auto || squeeze_best(&desk->squeeze, (double)desk->uplink_bits);
-    return (struct rounds_info){.disk_note = desk->disk_note,
-                                .compressing = desk->conf.spec->zstd_level > 0 && worth,
-                                .saving = keep_saving(rounds->keep),
-                                .saved = keep_saved(rounds->keep)};
+    struct rounds_info info = {.disk_note = desk->disk_note,
+                               .compressing = desk->conf.spec->zstd_level > 0 && worth,
+                               .saving = keep_saving(rounds->keep),
+                               .saved = keep_saved(rounds->keep)};
+    jobs_cpu(desk->conf.jobs, info.cpu_ns);
+    return info;
 }
 
 double rounds_grown(const struct rounds *rounds, uint32_t f)

@@ -93,7 +93,8 @@ struct rounds_info {
     const char *disk_note; /* why the disk cannot be written; "" if it can */
     bool compressing;      /* zstd is used behind the codec */
     enum rounds_export_state saving;
-    const char *saved; /* path of the exported anchors, or why there is none; "" before */
+    uint64_t cpu_ns[JOBS_WORKS]; /* processor time taken by jobs, by what they did */
+    const char *saved;           /* path of the exported anchors, or why there is none; "" before */
 };
 struct rounds_info rounds_info(const struct rounds *rounds);
 /* How many times as large as before a fragment's anchor is that has run away (outer_opt/runaway.h); 0: it has not. */

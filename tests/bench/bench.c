@@ -35,8 +35,8 @@ int main(int argc, char **argv)
     const struct args_option options[] = {
         {"programs", ARGS_STRING, &programs, "FOLDER", "where dilocod is"},
         {"out", ARGS_STRING, &path, "FILE", "where the summary goes"},
-        {"only", ARGS_STRING, &only, "NAME", "train, codec, roundtrip, unequal, even, line or attached"},
-        {"line", ARGS_STRING, &line, "TEXT", "of the lines only those with this in their name"},
+        {"only", ARGS_STRING, &only, "NAME", "train, codec, exchange, unequal, even, line or attached"},
+        {"line", ARGS_STRING, &line, "TEXT", "of the lines, or exchanges, only those with this in their name"},
     };
     if (digest_init() != ERR_OK || args_parse(argc, argv, options, sizeof options / sizeof *options, NULL) != ERR_OK ||
         fsio_mkdirs("build/bench", 0755) != ERR_OK) {
@@ -48,8 +48,8 @@ int main(int argc, char **argv)
         bench_train(summary);
     if (wanted(only, "codec"))
         bench_codec(summary);
-    if (wanted(only, "roundtrip"))
-        bench_roundtrip(summary, programs);
+    if (wanted(only, "exchange"))
+        bench_exchange(summary, programs, line);
     if (wanted(only, "unequal"))
         bench_unequal(summary);
     if (wanted(only, "even"))

@@ -14,8 +14,9 @@ double bench_median(double *values, int count);
 void bench_train(json_t *summary);
 /* The codec against memcpy, on one core. */
 void bench_codec(json_t *summary);
-/* A 16 M-parameter fragment between two daemons on loopback. */
-void bench_roundtrip(json_t *summary, const char *programs);
+/* A whole model between daemons on loopback: wall time, and the daemons' processor time by what they did. `only`: the
+ * cases, as in "fp32 64 2", whose name contains this; NULL: all. */
+void bench_exchange(json_t *summary, const char *programs, const char *only);
 /* A run with an island four times slower against the islands' own speeds. */
 void bench_unequal(json_t *summary);
 /* Lines of 1 Mbit/s to 1 Gbit/s, near and far. `only`: those whose name contains this; NULL: all. */

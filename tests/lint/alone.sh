@@ -68,6 +68,7 @@ inner='
 runplan            | runplan_make     | engine
 tidings            | tidings_tell     | engine
 control/progress   | progress_new     | control/status
+control/load       | load_note        | control/status
 control/members    | members_invite   | control/control
 peers/gate         | gate_open        | peers/peers
 control/complaints | complaints_all   | control/status

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "common/digest.h"
+#include "daemon/control/load.h"
 #include "daemon/control/status.h"
 #include "tests/lib/complains.h"
 #include "tests/lib/isle.h"
@@ -259,6 +260,25 @@ static void a_ledger_that_is_unlinked_is_told(void **state)
     assert_non_null(complaint_of(take(), COMPLAINT_STATE_LOST));
 }
 
+/* ---- processors ---- */
+
+static void processors_are_those_of_the_last_minute(void **state)
+{
+    (void)state;
+    struct load load = {.count = 0};
+    const uint64_t minute_ms = 60 * 1000, begin_ms = 7000;
+    uint64_t now_ms = begin_ms, cpu_ns = 0;
+    assert_true(load_cores(&load) == 0);
+    load_note(&load, now_ms, cpu_ns);
+    assert_true(load_cores(&load) == 0);
+    for (; now_ms < begin_ms + minute_ms; now_ms += 100, cpu_ns += 50 * 1000000) /* half a core */
+        load_note(&load, now_ms, cpu_ns);
+    assert_float_equal(load_cores(&load), 0.5, 0.01);
+    for (; now_ms < begin_ms + 2 * minute_ms + 2 * LOAD_EVERY_MS; now_ms += 100, cpu_ns += 300 * 1000000)
+        load_note(&load, now_ms, cpu_ns);
+    assert_float_equal(load_cores(&load), 3, 0.01);
+}
+
 int main(void)
 {
     assert_ok(digest_init());
@@ -273,6 +293,7 @@ int main(void)
         CASE(a_round_that_closes_ends_the_wait),
         CASE(a_state_folder_that_is_gone_is_told_until_it_is_back),
         CASE(a_ledger_that_is_unlinked_is_told),
+        cmocka_unit_test(processors_are_those_of_the_last_minute),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

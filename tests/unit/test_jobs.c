@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/env.h"
 #include "common/mem.h"
 #include "daemon/jobs.h"
 #include "tests/lib/outofmem.h"
@@ -224,6 +225,40 @@ static void signals_are_left_to_the_loop(void **state)
     jobs_submit(jobs, &job);
     take_next(jobs);
     assert_ok(job.err);
+    jobs_free(jobs);
+}
+
+/* ---- processor time ---- */
+
+enum { BUSY_MS = 5 };
+
+static enum err run_busy(struct job *job, struct jobs_scratch *scratch)
+{
+    (void)job;
+    (void)scratch;
+    for (uint64_t begin_ns = env_thread_cpu_ns(); env_thread_cpu_ns() - begin_ns < BUSY_MS * 1000000u;)
+        ;
+    return ERR_OK;
+}
+
+static void processor_time_is_booked_under_what_it_was_for(void **state)
+{
+    (void)state;
+    struct jobs *jobs = threads(1);
+    uint64_t ns[JOBS_WORKS];
+    struct job job[] = {{.work = JOBS_HASH, .run = run_busy, .done = done_nothing},
+                        {.work = JOBS_GIVE, .run = run_busy, .done = done_nothing},
+                        {.work = JOBS_HASH, .run = run_busy, .done = done_nothing}};
+    for (int i = 0; i < 3; i++)
+        jobs_submit(jobs, &job[i]);
+    for (int i = 0; i < 3; i++)
+        take_next(jobs);
+    jobs_cpu(jobs, ns);
+    for (int work = 0; work < JOBS_WORKS; work++) {
+        unsigned times = work == JOBS_HASH ? 2 : work == JOBS_GIVE ? 1 : 0;
+        assert_true(ns[work] >= times * BUSY_MS * 1000000u && (ns[work] == 0) == (times == 0));
+        assert_true(jobs_work_name((enum jobs_work)work)[0] != '\0');
+    }
     jobs_free(jobs);
 }
 
@@ -530,6 +565,7 @@ int main(void)
         cmocka_unit_test(finished_jobs_are_taken_back_one_at_a_time),
         cmocka_unit_test(what_went_wrong_comes_back_with_its_text),
         cmocka_unit_test(signals_are_left_to_the_loop),
+        cmocka_unit_test(processor_time_is_booked_under_what_it_was_for),
         cmocka_unit_test(every_thread_has_scratch_of_its_own),
         cmocka_unit_test(without_memory_for_scratch_none_is_promised),
         cmocka_unit_test(the_end_waits_for_what_runs_and_drops_what_was_not_begun),

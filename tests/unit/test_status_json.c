@@ -115,6 +115,11 @@ static int fill(void **state)
                                                      .peak_flops = 76},
                                          .flops_per_s = 77,
                                          .mfu = 78},
+                             .load = {.cores = 0.5,
+                                      .seconds = 81,
+                                      .loop_s = 82,
+                                      .links_s = 83,
+                                      .jobs_s = {84, 85, 86, 87, 88, 89, 90, 91, 92, 93}},
                              .rounds = {.compressing = true, .saving = ROUNDS_EXPORT_DONE, .saved = "there"},
                              .ledger = {.records = 21, .bytes = 22},
                              .totals = {.objects_sent_bytes = 23, .strangers = 24},
@@ -201,6 +206,14 @@ static void a_status_says_what_was_taken(void **state)
     assert_number(json, "islands", MEMBERS);
     assert_number(json, "params", 1001);
     assert_number(json, "memory_bytes", 1002);
+    const json_t *processor = json_object_get(json, "processor");
+    assert_number(processor, "cores", 0.5);
+    assert_number(processor, "seconds", 81);
+    assert_number(processor, "loop", 82);
+    assert_number(processor, "links", 83);
+    for (int work = 0; work < JOBS_WORKS; work++)
+        assert_number(processor, jobs_work_name((enum jobs_work)work), 84 + work);
+    assert_int_equal(json_object_size(processor), 4 + JOBS_WORKS);
     assert_number(json, "fragments", FRAGMENTS);
     static const char *const more[] = {"ledger_records", "ledger_bytes", "payload_sent", "strangers_refused",
                                        "uplink_bit_s",   "islands_up",   "step",         "bytes_sent",

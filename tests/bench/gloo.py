@@ -1,0 +1,35 @@
+"""Seconds that gloo takes for an all-reduce of so many floats between two processes: the median, on standard output."""
+
+import os
+import statistics
+import sys
+import tempfile
+import time
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+ROUNDS, WARM, PROCESSES = 7, 2, 2
+
+
+def reduce(rank, count, folder):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method="file://" + os.path.join(folder, "meet"), rank=rank,
+                            world_size=PROCESSES)
+    values = torch.randn(count)
+    took = []
+    for _ in range(ROUNDS):
+        dist.barrier()
+        begin = time.monotonic()
+        dist.all_reduce(values)
+        took.append(time.monotonic() - begin)
+        values /= PROCESSES
+    if rank == 0:
+        print(statistics.median(took[WARM:]))
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        mp.spawn(reduce, args=(int(sys.argv[1]), folder), nprocs=PROCESSES)

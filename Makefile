@@ -105,7 +105,7 @@ ISA_avx512 := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mprefer-vector-width=5
 
 # ---- objects, one archive a room ----
 objects = $(patsubst %.c,$(B)/%.o,$(1))
-VEC_SRC := outer_opt/vec_impl.c outer_opt/vec_coarse.c
+VEC_SRC := outer_opt/vec_impl.c outer_opt/vec_coarse.c outer_opt/vec_pack.c
 VEC_OBJ := $(foreach isa,$(ISAS),$(patsubst %.c,$(B)/%.$(isa).o,$(VEC_SRC)))
 # Base: libsodium's, one message after the other.
 LANES_SRC := common/blake2b_lanes.c

@@ -330,6 +330,20 @@ void TABLE_NAME(vec_levels_decode_, ISA)(const uint8_t *steps, const int8_t *lev
     }
 }
 
+void TABLE_NAME(vec_levels_decode_add_, ISA)(const uint8_t *steps, const int8_t *levels, size_t blocks, float weight,
+                                             float *sum)
+{
+    for (size_t block = 0; block < blocks; block++) {
+        uint16_t step;
+        memcpy(&step, steps + 2 * block, sizeof step);
+        float s = bf16_float(step);
+        const int8_t *restrict in = levels + block * B;
+        float *restrict out = sum + block * B;
+        for (int i = 0; i < B; i++)
+            out[i] = out[i] + weight * ((float)in[i] * s);
+    }
+}
+
 DEFINE_DECODERS(int4)
 DEFINE_DECODERS(int2)
 DEFINE_DECODERS(ternary)

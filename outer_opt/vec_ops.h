@@ -1,10 +1,10 @@
 /*
  * vec_ops: the elementwise inner loops of codecs and outer optimizers, as one table.
  *
- * Owns what every table promises: vec_impl.c and vec_coarse.c are plain C, compiled once per instruction set with the
- * same floating-point rules (no contraction, no fast-math, round to nearest), so every table gives the same bits; tests
- * compare them. vec.h says which table to use. Pure: no allocation, no state, any thread. Lengths are whole blocks of
- * VEC_BLOCK values; arrays need no alignment.
+ * Owns what every table promises: vec_impl.c, vec_coarse.c and vec_pack.c are plain C, compiled once per instruction
+ * set with the same floating-point rules (no contraction, no fast-math, round to nearest), so every table gives the
+ * same bits; tests compare them. vec.h says which table to use. Pure: no allocation, no state, any thread. Lengths are
+ * whole blocks of VEC_BLOCK values; arrays need no alignment.
  *
  * An encoder reads x = minuend - subtrahend + residual, one rounding per operation and in this order, quantises,
  * and writes the new residual, x - decoded, in one pass over memory.
@@ -52,12 +52,39 @@ enum vec_codec_id { VEC_FP32, VEC_BF16, VEC_INT8, VEC_E3M0, VEC_INT4, VEC_INT2, 
 typedef size_t vec_levels_encode_fn(const struct vec_source *source, size_t blocks, float ratio, uint8_t *steps,
                                     int8_t *levels, float *residual);
 typedef void vec_levels_decode_fn(const uint8_t *steps, const int8_t *levels, size_t blocks, float *values);
+/* The same, but sum = sum + weight * decoded. */
+typedef void vec_levels_decode_add_fn(const uint8_t *steps, const int8_t *levels, size_t blocks, float weight,
+                                      float *sum);
+
+/* Levels several to a byte: of `radix` symbols the last says that the level is larger than `largest` and stands
+ * elsewhere, one byte each, in order. A block takes `group` bytes; byte i holds the symbols of the levels i, group + i,
+ * 2 group + i ..., the first one counting least. Places behind the block's end hold level 0. */
+enum vec_alphabet_id { VEC_RADIX_4, VEC_RADIX_6, VEC_RADIX_16, VEC_ALPHABETS };
+struct vec_alphabet {
+    unsigned radix;
+    unsigned per_byte; /* radix^per_byte <= 256 */
+    unsigned group;    /* bytes of one block */
+    int largest;
+};
+#define VEC_ALPHABET_TABLE                                                                        \
+    {                                                                                             \
+        [VEC_RADIX_4] = {4, 4, VEC_BLOCK / 4, 1}, [VEC_RADIX_6] = {6, 3, (VEC_BLOCK + 2) / 3, 2}, \
+        [VEC_RADIX_16] = {16, 2, VEC_BLOCK / 2, 7},                                               \
+    }
+/* Writes the packed blocks, and what stands elsewhere to `far`, which has room for all levels; returns how many. */
+typedef size_t vec_levels_pack_fn(const int8_t *levels, size_t blocks, uint8_t *packed, uint8_t *far);
+/* `far` has `far_count` bytes; returns how many were taken, or SIZE_MAX if they do not suffice. Any bytes may come. */
+typedef size_t vec_levels_unpack_fn(const uint8_t *packed, size_t blocks, const uint8_t *far, size_t far_count,
+                                    int8_t *levels);
 
 struct vec_ops {
     const char *name;
     struct vec_codec codec[VEC_CODECS];
     vec_levels_encode_fn *levels_encode;
     vec_levels_decode_fn *levels_decode;
+    vec_levels_decode_add_fn *levels_decode_add;
+    vec_levels_pack_fn *levels_pack[VEC_ALPHABETS];
+    vec_levels_unpack_fn *levels_unpack[VEC_ALPHABETS];
     /* sum[i] = sum[i] + weight * values[i] */
     void (*add)(float *sum, const float *values, size_t count, float weight);
     /* values[i] = values[i] * factor */

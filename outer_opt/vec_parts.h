@@ -1,5 +1,6 @@
 /*
- * vec_parts: what the per-instruction-set files (vec_impl.c, vec_coarse.c) share; private to them, everything static.
+ * vec_parts: what the per-instruction-set files (vec_impl.c, vec_coarse.c, vec_pack.c) share; private to them,
+ * everything static.
  */
 #ifndef OUTER_OPT_VEC_PARTS_H
 #define OUTER_OPT_VEC_PARTS_H
@@ -102,6 +103,15 @@ DECLARE_CODEC(int2);
 DECLARE_CODEC(ternary);
 extern vec_levels_encode_fn TABLE_NAME(vec_levels_encode_, ISA);
 extern vec_levels_decode_fn TABLE_NAME(vec_levels_decode_, ISA);
+extern vec_levels_decode_add_fn TABLE_NAME(vec_levels_decode_add_, ISA);
+
+/* vec_pack.c's. */
+#define DECLARE_ALPHABET(radix)                                     \
+    extern vec_levels_pack_fn TABLE_NAME(vec_pack_##radix##_, ISA); \
+    extern vec_levels_unpack_fn TABLE_NAME(vec_unpack_##radix##_, ISA)
+DECLARE_ALPHABET(4);
+DECLARE_ALPHABET(6);
+DECLARE_ALPHABET(16);
 #endif
 
 #endif

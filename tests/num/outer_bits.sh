@@ -29,7 +29,7 @@ for compiler in gcc clang; do
         objects=
         common="-std=gnu11 -D_GNU_SOURCE -I. $level -ffp-contract=off -pthread"
         for isa in $isas; do
-            for part in impl coarse; do
+            for part in impl coarse pack; do
                 $compiler $common $(flags_of $isa) -DISA=$isa -c outer_opt/vec_$part.c -o "$dir/$part.$isa.o"
                 objects="$objects $dir/$part.$isa.o"
             done

@@ -270,7 +270,7 @@ static enum err decode(struct codec *codec, const uint8_t *frame, size_t frame_b
         const struct codec_kind *kind;
         struct segment segment;
         TRY(get_segment(codec, &payload, values_count - begin, &kind, &segment));
-        TRY(kind->decode(codec, kind, &segment, weight, out + begin));
+        TRY(kind->decode(codec, kind, &segment, weight, out != NULL ? out + begin : NULL));
         begin += segment.count;
     }
     if (begin != values_count)
@@ -283,6 +283,11 @@ static enum err decode(struct codec *codec, const uint8_t *frame, size_t frame_b
 enum err codec_decode(struct codec *codec, const uint8_t *frame, size_t frame_bytes, float *values, size_t values_count)
 {
     return decode(codec, frame, frame_bytes, NULL, values, values_count);
+}
+
+enum err codec_decodable(struct codec *codec, const uint8_t *frame, size_t frame_bytes, size_t values_count)
+{
+    return decode(codec, frame, frame_bytes, NULL, NULL, values_count);
 }
 
 enum err codec_decode_add(struct codec *codec, const uint8_t *frame, size_t frame_bytes, float weight, float *sum,

@@ -58,6 +58,10 @@ ERR_MUST_CHECK enum err codec_try(struct codec *codec, const struct codec_choice
 ERR_MUST_CHECK enum err codec_decode(struct codec *codec, const uint8_t *frame, size_t frame_bytes, float *values,
                                      size_t values_count);
 
+/* What codec_decode() would return, without the values. */
+ERR_MUST_CHECK enum err codec_decodable(struct codec *codec, const uint8_t *frame, size_t frame_bytes,
+                                        size_t values_count);
+
 /* As codec_decode(), but sum = sum + weight * decoded. */
 ERR_MUST_CHECK enum err codec_decode_add(struct codec *codec, const uint8_t *frame, size_t frame_bytes, float weight,
                                          float *sum, size_t values_count);

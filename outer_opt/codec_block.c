@@ -48,6 +48,8 @@ static enum err block_decode(struct codec *codec, const struct codec_kind *kind,
         return err_set(ERR_PROTO, "codec segment of another length than %s makes of %u values", kind->name,
                        segment->count);
     const uint8_t *raw = segment->plane[0].data;
+    if (values == NULL)
+        return ERR_OK;
     if (planes == 2) {
         /* plane[1] was made with room for both: codes are moved behind their place, then the scales go before them. */
         memmove(codec->plane[1] + room[0], segment->plane[1].data, room[1]);

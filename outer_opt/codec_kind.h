@@ -57,7 +57,8 @@ struct codec_kind {
      * blocks. */
     size_t (*encode)(struct codec *codec, const struct codec_kind *kind, const struct codec_part *part,
                      const struct vec_source *source, float *residual, struct segment *segment);
-    /* values = decoded, or with `weight` values += weight * decoded. ERR_PROTO if the planes are none it makes. */
+    /* values = decoded, or with `weight` values += weight * decoded; `values` NULL: neither. ERR_PROTO if the planes
+     * are none it makes: whether they are does not depend on `values`. */
     enum err (*decode)(struct codec *codec, const struct codec_kind *kind, const struct segment *segment,
                        const float *weight, float *values);
 };

@@ -213,7 +213,7 @@ static enum err powersgd_decode(struct codec *codec, const struct codec_kind *ki
         segment->plane[2].bytes != 2 * cols * rank)
         return err_set(ERR_PROTO, "codec segment of %s with a shape that does not fit its %u values", kind->name,
                        segment->count);
-    for (size_t i = 0; i < rows; i++) {
+    for (size_t i = 0; values != NULL && i < rows; i++) {
         float p[CODEC_RANK_MAX], q[CODEC_RANK_MAX];
         load_row(segment->plane[1].data + 2 * i * rank, (uint32_t)rank, p);
         for (size_t j = 0; j < cols; j++) {
@@ -223,7 +223,7 @@ static enum err powersgd_decode(struct codec *codec, const struct codec_kind *ki
             *out = weight != NULL ? *out + *weight * value : value;
         }
     }
-    if (weight == NULL)
+    if (values != NULL && weight == NULL)
         memset(values + rows * cols, 0, (segment->count - rows * cols) * sizeof *values);
     return ERR_OK;
 }

@@ -200,7 +200,8 @@ static enum err topk_decode(struct codec *codec, const struct codec_kind *kind, 
         size_t count = segment->count - begin < CHUNK ? segment->count - begin : CHUNK;
         if (!read_chunk(&heads, &gaps, &marks, codec->values, count))
             return err_set(ERR_PROTO, "codec segment of %s whose planes do not fit together", kind->name);
-        codec_emit(codec, codec->values, count, weight, values + begin);
+        if (values != NULL)
+            codec_emit(codec, codec->values, count, weight, values + begin);
     }
     if (bytes_left(&heads) + bytes_left(&gaps) + bytes_left(&marks) != 0)
         return err_set(ERR_PROTO, "codec segment of %s has bytes behind its last chunk", kind->name);

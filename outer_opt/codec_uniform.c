@@ -70,6 +70,8 @@ static enum err uniform_decode(struct codec *codec, const struct codec_kind *kin
         return err_set(ERR_PROTO, "codec segment of %s lacks some of its large levels", kind->name);
     if (used != segment->plane[2].bytes)
         return err_set(ERR_PROTO, "codec segment of %s has more large levels than it refers to", kind->name);
+    if (values == NULL)
+        return ERR_OK;
     if (weight != NULL)
         codec->ops->levels_decode_add(steps, levels, blocks, *weight, values);
     else

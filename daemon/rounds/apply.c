@@ -24,7 +24,7 @@ struct apply_fragment {
     struct ledger_key results[CHAIN_PARTS_MAX]; /* which one of each part */
     uint32_t parts_count;
     uint32_t parts_left;      /* jobs */
-    uint64_t counted;         /* mask: shards that count us */
+    uint64_t moved, cleared;  /* masks: shards that count us, by what becomes of their residuals */
     bool failed;              /* a part could not be applied */
     struct hash_job *unsaved; /* applied and hashed, and the disk refused to note it; NULL: none */
     uint64_t save_again_ms;
@@ -58,17 +58,18 @@ struct part_job {
     struct apply *apply;
     uint32_t f, p;
     uint64_t version;
-    uint64_t counted;      /* out: mask: its shards that count us */
-    struct wire_meta meta; /* out: whom it counts; its list is the job's to free */
-    uint64_t step;         /* out: the result's */
+    uint64_t moved, cleared; /* out: masks: its shards that count us, by what becomes of their residuals */
+    struct wire_meta meta;   /* out: whom it counts; its list is the job's to free */
+    uint64_t step;           /* out: the result's */
 };
 
-/* The hash of a version. */
+/* What follows when all parts are done: residuals, and the hash of the version. */
 struct hash_job {
     struct job job;
     struct apply *apply;
     uint32_t f;
     uint64_t version, step;
+    uint64_t moved, cleared;     /* masks */
     struct ledger_commit commit; /* of no parts if a part could not be applied: then nothing is noted */
     bool hashed;                 /* out */
     double norm;
@@ -213,7 +214,7 @@ static enum err run_receive(struct job *job, struct jobs_scratch *scratch)
     TRY(apply_check(desk, &meta));
     TRY(codec_check(frame, frame_bytes, j->values_count));
     /* Nothing enters the ledger that a restart could not apply. */
-    TRY(codec_decode(scratch->codec, frame, frame_bytes, scratch->values, j->values_count));
+    TRY(codec_decodable(scratch->codec, frame, frame_bytes, j->values_count));
     struct ledger_key there = result_key(&what), other;
     j->digest = what.digest;
     TRY(ledger_append(desk->conf.ledger, &there, j->slot->data, j->slot->bytes, true));
@@ -292,6 +293,9 @@ static enum err run_hash(struct job *job, struct jobs_scratch *scratch)
     const struct rounds_conf *conf = &j->apply->desk->conf;
     (void)scratch;
     if (!j->hashed) {
+        replica_commit(conf->replica, j->f, j->moved);
+        replica_forget(conf->replica, j->f, j->cleared);
+        j->moved = j->cleared = 0;
         j->norm = replica_norm(conf->replica, j->f);
         TRY(replica_hash(conf->replica, j->f, j->version, j->step, &j->commit.hash));
         j->hashed = true;
@@ -342,7 +346,9 @@ static void done_hash(struct job *job)
         replica_settle(desk->conf.replica, j->f);
     log_debug("fragment %" PRIu32 " version %" PRIu64 " hash %s", j->f, j->version, digest_hex(&state->hash, hex));
     event_post(desk->conf.events,
-               &(struct event){.type = EVENT_COUNTED, .fragment = j->f, .shards = apply->fragments[j->f].counted});
+               &(struct event){.type = EVENT_COUNTED,
+                               .fragment = j->f,
+                               .shards = apply->fragments[j->f].moved | apply->fragments[j->f].cleared});
     desk_post(desk, &(struct sync_event){.type = SYNC_EV_APPLIED, .fragment = j->f, .hash = state->hash});
     apply_post_held(desk, j->f);
     job_pool_give(&apply->hashes, j);
@@ -376,6 +382,8 @@ static void all_applied(struct apply *apply, uint32_t f, uint64_t version)
     j->f = f;
     j->version = version;
     j->step = apply->desk->fragments[f].state.step;
+    j->moved = fragment->moved;
+    j->cleared = fragment->cleared;
     j->commit.fragment = f;
     j->commit.version = version;
     for (uint32_t p = 0; !fragment->failed && p < fragment->parts_count; p++)
@@ -415,18 +423,18 @@ static enum residual_rule counts_ours(const struct wire_contributor *ours, uint6
     return sent->version == version && digest_equal(&sent->digest, &ours->digest) ? RESIDUAL_MOVE : RESIDUAL_CLEAR;
 }
 
-/* Residuals move shard by shard: those of a carried part may be of an encoding before the last. */
-static uint64_t move_residuals(const struct desk *desk, uint32_t f, uint64_t version, uint64_t shards,
-                               const struct wire_meta *meta)
+/* Residuals move shard by shard: those of a carried part may be of an encoding before the last. They do when all parts
+ * are done, since then it is mostly all of them, and nothing need be copied. */
+static void judge_residuals(struct part_job *j, uint64_t shards, const struct wire_meta *meta)
 {
+    const struct desk *desk = j->apply->desk;
     uint64_t mask[RESIDUAL_CLEAR + 1] = {0};
     struct wire_contributor found, *ours = wire_meta_find(meta, desk_id(desk), &found) ? &found : NULL;
     for (uint32_t s = 0; s < PLAN_SHARDS_MAX; s++)
         if ((shards >> s & 1) != 0)
-            mask[counts_ours(ours, version, &desk->fragments[f].sent[s])] |= (uint64_t)1 << s;
-    replica_commit(desk->conf.replica, f, mask[RESIDUAL_MOVE]);
-    replica_forget(desk->conf.replica, f, mask[RESIDUAL_CLEAR]);
-    return mask[RESIDUAL_MOVE] | mask[RESIDUAL_CLEAR];
+            mask[counts_ours(ours, j->version, &desk->fragments[j->f].sent[s])] |= (uint64_t)1 << s;
+    j->moved = mask[RESIDUAL_MOVE];
+    j->cleared = mask[RESIDUAL_CLEAR];
 }
 
 static enum err keep_contributors(struct part_job *j, const struct wire_meta *meta)
@@ -455,7 +463,7 @@ static enum err run_apply(struct job *job, struct jobs_scratch *scratch)
     if (err == ERR_OK)
         err = keep_contributors(j, &result.meta);
     if (err == ERR_OK)
-        j->counted = move_residuals(desk, j->f, j->version, part->shards, &result.meta);
+        judge_residuals(j, part->shards, &result.meta);
     result_close(&result);
     return err;
 }
@@ -496,7 +504,8 @@ static void done_apply(struct job *job)
         return;
     }
     fragment->failed |= err != ERR_OK;
-    fragment->counted |= j->counted;
+    fragment->moved |= j->moved;
+    fragment->cleared |= j->cleared;
     if (j->step > state->step)
         state->step = j->step;
     job_pool_give(&apply->parts, j);
@@ -576,7 +585,7 @@ void apply_begin(struct apply *apply, uint32_t f, uint64_t version)
         return;
     }
     fragment->waits = 0;
-    fragment->counted = 0;
+    fragment->moved = fragment->cleared = 0;
     fragment->failed = false;
     fragment->parts_count = desk_parts(desk, f, version, fragment->parts);
     for (uint32_t p = 0; p < fragment->parts_count; p++)

@@ -571,11 +571,25 @@ enum err replica_reduce(struct replica *replica, uint32_t f, struct replica_inpu
 
 /* ---- what results say ---- */
 
+/* All of it: the two change places. */
+static bool swap_residual(struct fragment *fragment, uint64_t shards, uint32_t shards_count)
+{
+    uint64_t all = shards_count < PLAN_SHARDS_MAX ? ((uint64_t)1 << shards_count) - 1 : UINT64_MAX;
+    if (fragment->residual == NULL || (shards & all) != all)
+        return false;
+    float *residual = fragment->residual;
+    fragment->residual = fragment->pending;
+    fragment->pending = residual;
+    return true;
+}
+
 /* To what is pending, or to zero. */
 static void move_residual(struct replica *replica, uint32_t f, uint64_t shards, bool pending)
 {
     struct fragment *fragment = &replica->fragments[f];
     struct plan_share share;
+    if (pending && swap_residual(fragment, shards, replica->conf.plan->fragments[f].shards_count))
+        return;
     plan_share(replica->conf.plan, f, shards, &share);
     for (uint32_t r = 0; fragment->residual != NULL && r < share.runs_count; r++) {
         uint64_t begin = share.run[r].begin, count = run_values(&share.run[r]);

@@ -123,7 +123,8 @@ void replica_settle(struct replica *replica, uint32_t f);
 /* How often a residual of that fragment was cut down to feedback_limit. */
 uint64_t replica_feedback_cuts(const struct replica *replica, uint32_t f);
 
-/* A result counts what was encoded last for these shards: its residual is added to the next one. */
+/* A result counts what was encoded last for these shards: its residual is added to the next one. Once for an encoding.
+ * Where it is all shards, residual and pending one change places, and replica_residual() is another array. */
 void replica_commit(struct replica *replica, uint32_t f, uint64_t shards);
 /* It counts what is not known any more: nothing is added there. */
 void replica_forget(struct replica *replica, uint32_t f, uint64_t shards);

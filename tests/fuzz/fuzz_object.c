@@ -15,7 +15,8 @@ static void decode(struct codec *codec, const uint8_t *frame, size_t bytes)
     static float values[VALUES];
     (void)!codec_check(frame, bytes, VALUES);
     (void)!codec_decode_add(codec, frame, bytes, 1.5f, values, VALUES);
-    (void)!codec_decode(codec, frame, bytes, values, VALUES);
+    if (codec_decode(codec, frame, bytes, values, VALUES) != codec_decodable(codec, frame, bytes, VALUES))
+        abort();
 }
 
 static void open_object(struct codec *codec, const uint8_t *object, size_t bytes)

@@ -249,9 +249,11 @@ static void damaged_frames_are_refused(void **state)
             assert_int_equal(codec_check(b.frame, b.frame_bytes, N), ERR_PROTO);
             enum err err = codec_decode(b.codec, b.frame, b.frame_bytes, b.y, N); /* whatever it finds, it survives */
             assert_true(err == ERR_OK || err == ERR_PROTO);
+            assert_int_equal(codec_decodable(b.codec, b.frame, b.frame_bytes, N), err);
             b.frame[at] ^= 0x40;
         }
         assert_ok(codec_decode(b.codec, b.frame, b.frame_bytes, b.y, N));
+        assert_ok(codec_decodable(b.codec, b.frame, b.frame_bytes, N));
         bench_deinit(&b);
     }
 }

@@ -409,7 +409,6 @@ static void a_residual_moves_where_a_result_counts_us(void **state)
     (void)state;
     struct rig *rig = rig_new("apply-residual", coarse, 3, 1, 0);
     struct replica *twin = rig_twin(rig);
-    const float *residual = replica_residual(rig->replica, 0);
     size_t count = rig_values(rig, 0);
     const struct bitset naming[] = {{{0}}, RIG_SET(0), RIG_SET(2), RIG_SET(0, 2)};
     for (size_t k = 0; k < sizeof naming / sizeof naming[0]; k++) {
@@ -417,7 +416,7 @@ static void a_residual_moves_where_a_result_counts_us(void **state)
         rig_contribute(rig, 0, 0.01f, 1000 * (k + 1));
         encode_alike(rig, twin, 0);
         /* Encoding alone moves nothing. */
-        assert_memory_equal(residual, replica_residual(twin, 0), count * sizeof *residual);
+        assert_memory_equal(replica_residual(rig->replica, 0), replica_residual(twin, 0), count * sizeof(float));
         rig_bring_contribution(rig, 0, 0, 100, 0.02f);
         rig_bring_contribution(rig, 0, 2, 100, 0.02f);
         rig_bring_result(rig, 0, 0, bitset_has(&named, 0));
@@ -426,8 +425,8 @@ static void a_residual_moves_where_a_result_counts_us(void **state)
         for (uint32_t s = 0; s < 3; s++)
             if (s == 1 || bitset_has(&named, s))
                 replica_commit(twin, 0, shares_mask(&rig->parts, 0, s));
-        assert_memory_equal(residual, replica_residual(twin, 0), count * sizeof *residual);
-        assert_false(rig_all_zero(residual, count));
+        assert_memory_equal(replica_residual(rig->replica, 0), replica_residual(twin, 0), count * sizeof(float));
+        assert_false(rig_all_zero(replica_residual(rig->replica, 0), count));
     }
     rig_contribute(rig, 0, 0.01f, 9000);
     encode_alike(rig, twin, 0);
@@ -445,6 +444,7 @@ static void assert_forgotten_where_counted(bool killed)
     struct bitset all = bitset_first(3);
     struct rig *rig = rig_new("apply-forgotten", coarse, 3, 1, 0);
     rig_round(rig, 0, &all);
+    rig_round(rig, 0, &all); /* there is a residual before the one that was committed last, too */
     rounds_checkpoint(rig->rounds, 0);
     rig_settle(rig);
     if (killed) {
@@ -452,7 +452,7 @@ static void assert_forgotten_where_counted(bool killed)
         rig = rig_again(rig);
         rig_greet(rig);
     }
-    assert_int_equal(rounds_state(rig->rounds, 0)->version, 1);
+    assert_int_equal(rounds_state(rig->rounds, 0)->version, 2);
     memcpy(before, replica_residual(rig->replica, 0), rig_values(rig, 0) * sizeof *before);
     assert_false(rig_all_zero(before, rig_values(rig, 0)));
     for (uint32_t s = 0; s < 3; s++) {
@@ -463,7 +463,7 @@ static void assert_forgotten_where_counted(bool killed)
         rig_bring(rig, 0, &object);
         rig_settle(rig);
     }
-    assert_int_equal(rounds_state(rig->rounds, 0)->version, 2);
+    assert_int_equal(rounds_state(rig->rounds, 0)->version, 3);
     const float *after = replica_residual(rig->replica, 0);
     struct plan_shard kept = rig_shard(rig, 0, 2);
     assert_true(rig_all_zero(after, (size_t)kept.begin));

@@ -25,7 +25,7 @@ void mem_fail_after(long n)
     fail_after = n;
 }
 
-enum err mem_new(size_t count, size_t size, const char *what, void *out)
+enum err mem_new_unset(size_t count, size_t size, const char *what, void *out)
 {
     void *pointer = NULL;
     memcpy(out, &pointer, sizeof pointer);
@@ -38,8 +38,16 @@ enum err mem_new(size_t count, size_t size, const char *what, void *out)
         pointer = aligned_alloc(MEM_ALIGN, bytes);
     if (pointer == NULL)
         return err_set(ERR_NOMEM, "out of memory: %zu bytes for %s", bytes, what);
-    memset(pointer, 0, bytes);
     memcpy(out, &pointer, sizeof pointer);
+    return ERR_OK;
+}
+
+enum err mem_new(size_t count, size_t size, const char *what, void *out)
+{
+    void *pointer;
+    TRY(mem_new_unset(count, size, what, out));
+    memcpy(&pointer, out, sizeof pointer);
+    memset(pointer, 0, count * size);
     return ERR_OK;
 }
 

@@ -17,6 +17,10 @@ enum { MEM_ALIGN = 64 };
  * the thing in the error text. count == 0 gives a valid pointer. Free with mem_free(). */
 ERR_MUST_CHECK enum err mem_new(size_t count, size_t size, const char *what, void *out);
 
+/* The same, but what it holds is not defined, and memory is taken as it is first written to: for what is large and
+ * mostly not filled. */
+ERR_MUST_CHECK enum err mem_new_unset(size_t count, size_t size, const char *what, void *out);
+
 /* Grows or shrinks an array from mem_new(), keeping the first elements; new elements are zero. On failure the old
  * array stands. */
 ERR_MUST_CHECK enum err mem_grow(void *array, size_t count_old, size_t count_new, size_t size, const char *what);

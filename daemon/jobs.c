@@ -166,7 +166,7 @@ enum err jobs_set_scratch(struct jobs *jobs, size_t count, size_t factor_values)
         mem_free(scratch->values);
         scratch->values = NULL;
         scratch->values_count = 0;
-        TRY(mem_new(count, sizeof *scratch->values, "a job thread's scratch", &scratch->values));
+        TRY(mem_new_unset(count, sizeof *scratch->values, "a job thread's scratch", &scratch->values));
         scratch->values_count = count;
     }
     return ERR_OK;

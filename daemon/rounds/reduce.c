@@ -52,7 +52,7 @@ struct mean_job {
     bool compress;
     struct chain_part part;
     struct wire_meta meta;
-    struct replica_input inputs[WIRE_CONTRIBUTORS_MAX];
+    struct mean_input inputs[WIRE_CONTRIBUTORS_MAX];
     size_t inputs_count, bad;
     uint8_t contributors[WIRE_CONTRIBUTORS_MAX * WIRE_CONTRIBUTOR_BYTES]; /* of `meta` */
 };
@@ -202,7 +202,7 @@ static void tell_outliers(const struct mean_job *j)
 {
     struct desk *desk = j->reduce->desk;
     for (size_t i = 0; i < j->inputs_count; i++) {
-        const struct replica_input *input = &j->inputs[i];
+        const struct mean_input *input = &j->inputs[i];
         struct reduce_member *member = &j->reduce->members[input->member];
         if (j->inputs_count >= OUTLIER_INPUTS_MIN)
             member->lately = (uint8_t)(member->lately << 1 | (input->factor != 1));
@@ -253,7 +253,7 @@ static void add_input(struct mean_job *j, const struct slot *slot, uint32_t memb
         return;
     uint32_t i = (uint32_t)j->inputs_count++;
     j->inputs[i] =
-        (struct replica_input){.frame = frame, .bytes = frame_bytes, .weight = (float)meta.tokens, .member = member};
+        (struct mean_input){.frame = frame, .bytes = frame_bytes, .weight = (float)meta.tokens, .member = member};
     struct wire_contributor contributor = {.id = what.key.island, .tokens = meta.tokens, .digest = what.digest};
     wire_contributor_put(j->contributors, i, &contributor);
     j->meta.contributors = j->contributors;

@@ -12,9 +12,6 @@
 #include "outer_opt/recipe.h"
 #include "outer_opt/vhash.h"
 
-/* Scores stand in pieces that never move, so that there can be more while jobs read. */
-enum { SCORES_PIECE = 64, SCORES_PIECES = REPLICA_MEMBERS_MAX / SCORES_PIECE };
-
 struct fragment {
     struct part_cut *cuts; /* of our contributions, one a part */
     uint32_t cuts_count;
@@ -26,9 +23,7 @@ struct fragment {
     bool owner_made;           /* what is pending is of a mean that this cut made, not committed yet */
     _Atomic bool settled;      /* the run's warm-up is over */
     _Atomic uint64_t cut_down; /* residuals; jobs of several parts count */
-    struct outlier_score *scores[SCORES_PIECES]; /* of the members, on our own shards */
-    float *decoded;                              /* trimmed means and medians: every contribution to our own shards */
-    size_t decoded_room;                         /* values */
+    struct mean mean;          /* of contributions to our own shards */
 };
 
 struct replica {
@@ -40,12 +35,6 @@ struct replica {
 static bool has_momentum(const struct replica_conf *conf)
 {
     return conf->outer.kind != OUTER_AVERAGE;
-}
-
-/* Whether means are taken value by value over all contributions at once. */
-static bool by_value(const struct replica_conf *conf)
-{
-    return conf->outliers.action == OUTLIER_TRIMMED || conf->outliers.action == OUTLIER_MEDIAN;
 }
 
 static size_t share_values(const struct replica_conf *conf, uint32_t f, uint64_t shards)
@@ -149,9 +138,7 @@ void replica_free(struct replica *replica)
         packed_deinit(&fragment->owner_residual);
         packed_deinit(&fragment->owner_pending);
         counted_clear(&fragment->counted);
-        mem_free(fragment->decoded);
-        for (size_t i = 0; i < SCORES_PIECES; i++)
-            mem_free(fragment->scores[i]);
+        mean_deinit(&fragment->mean);
         part_cut_deinit(&fragment->own);
         free_cuts(fragment->cuts, fragment->cuts_count);
     }
@@ -168,8 +155,8 @@ uint64_t replica_cut_bytes(const struct replica_conf *conf, uint32_t f, const ui
     uint64_t bytes = part_cut_bytes(conf->plan, f, own, conf->adaptive), values = share_values(conf, f, own);
     for (uint32_t p = 0; p < count; p++)
         bytes += part_cut_bytes(conf->plan, f, masks[p], conf->adaptive);
-    bytes += (uint64_t)(2 * conf->error_feedback + (by_value(conf) ? inputs : 0)) * values * sizeof(float);
-    return bytes + (inputs + SCORES_PIECE - 1) / SCORES_PIECE * SCORES_PIECE * sizeof(struct outlier_score);
+    bytes += (uint64_t)(2 * conf->error_feedback) * values * sizeof(float);
+    return bytes + mean_bytes(&conf->outliers, values, inputs);
 }
 
 bool replica_cut_is(const struct replica *replica, uint32_t f, const uint64_t *masks, uint32_t count, uint64_t own)
@@ -240,9 +227,7 @@ static void take_own(struct replica *replica, uint32_t f, uint64_t own, struct r
     packed_deinit(&fragment->owner_pending);
     fragment->owner_pending = recut->pending;
     fragment->owner_made = false;
-    for (size_t i = 0; i < SCORES_PIECES; i++) /* they are of norms over other shards */
-        if (fragment->scores[i] != NULL)
-            memset(fragment->scores[i], 0, SCORES_PIECE * sizeof *fragment->scores[i]);
+    mean_forget(&fragment->mean);
     recut->own = (struct part_cut){0};
     recut->pending = (struct packed){0};
 }
@@ -289,12 +274,8 @@ out:
 
 enum err replica_members(struct replica *replica, uint32_t count)
 {
-    assert(count <= REPLICA_MEMBERS_MAX);
     for (uint32_t f = 0; f < replica->conf.plan->fragments_count; f++)
-        for (uint32_t i = 0; i * SCORES_PIECE < count; i++)
-            if (replica->fragments[f].scores[i] == NULL)
-                TRY(mem_new(SCORES_PIECE, sizeof *replica->fragments[f].scores[i], "scores",
-                            &replica->fragments[f].scores[i]));
+        TRY(mean_members(&replica->fragments[f].mean, count));
     return ERR_OK;
 }
 
@@ -405,132 +386,6 @@ enum err replica_encode(struct replica *replica, uint32_t f, uint64_t shards, co
 
 /* ---- means ---- */
 
-/* Which input made the mean too large to encode: the one with the largest magnitude, NaN and Inf above all. */
-static size_t largest_input(const struct replica_input *inputs, size_t inputs_count, struct codec *codec,
-                            float *scratch, size_t count)
-{
-    size_t worst = 0;
-    float most = -1;
-    for (size_t i = 0; i < inputs_count; i++) {
-        if (codec_decode(codec, inputs[i].frame, inputs[i].bytes, scratch, count) != ERR_OK)
-            return i;
-        for (size_t k = 0; k < count; k++) {
-            if (!isfinite(scratch[k]))
-                return i;
-            if (fabsf(scratch[k]) > most) {
-                most = fabsf(scratch[k]);
-                worst = i;
-            }
-        }
-    }
-    return worst;
-}
-
-/* Where there are more contributors than ever, or our own shards are more. */
-static enum err room_to_decode(struct fragment *fragment, size_t values)
-{
-    if (values <= fragment->decoded_room)
-        return ERR_OK;
-    mem_free(fragment->decoded);
-    fragment->decoded = NULL;
-    fragment->decoded_room = 0;
-    TRY(mem_new(values, sizeof(float), "contributions", &fragment->decoded));
-    fragment->decoded_room = values;
-    return ERR_OK;
-}
-
-/* Trimmed mean or median; no weights. */
-static enum err mean_by_value(const struct replica *replica, struct fragment *fragment, struct replica_input *inputs,
-                              size_t inputs_count, size_t count, struct codec *codec, float *mean, size_t *bad)
-{
-    const struct outlier_conf *conf = &replica->conf.outliers;
-    const float *decoded[REPLICA_MEMBERS_MAX];
-    TRY(room_to_decode(fragment, inputs_count * count));
-    for (size_t i = 0; i < inputs_count; i++) {
-        float *values = fragment->decoded + i * count;
-        *bad = i;
-        TRY(codec_decode(codec, inputs[i].frame, inputs[i].bytes, values, count));
-        decoded[i] = values;
-        inputs[i].factor = 1;
-    }
-    uint32_t trim = conf->action == OUTLIER_MEDIAN ? REPLICA_MEMBERS_MAX : conf->trim;
-    outlier_trimmed_mean(decoded, inputs_count, trim, mean, count);
-    return ERR_OK;
-}
-
-/* The median of the inputs' weights. */
-static float usual_weight(const struct replica_input *inputs, size_t inputs_count)
-{
-    float usual = 0;
-    for (size_t i = 0; i < inputs_count; i++) {
-        size_t lighter = 0;
-        for (size_t k = 0; k < inputs_count; k++)
-            lighter += inputs[k].weight < inputs[i].weight || (inputs[k].weight == inputs[i].weight && k < i);
-        if (lighter == inputs_count / 2)
-            usual = inputs[i].weight;
-    }
-    return usual;
-}
-
-static struct outlier_score *score_of(struct fragment *fragment, uint32_t member)
-{
-    struct outlier_score *piece = fragment->scores[member / SCORES_PIECE];
-    assert(piece != NULL); /* replica_members() was not told of it */
-    return &piece[member % SCORES_PIECE];
-}
-
-/* Looks at every contribution by itself first. One that comes after an absence holds the work of several rounds: it may
- * be that many times larger, and is no outlier for it. */
-static enum err judge(const struct replica *replica, struct fragment *fragment, struct replica_input *inputs,
-                      size_t inputs_count, size_t count, struct codec *codec, float *scratch, size_t *bad)
-{
-    struct outlier_score *scores[REPLICA_MEMBERS_MAX];
-    double squares[REPLICA_MEMBERS_MAX] = {0};
-    float factors[REPLICA_MEMBERS_MAX];
-    float usual = usual_weight(inputs, inputs_count);
-    for (size_t i = 0; i < inputs_count; i++) {
-        *bad = i;
-        TRY(codec_decode(codec, inputs[i].frame, inputs[i].bytes, scratch, count));
-        double rounds = inputs[i].weight > usual && usual > 0 ? (double)(inputs[i].weight / usual) : 1;
-        squares[i] = outer_square_sum(scratch, NULL, count) / (rounds * rounds);
-        scores[i] = score_of(fragment, inputs[i].member);
-    }
-    outlier_judge(&replica->conf.outliers, scores, squares, inputs_count, factors);
-    for (size_t i = 0; i < inputs_count; i++)
-        inputs[i].factor = factors[i];
-    return ERR_OK;
-}
-
-static enum err weighted_mean(const struct replica *replica, struct fragment *fragment, struct replica_input *inputs,
-                              size_t inputs_count, size_t count, struct codec *codec, float *mean, size_t *bad)
-{
-    float weights[REPLICA_MEMBERS_MAX];
-    for (size_t i = 0; i < inputs_count; i++)
-        inputs[i].factor = 1;
-    if (replica->conf.outliers.action != OUTLIER_KEEP && inputs_count >= OUTLIER_INPUTS_MIN)
-        TRY(judge(replica, fragment, inputs, inputs_count, count, codec, mean, bad));
-    memset(mean, 0, count * sizeof *mean);
-    for (size_t i = 0; i < inputs_count; i++) {
-        *bad = i;
-        /* One scaled down keeps its weight in the mean; one left out has none. */
-        weights[i] = inputs[i].factor > 0 ? inputs[i].weight : 0;
-        if (inputs[i].factor > 0)
-            TRY(codec_decode_add(codec, inputs[i].frame, inputs[i].bytes, inputs[i].weight * inputs[i].factor, mean,
-                                 count));
-    }
-    outer_mean_finish(mean, count, weights, inputs_count);
-    return ERR_OK;
-}
-
-/* Tokens behind a mean, for one contribution. */
-static double mean_weight(const struct replica_input *inputs, size_t inputs_count)
-{
-    double sum = 0;
-    for (size_t i = 0; i < inputs_count; i++)
-        sum += (double)inputs[i].weight;
-    return sum / (double)inputs_count;
-}
-
 /* Encodes the mean, with what earlier encodings left over of these shards. */
 static enum err encode_mean(struct replica *replica, uint32_t f, const float *mean, double tokens, struct codec *codec,
                             uint8_t *frame, size_t *frame_bytes)
@@ -553,19 +408,18 @@ static enum err encode_mean(struct replica *replica, uint32_t f, const float *me
     return ERR_OK;
 }
 
-enum err replica_reduce(struct replica *replica, uint32_t f, struct replica_input *inputs, size_t inputs_count,
+enum err replica_reduce(struct replica *replica, uint32_t f, struct mean_input *inputs, size_t inputs_count,
                         struct codec *codec, float *scratch, uint8_t *frame, size_t *frame_bytes, size_t *bad)
 {
     struct fragment *fragment = &replica->fragments[f];
     size_t count = replica_values(replica, f, fragment->own.shards);
-    assert(fragment->own.shards != 0 && inputs_count <= REPLICA_MEMBERS_MAX);
+    assert(fragment->own.shards != 0);
     fragment->owner_made = false;
-    TRY((by_value(&replica->conf) ? mean_by_value : weighted_mean)(replica, fragment, inputs, inputs_count, count,
-                                                                   codec, scratch, bad));
+    TRY(mean_make(&fragment->mean, &replica->conf.outliers, inputs, inputs_count, codec, scratch, count, bad));
     enum err err = encode_mean(replica, f, scratch, mean_weight(inputs, inputs_count), codec, frame, frame_bytes);
     if (err != ERR_NONFINITE)
         return err;
-    *bad = largest_input(inputs, inputs_count, codec, scratch, count);
+    *bad = mean_culprit(inputs, inputs_count, codec, scratch, count);
     return err_set(err, "it holds NaN, Inf or numbers that make the mean larger than the codec can hold");
 }
 

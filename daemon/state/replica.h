@@ -23,6 +23,7 @@
 #include "common/digest.h"
 #include "common/err.h"
 #include "daemon/state/counted.h"
+#include "daemon/state/mean.h"
 #include "outer_opt/codec.h"
 #include "outer_opt/outer.h"
 #include "outer_opt/outlier.h"
@@ -69,7 +70,6 @@ uint64_t replica_cut_bytes(const struct replica_conf *conf, uint32_t f, const ui
 /* Room for the scores of members 0 to `count` - 1, who are never taken away. The loop's thread calls, jobs may be under
  * way. ERR_NOMEM. */
 ERR_MUST_CHECK enum err replica_members(struct replica *replica, uint32_t count);
-enum { REPLICA_MEMBERS_MAX = OUTLIER_INPUTS_MAX };
 
 /* Values of some shards. A frame holds them run behind run. */
 size_t replica_values(const struct replica *replica, uint32_t f, uint64_t shards);
@@ -104,17 +104,10 @@ ERR_MUST_CHECK enum err replica_encode(struct replica *replica, uint32_t f, uint
                                        const float *theta, uint64_t tokens, struct codec *codec, uint8_t *frame,
                                        size_t *frame_bytes);
 
-struct replica_input {
-    const uint8_t *frame;
-    size_t bytes;
-    float weight;
-    uint32_t member; /* whose it is, for its score: below what replica_members() was told */
-    float factor;    /* out: 1, less where it was scaled down as an outlier, 0 where it was left out */
-};
 /* The weighted mean of the inputs, in their order, over our own part, or what the run spec has in its place for
  * outliers; encoded; the new residual is kept pending. ERR_PROTO: input `*bad` cannot be decoded. ERR_NONFINITE: it
  * holds numbers that no mean can be made of. ERR_NOMEM: trimmed means take some. `scratch` holds the part's values. */
-ERR_MUST_CHECK enum err replica_reduce(struct replica *replica, uint32_t f, struct replica_input *inputs,
+ERR_MUST_CHECK enum err replica_reduce(struct replica *replica, uint32_t f, struct mean_input *inputs,
                                        size_t inputs_count, struct codec *codec, float *scratch, uint8_t *frame,
                                        size_t *frame_bytes, size_t *bad);
 /* The run has warmed up: from now on an outer gradient that grows faster than the tokens behind it makes no room for a

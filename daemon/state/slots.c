@@ -114,7 +114,7 @@ enum err slots_room(struct slots *slots, struct slot *slot, uint32_t f, uint64_t
         wire_object_bytes_max(replica_frame_bytes_max(slots->conf.replica, f, shards), slots->conf.members_count);
     if (slot->data != NULL && bytes <= slot->bytes_max)
         return ERR_OK;
-    TRY(mem_new(bytes, 1, "an encoded part", &data));
+    TRY(mem_new_unset(bytes, 1, "an encoded part", &data)); /* what is encoded is mostly much less */
     if (slot->data != NULL) {
         assert(!slot->busy);
         mem_free(slot->data);
@@ -134,7 +134,7 @@ enum err slots_take_state(struct slots *slots, uint32_t f, uint64_t bytes, uint8
         fragment->state = NULL;
     }
     if (fragment->state == NULL) {
-        TRY(mem_new((size_t)bytes, 1, "a state on its way in", &fragment->state));
+        TRY(mem_new_unset((size_t)bytes, 1, "a state on its way in", &fragment->state));
         fragment->state_bytes = bytes;
     }
     *out = fragment->state;

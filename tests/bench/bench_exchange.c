@@ -403,11 +403,10 @@ void bench_exchange(json_t *summary, const char *programs, const char *only)
                      x.islands_count);
             if ((only != NULL && strstr(name, only) == NULL) || !measure(&x, &f))
                 continue;
-            printf(
-                "             %-8s %.3f s; processor time a parameter: daemon %.1f ns, trainer %.1f ns; daemon's memory "
-                "%.1f bytes\n             %s\n",
-                codecs[k][0] != '\0' ? codecs[k] : "default", f.wall_s, f.ns_per_param, f.snapshot_ns,
-                f.bytes_per_param, f.phases);
+            printf("             %-8s %.3f s; processor time a parameter: daemon %.1f ns, trainer %.1f ns; memory "
+                   "%.1f bytes\n             %s\n",
+                   codecs[k][0] != '\0' ? codecs[k] : "default", f.wall_s, f.ns_per_param, f.snapshot_ns,
+                   f.bytes_per_param, f.phases);
             fflush(stdout);
             note(summary, all, &x, &f, gloo);
         }

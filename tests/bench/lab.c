@@ -387,14 +387,14 @@ static enum err begin_round(struct lab *lab, uint32_t f, uint64_t step)
 /* Every owner makes its result, and every replica applies it. The decoded mean is left in lab->mean. */
 static enum err reduce_shard(struct lab *lab, const struct flight *flight, uint32_t f, uint32_t s, size_t *bytes)
 {
-    struct replica_input inputs[LAB_ISLANDS_MAX];
+    struct mean_input inputs[LAB_ISLANDS_MAX];
     size_t inputs_count = 0, bad;
     for (uint32_t i = 0; i < lab->conf->islands; i++)
         if ((flight->counted >> i & 1) != 0)
-            inputs[inputs_count++] = (struct replica_input){.frame = flight->frame[i][s].bytes,
-                                                            .bytes = flight->frame[i][s].count,
-                                                            .weight = (float)flight->weight[i],
-                                                            .member = i};
+            inputs[inputs_count++] = (struct mean_input){.frame = flight->frame[i][s].bytes,
+                                                         .bytes = flight->frame[i][s].count,
+                                                         .weight = (float)flight->weight[i],
+                                                         .member = i};
     TRY(replica_reduce(lab->island[s].replica, f, inputs, inputs_count, lab->codec, lab->scratch, lab->result, bytes,
                        &bad));
     replica_commit_owner(lab->island[s].replica, f);

@@ -41,17 +41,18 @@ static void assert_fits(size_t columns_max)
     }
 }
 
-#define STATUS(degraded, anchors, saved)                                                                                          \
-    "{\"island\":\"paris\",\"software\":\"diloco\",\"run\":{\"name\":\"big\",\"steps\":900,\"id\":\"x\","                         \
-    "\"interval\":30,\"overlap\":5,\"codec\":\"int8\",\"error_feedback\":false},"                                                 \
-    "\"trainer\":{\"state\":\"training\",\"process\":\"running\",\"pid\":7,\"step\":123,\"tokens\":4567,"                         \
-    "\"tokens_counted\":4321,\"loss\":2.345678,\"tokens_per_s\":890.4,\"lr\":0.1,\"grad_norm\":1,\"failures\":0},"                \
-    "\"degraded\":" degraded ",\"uptime_s\":61.4,\"islands\":3,\"islands_up\":2,\"params\":1234567,"                              \
-    "\"epoch\":7,\"voters\":3,\"voters_heard\":2,\"voters_sure\":2,\"votes\":true,\"doubt\":\"\","                                \
-    "\"sealed_ms\":0,\"waits\":\"\",\"advice\":\"\",\"fragments\":4,\"versions\":40,"                                             \
-    "\"version_min\":9,\"version_max\":11,\"step\":120,"                                                                          \
-    "\"anchors\":" anchors ",\"bytes_sent\":1500000,\"bytes_received\":2500,"                                                     \
-    "\"ledger_bytes\":12345,\"memory_bytes\":2000000000,\"processor\":{\"cores\":0.251,\"seconds\":20,\"loop\":1.9,\"encode\":6," \
+#define STATUS(degraded, anchors, saved)                                                                           \
+    "{\"island\":\"paris\",\"software\":\"diloco\",\"run\":{\"name\":\"big\",\"steps\":900,\"id\":\"x\","          \
+    "\"interval\":30,\"overlap\":5,\"codec\":\"int8\",\"error_feedback\":false},"                                  \
+    "\"trainer\":{\"state\":\"training\",\"process\":\"running\",\"pid\":7,\"step\":123,\"tokens\":4567,"          \
+    "\"tokens_counted\":4321,\"loss\":2.345678,\"tokens_per_s\":890.4,\"lr\":0.1,\"grad_norm\":1,\"failures\":0}," \
+    "\"degraded\":" degraded ",\"uptime_s\":61.4,\"islands\":3,\"islands_up\":2,\"params\":1234567,"               \
+    "\"epoch\":7,\"voters\":3,\"voters_heard\":2,\"voters_sure\":2,\"votes\":true,\"doubt\":\"\","                 \
+    "\"sealed_ms\":0,\"waits\":\"\",\"advice\":\"\",\"fragments\":4,\"versions\":40,"                              \
+    "\"version_min\":9,\"version_max\":11,\"step\":120,"                                                           \
+    "\"anchors\":" anchors ",\"bytes_sent\":1500000,\"bytes_received\":2500,"                                      \
+    "\"ledger_bytes\":12345,\"memory_bytes\":2000000000,"                                                          \
+    "\"processor\":{\"cores\":0.251,\"seconds\":20,\"loop\":1.9,\"encode\":6,"                                     \
     "\"links\":11,\"hash\":1.1},\"saved\":" saved "}"
 
 static void a_status_shows_everything_and_each_complaint_with_its_remedy(void **state)

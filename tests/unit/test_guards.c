@@ -106,7 +106,7 @@ static void a_residual_does_not_grow_with_a_run_that_diverges(void **state)
         for (int round = 0; round < 120; round++) {
             double size = 0.01 * (1 + 0.1 * (round % 3)) * (round >= 40 ? pow(1.2, round - 40) : 1);
             uint64_t tokens = (uint64_t)(1e6 * (diverges || round < 40 ? 1 : pow(1.2, round - 40)));
-            struct replica_input input = {.frame = in.bytes, .bytes = in.count, .weight = (float)tokens, .member = 0};
+            struct mean_input input = {.frame = in.bytes, .bytes = in.count, .weight = (float)tokens, .member = 0};
             if (round == 20)
                 replica_settle(one, 0);
             for (size_t i = 0; i < count; i++)
@@ -153,7 +153,7 @@ static void an_outlier_does_not_carry_the_mean_off(void **state)
                                     .choice = {.id = CODEC_FP32},
                                     .outliers = {.action = actions[a], .threshold = 3, .warmup = 100, .trim = 1}};
         struct replica *owner;
-        struct replica_input inputs[MEMBERS];
+        struct mean_input inputs[MEMBERS];
         assert_ok(replica_new(&conf, &owner));
         assert_ok(shares_cut(&parts, owner, 0));
         struct plan_shard range = shares_run(&parts, 0, 0);
@@ -165,7 +165,7 @@ static void an_outlier_does_not_carry_the_mean_off(void **state)
             struct vec_source source = {.minuend = values};
             struct codec_part part = {.count = n, .choice = {.id = CODEC_FP32}};
             assert_ok(codec_encode(plain, &part, 1, &source, NULL, in[i].bytes, &in[i].count, &bad));
-            inputs[i] = (struct replica_input){.frame = in[i].bytes, .bytes = in[i].count, .weight = 100, .member = i};
+            inputs[i] = (struct mean_input){.frame = in[i].bytes, .bytes = in[i].count, .weight = 100, .member = i};
         }
         assert_ok(replica_reduce(owner, 0, inputs, MEMBERS, plain, scratch, result.bytes, &result.count, &bad));
         assert_ok(codec_decode(plain, result.bytes, result.count, values, n));
@@ -197,14 +197,14 @@ static void the_work_of_many_rounds_is_no_outlier(void **state)
     size_t n = (size_t)(range.end - range.begin);
     float *values = calloc(n, sizeof *values);
     for (int trained = 0; trained < 2; trained++) {
-        struct replica_input inputs[MEMBERS];
+        struct mean_input inputs[MEMBERS];
         for (uint32_t i = 0; i < MEMBERS; i++) {
             for (size_t k = 0; k < n; k++)
                 values[k] = i == 1 ? 20 : 1;
             struct vec_source source = {.minuend = values};
             struct codec_part part = {.count = n, .choice = {.id = CODEC_FP32}};
             assert_ok(codec_encode(codec, &part, 1, &source, NULL, in[i].bytes, &in[i].count, &bad));
-            inputs[i] = (struct replica_input){
+            inputs[i] = (struct mean_input){
                 .frame = in[i].bytes, .bytes = in[i].count, .weight = i == 1 && trained ? 2000 : 100, .member = i};
         }
         assert_ok(replica_reduce(owner, 0, inputs, MEMBERS, codec, scratch, result.bytes, &result.count, &bad));

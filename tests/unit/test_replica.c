@@ -79,10 +79,10 @@ static void everyone_holds_the_same_after_any_rounds(void **state)
         members[i] = member(i);
     for (uint64_t version = 1; version <= 4; version++) {
         for (uint32_t s = 0; s < MEMBERS; s++) {
-            struct replica_input inputs[MEMBERS];
+            struct mean_input inputs[MEMBERS];
             for (uint32_t i = 0; i < MEMBERS; i++) {
                 contribute(members[i], s, version * 10 + i, &in[i]);
-                inputs[i] = (struct replica_input){
+                inputs[i] = (struct mean_input){
                     .frame = in[i].bytes, .bytes = in[i].count, .weight = 1000.0f + (float)i, .member = i};
             }
             assert_ok(replica_reduce(members[s], 0, inputs, MEMBERS, codec, scratch, result[s].bytes, &result[s].count,
@@ -115,7 +115,7 @@ static void residuals_move_only_when_counted(void **state)
     contribute(one, 0, 1, &in);
     for (size_t i = 0; i < n; i++)
         assert_true(residual[i] == 0); /* nothing has counted it yet */
-    struct replica_input input = {.frame = in.bytes, .bytes = in.count, .weight = 5};
+    struct mean_input input = {.frame = in.bytes, .bytes = in.count, .weight = 5};
     assert_ok(replica_reduce(one, 0, &input, 1, codec, scratch, result.bytes, &result.count, &bad));
     assert_ok(apply(one, 0, shares_mask(&three, 0, 0), result.bytes, result.count, KEEP));
     double sum = 0;
@@ -149,7 +149,7 @@ static void the_one_who_sends_nonsense_is_left_out(void **state)
     (void)state;
     static struct frame in[MEMBERS], result;
     struct replica *owner = member(0);
-    struct replica_input inputs[MEMBERS];
+    struct mean_input inputs[MEMBERS];
     struct codec *plain;
     size_t bad;
     assert_ok(codec_new(0, &plain));
@@ -162,7 +162,7 @@ static void the_one_who_sends_nonsense_is_left_out(void **state)
             struct vec_source source = {.minuend = values};
             struct codec_part part = {.count = n, .choice = {.id = CODEC_FP32}};
             assert_ok(codec_encode(plain, &part, 1, &source, NULL, in[i].bytes, &in[i].count, &bad));
-            inputs[i] = (struct replica_input){.frame = in[i].bytes, .bytes = in[i].count, .weight = 1e6f, .member = i};
+            inputs[i] = (struct mean_input){.frame = in[i].bytes, .bytes = in[i].count, .weight = 1e6f, .member = i};
             free(values);
         }
         assert_fails(ERR_NONFINITE, "NaN, Inf",
@@ -297,7 +297,7 @@ static void a_residual_moves_for_the_shard_that_counts_us_alone(void **state)
 /* One input of weight: its frame is of the anchor, so the mean is what that frame decodes to. */
 static void reduce_one(struct replica *owner, const struct frame *in, struct frame *out, float *mean, size_t n)
 {
-    struct replica_input input = {.frame = in->bytes, .bytes = in->count, .weight = 3};
+    struct mean_input input = {.frame = in->bytes, .bytes = in->count, .weight = 3};
     size_t bad;
     assert_ok(replica_reduce(owner, 1, &input, 1, codec, scratch, out->bytes, &out->count, &bad));
     assert_ok(codec_decode(codec, in->bytes, in->count, mean, n));
@@ -395,7 +395,7 @@ static void without_feedback_there_are_no_residuals_to_move(void **state)
     static struct frame in, out;
     struct smallrun run = smallrun_new("[outer]\noptimizer = average\n");
     struct replica *one = smallrun_replica(&run, 2);
-    struct replica_input input = {.frame = in.bytes, .weight = 1};
+    struct mean_input input = {.frame = in.bytes, .weight = 1};
     struct replica_size size;
     struct plan_shard own = shares_run(&run.parts, 1, 2);
     float *theta = calloc((size_t)run.plan->plan->fragments[1].values_count, sizeof *theta);

@@ -125,12 +125,12 @@ static void cut(struct world *w, const struct part *parts, uint32_t count)
 /* All contribute to a part, and its owner makes the result. */
 static void make(struct world *w, const struct part *part, float *const *theta, struct frame *result)
 {
-    struct replica_input inputs[MEMBERS];
+    struct mean_input inputs[MEMBERS];
     size_t bad;
     for (uint32_t i = 0; i < MEMBERS; i++) {
         assert_ok(replica_encode(w->members[i], F, part->shards, replica_anchor(w->members[i], F), theta[i], 100, codec,
                                  w->in[i].bytes, &w->in[i].count));
-        inputs[i] = (struct replica_input){w->in[i].bytes, w->in[i].count, (float)(i + 1), i, 0};
+        inputs[i] = (struct mean_input){w->in[i].bytes, w->in[i].count, (float)(i + 1), i, 0};
     }
     assert_ok(replica_reduce(w->members[part->owner], F, inputs, MEMBERS, codec, scratch, result->bytes, &result->count,
                              &bad));
@@ -349,14 +349,14 @@ static float *reduce_noise(const struct smallrun *run, struct replica *replica, 
     static struct frame in[2];
     size_t bad, count = (size_t)run->plan->plan->fragments[F].values_count;
     float *decoded[2], weights[] = {3, 1};
-    struct replica_input inputs[2];
+    struct mean_input inputs[2];
     for (size_t k = 0; k < 2; k++) {
         float *theta = noise(run, seed, k);
         decoded[k] = calloc(count, sizeof *theta);
         assert_ok(
             replica_encode(replica, F, own, replica_anchor(replica, F), theta, 100, codec, in[k].bytes, &in[k].count));
         decode_at(run, own, &in[k], decoded[k]);
-        inputs[k] = (struct replica_input){.frame = in[k].bytes, .bytes = in[k].count, .weight = weights[k]};
+        inputs[k] = (struct mean_input){.frame = in[k].bytes, .bytes = in[k].count, .weight = weights[k]};
         free(theta);
     }
     assert_ok(replica_reduce(replica, F, inputs, 2, codec, scratch, out->bytes, &out->count, &bad));

@@ -115,11 +115,6 @@ static int fill(void **state)
                                                      .peak_flops = 76},
                                          .flops_per_s = 77,
                                          .mfu = 78},
-                             .load = {.cores = 0.5,
-                                      .seconds = 81,
-                                      .loop_s = 82,
-                                      .links_s = 83,
-                                      .jobs_s = {84, 85, 86, 87, 88, 89, 90, 91, 92, 93}},
                              .rounds = {.compressing = true, .saving = ROUNDS_EXPORT_DONE, .saved = "there"},
                              .ledger = {.records = 21, .bytes = 22},
                              .totals = {.objects_sent_bytes = 23, .strangers = 24},
@@ -151,6 +146,9 @@ static int fill(void **state)
     view.epoch = 41;
     status.trainer.process_name = "running";
     status.trainer.failures = 8;
+    status.load = (struct status_load){.cores = 0.5, .seconds = 81, .loop_s = 82, .links_s = 83};
+    for (int work = 0; work < JOBS_WORKS; work++)
+        status.load.jobs_s[work] = 84 + work;
     return 0;
 }
 

@@ -156,18 +156,18 @@ void jobs_free(struct jobs *jobs)
     mem_free(jobs);
 }
 
-enum err jobs_set_scratch(struct jobs *jobs, size_t count, size_t factor_values)
+enum err jobs_set_scratch(struct jobs *jobs, const struct jobs_room *room)
 {
     for (int i = 0; i < jobs->threads_count; i++) {
         struct jobs_scratch *scratch = &jobs->threads[i].scratch;
-        TRY(codec_reserve_factors(scratch->codec, factor_values));
-        if (scratch->values_count >= count)
+        TRY(codec_reserve(scratch->codec, room->factor_values, room->segment_values));
+        if (scratch->values_count >= room->values)
             continue;
         mem_free(scratch->values);
         scratch->values = NULL;
         scratch->values_count = 0;
-        TRY(mem_new_unset(count, sizeof *scratch->values, "a job thread's scratch", &scratch->values));
-        scratch->values_count = count;
+        TRY(mem_new_unset(room->values, sizeof *scratch->values, "a job thread's scratch", &scratch->values));
+        scratch->values_count = room->values;
     }
     return ERR_OK;
 }

@@ -18,7 +18,7 @@
 /* A thread's own. */
 struct jobs_scratch {
     struct codec *codec;
-    float *values; /* jobs_set_scratch() values */
+    float *values; /* jobs_room.values of them */
     size_t values_count;
 };
 
@@ -61,9 +61,12 @@ ERR_MUST_CHECK enum err jobs_new(int threads, int zstd_level, struct jobs **out)
 /* Waits for what is running; what was not begun is dropped. */
 void jobs_free(struct jobs *jobs);
 
-/* Gives every thread room for `count` values, and its codec for `factor_values` (codec_reserve_factors()). Only while
- * no job is under way. */
-ERR_MUST_CHECK enum err jobs_set_scratch(struct jobs *jobs, size_t count, size_t factor_values);
+/* What a thread has room for: values of its own, and as codec_reserve() has it. */
+struct jobs_room {
+    size_t values, factor_values, segment_values;
+};
+/* Gives every thread that room. Only while no job is under way. */
+ERR_MUST_CHECK enum err jobs_set_scratch(struct jobs *jobs, const struct jobs_room *room);
 
 void jobs_submit(struct jobs *jobs, struct job *job);
 

@@ -49,6 +49,7 @@ enum err codec_new(int zstd_level, struct codec **out)
     TRY_OUT(mem_new(1, sizeof *codec, "a codec", &codec));
     codec->ops = vec_best();
     TRY_OUT(alloc_scratch(codec));
+    TRY_OUT(codec_reserve(codec, 0, CODEC_SEGMENT));
     codec->compress = ZSTD_createCCtx();
     codec->decompress = ZSTD_createDCtx();
     if (codec->compress == NULL || codec->decompress == NULL)
@@ -76,6 +77,7 @@ void codec_free(struct codec *codec)
     mem_free(codec->kept);
     mem_free(codec->trial);
     mem_free(codec->factors);
+    mem_free(codec->segment);
     mem_free(codec);
 }
 
@@ -87,12 +89,20 @@ enum err codec_set_zstd(struct codec *codec, int level)
     return ERR_OK;
 }
 
-enum err codec_reserve_factors(struct codec *codec, size_t values)
+enum err codec_reserve(struct codec *codec, size_t factor_values, size_t segment_values)
 {
     mem_free(codec->factors);
     codec->factors = NULL;
     /* As floats, and once more as the halves that are sent. */
-    return values > 0 ? mem_new(values / 2 * 3 + 2, sizeof(float), "a codec's factors", &codec->factors) : ERR_OK;
+    if (factor_values > 0)
+        TRY(mem_new(factor_values / 2 * 3 + 2, sizeof(float), "a codec's factors", &codec->factors));
+    if (segment_values <= codec->segment_values)
+        return ERR_OK;
+    mem_free(codec->segment);
+    codec->segment_values = 0;
+    TRY(mem_new_unset(segment_values, sizeof(float), "a codec's scratch", &codec->segment));
+    codec->segment_values = segment_values;
+    return ERR_OK;
 }
 
 /* ---- about choices ---- */
@@ -166,18 +176,19 @@ static struct vec_source source_from(const struct vec_source *source, size_t beg
     };
 }
 
-/* Where an encoding stands. */
-struct writing {
-    uint8_t *frame;
-    size_t at, values, fault;
-    uint32_t segments;
-};
+struct codec_writer codec_write_begin(uint8_t *frame)
+{
+    return (struct codec_writer){.frame = frame, .at = CODEC_HEADER_BYTES};
+}
 
-static enum err encode_part(struct codec *codec, const struct codec_part *part, const struct vec_source *source,
-                            float *residual, struct writing *w)
+enum err codec_write(struct codec *codec, struct codec_writer *w, const struct codec_part *part,
+                     const struct vec_source *source, float *residual, size_t *fault)
 {
     const struct codec_kind *kind = kind_of(part->choice.id);
     size_t begin = (size_t)part->at, end = begin + (size_t)part->count;
+    if (part->count % CODEC_BLOCK != 0 || part->count > UINT32_MAX)
+        return err_set(ERR_ARG, "%llu values are not whole blocks of %d, or too many for one part",
+                       (unsigned long long)part->count, CODEC_BLOCK);
     while (begin < end) {
         size_t count = end - begin;
         if (!kind->whole && count > CODEC_SEGMENT)
@@ -186,7 +197,7 @@ static enum err encode_part(struct codec *codec, const struct codec_part *part, 
         struct segment segment = {.count = (uint32_t)count};
         size_t good = kind->encode(codec, kind, part, &here, residual != NULL ? residual + begin : NULL, &segment);
         if (good != blocks_of(count)) {
-            w->fault = begin + good * CODEC_BLOCK;
+            *fault = begin + good * CODEC_BLOCK;
             return err_set(ERR_NONFINITE, "NaN, Inf or a number too large for %s", kind->name);
         }
         w->at += codec_frame_put_segment(codec, kind, &segment, w->frame + w->at);
@@ -197,23 +208,21 @@ static enum err encode_part(struct codec *codec, const struct codec_part *part, 
     return ERR_OK;
 }
 
+size_t codec_write_end(const struct codec_writer *w)
+{
+    codec_frame_put_header(w->frame, w->at, w->segments, w->values);
+    return w->at;
+}
+
 enum err codec_encode(struct codec *codec, const struct codec_part *parts, size_t parts_count,
                       const struct vec_source *source, float *residual, uint8_t *frame, size_t *frame_bytes,
                       size_t *fault)
 {
-    struct writing w = {.frame = frame, .at = CODEC_HEADER_BYTES};
-    enum err err = ERR_OK;
-    for (size_t i = 0; err == ERR_OK && i < parts_count; i++) {
-        if (parts[i].count % CODEC_BLOCK != 0 || parts[i].count > UINT32_MAX)
-            return err_set(ERR_ARG, "%llu values are not whole blocks of %d, or too many for one part",
-                           (unsigned long long)parts[i].count, CODEC_BLOCK);
-        err = encode_part(codec, &parts[i], source, residual, &w);
-    }
-    *fault = w.fault;
-    if (err != ERR_OK)
-        return err;
-    codec_frame_put_header(frame, w.at, w.segments, w.values);
-    *frame_bytes = w.at;
+    struct codec_writer w = codec_write_begin(frame);
+    *fault = 0;
+    for (size_t i = 0; i < parts_count; i++)
+        TRY(codec_write(codec, &w, &parts[i], source, residual, fault));
+    *frame_bytes = codec_write_end(&w);
     return ERR_OK;
 }
 
@@ -259,25 +268,103 @@ static enum err get_segment(struct codec *codec, struct bytes_reader *payload, s
     return codec_frame_get_planes(codec, *kind, payload, bytes, segment);
 }
 
+/* ---- reading piece by piece ---- */
+
+enum err codec_read_begin(const uint8_t *frame, size_t frame_bytes, size_t values_count, struct codec_reader *out)
+{
+    *out = (struct codec_reader){
+        .frame = frame, .frame_bytes = frame_bytes, .at = CODEC_HEADER_BYTES, .values_left = values_count};
+    return codec_frame_get_header(frame, frame_bytes, values_count, &out->segments_left);
+}
+
+enum err codec_read_end(const struct codec_reader *reader)
+{
+    if (reader->values_left != 0)
+        return err_set(ERR_PROTO, "codec frame lacks %zu of the values it announces", reader->values_left);
+    if (reader->segments_left != 0 || reader->at != reader->frame_bytes)
+        return err_set(ERR_PROTO, "codec frame has bytes behind its last segment");
+    return ERR_OK;
+}
+
+/* The present segment, and where it ends in the frame. */
+static enum err present(struct codec *codec, const struct codec_reader *reader, const struct codec_kind **kind,
+                        struct segment *segment, size_t *end)
+{
+    struct bytes_reader payload = bytes_reader_init(reader->frame, reader->frame_bytes);
+    (void)bytes_get(&payload, reader->at);
+    if (reader->segments_left == 0)
+        return err_set(ERR_PROTO, "codec frame lacks %zu of the values it announces", reader->values_left);
+    TRY(get_segment(codec, &payload, reader->values_left + reader->inside, kind, segment));
+    *end = payload.at;
+    return ERR_OK;
+}
+
+/* `count` values of the present segment were read. */
+static void advance(struct codec_reader *reader, const struct segment *segment, size_t end, size_t count)
+{
+    reader->inside += count;
+    reader->values_left -= count;
+    if (reader->inside < segment->count)
+        return;
+    reader->inside = 0;
+    reader->segments_left--;
+    reader->at = end;
+}
+
+enum err codec_read_segment(struct codec *codec, struct codec_reader *reader, float **values, size_t *count)
+{
+    const struct codec_kind *kind;
+    struct segment segment;
+    size_t end;
+    *count = 0;
+    if (reader->values_left == 0)
+        return codec_read_end(reader);
+    TRY(present(codec, reader, &kind, &segment, &end));
+    TRY(kind->decode(codec, kind, &segment, NULL, codec->segment));
+    *values = codec->segment + reader->inside;
+    *count = segment.count - reader->inside;
+    advance(reader, &segment, end, *count);
+    return ERR_OK;
+}
+
+enum err codec_read(struct codec *codec, struct codec_reader *reader, size_t count, const float *weight, float *values)
+{
+    while (count > 0) {
+        const struct codec_kind *kind;
+        struct segment segment;
+        size_t end;
+        TRY(present(codec, reader, &kind, &segment, &end));
+        size_t take = segment.count - reader->inside < count ? segment.count - reader->inside : count;
+        if (take == segment.count) {
+            TRY(kind->decode(codec, kind, &segment, weight, values));
+        } else {
+            TRY(kind->decode(codec, kind, &segment, NULL, codec->segment));
+            codec_emit(codec, codec->segment + reader->inside, take, weight, values);
+        }
+        advance(reader, &segment, end, take);
+        values += take;
+        count -= take;
+    }
+    return ERR_OK;
+}
+
+/* ---- reading at once ---- */
+
 static enum err decode(struct codec *codec, const uint8_t *frame, size_t frame_bytes, const float *weight, float *out,
                        size_t values_count)
 {
-    uint32_t segments;
-    TRY(codec_frame_get_header(frame, frame_bytes, values_count, &segments));
-    struct bytes_reader payload = bytes_reader_init(frame + CODEC_HEADER_BYTES, frame_bytes - CODEC_HEADER_BYTES);
-    size_t begin = 0;
-    for (uint32_t i = 0; i < segments; i++) {
+    struct codec_reader reader;
+    TRY(codec_read_begin(frame, frame_bytes, values_count, &reader));
+    for (size_t begin = 0; reader.values_left > 0;) {
         const struct codec_kind *kind;
         struct segment segment;
-        TRY(get_segment(codec, &payload, values_count - begin, &kind, &segment));
+        size_t end;
+        TRY(present(codec, &reader, &kind, &segment, &end));
         TRY(kind->decode(codec, kind, &segment, weight, out != NULL ? out + begin : NULL));
         begin += segment.count;
+        advance(&reader, &segment, end, segment.count);
     }
-    if (begin != values_count)
-        return err_set(ERR_PROTO, "codec frame holds %zu values of the %zu it announces", begin, values_count);
-    if (bytes_left(&payload) != 0)
-        return err_set(ERR_PROTO, "codec frame has bytes behind its last segment");
-    return ERR_OK;
+    return codec_read_end(&reader);
 }
 
 enum err codec_decode(struct codec *codec, const uint8_t *frame, size_t frame_bytes, float *values, size_t values_count)

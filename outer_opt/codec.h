@@ -27,8 +27,9 @@ ERR_MUST_CHECK enum err codec_new(int zstd_level, struct codec **out);
 void codec_free(struct codec *codec);
 /* From the next frame on. */
 ERR_MUST_CHECK enum err codec_set_zstd(struct codec *codec, int level);
-/* Makes room for POWERSGD parts of up to `values` = (rows + cols) * rank. */
-ERR_MUST_CHECK enum err codec_reserve_factors(struct codec *codec, size_t values);
+/* Makes room to encode POWERSGD parts of up to `factor_values` = (rows + cols) * rank, and to read segments of up to
+ * `segment_values` (at least CODEC_SEGMENT; only POWERSGD has larger ones): a frame with a larger one is refused. */
+ERR_MUST_CHECK enum err codec_reserve(struct codec *codec, size_t factor_values, size_t segment_values);
 
 /* "fp32", ... "powersgd"; NULL for a number that is none of these. */
 const char *codec_name(enum codec_id id);
@@ -65,6 +66,43 @@ ERR_MUST_CHECK enum err codec_decodable(struct codec *codec, const uint8_t *fram
 /* As codec_decode(), but sum = sum + weight * decoded. */
 ERR_MUST_CHECK enum err codec_decode_add(struct codec *codec, const uint8_t *frame, size_t frame_bytes, float weight,
                                          float *sum, size_t values_count);
+
+/* ---- piece by piece: what a frame is made of, or holds, need not be in memory at once ---- */
+
+/* Where a reading stands; the frame is borrowed. */
+struct codec_reader {
+    const uint8_t *frame;
+    size_t frame_bytes, at; /* of the present segment */
+    uint32_t segments_left; /* the present one included */
+    size_t values_left;     /* of the frame, that were not read */
+    size_t inside;          /* values of the present segment that were read */
+};
+ERR_MUST_CHECK enum err codec_read_begin(const uint8_t *frame, size_t frame_bytes, size_t values_count,
+                                         struct codec_reader *out);
+/* What is left of the present segment, decoded, in memory of `codec`, whose caller may write there; `*count` 0 at the
+ * frame's end. ERR_PROTO as codec_decode(). */
+ERR_MUST_CHECK enum err codec_read_segment(struct codec *codec, struct codec_reader *reader, float **values,
+                                           size_t *count);
+/* The next `count` values, in whole blocks, wherever segments end: values = decoded, or with `weight` values = values +
+ * weight * decoded. Quickest where `count` ends with a segment. */
+ERR_MUST_CHECK enum err codec_read(struct codec *codec, struct codec_reader *reader, size_t count, const float *weight,
+                                   float *values);
+/* After the last value: whether the frame ends there. ERR_PROTO. */
+ERR_MUST_CHECK enum err codec_read_end(const struct codec_reader *reader);
+
+/* Where a writing stands; `frame` holds codec_frame_bytes_max() of all parts that are put into it. */
+struct codec_writer {
+    uint8_t *frame;
+    size_t at, values;
+    uint32_t segments;
+};
+struct codec_writer codec_write_begin(uint8_t *frame);
+/* One part more, as codec_encode() does. A part whose codec is none on tensors may come in several, each but the last
+ * of a multiple of CODEC_SEGMENT values: the same frame comes of it. */
+ERR_MUST_CHECK enum err codec_write(struct codec *codec, struct codec_writer *writer, const struct codec_part *part,
+                                    const struct vec_source *source, float *residual, size_t *fault);
+/* The header; returns the frame's bytes. */
+size_t codec_write_end(const struct codec_writer *writer);
 
 /* Checks header, length and digest of a frame without decoding it. */
 ERR_MUST_CHECK enum err codec_check(const uint8_t *frame, size_t frame_bytes, size_t values_count);

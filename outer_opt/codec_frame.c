@@ -156,7 +156,7 @@ enum err codec_frame_get_planes(struct codec *codec, const struct codec_kind *ki
 {
     size_t room[PLANES_MAX];
     size_t end = payload->at + bytes;
-    if (!kind->whole && segment->count > CODEC_SEGMENT)
+    if (segment->count > (kind->whole ? codec->segment_values : CODEC_SEGMENT))
         return err_set(ERR_PROTO, "codec segment with a geometry this program does not write");
     kind->room(kind, segment->count, room);
     for (unsigned i = 0; i < segment->planes_count; i++)

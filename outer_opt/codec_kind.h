@@ -43,6 +43,8 @@ struct codec {
     uint16_t *kept; /* TOPK: places within a chunk */
     uint8_t *trial; /* a segment that is only looked at */
     float *factors; /* POWERSGD: P, Q, and both as halves */
+    float *segment; /* a decoded one, for codec_read_*() */
+    size_t segment_values;
 };
 
 /* What one codec does. */

@@ -129,6 +129,17 @@ static uint64_t padded(uint64_t count)
     return (count + PLAN_BLOCK - 1) / PLAN_BLOCK * PLAN_BLOCK;
 }
 
+size_t recipe_segment_values_max(const struct plan *plan, const struct codec_choice *choice)
+{
+    uint64_t most = CODEC_SEGMENT;
+    for (uint32_t i = 0; i < plan->tensors_count; i++) {
+        const struct plan_tensor *tensor = &plan->tensors[i];
+        if (codec_on_tensors(choice_of(tensor, choice).id) && padded(tensor->count) > most)
+            most = padded(tensor->count);
+    }
+    return (size_t)most;
+}
+
 static bool same_choice(const struct codec_choice *a, const struct codec_choice *b)
 {
     return a->id == b->id && a->ratio == b->ratio && a->rank == b->rank;

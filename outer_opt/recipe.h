@@ -28,8 +28,9 @@ void recipe_free(struct recipe *recipe);
 
 /* Bytes recipe_new() takes. */
 uint64_t recipe_bytes(const struct plan *plan, const struct codec_choice *choice);
-/* For codec_reserve_factors(). */
+/* For codec_reserve(). */
 size_t recipe_factor_values_max(const struct plan *plan, const struct codec_choice *choice);
+size_t recipe_segment_values_max(const struct plan *plan, const struct codec_choice *choice);
 
 /* Most parts of any shards of any fragment. */
 size_t recipe_parts_max(const struct recipe *recipe);

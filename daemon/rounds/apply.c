@@ -458,8 +458,8 @@ static enum err run_apply(struct job *job, struct jobs_scratch *scratch)
     TRY(apply_open(desk, &fragment->results[j->p], &result));
     j->step = result.meta.step;
     struct outer_round round = apply_numbers(desk, &result.meta, fragment->sizes, fragment->parts_count);
-    enum err err = replica_apply(desk->conf.replica, j->f, part->shards, &round, result.frame, result.frame_bytes,
-                                 scratch->codec, scratch->values);
+    enum err err =
+        replica_apply(desk->conf.replica, j->f, part->shards, &round, result.frame, result.frame_bytes, scratch->codec);
     if (err == ERR_OK)
         err = keep_contributors(j, &result.meta);
     if (err == ERR_OK)
@@ -551,7 +551,7 @@ static enum err run_measure(struct job *job, struct jobs_scratch *scratch)
     struct result result;
     TRY(apply_open(desk, &fragment->results[j->p], &result));
     enum err err = replica_measure(desk->conf.replica, j->f, part->shards, result.frame, result.frame_bytes,
-                                   scratch->codec, scratch->values, &fragment->sizes[j->p]);
+                                   scratch->codec, &fragment->sizes[j->p]);
     result_close(&result);
     return err;
 }

@@ -12,7 +12,6 @@ struct replay {
     struct replica *replica; /* into which, and what it then holds */
     struct store_fragment *state;
     struct codec *codec;
-    float *values;                              /* of the fragment */
     struct replica_size sizes[CHAIN_PARTS_MAX]; /* by part of the commit */
     struct ledger_commit commit;                /* of the version being replayed */
 };
@@ -21,7 +20,7 @@ struct replay {
 static enum err measure(struct replay *replay, struct result *result, struct replica_size *size)
 {
     enum err err = replica_measure(replay->replica, replay->f, result->what.shards, result->frame, result->frame_bytes,
-                                   replay->codec, replay->values, size);
+                                   replay->codec, size);
     result_close(result);
     return err;
 }
@@ -72,7 +71,7 @@ static enum err apply_part(struct replay *replay, uint32_t part)
     TRY(apply_open(replay->desk, &key, &result));
     struct outer_round round = apply_numbers(replay->desk, &result.meta, replay->sizes, replay->commit.parts_count);
     enum err err = replica_apply(replay->replica, replay->f, result.what.shards, &round, result.frame,
-                                 result.frame_bytes, replay->codec, replay->values);
+                                 result.frame_bytes, replay->codec);
     if (err == ERR_OK)
         err = counted_note(replica_counted(replay->replica, replay->f), result.what.shards, replay->commit.version,
                            &result.meta);
@@ -102,14 +101,12 @@ static enum err replay_all(const struct desk *desk, uint32_t f, uint64_t upto, s
     enum err err = ERR_OK;
     struct replay replay = {.desk = desk, .f = f, .replica = replica, .state = state};
     TRY_OUT(codec_new(0, &replay.codec));
-    TRY_OUT(mem_new((size_t)desk->conf.plan->plan->fragments[f].values_count, sizeof *replay.values,
-                    "replaying the ledger", &replay.values));
+    TRY_OUT(codec_reserve(replay.codec, 0, replica_segment_values(replica)));
     while (state->version < upto && (err = replay_version(&replay, state->version + 1)) == ERR_OK)
         state->version++;
     err = err == ERR_NOTFOUND ? ERR_OK : err;
 out:
     codec_free(replay.codec);
-    mem_free(replay.values);
     return err;
 }
 

@@ -28,7 +28,10 @@ static enum err open_all(struct rounds *rounds, const struct rounds_conf *conf)
 {
     struct desk *desk = &rounds->desk;
     TRY(desk_init(desk, conf));
-    TRY(jobs_set_scratch(conf->jobs, (size_t)conf->plan->plan->values_count_max, replica_factor_values(conf->replica)));
+    const struct jobs_room room = {.values = replica_piece_values(replica_conf(conf->replica)),
+                                   .factor_values = replica_factor_values(conf->replica),
+                                   .segment_values = replica_segment_values(conf->replica)};
+    TRY(jobs_set_scratch(conf->jobs, &room));
     TRY(encode_new(desk, &rounds->encode));
     TRY(reduce_new(desk, &rounds->reduce));
     TRY(rounds_members(rounds, conf->view->count));

@@ -18,14 +18,15 @@ static bool by_value(const struct outlier_conf *conf)
 void mean_deinit(struct mean *mean)
 {
     mem_free(mean->decoded);
+    mem_free(mean->readers);
     for (size_t i = 0; i < MEAN_PIECES; i++)
         mem_free(mean->scores[i]);
     *mean = (struct mean){0};
 }
 
-uint64_t mean_bytes(const struct outlier_conf *conf, uint64_t values, uint32_t inputs)
+uint64_t mean_bytes(const struct outlier_conf *conf, uint64_t piece, uint32_t inputs)
 {
-    return (by_value(conf) ? inputs : 0) * values * sizeof(float) +
+    return inputs * ((by_value(conf) ? piece * sizeof(float) : 0) + sizeof(struct codec_reader)) +
            (inputs + MEAN_PIECE - 1) / MEAN_PIECE * MEAN_PIECE * sizeof(struct outlier_score);
 }
 
@@ -45,38 +46,7 @@ void mean_forget(struct mean *mean)
             memset(mean->scores[i], 0, MEAN_PIECE * sizeof *mean->scores[i]);
 }
 
-/* ---- means ---- */
-
-/* Where there are more contributors than ever, or our own shards are more. */
-static enum err room_to_decode(struct mean *mean, size_t values)
-{
-    if (values <= mean->decoded_room)
-        return ERR_OK;
-    mem_free(mean->decoded);
-    mean->decoded = NULL;
-    mean->decoded_room = 0;
-    TRY(mem_new(values, sizeof(float), "contributions", &mean->decoded));
-    mean->decoded_room = values;
-    return ERR_OK;
-}
-
-/* Trimmed mean or median; no weights. */
-static enum err middle(struct mean *mean, const struct outlier_conf *conf, struct mean_input *inputs,
-                       size_t inputs_count, struct codec *codec, float *out, size_t count, size_t *bad)
-{
-    const float *decoded[MEAN_MEMBERS_MAX];
-    TRY(room_to_decode(mean, inputs_count * count));
-    for (size_t i = 0; i < inputs_count; i++) {
-        float *values = mean->decoded + i * count;
-        *bad = i;
-        TRY(codec_decode(codec, inputs[i].frame, inputs[i].bytes, values, count));
-        decoded[i] = values;
-        inputs[i].factor = 1;
-    }
-    uint32_t trim = conf->action == OUTLIER_MEDIAN ? MEAN_MEMBERS_MAX : conf->trim;
-    outlier_trimmed_mean(decoded, inputs_count, trim, out, count);
-    return ERR_OK;
-}
+/* ---- outliers ---- */
 
 /* The median of the inputs' weights. */
 static float usual_weight(const struct mean_input *inputs, size_t inputs_count)
@@ -99,72 +69,156 @@ static struct outlier_score *score_of(struct mean *mean, uint32_t member)
     return &piece[member % MEAN_PIECE];
 }
 
+/* Sum of squares of what a frame holds. */
+static enum err square_sum(const struct mean_input *input, size_t count, struct codec *codec, double *sum)
+{
+    struct codec_reader reader;
+    float *values;
+    size_t n;
+    *sum = 0;
+    TRY(codec_read_begin(input->frame, input->bytes, count, &reader));
+    for (;;) {
+        TRY(codec_read_segment(codec, &reader, &values, &n));
+        if (n == 0)
+            return ERR_OK;
+        *sum += outer_square_sum(values, NULL, n);
+    }
+}
+
 /* Looks at every contribution by itself first. One that comes after an absence holds the work of several rounds: it may
  * be that many times larger, and is no outlier for it. */
-static enum err judge(struct mean *mean, const struct outlier_conf *conf, struct mean_input *inputs,
-                      size_t inputs_count, struct codec *codec, float *scratch, size_t count, size_t *bad)
+static enum err judge(struct mean *mean, size_t count, struct codec *codec, size_t *bad)
 {
+    struct mean_input *inputs = mean->inputs;
     struct outlier_score *scores[MEAN_MEMBERS_MAX];
     double squares[MEAN_MEMBERS_MAX] = {0};
     float factors[MEAN_MEMBERS_MAX];
-    float usual = usual_weight(inputs, inputs_count);
-    for (size_t i = 0; i < inputs_count; i++) {
+    float usual = usual_weight(inputs, mean->inputs_count);
+    for (size_t i = 0; i < mean->inputs_count; i++) {
         *bad = i;
-        TRY(codec_decode(codec, inputs[i].frame, inputs[i].bytes, scratch, count));
+        TRY(square_sum(&inputs[i], count, codec, &squares[i]));
         double rounds = inputs[i].weight > usual && usual > 0 ? (double)(inputs[i].weight / usual) : 1;
-        squares[i] = outer_square_sum(scratch, NULL, count) / (rounds * rounds);
+        squares[i] = squares[i] / (rounds * rounds);
         scores[i] = score_of(mean, inputs[i].member);
     }
-    outlier_judge(conf, scores, squares, inputs_count, factors);
-    for (size_t i = 0; i < inputs_count; i++)
+    outlier_judge(mean->conf, scores, squares, mean->inputs_count, factors);
+    for (size_t i = 0; i < mean->inputs_count; i++)
         inputs[i].factor = factors[i];
     return ERR_OK;
 }
 
-static enum err weighted(struct mean *mean, const struct outlier_conf *conf, struct mean_input *inputs,
-                         size_t inputs_count, struct codec *codec, float *out, size_t count, size_t *bad)
+/* ---- means ---- */
+
+/* Where there are more contributors than ever. */
+static enum err room_to_read(struct mean *mean, size_t inputs)
 {
-    float weights[MEAN_MEMBERS_MAX];
-    for (size_t i = 0; i < inputs_count; i++)
-        inputs[i].factor = 1;
-    if (conf->action != OUTLIER_KEEP && inputs_count >= OUTLIER_INPUTS_MIN)
-        TRY(judge(mean, conf, inputs, inputs_count, codec, out, count, bad));
-    memset(out, 0, count * sizeof *out);
-    for (size_t i = 0; i < inputs_count; i++) {
-        *bad = i;
-        /* One scaled down keeps its weight in the mean; one left out has none. */
-        weights[i] = inputs[i].factor > 0 ? inputs[i].weight : 0;
-        if (inputs[i].factor > 0)
-            TRY(codec_decode_add(codec, inputs[i].frame, inputs[i].bytes, inputs[i].weight * inputs[i].factor, out,
-                                 count));
-    }
-    outer_mean_finish(out, count, weights, inputs_count);
+    if (inputs <= mean->readers_room)
+        return ERR_OK;
+    mem_free(mean->readers);
+    mean->readers_room = 0;
+    TRY(mem_new(inputs, sizeof *mean->readers, "contributions", &mean->readers));
+    mean->readers_room = inputs;
     return ERR_OK;
 }
 
-enum err mean_make(struct mean *mean, const struct outlier_conf *conf, struct mean_input *inputs, size_t inputs_count,
-                   struct codec *codec, float *out, size_t count, size_t *bad)
+enum err mean_begin(struct mean *mean, const struct outlier_conf *conf, struct mean_input *inputs, size_t inputs_count,
+                    size_t count, struct codec *codec, size_t *bad)
 {
     assert(inputs_count <= MEAN_MEMBERS_MAX);
-    return (by_value(conf) ? middle : weighted)(mean, conf, inputs, inputs_count, codec, out, count, bad);
+    mean->conf = conf;
+    mean->inputs = inputs;
+    mean->inputs_count = inputs_count;
+    for (size_t i = 0; i < inputs_count; i++)
+        inputs[i].factor = 1;
+    if (!by_value(conf) && conf->action != OUTLIER_KEEP && inputs_count >= OUTLIER_INPUTS_MIN)
+        TRY(judge(mean, count, codec, bad));
+    TRY(room_to_read(mean, inputs_count));
+    for (size_t i = 0; i < inputs_count; i++) {
+        *bad = i;
+        TRY(codec_read_begin(inputs[i].frame, inputs[i].bytes, count, &mean->readers[i]));
+    }
+    return ERR_OK;
 }
 
-size_t mean_culprit(const struct mean_input *inputs, size_t inputs_count, struct codec *codec, float *scratch,
-                    size_t count)
+/* Where there are more contributors than ever, or pieces are larger. */
+static enum err room_to_decode(struct mean *mean, size_t values)
+{
+    if (values <= mean->decoded_room)
+        return ERR_OK;
+    mem_free(mean->decoded);
+    mean->decoded = NULL;
+    mean->decoded_room = 0;
+    TRY(mem_new(values, sizeof(float), "contributions", &mean->decoded));
+    mean->decoded_room = values;
+    return ERR_OK;
+}
+
+/* Trimmed mean or median; no weights. */
+static enum err middle(struct mean *mean, struct codec *codec, float *out, size_t count, size_t *bad)
+{
+    const float *decoded[MEAN_MEMBERS_MAX];
+    TRY(room_to_decode(mean, mean->inputs_count * count));
+    for (size_t i = 0; i < mean->inputs_count; i++) {
+        float *values = mean->decoded + i * count;
+        *bad = i;
+        TRY(codec_read(codec, &mean->readers[i], count, NULL, values));
+        decoded[i] = values;
+    }
+    uint32_t trim = mean->conf->action == OUTLIER_MEDIAN ? MEAN_MEMBERS_MAX : mean->conf->trim;
+    outlier_trimmed_mean(decoded, mean->inputs_count, trim, out, count);
+    return ERR_OK;
+}
+
+static enum err weighted(struct mean *mean, struct codec *codec, float *out, size_t count, size_t *bad)
+{
+    float weights[MEAN_MEMBERS_MAX];
+    memset(out, 0, count * sizeof *out);
+    for (size_t i = 0; i < mean->inputs_count; i++) {
+        const struct mean_input *input = &mean->inputs[i];
+        const float weight = input->weight * input->factor;
+        *bad = i;
+        /* One scaled down keeps its weight in the mean; one left out has none. */
+        weights[i] = input->factor > 0 ? input->weight : 0;
+        if (input->factor > 0)
+            TRY(codec_read(codec, &mean->readers[i], count, &weight, out));
+    }
+    outer_mean_finish(out, count, weights, mean->inputs_count);
+    return ERR_OK;
+}
+
+enum err mean_next(struct mean *mean, struct codec *codec, float *out, size_t count, size_t *bad)
+{
+    TRY((by_value(mean->conf) ? middle : weighted)(mean, codec, out, count, bad));
+    for (size_t i = 0; i < mean->inputs_count; i++) {
+        *bad = i;
+        if (mean->readers[i].values_left == 0)
+            TRY(codec_read_end(&mean->readers[i]));
+    }
+    return ERR_OK;
+}
+
+size_t mean_culprit(const struct mean_input *inputs, size_t inputs_count, size_t count, struct codec *codec)
 {
     size_t worst = 0;
     float most = -1;
     for (size_t i = 0; i < inputs_count; i++) {
-        if (codec_decode(codec, inputs[i].frame, inputs[i].bytes, scratch, count) != ERR_OK)
+        struct codec_reader reader;
+        float *values;
+        size_t n;
+        if (codec_read_begin(inputs[i].frame, inputs[i].bytes, count, &reader) != ERR_OK)
             return i;
-        for (size_t k = 0; k < count; k++) {
-            if (!isfinite(scratch[k]))
+        do {
+            if (codec_read_segment(codec, &reader, &values, &n) != ERR_OK)
                 return i;
-            if (fabsf(scratch[k]) > most) {
-                most = fabsf(scratch[k]);
-                worst = i;
+            for (size_t k = 0; k < n; k++) {
+                if (!isfinite(values[k]))
+                    return i;
+                if (fabsf(values[k]) > most) {
+                    most = fabsf(values[k]);
+                    worst = i;
+                }
             }
-        }
+        } while (n > 0);
     }
     return worst;
 }

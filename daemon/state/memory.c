@@ -12,12 +12,13 @@ enum { STATE_ARRAYS = 2, SHARED_AREAS = 2 };
 /* How often the digests of a state's leaves are there at most: in a copy, and in the heads for four who read it. */
 enum { STATE_HEADS = 5 };
 
-/* What jobs_set_scratch() gives a thread: room for the largest part there can ever be, which is a fragment, and
- * PowerSGD's factors, as floats and as the halves that are sent. */
+/* What jobs_set_scratch() gives a thread: a piece of a mean, what a segment is larger than usual, and PowerSGD's
+ * factors, as floats and as the halves that are sent. */
 static uint64_t scratch_bytes(const struct replica_conf *conf)
 {
     uint64_t factors = recipe_factor_values_max(conf->plan, &conf->choice);
-    return (conf->plan->values_count_max + factors + factors / 2) * sizeof(float);
+    uint64_t segment = recipe_segment_values_max(conf->plan, &conf->choice);
+    return (replica_piece_values(conf) + segment - CODEC_SEGMENT + factors + factors / 2) * sizeof(float);
 }
 
 static uint64_t object_bytes(const struct memory_conf *conf, uint32_t f, uint64_t shards)

@@ -67,13 +67,12 @@ uint64_t part_cut_bytes(const struct plan *plan, uint32_t f, uint64_t shards, bo
     return sizeof(struct part_cut) + count * sizeof(struct codec_part) + (adaptive ? adapt_bytes(count) : 0);
 }
 
-enum err part_cut_encode(struct part_cut *cut, const struct codec_choice *choice, const struct vec_source *source,
-                         struct codec *codec, float *left, uint8_t *frame, size_t *frame_bytes, size_t *fault)
+void part_cut_adapt(struct part_cut *cut, const struct codec_choice *choice, const struct vec_source *source,
+                    struct codec *codec)
 {
     /* A choice that could not be made (NaN) leaves the one before; encoding then says what is wrong. */
     if (cut->adapt != NULL && cut->encodings++ % ADAPT_ROUNDS == 0)
         (void)!adapt_parts(cut->adapt, codec, choice, source, cut->parts, cut->parts_count);
-    return codec_encode(codec, cut->parts, cut->parts_count, source, left, frame, frame_bytes, fault);
 }
 
 /* Takes note of an outer gradient of this norm, and returns the norm that residuals are held against. It is never more
@@ -108,13 +107,12 @@ double part_cut_square_sum(const struct vec_source *source, const struct plan_sh
 
 /* A residual that is large beside the outer gradient is mostly old: with outer momentum it feeds itself (measured,
  * docs/ARCHITECTURE.md). It is cut down, and less of it kept. */
-bool part_cut_restrain(struct part_cut *cut, const struct restraint *rule, const struct vec_source *meant,
-                       double tokens, const struct plan_share *share, float *left)
+bool part_cut_restrain(struct part_cut *cut, const struct restraint *rule, double norm, double tokens,
+                       const struct plan_share *share, float *left)
 {
     double factor = rule->decay;
     bool passed = false;
     if (rule->limit > 0) {
-        double norm = sqrt(part_cut_square_sum(meant, share));
         double residual = factor * sqrt(part_cut_square_sum(&(struct vec_source){.minuend = left}, share));
         double most = rule->limit * note_usual(&cut->usual, rule->settled, norm, tokens, residual > rule->limit * norm);
         passed = residual > most;

@@ -37,10 +37,9 @@ void part_cut_deinit(struct part_cut *cut);
 /* Bytes that takes. */
 uint64_t part_cut_bytes(const struct plan *plan, uint32_t f, uint64_t shards, bool adaptive);
 
-/* As codec_encode(); `choice` is the run's. */
-ERR_MUST_CHECK enum err part_cut_encode(struct part_cut *cut, const struct codec_choice *choice,
-                                        const struct vec_source *source, struct codec *codec, float *left,
-                                        uint8_t *frame, size_t *frame_bytes, size_t *fault);
+/* Before an encoding of `source`: chooses the codecs anew if it is time to; `choice` is the run's. */
+void part_cut_adapt(struct part_cut *cut, const struct codec_choice *choice, const struct vec_source *source,
+                    struct codec *codec);
 
 /* How a residual is held down. */
 struct restraint {
@@ -48,10 +47,10 @@ struct restraint {
     double limit; /* over the usual outer gradient; 0: none */
     bool settled; /* the run's warm-up is over */
 };
-/* Holds the residual `left` of an outer gradient `meant`, with `tokens` behind it, down; both over the values of
- * `share`. Takes note of how large it was. True: the limit was passed. */
-bool part_cut_restrain(struct part_cut *cut, const struct restraint *rule, const struct vec_source *meant,
-                       double tokens, const struct plan_share *share, float *left);
+/* Holds the residual `left`, over the values of `share`, of an outer gradient down whose norm is `norm` (not used
+ * without a limit), with `tokens` behind it. Takes note of how large that was. True: the limit was passed. */
+bool part_cut_restrain(struct part_cut *cut, const struct restraint *rule, double norm, double tokens,
+                       const struct plan_share *share, float *left);
 /* Sum of squares of what is encoded, before residuals. */
 double part_cut_square_sum(const struct vec_source *source, const struct plan_share *share);
 

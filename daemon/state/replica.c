@@ -156,7 +156,8 @@ uint64_t replica_cut_bytes(const struct replica_conf *conf, uint32_t f, const ui
     for (uint32_t p = 0; p < count; p++)
         bytes += part_cut_bytes(conf->plan, f, masks[p], conf->adaptive);
     bytes += (uint64_t)(2 * conf->error_feedback) * values * sizeof(float);
-    return bytes + mean_bytes(&conf->outliers, values, inputs);
+    uint64_t piece = replica_piece_values(conf);
+    return bytes + mean_bytes(&conf->outliers, values < piece ? values : piece, inputs);
 }
 
 bool replica_cut_is(const struct replica *replica, uint32_t f, const uint64_t *masks, uint32_t count, uint64_t own)
@@ -296,6 +297,23 @@ size_t replica_factor_values(const struct replica *replica)
     return recipe_factor_values_max(replica->conf.plan, &replica->conf.choice);
 }
 
+size_t replica_segment_values(const struct replica *replica)
+{
+    return recipe_segment_values_max(replica->conf.plan, &replica->conf.choice);
+}
+
+const struct replica_conf *replica_conf(const struct replica *replica)
+{
+    return &replica->conf;
+}
+
+size_t replica_piece_values(const struct replica_conf *conf)
+{
+    size_t segment = recipe_segment_values_max(conf->plan, &conf->choice);
+    size_t all = (size_t)conf->plan->values_count_max;
+    return conf->adaptive || all < segment ? all : segment;
+}
+
 float *replica_anchor(struct replica *replica, uint32_t f)
 {
     return replica->fragments[f].anchor;
@@ -368,12 +386,15 @@ enum err replica_encode(struct replica *replica, uint32_t f, uint64_t shards, co
     struct vec_source source = {.minuend = base, .subtrahend = theta, .residual = fragment->residual};
     assert(cut != NULL); /* replica_cut() was not told of it */
     plan_share(replica->conf.plan, f, shards, &share);
+    part_cut_adapt(cut, &replica->conf.choice, &source, codec);
     enum err err =
-        part_cut_encode(cut, &replica->conf.choice, &source, codec, fragment->pending, frame, frame_bytes, &fault);
+        codec_encode(codec, cut->parts, cut->parts_count, &source, fragment->pending, frame, frame_bytes, &fault);
     const struct restraint rule = restraint_of(replica, fragment);
-    if (err == ERR_OK && fragment->pending != NULL &&
-        part_cut_restrain(cut, &rule, &source, (double)tokens, &share, fragment->pending))
-        atomic_fetch_add(&fragment->cut_down, 1);
+    if (err == ERR_OK && fragment->pending != NULL) {
+        double norm = rule.limit > 0 ? sqrt(part_cut_square_sum(&source, &share)) : 0;
+        if (part_cut_restrain(cut, &rule, norm, (double)tokens, &share, fragment->pending))
+            atomic_fetch_add(&fragment->cut_down, 1);
+    }
     if (err == ERR_NONFINITE) {
         const struct plan_tensor *tensor = plan_tensor_at(replica->conf.plan, f, fault);
         return err_set(err,
@@ -386,23 +407,64 @@ enum err replica_encode(struct replica *replica, uint32_t f, uint64_t shards, co
 
 /* ---- means ---- */
 
+/* A mean on its way into a frame. */
+struct mending {
+    struct vec_source source; /* minuend: the whole mean, or NULL: it is made piece by piece */
+    float *left;              /* the new residual */
+    float *piece;
+    double square_sum; /* of the mean */
+    struct codec_writer writer;
+};
+
+/* One part of the mean, piece by piece. Parts follow one another: they are all there is of these shards. */
+static enum err encode_part(struct fragment *fragment, const struct codec_part *part, struct codec *codec,
+                            struct mending *m, size_t *bad)
+{
+    size_t fault, most = codec_on_tensors(part->choice.id) ? (size_t)part->count : CODEC_SEGMENT;
+    assert(part->at == m->writer.values);
+    for (uint64_t at = part->at, end = part->at + part->count; at < end;) {
+        struct codec_part now = *part;
+        now.at = 0;
+        now.count = end - at < most ? end - at : most;
+        const float *mean = m->source.minuend != NULL ? m->source.minuend + at : m->piece;
+        if (m->source.minuend == NULL)
+            TRY(mean_next(&fragment->mean, codec, m->piece, (size_t)now.count, bad));
+        m->square_sum += outer_square_sum(mean, NULL, (size_t)now.count);
+        const struct vec_source source = {.minuend = mean,
+                                          .residual = m->source.residual != NULL ? m->source.residual + at : NULL};
+        TRY(codec_write(codec, &m->writer, &now, &source, m->left != NULL ? m->left + at : NULL, &fault));
+        at += now.count;
+    }
+    return ERR_OK;
+}
+
 /* Encodes the mean, with what earlier encodings left over of these shards. */
-static enum err encode_mean(struct replica *replica, uint32_t f, const float *mean, double tokens, struct codec *codec,
-                            uint8_t *frame, size_t *frame_bytes)
+static enum err encode_mean(struct replica *replica, uint32_t f, double tokens, struct codec *codec, float *scratch,
+                            uint8_t *frame, size_t *frame_bytes, size_t *bad)
 {
     struct fragment *fragment = &replica->fragments[f];
     struct packed *left = &fragment->owner_pending;
-    struct vec_source source = {.minuend = mean, .residual = fragment->owner_residual.values};
-    size_t fault = 0, count = replica_values(replica, f, fragment->own.shards);
+    size_t count = replica_values(replica, f, fragment->own.shards);
     struct plan_share all = {.runs_count = count > 0, .values_count = count, .run = {{.end = count}}};
+    struct mending m = {.source = {.residual = fragment->owner_residual.values},
+                        .left = left->values,
+                        .piece = scratch,
+                        .writer = codec_write_begin(frame)};
     if (fragment->owner_residual.shards != fragment->own.shards) { /* it has others between them */
         packed_copy(replica->conf.plan, f, &fragment->owner_residual, left);
-        source.residual = left->values;
+        m.source.residual = left->values;
     }
-    TRY(part_cut_encode(&fragment->own, &replica->conf.choice, &source, codec, left->values, frame, frame_bytes,
-                        &fault));
+    if (replica->conf.adaptive) { /* codecs are chosen by all of it */
+        TRY(mean_next(&fragment->mean, codec, scratch, count, bad));
+        m.source.minuend = scratch;
+        part_cut_adapt(&fragment->own, &replica->conf.choice, &m.source, codec);
+    }
+    for (size_t p = 0; p < fragment->own.parts_count; p++)
+        TRY(encode_part(fragment, &fragment->own.parts[p], codec, &m, bad));
+    *frame_bytes = codec_write_end(&m.writer);
     const struct restraint rule = restraint_of(replica, fragment);
-    if (left->values != NULL && part_cut_restrain(&fragment->own, &rule, &source, tokens, &all, left->values))
+    if (left->values != NULL &&
+        part_cut_restrain(&fragment->own, &rule, sqrt(m.square_sum), tokens, &all, left->values))
         atomic_fetch_add(&fragment->cut_down, 1);
     fragment->owner_made = left->values != NULL;
     return ERR_OK;
@@ -415,11 +477,11 @@ enum err replica_reduce(struct replica *replica, uint32_t f, struct mean_input *
     size_t count = replica_values(replica, f, fragment->own.shards);
     assert(fragment->own.shards != 0);
     fragment->owner_made = false;
-    TRY(mean_make(&fragment->mean, &replica->conf.outliers, inputs, inputs_count, codec, scratch, count, bad));
-    enum err err = encode_mean(replica, f, scratch, mean_weight(inputs, inputs_count), codec, frame, frame_bytes);
+    TRY(mean_begin(&fragment->mean, &replica->conf.outliers, inputs, inputs_count, count, codec, bad));
+    enum err err = encode_mean(replica, f, mean_weight(inputs, inputs_count), codec, scratch, frame, frame_bytes, bad);
     if (err != ERR_NONFINITE)
         return err;
-    *bad = mean_culprit(inputs, inputs_count, codec, scratch, count);
+    *bad = mean_culprit(inputs, inputs_count, count, codec);
     return err_set(err, "it holds NaN, Inf or numbers that make the mean larger than the codec can hold");
 }
 
@@ -484,31 +546,50 @@ void replica_commit_owner(struct replica *replica, uint32_t f)
 }
 
 enum err replica_apply(struct replica *replica, uint32_t f, uint64_t shards, const struct outer_round *round,
-                       const uint8_t *frame, size_t frame_bytes, struct codec *codec, float *scratch)
+                       const uint8_t *frame, size_t frame_bytes, struct codec *codec)
 {
     struct fragment *fragment = &replica->fragments[f];
     struct plan_share share;
+    struct codec_reader reader;
+    float *delta;
+    size_t count;
     plan_share(replica->conf.plan, f, shards, &share);
-    TRY(codec_decode(codec, frame, frame_bytes, scratch, (size_t)share.values_count));
-    for (uint32_t r = 0; r < share.runs_count; r++) {
-        uint64_t begin = share.run[r].begin;
-        size_t count = run_values(&share.run[r]);
-        float *momentum = fragment->momentum != NULL ? fragment->momentum + begin : NULL;
-        outer_step(&replica->conf.outer, round, fragment->anchor + begin, momentum, scratch, count);
-        scratch += count;
+    /* It could be decoded when it came; if these are the same bytes, no part of it stays undone. */
+    TRY(codec_intact(frame, frame_bytes));
+    TRY(codec_read_begin(frame, frame_bytes, (size_t)share.values_count, &reader));
+    uint32_t r = 0;
+    for (uint64_t at = share.run[0].begin;;) {
+        TRY(codec_read_segment(codec, &reader, &delta, &count));
+        if (count == 0)
+            return ERR_OK;
+        while (count > 0) {
+            size_t take = share.run[r].end - at < count ? (size_t)(share.run[r].end - at) : count;
+            float *momentum = fragment->momentum != NULL ? fragment->momentum + at : NULL;
+            outer_step(&replica->conf.outer, round, fragment->anchor + at, momentum, delta, take);
+            delta += take;
+            count -= take;
+            at += take;
+            if (at == share.run[r].end && r + 1 < share.runs_count)
+                at = share.run[++r].begin;
+        }
     }
-    return ERR_OK;
 }
 
 enum err replica_measure(struct replica *replica, uint32_t f, uint64_t shards, const uint8_t *frame, size_t frame_bytes,
-                         struct codec *codec, float *scratch, struct replica_size *size)
+                         struct codec *codec, struct replica_size *size)
 {
     const float *momentum = replica->fragments[f].momentum;
     struct plan_share share;
+    struct codec_reader reader;
+    float *delta;
+    size_t count;
     plan_share(replica->conf.plan, f, shards, &share);
     *size = (struct replica_size){0};
-    TRY(codec_decode(codec, frame, frame_bytes, scratch, (size_t)share.values_count));
-    size->delta = outer_square_sum(scratch, NULL, (size_t)share.values_count);
+    TRY(codec_read_begin(frame, frame_bytes, (size_t)share.values_count, &reader));
+    do {
+        TRY(codec_read_segment(codec, &reader, &delta, &count));
+        size->delta += outer_square_sum(delta, NULL, count);
+    } while (count > 0);
     if (momentum != NULL)
         size->momentum = part_cut_square_sum(&(struct vec_source){.minuend = momentum}, &share);
     return ERR_OK;

@@ -75,8 +75,12 @@ ERR_MUST_CHECK enum err replica_members(struct replica *replica, uint32_t count)
 size_t replica_values(const struct replica *replica, uint32_t f, uint64_t shards);
 /* Largest frame of them, as contribution or as result. */
 size_t replica_frame_bytes_max(const struct replica *replica, uint32_t f, uint64_t shards);
-/* For codec_reserve_factors() of codecs that encode. */
+/* For codec_reserve(). */
 size_t replica_factor_values(const struct replica *replica);
+size_t replica_segment_values(const struct replica *replica);
+/* What a mean is made in: values of one piece. */
+size_t replica_piece_values(const struct replica_conf *conf);
+const struct replica_conf *replica_conf(const struct replica *replica);
 
 /* Whole arrays of a fragment; NULL where there is none (momentum with `average`, residual without feedback). */
 float *replica_anchor(struct replica *replica, uint32_t f);
@@ -106,7 +110,8 @@ ERR_MUST_CHECK enum err replica_encode(struct replica *replica, uint32_t f, uint
 
 /* The weighted mean of the inputs, in their order, over our own part, or what the run spec has in its place for
  * outliers; encoded; the new residual is kept pending. ERR_PROTO: input `*bad` cannot be decoded. ERR_NONFINITE: it
- * holds numbers that no mean can be made of. ERR_NOMEM: trimmed means take some. `scratch` holds the part's values. */
+ * holds numbers that no mean can be made of. ERR_NOMEM: trimmed means take some. `scratch` holds
+ * replica_piece_values(). */
 ERR_MUST_CHECK enum err replica_reduce(struct replica *replica, uint32_t f, struct mean_input *inputs,
                                        size_t inputs_count, struct codec *codec, float *scratch, uint8_t *frame,
                                        size_t *frame_bytes, size_t *bad);
@@ -128,10 +133,11 @@ bool replica_owner_pending(const struct replica *replica, uint32_t f);
 /* A result of ours was applied whose residual is not known any more: what we had left of these shards is in it. */
 void replica_forget_owner(struct replica *replica, uint32_t f, uint64_t shards);
 
-/* One outer step on these shards. Residuals stay as they are. */
+/* One outer step on these shards. Residuals stay as they are. ERR_PROTO: the frame was altered since it was checked
+ * (codec_check(), codec_decodable()), and nothing is done. */
 ERR_MUST_CHECK enum err replica_apply(struct replica *replica, uint32_t f, uint64_t shards,
                                       const struct outer_round *round, const uint8_t *frame, size_t frame_bytes,
-                                      struct codec *codec, float *scratch);
+                                      struct codec *codec);
 
 /* Sums of squares over some shards. */
 struct replica_size {
@@ -139,8 +145,7 @@ struct replica_size {
 };
 /* Of a result, and of the momentum before it is applied. */
 ERR_MUST_CHECK enum err replica_measure(struct replica *replica, uint32_t f, uint64_t shards, const uint8_t *frame,
-                                        size_t frame_bytes, struct codec *codec, float *scratch,
-                                        struct replica_size *size);
+                                        size_t frame_bytes, struct codec *codec, struct replica_size *size);
 
 /* Norm of a fragment's anchor. */
 double replica_norm(const struct replica *replica, uint32_t f);

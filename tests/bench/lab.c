@@ -222,7 +222,8 @@ static enum err set_up(struct lab *lab)
     TRY(mem_new(fragments_of(lab), sizeof *lab->last_due, "versions", &lab->last_due));
     for (uint32_t i = 0; i < lab->conf->islands; i++)
         TRY(open_replica(lab, i));
-    TRY(codec_reserve_factors(lab->codec, replica_factor_values(lab->island[0].replica)));
+    TRY(codec_reserve(lab->codec, replica_factor_values(lab->island[0].replica),
+                      replica_segment_values(lab->island[0].replica)));
     TRY(alloc_flights(lab));
     for (uint32_t i = 0; i < lab->conf->islands; i++)
         for (uint32_t f = 0; f < fragments_of(lab); f++) {

@@ -69,7 +69,7 @@ static void write_frames(void)
     struct codec *codec;
     struct vec_source source = {.minuend = values};
     assert_ok(codec_new(1, &codec));
-    assert_ok(codec_reserve_factors(codec, (48 + 32) * 2));
+    assert_ok(codec_reserve(codec, (48 + 32) * 2, 0));
     for (size_t i = 0; i < FRAMES; i++) {
         struct codec_part parts[] = {
             {.count = 1536, .choice = frames[i].choice, .rows = 48, .cols = 32, .factor = factor},

@@ -43,7 +43,7 @@ static void bench_init(struct bench *b, enum codec_id id)
     b->part = (struct codec_part){.count = N, .choice = choices[id], .rows = N / 512, .cols = 512};
     assert_ok(codec_choice_check(&b->part.choice));
     assert_ok(codec_new(1, &b->codec));
-    assert_ok(codec_reserve_factors(b->codec, (N / 512 + 512) * 4));
+    assert_ok(codec_reserve(b->codec, (N / 512 + 512) * 4, N));
     assert_ok(mem_new(512, 4 * sizeof(float), "factor", &b->part.factor));
     b->frame_max = codec_frame_bytes_max(&b->part, 1);
     assert_ok(mem_new(N, 4, "x", &b->x));
@@ -293,7 +293,7 @@ static void segments_that_do_not_add_up_are_refused(void **state)
     assert_ok(codec_encode(b.codec, &b.part, 1, &source, b.residual, b.frame, &b.frame_bytes, &b.fault));
     assert_ok(codec_decode(b.codec, b.frame, b.frame_bytes, b.y, HELD));
     memcpy(b.frame + 16, &(uint64_t){MORE}, 8);
-    assert_fails(ERR_PROTO, "values of the", codec_decode(b.codec, b.frame, b.frame_bytes, b.y, MORE));
+    assert_fails(ERR_PROTO, "of the values it announces", codec_decode(b.codec, b.frame, b.frame_bytes, b.y, MORE));
     memcpy(b.frame + 16, &(uint64_t){FEWER}, 8);
     assert_fails(ERR_PROTO, "a geometry", codec_decode(b.codec, b.frame, b.frame_bytes, b.y, FEWER));
     bench_deinit(&b);
@@ -602,6 +602,75 @@ static void recipe_cuts_by_tensor(void **state)
     }
 }
 
+/* The same bits as at once, wherever the pieces end. */
+static void assert_read_in_pieces(struct bench *b, size_t piece, const float *weight)
+{
+    struct codec_reader reader;
+    memset(b->residual, 0, N * sizeof(float));
+    assert_ok(codec_read_begin(b->frame, b->frame_bytes, N, &reader));
+    for (size_t at = 0; at < N; at += piece) {
+        size_t count = N - at < piece ? N - at : piece;
+        assert_ok(codec_read(b->codec, &reader, count, weight, b->residual + at));
+        assert_int_equal(reader.values_left, N - at - count);
+    }
+    assert_ok(codec_read_end(&reader));
+    assert_memory_equal(b->residual, weight != NULL ? b->sum : b->y, N * sizeof(float));
+    assert_int_equal(codec_read(b->codec, &reader, CODEC_BLOCK, weight, b->residual), ERR_PROTO);
+}
+
+static void a_frame_is_read_piece_by_piece(void **state)
+{
+    (void)state;
+    static const size_t pieces[] = {CODEC_SEGMENT, CODEC_BLOCK * 77, CODEC_SEGMENT + CODEC_BLOCK * 5, N};
+    const float weight = 1.75f;
+    for (unsigned id = 1; id < CODECS_END; id++) {
+        struct bench b;
+        struct env_rng rng = env_rng_init(21, id);
+        struct codec_reader reader;
+        float *values;
+        size_t count, at = 0;
+        bench_init(&b, id);
+        testlib_fill_normal(&rng, b.x, N, 1);
+        bench_round(&b);
+        assert_ok(codec_decode_add(b.codec, b.frame, b.frame_bytes, weight, b.sum, N));
+        for (size_t p = id == CODEC_POWERSGD ? 3 : 0; p < 4; p++) { /* a product of factors is not made in parts */
+            assert_read_in_pieces(&b, pieces[p], NULL);
+            assert_read_in_pieces(&b, pieces[p], &weight);
+        }
+        assert_ok(codec_read_begin(b.frame, b.frame_bytes, N, &reader));
+        for (; codec_read_segment(b.codec, &reader, &values, &count) == ERR_OK && count > 0; at += count)
+            assert_memory_equal(values, b.y + at, count * sizeof(float));
+        assert_int_equal(at, N);
+        bench_deinit(&b);
+    }
+}
+
+static void a_frame_is_written_piece_by_piece(void **state)
+{
+    (void)state;
+    for (unsigned id = 1; id < CODEC_POWERSGD; id++) {
+        struct bench b;
+        struct env_rng rng = env_rng_init(22, id);
+        bench_init(&b, id);
+        testlib_fill_normal(&rng, b.x, N, 1);
+        bench_round(&b);
+        uint8_t *again;
+        assert_ok(mem_new(b.frame_max, 1, "f", &again));
+        struct codec_writer w = codec_write_begin(again);
+        for (size_t at = 0, count; at < N; at += count) {
+            const struct vec_source source = {.minuend = b.x + at};
+            count = N - at < 2 * CODEC_SEGMENT ? N - at : 2 * CODEC_SEGMENT;
+            const struct codec_part part = {.count = count, .choice = choices[id]};
+            assert_ok(codec_write(b.codec, &w, &part, &source, b.y + at, &b.fault));
+        }
+        assert_int_equal(codec_write_end(&w), b.frame_bytes);
+        assert_memory_equal(again, b.frame, b.frame_bytes);
+        assert_memory_equal(b.y, b.residual, N * sizeof(float));
+        mem_free(again);
+        bench_deinit(&b);
+    }
+}
+
 int main(void)
 {
     assert_ok(digest_init());
@@ -624,6 +693,8 @@ int main(void)
         cmocka_unit_test(the_programme_finds_the_best_choice),
         cmocka_unit_test(unequal_tensors_get_unequal_codecs),
         cmocka_unit_test(recipe_cuts_by_tensor),
+        cmocka_unit_test(a_frame_is_read_piece_by_piece),
+        cmocka_unit_test(a_frame_is_written_piece_by_piece),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -188,7 +188,7 @@ static int set_up(void **state)
     const struct codec_part largest = {.count = N, .choice = {CODEC_FP32, 0, 0}};
     assert_ok(digest_init());
     assert_ok(codec_new(1, &codec));
-    assert_ok(codec_reserve_factors(codec, (ROWS + COLS) * RANK));
+    assert_ok(codec_reserve(codec, (ROWS + COLS) * RANK, N));
     assert_ok(mem_new(N, sizeof *x, "x", &x));
     assert_ok(mem_new(N, sizeof *once, "once", &once));
     assert_ok(mem_new(N, sizeof *twice, "twice", &twice));

@@ -315,11 +315,11 @@ static void every_thread_has_scratch_of_its_own(void **state)
     (void)state;
     struct jobs *jobs = threads(2);
     assert_two_at_a_time(jobs, 0);
-    assert_ok(jobs_set_scratch(jobs, 1000, 0));
+    assert_ok(jobs_set_scratch(jobs, &(struct jobs_room){.values = 1000, .factor_values = 0}));
     assert_two_at_a_time(jobs, 1000);
-    assert_ok(jobs_set_scratch(jobs, 5000, 300));
+    assert_ok(jobs_set_scratch(jobs, &(struct jobs_room){.values = 5000, .factor_values = 300}));
     assert_two_at_a_time(jobs, 5000);
-    assert_ok(jobs_set_scratch(jobs, 10, 0));
+    assert_ok(jobs_set_scratch(jobs, &(struct jobs_room){.values = 10, .factor_values = 0}));
     assert_two_at_a_time(jobs, 10);
     jobs_free(jobs);
 }
@@ -328,15 +328,16 @@ static void without_memory_for_scratch_none_is_promised(void **state)
 {
     (void)state;
     struct jobs *jobs = threads(2);
-    assert_ok(jobs_set_scratch(jobs, 100, 0));
+    assert_ok(jobs_set_scratch(jobs, &(struct jobs_room){.values = 100, .factor_values = 0}));
     for (long n = 0; n < 4; n++) { /* two threads, factors and values each */
         mem_fail_after(n);
-        enum err err = jobs_set_scratch(jobs, 1000 * (size_t)(n + 1), 64);
+        enum err err =
+            jobs_set_scratch(jobs, &(struct jobs_room){.values = 1000 * (size_t)(n + 1), .factor_values = 64});
         mem_fail_after(-1);
         assert_int_equal(err, ERR_NOMEM);
         assert_two_at_a_time(jobs, 0); /* each writes to as many as it is told it has */
     }
-    assert_ok(jobs_set_scratch(jobs, 5000, 64));
+    assert_ok(jobs_set_scratch(jobs, &(struct jobs_room){.values = 5000, .factor_values = 64}));
     assert_two_at_a_time(jobs, 5000);
     jobs_free(jobs);
 }
@@ -543,7 +544,7 @@ static void of_many_jobs_each_is_done_once(void **state)
 {
     (void)state;
     mill = (struct mill){.jobs = threads(4), .pool = {.job_bytes = sizeof(struct counted)}};
-    assert_ok(jobs_set_scratch(mill.jobs, 16, 0));
+    assert_ok(jobs_set_scratch(mill.jobs, &(struct jobs_room){.values = 16, .factor_values = 0}));
     for (int i = 0; i < 50; i++)
         submit_counted();
     while (jobs_pending(mill.jobs) > 0) {

@@ -182,7 +182,10 @@ static void full_slots_and_threads_at_work_take_what_is_said(void **state)
         make_replica(&w);
         assert_ok(jobs_new(THREADS, 1, &w.jobs));
         size_t before = outofmem_allocated();
-        assert_ok(jobs_set_scratch(w.jobs, (size_t)w.plan->plan->values_count_max, replica_factor_values(w.replica)));
+        const struct jobs_room room = {.values = replica_piece_values(replica_conf(w.replica)),
+                                       .factor_values = replica_factor_values(w.replica),
+                                       .segment_values = replica_segment_values(w.replica)};
+        assert_ok(jobs_set_scratch(w.jobs, &room));
         fill_slots(&w);
         assert_said(&w, "encoded frames and scratch", rows[r].name, memory_of(&w.whole).frames, before);
         world_deinit(&w);
@@ -236,7 +239,8 @@ static void more_threads_take_more(void **state)
     (void)state;
     struct world w;
     world_init(&w, &rows[0]);
-    uint64_t each = w.plan->plan->values_count_max * sizeof(float);
+    uint64_t each = CODEC_SEGMENT * sizeof(float); /* whatever the fragments' size */
+    assert_true(each < w.plan->plan->values_count_max * sizeof(float));
     struct memory_conf one = w.whole, eight = w.whole;
     one.job_threads = 1;
     eight.job_threads = 8;

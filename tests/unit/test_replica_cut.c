@@ -160,7 +160,7 @@ static void take_version(struct world *w, uint64_t version, bool moving)
     for (uint32_t p = 0; p < count; p++)
         for (uint32_t i = 0; i < MEMBERS; i++) {
             assert_ok(replica_apply(w->members[i], F, parts[p].shards, &numbers, w->result[p].bytes, w->result[p].count,
-                                    codec, scratch));
+                                    codec));
             replica_commit(w->members[i], F, parts[p].shards);
         }
     for (uint32_t i = 0; i < MEMBERS; i++)
@@ -235,7 +235,7 @@ static struct digest after_rounds(const struct smallrun *run, const struct shard
         for (uint32_t p = 0; p < count; p++)
             for (uint32_t i = 0; i < MEMBERS; i++) {
                 assert_ok(replica_apply(w.members[i], F, parts[p].shards, &numbers, w.result[p].bytes,
-                                        w.result[p].count, codec, scratch));
+                                        w.result[p].count, codec));
                 (i == 1 ? replica_forget : replica_commit)(w.members[i], F, parts[p].shards);
             }
         for (uint32_t i = 0; i < MEMBERS; i++)

@@ -103,7 +103,7 @@ static void hash_frames(struct digest_state *state)
         base[i] = base[i] > 1e10f || base[i] < -1e10f ? 1 : base[i];
         local[0][i] = local[0][i] > 1e10f || local[0][i] < -1e10f ? -1 : local[0][i];
     }
-    if (codec_new(1, &codec) != ERR_OK || codec_reserve_factors(codec, (COUNT / 512 + 512) * 4) != ERR_OK)
+    if (codec_new(1, &codec) != ERR_OK || codec_reserve(codec, (COUNT / 512 + 512) * 4, COUNT) != ERR_OK)
         exit(1);
     for (size_t k = 0; k < sizeof choices / sizeof choices[0]; k++) {
         struct codec_part part = {

@@ -117,8 +117,12 @@ static const struct conf_key keys[] = {
      "Results kept beyond what a restart needs, so that islands that were away catch up from them."},
     {"storage", "ledger_segment", CONF_BYTES, AT(ledger_segment), "64MiB", 65536, 1e12, NULL, "B",
      "Size of one ledger file; old ones are removed whole."},
-    {"storage", "jobs", CONF_INT, AT(job_threads), "2", 1, 64, NULL, "threads",
-     "Threads that encode, average and apply. The result does not depend on their number."},
+    {"storage", "jobs", CONF_INT, AT(job_threads), "0", 0, 64, NULL, "threads",
+     "Threads that encode, average and apply; 0: a quarter of the processors this machine lets the daemon use, 2 to 8. "
+     "The result does not depend on their number."},
+    {"storage", "nice", CONF_INT, AT(job_nice), "5", 0, 19, NULL, NULL,
+     "How far these threads stand back where processors are short, as nice(1) has it: a trainer on the same processors "
+     "then loses less, and rounds take longer."},
 
     {"peer", "public_key", CONF_STRING, PEER_AT(public_key), NULL, 0, 0, NULL, NULL,
      "the peer's public key, as its dilococtl keygen printed it."},

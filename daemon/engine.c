@@ -444,7 +444,9 @@ static enum err open_ground(struct engine *engine)
     TRY(events_new(&engine->events));
     TRY(ledger_open(&ledger, &engine->ledger));
     TRY(open_vote(engine));
-    return jobs_new((int)conf->job_threads, (int)engine->spec.zstd_level, &engine->jobs);
+    const struct jobs_conf jobs = {jobs_threads(conf->job_threads), .zstd_level = (int)engine->spec.zstd_level,
+                                   .nice = (int)conf->job_nice};
+    return jobs_new(&jobs, &engine->jobs);
 }
 
 static enum err open_parts(struct engine *engine)

@@ -10,6 +10,7 @@
 
 #include "common/env.h"
 #include "common/mem.h"
+#include "common/processors.h"
 
 struct queue {
     struct job *first, **last;
@@ -32,6 +33,7 @@ struct jobs {
     int fd;
     struct thread *threads;
     int threads_count;
+    int nice;
 };
 
 static void queue_init(struct queue *queue)
@@ -69,6 +71,9 @@ static void *thread_main(void *argument)
 {
     struct thread *thread = argument;
     struct jobs *jobs = thread->jobs;
+    /* On Linux a thread's own. Who may not is heard by nobody: all it costs is that trainers lose more. */
+    if (jobs->nice > 0)
+        (void)!nice(jobs->nice);
     pthread_mutex_lock(&jobs->lock);
     while (!jobs->stop) {
         struct job *job = queue_get(&jobs->waiting);
@@ -93,19 +98,29 @@ static void *thread_main(void *argument)
     return NULL;
 }
 
-static enum err start_threads(struct jobs *jobs, int threads, int zstd_level)
+int jobs_threads(int64_t asked)
+{
+    enum { SHARE = 4, LEAST = 2, MOST = 8 };
+    int64_t quarter = processors_here() / SHARE;
+    if (asked > 0)
+        return (int)asked;
+    return quarter < LEAST ? LEAST : quarter > MOST ? MOST : (int)quarter;
+}
+
+static enum err start_threads(struct jobs *jobs, const struct jobs_conf *conf)
 {
     /* Signals are the loop's: it reads them from a descriptor. */
     sigset_t all, before;
     enum err err = ERR_OK;
     sigfillset(&all);
-    TRY(mem_new((size_t)threads, sizeof *jobs->threads, "job threads", &jobs->threads));
-    jobs->threads_count = threads;
+    TRY(mem_new((size_t)conf->threads, sizeof *jobs->threads, "job threads", &jobs->threads));
+    jobs->threads_count = conf->threads;
+    jobs->nice = conf->nice;
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    for (int i = 0; i < threads && err == ERR_OK; i++) {
+    for (int i = 0; i < conf->threads && err == ERR_OK; i++) {
         struct thread *thread = &jobs->threads[i];
         thread->jobs = jobs;
-        err = codec_new(zstd_level, &thread->scratch.codec);
+        err = codec_new(conf->zstd_level, &thread->scratch.codec);
         if (err == ERR_OK && pthread_create(&thread->id, NULL, thread_main, thread) != 0)
             err = err_set(ERR_NOMEM, "cannot start a job thread");
         thread->started = err == ERR_OK;
@@ -114,7 +129,7 @@ static enum err start_threads(struct jobs *jobs, int threads, int zstd_level)
     return err;
 }
 
-enum err jobs_new(int threads, int zstd_level, struct jobs **out)
+enum err jobs_new(const struct jobs_conf *conf, struct jobs **out)
 {
     enum err err;
     struct jobs *jobs = NULL;
@@ -125,8 +140,7 @@ enum err jobs_new(int threads, int zstd_level, struct jobs **out)
     queue_init(&jobs->waiting);
     queue_init(&jobs->finished);
     jobs->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
-    err = jobs->fd >= 0 ? start_threads(jobs, threads, zstd_level)
-                        : err_set_errno(ERR_IO, "cannot make an event descriptor");
+    err = jobs->fd >= 0 ? start_threads(jobs, conf) : err_set_errno(ERR_IO, "cannot make an event descriptor");
     if (err != ERR_OK)
         jobs_free(jobs);
     else

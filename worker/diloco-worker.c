@@ -21,6 +21,7 @@
 #include "common/grid.h"
 #include "common/log.h"
 #include "common/origin.h"
+#include "common/processors.h"
 #include "worker/ckpt.h"
 #include "worker/launch.h"
 #include "worker/sample.h"
@@ -189,10 +190,10 @@ static const char *device_of(const struct arguments *a)
 static enum err train_rank(void *user, const struct launch_rank *rank)
 {
     struct train_options options = *(const struct train_options *)user;
-    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    unsigned processors = processors_here();
     options.rank = rank;
     if (options.threads == 0)
-        options.threads = processors > rank->count ? (int)(processors / rank->count) : 1;
+        options.threads = processors > (unsigned)rank->count ? (int)(processors / (unsigned)rank->count) : 1;
     if (rank->rank > 0)
         log_set_level(LOG_LEVEL_ERROR); /* rank 0 says it for all */
     return train_run(&options);

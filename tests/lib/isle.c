@@ -160,7 +160,8 @@ static void open_parts(struct isle *isle)
     assert_ok(events_new(&isle->events));
     assert_ok(ledger_open(&ledger, &isle->ledger));
     open_vote(isle);
-    assert_ok(jobs_new((int)isle->conf.job_threads, 0, &isle->jobs));
+    const struct jobs_conf jobs = {.threads = jobs_threads(isle->conf.job_threads)};
+    assert_ok(jobs_new(&jobs, &isle->jobs));
     trainer.events = isle->events;
     assert_ok(trainer_new(&trainer, &isle->trainer));
     struct peers_conf peers = isle_peers_conf(isle, 1000 + isle->self + 100 * isle->run->opened[isle->self]++);

@@ -140,7 +140,7 @@ struct rig *rig_open(const struct rig_conf *conf)
                                  .keep_bytes = conf->segment_bytes > 0 ? conf->kept_bytes : LEDGER_BYTES};
     assert_ok(events_new(&rig->events));
     assert_ok(ledger_open(&ledger, &rig->ledger));
-    assert_ok(jobs_new(conf->threads > 0 ? conf->threads : 2, 0, &rig->jobs));
+    assert_ok(jobs_new(&(struct jobs_conf){.threads = conf->threads > 0 ? conf->threads : 2}, &rig->jobs));
     assert_ok(model_plan_new(&rig->spec, tensors, sizeof tensors / sizeof tensors[0], &rig->plan));
     assert_int_equal(rig->plan->plan->fragments_count, RIG_FRAGMENTS);
     assert_ok(events_reserve(rig->events, RIG_FRAGMENTS, conf->members));

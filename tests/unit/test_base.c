@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,8 +15,10 @@
 #include "common/args.h"
 #include "common/bytes.h"
 #include "common/digest.h"
+#include "common/fsio.h"
 #include "common/log.h"
 #include "common/mem.h"
+#include "common/processors.h"
 #include "common/program.h"
 #include "tests/lib/overhear.h"
 
@@ -227,6 +230,38 @@ static void a_digest_tree_covers_order_length_and_level(void **state)
     assert_false(digest_equal(&leaf, &whole) || digest_equal(&plain, &whole) || digest_equal(&leaf, &plain));
 }
 
+static void put_file(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "we");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+static void processors_are_as_many_as_control_groups_let_us_take(void **state)
+{
+    (void)state;
+    const char *root = testlib_folder("cgroup");
+    char inner[300];
+    snprintf(inner, sizeof inner, "%s/a/b", root);
+    assert_ok(fsio_mkdirs(inner, 0755));
+    assert_true(processors_quota(root, "/") == 0 && processors_quota(root, "/a/b") == 0); /* nobody says anything */
+    put_file(testlib_path(root, "a/b/cpu.max"), "max 100000\n");
+    assert_true(processors_quota(root, "/a/b") == 0);
+    put_file(testlib_path(root, "a/cpu.max"), "250000 100000\n");
+    assert_float_equal(processors_quota(root, "/a/b"), 2.5, 1e-9); /* what holds above holds below */
+    put_file(testlib_path(root, "a/b/cpu.max"), "150000 100000\n");
+    assert_float_equal(processors_quota(root, "/a/b"), 1.5, 1e-9);
+    assert_float_equal(processors_quota(root, "/a"), 2.5, 1e-9);
+    put_file(testlib_path(root, "cpu.max"), "50000 100000\n");
+    assert_float_equal(processors_quota(root, "/a/b"), 0.5, 1e-9);
+    put_file(testlib_path(root, "cpu.max"), "what is this\n");
+    assert_float_equal(processors_quota(root, "/a/b"), 1.5, 1e-9);
+    cpu_set_t may;
+    assert_int_equal(sched_getaffinity(0, sizeof may, &may), 0);
+    assert_true(processors_here() >= 1 && processors_here() <= (unsigned)CPU_COUNT(&may));
+}
+
 static void digest_is_blake2b_256(void **state)
 {
     (void)state;
@@ -406,6 +441,7 @@ int main(void)
         cmocka_unit_test(digest_is_blake2b_256),
         cmocka_unit_test(a_digest_tree_is_the_same_however_it_is_made),
         cmocka_unit_test(a_digest_tree_covers_order_length_and_level),
+        cmocka_unit_test(processors_are_as_many_as_control_groups_let_us_take),
         cmocka_unit_test(a_line_has_its_date_unless_the_journal_reads_it),
         cmocka_unit_test(log_limit_lets_one_through),
         cmocka_unit_test(a_program_is_found_beside_this_one_and_in_path),

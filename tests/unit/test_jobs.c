@@ -9,12 +9,14 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "common/env.h"
 #include "common/mem.h"
+#include "common/processors.h"
 #include "daemon/jobs.h"
 #include "tests/lib/outofmem.h"
 
@@ -23,7 +25,7 @@ enum { DEADLINE_S = 10 };
 static struct jobs *threads(int count)
 {
     struct jobs *jobs;
-    assert_ok(jobs_new(count, 1, &jobs));
+    assert_ok(jobs_new(&(struct jobs_conf){.threads = count, .zstd_level = 1}, &jobs));
     return jobs;
 }
 
@@ -262,6 +264,43 @@ static void processor_time_is_booked_under_what_it_was_for(void **state)
     jobs_free(jobs);
 }
 
+/* ---- how many, and how far they stand back ---- */
+
+struct polite {
+    struct job job;
+    int nice;
+};
+
+static enum err run_polite(struct job *job, struct jobs_scratch *scratch)
+{
+    (void)scratch;
+    ((struct polite *)(void *)job)->nice = getpriority(PRIO_PROCESS, (id_t)gettid());
+    return ERR_OK;
+}
+
+static void job_threads_stand_back_and_the_loop_does_not(void **state)
+{
+    (void)state;
+    int before = getpriority(PRIO_PROCESS, 0);
+    struct polite polite = {.job = {.run = run_polite, .done = done_nothing}};
+    struct jobs *jobs;
+    assert_ok(jobs_new(&(struct jobs_conf){.threads = 1, .nice = 3}, &jobs));
+    jobs_submit(jobs, &polite.job);
+    take_next(jobs);
+    assert_int_equal(polite.nice, before + 3 < 19 ? before + 3 : 19);
+    assert_int_equal(getpriority(PRIO_PROCESS, 0), before);
+    jobs_free(jobs);
+}
+
+static void there_are_as_many_as_asked_for_or_by_the_processors(void **state)
+{
+    (void)state;
+    int here = (int)processors_here();
+    assert_int_equal(jobs_threads(1), 1);
+    assert_int_equal(jobs_threads(64), 64);
+    assert_int_equal(jobs_threads(0), here < 12 ? 2 : here >= 32 ? 8 : here / 4);
+}
+
 /* ---- scratch ---- */
 
 struct meeting {
@@ -407,7 +446,7 @@ static enum err make_threads(void *user)
 {
     struct jobs *jobs;
     (void)user;
-    enum err err = jobs_new(3, 1, &jobs);
+    enum err err = jobs_new(&(struct jobs_conf){.threads = 3, .zstd_level = 1}, &jobs);
     assert_true(err == ERR_OK || jobs == NULL);
     jobs_free(jobs);
     return err;
@@ -567,6 +606,8 @@ int main(void)
         cmocka_unit_test(what_went_wrong_comes_back_with_its_text),
         cmocka_unit_test(signals_are_left_to_the_loop),
         cmocka_unit_test(processor_time_is_booked_under_what_it_was_for),
+        cmocka_unit_test(job_threads_stand_back_and_the_loop_does_not),
+        cmocka_unit_test(there_are_as_many_as_asked_for_or_by_the_processors),
         cmocka_unit_test(every_thread_has_scratch_of_its_own),
         cmocka_unit_test(without_memory_for_scratch_none_is_promised),
         cmocka_unit_test(the_end_waits_for_what_runs_and_drops_what_was_not_begun),

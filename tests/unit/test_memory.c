@@ -180,7 +180,7 @@ static void full_slots_and_threads_at_work_take_what_is_said(void **state)
         struct world w;
         world_init(&w, &rows[r]);
         make_replica(&w);
-        assert_ok(jobs_new(THREADS, 1, &w.jobs));
+        assert_ok(jobs_new(&(struct jobs_conf){.threads = THREADS, .zstd_level = 1}, &w.jobs));
         size_t before = outofmem_allocated();
         const struct jobs_room room = {.values = replica_piece_values(replica_conf(w.replica)),
                                        .factor_values = replica_factor_values(w.replica),

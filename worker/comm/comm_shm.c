@@ -2,13 +2,13 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "common/env.h"
 #include "common/mem.h"
+#include "common/processors.h"
 #include "worker/comm/comm_sum.h"
 #include "worker/comm/handover.h"
 
@@ -592,10 +592,7 @@ static const struct comm_calls shm_calls = {
 /* To spin is to take a processor from the one that is waited for, unless there is one for each. */
 static int spins_for(uint32_t ranks)
 {
-    cpu_set_t processors;
-    if (sched_getaffinity(0, sizeof processors, &processors) != 0)
-        return 0;
-    return (uint32_t)CPU_COUNT(&processors) >= ranks ? SPINS : 0;
+    return processors_here() >= ranks ? SPINS : 0;
 }
 
 enum err comm_shm_new(const struct group_seat *seat, const struct kern *kern, struct kern_dev *dev, double patience_s,

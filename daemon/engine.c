@@ -444,8 +444,8 @@ static enum err open_ground(struct engine *engine)
     TRY(events_new(&engine->events));
     TRY(ledger_open(&ledger, &engine->ledger));
     TRY(open_vote(engine));
-    const struct jobs_conf jobs = {jobs_threads(conf->job_threads), .zstd_level = (int)engine->spec.zstd_level,
-                                   .nice = (int)conf->job_nice};
+    struct jobs_conf jobs = {.threads = jobs_threads(conf->job_threads), .nice = (int)conf->job_nice};
+    jobs.zstd_level = (int)engine->spec.zstd_level;
     return jobs_new(&jobs, &engine->jobs);
 }
 

@@ -78,13 +78,13 @@ static void print_choices(const struct conf_key *key, FILE *file)
 {
     if (key->type == CONF_BOOL)
         fputs(" yes no", file);
-    for (size_t i = 0; key->type == CONF_ENUM && key->choices[i] != NULL; i++)
+    for (size_t i = 0; key->choices != NULL && key->choices[i] != NULL; i++)
         fprintf(file, " %s", key->choices[i]);
 }
 
 static bool has_choices(const struct conf_key *key)
 {
-    return key->type == CONF_BOOL || key->type == CONF_ENUM;
+    return key->type == CONF_BOOL || key->choices != NULL;
 }
 
 /* Keys that stand once, which --set can name. */
@@ -392,7 +392,7 @@ static void fish_keys(const struct commands *commands, FILE *file)
         fprintf(file, " %s.%s=", key->section, key->name);
         if (key->type == CONF_BOOL)
             fprintf(file, "yes %s.%s=no", key->section, key->name);
-        for (size_t c = 0; key->type == CONF_ENUM && key->choices[c] != NULL; c++)
+        for (size_t c = 0; key->choices != NULL && key->choices[c] != NULL; c++)
             if (c > 0)
                 fprintf(file, " %s.%s=%s", key->section, key->name, key->choices[c]);
             else

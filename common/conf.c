@@ -446,7 +446,7 @@ static void print_section(const struct conf_schema *schema, const char *section,
 {
     for (size_t i = 0; i < schema->keys_count; i++) {
         const struct conf_key *key = &schema->keys[i];
-        if (strcmp(key->section, section) != 0 || !is_wanted(key, only) || (key->type == CONF_LOCAL && !with_help))
+        if (strcmp(key->section, section) != 0 || !is_wanted(key, only) || (conf_value_is_local(key) && !with_help))
             continue;
         if (with_help)
             conf_value_print_help(key, file);

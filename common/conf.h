@@ -54,7 +54,7 @@ void conf_deinit(const struct conf_schema *schema, void *out);
 
 /* Writes every key in file form. `with_help` adds the comment, unit, range and default above each, and an empty list is
  * shown by an element that is commented out; without it the text is canonical: equal structs give equal text, and what
- * is CONF_LOCAL is left out. */
+ * is of this machine alone is left out. */
 void conf_print(const struct conf_schema *schema, const void *in, bool with_help, FILE *file);
 
 /* As conf_print() with help, but only these keys, as "section.name" and NULL after the last. */

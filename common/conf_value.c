@@ -35,7 +35,8 @@ static const struct unit *units_of(enum conf_type type)
     case CONF_BOOL:
     case CONF_INT:
     case CONF_REAL:
-    case CONF_ENUM: break;
+    case CONF_ENUM:
+    case CONF_OWN_ENUM: break;
     }
     return NULL;
 }
@@ -214,7 +215,8 @@ enum err conf_value_set(const struct conf_key *key, const char *text, const char
     case CONF_BOOL: return set_bool(key, text, base);
     case CONF_INT: return set_int(key, text, base);
     case CONF_REAL: return set_real(key, text, base);
-    case CONF_ENUM: return set_enum(key, text, base);
+    case CONF_ENUM:
+    case CONF_OWN_ENUM: return set_enum(key, text, base);
     case CONF_BYTES:
     case CONF_RATE:
     case CONF_DURATION: return set_scaled(key, text, base);
@@ -255,6 +257,11 @@ static void print_mixture(const struct conf_key *key, const char *value, FILE *f
         mem_free(text);
 }
 
+bool conf_value_is_local(const struct conf_key *key)
+{
+    return key->type == CONF_LOCAL || key->type == CONF_OWN_ENUM;
+}
+
 bool conf_value_empty(const struct conf_key *key, const void *base)
 {
     const char *text = is_text(key) ? *(char *const *)(const void *)((const char *)base + key->offset) : "x";
@@ -282,7 +289,8 @@ void conf_value_print(const struct conf_key *key, const void *base, FILE *file)
         fputs(text, file);
         break;
     }
-    case CONF_ENUM: fputs(key->choices[*(const int *)value], file); break;
+    case CONF_ENUM:
+    case CONF_OWN_ENUM: fputs(key->choices[*(const int *)value], file); break;
     case CONF_BYTES:
     case CONF_RATE:
     case CONF_DURATION: print_scaled(key, *(const uint64_t *)value, file); break;
@@ -310,7 +318,7 @@ static void print_wrapped(const char *text, FILE *file)
 void conf_value_print_help(const struct conf_key *key, FILE *file)
 {
     print_wrapped(key->help, file);
-    if (key->type == CONF_ENUM) {
+    if (key->choices != NULL) {
         fputs("# One of:", file);
         for (int i = 0; key->choices[i] != NULL; i++)
             fprintf(file, " %s", key->choices[i]);

@@ -24,6 +24,7 @@ enum conf_type {
     CONF_INT,      /* int64_t */
     CONF_REAL,     /* double */
     CONF_ENUM,     /* int: index into choices */
+    CONF_OWN_ENUM, /* the same, of this machine alone: conf_print() leaves it out of canonical text, too */
     CONF_BYTES,    /* uint64_t bytes; B, KiB, MiB, GiB, kB, MB, GB */
     CONF_RATE,     /* uint64_t bit/s; bit, kbit, Mbit, Gbit */
     CONF_DURATION, /* uint64_t milliseconds; ms, s, min, h */
@@ -36,7 +37,7 @@ struct conf_key {
     size_t offset;              /* of the field in the struct (for a list section: in the element) */
     const char *initial;        /* default, as text; NULL: the key must be given; "": empty string or 0 */
     double min, max;            /* in the field's unit; min == max means no range */
-    const char *const *choices; /* CONF_ENUM: NULL-terminated */
+    const char *const *choices; /* of enums; NULL-terminated */
     const char *unit;           /* for people; NULL if it has none */
     const char *help;           /* one sentence or more */
 };
@@ -52,6 +53,9 @@ ERR_MUST_CHECK enum err conf_value_add(const struct conf_key *key, const char *t
 
 /* Prints the value so that conf_value_set() reads the same one back. */
 void conf_value_print(const struct conf_key *key, const void *base, FILE *file);
+
+/* Whether machines may differ in it. */
+bool conf_value_is_local(const struct conf_key *key);
 
 /* Whether it prints as nothing. */
 bool conf_value_empty(const struct conf_key *key, const void *base);

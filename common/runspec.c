@@ -17,6 +17,7 @@ static const char *const paces[] = {"run", "lockstep", NULL};
 static const char *const codecs[] = {"fp32",    "bf16",    "int8", "e3m0",     "int4",     "int2",
                                      "ternary", "uniform", "topk", "powersgd", "adaptive", NULL};
 static const char *const outlier_actions[] = {"keep", "drop", "clip", "trimmed", "median", NULL};
+static const char *const precisions[] = {"fp32", "bf16", NULL};
 static const char *const outers[] = {"nesterov", "heavyball", "average", NULL};
 
 #define AT(field) offsetof(struct runspec, field)
@@ -65,6 +66,10 @@ static const struct conf_key keys[] = {
     {"train", "optimizer", CONF_ENUM, AT(inner), "adamw", 0, 0, inners, NULL,
      "Inner optimizer. sgd is plain: no momentum, no decay. muon: the layers' matrices step along their orthogonalised "
      "momentum, everything else with adamw; learning rates are adamw's."},
+    {"train", "precision", CONF_OWN_ENUM, AT(precision), "fp32", 0, 0, precisions, NULL,
+     "Of the operands of a CPU's matrix products. bf16: rounded to it and added up in fp32, with AVX512-BF16 or AMX; a "
+     "CPU that has neither trains in fp32 and says so. Weights, moments, gradients and activations are fp32 either "
+     "way, and so is what islands exchange: each may have its own. A GPU's products are in bf16 in any case."},
     {"train", "batch", CONF_INT, AT(batch), "8", 1, 1e6, NULL, "sequences",
      "Sequences in one micro-batch of an island."},
     {"train", "accumulate", CONF_INT, AT(accumulate), "1", 1, 1e6, NULL, "micro-batches",

@@ -3,7 +3,8 @@
  *
  * Every island of a run holds the same run spec; its digest is the run's identity and travels in every message, so
  * two islands with different specs refuse each other instead of diverging. What may differ between islands (paths,
- * threads, addresses) stands in the daemon's configuration. Formulas and names: docs/ARCHITECTURE.md.
+ * threads, addresses) stands in the daemon's configuration, but for two keys that a trainer alone needs as well and
+ * that are not under the digest: [run] init and [train] precision. Formulas and names: docs/ARCHITECTURE.md.
  */
 #ifndef COMMON_RUNSPEC_H
 #define COMMON_RUNSPEC_H
@@ -17,6 +18,7 @@
 
 enum runspec_format { RUNSPEC_BYTES, RUNSPEC_TOKENS, RUNSPEC_UINT16, RUNSPEC_UINT32 };
 enum runspec_inner { RUNSPEC_ADAMW, RUNSPEC_SGD, RUNSPEC_MUON };
+enum runspec_precision { RUNSPEC_PRECISION_FP32, RUNSPEC_PRECISION_BF16 };
 enum runspec_pattern { RUNSPEC_STRIDED, RUNSPEC_SEQUENTIAL, RUNSPEC_BALANCED };
 enum runspec_offsets { RUNSPEC_SPREAD, RUNSPEC_ZERO };
 enum runspec_late { RUNSPEC_MERGE, RUNSPEC_WAIT };
@@ -59,7 +61,8 @@ struct runspec {
     int format; /* enum runspec_format */
     double held_out;
 
-    int inner; /* enum runspec_inner */
+    int inner;     /* enum runspec_inner */
+    int precision; /* enum runspec_precision; of this machine: not under the digest */
     int64_t batch, accumulate, warmup;
     double lr, lr_final, beta1, beta2, eps, weight_decay, clip;
 

@@ -30,13 +30,15 @@
 typedef void kern_act;
 
 struct kern_dev;
-struct kern_spans; /* on the device: stretches of a flat array */
+struct kern_spans;   /* on the device: stretches of a flat array */
+struct kern_weights; /* on the device: matrices as products read them */
 
 enum kern_queue { KERN_MAIN, KERN_COMM, KERN_COPY, KERN_QUEUES };
 
 struct kern_place {
     int device;  /* number of the GPU, as the driver counts those that this process may see; 0 on the CPU */
     int threads; /* CPU threads to use, 0 for all */
+    bool bf16;   /* the CPU's products with bf16 operands, where it can; a GPU's are so anyway */
     /* File for what the device finds out by trials, and by which the last bits of its results go: with it, another
      * process computes the same. Made where it is not there. Not shared by processes at a time. NULL: none is kept. */
     const char *choices;
@@ -45,6 +47,11 @@ struct kern_place {
 struct kern_linear {
     int64_t R, K, N;
     int64_t ld; /* values from one row of the array (R,N) to the next, at least N; rows of the others follow closely */
+};
+
+/* A matrix (N,K) of weights in an array of act, from its value `at` on. */
+struct kern_matrix {
+    int64_t at, N, K;
 };
 
 struct kern_attention {
@@ -117,14 +124,17 @@ struct kern {
     /* Floating-point operations a second that products of act can do at best, by what the device says of itself; 0: not
      * known. */
     double (*peak_flops)(struct kern_dev *dev);
+    /* Whether the operands of products are rounded to bf16 (to nearest, ties to even); sums are in float all the same.
+     */
+    bool (*bf16)(const struct kern_dev *dev);
     /* Bytes that are free and that there are. */
     enum err (*memory)(struct kern_dev *dev, size_t *free_bytes, size_t *total);
     /* Whether attention can do heads of D values. */
     bool (*has_head_size)(int64_t D);
-    /* The table's own scratch memory for operations on up to R rows of up to C values; before the first of them. What
-     * it takes of the device's memory, and keeps, is reserve_bytes(). */
-    enum err (*reserve)(struct kern_dev *dev, int64_t R, int64_t C);
-    size_t (*reserve_bytes)(int64_t R, int64_t C);
+    /* The table's own scratch memory for operations on up to R rows of up to C values, and on up to L logits; before
+     * the first of them. What it takes of the device's memory, and keeps, is reserve_bytes(). */
+    enum err (*reserve)(struct kern_dev *dev, int64_t R, int64_t C, int64_t L);
+    size_t (*reserve_bytes)(const struct kern_dev *dev, int64_t R, int64_t C, int64_t L);
     /* Zeroed. ERR_NOMEM names `what`. free: NULL is fine; waits for what may still use it. */
     enum err (*alloc)(struct kern_dev *dev, size_t bytes, const char *what, void **out);
     void (*free)(struct kern_dev *dev, void *pointer);
@@ -160,6 +170,18 @@ struct kern {
     /* Between float and act on the device, to nearest; where they are one type, `to` may be `from`. */
     void (*to_act)(struct kern_dev *dev, kern_act *to, const float *from, int64_t count);
     void (*from_act)(struct kern_dev *dev, float *to, const kern_act *from, int64_t count);
+
+    /* ---- weights as products read them, where that is not as they lie in act: on a CPU in bf16 ---- */
+    /* Keeps these matrices of `act` (in rising order, none overlapping) for linear_fwd() and, with `train`,
+     * linear_bwd_inp(), and makes them anew before the first product after values of theirs were written. That the
+     * table sees in all of its own operations; whoever writes into the array by other means (a collective, the exchange
+     * between islands on the host) calls wrote(). Forgotten, it is a fault at the next product. ERR_NOMEM. *out is NULL
+     * where nothing is kept; to be freed before the array is. weights_bytes() is what it takes of the device. */
+    size_t (*weights_bytes)(const struct kern_dev *dev, const struct kern_matrix *matrices, size_t count, bool train);
+    enum err (*weights_new)(struct kern_dev *dev, const kern_act *act, const struct kern_matrix *matrices, size_t count,
+                            bool train, struct kern_weights **out);
+    void (*weights_free)(struct kern_dev *dev, struct kern_weights *weights); /* NULL is fine */
+    void (*wrote)(struct kern_dev *dev, const void *values, size_t bytes);
 
     /* ---- linear layers; weights are (N,K) as in y = x W^T ---- */
     /* out(R,N) = inp(R,K) w(N,K)^T */

@@ -22,18 +22,20 @@ enum err memory_plan(const struct runspec *spec, const struct kern *kern, struct
 {
     struct model *model;
     TRY(model_outline(spec, kern, dev, &conf->model, &model));
-    struct model_memory m = model_memory(model);
+    struct model_memory m;
+    enum err err = model_memory(model, &m);
     struct inner_memory inner = conf->model.train ? inner_memory(model, spec) : (struct inner_memory){0};
-    *out = (struct memory_plan){.parameters = m.masters + m.copy,
-                                .gradients = m.gradients,
-                                .moments = inner.moments,
-                                .activations = m.activations,
-                                .logits = m.logits,
-                                .caches = conf->decodes ? model_decode_memory(model) : 0,
-                                .workspace = m.scratch + inner.scratch,
-                                .exchange = conf->attached ? exchange_memory(spec, kern, model->own_count) : 0};
+    if (err == ERR_OK)
+        *out = (struct memory_plan){.parameters = m.masters + m.copy,
+                                    .gradients = m.gradients,
+                                    .moments = inner.moments,
+                                    .activations = m.activations,
+                                    .logits = m.logits,
+                                    .caches = conf->decodes ? model_decode_memory(model) : 0,
+                                    .workspace = m.scratch + inner.scratch,
+                                    .exchange = conf->attached ? exchange_memory(spec, kern, model->own_count) : 0};
     model_free(model);
-    return ERR_OK;
+    return err;
 }
 
 uint64_t memory_plan_sum(const struct memory_plan *plan)

@@ -98,7 +98,9 @@ static enum err open_model(struct trainer *t)
     const struct launch_rank *rank = t->options->rank;
     int tp = t->options->tensor_parallel;
     struct model_grid grid = crew_grid(rank, tp);
-    struct kern_place place = {.device = rank != NULL ? rank->device : 0, .threads = t->options->threads};
+    struct kern_place place = {.device = rank != NULL ? rank->device : 0,
+                               .threads = t->options->threads,
+                               .bf16 = t->spec->precision == RUNSPEC_PRECISION_BF16};
     char device[160], *choices;
     t->batch = t->spec->batch / grid.dp;
     size_t count = (size_t)(t->batch * t->spec->context);
@@ -114,6 +116,8 @@ static enum err open_model(struct trainer *t)
     TRY(err);
     t->kern->describe(t->dev, device, sizeof device);
     log_info("device %s: %s", t->kern->name, device);
+    if (place.bf16 && !t->kern->bf16(t->dev))
+        log_warn("[train] precision = bf16: this CPU has neither AVX512-BF16 nor AMX; training in fp32");
     TRY(crew_init(&t->crew, rank, tp, t->kern, t->dev)); /* takes memory, too, where sums go through NCCL */
     conf.model.grid = t->crew.grid;
     TRY(memory_plan_check(t->spec, t->kern, t->dev, &conf, &t->memory_bytes));

@@ -6,9 +6,11 @@
 #ifndef KERNELS_CPU_CPU_H
 #define KERNELS_CPU_CPU_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "kernels/kern_table.h"
@@ -33,16 +35,45 @@ static inline int cpu_thread(void)
 #define CPU_JOIN(a, b) CPU_JOIN2(a, b)
 #define CPU(name) CPU_JOIN(cpu_##name, ISA)
 
+typedef uint16_t cpu_half; /* bf16: the upper half of a float */
+
+enum { CPU_FAULT_BYTES = 200 };
+
 struct kern_dev {
     int threads;
-    uint64_t marks; /* given so far: each is reached when it is given */
+    uint64_t marks;               /* given so far: each is reached when it is given */
+    struct cpu_bf16 *bf16;        /* cpu_bf16.c; NULL: products are in float */
+    struct kern_weights *weights; /* cpu_weights.c: kept packed, a list; NULL: none */
+    enum err fault;               /* the first one */
+    char fault_text[CPU_FAULT_BYTES];
 };
 
-/* Makes the products' copy of values follow, where it is another array. */
-static inline void cpu_follow(kern_act *act, const float *values, int64_t count)
+/* Keeps the first failure, for fault(), wait() and sync(). */
+__attribute__((format(printf, 3, 4))) static inline void cpu_fault(struct kern_dev *dev, enum err err,
+                                                                   const char *format, ...)
 {
-    if (act != NULL && act != values)
-        memcpy(act, values, (size_t)count * sizeof *values);
+    va_list arguments;
+    if (dev->fault != ERR_OK)
+        return;
+    va_start(arguments, format);
+    vsnprintf(dev->fault_text, sizeof dev->fault_text, format, arguments);
+    va_end(arguments);
+    dev->fault = err;
+}
+
+/* Of what an operation has written that may be weights. */
+void CPU(wrote)(struct kern_dev *dev, const void *values, size_t bytes);
+
+/* What changes weights ends with this: the products' copy follows, where it is another array, and who keeps weights in
+ * another form is told. */
+static inline void cpu_follow(struct kern_dev *dev, kern_act *act, const float *values, int64_t count)
+{
+    size_t bytes = (size_t)count * sizeof *values;
+    CPU(wrote)(dev, values, bytes);
+    if (act == NULL || act == values)
+        return;
+    memcpy(act, values, bytes);
+    CPU(wrote)(dev, act, bytes);
 }
 
 /* e^x to about 2 ulp by x = n ln2 + r and a polynomial on r (Cephes), written so that a loop over it vectorises.
@@ -71,6 +102,43 @@ static inline float cpu_exp(float x)
 /* C(M,N) = alpha op(A) op(B) + beta C, row-major with leading dimensions; `ta`, `tb` transpose. */
 void CPU(gemm)(bool ta, bool tb, int64_t M, int64_t N, int64_t K, float alpha, const float *a, int64_t lda,
                const float *b, int64_t ldb, float beta, float *c, int64_t ldc);
+
+/* ---- products with bf16 operands (cpu_bf16.c) ---- */
+
+/* out(M,N) = x(M,K) w(K,N), or += with `add`; rows of out are ld apart. `transposed`: x lies as (K,M). */
+struct cpu_product {
+    int64_t M, N, K, ld;
+    bool transposed, add;
+};
+
+/* Whether the library can, with the instructions that this CPU has and its environment allows. */
+bool CPU(bf16_there)(void);
+enum err CPU(bf16_open)(struct cpu_bf16 **out);
+void CPU(bf16_close)(struct cpu_bf16 *bf16); /* NULL is fine */
+enum err CPU(bf16_reserve)(struct cpu_bf16 *bf16, int64_t R, int64_t C, int64_t L);
+size_t CPU(bf16_reserve_bytes)(int64_t R, int64_t C, int64_t L);
+/* To nearest, ties to even; rows of `from` are ld apart, those of `to` follow closely. */
+void CPU(bf16_round)(cpu_half *to, const float *from, int64_t rows, int64_t columns, int64_t ld);
+/* A second operand (k,n) as products want it; `lying`: it comes as (n,k). */
+size_t CPU(bf16_packed_bytes)(int64_t k, int64_t n);
+void CPU(bf16_pack)(struct kern_dev *dev, void *to, const cpu_half *from, bool lying, int64_t k, int64_t n);
+/* Both operands in the device's memory, each until the next of its kind; NULL after a fault. */
+const cpu_half *CPU(bf16_first)(struct kern_dev *dev, const float *x, int64_t rows, int64_t columns, int64_t ld);
+const void *CPU(bf16_second)(struct kern_dev *dev, const float *x, bool lying, int64_t k, int64_t n);
+/* Does nothing after a fault. */
+void CPU(bf16_product)(struct kern_dev *dev, float *out, const cpu_half *x, const void *packed,
+                       const struct cpu_product *shape);
+
+/* ---- weights that are kept packed (cpu_weights.c) ---- */
+
+size_t CPU(weights_bytes)(const struct kern_dev *dev, const struct kern_matrix *matrices, size_t count, bool train);
+enum err CPU(weights_new)(struct kern_dev *dev, const kern_act *act, const struct kern_matrix *matrices, size_t count,
+                          bool train, struct kern_weights **out);
+void CPU(weights_free)(struct kern_dev *dev, struct kern_weights *weights);
+/* Those of w(N,K) at `at`, for linear_fwd() or (`back`) linear_bwd_inp(), as they are now; NULL: they are not kept. */
+const void *CPU(weights_packed)(struct kern_dev *dev, const kern_act *at, int64_t N, int64_t K, bool back);
+
+/* ---- the table's ---- */
 
 void CPU(linear_fwd)(struct kern_dev *dev, kern_act *out, const kern_act *inp, const kern_act *w,
                      struct kern_linear shape);

@@ -5,32 +5,29 @@
 
 void CPU(mix)(struct kern_dev *dev, float *live, kern_act *act, const float *anchor, int64_t count, float keep)
 {
-    (void)dev;
     float take = 1.0f - keep;
     if (keep == 0) { /* an Inf in the old value is not to survive as 0 * Inf */
         memmove(live, anchor, (size_t)count * sizeof *live);
-        cpu_follow(act, live, count);
+        cpu_follow(dev, act, live, count);
         return;
     }
 #pragma omp parallel for simd schedule(static)
     for (int64_t i = 0; i < count; i++)
         live[i] = keep * live[i] + take * anchor[i];
-    cpu_follow(act, live, count);
+    cpu_follow(dev, act, live, count);
 }
 
 void CPU(shift)(struct kern_dev *dev, float *live, kern_act *act, const float *anchor, const float *base, int64_t count)
 {
-    (void)dev;
 #pragma omp parallel for simd schedule(static)
     for (int64_t i = 0; i < count; i++)
         live[i] += anchor[i] - base[i];
-    cpu_follow(act, live, count);
+    cpu_follow(dev, act, live, count);
 }
 
 void CPU(aside_out)(struct kern_dev *dev, float *live, kern_act *act, const float *base, float *aside,
                     const float *past, int64_t count, struct kern_aside rule)
 {
-    (void)dev;
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < count; i++) {
         float moved = live[i] - base[i];
@@ -40,7 +37,7 @@ void CPU(aside_out)(struct kern_dev *dev, float *live, kern_act *act, const floa
         if (past != NULL && isfinite(moved))
             live[i] += rule.fresh * moved - rule.past * past[i];
     }
-    cpu_follow(act, live, count);
+    cpu_follow(dev, act, live, count);
 }
 
 /* Takes what aside_out() added on account back. */
@@ -52,7 +49,6 @@ static float without_estimate(struct kern_aside rule, float live, float aside, c
 void CPU(aside_in)(struct kern_dev *dev, float *live, kern_act *act, const float *base, const float *anchor,
                    const float *aside, float *past, bool counted, int64_t count, struct kern_aside rule)
 {
-    (void)dev;
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < count; i++) {
         float anchor_moved = anchor[i] - base[i];
@@ -64,20 +60,19 @@ void CPU(aside_in)(struct kern_dev *dev, float *live, kern_act *act, const float
         if (counted && past != NULL)
             past[i] = rule.decay * past[i] - aside[i];
     }
-    cpu_follow(act, live, count);
+    cpu_follow(dev, act, live, count);
 }
 
 void CPU(aside_off)(struct kern_dev *dev, float *live, kern_act *act, const float *aside, const float *past,
                     const int32_t *bad, int64_t count, struct kern_aside rule)
 {
-    (void)dev;
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < count; i++) {
         live[i] = without_estimate(rule, live[i], aside[i], past, i);
         if (*bad == 0)
             live[i] += aside[i];
     }
-    cpu_follow(act, live, count);
+    cpu_follow(dev, act, live, count);
 }
 
 void CPU(find_bad)(struct kern_dev *dev, int32_t *bad, const float *x, int64_t count)

@@ -87,7 +87,6 @@ void CPU(spans_free)(struct kern_dev *dev, struct kern_spans *spans)
 void CPU(adamw)(struct kern_dev *dev, float *w_, kern_act *act, const float *g_, float *m_, float *v_,
                 const struct kern_spans *spans, const struct kern_step *at, struct kern_adamw conf)
 {
-    (void)dev;
     float factor = at->scale;
     float step = conf.lr / at->correction1;
     float root = 1.0f / sqrtf(at->correction2);
@@ -110,14 +109,13 @@ void CPU(adamw)(struct kern_dev *dev, float *w_, kern_act *act, const float *g_,
             v[i] = second;
             w[i] = keep * w[i] - step * first / (sqrtf(second) * root + eps);
         }
-        cpu_follow((float *)act + span->begin, w, span->count);
+        cpu_follow(dev, (float *)act + span->begin, w, span->count);
     }
 }
 
 void CPU(sgd)(struct kern_dev *dev, float *w_, kern_act *act, const float *g_, const struct kern_spans *spans,
               const struct kern_step *at, float lr, struct kern_rounding rounding)
 {
-    (void)dev;
     (void)rounding;
     float factor = lr * at->scale;
     for (size_t s = 0; at->skip == 0 && s < spans->count; s++) {
@@ -126,7 +124,7 @@ void CPU(sgd)(struct kern_dev *dev, float *w_, kern_act *act, const float *g_, c
 #pragma omp parallel for simd schedule(static)
         for (int64_t i = 0; i < spans->spans[s].count; i++)
             w[i] = w[i] - factor * g[i];
-        cpu_follow((float *)act + spans->spans[s].begin, w, spans->spans[s].count);
+        cpu_follow(dev, (float *)act + spans->spans[s].begin, w, spans->spans[s].count);
     }
 }
 
@@ -191,7 +189,6 @@ void CPU(orthogonalise)(struct kern_dev *dev, float *u, int64_t N, int64_t K, vo
 void CPU(muon_apply)(struct kern_dev *dev, float *w, kern_act *act, const float *u, int64_t count, int64_t longer,
                      const struct kern_step *step, struct kern_muon conf)
 {
-    (void)dev;
     float keep = 1.0f - conf.lr * conf.weight_decay;
     float far = conf.lr * 0.2f * sqrtf((float)longer);
     if (step->skip != 0)
@@ -199,5 +196,5 @@ void CPU(muon_apply)(struct kern_dev *dev, float *w, kern_act *act, const float 
 #pragma omp parallel for simd schedule(static)
     for (int64_t i = 0; i < count; i++)
         w[i] = keep * w[i] - far * u[i];
-    cpu_follow(act, w, count);
+    cpu_follow(dev, act, w, count);
 }

@@ -13,16 +13,24 @@ static enum err dev_open(const struct kern_place *place, struct kern_dev **out)
 #if defined(_OPENMP)
     dev->threads = place->threads > 0 ? place->threads : omp_get_num_procs();
     omp_set_num_threads(dev->threads);
-#else
-    (void)place;
 #endif
-    *out = dev;
-    return ERR_OK;
+    enum err err = place->bf16 && CPU(bf16_there)() ? CPU(bf16_open)(&dev->bf16) : ERR_OK;
+    if (err != ERR_OK)
+        mem_free(dev);
+    else
+        *out = dev;
+    return err;
 }
 
 static void dev_close(struct kern_dev *dev)
 {
+    CPU(bf16_close)(dev->bf16);
     mem_free(dev);
+}
+
+static bool dev_bf16(const struct kern_dev *dev)
+{
+    return dev->bf16 != NULL;
 }
 
 #define TEXT_OF_(name) #name
@@ -30,7 +38,8 @@ static void dev_close(struct kern_dev *dev)
 
 static void dev_describe(struct kern_dev *dev, char *text, size_t bytes)
 {
-    snprintf(text, bytes, "CPU (" TEXT_OF(ISA) "), %d of %ld processors", dev->threads, sysconf(_SC_NPROCESSORS_ONLN));
+    snprintf(text, bytes, "CPU (" TEXT_OF(ISA) "), %d of %ld processors%s", dev->threads, sysconf(_SC_NPROCESSORS_ONLN),
+             dev->bf16 != NULL ? ", products in bf16" : "");
 }
 
 /* Nobody can tell: processors change their clocks with what they do. */
@@ -54,19 +63,14 @@ static bool dev_has_head_size(int64_t D)
     return D >= 2 && D % 2 == 0;
 }
 
-static enum err dev_reserve(struct kern_dev *dev, int64_t R, int64_t C)
+static enum err dev_reserve(struct kern_dev *dev, int64_t R, int64_t C, int64_t L)
 {
-    (void)dev;
-    (void)R;
-    (void)C;
-    return ERR_OK;
+    return dev->bf16 != NULL ? CPU(bf16_reserve)(dev->bf16, R, C, L) : ERR_OK;
 }
 
-static size_t dev_reserve_bytes(int64_t R, int64_t C)
+static size_t dev_reserve_bytes(const struct kern_dev *dev, int64_t R, int64_t C, int64_t L)
 {
-    (void)R;
-    (void)C;
-    return 0;
+    return dev->bf16 != NULL ? CPU(bf16_reserve_bytes)(R, C, L) : 0;
 }
 
 static enum err dev_alloc(struct kern_dev *dev, size_t bytes, const char *what, void **out)
@@ -115,17 +119,15 @@ static bool dev_reached(struct kern_dev *dev, uint64_t mark)
     return true;
 }
 
-static enum err dev_wait(struct kern_dev *dev, uint64_t mark)
+static enum err dev_fault(struct kern_dev *dev)
 {
-    (void)dev;
-    (void)mark;
-    return ERR_OK;
+    return dev->fault == ERR_OK ? ERR_OK : err_set(dev->fault, "%s", dev->fault_text);
 }
 
-static enum err dev_sync(struct kern_dev *dev)
+static enum err dev_wait(struct kern_dev *dev, uint64_t mark)
 {
-    (void)dev;
-    return ERR_OK;
+    (void)mark;
+    return dev_fault(dev);
 }
 
 static void *dev_stream(struct kern_dev *dev, enum kern_queue queue)
@@ -137,15 +139,15 @@ static void *dev_stream(struct kern_dev *dev, enum kern_queue queue)
 
 static void dev_zero(struct kern_dev *dev, void *pointer, size_t bytes)
 {
-    (void)dev;
     memset(pointer, 0, bytes);
+    CPU(wrote)(dev, pointer, bytes);
 }
 
 static void dev_copy(struct kern_dev *dev, enum kern_queue queue, void *to, const void *from, size_t bytes)
 {
-    (void)dev;
     (void)queue;
     memmove(to, from, bytes);
+    CPU(wrote)(dev, to, bytes);
 }
 
 static void dev_copy_rows(struct kern_dev *dev, enum kern_queue queue, void *to, size_t to_stride, const void *from,
@@ -157,8 +159,7 @@ static void dev_copy_rows(struct kern_dev *dev, enum kern_queue queue, void *to,
 
 static void dev_to_act(struct kern_dev *dev, kern_act *to, const float *from, int64_t count)
 {
-    if (to != from)
-        dev_copy(dev, KERN_MAIN, to, from, (size_t)count * sizeof *from);
+    cpu_follow(dev, to, from, count);
 }
 
 static void dev_from_act(struct kern_dev *dev, float *to, const kern_act *from, int64_t count)
@@ -175,6 +176,7 @@ const struct kern CPU_JOIN(kern_cpu, ISA) = {
     .close = dev_close,
     .describe = dev_describe,
     .peak_flops = dev_peak_flops,
+    .bf16 = dev_bf16,
     .memory = dev_memory,
     .has_head_size = dev_has_head_size,
     .reserve = dev_reserve,
@@ -187,14 +189,18 @@ const struct kern CPU_JOIN(kern_cpu, ISA) = {
     .mark = dev_mark,
     .reached = dev_reached,
     .wait = dev_wait,
-    .sync = dev_sync,
-    .fault = dev_sync,
+    .sync = dev_fault,
+    .fault = dev_fault,
     .stream = dev_stream,
     .zero = dev_zero,
     .copy = dev_copy,
     .copy_rows = dev_copy_rows,
     .to_act = dev_to_act,
     .from_act = dev_from_act,
+    .weights_bytes = CPU(weights_bytes),
+    .weights_new = CPU(weights_new),
+    .weights_free = CPU(weights_free),
+    .wrote = CPU(wrote),
     .linear_fwd = CPU(linear_fwd),
     .linear_bwd_inp = CPU(linear_bwd_inp),
     .linear_bwd_w = CPU(linear_bwd_w),

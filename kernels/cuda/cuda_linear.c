@@ -1,6 +1,46 @@
 /* Linear layers: the library's products, with their shapes. Row-major as everywhere; see kern_table.h. */
 #include "kernels/cuda/cuda.h"
 
+bool cuda_bf16(const struct kern_dev *dev)
+{
+    (void)dev;
+    return true;
+}
+
+size_t cuda_weights_bytes(const struct kern_dev *dev, const struct kern_matrix *matrices, size_t count, bool train)
+{
+    (void)dev;
+    (void)matrices;
+    (void)count;
+    (void)train;
+    return 0;
+}
+
+enum err cuda_weights_new(struct kern_dev *dev, const kern_act *act, const struct kern_matrix *matrices, size_t count,
+                          bool train, struct kern_weights **out)
+{
+    (void)dev;
+    (void)act;
+    (void)matrices;
+    (void)count;
+    (void)train;
+    *out = NULL;
+    return ERR_OK;
+}
+
+void cuda_weights_free(struct kern_dev *dev, struct kern_weights *weights)
+{
+    (void)dev;
+    (void)weights;
+}
+
+void cuda_wrote(struct kern_dev *dev, const void *values, size_t bytes)
+{
+    (void)dev;
+    (void)values;
+    (void)bytes;
+}
+
 void cuda_linear_fwd(struct kern_dev *dev, kern_act *out, const kern_act *inp, const kern_act *w,
                      struct kern_linear shape)
 {

@@ -1,8 +1,10 @@
 /* How much scratch memory the operations need: the largest of what each takes, as they come one after another. */
 #include "kernels/cuda/cuda.h"
 
-size_t cuda_reserve_bytes(int64_t R, int64_t C)
+size_t cuda_reserve_bytes(const struct kern_dev *dev, int64_t R, int64_t C, int64_t L)
 {
+    (void)dev;
+    (void)L; /* products read them where they are */
     const size_t needs[] = {cuda_rmsnorm_scratch(R, C), cuda_embed_scratch(R, C), cuda_norm_scratch(),
                             cuda_loss_scratch(R)};
     size_t most = 0;

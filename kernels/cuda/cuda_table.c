@@ -39,9 +39,9 @@ static enum err table_open(const struct kern_place *place, struct kern_dev **out
     return ERR_OK;
 }
 
-static enum err table_reserve(struct kern_dev *dev, int64_t R, int64_t C)
+static enum err table_reserve(struct kern_dev *dev, int64_t R, int64_t C, int64_t L)
 {
-    return cuda_scratch_grow(dev, cuda_reserve_bytes(R, C));
+    return cuda_scratch_grow(dev, cuda_reserve_bytes(dev, R, C, L));
 }
 
 static const struct kern table = {

@@ -435,9 +435,9 @@ void *cuda_scratch(struct kern_dev *dev, size_t bytes)
     return dev->scratch;
 }
 
-static enum err emu_reserve(struct kern_dev *dev, int64_t R, int64_t C)
+static enum err emu_reserve(struct kern_dev *dev, int64_t R, int64_t C, int64_t L)
 {
-    size_t most = cuda_reserve_bytes(R, C);
+    size_t most = cuda_reserve_bytes(dev, R, C, L);
     return most > dev->scratch_bytes || !dev->scratch ? grow_scratch(dev, most) : ERR_OK;
 }
 

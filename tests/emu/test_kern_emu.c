@@ -26,7 +26,7 @@ static void what_does_not_fit_scratch_is_a_fault(void **state)
     struct kern_dev *device;
     emu_clear();
     assert_ok(kern_emu.open(&(struct kern_place){0}, &device));
-    assert_ok(kern_emu.reserve(device, 8, 8));
+    assert_ok(kern_emu.reserve(device, 8, 8, 0));
     arrays_begin(&kern_emu, device);
     struct array x = array_new(ARRAY_ACT, 500 * 700, 1), w = array_new(ARRAY_ACT, 700, 1);
     struct array dw = array_new(ARRAY_FLOAT, 700, 1), rstd = array_new(ARRAY_FLOAT, 500, 1);

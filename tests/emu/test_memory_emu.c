@@ -64,7 +64,8 @@ static size_t reserved(const struct runspec *spec, const struct model_conf *conf
 {
     int64_t tp = largest(conf->grid.tp, 1);
     int64_t heads = (spec->heads + 2 * spec->kv_heads) / tp * (spec->width / spec->heads);
-    return kern_emu.reserve_bytes(conf->batch * spec->context, largest(largest(spec->width, 2 * spec->ff / tp), heads));
+    return kern_emu.reserve_bytes(NULL, conf->batch * spec->context,
+                                  largest(largest(spec->width, 2 * spec->ff / tp), heads), 0);
 }
 
 /* As the train loop, an evaluation or sampling allocates it; with `attached` what libdiloco asks of a device, too. */

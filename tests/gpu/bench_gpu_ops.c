@@ -196,7 +196,7 @@ static enum err set_up(struct bench_gpu *b, struct ops *o)
     kern_act **narrow[] = {&o->x, &o->y, &o->z, &o->out};
     const struct kern_span all = {.count = o->count, .decay = true};
     k->logits_shape(o->R, o->V, &o->logits_rows, &o->logits_ld);
-    TRY(k->reserve(b->dev, o->R, wide));
+    TRY(k->reserve(b->dev, o->R, wide, 0));
     for (size_t i = 0; i < sizeof narrow / sizeof narrow[0]; i++)
         TRY(take_act(b, o, o->R * o->C, narrow[i]));
     TRY(take_act(b, o, o->R * wide, &o->wide));

@@ -49,7 +49,7 @@ static int run_for(double seconds, const struct kern *table, struct kern_dev *de
     size_t done = 0, all = 0;
     int failures = 0;
     arrays_begin(table, device);
-    assert_ok(table->reserve(device, CASES_ROWS, CASES_COLUMNS));
+    assert_ok(table->reserve(device, CASES_ROWS, CASES_COLUMNS, 0));
     for (size_t g = 0; g < sizeof groups / sizeof groups[0]; g++)
         for (size_t i = 0; i < groups[g].count; i++, all++) {
             if (env_mono_s() > until_s)

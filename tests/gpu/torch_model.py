@@ -128,4 +128,5 @@ def main():
         batch //= 2
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

@@ -52,6 +52,8 @@ int32_t *arrays_tokens(const int32_t *tokens, int64_t count);
 
 /* The error that may be made in arrays of this type, relative to the norm: one rounding, and what sums add to it. */
 double array_tolerance(enum array_type type);
+/* What a table whose activations are float adds to it by rounding the operands of products to bf16; else 0. */
+double arrays_operand_error(void);
 /* What the device holds against `want`, relative to its norm; every element finite. */
 void array_near(const char *what, struct array *array, const double *want, double tolerance);
 void values_near(const char *what, const float *got, const double *want, int64_t count, double tolerance);

@@ -9,7 +9,7 @@ int cases_run(const char *name, const struct kern *table, struct kern_dev *devic
     char group[64];
     int failures = 0;
     arrays_begin(table, device);
-    assert_ok(table->reserve(device, CASES_ROWS, CASES_COLUMNS)); /* once for all */
+    assert_ok(table->reserve(device, CASES_ROWS, CASES_COLUMNS, 0)); /* once for all */
     snprintf(group, sizeof group, "%s: the passes", name);
     failures += _cmocka_run_group_tests(group, cases_pass, cases_pass_count, NULL, NULL);
     snprintf(group, sizeof group, "%s: the loss", name);

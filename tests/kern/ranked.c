@@ -147,7 +147,8 @@ enum err ranked_train(void *user, const struct launch_rank *rank)
     int tp = rank->count > 1 && story->tp > 1 ? story->tp : 1;
     char choices[PATH_BYTES];
     snprintf(choices, sizeof choices, "%s/algorithms-%d.txt", story->folder != NULL ? story->folder : "", rank->rank);
-    struct kern_place place = {.device = rank->device, .threads = 1, .choices = story->folder != NULL ? choices : NULL};
+    struct kern_place place = {
+        .device = rank->device, .threads = 1, .bf16 = story->bf16, .choices = story->folder != NULL ? choices : NULL};
     TRY(story->kern->open(&place, &p.dev));
     TRY(crew_init(&p.crew, rank, tp, story->kern, p.dev));
     struct model_conf conf = {

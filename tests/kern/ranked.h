@@ -23,6 +23,7 @@ struct ranked_story {
     int rows;                    /* of ranks that it is about; one rank plays them all */
     int tp;                      /* ranks of a row; 0 is 1 */
     bool tied, muon, stochastic; /* with the products' copy rounded by chance */
+    bool bf16;                   /* products on the CPU; where it cannot, they are in fp32 */
     enum model_recompute recompute;
     const char *folder;           /* for kern_place.choices, a file a rank; NULL: none */
     struct ranked_result *result; /* [GROUP_RANKS_MAX], shared: each rank's */

@@ -46,6 +46,29 @@ wait $pid || true
 train --recompute norms --out "$dir/halves"
 cmp "$dir/whole/worker-000000040.safetensors" "$dir/halves/worker-000000040.safetensors"
 
+# The same with bf16 products, from a checkpoint or not; and as it is no part of the run, a run may change it on the way.
+half="--set train.precision=bf16"
+train $half --set run.steps=20 --set train.warmup=2 --out "$dir/bf16" 2>"$dir/log"
+if grep -q 'neither AVX512-BF16 nor AMX; training in fp32' "$dir/log"; then
+    echo "skip: this CPU trains in fp32"
+else
+    grep -q 'device cpu: .*, products in bf16' "$dir/log"
+    mkdir "$dir/bf16-halves"
+    cp "$dir/bf16/worker-000000010.safetensors" "$dir/bf16-halves"
+    train $half --set run.steps=20 --set train.warmup=2 --out "$dir/bf16-halves"
+    cmp "$dir/bf16/worker-000000020.safetensors" "$dir/bf16-halves/worker-000000020.safetensors"
+    rm "$dir/bf16-halves/worker-000000020.safetensors"
+    train --set run.steps=20 --set train.warmup=2 --out "$dir/bf16-halves" 2>"$dir/log"
+    grep -q 'resuming after step 10' "$dir/log"
+    cmp -s "$dir/bf16/worker-000000020.safetensors" "$dir/bf16-halves/worker-000000020.safetensors" && exit 1
+fi
+# What the CPU cannot do is said, and trained in fp32.
+train --set run.steps=2 --set train.warmup=0 --out "$dir/plain" >"$dir/log" 2>&1
+grep -q 'products in bf16' "$dir/log" && exit 1
+ONEDNN_MAX_CPU_ISA=AVX2 train $half --set run.steps=2 --set train.warmup=0 --out "$dir/without" 2>"$dir/log"
+grep -q 'warn.*\[train\] precision = bf16: this CPU has neither AVX512-BF16 nor AMX; training in fp32' "$dir/log"
+[ -f "$dir/without/worker-000000002.safetensors" ]
+
 # A damaged newest checkpoint is reported and the one before is used; another run spec is refused.
 newest=$dir/halves/worker-000000040.safetensors
 printf x | dd of="$newest" bs=1 seek=$(($(wc -c <"$newest") - 5001)) conv=notrunc 2>/dev/null

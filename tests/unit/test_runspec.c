@@ -39,8 +39,15 @@ static void identity_covers_every_value_and_nothing_else(void **state)
     assert_true(digest_equal(&a.digest, &b.digest));
     assert_ok(load("[sync]\ninterval = 31\n", &c));
     assert_false(digest_equal(&a.digest, &c.digest));
+    struct runspec own; /* what is a machine's own is no part of the run */
+    assert_ok(load("[train]\nprecision = bf16\n", &own));
+    assert_int_equal(own.precision, RUNSPEC_PRECISION_BF16);
+    assert_true(digest_equal(&a.digest, &own.digest));
+    runspec_deinit(&own);
+    assert_fails(ERR_CONF, "fp32, bf16", load("[train]\nprecision = fp16\n", &own));
     char *text;
     assert_ok(runspec_text(&c, &text));
+    assert_null(strstr(text, "precision"));
     struct runspec again;
     assert_ok(runspec_parse(text, "text", &again));
     assert_true(digest_equal(&again.digest, &c.digest));

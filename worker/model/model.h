@@ -72,7 +72,7 @@ struct model_part {
 
 /* Bytes on the device, of what model_new() allocates there. */
 struct model_memory {
-    uint64_t masters, copy; /* parameters; the copy that products use is none where act is float */
+    uint64_t masters, copy; /* parameters; the copies that products use: none where they read the masters */
     uint64_t gradients;     /* none for a model that only evaluates */
     uint64_t activations;   /* all that a pass makes and reads, but for the next two */
     uint64_t logits;        /* of as many rows as the device takes at a time */
@@ -105,8 +105,9 @@ struct model {
     int64_t own_count;      /* of the values in the flat arrays: those whose masters are here */
     float *w;               /* master weights, own_count of them, on the device; with one rank they lie as grad does */
     kern_act *act;          /* the copy products use, flat; the same array on the CPU where there is one rank */
-    float *grad;            /* flat; NULL for a model that only evaluates */
-    double *loss;           /* (1), on the device: sum of scale * mean loss over what model_train() was given */
+    struct kern_weights *kept; /* and what the table keeps of its matrices; NULL: nothing */
+    float *grad;               /* flat; NULL for a model that only evaluates */
+    double *loss;              /* (1), on the device: sum of scale * mean loss over what model_train() was given */
     int64_t V, C, L, H, G, D, F, T, B; /* of the whole model, but for B, the batch of a row */
     struct model_extent part;          /* what this rank's column has of it */
     bool tied;
@@ -125,7 +126,7 @@ void model_free(struct model *model);
 ERR_MUST_CHECK enum err model_outline(const struct runspec *spec, const struct kern *kern, struct kern_dev *dev,
                                       const struct model_conf *conf, struct model **out);
 /* Of a model, or of an outline. */
-struct model_memory model_memory(struct model *model);
+ERR_MUST_CHECK enum err model_memory(struct model *model, struct model_memory *out);
 
 /* Parameters from the seed: the same bits on every machine. */
 ERR_MUST_CHECK enum err model_init(struct model *model, uint64_t seed);

@@ -33,6 +33,39 @@ enum err model_recompute_find(const char *name, enum model_recompute *out)
 
 /* ---- the model ---- */
 
+/* The matrices that linear layers have, as they lie in the flat array, in rising order. Caller frees them. */
+static enum err list_matrices(const struct model *m, struct kern_matrix **out, size_t *count)
+{
+    const struct model_work *work = m->work;
+    int64_t heads = (m->part.H + 2 * m->part.G) * m->D;
+    const struct kern_matrix head = {work->head, m->part.V, m->C};
+    size_t n = 0;
+    TRY(mem_new((size_t)m->L * 4 + 1, sizeof **out, "the model's matrices", out));
+    if (m->tied)
+        (*out)[n++] = head;
+    for (int64_t l = 0; l < m->L; l++) {
+        const struct model_layer *y = &work->layers[l];
+        (*out)[n++] = (struct kern_matrix){y->qkv, heads, m->C};
+        (*out)[n++] = (struct kern_matrix){y->out, m->C, m->part.H * m->D};
+        (*out)[n++] = (struct kern_matrix){y->gate_up, 2 * m->part.F, m->C};
+        (*out)[n++] = (struct kern_matrix){y->down, m->C, m->part.F};
+    }
+    if (!m->tied)
+        (*out)[n++] = head;
+    *count = n;
+    return ERR_OK;
+}
+
+static enum err keep_matrices(struct model *m)
+{
+    struct kern_matrix *matrices;
+    size_t count;
+    TRY(list_matrices(m, &matrices, &count));
+    enum err err = m->kern->weights_new(m->dev, m->act, matrices, count, m->work->train, &m->kept);
+    mem_free(matrices);
+    return err;
+}
+
 static enum err alloc_params(struct model *model)
 {
     const struct kern *kern = model->kern;
@@ -52,6 +85,11 @@ static int64_t most_columns(const struct model *m)
     int64_t heads = (m->part.H + 2 * m->part.G) * m->D;
     int64_t most = m->C > 2 * m->part.F ? m->C : 2 * m->part.F;
     return most > heads ? most : heads;
+}
+
+static int64_t most_logits(const struct model *m)
+{
+    return m->work->chunk * m->work->logits_ld;
 }
 
 /* Angles in double from the definition, then rounded: libm's last bit does not reach a float. */
@@ -125,8 +163,9 @@ enum err model_new(const struct runspec *spec, const struct kern *kern, struct k
     struct model *model;
     *out = NULL;
     TRY_OUT(model_outline(spec, kern, dev, conf, &model));
-    TRY_OUT(kern->reserve(dev, model->B * model->T, most_columns(model)));
+    TRY_OUT(kern->reserve(dev, model->B * model->T, most_columns(model), most_logits(model)));
     TRY_OUT(alloc_params(model));
+    TRY_OUT(keep_matrices(model));
     TRY_OUT(model_work_new(model));
     TRY_OUT(put_angles(model, spec->rope_theta));
 out:
@@ -137,18 +176,31 @@ out:
     return err;
 }
 
-struct model_memory model_memory(struct model *model)
+/* What the table keeps of the matrices; ERR_NOMEM only for the list of them. */
+static enum err kept_bytes(const struct model *m, uint64_t *bytes)
 {
-    uint64_t count = (uint64_t)model->flat_count;
+    struct kern_matrix *matrices;
+    size_t count;
+    TRY(list_matrices(m, &matrices, &count));
+    *bytes = m->kern->weights_bytes(m->dev, matrices, count, m->work->train);
+    mem_free(matrices);
+    return ERR_OK;
+}
+
+enum err model_memory(struct model *model, struct model_memory *out)
+{
+    uint64_t count = (uint64_t)model->flat_count, kept;
     uint64_t act = model->kern->act_bytes;
     bool copy = act != sizeof(float) || model->ranks > 1;
-    struct model_memory memory = {.masters = (uint64_t)model->own_count * sizeof(float),
-                                  .copy = copy ? count * act : 0,
-                                  .gradients = model->work->train ? count * sizeof(float) : 0,
-                                  .activations = sizeof *model->loss,
-                                  .scratch = model->kern->reserve_bytes(model->B * model->T, most_columns(model))};
-    model_work_memory(model, &memory);
-    return memory;
+    TRY(kept_bytes(model, &kept));
+    *out = (struct model_memory){.masters = (uint64_t)model->own_count * sizeof(float),
+                                 .copy = (copy ? count * act : 0) + kept,
+                                 .gradients = model->work->train ? count * sizeof(float) : 0,
+                                 .activations = sizeof *model->loss,
+                                 .scratch = model->kern->reserve_bytes(model->dev, model->B * model->T,
+                                                                       most_columns(model), most_logits(model))};
+    model_work_memory(model, out);
+    return ERR_OK;
 }
 
 void model_free(struct model *model)
@@ -157,6 +209,7 @@ void model_free(struct model *model)
         return;
     if (model->work != NULL)
         model_work_free(model);
+    model->kern->weights_free(model->dev, model->kept);
     if (model->act != model->w)
         model->kern->free(model->dev, model->act);
     model->kern->free(model->dev, model->w);

@@ -61,7 +61,7 @@ static void ranks_that_share_layers_train_the_same(void **state)
         story.tied = kind / 2 % 2 == 1;
         story.muon = kind / 4 == 1;
         story.bf16 = kind / 4 == 2;
-        const double near = story.bf16 ? 1e-2 : 1e-5; /* of losses */
+        const double near = story.bf16 ? 2e-3 : 1e-5, far = story.bf16 ? 5e-2 : 1e-3; /* losses, weights */
         story.recompute = (enum model_recompute)(kind % MODEL_RECOMPUTES);
         const struct launch_conf alone = {.ranks = 1, .device = "cpu"};
         const struct launch_conf all = {.ranks = story.rows * story.tp, .device = "cpu"};
@@ -70,7 +70,7 @@ static void ranks_that_share_layers_train_the_same(void **state)
         assert_ok(launch_run(&all, ranked_train, &story));
         for (int r = 0; r < all.ranks; r++) {
             const struct ranked_result *got = &story.result[r];
-            if (!(ranked_loss_distance(want, got) < near && ranked_distance(want, got) < 100 * near))
+            if (!(ranked_loss_distance(want, got) < near && ranked_distance(want, got) < far))
                 fail_msg("kind %d, rank %d: losses differ by %g, weights by %g", kind, r,
                          ranked_loss_distance(want, got), ranked_distance(want, got));
             assert_memory_equal(got->norm, story.result[0].norm, sizeof got->norm);

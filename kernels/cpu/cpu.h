@@ -99,6 +99,15 @@ static inline float cpu_exp(float x)
     return x == x ? power_of_e : x;
 }
 
+/* To nearest, ties to even; NaN stays NaN. */
+static inline cpu_half cpu_half_of(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    return (cpu_half)((bits & 0x7fffffff) > 0x7f800000 ? bits >> 16 | 0x40 : rounded);
+}
+
 /* C(M,N) = alpha op(A) op(B) + beta C, row-major with leading dimensions; `ta`, `tb` transpose. */
 void CPU(gemm)(bool ta, bool tb, int64_t M, int64_t N, int64_t K, float alpha, const float *a, int64_t lda,
                const float *b, int64_t ldb, float beta, float *c, int64_t ldc);

@@ -116,14 +116,6 @@ enum err CPU(bf16_reserve)(struct cpu_bf16 *b, int64_t R, int64_t C, int64_t L)
 
 /* ---- rounding ---- */
 
-static inline cpu_half half_of(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-    return (cpu_half)((bits & 0x7fffffff) > 0x7f800000 ? bits >> 16 | 0x40 : rounded);
-}
-
 void CPU(bf16_round)(cpu_half *to, const float *from, int64_t rows, int64_t columns, int64_t ld)
 {
     enum { AT_ONCE = 1 << 14 };
@@ -133,14 +125,14 @@ void CPU(bf16_round)(cpu_half *to, const float *from, int64_t rows, int64_t colu
         for (int64_t begin = 0; begin < count; begin += AT_ONCE) {
             int64_t end = begin + AT_ONCE < count ? begin + AT_ONCE : count;
             for (int64_t i = begin; i < end; i++)
-                to[i] = half_of(from[i]);
+                to[i] = cpu_half_of(from[i]);
         }
         return;
     }
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < rows; r++)
         for (int64_t i = 0; i < columns; i++)
-            to[r * columns + i] = half_of(from[r * ld + i]);
+            to[r * columns + i] = cpu_half_of(from[r * ld + i]);
 }
 
 /* ---- what the library is asked ---- */

@@ -1,0 +1,63 @@
+/*
+ * cpu_heads: where the heads of attention lie in qkv(R, (H+2G) D) and out(R, H D), and what its two forms (in float:
+ * cpu_attention.c; with bf16 operands: cpu_heads.c) do alike; private to them.
+ */
+#ifndef KERNELS_CPU_CPU_HEADS_H
+#define KERNELS_CPU_CPU_HEADS_H
+
+#include <math.h>
+
+#include "kernels/cpu/cpu.h"
+
+enum { CPU_TILE = 128 }; /* rows of queries at a time */
+
+struct cpu_heads {
+    const struct kern_attention *d;
+    int64_t row; /* floats between two positions in qkv */
+    float scale;
+};
+
+static inline struct cpu_heads cpu_heads_of(const struct kern_attention *dims)
+{
+    return (struct cpu_heads){
+        .d = dims, .row = (dims->H + 2 * dims->G) * dims->D, .scale = 1.0f / sqrtf((float)dims->D)};
+}
+
+/* Offsets of a head's first element at the first position of batch b. */
+static inline int64_t cpu_at_q(const struct cpu_heads *v, int64_t b, int64_t h)
+{
+    return b * v->d->T * v->row + h * v->d->D;
+}
+
+static inline int64_t cpu_at_k(const struct cpu_heads *v, int64_t b, int64_t g)
+{
+    return b * v->d->T * v->row + (v->d->H + g) * v->d->D;
+}
+
+static inline int64_t cpu_at_v(const struct cpu_heads *v, int64_t b, int64_t g)
+{
+    return b * v->d->T * v->row + (v->d->H + v->d->G + g) * v->d->D;
+}
+
+static inline int64_t cpu_at_out(const struct cpu_heads *v, int64_t b, int64_t h)
+{
+    return (b * v->d->T * v->d->H + h) * v->d->D;
+}
+
+/* cpu_scores.c. Row of `n` scores to probabilities; the rest up to `keys` becomes 0. Returns the row's log-sum-exp. */
+float CPU(softmax_row)(float *restrict s, int64_t n, int64_t keys);
+/* p: scores to probabilities by the stored log-sum-exp; then ds = p * (dp - delta) * scale in place of dp. */
+void CPU(score_gradient_row)(float *restrict p, float *restrict dp, int64_t n, int64_t keys, float lse, float delta,
+                             float scale);
+/* One head of a batch, at all positions. */
+void CPU(zero_head)(float *dqkv, const struct cpu_heads *v, int64_t at);
+
+/* cpu_heads.c. Bytes beside the scores that a thread takes; 0: this variant has no such instructions. */
+size_t CPU(heads_bf16_bytes)(const struct kern_attention *dims);
+/* As attention_fwd() and attention_bwd(); `per_thread` floats of scratch are each thread's. */
+void CPU(heads_bf16_fwd)(float *out, float *lse, const float *qkv, const struct kern_attention *dims, float *scratch,
+                         size_t per_thread);
+void CPU(heads_bf16_bwd)(float *dqkv, const float *dout, const float *out, const float *qkv, const float *lse,
+                         const struct kern_attention *dims, float *scratch, size_t per_thread);
+
+#endif

@@ -174,14 +174,14 @@ struct kern {
     /* ---- weights as products read them, where that is not as they lie in act: on a CPU in bf16 ---- */
     /* Keeps these matrices of `act` (in rising order, none overlapping) for linear_fwd() and, with `train`,
      * linear_bwd_inp(), and makes them anew before the first product after values of theirs were written. That the
-     * table sees in all of its own operations; whoever writes into the array by other means (a collective, the exchange
-     * between islands on the host) calls wrote(). Forgotten, it is a fault at the next product. ERR_NOMEM. *out is NULL
-     * where nothing is kept; to be freed before the array is. weights_bytes() is what it takes of the device. */
+     * table sees in all of its own operations; whoever writes into the array by other means, as the exchange between
+     * islands does on the host, calls to_act() behind it, from the values to themselves. Forgotten, it is a fault at
+     * the next product. ERR_NOMEM. *out is NULL where nothing is kept; to be freed before the array is. weights_bytes()
+     * is what it takes of the device. */
     size_t (*weights_bytes)(const struct kern_dev *dev, const struct kern_matrix *matrices, size_t count, bool train);
     enum err (*weights_new)(struct kern_dev *dev, const kern_act *act, const struct kern_matrix *matrices, size_t count,
                             bool train, struct kern_weights **out);
     void (*weights_free)(struct kern_dev *dev, struct kern_weights *weights); /* NULL is fine */
-    void (*wrote)(struct kern_dev *dev, const void *values, size_t bytes);
 
     /* ---- linear layers; weights are (N,K) as in y = x W^T ---- */
     /* out(R,N) = inp(R,K) w(N,K)^T */

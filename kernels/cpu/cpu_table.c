@@ -200,7 +200,6 @@ const struct kern CPU_JOIN(kern_cpu, ISA) = {
     .weights_bytes = CPU(weights_bytes),
     .weights_new = CPU(weights_new),
     .weights_free = CPU(weights_free),
-    .wrote = CPU(wrote),
     .linear_fwd = CPU(linear_fwd),
     .linear_bwd_inp = CPU(linear_bwd_inp),
     .linear_bwd_w = CPU(linear_bwd_w),

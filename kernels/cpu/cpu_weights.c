@@ -2,7 +2,7 @@
  * Weights as bf16 products read them: rounded and packed once after each change, not once a product.
  *
  * A copy is made anew by the first product after values of its matrix were written. Operations of the table say so
- * themselves, each by cpu_follow() or cpu_wrote(); for writers beside the table there is wrote(). An old copy would be
+ * themselves, each by cpu_follow() or wrote(); for writers beside the table there is to_act(). An old copy would be
  * a divergence that nobody sees, so one more thing stands against it: of each matrix some values are remembered as the
  * copy was made from them, others each time, and looked at before each product. Optimizers and moves change nearly all
  * values, so what was not told is found at once, and is a fault.
@@ -142,7 +142,8 @@ static void look(struct kern_dev *dev, const struct matrix *m)
     for (int i = 0; i < SAMPLES; i++) {
         float now = sample_of(m, i);
         if (memcmp(&now, &m->sample[i], sizeof now) != 0) {
-            cpu_fault(dev, ERR_STATE, "weights (%lld,%lld) have changed and products were not told: wrote() is missing",
+            cpu_fault(dev, ERR_STATE,
+                      "weights (%lld,%lld) have changed and products were not told: to_act() is missing",
                       (long long)m->N, (long long)m->K);
             return;
         }

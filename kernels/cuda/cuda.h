@@ -58,7 +58,6 @@ size_t cuda_weights_bytes(const struct kern_dev *dev, const struct kern_matrix *
 enum err cuda_weights_new(struct kern_dev *dev, const kern_act *act, const struct kern_matrix *matrices, size_t count,
                           bool train, struct kern_weights **out);
 void cuda_weights_free(struct kern_dev *dev, struct kern_weights *weights);
-void cuda_wrote(struct kern_dev *dev, const void *values, size_t bytes);
 void cuda_linear_fwd(struct kern_dev *dev, kern_act *out, const kern_act *inp, const kern_act *w,
                      struct kern_linear shape);
 void cuda_linear_bwd_inp(struct kern_dev *dev, kern_act *dinp, const kern_act *dout, const kern_act *w,
@@ -123,18 +122,17 @@ void cuda_find_bad(struct kern_dev *dev, int32_t *bad, const float *x, int64_t c
 #define CUDA_OPERATIONS                                                                                               \
     .has_head_size = cuda_has_head_size, .to_act = cuda_to_act, .from_act = cuda_from_act, .bf16 = cuda_bf16,         \
     .weights_bytes = cuda_weights_bytes, .weights_new = cuda_weights_new, .weights_free = cuda_weights_free,          \
-    .wrote = cuda_wrote, .linear_fwd = cuda_linear_fwd, .linear_bwd_inp = cuda_linear_bwd_inp,                        \
-    .linear_bwd_w = cuda_linear_bwd_w, .embed_fwd = cuda_embed_fwd, .embed_bwd = cuda_embed_bwd,                      \
-    .rmsnorm_fwd = cuda_rmsnorm_fwd, .rmsnorm_bwd = cuda_rmsnorm_bwd, .rope = cuda_rope,                              \
-    .attention_scratch = cuda_attention_scratch, .attention_fwd = cuda_attention_fwd,                                 \
-    .attention_bwd = cuda_attention_bwd, .attention_decode = cuda_attention_decode, .swiglu_fwd = cuda_swiglu_fwd,    \
-    .swiglu_bwd = cuda_swiglu_bwd, .logits_shape = cuda_logits_shape, .cross_entropy = cuda_cross_entropy,            \
-    .loss_part = cuda_loss_part, .loss_join = cuda_loss_join, .loss_back = cuda_loss_back,                            \
-    .add_losses = cuda_add_losses, .sum_squares = cuda_sum_squares, .judge = cuda_judge, .spans_new = cuda_spans_new, \
-    .spans_free = cuda_spans_free, .adamw = cuda_adamw, .sgd = cuda_sgd, .muon_scratch = cuda_muon_scratch,           \
-    .muon_aim = cuda_muon_aim, .orthogonalise = cuda_orthogonalise, .muon_apply = cuda_muon_apply, .mix = cuda_mix,   \
-    .shift = cuda_shift, .aside_out = cuda_aside_out, .aside_in = cuda_aside_in, .aside_off = cuda_aside_off,         \
-    .find_bad = cuda_find_bad
+    .linear_fwd = cuda_linear_fwd, .linear_bwd_inp = cuda_linear_bwd_inp, .linear_bwd_w = cuda_linear_bwd_w,          \
+    .embed_fwd = cuda_embed_fwd, .embed_bwd = cuda_embed_bwd, .rmsnorm_fwd = cuda_rmsnorm_fwd,                        \
+    .rmsnorm_bwd = cuda_rmsnorm_bwd, .rope = cuda_rope, .attention_scratch = cuda_attention_scratch,                  \
+    .attention_fwd = cuda_attention_fwd, .attention_bwd = cuda_attention_bwd,                                         \
+    .attention_decode = cuda_attention_decode, .swiglu_fwd = cuda_swiglu_fwd, .swiglu_bwd = cuda_swiglu_bwd,          \
+    .logits_shape = cuda_logits_shape, .cross_entropy = cuda_cross_entropy, .loss_part = cuda_loss_part,              \
+    .loss_join = cuda_loss_join, .loss_back = cuda_loss_back, .add_losses = cuda_add_losses,                          \
+    .sum_squares = cuda_sum_squares, .judge = cuda_judge, .spans_new = cuda_spans_new, .spans_free = cuda_spans_free, \
+    .adamw = cuda_adamw, .sgd = cuda_sgd, .muon_scratch = cuda_muon_scratch, .muon_aim = cuda_muon_aim,               \
+    .orthogonalise = cuda_orthogonalise, .muon_apply = cuda_muon_apply, .mix = cuda_mix, .shift = cuda_shift,         \
+    .aside_out = cuda_aside_out, .aside_in = cuda_aside_in, .aside_off = cuda_aside_off, .find_bad = cuda_find_bad
 
 #ifdef __cplusplus
 }

@@ -34,13 +34,6 @@ void cuda_weights_free(struct kern_dev *dev, struct kern_weights *weights)
     (void)weights;
 }
 
-void cuda_wrote(struct kern_dev *dev, const void *values, size_t bytes)
-{
-    (void)dev;
-    (void)values;
-    (void)bytes;
-}
-
 void cuda_linear_fwd(struct kern_dev *dev, kern_act *out, const kern_act *inp, const kern_act *w,
                      struct kern_linear shape)
 {

@@ -184,7 +184,7 @@ static void into_the_copy(struct scene *s)
 static void from_outside(struct scene *s)
 {
     at(&s->w)[17] = 3;
-    cpu->wrote(half, at(&s->w) + 17, sizeof(float));
+    cpu->to_act(half, s->w.dev, s->w.dev, ALL);
 }
 
 static struct scene scene_new(void)
@@ -257,7 +257,7 @@ static void kept_weights_follow_every_writer(void **state)
         {"aside_in", by_aside_in},
         {"aside_off", by_aside_off},
         {"act of sgd", into_the_copy},
-        {"wrote", from_outside},
+        {"somebody else", from_outside},
     };
     arrays_begin(cpu, half);
     for (size_t i = 0; i < sizeof writers / sizeof writers[0]; i++) {
@@ -287,8 +287,8 @@ static void untold_changes_are_a_fault(void **state)
         at(&s.w)[i] += 1;
     cpu->linear_fwd(half, out.dev, s.inp.dev, at(&s.w), (struct kern_linear){.R = 9, .K = K, .N = N, .ld = N});
     assert_true(isnan(((const float *)out.dev)[0]));
-    assert_fails(ERR_STATE, "wrote() is missing", cpu->fault(half));
-    assert_fails(ERR_STATE, "wrote() is missing", cpu->sync(half));
+    assert_fails(ERR_STATE, "to_act() is missing", cpu->fault(half));
+    assert_fails(ERR_STATE, "to_act() is missing", cpu->sync(half));
     cpu->weights_free(half, s.kept);
     cpu->spans_free(half, s.spans);
     cpu->close(half); /* its arrays cannot be read any more */

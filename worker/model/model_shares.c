@@ -264,10 +264,7 @@ enum err model_spread(struct model *m)
     }
     if (row != NULL && err == ERR_OK)
         err = row->calls->broadcast(row, KERN_COMM, act_at(m, norms->begin), norms->count, act_type(m), 0);
-    err = from_comm(m, err);
-    if (err == ERR_OK)
-        m->kern->wrote(m->dev, m->act, (size_t)m->flat_count * m->kern->act_bytes); /* collectives did */
-    return err;
+    return from_comm(m, err);
 }
 
 enum err model_gather(struct model *m, const struct model_tensor *tensor, int column, const float *own,

@@ -147,6 +147,16 @@ void CPU(weights_free)(struct kern_dev *dev, struct kern_weights *weights);
 /* Those of w(N,K) at `at`, for linear_fwd() or (`back`) linear_bwd_inp(), as they are now; NULL: they are not kept. */
 const void *CPU(weights_packed)(struct kern_dev *dev, const kern_act *at, int64_t N, int64_t K, bool back);
 
+/* ---- attention with bf16 operands (cpu_heads.c) ---- */
+
+/* Bytes beside the scores that a thread takes; 0: this variant has no such instructions. */
+size_t CPU(heads_bf16_bytes)(const struct kern_attention *dims);
+/* As attention_fwd() and attention_bwd(); `per_thread` floats of scratch are each thread's. */
+void CPU(heads_bf16_fwd)(float *out, float *lse, const float *qkv, const struct kern_attention *dims, float *scratch,
+                         size_t per_thread);
+void CPU(heads_bf16_bwd)(float *dqkv, const float *dout, const float *out, const float *qkv, const float *lse,
+                         const struct kern_attention *dims, float *scratch, size_t per_thread);
+
 /* ---- the table's ---- */
 
 void CPU(linear_fwd)(struct kern_dev *dev, kern_act *out, const kern_act *inp, const kern_act *w,

@@ -9,7 +9,7 @@
 #include <math.h>
 
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/cpu_heads.h"
+#include "kernels/cpu/cpu_scores.h"
 
 size_t CPU(attention_scratch)(const struct kern_dev *dev, const struct kern_attention *dims)
 {

@@ -7,7 +7,7 @@
  * within a row and the array turned; `pairs` of two rows, interleaved. Where an odd one is left over its neighbour is
  * 0.
  */
-#include "kernels/cpu/cpu_heads.h"
+#include "kernels/cpu/cpu_scores.h"
 
 #if defined(__AVX512F__) && defined(__AVX512BW__)
 

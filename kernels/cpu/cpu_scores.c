@@ -1,5 +1,5 @@
 /* Rows of attention's scores, and what else its two forms have in common. */
-#include "kernels/cpu/cpu_heads.h"
+#include "kernels/cpu/cpu_scores.h"
 
 float CPU(softmax_row)(float *restrict s, int64_t n, int64_t keys)
 {

@@ -1,9 +1,9 @@
 /*
- * cpu_heads: where the heads of attention lie in qkv(R, (H+2G) D) and out(R, H D), and what its two forms (in float:
- * cpu_attention.c; with bf16 operands: cpu_heads.c) do alike; private to them.
+ * cpu_scores: rows of scores, and where the heads of attention lie in qkv(R, (H+2G) D) and out(R, H D), and what its
+ * two forms (in float: cpu_attention.c; with bf16 operands: cpu_heads.c) do alike; private to them.
  */
-#ifndef KERNELS_CPU_CPU_HEADS_H
-#define KERNELS_CPU_CPU_HEADS_H
+#ifndef KERNELS_CPU_CPU_SCORES_H
+#define KERNELS_CPU_CPU_SCORES_H
 
 #include <math.h>
 
@@ -44,20 +44,12 @@ static inline int64_t cpu_at_out(const struct cpu_heads *v, int64_t b, int64_t h
     return (b * v->d->T * v->d->H + h) * v->d->D;
 }
 
-/* cpu_scores.c. Row of `n` scores to probabilities; the rest up to `keys` becomes 0. Returns the row's log-sum-exp. */
+/* Row of `n` scores to probabilities; the rest up to `keys` becomes 0. Returns the row's log-sum-exp. */
 float CPU(softmax_row)(float *restrict s, int64_t n, int64_t keys);
 /* p: scores to probabilities by the stored log-sum-exp; then ds = p * (dp - delta) * scale in place of dp. */
 void CPU(score_gradient_row)(float *restrict p, float *restrict dp, int64_t n, int64_t keys, float lse, float delta,
                              float scale);
 /* One head of a batch, at all positions. */
 void CPU(zero_head)(float *dqkv, const struct cpu_heads *v, int64_t at);
-
-/* cpu_heads.c. Bytes beside the scores that a thread takes; 0: this variant has no such instructions. */
-size_t CPU(heads_bf16_bytes)(const struct kern_attention *dims);
-/* As attention_fwd() and attention_bwd(); `per_thread` floats of scratch are each thread's. */
-void CPU(heads_bf16_fwd)(float *out, float *lse, const float *qkv, const struct kern_attention *dims, float *scratch,
-                         size_t per_thread);
-void CPU(heads_bf16_bwd)(float *dqkv, const float *dout, const float *out, const float *qkv, const float *lse,
-                         const struct kern_attention *dims, float *scratch, size_t per_thread);
 
 #endif

@@ -134,7 +134,7 @@ enum err slots_take_state(struct slots *slots, uint32_t f, uint64_t bytes, uint8
         fragment->state = NULL;
     }
     if (fragment->state == NULL) {
-        TRY(mem_new_unset((size_t)bytes, 1, "a state on its way in", &fragment->state));
+        TRY(mem_new((size_t)bytes, 1, "a state on its way in", &fragment->state));
         fragment->state_bytes = bytes;
     }
     *out = fragment->state;

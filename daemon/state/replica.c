@@ -408,7 +408,7 @@ enum err replica_encode(struct replica *replica, uint32_t f, uint64_t shards, co
 /* ---- means ---- */
 
 /* A mean on its way into a frame. */
-struct mending {
+struct mean_encoding {
     struct vec_source source; /* minuend: the whole mean, or NULL: it is made piece by piece */
     float *left;              /* the new residual */
     float *piece;
@@ -418,7 +418,7 @@ struct mending {
 
 /* One part of the mean, piece by piece. Parts follow one another: they are all there is of these shards. */
 static enum err encode_part(struct fragment *fragment, const struct codec_part *part, struct codec *codec,
-                            struct mending *m, size_t *bad)
+                            struct mean_encoding *m, size_t *bad)
 {
     size_t fault, most = codec_on_tensors(part->choice.id) ? (size_t)part->count : CODEC_SEGMENT;
     assert(part->at == m->writer.values);
@@ -446,10 +446,10 @@ static enum err encode_mean(struct replica *replica, uint32_t f, double tokens, 
     struct packed *left = &fragment->owner_pending;
     size_t count = replica_values(replica, f, fragment->own.shards);
     struct plan_share all = {.runs_count = count > 0, .values_count = count, .run = {{.end = count}}};
-    struct mending m = {.source = {.residual = fragment->owner_residual.values},
-                        .left = left->values,
-                        .piece = scratch,
-                        .writer = codec_write_begin(frame)};
+    struct mean_encoding m = {.source = {.residual = fragment->owner_residual.values},
+                              .left = left->values,
+                              .piece = scratch,
+                              .writer = codec_write_begin(frame)};
     if (fragment->owner_residual.shards != fragment->own.shards) { /* it has others between them */
         packed_copy(replica->conf.plan, f, &fragment->owner_residual, left);
         m.source.residual = left->values;

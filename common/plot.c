@@ -3,10 +3,18 @@
 #include <math.h>
 #include <stdio.h>
 
-enum { WIDTH = 860, HEIGHT = 480, LEFT = 64, RIGHT = 24, TOP = 64, BOTTOM = 52 };
+/* In pixels. LEGEND: beside the axes, where there is one, so that it covers no curve. */
+enum { WIDTH = 860, HEIGHT = 480, LEFT = 64, MARGIN = 24, LEGEND = 210, TOP = 64, BOTTOM = 52 };
+enum { TICK_BYTES = 32 };
 
 struct range {
     double low, high;
+};
+
+struct frame {
+    struct range x, y; /* of x the logarithm to 10 where the axis has decades */
+    double right;      /* where the axes end */
+    bool decades;
 };
 
 static struct range range_of(const struct plot *plot, bool of_x)
@@ -15,8 +23,9 @@ static struct range range_of(const struct plot *plot, bool of_x)
     for (size_t s = 0; s < plot->series_count; s++) {
         const double *values = of_x ? plot->series[s].x : plot->series[s].y;
         for (size_t i = 0; i < plot->series[s].count; i++) {
-            r.low = fmin(r.low, values[i]);
-            r.high = fmax(r.high, values[i]);
+            double value = of_x && plot->x_tick != NULL ? log10(values[i]) : values[i];
+            r.low = fmin(r.low, value);
+            r.high = fmax(r.high, value);
         }
     }
     if (!(r.high > r.low))
@@ -34,52 +43,107 @@ static double tick_step(struct range r)
     return power * (lead < 1.5 ? 1 : lead < 3.5 ? 2 : lead < 7.5 ? 5 : 10);
 }
 
-static double to_x(struct range r, double v)
+static double to_x(const struct frame *frame, double v)
 {
-    return LEFT + (v - r.low) / (r.high - r.low) * (WIDTH - LEFT - RIGHT);
+    double at = frame->decades ? log10(v) : v;
+    return LEFT + (at - frame->x.low) / (frame->x.high - frame->x.low) * (frame->right - LEFT);
 }
 
-static double to_y(struct range r, double v)
+static double to_y(const struct frame *frame, double v)
 {
-    return HEIGHT - BOTTOM - (v - r.low) / (r.high - r.low) * (HEIGHT - TOP - BOTTOM);
+    return HEIGHT - BOTTOM - (v - frame->y.low) / (frame->y.high - frame->y.low) * (HEIGHT - TOP - BOTTOM);
 }
 
-static void draw_axes(FILE *f, const struct plot *plot, struct range x, struct range y)
+static void draw_x_tick(FILE *f, const struct frame *frame, double v, const char *text)
 {
-    double step = tick_step(y);
-    for (double v = ceil(y.low / step) * step; v <= y.high; v += step)
+    fprintf(f,
+            "<line x1='%.1f' y1='%d' x2='%.1f' y2='%d' stroke='#888'/>"
+            "<text x='%.1f' y='%d' text-anchor='middle'>%s</text>\n",
+            to_x(frame, v), HEIGHT - BOTTOM, to_x(frame, v), HEIGHT - BOTTOM + 5, to_x(frame, v), HEIGHT - BOTTOM + 20,
+            text);
+}
+
+static void draw_x_ticks(FILE *f, const struct plot *plot, const struct frame *frame)
+{
+    char text[TICK_BYTES];
+    if (frame->decades) {
+        for (double power = ceil(frame->x.low); power <= frame->x.high; power++) {
+            double v = pow(10, power);
+            fprintf(f, "<line x1='%.1f' y1='%d' x2='%.1f' y2='%d' stroke='#e3e3e3'/>", to_x(frame, v), TOP,
+                    to_x(frame, v), HEIGHT - BOTTOM);
+            draw_x_tick(f, frame, v, plot->x_tick(v, text, sizeof text));
+        }
+        return;
+    }
+    double step = tick_step(frame->x);
+    for (double v = ceil(frame->x.low / step) * step; v <= frame->x.high; v += step) {
+        snprintf(text, sizeof text, "%g", fabs(v) < step / 2 ? 0 : v);
+        draw_x_tick(f, frame, v, text);
+    }
+}
+
+static void draw_axes(FILE *f, const struct plot *plot, const struct frame *frame)
+{
+    double step = tick_step(frame->y);
+    for (double v = ceil(frame->y.low / step) * step; v <= frame->y.high; v += step)
         fprintf(f,
-                "<line x1='%d' y1='%.1f' x2='%d' y2='%.1f' stroke='#e3e3e3'/>"
+                "<line x1='%d' y1='%.1f' x2='%.0f' y2='%.1f' stroke='#e3e3e3'/>"
                 "<text x='%d' y='%.1f' text-anchor='end'>%g</text>\n",
-                LEFT, to_y(y, v), WIDTH - RIGHT, to_y(y, v), LEFT - 8, to_y(y, v) + 4, fabs(v) < step / 2 ? 0 : v);
-    step = tick_step(x);
-    for (double v = ceil(x.low / step) * step; v <= x.high; v += step)
-        fprintf(f,
-                "<line x1='%.1f' y1='%d' x2='%.1f' y2='%d' stroke='#888'/>"
-                "<text x='%.1f' y='%d' text-anchor='middle'>%g</text>\n",
-                to_x(x, v), HEIGHT - BOTTOM, to_x(x, v), HEIGHT - BOTTOM + 5, to_x(x, v), HEIGHT - BOTTOM + 20,
+                LEFT, to_y(frame, v), frame->right, to_y(frame, v), LEFT - 8, to_y(frame, v) + 4,
                 fabs(v) < step / 2 ? 0 : v);
-    fprintf(f, "<line x1='%d' y1='%d' x2='%d' y2='%d' stroke='#888'/>\n", LEFT, HEIGHT - BOTTOM, WIDTH - RIGHT,
+    draw_x_ticks(f, plot, frame);
+    fprintf(f, "<line x1='%d' y1='%d' x2='%.0f' y2='%d' stroke='#888'/>\n", LEFT, HEIGHT - BOTTOM, frame->right,
             HEIGHT - BOTTOM);
-    fprintf(f, "<text x='%d' y='%d' text-anchor='middle'>%s</text>\n", (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 10,
+    fprintf(f, "<text x='%.0f' y='%d' text-anchor='middle'>%s</text>\n", (LEFT + frame->right) / 2, HEIGHT - 10,
             plot->x_label);
     fprintf(f, "<text transform='translate(16,%d) rotate(-90)' text-anchor='middle'>%s</text>\n",
             (TOP + HEIGHT - BOTTOM) / 2, plot->y_label);
 }
 
-static void draw_series(FILE *f, const struct plot_series *s, struct range x, struct range y)
+static void draw_mark(FILE *f, const struct plot *plot, const struct frame *frame)
+{
+    if (plot->x_mark_name != NULL)
+        fprintf(f,
+                "<line x1='%.1f' y1='%d' x2='%.1f' y2='%d' stroke='#333' stroke-dasharray='4 3'/>"
+                "<text x='%.1f' y='%d' text-anchor='middle'>%s</text>\n",
+                to_x(frame, plot->x_mark), TOP, to_x(frame, plot->x_mark), HEIGHT - BOTTOM, to_x(frame, plot->x_mark),
+                TOP - 5, plot->x_mark_name);
+}
+
+static void draw_series(FILE *f, const struct plot_series *s, const struct frame *frame)
 {
     if (s->width > 0) {
         fprintf(f, "<polyline fill='none' stroke='%s' stroke-width='%g' opacity='%g' points='", s->color, s->width,
                 s->opacity);
         for (size_t i = 0; i < s->count; i++)
-            fprintf(f, "%.1f,%.1f ", to_x(x, s->x[i]), to_y(y, s->y[i]));
+            fprintf(f, "%.1f,%.1f ", to_x(frame, s->x[i]), to_y(frame, s->y[i]));
         fputs("'/>\n", f);
         return;
     }
     for (size_t i = 0; i < s->count; i++)
-        fprintf(f, "<circle cx='%.1f' cy='%.1f' r='5' fill='%s' opacity='%g'/>\n", to_x(x, s->x[i]), to_y(y, s->y[i]),
-                s->color, s->opacity);
+        fprintf(f, "<circle cx='%.1f' cy='%.1f' r='5' fill='%s' opacity='%g'/>\n", to_x(frame, s->x[i]),
+                to_y(frame, s->y[i]), s->color, s->opacity);
+}
+
+static void draw_legend(FILE *f, const struct plot *plot, const struct frame *frame)
+{
+    double row = TOP + 14;
+    for (size_t s = 0; s < plot->series_count; s++) {
+        const struct plot_series *series = &plot->series[s];
+        if (series->name == NULL)
+            continue;
+        fprintf(f, "<rect x='%.0f' y='%.0f' width='16' height='4' fill='%s'/><text x='%.0f' y='%.0f'>%s</text>\n",
+                frame->right + 14, row - 6, series->color, frame->right + 38, row, series->name);
+        row += 19;
+    }
+}
+
+static bool has_legend(const struct plot *plot)
+{
+    for (size_t s = 0; s < plot->series_count; s++)
+        if (plot->series[s].name != NULL)
+            return true;
+    return false;
 }
 
 bool plot_write(const struct plot *plot, const char *path)
@@ -87,28 +151,21 @@ bool plot_write(const struct plot *plot, const char *path)
     FILE *f = fopen(path, "we");
     if (f == NULL)
         return false;
-    struct range x = range_of(plot, true);
-    struct range y = range_of(plot, false);
+    const struct frame frame = {range_of(plot, true), range_of(plot, false),
+                                WIDTH - (has_legend(plot) ? LEGEND : MARGIN), plot->x_tick != NULL};
     fprintf(f,
             "<svg xmlns='http://www.w3.org/2000/svg' width='%d' height='%d' viewBox='0 0 %d %d' "
             "font-family='sans-serif' font-size='13' fill='#333'>\n<rect width='100%%' height='100%%' fill='white'/>\n",
             WIDTH, HEIGHT, WIDTH, HEIGHT);
-    fprintf(
-        f,
-        "<text x='%d' y='26' font-size='17' font-weight='bold'>%s</text>\n<text x='%d' y='46' fill='#666'>%s</text>\n",
-        LEFT, plot->title, LEFT, plot->subtitle);
-    draw_axes(f, plot, x, y);
+    fprintf(f,
+            "<text x='%d' y='22' font-size='17' font-weight='bold'>%s</text>\n"
+            "<text x='%d' y='42' fill='#666'>%s</text>\n",
+            LEFT, plot->title, LEFT, plot->subtitle);
+    draw_axes(f, plot, &frame);
     for (size_t s = 0; s < plot->series_count; s++)
-        draw_series(f, &plot->series[s], x, y);
-    double row = plot->legend_low ? (TOP + HEIGHT - BOTTOM) / 2.0 + 15 : TOP + 14;
-    for (size_t s = 0; s < plot->series_count; s++) {
-        const struct plot_series *series = &plot->series[s];
-        if (series->name == NULL)
-            continue;
-        fprintf(f, "<rect x='%d' y='%.0f' width='16' height='4' fill='%s'/><text x='%d' y='%.0f'>%s</text>\n",
-                WIDTH - RIGHT - 250, row - 6, series->color, WIDTH - RIGHT - 226, row, series->name);
-        row += 19;
-    }
+        draw_series(f, &plot->series[s], &frame);
+    draw_mark(f, plot, &frame);
+    draw_legend(f, plot, &frame);
     fputs("</svg>\n", f);
     return fclose(f) == 0;
 }

@@ -1,5 +1,5 @@
 /*
- * plot: lines as an SVG picture: axes with round numbers, a legend, any number of series.
+ * plot: lines as an SVG picture: axes with round numbers or decades, a legend beside them, any number of series.
  */
 #ifndef COMMON_PLOT_H
 #define COMMON_PLOT_H
@@ -22,7 +22,10 @@ struct plot {
     const char *title, *subtitle, *x_label, *y_label;
     struct plot_series series[PLOT_SERIES_MAX];
     size_t series_count;
-    bool legend_low; /* in the lower half, for curves that end at the top */
+    /* Not NULL: the x axis has decades, each named by this; x is above 0. Returns `text`. */
+    const char *(*x_tick)(double x, char *text, size_t text_bytes);
+    double x_mark; /* an upright line with a name, where that is not NULL */
+    const char *x_mark_name;
 };
 
 /* Writes the picture; false if the file cannot be written. */

@@ -65,3 +65,12 @@ unsigned processors_here(void)
         count = (unsigned)ceil(quota);
     return count > 0 ? count : 1;
 }
+
+int processors_jobs(int64_t asked)
+{
+    enum { SHARE = 4, LEAST = 2, MOST = 8 };
+    int64_t quarter = processors_here() / SHARE;
+    if (asked > 0)
+        return (int)asked;
+    return quarter < LEAST ? LEAST : quarter > MOST ? MOST : (int)quarter;
+}

@@ -460,7 +460,9 @@ static const struct command commands[] = {
      THE_DAEMON},
     {"watch", "watch", "all of that on a screen, live", run_watch, 1, DAEMON, THE_DAEMON "interval "},
     {"plan", "plan", "how much of its time a run would train on a given link, and what to choose; no daemon needed",
-     run_plan, 1, NOTHING, " json params layers step-time islands bandwidth half-duplex rtt loss every overlap plot "},
+     run_plan, 1, NOTHING,
+     " json params layers step-time islands bandwidth half-duplex rtt loss every overlap daemon-cores "
+     "daemon-memory plot "},
     {"save", "save", "write the present anchor as a .safetensors file", run_save, 1, DAEMON, THE_DAEMON "no-wait "},
     {"help", "help COMMAND", "tell of one command, as COMMAND --help does", run_help, 2, NOTHING, " "},
     {"completion", "completion bash|zsh|fish", "print what makes that shell complete this program's words",
@@ -572,7 +574,7 @@ static enum err run(int argc, char **argv, enum verdict *verdict)
 {
     struct arguments a = {.interval_ms = 1000,
                           .wait_s = NOT_SAID,
-                          .plan = {.layers = 24, .islands = 2, .interval = 100, .overlap = 1, .rtt_ms = 50}};
+                          .plan = {.layers = 24, .islands = 2, .interval = 100, .overlap = 5, .rtt_ms = 50}};
     const struct args_option options[] = {
         {"home", ARGS_STRING, &a.home_option, "DIR",
          "an island with all its files in one folder (default DILOCO_HOME; without either, this machine's service)"},
@@ -627,7 +629,9 @@ static enum err run(int argc, char **argv, enum verdict *verdict)
         {"rtt", ARGS_REAL, &a.plan.rtt_ms, "MS", "round trip between islands (default 50)"},
         {"loss", ARGS_REAL, &a.plan.loss, "PART", "part of what is sent that has to be sent again"},
         {"every", ARGS_U64, &a.plan.interval, "STEPS", "steps between two exchanges (default 100)"},
-        {"overlap", ARGS_U64, &a.plan.overlap, "STEPS", "steps that go on meanwhile (default 1)"},
+        {"overlap", ARGS_U64, &a.plan.overlap, "STEPS", "steps that go on meanwhile (default 5)"},
+        {"daemon-cores", ARGS_REAL, &a.plan.daemon_cores, "N", "cores a daemon may take (default: its threads here)"},
+        {"daemon-memory", ARGS_REAL, &a.plan.daemon_memory, "GIB", "memory it may take (default: this machine's)"},
         {"plot", ARGS_STRING, &a.plan.plot, "FILE", "draw utilisation by bandwidth, as SVG"},
         {"version", ARGS_FLAG, &a.version, NULL, "print the version"},
         {"help", ARGS_FLAG, &a.help, NULL, "print this; behind a command: tell of that one"},

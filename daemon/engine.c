@@ -14,6 +14,7 @@
 #include "common/fsio.h"
 #include "common/log.h"
 #include "common/mem.h"
+#include "common/processors.h"
 #include "daemon/charter.h"
 #include "daemon/control/control.h"
 #include "daemon/home.h"
@@ -444,8 +445,7 @@ static enum err open_ground(struct engine *engine)
     TRY(events_new(&engine->events));
     TRY(ledger_open(&ledger, &engine->ledger));
     TRY(open_vote(engine));
-    struct jobs_conf jobs = {.threads = jobs_threads(conf->job_threads), .nice = (int)conf->job_nice};
-    jobs.zstd_level = (int)engine->spec.zstd_level;
+    struct jobs_conf jobs = {processors_jobs(conf->job_threads), (int)engine->spec.zstd_level, (int)conf->job_nice};
     return jobs_new(&jobs, &engine->jobs);
 }
 

@@ -10,7 +10,6 @@
 
 #include "common/env.h"
 #include "common/mem.h"
-#include "common/processors.h"
 
 struct queue {
     struct job *first, **last;
@@ -96,15 +95,6 @@ static void *thread_main(void *argument)
     }
     pthread_mutex_unlock(&jobs->lock);
     return NULL;
-}
-
-int jobs_threads(int64_t asked)
-{
-    enum { SHARE = 4, LEAST = 2, MOST = 8 };
-    int64_t quarter = processors_here() / SHARE;
-    if (asked > 0)
-        return (int)asked;
-    return quarter < LEAST ? LEAST : quarter > MOST ? MOST : (int)quarter;
 }
 
 static enum err start_threads(struct jobs *jobs, const struct jobs_conf *conf)

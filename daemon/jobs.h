@@ -61,8 +61,6 @@ struct jobs_conf {
     int threads, zstd_level;
     int nice; /* added to that of the process, 0 to 19 */
 };
-/* How many threads are meant: as many as are asked for, or, where that is 0, by the processors there are. */
-int jobs_threads(int64_t asked);
 ERR_MUST_CHECK enum err jobs_new(const struct jobs_conf *conf, struct jobs **out);
 /* Waits for what is running; what was not begun is dropped. */
 void jobs_free(struct jobs *jobs);

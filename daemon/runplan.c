@@ -4,6 +4,7 @@
 
 #include "common/log.h"
 #include "common/mem.h"
+#include "common/processors.h"
 #include "daemon/jobs.h"
 #include "daemon/rules.h"
 #include "daemon/state/memory.h"
@@ -110,7 +111,7 @@ static enum err check_memory(const struct runplan_conf *from, const struct repli
                                        .parts = &run->parts,
                                        .members_count = view->count,
                                        .self = view->members[view->self].id,
-                                       .job_threads = (uint32_t)jobs_threads(from->conf->job_threads)};
+                                       .job_threads = (uint32_t)processors_jobs(from->conf->job_threads)};
     struct memory memory = memory_of(&taking);
     TRY(memory_check(&memory, plan->params_count, memory_there_bytes()));
     tell_memory(plan, &memory);

@@ -20,6 +20,11 @@ void sync_free(struct sync *sync)
     sync_core_free(sync);
 }
 
+uint64_t sync_bytes(uint32_t slots, uint32_t fragments, uint32_t keepers)
+{
+    return sync_core_bytes(slots, fragments, keepers);
+}
+
 void sync_restore(struct sync *sync, uint32_t f, uint64_t version, const struct digest *hash)
 {
     sync_fragment_restore(sync, f, version, hash);

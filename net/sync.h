@@ -30,6 +30,8 @@ struct sync;
 ERR_MUST_CHECK enum err sync_new(const struct sync_conf *conf, struct sync **out);
 /* NULL is fine. */
 void sync_free(struct sync *sync);
+/* Memory that sync_new() takes for so many slots, all in use, of which so many are voters that keep bytes. */
+uint64_t sync_bytes(uint32_t slots, uint32_t fragments, uint32_t keepers);
 
 /* Fragment `f` is at `version` with `hash`; results of the version after it that the ledger holds follow as
  * SYNC_EV_STORED of SYNC_NOBODY. Called before the first event, or later for a fragment that had no state yet: without

@@ -139,6 +139,19 @@ bool sync_certify_stored(struct sync *sync, uint32_t f, const struct sync_event 
     return true;
 }
 
+/* From the last one on, so that those of one owner are found in the order they were said. */
+static void hold(struct sync_holding *holding, const struct wire_held *held, uint32_t count)
+{
+    holding->count = count;
+    memset(holding->first, 0, sizeof holding->first);
+    for (uint32_t k = count; k-- > 0;) {
+        uint8_t *first = &holding->first[held[k].owner % CHAIN_PARTS_MAX];
+        holding->held[k] = held[k];
+        holding->next[k] = *first;
+        *first = (uint8_t)(k + 1);
+    }
+}
+
 void sync_certify_heard(struct sync *sync, uint32_t f, uint32_t member, const struct wire_held *held, uint32_t count)
 {
     struct sync_holding *holding = sync->peers[member].holdings;
@@ -147,8 +160,7 @@ void sync_certify_heard(struct sync *sync, uint32_t f, uint32_t member, const st
         parts->acknowledged = parts->held;
     if (holding == NULL)
         return;
-    holding[f].count = count < CHAIN_PARTS_MAX ? count : CHAIN_PARTS_MAX;
-    memcpy(holding[f].held, held, holding[f].count * sizeof *held);
+    hold(&holding[f], held, count < CHAIN_PARTS_MAX ? count : CHAIN_PARTS_MAX);
 }
 
 void sync_certify_forget(struct sync *sync, uint32_t member)
@@ -163,9 +175,12 @@ void sync_certify_forget(struct sync *sync, uint32_t member)
 static const struct wire_held *said(const struct sync *sync, uint32_t f, uint32_t member, uint32_t owner, uint32_t nth)
 {
     const struct sync_holding *holding = sync->peers[member].holdings;
-    for (uint32_t k = 0; holding != NULL && k < holding[f].count; k++)
-        if (holding[f].held[k].owner == owner && nth-- == 0)
-            return &holding[f].held[k];
+    if (holding == NULL || holding[f].count == 0)
+        return NULL;
+    holding += f;
+    for (uint32_t at = holding->first[owner % CHAIN_PARTS_MAX]; at != 0; at = holding->next[at - 1])
+        if (holding->held[at - 1].owner == owner && nth-- == 0)
+            return &holding->held[at - 1];
     return NULL;
 }
 
@@ -195,6 +210,17 @@ bool sync_certify_has(const struct sync *sync, uint32_t f, uint32_t member, uint
         return row->version > fragment->own.version;
     for (uint32_t nth = 0; (held = said(sync, f, member, fragment->parts.part[p].owner, nth)) != NULL; nth++)
         if (is_of_part(&fragment->parts, held, p))
+            return true;
+    return false;
+}
+
+bool sync_certify_has_any(const struct sync *sync, uint32_t f, uint32_t member, uint64_t parts)
+{
+    const struct sync_member *peer = &sync->peers[member];
+    if (peer->fragments[f].version != sync->fragments[f].own.version)
+        return parts != 0 && peer->fragments[f].version > sync->fragments[f].own.version;
+    for (; parts != 0 && peer->holdings != NULL && peer->holdings[f].count > 0; parts &= parts - 1)
+        if (sync_certify_has(sync, f, member, (uint32_t)__builtin_ctzll(parts)))
             return true;
     return false;
 }

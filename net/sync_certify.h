@@ -35,6 +35,8 @@ void sync_certify_forget(struct sync *sync, uint32_t member);
 
 /* Whether the member has the result of a part of our next version: it says so, or has applied that version. */
 bool sync_certify_has(const struct sync *sync, uint32_t f, uint32_t member, uint32_t p);
+/* The same of any of these parts. */
+bool sync_certify_has_any(const struct sync *sync, uint32_t f, uint32_t member, uint64_t parts);
 /* A proposed record wants this result of a part; and whether one that is wanted of it is not here. */
 void sync_certify_want_this(struct sync *sync, uint32_t f, uint64_t epoch, uint32_t owner, const struct digest *digest);
 bool sync_certify_lacks(const struct sync *sync, uint32_t f, uint32_t p);

@@ -29,10 +29,23 @@ static const char what_for[] = "the protocol";
  */
 enum { ACTIONS_BESIDES_MEMBERS = CHAIN_PARTS_MAX + 5, ACTIONS_OF_NO_FRAGMENT = 1 };
 
+static size_t ring_room(uint64_t slots, uint64_t fragments)
+{
+    return fragments * (slots + ACTIONS_BESIDES_MEMBERS) + ACTIONS_OF_NO_FRAGMENT;
+}
+
+uint64_t sync_core_bytes(uint64_t slots, uint64_t fragments, uint64_t keepers)
+{
+    uint64_t fragment = sizeof(struct sync_fragment) + sizeof(uint32_t) + sizeof(uint64_t);
+    uint64_t member = sizeof(struct sync_member) + sizeof(uint32_t) + fragments * sizeof(struct sync_peer_fragment);
+    return sizeof(struct sync) + ring_room(slots, fragments) * sizeof(struct sync_action) + fragments * fragment +
+           slots * member + keepers * fragments * sizeof(struct sync_holding);
+}
+
 static enum err grow_ring(struct sync *sync, uint32_t slots)
 {
     struct sync_action *actions;
-    size_t room = (size_t)sync->conf.fragments_count * (slots + ACTIONS_BESIDES_MEMBERS) + ACTIONS_OF_NO_FRAGMENT;
+    size_t room = ring_room(slots, sync->conf.fragments_count);
     assert(sync->actions_count == 0);
     if (room <= sync->actions_room)
         return ERR_OK;

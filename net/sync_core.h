@@ -42,10 +42,12 @@ struct sync_parts {
     struct digest wanted_digest[CHAIN_PARTS_MAX];
 };
 
-/* What a voter says it holds of the version after its own. */
+/* What a voter says it holds of the version after its own; found by owner, in the order it was said, as 1 + index. */
 struct sync_holding {
     uint32_t count;
     struct wire_held held[CHAIN_PARTS_MAX];
+    uint8_t first[CHAIN_PARTS_MAX]; /* by the owner's id modulo CHAIN_PARTS_MAX; 0: none */
+    uint8_t next[CHAIN_PARTS_MAX];
 };
 
 struct sync_known_hash {
@@ -141,6 +143,7 @@ struct sync {
 /* As sync_new() and sync_free(). */
 ERR_MUST_CHECK enum err sync_core_new(const struct sync_conf *conf, struct sync **out);
 void sync_core_free(struct sync *sync);
+uint64_t sync_core_bytes(uint64_t slots, uint64_t fragments, uint64_t keepers);
 /* Makes room for the members of `view` and takes it over; what a member said stays, as far as it holds in any epoch.
  * The ring is empty. ERR_NOMEM: the core is of no use any more. */
 ERR_MUST_CHECK enum err sync_core_set_view(struct sync *sync, const struct sync_view *view);

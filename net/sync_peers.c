@@ -237,26 +237,23 @@ static bool fetch_results(struct sync *sync, uint32_t f)
     return asked;
 }
 
-/* Whether anybody who is up has a result that we lack. */
-static bool someone_has(const struct sync *sync, uint32_t f, uint32_t p)
-{
-    for (uint32_t i = 0; i < sync_core_slots(sync); i++)
-        if (sync_core_other(sync, i) && sync_core_keeps(sync, i) && sync->peers[i].up &&
-            (wanted(sync, f, p) || sync_certify_has(sync, f, i, p)))
-            return true;
-    return false;
-}
-
+/* Whether anybody who is up has what we lack: a later version, or a result of the next one. */
 static bool someone_holds_more(const struct sync *sync, uint32_t f)
 {
     const struct sync_fragment *fragment = &sync->fragments[f];
-    for (uint32_t i = 0; i < sync_core_slots(sync); i++)
-        if (sync_core_other(sync, i) && sync->peers[i].up &&
-            sync->peers[i].fragments[f].version > fragment->own.version)
+    uint64_t lacking = 0;
+    bool any_wanted = false;
+    for (uint32_t p = 0; p < fragment->parts.count; p++) {
+        lacking |= (uint64_t)sync_certify_lacks(sync, f, p) << p;
+        any_wanted = any_wanted || wanted(sync, f, p);
+    }
+    for (uint32_t i = 0; i < sync_core_slots(sync); i++) {
+        if (!sync_core_other(sync, i) || !sync->peers[i].up)
+            continue;
+        if (sync->peers[i].fragments[f].version > fragment->own.version ||
+            (sync_core_keeps(sync, i) && (any_wanted || sync_certify_has_any(sync, f, i, lacking))))
             return true;
-    for (uint32_t p = 0; p < fragment->parts.count; p++)
-        if (sync_certify_lacks(sync, f, p) && someone_has(sync, f, p))
-            return true;
+    }
     return false;
 }
 

@@ -35,7 +35,7 @@ static const struct commands_example examples[] = {
     {"fragments", "dilococtl fragments --home ~/paris\n"},
     {"watch", "dilococtl watch --home ~/paris\n"
               "dilococtl watch --json --interval 5000 >>watched.jsonl\n"},
-    {"plan", "dilococtl plan --params 1e9 --step-time 0.1 --bandwidth 1Gbit --rtt 50 --plot plan.svg\n"},
+    {"plan", "dilococtl plan --params 1e9 --step-time 1 --bandwidth 1Gbit --rtt 50 --plot plan.svg\n"},
     {"save", "dilococtl save --home ~/paris\n"},
     {"export", "dilococtl export --home ~/paris --format hf model\n"},
     {"help", "dilococtl help invite\n"},

@@ -1,65 +1,30 @@
 #include "daemon/ctl/ctl_plan.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "common/human.h"
-#include "common/plot.h"
+#include "common/processors.h"
+#include "daemon/ctl/ctl_plan_print.h"
 #include "daemon/ctl/forecast.h"
 #include "net/sync.h"
-#include "net/wire.h"
 
-/* FEW: islands that are simulated for the table; with more of them the share of the time hardly changes
- * (tests/num/test_forecast.c). */
-enum { TARGETS = 5, GRID = 50, ROWS_MAX = 12, FEW = 16 };
-/* Of the run spec that is printed to begin with. */
-enum { RUN_ROUNDS = 100, SPEC_BYTES = 400 };
-/* MANY: with more islands a run of all takes minutes, which is said first. */
-enum { MANY = 200, LAYERS_MAX = 3000, INTERVAL_MAX = 100000 };
+enum { LAYERS_MAX = 3000, INTERVAL_MAX = 100000 };
 enum { LAYERS_A_FRAGMENT = 3 };
-static const double step_s_min = 1e-5, loss_most = 0.9;
-/* A run that trains for this part of its time is good; the bandwidth that is needed is found to this factor. */
-static const double share_good = 0.95, needed_factor = 1.02;
+static const double step_s_min = 1e-5, loss_most = 0.9, gib = 1073741824;
+/* The bandwidth that is needed is found to this factor. */
+static const double needed_factor = 1.02;
+/* Where disks are measured: on most machines the one that has the daemon's files, too. */
+static const char disk[] = "/var/tmp";
 /* What runs beside the rest of a step: the backward pass is two thirds of it. */
 static const double step_hidden = 2.0 / 3;
-/* Of a recommended overlap: so many of them fit into the interval. */
-enum { OVERLAPS_AN_INTERVAL = 3 };
+/* The picture: decades below the line asked for, and in all. */
+static const double decades_below = 2.5, decades = 4;
 static const double BANDWIDTH_MIN = 1e3, BANDWIDTH_MAX = 1e15;
-static const double targets[TARGETS] = {0.50, 0.80, 0.90, 0.95, 0.99};
-
-/* A way to synchronise. */
-struct way {
-    const char *name;
-    const char *codec;
-    double bits; /* per parameter, behind zstd on Gaussian data (tests/num/test_codec.c) */
-    bool every_step, stream, overlap;
-    const char *lines; /* of a run spec's [sync]; NULL: it is never recommended */
-};
-enum { E3M0 = 5, UNIFORM, TOPK };
-
-static const struct way ways[] = {
-    {"data-parallel, bf16", "bf16", 16, true, false, false, NULL},
-    {"DiLoCo, bf16", "bf16", 16, false, false, false, NULL},
-    {"streaming, bf16", "bf16", 16, false, true, false, NULL},
-    {"+ overlap, bf16", "bf16", 16, false, true, true, NULL},
-    {"+ overlap, int8", "int8", 7.5, false, true, true, NULL},
-    [E3M0] = {"+ overlap, e3m0", "e3m0", 3.6, false, true, true, "codec = e3m0\n"},
-    [UNIFORM] = {"+ overlap, uniform 1.4", "uniform", 1.74, false, true, true, "codec = uniform\nstep = 1.4\n"},
-    [TOPK] = {"+ overlap, topk 1/64", "topk", 0.17, false, true, true,
-              "codec = topk\nkeep = 0.015625\nerror_feedback = yes\n"},
-};
-enum { WAYS = sizeof ways / sizeof ways[0] };
-
-/* What one way comes to. */
-struct outcome {
-    double utilisation, bytes_per_day;
-    double needed[TARGETS];              /* bit/s */
-    double curve[GRID], bandwidth[GRID]; /* for the picture */
-};
+static const double targets[PLAN_TARGETS] = {0.50, 0.80, 0.90, 0.95, 0.99};
 
 static enum err parse_bandwidth(const char *text, double *bits_per_s)
 {
@@ -84,7 +49,7 @@ static uint32_t fragments_of(const struct ctl_plan *plan)
     return (uint32_t)((plan->layers + LAYERS_A_FRAGMENT - 1) / LAYERS_A_FRAGMENT);
 }
 
-/* Of one encoded copy of the model, what an island sends in a round: contributions out, results out. */
+/* Of one encoded copy of the model, what an island sends in a round in the mean: contributions out, results out. */
 static double share_of(double islands)
 {
     return 2 * (islands - 1) / islands;
@@ -100,56 +65,71 @@ static double data_parallel(const struct ctl_plan *plan, double bits, double bit
     return plan->step_s / (plan->step_s + (late_s > 0 ? late_s : 0));
 }
 
-/* With `few`, a large run is stood for by FEW islands. */
-static struct forecast_conf conf_of(const struct ctl_plan *plan, const struct way *way, double bits_per_s, bool few)
+/* What is tried with one way: the interval and the overlap are the plan's. */
+struct trial {
+    const struct ctl_plan *plan;
+    const struct way *way;
+    const struct yardstick_cost *cost;
+    double cores;
+};
+
+static struct forecast_conf conf_of(const struct trial *t, double bits_per_s, uint32_t most)
 {
-    return (struct forecast_conf){.islands = few && plan->islands > FEW ? FEW : (uint32_t)plan->islands,
-                                  .params = plan->params,
-                                  .fragments = way->stream ? fragments_of(plan) : 1,
-                                  .interval = plan->interval,
-                                  .overlap = way->overlap ? plan->overlap : 0,
-                                  .step_s = plan->step_s,
-                                  .slack = step_hidden,
-                                  .bits = way->bits,
-                                  .bits_per_s = bits_per_s,
-                                  .half_duplex = plan->half_duplex,
-                                  .rtt_s = plan->rtt_ms / 1000,
-                                  .loss = plan->loss,
-                                  .steps = 4 * plan->interval};
+    const struct ctl_plan *plan = t->plan;
+    uint32_t threads = t->cores < FORECAST_THREADS_MAX ? (uint32_t)t->cores : FORECAST_THREADS_MAX;
+    struct forecast_conf conf = {.islands = (uint32_t)plan->islands,
+                                 .params = plan->params,
+                                 .fragments = t->way->stream ? fragments_of(plan) : 1,
+                                 .interval = plan->interval,
+                                 .overlap = t->way->overlap ? plan->overlap : 0,
+                                 .step_s = plan->step_s,
+                                 .slack = step_hidden,
+                                 .bits = t->way->bits,
+                                 .bits_per_s = bits_per_s,
+                                 .half_duplex = plan->half_duplex,
+                                 .rtt_s = plan->rtt_ms / 1000,
+                                 .loss = plan->loss,
+                                 .work = {.threads = threads > 0 ? threads : 1,
+                                          .encode_ns = t->cost->encode_ns,
+                                          .apply_ns = t->cost->apply_ns,
+                                          .reduce_ns = t->cost->reduce_ns,
+                                          .store_ns = t->cost->store_ns + t->cost->disk_ns,
+                                          .link_ns = t->cost->link_ns},
+                                 .steps = 4 * plan->interval};
+    return plan->islands > most ? forecast_fewer(&conf, most) : conf;
 }
 
-static enum err try_way(const struct ctl_plan *plan, const struct way *way, double bits_per_s, double *utilisation,
-                        double *bytes_per_day)
+static enum err try_way(const struct trial *t, double bits_per_s, double *utilisation, double *bytes_per_day)
 {
-    struct forecast_conf conf = conf_of(plan, way, bits_per_s, true);
-    struct forecast_result result;
-    double per_day = 86400 / plan->step_s;
-    if (way->every_step) {
-        *utilisation = data_parallel(plan, way->bits, bits_per_s);
-        double share = share_of((double)plan->islands);
-        *bytes_per_day = share * way->bits / 8 * plan->params * per_day * *utilisation;
+    const struct ctl_plan *plan = t->plan;
+    double per_day = 86400 / plan->step_s, copy = t->way->bits / 8 * plan->params;
+    if (t->way->every_step) {
+        *utilisation = data_parallel(plan, t->way->bits, bits_per_s);
+        *bytes_per_day = share_of((double)plan->islands) * copy * per_day * *utilisation;
         return ERR_OK;
     }
+    struct forecast_conf conf = conf_of(t, bits_per_s, PLAN_FEW);
+    struct forecast_result result;
     TRY(forecast_run(&conf, &result));
     *utilisation = result.utilisation;
-    double share = share_of((double)plan->islands) / share_of((double)conf.islands);
-    *bytes_per_day = share * result.bytes_per_step * per_day * *utilisation;
+    /* The few send more than their part where they stand for many. */
+    double part = t->way->bits / conf.bits * share_of((double)plan->islands) / share_of(conf.islands);
+    *bytes_per_day = part * result.bytes_per_step * per_day * *utilisation;
     return ERR_OK;
 }
 
 /* The lowest bandwidth from `low` on, to two percent, at which a way trains for `target` of the time; INFINITY if the
- * round trips alone take too long. */
-static enum err needed(const struct ctl_plan *plan, const struct way *way, double target, double low,
-                       double *bits_per_s)
+ * round trips alone, or the machine's work, take too long. */
+static enum err needed(const struct trial *t, double target, double low, double *bits_per_s)
 {
     double high = BANDWIDTH_MAX, utilisation, bytes;
     *bits_per_s = INFINITY;
-    TRY(try_way(plan, way, high, &utilisation, &bytes));
+    TRY(try_way(t, high, &utilisation, &bytes));
     if (utilisation < target || low > high)
         return ERR_OK;
     while (high / low > needed_factor) {
         double middle = sqrt(low * high);
-        TRY(try_way(plan, way, middle, &utilisation, &bytes));
+        TRY(try_way(t, middle, &utilisation, &bytes));
         if (utilisation >= target)
             high = middle;
         else
@@ -159,204 +139,125 @@ static enum err needed(const struct ctl_plan *plan, const struct way *way, doubl
     return ERR_OK;
 }
 
-static enum err work_out(const struct ctl_plan *plan, const struct way *way, double bits_per_s, struct outcome *outcome)
+static double cores_taken(const struct ctl_plan *plan, const struct yardstick_cost *cost, double utilisation)
 {
-    TRY(try_way(plan, way, bits_per_s, &outcome->utilisation, &outcome->bytes_per_day));
-    for (int t = 0; t < TARGETS; t++)
-        TRY(needed(plan, way, targets[t], t > 0 ? outcome->needed[t - 1] : BANDWIDTH_MIN, &outcome->needed[t]));
-    for (int k = 0; plan->plot != NULL && k < GRID; k++) {
+    return 1e-9 * cost->all_ns * plan->params / ((double)plan->interval * plan->step_s) * utilisation;
+}
+
+static enum err work_out(const struct ctl_plan *plan, const struct way *way, const struct plan_found *found,
+                         struct plan_outcome *out)
+{
+    const struct trial trial = {plan, way, &out->cost, found->machine.cores};
+    TRY(try_way(&trial, found->bits_per_s, &out->utilisation, &out->bytes_per_day));
+    if (!way->every_step) {
+        out->cores = cores_taken(plan, &out->cost, out->utilisation);
+        out->memory_bytes = out->cost.memory_bytes * plan->params;
+    }
+    for (int i = 0; i < PLAN_TARGETS; i++)
+        TRY(needed(&trial, targets[i], i > 0 ? out->needed[i - 1] : BANDWIDTH_MIN, &out->needed[i]));
+    for (int k = 0; plan->plot != NULL && k < PLAN_GRID; k++) {
         double bytes;
-        outcome->bandwidth[k] = log10(bits_per_s) - 2.5 + 4.0 * k / (GRID - 1);
-        TRY(try_way(plan, way, pow(10, outcome->bandwidth[k]), &outcome->curve[k], &bytes));
-        outcome->curve[k] *= 100;
+        out->bandwidth[k] = found->bits_per_s * pow(10, decades * k / (PLAN_GRID - 1) - decades_below);
+        TRY(try_way(&trial, out->bandwidth[k], &out->curve[k], &bytes));
+        out->curve[k] *= 100;
     }
     return ERR_OK;
 }
 
 /* ---- what to choose ---- */
 
-/* The mildest first: finer codecs and shorter intervals. topk loses more than a longer interval does; it is for lines
- * where nothing else will do. */
-static const struct candidate {
-    uint64_t interval;
-    size_t way;
-} candidates[] = {
-    {30, E3M0},  {30, UNIFORM},  {50, E3M0},  {50, UNIFORM},  {100, E3M0}, {100, UNIFORM},
-    {200, E3M0}, {200, UNIFORM}, {500, E3M0}, {500, UNIFORM}, {500, TOPK},
-};
-enum { CANDIDATES = sizeof candidates / sizeof candidates[0] };
-
-struct choice {
-    const struct candidate *candidate;
-    uint64_t overlap;
-    double utilisation;
-};
-
-size_t ctl_plan_specs(void)
-{
-    return CANDIDATES;
-}
-
-uint64_t ctl_plan_overlap_max(size_t which)
-{
-    return candidates[which].interval / OVERLAPS_AN_INTERVAL;
-}
-
-void ctl_plan_spec(size_t which, uint64_t overlap, char *text, size_t text_bytes)
-{
-    uint64_t interval = candidates[which].interval;
-    snprintf(text, text_bytes,
-             "[run]\nname = planned\nsteps = %" PRIu64 "\n[sync]\ninterval = %" PRIu64 "\noverlap = %" PRIu64 "\n%s",
-             RUN_ROUNDS * interval, interval, overlap, ways[candidates[which].way].lines);
-}
-
 /* Steps that a fragment's exchange takes, and one for what comes between. */
-static uint64_t overlap_for(const struct ctl_plan *plan, double bits, double bits_per_s)
+static uint64_t overlap_for(const struct trial *t, double bits_per_s)
 {
-    double share = share_of((double)plan->islands);
-    double fragment_s = share * bits * plan->params / fragments_of(plan) / bits_per_s / (1 - plan->loss);
-    return 1 + (uint64_t)ceil((fragment_s + 2 * plan->rtt_ms / 1000) / plan->step_s);
+    const struct ctl_plan *plan = t->plan;
+    const double values = plan->params / fragments_of(plan);
+    double line_s =
+        forecast_owner_share((uint32_t)plan->islands) * t->way->bits * values / bits_per_s / (1 - plan->loss);
+    double work_ns = t->cost->encode_ns + t->cost->reduce_ns / forecast_owners((uint32_t)plan->islands) +
+                     t->cost->store_ns + t->cost->disk_ns + t->cost->apply_ns;
+    return 1 + (uint64_t)ceil((line_s + 1e-9 * work_ns * values + 2 * plan->rtt_ms / 1000) / plan->step_s);
 }
 
-/* What was found with FEW islands, with all of the run. */
-static enum err confirm(const struct ctl_plan *plan, const struct way *way, double bits_per_s, double *utilisation)
+/* What was found with few islands, with more of them. */
+static enum err confirm(const struct trial *t, double bits_per_s, double *utilisation)
 {
-    struct forecast_conf conf = conf_of(plan, way, bits_per_s, false);
+    struct forecast_conf conf = conf_of(t, bits_per_s, PLAN_CROWD);
     struct forecast_result result;
-    if (plan->islands <= FEW)
+    if (t->plan->islands <= PLAN_FEW)
         return ERR_OK;
-    if (plan->islands > MANY)
-        fprintf(stderr, "trying interval %" PRIu64 ", codec %s with all %" PRIu64 " islands: minutes, and %.1f GiB\n",
-                plan->interval, way->codec, plan->islands, forecast_bytes(&conf) / (1 << 30));
     TRY(forecast_run(&conf, &result));
     *utilisation = result.utilisation;
     return ERR_OK;
 }
 
-/* The mildest that trains for a good share of the time; else the best there is. */
-static enum err recommend(const struct ctl_plan *plan, double bits_per_s, struct choice *best)
+/* Better: carried by the machine; then more of the time. */
+static bool better(const struct plan_choice *one, const struct plan_choice *other)
 {
-    *best = (struct choice){.candidate = NULL};
-    for (size_t i = 0; i < CANDIDATES; i++) {
-        struct ctl_plan tried = *plan;
-        const struct way *way = &ways[candidates[i].way];
-        double utilisation, bytes;
-        tried.interval = candidates[i].interval;
-        tried.overlap = overlap_for(plan, way->bits, bits_per_s);
-        if (tried.overlap > ctl_plan_overlap_max(i))
-            tried.overlap = ctl_plan_overlap_max(i);
-        TRY(try_way(&tried, way, bits_per_s, &utilisation, &bytes));
-        if (utilisation >= share_good)
-            TRY(confirm(&tried, way, bits_per_s, &utilisation));
-        if (best->candidate != NULL && best->utilisation >= utilisation)
-            continue;
-        *best = (struct choice){&candidates[i], tried.overlap, utilisation};
-        if (utilisation >= share_good)
+    return one->carried != other->carried ? one->carried : one->utilisation > other->utilisation;
+}
+
+static enum err try_proposal(const struct ctl_plan *plan, const struct plan_found *found, size_t which,
+                             struct plan_choice *out)
+{
+    const struct proposal *proposal = ctl_ways_proposal(which);
+    struct ctl_plan tried = *plan;
+    const struct trial trial = {&tried, &ctl_ways[proposal->way], &found->outcomes[proposal->way].cost,
+                                found->machine.cores};
+    uint64_t most = ctl_ways_overlap_max(which);
+    double bytes;
+    tried.interval = proposal->interval;
+    tried.overlap = overlap_for(&trial, found->bits_per_s);
+    tried.overlap = tried.overlap < most ? tried.overlap : most;
+    *out = (struct plan_choice){.proposal = which, .overlap = tried.overlap};
+    TRY(try_way(&trial, found->bits_per_s, &out->utilisation, &bytes));
+    out->memory_bytes = trial.cost->memory_bytes * plan->params;
+    /* If nothing kept it from training all of the time. */
+    out->carried =
+        cores_taken(&tried, trial.cost, 1) <= found->machine.cores && out->memory_bytes <= found->machine.memory_bytes;
+    if (out->utilisation >= PLAN_SHARE_GOOD && out->carried)
+        TRY(confirm(&trial, found->bits_per_s, &out->utilisation));
+    out->cores = cores_taken(&tried, trial.cost, out->utilisation);
+    return ERR_OK;
+}
+
+/* The mildest that the machine carries and that trains for a good share of the time; else the best there is. */
+static enum err recommend(const struct ctl_plan *plan, struct plan_found *found)
+{
+    for (size_t i = 0; i < ctl_ways_proposals(); i++) {
+        struct plan_choice choice;
+        TRY(try_proposal(plan, found, i, &choice));
+        if (i == 0 || better(&choice, &found->choice))
+            found->choice = choice;
+        if (choice.carried && choice.utilisation >= PLAN_SHARE_GOOD)
             return ERR_OK;
     }
     return ERR_OK;
 }
 
-/* ---- printing ---- */
+/* ---- the machine ---- */
 
-static const char *rate_text(double bits_per_s, char text[32])
+enum err ctl_plan_machine(const struct ctl_plan *plan, struct plan_machine *out)
 {
-    if (!isfinite(bits_per_s))
-        return "never";
-    static const char *const units[] = {"bit", "kbit", "Mbit", "Gbit", "Tbit"};
-    const size_t largest = sizeof units / sizeof units[0] - 1;
-    const double rounds_to_1000 = 999.5, rounds_to_10 = 9.95;
-    size_t unit = 0;
-    for (; bits_per_s >= rounds_to_1000 && unit < largest; unit++)
-        bits_per_s /= 1000;
-    snprintf(text, 32, bits_per_s < rounds_to_10 ? "%.1f%s" : "%.0f%s", bits_per_s, units[unit]);
-    return text;
-}
-
-static void print_table(const struct ctl_plan *plan, double bits_per_s, const struct outcome *outcomes,
-                        const struct choice *choice)
-{
-    char text[HUMAN_BYTES];
-    printf("%s parameters, %" PRIu64 " islands, a step every %g s; fragments exchanged every %" PRIu64
-           " steps,\noverlap %" PRIu64 "; ",
-           human_count(plan->params, text), plan->islands, plan->step_s, plan->interval, plan->overlap);
-    printf("%s each way, round trip %g ms.\n\n", human_rate(bits_per_s, text), plan->rtt_ms);
-    printf("%-23s %6s  %8s  bandwidth to train for\n", "", "trains", "a day");
-    printf("%-23s %6s  %8s  %8s %8s %8s %8s %8s\n", "", "", "", "50 %", "80 %", "90 %", "95 %", "99 %");
+    out->cores = plan->daemon_cores > 0 ? plan->daemon_cores : processors_jobs(0);
+    out->memory_bytes = plan->daemon_memory > 0 ? plan->daemon_memory * gib
+                                                : (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    TRY(yardstick_measure(disk, &out->yardstick));
     for (size_t i = 0; i < WAYS; i++) {
-        printf("%-23s %4.0f %%  %8s ", ways[i].name, 100 * outcomes[i].utilisation,
-               human_bytes(outcomes[i].bytes_per_day, text));
-        for (int t = 0; t < TARGETS; t++)
-            printf(" %8s", rate_text(outcomes[i].needed[t], text));
-        putchar('\n');
+        if (i > 0 && ctl_ways[i].codec.id == ctl_ways[i - 1].codec.id)
+            out->codecs[i] = out->codecs[i - 1];
+        else
+            TRY(yardstick_measure_codec(&ctl_ways[i].codec, &out->codecs[i]));
     }
-    char spec[SPEC_BYTES];
-    ctl_plan_spec((size_t)(choice->candidate - candidates), choice->overlap, spec, sizeof spec);
-    printf("\nOn this link a run trains %.0f %% of the time with the run spec below (name and steps are yours, and\n"
-           "[model] and [train] if the trainer is ours), and %" PRIu32 " fragments.\n",
-           100 * choice->utilisation, fragments_of(plan));
-    if (plan->islands > FEW)
-        printf("(The table is from %d islands, which stand for more; the recommendation from all %" PRIu64 ".)\n", FEW,
-               plan->islands);
-    if (plan->islands > WIRE_MEMBERS_MAX)
-        printf("(A run has at most %d islands at present.)\n", WIRE_MEMBERS_MAX);
-    if (choice->utilisation < share_good)
-        printf("That is less than %.0f %%: a faster line, fewer parameters or longer steps would help.\n",
-               100 * share_good);
-    printf("\n%s", spec);
+    return ERR_OK;
 }
 
-static enum err print_json(const struct ctl_plan *plan, double bits_per_s, const struct outcome *outcomes,
-                           const struct choice *choice)
+static struct yardstick_cost cost_of(const struct ctl_plan *plan, const struct plan_machine *machine, size_t way)
 {
-    json_t *rows = json_array();
-    char spec[SPEC_BYTES];
-    ctl_plan_spec((size_t)(choice->candidate - candidates), choice->overlap, spec, sizeof spec);
-    for (size_t i = 0; i < WAYS; i++) {
-        json_t *need = json_object();
-        for (int t = 0; t < TARGETS; t++) {
-            char name[8];
-            snprintf(name, sizeof name, "%.0f", 100 * targets[t]);
-            json_object_set_new(need, name,
-                                isfinite(outcomes[i].needed[t]) ? json_real(outcomes[i].needed[t]) : json_null());
-        }
-        json_array_append_new(rows,
-                              json_pack("{s:s, s:s, s:f, s:f, s:f, s:o}", "name", ways[i].name, "codec", ways[i].codec,
-                                        "bits_per_param", ways[i].bits, "utilisation", outcomes[i].utilisation,
-                                        "bytes_per_day", outcomes[i].bytes_per_day, "bit_s_needed", need));
-    }
-    json_t *all = json_pack(
-        "{s:f, s:I, s:I, s:f, s:f, s:I, s:I, s:I, s:o, s:o}", "params", plan->params, "islands",
-        (json_int_t)plan->islands, "islands_in_table", (json_int_t)(plan->islands < FEW ? plan->islands : FEW),
-        "step_s", plan->step_s, "bandwidth_bit_s", bits_per_s, "interval", (json_int_t)plan->interval, "overlap",
-        (json_int_t)plan->overlap, "fragments", (json_int_t)fragments_of(plan), "rows", rows, "recommended",
-        json_pack("{s:I, s:I, s:s, s:f, s:s}", "interval", (json_int_t)choice->candidate->interval, "overlap",
-                  (json_int_t)choice->overlap, "codec", ways[choice->candidate->way].codec, "utilisation",
-                  choice->utilisation, "spec", spec));
-    bool good =
-        all != NULL && json_dumpf(all, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(6)) == 0;
-    putchar('\n');
-    json_decref(all);
-    return good ? ERR_OK : err_set(ERR_IO, "cannot write the plan");
-}
-
-static enum err draw(const struct ctl_plan *plan, const struct outcome *outcomes)
-{
-    static const char *const colors[ROWS_MAX] = {"#777", "#a33", "#c70", "#2a7", "#27a", "#15c", "#63c", "#c3a"};
-    struct plot plot = {.title = "Time spent training, by bandwidth",
-                        .subtitle = "the protocol's state machines in virtual time",
-                        .x_label = "log10 of bit/s of every island's line",
-                        .y_label = "% of the time",
-                        .legend_low = true};
-    for (size_t i = 0; i < WAYS; i++)
-        plot.series[plot.series_count++] = (struct plot_series){.name = ways[i].name,
-                                                                .color = colors[i],
-                                                                .x = outcomes[i].bandwidth,
-                                                                .y = outcomes[i].curve,
-                                                                .count = GRID,
-                                                                .width = 2,
-                                                                .opacity = 1};
-    return plot_write(&plot, plan->plot) ? ERR_OK : err_set_errno(ERR_IO, "cannot write %s", plan->plot);
+    const struct yardstick_run run = {.islands = (uint32_t)plan->islands,
+                                      .owners = forecast_owners((uint32_t)plan->islands),
+                                      .bits = ctl_ways[way].bits,
+                                      .error_feedback = ctl_ways[way].error_feedback};
+    return yardstick_cost(&machine->yardstick, &machine->codecs[way], &run);
 }
 
 static enum err check(const struct ctl_plan *plan)
@@ -376,23 +277,40 @@ static enum err check(const struct ctl_plan *plan)
                        plan->overlap, plan->interval);
     if (!(plan->loss >= 0 && plan->loss < loss_most) || !(plan->rtt_ms >= 0))
         return err_set(ERR_ARG, "--loss is a fraction from 0 to 0.9, --rtt milliseconds from 0 on");
+    if (plan->daemon_cores != 0 && !(plan->daemon_cores >= 1 && plan->daemon_cores <= FORECAST_THREADS_MAX))
+        return err_set(ERR_ARG, "--daemon-cores: %g; 1 to %d are possible", plan->daemon_cores, FORECAST_THREADS_MAX);
+    if (!(plan->daemon_memory >= 0))
+        return err_set(ERR_ARG, "--daemon-memory: how many GiB may a daemon take?");
     return ERR_OK;
+}
+
+enum err ctl_plan_find(const struct ctl_plan *plan, const struct plan_machine *machine, struct plan_found *found)
+{
+    *found = (struct plan_found){.machine = *machine};
+    memcpy(found->targets, targets, sizeof targets);
+    TRY(check(plan));
+    TRY(parse_bandwidth(plan->bandwidth, &found->bits_per_s));
+    found->fragments = fragments_of(plan);
+    for (size_t i = 0; i < WAYS; i++) {
+        found->outcomes[i].cost = cost_of(plan, machine, i);
+        TRY(work_out(plan, &ctl_ways[i], found, &found->outcomes[i]));
+    }
+    return recommend(plan, found);
 }
 
 enum err ctl_plan(const struct ctl_plan *plan)
 {
-    static struct outcome outcomes[WAYS];
-    struct choice choice;
+    static struct plan_found found;
+    struct plan_machine machine;
     double bits_per_s;
     TRY(check(plan));
     TRY(parse_bandwidth(plan->bandwidth, &bits_per_s));
-    for (size_t i = 0; i < WAYS; i++)
-        TRY(work_out(plan, &ways[i], bits_per_s, &outcomes[i]));
-    TRY(recommend(plan, bits_per_s, &choice));
+    TRY(ctl_plan_machine(plan, &machine));
+    TRY(ctl_plan_find(plan, &machine, &found));
     if (plan->plot != NULL)
-        TRY(draw(plan, outcomes));
+        TRY(ctl_plan_draw(plan, &found));
     if (plan->json)
-        return print_json(plan, bits_per_s, outcomes, &choice);
-    print_table(plan, bits_per_s, outcomes, &choice);
+        return ctl_plan_json(plan, &found);
+    ctl_plan_print(plan, &found);
     return ERR_OK;
 }

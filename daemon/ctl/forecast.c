@@ -37,6 +37,7 @@ struct island {
     uint64_t step, waiting_since_us, stalled_us;
     bool waiting, announce;
     uint64_t up_free_us, down_free_us, beat_us;
+    uint64_t thread_free_us[FORECAST_THREADS_MAX];
     double sent;
 };
 
@@ -62,8 +63,9 @@ struct world {
     struct schedule schedule;
     uint64_t now_us, orders, step_us, slack_us, tick_us, beat_gap_us;
     struct chain *chain;
-    uint32_t *ids;           /* by slot: its number */
-    uint32_t *shards_counts; /* by fragment */
+    uint32_t *ids;                       /* by slot: its number */
+    uint32_t *shards_counts;             /* by fragment */
+    uint32_t owned[SHARDMAP_OWNERS_MAX]; /* shards, by owner */
     struct island *island;
     struct happening *heap;
     size_t heap_count, heap_room;
@@ -120,15 +122,15 @@ static struct happening pop(struct world *w)
 
 /* ---- the line ---- */
 
-/* Shards of a fragment are alike; contribution to a part and its result are as large. */
-static double object_bytes(const struct world *w, uint32_t owner)
+static double fragment_params(const struct world *w)
 {
-    const struct forecast_conf *conf = w->conf;
-    const struct shardmap *map = &chain_last(w->chain)->map;
-    uint32_t shards = 0;
-    for (uint32_t slot = 0; slot < SHARDMAP_SLOTS; slot++)
-        shards += map->owner[slot] == owner;
-    return conf->params / conf->fragments * shards / SHARDMAP_SLOTS * conf->bits / 8;
+    return w->conf->params / w->conf->fragments;
+}
+
+/* Shards of a fragment are alike; contribution to a part and its result are as large. */
+static double part_params(const struct world *w, uint32_t owner)
+{
+    return owner < SHARDMAP_OWNERS_MAX ? fragment_params(w) * w->owned[owner] / SHARDMAP_SLOTS : 0;
 }
 
 static uint64_t half_trip_us(const struct world *w)
@@ -139,12 +141,13 @@ static uint64_t half_trip_us(const struct world *w)
 static void send_object(struct world *w, uint32_t from, uint32_t to, const struct wire_key *key)
 {
     struct island *a = &w->island[from], *b = &w->island[to];
-    double bytes = object_bytes(w, key->owner) / (1 - w->conf->loss);
+    double bytes = part_params(w, key->owner) * w->conf->bits / 8 / (1 - w->conf->loss);
     uint64_t *line[2] = {&a->up_free_us, w->conf->half_duplex ? &b->up_free_us : &b->down_free_us};
     uint64_t start = w->now_us;
     start = *line[0] > start ? *line[0] : start;
     start = *line[1] > start ? *line[1] : start;
-    uint64_t end = start + (uint64_t)(8e6 * bytes / w->conf->bits_per_s) + 1;
+    double line_us = 8e6 * bytes / w->conf->bits_per_s, cipher_us = 1e-3 * w->conf->work.link_ns * bytes;
+    uint64_t end = start + (uint64_t)(line_us > cipher_us ? line_us : cipher_us) + 1;
     *line[0] = *line[1] = end;
     if (a->step > w->conf->steps / 2)
         a->sent += bytes;
@@ -152,10 +155,27 @@ static void send_object(struct world *w, uint32_t from, uint32_t to, const struc
          (struct happening){.kind = OBJECT, .island = to, .from = from, .key = *key});
 }
 
+static double job_ns(const struct world *w, const struct sync_event *event)
+{
+    const struct forecast_work *work = &w->conf->work;
+    switch (event->type) {
+    case SYNC_EV_ENCODED: return work->encode_ns * fragment_params(w);
+    case SYNC_EV_APPLIED: return work->apply_ns * fragment_params(w);
+    case SYNC_EV_REDUCED: return work->reduce_ns * part_params(w, event->owner);
+    default: return work->store_ns * part_params(w, event->owner);
+    }
+}
+
+/* When the first thread is free, and for as long as the job takes. */
 static void job(struct world *w, uint32_t i, struct sync_event event)
 {
-    double seconds = w->conf->seconds_per_param * w->conf->params / w->conf->fragments;
-    push(w, 1 + (uint64_t)(1e6 * seconds),
+    uint64_t *first = w->island[i].thread_free_us, begin_us = w->now_us;
+    for (uint32_t t = 1; t < w->conf->work.threads; t++)
+        first = w->island[i].thread_free_us[t] < *first ? &w->island[i].thread_free_us[t] : first;
+    if (w->conf->work.threads > 0 && *first > begin_us)
+        begin_us = *first;
+    *first = begin_us + 1 + (uint64_t)(1e-3 * job_ns(w, &event));
+    push(w, *first - w->now_us,
          (struct happening){.kind = JOB,
                             .island = i,
                             .job = event.type,
@@ -423,9 +443,24 @@ static void happen(struct world *w, const struct happening *event)
 
 /* ---- set-up ---- */
 
-static uint32_t owners_of(const struct forecast_conf *conf)
+uint32_t forecast_owners(uint32_t islands)
 {
-    return conf->islands < SHARDMAP_OWNERS_MAX ? conf->islands : SHARDMAP_OWNERS_MAX;
+    return islands < SHARDMAP_OWNERS_MAX ? islands : SHARDMAP_OWNERS_MAX;
+}
+
+double forecast_owner_share(uint32_t islands)
+{
+    const double owners = forecast_owners(islands);
+    return (owners - 1) / owners + (islands - 1) / owners;
+}
+
+struct forecast_conf forecast_fewer(const struct forecast_conf *conf, uint32_t islands)
+{
+    struct forecast_conf fewer = *conf;
+    fewer.islands = islands;
+    fewer.bits *= forecast_owner_share(conf->islands) / forecast_owner_share(islands);
+    fewer.work.reduce_ns *= (double)forecast_owners(islands) / forecast_owners(conf->islands);
+    return fewer;
 }
 
 /* One record for the whole run: all are owners and vote, or the first ones, if they are too many. */
@@ -439,7 +474,7 @@ static enum err make_chain(struct world *w)
     TRY_OUT(mem_new(conf->islands, sizeof *record.members, "the forecast", &record.members));
     record.members_count = conf->islands;
     for (uint32_t i = 0; i < conf->islands; i++) {
-        bool owner = i < owners_of(conf);
+        bool owner = i < forecast_owners(conf->islands);
         record.members[i] = (struct record_member){.id = i,
                                                    .role = owner ? RECORD_OWNER : RECORD_CONTRIBUTOR,
                                                    .voter = owner,
@@ -447,7 +482,9 @@ static enum err make_chain(struct world *w)
         if (owner)
             owners[i] = (struct shardmap_owner){.id = i, .weight = 1};
     }
-    shardmap_assign(&record.map, owners, owners_of(conf));
+    shardmap_assign(&record.map, owners, forecast_owners(conf->islands));
+    for (uint32_t slot = 0; slot < SHARDMAP_SLOTS; slot++)
+        w->owned[record.map.owner[slot]]++;
     TRY_OUT(chain_new(&w->chain));
     TRY_OUT(chain_add(w->chain, &record, &digest));
     TRY_OUT(mem_new(conf->islands, sizeof *w->ids, "the forecast", &w->ids));
@@ -473,9 +510,9 @@ static enum err start_island(struct world *w, uint32_t i)
                                       .ids = w->ids,
                                       .members = bitset_first(conf->islands),
                                       .taking_part = bitset_first(conf->islands),
-                                      .keepers = bitset_first(owners_of(conf)),
+                                      .keepers = bitset_first(forecast_owners(conf->islands)),
                                       .certifying = record_certifying(chain_last(w->chain)),
-                                      .votes = i < owners_of(conf)}};
+                                      .votes = i < forecast_owners(conf->islands)}};
     TRY(mem_new(conf->fragments, sizeof *island->trainer, "the forecast", &island->trainer));
     TRY(mem_new(conf->fragments, sizeof *island->version, "the forecast", &island->version));
     TRY(mem_new(conf->fragments, sizeof *island->said, "the forecast", &island->said));
@@ -551,19 +588,21 @@ static enum err check(const struct forecast_conf *conf)
         return err_set(ERR_ARG, "%" PRIu32 " fragments, an interval of %" PRIu64 " steps", conf->fragments,
                        conf->interval);
     if (!(conf->params > 0 && conf->step_s > 0 && conf->bits > 0 && conf->bits_per_s > 0) ||
-        !(conf->loss >= 0 && conf->loss < 1) || !(conf->rtt_s >= 0))
+        !(conf->loss >= 0 && conf->loss < 1) || !(conf->rtt_s >= 0) || conf->work.threads > FORECAST_THREADS_MAX)
         return err_set(ERR_ARG, "parameters, step time, bits and bandwidth must be above 0, loss from 0 to below 1");
     return ERR_OK;
 }
 
-/* What every island knows of every other, and a fragment's objects on their way at the same time. */
+/* What every island knows of every other; and what is under way at a time at most: a heartbeat or an object from each
+ * to each that owns shards, and back. The queue has room for twice as much as was ever in it. */
 double forecast_bytes(const struct forecast_conf *conf)
 {
-    double pairs = (double)conf->islands * conf->islands;
-    double holding = CHAIN_PARTS_MAX * (double)sizeof(struct wire_held);
-    double parts = CHAIN_PARTS_MAX * (double)(sizeof(struct chain_part) + sizeof(struct digest));
-    return pairs * conf->fragments * sizeof(struct sync_peer_fragment) + pairs * 2 * sizeof(struct happening) +
-           conf->islands * conf->fragments * (owners_of(conf) * holding + parts);
+    uint32_t owners = forecast_owners(conf->islands);
+    double island =
+        (double)sync_bytes(conf->islands, conf->fragments, owners) + sizeof(struct island) +
+        conf->fragments * (double)(sizeof(struct trainer_fragment) + sizeof(uint64_t) + sizeof(struct said));
+    double under_way = 2.0 * conf->islands * owners;
+    return conf->islands * island + 2 * under_way * sizeof(struct happening);
 }
 
 static enum err check_memory(const struct forecast_conf *conf)

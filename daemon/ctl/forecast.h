@@ -4,7 +4,8 @@
  *
  * The link: every island has an uplink and a downlink of bits_per_s, or one line for both; an object takes its turn on
  * the sender's uplink and the receiver's downlink together, and arrives half a round trip later; what is lost is sent
- * again and so takes that much longer. Deterministic.
+ * again and so takes that much longer. Its work every daemon does on a few threads, a job on one of them at a time.
+ * Deterministic.
  */
 #ifndef DAEMON_CTL_FORECAST_H
 #define DAEMON_CTL_FORECAST_H
@@ -13,6 +14,16 @@
 #include <stdint.h>
 
 #include "common/err.h"
+
+enum { FORECAST_THREADS_MAX = 64 };
+
+/* What the daemons' work takes; all zero: no time at all. */
+struct forecast_work {
+    uint32_t threads;           /* 1 .. FORECAST_THREADS_MAX; 0: as many as there are jobs */
+    double encode_ns, apply_ns; /* a parameter of the fragment */
+    double reduce_ns, store_ns; /* a parameter of what an owner has of it */
+    double link_ns;             /* a byte, at each end */
+};
 
 struct forecast_conf {
     uint32_t islands;   /* 2 .. SYNC_MEMBERS_MAX */
@@ -27,10 +38,17 @@ struct forecast_conf {
     double bits_per_s;
     bool half_duplex;
     double rtt_s;
-    double loss;              /* part of what is sent that has to be sent again */
-    double seconds_per_param; /* of encoding, averaging and applying, each; 0: none */
-    uint64_t steps;           /* to simulate: four intervals or more; the second half is measured */
+    double loss; /* part of what is sent that has to be sent again */
+    struct forecast_work work;
+    uint64_t steps; /* to simulate: four intervals or more; the second half is measured */
 };
+
+/* The same run with fewer islands, of which one sends as an owner and averages what it would among all. */
+struct forecast_conf forecast_fewer(const struct forecast_conf *conf, uint32_t islands);
+/* How many of so many islands own shards; and what one of these sends in a round, of one encoded copy of the model:
+ * contributions to the others, its results to all. */
+uint32_t forecast_owners(uint32_t islands);
+double forecast_owner_share(uint32_t islands);
 
 struct forecast_result {
     double utilisation;    /* time in which islands train over all time */

@@ -15,6 +15,7 @@
 
 #include "common/env.h"
 #include "common/fsio.h"
+#include "daemon/ctl/yardstick.h"
 #include "net/ident.h"
 #include "tests/bench/bench.h"
 #include "tests/lib/proc.h"
@@ -345,21 +346,45 @@ static double gloo_s(size_t count)
     return proc_run(argv, "build/bench/gloo.log", answer, sizeof answer) == 0 ? strtod(answer, NULL) : 0;
 }
 
+/* What `dilococtl plan` takes the daemon's processor time for, and its memory, a parameter. */
+static struct yardstick_cost plan_says(const struct yardstick *machine, const struct exchange *x)
+{
+    static const struct {
+        const char *codec;
+        struct codec_choice choice;
+        double bits;
+    } rows[] = {{"", {.id = CODEC_UNIFORM, .ratio = 1.4f}, 1.74},
+                {"fp32", {.id = CODEC_FP32}, 32},
+                {"int8", {.id = CODEC_INT8}, 7.5},
+                {"e3m0", {.id = CODEC_E3M0}, 3.6}};
+    size_t at = 0;
+    struct yardstick_codec codec;
+    while (strcmp(rows[at].codec, x->codec) != 0)
+        at++;
+    if (yardstick_measure_codec(&rows[at].choice, &codec) != ERR_OK)
+        fprintf(stderr, "bench: %s\n", err_text());
+    const struct yardstick_run run = {
+        .islands = (uint32_t)x->islands_count, .owners = (uint32_t)x->islands_count, .bits = rows[at].bits};
+    return yardstick_cost(machine, &codec, &run);
+}
+
 static json_t *number_or_null(double value)
 {
     return value > 0 ? json_real(value) : json_null();
 }
 
 /* Under `exchange` all there is; by themselves the figures that are followed over time. */
-static void note(json_t *summary, json_t *all, const struct exchange *x, struct figures *f, double gloo)
+static void note(json_t *summary, json_t *all, const struct exchange *x, struct figures *f, double gloo,
+                 const struct yardstick_cost *plan)
 {
     char name[64];
     const char *codec = x->codec[0] != '\0' ? x->codec : "uniform";
     snprintf(name, sizeof name, "%s_%zumi_%d", codec, x->count >> 20, x->islands_count);
     json_object_set_new(all, name,
-                        json_pack("{s:f, s:f, s:f, s:f, s:o}", "wall_s", f->wall_s, "ns_per_param", f->ns_per_param,
-                                  "trainer_ns_per_param", f->snapshot_ns, "bytes_per_param", f->bytes_per_param,
-                                  "ns_by_phase", f->json));
+                        json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "wall_s", f->wall_s, "ns_per_param",
+                                  f->ns_per_param, "trainer_ns_per_param", f->snapshot_ns, "bytes_per_param",
+                                  f->bytes_per_param, "plan_ns_per_param", plan->all_ns, "plan_bytes_per_param",
+                                  plan->memory_bytes, "ns_by_phase", f->json));
     bool followed =
         x->islands_count == 2 && x->count == LARGE && (strcmp(codec, "uniform") == 0 || strcmp(codec, "fp32") == 0);
     if (!followed)
@@ -385,6 +410,9 @@ void bench_exchange(json_t *summary, const char *programs, const char *only)
         int islands;
     } sizes[] = {{SMALL, 2}, {LARGE, 2}, {SMALL, 4}};
     json_t *all = json_object();
+    struct yardstick machine;
+    if (yardstick_measure(".", &machine) != ERR_OK)
+        fprintf(stderr, "bench: %s\n", err_text());
     for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
         double copy = memcpy_s(sizes[s].count * sizeof(float)),
                gloo = sizes[s].islands == 2 ? gloo_s(sizes[s].count) : 0;
@@ -403,12 +431,14 @@ void bench_exchange(json_t *summary, const char *programs, const char *only)
                      x.islands_count);
             if ((only != NULL && strstr(name, only) == NULL) || !measure(&x, &f))
                 continue;
-            printf("             %-8s %.3f s; processor time a parameter: daemon %.1f ns, trainer %.1f ns; memory "
-                   "%.1f bytes\n             %s\n",
-                   codecs[k][0] != '\0' ? codecs[k] : "default", f.wall_s, f.ns_per_param, f.snapshot_ns,
-                   f.bytes_per_param, f.phases);
+            const struct yardstick_cost plan = plan_says(&machine, &x);
+            printf(
+                "             %-8s %.3f s; processor time a parameter: daemon %.1f ns (plan says %.1f), trainer %.1f "
+                "ns; memory %.1f bytes (%.1f)\n             %s\n",
+                codecs[k][0] != '\0' ? codecs[k] : "default", f.wall_s, f.ns_per_param, plan.all_ns, f.snapshot_ns,
+                f.bytes_per_param, plan.memory_bytes, f.phases);
             fflush(stdout);
-            note(summary, all, &x, &f, gloo);
+            note(summary, all, &x, &f, gloo, &plan);
         }
     }
     json_object_set_new(summary, "exchange", all);

@@ -7,6 +7,7 @@
 
 #include "common/fsio.h"
 #include "common/mem.h"
+#include "common/processors.h"
 #include "daemon/peers/council.h"
 #include "daemon/rules.h"
 #include "tests/lib/proc.h"
@@ -160,7 +161,7 @@ static void open_parts(struct isle *isle)
     assert_ok(events_new(&isle->events));
     assert_ok(ledger_open(&ledger, &isle->ledger));
     open_vote(isle);
-    const struct jobs_conf jobs = {.threads = jobs_threads(isle->conf.job_threads)};
+    const struct jobs_conf jobs = {.threads = processors_jobs(isle->conf.job_threads)};
     assert_ok(jobs_new(&jobs, &isle->jobs));
     trainer.events = isle->events;
     assert_ok(trainer_new(&trainer, &isle->trainer));

@@ -61,6 +61,9 @@ ctl/ctl_service        | ctl_service_start | engine_new peers_new rounds_new dco
 ctl/ctl_draft          | ctl_draft_conf    | engine_new peers_new rounds_new home_find ctl_ask ctl_init ctl_home_start ctl_plan ctl_print_status forecast_run | unit/ctl_draft
 ctl/ctl_export         | ctl_export        | engine_new peers_new rounds_new home_find ctl_init ctl_home_start ctl_plan ctl_print_status forecast_run | unit/ctl_export
 ctl/ctl_init           | ctl_init          | engine_new peers_new rounds_new ctl_ask ctl_home_start ctl_service_start ctl_plan ctl_print_status forecast_run | unit/ctl_init
+ctl/yardstick          | yardstick_measure | engine_new peers_new rounds_new dconf_load ctl_ask ctl_plan forecast_run ctl_print_status | unit/yardstick
+ctl/ctl_plan_print     | ctl_plan_print    | engine_new peers_new rounds_new dconf_load ctl_ask ctl_print_status         | unit/ctl_plan
+ctl/ctl_ways           | ctl_ways_spec     | engine_new peers_new rounds_new dconf_load ctl_ask ctl_print_status         | unit/ctl_plan
 ctl/forecast           | forecast_run      | engine_new peers_new rounds_new dconf_load ctl_ask ctl_print_status ctl_plan | num/forecast
 '
 # Inside another part, and tested through it: file in daemon/ | a function of it | that part

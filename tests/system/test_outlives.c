@@ -106,7 +106,12 @@ static void end_well(struct cluster *cluster)
     cluster_free(cluster);
 }
 
-/* The island is lost, which costs one epoch, and comes back, which costs one or two. */
+static bool has_reached_epoch(struct cluster *cluster, uint32_t i, long long epoch)
+{
+    return cluster_status_number(cluster, i, "epoch") >= epoch;
+}
+
+/* The island is lost, which costs one epoch, and comes back, which costs one or two; in the end all are in the last. */
 static void lose_and_find(struct cluster *cluster, uint32_t lost, int before)
 {
     uint32_t witness = (lost + 1) % ISLANDS;
@@ -123,6 +128,9 @@ static void lose_and_find(struct cluster *cluster, uint32_t lost, int before)
     assert_true(says_so_often(cluster, witness, is_back, before + 1));
     assert_in_range(epochs(cluster, witness), epochs_before + 2, epochs_before + 3);
     cluster_wait(cluster, witness, cluster_degraded, 0, "all to be well again");
+    long long epoch = cluster_status_number(cluster, witness, "epoch");
+    for (uint32_t i = 0; i < ISLANDS; i++)
+        cluster_wait(cluster, i, has_reached_epoch, epoch, "the last epoch");
 }
 
 /* The first one proposes; the last one does not. */

@@ -260,6 +260,10 @@ static void processors_are_as_many_as_control_groups_let_us_take(void **state)
     cpu_set_t may;
     assert_int_equal(sched_getaffinity(0, sizeof may, &may), 0);
     assert_true(processors_here() >= 1 && processors_here() <= (unsigned)CPU_COUNT(&may));
+    int here = (int)processors_here();
+    assert_int_equal(processors_jobs(1), 1);
+    assert_int_equal(processors_jobs(64), 64);
+    assert_int_equal(processors_jobs(0), here < 12 ? 2 : here >= 32 ? 8 : here / 4);
 }
 
 static void digest_is_blake2b_256(void **state)

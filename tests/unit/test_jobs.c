@@ -16,7 +16,6 @@
 
 #include "common/env.h"
 #include "common/mem.h"
-#include "common/processors.h"
 #include "daemon/jobs.h"
 #include "tests/lib/outofmem.h"
 
@@ -290,15 +289,6 @@ static void job_threads_stand_back_and_the_loop_does_not(void **state)
     assert_int_equal(polite.nice, before + 3 < 19 ? before + 3 : 19);
     assert_int_equal(getpriority(PRIO_PROCESS, 0), before);
     jobs_free(jobs);
-}
-
-static void there_are_as_many_as_asked_for_or_by_the_processors(void **state)
-{
-    (void)state;
-    int here = (int)processors_here();
-    assert_int_equal(jobs_threads(1), 1);
-    assert_int_equal(jobs_threads(64), 64);
-    assert_int_equal(jobs_threads(0), here < 12 ? 2 : here >= 32 ? 8 : here / 4);
 }
 
 /* ---- scratch ---- */
@@ -607,7 +597,6 @@ int main(void)
         cmocka_unit_test(signals_are_left_to_the_loop),
         cmocka_unit_test(processor_time_is_booked_under_what_it_was_for),
         cmocka_unit_test(job_threads_stand_back_and_the_loop_does_not),
-        cmocka_unit_test(there_are_as_many_as_asked_for_or_by_the_processors),
         cmocka_unit_test(every_thread_has_scratch_of_its_own),
         cmocka_unit_test(without_memory_for_scratch_none_is_promised),
         cmocka_unit_test(the_end_waits_for_what_runs_and_drops_what_was_not_begun),

@@ -1,0 +1,210 @@
+#include "daemon/ctl/ctl_plan_print.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "common/human.h"
+#include "common/plot.h"
+#include "net/wire.h"
+
+/* Of the targets, those that the table has room for. */
+static const int shown[] = {0, 3, 4};
+enum { SHOWN = sizeof shown / sizeof shown[0] };
+
+/* "9.1Mbit", "10Gbit": as --bandwidth takes it. */
+static const char *rate_text(double bits_per_s, char text[HUMAN_BYTES])
+{
+    if (!isfinite(bits_per_s))
+        return "never";
+    static const char *const units[] = {"bit", "kbit", "Mbit", "Gbit", "Tbit"};
+    const size_t largest = sizeof units / sizeof units[0] - 1;
+    const double rounds_to_1000 = 999.5;
+    size_t unit = 0;
+    for (; bits_per_s >= rounds_to_1000 && unit < largest; unit++)
+        bits_per_s /= 1000;
+    snprintf(text, HUMAN_BYTES, "%.*g%s", bits_per_s < 100 ? 2 : 3, bits_per_s, units[unit]);
+    return text;
+}
+
+static void print_row(const struct way *way, const struct plan_outcome *outcome)
+{
+    char text[HUMAN_BYTES];
+    printf("%-22s %3.0f %%  %8s", way->name, 100 * outcome->utilisation, human_bytes(outcome->bytes_per_day, text));
+    if (way->every_step)
+        printf(" %5s %9s", "", "");
+    else
+        printf(" %5.1f %9s", outcome->cores, human_memory(outcome->memory_bytes, text));
+    for (int i = 0; i < SHOWN; i++)
+        printf(" %8s", rate_text(outcome->needed[shown[i]], text));
+    putchar('\n');
+}
+
+static void print_table(const struct ctl_plan *plan, const struct plan_found *found)
+{
+    char text[HUMAN_BYTES];
+    printf("%s parameters, %" PRIu64 " islands, a step every %g s; fragments exchanged every %" PRIu64
+           " steps,\noverlap %" PRIu64 "; ",
+           human_count(plan->params, text), plan->islands, plan->step_s, plan->interval, plan->overlap);
+    printf("%s each way, round trip %g ms. A daemon may take %g cores like\n", human_rate(found->bits_per_s, text),
+           plan->rtt_ms, found->machine.cores);
+    printf("this machine's, and %s.\n\n", human_memory(found->machine.memory_bytes, text));
+    printf("%-22s %5s  %8s %15s  bandwidth to train for\n", "", "", "", "a daemon takes");
+    printf("%-22s %5s  %8s %5s %9s", "", "trains", "a day", "cores", "memory");
+    for (int i = 0; i < SHOWN; i++) {
+        snprintf(text, sizeof text, "%.0f %%", 100 * found->targets[shown[i]]);
+        printf(" %8s", text);
+    }
+    putchar('\n');
+    for (size_t i = 0; i < WAYS; i++)
+        print_row(&ctl_ways[i], &found->outcomes[i]);
+    if (plan->islands > PLAN_FEW)
+        printf("(From %d islands, which stand for %" PRIu64 "; what is recommended is from %" PRIu64 ".)\n", PLAN_FEW,
+               plan->islands, plan->islands < PLAN_CROWD ? plan->islands : PLAN_CROWD);
+    if (plan->islands > WIRE_MEMBERS_MAX)
+        printf("(A run has at most %d islands at present.)\n", WIRE_MEMBERS_MAX);
+}
+
+static void print_carried(const struct plan_found *found)
+{
+    const struct plan_choice *choice = &found->choice;
+    char needs[HUMAN_BYTES], has[HUMAN_BYTES];
+    if (choice->memory_bytes > found->machine.memory_bytes)
+        printf("That is more memory than there is: %s of %s. Fewer parameters, or a larger machine.\n",
+               human_memory(choice->memory_bytes, needs), human_memory(found->machine.memory_bytes, has));
+    else if (!choice->carried)
+        printf("The daemons' work is more than their %g cores carry; with more (--daemon-cores, [storage] jobs) a run\n"
+               "would train more of the time.\n",
+               found->machine.cores);
+    else if (choice->utilisation < PLAN_SHARE_GOOD)
+        printf("That is less than %.0f %%: a faster line, fewer parameters or longer steps would help.\n",
+               100 * PLAN_SHARE_GOOD);
+}
+
+static void print_choice(const struct plan_found *found)
+{
+    const struct plan_choice *choice = &found->choice;
+    const struct proposal *proposal = ctl_ways_proposal(choice->proposal);
+    const char *row;
+    double overlap_loss = ctl_ways_overlap_loss(proposal->interval, choice->overlap, &row);
+    char spec[CTL_WAYS_SPEC_BYTES], text[HUMAN_BYTES];
+    ctl_ways_spec(choice->proposal, choice->overlap, spec);
+    printf("\nOn this link a run trains %.0f %% of the time with the run spec below (name and steps are yours, and\n"
+           "[model] and [train] if the trainer is ours), and %" PRIu32
+           " fragments; a daemon takes %.1f cores and %s.\n",
+           100 * choice->utilisation, found->fragments, choice->cores, human_memory(choice->memory_bytes, text));
+    print_carried(found);
+    printf("What it costs: %.1f %% more loss than data-parallel training on as many tokens", proposal->loss_percent);
+    if (row != NULL)
+        printf(", and\n%.1f %% for an overlap as long as this", overlap_loss);
+    printf(
+        ". Measured with small\nmodels on two islands, where seeds differ by 1 %% (docs/QUALITY.md, \"%s\"%s%s%s).\n",
+        proposal->row, row != NULL ? ", \"" : "", row != NULL ? row : "", row != NULL ? "\"" : "");
+    printf("\n%s", spec);
+}
+
+void ctl_plan_print(const struct ctl_plan *plan, const struct plan_found *found)
+{
+    print_table(plan, found);
+    print_choice(found);
+}
+
+/* ---- for programs ---- */
+
+static json_t *cost_json(const struct yardstick_cost *cost)
+{
+    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "encode", cost->encode_ns, "reduce", cost->reduce_ns,
+                     "store", cost->store_ns, "disk", cost->disk_ns, "apply", cost->apply_ns, "link_byte",
+                     cost->link_ns, "all", cost->all_ns);
+}
+
+static json_t *row_json(const struct way *way, const struct plan_outcome *outcome, const double targets[PLAN_TARGETS])
+{
+    json_t *need = json_object();
+    for (int i = 0; i < PLAN_TARGETS; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "%.0f", 100 * targets[i]);
+        json_object_set_new(need, name, isfinite(outcome->needed[i]) ? json_real(outcome->needed[i]) : json_null());
+    }
+    json_t *row = json_pack("{s:s, s:s, s:f, s:f, s:f}", "name", way->name, "codec", way->codec_name, "bits_per_param",
+                            way->bits, "utilisation", outcome->utilisation, "bytes_per_day", outcome->bytes_per_day);
+    json_object_set_new(row, "cores", way->every_step ? json_null() : json_real(outcome->cores));
+    json_object_set_new(row, "memory_bytes", way->every_step ? json_null() : json_real(outcome->memory_bytes));
+    json_object_set_new(row, "ns_per_param", way->every_step ? json_null() : cost_json(&outcome->cost));
+    json_object_set_new(row, "bit_s_needed", need);
+    return row;
+}
+
+static json_t *choice_json(const struct plan_choice *choice)
+{
+    const struct proposal *proposal = ctl_ways_proposal(choice->proposal);
+    char spec[CTL_WAYS_SPEC_BYTES];
+    const char *row;
+    double overlap_loss = ctl_ways_overlap_loss(proposal->interval, choice->overlap, &row);
+    ctl_ways_spec(choice->proposal, choice->overlap, spec);
+    json_t *out = json_pack("{s:I, s:I, s:s, s:f, s:f, s:f, s:b}", "interval", (json_int_t)proposal->interval,
+                            "overlap", (json_int_t)choice->overlap, "codec", ctl_ways[proposal->way].codec_name,
+                            "utilisation", choice->utilisation, "cores", choice->cores, "memory_bytes",
+                            choice->memory_bytes, "carried", choice->carried);
+    json_object_set_new(out, "loss_percent", json_real(proposal->loss_percent + overlap_loss));
+    json_object_set_new(out, "loss_rows", json_pack("[s]", proposal->row));
+    if (row != NULL)
+        json_array_append_new(json_object_get(out, "loss_rows"), json_string(row));
+    json_object_set_new(out, "spec", json_string(spec));
+    return out;
+}
+
+enum err ctl_plan_json(const struct ctl_plan *plan, const struct plan_found *found)
+{
+    json_t *rows = json_array();
+    for (size_t i = 0; i < WAYS; i++)
+        json_array_append_new(rows, row_json(&ctl_ways[i], &found->outcomes[i], found->targets));
+    json_t *all =
+        json_pack("{s:f, s:I, s:I, s:f, s:f, s:I, s:I, s:I, s:f, s:f, s:f, s:o, s:o}", "params", plan->params,
+                  "islands", (json_int_t)plan->islands, "islands_in_table",
+                  (json_int_t)(plan->islands < PLAN_FEW ? plan->islands : PLAN_FEW), "step_s", plan->step_s,
+                  "bandwidth_bit_s", found->bits_per_s, "interval", (json_int_t)plan->interval, "overlap",
+                  (json_int_t)plan->overlap, "fragments", (json_int_t)found->fragments, "daemon_cores",
+                  found->machine.cores, "daemon_memory_bytes", found->machine.memory_bytes, "disk_bytes_per_s",
+                  1e9 / found->machine.yardstick.disk_ns, "rows", rows, "recommended", choice_json(&found->choice));
+    bool good =
+        all != NULL && json_dumpf(all, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(6)) == 0;
+    putchar('\n');
+    json_decref(all);
+    return good ? ERR_OK : err_set(ERR_IO, "cannot write the plan");
+}
+
+/* ---- for the eye ---- */
+
+static const char *tick_text(double bits_per_s, char *text, size_t text_bytes)
+{
+    char rate[HUMAN_BYTES];
+    snprintf(text, text_bytes, "%s", rate_text(bits_per_s, rate));
+    return text;
+}
+
+enum err ctl_plan_draw(const struct ctl_plan *plan, const struct plan_found *found)
+{
+    static const char *const colors[WAYS] = {"#777", "#a33", "#c70", "#2a7", "#27a", "#15c", "#63c", "#c3a"};
+    char params[HUMAN_BYTES], line[HUMAN_BYTES], subtitle[120];
+    snprintf(subtitle, sizeof subtitle,
+             "%s parameters, %" PRIu64 " islands, a step every %g s, exchanged every %" PRIu64 " steps",
+             human_count(plan->params, params), plan->islands, plan->step_s, plan->interval);
+    struct plot plot = {.title = "Time spent training, by bandwidth",
+                        .subtitle = subtitle,
+                        .x_label = "each island's line",
+                        .y_label = "% of the time",
+                        .x_tick = tick_text,
+                        .x_mark = found->bits_per_s,
+                        .x_mark_name = rate_text(found->bits_per_s, line)};
+    for (size_t i = 0; i < WAYS; i++)
+        plot.series[plot.series_count++] = (struct plot_series){.name = ctl_ways[i].name,
+                                                                .color = colors[i],
+                                                                .x = found->outcomes[i].bandwidth,
+                                                                .y = found->outcomes[i].curve,
+                                                                .count = PLAN_GRID,
+                                                                .width = 2,
+                                                                .opacity = 1};
+    return plot_write(&plot, plan->plot) ? ERR_OK : err_set_errno(ERR_IO, "cannot write %s", plan->plot);
+}

@@ -33,7 +33,7 @@ enum { LISTEN_QUEUE = 1024, SOCKETS_MAX = 16384, ADDRESS_BYTES = 256 };
 struct route {
     uint8_t id[SOCKET_ROUTE_BYTES];
     size_t bytes; /* 0: none */
-    int fd;       /* as above */
+    int fd;       /* ZeroMQ's; may be closed any time */
 };
 
 struct peer {
@@ -43,6 +43,7 @@ struct peer {
     /* by connection: control, bulk */
     struct dialled dialled[CONNECTIONS];
     struct route listened[CONNECTIONS];
+    uint64_t room; /* bytes that the bulk connection's send buffer was last asked to hold; 0: it is new */
 };
 
 struct link {
@@ -55,7 +56,8 @@ struct link {
     struct peer *peers; /* by slot */
     uint32_t places;    /* room in `peers` */
     uint32_t used;      /* of these */
-    uint64_t run_tag;
+    uint64_t run_tag, rate_limit;
+    struct caps caps;
     unsigned port;
     uint32_t recv_turn, recv_burst, monitor_turn;
     uint64_t handed; /* bytes */
@@ -122,6 +124,8 @@ enum err link_new(const struct link_conf *conf, struct link **out)
     TRY_OUT(mem_new(1, sizeof *link, "links", &link));
     link->ident = conf->ident;
     link->run_tag = conf->run_tag;
+    link->rate_limit = conf->rate_limit;
+    caps_read("/proc/sys/net", &link->caps);
     zmq_msg_init(&link->payload);
     TRY_OUT(traffic_new(0, &link->traffic));
     TRY_OUT(backlog_new(KNOCKS_MAX, &link->backlog));
@@ -312,6 +316,17 @@ static void serve_zap(struct link *link)
             news_tell(&link->news, LINK_STRANGER, UINT32_MAX, text);
 }
 
+/* A new bulk connection. */
+static void tune_bulk(struct link *link, uint32_t peer, int fd)
+{
+    link->peers[peer].room = 0;
+    if (fd < 0)
+        return;
+    (void)socket_prefer_bbr(fd); /* link->caps says whether it can be */
+    if (link->rate_limit > 0)
+        socket_pace(fd, link->rate_limit);
+}
+
 static void read_monitor(struct link *link, uint32_t peer, bool bulk)
 {
     struct dialled *d = &link->peers[peer].dialled[bulk];
@@ -323,7 +338,7 @@ static void read_monitor(struct link *link, uint32_t peer, bool bulk)
             backlog_open(link->backlog, d->fd);
             traffic_note(link->traffic, peer, d->fd);
             if (bulk)
-                socket_prefer_bbr(d->fd);
+                tune_bulk(link, peer, d->fd);
             continue;
         case DIALLED_UP:
             event.type = LINK_CONNECTED;
@@ -513,7 +528,7 @@ static enum err recv_listened(struct link *link, struct link_message *message)
         if (known)
             traffic_note(link->traffic, peer, route.fd);
         if (known && bulk && route.fd != link->peers[peer].listened[bulk].fd)
-            socket_prefer_bbr(route.fd);
+            tune_bulk(link, peer, route.fd);
         bool whole = read_parts(link, link->router, &part, peer, message);
         if (whole && who.guest != ZAP_NOBODY)
             guest_in(link, who.guest, &route, message);
@@ -564,12 +579,33 @@ bool link_up(const struct link *link, uint32_t peer, bool bulk)
     return peer < link->places && (link->peers[peer].dialled[bulk].up || link->peers[peer].listened[bulk].bytes > 0);
 }
 
-struct traffic_socket link_bulk_socket(const struct link *link, uint32_t peer)
+/* Where bulk goes; -1: nowhere. */
+static int bulk_fd(const struct link *link, uint32_t peer)
 {
     const struct peer *p = peer < link->places ? &link->peers[peer] : NULL;
+    return p == NULL ? -1 : p->dialled[1].up ? p->dialled[1].fd : p->listened[1].fd;
+}
+
+struct traffic_socket link_bulk_socket(const struct link *link, uint32_t peer)
+{
     struct traffic_socket socket;
-    (void)traffic_socket(p == NULL ? -1 : p->dialled[1].up ? p->dialled[1].fd : p->listened[1].fd, &socket);
+    (void)traffic_socket(bulk_fd(link, peer), &socket);
     return socket;
+}
+
+/* Not for every byte more: by half of what there is. */
+void link_make_room(struct link *link, uint32_t peer, uint64_t bytes)
+{
+    int fd = bulk_fd(link, peer);
+    if (fd < 0 || bytes <= link->peers[peer].room + link->peers[peer].room / 2)
+        return;
+    link->peers[peer].room = bytes;
+    (void)socket_make_room(fd, bytes, link->caps.grows_bytes);
+}
+
+const struct caps *link_caps(const struct link *link)
+{
+    return &link->caps;
 }
 
 static bool is_bulk(enum wire_type type)
@@ -679,5 +715,6 @@ struct link_counters link_counters(const struct link *link, uint32_t peer)
     if (peer >= link->places)
         return (struct link_counters){.rtt_us = 0};
     struct traffic_sum sum = traffic_of(link->traffic, peer);
-    return (struct link_counters){.sent = sum.sent, .received = sum.received, .rtt_us = sum.rtt_us};
+    return (struct link_counters){
+        .sent = sum.sent, .received = sum.received, .rtt_us = sum.rtt_us, .rtt_min_us = sum.rtt_min_us};
 }

@@ -19,6 +19,7 @@
 #include <zmq.h>
 
 #include "common/err.h"
+#include "net/caps.h"
 #include "net/ident.h"
 #include "net/news.h"
 #include "net/traffic.h"
@@ -38,6 +39,7 @@ struct link_conf {
     const struct link_member *members; /* by slot, as with link_set(); none is fine */
     uint32_t members_count, self;      /* self: a slot that is passed over, being ours */
     uint64_t run_tag;                  /* wire_run_tag() */
+    uint64_t rate_limit;               /* bits per second of a bulk connection at most; 0: no limit */
     int io_threads;
 };
 
@@ -107,6 +109,11 @@ uint64_t link_handed_bytes(const struct link *link);
 /* The bulk connection that link_send() uses, as the kernel sees it; zeros where that is not known. */
 struct traffic_socket link_bulk_socket(const struct link *link, uint32_t peer);
 
+/* So many bytes of bulk may be on their way to a peer: the kernel is asked for room where it gives less by itself. */
+void link_make_room(struct link *link, uint32_t peer, uint64_t bytes);
+/* What the kernel lets connections carry, as it was when the link was opened. */
+const struct caps *link_caps(const struct link *link);
+
 /* Whether there is a connection to send on. */
 bool link_up(const struct link *link, uint32_t peer, bool bulk);
 
@@ -116,6 +123,7 @@ bool link_event(struct link *link, struct link_event *event);
 struct link_counters {
     uint64_t sent, received; /* bytes at the sockets, everything included */
     uint32_t rtt_us;         /* as TCP measures it; 0: unknown */
+    uint32_t rtt_min_us;     /* the shortest of the last minutes; 0: unknown */
 };
 
 /* Several times a second: ends connections that bring bytes and no message (net/backlog.h), guests whose time is over,

@@ -2,12 +2,14 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 /*
  * Queues are short: what waits in a queue cannot be overtaken, and control has a connection of its own anyway.
@@ -16,6 +18,9 @@
 enum { RECONNECT_MS = 200, RECONNECT_MAX_MS = 5000, LINGER_MS = 200 };
 enum { ZMTP_HEARTBEAT_MS = 2000, ZMTP_TIMEOUT_MS = 8000, CONNECT_TIMEOUT_MS = 5000 };
 enum { ENDPOINT_BYTES = 300 };
+
+/* Of a send buffer one part holds bytes, the other what the kernel needs to hold them. */
+enum { BUFFER_PARTS = 2 };
 
 /* Of an event on a monitor: its number, 2 bytes, and its value, 4 bytes. */
 enum { MONITOR_EVENT_BYTES = 6 };
@@ -133,12 +138,47 @@ void socket_close(void **socket, void **monitor)
     *socket = *monitor = NULL;
 }
 
-/* Where the kernel has it and lets us: it keeps a lossy line full, where others take every loss for a queue. */
-void socket_prefer_bbr(int fd)
+/* Bytes that a send buffer may be asked to hold: found out with a socket that is never connected, since the setting is
+ * not to be read in every namespace. */
+static uint64_t most_to_set(void)
+{
+    static _Atomic uint64_t most;
+    int asked = INT_MAX / 2, got = 0, fd = most == 0 ? socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0) : -1;
+    socklen_t bytes = sizeof got;
+    if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &asked, sizeof asked) == 0 &&
+        getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &got, &bytes) == 0)
+        most = (uint64_t)got / 2;
+    if (fd >= 0)
+        close(fd);
+    return most;
+}
+
+/* It keeps a lossy line full, where others take every loss for a queue. */
+int socket_prefer_bbr(int fd)
 {
     static const char name[] = "bbr";
-    if (fd >= 0)
-        (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, sizeof name - 1);
+    return setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, sizeof name - 1) == 0 ? 0 : errno;
+}
+
+/* The kernel doubles what it is asked for, and stops at net.core.wmem_max unless we administer the network. */
+uint64_t socket_make_room(int fd, uint64_t bytes, uint64_t grows_to)
+{
+    uint64_t wanted = BUFFER_PARTS * (bytes < SOCKET_ROOM_MAX ? bytes : SOCKET_ROOM_MAX);
+    int half = (int)(wanted / 2), now = 0;
+    socklen_t now_bytes = sizeof now;
+    if (wanted <= grows_to)
+        return grows_to;
+    if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &half, sizeof half) != 0 && 2 * (uint64_t)most_to_set() > grows_to)
+        (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &half, sizeof half);
+    if (getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &now, &now_bytes) != 0)
+        return 0;
+    return (uint64_t)now > grows_to ? (uint64_t)now : grows_to;
+}
+
+void socket_pace(int fd, uint64_t bits_per_s)
+{
+    uint64_t bytes = bits_per_s > 0 ? bits_per_s / 8 : UINT64_MAX;
+    (void)setsockopt(fd, SOL_SOCKET, SO_MAX_PACING_RATE, &bytes, sizeof bytes);
 }
 
 enum err socket_send(void *socket, const struct socket_part *parts, int parts_count, const struct socket_part *head,

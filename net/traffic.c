@@ -13,6 +13,7 @@ struct traffic_fd {
     bool used;
     int fd;
     uint64_t sent, received; /* at the last sample */
+    uint32_t rtt_min_us;
 };
 
 /* Two connections each way, and as many that are gone without our having seen it. */
@@ -114,7 +115,8 @@ bool traffic_socket(int fd, struct traffic_socket *out)
                                        .retransmits = info.tcpi_total_retrans,
                                        .queue_us =
                                            info.tcpi_rtt > info.tcpi_min_rtt ? info.tcpi_rtt - info.tcpi_min_rtt : 0,
-                                       .rtt_us = info.tcpi_rtt};
+                                       .rtt_us = info.tcpi_rtt,
+                                       .rtt_min_us = info.tcpi_min_rtt != UINT32_MAX ? info.tcpi_min_rtt : 0};
     return good;
 }
 
@@ -129,6 +131,7 @@ static void sample(struct traffic_peer *peer, struct traffic_fd *entry)
     }
     entry->sent = now.sent;
     entry->received = now.received;
+    entry->rtt_min_us = now.rtt_min_us;
     if (now.rtt_us > 0)
         peer->rtt_us = now.rtt_us;
 }
@@ -148,6 +151,9 @@ struct traffic_sum traffic_of(const struct traffic *traffic, uint32_t number)
     for (size_t k = 0; k < TRAFFIC_FDS_MAX; k++) {
         sum.sent += peer->fds[k].used ? peer->fds[k].sent : 0;
         sum.received += peer->fds[k].used ? peer->fds[k].received : 0;
+        uint32_t rtt_us = peer->fds[k].used ? peer->fds[k].rtt_min_us : 0;
+        if (rtt_us > 0 && (sum.rtt_min_us == 0 || rtt_us < sum.rtt_min_us))
+            sum.rtt_min_us = rtt_us;
     }
     return sum;
 }

@@ -20,6 +20,7 @@ struct traffic;
 struct traffic_sum {
     uint64_t sent, received; /* bytes, over all connections so far */
     uint32_t rtt_us;         /* as TCP last measured it; 0: unknown */
+    uint32_t rtt_min_us;     /* the shortest of the last minutes, of any connection; 0: unknown */
 };
 
 ERR_MUST_CHECK enum err traffic_new(uint32_t peers_count, struct traffic **out);
@@ -43,6 +44,7 @@ struct traffic_socket {
     uint64_t retransmits;    /* segments that it has sent again */
     uint64_t queue_us;       /* round trip beyond the shortest of the last minutes */
     uint32_t rtt_us;         /* 0: unknown */
+    uint32_t rtt_min_us;     /* the shortest of the last minutes; 0: unknown */
 };
 /* False, and zeros: it is no TCP socket (any more). */
 bool traffic_socket(int fd, struct traffic_socket *out);

@@ -247,6 +247,7 @@ static enum err take(struct status *status)
     status->ledger = ledger_stats(from->ledger);
     status->totals = peers_totals(from->peers);
     status->uplink_bits = peers_uplink_bits(from->peers);
+    (void)peers_capped(from->peers, status->capped);
     status->islands_up = 1;
     if (from->rounds != NULL) {
         status->rounds = rounds_info(from->rounds);

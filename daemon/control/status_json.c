@@ -117,6 +117,7 @@ static void add_traffic(json_t *json, const struct status *status)
     json_object_set_new(json, "payload_sent", number(status->totals.objects_sent_bytes));
     json_object_set_new(json, "payload_wasted", number(status->totals.objects_wasted_bytes));
     json_object_set_new(json, "uplink_bit_s", number(status->uplink_bits));
+    json_object_set_new(json, "capped", json_string(status->capped));
     json_object_set_new(json, "compressing", json_boolean(status->rounds.compressing));
 }
 

@@ -164,6 +164,7 @@ struct status {
     struct status_epoch epoch;
     bool witness; /* this is one: it has no state, and `versions` are those of the voters that are heard */
     uint64_t uplink_bits;
+    char capped[CAPS_TEXT_BYTES]; /* what keeps our lines from carrying more, and what to change; "" */
     uint32_t islands, islands_up;
     struct bitset awaited;    /* whom the rounds wait for that the trainer stands still for (trainer.waits_ms) */
     uint32_t islands_drained; /* and are away, as is to be expected */

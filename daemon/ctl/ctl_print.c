@@ -201,6 +201,8 @@ void ctl_print_status(const json_t *status, FILE *file)
         fprintf(file, "saved      %s\n", ctl_text(status, "saved"));
     if (ctl_text(status, "advice")[0] != '\0')
         fprintf(file, "advice     %s\n", ctl_text(status, "advice"));
+    if (ctl_text(status, "capped")[0] != '\0')
+        fprintf(file, "advice     %s\n", ctl_text(status, "capped"));
     if (json_array_size(degraded) == 0)
         fputs("degraded   no\n", file);
     size_t index;

@@ -174,6 +174,11 @@ void objects_set_window(struct objects *objects, uint32_t peer, uint64_t window_
     ways_set_window(objects->ways, peer, window_bytes);
 }
 
+uint64_t objects_window(const struct objects *objects, uint32_t peer)
+{
+    return ways_window(objects->ways, peer);
+}
+
 void objects_lost_sight(struct objects *objects, uint32_t peer)
 {
     xfer_lost_sight(objects->xfer, peer);

@@ -28,6 +28,7 @@ ERR_MUST_CHECK enum err objects_members(struct objects *objects, uint32_t slots)
 
 /* How many unacknowledged bytes a peer takes in. */
 void objects_set_window(struct objects *objects, uint32_t peer, uint64_t window_bytes);
+uint64_t objects_window(const struct objects *objects, uint32_t peer);
 /* The peer is not heard any more: what it was bringing may come from others at once. */
 void objects_lost_sight(struct objects *objects, uint32_t peer);
 /* The peer restarted: transfers with it end. */

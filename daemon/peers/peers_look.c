@@ -1,4 +1,6 @@
 /* What peers tells of the members, to status and to the engine. */
+#include <string.h>
+
 #include "daemon/peers/council.h"
 #include "daemon/peers/objects.h"
 #include "daemon/peers/peers.h"
@@ -93,4 +95,40 @@ struct peers_totals peers_totals(const struct peers *peers)
 void peers_sample(struct peers *peers)
 {
     link_sample(peers->link);
+}
+
+/* The line to one island, as configured and measured. */
+static struct caps_line line_to(const struct peers *peers, uint32_t i)
+{
+    const struct dconf *conf = peers->conf.conf;
+    const struct view *view = peers->conf.view;
+    uint64_t limit = conf->rate_limit > 0 ? conf->rate_limit : UINT64_MAX;
+    return (struct caps_line){.island = name_of(peers, i),
+                              .rtt_us = link_counters(peers->link, i).rtt_min_us,
+                              .up_bits = conf->uplink < limit ? conf->uplink : limit,
+                              .down_bits = view->members[i].uplink,
+                              .window_out = objects_window(peers->objects, i),
+                              .window_in = conf->window,
+                              .connections = 1};
+}
+
+bool peers_capped(struct peers *peers, char text[CAPS_TEXT_BYTES])
+{
+    uint64_t longest_us = 0;
+    char of_line[CAPS_TEXT_BYTES];
+    text[0] = '\0';
+    for (uint32_t i = 0; i < members_of(peers); i++) {
+        bool sends = is_other(peers, i) && peers->peers[i].up && peers->conf.view->members[i].role != RECORD_WITNESS;
+        if (!sends || view_is_witness(peers->conf.view))
+            continue;
+        struct caps_line line = line_to(peers, i);
+        if (line.rtt_us <= longest_us || !caps_tell(link_caps(peers->link), &line, of_line))
+            continue;
+        longest_us = line.rtt_us;
+        memcpy(text, of_line, CAPS_TEXT_BYTES);
+    }
+    if (text[0] != '\0' && !peers->capped_said)
+        log_warn("%s", text);
+    peers->capped_said |= text[0] != '\0';
+    return text[0] != '\0';
 }

@@ -120,6 +120,11 @@ void ways_set_window(struct ways *ways, uint32_t peer, uint64_t window_bytes)
     ways->ways[peer].window = window_bytes;
 }
 
+uint64_t ways_window(const struct ways *ways, uint32_t peer)
+{
+    return ways->ways[peer].window;
+}
+
 void ways_reconnected(struct ways *ways, uint32_t peer)
 {
     struct way *way = &ways->ways[peer];
@@ -146,8 +151,10 @@ static void follow(struct ways *ways, uint32_t peer, uint64_t at_us)
     struct traffic_socket socket = link_bulk_socket(ways->conf.link, peer);
     line_look(&way->line, &(struct line_socket){
                               .unsent = socket.unsent, .retransmits = socket.retransmits, .queue_us = socket.queue_us});
-    if (flow.delivered > way->seen.delivered)
+    if (flow.delivered > way->seen.delivered) {
         line_delivered(&way->line, flow.delivered - way->seen.delivered, way->delay_us, at_us);
+        link_make_room(ways->conf.link, peer, line_window(&way->line));
+    }
     if (flow.given_up > way->seen.given_up)
         line_given_up(&way->line, flow.given_up - way->seen.given_up);
     way->seen = flow;

@@ -119,6 +119,7 @@ static int fill(void **state)
                              .ledger = {.records = 21, .bytes = 22},
                              .totals = {.objects_sent_bytes = 23, .strangers = 24},
                              .uplink_bits = 25,
+                             .capped = "a setting",
                              .islands = MEMBERS,
                              .islands_up = 26,
                              .epoch = {.voters = 42,
@@ -230,6 +231,7 @@ static void a_status_says_what_was_taken(void **state)
     assert_number(json, "wished_ms", 45);
     assert_text(json, "waits", "an answer");
     assert_text(json, "advice", "a third");
+    assert_text(json, "capped", "a setting");
     assert_text(json, "saving", "done");
     assert_text(json, "saved", "there");
     json_decref(json);

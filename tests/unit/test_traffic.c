@@ -65,6 +65,8 @@ static void bytes_of_a_connection_are_counted_once(void **state)
     assert_sum(traffic, 2, 0, 5000);
     assert_sum(traffic, 0, 0, 0);
     assert_true(traffic_of(traffic, 1).rtt_us > 0);
+    assert_in_range(traffic_of(traffic, 1).rtt_min_us, 1, 1000000);
+    assert_int_equal(traffic_of(traffic, 0).rtt_min_us, 0);
     move_bytes(end, 700);
     assert_sum(traffic, 1, 5700, 0);
     traffic_free(traffic);

@@ -9,10 +9,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "common/human.h"
 #include "net/socket.h"
 
-enum { US = 1000000, BITS = 8, MIB = 1 << 20, PATH_BYTES = 256 };
+enum { US = 1000000, BITS = 8, MIB = 1 << 20, MBIT = 1000000, PATH_BYTES = 256 };
 /* BUFFER_PARTS: of a buffer one part holds bytes. ENOUGH: percent of the line that need no remedy. */
 enum { BUFFER_PARTS = 2, ENOUGH = 90 };
 /* NEAR: a round trip inside a site. LOSS: what a connection has under way where losing one segment of 10 000 makes any
@@ -80,6 +79,12 @@ static uint64_t content(uint64_t bits_per_s, uint64_t us)
     return (uint64_t)((unsigned __int128)bits_per_s * us / BITS / US);
 }
 
+/* Megabits per second, with so many bytes in each round trip. */
+static uint64_t mbit(uint64_t bytes, uint64_t rtt_us)
+{
+    return bytes * BITS / rtt_us;
+}
+
 bool caps_is_near(const struct caps_line *line)
 {
     return line->rtt_us < NEAR_US;
@@ -112,31 +117,28 @@ static void tell_bbr(const struct caps *caps, const struct caps_line *line, char
 static void tell_buffer(uint64_t most, const uint64_t first[2], const char *setting, const char *verb, uint64_t bits,
                         const struct caps_line *line, char *text)
 {
-    char part[300], carried[HUMAN_BYTES], line_text[HUMAN_BYTES];
+    char part[300];
     uint64_t needed = content(bits, line->rtt_us), held = most / BUFFER_PARTS * line->connections;
     if (most == 0 || held >= needed / 100 * ENOUGH)
         return;
     uint64_t each = (needed * BUFFER_PARTS / line->connections / MIB + 1) * MIB;
-    human_rate((double)held * BITS * US / (double)line->rtt_us, carried);
-    human_rate((double)bits, line_text);
     snprintf(part, sizeof part,
-             "its buffers let %u connection%s %s %s of %s: sysctl -w net.ipv4.%s=\"%" PRIu64 " %" PRIu64 " %" PRIu64
-             "\"",
-             line->connections, line->connections > 1 ? "s" : "", verb, carried, line_text, setting, first[0], first[1],
-             each);
+             "its buffers let %u connection%s %s %" PRIu64 " of %" PRIu64 " Mbit/s: sysctl -w net.ipv4.%s=\"%" PRIu64
+             " %" PRIu64 " %" PRIu64 "\"",
+             line->connections, line->connections > 1 ? "s" : "", verb, mbit(held, line->rtt_us), bits / MBIT, setting,
+             first[0], first[1], each);
     add(text, part);
 }
 
 static void tell_window(uint64_t window, const char *whose, uint64_t bits, const struct caps_line *line, char *text)
 {
-    char part[200], carried[HUMAN_BYTES], line_text[HUMAN_BYTES];
+    char part[200];
     uint64_t needed = content(bits, line->rtt_us);
     if (window == 0 || window >= needed / 100 * ENOUGH)
         return;
-    human_rate((double)window * BITS * US / (double)line->rtt_us, carried);
-    human_rate((double)bits, line_text);
-    snprintf(part, sizeof part, "[net] window lets it carry %s of %s: window = %" PRIu64 "MiB %s", carried, line_text,
-             needed / MIB + 1, whose);
+    snprintf(part, sizeof part,
+             "[net] window lets it carry %" PRIu64 " of %" PRIu64 " Mbit/s: window = %" PRIu64 "MiB %s",
+             mbit(window, line->rtt_us), bits / MBIT, needed / MIB + 1, whose);
     add(text, part);
 }
 
@@ -154,7 +156,7 @@ bool caps_tell(const struct caps *caps, const struct caps_line *line, char text[
     tell_window(line->window_in, "here", line->down_bits, line, parts);
     if (parts[0] == '\0')
         return false;
-    snprintf(text, CAPS_TEXT_BYTES, "the line to %s (%.0f ms) may carry more: %s", line->island,
-             (double)line->rtt_us / 1000, parts);
+    snprintf(text, CAPS_TEXT_BYTES, "the line to %s (%" PRIu64 " ms) may carry more: %s", line->island,
+             line->rtt_us / 1000, parts);
     return true;
 }

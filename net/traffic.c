@@ -115,6 +115,7 @@ bool traffic_socket(int fd, struct traffic_socket *out)
                                        .retransmits = info.tcpi_total_retrans,
                                        .queue_us =
                                            info.tcpi_rtt > info.tcpi_min_rtt ? info.tcpi_rtt - info.tcpi_min_rtt : 0,
+                                       .starved_us = info.tcpi_sndbuf_limited,
                                        .rtt_us = info.tcpi_rtt,
                                        .rtt_min_us = info.tcpi_min_rtt != UINT32_MAX ? info.tcpi_min_rtt : 0};
     return good;

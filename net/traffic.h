@@ -43,6 +43,7 @@ struct traffic_socket {
     uint64_t unsent;         /* bytes that it has not sent yet */
     uint64_t retransmits;    /* segments that it has sent again */
     uint64_t queue_us;       /* round trip beyond the shortest of the last minutes */
+    uint64_t starved_us;     /* how long its send buffer was what kept it from sending more */
     uint32_t rtt_us;         /* 0: unknown */
     uint32_t rtt_min_us;     /* the shortest of the last minutes; 0: unknown */
 };

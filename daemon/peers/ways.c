@@ -16,6 +16,7 @@ struct way {
     struct xfer_flow before; /* of transfers that have ended */
     uint64_t window;         /* bytes that the peer takes in unacknowledged */
     uint32_t delay_us;       /* of the chunk last acknowledged */
+    uint64_t starved_us;     /* of the bulk connection's send buffer, as last seen */
 };
 
 struct ways {
@@ -153,7 +154,10 @@ static void follow(struct ways *ways, uint32_t peer, uint64_t at_us)
                               .unsent = socket.unsent, .retransmits = socket.retransmits, .queue_us = socket.queue_us});
     if (flow.delivered > way->seen.delivered) {
         line_delivered(&way->line, flow.delivered - way->seen.delivered, way->delay_us, at_us);
-        link_make_room(ways->conf.link, peer, line_window(&way->line));
+        /* Only then: more of it than the line needs would be a queue that nobody can overtake. */
+        if (socket.starved_us > way->starved_us)
+            link_make_room(ways->conf.link, peer, line_window(&way->line));
+        way->starved_us = socket.starved_us;
     }
     if (flow.given_up > way->seen.given_up)
         line_given_up(&way->line, flow.given_up - way->seen.given_up);

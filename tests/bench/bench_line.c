@@ -25,7 +25,7 @@ enum {
     SAMPLES_MAX = 2 * MEASURE_MS / SAMPLE_MS
 };
 enum { QUEUE_MS = 400 };       /* of the line's own buffer */
-enum { VALUES_MAX = 2000000 }; /* of a layer; memory is finite */
+enum { VALUES_MAX = 8000000 }; /* of a layer; memory is finite */
 enum { MBIT = 1000000 };
 #define LOG "build/bench/line.log"
 
@@ -57,6 +57,10 @@ static const struct line_case {
     {"10 Mbit/s, 20 ms, 5 % lost", {10 * MBIT, QUEUE_MS, 20, 50000, 0}, 2, &fp32, "line_share_20ms_5", NULL},
     {"10 Mbit/s, 300 ms", {10 * MBIT, QUEUE_MS, 300, 0, 0}, 2, &fp32, "line_share_300ms", NULL},
     {"100 Mbit/s, 50 ms", {100 * MBIT, QUEUE_MS, 50, 0, 0}, 0.5, &fp32, "line_share_100mbit_50ms", NULL},
+    /* 80 ms there and back */
+    {"1 Gbit/s, 40 ms", {1000ull * MBIT, QUEUE_MS, 40, 0, 0}, 1, &fp32, "line_share_1gbit_40ms", NULL},
+    {"1 Gbit/s, 40 ms, 0.5 % lost", {1000ull * MBIT, QUEUE_MS, 40, 5000, 0}, 1, &fp32, "line_share_1gbit_05", NULL},
+    {"20 Mbit/s, 40 ms, 0.5 % lost", {20 * MBIT, QUEUE_MS, 40, 5000, 0}, 1, &fp32, "line_share_20mbit_05", NULL},
 };
 
 struct figures {

@@ -50,9 +50,8 @@ static void a_buffer_that_caps_the_line_is_told_with_the_value_to_set(void **sta
     /* 1 Gbit/s at 80 ms is 10 MB, of which one connection may keep 2 MiB, and take in 3 MiB. */
     struct caps_line line = line_of(1000, 80, 1);
     assert_tells(&usual, &line, "the line to paris (80 ms)");
-    assert_tells(&usual, &line,
-                 "1 connection send 210 Mbit/s of 1.00 Gbit/s: sysctl -w net.ipv4.tcp_wmem=\"4096 16384 ");
-    assert_tells(&usual, &line, "take in 315 Mbit/s of 1.00 Gbit/s: sysctl -w net.ipv4.tcp_rmem=\"4096 131072 ");
+    assert_tells(&usual, &line, "1 connection send 209 of 1000 Mbit/s: sysctl -w net.ipv4.tcp_wmem=\"4096 16384 ");
+    assert_tells(&usual, &line, "take in 314 of 1000 Mbit/s: sysctl -w net.ipv4.tcp_rmem=\"4096 131072 ");
     /* What it says to set is enough. */
     char text[CAPS_TEXT_BYTES];
     struct caps set = usual;
@@ -68,7 +67,7 @@ static void a_buffer_that_caps_the_line_is_told_with_the_value_to_set(void **sta
     line.connections = 8;
     assert_quiet(&usual, &line);
     line = line_of(10000, 80, 8);
-    assert_tells(&usual, &line, "8 connections send 1.68 Gbit/s of 10.0 Gbit/s");
+    assert_tells(&usual, &line, "8 connections send 1677 of 10000 Mbit/s");
 }
 
 static void bbr_is_missed_where_a_loss_would_cost_much(void **state)
@@ -90,7 +89,7 @@ static void a_window_is_told_where_it_is_set(void **state)
     (void)state;
     struct caps_line line = line_of(1000, 80, 8);
     line.window_out = 4 * MIB;
-    assert_tells(&usual, &line, "[net] window lets it carry 419 Mbit/s of 1.00 Gbit/s: window = 10MiB on paris");
+    assert_tells(&usual, &line, "[net] window lets it carry 419 of 1000 Mbit/s: window = 10MiB on paris");
     line.window_out = 1024 * MIB;
     line.window_in = 4 * MIB;
     assert_tells(&usual, &line, "window = 10MiB here");

@@ -8,13 +8,8 @@
 #include "common/env.h"
 #include "common/log.h"
 #include "common/mem.h"
-#include "net/backlog.h"
-#include "net/dialled.h"
-#include "net/guests.h"
-#include "net/news.h"
-#include "net/socket.h"
+#include "net/link_core.h"
 #include "net/wire_epoch.h"
-#include "net/zap.h"
 
 /* DROPPED: a connection that brings nothing but nonsense does not hold up the others; BURST: nor one that never stops.
  */
@@ -24,46 +19,10 @@ enum { DROPPED_PER_TURN = 64, BURST = 16 };
 enum { SEGMENT_BYTES = 1448, SEGMENT_HEADER_BYTES = 66, SEGMENTS_ACKED = 2 };
 /* Of a part on either connection: the messages of epochs are larger than all others. */
 enum { BULK_PART_BYTES_MAX = WIRE_CHUNK_HEADER_BYTES + WIRE_CHUNK_BYTES_MAX, PART_BYTES_MAX = WIRE_EPOCH_BYTES_MAX };
-/* CONNECTIONS to a peer: control and bulk. PARTS of a message: header and payload. PLACES are made so many at a time.
+/* PARTS of a message: header and payload. PLACES are made so many at a time.
  * KNOCKS: connections beside those of members. */
-enum { CONNECTIONS = 2, MESSAGE_PARTS = 2, PLACES = 16, KNOCKS_MAX = 256 };
-enum { LISTEN_QUEUE = 1024, SOCKETS_MAX = 16384, ADDRESS_BYTES = 256 };
-
-/* Where the ROUTER finds a peer that dialled us. */
-struct route {
-    uint8_t id[SOCKET_ROUTE_BYTES];
-    size_t bytes; /* 0: none */
-    int fd;       /* ZeroMQ's; may be closed any time */
-};
-
-struct peer {
-    bool used;
-    uint8_t key[IDENT_KEY_BYTES];
-    char address[ADDRESS_BYTES];
-    /* by connection: control, bulk */
-    struct dialled dialled[CONNECTIONS];
-    struct route listened[CONNECTIONS];
-    uint64_t room; /* bytes that the bulk connection's send buffer was last asked to hold; 0: it is new */
-};
-
-struct link {
-    const struct ident *ident;
-    void *context, *router, *router_monitor;
-    struct backlog *backlog;
-    struct zap *zap;
-    struct guests guests;
-    struct traffic *traffic;
-    struct peer *peers; /* by slot */
-    uint32_t places;    /* room in `peers` */
-    uint32_t used;      /* of these */
-    uint64_t run_tag, rate_limit;
-    struct caps caps;
-    unsigned port;
-    uint32_t recv_turn, recv_burst, monitor_turn;
-    uint64_t handed; /* bytes */
-    zmq_msg_t payload;
-    struct news news;
-};
+enum { MESSAGE_PARTS = 2, PLACES = 16, KNOCKS_MAX = 256 };
+enum { LISTEN_QUEUE = 1024, SOCKETS_MAX = 16384 };
 
 /* ---- set-up ---- */
 
@@ -143,7 +102,7 @@ void link_free(struct link *link)
     if (link == NULL)
         return;
     for (uint32_t i = 0; i < link->places; i++)
-        for (int bulk = 0; bulk < CONNECTIONS; bulk++)
+        for (int bulk = 0; bulk < LINK_CONNECTIONS; bulk++)
             dialled_close(&link->peers[i].dialled[bulk]);
     socket_close(&link->router, &link->router_monitor);
     zap_free(link->zap);
@@ -155,11 +114,6 @@ void link_free(struct link *link)
     guests_free(&link->guests);
     mem_free(link->peers);
     mem_free(link);
-}
-
-unsigned link_port(const struct link *link)
-{
-    return link->port;
 }
 
 static size_t put_item(zmq_pollitem_t *items, size_t items_max, size_t count, void *socket)
@@ -175,7 +129,7 @@ size_t link_poll_items(const struct link *link, zmq_pollitem_t *items, size_t it
     count = put_item(items, items_max, count, link->router);
     count = put_item(items, items_max, count, link->router_monitor);
     for (uint32_t i = 0; i < link->places; i++) {
-        for (int bulk = 0; bulk < CONNECTIONS; bulk++) {
+        for (int bulk = 0; bulk < LINK_CONNECTIONS; bulk++) {
             const struct dialled *d = &link->peers[i].dialled[bulk];
             if (d->socket == NULL)
                 continue;
@@ -191,7 +145,7 @@ size_t link_poll_items(const struct link *link, zmq_pollitem_t *items, size_t it
 /* One of the two connections to a peer whose address is known. */
 static enum err dial(struct link *link, uint32_t slot, int bulk)
 {
-    struct peer *peer = &link->peers[slot];
+    struct link_peer *peer = &link->peers[slot];
     return dialled_open(&peer->dialled[bulk], link->context, link->ident, peer->key, peer->address, bulk == 1,
                         bulk == 1 ? BULK_PART_BYTES_MAX : PART_BYTES_MAX);
 }
@@ -207,7 +161,7 @@ static enum err make_places(struct link *link, uint32_t slot)
     TRY(traffic_grow(link->traffic, places));
     TRY(mem_grow(&link->peers, link->places, places, sizeof *link->peers, "links"));
     for (uint32_t i = link->places; i < places; i++)
-        for (int bulk = 0; bulk < CONNECTIONS; bulk++)
+        for (int bulk = 0; bulk < LINK_CONNECTIONS; bulk++)
             link->peers[i].dialled[bulk].fd = link->peers[i].listened[bulk].fd = -1;
     link->places = places;
     return ERR_OK;
@@ -216,13 +170,13 @@ static enum err make_places(struct link *link, uint32_t slot)
 /* Ends what it dialled, and what we dialled. Of a connection that is not known the first message ends it. */
 static void hang_up(struct link *link, uint32_t slot, bool listened)
 {
-    struct peer *peer = &link->peers[slot];
+    struct link_peer *peer = &link->peers[slot];
     int fds[TRAFFIC_FDS_MAX];
     size_t fds_count = listened ? traffic_fds(link->traffic, slot, fds) : 0;
-    for (int bulk = 0; bulk < CONNECTIONS; bulk++) {
+    for (int bulk = 0; bulk < LINK_CONNECTIONS; bulk++) {
         dialled_close(&peer->dialled[bulk]);
         if (listened)
-            peer->listened[bulk] = (struct route){.fd = -1};
+            peer->listened[bulk] = (struct link_route){.fd = -1};
     }
     for (size_t i = 0; i < fds_count; i++)
         backlog_end(link->backlog, fds[i]);
@@ -248,10 +202,10 @@ enum err link_set(struct link *link, uint32_t slot, const struct link_member *me
         return ERR_OK;
     }
     const char *address = member->address != NULL ? member->address : "";
-    if (strlen(address) >= ADDRESS_BYTES)
-        return err_set(ERR_CONF, "[peer %s] address: longer than %d bytes", member->name, ADDRESS_BYTES - 1);
+    if (strlen(address) >= LINK_ADDRESS_BYTES)
+        return err_set(ERR_CONF, "[peer %s] address: longer than %d bytes", member->name, LINK_ADDRESS_BYTES - 1);
     TRY(make_places(link, slot));
-    struct peer *peer = &link->peers[slot];
+    struct link_peer *peer = &link->peers[slot];
     bool same_key = peer->used && memcmp(peer->key, member->key, sizeof peer->key) == 0;
     bool same_address = peer->used && strcmp(peer->address, address) == 0;
     bool dialled = peer->dialled[0].socket != NULL || address[0] == '\0';
@@ -265,8 +219,8 @@ enum err link_set(struct link *link, uint32_t slot, const struct link_member *me
     memcpy(peer->key, member->key, sizeof peer->key);
     snprintf(peer->address, sizeof peer->address, "%s", address);
     /* Each side may dial; twice as many, for those that are gone without our having seen it. */
-    backlog_allow(link->backlog, KNOCKS_MAX + (size_t)4 * CONNECTIONS * link->used);
-    for (int bulk = 0; bulk < CONNECTIONS && address[0] != '\0'; bulk++) {
+    backlog_allow(link->backlog, KNOCKS_MAX + (size_t)4 * LINK_CONNECTIONS * link->used);
+    for (int bulk = 0; bulk < LINK_CONNECTIONS && address[0] != '\0'; bulk++) {
         enum err err = dial(link, slot, bulk);
         if (err != ERR_OK)
             return err_prefix(err, "[peer %s] address", member->name);
@@ -401,11 +355,6 @@ static void count_received(struct link *link, size_t payload_bytes)
     link->handed += sealed_bytes(payload_bytes) * SEGMENT_HEADER_BYTES / (SEGMENTS_ACKED * SEGMENT_BYTES);
 }
 
-uint64_t link_handed_bytes(const struct link *link)
-{
-    return link->handed;
-}
-
 /* ---- receiving ---- */
 
 /* Judges a message by the ladder: version, run, type. The length was limited by the socket, and who unpacks it knows
@@ -482,7 +431,8 @@ static enum err recv_dialled(struct link *link, uint32_t peer, bool bulk, struct
 }
 
 /* A guest says one thing. Anything else ends its connection. */
-static void guest_in(struct link *link, uint32_t number, const struct route *route, const struct link_message *message)
+static void guest_in(struct link *link, uint32_t number, const struct link_route *route,
+                     const struct link_message *message)
 {
     const struct wire_header *header = &message->header;
     bool good = route->bytes > 0 && header->version == WIRE_VERSION && header->run_tag == link->run_tag &&
@@ -498,10 +448,10 @@ static void guest_in(struct link *link, uint32_t number, const struct route *rou
 }
 
 /* Whose it is, with the route to answer; the first part of the message after it is in `part`. */
-static struct zap_who read_route(struct link *link, zmq_msg_t *part, struct route *route)
+static struct zap_who read_route(struct link *link, zmq_msg_t *part, struct link_route *route)
 {
     struct zap_who who = {.member = ZAP_NOBODY, .guest = ZAP_NOBODY};
-    *route = (struct route){.bytes = zmq_msg_size(part)};
+    *route = (struct link_route){.bytes = zmq_msg_size(part)};
     if (route->bytes > sizeof route->id)
         route->bytes = 0;
     memcpy(route->id, zmq_msg_data(part), route->bytes);
@@ -517,7 +467,7 @@ static enum err recv_listened(struct link *link, struct link_message *message)
     enum err err = ERR_AGAIN;
     zmq_msg_init(&part);
     for (int i = 0; i < DROPPED_PER_TURN && err == ERR_AGAIN; i++) {
-        struct route route;
+        struct link_route route;
         if (zmq_msg_recv(&part, link->router, ZMQ_DONTWAIT) < 0)
             break;
         struct zap_who who = read_route(link, &part, &route);
@@ -548,11 +498,12 @@ enum err link_recv(struct link *link, struct link_message *message)
 {
     serve_zap(link);
     /* Every connection in turn, so that one that never stops does not silence the others. */
-    uint32_t places = CONNECTIONS * link->places + 1;
+    uint32_t places = LINK_CONNECTIONS * link->places + 1;
     for (uint32_t k = 0; k < places; k++) {
         uint32_t place = (link->recv_turn + k) % places;
-        enum err err = place == places - 1 ? recv_listened(link, message)
-                                           : recv_dialled(link, place / CONNECTIONS, place % CONNECTIONS == 1, message);
+        enum err err = place == places - 1
+                           ? recv_listened(link, message)
+                           : recv_dialled(link, place / LINK_CONNECTIONS, place % LINK_CONNECTIONS == 1, message);
         if (err != ERR_OK)
             continue;
         link->recv_burst = k == 0 ? link->recv_burst + 1 : 1;
@@ -577,35 +528,6 @@ bool link_guest_recv(struct link *link, struct link_guest *out)
 bool link_up(const struct link *link, uint32_t peer, bool bulk)
 {
     return peer < link->places && (link->peers[peer].dialled[bulk].up || link->peers[peer].listened[bulk].bytes > 0);
-}
-
-/* Where bulk goes; -1: nowhere. */
-static int bulk_fd(const struct link *link, uint32_t peer)
-{
-    const struct peer *p = peer < link->places ? &link->peers[peer] : NULL;
-    return p == NULL ? -1 : p->dialled[1].up ? p->dialled[1].fd : p->listened[1].fd;
-}
-
-struct traffic_socket link_bulk_socket(const struct link *link, uint32_t peer)
-{
-    struct traffic_socket socket;
-    (void)traffic_socket(bulk_fd(link, peer), &socket);
-    return socket;
-}
-
-/* Not for every byte more: by half of what there is. */
-void link_make_room(struct link *link, uint32_t peer, uint64_t bytes)
-{
-    int fd = bulk_fd(link, peer);
-    if (fd < 0 || bytes <= link->peers[peer].room + link->peers[peer].room / 2)
-        return;
-    link->peers[peer].room = bytes;
-    (void)socket_make_room(fd, bytes, link->caps.grows_bytes);
-}
-
-const struct caps *link_caps(const struct link *link)
-{
-    return &link->caps;
 }
 
 static bool is_bulk(enum wire_type type)
@@ -640,7 +562,7 @@ enum err link_send(struct link *link, uint32_t peer, enum wire_type type, const 
     if (!link_up(link, peer, bulk))
         return err_set(ERR_CLOSED, "no connection");
     const struct dialled *d = &link->peers[peer].dialled[bulk];
-    const struct route *route = &link->peers[peer].listened[bulk];
+    const struct link_route *route = &link->peers[peer].listened[bulk];
     bool dialled = d->socket != NULL && d->up;
     uint8_t header[WIRE_HEADER_BYTES];
     put_header(link, type, header);
@@ -686,7 +608,7 @@ static void dial_again(struct link *link)
 {
     uint64_t now_ms = env_mono_ms();
     for (uint32_t i = 0; i < link->places; i++) {
-        for (int bulk = 0; bulk < CONNECTIONS; bulk++) {
+        for (int bulk = 0; bulk < LINK_CONNECTIONS; bulk++) {
             struct dialled *d = &link->peers[i].dialled[bulk];
             if (d->again_ms == 0 || now_ms < d->again_ms)
                 continue;
@@ -703,18 +625,4 @@ void link_tick(struct link *link)
     dial_again(link);
     for (size_t ended = backlog_check(link->backlog); ended > 0; ended--)
         news_tell(&link->news, LINK_MALFORMED, UINT32_MAX, "a message without end; its connection was closed");
-}
-
-void link_sample(struct link *link)
-{
-    traffic_sample(link->traffic);
-}
-
-struct link_counters link_counters(const struct link *link, uint32_t peer)
-{
-    if (peer >= link->places)
-        return (struct link_counters){.rtt_us = 0};
-    struct traffic_sum sum = traffic_of(link->traffic, peer);
-    return (struct link_counters){
-        .sent = sum.sent, .received = sum.received, .rtt_us = sum.rtt_us, .rtt_min_us = sum.rtt_min_us};
 }

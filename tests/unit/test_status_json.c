@@ -78,6 +78,14 @@ static void fill_fragments(void)
     }
 }
 
+static void fill_complaints(void)
+{
+    for (unsigned i = 0; i < CODES; i++) {
+        complaints[i] = (struct complaint){.code = (enum complaint_code)i, .remedy = "do something"};
+        snprintf(complaints[i].what, sizeof complaints[i].what, "what %u", i);
+    }
+}
+
 static int fill(void **state)
 {
     (void)state;
@@ -91,10 +99,7 @@ static int fill(void **state)
     spec.digest = digest_of("spec", 4);
     fill_peers();
     fill_fragments();
-    for (unsigned i = 0; i < CODES; i++) {
-        complaints[i] = (struct complaint){.code = (enum complaint_code)i, .remedy = "do something"};
-        snprintf(complaints[i].what, sizeof complaints[i].what, "what %u", i);
-    }
+    fill_complaints();
     status = (struct status){.from = &from,
                              .now_ms = 7500,
                              .phase = TRAINER_FINISHING,

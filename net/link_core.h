@@ -1,0 +1,60 @@
+/*
+ * link_core: what link remembers, of all and of each peer. Private to net/link*.c.
+ */
+#ifndef NET_LINK_CORE_H
+#define NET_LINK_CORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <zmq.h>
+
+#include "net/backlog.h"
+#include "net/caps.h"
+#include "net/dialled.h"
+#include "net/guests.h"
+#include "net/news.h"
+#include "net/socket.h"
+#include "net/traffic.h"
+#include "net/zap.h"
+
+/* Connections to a peer: control and bulk. */
+enum { LINK_CONNECTIONS = 2, LINK_ADDRESS_BYTES = 256 };
+
+/* Where the ROUTER finds a peer that dialled us. */
+struct link_route {
+    uint8_t id[SOCKET_ROUTE_BYTES];
+    size_t bytes; /* 0: none */
+    int fd;       /* ZeroMQ's; may be closed any time */
+};
+
+struct link_peer {
+    bool used;
+    uint8_t key[IDENT_KEY_BYTES];
+    char address[LINK_ADDRESS_BYTES];
+    /* by connection: control, bulk */
+    struct dialled dialled[LINK_CONNECTIONS];
+    struct link_route listened[LINK_CONNECTIONS];
+    uint64_t room; /* bytes that the bulk connection's send buffer was last asked to hold; 0: it is new */
+};
+
+struct link {
+    const struct ident *ident;
+    void *context, *router, *router_monitor;
+    struct backlog *backlog;
+    struct zap *zap;
+    struct guests guests;
+    struct traffic *traffic;
+    struct link_peer *peers; /* by slot */
+    uint32_t places;         /* room in `peers` */
+    uint32_t used;           /* of these */
+    uint64_t run_tag, rate_limit;
+    struct caps caps;
+    unsigned port;
+    uint32_t recv_turn, recv_burst, monitor_turn;
+    uint64_t handed; /* bytes */
+    zmq_msg_t payload;
+    struct news news;
+};
+
+#endif

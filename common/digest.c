@@ -138,6 +138,46 @@ struct digest digest_tree(const void *data, size_t bytes)
     return digest_tree_end(&state);
 }
 
+/* A leaf of which arrays have parts; the last one is shorter. */
+static struct digest leaf_across(const struct digest_span *spans, size_t spans_count, size_t at)
+{
+    struct digest_state state;
+    size_t left = DIGEST_LEAF_BYTES;
+    leaf_begin(&state);
+    for (size_t s = 0; s < spans_count && left > 0; s++) {
+        size_t part = spans[s].bytes - (at < spans[s].bytes ? at : spans[s].bytes);
+        part = part < left ? part : left;
+        if (part > 0)
+            digest_add(&state, (const uint8_t *)spans[s].data + at, part);
+        left -= part;
+        at -= at < spans[s].bytes ? at : spans[s].bytes;
+    }
+    return digest_end(&state);
+}
+
+void digest_tree_spans(const struct digest_span *spans, size_t spans_count, size_t first, size_t count,
+                       struct digest *out)
+{
+    size_t at = first * DIGEST_LEAF_BYTES; /* in spans[0] */
+    while (count > 0) {
+        while (spans_count > 0 && at >= spans->bytes) {
+            at -= spans->bytes;
+            spans++;
+            spans_count--;
+        }
+        size_t whole = spans_count > 0 ? (spans->bytes - at) / DIGEST_LEAF_BYTES : 0;
+        whole = whole < count ? whole : count;
+        if (whole > 0)
+            digest_tree_whole((const uint8_t *)spans->data + at, whole, out);
+        else
+            *out = leaf_across(spans, spans_count, at);
+        whole = whole > 0 ? whole : 1;
+        at += whole * DIGEST_LEAF_BYTES;
+        out += whole;
+        count -= whole;
+    }
+}
+
 void digest_tree_begin(struct digest_tree_state *state)
 {
     state->bytes = 0;

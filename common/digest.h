@@ -47,6 +47,14 @@ struct digest digest_tree_leaf(const void *data, size_t bytes, size_t index);
 void digest_tree_whole(const void *data, size_t leaves, struct digest *out);
 struct digest digest_tree_root(const struct digest *leaves, size_t count, uint64_t total_bytes);
 
+/* The same of several arrays, one behind the other: the digests of `count` leaves from `first` on. */
+struct digest_span {
+    const void *data;
+    size_t bytes;
+};
+void digest_tree_spans(const struct digest_span *spans, size_t spans_count, size_t first, size_t count,
+                       struct digest *out);
+
 /* The same over bytes that come one after another. */
 struct digest_tree_state {
     struct digest_state leaf, root;

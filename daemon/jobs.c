@@ -22,10 +22,23 @@ struct thread {
     struct jobs_scratch scratch;
 };
 
+/* A job's work that is shared out. On the stack of the thread that runs the job. */
+struct share {
+    struct share *next;
+    job_piece *run;
+    void *user;
+    enum jobs_work work;
+    size_t count, begun, ended;
+    enum err err;
+    size_t err_at; /* the piece that failed */
+    char text[320];
+};
+
 struct jobs {
     pthread_mutex_t lock;
-    pthread_cond_t work;
+    pthread_cond_t work, ended; /* ended: pieces */
     struct queue waiting, finished;
+    struct share *shares; /* with pieces that were not begun */
     bool stop;
     size_t pending; /* the loop's */
     uint64_t cpu_ns[JOBS_WORKS];
@@ -66,6 +79,73 @@ const char *jobs_work_name(enum jobs_work work)
     return names[work];
 }
 
+/* ---- pieces; with the lock held, but while one runs ---- */
+
+static void note_piece(struct share *share, size_t at, enum err err)
+{
+    if (err != ERR_OK && (share->err == ERR_OK || at < share->err_at)) {
+        share->err = err;
+        share->err_at = at;
+        snprintf(share->text, sizeof share->text, "%s", err_text());
+    }
+    share->ended++;
+}
+
+/* The next piece of a share that has one; it leaves the list with its last one. */
+static void run_piece(struct jobs *jobs, struct share *share, struct jobs_scratch *scratch)
+{
+    size_t at = share->begun++;
+    if (share->begun == share->count) {
+        struct share **link = &jobs->shares;
+        while (*link != share)
+            link = &(*link)->next;
+        *link = share->next;
+    }
+    pthread_mutex_unlock(&jobs->lock);
+    enum err err = share->run(share->user, at, scratch);
+    pthread_mutex_lock(&jobs->lock);
+    note_piece(share, at, err);
+    if (share->ended == share->count)
+        pthread_cond_broadcast(&jobs->ended);
+}
+
+/* For a job of another thread: first come, first served. */
+static void help(struct jobs *jobs, struct jobs_scratch *scratch)
+{
+    enum jobs_work work = jobs->shares->work;
+    uint64_t begin_ns = env_thread_cpu_ns();
+    run_piece(jobs, jobs->shares, scratch);
+    jobs->cpu_ns[work] += env_thread_cpu_ns() - begin_ns;
+}
+
+enum err jobs_share(struct jobs_scratch *scratch, size_t count, job_piece *run, void *user)
+{
+    struct jobs *jobs = scratch != NULL ? scratch->jobs : NULL;
+    if (jobs == NULL) {
+        for (size_t i = 0; i < count; i++)
+            TRY(run(user, i, scratch));
+        return ERR_OK;
+    }
+    struct share share = {.run = run, .user = user, .work = scratch->work, .count = count};
+    if (count == 0)
+        return ERR_OK;
+    pthread_mutex_lock(&jobs->lock);
+    struct share **last = &jobs->shares;
+    while (*last != NULL)
+        last = &(*last)->next;
+    *last = &share;
+    if (count > 1)
+        pthread_cond_broadcast(&jobs->work);
+    while (share.begun < share.count)
+        run_piece(jobs, &share, scratch);
+    while (share.ended < share.count)
+        pthread_cond_wait(&jobs->ended, &jobs->lock);
+    pthread_mutex_unlock(&jobs->lock);
+    return share.err != ERR_OK ? err_set(share.err, "%s", share.text) : ERR_OK;
+}
+
+/* ---- threads ---- */
+
 static void *thread_main(void *argument)
 {
     struct thread *thread = argument;
@@ -75,6 +155,10 @@ static void *thread_main(void *argument)
         (void)!nice(jobs->nice);
     pthread_mutex_lock(&jobs->lock);
     while (!jobs->stop) {
+        if (jobs->shares != NULL) {
+            help(jobs, &thread->scratch);
+            continue;
+        }
         struct job *job = queue_get(&jobs->waiting);
         if (job == NULL) {
             pthread_cond_wait(&jobs->work, &jobs->lock);
@@ -82,6 +166,7 @@ static void *thread_main(void *argument)
         }
         pthread_mutex_unlock(&jobs->lock);
         uint64_t begin_ns = env_thread_cpu_ns();
+        thread->scratch.work = job->work;
         job->err = job->run(job, &thread->scratch);
         uint64_t took_ns = env_thread_cpu_ns() - begin_ns;
         if (job->err != ERR_OK)
@@ -109,7 +194,7 @@ static enum err start_threads(struct jobs *jobs, const struct jobs_conf *conf)
     pthread_sigmask(SIG_SETMASK, &all, &before);
     for (int i = 0; i < conf->threads && err == ERR_OK; i++) {
         struct thread *thread = &jobs->threads[i];
-        thread->jobs = jobs;
+        thread->jobs = thread->scratch.jobs = jobs;
         err = codec_new(conf->zstd_level, &thread->scratch.codec);
         if (err == ERR_OK && pthread_create(&thread->id, NULL, thread_main, thread) != 0)
             err = err_set(ERR_NOMEM, "cannot start a job thread");
@@ -127,6 +212,7 @@ enum err jobs_new(const struct jobs_conf *conf, struct jobs **out)
     TRY(mem_new(1, sizeof *jobs, "jobs", &jobs));
     pthread_mutex_init(&jobs->lock, NULL);
     pthread_cond_init(&jobs->work, NULL);
+    pthread_cond_init(&jobs->ended, NULL);
     queue_init(&jobs->waiting);
     queue_init(&jobs->finished);
     jobs->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
@@ -155,6 +241,7 @@ void jobs_free(struct jobs *jobs)
     if (jobs->fd >= 0)
         close(jobs->fd);
     pthread_cond_destroy(&jobs->work);
+    pthread_cond_destroy(&jobs->ended);
     pthread_mutex_destroy(&jobs->lock);
     mem_free(jobs->threads);
     mem_free(jobs);

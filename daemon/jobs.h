@@ -1,9 +1,10 @@
 /*
  * jobs: a few threads for the work that takes long: encoding, averaging, outer steps, hashing, disk.
  *
- * The loop submits and takes finished jobs back; a job runs on one thread, with that thread's scratch. Jobs of the
- * same fragment are never under way together unless they touch different shards; that is the submitter's business.
- * jobs_submit(), jobs_take_back() and pools are for the loop's thread.
+ * The loop submits and takes finished jobs back; a job runs on one thread, with that thread's scratch, and may share
+ * out pieces of its work to threads that have nothing else to do. Jobs of the same fragment are never under way
+ * together unless they touch different shards; that is the submitter's business. jobs_submit(), jobs_take_back() and
+ * pools are for the loop's thread, jobs_share() for a job's.
  */
 #ifndef DAEMON_JOBS_H
 #define DAEMON_JOBS_H
@@ -14,13 +15,6 @@
 
 #include "common/err.h"
 #include "outer_opt/codec.h"
-
-/* A thread's own. */
-struct jobs_scratch {
-    struct codec *codec;
-    float *values; /* jobs_room.values of them */
-    size_t values_count;
-};
 
 /* What a job's processor time is booked under. */
 enum jobs_work {
@@ -38,6 +32,15 @@ enum jobs_work {
 };
 /* "encode", ... */
 const char *jobs_work_name(enum jobs_work work);
+
+/* A thread's own. */
+struct jobs_scratch {
+    struct codec *codec;
+    float *values; /* jobs_room.values of them */
+    size_t values_count;
+    struct jobs *jobs;   /* whose thread it is */
+    enum jobs_work work; /* of the job it runs */
+};
 
 struct job;
 /* Runs on a job thread. Its result goes into `err`, its text into `text`. */
@@ -73,6 +76,14 @@ struct jobs_room {
 ERR_MUST_CHECK enum err jobs_set_scratch(struct jobs *jobs, const struct jobs_room *room);
 
 void jobs_submit(struct jobs *jobs, struct job *job);
+
+/* Piece `i` of a job's work, with the scratch of the thread it runs on. */
+typedef enum err job_piece(void *user, size_t i, struct jobs_scratch *scratch);
+/* Runs all `count` pieces, in any order and on as many threads as are free, the caller's among them, and returns when
+ * all have ended. A piece is no job: it shares nothing out itself. Its processor time is booked under the job's work.
+ * `scratch`: of the job that calls; NULL: the caller runs all of them, with none. Returns the error of the first piece
+ * that failed, by its number. */
+ERR_MUST_CHECK enum err jobs_share(struct jobs_scratch *scratch, size_t count, job_piece *run, void *user);
 
 /* A descriptor that is readable while finished jobs wait to be taken back. */
 int jobs_fd(const struct jobs *jobs);

@@ -122,6 +122,11 @@ static struct happening pop(struct world *w)
 
 /* ---- the line ---- */
 
+uint32_t forecast_owners(uint32_t islands)
+{
+    return islands < SHARDMAP_OWNERS_MAX ? islands : SHARDMAP_OWNERS_MAX;
+}
+
 static double fragment_params(const struct world *w)
 {
     return w->conf->params / w->conf->fragments;
@@ -166,16 +171,27 @@ static double job_ns(const struct world *w, const struct sync_event *event)
     }
 }
 
-/* When the first thread is free, and for as long as the job takes. */
+/* A fragment is encoded and applied in as many jobs as there are parts; an owner has one part. */
+static uint32_t jobs_of(const struct world *w, const struct sync_event *event)
+{
+    bool all = event->type == SYNC_EV_ENCODED || event->type == SYNC_EV_APPLIED;
+    uint32_t parts = all ? forecast_owners(w->conf->islands) : 1, threads = w->conf->work.threads;
+    return parts < threads ? parts : threads;
+}
+
+/* Each job when the first thread is free. Done when all are. */
 static void job(struct world *w, uint32_t i, struct sync_event event)
 {
-    uint64_t *first = w->island[i].thread_free_us, begin_us = w->now_us;
-    for (uint32_t t = 1; t < w->conf->work.threads; t++)
-        first = w->island[i].thread_free_us[t] < *first ? &w->island[i].thread_free_us[t] : first;
-    if (w->conf->work.threads > 0 && *first > begin_us)
-        begin_us = *first;
-    *first = begin_us + 1 + (uint64_t)(1e-3 * job_ns(w, &event));
-    push(w, *first - w->now_us,
+    uint64_t *free_us = w->island[i].thread_free_us, end_us = w->now_us + 1;
+    const uint32_t jobs = jobs_of(w, &event);
+    for (uint32_t k = 0; k < jobs; k++) {
+        uint64_t *first = free_us;
+        for (uint32_t t = 1; t < w->conf->work.threads; t++)
+            first = free_us[t] < *first ? &free_us[t] : first;
+        *first = (*first > w->now_us ? *first : w->now_us) + (uint64_t)(1e-3 * job_ns(w, &event) / jobs);
+        end_us = *first > end_us ? *first : end_us;
+    }
+    push(w, end_us - w->now_us,
          (struct happening){.kind = JOB,
                             .island = i,
                             .job = event.type,
@@ -442,11 +458,6 @@ static void happen(struct world *w, const struct happening *event)
 }
 
 /* ---- set-up ---- */
-
-uint32_t forecast_owners(uint32_t islands)
-{
-    return islands < SHARDMAP_OWNERS_MAX ? islands : SHARDMAP_OWNERS_MAX;
-}
 
 double forecast_owner_share(uint32_t islands)
 {

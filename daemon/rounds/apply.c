@@ -287,17 +287,36 @@ void apply_result_in(struct apply *apply, uint32_t peer, const struct wire_key *
 
 /* ---- the hash, when all parts are done, and what the version was made of ---- */
 
+static enum err hash_piece(void *hashing, size_t i, struct jobs_scratch *scratch)
+{
+    (void)scratch;
+    replica_hash_piece(hashing, i);
+    return ERR_OK;
+}
+
+/* On all threads that have nothing else to do: the version waits for it. */
+static enum err hash_version(struct hash_job *j, struct jobs_scratch *scratch)
+{
+    struct replica_hashing hashing;
+    enum err err = replica_hash_begin(j->apply->desk->conf.replica, j->f, &hashing);
+    if (err == ERR_OK)
+        err = jobs_share(scratch, hashing.pieces, hash_piece, &hashing);
+    if (err == ERR_OK)
+        j->commit.hash = replica_hash_end(&hashing, j->version, j->step);
+    replica_hash_deinit(&hashing);
+    return err;
+}
+
 static enum err run_hash(struct job *job, struct jobs_scratch *scratch)
 {
     struct hash_job *j = (struct hash_job *)(void *)job;
     const struct rounds_conf *conf = &j->apply->desk->conf;
-    (void)scratch;
     if (!j->hashed) {
         replica_commit(conf->replica, j->f, j->moved);
         replica_forget(conf->replica, j->f, j->cleared);
         j->moved = j->cleared = 0;
         j->norm = replica_norm(conf->replica, j->f);
-        TRY(replica_hash(conf->replica, j->f, j->version, j->step, &j->commit.hash));
+        TRY(hash_version(j, scratch));
         j->hashed = true;
     }
     return j->commit.parts_count > 0 ? ledger_append_commit(conf->ledger, &j->commit, true) : ERR_OK;

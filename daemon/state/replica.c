@@ -601,25 +601,56 @@ double replica_norm(const struct replica *replica, uint32_t f)
         outer_square_sum(replica->fragments[f].anchor, NULL, (size_t)replica->conf.plan->fragments[f].values_count));
 }
 
-enum err replica_hash(struct replica *replica, uint32_t f, uint64_t version, uint64_t step, struct digest *hash)
+enum { LEAVES_A_PIECE = 32 };
+
+enum err replica_hash_begin(struct replica *replica, uint32_t f, struct replica_hashing *h)
 {
     const struct fragment *fragment = &replica->fragments[f];
     const struct counted *counted = &fragment->counted;
-    uint64_t count = replica->conf.plan->fragments[f].values_count;
-    struct digest_tree_state tree;
-    uint8_t *rows;
-    TRY(mem_new(counted_bytes(counted), 1, "a version hash", &rows));
-    counted_pack(counted, rows);
-    digest_tree_begin(&tree);
-    digest_tree_add(&tree, fragment->anchor, (size_t)count * sizeof(float));
-    if (fragment->momentum != NULL)
-        digest_tree_add(&tree, fragment->momentum, (size_t)count * sizeof(float));
-    digest_tree_add(&tree, rows, counted_bytes(counted));
-    mem_free(rows);
-    const struct vhash_subject subject = {f, fragment->momentum != NULL, version, step, count, counted->count};
-    const struct digest root = digest_tree_end(&tree);
-    *hash = vhash_root(&subject, &root);
-    return ERR_OK;
+    const size_t values_bytes = (size_t)replica->conf.plan->fragments[f].values_count * sizeof(float);
+    *h = (struct replica_hashing){.fragment = f, .values_bytes = values_bytes, .rows_count = counted->count};
+    TRY(mem_new(counted_bytes(counted), 1, "a version hash", &h->rows));
+    counted_pack(counted, h->rows);
+    h->spans[0] = (struct digest_span){fragment->anchor, values_bytes};
+    h->spans[1] = (struct digest_span){fragment->momentum, fragment->momentum != NULL ? values_bytes : 0};
+    h->spans[2] = (struct digest_span){h->rows, counted_bytes(counted)};
+    h->bytes = h->spans[0].bytes + h->spans[1].bytes + h->spans[2].bytes;
+    h->leaves_count = digest_tree_leaves(h->bytes);
+    h->pieces = (h->leaves_count + LEAVES_A_PIECE - 1) / LEAVES_A_PIECE;
+    return mem_new(h->leaves_count, sizeof *h->leaves, "a version hash", &h->leaves);
+}
+
+void replica_hash_piece(struct replica_hashing *h, size_t i)
+{
+    size_t first = i * LEAVES_A_PIECE, left = h->leaves_count - first;
+    digest_tree_spans(h->spans, sizeof h->spans / sizeof *h->spans, first,
+                      left < LEAVES_A_PIECE ? left : LEAVES_A_PIECE, h->leaves + first);
+}
+
+struct digest replica_hash_end(struct replica_hashing *h, uint64_t version, uint64_t step)
+{
+    const struct vhash_subject subject = {h->fragment, h->spans[1].bytes > 0,           version,
+                                          step,        h->values_bytes / sizeof(float), h->rows_count};
+    const struct digest root = digest_tree_root(h->leaves, h->leaves_count, h->bytes);
+    return vhash_root(&subject, &root);
+}
+
+void replica_hash_deinit(struct replica_hashing *h)
+{
+    mem_free(h->rows);
+    mem_free(h->leaves);
+}
+
+enum err replica_hash(struct replica *replica, uint32_t f, uint64_t version, uint64_t step, struct digest *hash)
+{
+    struct replica_hashing h;
+    enum err err = replica_hash_begin(replica, f, &h);
+    for (size_t i = 0; err == ERR_OK && i < h.pieces; i++)
+        replica_hash_piece(&h, i);
+    if (err == ERR_OK)
+        *hash = replica_hash_end(&h, version, step);
+    replica_hash_deinit(&h);
+    return err;
 }
 
 struct counted *replica_counted(struct replica *replica, uint32_t f)

@@ -156,6 +156,22 @@ struct counted *replica_counted(struct replica *replica, uint32_t f);
 /* Hash of a fragment as `version`, whose newest result is of run step `step`: anchor, momentum and what they count. */
 ERR_MUST_CHECK enum err replica_hash(struct replica *replica, uint32_t f, uint64_t version, uint64_t step,
                                      struct digest *hash);
+/* The same in pieces, for several threads: begin, each piece once, in any order and by any thread, end. The fragment
+ * stays as it is meanwhile. Ended by replica_hash_deinit(), also after ERR_NOMEM. */
+struct replica_hashing {
+    size_t pieces;
+    /* replica's */
+    uint32_t fragment;
+    uint64_t rows_count;
+    size_t values_bytes, bytes, leaves_count;
+    struct digest_span spans[3]; /* anchor, momentum, what they count */
+    struct digest *leaves;
+    uint8_t *rows;
+};
+ERR_MUST_CHECK enum err replica_hash_begin(struct replica *replica, uint32_t f, struct replica_hashing *out);
+void replica_hash_piece(struct replica_hashing *hashing, size_t i);
+struct digest replica_hash_end(struct replica_hashing *hashing, uint64_t version, uint64_t step);
+void replica_hash_deinit(struct replica_hashing *hashing);
 
 /* All zeros, as after replica_new(). */
 void replica_clear(struct replica *replica, uint32_t f);

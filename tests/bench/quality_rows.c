@@ -170,6 +170,9 @@ const struct quality_row quality_rows[] = {
         "sync.error_feedback=no", "sync.warm_steps=150", "sync.warm_interval=15", "outer.average=10"),
     ROW("interval 150, outer lr 0.7, uniform 1.4", "gap", "sync.interval=150", "sync.codec=uniform", "outer.lr=0.7"),
     ROW("interval 200, uniform 1.4", "gap", "sync.interval=200", "sync.codec=uniform"),
+    ROW("interval 100, outer lr 0.7, uniform 1.4", "gap", "sync.interval=100", "sync.codec=uniform", "outer.lr=0.7"),
+    ROW("interval 200, outer lr 0.7, uniform 1.4", "gap", "sync.interval=200", "sync.codec=uniform", "outer.lr=0.7"),
+    ROW("interval 500, outer lr 0.7, uniform 1.4", "gap", "sync.interval=500", "sync.codec=uniform", "outer.lr=0.7"),
 
     /* conf/thin.ini against data-parallel training. */
     THIN("muon, interval 200, uniform 1.7", .data = NULL, "train.lr=6e-3", "train.optimizer=muon", "sync.interval=200",

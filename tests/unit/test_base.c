@@ -209,6 +209,38 @@ static void a_digest_tree_is_the_same_however_it_is_made(void **state)
     }
 }
 
+/* However the bytes are spread over arrays, and whichever leaves one asks for. */
+static void leaves_across_arrays_are_those_of_the_whole(void **state)
+{
+    (void)state;
+    enum { LEAF = DIGEST_LEAF_BYTES, BYTES = 11 * LEAF + 77, LEAVES = 12 };
+    static const size_t cuts[][2] = {{0, 0},
+                                     {0, BYTES},
+                                     {BYTES, BYTES},
+                                     {LEAF, 3 * LEAF},
+                                     {1, 2},
+                                     {LEAF - 1, LEAF + 1},
+                                     {5 * LEAF + 9, 5 * LEAF + 9},
+                                     {4 * LEAF, BYTES - 5},
+                                     {LEAF + 7, 10 * LEAF + 3}};
+    static uint8_t data[BYTES];
+    for (size_t i = 0; i < BYTES; i++)
+        data[i] = (uint8_t)(i * 37 + i / LEAF);
+    for (size_t k = 0; k < sizeof cuts / sizeof cuts[0]; k++) {
+        const struct digest_span spans[] = {
+            {data, cuts[k][0]}, {data + cuts[k][0], cuts[k][1] - cuts[k][0]}, {data + cuts[k][1], BYTES - cuts[k][1]}};
+        for (size_t first = 0; first < LEAVES; first++)
+            for (size_t count = 1; first + count <= LEAVES; count++) {
+                struct digest got[LEAVES];
+                digest_tree_spans(spans, 3, first, count, got);
+                for (size_t i = 0; i < count; i++) {
+                    struct digest want = digest_tree_leaf(data, BYTES, first + i);
+                    assert_true(digest_equal(&got[i], &want));
+                }
+            }
+    }
+}
+
 static void a_digest_tree_covers_order_length_and_level(void **state)
 {
     (void)state;
@@ -444,6 +476,7 @@ int main(void)
         cmocka_unit_test(random_names_differ_between_processes_that_start_alike),
         cmocka_unit_test(digest_is_blake2b_256),
         cmocka_unit_test(a_digest_tree_is_the_same_however_it_is_made),
+        cmocka_unit_test(leaves_across_arrays_are_those_of_the_whole),
         cmocka_unit_test(a_digest_tree_covers_order_length_and_level),
         cmocka_unit_test(processors_are_as_many_as_control_groups_let_us_take),
         cmocka_unit_test(a_line_has_its_date_unless_the_journal_reads_it),

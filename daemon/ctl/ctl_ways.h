@@ -3,7 +3,7 @@
  * was measured to cost in loss.
  *
  * The losses are those of docs/QUALITY.md: held-out, in percent over data-parallel training on as many tokens, of a
- * model of a few hundred thousand parameters on two islands; seeds differ by about 1 %. Tables and text; no state.
+ * model of a few hundred thousand parameters on two islands, to within 3 %. Tables and text; no state.
  */
 #ifndef DAEMON_CTL_CTL_WAYS_H
 #define DAEMON_CTL_CTL_WAYS_H

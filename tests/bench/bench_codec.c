@@ -10,7 +10,16 @@
 /* Larger than any cache; Gaussian, as outer gradients nearly are. */
 enum { COUNT = 16 << 20, RUNS = 5 };
 
-static const struct codec_part part = {.count = COUNT, .choice = {.id = CODEC_E3M0}};
+/* Whole frames as daemons make them, the default codec first. */
+static const struct {
+    const char *name;
+    struct codec_choice choice;
+} codecs[] = {{"uniform", {.id = CODEC_UNIFORM, .ratio = 1.4f}},
+              {"e3m0", {.id = CODEC_E3M0}},
+              {"int8", {.id = CODEC_INT8}},
+              {"bf16", {.id = CODEC_BF16}},
+              {"fp32", {.id = CODEC_FP32}}};
+enum { CODECS = sizeof codecs / sizeof codecs[0], LARGEST = CODECS - 1 };
 
 struct bench {
     float *base, *theta, *residual, *sum;
@@ -26,7 +35,8 @@ static enum err set_up(struct bench *b)
     TRY(mem_new(COUNT, sizeof(float), "theta", &b->theta));
     TRY(mem_new(COUNT, sizeof(float), "residual", &b->residual));
     TRY(mem_new(COUNT, sizeof(float), "sum", &b->sum));
-    TRY(mem_new(codec_frame_bytes_max(&part, 1), 1, "frame", &b->frame));
+    TRY(mem_new(codec_frame_bytes_max(&(struct codec_part){.count = COUNT, .choice = codecs[LARGEST].choice}, 1), 1,
+                "frame", &b->frame));
     TRY(mem_new(COUNT, 1, "raw", &b->raw));
     TRY(codec_new(1, &b->codec));
     TRY(codec_new(0, &b->plain));
@@ -63,14 +73,14 @@ static double time_quantise(struct bench *b)
     return COUNT / bench_median(took, RUNS) / 1e9;
 }
 
-static double time_encode(struct bench *b, struct codec *codec)
+static double time_encode(struct bench *b, const struct codec_part *part, struct codec *codec)
 {
     double took[RUNS];
     size_t fault;
     for (int r = 0; r < RUNS; r++) {
         struct vec_source source = {b->base, b->theta, b->residual};
         double begin_s = env_mono_s();
-        if (codec_encode(codec, &part, 1, &source, b->residual, b->frame, &b->frame_bytes, &fault) != ERR_OK)
+        if (codec_encode(codec, part, 1, &source, b->residual, b->frame, &b->frame_bytes, &fault) != ERR_OK)
             fprintf(stderr, "bench: %s\n", err_text());
         took[r] = env_mono_s() - begin_s;
     }
@@ -89,13 +99,33 @@ static double time_decode(struct bench *b, struct codec *codec)
     return COUNT / bench_median(took, RUNS) / 1e9;
 }
 
-static double bits_of_gaussian(struct bench *b)
+static double bits_of_gaussian(struct bench *b, const struct codec_part *part)
 {
     struct vec_source source = {.minuend = b->base};
     size_t fault;
-    if (codec_encode(b->codec, &part, 1, &source, NULL, b->frame, &b->frame_bytes, &fault) != ERR_OK)
+    if (codec_encode(b->codec, part, 1, &source, NULL, b->frame, &b->frame_bytes, &fault) != ERR_OK)
         fprintf(stderr, "bench: %s\n", err_text());
     return 8.0 * (double)b->frame_bytes / COUNT;
+}
+
+/* Billions of parameters in a second on one core, with digest; without zstd and with. */
+static void one_codec(struct bench *b, size_t k, json_t *summary)
+{
+    const struct codec_part part = {.count = COUNT, .choice = codecs[k].choice};
+    const char *name = codecs[k].name;
+    double encode_plain = time_encode(b, &part, b->plain), decode_plain = time_decode(b, b->plain);
+    double encode = time_encode(b, &part, b->codec), decode = time_decode(b, b->codec);
+    double bits = bits_of_gaussian(b, &part);
+    char key[64];
+    printf("frame        %-8s %.2f G parameters/s encoded, %.2f decoded and added up; without zstd %.2f and %.2f; "
+           "%.3f bit on Gaussian data\n",
+           name, encode, decode, encode_plain, decode_plain, bits);
+    snprintf(key, sizeof key, "%s_encode_gparams_per_s", name);
+    json_object_set_new(summary, key, json_real(encode));
+    snprintf(key, sizeof key, "%s_decode_gparams_per_s", name);
+    json_object_set_new(summary, key, json_real(decode));
+    snprintf(key, sizeof key, "%s_bits_per_param", name);
+    json_object_set_new(summary, key, json_real(bits));
 }
 
 void bench_codec(json_t *summary)
@@ -105,31 +135,14 @@ void bench_codec(json_t *summary)
         fprintf(stderr, "bench: %s\n", err_text());
         return;
     }
-    double memcpy_gb = time_memcpy(&b);
-    double quantise = time_quantise(&b);
-    double encode_plain = time_encode(&b, b.plain);
-    double decode_plain = time_decode(&b, b.plain);
-    double encode = time_encode(&b, b.codec);
-    double decode = time_decode(&b, b.codec);
-    double bits = bits_of_gaussian(&b);
     /* Gigabytes of fp32 parameters that pass through in a second, over what memcpy moves in one. */
-    double encode_ratio = 4 * quantise / memcpy_gb;
-    double decode_ratio = 4 * decode_plain / memcpy_gb;
-    printf("E3M0 encode  with residual, one core: %.2f G parameters/s (aim 0.4), %.2f of memcpy; as a frame with "
-           "digest %.2f, with zstd %.2f\n",
-           quantise, encode_ratio, encode_plain, encode);
-    printf("E3M0 decode  and accumulate, one core: %.2f G parameters/s (aim 1), %.2f of memcpy; with zstd %.2f\n",
-           decode_plain, decode_ratio, decode);
-    printf("E3M0 size    %.3f bit per parameter on Gaussian data (aim 3.6); memcpy %.1f GB/s\n", bits, memcpy_gb);
-    json_object_set_new(summary, "e3m0_encode_gparams_per_s", json_real(quantise));
-    json_object_set_new(summary, "e3m0_encode_frame_gparams_per_s", json_real(encode_plain));
-    json_object_set_new(summary, "e3m0_encode_zstd_gparams_per_s", json_real(encode));
-    json_object_set_new(summary, "e3m0_decode_gparams_per_s", json_real(decode_plain));
-    json_object_set_new(summary, "e3m0_decode_zstd_gparams_per_s", json_real(decode));
-    json_object_set_new(summary, "e3m0_bits_per_param", json_real(bits));
+    double memcpy_gb = time_memcpy(&b), quantise = time_quantise(&b);
+    for (size_t k = 0; k < CODECS; k++)
+        one_codec(&b, k, summary);
+    printf("E3M0 alone, with residual, one core: %.2f G parameters/s, %.2f of memcpy, which moves %.1f GB/s\n",
+           quantise, 4 * quantise / memcpy_gb, memcpy_gb);
     json_object_set_new(summary, "memcpy_gbytes_per_s", json_real(memcpy_gb));
-    json_object_set_new(summary, "e3m0_encode_over_memcpy", json_real(encode_ratio));
-    json_object_set_new(summary, "e3m0_decode_over_memcpy", json_real(decode_ratio));
+    json_object_set_new(summary, "e3m0_quantise_over_memcpy", json_real(4 * quantise / memcpy_gb));
     codec_free(b.codec);
     codec_free(b.plain);
     mem_free(b.base);

@@ -266,7 +266,7 @@ static void a_line_is_planned_for(void **state)
     assert_prints("On this link a run trains ");
     assert_planned_spec_loads("uniform");
     assert_int_equal(RUN("dilococtl", "plan", "--params", "1e9", "--step-time", "0.1", "--bandwidth", "1Mbit"), 0);
-    assert_planned_spec_loads("topk");
+    assert_planned_spec_loads("uniform");
     const char *path = testlib_path(folder, "plan.svg");
     assert_int_equal(RUN("dilococtl", "plan", "--params", "1e7", "--step-time", "0.5", "--bandwidth", "100Mbit",
                          "--json", "--plot", path),

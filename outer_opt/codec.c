@@ -146,7 +146,7 @@ static size_t segment_bytes_max(const struct codec_kind *kind, const struct code
     return bytes;
 }
 
-static size_t part_bytes_max(const struct codec_part *part)
+size_t codec_part_bytes_max(const struct codec_part *part)
 {
     const struct codec_kind *kind = kind_of(part->choice.id);
     size_t count = (size_t)part->count;
@@ -161,7 +161,7 @@ size_t codec_frame_bytes_max(const struct codec_part *parts, size_t parts_count)
 {
     size_t bytes = CODEC_HEADER_BYTES;
     for (size_t i = 0; i < parts_count; i++)
-        bytes += part_bytes_max(&parts[i]);
+        bytes += codec_part_bytes_max(&parts[i]);
     return bytes;
 }
 
@@ -176,9 +176,14 @@ static struct vec_source source_from(const struct vec_source *source, size_t beg
     };
 }
 
+struct codec_writer codec_write_at(uint8_t *frame, size_t at)
+{
+    return (struct codec_writer){.frame = frame, .begin = at, .at = at};
+}
+
 struct codec_writer codec_write_begin(uint8_t *frame)
 {
-    return (struct codec_writer){.frame = frame, .at = CODEC_HEADER_BYTES};
+    return codec_write_at(frame, CODEC_HEADER_BYTES);
 }
 
 enum err codec_write(struct codec *codec, struct codec_writer *w, const struct codec_part *part,
@@ -206,6 +211,16 @@ enum err codec_write(struct codec *codec, struct codec_writer *w, const struct c
         begin += count;
     }
     return ERR_OK;
+}
+
+void codec_write_take(struct codec_writer *w, const struct codec_writer *elsewhere)
+{
+    size_t bytes = elsewhere->at - elsewhere->begin;
+    if (elsewhere->begin != w->at)
+        memmove(w->frame + w->at, elsewhere->frame + elsewhere->begin, bytes);
+    w->at += bytes;
+    w->values += elsewhere->values;
+    w->segments += elsewhere->segments;
 }
 
 size_t codec_write_end(const struct codec_writer *w)
@@ -343,6 +358,24 @@ enum err codec_read(struct codec *codec, struct codec_reader *reader, size_t cou
         }
         advance(reader, &segment, end, take);
         values += take;
+        count -= take;
+    }
+    return ERR_OK;
+}
+
+enum err codec_read_skip(struct codec_reader *reader, size_t count)
+{
+    while (count > 0) {
+        struct bytes_reader payload = bytes_reader_init(reader->frame, reader->frame_bytes);
+        struct segment segment;
+        unsigned id;
+        size_t bytes;
+        (void)bytes_get(&payload, reader->at);
+        if (reader->segments_left == 0)
+            return err_set(ERR_PROTO, "codec frame lacks %zu of the values it announces", reader->values_left);
+        TRY(codec_frame_get_segment(&payload, reader->values_left + reader->inside, &segment, &id, &bytes));
+        size_t take = segment.count - reader->inside < count ? segment.count - reader->inside : count;
+        advance(reader, &segment, payload.at + bytes, take);
         count -= take;
     }
     return ERR_OK;

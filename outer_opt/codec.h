@@ -40,6 +40,8 @@ ERR_MUST_CHECK enum err codec_choice_check(const struct codec_choice *choice);
 
 /* Largest frame codec_encode() makes of a range. */
 size_t codec_frame_bytes_max(const struct codec_part *parts, size_t parts_count);
+/* What of it one part takes. */
+size_t codec_part_bytes_max(const struct codec_part *part);
 
 /* Encodes the values of `source` that the parts name into `frame`, which holds codec_frame_bytes_max(). `residual`
  * (may be NULL, may be source->residual) receives the new residual at the same places. ERR_NONFINITE: a NaN, an Inf or
@@ -87,20 +89,26 @@ ERR_MUST_CHECK enum err codec_read_segment(struct codec *codec, struct codec_rea
  * weight * decoded. Quickest where `count` ends with a segment. */
 ERR_MUST_CHECK enum err codec_read(struct codec *codec, struct codec_reader *reader, size_t count, const float *weight,
                                    float *values);
+/* Past the next `count` values, without decoding them: as far as headers tell. ERR_PROTO. */
+ERR_MUST_CHECK enum err codec_read_skip(struct codec_reader *reader, size_t count);
 /* After the last value: whether the frame ends there. ERR_PROTO. */
 ERR_MUST_CHECK enum err codec_read_end(const struct codec_reader *reader);
 
 /* Where a writing stands; `frame` holds codec_frame_bytes_max() of all parts that are put into it. */
 struct codec_writer {
     uint8_t *frame;
-    size_t at, values;
+    size_t begin, at, values;
     uint32_t segments;
 };
 struct codec_writer codec_write_begin(uint8_t *frame);
+/* Elsewhere in the frame, for codec_write_take(). */
+struct codec_writer codec_write_at(uint8_t *frame, size_t at);
 /* One part more, as codec_encode() does. A part whose codec is none on tensors may come in several, each but the last
  * of a multiple of CODEC_SEGMENT values: the same frame comes of it. */
 ERR_MUST_CHECK enum err codec_write(struct codec *codec, struct codec_writer *writer, const struct codec_part *part,
                                     const struct vec_source *source, float *residual, size_t *fault);
+/* Moves what was written elsewhere, at or behind where `writer` stands, to there, and goes on behind it. */
+void codec_write_take(struct codec_writer *writer, const struct codec_writer *elsewhere);
 /* The header; returns the frame's bytes. */
 size_t codec_write_end(const struct codec_writer *writer);
 

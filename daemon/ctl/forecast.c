@@ -171,12 +171,17 @@ static double job_ns(const struct world *w, const struct sync_event *event)
     }
 }
 
-/* A fragment is encoded and applied in as many jobs as there are parts; an owner has one part. */
+/* A fragment is encoded and applied in as many jobs as there are parts; an owner has one part, and makes its mean in
+ * pieces, of which there are enough for all threads. */
 static uint32_t jobs_of(const struct world *w, const struct sync_event *event)
 {
-    bool all = event->type == SYNC_EV_ENCODED || event->type == SYNC_EV_APPLIED;
-    uint32_t parts = all ? forecast_owners(w->conf->islands) : 1, threads = w->conf->work.threads;
-    return parts < threads ? parts : threads;
+    uint32_t threads = w->conf->work.threads, parts = forecast_owners(w->conf->islands);
+    switch (event->type) {
+    case SYNC_EV_ENCODED:
+    case SYNC_EV_APPLIED: return parts < threads ? parts : threads;
+    case SYNC_EV_REDUCED: return threads;
+    default: return threads > 0;
+    }
 }
 
 /* Each job when the first thread is free. Done when all are. */

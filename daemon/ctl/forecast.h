@@ -4,8 +4,8 @@
  *
  * The link: every island has an uplink and a downlink of bits_per_s, or one line for both; an object takes its turn on
  * the sender's uplink and the receiver's downlink together, and arrives half a round trip later; what is lost is sent
- * again and so takes that much longer. Its work every daemon does on a few threads, a job on one of them at a time.
- * Deterministic.
+ * again and so takes that much longer. Its work every daemon does on a few threads, a job on one of them at a time, and
+ * means on all of them. Deterministic.
  */
 #ifndef DAEMON_CTL_FORECAST_H
 #define DAEMON_CTL_FORECAST_H

@@ -54,6 +54,7 @@ struct mean_job {
     struct wire_meta meta;
     struct mean_input inputs[WIRE_CONTRIBUTORS_MAX];
     size_t inputs_count, bad;
+    struct replica_reducing reducing;
     uint8_t contributors[WIRE_CONTRIBUTORS_MAX * WIRE_CONTRIBUTOR_BYTES]; /* of `meta` */
 };
 
@@ -180,14 +181,30 @@ void reduce_contribution_in(struct reduce *reduce, uint32_t peer, const struct w
 
 /* ---- the mean over our part ---- */
 
+/* On whichever thread. */
+static enum err mean_piece(void *user, size_t i, struct jobs_scratch *scratch)
+{
+    struct mean_job *j = user;
+    TRY(desk_set_compression(j->reduce->desk, j->compress, scratch->codec));
+    return replica_reduce_piece(&j->reducing, i, scratch->codec, scratch->values);
+}
+
+/* On all threads that have nothing else to do: of an encoding there is a job for each part, of this but one. */
+static enum err reduce_shared(struct mean_job *j, struct jobs_scratch *scratch, size_t *frame_bytes)
+{
+    enum err err = replica_reduce_begin(j->reduce->desk->conf.replica, j->f, j->inputs, j->inputs_count,
+                                        wire_object_frame(j->slot->data), &j->reducing);
+    while (err == ERR_OK && (err = replica_reduce_next(&j->reducing)) == ERR_OK && j->reducing.pieces > 0)
+        err = jobs_share(scratch, j->reducing.pieces, mean_piece, j);
+    return replica_reduce_end(&j->reducing, err, scratch->codec, frame_bytes, &j->bad);
+}
+
 static enum err run_mean(struct job *job, struct jobs_scratch *scratch)
 {
     struct mean_job *j = (struct mean_job *)(void *)job;
     const struct desk *desk = j->reduce->desk;
     size_t frame_bytes;
-    TRY(desk_set_compression(desk, j->compress, scratch->codec));
-    TRY(replica_reduce(desk->conf.replica, j->f, j->inputs, j->inputs_count, scratch->codec, scratch->values,
-                       wire_object_frame(j->slot->data), &frame_bytes, &j->bad));
+    TRY(reduce_shared(j, scratch, &frame_bytes));
     for (uint32_t i = 0; i < j->inputs_count; i++) {
         struct wire_contributor contributor = wire_meta_contributor(&j->meta, i);
         contributor.tokens = j->inputs[i].factor == 0 ? 0 : contributor.tokens; /* counted, with no weight */

@@ -19,14 +19,26 @@ void mean_deinit(struct mean *mean)
 {
     mem_free(mean->decoded);
     mem_free(mean->readers);
+    mem_free(mean->squares);
     for (size_t i = 0; i < MEAN_PIECES; i++)
         mem_free(mean->scores[i]);
     *mean = (struct mean){0};
 }
 
+static size_t places_of(const struct outlier_conf *conf)
+{
+    return by_value(conf) ? 1 : MEAN_PLACES;
+}
+
+/* Of what is kept for an input: readers, and a square sum. */
+static size_t input_bytes(const struct outlier_conf *conf)
+{
+    return (1 + places_of(conf)) * sizeof(struct codec_reader) + sizeof(double);
+}
+
 uint64_t mean_bytes(const struct outlier_conf *conf, uint64_t piece, uint32_t inputs)
 {
-    return inputs * ((by_value(conf) ? piece * sizeof(float) : 0) + sizeof(struct codec_reader)) +
+    return inputs * ((by_value(conf) ? piece * sizeof(float) : 0) + input_bytes(conf)) +
            (inputs + MEAN_PIECE - 1) / MEAN_PIECE * MEAN_PIECE * sizeof(struct outlier_score);
 }
 
@@ -85,57 +97,105 @@ static enum err square_sum(const struct mean_input *input, size_t count, struct 
     }
 }
 
-/* Looks at every contribution by itself first. One that comes after an absence holds the work of several rounds: it may
- * be that many times larger, and is no outlier for it. */
-static enum err judge(struct mean *mean, size_t count, struct codec *codec, size_t *bad)
+size_t mean_looks(const struct mean *mean)
+{
+    bool rule = !by_value(mean->conf) && mean->conf->action != OUTLIER_KEEP;
+    return rule && mean->inputs_count >= OUTLIER_INPUTS_MIN ? mean->inputs_count : 0;
+}
+
+enum err mean_look(struct mean *mean, size_t i, struct codec *codec)
+{
+    enum err err = square_sum(&mean->inputs[i], mean->count, codec, &mean->squares[i]);
+    if (err != ERR_OK)
+        mean->squares[i] = -1;
+    return err;
+}
+
+size_t mean_looked_bad(const struct mean *mean)
+{
+    size_t i = 0;
+    while (i + 1 < mean->inputs_count && mean->squares[i] >= 0)
+        i++;
+    return i;
+}
+
+/* One that comes after an absence holds the work of several rounds: it may be that many times larger, and is no outlier
+ * for it. */
+void mean_judge(struct mean *mean)
 {
     struct mean_input *inputs = mean->inputs;
     struct outlier_score *scores[MEAN_MEMBERS_MAX];
-    double squares[MEAN_MEMBERS_MAX] = {0};
     float factors[MEAN_MEMBERS_MAX];
     float usual = usual_weight(inputs, mean->inputs_count);
+    if (mean_looks(mean) == 0)
+        return;
     for (size_t i = 0; i < mean->inputs_count; i++) {
-        *bad = i;
-        TRY(square_sum(&inputs[i], count, codec, &squares[i]));
         double rounds = inputs[i].weight > usual && usual > 0 ? (double)(inputs[i].weight / usual) : 1;
-        squares[i] = squares[i] / (rounds * rounds);
+        mean->squares[i] = mean->squares[i] / (rounds * rounds);
         scores[i] = score_of(mean, inputs[i].member);
     }
-    outlier_judge(mean->conf, scores, squares, mean->inputs_count, factors);
+    outlier_judge(mean->conf, scores, mean->squares, mean->inputs_count, factors);
     for (size_t i = 0; i < mean->inputs_count; i++)
         inputs[i].factor = factors[i];
-    return ERR_OK;
 }
 
 /* ---- means ---- */
 
-/* Where there are more contributors than ever. */
-static enum err room_to_read(struct mean *mean, size_t inputs)
+/* Where there are more contributors than ever, or by another rule. */
+static enum err room_for_inputs(struct mean *mean, size_t inputs)
 {
-    if (inputs <= mean->readers_room)
+    if (inputs <= mean->inputs_room)
         return ERR_OK;
     mem_free(mean->readers);
-    mean->readers_room = 0;
-    TRY(mem_new(inputs, sizeof *mean->readers, "contributions", &mean->readers));
-    mean->readers_room = inputs;
+    mem_free(mean->squares);
+    mean->readers = NULL;
+    mean->squares = NULL;
+    mean->inputs_room = 0;
+    TRY(mem_new(inputs * (1 + places_of(mean->conf)), sizeof *mean->readers, "contributions", &mean->readers));
+    TRY(mem_new(inputs, sizeof *mean->squares, "contributions", &mean->squares));
+    mean->inputs_room = inputs;
     return ERR_OK;
 }
 
 enum err mean_begin(struct mean *mean, const struct outlier_conf *conf, struct mean_input *inputs, size_t inputs_count,
-                    size_t count, struct codec *codec, size_t *bad)
+                    size_t count, size_t *bad)
 {
     assert(inputs_count <= MEAN_MEMBERS_MAX);
     mean->conf = conf;
     mean->inputs = inputs;
     mean->inputs_count = inputs_count;
-    for (size_t i = 0; i < inputs_count; i++)
-        inputs[i].factor = 1;
-    if (!by_value(conf) && conf->action != OUTLIER_KEEP && inputs_count >= OUTLIER_INPUTS_MIN)
-        TRY(judge(mean, count, codec, bad));
-    TRY(room_to_read(mean, inputs_count));
+    mean->count = count;
+    *bad = 0;
+    TRY(room_for_inputs(mean, inputs_count));
     for (size_t i = 0; i < inputs_count; i++) {
         *bad = i;
+        inputs[i].factor = 1;
+        mean->squares[i] = 0;
         TRY(codec_read_begin(inputs[i].frame, inputs[i].bytes, count, &mean->readers[i]));
+    }
+    return ERR_OK;
+}
+
+size_t mean_places(const struct mean *mean)
+{
+    return places_of(mean->conf);
+}
+
+static struct codec_reader *readers_at(const struct mean *mean, size_t place)
+{
+    return mean->readers + (1 + place) * mean->inputs_count;
+}
+
+enum err mean_place(struct mean *mean, size_t place, size_t count, size_t *bad)
+{
+    struct codec_reader *there = readers_at(mean, place);
+    for (size_t i = 0; i < mean->inputs_count; i++) {
+        struct codec_reader *next = &mean->readers[i];
+        *bad = i;
+        there[i] = *next;
+        TRY(codec_read_skip(next, count));
+        if (next->values_left == 0)
+            TRY(codec_read_end(next));
     }
     return ERR_OK;
 }
@@ -154,14 +214,15 @@ static enum err room_to_decode(struct mean *mean, size_t values)
 }
 
 /* Trimmed mean or median; no weights. */
-static enum err middle(struct mean *mean, struct codec *codec, float *out, size_t count, size_t *bad)
+static enum err middle(struct mean *mean, struct codec_reader *readers, struct codec *codec, float *out, size_t count,
+                       size_t *bad)
 {
     const float *decoded[MEAN_MEMBERS_MAX];
     TRY(room_to_decode(mean, mean->inputs_count * count));
     for (size_t i = 0; i < mean->inputs_count; i++) {
         float *values = mean->decoded + i * count;
         *bad = i;
-        TRY(codec_read(codec, &mean->readers[i], count, NULL, values));
+        TRY(codec_read(codec, &readers[i], count, NULL, values));
         decoded[i] = values;
     }
     uint32_t trim = mean->conf->action == OUTLIER_MEDIAN ? MEAN_MEMBERS_MAX : mean->conf->trim;
@@ -169,7 +230,8 @@ static enum err middle(struct mean *mean, struct codec *codec, float *out, size_
     return ERR_OK;
 }
 
-static enum err weighted(struct mean *mean, struct codec *codec, float *out, size_t count, size_t *bad)
+static enum err weighted(const struct mean *mean, struct codec_reader *readers, struct codec *codec, float *out,
+                         size_t count, size_t *bad)
 {
     float weights[MEAN_MEMBERS_MAX];
     memset(out, 0, count * sizeof *out);
@@ -180,21 +242,17 @@ static enum err weighted(struct mean *mean, struct codec *codec, float *out, siz
         /* One scaled down keeps its weight in the mean; one left out has none. */
         weights[i] = input->factor > 0 ? input->weight : 0;
         if (input->factor > 0)
-            TRY(codec_read(codec, &mean->readers[i], count, &weight, out));
+            TRY(codec_read(codec, &readers[i], count, &weight, out));
     }
     outer_mean_finish(out, count, weights, mean->inputs_count);
     return ERR_OK;
 }
 
-enum err mean_next(struct mean *mean, struct codec *codec, float *out, size_t count, size_t *bad)
+enum err mean_read(struct mean *mean, size_t place, struct codec *codec, float *out, size_t count, size_t *bad)
 {
-    TRY((by_value(mean->conf) ? middle : weighted)(mean, codec, out, count, bad));
-    for (size_t i = 0; i < mean->inputs_count; i++) {
-        *bad = i;
-        if (mean->readers[i].values_left == 0)
-            TRY(codec_read_end(&mean->readers[i]));
-    }
-    return ERR_OK;
+    struct codec_reader *readers = readers_at(mean, place);
+    return by_value(mean->conf) ? middle(mean, readers, codec, out, count, bad)
+                                : weighted(mean, readers, codec, out, count, bad);
 }
 
 size_t mean_culprit(const struct mean_input *inputs, size_t inputs_count, size_t count, struct codec *codec)

@@ -3,7 +3,8 @@
  *
  * It is made piece by piece, so that neither it nor a contribution is ever whole in memory. Owns what is remembered of
  * the members from one mean to the next, and memory for trimmed means. Reads frames; never writes one. Private to
- * replica. One job at a time works with it.
+ * replica. One job at a time works with it; mean_look() and mean_read() are for several threads, each with another
+ * input or place.
  */
 #ifndef DAEMON_STATE_MEAN_H
 #define DAEMON_STATE_MEAN_H
@@ -17,6 +18,8 @@
 
 /* Scores stand in pieces that never move, so that there can be more while jobs read. */
 enum { MEAN_MEMBERS_MAX = OUTLIER_INPUTS_MAX, MEAN_PIECE = 64, MEAN_PIECES = MEAN_MEMBERS_MAX / MEAN_PIECE };
+/* So many pieces of a mean can be made at a time. */
+enum { MEAN_PLACES = 16 };
 
 struct mean_input {
     const uint8_t *frame;
@@ -29,14 +32,15 @@ struct mean_input {
 /* Empty when zeroed. */
 struct mean {
     struct outlier_score *scores[MEAN_PIECES]; /* of the members, on these shards */
-    struct codec_reader *readers;              /* of the inputs */
-    size_t readers_room;
+    struct codec_reader *readers;              /* of the inputs: behind what was placed, then at each place */
+    double *squares;                           /* of the inputs, as mean_look() found them; below 0: it is damaged */
+    size_t inputs_room;
     float *decoded; /* trimmed means and medians: a piece of every contribution */
     size_t decoded_room;
     /* of the mean that is made; borrowed */
     const struct outlier_conf *conf;
     struct mean_input *inputs;
-    size_t inputs_count;
+    size_t inputs_count, count; /* values */
 };
 
 void mean_deinit(struct mean *mean);
@@ -47,12 +51,26 @@ ERR_MUST_CHECK enum err mean_members(struct mean *mean, uint32_t count);
 /* The shards are others now: what is remembered was of these no more. */
 void mean_forget(struct mean *mean);
 
-/* Begins the mean of `count` values over these inputs, in their order; they are read until it is made. With a rule for
- * outliers each is looked at first. ERR_PROTO: input `*bad` cannot be decoded. ERR_NOMEM. */
+/* Begins the mean of `count` values over these inputs, in their order; they are read until it is made. ERR_PROTO: input
+ * `*bad` is no frame of so many. ERR_NOMEM. */
 ERR_MUST_CHECK enum err mean_begin(struct mean *mean, const struct outlier_conf *conf, struct mean_input *inputs,
-                                   size_t inputs_count, size_t count, struct codec *codec, size_t *bad);
-/* Its next `count` values. After the last of them the inputs must end, too. */
-ERR_MUST_CHECK enum err mean_next(struct mean *mean, struct codec *codec, float *out, size_t count, size_t *bad);
+                                   size_t inputs_count, size_t count, size_t *bad);
+/* With a rule for outliers each input is looked at first: how many there are to look at; looks at one; and, after all,
+ * judges them. ERR_PROTO: it cannot be decoded. */
+size_t mean_looks(const struct mean *mean);
+ERR_MUST_CHECK enum err mean_look(struct mean *mean, size_t i, struct codec *codec);
+void mean_judge(struct mean *mean);
+/* The first input that mean_look() could not decode. */
+size_t mean_looked_bad(const struct mean *mean);
+
+/* Into how many places values can be put: MEAN_PLACES, but one for trimmed means and medians. */
+size_t mean_places(const struct mean *mean);
+/* The mean's next `count` values are to be read from this place. With the last of them the inputs must end, too.
+ * ERR_PROTO: input `*bad` does not have them. */
+ERR_MUST_CHECK enum err mean_place(struct mean *mean, size_t place, size_t count, size_t *bad);
+/* What was put there, once. ERR_PROTO: input `*bad` cannot be decoded. ERR_NOMEM. */
+ERR_MUST_CHECK enum err mean_read(struct mean *mean, size_t place, struct codec *codec, float *out, size_t count,
+                                  size_t *bad);
 /* Which input made a mean of `count` values too large to encode: the one with the largest magnitude, NaN and Inf above
  * all. */
 size_t mean_culprit(const struct mean_input *inputs, size_t inputs_count, size_t count, struct codec *codec);

@@ -3,34 +3,11 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
-#include <stdatomic.h>
 #include <string.h>
 
 #include "common/mem.h"
-#include "daemon/state/packed.h"
-#include "daemon/state/part_cut.h"
-#include "outer_opt/recipe.h"
+#include "daemon/state/replica_core.h"
 #include "outer_opt/vhash.h"
-
-struct fragment {
-    struct part_cut *cuts; /* of our contributions, one a part */
-    uint32_t cuts_count;
-    struct part_cut own; /* of our results */
-    float *anchor, *momentum, *residual, *pending;
-    struct packed owner_residual; /* of at least our own shards */
-    struct packed owner_pending;  /* of exactly these */
-    struct counted counted;
-    bool owner_made;           /* what is pending is of a mean that this cut made, not committed yet */
-    _Atomic bool settled;      /* the run's warm-up is over */
-    _Atomic uint64_t cut_down; /* residuals; jobs of several parts count */
-    struct mean mean;          /* of contributions to our own shards */
-};
-
-struct replica {
-    struct replica_conf conf;
-    struct recipe *recipe;
-    struct fragment *fragments;
-};
 
 static bool has_momentum(const struct replica_conf *conf)
 {
@@ -56,13 +33,13 @@ uint64_t replica_bytes(const struct replica_conf *conf)
     uint64_t values = 0;
     for (uint32_t f = 0; f < conf->plan->fragments_count; f++)
         values += conf->plan->fragments[f].values_count * (1 + has_momentum(conf) + 2 * conf->error_feedback);
-    return values * sizeof(float) + conf->plan->fragments_count * sizeof(struct fragment) +
+    return values * sizeof(float) + conf->plan->fragments_count * sizeof(struct replica_fragment) +
            recipe_bytes(conf->plan, &conf->choice);
 }
 
 static enum err alloc_state(struct replica *replica, uint32_t f)
 {
-    struct fragment *fragment = &replica->fragments[f];
+    struct replica_fragment *fragment = &replica->fragments[f];
     size_t count = (size_t)replica->conf.plan->fragments[f].values_count;
     TRY(mem_new(count, sizeof(float), "the anchor", &fragment->anchor));
     return has_momentum(&replica->conf) ? mem_new(count, sizeof(float), "the outer momentum", &fragment->momentum)
@@ -71,7 +48,7 @@ static enum err alloc_state(struct replica *replica, uint32_t f)
 
 static enum err alloc_fragment(struct replica *replica, uint32_t f)
 {
-    struct fragment *fragment = &replica->fragments[f];
+    struct replica_fragment *fragment = &replica->fragments[f];
     size_t count = (size_t)replica->conf.plan->fragments[f].values_count;
     TRY(alloc_state(replica, f));
     if (!replica->conf.error_feedback)
@@ -130,7 +107,7 @@ void replica_free(struct replica *replica)
     if (replica == NULL)
         return;
     for (uint32_t f = 0; replica->fragments != NULL && f < replica->conf.plan->fragments_count; f++) {
-        struct fragment *fragment = &replica->fragments[f];
+        struct replica_fragment *fragment = &replica->fragments[f];
         mem_free(fragment->anchor);
         mem_free(fragment->momentum);
         mem_free(fragment->residual);
@@ -162,14 +139,14 @@ uint64_t replica_cut_bytes(const struct replica_conf *conf, uint32_t f, const ui
 
 bool replica_cut_is(const struct replica *replica, uint32_t f, const uint64_t *masks, uint32_t count, uint64_t own)
 {
-    const struct fragment *fragment = &replica->fragments[f];
+    const struct replica_fragment *fragment = &replica->fragments[f];
     uint32_t same = 0;
     while (same < count && same < fragment->cuts_count && fragment->cuts[same].shards == masks[same])
         same++;
     return same == count && fragment->cuts_count == count && fragment->own.shards == own;
 }
 
-static struct part_cut *find_cut(const struct fragment *fragment, uint64_t shards)
+static struct part_cut *find_cut(const struct replica_fragment *fragment, uint64_t shards)
 {
     for (uint32_t p = 0; p < fragment->cuts_count; p++)
         if (fragment->cuts[p].shards == shards)
@@ -186,7 +163,8 @@ struct recut {
 };
 
 /* Shards in no part were made in the epoch before: whose they are now is seen by the next version's parts. */
-static uint64_t kept_shards(const struct fragment *fragment, const uint64_t *masks, uint32_t count, uint64_t own)
+static uint64_t kept_shards(const struct replica_fragment *fragment, const uint64_t *masks, uint32_t count,
+                            uint64_t own)
 {
     uint64_t all = 0;
     for (uint32_t p = 0; p < count; p++) {
@@ -200,7 +178,7 @@ static enum err make_recut(const struct replica *replica, uint32_t f, const uint
                            uint64_t own, struct recut *out)
 {
     const struct replica_conf *conf = &replica->conf;
-    const struct fragment *fragment = &replica->fragments[f];
+    const struct replica_fragment *fragment = &replica->fragments[f];
     TRY(mem_new(count, sizeof *out->cuts, "the recipe", &out->cuts));
     for (uint32_t p = 0; p < count; p++)
         if (find_cut(fragment, masks[p]) == NULL)
@@ -220,7 +198,7 @@ static enum err make_recut(const struct replica *replica, uint32_t f, const uint
 
 static void take_own(struct replica *replica, uint32_t f, uint64_t own, struct recut *recut)
 {
-    struct fragment *fragment = &replica->fragments[f];
+    struct replica_fragment *fragment = &replica->fragments[f];
     if (own == fragment->own.shards)
         return;
     part_cut_deinit(&fragment->own);
@@ -235,7 +213,7 @@ static void take_own(struct replica *replica, uint32_t f, uint64_t own, struct r
 
 static void take_residual(struct replica *replica, uint32_t f, struct recut *recut)
 {
-    struct fragment *fragment = &replica->fragments[f];
+    struct replica_fragment *fragment = &replica->fragments[f];
     if (recut->kept == fragment->owner_residual.shards)
         return;
     packed_copy(replica->conf.plan, f, &fragment->owner_residual, &recut->residual);
@@ -247,7 +225,7 @@ static void take_residual(struct replica *replica, uint32_t f, struct recut *rec
 enum err replica_cut(struct replica *replica, uint32_t f, const uint64_t *masks, uint32_t count, uint64_t own)
 {
     enum err err;
-    struct fragment *fragment = &replica->fragments[f];
+    struct replica_fragment *fragment = &replica->fragments[f];
     struct recut recut = {0};
     if (replica_cut_is(replica, f, masks, count, own))
         return ERR_OK;
@@ -341,7 +319,7 @@ float *replica_owner_residual(struct replica *replica, uint32_t f)
 
 enum err replica_set_owner_residual(struct replica *replica, uint32_t f, uint64_t shards, const float *values)
 {
-    struct fragment *fragment = &replica->fragments[f];
+    struct replica_fragment *fragment = &replica->fragments[f];
     const struct packed saved = {.shards = shards, .values = (float *)(uintptr_t)values};
     struct packed residual;
     uint64_t others = 0;
@@ -359,13 +337,6 @@ enum err replica_set_owner_residual(struct replica *replica, uint32_t f, uint64_
 
 /* ---- encoding ---- */
 
-static struct restraint restraint_of(const struct replica *replica, const struct fragment *fragment)
-{
-    return (struct restraint){.decay = (double)replica->conf.feedback_decay,
-                              .limit = (double)replica->conf.feedback_limit,
-                              .settled = atomic_load(&fragment->settled)};
-}
-
 void replica_settle(struct replica *replica, uint32_t f)
 {
     atomic_store(&replica->fragments[f].settled, true);
@@ -379,7 +350,7 @@ uint64_t replica_feedback_cuts(const struct replica *replica, uint32_t f)
 enum err replica_encode(struct replica *replica, uint32_t f, uint64_t shards, const float *base, const float *theta,
                         uint64_t tokens, struct codec *codec, uint8_t *frame, size_t *frame_bytes)
 {
-    struct fragment *fragment = &replica->fragments[f];
+    struct replica_fragment *fragment = &replica->fragments[f];
     struct part_cut *cut = find_cut(fragment, shards);
     struct plan_share share;
     size_t fault = 0;
@@ -389,7 +360,7 @@ enum err replica_encode(struct replica *replica, uint32_t f, uint64_t shards, co
     part_cut_adapt(cut, &replica->conf.choice, &source, codec);
     enum err err =
         codec_encode(codec, cut->parts, cut->parts_count, &source, fragment->pending, frame, frame_bytes, &fault);
-    const struct restraint rule = restraint_of(replica, fragment);
+    const struct restraint rule = replica_restraint(replica, fragment);
     if (err == ERR_OK && fragment->pending != NULL) {
         double norm = rule.limit > 0 ? sqrt(part_cut_square_sum(&source, &share)) : 0;
         if (part_cut_restrain(cut, &rule, norm, (double)tokens, &share, fragment->pending))
@@ -405,90 +376,10 @@ enum err replica_encode(struct replica *replica, uint32_t f, uint64_t shards, co
     return err;
 }
 
-/* ---- means ---- */
-
-/* A mean on its way into a frame. */
-struct mean_encoding {
-    struct vec_source source; /* minuend: the whole mean, or NULL: it is made piece by piece */
-    float *left;              /* the new residual */
-    float *piece;
-    double square_sum; /* of the mean */
-    struct codec_writer writer;
-};
-
-/* One part of the mean, piece by piece. Parts follow one another: they are all there is of these shards. */
-static enum err encode_part(struct fragment *fragment, const struct codec_part *part, struct codec *codec,
-                            struct mean_encoding *m, size_t *bad)
-{
-    size_t fault, most = codec_on_tensors(part->choice.id) ? (size_t)part->count : CODEC_SEGMENT;
-    assert(part->at == m->writer.values);
-    for (uint64_t at = part->at, end = part->at + part->count; at < end;) {
-        struct codec_part now = *part;
-        now.at = 0;
-        now.count = end - at < most ? end - at : most;
-        const float *mean = m->source.minuend != NULL ? m->source.minuend + at : m->piece;
-        if (m->source.minuend == NULL)
-            TRY(mean_next(&fragment->mean, codec, m->piece, (size_t)now.count, bad));
-        m->square_sum += outer_square_sum(mean, NULL, (size_t)now.count);
-        const struct vec_source source = {.minuend = mean,
-                                          .residual = m->source.residual != NULL ? m->source.residual + at : NULL};
-        TRY(codec_write(codec, &m->writer, &now, &source, m->left != NULL ? m->left + at : NULL, &fault));
-        at += now.count;
-    }
-    return ERR_OK;
-}
-
-/* Encodes the mean, with what earlier encodings left over of these shards. */
-static enum err encode_mean(struct replica *replica, uint32_t f, double tokens, struct codec *codec, float *scratch,
-                            uint8_t *frame, size_t *frame_bytes, size_t *bad)
-{
-    struct fragment *fragment = &replica->fragments[f];
-    struct packed *left = &fragment->owner_pending;
-    size_t count = replica_values(replica, f, fragment->own.shards);
-    struct plan_share all = {.runs_count = count > 0, .values_count = count, .run = {{.end = count}}};
-    struct mean_encoding m = {.source = {.residual = fragment->owner_residual.values},
-                              .left = left->values,
-                              .piece = scratch,
-                              .writer = codec_write_begin(frame)};
-    if (fragment->owner_residual.shards != fragment->own.shards) { /* it has others between them */
-        packed_copy(replica->conf.plan, f, &fragment->owner_residual, left);
-        m.source.residual = left->values;
-    }
-    if (replica->conf.adaptive) { /* codecs are chosen by all of it */
-        TRY(mean_next(&fragment->mean, codec, scratch, count, bad));
-        m.source.minuend = scratch;
-        part_cut_adapt(&fragment->own, &replica->conf.choice, &m.source, codec);
-    }
-    for (size_t p = 0; p < fragment->own.parts_count; p++)
-        TRY(encode_part(fragment, &fragment->own.parts[p], codec, &m, bad));
-    *frame_bytes = codec_write_end(&m.writer);
-    const struct restraint rule = restraint_of(replica, fragment);
-    if (left->values != NULL &&
-        part_cut_restrain(&fragment->own, &rule, sqrt(m.square_sum), tokens, &all, left->values))
-        atomic_fetch_add(&fragment->cut_down, 1);
-    fragment->owner_made = left->values != NULL;
-    return ERR_OK;
-}
-
-enum err replica_reduce(struct replica *replica, uint32_t f, struct mean_input *inputs, size_t inputs_count,
-                        struct codec *codec, float *scratch, uint8_t *frame, size_t *frame_bytes, size_t *bad)
-{
-    struct fragment *fragment = &replica->fragments[f];
-    size_t count = replica_values(replica, f, fragment->own.shards);
-    assert(fragment->own.shards != 0);
-    fragment->owner_made = false;
-    TRY(mean_begin(&fragment->mean, &replica->conf.outliers, inputs, inputs_count, count, codec, bad));
-    enum err err = encode_mean(replica, f, mean_weight(inputs, inputs_count), codec, scratch, frame, frame_bytes, bad);
-    if (err != ERR_NONFINITE)
-        return err;
-    *bad = mean_culprit(inputs, inputs_count, count, codec);
-    return err_set(err, "it holds NaN, Inf or numbers that make the mean larger than the codec can hold");
-}
-
 /* ---- what results say ---- */
 
 /* All of it: the two change places. */
-static bool swap_residual(struct fragment *fragment, uint64_t shards, uint32_t shards_count)
+static bool swap_residual(struct replica_fragment *fragment, uint64_t shards, uint32_t shards_count)
 {
     uint64_t all = shards_count < PLAN_SHARDS_MAX ? ((uint64_t)1 << shards_count) - 1 : UINT64_MAX;
     if (fragment->residual == NULL || (shards & all) != all)
@@ -502,7 +393,7 @@ static bool swap_residual(struct fragment *fragment, uint64_t shards, uint32_t s
 /* To what is pending, or to zero. */
 static void move_residual(struct replica *replica, uint32_t f, uint64_t shards, bool pending)
 {
-    struct fragment *fragment = &replica->fragments[f];
+    struct replica_fragment *fragment = &replica->fragments[f];
     struct plan_share share;
     if (pending && swap_residual(fragment, shards, replica->conf.plan->fragments[f].shards_count))
         return;
@@ -538,7 +429,7 @@ void replica_forget_owner(struct replica *replica, uint32_t f, uint64_t shards)
 
 void replica_commit_owner(struct replica *replica, uint32_t f)
 {
-    struct fragment *fragment = &replica->fragments[f];
+    struct replica_fragment *fragment = &replica->fragments[f];
     if (!fragment->owner_made)
         return;
     fragment->owner_made = false;
@@ -548,7 +439,7 @@ void replica_commit_owner(struct replica *replica, uint32_t f)
 enum err replica_apply(struct replica *replica, uint32_t f, uint64_t shards, const struct outer_round *round,
                        const uint8_t *frame, size_t frame_bytes, struct codec *codec)
 {
-    struct fragment *fragment = &replica->fragments[f];
+    struct replica_fragment *fragment = &replica->fragments[f];
     struct plan_share share;
     struct codec_reader reader;
     float *delta;
@@ -605,7 +496,7 @@ enum { LEAVES_A_PIECE = 32 };
 
 enum err replica_hash_begin(struct replica *replica, uint32_t f, struct replica_hashing *h)
 {
-    const struct fragment *fragment = &replica->fragments[f];
+    const struct replica_fragment *fragment = &replica->fragments[f];
     const struct counted *counted = &fragment->counted;
     const size_t values_bytes = (size_t)replica->conf.plan->fragments[f].values_count * sizeof(float);
     *h = (struct replica_hashing){.fragment = f, .values_bytes = values_bytes, .rows_count = counted->count};
@@ -660,7 +551,7 @@ struct counted *replica_counted(struct replica *replica, uint32_t f)
 
 void replica_clear_residuals(struct replica *replica, uint32_t f)
 {
-    struct fragment *fragment = &replica->fragments[f];
+    struct replica_fragment *fragment = &replica->fragments[f];
     if (fragment->residual != NULL)
         memset(fragment->residual, 0, (size_t)replica->conf.plan->fragments[f].values_count * sizeof(float));
     if (fragment->owner_residual.values != NULL)
@@ -670,7 +561,7 @@ void replica_clear_residuals(struct replica *replica, uint32_t f)
 
 void replica_clear(struct replica *replica, uint32_t f)
 {
-    struct fragment *fragment = &replica->fragments[f];
+    struct replica_fragment *fragment = &replica->fragments[f];
     size_t bytes = (size_t)replica->conf.plan->fragments[f].values_count * sizeof(float);
     memset(fragment->anchor, 0, bytes);
     if (fragment->momentum != NULL)

@@ -24,21 +24,10 @@
 #include "common/err.h"
 #include "daemon/state/counted.h"
 #include "daemon/state/mean.h"
+#include "daemon/state/replica_types.h"
 #include "outer_opt/codec.h"
 #include "outer_opt/outer.h"
-#include "outer_opt/outlier.h"
 #include "outer_opt/plan.h"
-
-struct replica_conf {
-    const struct plan *plan; /* borrowed */
-    struct outer_conf outer;
-    struct codec_choice choice;
-    bool adaptive; /* tensor by tensor the codec that serves it best, at the error `choice` would make */
-    bool error_feedback;
-    float feedback_decay; /* share of a residual that is kept from one round to the next; 1: all */
-    float feedback_limit; /* largest residual over the usual outer gradient, as norms; 0: none */
-    struct outlier_conf outliers;
-};
 
 struct replica;
 
@@ -115,6 +104,40 @@ ERR_MUST_CHECK enum err replica_encode(struct replica *replica, uint32_t f, uint
 ERR_MUST_CHECK enum err replica_reduce(struct replica *replica, uint32_t f, struct mean_input *inputs,
                                        size_t inputs_count, struct codec *codec, float *scratch, uint8_t *frame,
                                        size_t *frame_bytes, size_t *bad);
+/* The same in pieces, for several threads, to the same bits: begin; next, and all `pieces` it says, in any order, each
+ * with the codec and scratch of its thread, until it says none; end, which is told the first error, and says what
+ * replica_reduce() does. Inputs, frame and fragment stay as they are meanwhile. */
+struct replica_reducing {
+    size_t pieces;
+    /* replica's */
+    struct replica *replica;
+    uint32_t fragment;
+    enum { REDUCING_BEGUN, REDUCING_LOOKS, REDUCING_MAKES } stage;
+    struct mean_input *inputs;
+    size_t inputs_count, count;
+    const float *residual; /* of earlier encodings; NULL: none */
+    float *left;           /* the new one */
+    size_t part;           /* where the next piece begins: in a part of the cut, */
+    uint64_t at;           /* at that value */
+    struct codec_writer writer;
+    double square_sum; /* of the mean */
+    size_t bad;
+    struct reducing_piece {
+        struct codec_part part;
+        uint64_t at;
+        struct codec_writer writer;
+        double square_sum;
+        size_t bad;
+        bool failed;
+    } piece[MEAN_PLACES];
+};
+ERR_MUST_CHECK enum err replica_reduce_begin(struct replica *replica, uint32_t f, struct mean_input *inputs,
+                                             size_t inputs_count, uint8_t *frame, struct replica_reducing *out);
+ERR_MUST_CHECK enum err replica_reduce_next(struct replica_reducing *reducing);
+ERR_MUST_CHECK enum err replica_reduce_piece(struct replica_reducing *reducing, size_t i, struct codec *codec,
+                                             float *scratch);
+ERR_MUST_CHECK enum err replica_reduce_end(struct replica_reducing *reducing, enum err err, struct codec *codec,
+                                           size_t *frame_bytes, size_t *bad);
 /* The run has warmed up: from now on an outer gradient that grows faster than the tokens behind it makes no room for a
  * larger residual. */
 void replica_settle(struct replica *replica, uint32_t f);

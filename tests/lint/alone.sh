@@ -94,6 +94,7 @@ trainer/arrival    | arrival_accept   | trainer/trainer
 trainer/attachment_core | attachment_core_close | trainer/trainer
 trainer/tally      | tally_init       | trainer/trainer
 state/part_cut     | part_cut_new     | state/replica
+state/replica_reduce | replica_reduce_piece | state/replica
 state/mean         | mean_begin       | state/replica
 state/packed       | packed_new       | state/replica
 state/ledger_index  | ledger_index_add | state/ledger

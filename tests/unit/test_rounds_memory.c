@@ -140,7 +140,7 @@ static void no_mean_is_told_that_was_not_made(void **state)
         assert_int_equal(rig_told_count(rig, SYNC_EV_REDUCED), fatal ? 0 : 1);
         rig_close(rig);
     }
-    assert_int_equal(n, 4); /* slot, job, what reads the contributions */
+    assert_int_equal(n, 5); /* slot, job, what reads the contributions and what is found of them */
 }
 
 /* What the ledger takes is as if the disk had refused: it is tried again. */

@@ -1,4 +1,5 @@
-"""Seconds that gloo takes for an all-reduce of so many floats between two processes: the median, on standard output."""
+"""Seconds that gloo takes for an all-reduce: how many floats, between how many processes. The median, to standard
+output."""
 
 import os
 import statistics
@@ -10,13 +11,13 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
-ROUNDS, WARM, PROCESSES = 7, 2, 2
+ROUNDS, WARM = 7, 2
 
 
-def reduce(rank, count, folder):
+def reduce(rank, count, processes, folder):
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method="file://" + os.path.join(folder, "meet"), rank=rank,
-                            world_size=PROCESSES)
+                            world_size=processes)
     values = torch.randn(count)
     took = []
     for _ in range(ROUNDS):
@@ -24,7 +25,7 @@ def reduce(rank, count, folder):
         begin = time.monotonic()
         dist.all_reduce(values)
         took.append(time.monotonic() - begin)
-        values /= PROCESSES
+        values /= processes
     if rank == 0:
         print(statistics.median(took[WARM:]))
     dist.destroy_process_group()
@@ -32,4 +33,5 @@ def reduce(rank, count, folder):
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
-        mp.spawn(reduce, args=(int(sys.argv[1]), folder), nprocs=PROCESSES)
+        floats, many = int(sys.argv[1]), int(sys.argv[2])
+        mp.spawn(reduce, args=(floats, many, folder), nprocs=many)

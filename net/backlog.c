@@ -1,7 +1,9 @@
 #include "net/backlog.h"
 
 #include <stdbool.h>
+#include <linux/sockios.h>
 #include <stdint.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include "common/mem.h"
@@ -11,7 +13,7 @@ enum { FIRST_ROOM = 64 };
 
 struct connection {
     bool used, seen; /* seen: a message, since the last check */
-    uint64_t then;   /* bytes it had brought when a message was last seen */
+    uint64_t then;   /* bytes that were taken from it when a message was last seen */
 };
 
 struct backlog {
@@ -89,6 +91,15 @@ void backlog_end(struct backlog *backlog, int fd)
         forget(backlog, (size_t)fd);
 }
 
+/* What ZeroMQ has taken in of it. The kernel's buffer is bounded, and on a fast line larger than what is allowed here.
+ */
+static uint64_t taken_of(int fd, const struct traffic_socket *socket)
+{
+    int waiting = 0;
+    bool known = ioctl(fd, SIOCINQ, &waiting) == 0 && waiting > 0;
+    return known && (uint64_t)waiting < socket->received ? socket->received - (uint64_t)waiting : socket->received;
+}
+
 size_t backlog_check(struct backlog *backlog)
 {
     size_t ended = 0;
@@ -101,11 +112,12 @@ size_t backlog_check(struct backlog *backlog)
             forget(backlog, fd);
             continue;
         }
-        bool another = socket.received < connection->then; /* connection, of the same number */
+        uint64_t taken = taken_of((int)fd, &socket);
+        bool another = taken < connection->then; /* connection, of the same number */
         if (connection->seen || another)
-            connection->then = socket.received;
+            connection->then = taken;
         connection->seen = false;
-        if (socket.received - connection->then <= BACKLOG_BYTES_MAX)
+        if (taken - connection->then <= BACKLOG_BYTES_MAX)
             continue;
         (void)shutdown((int)fd, SHUT_RDWR);
         forget(backlog, fd);

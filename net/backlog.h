@@ -3,9 +3,9 @@
  *
  * ZeroMQ hands a message over when its last part is there, and takes in any number of parts until then; its limits are
  * on a part and on whole messages. So a member could fill our memory with one message that never ends. The kernel knows
- * how much a connection has brought: one that goes on for BACKLOG_BYTES_MAX without a message of it having been seen
- * here is shut down. Honest ones stay far below: a message has two parts of 64 KiB at most, and what waits unread in
- * ZeroMQ and in the kernel is bounded as well. So is the number of connections.
+ * how much was taken from a connection: one that goes on for BACKLOG_BYTES_MAX without a message of it having been seen
+ * here is shut down. Honest ones stay far below: a message has two parts of 64 KiB at most, ZeroMQ's queue is bounded,
+ * and what waits in the kernel's buffer is not counted. The number of connections is bounded, too.
  *
  * The descriptors are ZeroMQ's: they may be closed and used anew at any time; nothing is read, written or closed here.
  * Memory is in proportion to the highest descriptor. The thread that owns the links calls.

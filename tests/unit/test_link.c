@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -394,6 +395,93 @@ static void a_message_without_end_is_cut_off(void **state)
     assert_true(most < before + MOST);
 }
 
+enum { CHUNK = 64 << 10, WARM = 4000, FULL_MS = 300, QUIET_MS = 2000 };
+
+/* Sends until the connection takes no more for a while; returns how many. */
+static uint32_t fill(struct link *from, uint32_t to)
+{
+    static const uint8_t chunk[CHUNK];
+    uint32_t sent = 0;
+    for (uint64_t last_ms = env_mono_ms(); env_mono_ms() < last_ms + FULL_MS;) {
+        if (link_send(from, to, WIRE_CHUNK, NULL, 0, chunk, sizeof chunk) != ERR_OK) {
+            usleep(1000);
+            continue;
+        }
+        sent++;
+        last_ms = env_mono_ms();
+    }
+    return sent;
+}
+
+static uint32_t drain(struct link *link, uint32_t most, uint64_t quiet_ms)
+{
+    struct link_message message;
+    uint32_t count = 0;
+    for (uint64_t last_ms = env_mono_ms(); count < most && env_mono_ms() < last_ms + quiet_ms;) {
+        if (link_recv(link, &message) != ERR_OK) {
+            usleep(1000);
+            continue;
+        }
+        count += message.header.type == WIRE_CHUNK;
+        last_ms = env_mono_ms();
+    }
+    return count;
+}
+
+/* The buffers of a long, fast line: of every connection here as large as may be. False: that is not large. */
+static bool widen_buffers(void)
+{
+    enum { WIDE = 32 << 20, DESCRIPTORS = 256 };
+    int room = 0;
+    for (int fd = 0; fd < DESCRIPTORS; fd++) {
+        int now = 0, wide = WIDE;
+        socklen_t bytes = sizeof now;
+        if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &wide, sizeof wide) != 0)
+            (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &wide, sizeof wide);
+        if (getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &now, &bytes) == 0 && now > room)
+            room = now;
+    }
+    return room >= WIDE;
+}
+
+/* The kernel holds many megabytes for a fast connection. Where nobody read for a while, they are whole messages all the
+ * same: who sent them is not cut off. */
+static void what_waits_unread_is_not_without_end(void **state)
+{
+    (void)state;
+    static const uint8_t chunk[CHUNK];
+    struct link_event event;
+    addresses[1][0] = '\0';
+    struct link *a = open_link(0, 2, 1, NULL);
+    know(0, a);
+    struct link *b = open_link(1, 2, 1, NULL);
+    assert_true(wait_event(b, a, LINK_CONNECTED, &event));
+    assert_true(wait_event(b, a, LINK_CONNECTED, &event));
+    uint32_t sent = 0, got = 0;
+    while (sent < WARM) { /* its buffers grow as they are read */
+        struct link_message message;
+        sent += link_send(b, 0, WIRE_CHUNK, NULL, 0, chunk, sizeof chunk) == ERR_OK;
+        while (link_recv(a, &message) == ERR_OK)
+            got += message.header.type == WIRE_CHUNK;
+    }
+    got += drain(a, sent - got, QUIET_MS);
+    assert_int_equal(got, sent);
+    if (!widen_buffers())
+        print_message("buffers cannot be made large here: little waits\n");
+    for (int times = 0; times < 3; times++) {
+        link_tick(a);
+        sent = fill(b, 0);
+        print_message("%u MiB wait\n", sent * CHUNK >> 20);
+        link_tick(a);
+        link_tick(a);
+        while (link_event(a, &event))
+            assert_int_not_equal(event.type, LINK_MALFORMED);
+        assert_int_equal(drain(a, sent, QUIET_MS), sent);
+    }
+    link_free(b);
+    link_free(a);
+}
+
 int main(void)
 {
     assert_ok(digest_init());
@@ -411,6 +499,7 @@ int main(void)
         cmocka_unit_test(no_two_members_share_a_name_at_a_listener),
         cmocka_unit_test(a_used_port_and_a_bad_address_are_named),
         cmocka_unit_test(a_message_without_end_is_cut_off),
+        cmocka_unit_test(what_waits_unread_is_not_without_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -76,6 +76,19 @@ enum err codec_frame_check_digest(const uint8_t *frame, size_t frame_bytes)
     return ERR_OK;
 }
 
+/* Repetitions among bytes in no order are by chance: looking for them takes longer and saves less than coding bytes by
+ * how often they are there, which zstd does with those it found no repetitions of. */
+static void set_search(struct codec *codec, bool by_frequency)
+{
+    enum { LEAST_HASH_LOG = 6, LONGEST_MIN_MATCH = 7, BY_LEVEL = 0 };
+    if (codec->by_frequency == by_frequency)
+        return;
+    codec->by_frequency = by_frequency;
+    (void)ZSTD_CCtx_setParameter(codec->compress, ZSTD_c_strategy, by_frequency ? (int)ZSTD_fast : BY_LEVEL);
+    (void)ZSTD_CCtx_setParameter(codec->compress, ZSTD_c_hashLog, by_frequency ? LEAST_HASH_LOG : BY_LEVEL);
+    (void)ZSTD_CCtx_setParameter(codec->compress, ZSTD_c_minMatch, by_frequency ? LONGEST_MIN_MATCH : BY_LEVEL);
+}
+
 /* One plane at `out`, which has room for its raw form; zstd's only where it is shorter. */
 static size_t put_plane(struct codec *codec, const struct plane *plane, bool compress, uint8_t *out)
 {
@@ -100,8 +113,9 @@ size_t codec_frame_put_segment(struct codec *codec, const struct codec_kind *kin
                                uint8_t *out)
 {
     size_t at = SEGMENT_HEADER_BYTES;
+    set_search(codec, kind->noise);
     for (unsigned i = 0; i < segment->planes_count; i++)
-        at += put_plane(codec, &segment->plane[i], !kind->whole, out + at);
+        at += put_plane(codec, &segment->plane[i], !kind->whole && !(kind->noise && i == 1), out + at);
     struct bytes_writer header = bytes_writer_init(out, SEGMENT_HEADER_BYTES);
     bytes_put_u8(&header, (uint8_t)kind->id);
     bytes_put_u8(&header, (uint8_t)segment->planes_count);

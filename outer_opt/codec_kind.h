@@ -33,6 +33,7 @@ struct segment {
 
 struct codec {
     int zstd_level;
+    bool by_frequency; /* as zstd is set at present: it looks for next to no repetitions */
     const struct vec_ops *ops;
     ZSTD_CCtx *compress;
     ZSTD_DCtx *decompress;
@@ -63,6 +64,8 @@ struct codec_kind {
      * are none it makes: whether they are does not depend on `values`. */
     enum err (*decode)(struct codec *codec, const struct codec_kind *kind, const struct segment *segment,
                        const float *weight, float *values);
+    bool noise; /* is its second plane, and left as it is; of the first, how often which byte is there is all that zstd
+                 * can make use of */
 };
 
 /* One for each codec; codec.c has the list of them. */

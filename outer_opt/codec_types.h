@@ -12,7 +12,7 @@
 #include "outer_opt/vec_ops.h"
 
 /* The one that is written and read. 1: one codec a frame, no parts. 2: parts, planes. */
-enum { CODEC_FRAME_VERSION = 3 };
+enum { CODEC_FRAME_VERSION = 4 };
 enum { CODEC_BLOCK = VEC_BLOCK, CODEC_SEGMENT = 1 << 17, CODEC_HEADER_BYTES = 64, CODEC_RANK_MAX = 32 };
 
 /* Numbers on the wire; never reused. */

@@ -72,11 +72,11 @@ size_t TABLE_NAME(vec_int4_encode_, ISA)(const struct vec_source *source, size_t
     return blocks;
 }
 
-static inline void int4_block(const uint8_t *raw, size_t blocks, size_t block, float *restrict y)
+static inline void int4_block(const uint8_t *heads, const uint8_t *bodies, size_t block, float *restrict y)
 {
     uint16_t scales[INT4_PARTS];
-    memcpy(scales, raw + INT4_SCALES * block, sizeof scales);
-    const uint8_t *restrict in = raw + INT4_SCALES * blocks + block * HALF;
+    memcpy(scales, heads + INT4_SCALES * block, sizeof scales);
+    const uint8_t *restrict in = bodies + block * HALF;
     for (int i = 0; i < HALF; i++) {
         y[i] = (float)((int32_t)((uint32_t)in[i] << 28) >> 28);
         y[i + HALF] = (float)((int32_t)((uint32_t)in[i] << 24) >> 28);
@@ -157,13 +157,13 @@ size_t TABLE_NAME(vec_int2_encode_, ISA)(const struct vec_source *source, size_t
     return blocks;
 }
 
-static inline void int2_block(const uint8_t *raw, size_t blocks, size_t block, float *restrict y)
+static inline void int2_block(const uint8_t *heads, const uint8_t *bodies, size_t block, float *restrict y)
 {
     uint16_t scales[2];
-    memcpy(scales, raw + INT2_SCALES * block, sizeof scales);
+    memcpy(scales, heads + INT2_SCALES * block, sizeof scales);
     uint32_t low = float_bits(bf16_float(scales[0]));
     uint32_t high = float_bits(bf16_float(scales[1]));
-    const uint8_t *restrict in = raw + INT2_SCALES * blocks + block * (B / 4);
+    const uint8_t *restrict in = bodies + block * (B / 4);
     for (int part = 0; part < 4; part++)
         for (int i = 0; i < B / 4; i++) {
             uint32_t code = (uint32_t)in[i] >> (2 * part) & 3u;
@@ -212,12 +212,12 @@ size_t TABLE_NAME(vec_ternary_encode_, ISA)(const struct vec_source *source, siz
     return blocks;
 }
 
-static inline void ternary_block(const uint8_t *raw, size_t blocks, size_t block, float *restrict y)
+static inline void ternary_block(const uint8_t *heads, const uint8_t *bodies, size_t block, float *restrict y)
 {
     uint16_t scale;
-    memcpy(&scale, raw + 2 * block, sizeof scale);
+    memcpy(&scale, heads + 2 * block, sizeof scale);
     float s = bf16_float(scale);
-    const uint8_t *restrict in = raw + 2 * blocks + block * TERNARY_GROUP;
+    const uint8_t *restrict in = bodies + block * TERNARY_GROUP;
     uint32_t rest[TERNARY_GROUP];
     float slots[TERNARY_SLOTS];
     for (int i = 0; i < TERNARY_GROUP; i++)
@@ -348,14 +348,16 @@ DEFINE_DECODERS(int4)
 DEFINE_DECODERS(int2)
 DEFINE_DECODERS(ternary)
 
-#define EXPORT_DECODERS(codec)                                                                                   \
-    void TABLE_NAME(vec_##codec##_decode_, ISA)(const uint8_t *raw, size_t blocks, float *values)                \
-    {                                                                                                            \
-        codec##_decode(raw, blocks, values);                                                                     \
-    }                                                                                                            \
-    void TABLE_NAME(vec_##codec##_decode_add_, ISA)(const uint8_t *raw, size_t blocks, float weight, float *sum) \
-    {                                                                                                            \
-        codec##_decode_add(raw, blocks, weight, sum);                                                            \
+#define EXPORT_DECODERS(codec)                                                                                  \
+    void TABLE_NAME(vec_##codec##_decode_, ISA)(const uint8_t *heads, const uint8_t *bodies, size_t blocks,     \
+                                                float *values)                                                  \
+    {                                                                                                           \
+        codec##_decode(heads, bodies, blocks, values);                                                          \
+    }                                                                                                           \
+    void TABLE_NAME(vec_##codec##_decode_add_, ISA)(const uint8_t *heads, const uint8_t *bodies, size_t blocks, \
+                                                    float weight, float *sum)                                   \
+    {                                                                                                           \
+        codec##_decode_add(heads, bodies, blocks, weight, sum);                                                 \
     }
 
 EXPORT_DECODERS(int4)

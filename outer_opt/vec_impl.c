@@ -68,12 +68,12 @@ static size_t e3m0_encode(const struct vec_source *source, size_t blocks, uint8_
     return blocks;
 }
 
-static inline void e3m0_block(const uint8_t *raw, size_t blocks, size_t block, float *restrict y)
+static inline void e3m0_block(const uint8_t *heads, const uint8_t *bodies, size_t block, float *restrict y)
 {
     uint16_t scale;
-    memcpy(&scale, raw + 2 * block, sizeof scale);
+    memcpy(&scale, heads + 2 * block, sizeof scale);
     float s = bf16_float(scale);
-    const uint8_t *restrict in = raw + 2 * blocks + block * HALF;
+    const uint8_t *restrict in = bodies + block * HALF;
     for (int i = 0; i < HALF; i++) {
         y[i] = e3m0_value(in[i] & 15u, s);
         y[i + HALF] = e3m0_value((uint32_t)in[i] >> 4, s);
@@ -111,14 +111,27 @@ static size_t int8_encode(const struct vec_source *source, size_t blocks, uint8_
     return blocks;
 }
 
-static inline void int8_block(const uint8_t *raw, size_t blocks, size_t block, float *restrict y)
+static inline void int8_block(const uint8_t *heads, const uint8_t *bodies, size_t block, float *restrict y)
 {
     uint16_t scale;
-    memcpy(&scale, raw + 2 * block, sizeof scale);
+    memcpy(&scale, heads + 2 * block, sizeof scale);
     float step = bf16_float(scale) / 127.0f;
-    const uint8_t *restrict in = raw + 2 * blocks + block * B;
+    const uint8_t *restrict in = bodies + block * B;
     for (int i = 0; i < B; i++)
         y[i] = (float)(int8_t)in[i] * step;
+}
+
+/* ---- bf16 and fp32: exponents apart from the rest. Of outer gradients they are much alike, and what is beside them is
+ * not; so the sign is moved to the lowest place, and the highest byte is the exponent. ---- */
+
+static inline uint32_t sign_last(uint32_t bits)
+{
+    return bits << 1 | bits >> 31;
+}
+
+static inline float sign_first(uint32_t turned)
+{
+    return bits_float(turned >> 1 | turned << 31);
 }
 
 /* ---- bf16: nearest, ties to even ---- */
@@ -130,53 +143,63 @@ static size_t bf16_encode(const struct vec_source *source, size_t blocks, uint8_
     for (size_t block = 0; block < blocks; block++) {
         float x[B];
         float y[B];
-        uint16_t half[B];
+        uint8_t *restrict exponents = raw + block * B, *restrict rest = raw + (blocks + block) * B;
         load_block(source, block, x);
         /* Above the largest bf16 plus half a step a number would round to Inf. */
         if (absmax_bits(x) >= 0x7f7f8000u)
             return block;
         for (int i = 0; i < B; i++) {
             uint32_t bits = float_bits(x[i]);
-            bits = bits + 0x7fffu + (bits >> 16 & 1u);
-            half[i] = (uint16_t)(bits >> 16);
-            y[i] = bits_float(bits & 0xffff0000u);
+            bits = (bits + 0x7fffu + (bits >> 16 & 1u)) & 0xffff0000u;
+            exponents[i] = (uint8_t)(bits >> 23);
+            rest[i] = (uint8_t)(bits >> 15 | bits >> 31); /* seven bits, and the sign */
+            y[i] = bits_float(bits);
         }
-        memcpy(raw + block * BF16_RAW, half, sizeof half);
         store_residual(residual, block, x, y);
     }
     return blocks;
 }
 
-static inline void bf16_block(const uint8_t *raw, size_t blocks, size_t block, float *restrict y)
+static inline void bf16_block(const uint8_t *heads, const uint8_t *bodies, size_t block, float *restrict y)
 {
-    (void)blocks;
-    uint16_t half[B];
-    memcpy(half, raw + block * BF16_RAW, sizeof half);
+    const uint8_t *restrict exponents = heads + block * B, *restrict rest = bodies + block * B;
     for (int i = 0; i < B; i++)
-        y[i] = bf16_float(half[i]);
+        y[i] = bits_float((uint32_t)exponents[i] << 23 | (uint32_t)(rest[i] >> 1) << 16 | (uint32_t)rest[i] << 31);
 }
 
 /* ---- fp32 ---- */
 
-enum { FP32_RAW = 4 * B };
+enum { FP32_RAW = 4 * B, FP32_REST = 3 * B };
 
+/* Of what is beside the exponents the upper halves of all values, then the lowest bytes. */
 static size_t fp32_encode(const struct vec_source *source, size_t blocks, uint8_t *raw, float *residual)
 {
     for (size_t block = 0; block < blocks; block++) {
         float x[B];
+        uint16_t upper[B];
+        uint8_t *restrict exponents = raw + block * B, *restrict rest = raw + blocks * B + block * FP32_REST;
         load_block(source, block, x);
         if (absmax_bits(x) >= 0x7f800000u)
             return block;
-        memcpy(raw + block * FP32_RAW, x, sizeof x);
+        for (int i = 0; i < B; i++) {
+            uint32_t turned = sign_last(float_bits(x[i]));
+            exponents[i] = (uint8_t)(turned >> 24);
+            upper[i] = (uint16_t)(turned >> 8);
+            rest[2 * B + i] = (uint8_t)turned;
+        }
+        memcpy(rest, upper, sizeof upper);
         store_residual(residual, block, x, x);
     }
     return blocks;
 }
 
-static inline void fp32_block(const uint8_t *raw, size_t blocks, size_t block, float *restrict y)
+static inline void fp32_block(const uint8_t *heads, const uint8_t *bodies, size_t block, float *restrict y)
 {
-    (void)blocks;
-    memcpy(y, raw + block * FP32_RAW, B * sizeof *y);
+    const uint8_t *restrict exponents = heads + block * B, *restrict rest = bodies + block * FP32_REST;
+    uint16_t upper[B];
+    memcpy(upper, rest, sizeof upper);
+    for (int i = 0; i < B; i++)
+        y[i] = sign_first((uint32_t)exponents[i] << 24 | (uint32_t)upper[i] << 8 | rest[2 * B + i]);
 }
 
 DEFINE_DECODERS(e3m0)
@@ -295,8 +318,8 @@ const struct vec_ops
             .name = TABLE_TEXT(ISA),
             .codec =
                 {
-                    [VEC_FP32] = {FP32_RAW, 0, fp32_encode, fp32_decode, fp32_decode_add},
-                    [VEC_BF16] = {BF16_RAW, 0, bf16_encode, bf16_decode, bf16_decode_add},
+                    [VEC_FP32] = {FP32_RAW, B, fp32_encode, fp32_decode, fp32_decode_add},
+                    [VEC_BF16] = {BF16_RAW, B, bf16_encode, bf16_decode, bf16_decode_add},
                     [VEC_INT8] = {INT8_RAW, 2, int8_encode, int8_decode, int8_decode_add},
                     [VEC_E3M0] = {E3M0_RAW, 2, e3m0_encode, e3m0_decode, e3m0_decode_add},
                     [VEC_INT4] = {INT4_RAW, INT4_SCALES, COARSE_FUNCTIONS(int4)},

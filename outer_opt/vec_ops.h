@@ -25,18 +25,18 @@ struct vec_source {
     const float *residual;   /* NULL: nothing is added */
 };
 
-/* Encoders write the raw form of `blocks` blocks (raw_bytes each) and, unless `residual` is NULL, the new
- * residual to it; it may be source->residual. They return the index of the first block that holds a NaN, an Inf or
- * a number beyond the format, or `blocks` if there is none; after a fault the outputs are undefined. */
+/* Encoders write the raw form of `blocks` blocks (raw_bytes each): their heads, then their bodies. Unless `residual` is
+ * NULL, the new residual goes there; it may be source->residual. They return the index of the first block that holds a
+ * NaN, an Inf or a number beyond the format, or `blocks` if there is none; after a fault the outputs are undefined. */
 typedef size_t vec_encode_fn(const struct vec_source *source, size_t blocks, uint8_t *raw, float *residual);
 /* values = decoded */
-typedef void vec_decode_fn(const uint8_t *raw, size_t blocks, float *values);
+typedef void vec_decode_fn(const uint8_t *heads, const uint8_t *bodies, size_t blocks, float *values);
 /* sum = sum + weight * decoded */
-typedef void vec_decode_add_fn(const uint8_t *raw, size_t blocks, float weight, float *sum);
+typedef void vec_decode_add_fn(const uint8_t *heads, const uint8_t *bodies, size_t blocks, float weight, float *sum);
 
 struct vec_codec {
-    size_t raw_bytes;   /* of one block */
-    size_t scale_bytes; /* of these, what stands first, for all blocks of a call together */
+    size_t raw_bytes;  /* of one block */
+    size_t head_bytes; /* of these: its scales; of bf16 and fp32 the exponents, one byte each */
     vec_encode_fn *encode;
     vec_decode_fn *decode;
     vec_decode_add_fn *decode_add;

@@ -67,21 +67,22 @@ static inline void store_residual(float *residual, size_t block, const float *re
 
 /* ---- decoders: the same two loops around each block decoder ---- */
 
-#define DEFINE_DECODERS(codec)                                                                  \
-    static void codec##_decode(const uint8_t *raw, size_t blocks, float *values)                \
-    {                                                                                           \
-        for (size_t block = 0; block < blocks; block++)                                         \
-            codec##_block(raw, blocks, block, values + block * B);                              \
-    }                                                                                           \
-    static void codec##_decode_add(const uint8_t *raw, size_t blocks, float weight, float *sum) \
-    {                                                                                           \
-        for (size_t block = 0; block < blocks; block++) {                                       \
-            float y[B];                                                                         \
-            float *restrict out = sum + block * B;                                              \
-            codec##_block(raw, blocks, block, y);                                               \
-            for (int i = 0; i < B; i++)                                                         \
-                out[i] = out[i] + weight * y[i];                                                \
-        }                                                                                       \
+#define DEFINE_DECODERS(codec)                                                                               \
+    static void codec##_decode(const uint8_t *heads, const uint8_t *bodies, size_t blocks, float *values)    \
+    {                                                                                                        \
+        for (size_t block = 0; block < blocks; block++)                                                      \
+            codec##_block(heads, bodies, block, values + block * B);                                         \
+    }                                                                                                        \
+    static void codec##_decode_add(const uint8_t *heads, const uint8_t *bodies, size_t blocks, float weight, \
+                                   float *sum)                                                               \
+    {                                                                                                        \
+        for (size_t block = 0; block < blocks; block++) {                                                    \
+            float y[B];                                                                                      \
+            float *restrict out = sum + block * B;                                                           \
+            codec##_block(heads, bodies, block, y);                                                          \
+            for (int i = 0; i < B; i++)                                                                      \
+                out[i] = out[i] + weight * y[i];                                                             \
+        }                                                                                                    \
     }
 
 #define TEXT_OF(name) #name

@@ -10,9 +10,9 @@ enum { UNIFORM = 6, TOPK };
 
 const struct way ctl_ways[WAYS] = {
     {"data-parallel, bf16", "bf16", {.id = CODEC_BF16}, 16, true, false, false, false},
-    {"DiLoCo, bf16", "bf16", {.id = CODEC_BF16}, 16, false, false, false, false},
-    {"streaming, bf16", "bf16", {.id = CODEC_BF16}, 16, false, true, false, false},
-    {"+ overlap, bf16", "bf16", {.id = CODEC_BF16}, 16, false, true, true, false},
+    {"DiLoCo, bf16", "bf16", {.id = CODEC_BF16}, 10.6, false, false, false, false},
+    {"streaming, bf16", "bf16", {.id = CODEC_BF16}, 10.6, false, true, false, false},
+    {"+ overlap, bf16", "bf16", {.id = CODEC_BF16}, 10.6, false, true, true, false},
     {"+ overlap, int8", "int8", {.id = CODEC_INT8}, 7.5, false, true, true, false},
     {"+ overlap, e3m0", "e3m0", {.id = CODEC_E3M0}, 3.6, false, true, true, false},
     [UNIFORM] =

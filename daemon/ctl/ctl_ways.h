@@ -17,7 +17,7 @@
 struct way {
     const char *name, *codec_name;
     struct codec_choice codec;
-    double bits; /* per parameter, behind zstd on Gaussian data (tests/num/test_codec.c) */
+    double bits; /* per parameter, behind zstd on Gaussian data (tests/num/test_codec.c); data-parallel: before it */
     bool every_step, stream, overlap, error_feedback;
 };
 enum { WAYS = 8 };

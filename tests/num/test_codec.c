@@ -82,8 +82,8 @@ static void codecs_keep_their_error_bounds(void **state)
         float ratio;
         double error_max[2], bits_max[2]; /* Gaussian, Laplace: its longer tail stretches steps and spreads codes */
     } rows[] = {
-        {CODEC_FP32, 0, {0, 0}, {32.1, 32.1}},
-        {CODEC_BF16, 0, {2.1e-3, 2.1e-3}, {12.6, 12.9}},
+        {CODEC_FP32, 0, {0, 0}, {26.7, 27.0}},
+        {CODEC_BF16, 0, {2.1e-3, 2.1e-3}, {10.7, 11.0}},
         {CODEC_INT8, 0, {1e-2, 1.1e-2}, {7.7, 7.2}},
         {CODEC_E3M0, 0, {0.21, 0.21}, {3.6, 3.8}},
         {CODEC_INT4, 0, {0.11, 0.15}, {4.0, 3.7}},
@@ -217,7 +217,7 @@ static void all_tables_give_the_same_bits(void **state)
                 size_t good = codec->encode(&source, BLOCKS, raw[slot], res[slot]);
                 if (good != BLOCKS)
                     break;
-                codec->decode_add(raw[slot], BLOCKS, 3.7f, out[slot]);
+                codec->decode_add(raw[slot], raw[slot] + BLOCKS * codec->head_bytes, BLOCKS, 3.7f, out[slot]);
                 tables[t]->divide(out[slot], COUNT, 1.3f);
                 tables[t]->nesterov(out[slot], res[slot], x, COUNT, 0.37f, 0.91f);
                 tables[t]->heavy_ball(out[slot], res[slot], x, COUNT, 0.37f, 0.91f);

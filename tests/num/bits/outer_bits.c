@@ -37,17 +37,17 @@ static void *run(void *argument)
     const struct vec_codec *codec = &w->ops->codec[w->codec];
     size_t at = w->begin * VEC_BLOCK;
     size_t count = w->blocks * VEC_BLOCK;
-    size_t raw_at = w->begin * codec->raw_bytes;
+    size_t raw_at = w->begin * codec->raw_bytes, bodies_at = raw_at + w->blocks * codec->head_bytes;
     memset(mean + at, 0, count * sizeof *mean);
     for (int i = 0; i < ISLANDS; i++) {
         struct vec_source source = {.minuend = base + at, .subtrahend = local[i] + at, .residual = residual[i] + at};
         codec->encode(&source, w->blocks, raw[i] + raw_at, residual[i] + at);
-        codec->decode_add(raw[i] + raw_at, w->blocks, 1000.0f + 37.0f * (float)i, mean + at);
+        codec->decode_add(raw[i] + raw_at, raw[i] + bodies_at, w->blocks, 1000.0f + 37.0f * (float)i, mean + at);
     }
     w->ops->divide(mean + at, count, 3111.0f);
     struct vec_source source = {.minuend = mean + at, .residual = owner_residual + at};
     codec->encode(&source, w->blocks, result + raw_at, owner_residual + at);
-    codec->decode(result + raw_at, w->blocks, decoded + at);
+    codec->decode(result + raw_at, result + bodies_at, w->blocks, decoded + at);
     source = (struct vec_source){.minuend = mean + at, .residual = level_residual + at};
     w->ops->levels_encode(&source, w->blocks, 1.4f, steps + 2 * w->begin, levels + at, level_residual + at);
     w->ops->levels_decode(steps + 2 * w->begin, levels + at, w->blocks, leveled + at);

@@ -312,6 +312,25 @@ static void bytes_of_another_version_are_refused(void **state)
     mem_free(segment);
 }
 
+/* Else fuzzing begins with bytes that are refused at their version. */
+static void fuzzing_begins_with_these(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < FRAMES + 2; i++) {
+        const char *path = i < FRAMES ? frame_file(i) : i == FRAMES ? contribution_file : result_file;
+        char *ours, *theirs, *other;
+        size_t ours_bytes, theirs_bytes;
+        assert_ok(mem_printf(&other, "tests/fuzz/corpus/object/%s", strrchr(path, '/') + 1));
+        assert_ok(fsio_read(path, 1 << 20, &ours, &ours_bytes));
+        assert_ok(fsio_read(other, 1 << 20, &theirs, &theirs_bytes));
+        if (ours_bytes != theirs_bytes || memcmp(ours, theirs, ours_bytes) != 0)
+            fail_msg("%s is another than %s; copy that there", other, path);
+        mem_free(ours);
+        mem_free(theirs);
+        mem_free(other);
+    }
+}
+
 int main(void)
 {
     struct env_rng rng = env_rng_init(77, 7);
@@ -325,11 +344,9 @@ int main(void)
         return 0;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(frames_decode),
-        cmocka_unit_test(objects_open),
-        cmocka_unit_test(a_ledger_opens),
-        cmocka_unit_test(tensor_files_open),
-        cmocka_unit_test(bytes_of_another_version_are_refused),
+        cmocka_unit_test(frames_decode),     cmocka_unit_test(fuzzing_begins_with_these),
+        cmocka_unit_test(objects_open),      cmocka_unit_test(a_ledger_opens),
+        cmocka_unit_test(tensor_files_open), cmocka_unit_test(bytes_of_another_version_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -56,6 +56,10 @@ static const struct conf_key keys[] = {
      "islands' [peer] sections have the same figure when the run begins; from then on this one counts."},
     {"net", "rate_limit", CONF_RATE, AT(rate_limit), "0", 0, 0, NULL, "bit/s",
      "Most that bulk data may send; 0: no limit. Control messages always go."},
+    {"net", "congestion", CONF_STRING, AT(congestion), "bbr", 0, 0, NULL, NULL,
+     "TCP's congestion control on bulk connections, by the kernel's name. bbr does not take every loss for a queue; "
+     "where the kernel lacks it or does not let us have it, the system's own is used, and status says what to change "
+     "if that matters. Empty: the system's own."},
     {"net", "window", CONF_BYTES, AT(window), "16MiB", 65536, 1073741824, NULL, "B",
      "Bulk bytes a peer may have under way to us; at least bandwidth times round trip. Bounds memory."},
     {"net", "away", CONF_DURATION, AT(away_ms), "3s", 250, 600e3, NULL, "ms",

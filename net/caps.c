@@ -53,7 +53,7 @@ static void try_socket(struct caps *caps)
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return;
-    caps->bbr_error = socket_prefer_bbr(fd);
+    caps->bbr_error = socket_set_congestion(fd, "bbr");
     if (caps->send_bytes > 0) {
         uint64_t most = socket_make_room(fd, SOCKET_ROOM_MAX, 0);
         caps->send_bytes = most > caps->send_bytes ? most : caps->send_bytes;

@@ -4,6 +4,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "common/env.h"
 #include "common/log.h"
@@ -75,6 +77,28 @@ static enum err open_all(struct link *link, const struct link_conf *conf)
     return ERR_OK;
 }
 
+/* Without bbr a line carries less, and that is told; anything else was meant as it was written. */
+static enum err choose_congestion(struct link *link, const char *name)
+{
+    bool bbr = strcmp(name, "bbr") == 0;
+    if (!bbr)
+        link->caps.bbr_error = 0; /* and not missed */
+    if (name[0] == '\0' || (bbr && link->caps.bbr_error != 0))
+        return ERR_OK;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), error = ENOENT;
+    if (strlen(name) < sizeof link->congestion)
+        error = socket_set_congestion(fd, name);
+    if (fd >= 0)
+        close(fd);
+    if (error != 0)
+        return err_set(ERR_CONF,
+                       "[net] congestion = %s: %s; sysctl net.ipv4.tcp_allowed_congestion_control says which there are "
+                       "for all, and empty is the system's own",
+                       name, error == ENOENT ? "the kernel has no such congestion control" : strerror(error));
+    snprintf(link->congestion, sizeof link->congestion, "%s", name);
+    return ERR_OK;
+}
+
 enum err link_new(const struct link_conf *conf, struct link **out)
 {
     enum err err;
@@ -86,6 +110,7 @@ enum err link_new(const struct link_conf *conf, struct link **out)
     link->rate_limit = conf->rate_limit;
     caps_read("/proc/sys/net", &link->caps);
     zmq_msg_init(&link->payload);
+    TRY_OUT(choose_congestion(link, conf->congestion != NULL ? conf->congestion : ""));
     TRY_OUT(traffic_new(0, &link->traffic));
     TRY_OUT(backlog_new(KNOCKS_MAX, &link->backlog));
     TRY_OUT(open_all(link, conf));
@@ -276,7 +301,8 @@ static void tune_bulk(struct link *link, uint32_t peer, int fd)
     link->peers[peer].room = 0;
     if (fd < 0)
         return;
-    (void)socket_prefer_bbr(fd); /* link->caps says whether it can be */
+    if (link->congestion[0] != '\0')
+        (void)socket_set_congestion(fd, link->congestion); /* whether it can be was found out before */
     if (link->rate_limit > 0)
         socket_pace(fd, link->rate_limit);
 }

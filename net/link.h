@@ -40,12 +40,14 @@ struct link_conf {
     uint32_t members_count, self;      /* self: a slot that is passed over, being ours */
     uint64_t run_tag;                  /* wire_run_tag() */
     uint64_t rate_limit;               /* bits per second of a bulk connection at most; 0: no limit */
+    const char *congestion;            /* control of bulk connections; NULL or "": as the system has it */
     int io_threads;
 };
 
 struct link;
 
-/* Opens, binds, begins to dial. ERR_CONF: the address is malformed or in use, with what to do. */
+/* Opens, binds, begins to dial. ERR_CONF: the address is malformed or in use, or the kernel has no such congestion
+ * control (where it lacks bbr, its own is used, and link_caps() says so), with what to do. */
 ERR_MUST_CHECK enum err link_new(const struct link_conf *conf, struct link **out);
 void link_free(struct link *link);
 

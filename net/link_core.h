@@ -38,6 +38,8 @@ struct link_peer {
     uint64_t room; /* bytes that the bulk connection's send buffer was last asked to hold; 0: it is new */
 };
 
+enum { LINK_CONGESTION_BYTES = 16 }; /* as the kernel has it */
+
 struct link {
     const struct ident *ident;
     void *context, *router, *router_monitor;
@@ -49,6 +51,7 @@ struct link {
     uint32_t places;         /* room in `peers` */
     uint32_t used;           /* of these */
     uint64_t run_tag, rate_limit;
+    char congestion[LINK_CONGESTION_BYTES]; /* "": as the system has it */
     struct caps caps;
     unsigned port;
     uint32_t recv_turn, recv_burst, monitor_turn;

@@ -153,11 +153,9 @@ static uint64_t most_to_set(void)
     return most;
 }
 
-/* It keeps a lossy line full, where others take every loss for a queue. */
-int socket_prefer_bbr(int fd)
+int socket_set_congestion(int fd, const char *name)
 {
-    static const char name[] = "bbr";
-    return setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, sizeof name - 1) == 0 ? 0 : errno;
+    return setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name)) == 0 ? 0 : errno;
 }
 
 /* The kernel doubles what it is asked for, and stops at net.core.wmem_max unless we administer the network. */

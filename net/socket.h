@@ -60,9 +60,8 @@ struct socket_part {
 ERR_MUST_CHECK enum err socket_send(void *socket, const struct socket_part *parts, int parts_count,
                                     const struct socket_part *head, const struct socket_part *body);
 
-/* For bulk: a congestion control that does not take every loss for a queue, where the kernel has it and lets us. 0, or
- * errno why not: ENOENT, EPERM. */
-int socket_prefer_bbr(int fd);
+/* A congestion control by the kernel's name, where it has it and lets us. 0, or errno why not: ENOENT, EPERM. */
+int socket_set_congestion(int fd, const char *name);
 /* Room in a send buffer for `bytes` that are on their way, of which the kernel lets it grow to `grows_to` by itself
  * (the last value of tcp_wmem). Where that is enough, or is more than we may set, it stays so: one that is set grows no
  * more. Returns what the buffer may hold now, as the kernel counts; 0: it is no socket (any more). */

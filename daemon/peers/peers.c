@@ -54,6 +54,7 @@ static enum err open_links(struct peers *peers)
                              .listen = peers->conf.conf->listen,
                              .run_tag = wire_run_tag(view->nonce, &peers->conf.spec->digest),
                              .rate_limit = peers->conf.conf->rate_limit,
+                             .congestion = peers->conf.conf->congestion,
                              .io_threads = (int)peers->conf.conf->io_threads};
     TRY(link_new(&conf, &peers->link));
     for (uint32_t i = 0; i < view->count; i++)

@@ -40,15 +40,15 @@ static const struct line_case {
     struct wan_conf wan;
     double fragment_s; /* how long the line needs for a fragment, about */
     const struct codec *codec;
-    const char *key;   /* of the share in the summary; NULL: it is printed only */
-    const char *limit; /* [net] rate_limit; NULL: none */
+    const char *key;  /* of the share in the summary; NULL: it is printed only */
+    const char *more; /* a line of [net]; NULL: none */
 } cases[] = {
     {"1 Mbit/s, large", {MBIT, QUEUE_MS, 0, 0, 0}, 4, &uniform, "line_share_1mbit", NULL},
     {"1 Mbit/s, small", {MBIT, QUEUE_MS, 0, 0, 0}, 0.3, &uniform, NULL, NULL},
     {"2 Mbit/s, large", {2 * MBIT, QUEUE_MS, 0, 0, 0}, 3, &uniform, NULL, NULL},
     {"10 Mbit/s, large", {10 * MBIT, QUEUE_MS, 0, 0, 0}, 2, &fp32, "line_share_10mbit", NULL},
     {"10 Mbit/s, small", {10 * MBIT, QUEUE_MS, 0, 0, 0}, 0.1, &uniform, NULL, NULL},
-    {"10 Mbit/s, rate_limit 9.3", {10 * MBIT, QUEUE_MS, 0, 0, 0}, 2, &fp32, NULL, "9300kbit"},
+    {"10 Mbit/s, rate_limit 9.3", {10 * MBIT, QUEUE_MS, 0, 0, 0}, 2, &fp32, NULL, "rate_limit = 9300kbit"},
     {"100 Mbit/s, large", {100 * MBIT, QUEUE_MS, 0, 0, 0}, 0.5, &fp32, "line_share_100mbit", NULL},
     {"100 Mbit/s, small", {100 * MBIT, QUEUE_MS, 0, 0, 0}, 0.05, &fp32, NULL, NULL},
     {"1 Gbit/s, large", {1000ull * MBIT, QUEUE_MS, 0, 0, 0}, 1, &fp32, "line_share_1gbit", NULL},
@@ -60,7 +60,19 @@ static const struct line_case {
     /* 80 ms there and back */
     {"1 Gbit/s, 40 ms", {1000ull * MBIT, QUEUE_MS, 40, 0, 0}, 1, &fp32, "line_share_1gbit_40ms", NULL},
     {"1 Gbit/s, 40 ms, 0.5 % lost", {1000ull * MBIT, QUEUE_MS, 40, 5000, 0}, 1, &fp32, "line_share_1gbit_05", NULL},
+    {"1 Gbit/s, 40 ms, 0.5 % lost, cubic",
+     {1000ull * MBIT, QUEUE_MS, 40, 5000, 0},
+     1,
+     &fp32,
+     "line_share_1gbit_05_cubic",
+     "congestion = cubic"},
     {"20 Mbit/s, 40 ms, 0.5 % lost", {20 * MBIT, QUEUE_MS, 40, 5000, 0}, 1, &fp32, "line_share_20mbit_05", NULL},
+    {"20 Mbit/s, 40 ms, 0.5 % lost, cubic",
+     {20 * MBIT, QUEUE_MS, 40, 5000, 0},
+     1,
+     &fp32,
+     "line_share_20mbit_05_cubic",
+     "congestion = cubic"},
 };
 
 struct figures {
@@ -82,8 +94,7 @@ static struct cluster *begin(const struct line_case *c, uint32_t count, int far)
         "layers_per_fragment = 1\ncodec = %s\nlate = merge\nzstd_level = 0\n%s",
         LAYERS, c->codec->name, c->codec == &fp32 ? "error_feedback = no\n" : "");
     snprintf(data, sizeof data, "sleep=50 size=%.0f", values < VALUES_MAX ? values : VALUES_MAX);
-    snprintf(more, sizeof more, "[net]\nwindow = 64MiB\n%s%s\n", c->limit != NULL ? "rate_limit = " : "",
-             c->limit != NULL ? c->limit : "");
+    snprintf(more, sizeof more, "[net]\nwindow = 64MiB\n%s\n", c->more != NULL ? c->more : "");
     struct cluster_options options = {.run = spec, .data = data, .more = more};
     struct cluster *cluster = cluster_new("bench-line", count, &options);
     if (count > 1) {

@@ -6,6 +6,8 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,6 +21,7 @@
 static struct ident idents[4];
 static char addresses[4][32];
 static const char *const names[] = {"a", "b", "c", "d"};
+static const char *chosen = ""; /* congestion control */
 
 static struct link *open_link(uint32_t self, uint32_t members, uint64_t run, const struct ident *as)
 {
@@ -34,6 +37,7 @@ static struct link *open_link(uint32_t self, uint32_t members, uint64_t run, con
                              .members_count = members,
                              .self = self,
                              .run_tag = run,
+                             .congestion = chosen,
                              .io_threads = 1};
     struct link *link;
     assert_ok(link_new(&conf, &link));
@@ -428,6 +432,60 @@ static uint32_t drain(struct link *link, uint32_t most, uint64_t quiet_ms)
     return count;
 }
 
+/* Of the connections of this process to or from that port: how many have that congestion control. */
+static int connections_with(const char *congestion, unsigned port)
+{
+    enum { DESCRIPTORS = 256 };
+    int count = 0;
+    for (int fd = 0; fd < DESCRIPTORS; fd++) {
+        struct sockaddr_in6 ours = {0}, theirs = {0}; /* of IPv4 the port stands in the same place */
+        socklen_t bytes = sizeof ours, their_bytes = sizeof theirs, name_bytes = 16;
+        char name[16] = "";
+        if (getsockname(fd, (struct sockaddr *)&ours, &bytes) != 0 ||
+            getpeername(fd, (struct sockaddr *)&theirs, &their_bytes) != 0 ||
+            (ntohs(ours.sin6_port) != port && ntohs(theirs.sin6_port) != port) ||
+            getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &name_bytes) != 0)
+            continue;
+        count += strncmp(name, congestion, sizeof name) == 0;
+    }
+    return count;
+}
+
+/* reno is in every kernel, and for everybody. */
+static void bulk_has_the_congestion_control_that_was_chosen(void **state)
+{
+    (void)state;
+    struct link_event event;
+    struct link_conf conf = {.ident = &idents[0], .listen = "127.0.0.1:*", .congestion = "no-such", .io_threads = 1};
+    struct link *a, *b;
+    assert_fails(ERR_CONF, "the kernel has no such congestion control", link_new(&conf, &a));
+    conf.congestion = "a name that is longer than any of the kernel's";
+    assert_fails(ERR_CONF, "[net] congestion", link_new(&conf, &a));
+    chosen = "reno";
+    addresses[1][0] = '\0';
+    a = open_link(0, 2, 1, NULL);
+    know(0, a);
+    b = open_link(1, 2, 1, NULL);
+    chosen = "";
+    assert_true(wait_event(b, a, LINK_CONNECTED, &event));
+    assert_true(wait_event(b, a, LINK_CONNECTED, &event));
+    /* Both ends of the bulk connection; of all, where it is the system's own. */
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), with = 0;
+    char usual[16] = "";
+    socklen_t bytes = sizeof usual;
+    assert_int_equal(getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, usual, &bytes), 0);
+    close(fd);
+    int wanted = strncmp(usual, "reno", sizeof usual) == 0 ? 4 : 2;
+    for (int i = 0; i < 1000 && (with = connections_with("reno", link_port(a))) < wanted; i++) {
+        struct link_message message;
+        (void)!link_recv(a, &message);
+        usleep(1000);
+    }
+    assert_int_equal(with, wanted);
+    link_free(b);
+    link_free(a);
+}
+
 /* The buffers of a long, fast line: of every connection here as large as may be. False: that is not large. */
 static bool widen_buffers(void)
 {
@@ -499,6 +557,7 @@ int main(void)
         cmocka_unit_test(no_two_members_share_a_name_at_a_listener),
         cmocka_unit_test(a_used_port_and_a_bad_address_are_named),
         cmocka_unit_test(a_message_without_end_is_cut_off),
+        cmocka_unit_test(bulk_has_the_congestion_control_that_was_chosen),
         cmocka_unit_test(what_waits_unread_is_not_without_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -52,7 +52,7 @@ static void no_socket_has_no_room(void **state)
     assert_int_equal(socket_make_room(-1, MIB, 0), 0);
     int file = open("/dev/null", O_RDONLY | O_CLOEXEC); /* the number is taken by something else */
     assert_int_equal(socket_make_room(file, MIB, 0), 0);
-    assert_int_not_equal(socket_prefer_bbr(file), 0);
+    assert_int_not_equal(socket_set_congestion(file, "bbr"), 0);
     close(file);
 }
 
@@ -61,7 +61,7 @@ static void it_says_whether_bbr_could_be_set(void **state)
     (void)state;
     char name[16] = "";
     socklen_t bytes = sizeof name;
-    int fd = new_socket(), error = socket_prefer_bbr(fd);
+    int fd = new_socket(), error = socket_set_congestion(fd, "bbr");
     assert_int_equal(getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &bytes), 0);
     assert_int_equal(strncmp(name, "bbr", sizeof name) == 0, error == 0);
     close(fd);

@@ -7,14 +7,15 @@
 
 enum { LANES = 16 };
 
+/* In halves. */
 static inline float lanes_sum(const float *lane)
 {
-    float sum[LANES];
-    memcpy(sum, lane, sizeof sum);
-    for (int width = LANES / 2; width > 0; width /= 2)
-        for (int k = 0; k < width; k++)
-            sum[k] = sum[k] + sum[k + width];
-    return sum[0];
+    float eight[LANES / 2], four[LANES / 4];
+    for (int k = 0; k < LANES / 2; k++)
+        eight[k] = lane[k] + lane[k + LANES / 2];
+    for (int k = 0; k < LANES / 4; k++)
+        four[k] = eight[k] + eight[k + LANES / 4];
+    return (four[0] + four[2]) + (four[1] + four[3]);
 }
 
 /* Nearest bf16 of a magnitude; Inf when it is beyond. */
@@ -233,14 +234,20 @@ static inline void ternary_block(const uint8_t *heads, const uint8_t *bodies, si
 
 /* ---- levels: multiples of a step ---- */
 
-/* Root of a positive number, by Newton's method from above: only additions and divisions, so that every compiler and
+/* Blocks that are encoded together: what one waits for, a sum or a division, is another's time to compute. */
+enum { TOGETHER = 8 };
+
+/* Roots of positive numbers, by Newton's method from above: only additions and divisions, so that every compiler and
  * library rounds alike. */
-static inline float root(float value)
+static inline void roots(float *restrict values)
 {
-    float guess = bits_float((float_bits(value) >> 1) + 0x1fc00000u);
+    float guess[TOGETHER];
+    for (int k = 0; k < TOGETHER; k++)
+        guess[k] = bits_float((float_bits(values[k]) >> 1) + 0x1fc00000u);
     for (int i = 0; i < 4; i++)
-        guess = 0.5f * (guess + value / guess);
-    return guess;
+        for (int k = 0; k < TOGETHER; k++)
+            guess[k] = 0.5f * (guess[k] + values[k] / guess[k]);
+    memcpy(values, guess, sizeof guess);
 }
 
 static inline float dot(const float *restrict a, const float *restrict b)
@@ -263,56 +270,98 @@ static inline uint16_t six_bits(float magnitude, float unit)
 /* From this ratio on a block of one magnitude may lie below half a step but for a few values. */
 #define WIDE_RATIO 2.0f
 
-/* The step to send with the levels q of a, whose squares add up to aa; 0 if all levels are 0. Rounding takes values up
- * and down, and in a block of few magnitudes all of them the same way. So the step is stretched until the decoded block
- * is as long along the block itself as that is: sum(a^2) / sum(a q). Where most values may be left out, the others
- * would have to stand for them; there it is the step of the smallest error, sum(a q) / sum(q^2), which never lengthens.
- */
-static inline float fitting_step(const float *a, float aa, const float *q, float ratio)
+/* The step to send with levels q of a, of which `aq` is sum(a q) and `qq` is sum(q^2), and `aa` sum(a^2); 0 if all
+ * levels are 0. Rounding takes values up and down, and in a block of few magnitudes all of them the same way. So the
+ * step is stretched until the decoded block is as long along the block itself as that is: sum(a^2) / sum(a q). Where
+ * most values may be left out, the others would have to stand for them; there it is the step of the smallest error,
+ * sum(a q) / sum(q^2), which never lengthens. */
+static inline float fitting_step(float aa, float aq, float qq, float ratio)
 {
-    float aq = dot(a, q);
     if (!(aq > 0))
         return 0;
-    return ratio < WIDE_RATIO ? aa / aq : aq / dot(q, q);
+    return ratio < WIDE_RATIO ? aa / aq : aq / qq;
 }
 
-/* The multiple of a step whose inverse is given, nearest and within 8 bits. */
+/* The nearest multiple of a step whose inverse is given. It is within 8 bits: no value of a block is more than
+ * sqrt(VEC_BLOCK) = 16 times its root mean square, and a step is at least VEC_RATIO_MIN of that. */
 static inline float level_of(float a, float inverse)
 {
     const float round_magic = 0x1.8p23f;
-    float q = (a * inverse + round_magic) - round_magic;
-    q = q > 127.0f ? 127.0f : q;
-    return q < -127.0f ? -127.0f : q;
+    return (a * inverse + round_magic) - round_magic;
+}
+
+/* Some blocks on their way: their values, brought to about one, and the steps of their levels. */
+struct leveling {
+    float x[TOGETHER][B], a[TOGETHER][B];
+    uint32_t most[TOGETHER]; /* bits of the largest magnitude */
+    float unit[TOGETHER], aa[TOGETHER], step[TOGETHER], inverse[TOGETHER];
+};
+
+/* The next `count` blocks. Returns how many are without fault before the first that is not. */
+static inline size_t measure_blocks(const struct vec_source *source, size_t block, size_t count, struct leveling *l)
+{
+    for (size_t k = 0; k < count; k++) {
+        load_block(source, block + k, l->x[k]);
+        l->most[k] = absmax_bits(l->x[k]);
+        if (l->most[k] >= FBITS_BF16_LIMIT)
+            return k;
+        l->unit[k] = unit_of(l->most[k]);
+        for (int i = 0; i < B; i++)
+            l->a[k][i] = l->x[k][i] * l->unit[k];
+        l->aa[k] = dot(l->a[k], l->a[k]);
+    }
+    return count;
+}
+
+static inline void choose_steps(size_t count, float ratio, struct leveling *l)
+{
+    float mean[TOGETHER];
+    for (size_t k = 0; k < TOGETHER; k++)
+        mean[k] = k < count && l->aa[k] > 0 ? l->aa[k] / B : 1;
+    roots(mean);
+    for (size_t k = 0; k < count; k++) {
+        l->step[k] = l->aa[k] > 0 ? mean[k] * ratio : 0;
+        l->inverse[k] = l->step[k] > 0 ? 1.0f / l->step[k] : 0;
+    }
+}
+
+/* The levels of block `k` of these, and the step to send. */
+static inline uint16_t level_block(const struct leveling *l, size_t k, float ratio, float *restrict q,
+                                   int8_t *restrict out)
+{
+    const float *restrict a = l->a[k];
+    const float inverse = l->inverse[k];
+    for (int i = 0; i < B; i++) {
+        q[i] = level_of(a[i], inverse);
+        out[i] = (int8_t)(int32_t)q[i];
+    }
+    float qq = ratio < WIDE_RATIO ? 1 : dot(q, q);
+    return six_bits(fitting_step(l->aa[k], dot(a, q), qq, ratio), l->unit[k]);
 }
 
 size_t TABLE_NAME(vec_levels_encode_, ISA)(const struct vec_source *source, size_t blocks, float ratio, uint8_t *steps,
                                            int8_t *levels, float *residual)
 {
-    for (size_t block = 0; block < blocks; block++) {
-        float x[B], a[B], q[B], y[B];
-        int8_t *restrict out = levels + block * B;
-        load_block(source, block, x);
-        uint32_t most = absmax_bits(x);
-        if (most >= FBITS_BF16_LIMIT)
-            return block;
-        float unit = unit_of(most);
-        for (int i = 0; i < B; i++)
-            a[i] = x[i] * unit;
-        float aa = dot(a, a);
-        float step = aa > 0 ? root(aa / B) * ratio : 0;
-        float inverse = step > 0 ? 1.0f / step : 0;
-        for (int i = 0; i < B; i++) {
-            q[i] = level_of(a[i], inverse);
-            out[i] = (int8_t)(int32_t)q[i];
+    struct leveling l;
+    for (size_t first = 0; first < blocks; first += TOGETHER) {
+        size_t count = blocks - first < TOGETHER ? blocks - first : TOGETHER;
+        size_t good = measure_blocks(source, first, count, &l);
+        choose_steps(good, ratio, &l);
+        for (size_t k = 0; k < good; k++) {
+            float q[B], y[B];
+            uint16_t sent = level_block(&l, k, ratio, q, levels + (first + k) * B);
+            float s = bf16_float(sent);
+            if (float_bits(level_of(bits_float(l.most[k]) * l.unit[k], l.inverse[k]) * s) >= FBITS_INF)
+                return first + k;
+            memcpy(steps + 2 * (first + k), &sent, sizeof sent);
+            if (residual == NULL)
+                continue;
+            for (int i = 0; i < B; i++)
+                y[i] = q[i] * s;
+            store_residual(residual, first + k, l.x[k], y);
         }
-        uint16_t sent = six_bits(fitting_step(a, aa, q, ratio), unit);
-        float s = bf16_float(sent);
-        if (float_bits(level_of(bits_float(most) * unit, inverse) * s) >= FBITS_INF)
-            return block;
-        memcpy(steps + 2 * block, &sent, sizeof sent);
-        for (int i = 0; i < B; i++)
-            y[i] = q[i] * s;
-        store_residual(residual, block, x, y);
+        if (good < count)
+            return first + good;
     }
     return blocks;
 }

@@ -6,7 +6,7 @@
 #include "outer_opt/vec_parts.h"
 
 static const struct vec_alphabet alphabets[VEC_ALPHABETS] = VEC_ALPHABET_TABLE;
-enum { SLOTS = VEC_BLOCK + 2, WORD = 8 };
+enum { SLOTS = VEC_BLOCK + 2, WIDE_SLOTS = VEC_BLOCK + 32, WORD = 8 };
 
 /* Symbol by symbol, over a block that is padded to whole bytes. `id` is a constant wherever this is inlined. */
 static inline __attribute__((always_inline)) void pack_block(enum vec_alphabet_id id, const uint8_t *restrict symbols,
@@ -21,24 +21,39 @@ static inline __attribute__((always_inline)) void pack_block(enum vec_alphabet_i
     }
 }
 
-/* A quotient by 4, 6 or 16, exact below 256, as a product. */
-static inline unsigned quotient(unsigned value, unsigned radix)
+/* A quotient by 4, 6 or 16, exact below 256, as a product that fits into 16 bits. */
+static inline uint8_t quotient(uint8_t value, unsigned radix)
 {
-    return radix == 6 ? value * 171u >> 10 : value / radix;
+    uint16_t product = (uint16_t)(value * 171u);
+    return radix == 6 ? (uint8_t)(product >> 10) : (uint8_t)(value / radix);
 }
 
-static inline __attribute__((always_inline)) void unpack_block(enum vec_alphabet_id id, const uint8_t *restrict in,
-                                                               uint8_t *restrict symbols)
+/* A group in whole vectors of 32 bytes. */
+static inline unsigned wide_group(enum vec_alphabet_id id)
+{
+    return (alphabets[id].group + 31) / 32 * 32;
+}
+
+/* The levels of one block; true if one of them stands elsewhere. Whole vectors of bytes are taken and written, so that
+ * no loop ends inside one: `in` has bytes of the next block behind it, what is written too far is written again by the
+ * next, and `levels` has room for WIDE_SLOTS.
+ */
+static inline __attribute__((always_inline)) bool unpack_block(enum vec_alphabet_id id, const uint8_t *restrict in,
+                                                               int8_t *restrict levels)
 {
     const struct vec_alphabet a = alphabets[id];
-    uint8_t rest[VEC_BLOCK];
-    memcpy(rest, in, a.group);
+    const unsigned wide = wide_group(id);
+    uint8_t rest[VEC_BLOCK], far = 0;
+    memcpy(rest, in, wide);
     for (unsigned k = 0; k < a.per_byte; k++)
-        for (unsigned i = 0; i < a.group; i++) {
-            uint8_t above = (uint8_t)quotient(rest[i], a.radix);
-            symbols[k * a.group + i] = (uint8_t)(rest[i] - a.radix * above);
+        for (unsigned i = 0; i < wide; i++) {
+            uint8_t above = quotient(rest[i], a.radix);
+            uint8_t symbol = (uint8_t)(rest[i] - a.radix * above);
+            levels[k * a.group + i] = (int8_t)(symbol - a.largest);
+            far |= symbol == a.radix - 1;
             rest[i] = above;
         }
+    return far != 0;
 }
 
 /* Whether one of these eight symbols is the last of the alphabet; a symbol is below 128. */
@@ -75,28 +90,48 @@ static inline __attribute__((always_inline)) size_t pack(enum vec_alphabet_id id
     return written;
 }
 
+/* Takes the levels of a block that stand elsewhere from there, and counts them; false: there are not so many. */
+static inline bool take_far(int8_t mark, int8_t *levels, const uint8_t *far, size_t far_count, size_t *used)
+{
+    const uint64_t each = 0x0101010101010101;
+    for (int word = 0; word < B; word += WORD) {
+        uint64_t differs;
+        memcpy(&differs, levels + word, sizeof differs);
+        differs ^= (uint64_t)mark * each;
+        if (((differs - each) & ~differs & 0x80 * each) == 0) /* no byte of it is 0 */
+            continue;
+        for (int i = word; i < word + WORD; i++) {
+            if (levels[i] != mark)
+                continue;
+            if (*used == far_count)
+                return false;
+            levels[i] = (int8_t)far[(*used)++];
+        }
+    }
+    return true;
+}
+
 static inline __attribute__((always_inline)) size_t unpack(enum vec_alphabet_id id, const uint8_t *packed,
                                                            size_t blocks, const uint8_t *far, size_t far_count,
                                                            int8_t *levels)
 {
     const struct vec_alphabet a = alphabets[id];
+    const int8_t mark = (int8_t)((int)a.radix - 1 - a.largest);
     size_t used = 0;
-    uint8_t symbols[SLOTS];
     for (size_t block = 0; block < blocks; block++, levels += B) {
-        unpack_block(id, packed + block * a.group, symbols);
-        for (int i = 0; i < B; i++)
-            levels[i] = (int8_t)(symbols[i] - a.largest);
-        for (int word = 0; word < B; word += WORD) {
-            if (!some_far(symbols + word, a.radix))
-                continue;
-            for (int i = word; i < word + WORD; i++) {
-                if (symbols[i] != a.radix - 1)
-                    continue;
-                if (used == far_count)
-                    return SIZE_MAX;
-                levels[i] = (int8_t)far[used++];
-            }
+        const uint8_t *in = packed + block * a.group;
+        bool some;
+        if (block + 1 < blocks) {
+            some = unpack_block(id, in, levels);
+        } else {
+            uint8_t last_in[VEC_BLOCK] = {0};
+            int8_t last[WIDE_SLOTS];
+            memcpy(last_in, in, a.group);
+            some = unpack_block(id, last_in, last);
+            memcpy(levels, last, B);
         }
+        if (some && !take_far(mark, levels, far, far_count, &used))
+            return SIZE_MAX;
     }
     return used;
 }

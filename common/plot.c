@@ -2,9 +2,11 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
-/* In pixels. LEGEND: beside the axes, where there is one, so that it covers no curve. */
-enum { WIDTH = 860, HEIGHT = 480, LEFT = 64, MARGIN = 24, LEGEND = 210, TOP = 64, BOTTOM = 52 };
+/* In pixels. A legend stands beside the axes, so that it covers no curve; LETTER: of its names, in width. */
+enum { WIDTH = 860, HEIGHT = 480, LEFT = 64, RIGHT = 650, MARGIN = 24, TOP = 64, BOTTOM = 52 };
+enum { LEGEND_LINE = 14, LEGEND_NAME = 38, LETTER = 8 };
 enum { TICK_BYTES = 32 };
 
 struct range {
@@ -133,17 +135,19 @@ static void draw_legend(FILE *f, const struct plot *plot, const struct frame *fr
         if (series->name == NULL)
             continue;
         fprintf(f, "<rect x='%.0f' y='%.0f' width='16' height='4' fill='%s'/><text x='%.0f' y='%.0f'>%s</text>\n",
-                frame->right + 14, row - 6, series->color, frame->right + 38, row, series->name);
+                frame->right + LEGEND_LINE, row - 6, series->color, frame->right + LEGEND_NAME, row, series->name);
         row += 19;
     }
 }
 
-static bool has_legend(const struct plot *plot)
+/* Letters of the longest name; 0: there is no legend. */
+static size_t legend_letters(const struct plot *plot)
 {
+    size_t most = 0;
     for (size_t s = 0; s < plot->series_count; s++)
-        if (plot->series[s].name != NULL)
-            return true;
-    return false;
+        if (plot->series[s].name != NULL && strlen(plot->series[s].name) > most)
+            most = strlen(plot->series[s].name);
+    return most;
 }
 
 bool plot_write(const struct plot *plot, const char *path)
@@ -151,12 +155,15 @@ bool plot_write(const struct plot *plot, const char *path)
     FILE *f = fopen(path, "we");
     if (f == NULL)
         return false;
-    const struct frame frame = {range_of(plot, true), range_of(plot, false),
-                                WIDTH - (has_legend(plot) ? LEGEND : MARGIN), plot->x_tick != NULL};
+    size_t letters = legend_letters(plot), width = WIDTH;
+    if (letters > 0 && RIGHT + LEGEND_NAME + LETTER * letters > width)
+        width = RIGHT + LEGEND_NAME + LETTER * letters;
+    const struct frame frame = {range_of(plot, true), range_of(plot, false), letters > 0 ? RIGHT : WIDTH - MARGIN,
+                                plot->x_tick != NULL};
     fprintf(f,
-            "<svg xmlns='http://www.w3.org/2000/svg' width='%d' height='%d' viewBox='0 0 %d %d' "
+            "<svg xmlns='http://www.w3.org/2000/svg' width='%zu' height='%d' viewBox='0 0 %zu %d' "
             "font-family='sans-serif' font-size='13' fill='#333'>\n<rect width='100%%' height='100%%' fill='white'/>\n",
-            WIDTH, HEIGHT, WIDTH, HEIGHT);
+            width, HEIGHT, width, HEIGHT);
     fprintf(f,
             "<text x='%d' y='22' font-size='17' font-weight='bold'>%s</text>\n"
             "<text x='%d' y='42' fill='#666'>%s</text>\n",

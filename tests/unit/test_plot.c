@@ -74,11 +74,31 @@ static void the_legend_stands_beside_the_curves(void **state)
     mem_free(named);
 }
 
+/* The picture is as wide as its longest name needs: a letter of 13 pixels is about 7 wide. */
+static void the_legend_is_not_cut_off(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"one", "a name that is longer than those that are usual, by far"};
+    for (size_t k = 0; k < 2; k++) {
+        struct plot plot = {.title = "t", .subtitle = "s", .x_label = "x", .y_label = "y", .series_count = 1};
+        plot.series[0] =
+            (struct plot_series){.name = names[k], .color = "#123", .x = x, .y = y, .count = 4, .width = 2};
+        char *text = drawn(&plot);
+        const char *width = strstr(text, "width='"), *name = strstr(text, names[k]);
+        assert_true(width != NULL && name != NULL);
+        while (strncmp(name, "x='", 3) != 0)
+            name--;
+        assert_true(strtod(width + 7, NULL) >= strtod(name + 3, NULL) + 7 * (double)strlen(names[k]));
+        mem_free(text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(decades_are_named_and_the_line_is_marked),
         cmocka_unit_test(the_legend_stands_beside_the_curves),
+        cmocka_unit_test(the_legend_is_not_cut_off),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

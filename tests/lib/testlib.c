@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/fsio.h"
@@ -236,4 +237,12 @@ __attribute__((visibility("default"), weak)) const char *__tsan_default_options(
 __attribute__((weak)) const char *__tsan_default_options(void)
 {
     return "allocator_may_return_null=1";
+}
+
+bool testlib_sem_wait(sem_t *sem, int seconds)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += seconds;
+    return sem_timedwait(sem, &until) == 0;
 }

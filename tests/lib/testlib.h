@@ -5,6 +5,7 @@
 #ifndef TESTS_LIB_TESTLIB_H
 #define TESTS_LIB_TESTLIB_H
 
+#include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -79,5 +80,8 @@ double testlib_relative_error(const float *a, const float *b, size_t count);
 /* How many seeds to try of what runs in one thread: `initial`; a twentieth of it, at least one, where every access is
  * looked up for races, of which there can be none; the environment variable TEST_SEEDS overrides both. */
 unsigned testlib_seeds(unsigned initial);
+
+/* Waits for a semaphore; false: nobody posted it in time. */
+bool testlib_sem_wait(sem_t *sem, int seconds);
 
 #endif

@@ -40,15 +40,6 @@ static void take_next(struct jobs *jobs)
     assert_true(jobs_take_back(jobs));
 }
 
-/* False: nobody posted it in time. */
-static bool wait_for(sem_t *sem)
-{
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += DEADLINE_S;
-    return sem_timedwait(sem, &until) == 0;
-}
-
 /* ---- a job that says where it ran and when it was done ---- */
 
 struct note {
@@ -99,7 +90,7 @@ static enum err run_gate(struct job *job, struct jobs_scratch *scratch)
     struct gate *gate = (struct gate *)(void *)job;
     (void)scratch;
     sem_post(&gate->begun);
-    gate->let_go = wait_for(&gate->go);
+    gate->let_go = testlib_sem_wait(&gate->go, DEADLINE_S);
     atomic_store(&gate->ended, true);
     return ERR_OK;
 }
@@ -160,7 +151,8 @@ static void finished_jobs_are_taken_back_one_at_a_time(void **state)
     for (int i = 0; i < FINISHED; i++)
         submit_note(jobs, &notes[i]);
     submit_gate(jobs, &gate);
-    assert_true(wait_for(&gate.begun)); /* the only thread is at the fourth, so the others are finished */
+    assert_true(
+        testlib_sem_wait(&gate.begun, DEADLINE_S)); /* the only thread is at the fourth, so the others are finished */
     places = 0;
     for (int i = 0; i < FINISHED; i++) {
         assert_true(readable(jobs, 0));
@@ -308,7 +300,7 @@ static enum err run_meeting(struct job *job, struct jobs_scratch *scratch)
     for (size_t i = 0; i < scratch->values_count; i++)
         scratch->values[i] = meeting->mark;
     sem_post(meeting->here);
-    if (!wait_for(meeting->there))
+    if (!testlib_sem_wait(meeting->there, DEADLINE_S))
         return err_set(ERR_STATE, "the other job does not run");
     for (size_t i = 0; i < scratch->values_count; i++)
         if (scratch->values[i] != meeting->mark)
@@ -417,7 +409,7 @@ static void the_end_waits_for_what_runs_and_drops_what_was_not_begun(void **stat
     submit_gate(jobs, &gate);
     for (int i = 0; i < QUEUED; i++)
         submit_note(jobs, &notes[i]);
-    assert_true(wait_for(&gate.begun));
+    assert_true(testlib_sem_wait(&gate.begun, DEADLINE_S));
     assert_int_equal(pthread_create(&helper, NULL, let_go_when_the_end_waits, &end), 0);
     atomic_store(&end.near, true);
     jobs_free(jobs);

@@ -27,15 +27,6 @@ static void take_next(struct jobs *jobs)
     assert_true(jobs_take_back(jobs));
 }
 
-/* False: nobody posted it in time. */
-static bool wait_for(sem_t *sem)
-{
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += DEADLINE_S;
-    return sem_timedwait(sem, &until) == 0;
-}
-
 static void done_nothing(struct job *job)
 {
     (void)job;
@@ -61,7 +52,7 @@ static enum err run_shared_piece(void *user, size_t i, struct jobs_scratch *scra
         s->strays++;
     if (s->here != NULL && i < 2) {
         sem_post(i == 0 ? s->here : s->there);
-        if (!wait_for(i == 0 ? s->there : s->here))
+        if (!testlib_sem_wait(i == 0 ? s->there : s->here, DEADLINE_S))
             return err_set(ERR_STATE, "piece %zu was alone", i);
     }
     if (i + 2 == s->count) /* so that the last one is not the last to end */

@@ -37,7 +37,7 @@ struct share {
 struct jobs {
     pthread_mutex_t lock;
     pthread_cond_t work, ended; /* ended: pieces */
-    struct queue waiting, finished;
+    struct queue urgent, waiting, finished;
     struct share *shares; /* with pieces that were not begun */
     bool stop;
     size_t pending; /* the loop's */
@@ -89,6 +89,12 @@ static void note_piece(struct share *share, size_t at, enum err err)
         snprintf(share->text, sizeof share->text, "%s", err_text());
     }
     share->ended++;
+}
+
+/* A trainer may stand still for it. */
+static struct queue *queue_for(struct jobs *jobs, enum jobs_work work)
+{
+    return work == JOBS_GIVE ? &jobs->urgent : &jobs->waiting;
 }
 
 /* The next piece of a share that has one; it leaves the list with its last one. */
@@ -155,11 +161,13 @@ static void *thread_main(void *argument)
         (void)!nice(jobs->nice);
     pthread_mutex_lock(&jobs->lock);
     while (!jobs->stop) {
-        if (jobs->shares != NULL) {
+        struct job *job = queue_get(&jobs->urgent);
+        if (job == NULL && jobs->shares != NULL) {
             help(jobs, &thread->scratch);
             continue;
         }
-        struct job *job = queue_get(&jobs->waiting);
+        if (job == NULL)
+            job = queue_get(&jobs->waiting);
         if (job == NULL) {
             pthread_cond_wait(&jobs->work, &jobs->lock);
             continue;
@@ -213,6 +221,7 @@ enum err jobs_new(const struct jobs_conf *conf, struct jobs **out)
     pthread_mutex_init(&jobs->lock, NULL);
     pthread_cond_init(&jobs->work, NULL);
     pthread_cond_init(&jobs->ended, NULL);
+    queue_init(&jobs->urgent);
     queue_init(&jobs->waiting);
     queue_init(&jobs->finished);
     jobs->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
@@ -267,7 +276,7 @@ void jobs_submit(struct jobs *jobs, struct job *job)
 {
     jobs->pending++;
     pthread_mutex_lock(&jobs->lock);
-    queue_put(&jobs->waiting, job);
+    queue_put(queue_for(jobs, job->work), job);
     pthread_cond_signal(&jobs->work);
     pthread_mutex_unlock(&jobs->lock);
 }

@@ -187,6 +187,11 @@ struct sync_peer_fragment sync_own(const struct sync *sync, uint32_t f)
     return own;
 }
 
+uint64_t sync_anchor_version(const struct sync *sync, uint32_t f)
+{
+    return sync->fragments[f].own.version + (sync->fragments[f].made ? 1 : 0);
+}
+
 struct sync_peer_fragment sync_heard(const struct sync *sync, uint32_t member, uint32_t f)
 {
     const struct sync_peer_fragment *rows = sync->peers[member].fragments;

@@ -81,8 +81,18 @@ struct sync_conduct {
     uint64_t up_ms;           /* since when it can be heard */
 };
 
+/* How far our trainer is with an anchor that has no hash yet. */
+enum sync_ahead {
+    SYNC_AHEAD_NOT,    /* it has none */
+    SYNC_AHEAD_GIVEN,  /* it is being given one */
+    SYNC_AHEAD_MIXED,  /* it has taken it in */
+    SYNC_AHEAD_SNAPPED /* and has taken the next snapshot */
+};
+
 struct sync_fragment {
     enum sync_state state;
+    bool made;                 /* APPLYING: version + 1 is in place, and has no hash yet */
+    enum sync_ahead ahead;     /* of such a one */
     bool trainer;              /* attached to this fragment */
     bool lost;                 /* go to REPAIR as soon as the state allows */
     uint32_t lost_to;          /* from this member */

@@ -236,12 +236,61 @@ static void trainer_up(struct sync *sync, uint32_t f, const struct sync_event *e
         give(sync, f); /* it attached again, with an older anchor in its tensors */
 }
 
+/* Nobody else hears of it before it has a hash, and a restart comes back to it: so the trainer need not wait. */
+static void made(struct sync *sync, uint32_t f, const struct sync_event *event)
+{
+    (void)event;
+    struct sync_fragment *fragment = &sync->fragments[f];
+    fragment->made = true;
+    if (!fragment->trainer)
+        return;
+    fragment->ahead = SYNC_AHEAD_GIVEN;
+    sync_core_put_version(sync, SYNC_DO_GIVE, f, fragment->own.version + 1);
+}
+
+static void mixed_ahead(struct sync *sync, uint32_t f, const struct sync_event *event)
+{
+    (void)event;
+    if (sync->fragments[f].ahead == SYNC_AHEAD_GIVEN)
+        sync->fragments[f].ahead = SYNC_AHEAD_MIXED;
+}
+
+/* One of before the anchor is not encoded: it waits for the anchor that is coming. */
+static void snapped_ahead(struct sync *sync, uint32_t f, const struct sync_event *event)
+{
+    (void)event;
+    if (sync->fragments[f].ahead == SYNC_AHEAD_MIXED)
+        sync->fragments[f].ahead = SYNC_AHEAD_SNAPPED;
+}
+
+static void trainer_down_ahead(struct sync *sync, uint32_t f, const struct sync_event *event)
+{
+    sync->fragments[f].ahead = SYNC_AHEAD_NOT;
+    trainer_down(sync, f, event);
+}
+
+static void mixed(struct sync *sync, uint32_t f, const struct sync_event *event)
+{
+    (void)event;
+    sync->fragments[f].state = SYNC_IDLE;
+    settle(sync, f);
+}
+
 static void applied(struct sync *sync, uint32_t f, const struct sync_event *event)
 {
-    uint64_t since_ms = sync->fragments[f].wait.arrived_ms;
-    arrive(sync, f, sync->fragments[f].own.version + 1, &event->hash);
+    struct sync_fragment *fragment = &sync->fragments[f];
+    uint64_t since_ms = fragment->wait.arrived_ms;
+    enum sync_ahead ahead = fragment->ahead;
+    fragment->ahead = SYNC_AHEAD_NOT;
+    fragment->made = false;
+    arrive(sync, f, fragment->own.version + 1, &event->hash);
     sync_patience_made(sync, f, since_ms);
-    give(sync, f);
+    switch (ahead) {
+    case SYNC_AHEAD_NOT: give(sync, f); break;
+    case SYNC_AHEAD_GIVEN: fragment->state = SYNC_MIXING; break;
+    case SYNC_AHEAD_MIXED: mixed(sync, f, event); break;
+    case SYNC_AHEAD_SNAPPED: encode(sync, f, event); break;
+    }
 }
 
 static void installed(struct sync *sync, uint32_t f, const struct sync_event *event)
@@ -253,13 +302,6 @@ static void installed(struct sync *sync, uint32_t f, const struct sync_event *ev
         sync_owner_restarted(sync, f);
     arrive(sync, f, event->version, &event->hash);
     give(sync, f);
-}
-
-static void mixed(struct sync *sync, uint32_t f, const struct sync_event *event)
-{
-    (void)event;
-    sync->fragments[f].state = SYNC_IDLE;
-    settle(sync, f);
 }
 
 static void take_back(struct sync *sync, uint32_t f, const struct sync_event *event)
@@ -332,8 +374,10 @@ static handler *const handlers[SYNC_STATES][SYNC_FRAGMENT_EVENTS] = {
                           [SYNC_EV_COMPLETE] = apply,
                           [SYNC_EV_EPOCH] = encode_anew,
                           [SYNC_EV_LOST] = repair},
-    [SYNC_APPLYING] = {[SYNC_EV_TRAINER_DOWN] = trainer_down,
-                       [SYNC_EV_SNAPSHOT] = ignore, /* not encoded: it waits for the anchor that is coming */
+    [SYNC_APPLYING] = {[SYNC_EV_TRAINER_DOWN] = trainer_down_ahead,
+                       [SYNC_EV_SNAPSHOT] = snapped_ahead,
+                       [SYNC_EV_MIXED] = mixed_ahead,
+                       [SYNC_EV_MADE] = made,
                        [SYNC_EV_SETTLED] = settled,
                        [SYNC_EV_APPLIED] = applied,
                        [SYNC_EV_EPOCH] = ignore, /* what is being applied stands in every epoch */

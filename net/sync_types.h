@@ -23,16 +23,20 @@ enum { SYNC_MEMBERS_MAX = BITSET_MAX };
 /*
  * A fragment on its island (version v; the round makes v + 1):
  *
- *   IDLE ──snapshot──▶ ENCODING ──encoded──▶ CONTRIBUTED ──all parts' results certified──▶ APPLYING
- *    ▲ ▲                  │ ▲ refused (NaN)     │                                              │ applied: v := v + 1
- *    │ └──────────────────┘ └── a new epoch ────┘                                              ▼
+ *   IDLE ──snapshot──▶ ENCODING ──encoded──▶ CONTRIBUTED ──all parts' results certified──▶ APPLYING ─┐ made: the anchor
+ *    ▲ ▲                  │ ▲ refused (NaN)     │                                              │  ▲     │ of v + 1 goes
+ *    │ └──────────────────┘ └── a new epoch ────┘                                              │  └─────┘ to the
+ * trainer │                                                                                         │ applied: v := v +
+ * 1 │                                                                                         ▼
  *    └──────────────────────────────── trainer took the anchor in ◀───────────────────────── MIXING
  *
  *   A part's result is certified when it is durable at so many voters that every later epoch knows of it
  * (net/record.h): only then does it count. When a new epoch begins while a contribution is on its way, it is encoded
  * anew for the new owners. IDLE goes to APPLYING directly when the others closed the round without us; MIXING does so
- * after taking the anchor back. LISTENING is IDLE without a trainer. REPAIR: our state is wrong or too old to be mended
- * by results; a peer's is fetched, then MIXING (or LISTENING).
+ * after taking the anchor back. The trainer need not wait for the hash of its anchor, only what is said to others
+ * does: what the trainer does with the anchor while APPLYING is kept for when the version has its hash. LISTENING is
+ * IDLE without a trainer. REPAIR: our state is wrong or too old to be mended by results; a peer's is fetched, then
+ * MIXING (or LISTENING).
  */
 enum sync_state {
     SYNC_LISTENING,
@@ -54,9 +58,10 @@ enum sync_event_type {
     SYNC_EV_TAKEN_BACK,   /* answer to SYNC_DO_TAKE_BACK: it worked */
     SYNC_EV_SETTLED,      /* it will contribute nothing more */
     /* of one fragment, from jobs */
-    SYNC_EV_ENCODED,   /* our contribution is ready to go */
-    SYNC_EV_REFUSED,   /* the snapshot cannot be encoded (NaN) */
-    SYNC_EV_APPLIED,   /* hash: version + 1 is in place */
+    SYNC_EV_ENCODED, /* our contribution is ready to go */
+    SYNC_EV_REFUSED, /* the snapshot cannot be encoded (NaN) */
+    SYNC_EV_MADE,    /* version + 1 is in place, and what it is made of is durable; its hash follows. May be left out */
+    SYNC_EV_APPLIED, /* hash: of version + 1, which is in place */
     SYNC_EV_INSTALLED, /* version, hash: a peer's state, or what our disk leads to, is in place */
     SYNC_EV_COMPLETE,  /* internal: every part's result is stored and certified */
     SYNC_EV_LOST,      /* internal: member: our state must be replaced by the peer's; ourselves: by our disk's */
@@ -99,7 +104,7 @@ enum sync_action_type {
     SYNC_DO_REDUCE,    /* fragment, version: mean over the owner's contributions (sync_owner()->have) for our part */
     SYNC_DO_STORE,     /* fragment, version: write our part's result to the ledger, durably */
     SYNC_DO_APPLY,     /* fragment, version: outer step with the results of `version` */
-    SYNC_DO_GIVE,      /* fragment: bring the current anchor to the trainer */
+    SYNC_DO_GIVE,      /* fragment, version: bring the anchor that is in place to the trainer */
     SYNC_DO_TAKE_BACK, /* fragment: try to take the anchor back from the trainer */
     SYNC_DO_FETCH,     /* key, member: ask it for this object */
     SYNC_DO_REPLAY,    /* fragment, version: what hash do checkpoint and ledger lead to? The state stays as it is */

@@ -92,6 +92,7 @@ static struct forecast_conf conf_of(const struct trial *t, double bits_per_s, ui
                                  .work = {.threads = threads > 0 ? threads : 1,
                                           .encode_ns = t->cost->encode_ns,
                                           .apply_ns = t->cost->apply_ns,
+                                          .hash_ns = t->cost->hash_ns,
                                           .reduce_ns = t->cost->reduce_ns,
                                           .store_ns = t->cost->store_ns + t->cost->disk_ns,
                                           .link_ns = t->cost->link_ns},

@@ -113,9 +113,9 @@ void ctl_plan_print(const struct ctl_plan *plan, const struct plan_found *found)
 
 static json_t *cost_json(const struct yardstick_cost *cost)
 {
-    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "encode", cost->encode_ns, "reduce", cost->reduce_ns,
-                     "store", cost->store_ns, "disk", cost->disk_ns, "apply", cost->apply_ns, "link_byte",
-                     cost->link_ns, "all", cost->all_ns);
+    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "encode", cost->encode_ns, "reduce", cost->reduce_ns,
+                     "store", cost->store_ns, "disk", cost->disk_ns, "apply", cost->apply_ns, "hash", cost->hash_ns,
+                     "link_byte", cost->link_ns, "all", cost->all_ns);
 }
 
 static json_t *row_json(const struct way *way, const struct plan_outcome *outcome, const double targets[PLAN_TARGETS])

@@ -165,20 +165,22 @@ static double job_ns(const struct world *w, const struct sync_event *event)
     const struct forecast_work *work = &w->conf->work;
     switch (event->type) {
     case SYNC_EV_ENCODED: return work->encode_ns * fragment_params(w);
-    case SYNC_EV_APPLIED: return work->apply_ns * fragment_params(w);
+    case SYNC_EV_MADE: return work->apply_ns * fragment_params(w);
+    case SYNC_EV_APPLIED: return work->hash_ns * fragment_params(w);
     case SYNC_EV_REDUCED: return work->reduce_ns * part_params(w, event->owner);
     default: return work->store_ns * part_params(w, event->owner);
     }
 }
 
 /* A fragment is encoded and applied in as many jobs as there are parts; an owner has one part, and makes its mean in
- * pieces, of which there are enough for all threads. */
+ * pieces, of which there are enough for all threads, as there are of a version's hash. */
 static uint32_t jobs_of(const struct world *w, const struct sync_event *event)
 {
     uint32_t threads = w->conf->work.threads, parts = forecast_owners(w->conf->islands);
     switch (event->type) {
     case SYNC_EV_ENCODED:
-    case SYNC_EV_APPLIED: return parts < threads ? parts : threads;
+    case SYNC_EV_MADE: return parts < threads ? parts : threads;
+    case SYNC_EV_APPLIED:
     case SYNC_EV_REDUCED: return threads;
     default: return threads > 0;
     }
@@ -226,7 +228,7 @@ static void carry_out(struct world *w, uint32_t i, const struct sync_action *act
     case SYNC_DO_ENCODE: event.type = SYNC_EV_ENCODED; break;
     case SYNC_DO_REDUCE: event.type = SYNC_EV_REDUCED; break;
     case SYNC_DO_STORE: event.type = SYNC_EV_STORED; break;
-    case SYNC_DO_APPLY: event.type = SYNC_EV_APPLIED; break;
+    case SYNC_DO_APPLY: event.type = SYNC_EV_MADE; break;
     case SYNC_DO_SEND: send_object(w, i, action->member, &action->key); return;
     case SYNC_DO_RELEASE: island->trainer[f].word = FREE; return;
     case SYNC_DO_GIVE: island->trainer[f].word = ANCHOR; return;
@@ -337,6 +339,8 @@ static void job_done(struct world *w, const struct happening *event)
         memcpy(done.hash.byte, &version, sizeof version);
     }
     step_island(w, event->island, &done);
+    if (done.type == SYNC_EV_MADE) /* its hash, while the trainer goes on */
+        job(w, event->island, (struct sync_event){.type = SYNC_EV_APPLIED, .fragment = done.fragment});
 }
 
 static struct said row_of(const struct sync *sync, uint32_t f)

@@ -19,10 +19,10 @@ enum { FORECAST_THREADS_MAX = 64 };
 
 /* What the daemons' work takes; all zero: no time at all. */
 struct forecast_work {
-    uint32_t threads;           /* 1 .. FORECAST_THREADS_MAX; 0: nothing below takes time, but the cipher */
-    double encode_ns, apply_ns; /* a parameter of the fragment */
-    double reduce_ns, store_ns; /* a parameter of what an owner has of it */
-    double link_ns;             /* a byte, at each end */
+    uint32_t threads;                    /* 1 .. FORECAST_THREADS_MAX; 0: nothing below takes time, but the cipher */
+    double encode_ns, apply_ns, hash_ns; /* a parameter of the fragment */
+    double reduce_ns, store_ns;          /* a parameter of what an owner has of it */
+    double link_ns;                      /* a byte, at each end */
 };
 
 struct forecast_conf {

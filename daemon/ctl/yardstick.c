@@ -163,7 +163,8 @@ struct yardstick_cost yardstick_cost(const struct yardstick *machine, const stru
         /* Every contribution is looked at as it comes, and once more as it is added up; then the mean is encoded. */
         .reduce_ns = run->islands * (codec->add_ns + bytes * machine->digest_ns) + codec->encode_ns,
         .store_ns = codec->look_ns + bytes * (machine->digest_ns + machine->copy_ns / sizeof(float)),
-        .apply_ns = bytes * machine->digest_ns + codec->add_ns + machine->step_ns + machine->hash_ns + machine->copy_ns,
+        .apply_ns = bytes * machine->digest_ns + codec->add_ns + machine->step_ns + machine->copy_ns,
+        .hash_ns = machine->hash_ns,
         .link_ns = machine->cipher_ns + LINK_COPIES * machine->copy_ns / sizeof(float),
         .disk_ns = bytes * machine->disk_ns,
         /* What we send and the result of every part, and what comes for ours, once more with its result. */
@@ -172,7 +173,7 @@ struct yardstick_cost yardstick_cost(const struct yardstick *machine, const stru
     };
     /* In the mean of all islands: each sends and receives a contribution and all results but for its own shards. */
     const double share = others / run->islands;
-    cost.all_ns = cost.encode_ns + cost.reduce_ns / run->islands + cost.store_ns + cost.apply_ns +
+    cost.all_ns = cost.encode_ns + cost.reduce_ns / run->islands + cost.store_ns + cost.apply_ns + cost.hash_ns +
                   4 * share * bytes * cost.link_ns;
     return cost;
 }

@@ -29,7 +29,8 @@ struct yardstick_codec {
 
 /* One exchange of one island, a parameter of the model; and what its daemon holds. */
 struct yardstick_cost {
-    double encode_ns, apply_ns; /* of the whole model: with its snapshot; with the version's hash and giving */
+    double encode_ns, apply_ns; /* of the whole model: with its snapshot; with giving it to the trainer */
+    double hash_ns;             /* of the whole model, as a version; the trainer does not wait for it */
     double reduce_ns;           /* of what this island owns */
     double store_ns;            /* of a result, wherever it comes from: looked at and written */
     double link_ns;             /* a byte that is sent or received */

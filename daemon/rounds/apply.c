@@ -26,7 +26,7 @@ struct apply_fragment {
     uint32_t parts_left;      /* jobs */
     uint64_t moved, cleared;  /* masks: shards that count us, by what becomes of their residuals */
     bool failed;              /* a part could not be applied */
-    struct hash_job *unsaved; /* applied and hashed, and the disk refused to note it; NULL: none */
+    struct hash_job *unsaved; /* applied, and the disk refused to note of what; NULL: none */
     uint64_t save_again_ms;
     struct runaway runaway;
     double grown; /* as runaway_note() said last */
@@ -63,7 +63,7 @@ struct part_job {
     uint64_t step;           /* out: the result's */
 };
 
-/* What follows when all parts are done: residuals, and the hash of the version. */
+/* What follows when all parts are done: what the version is made of is noted, then residuals move, and it is hashed. */
 struct hash_job {
     struct job job;
     struct apply *apply;
@@ -71,7 +71,8 @@ struct hash_job {
     uint64_t version, step;
     uint64_t moved, cleared;     /* masks */
     struct ledger_commit commit; /* of no parts if a part could not be applied: then nothing is noted */
-    bool hashed;                 /* out */
+    enum err noted;              /* out: whether its hash is in the ledger, too; `text` says why not */
+    char text[320];
     double norm;
 };
 
@@ -307,19 +308,28 @@ static enum err hash_version(struct hash_job *j, struct jobs_scratch *scratch)
     return err;
 }
 
+/* Until then nobody hears of the version, since a restart would not come back to it. */
+static enum err run_note(struct job *job, struct jobs_scratch *scratch)
+{
+    struct hash_job *j = (struct hash_job *)(void *)job;
+    (void)scratch;
+    return ledger_append_commit(j->apply->desk->conf.ledger, &j->commit, true);
+}
+
+/* The hash in the ledger is only to find damage by: a restart makes it again. */
 static enum err run_hash(struct job *job, struct jobs_scratch *scratch)
 {
     struct hash_job *j = (struct hash_job *)(void *)job;
     const struct rounds_conf *conf = &j->apply->desk->conf;
-    if (!j->hashed) {
-        replica_commit(conf->replica, j->f, j->moved);
-        replica_forget(conf->replica, j->f, j->cleared);
-        j->moved = j->cleared = 0;
-        j->norm = replica_norm(conf->replica, j->f);
-        TRY(hash_version(j, scratch));
-        j->hashed = true;
-    }
-    return j->commit.parts_count > 0 ? ledger_append_commit(conf->ledger, &j->commit, true) : ERR_OK;
+    replica_commit(conf->replica, j->f, j->moved);
+    replica_forget(conf->replica, j->f, j->cleared);
+    j->norm = replica_norm(conf->replica, j->f);
+    TRY(hash_version(j, scratch));
+    if (j->commit.parts_count > 0)
+        j->noted = ledger_append_commit(conf->ledger, &j->commit, false);
+    if (j->noted != ERR_OK)
+        snprintf(j->text, sizeof j->text, "%s", err_text());
+    return ERR_OK;
 }
 
 static void note_norm(struct apply_fragment *fragment, const struct hash_job *j)
@@ -345,32 +355,46 @@ static void done_hash(struct job *job)
     struct desk *desk = apply->desk;
     struct store_fragment *state = &desk->fragments[j->f].state;
     char hex[DIGEST_HEX_BYTES];
-    if (job->err != ERR_OK && !j->hashed) { /* out of memory: the daemon ends, and goes on from the ledger */
+    if (job->err != ERR_OK) { /* out of memory: the daemon ends, and goes on from the ledger */
         event_post_fatal(desk->conf.events, job->text);
         job_pool_give(&apply->hashes, j);
         return;
     }
-    if (job->err != ERR_OK) { /* nobody hears of a version that a restart would not come back to */
-        desk_disk_failed(desk, job->text);
-        apply->fragments[j->f].unsaved = j;
-        apply->fragments[j->f].save_again_ms = desk->now_ms + SAVE_AGAIN_MS;
-        return;
-    }
-    if (j->commit.parts_count > 0)
-        desk_disk_works(desk);
+    if (j->noted != ERR_OK)
+        desk_disk_failed(desk, j->text);
     state->version = j->version;
     state->hash = j->commit.hash;
     note_norm(&apply->fragments[j->f], j);
     if (state->step >= rules_warm_until(desk->conf.spec))
         replica_settle(desk->conf.replica, j->f);
     log_debug("fragment %" PRIu32 " version %" PRIu64 " hash %s", j->f, j->version, digest_hex(&state->hash, hex));
-    event_post(desk->conf.events,
-               &(struct event){.type = EVENT_COUNTED,
-                               .fragment = j->f,
-                               .shards = apply->fragments[j->f].moved | apply->fragments[j->f].cleared});
     desk_post(desk, &(struct sync_event){.type = SYNC_EV_APPLIED, .fragment = j->f, .hash = state->hash});
     apply_post_held(desk, j->f);
     job_pool_give(&apply->hashes, j);
+}
+
+static void hash(struct hash_job *j)
+{
+    struct desk *desk = j->apply->desk;
+    event_post(desk->conf.events,
+               &(struct event){.type = EVENT_COUNTED, .fragment = j->f, .shards = j->moved | j->cleared});
+    if (j->commit.parts_count > 0)
+        desk_post(desk, &(struct sync_event){.type = SYNC_EV_MADE, .fragment = j->f});
+    desk_submit(desk, &j->job, JOBS_HASH, run_hash, done_hash);
+}
+
+static void done_note(struct job *job)
+{
+    struct hash_job *j = (struct hash_job *)(void *)job;
+    struct apply *apply = j->apply;
+    if (job->err == ERR_OK) {
+        desk_disk_works(apply->desk);
+        hash(j);
+        return;
+    }
+    desk_disk_failed(apply->desk, job->text);
+    apply->fragments[j->f].unsaved = j;
+    apply->fragments[j->f].save_again_ms = apply->desk->now_ms + SAVE_AGAIN_MS;
 }
 
 /* What our own results left over. */
@@ -409,7 +433,10 @@ static void all_applied(struct apply *apply, uint32_t f, uint64_t version)
         j->commit.parts[j->commit.parts_count++] = (struct ledger_part){.epoch = fragment->results[p].epoch,
                                                                         .owner = fragment->results[p].owner,
                                                                         .digest = fragment->results[p].digest};
-    desk_submit(apply->desk, &j->job, JOBS_HASH, run_hash, done_hash);
+    if (j->commit.parts_count > 0)
+        desk_submit(apply->desk, &j->job, JOBS_APPLY, run_note, done_note);
+    else /* what others have will tell that it is not right */
+        hash(j);
 }
 
 void apply_tick(struct apply *apply)
@@ -420,7 +447,7 @@ void apply_tick(struct apply *apply)
         if (j == NULL || apply->desk->now_ms < fragment->save_again_ms)
             continue;
         fragment->unsaved = NULL;
-        desk_submit(apply->desk, &j->job, JOBS_HASH, run_hash, done_hash);
+        desk_submit(apply->desk, &j->job, JOBS_APPLY, run_note, done_note);
     }
 }
 

@@ -18,7 +18,8 @@ void apply_free(struct apply *apply);
 /* A result of `bytes` lies whole in its slot: looked at, into the ledger, then judged; SYNC_EV_STORED if it is good. */
 void apply_result_in(struct apply *apply, uint32_t peer, const struct wire_key *key, uint64_t bytes);
 /* The outer step with the ledger's results, now, or when nobody reads the anchor and nothing is encoded or reduced:
- * EVENT_COUNTED, SYNC_EV_APPLIED. */
+ * EVENT_COUNTED; SYNC_EV_MADE when what it is made of is durable, unless a part could not be applied; SYNC_EV_APPLIED.
+ */
 void apply_begin(struct apply *apply, uint32_t f, uint64_t version);
 void apply_unread(struct apply *apply, uint32_t f);
 /* An outer step is ordered and waits for readers: the anchor stands still until they have gone. */

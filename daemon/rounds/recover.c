@@ -113,10 +113,11 @@ out:
 /* Of what was replayed: its hash, which is what it was when the version was made. */
 static enum err hash_replayed(struct desk *desk, uint32_t f, struct store_fragment *state)
 {
+    static const struct digest none;
     struct ledger_commit commit;
     TRY(replica_hash(desk->conf.replica, f, state->version, state->step, &state->hash));
     if (ledger_commit_of(desk->conf.ledger, f, state->version, &commit) == ERR_OK &&
-        !digest_equal(&commit.hash, &state->hash))
+        !digest_equal(&commit.hash, &none) && !digest_equal(&commit.hash, &state->hash))
         log_warn("fragment %" PRIu32 ": version %" PRIu64 " is another one, made from the checkpoint and the ledger's "
                  "results, than it was in memory before; the other islands' will tell which is right",
                  f, state->version);

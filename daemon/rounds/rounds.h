@@ -51,7 +51,7 @@ void rounds_encode(struct rounds *rounds, uint32_t f, uint64_t version, const st
 void rounds_reduce(struct rounds *rounds, uint32_t f, uint64_t version, const struct bitset *have);
 /* Our result into the ledger, durably; tried again until the disk takes it: SYNC_EV_STORED. */
 void rounds_store(struct rounds *rounds, uint32_t f, uint64_t version);
-/* The outer step with the ledger's results of `version`: EVENT_COUNTED, SYNC_EV_APPLIED. */
+/* The outer step with the ledger's results of `version`: EVENT_COUNTED, SYNC_EV_MADE, SYNC_EV_APPLIED. */
 void rounds_apply(struct rounds *rounds, uint32_t f, uint64_t version);
 /* Where checkpoint and ledger lead, beside what is in memory: SYNC_EV_REPLAYED or SYNC_EV_UNPROVEN. */
 void rounds_replay(struct rounds *rounds, uint32_t f, uint64_t version);

@@ -29,7 +29,7 @@ struct ledger_part {
 struct ledger_commit {
     uint32_t fragment, parts_count;
     uint64_t version;
-    struct digest hash; /* of the version they made */
+    struct digest hash; /* of the version they made; zeros: it was not known yet */
     struct ledger_part parts[LEDGER_PARTS_MAX];
 };
 

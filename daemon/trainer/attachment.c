@@ -219,7 +219,6 @@ static void post_in_turn(struct attachment *a, enum sync_event_type type, uint32
 {
     enum sync_state state = sync_state(a->plan.sync, f);
     bool out_of_turn = state == SYNC_LISTENING || (type == SYNC_EV_SNAPSHOT && state == SYNC_MIXING) ||
-                       (type == SYNC_EV_MIXED && state == SYNC_APPLYING) ||
                        (type == SYNC_EV_SETTLED && (state == SYNC_ENCODING || state == SYNC_CONTRIBUTED));
     if (!out_of_turn)
         attachment_core_post_sync(a, type, f, 0);

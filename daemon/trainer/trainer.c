@@ -189,7 +189,7 @@ void trainer_given(struct trainer *trainer, uint32_t f)
     struct shared *shared = attachment_shared(trainer->attachment);
     if (shared == NULL)
         return;
-    if (shared_given(shared, f, sync_own(trainer->plan.sync, f).version) != ERR_OK)
+    if (shared_given(shared, f, sync_anchor_version(trainer->plan.sync, f)) != ERR_OK)
         attachment_refuse(trainer->attachment, err_text());
     else
         attachment_wake(trainer->attachment, f);

@@ -381,7 +381,7 @@ static void do_apply(uint32_t i, uint32_t f, uint64_t version)
                 island->applying[f][s] = sim_number(&digest);
     }
     SIM_HOLDS(shards == UINT64_MAX >> (64 - sim->shards_counts[f]), "island %u applies some shards only\n", i);
-    sim_add_job(i, 1 + sim_below(40), (struct sync_event){.type = SYNC_EV_APPLIED, .fragment = f}, 0);
+    sim_add_job(i, 1 + sim_below(40), (struct sync_event){.type = SYNC_EV_MADE, .fragment = f}, 0);
 }
 
 static void do_send(uint32_t i, const struct sync_action *action)
@@ -450,12 +450,21 @@ void sim_step(uint32_t i, const struct sync_event *event)
 
 /* ---- jobs come due ---- */
 
+/* Now and then nothing is told before the hash. */
+static bool made(uint32_t i, uint32_t f)
+{
+    struct sim_island *island = &sim->island[i];
+    memcpy(sim_commit(&island->disk, f, island->version[f] + 1), island->applying[f], sizeof island->applying[f]);
+    sim_check_applied(i, f, island->version[f] + 1);
+    sim_add_job(i, 1 + sim_below(sim_chance(20) ? 400 : 40),
+                (struct sync_event){.type = SYNC_EV_APPLIED, .fragment = f}, 0);
+    return !sim_chance(20);
+}
+
 static void applied(uint32_t i, uint32_t f, struct digest *hash)
 {
     struct sim_island *island = &sim->island[i];
     uint64_t version = island->version[f] + 1;
-    memcpy(sim_commit(&island->disk, f, version), island->applying[f], sizeof island->applying[f]);
-    sim_check_applied(i, f, version);
     sim_tell("island %u applies fragment %u version %llu, of %u ...", i, f, (unsigned long long)version,
              island->applying[f][0]);
     island->step_by_step[f] = true;
@@ -501,6 +510,10 @@ static void finish_job(struct sim_job *job)
     }
     switch (event.type) {
     case SYNC_EV_STORED: sim_keep(i, job->result); break;
+    case SYNC_EV_MADE:
+        if (!made(i, f))
+            return;
+        break;
     case SYNC_EV_APPLIED: applied(i, f, &event.hash); break;
     case SYNC_EV_INSTALLED: island->hash[f] = event.hash; break;
     case SYNC_EV_MIXED:

@@ -45,7 +45,8 @@ void stage_open(struct stage *stage, uint32_t islands, const char *lines, const 
 
 void stage_open_in(struct stage *stage, const char *folder, uint32_t islands, const char *lines, const char *program)
 {
-    *stage = (struct stage){.start_ms = START_MS, .now_ms = START_MS, .applies = true, .socket = -1, .memfd = -1};
+    *stage = (struct stage){
+        .start_ms = START_MS, .now_ms = START_MS, .applies = true, .hashes = true, .socket = -1, .memfd = -1};
     stage->conf = (struct dconf){.name = "bob",
                                  .state_folder = (char *)(uintptr_t)folder,
                                  .run_folder = (char *)(uintptr_t)folder,
@@ -181,6 +182,9 @@ static void order_apply(struct stage *stage, uint32_t f, uint64_t version)
     event.shards =
         counted_since(replica_counted(stage->run.replica, f), stage->run.ids[stage->run.view.self], version - 1);
     event_post(stage->events, &event);
+    event_post_sync(stage->events, &(struct sync_event){.type = SYNC_EV_MADE, .fragment = f});
+    if (!stage->hashes)
+        return;
     event_post_sync(stage->events,
                     &(struct sync_event){.type = SYNC_EV_APPLIED, .fragment = f, .hash = trainerrun_hash(f, version)});
 }

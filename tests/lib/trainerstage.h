@@ -31,7 +31,8 @@ struct stage {
     enum run_end end;
     const char *refusal; /* why tensors are refused; NULL: they fit */
     unsigned held;       /* types of events that are not answered: 1 << type */
-    bool applies;        /* outer steps are taken when they are ordered */
+    bool applies;        /* outer steps are taken when they are ordered, */
+    bool hashes;         /* and what they make is hashed */
     char said[STAGE_SAID_BYTES];
     struct event waiting[STAGE_HELD_MAX];
     size_t waiting_count;

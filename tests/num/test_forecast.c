@@ -157,6 +157,15 @@ static void the_daemons_work_takes_its_time(void **state)
     struct forecast_conf slow = free;
     slow.bits_per_s = 8e9 / 40;
     assert_float_equal(utilisation_of(sealed), utilisation_of(slow), 0.01);
+    /* A hash keeps threads busy, and nobody waiting as long as there are enough. */
+    struct forecast_conf hashed = free, applied = free, busy = free;
+    hashed.work = (struct forecast_work){.threads = 4, .hash_ns = 12};
+    applied.work = (struct forecast_work){.threads = 4, .apply_ns = 12};
+    busy.work = (struct forecast_work){.threads = 1, .hash_ns = 100};
+    print_message("four threads, hashes %.3f, as much to apply %.3f; one thread and far more %.3f\n",
+                  utilisation_of(hashed), utilisation_of(applied), utilisation_of(busy));
+    assert_float_equal(utilisation_of(hashed), of_free, 0.005);
+    assert_true(utilisation_of(applied) < of_free - 0.02 && utilisation_of(busy) < of_free - 0.02);
     /* With work for far more than all of the time, and an overlap in which all fragments are on their way at once, two
      * threads do twice as much. */
     one.overlap = two.overlap = 90;

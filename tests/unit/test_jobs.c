@@ -172,6 +172,29 @@ static void finished_jobs_are_taken_back_one_at_a_time(void **state)
     deinit_gate(&gate);
 }
 
+/* A trainer may stand still for it. */
+static void an_anchor_for_the_trainer_overtakes_what_waits(void **state)
+{
+    (void)state;
+    struct jobs *jobs = threads(1);
+    struct gate gate;
+    struct note save = {.job.work = JOBS_SAVE}, give = {.job.work = JOBS_GIVE}, again = give;
+    places = 0;
+    submit_gate(jobs, &gate);
+    assert_true(testlib_sem_wait(&gate.begun, DEADLINE_S));
+    submit_note(jobs, &save);
+    submit_note(jobs, &give);
+    submit_note(jobs, &again);
+    sem_post(&gate.go);
+    for (int i = 0; i < 4; i++)
+        take_next(jobs);
+    assert_int_equal(give.place, 0);
+    assert_int_equal(again.place, 1);
+    assert_int_equal(save.place, 2);
+    deinit_gate(&gate);
+    jobs_free(jobs);
+}
+
 static void what_went_wrong_comes_back_with_its_text(void **state)
 {
     (void)state;
@@ -585,6 +608,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_job_runs_elsewhere_and_is_done_in_the_loop),
         cmocka_unit_test(finished_jobs_are_taken_back_one_at_a_time),
+        cmocka_unit_test(an_anchor_for_the_trainer_overtakes_what_waits),
         cmocka_unit_test(what_went_wrong_comes_back_with_its_text),
         cmocka_unit_test(signals_are_left_to_the_loop),
         cmocka_unit_test(processor_time_is_booked_under_what_it_was_for),

@@ -185,6 +185,60 @@ static void many_jobs_share_out_their_work(void **state)
     jobs_free(jobs);
 }
 
+/* A trainer stands still for its anchor; a share of many pieces does not keep it waiting. */
+struct queued {
+    struct job job;
+    sem_t submitted, given;
+    atomic_bool stood_in_line;
+};
+
+static enum err run_queued_piece(void *user, size_t i, struct jobs_scratch *scratch)
+{
+    struct queued *q = user;
+    sem_t *first = i < 2 ? &q->submitted : &q->given;
+    (void)scratch;
+    if (!testlib_sem_wait(first, DEADLINE_S))
+        q->stood_in_line = true;
+    sem_post(first);
+    return ERR_OK;
+}
+
+static enum err run_queued(struct job *job, struct jobs_scratch *scratch)
+{
+    return jobs_share(scratch, 9, run_queued_piece, job);
+}
+
+struct giving {
+    struct job job;
+    struct queued *before;
+};
+
+static enum err run_giving(struct job *job, struct jobs_scratch *scratch)
+{
+    (void)scratch;
+    sem_post(&((struct giving *)(void *)job)->before->given);
+    return ERR_OK;
+}
+
+static void an_anchor_for_the_trainer_comes_before_pieces(void **state)
+{
+    (void)state;
+    struct jobs *jobs = threads(2);
+    struct queued q = {.job = {.work = JOBS_HASH, .run = run_queued, .done = done_nothing}};
+    struct giving give = {.job = {.work = JOBS_GIVE, .run = run_giving, .done = done_nothing}, .before = &q};
+    sem_init(&q.submitted, 0, 0);
+    sem_init(&q.given, 0, 0);
+    jobs_submit(jobs, &q.job);
+    jobs_submit(jobs, &give.job);
+    sem_post(&q.submitted);
+    take_next(jobs);
+    take_next(jobs);
+    assert_false(q.stood_in_line);
+    jobs_free(jobs);
+    sem_destroy(&q.submitted);
+    sem_destroy(&q.given);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -193,6 +247,7 @@ int main(void)
         cmocka_unit_test(pieces_are_booked_under_the_jobs_work),
         cmocka_unit_test(the_end_waits_for_pieces),
         cmocka_unit_test(many_jobs_share_out_their_work),
+        cmocka_unit_test(an_anchor_for_the_trainer_comes_before_pieces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

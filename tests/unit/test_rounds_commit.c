@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "common/digest.h"
@@ -20,11 +22,25 @@ static const char coarse[] = "codec = uniform\nerror_feedback = yes\n";
 /* The disk's cache is written out, or it says that it cannot be. */
 static _Atomic int flushes;
 static _Atomic bool flush_fails;
+/* No file grows any more, from now on, or once it was flushed. */
+static _Atomic bool full, flush_then_full;
 int fdatasync(int fd)
 {
     flushes++;
+    if (flush_then_full)
+        full = true;
     errno = EIO;
     return flush_fails ? -1 : fsync(fd);
+}
+
+ssize_t write(int fd, const void *bytes, size_t count)
+{
+    struct stat status;
+    if (full && fstat(fd, &status) == 0 && S_ISREG(status.st_mode)) {
+        errno = ENOSPC;
+        return -1;
+    }
+    return syscall(SYS_write, fd, bytes, count);
 }
 
 /* ---- what comes in ---- */
@@ -222,6 +238,7 @@ static void a_version_is_told_when_what_made_it_is_durable(void **state)
     assert_true(flushes > before);
     assert_string_not_equal(rounds_info(rig->rounds).disk_note, "");
     for (int k = 0; k < 3; k++) {
+        assert_int_equal(rig_told_count(rig, SYNC_EV_MADE), 0);
         assert_int_equal(rig_told_count(rig, SYNC_EV_APPLIED), 0);
         assert_int_equal(rig_posted_count(rig, EVENT_COUNTED), 0);
         assert_int_equal(rounds_state(rig->rounds, 0)->version, 1);
@@ -231,6 +248,7 @@ static void a_version_is_told_when_what_made_it_is_durable(void **state)
     flush_fails = false;
     rig_tick(rig, AGAIN_MS);
     rig_settle(rig);
+    assert_int_equal(rig_told_count(rig, SYNC_EV_MADE), 1);
     assert_int_equal(rig_told_count(rig, SYNC_EV_APPLIED), 1);
     assert_string_equal(rounds_info(rig->rounds).disk_note, "");
     assert_int_equal(rounds_state(rig->rounds, 0)->version, 2);
@@ -241,6 +259,66 @@ static void a_version_is_told_when_what_made_it_is_durable(void **state)
     assert_int_equal(rounds_state(rig->rounds, 0)->version, 2);
     assert_true(digest_equal(&rounds_state(rig->rounds, 0)->hash, &hash));
     assert_committed(rig, 0, 2);
+    rig_close(rig);
+}
+
+/* Killed when the trainer had the anchor and nobody else had heard of it: the hash is made anew, and nothing looks
+ * damaged; one that was written and is another one does. */
+static void a_version_without_its_hash_is_come_back_to(void **state)
+{
+    (void)state;
+    struct bitset all = bitset_first(MEMBERS);
+    struct rig *rig = rig_new("commit-unhashed", exact, MEMBERS, SELF, 0);
+    struct ledger_commit commit;
+    rounds_checkpoint(rig->rounds, 0);
+    rig_settle(rig);
+    rig_round(rig, 0, &all);
+    const struct digest right = rounds_state(rig->rounds, 0)->hash;
+    for (int damaged = 0; damaged < 2; damaged++) {
+        assert_ok(ledger_commit_of(rig->ledger, 0, 1, &commit));
+        commit.hash = (struct digest){{(uint8_t)damaged}};
+        assert_ok(ledger_append_commit(rig->ledger, &commit, true));
+        overhear_begin();
+        rig = rig_again(rig);
+        assert_int_equal(strstr(overhear_end(), "is another one, made from the checkpoint") != NULL, damaged);
+        assert_int_equal(rounds_state(rig->rounds, 0)->version, 1);
+        assert_true(digest_equal(&rounds_state(rig->rounds, 0)->hash, &right));
+    }
+    rig_close(rig);
+}
+
+/* What the disk refuses of the hash keeps nobody waiting: what made the version is durable. */
+static void a_hash_that_cannot_be_noted_holds_nothing_up(void **state)
+{
+    (void)state;
+    static const struct digest none;
+    struct bitset all = bitset_first(MEMBERS);
+    struct rig *rig = rig_new("commit-hash", exact, MEMBERS, SELF, 0);
+    struct ledger_commit commit;
+    rounds_checkpoint(rig->rounds, 0);
+    rig_settle(rig);
+    rig_round(rig, 0, &all);
+    rig_contribute(rig, 0, 0.01f, 2000);
+    rig_bring_contribution(rig, 0, 0, 100, 0.02f);
+    rig_bring_contribution(rig, 0, 2, 100, 0.02f);
+    rig_bring_result(rig, 0, 0, true);
+    rig->hold = 1u << SYNC_DO_APPLY;
+    rig_bring_result(rig, 0, 2, true);
+    rig->hold = 0;
+    rig_forget(rig);
+    flush_then_full = true;
+    rounds_apply(rig->rounds, 0, 2);
+    rig_settle(rig);
+    flush_then_full = full = false;
+    assert_int_equal(rig_told_count(rig, SYNC_EV_APPLIED), 1);
+    assert_non_null(strstr(rounds_info(rig->rounds).disk_note, "No space left"));
+    assert_int_equal(rounds_state(rig->rounds, 0)->version, 2);
+    const struct digest hash = rounds_state(rig->rounds, 0)->hash;
+    assert_ok(ledger_commit_of(rig->ledger, 0, 2, &commit));
+    assert_true(digest_equal(&commit.hash, &none));
+    rig = rig_again(rig);
+    assert_int_equal(rounds_state(rig->rounds, 0)->version, 2);
+    assert_true(digest_equal(&rounds_state(rig->rounds, 0)->hash, &hash));
     rig_close(rig);
 }
 
@@ -324,6 +402,8 @@ int main(void)
         cmocka_unit_test(our_results_are_signed_and_name_what_they_count),
         cmocka_unit_test(a_residual_moves_for_the_contribution_that_is_named_alone),
         cmocka_unit_test(a_version_is_told_when_what_made_it_is_durable),
+        cmocka_unit_test(a_version_without_its_hash_is_come_back_to),
+        cmocka_unit_test(a_hash_that_cannot_be_noted_holds_nothing_up),
         cmocka_unit_test(results_of_a_version_that_was_not_made_are_held_only),
         cmocka_unit_test(a_replay_takes_the_results_that_made_the_version),
     };

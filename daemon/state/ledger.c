@@ -16,76 +16,11 @@
 #include "common/fsio.h"
 #include "common/log.h"
 #include "common/mem.h"
-#include "daemon/state/ledger_index.h"
-#include "daemon/state/ledger_record.h"
-#include "net/wire_object.h"
+#include "daemon/state/ledger_core.h"
 
-/* Files are named "ledger-NUMBER.log". */
-#define SEGMENT_NUMBER_MAX UINT64_C(999999999999) /* 12 digits */
 enum { SEGMENTS_MAX = 65536 };
 /* A place in the ledger: the number of a segment and the bytes in it. */
 enum { AT_BITS = 40 };
-
-struct segment {
-    uint64_t number;
-    uint64_t bytes;
-    int fd; /* -1: removed */
-};
-
-struct ledger {
-    struct ledger_conf conf;
-    struct ledger_run run;
-    char *folder, *lock_path;
-    int lock_fd;
-    pthread_mutex_t lock;
-    struct segment *segments; /* oldest first */
-    size_t segments_count, segments_room;
-    struct ledger_index index;
-    bool unsynced;
-    bool doubtful; /* a flush of the last segment failed: nothing more goes there */
-    bool lost;     /* a segment with records was put aside, and nothing was appended since */
-};
-
-/* ---- segments ---- */
-
-static enum err segment_path(const struct ledger *ledger, uint64_t number, char **path)
-{
-    return mem_printf(path, "%s/ledger-%012" PRIu64 ".log", ledger->folder, number);
-}
-
-static enum err add_segment(struct ledger *ledger, uint64_t number, int fd, uint64_t bytes)
-{
-    if (ledger->segments_count == ledger->segments_room) {
-        size_t room = ledger->segments_room > 0 ? 2 * ledger->segments_room : 16;
-        TRY(mem_grow(&ledger->segments, ledger->segments_count, room, sizeof *ledger->segments, "ledger segments"));
-        ledger->segments_room = room;
-    }
-    ledger->segments[ledger->segments_count++] = (struct segment){.number = number, .bytes = bytes, .fd = fd};
-    return ERR_OK;
-}
-
-static enum err begin_segment(struct ledger *ledger, uint64_t number)
-{
-    char *path;
-    uint8_t header[LEDGER_SEGMENT_HEADER];
-    ledger_record_put_segment(number, &ledger->run, header);
-    if (number > SEGMENT_NUMBER_MAX)
-        return err_set(ERR_STATE, "%s: the ledger's last file has the last number there is", ledger->folder);
-    TRY(segment_path(ledger, number, &path));
-    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    enum err err =
-        fd >= 0 ? fsio_write_all(fd, header, sizeof header, path) : err_set_errno(ERR_IO, "cannot create %s", path);
-    if (err == ERR_OK && fsync(fd) != 0)
-        err = err_set_errno(ERR_IO, "cannot flush %s", path);
-    if (err == ERR_OK)
-        err = fsio_sync_folder_of(path);
-    if (err == ERR_OK)
-        err = add_segment(ledger, number, fd, LEDGER_SEGMENT_HEADER);
-    if (err != ERR_OK && fd >= 0)
-        close(fd);
-    mem_free(path);
-    return err;
-}
 
 /* ---- opening: every record is looked at ---- */
 
@@ -155,7 +90,7 @@ static enum err scan_segment(struct ledger *ledger, const char *path, uint64_t n
         if (ftruncate(fd, (off_t)good) != 0)
             return err_set_errno(ERR_IO, "%s: cannot cut off its torn end", path);
     }
-    return add_segment(ledger, number, fd, good);
+    return ledger_core_add(ledger, number, fd, good);
 }
 
 static int by_number(const void *left, const void *right)
@@ -187,7 +122,7 @@ static enum err open_segment(struct ledger *ledger, uint64_t number)
 {
     char *path;
     struct stat status = {0};
-    TRY(segment_path(ledger, number, &path));
+    TRY(ledger_core_path(ledger, number, &path));
     int fd = open(path, O_RDWR | O_CLOEXEC);
     enum err err = fd >= 0 && fstat(fd, &status) == 0 ? scan_segment(ledger, path, number, fd, (uint64_t)status.st_size)
                                                       : err_set_errno(ERR_IO, "%s: cannot open", path);
@@ -207,7 +142,7 @@ static enum err open_segment(struct ledger *ledger, uint64_t number)
 static bool number_of(const char *name, uint64_t *number)
 {
     char ours[64];
-    if (sscanf(name, "ledger-%" SCNu64, number) != 1 || *number > SEGMENT_NUMBER_MAX)
+    if (sscanf(name, "ledger-%" SCNu64, number) != 1 || *number > LEDGER_SEGMENT_NUMBER_MAX)
         return false;
     snprintf(ours, sizeof ours, "ledger-%012" PRIu64 ".log", *number);
     return strcmp(name, ours) == 0;
@@ -232,6 +167,7 @@ static enum err open_segments(struct ledger *ledger)
     enum err err = ERR_OK;
     uint64_t *numbers = NULL;
     size_t count = 0;
+    int fd;
     DIR *dir = opendir(ledger->folder);
     if (dir == NULL)
         return err_set_errno(ERR_IO, "%s: cannot open", ledger->folder);
@@ -241,8 +177,13 @@ static enum err open_segments(struct ledger *ledger)
     qsort(numbers, count, sizeof *numbers, by_number);
     for (size_t i = 0; i < count; i++)
         TRY_OUT(open_segment(ledger, numbers[i]));
-    if (ledger->segments_count == 0)
-        err = begin_segment(ledger, count > 0 ? numbers[count - 1] + 1 : 1);
+    if (ledger->segments_count == 0) {
+        uint64_t first = count > 0 ? numbers[count - 1] + 1 : 1;
+        TRY_OUT(ledger_core_create(ledger, first, &fd));
+        err = ledger_core_add(ledger, first, fd, LEDGER_SEGMENT_HEADER);
+        if (err != ERR_OK)
+            close(fd);
+    }
 out:
     closedir(dir);
     mem_free(numbers);
@@ -271,7 +212,9 @@ enum err ledger_open(const struct ledger_conf *conf, struct ledger **out)
     struct ledger *ledger = NULL;
     *out = NULL;
     TRY(mem_new(1, sizeof *ledger, "the ledger", &ledger));
+    pthread_mutex_init(&ledger->writing, NULL);
     pthread_mutex_init(&ledger->lock, NULL);
+    pthread_cond_init(&ledger->flushed, NULL);
     ledger->conf = *conf;
     ledger->run.id = conf->run_id;
     memcpy(ledger->run.nonce, conf->nonce, LEDGER_NONCE_BYTES);
@@ -293,124 +236,24 @@ void ledger_close(struct ledger *ledger)
 {
     if (ledger == NULL)
         return;
-    if (ledger->unsynced && ledger_sync(ledger) != ERR_OK)
-        log_error("%s", err_text());
+    pthread_mutex_lock(&ledger->lock);
+    int error = ledger->unsynced ? ledger_core_flush(ledger) : 0;
+    pthread_mutex_unlock(&ledger->lock);
+    if (error != 0)
+        log_error("cannot flush the ledger in %s: %s", ledger->folder, strerror(error));
     for (size_t i = 0; i < ledger->segments_count; i++)
         if (ledger->segments[i].fd >= 0)
             close(ledger->segments[i].fd);
     if (ledger->lock_fd >= 0)
         close(ledger->lock_fd);
+    pthread_cond_destroy(&ledger->flushed);
     pthread_mutex_destroy(&ledger->lock);
+    pthread_mutex_destroy(&ledger->writing);
     mem_free(ledger->segments);
     ledger_index_deinit(&ledger->index);
     mem_free(ledger->folder);
     mem_free(ledger->lock_path);
     mem_free(ledger);
-}
-
-/* ---- appending ---- */
-
-static enum err write_record(struct ledger *ledger, struct segment *segment, const struct ledger_entry *entry,
-                             const uint8_t *body)
-{
-    static const uint8_t zeros[LEDGER_RECORD_ALIGN];
-    uint8_t header[LEDGER_RECORD_HEADER];
-    size_t bytes = (size_t)entry->bytes;
-    ledger_record_put(entry->commit ? LEDGER_COMMIT : LEDGER_RESULT, body, bytes, header);
-    if (lseek(segment->fd, (off_t)segment->bytes, SEEK_SET) < 0)
-        return err_set_errno(ERR_IO, "the ledger in %s", ledger->folder);
-    TRY(fsio_write_all(segment->fd, header, sizeof header, "the ledger"));
-    TRY(fsio_write_all(segment->fd, body, bytes, "the ledger"));
-    return fsio_write_all(segment->fd, zeros, (size_t)(ledger_record_end(0, bytes) - bytes), "the ledger");
-}
-
-static enum err sync_locked(struct ledger *ledger)
-{
-    for (size_t i = 0; i < ledger->segments_count; i++)
-        if (ledger->segments[i].fd >= 0 && i + 2 >= ledger->segments_count && fdatasync(ledger->segments[i].fd) != 0)
-            return err_set_errno(ERR_IO, "cannot flush the ledger in %s", ledger->folder);
-    ledger->unsynced = false;
-    return ERR_OK;
-}
-
-/* A full segment is left for a new one; so is one whose flush has failed. */
-static enum err make_room(struct ledger *ledger, uint64_t bytes)
-{
-    const struct segment *last = &ledger->segments[ledger->segments_count - 1];
-    bool full = last->bytes > LEDGER_SEGMENT_HEADER && last->bytes + bytes > ledger->conf.segment_bytes;
-    if (!full && !ledger->doubtful)
-        return ERR_OK;
-    if (!ledger->doubtful)
-        TRY(sync_locked(ledger));
-    TRY(begin_segment(ledger, last->number + 1));
-    ledger->doubtful = false;
-    return ERR_OK;
-}
-
-/* Writes a record and notes where it is: in `there`, which has the same name, or as a new entry. */
-static enum err append_locked(struct ledger *ledger, struct ledger_entry *entry, struct ledger_entry *there,
-                              const uint8_t *body)
-{
-    TRY(make_room(ledger, entry->bytes));
-    struct segment *last = &ledger->segments[ledger->segments_count - 1];
-    entry->segment = (uint32_t)(ledger->segments_count - 1);
-    entry->offset = last->bytes + LEDGER_RECORD_HEADER;
-    enum err err = write_record(ledger, last, entry, body);
-    if (err == ERR_OK && there == NULL)
-        err = ledger_index_add(&ledger->index, entry);
-    if (err != ERR_OK) {
-        /* The part that was written would hide what comes behind it. */
-        if (ftruncate(last->fd, (off_t)last->bytes) != 0)
-            log_error("the ledger in %s cannot be cut back after a failed write", ledger->folder);
-        return err == ERR_NOSPACE ? err_suffix(err, "free some space; nothing that was saved is lost") : err;
-    }
-    if (there != NULL) {
-        entry->next = there->next;
-        *there = *entry;
-    }
-    last->bytes = ledger_record_end(entry->offset, entry->bytes);
-    ledger->unsynced = true;
-    ledger->lost = false;
-    return ERR_OK;
-}
-
-/* After a failed flush the kernel may have dropped the bytes and report success the next time: what was to be durable
- * is written again, to another file. */
-static enum err sync_or_forget(struct ledger *ledger, const struct ledger_entry *what)
-{
-    enum err err = sync_locked(ledger);
-    if (err == ERR_OK)
-        return ERR_OK;
-    ledger_index_drop(&ledger->index, what->commit
-                                          ? ledger_index_commit(&ledger->index, what->key.fragment, what->key.version)
-                                          : ledger_index_find(&ledger->index, &what->key));
-    ledger->doubtful = true;
-    return err;
-}
-
-static enum err check_name(const struct ledger_key *key, const uint8_t *object, size_t bytes)
-{
-    struct wire_object what;
-    TRY(wire_object_peek(object, bytes, &what));
-    if (what.key.kind != WIRE_RESULT || what.key.fragment != key->fragment || what.key.version != key->version ||
-        what.key.epoch != key->epoch || what.key.owner != key->owner || !digest_equal(&what.digest, &key->digest))
-        return err_set(ERR_ARG, "the %s is not what the ledger was to have it under", wire_key_text(&what.key));
-    return ERR_OK;
-}
-
-enum err ledger_append(struct ledger *ledger, const struct ledger_key *key, const uint8_t *object, size_t bytes,
-                       bool durable)
-{
-    struct ledger_entry entry = {.key = *key, .bytes = bytes};
-    enum err err = ERR_OK;
-    TRY(check_name(key, object, bytes));
-    pthread_mutex_lock(&ledger->lock);
-    if (ledger_index_find(&ledger->index, key) == NULL)
-        err = append_locked(ledger, &entry, NULL, object);
-    if (err == ERR_OK && durable)
-        err = sync_or_forget(ledger, &entry);
-    pthread_mutex_unlock(&ledger->lock);
-    return err;
 }
 
 uint64_t ledger_at(struct ledger *ledger)
@@ -425,20 +268,19 @@ uint64_t ledger_at(struct ledger *ledger)
     return at;
 }
 
-enum err ledger_sync(struct ledger *ledger)
-{
-    pthread_mutex_lock(&ledger->lock);
-    enum err err = sync_locked(ledger);
-    pthread_mutex_unlock(&ledger->lock);
-    return err;
-}
-
 /* ---- reading ---- */
+
+/* Of what is on its way to the disk nobody hears yet. */
+static const struct ledger_entry *told(const struct ledger *ledger, const struct ledger_key *key)
+{
+    const struct ledger_entry *entry = ledger_index_find(&ledger->index, key);
+    return entry != NULL && !entry->unflushed ? entry : NULL;
+}
 
 bool ledger_has(struct ledger *ledger, const struct ledger_key *key)
 {
     pthread_mutex_lock(&ledger->lock);
-    bool has = ledger_index_find(&ledger->index, key) != NULL;
+    bool has = told(ledger, key) != NULL;
     pthread_mutex_unlock(&ledger->lock);
     return has;
 }
@@ -449,7 +291,7 @@ size_t ledger_list(struct ledger *ledger, uint32_t fragment, uint64_t version, s
     pthread_mutex_lock(&ledger->lock);
     const struct ledger_entry *entry = ledger_index_first(&ledger->index, fragment, version);
     for (; entry != NULL && count < max; entry = ledger_index_next(&ledger->index, entry))
-        if (!entry->commit)
+        if (!entry->commit && !entry->unflushed)
             out[count++] = entry->key;
     pthread_mutex_unlock(&ledger->lock);
     return count;
@@ -472,7 +314,7 @@ static enum err map_entry(struct ledger *ledger, const struct ledger_entry *entr
 enum err ledger_map(struct ledger *ledger, const struct ledger_key *key, struct ledger_map *out)
 {
     pthread_mutex_lock(&ledger->lock);
-    const struct ledger_entry *entry = ledger_index_find(&ledger->index, key);
+    const struct ledger_entry *entry = told(ledger, key);
     enum err err = entry != NULL ? map_entry(ledger, entry, out)
                                  : err_set(ERR_NOTFOUND, "the ledger has no such result (any more)");
     pthread_mutex_unlock(&ledger->lock);
@@ -488,55 +330,12 @@ void ledger_unmap(struct ledger_map *map)
 
 /* ---- commits ---- */
 
-/* Its bytes as they are on the disk now; the head is checked once more. */
-static enum err read_commit(const struct ledger *ledger, const struct ledger_entry *entry, struct ledger_commit *out)
-{
-    uint8_t record[LEDGER_RECORD_HEADER + LEDGER_COMMIT_BYTES_MAX + LEDGER_RECORD_ALIGN] = {0};
-    struct ledger_record found;
-    uint64_t bytes = ledger_record_end(LEDGER_RECORD_HEADER, entry->bytes);
-    off_t at = (off_t)(entry->offset - LEDGER_RECORD_HEADER);
-    ssize_t got = pread(ledger->segments[entry->segment].fd, record, (size_t)bytes, at);
-    if (got < 0)
-        return err_set_errno(ERR_IO, "the ledger in %s", ledger->folder);
-    if (ledger_record_at(record, (uint64_t)got, 0, &found) != LEDGER_WHOLE || found.bytes != entry->bytes)
-        return err_set(ERR_CORRUPT, "the ledger in %s: a commit was damaged since it was opened", ledger->folder);
-    return ledger_record_get_commit(record + LEDGER_RECORD_HEADER, (size_t)entry->bytes, out);
-}
-
-/* Whether the entry, which may be NULL, says the same as these bytes. */
-static bool says_the_same(const struct ledger *ledger, const struct ledger_entry *entry, const uint8_t *body,
-                          size_t bytes)
-{
-    struct ledger_commit there;
-    uint8_t packed[LEDGER_COMMIT_BYTES_MAX];
-    return entry != NULL && read_commit(ledger, entry, &there) == ERR_OK &&
-           ledger_record_put_commit(&there, packed) == bytes && memcmp(packed, body, bytes) == 0;
-}
-
-enum err ledger_append_commit(struct ledger *ledger, const struct ledger_commit *commit, bool durable)
-{
-    uint8_t body[LEDGER_COMMIT_BYTES_MAX];
-    struct ledger_entry entry = {.key = {.fragment = commit->fragment, .version = commit->version}, .commit = 1};
-    enum err err = ERR_OK;
-    if (commit->parts_count == 0 || commit->parts_count > LEDGER_PARTS_MAX)
-        return err_set(ERR_ARG, "a commit of %" PRIu32 " parts", commit->parts_count);
-    entry.bytes = ledger_record_put_commit(commit, body);
-    pthread_mutex_lock(&ledger->lock);
-    struct ledger_entry *there = ledger_index_commit(&ledger->index, commit->fragment, commit->version);
-    if (!says_the_same(ledger, there, body, (size_t)entry.bytes))
-        err = append_locked(ledger, &entry, there, body);
-    if (err == ERR_OK && durable)
-        err = sync_or_forget(ledger, &entry);
-    pthread_mutex_unlock(&ledger->lock);
-    return err;
-}
-
 enum err ledger_commit_of(struct ledger *ledger, uint32_t fragment, uint64_t version, struct ledger_commit *out)
 {
     pthread_mutex_lock(&ledger->lock);
     const struct ledger_entry *entry = ledger_index_commit(&ledger->index, fragment, version);
     enum err err = entry != NULL
-                       ? read_commit(ledger, entry, out)
+                       ? ledger_core_commit(ledger, entry, out)
                        : err_set(ERR_NOTFOUND, "the ledger does not know what made version %" PRIu64, version);
     pthread_mutex_unlock(&ledger->lock);
     return err;
@@ -558,7 +357,7 @@ static bool needed(const struct ledger *ledger, size_t segment, const uint64_t *
 static void remove_segment(struct ledger *ledger, size_t index)
 {
     char *path;
-    if (segment_path(ledger, ledger->segments[index].number, &path) != ERR_OK)
+    if (ledger_core_path(ledger, ledger->segments[index].number, &path) != ERR_OK)
         return;
     unlink(path);
     mem_free(path);

@@ -8,8 +8,9 @@
  * (docs/FORMATS.md, 7). Opening checks every byte of every record: damaged ones are passed over, a torn end is cut off,
  * both are reported. Objects are hashed then and never again: that an object which is appended is whole is the caller's
  * to know. The folder is locked against a second daemon.
- * Any thread may call; a lock inside orders appends. Lookups use an index in memory, 96 bytes per record and up to
- * twice that, as it grows by doubling.
+ * Any thread may call; a lock inside orders appends. Several that wait for the disk at a time wait for one flush, and
+ * who looks something up waits for none: a result that is to be durable is found when it is. Lookups use an index in
+ * memory, 96 bytes per record and up to twice that, as it grows by doubling.
  */
 #ifndef DAEMON_STATE_LEDGER_H
 #define DAEMON_STATE_LEDGER_H
@@ -23,14 +24,6 @@
 #include "daemon/state/ledger_types.h"
 
 struct ledger;
-
-struct ledger_conf {
-    const char *folder;     /* created if need be */
-    struct digest run_id;   /* results of another run are refused */
-    const uint8_t *nonce;   /* 16 bytes: and those of another run of the same spec; borrowed until it is open */
-    uint64_t segment_bytes; /* a new file is begun beyond this */
-    uint64_t keep_bytes;    /* results kept although a checkpoint covers them */
-};
 
 /* Whether a ledger in the folder, of whatever run, holds anything. */
 bool ledger_in(const char *folder);

@@ -17,8 +17,9 @@
 
 struct ledger_entry {
     struct ledger_key key; /* of a commit: fragment and version, else zeros */
-    uint32_t segment : 31; /* index into the ledger's segments */
+    uint32_t segment : 30; /* index into the ledger's segments */
     uint32_t commit : 1;
+    uint32_t unflushed : 1; /* a result that is to be durable, and is not yet: nobody hears of it */
     uint32_t next;          /* of its version: index + 1; the index's own */
     uint64_t offset, bytes; /* of the body in the file */
 };

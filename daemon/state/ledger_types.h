@@ -13,6 +13,14 @@ enum {
     LEDGER_RESULTS_MAX = 256, /* of one version: each part's in a few epochs, and a few that were made twice */
 };
 
+struct ledger_conf {
+    const char *folder;     /* created if need be */
+    struct digest run_id;   /* results of another run are refused */
+    const uint8_t *nonce;   /* 16 bytes: and those of another run of the same spec; borrowed until it is open */
+    uint64_t segment_bytes; /* a new file is begun beyond this */
+    uint64_t keep_bytes;    /* results kept although a checkpoint covers them */
+};
+
 /* A result. Two that differ have different digests, whatever else they share. */
 struct ledger_key {
     uint32_t fragment, owner; /* owner: its id */

@@ -41,7 +41,7 @@ state/replica          | replica_new       | engine_new peers_new rounds_new tra
 state/rivals           | rivals_of         | engine_new peers_new rounds_new trainer_new replica_new jobs_new events_new | unit/rivals
 state/proofs           | proofs_save       | engine_new peers_new rounds_new trainer_new ledger_open replica_new jobs_new events_new | unit/proof
 state/parts            | parts_of          | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new events_new | unit/parts
-state/ledger           | ledger_open       | engine_new peers_new rounds_new trainer_new slots_new replica_new jobs_new events_new | unit/ledger unit/ledger_at
+state/ledger           | ledger_open       | engine_new peers_new rounds_new trainer_new slots_new replica_new jobs_new events_new | unit/ledger unit/ledger_at unit/ledger_flush
 state/counted          | counted_note      | engine_new peers_new rounds_new trainer_new slots_new ledger_open replica_new jobs_new events_new | unit/counted
 state/vote             | vote_open         | engine_new peers_new rounds_new trainer_new slots_new ledger_open replica_new jobs_new events_new | unit/vote
 state/records          | records_load      | engine_new peers_new rounds_new trainer_new slots_new ledger_open replica_new jobs_new events_new | unit/records
@@ -97,6 +97,8 @@ state/part_cut     | part_cut_new     | state/replica
 state/replica_reduce | replica_reduce_piece | state/replica
 state/mean         | mean_begin       | state/replica
 state/packed       | packed_new       | state/replica
+state/ledger_append | ledger_append | state/ledger
+state/ledger_core   | ledger_core_add | state/ledger
 state/ledger_index  | ledger_index_add | state/ledger
 state/ledger_record | ledger_record_at | state/ledger
 rounds/desk        | desk_init        | rounds/rounds

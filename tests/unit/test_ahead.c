@@ -100,6 +100,13 @@ static void what_is_said_before_its_time_is_not_heard(void **state)
     assert_null(talk_ordered(SYNC_DO_ENCODE));
     assert_int_equal(sync_state(talk_sync, 0), SYNC_MIXING);
     talk_ends(NULL);
+    /* One that could not be made, and is only hashed, was not given before. */
+    applying();
+    talk_happens((struct sync_event){.type = SYNC_EV_MIXED});
+    talk_applied(5);
+    assert_non_null(talk_ordered(SYNC_DO_GIVE));
+    assert_int_equal(sync_state(talk_sync, 0), SYNC_MIXING);
+    talk_ends(NULL);
     /* Nor does anything of one version's hash last until the next one's. */
     applying();
     made();

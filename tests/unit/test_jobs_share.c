@@ -188,7 +188,7 @@ static void many_jobs_share_out_their_work(void **state)
 /* A trainer stands still for its anchor; a share of many pieces does not keep it waiting. */
 struct queued {
     struct job job;
-    sem_t submitted, given;
+    sem_t begun, submitted, given;
     atomic_bool stood_in_line;
 };
 
@@ -197,6 +197,8 @@ static enum err run_queued_piece(void *user, size_t i, struct jobs_scratch *scra
     struct queued *q = user;
     sem_t *first = i < 2 ? &q->submitted : &q->given;
     (void)scratch;
+    if (i < 2)
+        sem_post(&q->begun);
     if (!testlib_sem_wait(first, DEADLINE_S))
         q->stood_in_line = true;
     sem_post(first);
@@ -226,15 +228,18 @@ static void an_anchor_for_the_trainer_comes_before_pieces(void **state)
     struct jobs *jobs = threads(2);
     struct queued q = {.job = {.work = JOBS_HASH, .run = run_queued, .done = done_nothing}};
     struct giving give = {.job = {.work = JOBS_GIVE, .run = run_giving, .done = done_nothing}, .before = &q};
+    sem_init(&q.begun, 0, 0);
     sem_init(&q.submitted, 0, 0);
     sem_init(&q.given, 0, 0);
     jobs_submit(jobs, &q.job);
+    assert_true(testlib_sem_wait(&q.begun, DEADLINE_S) && testlib_sem_wait(&q.begun, DEADLINE_S));
     jobs_submit(jobs, &give.job);
     sem_post(&q.submitted);
     take_next(jobs);
     take_next(jobs);
     assert_false(q.stood_in_line);
     jobs_free(jobs);
+    sem_destroy(&q.begun);
     sem_destroy(&q.submitted);
     sem_destroy(&q.given);
 }

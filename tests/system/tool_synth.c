@@ -6,6 +6,7 @@
  *
  *   sleep=MS    per step                  nan=STEP       puts a NaN into a tensor after that step
  *   seed=N      of the initial tensors    size=VALUES    of each layer's tensor
+ *   touch=VALUES  a step moves the first so many of each tensor, and leaves the processor to others
  *   crash=STEP  ends without a word after that step, the first time
  *   hang=STEP   stands still for ever after that step, the first time, and does not end when it is asked to
  *   chat=1      says every step, in turn to its standard output and errors
@@ -36,7 +37,7 @@ enum { TENSORS_MAX = 64 };
 struct synth {
     struct runspec spec;
     const char *run, *mark, *data;
-    long sleep_ms, nan_step, seed, size, crash_step, spike_step, drift, keep, hang_step, chat;
+    long sleep_ms, nan_step, seed, size, crash_step, spike_step, drift, keep, hang_step, chat, touch;
     uint64_t *worked; /* NULL: it is not counted */
     float *tensor[TENSORS_MAX];
     size_t count[TENSORS_MAX];
@@ -102,7 +103,8 @@ static double inner_step(struct synth *s, uint64_t step)
     for (int t = 0; t < s->tensors_count; t++) {
         struct env_rng rng = env_rng_init(step, ((uint64_t)s->island << 32) + (uint64_t)t);
         float noise = (float)(0.01 * env_rng_normal(&rng));
-        for (size_t i = 0; i < s->count[t]; i++) {
+        size_t count = s->touch > 0 && (size_t)s->touch < s->count[t] ? (size_t)s->touch : s->count[t];
+        for (size_t i = 0; i < count; i++) {
             float target = (float)((i * 37 + (size_t)t * 11) % 101) / 101.0f + 0.1f * (float)s->island;
             float error = s->tensor[t][i] - target;
             if (s->drift != 0) {
@@ -112,7 +114,7 @@ static double inner_step(struct synth *s, uint64_t step)
             s->tensor[t][i] -= 0.05f * (error + noise * (float)(i % 7));
             loss += (double)error * error;
         }
-        values += (double)s->count[t];
+        values += (double)count;
     }
     return loss / values;
 }
@@ -265,6 +267,7 @@ int main(int argc, char **argv)
     s.nan_step = option(s.data, "nan", 0);
     s.seed = option(s.data, "seed", 7);
     s.size = option(s.data, "size", 1500);
+    s.touch = option(s.data, "touch", 0);
     s.crash_step = option(s.data, "crash", 0);
     s.spike_step = option(s.data, "spike", 0);
     s.hang_step = option(s.data, "hang", 0);

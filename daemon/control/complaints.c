@@ -379,7 +379,8 @@ static void complain_faults(struct status *status)
     }
 }
 
-/* With late = merge a fast island does not wait; it should be known that it runs ahead. */
+/* With late = merge a fast island does not wait; it should be known that it runs ahead: of where the other was when it
+ * last said so, since steps may be many in the time from one heartbeat to the next. */
 static void complain_pace(struct status *status)
 {
     uint64_t behind = INTERVALS_BEHIND * (uint64_t)status->from->spec->interval;
@@ -387,10 +388,10 @@ static void complain_pace(struct status *status)
         const struct status_peer *peer = &status->peers[i];
         char text[200];
         bool both = status->trainer.training && peer->training;
-        if (peer->self || !peer->up || !both || status->trainer.step <= peer->step + behind)
+        if (peer->self || !peer->up || !both || peer->own_step <= peer->step + behind)
             continue;
         snprintf(text, sizeof text, "island %s is %" PRIu64 " steps behind this one", peer->member->name,
-                 status->trainer.step - peer->step);
+                 peer->own_step - peer->step);
         complain(status, COMPLAINT_SLOW_PEER, text,
                  "rounds close at its pace; late = wait in the run spec keeps islands in step");
     }

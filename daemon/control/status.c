@@ -62,6 +62,7 @@ static void take_peer(struct status *status, uint32_t i)
     row->trainer = wire_trainer_name(peer.trainer);
     row->training = peer.trainer == WIRE_TRAINER_TRAINING;
     row->step = peer.step;
+    row->own_step = peer.own_step;
     row->tokens = peer.tokens;
     row->loss = (double)peer.loss_milli / 1000;
     row->tokens_per_s = peer.tokens_per_s;

@@ -99,6 +99,7 @@ struct status_peer {
     const char *trainer; /* what its trainer does */
     bool training;       /* it trains */
     uint64_t step, tokens;
+    uint64_t own_step; /* of our trainer when the island said that step */
     double loss, tokens_per_s;
     uint32_t rtt_ms;
     bool heard;

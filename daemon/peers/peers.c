@@ -12,6 +12,7 @@
 #include "daemon/peers/objects.h"
 #include "daemon/peers/peers_core.h"
 #include "daemon/peers/rows.h"
+#include "daemon/trainer/trainer.h"
 #include "net/link.h"
 #include "net/vouch.h"
 
@@ -307,7 +308,7 @@ static void heartbeat_in(struct peers *peers, uint32_t i, const struct wire_hear
     peer->heard_ms = peers->now_ms;
     if (!pulse_in(&peer->pulse, beat, peers->now_ms))
         return;
-    report_take(&peer->report, beat);
+    report_take(&peer->report, beat, trainer_info(peers->conf.trainer).step);
     if (!peer->up) {
         log_info("island %s is back", name_of(peers, i));
         peer_up(peers, i);

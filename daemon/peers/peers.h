@@ -101,6 +101,7 @@ struct peer_info {
     uint32_t rtt_ms;
     /* as it last said */
     uint64_t step, tokens;
+    uint64_t own_step; /* our trainer's when it did */
     uint32_t loss_milli, tokens_per_s;
     uint32_t trainer; /* enum wire_trainer */
     /* bytes */

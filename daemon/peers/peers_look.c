@@ -74,6 +74,7 @@ struct peer_info peers_info(const struct peers *peers, uint32_t i)
                               .twins_ms = peer->twins.seen_ms,
                               .rtt_ms = peer->pulse.rtt_ms,
                               .step = peer->report.step,
+                              .own_step = peer->report.own_step,
                               .tokens = peer->report.tokens,
                               .loss_milli = peer->report.loss_milli,
                               .tokens_per_s = peer->report.tokens_per_s,

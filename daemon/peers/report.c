@@ -6,9 +6,10 @@
 
 enum { TOO_FAR_SAID_MS = 60000 };
 
-void report_take(struct report *report, const struct wire_heartbeat *beat)
+void report_take(struct report *report, const struct wire_heartbeat *beat, uint64_t own_step)
 {
     report->step = beat->step;
+    report->own_step = own_step;
     report->tokens = beat->tokens;
     report->loss_milli = beat->loss_milli;
     report->tokens_per_s = beat->tokens_per_s;
@@ -17,7 +18,7 @@ void report_take(struct report *report, const struct wire_heartbeat *beat)
 
 void report_restart(struct report *report)
 {
-    report->step = report->tokens = 0;
+    report->step = report->own_step = report->tokens = 0;
     report->loss_milli = report->tokens_per_s = report->trainer = 0;
 }
 

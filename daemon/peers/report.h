@@ -14,13 +14,14 @@
 /* All zero at first. */
 struct report {
     uint64_t step, tokens;
+    uint64_t own_step; /* our trainer's when it said so */
     uint32_t loss_milli, tokens_per_s, trainer;
     uint64_t too_far_ms; /* since when it says that it is further than it can be; 0: it does not */
     bool too_far_said;
 };
 
 /* As the heartbeat says. */
-void report_take(struct report *report, const struct wire_heartbeat *beat);
+void report_take(struct report *report, const struct wire_heartbeat *beat, uint64_t own_step);
 /* It restarted: what it said is void. */
 void report_restart(struct report *report);
 

@@ -363,22 +363,32 @@ enum err codec_read(struct codec *codec, struct codec_reader *reader, size_t cou
     return ERR_OK;
 }
 
+/* At most `most` values of the present segment. */
+static enum err skip(struct codec_reader *reader, size_t most, size_t *count)
+{
+    struct bytes_reader payload = bytes_reader_init(reader->frame, reader->frame_bytes);
+    struct segment segment;
+    unsigned id;
+    size_t bytes;
+    (void)bytes_get(&payload, reader->at);
+    if (reader->segments_left == 0)
+        return err_set(ERR_PROTO, "codec frame lacks %zu of the values it announces", reader->values_left);
+    TRY(codec_frame_get_segment(&payload, reader->values_left + reader->inside, &segment, &id, &bytes));
+    *count = segment.count - reader->inside < most ? segment.count - reader->inside : most;
+    advance(reader, &segment, payload.at + bytes, *count);
+    return ERR_OK;
+}
+
 enum err codec_read_skip(struct codec_reader *reader, size_t count)
 {
-    while (count > 0) {
-        struct bytes_reader payload = bytes_reader_init(reader->frame, reader->frame_bytes);
-        struct segment segment;
-        unsigned id;
-        size_t bytes;
-        (void)bytes_get(&payload, reader->at);
-        if (reader->segments_left == 0)
-            return err_set(ERR_PROTO, "codec frame lacks %zu of the values it announces", reader->values_left);
-        TRY(codec_frame_get_segment(&payload, reader->values_left + reader->inside, &segment, &id, &bytes));
-        size_t take = segment.count - reader->inside < count ? segment.count - reader->inside : count;
-        advance(reader, &segment, payload.at + bytes, take);
-        count -= take;
-    }
+    for (size_t taken = 0; count > 0; count -= taken)
+        TRY(skip(reader, count, &taken));
     return ERR_OK;
+}
+
+enum err codec_read_skip_segment(struct codec_reader *reader, size_t *count)
+{
+    return skip(reader, SIZE_MAX, count);
 }
 
 /* ---- reading at once ---- */

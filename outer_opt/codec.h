@@ -91,6 +91,8 @@ ERR_MUST_CHECK enum err codec_read(struct codec *codec, struct codec_reader *rea
                                    float *values);
 /* Past the next `count` values, without decoding them: as far as headers tell. ERR_PROTO. */
 ERR_MUST_CHECK enum err codec_read_skip(struct codec_reader *reader, size_t count);
+/* Past what is left of the present segment; how many values those were. ERR_PROTO. */
+ERR_MUST_CHECK enum err codec_read_skip_segment(struct codec_reader *reader, size_t *count);
 /* After the last value: whether the frame ends there. ERR_PROTO. */
 ERR_MUST_CHECK enum err codec_read_end(const struct codec_reader *reader);
 

@@ -172,18 +172,11 @@ static double job_ns(const struct world *w, const struct sync_event *event)
     }
 }
 
-/* A fragment is encoded and applied in as many jobs as there are parts; an owner has one part, and makes its mean in
- * pieces, of which there are enough for all threads, as there are of a version's hash. */
+/* All but a write is done in pieces, of which there are enough for all threads. */
 static uint32_t jobs_of(const struct world *w, const struct sync_event *event)
 {
-    uint32_t threads = w->conf->work.threads, parts = forecast_owners(w->conf->islands);
-    switch (event->type) {
-    case SYNC_EV_ENCODED:
-    case SYNC_EV_MADE: return parts < threads ? parts : threads;
-    case SYNC_EV_APPLIED:
-    case SYNC_EV_REDUCED: return threads;
-    default: return threads > 0;
-    }
+    uint32_t threads = w->conf->work.threads;
+    return event->type == SYNC_EV_STORED ? threads > 0 : threads;
 }
 
 /* Each job when the first thread is free. Done when all are. */

@@ -61,6 +61,7 @@ struct part_job {
     uint64_t moved, cleared; /* out: masks: its shards that count us, by what becomes of their residuals */
     struct wire_meta meta;   /* out: whom it counts; its list is the job's to free */
     uint64_t step;           /* out: the result's */
+    struct replica_applying applying;
 };
 
 /* What follows when all parts are done: what the version is made of is noted, then residuals move, and it is hashed. */
@@ -494,6 +495,25 @@ static enum err keep_contributors(struct part_job *j, const struct wire_meta *me
     return ERR_OK;
 }
 
+/* On whichever thread. */
+static enum err apply_piece(void *user, size_t i, struct jobs_scratch *scratch)
+{
+    return replica_apply_piece(user, i, scratch->codec);
+}
+
+static enum err apply_shared(struct part_job *j, uint64_t shards, const struct result *result,
+                             struct jobs_scratch *scratch)
+{
+    const struct apply_fragment *fragment = &j->apply->fragments[j->f];
+    const struct desk *desk = j->apply->desk;
+    struct outer_round round = apply_numbers(desk, &result->meta, fragment->sizes, fragment->parts_count);
+    enum err err =
+        replica_apply_begin(desk->conf.replica, j->f, shards, &round, result->frame, result->frame_bytes, &j->applying);
+    while (err == ERR_OK && (err = replica_apply_next(&j->applying)) == ERR_OK && j->applying.pieces > 0)
+        err = jobs_share(scratch, j->applying.pieces, apply_piece, &j->applying);
+    return err;
+}
+
 static enum err run_apply(struct job *job, struct jobs_scratch *scratch)
 {
     struct part_job *j = (struct part_job *)(void *)job;
@@ -503,9 +523,7 @@ static enum err run_apply(struct job *job, struct jobs_scratch *scratch)
     struct result result;
     TRY(apply_open(desk, &fragment->results[j->p], &result));
     j->step = result.meta.step;
-    struct outer_round round = apply_numbers(desk, &result.meta, fragment->sizes, fragment->parts_count);
-    enum err err =
-        replica_apply(desk->conf.replica, j->f, part->shards, &round, result.frame, result.frame_bytes, scratch->codec);
+    enum err err = apply_shared(j, part->shards, &result, scratch);
     if (err == ERR_OK)
         err = keep_contributors(j, &result.meta);
     if (err == ERR_OK)

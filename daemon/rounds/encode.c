@@ -35,6 +35,7 @@ struct encode_job {
     struct wire_meta meta;
     bool compress;
     double seconds;
+    struct replica_encoding encoding;
 };
 
 enum err encode_new(struct desk *desk, struct encode **out)
@@ -54,15 +55,35 @@ void encode_free(struct encode *encode)
     mem_free(encode);
 }
 
+/* On whichever thread. */
+static enum err encode_piece(void *user, size_t i, struct jobs_scratch *scratch)
+{
+    struct encode_job *j = user;
+    TRY(desk_set_compression(j->encode->desk, j->compress, scratch->codec));
+    return replica_encode_piece(&j->encoding, i, scratch->codec);
+}
+
+static enum err encode_shared(struct encode_job *j, struct jobs_scratch *scratch, size_t *frame_bytes)
+{
+    struct replica_encoding *e = &j->encoding;
+    enum err err = desk_set_compression(j->encode->desk, j->compress, scratch->codec);
+    replica_encode_begin(j->encode->desk->conf.replica, j->f, j->part.shards, j->base, j->theta, scratch->codec,
+                         wire_object_frame(j->slot->data), e);
+    for (replica_encode_next(e); err == ERR_OK && e->pieces > 0;) {
+        err = jobs_share(scratch, e->pieces, encode_piece, j);
+        if (err == ERR_OK)
+            replica_encode_next(e);
+    }
+    return replica_encode_end(e, err, j->meta.tokens, frame_bytes);
+}
+
 static enum err run_encode(struct job *job, struct jobs_scratch *scratch)
 {
     struct encode_job *j = (struct encode_job *)(void *)job;
     const struct desk *desk = j->encode->desk;
     size_t frame_bytes;
     double begin_s = env_mono_s();
-    TRY(desk_set_compression(desk, j->compress, scratch->codec));
-    TRY(replica_encode(desk->conf.replica, j->f, j->part.shards, j->base, j->theta, j->meta.tokens, scratch->codec,
-                       wire_object_frame(j->slot->data), &frame_bytes));
+    TRY(encode_shared(j, scratch, &frame_bytes));
     j->seconds = env_mono_s() - begin_s;
     const struct wire_object what = desk_object(desk, WIRE_CONTRIBUTION, j->f, j->version, &j->part);
     return wire_object_seal(&what, &j->meta, NULL, j->slot->data, frame_bytes, &j->slot->bytes, &j->digest);

@@ -75,6 +75,22 @@ void part_cut_adapt(struct part_cut *cut, const struct codec_choice *choice, con
         (void)!adapt_parts(cut->adapt, codec, choice, source, cut->parts, cut->parts_count);
 }
 
+bool part_cut_next(const struct part_cut *cut, struct part_cut_place *place, struct codec_part *out)
+{
+    if (place->part == cut->parts_count)
+        return false;
+    const struct codec_part *part = &cut->parts[place->part];
+    uint64_t at = place->inside ? place->at : part->at, left = part->at + part->count - at;
+    uint64_t most = codec_on_tensors(part->choice.id) ? left : CODEC_SEGMENT;
+    *out = *part;
+    out->at = at;
+    out->count = left < most ? left : most;
+    place->at = at + out->count;
+    place->inside = out->count < left;
+    place->part += !place->inside;
+    return true;
+}
+
 /* Takes note of an outer gradient of this norm, and returns the norm that residuals are held against. It is never more
  * than either the outer gradient itself or what is usual for these tokens. While residuals are cut it does not rise: in
  * a run that diverges, residual and outer gradient drive each other up. */

@@ -41,6 +41,17 @@ uint64_t part_cut_bytes(const struct plan *plan, uint32_t f, uint64_t shards, bo
 void part_cut_adapt(struct part_cut *cut, const struct codec_choice *choice, const struct vec_source *source,
                     struct codec *codec);
 
+/* Where a cut is encoded on from: at a value of `parts[part]`. All zero at first; `at` is then where that one begins.
+ */
+struct part_cut_place {
+    size_t part;
+    bool inside;
+    uint64_t at;
+};
+/* The next values that are encoded as one: at most a segment, but for codecs that take tensors whole. False: there are
+ * none left. */
+bool part_cut_next(const struct part_cut *cut, struct part_cut_place *place, struct codec_part *out);
+
 /* How a residual is held down. */
 struct restraint {
     double decay; /* how much is kept of any */

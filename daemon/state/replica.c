@@ -146,14 +146,6 @@ bool replica_cut_is(const struct replica *replica, uint32_t f, const uint64_t *m
     return same == count && fragment->cuts_count == count && fragment->own.shards == own;
 }
 
-static struct part_cut *find_cut(const struct replica_fragment *fragment, uint64_t shards)
-{
-    for (uint32_t p = 0; p < fragment->cuts_count; p++)
-        if (fragment->cuts[p].shards == shards)
-            return &fragment->cuts[p];
-    return NULL;
-}
-
 /* What a new cut adds; what it takes over from the one before stays there until nothing can fail any more. */
 struct recut {
     struct part_cut *cuts; /* [count]; empty where the one before has it */
@@ -181,7 +173,7 @@ static enum err make_recut(const struct replica *replica, uint32_t f, const uint
     const struct replica_fragment *fragment = &replica->fragments[f];
     TRY(mem_new(count, sizeof *out->cuts, "the recipe", &out->cuts));
     for (uint32_t p = 0; p < count; p++)
-        if (find_cut(fragment, masks[p]) == NULL)
+        if (replica_find_cut(fragment, masks[p]) == NULL)
             TRY(part_cut_new(replica->recipe, RECIPE_CONTRIBUTION, conf->plan, f, masks[p], conf->adaptive,
                              &out->cuts[p]));
     if (own != fragment->own.shards)
@@ -231,7 +223,7 @@ enum err replica_cut(struct replica *replica, uint32_t f, const uint64_t *masks,
         return ERR_OK;
     TRY_OUT(make_recut(replica, f, masks, count, own, &recut));
     for (uint32_t p = 0; p < count; p++) {
-        struct part_cut *before = find_cut(fragment, masks[p]);
+        struct part_cut *before = replica_find_cut(fragment, masks[p]);
         if (before == NULL)
             continue;
         recut.cuts[p] = *before;
@@ -347,35 +339,6 @@ uint64_t replica_feedback_cuts(const struct replica *replica, uint32_t f)
     return atomic_load(&replica->fragments[f].cut_down);
 }
 
-enum err replica_encode(struct replica *replica, uint32_t f, uint64_t shards, const float *base, const float *theta,
-                        uint64_t tokens, struct codec *codec, uint8_t *frame, size_t *frame_bytes)
-{
-    struct replica_fragment *fragment = &replica->fragments[f];
-    struct part_cut *cut = find_cut(fragment, shards);
-    struct plan_share share;
-    size_t fault = 0;
-    struct vec_source source = {.minuend = base, .subtrahend = theta, .residual = fragment->residual};
-    assert(cut != NULL); /* replica_cut() was not told of it */
-    plan_share(replica->conf.plan, f, shards, &share);
-    part_cut_adapt(cut, &replica->conf.choice, &source, codec);
-    enum err err =
-        codec_encode(codec, cut->parts, cut->parts_count, &source, fragment->pending, frame, frame_bytes, &fault);
-    const struct restraint rule = replica_restraint(replica, fragment);
-    if (err == ERR_OK && fragment->pending != NULL) {
-        double norm = rule.limit > 0 ? sqrt(part_cut_square_sum(&source, &share)) : 0;
-        if (part_cut_restrain(cut, &rule, norm, (double)tokens, &share, fragment->pending))
-            atomic_fetch_add(&fragment->cut_down, 1);
-    }
-    if (err == ERR_NONFINITE) {
-        const struct plan_tensor *tensor = plan_tensor_at(replica->conf.plan, f, fault);
-        return err_set(err,
-                       "tensor %s holds NaN or Inf (near value %" PRIu64 "): fragment %" PRIu32
-                       " is not contributed and will be reset to the next anchor; lower the learning rate",
-                       tensor != NULL ? tensor->name : "(padding)", tensor != NULL ? fault - tensor->offset : 0, f);
-    }
-    return err;
-}
-
 /* ---- what results say ---- */
 
 /* All of it: the two change places. */
@@ -434,36 +397,6 @@ void replica_commit_owner(struct replica *replica, uint32_t f)
         return;
     fragment->owner_made = false;
     packed_move(replica->conf.plan, f, &fragment->owner_pending, &fragment->owner_residual);
-}
-
-enum err replica_apply(struct replica *replica, uint32_t f, uint64_t shards, const struct outer_round *round,
-                       const uint8_t *frame, size_t frame_bytes, struct codec *codec)
-{
-    struct replica_fragment *fragment = &replica->fragments[f];
-    struct plan_share share;
-    struct codec_reader reader;
-    float *delta;
-    size_t count;
-    plan_share(replica->conf.plan, f, shards, &share);
-    /* It could be decoded when it came; if these are the same bytes, no part of it stays undone. */
-    TRY(codec_intact(frame, frame_bytes));
-    TRY(codec_read_begin(frame, frame_bytes, (size_t)share.values_count, &reader));
-    uint32_t r = 0;
-    for (uint64_t at = share.run[0].begin;;) {
-        TRY(codec_read_segment(codec, &reader, &delta, &count));
-        if (count == 0)
-            return ERR_OK;
-        while (count > 0) {
-            size_t take = share.run[r].end - at < count ? (size_t)(share.run[r].end - at) : count;
-            float *momentum = fragment->momentum != NULL ? fragment->momentum + at : NULL;
-            outer_step(&replica->conf.outer, round, fragment->anchor + at, momentum, delta, take);
-            delta += take;
-            count -= take;
-            at += take;
-            if (at == share.run[r].end && r + 1 < share.runs_count)
-                at = share.run[++r].begin;
-        }
-    }
 }
 
 enum err replica_measure(struct replica *replica, uint32_t f, uint64_t shards, const uint8_t *frame, size_t frame_bytes,

@@ -24,6 +24,7 @@
 #include "common/err.h"
 #include "daemon/state/counted.h"
 #include "daemon/state/mean.h"
+#include "daemon/state/part_cut.h"
 #include "daemon/state/replica_types.h"
 #include "outer_opt/codec.h"
 #include "outer_opt/outer.h"
@@ -97,6 +98,34 @@ ERR_MUST_CHECK enum err replica_encode(struct replica *replica, uint32_t f, uint
                                        const float *theta, uint64_t tokens, struct codec *codec, uint8_t *frame,
                                        size_t *frame_bytes);
 
+/* The same in pieces, for several threads, to the same bits: begin; next, and all `pieces` it says, in any order, each
+ * with the codec of its thread, until it says none; end, which is told the first error, and says what replica_encode()
+ * does. The arrays stay as they are meanwhile. */
+enum { REPLICA_PIECES = 16 };
+struct replica_encoding {
+    size_t pieces;
+    /* replica's */
+    struct replica *replica;
+    uint32_t fragment;
+    struct part_cut *cut;
+    struct vec_source source;
+    float *left; /* the new residual; NULL: none */
+    struct part_cut_place place;
+    struct codec_writer writer;
+    struct encoding_piece {
+        struct codec_part part;
+        struct codec_writer writer;
+        size_t fault;
+        bool failed;
+    } piece[REPLICA_PIECES];
+};
+void replica_encode_begin(struct replica *replica, uint32_t f, uint64_t shards, const float *base, const float *theta,
+                          struct codec *codec, uint8_t *frame, struct replica_encoding *out);
+void replica_encode_next(struct replica_encoding *encoding);
+ERR_MUST_CHECK enum err replica_encode_piece(struct replica_encoding *encoding, size_t i, struct codec *codec);
+ERR_MUST_CHECK enum err replica_encode_end(struct replica_encoding *encoding, enum err err, uint64_t tokens,
+                                           size_t *frame_bytes);
+
 /* The weighted mean of the inputs, in their order, over our own part, or what the run spec has in its place for
  * outliers; encoded; the new residual is kept pending. ERR_PROTO: input `*bad` cannot be decoded. ERR_NONFINITE: it
  * holds numbers that no mean can be made of. ERR_NOMEM: trimmed means take some. `scratch` holds
@@ -115,10 +144,9 @@ struct replica_reducing {
     enum { REDUCING_BEGUN, REDUCING_LOOKS, REDUCING_MAKES } stage;
     struct mean_input *inputs;
     size_t inputs_count, count;
-    const float *residual; /* of earlier encodings; NULL: none */
-    float *left;           /* the new one */
-    size_t part;           /* where the next piece begins: in a part of the cut, */
-    uint64_t at;           /* at that value */
+    const float *residual;       /* of earlier encodings; NULL: none */
+    float *left;                 /* the new one */
+    struct part_cut_place place; /* where the next piece begins */
     struct codec_writer writer;
     double square_sum; /* of the mean */
     size_t bad;
@@ -161,6 +189,28 @@ void replica_forget_owner(struct replica *replica, uint32_t f, uint64_t shards);
 ERR_MUST_CHECK enum err replica_apply(struct replica *replica, uint32_t f, uint64_t shards,
                                       const struct outer_round *round, const uint8_t *frame, size_t frame_bytes,
                                       struct codec *codec);
+
+/* The same in pieces, as an encoding is made; there is no end to it but when there are no pieces left. */
+struct replica_applying {
+    size_t pieces;
+    /* replica's */
+    struct replica *replica;
+    uint32_t fragment;
+    struct outer_round round;
+    struct plan_share share;
+    struct codec_reader reader;
+    uint64_t at; /* values that are in pieces already */
+    struct applying_piece {
+        struct codec_reader reader;
+        uint64_t at;
+        size_t count;
+    } piece[REPLICA_PIECES];
+};
+ERR_MUST_CHECK enum err replica_apply_begin(struct replica *replica, uint32_t f, uint64_t shards,
+                                            const struct outer_round *round, const uint8_t *frame, size_t frame_bytes,
+                                            struct replica_applying *out);
+ERR_MUST_CHECK enum err replica_apply_next(struct replica_applying *applying);
+ERR_MUST_CHECK enum err replica_apply_piece(struct replica_applying *applying, size_t i, struct codec *codec);
 
 /* Sums of squares over some shards. */
 struct replica_size {

@@ -33,6 +33,15 @@ struct replica {
     struct replica_fragment *fragments;
 };
 
+/* What encoding these shards takes; NULL: they are no part. */
+static inline struct part_cut *replica_find_cut(const struct replica_fragment *fragment, uint64_t shards)
+{
+    for (uint32_t p = 0; p < fragment->cuts_count; p++)
+        if (fragment->cuts[p].shards == shards)
+            return &fragment->cuts[p];
+    return NULL;
+}
+
 /* What holds a fragment's residuals down. */
 static inline struct restraint replica_restraint(const struct replica *replica, const struct replica_fragment *fragment)
 {

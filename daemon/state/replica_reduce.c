@@ -37,23 +37,13 @@ enum err replica_reduce_begin(struct replica *replica, uint32_t f, struct mean_i
 
 /* ---- cutting ---- */
 
-/* The next values that are encoded as one: at most a segment, but for codecs that take tensors whole. Parts follow one
- * another: they are all there is of these shards. False: there are none left. */
 static bool cut_piece(struct replica_reducing *r, struct reducing_piece *piece)
 {
-    const struct part_cut *own = &fragment_of(r)->own;
-    while (r->part < own->parts_count && r->at == own->parts[r->part].at + own->parts[r->part].count)
-        r->part++;
-    if (r->part == own->parts_count)
+    *piece = (struct reducing_piece){.bad = 0};
+    if (!part_cut_next(&fragment_of(r)->own, &r->place, &piece->part))
         return false;
-    const struct codec_part *part = &own->parts[r->part];
-    assert(part->count > 0 && r->at >= part->at);
-    uint64_t left = part->at + part->count - r->at;
-    uint64_t most = codec_on_tensors(part->choice.id) ? left : CODEC_SEGMENT;
-    *piece = (struct reducing_piece){.part = *part, .at = r->at};
+    piece->at = piece->part.at;
     piece->part.at = 0;
-    piece->part.count = left < most ? left : most;
-    r->at += piece->part.count;
     return true;
 }
 

@@ -38,6 +38,8 @@ trainer/run_end        | run_end_of        | engine_new peers_new rounds_new tra
 rounds/rounds          | rounds_new        | engine_new control_new status_take peers_new trainer_new                    | unit/rounds unit/rounds_apply unit/rounds_parts unit/rounds_disk unit/rounds_export unit/rounds_install unit/rounds_memory unit/rounds_commit
 rounds/squeeze         | squeeze_best      | engine_new peers_new rounds_new trainer_new desk_init encode_new replica_new jobs_new | unit/squeeze
 state/replica          | replica_new       | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new events_new | unit/replica unit/replica_cut unit/guards
+state/replica_encode   | replica_encode_piece | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new events_new | unit/replica_pieces unit/replica
+state/replica_apply    | replica_apply_piece | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new events_new | unit/replica_pieces unit/replica
 state/rivals           | rivals_of         | engine_new peers_new rounds_new trainer_new replica_new jobs_new events_new | unit/rivals
 state/proofs           | proofs_save       | engine_new peers_new rounds_new trainer_new ledger_open replica_new jobs_new events_new | unit/proof
 state/parts            | parts_of          | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new events_new | unit/parts

@@ -152,7 +152,7 @@ static void the_daemons_work_takes_its_time(void **state)
                   utilisation_of(sealed));
     assert_true(of_free > 0.99 && utilisation_of(quick) > 0.99);
     assert_true(of_one < 0.95);
-    assert_true(of_two > of_one); /* each encodes and applies a part; what is averaged is one part */
+    assert_true(of_two > of_one); /* all is done in pieces */
     assert_true(utilisation_of(sealed) < of_free - 0.1);
     struct forecast_conf slow = free;
     slow.bits_per_s = 8e9 / 40;

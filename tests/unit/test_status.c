@@ -242,7 +242,7 @@ static void who_is_two_intervals_behind_is_slow(void **state)
     beat->step = 100;
     beat_b();
     assert_silent(take(), COMPLAINT_SLOW_PEER); /* two intervals: not more */
-    train(121); /* since it spoke */
+    train(121);                                 /* since it spoke */
     assert_silent(take(), COMPLAINT_SLOW_PEER);
     beat = played_beat(b);
     beat->trainer = WIRE_TRAINER_TRAINING;

@@ -157,6 +157,8 @@ static enum err encode_by(struct island *island, int p, const float *base, const
     replica_encode_begin(island->replica, 0, island->mask[p], base, theta, island->codec[0], island->frame[p], &e);
     for (replica_encode_next(&e); err == ERR_OK && e.pieces > 0;) {
         island->pieces += e.pieces;
+        for (size_t i = 0; i < e.pieces; i++)
+            assert_true(codec_on_tensors(e.piece[i].part.choice.id) || e.piece[i].part.count <= CODEC_SEGMENT);
         err = how(island, e.pieces, encoding_piece, &e);
         if (err == ERR_OK)
             replica_encode_next(&e);

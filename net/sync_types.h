@@ -23,11 +23,10 @@ enum { SYNC_MEMBERS_MAX = BITSET_MAX };
 /*
  * A fragment on its island (version v; the round makes v + 1):
  *
- *   IDLE ──snapshot──▶ ENCODING ──encoded──▶ CONTRIBUTED ──all parts' results certified──▶ APPLYING ─┐ made: the anchor
- *    ▲ ▲                  │ ▲ refused (NaN)     │                                              │  ▲     │ of v + 1 goes
- *    │ └──────────────────┘ └── a new epoch ────┘                                              │  └─────┘ to the
- * trainer │                                                                                         │ applied: v := v +
- * 1 │                                                                                         ▼
+ *   IDLE ──snapshot──▶ ENCODING ──encoded──▶ CONTRIBUTED ──all parts' results certified──▶ APPLYING
+ *    ▲ ▲                  │ ▲ refused (NaN)     │                        made: the anchor goes │ to the trainer
+ *    │ └──────────────────┘ └── a new epoch ────┘                                              │ applied: v := v + 1
+ *    │                                                                                         ▼
  *    └──────────────────────────────── trainer took the anchor in ◀───────────────────────── MIXING
  *
  *   A part's result is certified when it is durable at so many voters that every later epoch knows of it

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # diloco: builds with GNU make on Debian or Ubuntu.
 #
 #   make demo      two islands train one model on this machine; pictures and figures under build/demo/

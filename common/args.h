@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * args: command lines of the programs: long options from a table, with help and one clear error.
  */

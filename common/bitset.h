@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * bitset: a set of small numbers: members of a run, shards of a fragment. The one type for sets from net/ to status.
  *

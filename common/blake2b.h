@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * blake2b: BLAKE2b (RFC 7693) without a key, in plain C, for what links no libsodium: libdiloco, which is loaded into
  * other people's programs. The daemon's digests are common/digest's, which are faster; both give the same bytes.

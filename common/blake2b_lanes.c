@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Compiled once per instruction set, with ISA naming the table. A vector holds the same word of as many messages as it
  * has lanes, so that a round is the scalar one, word for word.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * blake2b_lanes: BLAKE2b (RFC 7693, 32 bytes, no key) of several messages of one length at once, each in one lane of
  * the processor's vectors: for the leaves of digest trees (common/digest.h), which are many and alike.

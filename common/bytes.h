@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * bytes: the one place where integers become bytes and bytes become integers.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * commands: what a program with commands says of them: help for one or all, and which one was probably meant.
  *

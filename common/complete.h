@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * complete: what makes a shell complete a program's words, made from the tables that its command line is read by.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * conf: INI files into structs by one table of keys (conf_value.h: type, unit, default, range, help), and back into
  * text.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * conf_value: one configuration key, and its value between text and the field of a struct.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * devices: a list of devices by their numbers, as people write it: "0-3,6". Pure; any thread.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * digest: BLAKE2b (RFC 7693) over bytes, by libsodium; sizes and text forms used across the project.
  *

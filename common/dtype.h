@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * dtype: how a value of a tensor is kept in a file: as float, or in two bytes; and the way from one to the other.
  *

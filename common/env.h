@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * env: time and randomness, the two things a simulation replaces.
  *

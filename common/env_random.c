@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Apart from env.c, so that who needs the time alone, as libdiloco does, links no libsodium. */
 #include "common/env.h"
 

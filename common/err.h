@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * err: one error code for every fallible function, and one line of text that says what went wrong.
  *

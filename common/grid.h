@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * grid: whether the ranks of a trainer can share out a run's model and batch. They stand in rows of `tensor_parallel`,
  * which share each layer; the rows share out each batch.

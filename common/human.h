@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * human: numbers as people read them: three digits and a unit. Programs get the exact ones, from JSON.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ipc: the contract between the daemon and a trainer on the same machine.
  *

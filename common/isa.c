@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "common/isa.h"
 
 size_t isa_levels(void)

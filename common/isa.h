@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * isa: which of the instruction sets that hot loops are compiled for this processor runs.
  *

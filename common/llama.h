@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * llama: what a model of a run spec is called elsewhere: its tensors by name and shape, and the numbers that a
  * config.json has of it.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * llama_json: config.json of a published model, read and written as `LlamaForCausalLM` has it.
  *

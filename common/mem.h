@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * mem: allocation with overflow checks, cache-line alignment for arrays, and a switch that makes the n-th
  * allocation fail, so that tests can walk every out-of-memory path.

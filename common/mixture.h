@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * mixture: what an island trains on, in one line: a path, or several sources with weights.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * modelfiles: the tensors of a model from where it lies: one tensor file, or a folder as models are published in, with
  * config.json and model.safetensors or its shards.

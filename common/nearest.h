@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * nearest: which of the names that there are somebody probably meant, for "did you mean".
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * newfolder: a folder of files that is either whole or not there, as fsio has it for one file.
  *

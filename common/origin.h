@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * origin: the model that a run begins from: its digest, which is part of the run's identity, and a run spec for it.
  *

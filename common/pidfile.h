@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * pidfile: a process by which another one will know it again, in a file: its number, and when it was started.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * plot: lines as an SVG picture: axes with round numbers or decades, a legend beside them, any number of series.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * program: where a program is that somebody names, and running one to its end.
  */

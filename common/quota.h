@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * quota: how often something may happen: so many at once, and then one in so many milliseconds (GCRA, ITU-T I.371).
  * Plain memory, all zero at first; the clock is the caller's.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * runspec: the one document that defines a run: model, data format, inner and outer optimizer, schedule, codec.
  *

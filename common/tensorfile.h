@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tensorfile: named tensors in one file, in the safetensors layout, with a checksum.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * words: a line cut into words, as a shell cuts it, without a shell.
  *

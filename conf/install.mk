@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # make install: DESTDIR= PREFIX=/usr/local SYSCONFDIR=/etc
 INSTALL := install
 DESTBIN := $(DESTDIR)$(PREFIX)/bin

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # The manual page of a configuration file, from its sample, which the programs' own tables print:
 #
 #   conf/man5.sh NAME 'what it is' 'who reads it' <conf/SAMPLE >docs/NAME.5

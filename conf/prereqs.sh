@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Finds what the build and the tests need, and installs what is missing with apt.
 #
 #   conf/prereqs.sh           look, install what is missing when root or sudo allows, else print the command and fail

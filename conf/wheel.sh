@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # A wheel of the Python package with libdiloco.so.0 in it: conf/wheel.sh LIBRARY MACHINE FOLDER, by `make wheel`.
 #
 # What it is for stands in its name, as pip reads it: manylinux_2_XX_MACHINE, 2.XX being the oldest C library that has

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * as_typed: how a command of this island begins, as somebody types it: what dilocod and dilococtl suggest works when it
  * is copied.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * charter: which view records rule this island: those on its disk, or record 0 of its configuration where there are
  * none; and who that makes of its members.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * check: what a start would stumble over, found before it: key, run spec, trainer, corpus, folders, as the user that
  * the daemon will run as sees them.

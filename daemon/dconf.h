@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * dconf: the daemon's configuration file and the membership it describes.
  *

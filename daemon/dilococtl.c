@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * dilococtl: the command line by which people and scripts look at a daemon and steer it.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * engine: the daemon of one island: its parts, the loop, and what goes between the parts.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * event: what the parts of the daemon have to say, in the order they said it.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * jobs: a few threads for the work that takes long: encoding, averaging, outer steps, hashing, disk.
  *

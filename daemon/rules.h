@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * rules: what a run spec means to outer_opt/: plan, codec, schedule, outer optimizer and the numbers of a round.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * runplan: what an island has once the run's plan is known: replica, slots, the protocol's core and the rounds,
  * recovered from its disk.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tidings: what the protocol core reports of our own fragments, in words, for the log.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The smallest trainer of one's own: every island fits the same 2000 numbers from its own noisy view of them, with
  * plain SGD, and takes part in the run through libdiloco.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * kern: which table of operations (kern_table.h) a device's name stands for, in the widest variant this machine runs.
  * One thread calls. It opens no device: the table's open() does.

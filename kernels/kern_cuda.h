@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * kern_cuda: finds the CUDA table, which is a library of its own, libdiloco-cuda.so: so the program starts where there
  * is no CUDA, and says what is missing only to those who ask for it. A library once loaded stays. One thread calls.

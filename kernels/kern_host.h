@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * kern_host: memory on the host for copies to and from a device: whole pages, pinned where the system lets us, so that
  * such copies do not wait. Made and freed by the thread that uses the device; its caller owns it, and frees it when no

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * kern_services: what the program and a library with a table of operations, opened with dlopen, agree on. The library
  * has copies of its own of what it uses of common/; what belongs to the program, its record of errors, is handed in.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * kern_table: the operations of a training step, as one table with several implementations.
  *

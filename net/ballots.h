@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ballots: which of others' ballots a voter takes in, and how long it leaves the next record to them, so that one who
  * begins ballot after ballot seals nobody for long.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * caps: what this machine's kernel lets a connection carry, and which setting to change where that is less than a line
  * between islands could.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * chain: the view records that this island knows, in order, and what follows from them: which epoch a version belongs
  * to, and which parts make it.

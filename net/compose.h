@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * compose: what record e + 1 says, from record e, what those who answered hold, and what is wanted of the members; and
  * whether it is safe to propose (rules 1 to 5 and 9 of docs/PROTOCOL.md, "Epochs").

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * dialled: one connection that we dial, and dial on: control or bulk, to a peer whose address is known. Private to
  * link.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * enrol: the guest's side of an invitation: knocks with the token's one-time key, says who it is, waits for the answer.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * epoch: how the voters of record e decide record e + 1: a seal and single-decree Paxos (Lamport, "Paxos Made Simple",
  * 2001) in one table, (state, event, time) -> (state, actions). The rules it keeps are those of docs/PROTOCOL.md,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * epoch_wire: messages of net/epoch as they go over the wire (net/wire_epoch.h), and back: which field goes where, and
  * which epoch a message counts from. Pure; what points to bytes goes on pointing to the same.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * gather: the leaves of one body (common/digest.h) on their way in, from several members at once.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "net/grace.h"
 
 enum { PROBE_ROUNDS = 8, MARGIN_MS = 50 };

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * grace: how long an owner that has its quorum waits for one more island, learnt from how late that one usually is.
  *

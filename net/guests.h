@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * guests: who may knock once: one-time keys that are admitted for a while to say one thing, and what they said last.
  * Private to link.

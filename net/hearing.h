@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * hearing: who is lost, and who has to stand back, by whom each member says that it does not hear.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * here: by which addresses this machine may be reached, as far as it can tell by itself.
  *

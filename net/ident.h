@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ident: who an island is: one Ed25519 key pair (RFC 8032). What it signs is signed with it, and the CURVE key pair of
  * its connections follows from it (the birational map of RFC 7748, 4.1), so an island has one public key.

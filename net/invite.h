@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * invite: the token that lets somebody in, and what an island remembers of those it gave out.
  *

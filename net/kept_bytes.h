@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * kept_bytes: a copy of bytes that somebody else owned. Plain memory, all zero at first; kept_drop() it in the end.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "net/line.h"
 
 enum { US = 1000000, QUEUE_US = LINE_QUEUE_MS * 1000, QUEUE_HIGH_US = QUEUE_US * 5 / 4, QUEUE_LOW_US = QUEUE_US / 2 };

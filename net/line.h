@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * line: how much may be on its way to one peer, so that the line is full and its queues are not.
  *

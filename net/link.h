@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * link: encrypted connections between islands: one port, and per peer two connections, control and bulk.
  *

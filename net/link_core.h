@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * link_core: what link remembers, of all and of each peer. Private to net/link*.c.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What link tells of its connections, and asks the kernel for them. */
 #include "net/link.h"
 #include "net/link_core.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "net/meter.h"
 
 /* Shorter or smaller than this says more about delay than about rate. */

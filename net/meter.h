@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * meter: how fast a link is, seen from what gets through while there is something to send. Pure: the caller brings the
  * time and the counters. Integers only.

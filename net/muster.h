@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * muster: who takes part in the next epoch: roles, voters and owners of the next record, from the last one and what is
  * wanted of its members.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * news: what a link has to tell, and its keeping in order until it is asked. The ring is private to link.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * owner: the state machine of one part of a fragment at the island that owns it.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "net/pace.h"
 
 enum { UNIT = 1000, BITS = 8, US = 1000000 };

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * pace: a token bucket that holds traffic to a rate. Pure: the caller brings the time. Integers only.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * proof: that the owner of a part has signed two results of it: both, without their payloads, as bytes that anybody can
  * check who knows its key.

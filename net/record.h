@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * record: the view record: who takes part in epoch e, who votes, who owns which shard, and from where the epoch starts.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * record_pack: the bytes of a record (net/wire.proto), which are what is signed and kept.
  *

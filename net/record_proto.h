@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * record_proto: parts of a record as Protocol Buffers, where record and epoch messages share them. Private to net/.
  */

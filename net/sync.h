@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * sync: the protocol of one island: per fragment its own state machine and, for the shards it owns, an owner's, and
  * what it knows of its peers.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * sync_certify: which results of a fragment's next version are here, who else has them, and whether they count. Private
  * to net/sync*.c.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * sync_core: what the floors of the protocol core stand on: its memory, the ring of actions, the hashes remembered, and
  * who owns what. Private to net/sync*.c.

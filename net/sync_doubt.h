@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * sync_doubt: who is wrong when two hashes of a version differ. Private to net/sync*.c.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * sync_fragment: a fragment's state machine on its island, as drawn in sync_types.h: from the trainer's snapshot to the
  * anchor it takes in, and the repair from a peer's state. Private to net/sync*.c.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * sync_owner: our parts' rounds: who is missing, how long they are worth waiting for, when to reduce, store and
  * publish. Private to net/sync*.c.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * sync_patience: how long others are waited for that can be heard and do not do what they say: a contribution that does
  * not come, a result that is not made, a version or result that is claimed and not shown. Private to net/sync*.c.

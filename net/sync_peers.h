@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * sync_peers: what peers say of themselves: who is up, what each holds, whose hash is right when two differ, and how to
  * catch up with those who are ahead. Private to net/sync*.c.

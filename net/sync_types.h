@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * sync_types: the words of the sync protocol: states, events, actions, reports, and what an island says of a fragment.
  *

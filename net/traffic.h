@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * traffic: what each peer's connections have carried, bytes at the socket and round-trip time, as the kernel counts
  * them (TCP_INFO).

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * unpack: Protocol Buffers from strangers, in bounded memory.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * view: this daemon's slots of the members of the newest view record, and record 0 where it is written by hand.
  *

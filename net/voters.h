@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * voters: the voters of an epoch as the one who proposes sees them: who can be heard, and what each answered to the
  * ballot at hand. Pure; plain memory inside struct epoch, all zero at first.

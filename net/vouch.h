@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * vouch: which hash a version of a fragment has, by the signatures of those who hold it: what a voter signs, what is
  * kept of what others sign, and the certificate that goes with a state, so that who takes it over need not believe who

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * wire: messages between islands as structs and as bytes, with every limit checked on the way in.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * wire_enrol: the messages between a guest and the island that invited it, as structs and as bytes.
  *

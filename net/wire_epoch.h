@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * wire_epoch: the messages of the epoch protocol, types WIRE_PREPARE to WIRE_WISH, as structs and as bytes.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Layout:
  *    0  u32 magic "DLO1"        4  u8 kind    5  u8 version   6  u16 0

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * wire_object: a contribution or a result as one run of bytes: header, codec frame, metadata (docs/FORMATS.md, 3).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * xfer: moving objects of many chunks between islands: windows, acknowledgements, resumption.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * zap: who may connect: answers ZeroMQ's authentication requests (ZAP, RFC 27) by a list of members' public keys, and
  * one of guests' one-time keys.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * adapt: a codec for every tensor, so that all together take the fewest bytes at the error one codec for all would make
  * (L-GreCo, 2210.17357: a dynamic programme over discretised error).

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * codec: a range of outer gradient to one frame of bytes, and back.
  *

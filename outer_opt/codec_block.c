@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The plain block codecs: of a fixed number of bytes a block, whose loops are in vec_ops.h.
  */

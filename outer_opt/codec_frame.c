@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "outer_opt/codec_frame.h"
 
 #include <string.h>

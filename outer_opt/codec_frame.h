@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * codec_frame: how segments lie in a frame: header and digest, then each segment's header and planes, packed by zstd
  * where that is shorter (docs/FORMATS.md 2). Private to codec.c.

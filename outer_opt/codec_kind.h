@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * codec_kind: what one codec is: the table of its functions, and what they are given to work with. Private to codec*.c.
  *

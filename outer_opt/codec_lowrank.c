@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * powersgd: a matrix X as two thin factors P (rows x rank, orthonormal columns) and Q (cols x rank), X ~ P Q' (Vogels
  * et al. 2019, 1905.13727). One step of power iteration an encoding: P = orth(X Q_last), Q = X' P; Q is carried on.

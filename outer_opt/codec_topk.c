@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * topk: of every 4096 values the largest, each as sign and one of two magnitudes (the mean of its bin), and where they
  * stand as gaps (SparseLoCo, 2508.15706). What is left out stays in the residual.

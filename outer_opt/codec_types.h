@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * codec_types: which codecs there are, what they are asked to do, and the sizes all of them keep to.
  *

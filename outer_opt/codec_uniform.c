@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * uniform: multiples of a step, several to a byte, so that zstd's Huffman coder comes near the entropy below 2.5 bits.
  *

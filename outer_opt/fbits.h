@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * fbits: floats as bit patterns, and bf16. Everything static; one rounding where a value is rounded.
  */

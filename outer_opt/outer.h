@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * outer: the outer optimizers and the weighted mean, on arrays.
  *

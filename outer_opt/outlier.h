@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * outlier: contributions that do not look like those before them, and means that a few bad ones cannot carry off.
  *

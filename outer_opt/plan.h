@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * plan: how the tensors of a model form fragments, where each tensor lies in its fragment, how a fragment is cut into
  * shards, and which values a set of shards has.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * recipe: which codec each tensor of a fragment is sent under, and so the parts of any shard of it.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "outer_opt/runaway.h"
 
 /* At most so many times as large after one version and after RUNAWAY_ROUNDS; and when it has come back. */

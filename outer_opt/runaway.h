@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * runaway: whether an anchor grows without bound, told from the norms of its versions.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "outer_opt/schedule.h"
 
 static uint64_t offset_within(const struct schedule *schedule, uint32_t fragment, uint64_t interval)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * vec: which of the tables of vec_ops.h this processor runs. Pure but for the choice, which is made once; any thread.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The loops of the codecs below E3M0, compiled once per instruction set like vec_impl.c and under the same rules.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The loops behind vec_ops.h, and the table, compiled once per instruction set with ISA naming the table.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * vec_ops: the elementwise inner loops of codecs and outer optimizers, as one table.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The loops that put levels several to a byte and take them out again, compiled once per instruction set like
  * vec_impl.c. Whole numbers alone. Each alphabet has functions of its own in which radix and shape are constants, so

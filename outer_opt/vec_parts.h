@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * vec_parts: what the per-instruction-set files (vec_impl.c, vec_coarse.c, vec_pack.c) share; private to them,
  * everything static.

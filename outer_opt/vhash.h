@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * vhash: the hash of one version of one fragment: all that its state is, bit for bit.
  *

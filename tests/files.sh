@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # The files of this tree that match one of the patterns, one a line, in order; all of them without a pattern.
 #
 #   tests/files.sh [PATTERN | FOLDER]...      from the root of the tree; a `*` stands for slashes, too

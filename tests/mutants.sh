@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Which test sees which fault: plants the faults of tests/mutants one by one in a copy of the tree, builds, and runs the
 # tests that should fail. A test that has never been seen failing proves nothing.
 #

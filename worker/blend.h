@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * blend: which source each window of a stream is of, and the how manieth of it.
  *

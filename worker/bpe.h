@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * bpe: the vocabulary of a byte-pair tokenizer, and words into its tokens by its merges.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ckpt: a worker's saved state: parameters, inner optimizer, step and data position, in one tensor file; how it is
  * read.

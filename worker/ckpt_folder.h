@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ckpt_folder: which checkpoints a folder holds, by the names of its files; and the names inside a file, on which those
  * who write and those who read agree (docs/FORMATS.md, section 8).

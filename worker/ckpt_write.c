@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "worker/ckpt_write.h"
 
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ckpt_write: a trainer's checkpoints on their way to the disk, while training goes on.
  *

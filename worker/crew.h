@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * crew: the ranks of a trainer, as the training loop sees them: the grid they are for the model, what rank 0 says for
  * all, and libdiloco's view of them. Alone, it is one rank and costs nothing.

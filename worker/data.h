@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * data: a corpus on disk as batches of token sequences.
  *

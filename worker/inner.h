@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * inner: the inner optimizer: global norm, clipping, AdamW, Muon or plain SGD, by the run spec's schedule.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * launch: starts the ranks of an island as processes of this machine, and watches them to their end.
  *

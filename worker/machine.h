@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * machine: what the trainer runs on, as it tells the daemon for `dilococtl status`. The train loop asks when all is
  * open; nothing is owned or kept here.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * memory_plan: what a model takes of a device's memory, known before anything is allocated there: to train it, to
  * evaluate it, or to sample from it.

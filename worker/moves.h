@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * moves: a kern device as libdiloco knows devices (struct diloco_device): what the exchange between islands does to
  * live parameters, queued on the device beside training.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * shard: one file of a corpus, mapped: which tokens it holds, and at which place each of them is.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * sniff: what the first bytes of a file give it away as, where it is to be text or tokens.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * speed: how many tokens a second a trainer makes, by the clock on the wall.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tokenizer: text into tokens and back, by a tokenizer.json as Hugging Face's tokenizers write it.
  *

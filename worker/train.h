@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * train: the training loop, alone or attached to a daemon through libdiloco's public interface.
  *

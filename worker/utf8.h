@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * utf8: the characters of a text, and the whole ones of a text that comes in pieces.
  *

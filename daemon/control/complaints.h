@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * complaints: what is not as it should be, and what to do about it, from what a status has found. Private to control/.
  */

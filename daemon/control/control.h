@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * control: the control socket: one request a line, one JSON answer a line (docs/FORMATS.md).
  *

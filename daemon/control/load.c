@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/control/load.h"
 
 void load_note(struct load *load, uint64_t now_ms, uint64_t cpu_ns)

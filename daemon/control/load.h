@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * load: how many of the machine's processors this daemon takes, lately.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * members: the control commands about who takes part: invitations, and members that leave or are sent away.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * progress: whether rounds close: since when a round of each fragment is under way, and how long a step of the run
  * takes.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * status: how this island is doing, taken once from all parts into a plain struct; printers make text of it.
  *

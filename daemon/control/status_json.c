@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/control/status_json.h"
 
 #include "daemon/control/complaints.h"

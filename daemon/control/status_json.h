@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * status_json: a status as JSON, as docs/FORMATS.md describes the answers of the control socket. The caller decrefs;
  * NULL when out of memory.

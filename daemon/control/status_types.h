@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * status_types: what a status is made of: where it is taken from, and what was found. Types only.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ctl_client: asking a daemon over its control socket: one request, one JSON answer. Blocking; any thread.
  */

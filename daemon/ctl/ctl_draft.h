@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ctl_draft: what dilococtl init writes: an island's configuration from a few answers, and a run spec to begin with.
  *

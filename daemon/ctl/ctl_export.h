@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ctl_export: a model of ours as a folder that others read: config.json and safetensors, as transformers has them.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ctl_help: what dilococtl's help says beside its tables of commands and options: which commands belong together, and
  * how each is typed.

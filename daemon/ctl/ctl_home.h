@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ctl_home: starting and stopping the daemon of an island in a folder, and its log. No root, no systemd.
  *

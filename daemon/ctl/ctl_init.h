@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ctl_init: making an island: key, run spec, configuration and folders, and, for this machine's service, the user that
  * it runs as.

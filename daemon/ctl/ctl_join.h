@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ctl_join: an island joins a run by a token: it is made as by init, but with the run's own spec, and the view record
  * that has it on the roster.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ctl_members: invitations, and members that leave or are sent away: asks the daemon, and waits until a view record
  * says what was asked. Blocking; what came of it is said on standard output.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ctl_origin: the run spec of a run that begins from a model, for dilococtl init. Reads files; blocking.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ctl_plan: dilococtl plan: what a link and a machine are good for. A table of how much of its time a run would train
  * under each way of synchronising, what of the machine its daemons take, what bandwidth each needs, what it sends, and

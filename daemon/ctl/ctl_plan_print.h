@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ctl_plan_print: what dilococtl plan found, as a table, as JSON and as a picture.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ctl_plan_types: what dilococtl plan is asked, and what it finds: the words that working it out and printing it have
  * in common. No function and no state.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ctl_print: a daemon's answers for people. The JSON form is for scripts; this one may change.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ctl_reset: an island forgets its run: what it keeps of it is moved aside, so that it can begin or join another. Key
  * and configuration stay. Blocking; what was done is said on standard output.

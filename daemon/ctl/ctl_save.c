@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/ctl/ctl_save.h"
 
 #include <stdbool.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ctl_save: waiting until the daemon has written the anchor that it was asked to save. Blocking.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ctl_screen: the whole window of a terminal, drawn again and again, and given back as it was.
  *

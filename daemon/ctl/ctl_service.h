@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ctl_service: starting and stopping the daemon that runs as this machine's service, and its log: by systemd's own
  * programs. Blocking; what was done is said on standard output.

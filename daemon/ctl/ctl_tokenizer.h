@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ctl_tokenizer: the vocabulary of bytes as a tokenizer that transformers loads: token n is byte n.
  *

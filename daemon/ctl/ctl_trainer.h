@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ctl_trainer: waiting until this island's trainer is in a state that was asked for, and saying on standard output how
  * it comes there and what keeps it. Blocking.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ctl_view: what `watch` shows: a daemon's answers, and what follows from those before them: rates, time left, the last
  * losses, since when who is waited for. As text for ctl_screen; it knows no terminal, no socket and no clock.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ctl_watch: an island, live, until somebody has seen enough: on a terminal as a screen (ctl_view, ctl_screen), else,
  * and where that can show none, as plain text, a block at a time. Blocking.

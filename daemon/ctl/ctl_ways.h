@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ctl_ways: the ways to synchronise that dilococtl plan compares, and the run specs it may recommend, each with what it
  * was measured to cost in loss.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * forecast: how much of its time a run would train, on links one describes: N islands with the protocol's real state
  * machines (net/sync.h) in virtual time, trainers that only count steps, and objects that only have a size.

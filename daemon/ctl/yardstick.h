@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * yardstick: what an exchange costs on this machine, measured for about a second, and what it comes to for a run.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * beat: what this island says of itself in greetings and heartbeats, and whether another's greeting goes with it.
  * Private to peers/.

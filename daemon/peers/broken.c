@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/peers/broken.h"
 
 #include <inttypes.h>

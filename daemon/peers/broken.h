@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * broken: which members broke their word, as a proof shows that is kept on disk and told the others: they stay evicted
  * as long as their key is on the roster, whoever is started again. Private to peers/.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * catchup: a fragment's state on its way in, from several islands at once: first its head, which the voters' signatures
  * prove, then the leaves of its body, each proved by the head (daemon/state/state_object.h, net/gather.h). Private to

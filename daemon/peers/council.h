@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * council: this island's voice in who takes part: the messages of net/epoch in and out, the votes made durable, what
  * the others hold, who is silent, and what is wanted of the members. Private to peers/, but for its looking in.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * council_core: what the council remembers. Private to daemon/peers/council*.c.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the council tells of the next epoch, to status and to peers. */
 #include <stdio.h>
 #include <string.h>

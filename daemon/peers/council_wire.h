@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * council_wire: the messages of net/epoch as they travel, and back: signatures put in and checked, records that may not
  * follow ours told from those that may, and what is held added and kept. Private to peers/.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * doorway: who is let in: the invitations that this island has given out, the guests that knock with them, and what
  * people here have asked to be changed about members.

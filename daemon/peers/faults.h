@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * faults: what there is to complain of in members that can be heard, for people: in the log when it begins and ends,
  * and for status. Private to peers/.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * gate: the doorway as peers has it: guests and orders are told the council, and what this island says of itself the
  * others. Only the loop's thread.

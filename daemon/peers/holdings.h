@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * holdings: what this island holds, as a seal tells it, and what members answered to our own ballot, as net/compose
  * takes it. Private to peers/.

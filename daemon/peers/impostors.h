@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * impostors: connections that are not what they should be: strangers, whose key nobody knows, and twins, two machines
  * that speak with the key of one island.

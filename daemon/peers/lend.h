@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * lend: copies of our fragments' states for islands that fetch them: whom they are made for, how long they are kept,
  * and what of them goes out. Private to peers/.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * objects: which objects go out and come in, and the line's share of them: contributions and results from their slots,
  * old results from the ledger, and the plan; states it leaves to lend and catchup. Private to peers/.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * peers: the other islands as this daemon sees them: connections, greetings, heartbeats, and objects out and in.
  *

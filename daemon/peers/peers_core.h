@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * peers_core: what peers remembers, of all and of each. Private to daemon/peers/peers*.c.
  *

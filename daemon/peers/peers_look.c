@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What peers tells of the members, to status and to the engine. */
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * peers_types: what peers/'s parts are born with, for peers.h and the part below it.
  */

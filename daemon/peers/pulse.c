@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/peers/pulse.h"
 
 void pulse_restart(struct pulse *pulse)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * pulse: heartbeats to and from one island by their numbers: which is news, and how long a round trip takes. Private to
  * peers/.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * report: what an island last said of its trainer, and how far the run is by what all of them say. Private to peers/.
  *

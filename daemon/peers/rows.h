@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * rows: which fragments a heartbeat tells of, and what. Private to peers/.
  */

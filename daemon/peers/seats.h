@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * seats: what is known of each member when the next record is thought of: whether it is heard, by us and by a majority,
  * whether its disk is in doubt, how far it has come, and what is wished of it. By slot. Private to peers/.

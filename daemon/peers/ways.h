@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ways: how much goes to whom, and when: what a peer takes in, what the line to it holds, and for all together the rate
  * limit. Takes the chunks that xfer has ready and hands them to the connections. Private to peers/.

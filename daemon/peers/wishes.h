@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * wishes: what is wanted of the members: who drains, is evicted, comes or comes back, and how many steps the run takes;
  * until a record says it. Private to peers/.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * apply: results: those that come in are checked and go into the ledger; when all of a version are there, the outer
  * step, one job per part, then the hash, and durably into the ledger which results it was made of: only then is it

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * copy: anchors to the memory shared with the trainer, and a trainer's initial tensors to the anchors. Private to
  * rounds/; the loop's thread calls.

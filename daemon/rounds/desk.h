@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * desk: what all jobs of the rounds share: the run's parts, what each fragment's anchor is and who reads it, whether
  * zstd pays, and what the disk said last. Private to rounds/.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * encode: our contributions: one job per part, from the trainer's snapshot into the slots that go out. Private to
  * rounds/; the loop's thread calls.

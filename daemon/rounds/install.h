@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * install: a state in the place of the one in memory: a peer's that came in, or what our own checkpoint and ledger lead
  * to; and what these lead to, beside it, for the core to compare. Private to rounds/.

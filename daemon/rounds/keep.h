@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * keep: what is written besides the ledger: checkpoints, from which a restart replays, and the exported anchors, which
  * are for people. Private to rounds/; the loop's thread calls.

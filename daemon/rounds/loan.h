@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * loan: copies of states for other islands. Private to rounds/.
  *

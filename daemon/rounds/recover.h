@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * recover: a fragment from its last checkpoint and the ledger's results since: at start, and later beside the one in
  * memory, to see whether that is what it should be. Blocking. Private to rounds/.

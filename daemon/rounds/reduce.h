@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * reduce: our part, as its owner: contributions that come in are checked, their mean is encoded, and the result goes
  * durably into the ledger. Private to rounds/; the loop's thread calls.

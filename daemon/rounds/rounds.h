@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * rounds: a round's arithmetic and disk work, as jobs: encode, reduce, store, apply, give, install, checkpoint, export.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * rounds_types: what rounds/'s parts are born with and what they tell, for rounds.h and the parts below it.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/rounds/squeeze.h"
 
 enum { TRY_AGAIN = 32, VALUES_MIN = 4096 };

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * squeeze: whether zstd behind the codec shortens a transfer on this link. Both ways are measured on what is really
  * encoded; the shorter one is used, and the other tried again now and then. Pure: the caller brings the measurements.

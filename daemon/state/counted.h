@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * counted: what an anchor counts: for each member and shard the last contribution that a result counted, by the version
  * it made and by its digest.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ledger: the results of a run and which of them made each version, on disk, appended and never changed.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Appending to a ledger, and its flushes: whoever reads or looks something up meanwhile does not wait for the disk. */
 #include <errno.h>
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ledger_core: what an open ledger remembers, and its segments. Private to daemon/state/ledger*.c.
  */

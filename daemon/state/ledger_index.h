@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ledger_index: where the ledger's records are: a hash table by fragment and version, in memory. Private to ledger.c,
  * whose lock is held.

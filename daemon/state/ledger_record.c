@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Segment header:  0  u32 magic "DLS1"   4  u32 version   8  u64 number   16  32 bytes run id   48  16 bytes run's
  * nonce Record:  0  u32 magic "DLR1"   4  u32 kind   8  u64 bytes of the body 16  32 bytes BLAKE2b over bytes 0..15 and

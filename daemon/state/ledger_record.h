@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ledger_record: the bytes of the ledger's segments: their header, and records (docs/FORMATS.md, 7). Private to
  * ledger.c.

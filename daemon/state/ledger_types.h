@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ledger_types: the names of results and what makes a version of them, for ledger.h and the parts below it.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * mean: the mean of contributions to some shards of a fragment, or what the run spec has in its place for outliers.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * memory: what a run takes on this island, stated before anything is allocated. Pure but for asking how much there is.
  */

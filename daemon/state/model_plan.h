@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * model_plan: the tensors of the run's model as trainers register them, and the plan made from them; in memory, as
  * text for the state folder and for peers that have no trainer.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * packed: the values of some shards of a fragment, one behind the other in one array. Private to replica.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * part_cut: what encoding one part of a fragment takes: the codec of each stretch of a tensor in it, and how large its
  * outer gradients usually are. Private to replica.

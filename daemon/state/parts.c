@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/state/parts.h"
 
 _Static_assert((int)PLAN_SHARDS_MAX == (int)SHARDMAP_SLOTS, "a shard has a slot");

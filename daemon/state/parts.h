@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * parts: which parts make a version of a fragment: who owns which shards of it, by what epoch (net/chain.h), less those
  * without values. The one place where they come from; rounds, transfers and the trainer's tallies ask here, and keep

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * proofs: who has signed two results of one part, on disk: a file for each, with the proof (net/proof.h). Whoever broke
  * its word stays evicted, whoever is started again.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * records: the view records that this island knows, on disk: one file each, with the votes that decided it.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * replica: this island's copy of the run's state as numbers: anchor, momentum and residuals of every fragment, and the
  * arithmetic of a round on them.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One outer step on some shards, in pieces. */
 #include "daemon/state/replica.h"
 #include "daemon/state/replica_core.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * replica_core: what a replica remembers. Private to daemon/state/replica*.c.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Our contribution to one part, in pieces. */
 #include <assert.h>
 #include <inttypes.h>

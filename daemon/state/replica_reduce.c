@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The mean of contributions to our own part, and its encoding, in pieces. */
 #include <assert.h>
 #include <math.h>

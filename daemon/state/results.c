@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/state/results.h"
 
 enum err result_open(struct ledger *ledger, const struct ledger_key *key, struct result *out)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * results: what the ledger's results say: a result opened in place, and whose contributions it counts.
  *

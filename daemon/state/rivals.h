@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * rivals: two results of one part, both signed by its owner. There can be one at most: an owner that makes another has
  * lied, or works from an older disk without knowing it, and the two are the proof.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * slots: memory for encoded objects while they are made, sent, received and looked at: per fragment our contributions
  * and the results on their way into the ledger, by part; the contributions to our own part, by member; our own result,

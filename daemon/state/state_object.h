@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * state_object: a fragment's whole state (anchor and momentum at a version, and what they count) as bytes, for an
  * island whose own is wrong or missing. It carries the signatures of voters for its hash (net/vouch.h): whoever sends

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * store: checkpoints of the daemon's state: one file per fragment, the plan, and the exported anchor.
  *

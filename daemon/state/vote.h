@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * vote: what this island promised and accepted when records were decided (net/epoch.h), on disk; and whether this disk
  * may vote at all.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * arrival: how a trainer that has registered comes to train: again, with the memory it has, or for the first time.
  * Private to trainer/.

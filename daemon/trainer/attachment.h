@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * attachment: the trainer's socket: who may attach, registering, starting, attaching again, and what it says while it
  * trains. Private to trainer/.

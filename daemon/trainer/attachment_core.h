@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * attachment_core: struct attachment, one socket and whoever is attached by it: what the floors of the trainer's
  * attachment share. Private to them.

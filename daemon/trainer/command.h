@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * command: what the trainer's process is started with: program, arguments, environment. Private to trainer/.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * door: worker.sock, and who may come in by it. Private to trainer/.
  *

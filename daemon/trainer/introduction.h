@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * introduction: what a trainer says of itself when it attaches: who it is, its tensors, and the memory it had from a
  * daemon before this one. Private to trainer/.

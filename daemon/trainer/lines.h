@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * lines: what a program prints, as lines for a log: whole ones, not too long and not too many. Private to trainer/.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * process: the trainer's process: started, watched, started again when it fails, ended. Private to trainer/.
  *

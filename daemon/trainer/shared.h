@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * shared: the memory that the daemon and its trainer share (common/ipc.h): made or taken over, and the daemon's moves
  * in it. Private to trainer/.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * spool: what the trainer prints, on its way into the island's log. Private to trainer/.
  *

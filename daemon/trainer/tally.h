@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tally: the tokens that this island's trainers have trained, and how many of them are counted in the anchors. Private
  * to trainer/.

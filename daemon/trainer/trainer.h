@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * trainer: the island's trainer as the daemon sees it: its socket, the memory shared with it, and its process.
  *

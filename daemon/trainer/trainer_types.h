@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * trainer_types: what trainer/'s parts are born with and what they tell, for trainer.h and the parts below it.
  */

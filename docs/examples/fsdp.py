@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The same GPT, spread over the ranks of one island by FSDP2, or copied to each of them by DDP (--ddp):
 
     torchrun --nproc-per-node 2 fsdp.py --data book.txt

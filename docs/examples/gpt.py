@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A small GPT in plain PyTorch on the bytes of a text, as one island of a run.
 
 In the island's dilocod.conf: `program = python3 gpt.py --data book.txt`; or by hand, with DILOCO_SOCKET set. The three

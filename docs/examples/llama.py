@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A Llama of transformers, trained by its Trainer as one island of a run; with --lora only small adapters are trained
 and exchanged (PEFT). Its parameters have the names and shapes of diloco-worker's, so both kinds can be islands of one
 run.

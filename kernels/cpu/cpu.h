@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cpu: what the files of the CPU implementation share; private to this folder. Each file here is compiled once per
  * instruction set (ISA names it); CPU(name) gives a function the name of its variant. What an operation does and its

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Causal grouped-query attention, a tile of query rows at a time (after FlashAttention-2, Dao 2023).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Products with bf16 operands, added up in float: oneDNN's matmul primitives, each made once for its shape and kept.
  *

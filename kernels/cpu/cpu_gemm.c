@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Matrix products by oneDNN: measured at over 300 GFLOP/s on two AVX-512 cores where OpenBLAS reaches 32. In float, or
  * those of linear layers with bf16 operands. */
 #include <dnnl.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Attention with bf16 operands, added up in float: the tiles of cpu_attention.c, whose softmax it has.
  *

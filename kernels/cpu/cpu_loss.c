@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Softmax and cross-entropy, row by row, in place: the logits' memory becomes that of their gradient, so that no second
  * array of (R,V) is needed. In one go, or in the three moves that ranks with a part of the vocabulary each take. */
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Optimizer steps and the global gradient norm. */
 #include <math.h>
 #include <string.h>

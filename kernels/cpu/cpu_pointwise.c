@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Embedding, RMSNorm, rotary positions, SwiGLU: row by row, rows in parallel. Sums over rows (weight gradients) are cut
  * by columns instead, so that each sum is taken in row order whatever the number of threads. */
 #include <math.h>

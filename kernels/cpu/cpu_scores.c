@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rows of attention's scores, and what else its two forms have in common. */
 #include "kernels/cpu/cpu_scores.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cpu_scores: rows of scores, and where the heads of attention lie in qkv(R, (H+2G) D) and out(R, H D), and what its
  * two forms (in float: cpu_attention.c; with bf16 operands: cpu_heads.c) do alike; private to them.

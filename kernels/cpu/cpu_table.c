@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The CPU's table: device and memory calls, and the list of operations. */
 #include <stdio.h>
 #include <unistd.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Weights as bf16 products read them: rounded and packed once after each change, not once a product.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* act: float to bf16, to nearest, and back; flat arrays of `count` values. Bound by memory: 6 bytes a value. */
 #include "kernels/cuda/values.cuh"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * attention: what the forward and the backward kernels of attention share: tiles in shared memory, and products of them
  * on tensor cores.

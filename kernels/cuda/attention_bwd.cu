@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Causal grouped-query attention, backward: dqkv(R, (H+2G)*D) of dout(R, H*D), after FlashAttention-2 (Dao 2023,
  * arXiv:2307.08691), with the instructions of sm_80. With P = exp(scale Q K^T - lse) recomputed from the forward pass's

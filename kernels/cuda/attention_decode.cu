@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Causal grouped-query attention of one more position over the cache of those before it: cache(2, T, G*D), keys then
  * values.

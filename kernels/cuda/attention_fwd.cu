@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Causal grouped-query attention, forward: out(R, H*D) and lse(B, H, T) of qkv(R, (H+2G)*D). FlashAttention-2 (Dao
  * 2023, arXiv:2307.08691) with the instructions of sm_80.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cuda: what the files of the CUDA implementation share on the host's side; private to this folder. What an operation
  * does and its shapes stand in kern_table.h. An operation is a file of kernels with its launcher, a C function

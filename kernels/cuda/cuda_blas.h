@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cuda_blas: products of matrices by cuBLASLt, which is opened with dlopen, so that a machine without it is told so in
  * words. For each shape that comes up a plan is made once and kept: what the library calls the shape, and of its best

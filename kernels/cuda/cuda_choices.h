@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cuda_choices: which algorithm each product of matrices goes by, kept in a file from one process to the next.
  *

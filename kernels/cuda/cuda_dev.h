@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cuda_dev: a GPU as the files of the host's side share it: what it is, its memory and copies, its first fault. It
  * knows no operation, and nobody above it: cuda_queue has the queues, cuda_blas the products, cuda_open finds it, and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cuda_err: stands for common/err.c inside libdiloco-cuda.so. A library of its own would have a record of failures of
  * its own, which nobody reads: here a text is made and handed to the program at once (kern_services.h). The linker

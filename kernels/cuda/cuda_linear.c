@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Linear layers: the library's products, with their shapes. Row-major as everywhere; see kern_table.h. */
 #include "kernels/cuda/cuda.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cuda_open: the GPU that a place names, or why there is none, in one line with what to do about it; and what it is
  * called. Private to this folder; any thread.

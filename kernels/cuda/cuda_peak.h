@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cuda_peak: what a GPU's tensor cores can do at best, from what it says of itself. Pure; needs no toolkit. Private to
  * this folder.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cuda_queue: a stream for each queue of the table, and marks in them. The number of a mark names its queue (its value
  * modulo 4) and, above that, counts; a queue runs in order, so the newest mark seen reached says it of all before. What

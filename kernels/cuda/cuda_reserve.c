@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How much scratch memory the operations need: the largest of what each takes, as they come one after another. */
 #include "kernels/cuda/cuda.h"
 

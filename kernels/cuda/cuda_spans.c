@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Cuts spans into pieces for the optimizers' kernels; see cuda_spans.h. */
 #include "kernels/cuda/cuda_spans.h"
 

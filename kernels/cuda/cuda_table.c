@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The CUDA table: puts the host's side and the operations together, and hands it out; see kern_services.h. */
 #include "common/mem.h"
 #include "kernels/cuda/cuda.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * device: what our kernels use of a GPU beside CUDA's own names: bf16, loads of 16 bytes, launches, reductions, and the
  * instructions of tensor cores and asynchronous copies (PTX ISA 8, of sm_80 and later).

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * embed: rows of w(V,C) by token, and the gradient dw(V,C)[token] += dout(R,C), the rows of a token in order.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * loss: cross-entropy over rows of logits(R,V), `ld` values apart, and its gradient in their place; whole, or in three
  * moves where each rank has a part of the vocabulary. A block takes a row. One pass finds the largest logit and the sum

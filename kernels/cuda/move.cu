@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * move: what the exchange between islands does to the live parameters, and to their copy in bf16, to nearest; flat
  * arrays, whose beginning may lie anywhere in a tensor. The arithmetic is that of worker/libdiloco (mix_host() and

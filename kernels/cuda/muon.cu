@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * muon: a step's three moves: momentum and direction; five Newton-Schulz iterations that bring all singular values of a
  * direction u(N,K) near 1; the update. The products are the library's, of bf16 matrices with fp32 sums, as in Muon's

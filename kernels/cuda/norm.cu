@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * norm: the gradient's norm, and what follows from it for the step: all on the device, so that no step waits for the
  * host. Sums are of doubles, in an order that depends on the number of values alone.

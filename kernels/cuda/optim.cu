@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * optim: AdamW and SGD over spans of the flat arrays of weights, gradients and state, all spans in one launch: a block
  * takes a piece of up to SPAN_PIECE values (cuda_spans.c). Bound by memory: 30 bytes a value for AdamW, 14 for SGD.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * rmsnorm: y = x w / sqrt(mean(x^2) + eps) over rows of C values, and its gradient. Bound by memory.
  *

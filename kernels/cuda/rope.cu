@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * rope: rotary positions, in place, on the first `heads` heads of each row of x(R, row). A block a row, so that the
  * row's angles are read once from far and then for every head from the L1 cache; a thread turns eight pairs (i, i +

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * rounding: float to bf16 as an optimizer wants it: to nearest, or up and down by chance so that the mean is kept.
  * The chance is Philox-4x32-10 (Salmon and others, SC'11) of (seed, index of the value), so that it depends on nothing

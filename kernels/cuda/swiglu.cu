@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * swiglu: out(R,F) = silu(gate) * up of gu(R, 2F), and its gradient; fp32 inside. Bound by memory: 6 bytes a value
  * forward, 10 backward. The grid is (rows, pieces of F), pieces of one size, so that no thread has to divide by F.

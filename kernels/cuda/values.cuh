@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * values: what the kernels that are bound by memory share: eight values at a time (16 bytes of bf16, 32 of float) as
  * floats, sums over a block, quick exponentials and reciprocals, and how many threads and blocks cover so many things.

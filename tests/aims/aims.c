@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Every aim that is a figure, measured with real daemons and default settings unless it says otherwise: a table, and
  * build/aims/summary.json. Not in `make check`: figures are of the machine. Exit status 1: an aim is missed.

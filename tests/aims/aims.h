@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * aims: what is promised in seconds, measured with real daemons. Each file measures some of them and notes each figure;
  * the table at the end says the worst. A missed aim is not a broken helper: what cannot be measured fails its case.

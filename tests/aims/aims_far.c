@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Over a line of known delay: what an epoch's change takes beyond two round trips, a certificate beyond one. */
 #include <math.h>
 #include <signal.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Islands that join by commands: how soon they count, what that costs the others, and the loss of the first of them. */
 #include <math.h>
 #include <stdio.h>

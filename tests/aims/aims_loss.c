@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Islands that are lost for good, and how soon the others go on. */
 #include <math.h>
 #include <signal.h>

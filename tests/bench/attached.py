@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What attaching costs a PyTorch training loop: the same loop in pieces, in turns alone and attached; one line of JSON.
 
 Two cores are two machines. On each is one and the same loop (docs/examples/gpt.py, larger) with one thread, and the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * bench: how far we are from what the machine can do. Every figure is taken next to the machine's own limit in the same
  * run, because machines are shared and drift; the ratio is what counts. Nothing here passes or fails on time.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What attaching costs a PyTorch training loop; the loop, and what is measured, is attached.py. */
 #include <stdio.h>
 #include <stdlib.h>

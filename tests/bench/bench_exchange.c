@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One exchange of a whole model between daemons on loopback: one fragment, synchronised at every step without overlap,
  * so that a call of diloco_step() is snapshot, encode, exchange, mean, second encoding, exchange, outer step, hash,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Two daemons with a slow, far or lossy line between them, always with more to send than it carries: what of it is
  * used, what is sent in vain, how long heartbeats take, and whether training minds. */
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A training step in fp32 and in bf16, against what the machine's products reach, and against PyTorch: all in turns, so
  * that each ratio is of neighbours in time; medians of these. */
 #include <dnnl.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Islands of unequal speed, and how evenly a run uses its line: real daemons on loopback, synthetic trainers. */
 #include <signal.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * field: a row of the quality bench with real daemons and the real trainer on loopback, in place of lab's one process.
  */

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Seconds that gloo takes for an all-reduce: how many floats, between how many processes. The median, to standard
 output."""
 

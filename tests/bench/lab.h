@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * lab: a whole run in one process: N islands that train one after the other, and the same replica and rules that the
  * daemon uses between them. No network, no clock: what comes out depends on run spec, data and seed alone, and says how

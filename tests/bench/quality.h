@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * quality: what each algorithm costs in loss, at equal tokens. quality_rows.c is the list of runs, quality.c runs those
  * that are not done yet, quality_report.c makes table, picture and the file of results.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/bench/quality.h"
 
 /* A byte-level model small enough that a run takes minutes on one core. */

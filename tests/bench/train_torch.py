@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The model of bench_train in PyTorch on the CPU, a step at a time, as it is asked for: bench_train has its own steps
 between, so that all are taken under the same load. Reads the name of a way from each line, takes one step in it, and
 prints its seconds; begins with a line of JSON when all ways are warm."""

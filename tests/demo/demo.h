@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * demo: the main job on one machine, for people: two daemons, two trainers, one model. demo.c runs it and shows it
  * live; demo_parallel.c trains on the same tokens without islands; demo_report.c makes table, picture, sample and

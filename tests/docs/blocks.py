@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The code blocks of a document, and what the comments before them say. CONTRIBUTING.md, "Documents", has the rules."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # One machine of the documents: bash, in namespaces of its own, with folders of its own over those of this machine.
 # Called by tests/docs/run.py with the clone, this machine's name and address, and the folder of the stand-ins.
 set -e

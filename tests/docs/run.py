@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs the commands of documents as they stand, in order: tests/docs/run.py [DOCUMENT]..., all without one.
 
 Each document gets machines of its own, as many as it names (<!-- on: NAME -->): namespaces with a network between them,

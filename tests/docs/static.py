@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What can be seen of the documents without running them: tests/lint/docs.sh.
 
 Every block says what it is; Python compiles, C compiles against diloco.h, run specs are taken by their parser, keys of

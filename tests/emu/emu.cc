@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * emu.cc: the threads of emulated blocks, as fibers; see emu.h for what a test sees and emu.cuh for what a kernel does.
  *

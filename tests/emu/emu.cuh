@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * emu.cuh: CUDA's names for a C++ compiler, on the emulation of tests/emu/emu.h; comes first, by -include, in each .cu
  * file (and by nobody else but emu.cc). Has what kernels/cuda/device.cuh asks of an emulation, and of CUDA's names

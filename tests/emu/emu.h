@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * emu: a GPU's execution model on the CPU, for tests: kernels of kernels/cuda/ are compiled by a C++ compiler with
  * tests/emu/emu.cuh included first, and run thread by thread, in an order that a test chooses. This header is the

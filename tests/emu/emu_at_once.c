@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* For programs without kern_emu, which has an emu_queue() of its own: launches are done when they return. */
 #include "tests/emu/emu.h"
 

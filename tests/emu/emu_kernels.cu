@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Kernels for the test of the emulator: see emu_kernels.h. */
 #include "tests/emu/emu_kernels.h"
 

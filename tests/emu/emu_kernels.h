@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * emu_kernels: small kernels, right ones and wrong ones, for the test of the emulator itself. Each function launches
  * one; arrays are the caller's.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * emu_switch.cc: emu_switch() of emu_inside.cuh: keeps what a function must find unchanged after a call on the stack,
  * and goes on with another. By hand, since what the C library has makes a system call each time.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * emu_warp.cc: what the lanes of an emulated warp do together, for all of them at once; see emu_inside.cuh.
  */

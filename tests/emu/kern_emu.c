@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The host side of the emulated table: memory and queues. The product of matrices stands in kern_emu_product.c. */
 #include "tests/emu/kern_emu.h"
 

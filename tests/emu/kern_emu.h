@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * kern_emu: a table of operations (kernels/kern_table.h) whose kernels are those of kernels/cuda/, emulated (emu.h),
  * and whose host side is a host that is as late as a GPU may be:

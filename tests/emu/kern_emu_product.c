@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cuda_multiply() of the emulated table: the plain product, sums in fp32 in order of k. */
 #include <string.h>
 

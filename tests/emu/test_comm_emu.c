@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Collectives on arrays of an emulated GPU whose copies are as late as they may be: what is not ordered, or waited for,
  * is seen as a wrong value. */
 #include "tests/lib/testlib.h"

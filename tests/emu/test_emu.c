@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* emu: the emulated GPU itself: it computes what a GPU does, in every order, and says what is wrong. */
 #include "tests/lib/testlib.h"
 

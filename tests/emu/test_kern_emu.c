@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The CUDA kernels, emulated: the cases of tests/kern, in several orders of threads and blocks, which must not change a
  * bit. */
 #include "tests/lib/testlib.h"

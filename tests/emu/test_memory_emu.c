@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What training is said to take of a device's memory (memory_plan), against what it takes on the emulated GPU, which
  * counts; and that what a refusal suggests does fit.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A small model trained by the emulated CUDA kernels, in bf16 with fp32 masters and with the host a step ahead: its
  * loss follows the CPU's, the same run gives the same bits, and one that is resumed half-way ends with them, too.

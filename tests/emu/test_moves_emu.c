@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * moves: what libdiloco tells a device is done on emulated queues, which are as late as a GPU's, and comes out as on
  * the host: every kind of move, rows with strides, pieces larger than the memory aside, the products' copy following.

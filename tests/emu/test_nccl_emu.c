@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks with an emulated GPU each, whose sums go through a played NCCL: they are queued, and no host waits for them.
  * What they train has the same bits as where sums go through memory that the hosts share. */
 #include "tests/lib/testlib.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* As num/test_ranks, with emulated CUDA kernels in bf16 and queues as late as a GPU's may be: what a collective must
  * wait for, and what must wait for it, is said by order() alone. */
 #include "tests/lib/testlib.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * failures: four islands on loopback, daemon and trainer of each killed at random for minutes, and started again after
  * a while: how much of what they could train reaches an anchor?

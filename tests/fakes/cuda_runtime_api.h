@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cuda_runtime_api: of CUDA's header of this name, what kernels/cuda/cuda_queue.c uses, so that a test can build it
  * without the toolkit and play the device. Declarations and values are CUDA's.

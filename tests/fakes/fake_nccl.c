@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* See fake_nccl.h. Ranks meet in a memfd whose path in /proc is the unique id. */
 #include "tests/fakes/fake_nccl.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * fake_nccl: what the played libnccl.so.2 (fake_nccl.c) and tests that use it agree on.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Stands for a libdiloco-cuda.so of another version: it has the entry, and nothing for who asks. */
 #include "kernels/kern_services.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tokens, the messages of guests and of who answers them, and the list of invitations. The first byte chooses. A token
  * is also tried with a sum that fits, or hardly one would be looked into. */
 #include <sodium.h>

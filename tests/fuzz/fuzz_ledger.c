@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A state folder whose ledger holds anything: opened, appended to, opened again, and replayed. Nothing may crash or
  * hang, and every result that was whole before stays.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A planted fault that only guidance finds (tests/lib/maze.h). Plain `make check` shows that chance does not find it,
  * tests/fuzz/guided.sh that libFuzzer does, and only with the counters that `make fuzz` builds our archives with. */
 #include <stdlib.h>

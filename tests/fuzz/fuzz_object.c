@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Objects from peers and from the ledger: contribution and result metadata around a frame, and the frame itself. */
 #include <stdlib.h>
 #include <string.h>

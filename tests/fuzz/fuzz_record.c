@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* View records and the messages by which they are decided. The first byte chooses: a record, or a type of message. */
 #include <stdlib.h>
 #include <string.h>

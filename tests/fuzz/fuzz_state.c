@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* States that a peer sends in place of ours: objects of any header, values and length come for a fragment under repair,
  * while a contribution is on its way or the anchor is read. One that is not what was announced changes nothing, one
  * that is takes our place whatever its values are, and the next good one is always taken.

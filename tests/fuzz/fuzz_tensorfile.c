@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tensor files: checkpoints and foreign safetensors. */
 #include <stdio.h>
 #include <unistd.h>

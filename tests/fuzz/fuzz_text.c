@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Text: configurations, run specs, and plans from peers. The first byte chooses. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A trainer that says and writes anything: messages of any bytes on worker.sock, with any descriptor, in any order, and
  * any contents of the memory it shares with the daemon. The daemon's part may not crash or hang, the protocol's core
  * never gets an event that has no place, and a good trainer that comes afterwards is welcomed.

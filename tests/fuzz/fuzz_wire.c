@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Messages from peers: header, every control payload, chunks. The first byte chooses the type. */
 #include "common/digest.h"
 #include "net/wire.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Transfers under members that say anything: chunks, acknowledgements and ends of objects under way, in any order, of
  * any length. Five bytes make one event; buffers are exactly as large as the receiver said. */
 #include <stdlib.h>

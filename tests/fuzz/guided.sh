@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Fuzzing is guided: a planted fault behind six comparisons (tests/lib/maze.c) is found through the counters that
 # `make fuzz` builds our archives with, and is not found in as many runs without them.
 set -eu

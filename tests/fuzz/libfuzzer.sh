@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What run.sh and guided.sh share; read with `.` from the root of the tree.
 #
 # Guidance is clang's libFuzzer, fed by counters and comparisons in our own archives: fuzzer-no-link puts them there.

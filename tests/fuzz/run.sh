@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # make fuzz: searches with libFuzzer, FUZZ_SECONDS (default 30) per target; FUZZ_ONLY='ledger wire' names some. Needs
 # clang and its libFuzzer. New inputs that reach new code are kept in the build folder for the next time; one that breaks
 # something is left there too, and named: it belongs into tests/fuzz/corpus, which every `make check` replays.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Bytes that a version wrote are still read to the same values, and damaged ones are still refused.
  *

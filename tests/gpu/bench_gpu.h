@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * bench_gpu: how far a GPU is from what it can do: its own ceilings first, then operations and whole models as shares
  * of them, all in one run, because clocks and neighbours drift. Nothing here passes or fails by a speed.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the exchange between islands costs a trainer: the same steps with its moves of parameters and without, in turns.
  */
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whole training steps of three models: tokens a second, and their share of the measured product rate. */
 #include <math.h>
 #include <stdio.h>

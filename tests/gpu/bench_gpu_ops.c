@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Each operation at the shapes of the 1.3B model: time, and what it reaches of the ceiling that limits it. */
 #include <math.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The same models in PyTorch, after all else: it may be slow to begin, and gets no more time than is left. */
 #include <stdio.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * gpu: the table "cuda" for the programs of tests/gpu, or why they are skipped. DILOCO_GPU says which GPU (default 0).
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whether there is a GPU to test on: exit status 0, saying which; 77 if there is none; 1 if there is, and it cannot be
  * used. tests/gpu/run.sh asks before it begins. */
 #include "tests/gpu/gpu.h"

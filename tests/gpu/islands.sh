@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Two islands with real daemons train one model, each trainer on the device that is named, and end with one truth: the
 # same anchors, and the same exported model, byte for byte.
 #

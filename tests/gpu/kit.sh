@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # make gpu-kit: tests/gpu as a folder that runs on a machine of another distribution, with a driver and CUDA 13 only.
 #
 #   tests/gpu/kit.sh BUILD KIT     from the root of the tree, when everything is built

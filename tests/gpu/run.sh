@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # What only a GPU can show, and what it cannot be shown here.
 #
 #   tests/gpu/run.sh check|bench [FOLDER]     logs and results go to FOLDER (default build/gpu, in the kit: results)

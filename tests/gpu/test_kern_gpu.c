@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The CUDA kernels on a GPU: the cases of tests/kern, twice: the same inputs give the same bits. (Within a process:
  * which algorithm multiplies is found out by timing, once in each.)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Whole models on a GPU, in bf16 with fp32 masters: loss follows the CPU's within 1 %, the same run gives the same
  * bits, and one that is resumed half-way ends with them, too. What training takes of the GPU's memory is what

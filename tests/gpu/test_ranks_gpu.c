@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Ranks that share one GPU, in bf16: those that share out a batch (dp) train, to the bit, what one process does that
  * adds up their gradients in order; those that share layers (tp) train nearly the same. Sums go through memory of the

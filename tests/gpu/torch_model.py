@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The model of bench_gpu in PyTorch: torch.compile, scaled_dot_product_attention, bf16 autocast with fp32 masters,
 fused AdamW, clipping. Prints one line of JSON with its tokens per second; exit status 77, and the reason, where it
 cannot run. Nothing needs it: bench_gpu runs it to compare itself with. A batch that does not fit is halved."""

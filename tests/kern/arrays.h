@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * arrays: arrays on a device under test, each with its values in double on the host, and how near they must come.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cases: every operation of a table of kernels (kernels/kern_table.h) against double precision: one list for the CPU's
  * variants, the emulated CUDA kernels and a GPU.

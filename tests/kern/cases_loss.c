@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Softmax and cross-entropy: whole, in a rank's parts, and added up. */
 #include <math.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory, copies and queues; roundings; and what the exchange between islands does to parameters. */
 #include <math.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The gradient's norm, what is decided by it, and the optimizers. */
 #include <math.h>
 #include <stdlib.h>

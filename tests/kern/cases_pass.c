@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Linear layers, embedding, RMSNorm, rotary positions, attention, SwiGLU. */
 #include <math.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * learns: a small model, trained on a table of kernels: what an emulated and a real GPU are tested with, against the
  * CPU and against themselves. Failures fail the cmocka case.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ranked: a small model trained by ranks that share out each batch, and the same by one process that makes every rank's
  * gradients and adds them up in order of rank: the bits must be the same. Where ranks share layers, too, sums come in

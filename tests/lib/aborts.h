@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * aborts: that an assertion of ours ends the process, seen from outside.
  */

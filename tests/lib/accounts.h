@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * accounts: what the ledgers of a cluster's islands say of the tokens that each of them trained. Its daemons have
  * ended.

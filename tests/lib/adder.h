@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * adder: a trainer through libdiloco whose every step adds one to every value, so that work lost, counted twice or
  * mixed in wrongly is seen in the sum. One at a time; a helper that fails fails the running test.

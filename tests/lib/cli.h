@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cli: running our programs as a person does, and looking at what they say. A helper that fails fails the running test.
  */

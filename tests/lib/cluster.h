@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cluster: real daemons on loopback for system tests: keys, configurations, processes, questions over their control
  * sockets. Everything lies in one folder under the build folder; everything started is ended by cluster_free().

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * company: an island with all its parts and one or two others that a test plays, greeted on the control connections.
  * A helper that fails fails the running test.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * complains: whether a status complains of something, and in which words. They fail the running test where it is not
  * so.

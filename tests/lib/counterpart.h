@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * counterpart: a daemon played by a test for libdiloco: one tensor of COUNT values in one fragment. State is the
  * process's: begin() makes it, end() ends it. A failure fails the cmocka case.

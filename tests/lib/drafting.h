@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * drafting: a last record, what members say that they hold, and what is wished of them, of which net/compose makes the
  * draft of the next record. One at a time; two fragments of six shards. No cmocka state but drafting_end().

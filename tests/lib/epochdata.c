@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The abstract data plane of epochworld: results are made, fetched, acknowledged, certified and applied. */
 #include "tests/lib/epochworld.h"
 

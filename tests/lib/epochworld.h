@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * epochworld: N islands in virtual time that decide epochs: the real net/epoch, net/compose, net/muster, net/record and
  * net/chain under a seeded network (loss, delay, reordering, repetition, cuts one way), crashes with durable votes,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * far: a cluster (tests/lib/cluster) whose last island lies behind a line (tests/lib/wan).
  */

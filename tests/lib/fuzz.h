@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * fuzz: replays a fuzz target's corpus, and seeded mutations of it, in every `make check`. The same targets build with
  * libFuzzer (`make fuzz`, needs clang), which is what finds new inputs; those are added to tests/fuzz/corpus/NAME/.

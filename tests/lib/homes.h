@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * homes: islands in folders of their own, made, joined, looked at, killed and stopped by dilococtl as a person does it.
  * For tests and demonstrations; no cmocka here.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * isle: one island's parts, from events to peers, put together in the test's own process as the engine does it, with
  * the engine left to the test. On loopback, with keys and files of its own.

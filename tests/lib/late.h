@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * late: a device for libdiloco that plays a GPU: what it is told to do to tensors is done in order, but what goes to
  * the host arrives only when it is asked for, and host memory that it was told to read must not change until then.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ledgers: ledgers of a run that is nobody's, in folders of the test.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * made: results made up for tests that look at no values: a name around bytes that are anything, and all digests right.
  */

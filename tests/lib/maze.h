@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * maze: a fault that no luck finds, for the proof that fuzzing is guided (tests/fuzz/guided.sh).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * mend: makes the digests of changed bytes right again, so that fuzzing comes to what lies behind them.
  *

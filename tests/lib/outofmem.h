@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * outofmem: every out-of-memory path of a function, one after the other.
  */

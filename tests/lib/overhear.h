@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * overhear: what this process logs, for tests of what people are told. One listener at a time; what was heard is said
  * again on standard error, so that no log has a hole.

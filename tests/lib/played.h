@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * played: another island as a test plays it: a link with that island's key, on which the test says what it likes, and
  * hears what an island with all its parts (tests/lib/isle.h) has to say.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * played_trainer: a trainer as a test plays it, message by message, attached to an island whose engine the test plays,
  * too (tests/lib/isle.h).

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * proc: starting and ending programs, and free ports; for tests, demo and benchmarks. No cmocka here.
  */

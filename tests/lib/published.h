@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * published: the folder of a model as others publish them: config.json and safetensors, whole or in shards.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ranks: what tests of ranks need inside a rank's process, where cmocka's assertions cannot be used: checks that become
  * the rank's error, which launch_run() tells; arrays with values by which the order of a sum can be seen.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ref64: the forward pass of every operation in double precision, written naively from its definition and sharing no
  * line with kernels/. Gradients are judged by central differences of these. Shapes as in kernels/kern_table.h.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * rig: one island's rounds with everything below them, and the engine played by the test.
  *

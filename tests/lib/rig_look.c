@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Of rig.h: what was posted and ordered, and what the rig holds. */
 #include "tests/lib/rig.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Of rig.h: objects as others would seal them, and as they would not. */
 #include "tests/lib/rig.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * rogue: a member of a cluster's run that a test plays among real daemons (tests/lib/cluster.h): it has the key of one
  * of them, which is not started, and says what the test likes. It hears what the others say, so that it knows how far

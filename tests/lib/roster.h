@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * roster: view records as tests of the protocol core need them: a few members whose ids are not their slots, so that
  * who takes one for the other is seen, and one record after the other.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * said: when a log says something, by its own stamps: what happened in a daemon to the millisecond, whoever looked.
  * Times are seconds since 1970. No cmocka here.

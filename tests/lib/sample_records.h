@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * records: view records as tests need them: members with keys, one record after the other.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * script: programs of a few lines of shell, for tests of whoever starts programs, which say when they have come so far.
  *

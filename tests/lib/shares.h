@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * shares: a chain of record 0 alone, what its members own in version 1, where a test counts on that being one run of
  * values, and a replica cut into these parts.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The invariants of docs/PROTOCOL.md, "Epochs", held after every event that could break them.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * An island's voice in who takes part, in a simulated world: as daemon/peers joins net/epoch, net/compose and
  * net/muster to the protocol core, with a disk, a network and a clock that are simulated. Its own additions: a proposer

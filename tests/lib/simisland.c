@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What goes from one island to another, objects and heartbeats, and what trainers do. */
 #include "tests/lib/simworld.h"
 

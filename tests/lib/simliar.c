@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A member with a good key that lies, until the world heals. */
 #include "tests/lib/simworld.h"
 

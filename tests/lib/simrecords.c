@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Records of a simulated world, who is who in them, and letters about them on their way. */
 #include "tests/lib/simworld.h"
 

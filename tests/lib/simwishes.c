@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What an island of a simulated world wants of the members, as daemon/peers has it. */
 #include "tests/lib/simworld.h"
 

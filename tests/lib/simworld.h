@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * simworld: N islands in virtual time: the real protocol core (net/sync), and the real net/epoch, net/compose and
  * net/muster that decide on its epochs, as the daemon joins them (daemon/peers/council), under a seeded network that

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * sites: machines that share nothing but a network: each a network namespace with an address of its own, and a mount
  * namespace in which one folder is its own. Every line is slow (a token bucket at both ends of a veth pair), and all

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * sitting: a council of three islands, a, b and c, whose time is the test's: each with all its parts on loopback, or
  * played by the test (tests/lib/played.h).

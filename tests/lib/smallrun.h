@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * smallrun: a run that is small enough for a unit test: its spec, a plan of three fragments, and replicas of it.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * streams: a table of operations whose queues are threads, as a GPU's streams are beside their host: what is queued is
  * done in the order of its queue, and later than the call. Memory, and all that is not a copy, is the CPU table's. Its

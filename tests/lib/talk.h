@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * talk: the protocol core of one island among a few members whose words the test chooses, for one fragment. Members are
  * named by number, which is their slot; ids are others (roster_id()).

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * testlib: what several tests need: cmocka's includes, temporary folders, JSON vectors, random arrays.
  * A failure in a helper fails the running test.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * trainerrun: what lies below the trainer's part in a daemon, for a run that is small: run spec, membership, plan,
  * replica, ledger and the protocol's core.

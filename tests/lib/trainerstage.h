@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * trainerstage: daemon/trainer with the test on both sides of it. Above, it plays the engine: takes events out, steps
  * the protocol's core, carries its orders out and answers as jobs would, at once. Below, it plays the trainer, one raw

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tty: a program on a terminal that the test plays: what it shows, as a terminal would show it, and what is typed.
  * A helper that fails fails the running test.

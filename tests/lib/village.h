@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * village: the folder of a test whose islands live in homes (tests/lib/homes): where they lie, and a text and a run
  * that are small enough to train at once. When the process ends its daemons are stopped and the folder goes.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * wan: a line between two network namespaces as it is between sites: slow (a token bucket at both ends of a veth pair),
  * or far and lossy (two TUN devices and a process that passes packets on late, or never).

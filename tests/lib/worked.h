@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * worked: how many tokens an island's trainers have trained, in all their lives: a number in a file that stays right
  * when the trainer is killed. The synthetic trainer counts, a test reads. No cmocka here.

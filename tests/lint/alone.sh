@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Every part of daemon/ has a unit test that builds it alone: with what lies below it, and nothing above or beside it.
 # Seen in the tests' programs: a function of the part is in them, those of parts it must not know are not.
 set -u

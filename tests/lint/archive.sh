@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # The lints do without git: in a copy of the tree as a source archive has it, where git is not installed, they see the
 # same files and say the same. Compilers and clang-format are left to the lints themselves, which keeps this short.
 set -u

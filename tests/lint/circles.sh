@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # No circle of files and no arrow upward, by include or by call (docs/ARCHITECTURE.md, "The rooms").
 #
 # A file is X.c with its X.h. It points to another by a line #include "…", or by a symbol that its object uses and the

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # A calendar that jumps does not matter: the time of day is asked for logs, and for when an invitation ends, which is told
 # to people as a date. All else goes by the monotonic clock.
 set -u

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # The documents are what they say: blocks are marked, Python and C in them compile, links lead somewhere, and every
 # option and command named is one of the programs'. What they tell to type is run by tests/system/docs.sh.
 set -eu

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Every C header (*.h; those of the CUDA kind end in .cuh) compiles alone, and its include guard is its path; the public
 # one also compiles as C++. Headers of C++ there are none.
 set -u

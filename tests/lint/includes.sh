@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Includes of ours are written from the root and exist, file names are unique, CUDA, BLAS and NCCL stay in kernels/ and
 # worker/, and outer_opt/ and net/ know no sockets and no floats. Where includes may point to is in circles.sh.
 set -u

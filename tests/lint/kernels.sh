@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Every operation of the CUDA table has a case in tests/kern, which runs on the CPU, the emulated GPU and a real one; and
 # where CUDA's tools are, its machine code is what it should be: nothing in local memory, tensor cores in attention,
 # loads of 16 bytes.

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # libdiloco.so.0 is loaded into other people's programs: it needs the C library and nothing else, and shows them its own
 # calls and nothing else.
 set -u

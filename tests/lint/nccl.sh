@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # What worker/comm/nccl_api.h declares of NCCL is what NCCL's own header says, where there is one: functions, numbers,
 # and the places in the configuration. Ours stands in where nccl.h is not included, so one program is built both ways.
 set -u

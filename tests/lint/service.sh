@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # The unit file is what systemd-analyze calls right, alone and with the drop-in for a GPU, and stays hardened.
 set -u
 command -v systemd-analyze >/dev/null 2>&1 || { echo "systemd-analyze is not installed"; exit 77; }

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # A run on a mixture whose weights change, stopped and resumed, or shared out among two ranks, draws the same windows as
 # one that was not: it ends with the same bytes, and in two ranks with the same loss.
 set -eu

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # outer_opt/ gives the same bits with gcc and clang, -O0 and -O3, SSE2, AVX2 and AVX-512, 1 and 2 threads.
 set -eu
 dir=$BUILD/test-data/outer-bits

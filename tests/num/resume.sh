@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # A standalone run that is stopped, or killed, and resumed ends with the same bytes as one that was not, whatever it made
 # again instead of keeping it.
 set -eu

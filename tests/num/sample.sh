@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # A run on tokens is sampled as text where there is a tokenizer.json, asked for or beside the parameters, and as numbers
 # where there is none, or one that cannot be read.
 set -eu

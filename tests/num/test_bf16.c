@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The CPU's products with bf16 operands: every operation against double; weights that are kept packed follow whoever
  * writes them; models learn as in fp32, and go on from a checkpoint bit by bit. */
 #include "tests/lib/testlib.h"

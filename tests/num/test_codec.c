@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Codecs: error bounds, exact residuals, damaged frames, the same bits from every instruction set; and recipes. */
 #include "tests/lib/testlib.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A codec's gain, <decoded, x> / <x, x>: what it makes of a step's length along the step itself. Relative errors do not
  * show it: on Gaussian values all is well, and on the blocks of one magnitude that AdamW's first steps and the rows of

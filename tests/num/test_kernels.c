@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The CPU's kernels, in every variant that this machine runs: the cases of tests/kern, and one result whatever the
  * number of threads. */
 #include "tests/lib/testlib.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Levels of the uniform codec, in every instruction set: against loops that take one value at a time, at the edges of
  * blocks and of memory, and with bytes that no encoder makes. */
 #include "tests/lib/testlib.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The whole model: loss and gradients against a float64 forward pass assembled from ref64, decoding against the full
  * pass, the same initial parameters everywhere, and one batch learnt by heart.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* outer_opt: plan, schedule, codecs, mean, outer optimizers and version hash, against independent vectors and bounds.
  */
 #include "tests/lib/testlib.h"

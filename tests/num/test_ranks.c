@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks that share out a batch train, to the bit, what one process does that adds up their gradients in order. */
 #include "tests/lib/testlib.h"
 

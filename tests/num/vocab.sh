@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # The largest vocabulary of a run spec, with tokens of 32 bits: trains, goes on to the same bytes, evaluates and samples.
 set -eu
 case ${SAN:-} in *thread*) echo "the trainer uses OpenMP, whose runtime the thread sanitizer cannot see into"; exit 77 ;; esac

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * outlive: a run outlives an island: three islands on this machine, by the commands of README; one is killed for good
  * while the run goes on, and comes back with its state folder emptied. With --namespaces each has an address, a network

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # What only PyTorch, transformers and Lightning can show of the Python package: make check-python. They are installed from
 # PyPI into a folder of the build, build/python, some gigabytes, the first time; PYTHON=... is one that has them already.
 # TEST_FILTER='ranks hf.lora' runs test_ranks.py, and of test_hf.py the cases with lora in their names.

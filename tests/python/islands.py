@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Real islands for tests of the Python package: daemons in folders of their own, on loopback, with trainers of ours."""
 
 import json

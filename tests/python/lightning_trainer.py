@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A model of Lightning's with BatchNorm, as an island:
 
     lightning_trainer.py --out PLACE/ISLAND/out [--islands 2] [--accumulate 2] [--save-every 40] [--buffers]

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Runs a test of the Python package that needs nothing but Python:
 #
 #   tests/python/plain.sh FILE          in tests/python

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """diloco.tokenize with a tokenizer of letters instead of Hugging Face's: for what is not about tokens.
 
     plain_tokenizer.py ARGUMENTS...      as of python -m diloco.tokenize

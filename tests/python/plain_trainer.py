@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A trainer without any framework: it moves two arrays towards numbers of its own, by its island.
 
     plain_trainer.py [--sleep MS] [--crash-once STEP FILE] [--reverse] [--rows N] [--more X] [--with N FOLDER]

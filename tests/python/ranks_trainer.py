@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A small model that moves towards numbers of its island's, in every way that PyTorch spreads one over ranks.
 
     ranks_trainer.py --as plain|ddp|fsdp|tp|fsdp-tp --out FILE [--islands 2] [--dtype bfloat16] [--bad]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Python package with transformers and PEFT, on real islands, beside diloco-worker."""
 
 import os

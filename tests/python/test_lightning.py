@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Python package with Lightning, on real islands."""
 
 import importlib.util

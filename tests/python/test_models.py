@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Whether transformers and we mean the same by a model: folders that we export, and folders that it has saved.
 
     test_models.py BUILD WORK      BUILD: where our programs are, as build/gcc; WORK: a folder, emptied first

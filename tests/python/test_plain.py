@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Python package with nothing but Python: its view of the C interface, what it refuses, and real islands."""
 
 import array

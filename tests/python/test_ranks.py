@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Islands of several ranks, and of several types, beside one of a single process: one model in the end, bit for bit."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """diloco.tokenize with nothing but Python, its tokenizer played by plain_tokenizer.py: what is read, how it is cut into
 shards, and that it makes no difference how many processes make them or how often they are killed."""
 

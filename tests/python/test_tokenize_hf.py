@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """diloco.tokenize with Hugging Face's tokenizers: token for token what they say, and text again from diloco-worker."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Python package with PyTorch: models, types, ranks and other people's trainers on real islands."""
 
 import itertools

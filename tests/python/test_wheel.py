@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The wheel, as somebody gets it who has Python and nothing of ours: an environment and no library beside it."""
 
 import os

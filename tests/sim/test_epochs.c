@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Epochs under a seeded network, crashes, reboots, one older disk, proposers that die half-way and islands that never
  * return, held against the invariants of docs/PROTOCOL.md, "Epochs":

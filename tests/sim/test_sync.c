@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The protocol's state machines, N islands in virtual time under a seeded network: the core (net/sync) and those who
  * decide on its epochs (net/epoch, net/compose, net/muster), joined as the daemon joins them. Faults in swarms drawn

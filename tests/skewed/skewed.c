@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A calendar clock that can be set while a program runs, for LD_PRELOAD: what says the time of day is put forward by as
  * many seconds as stand in the file that SKEWED_CLOCK names. The monotonic clock stays as it is.

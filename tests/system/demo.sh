@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # `make demo`, cut down to a few steps: it learns from the text of this tree and from nothing of this machine, says
 # what it does until its end, and README tells of the run that conf/demo.ini describes.
 case ${SAN:-} in *thread*) echo "the trainer uses OpenMP, whose runtime the thread sanitizer cannot see into"; exit 77 ;; esac

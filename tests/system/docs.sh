@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Every command of README, docs/ and the man pages' examples is run as it stands; tests/docs/run.py says how.
 #
 #   tests/system/docs.sh [DOCUMENT]...      all of them without one

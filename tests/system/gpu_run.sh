@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # tests/gpu/run.sh with programs that only play: what each may take, what is listed as not run, counts and exit status.
 # Time is played, too: `date` says what a file holds, and `timeout` adds to it what the program would have taken.
 set -eu

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # `make install` puts everything where a packager expects it, and a trainer of one's own builds against it.
 set -eu
 root=$PWD/$BUILD/test-data/install-$$

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # A trainer of several ranks: what it trains is what one process trains, whatever their number, also across a stop; and
 # an island of 2 x 2 ranks and one of a single process end with one truth, however contributions travel, and though ranks
 # are killed on the way.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * An island on an empty folder joins three others, each behind a slow line of its own: its state comes from all of them
  * at once; one of them is killed in the middle; and at last there is only one. The trainers of the three have done

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The command lines: exit status, one clear error for each mistake, output for people and for programs. */
 #include "tests/lib/testlib.h"
 

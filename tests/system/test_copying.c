@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A trainer of several ranks on a device that is late, with a real daemon: whoever of it is killed while a move is
  * under way, all come back by themselves, and no work is counted twice. */
 #include "tests/lib/testlib.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What distributed training must be equal to, with real daemons and the real trainer. codec fp32, mix 0, overlap 0,
  * late = wait, 50 steps; equal means a relative difference of all parameters of at most 1e-6:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What is no loss of an island, with real daemons: a trainer that hangs, a slow line, a calendar clock that jumps. No
  * epoch begins, everything that was trained counts, and all end with the same anchors.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What our programs say of themselves: help of all and of one command, the word that was meant, and what makes shells
  * complete their words, which the shells are asked. */
 #include "tests/lib/testlib.h"

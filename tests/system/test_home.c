@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One island in one folder: made, started, looked at and stopped by one program, with real daemon and trainer. */
 #include "tests/lib/testlib.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Real daemons, synthetic trainers: 1 to 8 islands end with equal hashes for every fragment and version. */
 #include "tests/lib/testlib.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Islands that join a running run, leave it, are sent away and come back: by commands, with real daemons and trainers.
  */
 #include "tests/lib/testlib.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A trainer that keeps what no result has counted goes on after a restart of its whole island. */
 #include "tests/lib/testlib.h"
 

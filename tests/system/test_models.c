@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Models in and out, by commands, with real daemons and trainers: a run that begins from a published model, on an
  * island that has it and on one that has not; and what a running island exports. */
 #include "tests/lib/testlib.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A run outlives its islands: real daemons, of which one is lost, comes back, is cut off, or all at once. Whoever is
  * left goes on with the next epoch, nothing that was trained and kept is lost, and in the end all hold the same

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A trainer of somebody's own below real daemons: how it is started, where what it prints goes while daemons are
  * killed, what becomes of one that hangs; and what status says while one waits for other islands. */
 #include "tests/lib/testlib.h"

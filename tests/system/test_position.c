@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Real daemons and our own trainer: the data of an island that skips steps goes on with the run's steps, so that
  * weights which change by step are the same for it, and what is counted as drawn is what a restart would count. */
 #include "tests/lib/testlib.h"

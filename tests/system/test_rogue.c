@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A member of the run that has a valid key and sends nonsense, to real daemons: each piece is named and dropped, memory
  * stays bounded, and the others train to the end as if it were not there. */
 #include "tests/lib/testlib.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a start takes over of what was saved, and what it refuses: with exit status 2, the reason and the remedy, and
  * without a change to what is there. */
 #include "tests/lib/testlib.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Real daemons in trouble: things are killed, lost, damaged, misconfigured or full. Each time there is one clear
  * message, nothing that was saved is lost, and in the end all islands hold the same anchors.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* dilococtl watch on a terminal that the test plays, of a daemon that it plays, too: what stands there at any size of
  * the window, and that the terminal is given back however it ends. */
 #include "tests/lib/testlib.h"

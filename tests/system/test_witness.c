@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Two islands and a witness, which votes and keeps nothing: with real daemons. Whichever is lost, the others go on; two
  * of three at once, and the one that is left decides nothing. The witness stays small, whatever the model.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A synthetic trainer of two ranks, each with one column of every tensor on a device that is late: what is to leave it
  * arrives some steps later, so that moves are under way most of the time. Somebody else's program to dilocod, as

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tool_logits: the logits that follow each token of a text, for comparing with what others compute of the same model.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A synthetic trainer: attaches through libdiloco's public interface alone and moves a few tensors towards targets
  * that differ between islands. Needs no BLAS and no OpenMP, so that daemons can be tested under every sanitizer and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The protocol's core between an outer step and the hash of what it made: the trainer has the anchor, and nobody else
  * hears of it. */
 #include "tests/lib/talk.h"

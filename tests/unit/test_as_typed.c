@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* as_typed: what is suggested works when it is copied into a shell. */
 #include "tests/lib/testlib.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* libdiloco against a daemon played by the test: what goes out of the tensors, what comes in and how, and that a step
  * never waits for the other side. */
 #include "tests/lib/testlib.h"

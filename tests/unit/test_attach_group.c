@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* libdiloco with several processes that hold a tensor in parts (here: threads): whatever the parts, the daemon gets
  * what one process alone gives it, and the parts are what one process alone ends with. */
 #include "tests/lib/testlib.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* libdiloco with tensors on a device that is behind the host: words are ours until what they stand for is done, and
  * training goes on meanwhile. */
 #include "tests/lib/testlib.h"

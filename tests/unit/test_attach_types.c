@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* libdiloco with tensors of 16 bits, of a device's own naming, and registered in any order: nothing of the run's values
  * is lost by rounding, and who holds copies hears of every change. */
 #include "tests/lib/testlib.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* err, mem, bytes, env, digest: the small modules everything else stands on. */
 #include "tests/lib/testlib.h"
 

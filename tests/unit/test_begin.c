@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Runs that begin from a model: the real training loop takes its values bit for bit, by any number of ranks, once, and
  * only if they are the run's. */
 #include "tests/lib/testlib.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* blake2b, blake2b_lanes: the same bytes as libsodium's, however the input is cut, and in every lane. */
 #include "tests/lib/testlib.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* blend: every window is of one source, in proportion at every position, whatever the weights do; and any position can
  * be asked for by itself. */
 #include "tests/lib/testlib.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* status: that rounds do not close is told on every island, whatever the cause, with whom they wait for; and not where
  * they are only slow, or none is due. */
 #include "tests/lib/testlib.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* caps: what a line stands still for is told with the setting to change, where it matters, and nowhere else. */
 #include "tests/lib/testlib.h"
 

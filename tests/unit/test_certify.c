@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The protocol's core and certified results, each rule alone: what counts when, what a seal forbids, and which results
  * an epoch brings along. tests/sim has the whole of it. */
 #include "tests/lib/talk.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* chain: records in order, the epoch of a version, and the parts of one: disjoint, of all shards, with what is carried.
  */
 #include "tests/lib/testlib.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* charter: which records rule: those on disk, or the first one of the configuration; whose key is on the roster; what
  * differs is told; and what changes when the next record is adopted. */
 #include "tests/lib/testlib.h"

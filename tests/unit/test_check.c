@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* check: what a start would stumble over is found before it, by the eyes of the user that will start it. */
 #include "tests/lib/testlib.h"
 

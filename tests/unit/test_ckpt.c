@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ckpt: what training goes on from. A folder whose checkpoints are damaged, or lack something, is refused by the real
  * training loop, by one rank as by several, and stays as it is: nothing begins anew in its place. */
 #include "tests/lib/testlib.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ckpt_write: checkpoints that are written while training goes on, by the real training loop. How long the disk takes
  * and whether it fails is the tests' to say: fsync() is theirs.

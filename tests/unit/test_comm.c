@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Collectives between real processes: the right bits on every rank, and an end to all waiting. */
 #include "tests/lib/testlib.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Collectives through NCCL, which is played (tests/fakes/fake_nccl.h), between real processes, on the CPU's arrays and
  * on those of a device whose queues are threads: the right bits, and an end to all waiting. */
 #include "tests/lib/testlib.h"

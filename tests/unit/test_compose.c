@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* compose: where the next epoch starts and what it carries, and when that is safe, by the shortest runs that break the
  * rules. */
 #include "tests/lib/testlib.h"

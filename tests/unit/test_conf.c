@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* conf: a table of keys, files, overrides; every refusal names file, line, key and remedy. */
 #include "tests/lib/testlib.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* control: whatever comes through the socket is a line, and every line has one answer; nobody holds the others up. */
 #include "tests/lib/testlib.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* council: what is forged is passed over; what cannot be made durable is not told; what one wishes all decide; whose
  * disk is in doubt waits. */
 #include "tests/lib/testlib.h"

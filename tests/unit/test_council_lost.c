@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* council: who is lost, and who comes back, is decided by a majority that says so, and by no less; beside a witness,
  * too. */
 #include "tests/lib/testlib.h"

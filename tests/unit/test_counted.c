@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* counted: of each member and shard the contribution counted last; as bytes that are the same for everyone. */
 #include "tests/lib/testlib.h"
 

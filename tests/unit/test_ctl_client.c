@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ctl_client: asking a daemon that is played and does as it likes, and looking into what it answered. */
 #include "tests/lib/testlib.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ctl_draft: what init writes loads, says what was asked for, and is the sample that is shipped. */
 #include "tests/lib/testlib.h"
 

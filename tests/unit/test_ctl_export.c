@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ctl_export: what is exported has the same values, is whole or not there, and takes nobody's place. */
 #include "tests/lib/testlib.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ctl_home: who is ended is who holds the lock, and nobody else; what a daemon that does not start leaves is shown. */
 #include "tests/lib/testlib.h"
 

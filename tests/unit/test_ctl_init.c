@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ctl_init: an island is made whole or not at all, and what was there before is not touched. */
 #include "tests/lib/testlib.h"
 

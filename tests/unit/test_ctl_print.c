@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ctl_print: answers as people see them: everything is there, and the tables fit a terminal. */
 #include "tests/lib/testlib.h"
 

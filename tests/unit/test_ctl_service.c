@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ctl_service: what systemd's programs are asked, by played ones. */
 #include "tests/lib/testlib.h"
 

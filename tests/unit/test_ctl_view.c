@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ctl_view: what watch shows, from played answers, at several sizes; ctl_screen: text cut to a terminal's columns. */
 #include "tests/lib/testlib.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cuda_choices: what one process has chosen another one finds, of the same kind of GPU; whatever is in the file. */
 #include "tests/lib/testlib.h"
 

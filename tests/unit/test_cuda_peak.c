@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cuda_peak: NVIDIA's own figures come out for the boards that they are given for. */
 #include "tests/lib/testlib.h"
 

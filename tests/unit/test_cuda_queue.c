@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cuda_queue: marks of three queues against a device that is played here, which is done with things when chance wills:
  * each mark is reached when it is, and not before, while the rings grow, wrap, and find no memory to grow. */
 #include "tests/lib/testlib.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* data: formats, held-out part, disjoint deterministic streams, one clear error per kind of bad file. */
 #include "tests/lib/testlib.h"
 

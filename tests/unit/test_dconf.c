@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* dconf: the sample configuration is the manual; the membership is the same on every island that describes it alike. */
 #include "tests/lib/testlib.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* trainer: what is left behind when a trainer goes, wherever it has come to: the core hears of it once for each
  * fragment that it knew the trainer in, and memory that jobs are at outlives it until they have answered. */
 #include "tests/lib/testlib.h"

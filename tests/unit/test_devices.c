@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* devices: what people write as a list of devices, and what is none. */
 #include "tests/lib/testlib.h"
 

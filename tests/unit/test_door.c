@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* door: who may attach a trainer. Other users are played by children of this test, which need root to become them. */
 #include "tests/lib/testlib.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* doorway: who is let in, and when; with guests that knock over loopback, and voters played by the test. */
 #include "tests/lib/testlib.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* engine: opened with configurations that are right and wrong, without memory at any place; run in a thread of the test
  * with a trainer that attaches through libdiloco, until a signal descriptor says stop. Every step of the trainer adds
  * one to every value, so that work lost, counted twice or mixed in wrongly is seen in the sum. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* enrol: a guest with a token is enrolled by the island that gave it, or hears why not; over loopback, the island
  * played by a thread. */
 #include "tests/lib/testlib.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* epoch: seal and vote, one island's table against what others may say: the shortest runs that break the rules. */
 #include "tests/lib/testlib.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* event: the queue between the parts and the engine loses nothing, doubles nothing and keeps the order. */
 #include "tests/lib/testlib.h"
 

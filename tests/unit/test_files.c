@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fsio and tensorfile: files that are whole or not there; damage is seen. */
 #include "tests/lib/testlib.h"
 

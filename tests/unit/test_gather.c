@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* gather: a body comes whole from whoever brings it; who lies, dies, stands still or is slow costs little. In virtual
  * time: each source has a line of its own, on which its ranges come one behind the other. */
 #include "tests/lib/testlib.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* grid: which ranks can share out a model and a batch, and what is said of those that cannot. */
 #include "tests/lib/testlib.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* replica's guards: residuals in bounds, and outliers that do not carry a mean off. */
 #include "tests/lib/testlib.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Who is lost, and who stands back, by whom members say that they do not hear. */
 #include "tests/lib/testlib.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* peers: when heartbeats come, what they say, and what is read from one: news first, the rest in turn; round trips; the
  * trainer's phases in words. One island with all its parts, another played on a real link; the clock is the test's. */
 #include "tests/lib/testlib.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* holdings: what members answered to our own ballot, each once, as net/compose takes it; what makes no sense, or is of
  * another ballot, does not count; and what we hold ourselves. */
 #include "tests/lib/testlib.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* home: where the files are; and the lock, which the kernel keeps and no number in a file. */
 #include "tests/lib/testlib.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* human: numbers for people, at the borders of their units; and nearest: which name was meant. */
 #include "tests/lib/testlib.h"
 

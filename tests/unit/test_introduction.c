@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* introduction: what a trainer says of itself is checked as it comes; the memory it brings is ours to close. */
 #include "tests/lib/testlib.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* invite: a token comes back whole or says what is wrong with it; what was given out is redeemed by one key. */
 #include "tests/lib/testlib.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ipc: messages, passed descriptors, a shared memory that is checked before it is believed, and the words that two
  * sides move: no move but the drawn ones, whoever tries and whoever else is at it. */
 #include "tests/lib/testlib.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* jobs: work goes to threads and comes back to the loop once, in one piece, and with what went wrong. */
 #include "tests/lib/testlib.h"
 

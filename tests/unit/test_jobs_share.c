@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* jobs: the work of one job, shared out to all threads in pieces: each runs once, and the job ends after all of them.
  */
 #include "tests/lib/testlib.h"

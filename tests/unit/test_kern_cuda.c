@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kern_cuda: the library of the CUDA table, absent, of another version, damaged, and on a machine without a driver. */
 #include "tests/lib/testlib.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What comes of ranks that end well, fail, are killed, are stuck, or lose their launcher. */
 #include "tests/lib/testlib.h"
 

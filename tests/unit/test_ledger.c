@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ledger: what was appended is there after any crash; damage costs the damaged record alone; old segments go. */
 #include "tests/lib/testlib.h"
 

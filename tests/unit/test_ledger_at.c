@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ledger: how far it reaches: further with every record, and less far when something of it is lost. */
 #include "tests/lib/testlib.h"
 

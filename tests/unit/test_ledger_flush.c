@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ledger: whoever waits for the disk keeps nobody else waiting, and hears what became of its own bytes. fdatasync() is
  * the tests'. */
 #include "tests/lib/testlib.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* line: a line of any rate and length is full, and what waits in its queues is short. */
 #include "tests/lib/testlib.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* lines: what a program prints becomes lines for a log, whole, few and short; spool: by way of a file that outlives
  * both. Time is the test's. */
 #include "tests/lib/testlib.h"

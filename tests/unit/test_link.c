@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ident and link over real sockets on loopback: admission by key, the ladder of refusals, counters at the socket. */
 #include "tests/lib/testlib.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* link: members come and go while others talk, and who has left is not heard any more; guests say one thing. Callers
  * are sockets of our own, so that they can say what they should not. */
 #include "tests/lib/testlib.h"

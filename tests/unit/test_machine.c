@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* machine: what the trainer tells of what it runs on: the device's name alone, and what all its devices can do. */
 #include "tests/lib/testlib.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* memory: what a run is said to take, against what it takes when everything is in use. */
 #include "tests/lib/testlib.h"
 

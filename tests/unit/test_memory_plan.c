@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* memory_plan: what a refusal says, word for word, on devices that have less than the model takes. */
 #include "tests/lib/testlib.h"
 

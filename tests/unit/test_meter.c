@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* meter: what a link is measured to carry. */
 #include "tests/lib/testlib.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* mixture: what a line says, what is refused and how, that it reads back, and a weight between two points. */
 #include "tests/lib/testlib.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* model_plan: the model's tensors as text and back; text that is none is refused, and two plans are told apart. */
 #include "tests/lib/testlib.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* modelfiles, llama and llama_json: what others have published is read as what it is, or refused in one line. */
 #include "tests/lib/testlib.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* muster: who takes part, votes and owns in the next epoch, by the shortest runs that break the rules. */
 #include "tests/lib/testlib.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* peers: objects out of slots and the ledger, and into slots: what is sent, what is not (any more), what is
  * taken in, and what everyone is told. One island with all its parts, another played on a real link. */
 #include "tests/lib/testlib.h"

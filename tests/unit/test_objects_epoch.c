@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* peers: objects that are not what they were: a state that is changing, and what a new epoch leaves of what is on its
  * way out and in. One island with all its parts, another played on a real link; the records are the test's. */
 #include "tests/lib/testlib.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* origin: one digest for one model, however it is kept, and a run spec that goes together with it. */
 #include "tests/lib/testlib.h"
 

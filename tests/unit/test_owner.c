@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* owner and the sync core's rules around it: no round is left waiting for a contribution that will not come again, and
  * none is reduced twice. */
 #include "tests/lib/testlib.h"

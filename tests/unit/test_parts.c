@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* parts: which parts make a version: they cover it once, none is empty, and everybody finds the same; and those of an
  * epoch whose record carries results. */
 #include "tests/lib/testlib.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* peers: who is greeted, who is refused and why, who is away, whose word counts. One island with all its parts, others
  * played on real links; the clock is the test's. */
 #include "tests/lib/testlib.h"

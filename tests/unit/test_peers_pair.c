@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* peers: the plan on its way to an island that has none, from a played one and from one with all its parts; and two
  * with all their parts, which tell each other how they stand and exchange an object. */
 #include "tests/lib/testlib.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* trainer: what it is said to do, for every combination of what attaches and what was started that can be, and the
  * commands that lead there. Heartbeats and status both show this word. */
 #include "tests/lib/testlib.h"

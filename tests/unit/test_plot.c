@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plot: decades have names, the line one asked for is marked, and the legend covers no curve. */
 #include "tests/lib/testlib.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* process: the trainer's process is started with what the configuration says, watched, started again when it fails, and
  * neither ended nor lost with the daemon. Time is the test's; programs are shell scripts, and this test itself. */
 #include "tests/lib/testlib.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* process: a trainer that does not end when it is asked to is ended, after the time that the configuration states and
  * no earlier; at once if that is wanted. Time is the test's. */
 #include "tests/lib/testlib.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* process: what the trainer's program is started with: ours all that it needs to know, one of somebody else's what the
  * configuration says, and where the daemon is. */
 #include "tests/lib/testlib.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* proof: two signed results of one part, as bytes that anybody can check; and kept on disk. */
 #include "tests/lib/testlib.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The protocol's core among a few members whose words the test chooses: what is believed, what is waited for, what is
  * asked of whom. tests/sim has the whole of it; here is each rule alone. */
 #include "tests/lib/talk.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* quota: so many at once, and then one at a time. */
 #include "tests/lib/testlib.h"
 

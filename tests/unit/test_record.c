@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* record: there and back in one form of bytes, every rule of what makes sense by itself and after another, votes, and
  * proofs by a majority. */
 #include "tests/lib/testlib.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* records: a chain of view records that a disk holds is believed as far as each is proved by the one before. */
 #include "tests/lib/testlib.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* replica: a round's arithmetic: what islands send, what owners make of it, what everyone holds afterwards. */
 #include "tests/lib/testlib.h"
 

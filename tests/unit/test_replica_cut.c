@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* replica, as epochs begin: parts and owners change from one version to the next, and nothing is lost or added twice.
  */
 #include "tests/lib/testlib.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* replica_encode and replica_apply: in pieces, in whatever order and on however many threads, a contribution has the
  * same bits and leaves the same residual, and an outer step makes the same anchor, as those made at once. */
 #include "tests/lib/testlib.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* replica_reduce: a mean made in pieces has the same bits in whatever order they are made and on however many threads,
  * and they are those of the mean made at once. */
 #include "tests/lib/testlib.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* results: a result in the ledger is opened in place, and says whom it counts. */
 #include "tests/lib/testlib.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* trainer: one that trained on while its daemon was away attaches again: what its words tell in each state, what has to
  * come first, and whose memory is refused. */
 #include "tests/lib/testlib.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* rivals: two results of one part that its owner has signed are a proof, and nothing else is. */
 #include "tests/lib/testlib.h"
 

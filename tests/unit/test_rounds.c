@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* rounds, as an island that contributes and owns: what goes out, what comes in, what is made of it and when it is told.
  */
 #include "tests/lib/testlib.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* rounds, as everyone who takes results in: what enters the ledger, the outer step, who is counted by it, and when. */
 #include "tests/lib/testlib.h"
 

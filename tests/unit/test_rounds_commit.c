@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* rounds, as those who trust nobody's word and no memory: which results may make a version, and what of that is on the
  * disk before anyone hears of it. */
 #include "tests/lib/testlib.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* rounds and the disk: when a checkpoint is written, and that checkpoint and ledger lead back to what was lived
  * through.
  */

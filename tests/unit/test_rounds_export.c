@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* rounds, the file for people: all anchors, whole and of versions that were there at one time, again when they change.
  */
 #include "tests/lib/testlib.h"

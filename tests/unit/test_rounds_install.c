@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* rounds, where anchors come from and go to: the trainer's memory, its initial tensors, and the state of a peer. */
 #include "tests/lib/testlib.h"
 

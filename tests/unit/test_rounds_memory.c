@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* rounds, out of memory at every allocation: the daemon is told to end, nothing is told that did not happen, no version
  * without a shard is taken for applied, and what is on disk leads back. */
 #include "tests/lib/testlib.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* rounds, as an epoch begins: the parts of a version become others while our contributions to it are on their way. */
 #include "tests/lib/testlib.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* rounds, when islands cannot be believed: an owner signs two results of one part, and a voter that lost its disk takes
  * over the state of the only other one. */
 #include "tests/lib/testlib.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* rows: what a heartbeat vouches for: each version that we come to, once, and not while it is open whether it is right.
  */
 #include "tests/lib/talk.h"

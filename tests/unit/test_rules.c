@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a run spec means to outer_opt: the numbers of a round. */
 #include "tests/lib/testlib.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* run_end: the run is over when everybody has contributed all and our trainer has the newest anchors; while somebody is
  * away who has not said so, that is not known. */
 #include "tests/lib/testlib.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* runaway: an anchor that grows without bound is told at once, one that trains never. */
 #include "tests/lib/testlib.h"
 

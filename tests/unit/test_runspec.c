@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* runspec: derived values, checks that make sense of combinations, identity, learning rate. */
 #include "tests/lib/testlib.h"
 

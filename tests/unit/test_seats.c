@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* seats: whom somebody put out of the run stays out as long as its trainer stands, whoever it is that proposes. */
 #include "tests/lib/testlib.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* shardmap: slots in proportion to weights, as few changes of hands as can be, what one owns beside each other, and the
  * slots on which the shards of a fragment lie. */
 #include "tests/lib/testlib.h"

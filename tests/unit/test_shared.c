@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* shared: what each order does in each state of a fragment's word, and what becomes of an anchor's ranges and a
  * snapshot's tokens. The test is the trainer, with a mapping of its own. How the memory lies and whose is taken over is
  * tested in test_shared_memory.c. */

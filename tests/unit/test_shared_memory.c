@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* shared: how the memory between daemon and trainer lies, and whose of another time is taken over. */
 #include "tests/lib/testlib.h"
 

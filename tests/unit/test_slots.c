@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* slots: memory for encoded objects: each has its own, and it holds the largest object that can be in it. */
 #include "tests/lib/testlib.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* socket: what bulk asks of the kernel for its connections, on real ones. */
 #include "tests/lib/testlib.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The protocol's core on whose state is taken: members that repair have none to give, and where some do not vote the
  * word of those who do leads. */
 #include "tests/lib/talk.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* speed: tokens by the time that goes by, whatever it goes by with; and that the training loop tells that one. */
 #include "tests/lib/testlib.h"
 

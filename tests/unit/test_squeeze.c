@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* squeeze: whether zstd pays on a link. */
 #include "tests/lib/testlib.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* state_object: a state goes over whole and verified, or nothing of the replica changes. */
 #include "tests/lib/testlib.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* peers: states out and in: a head, then leaves, to several and from several; who lies, is gone, or claims too much.
  * One island with all its parts, two others played on real links. Version 0, about which nobody votes. */
 #include "tests/lib/testlib.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* status: each complaint has a situation that gives it and one that does not; numbers and names are those of the parts;
  * the JSON form has exactly the keys that docs/FORMATS.md names. */
 #include "tests/lib/testlib.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* status: what it says of epochs: who is lost and who is not there at all, who votes, what the next record waits for,
  * and whether this island has a say. One island with all its parts, others played; the records are the test's. */
 #include "tests/lib/testlib.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* status_json: what status took is what is printed, each under its own key; and docs/FORMATS.md names exactly the keys
  * and words that come. */
 #include "tests/lib/testlib.h"

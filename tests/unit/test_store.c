@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* store: a checkpoint is this run's, whole and what its hash says, or it is refused; the exported anchor is the model.
  */
 #include "tests/lib/testlib.h"

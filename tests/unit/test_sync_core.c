@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sync_core: the ring of actions holds all that one event can order, in order, and loses none in silence. */
 #include "tests/lib/testlib.h"
 

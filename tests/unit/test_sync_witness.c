@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The protocol's core beside a witness, and as one: nothing is asked of it, sent to it or believed of it but that it is
  * there, and it wants nothing. */
 #include "tests/lib/talk.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tally: tokens trained and counted outlive a daemon that is killed. */
 #include "tests/lib/testlib.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tokenizer: the same tokens and the same text as Hugging Face's tokenizers (0.23.3) for four small ones, which it
  * trained on the first 60000 bytes of Shakespeare (tests/vectors; under "cases" is what it makes of some texts); whole
  * characters only, unknown parts by name, and no file that breaks it. */

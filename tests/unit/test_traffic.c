@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* traffic: bytes of TCP connections on loopback are counted once, and stay counted when a connection is gone or its
  * descriptor means something else. */
 #include "tests/lib/testlib.h"

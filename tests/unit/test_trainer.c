@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* trainer: how a trainer attaches, from its first message until it trains, and what is left behind when it goes on the
  * way. The test is the engine above and the trainer below (tests/lib/trainerstage.h); attaching again is tested in
  * test_resume.c, training in test_training.c. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* trainer: whole runs of an island that is alone, with libdiloco in a thread as the trainer: undisturbed, with a daemon
  * that dies and is followed by another, and with a trainer that saves, ends and is followed by another. Alone, the mean
  * is its own work: what comes out is what was trained, and every token is counted once. */

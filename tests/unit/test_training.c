@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* trainer: what is said, ordered and counted while a trainer trains. Whole runs: test_trainer_runs.c. */
 #include "tests/lib/testlib.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* trainer: an anchor that it is given while its hash is being made. */
 #include "tests/lib/testlib.h"
 

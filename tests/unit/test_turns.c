@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The protocol's core when an epoch begins, each rule alone: what is made anew, what goes on, and who makes results and
  * is waited for. tests/sim has the whole of it. */
 #include "tests/lib/talk.h"

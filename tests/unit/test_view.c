@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* view: members keep their slots while others come and go, and a slot is given anew only when it was let go of. Record
  * 0 is the same whoever writes it and in whatever order; what cannot be a membership is refused. */
 #include "tests/lib/testlib.h"

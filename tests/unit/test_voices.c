@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The protocol's core on whose word is missing, and on owners that break theirs: which voter's voice may be taken for
  * given when a state is taken over, and who is asked for a second result of one part. */
 #include "tests/lib/talk.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vote: a disk that has forgotten nothing votes at once; one that may have does not, whatever it was that happened to
  * it. */
 #include "tests/lib/testlib.h"

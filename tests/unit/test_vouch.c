@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vouch: what voters sign of a version, who has to, what a certificate proves, and what is kept of what is heard. */
 #include "tests/lib/testlib.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ways: how much goes to a peer, when, and in chunks of what size; over a real connection on loopback, whose far end is
  * played. */
 #include "tests/lib/testlib.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire, pace: every message there and back, every limit, damaged bytes refused, chunks; the token bucket. */
 #include "tests/lib/testlib.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire_epoch: every message of the epoch protocol there and back, every limit, floods and damaged bytes, memory. */
 #include "tests/lib/testlib.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire_object: an object says itself what it is; every byte is covered; an owner signs; whom a result counts. */
 #include "tests/lib/testlib.h"
 

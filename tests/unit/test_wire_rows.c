@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire: what a heartbeat says of fragments: signatures of versions there and back, and the most that fits. */
 #include "tests/lib/testlib.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* words: a line is cut as a shell would cut it, and nothing in it is expanded. */
 #include "tests/lib/testlib.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* xfer: objects arrive whole over a network that loses and delays; what is not lost is not sent twice; windows and
  * memory stay bounded. Bulk keeps its order, as the connection does; control messages come in any order, and twice. */
 #include "tests/lib/testlib.h"

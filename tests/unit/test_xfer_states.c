@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* xfer: who brings an object: states come from who was asked alone, and yield to what others wait for; whoever made it
  * goes before the rest. */
 #include "tests/lib/testlib.h"

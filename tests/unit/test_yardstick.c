@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* yardstick: it measures what is there, and what it comes to for a run adds up. That the sum is what daemons take is
  * measured in make bench (part exchange). */
 #include "tests/lib/testlib.h"

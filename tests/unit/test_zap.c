@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* zap: who is on the lists is let in by number, everyone else is refused, who has left is not heard any more, and every
  * request has its answer. Requests are made here as ZeroMQ makes them. */
 #include "tests/lib/testlib.h"

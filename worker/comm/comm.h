@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * comm: what the ranks of an island do together: sums and copies of arrays, and small things between their hosts.
  *

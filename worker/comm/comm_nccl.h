@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * comm_nccl: a communicator whose arrays go through NCCL, for ranks that have a GPU each. It stands on one through
  * shared memory (comm_shm.h), by which the ranks' hosts meet: host_broadcast() and barrier() are that one's, and so is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "worker/comm/comm_open.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * comm_open: which kind of communicator suits the ranks of an island: NCCL where each has a GPU of its own, else memory
  * that they share. Each rank's one thread calls; all ranks get the same kind.

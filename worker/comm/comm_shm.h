@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * comm_shm: a communicator through memory that the ranks share (group_page.h): for ranks on one machine, also for
  * several on one GPU. Arrays go through the ranks' areas there in pieces, pinned where the system allows it; each rank

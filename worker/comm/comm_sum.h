@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * comm_sum: sums of arrays in host memory, in a fixed order. Pure; any thread.
  */

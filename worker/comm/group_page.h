@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * group_page: the memory that the ranks of an island and their launcher share (a memfd).
  *

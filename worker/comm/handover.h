@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * handover: one descriptor, or word that there is none, from one rank to another over a SOCK_SEQPACKET socket pair.
  * The sender keeps its own; the receiver closes what it gets. Never waits.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * nccl_api: NVIDIA's library of collectives, opened when somebody wants it: nothing links it, and it is not needed to
  * build. What is used of it is declared here, word for word as in nccl.h of 2.28 (tests/lint/nccl.sh compares, where

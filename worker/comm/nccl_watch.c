@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "worker/comm/nccl_watch.h"
 
 #include <signal.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * nccl_watch: the thread of a rank that ends NCCL's waiting.
  *

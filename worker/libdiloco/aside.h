@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * aside: what happens to a trainer's parameters when a contribution is on its way for a whole interval.
  *

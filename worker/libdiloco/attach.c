@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The public calls; see diloco.h for the interface and common/ipc.h for the contract with the daemon. Here is decided
  * which fragment moves when; attach_move moves it, attach_link tells the daemon. The words in shared memory are the

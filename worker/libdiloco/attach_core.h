@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * attach_core: struct diloco, one attachment of a trainer: what the floors of libdiloco share. Private to them.
  *

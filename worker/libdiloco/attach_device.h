@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * attach_device: single moves of values between a tensor, wherever it is, and host memory; and the memory beside the
  * tensors. On plain host memory they are computed here, at once; on a device by its own functions, which may queue

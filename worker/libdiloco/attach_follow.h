@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * attach_follow: what a rank does in a call of which rank 0 decides: carries out its orders, until the call is over.
  *

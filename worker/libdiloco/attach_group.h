@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * attach_group: the ranks of a trainer that hold its tensors in parts (options.group). Rank 0 has the socket, moves the
  * words and decides; what is to be done to values it orders of the others, who do the same to their own parts, in the

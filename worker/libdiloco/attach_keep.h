@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * attach_keep: what a trainer's checkpoint keeps of its attachment, so that work which no result has counted goes on
  * after a restart as if the trainer had never been away.

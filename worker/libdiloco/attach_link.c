@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "worker/libdiloco/attach_link.h"
 
 #include <poll.h>

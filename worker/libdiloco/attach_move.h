@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * attach_move: values between a trainer's tensors and the shared memory, and the two moves of a fragment: a snapshot
  * out, an anchor in.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * attach_register: the tensors of a trainer: which can be registered, in what order they stand, which have changed.
  *

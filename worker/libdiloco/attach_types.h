@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * attach_types: values of a tensor's type as fp32 and back, and the carry: what rounding to 16 bits cut off.
  *

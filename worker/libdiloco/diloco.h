@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * diloco.h: the public interface of libdiloco, by which any trainer takes part in a run.
  *

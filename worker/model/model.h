@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * model: a Llama-family decoder on one device: parameters, gradients, forward and backward pass, decoding.
  *

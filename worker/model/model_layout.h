@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * model_layout: which tensors a model has, what of them a rank has, and where that lies in the flat arrays.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The forward and backward pass, and decoding one token at a time. */
 #include "worker/model/model.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "worker/model/model_shares.h"
 
 #include "worker/comm/comm.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * model_shares: what each rank has of a model that several train, and what they tell each other.
  *

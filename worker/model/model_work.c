@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sizes are a function of the shape alone and are known at start. */
 #include "worker/model/model_work.h"
 

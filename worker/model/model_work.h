@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * model_work: what a model's passes need beside its parameters: where each layer's tensors lie, and the activations.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Runs everything in outer_opt/ that makes numbers, with each instruction set's table, cut among a number of threads,
  * and prints one hash per table. tests/num/outer_bits.sh builds it with different compilers and flags and compares.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Train one model in several places: attach a training loop to a diloco island.
 
     island = diloco.attach(model)                    # the parameters are the run's now

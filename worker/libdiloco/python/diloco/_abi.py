@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """libdiloco's C interface (diloco.h) in ctypes: structs, constants, and finding the library."""
 
 from __future__ import annotations

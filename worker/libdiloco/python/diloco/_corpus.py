@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Text as it lies on disk: which files there are, and their documents, in pieces.
 
 A piece begins and ends where a document does, and where it ends depends only on where it begins: so each can be worked

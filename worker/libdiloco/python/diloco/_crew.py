@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Processes that make tokens of pieces: as many as there are, what comes of them comes in order.
 
 Each has a pipe of its own and gets the next pieces when it is idle. They are started afresh instead of forked, so that

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ranks of torch.distributed as libdiloco's group: one speaks with the daemon, the others follow."""
 
 from __future__ import annotations

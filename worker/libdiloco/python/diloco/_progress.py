@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How far tokenizing has come: a line that changes on a terminal, else a line now and then."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A folder of token shards that is being filled: what is in it counts, whoever was stopped in between.
 
 Tokens go into tokens-NNNNNN.bin.part. At a checkpoint they are flushed, then `progress.json` says how far they reach

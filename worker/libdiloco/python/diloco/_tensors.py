@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is registered: one description a tensor, whatever holds it; and plain buffers, without any framework."""
 
 from __future__ import annotations

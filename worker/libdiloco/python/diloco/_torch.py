@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Parameters of a PyTorch module: on CPU or CUDA, whole or as DTensors (FSDP2, tensor parallel), fp32, bf16 or fp16."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A callback for transformers.Trainer: `Trainer(..., callbacks=[DilocoCallback(tokens_per_step=n)])`.
 
 Each checkpoint folder gets a file `diloco.kept`, by which `train(resume_from_checkpoint=...)` goes on where it was.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An island of a run, as a training loop sees it."""
 
 from __future__ import annotations

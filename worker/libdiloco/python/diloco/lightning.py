@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A callback for Lightning: `Trainer(..., callbacks=[DilocoCallback(tokens_per_step=n)])`.
 
 Lightning's checkpoints keep what the island needs, so that `fit(..., ckpt_path=...)` goes on where it was.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Text to the token shards that diloco-worker reads:
 
     python3 -m diloco.tokenize corpus/ --tokenizer tokenizer.json --out tokens

@@ -220,7 +220,7 @@ static enum err run_receive(struct job *job, struct jobs_scratch *scratch)
     TRY(codec_decodable(scratch->codec, frame, frame_bytes, j->values_count));
     struct ledger_key there = result_key(&what), other;
     j->digest = what.digest;
-    TRY(ledger_append(desk->conf.ledger, &there, j->slot->data, j->slot->bytes, true));
+    TRY(ledger_append(desk->conf.ledger, &there, j->slot->data, j->slot->bytes));
     j->rivals = rivals_of(desk->conf.ledger, &there, j->owner_key, &other);
     if (j->rivals)
         keep_proof(desk, &there, &other);

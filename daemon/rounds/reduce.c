@@ -358,7 +358,7 @@ static enum err run_store(struct job *job, struct jobs_scratch *scratch)
     if (!results_find(ledger, j->f, j->version, ours.epoch, ours.owner, &j->there))
         j->there = ours;
     j->ours = digest_equal(&j->there.digest, &ours.digest);
-    return j->ours ? ledger_append(ledger, &ours, j->slot->data, j->slot->bytes, true) : ledger_sync(ledger);
+    return j->ours ? ledger_append(ledger, &ours, j->slot->data, j->slot->bytes) : ledger_sync(ledger);
 }
 
 /* Our result is durable; its residual moves when it is applied, which it need not be if an epoch begins. */

@@ -185,6 +185,9 @@ static enum err open_segments(struct ledger *ledger)
         if (err != ERR_OK)
             close(fd);
     }
+    /* A daemon that was killed may have left what it had not flushed yet: from here on it is told to others. */
+    if (err == ERR_OK && fdatasync(ledger->segments[ledger->segments_count - 1].fd) != 0)
+        err = err_set_errno(ERR_IO, "cannot flush the ledger in %s", ledger->folder);
 out:
     closedir(dir);
     mem_free(numbers);
@@ -238,7 +241,7 @@ void ledger_close(struct ledger *ledger)
     if (ledger == NULL)
         return;
     pthread_mutex_lock(&ledger->lock);
-    int error = ledger->unsynced ? ledger_core_flush(ledger) : 0;
+    int error = ledger->segments_count > 0 ? ledger_core_flush(ledger) : 0;
     pthread_mutex_unlock(&ledger->lock);
     if (error != 0)
         log_error("cannot flush the ledger in %s: %s", ledger->folder, strerror(error));
@@ -263,7 +266,7 @@ uint64_t ledger_at(struct ledger *ledger)
     pthread_mutex_lock(&ledger->lock);
     if (ledger->segments_count > 0 && !ledger->lost) {
         const struct segment *last = &ledger->segments[ledger->segments_count - 1];
-        at = last->number << AT_BITS | (last->bytes & (((uint64_t)1 << AT_BITS) - 1));
+        at = last->number << AT_BITS | (last->durable & (((uint64_t)1 << AT_BITS) - 1));
     }
     pthread_mutex_unlock(&ledger->lock);
     return at;
@@ -364,7 +367,7 @@ static void remove_segment(struct ledger *ledger, size_t index)
     mem_free(path);
     close(ledger->segments[index].fd);
     ledger->segments[index].fd = -1;
-    ledger->segments[index].bytes = 0;
+    ledger->segments[index].bytes = ledger->segments[index].durable = 0;
     ledger_index_drop_segment(&ledger->index, (uint32_t)index);
 }
 

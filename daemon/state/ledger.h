@@ -33,20 +33,21 @@ bool ledger_in(const char *folder);
 ERR_MUST_CHECK enum err ledger_open(const struct ledger_conf *conf, struct ledger **out);
 void ledger_close(struct ledger *ledger);
 
-/* How far it reaches: what is appended later is further, and a folder that has lost records at its end, or a whole
- * file, reaches less far; after the latter nowhere, 0, until something is appended. */
+/* How far it reaches on the disk: what is flushed later is further, and a folder that has lost records at its end, or a
+ * whole file, reaches less far; after the latter nowhere, 0, until something is appended. */
 uint64_t ledger_at(struct ledger *ledger);
 
-/* Flushes everything appended so far. */
+/* Flushes everything appended so far. A flush that fails, here or below, fails all that was appended since the last
+ * good one: the ledger forgets it, and every caller that waits for any of it gets ERR_IO or ERR_NOSPACE. */
 ERR_MUST_CHECK enum err ledger_sync(struct ledger *ledger);
 
 /* ---- results ---- */
 
-/* Appends a result that wire_object_open() and codec_check() found whole; `durable`: on the disk before it returns. One
- * that is there already is left as it is. ERR_ARG: its header says another name than `key`; ERR_STATE: the version has
+/* Appends a result that wire_object_open() and codec_check() found whole: it is on the disk when this returns. One that
+ * is there already is left as it is. ERR_ARG: its header says another name than `key`; ERR_STATE: the version has
  * LEDGER_RESULTS_MAX results. */
 ERR_MUST_CHECK enum err ledger_append(struct ledger *ledger, const struct ledger_key *key, const uint8_t *object,
-                                      size_t bytes, bool durable);
+                                      size_t bytes);
 
 /* A result's bytes, mapped; valid until ledger_unmap(). ERR_NOTFOUND. */
 struct ledger_map {
@@ -64,8 +65,8 @@ size_t ledger_list(struct ledger *ledger, uint32_t fragment, uint64_t version, s
 
 /* ---- commits ---- */
 
-/* Says which results made a version. One that says the same is left as it is; another takes its place. ERR_ARG: no
- * parts, or too many. */
+/* Says which results made a version; `durable`: on the disk before it returns. One that says the same is left as it is;
+ * another takes its place. ERR_ARG: no parts, or too many. */
 ERR_MUST_CHECK enum err ledger_append_commit(struct ledger *ledger, const struct ledger_commit *commit, bool durable);
 /* ERR_NOTFOUND: nothing says what made this version. ERR_CORRUPT: it cannot be read any more. */
 ERR_MUST_CHECK enum err ledger_commit_of(struct ledger *ledger, uint32_t fragment, uint64_t version,

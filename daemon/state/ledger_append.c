@@ -20,19 +20,45 @@ struct ledger_flush {
 
 /* ---- flushing ---- */
 
-/* For all who wait by now; who comes meanwhile waits for the next one. */
-static void flush_for_all(struct ledger *ledger)
+static void answer(struct ledger_flush *waiting, int error)
 {
-    struct ledger_flush *waiting = ledger->flushes;
-    ledger->flushes = NULL;
-    ledger->flushing = true;
-    int error = ledger_core_flush(ledger);
-    ledger->flushing = false;
     for (struct ledger_flush *next; waiting != NULL; waiting = next) {
         next = waiting->next;
         waiting->error = error;
         waiting->ended = true;
     }
+}
+
+/* After a failed flush the kernel may have dropped any bytes that were written since the last good one, and it tells
+ * that once: the next flush of this file succeeds. So all of them are cut off, those too that came while the flush was
+ * under way, and whoever waits for them hears that they are not kept. What comes next goes to another file. */
+static void lose(struct ledger *ledger, size_t index, struct ledger_flush *waiting, int error)
+{
+    struct segment *segment = &ledger->segments[index];
+    ledger_index_drop_from(&ledger->index, (uint32_t)index, segment->durable);
+    if (ftruncate(segment->fd, (off_t)segment->durable) != 0)
+        log_error("the ledger in %s cannot be cut back after a failed flush: %s", ledger->folder, strerror(errno));
+    segment->bytes = segment->durable;
+    ledger->failures++;
+    ledger->doubtful |= index + 1 == ledger->segments_count;
+    answer(waiting, error);
+    answer(ledger->flushes, error);
+    ledger->flushes = NULL;
+}
+
+/* For all who wait by now; who comes meanwhile waits for the next one, unless this one fails. */
+static void flush_for_all(struct ledger *ledger)
+{
+    struct ledger_flush *waiting = ledger->flushes;
+    ledger->flushes = NULL;
+    ledger->flushing = true;
+    size_t index = ledger->segments_count - 1;
+    int error = ledger_core_flush(ledger);
+    ledger->flushing = false;
+    if (error != 0)
+        lose(ledger, index, waiting, error);
+    else
+        answer(waiting, 0);
     pthread_cond_broadcast(&ledger->flushed);
 }
 
@@ -72,18 +98,14 @@ static struct ledger_entry *find(const struct ledger *ledger, const struct ledge
                         : ledger_index_find(&ledger->index, &what->key);
 }
 
-/* With the lock. After a failed flush the kernel may have dropped the bytes and report success the next time: what was
- * to be durable is written again, to another file. */
-static enum err flush_or_forget(struct ledger *ledger, const struct ledger_entry *what)
+/* With the lock. */
+static enum err flush_and_tell(struct ledger *ledger, const struct ledger_entry *what)
 {
-    enum err err = flush(ledger);
+    TRY(flush(ledger));
     struct ledger_entry *there = find(ledger, what);
-    if (there != NULL && err == ERR_OK)
+    if (there != NULL)
         there->unflushed = 0;
-    if (there != NULL && err != ERR_OK)
-        ledger_index_drop(&ledger->index, there);
-    ledger->doubtful |= err != ERR_OK;
-    return err;
+    return ERR_OK;
 }
 
 /* ---- appending: whoever's turn it is ---- */
@@ -107,12 +129,10 @@ static enum err make_room(struct ledger *ledger, uint64_t bytes)
 {
     const struct segment last = ledger->segments[ledger->segments_count - 1];
     bool full = last.bytes > LEDGER_SEGMENT_HEADER && last.bytes + bytes > ledger->conf.segment_bytes;
-    bool doubtful = ledger->doubtful;
-    if (!full && !doubtful)
+    if (!full && !ledger->doubtful)
         return ERR_OK;
-    int error = doubtful ? 0 : ledger_core_flush(ledger);
-    if (error != 0)
-        return flush_failed(ledger, error);
+    if (!ledger->doubtful)
+        TRY(flush(ledger)); /* a file is left only when all of it is on the disk */
     pthread_mutex_unlock(&ledger->lock);
     int fd;
     enum err err = ledger_core_create(ledger, last.number + 1, &fd);
@@ -121,7 +141,8 @@ static enum err make_room(struct ledger *ledger, uint64_t bytes)
     err = ledger_core_add(ledger, last.number + 1, fd, LEDGER_SEGMENT_HEADER);
     if (err != ERR_OK)
         close(fd);
-    ledger->doubtful &= err != ERR_OK;
+    else
+        ledger->doubtful = false;
     return err;
 }
 
@@ -141,21 +162,24 @@ static enum err append(struct ledger *ledger, struct ledger_entry *entry, const 
 {
     TRY(make_room(ledger, entry->bytes));
     const struct segment last = ledger->segments[ledger->segments_count - 1];
+    uint64_t failures = ledger->failures;
     entry->segment = (uint32_t)(ledger->segments_count - 1);
     entry->offset = last.bytes + LEDGER_RECORD_HEADER;
     pthread_mutex_unlock(&ledger->lock);
     enum err err = write_record(ledger, &last, entry, body);
     pthread_mutex_lock(&ledger->lock);
+    struct segment *segment = &ledger->segments[entry->segment];
+    if (err == ERR_OK && ledger->failures != failures)
+        err = err_set(ERR_IO, "the ledger in %s: a flush failed while this was written", ledger->folder);
     if (err == ERR_OK)
         err = note(ledger, entry);
     if (err != ERR_OK) {
         /* The part that was written would hide what comes behind it. */
-        if (ftruncate(last.fd, (off_t)last.bytes) != 0)
+        if (ftruncate(segment->fd, (off_t)segment->bytes) != 0)
             log_error("the ledger in %s cannot be cut back after a failed write", ledger->folder);
         return err == ERR_NOSPACE ? err_suffix(err, "free some space; nothing that was saved is lost") : err;
     }
-    ledger->segments[entry->segment].bytes = ledger_record_end(entry->offset, entry->bytes);
-    ledger->unsynced = true;
+    segment->bytes = ledger_record_end(entry->offset, entry->bytes);
     ledger->lost = false;
     return ERR_OK;
 }
@@ -171,7 +195,7 @@ static enum err end_turn(struct ledger *ledger, const struct ledger_entry *what,
 {
     pthread_mutex_unlock(&ledger->writing);
     if (err == ERR_OK && durable)
-        err = flush_or_forget(ledger, what);
+        err = flush_and_tell(ledger, what);
     pthread_mutex_unlock(&ledger->lock);
     return err;
 }
@@ -188,16 +212,15 @@ static enum err check_name(const struct ledger_key *key, const uint8_t *object, 
     return ERR_OK;
 }
 
-enum err ledger_append(struct ledger *ledger, const struct ledger_key *key, const uint8_t *object, size_t bytes,
-                       bool durable)
+enum err ledger_append(struct ledger *ledger, const struct ledger_key *key, const uint8_t *object, size_t bytes)
 {
-    struct ledger_entry entry = {.key = *key, .bytes = bytes, .unflushed = durable};
+    struct ledger_entry entry = {.key = *key, .bytes = bytes, .unflushed = 1};
     enum err err = ERR_OK;
     TRY(check_name(key, object, bytes));
     take_turn(ledger);
     if (find(ledger, &entry) == NULL)
         err = append(ledger, &entry, object);
-    return end_turn(ledger, &entry, durable, err);
+    return end_turn(ledger, &entry, true, err);
 }
 
 /* ---- commits ---- */

@@ -9,9 +9,6 @@
 #include "common/fsio.h"
 #include "common/mem.h"
 
-/* A segment is flushed before it is left, so what is not on the disk is in the last one, or was left as doubtful. */
-enum { FLUSHED_LAST = 2 };
-
 enum err ledger_core_path(const struct ledger *ledger, uint64_t number, char **path)
 {
     return mem_printf(path, "%s/ledger-%012" PRIu64 ".log", ledger->folder, number);
@@ -45,39 +42,27 @@ enum err ledger_core_add(struct ledger *ledger, uint64_t number, int fd, uint64_
         TRY(mem_grow(&ledger->segments, ledger->segments_count, room, sizeof *ledger->segments, "ledger segments"));
         ledger->segments_room = room;
     }
-    ledger->segments[ledger->segments_count++] = (struct segment){.number = number, .bytes = bytes, .fd = fd};
+    ledger->segments[ledger->segments_count++] =
+        (struct segment){.number = number, .bytes = bytes, .durable = bytes, .fd = fd};
     return ERR_OK;
 }
 
-/* Of the last segments, as they are now: another thread may remove one. With the lock. */
-static size_t descriptors(const struct ledger *ledger, int fds[FLUSHED_LAST], int *error)
-{
-    size_t count = 0, first = ledger->segments_count > FLUSHED_LAST ? ledger->segments_count - FLUSHED_LAST : 0;
-    *error = 0;
-    for (size_t i = first; i < ledger->segments_count; i++) {
-        int fd = ledger->segments[i].fd >= 0 ? fcntl(ledger->segments[i].fd, F_DUPFD_CLOEXEC, 0) : -1;
-        if (fd >= 0)
-            fds[count++] = fd;
-        else if (ledger->segments[i].fd >= 0)
-            *error = errno;
-    }
-    return count;
-}
-
+/* A segment is left only when all of it is on the disk, or after a failed flush has cut it back: what is not on the
+ * disk is in the last one. */
 int ledger_core_flush(struct ledger *ledger)
 {
-    int fds[FLUSHED_LAST], error;
-    size_t count = descriptors(ledger, fds, &error);
-    ledger->unsynced = false;
+    size_t last = ledger->segments_count - 1;
+    uint64_t bytes = ledger->segments[last].bytes;
+    int fd = fcntl(ledger->segments[last].fd, F_DUPFD_CLOEXEC, 0), error = 0;
+    if (fd < 0)
+        return errno;
     pthread_mutex_unlock(&ledger->lock);
-    for (size_t i = 0; i < count; i++) {
-        if (fdatasync(fds[i]) != 0)
-            error = errno;
-        close(fds[i]);
-    }
+    if (fdatasync(fd) != 0)
+        error = errno;
+    close(fd);
     pthread_mutex_lock(&ledger->lock);
-    if (error != 0)
-        ledger->unsynced = true;
+    if (error == 0)
+        ledger->segments[last].durable = bytes;
     return error;
 }
 

@@ -20,7 +20,8 @@
 struct segment {
     uint64_t number;
     uint64_t bytes;
-    int fd; /* -1: removed */
+    uint64_t durable; /* of these, from the beginning: a flush that followed them succeeded, or they were there */
+    int fd;           /* -1: removed */
 };
 
 /* Who waits for what was appended to be durable. */
@@ -39,11 +40,11 @@ struct ledger {
     size_t segments_count, segments_room;
     struct ledger_index index;
     struct ledger_flush *flushes;
-    bool flushing; /* one of those who wait is at it for all */
+    bool flushing; /* one of those who wait is at it, for all */
     pthread_cond_t flushed;
-    bool unsynced;
-    bool doubtful; /* a flush of the last segment failed: nothing more goes there */
-    bool lost;     /* a segment with records was put aside, and nothing was appended since */
+    uint64_t failures; /* flushes that failed */
+    bool doubtful;     /* one of the last segment did: nothing more goes there */
+    bool lost;         /* a segment with records was put aside, and nothing was appended since */
 };
 
 ERR_MUST_CHECK enum err ledger_core_path(const struct ledger *ledger, uint64_t number, char **path);
@@ -51,8 +52,8 @@ ERR_MUST_CHECK enum err ledger_core_path(const struct ledger *ledger, uint64_t n
 ERR_MUST_CHECK enum err ledger_core_create(const struct ledger *ledger, uint64_t number, int *fd);
 /* The ledger's last segment from now on, with `bytes` in it. ERR_NOMEM: it is the caller's to close. */
 ERR_MUST_CHECK enum err ledger_core_add(struct ledger *ledger, uint64_t number, int fd, uint64_t bytes);
-/* Flushes what was appended by now. With the lock, which is not held while the disk takes its time. Returns errno; 0:
- * it is on the disk. */
+/* Flushes what was appended by now. With the lock, which is not held while the disk takes its time, and `flushing` set:
+ * of two at a time one would hear nothing of a failure. Returns errno; 0: it is on the disk. */
 int ledger_core_flush(struct ledger *ledger);
 /* A commit's bytes as they are on the disk now; the head is checked once more. With the lock. */
 ERR_MUST_CHECK enum err ledger_core_commit(const struct ledger *ledger, const struct ledger_entry *entry,

@@ -129,19 +129,17 @@ enum err ledger_index_add(struct ledger_index *index, const struct ledger_entry 
     return ERR_OK;
 }
 
-void ledger_index_drop(struct ledger_index *index, struct ledger_entry *entry)
+void ledger_index_drop_from(struct ledger_index *index, uint32_t segment, uint64_t offset)
 {
-    size_t at = (size_t)(entry - index->entries);
-    memmove(entry, entry + 1, (--index->count - at) * sizeof *entry);
+    size_t kept = 0;
+    for (size_t i = 0; i < index->count; i++)
+        if (index->entries[i].segment != segment || index->entries[i].offset < offset)
+            index->entries[kept++] = index->entries[i];
+    index->count = kept;
     put_all(index);
 }
 
 void ledger_index_drop_segment(struct ledger_index *index, uint32_t segment)
 {
-    size_t kept = 0;
-    for (size_t i = 0; i < index->count; i++)
-        if (index->entries[i].segment != segment)
-            index->entries[kept++] = index->entries[i];
-    index->count = kept;
-    put_all(index);
+    ledger_index_drop_from(index, segment, 0);
 }

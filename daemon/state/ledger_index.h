@@ -44,8 +44,8 @@ struct ledger_entry *ledger_index_next(const struct ledger_index *index, const s
 
 /* Adds what is not there. ERR_NOMEM; ERR_STATE: the version has LEDGER_RESULTS_MAX results. */
 ERR_MUST_CHECK enum err ledger_index_add(struct ledger_index *index, const struct ledger_entry *entry);
-/* Takes one entry out, or all of a segment. */
-void ledger_index_drop(struct ledger_index *index, struct ledger_entry *entry);
+/* Takes out those of a segment whose bodies are at `offset` or further, or all of it. */
+void ledger_index_drop_from(struct ledger_index *index, uint32_t segment, uint64_t offset);
 void ledger_index_drop_segment(struct ledger_index *index, uint32_t segment);
 
 #endif

@@ -302,7 +302,7 @@ static void use(struct ledger *ledger, const struct hostile *hostile)
             }
         }
     uint64_t records = ledger_stats(ledger).records + !ledger_has(ledger, &key);
-    check(ledger_append(ledger, &key, object, sizeof object, true) == ERR_OK, "cannot append");
+    check(ledger_append(ledger, &key, object, sizeof object) == ERR_OK, "cannot append");
     check(ledger_append_commit(ledger, &commit, true) == ERR_OK, "cannot append a commit");
     check(ledger_stats(ledger).records == records, "an append does not count one");
     ledger_prune(ledger, versions, RIG_FRAGMENTS);

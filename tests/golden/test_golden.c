@@ -140,7 +140,7 @@ static void write_objects(void)
     assert_ok(ledger_open(&conf, &ledger));
     struct ledger_key key = result_key(&what);
     struct ledger_commit commit = commit_of(&what);
-    assert_ok(ledger_append(ledger, &key, object, bytes, true));
+    assert_ok(ledger_append(ledger, &key, object, bytes));
     assert_ok(ledger_append_commit(ledger, &commit, true));
     ledger_close(ledger);
     assert_ok(fsio_read(testlib_path(folder, "ledger-000000000001.log"), 1 << 20, &segment, &segment_bytes));

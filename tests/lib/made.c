@@ -30,6 +30,6 @@ struct ledger_key made_append(struct ledger *ledger, uint32_t f, uint64_t versio
                               size_t bytes)
 {
     struct ledger_key key = made_result(f, version, 0, owner, object, bytes);
-    assert_ok(ledger_append(ledger, &key, object, bytes, false));
+    assert_ok(ledger_append(ledger, &key, object, bytes));
     return key;
 }

@@ -89,7 +89,7 @@ void rig_append(const struct rig *rig, const struct rig_object *object)
     struct wire_object what;
     assert_ok(wire_object_peek(object->byte, object->bytes, &what));
     struct ledger_key key = result_key(&what);
-    assert_ok(ledger_append(rig->ledger, &key, object->byte, object->bytes, false));
+    assert_ok(ledger_append(rig->ledger, &key, object->byte, object->bytes));
 }
 
 bool rig_find(const struct rig *rig, uint32_t f, uint64_t version, uint32_t owner, struct ledger_key *key)

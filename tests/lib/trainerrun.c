@@ -185,7 +185,7 @@ struct digest trainerrun_result(struct trainerrun *run, uint32_t f, uint64_t ver
     assert_ok(ident_generate(&ident));
     assert_ok(wire_object_seal(&what, &meta, &ident, object, 0, &bytes, &what.digest));
     struct ledger_key key = result_key(&what);
-    assert_ok(ledger_append(run->ledger, &key, object, bytes, false));
+    assert_ok(ledger_append(run->ledger, &key, object, bytes));
     return what.digest;
 }
 

@@ -36,7 +36,7 @@ static void append(struct ledger *ledger, uint32_t fragment, uint64_t version, u
 {
     uint8_t object[OBJECT_BYTES];
     struct ledger_key key = make(object, fragment, version, owner, 0, 0);
-    assert_ok(ledger_append(ledger, &key, object, sizeof object, version % 7 == 0));
+    assert_ok(ledger_append(ledger, &key, object, sizeof object));
 }
 
 static void assert_holds(struct ledger *ledger, uint32_t fragment, uint64_t version, uint32_t owner)
@@ -341,8 +341,8 @@ static void two_results_of_one_part_are_told_apart(void **state)
     for (uint64_t e = 0; e < EPOCHS; e++)
         for (uint64_t k = 0; k < VARIANTS; k++) {
             key[e][k] = make(object[e][k], 2, 9, 70000, e, k);
-            assert_ok(ledger_append(ledger, &key[e][k], object[e][k], OBJECT_BYTES, false));
-            assert_ok(ledger_append(ledger, &key[e][k], object[e][k], OBJECT_BYTES, true));
+            assert_ok(ledger_append(ledger, &key[e][k], object[e][k], OBJECT_BYTES));
+            assert_ok(ledger_append(ledger, &key[e][k], object[e][k], OBJECT_BYTES));
         }
     append(ledger, 2, 8, 1);
     append(ledger, 1, 9, 1);
@@ -384,10 +384,10 @@ static void a_result_goes_under_its_own_name_only(void **state)
     wrong[4].digest.byte[31] ^= 1;
     for (int i = 0; i < 5; i++)
         assert_fails(ERR_ARG, "is not what the ledger was to have it under",
-                     ledger_append(ledger, &wrong[i], object, sizeof object, true));
-    assert_fails(ERR_PROTO, "cut short", ledger_append(ledger, &key, object, 100, true));
+                     ledger_append(ledger, &wrong[i], object, sizeof object));
+    assert_fails(ERR_PROTO, "cut short", ledger_append(ledger, &key, object, 100));
     assert_int_equal(ledger_stats(ledger).records, 0);
-    assert_ok(ledger_append(ledger, &key, object, sizeof object, true));
+    assert_ok(ledger_append(ledger, &key, object, sizeof object));
     ledger_close(ledger);
 }
 
@@ -401,7 +401,7 @@ static void a_version_has_so_many_results_and_no_more(void **state)
     for (uint32_t i = 0; i < LEDGER_RESULTS_MAX; i++)
         append(ledger, 0, 1, i);
     key = make(object, 0, 1, LEDGER_RESULTS_MAX, 0, 0);
-    assert_fails(ERR_STATE, "has 256 results", ledger_append(ledger, &key, object, sizeof object, true));
+    assert_fails(ERR_STATE, "has 256 results", ledger_append(ledger, &key, object, sizeof object));
     append(ledger, 0, 2, 0);
     for (int again = 0; again < 2; again++) {
         assert_int_equal(ledger_list(ledger, 0, 1, list, LEDGER_RESULTS_MAX + 1), LEDGER_RESULTS_MAX);

@@ -19,10 +19,24 @@
 
 enum { DEADLINE_S = 10, OBJECT_BYTES = 1000, WAITERS = 6 };
 
-/* A flush says that it has begun, and ends when it is let go. */
+/* A flush says that it has begun, and ends when it is let go. The kernel tells a failure once: the next flush of the
+ * same file succeeds, whatever was lost. */
 static atomic_bool held, fails;
 static atomic_int flushes;
 static sem_t begun, go;
+
+/* So does a write, at the place where it looks for the end of the file. */
+static atomic_bool write_held;
+static sem_t write_begun, write_go;
+
+off_t lseek(int fd, off_t offset, int whence)
+{
+    if (write_held) {
+        sem_post(&write_begun);
+        testlib_sem_wait(&write_go, DEADLINE_S);
+    }
+    return (off_t)syscall(SYS_lseek, fd, offset, whence);
+}
 
 int fdatasync(int fd)
 {
@@ -34,6 +48,8 @@ int fdatasync(int fd)
     errno = EIO;
     return fails ? -1 : (int)syscall(SYS_fdatasync, fd);
 }
+
+static const char *folder; /* of the ledger that was opened last */
 
 struct appender {
     pthread_t thread;
@@ -47,7 +63,7 @@ struct appender {
 static void *run_appender(void *argument)
 {
     struct appender *a = argument;
-    a->err = ledger_append(a->ledger, &a->key, a->object, sizeof a->object, true);
+    a->err = ledger_append(a->ledger, &a->key, a->object, sizeof a->object);
     a->ended = true;
     return NULL;
 }
@@ -77,9 +93,12 @@ static size_t listed(struct ledger *ledger)
 
 static struct ledger *open_held(const char *name)
 {
-    struct ledger *ledger = ledgers_new(name);
+    folder = testlib_folder(name);
+    struct ledger *ledger = ledgers_open(folder);
     sem_init(&begun, 0, 0);
     sem_init(&go, 0, 0);
+    sem_init(&write_begun, 0, 0);
+    sem_init(&write_go, 0, 0);
     flushes = 0;
     fails = false;
     held = true;
@@ -88,10 +107,12 @@ static struct ledger *open_held(const char *name)
 
 static void close_held(struct ledger *ledger)
 {
-    held = fails = false;
+    held = fails = write_held = false;
     ledger_close(ledger);
     sem_destroy(&begun);
     sem_destroy(&go);
+    sem_destroy(&write_begun);
+    sem_destroy(&write_go);
 }
 
 /* Until so many are written. */
@@ -181,12 +202,107 @@ static void a_failed_flush_fails_for_all_it_was_for(void **state)
     held = fails = false;
     uint64_t segments = ledger_stats(ledger).segments;
     for (uint32_t i = 1; i < 3; i++)
-        assert_ok(ledger_append(ledger, &a[i].key, a[i].object, OBJECT_BYTES, true));
+        assert_ok(ledger_append(ledger, &a[i].key, a[i].object, OBJECT_BYTES));
     begin(&late, ledger, 3);
     assert_ok(end(&late));
     assert_int_equal(ledger_stats(ledger).segments, segments + 1);
     assert_int_equal(listed(ledger), 4);
     close_held(ledger);
+}
+
+/* As the disk has them, by a second look at the folder. */
+static uint64_t on_disk(void)
+{
+    struct ledger *again = ledgers_open(folder);
+    uint64_t records = ledger_stats(again).records;
+    ledger_close(again);
+    return records;
+}
+
+/* Its bytes may have been in what the failed flush lost, and no later flush would tell. */
+static void a_failed_flush_fails_for_all_that_came_meanwhile(void **state)
+{
+    (void)state;
+    static struct appender a[3];
+    struct ledger *ledger = open_held("flush-meanwhile");
+    struct ledger_commit commit = {.fragment = 1, .version = 9, .parts_count = 1}, got;
+    held = false;
+    begin(&a[0], ledger, 0); /* this one is durable before anything fails */
+    assert_ok(end(&a[0]));
+    uint64_t at = ledger_at(ledger);
+    held = true;
+    begin(&a[1], ledger, 1);
+    assert_true(testlib_sem_wait(&begun, DEADLINE_S));
+    begin(&a[2], ledger, 2);
+    wait_for_records(ledger, 3);
+    assert_ok(ledger_append_commit(ledger, &commit, false)); /* nobody waits for it, and it may be lost as well */
+    fails = true;
+    held = false;
+    sem_post(&go);
+    assert_int_equal(end(&a[1]), ERR_IO);
+    assert_int_equal(end(&a[2]), ERR_IO);
+    fails = false;
+    assert_int_equal(flushes, 2);
+    assert_int_equal(listed(ledger), 1);
+    assert_int_equal(ledger_commit_of(ledger, 1, 9, &got), ERR_NOTFOUND);
+    assert_int_equal(ledger_at(ledger), at);
+    for (uint32_t i = 1; i < 3; i++) /* once more, each is kept */
+        assert_ok(ledger_append(ledger, &a[i].key, a[i].object, OBJECT_BYTES));
+    assert_int_equal(listed(ledger), 3);
+    assert_true(ledger_at(ledger) > at);
+    close_held(ledger);
+    assert_int_equal(on_disk(), 3);
+}
+
+/* Nor is a record durable of which a part was written before the flush failed and a part after it. */
+static void a_failed_flush_fails_for_what_is_being_written(void **state)
+{
+    (void)state;
+    static struct appender a[2];
+    struct ledger *ledger = open_held("flush-writing");
+    begin(&a[0], ledger, 0);
+    assert_true(testlib_sem_wait(&begun, DEADLINE_S));
+    write_held = true;
+    begin(&a[1], ledger, 1);
+    assert_true(testlib_sem_wait(&write_begun, DEADLINE_S));
+    fails = true;
+    held = false;
+    sem_post(&go);
+    assert_int_equal(end(&a[0]), ERR_IO);
+    fails = write_held = false;
+    sem_post(&write_go);
+    assert_int_equal(end(&a[1]), ERR_IO);
+    assert_int_equal(listed(ledger), 0);
+    assert_ok(ledger_append(ledger, &a[1].key, a[1].object, OBJECT_BYTES));
+    assert_int_equal(listed(ledger), 1);
+    close_held(ledger);
+    assert_int_equal(on_disk(), 1);
+}
+
+/* Who finds a file full flushes it for all, and then leaves it. */
+static void a_full_file_that_cannot_be_flushed_is_lost_as_any(void **state)
+{
+    (void)state;
+    enum { FILL = 70 };
+    static struct appender a[FILL];
+    struct ledger *ledger = open_held("flush-full");
+    held = false;
+    uint32_t i = 0;
+    while (ledger_stats(ledger).bytes + OBJECT_BYTES + 200 < 64 << 10) {
+        begin(&a[i], ledger, i);
+        assert_ok(end(&a[i++]));
+    }
+    struct ledger_commit commit = {.fragment = 1, .version = 9, .parts_count = 1}, got;
+    assert_ok(ledger_append_commit(ledger, &commit, false));
+    fails = true;
+    begin(&a[i], ledger, i);
+    assert_int_equal(end(&a[i]), ERR_IO);
+    fails = false;
+    assert_int_equal(ledger_commit_of(ledger, 1, 9, &got), ERR_NOTFOUND);
+    assert_int_equal(ledger_stats(ledger).records, i);
+    assert_ok(ledger_append(ledger, &a[i].key, a[i].object, OBJECT_BYTES));
+    close_held(ledger);
+    assert_int_equal(on_disk(), i + 1);
 }
 
 /* The same result from two threads: both are told when it is durable, and it is there once. */
@@ -214,6 +330,9 @@ int main(void)
         cmocka_unit_test(nobody_else_waits_for_the_disk),
         cmocka_unit_test(all_who_wait_share_a_flush),
         cmocka_unit_test(a_failed_flush_fails_for_all_it_was_for),
+        cmocka_unit_test(a_failed_flush_fails_for_all_that_came_meanwhile),
+        cmocka_unit_test(a_failed_flush_fails_for_what_is_being_written),
+        cmocka_unit_test(a_full_file_that_cannot_be_flushed_is_lost_as_any),
         cmocka_unit_test(one_result_that_comes_twice_is_kept_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

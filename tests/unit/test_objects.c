@@ -401,7 +401,7 @@ static void a_result_comes_from_the_slot_only_when_it_stands_there(void **state)
     fill(slot, SMALL, A, 2, 0, SOME);
     played_say_fetch(b, A, &key);
     assert_answered(b, &key, WIRE_NOT_AVAILABLE); /* made, and not durable yet */
-    assert_ok(ledger_append(a->ledger, &there, pattern, SOME, false));
+    assert_ok(ledger_append(a->ledger, &there, pattern, SOME));
     played_say_fetch(b, A, &key);
     assert_hears(b, &key, 0, SOME);
     memset(slot->data, 0xee, SOME);

@@ -67,7 +67,7 @@ static struct ledger_key append_counting(struct ledger *ledger, uint32_t f, uint
 {
     struct object object;
     struct ledger_key key = make(f, version, owner, 1, islands, &object);
-    assert_ok(ledger_append(ledger, &key, object.bytes, object.count, false));
+    assert_ok(ledger_append(ledger, &key, object.bytes, object.count));
     return key;
 }
 
@@ -77,7 +77,7 @@ static struct ledger_key append_rotten(struct ledger *ledger, uint32_t f, uint32
     struct object object;
     struct ledger_key key = make(f, VERSION, owner, 1, ISLANDS(OTHER, US), &object);
     object.bytes[object.count - 1] ^= 1;
-    assert_ok(ledger_append(ledger, &key, object.bytes, object.count, false));
+    assert_ok(ledger_append(ledger, &key, object.bytes, object.count));
     return key;
 }
 
@@ -90,7 +90,7 @@ static void a_result_is_opened_in_place(void **state)
     struct result results[3];
     for (uint32_t s = 0; s < 3; s++) {
         keys[s] = make(1, VERSION, s, (float)s, ISLANDS(s, s + 10), &objects[s]);
-        assert_ok(ledger_append(ledger, &keys[s], objects[s].bytes, objects[s].count, false));
+        assert_ok(ledger_append(ledger, &keys[s], objects[s].bytes, objects[s].count));
     }
     for (uint32_t s = 0; s < 3; s++) /* several at a time */
         assert_ok(result_open(ledger, &keys[s], &results[s]));
@@ -185,7 +185,7 @@ static void the_first_of_an_owners_results_is_found(void **state)
     append_counting(ledger, 1, VERSION, 2, ISLANDS(OTHER, US));
     append_counting(ledger, 1, VERSION, 3, ISLANDS(US));
     struct ledger_key later = make_in(EPOCH + 1, 1, VERSION, 2, 1, ISLANDS(THIRD), &object);
-    assert_ok(ledger_append(ledger, &later, object.bytes, object.count, false));
+    assert_ok(ledger_append(ledger, &later, object.bytes, object.count));
     assert_true(results_find(ledger, 1, VERSION, EPOCH, 2, &got));
     assert_true(digest_equal(&got.digest, &first.digest) && got.owner == 2 && got.epoch == EPOCH);
     assert_true(results_find(ledger, 1, VERSION, EPOCH + 1, 2, &got));

@@ -38,7 +38,7 @@ static struct ledger_key append(struct ledger *ledger, const struct ident *signe
                                .version = key.version,
                                .epoch = key.epoch,
                                .digest = what.digest};
-    assert_ok(ledger_append(ledger, &there, object, count, false));
+    assert_ok(ledger_append(ledger, &there, object, count));
     return there;
 }
 

@@ -53,6 +53,24 @@ enum err program_find(const char *name, char **out)
     return *out != NULL ? ERR_OK : err_set(ERR_NOTFOUND, "%s: no such program beside this one or in PATH", name);
 }
 
+/* ---- in a child ---- */
+
+void child_say(const char *before, int error, const char *after)
+{
+    const char *meaning = strerrordesc_np(error); /* constant, and in no other language */
+    const char *const parts[] = {before, meaning != NULL ? meaning : "unknown error", after};
+    char line[1024];
+    size_t used = 0;
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        size_t bytes = strlen(parts[i]), room = sizeof line - 1 - used;
+        memcpy(line + used, parts[i], bytes < room ? bytes : room);
+        used += bytes < room ? bytes : room;
+    }
+    line[used++] = '\n';
+    ssize_t written = write(STDERR_FILENO, line, used);
+    (void)written; /* there is nobody else to tell */
+}
+
 /* ---- running one ---- */
 
 enum { NOT_STARTED = 127 };

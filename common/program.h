@@ -20,4 +20,9 @@ ERR_MUST_CHECK enum err program_find(const char *name, char **out);
  * be started. */
 ERR_MUST_CHECK enum err program_run(const char *const *argv, char *said, size_t said_bytes, bool errors, int *status);
 
+/* For a child between fork() and exec(), which may wait for no lock: another thread may have held it when the child was
+ * made. Writes `before`, what `error` means in English, `after` and a line's end to standard error, by one write(2),
+ * cut after 1 KiB. Async-signal-safe; the texts are there beforehand. */
+void child_say(const char *before, int error, const char *after);
+
 #endif

@@ -155,7 +155,7 @@ enum err ctl_home_logs(const struct home *home, bool follow, bool trainer)
 
 /* In the child: never returns. What it does not need of ours it does not keep: a pipe that somebody reads to its end.
  */
-static void become_daemon(const struct home *home, const char *program, int log_fd)
+static void become_daemon(const struct home *home, const char *program, const char *failed, int log_fd)
 {
     const char *const argv[] = {program, "--home", home->folder, NULL};
     sigset_t none;
@@ -169,21 +169,22 @@ static void become_daemon(const struct home *home, const char *program, int log_
         _exit(126);
     syscall(SYS_close_range, STDERR_FILENO + 1, UINT_MAX, 0);
     execv(program, (char *const *)(uintptr_t)argv);
-    dprintf(STDERR_FILENO, "cannot start %s: %s\n", program, strerror(errno));
+    child_say(failed, errno, "");
     _exit(127);
 }
 
 static enum err fork_daemon(const struct home *home, int *child, off_t *log_begin)
 {
-    char *program = NULL;
+    char *program = NULL, failed[512];
     TRY(program_find("dilocod", &program));
+    snprintf(failed, sizeof failed, "cannot start %s: ", program);
     int log_fd = open(home->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
     enum err err = log_fd < 0 ? err_set_errno(ERR_IO, "%s: cannot open", home->log) : ERR_OK;
     if (err == ERR_OK) {
         *log_begin = lseek(log_fd, 0, SEEK_END);
         *child = fork();
         if (*child == 0)
-            become_daemon(home, program, log_fd);
+            become_daemon(home, program, failed, log_fd);
         if (*child < 0)
             err = err_set_errno(ERR_NOMEM, "cannot start dilocod");
     }

@@ -15,6 +15,7 @@
 #include "common/log.h"
 #include "common/mem.h"
 #include "common/pidfile.h"
+#include "common/program.h"
 #include "daemon/trainer/command.h"
 #include "daemon/trainer/spool.h"
 
@@ -60,7 +61,13 @@ static void adopt(struct process *process)
 
 /* ---- starting ---- */
 
-static void run_child(const struct command *command, int out_fd)
+/* What the child may have to say: it can only write what is there already. */
+struct last_words {
+    char no_folder[512], no_program[512];
+};
+
+/* In the child: never returns. */
+static void run_child(const struct command *command, const struct last_words *words, int out_fd)
 {
     sigset_t none;
     sigemptyset(&none);
@@ -70,12 +77,9 @@ static void run_child(const struct command *command, int out_fd)
     if (out_fd >= 0 && (dup2(out_fd, STDOUT_FILENO) < 0 || dup2(out_fd, STDERR_FILENO) < 0))
         _exit(126);
     if (command->folder != NULL && chdir(command->folder) != 0)
-        log_warn("%s: cannot go there: %s", command->folder, strerror(errno));
+        child_say(words->no_folder, errno, "");
     execvpe(command->program, command->arguments, command->environment);
-    if (out_fd >= 0) /* what reads it adds all else */
-        dprintf(STDERR_FILENO, "<3>cannot start %s: %s; set [worker] program\n", command->program, strerror(errno));
-    else
-        log_error("cannot start %s: %s; set [worker] program", command->program, strerror(errno));
+    child_say(words->no_program, errno, "; set [worker] program");
     _exit(127);
 }
 
@@ -91,10 +95,16 @@ static enum err give_up_child(struct process *process)
 
 static enum err start_child(struct process *process, const struct command *command)
 {
+    struct last_words words;
     int out_fd = spool_open(process->spool);
+    bool read_as_log = out_fd >= 0; /* what reads it adds all else */
+    snprintf(words.no_folder, sizeof words.no_folder, "%s%s: cannot go there: ", read_as_log ? "<4>" : "dilocod: ",
+             command->folder != NULL ? command->folder : "");
+    snprintf(words.no_program, sizeof words.no_program,
+             "%scannot start %s: ", read_as_log ? "<3>" : "dilocod: ", command->program);
     int pid = fork();
     if (pid == 0)
-        run_child(command, out_fd);
+        run_child(command, &words, out_fd);
     enum err err = pid < 0 ? err_set_errno(ERR_NOMEM, "cannot start a trainer") : ERR_OK;
     if (out_fd >= 0)
         close(out_fd);

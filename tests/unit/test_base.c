@@ -399,6 +399,27 @@ static void a_program_is_found_beside_this_one_and_in_path(void **state)
     free(at);
 }
 
+/* Between fork() and exec() there is no formatting: parts that are there already go out as one line. */
+static void a_child_says_in_one_line_what_failed(void **state)
+{
+    (void)state;
+    char longer[4096];
+    overhear_begin();
+    child_say("cannot start it: ", ENOENT, "; name another");
+    assert_string_equal(overhear_end(), "cannot start it: No such file or directory; name another\n");
+    overhear_begin();
+    child_say("", 1 << 20, "");
+    assert_string_equal(overhear_end(), "unknown error\n");
+    memset(longer, 'x', sizeof longer - 1);
+    longer[sizeof longer - 1] = '\0';
+    overhear_begin();
+    child_say(longer, EACCES, longer);
+    const char *line = overhear_end();
+    assert_int_equal(strlen(line), 1024);
+    assert_int_equal(line[1023], '\n');
+    assert_int_equal(line[1022], 'x');
+}
+
 static void a_program_is_run_to_its_end_and_heard(void **state)
 {
     (void)state;
@@ -484,6 +505,7 @@ int main(void)
         cmocka_unit_test(log_limit_lets_one_through),
         cmocka_unit_test(a_program_is_found_beside_this_one_and_in_path),
         cmocka_unit_test(a_program_is_run_to_its_end_and_heard),
+        cmocka_unit_test(a_child_says_in_one_line_what_failed),
         cmocka_unit_test(an_option_of_one_letter_has_one_dash),
         cmocka_unit_test(an_option_that_is_not_there_brings_the_one_that_was_meant),
         cmocka_unit_test(help_fits_eighty_columns),

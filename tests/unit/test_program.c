@@ -12,6 +12,7 @@
 #include "common/fsio.h"
 #include "common/mem.h"
 #include "daemon/trainer/process.h"
+#include "tests/lib/overhear.h"
 #include "tests/lib/script.h"
 
 enum { DEADLINE_MS = 10000, NOW_MS = 1000000 };
@@ -145,6 +146,18 @@ static void our_trainer_is_told_how_its_ranks_share_layers(void **state)
     }
 }
 
+static void what_cannot_be_started_says_why_and_what_to_do(void **state)
+{
+    (void)state;
+    struct process *process;
+    overhear_begin();
+    start("no/such/trainer", &process);
+    wait_end(process);
+    overhear_assert_once(overhear_end(),
+                         "trainer: cannot start no/such/trainer: No such file or directory; set [worker] program\n");
+    process_free(process);
+}
+
 static void a_line_that_cannot_be_cut_is_refused(void **state)
 {
     (void)state;
@@ -163,6 +176,7 @@ int main(void)
         in_a_folder(a_program_that_is_a_link_is_started_by_its_own_name),
         in_a_folder(our_trainer_takes_more_arguments_before_the_daemons),
         in_a_folder(our_trainer_is_told_how_its_ranks_share_layers),
+        in_a_folder(what_cannot_be_started_says_why_and_what_to_do),
         in_a_folder(a_line_that_cannot_be_cut_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,8 +15,8 @@ static const char *text_of(enum sync_fault fault)
 {
     static const char *const texts[] = {
         [SYNC_FAULT_NONE] = "",
-        [SYNC_FAULT_LATE] = "its contributions do not come in time: rounds go on without them, and its work is "
-                            "counted later",
+        [SYNC_FAULT_LATE] = ("its contributions do not come in time: rounds go on without them, and its work is "
+                             "counted later"),
         [SYNC_FAULT_NO_RESULT] = "it makes no result of its shards: to be taken for lost, if a majority says the same",
         [SYNC_FAULT_UNPROVEN] = "it says that it has what it does not show: that is believed no more",
         [SYNC_FAULT_HASH] = "its state is another than ours, which most have",

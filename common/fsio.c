@@ -4,12 +4,66 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/mem.h"
+
+/* ---- what to do when it fails ---- */
+
+/* NULL: errno says all that is known. */
+static const char *remedy_of(int error)
+{
+    switch (error) {
+    case ENOSPC: return "free some space; nothing that was saved is lost";
+    case EDQUOT: return "free some of this user's files, or let its quota be raised; nothing that was saved is lost";
+    case EIO: return "the disk fails: look at what the kernel says of it (dmesg), and move the folder to another disk";
+    case EROFS:
+        return "this file system may only be read, as the kernel decides when a disk fails: look at what it says of "
+               "it (dmesg), then mount it for writing again (mount -o remount,rw)";
+    case EACCES: return "let the user that the program runs as write there (chown), or name another folder";
+    default: return NULL;
+    }
+}
+
+enum err fsio_failed(enum err code, const char *format, ...)
+{
+    int error = errno;
+    char what[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    errno = error;
+    code = err_set_errno(code, "%s", what);
+    const char *remedy = remedy_of(error);
+    return remedy != NULL ? err_suffix(code, "%s", remedy) : code;
+}
+
+/* ---- locks ---- */
+
+enum err fsio_lock_failed(const char *path)
+{
+    int error = errno;
+    enum err err = fsio_failed(ERR_IO, "cannot lock %s", path);
+    if (error != ENOLCK && error != ENOSYS && error != EOPNOTSUPP)
+        return err;
+    return err_suffix(ERR_CONF,
+                      "its file system keeps no locks (NFS without a lock service, Lustre without flock), and "
+                      "two programs could write there at once: use a folder on a disk of this machine");
+}
+
+enum err fsio_lock(int fd, const char *path, bool *held)
+{
+    *held = flock(fd, LOCK_EX | LOCK_NB) == 0;
+    return *held || errno == EWOULDBLOCK ? ERR_OK : fsio_lock_failed(path);
+}
+
+/* ---- folders and files ---- */
 
 enum err fsio_mkdirs(const char *path, mode_t mode)
 {
@@ -22,7 +76,7 @@ enum err fsio_mkdirs(const char *path, mode_t mode)
         char saved = *slash;
         *slash = '\0';
         if (mkdir(copy, mode) != 0 && errno != EEXIST)
-            err = err_set_errno(ERR_IO, "cannot create folder %s", copy);
+            err = fsio_failed(ERR_IO, "cannot create folder %s", copy);
         *slash = saved;
         if (saved == '\0')
             break;
@@ -79,7 +133,7 @@ enum err fsio_write_all(int fd, const void *data, size_t bytes, const char *what
         if (put < 0 && errno == EINTR)
             continue;
         if (put < 0)
-            return err_set_errno(ERR_IO, "%s: cannot write %zu bytes", what, bytes);
+            return fsio_failed(ERR_IO, "%s: cannot write %zu bytes", what, bytes);
         at += put;
         bytes -= (size_t)put;
     }
@@ -93,7 +147,7 @@ enum err fsio_sync_folder_of(const char *path)
     enum err err = ERR_OK;
     int fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0 || fsync(fd) != 0)
-        err = err_set_errno(ERR_IO, "%s: cannot flush its folder", path);
+        err = fsio_failed(ERR_IO, "%s: cannot flush its folder", path);
     if (fd >= 0)
         close(fd);
     mem_free(copy);
@@ -117,7 +171,7 @@ enum err fsio_begin(struct fsio_writer *writer, const char *path, mode_t mode)
     TRY_OUT(mem_printf(&writer->path_temporary, "%s.new", path));
     writer->fd = open(writer->path_temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
     if (writer->fd < 0)
-        err = err_set_errno(ERR_IO, "cannot create %s", writer->path_temporary);
+        err = fsio_failed(ERR_IO, "cannot create %s", writer->path_temporary);
 out:
     if (err != ERR_OK)
         writer_deinit(writer);
@@ -127,8 +181,6 @@ out:
 enum err fsio_write(struct fsio_writer *writer, const void *data, size_t bytes)
 {
     enum err err = fsio_write_all(writer->fd, data, bytes, writer->path);
-    if (err == ERR_NOSPACE)
-        return err_suffix(err, "free some space; what was saved before is untouched");
     if (err == ERR_OK)
         writer->at += bytes;
     return err;
@@ -142,7 +194,7 @@ enum err fsio_rewrite(struct fsio_writer *writer, uint64_t offset, const void *d
         if (put < 0 && errno == EINTR)
             continue;
         if (put < 0)
-            return err_set_errno(ERR_IO, "%s: cannot write", writer->path);
+            return fsio_failed(ERR_IO, "%s: cannot write", writer->path);
         at += put;
         offset += (uint64_t)put;
         bytes -= (size_t)put;
@@ -154,9 +206,9 @@ enum err fsio_commit(struct fsio_writer *writer)
 {
     enum err err = ERR_OK;
     if (fsync(writer->fd) != 0)
-        err = err_set_errno(ERR_IO, "%s: cannot flush", writer->path);
+        err = fsio_failed(ERR_IO, "%s: cannot flush", writer->path);
     else if (rename(writer->path_temporary, writer->path) != 0)
-        err = err_set_errno(ERR_IO, "cannot rename %s to %s", writer->path_temporary, writer->path);
+        err = fsio_failed(ERR_IO, "cannot rename %s to %s", writer->path_temporary, writer->path);
     if (err != ERR_OK) {
         fsio_abort(writer);
         return err;

@@ -8,11 +8,22 @@
 #ifndef COMMON_FSIO_H
 #define COMMON_FSIO_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 #include "common/err.h"
+
+/* As err_set_errno(), and what to do about it follows, where errno tells: a full disk or quota, one that fails or may
+ * only be read, a folder of another user. For what was to be written. */
+enum err fsio_failed(enum err code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Locks an open file or folder (flock) for this open file description alone. `*held`: it is ours; else someone else
+ * has it. Does not wait. ERR_CONF: its file system keeps no locks, with the remedy. */
+ERR_MUST_CHECK enum err fsio_lock(int fd, const char *path, bool *held);
+/* The same error for another kind of lock on `path`, which failed with errno. */
+ERR_MUST_CHECK enum err fsio_lock_failed(const char *path);
 
 /* Creates the folder and its parents; existing ones are fine. */
 ERR_MUST_CHECK enum err fsio_mkdirs(const char *path, mode_t mode);

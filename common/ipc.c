@@ -8,6 +8,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "common/fsio.h"
+
 enum { BACKLOG = 8 };
 
 static const char *const type_names[IPC_TYPES] = {
@@ -85,6 +87,17 @@ static bool someone_listens(const struct sockaddr_un *address, int type)
     return alive;
 }
 
+static enum err listen_failed(const char *path)
+{
+    int error = errno;
+    enum err err = fsio_failed(ERR_CONF, "%s: cannot listen", path);
+    if (error != EOPNOTSUPP && error != ENOSYS && error != EPERM)
+        return err;
+    return err_suffix(err,
+                      "if its file system keeps no sockets (NFS, Lustre), set [island] sockets to a folder on a disk "
+                      "of this machine");
+}
+
 enum err ipc_listen(const char *path, int type, int *fd)
 {
     struct sockaddr_un address;
@@ -99,7 +112,7 @@ enum err ipc_listen(const char *path, int type, int *fd)
         return err_set_errno(ERR_IO, "cannot open a socket");
     unlink(path);
     if (bind(listener, (const struct sockaddr *)&address, sizeof address) != 0 || listen(listener, BACKLOG) != 0) {
-        enum err err = err_set_errno(ERR_CONF, "%s: cannot listen; is the folder writable?", path);
+        enum err err = listen_failed(path);
         close(listener);
         return err;
     }

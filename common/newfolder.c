@@ -7,10 +7,10 @@
 #include <libgen.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/fsio.h"
 #include "common/mem.h"
 
 static const char being_written[] = ".new"; /* fsio's, of a file */
@@ -84,10 +84,12 @@ static enum err check_there(struct newfolder *folder, const char *mark)
 
 static enum err lock(struct newfolder *folder)
 {
+    bool held;
     folder->fd = open(folder->place, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (folder->fd < 0)
         return err_set_errno(ERR_IO, "%s: cannot open", folder->place);
-    if (flock(folder->fd, LOCK_EX | LOCK_NB) == 0)
+    TRY(fsio_lock(folder->fd, folder->place, &held));
+    if (held)
         return ERR_OK;
     return err_set(ERR_STATE, "%s: another program is writing it; wait for that, or choose another folder",
                    folder->path);
@@ -108,7 +110,7 @@ static enum err make_place(struct newfolder *folder)
 {
     struct sight seen;
     if (mkdir(folder->place, 0755) != 0 && errno != EEXIST)
-        return err_set_errno(ERR_IO, "cannot create folder %s", folder->place);
+        return fsio_failed(ERR_IO, "cannot create folder %s", folder->place);
     TRY(lock(folder));
     clear(folder, folder->place);
     TRY(look(folder, folder->place, NULL, &seen));

@@ -139,7 +139,7 @@ enum err home_lock(const struct home *home, int *fd)
     if (fcntl(*fd, F_SETLK, &lock) == 0)
         err = write_number(*fd, home->pid);
     else if (errno != EACCES && errno != EAGAIN)
-        err = err_set_errno(ERR_IO, "%s: cannot lock", home->pid);
+        err = fsio_lock_failed(home->pid);
     else if ((err = home_holder(home, &holder)) == ERR_OK)
         err = err_set(ERR_STATE, "dilocod runs in %s already (pid %d); stop it with: dilococtl --home %s stop",
                       home->folder, holder, home->folder);

@@ -329,8 +329,7 @@ static void complain_epoch(struct status *status)
     complain_next_epoch(status);
     if (epoch->unkept[0] != '\0') {
         snprintf(text, sizeof text, "what is decided cannot be kept: %s", epoch->unkept);
-        complain(status, COMPLAINT_DISK, text,
-                 "free space in the state folder; it is tried again, and no change is decided here until then");
+        complain(status, COMPLAINT_DISK, text, "it is tried again, and no change is decided here until then");
     }
     if (epoch->doubt[0] != '\0') {
         snprintf(text, sizeof text, "this island has no vote, for its disk is in doubt: %s", epoch->doubt);
@@ -652,7 +651,6 @@ void complaints_all(struct status *status)
                  "the state folder was removed or replaced: what is saved now is lost when the daemon ends",
                  "stop the daemon, put the folder back if it was moved, and start it again");
     if (status->rounds.disk_note != NULL && status->rounds.disk_note[0] != '\0')
-        complain(status, COMPLAINT_DISK, status->rounds.disk_note,
-                 "free space in the state folder; it is tried again every two seconds");
+        complain(status, COMPLAINT_DISK, status->rounds.disk_note, "it is tried again every two seconds");
     complain_trainer(status);
 }

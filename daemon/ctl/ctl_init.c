@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -220,9 +219,12 @@ static enum err lock_folder(const char *folder, int *fd)
     *fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (*fd < 0)
         return err_set_errno(ERR_IO, "%s: cannot open", folder);
-    if (flock(*fd, LOCK_EX | LOCK_NB) == 0)
+    bool held;
+    enum err err = fsio_lock(*fd, folder, &held);
+    if (err == ERR_OK && !held)
+        err = err_set(ERR_STATE, "%s: another dilococtl is making an island here", folder);
+    if (err == ERR_OK)
         return ERR_OK;
-    enum err err = err_set_errno(ERR_STATE, "%s: another dilococtl is making an island here", folder);
     close(*fd);
     *fd = -1;
     return err;

@@ -39,7 +39,7 @@ struct desk {
     uint64_t now_ms;
     uint64_t uplink_bits; /* per second, as measured; 0: not known */
     struct squeeze squeeze;
-    char disk_note[320]; /* why the disk cannot be written; "" if it can */
+    char disk_note[480]; /* why the disk cannot be written, and what to do; "" if it can */
     struct log_limit disk_said;
 };
 

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -89,7 +88,7 @@ static enum err scan_segment(struct ledger *ledger, const char *path, uint64_t n
                  "what is missing is fetched from the other islands",
                  path, bytes - good);
         if (ftruncate(fd, (off_t)good) != 0)
-            return err_set_errno(ERR_IO, "%s: cannot cut off its torn end", path);
+            return fsio_failed(ERR_IO, "%s: cannot cut off its torn end", path);
     }
     return ledger_core_add(ledger, number, fd, good);
 }
@@ -105,7 +104,7 @@ static int by_number(const void *left, const void *right)
 static enum err drop_empty(const char *path)
 {
     log_info("%s holds no result; the ledger is begun anew", err_text());
-    return unlink(path) == 0 ? ERR_OK : err_set_errno(ERR_IO, "%s: cannot remove", path);
+    return unlink(path) == 0 ? ERR_OK : fsio_failed(ERR_IO, "%s: cannot remove", path);
 }
 
 /* Nothing in it can be used; out of the way, but not thrown away. */
@@ -114,7 +113,7 @@ static enum err put_aside(const char *path)
     char *aside;
     log_warn("%s; it is put aside as .damaged", err_text());
     TRY(mem_printf(&aside, "%s.damaged", path));
-    enum err err = rename(path, aside) == 0 ? ERR_OK : err_set_errno(ERR_IO, "%s: cannot put aside", path);
+    enum err err = rename(path, aside) == 0 ? ERR_OK : fsio_failed(ERR_IO, "%s: cannot put aside", path);
     mem_free(aside);
     return err;
 }
@@ -187,7 +186,7 @@ static enum err open_segments(struct ledger *ledger)
     }
     /* A daemon that was killed may have left what it had not flushed yet: from here on it is told to others. */
     if (err == ERR_OK && fdatasync(ledger->segments[ledger->segments_count - 1].fd) != 0)
-        err = err_set_errno(ERR_IO, "cannot flush the ledger in %s", ledger->folder);
+        err = fsio_failed(ERR_IO, "cannot flush the ledger in %s", ledger->folder);
 out:
     closedir(dir);
     mem_free(numbers);
@@ -197,17 +196,19 @@ out:
 /* Two daemons in one folder would write over each other's results. The kernel drops the lock with the process. */
 static enum err lock_folder(struct ledger *ledger)
 {
+    bool held;
     TRY(mem_printf(&ledger->lock_path, "%s/lock", ledger->folder));
     ledger->lock_fd = open(ledger->lock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (ledger->lock_fd < 0)
-        return err_set_errno(ERR_IO, "cannot open %s", ledger->lock_path);
-    if (flock(ledger->lock_fd, LOCK_EX | LOCK_NB) != 0)
-        return err_set(
-            ERR_CONF,
-            "the state folder %s is in use by another dilocod; stop it, or give this one a folder of its own "
-            "([island] state)",
-            ledger->folder);
-    return ERR_OK;
+        return fsio_failed(ERR_IO, "cannot open %s", ledger->lock_path);
+    enum err err = fsio_lock(ledger->lock_fd, ledger->lock_path, &held);
+    if (err != ERR_OK)
+        return err_suffix(err, "set [island] state, and sockets, to such folders");
+    return held ? ERR_OK
+                : err_set(ERR_CONF,
+                          "the state folder %s is in use by another dilocod; stop it, or give this one a folder of its "
+                          "own ([island] state)",
+                          ledger->folder);
 }
 
 enum err ledger_open(const struct ledger_conf *conf, struct ledger **out)

@@ -65,7 +65,7 @@ static void flush_for_all(struct ledger *ledger)
 static enum err flush_failed(const struct ledger *ledger, int error)
 {
     errno = error;
-    return err_set_errno(ERR_IO, "cannot flush the ledger in %s", ledger->folder);
+    return fsio_failed(ERR_IO, "cannot flush the ledger in %s", ledger->folder);
 }
 
 /* With the lock: what was appended by now is on the disk. */
@@ -177,7 +177,7 @@ static enum err append(struct ledger *ledger, struct ledger_entry *entry, const 
         /* The part that was written would hide what comes behind it. */
         if (ftruncate(segment->fd, (off_t)segment->bytes) != 0)
             log_error("the ledger in %s cannot be cut back after a failed write", ledger->folder);
-        return err == ERR_NOSPACE ? err_suffix(err, "free some space; nothing that was saved is lost") : err;
+        return err;
     }
     segment->bytes = ledger_record_end(entry->offset, entry->bytes);
     ledger->lost = false;

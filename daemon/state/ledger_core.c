@@ -24,9 +24,9 @@ enum err ledger_core_create(const struct ledger *ledger, uint64_t number, int *f
     TRY(ledger_core_path(ledger, number, &path));
     *fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     enum err err =
-        *fd >= 0 ? fsio_write_all(*fd, header, sizeof header, path) : err_set_errno(ERR_IO, "cannot create %s", path);
+        *fd >= 0 ? fsio_write_all(*fd, header, sizeof header, path) : fsio_failed(ERR_IO, "cannot create %s", path);
     if (err == ERR_OK && fsync(*fd) != 0)
-        err = err_set_errno(ERR_IO, "cannot flush %s", path);
+        err = fsio_failed(ERR_IO, "cannot flush %s", path);
     if (err == ERR_OK)
         err = fsio_sync_folder_of(path);
     if (err != ERR_OK && *fd >= 0)

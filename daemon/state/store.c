@@ -361,7 +361,7 @@ static enum err move_aside(const char *path)
         bool taken = access(aside, F_OK) == 0;
         enum err err = taken || rename(path, aside) == 0 || errno == ENOENT
                            ? ERR_OK
-                           : err_set_errno(ERR_IO, "%s: cannot put aside", path);
+                           : fsio_failed(ERR_IO, "%s: cannot put aside", path);
         mem_free(aside);
         if (!taken)
             return err;
@@ -381,7 +381,7 @@ enum err store_put_aside(const char *folder, bool other_run)
     if (other_run)
         err = move_aside(plan);
     else if (rename(plan, damaged) != 0)
-        err = err_set_errno(ERR_IO, "%s: cannot put aside", plan);
+        err = fsio_failed(ERR_IO, "%s: cannot put aside", plan);
 out:
     mem_free(plan);
     mem_free(damaged);

@@ -93,9 +93,9 @@ static enum err write_mark(struct vote *vote)
     if (vote->mark_fd < 0)
         vote->mark_fd = open(vote->mark_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (vote->mark_fd < 0)
-        return err_set_errno(ERR_IO, "cannot create %s", vote->mark_path);
+        return fsio_failed(ERR_IO, "cannot create %s", vote->mark_path);
     if (pwrite(vote->mark_fd, data, sizeof data, 0) != (ssize_t)sizeof data)
-        return err_set_errno(ERR_IO, "cannot write %s", vote->mark_path);
+        return fsio_failed(ERR_IO, "cannot write %s", vote->mark_path);
     return ERR_OK;
 }
 

@@ -247,7 +247,7 @@ static void what_fails_is_told_and_training_goes_on(void **state)
     assert_ok(train(folder, 4));
     const char *logged = overhear_end();
     overhear_assert_once(logged, "checkpoint at step 8 failed: ");
-    overhear_assert_once(logged, "cannot flush: Input/output error; training goes on");
+    overhear_assert_once(logged, "cannot flush: Input/output error; the disk fails");
     assert_true(atomic_load(&disk.apart));
     assert_true(is_there(folder, 4, "") && !is_there(folder, 8, "") && !is_there(folder, 8, ".new"));
     assert_same_file(file_of(folder, STEPS, ""), file_of(want, STEPS, ""));

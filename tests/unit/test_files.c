@@ -2,6 +2,7 @@
 /* fsio and tensorfile: files that are whole or not there; damage is seen. */
 #include "tests/lib/testlib.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
@@ -54,6 +55,28 @@ static void a_full_disk_is_named_and_loses_nothing(void **state)
     assert_true(fd >= 0);
     assert_fails(ERR_NOSPACE, "ckpt: cannot write 3 bytes: No space left", fsio_write_all(fd, "abc", 3, "ckpt"));
     close(fd);
+}
+
+static void assert_remedy(int error, enum err code, const char *remedy)
+{
+    errno = error;
+    assert_fails(code, remedy, fsio_failed(ERR_IO, "%s: cannot write", "ckpt"));
+    assert_true(strncmp(err_text(), "ckpt: cannot write: ", 20) == 0);
+}
+
+/* Each calls for something else. */
+static void what_a_disk_says_comes_with_what_to_do(void **state)
+{
+    (void)state;
+    assert_remedy(ENOSPC, ERR_NOSPACE, "No space left on device; free some space; nothing that was saved is lost");
+    assert_remedy(EDQUOT, ERR_NOSPACE, "let its quota be raised");
+    assert_remedy(EIO, ERR_IO, "Input/output error; the disk fails: look at what the kernel says of it (dmesg)");
+    assert_remedy(EROFS, ERR_IO, "Read-only file system; this file system may only be read");
+    assert_remedy(EROFS, ERR_IO, "mount -o remount,rw");
+    assert_remedy(EACCES, ERR_IO, "Permission denied; let the user that the program runs as write there (chown)");
+    errno = EFBIG;
+    assert_fails(ERR_IO, "ckpt: cannot write: File too large", fsio_failed(ERR_IO, "ckpt: cannot write"));
+    assert_null(strstr(err_text(), ";"));
 }
 
 static const struct tensorfile_tensor tensors[] = {{.name = "a.weight", .dims = 2, .shape = {3, 5}},
@@ -277,6 +300,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(replace_keeps_the_old_until_the_new_is_whole),
         cmocka_unit_test(a_full_disk_is_named_and_loses_nothing),
+        cmocka_unit_test(what_a_disk_says_comes_with_what_to_do),
         cmocka_unit_test(tensors_come_back),
         cmocka_unit_test(unfinished_files_do_not_appear),
         cmocka_unit_test(every_cut_and_every_changed_byte_is_seen),

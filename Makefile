@@ -46,7 +46,7 @@ ifndef PREREQS_PRESENT
 
 # First make sure that everything is there, then start over with pkg-config's answers.
 $(GOALS):
-	@conf/prereqs.sh
+	@conf/prereqs.sh$(if $(filter check,$@), --tests)
 	@$(MAKE) --no-print-directory -j$$(nproc) PREREQS_PRESENT=1 $@
 
 .DEFAULT_GOAL := all

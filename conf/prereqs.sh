@@ -31,6 +31,7 @@ header  stdlib.h        libc6-dev
 tests='
 command git             git
 command ip              iproute2
+command pgrep           procps
 command clang-format    clang-format
 command systemd-analyze systemd
 command c++             g++

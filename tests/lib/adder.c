@@ -5,10 +5,10 @@
 
 #include <stdlib.h>
 
-#include "common/env.h"
+#include "tests/lib/patience.h"
 
 float *adder_tensor[ADDER_TENSORS];
-static uint64_t deadline_ms;
+static struct patience patience; /* since something was done */
 
 void adder_new(void)
 {
@@ -27,7 +27,7 @@ void adder_free(void)
 static int overdue(void *unused)
 {
     (void)unused;
-    return env_mono_ms() > deadline_ms;
+    return patience_over(&patience, ADDER_PATIENCE_MS);
 }
 
 struct diloco *adder_attach(const char *socket_path, const char *name)
@@ -36,9 +36,9 @@ struct diloco *adder_attach(const char *socket_path, const char *name)
     struct diloco_options options = {.size = sizeof(struct diloco_options),
                                      .socket_path = socket_path,
                                      .trainer = "test",
-                                     .wait_ms = 5000,
+                                     .wait_ms = 100 * ADDER_PATIENCE_MS, /* it is patience that ends it */
                                      .interrupted = overdue};
-    deadline_ms = env_mono_ms() + 1000 * ADDER_PATIENCE_S;
+    patience = (struct patience){0};
     assert_int_equal(diloco_attach(&options, &trainer), DILOCO_OK);
     for (int i = 0; i < ADDER_TENSORS; i++) {
         struct diloco_tensor what = {.size = sizeof(struct diloco_tensor),
@@ -59,6 +59,7 @@ int adder_train(struct diloco *trainer, int steps)
         for (int i = 0; i < ADDER_TENSORS; i++)
             for (size_t n = 0; n < ADDER_VALUES; n++)
                 adder_tensor[i][n] += 1;
+        patience = (struct patience){0};
         result = diloco_step(trainer,
                              &(struct diloco_report){.size = sizeof(struct diloco_report), .tokens = 10, .loss = 1.5});
     }

@@ -11,7 +11,7 @@
 
 #include "worker/libdiloco/diloco.h"
 
-enum { ADDER_TENSORS = 2, ADDER_VALUES = 20480, ADDER_PATIENCE_S = 20 };
+enum { ADDER_TENSORS = 2, ADDER_VALUES = 20480, ADDER_PATIENCE_MS = 20000 };
 extern float *adder_tensor[ADDER_TENSORS];
 
 /* Zeros. */
@@ -20,7 +20,8 @@ void adder_free(void);
 
 /* Attaches to a daemon's worker socket, and registers; the second tensor under this name. */
 struct diloco *adder_attach(const char *socket_path, const char *name);
-/* DILOCO_OK, or DILOCO_STOP at the end of the run. */
+/* DILOCO_OK, or DILOCO_STOP at the end of the run. One step, and what comes after it, is waited for for a while only
+ * (tests/lib/patience.h). */
 int adder_train(struct diloco *trainer, int steps);
 /* That all of them, or these, have one value. */
 void adder_assert(float value);

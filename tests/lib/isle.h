@@ -28,6 +28,7 @@
 #include "daemon/state/vote.h"
 #include "daemon/trainer/trainer.h"
 #include "net/link.h"
+#include "tests/lib/patience.h"
 
 /* A model of one large fragment and many small ones: more than a heartbeat repeats at a time. */
 enum { ISLE_MAX = 3, ISLE_LAYERS = 40, ISLE_FRAGMENTS = 1 + ISLE_LAYERS };
@@ -120,9 +121,9 @@ void isle_tick(struct isle *isle);
 void isle_turn_all(void);
 #define isle_wait(condition)                                                    \
     do {                                                                        \
-        uint64_t until_ms_ = env_mono_ms() + ISLE_PATIENCE_MS;                  \
+        struct patience patience_ = {0};                                        \
         while (!(condition)) {                                                  \
-            if (env_mono_ms() > until_ms_)                                      \
+            if (patience_over(&patience_, ISLE_PATIENCE_MS))                    \
                 fail_msg("%s:%d: in vain: %s", __FILE__, __LINE__, #condition); \
             isle_turn_all();                                                    \
         }                                                                       \

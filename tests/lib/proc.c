@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -97,6 +96,19 @@ int proc_wait(int pid, double seconds)
             return -1;
         proc_sleep_ms(20);
     }
+}
+
+bool proc_thread_rests(int tid)
+{
+    char path[64], text[512] = "";
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", tid);
+    FILE *file = fopen(path, "r");
+    if (file == NULL)
+        return false;
+    size_t bytes = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    const char *name_end = bytes > 0 ? strrchr(text, ')') : NULL;
+    return name_end != NULL && strncmp(name_end, ") S", 3) == 0;
 }
 
 int proc_run(const char *const *argv, const char *log, char *out, size_t out_bytes)

@@ -5,6 +5,7 @@
 #ifndef TESTS_LIB_PROC_H
 #define TESTS_LIB_PROC_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,6 +20,9 @@ int proc_start_in(int space, const char *const *argv, const char *log);
 
 /* Exit status, or 128 + signal; -1 if it is still running after `seconds`. */
 int proc_wait(int pid, double seconds);
+
+/* Whether a thread of this process waits for something to come, and not for a processor. */
+bool proc_thread_rests(int tid);
 
 /* Runs a program to its end; its standard output goes into `out` (cut to fit). Returns as proc_wait(). */
 int proc_run(const char *const *argv, const char *log, char *out, size_t out_bytes);

@@ -14,10 +14,15 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "common/env.h"
+#include "common/mem.h"
+#include "common/program.h"
 #include "tests/lib/proc.h"
+
+enum { PATIENCE_S = 20 };
 
 /* A line's device, at either end, and its network. */
 #define DEVICE "wan%u"
@@ -55,27 +60,65 @@ static bool run_in(int space, const char *log, const char *command, char *why, s
 {
     const char *argv[] = {"/bin/sh", "-c", command, NULL};
     int pid = proc_start_in(space, argv, log);
-    if (pid > 0 && proc_wait(pid, 20) == 0)
+    if (pid > 0 && proc_wait(pid, PATIENCE_S) == 0)
         return true;
     snprintf(why, why_bytes, "`%s` failed; %s", command, log);
     return false;
 }
 
-bool wan_enter(char *why, size_t why_bytes)
+/* Without `ip`, which a machine may not have. */
+static bool loopback_up(void)
+{
+    struct ifreq lo = {.ifr_name = "lo"};
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    bool good = fd >= 0 && ioctl(fd, SIOCGIFFLAGS, &lo) == 0;
+    lo.ifr_flags |= IFF_UP;
+    good = good && ioctl(fd, SIOCSIFFLAGS, &lo) == 0;
+    if (fd >= 0)
+        close(fd);
+    return good;
+}
+
+/* `errno` says what is refused. */
+static bool enter(void)
 {
     char map[64];
     bool root = geteuid() == 0;
     unsigned uid = geteuid(), gid = getegid();
     if (unshare(CLONE_NEWNET | (root ? 0 : CLONE_NEWUSER)) != 0)
-        return failed(why, why_bytes, "cannot make a network namespace");
+        return false;
     if (!root) {
         snprintf(map, sizeof map, "0 %u 1", uid);
         bool mapped = write_text("/proc/self/uid_map", map) && write_text("/proc/self/setgroups", "deny");
         snprintf(map, sizeof map, "0 %u 1", gid);
         if (!mapped || !write_text("/proc/self/gid_map", map))
-            return failed(why, why_bytes, "cannot be root of a user namespace");
+            return false;
     }
-    return run_in(0, "/dev/null", "ip link set lo up", why, why_bytes);
+    return loopback_up();
+}
+
+/* There is no way back out of a namespace that is half made, so a child goes first. */
+static bool child_enters(void)
+{
+    int pid = fork();
+    if (pid == 0)
+        _exit(enter() ? 0 : errno);
+    errno = pid < 0 ? errno : proc_wait(pid, PATIENCE_S);
+    return errno == 0;
+}
+
+bool wan_enter(char *why, size_t why_bytes)
+{
+    static const char *const tools[] = {"ip", "tc"};
+    for (size_t i = 0; i < sizeof tools / sizeof tools[0]; i++) {
+        char *path;
+        if (program_find(tools[i], &path) != ERR_OK) {
+            snprintf(why, why_bytes, "lines need `%s`, which is not here: apt-get install iproute2", tools[i]);
+            return false;
+        }
+        mem_free(path);
+    }
+    return (child_enters() && enter()) || failed(why, why_bytes, "cannot make a network namespace");
 }
 
 /* A process that does nothing but hold a namespace of its own. */

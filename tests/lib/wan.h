@@ -27,8 +27,8 @@ struct wan {
     char log[256];
 };
 
-/* Puts this process, which must have one thread, into a network namespace of its own, with loopback up. False: `why`.
- */
+/* Puts this process, which must have one thread, into a network namespace of its own, with loopback up. False: `why`,
+ * and it stays where it is. */
 bool wan_enter(char *why, size_t why_bytes);
 
 /* A line from our namespace to another one. False: `why`; what was begun is ended. `log`: a file for what goes wrong.

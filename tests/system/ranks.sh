@@ -241,7 +241,12 @@ for shape in '2 1' '4 2'; do
         fail "in a run, $shape ranks do not train as one does"
 done
 
-islands 'streaming, ranks killed and stopped' 'overlap = 2' trouble
+if command -v pgrep >/dev/null 2>&1; then
+    islands 'streaming, ranks killed and stopped' 'overlap = 2' trouble
+else
+    echo "skip: no ranks are killed: there is no pgrep to find them (apt-get install procps)"
+    islands 'streaming' 'overlap = 2' no
+fi
 islands 'set aside' 'overlap = 20' no
 islands 'eager' "overlap = 20
 eager = yes

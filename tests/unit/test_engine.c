@@ -28,10 +28,13 @@
 #include "tests/lib/adder.h"
 #include "tests/lib/isle.h"
 #include "tests/lib/overhear.h"
+#include "tests/lib/patience.h"
 #include "tests/lib/played.h"
+#include "tests/lib/proc.h"
 
 enum { A, B };
-enum { TENSORS = ADDER_TENSORS, VALUES = ADDER_VALUES, STEPS = 20, ROUNDS = 4, PATIENCE_S = ADDER_PATIENCE_S };
+enum { TENSORS = ADDER_TENSORS, VALUES = ADDER_VALUES, STEPS = 20, ROUNDS = 4 };
+enum { PATIENCE_MS = 20000, LOOK_MS = 10 };
 
 static const char exact[] = "interval = 5\noverlap = 0\nmix = 0\nlate = wait\noffsets = zero\n"
                             "[outer]\noptimizer = average\n";
@@ -45,6 +48,7 @@ static struct {
     struct dconf conf;
     struct engine *engine;
     pthread_t thread;
+    _Atomic int tid;
     bool running;
     int signals[2]; /* where it reads them, where they are written */
     enum err err;
@@ -81,6 +85,7 @@ static void close_engine(void)
 
 static void *run_engine(void *unused)
 {
+    d.tid = gettid();
     d.err = engine_run(d.engine, d.signals[0]);
     snprintf(d.text, sizeof d.text, "%s", err_text());
     return unused;
@@ -103,12 +108,13 @@ static void send_signal(int number)
 
 static enum err wait_for_end(void)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += PATIENCE_S;
-    if (pthread_timedjoin_np(d.thread, NULL, &until) != 0) {
-        print_error("the engine does not end\n");
-        _exit(1); /* nothing else can be tested beside it */
+    struct patience patience = {0};
+    while (pthread_tryjoin_np(d.thread, NULL) != 0) {
+        if (patience_over(&patience, PATIENCE_MS)) {
+            print_error("the engine does not end\n");
+            _exit(1); /* nothing else can be tested beside it */
+        }
+        proc_sleep_ms(LOOK_MS);
     }
     d.running = false;
     close(d.signals[0]);
@@ -521,7 +527,7 @@ static void a_client_that_does_not_read_does_not_keep_the_loop_busy(void **state
     for (size_t i = 0; i < sizeof requests; i += 8)
         memcpy(requests + i, "status\n\n", 8);
     struct pollfd item = {.fd = fd, .events = POLLOUT};
-    while (poll(&item, 1, 50) > 0) { /* until nobody takes them any more */
+    while (poll(&item, 1, 50) > 0 || !proc_thread_rests(d.tid)) { /* until nobody takes them any more */
         ssize_t put = send(fd, requests, sizeof requests, MSG_NOSIGNAL);
         assert_true(put > 0 || errno == EAGAIN);
     }

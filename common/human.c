@@ -106,6 +106,16 @@ const char *human_count(double count, char text[HUMAN_BYTES])
     return text;
 }
 
+const char *human_loss(double loss, char text[HUMAN_BYTES])
+{
+    const double plain_max = 1000;
+    if (!isfinite(loss) || loss == 0)
+        snprintf(text, HUMAN_BYTES, "-");
+    else
+        snprintf(text, HUMAN_BYTES, fabs(loss) < plain_max ? "%.4f" : "%.3g", loss);
+    return text;
+}
+
 const char *human_duration(double seconds, char text[HUMAN_BYTES])
 {
     /* From here on the next unit reads better, or rounding would say 60 of this one. */

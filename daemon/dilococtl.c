@@ -8,6 +8,7 @@
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -48,7 +49,7 @@ enum { STOP_MS = 15000 }; /* as [worker] stop, where no configuration can be rea
 struct arguments {
     const char *home_option, *socket, *config;
     struct home home;
-    bool json, no_wait, no_start, now, check, follow, trainer, help, version, list, witness;
+    bool json, verbose, no_wait, no_start, now, check, follow, trainer, help, version, list, witness;
     enum verdict verdict; /* of status --check */
     uint64_t interval_ms;
     struct ctl_plan plan;
@@ -75,19 +76,30 @@ struct command {
 
 /* ---- printing what a daemon says ---- */
 
-static enum err print_answer(const struct arguments *a, const json_t *answer,
-                             void (*print)(const json_t *answer, FILE *file))
+typedef void print_fn(const json_t *answer, const struct ctl_text_look *look, FILE *file);
+
+static enum err print_answer(const struct arguments *a, const json_t *answer, print_fn *print)
 {
+    struct ctl_text_look look = ctl_text_look();
+    char *text = NULL;
+    size_t bytes;
+    look.verbose = a->verbose;
     if (a->json) {
         json_dumpf(answer, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
         putchar('\n');
     } else {
-        print(answer, stdout);
+        FILE *stream = open_memstream(&text, &bytes);
+        if (stream == NULL)
+            return err_set(ERR_NOMEM, "out of memory for the answer");
+        print(answer, &look, stream);
+        fclose(stream);
+        ctl_text_show(text, bytes);
+        free(text);
     }
     return fflush(stdout) == 0 ? ERR_OK : err_set_errno(ERR_IO, "cannot write");
 }
 
-static enum err show(struct arguments *a, const char *request, void (*print)(const json_t *answer, FILE *file))
+static enum err show(struct arguments *a, const char *request, print_fn *print)
 {
     json_t *answer;
     TRY(ctl_ask(a->socket_path, request, &answer));
@@ -116,11 +128,11 @@ static enum err run_status(struct arguments *a)
     return a->check ? run_check(a) : show(a, "status", ctl_print_status);
 }
 
-static void print_peers_and_members(const json_t *answer, FILE *file)
+static void print_peers_and_members(const json_t *answer, const struct ctl_text_look *look, FILE *file)
 {
-    ctl_print_peers(answer, file);
+    ctl_print_peers(answer, look, file);
     fputc('\n', file);
-    ctl_print_members(answer, file);
+    ctl_print_members(answer, look, file);
 }
 
 static enum err run_peers(struct arguments *a)
@@ -170,7 +182,7 @@ static enum err run_join(struct arguments *a)
 
 static enum err run_leave(struct arguments *a)
 {
-    static const char *const wanted[] = {"stopped", "none", NULL};
+    static const char *const wanted[] = {"stopped", "none", "ended", NULL};
     TRY(order(a, a->now ? "leave now" : "leave"));
     return a->no_wait ? ERR_OK : wait_for_trainer(a, wanted);
 }
@@ -455,7 +467,8 @@ static const struct command commands[] = {
     {"revoke", "revoke NAME", "take an island's key off the roster", run_revoke, 2, DAEMON, THE_DAEMON "no-wait wait "},
     {"reset", "reset", "forget the run: move aside what is kept of it; key and configuration stay", run_reset, 1,
      ISLAND, " home json "},
-    {"status", "status", "how this island is doing, and what is wrong", run_status, 1, DAEMON, THE_DAEMON "check "},
+    {"status", "status", "how this island is doing, and what is wrong", run_status, 1, DAEMON,
+     THE_DAEMON "check verbose v "},
     {"peers", "peers", "all islands: state, traffic, round trip", run_peers, 1, DAEMON, THE_DAEMON},
     {"fragments", "fragments", "all fragments: version, state, what they wait for", run_fragments, 1, DAEMON,
      THE_DAEMON},
@@ -571,11 +584,14 @@ static enum err obey(struct arguments *a)
     return err;
 }
 
+static const struct arguments usual = {
+    .interval_ms = 1000,
+    .wait_s = UINT64_MAX, /* NOT_SAID */
+    .plan = {.layers = 24, .islands = 2, .interval = 100, .overlap = 5, .rtt_ms = 50}};
+
 static enum err run(int argc, char **argv, enum verdict *verdict)
 {
-    struct arguments a = {.interval_ms = 1000,
-                          .wait_s = NOT_SAID,
-                          .plan = {.layers = 24, .islands = 2, .interval = 100, .overlap = 5, .rtt_ms = 50}};
+    struct arguments a = usual;
     const struct args_option options[] = {
         {"home", ARGS_STRING, &a.home_option, "DIR",
          "an island with all its files in one folder (default DILOCO_HOME; without either, this machine's service)"},
@@ -583,6 +599,8 @@ static enum err run(int argc, char **argv, enum verdict *verdict)
         {"config", ARGS_STRING, &a.config, "FILE", "the daemon's configuration, to find the socket"},
         {"json", ARGS_FLAG, &a.json, NULL, "print JSON"},
         {"check", ARGS_FLAG, &a.check, NULL, "one line, and exit status 0 good, 1 degraded, 2 unreachable"},
+        {"verbose", ARGS_FLAG, &a.verbose, NULL, "what could be better, too, and what follows from what is wrong"},
+        {"v", ARGS_FLAG, &a.verbose, NULL, "the same as --verbose"},
         {"now", ARGS_FLAG, &a.now, NULL, "do not wait for the last contribution to be counted; it is given up"},
         {"no-wait", ARGS_FLAG, &a.no_wait, NULL, "do not wait for the outcome"},
         {"follow", ARGS_FLAG, &a.follow, NULL, "the end of it, and then what comes"},

@@ -255,7 +255,7 @@ static enum err pack_heartbeat(const struct wire_heartbeat *beat, uint8_t *out, 
     proto.taking_part = beat->taking_part;
     proto.step = beat->step;
     proto.tokens = beat->tokens;
-    proto.loss_milli = beat->loss_milli;
+    proto.loss = beat->loss;
     proto.tokens_per_s = beat->tokens_per_s;
     proto.trainer = beat->trainer;
     proto.session = beat->session;
@@ -313,7 +313,7 @@ static enum err check_heartbeat(const Diloco__Heartbeat *proto, struct wire_hear
     beat->taking_part = proto->taking_part;
     beat->step = proto->step;
     beat->tokens = proto->tokens;
-    beat->loss_milli = proto->loss_milli;
+    beat->loss = proto->loss;
     beat->tokens_per_s = proto->tokens_per_s;
     beat->trainer = proto->trainer;
     beat->session = proto->session;

@@ -19,7 +19,7 @@
 #include "common/bitset.h"
 
 /* 1: first version. */
-enum { WIRE_VERSION = 1 };
+enum { WIRE_VERSION = 2 };
 enum {
     WIRE_HEADER_BYTES = 16,
     WIRE_CHUNK_HEADER_BYTES = 60,
@@ -134,7 +134,8 @@ struct wire_heartbeat {
     uint32_t echo_delay_ms;
     bool taking_part;
     uint64_t step, tokens;
-    uint32_t loss_milli, tokens_per_s, trainer;
+    uint64_t loss; /* 64 bits of IEEE 754; 0: not said */
+    uint32_t tokens_per_s, trainer;
     uint64_t epoch, incarnation;
     bool in_doubt;
     uint32_t fragments_count, held_count, silent_count;

@@ -58,14 +58,16 @@ static void take_peer(struct status *status, uint32_t i)
     row->refused = peer.refused;
     row->unadmitted = peer.unadmitted && !peer.up;
     row->note = peer.note;
-    row->fault = peer.fault;
+    bool begins = peer.fault_kind == PEER_FAULT_LATE && peer.trainer == WIRE_TRAINER_STARTING;
+    row->fault = begins ? "" : peer.fault; /* nothing can come of it yet */
+    row->fault_kind = begins ? PEER_FAULT_NONE : peer.fault_kind;
     row->twins = peer.twins_ms > 0 && status->now_ms < peer.twins_ms + TWINS_MS;
     row->trainer = wire_trainer_name(peer.trainer);
     row->training = peer.trainer == WIRE_TRAINER_TRAINING;
     row->step = peer.step;
     row->own_step = peer.own_step;
     row->tokens = peer.tokens;
-    row->loss = (double)peer.loss_milli / 1000;
+    row->loss = peer.loss;
     row->tokens_per_s = peer.tokens_per_s;
     row->rtt_ms = peer.rtt_ms;
     row->heard = peer.heard_ms > 0;
@@ -132,7 +134,7 @@ static void take_fragment(struct status *status, uint32_t f, struct digest_state
     digest_add(anchors, row->own.hash.byte, DIGEST_BYTES);
 }
 
-/* Two that vote are well together, and neither can do without the other. */
+/* Halves of an even number of voters are well together, and neither can do without the other. */
 static const char two_vote[] =
     "two islands vote: if one is lost, no round closes until it is back, and the other trains on alone. So that the "
     "run outlives the loss of either, let a third one in ({here} invite): an island, by dilococtl join TOKEN --data "
@@ -142,6 +144,10 @@ static const char two_wait[] =
     "waits for it, as late = wait has it. So that the "
     "run outlives the loss of either, let a third one in ({here} invite): an island, by dilococtl join TOKEN --data "
     "FILE, or a witness, by dilococtl join TOKEN --witness on any small machine: it votes and trains nothing";
+static const char halves_vote[] =
+    "an even number of islands votes: if the line between two halves of them is cut, no round closes on either side. "
+    "So that one side goes on, let a witness in ({here} invite, and dilococtl join TOKEN --witness on any small "
+    "machine, which votes and trains nothing), or one more island";
 
 /* A run written by hand is begun together: nobody can know what an island that was never heard has made. */
 static const char all_meet[] =
@@ -151,14 +157,29 @@ static const char all_meet[] =
 static const char *advice(const struct status *status)
 {
     const struct view *view = status->from->view;
-    if (status->epoch.unmet)
-        return all_meet;
+    uint32_t voters = status->epoch.voters;
     for (uint32_t i = 0; i < view->count; i++)
         if (view->members[i].used && view->members[i].role == RECORD_WITNESS)
             return "";
-    if (status->epoch.voters != 2)
+    if (voters == 0 || voters % 2 != 0)
         return "";
+    if (voters > 2)
+        return halves_vote;
     return status->from->spec->late == RUNSPEC_WAIT ? two_wait : two_vote;
+}
+
+/* At the pace of the run as it was lately; nobody trains: it does not come nearer. */
+static double time_left_s(const struct status *status)
+{
+    const struct status_conf *from = status->from;
+    uint64_t steps = (uint64_t)from->spec->steps, ms;
+    bool trains = status->trainer.training;
+    for (uint32_t i = 0; i < from->view->count; i++)
+        trains |= status->peers[i].up && status->peers[i].training;
+    if (!trains || from->progress == NULL || status->furthest >= steps)
+        return -1;
+    ms = progress_steps_ms(from->progress, steps - status->furthest);
+    return ms > 0 ? (double)ms / 1000 : -1;
 }
 
 /* Beside a witness one island may be enough, whoever else is away. */
@@ -215,6 +236,7 @@ static void take_epoch(struct status *status)
     epoch->unkept = council_unkept(council);
     council_waits(council, epoch->waits, sizeof epoch->waits);
     charter_difference(from->charter, epoch->difference, sizeof epoch->difference);
+    snprintf(epoch->notice, sizeof epoch->notice, "%s", epoch->unmet ? all_meet : "");
     as_typed_fill(advice(status), epoch->advice, sizeof epoch->advice);
 }
 
@@ -260,6 +282,7 @@ static enum err take(struct status *status)
         take_peer(status, i);
     take_epoch(status);
     status->furthest = peers_furthest_said(from->peers, status->trainer.training ? status->trainer.step : 0);
+    status->left_s = time_left_s(status);
     status->anchors_known = status->fragments_count > 0;
     digest_begin(&anchors);
     for (uint32_t f = 0; f < status->fragments_count; f++)
@@ -293,12 +316,15 @@ void status_deinit(struct status *status)
 
 void status_line(const struct status *status, char *line, size_t line_bytes)
 {
-    bool wrong = status->complaints_count > 0;
+    uint32_t first = 0;
+    while (first < status->complaints_count && !complaints_is_event(status, first))
+        first++;
+    bool wrong = first < status->complaints_count;
     if (status->witness)
         snprintf(line, line_bytes, "witness, epoch %" PRIu64 "%s%s", status->from->view->epoch,
-                 wrong ? "; degraded: " : "", wrong ? status->complaints[0].what : "");
+                 wrong ? "; degraded: " : "", wrong ? status->complaints[first].what : "");
     else
         snprintf(line, line_bytes, "step %" PRIu64 "/%" PRId64 "%s%s",
                  status->trainer.training ? status->trainer.step : status->step, status->from->spec->steps,
-                 wrong ? "; degraded: " : "", wrong ? status->complaints[0].what : "");
+                 wrong ? "; degraded: " : "", wrong ? status->complaints[first].what : "");
 }

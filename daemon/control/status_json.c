@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/control/status_json.h"
 
+#include <math.h>
+
 #include "daemon/control/complaints.h"
 #include "daemon/rules.h"
 
@@ -13,6 +15,12 @@ static json_t *hash_json(const struct digest *hash, bool known)
 static json_t *number(uint64_t value)
 {
     return json_integer((json_int_t)value);
+}
+
+/* 0 is not said, and JSON has no NaN. */
+static json_t *real_if_known(double value)
+{
+    return isfinite(value) && value != 0 ? json_real(value) : json_null();
 }
 
 static json_t *names_of(const struct status *status, const struct bitset *members)
@@ -39,8 +47,9 @@ static json_t *complaints_json(const struct status *status)
     json_t *list = json_array();
     for (uint32_t i = 0; i < status->complaints_count; i++) {
         const struct complaint *complaint = &status->complaints[i];
-        json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "code", complaint_name(complaint->code), "what",
-                                              complaint->what, "remedy", complaint->remedy));
+        const char *of = complaints_is_event(status, i) ? "" : complaint_name(status->complaints[complaint->of].code);
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s}", "code", complaint_name(complaint->code), "what",
+                                              complaint->what, "remedy", complaint->remedy, "of", of));
     }
     return list;
 }
@@ -59,12 +68,13 @@ static json_t *trainer_json(const struct status *status)
 {
     const struct trainer_info *trainer = &status->trainer;
     double waits_s = trainer->waits_ms > 0 ? (double)(status->now_ms - trainer->waits_ms) / 1000 : 0;
-    return json_pack("{s:s, s:s, s:i, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:i, s:o, s:f, s:o}", "state",
+    return json_pack("{s:s, s:s, s:i, s:I, s:I, s:I, s:o, s:f, s:f, s:o, s:i, s:o, s:f, s:o}", "state",
                      trainer_phase_name(status->phase), "process", trainer->process_name, "pid", (int)trainer->pid,
                      "step", (json_int_t)trainer->step, "tokens", (json_int_t)trainer->tokens, "tokens_counted",
-                     (json_int_t)trainer->tokens_counted, "loss", trainer->loss, "tokens_per_s", trainer->tokens_per_s,
-                     "lr", trainer->lr, "grad_norm", trainer->grad_norm, "failures", (int)trainer->failures, "machine",
-                     machine_json(trainer), "waits_s", waits_s, "waits_for", names_of(status, &status->awaited));
+                     (json_int_t)trainer->tokens_counted, "loss", real_if_known(trainer->loss), "tokens_per_s",
+                     trainer->tokens_per_s, "lr", trainer->lr, "grad_norm", real_if_known(trainer->grad_norm),
+                     "failures", (int)trainer->failures, "machine", machine_json(trainer), "waits_s", waits_s,
+                     "waits_for", names_of(status, &status->awaited));
 }
 
 static json_t *run_json(const struct runspec *spec)
@@ -93,6 +103,7 @@ static void add_versions(json_t *json, const struct status *status)
     json_object_set_new(json, "version_min", number(status->version_min));
     json_object_set_new(json, "version_max", number(status->version_max));
     json_object_set_new(json, "step", number(status->step));
+    json_object_set_new(json, "left_s", status->left_s >= 0 ? json_real(status->left_s) : json_null());
     json_object_set_new(json, "anchors", hash_json(&status->anchors, status->anchors_known));
 }
 
@@ -108,6 +119,7 @@ static void add_epoch(json_t *json, const struct status *status)
     json_object_set_new(json, "sealed_ms", number(epoch->sealed_ms));
     json_object_set_new(json, "wished_ms", number(epoch->wished_ms));
     json_object_set_new(json, "waits", json_string(epoch->waits));
+    json_object_set_new(json, "notice", json_string(epoch->notice));
     json_object_set_new(json, "advice", json_string(epoch->advice));
 }
 
@@ -168,7 +180,7 @@ static json_t *peer_json(const struct status_peer *peer)
     json_object_set_new(row, "trainer", json_string(peer->trainer));
     json_object_set_new(row, "step", number(peer->step));
     json_object_set_new(row, "tokens", number(peer->tokens));
-    json_object_set_new(row, "loss", json_real(peer->loss));
+    json_object_set_new(row, "loss", real_if_known(peer->loss));
     json_object_set_new(row, "tokens_per_s", json_real(peer->tokens_per_s));
     json_object_set_new(row, "rtt_ms", number(peer->rtt_ms));
     json_object_set_new(row, "heard_s", peer->heard ? json_real(peer->heard_s) : json_null());

@@ -61,11 +61,14 @@ enum complaint_code {
     COMPLAINT_REPAIR,       /* fragments are being repaired */
     COMPLAINT_DISK,         /* the disk cannot be written */
     COMPLAINT_RESTARTING,   /* the trainer failed */
-    COMPLAINT_STOPPED,      /* no trainer is running */
+    COMPLAINT_ENDED,        /* the trainer ended by itself before the run's steps were done */
+    COMPLAINT_ENDED_BADLY,  /* the trainer failed when it had nothing more to contribute */
+    COMPLAINT_STOPPED,      /* no trainer is running, and nobody asked for that */
     COMPLAINT_NOT_ATTACHED, /* none is attached, and none is configured or the one that runs does not come */
     COMPLAINT_STALLED,      /* the trainer does not finish its steps */
     COMPLAINT_OUTLIER,      /* member: its contributions are left out or scaled down */
     COMPLAINT_RUNAWAY,      /* an anchor grows without bound */
+    COMPLAINT_LOSS_NAN,     /* the trainer's loss is no number */
     COMPLAINT_NAN,          /* what the trainer wants to contribute holds NaN or Inf */
     COMPLAINT_BLOCKED,      /* rounds do not close, whatever the cause */
     COMPLAINT_TWINS,        /* member: two machines speak with its key */
@@ -81,9 +84,12 @@ enum complaint_code {
     COMPLAINT_NO_PART,      /* this island has drained, or the others have put it out */
     COMPLAINT_CODES
 };
+enum { COMPLAINT_BYTES = 600 };
 struct complaint {
     enum complaint_code code;
-    char what[400];
+    uint32_t of; /* the one, by its number in the list, that this follows from; its own: it is an event of its own */
+    struct bitset about; /* members, which may be this island */
+    char what[COMPLAINT_BYTES];
     char remedy[600]; /* with the command as it is typed here */
 };
 
@@ -96,12 +102,14 @@ struct status_peer {
     bool unadmitted; /* refused, since it does not know our key, or has another than we think */
     bool may_vote;   /* it votes, is heard, and its disk is not in doubt */
     const char *note;
-    const char *fault;   /* what it does that it should not; "": nothing */
+    const char *fault; /* what it does that it should not; "": nothing */
+    enum peer_fault fault_kind;
     const char *trainer; /* what its trainer does */
     bool training;       /* it trains */
     uint64_t step, tokens;
     uint64_t own_step; /* of our trainer when the island said that step */
-    double loss, tokens_per_s;
+    double loss;       /* 0: not said; NaN: no number */
+    double tokens_per_s;
     uint32_t rtt_ms;
     bool heard;
     double heard_s; /* ago */
@@ -143,6 +151,7 @@ struct status_epoch {
     char waits[200];               /* what either waits for */
     const char *unkept;            /* why what is decided, or our voice in it, cannot be kept on disk; "" */
     char difference[300];          /* what the configuration says and the record does not; "" */
+    char notice[200];              /* what is as it should be, and may surprise; "" */
     char advice[600];              /* what is well, and could be better; "" */
 };
 
@@ -171,6 +180,7 @@ struct status {
     struct bitset awaited;    /* whom the rounds wait for that the trainer stands still for (trainer.waits_ms) */
     uint32_t islands_drained; /* and are away, as is to be expected */
     uint64_t step;            /* of the newest result applied */
+    double left_s;            /* until its last step, at the pace of the island that is furthest; < 0: not known */
     uint64_t furthest;        /* step of the island that is furthest, as they say */
     uint64_t sent_bytes, received_bytes;
     uint64_t versions, version_min, version_max;

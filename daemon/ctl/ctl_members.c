@@ -251,7 +251,7 @@ static enum err wait_for(const struct ctl_members *ctl, uint64_t end_ms, const j
 /* A trainer that waits for a majority may wait for days. */
 static enum err wait_for_trainer(const struct ctl_members *ctl, uint64_t end_ms)
 {
-    static const char *const wanted[] = {"stopped", "none", "finished", NULL};
+    static const char *const wanted[] = {"stopped", "none", "finished", "ended", NULL};
     struct ctl_trainer wait = {.socket = ctl->socket, .wanted = wanted, .end_ms = end_ms, .json = ctl->json};
     enum err err = ctl_trainer_wait(&wait);
     if (err != ERR_AGAIN)

@@ -2,11 +2,46 @@
 #include "daemon/ctl/ctl_print.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <string.h>
 
 #include "common/human.h"
 #include "daemon/ctl/ctl_client.h"
+#include "daemon/ctl/ctl_text.h"
+
+/* A line of status that is put together. */
+struct line {
+    char text[1200];
+    size_t used;
+};
+
+__attribute__((format(printf, 2, 3))) static void add(struct line *line, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    int bytes = vsnprintf(line->text + line->used, sizeof line->text - line->used, format, arguments);
+    va_end(arguments);
+    if (bytes > 0)
+        line->used +=
+            (size_t)bytes < sizeof line->text - line->used ? (size_t)bytes : sizeof line->text - line->used - 1;
+}
+
+/* `label`: what the line is about; "": it goes on with what the one above is about. */
+static void say(const struct line *line, const char *label, const struct ctl_text_look *look, FILE *file)
+{
+    char lead[32];
+    snprintf(lead, sizeof lead, "%-10s ", label);
+    ctl_text_wrap("", lead, line->text, look->columns, file);
+}
+
+static void say_text(const char *text, const char *label, const struct ctl_text_look *look, FILE *file)
+{
+    struct line line = {.used = 0};
+    add(&line, "%s", text);
+    if (text[0] != '\0')
+        say(&line, label, look, file);
+}
 
 static bool is_witness(const json_t *status)
 {
@@ -14,7 +49,7 @@ static bool is_witness(const json_t *status)
 }
 
 /* What this island is to the run, and what follows from it. */
-static void print_role(const json_t *status, FILE *file)
+static void print_role(const json_t *status, const struct ctl_text_look *look, FILE *file)
 {
     static const struct {
         const char *role, *text;
@@ -22,25 +57,27 @@ static void print_role(const json_t *status, FILE *file)
         {"owner", "owner: it contributes what it trains, and makes its part of each result"},
         {"contributor", "contributor: what it trains is merged; it owns nothing"},
         {"observer", "observer: it catches up; what it trains is merged when it takes part, which comes by itself"},
-        {"draining", "drained: it owns nothing, and nobody waits for it"},
+        {"draining", "drained: it owns nothing, and nobody waits for it; join takes part again, stop ends it"},
         {"away", "put out: the others go on without it; what it trains is merged when it is back"},
     };
     for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++)
         if (strcmp(ctl_text(status, "role"), roles[i].role) == 0)
-            fprintf(file, "role       %s\n", roles[i].text);
+            say_text(roles[i].text, "role", look, file);
 }
 
-static void print_drained(const json_t *status, FILE *file)
+static void print_drained(const json_t *status, const struct ctl_text_look *look, FILE *file)
 {
     size_t index;
     json_t *name;
     json_array_foreach (json_object_get(status, "drained"), index, name) {
-        fprintf(file, "           %s has drained, and is away\n", json_string_value(name));
+        struct line line = {.used = 0};
+        add(&line, "%s has drained, and is away", json_string_value(name));
+        say(&line, "", look, file);
     }
 }
 
 /* In every round it may wait for a moment, which is not worth a word. */
-void ctl_print_state(const json_t *status, FILE *file)
+static void add_state(const json_t *status, struct line *line)
 {
     const double told_s = 3;
     const json_t *trainer = json_object_get(status, "trainer"), *names = json_object_get(trainer, "waits_for");
@@ -48,115 +85,145 @@ void ctl_print_state(const json_t *status, FILE *file)
     size_t index;
     json_t *name;
     if (ctl_number(trainer, "waits_s") < told_s) {
-        fputs(ctl_text(trainer, "state"), file);
+        bool stopped = strcmp(ctl_text(trainer, "state"), "stopped") == 0;
+        add(line, "%s%s", ctl_text(trainer, "state"), stopped ? " (join starts it)" : "");
         return;
     }
-    fprintf(file, "waits%s", json_array_size(names) > 0 ? " for" : "");
+    add(line, "waits%s", json_array_size(names) > 0 ? " for" : "");
     json_array_foreach (names, index, name) {
-        fprintf(file, "%s %s", index > 0 ? "," : "", json_string_value(name));
+        add(line, "%s %s", index > 0 ? "," : "", json_string_value(name));
     }
-    fprintf(file, " (for %s, as late = wait has it)", human_duration(floor(ctl_number(trainer, "waits_s")), since));
+    add(line, " (for %s, as late = wait has it)", human_duration(floor(ctl_number(trainer, "waits_s")), since));
 }
 
-static void print_trainer(const json_t *status, FILE *file)
+void ctl_print_state(const json_t *status, FILE *file)
+{
+    struct line line = {.used = 0};
+    add_state(status, &line);
+    fputs(line.text, file);
+}
+
+/* "38 %, 4 h 12 min left": of the run, at the pace of the island that is furthest. */
+static void add_left(const json_t *status, struct line *line)
+{
+    const json_t *left = json_object_get(status, "left_s");
+    double step = ctl_number(json_object_get(status, "trainer"), "step");
+    double steps = ctl_number(json_object_get(status, "run"), "steps");
+    char text[HUMAN_BYTES];
+    if (steps > 0)
+        add(line, " (%.0f %%)", floor(100 * fmin(step / steps, 1)));
+    if (json_is_number(left))
+        add(line, ", %s left", human_duration(json_number_value(left), text));
+}
+
+static void print_trainer(const json_t *status, const struct ctl_text_look *look, FILE *file)
 {
     const json_t *trainer = json_object_get(status, "trainer");
     const json_t *run = json_object_get(status, "run");
-    char number[HUMAN_BYTES], counted[HUMAN_BYTES];
+    char number[HUMAN_BYTES], counted[HUMAN_BYTES], loss[HUMAN_BYTES];
+    struct line line = {.used = 0}, tokens = {.used = 0};
     if (is_witness(status)) {
-        fputs("trainer    none: this is the run's witness, which votes and keeps no parameters\n", file);
+        say_text("none: this is the run's witness, which votes and keeps no parameters", "trainer", look, file);
         return;
     }
-    fputs("trainer    ", file);
-    ctl_print_state(status, file);
-    fprintf(file, ", step %lld of %lld", (long long)ctl_integer(trainer, "step"), (long long)ctl_integer(run, "steps"));
+    add_state(status, &line);
+    add(&line, ", step %lld of %lld", (long long)ctl_integer(trainer, "step"), (long long)ctl_integer(run, "steps"));
+    add_left(status, &line);
     if (ctl_number(trainer, "tokens_per_s") > 0)
-        fprintf(file, ", loss %.4f, %s tokens/s", ctl_number(trainer, "loss"),
-                human_count(ctl_number(trainer, "tokens_per_s"), number));
-    if (ctl_integer(trainer, "tokens") > 0)
-        fprintf(file, "\n           %s tokens trained, %s counted in the anchors",
-                human_count(ctl_number(trainer, "tokens"), number),
-                human_count(ctl_number(trainer, "tokens_counted"), counted));
-    fputc('\n', file);
+        add(&line, ", loss %s, %s tokens/s", human_loss(ctl_number(trainer, "loss"), loss),
+            human_count(ctl_number(trainer, "tokens_per_s"), number));
+    say(&line, "trainer", look, file);
+    if (ctl_integer(trainer, "tokens") <= 0)
+        return;
+    add(&tokens, "%s tokens trained, %s counted in the anchors", human_count(ctl_number(trainer, "tokens"), number),
+        human_count(ctl_number(trainer, "tokens_counted"), counted));
+    say(&tokens, "", look, file);
 }
 
 /* "41.2 GiB of 79.1 GiB" */
-static void print_memory(const json_t *machine, FILE *file)
+static void add_memory(const json_t *machine, struct line *line)
 {
     char planned[HUMAN_BYTES], total[HUMAN_BYTES];
     if (ctl_number(machine, "memory_bytes") <= 0)
         return;
-    fprintf(file, ", %s", human_memory(ctl_number(machine, "memory_bytes"), planned));
+    add(line, ", %s", human_memory(ctl_number(machine, "memory_bytes"), planned));
     if (ctl_number(machine, "memory_total_bytes") > 0)
-        fprintf(file, " of %s", human_memory(ctl_number(machine, "memory_total_bytes"), total));
-    fputs(ctl_integer(machine, "ranks") > 1 ? " each" : "", file);
+        add(line, " of %s", human_memory(ctl_number(machine, "memory_total_bytes"), total));
+    add(line, "%s", ctl_integer(machine, "ranks") > 1 ? " each" : "");
 }
 
 /* "312 TFLOP/s (39 % MFU)" */
-static void print_rate(const json_t *machine, FILE *file)
+static void add_rate(const json_t *machine, struct line *line)
 {
     char rate[HUMAN_BYTES];
     if (ctl_number(machine, "flops_per_s") <= 0)
         return;
-    fprintf(file, ", %s", human_flops(ctl_number(machine, "flops_per_s"), rate));
+    add(line, ", %s", human_flops(ctl_number(machine, "flops_per_s"), rate));
     if (ctl_number(machine, "mfu") > 0)
-        fprintf(file, " (%.0f %% MFU)", 100 * ctl_number(machine, "mfu"));
+        add(line, " (%.0f %% MFU)", 100 * ctl_number(machine, "mfu"));
 }
 
 /* What the own trainer runs on, as far as it says so. */
-void ctl_print_machine(const json_t *status, FILE *file)
+void ctl_print_machine(const json_t *status, const struct ctl_text_look *look, FILE *file)
 {
     const json_t *machine = json_object_get(json_object_get(status, "trainer"), "machine");
     long long ranks = (long long)ctl_integer(machine, "ranks"),
               shared = (long long)ctl_integer(machine, "tensor_parallel");
     const char *device = ctl_text(machine, "device");
+    struct line line = {.used = 0};
     if (ranks <= 0)
         return;
-    fprintf(file, "machine    %lld rank%s", ranks, ranks > 1 ? "s" : "");
+    add(&line, "%lld rank%s", ranks, ranks > 1 ? "s" : "");
     if (shared > 1)
-        fprintf(file, " (dp %lld x tp %lld)", ranks / shared, shared);
+        add(&line, " (dp %lld x tp %lld)", ranks / shared, shared);
     if (device[0] != '\0')
-        fprintf(file, " on %s", device);
-    print_memory(machine, file);
-    print_rate(machine, file);
-    fputc('\n', file);
+        add(&line, " on %s", device);
+    add_memory(machine, &line);
+    add_rate(machine, &line);
+    say(&line, "machine", look, file);
 }
 
-static void print_anchor(const json_t *status, FILE *file)
+static void print_anchor(const json_t *status, const struct ctl_text_look *look, FILE *file)
 {
     long long fragments = (long long)ctl_integer(status, "fragments");
     long long low = (long long)ctl_integer(status, "version_min"), high = (long long)ctl_integer(status, "version_max");
+    struct line line = {.used = 0};
     if (is_witness(status))
-        fprintf(file, "anchor     %lld fragments, elsewhere, at versions %lld to %lld\n", fragments, low, high);
+        add(&line, "%lld fragments, elsewhere, at versions %lld to %lld", fragments, low, high);
     else
-        fprintf(file, "anchor     %lld fragments at versions %lld to %lld, step %lld, hash %.16s\n", fragments, low,
-                high, (long long)ctl_integer(status, "step"),
-                json_is_string(json_object_get(status, "anchors")) ? ctl_text(status, "anchors") : "not known yet");
+        add(&line, "%lld fragments at versions %lld to %lld, step %lld, hash %.16s", fragments, low, high,
+            (long long)ctl_integer(status, "step"),
+            json_is_string(json_object_get(status, "anchors")) ? ctl_text(status, "anchors") : "not known yet");
+    say(&line, "anchor", look, file);
 }
 
-static void print_epoch(const json_t *status, FILE *file)
+static void print_epoch(const json_t *status, const struct ctl_text_look *look, FILE *file)
 {
     long long heard = (long long)ctl_integer(status, "voters_heard");
     long long sure = (long long)ctl_integer(status, "voters_sure");
-    fprintf(file, "epoch      %lld, %lld of %lld islands that vote heard", (long long)ctl_integer(status, "epoch"),
-            heard, (long long)ctl_integer(status, "voters"));
+    struct line line = {.used = 0}, next = {.used = 0};
+    add(&line, "%lld, %lld of %lld islands that vote heard", (long long)ctl_integer(status, "epoch"), heard,
+        (long long)ctl_integer(status, "voters"));
     if (sure < heard)
-        fprintf(file, ", %lld may vote", sure);
-    fprintf(file, "%s\n", json_is_true(json_object_get(status, "votes")) ? "" : "; this one has no vote");
+        add(&line, ", %lld may vote", sure);
+    add(&line, "%s", json_is_true(json_object_get(status, "votes")) ? "" : "; this one has no vote");
+    say(&line, "epoch", look, file);
     if (ctl_integer(status, "sealed_ms") > 0)
-        fprintf(file, "           the next one is being decided; it waits for %s\n", ctl_text(status, "waits"));
+        add(&next, "the next one is being decided; it waits for %s", ctl_text(status, "waits"));
     else if (ctl_integer(status, "wished_ms") > 0)
-        fprintf(file, "           a change is wished, and not decided; it waits for %s\n", ctl_text(status, "waits"));
+        add(&next, "a change is wished, and not decided; it waits for %s", ctl_text(status, "waits"));
+    say_text(next.text, "", look, file);
 }
 
 /* What takes the most of what the daemon takes comes first; what takes less than a tenth is not told. */
-static void print_processor(const json_t *status, FILE *file)
+static void print_processor(const json_t *status, const struct ctl_text_look *look, FILE *file)
 {
     static const char *const apart[] = {"cores", "seconds"};
     json_t *rest = json_deep_copy(json_object_get(status, "processor"));
     double seconds = ctl_number(rest, "seconds");
     const char *before = "; ";
-    fprintf(file, "processor  %.2f cores in the last minute", ctl_number(rest, "cores"));
+    struct line line = {.used = 0};
+    add(&line, "%.2f cores in the last minute", ctl_number(rest, "cores"));
     for (size_t i = 0; i < sizeof apart / sizeof apart[0]; i++)
         json_object_del(rest, apart[i]);
     for (size_t left = json_object_size(rest); left > 0; left--) {
@@ -167,54 +234,89 @@ static void print_processor(const json_t *status, FILE *file)
                 most = key;
         if (10 * ctl_number(rest, most) < seconds)
             break;
-        fprintf(file, "%s%s %.0f %%", before, most, 100 * ctl_number(rest, most) / seconds);
+        add(&line, "%s%s %.0f %%", before, most, 100 * ctl_number(rest, most) / seconds);
         before = ", ";
         json_object_del(rest, most);
     }
-    fputc('\n', file);
+    say(&line, "processor", look, file);
     json_decref(rest);
 }
 
-void ctl_print_status(const json_t *status, FILE *file)
+static void print_run(const json_t *status, const struct ctl_text_look *look, FILE *file)
 {
     const json_t *run = json_object_get(status, "run");
-    const json_t *degraded = json_object_get(status, "degraded");
+    char up[HUMAN_BYTES], params[HUMAN_BYTES];
+    struct line island = {.used = 0}, line = {.used = 0};
+    add(&island, "%s, %lld of %lld islands here, up %s", ctl_text(status, "island"),
+        (long long)ctl_integer(status, "islands_up"), (long long)ctl_integer(status, "islands"),
+        human_duration(ctl_number(status, "uptime_s"), up));
+    say(&island, "island", look, file);
+    print_drained(status, look, file);
+    add(&line, "%s, %s parameters, each fragment every %lld steps, overlap %lld, codec %s", ctl_text(run, "name"),
+        human_count(ctl_number(status, "params"), params), (long long)ctl_integer(run, "interval"),
+        (long long)ctl_integer(run, "overlap"), ctl_text(run, "codec"));
+    say(&line, "run", look, file);
+}
+
+static void print_traffic(const json_t *status, const struct ctl_text_look *look, FILE *file)
+{
     char sent[HUMAN_BYTES], received[HUMAN_BYTES], ledger[HUMAN_BYTES], memory[HUMAN_BYTES];
-    fprintf(file, "island     %s, %lld of %lld islands here, up %s\n", ctl_text(status, "island"),
-            (long long)ctl_integer(status, "islands_up"), (long long)ctl_integer(status, "islands"),
-            human_duration(ctl_number(status, "uptime_s"), sent));
-    print_drained(status, file);
-    fprintf(file, "run        %s, %s parameters, each fragment every %lld steps, overlap %lld, codec %s\n",
-            ctl_text(run, "name"), human_count(ctl_number(status, "params"), sent),
-            (long long)ctl_integer(run, "interval"), (long long)ctl_integer(run, "overlap"), ctl_text(run, "codec"));
-    print_role(status, file);
-    print_trainer(status, file);
-    ctl_print_machine(status, file);
-    print_anchor(status, file);
-    print_epoch(status, file);
-    fprintf(file, "traffic    sent %s, received %s; ledger %s; memory %s\n",
-            human_bytes(ctl_number(status, "bytes_sent"), sent),
-            human_bytes(ctl_number(status, "bytes_received"), received),
-            human_bytes(ctl_number(status, "ledger_bytes"), ledger),
-            human_bytes(ctl_number(status, "memory_bytes"), memory));
-    print_processor(status, file);
-    if (ctl_text(status, "saved")[0] != '\0')
-        fprintf(file, "saved      %s\n", ctl_text(status, "saved"));
-    if (ctl_text(status, "advice")[0] != '\0')
-        fprintf(file, "advice     %s\n", ctl_text(status, "advice"));
-    if (ctl_text(status, "capped")[0] != '\0')
-        fprintf(file, "advice     %s\n", ctl_text(status, "capped"));
-    if (json_array_size(degraded) == 0)
-        fputs("degraded   no\n", file);
+    struct line line = {.used = 0};
+    add(&line, "sent %s, received %s; ledger %s; memory %s", human_bytes(ctl_number(status, "bytes_sent"), sent),
+        human_bytes(ctl_number(status, "bytes_received"), received),
+        human_bytes(ctl_number(status, "ledger_bytes"), ledger),
+        human_bytes(ctl_number(status, "memory_bytes"), memory));
+    say(&line, "traffic", look, file);
+}
+
+/* What follows from an event is told with it, or only if that is asked for. */
+static bool is_event(const json_t *complaint)
+{
+    return ctl_text(complaint, "of")[0] == '\0';
+}
+
+static void print_degraded(const json_t *status, const struct ctl_text_look *look, FILE *file)
+{
+    const json_t *degraded = json_object_get(status, "degraded");
     size_t index;
     json_t *item;
+    if (json_array_size(degraded) == 0)
+        fputs("degraded   no\n", file);
     json_array_foreach (degraded, index, item) {
-        fprintf(file, "degraded   %s\n           -> %s\n", ctl_text(item, "what"), ctl_text(item, "remedy"));
+        if (!is_event(item))
+            continue;
+        ctl_text_wrap(CTL_TEXT_WARN, "degraded   ", ctl_text(item, "what"), look->columns, file);
+        ctl_text_wrap("", "           -> ", ctl_text(item, "remedy"), look->columns, file);
+    }
+    json_array_foreach (degraded, index, item) {
+        if (is_event(item) || !look->verbose)
+            continue;
+        ctl_text_wrap("", "follows    ", ctl_text(item, "what"), look->columns, file);
+        ctl_text_wrap("", "           -> ", ctl_text(item, "remedy"), look->columns, file);
     }
 }
 
-void ctl_print_check(const json_t *status, FILE *file)
+void ctl_print_status(const json_t *status, const struct ctl_text_look *look, FILE *file)
 {
+    print_run(status, look, file);
+    print_role(status, look, file);
+    print_trainer(status, look, file);
+    ctl_print_machine(status, look, file);
+    print_anchor(status, look, file);
+    print_epoch(status, look, file);
+    print_traffic(status, look, file);
+    print_processor(status, look, file);
+    say_text(ctl_text(status, "saved"), "saved", look, file);
+    say_text(ctl_text(status, "notice"), "notice", look, file);
+    if (look->verbose)
+        say_text(ctl_text(status, "advice"), "advice", look, file);
+    say_text(ctl_text(status, "capped"), "advice", look, file);
+    print_degraded(status, look, file);
+}
+
+void ctl_print_check(const json_t *status, const struct ctl_text_look *look, FILE *file)
+{
+    (void)look;
     const json_t *degraded = json_object_get(status, "degraded");
     size_t index;
     json_t *item;
@@ -227,38 +329,41 @@ void ctl_print_check(const json_t *status, FILE *file)
                 (long long)ctl_integer(json_object_get(status, "trainer"), "step"),
                 (long long)ctl_integer(json_object_get(status, "run"), "steps"));
     json_array_foreach (degraded, index, item) {
-        fprintf(file, "degraded: %s\n", ctl_text(item, "what"));
+        if (is_event(item))
+            fprintf(file, "degraded: %s\n", ctl_text(item, "what"));
     }
 }
 
 /* Fits 80 columns; notes go below their row, and what a member is to the run, where it is not an owner. */
-void ctl_print_peers(const json_t *answer, FILE *file)
+void ctl_print_peers(const json_t *answer, const struct ctl_text_look *look, FILE *file)
 {
+    static const char below[] = "             ";
     size_t index;
     json_t *row;
     fprintf(file, "%-12s %-5s %-9s %7s %7s %8s %7s %8s %8s\n", "island", "state", "trainer", "step", "loss", "tokens/s",
             "rtt", "sent", "received");
     json_array_foreach (json_object_get(answer, "peers"), index, row) {
-        char sent[HUMAN_BYTES], received[HUMAN_BYTES], speed[HUMAN_BYTES], rtt[32];
+        char sent[HUMAN_BYTES], received[HUMAN_BYTES], speed[HUMAN_BYTES], loss[HUMAN_BYTES], rtt[32];
         bool self = json_is_true(json_object_get(row, "self"));
         const char *state = self ? "self" : json_is_true(json_object_get(row, "up")) ? "up" : "away";
         snprintf(rtt, sizeof rtt, "%lld ms", (long long)ctl_integer(row, "rtt_ms"));
-        fprintf(file, "%-12s %-5s %-9s %7lld %7.4f %8s %7s %8s %8s\n", ctl_text(row, "name"), state,
-                ctl_text(row, "trainer"), (long long)ctl_integer(row, "step"), ctl_number(row, "loss"),
-                human_count(ctl_number(row, "tokens_per_s"), speed), self ? "-" : rtt,
-                self ? "-" : human_bytes(ctl_number(row, "bytes_sent"), sent),
+        fprintf(file, "%-12s %-5s %-9s %7lld %7s %8s %7s %8s %8s\n", ctl_text(row, "name"), state,
+                ctl_text(row, "trainer"), (long long)ctl_integer(row, "step"),
+                human_loss(ctl_number(row, "loss"), loss), human_count(ctl_number(row, "tokens_per_s"), speed),
+                self ? "-" : rtt, self ? "-" : human_bytes(ctl_number(row, "bytes_sent"), sent),
                 self ? "-" : human_bytes(ctl_number(row, "bytes_received"), received));
         if (strcmp(ctl_text(row, "role"), "owner") != 0)
-            fprintf(file, "             %s\n", ctl_text(row, "role"));
+            ctl_text_wrap("", below, ctl_text(row, "role"), look->columns, file);
         if (ctl_text(row, "note")[0] != '\0')
-            fprintf(file, "             %s\n", ctl_text(row, "note"));
+            ctl_text_wrap("", below, ctl_text(row, "note"), look->columns, file);
         if (ctl_text(row, "fault")[0] != '\0')
-            fprintf(file, "             %s\n", ctl_text(row, "fault"));
+            ctl_text_wrap("", below, ctl_text(row, "fault"), look->columns, file);
     }
 }
 
-void ctl_print_members(const json_t *answer, FILE *file)
+void ctl_print_members(const json_t *answer, const struct ctl_text_look *look, FILE *file)
 {
+    (void)look; /* its columns are as wide as they are */
     size_t index;
     json_t *row;
     fprintf(file, "%-12s %-40s %12s  %s\n", "island", "public key", "uplink", "address");
@@ -270,8 +375,9 @@ void ctl_print_members(const json_t *answer, FILE *file)
     }
 }
 
-void ctl_print_fragments(const json_t *answer, FILE *file)
+void ctl_print_fragments(const json_t *answer, const struct ctl_text_look *look, FILE *file)
 {
+    (void)look; /* its columns are as wide as they are */
     size_t index;
     json_t *row;
     fprintf(file, "%-9s %11s %8s %8s  %-12s %-16s %s\n", "fragment", "params", "version", "newest", "state", "hash",

@@ -241,12 +241,6 @@ enum ctl_screen_event ctl_screen_wait(struct ctl_screen *screen, int fd, uint64_
 
 /* ---- drawing ---- */
 
-static const char *look(char mark)
-{
-    static const char *const looks[] = {"", "\033[1m", "\033[2m", "\033[1;33m", "\033[7m", "\033[0m"};
-    return mark >= 0 && (size_t)mark < sizeof looks / sizeof looks[0] ? looks[(size_t)mark] : "";
-}
-
 /* The character at `text`: its bytes, and its columns; -1: it cannot be shown. */
 static int next_char(const char *text, size_t bytes, bool utf8, size_t *char_bytes)
 {
@@ -283,9 +277,9 @@ int ctl_screen_clip(const char *line, size_t line_bytes, int columns, bool utf8,
     for (size_t at = 0, bytes; at < line_bytes; at += bytes) {
         char mark = line[at];
         bytes = 1;
-        if (mark > 0 && mark <= CTL_SCREEN_PLAIN[0]) {
+        if (mark > 0 && mark <= CTL_TEXT_PLAIN[0]) {
             if (colours)
-                append(out, out_bytes, &used, look(mark), strlen(look(mark)));
+                append(out, out_bytes, &used, ctl_text_escape(mark), strlen(ctl_text_escape(mark)));
             continue;
         }
         int width = next_char(line + at, line_bytes - at, utf8, &bytes);
@@ -295,7 +289,7 @@ int ctl_screen_clip(const char *line, size_t line_bytes, int columns, bool utf8,
         append(out, out_bytes, &used, width < 0 ? "?" : line + at, width < 0 ? 1 : bytes);
     }
     if (colours)
-        append(out, out_bytes, &used, look(CTL_SCREEN_PLAIN[0]), strlen(look(CTL_SCREEN_PLAIN[0])));
+        append(out, out_bytes, &used, ctl_text_escape(CTL_TEXT_PLAIN[0]), strlen(ctl_text_escape(CTL_TEXT_PLAIN[0])));
     return column;
 }
 

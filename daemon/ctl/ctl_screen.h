@@ -15,14 +15,7 @@
 #include <stdint.h>
 
 #include "common/err.h"
-
-/* In text that is drawn: what follows is bold, faint, a warning, the title; or plain again, as at a line's beginning.
- */
-#define CTL_SCREEN_BOLD "\x01"
-#define CTL_SCREEN_FAINT "\x02"
-#define CTL_SCREEN_WARN "\x03"
-#define CTL_SCREEN_TITLE "\x04"
-#define CTL_SCREEN_PLAIN "\x05"
+#include "daemon/ctl/ctl_text.h"
 
 struct ctl_screen;
 
@@ -56,7 +49,7 @@ enum { CTL_SCREEN_UP = 0x100, CTL_SCREEN_DOWN, CTL_SCREEN_PAGE_UP, CTL_SCREEN_PA
 /* Waits for the first of these. `*key`: a character, or one of those above. */
 enum ctl_screen_event ctl_screen_wait(struct ctl_screen *screen, int fd, uint64_t ms, int *key);
 
-/* As many columns of UTF-8 text as fit into `columns`, with what changes its look, into `out`, cut to fit there, too.
+/* As many columns of UTF-8 text as fit into `columns`, with its marks (ctl_text.h), into `out`, cut to fit there, too.
  * What has no width and joins nothing is a question mark, as all beyond ASCII is without `utf8`. Returns how many
  * columns it has. Without `colours` looks are left out. Pure but for the locale; for tests. */
 int ctl_screen_clip(const char *line, size_t line_bytes, int columns, bool utf8, bool colours, char *out,

@@ -80,8 +80,8 @@ static enum err look(const struct ctl_trainer *wait, char last[64], bool said[RE
     }
     snprintf(last, 64, "%s", state);
     enum err err = ERR_OK;
-    if (!*there && strcmp(state, "restarting") == 0)
-        err = err_set(ERR_STATE, "the trainer ended; its reason stands in the daemon's log");
+    if (!*there && (strcmp(state, "restarting") == 0 || strcmp(state, "ended") == 0))
+        err = err_set(ERR_STATE, "%s", ctl_text(complaint(status, state), "what"));
     else if (!*there && wait->end_ms > 0 && env_mono_ms() >= wait->end_ms)
         err = too_long(status);
     json_decref(status);

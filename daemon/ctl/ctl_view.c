@@ -128,7 +128,7 @@ static void take_loss(struct ctl_view *view)
 {
     json_int_t step = ctl_integer(trainer_of(view), "step");
     double loss = ctl_number(trainer_of(view), "loss");
-    if (step == view->loss_step || loss <= 0)
+    if (step == view->loss_step || loss == 0) /* not known */
         return;
     view->loss_step = step;
     view->losses[view->losses_count++ % LOSSES] = loss;
@@ -256,33 +256,12 @@ static double uplink_of(const struct ctl_view *view)
     return 0;
 }
 
-/* In lines of so many columns, the first behind `lead`, the others below what follows it, each in this look. */
-static void print_wrapped(const char *look, const char *lead, const char *text, int columns, FILE *file)
-{
-    int indent = (int)strlen(lead), column = indent;
-    fprintf(file, "%s%s", look, lead);
-    for (text += strspn(text, " "); *text != '\0'; text += strspn(text, " ")) {
-        int bytes = (int)strcspn(text, " "), word = 0;
-        for (int i = 0; i < bytes; i++)
-            word += ((unsigned char)text[i] & 0xc0) != 0x80; /* bytes that begin a character */
-        if (column > indent && column + 1 + word > columns) {
-            fprintf(file, "%s\n%s%*s", CTL_SCREEN_PLAIN, look, indent, "");
-            column = indent;
-        }
-        column += column > indent ? fprintf(file, " ") : 0;
-        column += word;
-        fprintf(file, "%.*s", bytes, text);
-        text += bytes;
-    }
-    fprintf(file, "%s\n", CTL_SCREEN_PLAIN);
-}
-
 /* ---- the head ---- */
 
 static void print_title(const struct ctl_view *view, FILE *file)
 {
     char up[HUMAN_BYTES];
-    fprintf(file, CTL_SCREEN_TITLE " %s " CTL_SCREEN_PLAIN "  run %s, %lld of %lld islands here, up %s\n",
+    fprintf(file, CTL_TEXT_TITLE " %s " CTL_TEXT_PLAIN "  run %s, %lld of %lld islands here, up %s\n",
             ctl_text(view->status, "island"), ctl_text(json_object_get(view->status, "run"), "name"),
             (long long)ctl_integer(view->status, "islands_up"), (long long)ctl_integer(view->status, "islands"),
             human_duration(ctl_number(view->status, "uptime_s"), up));
@@ -317,9 +296,9 @@ static void print_run(const struct ctl_view *view, const struct ctl_view_look *l
     if (trains) {
         fprintf(file, "%s left", left);
     } else {
-        fputs(CTL_SCREEN_BOLD, file);
+        fputs(CTL_TEXT_BOLD, file);
         ctl_print_state(view->status, file);
-        fputs(CTL_SCREEN_PLAIN, file);
+        fputs(CTL_TEXT_PLAIN, file);
     }
     fprintf(file, ", step %.0f of %.0f\n", step, steps);
 }
@@ -334,7 +313,7 @@ static void print_speed(const struct ctl_view *view, const struct rates *rates, 
         bool here_or_up = json_is_true(json_object_get(row, "self")) || json_is_true(json_object_get(row, "up"));
         tokens_all += here_or_up ? ctl_number(row, "tokens_per_s") : 0;
     }
-    fprintf(file, "speed      here " CTL_SCREEN_BOLD "%s tokens/s" CTL_SCREEN_PLAIN,
+    fprintf(file, "speed      here " CTL_TEXT_BOLD "%s tokens/s" CTL_TEXT_PLAIN,
             human_count(ctl_number(trainer_of(view), "tokens_per_s"), here));
     if (rates->known)
         fprintf(file, ", %.3g steps/s", waits(view) ? 0 : rates->steps);
@@ -385,12 +364,13 @@ static void print_spark(const struct ctl_view *view, int columns, bool utf8, FIL
 static void print_loss(const struct ctl_view *view, const struct ctl_view_look *look, FILE *file)
 {
     enum { BESIDE = 20 };
-    double loss = ctl_number(trainer_of(view), "loss");
+    char loss[HUMAN_BYTES];
     if (view->losses_count == 0) {
         fputs("loss       not known yet\n", file);
         return;
     }
-    fprintf(file, "loss       " CTL_SCREEN_BOLD "%.4f" CTL_SCREEN_PLAIN "  ", loss);
+    fprintf(file, "loss       " CTL_TEXT_BOLD "%s" CTL_TEXT_PLAIN "  ",
+            human_loss(ctl_number(trainer_of(view), "loss"), loss));
     if (view->losses_count > 1 && look->columns > BESIDE + 4)
         print_spark(view, look->columns - BESIDE, look->utf8, file);
     fputc('\n', file);
@@ -403,8 +383,8 @@ static void print_head(const struct ctl_view *view, const struct ctl_view_look *
         char since[HUMAN_BYTES], lead[HUMAN_BYTES + 32];
         human_duration(floor((double)(now_ms - view->taken_ms) / 1000), since);
         snprintf(lead, sizeof lead, "no answer for %s, asked again: ", since);
-        print_wrapped(CTL_SCREEN_WARN, "", lead, look->columns, file);
-        print_wrapped(CTL_SCREEN_WARN, "  ", view->why, look->columns, file);
+        ctl_text_wrap(CTL_TEXT_WARN, "", lead, look->columns, file);
+        ctl_text_wrap(CTL_TEXT_WARN, "  ", view->why, look->columns, file);
     }
     if (view->status == NULL)
         return;
@@ -427,8 +407,10 @@ static void print_complaints(const struct ctl_view *view, int columns, FILE *fil
     size_t index;
     json_t *item;
     json_array_foreach (json_object_get(view->status, "degraded"), index, item) {
-        print_wrapped(CTL_SCREEN_WARN, "! ", ctl_text(item, "what"), columns, file);
-        print_wrapped(CTL_SCREEN_PLAIN, "  -> ", ctl_text(item, "remedy"), columns, file);
+        if (ctl_text(item, "of")[0] != '\0') /* that one is told */
+            continue;
+        ctl_text_wrap(CTL_TEXT_WARN, "! ", ctl_text(item, "what"), columns, file);
+        ctl_text_wrap(CTL_TEXT_PLAIN, "  -> ", ctl_text(item, "remedy"), columns, file);
     }
 }
 
@@ -450,11 +432,13 @@ static void tell_late(const struct ctl_view *view, const json_t *row, uint64_t n
                  (long long)ctl_integer(row, "missed"));
 }
 
-static void print_island(const struct ctl_view *view, const json_t *row, bool wide, uint64_t now_ms, FILE *file)
+static void print_island(const struct ctl_view *view, const json_t *row, int columns, uint64_t now_ms, FILE *file)
 {
+    static const char below[] = "             ";
+    const bool wide = columns >= WIDE;
     bool self = json_is_true(json_object_get(row, "self")), up = json_is_true(json_object_get(row, "up"));
     const json_t *heard = json_object_get(row, "heard_s");
-    char state[48], speed[HUMAN_BYTES], since[HUMAN_BYTES], rtt[32] = "-", late[160];
+    char state[48], speed[HUMAN_BYTES], since[HUMAN_BYTES], loss[HUMAN_BYTES], rtt[32] = "-", late[160];
     if (self || up)
         snprintf(state, sizeof state, "%s", self ? "here" : "up");
     else if (json_is_number(heard))
@@ -463,31 +447,32 @@ static void print_island(const struct ctl_view *view, const json_t *row, bool wi
         snprintf(state, sizeof state, "never heard");
     if (!self)
         snprintf(rtt, sizeof rtt, "%lld ms", (long long)ctl_integer(row, "rtt_ms"));
-    fprintf(file, "%s%-12.12s %-*s ", self || up ? "" : CTL_SCREEN_WARN, ctl_text(row, "name"), wide ? 18 : 10, state);
+    fprintf(file, "%s%-12.12s %-*s ", self || up ? "" : CTL_TEXT_WARN, ctl_text(row, "name"), wide ? 18 : 10, state);
     if (wide)
         fprintf(file, "%-10s ", ctl_text(row, "trainer"));
-    fprintf(file, "%7lld %7.4f", (long long)ctl_integer(row, "step"), ctl_number(row, "loss"));
+    fprintf(file, "%7lld %7s", (long long)ctl_integer(row, "step"), human_loss(ctl_number(row, "loss"), loss));
     if (wide)
         fprintf(file, " %8s %8s", human_count(self || up ? ctl_number(row, "tokens_per_s") : 0, speed), rtt);
-    fputs(CTL_SCREEN_PLAIN "\n", file);
+    fputs(CTL_TEXT_PLAIN "\n", file);
     tell_late(view, row, now_ms, late, sizeof late);
     if (late[0] != '\0')
-        fprintf(file, "             %s\n", late);
+        ctl_text_wrap("", below, late, columns, file);
     static const char *const more[] = {"note", "fault"};
     for (size_t i = 0; i < sizeof more / sizeof more[0]; i++)
         if (ctl_text(row, more[i])[0] != '\0')
-            fprintf(file, "             %s\n", ctl_text(row, more[i]));
+            ctl_text_wrap("", below, ctl_text(row, more[i]), columns, file);
 }
 
-static void print_islands(const struct ctl_view *view, bool wide, uint64_t now_ms, FILE *file)
+static void print_islands(const struct ctl_view *view, int columns, uint64_t now_ms, FILE *file)
 {
+    const bool wide = columns >= WIDE;
     size_t index;
     json_t *row;
-    fprintf(file, CTL_SCREEN_FAINT "%-12s %-*s ", "island", wide ? 18 : 10, "state");
+    fprintf(file, CTL_TEXT_FAINT "%-12s %-*s ", "island", wide ? 18 : 10, "state");
     fprintf(file, wide ? "%-10s %7s %7s %8s %8s" : "%.0s%7s %7s", "trainer", "step", "loss", "tokens/s", "rtt");
-    fputs(CTL_SCREEN_PLAIN "\n", file);
+    fputs(CTL_TEXT_PLAIN "\n", file);
     json_array_foreach (json_object_get(view->peers, "peers"), index, row) {
-        print_island(view, row, wide, now_ms, file);
+        print_island(view, row, columns, now_ms, file);
     }
 }
 
@@ -507,8 +492,8 @@ static void print_fragments(const struct ctl_view *view, FILE *file)
     json_array_foreach (fragments, index, row) {
         moving += under_way(row);
     }
-    fprintf(file, CTL_SCREEN_FAINT "%zu of %zu fragments under way, versions %lld to %lld" CTL_SCREEN_PLAIN "\n",
-            moving, json_array_size(fragments), (long long)ctl_integer(view->status, "version_min"),
+    fprintf(file, CTL_TEXT_FAINT "%zu of %zu fragments under way, versions %lld to %lld" CTL_TEXT_PLAIN "\n", moving,
+            json_array_size(fragments), (long long)ctl_integer(view->status, "version_min"),
             (long long)ctl_integer(view->status, "version_max"));
     json_array_foreach (fragments, index, row) {
         if (!under_way(row))
@@ -546,11 +531,11 @@ static void print_middle(const struct ctl_view *view, const struct ctl_view_look
         return;
     /* Few islands are seen at a glance; many stand below what is wrong with them. */
     bool few = json_array_size(json_object_get(view->peers, "peers")) <= FEW;
-    ctl_print_machine(view->status, file);
+    ctl_print_machine(view->status, &(struct ctl_text_look){.columns = look->columns}, file);
     fputc('\n', file);
     if (!few)
         print_complaints(view, look->columns, file);
-    print_islands(view, look->columns >= WIDE, now_ms, file);
+    print_islands(view, look->columns, now_ms, file);
     fputc('\n', file);
     if (few)
         print_complaints(view, look->columns, file);
@@ -602,11 +587,11 @@ void ctl_view_print(const struct ctl_view *view, struct ctl_view_look *look, uin
         copy_lines(head, 0, head_lines, file);
     if (room > 0 && middle != NULL)
         copy_lines(middle, look->first, room, file);
-    fprintf(file, CTL_SCREEN_FAINT "q end   ? help   space now   every %s",
+    fprintf(file, CTL_TEXT_FAINT "q end   ? help   space now   every %s",
             human_duration((double)look->interval_ms / 1000, interval));
     if (most > 0)
         fprintf(file, "   up, down: lines %d to %d of %d", look->first + 1, look->first + room, lines);
-    fputs(CTL_SCREEN_PLAIN "\n", file);
+    fputs(CTL_TEXT_PLAIN "\n", file);
     free(head);
     free(middle);
 }

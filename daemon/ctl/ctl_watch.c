@@ -58,6 +58,25 @@ static void asked_free(struct asked *asked)
 
 /* ---- plain ---- */
 
+static void print_blocks(const struct asked *asked)
+{
+    struct ctl_text_look look = ctl_text_look();
+    char *text = NULL;
+    size_t bytes;
+    FILE *stream = open_memstream(&text, &bytes);
+    if (stream == NULL)
+        return;
+    fputc('\n', stream);
+    ctl_print_status(asked->status, &look, stream);
+    fputc('\n', stream);
+    ctl_print_peers(asked->peers, &look, stream);
+    fputc('\n', stream);
+    ctl_print_fragments(asked->fragments, &look, stream);
+    fclose(stream);
+    ctl_text_show(text, bytes);
+    free(text);
+}
+
 static enum err print_plain(const struct ctl_watch *watch, const struct asked *asked)
 {
     if (watch->json) {
@@ -68,12 +87,7 @@ static enum err print_plain(const struct ctl_watch *watch, const struct asked *a
         putchar('\n');
         json_decref(all);
     } else {
-        putchar('\n');
-        ctl_print_status(asked->status, stdout);
-        putchar('\n');
-        ctl_print_peers(asked->peers, stdout);
-        putchar('\n');
-        ctl_print_fragments(asked->fragments, stdout);
+        print_blocks(asked);
     }
     return fflush(stdout) == 0 ? ERR_OK : err_set_errno(ERR_IO, "cannot write");
 }

@@ -47,14 +47,14 @@ static uint32_t trainer_word(enum trainer_phase phase)
         [TRAINER_NONE] = WIRE_TRAINER_NONE,           [TRAINER_STOPPED] = WIRE_TRAINER_NONE,
         [TRAINER_STARTING] = WIRE_TRAINER_STARTING,   [TRAINER_TRAINING] = WIRE_TRAINER_TRAINING,
         [TRAINER_FINISHING] = WIRE_TRAINER_FINISHING, [TRAINER_FINISHED] = WIRE_TRAINER_FINISHED,
-        [TRAINER_LEAVING] = WIRE_TRAINER_NONE,        [TRAINER_RESTARTING] = WIRE_TRAINER_FAILED};
+        [TRAINER_LEAVING] = WIRE_TRAINER_NONE,        [TRAINER_RESTARTING] = WIRE_TRAINER_FAILED,
+        [TRAINER_ENDED] = WIRE_TRAINER_NONE};
     return words[phase];
 }
 
-static uint32_t bounded(double value, double scale)
+static uint32_t bounded(double value)
 {
-    double scaled = value * scale;
-    return scaled > 0 && scaled < (double)UINT32_MAX ? (uint32_t)scaled : 0;
+    return value > 0 && value < (double)UINT32_MAX ? (uint32_t)value : 0;
 }
 
 static void put_silent(const struct view *view, const struct bitset *silent, struct wire_heartbeat *beat)
@@ -77,8 +77,8 @@ void beat_fill(const struct peers_conf *conf, const struct peers_plan *plan, con
     beat->taking_part = training || phase == TRAINER_STARTING;
     beat->step = training ? trainer.step : plan->rounds != NULL ? rounds_step(plan->rounds) : 0;
     beat->tokens = trainer.tokens;
-    beat->loss_milli = bounded(trainer.loss, 1000);
-    beat->tokens_per_s = bounded(trainer.tokens_per_s, 1);
+    memcpy(&beat->loss, &trainer.loss, sizeof beat->loss);
+    beat->tokens_per_s = bounded(trainer.tokens_per_s);
     beat->trainer = trainer_word(phase);
     beat->epoch = conf->view->epoch;
     beat->incarnation = vote_incarnation(conf->vote);

@@ -52,6 +52,11 @@ bool faults_floods(struct faults *faults, uint32_t type, uint64_t now_ms)
     return !quota_take(&faults->messages, messages_rule, now_ms);
 }
 
+enum sync_fault faults_now(const struct faults *faults)
+{
+    return faults->now;
+}
+
 const char *faults_text(const struct faults *faults, uint64_t now_ms)
 {
     if (faults->now != SYNC_FAULT_NONE)

@@ -33,6 +33,8 @@ bool faults_look(struct faults *faults, const struct sync *sync, uint32_t member
 void faults_dropped(struct faults *faults, uint64_t now_ms);
 /* Whether a message of the epoch protocol is one too many; its type as in net/wire_epoch.h. */
 bool faults_floods(struct faults *faults, uint32_t type, uint64_t now_ms);
+/* What the core complains of in it. */
+enum sync_fault faults_now(const struct faults *faults);
 /* For status; "": nothing. */
 const char *faults_text(const struct faults *faults, uint64_t now_ms);
 

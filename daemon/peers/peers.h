@@ -91,19 +91,29 @@ uint64_t peers_furthest_said(const struct peers *peers, uint64_t own_step);
 /* Of our uplink, as measured while there was something to send, per second; 0: not known. */
 uint64_t peers_uplink_bits(const struct peers *peers);
 
+/* How a member does not do as it should. */
+enum peer_fault {
+    PEER_FAULT_NONE,
+    PEER_FAULT_LATE,  /* its contributions come too late, or not at all */
+    PEER_FAULT_STUCK, /* it makes no result */
+    PEER_FAULT_FALSE  /* what it says or sends is not so */
+};
+
 struct peer_info {
     bool up;           /* greeted and heard from lately */
     bool refused;      /* it, or we, would not talk: not a matter of time */
     bool unadmitted;   /* refused, since it does not know our key, or has another than we think */
     const char *note;  /* why it is not up; "" if nothing is known */
     const char *fault; /* what it does that it should not; "": nothing */
+    enum peer_fault fault_kind;
     uint64_t heard_ms; /* 0: never */
     uint64_t twins_ms; /* when two machines last were seen to speak with its key; 0: never */
     uint32_t rtt_ms;
     /* as it last said */
     uint64_t step, tokens;
     uint64_t own_step; /* our trainer's when it did */
-    uint32_t loss_milli, tokens_per_s;
+    double loss;       /* as in struct trainer_info */
+    uint32_t tokens_per_s;
     uint32_t trainer; /* enum wire_trainer */
     /* bytes */
     uint64_t sent, received; /* at the sockets, everything included */

@@ -50,34 +50,44 @@ uint64_t peers_uplink_bits(const struct peers *peers)
     return objects_uplink_bits(peers->objects);
 }
 
-static const char *fault_of(const struct peers *peers, uint32_t i)
+static const char *fault_of(const struct peers *peers, uint32_t i, enum peer_fault *kind)
 {
     const struct peer *peer = &peers->peers[i];
+    *kind = PEER_FAULT_FALSE;
     if (council_broke_word(peers->council, i))
         return "it has signed two results of one part: it is evicted, and stays so";
     if (objects_lied(peers->objects, i))
         return "it has sent a state that is not the one a majority signed";
     if (peer->up && peer->report.too_far_said && peer->report.too_far_ms != 0)
         return "it says that it is further than it can be: not followed";
-    return peer->up ? faults_text(&peer->faults, peers->now_ms) : "";
+    const char *text = peer->up ? faults_text(&peer->faults, peers->now_ms) : "";
+    enum sync_fault now = faults_now(&peer->faults);
+    if (text[0] == '\0')
+        *kind = PEER_FAULT_NONE;
+    else if (now == SYNC_FAULT_LATE || now == SYNC_FAULT_NO_RESULT)
+        *kind = now == SYNC_FAULT_LATE ? PEER_FAULT_LATE : PEER_FAULT_STUCK;
+    return text;
 }
 
 struct peer_info peers_info(const struct peers *peers, uint32_t i)
 {
     const struct peer *peer = &peers->peers[i];
     struct link_counters counters = link_counters(peers->link, i);
+    enum peer_fault kind;
+    const char *fault = fault_of(peers, i, &kind);
     return (struct peer_info){.up = peer->up,
                               .refused = peer->refused,
                               .unadmitted = peer->refused && peer->unadmitted,
                               .note = peer->note,
-                              .fault = fault_of(peers, i),
+                              .fault = fault,
+                              .fault_kind = kind,
                               .heard_ms = peer->heard_ms,
                               .twins_ms = peer->twins.seen_ms,
                               .rtt_ms = peer->pulse.rtt_ms,
                               .step = peer->report.step,
                               .own_step = peer->report.own_step,
                               .tokens = peer->report.tokens,
-                              .loss_milli = peer->report.loss_milli,
+                              .loss = peer->report.loss,
                               .tokens_per_s = peer->report.tokens_per_s,
                               .trainer = peer->report.trainer,
                               .sent = counters.sent,

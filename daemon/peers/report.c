@@ -2,6 +2,8 @@
 #include "daemon/peers/report.h"
 
 #include <inttypes.h>
+#include <math.h>
+#include <string.h>
 
 #include "common/log.h"
 
@@ -9,10 +11,12 @@ enum { TOO_FAR_SAID_MS = 60000 };
 
 void report_take(struct report *report, const struct wire_heartbeat *beat, uint64_t own_step)
 {
+    double loss;
+    memcpy(&loss, &beat->loss, sizeof loss);
     report->step = beat->step;
     report->own_step = own_step;
     report->tokens = beat->tokens;
-    report->loss_milli = beat->loss_milli;
+    report->loss = isfinite(loss) ? loss : NAN;
     report->tokens_per_s = beat->tokens_per_s;
     report->trainer = beat->trainer;
 }
@@ -20,7 +24,8 @@ void report_take(struct report *report, const struct wire_heartbeat *beat, uint6
 void report_restart(struct report *report)
 {
     report->step = report->own_step = report->tokens = 0;
-    report->loss_milli = report->tokens_per_s = report->trainer = 0;
+    report->loss = 0;
+    report->tokens_per_s = report->trainer = 0;
 }
 
 static void judge(struct report *report, const char *name, bool too_far, uint64_t now_ms)

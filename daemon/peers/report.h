@@ -16,7 +16,8 @@
 struct report {
     uint64_t step, tokens;
     uint64_t own_step; /* our trainer's when it said so */
-    uint32_t loss_milli, tokens_per_s, trainer;
+    double loss;       /* as in struct trainer_info */
+    uint32_t tokens_per_s, trainer;
     uint64_t too_far_ms; /* since when it says that it is further than it can be; 0: it does not */
     bool too_far_said;
 };

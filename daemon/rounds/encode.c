@@ -6,7 +6,7 @@
 #include "common/env.h"
 #include "common/mem.h"
 
-enum { FEEDBACK_SAID_MS = 3600 * 1000 };
+enum { FAILURE_SAID_MS = 30000, FEEDBACK_SAID_MS = 3600 * 1000 };
 
 struct encode_fragment {
     uint32_t parts_left; /* jobs of the encoding under way */
@@ -20,7 +20,7 @@ struct encode {
     struct desk *desk;
     struct encode_fragment *fragments;
     struct job_pool jobs;
-    struct log_limit feedback_said;
+    struct log_limit feedback_said, failure_said;
 };
 
 /* One part. */
@@ -117,6 +117,18 @@ static void tell_feedback(struct encode *encode, uint32_t f)
                  f, desk->conf.spec->feedback_limit);
 }
 
+/* A trainer whose values are NaN fails in every fragment of every round; status counts them all. */
+static void tell_failure(struct encode *encode, const char *text)
+{
+    uint64_t more = encode->failure_said.suppressed;
+    if (!log_limit_pass(&encode->failure_said, encode->desk->now_ms, FAILURE_SAID_MS))
+        return;
+    if (more > 0)
+        log_error("%s (and %" PRIu64 " more times since that was last said)", text, more);
+    else
+        log_error("%s", text);
+}
+
 static void done_encode(struct job *job)
 {
     struct encode_job *j = (struct encode_job *)(void *)job;
@@ -127,7 +139,7 @@ static void done_encode(struct job *job)
     j->slot->version = j->version;
     j->slot->epoch = j->part.epoch;
     if (job->err != ERR_OK) {
-        log_error("%s", job->text);
+        tell_failure(encode, job->text);
         encode->fragments[f].err = job->err;
     } else {
         const struct desk_sent sent = {.version = j->version, .digest = j->digest};

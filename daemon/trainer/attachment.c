@@ -118,6 +118,7 @@ static bool accept_trainer(struct attachment *a)
     a->tally.last += a->report.tokens;
     a->report_ms = a->ready_ms = a->waits_ms = 0;
     a->step_s = 0;
+    a->slowest_ms = 0;
     a->report = (struct ipc_report){0};
     if (!door_admits(a->conf.conf, fd, &a->pid))
         attachment_refuse(a, "only root, the daemon's own user and the group that [worker] group names may attach a "
@@ -180,6 +181,16 @@ static void registered_in(struct attachment *a)
 /* What one report adds to the smoothed time of a step. */
 static const double step_share = 0.1;
 
+/* The first one, in which a program may be compiled, too. */
+static void note_slowest(struct attachment *a, uint64_t step)
+{
+    uint64_t since_ms = a->report_ms > 0 ? a->report_ms : a->ready_ms;
+    if (since_ms == 0 || a->waits_ms > 0 || step <= a->report.step)
+        return;
+    uint64_t ms = (a->now_ms - since_ms) / (step - a->report.step);
+    a->slowest_ms = ms > a->slowest_ms ? ms : a->slowest_ms;
+}
+
 static void measure_step(struct attachment *a, uint64_t step)
 {
     if (a->report_ms == 0 || step <= a->report.step)
@@ -191,14 +202,14 @@ static void measure_step(struct attachment *a, uint64_t step)
 static void report_in(struct attachment *a, const struct ipc_report *report)
 {
     uint64_t step = attachment_core_step(a, report->step);
+    note_slowest(a, step);
     measure_step(a, step);
     a->report = *report;
     a->report.step = step;
-    /* JSON has no NaN; a loss below zero says the same to whoever looks. */
     if (!isfinite(report->loss))
-        a->report.loss = -1;
+        a->report.loss = NAN;
     if (!isfinite(report->grad_norm))
-        a->report.grad_norm = -1;
+        a->report.grad_norm = NAN;
     if (!isfinite(report->tokens_per_s) || !isfinite(report->lr))
         a->report.tokens_per_s = a->report.lr = 0;
     a->report_ms = a->now_ms;
@@ -472,6 +483,7 @@ struct trainer_info attachment_info(const struct attachment *a)
                                 .machine = a->introduction.hello.machine,
                                 .ready_ms = a->ready_ms,
                                 .report_ms = a->report_ms,
+                                .slowest_ms = a->slowest_ms,
                                 .waits_ms = a->waits_ms};
     count_bad(a, &info);
     rate_machine(&info);

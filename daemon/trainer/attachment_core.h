@@ -54,9 +54,10 @@ struct attachment {
     bool leave, finishing, counted;
     uint64_t leave_step; /* by which the last contributions of one that leaves are due */
     bool end_said;
-    uint64_t open_ms;  /* since when nobody but those who are away is waited for; 0: others are */
-    uint64_t own_step; /* highest step a trainer of ours reported */
-    double step_s;     /* that a step takes, smoothed; 0: not known yet */
+    uint64_t open_ms;    /* since when nobody but those who are away is waited for; 0: others are */
+    uint64_t own_step;   /* highest step a trainer of ours reported */
+    double step_s;       /* that a step takes, smoothed; 0: not known yet */
+    uint64_t slowest_ms; /* step of this trainer so far, without its waiting for others; 0: it has taken none */
     struct ipc_report report;
     uint64_t waits_ms; /* since when it stands still for a round; 0: it does not */
     uint64_t report_ms, ready_ms;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/trainer/lines.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -32,11 +33,15 @@ struct lines {
     uint64_t filled_ms, dropped_ms;
     uint64_t dropped; /* since that was said */
     struct line kept[LINES_KEPT];
+    char last[LINES_BYTES + 1]; /* see lines_last() */
+    bool ended;                 /* what comes now is of the next program */
 };
 
 static void begin(struct lines *lines)
 {
-    *lines = (struct lines){.say = lines->say, .user = lines->user, .allowance = LINES_BURST};
+    struct lines next = {.say = lines->say, .user = lines->user, .allowance = LINES_BURST, .ended = true};
+    memcpy(next.last, lines->last, sizeof next.last);
+    *lines = next;
 }
 
 enum err lines_new(lines_say *say, void *user, struct lines **out)
@@ -51,6 +56,11 @@ enum err lines_new(lines_say *say, void *user, struct lines **out)
 void lines_free(struct lines *lines)
 {
     mem_free(lines);
+}
+
+const char *lines_last(const struct lines *lines)
+{
+    return lines->last;
 }
 
 size_t lines_unfinished(const struct lines *lines)
@@ -109,8 +119,24 @@ static bool pass(struct lines *lines, uint64_t now_ms)
     return true;
 }
 
+static void note_last(struct lines *lines, const struct line *line)
+{
+    const char *text = line->text;
+    bool says = false;
+    if (lines->ended)
+        lines->last[0] = '\0';
+    lines->ended = false;
+    level_of(&text);
+    text += strspn(text, " ");
+    for (size_t i = 0; text[i] != '\0'; i++)
+        says |= isalnum((unsigned char)text[i]) != 0 || (unsigned char)text[i] >= 0x80;
+    if (says)
+        snprintf(lines->last, sizeof lines->last, "%s", text);
+}
+
 static void line_done(struct lines *lines, uint64_t now_ms)
 {
+    note_last(lines, &lines->line);
     if (!pass(lines, now_ms)) {
         lines->kept[lines->dropped++ % LINES_KEPT] = lines->line;
         return;
@@ -228,9 +254,12 @@ void lines_end(struct lines *lines, uint64_t now_ms)
     say_dropped(lines, now_ms);
     for (uint64_t i = dropped - kept; i < dropped; i++)
         say_line(lines, &lines->kept[i % LINES_KEPT]);
-    if (lines->line.used > 0)
-        say_line(lines, &lines->line);
-    else if (lines->state.used > 0)
-        say_line(lines, &lines->state);
+    if (lines->ended) /* it said nothing at all */
+        lines->last[0] = '\0';
+    const struct line *left = lines->line.used > 0 ? &lines->line : &lines->state;
+    if (left->used > 0) {
+        note_last(lines, left);
+        say_line(lines, left);
+    }
     begin(lines);
 }

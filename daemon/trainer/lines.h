@@ -32,6 +32,9 @@ void lines_take(struct lines *lines, const char *bytes, size_t count, uint64_t n
 void lines_tick(struct lines *lines, uint64_t now_ms);
 /* The program has ended: what it left unfinished, too, and then all is as at the beginning. */
 void lines_end(struct lines *lines, uint64_t now_ms);
+/* The last line with a letter or a digit, passed or not, without its priority: of this program, or, when that has
+ * ended, still; "": there was none. Borrowed until the next call. */
+const char *lines_last(const struct lines *lines);
 /* Something is missing here: the line that was begun is forgotten, and so is all up to the next one. */
 void lines_skip(struct lines *lines);
 /* Bytes of a line that is not at its end. */

@@ -23,7 +23,7 @@
  * The trainer outlives a killed daemon: it is not told to die with us, its number is kept in a file, and it is watched
  * through a pidfd, which works for processes that are not (any more) our children.
  */
-enum { BACKOFF_MS = 1000, BACKOFF_MAX_MS = 60000, HEALTHY_MS = 60000, DOUBLINGS_MAX = 10 };
+enum { BACKOFF_MS = 1000, BACKOFF_MAX_MS = 60000, HEALTHY_MS = 60000, DOUBLINGS_MAX = 10, NOTE_BYTES = 400 };
 
 struct process {
     const struct dconf *conf;
@@ -32,12 +32,13 @@ struct process {
     bool child; /* ours to reap */
     bool ours;  /* it is diloco-worker */
     bool finished, stopping;
-    bool ending, killed; /* it was asked to end; and it was not given more time */
+    bool left, ended_badly; /* as in struct process_info */
+    bool ending, killed;    /* it was asked to end; and it was not given more time */
     unsigned failures;
     uint64_t now_ms, started_ms, next_start_ms, kill_ms;
     struct spool *spool; /* what it prints; NULL: none is configured */
     char *pid_path;
-    char note[320];
+    char note[NOTE_BYTES];
 };
 
 /* ---- the file with its number ---- */
@@ -121,7 +122,8 @@ static enum err start(struct process *process, uint64_t now_ms)
     TRY(command_make(process->conf, &command));
     enum err err = start_child(process, &command);
     if (err == ERR_OK) {
-        process->finished = false;
+        process->finished = process->left = process->ended_badly = false;
+        process->note[0] = '\0';
         process->now_ms = process->started_ms = now_ms;
         process->state = PROCESS_RUNNING;
         save_pid(process);
@@ -133,7 +135,8 @@ static enum err start(struct process *process, uint64_t now_ms)
 
 /* ---- its end ---- */
 
-static void describe_end(struct process *process, int *status, char *text, size_t text_bytes)
+/* `*status` as waitpid(2) gives it; -1: it was not ours to wait for. */
+static void describe_end(const struct process *process, int *status, char *text, size_t text_bytes)
 {
     *status = -1;
     if (process->child && waitpid(process->pid, status, WNOHANG) == process->pid) {
@@ -146,25 +149,46 @@ static void describe_end(struct process *process, int *status, char *text, size_
     }
 }
 
-static void ended(struct process *process, uint64_t now_ms)
+/* The last thing it said, as far as there is room; most programs say there why they failed. */
+static void note_last_line(struct process *process)
 {
-    char how[128];
-    int status;
-    describe_end(process, &status, how, sizeof how);
-    spool_end(process->spool, now_ms);
-    close(process->pidfd);
-    process->pidfd = -1;
-    process->ending = process->killed = false;
-    unlink(process->pid_path);
-    bool asked = process->stopping || process->state == PROCESS_LEAVING;
-    if (process->finished || asked) {
-        log_info("the trainer (pid %d) %s", process->pid, how);
-        process->state = process->state == PROCESS_LEAVING || !process->finished ? PROCESS_STOPPED : PROCESS_FINISHED;
+    enum { LINE_BYTES = 200 };
+    const char *last = spool_last(process->spool);
+    size_t at = strlen(process->note);
+    int shown = (int)strnlen(last, LINE_BYTES);
+    while (shown > 0 && last[shown] != '\0' && ((unsigned char)last[shown] & 0xc0) == 0x80)
+        shown--; /* no piece of a character */
+    if (shown > 0)
+        snprintf(process->note + at, sizeof process->note - at, ": \"%.*s%s\"", shown, last,
+                 last[shown] != '\0' ? "..." : "");
+}
+
+/* It had nothing more to contribute, or was asked to end. */
+static void ended_in_turn(struct process *process, int status, bool told)
+{
+    bool leaving = process->state == PROCESS_LEAVING;
+    process->state = leaving || !process->finished ? PROCESS_STOPPED : PROCESS_FINISHED;
+    process->left = leaving;
+    process->ended_badly = process->finished && !told && status > 0;
+    process->failures = 0;
+    if (!process->ended_badly) {
+        log_info("%s", process->note);
         process->note[0] = '\0';
-        process->failures = 0;
-        process->pid = 0;
         return;
     }
+    note_last_line(process);
+    log_error("%s; all that it had to contribute is counted", process->note);
+}
+
+static void ended_early(struct process *process)
+{
+    process->state = PROCESS_ENDED;
+    process->failures = 0;
+    log_error("%s, and had not said that it is done; it is not started again", process->note);
+}
+
+static void failed(struct process *process, uint64_t now_ms)
+{
     if (now_ms > process->started_ms + HEALTHY_MS)
         process->failures = 0;
     unsigned doublings = process->failures < DOUBLINGS_MAX ? process->failures : DOUBLINGS_MAX;
@@ -173,11 +197,32 @@ static void ended(struct process *process, uint64_t now_ms)
     process->failures++;
     process->next_start_ms = now_ms + pause_ms;
     process->state = PROCESS_WAITING;
-    snprintf(process->note, sizeof process->note,
-             "the trainer (pid %d) %s; what it printed stands in the log; started again in %.0f s", process->pid, how,
-             (double)pause_ms / 1000);
+    note_last_line(process);
+    size_t at = strlen(process->note);
+    snprintf(process->note + at, sizeof process->note - at, "; started again in %.0f s", (double)pause_ms / 1000);
     log_error("%s", process->note);
+}
+
+static void ended(struct process *process, uint64_t now_ms)
+{
+    char how[128];
+    int status;
+    describe_end(process, &status, how, sizeof how);
+    spool_end(process->spool, now_ms);
+    snprintf(process->note, sizeof process->note, "the trainer (pid %d) %s", process->pid, how);
+    bool told = process->ending || process->stopping; /* by us */
+    bool asked = process->stopping || process->state == PROCESS_LEAVING;
+    close(process->pidfd);
+    process->pidfd = -1;
+    process->ending = process->killed = false;
+    unlink(process->pid_path);
     process->pid = 0;
+    if (process->finished || asked)
+        ended_in_turn(process, status, told);
+    else if (status == 0 && !process->ours)
+        ended_early(process);
+    else
+        failed(process, now_ms);
 }
 
 /* ---- the interface ---- */
@@ -242,6 +287,7 @@ enum err process_start(struct process *process, uint64_t now_ms)
                        as_typed());
     case PROCESS_STOPPED:
     case PROCESS_WAITING:
+    case PROCESS_ENDED:
     case PROCESS_FINISHED: break;
     }
     if (process->conf->data[0] == '\0' && process->ours)
@@ -252,10 +298,12 @@ enum err process_start(struct process *process, uint64_t now_ms)
 
 void process_leave(struct process *process)
 {
-    if (process->state == PROCESS_WAITING)
+    if (process->state == PROCESS_WAITING) {
         process->state = PROCESS_STOPPED;
-    else if (process->pidfd >= 0)
+        process->left = true;
+    } else if (process->pidfd >= 0) {
         process->state = PROCESS_LEAVING;
+    }
 }
 
 static void send_signal(const struct process *process, int number)
@@ -353,14 +401,17 @@ struct process_info process_info(const struct process *process)
                                  .pid = process->pid,
                                  .ending = process->ending,
                                  .failures = process->failures,
+                                 .left = process->left,
+                                 .ended_badly = process->ended_badly,
                                  .note = process->note};
 }
 
 const char *process_state_name(enum process_state state)
 {
     static const char *const names[] = {
-        [PROCESS_NONE] = "none",       [PROCESS_STOPPED] = "stopped",    [PROCESS_RUNNING] = "running",
-        [PROCESS_LEAVING] = "leaving", [PROCESS_WAITING] = "restarting", [PROCESS_FINISHED] = "finished",
+        [PROCESS_NONE] = "none",         [PROCESS_STOPPED] = "stopped",    [PROCESS_RUNNING] = "running",
+        [PROCESS_LEAVING] = "leaving",   [PROCESS_WAITING] = "restarting", [PROCESS_ENDED] = "ended",
+        [PROCESS_FINISHED] = "finished",
     };
     return names[state];
 }

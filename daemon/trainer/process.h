@@ -9,6 +9,10 @@
  *                                    │   ▲
  *                  it ended badly    ▼   │ pause over
  *                                   WAITING             RUNNING ──it said it is done, and ended──▶ FINISHED
+ *                                                          └──────it ended with status 0──────────▶ ENDED
+ *
+ * A program that ends with status 0 means to: to start it again would train the same again, for ever. diloco-worker
+ * never means to before it is done: it was told to by somebody else, and is started again.
  */
 #ifndef DAEMON_TRAINER_PROCESS_H
 #define DAEMON_TRAINER_PROCESS_H
@@ -27,6 +31,7 @@ enum process_state {
     PROCESS_RUNNING,
     PROCESS_LEAVING,
     PROCESS_WAITING, /* it failed and is started again when the pause is over */
+    PROCESS_ENDED,   /* it ended by itself, and well, without having said that it is done */
     PROCESS_FINISHED
 };
 
@@ -67,7 +72,9 @@ struct process_info {
     int pid;
     bool ending; /* it was asked to end, or killed */
     unsigned failures;
-    const char *note; /* how it failed last */
+    bool left;        /* STOPPED, since that was asked of a process that ran or was to be started */
+    bool ended_badly; /* FINISHED or STOPPED: it had said that it is done, and nobody had asked it to end */
+    const char *note; /* how it ended, where that was not as it should be; "" */
 };
 struct process_info process_info(const struct process *process);
 const char *process_state_name(enum process_state state);

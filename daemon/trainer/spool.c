@@ -178,6 +178,11 @@ void spool_tick(struct spool *spool, uint64_t now_ms)
     lines_tick(spool->lines, now_ms);
 }
 
+const char *spool_last(const struct spool *spool)
+{
+    return lines_last(spool->lines);
+}
+
 void spool_end(struct spool *spool, uint64_t now_ms)
 {
     if (spool->fd >= 0)

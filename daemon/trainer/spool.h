@@ -26,6 +26,8 @@ void spool_free(struct spool *spool);
 int spool_open(struct spool *spool);
 /* Logs what has come. */
 void spool_tick(struct spool *spool, uint64_t now_ms);
+/* As lines_last(). */
+const char *spool_last(const struct spool *spool);
 /* The trainer has ended: all it has printed is logged, as far as that is wanted. */
 void spool_end(struct spool *spool, uint64_t now_ms);
 

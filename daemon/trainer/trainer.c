@@ -278,6 +278,7 @@ static enum trainer_phase phase_of_process(enum process_state state)
     case PROCESS_RUNNING: return TRAINER_STARTING;
     case PROCESS_LEAVING: return TRAINER_LEAVING;
     case PROCESS_WAITING: return TRAINER_RESTARTING;
+    case PROCESS_ENDED: return TRAINER_ENDED;
     case PROCESS_FINISHED: return TRAINER_FINISHED;
     }
     return TRAINER_NONE;
@@ -302,9 +303,9 @@ enum trainer_phase trainer_phase(const struct trainer *trainer)
 const char *trainer_phase_name(enum trainer_phase phase)
 {
     static const char *const names[TRAINER_PHASES] = {
-        [TRAINER_NONE] = "none",         [TRAINER_STOPPED] = "stopped",      [TRAINER_STARTING] = "starting",
-        [TRAINER_TRAINING] = "training", [TRAINER_FINISHING] = "finishing",  [TRAINER_FINISHED] = "finished",
-        [TRAINER_LEAVING] = "leaving",   [TRAINER_RESTARTING] = "restarting"};
+        [TRAINER_NONE] = "none",         [TRAINER_STOPPED] = "stopped",       [TRAINER_STARTING] = "starting",
+        [TRAINER_TRAINING] = "training", [TRAINER_FINISHING] = "finishing",   [TRAINER_FINISHED] = "finished",
+        [TRAINER_LEAVING] = "leaving",   [TRAINER_RESTARTING] = "restarting", [TRAINER_ENDED] = "ended"};
     return (unsigned)phase < TRAINER_PHASES ? names[phase] : "unknown";
 }
 
@@ -314,6 +315,8 @@ struct trainer_info trainer_info(const struct trainer *trainer)
     struct process_info process = process_info(trainer->process);
     info.process_name = process_state_name(process.state);
     info.process_note = process.note;
+    info.process_left = process.left;
+    info.ended_badly = process.ended_badly;
     info.failures = process.failures;
     info.unattached_ms = trainer->unattached_ms;
     if (!info.attached || info.pid == 0)

@@ -93,6 +93,7 @@ enum trainer_phase {
     TRAINER_FINISHED,   /* it has done the run's steps */
     TRAINER_LEAVING,    /* it has nothing more to contribute, or is not waited for, and ends */
     TRAINER_RESTARTING, /* it failed, and is started again after a pause */
+    TRAINER_ENDED,      /* it ended by itself, and well, before it was done */
     TRAINER_PHASES
 };
 /* What the trainer does, for everyone who asks. */

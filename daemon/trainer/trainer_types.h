@@ -45,20 +45,24 @@ struct trainer_info {
     bool counted; /* its last contributions are counted: it has nothing more to do */
     bool training, finishing;
     uint32_t pid;
-    uint64_t step, tokens;                    /* of the island: trainers before this one count, too, and daemons */
-    uint64_t tokens_counted;                  /* of these, in the anchors: the mean over all parameters */
-    double loss, tokens_per_s, lr, grad_norm; /* tokens_per_s: 0, too, where no report has come for long */
-    struct ipc_machine machine;               /* as it said, and finite */
-    double flops_per_s;                       /* of the model, by tokens_per_s; 0: not known */
-    double mfu;               /* model FLOPs utilization, that rate's share of the machine's peak; 0: not known */
-    uint64_t ready_ms;        /* since when it may take steps; 0: not yet */
-    uint64_t report_ms;       /* when it last reported; 0: not yet */
-    uint64_t waits_ms;        /* since when it stands still, as late = wait has it, for a round; 0: it does not */
-    uint32_t bad_fragments;   /* of which its last snapshot could not be sent: it held NaN or Inf */
-    uint64_t bad_most;        /* the most in a row */
-    uint64_t unattached_ms;   /* since when its process has run without being attached; 0: it does not, or is */
-    const char *process_name; /* what its process does */
-    const char *process_note; /* how its process failed last; "" */
+    uint64_t step, tokens;      /* of the island: trainers before this one count, too, and daemons */
+    uint64_t tokens_counted;    /* of these, in the anchors: the mean over all parameters */
+    double loss, grad_norm;     /* 0: it does not say; NaN: it is no number */
+    double tokens_per_s, lr;    /* tokens_per_s: 0, too, where no report has come for long */
+    struct ipc_machine machine; /* as it said, and finite */
+    double flops_per_s;         /* of the model, by tokens_per_s; 0: not known */
+    double mfu;                 /* model FLOPs utilization, that rate's share of the machine's peak; 0: not known */
+    uint64_t ready_ms;          /* since when it may take steps; 0: not yet */
+    uint64_t report_ms;         /* when it last reported; 0: not yet */
+    uint64_t slowest_ms;        /* that a step took so far, without waiting for others; 0: there was none */
+    uint64_t waits_ms;          /* since when it stands still, as late = wait has it, for a round; 0: it does not */
+    uint32_t bad_fragments;     /* of which its last snapshot could not be sent: it held NaN or Inf */
+    uint64_t bad_most;          /* the most in a row */
+    uint64_t unattached_ms;     /* since when its process has run without being attached; 0: it does not, or is */
+    const char *process_name;   /* what its process does */
+    const char *process_note;   /* how its process ended, where that was not as it should be; "" */
+    bool process_left;          /* it does not run since people asked for that */
+    bool ended_badly;           /* it had nothing more to contribute, and ended with a failure */
     unsigned failures;
 };
 

@@ -19,7 +19,7 @@ dconf                  | dconf_load        | engine_new peers_new rounds_new tra
 home                   | home_find         | engine_new peers_new rounds_new dconf_load ctl_ask ctl_home_start           | unit/home_folder
 as_typed               | as_typed          | engine_new peers_new rounds_new trainer_new dconf_load home_find ctl_ask ctl_init ctl_plan ctl_print_status forecast_run | unit/as_typed
 control/control        | control_new       | engine_new                                                                  | unit/control
-control/status         | status_take       | engine_new control_new                                                      | unit/status unit/status_epoch unit/blocked
+control/status         | status_take       | engine_new control_new                                                      | unit/status unit/status_epoch unit/status_trainer unit/status_events unit/blocked
 control/status_json    | status_json       | engine_new control_new                                                      | unit/status_json
 peers/peers            | peers_new         | engine_new control_new status_take                                          | unit/peers unit/heartbeat unit/peers_pair unit/objects unit/objects_epoch unit/states
 peers/council          | council_new       | engine_new control_new status_take                                          | unit/council unit/council_lost
@@ -78,6 +78,9 @@ control/load       | load_note        | control/status
 control/members    | members_invite   | control/control
 peers/gate         | gate_open        | peers/peers
 control/complaints | complaints_all   | control/status
+control/complaints_own | complaints_own | control/status
+control/complaints_peers | complaints_peers | control/status
+control/complaints_core | complain    | control/status
 peers/beat         | beat_fill        | peers/peers
 peers/faults       | faults_look      | peers/peers
 peers/broken       | broken_load      | peers/council
@@ -113,6 +116,7 @@ rounds/loan        | loans_new        | rounds/rounds
 rounds/install     | install_new      | rounds/rounds
 rounds/keep        | keep_new         | rounds/rounds
 rounds/recover     | recover_fragment | rounds/rounds
+ctl/ctl_text       | ctl_text_wrap    | ctl/ctl_print
 ctl/ctl_tokenizer  | ctl_tokenizer    | ctl/ctl_export
 ctl/ctl_origin     | ctl_origin_run   | ctl/ctl_init
 '

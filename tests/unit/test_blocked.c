@@ -131,7 +131,7 @@ static void steps_go_by_and_nothing_closes(void **state)
     wait_ms(STANDS_MS - 1);
     assert_silent(take(), COMPLAINT_BLOCKED);
     wait_ms(1);
-    assert_says("no round has closed for 3 intervals, and no anchor moves; fragment 0 waits for a b c");
+    assert_says("no round has closed for 3 intervals, and no anchor moves; fragment 0 waits for a, b, c");
 }
 
 static void an_island_without_a_trainer_sees_it_too(void **state)
@@ -142,7 +142,7 @@ static void an_island_without_a_trainer_sees_it_too(void **state)
     assert_silent(take(), COMPLAINT_BLOCKED);
     peers[B]->out.heartbeat.step = 4 * INTERVAL;
     wait_ms(STANDS_MS);
-    assert_says("no round has closed for 3 intervals, and no anchor moves; fragment 0 waits for b c");
+    assert_says("no round has closed for 3 intervals, and no anchor moves; fragment 0 waits for b, c");
 }
 
 /* ---- by time ---- */
@@ -167,7 +167,7 @@ static void a_round_that_is_under_way_for_too_long_is_told(void **state)
     stored(2, A);
     assert_says("no round of 1 out of 41 fragments has closed for 3 intervals; fragment 2 waits for c");
     stored(2, C); /* a result counts only where others hold it, too */
-    assert_says("no round of 1 out of 41 fragments has closed for 3 intervals; fragment 2 waits for b c");
+    assert_says("no round of 1 out of 41 fragments has closed for 3 intervals; fragment 2 waits for b, c");
     struct digest hash = {{0}};
     for (uint32_t owner = A; owner <= C; owner++)
         played_holds(&peers[B]->out.heartbeat, 2, owner, &hash);
@@ -185,7 +185,7 @@ static void without_a_trainer_it_is_known_from_what_the_others_say(void **state)
     assert_says("no round of 1 out of 41 fragments has closed for 3 intervals; fragment 5 waits for c");
     peers[C]->out.heartbeat.trainer = WIRE_TRAINER_NONE; /* has none, and is not waited for; of shards it is an owner */
     beat(C);
-    assert_says("no round of 1 out of 41 fragments has closed for 3 intervals; fragment 5 waits for a b c");
+    assert_says("no round of 1 out of 41 fragments has closed for 3 intervals; fragment 5 waits for a, b, c");
 }
 
 /* The contributions to it are over, and forgotten, where somebody has come to the version that we cannot come to. */
@@ -196,7 +196,7 @@ static void a_version_that_somebody_has_and_we_do_not_come_to_is_told(void **sta
     beat(B);
     assert_silent(take(), COMPLAINT_BLOCKED);
     wait_ms(SHORT_MS + 1);
-    assert_says("no round of 1 out of 41 fragments has closed for 3 intervals; fragment 7 waits for b c");
+    assert_says("no round of 1 out of 41 fragments has closed for 3 intervals; fragment 7 waits for b, c");
 }
 
 /* Three intervals of ten steps of five seconds. */

@@ -12,7 +12,9 @@ enum { COLUMNS_MAX = 80 };
 
 static char *printed; /* as last printed */
 
-static void print(void (*how)(const json_t *, FILE *), const char *answer)
+static struct ctl_text_look look; /* as on a pipe, unless a test says so */
+
+static void print(void (*how)(const json_t *, const struct ctl_text_look *, FILE *), const char *answer)
 {
     size_t bytes;
     json_error_t error;
@@ -21,7 +23,7 @@ static void print(void (*how)(const json_t *, FILE *), const char *answer)
         fail_msg("%s", error.text);
     free(printed);
     FILE *stream = open_memstream(&printed, &bytes);
-    how(json, stream);
+    how(json, &look, stream);
     fclose(stream);
     json_decref(json);
 }
@@ -50,7 +52,7 @@ static void assert_fits(size_t columns_max)
     "\"degraded\":" degraded ",\"uptime_s\":61.4,\"islands\":3,\"islands_up\":2,\"params\":1234567,"               \
     "\"epoch\":7,\"voters\":3,\"voters_heard\":2,\"voters_sure\":2,\"votes\":true,\"doubt\":\"\","                 \
     "\"sealed_ms\":0,\"waits\":\"\",\"advice\":\"\",\"fragments\":4,\"versions\":40,"                              \
-    "\"version_min\":9,\"version_max\":11,\"step\":120,"                                                           \
+    "\"version_min\":9,\"version_max\":11,\"step\":120,\"left_s\":3720,"                                           \
     "\"anchors\":" anchors ",\"bytes_sent\":1500000,\"bytes_received\":2500,"                                      \
     "\"ledger_bytes\":12345,\"memory_bytes\":2000000000,"                                                          \
     "\"processor\":{\"cores\":0.251,\"seconds\":20,\"loop\":1.9,\"encode\":6,"                                     \
@@ -63,7 +65,7 @@ static void a_status_shows_everything_and_each_complaint_with_its_remedy(void **
     assert_string_equal(printed,
                         "island     paris, 2 of 3 islands here, up 1 min 1 s\n"
                         "run        big, 1.23M parameters, each fragment every 30 steps, overlap 5, codec int8\n"
-                        "trainer    training, step 123 of 900, loss 2.3457, 890 tokens/s\n"
+                        "trainer    training, step 123 of 900 (13 %), 1 h 2 min left, loss 2.3457, 890 tokens/s\n"
                         "           4.57k tokens trained, 4.32k counted in the anchors\n"
                         "anchor     4 fragments at versions 9 to 11, step 120, hash 0123456789abcdef\n"
                         "epoch      7, 2 of 3 islands that vote heard\n"
@@ -75,8 +77,50 @@ static void a_status_shows_everything_and_each_complaint_with_its_remedy(void **
                                    "null", "\"/x/anchor.safetensors\""));
     assert_prints("hash not known yet\n");
     assert_prints("saved      /x/anchor.safetensors\n");
-    assert_prints("degraded   one\n           -> first\ndegraded   two\n           -> second\n");
+    assert_prints(CTL_TEXT_WARN "degraded   one" CTL_TEXT_PLAIN "\n           -> first\n" CTL_TEXT_WARN
+                                "degraded   two" CTL_TEXT_PLAIN "\n           -> second\n");
     assert_null(strstr(printed, "degraded   no"));
+}
+
+/* Of a terminal's columns: long ones go on below where they began. */
+static void a_status_fits_its_terminal(void **state)
+{
+    (void)state;
+    static const char degraded[] =
+        "[{\"code\":\"no-majority\",\"what\":\"1 of the 2 islands that vote are heard, no majority: no round closes "
+        "until oslo is back; island oslo was last heard of 60 s ago: silent\",\"remedy\":\"training goes on alone, and "
+        "nothing of it is lost: it is merged when they are back; with a witness one half would go on\",\"of\":\"\"},"
+        "{\"code\":\"away\",\"what\":\"island oslo\",\"remedy\":\"mend it\",\"of\":\"no-majority\"}]";
+    char answer[4000];
+    snprintf(answer, sizeof answer, STATUS("%s", "null", "\"\""), degraded);
+    look.columns = COLUMNS_MAX;
+    print(ctl_print_status, answer);
+    assert_fits(COLUMNS_MAX + 2); /* and marks */
+    assert_prints("codec\n           int8\n");
+    assert_prints(CTL_TEXT_WARN
+                  "degraded   1 of the 2 islands that vote are heard, no majority: no round closes" CTL_TEXT_PLAIN
+                  "\n" CTL_TEXT_WARN "           until oslo is back;");
+    assert_prints("           -> training goes on alone, and nothing of it is lost: it is merged\n"
+                  "              when they are back; with a witness one half would go on\n");
+    assert_null(strstr(printed, "mend it")); /* it is the same event */
+    look.verbose = true;
+    print(ctl_print_status, answer);
+    assert_prints("follows    island oslo\n           -> mend it\n");
+    look = (struct ctl_text_look){.columns = 0};
+    print(ctl_print_check, answer);
+    assert_prints("degraded: 1 of the 2");
+    assert_null(strstr(printed, "island oslo\n"));
+}
+
+static void what_is_not_known_is_a_dash(void **state)
+{
+    (void)state;
+    print(ctl_print_status,
+          "{\"trainer\":{\"state\":\"training\",\"step\":3,\"loss\":null,\"tokens_per_s\":5},\"run\":{"
+          "\"steps\":6},\"left_s\":null,\"degraded\":[]}");
+    assert_prints("trainer    training, step 3 of 6 (50 %), loss -, 5 tokens/s\n");
+    print(ctl_print_status, "{\"trainer\":{\"state\":\"stopped\",\"step\":3},\"run\":{\"steps\":6},\"degraded\":[]}");
+    assert_prints("trainer    stopped (join starts it), step 3 of 6");
 }
 
 #define MACHINE(text) "{\"trainer\":{\"state\":\"training\",\"machine\":{" text "}},\"degraded\":[]}"
@@ -111,7 +155,8 @@ static void what_an_island_is_to_the_run_is_said_in_words(void **state)
         {"owner", "role       owner: it contributes what it trains, and makes its part of each result\n"},
         {"contributor", "role       contributor: what it trains is merged; it owns nothing\n"},
         {"observer", "role       observer: it catches up; what it trains is merged when it takes part"},
-        {"draining", "role       drained: it owns nothing, and nobody waits for it\n"},
+        {"draining",
+         "role       drained: it owns nothing, and nobody waits for it; join takes part again, stop ends it\n"},
         {"away", "role       put out: the others go on without it"}};
     for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++) {
         char answer[200];
@@ -130,9 +175,16 @@ static void of_the_epoch_it_says_who_votes_and_what_the_next_one_waits_for(void 
           "\"waits\":\"an answer of oslo\",\"advice\":\"take a third\",\"degraded\":[]}");
     assert_prints("epoch      3, 1 of 2 islands that vote heard, 0 may vote; this one has no vote\n"
                   "           the next one is being decided; it waits for an answer of oslo\n");
-    assert_prints("advice     take a third\ndegraded   no\n");
-    print(ctl_print_status, "{\"advice\":\"take a third\",\"capped\":\"modprobe tcp_bbr\",\"degraded\":[]}");
-    assert_prints("advice     take a third\nadvice     modprobe tcp_bbr\ndegraded   no\n");
+    assert_null(strstr(printed, "advice")); /* nothing is wrong */
+    static const char advice[] =
+        "{\"notice\":\"it is new\",\"advice\":\"take a third\",\"capped\":\"modprobe tcp_bbr\","
+        "\"degraded\":[]}";
+    print(ctl_print_status, advice);
+    assert_prints("notice     it is new\nadvice     modprobe tcp_bbr\ndegraded   no\n");
+    look.verbose = true;
+    print(ctl_print_status, advice);
+    look.verbose = false;
+    assert_prints("notice     it is new\nadvice     take a third\nadvice     modprobe tcp_bbr\ndegraded   no\n");
     print(ctl_print_status, "{\"epoch\":3,\"sealed_ms\":0,\"wished_ms\":900,\"waits\":\"the others\",\"degraded\":[]}");
     assert_prints("           a change is wished, and not decided; it waits for the others\n");
 }
@@ -222,6 +274,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_status_shows_everything_and_each_complaint_with_its_remedy),
+        cmocka_unit_test(a_status_fits_its_terminal),
+        cmocka_unit_test(what_is_not_known_is_a_dash),
         cmocka_unit_test(a_witness_is_shown_as_one),
         cmocka_unit_test(what_the_trainer_runs_on_is_one_line),
         cmocka_unit_test(what_an_island_is_to_the_run_is_said_in_words),

@@ -114,7 +114,7 @@ static void rates_time_left_and_the_lines_share_follow_from_two_answers(void **s
     assert_shows("machine    2 ranks on CPU, 1.00 MiB each");
     assert_shows("away 1 min 12 s");
     assert_shows("late: 4 rounds closed without it");
-    assert_shows("a  [31mred note");
+    assert_shows("a [31mred note");
     assert_shows("1 of 2 fragments under way, versions 3 to 4");
     now_ms += 1000;
     take_at(5, 2.4, 0, "[]", ""); /* started anew: nothing is compared with what was before */
@@ -161,9 +161,9 @@ static void complaints_and_remedies_are_whole_at_any_width(void **state)
         assert_shows("! the first thing that is wrong");
         assert_shows("-> and a remedy");
         /* the last words of both */
-        assert_shows(" line" CTL_SCREEN_PLAIN "\n");
-        assert_shows(" one" CTL_SCREEN_PLAIN "\n");
-        for (const char *line = strstr(shown, "! the"); strncmp(line, CTL_SCREEN_FAINT "1 of 2", 7) != 0;) {
+        assert_shows(" line" CTL_TEXT_PLAIN "\n");
+        assert_shows(" one" CTL_TEXT_PLAIN "\n");
+        for (const char *line = strstr(shown, "! the"); strncmp(line, CTL_TEXT_FAINT "1 of 2", 7) != 0;) {
             size_t bytes = strcspn(line, "\n");
             assert_true(bytes <= (size_t)columns + 2); /* and its looks */
             line += bytes + 1;
@@ -252,8 +252,8 @@ static void text_is_cut_by_columns_not_bytes(void **state)
         {"a\u2581b", 3, false, false, "a??", 3},
         {"a\xff\xfe", 5, true, false, "a??", 3}, /* no characters at all */
         {"a\tb\033[2J", 20, true, false, "a?b?[2J", 7},
-        {CTL_SCREEN_WARN "x" CTL_SCREEN_PLAIN "y", 9, true, false, "xy", 2},
-        {CTL_SCREEN_BOLD "xyz", 2, true, true, "\033[1mxy\033[0m", 2},
+        {CTL_TEXT_WARN "x" CTL_TEXT_PLAIN "y", 9, true, false, "xy", 2},
+        {CTL_TEXT_BOLD "xyz", 2, true, true, "\033[1mxy\033[0m", 2},
         {"", 5, true, false, "", 0},
     };
     setlocale(LC_CTYPE, "C.UTF-8");

@@ -369,7 +369,7 @@ static void what_an_attached_trainer_does_reaches_the_others(void **state)
     assert_word(TRAINER_TRAINING, WIRE_TRAINER_TRAINING, true);
     assert_int_equal(company.b->in.heartbeat.step, 6);
     assert_int_equal(company.b->in.heartbeat.tokens, 600);
-    assert_int_equal(company.b->in.heartbeat.loss_milli, 1250);
+    assert_true(company.b->in.heartbeat.loss == 0x3ff4000000000000); /* 1.25 */
     assert_int_equal(company.b->in.heartbeat.tokens_per_s, 33);
     played_trainer_say(trainer, &(struct ipc_message){.type = IPC_SETTLED});
     assert_word(TRAINER_FINISHING, WIRE_TRAINER_FINISHING, true);

@@ -136,7 +136,9 @@ static int fill(void **state)
                                        .sealed_ms = 44,
                                        .wished_ms = 45,
                                        .waits = "an answer",
+                                       .notice = "new",
                                        .advice = "a third"},
+                             .left_s = 33,
                              .step = 27,
                              .sent_bytes = 28,
                              .received_bytes = 29,
@@ -236,14 +238,18 @@ static void a_status_says_what_was_taken(void **state)
     assert_number(json, "sealed_ms", 44);
     assert_number(json, "wished_ms", 45);
     assert_text(json, "waits", "an answer");
+    assert_text(json, "notice", "new");
     assert_text(json, "advice", "a third");
+    assert_number(json, "left_s", 33);
     assert_text(json, "capped", "a setting");
     assert_text(json, "saving", "done");
     assert_text(json, "saved", "there");
     json_decref(json);
     status.anchors_known = false;
+    status.left_s = -1;
     json = status_json(&status);
     assert_true(json_is_null(json_object_get(json, "anchors")));
+    assert_true(json_is_null(json_object_get(json, "left_s")));
     json_decref(json);
     status.anchors_known = true;
 }

@@ -304,7 +304,7 @@ static void numbers_that_are_none_do_not_get_out(void **state)
         struct trainer_info info = trainer_info(stage.trainer);
         assert_int_equal(info.step, 8);
         assert_int_equal(info.tokens, 80);
-        assert_true(info.loss == -1 && info.grad_norm == -1);
+        assert_true(isnan(info.loss) && isnan(info.grad_norm)); /* who prints them looks */
         assert_true(info.tokens_per_s == 0 && info.lr == 0);
     }
 }

@@ -51,7 +51,7 @@ static void greetings_and_heartbeats_come_back(void **state)
                                           .taking_part = true,
                                           .step = 100,
                                           .tokens = 1ull << 50,
-                                          .loss_milli = 2500,
+                                          .loss = 0x4004000000000000,
                                           .tokens_per_s = 99,
                                           .trainer = WIRE_TRAINER_TRAINING,
                                           .fragments_count = WIRE_FRAGMENTS_MAX};

@@ -58,7 +58,7 @@ static void the_largest_heartbeat_fits(void **state)
                                     .taking_part = true,
                                     .step = UINT64_MAX,
                                     .tokens = UINT64_MAX,
-                                    .loss_milli = UINT32_MAX,
+                                    .loss = UINT64_MAX,
                                     .tokens_per_s = UINT32_MAX,
                                     .trainer = WIRE_TRAINER_FAILED,
                                     .epoch = UINT64_MAX,

@@ -187,14 +187,14 @@ struct diloco_start {
 struct diloco_report {
     size_t size;
     uint64_t tokens;     /* trained in this step; contributions are weighted by their sum */
-    double loss;         /* for status and logs, as the rest */
+    double loss;         /* for status and logs, as the rest; 0: not said; NaN and Inf are complained of */
     double tokens_per_s; /* by all the time that goes by, that in diloco_step() too */
     double lr, grad_norm;
 };
 
 struct diloco;
 
-/* Of this library, as "0.2.0". */
+/* Of this library, as "0.1.0". */
 DILOCO_API const char *diloco_version(void);
 
 /* Connects to the island's daemon, as root, as the user that it runs as, or as one of the group that [worker] group

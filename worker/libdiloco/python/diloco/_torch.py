@@ -133,7 +133,7 @@ class Module(Tensors):
         self._moves = _Moves([param.local for param in self.params]) if self.on_device else None
         self.device = self._moves.struct if self._moves is not None else None
         self._losses: list[tuple[Any, torch.Tensor]] = []
-        self._loss = float("nan")
+        self._loss = 0.0
 
     @staticmethod
     def _named(model: torch.nn.Module, buffers: bool) -> Iterable[tuple[str, torch.Tensor]]:

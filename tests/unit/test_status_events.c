@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* status: one event is one entry, whatever follows from it; the island's own faults come first; and what to do about
+ * others goes by what is wrong with them. One island with all its parts, others played; or a status of nowhere. */
+#include "tests/lib/testlib.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "common/digest.h"
+#include "common/mem.h"
+#include "daemon/control/complaints.h"
+#include "daemon/control/status.h"
+#include "daemon/control/status_json.h"
+#include "tests/lib/complains.h"
+#include "tests/lib/isle.h"
+#include "tests/lib/played.h"
+#include "tests/lib/played_trainer.h"
+
+enum { A, B, C, D };
+enum { SILENT_MS = 2500, BLOCKED_MS = 60000 };
+
+static struct isle_run *run;
+static struct isle *a;
+static struct played *b, *c;
+static struct played_trainer *trainer;
+static struct progress *progress;
+static struct status status; /* as last taken */
+
+static void begin_run(const char *name, uint32_t count)
+{
+    run = isle_run_new(name, count, NULL);
+    b = count > B ? played_open(run, B, 0, NULL) : NULL;
+    c = count > C ? played_open(run, C, 0, NULL) : NULL;
+    trainer = NULL;
+    assert_ok(progress_new(&progress));
+}
+
+static void begin(const char *name, uint32_t count)
+{
+    begin_run(name, count);
+    a = isle_open(run, A, NULL, 0);
+    isle_know_plan(a);
+    a->engine = true;
+    played_greet(b, a);
+    if (c != NULL)
+        played_greet(c, a);
+}
+
+static void end(void)
+{
+    status_deinit(&status);
+    progress_free(progress);
+    if (trainer != NULL)
+        played_trainer_close(trainer);
+    isle_close(a);
+    if (b != NULL)
+        played_close(b);
+    if (c != NULL)
+        played_close(c);
+    isle_run_free(run);
+}
+
+static const struct status *take(void)
+{
+    static struct status_conf conf;
+    conf = isle_status_conf(a);
+    conf.progress = progress;
+    if (a->plan != NULL)
+        progress_note(progress, a->sync, ISLE_FRAGMENTS, a->charter.view.count, 0, a->now_ms);
+    status_deinit(&status);
+    assert_ok(status_take(&conf, a->now_ms, &status));
+    return &status;
+}
+
+static void train(uint64_t step)
+{
+    if (trainer == NULL) {
+        trainer = played_trainer_open(a);
+        played_trainer_start(trainer);
+    }
+    played_trainer_say(
+        trainer, &(struct ipc_message){.type = IPC_REPORT, .report = {.step = step, .tokens = 10 * step, .loss = 2.5}});
+}
+
+/* A round of a fragment is under way from now on; our trainer goes on. */
+static void contribute(uint32_t f)
+{
+    isle_step(a, &(struct sync_event){.type = SYNC_EV_SNAPSHOT, .fragment = f});
+    isle_step(a, &(struct sync_event){.type = SYNC_EV_ENCODED, .fragment = f});
+    take();
+}
+
+static void beat(struct played *who)
+{
+    struct event event;
+    who->out.heartbeat.sequence = ++who->sequence;
+    who->out.heartbeat.trainer = WIRE_TRAINER_TRAINING;
+    played_say(who, A);
+    isle_wait(isle_took_sync(a, SYNC_EV_HEARTBEAT, &event));
+}
+
+static void let_time_go_by(uint64_t ms)
+{
+    a->now_ms += ms;
+    if (c != NULL)
+        beat(c);
+    isle_tick(a);
+    train(2);
+}
+
+static void assert_events(const char *codes)
+{
+    char text[400] = "";
+    for (uint32_t i = 0; i < status.complaints_count; i++)
+        if (complaints_is_event(&status, i))
+            snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s", text[0] != '\0' ? " " : "",
+                     complaint_name(status.complaints[i].code));
+    assert_string_equal(text, codes);
+}
+
+static void assert_of(enum complaint_code code, enum complaint_code of)
+{
+    const struct complaint *complaint = complaint_of(&status, code);
+    assert_non_null(complaint);
+    assert_string_equal(complaint_name(status.complaints[complaint->of].code), complaint_name(of));
+}
+
+/* ---- others that are gone ---- */
+
+static void the_other_one_of_two_that_is_gone_is_one_event(void **state)
+{
+    (void)state;
+    char line[400];
+    begin("events-two", 2);
+    train(1);
+    assert_int_equal(take()->complaints_count, 0);
+    contribute(2);
+    let_time_go_by(BLOCKED_MS + 1);
+    take();
+    assert_events("no-majority");
+    assert_complains(&status, COMPLAINT_NO_MAJORITY,
+                     "no round closes until b is back; island b was last heard of 60 s ago: silent");
+    assert_of(COMPLAINT_AWAY, COMPLAINT_NO_MAJORITY);
+    assert_of(COMPLAINT_ALONE, COMPLAINT_NO_MAJORITY);
+    assert_of(COMPLAINT_BLOCKED, COMPLAINT_NO_MAJORITY);
+    status_line(&status, line, sizeof line);
+    assert_non_null(strstr(line, "; degraded: 1 of the 2 islands that vote are heard"));
+    json_t *json = status_json(&status);
+    const json_t *list = json_object_get(json, "degraded");
+    for (uint32_t i = 0; i < status.complaints_count; i++)
+        assert_string_equal(json_string_value(json_object_get(json_array_get(list, i), "of")),
+                            complaints_is_event(&status, i) ? "" : "no-majority");
+    json_decref(json);
+    end();
+}
+
+static void one_of_three_that_is_gone_is_one_event_and_so_is_each_other_one(void **state)
+{
+    (void)state;
+    begin("events-three", 3);
+    train(1);
+    contribute(2);
+    played_beat(c)->fragments[2].contributed = 1;
+    let_time_go_by(BLOCKED_MS + 1);
+    take();
+    assert_events("away");
+    assert_of(COMPLAINT_BLOCKED, COMPLAINT_AWAY);
+    c->out.heartbeat.fragments[2].contributed = 0; /* it is here, and it is not b alone that is waited for */
+    beat(c);
+    take();
+    assert_events("away blocked");
+    end();
+}
+
+static void one_that_would_not_talk_is_the_event(void **state)
+{
+    (void)state;
+    begin_run("events-refused", 2);
+    a = isle_open(run, A, NULL, 0);
+    isle_know_plan(a);
+    a->engine = true;
+    train(1);
+    played_hello(b)->run_id.byte[0] ^= 1;
+    played_say(b, A);
+    isle_wait(peers_info(a->peers, B).refused);
+    take();
+    assert_events("refused");
+    assert_of(COMPLAINT_NO_MAJORITY, COMPLAINT_REFUSED);
+    assert_of(COMPLAINT_ALONE, COMPLAINT_REFUSED);
+    end();
+}
+
+/* ---- ourselves ---- */
+
+static void our_own_faults_come_first(void **state)
+{
+    (void)state;
+    static char text[400];
+    begin_run("events-own", 2);
+    const char *program = testlib_file(run->folder, "trainer", "#!/bin/sh\nexit 3\n");
+    assert_int_equal(chmod(program, 0755), 0);
+    snprintf(text, sizeof text, "worker.program=%s", program);
+    struct conf_override overrides[] = {{text}, {"worker.autostart=no"}};
+    a = isle_open(run, A, overrides, 2);
+    assert_ok(trainer_join(a->trainer, a->now_ms));
+    isle_wait(trainer_phase(a->trainer) == TRAINER_RESTARTING);
+    take();
+    assert_events("restarting no-majority");
+    end();
+}
+
+/* It is what its people asked for; the next one that is not is told. */
+static void a_trainer_that_was_asked_to_leave_is_nothing_wrong(void **state)
+{
+    (void)state;
+    static char text[400];
+    bool killed;
+    begin_run("events-leave", 1);
+    const char *program = testlib_file(run->folder, "trainer", "#!/bin/sh\nexec sleep 100\n");
+    assert_int_equal(chmod(program, 0755), 0);
+    snprintf(text, sizeof text, "worker.program=%s", program);
+    struct conf_override overrides[] = {{text}, {"worker.autostart=no"}};
+    a = isle_open(run, A, overrides, 2);
+    take();
+    assert_events("stopped"); /* nobody has asked for anything */
+    assert_ok(trainer_join(a->trainer, a->now_ms));
+    assert_ok(trainer_leave_now(a->trainer, &killed));
+    isle_wait(!trainer_running(a->trainer));
+    assert_int_equal(take()->phase, TRAINER_STOPPED);
+    assert_events("");
+    end();
+}
+
+/* ---- of nowhere ---- */
+
+static struct view_member members[4];
+static struct status_peer rows[4];
+static struct view view = {.members = members, .count = 4, .self = A};
+static struct runspec spec = {.late = RUNSPEC_MERGE};
+static const struct status_conf from = {.view = &view, .spec = &spec};
+
+/* Four islands that vote, of which so many are heard. */
+static void imagine(uint32_t heard)
+{
+    static struct complaint complaints[100];
+    status = (struct status){.from = &from, .phase = TRAINER_TRAINING, .complaints = complaints, .islands = 4};
+    status.islands_up = heard;
+    status.epoch = (struct status_epoch){
+        .voters = 4, .voters_heard = heard, .voters_sure = heard, .majority = heard > 2, .doubt = "", .unkept = ""};
+    for (uint32_t i = 0; i < 4; i++) {
+        members[i] = (struct view_member){.used = true, .voter = true, .role = RECORD_OWNER, .address = ""};
+        snprintf(members[i].name, sizeof members[i].name, "%c", "abcd"[i]);
+        rows[i] = (struct status_peer){.member = &members[i], .self = i == A, .up = i < heard, .note = "", .fault = ""};
+    }
+    status.peers = rows;
+}
+
+static void forget(void)
+{
+    status = (struct status){.from = NULL};
+}
+
+static const char *remedy_of(enum complaint_code code)
+{
+    const struct complaint *complaint = complaint_of(&status, code);
+    assert_non_null(complaint);
+    return complaint->remedy;
+}
+
+/* Neither half is a majority, and the people there should know what would make one. */
+static void two_halves_are_told_that_a_witness_helps(void **state)
+{
+    (void)state;
+    imagine(2);
+    complaints_all(&status);
+    assert_events("no-majority");
+    assert_complains(&status, COMPLAINT_NO_MAJORITY,
+                     "2 of the 4 islands that vote are heard, no majority: no round "
+                     "closes until one of c, d is back");
+    assert_non_null(strstr(remedy_of(COMPLAINT_NO_MAJORITY), "with a witness one half would go on"));
+    imagine(1); /* it would not */
+    complaints_all(&status);
+    assert_null(strstr(remedy_of(COMPLAINT_NO_MAJORITY), "witness"));
+    imagine(2); /* there is one already */
+    members[D].role = RECORD_WITNESS;
+    complaints_all(&status);
+    assert_null(strstr(remedy_of(COMPLAINT_NO_MAJORITY), "with a witness"));
+    forget();
+}
+
+static void only_whose_word_is_false_is_to_be_revoked(void **state)
+{
+    (void)state;
+    static const struct {
+        enum peer_fault kind;
+        bool revoke;
+    } kinds[] = {{PEER_FAULT_LATE, false}, {PEER_FAULT_STUCK, false}, {PEER_FAULT_FALSE, true}};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        imagine(4);
+        rows[B].fault = "something is wrong";
+        rows[B].fault_kind = kinds[i].kind;
+        complaints_all(&status);
+        assert_complains(&status, COMPLAINT_FAULT, "island b: something is wrong");
+        assert_int_equal(strstr(remedy_of(COMPLAINT_FAULT), "revoke") != NULL, kinds[i].revoke);
+    }
+    forget();
+}
+
+static void all_about_one_that_is_late_is_one_event(void **state)
+{
+    (void)state;
+    imagine(4);
+    status.trainer.training = true;
+    spec.interval = 10;
+    rows[B] = (struct status_peer){.member = &members[B],
+                                   .up = true,
+                                   .note = "",
+                                   .fault = "late",
+                                   .fault_kind = PEER_FAULT_LATE,
+                                   .training = true,
+                                   .own_step = 100,
+                                   .missed = 5,
+                                   .too_late = true};
+    complaints_all(&status);
+    assert_events("fault");
+    assert_of(COMPLAINT_SLOW_PEER, COMPLAINT_FAULT);
+    assert_of(COMPLAINT_MISSED, COMPLAINT_FAULT);
+    rows[B].fault = "";
+    status.complaints_count = 0;
+    complaints_all(&status);
+    assert_events("missed");
+    spec.interval = 0;
+    forget();
+}
+
+int main(void)
+{
+    assert_ok(digest_init());
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_other_one_of_two_that_is_gone_is_one_event),
+        cmocka_unit_test(one_of_three_that_is_gone_is_one_event_and_so_is_each_other_one),
+        cmocka_unit_test(one_that_would_not_talk_is_the_event),
+        cmocka_unit_test(our_own_faults_come_first),
+        cmocka_unit_test(a_trainer_that_was_asked_to_leave_is_nothing_wrong),
+        cmocka_unit_test(two_halves_are_told_that_a_witness_helps),
+        cmocka_unit_test(only_whose_word_is_false_is_to_be_revoked),
+        cmocka_unit_test(all_about_one_that_is_late_is_one_event),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

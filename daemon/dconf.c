@@ -15,6 +15,7 @@
 #include "common/mem.h"
 #include "common/mixture.h"
 #include "common/words.h"
+#include "net/address.h"
 #include "net/record.h"
 #include "net/wire.h"
 
@@ -161,15 +162,6 @@ static enum err check_name(const char *where, const char *name)
     return ERR_OK;
 }
 
-/* "host:port", as ZeroMQ takes it; whether the host exists is seen when it is dialled. */
-bool dconf_address_good(const char *text, long port_min)
-{
-    const char *colon = strrchr(text, ':');
-    char *end = NULL;
-    long port = colon != NULL ? strtol(colon + 1, &end, 10) : 0;
-    return colon != NULL && colon > text && end > colon + 1 && *end == '\0' && port >= port_min && port <= UINT16_MAX;
-}
-
 const char *dconf_address(const struct dconf *conf)
 {
     static const char *const everywhere[] = {"*:", "0.0.0.0:", "[::]:"};
@@ -178,12 +170,12 @@ const char *dconf_address(const struct dconf *conf)
     for (size_t i = 0; i < sizeof everywhere / sizeof everywhere[0]; i++)
         if (strncmp(conf->listen, everywhere[i], strlen(everywhere[i])) == 0)
             return "";
-    return wire_address_good(conf->listen) ? conf->listen : "";
+    return address_good(conf->listen) ? conf->listen : "";
 }
 
 static enum err check_address(const char *path, const struct dconf_peer *peer)
 {
-    if (peer->address[0] == '\0' || dconf_address_good(peer->address, 1))
+    if (peer->address[0] == '\0' || address_good(peer->address))
         return ERR_OK;
     return err_set(ERR_CONF, "%s: [peer %s] address: \"%s\" is not host:port, as in oslo.example.org:7600", path,
                    peer->name, peer->address);
@@ -310,9 +302,9 @@ static enum err check_self(const char *path, const struct dconf *conf)
     struct sockaddr_un address;
     char *control;
     TRY(check_name(path, conf->name));
-    if (conf->listen[0] != '\0' && !dconf_address_good(conf->listen, 0))
+    if (conf->listen[0] != '\0' && !address_listen_good(conf->listen, 0))
         return err_set(ERR_CONF, "%s: [net] listen: \"%s\" is not host:port, as in *:7600", path, conf->listen);
-    if (conf->address[0] != '\0' && !wire_address_good(conf->address))
+    if (conf->address[0] != '\0' && !address_good(conf->address))
         return err_set(ERR_CONF, "%s: [net] address: \"%s\" is not host:port, as in oslo.example.org:7600", path,
                        conf->address);
     TRY(mem_printf(&control, "%s/control.sock", conf->run_folder));

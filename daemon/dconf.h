@@ -57,9 +57,6 @@ extern const struct conf_schema dconf_schema;
 enum { DCONF_NAME_MAX = WIRE_NAME_BYTES - 1 };
 bool dconf_name_good(const char *name);
 
-/* "host:port" with a port from `port_min` on, as "oslo.example.org:7600" or "*:7600". */
-bool dconf_address_good(const char *text, long port_min);
-
 /* Where it says that others reach this island: [net] address, or `listen` where that names a host and a port; "": it
  * does not say. Borrowed. */
 const char *dconf_address(const struct dconf *conf);

@@ -21,6 +21,8 @@ struct dialled {
     bool up;
     uint64_t begun_ms; /* the present handshake */
     uint64_t again_ms; /* it was refused: when to dial anew; 0: it was not */
+    uint64_t ended_ms; /* when a handshake last ended without a word */
+    uint32_t ended;    /* how many did in a row */
     int fd;            /* ZeroMQ's; may be closed any time */
 };
 
@@ -35,8 +37,8 @@ enum dialled_news {
     DIALLED_CONNECTED, /* `fd` is known */
     DIALLED_UP,
     DIALLED_LOST,
-    DIALLED_FAILED,       /* to come up again after it was lost */
-    DIALLED_NOT_ADMITTED, /* it does not know our key, or is not the one we think */
+    DIALLED_FAILED,       /* to come up again after it was lost, or in the middle of a handshake */
+    DIALLED_NOT_ADMITTED, /* it said so; or handshake after handshake ends: it has another key than we think */
     DIALLED_NO_ANSWER,    /* it takes connections, and says nothing */
 };
 /* What its monitor has to tell next. */

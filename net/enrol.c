@@ -8,6 +8,7 @@
 
 #include "common/env.h"
 #include "common/mem.h"
+#include "net/address.h"
 #include "net/socket.h"
 
 /* AGAIN: an answer may be lost with its connection, so the question is repeated. TURN: how long one address is tried
@@ -40,7 +41,7 @@ static enum err prepare(struct ask *ask)
     if (!wire_name_good(conf->name))
         return err_set(ERR_ARG, "the name \"%s\" must be 1 to %d letters, digits, '-' or '_'", conf->name,
                        WIRE_NAME_BYTES - 1);
-    if (conf->address[0] != '\0' && !wire_address_good(conf->address))
+    if (conf->address[0] != '\0' && !address_good(conf->address))
         return err_set(ERR_ARG, "the address \"%s\" is not host:port, as in oslo.example.org:7600", conf->address);
     if (env_wall_ms() / 1000 >= conf->invite->expiry_s)
         return err_set(ERR_STATE, "this invitation has expired (or this machine's clock is wrong); ask for another");

@@ -16,6 +16,9 @@ _Static_assert((int)IDENT_SECRET_BYTES == (int)crypto_sign_SECRETKEYBYTES, "a se
 _Static_assert((int)IDENT_SIGNATURE_BYTES == (int)crypto_sign_BYTES, "a signature");
 
 static const char secret_mark[] = "secret = ";
+/* Of an Ed25519 public key: in the last byte the sign of x; the first byte of the smallest y that is not below the
+ * prime. */
+enum { SIGN_BIT = 0x80, Y_LEAST_BYTE = 0xed };
 enum { KEY_FILE_BYTES_MAX = 4096, BASE64 = sodium_base64_VARIANT_URLSAFE_NO_PADDING };
 
 /* All that follows from the seed. */
@@ -117,9 +120,26 @@ void ident_text(const uint8_t *key, char *text)
     sodium_bin2base64(text, IDENT_TEXT_BYTES, key, IDENT_KEY_BYTES, BASE64);
 }
 
+/* y of the point (RFC 8032, 5.1.2) below 2^255 - 19: the same point has no second spelling. */
+static bool is_canonical(const uint8_t *key)
+{
+    if (key[0] < Y_LEAST_BYTE || (key[IDENT_KEY_BYTES - 1] & ~SIGN_BIT) != UINT8_MAX - SIGN_BIT)
+        return true;
+    for (size_t i = 1; i < IDENT_KEY_BYTES - 1; i++)
+        if (key[i] != UINT8_MAX)
+            return true;
+    return false;
+}
+
+int ident_compare(const uint8_t *left, const uint8_t *right)
+{
+    int order = memcmp(left, right, IDENT_KEY_BYTES - 1);
+    return order != 0 ? order : (left[IDENT_KEY_BYTES - 1] & ~SIGN_BIT) - (right[IDENT_KEY_BYTES - 1] & ~SIGN_BIT);
+}
+
 enum err ident_curve(const uint8_t *key, uint8_t *curve_key)
 {
-    if (crypto_sign_ed25519_pk_to_curve25519(curve_key, key) != 0)
+    if (!is_canonical(key) || crypto_sign_ed25519_pk_to_curve25519(curve_key, key) != 0)
         return err_set(ERR_CONF, "not a public key");
     return ERR_OK;
 }

@@ -46,6 +46,10 @@ void ident_text(const uint8_t *key, char *text);
 /* The key by which the island's connections are known. ERR_CONF: `key` is no public key. */
 ERR_MUST_CHECK enum err ident_curve(const uint8_t *key, uint8_t *curve_key);
 
+/* Orders public keys by the connection key that follows from them; 0: two islands with these would have one. A point
+ * and its mirror image do (both spell one y, RFC 8032 5.1.2). Of keys that ident_curve() takes. */
+int ident_compare(const uint8_t *left, const uint8_t *right);
+
 /* Signs `bytes` of `message`, with IDENT_SIGNATURE_BYTES. What is signed says what it is in its first bytes, so that no
  * signature of one thing is one of another. */
 void ident_sign(const struct ident *ident, const void *message, size_t bytes, uint8_t *signature);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/bytes.h"
+#include "net/address.h"
 
 /*
  * A token: the prefix, then in base64url without padding (RFC 4648, 5): u16 bytes in all, u8 version, u8 addresses,
@@ -63,7 +64,7 @@ enum err invite_text(const struct invite *invite, char *text)
     bytes_put(&writer, invite->run_id.byte, sizeof invite->run_id.byte);
     bytes_put(&writer, invite->seed, sizeof invite->seed);
     for (uint32_t i = 0; i < invite->addresses_count; i++) {
-        if (!wire_address_good(invite->addresses[i]))
+        if (!address_good(invite->addresses[i]))
             return err_set(ERR_ARG, "\"%s\" is not host:port, as in oslo.example.org:7600", invite->addresses[i]);
         bytes_put_u8(&writer, (uint8_t)strlen(invite->addresses[i]));
         bytes_put(&writer, invite->addresses[i], strlen(invite->addresses[i]));
@@ -123,7 +124,7 @@ static bool take_addresses(struct bytes_reader *reader, struct invite *invite)
     for (uint32_t i = 0; i < invite->addresses_count; i++) {
         size_t bytes = bytes_get_u8(reader); /* below WIRE_ADDRESS_BYTES */
         take_bytes(reader, (uint8_t *)invite->addresses[i], bytes);
-        if (reader->failed || strlen(invite->addresses[i]) != bytes || !wire_address_good(invite->addresses[i]))
+        if (reader->failed || strlen(invite->addresses[i]) != bytes || !address_good(invite->addresses[i]))
             return false;
     }
     return true;

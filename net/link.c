@@ -26,6 +26,8 @@ enum { BULK_PART_BYTES_MAX = WIRE_CHUNK_HEADER_BYTES + WIRE_CHUNK_BYTES_MAX, PAR
  * KNOCKS: connections beside those of members. */
 enum { MESSAGE_PARTS = 2, PLACES = 16, KNOCKS_MAX = 256 };
 enum { LISTEN_QUEUE = 1024, SOCKETS_MAX = 16384 };
+/* MUTE: heartbeats come every second. PAUSE: a tick comes several times a second, unless we were stopped. */
+enum { MUTE_MS = 15000, PAUSE_MS = 2000 };
 
 /* ---- set-up ---- */
 
@@ -109,6 +111,7 @@ enum err link_new(const struct link_conf *conf, struct link **out)
     link->ident = conf->ident;
     link->run_tag = conf->run_tag;
     link->rate_limit = conf->rate_limit;
+    link->mute_ms = conf->mute_ms > 0 ? conf->mute_ms : MUTE_MS;
     caps_read("/proc/sys/net", &link->caps);
     zmq_msg_init(&link->payload);
     TRY_OUT(choose_congestion(link, conf->congestion != NULL ? conf->congestion : ""));
@@ -228,8 +231,6 @@ enum err link_set(struct link *link, uint32_t slot, const struct link_member *me
         return ERR_OK;
     }
     const char *address = member->address != NULL ? member->address : "";
-    if (strlen(address) >= LINK_ADDRESS_BYTES)
-        return err_set(ERR_CONF, "[peer %s] address: longer than %d bytes", member->name, LINK_ADDRESS_BYTES - 1);
     TRY(make_places(link, slot));
     struct link_peer *peer = &link->peers[slot];
     bool same_key = peer->used && memcmp(peer->key, member->key, sizeof peer->key) == 0;
@@ -323,6 +324,7 @@ static void read_monitor(struct link *link, uint32_t peer, bool bulk)
             continue;
         case DIALLED_UP:
             event.type = LINK_CONNECTED;
+            link->peers[peer].heard_ms = env_mono_ms();
             if (bulk)
                 (void)!link_send(link, peer, WIRE_BULK_HELLO, NULL, 0, NULL, 0);
             break;
@@ -450,6 +452,7 @@ static enum err recv_dialled(struct link *link, uint32_t peer, bool bulk, struct
         int fd = zmq_msg_get(&part, ZMQ_SRCFD);
         traffic_note(link->traffic, peer, fd);
         backlog_seen(link->backlog, fd);
+        link->peers[peer].heard_ms = env_mono_ms();
         if (read_parts(link, d->socket, &part, peer, message) && acceptable(link, peer, &message->header, bulk))
             err = ERR_OK;
     }
@@ -514,6 +517,7 @@ static enum err recv_listened(struct link *link, struct link_message *message)
         if (!whole || !known)
             continue;
         link->peers[peer].listened[bulk] = route;
+        link->peers[peer].heard_ms = env_mono_ms();
         if (acceptable(link, peer, &message->header, bulk))
             err = ERR_OK;
     }
@@ -630,14 +634,23 @@ enum err link_say(struct link *link, uint32_t peer, const struct wire_message *m
 
 /* ---- counters ---- */
 
-/* Who refused us may have heard of us since. */
-static void dial_again(struct link *link)
+/* Who has a connection open and says nothing on any, not even heartbeats: whatever is in the way, a new one may get
+ * round it. Of the time in which we did not look ourselves nobody can tell. */
+static bool is_mute(const struct link *link, const struct link_peer *peer, uint64_t now_ms)
 {
-    uint64_t now_ms = env_mono_ms();
+    bool up = peer->dialled[0].up || peer->dialled[1].up;
+    return up && now_ms > peer->heard_ms + link->mute_ms;
+}
+
+/* Who refused us may have heard of us since. */
+static void dial_again(struct link *link, uint64_t now_ms)
+{
     for (uint32_t i = 0; i < link->places; i++) {
+        bool mute = is_mute(link, &link->peers[i], now_ms);
         for (int bulk = 0; bulk < LINK_CONNECTIONS; bulk++) {
             struct dialled *d = &link->peers[i].dialled[bulk];
-            if (d->again_ms == 0 || now_ms < d->again_ms)
+            bool refused = d->again_ms != 0 && now_ms >= d->again_ms;
+            if (d->socket == NULL || (!refused && !mute))
                 continue;
             dialled_close(d);
             if (dial(link, i, bulk) != ERR_OK)
@@ -646,10 +659,22 @@ static void dial_again(struct link *link)
     }
 }
 
+static void count_pause(struct link *link, uint64_t now_ms)
+{
+    uint64_t pause_ms = link->ticked_ms == 0 ? 0 : now_ms - link->ticked_ms;
+    link->ticked_ms = now_ms;
+    if (pause_ms < PAUSE_MS)
+        return;
+    for (uint32_t i = 0; i < link->places; i++)
+        link->peers[i].heard_ms += pause_ms;
+}
+
 void link_tick(struct link *link)
 {
+    uint64_t now_ms = env_mono_ms();
     dismiss_late(link);
-    dial_again(link);
+    count_pause(link, now_ms);
+    dial_again(link, now_ms);
     for (size_t ended = backlog_check(link->backlog); ended > 0; ended--)
         news_tell(&link->news, LINK_MALFORMED, UINT32_MAX, "a message without end; its connection was closed");
 }

@@ -43,6 +43,7 @@ struct link_conf {
     uint64_t rate_limit;               /* bits per second of a bulk connection at most; 0: no limit */
     const char *congestion;            /* control of bulk connections; NULL or "": as the system has it */
     int io_threads;
+    uint32_t mute_ms; /* a peer with an open connection that says nothing for so long is dialled anew; 0: 15 s */
 };
 
 struct link;

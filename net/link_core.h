@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <zmq.h>
 
+#include "net/address.h"
 #include "net/backlog.h"
 #include "net/caps.h"
 #include "net/dialled.h"
@@ -20,7 +21,7 @@
 #include "net/zap.h"
 
 /* Connections to a peer: control and bulk. */
-enum { LINK_CONNECTIONS = 2, LINK_ADDRESS_BYTES = 256 };
+enum { LINK_CONNECTIONS = 2 };
 
 /* Where the ROUTER finds a peer that dialled us. */
 struct link_route {
@@ -32,11 +33,12 @@ struct link_route {
 struct link_peer {
     bool used;
     uint8_t key[IDENT_KEY_BYTES];
-    char address[LINK_ADDRESS_BYTES];
+    char address[ADDRESS_BYTES];
     /* by connection: control, bulk */
     struct dialled dialled[LINK_CONNECTIONS];
     struct link_route listened[LINK_CONNECTIONS];
-    uint64_t room; /* bytes that the bulk connection's send buffer was last asked to hold; 0: it is new */
+    uint64_t heard_ms; /* when a message of it, or a connection to it, came last (env_mono_ms()) */
+    uint64_t room;     /* bytes that the bulk connection's send buffer was last asked to hold; 0: it is new */
 };
 
 enum { LINK_CONGESTION_BYTES = 16 }; /* as the kernel has it */
@@ -56,7 +58,9 @@ struct link {
     struct caps caps;
     unsigned port;
     uint32_t recv_turn, recv_burst, monitor_turn;
-    uint64_t handed; /* bytes */
+    uint32_t mute_ms;
+    uint64_t ticked_ms; /* link_tick(), last */
+    uint64_t handed;    /* bytes */
     zmq_msg_t payload;
     struct news news;
 };

@@ -35,7 +35,7 @@ static bool may_enrol(const struct record *next, const struct muster_wish *wish)
         return false;
     for (uint32_t i = 0; i < next->members_count; i++) {
         const struct record_member *member = &next->members[i];
-        if (strcmp(member->name, wish->as.name) == 0 || memcmp(member->key, wish->as.key, sizeof member->key) == 0 ||
+        if (strcmp(member->name, wish->as.name) == 0 || ident_compare(member->key, wish->as.key) == 0 ||
             (member->role == RECORD_WITNESS && wish->as.role == RECORD_WITNESS))
             return false;
     }

@@ -7,6 +7,7 @@
 
 #include "common/bytes.h"
 #include "common/mem.h"
+#include "net/address.h"
 
 _Static_assert((int)RECORD_OWNERS_MAX == (int)SHARDMAP_OWNERS_MAX, "owners of a record and of its map");
 
@@ -192,7 +193,7 @@ static enum err check_member(const struct record *record, const struct record_me
                        "'_'",
                        member->id, WIRE_NAME_BYTES - 1);
     if (memchr(member->address, '\0', sizeof member->address) == NULL ||
-        (member->address[0] != '\0' && !wire_address_good(member->address)))
+        (member->address[0] != '\0' && !address_good(member->address)))
         return err_set(ERR_PROTO, "a record whose member %s has an address that is not host:port", member->name);
     if (member->role < RECORD_OWNER || member->role >= RECORD_ROLES || member->owner_wish >= RECORD_OWNER_WISHES)
         return err_set(ERR_PROTO, "a record whose member %s has role %u and owner wish %u", member->name,
@@ -216,7 +217,7 @@ static int compare_names(const void *left, const void *right)
 static int compare_keys(const void *left, const void *right)
 {
     const struct record_member *const *l = left, *const *r = right;
-    return memcmp((*l)->key, (*r)->key, IDENT_KEY_BYTES);
+    return ident_compare((*l)->key, (*r)->key);
 }
 
 static enum err check_unique(const struct record *record, int (*compare)(const void *, const void *), const char *what)

@@ -14,10 +14,13 @@
 
 /*
  * Queues are short: what waits in a queue cannot be overtaken, and control has a connection of its own anyway.
- * Heartbeats notice a peer that vanished without closing; the application's own come on top.
+ * The kernel notices a peer that vanished without closing: bytes that nobody acknowledges for LINE_DEAD, or on an idle
+ * connection probes (RFC 1122, 4.2.3.6; TCP_USER_TIMEOUT, RFC 5482). ZeroMQ's own heartbeats are off: when a process
+ * was stopped for longer than their time limit, or its neighbour's line was, version 4.3.4 of the library aborts it
+ * (libzmq issue 3937).
  */
 enum { RECONNECT_MS = 200, RECONNECT_MAX_MS = 5000, LINGER_MS = 200 };
-enum { ZMTP_HEARTBEAT_MS = 2000, ZMTP_TIMEOUT_MS = 8000, CONNECT_TIMEOUT_MS = 5000 };
+enum { CONNECT_TIMEOUT_MS = 5000, LINE_DEAD_MS = 8000, PROBE_AFTER_S = 4, PROBE_EVERY_S = 2, PROBES = 2 };
 enum { ENDPOINT_BYTES = 300 };
 
 /* Of a send buffer one part holds bytes, the other what the kernel needs to hold them. */
@@ -59,8 +62,11 @@ enum err socket_open(void *context, int type, size_t part_bytes_max, void **out)
     TRY(socket_int(*out, ZMQ_LINGER, LINGER_MS));
     TRY(socket_int(*out, ZMQ_SNDHWM, SOCKET_QUEUE_MESSAGES));
     TRY(socket_int(*out, ZMQ_RCVHWM, SOCKET_QUEUE_MESSAGES));
-    TRY(socket_int(*out, ZMQ_HEARTBEAT_IVL, ZMTP_HEARTBEAT_MS));
-    TRY(socket_int(*out, ZMQ_HEARTBEAT_TIMEOUT, ZMTP_TIMEOUT_MS));
+    TRY(socket_int(*out, ZMQ_TCP_MAXRT, LINE_DEAD_MS));
+    TRY(socket_int(*out, ZMQ_TCP_KEEPALIVE, 1));
+    TRY(socket_int(*out, ZMQ_TCP_KEEPALIVE_IDLE, PROBE_AFTER_S));
+    TRY(socket_int(*out, ZMQ_TCP_KEEPALIVE_INTVL, PROBE_EVERY_S));
+    TRY(socket_int(*out, ZMQ_TCP_KEEPALIVE_CNT, PROBES));
     TRY(socket_int(*out, ZMQ_HANDSHAKE_IVL, SOCKET_HANDSHAKE_MS));
     TRY(socket_int(*out, ZMQ_IPV6, 1));
     if (zmq_setsockopt(*out, ZMQ_MAXMSGSIZE, &max, sizeof max) != 0)

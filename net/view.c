@@ -253,7 +253,7 @@ static enum err add_member(struct record *record, const struct view_entry *entry
         const struct record_member *other = &record->members[i];
         if (strcmp(other->name, member->name) == 0)
             return err_set(ERR_CONF, "two islands are called %s; each needs a name of its own", member->name);
-        if (memcmp(other->key, member->key, sizeof member->key) == 0)
+        if (ident_compare(other->key, member->key) == 0)
             return err_set(ERR_CONF, "islands %s and %s have the same public key; each needs its own", other->name,
                            member->name);
     }

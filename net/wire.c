@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/bytes.h"
+#include "net/address.h"
 #include "net/wire.pb-c.h"
 
 #define HEADER_MAGIC 0x31434c44u /* "DLC1" */
@@ -141,26 +142,6 @@ static enum err pack_checked(const ProtobufCMessage *proto, uint8_t *out, size_t
 
 /* ---- hello ---- */
 
-bool wire_address_good(const char *address)
-{
-    const char *colon = NULL;
-    uint32_t port = 0;
-    for (const char *at = address; *at != '\0'; at++) {
-        if (*at < '!' || *at > '~')
-            return false;
-        if (*at == ':')
-            colon = at;
-    }
-    if (colon == NULL || colon == address || colon[1] == '0' || strlen(address) >= WIRE_ADDRESS_BYTES)
-        return false;
-    for (const char *at = colon + 1; *at != '\0'; at++) {
-        if (*at < '0' || *at > '9' || port > UINT16_MAX)
-            return false;
-        port = 10 * port + (uint32_t)(*at - '0');
-    }
-    return port > 0 && port <= UINT16_MAX;
-}
-
 static enum err pack_hello(const struct wire_hello *hello, uint8_t *out, size_t *bytes)
 {
     Diloco__Hello proto = DILOCO__HELLO__INIT;
@@ -194,7 +175,7 @@ static enum err check_hello(const Diloco__Hello *proto, struct wire_hello *hello
     if (proto->owner_wish >= WIRE_OWNER_WISHES)
         return err_set(ERR_PROTO, "owner wish %" PRIu32, proto->owner_wish);
     TRY(text_from(proto->address, "address", hello->address, sizeof hello->address));
-    if (hello->address[0] != '\0' && !wire_address_good(hello->address))
+    if (hello->address[0] != '\0' && !address_good(hello->address))
         return err_set(ERR_PROTO, "the address \"%s\"", hello->address);
     TRY(text_from(proto->name, "name", hello->name, sizeof hello->name));
     return text_from(proto->software, "software", hello->software, sizeof hello->software);

@@ -207,10 +207,6 @@ ERR_MUST_CHECK enum err wire_unpack(uint32_t type, const void *payload, size_t b
 void wire_chunk_put(const struct wire_chunk *chunk, uint8_t *out);
 ERR_MUST_CHECK enum err wire_chunk_get(const void *payload, size_t bytes, struct wire_chunk *chunk);
 
-/* "host:port" in visible ASCII, so that it can stand in a log, the port from 1 to 65535 without leading zeros; whether
- * the host exists is seen when it is dialled. One rule for whatever becomes part of a record. */
-bool wire_address_good(const char *address);
-
 bool wire_key_equal(const struct wire_key *left, const struct wire_key *right);
 /* "contribution of fragment 3, version 7, epoch 2, owner 1, island 0"; in a buffer of the thread, good until its next
  * call. */

@@ -7,6 +7,7 @@
 
 #include "common/bytes.h"
 #include "common/mem.h"
+#include "net/address.h"
 #include "net/record.h"
 #include "net/wire.pb-c.h"
 
@@ -124,7 +125,7 @@ static enum err take_enrol(const Diloco__Enrol *proto, struct wire_enrol *enrol)
     memcpy(enrol->name, proto->name, strlen(proto->name) + 1);
     if (!fixed_from(&proto->key, sizeof enrol->key, enrol->key) || ident_curve(enrol->key, curve_key) != ERR_OK)
         return err_set(ERR_PROTO, "a key that is none");
-    if (proto->address[0] != '\0' && !wire_address_good(proto->address))
+    if (proto->address[0] != '\0' && !address_good(proto->address))
         return err_set(ERR_PROTO, "an address that is not host:port");
     memcpy(enrol->address, proto->address, strlen(proto->address) + 1);
     if (proto->uplink == 0)

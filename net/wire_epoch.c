@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/mem.h"
+#include "net/address.h"
 #include "net/proof.h"
 #include "net/record_proto.h"
 #include "net/unpack.h"
@@ -323,7 +324,7 @@ static enum err take_newcomer(const Diloco__RecordMember *proto, struct wire_epo
     if (member->id != 0 || member->voter || member->incarnation != 0 || !role || member->uplink == 0 ||
         member->losses != 0 || member->owner_wish >= RECORD_OWNER_WISHES || !record_name_good(member->name))
         return err_set(ERR_PROTO, "a newcomer that no record can hold");
-    if (member->address[0] != '\0' && !wire_address_good(member->address))
+    if (member->address[0] != '\0' && !address_good(member->address))
         return err_set(ERR_PROTO, "a newcomer whose address is none");
     return ident_curve(member->key, curve) == ERR_OK ? ERR_OK : err_set(ERR_PROTO, "a newcomer whose key is none");
 }

@@ -10,6 +10,7 @@
 #include "common/env.h"
 #include "common/log.h"
 #include "daemon/peers/gate.h"
+#include "net/address.h"
 #include "net/here.h"
 #include "net/wire_epoch.h"
 
@@ -22,7 +23,7 @@ static enum err find_addresses(const struct members *members, const char *asked,
 {
     unsigned port = link_port(peers_gate(members->peers)->link);
     const char *own = strcmp(asked, "-") != 0 ? asked : dconf_address(members->conf);
-    if (own[0] != '\0' && !wire_address_good(own))
+    if (own[0] != '\0' && !address_good(own))
         return err_set(ERR_ARG, "\"%s\" is not host:port, as in oslo.example.org:7600", own);
     if (port == 0)
         return err_set(ERR_STATE, "this island does not listen ([net] listen is empty), so that nobody can knock here: "

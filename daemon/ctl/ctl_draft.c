@@ -10,6 +10,7 @@
 #include "common/mixture.h"
 #include "common/runspec.h"
 #include "daemon/dconf.h"
+#include "net/address.h"
 
 /* What is most likely to be changed one day; dilocod --print-config shows the others. */
 static const char *const keys[] = {
@@ -163,9 +164,9 @@ static enum err check_words(const struct ctl_draft *draft)
     if (!dconf_name_good(draft->name))
         return err_set(ERR_CONF, "--name %s: an island's name is 1 to %d letters, digits, '-' or '_'", draft->name,
                        DCONF_NAME_MAX);
-    if (draft->listen[0] != '\0' && !dconf_address_good(draft->listen, 1))
+    if (draft->listen[0] != '\0' && !address_listen_good(draft->listen, 1))
         return err_set(ERR_CONF, "--listen %s: not host:port, as in *:7600 or 127.0.0.1:7600", draft->listen);
-    if (draft->address != NULL && !dconf_address_good(draft->address, 1))
+    if (draft->address != NULL && !address_good(draft->address))
         return err_set(ERR_CONF, "--address %s: not host:port, as in paris.example.org:7600", draft->address);
     return ERR_OK;
 }

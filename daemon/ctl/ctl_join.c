@@ -10,6 +10,7 @@
 #include "common/mem.h"
 #include "common/runspec.h"
 #include "daemon/dconf.h"
+#include "net/address.h"
 #include "net/enrol.h"
 #include "net/here.h"
 #include "net/invite.h"
@@ -62,7 +63,7 @@ static enum err choose_address(const struct task *task, const char *listen, char
                          .address = (char *)(uintptr_t)(init->address != NULL ? init->address : "")};
     const char *said = dconf_address(&conf), *colon = strrchr(listen, ':');
     address[0] = '\0';
-    if (said[0] != '\0' && (!wire_address_good(said) || strlen(said) >= WIRE_ADDRESS_BYTES))
+    if (said[0] != '\0' && !address_good(said))
         return err_set(ERR_ARG, "--address %s: not host:port, as in oslo.example.org:7600", said);
     if (said[0] != '\0')
         memcpy(address, said, strlen(said) + 1);

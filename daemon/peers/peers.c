@@ -46,7 +46,13 @@ static enum err set_member(struct peers *peers, uint32_t i)
         peer->since_ms = peers->now_ms;
     if (peer->said == NULL && fragments_of(peers) > 0)
         TRY(mem_new(fragments_of(peers), sizeof *peer->said, "peers", &peer->said));
-    return link_set(peers->link, i, &member);
+    enum err err = link_set(peers->link, i, &member);
+    if (err != ERR_CONF && err != ERR_STATE)
+        return err;
+    /* Nothing that is said of a member ends a daemon, or keeps one from starting. */
+    snprintf(peer->note, sizeof peer->note, "it cannot be dialled, so it has to dial us: %.150s", err_text());
+    log_error("island %s cannot be dialled: %s", from->name, err_text());
+    return ERR_OK;
 }
 
 static enum err open_links(struct peers *peers)

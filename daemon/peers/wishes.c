@@ -41,12 +41,13 @@ static enum err look_up(const struct record *record, const struct record_member 
     *there = false;
     for (uint32_t i = 0; i < record->members_count; i++) {
         const struct record_member *member = &record->members[i];
-        bool same_key = memcmp(member->key, as->key, sizeof as->key) == 0;
+        bool same_key = ident_compare(member->key, as->key) == 0;
         bool same_name = strcmp(member->name, as->name) == 0;
-        *there |= same_key && same_name;
+        bool mirrored = same_key && memcmp(member->key, as->key, sizeof as->key) != 0;
+        *there |= same_key && same_name && !mirrored;
         if (same_name && !same_key)
             return err_set(ERR_STATE, "an island called %s is on the roster already; take another name", as->name);
-        if (same_key && !same_name)
+        if (same_key && (!same_name || mirrored))
             return err_set(ERR_STATE, "that key is on the roster already, as island %s", member->name);
     }
     const struct record_member *witness = as->role == RECORD_WITNESS ? record_witness(record) : NULL;
@@ -64,6 +65,8 @@ enum err wishes_enrol(struct wishes *wishes, const struct record *record, const 
     for (uint32_t k = 0; k < wishes->enrol_count; k++) {
         if (memcmp(wishes->enrol[k].key, as->key, sizeof as->key) == 0)
             return ERR_OK;
+        if (ident_compare(wishes->enrol[k].key, as->key) == 0)
+            return err_set(ERR_STATE, "that key is being enrolled already, as island %s", wishes->enrol[k].name);
         if (strcmp(wishes->enrol[k].name, as->name) == 0)
             return err_set(ERR_STATE, "an island called %s is being enrolled already; take another name", as->name);
         if (as->role == RECORD_WITNESS && wishes->enrol[k].role == RECORD_WITNESS)

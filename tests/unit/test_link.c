@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <signal.h>
 #include <string.h>
+#include <arpa/inet.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -273,6 +275,86 @@ static void strangers_are_refused_before_any_payload(void **state)
     struct link *b = open_link(1, 2, 1, NULL);
     assert_true(wait_event(b, a, LINK_CONNECTED, &event));
     link_free(mallory);
+    link_free(a);
+    link_free(b);
+}
+
+/* A listener that is no island: it takes what comes and ends it at once, as the kernel does for a process that dies. */
+static int open_plain(uint32_t i)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof at;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    assert_int_equal(bind(fd, (const struct sockaddr *)&at, bytes), 0);
+    assert_int_equal(listen(fd, 5), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &bytes), 0);
+    snprintf(addresses[i], sizeof addresses[i], "127.0.0.1:%u", ntohs(at.sin_port));
+    return fd;
+}
+
+/* Both connections are dialled, and each may be ended twice without a word about keys. */
+static void a_handshake_that_ends_is_an_accident_until_it_happens_again_and_again(void **state)
+{
+    (void)state;
+    int fd = open_plain(1), ended = 0, told_after = -1;
+    addresses[0][0] = '\0';
+    struct link *a = open_link(0, 2, 1, NULL);
+    for (int i = 0; i < 15000 && told_after < 0; i++) {
+        struct link_event event;
+        int connection = accept(fd, NULL, NULL);
+        if (connection >= 0) {
+            ended++;
+            close(connection);
+        }
+        while (link_event(a, &event))
+            if (event.type == LINK_NOT_ADMITTED)
+                told_after = ended;
+        usleep(1000);
+    }
+    assert_true(told_after >= 3 && told_after <= 6);
+    close(fd);
+    link_free(a);
+}
+
+/* Its process hangs, or something in between has forgotten the connection. */
+static void who_says_nothing_on_an_open_connection_is_dialled_anew(void **state)
+{
+    (void)state;
+    struct link *a = open_link(0, 2, 1, NULL);
+    struct link_event event;
+    struct link_message message;
+    int ups = 0;
+    know(0, a);
+    addresses[1][0] = '\0';
+    struct link_conf conf = {
+        .ident = &idents[1], .listen = NULL, .self = 1, .run_tag = 1, .io_threads = 1, .mute_ms = 300};
+    struct link_member peer = {.name = "a", .address = addresses[0]};
+    struct link *b;
+    memcpy(peer.key, idents[0].key, sizeof peer.key);
+    conf.members = &peer;
+    conf.members_count = 1;
+    assert_ok(link_new(&conf, &b));
+    for (int i = 0; i < 10000 && ups < 4; i++) {
+        while (link_recv(a, &message) == ERR_OK || link_event(a, &event)) {
+        }
+        while (link_event(b, &event))
+            ups += event.type == LINK_CONNECTED;
+        link_tick(b);
+        usleep(1000);
+    }
+    assert_int_equal(ups, 4); /* both connections, twice */
+    uint64_t until_ms = env_mono_ms() + 1200;
+    while (env_mono_ms() < until_ms) { /* who says something is left alone */
+        (void)!link_send(b, 0, WIRE_HELLO, "x", 1, NULL, 0); /* so that the way back is known */
+        (void)!link_send(a, 1, WIRE_HELLO, "x", 1, NULL, 0);
+        while (link_recv(a, &message) == ERR_OK || link_recv(b, &message) == ERR_OK || link_event(a, &event)) {
+        }
+        while (link_event(b, &event))
+            ups += event.type == LINK_CONNECTED;
+        link_tick(b);
+        usleep(10000);
+    }
+    assert_int_equal(ups, 4);
     link_free(a);
     link_free(b);
 }
@@ -554,6 +636,8 @@ int main(void)
         cmocka_unit_test(the_largest_message_of_epochs_passes_either_way),
         cmocka_unit_test(what_is_said_is_a_packed_control_message),
         cmocka_unit_test(strangers_are_refused_before_any_payload),
+        cmocka_unit_test(a_handshake_that_ends_is_an_accident_until_it_happens_again_and_again),
+        cmocka_unit_test(who_says_nothing_on_an_open_connection_is_dialled_anew),
         cmocka_unit_test(another_run_version_or_type_is_told),
         cmocka_unit_test(no_two_members_share_a_name_at_a_listener),
         cmocka_unit_test(a_used_port_and_a_bad_address_are_named),

@@ -491,6 +491,23 @@ static void two_machines_with_one_key_are_told(void **state)
 
 /* As a stopped daemon: the kernel takes connections for it, and nobody answers. That its key is wrong is no more likely
  * than before. */
+/* Of what a record says of a member nothing ends us. Its own greeting brings it back. */
+static void a_member_that_cannot_be_dialled_is_said_to_be_and_may_dial_us(void **state)
+{
+    (void)state;
+    company_begin("peers-undialled", 3, false);
+    struct view_member *member = &company.a->charter.view.members[C];
+    struct view_changes changes = {.changed = {{0}}};
+    snprintf(member->address, sizeof member->address, "*:7600");
+    bitset_add(&changes.changed, C);
+    assert_ok(peers_members(company.a->peers, &changes));
+    assert_non_null(strstr(company_info(C).note, "it cannot be dialled, so it has to dial us: "));
+    assert_non_null(strstr(company_info(C).note, "*:7600"));
+    played_greet(company.b, company.a);
+    assert_posted(SYNC_EV_PEER_UP, B);
+    company_end();
+}
+
 static void who_does_not_answer_is_not_taken_for_one_with_a_wrong_key(void **state)
 {
     (void)state;
@@ -579,6 +596,7 @@ int main(void)
         cmocka_unit_test(the_plan_is_asked_of_all_who_have_it_in_turn),
         cmocka_unit_test(that_a_contribution_of_ours_is_refused_is_told),
         cmocka_unit_test(two_machines_with_one_key_are_told),
+        cmocka_unit_test(a_member_that_cannot_be_dialled_is_said_to_be_and_may_dial_us),
         cmocka_unit_test(who_does_not_answer_is_not_taken_for_one_with_a_wrong_key),
         cmocka_unit_test(without_memory_there_are_no_peers_and_nothing_is_left),
         cmocka_unit_test(without_memory_for_the_plan_peers_go_on_without_it),

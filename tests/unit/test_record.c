@@ -160,7 +160,7 @@ static struct record largest(uint32_t members, uint32_t carried)
         record.members[i] = (struct record_member){
             .id = i, .role = RECORD_CONTRIBUTOR, .uplink = UINT64_MAX, .incarnation = UINT64_MAX};
         snprintf(record.members[i].name, WIRE_NAME_BYTES, "%063u", i);
-        snprintf(record.members[i].address, RECORD_ADDRESS_BYTES, "%0249u:65535", i);
+        snprintf(record.members[i].address, RECORD_ADDRESS_BYTES, "%063u.%063u.%063u.m%056u:65535", i, i, i, i);
         memcpy(record.members[i].key, ident.key, IDENT_KEY_BYTES);
     }
     record.members_count = record.next_id = members;
@@ -291,10 +291,16 @@ static void members_that_make_no_sense_are_refused(void **state)
     SENSELESS("name that is not", memset(m[1].name, 'a', sizeof m[1].name));
     SENSELESS("members 1 and 4 have one name", strcpy(m[4].name, m[1].name));
     SENSELESS("members 1 and 4 have one key", memcpy(m[4].key, m[1].key, IDENT_KEY_BYTES));
+    SENSELESS("members 1 and 4 have one key", (memcpy(m[4].key, m[1].key, IDENT_KEY_BYTES), m[4].key[31] ^= 0x80));
     SENSELESS("no public key", memset(m[4].key, 0, IDENT_KEY_BYTES));
-    static const char *const addresses[] = {
-        "m1",    ":7",    "m1:",      "m1:0",   "m1:65536", "m1:+7", "m1: 7",
-        "m 1:7", "m1:07", "m1:7\x1b", "m1:7\n", "\xc3:700", "m1:7x", "m1:99999999999999999999"};
+    static const char *const addresses[] = {"m1",       ":7",
+                                            "m1:",      "m1:0",
+                                            "m1:65536", "m1:+7",
+                                            "m1: 7",    "m 1:7",
+                                            "m1:07",    "m1:7\x1b",
+                                            "m1:7\n",   "\xc3:700",
+                                            "m1:7x",    "m1:99999999999999999999",
+                                            "*:7600",   "http://m1:7600"};
     for (size_t i = 0; i < sizeof addresses / sizeof addresses[0]; i++)
         SENSELESS("not host:port", strcpy(m[1].address, addresses[i]));
     SENSELESS("not host:port", memset(m[1].address, '1', sizeof m[1].address));

@@ -47,6 +47,30 @@ static void room_is_made_only_where_a_buffer_does_not_grow_so_far(void **state)
     close(fd);
 }
 
+static int option_of(void *socket, int option)
+{
+    int value = -1;
+    size_t bytes = sizeof value;
+    assert_int_equal(zmq_getsockopt(socket, option, &value, &bytes), 0);
+    return value;
+}
+
+/* With them the library aborts the process when it was stopped for a while (system/test_paused). */
+static void the_kernel_looks_after_dead_lines_and_zeromq_sends_no_heartbeats(void **state)
+{
+    (void)state;
+    void *context = zmq_ctx_new(), *socket = NULL;
+    assert_ok(socket_open(context, ZMQ_DEALER, 100, &socket));
+    assert_int_equal(option_of(socket, ZMQ_HEARTBEAT_IVL), 0);
+    assert_int_equal(option_of(socket, ZMQ_TCP_MAXRT), 8000);
+    assert_int_equal(option_of(socket, ZMQ_TCP_KEEPALIVE), 1);
+    assert_int_equal(option_of(socket, ZMQ_TCP_KEEPALIVE_IDLE), 4);
+    assert_int_equal(option_of(socket, ZMQ_TCP_KEEPALIVE_INTVL), 2);
+    assert_int_equal(option_of(socket, ZMQ_TCP_KEEPALIVE_CNT), 2);
+    zmq_close(socket);
+    zmq_ctx_term(context);
+}
+
 static void no_socket_has_no_room(void **state)
 {
     (void)state;
@@ -84,6 +108,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(room_is_made_only_where_a_buffer_does_not_grow_so_far),
+        cmocka_unit_test(the_kernel_looks_after_dead_lines_and_zeromq_sends_no_heartbeats),
         cmocka_unit_test(no_socket_has_no_room),
         cmocka_unit_test(it_says_whether_bbr_could_be_set),
         cmocka_unit_test(a_connection_is_paced),

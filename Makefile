@@ -158,6 +158,7 @@ BENCH_OBJ := $(call objects,$(filter-out $(QUALITY_SRC),$(wildcard tests/bench/*
 QUALITY_OBJ := $(call objects,$(QUALITY_SRC))
 TOOLS := $(patsubst %.c,$(B)/%,$(TOOL_SRC))
 # A library of another version, which is not to be used.
+PRELOADED := $(patsubst tests/preloaded/%.c,$(B)/tests/%.so,$(wildcard tests/preloaded/*.c))
 FAKE_CUDA := $(B)/tests/fakes/libdiloco-cuda.so
 # NCCL, played between processes on arrays of the host; and one that lacks a function.
 FAKE_NCCL := $(B)/tests/fakes/nccl/libnccl.so.2 $(B)/tests/fakes/nccl_lacking/libnccl.so.2
@@ -172,7 +173,7 @@ all: $(PROGRAMS) $(B)/libdiloco.so.0 $(B)/libdiloco.a $(CUDA_LIBRARY)
 	@printf 'Built %s with %s%s. CUDA: %s\n' $(B) '$(CC)' '$(if $(SAN), ($(SAN) sanitizer))' \
 		'$(or $(CUDA_WITHOUT),libdiloco-cuda.so by toolkit $(NVCC_VERSION))'
 
-tests: all $(TESTS) $(EMU_TESTS) $(GPU_TESTS) $(GPU_TOOLS) $(TOOLS) $(B)/tests/skewed.so $(FAKE_CUDA) $(FAKE_NCCL) $(B)/tests/bench/bench $(B)/tests/bench/quality
+tests: all $(TESTS) $(EMU_TESTS) $(GPU_TESTS) $(GPU_TOOLS) $(TOOLS) $(PRELOADED) $(FAKE_CUDA) $(FAKE_NCCL) $(B)/tests/bench/bench $(B)/tests/bench/quality
 
 $(B)/%.o: %.c
 	@mkdir -p $(@D)
@@ -264,7 +265,7 @@ $(B)/tests/demo/demo: $(DEMO_OBJ)
 $(B)/tests/aims/aims: $(AIMS_OBJ)
 $(B)/tests/bench/bench: $(BENCH_OBJ)
 $(B)/tests/bench/quality: $(QUALITY_OBJ)
-$(B)/tests/skewed.so: tests/skewed/skewed.c
+$(PRELOADED): $(B)/tests/%.so: tests/preloaded/%.c
 	@mkdir -p $(@D)
 	$(call say,LINK)$(CC) -std=gnu11 -D_GNU_SOURCE -O2 $(WARN) -fPIC -fvisibility=hidden -shared $< -o $@ -ldl
 $(FAKE_CUDA): tests/fakes/other_version.c

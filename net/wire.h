@@ -137,7 +137,7 @@ struct wire_heartbeat {
     uint64_t loss; /* 64 bits of IEEE 754; 0: not said */
     uint32_t tokens_per_s, trainer;
     uint64_t epoch, incarnation;
-    bool in_doubt;
+    bool in_doubt, disk_fails;
     uint32_t fragments_count, held_count, silent_count;
     struct wire_fragment fragments[WIRE_FRAGMENTS_MAX];
     struct wire_held held[WIRE_HELD_MAX];

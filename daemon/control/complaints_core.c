@@ -24,6 +24,7 @@ const char *complaint_name(enum complaint_code code)
         [COMPLAINT_BEHIND] = "behind",
         [COMPLAINT_REPAIR] = "repair",
         [COMPLAINT_DISK] = "disk",
+        [COMPLAINT_PEER_DISK] = "peer-disk",
         [COMPLAINT_RESTARTING] = "restarting",
         [COMPLAINT_ENDED] = "ended",
         [COMPLAINT_ENDED_BADLY] = "ended-badly",

@@ -91,6 +91,16 @@ static void complain_apart(struct status *status, uint32_t i)
             : "look at its daemon, disk and memory: when it makes results, both take part again");
 }
 
+static void complain_of_disk(struct status *status, uint32_t i)
+{
+    const struct status_peer *peer = &status->peers[i];
+    char text[400];
+    snprintf(text, sizeof text, "island %s says that its disk keeps nothing%s", peer->member->name,
+             peer->member->role == RECORD_AWAY ? ": the run goes on without it" : "");
+    complain_of(status, COMPLAINT_PEER_DISK, i, text,
+                "its own status says why, and what to do there; it takes part again by itself");
+}
+
 /* Whoever is away, or does not talk, has nothing to do with it then: they may be fine together, without us. */
 static void complain_shut_out(struct status *status)
 {
@@ -117,6 +127,8 @@ static void complain_peers(struct status *status)
             complain_apart(status, i);
         else if (view->members[i].used && !status->peers[i].up && !status->peers[i].drained)
             complain_of_peer(status, i);
+        else if (view->members[i].used && status->peers[i].disk_fails)
+            complain_of_disk(status, i);
     if (status->islands_up == 1 && status->islands - status->islands_drained > 1)
         complain(status, COMPLAINT_ALONE, NULL, "this island is alone",
                  status->witness ? "check this machine's line"

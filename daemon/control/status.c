@@ -43,6 +43,7 @@ static void take_peer(struct status *status, uint32_t i)
     row->apart_from = apart != VIEW_NOBODY ? &from->view->members[apart] : NULL;
     if (row->apart_from != NULL)
         row->apart_by_line = council_apart_text(peers_council(from->peers), i, apart, row->apart, sizeof row->apart);
+    row->disk_fails = council_disk_fails(peers_council(from->peers), i);
     row->drained = charter_drained(from->charter, row->member->id);
     row->may_vote = council_may_vote(peers_council(from->peers), i);
     if (from->rounds != NULL) {

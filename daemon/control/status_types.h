@@ -60,6 +60,7 @@ enum complaint_code {
     COMPLAINT_BEHIND,       /* fragments are more than one version behind */
     COMPLAINT_REPAIR,       /* fragments are being repaired */
     COMPLAINT_DISK,         /* the disk cannot be written */
+    COMPLAINT_PEER_DISK,    /* another island's disk cannot */
     COMPLAINT_RESTARTING,   /* the trainer failed */
     COMPLAINT_ENDED,        /* the trainer ended by itself before the run's steps were done */
     COMPLAINT_ENDED_BADLY,  /* the trainer failed when it had nothing more to contribute */
@@ -119,6 +120,7 @@ struct status_peer {
     const struct view_member *apart_from; /* an owner that is cut off from it, so that it stands back; or NULL */
     char apart[300];                      /* how they are cut off from each other; "": they are not */
     bool apart_by_line;                   /* as far as is known */
+    bool disk_fails;                      /* it says that its disk keeps nothing */
     bool twins;                           /* two machines speak with its key */
     bool too_late;                        /* later than the grace time, so that rounds do not wait for it */
 };

@@ -82,6 +82,7 @@ void beat_fill(const struct peers_conf *conf, const struct peers_plan *plan, con
     beat->trainer = trainer_word(phase);
     beat->epoch = conf->view->epoch;
     beat->incarnation = vote_incarnation(conf->vote);
+    beat->disk_fails = plan->rounds != NULL && rounds_refused(plan->rounds);
     beat->in_doubt = vote_doubt(conf->vote) != VOTE_SURE;
     beat->fragments_count = beat->held_count = 0;
     put_silent(conf->view, silent, beat);

@@ -6,6 +6,7 @@
 
 #include "common/log.h"
 #include "common/mem.h"
+#include "daemon/rounds/rounds.h"
 #include "daemon/state/state_object.h"
 #include "net/gather.h"
 #include "net/vouch.h"
@@ -15,6 +16,8 @@
  * copy. HEAD: for one to be whole, as long as there are others; more each time. ALONE: until nobody has it any more.
  */
 enum { AGAIN_MS = 2000, ANSWER_MS = 20000, HEAD_MS = 10000, ALONE_MS = 5000 };
+/* Of one fragment, while our disk keeps nothing: one state in so long. */
+enum { PACED_MS = 30000 };
 
 /* One fragment's. */
 struct chase {
@@ -39,6 +42,7 @@ struct chase {
 struct catchup {
     struct catchup_conf conf;
     struct chase *chases; /* [fragments] */
+    uint64_t *paced_ms;   /* [fragments]: not before then, while our disk keeps nothing */
     uint32_t fragments;
     struct bitset liars; /* for status */
     uint64_t now_ms;
@@ -52,8 +56,10 @@ enum err catchup_new(const struct catchup_conf *conf, struct catchup **out)
     catchup->conf = *conf;
     catchup->fragments = conf->plan->plan->plan->fragments_count;
     enum err err = mem_new(catchup->fragments, sizeof *catchup->chases, "states on their way in", &catchup->chases);
+    if (err == ERR_OK)
+        err = mem_new(catchup->fragments, sizeof *catchup->paced_ms, "states on their way in", &catchup->paced_ms);
     if (err != ERR_OK)
-        mem_free(catchup);
+        catchup_free(catchup);
     else
         *out = catchup;
     return err;
@@ -141,6 +147,7 @@ void catchup_free(struct catchup *catchup)
         gather_free(catchup->chases[f].gather);
         mem_free(catchup->chases[f].head);
     }
+    mem_free(catchup->paced_ms);
     mem_free(catchup->chases);
     mem_free(catchup);
 }
@@ -271,6 +278,13 @@ static void run_one(struct catchup *catchup, struct chase *chase)
         give_up(catchup, chase);
 }
 
+/* Without a disk no result can be kept, so that states alone would come, each soon too old: a few do. */
+static bool rests(const struct catchup *catchup, uint32_t f)
+{
+    const struct rounds *rounds = catchup->conf.plan->rounds;
+    return catchup->now_ms < catchup->paced_ms[f] && rounds != NULL && rounds_refused(rounds);
+}
+
 void catchup_run(struct catchup *catchup, uint64_t now_ms)
 {
     uint32_t asking = 0;
@@ -281,8 +295,9 @@ void catchup_run(struct catchup *catchup, uint64_t now_ms)
         struct chase *chase = &catchup->chases[f];
         if (!chase->on)
             continue;
-        if (!chase->asking && asking < CATCHUP_AT_ONCE) {
+        if (!chase->asking && asking < CATCHUP_AT_ONCE && !rests(catchup, f)) {
             chase->asking = true;
+            catchup->paced_ms[f] = now_ms + PACED_MS;
             chase->begin_ms = now_ms;
             chase->alone_ms = now_ms + ANSWER_MS;
             asking++;

@@ -465,11 +465,26 @@ static void tell_apart(struct council *council)
     }
 }
 
+/* Likewise; our own disk says more itself. */
+static void tell_disks(struct council *council)
+{
+    const struct view *view = council->conf.view;
+    for (uint32_t i = 0; i < view->count; i++) {
+        struct seat *seat = &council->seats.seat[i];
+        bool fails = view->members[i].used && seat->up && seat->disk_fails;
+        if (fails && !seat->disk_told)
+            log_warn("island %s says that its disk keeps nothing: the run goes on without it until it does",
+                     view->members[i].name);
+        seat->disk_told = fails;
+    }
+}
+
 void council_tick(struct council *council, const struct bitset *silent, uint64_t now_ms)
 {
     struct epoch_event want = {.type = EPOCH_EV_WANT, .good = true}, tick = {.type = EPOCH_EV_TICK, .good = true};
     seats_tick(&council->seats, silent, now_ms);
     tell_apart(council);
+    tell_disks(council);
     if (council->later.bytes != NULL)
         keep_again(council, now_ms);
     if (council->taken)

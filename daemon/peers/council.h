@@ -91,6 +91,8 @@ const char *council_unkept(const struct council *council);
 uint32_t council_voters(const struct council *council, uint32_t *heard);
 /* Whether a majority of the voters does not hear the member. */
 bool council_silent(const struct council *council, uint32_t member);
+/* Whether a member that is heard says that its disk keeps nothing. */
+bool council_disk_fails(const struct council *council, uint32_t member);
 /* The owner that is cut off from the member, which may be us, so that it stands back; VIEW_NOBODY: it does not. */
 uint32_t council_apart_from(const struct council *council, uint32_t member);
 

@@ -25,6 +25,11 @@ bool council_silent(const struct council *council, uint32_t member)
     return seats_silent(&council->seats, member);
 }
 
+bool council_disk_fails(const struct council *council, uint32_t member)
+{
+    return council->seats.seat[member].up && seats_disk_fails(&council->seats, member);
+}
+
 uint32_t council_apart_from(const struct council *council, uint32_t member)
 {
     return seats_apart_from(&council->seats, member);

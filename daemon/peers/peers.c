@@ -145,6 +145,7 @@ static void send_heartbeat(struct peers *peers, uint32_t i)
     struct peer *peer = &peers->peers[i];
     struct wire_heartbeat *beat = &peers->out.heartbeat;
     beat_fill(&peers->conf, &peers->plan, &peers->silent, &peers->out);
+    beat->disk_fails |= council_unkept(peers->council)[0] != '\0';
     council_beat(peers->council, beat, peers->now_ms);
     pulse_out(&peer->pulse, beat, peers->now_ms);
     if (peers->plan.sync != NULL && !sync_is_witness(peers->plan.sync))

@@ -108,8 +108,10 @@ static void look_at_trainer(struct seat *seat, const struct wire_heartbeat *beat
 
 void seats_said(struct seats *seats, const struct wire_heartbeat *beat, uint64_t now_ms)
 {
-    if (seats->view->self != VIEW_NOBODY)
-        look_at_trainer(&seats->seat[seats->view->self], beat, now_ms);
+    if (seats->view->self == VIEW_NOBODY)
+        return;
+    look_at_trainer(&seats->seat[seats->view->self], beat, now_ms);
+    seats->seat[seats->view->self].disk_fails = beat->disk_fails;
 }
 
 void seats_heard(struct seats *seats, uint32_t member, const struct wire_heartbeat *beat, uint64_t now_ms)
@@ -118,6 +120,7 @@ void seats_heard(struct seats *seats, uint32_t member, const struct wire_heartbe
     seat->epoch = beat->epoch;
     look_at_trainer(seat, beat, now_ms);
     seat->holds |= beat->held_count > 0;
+    seat->disk_fails = beat->disk_fails;
     if (beat->incarnation != seat->incarnation && quota_take(&seat->disks, disks_rule, now_ms))
         seat->incarnation = beat->incarnation;
     seat->doubt_ms = !beat->in_doubt ? 0 : seat->doubt_ms != 0 ? seat->doubt_ms : now_ms;
@@ -241,13 +244,29 @@ bool seats_apart_text(const struct seats *seats, uint32_t member, uint32_t owner
     return true;
 }
 
-uint32_t seats_voters_heard(const struct seats *seats)
+bool seats_disk_fails(const struct seats *seats, uint32_t member)
+{
+    return seats->seat[member].disk_fails;
+}
+
+static uint32_t voters_here(const struct seats *seats, bool able)
 {
     const struct view *view = seats->view;
     uint32_t here = 0;
     for (uint32_t i = 0; i < view->count; i++)
-        here += view->members[i].used && view->members[i].voter && (i == view->self || seats->seat[i].up);
+        here += view->members[i].used && view->members[i].voter && (i == view->self || seats->seat[i].up) &&
+                !(able && seats->seat[i].disk_fails);
     return here;
+}
+
+uint32_t seats_voters_heard(const struct seats *seats)
+{
+    return voters_here(seats, false);
+}
+
+uint32_t seats_voters_able(const struct seats *seats)
+{
+    return voters_here(seats, true);
 }
 
 void seats_put_out(struct seats *seats, uint32_t member)

@@ -46,6 +46,8 @@ struct seat {
     uint64_t losses_ms;   /* since then */
     uint64_t apart_ms;    /* since when it has to stand back, cut off from an owner; 0: it has not */
     bool apart_told;      /* people */
+    bool disk_fails;      /* as it said last */
+    bool disk_told;       /* people */
 };
 
 struct seats {
@@ -94,8 +96,12 @@ uint32_t seats_apart_from(const struct seats *seats, uint32_t member);
 /* Which of the two it is that keeps the member, which stands back, and that owner apart, into `text`: a line, or that
  * one makes no result, as far as that is known here; false: it is no line for sure. */
 bool seats_apart_text(const struct seats *seats, uint32_t member, uint32_t owner, char *text, size_t text_bytes);
+/* Whether the member, which may be us, says that its disk keeps nothing. */
+bool seats_disk_fails(const struct seats *seats, uint32_t member);
 /* How many voters are here, us among them. */
 uint32_t seats_voters_heard(const struct seats *seats);
+/* How many of them can keep a vote. */
+uint32_t seats_voters_able(const struct seats *seats);
 /* Whether the member has come as far as most have: a guess, which what it answers to a draft confirms. */
 bool seats_caught_up(const struct seats *seats, uint32_t member);
 /* Somebody wished that the run goes on without the member, and that is so now. */

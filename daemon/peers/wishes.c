@@ -136,7 +136,8 @@ static struct muster_wish wish_of(const struct wishes *wishes, const struct seat
         wish.as.owner_wish = seat->owner_wish;
     }
     wish.in_doubt = self ? vote_doubt(seats->vote) != VOTE_SURE : seat->doubt_ms != 0 || seat->incarnation == 0;
-    wish.silent = self ? seats_yields(seats) : seats_silent(seats, slot);
+    /* Who can keep nothing makes no result, and nothing is certified by it: it is as good as lost until it can. */
+    wish.silent = (self ? seats_yields(seats) : seats_silent(seats, slot)) || seats_disk_fails(seats, slot);
     wish.apart = seats_apart(seats, slot);
     wish.evicted = seat->evict || seats_kept_out(seats, slot);
     wish.revoked = seat->revoke;
@@ -175,7 +176,8 @@ bool wishes_change(const struct wishes *wishes, const struct seats *seats)
     uint32_t count;
     const struct record *last = chain_last(seats->chain);
     /* Nobody could decide it: where one copy certifies, rounds go on, and nobody is asked, or sealed, in vain. */
-    if (seats->sync == NULL || seats_voters_heard(seats) < record_majority(last))
+    if (seats->sync == NULL || seats_voters_able(seats) < record_majority(last) ||
+        seats_disk_fails(seats, seats->view->self))
         return false;
     bool said = seats->now_ms >= seats->begun_ms + SAID_MS;
     enum err err = wishes_gather(wishes, seats, said, &all, &count);

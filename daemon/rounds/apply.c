@@ -240,7 +240,7 @@ static void done_receive(struct job *job)
                   key->fragment, key->version, key->owner, desk_name(desk, j->peer), job->text);
         status = WIRE_REFUSED;
     } else if (job->err != ERR_OK) {
-        desk_disk_failed(desk, job->text);
+        desk_round_refused(desk, j->slot->bytes, job->text);
         status = WIRE_NOT_YET; /* it is sent again until there is room */
     } else {
         desk_disk_works(desk);
@@ -394,7 +394,7 @@ static void done_note(struct job *job)
         hash(j);
         return;
     }
-    desk_disk_failed(apply->desk, job->text);
+    desk_round_refused(apply->desk, 0, job->text);
     apply->fragments[j->f].unsaved = j;
     apply->fragments[j->f].save_again_ms = apply->desk->now_ms + SAVE_AGAIN_MS;
 }

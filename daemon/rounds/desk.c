@@ -5,20 +5,33 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "common/fsio.h"
 #include "common/mem.h"
 #include "daemon/state/results.h"
 
 enum { DISK_SAID_MS = 10000 };
+/* REFUSED: a moment's lack of room costs nobody an epoch. PROBE: so often it is tried whether there is room again. */
+enum { REFUSED_MS = 1000, PROBE_MS = 2000 };
+
+struct probe_job {
+    struct job job;
+    struct desk *desk;
+    size_t bytes;
+};
 
 enum err desk_init(struct desk *desk, const struct rounds_conf *conf)
 {
-    *desk = (struct desk){.conf = *conf, .id = conf->view->members[conf->view->self].id};
+    *desk = (struct desk){.conf = *conf,
+                          .id = conf->view->members[conf->view->self].id,
+                          .probes = {.job_bytes = sizeof(struct probe_job)}};
     return mem_new(desk_fragments(desk), sizeof *desk->fragments, "rounds", &desk->fragments);
 }
 
 void desk_deinit(struct desk *desk)
 {
+    job_pool_deinit(&desk->probes);
     mem_free(desk->fragments);
 }
 
@@ -146,9 +159,79 @@ void desk_disk_failed(struct desk *desk, const char *text)
 
 void desk_disk_works(struct desk *desk)
 {
-    if (desk->disk_note[0] != '\0')
+    /* Of what was refused a probe says so: meanwhile what is small may be kept. */
+    if (desk->disk_note[0] != '\0' && desk->refused_since_ms == 0)
         log_info("the disk can be written again");
     desk->disk_note[0] = '\0';
+}
+
+void desk_round_refused(struct desk *desk, size_t bytes, const char *text)
+{
+    if (desk->refused_since_ms == 0) {
+        desk->refused_since_ms = desk->now_ms;
+        desk->probe_ms = desk->now_ms + PROBE_MS;
+        desk->refused_bytes = 0;
+    }
+    desk->refused_bytes = bytes > desk->refused_bytes ? bytes : desk->refused_bytes;
+    desk_disk_failed(desk, text);
+}
+
+/* Whole pages, so that no file system keeps it in a corner. */
+static enum err run_probe(struct job *job, struct jobs_scratch *scratch)
+{
+    enum { PAGE = 4096 };
+    static const char page[PAGE];
+    const struct probe_job *j = (const struct probe_job *)(const void *)job;
+    struct fsio_writer writer;
+    char *path;
+    (void)scratch;
+    TRY(mem_printf(&path, "%s/probe", j->desk->conf.folder));
+    enum err err = fsio_begin(&writer, path, 0600);
+    if (err == ERR_OK) {
+        for (size_t at = 0; err == ERR_OK && at < j->bytes + PAGE; at += PAGE)
+            err = fsio_write(&writer, page, PAGE);
+        if (err == ERR_OK)
+            err = fsio_commit(&writer);
+        else
+            fsio_abort(&writer);
+        unlink(path);
+    }
+    mem_free(path);
+    return err;
+}
+
+static void done_probe(struct job *job)
+{
+    struct probe_job *j = (struct probe_job *)(void *)job;
+    struct desk *desk = j->desk;
+    desk->probing = false;
+    desk->probe_ms = desk->now_ms + PROBE_MS;
+    if (job->err == ERR_OK) {
+        desk->refused_since_ms = 0;
+        desk->disk_note[0] = '\0';
+        log_info("the disk can be written again");
+    } else {
+        desk_disk_failed(desk, job->text);
+    }
+    job_pool_give(&desk->probes, j);
+}
+
+void desk_probe(struct desk *desk)
+{
+    if (desk->refused_since_ms == 0 || desk->probing || desk->now_ms < desk->probe_ms)
+        return;
+    struct probe_job *j = desk_job(desk, &desk->probes);
+    if (j == NULL)
+        return;
+    j->desk = desk;
+    j->bytes = desk->refused_bytes;
+    desk->probing = true;
+    desk_submit(desk, &j->job, JOBS_SAVE, run_probe, done_probe);
+}
+
+bool desk_refuses(const struct desk *desk)
+{
+    return desk->refused_since_ms != 0 && desk->now_ms >= desk->refused_since_ms + REFUSED_MS;
 }
 
 /* ---- jobs ---- */

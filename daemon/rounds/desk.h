@@ -41,6 +41,11 @@ struct desk {
     struct squeeze squeeze;
     char disk_note[480]; /* why the disk cannot be written, and what to do; "" if it can */
     struct log_limit disk_said;
+    uint64_t refused_since_ms; /* since when nothing of a round can be kept; 0: it can */
+    uint64_t probe_ms;         /* when it is tried whether it can */
+    size_t refused_bytes;      /* the most that was refused */
+    struct job_pool probes;
+    bool probing;
 };
 
 ERR_MUST_CHECK enum err desk_init(struct desk *desk, const struct rounds_conf *conf);
@@ -76,6 +81,14 @@ void desk_read_end(struct desk *desk, uint32_t f);
 /* The disk refused: remembered for status, logged now and then; or it works. */
 void desk_disk_failed(struct desk *desk, const char *text);
 void desk_disk_works(struct desk *desk);
+/* The same of what a round waits for: a result, ours or another's, or what made a version, of so many bytes. From then
+ * on as many are written and removed every two seconds, until that succeeds: rounds may have gone on without us, and
+ * bring nothing to keep. */
+void desk_round_refused(struct desk *desk, size_t bytes, const char *text);
+/* Looks after that; once a tick. */
+void desk_probe(struct desk *desk);
+/* Whether that has been refused for so long that the others had better go on without us. */
+bool desk_refuses(const struct desk *desk);
 
 /* A job of the pool; NULL when out of memory: a round that one cannot go on with would stand for ever, so the daemon
  * then ends in order and goes on from the ledger when it is started again. */

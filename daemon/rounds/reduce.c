@@ -390,7 +390,7 @@ static void done_store(struct job *job)
     if (there)
         j->slot->busy = false;
     if (job->err != ERR_OK) {
-        desk_disk_failed(reduce->desk, job->text);
+        desk_round_refused(reduce->desk, j->slot->bytes, job->text);
         fragment->store_again_ms = there ? reduce->desk->now_ms + STORE_AGAIN_MS : 0;
     } else {
         desk_disk_works(reduce->desk);

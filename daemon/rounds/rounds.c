@@ -184,6 +184,7 @@ void rounds_tick(struct rounds *rounds, uint64_t now_ms, uint64_t uplink_bits)
 {
     rounds->desk.now_ms = now_ms;
     rounds->desk.uplink_bits = uplink_bits;
+    desk_probe(&rounds->desk);
     reduce_tick(rounds->reduce);
     apply_tick(rounds->apply);
     keep_tick(rounds->keep);
@@ -203,6 +204,11 @@ uint64_t rounds_step(const struct rounds *rounds)
         if (rounds->desk.fragments[f].state.step > step)
             step = rounds->desk.fragments[f].state.step;
     return step;
+}
+
+bool rounds_refused(const struct rounds *rounds)
+{
+    return desk_refuses(&rounds->desk);
 }
 
 struct rounds_info rounds_info(const struct rounds *rounds)

@@ -90,6 +90,9 @@ const struct store_fragment *rounds_state(const struct rounds *rounds, uint32_t 
 /* Highest run step among the results applied. */
 uint64_t rounds_step(const struct rounds *rounds);
 
+/* Whether the disk has kept nothing of the rounds for a while, so that the others had better go on without us. */
+bool rounds_refused(const struct rounds *rounds);
+
 struct rounds_info {
     const char *disk_note; /* why the disk cannot be written; "" if it can */
     bool compressing;      /* zstd is used behind the codec */

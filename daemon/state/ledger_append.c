@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/fsio.h"
@@ -36,7 +37,7 @@ static void lose(struct ledger *ledger, size_t index, struct ledger_flush *waiti
 {
     struct segment *segment = &ledger->segments[index];
     ledger_index_drop_from(&ledger->index, (uint32_t)index, segment->durable);
-    if (ftruncate(segment->fd, (off_t)segment->durable) != 0)
+    if (ftruncate(segment->fd, (off_t)segment->durable) != 0 && !ledger->doubtful)
         log_error("the ledger in %s cannot be cut back after a failed flush: %s", ledger->folder, strerror(errno));
     segment->bytes = segment->durable;
     ledger->failures++;
@@ -157,6 +158,16 @@ static enum err note(struct ledger *ledger, struct ledger_entry *entry)
     return ERR_OK;
 }
 
+/* The part of a record that was written would hide what comes behind it. On a disk that takes nothing there is none. */
+static enum err cut_back(const struct segment *segment, enum err err)
+{
+    struct stat status;
+    bool longer = fstat(segment->fd, &status) != 0 || (uint64_t)status.st_size > segment->bytes;
+    if (longer && ftruncate(segment->fd, (off_t)segment->bytes) != 0)
+        return err_suffix(err, "nor can what was written of it be cut off");
+    return err;
+}
+
 /* Writes a record and notes where it is. With the lock, which is not held while it is written. */
 static enum err append(struct ledger *ledger, struct ledger_entry *entry, const uint8_t *body)
 {
@@ -173,12 +184,8 @@ static enum err append(struct ledger *ledger, struct ledger_entry *entry, const 
         err = err_set(ERR_IO, "the ledger in %s: a flush failed while this was written", ledger->folder);
     if (err == ERR_OK)
         err = note(ledger, entry);
-    if (err != ERR_OK) {
-        /* The part that was written would hide what comes behind it. */
-        if (ftruncate(segment->fd, (off_t)segment->bytes) != 0)
-            log_error("the ledger in %s cannot be cut back after a failed write", ledger->folder);
-        return err;
-    }
+    if (err != ERR_OK)
+        return cut_back(segment, err);
     segment->bytes = ledger_record_end(entry->offset, entry->bytes);
     ledger->lost = false;
     return ERR_OK;

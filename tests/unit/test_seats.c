@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/digest.h"
+#include "common/mem.h"
 #include "daemon/peers/seats.h"
 #include "daemon/peers/wishes.h"
 #include "tests/lib/sample_records.h"
@@ -144,6 +145,38 @@ static void an_owner_stands_back_when_it_has_lasted(void **state)
     end();
 }
 
+/* It makes no result, and what it would acknowledge it cannot keep: as good as lost, to itself as well. */
+static void whose_disk_keeps_nothing_is_as_good_as_lost(void **state)
+{
+    (void)state;
+    const char *folder = testlib_folder("seats-disk");
+    struct vote_conf conf = {.folder = folder, .mark = testlib_path(folder, "mark")};
+    struct vote *vote;
+    assert_ok(vote_open(&conf, 0, &vote));
+    for (uint32_t i = A; i < ISLANDS; i++) {
+        for (int fails = 1; fails >= 0; fails--) {
+            struct wire_heartbeat beat = {.taking_part = true, .disk_fails = fails != 0};
+            struct muster_wish *all;
+            uint32_t count;
+            begin();
+            seats.vote = vote;
+            if (i == A)
+                seats_said(&seats, &beat, now_ms);
+            else
+                seats_heard(&seats, i, &beat, now_ms);
+            assert_int_equal(seats_voters_heard(&seats), ISLANDS);
+            assert_int_equal(seats_voters_able(&seats), ISLANDS - fails);
+            assert_ok(wishes_gather(&wishes, &seats, false, &all, &count));
+            assert_int_equal(count, ISLANDS);
+            for (uint32_t k = A; k < ISLANDS; k++)
+                assert_int_equal(all[k].silent, k == i && fails != 0);
+            mem_free(all);
+            end();
+        }
+    }
+    vote_close(vote);
+}
+
 int main(void)
 {
     assert_ok(digest_init());
@@ -152,6 +185,7 @@ int main(void)
         cmocka_unit_test(who_is_in_again_is_not_put_out_for_what_was),
         cmocka_unit_test(who_was_lost_comes_back_at_once),
         cmocka_unit_test(an_owner_stands_back_when_it_has_lasted),
+        cmocka_unit_test(whose_disk_keeps_nothing_is_as_good_as_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -64,6 +64,7 @@ static void the_largest_heartbeat_fits(void **state)
                                     .epoch = UINT64_MAX,
                                     .incarnation = UINT64_MAX,
                                     .in_doubt = true,
+                                    .disk_fails = true,
                                     .fragments_count = WIRE_FRAGMENTS_MAX,
                                     .held_count = WIRE_HELD_MAX,
                                     .silent_count = WIRE_MEMBERS_MAX};

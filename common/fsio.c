@@ -25,6 +25,7 @@ static const char *remedy_of(int error)
     case EROFS:
         return "this file system may only be read, as the kernel decides when a disk fails: look at what it says of "
                "it (dmesg), then mount it for writing again (mount -o remount,rw)";
+    case ELOOP: return "a symbolic link is in its place, which is not followed: remove it";
     case EACCES: return "let the user that the program runs as write there (chown), or name another folder";
     default: return NULL;
     }
@@ -169,7 +170,7 @@ enum err fsio_begin(struct fsio_writer *writer, const char *path, mode_t mode)
     *writer = (struct fsio_writer){.fd = -1};
     TRY_OUT(mem_strdup(path, &writer->path));
     TRY_OUT(mem_printf(&writer->path_temporary, "%s.new", path));
-    writer->fd = open(writer->path_temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
+    writer->fd = open(writer->path_temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, mode);
     if (writer->fd < 0)
         err = fsio_failed(ERR_IO, "cannot create %s", writer->path_temporary);
 out:

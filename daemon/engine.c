@@ -18,7 +18,7 @@
 #include "common/processors.h"
 #include "daemon/charter.h"
 #include "daemon/control/control.h"
-#include "daemon/home.h"
+#include "daemon/ground.h"
 #include "daemon/peers/council.h"
 #include "daemon/peers/peers.h"
 #include "daemon/rounds/rounds.h"
@@ -48,6 +48,7 @@ struct engine {
     struct trainer *trainer;
     struct peers *peers;
     struct control *control;
+    struct ground ground;
     struct runplan run; /* once the plan is known */
     bool told;          /* the parts above know the plan */
     uint64_t judge_ms;  /* when a trainer that waits for the run's plan is judged without it; 0: none does */
@@ -418,23 +419,6 @@ static enum err load_plan(struct engine *engine)
     return err;
 }
 
-/* The mark lies where a boot takes it away, and no copy of the state brings it back. */
-static enum err open_vote(struct engine *engine)
-{
-    char *mark;
-    TRY(fsio_mkdirs(engine->conf->run_folder, 0755));
-    TRY(home_mark(engine->conf->in_home, engine->ident.public_text, engine->conf->run_folder, &mark));
-    struct vote_conf conf = {.folder = engine->conf->state_folder, .mark = mark};
-    enum err err = vote_open(&conf, ledger_at(engine->ledger), &engine->vote);
-    mem_free(mark);
-    if (err == ERR_OK && vote_doubt(engine->vote) == VOTE_DOUBT)
-        log_warn(
-            "this disk is in doubt: %s. Until the others know it again, this island trains and contributes, and has "
-            "no vote",
-            vote_why(engine->vote));
-    return err;
-}
-
 static enum err open_ground(struct engine *engine)
 {
     const struct dconf *conf = engine->conf;
@@ -445,7 +429,7 @@ static enum err open_ground(struct engine *engine)
                                  .keep_bytes = conf->ledger_keep};
     TRY(events_new(&engine->events));
     TRY(ledger_open(&ledger, &engine->ledger));
-    TRY(open_vote(engine));
+    TRY(ground_open_vote(conf, engine->ident.public_text, engine->ledger, &engine->vote));
     struct jobs_conf jobs = {processors_jobs(conf->job_threads), (int)engine->spec.zstd_level, (int)conf->job_nice};
     return jobs_new(&jobs, &engine->jobs);
 }
@@ -570,6 +554,16 @@ static enum run_end end_of_run(const struct engine *engine)
                : RUN_GOES_ON;
 }
 
+/* Nothing that is saved from now on can be found again. */
+static void look_at_ground(struct engine *engine)
+{
+    char text[600];
+    if (!ground_is_gone(&engine->ground, engine->ledger, engine->now_ms))
+        return;
+    ground_text(engine->conf, text, sizeof text);
+    event_post_fatal(engine->events, text);
+}
+
 static void tick(struct engine *engine)
 {
     engine->tick_ms = engine->now_ms + TICK_MS;
@@ -587,6 +581,7 @@ static void tick(struct engine *engine)
     checkpoint_if_due(engine);
     if (engine->run.rounds != NULL)
         rounds_tick(engine->run.rounds, engine->now_ms, peers_uplink_bits(engine->peers));
+    look_at_ground(engine);
     drain(engine);
 }
 

@@ -38,7 +38,7 @@ static bool is_private(const char *folder)
            (status.st_mode & (S_IRWXG | S_IRWXO)) == 0;
 }
 
-enum err home_mark(bool in_folder, const char *public_key, const char *sockets, char **path)
+enum err home_mark(bool in_folder, const char *public_key, const char *sockets, char **path, bool *exposed)
 {
     char *folder;
     *path = NULL;
@@ -46,6 +46,7 @@ enum err home_mark(bool in_folder, const char *public_key, const char *sockets, 
     bool ours = in_folder && (mkdir(folder, S_IRWXU) == 0 || errno == EEXIST) && is_private(folder);
     enum err err = ours ? mem_printf(path, "%s/%s.mark", folder, public_key) : fsio_mkdirs(sockets, 0755);
     mem_free(folder);
+    *exposed = in_folder && !ours;
     if (err == ERR_OK && !ours)
         err = mem_printf(path, "%s/vote.mark", sockets);
     return err;
@@ -131,10 +132,11 @@ enum err home_lock(const struct home *home, int *fd)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     int holder = 0;
-    *fd = open(home->pid, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    *fd = open(home->pid, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
+    if (*fd < 0 && errno == ENOENT)
+        return err_set_errno(ERR_CONF, "%s: cannot create; is there such a folder?", home->pid);
     if (*fd < 0)
-        return err_set_errno(ERR_CONF, "%s: cannot create; is there such a folder, and may this user write to it?",
-                             home->pid);
+        return fsio_failed(ERR_CONF, "%s: cannot create", home->pid);
     enum err err = ERR_OK;
     if (fcntl(*fd, F_SETLK, &lock) == 0)
         err = write_number(*fd, home->pid);
@@ -154,7 +156,7 @@ enum err home_holder(const struct home *home, int *pid)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     *pid = 0;
-    int fd = open(home->pid, O_RDONLY | O_CLOEXEC);
+    int fd = open(home->pid, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return errno == ENOENT ? ERR_OK : err_set_errno(ERR_IO, "%s: cannot open", home->pid);
     enum err err = ERR_OK;

@@ -2,6 +2,7 @@
 #include "net/ident.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <string.h>
@@ -41,12 +42,29 @@ enum err ident_generate(struct ident *ident)
     return ERR_OK;
 }
 
+/* To a file that was not there, nor a link: whoever may write to its folder could have put one that others can read. */
+static enum err write_new(const char *path, const char *text)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR);
+    if (fd < 0 && errno == EEXIST)
+        return err_set(ERR_STATE, "%s: exists already; remove it first if the island is to have a new key", path);
+    if (fd < 0)
+        return fsio_failed(ERR_IO, "cannot create %s", path);
+    enum err err = fsio_write_all(fd, text, strlen(text), path);
+    if (err == ERR_OK && fsync(fd) != 0)
+        err = fsio_failed(ERR_IO, "%s: cannot flush", path);
+    close(fd);
+    if (err == ERR_OK)
+        err = fsio_sync_folder_of(path);
+    if (err != ERR_OK)
+        unlink(path);
+    return err;
+}
+
 enum err ident_save(const struct ident *ident, const char *path)
 {
     char seed[IDENT_TEXT_BYTES];
     char *text;
-    if (access(path, F_OK) == 0)
-        return err_set(ERR_STATE, "%s: exists already; remove it first if the island is to have a new key", path);
     ident_text(ident->secret, seed); /* which begins with it */
     TRY(mem_printf(
         &text,
@@ -54,7 +72,7 @@ enum err ident_save(const struct ident *ident, const char *path)
         "# Public key, for the other islands' configurations: %s\n"
         "%s%s\n",
         ident->public_text, secret_mark, seed));
-    enum err err = fsio_replace(path, text, strlen(text), 0600);
+    enum err err = write_new(path, text);
     sodium_memzero(text, strlen(text));
     sodium_memzero(seed, sizeof seed);
     mem_free(text);

@@ -62,7 +62,11 @@ targets() {
         case $test in
         lint/alone) echo tests ;; # it looks into all of them
         system/demo) echo "$build/tests/demo/demo" && echo all ;;
-        system/*) find tests/system -name 'tool_*.c' | sed "s,^,$build/,; s,\.c\$,," && echo all ;;
+        system/*)
+            find tests/system -name 'tool_*.c' | sed "s,^,$build/,; s,\.c\$,,"
+            find tests/preloaded -name '*.c' | sed "s,^tests/preloaded,$build/tests,; s,\.c\$,.so,"
+            echo all
+            ;;
         *) [ ! -f "tests/$test.sh" ] || echo all ;;
         esac
     done | sort -u

@@ -43,6 +43,7 @@ const char *complaint_name(enum complaint_code code)
         [COMPLAINT_NO_MAJORITY] = "no-majority",
         [COMPLAINT_SEALED] = "sealed",
         [COMPLAINT_DOUBT] = "doubt",
+        [COMPLAINT_MARK] = "mark",
         [COMPLAINT_ROSTER] = "roster",
         [COMPLAINT_FAULT] = "fault",
         [COMPLAINT_NOT_ADMITTED] = "not-admitted",

@@ -192,6 +192,12 @@ void complaints_own(struct status *status)
     complain_trainer(status);
     complain_no_part(status);
     complain_doubt(status);
+    if (vote_exposed(status->from->vote))
+        complain_of_us(status, COMPLAINT_MARK,
+                       "the mark of this island's votes lies in its own folder, since its folder in /dev/shm cannot be "
+                       "made, is another user's, or lets others in: a copy of the folder that is put back would not be "
+                       "noticed, and could vote twice",
+                       "remove /dev/shm/diloco-UID, or make it this user's with mode 700, then start the daemon anew");
     if (status->epoch.difference[0] != '\0')
         complain_of_us(status, COMPLAINT_ROSTER, status->epoch.difference,
                        "take the section out of the configuration, or make it agree with {here} peers");

@@ -79,6 +79,7 @@ enum complaint_code {
     COMPLAINT_NO_MAJORITY,  /* so few that vote are heard that nothing can be decided, and mostly no round closes */
     COMPLAINT_SEALED,       /* the next epoch is being decided for longer than that takes */
     COMPLAINT_DOUBT,        /* this island has no vote, since its disk may have forgotten something */
+    COMPLAINT_MARK,         /* a copy of this island's folder that is put back would not be noticed */
     COMPLAINT_ROSTER,       /* what the configuration says of an island, the record does not */
     COMPLAINT_FAULT,        /* an island does what it should not, or not what it should */
     COMPLAINT_NOT_ADMITTED, /* a majority of the others does not know our key: this island was revoked */

@@ -178,8 +178,8 @@ static enum err fork_daemon(const struct home *home, int *child, off_t *log_begi
     char *program = NULL, failed[512];
     TRY(program_find("dilocod", &program));
     snprintf(failed, sizeof failed, "cannot start %s: ", program);
-    int log_fd = open(home->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
-    enum err err = log_fd < 0 ? err_set_errno(ERR_IO, "%s: cannot open", home->log) : ERR_OK;
+    int log_fd = open(home->log, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0640);
+    enum err err = log_fd < 0 ? fsio_failed(ERR_IO, "%s: cannot open", home->log) : ERR_OK;
     if (err == ERR_OK) {
         *log_begin = lseek(log_fd, 0, SEEK_END);
         *child = fork();

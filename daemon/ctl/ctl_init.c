@@ -213,6 +213,35 @@ static enum err make_folder(struct made *made, const char *path, mode_t mode)
     return remember(made, path);
 }
 
+/* Whether nobody but root can put something into this folder, or, of one `above`, in the place of what is there. */
+static bool is_roots(const struct stat *status, bool above)
+{
+    bool open = (status->st_mode & (S_IWGRP | S_IWOTH)) != 0, sticky = (status->st_mode & S_ISVTX) != 0;
+    return status->st_uid == 0 && (!open || (above && sticky));
+}
+
+/* What root starts there runs, and writes, as root. So it is with every folder above. */
+static enum err check_root_alone(const char *folder)
+{
+    char path[PATH_MAX];
+    struct stat status;
+    if (geteuid() != 0)
+        return ERR_OK;
+    snprintf(path, sizeof path, "%s", folder);
+    for (bool last = false; !last;) {
+        last = strcmp(path, "/") == 0;
+        if (stat(path, &status) == 0 && !is_roots(&status, strcmp(path, folder) != 0))
+            return err_set(ERR_CONF,
+                           "%s: a user other than root can write to it, and could change what root runs from %s: run "
+                           "this as the user whose island it is to be, or choose a folder that is root's alone",
+                           path, folder);
+        char *slash = strrchr(path, '/');
+        if (slash != NULL)
+            slash[slash == path ? 1 : 0] = '\0';
+    }
+    return ERR_OK;
+}
+
 /* One at a time; the lock goes with the descriptor. */
 static enum err lock_folder(const char *folder, int *fd)
 {
@@ -560,6 +589,8 @@ enum err ctl_init(const struct home *home, const struct ctl_init *init)
     char *conf = NULL;
     enum err err;
     TRY_OUT(check_asked(home, init));
+    if (home->folder != NULL)
+        TRY_OUT(check_root_alone(home->folder));
     if (!init->witness)
         TRY_OUT(find_data(init->data, &maker.data));
     TRY_OUT(choose_listen(&maker));

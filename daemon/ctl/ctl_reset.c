@@ -81,8 +81,9 @@ static enum err remove_mark(const struct dconf *conf)
 {
     struct ident ident;
     char *mark;
+    bool exposed;
     bool known = ident_load(conf->key_path, &ident) == ERR_OK;
-    TRY(home_mark(conf->in_home && known, ident.public_text, conf->run_folder, &mark));
+    TRY(home_mark(conf->in_home && known, ident.public_text, conf->run_folder, &mark, &exposed));
     bool gone = unlink(mark) == 0 || errno == ENOENT;
     enum err err = gone ? ERR_OK : err_set_errno(ERR_IO, "cannot remove %s", mark);
     mem_free(mark);

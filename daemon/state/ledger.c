@@ -123,7 +123,7 @@ static enum err open_segment(struct ledger *ledger, uint64_t number)
     char *path;
     struct stat status = {0};
     TRY(ledger_core_path(ledger, number, &path));
-    int fd = open(path, O_RDWR | O_CLOEXEC);
+    int fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
     enum err err = fd >= 0 && fstat(fd, &status) == 0 ? scan_segment(ledger, path, number, fd, (uint64_t)status.st_size)
                                                       : err_set_errno(ERR_IO, "%s: cannot open", path);
     if (err != ERR_OK && fd >= 0)
@@ -198,7 +198,7 @@ static enum err lock_folder(struct ledger *ledger)
 {
     bool held;
     TRY(mem_printf(&ledger->lock_path, "%s/lock", ledger->folder));
-    ledger->lock_fd = open(ledger->lock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    ledger->lock_fd = open(ledger->lock_path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
     if (ledger->lock_fd < 0)
         return fsio_failed(ERR_IO, "cannot open %s", ledger->lock_path);
     enum err err = fsio_lock(ledger->lock_fd, ledger->lock_path, &held);

@@ -22,7 +22,7 @@ enum err ledger_core_create(const struct ledger *ledger, uint64_t number, int *f
     if (number > LEDGER_SEGMENT_NUMBER_MAX)
         return err_set(ERR_STATE, "%s: the ledger's last file has the last number there is", ledger->folder);
     TRY(ledger_core_path(ledger, number, &path));
-    *fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    *fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
     enum err err =
         *fd >= 0 ? fsio_write_all(*fd, header, sizeof header, path) : fsio_failed(ERR_IO, "cannot create %s", path);
     if (err == ERR_OK && fsync(*fd) != 0)

@@ -30,6 +30,7 @@ struct vote {
     char boot[BOOT_BYTES + 1];
     uint64_t number, incarnation, ledger_at;
     enum vote_doubt doubt;
+    bool exposed;
     const char *why;
     struct epoch_vote last;
     uint8_t *bytes; /* last.bytes */
@@ -57,7 +58,7 @@ static void read_boot(struct vote *vote)
 static bool read_mark(const struct vote *vote, struct mark *mark)
 {
     uint8_t data[MARK_BYTES + 1];
-    int fd = open(vote->mark_path, O_RDONLY | O_CLOEXEC);
+    int fd = open(vote->mark_path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     bool good = fd >= 0 && read(fd, data, sizeof data) == (ssize_t)MARK_BYTES;
     if (fd >= 0)
         close(fd);
@@ -91,7 +92,7 @@ static enum err write_mark(struct vote *vote)
     struct digest digest = digest_of(data, MARK_BODY_BYTES);
     bytes_put(&writer, digest.byte, DIGEST_BYTES);
     if (vote->mark_fd < 0)
-        vote->mark_fd = open(vote->mark_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+        vote->mark_fd = open(vote->mark_path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (vote->mark_fd < 0)
         return fsio_failed(ERR_IO, "cannot create %s", vote->mark_path);
     if (pwrite(vote->mark_fd, data, sizeof data, 0) != (ssize_t)sizeof data)
@@ -223,6 +224,7 @@ enum err vote_open(const struct vote_conf *conf, uint64_t ledger_at, struct vote
     *out = NULL;
     TRY_OUT(mem_new(1, sizeof *vote, "the last vote", &vote));
     vote->mark_fd = -1;
+    vote->exposed = conf->exposed;
     TRY_OUT(mem_printf(&vote->path, "%s/vote", conf->folder));
     TRY_OUT(mem_strdup(conf->mark, &vote->mark_path));
     read_boot(vote);
@@ -256,6 +258,11 @@ enum vote_doubt vote_doubt(const struct vote *vote)
 const char *vote_why(const struct vote *vote)
 {
     return vote->why;
+}
+
+bool vote_exposed(const struct vote *vote)
+{
+    return vote->exposed;
 }
 
 uint64_t vote_incarnation(const struct vote *vote)

@@ -28,6 +28,7 @@ enum vote_doubt {
 struct vote_conf {
     const char *folder; /* of the state; it is there */
     const char *mark;   /* path of the mark; its folder is there */
+    bool exposed;       /* that is where a copy of the state would bring an older mark with it */
 };
 
 struct vote;
@@ -41,6 +42,8 @@ void vote_close(struct vote *vote);
 enum vote_doubt vote_doubt(const struct vote *vote);
 /* Why it is in doubt, for people; "" if it is not, or is fresh. */
 const char *vote_why(const struct vote *vote);
+/* As its configuration says. */
+bool vote_exposed(const struct vote *vote);
 /* Of this disk; never 0. */
 uint64_t vote_incarnation(const struct vote *vote);
 /* The last one; all zero if there is none. Its bytes are borrowed until vote_save(). */

@@ -55,7 +55,7 @@ static void open_file(struct spool *spool, int flags)
 {
     if (spool->fd >= 0)
         return;
-    spool->fd = open(spool->path, O_RDWR | O_CLOEXEC | flags, 0640);
+    spool->fd = open(spool->path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | flags, 0640);
     if (spool->fd >= 0)
         spool->at = spool->zeroed = find_begin(spool);
 }
@@ -92,7 +92,7 @@ void spool_free(struct spool *spool)
 int spool_open(struct spool *spool)
 {
     open_file(spool, O_CREAT);
-    int fd = spool->fd >= 0 ? open(spool->path, O_WRONLY | O_APPEND | O_CLOEXEC) : -1;
+    int fd = spool->fd >= 0 ? open(spool->path, O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC) : -1;
     if (fd < 0)
         log_warn("%s: cannot open: %s; what the trainer prints stands in the log as it comes", spool->path,
                  strerror(errno));

@@ -14,6 +14,7 @@ event                  | events_new        | engine_new peers_new rounds_new tra
 jobs                   | jobs_new          | engine_new peers_new rounds_new trainer_new replica_new events_new          | unit/jobs
 rules                  | rules_round       | engine_new peers_new rounds_new trainer_new replica_new jobs_new            | unit/rules
 check                  | check_start       | engine_new peers_new rounds_new trainer_new replica_new jobs_new            | unit/check
+ground                 | ground_open_vote  | engine_new peers_new rounds_new trainer_new jobs_new events_new charter_open | unit/ground
 charter                | charter_open      | engine_new peers_new rounds_new trainer_new jobs_new events_new | unit/charter
 dconf                  | dconf_load        | engine_new peers_new rounds_new trainer_new replica_new jobs_new            | unit/dconf
 home                   | home_find         | engine_new peers_new rounds_new dconf_load ctl_ask ctl_home_start           | unit/home_folder

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/digest.h"
 #include "common/fsio.h"
@@ -135,6 +136,30 @@ static void a_disk_that_may_only_be_read_stops_nobody_else(void **state)
     assert_it_is_said_and_nobody_waits(EROFS, "Read-only file system", "mount -o remount,rw");
 }
 
+static void a_folder_that_is_removed_ends_its_daemon(void **state)
+{
+    (void)state;
+    struct cluster *cluster = cluster_new("disk-removed", ISLANDS, &options);
+    char command[600];
+    cluster_start_all(cluster);
+    for (uint32_t i = 0; i < ISLANDS; i++)
+        cluster_wait(cluster, i, cluster_versions_reach, SOME, "some versions");
+    int trainer = cluster_trainer_pid(cluster, B);
+    snprintf(command, sizeof command, "rm -rf '%s'", cluster->island[B].state);
+    assert_int_equal(system(command), 0);
+    assert_int_equal(cluster_wait_end(cluster, B, 90), 1);
+    assert_true(cluster_log_has(cluster, B, "was removed or replaced, so what is saved is lost: this daemon ends", 0));
+    assert_int_equal(kill(trainer, 0), -1); /* nor does its trainer go on for nobody */
+    assert_int_equal(access(cluster->island[B].state, F_OK), -1);
+    all_go_on(cluster, false);
+    cluster_start(cluster, B); /* its port is free */
+    assert_true(cluster_log_has(cluster, A, "island b takes part again", 60));
+    all_go_on(cluster, true);
+    for (uint32_t i = 0; i < ISLANDS; i++)
+        cluster_end(cluster, i, SIGTERM);
+    cluster_free(cluster);
+}
+
 int main(void)
 {
     assert_ok(digest_init());
@@ -142,6 +167,7 @@ int main(void)
         cmocka_unit_test(a_full_disk_stops_nobody_else),
         cmocka_unit_test(a_disk_that_fails_stops_nobody_else),
         cmocka_unit_test(a_disk_that_may_only_be_read_stops_nobody_else),
+        cmocka_unit_test(a_folder_that_is_removed_ends_its_daemon),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

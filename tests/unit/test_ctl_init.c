@@ -430,6 +430,31 @@ static int end_all(void **state)
     return rmdir(folder);
 }
 
+/* What root starts from there another user could change. */
+static void root_makes_no_island_where_others_can_write(void **state)
+{
+    (void)state;
+    if (geteuid() != 0)
+        skip_because("not root");
+    char *shared = home.folder;
+    assert_int_equal(mkdir(shared, 0755), 0);
+    static const struct {
+        mode_t mode;
+        uid_t owner;
+    } cases[] = {{0777, 0}, {0775, 0}, {0755, 4711}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_int_equal(chown(shared, cases[i].owner, 0), 0);
+        assert_int_equal(chmod(shared, cases[i].mode), 0);
+        assert_fails(ERR_CONF, "a user other than root can write to it", ctl_init(&home, &init));
+        assert_int_equal(access(home.key, F_OK), -1);
+    }
+    assert_int_equal(chown(shared, 0, 0), 0);
+    assert_int_equal(chmod(shared, 01777), 0);
+    assert_fails(ERR_CONF, "a user other than root can write to it", ctl_init(&home, &init));
+    assert_int_equal(chmod(shared, 0700), 0);
+    assert_ok(ctl_init(&home, &init));
+}
+
 int main(void)
 {
     char path[4096];
@@ -458,6 +483,7 @@ int main(void)
         CASE(a_mixture_is_written_with_a_line_for_each_source),
         CASE(a_port_is_chosen_on_which_nobody_listens),
         CASE(the_service_s_user_owns_key_and_state),
+        CASE(root_makes_no_island_where_others_can_write),
     };
     return cmocka_run_group_tests(tests, NULL, end_all);
 }

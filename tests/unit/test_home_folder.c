@@ -2,17 +2,30 @@
 /* home: where the files are; and the lock, which the kernel keeps and no number in a file. */
 #include "tests/lib/testlib.h"
 
+#include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/mem.h"
 #include "daemon/home.h"
 
 static char folder[] = "/tmp/diloco-home-XXXXXX";
+static bool marks_are_theirs; /* the folder of marks is another user's */
+
+int lstat(const char *path, struct stat *out)
+{
+    int result = (int)syscall(SYS_newfstatat, AT_FDCWD, path, out, AT_SYMLINK_NOFOLLOW);
+    if (marks_are_theirs && strncmp(path, "/dev/shm/", 9) == 0)
+        out->st_uid = geteuid() + 1;
+    return result;
+}
 
 static void an_option_wins_over_the_environment(void **state)
 {
@@ -156,6 +169,42 @@ static int end(void **state)
     return rmdir(folder);
 }
 
+/* Whoever may write to the folder could point it at another file of ours. */
+static void no_link_is_followed(void **state)
+{
+    (void)state;
+    struct home home;
+    char theirs[64];
+    int fd;
+    snprintf(theirs, sizeof theirs, "%s/theirs", folder);
+    assert_ok(home_find(folder, &home));
+    unlink(home.pid);
+    assert_int_equal(symlink(theirs, home.pid), 0);
+    assert_fails(ERR_CONF, "a symbolic link is in its place", home_lock(&home, &fd));
+    assert_int_equal(access(theirs, F_OK), -1);
+    assert_int_equal(unlink(home.pid), 0);
+    home_free(&home);
+}
+
+static void a_mark_in_a_folder_of_others_is_exposed(void **state)
+{
+    (void)state;
+    char run[64], *path;
+    bool exposed;
+    snprintf(run, sizeof run, "%s/run", folder);
+    for (int theirs = 0; theirs < 2; theirs++) {
+        assert_ok(home_mark(true, "key", run, &path, &exposed));
+        assert_int_equal(exposed, strncmp(path, run, strlen(run)) == 0);
+        assert_true(exposed || theirs == 0);
+        mem_free(path);
+        marks_are_theirs = true;
+    }
+    assert_ok(home_mark(false, "key", run, &path, &exposed)); /* of a service */
+    assert_false(exposed);
+    mem_free(path);
+    marks_are_theirs = false;
+}
+
 int main(void)
 {
     if (mkdtemp(folder) == NULL)
@@ -167,6 +216,8 @@ int main(void)
         cmocka_unit_test(one_runs_in_a_folder_and_the_kernel_says_which),
         cmocka_unit_test(a_number_in_the_file_is_nobody),
         cmocka_unit_test(a_folder_that_is_not_there_cannot_be_locked),
+        cmocka_unit_test(no_link_is_followed),
+        cmocka_unit_test(a_mark_in_a_folder_of_others_is_exposed),
     };
     return cmocka_run_group_tests(tests, NULL, end);
 }

@@ -129,7 +129,8 @@ static const struct conf_key keys[] = {
      "rank. adaptive: tensor by tensor what takes the fewest bytes, at the error of uniform in all. Norms and biases "
      "are sent as bf16."},
     {"sync", "step", CONF_REAL, AT(step), "1.4", 0.13, 8, NULL, "rms",
-     "For uniform and adaptive: the distance between two levels, over the root mean square of 256 values."},
+     "For uniform and adaptive: the distance between two levels, over the root mean square of 256 values. From 2 on a "
+     "block whose values are alike is left out whole, and without error_feedback for ever; adaptive then needs less."},
     {"sync", "keep", CONF_REAL, AT(keep), "0.015625", 1e-4, 0.5, NULL, "fraction",
      "For topk: the part of the values that is sent, of every 4096 the largest."},
     {"sync", "rank", CONF_INT, AT(rank), "4", 1, 32, NULL, NULL,
@@ -236,6 +237,24 @@ static enum err check_model(const char *path, struct runspec *spec)
     return ERR_OK;
 }
 
+static enum err check_codec(const char *path, const struct runspec *spec)
+{
+    if (spec->codec == RUNSPEC_FP32 && spec->error_feedback)
+        return err_set(ERR_CONF, "%s: [sync] error_feedback: fp32 leaves nothing over; set error_feedback = no", path);
+    bool drops = spec->codec == RUNSPEC_TOPK || spec->codec == RUNSPEC_POWERSGD;
+    if (drops && !spec->error_feedback)
+        return err_set(ERR_CONF,
+                       "%s: [sync] error_feedback: %s leaves most of an outer gradient out, which would be lost; set "
+                       "error_feedback = yes",
+                       path, codecs[spec->codec]);
+    if (spec->codec == RUNSPEC_ADAPTIVE && !spec->error_feedback && spec->step >= 2)
+        return err_set(ERR_CONF,
+                       "%s: [sync] step: %g leaves out all of a block whose values are alike, round after round; with "
+                       "codec = adaptive set a step below 2, or error_feedback = yes",
+                       path, spec->step);
+    return ERR_OK;
+}
+
 static enum err check_sync(const char *path, const struct runspec *spec)
 {
     if (spec->overlap > spec->interval)
@@ -284,14 +303,6 @@ static enum err check_sync(const char *path, const struct runspec *spec)
                        "%s: [sync] mix: 1 never takes an anchor in, so the islands would not train one model; "
                        "use a value below 1",
                        path);
-    if (spec->codec == RUNSPEC_FP32 && spec->error_feedback)
-        return err_set(ERR_CONF, "%s: [sync] error_feedback: fp32 leaves nothing over; set error_feedback = no", path);
-    bool drops = spec->codec == RUNSPEC_TOPK || spec->codec == RUNSPEC_POWERSGD;
-    if (drops && !spec->error_feedback)
-        return err_set(ERR_CONF,
-                       "%s: [sync] error_feedback: %s leaves most of an outer gradient out, which would be lost; set "
-                       "error_feedback = yes",
-                       path, codecs[spec->codec]);
     if (spec->warmup > spec->steps)
         return err_set(ERR_CONF, "%s: [train] warmup: %" PRId64 " is longer than the run's %" PRId64 " steps", path,
                        spec->warmup, spec->steps);
@@ -321,6 +332,7 @@ static enum err check_and_digest(const char *path, struct runspec *spec)
     TRY_OUT(check_init(path, spec));
     TRY_OUT(check_model(path, spec));
     TRY_OUT(check_sync(path, spec));
+    TRY_OUT(check_codec(path, spec));
     TRY_OUT(runspec_text(spec, &text));
     spec->digest = digest_of(text, strlen(text));
 out:

@@ -7,14 +7,15 @@
 
 enum { GRID = 1024, SAMPLE = 1 << 15 };
 
-/* None that makes something of a zero: padding stays zero. */
+/* None that makes something of a zero: padding stays zero. Those from FIRST_WIDE on leave out all of a block of one
+ * magnitude, round after round: they are for a source with a residual, which brings it later. */
 static const struct codec_choice candidates[] = {
     {CODEC_UNIFORM, 0.25f, 0}, {CODEC_UNIFORM, 0.35f, 0}, {CODEC_UNIFORM, 0.5f, 0}, {CODEC_UNIFORM, 0.7f, 0},
-    {CODEC_UNIFORM, 1.0f, 0},  {CODEC_UNIFORM, 1.4f, 0},  {CODEC_UNIFORM, 1.7f, 0}, {CODEC_UNIFORM, 2.0f, 0},
-    {CODEC_UNIFORM, 2.4f, 0},  {CODEC_UNIFORM, 2.8f, 0},  {CODEC_UNIFORM, 4.0f, 0}, {CODEC_E3M0, 0, 0},
-    {CODEC_INT4, 0, 0},        {CODEC_TERNARY, 0, 0},     {CODEC_INT8, 0, 0},
+    {CODEC_UNIFORM, 1.0f, 0},  {CODEC_UNIFORM, 1.4f, 0},  {CODEC_UNIFORM, 1.7f, 0}, {CODEC_E3M0, 0, 0},
+    {CODEC_INT4, 0, 0},        {CODEC_TERNARY, 0, 0},     {CODEC_INT8, 0, 0},       {CODEC_UNIFORM, 2.0f, 0},
+    {CODEC_UNIFORM, 2.4f, 0},  {CODEC_UNIFORM, 2.8f, 0},  {CODEC_UNIFORM, 4.0f, 0},
 };
-enum { CANDIDATES = sizeof candidates / sizeof candidates[0] };
+enum { CANDIDATES = sizeof candidates / sizeof candidates[0], FIRST_WIDE = 11 };
 
 struct adapt {
     size_t parts_max;
@@ -137,20 +138,21 @@ static enum err measure(struct codec *codec, const struct codec_choice *choice, 
 enum err adapt_parts(struct adapt *adapt, struct codec *codec, const struct codec_choice *reference,
                      const struct vec_source *source, struct codec_part *parts, size_t parts_count)
 {
+    const size_t usable = source->residual != NULL ? CANDIDATES : FIRST_WIDE;
     size_t count = 0;
     double budget = 0;
     for (size_t i = 0; i < parts_count; i++) {
         if (parts[i].choice.id == CODEC_BF16)
             continue;
-        struct adapt_cost *costs = adapt->costs + count * (CANDIDATES + 1);
-        for (size_t c = 0; c < CANDIDATES; c++)
+        struct adapt_cost *costs = adapt->costs + count * (usable + 1);
+        for (size_t c = 0; c < usable; c++)
             TRY(measure(codec, &candidates[c], source, &parts[i], &costs[c]));
-        TRY(measure(codec, reference, source, &parts[i], &costs[CANDIDATES]));
-        budget += costs[CANDIDATES].error;
+        TRY(measure(codec, reference, source, &parts[i], &costs[usable]));
+        budget += costs[usable].error;
         adapt->which[count++] = i;
     }
-    adapt_solve(adapt, adapt->costs, count, CANDIDATES + 1, budget, CANDIDATES, adapt->chosen);
+    adapt_solve(adapt, adapt->costs, count, usable + 1, budget, usable, adapt->chosen);
     for (size_t k = 0; k < count; k++)
-        parts[adapt->which[k]].choice = adapt->chosen[k] < CANDIDATES ? candidates[adapt->chosen[k]] : *reference;
+        parts[adapt->which[k]].choice = adapt->chosen[k] < usable ? candidates[adapt->chosen[k]] : *reference;
     return ERR_OK;
 }

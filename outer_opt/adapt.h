@@ -35,7 +35,7 @@ void adapt_solve(struct adapt *adapt, const struct adapt_cost *costs, size_t ten
                  double budget, size_t fallback, size_t *chosen);
 
 /* Gives the parts whose codec is not bf16 the codecs that serve `source` best, at the error of `reference` on all of
- * them. */
+ * them. Without a residual in `source` none that would leave out all of a block of one magnitude for ever. */
 ERR_MUST_CHECK enum err adapt_parts(struct adapt *adapt, struct codec *codec, const struct codec_choice *reference,
                                     const struct vec_source *source, struct codec_part *parts, size_t parts_count);
 

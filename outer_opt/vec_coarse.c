@@ -271,16 +271,23 @@ static inline uint16_t six_bits(float magnitude, float unit)
 /* From this ratio on a block of one magnitude may lie below half a step but for a few values. */
 #define WIDE_RATIO 2.0f
 
+/* How far a step may be stretched beyond that of the smallest error. Rounding to levels of a Gaussian block takes as
+ * much with a ratio of 1.7; what takes more is a block in which few values have a level at all. */
+#define STRETCH_MAX 1.25f
+
 /* The step to send with levels q of a, of which `aq` is sum(a q) and `qq` is sum(q^2), and `aa` sum(a^2); 0 if all
  * levels are 0. Rounding takes values up and down, and in a block of few magnitudes all of them the same way. So the
- * step is stretched until the decoded block is as long along the block itself as that is: sum(a^2) / sum(a q). Where
- * most values may be left out, the others would have to stand for them; there it is the step of the smallest error,
- * sum(a q) / sum(q^2), which never lengthens. */
+ * step is stretched until the decoded block is as long along the block itself as that is: sum(a^2) / sum(a q). That
+ * makes the values that have a level stand for those that have none. So it is at most STRETCH_MAX times the step of
+ * the smallest error, sum(a q) / sum(q^2); then no block becomes longer than sqrt(STRETCH_MAX) times what it was. With
+ * a wide ratio most values of a block may have no level; there it is the step of the smallest error itself, which never
+ * lengthens. */
 static inline float fitting_step(float aa, float aq, float qq, float ratio)
 {
     if (!(aq > 0))
         return 0;
-    return ratio < WIDE_RATIO ? aa / aq : aq / qq;
+    const float nearest = aq / qq, whole = aa / aq, most = STRETCH_MAX * nearest;
+    return ratio >= WIDE_RATIO ? nearest : whole < most ? whole : most;
 }
 
 /* The nearest multiple of a step whose inverse is given. It is within 8 bits: no value of a block is more than
@@ -336,8 +343,7 @@ static inline uint16_t level_block(const struct leveling *l, size_t k, float rat
         q[i] = level_of(a[i], inverse);
         out[i] = (int8_t)(int32_t)q[i];
     }
-    float qq = ratio < WIDE_RATIO ? 1 : dot(q, q);
-    return six_bits(fitting_step(l->aa[k], dot(a, q), qq, ratio), l->unit[k]);
+    return six_bits(fitting_step(l->aa[k], dot(a, q), dot(q, q), ratio), l->unit[k]);
 }
 
 size_t TABLE_NAME(vec_levels_encode_, ISA)(const struct vec_source *source, size_t blocks, float ratio, uint8_t *steps,

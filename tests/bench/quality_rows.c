@@ -108,7 +108,7 @@ const struct quality_row quality_rows[] = {
     CODEC("powersgd 4", "sync.codec=powersgd"),
 
     ROW("adaptive 1.4", "codec", "sync.codec=adaptive"),
-    ROW("adaptive 2", "codec", "sync.codec=adaptive", "sync.step=2"),
+    ROW("adaptive 2, feedback", "codec", "sync.codec=adaptive", "sync.step=2", "sync.error_feedback=yes"),
 
     ROW("uniform 2, no limit", "feedback", "sync.codec=uniform", "sync.step=2", "sync.error_feedback=yes",
         "sync.feedback_limit=0"),

@@ -114,11 +114,12 @@ static double length_of(const float *block)
 static void uniform_neither_lengthens_nor_shortens_a_block(void **state)
 {
     (void)state;
-    static const float steps[] = {0.25f, 0.35f, 0.5f, 0.7f, 1.0f, 1.2f, 1.4f, 1.55f, 1.7f};
+    static const float steps[] = {0.25f, 0.35f, 0.5f, 0.7f, 1.0f, 1.2f, 1.4f, 1.5f, 1.7f};
     for (size_t s = 0; s < sizeof steps / sizeof steps[0]; s++)
         for (enum family family = 0; family < FAMILIES; family++) {
             struct gains gains = gains_of((struct codec_choice){CODEC_UNIFORM, steps[s], 0}, family, CODEC_BLOCK);
-            assert_gain(gains.once, 0.99, 1.01);
+            /* Rounding takes more of some Gaussian blocks with 1.7 than a step may be stretched. */
+            assert_gain(gains.once, steps[s] > 1.5f ? 0.95 : 0.99, 1.01);
             assert_gain(gains.twice, 0.95, 1.07);
         }
 }
@@ -137,6 +138,64 @@ static void uniform_with_wide_steps_never_lengthens(void **state)
             for (size_t block = 0; steps[s] >= 2 && block < N; block += CODEC_BLOCK)
                 assert_true(length_of(once + block) <= 1.02 * length_of(x + block));
         }
+}
+
+/* A block of one magnitude but for one value that is 4 to 300 times as large: what a row of an embedding has beside an
+ * outlier feature. The small values may get lost, but neither does the large one stand for them, nor does the block get
+ * longer. A gain does not show it: it is 1 however much of a block is put into one value. */
+static void fill_spikes(void)
+{
+    struct env_rng rng = env_rng_init(9, 0);
+    testlib_fill_normal(&rng, x, N, 1);
+    for (size_t i = 0; i < N; i++)
+        x[i] = x[i] < 0 ? -1e-3f : 1e-3f;
+    for (size_t block = 0; block < N / CODEC_BLOCK; block++)
+        x[block * CODEC_BLOCK + block * 37 % CODEC_BLOCK] *= (float)(4 * exp2(6.23 / 63 * (double)(block % 64)));
+}
+
+/* The most that one encoding may multiply a value with. Rounded up from half a step it is doubled, and the large one is
+ * taken along by half where the small ones have a level; where they have none, by a quarter. */
+static double growth_allowed(float value, bool small_lost)
+{
+    return fabsf(value) < 3e-3f ? 2.02 : small_lost ? 1.27 : 1.55;
+}
+
+/* The largest of what any value and any block were multiplied with. */
+static void note_growth(const float *before, const float *after, double *value, double *block)
+{
+    *value = *block = 0;
+    for (size_t begin = 0; begin < N; begin += CODEC_BLOCK) {
+        size_t lost = 0;
+        for (size_t i = begin; i < begin + CODEC_BLOCK; i++)
+            lost += after[i] == 0;
+        for (size_t i = begin; i < begin + CODEC_BLOCK; i++) {
+            double grown = before[i] != 0 ? (double)(after[i] / before[i]) : after[i] != 0;
+            if (!(grown >= 0 && grown <= growth_allowed(before[i], lost > 1)))
+                fail_msg("%g became %g; the block's length was %g, and %zu of its values are lost", (double)before[i],
+                         (double)after[i], length_of(before + begin), lost);
+            *value = grown > *value ? grown : *value;
+        }
+        double grown = length_of(after + begin) / length_of(before + begin);
+        *block = grown > *block ? grown : *block;
+    }
+}
+
+static void uniform_makes_no_value_stand_for_its_block(void **state)
+{
+    (void)state;
+    static const float steps[] = {0.25f, 0.7f, 1.0f, 1.4f, 1.5f, 1.6f, 1.7f, 1.8f, 1.9f, 1.99f, 2.0f, 2.4f, 4.0f};
+    fill_spikes();
+    for (size_t s = 0; s < sizeof steps / sizeof steps[0]; s++) {
+        struct codec_part part = {.count = N, .choice = {CODEC_UNIFORM, steps[s], 0}};
+        double value[2], block[2];
+        code(&part, x, once);
+        code(&part, once, twice);
+        note_growth(x, once, &value[0], &block[0]);
+        note_growth(once, twice, &value[1], &block[1]);
+        print_message("uniform %4.2f, one large value: values up to %.3f and %.3f times, blocks up to %.3f and %.3f\n",
+                      (double)steps[s], value[0], value[1], block[0], block[1]);
+        assert_true(block[0] <= 1.13 && block[1] <= 1.13);
+    }
 }
 
 /* What the others may do, by family. Encoding a second time changes next to nothing: their levels stay levels. */
@@ -214,6 +273,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(uniform_neither_lengthens_nor_shortens_a_block),
         cmocka_unit_test(uniform_with_wide_steps_never_lengthens),
+        cmocka_unit_test(uniform_makes_no_value_stand_for_its_block),
         cmocka_unit_test(every_other_codec_keeps_to_its_nature),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -89,6 +89,8 @@ static void senseless_combinations_are_refused_with_the_reason(void **state)
     assert_fails(ERR_CONF, "nesterov has none to bound", load("[outer]\nclip = 1\n", &spec));
     assert_fails(ERR_CONF, "not to be clipped", load("[outer]\noptimizer = heavyball\nclip = 1\naverage = 3\n", &spec));
     assert_fails(ERR_CONF, "topk leaves most", load("[sync]\ncodec = topk\n", &spec));
+    assert_fails(ERR_CONF, "set a step below 2, or error_feedback",
+                 load("[sync]\ncodec = adaptive\nstep = 2\n", &spec));
     assert_fails(ERR_CONF, "longer than the run's 100 steps", load("[train]\nwarmup = 101\n", &spec));
     assert_fails(ERR_CONF, "1 to 63 letters",
                  runspec_load(testlib_file(folder, "n.ini", "[run]\nname = a b\nsteps = 1\n"), NULL, 0, &spec));

@@ -14,11 +14,16 @@
 #   make check-gpu   what only a GPU can show: kernels, sanitizers, whole models, islands (tests/gpu)
 #   make bench-gpu   speeds on a GPU, against what it can do and against PyTorch, to build/gpu/
 #   make gpu-kit   both as a folder, build/gpu-kit/, for a machine that has only a driver and CUDA 13
-#   make install   DESTDIR= PREFIX=/usr/local
+#   make install   DESTDIR= PREFIX=/usr/local; make uninstall takes all of it away again, and nothing else
+#   make wheel     the Python package with libdiloco inside, build/wheel/
+#   make dist      a source archive, build/dist/
+#   make clean     takes build/ away
 #
 # V=1 shows commands. CC=clang, SAN=address,undefined or SAN=thread, OPT=-O0: each set of flags has a folder of its own.
 
-VERSION := 0.1.0
+# The one place of the version is the Python package, which pip builds without this file.
+VERSION_FILE := worker/libdiloco/python/diloco/__init__.py
+VERSION := $(shell sed -n 's/^__version__ = "\(.*\)"$$/\1/p' $(VERSION_FILE))
 PREFIX ?= /usr/local
 SYSCONFDIR ?= /etc
 UNITDIR ?= $(PREFIX)/lib/systemd/system
@@ -34,8 +39,9 @@ space := $() $()
 B := build/$(notdir $(CC))$(if $(SAN),-$(subst $(comma),-,$(SAN)))$(if $(filter-out -O2,$(OPT)),$(OPT))
 
 GOALS := all check demo outlive outlive-namespaces failures aims bench bench-quality install lint mutants fuzz tests sim check-gpu bench-gpu gpu-kit \
-	check-python wheel
-.PHONY: $(GOALS) clean
+	check-python wheel uninstall
+PLAIN_GOALS := clean dist help
+.PHONY: $(GOALS) $(PLAIN_GOALS)
 ifndef PREREQS_PRESENT
 
 # First make sure that everything is there, then start over with pkg-config's answers.
@@ -47,6 +53,13 @@ $(GOALS):
 
 clean:
 	rm -rf build
+
+# A source archive: build/dist/diloco-VERSION.tar.gz, with the whole text of the licence in it.
+dist:
+	@conf/dist.sh $(VERSION) build/dist
+
+help:
+	@sed -n 's/^#   make/  make/p; s/^# V=1/\nV=1/p' Makefile
 
 else
 
@@ -174,6 +187,8 @@ all: $(PROGRAMS) $(B)/libdiloco.so.0 $(B)/libdiloco.a $(CUDA_LIBRARY)
 		'$(or $(CUDA_WITHOUT),libdiloco-cuda.so by toolkit $(NVCC_VERSION))'
 
 tests: all $(TESTS) $(EMU_TESTS) $(GPU_TESTS) $(GPU_TOOLS) $(TOOLS) $(PRELOADED) $(FAKE_CUDA) $(FAKE_NCCL) $(B)/tests/bench/bench $(B)/tests/bench/quality
+
+$(call objects,$(shell grep -rl --include=*.c DILOCO_VERSION common daemon worker tests)): $(VERSION_FILE)
 
 $(B)/%.o: %.c
 	@mkdir -p $(@D)
@@ -351,5 +366,5 @@ bench-quality: $(B)/tests/bench/quality $(PROGRAMS)
 	@BUILD=$(B) $(B)/tests/bench/quality $(if $(DATA),--data "$$QUALITY_DATA") $(if $(ONLY),--only '$(ONLY)') $(if $(SEEDS),--seeds $(SEEDS))
 
 include conf/install.mk
--include $(shell find $(B) -name '*.d' 2>/dev/null)
+-include $(shell find $(B) -name test-data -prune -o -type f -name '*.d' -print 2>/dev/null)
 endif

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # The manual page of a configuration file, from its sample, which the programs' own tables print:
 #
-#   conf/man5.sh NAME 'what it is' 'who reads it' <conf/SAMPLE >docs/NAME.5
+#   conf/man5.sh VERSION NAME 'what it is' 'who reads it' <conf/SAMPLE >docs/NAME.5
 set -eu
-awk -v name="$1" -v what="$2" -v reader="$3" '
+awk -v version="$1" -v name="$2" -v what="$3" -v reader="$4" '
 function roff(text) {
     gsub(/\\/, "\\e", text)
     gsub(/-/, "\\-", text)
@@ -12,7 +12,7 @@ function roff(text) {
     return text
 }
 BEGIN {
-    printf ".TH %s 5 \"2026-11-23\" \"diloco 0.1.0\" \"File formats\"\n", toupper(name)
+    printf ".TH %s 5 \"2026-11-23\" \"diloco %s\" \"File formats\"\n", toupper(name), version
     printf ".SH NAME\n%s \\- %s\n", roff(name), roff(what)
     print ".SH DESCRIPTION"
     print roff(reader)

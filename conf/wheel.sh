@@ -23,6 +23,9 @@ mkdir -p "$folder/source"
 cp -r worker/libdiloco/python/pyproject.toml worker/libdiloco/python/diloco "$folder/source"
 find "$folder/source" -name __pycache__ -prune -exec rm -rf {} +
 cp "$library" "$folder/source/diloco/"
+# What begins with LICENSE goes into the wheel.
+conf/licence.sh "$folder/source"
+mv "$folder/source/Apache-2.0.txt" "$folder/source/LICENSE.Apache-2.0.txt"
 strip --strip-unneeded "$folder/source/diloco/$(basename "$library")" 2>/dev/null || true # only makes it smaller
 printf '[bdist_wheel]\nplat_name = manylinux_2_%s_%s\n' "$oldest" "$machine" >"$folder/source/setup.cfg"
 "$python" -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir "$folder" "$folder/source" ||

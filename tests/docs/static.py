@@ -66,7 +66,7 @@ def module_options():
 def goals():
     """What `make` takes of a user: the others do not look whether all is there that they need."""
     text = (ROOT / "Makefile").read_text().replace("\\\n", " ")
-    return set(re.search(r"(?m)^GOALS := (.*)$", text)[1].split()) | {"clean"}
+    return {goal for row in re.findall(r"(?m)^(?:PLAIN_)?GOALS := (.*)$", text) for goal in row.split()}
 
 
 def check_make(place, words):

@@ -23,7 +23,7 @@
 #include "outer_opt/codec.h"
 
 enum { VALUES = 2048 };
-#define PRESENT "tests/golden/0.1.0/"
+#define PRESENT "tests/golden/present/"
 
 /* Every codec, and the digest of what its frame decodes to. */
 static const struct {

@@ -25,6 +25,7 @@ for file in $programs $libraries; do ldd "$build/$file"; done |
     esac
 done
 cp tests/gpu/run.sh tests/gpu/islands.sh tests/gpu/torch_model.py tests/demo/shakespeare.txt "$kit"
+conf/licence.sh "$kit"
 git describe --always --dirty >"$kit/commit" 2>/dev/null || echo unknown >"$kit/commit"
 # The newest version of glibc's interfaces that anything here asks for.
 find "$kit/bin" "$kit/lib" -type f -exec objdump -T {} + 2>/dev/null | grep -o 'GLIBC_2\.[0-9]*' | sort -t. -k2,2n | tail -n 1 |

@@ -11,4 +11,5 @@ unnamed=$(printf '%s\n' "$sources" | xargs awk -v tag="$tag" '
     FNR == 1 && /^#!/ { line = 2 }
     FNR == line && $0 != "/* " tag " */" && $0 != "// " tag && $0 != "# " tag { print FILENAME }')
 [ -z "$unnamed" ] || { echo "without the line $tag:"; echo "$unnamed"; bad=1; }
+head -n 1 LICENSE | grep -qF "($tag)" || { echo "LICENSE does not begin with the licence that it is: $tag"; bad=1; }
 exit $bad

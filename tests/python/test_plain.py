@@ -58,7 +58,7 @@ class Interface(unittest.TestCase):
     def test_one_version(self):
         self.assertEqual(_abi.library().diloco_version().decode(), diloco.__version__)
         project = (ROOT / "worker/libdiloco/python/pyproject.toml").read_text()
-        self.assertIn(f'version = "{diloco.__version__}"', project)
+        self.assertIn('version = { attr = "diloco.__version__" }', project)
 
     def test_every_call_of_the_header_is_there(self):
         header = (ROOT / "worker/libdiloco/diloco.h").read_text()
@@ -72,8 +72,8 @@ class Interface(unittest.TestCase):
         calls = "".join(f"int {name}(void) {{ return 0; }}" for name in _abi._CALLS if name != "diloco_version")
         version = 'const char *diloco_version(void) {{ return "{}"; }}'
         cases = {
-            "lacking": (version.format("0.1.0"), "has no diloco_attach(): it is older than this package"),
-            "old": (version.format("0.0.9") + calls, "is version 0.0.9, older than this package"),
+            "lacking": (version.format("0.2.0"), "has no diloco_attach(): it is older than this package"),
+            "old": (version.format("0.1.9") + calls, "is version 0.1.9, older than this package"),
             "odd": (version.format("yesterday") + calls, "is version yesterday, older than this package"),
             "new": (version.format("1.0.0") + calls, "is version 1.0.0, newer than this package"),
         }

@@ -69,6 +69,12 @@ class Wheel(unittest.TestCase):
         )
         self.assertNotEqual(refused.returncode, 0)
 
+    def test_the_whole_licence_is_in_it(self):
+        with zipfile.ZipFile(self.wheel) as files:
+            texts = {name.rsplit("/")[-1]: files.read(name).decode() for name in files.namelist() if "LICENSE" in name}
+        self.assertIn("SPDX-License-Identifier: Apache-2.0", texts["LICENSE"])
+        self.assertIn("TERMS AND CONDITIONS FOR USE", texts["LICENSE.Apache-2.0.txt"])
+
     def test_the_library_is_its_own(self):
         code = "from diloco import _abi; print(_abi.library()._name)"
         for others in ("", str(BUILD)):  # also where the system has one

@@ -2,11 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # `make install` puts everything where a packager expects it, and a trainer of one's own builds against it.
 set -eu
+make_as_packager() { make -s PREREQS_PRESENT=1 CC="${CC:-gcc}" SAN="${SAN:-}" "$1" DESTDIR="$root" PREFIX=/usr >/dev/null; }
 root=$PWD/$BUILD/test-data/install-$$
 trap 'rm -rf "$root"' EXIT
 mkdir -p "$root"
 unset MAKEFLAGS MFLAGS MAKELEVEL
-make -s PREREQS_PRESENT=1 CC="${CC:-gcc}" SAN="${SAN:-}" install DESTDIR="$root" PREFIX=/usr >/dev/null
+tree=$PWD
+# What somebody else has put there, and make uninstall leaves.
+mkdir -p "$root/etc/diloco" && echo mine >"$root/etc/diloco/dilocod.conf"
+make_as_packager install
 
 for file in usr/bin/dilocod usr/bin/dilococtl usr/bin/diloco-worker usr/include/diloco.h usr/lib/libdiloco.a \
     usr/lib/libdiloco.so.0 usr/lib/libdiloco.so usr/lib/pkgconfig/diloco.pc usr/share/man/man8/dilocod.8 usr/share/man/man3/libdiloco.3 usr/share/man/man5/dilocod.conf.5 usr/share/man/man5/run.ini.5 \
@@ -15,8 +19,14 @@ for file in usr/bin/dilocod usr/bin/dilococtl usr/bin/diloco-worker usr/include/
     usr/share/bash-completion/completions/dilococtl usr/share/zsh/vendor-completions/_dilococtl \
     usr/share/fish/vendor_completions.d/dilococtl.fish usr/share/bash-completion/completions/diloco-worker \
     etc/diloco/dilocod.conf.sample etc/diloco/run.ini.sample etc/diloco/thin.ini.sample \
+    usr/share/doc/diloco/LICENSE usr/share/doc/diloco/CHANGELOG.md \
     usr/share/doc/diloco/PROTOCOL.md usr/share/doc/diloco/tutorials/two-sites.md; do
     [ -e "$root/$file" ] || { echo "not installed: $file"; exit 1; }
+done
+grep -q 'TERMS AND CONDITIONS FOR USE' "$root/usr/share/doc/diloco/Apache-2.0.txt"
+version=$("$root/usr/bin/dilococtl" --version | sed 's/.* //')
+for said in usr/lib/pkgconfig/diloco.pc usr/share/man/man1/dilococtl.1 usr/share/man/man5/run.ini.5; do
+    grep -q "[ \"]\(diloco \)\{0,1\}$version" "$root/$said" || { echo "$said is of another version than $version"; exit 1; }
 done
 # The CUDA backend, where it was built, in the first folder that the program looks in.
 if [ -f "$BUILD/libdiloco-cuda.so" ]; then
@@ -41,7 +51,16 @@ printf '[run]\nname = x\nsteps = 1000000\n[model]\nwidth = 16\nlayers = 2\nheads
 "$root/usr/bin/dilococtl" --home "$short/paris" status | grep 'paris, 1 of 1 islands'
 "$root/usr/bin/dilococtl" --home "$short/paris" stop
 
+# Uninstalled, nothing stays but what was there before, and folders that others use, too.
+nothing_stays() {
+    make_as_packager uninstall
+    find "$root" ! -type d | sed "s,^$root/,," >"$short/stays"
+    echo etc/diloco/dilocod.conf | diff - "$short/stays" || { echo "make uninstall leaves or takes what it should not"; exit 1; }
+    ! find "$root" -type d -name diloco | grep -v '/etc/diloco$' || { echo "make uninstall leaves an empty folder"; exit 1; }
+}
+
 if [ -n "${SAN:-}" ]; then
+    nothing_stays
     echo "skip: a program outside is not built with sanitizers"
     exit 0
 fi
@@ -71,3 +90,6 @@ done
 # Without a daemon it says so.
 ! DILOCO_SOCKET=s/worker.sock ./static 2>err || exit 1
 grep -q 'start dilocod' err
+cd "$tree"
+rm -rf "$root/key" "$root/run.ini" "$root/conf" "$root/state" "$root/s" "$root/log" "$root/err" "$root/shared" "$root/static"
+nothing_stays

@@ -194,7 +194,7 @@ struct diloco_report {
 
 struct diloco;
 
-/* Of this library, as "0.1.0". */
+/* Of this library, as "0.2.0". */
 DILOCO_API const char *diloco_version(void);
 
 /* Connects to the island's daemon, as root, as the user that it runs as, or as one of the group that [worker] group

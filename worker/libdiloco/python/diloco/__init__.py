@@ -14,4 +14,4 @@ from ._errors import DilocoError, Interrupted, Refused, Unreachable
 from .island import Island, attach
 
 __all__ = ["DilocoError", "Interrupted", "Island", "Refused", "Unreachable", "attach"]
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -14,7 +14,7 @@ from typing import Any
 from ._errors import DilocoError
 
 LIBRARY = "libdiloco.so.0"
-NEEDED = (0, 1)  # version of the library that has all that is used here
+NEEDED = (0, 2)  # version of the library that has all that is used here
 
 OK, STOP, INTERRUPTED, OPEN = 0, 1, 2, 3
 ERROR, REFUSED, UNREACHABLE = -1, -2, -3

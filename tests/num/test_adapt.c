@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* adaptive: a codec for every tensor, at the error of one for all, in the fewest bytes. */
 #include "tests/lib/testlib.h"
 

@@ -344,7 +344,7 @@ static void who_says_nothing_on_an_open_connection_is_dialled_anew(void **state)
     }
     assert_int_equal(ups, 4); /* both connections, twice */
     uint64_t until_ms = env_mono_ms() + 1200;
-    while (env_mono_ms() < until_ms) { /* who says something is left alone */
+    while (env_mono_ms() < until_ms) {                       /* who says something is left alone */
         (void)!link_send(b, 0, WIRE_HELLO, "x", 1, NULL, 0); /* so that the way back is known */
         (void)!link_send(a, 1, WIRE_HELLO, "x", 1, NULL, 0);
         while (link_recv(a, &message) == ERR_OK || link_recv(b, &message) == ERR_OK || link_event(a, &event)) {

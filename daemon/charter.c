@@ -14,7 +14,8 @@
 #include "daemon/state/store.h"
 #include "net/wire_epoch.h"
 
-/* Who chases older versions fetches a state: records of epochs before that are not needed in memory. */
+/* Who chases older versions fetches a state: records of epochs before that are not needed in memory, nor in files of
+ * their own. */
 enum { EPOCHS_KEPT = 256 };
 
 /* ---- record 0 ---- */
@@ -268,6 +269,13 @@ static enum err adopt(struct charter *charter, struct record *record, const stru
         chain_forget(charter->chain, last->epoch - EPOCHS_KEPT);
     keep_copy(charter);
     return view_update(&charter->view, chain_last(charter->chain), digest, charter->key, changes);
+}
+
+void charter_tidy(const struct charter *charter, uint64_t needed)
+{
+    uint64_t last = chain_last(charter->chain)->epoch, kept = last > EPOCHS_KEPT ? last - EPOCHS_KEPT : 0;
+    if (records_pack(charter->conf->state_folder, needed < kept ? needed : kept) != ERR_OK)
+        log_warn("old view records stay in files of their own: %s", err_text());
 }
 
 static bool has_us(const struct charter *charter, const struct record *record)

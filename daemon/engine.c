@@ -329,6 +329,9 @@ static void begin_epoch(struct engine *engine)
         return;
     if (switch_epoch(engine, &record, &digest) != ERR_OK)
         event_post_fatal(engine->events, err_text());
+    else if (engine->run.rounds != NULL || view_is_witness(&engine->charter.view)) /* else it is not known yet */
+        charter_tidy(&engine->charter,
+                     engine->run.rounds != NULL ? rounds_first_epoch(engine->run.rounds) : UINT64_MAX);
     record_deinit(&record);
 }
 

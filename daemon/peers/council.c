@@ -20,6 +20,8 @@
  * long those who might join are waited for, once enough voters have sealed. OVERDUE: so long what only a few of them
  * show may take to be fetched. PROOFS: as long as one whose word is broken takes part, the others are told so often. */
 enum { TURN_MS = 1000, AGAIN_MS = 250, ASKED_MS = 700, OVERDUE_MS = 4000, PROOFS_MS = 2000, SAID_MS = 10000 };
+/* Records in answer to one question. */
+enum { CHAIN_MOST = 64 };
 
 static const struct record *last(const struct council *council)
 {
@@ -89,10 +91,11 @@ static void send_message(struct council *council, uint32_t to, const struct epoc
     say(council, to, &out);
 }
 
-/* The records after `after`, as they were decided. */
+/* The records after `after`, as they were decided: some, since who knows those asks for the next. */
 static void send_chain(struct council *council, uint32_t to, uint64_t after)
 {
-    for (uint64_t epoch = after + 1; epoch <= last(council)->epoch; epoch++) {
+    uint64_t end = last(council)->epoch - after > CHAIN_MOST ? after + CHAIN_MOST : last(council)->epoch;
+    for (uint64_t epoch = after + 1; epoch <= end; epoch++) {
         struct records_entry entry;
         if (records_read(council->conf.conf->state_folder, epoch, &entry) != ERR_OK)
             return; /* another member is asked next */

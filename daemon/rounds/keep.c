@@ -79,6 +79,19 @@ void keep_on_disk(struct keep *keep, uint32_t f, uint64_t version)
     keep->fragments[f].on_disk = version;
 }
 
+uint64_t keep_first_epoch(const struct keep *keep)
+{
+    const struct chain *chain = keep->desk->conf.parts->chain;
+    uint64_t first = chain_last(chain)->epoch, epoch;
+    for (uint32_t f = 0; f < desk_fragments(keep->desk); f++) {
+        uint64_t version = keep->fragments[f].on_disk;
+        if (version == KEEP_NONE || !chain_epoch(chain, f, version + 1, &epoch))
+            return 0;
+        first = epoch < first ? epoch : first;
+    }
+    return first;
+}
+
 /* ---- checkpoints ---- */
 
 static enum err run_checkpoint(struct job *job, struct jobs_scratch *scratch)

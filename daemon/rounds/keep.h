@@ -18,6 +18,8 @@ void keep_free(struct keep *keep);
 /* `version` of the fragment is on disk, or, KEEP_NONE, none that the ledger leads on from. */
 #define KEEP_NONE UINT64_MAX
 void keep_on_disk(struct keep *keep, uint32_t f, uint64_t version);
+/* The oldest epoch whose record a restart needs to go on from the checkpoints; 0: that is not known. */
+uint64_t keep_first_epoch(const struct keep *keep);
 /* Begins a checkpoint, if the fragment stands still, none of it is being written, and the disk has not this version.
  * A disk that refuses is noted on the desk. */
 void keep_checkpoint(struct keep *keep, uint32_t f);

@@ -197,6 +197,11 @@ const struct store_fragment *rounds_state(const struct rounds *rounds, uint32_t 
     return &rounds->desk.fragments[f].state;
 }
 
+uint64_t rounds_first_epoch(const struct rounds *rounds)
+{
+    return keep_first_epoch(rounds->keep);
+}
+
 uint64_t rounds_step(const struct rounds *rounds)
 {
     uint64_t step = 0;

@@ -87,6 +87,8 @@ void rounds_tick(struct rounds *rounds, uint64_t now_ms, uint64_t uplink_bits);
 
 /* Version, step and hash of a fragment's anchor. */
 const struct store_fragment *rounds_state(const struct rounds *rounds, uint32_t f);
+/* The oldest epoch whose record a restart needs; 0: that is not known. */
+uint64_t rounds_first_epoch(const struct rounds *rounds);
 /* Highest run step among the results applied. */
 uint64_t rounds_step(const struct rounds *rounds);
 

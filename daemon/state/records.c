@@ -20,11 +20,21 @@
  */
 #define RECORD_MAGIC 0x31454c44u
 enum { FILE_VERSION = 1, HEAD_BYTES = 32, VOTE_BYTES = 16 + IDENT_SIGNATURE_BYTES, VOTES_MAX = RECORD_OWNERS_MAX + 1 };
+/* File "records-EPOCH": so many epochs from that one on, which is a multiple of it, as far as they were here: their
+ * files as they were, one after the other. AT_ONCE: a disk that has thousands of files is tidied little by little. */
+enum { PACK_EPOCHS = 256, PACKS_AT_ONCE = 4 };
 enum { FILE_BYTES_MAX = HEAD_BYTES + RECORD_BYTES_MAX + VOTES_MAX * VOTE_BYTES + DIGEST_BYTES };
+
+#define PACK_BYTES_MAX ((size_t)PACK_EPOCHS * FILE_BYTES_MAX)
 
 static enum err path_of(const char *folder, uint64_t epoch, char **path)
 {
     return mem_printf(path, "%s/record-%012" PRIu64, folder, epoch);
+}
+
+static enum err pack_path_of(const char *folder, uint64_t epoch, char **path)
+{
+    return mem_printf(path, "%s/records-%012" PRIu64, folder, epoch / PACK_EPOCHS * PACK_EPOCHS);
 }
 
 void records_entry_free(struct records_entry *entry)
@@ -105,20 +115,69 @@ static enum err read_entry(const char *path, uint64_t epoch, const char *data, s
     return ERR_OK;
 }
 
-enum err records_read(const char *folder, uint64_t epoch, struct records_entry *entry)
+/* Bytes of the record that begins here, by its head; `*epoch`: its own. 0: it is no whole one. */
+static size_t bytes_of(const char *data, size_t bytes, uint64_t *epoch)
 {
-    enum err err;
+    struct bytes_reader reader = bytes_reader_init(data, bytes);
+    uint32_t magic = bytes_get_u32(&reader), version = bytes_get_u32(&reader);
+    *epoch = bytes_get_u64(&reader);
+    uint64_t count = bytes_get_u64(&reader);
+    uint32_t votes = bytes_get_u32(&reader);
+    if (reader.failed || magic != RECORD_MAGIC || version != FILE_VERSION || count > RECORD_BYTES_MAX ||
+        votes > VOTES_MAX)
+        return 0;
+    size_t whole = HEAD_BYTES + (size_t)count + votes * (size_t)VOTE_BYTES + DIGEST_BYTES;
+    return whole <= bytes ? whole : 0;
+}
+
+static enum err read_alone(const char *folder, uint64_t epoch, struct records_entry *entry)
+{
     char *path = NULL, *data = NULL;
     size_t bytes;
-    *entry = (struct records_entry){0};
+    enum err err;
     TRY_OUT(path_of(folder, epoch, &path));
     TRY_OUT(fsio_read(path, FILE_BYTES_MAX, &data, &bytes));
-    TRY_OUT(read_entry(path, epoch, data, bytes, entry));
+    err = read_entry(path, epoch, data, bytes, entry);
 out:
-    if (err != ERR_OK)
-        records_entry_free(entry);
     mem_free(path);
     mem_free(data);
+    return err;
+}
+
+static enum err read_packed(const char *folder, uint64_t epoch, struct records_entry *entry)
+{
+    char *path = NULL, *data = NULL;
+    size_t bytes, whole;
+    uint64_t said;
+    enum err err;
+    TRY_OUT(pack_path_of(folder, epoch, &path));
+    TRY_OUT(fsio_read(path, PACK_BYTES_MAX, &data, &bytes));
+    err = err_set(ERR_NOTFOUND, "%s does not hold the record of epoch %" PRIu64, path, epoch);
+    for (size_t at = 0; at < bytes; at += whole) {
+        whole = bytes_of(data + at, bytes - at, &said);
+        if (whole == 0) {
+            err = err_set(ERR_CORRUPT, "%s is damaged", path);
+            break;
+        }
+        if (said == epoch) {
+            err = read_entry(path, epoch, data + at, whole, entry);
+            break;
+        }
+    }
+out:
+    mem_free(path);
+    mem_free(data);
+    return err;
+}
+
+enum err records_read(const char *folder, uint64_t epoch, struct records_entry *entry)
+{
+    *entry = (struct records_entry){0};
+    enum err err = read_alone(folder, epoch, entry);
+    if (err == ERR_NOTFOUND)
+        err = read_packed(folder, epoch, entry);
+    if (err != ERR_OK)
+        records_entry_free(entry);
     return err;
 }
 
@@ -163,10 +222,10 @@ static enum err check_run(const char *folder, const struct record *record, const
 
 static enum err add(const char *folder, uint64_t epoch, struct chain *chain, const uint8_t *nonce, bool nonce_known)
 {
-    struct records_entry entry;
+    struct records_entry entry = {0};
     struct record record = {0};
     enum err err;
-    TRY(records_read(folder, epoch, &entry));
+    TRY_OUT(read_alone(folder, epoch, &entry));
     struct digest digest = record_digest(entry.bytes, entry.bytes_count);
     TRY_OUT(record_unpack(entry.bytes, entry.bytes_count, &record));
     TRY_OUT(check_run(folder, &record, nonce, nonce_known));
@@ -203,16 +262,86 @@ enum err records_load(const char *folder, const uint8_t nonce[RECORD_NONCE_BYTES
     }
 }
 
+static void remove_alone(const char *folder, uint64_t epoch)
+{
+    char *path;
+    if (path_of(folder, epoch, &path) != ERR_OK)
+        return;
+    unlink(path);
+    mem_free(path);
+}
+
 void records_forget(const char *folder, uint64_t epoch)
 {
+    DIR *dir = opendir(folder);
+    struct dirent *entry;
     uint64_t old;
-    char *path;
-    while (oldest(folder, 0, &old) && old < epoch) {
-        if (path_of(folder, old, &path) != ERR_OK)
-            return;
-        bool gone = unlink(path) == 0;
-        mem_free(path);
-        if (!gone)
-            return;
+    while (dir != NULL && (entry = readdir(dir)) != NULL)
+        if (epoch_of(entry->d_name, &old) && old < epoch)
+            remove_alone(folder, old);
+    if (dir != NULL)
+        closedir(dir);
+}
+
+/* ---- those that a restart does not need ---- */
+
+/* Behind what is in the pack so far; one that is damaged is left out: nobody can use it. */
+static enum err add_to_pack(const char *folder, uint64_t epoch, char **pack, size_t *bytes)
+{
+    char *path = NULL, *data = NULL;
+    size_t count;
+    struct records_entry checked = {0};
+    enum err err;
+    TRY_OUT(path_of(folder, epoch, &path));
+    err = fsio_read(path, FILE_BYTES_MAX, &data, &count);
+    if (err == ERR_OK)
+        err = read_entry(path, epoch, data, count, &checked);
+    if (err == ERR_OK)
+        err = mem_grow(pack, *bytes, *bytes + count, 1, "view records");
+    if (err == ERR_OK) {
+        memcpy(*pack + *bytes, data, count);
+        *bytes += count;
+    } else if (err == ERR_CORRUPT) {
+        log_warn("%s; it is removed, as no restart needs it", err_text());
+        err = ERR_OK;
+    } else if (err == ERR_NOTFOUND) {
+        err = ERR_OK;
     }
+out:
+    records_entry_free(&checked);
+    mem_free(path);
+    mem_free(data);
+    return err;
+}
+
+/* All from `first` on, which begins a pack, into one file. What is in that file already, since a crash came before the
+ * others were removed, is the same. */
+static enum err pack_one(const char *folder, uint64_t first)
+{
+    char *pack = NULL, *path = NULL;
+    size_t bytes = 0;
+    enum err err;
+    TRY_OUT(pack_path_of(folder, first, &path));
+    for (uint64_t epoch = first; epoch < first + PACK_EPOCHS; epoch++)
+        TRY_OUT(add_to_pack(folder, epoch, &pack, &bytes));
+    if (access(path, F_OK) != 0)
+        TRY_OUT(fsio_replace(path, pack, bytes, 0644));
+    for (uint64_t epoch = first; epoch < first + PACK_EPOCHS; epoch++)
+        remove_alone(folder, epoch);
+out:
+    mem_free(pack);
+    mem_free(path);
+    return err;
+}
+
+enum err records_pack(const char *folder, uint64_t before)
+{
+    uint64_t epoch;
+    for (int i = 0; i < PACKS_AT_ONCE && oldest(folder, 0, &epoch); i++) {
+        uint64_t first = epoch / PACK_EPOCHS * PACK_EPOCHS;
+        if (first + PACK_EPOCHS > before)
+            break;
+        TRY(pack_one(folder, first));
+    }
+    return ERR_OK;
 }

@@ -17,7 +17,7 @@
 #include "daemon/ctl/ctl_client.h"
 #include "tests/lib/cluster.h"
 
-enum { ISLANDS = 3, A = 0, B = 1, SOME = 20, LINES_MAX = 60 };
+enum { ISLANDS = 3, A = 0, B = 1, SOME = 20, LINES_MAX = 40 };
 
 static const char spec[] = "[run]\nname = disk\nsteps = 100000\n[model]\nlayers = 2\n"
                            "[sync]\ninterval = 10\nlayers_per_fragment = 1\noverlap = 2\nlate = merge\n";
@@ -101,7 +101,7 @@ static void assert_it_is_said_and_nobody_waits(int error, const char *what, cons
         cluster_log_has(cluster, A, "island b says that its disk keeps nothing: the run goes on without it", 60));
     cluster_wait(cluster, A, says, 1, "saying so of b in status");
     cluster_wait(cluster, B, says, 0, "saying so in status");
-    for (int k = 0; k < 3; k++)
+    for (int k = 0; k < 12; k++)
         all_go_on(cluster, false);
     assert_true(cluster_log_has(cluster, B, what, 0));
     assert_true(cluster_log_has(cluster, B, remedy, 0));

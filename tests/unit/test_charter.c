@@ -86,6 +86,16 @@ static void keep(const struct record *record)
     mem_free(entry.bytes);
 }
 
+static struct digest record_digest_of(const struct record *record)
+{
+    uint8_t *bytes;
+    size_t count;
+    assert_ok(record_pack(record, &bytes, &count));
+    struct digest digest = record_digest(bytes, count);
+    mem_free(bytes);
+    return digest;
+}
+
 /* ---- which records rule ---- */
 
 static void the_first_record_is_the_configurations_and_is_kept(void **state)
@@ -261,6 +271,42 @@ static void a_record_that_is_adopted_changes_who_takes_part(void **state)
     record_deinit(&record);
 }
 
+/* ---- old records ---- */
+
+static bool is_alone(uint64_t epoch)
+{
+    char name[64];
+    snprintf(name, sizeof name, "record-%012u", (unsigned)epoch);
+    return access(testlib_path(conf.state_folder, name), F_OK) == 0;
+}
+
+/* Of neither what a restart needs nor what is new: those are files of their own. */
+static void old_records_are_put_together_as_far_as_nobody_needs_them(void **state)
+{
+    (void)state;
+    enum { LAST = 700 };
+    configure(ISLANDS, NULL);
+    assert_ok(open_as(&idents[A]));
+    while (chain_last(charter.chain)->epoch < LAST) {
+        struct view_changes changes;
+        struct record next = next_record();
+        keep(&next);
+        struct digest digest = record_digest_of(&next);
+        assert_ok(charter_adopt(&charter, &next, &digest, &changes));
+    }
+    charter_tidy(&charter, 0);
+    assert_true(is_alone(0));
+    charter_tidy(&charter, 255);
+    assert_true(is_alone(0));
+    charter_tidy(&charter, 300);
+    assert_false(is_alone(0) || is_alone(255));
+    assert_true(is_alone(256));
+    charter_tidy(&charter, UINT64_MAX); /* those of the last 256 stay */
+    assert_true(is_alone(256));
+    assert_ok(open_as(&idents[A]));
+    assert_int_equal(chain_last(charter.chain)->epoch, LAST);
+}
+
 int main(void)
 {
     assert_ok(digest_init());
@@ -273,6 +319,7 @@ int main(void)
         CASE(who_is_no_witness_does_not_begin_as_one),
         CASE(whose_key_is_not_on_the_roster_is_told_what_to_do),
         CASE(a_record_that_is_adopted_changes_who_takes_part),
+        cmocka_unit_test_setup_teardown(old_records_are_put_together_as_far_as_nobody_needs_them, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
 /* records: a chain of view records that a disk holds is believed as far as each is proved by the one before. */
 #include "tests/lib/testlib.h"
 
+#include <dirent.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -309,6 +310,120 @@ static void without_memory_no_shorter_chain_is_loaded(void **state)
     print_message("%zu allocations failed in turn\n", outofmem_walk(load_once, NULL));
 }
 
+/* ---- many ---- */
+
+enum { MANY = 600, PACK = 256 };
+
+static void save_many(const char *name)
+{
+    struct record record = records_first(MEMBERS, false);
+    folder = testlib_folder(name);
+    for (uint32_t e = 0; e < MANY; e++) {
+        save(&record, e, e == 0 ? 0 : 2);
+        struct record next = records_next(&record);
+        record_deinit(&record);
+        record = next;
+    }
+    record_deinit(&record);
+}
+
+static size_t files(void)
+{
+    size_t count = 0;
+    DIR *dir = opendir(folder);
+    assert_non_null(dir);
+    for (struct dirent *item; (item = readdir(dir)) != NULL;)
+        count += strncmp(item->d_name, "record", 6) == 0;
+    closedir(dir);
+    return count;
+}
+
+/* Epochs from `first` on can be read, and those from `loaded` on are what a restart goes on from. */
+static void assert_many(uint64_t first, uint64_t loaded)
+{
+    struct chain *chain;
+    struct records_entry entry;
+    struct record record;
+    for (uint64_t e = first; e < MANY; e++) {
+        assert_ok(records_read(folder, e, &entry));
+        assert_ok(record_unpack(entry.bytes, entry.bytes_count, &record));
+        assert_true(record.epoch == e && entry.votes_count == (e == 0 ? 0 : 2));
+        record_deinit(&record);
+        records_entry_free(&entry);
+    }
+    assert_int_equal(records_read(folder, MANY, &entry), ERR_NOTFOUND);
+    assert_ok(load(&chain));
+    assert_int_equal(chain_last(chain)->epoch, MANY - 1);
+    assert_true(loaded == 0 || chain_at(chain, loaded - 1) == NULL);
+    assert_non_null(chain_at(chain, loaded));
+    chain_free(chain);
+}
+
+static void old_records_are_few_files_and_can_be_passed_on(void **state)
+{
+    (void)state;
+    save_many("records-many");
+    assert_int_equal(files(), MANY);
+    assert_ok(records_pack(folder, PACK - 1)); /* not all of a file's are old */
+    assert_int_equal(files(), MANY);
+    assert_ok(records_pack(folder, PACK + 10));
+    assert_int_equal(files(), MANY - PACK + 1);
+    assert_many(0, PACK);
+    assert_ok(records_pack(folder, MANY));
+    assert_int_equal(files(), MANY - 2 * PACK + 2);
+    assert_many(0, 2 * PACK);
+    assert_ok(records_pack(folder, MANY)); /* nothing is left to do */
+    assert_int_equal(files(), MANY - 2 * PACK + 2);
+}
+
+/* An island that joined later begins in the middle. */
+static void a_pack_holds_those_that_were_there(void **state)
+{
+    (void)state;
+    save_many("records-late");
+    records_forget(folder, 100);
+    assert_int_equal(files(), MANY - 100);
+    assert_ok(records_pack(folder, PACK));
+    assert_int_equal(files(), MANY - PACK + 1);
+    assert_many(100, PACK);
+    assert_int_equal(records_read(folder, 99, &(struct records_entry){0}), ERR_NOTFOUND);
+}
+
+/* The file with all of them is whole, and some are not removed yet. */
+static void a_crash_while_packing_loses_nothing(void **state)
+{
+    (void)state;
+    save_many("records-crash");
+    char *bytes;
+    size_t count;
+    assert_ok(fsio_read(path_of(40), 1 << 20, &bytes, &count));
+    assert_ok(records_pack(folder, PACK));
+    assert_ok(fsio_replace(path_of(40), bytes, count, 0644));
+    mem_free(bytes);
+    assert_ok(records_pack(folder, PACK));
+    assert_int_equal(files(), MANY - PACK + 1);
+    assert_many(0, PACK);
+}
+
+static void damage_costs_what_it_hits(void **state)
+{
+    (void)state;
+    const char *pack;
+    struct records_entry entry;
+    save_many("records-damage");
+    testlib_damage(path_of(7), 50);
+    assert_ok(records_pack(folder, PACK));
+    assert_int_equal(records_read(folder, 7, &entry), ERR_NOTFOUND);
+    assert_ok(records_read(folder, 6, &entry));
+    records_entry_free(&entry);
+    pack = testlib_path(folder, "records-000000000000");
+    testlib_damage(pack, testlib_file_bytes(pack) - 5);
+    assert_int_equal(records_read(folder, PACK - 1, &entry), ERR_CORRUPT);
+    assert_ok(records_read(folder, PACK - 2, &entry));
+    records_entry_free(&entry);
+    assert_many(PACK, PACK);
+}
+
 int main(void)
 {
     assert_ok(digest_init());
@@ -323,6 +438,10 @@ int main(void)
         cmocka_unit_test(a_record_of_another_chain_is_refused),
         cmocka_unit_test(another_run_is_refused_and_left_alone),
         cmocka_unit_test(without_memory_no_shorter_chain_is_loaded),
+        cmocka_unit_test(old_records_are_few_files_and_can_be_passed_on),
+        cmocka_unit_test(a_pack_holds_those_that_were_there),
+        cmocka_unit_test(a_crash_while_packing_loses_nothing),
+        cmocka_unit_test(damage_costs_what_it_hits),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     free_records();

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "common/digest.h"
+#include "common/mem.h"
 #include "tests/lib/rig.h"
 #include "tests/lib/overhear.h"
 
@@ -182,6 +183,39 @@ static void results_go_when_checkpoints_cover_them(void **state)
     rig_settle(rig);
     assert_true(ledger_holds(rig, 0, 4));
     replica_free(twin);
+    rig_close(rig);
+}
+
+/* Of the epochs that versions after the checkpoints belong to. */
+static void records_are_needed_from_the_oldest_checkpoint_on(void **state)
+{
+    (void)state;
+    struct bitset all = bitset_first(MEMBERS);
+    struct rig *rig = rig_new("disk-records", exact, MEMBERS, SELF, 0);
+    for (uint64_t epoch = 1; epoch <= 2; epoch++) {
+        struct record next;
+        for (uint32_t f = 0; f < RIG_FRAGMENTS; f++)
+            rig_round(rig, f, &all);
+        assert_ok(record_copy(chain_last(rig->chain), &next));
+        next.epoch++;
+        next.previous = *chain_last_digest(rig->chain);
+        uint64_t starts[RIG_FRAGMENTS];
+        for (uint32_t f = 0; f < RIG_FRAGMENTS; f++)
+            starts[f] = epoch;
+        mem_free(next.starts);
+        assert_ok(mem_new(RIG_FRAGMENTS, sizeof *next.starts, "starts", &next.starts));
+        memcpy(next.starts, starts, sizeof starts);
+        next.starts_count = RIG_FRAGMENTS;
+        rig_epoch(rig, &next);
+    }
+    assert_int_equal(rounds_first_epoch(rig->rounds), 0); /* nothing is on disk */
+    rounds_checkpoint(rig->rounds, 0);
+    rig_settle(rig);
+    assert_int_equal(rounds_first_epoch(rig->rounds), 0); /* one fragment is not */
+    for (uint32_t f = 1; f < RIG_FRAGMENTS; f++)
+        rounds_checkpoint(rig->rounds, f);
+    rig_settle(rig);
+    assert_int_equal(rounds_first_epoch(rig->rounds), 2);
     rig_close(rig);
 }
 
@@ -448,6 +482,7 @@ int main(void)
         cmocka_unit_test(a_state_of_a_peer_is_always_written),
         cmocka_unit_test(a_checkpoint_that_fails_is_said_and_tried_again),
         cmocka_unit_test(results_go_when_checkpoints_cover_them),
+        cmocka_unit_test(records_are_needed_from_the_oldest_checkpoint_on),
         cmocka_unit_test(a_replay_leads_where_life_has_led),
         cmocka_unit_test(residuals_outlive_a_restart_if_nothing_used_them),
         cmocka_unit_test(a_replay_stops_before_a_version_that_is_not_whole),

@@ -63,7 +63,7 @@ int main(void)
     printf("island %s, after step %llu of %llu\n", start.island, (unsigned long long)start.step,
            (unsigned long long)start.steps);
 
-    uint64_t random = start.island_index + 1; /* each island its own data */
+    uint64_t random = diloco_seed(d, 1); /* each island its own data, and others after a restart */
     int result = start.step < start.steps ? DILOCO_OK : DILOCO_STOP;
     while (result == DILOCO_OK) {
         struct diloco_report report = {.size = sizeof report, .tokens = BATCH, .loss = sgd_step(w, &random)};

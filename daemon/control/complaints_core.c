@@ -9,7 +9,7 @@
 #include "daemon/peers/gate.h"
 
 /* Per member at most so many complaints, and so many besides. */
-enum { PER_MEMBER = 6, BESIDES = 24 };
+enum { PER_MEMBER = 7, BESIDES = 24 };
 
 const char *complaint_name(enum complaint_code code)
 {
@@ -45,6 +45,7 @@ const char *complaint_name(enum complaint_code code)
         [COMPLAINT_DOUBT] = "doubt",
         [COMPLAINT_MARK] = "mark",
         [COMPLAINT_ROSTER] = "roster",
+        [COMPLAINT_SAME_BATCHES] = "same-batches",
         [COMPLAINT_FAULT] = "fault",
         [COMPLAINT_NOT_ADMITTED] = "not-admitted",
         [COMPLAINT_NO_PART] = "no-part",

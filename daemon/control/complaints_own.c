@@ -192,7 +192,7 @@ void complaints_own(struct status *status)
     complain_trainer(status);
     complain_no_part(status);
     complain_doubt(status);
-    if (vote_exposed(status->from->vote))
+    if (status->epoch.exposed)
         complain_of_us(status, COMPLAINT_MARK,
                        "the mark of this island's votes lies in its own folder, since its folder in /dev/shm cannot be "
                        "made, is another user's, or lets others in: a copy of the folder that is put back would not be "

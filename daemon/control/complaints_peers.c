@@ -286,6 +286,25 @@ static void complain_twins(struct status *status)
     }
 }
 
+/* A fixed seed on both: one of them adds nothing to the other. */
+static void complain_alike(struct status *status)
+{
+    for (uint32_t i = 0; i < status->from->view->count; i++) {
+        const struct status_peer *peer = &status->peers[i];
+        char text[200];
+        if (!peer->member->used || peer->alike < ALIKE_TOLD)
+            continue;
+        snprintf(text, sizeof text,
+                 "this island and island %s train the same batches: in the last %" PRIu32
+                 " reports their losses agree to six "
+                 "digits",
+                 peer->member->name, peer->alike);
+        complain_of(status, COMPLAINT_SAME_BATCHES, i, text,
+                    "give each island's generators a seed of their own: island.seed() in Python, diloco_seed() in C; "
+                    "or data of its own");
+    }
+}
+
 /* Only whose word is false loses its key; who is late or stuck has something to be mended. */
 static const char *remedy_for_fault(enum peer_fault kind)
 {
@@ -368,6 +387,7 @@ void complaints_peers(struct status *status)
     complain_strangers(status);
     complain_twins(status);
     complain_faults(status);
+    complain_alike(status);
     complain_pace(status);
     complain_missed(status);
     complain_outliers(status);

@@ -37,6 +37,7 @@ struct control {
     int listen_fd;
     char *path;
     struct progress *progress;
+    struct alike *alike;
     struct load load;
     struct members members;
     struct client clients[CLIENTS_MAX];
@@ -382,7 +383,10 @@ enum err control_new(const struct control_conf *conf, struct control **out)
     for (size_t i = 0; i < CLIENTS_MAX; i++)
         control->clients[i].fd = -1;
     enum err err = progress_new(&control->progress);
+    if (err == ERR_OK)
+        err = alike_new(&control->alike);
     control->conf.status.progress = control->progress;
+    control->conf.status.alike = control->alike;
     control->conf.status.load = &control->load;
     if (err == ERR_OK)
         err = open_socket(control);
@@ -404,6 +408,7 @@ void control_free(struct control *control)
         unlink(control->path);
     }
     progress_free(control->progress);
+    alike_free(control->alike);
     mem_free(control->path);
     mem_free(control);
 }
@@ -454,6 +459,7 @@ void control_sample(struct control *control, uint64_t now_ms)
     const struct status_conf *from = &control->conf.status;
     struct trainer_info trainer = trainer_info(from->trainer);
     load_note(&control->load, now_ms, env_process_cpu_ns());
+    alike_note(control->alike, from->view, from->peers, from->trainer);
     if (from->sync != NULL)
         progress_note(control->progress, from->sync, from->plan->plan->fragments_count, from->view->count,
                       peers_furthest_said(from->peers, trainer.training ? trainer.step : 0), now_ms);

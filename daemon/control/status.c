@@ -62,6 +62,7 @@ static void take_peer(struct status *status, uint32_t i)
     bool begins = peer.fault_kind == PEER_FAULT_LATE && peer.trainer == WIRE_TRAINER_STARTING;
     row->fault = begins ? "" : peer.fault; /* nothing can come of it yet */
     row->fault_kind = begins ? PEER_FAULT_NONE : peer.fault_kind;
+    row->alike = from->alike != NULL ? alike_count(from->alike, from->view, i) : 0;
     row->twins = peer.twins_ms > 0 && status->now_ms < peer.twins_ms + TWINS_MS;
     row->trainer = wire_trainer_name(peer.trainer);
     row->training = peer.trainer == WIRE_TRAINER_TRAINING;
@@ -235,6 +236,7 @@ static void take_epoch(struct status *status)
     if (sealed_ms == 0 && wished_ms > 0 && status->now_ms > wished_ms)
         epoch->wished_ms = status->now_ms - wished_ms;
     epoch->unkept = council_unkept(council);
+    epoch->exposed = vote_exposed(from->vote);
     council_waits(council, epoch->waits, sizeof epoch->waits);
     charter_difference(from->charter, epoch->difference, sizeof epoch->difference);
     snprintf(epoch->notice, sizeof epoch->notice, "%s", epoch->unmet ? all_meet : "");

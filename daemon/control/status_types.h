@@ -12,6 +12,7 @@
 #include "common/err.h"
 #include "common/runspec.h"
 #include "daemon/charter.h"
+#include "daemon/control/alike.h"
 #include "daemon/control/load.h"
 #include "daemon/control/progress.h"
 #include "daemon/dconf.h"
@@ -46,6 +47,7 @@ struct status_conf {
     uint64_t memory_bytes;           /* all that the plan takes at most */
     const struct progress *progress; /* NULL: nobody keeps account of time */
     const struct load *load;         /* NULL: nor of processors */
+    const struct alike *alike;       /* NULL: nor of losses */
 };
 
 /* What is not as it should be. The code is for programs, the text for people; both stand in docs/FORMATS.md. */
@@ -81,6 +83,7 @@ enum complaint_code {
     COMPLAINT_DOUBT,        /* this island has no vote, since its disk may have forgotten something */
     COMPLAINT_MARK,         /* a copy of this island's folder that is put back would not be noticed */
     COMPLAINT_ROSTER,       /* what the configuration says of an island, the record does not */
+    COMPLAINT_SAME_BATCHES, /* member: it trains what our trainer trains */
     COMPLAINT_FAULT,        /* an island does what it should not, or not what it should */
     COMPLAINT_NOT_ADMITTED, /* a majority of the others does not know our key: this island was revoked */
     COMPLAINT_NO_PART,      /* this island has drained, or the others have put it out */
@@ -123,6 +126,7 @@ struct status_peer {
     bool apart_by_line;                   /* as far as is known */
     bool disk_fails;                      /* it says that its disk keeps nothing */
     bool twins;                           /* two machines speak with its key */
+    uint32_t alike;                       /* so many of its losses in a row are ours */
     bool too_late;                        /* later than the grace time, so that rounds do not wait for it */
 };
 
@@ -147,6 +151,7 @@ struct status_epoch {
     bool shut_out;                 /* most of the others that vote do not know our key */
     bool unmet;                    /* a new run, whose voters have not met yet */
     bool votes;                    /* this island does */
+    bool exposed;                  /* the mark of our votes lies in our own folder */
     const char *doubt;             /* why its disk is in doubt; "" */
     uint64_t sealed_ms;            /* for so long the next epoch is being decided; 0: it is not */
     bool closing;                  /* and rounds close all the same: the others do without us */

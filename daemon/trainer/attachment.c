@@ -208,6 +208,7 @@ static void report_in(struct attachment *a, const struct ipc_report *report)
     a->report.step = step;
     if (!isfinite(report->loss))
         a->report.loss = NAN;
+    losses_note(&a->losses, step, report->loss);
     if (!isfinite(report->grad_norm))
         a->report.grad_norm = NAN;
     if (!isfinite(report->tokens_per_s) || !isfinite(report->lr))
@@ -413,6 +414,11 @@ bool attachment_leave(struct attachment *a, struct trainer_leaving *leaving)
 }
 
 /* ---- looking in ---- */
+
+bool attachment_loss_at(const struct attachment *a, uint64_t step, double *loss)
+{
+    return losses_at(&a->losses, step, loss);
+}
 
 struct shared *attachment_shared(const struct attachment *a)
 {

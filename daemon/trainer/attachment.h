@@ -66,6 +66,8 @@ bool attachment_up(const struct attachment *attachment, uint32_t f);
 const struct ipc_tensor *attachment_tensors(const struct attachment *attachment, uint32_t *count);
 /* Whether one waits to be accepted or refused. */
 bool attachment_registered(const struct attachment *a);
+/* As trainer_loss_at(). */
+bool attachment_loss_at(const struct attachment *attachment, uint64_t step, double *loss);
 /* Without what the process has to say. */
 struct trainer_info attachment_info(const struct attachment *attachment);
 

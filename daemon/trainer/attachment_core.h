@@ -18,6 +18,7 @@
 #include "common/ipc.h"
 #include "common/log.h"
 #include "daemon/trainer/introduction.h"
+#include "daemon/trainer/losses.h"
 #include "daemon/trainer/shared.h"
 #include "daemon/trainer/tally.h"
 #include "daemon/trainer/trainer_types.h"
@@ -62,6 +63,7 @@ struct attachment {
     uint64_t waits_ms; /* since when it stands still for a round; 0: it does not */
     uint64_t report_ms, ready_ms;
     struct log_limit unread_said; /* that it does not read */
+    struct losses losses;         /* of trainers before this one, too */
     struct tally tally;
 };
 

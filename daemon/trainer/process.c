@@ -159,7 +159,7 @@ static void note_last_line(struct process *process)
     while (shown > 0 && last[shown] != '\0' && ((unsigned char)last[shown] & 0xc0) == 0x80)
         shown--; /* no piece of a character */
     if (shown > 0)
-        snprintf(process->note + at, sizeof process->note - at, ": \"%.*s%s\"", shown, last,
+        snprintf(process->note + at, sizeof process->note - at, "; its last line: \"%.*s%s\"", shown, last,
                  last[shown] != '\0' ? "..." : "");
 }
 

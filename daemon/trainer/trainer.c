@@ -324,6 +324,11 @@ struct trainer_info trainer_info(const struct trainer *trainer)
     return info;
 }
 
+bool trainer_loss_at(const struct trainer *trainer, uint64_t step, double *loss)
+{
+    return attachment_loss_at(trainer->attachment, step, loss);
+}
+
 bool trainer_stands(const struct trainer *trainer, uint32_t f)
 {
     return attachment_stands(trainer->attachment, f);

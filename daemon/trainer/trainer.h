@@ -101,6 +101,8 @@ enum trainer_phase trainer_phase(const struct trainer *trainer);
 const char *trainer_phase_name(enum trainer_phase phase);
 
 struct trainer_info trainer_info(const struct trainer *trainer);
+/* Its loss at one of its last steps; false: it did not say one, or that is too long ago. */
+bool trainer_loss_at(const struct trainer *trainer, uint64_t step, double *loss);
 /* It stands still for a round of this fragment (waits_ms). */
 bool trainer_stands(const struct trainer *trainer, uint32_t f);
 /* The one that is there said that it brings no initial tensors. */

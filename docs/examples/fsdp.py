@@ -37,8 +37,8 @@ def main():
     optimizer = torch.optim.AdamW(model.parameters(), lr=a.lr)
 
     island = diloco.attach(model, trainer="fsdp")
-    windows = island.shard(range(0, len(data) - CONTEXT - 1, CONTEXT))
-    generator = torch.Generator().manual_seed(island.start_step * ranks + rank)
+    windows = range(0, len(data) - CONTEXT - 1, CONTEXT)
+    generator = torch.Generator().manual_seed(island.seed(a.seed) + rank)  # this island's own, and each rank's
     while not island.done:
         tokens, targets = (part.to(device) for part in draw(data, windows, BATCH // ranks, generator))
         loss = F.cross_entropy(model(tokens).flatten(0, 1).float(), targets.flatten())

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A small GPT in plain PyTorch on the bytes of a text, as one island of a run.
 
-In the island's dilocod.conf: `program = python3 gpt.py --data book.txt`; or by hand, with DILOCO_SOCKET set. The three
+In the island's dilocod.conf: `program = python3 gpt.py --data book.txt`; or by hand, with DILOCO_SOCKET set. The four
 lines that are diloco's are marked.
 """
 
@@ -80,8 +80,8 @@ def main():
     optimizer = torch.optim.AdamW(model.parameters(), lr=a.lr)
 
     island = diloco.attach(model)  # 1: the parameters are the run's now
-    windows = island.shard(range(0, len(data) - CONTEXT - 1, CONTEXT))
-    generator = torch.Generator().manual_seed(island.start_step)
+    windows = range(0, len(data) - CONTEXT - 1, CONTEXT)
+    generator = torch.Generator().manual_seed(island.seed(a.seed))  # 2: the batches this island's own
     while not island.done:
         tokens, targets = (part.to(device) for part in draw(data, windows, BATCH, generator))
         loss = F.cross_entropy(model(tokens).flatten(0, 1).float(), targets.flatten())
@@ -90,10 +90,10 @@ def main():
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        island.step(tokens=BATCH * CONTEXT, loss=loss)  # 2: after every optimizer step
+        island.step(tokens=BATCH * CONTEXT, loss=loss)  # 3: after every optimizer step
         if island.run_step % 100 == 0:
             print(f"step {island.run_step} of {island.steps}, loss {loss.item():.4f}", flush=True)
-    island.finish()  # 3: all islands hold the same parameters
+    island.finish()  # 4: all islands hold the same parameters
     island.detach()
 
 

@@ -75,6 +75,7 @@ inner='
 runplan            | runplan_make     | engine
 tidings            | tidings_tell     | engine
 control/progress   | progress_new     | control/status
+control/alike      | alike_note       | control/status
 control/load       | load_note        | control/status
 control/members    | members_invite   | control/control
 peers/gate         | gate_open        | peers/peers
@@ -99,6 +100,7 @@ peers/rows         | rows_fill        | peers/peers
 trainer/attachment | attachment_new   | trainer/trainer
 trainer/arrival    | arrival_accept   | trainer/trainer
 trainer/attachment_core | attachment_core_close | trainer/trainer
+trainer/losses     | losses_at        | trainer/trainer
 trainer/tally      | tally_init       | trainer/trainer
 state/part_cut     | part_cut_new     | state/replica
 state/replica_reduce | replica_reduce_piece | state/replica

@@ -38,7 +38,7 @@ signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
 
 with diloco.attach(model, trainer="plain") as island:
     print(f"island {island.name}, {island.index} of {island.count}, after step {island.start_step}, "
-          f"{island.tokens} tokens trained", flush=True)
+          f"{island.tokens} tokens trained, seeds {island.seed(7)} {island.seed(8)}", flush=True)
     if a.others[1]:
         pathlib.Path(a.others[1], f"{island.name}.here").touch()
         while len(list(pathlib.Path(a.others[1]).glob("*.here"))) < int(a.others[0]):

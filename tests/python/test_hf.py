@@ -5,6 +5,7 @@ import os
 import sys
 import types
 import unittest
+import unittest.mock
 
 from islands import ROOT, TEXT, Run, assert_one_model, main
 
@@ -43,6 +44,44 @@ class Tokens(unittest.TestCase):
             said.append(callback._tokens(args, state))
         self.assertEqual(said, [24, 100, 50])
         self.assertEqual(DilocoCallback(tokens_per_step=7)._tokens(args, state), 7)
+
+
+class Seeds(unittest.TestCase):
+    """Trainers seed their generators and samplers alike everywhere, and before anybody has attached."""
+
+    def orders(self, loader, callback):
+        """Of the batches on two islands, and on the first one once more."""
+        from transformers import set_seed
+
+        args, orders = types.SimpleNamespace(seed=42, data_seed=None, output_dir=""), []
+        for number in (5, 6, 5):
+            set_seed(42)
+            island = types.SimpleNamespace(seed=lambda base: number + base)
+            with unittest.mock.patch("diloco.hf.attach", lambda model, **options: island):
+                callback.on_train_begin(args, types.SimpleNamespace(global_step=0), None, train_dataloader=loader)
+            if hasattr(loader, "set_epoch"):
+                loader.set_epoch(0)
+            orders.append([int(item) for batch in loader for item in batch])
+        self.assertEqual(sorted(orders[0]), list(range(64)))
+        return orders
+
+    def test_batches_are_an_islands_own(self):
+        from accelerate import Accelerator
+        from accelerate.utils import DataLoaderConfiguration
+        from torch.utils.data import DataLoader
+        import torch
+
+        plain = DataLoader(range(64), batch_size=4, shuffle=True)
+        own = DataLoader(range(64), batch_size=4, shuffle=True, generator=torch.Generator().manual_seed(3))
+        seedable = Accelerator(
+            cpu=True, dataloader_config=DataLoaderConfiguration(use_seedable_sampler=True, data_seed=42)
+        ).prepare(DataLoader(range(64), batch_size=4, shuffle=True))
+        for loader in (plain, own, seedable):
+            first, second, again = self.orders(loader, DilocoCallback())
+            self.assertNotEqual(first, second)
+            self.assertEqual(first, again)
+        first, second, _ = self.orders(plain, DilocoCallback(seed=False))
+        self.assertEqual(first, second)
 
 
 class Islands(unittest.TestCase):

@@ -51,6 +51,19 @@ class Islands(unittest.TestCase):
             self.assertEqual(batches, [ends[0]["steps"], 2 * ends[1]["steps"]])
             self.assertEqual(oslo.trainer()["tokens"], 2 * BATCH * ends[1]["steps"])
 
+    def test_islands_with_one_seed_draw_batches_of_their_own(self):
+        """The first ones, too, which Lightning has drawn before anybody attached."""
+        with Run(SPEC) as run:
+            islands = [run.found("paris", f"{TRAINER} --islands 2 --out {run.place}/paris/out")]
+            islands.append(run.join("oslo", f"{TRAINER} --islands 2 --out {run.place}/oslo/out"))
+            self.ends(run, islands)
+            first, second = (
+                [line.split("first batch ")[1] for line in island.log().splitlines() if "trainer: first batch " in line]
+                for island in islands
+            )
+            self.assertEqual((len(first), len(second)), (1, 1))
+            self.assertNotEqual(first, second)
+
     def test_one_that_is_killed_goes_on_from_its_checkpoint(self):
         with Run(SPEC.replace("interval = 20", "interval = 100")) as run:
             paris = run.found("paris", f"{TRAINER} --save-every 40 --out {run.place}/paris/out")

@@ -4,6 +4,7 @@
 import array
 import ctypes
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -147,6 +148,10 @@ class Islands(unittest.TestCase):
             self.assertLessEqual(trainer["tokens_counted"], trainer["tokens"])
             self.assertIn("ended with status 9", oslo.log())
             self.assertNotIn("after step 0, 0 tokens", oslo.log().split("ended with status 9")[1])
+            seeds = re.findall(r"trainer: island .* seeds (\d+) (\d+)", paris.log() + oslo.log())
+            self.assertEqual(len(seeds), 3)  # of oslo's second life, too
+            self.assertEqual(len({number for pair in seeds for number in pair}), 6)
+            self.assertTrue(all(0 < int(number) < 2**31 for pair in seeds for number in pair))
 
     def test_another_model_is_refused_by_its_first_tensor(self):
         with Run(SPEC) as run:

@@ -626,6 +626,7 @@ static void what_is_missing_is_an_error_and_no_crash(void **state)
     assert_int_equal(diloco_finish(NULL), DILOCO_ERROR);
     assert_non_null(strstr(diloco_error(NULL), "diloco_finish() without a handle"));
     assert_int_equal(diloco_run_step(NULL), 0);
+    assert_int_equal(diloco_seed(NULL, 1), 0);
     assert_int_equal(diloco_attached(NULL), 0);
     diloco_detach(NULL);
     begin();

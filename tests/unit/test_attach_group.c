@@ -27,7 +27,8 @@ static struct rank {
     struct diloco *d;
     struct diloco_start start;
     int result;
-    uint64_t steps;   /* at the end */
+    uint64_t steps; /* at the end */
+    uint64_t seed;
     uint64_t changes; /* steps that changed the tensor */
     pthread_t thread;
 } ranks[RANKS_MAX];
@@ -93,6 +94,7 @@ static void *follow(void *user)
         rank->result = diloco_register(rank->d, &own);
     if (rank->result == DILOCO_OK)
         rank->result = diloco_begin(rank->d, &rank->start);
+    rank->seed = diloco_seed(rank->d, 5);
     while (rank->result == DILOCO_OK) {
         pthread_barrier_wait(&told);
         enum command now = command; /* rank 0 comes to the next one while we are at this one */
@@ -155,6 +157,7 @@ static void stop_ranks(void)
         pthread_join(ranks[r].thread, NULL);
         assert_int_equal(ranks[r].result, DILOCO_OK);
         assert_int_equal(ranks[r].steps, steps);
+        assert_true(ranks[r].seed == diloco_seed(d, 5) && ranks[r].seed != 0);
         assert_int_equal(ranks[r].changes, ranks[0].changes); /* also of one that has no values */
     }
     end();

@@ -490,7 +490,7 @@ static void without_memory_a_client_is_told_so_and_the_daemon_goes_on(void **sta
         assert_true(err == ERR_OK || err == ERR_NOMEM);
         assert_true((second == NULL) == (err != ERR_OK));
     }
-    assert_int_equal(n, 4);
+    assert_int_equal(n, 5);
     control = second;
 }
 

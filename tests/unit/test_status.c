@@ -123,11 +123,11 @@ static void every_code_has_a_name_of_its_own(void **state)
         for (unsigned k = 0; k < i; k++)
             assert_string_not_equal(complaint_name((enum complaint_code)i), complaint_name((enum complaint_code)k));
     static const char *const names[COMPLAINT_CODES] = {
-        "away",    "refused",      "alone",      "stranger",  "slow-peer",    "missed",      "waiting",
-        "behind",  "repair",       "disk",       "peer-disk", "restarting",   "ended",       "ended-badly",
-        "stopped", "not-attached", "stalled",    "outlier",   "runaway",      "loss-nan",    "nan",
-        "blocked", "twins",        "state-lost", "lost",      "apart",        "no-majority", "sealed",
-        "doubt",   "mark",         "roster",     "fault",     "not-admitted", "no-part"};
+        "away",    "refused",      "alone",      "stranger",     "slow-peer",  "missed",       "waiting",
+        "behind",  "repair",       "disk",       "peer-disk",    "restarting", "ended",        "ended-badly",
+        "stopped", "not-attached", "stalled",    "outlier",      "runaway",    "loss-nan",     "nan",
+        "blocked", "twins",        "state-lost", "lost",         "apart",      "no-majority",  "sealed",
+        "doubt",   "mark",         "roster",     "same-batches", "fault",      "not-admitted", "no-part"};
     for (unsigned i = 0; i < COMPLAINT_CODES; i++)
         assert_string_equal(complaint_name((enum complaint_code)i), names[i]);
     assert_string_equal(complaint_name(COMPLAINT_CODES), "unknown");

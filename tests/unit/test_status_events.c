@@ -232,6 +232,94 @@ static void a_trainer_that_was_asked_to_leave_is_nothing_wrong(void **state)
     end();
 }
 
+/* ---- the same batches ---- */
+
+static struct alike *alike;
+
+/* Our trainer has this loss at this step, and b says that its own has that one. */
+static void both_train(uint64_t step, double ours, double theirs)
+{
+    struct event event;
+    played_trainer_say(
+        trainer, &(struct ipc_message){.type = IPC_REPORT, .report = {.step = step, .tokens = step, .loss = ours}});
+    b->out.heartbeat.sequence = ++b->sequence;
+    b->out.heartbeat.trainer = WIRE_TRAINER_TRAINING;
+    b->out.heartbeat.step = step;
+    memcpy(&b->out.heartbeat.loss, &theirs, sizeof theirs);
+    played_say(b, A);
+    isle_wait(isle_took_sync(a, SYNC_EV_HEARTBEAT, &event));
+    alike_note(alike, &a->charter.view, a->peers, a->trainer);
+}
+
+static bool is_told(void)
+{
+    struct status_conf conf = isle_status_conf(a);
+    conf.alike = alike;
+    status_deinit(&status);
+    assert_ok(status_take(&conf, a->now_ms, &status));
+    return complaint_of(&status, COMPLAINT_SAME_BATCHES) != NULL;
+}
+
+static double loss_at(uint64_t step)
+{
+    return 2 + 0.001 * (double)(step * 7919 % 1000);
+}
+
+/* A fixed seed on both: all losses agree, and nobody adds anything. */
+static void who_trains_the_same_batches_is_told(void **state)
+{
+    (void)state;
+    begin("events-alike", 2);
+    assert_ok(alike_new(&alike));
+    train(1);
+    played_beat(b);
+    for (uint64_t step = 2; step < 11; step++) {
+        both_train(step, loss_at(step), loss_at(step) * (1 + 1e-7));
+        assert_false(is_told());
+    }
+    both_train(11, loss_at(11), loss_at(11));
+    assert_true(is_told());
+    assert_complains(&status, COMPLAINT_SAME_BATCHES,
+                     "this island and island b train the same batches: in the last 10 reports their losses agree");
+    both_train(12, loss_at(12), loss_at(12) * (1 + 1e-5)); /* five digits */
+    assert_false(is_told());
+    for (uint64_t step = 13; step < 30; step++) /* of a loss that never changes it tells nothing */
+        both_train(step, 2.5, 2.5);
+    assert_false(is_told());
+    both_train(30, loss_at(30), 0); /* nor of one that is not said */
+    assert_false(is_told());
+    alike_free(alike);
+    end();
+}
+
+/* B is ahead: what it said is compared when we have come there. */
+static void whoever_is_ahead_is_compared_later(void **state)
+{
+    (void)state;
+    begin("events-ahead", 2);
+    assert_ok(alike_new(&alike));
+    train(1);
+    played_beat(b);
+    for (uint64_t step = 20; step < 32; step++) {
+        both_train(step - 18, 1, loss_at(step)); /* ours are at 2 to 13, and others */
+        b->out.heartbeat.step = step;
+        b->out.heartbeat.sequence = ++b->sequence;
+        struct event event;
+        played_say(b, A);
+        isle_wait(isle_took_sync(a, SYNC_EV_HEARTBEAT, &event));
+        alike_note(alike, &a->charter.view, a->peers, a->trainer);
+    }
+    assert_false(is_told());
+    for (uint64_t step = 20; step < 32; step++) {
+        struct ipc_report report = {.step = step, .tokens = step, .loss = loss_at(step)};
+        played_trainer_say(trainer, &(struct ipc_message){.type = IPC_REPORT, .report = report});
+    }
+    alike_note(alike, &a->charter.view, a->peers, a->trainer);
+    assert_true(is_told());
+    alike_free(alike);
+    end();
+}
+
 /* ---- of nowhere ---- */
 
 static struct view_member members[4];
@@ -343,6 +431,8 @@ int main(void)
         cmocka_unit_test(one_that_would_not_talk_is_the_event),
         cmocka_unit_test(our_own_faults_come_first),
         cmocka_unit_test(a_trainer_that_was_asked_to_leave_is_nothing_wrong),
+        cmocka_unit_test(who_trains_the_same_batches_is_told),
+        cmocka_unit_test(whoever_is_ahead_is_compared_later),
         cmocka_unit_test(two_halves_are_told_that_a_witness_helps),
         cmocka_unit_test(only_whose_word_is_false_is_to_be_revoked),
         cmocka_unit_test(all_about_one_that_is_late_is_one_event),

@@ -97,7 +97,7 @@ static void a_trainers_process_that_fails_or_does_not_run_is_told(void **state)
     assert_ok(trainer_join(a->trainer, a->now_ms));
     isle_wait(trainer_phase(a->trainer) == TRAINER_RESTARTING);
     assert_complains(take(), COMPLAINT_RESTARTING,
-                     "ended with status 3: \"No module named torch\"; started again in 1 s");
+                     "ended with status 3; its last line: \"No module named torch\"; started again in 1 s");
     assert_int_equal(status.trainer.failures, 1);
     assert_silent(take(), COMPLAINT_STOPPED);
     testlib_file(run->folder, "go", "\n");
@@ -162,7 +162,8 @@ static void one_that_fails_when_it_is_done_is_told_and_not_started_again(void **
     isle_wait(!trainer_running(a->trainer));
     assert_complains(
         take(), COMPLAINT_ENDED_BADLY,
-        "ended with status 5: \"cannot save: disk quota exceeded\"; all that it had to contribute is counted");
+        "ended with status 5; its last line: \"cannot save: disk quota exceeded\"; all that it had to contribute is "
+        "counted");
     assert_int_equal(status.phase, TRAINER_FINISHED);
     a->now_ms += 100000;
     isle_tick(a);

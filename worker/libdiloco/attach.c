@@ -387,6 +387,13 @@ uint64_t diloco_run_step(const struct diloco *d)
     return d != NULL ? d->step : 0;
 }
 
+/* The daemon draws a session at random for each trainer that begins. */
+uint64_t diloco_seed(const struct diloco *d, uint64_t base)
+{
+    const unsigned beyond = 33; /* bits, of 64 */
+    return d != NULL && d->begun ? env_mix64(d->session ^ env_mix64(base)) >> beyond : 0;
+}
+
 /* Whether we were asked to leave, and no contribution is still to become due. Rounds are made when it is the others'
  * time for them, too: until then training goes on. */
 static bool has_left(const struct diloco *d)

@@ -179,8 +179,8 @@ struct diloco_start {
     uint64_t version; /* highest version among the fragments */
     uint64_t tokens;  /* that trainers of this island have trained in this run, in all their lives, for which a */
     uint64_t tokens_counted; /* data position may stand; those of them that results have counted */
-    uint32_t island_index;   /* 0 .. islands_count - 1 */
-    uint32_t islands_count;
+    uint32_t island_index;   /* 0 .. islands_count - 1, as they are now: who comes or goes later changes both, */
+    uint32_t islands_count;  /* so that parts of data that go by them may overlap */
     char island[64];
 };
 
@@ -219,6 +219,12 @@ DILOCO_API int diloco_step(struct diloco *d, const struct diloco_report *report)
 /* The run step after the last diloco_step(): one more than before, or more where this island is slower than others and
  * the run spec says pace = run. Learning rates go by it. */
 DILOCO_API uint64_t diloco_run_step(const struct diloco *d);
+
+/* A seed for what must not be the same everywhere, as the order of data, dropout and noise: made of `base` and of this
+ * start, so that it is another one on each island and after each restart. Below 2^31; all ranks of a group get the
+ * same. Islands that seed their generators alike draw the same batches, and learn nothing from each other. 0 before
+ * diloco_begin(). */
+DILOCO_API uint64_t diloco_seed(const struct diloco *d, uint64_t base);
 
 /* Whether the last diloco_begin(), diloco_step() or diloco_finish() has changed values of a tensor, by its number in
  * the order of registration, or of any (DILOCO_ANY): then who holds copies of them (the other half of fp32 masters, an

@@ -2,6 +2,7 @@
 """Train one model in several places: attach a training loop to a diloco island.
 
     island = diloco.attach(model)                    # the parameters are the run's now
+    torch.manual_seed(island.seed())                 # and the batches this island's own
     while training:
         ...
         optimizer.step()

@@ -11,6 +11,7 @@ from typing import Any
 
 from transformers import TrainerCallback
 
+from ._seeds import seed_all, seed_loader
 from .island import Island, attach
 
 
@@ -19,10 +20,12 @@ class DilocoCallback(TrainerCallback):
 
     tokens_per_step: tokens of an optimizer step, in all ranks; without it they are taken from what the trainer counts
     itself (TrainingArguments(include_num_input_tokens_seen=True)), or, last, sequences are counted instead.
+    seed: what Island.seed() gets, by which the batches are this island's own, and others after each restart; True: the
+    arguments' data_seed or seed; False: nothing is seeded, and islands with equal arguments draw the same batches.
     """
 
-    def __init__(self, tokens_per_step: int | None = None, **options: Any):
-        self.tokens_per_step, self.options = tokens_per_step, options
+    def __init__(self, tokens_per_step: int | None = None, seed: int | bool = True, **options: Any):
+        self.tokens_per_step, self.seed, self.options = tokens_per_step, seed, options
         self.island: Island | None = None
         self._seen = 0
 
@@ -30,6 +33,11 @@ class DilocoCallback(TrainerCallback):
         self.options.setdefault("trainer", "transformers")
         options: dict[str, Any] = {"state": self._kept(args, state)} | self.options
         self.island = attach(model, **options)
+        if self.seed is not False:
+            own = args.data_seed if getattr(args, "data_seed", None) is not None else args.seed
+            number = self.island.seed(own if self.seed is True else self.seed)
+            seed_all(number)
+            seed_loader(others.get("train_dataloader"), number)
         self._seen = int(getattr(state, "num_input_tokens_seen", 0) or 0)
 
     @staticmethod

@@ -206,8 +206,17 @@ class Island:
 
     # ---- data, checkpoints ----
 
+    def seed(self, base: int = 0) -> int:
+        """For the generators that draw batches, dropout and the like: another one on each island and after each
+        restart, the same in all ranks of an island, below 2**31. With equal seeds all islands draw the same."""
+        if not self._handle:
+            raise DilocoError("seed() after detach()")
+        return int(self._library.diloco_seed(self._handle, base & (2**64 - 1)))
+
     def shard(self, items: Any) -> Any:
-        """This island's part of a dataset that all islands have: every n-th item, n being the number of islands."""
+        """Every n-th item of a dataset that all islands have, by the number of islands and this one's among them as
+        they were when it attached: who comes or goes later changes that, so that islands may have items in common. Draw
+        from it in an order of your own, by seed()."""
         if hasattr(items, "__len__") and hasattr(items, "__getitem__"):
             return Shard(items, self.index, self.count)
         return _Stream(items, self.index, self.count)

@@ -6,6 +6,7 @@ Lightning's checkpoints keep what the island needs, so that `fit(..., ckpt_path=
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 try:
@@ -13,6 +14,7 @@ try:
 except ImportError:
     from pytorch_lightning.callbacks import Callback
 
+from ._seeds import seed_all, seed_loader
 from .island import Island, attach
 
 
@@ -20,10 +22,12 @@ class DilocoCallback(Callback):
     """Attaches when training begins; ends training when the run's steps are done.
 
     tokens_per_step: tokens, or samples where there are none, of an optimizer step, in all ranks.
+    seed: what Island.seed() gets, by which the batches are this island's own, and others after each restart; True: that
+    of seed_everything(); False: nothing is seeded, and islands with equal seeds draw the same batches.
     """
 
-    def __init__(self, tokens_per_step: int, **options: Any):
-        self.tokens_per_step, self.options = tokens_per_step, options
+    def __init__(self, tokens_per_step: int, seed: int | bool = True, **options: Any):
+        self.tokens_per_step, self.seed, self.options = tokens_per_step, seed, options
         self.island: Island | None = None
         self._steps = 0
         self._state: dict[str, Any] | None = None
@@ -34,10 +38,28 @@ class DilocoCallback(Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self._state = state_dict or None
 
+    @staticmethod
+    def _draw_anew(trainer: Any, number: int) -> None:
+        """The iterator is there by now; where it has drawn batches in advance, it begins again."""
+        seed_all(number)
+        loop = trainer.fit_loop
+        loaders = getattr(getattr(loop, "_combined_loader", None), "flattened", [])
+        for loader in loaders:
+            seed_loader(loader, number)
+        fetcher = getattr(loop, "_data_fetcher", None)
+        ahead = bool(getattr(fetcher, "batches", None)) or any(getattr(one, "num_workers", 0) for one in loaders)
+        if fetcher is not None and ahead and not any(hasattr(one, "load_state_dict") for one in loaders):
+            if hasattr(fetcher, "batches"):
+                fetcher.batches = []
+            iter(fetcher)
+
     def on_train_start(self, trainer: Any, module: Any) -> None:
         self.options.setdefault("trainer", "lightning")
         options: dict[str, Any] = {"state": self._state} | self.options
         self.island = attach(module, **options)
+        if self.seed is not False:
+            own = int(os.environ.get("PL_GLOBAL_SEED", 0))
+            self._draw_anew(trainer, self.island.seed(own if self.seed is True else self.seed))
         self._state = None
         self._steps = trainer.global_step
 

@@ -104,6 +104,14 @@ static enum owner_order reduced(struct owner *owner, const struct owner_rule *ru
     return OWNER_STORE;
 }
 
+static enum owner_order overtaken(struct owner *owner, const struct owner_rule *rule, const struct owner_input *input)
+{
+    (void)rule;
+    (void)input;
+    collect_on(owner);
+    return OWNER_NOTHING;
+}
+
 static enum owner_order stored(struct owner *owner, const struct owner_rule *rule, const struct owner_input *input)
 {
     (void)rule;
@@ -169,6 +177,7 @@ static handler *const handlers[OWNER_STATES][OWNER_EVENTS] = {
                           [OWNER_CHECK] = check,
                           [OWNER_REDUCED] = ignore,
                           [OWNER_STORED] = ignore,
+                          [OWNER_OVERTAKEN] = ignore,
                           [OWNER_ADVANCED] = advanced,
                           [OWNER_SHOWN] = ignore,
                           [OWNER_RESTARTED] = restarted,
@@ -179,6 +188,7 @@ static handler *const handlers[OWNER_STATES][OWNER_EVENTS] = {
                         [OWNER_CHECK] = ignore,
                         [OWNER_REDUCED] = reduced,
                         [OWNER_STORED] = ignore,
+                        [OWNER_OVERTAKEN] = overtaken,
                         [OWNER_ADVANCED] = advanced_in_job,
                         [OWNER_SHOWN] = shown,
                         [OWNER_RESTARTED] = restarted,
@@ -189,6 +199,7 @@ static handler *const handlers[OWNER_STATES][OWNER_EVENTS] = {
                        [OWNER_CHECK] = ignore,
                        [OWNER_REDUCED] = ignore,
                        [OWNER_STORED] = stored,
+                       [OWNER_OVERTAKEN] = ignore,
                        [OWNER_ADVANCED] = advanced_in_job,
                        [OWNER_SHOWN] = ignore, /* the disk has it: too late */
                        [OWNER_RESTARTED] = ignore,

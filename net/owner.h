@@ -31,6 +31,7 @@ enum owner_event {
     OWNER_REDUCED,     /* the mean is encoded */
     OWNER_STORED,      /* and durable */
     OWNER_ADVANCED,    /* version: a result for it stands */
+    OWNER_OVERTAKEN,   /* the reduction was not begun: an epoch came first */
     OWNER_SHOWN,       /* somebody shows the result of this round: the one being made is of no use */
     OWNER_RESTARTED,   /* our state was wrong: what was taken and refused was measured against it */
     OWNER_BEGUN,       /* version: a new epoch: what came was for other shards; the round after this version begins */

@@ -104,6 +104,7 @@ void sync_step(struct sync *sync, const struct sync_event *event, uint64_t now_m
 {
     sync->now_ms = now_ms;
     switch (event->type) {
+    case SYNC_EV_OVERTAKEN: sync_owner_overtaken(sync, event->fragment); break;
     case SYNC_EV_REDUCED: sync_owner_reduced(sync, event->fragment); break;
     case SYNC_EV_CONTRIBUTION: sync_owner_contribution_in(sync, event); break;
     case SYNC_EV_CONTRIBUTION_REFUSED: sync_owner_contribution_refused(sync, event); break;

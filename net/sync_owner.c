@@ -206,6 +206,12 @@ void sync_owner_reduced(struct sync *sync, uint32_t f)
     step(sync, f, (struct owner_input){.event = OWNER_REDUCED});
 }
 
+void sync_owner_overtaken(struct sync *sync, uint32_t f)
+{
+    step(sync, f, (struct owner_input){.event = OWNER_OVERTAKEN});
+    sync_owner_check(sync, f);
+}
+
 void sync_owner_dropped(struct sync *sync, uint32_t f, uint32_t member)
 {
     step(sync, f, (struct owner_input){.event = OWNER_DROPPED, .member = member});

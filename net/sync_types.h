@@ -71,6 +71,7 @@ enum sync_event_type {
     SYNC_EV_REPLAYED = SYNC_FRAGMENT_EVENTS, /* version, hash: where checkpoint and ledger lead */
     SYNC_EV_UNPROVEN,                        /* version: they do not lead there */
     /* of one part */
+    SYNC_EV_OVERTAKEN,            /* fragment: the mean of our part was not begun: an epoch came first */
     SYNC_EV_REDUCED,              /* fragment: the mean of our part is encoded */
     SYNC_EV_STORED,               /* fragment, version, epoch, owner, hash: a result with this digest is in the ledger,
                                      durably; member: who it came from, ourselves if we made it, SYNC_NOBODY if it

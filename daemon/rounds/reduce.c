@@ -15,6 +15,7 @@ struct reduce_fragment {
     uint64_t store_again_ms; /* the disk refused it: when to try again; 0: it did not */
     uint64_t mean_waits;     /* version whose mean waits for jobs that are under way; 0: none */
     struct bitset mean_have; /* from these contributions */
+    uint64_t mean_epoch;     /* of the epoch in which it was ordered */
 };
 
 struct reduce_member {
@@ -300,8 +301,10 @@ static void make_mean(struct reduce *reduce, uint32_t f, uint64_t version, const
     struct chain_part part;
     struct slot *slot = slots_own(desk->conf.slots, f);
     uint32_t self = desk_self(desk), p = desk_own_part(desk, f, version, &part);
-    if (p == CHAIN_PARTS_MAX) /* an epoch began while it waited, and it is another's to make, or made */
+    if (p == CHAIN_PARTS_MAX) { /* it is another's to make, or made */
+        desk_post(desk, &(struct sync_event){.type = SYNC_EV_OVERTAKEN, .fragment = f});
         return;
+    }
     struct mean_job *j = desk_room(desk, slot, f, part.shards) ? desk_job(desk, &reduce->means) : NULL;
     if (j == NULL)
         return;
@@ -331,9 +334,15 @@ static void try_mean(struct reduce *reduce, uint32_t f)
 {
     struct reduce_fragment *fragment = &reduce->fragments[f];
     uint64_t version = fragment->mean_waits;
-    if (version == 0 || !desk_cut(reduce->desk, f, version))
+    /* What came was for the parts of another epoch, of which the chain may know nothing any more. */
+    bool overtaken = fragment->mean_epoch != reduce->desk->conf.view->epoch;
+    if (version == 0 || (!overtaken && !desk_cut(reduce->desk, f, version)))
         return;
     fragment->mean_waits = 0;
+    if (overtaken) {
+        desk_post(reduce->desk, &(struct sync_event){.type = SYNC_EV_OVERTAKEN, .fragment = f});
+        return;
+    }
     make_mean(reduce, f, version, &fragment->mean_have);
 }
 
@@ -341,6 +350,7 @@ void reduce_begin(struct reduce *reduce, uint32_t f, uint64_t version, const str
 {
     reduce->fragments[f].mean_waits = version;
     reduce->fragments[f].mean_have = *have;
+    reduce->fragments[f].mean_epoch = reduce->desk->conf.view->epoch;
     try_mean(reduce, f);
 }
 

@@ -18,7 +18,8 @@ ERR_MUST_CHECK enum err reduce_members(struct reduce *reduce, uint32_t count);
 /* A contribution of `bytes` lies whole in its slot: looked at, then judged, and the core is told if it is good. */
 void reduce_contribution_in(struct reduce *reduce, uint32_t peer, const struct wire_key *key, uint64_t bytes);
 /* The mean of the contributions of `have`, which is not kept, into the slot of our own result: SYNC_EV_REDUCED, or
- * SYNC_EV_DROPPED with the member whose contribution cannot be averaged. Now, or when no job stands in the way. */
+ * SYNC_EV_DROPPED with the member whose contribution cannot be averaged. Now, or when no job stands in the way;
+ * SYNC_EV_OVERTAKEN if an epoch begins before that, since what came was for its predecessor. */
 void reduce_begin(struct reduce *reduce, uint32_t f, uint64_t version, const struct bitset *have);
 /* What is in that slot, into the ledger; a disk that refuses is tried again by reduce_tick(): SYNC_EV_STORED. */
 void reduce_store(struct reduce *reduce, uint32_t f, uint64_t version);

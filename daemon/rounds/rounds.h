@@ -47,7 +47,8 @@ void rounds_begin(struct rounds *rounds, uint32_t f, const struct digest *hash);
  * what was, and the residual pending for what is carried stays. One EVENT_ENCODED follows the last of several orders.
  */
 void rounds_encode(struct rounds *rounds, uint32_t f, uint64_t version, const struct replica_snapshot *snapshot);
-/* The mean of the contributions of `have`, members by their slots, over our part: SYNC_EV_REDUCED or SYNC_EV_DROPPED.
+/* The mean of the contributions of `have`, members by their slots, over our part: SYNC_EV_REDUCED, SYNC_EV_DROPPED, or
+ * SYNC_EV_OVERTAKEN if an epoch began before it could be made.
  * The slot of our result is written: what was in it is not to be sent any more. */
 void rounds_reduce(struct rounds *rounds, uint32_t f, uint64_t version, const struct bitset *have);
 /* Our result into the ledger, durably; tried again until the disk takes it: SYNC_EV_STORED. */

@@ -52,6 +52,14 @@ static struct rig *open_rig(const char *folder, int threads)
     return rig;
 }
 
+/* All stay, and own these. */
+static void own_epoch(struct rig *rig, struct shardmap map)
+{
+    struct record record = roster_next(rig->chain);
+    record.map = map;
+    rig_epoch(rig, &record);
+}
+
 /* Member 2 is away in the next epoch, and this result of the one before is carried; NULL: none. */
 static void begin_epoch(struct rig *rig, struct shardmap map, const struct ledger_key *carried, uint64_t shards)
 {
@@ -322,8 +330,40 @@ static void a_mean_that_an_epoch_overtakes_is_not_made(void **state)
     const struct ledger_key key = {.owner = kept->owner, .epoch = kept->epoch, .digest = kept->digest};
     begin_epoch(rig, map_of(first | second | third, 0, 0), &key, first);
     settle(rig);
-    assert_null(last(EVENT_SYNC));
+    assert_non_null(last(EVENT_SYNC));
+    assert_int_equal(last(EVENT_SYNC)->sync.type, SYNC_EV_OVERTAKEN); /* or the core would wait for it for ever */
     assert_null(slots_own(rig->slots, F)->data);
+    rig_close(rig);
+}
+
+/* Through the core: the round of our part goes on in the epochs after it. */
+static void an_owner_whose_mean_an_epoch_overtakes_goes_on(void **state)
+{
+    (void)state;
+    struct rig *rig = open_rig("parts-wedged", 1);
+    static struct rig_object object;
+    struct wire_key key = {
+        .kind = WIRE_CONTRIBUTION, .fragment = F, .version = 1, .epoch = 3, .owner = rig_id(SELF), .island = rig_id(0)};
+    rig_step(rig, &(struct sync_event){.type = SYNC_EV_TRAINER_DOWN, .fragment = F});
+    own_epoch(rig, map_of(first, second | third, 0)); /* other parts than the replica is cut for */
+    rounds_give(rig->rounds, F, rig->area[F]);        /* somebody reads the anchor */
+    for (uint32_t i = 0; i < MEMBERS; i += 2) {
+        rig_contribution(rig, F, i, 100, 0.01f, &object);
+        struct slot *slot = slots_in(rig->slots, F, i);
+        assert_ok(slots_room(rig->slots, slot, F, UINT64_MAX));
+        memcpy(slot->data, object.byte, object.bytes);
+        slot->bytes = object.bytes;
+        slot->version = slot->epoch = 1;
+        rig_step(rig, &(struct sync_event){
+                          .type = SYNC_EV_CONTRIBUTION, .fragment = F, .version = 1, .epoch = 1, .member = i});
+    }
+    assert_int_equal(sync_owner(rig->sync, F)->state, OWNER_REDUCING);
+    own_epoch(rig, map_of(first | second | third, 0, 0)); /* in which we own nothing of it */
+    rig_settle(rig);
+    assert_int_equal(sync_owner(rig->sync, F)->state, OWNER_COLLECTING);
+    own_epoch(rig, map_of(first, second, third)); /* and again some */
+    rig_settle(rig);
+    assert_int_equal(sync_wants(rig->sync, &key, 0), SYNC_WANT);
     rig_close(rig);
 }
 
@@ -410,6 +450,7 @@ int main(void)
         cmocka_unit_test(a_new_cut_waits_for_readers),
         cmocka_unit_test(a_mean_waits_for_its_cut),
         cmocka_unit_test(a_mean_that_an_epoch_overtakes_is_not_made),
+        cmocka_unit_test(an_owner_whose_mean_an_epoch_overtakes_goes_on),
         cmocka_unit_test(what_a_carried_result_of_ours_held_is_not_added_again),
         cmocka_unit_test(there_is_room_for_more_members_at_any_time),
     };

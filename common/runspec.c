@@ -145,9 +145,9 @@ static const struct conf_key keys[] = {
      "than usual for the tokens behind it counts as a usual one. 0: no limit."},
     {"sync", "zstd_level", CONF_INT, AT(zstd_level), "1", 0, 19, NULL, NULL,
      "Lossless compression after the codec; 0 turns it off."},
-    {"sync", "quorum", CONF_INT, AT(quorum), "0", 0, 64, NULL, "islands",
-     "Contributions that let a round close without the others, once they are later than usual (grace). 0: all members "
-     "that take part."},
+    {"sync", "quorum", CONF_INT, AT(quorum), "0", 0, 1024, NULL, "islands",
+     "Contributions that let a round close without the others, once they are later than usual (grace); of fewer "
+     "islands that take part, all of these. 0: all members that take part."},
     {"sync", "grace", CONF_DURATION, AT(grace_ms), "30s", 0, 86400e3, NULL, "ms",
      "The most that a round with a quorum waits for the others. An island that is usually there sooner is waited for "
      "that long, and one that is usually later not at all."},

@@ -163,9 +163,7 @@ static enum err check_run(const struct dconf *conf, uint32_t islands)
     struct runspec spec;
     char hex[DIGEST_HEX_BYTES];
     TRY(runspec_load(conf->run_path, NULL, 0, &spec));
-    enum err err = rules_check_islands(&spec, islands);
-    if (err == ERR_OK)
-        err = dconf_check_grid(conf, &spec);
+    enum err err = dconf_check_grid(conf, &spec);
     if (err == ERR_OK)
         printf("ok: island %s of %u, run %s (%s), for user %s\n", conf->name, islands, spec.name,
                digest_hex(&spec.digest, hex), user_name());

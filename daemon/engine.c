@@ -472,9 +472,7 @@ static enum err open_parts(struct engine *engine)
 
 static enum err check_run(const struct engine *engine)
 {
-    enum err err = rules_check_islands(&engine->spec, view_islands(&engine->charter.view, engine->charter.view.count));
-    if (err == ERR_OK)
-        err = dconf_check_grid(engine->conf, &engine->spec);
+    enum err err = dconf_check_grid(engine->conf, &engine->spec);
     return err != ERR_OK ? err_prefix(err, "%s", engine->conf->run_path) : ERR_OK;
 }
 

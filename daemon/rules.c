@@ -5,14 +5,6 @@
 
 #include <math.h>
 
-enum err rules_check_islands(const struct runspec *spec, uint32_t islands)
-{
-    if (spec->quorum <= islands)
-        return ERR_OK;
-    return err_set(ERR_CONF, "[sync] quorum: %" PRId64 " is more than the %" PRIu32 " islands of the run", spec->quorum,
-                   islands);
-}
-
 struct plan_conf rules_plan(const struct runspec *spec)
 {
     static const enum plan_pattern patterns[] = {

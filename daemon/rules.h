@@ -16,8 +16,6 @@
 #include "outer_opt/plan.h"
 #include "outer_opt/schedule.h"
 
-/* ERR_CONF: so many islands cannot do what the run spec wants. */
-ERR_MUST_CHECK enum err rules_check_islands(const struct runspec *spec, uint32_t islands);
 struct plan_conf rules_plan(const struct runspec *spec);
 struct codec_choice rules_codec(const struct runspec *spec);
 const char *rules_codec_name(const struct runspec *spec);

@@ -205,6 +205,11 @@ bool sync_up(const struct sync *sync, uint32_t member)
     return sync->peers[member].up;
 }
 
+uint32_t sync_quorum(const struct sync *sync)
+{
+    return sync_owner_quorum(sync);
+}
+
 bool sync_awaits(const struct sync *sync, uint32_t member)
 {
     const struct sync_view *view = &sync->conf.view;

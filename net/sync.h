@@ -114,6 +114,9 @@ uint64_t sync_anchor_version(const struct sync *sync, uint32_t f);
 struct sync_peer_fragment sync_heard(const struct sync *sync, uint32_t member, uint32_t f);
 /* Whether `member` is connected and greeted, as SYNC_EV_PEER_UP and SYNC_EV_PEER_DOWN last said; of ourselves false. */
 bool sync_up(const struct sync *sync, uint32_t member);
+/* How many contributions let a round close in this epoch: the rule's quorum, or all members that take part where there
+ * are fewer, at least one. 0: no quorum is set, and all are waited for. */
+uint32_t sync_quorum(const struct sync *sync);
 /* Whether no round closes without `member` even while it is away, until the next epoch says that it is lost: of those
  * that vote and take part. */
 bool sync_awaits(const struct sync *sync, uint32_t member);

@@ -99,6 +99,13 @@ static bool may_close(const struct sync *sync, uint32_t f)
            sync->conf.view.votes && sync_certify_ours(sync, f) < CHAIN_PARTS_MAX && !sync_core_disputed(sync, f);
 }
 
+uint32_t sync_owner_quorum(const struct sync *sync)
+{
+    uint32_t set = sync->conf.rule.quorum, there = bitset_count(&sync->conf.view.taking_part);
+    there = there > 0 ? there : 1;
+    return set < there ? set : there;
+}
+
 /* Runs the table for our part of the fragment and puts what it orders. */
 static void step(struct sync *sync, uint32_t f, struct owner_input input)
 {
@@ -106,6 +113,7 @@ static void step(struct sync *sync, uint32_t f, struct owner_input input)
     if (input.event == OWNER_CHECK &&
         (owner->state != OWNER_COLLECTING || bitset_empty(&owner->have) || !may_close(sync, f)))
         return; /* and nobody needs to know who is missing */
+    struct owner_rule rule = {.quorum = sync_owner_quorum(sync), .grace_ms = sync->conf.rule.grace_ms};
     uint64_t round = owner->round;
     input.now_ms = sync->now_ms;
     if (input.event == OWNER_CHECK) {
@@ -121,7 +129,7 @@ static void step(struct sync *sync, uint32_t f, struct owner_input input)
         owner->drop = true;
     if (input.event == OWNER_CONTRIBUTED && owner->state == OWNER_COLLECTING)
         grace_arrived(&sync->peers[input.member].grace, owner->quorum_ms > 0 ? sync->now_ms - owner->quorum_ms : 0);
-    switch (owner_step(owner, &sync->conf.rule, &input)) {
+    switch (owner_step(owner, &rule, &input)) {
     case OWNER_REDUCE:
         note_missing(sync, f);
         sync_core_put_version(sync, SYNC_DO_REDUCE, f, round);

@@ -38,6 +38,8 @@ void sync_owner_contribution_refused(struct sync *sync, const struct sync_event 
 
 /* What became of the job: the reduction is encoded, or failed at a member's contribution. */
 void sync_owner_reduced(struct sync *sync, uint32_t f);
+/* See sync_quorum(). */
+uint32_t sync_owner_quorum(const struct sync *sync);
 void sync_owner_overtaken(struct sync *sync, uint32_t f);
 void sync_owner_dropped(struct sync *sync, uint32_t f, uint32_t member);
 /* Our part's result of `version` is in the ledger: the one that was being stored, which we made (`member` is us), is

@@ -113,9 +113,6 @@ static void what_a_start_would_stumble_over_is_found_before(void **state)
     assert_refused_before_the_start(cluster, "worker.devices=0-1",
                                     "[worker] devices: 0-1 names GPUs, but device is cpu");
     assert_refused_before_the_start(cluster, "worker.ranks=3", "cannot be shared out evenly among 3 ranks");
-    static const char too_many[] = "[run]\nname = x\nsteps = 9\n[sync]\nquorum = 3\n";
-    assert_ok(fsio_replace(cluster->run, too_many, strlen(too_many), 0644));
-    assert_refused_before_the_start(cluster, NULL, "quorum: 3 is more than the 2 islands");
     cluster_free(cluster);
 }
 

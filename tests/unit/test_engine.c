@@ -245,18 +245,16 @@ static void assert_refuses_ranks(void)
 static void what_is_wrong_with_a_configuration_is_said_and_nothing_stays_open(void **state)
 {
     (void)state;
-    const char *quorum = testlib_file(run->folder, "quorum.ini", "[run]\nname = x\nsteps = 9\n[sync]\nquorum = 2\n");
+    const char *no_key = testlib_file(run->folder, "no-key.ini", "[run]\nname = x\nsteps = 9\n");
     const char *wrong = testlib_file(run->folder, "wrong.ini", "[run]\nname = x\nsteps = none\n");
     char text[600];
     assert_opens();
     assert_refuses(ERR_NOTFOUND, "dilococtl keygen", "island.key=no/such");
-    snprintf(text, sizeof text, "island.key=%s", quorum);
+    snprintf(text, sizeof text, "island.key=%s", no_key);
     assert_refuses(ERR_CONF, "chmod 600", text);
     assert_refuses(ERR_CONF, "no/such.ini", "island.run=no/such.ini");
     snprintf(text, sizeof text, "island.run=%s", wrong);
     assert_refuses(ERR_CONF, "steps", text);
-    snprintf(text, sizeof text, "island.run=%s", quorum);
-    assert_refuses(ERR_CONF, "[sync] quorum: 2 is more than the 1 islands", text);
     assert_refuses_ranks();
     assert_refuses(ERR_CONF, "cannot listen there", "net.listen=nonsense:1");
     snprintf(text, sizeof text, "island.sockets=%s", run->path);

@@ -259,6 +259,43 @@ static uint64_t round_takes(struct sync *sync, uint64_t late_ms)
     return took_ms;
 }
 
+/* Of two that are left, or one. */
+static void a_quorum_is_at_most_those_who_take_part(void **state)
+{
+    (void)state;
+    struct record record = roster_record(3);
+    for (uint32_t there = 3; there >= 1; there--) {
+        if (there < 3)
+            roster_role(&record, there, RECORD_AWAY, there == 2);
+        roster_map_owners(&record);
+        for (uint32_t set = 0; set <= 4; set++) {
+            struct record copy;
+            assert_ok(record_copy(&record, &copy));
+            struct sync *sync = sync_among(3, 1, (struct owner_rule){.quorum = set, .grace_ms = 50}, &copy);
+            assert_int_equal(sync_quorum(sync), set < there ? set : there);
+            end(sync);
+        }
+    }
+    record_deinit(&record);
+}
+
+/* Set to more than there are, it closes a round of those who are there without the longest patience for anybody. */
+static void a_quorum_of_more_than_take_part_closes_rounds(void **state)
+{
+    (void)state;
+    struct record record = roster_record(3);
+    roster_role(&record, 2, RECORD_AWAY, false);
+    roster_map_owners(&record);
+    struct sync *sync = sync_among(3, 1, (struct owner_rule){.quorum = 3, .grace_ms = 0}, &record);
+    struct wire_heartbeat beat = {.taking_part = true, .fragments_count = 1, .fragments = {{.hash_known = false}}};
+    sync_restore(sync, 0, 0, &(struct digest){{0}});
+    happens(sync, (struct sync_event){.type = SYNC_EV_PEER_UP, .member = 1}, 1);
+    happens(sync, (struct sync_event){.type = SYNC_EV_HEARTBEAT, .member = 1, .beat = &beat}, 1);
+    struct sync_event event = {.type = SYNC_EV_CONTRIBUTION, .version = 1, .member = 1};
+    assert_int_equal(ordered(sync, event, 10, SYNC_DO_REDUCE), 1); /* we have no trainer: nobody else to wait for */
+    end(sync);
+}
+
 static void grace_follows_how_late_an_island_usually_is(void **state)
 {
     (void)state;
@@ -462,6 +499,8 @@ int main(void)
         cmocka_unit_test(what_came_during_a_failed_reduction_counts),
         cmocka_unit_test(a_round_that_is_over_marks_nobody),
         cmocka_unit_test(a_new_epoch_begins_the_round_anew),
+        cmocka_unit_test(a_quorum_is_at_most_those_who_take_part),
+        cmocka_unit_test(a_quorum_of_more_than_take_part_closes_rounds),
         cmocka_unit_test(grace_follows_how_late_an_island_usually_is),
         cmocka_unit_test(an_island_later_than_grace_is_not_waited_for),
         cmocka_unit_test(an_early_contribution_outlives_the_start),

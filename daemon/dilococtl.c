@@ -55,7 +55,7 @@ struct arguments {
     struct ctl_plan plan;
     struct ctl_init init;
     struct ctl_export export;
-    const char *expires, *note, *revoke, *owner;
+    const char *expires, *note, *revoke, *owner, *token_file;
     uint64_t wait_s;
     struct args_list rest, given;
     char socket_path[512], state_path[512];
@@ -351,9 +351,9 @@ static uint32_t patience_s(const struct arguments *a, uint32_t usual)
     return a->wait_s < UINT32_MAX ? (uint32_t)a->wait_s : UINT32_MAX;
 }
 
-static enum err run_join_run(struct arguments *a)
+static enum err join_by(struct arguments *a, const char *token)
 {
-    struct ctl_join join = {.token = a->rest.item[1],
+    struct ctl_join join = {.token = token,
                             .owner = a->owner,
                             .witness = a->witness,
                             .patience_s = patience_s(a, JOIN_S),
@@ -375,6 +375,16 @@ static enum err run_join_run(struct arguments *a)
                     : "It fetches the run's state from the others and takes part by itself.");
     printf("Next: %s %s\n", as_typed(), a->no_start ? "start" : "watch");
     return ERR_OK;
+}
+
+/* A token may be typed, or come from where nobody else looks. */
+static enum err run_join_run(struct arguments *a)
+{
+    char *token = NULL;
+    TRY(ctl_join_token(a->rest.count > 1 ? (char *)(uintptr_t)a->rest.item[1] : NULL, a->token_file, &token));
+    enum err err = join_by(a, token);
+    mem_free(token);
+    return err;
 }
 
 /* ---- members ---- */
@@ -457,7 +467,7 @@ static const struct command commands[] = {
      DAEMON, THE_DAEMON "expires note address list revoke "},
     {"join", "join", "start training on this island", run_join, 1, DAEMON, THE_DAEMON "no-wait "},
     {"join", "join TOKEN", "make an island of the run that it invites to, and start it", run_join_run, 2, PLACE,
-     " home json name data listen address uplink " OF_TRAINER " owner witness no-start no-wait wait "},
+     " home json name data listen address uplink " OF_TRAINER " owner witness token-file no-start no-wait wait "},
     {"leave", "leave", "finish the round, have the last contribution counted, stop training here", run_leave, 1, DAEMON,
      THE_DAEMON "now no-wait "},
     {"drain", "drain", "leave, and have the others take over what this island owns", run_drain, 1, DAEMON,
@@ -530,10 +540,11 @@ static enum err refuse_option(const struct command *command, const char *option)
 static enum err find_command(struct arguments *a, const struct command **out)
 {
     const struct command *last = NULL;
+    size_t words = a->rest.count + (a->token_file != NULL); /* which stands for a word */
     if (a->rest.count == 0)
         return err_set(ERR_ARG, "give a command; --help lists them");
     for (size_t i = 0; i < COMMANDS; i++)
-        if (strcmp(commands[i].name, a->rest.item[0]) == 0 && (last == NULL || a->rest.count > last->arguments_max))
+        if (strcmp(commands[i].name, a->rest.item[0]) == 0 && (last == NULL || words > last->arguments_max))
             last = &commands[i];
     if (last == NULL)
         return tell(a, commands_help, a->rest.item[0]); /* which refuses it */
@@ -628,10 +639,10 @@ static enum err run(int argc, char **argv, enum verdict *verdict)
          "a process on each of these GPUs, as in 0-3,6; alone it means --device cuda, too"},
         {"ranks", ARGS_STRING, &a.init.ranks, "N", "processes that share out the work (default 1)"},
         {"tensor-parallel", ARGS_STRING, &a.init.tensor_parallel, "N", "so many of them share each layer (default 1)"},
-        {"owner", ARGS_STRING, &a.owner, "auto|yes|no",
-         "whether it is to own shards and vote (default auto: as the run decides)"},
+        {"owner", ARGS_STRING, &a.owner, "auto|yes|no", "whether it is to own shards and vote (default: as it comes)"},
         {"witness", ARGS_FLAG, &a.witness, NULL,
          "as the run's witness, which votes, and has no trainer, data or parameters; at most one"},
+        {"token-file", ARGS_STRING, &a.token_file, "FILE", "the token stands in this file, not on the command line"},
         {"expires", ARGS_STRING, &a.expires, "TIME", "how long the token is good for (default 24h)"},
         {"note", ARGS_STRING, &a.note, "TEXT", "whom it is for, as --list shows"},
         {"list", ARGS_FLAG, &a.list, NULL, "the invitations of this island"},

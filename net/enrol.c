@@ -212,7 +212,8 @@ static enum err nobody_answered(const struct ask *ask)
         [HEARD_UP] = "took the question, and did not answer"};
     static const char *const remedies[HEARDS] = {
         [HEARD_NOTHING] = "check that these are its address and port, that its daemon runs, and that no firewall there "
-                          "is in the way; with another address: dilococtl invite --address HOST:PORT there",
+                          "is in the way (an island that was revoked has ended, and its tokens are worth nothing: ask "
+                          "another island); with another address: dilococtl invite --address HOST:PORT there",
         [HEARD_CLOSED] = "check that these are its address and port, and that dilocod is what listens there",
         [HEARD_STRANGER] = "ask for another token",
         [HEARD_UP] =

@@ -336,7 +336,7 @@ static enum err take_wish(const Diloco__Wish *proto, struct wire_epoch *message)
         uint64_t number_max;
     } wishes[WIRE_WISHES] = {
         [WIRE_WISH_EVICT] = {true, UINT64_MAX},
-        [WIRE_WISH_REVOKE] = {true, 0},
+        [WIRE_WISH_REVOKE] = {true, UINT64_MAX},
         [WIRE_WISH_STEPS] = {false, UINT64_MAX},
         [WIRE_WISH_ENROL] = {false, 0},
     };

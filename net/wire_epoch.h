@@ -53,10 +53,10 @@ struct wire_row {
 
 /* What a wish asks for; `number` beside it where it needs one. */
 enum wire_wish {
-    WIRE_WISH_EVICT = 1, /* number: the epoch in which it is wished; in another it is void, but with a proof */
-    WIRE_WISH_REVOKE = 2,
-    WIRE_WISH_STEPS = 3, /* number: steps of the run; about nobody: id 0 */
-    WIRE_WISH_ENROL = 4, /* member: who redeemed an invitation; about nobody yet: id 0 */
+    WIRE_WISH_EVICT = 1,  /* number: the epoch in which it is wished; in another it is void, but with a proof */
+    WIRE_WISH_REVOKE = 2, /* likewise */
+    WIRE_WISH_STEPS = 3,  /* number: steps of the run; about nobody: id 0 */
+    WIRE_WISH_ENROL = 4,  /* member: who redeemed an invitation; about nobody yet: id 0 */
     WIRE_WISHES
 };
 

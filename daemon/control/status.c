@@ -199,20 +199,6 @@ static bool enough_copies(const struct status *status)
     return sure >= (majority < keepers ? majority : keepers);
 }
 
-/* One that does not know our key may lag behind, or have another key itself; most of them know what was decided. */
-static bool shut_out(const struct status *status)
-{
-    const struct view *view = status->from->view;
-    uint32_t others = 0, unadmitted = 0;
-    for (uint32_t i = 0; i < view->count; i++) {
-        if (!view->members[i].used || !view->members[i].voter || i == view->self)
-            continue;
-        others++;
-        unadmitted += status->peers[i].unadmitted;
-    }
-    return unadmitted > others / 2;
-}
-
 static void take_epoch(struct status *status)
 {
     const struct status_conf *from = status->from;
@@ -225,7 +211,7 @@ static void take_epoch(struct status *status)
     for (uint32_t i = 0; i < from->view->count; i++)
         epoch->voters_sure += status->peers[i].may_vote;
     epoch->majority = epoch->voters_sure > epoch->voters / 2;
-    epoch->shut_out = shut_out(status);
+    epoch->shut_out = peers_shut_out(from->peers);
     epoch->unmet = voter && vote_doubt(from->vote) == VOTE_FRESH;
     epoch->enough = enough_copies(status);
     epoch->doubt = voter && !epoch->votes ? vote_why(from->vote) : "";
@@ -238,6 +224,9 @@ static void take_epoch(struct status *status)
     epoch->unkept = council_unkept(council);
     epoch->exposed = vote_exposed(from->vote);
     council_waits(council, epoch->waits, sizeof epoch->waits);
+    for (uint32_t at = 0;
+         epoch->wishes_count < STATUS_WISHES_MAX && council_pending(council, &at, &epoch->wishes[epoch->wishes_count]);)
+        epoch->wishes_count++;
     charter_difference(from->charter, epoch->difference, sizeof epoch->difference);
     snprintf(epoch->notice, sizeof epoch->notice, "%s", epoch->unmet ? all_meet : "");
     as_typed_fill(advice(status), epoch->advice, sizeof epoch->advice);

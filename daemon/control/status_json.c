@@ -5,6 +5,7 @@
 
 #include "daemon/control/complaints.h"
 #include "daemon/rules.h"
+#include "net/wire_epoch.h"
 
 static json_t *hash_json(const struct digest *hash, bool known)
 {
@@ -107,6 +108,21 @@ static void add_versions(json_t *json, const struct status *status)
     json_object_set_new(json, "anchors", hash_json(&status->anchors, status->anchors_known));
 }
 
+/* What was asked of members, and by whom: not decided yet. */
+static json_t *wishes_json(const struct status *status)
+{
+    const struct status_epoch *epoch = &status->epoch;
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < epoch->wishes_count; i++) {
+        const struct council_pending *wish = &epoch->wishes[i];
+        const char *kind = wish->kind == WIRE_WISH_EVICT ? "evict" : "revoke";
+        const char *island = status->from->view->members[wish->member].name;
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:I}", "kind", kind, "island", island, "by", wish->by,
+                                              "for_ms", (json_int_t)wish->for_ms));
+    }
+    return list;
+}
+
 static void add_epoch(json_t *json, const struct status *status)
 {
     const struct status_epoch *epoch = &status->epoch;
@@ -121,6 +137,7 @@ static void add_epoch(json_t *json, const struct status *status)
     json_object_set_new(json, "waits", json_string(epoch->waits));
     json_object_set_new(json, "notice", json_string(epoch->notice));
     json_object_set_new(json, "advice", json_string(epoch->advice));
+    json_object_set_new(json, "wishes", wishes_json(status));
 }
 
 static void add_traffic(json_t *json, const struct status *status)

@@ -16,6 +16,7 @@
 #include "daemon/control/load.h"
 #include "daemon/control/progress.h"
 #include "daemon/dconf.h"
+#include "daemon/peers/council.h"
 #include "daemon/peers/peers.h"
 #include "daemon/rounds/rounds.h"
 #include "daemon/state/ledger.h"
@@ -142,6 +143,8 @@ struct status_fragment {
     double grown; /* how many times as large its anchor is that has run away; 0: it has not */
 };
 
+enum { STATUS_WISHES_MAX = 16 };
+
 /* Who decides with whom, and how that goes. */
 struct status_epoch {
     uint32_t voters, voters_heard; /* us among them, if we are one */
@@ -157,10 +160,12 @@ struct status_epoch {
     bool closing;                  /* and rounds close all the same: the others do without us */
     uint64_t wished_ms;            /* for so long a change is wished, and nobody is about to decide it; 0: none is */
     char waits[200];               /* what either waits for */
-    const char *unkept;            /* why what is decided, or our voice in it, cannot be kept on disk; "" */
-    char difference[300];          /* what the configuration says and the record does not; "" */
-    char notice[200];              /* what is as it should be, and may surprise; "" */
-    char advice[600];              /* what is well, and could be better; "" */
+    struct council_pending wishes[STATUS_WISHES_MAX]; /* what was asked about members, and is not decided */
+    uint32_t wishes_count;
+    const char *unkept;   /* why what is decided, or our voice in it, cannot be kept on disk; "" */
+    char difference[300]; /* what the configuration says and the record does not; "" */
+    char notice[200];     /* what is as it should be, and may surprise; "" */
+    char advice[600];     /* what is well, and could be better; "" */
 };
 
 /* What the daemon takes of the machine's processors. */

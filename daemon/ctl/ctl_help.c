@@ -22,7 +22,7 @@ static const struct commands_example examples[] = {
     {"invite", "dilococtl invite --home ~/paris --note 'for oslo' --expires 2h\n"
                "dilococtl invite --home ~/paris --list\n"},
     {"join", "dilococtl join TOKEN --home ~/oslo --name oslo --data book.txt\n"
-             "dilococtl join TOKEN --home ~/witness --witness\n"
+             "dilococtl join --token-file token --home ~/witness --witness\n"
              "dilococtl join --home ~/oslo          (after leave)\n"},
     {"leave", "dilococtl leave --home ~/oslo\n"
               "dilococtl leave --home ~/oslo --now\n"},

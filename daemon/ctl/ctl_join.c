@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/conf.h"
 #include "common/mem.h"
@@ -27,6 +28,44 @@ struct task {
 };
 
 /* ---- what was asked for ---- */
+
+static enum err read_token(FILE *file, const char *from, char **token)
+{
+    char line[INVITE_TEXT_BYTES + 64]; /* with blanks around it */
+    do {
+        if (fgets(line, sizeof line, file) == NULL)
+            return err_set(ERR_ARG, "%s: there is no token in it", from);
+    } while (line[strspn(line, " \t\r\n")] == '\0');
+    enum err err = mem_strdup(line, token);
+    memset(line, 0, sizeof line);
+    return err;
+}
+
+static enum err read_token_file(const char *path, char **token)
+{
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return err_set_errno(ERR_ARG, "--token-file %s: cannot open", path);
+    enum err err = read_token(file, path, token);
+    fclose(file);
+    return err;
+}
+
+enum err ctl_join_token(char *word, const char *file, char **token)
+{
+    if (word != NULL && file != NULL)
+        return err_set(ERR_ARG, "a token, and --token-file %s: leave one of the two out", file);
+    if (word == NULL)
+        return read_token_file(file, token);
+    if (strcmp(word, "-") != 0) {
+        TRY(mem_strdup(word, token));
+        memset(word, '*', strlen(word)); /* whoever lists processes sees it here for as long as it takes to join */
+        return ERR_OK;
+    }
+    if (isatty(STDIN_FILENO))
+        fputs("Paste the token, and press Enter: ", stderr);
+    return read_token(stdin, "standard input", token);
+}
 
 static enum err parse_owner(const char *text, uint8_t *wish)
 {

@@ -24,6 +24,11 @@ struct ctl_join {
     struct ctl_init init; /* its enrol and owner are set here */
 };
 
+/* The token itself: `word`, as it was typed, which is then made unreadable where it stood, since others see a command
+ * line; or the first line of standard input where `word` is "-", or of `file`, where `word` is NULL. ERR_ARG: both, or
+ * nothing is read. mem_free() it. */
+ERR_MUST_CHECK enum err ctl_join_token(char *word, const char *file, char **token);
+
 /* As ctl_init(); ERR_CONF: no token, or one that was typed wrong; ERR_STATE: the run refuses, with its reason;
  * ERR_CLOSED: nobody answers at the token's addresses. */
 ERR_MUST_CHECK enum err ctl_join(const struct home *home, struct ctl_join *join);

@@ -199,7 +199,8 @@ static uint32_t voters_heard(const json_t *peers, uint32_t *voters)
     return up;
 }
 
-static enum err too_long(const struct ctl_members *ctl, const json_t *peers)
+/* `stands`: whatever happens; else until a majority is not heard any more. */
+static enum err too_long(const struct ctl_members *ctl, const json_t *peers, bool stands)
 {
     uint32_t voters, up = voters_heard(peers, &voters), needed = voters / 2 + 1;
     long long epoch = (long long)ctl_integer(peers, "epoch");
@@ -207,9 +208,17 @@ static enum err too_long(const struct ctl_members *ctl, const json_t *peers)
         return err_set(
             ERR_AGAIN,
             "not decided after %" PRIu32 " s, though %" PRIu32 " of the %" PRIu32
-            " islands that vote are heard here (epoch %lld); it stays asked, and %s status shows what it waits "
+            " islands that vote are heard here (epoch %lld); it stays asked%s, and %s status shows what it waits "
             "for",
-            ctl->patience_s, up, voters, epoch, as_typed());
+            ctl->patience_s, up, voters, epoch, stands ? "" : " for ten minutes, or until no majority is heard here",
+            as_typed());
+    if (!stands)
+        return err_set(ERR_AGAIN,
+                       "not decided, and asked no more: it takes %" PRIu32 " of the %" PRIu32
+                       " islands that vote, and %" PRIu32
+                       " of them are heard here (epoch %lld); ask again when they are back, or at an island that hears "
+                       "them",
+                       needed, voters, up, epoch);
     return err_set(ERR_AGAIN,
                    "not decided after %" PRIu32 " s: it takes %" PRIu32 " of the %" PRIu32
                    " islands that vote, and %" PRIu32
@@ -240,7 +249,7 @@ static enum err wait_for(const struct ctl_members *ctl, uint64_t end_ms, const j
             printf("decided: %s%s%s, in epoch %lld\n", name != NULL ? name : "", name != NULL ? " " : "", done,
                    (long long)ctl_integer(peers, "epoch"));
         else if (env_mono_ms() > end_ms)
-            err = too_long(ctl, peers);
+            err = too_long(ctl, peers, name == NULL);
         json_decref(peers);
         if (there || err != ERR_OK)
             return fflush(stdout) == 0 || err != ERR_OK ? err : err_set_errno(ERR_IO, "cannot write");

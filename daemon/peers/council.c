@@ -369,15 +369,16 @@ static enum err proof_in(struct council *council, const struct wire_epoch *in)
     return ERR_OK;
 }
 
-static void wish_in(struct council *council, const struct wire_epoch *in)
+static void wish_in(struct council *council, uint32_t member, const struct wire_epoch *in)
 {
+    uint32_t by = council->conf.view->members[member].id;
     enum err err;
     if (in->wish.proof_bytes > 0)
         err = proof_in(council, in);
     else if (in->wish.kind == WIRE_WISH_ENROL)
-        err = wishes_enrol(&council->wishes, last(council), in->wish.member);
+        err = wishes_enrol(&council->wishes, &council->seats, last(council), in->wish.member);
     else
-        err = wishes_add(&council->wishes, &council->seats, in->wish.kind, in->wish.id, in->wish.number);
+        err = wishes_add(&council->wishes, &council->seats, by, in->wish.kind, in->wish.id, in->wish.number);
     if (err != ERR_OK)
         log_debug("a wish is passed over: %s", err_text());
 }
@@ -390,7 +391,7 @@ static void take_in(struct council *council, uint32_t member, struct wire_epoch 
     struct epoch_event event = {
         .type = EPOCH_EV_MESSAGE, .from = council->conf.view->members[member].id, .message = &translated};
     if (message->type == WIRE_WISH)
-        wish_in(council, message);
+        wish_in(council, member, message);
     else if (!council->taken && council_wire_in(&council->wire, member, message, &translated, &event.good))
         step(council, &event, now_ms);
     wire_epoch_deinit(message);
@@ -499,6 +500,7 @@ void council_tick(struct council *council, const struct bitset *silent, uint64_t
         council->proofs_ms = now_ms + PROOFS_MS;
         tell_proofs(council, VIEW_NOBODY);
     }
+    wishes_tick(&council->wishes, &council->seats);
     want.flag = wishes_change(&council->wishes, &council->seats);
     council->wished_ms = !want.flag ? 0 : council->wished_ms != 0 ? council->wished_ms : now_ms;
     step(council, &want, now_ms);
@@ -519,7 +521,8 @@ static void tell_voters(struct council *council, const struct wire_epoch *wish)
 enum err council_wish(struct council *council, uint32_t kind, uint32_t id, uint64_t number)
 {
     struct wire_epoch wish = {.type = WIRE_WISH, .wish = {.kind = kind, .id = id, .number = number}};
-    TRY(wishes_add(&council->wishes, &council->seats, kind, id, number));
+    const struct view *view = council->conf.view;
+    TRY(wishes_add(&council->wishes, &council->seats, view->members[view->self].id, kind, id, number));
     tell_voters(council, &wish);
     return ERR_OK;
 }
@@ -546,7 +549,7 @@ void council_rivals(struct council *council, uint32_t owner, uint32_t fragment, 
 enum err council_enrol(struct council *council, const struct record_member *as)
 {
     struct wire_epoch wish = {.type = WIRE_WISH, .wish = {.kind = WIRE_WISH_ENROL, .member = as}};
-    TRY(wishes_enrol(&council->wishes, last(council), as));
+    TRY(wishes_enrol(&council->wishes, &council->seats, last(council), as));
     tell_voters(council, &wish);
     return ERR_OK;
 }

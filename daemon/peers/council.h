@@ -83,6 +83,15 @@ bool council_broke_word(const struct council *council, uint32_t member);
 uint64_t council_sealed_ms(const struct council *council);
 /* Since when somebody wishes for another record, decided or not; 0: nobody does. */
 uint64_t council_wished_ms(const struct council *council);
+/* What was asked about a member, is not decided, and is not forgotten yet. */
+struct council_pending {
+    uint32_t kind; /* enum wire_wish: evict or revoke */
+    uint32_t member;
+    const char *by; /* name of the island where it was asked; borrowed of the view */
+    uint64_t for_ms;
+};
+/* The next one after number `*at`, 0 at first; false: there is no more. */
+bool council_pending(const struct council *council, uint32_t *at, struct council_pending *out);
 /* What either waits for, and whom: into `text`; "" if nothing is decided or wished. */
 void council_waits(const struct council *council, char *text, size_t text_bytes);
 /* Why what is decided, or our vote, cannot be made durable; "": it can. Borrowed until the next change. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "daemon/peers/council.h"
+#include "net/wire_epoch.h"
 #include "daemon/peers/council_core.h"
 
 bool council_may_vote(const struct council *council, uint32_t member)
@@ -48,6 +49,27 @@ uint64_t council_sealed_ms(const struct council *council)
 uint64_t council_wished_ms(const struct council *council)
 {
     return council->wished_ms;
+}
+
+bool council_pending(const struct council *council, uint32_t *at, struct council_pending *out)
+{
+    const struct view *view = council->conf.view;
+    for (; *at < 2 * view->count; ++*at) {
+        uint32_t member = *at / 2;
+        bool off = *at % 2 != 0;
+        const struct seat *seat = &council->seats.seat[member];
+        const struct seat_wish *wish = off ? &seat->off : &seat->out;
+        uint32_t by = view_slot(view, wish->by);
+        if (!seat->used || !wish->wished)
+            continue;
+        *out = (struct council_pending){.kind = off ? WIRE_WISH_REVOKE : WIRE_WISH_EVICT,
+                                        .member = member,
+                                        .by = by != VIEW_NOBODY ? view->members[by].name : "one that is gone",
+                                        .for_ms = council->seats.now_ms - wish->since_ms};
+        ++*at;
+        return true;
+    }
+    return false;
 }
 
 const char *council_unkept(const struct council *council)

@@ -16,6 +16,7 @@
 
 /* AGAIN: what the voters were told they are told again. */
 enum { AGAIN_MS = 1000, ORDERS_MAX = 64, ID_DIGITS_MIN = 4 };
+enum { ORDER_MS = 10 * 60 * 1000, GUEST_MS = 10 * 60 * 1000 }; /* so long each stands */
 
 /* Who was let in, and waits for the record that says so. */
 struct arrival {
@@ -23,13 +24,13 @@ struct arrival {
     uint64_t connection;
     struct digest invitation;
     struct record_member as;
-    uint64_t told_ms;
+    uint64_t told_ms, asked_ms; /* the voters; by the guest */
 };
 
 struct order {
     uint32_t kind, id;
-    uint64_t epoch; /* in which it was given */
-    uint64_t told_ms;
+    uint64_t epoch; /* in which it was told last */
+    uint64_t since_ms, told_ms;
 };
 
 struct doorway {
@@ -197,21 +198,23 @@ static enum err tell(struct doorway *doorway, struct order *order, uint64_t now_
 {
     order->told_ms = now_ms;
     order->epoch = last(doorway)->epoch;
-    return doorway->conf.wish(doorway->conf.user, order->kind, order->id,
-                              order->kind == WIRE_WISH_EVICT ? order->epoch : 0);
+    return doorway->conf.wish(doorway->conf.user, order->kind, order->id, order->epoch);
 }
 
 enum err doorway_order(struct doorway *doorway, uint32_t kind, uint32_t id, uint64_t now_ms)
 {
-    struct order order = {.kind = kind, .id = id};
+    struct order order = {.kind = kind, .id = id, .since_ms = now_ms};
     if (kind != WIRE_WISH_EVICT && kind != WIRE_WISH_REVOKE)
         return err_set(ERR_ARG, "an order of kind %" PRIu32, kind);
     if (doorway->orders_count == ORDERS_MAX)
         return err_set(ERR_STATE, "%d orders about members wait to be decided; no more can", ORDERS_MAX);
+    TRY(doorway->conf.decidable(doorway->conf.user));
     TRY(tell(doorway, &order, now_ms));
     for (uint32_t k = 0; k < doorway->orders_count; k++)
-        if (doorway->orders[k].kind == kind && doorway->orders[k].id == id)
+        if (doorway->orders[k].kind == kind && doorway->orders[k].id == id) {
+            doorway->orders[k] = order;
             return ERR_OK;
+        }
     doorway->orders[doorway->orders_count++] = order;
     return ERR_OK;
 }
@@ -342,6 +345,7 @@ static struct arrival *arrival_of(struct doorway *doorway, const struct digest *
 static enum err let_in(struct doorway *doorway, const struct link_guest *guest, const struct wire_enrol *enrol,
                        uint64_t now_ms, uint64_t wall_s)
 {
+    TRY(doorway->conf.open(doorway->conf.user));
     TRY(redeem(doorway, enrol, wall_s));
     const struct record_member *is = by_key(last(doorway), enrol->key);
     if (is != NULL) {
@@ -357,8 +361,12 @@ static enum err let_in(struct doorway *doorway, const struct link_guest *guest, 
     struct arrival *arrival = arrival_of(doorway, &enrol->invitation);
     if (!arrival->used)
         log_info("guest %s has redeemed an invitation; the voters are asked to put it on the roster", as.name);
-    *arrival = (struct arrival){
-        .used = true, .connection = guest->connection, .invitation = enrol->invitation, .as = as, .told_ms = now_ms};
+    *arrival = (struct arrival){.used = true,
+                                .connection = guest->connection,
+                                .invitation = enrol->invitation,
+                                .as = as,
+                                .told_ms = now_ms,
+                                .asked_ms = now_ms};
     return ERR_OK;
 }
 
@@ -422,6 +430,52 @@ void doorway_begin(struct doorway *doorway)
     doorway->orders_count = kept;
 }
 
+static void tell_arrivals(struct doorway *doorway, uint64_t now_ms)
+{
+    for (uint32_t k = 0; k < INVITES_MAX; k++) {
+        struct arrival *arrival = &doorway->arrivals[k];
+        if (!arrival->used || now_ms < arrival->told_ms + AGAIN_MS)
+            continue;
+        if (now_ms > arrival->asked_ms + GUEST_MS) {
+            log_info("guest %s has not asked for %d minutes, and is put forward no more; its token stays good for it",
+                     arrival->as.name, GUEST_MS / 60000);
+            arrival->used = false;
+            continue;
+        }
+        arrival->told_ms = now_ms;
+        if (doorway->conf.enrol(doorway->conf.user, &arrival->as) != ERR_OK)
+            log_debug("island %s is not enrolled yet: %s", arrival->as.name, err_text());
+    }
+}
+
+/* Whether it stands no more, which is said. */
+static bool has_ended(const struct doorway *doorway, const struct order *order, uint64_t now_ms)
+{
+    const struct record_member *member = record_member(last(doorway), order->id);
+    const char *what = order->kind == WIRE_WISH_EVICT ? "evict" : "revoke", *whom = member != NULL ? member->name : "?";
+    if (now_ms > order->since_ms + ORDER_MS)
+        log_warn("to %s %s was not decided within %d minutes, and is asked no more", what, whom, ORDER_MS / 60000);
+    else if (doorway->conf.decidable(doorway->conf.user) != ERR_OK)
+        log_warn("to %s %s was not decided, and is asked no more: %s", what, whom, err_text());
+    else
+        return false;
+    return true;
+}
+
+static void tell_orders(struct doorway *doorway, uint64_t now_ms)
+{
+    uint32_t kept = 0;
+    for (uint32_t k = 0; k < doorway->orders_count; k++) {
+        struct order *order = &doorway->orders[k];
+        if (has_ended(doorway, order, now_ms))
+            continue;
+        if (now_ms >= order->told_ms + AGAIN_MS && tell(doorway, order, now_ms) != ERR_OK)
+            log_debug("an order about a member is not carried out yet: %s", err_text());
+        doorway->orders[kept++] = *order;
+    }
+    doorway->orders_count = kept;
+}
+
 void doorway_tick(struct doorway *doorway, uint64_t now_ms, uint64_t wall_s)
 {
     struct invite_row row;
@@ -432,15 +486,6 @@ void doorway_tick(struct doorway *doorway, uint64_t now_ms, uint64_t wall_s)
     }
     if (changed && save(doorway) != ERR_OK)
         log_error("expired invitations stay listed: %s", err_text());
-    for (uint32_t k = 0; k < INVITES_MAX; k++) {
-        struct arrival *arrival = &doorway->arrivals[k];
-        if (!arrival->used || now_ms < arrival->told_ms + AGAIN_MS)
-            continue;
-        arrival->told_ms = now_ms;
-        if (doorway->conf.enrol(doorway->conf.user, &arrival->as) != ERR_OK)
-            log_debug("island %s is not enrolled yet: %s", arrival->as.name, err_text());
-    }
-    for (uint32_t k = 0; k < doorway->orders_count; k++)
-        if (now_ms >= doorway->orders[k].told_ms + AGAIN_MS && tell(doorway, &doorway->orders[k], now_ms) != ERR_OK)
-            log_debug("an order about a member is not carried out yet: %s", err_text());
+    tell_arrivals(doorway, now_ms);
+    tell_orders(doorway, now_ms);
 }

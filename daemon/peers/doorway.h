@@ -6,7 +6,9 @@
  * An invitation is durable (file `invites`, docs/FORMATS.md) before its token is told, so that a daemon that was killed
  * still knows whom it invited; a redeemed one is durable before the newcomer is proposed. A guest is answered when a
  * decided record has it on the roster, with that record as it was decided, or with the reason why not; asked again by
- * the same key, the answer is the same. What was asked is told the voters again until a record says it.
+ * the same key, the answer is the same. What was asked is told the voters again until a record says it; an order for
+ * ten minutes at most, and only as long as a majority of the voters is heard: what a minority asked while it was cut
+ * off must not be done when it is back. A guest that has not asked for as long is proposed no more.
  *
  * Only the loop's thread; it blocks for a write of the table. Times: `now_ms` of env_mono_ms(), `wall_s` in seconds
  * since 1970. What guests say is input from strangers that hold a token.
@@ -35,6 +37,9 @@ struct doorway_conf {
     /* Tell the voters, as council_enrol() and council_wish() do. */
     enum err (*enrol)(void *user, const struct record_member *as);
     enum err (*wish)(void *user, uint32_t kind, uint32_t id, uint64_t number);
+    /* ERR_STATE: why nobody can decide now what is asked here; why nobody can come in here. */
+    enum err (*decidable)(void *user);
+    enum err (*open)(void *user);
     void *user;
 };
 
@@ -63,8 +68,8 @@ ERR_MUST_CHECK enum err doorway_revoke(struct doorway *doorway, const char *id_b
 /* Borrowed. */
 const struct invites *doorway_invites(const struct doorway *doorway);
 
-/* Evict or revoke a member (enum wire_wish). ERR_ARG: another kind; ERR_STATE: too many orders are open; what `wish`
- * fails with. */
+/* Evict or revoke a member (enum wire_wish). ERR_ARG: another kind; ERR_STATE: too many orders are open, or nobody
+ * could decide it now; what `wish` fails with. */
 ERR_MUST_CHECK enum err doorway_order(struct doorway *doorway, uint32_t kind, uint32_t id, uint64_t now_ms);
 
 /* ---- what happens ---- */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/peers/gate.h"
 
+#include <inttypes.h>
+
 #include "common/env.h"
 
 static enum err enrol(void *user, const struct record_member *as)
@@ -13,6 +15,26 @@ static enum err wish(void *user, uint32_t kind, uint32_t id, uint64_t number)
 {
     struct gate *gate = user;
     return council_wish(gate->council, kind, id, number);
+}
+
+static enum err decidable(void *user)
+{
+    const struct gate *gate = user;
+    uint32_t heard, voters = council_voters(gate->council, &heard), needed = voters / 2 + 1;
+    if (heard >= needed)
+        return ERR_OK;
+    return err_set(ERR_STATE,
+                   "nobody could decide it now: it takes %" PRIu32 " of the %" PRIu32 " islands that vote, and %" PRIu32
+                   " are heard here; ask again when they are back, or at an island that hears them",
+                   needed, voters, heard);
+}
+
+static enum err is_open(void *user)
+{
+    const struct gate *gate = user;
+    return !gate->shut_out ? ERR_OK
+                           : err_set(ERR_STATE, "the island that gave out this token was probably revoked itself: the "
+                                                "others do not know its key; ask another island for a token");
 }
 
 /* What others learn by our greeting. */
@@ -37,6 +59,8 @@ enum err gate_open(const struct peers_conf *conf, struct link *link, struct coun
                                    .link = link,
                                    .enrol = enrol,
                                    .wish = wish,
+                                   .decidable = decidable,
+                                   .open = is_open,
                                    .user = gate};
     TRY(doorway_new(&doorway, now_ms, env_wall_ms() / 1000, &gate->doorway));
     say_of_ourselves(gate);

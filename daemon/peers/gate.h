@@ -21,6 +21,7 @@ struct gate {
     struct link *link;
     struct council *council;
     struct doorway *doorway;
+    bool shut_out; /* most of the others that vote do not know our key */
     bool draining; /* we are leaving the run, or have left it */
     bool news;     /* all others are to be greeted again */
 };

@@ -491,12 +491,27 @@ static void look_after(struct peers *peers, uint32_t i)
     }
 }
 
+/* One that does not know our key may lag behind, or have another key itself; most of them know what was decided. */
+bool peers_shut_out(const struct peers *peers)
+{
+    uint32_t others = 0, unadmitted = 0;
+    for (uint32_t i = 0; i < members_of(peers); i++) {
+        const struct peer *peer = &peers->peers[i];
+        if (!is_other(peers, i) || !peers->conf.view->members[i].voter)
+            continue;
+        others++;
+        unadmitted += !peer->up && peer->refused && peer->unadmitted;
+    }
+    return unadmitted > others / 2;
+}
+
 void peers_tick(struct peers *peers, uint64_t now_ms)
 {
     struct bitset with_plan = {{0}};
     peers->now_ms = now_ms;
     link_tick(peers->link);
     objects_tick(peers->objects, now_ms);
+    peers->gate.shut_out = peers_shut_out(peers);
     bool news = gate_tick(&peers->gate, now_ms); /* of ourselves */
     for (uint32_t i = 0; i < members_of(peers); i++) {
         if (!is_other(peers, i))

@@ -121,6 +121,9 @@ struct peer_info {
 };
 struct peer_info peers_info(const struct peers *peers, uint32_t peer);
 
+/* Whether most of the others that vote do not know our key, so that this island was probably revoked. */
+bool peers_shut_out(const struct peers *peers);
+
 struct peers_totals {
     uint64_t objects_sent_bytes, objects_wasted_bytes; /* wasted: of those sent, lost or not taken */
     uint64_t strangers;                                /* connections with an unknown key that were refused */

@@ -22,10 +22,19 @@
 #include "net/view.h"
 #include "net/wire.h"
 
+/* What somebody asked for about a member, as long as that is told again. */
+struct seat_wish {
+    bool wished;
+    uint32_t by; /* id of who asked */
+    uint64_t since_ms, told_ms;
+};
+
 struct seat {
     uint32_t id;
     bool used, up;
-    bool drain, evict, revoke; /* wished */
+    bool drain;                /* by its own word */
+    bool evict;                /* for good, or while it drains */
+    struct seat_wish out, off; /* evict, revoke: others wish so */
     bool broke_word;           /* it signed two results of one part */
     uint64_t doubt_ms;         /* since when it says that its disk is in doubt; 0: it does not */
     uint64_t caught_up_ms;     /* when one that comes was last seen as far as most; 0: never */

@@ -16,22 +16,29 @@ enum { SAID_MS = 30000 };
 
 /* ---- what is asked for ---- */
 
-enum err wishes_add(struct wishes *wishes, struct seats *seats, uint32_t kind, uint32_t id, uint64_t number)
+static void ask(struct seat_wish *wish, uint32_t by, uint64_t now_ms)
+{
+    if (!wish->wished)
+        *wish = (struct seat_wish){.wished = true, .by = by, .since_ms = now_ms};
+    wish->told_ms = now_ms;
+}
+
+enum err wishes_add(struct wishes *wishes, struct seats *seats, uint32_t by, uint32_t kind, uint32_t id,
+                    uint64_t number)
 {
     uint32_t slot = view_slot(seats->view, id);
     struct seat *seat = slot != VIEW_NOBODY ? &seats->seat[slot] : NULL;
     if (kind == WIRE_WISH_STEPS) {
         wishes->steps = number;
+        wishes->steps_told_ms = seats->now_ms;
         return ERR_OK;
     }
     if (kind != WIRE_WISH_EVICT && kind != WIRE_WISH_REVOKE)
         return err_set(ERR_ARG, "a wish of kind %" PRIu32, kind);
     if (seat == NULL)
         return err_set(ERR_NOTFOUND, "no island of id %" PRIu32 " is on the roster", id);
-    if (kind == WIRE_WISH_REVOKE)
-        seat->revoke = true;
-    else if (number == seats->view->epoch) /* one that is late would evict who has come back */
-        seat->evict = true;
+    if (number == seats->view->epoch) /* one that is late would put out who has come back */
+        ask(kind == WIRE_WISH_REVOKE ? &seat->off : &seat->out, by, seats->now_ms);
     return ERR_OK;
 }
 
@@ -56,15 +63,18 @@ static enum err look_up(const struct record *record, const struct record_member 
     return ERR_OK;
 }
 
-enum err wishes_enrol(struct wishes *wishes, const struct record *record, const struct record_member *as)
+enum err wishes_enrol(struct wishes *wishes, const struct seats *seats, const struct record *record,
+                      const struct record_member *as)
 {
     bool there;
     TRY(look_up(record, as, &there));
     if (there)
         return ERR_OK;
     for (uint32_t k = 0; k < wishes->enrol_count; k++) {
-        if (memcmp(wishes->enrol[k].key, as->key, sizeof as->key) == 0)
+        if (memcmp(wishes->enrol[k].key, as->key, sizeof as->key) == 0) {
+            wishes->enrol_told_ms[k] = seats->now_ms;
             return ERR_OK;
+        }
         if (ident_compare(wishes->enrol[k].key, as->key) == 0)
             return err_set(ERR_STATE, "that key is being enrolled already, as island %s", wishes->enrol[k].name);
         if (strcmp(wishes->enrol[k].name, as->name) == 0)
@@ -75,6 +85,7 @@ enum err wishes_enrol(struct wishes *wishes, const struct record *record, const 
     }
     if (wishes->enrol_count == WISHES_ENROL_MAX)
         return err_set(ERR_STATE, "%d islands are being enrolled; try again in a moment", WISHES_ENROL_MAX);
+    wishes->enrol_told_ms[wishes->enrol_count] = seats->now_ms;
     wishes->enrol[wishes->enrol_count++] = *as;
     return ERR_OK;
 }
@@ -89,6 +100,12 @@ static bool was_put_out(const struct seats *seats, uint32_t member, const struct
            seats->seat[member].apart_ms == 0;
 }
 
+static void keep_enrolment(struct wishes *wishes, uint32_t k, uint32_t *kept)
+{
+    wishes->enrol_told_ms[*kept] = wishes->enrol_told_ms[k];
+    wishes->enrol[(*kept)++] = wishes->enrol[k];
+}
+
 void wishes_fulfil(struct wishes *wishes, struct seats *seats, const struct record *record)
 {
     uint32_t kept = 0;
@@ -96,7 +113,7 @@ void wishes_fulfil(struct wishes *wishes, struct seats *seats, const struct reco
     for (uint32_t k = 0; k < wishes->enrol_count; k++) {
         bool there;
         if (look_up(record, &wishes->enrol[k], &there) == ERR_OK && !there)
-            wishes->enrol[kept++] = wishes->enrol[k];
+            keep_enrolment(wishes, k, &kept);
     }
     wishes->enrol_count = kept;
     for (uint32_t i = 0; i < seats->view->count; i++) {
@@ -105,12 +122,33 @@ void wishes_fulfil(struct wishes *wishes, struct seats *seats, const struct reco
             seats_put_out(seats, i);
         else if (seats->view->members[i].role != RECORD_AWAY)
             seat->out_ms = 0; /* it is in: to put it out again takes another wish */
-        seat->evict = seat->evict && (seat->broke_word || seat->drain);
+        seat->evict = (seat->evict || seat->out.wished) && (seat->broke_word || seat->drain);
+        seat->out = seat->off = (struct seat_wish){.wished = false};
     }
-    if (record->steps == wishes->steps)
-        wishes->steps = 0;
+    wishes->steps = 0;
     bool idle = before != NULL && !record_differs(before, record);
     wishes->idle = !idle ? 0 : wishes->idle < IDLE_MAX ? wishes->idle + 1 : IDLE_MAX;
+}
+
+static bool over(uint64_t told_ms, uint64_t now_ms)
+{
+    return now_ms > told_ms + WISHES_TOLD_MS;
+}
+
+void wishes_tick(struct wishes *wishes, struct seats *seats)
+{
+    uint32_t kept = 0;
+    for (uint32_t k = 0; k < wishes->enrol_count; k++)
+        if (!over(wishes->enrol_told_ms[k], seats->now_ms))
+            keep_enrolment(wishes, k, &kept);
+    wishes->enrol_count = kept;
+    if (over(wishes->steps_told_ms, seats->now_ms))
+        wishes->steps = 0;
+    for (uint32_t i = 0; i < seats->view->count; i++) {
+        struct seat *seat = &seats->seat[i];
+        seat->out.wished = seat->out.wished && !over(seat->out.told_ms, seats->now_ms);
+        seat->off.wished = seat->off.wished && !over(seat->off.told_ms, seats->now_ms);
+    }
 }
 
 /* ---- what the next record would say ---- */
@@ -139,8 +177,8 @@ static struct muster_wish wish_of(const struct wishes *wishes, const struct seat
     /* Who can keep nothing makes no result, and nothing is certified by it: it is as good as lost until it can. */
     wish.silent = (self ? seats_yields(seats) : seats_silent(seats, slot)) || seats_disk_fails(seats, slot);
     wish.apart = seats_apart(seats, slot);
-    wish.evicted = seat->evict || seats_kept_out(seats, slot);
-    wish.revoked = seat->revoke;
+    wish.evicted = seat->evict || seat->out.wished || seats_kept_out(seats, slot);
+    wish.revoked = seat->off.wished;
     wish.draining = seat->drain;
     /* Who owns already stays one; who comes, or comes back, is let in when an epoch has stood for a while. */
     bool comes = member->role != RECORD_OWNER || doubt;

@@ -3,6 +3,10 @@
  * wishes: what is wanted of the members: who drains, is evicted, comes or comes back, and how many steps the run takes;
  * until a record says it. Private to peers/.
  *
+ * What others ask for (evict, revoke, steps, enrol) ends with the epoch in which it was asked, and when nobody has
+ * asked again for WISHES_TOLD_MS: who asked has to stand by it, so that nothing is done long after, when those who were
+ * cut off are back. What a member says of itself stands until it says otherwise.
+ *
  * What the record should say of them is net/muster's to decide; whether it would say anything new is asked here. Of
  * what is known of the members (seats.h) it writes what is wished. Only the loop's thread.
  */
@@ -17,25 +21,29 @@
 #include "net/muster.h"
 #include "net/record.h"
 
-enum { WISHES_ENROL_MAX = 16 };
+enum { WISHES_ENROL_MAX = 16, WISHES_TOLD_MS = 10000 };
 
 /* All zero at first. */
 struct wishes {
     struct record_member enrol[WISHES_ENROL_MAX];
+    uint64_t enrol_told_ms[WISHES_ENROL_MAX];
     uint32_t enrol_count;
-    uint64_t steps; /* 0: as they are */
-    uint32_t idle;  /* records in a row that changed nothing */
+    uint64_t steps, steps_told_ms; /* 0: as they are */
+    uint32_t idle;                 /* records in a row that changed nothing */
 };
 
-/* What somebody asks for: kinds and numbers as in net/wire_epoch.h. ERR_NOTFOUND: nobody of that id is on the roster.
- * ERR_ARG: nothing that can be wished so. */
-ERR_MUST_CHECK enum err wishes_add(struct wishes *wishes, struct seats *seats, uint32_t kind, uint32_t id,
+/* What the member `by` asks for, again or for the first time: kinds and numbers as in net/wire_epoch.h. ERR_NOTFOUND:
+ * nobody of that id is on the roster. ERR_ARG: nothing that can be wished so. What names another epoch changes nothing.
+ */
+ERR_MUST_CHECK enum err wishes_add(struct wishes *wishes, struct seats *seats, uint32_t by, uint32_t kind, uint32_t id,
                                    uint64_t number);
-/* A new member. ERR_STATE: too many at a time, or its name or key is taken; or it is a second witness. */
-ERR_MUST_CHECK enum err wishes_enrol(struct wishes *wishes, const struct record *record,
+/* A new member; likewise. ERR_STATE: too many at a time, or its name or key is taken; or it is a second witness. */
+ERR_MUST_CHECK enum err wishes_enrol(struct wishes *wishes, const struct seats *seats, const struct record *record,
                                      const struct record_member *as);
-/* What the new record says is wished no more. */
+/* A new epoch: what its record says is wished no more, nor what was asked for in the one before. */
 void wishes_fulfil(struct wishes *wishes, struct seats *seats, const struct record *record);
+/* Forgets what nobody asks for any more. */
+void wishes_tick(struct wishes *wishes, struct seats *seats);
 
 /* Of all members that are heard, or known to be silent, and of those to be enrolled: mem_free() them. Others stay as
  * they are: there is nothing to go by. `said`: with what members say of themselves. ERR_NOMEM. */

@@ -329,6 +329,8 @@ static void what_a_command_does_not_take_it_refuses(void **state)
     REFUSES("-f is for logs, and not for watch", "watch", "-f");
     REFUSES("--wait is for ", "leave", "--wait", "9");
     REFUSES("--name needs a token of the run: dilococtl join TOKEN --name", "join", "--name", "paris");
+    REFUSES("leave one of the two out", "join", "dilo1-x", "--token-file", "f", "--home", home);
+    REFUSES("--token-file no/such: cannot open", "join", "--token-file", "no/such", "--home", home);
     REFUSES("--owner maybe: auto, yes or no", "join", "dilo1-x", "--home", home, "--name", "paris", "--owner", "maybe");
     REFUSES("ask for one", "invite", "--list", "--revoke", "abc", "--socket", "no/such.sock");
     REFUSES("ask for one", "invite", "--list", "--note", "for oslo", "--socket", "no/such.sock");

@@ -187,6 +187,10 @@ static void of_the_epoch_it_says_who_votes_and_what_the_next_one_waits_for(void 
     assert_prints("notice     it is new\nadvice     take a third\nadvice     modprobe tcp_bbr\ndegraded   no\n");
     print(ctl_print_status, "{\"epoch\":3,\"sealed_ms\":0,\"wished_ms\":900,\"waits\":\"the others\",\"degraded\":[]}");
     assert_prints("           a change is wished, and not decided; it waits for the others\n");
+    print(ctl_print_status,
+          "{\"epoch\":3,\"wishes\":[{\"kind\":\"revoke\",\"island\":\"oslo\",\"by\":\"paris\",\"for_ms\":12000}],"
+          "\"degraded\":[]}");
+    assert_prints("           paris asks to revoke oslo, since 12 s\n");
 }
 
 static void a_witness_is_shown_as_one(void **state)

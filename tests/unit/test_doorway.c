@@ -32,7 +32,7 @@ static struct {
     unsigned enrolled, wished; /* how often the voters were told */
     struct record_member newcomer;
     uint64_t wish_number;
-    bool unwilling;
+    bool unwilling, minority, revoked;
 } island;
 
 static struct guest {
@@ -63,6 +63,18 @@ static enum err enrol(void *user, const struct record_member *as)
     island.enrolled++;
     island.newcomer = *as;
     return ERR_OK;
+}
+
+static enum err decidable(void *user)
+{
+    (void)user;
+    return island.minority ? err_set(ERR_STATE, "nobody could decide it now") : ERR_OK;
+}
+
+static enum err is_open(void *user)
+{
+    (void)user;
+    return island.revoked ? err_set(ERR_STATE, "it was probably revoked itself") : ERR_OK;
 }
 
 static enum err wish(void *user, uint32_t kind, uint32_t id, uint64_t number)
@@ -100,6 +112,8 @@ static void open_doorway(void)
                                 .link = island.link,
                                 .enrol = enrol,
                                 .wish = wish,
+                                .decidable = decidable,
+                                .open = is_open,
                                 .user = &island};
     assert_ok(doorway_new(&conf, env_mono_ms(), wall_s(), &island.doorway));
 }
@@ -468,6 +482,74 @@ static void an_order_is_told_until_a_record_says_it(void **state)
     assert_int_equal(island.wished, 3);
 }
 
+/* Member 1, of which an eviction is asked at `now_ms`. */
+static void ask_about_another(uint64_t now_ms)
+{
+    struct record next = records_next(chain_last(island.chain));
+    records_add(&next, RECORD_CONTRIBUTOR);
+    add(&next);
+    doorway_begin(island.doorway);
+    assert_ok(doorway_order(island.doorway, WIRE_WISH_REVOKE, 1, now_ms));
+    assert_int_equal(island.wished, 1);
+    assert_int_equal(island.wish_number, 1); /* the epoch in which it is asked */
+}
+
+static void an_order_ends_after_ten_minutes(void **state)
+{
+    (void)state;
+    uint64_t now_ms = env_mono_ms(), minute_ms = 60000;
+    ask_about_another(now_ms);
+    doorway_tick(island.doorway, now_ms + 9 * minute_ms, wall_s());
+    assert_int_equal(island.wished, 2);
+    doorway_tick(island.doorway, now_ms + 10 * minute_ms + 1, wall_s());
+    doorway_tick(island.doorway, now_ms + 10 * minute_ms + 2001, wall_s());
+    assert_int_equal(island.wished, 2);
+}
+
+static void what_a_minority_asks_is_not_done_later(void **state)
+{
+    (void)state;
+    uint64_t now_ms = env_mono_ms();
+    ask_about_another(now_ms);
+    island.minority = true;
+    doorway_tick(island.doorway, now_ms + 1000, wall_s());
+    assert_int_equal(island.wished, 1);
+    assert_fails(ERR_STATE, "nobody could decide it now", doorway_order(island.doorway, WIRE_WISH_EVICT, 1, now_ms));
+    island.minority = false; /* the line is back */
+    doorway_tick(island.doorway, now_ms + 2000, wall_s());
+    struct record next = records_next(chain_last(island.chain));
+    add(&next);
+    doorway_begin(island.doorway);
+    doorway_tick(island.doorway, now_ms + 4000, wall_s());
+    assert_int_equal(island.wished, 1);
+}
+
+static void the_token_of_a_revoked_island_is_told_as_such(void **state)
+{
+    (void)state;
+    struct invite invite = invited();
+    island.revoked = true;
+    assert_refused(&invite, 1, "m1", "it was probably revoked itself");
+    assert_false(doorway_invites(island.doorway)->rows[0].redeemed);
+}
+
+static void a_guest_that_has_gone_is_put_forward_no_more(void **state)
+{
+    (void)state;
+    struct invite invite = invited();
+    uint64_t now_ms = env_mono_ms();
+    guest.timeout_ms = 1500;
+    send_guest(&invite, 1, "m1");
+    await_guest();
+    assert_int_equal(guest.err, ERR_CLOSED);
+    unsigned told = island.enrolled;
+    assert_true(told > 0);
+    doorway_tick(island.doorway, now_ms + 9 * 60000, wall_s());
+    assert_int_equal(island.enrolled, told + 1);
+    doorway_tick(island.doorway, now_ms + 11 * 60000, wall_s());
+    assert_int_equal(island.enrolled, told + 1);
+}
+
 static void a_damaged_list_is_put_aside(void **state)
 {
     (void)state;
@@ -495,6 +577,10 @@ int main(void)
         CASE(who_did_not_sign_is_not_enrolled),
         CASE(what_is_revoked_or_over_lets_nobody_in),
         CASE(an_order_is_told_until_a_record_says_it),
+        CASE(an_order_ends_after_ten_minutes),
+        CASE(what_a_minority_asks_is_not_done_later),
+        CASE(the_token_of_a_revoked_island_is_told_as_such),
+        CASE(a_guest_that_has_gone_is_put_forward_no_more),
         CASE(a_damaged_list_is_put_aside),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,6 +8,7 @@
 #include "common/mem.h"
 #include "daemon/peers/seats.h"
 #include "daemon/peers/wishes.h"
+#include "net/wire_epoch.h"
 #include "tests/lib/sample_records.h"
 
 enum { A, B, C, ISLANDS };
@@ -106,6 +107,59 @@ static void who_is_in_again_is_not_put_out_for_what_was(void **state)
     }
 }
 
+static bool revocation_asked(uint32_t i)
+{
+    return seats.seat[i].off.wished;
+}
+
+static void tick(uint64_t ms)
+{
+    now_ms += ms;
+    seats.now_ms = now_ms;
+    wishes_tick(&wishes, &seats);
+}
+
+static void what_nobody_asks_for_any_more_is_forgotten(void **state)
+{
+    (void)state;
+    begin();
+    uint32_t b = view.members[B].id, c = view.members[C].id;
+    uint64_t epoch = view.epoch;
+    struct record_member newcomer = {.name = "new", .role = RECORD_OBSERVER, .key = {7}};
+    tick(0);
+    assert_ok(wishes_add(&wishes, &seats, b, WIRE_WISH_REVOKE, c, epoch + 1)); /* of another epoch */
+    assert_false(revocation_asked(C));
+    assert_ok(wishes_add(&wishes, &seats, b, WIRE_WISH_REVOKE, c, epoch));
+    assert_ok(wishes_enrol(&wishes, &seats, chain_last(chain), &newcomer));
+    for (int k = 0; k < 20; k++) {
+        tick(1000);
+        assert_ok(wishes_add(&wishes, &seats, b, WIRE_WISH_REVOKE, c, epoch));
+        assert_true(revocation_asked(C));
+    }
+    assert_int_equal(seats.seat[C].off.since_ms, 1000);
+    assert_int_equal(wishes.enrol_count, 0);
+    tick(WISHES_TOLD_MS);
+    assert_true(revocation_asked(C));
+    tick(1);
+    assert_false(revocation_asked(C));
+    end();
+}
+
+/* Whoever asked has to ask again, and does not where it was cut off meanwhile. */
+static void what_was_asked_ends_with_its_epoch(void **state)
+{
+    (void)state;
+    begin();
+    uint32_t b = view.members[B].id, c = view.members[C].id;
+    assert_ok(wishes_add(&wishes, &seats, b, WIRE_WISH_REVOKE, c, view.epoch));
+    assert_ok(wishes_add(&wishes, &seats, b, WIRE_WISH_STEPS, 0, 77));
+    assert_true(revocation_asked(C));
+    take_record(records_next(chain_last(chain)));
+    assert_false(revocation_asked(C));
+    assert_int_equal(wishes.steps, 0);
+    end();
+}
+
 /* Nobody wished it. */
 static void who_was_lost_comes_back_at_once(void **state)
 {
@@ -184,6 +238,8 @@ int main(void)
         cmocka_unit_test(who_was_put_out_stays_out_while_its_trainer_stands),
         cmocka_unit_test(who_is_in_again_is_not_put_out_for_what_was),
         cmocka_unit_test(who_was_lost_comes_back_at_once),
+        cmocka_unit_test(what_nobody_asks_for_any_more_is_forgotten),
+        cmocka_unit_test(what_was_asked_ends_with_its_epoch),
         cmocka_unit_test(an_owner_stands_back_when_it_has_lasted),
         cmocka_unit_test(whose_disk_keeps_nothing_is_as_good_as_lost),
     };

@@ -13,6 +13,7 @@
 #include "daemon/control/complaints.h"
 #include "daemon/control/status.h"
 #include "daemon/control/status_json.h"
+#include "net/wire_epoch.h"
 
 enum { MEMBERS = 3, SELF = 1, FRAGMENTS = 2, CODES = COMPLAINT_CODES };
 
@@ -87,6 +88,13 @@ static void fill_complaints(void)
     }
 }
 
+static void fill_epoch(void)
+{
+    view.epoch = 41;
+    status.epoch.wishes[0] = (struct council_pending){WIRE_WISH_REVOKE, 1, "c", 46};
+    status.epoch.wishes_count = 1;
+}
+
 static int fill(void **state)
 {
     (void)state;
@@ -152,7 +160,7 @@ static int fill(void **state)
                              .fragments_count = FRAGMENTS,
                              .complaints = complaints,
                              .complaints_count = CODES};
-    view.epoch = 41;
+    fill_epoch();
     status.trainer.process_name = "running";
     status.trainer.failures = 8;
     status.load = (struct status_load){.cores = 0.5, .seconds = 81, .loop_s = 82, .links_s = 83};
@@ -181,6 +189,14 @@ static void assert_hash(const json_t *object, const char *key, const struct dige
 {
     char hex[DIGEST_HEX_BYTES];
     assert_text(object, key, digest_hex(hash, hex));
+}
+
+static void assert_wish(const json_t *wish)
+{
+    assert_text(wish, "kind", "revoke");
+    assert_text(wish, "island", view.members[1].name);
+    assert_text(wish, "by", "c");
+    assert_number(wish, "for_ms", 46);
 }
 
 static void a_status_says_what_was_taken(void **state)
@@ -241,6 +257,7 @@ static void a_status_says_what_was_taken(void **state)
     assert_text(json, "notice", "new");
     assert_text(json, "advice", "a third");
     assert_number(json, "left_s", 33);
+    assert_wish(json_array_get(json_object_get(json, "wishes"), 0));
     assert_text(json, "capped", "a setting");
     assert_text(json, "saving", "done");
     assert_text(json, "saved", "there");

@@ -157,7 +157,8 @@ static void decisions_questions_and_wishes_come_back(void **state)
         .name = "oslo", .address = "oslo.example.org:7600", .uplink = 20000000, .role = RECORD_OBSERVER};
     assert_ok(ident_generate(&ident));
     memcpy(newcomer.key, ident.key, sizeof newcomer.key);
-    static const uint64_t numbers[WIRE_WISHES] = {[WIRE_WISH_EVICT] = ~0ull, [WIRE_WISH_STEPS] = ~0ull};
+    static const uint64_t numbers[WIRE_WISHES] = {
+        [WIRE_WISH_EVICT] = ~0ull, [WIRE_WISH_REVOKE] = ~0ull, [WIRE_WISH_STEPS] = ~0ull};
     for (uint32_t kind = WIRE_WISH_EVICT; kind < WIRE_WISHES; kind++) {
         m = (struct wire_epoch){.type = WIRE_WISH, .wish = {.kind = kind, .number = numbers[kind]}};
         m.wish.member = kind == WIRE_WISH_ENROL ? &newcomer : NULL;
@@ -243,7 +244,7 @@ static void decisions_and_wishes_are_checked(void **state)
     struct wire_epoch wish = {.type = WIRE_WISH, .wish = {.kind = WIRE_WISH_REVOKE, .id = 1}};
     REFUSED(wish, "unknown kind 0", m.wish.kind = 0);
     REFUSED(wish, "unknown kind 5", m.wish.kind = WIRE_WISHES);
-    REFUSED(wish, "with number 1", m.wish.number = 1);
+    REFUSED(wish, "with number 1", (m.wish.kind = WIRE_WISH_ENROL, m.wish.id = 0, m.wish.number = 1));
     REFUSED(wish, "kind 3 about member 1", m.wish.kind = WIRE_WISH_STEPS);
     struct record_member bad = {.name = "no name", .uplink = 5, .role = RECORD_OBSERVER};
     REFUSED(wish, "kind 4 without a newcomer", (m.wish.kind = WIRE_WISH_ENROL, m.wish.id = 0));

@@ -460,6 +460,29 @@ static enum err recv_dialled(struct link *link, uint32_t peer, bool bulk, struct
     return err;
 }
 
+static void put_header(const struct link *link, enum wire_type type, uint8_t header[WIRE_HEADER_BYTES])
+{
+    struct wire_header fields = {.version = WIRE_VERSION, .type = type, .run_tag = link->run_tag};
+    wire_header_put(&fields, header);
+}
+
+/* A newcomer of another release reads our version in the header, whatever else it can read. */
+static void answer_version(struct link *link, const struct link_route *route, uint32_t version)
+{
+    char text[WIRE_REASON_BYTES];
+    uint8_t header[WIRE_HEADER_BYTES], payload[WIRE_ENROL_BYTES_MAX];
+    snprintf(text, sizeof text,
+             "the inviter speaks protocol version %d, the newcomer %" PRIu32 "; install the same release", WIRE_VERSION,
+             version);
+    size_t bytes = wire_refusal_pack(text, payload);
+    put_header(link, WIRE_REFUSAL, header);
+    struct socket_part parts[] = {{route->id, route->bytes}, {header, sizeof header}};
+    /* One that does not go is asked for again. */
+    (void)!socket_send(link->router, parts, 2, &(struct socket_part){payload, bytes}, &(struct socket_part){NULL, 0});
+    snprintf(text, sizeof text, "it speaks protocol version %" PRIu32 ", we speak %d", version, WIRE_VERSION);
+    news_tell(&link->news, LINK_MISMATCH, UINT32_MAX, text);
+}
+
 /* A guest says one thing. Anything else ends its connection. */
 static void guest_in(struct link *link, uint32_t number, const struct link_route *route,
                      const struct link_message *message)
@@ -468,6 +491,10 @@ static void guest_in(struct link *link, uint32_t number, const struct link_route
     bool good = route->bytes > 0 && header->version == WIRE_VERSION && header->run_tag == link->run_tag &&
                 header->type == WIRE_ENROL && message->bytes <= WIRE_ENROL_BYTES_MAX;
     int end = route->fd;
+    if (route->bytes > 0 && header->version != WIRE_VERSION) {
+        answer_version(link, route, header->version);
+        return;
+    }
     if (good)
         end = guests_said(&link->guests, number, route->id, route->bytes, route->fd, message->payload, message->bytes);
     else
@@ -578,12 +605,6 @@ static enum err send_failed(struct link *link, uint32_t peer, bool bulk, bool di
         return err_set(ERR_CLOSED, "no connection");
     }
     return socket_failed("cannot send to a peer");
-}
-
-static void put_header(const struct link *link, enum wire_type type, uint8_t header[WIRE_HEADER_BYTES])
-{
-    struct wire_header fields = {.version = WIRE_VERSION, .type = type, .run_tag = link->run_tag};
-    wire_header_put(&fields, header);
 }
 
 enum err link_send(struct link *link, uint32_t peer, enum wire_type type, const void *head, size_t head_bytes,

@@ -19,7 +19,7 @@ enum link_event_type {
     LINK_STRANGER,     /* text: an unknown key knocked and was refused */
     LINK_NOT_ADMITTED, /* peer: it does not know our key, or is not the one we think */
     LINK_NO_ANSWER,    /* peer: it takes connections, and says nothing */
-    LINK_MISMATCH,     /* peer, text: another protocol version or run */
+    LINK_MISMATCH,     /* peer (UINT32_MAX: a newcomer with a token), text: another protocol version or run */
     LINK_MALFORMED,    /* peer (UINT32_MAX: not known whose), text: bytes that are no message */
 };
 

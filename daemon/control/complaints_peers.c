@@ -272,6 +272,16 @@ static void complain_strangers(struct status *status)
              "invitation, or it uses another key than dilococtl peers shows");
 }
 
+static void complain_newcomers(struct status *status)
+{
+    const struct peers_totals *totals = &status->totals;
+    char text[400];
+    if (totals->newcomer_ms == 0 || status->now_ms >= totals->newcomer_ms + STRANGER_MS)
+        return;
+    snprintf(text, sizeof text, "a newcomer with a token was refused: %s", totals->newcomer);
+    complain(status, COMPLAINT_REFUSED, NULL, text, "install the same release on both; the token stays good");
+}
+
 /* Both are let in, and undo what the other says. */
 static void complain_twins(struct status *status)
 {
@@ -385,6 +395,7 @@ void complaints_peers(struct status *status)
     complain_majority(status);
     complain_next_epoch(status);
     complain_strangers(status);
+    complain_newcomers(status);
     complain_twins(status);
     complain_faults(status);
     complain_alike(status);

@@ -20,6 +20,15 @@ void strangers_note(struct strangers *strangers, const char *who, uint64_t now_m
             who);
 }
 
+void newcomers_note(struct newcomers *newcomers, const char *why, uint64_t now_ms)
+{
+    newcomers->last_ms = now_ms;
+    snprintf(newcomers->last, sizeof newcomers->last, "%s", why);
+    if (log_limit_pass(&newcomers->said, now_ms, STRANGER_SAID_MS))
+        log_warn("a newcomer with a token was refused: %s; install the same release on both, the token stays good",
+                 why);
+}
+
 void twins_note(struct twins *twins, const char *name, uint64_t session, uint64_t now_ms)
 {
     if (session == twins->session)

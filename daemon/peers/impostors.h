@@ -20,7 +20,15 @@ struct strangers {
     struct log_limit said;
 };
 
+/* Who came with a token, and cannot be talked to. */
+struct newcomers {
+    uint64_t last_ms; /* 0: never */
+    char last[WIRE_REASON_BYTES];
+    struct log_limit said;
+};
+
 /* All zero at first. */
+void newcomers_note(struct newcomers *newcomers, const char *why, uint64_t now_ms);
 void strangers_note(struct strangers *strangers, const char *who, uint64_t now_ms);
 
 /* Of one island. A daemon that is started again has a new session and never the one before; where the one before comes

@@ -441,7 +441,12 @@ void peers_look(struct peers *peers, uint64_t now_ms)
         case LINK_STRANGER: strangers_note(&peers->strangers, event.text, now_ms); break;
         case LINK_NOT_ADMITTED: not_through(peers, event.peer, true); break;
         case LINK_NO_ANSWER: not_through(peers, event.peer, false); break;
-        case LINK_MISMATCH: refuse(peers, event.peer, event.text); break;
+        case LINK_MISMATCH:
+            if (event.peer < members_of(peers))
+                refuse(peers, event.peer, event.text);
+            else
+                newcomers_note(&peers->newcomers, event.text, now_ms);
+            break;
         case LINK_MALFORMED:
             if (event.peer < members_of(peers))
                 malformed(peers, event.peer, event.text);

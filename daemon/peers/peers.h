@@ -129,6 +129,8 @@ struct peers_totals {
     uint64_t strangers;                                /* connections with an unknown key that were refused */
     uint64_t stranger_ms;                              /* when the last one came */
     const char *stranger;                              /* its key and address */
+    uint64_t newcomer_ms; /* when one with a token came that cannot be talked to; 0: never */
+    const char *newcomer; /* why */
 };
 struct peers_totals peers_totals(const struct peers *peers);
 /* Reads the kernel's counters of all connections; often enough (a second) not to miss a short one. */

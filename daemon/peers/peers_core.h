@@ -58,6 +58,7 @@ struct peers {
     bool announce;
     uint64_t announce_ms;
     struct strangers strangers;
+    struct newcomers newcomers;
     struct log_limit anyone_said;
     bool capped_said;            /* what caps a line, in the log */
     struct wire_message in, out; /* taken in, and being said; large, so not on the stack */

@@ -101,7 +101,9 @@ struct peers_totals peers_totals(const struct peers *peers)
                                  .objects_wasted_bytes = objects_wasted_bytes(peers->objects),
                                  .strangers = peers->strangers.count,
                                  .stranger_ms = peers->strangers.last_ms,
-                                 .stranger = peers->strangers.last};
+                                 .stranger = peers->strangers.last,
+                                 .newcomer_ms = peers->newcomers.last_ms,
+                                 .newcomer = peers->newcomers.last};
 }
 
 void peers_sample(struct peers *peers)

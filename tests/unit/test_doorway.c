@@ -33,6 +33,7 @@ static struct {
     struct record_member newcomer;
     uint64_t wish_number;
     bool unwilling, minority, revoked;
+    bool mismatched; /* it was told that a newcomer speaks another version */
 } island;
 
 static struct guest {
@@ -164,7 +165,7 @@ static void pump_once(void)
     struct link_event event;
     struct link_message message;
     while (link_event(island.link, &event))
-        continue;
+        island.mismatched |= event.type == LINK_MISMATCH && event.peer == UINT32_MAX;
     (void)!link_recv(island.link, &message);
     doorway_look(island.doorway, env_mono_ms(), wall_s());
     doorway_tick(island.doorway, env_mono_ms(), wall_s());
@@ -391,24 +392,18 @@ static void of_two_witnesses_the_one_in_the_record_stays(void **state)
     assert_false(doorway_invites(island.doorway)->rows[0].redeemed);
 }
 
-/* By its own words, with another's key: whoever has the token cannot enrol whom it likes. */
-static void who_did_not_sign_is_not_enrolled(void **state)
+/* A guest's words, as they stand, by its own connection; the header of the answer, and its text, if it is a refusal. */
+static struct wire_header say_as_guest(const struct invite *invite, const struct wire_header *fields,
+                                       const uint8_t *payload, size_t bytes, char reason[WIRE_REASON_BYTES])
 {
-    (void)state;
-    struct invite invite = invited();
-    struct wire_enrol enrol = {.invitation = invite_id(&invite), .name = "m1", .uplink = 1};
-    uint8_t header[WIRE_HEADER_BYTES], payload[WIRE_ENROL_BYTES_MAX], server[IDENT_KEY_BYTES], key[IDENT_KEY_BYTES],
+    uint8_t header[WIRE_HEADER_BYTES], answer[WIRE_ENROLLED_BYTES_MAX], server[IDENT_KEY_BYTES], key[IDENT_KEY_BYTES],
         secret[IDENT_KEY_BYTES];
     char route[SOCKET_ROUTE_BYTES];
     void *context = zmq_ctx_new(), *socket = NULL, *monitor = NULL;
-    struct wire_header fields = {
-        .version = WIRE_VERSION, .type = WIRE_ENROL, .run_tag = wire_run_tag(invite.nonce, &invite.run_id)};
-    wire_enrol_sign(records_ident(1), invite.nonce, &invite.run_id, &enrol);
-    memcpy(enrol.key, records_ident(2)->key, sizeof enrol.key);
-    size_t bytes = wire_enrol_pack(&enrol, payload);
-    wire_header_put(&fields, header);
-    assert_ok(ident_curve(invite.inviter, server));
-    invite_curve(&invite, key, secret);
+    struct wire_header got;
+    wire_header_put(fields, header);
+    assert_ok(ident_curve(invite->inviter, server));
+    invite_curve(invite, key, secret);
     struct socket_dial dial = {.address = island.address,
                                .server = server,
                                .key = key,
@@ -423,14 +418,51 @@ static void who_did_not_sign_is_not_enrolled(void **state)
     zmq_pollitem_t item = {.socket = socket, .events = ZMQ_POLLIN};
     for (uint64_t end_ms = env_mono_ms() + TIMEOUT_MS; zmq_poll(&item, 1, 0) == 0; pump_once())
         assert_true(env_mono_ms() < end_ms);
-    uint8_t answer[WIRE_HEADER_BYTES];
-    assert_int_equal(zmq_recv(socket, answer, sizeof answer, 0), WIRE_HEADER_BYTES);
-    assert_ok(wire_header_get(answer, sizeof answer, &fields));
+    assert_int_equal(zmq_recv(socket, header, sizeof header, 0), WIRE_HEADER_BYTES);
+    assert_ok(wire_header_get(header, sizeof header, &got));
+    int count = zmq_recv(socket, answer, sizeof answer, 0);
+    assert_true(count >= 0);
+    if (got.type == WIRE_REFUSAL)
+        assert_ok(wire_refusal_unpack(answer, (size_t)count, reason));
+    socket_close(&socket, &monitor);
+    zmq_ctx_term(context);
+    return got;
+}
+
+/* By its own words, with another's key: whoever has the token cannot enrol whom it likes. */
+static void who_did_not_sign_is_not_enrolled(void **state)
+{
+    (void)state;
+    struct invite invite = invited();
+    struct wire_enrol enrol = {.invitation = invite_id(&invite), .name = "m1", .uplink = 1};
+    uint8_t payload[WIRE_ENROL_BYTES_MAX];
+    char reason[WIRE_REASON_BYTES];
+    struct wire_header fields = {
+        .version = WIRE_VERSION, .type = WIRE_ENROL, .run_tag = wire_run_tag(invite.nonce, &invite.run_id)};
+    wire_enrol_sign(records_ident(1), invite.nonce, &invite.run_id, &enrol);
+    memcpy(enrol.key, records_ident(2)->key, sizeof enrol.key);
+    fields = say_as_guest(&invite, &fields, payload, wire_enrol_pack(&enrol, payload), reason);
     assert_int_equal(fields.type, WIRE_REFUSAL);
     assert_int_equal(island.enrolled, 0);
     assert_false(doorway_invites(island.doorway)->rows[0].redeemed);
-    socket_close(&socket, &monitor);
-    zmq_ctx_term(context);
+}
+
+/* Whatever it says, and in whatever form: our version stands in the header, which all releases read. */
+static void a_newcomer_of_another_version_is_told_so_at_once(void **state)
+{
+    (void)state;
+    static const uint8_t payload[] = {1, 2, 3};
+    struct invite invite = invited();
+    char reason[WIRE_REASON_BYTES];
+    struct wire_header fields = {
+        .version = WIRE_VERSION + 1, .type = WIRE_ENROL, .run_tag = wire_run_tag(invite.nonce, &invite.run_id)};
+    fields = say_as_guest(&invite, &fields, payload, sizeof payload, reason);
+    assert_int_equal(fields.type, WIRE_REFUSAL);
+    assert_int_equal(fields.version, WIRE_VERSION);
+    assert_non_null(strstr(reason, "install the same release"));
+    pump_once();
+    assert_true(island.mismatched);
+    assert_false(doorway_invites(island.doorway)->rows[0].redeemed);
 }
 
 static void what_is_revoked_or_over_lets_nobody_in(void **state)
@@ -575,6 +607,7 @@ int main(void)
         CASE(a_run_has_one_witness),
         CASE(of_two_witnesses_the_one_in_the_record_stays),
         CASE(who_did_not_sign_is_not_enrolled),
+        CASE(a_newcomer_of_another_version_is_told_so_at_once),
         CASE(what_is_revoked_or_over_lets_nobody_in),
         CASE(an_order_is_told_until_a_record_says_it),
         CASE(an_order_ends_after_ten_minutes),

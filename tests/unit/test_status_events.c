@@ -377,6 +377,24 @@ static void two_halves_are_told_that_a_witness_helps(void **state)
     forget();
 }
 
+/* Its people and ours hear at the same time what is to be done. */
+static void a_newcomer_that_cannot_be_talked_to_is_told_for_a_minute(void **state)
+{
+    (void)state;
+    imagine(4);
+    status.totals.newcomer = "it speaks protocol version 9, we speak 2";
+    status.totals.newcomer_ms = 5000;
+    status.now_ms = 64999;
+    complaints_all(&status);
+    assert_complains(&status, COMPLAINT_REFUSED, "a newcomer with a token was refused: it speaks protocol version 9");
+    assert_non_null(strstr(remedy_of(COMPLAINT_REFUSED), "install the same release"));
+    status.complaints_count = 0;
+    status.now_ms++;
+    complaints_all(&status);
+    assert_silent(&status, COMPLAINT_REFUSED);
+    forget();
+}
+
 static void only_whose_word_is_false_is_to_be_revoked(void **state)
 {
     (void)state;
@@ -434,6 +452,7 @@ int main(void)
         cmocka_unit_test(who_trains_the_same_batches_is_told),
         cmocka_unit_test(whoever_is_ahead_is_compared_later),
         cmocka_unit_test(two_halves_are_told_that_a_witness_helps),
+        cmocka_unit_test(a_newcomer_that_cannot_be_talked_to_is_told_for_a_minute),
         cmocka_unit_test(only_whose_word_is_false_is_to_be_revoked),
         cmocka_unit_test(all_about_one_that_is_late_is_one_event),
     };

@@ -13,7 +13,7 @@
 #   make bench-quality   what each algorithm costs in loss, at equal tokens: hours, and goes on where it was stopped
 #   make check-gpu   what only a GPU can show: kernels, sanitizers, whole models, islands (tests/gpu)
 #   make bench-gpu   speeds on a GPU, against what it can do and against PyTorch, to build/gpu/
-#   make gpu-kit   both as a folder, build/gpu-kit/, for a machine that has only a driver and CUDA 13
+#   make gpu-kit   both as a folder, build/gpu-kit/, and as one archive, build/gpu-kit.tgz, for a machine that has only a driver and CUDA 13
 #   make install   DESTDIR= PREFIX=/usr/local; make uninstall takes all of it away again, and nothing else
 #   make wheel     the Python package with libdiloco inside, build/wheel/
 #   make dist      a source archive, build/dist/
@@ -276,7 +276,9 @@ $(filter-out %/test_emu,$(EMU_TESTS)): %: %.o $(EMU_OBJ) $(EMU_CUDA_OBJ) $(CUDA_
 
 $(GPU_TESTS) $(GPU_TOOLS): $(GPU_OBJ)
 $(B)/tests/gpu/bench_gpu: $(GPU_BENCH_OBJ)
-$(B)/tests/demo/demo: $(DEMO_OBJ)
+# What somebody who only wants to see it has to build: of the tests' own parts two.
+$(B)/tests/demo/demo: $(DEMO_OBJ) $(call objects,tests/lib/corpus.c tests/lib/proc.c) $(ARCHIVES)
+	$(call say,LINK)$(CC) $(LDFLAGS_ALL) $(LDFLAGS) $(filter -fopenmp,$(OPENMP)) $(filter %.o,$^) -Wl,--start-group $(ARCHIVES) -Wl,--end-group $(LIBS) $(WORKER_LIBS) -ldnnl -o $@
 $(B)/tests/aims/aims: $(AIMS_OBJ)
 $(B)/tests/bench/bench: $(BENCH_OBJ)
 $(B)/tests/bench/quality: $(QUALITY_OBJ)

@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# make gpu-kit: tests/gpu as a folder that runs on a machine of another distribution, with a driver and CUDA 13 only.
+# make gpu-kit: tests/gpu as a folder, and as one archive, that runs on a machine of another distribution, with a driver and CUDA 13 only.
 #
 #   tests/gpu/kit.sh BUILD KIT     from the root of the tree, when everything is built
 set -eu
 build=$1 kit=$2
-most_mb=60
+most_mb=60 most_packed_mb=20
 programs="dilocod dilococtl diloco-worker tests/gpu/gpu_there tests/gpu/test_kern_gpu tests/gpu/test_model_gpu tests/gpu/test_ranks_gpu tests/gpu/test_nccl_gpu tests/gpu/bench_gpu"
 libraries="libdiloco-cuda.so libdiloco.so.0"
 
@@ -38,7 +38,8 @@ CUDA 13 and glibc $(cat "$kit/glibc") or newer. Nothing is installed, and no set
     ./run.sh check [FOLDER]    kernels, whole models, ranks, islands, sanitizers: at most 8 minutes
     ./run.sh bench [FOLDER]    speeds, to gpu-bench.json; beside PyTorch, where python3 has it: at most 8 minutes
 
-Logs and results go to FOLDER (default: results, here). DILOCO_GPU=1 takes the second GPU, DILOCO_GPU_SECONDS=240 half
+Logs and results go to FOLDER (default: results, here); results.tgz in it has all of them, also where a signal ended
+run.sh before its time. DILOCO_GPU=1 takes the second GPU, DILOCO_GPU_SECONDS=240 half
 the time: what there is no time for then is listed as not run. Exit status: 0 all that ran is well, 1 something failed, 77
 there is no GPU. libcublasLt.so.13 is the machine's: of the CUDA toolkit, of pip's nvidia-cublas,
 or wherever LD_LIBRARY_PATH says; so is libnccl.so.2, without which NCCL's parts are skipped. Libraries in lib/ are
@@ -47,3 +48,8 @@ END
 mb=$(du -sk "$kit" | awk '{ printf "%.1f", $1 / 1024 }')
 echo "$kit: $mb MB (at most $most_mb)"
 [ "$(du -sk "$kit" | cut -f1)" -le $((most_mb * 1024)) ] || { echo "the kit is too large"; exit 1; }
+# One file to send to a machine, with the folder in it.
+tar -cf - -C "$(dirname "$kit")" --owner=0 --group=0 "$(basename "$kit")" | gzip -9 >"$kit.tgz"
+mb=$(du -k "$kit.tgz" | awk '{ printf "%.1f", $1 / 1024 }')
+echo "$kit.tgz: $mb MB (at most $most_packed_mb)"
+[ "$(du -k "$kit.tgz" | cut -f1)" -le $((most_packed_mb * 1024)) ] || { echo "the archive is too large"; exit 1; }

@@ -7,7 +7,8 @@
 # From the tree with BUILD=build/gcc, as make check-gpu and make bench-gpu do; in the kit of make gpu-kit it finds all
 # beside itself. DILOCO_GPU says which GPU, default 0. No setting of the GPU is changed. All is done within
 # DILOCO_GPU_SECONDS (default 480): what there was no time for is listed as not run, and is no failure. Exit status: 0,
-# 1 if anything failed, 77 if there is no GPU to run on.
+# 1 if anything failed, 77 if there is no GPU to run on. In the kit all that was written is in FOLDER/results.tgz, too,
+# however it ends, but for SIGKILL: a machine with a GPU may be had for minutes only.
 set -u
 begin_all=$(date +%s)
 seconds_in_all=${DILOCO_GPU_SECONDS:-480}
@@ -28,6 +29,27 @@ else
 fi
 export BUILD
 mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 1
+: >"$out/$what.txt" # what is said below
+
+# ---- the end ----
+
+child= # what runs now, in the background, so that a signal is heard at once
+pack() {
+    [ -n "$in_kit" ] || return 0
+    (cd "$out" && rm -f results.tgz && tar -czf .results.tgz --exclude=.results.tgz . && mv .results.tgz results.tgz) ||
+        echo "$out: what was written cannot be packed"
+}
+trap pack EXIT
+# Ends what runs, which `timeout` passes on to all that it has started.
+ended_by() { # signal's number
+    [ -z "$child" ] || { kill "$child" 2>/dev/null; wait "$child" 2>/dev/null; }
+    say "ended by a signal after $(($(date +%s) - begin_all)) s; what was done until then is in $out"
+    exit $((128 + $1))
+}
+trap 'ended_by 1' HUP
+trap 'ended_by 2' INT
+trap 'ended_by 15' TERM
+say() { printf '%s\n' "$1" | tee -a "$out/$what.txt"; }
 unset TEST_FILTER
 
 # ---- the machine ----
@@ -62,7 +84,7 @@ ours() { LD_LIBRARY_PATH=$libraries "$@"; }
 # ---- parts ----
 
 passed=0 failed=0 skipped=0 not_run=0
-line() { printf '%-8s %-34s %7s   %s\n' "$1" "$2" "$3" "$4" | sed 's/ *$//'; }
+line() { say "$(printf '%-8s %-34s %7s   %s' "$1" "$2" "$3" "$4" | sed 's/ *$//')"; }
 fail_line() { line FAIL "$1" "$2" "$3"; failed=$((failed + 1)); }
 not_run() { line 'not run' "$1" '' "$2"; not_run=$((not_run + 1)); }
 
@@ -78,8 +100,10 @@ part() {
     [ "$limit" -gt 0 ] || { not_run "$name" "no time left"; return; }
     [ "$limit" -lt "$own_limit" ] || limit=$own_limit
     begin=$(date +%s)
-    ours timeout -k 5 "$limit" "$@" >"$log" 2>&1
-    status=$?
+    LD_LIBRARY_PATH=$libraries timeout -k 5 "$limit" "$@" >"$log" 2>&1 &
+    child=$!
+    wait "$child"
+    status=$? child=
     seconds=$(($(date +%s) - begin))
     took="$seconds s"
     case $status in
@@ -95,7 +119,7 @@ part() {
     124 | 137) fail_line "$name" "$took" "not done within $limit s; $log" ;;
     *)
         fail_line "$name" "$took" "exit status $status; $log ends with:"
-        tail -n 15 "$log" | sed 's/^/         | /' ;;
+        say "$(tail -n 15 "$log" | sed 's/^/         | /')" ;;
     esac
 }
 
@@ -104,7 +128,7 @@ ours "$BUILD/tests/gpu/bench_gpu" --help >"$out/starts.log" 2>&1 || { cat "$out/
 export DILOCO_GPU_NEEDED=yes
 said=$(ours timeout -k 5 60 "$BUILD/tests/gpu/gpu_there" 2>&1)
 status=$?
-echo "$said"
+say "$said"
 case $status in
 0) ;;
 77) exit 77 ;;
@@ -157,9 +181,14 @@ check() {
 bench() {
     limit=$(left)
     [ "$limit" -gt 15 ] || { not_run 'bench' "no time left"; return; }
-    ours timeout -k 5 "$limit" "$BUILD/tests/gpu/bench_gpu" --seconds $((limit - 15)) --commit "$commit" \
-        --torch "$here/torch_model.py" --out "$out/gpu-bench.json" 2>&1 | tee "$out/bench.log"
-    # What follows a pipe has tee's status: the file says how it ended.
+    LD_LIBRARY_PATH=$libraries timeout -k 5 "$limit" "$BUILD/tests/gpu/bench_gpu" --seconds $((limit - 15)) --commit "$commit" \
+        --torch "$here/torch_model.py" --out "$out/gpu-bench.json" >"$out/bench.log" 2>&1 &
+    child=$!
+    tail -f -s 0.2 --pid=$child -n +1 "$out/bench.log" &
+    shown=$!
+    wait "$child"
+    child=
+    wait "$shown"
     if grep -q '"complete": true' "$out/gpu-bench.json" 2>/dev/null; then
         passed=1
     else
@@ -169,5 +198,5 @@ bench() {
 
 [ $what = check ] || rm -f "$out/gpu-bench.json"
 $what
-echo "$passed passed, $failed failed, $skipped skipped, $not_run not run in $(($(date +%s) - begin_all)) s; logs: $out"
+say "$passed passed, $failed failed, $skipped skipped, $not_run not run in $(($(date +%s) - begin_all)) s; logs: $out"
 [ $failed = 0 ] && [ $passed -gt 0 ]

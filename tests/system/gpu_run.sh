@@ -115,3 +115,36 @@ run bench '' 1 1
 says '^FAIL  *bench .*what was measured until then'
 run bench 15 1 1
 says '^not run  bench  *no time left$'
+
+# The kit packs what was written, also where it is ended: a part that would take minutes, and a signal after a second.
+kit=$dir/kit
+mkdir -p "$kit/bin/tests/gpu"
+cp tests/gpu/run.sh "$kit/"
+cp "$dir"/build/tests/gpu/* "$kit/bin/tests/gpu/"
+echo 0.1 >"$kit/glibc"
+echo commit >"$kit/commit"
+echo 1 >"$dir/gpus"
+rm -f "$dir"/takes/*
+echo 1000 >"$dir/now"
+packed() { tar -tzf "$kit/results/results.tgz" | grep -qx "./$1" || fail "results.tgz has no $1"; }
+PATH=$dir/path:$PATH "$kit/run.sh" check >"$dir/said" 2>&1 || fail "the kit's run fails"
+packed check.txt
+packed kernels.log
+tar -xzOf "$kit/results/results.tgz" ./check.txt | grep -q '^10 passed' || fail "results.tgz does not say what came of it"
+cp "$dir/path/timeout" "$dir/timeout"
+cat >"$dir/path/timeout" <<'END'
+#!/bin/sh
+case $* in */test_model_gpu*) echo begun; exec sleep 300 ;; esac
+exec "$dir/timeout" "$@"
+END
+rm -rf "$kit/results"
+PATH=$dir/path:$PATH "$kit/run.sh" check >"$dir/said" 2>&1 &
+pid=$!
+until grep -q begun "$kit"/results/models*.log 2>/dev/null; do sleep 0.05; done
+kill -TERM $pid
+status=0
+wait $pid || status=$?
+[ $status = 143 ] || fail "exit status $status after SIGTERM"
+says '^ended by a signal'
+packed 'models-resumed-their-memory.log'
+tar -xzOf "$kit/results/results.tgz" ./check.txt | grep -q '^pass  *kernels' || fail "results.tgz does not say what was done before the signal"

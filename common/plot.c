@@ -8,7 +8,7 @@
 /* In pixels. A legend stands beside the axes, so that it covers no curve; LETTER: of its names, in width. */
 enum { WIDTH = 860, HEIGHT = 480, LEFT = 64, RIGHT = 650, MARGIN = 24, TOP = 64, BOTTOM = 52 };
 enum { LEGEND_LINE = 14, LEGEND_NAME = 38, LETTER = 8 };
-enum { TICK_BYTES = 32 };
+enum { TICK_BYTES = 32, POINT = 5, EDGE = 10 }; /* EDGE: how far points may reach beyond the axes */
 
 struct range {
     double low, high;
@@ -124,8 +124,8 @@ static void draw_series(FILE *f, const struct plot_series *s, const struct frame
         return;
     }
     for (size_t i = 0; i < s->count; i++)
-        fprintf(f, "<circle cx='%.1f' cy='%.1f' r='5' fill='%s' opacity='%g'/>\n", to_x(frame, s->x[i]),
-                to_y(frame, s->y[i]), s->color, s->opacity);
+        fprintf(f, "<circle cx='%.1f' cy='%.1f' r='%g' fill='%s' opacity='%g'/>\n", to_x(frame, s->x[i]),
+                to_y(frame, s->y[i]), s->radius > 0 ? s->radius : POINT, s->color, s->opacity);
 }
 
 static void draw_legend(FILE *f, const struct plot *plot, const struct frame *frame)
@@ -159,8 +159,10 @@ bool plot_write(const struct plot *plot, const char *path)
     size_t letters = legend_letters(plot), width = WIDTH;
     if (letters > 0 && RIGHT + LEGEND_NAME + LETTER * letters > width)
         width = RIGHT + LEGEND_NAME + LETTER * letters;
-    const struct frame frame = {range_of(plot, true), range_of(plot, false), letters > 0 ? RIGHT : WIDTH - MARGIN,
-                                plot->x_tick != NULL};
+    struct frame frame = {range_of(plot, true), range_of(plot, false), letters > 0 ? RIGHT : WIDTH - MARGIN,
+                          plot->x_tick != NULL};
+    if (plot->y_high > frame.y.low)
+        frame.y.high = plot->y_high;
     fprintf(f,
             "<svg xmlns='http://www.w3.org/2000/svg' width='%zu' height='%d' viewBox='0 0 %zu %d' "
             "font-family='sans-serif' font-size='13' fill='#333'>\n<rect width='100%%' height='100%%' fill='white'/>\n",
@@ -170,8 +172,12 @@ bool plot_write(const struct plot *plot, const char *path)
             "<text x='%d' y='42' fill='#666'>%s</text>\n",
             LEFT, plot->title, LEFT, plot->subtitle);
     draw_axes(f, plot, &frame);
+    fprintf(f,
+            "<clipPath id='axes'><rect x='%d' y='%d' width='%.0f' height='%d'/></clipPath><g clip-path='url(#axes)'>\n",
+            LEFT - EDGE, TOP, frame.right - LEFT + 2 * EDGE, HEIGHT - TOP - BOTTOM);
     for (size_t s = 0; s < plot->series_count; s++)
         draw_series(f, &plot->series[s], &frame);
+    fputs("</g>\n", f);
     draw_mark(f, plot, &frame);
     draw_legend(f, plot, &frame);
     fputs("</svg>\n", f);

@@ -15,7 +15,8 @@ struct plot_series {
     const char *color; /* an SVG colour */
     const double *x, *y;
     size_t count;
-    double width; /* of the line; 0: points only */
+    double width;  /* of the line; 0: points only */
+    double radius; /* of points; 0: as usual */
     double opacity;
 };
 
@@ -25,6 +26,7 @@ struct plot {
     size_t series_count;
     /* Not NULL: the x axis has decades, each named by this; x is above 0. Returns `text`. */
     const char *(*x_tick)(double x, char *text, size_t text_bytes);
+    double y_high; /* not 0: the y axis ends there, and what lies above it is not drawn */
     double x_mark; /* an upright line with a name, where that is not NULL */
     const char *x_mark_name;
 };

@@ -455,7 +455,7 @@ static command_fn run_help, run_completion; /* which tell of what stands here */
 /* What a command does not take it refuses: whoever types it means something by it. */
 static const struct command commands[] = {
     {"init", "init", "make an island: key, run spec, configuration; and start it", run_init, 1, PLACE,
-     " home json name data run from listen address uplink " OF_TRAINER " no-start "},
+     " home json name data run steps from listen address uplink " OF_TRAINER " no-start "},
     {"start", "start", "start the daemon in the background", run_start, 1, ISLAND, " home json no-wait "},
     {"stop", "stop", "stop the daemon in order, and its trainer", run_stop, 1, ISLAND, " home json "},
     {"logs", "logs", "print the daemon's log, with what its trainer says", run_logs, 1, ISLAND,
@@ -619,9 +619,9 @@ static enum err run(int argc, char **argv, enum verdict *verdict)
         {"trainer", ARGS_FLAG, &a.trainer, NULL, "only what the trainer says"},
         {"interval", ARGS_U64, &a.interval_ms, "MS", "milliseconds between screens (default 1000)"},
         {"name", ARGS_STRING, &a.init.name, "NAME", "the island's name"},
-        {"data", ARGS_STRING, &a.init.data, "FILE",
-         "the text to train on, a pattern of files, or a mixture of them, as of diloco-worker"},
+        {"data", ARGS_STRING, &a.init.data, "FILE", "the text to train on, a pattern of files, or a mixture of them"},
         {"run", ARGS_STRING, &a.init.run, "FILE", "run spec to copy (default a sample)"},
+        {"steps", ARGS_STRING, &a.init.steps, "N", "length of the run (default the run spec's)"},
         {"from", ARGS_STRING, &a.init.from, "MODEL",
          "the model that the run begins from, or that is exported: a published one's folder, a checkpoint, an anchor"},
         {"format", ARGS_STRING, &a.export.format, "hf", "config.json and safetensors"},

@@ -230,3 +230,37 @@ enum err ctl_draft_run_of(const struct runspec *spec, char **text)
 {
     return print_run(run_of_head, spec, text);
 }
+
+/* The value of [run] steps, on its own line; NULL: there is none. */
+static const char *steps_value(const char *text)
+{
+    for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
+        line += line[0] == '\n';
+        const char *at = line + strspn(line, " ");
+        if (strncmp(at, "steps", 5) != 0)
+            continue;
+        at += 5 + strspn(at + 5, " ");
+        if (*at == '=')
+            return at + 1 + strspn(at + 1, " ");
+    }
+    return NULL;
+}
+
+enum err ctl_draft_set_steps(char **text, const char *steps)
+{
+    struct runspec spec;
+    char *whole;
+    const char *value = steps_value(*text);
+    if (value == NULL)
+        return err_set(ERR_CONF, "--steps %s: the run spec has no line \"steps = N\" to change", steps);
+    TRY(mem_printf(&whole, "%.*s%s%s", (int)(value - *text), *text, steps, value + strcspn(value, "\n")));
+    enum err err = runspec_parse(whole, "--steps", &spec);
+    if (err != ERR_OK) {
+        mem_free(whole);
+        return err;
+    }
+    runspec_deinit(&spec);
+    mem_free(*text);
+    *text = whole;
+    return ERR_OK;
+}

@@ -37,6 +37,9 @@ ERR_MUST_CHECK enum err ctl_draft_conf(const struct ctl_draft *draft, char **tex
 ERR_MUST_CHECK enum err ctl_draft_run(char **text);
 /* What it says beside the defaults. */
 extern const char ctl_draft_sample[];
+/* Gives a run spec another length: `*text` is freed and replaced, its other lines stay as they are. ERR_CONF: it has no
+ * line with its steps, or they will not do. */
+ERR_MUST_CHECK enum err ctl_draft_set_steps(char **text, const char *steps);
 /* One that was made for a model. */
 ERR_MUST_CHECK enum err ctl_draft_run_of(const struct runspec *spec, char **text);
 

@@ -279,24 +279,31 @@ static enum err make_key(struct maker *maker, const struct passwd *user)
     return own(user, path);
 }
 
+static enum err copied_run(const char *path, char **text, size_t *bytes)
+{
+    struct runspec spec;
+    TRY(runspec_load(path, NULL, 0, &spec));
+    runspec_deinit(&spec);
+    TRY(fsio_read(path, RUN_BYTES_MAX, text, bytes));
+    enum err err = ctl_origin_check(*text, path);
+    if (err != ERR_OK)
+        mem_free(*text);
+    return err;
+}
+
 static enum err run_text(const struct maker *maker, char **text, size_t *bytes)
 {
     const struct ctl_init *init = maker->init;
-    struct runspec spec;
     const char *made = init->enrol != NULL ? maker->admission.run_text : maker->fitted;
-    if (made != NULL) {
-        *bytes = strlen(made);
-        return mem_strdup(made, text);
-    }
-    if (init->run == NULL) {
+    if (made != NULL)
+        TRY(mem_strdup(made, text));
+    else if (init->run == NULL)
         TRY(ctl_draft_run(text));
+    else
+        TRY(copied_run(init->run, text, bytes));
+    enum err err = init->steps != NULL ? ctl_draft_set_steps(text, init->steps) : ERR_OK;
+    if (made != NULL || init->run == NULL || init->steps != NULL)
         *bytes = strlen(*text);
-        return ERR_OK;
-    }
-    TRY(runspec_load(init->run, NULL, 0, &spec));
-    runspec_deinit(&spec);
-    TRY(fsio_read(init->run, RUN_BYTES_MAX, text, bytes));
-    enum err err = ctl_origin_check(*text, init->run);
     if (err != ERR_OK)
         mem_free(*text);
     return err;
@@ -342,8 +349,13 @@ static enum err keep_run(const struct maker *maker, const char *text, size_t byt
     TRY(fsio_read(path, RUN_BYTES_MAX, &there, &there_bytes));
     bool same = there_bytes == bytes && memcmp(there, text, bytes) == 0;
     mem_free(there);
-    if (same || (maker->init->run == NULL && maker->fitted == NULL))
+    if (same || (maker->init->run == NULL && maker->fitted == NULL && maker->init->steps == NULL))
         return ERR_OK;
+    if (maker->init->run == NULL && maker->fitted == NULL)
+        return err_set(ERR_STATE,
+                       "%s: is there already, and --steps is for one that is made: change its steps, or leave "
+                       "--steps out",
+                       path);
     const char *option = maker->fitted != NULL ? "--from" : "--run";
     return err_set(ERR_STATE, "%s: is there already and differs from %s %s; remove it, or leave %s out", path, option,
                    maker->fitted != NULL ? maker->init->from : maker->init->run, option);

@@ -35,6 +35,7 @@ struct ctl_init {
     const char *name, *data;
     const char *run;     /* file to copy; NULL: the sample, or what is there */
     const char *from;    /* model that the run begins from, which `run` or the sample is fitted to; NULL: none */
+    const char *steps;   /* of the run that begins, in place of the run spec's; NULL: as they are */
     const char *listen;  /* NULL: chosen here */
     const char *address; /* where the others reach this island; NULL: not said */
     const char *uplink;  /* NULL: the default */

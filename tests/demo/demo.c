@@ -71,6 +71,9 @@ static enum err write_conf(const struct demo *demo, int i)
             "[island]\nname = %s\nrun = run.ini\nkey = %s.key\nstate = state-%s\nsockets = run-%s\n"
             "[net]\nlisten = 127.0.0.1:%u\ncompress_auto = no\n[worker]\ndata = corpus\nthreads = %ld\n",
             island->name, island->name, island->name, island->name, island->port, demo->threads);
+    if (i == 0) /* one of them is enough: their anchors are the same */
+        fprintf(file, "program = diloco-worker --eval-batches %d\neval_every = %lld\n", DEMO_EVAL_BATCHES,
+                demo->eval_every);
     for (int k = 0; k < DEMO_ISLANDS; k++)
         if (k != i)
             fprintf(file, "[peer %s]\npublic_key = %s\naddress = 127.0.0.1:%u\n", demo->island[k].name,
@@ -100,6 +103,8 @@ static enum err set_up(struct demo *demo)
         return err_set(ERR_CONF, "no corpus");
     TRY(fsio_read("conf/demo.ini", 1 << 20, &text, &bytes));
     enum err err = fsio_replace(DEMO_FOLDER "/run.ini", text, bytes, 0644);
+    const char *steps = strstr(text, "\nsteps = ");
+    demo->eval_every = steps != NULL ? strtoll(steps + 9, NULL, 10) / DEMO_EVALS : 0;
     mem_free(text);
     TRY(err);
     for (int i = 0; i < DEMO_ISLANDS; i++)
@@ -189,6 +194,9 @@ static void look(struct demo *demo)
         take_status(demo, &demo->island[i], status);
         json_decref(status);
     }
+    char folder[128];
+    snprintf(folder, sizeof folder, "%s/worker", demo->island[0].state);
+    demo->held_out = demo_held_out(folder);
 }
 
 static long long slowest_step(const struct demo *demo)
@@ -213,16 +221,23 @@ static enum phase phase_of(const struct demo *demo)
     return finished ? PHASE_SAVE : PHASE_LAST;
 }
 
-/* What is happening, and while it trains how long still, by the pace so far. */
+/* How long it trains still, by the pace so far; false: nobody knows yet. */
+static bool left(const struct demo *demo, char *text, size_t text_bytes)
+{
+    long long step = slowest_step(demo);
+    double passed_s = env_mono_s() - demo->begin_s;
+    if (step >= 5)
+        snprintf(text, text_bytes, "%.0f s left", ceil(passed_s / (double)step * (double)(demo->steps - step)));
+    return step >= 5;
+}
+
 static const char *doing(const struct demo *demo, char *text, size_t text_bytes)
 {
     enum phase phase = phase_of(demo);
-    long long step = slowest_step(demo);
-    double passed_s = env_mono_s() - demo->begin_s;
-    if (phase != PHASE_TRAIN || step < 5)
+    char rest[40];
+    if (phase != PHASE_TRAIN || !left(demo, rest, sizeof rest))
         return phase_text[phase];
-    snprintf(text, text_bytes, "%s, about %.0f s left", phase_text[phase],
-             ceil(passed_s / (double)step * (double)(demo->steps - step)));
+    snprintf(text, text_bytes, "%s, about %s", phase_text[phase], rest);
     return text;
 }
 
@@ -235,8 +250,10 @@ static void show_bar(const struct demo *demo)
     printf("  [");
     for (int i = 0; i < WIDTH; i++)
         fputs(i < full ? "█" : "·", stdout);
-    printf("] %3lld %%\033[K\n  %s\033[K\n", demo->steps > 0 ? 100 * step / demo->steps : 0,
-           doing(demo, text, sizeof text));
+    printf("] %3lld %%\033[K\n  %s", demo->steps > 0 ? 100 * step / demo->steps : 0, doing(demo, text, sizeof text));
+    if (!isnan(demo->held_out.loss))
+        printf("; held-out loss %.3f", demo->held_out.loss);
+    printf("\033[K\n");
 }
 
 static void show_screen(const struct demo *demo, bool first)
@@ -264,22 +281,21 @@ static void show_screen(const struct demo *demo, bool first)
     fflush(stdout);
 }
 
+/* Fits 80 columns. */
 static void show_line(const struct demo *demo)
 {
-    char text[80], sent[32], received[32];
-    printf("%5.0f s ", env_mono_s() - demo->begin_s);
-    for (int i = 0; i < DEMO_ISLANDS; i++) {
-        const struct demo_island *island = &demo->island[i];
-        printf(" | %s ", island->name);
-        if (island->step == 0) {
-            printf("%s", island->trainer[0] != '\0' ? island->trainer : "starting");
-            continue;
-        }
-        printf("step %lld/%lld loss %.4f %.0f tokens/s versions %lld-%lld sent %s received %s", island->step,
-               demo->steps, island->loss, island->tokens_per_s, island->version_min, island->version_max,
-               human_bytes((double)island->bytes_sent, sent), human_bytes((double)island->bytes_received, received));
+    char text[80];
+    enum phase phase = phase_of(demo);
+    if (phase != PHASE_TRAIN) {
+        demo_say(demo, phase_text[phase]);
+        return;
     }
-    printf(" | %s\n", doing(demo, text, sizeof text));
+    printf("%5.0f s  step %lld/%lld  loss", env_mono_s() - demo->begin_s, slowest_step(demo), demo->steps);
+    for (int i = 0; i < DEMO_ISLANDS; i++)
+        printf(" %s %.3f", demo->island[i].name, demo->island[i].loss);
+    if (!isnan(demo->held_out.loss))
+        printf("  held out %.3f", demo->held_out.loss);
+    printf("  %s\n", left(demo, text, sizeof text) ? text : "");
     fflush(stdout);
 }
 
@@ -355,7 +371,7 @@ static bool run(struct demo *demo)
 
 int main(int argc, char **argv)
 {
-    struct demo demo = {.programs = "build/gcc", .island = {{.name = "oslo"}, {.name = "lima"}}};
+    struct demo demo = {.programs = "build/gcc", .held_out.loss = NAN, .island = {{.name = "oslo"}, {.name = "lima"}}};
     const struct args_option options[] = {
         {"programs", ARGS_STRING, &demo.programs, "FOLDER", "where dilocod and diloco-worker are"},
         {"data", ARGS_STRING, &demo.data, "FILE", "a text to train on instead of " DEMO_TEXT},
@@ -369,8 +385,10 @@ int main(int argc, char **argv)
         fprintf(stderr, "demo: %s\n", err_text());
         return 2;
     }
-    printf("Two islands, oslo and lima, train one language model on %s, over encrypted ZeroMQ on loopback.\n"
-           "Logs: " DEMO_FOLDER "/oslo.log, " DEMO_FOLDER "/lima.log. Look in with: %s/dilococtl watch --socket %s\n",
+    printf("Two islands, oslo and lima, train one language model, over encrypted ZeroMQ on\n"
+           "loopback, on %s.\n"
+           "Logs:    " DEMO_FOLDER "/oslo.log, " DEMO_FOLDER "/lima.log\n"
+           "Look in: %s/dilococtl watch --socket %s\n",
            demo.data != NULL ? demo.data : DEMO_TEXT, demo.programs, DEMO_FOLDER "/run-oslo/control.sock");
     demo.begin_s = env_mono_s();
     for (int i = 0; i < DEMO_ISLANDS; i++)
@@ -385,7 +403,7 @@ int main(int argc, char **argv)
     if (interrupted != 0)
         return 130;
     if (done) {
-        demo_say(&demo, "for comparison: data-parallel training on as many tokens (Ctrl-C leaves it out)");
+        demo_say(&demo, "for comparison, data-parallel on as many tokens (Ctrl-C leaves it out)");
         demo.parallel = demo_parallel(&demo, &interrupted);
         if (!demo.parallel && interrupted == 0)
             fprintf(stderr, "FAILED: data-parallel training; " DEMO_FOLDER "/data-parallel.log says why\n");

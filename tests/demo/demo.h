@@ -13,6 +13,8 @@
 #include <stdint.h>
 
 enum { DEMO_ISLANDS = 2, DEMO_STEPS_MAX = 100000 };
+/* While it trains, the held-out loss is measured so often in a run, on all that the run spec holds out of DEMO_TEXT. */
+enum { DEMO_EVALS = 10, DEMO_EVAL_BATCHES = 54 };
 
 struct demo_island {
     const char *name;
@@ -26,12 +28,20 @@ struct demo_island {
     double loss, tokens_per_s;
 };
 
+/* What a trainer has measured on text that was held out, last. */
+struct demo_held_out {
+    long long step;
+    double loss; /* NAN: nothing yet */
+};
+
 struct demo {
     const char *programs, *data;
     char run_id[80], codec[16];
     long long steps, params, fragments, interval;
-    long threads;  /* of each trainer */
-    bool parallel; /* demo_parallel() has trained */
+    long long eval_every;
+    struct demo_held_out held_out; /* by the first island's trainer */
+    long threads;                  /* of each trainer */
+    bool parallel;                 /* demo_parallel() has trained */
     struct demo_island island[DEMO_ISLANDS];
     double begin_s, took_s;
 };
@@ -43,6 +53,9 @@ struct demo {
 
 /* A line on the screen: what comes now, and how many seconds after the start. */
 void demo_say(const struct demo *demo, const char *what);
+
+/* The newest held-out loss in a trainer's folder. */
+struct demo_held_out demo_held_out(const char *folder);
 
 /* What the islands are measured by: as many ranks as there were islands train the same model on as many tokens, and
  * add up their gradients at every step. After the run, whose demo->steps and ->threads it takes. False if it failed or

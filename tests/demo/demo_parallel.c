@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/demo/demo.h"
 
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,16 +26,20 @@ static bool last_step(long long *step, double *loss)
     return found;
 }
 
+/* Fits 80 columns. */
 static void show(const struct demo *demo, double begin_s, bool terminal)
 {
     long long step = 0;
     double loss = 0, passed_s = env_mono_s() - begin_s;
     if (!last_step(&step, &loss))
         return;
-    printf("%s%5.0f s | data-parallel step %lld/%lld loss %.4f | training", terminal ? "\r" : "",
-           env_mono_s() - demo->begin_s, step, demo->steps, loss);
+    printf("%s%5.0f s  step %lld/%lld  loss data-parallel %.3f", terminal ? "\r" : "", env_mono_s() - demo->begin_s,
+           step, demo->steps, loss);
+    struct demo_held_out held_out = demo_held_out(DEMO_PARALLEL);
+    if (!isnan(held_out.loss))
+        printf("  held out %.3f", held_out.loss);
     if (step >= 5 && step < demo->steps)
-        printf(", about %.0f s left", passed_s / (double)step * (double)(demo->steps - step));
+        printf("  %.0f s left", passed_s / (double)step * (double)(demo->steps - step));
     fputs(terminal ? "\033[K" : "\n", stdout);
     fflush(stdout);
 }
@@ -55,7 +60,7 @@ static bool whole_batch(char *text, size_t bytes)
 
 bool demo_parallel(const struct demo *demo, const volatile sig_atomic_t *interrupted)
 {
-    char worker[300], batch[40], ranks[12], threads[24];
+    char worker[300], batch[40], ranks[12], threads[24], every[24], batches[12];
     enum { LINE_EVERY_S = 5 };
     bool terminal = isatty(STDOUT_FILENO) != 0;
     double begin_s = env_mono_s(), shown_s = begin_s;
@@ -65,6 +70,8 @@ bool demo_parallel(const struct demo *demo, const volatile sig_atomic_t *interru
     snprintf(worker, sizeof worker, "%s/diloco-worker", demo->programs);
     snprintf(ranks, sizeof ranks, "%d", DEMO_ISLANDS);
     snprintf(threads, sizeof threads, "%ld", demo->threads);
+    snprintf(every, sizeof every, "%lld", demo->eval_every);
+    snprintf(batches, sizeof batches, "%d", DEMO_EVAL_BATCHES / DEMO_ISLANDS); /* each is as long as all islands' */
     const char *argv[] = {worker,
                           "train",
                           "--run",
@@ -81,6 +88,10 @@ bool demo_parallel(const struct demo *demo, const volatile sig_atomic_t *interru
                           threads,
                           "--checkpoint-every",
                           "0",
+                          "--eval-every",
+                          every,
+                          "--eval-batches",
+                          batches,
                           NULL};
     int pid = proc_start(argv, DEMO_FOLDER "/data-parallel.log");
     while ((status = proc_wait(pid, 0.25)) < 0) {

@@ -16,14 +16,34 @@
 
 /* The sample begins with it where the model has learned from plays. */
 #define PROMPT "ROMEO:\n"
-/* All that the run spec holds out of DEMO_TEXT. */
-#define EVAL_BATCHES "54"
-
-/* One trainer's curve, as it wrote it. */
+/* One trainer's curve, as it wrote it, and what it measured on held-out text on the way. */
 struct curve {
     double *step, *loss, *smooth;
     size_t count;
+    double held_out_step[2 * DEMO_EVALS], held_out[2 * DEMO_EVALS];
+    size_t held_out_count;
 };
+
+struct demo_held_out demo_held_out(const char *folder)
+{
+    struct demo_held_out last = {.loss = NAN};
+    char path[160], line[512];
+    snprintf(path, sizeof path, "%s/train.jsonl", folder);
+    FILE *file = fopen(path, "re");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+        (void)sscanf(line, "{\"step\":%lld,\"val_loss\":%lf", &last.step, &last.loss);
+    if (file != NULL)
+        fclose(file);
+    return last;
+}
+
+static void keep_held_out(struct curve *curve, double step, double loss)
+{
+    if (curve->held_out_count == sizeof curve->held_out / sizeof curve->held_out[0])
+        return;
+    curve->held_out_step[curve->held_out_count] = step;
+    curve->held_out[curve->held_out_count++] = loss;
+}
 
 static struct curve read_curve(const char *folder)
 {
@@ -35,6 +55,8 @@ static struct curve read_curve(const char *folder)
     FILE *file = fopen(path, "re");
     while (file != NULL && fgets(line, sizeof line, file) != NULL && curve.count < DEMO_STEPS_MAX) {
         double step, loss;
+        if (sscanf(line, "{\"step\":%lf,\"val_loss\":%lf", &step, &loss) == 2)
+            keep_held_out(&curve, step, loss);
         if (sscanf(line, "{\"step\":%lf,\"loss\":%lf", &step, &loss) != 2)
             continue;
         double before = curve.count > 0 ? curve.smooth[curve.count - 1] : loss;
@@ -69,10 +91,11 @@ static double mean_loss(const struct curve *curve, bool first)
 /* One thread, as in the run: on a machine that others use, too, several wait for each other longer than they gain. */
 static double evaluate(const struct demo *demo, const char *option, const char *file)
 {
-    char worker[300], out[64] = "";
+    char worker[300], batches[12], out[64] = "";
+    snprintf(batches, sizeof batches, "%d", DEMO_EVAL_BATCHES);
     snprintf(worker, sizeof worker, "%s/diloco-worker", demo->programs);
-    const char *argv[] = {worker,      "eval", option,           file,         "--data", DEMO_FOLDER "/corpus",
-                          "--threads", "1",    "--eval-batches", EVAL_BATCHES, NULL};
+    const char *argv[] = {worker,      "eval", option,           file,    "--data", DEMO_FOLDER "/corpus",
+                          "--threads", "1",    "--eval-batches", batches, NULL};
     int status = proc_run(argv, DEMO_FOLDER "/report.log", out, sizeof out);
     return status == 0 ? strtod(out, NULL) : NAN;
 }
@@ -116,15 +139,15 @@ static struct figures figures_of(const struct demo *demo, const struct curve *cu
         rounds += (double)island->versions / (double)demo->fragments / DEMO_ISLANDS;
         payload += (double)island->payload_sent / DEMO_ISLANDS;
     }
-    demo_say(demo, "measuring the loss on text that was held out: before training");
+    demo_say(demo, "measuring the held-out loss before training");
     f.val_start = evaluate(demo, "--run", DEMO_FOLDER "/run.ini");
-    demo_say(demo, "measuring the loss on text that was held out: of the trained model");
+    demo_say(demo, "measuring the held-out loss of the trained model");
     f.val_anchor = evaluate(demo, "--params", anchor);
     f.val_parallel = NAN;
     if (demo->parallel) {
         char params[128];
         snprintf(params, sizeof params, DEMO_PARALLEL "/worker-%09lld.safetensors", f.steps);
-        demo_say(demo, "measuring the loss on text that was held out: of data-parallel training");
+        demo_say(demo, "measuring the held-out loss of data-parallel training");
         f.val_parallel = evaluate(demo, "--params", params);
     }
     /* A ring all-reduce of bf16 gradients sends 2 (M - 1) / M times their size from each island, every step; here the
@@ -151,60 +174,70 @@ static void print_table(const struct demo *demo, const struct figures *f)
     printf("\nanchors             %s\n", f->identical ? "identical on both islands, bit for bit" : "DIFFER");
     printf("held-out loss       %.4f at the start, %.4f after training (nats per byte)\n", f->val_start, f->val_anchor);
     if (demo->parallel)
-        printf("data-parallel       %.4f held out after as many tokens: the islands are %+.1f %%\n", f->val_parallel,
+        printf("data-parallel       %.4f held out after as many tokens; the islands: %+.1f %%\n", f->val_parallel,
                100 * (f->val_anchor / f->val_parallel - 1));
-    printf("bytes per island    %s; data-parallel (bf16, every step) would send %s, %.0f times that\n",
+    printf("bytes per island    %s; data-parallel (bf16, every step) would send\n"
+           "                    %s, %.0f times that\n",
            human_bytes((double)f->bytes_sent_max, a), human_bytes(f->bytes_data_parallel, b), f->reduction);
     printf("on the wire         %.2f bit per parameter and synchronisation (%s, zstd)\n", f->bits_per_param,
            demo->codec);
     printf("took                %.0f s of training, %.0f s in all\n", demo->took_s, env_mono_s() - demo->begin_s);
 }
 
+/* Where the curves end is what matters: the beginning of the axis' upper end is cut off. */
+static double upper_end(const struct demo *demo, const struct curve *curves, const struct figures *f)
+{
+    double low = fmin(f->val_anchor, demo->parallel ? f->val_parallel : f->val_anchor);
+    double high = fmax(f->val_anchor, demo->parallel ? f->val_parallel : f->val_anchor);
+    for (int i = 0; i < DEMO_ISLANDS; i++)
+        low = fmin(low, curves[i].smooth[curves[i].count - 1]);
+    return fmax(low + 0.25 * (f->val_start - low), high + 0.1 * (high - low));
+}
+
+/* Of islands or of data-parallel training: the loss on held-out text on the way, and in the end, as a point. */
+static void add_held_out(struct plot *plot, const char *name, const char *color, const struct curve *curve,
+                         const double *end_step, const double *end_loss, double radius)
+{
+    plot->series[plot->series_count++] = (struct plot_series){.name = name,
+                                                              .color = color,
+                                                              .x = curve->held_out_step,
+                                                              .y = curve->held_out,
+                                                              .count = curve->held_out_count,
+                                                              .width = 2.5,
+                                                              .opacity = 1};
+    plot->series[plot->series_count++] =
+        (struct plot_series){.color = color, .x = end_step, .y = end_loss, .count = 1, .radius = radius, .opacity = 1};
+}
+
 static bool draw(const struct demo *demo, const struct curve *curves, const struct figures *f)
 {
-    static const char *const colors[] = {"#1565c0", "#ef6c00", "#616161"};
-    double start_x = 0, end_x = (double)f->steps;
-    char subtitle[256];
+    static const char *const colors[] = {"#90caf9", "#ffcc80", "#bdbdbd"};
+    static const char *const names[] = {"oslo, in training", "lima, in training", "data-parallel, in training"};
+    double end_x = (double)f->steps;
+    char title[128], subtitle[256], parallel[40] = "";
+    snprintf(title, sizeof title, "Two islands train one model, with %.0f times fewer bytes than data-parallel",
+             f->reduction);
+    if (demo->parallel)
+        snprintf(parallel, sizeof parallel, ", data-parallel %.3f", f->val_parallel);
     snprintf(subtitle, sizeof subtitle,
-             "%.1f million parameters, %lld fragments, each exchanged every %lld steps; %.0f times fewer bytes than "
-             "data-parallel",
-             (double)demo->params / 1e6, demo->fragments, demo->interval, f->reduction);
-    struct plot plot = {.title = "Two islands train one model",
+             "held out: islands %.3f%s; %.1f million parameters, %lld fragments, each exchanged every %lld steps",
+             f->val_anchor, parallel, (double)demo->params / 1e6, demo->fragments, demo->interval);
+    struct plot plot = {.title = title,
                         .subtitle = subtitle,
                         .x_label = "inner step",
-                        .y_label = "loss, nats per byte"};
-    int lines = DEMO_ISLANDS + demo->parallel;
-    for (int i = 0; i < lines; i++)
-        plot.series[plot.series_count++] = (struct plot_series){.color = colors[i],
+                        .y_label = "loss, nats per byte",
+                        .y_high = upper_end(demo, curves, f)};
+    for (int i = 0; i < DEMO_ISLANDS + demo->parallel; i++)
+        plot.series[plot.series_count++] = (struct plot_series){.name = names[i],
+                                                                .color = colors[i],
                                                                 .x = curves[i].step,
-                                                                .y = curves[i].loss,
+                                                                .y = curves[i].smooth,
                                                                 .count = curves[i].count,
-                                                                .width = 1,
-                                                                .opacity = 0.25};
-    for (int i = 0; i < lines; i++)
-        plot.series[plot.series_count++] =
-            (struct plot_series){.name = i < DEMO_ISLANDS ? demo->island[i].name : "data-parallel, same tokens",
-                                 .color = colors[i],
-                                 .x = curves[i].step,
-                                 .y = curves[i].smooth,
-                                 .count = curves[i].count,
-                                 .width = 2,
-                                 .opacity = 1};
-    if (demo->parallel)
-        plot.series[plot.series_count++] = (struct plot_series){.name = "held out: data-parallel",
-                                                                .color = colors[DEMO_ISLANDS],
-                                                                .x = &end_x,
-                                                                .y = &f->val_parallel,
-                                                                .count = 1,
+                                                                .width = 1.5,
                                                                 .opacity = 1};
-    plot.series[plot.series_count++] = (struct plot_series){.name = "held out: start, trained anchor",
-                                                            .color = "#2e7d32",
-                                                            .x = &start_x,
-                                                            .y = &f->val_start,
-                                                            .count = 1,
-                                                            .opacity = 1};
-    plot.series[plot.series_count++] =
-        (struct plot_series){.color = "#2e7d32", .x = &end_x, .y = &f->val_anchor, .count = 1, .opacity = 1};
+    if (demo->parallel)
+        add_held_out(&plot, "data-parallel, held out", "#c62828", &curves[DEMO_ISLANDS], &end_x, &f->val_parallel, 8);
+    add_held_out(&plot, "islands, held out", "#1b5e20", &curves[0], &end_x, &f->val_anchor, 4);
     return plot_write(&plot, DEMO_FOLDER "/loss.svg");
 }
 

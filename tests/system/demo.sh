@@ -31,12 +31,12 @@ while IFS= read -r line; do
     [ -n "$at" ] || { cat said; fail "it does not say in its turn: $line"; }
     sed -i "1,${at}d" lines
 done <<END
-| training$
+^step [0-9]*/20  loss oslo [0-9.]* lima [0-9.]*
 ^ending both daemons
-^for comparison: data-parallel training on as many tokens
-^measuring the loss .* before training$
-^measuring the loss .* of the trained model$
-^measuring the loss .* of data-parallel training$
+^for comparison, data-parallel on as many tokens
+^measuring the held-out loss before training$
+^measuring the held-out loss of the trained model$
+^measuring the held-out loss of data-parallel training$
 ^letting the model write$
 ^drawing the picture$
 ^anchors  *identical on both islands
@@ -49,11 +49,20 @@ END
 tokens=$(sed -n 's/.*"tokens":\([0-9]*\).*/\1/p' build/demo/data-parallel/train.jsonl | tail -n 1)
 [ "$tokens" = "$(sed -n 's/^ *"tokens": \([0-9]*\),/\1/p' build/demo/summary.json)" ] ||
     fail "data-parallel training had $tokens tokens, the islands together others"
-grep -q 'data-parallel, same tokens' build/demo/loss.svg || fail "the picture does not show data-parallel training"
+# The held-out loss, as it goes and in the end, of both, in colours of their own.
+value() { sed -n "s/^ *\"$1\": \([0-9.]*\),\{0,1\}$/\1/p" build/demo/summary.json; }
+for trainer in state-oslo/worker data-parallel; do
+    [ "$(grep -c val_loss build/demo/$trainer/train.jsonl)" -ge 5 ] || fail "$trainer does not measure the held-out loss as it goes"
+done
+for name in 'islands, held out' 'data-parallel, held out' "held out: islands $(value val_loss_anchor | awk '{ printf "%.3f", $1 }'), data-parallel $(value val_loss_data_parallel | awk '{ printf "%.3f", $1 }')"; do
+    grep -qF "$name" build/demo/loss.svg || fail "the picture does not show: $name"
+done
+[ "$(grep -o "<circle .*fill='[^']*'" build/demo/loss.svg | sed "s/.*fill='//" | sort -u | wc -l)" -eq 2 ] || fail "the held-out points are of one colour"
+# Lines for people fit their terminals, less those with a path of this machine.
+sed '/^What the model writes/,$d' said | grep -vF "$programs" | grep -E '^.{81,}' && fail "lines of more than 80 columns"
 [ "$(wc -c <build/demo/sample.txt)" -gt 500 ] || fail "the sample is no sample"
 
 # What README and docs/RESULTS.md say.
-value() { sed -n "s/^ *\"$1\": \([0-9.]*\),\{0,1\}$/\1/p" build/demo/summary.json; }
 steps=$(sed -n 's/^steps = //p' "$root/conf/demo.ini")
 interval=$(sed -n 's/^interval = //p' "$root/conf/demo.ini")
 millions=$(value params | awk '{ printf "%.1f", $1 / 1e6 }')

@@ -179,6 +179,46 @@ static void a_run_spec_that_is_there_is_kept_or_in_the_way(void **state)
     mem_free(run);
 }
 
+static void assert_run_has(const char *line)
+{
+    char *run = read_file(home.run);
+    if (strstr(run, line) == NULL)
+        fail_msg("no %s in %s", line, run);
+    mem_free(run);
+}
+
+static void a_run_is_as_long_as_was_said(void **state)
+{
+    (void)state;
+    init.steps = "300";
+    assert_ok(ctl_init(&home, &init));
+    assert_run_has("\nsteps = 300\n");
+    assert_run_has("\nname = my-run\n");
+    assert_int_equal(end(NULL), 0);
+    assert_int_equal(begin(NULL), 0);
+    init.run = testlib_file(folder, "given.ini", "[run]\nname = given\n  steps=9\n[sync]\ninterval = 8\n");
+    init.steps = "400";
+    assert_ok(ctl_init(&home, &init));
+    assert_run_has("[run]\nname = given\n  steps=400\n[sync]\ninterval = 8\n");
+}
+
+static void a_length_that_will_not_do_makes_no_island(void **state)
+{
+    (void)state;
+    init.steps = "many";
+    assert_fails(ERR_CONF, "steps", ctl_init(&home, &init));
+    assert_false(there(home.conf));
+    init.run = testlib_file(folder, "given.ini", "[run]\nname = given\nsteps\t= 9\n");
+    init.steps = "400";
+    assert_fails(ERR_CONF, "--steps 400: the run spec has no line", ctl_init(&home, &init));
+    assert_false(there(home.conf));
+    init.run = NULL;
+    assert_ok(fsio_mkdirs(home.folder, 0755));
+    testlib_file(home.folder, "run.ini", "[run]\nname = there\nsteps = 9\n");
+    assert_fails(ERR_STATE, "leave --steps out", ctl_init(&home, &init));
+    assert_false(there(home.conf));
+}
+
 static void assert_nothing_was_made(void)
 {
     assert_false(there(home.conf) || there(inside("dilocod.conf.draft")) || there(home.key) || there(home.run) ||
@@ -470,6 +510,8 @@ int main(void)
         CASE(a_second_one_changes_nothing),
         CASE(a_key_that_is_there_is_taken_up),
         CASE(a_run_spec_that_is_there_is_kept_or_in_the_way),
+        CASE(a_run_is_as_long_as_was_said),
+        CASE(a_length_that_will_not_do_makes_no_island),
         CASE(a_run_spec_is_fitted_to_the_model_that_it_begins_from),
         CASE(a_model_that_cannot_be_begun_from_makes_no_island),
         CASE(a_place_that_a_run_spec_names_is_a_whole_path),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Islands that join by commands: how soon they count, what that costs the others, and the loss of the first of them. */
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +29,7 @@ static const char slow_spec[] = "[run]\nname = aims\nsteps = 100000000\n[model]\
 
 /* Islands in folders of their own. */
 static struct camp {
-    char spec[96], text[400], build[400];
+    char spec[96], text[PATH_MAX], build[PATH_MAX];
     const char *home[ISLANDS_MAX], *log[ISLANDS_MAX];
     const char *trainer; /* options of the synthetic one, whose steps take a fixed time; NULL: our own */
     int count;
@@ -55,7 +56,7 @@ static void good(int status)
 /* Logs say everything; another trainer where wished. Then it starts. */
 static void start(int i)
 {
-    char program[1600];
+    char program[2 * PATH_MAX];
     assert_true(homes_configure(camp.home[i], "island", "log", "debug"));
     if (camp.trainer != NULL) {
         snprintf(program, sizeof program, "%s/tests/system/tool_synth --run %s --mark %s --data '%s'", camp.build,

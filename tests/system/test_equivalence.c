@@ -12,6 +12,7 @@
 
 #include <math.h>
 #include <signal.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -185,11 +186,11 @@ int main(void)
     /* Text that is there wherever this can be built. */
     const char *folder = testlib_folder("corpus");
     char command[512];
-    char cwd[256];
+    char cwd[PATH_MAX];
     assert_non_null(realpath(".", cwd));
     snprintf(command, sizeof command, "cat common/*.c outer_opt/*.c net/*.c > %s/corpus", folder);
     assert_int_equal(system(command), 0);
-    char absolute[600];
+    char absolute[PATH_MAX + 300];
     snprintf(absolute, sizeof absolute, "%s/%s/corpus", cwd, folder);
     corpus = absolute;
     const struct CMUnitTest tests[] = {

@@ -153,16 +153,18 @@ static const struct conf_key keys[] = {
      "that long, and one that is usually later not at all."},
 
     {"sync", "outliers", CONF_ENUM, AT(outliers), "clip", 0, 0, outlier_actions, NULL,
-     "What an owner does, where there are three or more, with a contribution whose norm is more than 8 times the "
-     "median of the others', or far above what that island usually sends. clip: it is scaled down. drop: it weighs "
-     "nothing. keep: nothing is done. trimmed, median: value by value over all islands, whatever the norms, without "
-     "weights."},
-    {"sync", "outlier_threshold", CONF_REAL, AT(outlier_threshold), "3", 0.5, 100, NULL, "deviations",
-     "For drop and clip: deviations of the logarithm of the norm above its running mean; below twice the median of the "
-     "others nothing is an outlier."},
-    {"sync", "outlier_warmup", CONF_INT, AT(outlier_warmup), "100", 2, 1e9, NULL, "rounds",
-     "For drop and clip: rounds of an island before its own mean is trusted. Rounds with an outlier do not count, and "
-     "nothing is learnt from them."},
+     "What an owner does, where three or more contribute, with a contribution whose norm is more than "
+     "outlier_threshold times the upper median of the others', whatever was before. clip: it is scaled down to that "
+     "median. drop: it weighs nothing. keep: nothing is done. trimmed, median: value by value over all islands, "
+     "whatever the norms, without weights."},
+    {"sync", "outlier_threshold", CONF_REAL, AT(outlier_threshold), "3", 1.5, 1000, NULL, "medians",
+     "For drop and clip: what is above that many times the upper median of the others' norms is an outlier. One that "
+     "weighs more than is usual may be that many times larger."},
+    {"sync", "weight_max", CONF_REAL, AT(weight_max), "4", 1, 1e6, NULL, "medians",
+     "Contributions are weighted by the tokens that their islands say. These count at most this many times the upper "
+     "median of the other owners' tokens a round, for each round that the island was not counted in, at most 8. Where "
+     "three or more contribute, none weighs more than half of what the others do, nor do all that own nothing weigh "
+     "more than the owners. What is counted of an island's work is not changed by that."},
     {"sync", "trim", CONF_INT, AT(trim), "1", 1, 31, NULL, "islands",
      "For trimmed: how many of the largest and of the smallest values are left out."},
 

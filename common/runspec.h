@@ -86,7 +86,8 @@ struct runspec {
     int64_t zstd_level;
     int outliers; /* enum runspec_outliers */
     double outlier_threshold;
-    int64_t outlier_warmup, trim;
+    int64_t trim;
+    double weight_max;
     int64_t quorum;
     uint64_t grace_ms;
 

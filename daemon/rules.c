@@ -80,10 +80,8 @@ struct outlier_conf rules_outliers(const struct runspec *spec)
                                                   [RUNSPEC_OUTLIERS_CLIP] = OUTLIER_CLIP,
                                                   [RUNSPEC_OUTLIERS_TRIMMED] = OUTLIER_TRIMMED,
                                                   [RUNSPEC_OUTLIERS_MEDIAN] = OUTLIER_MEDIAN};
-    return (struct outlier_conf){.action = actions[spec->outliers],
-                                 .threshold = spec->outlier_threshold,
-                                 .warmup = (uint64_t)spec->outlier_warmup,
-                                 .trim = (uint32_t)spec->trim};
+    return (struct outlier_conf){
+        .action = actions[spec->outliers], .threshold = spec->outlier_threshold, .trim = (uint32_t)spec->trim};
 }
 
 uint64_t rules_warm_until(const struct runspec *spec)

@@ -9,7 +9,8 @@
  *  104  64 bytes Ed25519 over "diloco result 1", zeros to 16, and that digest; contribution: zeros
  *  168  frame, then metadata:
  *       contribution: u64 tokens, u64 step, 32 bytes base hash
- *       result: u64 step, 3 u32 outer numbers, u32 contributors; for each u32 id, u64 tokens, 32 bytes digest
+ *       result: u64 step, 3 u32 outer numbers, u32 contributors; for each u32 id, u64 tokens,
+ *               3 singles: weight, norm, factor; 32 bytes digest
  *
  * The frame has a fixed place so that it is encoded where it is sent from. Its head holds the digest of its payload, so
  * the two digests together cover every byte and nothing is hashed twice. All metadata has fixed places too: it is read
@@ -24,13 +25,14 @@
 
 #define OBJECT_MAGIC 0x314f4c44u /* "DLO1" */
 enum {
-    OBJECT_VERSION = 2,
+    OBJECT_VERSION = 3,
     DIGEST_OFFSET = 72,
     SIGNATURE_OFFSET = DIGEST_OFFSET + DIGEST_BYTES,
     FRAME_HEAD_BYTES = 64,
     CONTRIBUTION_META_BYTES = 48,
     RESULT_META_BYTES = 24, /* before the contributors */
     DOMAIN_BYTES = 16,
+    SINGLE_INF = 0x7f800000,
 };
 _Static_assert(SIGNATURE_OFFSET + IDENT_SIGNATURE_BYTES == WIRE_OBJECT_HEADER_BYTES, "the header's fields fill it");
 /* More than any run trains; two of them still add up within 64 bits. */
@@ -44,6 +46,9 @@ void wire_contributor_put(uint8_t *contributors, uint32_t index, const struct wi
     struct bytes_writer writer = bytes_writer_init(row, WIRE_CONTRIBUTOR_BYTES);
     bytes_put_u32(&writer, contributor->id);
     bytes_put_u64(&writer, contributor->tokens);
+    bytes_put_u32(&writer, contributor->weight);
+    bytes_put_u32(&writer, contributor->norm);
+    bytes_put_u32(&writer, contributor->factor);
     bytes_put(&writer, contributor->digest.byte, DIGEST_BYTES);
 }
 
@@ -54,6 +59,9 @@ struct wire_contributor wire_meta_contributor(const struct wire_meta *meta, uint
     struct bytes_reader reader = bytes_reader_init(row, WIRE_CONTRIBUTOR_BYTES);
     contributor.id = bytes_get_u32(&reader);
     contributor.tokens = bytes_get_u64(&reader);
+    contributor.weight = bytes_get_u32(&reader);
+    contributor.norm = bytes_get_u32(&reader);
+    contributor.factor = bytes_get_u32(&reader);
     memcpy(contributor.digest.byte, bytes_get(&reader, DIGEST_BYTES), DIGEST_BYTES);
     return contributor;
 }
@@ -252,6 +260,12 @@ static enum err read_contribution(const uint8_t *bytes, size_t count, struct wir
     return ERR_OK;
 }
 
+/* Whether these are bits of singles that a mean can have come of: not negative, and numbers. */
+static bool sound(const struct wire_contributor *contributor)
+{
+    return contributor->weight < SINGLE_INF && contributor->norm < SINGLE_INF && contributor->factor <= WIRE_FACTOR_ONE;
+}
+
 static enum err read_result(const uint8_t *bytes, size_t count, struct wire_meta *meta)
 {
     struct bytes_reader reader = bytes_reader_init(bytes, count);
@@ -266,9 +280,14 @@ static enum err read_result(const uint8_t *bytes, size_t count, struct wire_meta
                        count);
     meta->contributors = bytes + RESULT_META_BYTES;
     meta->contributors_count = contributors;
-    for (uint32_t i = 1; i < contributors; i++)
-        if (wire_meta_contributor(meta, i).id <= wire_meta_contributor(meta, i - 1).id)
+    for (uint32_t i = 0, before = 0; i < contributors; i++) {
+        struct wire_contributor contributor = wire_meta_contributor(meta, i);
+        if (i > 0 && contributor.id <= before)
             return err_set(ERR_PROTO, "a result whose contributors are not in order");
+        if (!sound(&contributor))
+            return err_set(ERR_PROTO, "a result whose weights, norms or factors make no sense");
+        before = contributor.id;
+    }
     return ERR_OK;
 }
 

@@ -23,7 +23,8 @@ enum {
     WIRE_OBJECT_HEADER_BYTES = 168,
     WIRE_OUTER_NUMBERS = 3,
     WIRE_CONTRIBUTORS_MAX = 1024,
-    WIRE_CONTRIBUTOR_BYTES = 44,
+    WIRE_CONTRIBUTOR_BYTES = 56,
+    WIRE_FACTOR_ONE = 0x3f800000,
     /* header, head of the frame, metadata */
     WIRE_OBJECT_STUB_BYTES_MAX = WIRE_OBJECT_HEADER_BYTES + 64 + 24 + WIRE_CONTRIBUTORS_MAX * WIRE_CONTRIBUTOR_BYTES,
 };
@@ -39,8 +40,12 @@ struct wire_object {
 
 /* A contribution that a result counts. */
 struct wire_contributor {
-    uint32_t id;          /* of the member that made it */
-    uint64_t tokens;      /* its weight; 0: counted, and left out of the mean */
+    uint32_t id;     /* of the member that made it */
+    uint64_t tokens; /* trained for it, as its maker says */
+    /* Singles, as bits. */
+    uint32_t weight;      /* in the mean: its tokens, within bounds */
+    uint32_t norm;        /* of its values; 0: not looked at */
+    uint32_t factor;      /* WIRE_FACTOR_ONE; less: scaled down as an outlier; 0: counted, and left out of the mean */
     struct digest digest; /* of the contribution */
 };
 

@@ -3,27 +3,8 @@
 
 #include <stdbool.h>
 #include <stdlib.h>
-#include <string.h>
 
-/* EDiT's weight of a new value in the running mean and variance. */
-static const double learning = 0.02;
-/* Over the median norm of the others: what is never passed, and what is no outlier whatever its history says. When one
- * island is sick all others grow, because they pull the anchor back, and when a longer interval begins all grow. */
-static const double far_above = 8, near = 2;
-static const double nothing = -1e4; /* the logarithm of no norm at all */
-enum { INSERTION_MAX = 64 };        /* up to so many, insertion sorts fastest */
-
-/* log2 without a library: exponent and a cubic for the rest; a thousandth is more than enough here. */
-static double log2_of(double value)
-{
-    uint64_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    double exponent = (double)(int64_t)(bits >> 52 & 0x7ff) - 1023;
-    bits = (bits & 0xfffffffffffffu) | (uint64_t)1023 << 52;
-    memcpy(&value, &bits, sizeof value);
-    double x = value - 1;
-    return exponent + x * (1.4249 + x * (-0.5821 + x * 0.1572));
-}
+enum { INSERTION_MAX = 64 }; /* up to so many, insertion sorts fastest */
 
 static int by_size(const void *left, const void *right)
 {
@@ -31,86 +12,48 @@ static int by_size(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
-/* The logarithms that are some, sorted; how many. */
-static size_t sort_logs(const double *logs, size_t count, double *sorted)
+static double median_weight(const float *weights, size_t count)
 {
-    size_t sorted_count = 0;
+    double sorted[OUTLIER_INPUTS_MAX];
     for (size_t i = 0; i < count; i++)
-        if (logs[i] > nothing)
-            sorted[sorted_count++] = logs[i];
-    qsort(sorted, sorted_count, sizeof *sorted, by_size);
-    return sorted_count;
+        sorted[i] = (double)weights[i];
+    qsort(sorted, count, sizeof *sorted, by_size);
+    return sorted[count / 2];
 }
 
-/* The largest log2 of the norm that an island's history lets pass. */
-static double usual_limit(const struct outlier_conf *conf, const struct outlier_score *score)
+/* The upper median of the others' sizes; 0 where there are not enough others that sent anything. */
+static double median_of_others(const double *sorted, size_t count, double own)
 {
-    /* A norm that has hardly varied may vary a little. */
-    double variance = score->variance > 0.01 ? score->variance : 0.01;
-    double deviation = variance > 1 ? variance : 1;
-    for (int i = 0; i < 6; i++)
-        deviation = 0.5 * (deviation + variance / deviation);
-    return score->mean + conf->threshold * deviation;
+    size_t others = count - (own > 0), middle = others / 2;
+    if (others + 1 < OUTLIER_INPUTS_MIN)
+        return 0;
+    return sorted[own > 0 && own <= sorted[middle] ? middle + 1 : middle];
 }
 
-/* The largest log2 of the norm that passes; a huge one where the others say nothing. `sorted`: everyone's. */
-static double limit_for(const struct outlier_conf *conf, const struct outlier_score *score, double log,
-                        const double *sorted, size_t sorted_count)
+size_t outlier_judge(const struct outlier_conf *conf, const double *norms, const float *weights, size_t count,
+                     float *factors)
 {
-    bool there = log > nothing;
-    size_t others_count = sorted_count - there;
-    if (others_count + 1 < OUTLIER_INPUTS_MIN)
-        return 1e9;
-    size_t middle = others_count / 2;
-    double median = sorted[there && log <= sorted[middle] ? middle + 1 : middle]; /* without itself */
-    double most = median + log2_of(far_above);
-    double limit = score->seen >= conf->warmup ? usual_limit(conf, score) : most;
-    limit = limit > median + log2_of(near) ? limit : median + log2_of(near);
-    return limit < most ? limit : most;
-}
-
-static void learn(struct outlier_score *score, double log)
-{
-    double weight = 1 / (double)(score->seen + 1);
-    weight = weight > learning ? weight : learning;
-    double step = log - score->mean;
-    score->mean += weight * step;
-    score->variance = (1 - weight) * (score->variance + weight * step * step);
-    score->seen++;
-}
-
-/* 2 to a power that is at most 0. */
-static float shrink(double log)
-{
-    double factor = 1;
-    for (; log < -1; log += 1)
-        factor *= 0.5;
-    return (float)(factor * (1 + log * (0.6931 + log * (0.2402 + log * 0.0555))));
-}
-
-size_t outlier_judge(const struct outlier_conf *conf, struct outlier_score **scores, const double *squares,
-                     size_t count, float *factors)
-{
-    double logs[OUTLIER_INPUTS_MAX], sorted[OUTLIER_INPUTS_MAX];
-    size_t out = 0;
-    for (size_t i = 0; i < count; i++) {
-        logs[i] = squares[i] > 0 ? 0.5 * log2_of(squares[i]) : nothing;
+    double sizes[OUTLIER_INPUTS_MAX], sorted[OUTLIER_INPUTS_MAX];
+    size_t sorted_count = 0, out = 0;
+    for (size_t i = 0; i < count; i++)
         factors[i] = 1;
-    }
     if (count < OUTLIER_INPUTS_MIN)
         return 0;
-    size_t sorted_count = sort_logs(logs, count, sorted);
+    double usual = median_weight(weights, count);
     for (size_t i = 0; i < count; i++) {
-        double limit = limit_for(conf, scores[i], logs[i], sorted, sorted_count);
-        if (logs[i] > limit) {
-            factors[i] = conf->action == OUTLIER_DROP ? 0 : shrink(limit - logs[i]);
-            out++;
-        }
+        double times = (double)weights[i] > usual ? (double)weights[i] / usual : 1;
+        sizes[i] = norms[i] > 0 ? norms[i] / times : 0; /* no number at all is found when the mean is encoded */
+        if (sizes[i] > 0)
+            sorted[sorted_count++] = sizes[i];
     }
-    /* While one is sick the anchor is not where it should be, and nobody's norm is its usual one. */
-    for (size_t i = 0; out == 0 && i < count; i++)
-        if (squares[i] > 0)
-            learn(scores[i], logs[i]);
+    qsort(sorted, sorted_count, sizeof *sorted, by_size);
+    for (size_t i = 0; i < count; i++) {
+        double median = median_of_others(sorted, sorted_count, sizes[i]);
+        if (!(median > 0 && sizes[i] > conf->threshold * median))
+            continue;
+        factors[i] = conf->action == OUTLIER_DROP ? 0 : (float)(median / norms[i]);
+        out++;
+    }
     return out;
 }
 

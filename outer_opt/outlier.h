@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * outlier: contributions that do not look like those before them, and means that a few bad ones cannot carry off.
+ * outlier: contributions that are far larger than the others', and means that a few bad ones cannot carry off.
  *
- * A contribution is judged where there are three or more. It is an outlier if its norm is more than eight times the
- * median of the others', always; once enough was seen of its island, also if it lies too many deviations above the
- * running mean of its logarithm, which is EDiT's score (2412.07210), and is more than twice that median. Small norms
- * are no harm. Nothing is learnt from a version that has an outlier. An owner decides this for its own shards; what it
- * decided travels with its result, so nothing here has to be the same elsewhere. Pure.
+ * A contribution is judged where there are three or more: it is an outlier if its norm is more than `threshold` times
+ * the upper median of the others', whatever was before. One that weighs more than is usual holds the work of more
+ * tokens, and may be that many times larger; its weight is bounded (weights.h). Small norms are no harm. What is an
+ * outlier is brought to the median and not to the limit: three times the norm of each of two others would outweigh
+ * both, and as they pull the anchor back they grow, and so would the limit. An owner decides this for its own shards;
+ * what it decided travels with its result, so nothing here has to be the same elsewhere. Pure.
  */
 #ifndef OUTER_OPT_OUTLIER_H
 #define OUTER_OPT_OUTLIER_H
@@ -20,29 +21,21 @@ enum { OUTLIER_INPUTS_MIN = 3, OUTLIER_INPUTS_MAX = 1024 };
 enum outlier_action {
     OUTLIER_KEEP,    /* plain weighted mean */
     OUTLIER_DROP,    /* counted with weight 0 */
-    OUTLIER_CLIP,    /* brought to the largest norm that would pass */
+    OUTLIER_CLIP,    /* brought to the median norm of the others */
     OUTLIER_TRIMMED, /* per value, without the `trim` largest and smallest; no weights */
     OUTLIER_MEDIAN,  /* per value */
 };
 
 struct outlier_conf {
     enum outlier_action action;
-    double threshold; /* deviations; 3 */
-    uint64_t warmup;  /* norms of an island before its own history counts; 100 */
+    double threshold; /* medians; 3 */
     uint32_t trim;
 };
 
-/* What is known of one island and one group of tensors. */
-struct outlier_score {
-    double mean, variance; /* of log2 of the norm */
-    uint64_t seen;
-};
-
-/* `squares`: the contributions' sums of squares. Fills `factors`: 1 for one that passes, less than 1 for one that is to
- * be scaled down (CLIP) and 0 for one that is to be left out (DROP); never all of them. Scores learn where all pass.
- * Returns how many do not. */
-size_t outlier_judge(const struct outlier_conf *conf, struct outlier_score **scores, const double *squares,
-                     size_t count, float *factors);
+/* The contributions' norms and weights. Fills `factors`: 1 for one that passes, less than 1 for one that is to be
+ * scaled down (CLIP) and 0 for one that is to be left out (DROP); never all of them. Returns how many do not pass. */
+size_t outlier_judge(const struct outlier_conf *conf, const double *norms, const float *weights, size_t count,
+                     float *factors);
 
 /* out[i] = mean of inputs[k][i] over k without the `trim` smallest and largest of them; at least one or two are left.
  */

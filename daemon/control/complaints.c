@@ -137,19 +137,44 @@ static void complain_blocked(struct status *status)
                  : "see what `dilococtl status` and the log say there; what is trained meanwhile goes out later");
 }
 
-/* Once, with the fragment that has grown most. */
+/* Who sent most outliers lately; NULL: nobody did. */
+static const struct status_peer *worst_outlier(const struct status *status)
+{
+    const struct status_peer *worst = NULL;
+    for (uint32_t i = 0; i < status->from->view->count; i++) {
+        const struct status_peer *peer = &status->peers[i];
+        if (peer->member->used && peer->outliers_lately > (worst != NULL ? worst->outliers_lately : 0))
+            worst = peer;
+    }
+    return worst;
+}
+
+/* Once, with the fragment that has grown most, and whose work it may be. */
 static void complain_runaway(struct status *status)
 {
+    const struct status_peer *worst = worst_outlier(status);
     uint32_t most = 0;
-    char text[200];
+    char text[320], action[320];
     for (uint32_t f = 1; f < status->fragments_count; f++)
         most = status->fragments[f].grown > status->fragments[most].grown ? f : most;
     if (status->fragments_count == 0 || status->fragments[most].grown == 0)
         return;
     snprintf(text, sizeof text, "the run diverges: fragment %" PRIu32 " of the anchor is %.3g times as large as it was",
              most, status->fragments[most].grown);
-    complain(status, COMPLAINT_RUNAWAY, NULL, text,
-             "stop the run, and begin again from an earlier anchor with lower learning rates or a finer codec");
+    if (worst == NULL) {
+        complain(status, COMPLAINT_RUNAWAY, NULL, text,
+                 "stop the run, and begin again from an earlier anchor with lower learning rates or a finer codec");
+        return;
+    }
+    size_t used = strlen(text);
+    snprintf(text + used, sizeof text - used, "; of the last 8 contributions of island %s %u were outliers",
+             worst->member->name, worst->outliers_lately);
+    snprintf(
+        action, sizeof action,
+        "stop the trainer of island %s and look at its loss, data and learning rate (dilococtl evict %s, if nobody "
+        "is there); then begin again from an earlier anchor",
+        worst->member->name, worst->member->name);
+    complain(status, COMPLAINT_RUNAWAY, NULL, text, action);
 }
 
 /* ---- one event, one entry ---- */

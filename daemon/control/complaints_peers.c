@@ -382,7 +382,7 @@ static void complain_outliers(struct status *status)
         char text[200];
         if (lately == 0)
             continue;
-        snprintf(text, sizeof text, "of the last 8 contributions of island %s to our shards %u were outliers, and %s",
+        snprintf(text, sizeof text, "of the last 8 contributions of island %s %u were outliers, and %s",
                  status->peers[i].member->name, lately,
                  status->from->spec->outliers == RUNSPEC_OUTLIERS_DROP ? "left out" : "scaled down");
         complain_of(status, COMPLAINT_OUTLIER, i, text, "look at its loss, its data and its learning rate");

@@ -121,7 +121,7 @@ struct status_peer {
     double heard_s; /* ago */
     uint64_t sent_bytes, received_bytes, unacknowledged_bytes;
     uint64_t outliers, missed;
-    unsigned outliers_lately;             /* of its last eight contributions to our shards */
+    unsigned outliers_lately;             /* of its last eight contributions */
     const struct view_member *apart_from; /* an owner that is cut off from it, so that it stands back; or NULL */
     char apart[300];                      /* how they are cut off from each other; "": they are not */
     bool apart_by_line;                   /* as far as is known */

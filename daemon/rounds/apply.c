@@ -563,6 +563,8 @@ static void done_apply(struct job *job)
         log_error("fragment %" PRIu32 ", version %" PRIu64 ", owner %" PRIu32 " cannot be applied: %s", f, version,
                   fragment->parts[j->p].owner, job->text);
     enum err err = note_counted(j);
+    if (err == ERR_OK)
+        standing_note(&apply->desk->standing, apply->desk->conf.view, &j->meta, f, version, apply->desk->now_ms, true);
     mem_free((void *)(uintptr_t)j->meta.contributors);
     if (err == ERR_NOMEM) { /* it would be another version: the daemon ends, and goes on from the ledger */
         job_pool_give(&apply->parts, j);

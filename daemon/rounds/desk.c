@@ -31,6 +31,7 @@ enum err desk_init(struct desk *desk, const struct rounds_conf *conf)
 void desk_deinit(struct desk *desk)
 {
     job_pool_deinit(&desk->probes);
+    standing_deinit(&desk->standing);
     mem_free(desk->fragments);
 }
 

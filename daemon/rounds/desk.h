@@ -15,6 +15,7 @@
 #include "common/log.h"
 #include "daemon/rounds/rounds_types.h"
 #include "daemon/rounds/squeeze.h"
+#include "daemon/rounds/standing.h"
 #include "net/wire_object.h"
 
 /* What this process encoded last for a shard. */
@@ -39,6 +40,7 @@ struct desk {
     uint64_t now_ms;
     uint64_t uplink_bits; /* per second, as measured; 0: not known */
     struct squeeze squeeze;
+    struct standing standing;
     char disk_note[480]; /* why the disk cannot be written, and what to do; "" if it can */
     struct log_limit disk_said;
     uint64_t refused_since_ms; /* since when nothing of a round can be kept; 0: it can */

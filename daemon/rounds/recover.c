@@ -7,6 +7,8 @@
 #include "daemon/rounds/apply.h"
 
 /* What replaying takes. */
+enum { STANDING_VERSIONS = 8 };
+
 struct replay {
     const struct desk *desk;
     uint32_t f;
@@ -135,6 +137,24 @@ static bool made_by_us(const struct desk *desk, uint32_t f, uint64_t version)
     return false;
 }
 
+/* Who was an outlier in the last versions, as far as the ledger still has their results. */
+static void note_standing(struct desk *desk, uint32_t f, uint64_t upto)
+{
+    for (uint64_t version = upto > STANDING_VERSIONS ? upto - STANDING_VERSIONS + 1 : 1; version <= upto; version++) {
+        struct ledger_commit commit;
+        if (ledger_commit_of(desk->conf.ledger, f, version, &commit) != ERR_OK)
+            continue;
+        for (uint32_t i = 0; i < commit.parts_count; i++) {
+            const struct ledger_key key = key_of(&commit, i);
+            struct result result;
+            if (result_open(desk->conf.ledger, &key, &result) != ERR_OK)
+                continue;
+            standing_note(&desk->standing, desk->conf.view, &result.meta, f, version, desk->now_ms, false);
+            result_close(&result);
+        }
+    }
+}
+
 enum err recover_fragment(struct desk *desk, uint32_t f, bool *known, uint64_t *saved)
 {
     const struct rounds_conf *conf = &desk->conf;
@@ -153,6 +173,7 @@ enum err recover_fragment(struct desk *desk, uint32_t f, bool *known, uint64_t *
     TRY(err);
     *saved = state->version;
     TRY(replay_all(desk, f, UINT64_MAX, conf->replica, state));
+    note_standing(desk, f, state->version);
     bool replayed = state->version > *saved;
     /* The checkpoint's residuals are older than results made from them, even than one that is of no use now. */
     if (replayed || made_by_us(desk, f, state->version + 1))

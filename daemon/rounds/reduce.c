@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/rounds/reduce.h"
 
+#include <float.h>
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "common/mem.h"
 #include "daemon/rules.h"
 #include "daemon/state/results.h"
+#include "outer_opt/fbits.h"
+#include "outer_opt/weights.h"
 
-enum { STORE_AGAIN_MS = 2000, OUTLIER_SAID_MS = 10000 };
+enum { STORE_AGAIN_MS = 2000 };
 
 struct reduce_fragment {
     uint64_t made_version;   /* of the mean in the slot, stored or not */
@@ -18,17 +22,9 @@ struct reduce_fragment {
     uint64_t mean_epoch;     /* of the epoch in which it was ordered */
 };
 
-struct reduce_member {
-    uint64_t outliers;
-    uint8_t lately; /* its last contributions that were judged, a bit each, the newest lowest: 1 for an outlier */
-    struct log_limit said;
-};
-
 struct reduce {
     struct desk *desk;
     struct reduce_fragment *fragments;
-    struct reduce_member *members;
-    uint32_t members_count;
     struct job_pool checks, means, stores;
 };
 
@@ -79,17 +75,7 @@ enum err reduce_new(struct desk *desk, struct reduce **out)
     reduce->checks.job_bytes = sizeof(struct check_job);
     reduce->means.job_bytes = sizeof(struct mean_job);
     reduce->stores.job_bytes = sizeof(struct store_job);
-    TRY(reduce_members(reduce, desk->conf.view->count));
     return mem_new(desk_fragments(desk), sizeof *reduce->fragments, "rounds", &reduce->fragments);
-}
-
-enum err reduce_members(struct reduce *reduce, uint32_t count)
-{
-    if (count <= reduce->members_count)
-        return ERR_OK;
-    TRY(mem_grow(&reduce->members, reduce->members_count, count, sizeof *reduce->members, "rounds"));
-    reduce->members_count = count;
-    return ERR_OK;
 }
 
 void reduce_free(struct reduce *reduce)
@@ -99,17 +85,8 @@ void reduce_free(struct reduce *reduce)
     job_pool_deinit(&reduce->checks);
     job_pool_deinit(&reduce->means);
     job_pool_deinit(&reduce->stores);
-    mem_free(reduce->members);
     mem_free(reduce->fragments);
     mem_free(reduce);
-}
-
-uint64_t reduce_outliers(const struct reduce *reduce, uint32_t member, unsigned *lately)
-{
-    *lately = 0;
-    for (unsigned bits = reduce->members[member].lately; bits != 0; bits >>= 1)
-        *lately += bits & 1;
-    return reduce->members[member].outliers;
 }
 
 /* ---- a contribution to our part came in ---- */
@@ -209,32 +186,14 @@ static enum err run_mean(struct job *job, struct jobs_scratch *scratch)
     TRY(reduce_shared(j, scratch, &frame_bytes));
     for (uint32_t i = 0; i < j->inputs_count; i++) {
         struct wire_contributor contributor = wire_meta_contributor(&j->meta, i);
-        contributor.tokens = j->inputs[i].factor == 0 ? 0 : contributor.tokens; /* counted, with no weight */
+        contributor.weight = float_bits(j->inputs[i].weight);
+        contributor.norm = float_bits(fminf(j->inputs[i].norm, FLT_MAX));
+        contributor.factor = float_bits(j->inputs[i].factor);
         wire_contributor_put(j->contributors, i, &contributor);
     }
     const struct wire_object what = desk_object(desk, WIRE_RESULT, j->f, j->version, &j->part);
     struct digest digest;
     return wire_object_seal(&what, &j->meta, desk->conf.ident, j->slot->data, frame_bytes, &j->slot->bytes, &digest);
-}
-
-static void tell_outliers(const struct mean_job *j)
-{
-    struct desk *desk = j->reduce->desk;
-    for (size_t i = 0; i < j->inputs_count; i++) {
-        const struct mean_input *input = &j->inputs[i];
-        struct reduce_member *member = &j->reduce->members[input->member];
-        if (j->inputs_count >= OUTLIER_INPUTS_MIN)
-            member->lately = (uint8_t)(member->lately << 1 | (input->factor != 1));
-        if (input->factor == 1)
-            continue;
-        member->outliers++;
-        if (log_limit_pass(&member->said, desk->now_ms, OUTLIER_SAID_MS))
-            log_warn("fragment %" PRIu32 ", version %" PRIu64
-                     ": the contribution of island %s is far larger than usual; "
-                     "%s (the %" PRIu64 ". time). Look at its loss and learning rate",
-                     j->f, j->version, desk_name(desk, input->member), input->factor == 0 ? "left out" : "scaled down",
-                     member->outliers);
-    }
 }
 
 static void done_mean(struct job *job)
@@ -253,8 +212,6 @@ static void done_mean(struct job *job)
         event.member = j->inputs[j->bad].member;
         log_error("fragment %" PRIu32 ", version %" PRIu64 ": the contribution of island %s cannot be used: %s", j->f,
                   j->version, desk_name(desk, event.member), job->text);
-    } else {
-        tell_outliers(j);
     }
     desk_post(desk, &event);
     job_pool_give(&j->reduce->means, j);
@@ -271,13 +228,31 @@ static void add_input(struct mean_job *j, const struct slot *slot, uint32_t memb
     if (wire_object_open(slot->data, slot->bytes, &what, &meta, &frame, &frame_bytes) != ERR_OK)
         return;
     uint32_t i = (uint32_t)j->inputs_count++;
-    j->inputs[i] =
-        (struct mean_input){.frame = frame, .bytes = frame_bytes, .weight = (float)meta.tokens, .member = member};
+    j->inputs[i] = (struct mean_input){.frame = frame, .bytes = frame_bytes, .member = member};
     struct wire_contributor contributor = {.id = what.key.island, .tokens = meta.tokens, .digest = what.digest};
     wire_contributor_put(j->contributors, i, &contributor);
     j->meta.contributors = j->contributors;
     j->meta.contributors_count = i + 1;
     j->meta.step = meta.step > j->meta.step ? meta.step : j->meta.step;
+}
+
+/* Weighs the inputs: by their tokens, as far as the others' go. One whom no result has counted yet has missed none. */
+static void weigh_inputs(struct mean_job *j)
+{
+    struct desk *desk = j->reduce->desk;
+    const struct counted *counted = replica_counted(desk->conf.replica, j->f);
+    struct weight_input weighed[WIRE_CONTRIBUTORS_MAX];
+    float weights[WIRE_CONTRIBUTORS_MAX];
+    for (uint32_t i = 0; i < j->inputs_count; i++) {
+        struct wire_contributor contributor = wire_meta_contributor(&j->meta, i);
+        uint64_t last = counted_last(counted, contributor.id, j->part.shards);
+        weighed[i] = (struct weight_input){.tokens = contributor.tokens,
+                                           .missed = last > 0 && last < j->version ? j->version - 1 - last : 0,
+                                           .owner = desk->conf.view->members[j->inputs[i].member].role == RECORD_OWNER};
+    }
+    weights_bound(desk->conf.spec->weight_max, weighed, j->inputs_count, weights);
+    for (uint32_t i = 0; i < j->inputs_count; i++)
+        j->inputs[i].weight = weights[i];
 }
 
 /* Slots of these members in order of their ids, in which a result names them. */
@@ -318,6 +293,7 @@ static void make_mean(struct reduce *reduce, uint32_t f, uint64_t version, const
         uint32_t i = members[k];
         add_input(j, i == self ? slots_out(desk->conf.slots, f, p) : slots_in(desk->conf.slots, f, i), i);
     }
+    weigh_inputs(j);
     struct outer_round round =
         rules_round(desk->conf.spec, desk_fragments(desk), f, version, desk->fragments[f].state.step, j->meta.step);
     memcpy(j->meta.outer, (float[]){round.scale, round.momentum, round.lr}, sizeof j->meta.outer);

@@ -13,8 +13,6 @@ struct reduce;
 /* `desk` is borrowed for its life. ERR_NOMEM. */
 ERR_MUST_CHECK enum err reduce_new(struct desk *desk, struct reduce **out);
 void reduce_free(struct reduce *reduce);
-/* Room for members 0 to `count` - 1, who are never taken away. ERR_NOMEM. */
-ERR_MUST_CHECK enum err reduce_members(struct reduce *reduce, uint32_t count);
 /* A contribution of `bytes` lies whole in its slot: looked at, then judged, and the core is told if it is good. */
 void reduce_contribution_in(struct reduce *reduce, uint32_t peer, const struct wire_key *key, uint64_t bytes);
 /* The mean of the contributions of `have`, which is not kept, into the slot of our own result: SYNC_EV_REDUCED, or
@@ -27,7 +25,5 @@ void reduce_store(struct reduce *reduce, uint32_t f, uint64_t version);
 void reduce_unread(struct reduce *reduce, uint32_t f);
 /* What the disk refused is tried again. */
 void reduce_tick(struct reduce *reduce);
-/* Contributions of a member that were left out or scaled down; `*lately`: of the last eight. */
-uint64_t reduce_outliers(const struct reduce *reduce, uint32_t member, unsigned *lately);
 
 #endif

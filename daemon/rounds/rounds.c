@@ -78,9 +78,8 @@ void rounds_post_held(struct rounds *rounds, uint32_t f)
 
 enum err rounds_members(struct rounds *rounds, uint32_t count)
 {
-    TRY(replica_members(rounds->desk.conf.replica, count));
     TRY(slots_members(rounds->desk.conf.slots, count));
-    return reduce_members(rounds->reduce, count);
+    return standing_members(&rounds->desk.standing, count);
 }
 
 enum err rounds_recover(struct rounds *rounds, uint32_t f, bool *known)
@@ -235,5 +234,5 @@ double rounds_grown(const struct rounds *rounds, uint32_t f)
 
 uint64_t rounds_outliers(const struct rounds *rounds, uint32_t member, unsigned *lately)
 {
-    return reduce_outliers(rounds->reduce, member, lately);
+    return standing_outliers(&rounds->desk.standing, member, lately);
 }

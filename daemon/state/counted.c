@@ -85,6 +85,17 @@ uint64_t counted_since(const struct counted *counted, uint32_t id, uint64_t vers
     return shards;
 }
 
+uint64_t counted_last(const struct counted *counted, uint32_t id, uint64_t shards)
+{
+    uint64_t last = 0;
+    for (size_t i = 0; i < counted->count; i++) {
+        const struct counted_row *row = &counted->rows[i];
+        if (row->id == id && (row->shards & shards) != 0 && row->version > last)
+            last = row->version;
+    }
+    return last;
+}
+
 uint64_t counted_as(const struct counted *counted, uint32_t id, uint64_t version, const struct digest *digest)
 {
     uint64_t shards = 0;

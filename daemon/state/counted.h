@@ -44,6 +44,8 @@ ERR_MUST_CHECK enum err counted_note(struct counted *counted, uint64_t shards, u
 
 /* The member's shards whose last contribution was counted in a version after this one. */
 uint64_t counted_since(const struct counted *counted, uint32_t id, uint64_t version);
+/* The newest version that counts the member in any of these shards; 0: none. */
+uint64_t counted_last(const struct counted *counted, uint32_t id, uint64_t shards);
 /* The shards in which the last one counted is this one. */
 uint64_t counted_as(const struct counted *counted, uint32_t id, uint64_t version, const struct digest *digest);
 

@@ -21,8 +21,6 @@ void mean_deinit(struct mean *mean)
     mem_free(mean->decoded);
     mem_free(mean->readers);
     mem_free(mean->squares);
-    for (size_t i = 0; i < MEAN_PIECES; i++)
-        mem_free(mean->scores[i]);
     *mean = (struct mean){0};
 }
 
@@ -39,48 +37,10 @@ static size_t input_bytes(const struct outlier_conf *conf)
 
 uint64_t mean_bytes(const struct outlier_conf *conf, uint64_t piece, uint32_t inputs)
 {
-    return inputs * ((by_value(conf) ? piece * sizeof(float) : 0) + input_bytes(conf)) +
-           (inputs + MEAN_PIECE - 1) / MEAN_PIECE * MEAN_PIECE * sizeof(struct outlier_score);
-}
-
-enum err mean_members(struct mean *mean, uint32_t count)
-{
-    assert(count <= MEAN_MEMBERS_MAX);
-    for (uint32_t i = 0; i * MEAN_PIECE < count; i++)
-        if (mean->scores[i] == NULL)
-            TRY(mem_new(MEAN_PIECE, sizeof *mean->scores[i], "scores", &mean->scores[i]));
-    return ERR_OK;
-}
-
-void mean_forget(struct mean *mean)
-{
-    for (size_t i = 0; i < MEAN_PIECES; i++)
-        if (mean->scores[i] != NULL)
-            memset(mean->scores[i], 0, MEAN_PIECE * sizeof *mean->scores[i]);
+    return inputs * ((by_value(conf) ? piece * sizeof(float) : 0) + input_bytes(conf));
 }
 
 /* ---- outliers ---- */
-
-/* The median of the inputs' weights. */
-static float usual_weight(const struct mean_input *inputs, size_t inputs_count)
-{
-    float usual = 0;
-    for (size_t i = 0; i < inputs_count; i++) {
-        size_t lighter = 0;
-        for (size_t k = 0; k < inputs_count; k++)
-            lighter += inputs[k].weight < inputs[i].weight || (inputs[k].weight == inputs[i].weight && k < i);
-        if (lighter == inputs_count / 2)
-            usual = inputs[i].weight;
-    }
-    return usual;
-}
-
-static struct outlier_score *score_of(struct mean *mean, uint32_t member)
-{
-    struct outlier_score *piece = mean->scores[member / MEAN_PIECE];
-    assert(piece != NULL); /* mean_members() was not told of it */
-    return &piece[member % MEAN_PIECE];
-}
 
 /* Sum of squares of what a frame holds. */
 static enum err square_sum(const struct mean_input *input, size_t count, struct codec *codec, double *sum)
@@ -120,22 +80,19 @@ size_t mean_looked_bad(const struct mean *mean)
     return i;
 }
 
-/* One that comes after an absence holds the work of several rounds: it may be that many times larger, and is no outlier
- * for it. */
 void mean_judge(struct mean *mean)
 {
     struct mean_input *inputs = mean->inputs;
-    struct outlier_score *scores[MEAN_MEMBERS_MAX];
-    float factors[MEAN_MEMBERS_MAX];
-    float usual = usual_weight(inputs, mean->inputs_count);
+    double norms[MEAN_MEMBERS_MAX];
+    float weights[MEAN_MEMBERS_MAX], factors[MEAN_MEMBERS_MAX];
     if (mean_looks(mean) == 0)
         return;
     for (size_t i = 0; i < mean->inputs_count; i++) {
-        double rounds = inputs[i].weight > usual && usual > 0 ? (double)(inputs[i].weight / usual) : 1;
-        mean->squares[i] = mean->squares[i] / (rounds * rounds);
-        scores[i] = score_of(mean, inputs[i].member);
+        norms[i] = sqrt(mean->squares[i]);
+        weights[i] = inputs[i].weight;
+        inputs[i].norm = (float)norms[i];
     }
-    outlier_judge(mean->conf, scores, mean->squares, mean->inputs_count, factors);
+    outlier_judge(mean->conf, norms, weights, mean->inputs_count, factors);
     for (size_t i = 0; i < mean->inputs_count; i++)
         inputs[i].factor = factors[i];
 }
@@ -171,6 +128,7 @@ enum err mean_begin(struct mean *mean, const struct outlier_conf *conf, struct m
     for (size_t i = 0; i < inputs_count; i++) {
         *bad = i;
         inputs[i].factor = 1;
+        inputs[i].norm = 0;
         mean->squares[i] = 0;
         TRY(codec_read_begin(inputs[i].frame, inputs[i].bytes, count, &mean->readers[i]));
     }

@@ -2,10 +2,9 @@
 /*
  * mean: the mean of contributions to some shards of a fragment, or what the run spec has in its place for outliers.
  *
- * It is made piece by piece, so that neither it nor a contribution is ever whole in memory. Owns what is remembered of
- * the members from one mean to the next, and memory for trimmed means. Reads frames; never writes one. Private to
- * replica. One job at a time works with it; mean_look() and mean_read() are for several threads, each with another
- * input or place.
+ * It is made piece by piece, so that neither it nor a contribution is ever whole in memory. Owns memory for that;
+ * nothing is remembered from one mean to the next. Reads frames; never writes one. Private to replica. One job at a
+ * time works with it; mean_look() and mean_read() are for several threads, each with another input or place.
  */
 #ifndef DAEMON_STATE_MEAN_H
 #define DAEMON_STATE_MEAN_H
@@ -17,8 +16,7 @@
 #include "outer_opt/codec.h"
 #include "outer_opt/outlier.h"
 
-/* Scores stand in pieces that never move, so that there can be more while jobs read. */
-enum { MEAN_MEMBERS_MAX = OUTLIER_INPUTS_MAX, MEAN_PIECE = 64, MEAN_PIECES = MEAN_MEMBERS_MAX / MEAN_PIECE };
+enum { MEAN_MEMBERS_MAX = OUTLIER_INPUTS_MAX };
 /* So many pieces of a mean can be made at a time. */
 enum { MEAN_PLACES = 16 };
 
@@ -26,15 +24,15 @@ struct mean_input {
     const uint8_t *frame;
     size_t bytes;
     float weight;
-    uint32_t member; /* whose it is, for its score: below what mean_members() was told */
+    uint32_t member; /* whose it is; the caller's */
+    float norm;      /* out: of its values, where it was looked at; else 0 */
     float factor;    /* out: 1, less where it was scaled down as an outlier, 0 where it was left out */
 };
 
 /* Empty when zeroed. */
 struct mean {
-    struct outlier_score *scores[MEAN_PIECES]; /* of the members, on these shards */
-    struct codec_reader *readers;              /* of the inputs: behind what was placed, then at each place */
-    double *squares;                           /* of the inputs, as mean_look() found them; below 0: it is damaged */
+    struct codec_reader *readers; /* of the inputs: behind what was placed, then at each place */
+    double *squares;              /* of the inputs, as mean_look() found them; below 0: it is damaged */
     size_t inputs_room;
     float *decoded; /* trimmed means and medians: a piece of every contribution */
     size_t decoded_room;
@@ -47,10 +45,6 @@ struct mean {
 void mean_deinit(struct mean *mean);
 /* Bytes for means of up to `inputs` contributions, in pieces of up to `piece` values. */
 uint64_t mean_bytes(const struct outlier_conf *conf, uint64_t piece, uint32_t inputs);
-/* Room for the scores of so many members. Not while a mean is made of one of the new ones. */
-ERR_MUST_CHECK enum err mean_members(struct mean *mean, uint32_t count);
-/* The shards are others now: what is remembered was of these no more. */
-void mean_forget(struct mean *mean);
 
 /* Begins the mean of `count` values over these inputs, in their order; they are read until it is made. ERR_PROTO: input
  * `*bad` is no frame of so many. ERR_NOMEM. */

@@ -199,7 +199,6 @@ static void take_own(struct replica *replica, uint32_t f, uint64_t own, struct r
     packed_deinit(&fragment->owner_pending);
     fragment->owner_pending = recut->pending;
     fragment->owner_made = false;
-    mean_forget(&fragment->mean);
     recut->own = (struct part_cut){0};
     recut->pending = (struct packed){0};
 }
@@ -242,13 +241,6 @@ out:
     packed_deinit(&recut.pending);
     packed_deinit(&recut.residual);
     return err;
-}
-
-enum err replica_members(struct replica *replica, uint32_t count)
-{
-    for (uint32_t f = 0; f < replica->conf.plan->fragments_count; f++)
-        TRY(mean_members(&replica->fragments[f].mean, count));
-    return ERR_OK;
 }
 
 size_t replica_values(const struct replica *replica, uint32_t f, uint64_t shards)

@@ -58,9 +58,6 @@ bool replica_cut_is(const struct replica *replica, uint32_t f, const uint64_t *m
 /* Bytes that takes, with up to `inputs` contributions to a mean. */
 uint64_t replica_cut_bytes(const struct replica_conf *conf, uint32_t f, const uint64_t *masks, uint32_t count,
                            uint64_t own, uint32_t inputs);
-/* Room for the scores of members 0 to `count` - 1, who are never taken away. The loop's thread calls, jobs may be under
- * way. ERR_NOMEM. */
-ERR_MUST_CHECK enum err replica_members(struct replica *replica, uint32_t count);
 
 /* Values of some shards. A frame holds them run behind run. */
 size_t replica_values(const struct replica *replica, uint32_t f, uint64_t shards);

@@ -124,8 +124,20 @@ static void write_objects(void)
     memcpy(what.nonce, nonce, sizeof nonce);
     assert_ok(wire_object_seal(&what, &meta, NULL, object, frame_bytes, &bytes, &what.digest));
     assert_ok(fsio_replace(contribution_file, object, bytes, 0644));
-    wire_contributor_put(rows, 0, &(struct wire_contributor){.id = 0, .tokens = 4096, .digest = what.digest});
-    wire_contributor_put(rows, 1, &(struct wire_contributor){.id = 70000, .tokens = 2048, .digest = meta.base_hash});
+    wire_contributor_put(rows, 0,
+                         &(struct wire_contributor){.id = 0,
+                                                    .tokens = 4096,
+                                                    .weight = testlib_float_bits(4096),
+                                                    .norm = testlib_float_bits(0.5f),
+                                                    .factor = WIRE_FACTOR_ONE,
+                                                    .digest = what.digest});
+    wire_contributor_put(rows, 1,
+                         &(struct wire_contributor){.id = 70000,
+                                                    .tokens = 2048,
+                                                    .weight = testlib_float_bits(2000),
+                                                    .norm = testlib_float_bits(40),
+                                                    .factor = testlib_float_bits(0.0125f),
+                                                    .digest = meta.base_hash});
     meta = (struct wire_meta){.step = 100, .contributors_count = 2, .contributors = rows};
     memcpy(meta.outer, outer_numbers, sizeof meta.outer);
     what.key = result_name;

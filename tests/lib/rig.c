@@ -532,8 +532,11 @@ void rig_result(const struct rig *rig, uint32_t f, uint32_t shard, const struct 
     uint8_t contributors[RIG_MEMBERS_MAX * WIRE_CONTRIBUTOR_BYTES];
     struct wire_meta meta = {.step = key.version * STEPS_A_ROUND, .contributors = contributors};
     for (uint32_t i = 0; i < rig->conf.members; i++) {
-        struct wire_contributor contributor = {
-            .id = rig_id(i), .tokens = TOKENS_A_ROUND, .digest = contribution_digest(rig, &key, i)};
+        struct wire_contributor contributor = {.id = rig_id(i),
+                                               .tokens = TOKENS_A_ROUND,
+                                               .weight = testlib_float_bits(TOKENS_A_ROUND),
+                                               .factor = WIRE_FACTOR_ONE,
+                                               .digest = contribution_digest(rig, &key, i)};
         if (bitset_has(members, i))
             wire_contributor_put(contributors, meta.contributors_count++, &contributor);
     }

@@ -80,7 +80,6 @@ uint32_t shares_first(const struct parts *parts, uint32_t f, uint32_t member)
 
 enum err shares_cut(const struct parts *parts, struct replica *replica, uint32_t self)
 {
-    TRY(replica_members(replica, SHARDMAP_OWNERS_MAX));
     for (uint32_t f = 0; f < parts->plan->fragments_count; f++) {
         struct chain_part all[CHAIN_PARTS_MAX];
         uint64_t masks[CHAIN_PARTS_MAX];

@@ -180,8 +180,9 @@ struct digest trainerrun_result(struct trainerrun *run, uint32_t f, uint64_t ver
     what.key.owner = what.key.island = run->ids[owner];
     for (uint32_t i = 0; i < run->view.count; i++)
         if (bitset_has(counted, i))
-            wire_contributor_put(contributors, meta.contributors_count++,
-                                 &(struct wire_contributor){.id = run->ids[i], .tokens = 10});
+            wire_contributor_put(
+                contributors, meta.contributors_count++,
+                &(struct wire_contributor){.id = run->ids[i], .tokens = 10, .weight = 10, .factor = WIRE_FACTOR_ONE});
     assert_ok(ident_generate(&ident));
     assert_ok(wire_object_seal(&what, &meta, &ident, object, 0, &bytes, &what.digest));
     struct ledger_key key = result_key(&what);

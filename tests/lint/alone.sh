@@ -39,6 +39,7 @@ trainer/door           | door_open         | engine_new peers_new rounds_new tra
 trainer/run_end        | run_end_of        | engine_new peers_new rounds_new trainer_new attachment_new process_new shared_make | unit/run_end
 rounds/rounds          | rounds_new        | engine_new control_new status_take peers_new trainer_new                    | unit/rounds unit/rounds_apply unit/rounds_parts unit/rounds_disk unit/rounds_export unit/rounds_install unit/rounds_memory unit/rounds_commit
 rounds/squeeze         | squeeze_best      | engine_new peers_new rounds_new trainer_new desk_init encode_new replica_new jobs_new | unit/squeeze
+rounds/standing        | standing_note     | engine_new peers_new rounds_new trainer_new desk_init encode_new replica_new jobs_new | unit/standing
 state/replica          | replica_new       | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new events_new | unit/replica unit/replica_cut unit/guards
 state/replica_encode   | replica_encode_piece | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new events_new | unit/replica_pieces unit/replica
 state/replica_apply    | replica_apply_piece | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new events_new | unit/replica_pieces unit/replica

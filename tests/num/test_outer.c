@@ -10,7 +10,6 @@
 #include "common/digest.h"
 #include "common/mem.h"
 #include "outer_opt/outer.h"
-#include "outer_opt/outlier.h"
 #include "outer_opt/plan.h"
 #include "outer_opt/schedule.h"
 #include "outer_opt/vec.h"
@@ -431,139 +430,6 @@ static void a_round_adapts_to_its_interval(void **state)
     assert_true(fabsf(long_one.momentum - 0.6561f) < 1e-6f && long_one.scale == 0.25f);
 }
 
-/* ---- outliers ---- */
-
-enum { THREE = 3 };
-static const struct outlier_conf drops = {.action = OUTLIER_DROP, .threshold = 3, .warmup = 100, .trim = 1};
-
-/* Islands that are judged round by round; norms vary a little. */
-struct judged {
-    struct outlier_score own[THREE];
-    struct env_rng rng;
-    float factors[THREE];
-    size_t out;
-};
-
-static void judge(struct judged *j, const struct outlier_conf *conf, const double *sizes, size_t count)
-{
-    struct outlier_score *scores[THREE] = {&j->own[0], &j->own[1], &j->own[2]};
-    double squares[THREE];
-    for (size_t i = 0; i < count; i++) {
-        double norm = 0.01 * sizes[i] * exp2(0.3 * env_rng_normal(&j->rng));
-        squares[i] = norm * norm;
-    }
-    j->out = outlier_judge(conf, scores, squares, count, j->factors);
-}
-
-/* From round 200 on one of them sends a hundred times its usual, now and then. */
-static void outliers_are_told_from_noise(void **state)
-{
-    (void)state;
-    struct judged j = {.rng = env_rng_init(21, 0)};
-    unsigned falsely = 0, caught = 0, spikes = 0;
-    for (int round = 0; round < 2000; round++) {
-        bool spike = round >= 200 && round % 20 == 0;
-        judge(&j, &drops, (double[]){1, spike ? 100 : 1, 1}, THREE);
-        assert_int_equal(j.out, (j.factors[0] == 0) + (j.factors[1] == 0) + (j.factors[2] == 0));
-        spikes += spike;
-        caught += spike && j.factors[1] == 0;
-        falsely += j.factors[0] == 0 || j.factors[2] == 0 || (!spike && j.factors[1] == 0);
-    }
-    print_message("%u of %u spikes caught, %u false alarms\n", caught, spikes, falsely);
-    assert_int_equal(caught, spikes);
-    assert_in_range(falsely, 0, 4);
-}
-
-/* One is sick for hundreds of rounds, and drags the others after it: theirs grow, too, for they pull back. The sick
- * one is the outlier from the first to the last of them, the healthy ones never are, and nobody learns from it. */
-static void the_healthy_are_no_outliers_beside_a_sick_one(void **state)
-{
-    (void)state;
-    static const int begins[] = {50, 150}; /* before there is a history, and with one */
-    for (int clip = 0; clip < 2; clip++)
-        for (size_t b = 0; b < 2; b++) {
-            struct outlier_conf conf = drops;
-            struct judged j = {.rng = env_rng_init(22, b)};
-            struct outlier_score before[THREE];
-            conf.action = clip ? OUTLIER_CLIP : OUTLIER_DROP;
-            for (int round = 0; round < 800; round++) {
-                bool sick = round >= begins[b] && round < 600;
-                double others = sick ? 4 : 1;
-                if (round == begins[b])
-                    memcpy(before, j.own, sizeof before);
-                judge(&j, &conf, (double[]){others, others, sick ? 1000 : 1}, THREE);
-                if (sick && (j.out != 1 || j.factors[0] != 1 || j.factors[1] != 1 || j.factors[2] >= 0.1f))
-                    fail_msg("round %d: factors %g, %g, and %g of the sick one", round, (double)j.factors[0],
-                             (double)j.factors[1], (double)j.factors[2]);
-                if (sick)
-                    assert_memory_equal(before, j.own, sizeof before);
-                if (round >= 600)
-                    assert_int_equal(j.out, 0);
-            }
-            assert_true(j.own[0].seen >= 200);
-        }
-}
-
-/* A longer interval, a higher learning rate: all of them grow. */
-static void what_all_send_is_no_outlier(void **state)
-{
-    (void)state;
-    struct judged j = {.rng = env_rng_init(23, 0)};
-    unsigned falsely = 0;
-    for (int round = 0; round < 1000; round++) {
-        double size = round < 400 ? 1 : 6;
-        judge(&j, &drops, (double[]){size, 2 * size, size}, THREE);
-        falsely += (unsigned)j.out;
-    }
-    print_message("%u false alarms\n", falsely);
-    assert_in_range(falsely, 0, 10);
-    assert_true(fabs(j.own[0].mean - log2(0.06)) < 0.2);
-}
-
-/* Whose own norms have varied wildly may still not carry the mean off. */
-static void the_others_median_bounds_whatever_the_history(void **state)
-{
-    (void)state;
-    struct judged j = {.rng = env_rng_init(24, 0)};
-    for (int i = 0; i < THREE; i++)
-        j.own[i] = (struct outlier_score){.mean = log2(0.01), .variance = i == 1 ? 9 : 0.1, .seen = 1000};
-    judge(&j, &drops, (double[]){1, 30, 1}, THREE);
-    assert_true(j.out == 1 && j.factors[1] == 0);
-    /* And who has sent much for long is bounded by it, too. */
-    j.own[1] = (struct outlier_score){.mean = log2(0.3), .variance = 0.1, .seen = 1000};
-    judge(&j, &drops, (double[]){1, 30, 1}, THREE);
-    assert_true(j.out == 1 && j.factors[1] == 0);
-}
-
-/* With two nobody can say which of them is sick; whoever is in the end decided, it is not learnt either. */
-static void two_contributions_are_not_judged(void **state)
-{
-    (void)state;
-    struct judged j = {.rng = env_rng_init(25, 0)};
-    for (int i = 0; i < THREE; i++)
-        j.own[i] = (struct outlier_score){.mean = log2(0.01), .variance = 0.1, .seen = 1000};
-    judge(&j, &drops, (double[]){1, 1e6}, 2);
-    assert_true(j.out == 0 && j.factors[0] == 1 && j.factors[1] == 1);
-    assert_true(j.own[0].seen == 1000 && j.own[1].seen == 1000);
-}
-
-static void outliers_are_judged_from_the_first_round_on(void **state)
-{
-    (void)state;
-    struct outlier_score fresh[THREE] = {{0}};
-    struct outlier_score *three[THREE] = {&fresh[0], &fresh[1], &fresh[2]};
-    float factors[THREE];
-    assert_int_equal(outlier_judge(&drops, three, (double[]){1e-4, 1.2e-4, 1}, THREE, factors), 1);
-    assert_true(factors[0] == 1 && factors[1] == 1 && factors[2] == 0);
-    assert_true(fresh[0].seen == 0 && fresh[2].seen == 0);
-    /* Who sends nothing says nothing about the others. */
-    assert_int_equal(outlier_judge(&drops, three, (double[]){1, 0, 0}, THREE, factors), 0);
-    assert_true(factors[0] == 1 && fresh[0].mean > -1 && fresh[1].seen == 0);
-    const struct outlier_conf clip = {.action = OUTLIER_CLIP, .threshold = 3, .warmup = 100};
-    outlier_judge(&clip, three, (double[]){1e-4, 1e-4, 1}, THREE, factors);
-    assert_true(fabsf(factors[2] - 0.08f) < 1e-3f); /* 8 times the others' 0.01, of 1 */
-}
-
 static void version_hash_sees_all_that_it_names(void **state)
 {
     (void)state;
@@ -603,12 +469,6 @@ int main(void)
         cmocka_unit_test(a_warm_start_is_denser_and_leads_into_the_schedule),
         cmocka_unit_test(co2_vectors_hold),
         cmocka_unit_test(a_round_adapts_to_its_interval),
-        cmocka_unit_test(outliers_are_told_from_noise),
-        cmocka_unit_test(the_healthy_are_no_outliers_beside_a_sick_one),
-        cmocka_unit_test(what_all_send_is_no_outlier),
-        cmocka_unit_test(the_others_median_bounds_whatever_the_history),
-        cmocka_unit_test(two_contributions_are_not_judged),
-        cmocka_unit_test(outliers_are_judged_from_the_first_round_on),
         cmocka_unit_test(version_hash_sees_all_that_it_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

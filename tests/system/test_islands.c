@@ -112,7 +112,7 @@ static void an_island_that_runs_away_is_left_out(void **state)
 {
     (void)state;
     char spec[1024];
-    snprintf(spec, sizeof spec, "%slate = wait\noutliers = drop\noutlier_warmup = 3\nmix = 0\n", common_spec);
+    snprintf(spec, sizeof spec, "%slate = wait\noutliers = drop\nmix = 0\n", common_spec);
     struct cluster_options options = {.run = spec, .data = "sleep=1"};
     struct cluster_options spiking = {.run = spec, .data = "sleep=1 spike=45"};
     struct cluster *cluster = cluster_new("runaway", 3, &options);
@@ -122,7 +122,7 @@ static void an_island_that_runs_away_is_left_out(void **state)
         cluster_wait(cluster, i, cluster_trainer_finished, 0, "the end of training");
     for (uint32_t i = 0; i < 3; i++)
         cluster_wait(cluster, i, cluster_versions_reach, 30, "the last version");
-    assert_true(cluster_log_has(cluster, 0, "the contribution of island c is far larger than usual; left out", 1));
+    assert_true(cluster_log_has(cluster, 0, "the contribution of island c, of norm ", 1));
     cluster_assert_one_truth(cluster);
     for (uint32_t i = 0; i < 3; i++)
         assert_int_equal(cluster_end(cluster, i, SIGTERM), 0);

@@ -51,6 +51,10 @@ static void the_last_one_of_each_shard_is_kept(void **state)
     assert_int_equal(counted_as(&counted, BOB, 2, &second), 0x3c);
     assert_int_equal(counted_as(&counted, BOB, 2, &first), 0);
     assert_int_equal(counted_as(&counted, CYD, 2, &second), 0);
+    assert_int_equal(counted_last(&counted, BOB, 0xff), 2);
+    assert_int_equal(counted_last(&counted, BOB, 0x03), 1);
+    assert_int_equal(counted_last(&counted, CYD, 0xc3), 0);
+    assert_int_equal(counted_last(&counted, 4, 0xff), 0);
     note(&counted, 0xff, 3, BOB); /* nothing of the others is left */
     assert_int_equal(counted_since(&counted, BOB, 2), 0xff);
     assert_int_equal(counted.count, 3);

@@ -51,7 +51,6 @@ static struct replica *replica_of(const struct smallrun *run)
     conf.feedback_decay = 1;
     conf.feedback_limit = 0; /* which is held against a part's norm */
     assert_ok(replica_new(&conf, &replica));
-    assert_ok(replica_members(replica, MEMBERS));
     return replica;
 }
 
@@ -131,7 +130,8 @@ static void make(struct world *w, const struct part *part, float *const *theta, 
     for (uint32_t i = 0; i < MEMBERS; i++) {
         assert_ok(replica_encode(w->members[i], F, part->shards, replica_anchor(w->members[i], F), theta[i], 100, codec,
                                  w->in[i].bytes, &w->in[i].count));
-        inputs[i] = (struct mean_input){w->in[i].bytes, w->in[i].count, (float)(i + 1), i, 0};
+        inputs[i] = (struct mean_input){
+            .frame = w->in[i].bytes, .bytes = w->in[i].count, .weight = (float)(i + 1), .member = i};
     }
     assert_ok(replica_reduce(w->members[part->owner], F, inputs, MEMBERS, codec, scratch, result->bytes, &result->count,
                              &bad));

@@ -75,11 +75,10 @@ static struct owner new_owner(const struct plan *plan, const struct kind *kind, 
                                       .error_feedback = true,
                                       .feedback_decay = 1,
                                       .feedback_limit = 1,
-                                      .outliers = {.action = action, .threshold = 3, .warmup = 100, .trim = 1}};
+                                      .outliers = {.action = action, .threshold = 3, .trim = 1}};
     const uint64_t all = plan_shards(plan, 0);
     assert_ok(replica_new(&conf, &owner.replica));
     assert_ok(replica_cut(owner.replica, 0, &all, 1, all));
-    assert_ok(replica_members(owner.replica, INPUTS));
     for (int t = 0; t < THREADS; t++) {
         assert_ok(codec_new(1, &owner.codec[t]));
         assert_ok(

@@ -296,9 +296,10 @@ static void whose_contributions_are_scaled_down_is_named(void **state)
     rig_bring_contribution(rig, 0, 1, 100, 10);
     assert_silent(take(), COMPLAINT_OUTLIER);
     rig_bring_contribution(rig, 0, 2, 100, 0.01f);
+    rig_bring_result(rig, 0, 1, true);
+    rig_bring_result(rig, 0, 2, true);
     char what[200];
-    snprintf(what, sizeof what,
-             "of the last 8 contributions of island %s to our shards 1 were outliers, and scaled down",
+    snprintf(what, sizeof what, "of the last 8 contributions of island %s 1 were outliers, and scaled down",
              status.peers[B].member->name);
     assert_complains(take(), COMPLAINT_OUTLIER, what);
     assert_int_equal(status.peers[B].outliers, 1);
@@ -326,6 +327,38 @@ static void an_anchor_that_runs_away_is_told(void **state)
         assert_int_equal(said, version == ROUNDS);
     }
     assert_complains(take(), COMPLAINT_RUNAWAY, "the run diverges: fragment 1 of the anchor is ");
+    other_rig = NULL;
+    rig_close(rig);
+    end();
+}
+
+/* Of three or more it is known whose work may have done it. */
+static void an_anchor_that_runs_away_names_the_outlier(void **state)
+{
+    (void)state;
+    begin("status-runaway-of", 3, NULL);
+    struct rig *rig = rig_new("status-runaway-of-rounds", "codec = fp32\n", 3, 0, 0);
+    struct bitset naming_us = bitset_first(3);
+    char what[200];
+    other_rig = rig;
+    for (unsigned version = 1; version <= 11; version++)
+        rig_round(rig, 0, &naming_us);
+    assert_silent(take(), COMPLAINT_RUNAWAY);
+    rig_contribute(rig, 0, 0.01f, 100);
+    rig_bring_contribution(rig, 0, 1, 100, 10);
+    rig_bring_contribution(rig, 0, 2, 100, 0.01f);
+    replica_anchor(rig->replica, 0)[0] = 1e6f;
+    rig_bring_result(rig, 0, 1, true);
+    rig_bring_result(rig, 0, 2, true);
+    snprintf(what, sizeof what, "; of the last 8 contributions of island %s 1 were outliers",
+             status.peers[B].member->name);
+    assert_complains(take(), COMPLAINT_RUNAWAY, what);
+    snprintf(what, sizeof what, "stop the trainer of island %s and look at its loss, data and learning rate",
+             status.peers[B].member->name);
+    bool advised = false;
+    for (size_t i = 0; i < status.complaints_count; i++)
+        advised |= strstr(status.complaints[i].remedy, what) != NULL;
+    assert_true(advised);
     other_rig = NULL;
     rig_close(rig);
     end();
@@ -533,6 +566,7 @@ int main(void)
         cmocka_unit_test(rounds_that_close_without_an_island_are_told_after_the_third),
         cmocka_unit_test(whose_contributions_are_scaled_down_is_named),
         cmocka_unit_test(an_anchor_that_runs_away_is_told),
+        cmocka_unit_test(an_anchor_that_runs_away_names_the_outlier),
         cmocka_unit_test(fragments_more_than_one_version_behind_are_told),
         cmocka_unit_test(fragments_in_repair_are_told),
         cmocka_unit_test(a_disk_that_cannot_be_written_is_told_until_it_can),

@@ -2,6 +2,7 @@
 /* wire_object: an object says itself what it is; every byte is covered; an owner signs; whom a result counts. */
 #include "tests/lib/testlib.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "common/digest.h"
@@ -29,7 +30,12 @@ static struct wire_object named(uint32_t kind)
 
 static struct wire_contributor contributor(uint32_t id, uint64_t tokens)
 {
-    return (struct wire_contributor){.id = id, .tokens = tokens, .digest = digest_of(&id, sizeof id)};
+    return (struct wire_contributor){.id = id,
+                                     .tokens = tokens,
+                                     .weight = testlib_float_bits(1.5f + (float)id),
+                                     .norm = testlib_float_bits(0.25f * (float)id),
+                                     .factor = testlib_float_bits(0.5f),
+                                     .digest = digest_of(&id, sizeof id)};
 }
 
 static struct wire_meta of_contributors(uint32_t count)
@@ -73,7 +79,7 @@ static void an_object_says_what_it_is(void **state)
         struct wire_meta meta = kind == WIRE_RESULT ? of_contributors(2) : contribution_meta, back;
         struct digest digest;
         size_t bytes = seal(&what, &meta, &digest);
-        assert_int_equal(bytes, WIRE_OBJECT_HEADER_BYTES + FRAME + (kind == WIRE_RESULT ? 24 + 2 * 44 : 48));
+        assert_int_equal(bytes, WIRE_OBJECT_HEADER_BYTES + FRAME + (kind == WIRE_RESULT ? 24 + 2 * 56 : 48));
         assert_true(bytes <= wire_object_bytes_max(FRAME, 2));
         assert_ok(reopen(bytes, &got, &back));
         assert_true(wire_key_equal(&got.key, &what.key) && got.shards == what.shards);
@@ -214,6 +220,16 @@ static void limits_of_names_and_metadata_are_checked(void **state)
     REFUSED("0 contributors", meta.contributors_count = 0, meta = of_contributors(6));
     struct wire_contributor wrong = contributor(4, 1); /* as the one before it */
     REFUSED("not in order", wire_contributor_put(rows, 2, &wrong), meta = of_contributors(6));
+    const struct wire_contributor good = contributor(1, 9);
+    const float senseless[][3] = {{-1, 0, 1},  {INFINITY, 0, 1}, {NAN, 0, 1},  {1, -1, 1}, {1, INFINITY, 1},
+                                  {1, NAN, 1}, {1, 0, -0.1f},    {1, 0, 1.1f}, {1, 0, NAN}};
+    for (size_t i = 0; i < sizeof senseless / sizeof senseless[0]; i++) {
+        wrong = good;
+        wrong.weight = testlib_float_bits(senseless[i][0]);
+        wrong.norm = testlib_float_bits(senseless[i][1]);
+        wrong.factor = testlib_float_bits(senseless[i][2]);
+        REFUSED("make no sense", wire_contributor_put(rows, 0, &wrong), meta = of_contributors(6));
+    }
     what = named(WIRE_CONTRIBUTION);
     meta = contribution_meta;
     REFUSED("contribution of 0 tokens", meta.tokens = 0, meta.tokens = 1);
@@ -250,7 +266,9 @@ static void as_many_contributors_as_a_run_has_members_are_found(void **state)
         assert_int_equal(wire_meta_find(&back, id, NULL), there);
         if (!there)
             continue;
-        assert_true(found.id == id && found.tokens == want.tokens && digest_equal(&found.digest, &want.digest));
+        assert_true(found.id == id && found.tokens == want.tokens && found.weight == want.weight &&
+                    found.norm == want.norm && found.factor == want.factor &&
+                    digest_equal(&found.digest, &want.digest));
         found = wire_meta_contributor(&back, id / 3);
         assert_true(found.id == id && found.tokens == want.tokens);
     }

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * standing: how each member's contributions have stood in the results that this island applied: how often they were
+ * outliers, of all and of the last eight that judged them. Private to rounds/.
+ *
+ * It follows from results alone, so it is the same whoever made them, and a restart finds the last ones in the ledger.
+ * Only the loop's thread calls.
+ */
+#ifndef DAEMON_ROUNDS_STANDING_H
+#define DAEMON_ROUNDS_STANDING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/err.h"
+#include "common/log.h"
+#include "net/view.h"
+#include "net/wire_object.h"
+
+struct standing_member {
+    uint64_t outliers;
+    uint8_t lately; /* a bit for each of the last results that judged it, the newest lowest: 1 for an outlier */
+    struct log_limit said;
+};
+
+/* Empty when zeroed. */
+struct standing {
+    struct standing_member *members;
+    uint32_t count;
+};
+
+void standing_deinit(struct standing *standing);
+/* For members 0 to `count` - 1, who are never taken away. ERR_NOMEM. */
+ERR_MUST_CHECK enum err standing_members(struct standing *standing, uint32_t count);
+/* Whom a result of fragment `f`, version `version`, counts, and how. `tell`: it is news, and goes to the log. */
+void standing_note(struct standing *standing, const struct view *view, const struct wire_meta *meta, uint32_t f,
+                   uint64_t version, uint64_t now_ms, bool tell);
+/* Outliers so far of a member, and `*lately` among the last eight. */
+uint64_t standing_outliers(const struct standing *standing, uint32_t member, unsigned *lately);
+
+#endif

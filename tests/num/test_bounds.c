@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What one contribution can do to a mean: bounds on its weight, and on its norm (outer_opt/weights, outer_opt/outlier).
+ */
+#include "tests/lib/testlib.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "outer_opt/outlier.h"
+#include "outer_opt/weights.h"
+
+/* ---- norms ---- */
+
+static const struct outlier_conf clip = {.action = OUTLIER_CLIP, .threshold = 3};
+static const struct outlier_conf drop = {.action = OUTLIER_DROP, .threshold = 3};
+static const float equal[] = {1, 1, 1, 1, 1};
+
+static void assert_factors(const struct outlier_conf *conf, const double *norms, const float *weights, size_t count,
+                           const float *want)
+{
+    float factors[5];
+    size_t out = 0, said = outlier_judge(conf, norms, weights, count, factors);
+    for (size_t i = 0; i < count; i++) {
+        out += want[i] != 1;
+        if (fabsf(factors[i] - want[i]) > 1e-6f * want[i])
+            fail_msg("factor %zu is %g, not %g", i, (double)factors[i], (double)want[i]);
+    }
+    assert_int_equal(said, out);
+}
+
+/* From the first round on, whatever was before: nothing is remembered. */
+static void what_is_far_above_the_others_is_brought_to_their_median(void **state)
+{
+    (void)state;
+    assert_factors(&clip, (double[]){1, 1, 1000}, equal, 3, (float[]){1, 1, 1e-3f});
+    assert_factors(&drop, (double[]){1, 1, 1000}, equal, 3, (float[]){1, 1, 0});
+    assert_factors(&clip, (double[]){1, 2, 6.5}, equal, 3, (float[]){1, 1, 2 / 6.5f}); /* the upper one of two */
+    assert_factors(&clip, (double[]){1, 1, 1e300}, equal, 3, (float[]){1, 1, 0});
+    assert_factors(&clip, (double[]){1, 1, (double)INFINITY}, equal, 3, (float[]){1, 1, 0});
+    assert_factors(&clip, (double[]){1, 50, 2, 40, 1.5}, equal, 5, (float[]){1, 2 / 50.0f, 1, 2 / 40.0f, 1});
+}
+
+static void what_is_within_three_medians_stays_to_the_bit(void **state)
+{
+    (void)state;
+    assert_factors(&clip, (double[]){1, 1, 3}, equal, 3, (float[]){1, 1, 1});
+    assert_factors(&clip, (double[]){0.01, 1, 2.9}, equal, 3, (float[]){1, 1, 1}); /* small is no harm */
+    assert_factors(&clip, (double[]){5, 7, 9, 11, 15}, equal, 5, (float[]){1, 1, 1, 1, 1});
+}
+
+/* Of two nobody can say which of them is sick; who sends nothing, or no number, says nothing about the others. */
+static void fewer_than_three_are_not_judged(void **state)
+{
+    (void)state;
+    assert_factors(&clip, (double[]){1, 1e6}, equal, 2, (float[]){1, 1});
+    assert_factors(&clip, (double[]){0, 1, 1e6}, equal, 3, (float[]){1, 1, 1});
+    assert_factors(&clip, (double[]){1, 0, 0}, equal, 3, (float[]){1, 1, 1});
+    assert_factors(&clip, (double[]){1, (double)NAN, 1e6}, equal, 3, (float[]){1, 1, 1});
+}
+
+/* A weight is bounded by the others' and by missed rounds; within that, more work may be larger. */
+static void who_weighs_more_may_be_larger(void **state)
+{
+    (void)state;
+    assert_factors(&clip, (double[]){1, 1, 10, 1, 1}, (float[]){1, 1, 4, 1, 1}, 5, (float[]){1, 1, 1, 1, 1});
+    assert_factors(&clip, (double[]){1, 1, 13, 1, 1}, (float[]){1, 1, 4, 1, 1}, 5, (float[]){1, 1, 1 / 13.0f, 1, 1});
+    assert_factors(&clip, (double[]){1, 1, 2.9, 1, 1}, (float[]){1, 1, 0.1f, 1, 1}, 5, (float[]){1, 1, 1, 1, 1});
+}
+
+/* One island always sends ten times what the larger of two others does, away from where they want to go. What it sends
+ * is bounded by what they send, and they send more the further they are: they have to win all the same. */
+static void two_pull_against_one_and_win(void **state)
+{
+    (void)state;
+    double place = 100;
+    for (int round = 0; round < 200; round++) {
+        double norms[3] = {0.5 * fabs(place) + 0.01, 0.4 * fabs(place) + 0.01, 10 * fabs(place) + 1};
+        float factors[3];
+        outlier_judge(&clip, norms, equal, 3, factors);
+        double push = norms[2] * (double)factors[2];
+        place += copysign(0.7 * (push - norms[0] - norms[1]) / 3, place) * (push > norms[0] + norms[1] ? 1 : -1);
+    }
+    assert_true(fabs(place) < 1);
+}
+
+/* ---- weights ---- */
+
+static void assert_weights(double max, const struct weight_input *inputs, size_t count, const double *want)
+{
+    float weights[WEIGHT_INPUTS_MAX];
+    weights_bound(max, inputs, count, weights);
+    for (size_t i = 0; i < count; i++)
+        if (fabs((double)weights[i] - want[i]) > 1e-6 * want[i])
+            fail_msg("weight %zu is %g, not %g", i, (double)weights[i], want[i]);
+}
+
+static void tokens_within_the_bounds_are_the_weight(void **state)
+{
+    (void)state;
+    static const struct weight_input one[] = {{1000000, 0, true}}, two[] = {{1000, 0, true}, {3999, 0, true}};
+    static const struct weight_input five[] = {
+        {1000, 0, true}, {1100, 0, true}, {900, 0, true}, {1900, 0, true}, {10, 0, true}};
+    assert_weights(4, one, 1, (double[]){1000000});
+    assert_weights(4, two, 2, (double[]){1000, 3999});
+    assert_weights(4, five, 5, (double[]){1000, 1100, 900, 1505, 10}); /* half of what the others weigh */
+}
+
+/* A wrong token counter in one loop: it would own the mean. */
+static void a_wrong_token_counter_does_not_own_the_mean(void **state)
+{
+    (void)state;
+    const uint64_t huge = (uint64_t)1 << 62;
+    const struct weight_input two[] = {{1000, 0, true}, {huge, 0, true}};
+    const struct weight_input three[] = {{1000, 0, true}, {1000, 0, true}, {huge, 0, true}};
+    const struct weight_input many[] = {{1000, 0, true}, {1000, 0, true}, {1000, 0, true}, {1000, 0, true},
+                                        {1000, 0, true}, {1000, 0, true}, {1000, 0, true}, {1000, 0, true},
+                                        {1000, 0, true}, {huge, 0, true}};
+    assert_weights(4, two, 2, (double[]){1000, 4000});
+    assert_weights(4, three, 3, (double[]){1000, 1000, 1000});
+    assert_weights(4, many, 10, (double[]){1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 4000});
+    assert_weights(2, many, 10, (double[]){1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 2000});
+    /* Two of that kind: what they say of each other does not help them, as the median is the others'. */
+    const struct weight_input five[] = {
+        {1000, 0, true}, {1000, 0, true}, {1000, 0, true}, {huge, 0, true}, {huge, 0, true}};
+    float weights[5];
+    weights_bound(4, five, 5, weights);
+    assert_true(weights[3] <= 3500.5f && weights[4] <= 3500.5f);
+}
+
+/* The work of several rounds at once weighs as much as that many rounds; how many results know, not the member. */
+static void who_missed_rounds_brings_the_work_of_them(void **state)
+{
+    (void)state;
+    struct weight_input in[10];
+    double want[10];
+    for (size_t i = 0; i < 10; i++) {
+        in[i] = (struct weight_input){1000, 0, true};
+        want[i] = 1000;
+    }
+    in[9] = (struct weight_input){4400, 0, true};
+    want[9] = 4000;
+    assert_weights(4, in, 10, want);
+    in[9].missed = 1;
+    want[9] = 4400;
+    assert_weights(4, in, 10, want);
+    in[9] = (struct weight_input){1000000, 1000, true};
+    want[9] = 4500; /* of 8 rounds, as half of what the others weigh */
+    assert_weights(4, in, 10, want);
+    /* And in the others' median it stands for a round. */
+    const struct weight_input two[] = {{8000, 7, true}, {5000, 0, true}};
+    assert_weights(4, two, 2, (double[]){8000, 4000});
+}
+
+/* Whoever owns nothing is many, perhaps, and easily made. */
+static void contributors_weigh_at_most_as_much_as_owners(void **state)
+{
+    (void)state;
+    static const struct weight_input in[] = {{1000, 0, true},  {1000, 0, true},  {1000, 0, false}, {1000, 0, false},
+                                             {1000, 0, false}, {1000, 0, false}, {90000, 0, false}};
+    /* Of the last one half of what the others weigh is left, 3000; 7000 of them together become 2000. */
+    assert_weights(4, in, 7, (double[]){1000, 1000, 2e6 / 7e3, 2e6 / 7e3, 2e6 / 7e3, 2e6 / 7e3, 6e6 / 7e3});
+    static const struct weight_input one[] = {{1000, 0, true}, {1000, 0, false}, {500, 0, false}};
+    assert_weights(4, one, 3, (double[]){750, 450, 300});
+}
+
+static void the_order_of_contributions_does_not_matter(void **state)
+{
+    (void)state;
+    struct env_rng rng = env_rng_init(41, 0);
+    for (int trial = 0; trial < 300; trial++) {
+        enum { MOST = 12 };
+        size_t count = 1 + (size_t)env_rng_below(&rng, MOST);
+        struct weight_input in[MOST], turned[MOST];
+        float weights[MOST], again[MOST];
+        for (size_t i = 0; i < count; i++)
+            in[i] = (struct weight_input){1 + env_rng_below(&rng, 5000), env_rng_below(&rng, 12), i % 3 != 0};
+        for (size_t i = 0; i < count; i++)
+            turned[i] = in[count - 1 - i];
+        weights_bound(4, in, count, weights);
+        weights_bound(4, turned, count, again);
+        for (size_t i = 0; i < count; i++) {
+            assert_true(weights[i] > 0 && (double)weights[i] <= 1.0000001 * (double)in[i].tokens);
+            assert_true(fabsf(weights[i] - again[count - 1 - i]) <= 1e-6f * weights[i]);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_far_above_the_others_is_brought_to_their_median),
+        cmocka_unit_test(what_is_within_three_medians_stays_to_the_bit),
+        cmocka_unit_test(fewer_than_three_are_not_judged),
+        cmocka_unit_test(who_weighs_more_may_be_larger),
+        cmocka_unit_test(two_pull_against_one_and_win),
+        cmocka_unit_test(tokens_within_the_bounds_are_the_weight),
+        cmocka_unit_test(a_wrong_token_counter_does_not_own_the_mean),
+        cmocka_unit_test(who_missed_rounds_brings_the_work_of_them),
+        cmocka_unit_test(contributors_weigh_at_most_as_much_as_owners),
+        cmocka_unit_test(the_order_of_contributions_does_not_matter),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* standing: who was an outlier, as results say: counted, and forgotten after eight results. */
+#include "tests/lib/testlib.h"
+
+#include <string.h>
+
+#include "daemon/rounds/standing.h"
+#include "tests/lib/overhear.h"
+
+enum { ANA, BOB, CYD, MEMBERS };
+static struct view_member members[MEMBERS] = {{.used = true, .id = 3, .name = "ana"},
+                                              {.used = true, .id = 13, .name = "bob"},
+                                              {.used = true, .id = 23, .name = "cyd"}};
+static struct view_place places[MEMBERS] = {{3, ANA}, {13, BOB}, {23, CYD}};
+static const struct view view = {
+    .members = members, .count = MEMBERS, .self = ANA, .places = places, .places_count = MEMBERS};
+
+/* A result over the first `count` of them and a stranger, in which the last of them has this factor. */
+static void note(struct standing *standing, uint32_t count, float factor, bool tell)
+{
+    uint8_t rows[(MEMBERS + 1) * WIRE_CONTRIBUTOR_BYTES];
+    struct wire_meta meta = {.contributors = rows, .contributors_count = count + (count == MEMBERS)};
+    for (uint32_t i = 0; i < meta.contributors_count; i++) {
+        struct wire_contributor row = {
+            .id = 3 + 10 * i, .norm = testlib_float_bits(2), .factor = testlib_float_bits(i + 1 == count ? factor : 1)};
+        wire_contributor_put(rows, i, &row);
+    }
+    standing_note(standing, &view, &meta, 0, 7, 1000, tell);
+}
+
+static void assert_standing(const struct standing *standing, uint32_t member, uint64_t all, unsigned lately)
+{
+    unsigned said;
+    assert_int_equal(standing_outliers(standing, member, &said), all);
+    assert_int_equal(said, lately);
+}
+
+static void who_sends_what_is_usual_again_is_forgotten_after_eight_results(void **state)
+{
+    (void)state;
+    struct standing standing = {0};
+    assert_standing(&standing, CYD, 0, 0);
+    assert_ok(standing_members(&standing, 2));
+    assert_ok(standing_members(&standing, MEMBERS));
+    assert_ok(standing_members(&standing, 1)); /* nobody is taken away */
+    note(&standing, MEMBERS, 0, false);
+    note(&standing, MEMBERS, 0.5f, false);
+    assert_standing(&standing, CYD, 2, 2);
+    assert_standing(&standing, ANA, 0, 0);
+    for (unsigned i = 1; i <= 8; i++) {
+        note(&standing, 2, 0.5f, false); /* two are not judged */
+        note(&standing, MEMBERS, 1, false);
+        assert_standing(&standing, CYD, 2, i < 7 ? 2 : 8 - i);
+    }
+    assert_standing(&standing, BOB, 0, 0);
+    assert_standing(&standing, MEMBERS, 0, 0);
+    standing_deinit(&standing);
+}
+
+static void news_of_an_outlier_are_told(void **state)
+{
+    (void)state;
+    struct standing standing = {0};
+    assert_ok(standing_members(&standing, MEMBERS));
+    overhear_begin();
+    note(&standing, MEMBERS, 0.5f, false);
+    assert_string_equal(overhear_end(), "");
+    overhear_begin();
+    note(&standing, MEMBERS, 0.5f, true);
+    assert_non_null(strstr(overhear_end(),
+                           "version 7: the contribution of island cyd, of norm 2, is far larger than the "
+                           "others'; scaled down (the 2. time)"));
+    standing_deinit(&standing);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_sends_what_is_usual_again_is_forgotten_after_eight_results),
+        cmocka_unit_test(news_of_an_outlier_are_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -83,12 +83,53 @@ static void print_carried(const struct plan_found *found)
                100 * PLAN_SHARE_GOOD);
 }
 
-static void print_choice(const struct plan_found *found)
+/* A number of percent, or a range. */
+static void print_percent(double least, double most)
+{
+    if (least < most)
+        printf("%.1f to ", least);
+    printf("%.1f %%", most);
+}
+
+static void print_loss(const struct ctl_plan *plan, const struct plan_choice *choice)
+{
+    const struct known_loss *known[CTL_WAYS_LOSSES_MAX];
+    size_t count = ctl_ways_losses(choice->proposal, known);
+    bool same = false;
+    printf("What it costs in loss, over data-parallel training with a tuned rate on as many tokens:\n");
+    for (size_t i = 0; i < count; i++) {
+        same |= known[i]->islands == plan->islands;
+        printf("  %" PRIu64 " islands, %" PRIu64 " rounds: ", known[i]->islands, known[i]->rounds);
+        print_percent(known[i]->least, known[i]->most);
+        if (known[i]->differing >= 0)
+            printf("; %.1f %% where the islands' data differ", known[i]->differing);
+        printf("\n");
+    }
+    if (!same)
+        printf("  %" PRIu64 " islands, every %" PRIu64 " steps: not measured\n", plan->islands,
+               ctl_ways_proposal(choice->proposal)->interval);
+    if (choice->overlap > 1)
+        printf("  an overlap of %" PRIu64 " steps: not measured\n", choice->overlap);
+    printf("%sSource: docs/QUALITY.md, \"What is known\".\n",
+           count > 0 ? "Small models and one or two seeds: a direction, no promise. " : "");
+}
+
+/* Whose work counts for less than its tokens (outer_opt/weights.h). */
+static void print_weights(const struct ctl_plan *plan)
+{
+    if (plan->islands < 2)
+        return;
+    printf("Islands that differ in speed: one more than 4 times as fast as most others weighs as 4 times (weight_max)");
+    if (plan->islands == 3)
+        printf(",\nand of three one that is faster than the mean of the two others weighs as that mean");
+    if (plan->islands > 3)
+        printf(",\nand none weighs more than half of what the others do");
+    printf(".\n");
+}
+
+static void print_choice(const struct ctl_plan *plan, const struct plan_found *found)
 {
     const struct plan_choice *choice = &found->choice;
-    const struct proposal *proposal = ctl_ways_proposal(choice->proposal);
-    const char *row;
-    double overlap_loss = ctl_ways_overlap_loss(proposal->interval, choice->overlap, &row);
     char spec[CTL_WAYS_SPEC_BYTES], text[HUMAN_BYTES];
     ctl_ways_spec(choice->proposal, choice->overlap, spec);
     printf("\nOn this link a run trains %.0f %% of the time with the run spec below (name and steps are yours, and\n"
@@ -96,18 +137,15 @@ static void print_choice(const struct plan_found *found)
            " fragments; a daemon takes %.1f cores and %s.\n",
            100 * choice->utilisation, found->fragments, choice->cores, human_memory(choice->memory_bytes, text));
     print_carried(found);
-    printf("What it costs: %.1f %% more loss than data-parallel training on as many tokens", proposal->loss_percent);
-    if (row != NULL)
-        printf(", and %.1f %% for\nso long an overlap", overlap_loss);
-    printf(".\nMeasured with small models on two islands, to within 3 %%: docs/QUALITY.md, \"%s\"%s%s%s.\n",
-           proposal->row, row != NULL ? ",\n\"" : "", row != NULL ? row : "", row != NULL ? "\"" : "");
+    print_loss(plan, choice);
+    print_weights(plan);
     printf("\n%s", spec);
 }
 
 void ctl_plan_print(const struct ctl_plan *plan, const struct plan_found *found)
 {
     print_table(plan, found);
-    print_choice(found);
+    print_choice(plan, found);
 }
 
 /* ---- for programs ---- */
@@ -136,21 +174,29 @@ static json_t *row_json(const struct way *way, const struct plan_outcome *outcom
     return row;
 }
 
-static json_t *choice_json(const struct plan_choice *choice)
+/* null: not measured for so many islands, or with so long an overlap. */
+static json_t *loss_json(const struct ctl_plan *plan, const struct plan_choice *choice)
+{
+    const struct known_loss *known[CTL_WAYS_LOSSES_MAX];
+    size_t count = ctl_ways_losses(choice->proposal, known);
+    for (size_t i = 0; choice->overlap <= 1 && i < count; i++)
+        if (known[i]->islands == plan->islands)
+            return json_pack("{s:I, s:f, s:f, s:o}", "rounds", (json_int_t)known[i]->rounds, "least", known[i]->least,
+                             "most", known[i]->most, "differing",
+                             known[i]->differing >= 0 ? json_real(known[i]->differing) : json_null());
+    return json_null();
+}
+
+static json_t *choice_json(const struct ctl_plan *plan, const struct plan_choice *choice)
 {
     const struct proposal *proposal = ctl_ways_proposal(choice->proposal);
     char spec[CTL_WAYS_SPEC_BYTES];
-    const char *row;
-    double overlap_loss = ctl_ways_overlap_loss(proposal->interval, choice->overlap, &row);
     ctl_ways_spec(choice->proposal, choice->overlap, spec);
     json_t *out = json_pack("{s:I, s:I, s:s, s:f, s:f, s:f, s:b}", "interval", (json_int_t)proposal->interval,
                             "overlap", (json_int_t)choice->overlap, "codec", ctl_ways[proposal->way].codec_name,
                             "utilisation", choice->utilisation, "cores", choice->cores, "memory_bytes",
                             choice->memory_bytes, "carried", choice->carried);
-    json_object_set_new(out, "loss_percent", json_real(proposal->loss_percent + overlap_loss));
-    json_object_set_new(out, "loss_rows", json_pack("[s]", proposal->row));
-    if (row != NULL)
-        json_array_append_new(json_object_get(out, "loss_rows"), json_string(row));
+    json_object_set_new(out, "loss_percent", loss_json(plan, choice));
     json_object_set_new(out, "spec", json_string(spec));
     return out;
 }
@@ -160,14 +206,14 @@ enum err ctl_plan_json(const struct ctl_plan *plan, const struct plan_found *fou
     json_t *rows = json_array();
     for (size_t i = 0; i < WAYS; i++)
         json_array_append_new(rows, row_json(&ctl_ways[i], &found->outcomes[i], found->targets));
-    json_t *all =
-        json_pack("{s:f, s:I, s:I, s:f, s:f, s:I, s:I, s:I, s:f, s:f, s:f, s:o, s:o}", "params", plan->params,
-                  "islands", (json_int_t)plan->islands, "islands_in_table",
-                  (json_int_t)(plan->islands < PLAN_FEW ? plan->islands : PLAN_FEW), "step_s", plan->step_s,
-                  "bandwidth_bit_s", found->bits_per_s, "interval", (json_int_t)plan->interval, "overlap",
-                  (json_int_t)plan->overlap, "fragments", (json_int_t)found->fragments, "daemon_cores",
-                  found->machine.cores, "daemon_memory_bytes", found->machine.memory_bytes, "disk_bytes_per_s",
-                  1e9 / found->machine.yardstick.disk_ns, "rows", rows, "recommended", choice_json(&found->choice));
+    json_t *all = json_pack("{s:f, s:I, s:I, s:f, s:f, s:I, s:I, s:I, s:f, s:f, s:f, s:o, s:o}", "params", plan->params,
+                            "islands", (json_int_t)plan->islands, "islands_in_table",
+                            (json_int_t)(plan->islands < PLAN_FEW ? plan->islands : PLAN_FEW), "step_s", plan->step_s,
+                            "bandwidth_bit_s", found->bits_per_s, "interval", (json_int_t)plan->interval, "overlap",
+                            (json_int_t)plan->overlap, "fragments", (json_int_t)found->fragments, "daemon_cores",
+                            found->machine.cores, "daemon_memory_bytes", found->machine.memory_bytes,
+                            "disk_bytes_per_s", 1e9 / found->machine.yardstick.disk_ns, "rows", rows, "recommended",
+                            choice_json(plan, &found->choice));
     bool good =
         all != NULL && json_dumpf(all, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(6)) == 0;
     putchar('\n');

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ctl_ways: the ways to synchronise that dilococtl plan compares, and the run specs it may recommend, each with what it
- * was measured to cost in loss.
+ * ctl_ways: the ways to synchronise that dilococtl plan compares, the run specs it may recommend, and what is known of
+ * what these cost in loss.
  *
- * The losses are those of docs/QUALITY.md: held-out, in percent over data-parallel training on as many tokens, of a
- * model of a few hundred thousand parameters on two islands, to within 3 %. Tables and text; no state.
+ * The losses are those of docs/QUALITY.md, "What is known": held-out, over data-parallel training with a tuned learning
+ * rate on as many tokens. Most of what may be recommended was not measured so. Tables and text; no state.
  */
 #ifndef DAEMON_CTL_CTL_WAYS_H
 #define DAEMON_CTL_CTL_WAYS_H
@@ -29,11 +29,17 @@ struct proposal {
     uint64_t interval;
     size_t way;
     const char *codec_lines, *outer_lines; /* of [sync] and [outer] */
-    const char *row;                       /* of docs/QUALITY.md, measured with an overlap of one step */
-    double loss_percent;                   /* there */
 };
 
-/* From the mildest on. */
+/* What was measured, with small models and an overlap of one step: percent over data-parallel training. */
+struct known_loss {
+    uint64_t islands, rounds, interval;
+    size_t way;
+    double least, most; /* of several seeds, where all islands have the same kind of data */
+    double differing;   /* where they have not; below 0: not measured */
+};
+
+/* From those that send most on. */
 size_t ctl_ways_proposals(void);
 const struct proposal *ctl_ways_proposal(size_t which);
 /* The longest overlap that may be recommended with it. */
@@ -42,8 +48,8 @@ uint64_t ctl_ways_overlap_max(size_t which);
 enum { CTL_WAYS_SPEC_BYTES = 400 };
 void ctl_ways_spec(size_t which, uint64_t overlap, char text[CTL_WAYS_SPEC_BYTES]);
 
-/* What an overlap of this part of the interval was measured to cost besides; `*row` is where. 0, NULL: one step, with
- * which all was measured. */
-double ctl_ways_overlap_loss(uint64_t interval, uint64_t overlap, const char **row);
+/* What is known of a proposal, in order of islands; how much. */
+enum { CTL_WAYS_LOSSES_MAX = 4 };
+size_t ctl_ways_losses(size_t which, const struct known_loss *out[CTL_WAYS_LOSSES_MAX]);
 
 #endif

@@ -4,11 +4,14 @@
  */
 #include "tests/lib/testlib.h"
 
-#include <jansson.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/digest.h"
+#include "common/fsio.h"
+#include "common/mem.h"
 #include "common/runspec.h"
 #include "daemon/ctl/ctl_plan.h"
 
@@ -68,77 +71,48 @@ static void every_run_spec_that_is_recommended_loads(void **state)
 
 /* ---- what is said of the loss was measured ---- */
 
-/* All that was measured; of rows that are in both, the first one's. */
-static json_t *committed_rows(void)
+/* A line of the table in docs/QUALITY.md, "What is known": islands, rounds, steps, alike, differing. */
+static void row_text(const struct known_loss *loss, char *text, size_t bytes)
 {
-    static const char *const paths[] = {"tests/bench/results/2core-intervals.json",
-                                        "tests/bench/results/2core-quality.json"};
-    json_t *all = json_array();
-    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
-        json_t *results = json_load_file(paths[i], 0, NULL);
-        assert_int_equal(json_array_extend(all, json_object_get(results, "rows")), 0);
-        json_decref(results);
-    }
-    return all;
+    char alike[40], differing[20] = "not measured";
+    if (loss->least < loss->most)
+        snprintf(alike, sizeof alike, "+%.1f to +%.1f %%", loss->least, loss->most);
+    else
+        snprintf(alike, sizeof alike, "+%.1f %%", loss->most);
+    if (loss->differing >= 0)
+        snprintf(differing, sizeof differing, "+%.1f %%", loss->differing);
+    snprintf(text, bytes, "\n| %d | %d | %d | %s | %s |\n", (int)loss->islands, (int)loss->rounds, (int)loss->interval,
+             alike, differing);
 }
 
-static const json_t *row_named(const json_t *rows, const char *name)
-{
-    size_t index;
-    json_t *row;
-    json_array_foreach (rows, index, row)
-        if (strcmp(json_string_value(json_object_get(row, "name")), name) == 0)
-            return row;
-    fail_msg("no row is called %s", name);
-    return NULL;
-}
-
-static bool was_set(const json_t *row, const char *setting)
-{
-    size_t index;
-    json_t *set;
-    json_array_foreach (json_object_get(row, "settings"), index, set)
-        if (strcmp(json_string_value(set), setting) == 0)
-            return true;
-    return false;
-}
-
-static double number_of(const json_t *row, const char *key)
-{
-    return json_number_value(json_object_get(row, key));
-}
-
-/* The committed rows, and what they were made with. */
-static void losses_are_those_of_the_committed_results(void **state)
+/* What it prints stands in the document, and the document's table is all it knows. */
+static void losses_are_what_the_document_knows(void **state)
 {
     (void)state;
-    json_t *rows = committed_rows();
+    char *bytes;
+    size_t count, losses = 0, lines = 0;
+    assert_ok(fsio_read("docs/QUALITY.md", 1 << 20, &bytes, &count));
+    char *text = strndup(bytes, count);
+    const char *table = strstr(text, "| islands | rounds | every | data alike | data that differ |\n");
+    assert_non_null(table);
+    for (const char *line = strchr(table, '\n') + 1; *line == '|'; line = strchr(line, '\n') + 1)
+        lines++;
     for (size_t which = 0; which < ctl_ways_proposals(); which++) {
-        const struct proposal *proposal = ctl_ways_proposal(which);
-        const json_t *row = row_named(rows, proposal->row);
-        char text[CTL_WAYS_SPEC_BYTES];
-        struct runspec spec;
-        assert_float_equal(proposal->loss_percent, number_of(row, "dp_gap_percent"), 1e-6);
-        assert_int_equal(proposal->interval, number_of(row, "H"));
-        assert_string_equal(ctl_ways[proposal->way].codec_name, json_string_value(json_object_get(row, "codec")));
-        ctl_ways_spec(which, 1, text);
-        assert_ok(runspec_parse(text, "plan", &spec));
-        assert_float_equal(spec.outer_lr, was_set(row, "outer.lr=0.7") ? 0.7 : 0.4, 1e-6);
-        assert_int_equal(spec.error_feedback, was_set(row, "sync.error_feedback=yes"));
-        runspec_deinit(&spec);
-    }
-    for (uint64_t overlap = 0; overlap <= 10; overlap++) {
-        const char *name;
-        double loss = ctl_ways_overlap_loss(30, overlap, &name);
-        if (overlap <= 1) {
-            assert_null(name);
-            assert_float_equal(loss, 0, 0);
-            continue;
+        const struct known_loss *known[CTL_WAYS_LOSSES_MAX];
+        size_t n = ctl_ways_losses(which, known);
+        for (size_t i = 0; i < n; i++) {
+            char row[200];
+            row_text(known[i], row, sizeof row);
+            if (strstr(table, row) == NULL)
+                fail_msg("docs/QUALITY.md does not have %s", row);
+            assert_int_equal(known[i]->interval, ctl_ways_proposal(which)->interval);
+            assert_true(ctl_ways[known[i]->way].codec.id == CODEC_UNIFORM);
         }
-        assert_true(number_of(row_named(rows, name), "tau") >= (double)overlap);
-        assert_float_equal(loss, number_of(row_named(rows, name), "codec_gap_percent"), 1e-6);
+        losses += n;
     }
-    json_decref(rows);
+    assert_int_equal(losses, lines - 1); /* and the line below the head */
+    free(text);
+    mem_free(bytes);
 }
 
 /* ---- what the machine carries ---- */
@@ -222,7 +196,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_plan_that_makes_no_sense_is_refused_with_the_reason),
         cmocka_unit_test(every_run_spec_that_is_recommended_loads),
-        cmocka_unit_test(losses_are_those_of_the_committed_results),
+        cmocka_unit_test(losses_are_what_the_document_knows),
         cmocka_unit_test(only_what_the_machine_carries_is_recommended),
         cmocka_unit_test(cores_and_memory_follow_model_and_interval),
     };

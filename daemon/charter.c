@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "daemon/as_typed.h"
+#include "daemon/founding.h"
 #include "common/fsio.h"
 #include "common/log.h"
 #include "common/mem.h"
@@ -20,6 +21,20 @@ enum { EPOCHS_KEPT = 256 };
 
 /* ---- record 0 ---- */
 
+/* What was drawn when the run was founded makes its nonce another one than that of a run of the same founders before.
+ */
+static enum err mix_founding(const struct charter *charter, struct record *record)
+{
+    uint8_t both[RECORD_NONCE_BYTES + FOUNDING_BYTES];
+    if (charter->conf->founded[0] == '\0')
+        return ERR_OK;
+    memcpy(both, record->nonce, RECORD_NONCE_BYTES);
+    TRY(founding_read(charter->conf->founded, both + RECORD_NONCE_BYTES));
+    struct digest digest = digest_of(both, sizeof both);
+    memcpy(record->nonce, digest.byte, RECORD_NONCE_BYTES);
+    return ERR_OK;
+}
+
 /* What the configuration says makes the first record: kept, so that it rules from now on. */
 static enum err first_record(struct charter *charter, const struct view_entry *entries, size_t count,
                              const struct runspec *spec)
@@ -28,6 +43,7 @@ static enum err first_record(struct charter *charter, const struct view_entry *e
     struct record record = {0};
     struct records_entry entry = {0};
     TRY_OUT(view_record0(entries, count, &spec->digest, (uint64_t)spec->steps, &record));
+    TRY_OUT(mix_founding(charter, &record));
     TRY_OUT(record_pack(&record, &entry.bytes, &entry.bytes_count));
     struct digest digest = record_digest(entry.bytes, entry.bytes_count);
     TRY_OUT(records_save(charter->conf->state_folder, 0, &entry));

@@ -20,6 +20,7 @@
 #include "common/program.h"
 #include "common/runspec.h"
 #include "common/words.h"
+#include "daemon/founding.h"
 #include "daemon/rules.h"
 #include "net/wire_epoch.h"
 
@@ -177,6 +178,7 @@ enum err check_start(const struct dconf *conf)
 {
     struct ident ident;
     struct view view;
+    uint8_t drawn[FOUNDING_BYTES];
     bool ours;
     TRY(ident_load(conf->key_path, &ident));
     TRY(dconf_view(conf, &ident, &(struct digest){{0}}, &view)); /* of any run */
@@ -184,6 +186,8 @@ enum err check_start(const struct dconf *conf)
     view_free(&view);
     if (conf->joined[0] != '\0')
         TRY(count_joined(conf->joined, &islands));
+    else if (conf->founded[0] != '\0')
+        TRY(founding_read(conf->founded, drawn));
     TRY(check_program(conf, &ours));
     if (ours && conf->data[0] != '\0')
         TRY(check_corpus(conf->data));

@@ -41,6 +41,10 @@ static const struct conf_key keys[] = {
     {"island", "joined", CONF_PATH, AT(joined), "", 0, 0, NULL, NULL,
      "File with the view record by which this island joined its run: where the state folder has none, it begins from "
      "that one, and asks the others for those since. dilococtl join writes it."},
+    {"island", "founded", CONF_PATH, AT(founded), "", 0, 0, NULL, NULL,
+     "File with what was drawn at random when the run was founded, so that the same founders may begin it anew as "
+     "another run. dilococtl init writes it, reset draws another. Founders whose configurations were written by hand "
+     "have the same file, or none, and then give the run another name when they begin it anew."},
     {"island", "owner", CONF_ENUM, AT(owner), "auto", 0, 0, owner_wishes, NULL,
      "Whether this island is to own shards, which it averages and votes with. auto: as the run decides; no: it only "
      "contributes, and comes and goes without notice."},

@@ -29,7 +29,7 @@ struct dconf_peer {
 
 enum { DCONF_FOLDER_BYTES = 1024 };
 struct dconf {
-    char *name, *run_path, *state_folder, *run_folder, *key_path, *listen, *address, *congestion, *joined;
+    char *name, *run_path, *state_folder, *run_folder, *key_path, *listen, *address, *congestion, *joined, *founded;
     uint64_t uplink;
     uint64_t rate_limit, window, away_ms;
     bool compress_auto;

@@ -14,15 +14,32 @@
 
 /* What is most likely to be changed one day; dilocod --print-config shows the others. */
 static const char *const keys[] = {
-    "island.joined", /* first: left out where an island begins a run */
-    "island.name",    "island.run",          "island.key",
-    "island.state",   "island.sockets",      "net.listen",
-    "island.owner",   "net.address",         "net.uplink",
-    "net.rate_limit", "worker.program",      "worker.autostart",
-    "worker.data",    "worker.stream",       "worker.device",
-    "worker.devices", "worker.ranks",        "worker.tensor_parallel",
-    "worker.threads", "storage.ledger_keep", "peer.public_key",
-    "peer.address",   "peer.uplink",         NULL,
+    "island.joined", /* first: of an island that begins a run, the next one */
+    "island.founded",
+    "island.name",
+    "island.run",
+    "island.key",
+    "island.state",
+    "island.sockets",
+    "net.listen",
+    "island.owner",
+    "net.address",
+    "net.uplink",
+    "net.rate_limit",
+    "worker.program",
+    "worker.autostart",
+    "worker.data",
+    "worker.stream",
+    "worker.device",
+    "worker.devices",
+    "worker.ranks",
+    "worker.tensor_parallel",
+    "worker.threads",
+    "storage.ledger_keep",
+    "peer.public_key",
+    "peer.address",
+    "peer.uplink",
+    NULL,
 };
 
 /* Of a witness, which always joins. */
@@ -90,24 +107,28 @@ static enum err write_data(const struct ctl_draft *draft, char **text)
 static enum err write_minimum(const struct ctl_draft *draft, char **text)
 {
     const struct view_entry *inviter = &draft->inviter;
-    char *joined = NULL, *peer = NULL, *trainer = NULL, *data = NULL;
+    char *joined = NULL, *founded = NULL, *peer = NULL, *trainer = NULL, *data = NULL;
     const char *uplink = draft->uplink != NULL ? draft->uplink : "1Gbit";
     enum err err;
     TRY_OUT(write_trainer(draft, &trainer));
     TRY_OUT(write_data(draft, &data));
+    if (draft->joined == NULL && draft->founded != NULL)
+        TRY_OUT(mem_printf(&founded, "founded = %s\n", draft->founded));
     if (draft->joined != NULL) {
         TRY_OUT(mem_printf(&joined, "joined = %s\n", draft->joined));
         TRY_OUT(mem_printf(&peer, "[peer %s]\npublic_key = %s\naddress = %s\nuplink = %" PRIu64 "bit\n", inviter->name,
                            inviter->key_text, inviter->address, inviter->uplink));
     }
-    TRY_OUT(mem_printf(text,
-                       "[island]\nname = %s\nrun = run.ini\nkey = island.key\nstate = %s\nsockets = %s\nowner = %s\n%s"
-                       "witness = %s\n[net]\nlisten = %s\naddress = %s\nuplink = %s\n[worker]\ndata = %s\n%s%s",
-                       draft->name, draft->state, draft->sockets, draft->owner != NULL ? draft->owner : "auto",
-                       joined != NULL ? joined : "", draft->witness ? "yes" : "no", draft->listen,
-                       draft->address != NULL ? draft->address : "", uplink, data, trainer, peer != NULL ? peer : ""));
+    TRY_OUT(mem_printf(
+        text,
+        "[island]\nname = %s\nrun = run.ini\nkey = island.key\nstate = %s\nsockets = %s\nowner = %s\n%s%s"
+        "witness = %s\n[net]\nlisten = %s\naddress = %s\nuplink = %s\n[worker]\ndata = %s\n%s%s",
+        draft->name, draft->state, draft->sockets, draft->owner != NULL ? draft->owner : "auto",
+        joined != NULL ? joined : "", founded != NULL ? founded : "", draft->witness ? "yes" : "no", draft->listen,
+        draft->address != NULL ? draft->address : "", uplink, data, trainer, peer != NULL ? peer : ""));
 out:
     mem_free(joined);
+    mem_free(founded);
     mem_free(peer);
     mem_free(trainer);
     mem_free(data);
@@ -182,6 +203,9 @@ enum err ctl_draft_conf(const struct ctl_draft *draft, char **text)
     mem_free(minimum);
     TRY(err);
     TRY_OUT(check_draft(draft, &conf));
+    const char *joined_keys[sizeof keys / sizeof keys[0] - 1];
+    joined_keys[0] = keys[0];
+    memcpy(joined_keys + 1, keys + 2, sizeof keys - 2 * sizeof keys[0]);
     FILE *stream = open_memstream(&whole, &bytes);
     if (stream == NULL) {
         err = err_set(ERR_NOMEM, "out of memory for a configuration");
@@ -190,7 +214,7 @@ enum err ctl_draft_conf(const struct ctl_draft *draft, char **text)
     fprintf(stream, conf_head, draft->name, draft->joined != NULL ? conf_joined : "");
     conf_print_some(&dconf_schema, &conf,
                     draft->witness          ? witness_keys
-                    : draft->joined != NULL ? keys
+                    : draft->joined != NULL ? joined_keys
                                             : keys + 1,
                     stream);
     err = fclose(stream) == 0 ? mem_strdup(whole, text) : err_set(ERR_NOMEM, "out of memory for a configuration");
@@ -206,6 +230,9 @@ static enum err print_run(const char *head, const struct runspec *spec, char **t
 {
     char *whole = NULL;
     size_t bytes;
+    const char *joined_keys[sizeof keys / sizeof keys[0] - 1];
+    joined_keys[0] = keys[0];
+    memcpy(joined_keys + 1, keys + 2, sizeof keys - 2 * sizeof keys[0]);
     FILE *stream = open_memstream(&whole, &bytes);
     if (stream != NULL) {
         fputs(head, stream);

@@ -24,6 +24,7 @@ struct ctl_draft {
     const char *program, *device, *devices, *ranks, *tensor_parallel;
     const struct runspec *spec;  /* whose model and batch its ranks are to share out; NULL: nobody knows it yet */
     const char *state, *sockets; /* relative to the configuration's folder, or absolute */
+    const char *founded; /* file of what was drawn for the run that this one begins, relative or absolute; or NULL */
     /* Of an island that joins a run; NULL: this one begins a run. */
     const char *joined; /* file of its view record, relative or absolute */
     struct view_entry inviter;

@@ -25,6 +25,7 @@
 #include "daemon/ctl/ctl_origin.h"
 #include "daemon/as_typed.h"
 #include "daemon/dconf.h"
+#include "daemon/founding.h"
 #include "net/here.h"
 #include "net/ident.h"
 
@@ -395,6 +396,8 @@ static enum err draft_text(const struct maker *maker, const struct runspec *spec
                               .spec = spec,
                               .state = home->folder != NULL ? "state" : home->state,
                               .sockets = home->folder != NULL ? "run" : home->sockets};
+    if (init->enrol == NULL)
+        draft.founded = "founded";
     if (maker->joined != NULL) {
         draft.joined = "joined";
         draft.inviter = maker->admission.inviter;
@@ -524,6 +527,20 @@ static enum err keep_record(struct maker *maker)
     return remember(&maker->made, maker->joined);
 }
 
+/* Of a run that this island begins: drawn anew with every try, for nothing of it has begun. */
+static enum err draw_founding(struct maker *maker)
+{
+    char *path;
+    if (maker->init->enrol != NULL)
+        return ERR_OK;
+    TRY(mem_printf(&path, "%s/founded", maker->folder));
+    enum err err = founding_draw(path);
+    if (err == ERR_OK)
+        err = remember(&maker->made, path);
+    mem_free(path);
+    return err;
+}
+
 /* ---- all of it ---- */
 
 static enum err make_all(struct maker *maker)
@@ -534,6 +551,7 @@ static enum err make_all(struct maker *maker)
     TRY(make_key(maker, user));
     TRY(ask_run(maker));
     TRY(keep_record(maker));
+    TRY(draw_founding(maker));
     TRY(make_run(maker));
     TRY(make_folder(&maker->made, home->state, 0750));
     TRY(own(user, home->state));

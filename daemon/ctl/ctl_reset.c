@@ -16,6 +16,7 @@
 #include "daemon/ctl/ctl_client.h"
 #include "daemon/as_typed.h"
 #include "daemon/dconf.h"
+#include "daemon/founding.h"
 
 enum { ASIDE_MAX = 1000 };
 
@@ -100,6 +101,16 @@ static enum err move_all(const struct dconf *conf, const char *aside, int *moved
     return conf->joined[0] != '\0' ? move(conf->joined, aside, moved) : ERR_OK;
 }
 
+/* Nothing that was signed in the run before is to count in the one that begins now. */
+static enum err draw_anew(const struct dconf *conf, const char *aside)
+{
+    int moved = 0;
+    if (conf->joined[0] != '\0' || conf->founded[0] == '\0')
+        return ERR_OK;
+    TRY(move(conf->founded, aside, &moved));
+    return founding_draw(conf->founded);
+}
+
 /* What begins with a state that is empty. The configuration of an island that joined starts no more without its record.
  */
 static enum err describe_next(const struct dconf *conf, char **text)
@@ -107,8 +118,13 @@ static enum err describe_next(const struct dconf *conf, char **text)
     const char *what = conf->witness ? "--witness" : "--data FILE";
     if (conf->joined[0] != '\0')
         return mem_printf(text, "%s join TOKEN --name %s %s, with a new invitation", as_typed(), conf->name, what);
-    return mem_printf(text, "%s start begins a run anew; %s join TOKEN --name %s %s joins one", as_typed(), as_typed(),
-                      conf->name, what);
+    return mem_printf(text, "%s start begins a run anew%s; %s join TOKEN --name %s %s joins one", as_typed(),
+                      conf->peers_count == 0 ? ""
+                      : conf->founded[0] == '\0'
+                          ? ", to which you give another [run] name in run.ini on all founders, so "
+                            "that nothing of the run before counts in it"
+                          : ", with the same file that [island] founded names on all founders",
+                      as_typed(), conf->name, what);
 }
 
 static enum err say(const char *aside, const char *next, bool json)
@@ -137,6 +153,8 @@ enum err ctl_reset(const struct home *home, const char *socket, bool json)
         rmdir(aside);
         err = err_set(ERR_NOTFOUND, "%s is empty: there is nothing to reset; %s", conf.state_folder, next);
     }
+    if (err == ERR_OK)
+        err = draw_anew(&conf, aside);
     if (err == ERR_OK)
         err = say(aside, next, json);
 out:

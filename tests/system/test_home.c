@@ -330,6 +330,36 @@ static void a_start_that_fails_shows_why(void **state)
     assert_says("dilocod.conf:2");
 }
 
+/* The nonce as the ledger's head has it, from byte 48 on. */
+static void nonce_of(const char *where, uint8_t out[16])
+{
+    char *bytes;
+    size_t count;
+    assert_ok(fsio_read(testlib_path(where, "state/ledger-000000000001.log"), 1 << 28, &bytes, &count));
+    assert_true(count >= 64);
+    memcpy(out, bytes + 48, 16);
+    mem_free(bytes);
+}
+
+/* Of the same island, key and run spec. */
+static void a_run_that_is_begun_anew_is_another_run(void **state)
+{
+    (void)state;
+    uint8_t nonce[3][16];
+    const char *oslo = village_home("oslo");
+    assert_int_equal(RUN("dilococtl", "init", "--home", oslo, "--name", "oslo", "--data", text, "--no-start"), 0);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(RUN("dilococtl", "--home", oslo, "start"), 0);
+        assert_int_equal(RUN("dilococtl", "--home", oslo, "stop"), 0);
+        nonce_of(oslo, nonce[i]);
+        if (i == 1) /* between the others it only stops */
+            assert_int_equal(RUN("dilococtl", "--home", oslo, "reset"), 0);
+    }
+    assert_memory_equal(nonce[0], nonce[1], 16);
+    assert_memory_not_equal(nonce[1], nonce[2], 16);
+    assert_int_equal(access(testlib_path(oslo, "state.before-1/founded"), F_OK), 0);
+}
+
 int main(void)
 {
     assert_ok(digest_init());
@@ -349,6 +379,7 @@ int main(void)
         cmocka_unit_test(whom_a_stale_file_names_is_not_ended),
         cmocka_unit_test(what_a_configuration_leaves_out_is_in_the_folder),
         cmocka_unit_test(a_start_that_fails_shows_why),
+        cmocka_unit_test(a_run_that_is_begun_anew_is_another_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

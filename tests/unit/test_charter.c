@@ -10,6 +10,7 @@
 #include "common/digest.h"
 #include "common/mem.h"
 #include "daemon/charter.h"
+#include "daemon/founding.h"
 #include "daemon/state/records.h"
 #include "tests/lib/overhear.h"
 
@@ -271,6 +272,31 @@ static void a_record_that_is_adopted_changes_who_takes_part(void **state)
     record_deinit(&record);
 }
 
+/* The same founders, names, keys and run spec: what was drawn makes it another run. */
+static void a_run_that_is_founded_anew_has_another_nonce(void **state)
+{
+    (void)state;
+    uint8_t nonce[3][RECORD_NONCE_BYTES];
+    const char *drawn = testlib_path(folder, "founded");
+    for (int i = 0; i < 3; i++) { /* the first without */
+        testlib_folder("charter");
+        configure(ISLANDS, NULL);
+        mem_free(conf.founded);
+        assert_ok(mem_strdup(i > 0 ? drawn : "", &conf.founded));
+        if (i > 0)
+            assert_ok(founding_draw(drawn));
+        assert_ok(open_as(&idents[A]));
+        memcpy(nonce[i], charter.view.nonce, RECORD_NONCE_BYTES);
+        assert_ok(open_as(&idents[A])); /* as on disk */
+        assert_memory_equal(nonce[i], charter.view.nonce, RECORD_NONCE_BYTES);
+        for (int k = 0; k < i; k++)
+            assert_memory_not_equal(nonce[k], nonce[i], RECORD_NONCE_BYTES);
+    }
+    assert_int_equal(unlink(drawn), 0);
+    testlib_clear(conf.state_folder);
+    assert_fails(ERR_CONF, "[island] founded names it", open_as(&idents[A]));
+}
+
 /* ---- old records ---- */
 
 static bool is_alone(uint64_t epoch)
@@ -320,6 +346,7 @@ int main(void)
         CASE(whose_key_is_not_on_the_roster_is_told_what_to_do),
         CASE(a_record_that_is_adopted_changes_who_takes_part),
         cmocka_unit_test_setup_teardown(old_records_are_put_together_as_far_as_nobody_needs_them, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_run_that_is_founded_anew_has_another_nonce, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 # diloco: builds with GNU make on Debian or Ubuntu.
 #
+#   make           programs and libraries, into build/gcc/
 #   make demo      two islands train one model on this machine; pictures and figures under build/demo/
 #   make outlive   three islands on this machine; one is lost for good while the run goes on, and comes back
 #   make outlive-namespaces   the same, each with a network and a folder of its own, as three machines would have
 #   make failures  four islands, killed at random for MINUTES=5 with SEED=1: how much of their work counts?
 #   make aims      what is promised in seconds, measured: a table, and build/aims/summary.json
 #   make check     every test that can run here; what cannot is reported as skipped
+#   make lint      the rules of CONTRIBUTING.md that a script can check
+#   make fuzz      searches for bytes that break us, with clang's libFuzzer
+#   make check-python   what only PyTorch can show of the Python package
 #   make mutants   plants the faults of tests/mutants one by one: which test sees which?
 #   make sim       the simulation of the protocol, SEEDS=10000 of each kind of trouble: hours
 #   make bench     speeds as ratios within one run, to build/bench/summary.json
@@ -18,6 +22,7 @@
 #   make wheel     the Python package with libdiloco inside, build/wheel/
 #   make dist      a source archive, build/dist/
 #   make clean     takes build/ away
+#   make help      this list
 #
 # V=1 shows commands. CC=clang, SAN=address,undefined or SAN=thread, OPT=-O0: each set of flags has a folder of its own.
 

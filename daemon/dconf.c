@@ -186,6 +186,12 @@ static enum err check_address(const char *path, const struct dconf_peer *peer)
                    peer->name, peer->address);
 }
 
+enum record_wish dconf_owner_wish(const struct dconf *conf)
+{
+    bool dials = conf->listen[0] == '\0' && conf->owner != RECORD_OWNER_NO;
+    return dials ? RECORD_OWNER_DIALS : (enum record_wish)conf->owner;
+}
+
 bool dconf_is_ours(const char *program)
 {
     const char *slash = strrchr(program, '/');
@@ -312,6 +318,12 @@ static enum err check_self(const char *path, const struct dconf *conf)
     if (conf->address[0] != '\0' && !address_good(conf->address))
         return err_set(ERR_CONF, "%s: [net] address: \"%s\" is not host:port, as in oslo.example.org:7600", path,
                        conf->address);
+    if (conf->listen[0] == '\0' && conf->owner == RECORD_OWNER_YES)
+        return err_set(
+            ERR_CONF,
+            "%s: [island] owner = yes, and [net] listen is empty: an island that nobody can dial owns nothing "
+            "beside two others; let it listen, or leave owner = auto",
+            path);
     TRY(mem_printf(&control, "%s/control.sock", conf->run_folder));
     enum err err = ipc_address(control, &address);
     mem_free(control);

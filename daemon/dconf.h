@@ -57,6 +57,8 @@ extern const struct conf_schema dconf_schema;
 enum { DCONF_NAME_MAX = WIRE_NAME_BYTES - 1 };
 bool dconf_name_good(const char *name);
 
+/* What it wishes of owning shards (enum record_wish): as configured, but without `listen` nobody can dial it. */
+enum record_wish dconf_owner_wish(const struct dconf *conf);
 /* Where it says that others reach this island: [net] address, or `listen` where that names a host and a port; "": it
  * does not say. Borrowed. */
 const char *dconf_address(const struct dconf *conf);

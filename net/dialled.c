@@ -22,7 +22,7 @@ enum err dialled_open(struct dialled *dialled, void *context, const struct ident
                                .route = route,
                                .route_bytes = socket_route(ident->key, bulk, env_random_u64(), route),
                                .part_bytes_max = part_bytes_max};
-    *dialled = (struct dialled){.fd = -1};
+    *dialled = (struct dialled){.fd = -1, .since_ms = env_mono_ms()};
     TRY(ident_curve(peer_key, server));
     enum err err = socket_dial(context, &conf, &dialled->socket, &dialled->monitor);
     if (err != ERR_OK)
@@ -61,6 +61,8 @@ enum dialled_news dialled_next(struct dialled *dialled)
         return DIALLED_NOTHING;
     bool was_up = dialled->up;
     dialled->up = event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED;
+    if (was_up)
+        dialled->since_ms = env_mono_ms();
     switch (event) {
     case ZMQ_EVENT_CONNECTED:
         dialled->fd = (int)value;

@@ -20,6 +20,7 @@ struct dialled {
     void *socket, *monitor; /* NULL: we do not dial */
     bool up;
     uint64_t begun_ms; /* the present handshake */
+    uint64_t since_ms; /* since when it is not up; of use while it is not */
     uint64_t again_ms; /* it was refused: when to dial anew; 0: it was not */
     uint64_t ended_ms; /* when a handshake last ended without a word */
     uint32_t ended;    /* how many did in a row */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What link tells of its connections, and asks the kernel for them. */
 #include "net/link.h"
+#include "common/env.h"
 #include "net/link_core.h"
 
 unsigned link_port(const struct link *link)
@@ -18,6 +19,12 @@ static int bulk_fd(const struct link *link, uint32_t peer)
 {
     const struct link_peer *p = peer < link->places ? &link->peers[peer] : NULL;
     return p == NULL ? -1 : p->dialled[1].up ? p->dialled[1].fd : p->listened[1].fd;
+}
+
+bool link_undialled(const struct link *link, uint32_t peer, uint64_t for_ms)
+{
+    const struct dialled *d = peer < link->places ? &link->peers[peer].dialled[0] : NULL;
+    return d != NULL && d->socket != NULL && !d->up && env_mono_ms() >= d->since_ms + for_ms;
 }
 
 struct traffic_socket link_bulk_socket(const struct link *link, uint32_t peer)

@@ -9,6 +9,7 @@
 /* A member on its way into the next record. */
 struct place {
     struct record_member *member;
+    bool shy;     /* is not to own, unless nobody else can */
     bool gone;    /* revoked: not in the record */
     bool able;    /* to vote, in the record as it was made so far */
     bool leaving; /* votes in the last record, and would better not */
@@ -58,6 +59,12 @@ static enum err enrol(struct record *next, const struct muster_wish *wishes, uin
     return ERR_OK;
 }
 
+/* Two islands that cannot be dialled never meet, so of more than two islands those that can be own. */
+static bool is_shy(const struct record_member *member, uint32_t islands)
+{
+    return member->owner_wish == RECORD_OWNER_NO || (member->owner_wish == RECORD_OWNER_DIALS && islands > 2);
+}
+
 /* A trainer's island that votes: it stays an owner, leaves, or waits until its disk is whole again. */
 static void place_voter(struct place *place, const struct muster_wish *wish, bool doubt)
 {
@@ -79,7 +86,8 @@ static void place_voter(struct place *place, const struct muster_wish *wish, boo
     place->apart = wish->apart && !wish->silent && !wish->evicted;
 }
 
-static void place_other(struct record_member *member, const struct muster_wish *wish)
+/* `shy`: it is not to own. */
+static void place_other(struct record_member *member, const struct muster_wish *wish, bool shy)
 {
     member->incarnation = wish->as.incarnation;
     if (wish->evicted)
@@ -88,7 +96,7 @@ static void place_other(struct record_member *member, const struct muster_wish *
         return; /* it pauses */
     else if (wish->draining)
         member->role = RECORD_DRAINING;
-    else if (member->owner_wish == RECORD_OWNER_NO || wish->apart)
+    else if (shy || wish->apart)
         member->role = wish->near || member->role == RECORD_CONTRIBUTOR ? RECORD_CONTRIBUTOR : RECORD_OBSERVER;
     else if (wish->caught_up)
         member->role = RECORD_OWNER;
@@ -106,9 +114,11 @@ static void place_witness(struct place *place, const struct muster_wish *wish, b
         place->member->incarnation = wish->as.incarnation; /* it has nothing to catch up with */
 }
 
-static void place_one(struct place *place, const struct muster_wish *wish)
+/* `islands`: that train, on the next roster. */
+static void place_one(struct place *place, const struct muster_wish *wish, uint32_t islands)
 {
     struct record_member *member = place->member;
+    place->shy = is_shy(member, islands);
     if (wish == NULL) { /* as it is */
         place->able = member->voter;
         return;
@@ -118,6 +128,7 @@ static void place_one(struct place *place, const struct muster_wish *wish)
     member->uplink = wish->as.uplink;
     member->owner_wish = wish->as.owner_wish;
     member->losses = wish->as.losses < member->losses ? wish->as.losses : member->losses;
+    place->shy = is_shy(member, islands);
     if (wish->revoked)
         place->gone = true;
     else if (member->role == RECORD_WITNESS)
@@ -125,7 +136,7 @@ static void place_one(struct place *place, const struct muster_wish *wish)
     else if (member->voter)
         place_voter(place, wish, doubt);
     else {
-        place_other(member, wish);
+        place_other(member, wish, place->shy);
         place->ready = wish->caught_up && !wish->apart && !wish->silent && !wish->evicted && !wish->draining;
         place->able = member->role == RECORD_OWNER;
     }
@@ -147,7 +158,7 @@ static bool may_own(const struct place *place)
 
 static bool willing(const struct place *place)
 {
-    return may_own(place) && place->member->owner_wish != RECORD_OWNER_NO;
+    return may_own(place) && !place->shy;
 }
 
 /* Of those who are lost again and again, whose losses cost all others an epoch each, none owns while so many others do
@@ -191,7 +202,7 @@ static void pick_owners(struct place *places, uint32_t count)
         for (uint32_t k = 0; k < count; k++)
             before += k != i && (some ? willing(&places[k]) : may_own(&places[k])) && sooner(places[k].member, member);
         bool unsteady = spare && member->losses >= UNSTEADY;
-        if ((!some || member->owner_wish != RECORD_OWNER_NO) && before < RECORD_OWNERS_MAX && !unsteady)
+        if ((!some || !places[i].shy) && before < RECORD_OWNERS_MAX && !unsteady)
             continue;
         places[i].able = false;
         places[i].leaving = member->voter;
@@ -347,16 +358,27 @@ static void share_out(struct record *next, const struct place *places)
         next->map = shardmap_empty();
 }
 
+static uint32_t islands_of(const struct record *next, const struct muster_wish *wishes, uint32_t wishes_count)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < next->members_count; i++) {
+        const struct muster_wish *wish = wish_of(wishes, wishes_count, next->members[i].id);
+        count += next->members[i].role != RECORD_WITNESS && (wish == NULL || !wish->revoked);
+    }
+    return count;
+}
+
 enum err muster(struct record *next, const struct muster_wish *wishes, uint32_t wishes_count)
 {
     uint32_t before = next->members_count;
     TRY(enrol(next, wishes, wishes_count));
     struct place *places;
     TRY(mem_new(next->members_count, sizeof *places, "members", &places));
+    uint32_t islands = islands_of(next, wishes, wishes_count);
     for (uint32_t i = 0; i < next->members_count; i++) {
         places[i].member = &next->members[i];
         if (i < before)
-            place_one(&places[i], wish_of(wishes, wishes_count, next->members[i].id));
+            place_one(&places[i], wish_of(wishes, wishes_count, next->members[i].id), islands);
     }
     pick_owners(places, next->members_count);
     enum err err = pick_voters(places, next->members_count);

@@ -43,7 +43,15 @@ enum record_role {
     RECORD_ROLES
 };
 
-enum record_wish { RECORD_OWNER_AUTO = 0, RECORD_OWNER_YES = 1, RECORD_OWNER_NO = 2, RECORD_OWNER_WISHES };
+/* Whether a member is to own shards. DIALS: none can dial it, so it owns only beside a single other: two that cannot be
+ * dialled would never meet. */
+enum record_wish {
+    RECORD_OWNER_AUTO = 0,
+    RECORD_OWNER_YES = 1,
+    RECORD_OWNER_NO = 2,
+    RECORD_OWNER_DIALS = 3,
+    RECORD_OWNER_WISHES
+};
 
 struct record_member {
     uint32_t id;

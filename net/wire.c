@@ -244,6 +244,7 @@ static enum err pack_heartbeat(const struct wire_heartbeat *beat, uint8_t *out, 
     proto.incarnation = beat->incarnation;
     proto.in_doubt = beat->in_doubt;
     proto.disk_fails = beat->disk_fails;
+    proto.undialled = beat->undialled;
     proto.n_silent = beat->silent_count;
     proto.silent = (uint32_t *)(uintptr_t)beat->silent;
     proto.n_fragments = beat->fragments_count;
@@ -303,6 +304,7 @@ static enum err check_heartbeat(const Diloco__Heartbeat *proto, struct wire_hear
     beat->incarnation = proto->incarnation;
     beat->in_doubt = proto->in_doubt;
     beat->disk_fails = proto->disk_fails;
+    beat->undialled = proto->undialled;
     beat->silent_count = (uint32_t)proto->n_silent;
     if (proto->n_silent > 0)
         memcpy(beat->silent, proto->silent, proto->n_silent * sizeof *beat->silent);

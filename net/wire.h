@@ -37,7 +37,7 @@ enum {
     WIRE_WINDOW_KIB_MIN = 64, /* of bulk data a receiver takes in unacknowledged */
     WIRE_WINDOW_KIB_MAX = 1 << 20,
     WIRE_NONCE_BYTES = 16, /* of a run */
-    WIRE_OWNER_WISHES = 3, /* enum record_wish */
+    WIRE_OWNER_WISHES = 4, /* enum record_wish */
     WIRE_SIGNATURE_BYTES = 64,
 };
 
@@ -138,6 +138,7 @@ struct wire_heartbeat {
     uint32_t tokens_per_s, trainer;
     uint64_t epoch, incarnation;
     bool in_doubt, disk_fails;
+    bool undialled; /* the sender dials the receiver in vain, and hears it by a connection that the receiver dialled */
     uint32_t fragments_count, held_count, silent_count;
     struct wire_fragment fragments[WIRE_FRAGMENTS_MAX];
     struct wire_held held[WIRE_HELD_MAX];

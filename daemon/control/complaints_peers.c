@@ -115,6 +115,16 @@ static void complain_shut_out(struct status *status)
              "compare the keys that dilococtl peers shows here and there");
 }
 
+/* Two that only contribute have nothing to say to each other: what they need comes from the owners. */
+static bool is_needed(const struct view *view, uint32_t i)
+{
+    const struct view_member *pair[] = {&view->members[view->self], &view->members[i]};
+    for (size_t k = 0; k < 2; k++)
+        if (pair[k]->voter || (pair[k]->role != RECORD_CONTRIBUTOR && pair[k]->role != RECORD_OBSERVER))
+            return true;
+    return false;
+}
+
 static void complain_peers(struct status *status)
 {
     const struct view *view = status->from->view;
@@ -125,7 +135,7 @@ static void complain_peers(struct status *status)
     for (uint32_t i = 0; i < view->count; i++)
         if (view->members[i].used && status->peers[i].apart_from != NULL)
             complain_apart(status, i);
-        else if (view->members[i].used && !status->peers[i].up && !status->peers[i].drained)
+        else if (view->members[i].used && !status->peers[i].up && !status->peers[i].drained && is_needed(view, i))
             complain_of_peer(status, i);
         else if (view->members[i].used && status->peers[i].disk_fails)
             complain_of_disk(status, i);

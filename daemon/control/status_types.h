@@ -186,7 +186,9 @@ struct status {
     struct ledger_stats ledger;
     struct peers_totals totals;
     struct status_epoch epoch;
-    bool witness; /* this is one: it has no state, and `versions` are those of the voters that are heard */
+    bool witness;    /* this is one: it has no state, and `versions` are those of the voters that are heard */
+    bool undialled;  /* the owners that are heard dial this island in vain */
+    uint32_t quorum; /* in force; 0: none is set, or the plan is not known yet */
     uint64_t uplink_bits;
     char capped[CAPS_TEXT_BYTES]; /* what keeps our lines from carrying more, and what to change; "" */
     uint32_t islands, islands_up;

@@ -192,12 +192,15 @@ static enum err enrol(void *user, const struct ident *ident, const char *listen,
     struct wire_enrolled enrolled;
     uint32_t answered = 0;
     TRY(choose_address(task, listen, admission->address));
+    uint8_t wish = task->owner_wish;
+    if (listen[0] == '\0' && wish != RECORD_OWNER_NO)
+        wish = RECORD_OWNER_DIALS;
     struct enrol_conf conf = {.invite = &task->invite,
                               .ident = ident,
                               .name = task->join->init.name,
                               .address = admission->address,
                               .uplink = task->uplink,
-                              .owner_wish = task->owner_wish,
+                              .owner_wish = wish,
                               .witness = task->join->witness,
                               .timeout_ms = patience_ms(task->join->patience_s),
                               .decide_ms = patience_ms(task->join->decide_s),

@@ -63,6 +63,22 @@ static void print_role(const json_t *status, const struct ctl_text_look *look, F
     for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++)
         if (strcmp(ctl_text(status, "role"), roles[i].role) == 0)
             say_text(roles[i].text, "role", look, file);
+    if (json_is_true(json_object_get(status, "undialled")))
+        say_text("no owner gets through to this island, so it owns shards only beside a single other: let its port in "
+                 "([net] listen), or say where it is reached ([net] address)",
+                 "role", look, file);
+}
+
+static void print_quorum(const json_t *status, const struct ctl_text_look *look, FILE *file)
+{
+    const json_t *quorum = json_object_get(status, "quorum");
+    long long set = json_integer_value(json_object_get(quorum, "set")),
+              now = json_integer_value(json_object_get(quorum, "now"));
+    char text[160];
+    if (quorum == NULL || now >= set)
+        return;
+    snprintf(text, sizeof text, "%lld, and %lld take part: a round closes with %lld", set, now, now);
+    say_text(text, "quorum", look, file);
 }
 
 static void print_drained(const json_t *status, const struct ctl_text_look *look, FILE *file)
@@ -308,6 +324,7 @@ void ctl_print_status(const json_t *status, const struct ctl_text_look *look, FI
 {
     print_run(status, look, file);
     print_role(status, look, file);
+    print_quorum(status, look, file);
     print_trainer(status, look, file);
     ctl_print_machine(status, look, file);
     print_anchor(status, look, file);

@@ -4,7 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-void beat_hello(const struct peers_conf *conf, const struct peers_plan *plan, bool draining, struct wire_message *out)
+void beat_hello(const struct peers_conf *conf, const struct peers_plan *plan, uint8_t wish, bool draining,
+                struct wire_message *out)
 {
     struct wire_hello *hello = &out->hello;
     out->type = WIRE_HELLO;
@@ -14,7 +15,7 @@ void beat_hello(const struct peers_conf *conf, const struct peers_plan *plan, bo
                                  .island = conf->view->members[conf->view->self].id,
                                  .window_kib = (uint32_t)(conf->conf->window / 1024),
                                  .uplink = conf->conf->uplink,
-                                 .owner_wish = (uint8_t)conf->conf->owner,
+                                 .owner_wish = wish,
                                  .draining = draining};
     snprintf(hello->address, sizeof hello->address, "%s", dconf_address(conf->conf));
     if (hello->plan_known)

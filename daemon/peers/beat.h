@@ -11,8 +11,9 @@
 #include "net/vouch.h"
 #include "net/wire.h"
 
-/* `out` becomes a greeting. */
-void beat_hello(const struct peers_conf *conf, const struct peers_plan *plan, bool draining, struct wire_message *out);
+/* `out` becomes a greeting. `wish`: of owning shards (enum record_wish). */
+void beat_hello(const struct peers_conf *conf, const struct peers_plan *plan, uint8_t wish, bool draining,
+                struct wire_message *out);
 /* Why the member in that slot, which greets so, cannot be talked to; NULL: it can. */
 const char *beat_misfit(const struct peers_conf *conf, const struct peers_plan *plan, uint32_t slot,
                         const struct wire_hello *hello);

@@ -37,13 +37,19 @@ static enum err is_open(void *user)
                                                 "others do not know its key; ask another island for a token");
 }
 
+uint8_t gate_owner_wish(const struct gate *gate)
+{
+    enum record_wish wish = dconf_owner_wish(gate->conf->conf);
+    return gate->undialled && wish != RECORD_OWNER_NO ? RECORD_OWNER_DIALS : (uint8_t)wish;
+}
+
 /* What others learn by our greeting. */
 static void say_of_ourselves(struct gate *gate)
 {
     const struct dconf *conf = gate->conf->conf;
     struct council_said said = {.address = dconf_address(conf),
                                 .uplink = conf->uplink,
-                                .owner_wish = (uint8_t)conf->owner,
+                                .owner_wish = gate_owner_wish(gate),
                                 .draining = gate->draining};
     council_said(gate->council, gate->conf->view->self, &said);
 }
@@ -77,6 +83,15 @@ void gate_drain(struct gate *gate, bool draining)
 {
     gate->news |= gate->draining != draining;
     gate->draining = draining;
+    say_of_ourselves(gate);
+}
+
+void gate_undialled(struct gate *gate, bool undialled)
+{
+    if (gate->undialled == undialled)
+        return;
+    gate->undialled = undialled;
+    gate->news = true;
     say_of_ourselves(gate);
 }
 

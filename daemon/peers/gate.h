@@ -21,9 +21,10 @@ struct gate {
     struct link *link;
     struct council *council;
     struct doorway *doorway;
-    bool shut_out; /* most of the others that vote do not know our key */
-    bool draining; /* we are leaving the run, or have left it */
-    bool news;     /* all others are to be greeted again */
+    bool shut_out;  /* most of the others that vote do not know our key */
+    bool draining;  /* we are leaving the run, or have left it */
+    bool undialled; /* the owners dial us in vain */
+    bool news;      /* all others are to be greeted again */
 };
 
 /* What it points to is borrowed. Fails as doorway_new(). */
@@ -33,6 +34,10 @@ void gate_close(struct gate *gate);
 
 /* Says to all that this island leaves the run, or that it is back. */
 void gate_drain(struct gate *gate, bool draining);
+/* The owners dial us in vain, or do so no more. */
+void gate_undialled(struct gate *gate, bool undialled);
+/* What we wish of owning shards (enum record_wish). */
+uint8_t gate_owner_wish(const struct gate *gate);
 /* A member's greeting: what it says of itself. */
 void gate_said(struct gate *gate, uint32_t member, const struct wire_hello *hello);
 /* Once a turn. */

@@ -20,6 +20,8 @@
 /* BEAT: heartbeats; an island that is silent for SILENT counts as away, which status shows within three seconds.
  * HELLO_AGAIN: greetings are repeated until both sides know the same of each other. */
 enum { BEAT_MS = 1000, SILENT_MS = 2500, HELLO_AGAIN_MS = 1000, ANNOUNCE_GAP_MS = 3 };
+/* UNDIALLED: several attempts, and the time that a restarted one takes to listen. */
+enum { UNDIALLED_MS = 15000 };
 /* The same complaint about one island, or about any, is logged once in so long. */
 enum { REFUSED_SAID_MS = 10000, MALFORMED_SAID_MS = 5000, DIVERGED_SAID_MS = 5000, PLAN_SAID_MS = 60000 };
 
@@ -135,7 +137,7 @@ static void say(struct peers *peers, uint32_t i)
 
 static void send_hello(struct peers *peers, uint32_t i)
 {
-    beat_hello(&peers->conf, &peers->plan, peers->gate.draining, &peers->out);
+    beat_hello(&peers->conf, &peers->plan, gate_owner_wish(&peers->gate), peers->gate.draining, &peers->out);
     say(peers, i);
     peers->peers[i].hello_ms = peers->now_ms + HELLO_AGAIN_MS;
 }
@@ -146,6 +148,7 @@ static void send_heartbeat(struct peers *peers, uint32_t i)
     struct wire_heartbeat *beat = &peers->out.heartbeat;
     beat_fill(&peers->conf, &peers->plan, &peers->silent, &peers->out);
     beat->disk_fails |= council_unkept(peers->council)[0] != '\0';
+    beat->undialled = peer->up && link_undialled(peers->link, i, UNDIALLED_MS);
     council_beat(peers->council, beat, peers->now_ms);
     pulse_out(&peer->pulse, beat, peers->now_ms);
     if (peers->plan.sync != NULL && !sync_is_witness(peers->plan.sync))
@@ -317,6 +320,7 @@ static void heartbeat_in(struct peers *peers, uint32_t i, const struct wire_hear
     if (!pulse_in(&peer->pulse, beat, peers->now_ms))
         return;
     report_take(&peer->report, beat, trainer_info(peers->conf.trainer).step);
+    peer->undialled = beat->undialled;
     if (!peer->up) {
         log_info("island %s is back", name_of(peers, i));
         peer_up(peers, i);
@@ -496,6 +500,31 @@ static void look_after(struct peers *peers, uint32_t i)
     }
 }
 
+/* Whether nobody who owns gets through to us. Those that are not heard know nothing of it; where there are none, it
+ * stays as it was. */
+static void look_whether_undialled(struct peers *peers)
+{
+    uint32_t owners = 0, in_vain = 0;
+    const char *who = "";
+    for (uint32_t i = 0; i < members_of(peers); i++) {
+        const struct peer *peer = &peers->peers[i];
+        if (!is_other(peers, i) || !peer->up || peers->conf.view->members[i].role != RECORD_OWNER)
+            continue;
+        owners++;
+        in_vain += peer->undialled;
+        who = name_of(peers, i);
+    }
+    bool undialled = owners > 0 ? in_vain == owners : peers->gate.undialled;
+    if (undialled != peers->gate.undialled && undialled)
+        log_warn(
+            "not reachable from %s: this island contributes, and owns shards only beside a single other; let its port "
+            "through ([net] listen), or say where it is reached ([net] address)",
+            who);
+    else if (undialled != peers->gate.undialled)
+        log_info("reachable again from %s: this island may own shards", who);
+    gate_undialled(&peers->gate, undialled);
+}
+
 /* One that does not know our key may lag behind, or have another key itself; most of them know what was decided. */
 bool peers_shut_out(const struct peers *peers)
 {
@@ -517,6 +546,7 @@ void peers_tick(struct peers *peers, uint64_t now_ms)
     link_tick(peers->link);
     objects_tick(peers->objects, now_ms);
     peers->gate.shut_out = peers_shut_out(peers);
+    look_whether_undialled(peers);
     bool news = gate_tick(&peers->gate, now_ms); /* of ourselves */
     for (uint32_t i = 0; i < members_of(peers); i++) {
         if (!is_other(peers, i))

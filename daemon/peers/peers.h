@@ -121,6 +121,8 @@ struct peer_info {
 };
 struct peer_info peers_info(const struct peers *peers, uint32_t peer);
 
+/* Whether every owner that is heard dials this island in vain. */
+bool peers_undialled(const struct peers *peers);
 /* Whether most of the others that vote do not know our key, so that this island was probably revoked. */
 bool peers_shut_out(const struct peers *peers);
 

@@ -36,6 +36,7 @@ struct peer {
     struct log_limit refused_said, malformed_said, diverged_said, plan_said;
     struct twins twins;
     struct faults faults;
+    bool undialled;               /* as it says: it dials us in vain */
     bool refused;                 /* it, or we, would not talk: not a matter of time */
     bool unadmitted;              /* refused, since it does not know our key, or has another than we think */
     char note[WIRE_REASON_BYTES]; /* why it is not up, for status; "" if nothing is known */

@@ -45,6 +45,11 @@ uint64_t peers_furthest_said(const struct peers *peers, uint64_t own_step)
     return furthest < last ? furthest : last;
 }
 
+bool peers_undialled(const struct peers *peers)
+{
+    return peers->gate.undialled;
+}
+
 uint64_t peers_uplink_bits(const struct peers *peers)
 {
     return objects_uplink_bits(peers->objects);

@@ -359,6 +359,28 @@ static void who_says_nothing_on_an_open_connection_is_dialled_anew(void **state)
     link_free(b);
 }
 
+static void who_is_dialled_in_vain_is_told(void **state)
+{
+    (void)state;
+    struct link_event event;
+    addresses[0][0] = '\0';
+    snprintf(addresses[1], sizeof addresses[1], "127.0.0.1:1"); /* nobody is there */
+    struct link *a = open_link(0, 2, 1, NULL);
+    assert_false(link_undialled(a, 1, 200));
+    usleep(300000);
+    assert_true(link_undialled(a, 1, 200));
+    assert_false(link_undialled(a, 1, 60000));
+    assert_false(link_undialled(a, 700, 0));
+    know(0, a);
+    addresses[1][0] = '\0';
+    struct link *b = open_link(1, 2, 1, NULL);
+    assert_true(wait_event(b, a, LINK_CONNECTED, &event));
+    assert_false(link_undialled(b, 0, 0));
+    assert_true(link_undialled(a, 1, 200)); /* that it dials us is another matter */
+    link_free(a);
+    link_free(b);
+}
+
 static void another_run_version_or_type_is_told(void **state)
 {
     (void)state;
@@ -638,6 +660,7 @@ int main(void)
         cmocka_unit_test(strangers_are_refused_before_any_payload),
         cmocka_unit_test(a_handshake_that_ends_is_an_accident_until_it_happens_again_and_again),
         cmocka_unit_test(who_says_nothing_on_an_open_connection_is_dialled_anew),
+        cmocka_unit_test(who_is_dialled_in_vain_is_told),
         cmocka_unit_test(another_run_version_or_type_is_told),
         cmocka_unit_test(no_two_members_share_a_name_at_a_listener),
         cmocka_unit_test(a_used_port_and_a_bad_address_are_named),

@@ -245,6 +245,38 @@ static void who_drains_or_wishes_not_to_own_owns_nothing(void **state)
     assert_int_equal(record_voters(&drafting.out.draft), 3);
 }
 
+/* Two that nobody can dial never meet. */
+static void who_cannot_be_dialled_owns_only_beside_a_single_other(void **state)
+{
+    (void)state;
+    drafting_seals(2, true);
+    drafting_wish(1)->as.owner_wish = RECORD_OWNER_DIALS;
+    drafting_make();
+    assert_int_equal(record_member(&drafting.out.draft, 1)->role, RECORD_OWNER);
+    assert_int_equal(drafting_slots_of(1), SHARDMAP_SLOTS / 2);
+    drafting_seals(2, false); /* and as soon as a third comes, which may be another one */
+    drafting_wish(1)->as.owner_wish = RECORD_OWNER_DIALS;
+    struct muster_wish *w = drafting_wish(0);
+    w->enrol = true;
+    w->as.owner_wish = RECORD_OWNER_DIALS;
+    memcpy(w->as.key, records_ident(50)->key, IDENT_KEY_BYTES);
+    snprintf(w->as.name, sizeof w->as.name, "new");
+    drafting_make();
+    assert_int_equal(record_member(&drafting.out.draft, 1)->role, RECORD_CONTRIBUTOR);
+    assert_false(drafting_votes(1));
+    assert_int_equal(drafting_slots_of(0), SHARDMAP_SLOTS);
+    drafting_seals(3, false); /* of three it goes on voting, and owns nothing */
+    drafting_wish(1)->as.owner_wish = RECORD_OWNER_DIALS;
+    drafting_make();
+    assert_true(drafting_votes(1));
+    assert_int_equal(drafting_slots_of(1), 0);
+    drafting_seals(3, false); /* where the third is taken off the roster it may own again */
+    drafting_wish(1)->as.owner_wish = RECORD_OWNER_DIALS;
+    drafting_wish(2)->revoked = true;
+    drafting_make();
+    assert_int_equal(drafting_slots_of(1), SHARDMAP_SLOTS / 2);
+}
+
 static void who_is_lost_again_and_again_only_contributes_while_others_suffice(void **state)
 {
     (void)state;
@@ -352,6 +384,7 @@ int main(void)
         cmocka_unit_test(who_is_new_gets_an_id_of_its_own),
         cmocka_unit_test(there_is_one_witness),
         cmocka_unit_test(who_drains_or_wishes_not_to_own_owns_nothing),
+        cmocka_unit_test(who_cannot_be_dialled_owns_only_beside_a_single_other),
         cmocka_unit_test(who_is_lost_again_and_again_only_contributes_while_others_suffice),
         cmocka_unit_test(where_nobody_wishes_to_own_those_do_who_can),
         cmocka_unit_test(uplinks_move_few_slots),

@@ -491,6 +491,27 @@ static void two_machines_with_one_key_are_told(void **state)
 
 /* As a stopped daemon: the kernel takes connections for it, and nobody answers. That its key is wrong is no more likely
  * than before. */
+/* As all who own say. It wishes to own again when one of them gets through. */
+static void who_is_dialled_in_vain_says_so_and_need_not_own(void **state)
+{
+    (void)state;
+    company_begin("peers-in-vain", 2, false);
+    mem_free(company.a->conf.listen); /* it would, as far as it knows */
+    assert_ok(mem_strdup("*:7600", &company.a->conf.listen));
+    played_greet(company.b, company.a);
+    assert_false(peers_undialled(company.a->peers));
+    for (int in_vain = 1; in_vain >= 0; in_vain--) {
+        played_beat(company.b);
+        company.b->out.heartbeat.undialled = in_vain == 1;
+        company_say(company.b);
+        isle_tick(company.a);
+        assert_int_equal(peers_undialled(company.a->peers), in_vain == 1);
+        uint8_t wish = in_vain == 1 ? RECORD_OWNER_DIALS : RECORD_OWNER_AUTO;
+        isle_wait(played_heard_type(company.b, WIRE_HELLO) && company.b->in.hello.owner_wish == wish);
+    }
+    company_end();
+}
+
 /* Of what a record says of a member nothing ends us. Its own greeting brings it back. */
 static void a_member_that_cannot_be_dialled_is_said_to_be_and_may_dial_us(void **state)
 {
@@ -596,6 +617,7 @@ int main(void)
         cmocka_unit_test(the_plan_is_asked_of_all_who_have_it_in_turn),
         cmocka_unit_test(that_a_contribution_of_ours_is_refused_is_told),
         cmocka_unit_test(two_machines_with_one_key_are_told),
+        cmocka_unit_test(who_is_dialled_in_vain_says_so_and_need_not_own),
         cmocka_unit_test(a_member_that_cannot_be_dialled_is_said_to_be_and_may_dial_us),
         cmocka_unit_test(who_does_not_answer_is_not_taken_for_one_with_a_wrong_key),
         cmocka_unit_test(without_memory_there_are_no_peers_and_nothing_is_left),

@@ -306,7 +306,7 @@ static void members_that_make_no_sense_are_refused(void **state)
     SENSELESS("not host:port", memset(m[1].address, '1', sizeof m[1].address));
     SENSELESS("role 0", m[4].role = 0);
     SENSELESS("role 7", m[4].role = RECORD_ROLES);
-    SENSELESS("owner wish 3", m[4].owner_wish = RECORD_OWNER_WISHES);
+    SENSELESS("owner wish 4", m[4].owner_wish = RECORD_OWNER_WISHES);
     SENSELESS("7 losses", m[4].losses = RECORD_LOSSES_MAX + 1);
     SENSELESS("does not vote", m[1].voter = false);
     SENSELESS("role 2 and votes", m[4].voter = true);

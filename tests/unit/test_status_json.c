@@ -132,6 +132,8 @@ static int fill(void **state)
                              .rounds = {.compressing = true, .saving = ROUNDS_EXPORT_DONE, .saved = "there"},
                              .ledger = {.records = 21, .bytes = 22},
                              .totals = {.objects_sent_bytes = 23, .strangers = 24},
+                             .undialled = true,
+                             .quorum = 34,
                              .uplink_bits = 25,
                              .capped = "a setting",
                              .islands = MEMBERS,
@@ -259,6 +261,9 @@ static void a_status_says_what_was_taken(void **state)
     assert_number(json, "left_s", 33);
     assert_wish(json_array_get(json_object_get(json, "wishes"), 0));
     assert_text(json, "capped", "a setting");
+    assert_true(json_is_true(json_object_get(json, "undialled")));
+    assert_number(json_object_get(json, "quorum"), "now", 34);
+    assert_number(json_object_get(json, "quorum"), "set", (double)spec.quorum);
     assert_text(json, "saving", "done");
     assert_text(json, "saved", "there");
     json_decref(json);

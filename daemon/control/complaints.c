@@ -234,6 +234,7 @@ static const struct {
     /* of our own */
     {COMPLAINT_DISK, COMPLAINT_STATE_LOST, ALWAYS},
     {COMPLAINT_DISK, COMPLAINT_DISK, ALWAYS},
+    {COMPLAINT_REPAIR, COMPLAINT_DISK, ALWAYS}, /* it keeps no results, and takes over states */
     {COMPLAINT_LOSS_NAN, COMPLAINT_NAN, ALWAYS},
 };
 

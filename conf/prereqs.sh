@@ -38,6 +38,7 @@ command c++             g++
 command clang           clang
 fuzzer  clang           libclang-rt-dev
 command python3         python3
+python  ensurepip       python3-venv
 command zsh             zsh
 command fish            fish
 command pyflakes3       pyflakes3
@@ -48,6 +49,7 @@ present() {
     case $1 in
     command) command -v "$2" >/dev/null 2>&1 ;;
     module) command -v pkg-config >/dev/null 2>&1 && pkg-config --exists "$2" ;;
+    python) command -v python3 >/dev/null 2>&1 && python3 -c "import $2" 2>/dev/null ;;
     fuzzer) command -v "$2" >/dev/null 2>&1 && [ -n "$(find "$("$2" -print-resource-dir)" -name 'libclang_rt.fuzzer*' 2>/dev/null)" ] ;;
     header) command -v cc >/dev/null 2>&1 && printf '#include <%s>\n' "$2" | cc -E -x c - >/dev/null 2>&1 ;;
     esac

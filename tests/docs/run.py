@@ -118,6 +118,7 @@ def pattern(line):
     units = "ms|s|min|h|d|B|kB|MB|GB|KiB|MiB|GiB|bit|kbit|Mbit|Gbit"
     line = re.sub(rf"(?<![\w])0( ({units})(/s)?\b)+", "0 unit", line)
     line = re.sub(r"0 unit( 0 unit)+", "0 unit", line)
+    line = re.sub(r"(?<!\w)0[kM]\b", "0 unit", line)  # a busy machine does no thousand a second
     line = re.escape(line).replace("…", ".*").replace(r"0\ unit", r"[\d.,]+(?: ?\w+(?:/s)?)?(?: \d+ \w+)?")
     line = line.replace("0", r"\d[\d,.:]*")
     return re.compile(re.sub(r"(\\ )+", r"\\s+", line))

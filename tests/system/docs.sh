@@ -9,6 +9,7 @@ set -u
 [ "$(id -u)" = 0 ] || { echo "machines of their own for the documents need root"; exit 77; }
 command -v python3 >/dev/null 2>&1 || { echo "there is no python3"; exit 77; }
 python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))' || { echo "python3 is older than 3.9"; exit 77; }
+python3 -c 'import ensurepip' 2>/dev/null || { echo "python3 makes no virtual environments (apt-get install python3-venv)"; exit 77; }
 for tool in ip unshare setpriv; do
     command -v $tool >/dev/null 2>&1 || { echo "there is no $tool (apt-get install iproute2 util-linux)"; exit 77; }
 done

@@ -89,7 +89,8 @@ struct wire_key {
 
 struct wire_hello {
     struct digest run_id, plan_id;
-    bool plan_known;
+    struct digest first; /* of record 0 */
+    bool plan_known, first_known;
     uint64_t session;
     uint32_t island;
     char name[WIRE_NAME_BYTES], software[WIRE_NAME_BYTES];

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/human.h"
+
 void beat_hello(const struct peers_conf *conf, const struct peers_plan *plan, uint8_t wish, bool draining,
                 struct wire_message *out)
 {
@@ -11,12 +13,15 @@ void beat_hello(const struct peers_conf *conf, const struct peers_plan *plan, ui
     out->type = WIRE_HELLO;
     *hello = (struct wire_hello){.run_id = conf->spec->digest,
                                  .plan_known = plan->plan != NULL,
+                                 .first_known = conf->view->epoch == 0,
                                  .session = conf->session,
                                  .island = conf->view->members[conf->view->self].id,
                                  .window_kib = (uint32_t)(conf->conf->window / 1024),
                                  .uplink = conf->conf->uplink,
                                  .owner_wish = wish,
                                  .draining = draining};
+    if (hello->first_known)
+        hello->first = *chain_last_digest(conf->chain);
     snprintf(hello->address, sizeof hello->address, "%s", dconf_address(conf->conf));
     if (hello->plan_known)
         hello->plan_id = plan->plan->plan->digest;
@@ -31,6 +36,26 @@ const char *beat_plan_misfit(const struct peers_plan *plan, bool known, const st
     return "its model has other tensors; the trainers of all islands must register the same";
 }
 
+/* Founders make record 0 from their configurations, each for itself, and nothing of one fits what another makes. */
+static const char *first_misfit(const struct peers_conf *conf, const struct view_member *member,
+                                const struct wire_hello *hello)
+{
+    static _Thread_local char text[WIRE_REASON_BYTES];
+    char theirs[HUMAN_BYTES], ours[HUMAN_BYTES];
+    if (!hello->first_known || conf->view->epoch > 0 || digest_equal(&hello->first, chain_last_digest(conf->chain)))
+        return NULL;
+    if (hello->uplink != 0 && hello->uplink != member->uplink)
+        snprintf(text, sizeof text,
+                 "it has uplink = %s of itself, and its [peer] section here has %s: one figure for each island in all "
+                 "configurations",
+                 human_rate((double)hello->uplink, theirs), human_rate((double)member->uplink, ours));
+    else
+        snprintf(text, sizeof text,
+                 "its configuration and this one have other uplinks or witnesses of the same islands: compare "
+                 "dilococtl peers on both");
+    return text;
+}
+
 const char *beat_misfit(const struct peers_conf *conf, const struct peers_plan *plan, uint32_t slot,
                         const struct wire_hello *hello)
 {
@@ -39,7 +64,8 @@ const char *beat_misfit(const struct peers_conf *conf, const struct peers_plan *
         return "it has another run spec; give every island the same file";
     if (hello->island != member->id || strcmp(hello->name, member->name) != 0)
         return "its name is not the one its key stands for";
-    return beat_plan_misfit(plan, hello->plan_known, &hello->plan_id);
+    const char *first = first_misfit(conf, member, hello);
+    return first != NULL ? first : beat_plan_misfit(plan, hello->plan_known, &hello->plan_id);
 }
 
 static uint32_t trainer_word(enum trainer_phase phase)

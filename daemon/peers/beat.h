@@ -14,7 +14,8 @@
 /* `out` becomes a greeting. `wish`: of owning shards (enum record_wish). */
 void beat_hello(const struct peers_conf *conf, const struct peers_plan *plan, uint8_t wish, bool draining,
                 struct wire_message *out);
-/* Why the member in that slot, which greets so, cannot be talked to; NULL: it can. */
+/* Why the member in that slot, which greets so, cannot be talked to; NULL: it can. In a buffer of
+ * the thread, good until the next call. */
 const char *beat_misfit(const struct peers_conf *conf, const struct peers_plan *plan, uint32_t slot,
                         const struct wire_hello *hello);
 /* The same of the plan that it has, if it knows one. */

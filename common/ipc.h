@@ -39,7 +39,7 @@
 /* 1: first version. 2: the run's clock. 3: work set aside. 4: the run's end; work that a trainer kept. 5: trainers of
  * several processes. 6: what a trainer runs on. 7: tokens after a restart; trainers
  * without initial tensors. */
-enum { IPC_VERSION = 7 };
+enum { IPC_VERSION = 8 };
 enum {
     IPC_DEVICE_BYTES = 96,
     IPC_NAME_BYTES = 128,
@@ -89,6 +89,7 @@ struct ipc_fragment {
     uint64_t mix_step;        /* take the anchor in after this step, or as soon after as it is there */
     uint64_t anchor_version;  /* version of the anchor in the non-base area */
     uint64_t base_version;    /* version of the base */
+    double eager_share;       /* daemon: of the newest mean that is this island's, by weight */
     uint32_t snapshot_final;  /* trainer: non-zero if this is its last contribution before it stops */
     uint32_t ranges_count;
     uint32_t kept; /* enum ipc_kept, before IPC_GO */
@@ -122,7 +123,7 @@ struct ipc_shm {
     /* The overlap is a whole interval: see worker/libdiloco/aside.h. */
     uint32_t set_aside; /* non-zero: the work of a contribution leaves the live tensors at the snapshot */
     uint32_t reserved;
-    double eager_fresh, eager_past, eager_decay; /* factors of struct aside_rule; 0: not Eager */
+    double eager_fresh, eager_past, eager_decay; /* of struct aside_rule, for a share of 1; 0: not Eager */
     uint64_t fragments_offset, places_offset;
     _Atomic uint32_t leave;    /* daemon: contribute once more, at each fragment's next due step, and stop */
     uint64_t leave_step;       /* daemon, before that: by this step all have been due */

@@ -48,6 +48,7 @@ struct state_loan;
 struct event {
     enum event_type type;
     uint32_t fragment, member;
+    double share; /* COUNTED: of the mean of those shards that is ours, by weight; 0: not known */
     union {
         struct sync_event sync;
         uint64_t shards;

@@ -60,16 +60,16 @@ bool rules_set_aside(const struct runspec *spec)
     return spec->overlap == spec->interval;
 }
 
-struct rules_eager rules_eager(const struct runspec *spec, uint32_t islands)
+struct rules_eager rules_eager(const struct runspec *spec)
 {
     double m = spec->outer_momentum;
     if (!spec->eager)
         return (struct rules_eager){0};
-    double share = (spec->outer == RUNSPEC_AVERAGE ? 1 : spec->outer_lr) / islands;
+    double lr = spec->outer == RUNSPEC_AVERAGE ? 1 : spec->outer_lr;
     switch (spec->outer) {
-    case RUNSPEC_NESTEROV: return (struct rules_eager){.fresh = share * (1 + m), .past = share * m * m, .decay = m};
-    case RUNSPEC_HEAVY_BALL: return (struct rules_eager){.fresh = share, .past = share * m, .decay = m};
-    default: return (struct rules_eager){.fresh = share};
+    case RUNSPEC_NESTEROV: return (struct rules_eager){.fresh = lr * (1 + m), .past = lr * m * m, .decay = m};
+    case RUNSPEC_HEAVY_BALL: return (struct rules_eager){.fresh = lr, .past = lr * m, .decay = m};
+    default: return (struct rules_eager){.fresh = lr};
     }
 }
 
@@ -82,6 +82,11 @@ struct outlier_conf rules_outliers(const struct runspec *spec)
                                                   [RUNSPEC_OUTLIERS_MEDIAN] = OUTLIER_MEDIAN};
     return (struct outlier_conf){
         .action = actions[spec->outliers], .threshold = spec->outlier_threshold, .trim = (uint32_t)spec->trim};
+}
+
+bool rules_by_value(const struct runspec *spec)
+{
+    return spec->outliers == RUNSPEC_OUTLIERS_TRIMMED || spec->outliers == RUNSPEC_OUTLIERS_MEDIAN;
 }
 
 uint64_t rules_warm_until(const struct runspec *spec)

@@ -24,12 +24,15 @@ struct outer_conf rules_outer(const struct runspec *spec);
 uint64_t rules_run_slack(const struct runspec *spec);
 /* Whether a contribution's work leaves the live parameters while it is on its way (worker/libdiloco/aside.h). */
 bool rules_set_aside(const struct runspec *spec);
-/* Factors of a trainer's estimate of the step that is on its way; all 0 if the run is not Eager. */
+/* Factors of a trainer's estimate of the step that is on its way, `fresh` and `past` for an island whose work is all of
+ * the mean; all 0 if the run is not Eager. */
 struct rules_eager {
     double fresh, past, decay;
 };
-struct rules_eager rules_eager(const struct runspec *spec, uint32_t islands);
+struct rules_eager rules_eager(const struct runspec *spec);
 struct outlier_conf rules_outliers(const struct runspec *spec);
+/* Whether means are taken value by value, without weights. */
+bool rules_by_value(const struct runspec *spec);
 /* The run step after which neither the inner learning rate nor the interval is warming up. */
 uint64_t rules_warm_until(const struct runspec *spec);
 /* `spec` is borrowed. */

@@ -27,6 +27,7 @@ struct apply_fragment {
     uint32_t parts_left;      /* jobs */
     uint64_t moved, cleared;  /* masks: shards that count us, by what becomes of their residuals */
     bool failed;              /* a part could not be applied */
+    double ours, values;      /* of the parts that count us: values, times our share in their means; and values */
     struct hash_job *unsaved; /* applied, and the disk refused to note of what; NULL: none */
     uint64_t save_again_ms;
     struct runaway runaway;
@@ -378,8 +379,12 @@ static void done_hash(struct job *job)
 static void hash(struct hash_job *j)
 {
     struct desk *desk = j->apply->desk;
+    const struct apply_fragment *fragment = &j->apply->fragments[j->f];
     event_post(desk->conf.events,
-               &(struct event){.type = EVENT_COUNTED, .fragment = j->f, .shards = j->moved | j->cleared});
+               &(struct event){.type = EVENT_COUNTED,
+                               .fragment = j->f,
+                               .shards = j->moved | j->cleared,
+                               .share = fragment->values > 0 ? fragment->ours / fragment->values : 0});
     if (j->commit.parts_count > 0)
         desk_post(desk, &(struct sync_event){.type = SYNC_EV_MADE, .fragment = j->f});
     desk_submit(desk, &j->job, JOBS_HASH, run_hash, done_hash);
@@ -549,6 +554,15 @@ static enum err note_counted(const struct part_job *j)
     return err;
 }
 
+static void note_share(struct apply_fragment *fragment, const struct part_job *j)
+{
+    const struct desk *desk = j->apply->desk;
+    double values = (double)desk_values(desk, j->f, fragment->parts[j->p].shards),
+           share = result_share(&j->meta, desk_id(desk), rules_by_value(desk->conf.spec));
+    fragment->ours += share * values;
+    fragment->values += share > 0 ? values : 0;
+}
+
 static void done_apply(struct job *job)
 {
     struct part_job *j = (struct part_job *)(void *)job;
@@ -563,6 +577,8 @@ static void done_apply(struct job *job)
         log_error("fragment %" PRIu32 ", version %" PRIu64 ", owner %" PRIu32 " cannot be applied: %s", f, version,
                   fragment->parts[j->p].owner, job->text);
     enum err err = note_counted(j);
+    if (err == ERR_OK)
+        note_share(fragment, j);
     if (err == ERR_OK)
         standing_note(&apply->desk->standing, apply->desk->conf.view, &j->meta, f, version, apply->desk->now_ms, true);
     mem_free((void *)(uintptr_t)j->meta.contributors);
@@ -653,6 +669,7 @@ void apply_begin(struct apply *apply, uint32_t f, uint64_t version)
     }
     fragment->waits = 0;
     fragment->moved = fragment->cleared = 0;
+    fragment->ours = fragment->values = 0;
     fragment->failed = false;
     fragment->parts_count = desk_parts(desk, f, version, fragment->parts);
     for (uint32_t p = 0; p < fragment->parts_count; p++)

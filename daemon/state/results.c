@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/state/results.h"
 
+#include "outer_opt/fbits.h"
+
 enum err result_open(struct ledger *ledger, const struct ledger_key *key, struct result *out)
 {
     *out = (struct result){.frame = NULL};
@@ -33,6 +35,19 @@ bool result_counts(const struct wire_meta *meta, uint32_t id, const struct diges
 {
     struct wire_contributor counted;
     return wire_meta_find(meta, id, &counted) && (contribution == NULL || digest_equal(&counted.digest, contribution));
+}
+
+double result_share(const struct wire_meta *meta, uint32_t id, bool alike)
+{
+    double own = 0, all = 0;
+    for (uint32_t i = 0; i < meta->contributors_count; i++) {
+        struct wire_contributor contributor = wire_meta_contributor(meta, i);
+        double weight = contributor.factor > 0 ? (double)bits_float(contributor.weight) : 0;
+        weight = alike ? 1 : weight;
+        all += weight;
+        own = contributor.id == id ? weight : own;
+    }
+    return all > 0 ? own / all : 0;
 }
 
 bool results_find(struct ledger *ledger, uint32_t f, uint64_t version, uint64_t epoch, uint32_t owner,

@@ -33,6 +33,10 @@ struct ledger_key result_key(const struct wire_object *what);
 /* Whether the result counts this contribution of the member; NULL: any of its contributions. */
 bool result_counts(const struct wire_meta *meta, uint32_t id, const struct digest *contribution);
 
+/* What part of the mean is a member's, by the weights of what it counts, or, with `alike`, as if these were equal; 0:
+ * it does not count it, or left it out. */
+double result_share(const struct wire_meta *meta, uint32_t id, bool alike);
+
 /* The first result that the ledger got of the part that an owner made in an epoch; false: it has none. */
 bool results_find(struct ledger *ledger, uint32_t f, uint64_t version, uint64_t epoch, uint32_t owner,
                   struct ledger_key *out);

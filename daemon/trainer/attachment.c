@@ -435,8 +435,10 @@ bool attachment_up(const struct attachment *a, uint32_t f)
     return a->fragments != NULL && a->fragments[f].up;
 }
 
-void attachment_counted(struct attachment *a, uint32_t f, uint64_t shards)
+void attachment_counted(struct attachment *a, uint32_t f, uint64_t shards, double share)
 {
+    if (share > 0)
+        shared_share(a->shared, f, share);
     a->tally.counted += shared_counted(a->shared, f, shards);
 }
 

@@ -87,7 +87,7 @@ static uint64_t lay_out(const struct plan *plan, struct ipc_shm *head, struct sh
 static struct ipc_shm head_of(const struct shared_conf *conf)
 {
     const struct runspec *spec = conf->spec;
-    struct rules_eager eager = rules_eager(spec, view_islands(conf->view, conf->view->count));
+    struct rules_eager eager = rules_eager(spec);
     return (struct ipc_shm){.magic = IPC_MAGIC,
                             .version = IPC_VERSION,
                             .fragments_count = conf->plan->plan->fragments_count,
@@ -113,6 +113,7 @@ static void fill_tables(struct shared *shared)
         fragment->area_offset[0] = shared->fragments[f].area_offset[0];
         fragment->area_offset[1] = shared->fragments[f].area_offset[1];
         fragment->due_step = UINT64_MAX;
+        fragment->eager_share = 1.0 / view_islands(shared->conf.view, shared->conf.view->count);
     }
     struct ipc_place *places = ipc_places(shared->shm);
     for (uint32_t i = 0; i < plan->tensors_count; i++)
@@ -401,6 +402,11 @@ static double part_of_all(const struct shared *shared, uint32_t f, uint32_t s)
     for (uint32_t k = 0; k < fragments_of(shared); k++)
         all += (double)shared->fragments[k].values_count;
     return (double)(shard.end - shard.begin) / all;
+}
+
+void shared_share(struct shared *shared, uint32_t f, double share)
+{
+    ipc_at(shared, f)->eager_share = share;
 }
 
 double shared_counted(struct shared *shared, uint32_t f, uint64_t shards)

@@ -98,6 +98,8 @@ void shared_void(struct shared *shared, uint32_t f, bool is);
 /* An applied result counts the snapshot in these shards. Returns how many tokens more are counted now, as the mean over
  * all parameters. */
 double shared_counted(struct shared *shared, uint32_t f, uint64_t shards);
+/* Eager: what part of the newest mean is ours, by weight. */
+void shared_share(struct shared *shared, uint32_t f, double share);
 /* Gives the area of a snapshot back without an anchor. `*wake`: the trainer is to be woken. ERR_PROTO as below. */
 ERR_MUST_CHECK enum err shared_release(struct shared *shared, uint32_t f, bool *wake);
 

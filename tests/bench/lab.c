@@ -320,10 +320,11 @@ static enum err inner_steps(struct lab *lab, uint64_t step)
 
 static struct aside_rule aside_of(const struct lab *lab)
 {
-    struct rules_eager eager = rules_eager(&lab->conf->spec, lab->conf->islands);
+    const struct rules_eager eager = rules_eager(&lab->conf->spec);
+    const double share = 1.0 / lab->conf->islands; /* all train as many tokens */
     return (struct aside_rule){.keep = (float)lab->conf->spec.mix,
-                               .fresh = (float)eager.fresh,
-                               .past = (float)eager.past,
+                               .fresh = (float)(share * eager.fresh),
+                               .past = (float)(share * eager.past),
                                .decay = (float)eager.decay};
 }
 

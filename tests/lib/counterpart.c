@@ -54,6 +54,7 @@ void make_shm(void)
     fragment->area_offset[0] = 16384;
     fragment->area_offset[1] = 32768;
     fragment->due_step = UINT64_MAX;
+    fragment->eager_share = 1;
     ipc_places(shm)[0] = (struct ipc_place){.fragment = 0, .offset = 0, .count = COUNT};
     for (int i = 0; i < COUNT; i++)
         ipc_base(shm, fragment)[i] = (float)i;

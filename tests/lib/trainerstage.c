@@ -307,7 +307,7 @@ static void handle(struct stage *stage, const struct event *event)
     case EVENT_FILL: fill(stage, event->fragment); break;
     case EVENT_GIVEN: trainer_given(stage->trainer, event->fragment); break;
     case EVENT_ENCODED: encoded(stage, event); break;
-    case EVENT_COUNTED: trainer_counted(stage->trainer, event->fragment, event->shards); break;
+    case EVENT_COUNTED: trainer_counted(stage->trainer, event->fragment, event->shards, event->share); break;
     case EVENT_FINISHED: trainer_finished(stage->trainer); break;
     default: break;
     }

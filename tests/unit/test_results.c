@@ -159,6 +159,24 @@ static void a_contributor_counts_whatever_its_weight(void **state)
     assert_false(result_counts(&meta, OTHER, NULL));
 }
 
+static void a_share_of_the_mean_is_by_weight(void **state)
+{
+    (void)state;
+    uint8_t rows[3 * WIRE_CONTRIBUTOR_BYTES];
+    struct wire_meta meta = {.contributors_count = 3, .contributors = rows};
+    const struct wire_contributor row[] = {
+        {.id = 1, .tokens = 9000, .weight = testlib_float_bits(300), .factor = WIRE_FACTOR_ONE},
+        {.id = 2, .tokens = 100, .weight = testlib_float_bits(100), .factor = testlib_float_bits(0.1f)},
+        {.id = 3, .tokens = 100, .weight = testlib_float_bits(100), .factor = 0}};
+    for (uint32_t i = 0; i < 3; i++)
+        wire_contributor_put(rows, i, &row[i]);
+    assert_float_equal(result_share(&meta, 1, false), 0.75, 1e-9);
+    assert_float_equal(result_share(&meta, 2, false), 0.25, 1e-9); /* scaled down, it weighs what it did */
+    assert_float_equal(result_share(&meta, 3, false), 0, 1e-9);
+    assert_float_equal(result_share(&meta, 4, false), 0, 1e-9);
+    assert_float_equal(result_share(&meta, 1, true), 1.0 / 3, 1e-9);
+}
+
 /* Who was killed after it had sent something may send another for the same version: only one of them is counted. */
 static void a_contribution_counts_and_no_other_of_the_same_island(void **state)
 {
@@ -206,6 +224,7 @@ int main(void)
         cmocka_unit_test(a_result_is_opened_in_place),
         cmocka_unit_test(what_cannot_be_opened_leaves_nothing_to_close),
         cmocka_unit_test(a_contributor_counts_whatever_its_weight),
+        cmocka_unit_test(a_share_of_the_mean_is_by_weight),
         cmocka_unit_test(a_contribution_counts_and_no_other_of_the_same_island),
         cmocka_unit_test(the_first_of_an_owners_results_is_found),
     };

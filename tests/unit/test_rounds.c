@@ -359,6 +359,9 @@ static void what_runs_away_is_left_out_and_counted(void **state)
     rig_bring_result(rig, 0, 1, true);
     rig_bring_result(rig, 0, 2, true);
     assert_non_null(strstr(overhear_end(), "is far larger than the others'; left out"));
+    /* Of our part three fifths, of the others' a third: what Eager takes ahead. */
+    double own = (double)(rig_shard(rig, 0, 0).end - rig_shard(rig, 0, 0).begin), all = (double)rig_values(rig, 0);
+    assert_float_equal(rig_posted(rig, EVENT_COUNTED, 0)->share, (0.6 * own + (all - own) / 3) / all, 1e-6);
     assert_outliers(rig, 0, 0, 0);
     assert_outliers(rig, 1, 0, 0);
     assert_outliers(rig, 2, 1, 1);

@@ -51,7 +51,7 @@ static void an_eager_island_alone_is_at_the_anchor_to_come(void **state)
     (void)state;
     for (int kind = RUNSPEC_NESTEROV; kind <= RUNSPEC_AVERAGE; kind++) {
         struct runspec spec = {.eager = true, .outer = kind, .outer_lr = 0.4, .outer_momentum = 0.9};
-        struct rules_eager eager = rules_eager(&spec, 1);
+        struct rules_eager eager = rules_eager(&spec);
         struct outer_conf conf = rules_outer(&spec);
         enum { BLOCK = 256, ROUNDS = 6 };
         float anchor[BLOCK] = {0}, momentum[BLOCK] = {0}, delta[BLOCK], estimate = 0;
@@ -67,7 +67,7 @@ static void an_eager_island_alone_is_at_the_anchor_to_come(void **state)
             assert_true(fabsf(anchor[0] - estimate) < 1e-5f);
         }
         spec.eager = false;
-        assert_true(rules_eager(&spec, 1).fresh == 0);
+        assert_true(rules_eager(&spec).fresh == 0);
     }
 }
 

@@ -108,9 +108,9 @@ static void what_the_run_spec_says_stands_in_it(void **state)
         {"late = wait\n", {.overlap = 1, .mix = 0.5, .late_wait = 1, .run_slack = IPC_LOCKSTEP}},
         {"pace = lockstep\n", {.overlap = 1, .mix = 0.5, .run_slack = IPC_LOCKSTEP}},
         {"overlap = 6\n", {.overlap = 6, .mix = 0.5, .set_aside = 1, .run_slack = 2}},
-        /* 3 islands, nesterov with lr 0.6 and momentum 0.5: lr / M (1 + mu), lr / M mu^2, mu */
+        /* nesterov with lr 0.6 and momentum 0.5: lr (1 + mu), lr mu^2, mu; of which each of 3 islands has a third */
         {"overlap = 6\nmix = 0\neager = yes\n[outer]\nlr = 0.6\nmomentum = 0.5\n",
-         {.overlap = 6, .set_aside = 1, .run_slack = 2, .eager_fresh = 0.3, .eager_past = 0.05, .eager_decay = 0.5}},
+         {.overlap = 6, .set_aside = 1, .run_slack = 2, .eager_fresh = 0.9, .eager_past = 0.15, .eager_decay = 0.5}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct trainerrun other;
@@ -126,6 +126,9 @@ static void what_the_run_spec_says_stands_in_it(void **state)
         assert_true(fabs(map->eager_fresh - want->eager_fresh) < 1e-9);
         assert_true(fabs(map->eager_past - want->eager_past) < 1e-9);
         assert_true(map->eager_decay == want->eager_decay);
+        assert_true(fabs(ipc_fragment(map, 0)->eager_share - 1.0 / TRAINERRUN_ISLANDS) < 1e-9);
+        shared_share(made, 0, 0.4);
+        assert_true(ipc_fragment(map, 0)->eager_share == 0.4);
         munmap(map, shared_bytes(made));
         shared_free(made);
         trainerrun_close(&other);

@@ -9,11 +9,12 @@
  * With keep > 0 that share of the work stays, and later the same share of where it differs from the anchor.
  *
  * Eager (2502.12996) trains on from an estimate of the anchor to come instead: the anchor, and this island's own share
- * of the step that is on its way. With outer gradient D on its way, E the decayed sum of those before it, and M
- * islands, the step that an outer optimizer will take for D differs from none by
- *     nesterov   lr/M ((1 + mu) D + mu^2 E)     heavyball   lr/M (D + mu E)     average   D/M
+ * of the step that is on its way. With outer gradient D on its way, E the decayed sum of those before it, and s the
+ * share that this island has in the mean, the step that an outer optimizer will take for D differs from none by
+ *     nesterov   lr s ((1 + mu) D + mu^2 E)     heavyball   lr s (D + mu E)     average   s D
  * (Eager gives every island an outer optimizer of its own, fed with own + (mean - own)/M terms; those are linear, so
- * their sum telescopes to this, and the anchor stays common.)
+ * their sum telescopes to this, and the anchor stays common.) There s is 1/M. Here means are weighted by tokens, so s
+ * is the island's weight over all weights in the newest result; what an estimate added, it takes back with the same s.
  */
 #ifndef WORKER_LIBDILOCO_ASIDE_H
 #define WORKER_LIBDILOCO_ASIDE_H

@@ -49,6 +49,7 @@ struct local {
     uint64_t own_count;      /* values of the fragment that are our own */
     float *aside;            /* work of the contribution that is out; NULL unless the run sets it aside */
     float *past;             /* Eager: decayed sum of the outer gradients counted so far */
+    double share;            /* Eager: of the mean, as it was when the contribution that is out was taken */
     float *carry;            /* host memory: what 16 bits could not hold; NULL if all its tensors are fp32 */
 };
 

@@ -75,8 +75,8 @@ static int move_tensor(struct diloco *d, uint32_t f, struct tensor *t, const str
         struct diloco_move move = {.kind = what->kind,
                                    .bad = d->bad,
                                    .keep = d->shm->mix,
-                                   .fresh = d->shm->eager_fresh,
-                                   .past_share = d->shm->eager_past,
+                                   .fresh = (float)(d->local[f].share * d->shm->eager_fresh),
+                                   .past_share = (float)(d->local[f].share * d->shm->eager_past),
                                    .decay = d->shm->eager_decay};
         uint64_t count = next_block(t, own, last, &at, &move);
         move.beside = t->own_offset + own;
@@ -180,6 +180,7 @@ static int snapshot_values(struct diloco *d, uint32_t f)
     struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
     int result =
         move_values(d, f, &(struct what){.kind = DILOCO_READ, .host = ipc_area(d->shm, fragment)}, 0, UINT64_MAX);
+    d->local[f].share = fragment->eager_share;
     if (result == DILOCO_OK && d->shm->set_aside != 0)
         result = move_values(d, f, &(struct what){.kind = DILOCO_ASIDE_OUT, .base = ipc_base(d->shm, fragment)}, 0,
                              UINT64_MAX);

@@ -61,9 +61,9 @@ static void compare(struct row *row, double ours, double theirs)
 
 static void take(struct row *row, const struct peer_info *peer, uint32_t id)
 {
-    if (row->id != id)
-        *row = (struct row){.id = id};
-    bool says = peer->up && peer->trainer == WIRE_TRAINER_TRAINING && isfinite(peer->loss) && peer->loss != 0;
+    if (row->id != id || !peer->up || peer->trainer != WIRE_TRAINER_TRAINING)
+        *row = (struct row){.id = id}; /* what it trains next is another matter */
+    bool says = peer->up && isfinite(peer->loss) && peer->loss != 0;
     if (!says || peer->step == 0 || peer->step == row->step)
         return;
     row->step = peer->step;
@@ -103,12 +103,13 @@ static bool make_room(struct alike *alike, uint32_t count)
 void alike_note(struct alike *alike, const struct view *view, const struct peers *peers, const struct trainer *trainer)
 {
     struct trainer_info info = trainer_info(trainer);
-    if (!info.training || !make_room(alike, view->count))
+    if (!make_room(alike, view->count))
         return;
     for (uint32_t i = 0; i < view->count; i++) {
         if (!view->members[i].used || i == view->self)
             continue;
         struct peer_info peer = peers_info(peers, i);
+        peer.up &= info.training && !info.finishing;
         take(&alike->rows[i], &peer, view->members[i].id);
         look(&alike->rows[i], trainer, info.step);
     }

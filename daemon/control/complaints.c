@@ -131,10 +131,13 @@ static void complain_blocked(struct status *status)
     struct bitset waited = complaints_blockers(status, first);
     snprintf(text + strlen(text), sizeof text - strlen(text), "; fragment %" PRIu32 " waits for", first);
     complain_name(status, &waited, text, sizeof text);
+    struct bitset others = waited;
+    bitset_remove(&others, status->from->view->self);
     complain(status, COMPLAINT_BLOCKED, &waited, text,
-             status->epoch.shut_out
-                 ? "no round closes here any more unless the others let this island in"
-                 : "see what `dilococtl status` and the log say there; what is trained meanwhile goes out later");
+             status->epoch.shut_out  ? "no round closes here any more unless the others let this island in"
+             : bitset_empty(&others) ? "its own trainer, or its disk, holds it up: {here} logs"
+                                     : "see what `dilococtl status` and the log say there; what is trained meanwhile "
+                                       "goes out later");
 }
 
 /* Who sent most outliers lately; NULL: nobody did. */

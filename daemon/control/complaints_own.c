@@ -67,9 +67,9 @@ static void complain_nan(struct status *status)
     if (trainer->bad_fragments == 0)
         return;
     snprintf(text, sizeof text,
-             "the last snapshots of %" PRIu32 " fragments hold NaN or Inf, %" PRIu64
+             "the last snapshots of %" PRIu32 " fragment%s NaN or Inf, %" PRIu64
              " times in a row; nothing of them is counted",
-             trainer->bad_fragments, trainer->bad_most);
+             trainer->bad_fragments, trainer->bad_fragments == 1 ? " holds" : "s hold", trainer->bad_most);
     complain_of_us(
         status, COMPLAINT_NAN, text,
         "the next anchor replaces them; if it lasts, lower the learning rate, or start the trainer anew: {here} "

@@ -276,6 +276,10 @@ static enum err take(struct status *status)
         take_peer(status, i);
     take_epoch(status);
     status->furthest = peers_furthest_said(from->peers, status->trainer.training ? status->trainer.step : 0);
+    status->quorum = from->sync != NULL ? sync_quorum(from->sync) : 0;
+    for (uint32_t i = 0; i < from->view->count; i++)
+        status->contributors +=
+            status->peers[i].member->role == RECORD_OWNER || status->peers[i].member->role == RECORD_CONTRIBUTOR;
     status->left_s = time_left_s(status);
     status->anchors_known = status->fragments_count > 0;
     digest_begin(&anchors);

@@ -80,10 +80,10 @@ static json_t *trainer_json(const struct status *status)
 
 static json_t *run_json(const struct runspec *spec)
 {
-    return json_pack("{s:s, s:I, s:o, s:I, s:I, s:s, s:b}", "name", spec->name, "steps", (json_int_t)spec->steps, "id",
-                     hash_json(&spec->digest, true), "interval", (json_int_t)spec->interval, "overlap",
-                     (json_int_t)spec->overlap, "codec", rules_codec_name(spec), "error_feedback",
-                     spec->error_feedback);
+    return json_pack("{s:s, s:I, s:o, s:I, s:I, s:s, s:b, s:I}", "name", spec->name, "steps", (json_int_t)spec->steps,
+                     "id", hash_json(&spec->digest, true), "interval", (json_int_t)spec->interval, "overlap",
+                     (json_int_t)spec->overlap, "codec", rules_codec_name(spec), "error_feedback", spec->error_feedback,
+                     "quorum", (json_int_t)spec->quorum);
 }
 
 static const char *saving_name(enum rounds_export_state state)
@@ -104,6 +104,8 @@ static void add_versions(json_t *json, const struct status *status)
     json_object_set_new(json, "version_min", number(status->version_min));
     json_object_set_new(json, "version_max", number(status->version_max));
     json_object_set_new(json, "step", number(status->step));
+    json_object_set_new(json, "quorum", number(status->quorum));
+    json_object_set_new(json, "contributors", number(status->contributors));
     json_object_set_new(json, "left_s", status->left_s >= 0 ? json_real(status->left_s) : json_null());
     json_object_set_new(json, "anchors", hash_json(&status->anchors, status->anchors_known));
 }

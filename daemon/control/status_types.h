@@ -191,6 +191,8 @@ struct status {
     uint32_t quorum; /* in force; 0: none is set, or the plan is not known yet */
     uint64_t uplink_bits;
     char capped[CAPS_TEXT_BYTES]; /* what keeps our lines from carrying more, and what to change; "" */
+    uint32_t quorum;              /* contributions with which a round closes now (sync_quorum()); 0: it waits for all */
+    uint32_t contributors;        /* members that take part */
     uint32_t islands, islands_up;
     struct bitset awaited;    /* whom the rounds wait for that the trainer stands still for (trainer.waits_ms) */
     uint32_t islands_drained; /* and are away, as is to be expected */

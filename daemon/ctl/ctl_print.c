@@ -145,7 +145,9 @@ static void print_trainer(const json_t *status, const struct ctl_text_look *look
     add_state(status, &line);
     add(&line, ", step %lld of %lld", (long long)ctl_integer(trainer, "step"), (long long)ctl_integer(run, "steps"));
     add_left(status, &line);
-    if (ctl_number(trainer, "tokens_per_s") > 0)
+    bool trains =
+        strcmp(ctl_text(trainer, "state"), "training") == 0 || strcmp(ctl_text(trainer, "state"), "finishing") == 0;
+    if (trains && ctl_number(trainer, "tokens_per_s") > 0)
         add(&line, ", loss %s, %s tokens/s", human_loss(ctl_number(trainer, "loss"), loss),
             human_count(ctl_number(trainer, "tokens_per_s"), number));
     say(&line, "trainer", look, file);
@@ -239,6 +241,20 @@ static void print_epoch(const json_t *status, const struct ctl_text_look *look, 
     }
 }
 
+/* The one that is set, and what it comes to with those that take part. */
+static void print_quorum(const json_t *status, const struct ctl_text_look *look, FILE *file)
+{
+    long long set = (long long)ctl_integer(json_object_get(status, "run"), "quorum");
+    long long now = (long long)ctl_integer(status, "quorum");
+    long long contributors = (long long)ctl_integer(status, "contributors");
+    struct line line = {.used = 0};
+    if (set <= 0 || now <= 0)
+        return;
+    add(&line, "%lld, %lld contributor%s part: a round closes with %lld", set, contributors,
+        contributors == 1 ? " takes" : "s take", now);
+    say(&line, "quorum", look, file);
+}
+
 /* What takes the most of what the daemon takes comes first; what takes less than a tenth is not told. */
 static void print_processor(const json_t *status, const struct ctl_text_look *look, FILE *file)
 {
@@ -329,6 +345,7 @@ void ctl_print_status(const json_t *status, const struct ctl_text_look *look, FI
     ctl_print_machine(status, look, file);
     print_anchor(status, look, file);
     print_epoch(status, look, file);
+    print_quorum(status, look, file);
     print_traffic(status, look, file);
     print_processor(status, look, file);
     say_text(ctl_text(status, "saved"), "saved", look, file);

@@ -112,6 +112,15 @@ static void a_status_fits_its_terminal(void **state)
     assert_null(strstr(printed, "island oslo\n"));
 }
 
+static void a_quorum_is_told_with_what_it_comes_to(void **state)
+{
+    (void)state;
+    print(ctl_print_status, "{\"run\":{\"quorum\":3},\"quorum\":2,\"contributors\":2,\"degraded\":[]}");
+    assert_prints("\nquorum     3, 2 contributors take part: a round closes with 2\n");
+    print(ctl_print_status, "{\"run\":{\"quorum\":0},\"quorum\":0,\"contributors\":2,\"degraded\":[]}");
+    assert_null(strstr(printed, "quorum"));
+}
+
 static void what_is_not_known_is_a_dash(void **state)
 {
     (void)state;
@@ -280,6 +289,7 @@ int main(void)
         cmocka_unit_test(a_status_shows_everything_and_each_complaint_with_its_remedy),
         cmocka_unit_test(a_status_fits_its_terminal),
         cmocka_unit_test(what_is_not_known_is_a_dash),
+        cmocka_unit_test(a_quorum_is_told_with_what_it_comes_to),
         cmocka_unit_test(a_witness_is_shown_as_one),
         cmocka_unit_test(what_the_trainer_runs_on_is_one_line),
         cmocka_unit_test(what_an_island_is_to_the_run_is_said_in_words),

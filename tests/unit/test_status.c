@@ -286,6 +286,18 @@ static void rounds_that_close_without_an_island_are_told_after_the_third(void **
     end();
 }
 
+static void the_quorum_in_force_is_that_of_who_takes_part(void **state)
+{
+    (void)state;
+    begin("status-quorum", 2, "quorum = 3\n");
+    assert_int_equal(take()->quorum, 2);
+    assert_int_equal(status.contributors, 2);
+    end();
+    begin("status-no-quorum", 2, NULL);
+    assert_int_equal(take()->quorum, 0);
+    end();
+}
+
 static void whose_contributions_are_scaled_down_is_named(void **state)
 {
     (void)state;
@@ -564,6 +576,7 @@ int main(void)
         cmocka_unit_test(two_machines_with_one_key_are_told_for_a_minute),
         cmocka_unit_test(who_is_two_intervals_behind_is_slow),
         cmocka_unit_test(rounds_that_close_without_an_island_are_told_after_the_third),
+        cmocka_unit_test(the_quorum_in_force_is_that_of_who_takes_part),
         cmocka_unit_test(whose_contributions_are_scaled_down_is_named),
         cmocka_unit_test(an_anchor_that_runs_away_is_told),
         cmocka_unit_test(an_anchor_that_runs_away_names_the_outlier),

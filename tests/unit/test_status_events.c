@@ -288,6 +288,12 @@ static void who_trains_the_same_batches_is_told(void **state)
     assert_false(is_told());
     both_train(30, loss_at(30), 0); /* nor of one that is not said */
     assert_false(is_told());
+    for (uint64_t step = 31; step < 45; step++)
+        both_train(step, loss_at(step), loss_at(step));
+    assert_true(is_told());
+    assert_ok(trainer_leave(a->trainer, &(struct trainer_leaving){0}));
+    alike_note(alike, &a->charter.view, a->peers, a->trainer);
+    assert_false(is_told()); /* one of them does not train any more */
     alike_free(alike);
     end();
 }

@@ -95,17 +95,23 @@ static void fill_epoch(void)
     status.epoch.wishes_count = 1;
 }
 
-static int fill(void **state)
+static void fill_spec(void)
 {
-    (void)state;
     conf.name = "birch";
     spec.name = "a-run";
     spec.steps = 900;
     spec.interval = 901;
     spec.overlap = 902;
+    spec.quorum = 903;
     spec.error_feedback = true;
     spec.codec = RUNSPEC_INT8;
     spec.digest = digest_of("spec", 4);
+}
+
+static int fill(void **state)
+{
+    (void)state;
+    fill_spec();
     fill_peers();
     fill_fragments();
     fill_complaints();
@@ -147,6 +153,8 @@ static int fill(void **state)
                                        .notice = "new",
                                        .advice = "a third"},
                              .left_s = 33,
+                             .quorum = 34,
+                             .contributors = 35,
                              .step = 27,
                              .sent_bytes = 28,
                              .received_bytes = 29,
@@ -199,6 +207,17 @@ static void assert_wish(const json_t *wish)
     assert_number(wish, "for_ms", 46);
 }
 
+static void assert_processor(const json_t *processor)
+{
+    assert_number(processor, "cores", 0.5);
+    assert_number(processor, "seconds", 81);
+    assert_number(processor, "loop", 82);
+    assert_number(processor, "links", 83);
+    for (int work = 0; work < JOBS_WORKS; work++)
+        assert_number(processor, jobs_work_name((enum jobs_work)work), 84 + work);
+    assert_int_equal(json_object_size(processor), 4 + JOBS_WORKS);
+}
+
 static void a_status_says_what_was_taken(void **state)
 {
     (void)state;
@@ -211,6 +230,9 @@ static void a_status_says_what_was_taken(void **state)
     assert_hash(run, "id", &spec.digest);
     assert_number(run, "interval", 901);
     assert_number(run, "overlap", 902);
+    assert_number(run, "quorum", 903);
+    assert_number(json, "quorum", 34);
+    assert_number(json, "contributors", 35);
     assert_text(run, "codec", "int8");
     assert_true(json_is_true(json_object_get(run, "error_feedback")));
     assert_text(trainer, "state", "finishing");
@@ -229,14 +251,7 @@ static void a_status_says_what_was_taken(void **state)
     assert_number(json, "islands", MEMBERS);
     assert_number(json, "params", 1001);
     assert_number(json, "memory_bytes", 1002);
-    const json_t *processor = json_object_get(json, "processor");
-    assert_number(processor, "cores", 0.5);
-    assert_number(processor, "seconds", 81);
-    assert_number(processor, "loop", 82);
-    assert_number(processor, "links", 83);
-    for (int work = 0; work < JOBS_WORKS; work++)
-        assert_number(processor, jobs_work_name((enum jobs_work)work), 84 + work);
-    assert_int_equal(json_object_size(processor), 4 + JOBS_WORKS);
+    assert_processor(json_object_get(json, "processor"));
     assert_number(json, "fragments", FRAGMENTS);
     static const char *const more[] = {"ledger_records", "ledger_bytes", "payload_sent", "strangers_refused",
                                        "uplink_bit_s",   "islands_up",   "step",         "bytes_sent",

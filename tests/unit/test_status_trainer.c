@@ -270,7 +270,7 @@ static void a_trainer_that_sends_nan_is_told_until_it_sends_none(void **state)
     encode(3, ERR_NONFINITE);
     assert_complains(take(), COMPLAINT_NAN, "the last snapshots of 2 fragments hold NaN or Inf, 2 times in a row");
     encode(3, ERR_OK);
-    assert_complains(take(), COMPLAINT_NAN, "of 1 fragments");
+    assert_complains(take(), COMPLAINT_NAN, "of 1 fragment holds NaN");
     encode(1, ERR_OK);
     assert_silent(take(), COMPLAINT_NAN);
     encode(1, ERR_NONFINITE);

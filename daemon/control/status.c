@@ -263,7 +263,6 @@ static enum err take(struct status *status)
     status->ledger = ledger_stats(from->ledger);
     status->totals = peers_totals(from->peers);
     status->undialled = peers_undialled(from->peers);
-    status->quorum = from->sync != NULL ? sync_quorum(from->sync) : 0;
     status->uplink_bits = peers_uplink_bits(from->peers);
     (void)peers_capped(from->peers, status->capped);
     status->islands_up = 1;

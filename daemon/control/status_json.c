@@ -170,10 +170,6 @@ json_t *status_json(const struct status *status)
                   run_json(from->spec), "trainer", trainer_json(status), "degraded", complaints_json(status));
     json_object_set_new(json, "role", json_string(record_role_name(from->view->members[from->view->self].role)));
     json_object_set_new(json, "undialled", json_boolean(status->undialled));
-    if (status->quorum > 0)
-        json_object_set_new(
-            json, "quorum",
-            json_pack("{s:o, s:o}", "set", number((uint64_t)from->spec->quorum), "now", number(status->quorum)));
     json_object_set_new(json, "uptime_s", json_real((double)(status->now_ms - from->start_ms) / 1000));
     json_object_set_new(json, "islands", number(status->islands));
     json_object_set_new(json, "islands_up", number(status->islands_up));

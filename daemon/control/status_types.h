@@ -186,9 +186,8 @@ struct status {
     struct ledger_stats ledger;
     struct peers_totals totals;
     struct status_epoch epoch;
-    bool witness;    /* this is one: it has no state, and `versions` are those of the voters that are heard */
-    bool undialled;  /* the owners that are heard dial this island in vain */
-    uint32_t quorum; /* in force; 0: none is set, or the plan is not known yet */
+    bool witness;   /* this is one: it has no state, and `versions` are those of the voters that are heard */
+    bool undialled; /* the owners that are heard dial this island in vain */
     uint64_t uplink_bits;
     char capped[CAPS_TEXT_BYTES]; /* what keeps our lines from carrying more, and what to change; "" */
     uint32_t quorum;              /* contributions with which a round closes now (sync_quorum()); 0: it waits for all */

@@ -69,18 +69,6 @@ static void print_role(const json_t *status, const struct ctl_text_look *look, F
                  "role", look, file);
 }
 
-static void print_quorum(const json_t *status, const struct ctl_text_look *look, FILE *file)
-{
-    const json_t *quorum = json_object_get(status, "quorum");
-    long long set = json_integer_value(json_object_get(quorum, "set")),
-              now = json_integer_value(json_object_get(quorum, "now"));
-    char text[160];
-    if (quorum == NULL || now >= set)
-        return;
-    snprintf(text, sizeof text, "%lld, and %lld take part: a round closes with %lld", set, now, now);
-    say_text(text, "quorum", look, file);
-}
-
 static void print_drained(const json_t *status, const struct ctl_text_look *look, FILE *file)
 {
     size_t index;
@@ -340,7 +328,6 @@ void ctl_print_status(const json_t *status, const struct ctl_text_look *look, FI
 {
     print_run(status, look, file);
     print_role(status, look, file);
-    print_quorum(status, look, file);
     print_trainer(status, look, file);
     ctl_print_machine(status, look, file);
     print_anchor(status, look, file);

@@ -22,10 +22,13 @@
 #include "common/words.h"
 #include "daemon/founding.h"
 #include "daemon/rules.h"
+#include "daemon/trainer/command.h"
 #include "net/wire_epoch.h"
 
 /* Of the unit file. */
 static const char unit_user[] = "diloco";
+
+enum { SAID_BYTES = 4096 };
 
 enum err check_as(const char *user)
 {
@@ -101,6 +104,33 @@ static enum err check_corpus(const char *data)
         err = check_files(mixture.sources[i].path);
     mixture_free(&mixture);
     return err;
+}
+
+/* By the trainer itself, as it would start: whether its data and its device are there. What it warns of is shown. */
+static enum err check_trainer(const struct dconf *conf)
+{
+    struct command command;
+    char said[SAID_BYTES];
+    int status = 0;
+    TRY(command_make(conf, &command));
+    command.arguments[command.arguments_count] = (char *)(uintptr_t) "--check";
+    enum err err = program_run((const char *const *)command.arguments, said, sizeof said, true, &status);
+    command.arguments[command.arguments_count] = NULL;
+    command_free(&command);
+    TRY(err);
+    size_t bytes = strlen(said);
+    while (bytes > 0 && said[bytes - 1] == '\n')
+        said[--bytes] = '\0';
+    if (status == 0) {
+        if (bytes > 0)
+            fprintf(stderr, "%s\n", said);
+        return ERR_OK;
+    }
+    const char *last = strrchr(said, '\n');
+    last = last != NULL ? last + 1 : said;
+    const char *why = strstr(last, " error: "); /* after the time of a line of log */
+    return err_set(ERR_CONF, "[worker]: the trainer would not start: %s",
+                   why != NULL ? why + strlen(" error: ") : last);
 }
 
 /* ---- the rest ---- */
@@ -195,6 +225,8 @@ enum err check_start(const struct dconf *conf)
     TRY(check_folder("state", conf->state_folder));
     TRY(check_folder("sockets", conf->run_folder));
     TRY(check_run(conf, islands));
+    if (ours && conf->data[0] != '\0')
+        TRY(check_trainer(conf));
     warn_of_peers(conf);
     return ERR_OK;
 }

@@ -78,10 +78,13 @@ static const struct conf_key keys[] = {
 
     {"worker", "program", CONF_STRING, AT(worker_program), "diloco-worker", 0, 0, NULL, NULL,
      "Trainer to start and watch over; a name is looked for beside dilocod, then in PATH. One of your own may have "
-     "arguments: words, with quotes around what holds blanks, and no shell. It runs in the folder of this file, and a "
-     "name with a slash is looked for there, then where dilocod was started. It finds the daemon by DILOCO_SOCKET in "
-     "its environment, and what it prints goes into the log. Empty: none is started, any program may attach through "
-     "libdiloco."},
+     "arguments: words, with quotes around what holds blanks, and no shell. A name with a slash is looked for in "
+     "`folder`, then where dilocod was started. It finds the daemon by DILOCO_SOCKET in its environment, which is the "
+     "daemon's without what a service manager says to that, and what it prints goes into the log. Empty: none is "
+     "started, any program may attach through libdiloco."},
+    {"worker", "folder", CONF_PATH, AT(worker_folder), "", 0, 0, NULL, NULL,
+     "Where a program of your own runs, so that paths in its arguments are taken from there. Empty: the folder of this "
+     "file."},
     {"worker", "group", CONF_STRING, AT(worker_group), "", 0, 0, NULL, NULL,
      "Group whose members may attach a trainer, besides root and the daemon's user, who has to be in it: worker.sock "
      "is theirs then, with mode 0660. Empty: no others."},
@@ -361,12 +364,18 @@ static void find_folder(const char *path, struct dconf *conf)
         memcpy(conf->folder, whole, strlen(whole) + 1);
 }
 
+const char *dconf_trainer_folder(const struct dconf *conf)
+{
+    return conf->worker_folder[0] != '\0' ? conf->worker_folder : conf->folder;
+}
+
 enum err dconf_program(const struct dconf *conf, const char *name, char **out)
 {
-    bool from_folder = name[0] != '/' && strchr(name, '/') != NULL && conf->folder[0] != '\0';
+    const char *folder = dconf_trainer_folder(conf);
+    bool from_folder = name[0] != '/' && strchr(name, '/') != NULL && folder[0] != '\0';
     if (!from_folder)
         return mem_strdup(name, out);
-    TRY(mem_printf(out, "%s/%s", conf->folder, name));
+    TRY(mem_printf(out, "%s/%s", folder, name));
     if (access(*out, F_OK) == 0)
         return ERR_OK;
     mem_free(*out);

@@ -35,7 +35,7 @@ struct dconf {
     bool compress_auto;
     int64_t io_threads, job_threads, job_nice; /* job_threads: as processors_jobs() has it */
 
-    char *worker_program, *worker_group, *data, *stream, *device, *devices;
+    char *worker_program, *worker_folder, *worker_group, *data, *stream, *device, *devices;
     bool autostart;
     uint64_t stop_ms, hang_ms;
     int64_t ranks, tensor_parallel, threads, checkpoint_every, eval_every;
@@ -78,6 +78,8 @@ void dconf_print(const struct home *home, const struct dconf *conf, FILE *file);
 /* Whether a program is diloco-worker, in whatever folder: the trainer that takes all else of [worker]. */
 bool dconf_is_ours(const char *program);
 
+/* Where a trainer of one's own runs: as [worker] folder says, or where the file lies; "": not known. Borrowed. */
+const char *dconf_trainer_folder(const struct dconf *conf);
 /* A program that [worker] names, as program_find() takes it: one with a slash is in the folder of the file, or
  * else meant from where we run.
  * mem_free() `*out`. */

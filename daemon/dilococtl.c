@@ -55,7 +55,7 @@ struct arguments {
     struct ctl_plan plan;
     struct ctl_init init;
     struct ctl_export export;
-    const char *expires, *note, *revoke, *owner, *token_file;
+    const char *expires, *note, *revoke, *owner, *token_file, *params;
     uint64_t wait_s;
     struct args_list rest, given;
     char socket_path[512], state_path[512];
@@ -249,6 +249,8 @@ static enum err run_keygen(struct arguments *a)
 static enum err run_plan(struct arguments *a)
 {
     a->plan.json = a->json;
+    if (a->params != NULL)
+        TRY(ctl_plan_params(a->params, &a->plan.params));
     return ctl_plan(&a->plan);
 }
 
@@ -624,7 +626,7 @@ static enum err run(int argc, char **argv, enum verdict *verdict)
         {"steps", ARGS_STRING, &a.init.steps, "N", "length of the run (default the run spec's)"},
         {"from", ARGS_STRING, &a.init.from, "MODEL",
          "the model that the run begins from, or that is exported: a published one's folder, a checkpoint, an anchor"},
-        {"format", ARGS_STRING, &a.export.format, "hf", "config.json and safetensors"},
+        {"format", ARGS_STRING, &a.export.format, "hf", "config.json and safetensors (default hf)"},
         {"dtype", ARGS_STRING, &a.export.dtype, "f32|bf16|f16", "of the values (default f32)"},
         {"shard-size", ARGS_STRING, &a.export.shard_size, "SIZE", "of a file at most (default 5GB)"},
         {"force", ARGS_FLAG, &a.export.force, NULL, "replace an export that is there"},
@@ -650,7 +652,7 @@ static enum err run(int argc, char **argv, enum verdict *verdict)
         {"wait", ARGS_U64, &a.wait_s, "SECONDS",
          "how long to wait until the run has decided it (default 30; to join 60, and 600 once the inviter is there)"},
         {"no-start", ARGS_FLAG, &a.no_start, NULL, "only make it"},
-        {"params", ARGS_REAL, &a.plan.params, "N", "parameters of the model, as 1e9"},
+        {"params", ARGS_STRING, &a.params, "N", "parameters of the model, as 1e9 or 1B"},
         {"layers", ARGS_U64, &a.plan.layers, "N", "its layers; three make a fragment (default 24)"},
         {"step-time", ARGS_REAL, &a.plan.step_s, "S", "seconds one inner step takes"},
         {"islands", ARGS_U64, &a.plan.islands, "N", "islands (default 2)"},

@@ -74,7 +74,7 @@ struct arguments {
     struct args_list set;
     uint64_t threads, ranks, tensor_parallel, checkpoint_every, eval_every, eval_batches, tokens, seed;
     double temperature, top_p;
-    bool help, version, verbose;
+    bool help, version, verbose, check;
     struct args_list rest, given;
     const struct args_option *options; /* that there are */
     size_t options_count;
@@ -132,14 +132,22 @@ static enum err spec_from(const struct arguments *a, struct runspec *spec)
 }
 _Static_assert((int)ARGS_LIST_MAX == (int)ORIGIN_OVERRIDES_MAX, "all that a command line takes");
 
+static enum err default_with(const struct arguments *a, struct runspec *spec)
+{
+    struct conf_override overrides[ARGS_LIST_MAX];
+    for (size_t i = 0; i < a->set.count; i++)
+        overrides[i].text = a->set.item[i];
+    return runspec_parse_with(default_spec, "the default", overrides, a->set.count, spec);
+}
+
 /* Without a file: one to begin with, every key at its default. */
 static enum err print_spec(const struct arguments *a)
 {
     struct runspec spec;
     if (a->from != NULL)
         TRY(spec_from(a, &spec));
-    else if (a->run == NULL && a->params == NULL && a->set.count == 0)
-        TRY(runspec_parse(default_spec, "the default", &spec));
+    else if (a->run == NULL && a->params == NULL)
+        TRY(default_with(a, &spec));
     else
         TRY(load_spec(a, &spec));
     conf_print(&runspec_schema, &spec, true, stdout);
@@ -204,6 +212,8 @@ static enum err train_on(const struct arguments *a, struct train_options *option
 {
     int number[GROUP_RANKS_MAX] = {0}, count;
     TRY(find_ranks(a, options->spec, number, &count));
+    if (a->check)
+        return train_check(options, number[0]);
     options->tensor_parallel = (int)a->tensor_parallel;
     struct launch_conf conf = {.ranks = count, .device = options->device, .number = number};
     if (count == 1 && a->devices == NULL)
@@ -291,7 +301,7 @@ static const struct command {
 } commands[] = {
     {"train", train,
      " run data out attach stream set device devices ranks tensor-parallel threads recompute rounding checkpoint-every "
-     "eval-every eval-batches verbose ",
+     "eval-every eval-batches check verbose ",
      "train --run FILE --data FILE --out FOLDER",
      "train by a run spec, alone or attached to an island's daemon; goes on from FOLDER's last checkpoint"},
     {"eval", eval, " run data params set device threads eval-batches verbose ", "eval --data FILE",
@@ -427,6 +437,7 @@ static enum err run(int argc, char **argv, const char **command)
         {"temperature", ARGS_REAL, &a.temperature, "X", "0 takes the likeliest (default 0.8)"},
         {"top-p", ARGS_REAL, &a.top_p, "X", "nucleus (default 0.95)"},
         {"seed", ARGS_U64, &a.seed, "N", "random seed (default 1)"},
+        {"check", ARGS_FLAG, &a.check, NULL, "only look whether it could start: at the data and for the device"},
         {"verbose", ARGS_FLAG, &a.verbose, NULL, "log more"},
         {"version", ARGS_FLAG, &a.version, NULL, "print the version"},
         {"help", ARGS_FLAG, &a.help, NULL, "print this; behind a command: tell of that one"},

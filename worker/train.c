@@ -603,6 +603,20 @@ out:
     return err;
 }
 
+enum err train_check(const struct train_options *options, int device)
+{
+    enum err err;
+    struct trainer t = {.options = options, .spec = options->spec, .streams_count = 1};
+    struct kern_place place = {.device = device, .threads = 1};
+    TRY_OUT(open_data(&t));
+    data_look(t.data);
+    TRY_OUT(kern_find(options->device, &t.kern));
+    TRY_OUT(t.kern->open(&place, &t.dev));
+out:
+    trainer_deinit(&t);
+    return err;
+}
+
 enum err train_eval(const struct eval_options *options, double *loss)
 {
     enum err err;

@@ -41,6 +41,10 @@ struct train_options {
  * ERR_OK also when interrupted after saving. ERR_NOMEM says what the device has too little for, and what would fit. */
 ERR_MUST_CHECK enum err train_run(const struct train_options *options);
 
+/* What it would stumble over when it starts: data that are none, or too few, and a device that is not there. `device`:
+ * number of the first one. Nothing is made. Errors as of train_run(). */
+ERR_MUST_CHECK enum err train_check(const struct train_options *options, int device);
+
 struct eval_options {
     const struct runspec *spec;
     const char *params_path; /* NULL: the initial parameters */

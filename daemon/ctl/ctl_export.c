@@ -58,10 +58,9 @@ static enum err parse_size(const char *text, uint64_t *bytes)
 static enum err parse(const struct ctl_export *conf, enum dtype *dtype, uint64_t *shard_bytes)
 {
     if (conf->folder == NULL)
-        return err_set(ERR_ARG, "export needs a folder to make: dilococtl export --format hf DIR");
-    if (conf->format == NULL || strcmp(conf->format, "hf") != 0)
-        return err_set(ERR_ARG, "--format %s: expected hf, which transformers and most others read",
-                       conf->format != NULL ? conf->format : "is not given");
+        return err_set(ERR_ARG, "export needs a folder to make: dilococtl export DIR");
+    if (conf->format != NULL && strcmp(conf->format, "hf") != 0) /* the only one there is */
+        return err_set(ERR_ARG, "--format %s: expected hf, which transformers and most others read", conf->format);
     TRY(dtype_find(conf->dtype != NULL ? conf->dtype : "f32", dtype));
     return parse_size(conf->shard_size != NULL ? conf->shard_size : usual_shard, shard_bytes);
 }

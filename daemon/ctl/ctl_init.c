@@ -50,6 +50,7 @@ struct maker {
     struct ctl_admission admission;
     struct ident ident;
     struct made made;
+    char *program; /* as it is kept; NULL: as it was said */
 };
 
 void ctl_admission_free(struct ctl_admission *admission)
@@ -376,6 +377,29 @@ static enum err make_run(struct maker *maker)
     return err;
 }
 
+/* A program of one's own is the one that is found here and now, as in an active Python environment: the daemon may be
+ * started where another one of that name comes first, or none. Ours is looked for beside dilocod. A link stays one:
+ * by it an environment knows itself. */
+static enum err find_program(struct maker *maker)
+{
+    const char *text = maker->init->program;
+    size_t length = text != NULL ? strcspn(text, " \t") : 0;
+    char *name, *path = NULL;
+    if (length == 0 || strcspn(text, "/\"'\\") < length)
+        return ERR_OK;
+    TRY(mem_printf(&name, "%.*s", (int)length, text));
+    enum err err = dconf_is_ours(name) ? ERR_NOTFOUND : program_find(name, &path);
+    mem_free(name);
+    if (err == ERR_NOTFOUND) /* its check says so */
+        return ERR_OK;
+    TRY(err);
+    const char *quote = strpbrk(path, " \t") != NULL ? "\"" : "";
+    err = strpbrk(path, "\"\\") == NULL ? mem_printf(&maker->program, "%s%s%s%s", quote, path, quote, text + length)
+                                        : ERR_OK;
+    mem_free(path);
+    return err;
+}
+
 /* What the run has told it stands there once it has: `joined`. */
 static enum err draft_text(const struct maker *maker, const struct runspec *spec, char **text)
 {
@@ -388,7 +412,7 @@ static enum err draft_text(const struct maker *maker, const struct runspec *spec
                               .address = init->address,
                               .owner = init->owner,
                               .witness = init->witness,
-                              .program = init->program,
+                              .program = maker->program != NULL ? maker->program : init->program,
                               .device = init->device,
                               .devices = init->devices,
                               .ranks = init->ranks,
@@ -624,6 +648,7 @@ enum err ctl_init(const struct home *home, const struct ctl_init *init)
     if (!init->witness)
         TRY_OUT(find_data(init->data, &maker.data));
     TRY_OUT(choose_listen(&maker));
+    TRY_OUT(find_program(&maker));
     if (init->from != NULL)
         TRY_OUT(ctl_origin_run(init->from, init->run, &maker.fitted));
     TRY_OUT(rehearse(&maker));
@@ -638,6 +663,7 @@ out:
     mem_free(maker.draft);
     mem_free(maker.fitted);
     mem_free(maker.joined);
+    mem_free(maker.program);
     ctl_admission_free(&maker.admission);
     mem_free(conf);
     return err;

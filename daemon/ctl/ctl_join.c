@@ -73,7 +73,7 @@ static enum err parse_owner(const char *text, uint8_t *wish)
         [RECORD_OWNER_AUTO] = "auto", [RECORD_OWNER_YES] = "yes", [RECORD_OWNER_NO] = "no"};
     *wish = RECORD_OWNER_AUTO;
     for (uint8_t i = 0; text != NULL && i < RECORD_OWNER_WISHES; i++)
-        if (strcmp(words[i], text) == 0) {
+        if (words[i] != NULL && strcmp(words[i], text) == 0) {
             *wish = i;
             return ERR_OK;
         }

@@ -286,6 +286,23 @@ static enum err check(const struct ctl_plan *plan)
     return ERR_OK;
 }
 
+enum err ctl_plan_params(const char *text, double *params)
+{
+    static const struct {
+        const char *unit;
+        double times;
+    } units[] = {{"", 1},    {"k", 1e3}, {"K", 1e3},  {"m", 1e6}, {"M", 1e6},
+                 {"b", 1e9}, {"B", 1e9}, {"t", 1e12}, {"T", 1e12}};
+    char *end;
+    double value = strtod(text, &end);
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
+        if (end > text && strcmp(end, units[i].unit) == 0 && value * units[i].times >= 1 && value <= 1e15) {
+            *params = value * units[i].times;
+            return ERR_OK;
+        }
+    return err_set(ERR_ARG, "--params %s: how many parameters has the model? As 1e9, 350M or 1B", text);
+}
+
 enum err ctl_plan_find(const struct ctl_plan *plan, const struct plan_machine *machine, struct plan_found *found)
 {
     *found = (struct plan_found){.machine = *machine};

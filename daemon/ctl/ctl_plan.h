@@ -10,6 +10,9 @@
 #include "common/err.h"
 #include "daemon/ctl/ctl_plan_types.h"
 
+/* So many parameters, as 1e9, 350M or 1.3B, as people write the names of models. ERR_ARG. */
+ERR_MUST_CHECK enum err ctl_plan_params(const char *text, double *params);
+
 /* Measures this machine for about a second, and prints to stdout. ERR_ARG: a value that makes no sense; ERR_IO. */
 ERR_MUST_CHECK enum err ctl_plan(const struct ctl_plan *plan);
 

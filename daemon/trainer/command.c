@@ -75,8 +75,8 @@ static enum err add_ours(struct command *command, const struct dconf *conf)
 static enum err add_all(struct command *command, const struct dconf *conf, const struct words *words)
 {
     command->ours = dconf_is_ours(words->word[0]);
-    if (!command->ours && conf->folder[0] != '\0')
-        command->folder = (char *)(uintptr_t)conf->folder;
+    if (!command->ours && dconf_trainer_folder(conf)[0] != '\0')
+        command->folder = (char *)(uintptr_t)dconf_trainer_folder(conf);
     TRY(find_program(conf, words->word[0], command->folder != NULL, &command->program));
     TRY(add(command, command->program));
     if (command->ours)
@@ -102,6 +102,21 @@ static bool is_added(const struct command *command, const char *variable)
     return false;
 }
 
+/* What a service manager tells the daemon is not the trainer's: that it would be heard as the daemon, whose sockets
+ * those are and where its log goes. All else passes, as PATH, CUDA_VISIBLE_DEVICES and a Python environment do. */
+static bool is_the_daemons(const char *variable)
+{
+    static const char *const names[] = {"NOTIFY_SOCKET",    "WATCHDOG_USEC",        "WATCHDOG_PID",
+                                        "LISTEN_FDS",       "LISTEN_PID",           "LISTEN_FDNAMES",
+                                        "MAINPID",          "INVOCATION_ID",        "JOURNAL_STREAM",
+                                        "SYSTEMD_EXEC_PID", "CREDENTIALS_DIRECTORY"};
+    size_t length = strcspn(variable, "=");
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strlen(names[i]) == length && strncmp(variable, names[i], length) == 0)
+            return true;
+    return false;
+}
+
 /* What it prints goes into a file: what Python prints is to come at once all the same, and our own lines as the journal
  * takes them, since the daemon dates them. */
 static enum err make_environment(struct command *command, const struct dconf *conf)
@@ -116,7 +131,7 @@ static enum err make_environment(struct command *command, const struct dconf *co
     TRY(mem_new(count + COMMAND_ADDED_MAX + 1, sizeof *command->environment, "the trainer's environment",
                 &command->environment));
     for (size_t i = 0; i < count; i++)
-        if (!is_added(command, environ[i]))
+        if (!is_added(command, environ[i]) && !is_the_daemons(environ[i]))
             command->environment[kept++] = environ[i];
     for (size_t i = 0; i < COMMAND_ADDED_MAX && command->added[i] != NULL; i++)
         command->environment[kept++] = command->added[i];

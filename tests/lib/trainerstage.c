@@ -54,6 +54,7 @@ void stage_open_in(struct stage *stage, const char *folder, uint32_t islands, co
                                  .run_path = "run.ini",
                                  .data = "corpus",
                                  .device = "cpu",
+                                 .worker_folder = "",
                                  .devices = "",
                                  .stream = "",
                                  .worker_group = "",

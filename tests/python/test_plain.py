@@ -2,7 +2,9 @@
 """The Python package with nothing but Python: its view of the C interface, what it refuses, and real islands."""
 
 import array
+import contextlib
 import ctypes
+import io
 import os
 import re
 import shutil
@@ -134,6 +136,13 @@ class Refusals(unittest.TestCase):
 
     def test_nobody_there(self):
         self.refused("no daemon at /tmp/nobody-listens-here.sock", {"w": array.array("f", [1])})
+
+    def test_nobody_there_is_said_while_it_waits(self):
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said), self.assertRaises(diloco.Unreachable):
+            diloco.attach({"w": array.array("f", [1])}, socket="/tmp/nobody-listens-here.sock", wait=3)
+        self.assertIn("no daemon answers at /tmp/nobody-listens-here.sock yet; waiting for 3 s", said.getvalue())
+        self.assertEqual(said.getvalue().count("\n"), 1)
 
 
 class Islands(unittest.TestCase):

@@ -93,6 +93,14 @@ static void assert_refused_before_the_start(const struct cluster *cluster, const
     assert_says(says);
 }
 
+/* Enough for a batch of the usual size. */
+static const char *long_text(void)
+{
+    static char text[100001];
+    memset(text, 'a', sizeof text - 1);
+    return text;
+}
+
 /* What would only be seen when the trainer is started, or a port opened. */
 static void what_a_start_would_stumble_over_is_found_before(void **state)
 {
@@ -104,6 +112,11 @@ static void what_a_start_would_stumble_over_is_found_before(void **state)
     assert_refused_before_the_start(cluster, NULL, "text.*: there is no such file");
     testlib_file(cluster->folder, "text.1", "some text\n");
     testlib_file(cluster->folder, "text.2", "some text\n");
+    assert_refused_before_the_start(cluster, NULL, "the trainer would not start: ");
+    assert_says("are too few");
+    testlib_file(cluster->folder, "text.2", "%s", long_text());
+    if (access("/dev/nvidiactl", F_OK) != 0)
+        assert_refused_before_the_start(cluster, "worker.device=cuda", "the trainer would not start: device cuda");
     assert_int_equal(RUN("dilocod", "--check-config", "--config", cluster->island[0].conf), 0);
     snprintf(text, sizeof text, "worker.program=%s/nowhere", cluster->folder);
     assert_refused_before_the_start(cluster, text, "[worker] program");

@@ -90,6 +90,25 @@ static void all_is_made_and_checked_before_it_counts(void **state)
     mem_free(asked);
 }
 
+/* As in an active Python environment, which the shell that starts the daemon need not have. */
+static void a_program_is_the_one_that_is_found_now(void **state)
+{
+    (void)state;
+    char want[700], before[4096], path[5000], name[] = "my-python train.py --lr 1";
+    const char *tool = testlib_file(tools, "my-python", "#!/bin/sh\n");
+    assert_int_equal(chmod(tool, 0755), 0);
+    snprintf(before, sizeof before, "%s", getenv("PATH"));
+    snprintf(path, sizeof path, "%s:%s", tools, before);
+    setenv("PATH", path, 1);
+    init.program = name;
+    assert_ok(ctl_init(&home, &init));
+    setenv("PATH", before, 1);
+    char *conf = read_file(home.conf);
+    snprintf(want, sizeof want, "\nprogram = %s train.py --lr 1\n", tool);
+    assert_non_null(strstr(conf, want));
+    mem_free(conf);
+}
+
 static void a_second_one_changes_nothing(void **state)
 {
     (void)state;
@@ -507,6 +526,7 @@ int main(void)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, begin, end)
     const struct CMUnitTest tests[] = {
         CASE(all_is_made_and_checked_before_it_counts),
+        CASE(a_program_is_the_one_that_is_found_now),
         CASE(a_second_one_changes_nothing),
         CASE(a_key_that_is_there_is_taken_up),
         CASE(a_run_spec_that_is_there_is_kept_or_in_the_way),

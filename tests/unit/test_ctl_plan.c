@@ -117,6 +117,23 @@ static void losses_are_what_the_document_knows(void **state)
 
 /* ---- what the machine carries ---- */
 
+static void parameters_are_said_as_people_say_them(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        double params;
+    } rows[] = {{"1e9", 1e9}, {"1B", 1e9}, {"1.5b", 1.5e9}, {"350M", 350e6}, {"12k", 12e3}, {"2T", 2e12}};
+    double params;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        assert_ok(ctl_plan_params(rows[i].text, &params));
+        assert_true(fabs(params - rows[i].params) < 1);
+    }
+    static const char *const bad[] = {"", "B", "1X", "1BB", "0", "-1B", "nan", "1e99"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        assert_fails(ERR_ARG, "--params", ctl_plan_params(bad[i], &params));
+}
+
 static const struct ctl_plan one_billion = {.params = 1e9,
                                             .step_s = 0.1,
                                             .layers = 24,
@@ -194,6 +211,7 @@ int main(void)
 {
     assert_ok(digest_init());
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(parameters_are_said_as_people_say_them),
         cmocka_unit_test(a_plan_that_makes_no_sense_is_refused_with_the_reason),
         cmocka_unit_test(every_run_spec_that_is_recommended_loads),
         cmocka_unit_test(losses_are_what_the_document_knows),

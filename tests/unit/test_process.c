@@ -31,7 +31,7 @@ static int begin(void **state)
     folder = testlib_folder("process");
     script_open(folder);
     conf = script_conf();
-    conf.worker_program = "";
+    conf.worker_folder = conf.worker_program = "";
     conf.threads = 3;
     conf.checkpoint_every = 4;
     conf.eval_every = 5;

@@ -40,6 +40,7 @@ static int end(void **state)
 static struct process *make_started(const char *body)
 {
     struct process *process;
+    conf.worker_folder = "";
     conf.worker_program = script_make("diloco-worker", body);
     assert_ok(process_new(&conf, &process));
     assert_ok(process_start(process, now_ms));

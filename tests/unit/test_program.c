@@ -3,6 +3,7 @@
  * configuration says, and where the daemon is. */
 #include "tests/lib/testlib.h"
 
+#include <limits.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +29,7 @@ static int begin(void **state)
     conf = (struct dconf){.state_folder = (char *)(uintptr_t)folder,
                           .run_folder = "some/sockets",
                           .run_path = "some/run.ini",
+                          .worker_folder = "",
                           .data = "",
                           .device = "cpu",
                           .stream = "",
@@ -110,6 +112,42 @@ static void a_program_that_is_a_link_is_started_by_its_own_name(void **state)
     process_free(process);
 }
 
+/* The daemon may be a service, of which its manager hears; the trainer is none. */
+static void what_a_service_manager_says_is_the_daemons_alone(void **state)
+{
+    (void)state;
+    char *script;
+    struct process *process;
+    setenv("NOTIFY_SOCKET", "/run/systemd/notify", 1);
+    setenv("LISTEN_FDS", "1", 1);
+    setenv("MINE", "passes", 1);
+    script = script_make("mine.sh", "echo \"$NOTIFY_SOCKET,$LISTEN_FDS,$MINE\" >\"${0%/*}/told\"\nexit 1");
+    start(script, &process);
+    wait_end(process);
+    assert_told(",,passes\n");
+    process_free(process);
+    unsetenv("NOTIFY_SOCKET");
+    unsetenv("LISTEN_FDS");
+    unsetenv("MINE");
+}
+
+static void a_program_runs_in_the_folder_that_is_named(void **state)
+{
+    (void)state;
+    char line[PATH_MAX + 700], here[PATH_MAX], want[PATH_MAX + 8];
+    struct process *process;
+    assert_non_null(realpath(folder, here));
+    snprintf(line, sizeof line, "%s", script_make("where.sh", "pwd >\"$1/told\"\nexit 1"));
+    snprintf(line + strlen(line), sizeof line - strlen(line), " %s", here);
+    snprintf(conf.folder, sizeof conf.folder, "/");
+    conf.worker_folder = here;
+    start(line, &process);
+    wait_end(process);
+    snprintf(want, sizeof want, "%s\n", here);
+    assert_told(want);
+    process_free(process);
+}
+
 static void our_trainer_takes_more_arguments_before_the_daemons(void **state)
 {
     (void)state;
@@ -174,6 +212,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         in_a_folder(a_program_of_ones_own_gets_its_own_arguments_and_the_socket),
         in_a_folder(a_program_that_is_a_link_is_started_by_its_own_name),
+        in_a_folder(what_a_service_manager_says_is_the_daemons_alone),
+        in_a_folder(a_program_runs_in_the_folder_that_is_named),
         in_a_folder(our_trainer_takes_more_arguments_before_the_daemons),
         in_a_folder(our_trainer_is_told_how_its_ranks_share_layers),
         in_a_folder(what_cannot_be_started_says_why_and_what_to_do),

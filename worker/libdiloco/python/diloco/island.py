@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import _signal  # the functions of signal without its enums, which took most of a call's time
 import ctypes
+import os
+import sys
 import threading
 import time
 from typing import Any
@@ -14,6 +16,7 @@ from ._errors import DilocoError, Interrupted, Refused, Unreachable
 from ._tensors import Buffers, Tensors
 
 _RATE_S = 2.0  # over which tokens a second are measured
+_LATE_S = 2.0  # after which it is said that no daemon is there
 
 
 class _Signals:
@@ -84,7 +87,10 @@ class Island:
         self._signals = _Signals()
         self._group = group
         self._handle = ctypes.c_void_p()
-        self._interrupted = _abi.INTERRUPTED_CALL(lambda _user: 1 if self._signals.seen else 0)
+        self._socket = socket if socket is not None else os.environ.get("DILOCO_SOCKET", "")
+        self._waits_from: float | None = time.monotonic()
+        self._waits = wait
+        self._interrupted = _abi.INTERRUPTED_CALL(self._waited)
         self._rate_from = time.monotonic()
         self._rate_tokens = 0
         self._rate = 0.0
@@ -105,6 +111,7 @@ class Island:
             options.kept, options.kept_bytes = ctypes.addressof(self._kept), len(kept)
         try:
             self._check(self._call("diloco_attach", ctypes.byref(options), ctypes.byref(self._handle), handle=False))
+            self._waits_from = None
             self.names = [tensor.name for tensor in tensors]
             for tensor in tensors:
                 self._check(self._call("diloco_register", ctypes.byref(tensor.as_struct())))
@@ -120,6 +127,20 @@ class Island:
         self._after()
 
     # ---- calls into the library ----
+
+    def _waited(self, _user: Any) -> int:
+        """Called while the library waits. Whoever waits for a daemon that is not there learns it soon, and once."""
+        late = self._waits_from is not None and time.monotonic() - self._waits_from >= _LATE_S
+        if late:
+            self._waits_from = None
+            print(
+                f"diloco: no daemon answers at {self._socket} yet; waiting for {self._waits:g} s at most. "
+                "Is the island started (dilococtl start), and is this its worker.sock? "
+                "diloco.attach(wait=...) and DILOCO_SOCKET say how long and where.",
+                file=sys.stderr,
+                flush=True,
+            )
+        return 1 if self._signals.seen else 0
 
     def _call(self, name: str, *arguments: Any, handle: bool = True) -> int:
         if handle and not self._handle:

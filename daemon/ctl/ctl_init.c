@@ -26,6 +26,7 @@
 #include "daemon/as_typed.h"
 #include "daemon/dconf.h"
 #include "daemon/founding.h"
+#include "net/address.h"
 #include "net/here.h"
 #include "net/ident.h"
 
@@ -88,6 +89,8 @@ static enum err choose_listen(struct maker *maker)
 {
     const struct ctl_init *init = maker->init;
     const char *colon = init->address != NULL ? strrchr(init->address, ':') : NULL;
+    if (init->address != NULL && !address_good(init->address)) /* whose port it would be */
+        return err_set(ERR_CONF, "--address %s: not host:port, as in paris.example.org:7600", init->address);
     if (init->listen != NULL)
         return mem_strdup(init->listen, &maker->listen);
     if (colon != NULL)

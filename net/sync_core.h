@@ -73,9 +73,10 @@ struct sync_wait {
 
 /* What a member that can be heard has kept us waiting for. */
 struct sync_conduct {
-    bool late;        /* a round had to do without its contribution, and none has come in time since */
-    uint32_t strikes; /* how often that was so before */
-    uint32_t kept;    /* contributions in time since */
+    bool late;          /* a round had to do without its contribution, and none has come in time since */
+    uint32_t strikes;   /* how often that was so before */
+    uint32_t kept;      /* contributions in time since */
+    struct grace usual; /* how long rounds of ours usually wait for it, counted as patience is */
     uint64_t claim_ms, unproven_until_ms; /* since when it says what it does not show; until then nobody waits for it */
     uint32_t blames;
     uint64_t blamed_until_ms; /* it made no result: until then it is to take no part */

@@ -180,7 +180,7 @@ void sync_owner_epoch(struct sync *sync, uint32_t f)
 void sync_owner_contributed(struct sync *sync, uint32_t f, uint64_t version)
 {
     if (sync->fragments[f].owner.round == version) {
-        sync_patience_came(sync, sync_core_self(sync));
+        sync_patience_came(sync, f, sync_core_self(sync));
         step(sync, f, (struct owner_input){.event = OWNER_CONTRIBUTED, .member = sync_core_self(sync)});
     }
     sync_owner_check(sync, f); /* of whatever round: it does not wait for us any more */
@@ -192,7 +192,7 @@ static void contribution(struct sync *sync, const struct sync_event *event, enum
         return;
     bool early = sync_core_hash_at(&sync->fragments[event->fragment], event->version - 1) == NULL;
     if (what == OWNER_CONTRIBUTED)
-        sync_patience_came(sync, event->member);
+        sync_patience_came(sync, event->fragment, event->member);
     step(sync, event->fragment, (struct owner_input){.event = what, .member = event->member, .early = early});
     sync_owner_check(sync, event->fragment);
 }

@@ -14,14 +14,21 @@ enum { ROUNDS = 2, FIRST = 5, RESULT = 3, PROBE = 8, PROBE_DOUBLINGS = 6, KEPT =
  * after so many doublings the longest. FORGOTTEN: after so long without another time, the next is a first one. */
 enum { UNPROVEN_MS = 600000, BLAMED_MS = 60000, BLAMED_DOUBLINGS = 6, BLAME_FORGOTTEN_MS = 3600000 };
 
-static uint64_t patience_of(const struct sync *sync, uint32_t f)
+/* So many usual rounds; 0 before any is known. */
+static uint64_t rounds_ms(const struct sync *sync, uint32_t f)
 {
     const struct sync_wait *wait = &sync->fragments[f].wait;
     uint32_t known = wait->took_count < SYNC_TOOK ? wait->took_count : SYNC_TOOK;
     uint64_t least = UINT64_MAX;
     for (uint32_t i = 0; i < known; i++)
         least = wait->took_ms[i] < least ? wait->took_ms[i] : least;
-    return known > 0 ? sync->conf.patience_ms + ROUNDS * least : FIRST * sync->conf.patience_ms;
+    return known > 0 ? ROUNDS * least : 0;
+}
+
+static uint64_t patience_of(const struct sync *sync, uint32_t f)
+{
+    bool known = sync->fragments[f].wait.took_count > 0;
+    return known ? sync->conf.patience_ms + rounds_ms(sync, f) : FIRST * sync->conf.patience_ms;
 }
 
 /* ---- how long rounds take ---- */
@@ -92,10 +99,24 @@ void sync_patience_keeps(struct sync *sync, uint32_t f, uint32_t have, uint32_t 
         wait->kept_ms = sync->now_ms;
 }
 
+/* Whom a round had to do without is not worth that much once more: as long as it usually takes when it is in time, or
+ * two usual rounds of those who never were. */
+static uint64_t worth_ms(const struct sync *sync, uint32_t f, uint32_t member)
+{
+    const struct sync_conduct *conduct = &sync->peers[member].conduct;
+    uint64_t patience_ms = patience_of(sync, f);
+    if (!conduct->late)
+        return patience_ms;
+    uint64_t most_ms = sync->conf.rule.grace_ms > 0 ? sync->conf.rule.grace_ms : patience_ms;
+    uint64_t usual_ms = conduct->usual.known ? grace_wait(&conduct->usual, most_ms, true) : rounds_ms(sync, f);
+    return usual_ms < patience_ms ? usual_ms : patience_ms;
+}
+
 static bool patience_is_over(const struct sync *sync, uint32_t f, uint32_t member)
 {
     uint64_t since_ms = sync->fragments[f].wait.kept_ms;
-    return sync->conf.patience_ms > 0 && since_ms != 0 && waited_ms(sync, member, since_ms) >= patience_of(sync, f);
+    return sync->conf.patience_ms > 0 && since_ms != 0 &&
+           waited_ms(sync, member, since_ms) >= worth_ms(sync, f, member);
 }
 
 /* Whether the round waits for a member that an earlier one had to do without: the same rounds for the owners of all
@@ -126,9 +147,12 @@ void sync_patience_missed(struct sync *sync, uint32_t f, uint32_t member)
     conduct->kept = 0;
 }
 
-void sync_patience_came(struct sync *sync, uint32_t member)
+void sync_patience_came(struct sync *sync, uint32_t f, uint32_t member)
 {
     struct sync_conduct *conduct = &sync->peers[member].conduct;
+    uint64_t since_ms = sync->fragments[f].wait.kept_ms;
+    if (member != sync_core_self(sync))
+        grace_arrived(&conduct->usual, since_ms != 0 ? waited_ms(sync, member, since_ms) : 0);
     conduct->strikes += conduct->late;
     conduct->late = false;
     if (conduct->strikes > 0 && ++conduct->kept >= KEPT)

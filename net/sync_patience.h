@@ -34,7 +34,7 @@ bool sync_patience_waits(const struct sync *sync, uint32_t f, uint32_t member);
 /* It closed without the member that was missing. */
 void sync_patience_missed(struct sync *sync, uint32_t f, uint32_t member);
 /* Its contribution came in time. */
-void sync_patience_came(struct sync *sync, uint32_t member);
+void sync_patience_came(struct sync *sync, uint32_t f, uint32_t member);
 
 /* Looks after claims and results that are due; with time. */
 void sync_patience_tick(struct sync *sync);

@@ -115,6 +115,47 @@ static void who_was_late_is_waited_for_now_and_then(void **state)
     end();
 }
 
+/* How long the round that we and one more have contributed to goes on waiting, at most 20 patiences. */
+static uint64_t waits_ms(void)
+{
+    uint64_t ms = 0;
+    if (talk_ordered(SYNC_DO_REDUCE) != NULL)
+        return 0;
+    while (ms < 20 * FIRST && !closes_within(100))
+        ms += 100;
+    return ms;
+}
+
+/* One that hangs costs a patience once. After that it is worth what it usually takes. */
+static void who_hangs_holds_nobody_up_for_long_again(void **state)
+{
+    (void)state;
+    begin(0);
+    for (int round = 0; round < 10; round++) { /* 300 ms behind the others, as a slow line is */
+        we_and_one_contribute();
+        assert_false(closes_within(300));
+        talk_contributes(2, sync_own(talk_sync, 0).version + 1);
+        assert_true(talk_ordered(SYNC_DO_REDUCE) != NULL || closes_within(200));
+        round_is_made();
+    }
+    uint64_t first = 0, longest = 0, waited = 0;
+    for (int round = 0; round < 60; round++) {
+        talk_tick(500);
+        we_and_one_contribute();
+        uint64_t ms = waits_ms();
+        longest = first != 0 && ms > longest ? ms : longest;
+        waited += ms > 0;
+        first = first == 0 ? ms : first;
+        round_is_made();
+    }
+    print_message("waits for %ju ms, then in %ju of 60 rounds for %ju ms at most\n", (uintmax_t)first,
+                  (uintmax_t)waited, (uintmax_t)longest);
+    assert_true(first >= P);
+    assert_in_range(waited, 2, 8);
+    assert_true(longest <= 1000);
+    end();
+}
+
 /* What a single member says there is holds us up as long as it may still show it. */
 static void a_claim_that_is_not_proved_holds_nobody_up(void **state)
 {
@@ -285,6 +326,7 @@ int main(void)
         cmocka_unit_test_teardown(whose_contribution_does_not_come_is_not_waited_for_for_ever, talk_ends),
         cmocka_unit_test_teardown(a_majority_is_waited_for, talk_ends),
         cmocka_unit_test_teardown(who_was_late_is_waited_for_now_and_then, talk_ends),
+        cmocka_unit_test(who_hangs_holds_nobody_up_for_long_again),
         cmocka_unit_test_teardown(a_claim_that_is_not_proved_holds_nobody_up, talk_ends),
         cmocka_unit_test_teardown(what_as_many_say_as_certify_is_believed, talk_ends),
         cmocka_unit_test_teardown(an_owner_without_results_is_complained_of, talk_ends),

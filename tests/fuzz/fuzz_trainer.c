@@ -428,7 +428,8 @@ static void follow(struct play *play)
         stage->held = held;
     }
     struct trainer_info info = trainer_info(stage->trainer);
-    check(info.loss == info.loss && info.lr == info.lr, "a NaN in what status prints");
+    check(!isinf(info.loss) && isfinite(info.lr),
+          "an infinite loss, or a rate that is no number, in what status prints");
     check(isfinite(info.flops_per_s) && isfinite(info.mfu) && isfinite(info.machine.flops_per_token) &&
               isfinite(info.machine.peak_flops) && info.machine.memory_bytes <= INT64_MAX &&
               info.machine.memory_total_bytes <= INT64_MAX,

@@ -345,7 +345,7 @@ static struct arrival *arrival_of(struct doorway *doorway, const struct digest *
 static enum err let_in(struct doorway *doorway, const struct link_guest *guest, const struct wire_enrol *enrol,
                        uint64_t now_ms, uint64_t wall_s)
 {
-    TRY(doorway->conf.open(doorway->conf.user));
+    TRY(doorway->conf.open(doorway->conf.user, invites_of(&doorway->invites, guest->key)->redeemed));
     TRY(redeem(doorway, enrol, wall_s));
     const struct record_member *is = by_key(last(doorway), enrol->key);
     if (is != NULL) {

@@ -39,7 +39,8 @@ struct doorway_conf {
     enum err (*wish)(void *user, uint32_t kind, uint32_t id, uint64_t number);
     /* ERR_STATE: why nobody can decide now what is asked here; why nobody can come in here. */
     enum err (*decidable)(void *user);
-    enum err (*open)(void *user);
+    enum err (*open)(void *user,
+                     bool begun); /* `begun`: the guest's token is redeemed, and its key waits for the record */
     void *user;
 };
 

@@ -29,12 +29,26 @@ static enum err decidable(void *user)
                    needed, voters, heard);
 }
 
-static enum err is_open(void *user)
+/* Before a trainer has ever run nobody knows the model, so no record can be made that lets anyone in. */
+static enum err look_at_trainer(const struct gate *gate)
+{
+    enum trainer_phase phase = trainer_phase(gate->conf->trainer);
+    struct trainer_info trainer = trainer_info(gate->conf->trainer);
+    if (gate->planned || (phase != TRAINER_RESTARTING && phase != TRAINER_ENDED))
+        return ERR_OK;
+    return err_set(ERR_STATE,
+                   "nobody can come in before a trainer has run there, and its own does not: %.120s; once it does, use "
+                   "this token again",
+                   trainer.process_note);
+}
+
+static enum err is_open(void *user, bool begun)
 {
     const struct gate *gate = user;
-    return !gate->shut_out ? ERR_OK
-                           : err_set(ERR_STATE, "the island that gave out this token was probably revoked itself: the "
-                                                "others do not know its key; ask another island for a token");
+    if (gate->shut_out)
+        return err_set(ERR_STATE, "the island that gave out this token was probably revoked itself: the others do not "
+                                  "know its key; ask another island for a token");
+    return begun ? ERR_OK : look_at_trainer(gate);
 }
 
 uint8_t gate_owner_wish(const struct gate *gate)

@@ -214,6 +214,7 @@ enum err peers_plan_known(struct peers *peers, const struct peers_plan *plan)
     TRY(objects_plan_known(peers->objects, plan, peers->vouches));
     TRY(council_plan_known(peers->council, &council));
     peers->plan = *plan;
+    peers->gate.planned = true;
     for (uint32_t i = 0; i < members_of(peers); i++) {
         struct peer *peer = &peers->peers[i];
         if (!peer->greeted || !is_other(peers, i) ||

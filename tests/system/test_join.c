@@ -87,6 +87,26 @@ static void assert_nothing_made(void)
     assert_int_equal(access(bern, F_OK), -1);
 }
 
+/* The first trainer says what the model is; the guest hears at once what keeps it, and its token stays good. */
+static void nobody_comes_in_before_a_trainer_has_run(void **state)
+{
+    (void)state;
+    const char *lima = village_home("lima");
+    char token[TOKEN_BYTES];
+    GOOD(lima, "init", "--name", "lima", "--data", text, "--run", village_spec(20), "--listen", homes_somewhere(),
+         "--program", "false");
+    for (int k = 0; strcmp(homes_trainer(lima), "restarting") != 0 && k < PATIENCE_S * 10; k++)
+        proc_sleep_ms(100);
+    snprintf(token, sizeof token, "%s", invited(lima));
+    assert_int_equal(join(bern, token, "bern"), 1);
+    assert_told("nobody can come in before a trainer has run there, and its own does not: the trainer (pid ");
+    assert_told("ended with status 1");
+    assert_nothing_made();
+    GOOD(lima, "invite", "--list");
+    assert_told("open");
+    GOOD(lima, "stop");
+}
+
 static void a_token_that_is_worth_nothing_lets_nobody_in(void **state)
 {
     (void)state;
@@ -301,6 +321,7 @@ int main(void)
     bern = village_home("bern");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_joins_with_a_token_and_nobody_else_does_anything),
+        cmocka_unit_test(nobody_comes_in_before_a_trainer_has_run),
         cmocka_unit_test(a_token_that_is_worth_nothing_lets_nobody_in),
         cmocka_unit_test(a_token_is_one_island_s_and_it_may_ask_again),
         cmocka_unit_test(who_is_evicted_comes_back_by_itself),

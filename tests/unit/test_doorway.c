@@ -72,9 +72,10 @@ static enum err decidable(void *user)
     return island.minority ? err_set(ERR_STATE, "nobody could decide it now") : ERR_OK;
 }
 
-static enum err is_open(void *user)
+static enum err is_open(void *user, bool begun)
 {
     (void)user;
+    (void)begun;
     return island.revoked ? err_set(ERR_STATE, "it was probably revoked itself") : ERR_OK;
 }
 

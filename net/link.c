@@ -400,7 +400,7 @@ static bool acceptable(struct link *link, uint32_t peer, const struct wire_heade
     if (header->run_tag != link->run_tag) {
         news_tell(
             &link->news, LINK_MISMATCH, peer,
-            "it has another run spec, or other members; give every island the same file and the same [peer] sections");
+            "it has another run spec, or other members: the run spec, [peer] and [island] founded are alike on all");
         return false;
     }
     bool bulk_type = header->type == WIRE_CHUNK || header->type == WIRE_BULK_HELLO;

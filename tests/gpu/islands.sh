@@ -84,6 +84,7 @@ ctl paris init --name paris --data "$text" --run "$place/run.ini" --no-start >"$
 ctl oslo init --name oslo --data "$text" --run "$place/run.ini" --listen '' --no-start >"$place/said" || { cat "$place/said"; fail "oslo cannot be made"; }
 port=$(sed -n 's/^listen = .*://p' "$place/paris/dilocod.conf")
 cat "$place/oslo.peer" >>"$place/paris/dilocod.conf"
+cp "$place/paris/founded" "$place/oslo/founded" # two founders of one run
 { cat "$place/paris.peer"; echo "address = 127.0.0.1:$port"; } >>"$place/oslo/dilocod.conf"
 # Of a device: the line that says it, and which GPU where that is not the first.
 lines_of() {

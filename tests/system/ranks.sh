@@ -205,6 +205,7 @@ islands() { # what it is called, lines of [sync], whether there is trouble
     ctl oslo init --name oslo --data "$text" --run "$place/run.ini" --listen '' --no-start >"$place/said" || { cat "$place/said"; fail "oslo cannot be made"; }
     port=$(sed -n 's/^listen = .*://p' "$place/paris/dilocod.conf")
     cat "$place/oslo.peer" >>"$place/paris/dilocod.conf"
+    cp "$place/paris/founded" "$place/oslo/founded" # two founders of one run
     { cat "$place/paris.peer"; echo "address = 127.0.0.1:$port"; } >>"$place/oslo/dilocod.conf"
     sed -i "s/^threads = .*/threads = 1/; s/^listen = .*/listen = 127.0.0.1:$port/; s/^ranks = .*/ranks = 4/; s/^tensor_parallel = .*/tensor_parallel = 2/" "$place/paris/dilocod.conf"
     grep -q '^tensor_parallel = 2' "$place/paris/dilocod.conf" || fail "the configuration has no tensor_parallel"

@@ -22,7 +22,10 @@
 #include "common/program.h"
 #include "tests/lib/proc.h"
 
-enum { PATIENCE_S = 20 };
+enum { PATIENCE_S = 20, LINES_MAX = 16 };
+
+/* The lines of this process. A failed test never reaches wan_end(): the next line of that number ends its line. */
+static struct wan standing[LINES_MAX];
 
 /* A line's device, at either end, and its network. */
 #define DEVICE "wan%u"
@@ -301,6 +304,14 @@ static bool begin_far(const struct wan_conf *conf, struct wan *wan, char *why, s
 
 bool wan_begin(const struct wan_conf *conf, const char *log, struct wan *wan, char *why, size_t why_bytes)
 {
+    if (conf->number >= LINES_MAX) {
+        *wan = (struct wan){0};
+        snprintf(why, why_bytes, "line %u: there are %d", conf->number, LINES_MAX);
+        return false;
+    }
+    struct wan old = standing[conf->number];
+    if (old.far > 0)
+        wan_end(&old);
     *wan = (struct wan){.far = hold(), .number = conf->number};
     snprintf(wan->log, sizeof wan->log, "%s", log);
     if (wan->far < 0) {
@@ -309,7 +320,9 @@ bool wan_begin(const struct wan_conf *conf, const char *log, struct wan *wan, ch
     }
     bool emulate = conf->delay_ms > 0 || conf->loss_ppm > 0;
     bool good = emulate ? begin_far(conf, wan, why, why_bytes) : begin_slow(conf, wan, why, why_bytes);
-    if (!good)
+    if (good)
+        standing[conf->number] = *wan;
+    else
         wan_end(wan);
     return good;
 }
@@ -334,6 +347,7 @@ void wan_end(struct wan *wan)
     }
     end_process(wan->middle);
     end_process(wan->far);
+    standing[wan->number] = (struct wan){0};
     *wan = (struct wan){0};
 }
 

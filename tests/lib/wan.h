@@ -32,7 +32,7 @@ struct wan {
 bool wan_enter(char *why, size_t why_bytes);
 
 /* A line from our namespace to another one. False: `why`; what was begun is ended. `log`: a file for what goes wrong.
- */
+ * Ends a line of the same number that still stands, as a failed test leaves it. */
 bool wan_begin(const struct wan_conf *conf, const char *log, struct wan *wan, char *why, size_t why_bytes);
 void wan_end(struct wan *wan);
 /* Cuts a line that is slow only, without a word to either end, or mends it. */

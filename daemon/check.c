@@ -67,10 +67,17 @@ static enum err check_program(const struct dconf *conf, bool *ours)
     if (err == ERR_NOTFOUND)
         err = strchr(program, '/') != NULL
                   ? err_set(ERR_CONF, "[worker] program: user %s finds no program at %s", user_name(), name)
-                  : err_set(ERR_CONF, "[worker] program: there is no program %s beside dilocod or in PATH", program);
+                  : err_set(ERR_CONF,
+                            "[worker] program: there is no program %s beside dilocod or in PATH; write its whole path "
+                            "there, as /srv/venv/bin/%s",
+                            program, program);
+    *ours = dconf_is_ours(program);
+    if (path != NULL && !*ours && strchr(program, '/') == NULL)
+        log_info("[worker] program: %s is %s here; where another PATH holds, as in a service, it may be another one: "
+                 "its whole path is certain",
+                 program, path);
     mem_free(name);
     mem_free(path);
-    *ours = dconf_is_ours(program);
     words_free(&words);
     return err;
 }

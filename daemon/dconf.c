@@ -77,11 +77,12 @@ static const struct conf_key keys[] = {
     {"net", "io_threads", CONF_INT, AT(io_threads), "2", 1, 16, NULL, "threads", "Threads that encrypt and send."},
 
     {"worker", "program", CONF_STRING, AT(worker_program), "diloco-worker", 0, 0, NULL, NULL,
-     "Trainer to start and watch over; a name is looked for beside dilocod, then in PATH. One of your own may have "
-     "arguments: words, with quotes around what holds blanks, and no shell. A name with a slash is looked for in "
-     "`folder`, then where dilocod was started. It finds the daemon by DILOCO_SOCKET in its environment, which is the "
-     "daemon's without what a service manager says to that, and what it prints goes into the log. Empty: none is "
-     "started, any program may attach through libdiloco."},
+     "Trainer to start and watch over; a name is looked for beside dilocod, then in the daemon's PATH, which in a "
+     "service is another one than in a shell: write the whole path of a Python environment's python. One of your own "
+     "may have arguments: words, with quotes around what holds blanks, and no shell. A name with a slash is looked "
+     "for in `folder`, then where dilocod was started. It finds the daemon by DILOCO_SOCKET in its environment, which "
+     "is the daemon's without what a service manager says to that, and what it prints goes into the log. Empty: none "
+     "is started, any program may attach through libdiloco."},
     {"worker", "folder", CONF_PATH, AT(worker_folder), "", 0, 0, NULL, NULL,
      "Where a program of your own runs, so that paths in its arguments are taken from there. Empty: the folder of this "
      "file."},

@@ -4,13 +4,14 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "common/human.h"
 #include "daemon/control/complaints_core.h"
 
 /* How long a trainer may not attach, and a step may take, at least; as a multiple of the slowest so far; and the first
- * one, in which programs are compiled. */
-enum { STALLED_MS = 60000, SLOWEST_STEPS = 3, FIRST_STEP_MS = 600000 };
+ * one, in which programs are compiled. OFTEN: failures in a row that are not by chance. */
+enum { STALLED_MS = 60000, SLOWEST_STEPS = 3, FIRST_STEP_MS = 600000, OFTEN = 2 };
 
 static void complain_of_us(struct status *status, enum complaint_code code, const char *what, const char *remedy)
 {
@@ -144,14 +145,33 @@ static void complain_stalled(struct status *status)
                    "time that [worker] hang states");
 }
 
+/* A name without a folder is the first of that name in PATH, which another shell or a service has otherwise: so a
+ * Python that lacks a module ends at once, again and again. */
+static void complain_restarting(struct status *status)
+{
+    const struct trainer_info *trainer = &status->trainer;
+    const char *path = trainer->process_path, *name = strrchr(path, '/');
+    char remedy[800];
+    if (trainer->failures < OFTEN || name == NULL) {
+        complain_of_us(status, COMPLAINT_RESTARTING, trainer->process_note,
+                       "read what it printed: {here} logs --trainer");
+        return;
+    }
+    snprintf(remedy, sizeof remedy,
+             "{here} logs --trainer shows what it printed; it is %s, the first %s in this daemon's PATH: if it lacks a "
+             "module, or another one is meant, write that one's whole path into [worker] program, as /srv/venv/bin/%s, "
+             "and restart the daemon",
+             path, name + 1, name + 1);
+    complain_of_us(status, COMPLAINT_RESTARTING, trainer->process_note, remedy);
+}
+
 static void complain_trainer(struct status *status)
 {
     const struct trainer_info *trainer = &status->trainer;
     if (status->witness)
         return;
     if (status->phase == TRAINER_RESTARTING)
-        complain_of_us(status, COMPLAINT_RESTARTING, trainer->process_note,
-                       "read what it printed: {here} logs --trainer");
+        complain_restarting(status);
     complain_ended(status);
     if (status->phase == TRAINER_STOPPED && !trainer->process_left && !complaints_drained(status))
         complain_of_us(status, COMPLAINT_STOPPED, "no trainer is running", "start it with: {here} join");

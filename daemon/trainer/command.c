@@ -12,13 +12,16 @@
 #include "common/mem.h"
 #include "common/program.h"
 
-/* One that is not there yet is left to exec, which says so each time it is tried. `elsewhere`: it runs in another
- * folder than we do. Links stay what they are: a Python environment knows itself by the link it is started by. */
-static enum err find_program(const struct dconf *conf, const char *word, bool elsewhere, char **out)
+/* One that is not there yet is left to exec, which says so each time it is tried. One that runs in another folder than
+ * we do gets a whole path. Links stay what they are: a Python environment knows itself by the link it is started by. */
+static enum err find_program(struct command *command, const struct dconf *conf, const char *word)
 {
-    char *name, here[PATH_MAX];
+    char *name, here[PATH_MAX], **out = &command->program;
+    bool elsewhere = command->folder != NULL;
     TRY(dconf_program(conf, word, &name));
     enum err err = program_find(name, out);
+    command->missing = err == ERR_NOTFOUND;
+    command->searched = err == ERR_OK && !command->ours && strchr(word, '/') == NULL;
     if (err == ERR_NOTFOUND)
         err = mem_strdup(name, out);
     mem_free(name);
@@ -77,7 +80,7 @@ static enum err add_all(struct command *command, const struct dconf *conf, const
     command->ours = dconf_is_ours(words->word[0]);
     if (!command->ours && dconf_trainer_folder(conf)[0] != '\0')
         command->folder = (char *)(uintptr_t)dconf_trainer_folder(conf);
-    TRY(find_program(conf, words->word[0], command->folder != NULL, &command->program));
+    TRY(find_program(command, conf, words->word[0]));
     TRY(add(command, command->program));
     if (command->ours)
         TRY(add(command, "train"));

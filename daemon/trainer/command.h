@@ -18,7 +18,9 @@ enum { COMMAND_ARGUMENTS_MAX = WORDS_MAX + 32, COMMAND_ADDED_MAX = 3 };
 
 struct command {
     bool ours;
-    char *program;                              /* found beside our own, or as given */
+    char *program;                              /* found beside our own or in PATH, or as given */
+    bool searched;                              /* somebody else's, named without a folder, and found */
+    bool missing;                               /* there is none now; starting it says so, too */
     char *folder;                               /* where it is to run; NULL: where we do. Borrowed */
     char *arguments[COMMAND_ARGUMENTS_MAX + 1]; /* NULL after the last; the first is the program */
     int arguments_count;

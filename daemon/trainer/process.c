@@ -38,6 +38,7 @@ struct process {
     uint64_t now_ms, started_ms, next_start_ms, kill_ms;
     struct spool *spool; /* what it prints; NULL: none is configured */
     char *pid_path;
+    char *path; /* as in struct process_info; NULL: none */
     char note[NOTE_BYTES];
 };
 
@@ -116,11 +117,21 @@ static enum err start_child(struct process *process, const struct command *comma
     return process->pidfd >= 0 ? ERR_OK : give_up_child(process);
 }
 
+/* Which program a name without a folder means here: another one may come first elsewhere. */
+static enum err note_path(struct process *process, const struct command *command)
+{
+    mem_free(process->path);
+    process->path = NULL;
+    return command->searched ? mem_strdup(command->program, &process->path) : ERR_OK;
+}
+
 static enum err start(struct process *process, uint64_t now_ms)
 {
     struct command command;
     TRY(command_make(process->conf, &command));
-    enum err err = start_child(process, &command);
+    enum err err = note_path(process, &command);
+    if (err == ERR_OK)
+        err = start_child(process, &command);
     if (err == ERR_OK) {
         process->finished = process->left = process->ended_badly = false;
         process->note[0] = '\0';
@@ -227,16 +238,36 @@ static void ended(struct process *process, uint64_t now_ms)
 
 /* ---- the interface ---- */
 
+/* What cannot be started is said now, and which program is meant, where PATH says that. */
+static void say_program(const struct command *command)
+{
+    const char *name = strrchr(command->program, '/');
+    if (command->missing && name == NULL)
+        log_error("[worker] program: there is no program %s beside dilocod or in PATH; write its whole path there, as "
+                  "/srv/venv/bin/%s, and restart the daemon",
+                  command->program, command->program);
+    else if (command->missing)
+        log_error("[worker] program: there is no program at %s; correct the path, and restart the daemon",
+                  command->program);
+    if (command->searched)
+        log_info("[worker] program: %s is %s here; where another PATH holds, as in a service, it may be another one: "
+                 "its whole path is certain",
+                 name != NULL ? name + 1 : command->program, command->program);
+}
+
 static enum err open_process(struct process *process)
 {
     const struct dconf *conf = process->conf;
     TRY(mem_printf(&process->pid_path, "%s/worker.pid", conf->state_folder));
     if (conf->worker_program[0] == '\0')
         return ERR_OK;
-    struct command command; /* what cannot be started is said now */
+    struct command command;
     TRY(command_make(conf, &command));
     process->ours = command.ours;
+    enum err err = note_path(process, &command);
+    say_program(&command);
     command_free(&command);
+    TRY(err);
     TRY(spool_new(conf->state_folder, &process->spool));
     process->state = PROCESS_STOPPED;
     adopt(process);
@@ -266,6 +297,7 @@ void process_free(struct process *process)
         close(process->pidfd);
     spool_free(process->spool);
     mem_free(process->pid_path);
+    mem_free(process->path);
     mem_free(process);
 }
 
@@ -403,7 +435,8 @@ struct process_info process_info(const struct process *process)
                                  .failures = process->failures,
                                  .left = process->left,
                                  .ended_badly = process->ended_badly,
-                                 .note = process->note};
+                                 .note = process->note,
+                                 .path = process->path != NULL ? process->path : ""};
 }
 
 const char *process_state_name(enum process_state state)

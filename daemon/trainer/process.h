@@ -75,6 +75,7 @@ struct process_info {
     bool left;        /* STOPPED, since that was asked of a process that ran or was to be started */
     bool ended_badly; /* FINISHED or STOPPED: it had said that it is done, and nobody had asked it to end */
     const char *note; /* how it ended, where that was not as it should be; "" */
+    const char *path; /* of somebody else's program that was named without a folder, where it was found; "" */
 };
 struct process_info process_info(const struct process *process);
 const char *process_state_name(enum process_state state);

@@ -315,6 +315,7 @@ struct trainer_info trainer_info(const struct trainer *trainer)
     struct process_info process = process_info(trainer->process);
     info.process_name = process_state_name(process.state);
     info.process_note = process.note;
+    info.process_path = process.path;
     info.process_left = process.left;
     info.ended_badly = process.ended_badly;
     info.failures = process.failures;

@@ -61,6 +61,7 @@ struct trainer_info {
     uint64_t unattached_ms;     /* since when its process has run without being attached; 0: it does not, or is */
     const char *process_name;   /* what its process does */
     const char *process_note;   /* how its process ended, where that was not as it should be; "" */
+    const char *process_path;   /* where the program was found that was named without a folder; "" */
     bool process_left;          /* it does not run since people asked for that */
     bool ended_badly;           /* it had nothing more to contribute, and ended with a failure */
     unsigned failures;

@@ -83,6 +83,19 @@ static void one_that_hangs_is_killed_and_started_again(void **state)
     cluster_free(cluster);
 }
 
+/* Its own [worker] program instead of the synthetic one's line. */
+static void set_program(struct cluster *cluster, const char *program)
+{
+    char *text;
+    size_t bytes;
+    assert_ok(fsio_read(cluster->island[0].conf, 1 << 16, &text, &bytes));
+    char *at = strstr(text, "program = ");
+    const char *rest = strchr(at, '\n');
+    *at = '\0';
+    testlib_file(cluster->folder, strrchr(cluster->island[0].conf, '/') + 1, "%sprogram = %s%s", text, program, rest);
+    mem_free(text);
+}
+
 /* Words with quotes, the folder it runs in, what it prints, and that it is none of ours; by a link, whose name stays,
  * as Python finds its virtual environment by that. */
 static void it_is_started_with_its_words_in_the_configurations_folder(void **state)
@@ -90,15 +103,7 @@ static void it_is_started_with_its_words_in_the_configurations_folder(void **sta
     (void)state;
     struct cluster_options options = {.run = spec, .data = "sleep=20"};
     struct cluster *cluster = cluster_new("own-words", 1, &options);
-    char *text, *program, *rest, out[1200];
-    size_t bytes;
-    assert_ok(fsio_read(cluster->island[0].conf, 1 << 16, &text, &bytes));
-    program = strstr(text, "program = ");
-    rest = strchr(program, '\n');
-    program[0] = '\0';
-    snprintf(out, sizeof out, "%sprogram = ./link.sh \"two words\" --lr 3e-4%s", text, rest);
-    testlib_file(cluster->folder, strrchr(cluster->island[0].conf, '/') + 1, "%s", out);
-    mem_free(text);
+    set_program(cluster, "./link.sh \"two words\" --lr 3e-4");
     const char *script =
         testlib_file(cluster->folder, "own.sh", "%s",
                      "#!/bin/sh\necho \"as ${0##*/}\"\nls run.ini\nls \"$DILOCO_SOCKET\" >/dev/null && echo found it\n"
@@ -115,6 +120,56 @@ static void it_is_started_with_its_words_in_the_configurations_folder(void **sta
         assert_true(cluster_log_has(cluster, 0, wants[i], 10));
     assert_int_equal(cluster_end(cluster, 0, SIGTERM), 0);
     cluster_free(cluster);
+}
+
+/* Until the first island's status, as JSON, has this text. */
+static void assert_status_says(struct cluster *cluster, const char *text)
+{
+    for (int i = 0; i < 400; i++) {
+        assert_int_equal(RUN("dilococtl", "status", "--json", "--socket", cluster->island[0].control), 0);
+        if (strstr(cli_out, text) != NULL)
+            return;
+        proc_sleep_ms(50);
+    }
+    fail_msg("\"%s\" does not come:\n%s", text, cli_out);
+}
+
+/* As a service with a hand-written `python3`, whose environment another shell has. */
+static void a_name_without_a_folder_is_told_as_the_file_that_is_found(void **state)
+{
+    (void)state;
+    struct cluster_options options = {.run = spec, .data = "sleep=20"};
+    struct cluster *cluster = cluster_new("own-bare", 1, &options);
+    char *before, *path, *want;
+    char *there = realpath(cluster->folder, NULL);
+    assert_ok(mem_strdup(getenv("PATH"), &before));
+    assert_ok(mem_printf(&path, "%s:%s", there, before));
+    set_program(cluster, "our-python train.py");
+    assert_int_equal(RUN("dilocod", "--check-config", "--config", cluster->island[0].conf), 2);
+    assert_says("there is no program our-python beside dilocod or in PATH; write its whole path");
+    cluster_start(cluster, 0);
+    assert_true(cluster_log_has(cluster, 0, "error: [worker] program: there is no program our-python beside", 10));
+    assert_int_equal(cluster_end(cluster, 0, SIGTERM), 0);
+    const char *python = testlib_file(cluster->folder, "our-python", "#!/bin/sh\necho No module named torch\nexit 1\n");
+    assert_int_equal(chmod(python, 0755), 0);
+    setenv("PATH", path, 1);
+    assert_int_equal(RUN("dilocod", "--check-config", "--config", cluster->island[0].conf), 0);
+    assert_ok(mem_printf(&want, "[worker] program: our-python is %s/our-python here", there));
+    assert_says(want);
+    cluster_start(cluster, 0);
+    assert_true(cluster_log_has(cluster, 0, want, 10));
+    setenv("PATH", before, 1);
+    mem_free(want);
+    assert_ok(mem_printf(&want, "it is %s/our-python, the first our-python in this daemon's PATH", there));
+    assert_status_says(cluster, want);
+    assert_non_null(strstr(cli_out, "No module named torch"));
+    assert_non_null(strstr(cli_out, "as /srv/venv/bin/our-python, and restart the daemon"));
+    assert_int_equal(cluster_end(cluster, 0, SIGTERM), 0);
+    cluster_free(cluster);
+    mem_free(want);
+    mem_free(path);
+    mem_free(before);
+    free(there);
 }
 
 static void assert_waits(struct cluster *cluster, const char *text)
@@ -175,6 +230,7 @@ int main(void)
         cmocka_unit_test(a_chatty_trainer_outlives_its_daemon_and_is_heard_by_the_next),
         cmocka_unit_test(one_that_hangs_is_killed_and_started_again),
         cmocka_unit_test(it_is_started_with_its_words_in_the_configurations_folder),
+        cmocka_unit_test(a_name_without_a_folder_is_told_as_the_file_that_is_found),
         cmocka_unit_test(one_that_waits_for_others_is_said_to),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -59,7 +59,8 @@ static void a_program_is_there_and_can_be_started(void **state)
     assert_finds(NULL, "program = sh -c 'exit 0'\n");
     assert_finds("there is no group no-such-group", "program =\ngroup = no-such-group\n");
     assert_finds(NULL, "program = sh\ndata = d\n"); /* in PATH; its corpus is its own business */
-    assert_finds("there is no program no-such-program beside dilocod or in PATH",
+    assert_finds("there is no program no-such-program beside dilocod or in PATH; write its whole path there, as "
+                 "/srv/venv/bin/no-such-program",
                  "program = no-such-program\ndata = d\n");
     snprintf(text, sizeof text, "program = %s/nowhere\ndata = d\n", folder);
     assert_finds("finds no program at", text);

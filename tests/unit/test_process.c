@@ -224,13 +224,12 @@ static void a_bare_name_is_first_looked_for_beside_our_own_program(void **state)
     ssize_t bytes = readlink("/proc/self/exe", self, sizeof self - 1);
     assert_true(bytes > 0);
     self[bytes] = '\0';
-    char line[600];
+    char line[600], part[64];
     snprintf(line, sizeof line, "%s train", strrchr(self, '/') + 1);
     conf.worker_program = line;
     struct process *process = make();
     assert_ok(process_start(process, now_ms));
     wait_end(process);
-    char part[64];
     snprintf(part, sizeof part, "ended with status %d", OWN_STATUS);
     assert_non_null(strstr(process_info(process).note, part));
     process_free(process);
@@ -239,6 +238,7 @@ static void a_bare_name_is_first_looked_for_beside_our_own_program(void **state)
     assert_ok(process_start(process, now_ms));
     wait_end(process);
     assert_non_null(strstr(process_info(process).note, "ended with status 1;"));
+    assert_string_equal(strrchr(process_info(process).path, '/'), "/false");
     process_free(process);
 }
 

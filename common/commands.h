@@ -47,6 +47,8 @@ struct commands {
     size_t options_count;
     const char *common;            /* options that the overview shows, as `takes` has them */
     const struct conf_schema *set; /* whose keys --set takes; NULL: there is no such option */
+    const char *tells_names;       /* command and option that print what NAME may be, one a line; NULL: there is none */
+    const char *told_by;           /* options that it is given as they were typed, as `takes` has them */
 };
 
 /* `takes` and `common` name it. */

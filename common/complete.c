@@ -57,6 +57,25 @@ static void print_quoted(const char *text, const char *backslashed, FILE *file)
     }
 }
 
+/* The names behind it are asked of the program. */
+static bool has_names(const struct commands *commands, const struct commands_row *row)
+{
+    return commands->tells_names != NULL && strcmp(argument_of(row), "NAME") == 0;
+}
+
+/* Of the options by which the program finds out names: "--home | --socket" with that gap; `with`: behind each. */
+static void print_told_by(const struct commands *commands, const char *with, const char *gap, FILE *file)
+{
+    bool first = true;
+    for (size_t o = 0; o < commands->options_count; o++) {
+        if (!commands_named(commands->told_by, commands->options[o].name))
+            continue;
+        fprintf(file, "%s%s%s%s", first ? "" : gap, args_dashes(commands->options[o].name), commands->options[o].name,
+                with);
+        first = false;
+    }
+}
+
 /* A command of several forms stands where its first one does. */
 static bool is_first(const struct commands *commands, size_t at)
 {
@@ -103,7 +122,8 @@ static size_t keys_of(const struct commands *commands)
 /* ---- bash ---- */
 
 static const char bash_begin[] =
-    "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} before='' command='' i\n"
+    "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} before='' command='' option i\n"
+    "    local -a place=()\n"
     "    COMPREPLY=()\n"
     "    # bash cuts words at '=', which is a word of its own then.\n"
     "    ((COMP_CWORD > 1)) && before=${COMP_WORDS[COMP_CWORD-2]}\n"
@@ -222,10 +242,22 @@ static void bash_commands(const struct commands *commands, FILE *file)
             fputs("'", file);
         } else if (kind_of(argument) == FILES) {
             fputs(" files=1", file);
+        } else if (has_names(commands, &commands->rows[i])) {
+            fprintf(file, " words=$(\"${COMP_WORDS[0]}\" \"${place[@]}\" %s 2>/dev/null)", commands->tells_names);
         }
         fputs(" ;;\n", file);
     }
     fputs("    esac\n", file);
+}
+
+/* What finds the program's names, with its value as the shell would give it. */
+static void bash_place(const struct commands *commands, FILE *file)
+{
+    if (commands->tells_names == NULL)
+        return;
+    fputs("            case $option in\n            ", file);
+    print_told_by(commands, "", " | ", file);
+    fputs(") place+=(\"$option\" \"${COMP_WORDS[i]/#\\~\\//$HOME/}\") ;;\n            esac\n", file);
 }
 
 static void print_bash(const struct commands *commands, FILE *file)
@@ -235,7 +267,11 @@ static void print_bash(const struct commands *commands, FILE *file)
     print_function(commands, file);
     fprintf(file, "() {\n%s        ", bash_begin);
     bash_names(commands, true, " | ", file);
-    fprintf(file, ")\n            ((i++))\n            [[ ${COMP_WORDS[i]} != '=' ]] || ((i++)) ;;\n%s", bash_words);
+    fputs(")\n            option=${COMP_WORDS[i]}\n            ((i++))\n"
+          "            [[ ${COMP_WORDS[i]} != '=' ]] || ((i++))\n",
+          file);
+    bash_place(commands, file);
+    fprintf(file, "            ;;\n%s", bash_words);
     bash_keys(commands, file);
     bash_values(commands, file);
     fputs("    local words='' options='' files=''\n", file);
@@ -332,11 +368,29 @@ static void zsh_keys(const struct commands *commands, FILE *file)
     fputs("\n    fi\n}\n", file);
 }
 
+static void zsh_names(const struct commands *commands, FILE *file)
+{
+    if (commands->tells_names == NULL)
+        return;
+    print_function(commands, file);
+    fputs("_names() {\n    local -a place found\n    local i\n    for ((i = 2; i < CURRENT; i++)); do\n"
+          "        case ${words[i]} in\n        ",
+          file);
+    print_told_by(commands, "", "|", file);
+    fputs(") place+=(${words[i]} ${${(Q)words[i+1]}/#\\~\\//$HOME/}) ;;\n        ", file);
+    print_told_by(commands, "=*", "|", file);
+    fprintf(file,
+            ") place+=(${(Q)words[i]}) ;;\n        esac\n    done\n"
+            "    found=(${(f)\"$(${words[1]} $place %s 2>/dev/null)\"})\n    compadd -a found\n}\n",
+            commands->tells_names);
+}
+
 static void print_zsh(const struct commands *commands, FILE *file)
 {
     fprintf(file, "#compdef %s\n# As %s completion zsh printed it.\n", commands->program, commands->program);
     zsh_commands(commands, file);
     zsh_keys(commands, file);
+    zsh_names(commands, file);
     print_function(commands, file);
     fputs(
         "() {\n    local i command=''\n    for ((i = 2; i < CURRENT; i++)); do\n        case ${words[i]} in\n        ",
@@ -360,7 +414,12 @@ static void print_zsh(const struct commands *commands, FILE *file)
             fputs(" '2:", file);
             print_quoted(argument, ":\\", file);
             fputc(':', file);
-            zsh_action(commands, argument, file);
+            if (has_names(commands, &commands->rows[i])) {
+                print_function(commands, file);
+                fputs("_names", file);
+            } else {
+                zsh_action(commands, argument, file);
+            }
             fputc('\'', file);
         }
         for (size_t o = 0; o < commands->options_count; o++)
@@ -424,11 +483,32 @@ static void fish_value(const struct commands *commands, const struct args_option
     }
 }
 
+static void fish_names(const struct commands *commands, FILE *file)
+{
+    if (commands->tells_names == NULL)
+        return;
+    fputs("function _", file);
+    print_function(commands, file);
+    fputs("_names\n    set -l words (commandline -opc)\n    set -l place\n    set -l value 0\n"
+          "    for word in $words[2..-1]\n        if test $value = 1\n"
+          "            set place $place (string replace -r '^~/' $HOME/ -- $word)\n            set value 0\n"
+          "            continue\n        end\n        switch $word\n            case ",
+          file);
+    print_told_by(commands, "", " ", file);
+    fputs("\n                set place $place $word\n                set value 1\n            case '", file);
+    print_told_by(commands, "=*", "' '", file);
+    fprintf(file,
+            "'\n                set place $place $word\n        end\n    end\n"
+            "    command $words[1] $place %s 2>/dev/null\nend\n",
+            commands->tells_names);
+}
+
 static void fish_argument(const struct commands *commands, const struct commands_row *row, FILE *file)
 {
     const char *argument = argument_of(row);
     enum kind kind = kind_of(argument);
-    if (strcmp(argument, "COMMAND") != 0 && kind != WORDS && kind != FILES)
+    bool names = has_names(commands, row);
+    if (strcmp(argument, "COMMAND") != 0 && kind != WORDS && kind != FILES && !names)
         return;
     fprintf(file, "complete -c %s -n '_", commands->program);
     print_function(commands, file);
@@ -438,6 +518,12 @@ static void fish_argument(const struct commands *commands, const struct commands
         return;
     }
     fputs(" -a '", file);
+    if (names) {
+        fputs("(_", file);
+        print_function(commands, file);
+        fputs("_names)'\n", file);
+        return;
+    }
     for (size_t i = 0; kind != WORDS && i < commands->rows_count; i++)
         if (is_first(commands, i))
             fprintf(file, "%s ", commands->rows[i].name);
@@ -497,6 +583,7 @@ static void print_fish(const struct commands *commands, FILE *file)
             commands->program, commands->program, commands->program);
     fish_functions(commands, file);
     fish_keys(commands, file);
+    fish_names(commands, file);
     for (size_t i = 0; i < commands->rows_count; i++) {
         if (!is_first(commands, i))
             continue;

@@ -49,7 +49,7 @@ enum { STOP_MS = 15000 }; /* as [worker] stop, where no configuration can be rea
 struct arguments {
     const char *home_option, *socket, *config;
     struct home home;
-    bool json, verbose, no_wait, no_start, now, check, follow, trainer, help, version, list, witness;
+    bool json, verbose, no_wait, no_start, now, check, follow, trainer, help, version, list, witness, names;
     enum verdict verdict; /* of status --check */
     uint64_t interval_ms;
     struct ctl_plan plan;
@@ -133,11 +133,6 @@ static void print_peers_and_members(const json_t *answer, const struct ctl_text_
     ctl_print_peers(answer, look, file);
     fputc('\n', file);
     ctl_print_members(answer, look, file);
-}
-
-static enum err run_peers(struct arguments *a)
-{
-    return show(a, "peers", print_peers_and_members);
 }
 
 static enum err run_fragments(struct arguments *a)
@@ -403,6 +398,14 @@ static struct ctl_members about_members(const struct arguments *a)
                                 .json = a->json};
 }
 
+static enum err run_peers(struct arguments *a)
+{
+    struct ctl_members ctl = about_members(a);
+    if (a->names && a->json)
+        return err_set(ERR_ARG, "peers: --json has the names, too; ask for it or for --names");
+    return a->names ? ctl_members_names(&ctl) : show(a, "peers", print_peers_and_members);
+}
+
 static enum err run_invite(struct arguments *a)
 {
     struct ctl_members ctl = about_members(a);
@@ -481,7 +484,7 @@ static const struct command commands[] = {
      ISLAND, " home json "},
     {"status", "status", "how this island is doing, and what is wrong", run_status, 1, DAEMON,
      THE_DAEMON "check verbose v "},
-    {"peers", "peers", "all islands: state, traffic, round trip", run_peers, 1, DAEMON, THE_DAEMON},
+    {"peers", "peers", "all islands: state, traffic, round trip", run_peers, 1, DAEMON, THE_DAEMON "names "},
     {"fragments", "fragments", "all fragments: version, state, what they wait for", run_fragments, 1, DAEMON,
      THE_DAEMON},
     {"watch", "watch", "all of that on a screen, live", run_watch, 1, DAEMON, THE_DAEMON "interval "},
@@ -619,6 +622,7 @@ static enum err run(int argc, char **argv, enum verdict *verdict)
         {"follow", ARGS_FLAG, &a.follow, NULL, "the end of it, and then what comes"},
         {"f", ARGS_FLAG, &a.follow, NULL, "the same as --follow"},
         {"trainer", ARGS_FLAG, &a.trainer, NULL, "only what the trainer says"},
+        {"names", ARGS_FLAG, &a.names, NULL, "only the names of the others, one a line"},
         {"interval", ARGS_U64, &a.interval_ms, "MS", "milliseconds between screens (default 1000)"},
         {"name", ARGS_STRING, &a.init.name, "NAME", "the island's name"},
         {"data", ARGS_STRING, &a.init.data, "FILE", "the text to train on, a pattern of files, or a mixture of them"},
@@ -642,8 +646,7 @@ static enum err run(int argc, char **argv, enum verdict *verdict)
         {"ranks", ARGS_STRING, &a.init.ranks, "N", "processes that share out the work (default 1)"},
         {"tensor-parallel", ARGS_STRING, &a.init.tensor_parallel, "N", "so many of them share each layer (default 1)"},
         {"owner", ARGS_STRING, &a.owner, "auto|yes|no", "whether it is to own shards and vote (default: as it comes)"},
-        {"witness", ARGS_FLAG, &a.witness, NULL,
-         "as the run's witness, which votes, and has no trainer, data or parameters; at most one"},
+        {"witness", ARGS_FLAG, &a.witness, NULL, "as the run's one witness: it votes, and has no trainer and no data"},
         {"token-file", ARGS_STRING, &a.token_file, "FILE", "the token stands in this file, not on the command line"},
         {"expires", ARGS_STRING, &a.expires, "TIME", "how long the token is good for (default 24h)"},
         {"note", ARGS_STRING, &a.note, "TEXT", "whom it is for, as --list shows"},

@@ -16,10 +16,10 @@
 
 enum { ANSWER_MIB_MAX = 64, ANSWER_BYTES_MAX = ANSWER_MIB_MAX << 20, PATIENCE_S = 10 };
 
-static enum err connect_to(const char *path, int *fd)
+static enum err connect_to(const char *path, int seconds, int *fd)
 {
     struct sockaddr_un address;
-    struct timeval patience = {.tv_sec = PATIENCE_S};
+    struct timeval patience = {.tv_sec = seconds};
     TRY(ipc_address(path, &address));
     *fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (*fd < 0)
@@ -70,7 +70,7 @@ static int listener(int fd)
     return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &other, &bytes) == 0 ? other.pid : 0;
 }
 
-enum err ctl_ask_whom(const char *socket_path, const char *request, json_t **answer, int *pid)
+static enum err ask(const char *socket_path, const char *request, int seconds, json_t **answer, int *pid)
 {
     int fd;
     char line[1024]; /* as much as the daemon takes */
@@ -78,7 +78,7 @@ enum err ctl_ask_whom(const char *socket_path, const char *request, json_t **ans
     size_t bytes = 0;
     *answer = NULL;
     *pid = 0;
-    TRY(connect_to(socket_path, &fd));
+    TRY(connect_to(socket_path, seconds, &fd));
     *pid = listener(fd);
     int length = snprintf(line, sizeof line, "%s\n", request);
     enum err err = fsio_write_all(fd, line, (size_t)length, "the control socket");
@@ -100,10 +100,20 @@ enum err ctl_ask_whom(const char *socket_path, const char *request, json_t **ans
     return err;
 }
 
-enum err ctl_ask(const char *socket_path, const char *request, json_t **answer)
+enum err ctl_ask_whom(const char *socket_path, const char *request, json_t **answer, int *pid)
+{
+    return ask(socket_path, request, PATIENCE_S, answer, pid);
+}
+
+enum err ctl_ask_within(const char *socket_path, const char *request, int seconds, json_t **answer)
 {
     int pid;
-    return ctl_ask_whom(socket_path, request, answer, &pid);
+    return ask(socket_path, request, seconds, answer, &pid);
+}
+
+enum err ctl_ask(const char *socket_path, const char *request, json_t **answer)
+{
+    return ctl_ask_within(socket_path, request, PATIENCE_S, answer);
 }
 
 const char *ctl_text(const json_t *object, const char *key)

@@ -15,6 +15,8 @@ ERR_MUST_CHECK enum err ctl_ask(const char *socket_path, const char *request, js
 /* The same; `*pid`: of the process that answers, or would if it were not busy; 0: none, or one that has no number here.
  */
 ERR_MUST_CHECK enum err ctl_ask_whom(const char *socket_path, const char *request, json_t **answer, int *pid);
+/* As ctl_ask(), for whoever cannot wait: ERR_CLOSED, too, where no answer has come in so many seconds. */
+ERR_MUST_CHECK enum err ctl_ask_within(const char *socket_path, const char *request, int seconds, json_t **answer);
 
 /* A member of an object as text, number or integer; "" or 0 if it is not there. */
 const char *ctl_text(const json_t *object, const char *key);

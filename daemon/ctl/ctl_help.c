@@ -32,7 +32,8 @@ static const struct commands_example examples[] = {
     {"reset", "dilococtl reset --home ~/oslo\n"},
     {"status", "dilococtl status --home ~/paris\n"
                "dilococtl status --check || echo 'the island is degraded'\n"},
-    {"peers", "dilococtl peers --home ~/paris\n"},
+    {"peers", "dilococtl peers --home ~/paris\n"
+              "dilococtl peers --names\n"},
     {"fragments", "dilococtl fragments --home ~/paris\n"},
     {"watch", "dilococtl watch --home ~/paris\n"
               "dilococtl watch --json --interval 5000 >>watched.jsonl\n"},
@@ -50,6 +51,8 @@ struct commands ctl_help_of(const struct commands_row *rows, size_t rows_count)
                              .about = "Makes an island, looks at its daemon and steers it.",
                              .rows = rows,
                              .rows_count = rows_count,
+                             .tells_names = "peers --names",
+                             .told_by = " home socket config ",
                              .groups = groups,
                              .groups_count = sizeof groups / sizeof groups[0],
                              .examples = examples,

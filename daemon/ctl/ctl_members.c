@@ -13,7 +13,7 @@
 #include "daemon/as_typed.h"
 #include "daemon/ctl/ctl_trainer.h"
 
-enum { LOOK_MS = 100, ID_DIGITS = 12, DAY_S = 86400 };
+enum { LOOK_MS = 100, ID_DIGITS = 12, DAY_S = 86400, NAMES_S = 1 };
 
 static void pause_ms(long ms)
 {
@@ -159,6 +159,18 @@ enum err ctl_members_uninvite(const struct ctl_members *ctl, const char *id)
     enum err err = ctl->json ? print_json(answer) : ERR_OK;
     json_decref(answer);
     return err;
+}
+
+enum err ctl_members_names(const struct ctl_members *ctl)
+{
+    json_t *peers, *row;
+    size_t index;
+    TRY(ctl_ask_within(ctl->socket, "peers", NAMES_S, &peers));
+    json_array_foreach (json_object_get(peers, "peers"), index, row)
+        if (!json_is_true(json_object_get(row, "self")))
+            printf("%s\n", ctl_text(row, "name"));
+    json_decref(peers);
+    return fflush(stdout) == 0 ? ERR_OK : err_set_errno(ERR_IO, "cannot write");
 }
 
 /* ---- waiting for a record ---- */

@@ -26,6 +26,9 @@ ERR_MUST_CHECK enum err ctl_members_list(const struct ctl_members *ctl);
 /* The first digits of its id. */
 ERR_MUST_CHECK enum err ctl_members_uninvite(const struct ctl_members *ctl, const char *id);
 
+/* Prints the names of the other islands, one a line. Waits a second at most, for a shell that completes words. */
+ERR_MUST_CHECK enum err ctl_members_names(const struct ctl_members *ctl);
+
 /* ERR_AGAIN: it was asked, and no record says it in time; with what it waits for. */
 ERR_MUST_CHECK enum err ctl_members_drain(const struct ctl_members *ctl);
 ERR_MUST_CHECK enum err ctl_members_evict(const struct ctl_members *ctl, const char *name);

@@ -9,7 +9,9 @@
 #include <unistd.h>
 
 #include "common/fsio.h"
+#include "common/mem.h"
 #include "tests/lib/cli.h"
+#include "tests/lib/cluster.h"
 #include "tests/lib/proc.h"
 
 static const char *folder;
@@ -152,7 +154,9 @@ static bool shell(const char *name, const char *script)
 }
 
 /* The words so far, the last of which is completed, as bash cuts them; and what is to come of it. */
-static const char *const typed[][3] = {
+static const char *typed[][3] = {
+    {NULL, "b", "a"}, /* of island a, whose daemon is asked: no other name, and no option */
+    {NULL, " ", "answers"},
     {"dilococtl stat", "status", "start"},
     {"dilococtl --home x wa", "watch", "--home"},
     {"dilococtl --home=x wa", "watch", "status"},
@@ -170,7 +174,22 @@ static const char *const typed[][3] = {
     {"diloco-worker spec --set sync.codec=int", "int8", "e3m0"},
     {"diloco-worker train --recompute n", "norms", "layer"},
 };
-enum { TYPED = sizeof typed / sizeof typed[0] };
+enum { TYPED = sizeof typed / sizeof typed[0], ASKED = 2 };
+
+/* A daemon that knows another island, and a folder where none answers. Words are completed by the programs in PATH. */
+static struct cluster *begin_asked(void)
+{
+    static char lines[ASKED][400];
+    struct cluster_options options = {.run = "[run]\nname = help\nsteps = 100\n", .data = "sleep=20"};
+    struct cluster *cluster = cluster_new("help-asked", 2, &options);
+    cluster_start(cluster, 0);
+    cluster_wait(cluster, 0, cluster_peers_up, 1, "an answer");
+    snprintf(lines[0], sizeof lines[0], "dilococtl --socket %s evict ", cluster->island[0].control);
+    snprintf(lines[1], sizeof lines[1], "dilococtl revoke --socket=%s/none.sock ", cluster->folder);
+    for (int i = 0; i < ASKED; i++)
+        typed[i][0] = lines[i];
+    return cluster;
+}
 
 static void assert_completes(const char *what, const char *line, const char *want, const char *never)
 {
@@ -185,6 +204,7 @@ static void assert_completes(const char *what, const char *line, const char *wan
 static void bash_completes(void **state)
 {
     (void)state;
+    struct cluster *cluster = begin_asked();
     for (size_t i = 0; i < TYPED; i++) {
         char words[300] = "", script[1200];
         const char *line = typed[i][0];
@@ -201,24 +221,31 @@ static void bash_completes(void **state)
                  "source <(%s completion bash) && COMP_WORDS=('%s') && COMP_CWORD=$((${#COMP_WORDS[@]} - 1)) && %s; "
                  "echo \"${COMPREPLY[@]}\"",
                  cli_program(worker ? "diloco-worker" : "dilococtl"), words, worker ? "_diloco_worker" : "_dilococtl");
-        if (!shell("bash", script))
+        if (!shell("bash", script)) {
+            cluster_free(cluster);
             skip();
+        }
         assert_completes("bash", line, typed[i][1], typed[i][2]);
     }
+    cluster_free(cluster);
 }
 
 static void fish_completes(void **state)
 {
     (void)state;
+    struct cluster *cluster = begin_asked();
     for (size_t i = 0; i < TYPED; i++) {
         char script[1200];
         bool worker = strncmp(typed[i][0], "diloco-worker", 13) == 0;
         snprintf(script, sizeof script, "%s completion fish | source; complete -C '%s'",
                  cli_program(worker ? "diloco-worker" : "dilococtl"), typed[i][0]);
-        if (!shell("fish", script))
+        if (!shell("fish", script)) {
+            cluster_free(cluster);
             skip();
+        }
         assert_completes("fish", typed[i][0], typed[i][1], typed[i][2]);
     }
+    cluster_free(cluster);
 }
 
 /* On a terminal of its own, since zsh completes nowhere else: what compadd is given is printed. */
@@ -233,6 +260,7 @@ static void zsh_completes(void **state)
         "bindkey \"^I\" complete-word; print -r READ\\Y'; "
         "zpty -r z line '*READY*'; zpty -w -n z '%s'$'\\t'; repeat 100; do [[ -s %s ]] && "
         "break; sleep .1; done; sleep .2; zpty -d z; cat %s 2>/dev/null; true";
+    struct cluster *cluster = begin_asked();
     for (size_t i = 0; i < TYPED; i++) {
         char script[3000], name[32];
         bool worker = strncmp(typed[i][0], "diloco-worker", 13) == 0;
@@ -240,17 +268,27 @@ static void zsh_completes(void **state)
         const char *out = testlib_path(folder, name);
         snprintf(script, sizeof script, program, "'zsh -f -i'", folder,
                  cli_program(worker ? "diloco-worker" : "dilococtl"), out, typed[i][0], out, out);
-        if (!shell("zsh", script))
+        if (!shell("zsh", script)) {
+            cluster_free(cluster);
             skip();
+        }
         assert_completes("zsh", typed[i][0], strncmp(typed[i][1], "conf/", 5) == 0 ? typed[i][1] + 5 : typed[i][1],
                          typed[i][2]);
     }
+    cluster_free(cluster);
 }
 
 int main(void)
 {
     folder = testlib_folder("help");
     cli_init(folder);
+    char *path, *programs = realpath(cli_program("dilococtl"), NULL);
+    assert_non_null(programs);
+    *strrchr(programs, '/') = '\0';
+    assert_ok(mem_printf(&path, "%s:%s", programs, getenv("PATH")));
+    setenv("PATH", path, 1);
+    mem_free(path);
+    free(programs);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(help_of_all_is_in_groups_and_has_what_is_common),
         cmocka_unit_test(help_of_one_command_is_about_that_one),

@@ -11,6 +11,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "common/env.h"
 #include "common/ipc.h"
 #include "daemon/ctl/ctl_client.h"
 
@@ -122,6 +123,17 @@ static void no_answer_or_half_of_one_is_a_daemon_that_has_gone(void **state)
     assert_null(json);
 }
 
+/* As one that is stopped: it listens, and nobody takes the question. */
+static void who_cannot_wait_does_not(void **state)
+{
+    (void)state;
+    json_t *json;
+    double since_s = env_mono_s();
+    assert_fails(ERR_CLOSED, "does not answer", ctl_ask_within(played.path, "peers", 1, &json));
+    assert_null(json);
+    assert_true(env_mono_s() - since_s >= 0.9);
+}
+
 static void an_answer_without_an_end_is_not_read_for_ever(void **state)
 {
     (void)state;
@@ -185,6 +197,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(an_answer_in_any_pieces_is_one_answer, begin, end),
         cmocka_unit_test_setup_teardown(no_answer_or_half_of_one_is_a_daemon_that_has_gone, begin, end),
+        cmocka_unit_test_setup_teardown(who_cannot_wait_does_not, begin, end),
         cmocka_unit_test_setup_teardown(an_answer_without_an_end_is_not_read_for_ever, begin, end),
         cmocka_unit_test_setup_teardown(what_is_no_json_is_said_to_be_none, begin, end),
         cmocka_unit_test_setup_teardown(an_error_in_the_answer_becomes_one, begin, end),

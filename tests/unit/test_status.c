@@ -11,62 +11,22 @@
 #include "common/digest.h"
 #include "common/mem.h"
 #include "daemon/control/complaints.h"
-#include "daemon/control/status.h"
 #include "daemon/control/status_json.h"
 #include "tests/lib/complains.h"
-#include "tests/lib/isle.h"
+#include "tests/lib/look.h"
 #include "tests/lib/made.h"
 #include "tests/lib/overhear.h"
-#include "tests/lib/played.h"
-#include "tests/lib/played_trainer.h"
 #include "tests/lib/rig.h"
 
-enum { A, B, C };
 enum { SILENT_MS = 2500, MEMORY = 12345678 };
 
-static struct isle_run *run;
-static struct isle *a;
-static struct played *b, *c;
-static struct played_trainer *trainer;
 static const struct rig *other_rig; /* whose rounds are looked at in place of the island's; NULL: none */
-static struct status status;        /* as last taken */
-
-/* ---- an island, its peers and its trainer ---- */
-
-static void begin_run(const char *name, uint32_t count, const char *sync)
-{
-    run = isle_run_new(name, count, sync);
-    b = count > B ? played_open(run, B, 0, NULL) : NULL;
-    c = count > C ? played_open(run, C, 0, NULL) : NULL;
-    trainer = NULL;
-}
-
-static void begin(const char *name, uint32_t count, const char *sync)
-{
-    begin_run(name, count, sync);
-    a = isle_open(run, A, NULL, 0);
-    isle_know_plan(a);
-    a->engine = true;
-}
-
-static void end(void)
-{
-    status_deinit(&status);
-    if (trainer != NULL)
-        played_trainer_close(trainer);
-    isle_close(a);
-    if (b != NULL)
-        played_close(b);
-    if (c != NULL)
-        played_close(c);
-    isle_run_free(run);
-}
 
 static struct status_conf conf_of(void)
 {
-    struct status_conf conf = isle_status_conf(a);
+    struct status_conf conf = look_conf();
     conf.start_ms = 1000000;
-    conf.memory_bytes = a->plan != NULL ? MEMORY : 0;
+    conf.memory_bytes = look.a->plan != NULL ? MEMORY : 0;
     if (other_rig != NULL) {
         conf.plan = other_rig->plan;
         conf.sync = other_rig->sync;
@@ -79,39 +39,22 @@ static struct status_conf conf_of(void)
 
 static const struct status *take(void)
 {
-    static struct status_conf conf;
-    conf = conf_of();
-    status_deinit(&status);
-    assert_ok(status_take(&conf, a->now_ms, &status));
-    return &status;
+    struct status_conf conf = conf_of();
+    return look_take_of(&conf);
 }
 
 /* b says how it stands, and is heard. */
 static void beat_b(void)
 {
     struct event event;
-    played_say(b, A);
-    isle_wait(isle_took_sync(a, SYNC_EV_HEARTBEAT, &event));
+    played_say(look.b, LOOK_A);
+    isle_wait(isle_took_sync(look.a, SYNC_EV_HEARTBEAT, &event));
 }
 
 static void train(uint64_t step)
 {
-    if (trainer == NULL) {
-        trainer = played_trainer_open(a);
-        played_trainer_start(trainer);
-    }
-    played_trainer_say(
-        trainer,
-        &(struct ipc_message){
-            .type = IPC_REPORT,
-            .report = {.step = step, .tokens = 10 * step, .loss = 2.5, .tokens_per_s = 99, .lr = 0.5, .grad_norm = 3}});
-}
-
-/* Our contribution to the next version of a fragment is on its way. */
-static void contribute(uint32_t f)
-{
-    isle_step(a, &(struct sync_event){.type = SYNC_EV_SNAPSHOT, .fragment = f});
-    isle_step(a, &(struct sync_event){.type = SYNC_EV_ENCODED, .fragment = f});
+    look_report(&(struct ipc_report){
+        .step = step, .tokens = 10 * step, .loss = 2.5, .tokens_per_s = 99, .lr = 0.5, .grad_norm = 3});
 }
 
 /* ---- complaints ---- */
@@ -137,171 +80,172 @@ static void an_island_that_trains_alone_by_design_has_nothing_to_complain_of(voi
 {
     (void)state;
     char line[128];
-    begin("status-fine", 1, NULL);
+    look_begin("status-fine", 1, NULL);
     train(6);
     assert_int_equal(take()->complaints_count, 0);
-    status_line(&status, line, sizeof line);
+    status_line(&look.status, line, sizeof line);
     assert_string_equal(line, "step 6/1000");
-    end();
+    look_end();
 }
 
 static void who_is_not_heard_is_away_and_without_anyone_the_island_is_alone(void **state)
 {
     (void)state;
     char line[160];
-    begin("status-away", 3, NULL);
+    look_begin("status-away", 3, NULL);
     assert_complains(take(), COMPLAINT_AWAY, "island b was not heard of yet");
     assert_complains(take(), COMPLAINT_ALONE, "this island is alone");
-    assert_int_equal(status.islands_up, 1);
-    played_greet(b, a);
+    assert_int_equal(look.status.islands_up, 1);
+    played_greet(look.b, look.a);
     assert_complains(take(), COMPLAINT_AWAY, "island c was not heard of yet");
     assert_silent(take(), COMPLAINT_ALONE);
-    played_greet(c, a);
+    played_greet(look.c, look.a);
     assert_silent(take(), COMPLAINT_AWAY);
-    assert_int_equal(status.islands_up, 3);
-    a->now_ms += SILENT_MS + 1;
-    isle_tick(a);
-    a->now_ms += 500;
+    assert_int_equal(look.status.islands_up, 3);
+    look.a->now_ms += SILENT_MS + 1;
+    isle_tick(look.a);
+    look.a->now_ms += 500;
     assert_complains(take(), COMPLAINT_AWAY, "island b was last heard of 3 s ago: silent");
     assert_complains(take(), COMPLAINT_ALONE, "");
     assert_silent(take(), COMPLAINT_REFUSED);
-    status_line(&status, line, sizeof line);
+    status_line(&look.status, line, sizeof line);
     assert_string_equal(line, "step 0/1000; degraded: no trainer is attached");
-    end();
+    look_end();
     /* One that has to dial us. */
-    run = isle_run_new("status-dials", 2, NULL);
-    isle_listen(run, A);
-    b = c = NULL;
-    a = isle_open(run, A, NULL, 0);
+    look.run = isle_run_new("status-dials", 2, NULL);
+    isle_listen(look.run, LOOK_A);
+    look.b = look.c = NULL;
+    look.a = isle_open(look.run, LOOK_A, NULL, 0);
     assert_complains(take(), COMPLAINT_AWAY, "not heard of yet: no address is known here, so it has to dial us");
-    end();
+    look_end();
 }
 
 static void who_would_not_talk_is_refused_and_not_just_away(void **state)
 {
     (void)state;
-    begin("status-refused", 2, NULL);
-    played_hello(b)->run_id.byte[0] ^= 1;
-    played_say(b, A);
-    isle_wait(peers_info(a->peers, B).refused);
+    look_begin("status-refused", 2, NULL);
+    played_hello(look.b)->run_id.byte[0] ^= 1;
+    played_say(look.b, LOOK_A);
+    isle_wait(peers_info(look.a->peers, LOOK_B).refused);
     assert_complains(take(), COMPLAINT_REFUSED, "island b was not heard of yet: it has another run spec");
     assert_silent(take(), COMPLAINT_AWAY);
-    played_greet(b, a);
+    played_greet(look.b, look.a);
     assert_silent(take(), COMPLAINT_REFUSED);
-    end();
+    look_end();
 }
 
 static void a_stranger_is_told_for_a_minute(void **state)
 {
     (void)state;
     struct ident other;
-    run = isle_run_new("status-stranger", 2, NULL);
-    isle_listen(run, A);
-    b = c = NULL;
-    a = isle_open(run, A, NULL, 0);
+    look.run = isle_run_new("status-stranger", 2, NULL);
+    isle_listen(look.run, LOOK_A);
+    look.b = look.c = NULL;
+    look.a = isle_open(look.run, LOOK_A, NULL, 0);
     assert_silent(take(), COMPLAINT_STRANGER);
     assert_ok(ident_generate(&other));
-    b = played_open(run, B, 0, &other);
-    isle_wait(peers_totals(a->peers).strangers > 0);
-    played_close(b);
-    b = NULL;
-    while (peers_take(a->peers, a->now_ms)) {
+    look.b = played_open(look.run, LOOK_B, 0, &other);
+    isle_wait(peers_totals(look.a->peers).strangers > 0);
+    played_close(look.b);
+    look.b = NULL;
+    while (peers_take(look.a->peers, look.a->now_ms)) {
     }
     assert_complains(take(), COMPLAINT_STRANGER, played_connection_key(&other));
-    a->now_ms = peers_totals(a->peers).stranger_ms + 60000 - 1;
+    look.a->now_ms = peers_totals(look.a->peers).stranger_ms + 60000 - 1;
     assert_complains(take(), COMPLAINT_STRANGER, "was refused");
-    a->now_ms++;
+    look.a->now_ms++;
     assert_silent(take(), COMPLAINT_STRANGER);
-    end();
+    look_end();
 }
 
 static void two_machines_with_one_key_are_told_for_a_minute(void **state)
 {
     (void)state;
-    begin("status-twins", 2, NULL);
-    uint64_t session = b->session;
+    look_begin("status-twins", 2, NULL);
+    uint64_t session = look.b->session;
     for (uint64_t k = 0; k < 8; k++) {
-        b->session = session + k % 2;
-        played_greet(b, a);
-        played_settle(b, A, WIRE_HELLO);
+        look.b->session = session + k % 2;
+        played_greet(look.b, look.a);
+        played_settle(look.b, LOOK_A, WIRE_HELLO);
     }
     assert_complains(take(), COMPLAINT_TWINS, "two machines speak with the key of island b");
-    a->now_ms += 60000 - 1;
+    look.a->now_ms += 60000 - 1;
     assert_complains(take(), COMPLAINT_TWINS, "");
-    a->now_ms++;
+    look.a->now_ms++;
     assert_silent(take(), COMPLAINT_TWINS);
-    end();
+    look_end();
 }
 
 static void who_is_two_intervals_behind_is_slow(void **state)
 {
     (void)state;
-    begin("status-slow", 2, "interval = 10\n");
-    played_greet(b, a);
+    look_begin("status-slow", 2, "interval = 10\n");
+    played_greet(look.b, look.a);
     train(120);
-    struct wire_heartbeat *beat = played_beat(b);
+    struct wire_heartbeat *beat = played_beat(look.b);
     beat->trainer = WIRE_TRAINER_TRAINING;
     beat->step = 100;
     beat_b();
     assert_silent(take(), COMPLAINT_SLOW_PEER); /* two intervals: not more */
     train(121);                                 /* since it spoke */
     assert_silent(take(), COMPLAINT_SLOW_PEER);
-    beat = played_beat(b);
+    beat = played_beat(look.b);
     beat->trainer = WIRE_TRAINER_TRAINING;
     beat->step = 100;
     beat_b();
     assert_complains(take(), COMPLAINT_SLOW_PEER, "island b is 21 steps behind this one");
-    played_beat(b)->trainer = WIRE_TRAINER_FINISHED;
+    played_beat(look.b)->trainer = WIRE_TRAINER_FINISHED;
     beat_b();
     assert_silent(take(), COMPLAINT_SLOW_PEER);
-    played_beat(b)->trainer = WIRE_TRAINER_TRAINING;
+    played_beat(look.b)->trainer = WIRE_TRAINER_TRAINING;
     beat_b();
     assert_complains(take(), COMPLAINT_SLOW_PEER, "");
-    a->now_ms += SILENT_MS + 1;
-    isle_tick(a);
+    look.a->now_ms += SILENT_MS + 1;
+    isle_tick(look.a);
     assert_silent(take(), COMPLAINT_SLOW_PEER); /* away says more */
-    end();
+    look_end();
 }
 
 static void rounds_that_close_without_an_island_are_told_after_the_third(void **state)
 {
     (void)state;
-    begin("status-missed", 2, "interval = 100\nquorum = 1\ngrace = 50ms\n");
-    played_greet(b, a);
+    look_begin("status-missed", 2, "interval = 100\nquorum = 1\ngrace = 50ms\n");
+    played_greet(look.b, look.a);
     train(1);
-    played_beat(b)->taking_part = true;
+    played_beat(look.b)->taking_part = true;
     beat_b();
     for (uint32_t f = 1; f <= 3; f++) {
         assert_silent(take(), COMPLAINT_MISSED);
-        contribute(f);
-        a->now_ms += 50; /* its grace */
-        isle_step(a, &(struct sync_event){.type = SYNC_EV_TICK});
-        assert_int_equal(sync_owner(a->sync, f)->state, OWNER_REDUCING);
-        assert_int_equal(take()->peers[B].missed, f);
+        look_contribute(f);
+        look.a->now_ms += 50; /* its grace */
+        isle_step(look.a, &(struct sync_event){.type = SYNC_EV_TICK});
+        assert_int_equal(sync_owner(look.a->sync, f)->state, OWNER_REDUCING);
+        assert_int_equal(take()->peers[LOOK_B].missed, f);
     }
     assert_complains(take(), COMPLAINT_MISSED, "the last 3 rounds of our shards closed without island b");
-    isle_step(a, &(struct sync_event){.type = SYNC_EV_CONTRIBUTION, .fragment = 4, .version = 1, .member = B});
+    isle_step(look.a,
+              &(struct sync_event){.type = SYNC_EV_CONTRIBUTION, .fragment = 4, .version = 1, .member = LOOK_B});
     assert_silent(take(), COMPLAINT_MISSED);
-    assert_int_equal(status.peers[B].missed, 0);
-    end();
+    assert_int_equal(look.status.peers[LOOK_B].missed, 0);
+    look_end();
 }
 
 static void the_quorum_in_force_is_that_of_who_takes_part(void **state)
 {
     (void)state;
-    begin("status-quorum", 2, "quorum = 3\n");
+    look_begin("status-quorum", 2, "quorum = 3\n");
     assert_int_equal(take()->quorum, 2);
-    assert_int_equal(status.contributors, 2);
-    end();
-    begin("status-no-quorum", 2, NULL);
+    assert_int_equal(look.status.contributors, 2);
+    look_end();
+    look_begin("status-no-quorum", 2, NULL);
     assert_int_equal(take()->quorum, 0);
-    end();
+    look_end();
 }
 
 static void whose_contributions_are_scaled_down_is_named(void **state)
 {
     (void)state;
-    begin("status-outlier", 3, NULL);
+    look_begin("status-outlier", 3, NULL);
     struct rig *rig = rig_new("status-outlier-rounds", "codec = fp32\n", 3, 0, 0);
     other_rig = rig;
     rig_contribute(rig, 0, 0.01f, 100);
@@ -312,13 +256,13 @@ static void whose_contributions_are_scaled_down_is_named(void **state)
     rig_bring_result(rig, 0, 2, true);
     char what[200];
     snprintf(what, sizeof what, "of the last 8 contributions of island %s 1 were outliers, and scaled down",
-             status.peers[B].member->name);
+             look.status.peers[LOOK_B].member->name);
     assert_complains(take(), COMPLAINT_OUTLIER, what);
-    assert_int_equal(status.peers[B].outliers, 1);
-    assert_int_equal(status.peers[C].outliers, 0);
+    assert_int_equal(look.status.peers[LOOK_B].outliers, 1);
+    assert_int_equal(look.status.peers[LOOK_C].outliers, 0);
     other_rig = NULL;
     rig_close(rig);
-    end();
+    look_end();
 }
 
 static void an_anchor_that_runs_away_is_told(void **state)
@@ -326,7 +270,7 @@ static void an_anchor_that_runs_away_is_told(void **state)
     (void)state;
     enum { ROUNDS = 12 };
     struct bitset naming_us = bitset_first(2);
-    begin("status-runaway", 2, NULL);
+    look_begin("status-runaway", 2, NULL);
     struct rig *rig = rig_new("status-runaway-rounds", "codec = fp32\n", 2, 0, 0);
     other_rig = rig;
     for (unsigned version = 1; version <= ROUNDS; version++) {
@@ -341,14 +285,14 @@ static void an_anchor_that_runs_away_is_told(void **state)
     assert_complains(take(), COMPLAINT_RUNAWAY, "the run diverges: fragment 1 of the anchor is ");
     other_rig = NULL;
     rig_close(rig);
-    end();
+    look_end();
 }
 
 /* Of three or more it is known whose work may have done it. */
 static void an_anchor_that_runs_away_names_the_outlier(void **state)
 {
     (void)state;
-    begin("status-runaway-of", 3, NULL);
+    look_begin("status-runaway-of", 3, NULL);
     struct rig *rig = rig_new("status-runaway-of-rounds", "codec = fp32\n", 3, 0, 0);
     struct bitset naming_us = bitset_first(3);
     char what[200];
@@ -363,59 +307,59 @@ static void an_anchor_that_runs_away_names_the_outlier(void **state)
     rig_bring_result(rig, 0, 1, true);
     rig_bring_result(rig, 0, 2, true);
     snprintf(what, sizeof what, "; of the last 8 contributions of island %s 1 were outliers",
-             status.peers[B].member->name);
+             look.status.peers[LOOK_B].member->name);
     assert_complains(take(), COMPLAINT_RUNAWAY, what);
     snprintf(what, sizeof what, "stop the trainer of island %s and look at its loss, data and learning rate",
-             status.peers[B].member->name);
+             look.status.peers[LOOK_B].member->name);
     bool advised = false;
-    for (size_t i = 0; i < status.complaints_count; i++)
-        advised |= strstr(status.complaints[i].remedy, what) != NULL;
+    for (size_t i = 0; i < look.status.complaints_count; i++)
+        advised |= strstr(look.status.complaints[i].remedy, what) != NULL;
     assert_true(advised);
     other_rig = NULL;
     rig_close(rig);
-    end();
+    look_end();
 }
 
 static void fragments_more_than_one_version_behind_are_told(void **state)
 {
     (void)state;
     struct digest hash = digest_of("x", 1);
-    begin("status-behind", 2, NULL);
-    played_greet(b, a);
+    look_begin("status-behind", 2, NULL);
+    played_greet(look.b, look.a);
     for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++)
-        sync_restore(a->sync, f, 5, &hash);
-    played_beat(b)->fragments[3].version = 6; /* one is on its way in every round */
+        sync_restore(look.a->sync, f, 5, &hash);
+    played_beat(look.b)->fragments[3].version = 6; /* one is on its way in every round */
     beat_b();
     assert_silent(take(), COMPLAINT_BEHIND);
-    struct wire_heartbeat *beat = played_beat(b);
+    struct wire_heartbeat *beat = played_beat(look.b);
     beat->fragments[3].version = 7;
     beat->fragments[9].version = 70;
     beat_b();
     assert_complains(take(), COMPLAINT_BEHIND, "2 fragments are more than one version behind");
-    assert_int_equal(status.fragments[3].newest, 7);
-    assert_int_equal(status.fragments[9].newest, 70);
-    assert_int_equal(status.fragments[4].newest, 5);
-    end();
+    assert_int_equal(look.status.fragments[3].newest, 7);
+    assert_int_equal(look.status.fragments[9].newest, 70);
+    assert_int_equal(look.status.fragments[4].newest, 5);
+    look_end();
 }
 
 static void fragments_in_repair_are_told(void **state)
 {
     (void)state;
-    begin("status-repair", 2, NULL);
-    played_greet(b, a);
+    look_begin("status-repair", 2, NULL);
+    played_greet(look.b, look.a);
     assert_silent(take(), COMPLAINT_REPAIR);
-    isle_step(a, &(struct sync_event){.type = SYNC_EV_LOST, .fragment = 7, .member = B});
+    isle_step(look.a, &(struct sync_event){.type = SYNC_EV_LOST, .fragment = 7, .member = LOOK_B});
     assert_complains(take(), COMPLAINT_REPAIR, "1 fragments are being repaired");
-    assert_int_equal(status.fragments[7].state, SYNC_REPAIR);
+    assert_int_equal(look.status.fragments[7].state, SYNC_REPAIR);
     struct digest hash = digest_of("x", 1);
-    isle_step(a, &(struct sync_event){.type = SYNC_EV_INSTALLED, .fragment = 7, .version = 2, .hash = hash});
+    isle_step(look.a, &(struct sync_event){.type = SYNC_EV_INSTALLED, .fragment = 7, .version = 2, .hash = hash});
     assert_silent(take(), COMPLAINT_REPAIR);
-    end();
+    look_end();
 }
 
 static void run_jobs(void)
 {
-    isle_wait(jobs_pending(a->jobs) == 0);
+    isle_wait(jobs_pending(look.a->jobs) == 0);
 }
 
 static void a_disk_that_cannot_be_written_is_told_until_it_can(void **state)
@@ -423,20 +367,20 @@ static void a_disk_that_cannot_be_written_is_told_until_it_can(void **state)
     (void)state;
     struct digest hash = digest_of("x", 1);
     char aside[300];
-    begin("status-disk", 1, NULL);
-    rounds_begin(a->rounds, 1, &hash);
-    sync_restore(a->sync, 1, 0, &hash);
+    look_begin("status-disk", 1, NULL);
+    rounds_begin(look.a->rounds, 1, &hash);
+    sync_restore(look.a->sync, 1, 0, &hash);
     assert_silent(take(), COMPLAINT_DISK);
-    snprintf(aside, sizeof aside, "%s-aside", a->conf.state_folder);
-    assert_int_equal(rename(a->conf.state_folder, aside), 0);
-    rounds_checkpoint(a->rounds, 1);
+    snprintf(aside, sizeof aside, "%s-aside", look.a->conf.state_folder);
+    assert_int_equal(rename(look.a->conf.state_folder, aside), 0);
+    rounds_checkpoint(look.a->rounds, 1);
     run_jobs();
     assert_complains(take(), COMPLAINT_DISK, "checkpoint of fragment 1 failed: ");
-    assert_int_equal(rename(aside, a->conf.state_folder), 0);
-    rounds_checkpoint(a->rounds, 1);
+    assert_int_equal(rename(aside, look.a->conf.state_folder), 0);
+    rounds_checkpoint(look.a->rounds, 1);
     run_jobs();
     assert_silent(take(), COMPLAINT_DISK);
-    end();
+    look_end();
 }
 
 /* ---- numbers and names ---- */
@@ -444,69 +388,69 @@ static void a_disk_that_cannot_be_written_is_told_until_it_can(void **state)
 static void what_peers_say_stands_in_their_rows(void **state)
 {
     (void)state;
-    begin("status-peers", 3, NULL);
-    played_greet(c, a);
+    look_begin("status-peers", 3, NULL);
+    played_greet(look.c, look.a);
     train(6);
-    played_settle(c, A, WIRE_HEARTBEAT);
-    a->now_ms += 10;
-    peers_announce(a->peers);
-    isle_wait(played_heard_type(c, WIRE_HEARTBEAT)); /* the last one */
+    played_settle(look.c, LOOK_A, WIRE_HEARTBEAT);
+    look.a->now_ms += 10;
+    peers_announce(look.a->peers);
+    isle_wait(played_heard_type(look.c, WIRE_HEARTBEAT)); /* the last one */
     struct event event;
-    struct wire_heartbeat *beat = played_beat(c);
+    struct wire_heartbeat *beat = played_beat(look.c);
     beat->step = 11;
     beat->tokens = 12;
     beat->loss = 0x3ffc000000000000; /* 1.75 */
     beat->tokens_per_s = 13;
     beat->trainer = WIRE_TRAINER_FINISHING;
-    beat->echo = c->in.heartbeat.sequence;
-    a->now_ms += 40;
-    played_say(c, A);
-    isle_wait(isle_took_sync(a, SYNC_EV_HEARTBEAT, &event));
-    a->now_ms += 1500;
-    isle_wait((take(), status.peers[C].received_bytes > 1000 && status.peers[C].sent_bytes > 1000));
-    const struct status_peer *rows = status.peers;
-    assert_string_equal(rows[A].member->name, "a");
-    assert_true(rows[A].self && rows[A].up && !rows[B].self && !rows[C].self);
-    assert_string_equal(rows[A].trainer, "training");
-    assert_int_equal(rows[A].step, 6);
-    assert_int_equal(rows[A].tokens, 60);
-    assert_true(rows[A].loss == 2.5 && rows[A].tokens_per_s == 99);
-    assert_false(rows[B].up || rows[B].heard);
-    assert_string_equal(rows[B].trainer, "none");
-    assert_true(rows[C].up && rows[C].heard && rows[C].heard_s == 1.5);
-    assert_string_equal(rows[C].member->name, "c");
-    assert_string_equal(rows[C].trainer, "finishing");
-    assert_int_equal(rows[C].step, 11);
-    assert_int_equal(rows[C].tokens, 12);
-    assert_true(rows[C].loss == 1.75 && rows[C].tokens_per_s == 13);
-    assert_int_equal(rows[C].rtt_ms, 40);
-    assert_int_equal(rows[C].unacknowledged_bytes, 0);
-    assert_int_equal(status.sent_bytes, rows[B].sent_bytes + rows[C].sent_bytes);
-    assert_int_equal(status.received_bytes, rows[B].received_bytes + rows[C].received_bytes);
-    end();
+    beat->echo = look.c->in.heartbeat.sequence;
+    look.a->now_ms += 40;
+    played_say(look.c, LOOK_A);
+    isle_wait(isle_took_sync(look.a, SYNC_EV_HEARTBEAT, &event));
+    look.a->now_ms += 1500;
+    isle_wait((take(), look.status.peers[LOOK_C].received_bytes > 1000 && look.status.peers[LOOK_C].sent_bytes > 1000));
+    const struct status_peer *rows = look.status.peers;
+    assert_string_equal(rows[LOOK_A].member->name, "a");
+    assert_true(rows[LOOK_A].self && rows[LOOK_A].up && !rows[LOOK_B].self && !rows[LOOK_C].self);
+    assert_string_equal(rows[LOOK_A].trainer, "training");
+    assert_int_equal(rows[LOOK_A].step, 6);
+    assert_int_equal(rows[LOOK_A].tokens, 60);
+    assert_true(rows[LOOK_A].loss == 2.5 && rows[LOOK_A].tokens_per_s == 99);
+    assert_false(rows[LOOK_B].up || rows[LOOK_B].heard);
+    assert_string_equal(rows[LOOK_B].trainer, "none");
+    assert_true(rows[LOOK_C].up && rows[LOOK_C].heard && rows[LOOK_C].heard_s == 1.5);
+    assert_string_equal(rows[LOOK_C].member->name, "c");
+    assert_string_equal(rows[LOOK_C].trainer, "finishing");
+    assert_int_equal(rows[LOOK_C].step, 11);
+    assert_int_equal(rows[LOOK_C].tokens, 12);
+    assert_true(rows[LOOK_C].loss == 1.75 && rows[LOOK_C].tokens_per_s == 13);
+    assert_int_equal(rows[LOOK_C].rtt_ms, 40);
+    assert_int_equal(rows[LOOK_C].unacknowledged_bytes, 0);
+    assert_int_equal(look.status.sent_bytes, rows[LOOK_B].sent_bytes + rows[LOOK_C].sent_bytes);
+    assert_int_equal(look.status.received_bytes, rows[LOOK_B].received_bytes + rows[LOOK_C].received_bytes);
+    look_end();
 }
 
 static void each_fragments_row_is_its_own(void **state)
 {
     (void)state;
     struct digest_state all;
-    begin("status-fragments", 2, NULL);
+    look_begin("status-fragments", 2, NULL);
     assert_false(take()->anchors_known);
-    assert_int_equal(status.version_max, 0);
+    assert_int_equal(look.status.version_max, 0);
     digest_begin(&all);
     for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++) {
         struct digest hash = digest_of(&f, sizeof f);
         assert_false(take()->anchors_known);
-        sync_restore(a->sync, f, 100 + f, &hash);
+        sync_restore(look.a->sync, f, 100 + f, &hash);
         digest_add(&all, hash.byte, DIGEST_BYTES);
     }
     struct digest anchors = digest_end(&all);
     uint8_t result[MADE_BYTES_MIN] = {0};
-    made_append(a->ledger, 0, 1, 0, result, sizeof result);
+    made_append(look.a->ledger, 0, 1, 0, result, sizeof result);
     take();
-    assert_int_equal(status.fragments_count, ISLE_FRAGMENTS);
+    assert_int_equal(look.status.fragments_count, ISLE_FRAGMENTS);
     for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++) {
-        const struct status_fragment *row = &status.fragments[f];
+        const struct status_fragment *row = &look.status.fragments[f];
         struct digest hash = digest_of(&f, sizeof f);
         assert_int_equal(row->params, f == 0 ? ISLE_LARGE_VALUES : ISLE_SMALL_VALUES);
         assert_int_equal(row->tensors, 1);
@@ -516,52 +460,52 @@ static void each_fragments_row_is_its_own(void **state)
         assert_int_equal(row->state, SYNC_LISTENING);
         assert_int_equal(row->owner.round, 101 + f);
     }
-    assert_int_equal(status.version_min, 100);
-    assert_int_equal(status.version_max, 100 + ISLE_FRAGMENTS - 1);
-    assert_int_equal(status.versions, ISLE_FRAGMENTS * 100 + ISLE_FRAGMENTS * (ISLE_FRAGMENTS - 1) / 2);
-    assert_true(status.anchors_known && digest_equal(&status.anchors, &anchors));
-    assert_int_equal(status.ledger.records, 1);
-    assert_int_equal(status.ledger.bytes, ledger_stats(a->ledger).bytes);
-    end();
+    assert_int_equal(look.status.version_min, 100);
+    assert_int_equal(look.status.version_max, 100 + ISLE_FRAGMENTS - 1);
+    assert_int_equal(look.status.versions, ISLE_FRAGMENTS * 100 + ISLE_FRAGMENTS * (ISLE_FRAGMENTS - 1) / 2);
+    assert_true(look.status.anchors_known && digest_equal(&look.status.anchors, &anchors));
+    assert_int_equal(look.status.ledger.records, 1);
+    assert_int_equal(look.status.ledger.bytes, ledger_stats(look.a->ledger).bytes);
+    look_end();
 }
 
 static void without_memory_there_is_no_status_and_nothing_is_left(void **state)
 {
     (void)state;
-    begin("status-memory", 2, NULL);
+    look_begin("status-memory", 2, NULL);
     struct status_conf conf = conf_of();
     enum err err = ERR_NOMEM;
     int n = 0;
     for (; err != ERR_OK; n++) {
         mem_fail_after(n);
-        err = status_take(&conf, a->now_ms, &status);
+        err = status_take(&conf, look.a->now_ms, &look.status);
         mem_fail_after(-1);
         assert_true(err == ERR_OK || err == ERR_NOMEM);
-        assert_true((status.peers != NULL) == (err == ERR_OK));
+        assert_true((look.status.peers != NULL) == (err == ERR_OK));
     }
     assert_int_equal(n, 4);
-    end();
+    look_end();
 }
 
 /* Before the plan there is a status, too. */
 static void before_the_plan_there_is_nothing_of_fragments(void **state)
 {
     (void)state;
-    begin_run("status-plan", 2, NULL);
-    a = isle_open(run, A, NULL, 0);
+    look_begin_run("status-plan", 2, NULL);
+    look.a = isle_open(look.run, LOOK_A, NULL, 0);
     take();
-    assert_int_equal(status.fragments_count, 0);
-    assert_false(status.anchors_known);
-    assert_int_equal(status.step, 0);
-    json_t *json = status_json(&status);
+    assert_int_equal(look.status.fragments_count, 0);
+    assert_false(look.status.anchors_known);
+    assert_int_equal(look.status.step, 0);
+    json_t *json = status_json(&look.status);
     assert_true(json_is_null(json_object_get(json, "anchors")));
     assert_int_equal(json_integer_value(json_object_get(json, "params")), 0);
     assert_string_equal(json_string_value(json_object_get(json, "saving")), "none");
     json_decref(json);
-    json = status_json_fragments(&status);
+    json = status_json_fragments(&look.status);
     assert_int_equal(json_array_size(json_object_get(json, "fragments")), 0);
     json_decref(json);
-    end();
+    look_end();
 }
 
 int main(void)

@@ -8,65 +8,15 @@
 #include <unistd.h>
 
 #include "common/digest.h"
-#include "daemon/control/status.h"
 #include "daemon/control/status_json.h"
 #include "daemon/peers/council.h"
 #include "daemon/peers/gate.h"
 #include "tests/lib/complains.h"
-#include "tests/lib/isle.h"
-#include "tests/lib/played.h"
-#include "tests/lib/played_trainer.h"
-
-enum { A, B, C };
-
-static struct isle_run *run;
-static struct isle *a;
-static struct played *b, *c;
-static struct status status; /* as last taken */
-
-static bool with_witness;         /* c is */
-static struct progress *progress; /* NULL: nobody keeps account of time */
-
-static void begin_run(const char *name, uint32_t count)
-{
-    run = isle_run_new(name, count, NULL);
-    run->witness = with_witness;
-    b = count > B ? played_open(run, B, 0, NULL) : NULL;
-    c = count > C ? played_open(run, C, 0, NULL) : NULL;
-}
-
-static void begin(const char *name, uint32_t count)
-{
-    begin_run(name, count);
-    a = isle_open(run, A, NULL, 0);
-    isle_know_plan(a);
-    a->engine = true;
-}
-
-static void end(void)
-{
-    status_deinit(&status);
-    isle_close(a);
-    if (b != NULL)
-        played_close(b);
-    if (c != NULL)
-        played_close(c);
-    isle_run_free(run);
-}
-
-static const struct status *take(void)
-{
-    static struct status_conf conf;
-    conf = isle_status_conf(a);
-    conf.progress = progress;
-    status_deinit(&status);
-    assert_ok(status_take(&conf, a->now_ms, &status));
-    return &status;
-}
+#include "tests/lib/look.h"
 
 static void assert_remedy(enum complaint_code code, const char *remedy)
 {
-    const struct complaint *complaint = complaint_of(take(), code);
+    const struct complaint *complaint = complaint_of(look_take(), code);
     assert_non_null(complaint);
     if (strstr(complaint->remedy, remedy) == NULL)
         fail_msg("\"%s\" does not say \"%s\"", complaint->remedy, remedy);
@@ -75,45 +25,45 @@ static void assert_remedy(enum complaint_code code, const char *remedy)
 static void a_member_that_is_lost_is_so_and_rounds_do_not_wait_for_it(void **state)
 {
     (void)state;
-    begin("status-lost", 3);
-    played_greet(b, a);
-    assert_complains(take(), COMPLAINT_AWAY, "island c was not heard of yet");
-    assert_silent(take(), COMPLAINT_LOST);
-    assert_string_equal(record_role_name(status.peers[C].member->role), "owner");
-    struct record record = isle_next_record(a);
-    isle_set_owners(&record, (const uint32_t[]){A, B}, 2, RECORD_AWAY);
-    isle_adopt(a, &record);
-    assert_complains(take(), COMPLAINT_LOST, "island c is lost: the run goes on without it");
-    assert_silent(take(), COMPLAINT_AWAY);
-    assert_silent(take(), COMPLAINT_NO_MAJORITY);
-    assert_int_equal(status.islands, 3);
-    played_greet(c, a); /* it is back, and will take part again */
-    assert_silent(take(), COMPLAINT_LOST);
-    end();
+    look_begin("status-lost", 3, NULL);
+    played_greet(look.b, look.a);
+    assert_complains(look_take(), COMPLAINT_AWAY, "island c was not heard of yet");
+    assert_silent(look_take(), COMPLAINT_LOST);
+    assert_string_equal(record_role_name(look.status.peers[LOOK_C].member->role), "owner");
+    struct record record = isle_next_record(look.a);
+    isle_set_owners(&record, (const uint32_t[]){LOOK_A, LOOK_B}, 2, RECORD_AWAY);
+    isle_adopt(look.a, &record);
+    assert_complains(look_take(), COMPLAINT_LOST, "island c is lost: the run goes on without it");
+    assert_silent(look_take(), COMPLAINT_AWAY);
+    assert_silent(look_take(), COMPLAINT_NO_MAJORITY);
+    assert_int_equal(look.status.islands, 3);
+    played_greet(look.c, look.a); /* it is back, and will take part again */
+    assert_silent(look_take(), COMPLAINT_LOST);
+    look_end();
 }
 
 /* Its heartbeat is heard. */
 static void say_and_wait(struct played *who)
 {
     struct event event;
-    played_say(who, A);
-    isle_wait(isle_took_sync(a, SYNC_EV_HEARTBEAT, &event));
+    played_say(who, LOOK_A);
+    isle_wait(isle_took_sync(look.a, SYNC_EV_HEARTBEAT, &event));
 }
 
 /* As their heartbeats say, for long enough. */
 static void beat_apart(bool b_says_so)
 {
     for (int k = 0; k < 20; k++) {
-        struct wire_heartbeat *beat = played_beat(c);
+        struct wire_heartbeat *beat = played_beat(look.c);
         beat->silent_count = 1;
-        beat->silent[0] = a->charter.view.members[B].id;
-        say_and_wait(c);
-        a->now_ms += 250;
-        beat = played_beat(b);
+        beat->silent[0] = look.a->charter.view.members[LOOK_B].id;
+        say_and_wait(look.c);
+        look.a->now_ms += 250;
+        beat = played_beat(look.b);
         beat->silent_count = b_says_so;
-        beat->silent[0] = a->charter.view.members[C].id;
-        say_and_wait(b);
-        isle_tick(a);
+        beat->silent[0] = look.a->charter.view.members[LOOK_C].id;
+        say_and_wait(look.b);
+        isle_tick(look.a);
     }
 }
 
@@ -121,16 +71,16 @@ static void beat_apart(bool b_says_so)
 static void who_stands_back_is_told_with_whom_it_does_not_hear(void **state)
 {
     (void)state;
-    begin("status-apart", 3);
-    played_greet(b, a);
-    played_greet(c, a);
+    look_begin("status-apart", 3, NULL);
+    played_greet(look.b, look.a);
+    played_greet(look.c, look.a);
     beat_apart(false); /* one way, or c blames b for its results: nobody else can tell */
-    assert_complains(take(), COMPLAINT_APART,
+    assert_complains(look_take(), COMPLAINT_APART,
                      "island c does not hear island b, or gets no result of it: c stands back");
     beat_apart(true);
-    assert_complains(take(), COMPLAINT_APART, "islands c and b do not hear each other: c stands back");
-    assert_silent(take(), COMPLAINT_LOST);
-    end();
+    assert_complains(look_take(), COMPLAINT_APART, "islands c and b do not hear each other: c stands back");
+    assert_silent(look_take(), COMPLAINT_LOST);
+    look_end();
 }
 
 /* As peers_tick() has it, who makes no result is silent: it is no line that has to be mended. */
@@ -138,163 +88,164 @@ static void who_is_heard_and_makes_no_result_is_told_as_such(void **state)
 {
     (void)state;
     struct bitset silent = {{0}};
-    begin("status-blame", 3);
-    played_greet(b, a);
-    played_greet(c, a);
-    bitset_add(&silent, C);
+    look_begin("status-blame", 3, NULL);
+    played_greet(look.b, look.a);
+    played_greet(look.c, look.a);
+    bitset_add(&silent, LOOK_C);
     for (int k = 0; k < 16; k++) {
-        a->now_ms += 250;
-        council_tick(peers_council(a->peers), &silent, a->now_ms);
+        look.a->now_ms += 250;
+        council_tick(peers_council(look.a->peers), &silent, look.a->now_ms);
     }
-    assert_complains(take(), COMPLAINT_APART, "island c is heard, and makes no result of its shards: c stands back");
+    assert_complains(look_take(), COMPLAINT_APART,
+                     "island c is heard, and makes no result of its shards: c stands back");
     assert_remedy(COMPLAINT_APART, "look at its daemon, disk and memory");
-    end();
+    look_end();
 }
 
 static void a_slot_that_is_nobodys_is_not_shown(void **state)
 {
     (void)state;
-    begin("status-slot", 3);
-    played_greet(c, a);
-    assert_silent(take(), COMPLAINT_ROSTER);
-    struct record record = isle_next_record(a);
-    isle_set_owners(&record, (const uint32_t[]){A, C}, 2, RECORD_AWAY);
-    record.members[B] = record.members[C]; /* b's key has left the roster */
+    look_begin("status-slot", 3, NULL);
+    played_greet(look.c, look.a);
+    assert_silent(look_take(), COMPLAINT_ROSTER);
+    struct record record = isle_next_record(look.a);
+    isle_set_owners(&record, (const uint32_t[]){LOOK_A, LOOK_C}, 2, RECORD_AWAY);
+    record.members[LOOK_B] = record.members[LOOK_C]; /* b's key has left the roster */
     record.members_count = 2;
-    isle_adopt(a, &record);
-    assert_int_equal(a->charter.view.count, 3);
-    assert_silent(take(), COMPLAINT_AWAY);
-    assert_silent(take(), COMPLAINT_ALONE);
-    assert_int_equal(take()->islands, 2);
-    assert_int_equal(status.islands_up, 2);
-    json_t *json = status_json_peers(&status);
+    isle_adopt(look.a, &record);
+    assert_int_equal(look.a->charter.view.count, 3);
+    assert_silent(look_take(), COMPLAINT_AWAY);
+    assert_silent(look_take(), COMPLAINT_ALONE);
+    assert_int_equal(look_take()->islands, 2);
+    assert_int_equal(look.status.islands_up, 2);
+    json_t *json = status_json_peers(&look.status);
     assert_int_equal(json_array_size(json_object_get(json, "peers")), 2);
     json_decref(json);
-    assert_silent(take(), COMPLAINT_ROSTER); /* though the configuration still has it */
-    end();
+    assert_silent(look_take(), COMPLAINT_ROSTER); /* though the configuration still has it */
+    look_end();
 }
 
 static void two_that_vote_are_told_what_a_loss_would_mean(void **state)
 {
     (void)state;
-    begin("status-two", 2);
-    played_greet(b, a);
-    struct played_trainer *trainer = played_trainer_open(a);
+    look_begin("status-two", 2, NULL);
+    played_greet(look.b, look.a);
+    struct played_trainer *trainer = played_trainer_open(look.a);
     played_trainer_start(trainer);
-    assert_int_equal(take()->complaints_count, 0); /* nothing is wrong */
+    assert_int_equal(look_take()->complaints_count, 0); /* nothing is wrong */
     played_trainer_close(trainer);
-    assert_non_null(strstr(status.epoch.advice, "two islands vote: if one is lost, no round closes"));
-    end();
-    begin("status-three", 3);
-    assert_string_equal(take()->epoch.advice, "");
-    end();
+    assert_non_null(strstr(look.status.epoch.advice, "two islands vote: if one is lost, no round closes"));
+    look_end();
+    look_begin("status-three", 3, NULL);
+    assert_string_equal(look_take()->epoch.advice, "");
+    look_end();
 }
 
 /* Two islands and a witness may lose any of the three, so there is nothing to advise. */
 static void a_witness_that_is_away_is_no_island(void **state)
 {
     (void)state;
-    with_witness = true;
-    begin("status-witness", 3);
-    with_witness = false;
-    played_greet(b, a);
-    assert_string_equal(take()->epoch.advice, "");
-    assert_complains(take(), COMPLAINT_AWAY, "island c was not heard of yet");
-    assert_non_null(strstr(complaint_of(take(), COMPLAINT_AWAY)->remedy, "rounds go on without the witness"));
-    assert_silent(take(), COMPLAINT_NO_MAJORITY);
-    struct record record = isle_next_record(a);
-    isle_set_owners(&record, (const uint32_t[]){A}, 1, RECORD_AWAY);
-    isle_adopt(a, &record); /* b is lost, and one copy is enough; but without the witness nobody could let b in */
-    assert_string_equal(take()->epoch.advice, "");
-    assert_complains(take(), COMPLAINT_NO_MAJORITY, "1 of the 2 that vote are heard, no majority: rounds close");
-    played_greet(c, a);
-    assert_silent(take(), COMPLAINT_NO_MAJORITY);
-    end();
+    look.witness = true;
+    look_begin("status-witness", 3, NULL);
+    look.witness = false;
+    played_greet(look.b, look.a);
+    assert_string_equal(look_take()->epoch.advice, "");
+    assert_complains(look_take(), COMPLAINT_AWAY, "island c was not heard of yet");
+    assert_non_null(strstr(complaint_of(look_take(), COMPLAINT_AWAY)->remedy, "rounds go on without the witness"));
+    assert_silent(look_take(), COMPLAINT_NO_MAJORITY);
+    struct record record = isle_next_record(look.a);
+    isle_set_owners(&record, (const uint32_t[]){LOOK_A}, 1, RECORD_AWAY);
+    isle_adopt(look.a, &record); /* b is lost, and one copy is enough; but without the witness nobody could let b in */
+    assert_string_equal(look_take()->epoch.advice, "");
+    assert_complains(look_take(), COMPLAINT_NO_MAJORITY, "1 of the 2 that vote are heard, no majority: rounds close");
+    played_greet(look.c, look.a);
+    assert_silent(look_take(), COMPLAINT_NO_MAJORITY);
+    look_end();
 }
 
 /* It has no state, so that it is behind nobody and blocked by nobody; and no trainer is missing. */
 static void of_itself_a_witness_says_that_it_is_one(void **state)
 {
     (void)state;
-    run = isle_run_new("status-as-witness", 3, NULL);
-    run->witness = true;
-    c = NULL;
-    b = played_open(run, A, 0, NULL);
-    isle_listen(run, C);
-    a = isle_open(run, C, NULL, 0);
-    isle_know_plan(a);
-    a->engine = true;
-    assert_complains(take(), COMPLAINT_NO_MAJORITY, "1 of the 3 islands that vote are heard");
-    assert_null(strstr(complaint_of(take(), COMPLAINT_NO_MAJORITY)->remedy, "training"));
-    played_greet(b, a);
+    look.run = isle_run_new("status-as-witness", 3, NULL);
+    look.run->witness = true;
+    look.c = NULL;
+    look.b = played_open(look.run, LOOK_A, 0, NULL);
+    isle_listen(look.run, LOOK_C);
+    look.a = isle_open(look.run, LOOK_C, NULL, 0);
+    isle_know_plan(look.a);
+    look.a->engine = true;
+    assert_complains(look_take(), COMPLAINT_NO_MAJORITY, "1 of the 3 islands that vote are heard");
+    assert_null(strstr(complaint_of(look_take(), COMPLAINT_NO_MAJORITY)->remedy, "training"));
+    played_greet(look.b, look.a);
     struct wire_fragment row = {.version = 41, .hash = digest_of("x", 1), .hash_known = true};
     struct wire_heartbeat beat = {.fragments_count = 1, .fragments = {row}};
-    isle_step(a, &(struct sync_event){.type = SYNC_EV_HEARTBEAT, .member = 0, .beat = &beat});
-    assert_true(take()->witness);
-    assert_int_equal(status.version_max, 41);
-    assert_false(status.anchors_known);
-    assert_int_equal(status.fragments_count, ISLE_FRAGMENTS);
-    assert_silent(take(), COMPLAINT_BEHIND);
-    assert_silent(take(), COMPLAINT_BLOCKED);
-    assert_silent(take(), COMPLAINT_NOT_ATTACHED);
-    json_t *json = status_json(&status);
+    isle_step(look.a, &(struct sync_event){.type = SYNC_EV_HEARTBEAT, .member = 0, .beat = &beat});
+    assert_true(look_take()->witness);
+    assert_int_equal(look.status.version_max, 41);
+    assert_false(look.status.anchors_known);
+    assert_int_equal(look.status.fragments_count, ISLE_FRAGMENTS);
+    assert_silent(look_take(), COMPLAINT_BEHIND);
+    assert_silent(look_take(), COMPLAINT_BLOCKED);
+    assert_silent(look_take(), COMPLAINT_NOT_ATTACHED);
+    json_t *json = status_json(&look.status);
     assert_string_equal(json_string_value(json_object_get(json, "role")), "witness");
     json_decref(json);
-    end();
+    look_end();
 }
 
 static void too_few_that_vote_are_told_and_that_nothing_is_lost(void **state)
 {
     (void)state;
-    begin("status-majority", 3);
-    assert_complains(take(), COMPLAINT_NO_MAJORITY, "1 of the 3 islands that vote are heard, no majority");
-    assert_non_null(strstr(complaint_of(take(), COMPLAINT_NO_MAJORITY)->remedy, "nothing of it is lost"));
-    played_greet(b, a);
-    assert_silent(take(), COMPLAINT_NO_MAJORITY);
-    assert_int_equal(status.epoch.voters, 3);
-    assert_int_equal(status.epoch.voters_heard, 2);
-    end();
+    look_begin("status-majority", 3, NULL);
+    assert_complains(look_take(), COMPLAINT_NO_MAJORITY, "1 of the 3 islands that vote are heard, no majority");
+    assert_non_null(strstr(complaint_of(look_take(), COMPLAINT_NO_MAJORITY)->remedy, "nothing of it is lost"));
+    played_greet(look.b, look.a);
+    assert_silent(look_take(), COMPLAINT_NO_MAJORITY);
+    assert_int_equal(look.status.epoch.voters, 3);
+    assert_int_equal(look.status.epoch.voters_heard, 2);
+    look_end();
 }
 
 /* Opens a, and lets a boot forget its mark in between. */
 static void open_in_doubt(void)
 {
     char mark[300];
-    a = isle_open(run, A, NULL, 0);
-    isle_close(a);
-    snprintf(mark, sizeof mark, "%s/s-a/vote.mark", run->folder);
+    look.a = isle_open(look.run, LOOK_A, NULL, 0);
+    isle_close(look.a);
+    snprintf(mark, sizeof mark, "%s/s-a/vote.mark", look.run->folder);
     assert_int_equal(unlink(mark), 0);
-    run->doubt = true;
-    a = isle_open(run, A, NULL, 0);
+    look.run->doubt = true;
+    look.a = isle_open(look.run, LOOK_A, NULL, 0);
 }
 
 static void a_disk_in_doubt_is_told_and_has_no_vote(void **state)
 {
     (void)state;
-    begin_run("status-doubt", 3);
-    a = isle_open(run, A, NULL, 0);
-    assert_silent(take(), COMPLAINT_DOUBT);
-    assert_true(status.epoch.votes);
-    isle_close(a);
+    look_begin_run("status-doubt", 3, NULL);
+    look.a = isle_open(look.run, LOOK_A, NULL, 0);
+    assert_silent(look_take(), COMPLAINT_DOUBT);
+    assert_true(look.status.epoch.votes);
+    isle_close(look.a);
     open_in_doubt();
-    assert_complains(take(), COMPLAINT_DOUBT,
+    assert_complains(look_take(), COMPLAINT_DOUBT,
                      "this island has no vote, for its disk is in doubt: this machine was started again");
-    assert_false(status.epoch.votes);
-    end();
+    assert_false(look.status.epoch.votes);
+    look_end();
 }
 
 /* They are heard for as long as a doubt takes to count: b, whose disk is in doubt, and c, if at all, whose may be. */
 static void beat_for_long(bool c_in_doubt, bool with_c)
 {
     for (int k = 0; k < 10; k++) {
-        a->now_ms += 250;
-        played_beat(b)->in_doubt = true;
-        say_and_wait(b);
+        look.a->now_ms += 250;
+        played_beat(look.b)->in_doubt = true;
+        say_and_wait(look.b);
         if (with_c) {
-            played_beat(c)->in_doubt = c_in_doubt;
-            say_and_wait(c);
+            played_beat(look.c)->in_doubt = c_in_doubt;
+            say_and_wait(look.c);
         }
-        isle_tick(a);
+        isle_tick(look.a);
     }
 }
 
@@ -302,126 +253,127 @@ static void beat_for_long(bool c_in_doubt, bool with_c)
 static void whose_disks_are_in_doubt_are_no_majority(void **state)
 {
     (void)state;
-    begin_run("status-doubts", 3);
+    look_begin_run("status-doubts", 3, NULL);
     open_in_doubt();
-    played_greet(b, a);
+    played_greet(look.b, look.a);
     beat_for_long(true, false);
-    assert_complains(take(), COMPLAINT_NO_MAJORITY,
+    assert_complains(look_take(), COMPLAINT_NO_MAJORITY,
                      "2 of the 3 islands that vote are heard, but the disks of 2 are in doubt");
-    assert_complains(take(), COMPLAINT_NO_MAJORITY, "no round closes until c is back; island c was not heard of yet");
+    assert_complains(look_take(), COMPLAINT_NO_MAJORITY,
+                     "no round closes until c is back; island c was not heard of yet");
     assert_remedy(COMPLAINT_NO_MAJORITY, "with the disks that they had");
     assert_remedy(COMPLAINT_DOUBT, "it votes again when a majority that is, or all that vote, are here");
     assert_remedy(COMPLAINT_AWAY, "nobody can be taken for lost, and rounds stand");
-    assert_int_equal(status.epoch.voters_heard, 2);
-    assert_int_equal(status.epoch.voters_sure, 0);
-    played_greet(c, a);
+    assert_int_equal(look.status.epoch.voters_heard, 2);
+    assert_int_equal(look.status.epoch.voters_sure, 0);
+    played_greet(look.c, look.a);
     beat_for_long(true, true);
-    assert_complains(take(), COMPLAINT_NO_MAJORITY,
+    assert_complains(look_take(), COMPLAINT_NO_MAJORITY,
                      "3 of the 3 islands that vote are heard, but the disks of 3 are in doubt");
     assert_remedy(COMPLAINT_NO_MAJORITY, "nothing to do");
     assert_remedy(COMPLAINT_DOUBT, "nothing to do");
-    end();
+    look_end();
 }
 
 /* One of three was started again: the others are a majority, and name its disk anew. */
 static void one_disk_in_doubt_leaves_a_majority(void **state)
 {
     (void)state;
-    begin_run("status-one-doubt", 3);
-    a = isle_open(run, A, NULL, 0);
-    played_greet(b, a);
-    played_greet(c, a);
+    look_begin_run("status-one-doubt", 3, NULL);
+    look.a = isle_open(look.run, LOOK_A, NULL, 0);
+    played_greet(look.b, look.a);
+    played_greet(look.c, look.a);
     beat_for_long(false, true);
-    assert_silent(take(), COMPLAINT_NO_MAJORITY);
-    assert_int_equal(status.epoch.voters_sure, 2);
-    end();
+    assert_silent(look_take(), COMPLAINT_NO_MAJORITY);
+    assert_int_equal(look.status.epoch.voters_sure, 2);
+    look_end();
 }
 
 static void in_a_minority_nobody_is_taken_for_lost(void **state)
 {
     (void)state;
-    begin("status-minority", 3);
-    assert_complains(take(), COMPLAINT_NO_MAJORITY,
+    look_begin("status-minority", 3, NULL);
+    assert_complains(look_take(), COMPLAINT_NO_MAJORITY,
                      "no round closes until one of b, c is back; island b was not heard of yet");
     assert_remedy(COMPLAINT_AWAY, "nobody can be taken for lost, and rounds stand");
-    played_greet(b, a);
+    played_greet(look.b, look.a);
     assert_remedy(COMPLAINT_AWAY, "rounds wait for its shards, until a majority of those that vote takes it for lost");
-    end();
+    look_end();
 }
 
 /* It was away when it was revoked, so it has no record that says so: b and c have another key for it, or none. */
 static void whom_most_do_not_let_in_is_told_that_it_was_probably_revoked(void **state)
 {
     (void)state;
-    run = isle_run_new("status-revoked", 3, NULL);
-    struct ident ours = run->idents[A], other;
+    look.run = isle_run_new("status-revoked", 3, NULL);
+    struct ident ours = look.run->idents[LOOK_A], other;
     assert_ok(ident_generate(&other));
-    b = c = NULL;
-    run->idents[A] = other;
-    b = played_open(run, B, 0, NULL);
-    isle_listen(run, C);
-    run->idents[A] = ours;
-    a = isle_open(run, A, NULL, 0);
-    isle_wait(peers_info(a->peers, B).unadmitted);
-    assert_complains(take(), COMPLAINT_REFUSED, "it does not admit our key");
+    look.b = look.c = NULL;
+    look.run->idents[LOOK_A] = other;
+    look.b = played_open(look.run, LOOK_B, 0, NULL);
+    isle_listen(look.run, LOOK_C);
+    look.run->idents[LOOK_A] = ours;
+    look.a = isle_open(look.run, LOOK_A, NULL, 0);
+    isle_wait(peers_info(look.a->peers, LOOK_B).unadmitted);
+    assert_complains(look_take(), COMPLAINT_REFUSED, "it does not admit our key");
     assert_remedy(COMPLAINT_REFUSED, "compare the keys");
-    assert_silent(take(), COMPLAINT_NOT_ADMITTED); /* one alone may have another key itself */
-    isle_close(a);
-    run->idents[A] = other;
-    c = played_open(run, C, 0, NULL);
-    run->idents[A] = ours;
-    a = isle_open(run, A, NULL, 0);
-    isle_wait(peers_info(a->peers, B).unadmitted && peers_info(a->peers, C).unadmitted);
-    assert_complains(take(), COMPLAINT_NOT_ADMITTED, "2 of the 2 other islands do not know this island's key");
+    assert_silent(look_take(), COMPLAINT_NOT_ADMITTED); /* one alone may have another key itself */
+    isle_close(look.a);
+    look.run->idents[LOOK_A] = other;
+    look.c = played_open(look.run, LOOK_C, 0, NULL);
+    look.run->idents[LOOK_A] = ours;
+    look.a = isle_open(look.run, LOOK_A, NULL, 0);
+    isle_wait(peers_info(look.a->peers, LOOK_B).unadmitted && peers_info(look.a->peers, LOOK_C).unadmitted);
+    assert_complains(look_take(), COMPLAINT_NOT_ADMITTED, "2 of the 2 other islands do not know this island's key");
     assert_remedy(COMPLAINT_NOT_ADMITTED, "probably revoked; if so: dilococtl reset");
-    assert_silent(take(), COMPLAINT_REFUSED);
-    assert_silent(take(), COMPLAINT_AWAY);
-    assert_silent(take(), COMPLAINT_ALONE);
-    assert_silent(take(), COMPLAINT_NO_MAJORITY);
-    end();
+    assert_silent(look_take(), COMPLAINT_REFUSED);
+    assert_silent(look_take(), COMPLAINT_AWAY);
+    assert_silent(look_take(), COMPLAINT_ALONE);
+    assert_silent(look_take(), COMPLAINT_NO_MAJORITY);
+    look_end();
 }
 
 static void a_new_run_says_that_all_have_to_meet_once(void **state)
 {
     (void)state;
-    begin_run("status-new", 3);
-    run->doubt = true;
-    a = isle_open(run, A, NULL, 0);
-    assert_silent(take(), COMPLAINT_DOUBT);
-    assert_false(status.epoch.votes);
-    assert_non_null(strstr(status.epoch.notice, "when all islands that vote have met once"));
-    assert_ok(vote_settle(a->vote));
-    assert_string_equal(take()->epoch.notice, "");
-    end();
+    look_begin_run("status-new", 3, NULL);
+    look.run->doubt = true;
+    look.a = isle_open(look.run, LOOK_A, NULL, 0);
+    assert_silent(look_take(), COMPLAINT_DOUBT);
+    assert_false(look.status.epoch.votes);
+    assert_non_null(strstr(look.status.epoch.notice, "when all islands that vote have met once"));
+    assert_ok(vote_settle(look.a->vote));
+    assert_string_equal(look_take()->epoch.notice, "");
+    look_end();
 }
 
 static void an_epoch_that_is_being_decided_for_long_is_told_with_what_it_waits_for(void **state)
 {
     (void)state;
-    begin("status-sealed", 3);
-    played_greet(b, a);
-    struct wire_epoch prepare = {.type = WIRE_PREPARE, .epoch = 1, .ballot = (uint64_t)1 << 32 | B}, answer;
-    played_say_epoch(b, A, &prepare);
-    isle_wait(played_heard_epoch(b, &answer));
+    look_begin("status-sealed", 3, NULL);
+    played_greet(look.b, look.a);
+    struct wire_epoch prepare = {.type = WIRE_PREPARE, .epoch = 1, .ballot = (uint64_t)1 << 32 | LOOK_B}, answer;
+    played_say_epoch(look.b, LOOK_A, &prepare);
+    isle_wait(played_heard_epoch(look.b, &answer));
     assert_int_equal(answer.type, WIRE_PROMISE);
     wire_epoch_deinit(&answer);
-    a->now_ms += 2000;
-    assert_silent(take(), COMPLAINT_SEALED);
-    a->now_ms += 500;
-    assert_complains(take(), COMPLAINT_SEALED, "decided for 2 s; it waits for island b, which proposes it");
-    assert_int_equal(status.epoch.sealed_ms, 2500);
-    struct record record = isle_next_record(a);
-    isle_adopt(a, &record);
-    assert_silent(take(), COMPLAINT_SEALED);
-    assert_int_equal(status.epoch.sealed_ms, 0);
-    end();
+    look.a->now_ms += 2000;
+    assert_silent(look_take(), COMPLAINT_SEALED);
+    look.a->now_ms += 500;
+    assert_complains(look_take(), COMPLAINT_SEALED, "decided for 2 s; it waits for island b, which proposes it");
+    assert_int_equal(look.status.epoch.sealed_ms, 2500);
+    struct record record = isle_next_record(look.a);
+    isle_adopt(look.a, &record);
+    assert_silent(look_take(), COMPLAINT_SEALED);
+    assert_int_equal(look.status.epoch.sealed_ms, 0);
+    look_end();
 }
 
 static void be_sealed_by_b(void)
 {
-    struct wire_epoch prepare = {.type = WIRE_PREPARE, .epoch = 1, .ballot = (uint64_t)1 << 32 | B}, answer;
-    played_say_epoch(b, A, &prepare);
-    isle_wait(played_heard_epoch(b, &answer));
+    struct wire_epoch prepare = {.type = WIRE_PREPARE, .epoch = 1, .ballot = (uint64_t)1 << 32 | LOOK_B}, answer;
+    played_say_epoch(look.b, LOOK_A, &prepare);
+    isle_wait(played_heard_epoch(look.b, &answer));
     wire_epoch_deinit(&answer);
 }
 
@@ -430,23 +382,21 @@ static void rounds_that_close_do_not_wait_for_the_next_epoch(void **state)
 {
     (void)state;
     struct digest hash = digest_of("x", 1);
-    begin("status-closing", 3);
-    assert_ok(progress_new(&progress));
-    played_greet(b, a);
+    look_begin("status-closing", 3, NULL);
+    assert_ok(progress_new(&look.progress));
+    played_greet(look.b, look.a);
     for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++)
-        sync_restore(a->sync, f, 5, &hash);
-    progress_note(progress, a->sync, ISLE_FRAGMENTS, 3, 0, a->now_ms);
+        sync_restore(look.a->sync, f, 5, &hash);
+    progress_note(look.progress, look.a->sync, ISLE_FRAGMENTS, 3, 0, look.a->now_ms);
     be_sealed_by_b();
-    a->now_ms += 3000;
-    assert_complains(take(), COMPLAINT_SEALED, "the next epoch is being decided for 3 s");
-    sync_restore(a->sync, 0, 6, &hash);
-    progress_note(progress, a->sync, ISLE_FRAGMENTS, 3, 0, a->now_ms);
-    a->now_ms += 1000;
-    assert_complains(take(), COMPLAINT_SEALED, "a change of who takes part is wished, and not decided for 4 s");
+    look.a->now_ms += 3000;
+    assert_complains(look_take(), COMPLAINT_SEALED, "the next epoch is being decided for 3 s");
+    sync_restore(look.a->sync, 0, 6, &hash);
+    progress_note(look.progress, look.a->sync, ISLE_FRAGMENTS, 3, 0, look.a->now_ms);
+    look.a->now_ms += 1000;
+    assert_complains(look_take(), COMPLAINT_SEALED, "a change of who takes part is wished, and not decided for 4 s");
     assert_remedy(COMPLAINT_SEALED, "rounds close all the same");
-    end();
-    progress_free(progress);
-    progress = NULL;
+    look_end();
 }
 
 /* A full disk, for one: it is this island that nothing is decided for, not those that can be heard. */
@@ -454,115 +404,115 @@ static void a_vote_that_cannot_be_kept_is_told_with_what_its_disk_says(void **st
 {
     (void)state;
     char aside[400];
-    begin("status-unkept", 3);
-    played_greet(b, a);
-    assert_silent(take(), COMPLAINT_DISK);
-    snprintf(aside, sizeof aside, "%s-aside", a->conf.state_folder);
-    assert_int_equal(rename(a->conf.state_folder, aside), 0);
-    struct wire_epoch prepare = {.type = WIRE_PREPARE, .epoch = 1, .ballot = (uint64_t)1 << 32 | B};
-    played_say_epoch(b, A, &prepare);
-    isle_wait(council_unkept(peers_council(a->peers))[0] != '\0');
-    a->now_ms += 100;
-    assert_complains(take(), COMPLAINT_DISK, "what is decided cannot be kept: ");
-    assert_non_null(strstr(status.epoch.waits, "this island's disk: "));
-    assert_int_equal(rename(aside, a->conf.state_folder), 0);
-    isle_tick(a);
-    assert_silent(take(), COMPLAINT_DISK);
-    assert_string_equal(status.epoch.waits, "island b, which proposes it");
-    end();
+    look_begin("status-unkept", 3, NULL);
+    played_greet(look.b, look.a);
+    assert_silent(look_take(), COMPLAINT_DISK);
+    snprintf(aside, sizeof aside, "%s-aside", look.a->conf.state_folder);
+    assert_int_equal(rename(look.a->conf.state_folder, aside), 0);
+    struct wire_epoch prepare = {.type = WIRE_PREPARE, .epoch = 1, .ballot = (uint64_t)1 << 32 | LOOK_B};
+    played_say_epoch(look.b, LOOK_A, &prepare);
+    isle_wait(council_unkept(peers_council(look.a->peers))[0] != '\0');
+    look.a->now_ms += 100;
+    assert_complains(look_take(), COMPLAINT_DISK, "what is decided cannot be kept: ");
+    assert_non_null(strstr(look.status.epoch.waits, "this island's disk: "));
+    assert_int_equal(rename(aside, look.a->conf.state_folder), 0);
+    isle_tick(look.a);
+    assert_silent(look_take(), COMPLAINT_DISK);
+    assert_string_equal(look.status.epoch.waits, "island b, which proposes it");
+    look_end();
 }
 
 /* It drains, and the others do not answer. */
 static void a_wish_that_nobody_decides_is_told_as_one(void **state)
 {
     (void)state;
-    begin_run("status-wish", 3);
+    look_begin_run("status-wish", 3, NULL);
     open_in_doubt();
-    isle_know_plan(a);
-    a->engine = true;
-    played_greet(b, a);
-    gate_drain(peers_gate(a->peers), true);
+    isle_know_plan(look.a);
+    look.a->engine = true;
+    played_greet(look.b, look.a);
+    gate_drain(peers_gate(look.a->peers), true);
     for (int k = 0; k < 4; k++) {
-        a->now_ms += 250;
-        isle_tick(a);
+        look.a->now_ms += 250;
+        isle_tick(look.a);
     }
-    assert_true(take()->epoch.wished_ms > 0);
-    assert_int_equal(status.epoch.sealed_ms, 0);
-    assert_string_equal(status.epoch.waits, "those that vote, of which this island is none now");
-    assert_silent(take(), COMPLAINT_SEALED);
+    assert_true(look_take()->epoch.wished_ms > 0);
+    assert_int_equal(look.status.epoch.sealed_ms, 0);
+    assert_string_equal(look.status.epoch.waits, "those that vote, of which this island is none now");
+    assert_silent(look_take(), COMPLAINT_SEALED);
     for (int k = 0; k < 42; k++) { /* 10.5 s */
-        played_beat(b);
-        played_say(b, A);
-        played_settle(b, A, WIRE_HELLO);
-        a->now_ms += 250;
-        isle_tick(a);
+        played_beat(look.b);
+        played_say(look.b, LOOK_A);
+        played_settle(look.b, LOOK_A, WIRE_HELLO);
+        look.a->now_ms += 250;
+        isle_tick(look.a);
     }
-    assert_complains(take(), COMPLAINT_SEALED, "a change of who takes part is wished, and not decided for 1");
-    end();
+    assert_complains(look_take(), COMPLAINT_SEALED, "a change of who takes part is wished, and not decided for 1");
+    look_end();
 }
 
 static void adopt_role(uint32_t slot, enum record_role role)
 {
-    struct record record = isle_next_record(a);
+    struct record record = isle_next_record(look.a);
     uint32_t owners[ISLE_MAX], count = 0;
-    for (uint32_t i = 0; i < run->count; i++)
+    for (uint32_t i = 0; i < look.run->count; i++)
         if (i != slot)
             owners[count++] = i;
     isle_set_owners(&record, owners, count, role);
     record.members[slot].role = (uint8_t)role;
-    isle_adopt(a, &record);
+    isle_adopt(look.a, &record);
 }
 
 /* What people have to do something about is a complaint: one that was put out, or drained. */
 static void an_island_that_takes_no_part_says_so_itself(void **state)
 {
     (void)state;
-    begin("status-no-part", 3);
-    played_greet(b, a);
-    played_greet(c, a);
-    assert_silent(take(), COMPLAINT_NO_PART);
-    adopt_role(A, RECORD_AWAY);
-    assert_complains(take(), COMPLAINT_NO_PART,
+    look_begin("status-no-part", 3, NULL);
+    played_greet(look.b, look.a);
+    played_greet(look.c, look.a);
+    assert_silent(look_take(), COMPLAINT_NO_PART);
+    adopt_role(LOOK_A, RECORD_AWAY);
+    assert_complains(look_take(), COMPLAINT_NO_PART,
                      "this island takes no part: by the record of epoch 1 it was lost or evicted");
     assert_remedy(COMPLAINT_NO_PART, "it comes back by itself");
-    adopt_role(C, RECORD_AWAY);
-    assert_silent(take(), COMPLAINT_NO_PART);
-    gate_drain(peers_gate(a->peers), true);
-    assert_silent(take(), COMPLAINT_NO_PART); /* it is not decided yet */
-    adopt_role(A, RECORD_DRAINING);
-    assert_silent(take(), COMPLAINT_NO_PART); /* it left as its people asked: nothing is wrong */
-    gate_drain(peers_gate(a->peers), false);
-    assert_silent(take(), COMPLAINT_NO_PART); /* it comes back */
-    end();
+    adopt_role(LOOK_C, RECORD_AWAY);
+    assert_silent(look_take(), COMPLAINT_NO_PART);
+    gate_drain(peers_gate(look.a->peers), true);
+    assert_silent(look_take(), COMPLAINT_NO_PART); /* it is not decided yet */
+    adopt_role(LOOK_A, RECORD_DRAINING);
+    assert_silent(look_take(), COMPLAINT_NO_PART); /* it left as its people asked: nothing is wrong */
+    gate_drain(peers_gate(look.a->peers), false);
+    assert_silent(look_take(), COMPLAINT_NO_PART); /* it comes back */
+    look_end();
 }
 
 /* As drain itself suggests: then it is stopped, and some time later a record says that it is away. */
 static void who_drained_and_is_away_is_no_complaint(void **state)
 {
     (void)state;
-    begin("status-drained", 3);
-    played_greet(b, a);
-    assert_complains(take(), COMPLAINT_AWAY, "island c");
-    adopt_role(C, RECORD_DRAINING);
-    assert_silent(take(), COMPLAINT_AWAY);
-    assert_true(status.peers[C].drained);
-    adopt_role(C, RECORD_AWAY);
-    assert_silent(take(), COMPLAINT_LOST);
-    assert_silent(take(), COMPLAINT_AWAY);
-    assert_int_equal(status.islands_drained, 1);
-    json_t *json = status_json(&status);
+    look_begin("status-drained", 3, NULL);
+    played_greet(look.b, look.a);
+    assert_complains(look_take(), COMPLAINT_AWAY, "island c");
+    adopt_role(LOOK_C, RECORD_DRAINING);
+    assert_silent(look_take(), COMPLAINT_AWAY);
+    assert_true(look.status.peers[LOOK_C].drained);
+    adopt_role(LOOK_C, RECORD_AWAY);
+    assert_silent(look_take(), COMPLAINT_LOST);
+    assert_silent(look_take(), COMPLAINT_AWAY);
+    assert_int_equal(look.status.islands_drained, 1);
+    json_t *json = status_json(&look.status);
     assert_int_equal(json_array_size(json_object_get(json, "drained")), 1);
     assert_string_equal(json_string_value(json_array_get(json_object_get(json, "drained"), 0)), "c");
     json_decref(json);
-    struct record record = isle_next_record(a);
-    isle_set_owners(&record, (const uint32_t[]){A, B, C}, 3, RECORD_OWNER);
-    record.members[C].role = RECORD_OWNER;
-    record.members[C].voter = true;
-    isle_adopt(a, &record); /* it took part again, and is lost now */
-    adopt_role(C, RECORD_AWAY);
-    assert_complains(take(), COMPLAINT_LOST, "island c is lost");
-    assert_int_equal(status.islands_drained, 0);
-    end();
+    struct record record = isle_next_record(look.a);
+    isle_set_owners(&record, (const uint32_t[]){LOOK_A, LOOK_B, LOOK_C}, 3, RECORD_OWNER);
+    record.members[LOOK_C].role = RECORD_OWNER;
+    record.members[LOOK_C].voter = true;
+    isle_adopt(look.a, &record); /* it took part again, and is lost now */
+    adopt_role(LOOK_C, RECORD_AWAY);
+    assert_complains(look_take(), COMPLAINT_LOST, "island c is lost");
+    assert_int_equal(look.status.islands_drained, 0);
+    look_end();
 }
 
 int main(void)

@@ -9,75 +9,9 @@
 #include <sys/stat.h>
 
 #include "common/digest.h"
-#include "daemon/control/status.h"
 #include "daemon/control/status_json.h"
 #include "tests/lib/complains.h"
-#include "tests/lib/isle.h"
-#include "tests/lib/played.h"
-#include "tests/lib/played_trainer.h"
-
-enum { A, B, C };
-
-static struct isle_run *run;
-static struct isle *a;
-static struct played *b, *c;
-static struct played_trainer *trainer;
-static struct status status; /* as last taken */
-
-static void begin_run(const char *name, uint32_t count, const char *sync)
-{
-    run = isle_run_new(name, count, sync);
-    b = count > B ? played_open(run, B, 0, NULL) : NULL;
-    c = count > C ? played_open(run, C, 0, NULL) : NULL;
-    trainer = NULL;
-}
-
-static void begin(const char *name, uint32_t count, const char *sync)
-{
-    begin_run(name, count, sync);
-    a = isle_open(run, A, NULL, 0);
-    isle_know_plan(a);
-    a->engine = true;
-}
-
-static void end(void)
-{
-    status_deinit(&status);
-    if (trainer != NULL)
-        played_trainer_close(trainer);
-    isle_close(a);
-    if (b != NULL)
-        played_close(b);
-    if (c != NULL)
-        played_close(c);
-    isle_run_free(run);
-}
-
-static const struct status *take(void)
-{
-    static struct status_conf conf;
-    conf = isle_status_conf(a);
-    status_deinit(&status);
-    assert_ok(status_take(&conf, a->now_ms, &status));
-    return &status;
-}
-
-static void train(uint64_t step)
-{
-    if (trainer == NULL) {
-        trainer = played_trainer_open(a);
-        played_trainer_start(trainer);
-    }
-    played_trainer_say(
-        trainer, &(struct ipc_message){.type = IPC_REPORT, .report = {.step = step, .tokens = 10 * step, .loss = 2.5}});
-}
-
-/* Our contribution to the next version of a fragment is on its way. */
-static void contribute(uint32_t f)
-{
-    isle_step(a, &(struct sync_event){.type = SYNC_EV_SNAPSHOT, .fragment = f});
-    isle_step(a, &(struct sync_event){.type = SYNC_EV_ENCODED, .fragment = f});
-}
+#include "tests/lib/look.h"
 
 /* ---- its process ---- */
 
@@ -85,52 +19,53 @@ static void a_trainers_process_that_fails_or_does_not_run_is_told(void **state)
 {
     (void)state;
     char text[400];
-    begin_run("status-process", 1, NULL);
-    const char *program = testlib_file(run->folder, "trainer",
+    look_begin_run("status-process", 1, NULL);
+    const char *program = testlib_file(look.run->folder, "trainer",
                                        "#!/bin/sh\ntest -f go && exec sleep 100\n"
                                        "echo No module named torch >&2\nexit 3\n"); /* it runs there */
     assert_int_equal(chmod(program, 0755), 0);
     snprintf(text, sizeof text, "worker.program=%s", program);
     struct conf_override overrides[] = {{text}, {"worker.data=d"}, {"worker.autostart=no"}};
-    a = isle_open(run, A, overrides, 3);
-    assert_complains(take(), COMPLAINT_STOPPED, "no trainer is running");
-    assert_ok(trainer_join(a->trainer, a->now_ms));
-    isle_wait(trainer_phase(a->trainer) == TRAINER_RESTARTING);
-    assert_complains(take(), COMPLAINT_RESTARTING,
+    look.a = isle_open(look.run, LOOK_A, overrides, 3);
+    assert_complains(look_take(), COMPLAINT_STOPPED, "no trainer is running");
+    assert_ok(trainer_join(look.a->trainer, look.a->now_ms));
+    isle_wait(trainer_phase(look.a->trainer) == TRAINER_RESTARTING);
+    assert_complains(look_take(), COMPLAINT_RESTARTING,
                      "ended with status 3; its last line: \"No module named torch\"; started again in 1 s");
-    assert_int_equal(status.trainer.failures, 1);
-    assert_silent(take(), COMPLAINT_STOPPED);
-    testlib_file(run->folder, "go", "\n");
-    assert_ok(trainer_join(a->trainer, a->now_ms));
-    assert_silent(take(), COMPLAINT_RESTARTING);
-    assert_silent(take(), COMPLAINT_STOPPED);
-    assert_silent(take(), COMPLAINT_NOT_ATTACHED);
-    isle_tick(a);
-    a->now_ms += 60000;
-    isle_tick(a);
-    assert_silent(take(), COMPLAINT_NOT_ATTACHED); /* it may be large */
-    a->now_ms += 1;
-    snprintf(text, sizeof text, "the trainer (pid %d) has not attached for 60 s", (int)trainer_info(a->trainer).pid);
-    assert_complains(take(), COMPLAINT_NOT_ATTACHED, text);
+    assert_int_equal(look.status.trainer.failures, 1);
+    assert_silent(look_take(), COMPLAINT_STOPPED);
+    testlib_file(look.run->folder, "go", "\n");
+    assert_ok(trainer_join(look.a->trainer, look.a->now_ms));
+    assert_silent(look_take(), COMPLAINT_RESTARTING);
+    assert_silent(look_take(), COMPLAINT_STOPPED);
+    assert_silent(look_take(), COMPLAINT_NOT_ATTACHED);
+    isle_tick(look.a);
+    look.a->now_ms += 60000;
+    isle_tick(look.a);
+    assert_silent(look_take(), COMPLAINT_NOT_ATTACHED); /* it may be large */
+    look.a->now_ms += 1;
+    snprintf(text, sizeof text, "the trainer (pid %d) has not attached for 60 s",
+             (int)trainer_info(look.a->trainer).pid);
+    assert_complains(look_take(), COMPLAINT_NOT_ATTACHED, text);
     bool killed;
-    assert_ok(trainer_leave_now(a->trainer, &killed));
-    isle_wait(!trainer_running(a->trainer));
-    assert_silent(take(), COMPLAINT_STOPPED); /* as was asked */
-    assert_int_equal(status.phase, TRAINER_STOPPED);
-    end();
+    assert_ok(trainer_leave_now(look.a->trainer, &killed));
+    isle_wait(!trainer_running(look.a->trainer));
+    assert_silent(look_take(), COMPLAINT_STOPPED); /* as was asked */
+    assert_int_equal(look.status.phase, TRAINER_STOPPED);
+    look_end();
 }
 
 /* An island whose trainer is this shell script. */
 static void begin_script(const char *name, const char *body)
 {
     static char text[400];
-    begin_run(name, 1, NULL);
-    const char *program = testlib_file(run->folder, "trainer", "#!/bin/sh\n%s\n", body);
+    look_begin_run(name, 1, NULL);
+    const char *program = testlib_file(look.run->folder, "trainer", "#!/bin/sh\n%s\n", body);
     assert_int_equal(chmod(program, 0755), 0);
     snprintf(text, sizeof text, "worker.program=%s", program);
     struct conf_override overrides[] = {{text}, {"worker.autostart=no"}};
-    a = isle_open(run, A, overrides, 2);
-    assert_ok(trainer_join(a->trainer, a->now_ms));
+    look.a = isle_open(look.run, LOOK_A, overrides, 2);
+    assert_ok(trainer_join(look.a->trainer, look.a->now_ms));
 }
 
 /* To start it again would train the same epoch for ever. */
@@ -138,19 +73,20 @@ static void a_script_that_ends_by_itself_is_told_and_not_started_again(void **st
 {
     (void)state;
     begin_script("status-ended", "echo one epoch is done");
-    isle_wait(!trainer_running(a->trainer));
-    a->now_ms += 100000;
-    isle_tick(a);
-    assert_false(trainer_running(a->trainer));
-    assert_complains(take(), COMPLAINT_ENDED, "ended with status 0 at step 0 of the run's 1000, and had not said that");
-    assert_non_null(strstr(complaint_of(&status, COMPLAINT_ENDED)->remedy, "until island.step() is False"));
-    assert_silent(&status, COMPLAINT_RESTARTING);
-    assert_string_equal(trainer_phase_name(status.phase), "ended");
-    assert_int_equal(status.trainer.failures, 0);
-    assert_ok(trainer_join(a->trainer, a->now_ms));
-    assert_silent(take(), COMPLAINT_ENDED);
-    isle_wait(!trainer_running(a->trainer));
-    end();
+    isle_wait(!trainer_running(look.a->trainer));
+    look.a->now_ms += 100000;
+    isle_tick(look.a);
+    assert_false(trainer_running(look.a->trainer));
+    assert_complains(look_take(), COMPLAINT_ENDED,
+                     "ended with status 0 at step 0 of the run's 1000, and had not said that");
+    assert_non_null(strstr(complaint_of(&look.status, COMPLAINT_ENDED)->remedy, "until island.step() is False"));
+    assert_silent(&look.status, COMPLAINT_RESTARTING);
+    assert_string_equal(trainer_phase_name(look.status.phase), "ended");
+    assert_int_equal(look.status.trainer.failures, 0);
+    assert_ok(trainer_join(look.a->trainer, look.a->now_ms));
+    assert_silent(look_take(), COMPLAINT_ENDED);
+    isle_wait(!trainer_running(look.a->trainer));
+    look_end();
 }
 
 /* It was done; what it does after that is people's as well. */
@@ -158,23 +94,23 @@ static void one_that_fails_when_it_is_done_is_told_and_not_started_again(void **
 {
     (void)state;
     begin_script("status-badly", "echo cannot save: disk quota exceeded\nexit 5");
-    trainer_finished(a->trainer);
-    isle_wait(!trainer_running(a->trainer));
+    trainer_finished(look.a->trainer);
+    isle_wait(!trainer_running(look.a->trainer));
     assert_complains(
-        take(), COMPLAINT_ENDED_BADLY,
+        look_take(), COMPLAINT_ENDED_BADLY,
         "ended with status 5; its last line: \"cannot save: disk quota exceeded\"; all that it had to contribute is "
         "counted");
-    assert_int_equal(status.phase, TRAINER_FINISHED);
-    a->now_ms += 100000;
-    isle_tick(a);
-    assert_false(trainer_running(a->trainer));
-    end();
+    assert_int_equal(look.status.phase, TRAINER_FINISHED);
+    look.a->now_ms += 100000;
+    isle_tick(look.a);
+    assert_false(trainer_running(look.a->trainer));
+    look_end();
     begin_script("status-well", "exit 0");
-    trainer_finished(a->trainer);
-    isle_wait(!trainer_running(a->trainer));
-    assert_silent(take(), COMPLAINT_ENDED_BADLY);
-    assert_silent(take(), COMPLAINT_ENDED);
-    end();
+    trainer_finished(look.a->trainer);
+    isle_wait(!trainer_running(look.a->trainer));
+    assert_silent(look_take(), COMPLAINT_ENDED_BADLY);
+    assert_silent(look_take(), COMPLAINT_ENDED);
+    look_end();
 }
 
 /* ---- steps ---- */
@@ -182,43 +118,43 @@ static void one_that_fails_when_it_is_done_is_told_and_not_started_again(void **
 static void no_trainer_attached_and_one_that_stands_still_are_told(void **state)
 {
     (void)state;
-    begin("status-attached", 1, NULL);
-    assert_complains(take(), COMPLAINT_NOT_ATTACHED, "no trainer is attached");
-    trainer = played_trainer_open(a);
-    played_trainer_start(trainer);
-    a->now_ms += 60001;                       /* it hangs in its first step, or takes its time */
-    assert_silent(take(), COMPLAINT_STALLED); /* in which its program is compiled */
-    a->now_ms += 600000 - 60001;
-    assert_silent(take(), COMPLAINT_STALLED);
-    a->now_ms++;
-    assert_complains(take(), COMPLAINT_STALLED, "has not finished its first step for 10 min");
-    train(6);
-    assert_silent(take(), COMPLAINT_NOT_ATTACHED);
-    assert_silent(take(), COMPLAINT_STALLED);
-    end();
+    look_begin("status-attached", 1, NULL);
+    assert_complains(look_take(), COMPLAINT_NOT_ATTACHED, "no trainer is attached");
+    look.trainer = played_trainer_open(look.a);
+    played_trainer_start(look.trainer);
+    look.a->now_ms += 60001;                       /* it hangs in its first step, or takes its time */
+    assert_silent(look_take(), COMPLAINT_STALLED); /* in which its program is compiled */
+    look.a->now_ms += 600000 - 60001;
+    assert_silent(look_take(), COMPLAINT_STALLED);
+    look.a->now_ms++;
+    assert_complains(look_take(), COMPLAINT_STALLED, "has not finished its first step for 10 min");
+    look_train(6);
+    assert_silent(look_take(), COMPLAINT_NOT_ATTACHED);
+    assert_silent(look_take(), COMPLAINT_STALLED);
+    look_end();
 }
 
 /* The slowest step so far may have been the one that compiled it all. */
 static void a_step_may_take_thrice_as_long_as_the_slowest_and_a_minute_at_least(void **state)
 {
     (void)state;
-    begin("status-steps", 1, NULL);
-    train(0);
-    a->now_ms += 1000;
-    train(6);
-    a->now_ms += 60000;
-    assert_silent(take(), COMPLAINT_STALLED);
-    a->now_ms++;
-    assert_complains(take(), COMPLAINT_STALLED,
+    look_begin("status-steps", 1, NULL);
+    look_train(0);
+    look.a->now_ms += 1000;
+    look_train(6);
+    look.a->now_ms += 60000;
+    assert_silent(look_take(), COMPLAINT_STALLED);
+    look.a->now_ms++;
+    assert_complains(look_take(), COMPLAINT_STALLED,
                      "has not finished a step for 1 min 0 s; its slowest so far took 166 ms");
-    a->now_ms += 30000;
-    train(7); /* after 90 s */
-    assert_silent(take(), COMPLAINT_STALLED);
-    a->now_ms += 270000;
-    assert_silent(take(), COMPLAINT_STALLED);
-    a->now_ms += 1000;
-    assert_complains(take(), COMPLAINT_STALLED, "for 4 min 31 s; its slowest so far took 1 min 30 s");
-    end();
+    look.a->now_ms += 30000;
+    look_train(7); /* after 90 s */
+    assert_silent(look_take(), COMPLAINT_STALLED);
+    look.a->now_ms += 270000;
+    assert_silent(look_take(), COMPLAINT_STALLED);
+    look.a->now_ms += 1000;
+    assert_complains(look_take(), COMPLAINT_STALLED, "for 4 min 31 s; its slowest so far took 1 min 30 s");
+    look_end();
 }
 
 /* 0 is not said, which is nothing to complain of. */
@@ -226,19 +162,19 @@ static void a_loss_that_is_no_number_is_told_and_shown_as_none(void **state)
 {
     (void)state;
     static const double losses[] = {0, (double)NAN, (double)INFINITY, -2.5};
-    begin("status-loss", 2, NULL);
-    train(6);
+    look_begin("status-loss", 2, NULL);
+    look_train(6);
     for (size_t i = 0; i < sizeof losses / sizeof losses[0]; i++) {
         played_trainer_say(
-            trainer,
+            look.trainer,
             &(struct ipc_message){.type = IPC_REPORT,
                                   .report = {.step = 7 + i, .tokens = 70, .loss = losses[i], .tokens_per_s = 99}});
-        take();
+        look_take();
         if (i == 1 || i == 2)
-            assert_complains(&status, COMPLAINT_LOSS_NAN, "the trainer's loss is NaN or Inf, at step ");
+            assert_complains(&look.status, COMPLAINT_LOSS_NAN, "the trainer's loss is NaN or Inf, at step ");
         else
-            assert_silent(&status, COMPLAINT_LOSS_NAN);
-        json_t *json = status_json(&status), *peers = status_json_peers(&status);
+            assert_silent(&look.status, COMPLAINT_LOSS_NAN);
+        json_t *json = status_json(&look.status), *peers = status_json_peers(&look.status);
         const json_t *loss = json_object_get(json_object_get(json, "trainer"), "loss");
         const json_t *row = json_object_get(json_array_get(json_object_get(peers, "peers"), 0), "loss");
         assert_int_equal(json_is_null(loss), i < 3);
@@ -247,93 +183,93 @@ static void a_loss_that_is_no_number_is_told_and_shown_as_none(void **state)
         json_decref(json);
         json_decref(peers);
     }
-    end();
+    look_end();
 }
 
 /* The engine's part of a snapshot that was encoded, or refused. */
 static void encode(uint32_t f, enum err err)
 {
     struct replica_snapshot snapshot;
-    assert_true(trainer_snapshot(a->trainer, f, &snapshot));
-    trainer_encoded(a->trainer, f, err);
+    assert_true(trainer_snapshot(look.a->trainer, f, &snapshot));
+    trainer_encoded(look.a->trainer, f, err);
 }
 
 static void a_trainer_that_sends_nan_is_told_until_it_sends_none(void **state)
 {
     (void)state;
-    begin("status-nan", 1, NULL);
-    train(6);
+    look_begin("status-nan", 1, NULL);
+    look_train(6);
     encode(1, ERR_OK);
-    assert_silent(take(), COMPLAINT_NAN);
+    assert_silent(look_take(), COMPLAINT_NAN);
     encode(1, ERR_NONFINITE);
     encode(1, ERR_NONFINITE);
     encode(3, ERR_NONFINITE);
-    assert_complains(take(), COMPLAINT_NAN, "the last snapshots of 2 fragments hold NaN or Inf, 2 times in a row");
+    assert_complains(look_take(), COMPLAINT_NAN, "the last snapshots of 2 fragments hold NaN or Inf, 2 times in a row");
     encode(3, ERR_OK);
-    assert_complains(take(), COMPLAINT_NAN, "of 1 fragment holds NaN");
+    assert_complains(look_take(), COMPLAINT_NAN, "of 1 fragment holds NaN");
     encode(1, ERR_OK);
-    assert_silent(take(), COMPLAINT_NAN);
+    assert_silent(look_take(), COMPLAINT_NAN);
     encode(1, ERR_NONFINITE);
-    played_trainer_close(trainer); /* the next one begins anew */
-    trainer = NULL;
-    isle_turn(a);
-    assert_silent(take(), COMPLAINT_NAN);
-    end();
+    played_trainer_close(look.trainer); /* the next one begins anew */
+    look.trainer = NULL;
+    isle_turn(look.a);
+    assert_silent(look_take(), COMPLAINT_NAN);
+    look_end();
 }
 
 static void one_that_was_to_leave_and_hangs_is_told(void **state)
 {
     (void)state;
     struct trainer_leaving leaving;
-    begin("status-leaving", 1, NULL);
-    train(6);
-    assert_ok(trainer_leave(a->trainer, &leaving));
-    a->now_ms += 600001;
-    assert_complains(take(), COMPLAINT_STALLED, "has not finished its first step");
-    contribute(0); /* it waits for others, or for jobs: that is another matter */
-    end();
+    look_begin("status-leaving", 1, NULL);
+    look_train(6);
+    assert_ok(trainer_leave(look.a->trainer, &leaving));
+    look.a->now_ms += 600001;
+    assert_complains(look_take(), COMPLAINT_STALLED, "has not finished its first step");
+    look_contribute(0); /* it waits for others, or for jobs: that is another matter */
+    look_end();
 }
 
 static void a_trainer_that_stands_still_at_its_end_names_whom_it_waits_for(void **state)
 {
     (void)state;
-    begin("status-waiting", 3, NULL);
-    played_greet(b, a);
-    played_greet(c, a);
-    train(1);
-    contribute(1);
-    contribute(2);
-    isle_step(a, &(struct sync_event){.type = SYNC_EV_STORED, .fragment = 1, .version = 1, .owner = C});
-    isle_step(a, &(struct sync_event){.type = SYNC_EV_STORED, .fragment = 2, .version = 1, .owner = C});
+    look_begin("status-waiting", 3, NULL);
+    played_greet(look.b, look.a);
+    played_greet(look.c, look.a);
+    look_train(1);
+    look_contribute(1);
+    look_contribute(2);
+    isle_step(look.a, &(struct sync_event){.type = SYNC_EV_STORED, .fragment = 1, .version = 1, .owner = LOOK_C});
+    isle_step(look.a, &(struct sync_event){.type = SYNC_EV_STORED, .fragment = 2, .version = 1, .owner = LOOK_C});
     /* c has said that it waits for nobody and that nobody has to wait for it. */
     struct event event;
-    struct wire_heartbeat *beat = played_beat(c);
+    struct wire_heartbeat *beat = played_beat(look.c);
     for (uint32_t f = 1; f <= 2; f++)
-        played_holds(beat, f, C, &(struct digest){{0}}); /* so its results count */
-    played_say(c, A);
-    isle_wait(isle_took_sync(a, SYNC_EV_HEARTBEAT, &event));
-    a->now_ms += 3000;
-    assert_silent(take(), COMPLAINT_WAITING); /* it trains */
-    played_trainer_say(trainer, &(struct ipc_message){.type = IPC_SETTLED, .fragment = 3});
+        played_holds(beat, f, LOOK_C, &(struct digest){{0}}); /* so its results count */
+    played_say(look.c, LOOK_A);
+    isle_wait(isle_took_sync(look.a, SYNC_EV_HEARTBEAT, &event));
+    look.a->now_ms += 3000;
+    assert_silent(look_take(), COMPLAINT_WAITING); /* it trains */
+    played_trainer_say(look.trainer, &(struct ipc_message){.type = IPC_SETTLED, .fragment = 3});
     struct trainer_leaving leaving;
-    train(2); /* just now */
-    assert_ok(trainer_leave(a->trainer, &leaving));
-    a->now_ms += 2999;
-    assert_silent(take(), COMPLAINT_WAITING);
-    a->now_ms++;
-    assert_silent(take(),
+    look_train(2); /* just now */
+    assert_ok(trainer_leave(look.a->trainer, &leaving));
+    look.a->now_ms += 2999;
+    assert_silent(look_take(), COMPLAINT_WAITING);
+    look.a->now_ms++;
+    assert_silent(look_take(),
                   COMPLAINT_WAITING); /* its own contributions to the others are still to come: it hangs itself */
-    a->now_ms += 60000;
-    assert_complains(take(), COMPLAINT_STALLED, "has not finished a step for 1 min 3 s");
+    look.a->now_ms += 60000;
+    assert_complains(look_take(), COMPLAINT_STALLED, "has not finished a step for 1 min 3 s");
     for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++)
         if (f != 1 && f != 2)
-            isle_step(a, &(struct sync_event){.type = SYNC_EV_SETTLED, .fragment = f});
-    assert_complains(take(), COMPLAINT_WAITING, "it waits for b");
-    assert_null(strstr(complaint_of(take(), COMPLAINT_WAITING)->what, "b, c"));
-    assert_silent(take(), COMPLAINT_STALLED);
-    isle_step(a, &(struct sync_event){.type = SYNC_EV_STORED, .fragment = 1, .version = 1, .owner = B});
-    isle_step(a, &(struct sync_event){.type = SYNC_EV_STORED, .fragment = 2, .version = 1, .owner = B});
-    end();
+            isle_step(look.a, &(struct sync_event){.type = SYNC_EV_SETTLED, .fragment = f});
+    assert_complains(look_take(), COMPLAINT_WAITING, "it waits for b");
+    assert_null(strstr(complaint_of(look_take(), COMPLAINT_WAITING)->what, "b, c"));
+    assert_silent(look_take(), COMPLAINT_STALLED);
+    isle_step(look.a, &(struct sync_event){.type = SYNC_EV_STORED, .fragment = 1, .version = 1, .owner = LOOK_B});
+    isle_step(look.a, &(struct sync_event){.type = SYNC_EV_STORED, .fragment = 2, .version = 1, .owner = LOOK_B});
+    look_end();
 }
 
 int main(void)

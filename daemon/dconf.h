@@ -15,6 +15,7 @@
 #include "common/err.h"
 #include "common/runspec.h"
 #include "daemon/home.h"
+#include "daemon/supervisor.h"
 #include "net/ident.h"
 #include "net/view.h"
 #include "net/wire.h"
@@ -45,6 +46,7 @@ struct dconf {
     int owner; /* enum record_wish */
     bool witness;
     bool in_home;                    /* dconf_load_home(): of an island in a folder */
+    struct supervised supervised;    /* what started this daemon; dilocod fills it in */
     char folder[DCONF_FOLDER_BYTES]; /* where the file lies, absolute; "": not known */
 
     void *peers; /* struct dconf_peer */

@@ -2,7 +2,8 @@
 /*
  * dilocod: the daemon of one island.
  *
- * Exit status: 0 stopped in order, 1 failed, 2 wrong usage or configuration.
+ * Exit status: 0 stopped in order, 1 failed, 2 wrong usage or configuration, or its state was removed: starting it
+ * again cannot help, and a supervisor or systemd does not.
  */
 #include <errno.h>
 #include <signal.h>
@@ -20,10 +21,12 @@
 #include "daemon/dconf.h"
 #include "daemon/engine.h"
 #include "daemon/home.h"
+#include "daemon/supervisor.h"
 
 static const char usage[] =
     "usage: dilocod [--home DIR | --config FILE] [--set SECTION.KEY=VALUE ...]\n"
     "       dilocod --check-config | --print-config [--home DIR | --config FILE]\n"
+    "       dilocod --supervise --home DIR\n"
     "\n"
     "The daemon of one island: exchanges outer gradients with the other islands while a trainer trains.\n"
     "\n";
@@ -31,7 +34,7 @@ static const char usage[] =
 struct arguments {
     const char *home, *config, *user;
     struct args_list set;
-    bool check, print, help, version;
+    bool check, print, supervise, help, version;
 };
 
 /* Signals are read from a descriptor by the loop, so that nothing is interrupted anywhere. */
@@ -85,6 +88,7 @@ static enum err act(const struct arguments *a, const struct home *home)
     for (size_t i = 0; i < a->set.count; i++)
         overrides[i].text = a->set.item[i];
     TRY(dconf_load_home(home, a->config, overrides, a->set.count, &conf));
+    supervised_take(&conf.supervised);
     log_set_level((enum log_level)conf.log_level);
     enum err err = ERR_OK;
     if (a->print)
@@ -97,7 +101,14 @@ static enum err act(const struct arguments *a, const struct home *home)
     return err;
 }
 
-static enum err run(int argc, char **argv)
+static enum err supervise(const struct arguments *a, const struct home *home, int *status)
+{
+    if (home->folder == NULL || a->config != NULL || a->set.count > 0 || a->check || a->print)
+        return err_set(ERR_ARG, "--supervise goes with --home DIR and nothing else");
+    return supervisor_run(home, status);
+}
+
+static enum err run(int argc, char **argv, int *status)
 {
     struct arguments a = {0};
     const struct args_option options[] = {
@@ -110,6 +121,8 @@ static enum err run(int argc, char **argv)
         {"user", ARGS_STRING, &a.user, "NAME", "check-config, by root: as this user (default diloco, if there is one)"},
         {"print-config", ARGS_FLAG, &a.print, NULL,
          "print the configuration in force with its documentation, then end"},
+        {"supervise", ARGS_FLAG, &a.supervise, NULL,
+         "start the daemon of DIR again when it dies, as dilococtl start has it done"},
         {"version", ARGS_FLAG, &a.version, NULL, "print the version"},
         {"help", ARGS_FLAG, &a.help, NULL, "print this"},
     };
@@ -127,7 +140,7 @@ static enum err run(int argc, char **argv)
     as_typed_add("--home", home.folder);
     as_typed_add("--config", a.config);
     if (err == ERR_OK)
-        err = act(&a, &home);
+        err = a.supervise ? supervise(&a, &home, status) : act(&a, &home);
     home_free(&home);
     return err;
 }
@@ -135,11 +148,12 @@ static enum err run(int argc, char **argv)
 int main(int argc, char **argv)
 {
     log_init("dilocod", LOG_LEVEL_INFO);
+    int status = 0;
     enum err err = digest_init();
     if (err == ERR_OK)
-        err = run(argc, argv);
+        err = run(argc, argv, &status);
     if (err == ERR_OK)
-        return 0;
+        return status;
     log_error("%s", err_text());
     return err == ERR_ARG || err == ERR_CONF || err == ERR_NOTFOUND ? 2 : 1;
 }

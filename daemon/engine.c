@@ -692,6 +692,9 @@ enum err engine_run(struct engine *engine, int signal_fd)
     drain(engine);
     while (fatal[0] == '\0' && !read_signals(signal_fd))
         TRY(turn(engine, signal_fd));
-    TRY(stop_in_order(engine, signal_fd));
+    enum err err = stop_in_order(engine, signal_fd);
+    if (ledger_stats(engine->ledger).lost && (err != ERR_OK || fatal[0] != '\0')) /* a start would find nothing saved */
+        return err_set(ERR_NOTFOUND, "%s", fatal[0] != '\0' ? fatal : err_text());
+    TRY(err);
     return fatal[0] != '\0' ? err_set(ERR_STATE, "%s", fatal) : ERR_OK;
 }

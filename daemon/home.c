@@ -101,6 +101,7 @@ enum err home_find(const char *folder, struct home *home)
     TRY(mem_printf(&home->state, "%s/state", home->folder));
     TRY(mem_printf(&home->sockets, "%s/run", home->folder));
     TRY(mem_printf(&home->log, "%s/dilocod.log", home->folder));
+    TRY(mem_printf(&home->supervisor, "%s/supervisor.pid", home->folder));
     return mem_printf(&home->pid, "%s/dilocod.pid", home->folder);
 }
 
@@ -114,10 +115,19 @@ void home_free(struct home *home)
     mem_free(home->sockets);
     mem_free(home->log);
     mem_free(home->pid);
+    mem_free(home->supervisor);
     *home = (struct home){0};
 }
 
-/* ---- the lock ---- */
+/* ---- the locks ---- */
+
+/* Which byte of a file is locked, and what that means. */
+enum { HELD = 0, PAUSING = 1 };
+
+static struct flock byte_lock(int type, int which)
+{
+    return (struct flock){.l_type = (short)type, .l_whence = SEEK_SET, .l_start = which, .l_len = 1};
+}
 
 static enum err write_number(int fd, const char *path)
 {
@@ -128,45 +138,96 @@ static enum err write_number(int fd, const char *path)
     return ERR_OK;
 }
 
-enum err home_lock(const struct home *home, int *fd)
+static enum err holder_of(const char *path, int which, int *pid)
 {
-    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    int holder = 0;
-    *fd = open(home->pid, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
-    if (*fd < 0 && errno == ENOENT)
-        return err_set_errno(ERR_CONF, "%s: cannot create; is there such a folder?", home->pid);
-    if (*fd < 0)
-        return fsio_failed(ERR_CONF, "%s: cannot create", home->pid);
+    struct flock lock = byte_lock(F_WRLCK, which);
+    *pid = 0;
+    int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT ? ERR_OK : err_set_errno(ERR_IO, "%s: cannot open", path);
     enum err err = ERR_OK;
-    if (fcntl(*fd, F_SETLK, &lock) == 0)
-        err = write_number(*fd, home->pid);
+    if (fcntl(fd, F_GETLK, &lock) != 0)
+        err = err_set_errno(ERR_IO, "%s: cannot see who has locked it", path);
+    else if (lock.l_type != F_UNLCK && lock.l_pid <= 0)
+        err = err_set(ERR_STATE, "%s: locked by a dilocod on another machine or in another container; stop it there",
+                      path);
+    else if (lock.l_type != F_UNLCK)
+        *pid = (int)lock.l_pid;
+    close(fd);
+    return err;
+}
+
+/* Where another has it, which is no failure, `*fd` is -1; `*holder`: who, 0: it has let go of it again. */
+static enum err lock_file(const char *path, int *fd, int *holder)
+{
+    struct flock lock = byte_lock(F_WRLCK, HELD);
+    *holder = 0;
+    *fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
+    if (*fd < 0 && errno == ENOENT)
+        return err_set_errno(ERR_CONF, "%s: cannot create; is there such a folder?", path);
+    if (*fd < 0)
+        return fsio_failed(ERR_CONF, "%s: cannot create", path);
+    enum err err = ERR_OK;
+    bool held = fcntl(*fd, F_SETLK, &lock) == 0;
+    if (held)
+        err = write_number(*fd, path);
     else if (errno != EACCES && errno != EAGAIN)
-        err = fsio_lock_failed(home->pid);
-    else if ((err = home_holder(home, &holder)) == ERR_OK)
-        err = err_set(ERR_STATE, "dilocod runs in %s already (pid %d); stop it with: dilococtl --home %s stop",
-                      home->folder, holder, home->folder);
-    if (err != ERR_OK) {
+        err = fsio_lock_failed(path);
+    else
+        err = holder_of(path, HELD, holder);
+    if (err != ERR_OK || !held) {
         close(*fd);
         *fd = -1;
     }
     return err;
 }
 
+enum err home_lock(const struct home *home, int *fd)
+{
+    int holder;
+    TRY(lock_file(home->pid, fd, &holder));
+    if (*fd >= 0)
+        return ERR_OK;
+    return err_set(ERR_STATE, "dilocod runs in %s already (pid %d); stop it with: dilococtl --home %s stop",
+                   home->folder, holder, home->folder);
+}
+
 enum err home_holder(const struct home *home, int *pid)
 {
-    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    *pid = 0;
-    int fd = open(home->pid, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0)
-        return errno == ENOENT ? ERR_OK : err_set_errno(ERR_IO, "%s: cannot open", home->pid);
-    enum err err = ERR_OK;
-    if (fcntl(fd, F_GETLK, &lock) != 0)
-        err = err_set_errno(ERR_IO, "%s: cannot see who has locked it", home->pid);
-    else if (lock.l_type != F_UNLCK && lock.l_pid <= 0)
-        err = err_set(ERR_STATE, "%s: locked by a dilocod on another machine or in another container; stop it there",
-                      home->pid);
-    else if (lock.l_type != F_UNLCK)
-        *pid = (int)lock.l_pid;
-    close(fd);
+    return holder_of(home->pid, HELD, pid);
+}
+
+enum err home_lock_supervisor(const struct home *home, int *fd)
+{
+    int holder;
+    TRY(lock_file(home->supervisor, fd, &holder));
+    if (*fd >= 0)
+        return ERR_OK;
+    return err_set(ERR_STATE, "the dilocod in %s has a supervisor already (pid %d)", home->folder, holder);
+}
+
+enum err home_supervisor(const struct home *home, int *pid)
+{
+    return holder_of(home->supervisor, HELD, pid);
+}
+
+enum err home_set_pausing(const struct home *home, int fd, bool pausing)
+{
+    struct flock lock = byte_lock(pausing ? F_WRLCK : F_UNLCK, PAUSING);
+    return fcntl(fd, F_SETLK, &lock) == 0 ? ERR_OK : fsio_lock_failed(home->supervisor);
+}
+
+enum err home_is_pausing(const struct home *home, bool *pausing)
+{
+    int pid;
+    enum err err = holder_of(home->supervisor, PAUSING, &pid);
+    *pausing = err == ERR_OK && pid > 0;
     return err;
+}
+
+bool home_is_there(const struct home *home, int fd)
+{
+    struct stat named, locked;
+    return lstat(home->supervisor, &named) == 0 && fstat(fd, &locked) == 0 && named.st_dev == locked.st_dev &&
+           named.st_ino == locked.st_ino;
 }

@@ -10,13 +10,15 @@
  *   sockets         DIR/run/                                /run/diloco/
  *   log             DIR/dilocod.log                         the journal
  *   lock            DIR/dilocod.pid                         systemd knows its process
+ *   supervisor      DIR/supervisor.pid                      systemd
  *   mark of votes   /dev/shm/diloco-UID/KEY.mark            /run/diloco/vote.mark
  *
  * The configuration of either may say otherwise of key, run spec, state and sockets. One daemon at a time runs in a
  * folder: it holds a record lock (POSIX fcntl) on dilocod.pid. The kernel ends the lock with the process, however that
  * ends, and names the process that holds it; the number written in the file is for people, and nobody is signalled by
- * it. The mark is not in the folder: whoever copies that back later would bring an older mark with an older state, and
- * the daemon would not know that it has forgotten something. Any thread; no memory but that of struct home.
+ * it. So does its supervisor (daemon/supervisor.h) with supervisor.pid. The mark is not in the folder: whoever copies
+ * that back later would bring an older mark with an older state, and the daemon would not know that it has forgotten
+ * something. Any thread; no memory but that of struct home.
  */
 #ifndef DAEMON_HOME_H
 #define DAEMON_HOME_H
@@ -28,7 +30,7 @@
 struct home {
     char *folder; /* absolute; NULL: the service's */
     char *conf, *key, *run, *state, *sockets;
-    char *log, *pid; /* NULL without a folder */
+    char *log, *pid, *supervisor; /* NULL without a folder */
 };
 
 /* The folder that was chosen: that of the option, or, where that is NULL, DILOCO_HOME in the environment; NULL: none.
@@ -55,5 +57,14 @@ ERR_MUST_CHECK enum err home_lock(const struct home *home, int *fd);
 /* The process that holds the lock; 0: none does, whatever stands in the file. ERR_STATE: it is one of another machine
  * or container, and has no number here. */
 ERR_MUST_CHECK enum err home_holder(const struct home *home, int *pid);
+
+/* The same two of the process that starts the daemon again when it dies. */
+ERR_MUST_CHECK enum err home_lock_supervisor(const struct home *home, int *fd);
+ERR_MUST_CHECK enum err home_supervisor(const struct home *home, int *pid);
+/* It says by its lock, as `fd`, whether no daemon of its own runs, since it waits before it starts the next one. */
+ERR_MUST_CHECK enum err home_set_pausing(const struct home *home, int fd, bool pausing);
+ERR_MUST_CHECK enum err home_is_pausing(const struct home *home, bool *pausing);
+/* Whether the file that `fd` has locked is still the one in the folder: else that was removed, moved or replaced. */
+bool home_is_there(const struct home *home, int fd);
 
 #endif

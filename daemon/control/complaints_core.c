@@ -49,6 +49,8 @@ const char *complaint_name(enum complaint_code code)
         [COMPLAINT_FAULT] = "fault",
         [COMPLAINT_NOT_ADMITTED] = "not-admitted",
         [COMPLAINT_NO_PART] = "no-part",
+        [COMPLAINT_DAEMON_DIES] = "daemon-dies",
+        [COMPLAINT_UNSUPERVISED] = "unsupervised",
     };
     return (unsigned)code < COMPLAINT_CODES ? names[code] : "unknown";
 }

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/human.h"
 #include "daemon/control/complaints_core.h"
@@ -12,6 +13,8 @@
 /* How long a trainer may not attach, and a step may take, at least; as a multiple of the slowest so far; and the first
  * one, in which programs are compiled. OFTEN: failures in a row that are not by chance. */
 enum { STALLED_MS = 60000, SLOWEST_STEPS = 3, FIRST_STEP_MS = 600000, OFTEN = 2 };
+/* Of the daemon, until it is complained of. */
+enum { RESTARTS_TOLD = 3 };
 
 static void complain_of_us(struct status *status, enum complaint_code code, const char *what, const char *remedy)
 {
@@ -206,8 +209,26 @@ static void complain_doubt(struct status *status)
     complain_of_us(status, COMPLAINT_DOUBT, text, remedy_for_doubt(status));
 }
 
+/* One that was killed once is back, and as it should be. */
+static void complain_daemon(struct status *status)
+{
+    const struct supervised *by = &status->from->conf->supervised;
+    char text[300];
+    if (by->again >= RESTARTS_TOLD && status->now_ms < status->from->start_ms + STATUS_RESTARTED_MS) {
+        snprintf(text, sizeof text, "the daemon was started again %" PRIu32 " times within an hour; the last one %s",
+                 by->again, by->why);
+        complain_of_us(status, COMPLAINT_DAEMON_DIES, text, "its log says more: {here} logs");
+    }
+    if (by->by == 0 || getppid() == by->by)
+        return;
+    snprintf(text, sizeof text,
+             "the supervisor of the daemon (pid %d) was killed: nobody starts the daemon again if it dies", by->by);
+    complain_of_us(status, COMPLAINT_UNSUPERVISED, text, "{here} stop, then {here} start, when that suits");
+}
+
 void complaints_own(struct status *status)
 {
+    complain_daemon(status);
     complain_disk(status);
     complain_trainer(status);
     complain_no_part(status);

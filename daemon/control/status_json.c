@@ -162,6 +162,15 @@ static json_t *processor_json(const struct status_load *load)
     return json;
 }
 
+/* Of the daemon, and the last of them; 0 when that is long ago. */
+static json_t *restarts_json(const struct status *status)
+{
+    const struct supervised *by = &status->from->conf->supervised;
+    bool lately = status->now_ms < status->from->start_ms + STATUS_RESTARTED_MS;
+    return json_pack("{s:I, s:I, s:s}", "count", (json_int_t)(lately ? by->again : 0), "at", (json_int_t)by->at_s,
+                     "why", by->why);
+}
+
 json_t *status_json(const struct status *status)
 {
     const struct status_conf *from = status->from;
@@ -171,6 +180,7 @@ json_t *status_json(const struct status *status)
     json_object_set_new(json, "role", json_string(record_role_name(from->view->members[from->view->self].role)));
     json_object_set_new(json, "undialled", json_boolean(status->undialled));
     json_object_set_new(json, "uptime_s", json_real((double)(status->now_ms - from->start_ms) / 1000));
+    json_object_set_new(json, "restarts", restarts_json(status));
     json_object_set_new(json, "islands", number(status->islands));
     json_object_set_new(json, "islands_up", number(status->islands_up));
     json_object_set_new(json, "drained", drained_json(status));

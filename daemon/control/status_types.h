@@ -28,6 +28,8 @@
 
 /* Intervals without a round that closes, until that is told. */
 enum { STATUS_INTERVALS_BLOCKED = 3 };
+/* For how long it is told that the daemon was started again. */
+enum { STATUS_RESTARTED_MS = 60 * 60 * 1000 };
 
 /* Where it is taken from; borrowed. `plan` and what stands below it are NULL until the run's plan is known. */
 struct status_conf {
@@ -88,6 +90,8 @@ enum complaint_code {
     COMPLAINT_FAULT,        /* an island does what it should not, or not what it should */
     COMPLAINT_NOT_ADMITTED, /* a majority of the others does not know our key: this island was revoked */
     COMPLAINT_NO_PART,      /* this island has drained, or the others have put it out */
+    COMPLAINT_DAEMON_DIES,  /* the daemon was started again several times within an hour */
+    COMPLAINT_UNSUPERVISED, /* nobody starts the daemon again any more if it dies */
     COMPLAINT_CODES
 };
 enum { COMPLAINT_BYTES = 600 };

@@ -151,21 +151,21 @@ enum err ctl_home_logs(const struct home *home, bool follow, bool trainer)
     return err;
 }
 
-/* ---- start ---- */
+/* ---- a start, and what comes of it ---- */
 
 /* In the child: never returns. What it does not need of ours it does not keep: a pipe that somebody reads to its end.
- */
-static void become_daemon(const struct home *home, const char *program, const char *failed, int log_fd)
+ * `await_fd`: by which it sees whether we wait for its first daemon. */
+static void become_supervisor(const struct home *home, const char *program, const char *failed, int log_fd,
+                              int await_fd)
 {
-    const char *const argv[] = {program, "--home", home->folder, NULL};
+    const char *const argv[] = {program, "--home", home->folder, "--supervise", NULL};
     sigset_t none;
-    int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     signal(SIGPIPE, SIG_DFL);
     setsid();
-    if (null_fd < 0 || dup2(null_fd, STDIN_FILENO) < 0 || dup2(log_fd, STDOUT_FILENO) < 0 ||
-        dup2(log_fd, STDERR_FILENO) < 0 || chdir(home->folder) != 0)
+    if (dup2(await_fd, STDIN_FILENO) < 0 || dup2(log_fd, STDOUT_FILENO) < 0 || dup2(log_fd, STDERR_FILENO) < 0 ||
+        chdir(home->folder) != 0)
         _exit(126);
     syscall(SYS_close_range, STDERR_FILENO + 1, UINT_MAX, 0);
     execv(program, (char *const *)(uintptr_t)argv);
@@ -173,20 +173,26 @@ static void become_daemon(const struct home *home, const char *program, const ch
     _exit(127);
 }
 
-static enum err fork_daemon(const struct home *home, int *child, off_t *log_begin)
+/* `*await_fd`: as long as the caller keeps it, the supervisor ends where its daemon does, and restarts nothing. */
+static enum err fork_supervisor(const struct home *home, int *child, off_t *log_begin, int *await_fd)
 {
     char *program = NULL, failed[512];
+    int ends[2];
     TRY(program_find("dilocod", &program));
     snprintf(failed, sizeof failed, "cannot start %s: ", program);
     int log_fd = open(home->log, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0640);
     enum err err = log_fd < 0 ? fsio_failed(ERR_IO, "%s: cannot open", home->log) : ERR_OK;
+    if (err == ERR_OK && pipe2(ends, O_CLOEXEC) != 0)
+        err = err_set_errno(ERR_NOMEM, "cannot start dilocod");
     if (err == ERR_OK) {
         *log_begin = lseek(log_fd, 0, SEEK_END);
+        *await_fd = ends[1];
         *child = fork();
         if (*child == 0)
-            become_daemon(home, program, failed, log_fd);
+            become_supervisor(home, program, failed, log_fd, ends[0]);
         if (*child < 0)
             err = err_set_errno(ERR_NOMEM, "cannot start dilocod");
+        close(ends[0]);
     }
     if (log_fd >= 0)
         close(log_fd);
@@ -234,28 +240,46 @@ static enum err ask_ours(const struct ctl_home *ctl, bool already, bool *runs, i
     return err;
 }
 
-/* Until it answers. `child`: the daemon, if we have started it; 0: another has. */
+/* Whether a daemon runs, or is about to: one that starts again only after a pause does not. */
+static enum err look(const struct home *home, int *holder, bool *coming)
+{
+    int supervisor;
+    bool pausing;
+    TRY(home_holder(home, holder));
+    TRY(home_supervisor(home, &supervisor));
+    TRY(home_is_pausing(home, &pausing));
+    *coming = *holder > 0 || (supervisor > 0 && !pausing);
+    return ERR_OK;
+}
+
+/* Until it answers. `child`: the supervisor, if we have started it; 0: another has. */
 static enum err wait_for_answer(const struct ctl_home *ctl, int child, off_t log_begin)
 {
     const struct home *home = ctl->home;
     uint64_t begin_ms = env_mono_ms();
-    const int started = child;
-    bool already = child == 0, said = ctl->json, runs;
+    int started = 0;
+    bool already = child == 0, said = ctl->json, runs, coming;
     for (;;) {
         int holder, other;
         TRY(ask_ours(ctl, already, &runs, &other));
         if (runs)
             return ERR_OK;
-        TRY(home_holder(home, &holder));
+        TRY(look(home, &holder, &coming));
+        started = holder > 0 ? holder : started;
         if (child > 0 && waitpid(child, NULL, WNOHANG) == child) {
             child = 0;
             already = true; /* if somebody else was faster */
         }
-        if (child == 0 && holder == 0)
+        if (child == 0 && !coming)
             return say_ended(ctl, log_begin, other != started ? other : 0);
         bool late = env_mono_ms() - begin_ms > PATIENCE_MS;
-        if (late && child == 0) /* nor may it ever: its sockets may have been elsewhere when it was started */
+        if (late && child == 0 &&
+            holder > 0) /* nor may it ever: its sockets may have been elsewhere when it was started */
             return say(ctl, holder, "dilocod runs already, but does not answer yet");
+        if (late && child == 0)
+            return err_set(ERR_STATE,
+                           "dilocod does not start, though its supervisor, whose number is in %s, runs; %s stop",
+                           home->supervisor, as_typed());
         if (late && !said) {
             printf("dilocod is still starting, as it does when it has much to replay; its log is %s\n", home->log);
             fflush(stdout);
@@ -265,34 +289,22 @@ static enum err wait_for_answer(const struct ctl_home *ctl, int child, off_t log
     }
 }
 
-enum err ctl_home_start(const struct ctl_home *ctl)
-{
-    int holder, child = 0;
-    off_t log_begin = 0;
-    TRY(home_holder(ctl->home, &holder));
-    if (holder == 0)
-        TRY(fork_daemon(ctl->home, &child, &log_begin));
-    if (ctl->no_wait)
-        return say(ctl, holder + child, holder > 0 ? "dilocod runs already" : "dilocod is starting");
-    return wait_for_answer(ctl, child, log_begin);
-}
-
 /* ---- stop ---- */
 
-/* A descriptor of the process that holds the lock; -1: none does. */
-static enum err open_holder(const struct home *home, int *pid, int *fd)
+/* A descriptor of the process that holds the lock that `find` looks at; -1: none does. */
+static enum err open_holder(const struct home *home, enum err (*find)(const struct home *, int *), int *pid, int *fd)
 {
     for (int i = 0; i < TRIES; i++) {
         int still;
         *fd = -1;
-        TRY(home_holder(home, pid));
+        TRY(find(home, pid));
         if (*pid == 0)
             return ERR_OK;
         *fd = (int)syscall(SYS_pidfd_open, *pid, 0);
         if (*fd < 0 && errno != ESRCH)
             return err_set_errno(ERR_STATE, "cannot watch dilocod (pid %d)", *pid);
         /* The descriptor is of a process that has held the lock with this number only if it is so still. */
-        enum err err = home_holder(home, &still);
+        enum err err = find(home, &still);
         if (err == ERR_OK && *fd >= 0 && still == *pid)
             return ERR_OK;
         if (*fd >= 0)
@@ -319,7 +331,25 @@ static enum err wait_for_end(const struct ctl_home *ctl, int pid, int fd)
     if (ended == 0)
         return err_set(ERR_STATE, "dilocod (pid %d) does not end; its log says why: %s; kill -KILL %d ends it", pid,
                        ctl->home->log, pid);
-    return say(ctl, pid, "dilocod has stopped");
+    return ERR_OK;
+}
+
+/* By the lock that `find` looks at; `*pid`: 0: none had it. `named`: who is waited for then, 0: that one. */
+static enum err end_holder(const struct ctl_home *ctl, enum err (*find)(const struct home *, int *), int named,
+                           int *pid)
+{
+    int fd;
+    TRY(open_holder(ctl->home, find, pid, &fd));
+    if (*pid == 0)
+        return ERR_OK;
+    enum err err = ERR_OK;
+    if (syscall(SYS_pidfd_send_signal, fd, SIGTERM, NULL, 0) != 0 && errno != ESRCH)
+        err =
+            err_set_errno(ERR_STATE, "cannot end dilocod (pid %d); call as the user that started it, or as root", *pid);
+    if (err == ERR_OK)
+        err = wait_for_end(ctl, named > 0 ? named : *pid, fd);
+    close(fd);
+    return err;
 }
 
 /* Asked first, so that it saves, as the daemon would ask it. */
@@ -346,36 +376,54 @@ static enum err end_process(const struct ctl_home *ctl, int pid, int fd)
         pid);
 }
 
-/* One that was killed leaves its trainer, which goes on with nobody to count its work. */
-static enum err stop_trainer(const struct ctl_home *ctl)
+/* One that was killed leaves its trainer, which goes on with nobody to count its work. `*pid`: 0: there is none. */
+static enum err stop_trainer(const struct ctl_home *ctl, int *pid)
 {
     char *path;
-    int pid, fd;
+    int fd;
     TRY(mem_printf(&path, "%s/worker.pid", ctl->state));
-    enum err err = pidfile_open(path, &pid, &fd);
+    enum err err = pidfile_open(path, pid, &fd);
     if (err == ERR_OK && fd >= 0)
-        err = end_process(ctl, pid, fd);
+        err = end_process(ctl, *pid, fd);
     if (err == ERR_OK && fd >= 0)
         unlink(path);
     if (fd >= 0)
         close(fd);
     mem_free(path);
-    TRY(err);
-    return say(ctl, pid, pid > 0 ? "the trainer that it had left has ended" : "dilocod does not run");
+    return err;
 }
 
+/* First the supervisor, which ends its daemon and starts no other; then one that runs without it. */
 enum err ctl_home_stop(const struct ctl_home *ctl)
 {
-    int pid, fd;
-    TRY(open_holder(ctl->home, &pid, &fd));
-    if (pid == 0)
-        return stop_trainer(ctl);
-    enum err err = ERR_OK;
-    if (syscall(SYS_pidfd_send_signal, fd, SIGTERM, NULL, 0) != 0 && errno != ESRCH)
-        err =
-            err_set_errno(ERR_STATE, "cannot end dilocod (pid %d); call as the user that started it, or as root", pid);
-    if (err == ERR_OK)
-        err = wait_for_end(ctl, pid, fd);
-    close(fd);
+    int ran, supervisor, daemon, trainer;
+    TRY(home_holder(ctl->home, &ran));
+    TRY(end_holder(ctl, home_supervisor, ran, &supervisor));
+    TRY(end_holder(ctl, home_holder, 0, &daemon));
+    daemon = daemon > 0 ? daemon : supervisor > 0 ? ran : 0;
+    TRY(stop_trainer(ctl, &trainer));
+    if (trainer > 0)
+        return say(ctl, trainer, "the trainer that it had left has ended");
+    if (daemon > 0)
+        return say(ctl, daemon, "dilocod has stopped");
+    return say(ctl, 0, supervisor > 0 ? "dilocod does not run, and is not started again" : "dilocod does not run");
+}
+
+/* ---- start ---- */
+
+enum err ctl_home_start(const struct ctl_home *ctl)
+{
+    int holder, child = 0, await_fd = -1, ended;
+    off_t log_begin = 0;
+    bool coming;
+    TRY(look(ctl->home, &holder, &coming));
+    if (!coming) {
+        TRY(end_holder(ctl, home_supervisor, 0, &ended)); /* in its pause, which nobody waits for */
+        TRY(fork_supervisor(ctl->home, &child, &log_begin, &await_fd));
+    }
+    enum err err = ctl->no_wait ? say(ctl, holder + child, child == 0 ? "dilocod runs already" : "dilocod is starting")
+                                : wait_for_answer(ctl, child, log_begin);
+    if (await_fd >= 0)
+        close(await_fd);
     return err;
 }

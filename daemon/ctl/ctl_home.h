@@ -2,9 +2,9 @@
 /*
  * ctl_home: starting and stopping the daemon of an island in a folder, and its log. No root, no systemd.
  *
- * Nothing is signalled but the process that holds the folder's lock (daemon/home.h), and, where none does, the trainer
- * that a killed daemon has left (common/pidfile.h), through descriptors of them, so that a number that now means
- * another process does no harm. Blocking; what was done is said on standard output.
+ * Nothing is signalled but the processes that hold the folder's locks (daemon/home.h), and, where none does, the
+ * trainer that a killed daemon has left (common/pidfile.h), through descriptors of them, so that a number that now
+ * means another process does no harm. Blocking; what was done is said on standard output.
  */
 #ifndef DAEMON_CTL_CTL_HOME_H
 #define DAEMON_CTL_CTL_HOME_H
@@ -24,12 +24,14 @@ struct ctl_home {
     bool json;
 };
 
-/* Starts dilocod in the background, with its output appended to the log, and waits until it answers; is content with
- * one that runs already, whether that answers soon or not. ERR_STATE: it ended instead; the end of what it has logged
+/* Starts dilocod in the background under a supervisor (daemon/supervisor.h), with their output appended to the log, and
+ * waits until it answers; is content with one that runs already, whether that answers soon or not. A supervisor that
+ * pauses before the next start is replaced. ERR_STATE: it ended instead; the end of what it has logged
  * was printed to standard error. */
 ERR_MUST_CHECK enum err ctl_home_start(const struct ctl_home *ctl);
 
-/* Has the daemon end in order, and its trainer, and waits until they are gone; is content where neither runs.
+/* Has the supervisor and the daemon end in order, and its trainer, and waits until they are gone; is content where none
+ * runs. Nothing starts the daemon again then.
  * ERR_STATE: one may not be signalled, or does not end. */
 ERR_MUST_CHECK enum err ctl_home_stop(const struct ctl_home *ctl);
 

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <string.h>
+#include <time.h>
 
 #include "common/human.h"
 #include "daemon/ctl/ctl_client.h"
@@ -270,6 +271,24 @@ static void print_processor(const json_t *status, const struct ctl_text_look *lo
     json_decref(rest);
 }
 
+/* By its supervisor, which nobody sees at work. */
+static void print_restarts(const json_t *status, const struct ctl_text_look *look, FILE *file)
+{
+    const json_t *restarts = json_object_get(status, "restarts");
+    time_t at = (time_t)ctl_integer(restarts, "at");
+    char when[32] = "";
+    struct tm local;
+    struct line line = {.used = 0};
+    if (ctl_integer(restarts, "count") <= 0)
+        return;
+    if (localtime_r(&at, &local) != NULL)
+        strftime(when, sizeof when, "at %H:%M", &local);
+    add(&line, "the daemon %s and was started again %s", ctl_text(restarts, "why"), when);
+    if (ctl_integer(restarts, "count") > 1)
+        add(&line, " (%lld times within an hour)", (long long)ctl_integer(restarts, "count"));
+    say(&line, "", look, file);
+}
+
 static void print_run(const json_t *status, const struct ctl_text_look *look, FILE *file)
 {
     const json_t *run = json_object_get(status, "run");
@@ -279,6 +298,7 @@ static void print_run(const json_t *status, const struct ctl_text_look *look, FI
         (long long)ctl_integer(status, "islands_up"), (long long)ctl_integer(status, "islands"),
         human_duration(ctl_number(status, "uptime_s"), up));
     say(&island, "island", look, file);
+    print_restarts(status, look, file);
     print_drained(status, look, file);
     add(&line, "%s, %s parameters, each fragment every %lld steps, overlap %lld, codec %s", ctl_text(run, "name"),
         human_count(ctl_number(status, "params"), params), (long long)ctl_integer(run, "interval"),

@@ -26,6 +26,8 @@ static enum err check_stopped(const struct home *home, const char *socket)
     int pid = 0;
     if (home->folder != NULL)
         TRY(home_holder(home, &pid));
+    if (home->folder != NULL && pid == 0) /* whose next daemon would be in the way */
+        TRY(home_supervisor(home, &pid));
     if (pid > 0)
         return err_set(ERR_STATE, "dilocod runs here (pid %d); stop it first: %s stop", pid, as_typed());
     if (ctl_ask(socket, "status", &answer) != ERR_OK)

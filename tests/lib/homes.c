@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/lib/homes.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -205,27 +206,45 @@ bool homes_configure(const char *home, const char *section, const char *key, con
     return at + (size_t)more < sizeof text && fsio_replace(path, text, at + (size_t)more, 0644) == ERR_OK;
 }
 
-static int daemon_of(const char *home)
+/* By the lock, not by the number in the file. */
+static int holder_of(const char *home, const char *file)
 {
     char path[PATH_BYTES];
-    int pid = 0;
-    path_of(home, "/dilocod.pid", path);
-    FILE *file = fopen(path, "re");
-    if (file == NULL)
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    path_of(home, file, path);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
         return 0;
-    if (fscanf(file, "%d", &pid) != 1)
-        pid = 0;
-    fclose(file);
-    return pid;
+    bool held = fcntl(fd, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+    close(fd);
+    return held ? (int)lock.l_pid : 0;
+}
+
+int homes_daemon(const char *home)
+{
+    return holder_of(home, "/dilocod.pid");
+}
+
+int homes_supervisor(const char *home)
+{
+    return holder_of(home, "/supervisor.pid");
+}
+
+static void kill_and_wait(const char *home, int (*find)(const char *))
+{
+    int pid = find(home);
+    if (pid > 1)
+        kill(pid, SIGKILL);
+    while (pid > 1 && find(home) == pid)
+        proc_sleep_ms(1);
 }
 
 void homes_kill(const char *home)
 {
     char state[PATH_BYTES];
-    int pid = homes_number(home, NULL, "versions") >= 0 ? daemon_of(home) : 0; /* one that answers is no stale number */
     path_of(home, "/state", state);
-    if (pid > 1)
-        kill(pid, SIGKILL);
+    kill_and_wait(home, homes_supervisor); /* first, or it starts another daemon */
+    kill_and_wait(home, homes_daemon);
     proc_kill_trainer(state);
     while (homes_number(home, NULL, "versions") >= 0)
         proc_sleep_ms(LOOK_MS);

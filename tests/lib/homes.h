@@ -47,7 +47,10 @@ bool homes_wait_same(const char *const *homes, int count, double seconds);
 /* Sets a key of its configuration that stands at most once there; for a daemon that is not started yet. */
 bool homes_configure(const char *home, const char *section, const char *key, const char *value);
 
-/* Daemon and trainer, by SIGKILL; waits until they are gone. */
+/* The processes that run there: the daemon, and who starts it again when it dies; 0: none. */
+int homes_daemon(const char *home);
+int homes_supervisor(const char *home);
+/* Supervisor, daemon and trainer, by SIGKILL; waits until they are gone. */
 void homes_kill(const char *home);
 /* rm -r of what the daemon keeps. */
 void homes_empty_state(const char *home);

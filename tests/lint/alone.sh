@@ -19,6 +19,7 @@ charter                | charter_open      | engine_new peers_new rounds_new tra
 dconf                  | dconf_load        | engine_new peers_new rounds_new trainer_new replica_new jobs_new            | unit/dconf
 founding               | founding_draw     | engine_new peers_new rounds_new dconf_load home_find ctl_ask | unit/founding
 home                   | home_find         | engine_new peers_new rounds_new dconf_load ctl_ask ctl_home_start           | unit/home_folder
+supervisor             | supervisor_run    | engine_new peers_new rounds_new trainer_new dconf_load ctl_ask ctl_home_start | unit/supervisor
 as_typed               | as_typed          | engine_new peers_new rounds_new trainer_new dconf_load home_find ctl_ask ctl_init ctl_plan ctl_print_status forecast_run | unit/as_typed
 control/control        | control_new       | engine_new                                                                  | unit/control
 control/status         | status_take       | engine_new control_new                                                      | unit/status unit/status_epoch unit/status_trainer unit/status_events unit/blocked

@@ -59,7 +59,8 @@ fi
 children='
 common/program.c         | become
 daemon/trainer/process.c | run_child
-daemon/ctl/ctl_home.c    | become_daemon
+daemon/ctl/ctl_home.c    | become_supervisor
+daemon/supervisor.c      | become_daemon
 '
 # Launched ranks are no such children: they go on as they are, and are made before the process has threads.
 may='if while sizeof return sigemptyset sigprocmask signal setsid dup2 chdir open close syscall execv execvpe _exit child_say'

@@ -147,7 +147,7 @@ static void a_folder_that_is_removed_ends_its_daemon(void **state)
     int trainer = cluster_trainer_pid(cluster, B);
     snprintf(command, sizeof command, "rm -rf '%s'", cluster->island[B].state);
     assert_int_equal(system(command), 0);
-    assert_int_equal(cluster_wait_end(cluster, B, 90), 1);
+    assert_int_equal(cluster_wait_end(cluster, B, 90), 2); /* nor is it started again */
     assert_true(cluster_log_has(cluster, B, "was removed or replaced, so what is saved is lost: this daemon ends", 0));
     assert_int_equal(kill(trainer, 0), -1); /* nor does its trainer go on for nobody */
     assert_int_equal(access(cluster->island[B].state, F_OK), -1);

@@ -170,7 +170,7 @@ static void a_daemon_that_does_not_start_is_shown_by_the_end_of_its_log(void **s
     char *text = restore(STDERR_FILENO, path);
     assert_fails(ERR_STATE, "dilocod has ended", err);
     char want[200];
-    snprintf(want, sizeof want, "it was called with --home %s\n", folder);
+    snprintf(want, sizeof want, "it was called with --home %s --supervise\n", folder);
     assert_string_equal(text, want);
     mem_free(text);
     play_daemon("seq 100 >&2\nexit 1\n");

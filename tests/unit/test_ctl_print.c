@@ -82,6 +82,18 @@ static void a_status_shows_everything_and_each_complaint_with_its_remedy(void **
     assert_null(strstr(printed, "degraded   no"));
 }
 
+static void a_daemon_that_was_started_again_is_told(void **state)
+{
+    (void)state;
+    setenv("TZ", "UTC", 1);
+    print(ctl_print_status, "{\"island\":\"paris\",\"restarts\":{\"count\":0,\"at\":0,\"why\":\"\"}}");
+    assert_null(strstr(printed, "started again"));
+    print(ctl_print_status, "{\"restarts\":{\"count\":1,\"at\":1700000000,\"why\":\"ended with status 1\"}}");
+    assert_prints("\n           the daemon ended with status 1 and was started again at 22:13\n");
+    print(ctl_print_status, "{\"restarts\":{\"count\":4,\"at\":1700000000,\"why\":\"ended with status 1\"}}");
+    assert_prints(" and was started again at 22:13 (4 times within an hour)\n");
+}
+
 /* Of a terminal's columns: long ones go on below where they began. */
 static void a_status_fits_its_terminal(void **state)
 {
@@ -287,6 +299,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_status_shows_everything_and_each_complaint_with_its_remedy),
+        cmocka_unit_test(a_daemon_that_was_started_again_is_told),
         cmocka_unit_test(a_status_fits_its_terminal),
         cmocka_unit_test(what_is_not_known_is_a_dash),
         cmocka_unit_test(a_quorum_is_told_with_what_it_comes_to),

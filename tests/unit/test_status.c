@@ -66,11 +66,12 @@ static void every_code_has_a_name_of_its_own(void **state)
         for (unsigned k = 0; k < i; k++)
             assert_string_not_equal(complaint_name((enum complaint_code)i), complaint_name((enum complaint_code)k));
     static const char *const names[COMPLAINT_CODES] = {
-        "away",    "refused",      "alone",      "stranger",     "slow-peer",  "missed",       "waiting",
-        "behind",  "repair",       "disk",       "peer-disk",    "restarting", "ended",        "ended-badly",
-        "stopped", "not-attached", "stalled",    "outlier",      "runaway",    "loss-nan",     "nan",
-        "blocked", "twins",        "state-lost", "lost",         "apart",      "no-majority",  "sealed",
-        "doubt",   "mark",         "roster",     "same-batches", "fault",      "not-admitted", "no-part"};
+        "away",        "refused",      "alone",      "stranger",     "slow-peer",  "missed",       "waiting",
+        "behind",      "repair",       "disk",       "peer-disk",    "restarting", "ended",        "ended-badly",
+        "stopped",     "not-attached", "stalled",    "outlier",      "runaway",    "loss-nan",     "nan",
+        "blocked",     "twins",        "state-lost", "lost",         "apart",      "no-majority",  "sealed",
+        "doubt",       "mark",         "roster",     "same-batches", "fault",      "not-admitted", "no-part",
+        "daemon-dies", "unsupervised"};
     for (unsigned i = 0; i < COMPLAINT_CODES; i++)
         assert_string_equal(complaint_name((enum complaint_code)i), names[i]);
     assert_string_equal(complaint_name(COMPLAINT_CODES), "unknown");
@@ -86,6 +87,26 @@ static void an_island_that_trains_alone_by_design_has_nothing_to_complain_of(voi
     status_line(&look.status, line, sizeof line);
     assert_string_equal(line, "step 6/1000");
     look_end();
+}
+
+/* Once is told elsewhere, and no degradation; a supervisor is known by being our parent. */
+static void a_daemon_that_dies_again_and_again_is_complained_of(void **state)
+{
+    (void)state;
+    begin("status-again", 1, NULL);
+    train(6);
+    a->conf.supervised = (struct supervised){.by = getppid(), .again = 2, .at_s = 1, .why = "ended with status 1"};
+    assert_int_equal(take()->complaints_count, 0);
+    a->conf.supervised.again = 3;
+    assert_complains(take(), COMPLAINT_DAEMON_DIES,
+                     "the daemon was started again 3 times within an hour; the last one ended with status 1");
+    a->now_ms = conf_of().start_ms + STATUS_RESTARTED_MS;
+    assert_silent(take(), COMPLAINT_DAEMON_DIES);
+    a->conf.supervised = (struct supervised){.by = getpid()}; /* not our parent any more */
+    assert_complains(take(), COMPLAINT_UNSUPERVISED, "nobody starts the daemon again if it dies");
+    a->conf.supervised.by = 0; /* of a service, or by hand */
+    assert_silent(take(), COMPLAINT_UNSUPERVISED);
+    end();
 }
 
 static void who_is_not_heard_is_away_and_without_anyone_the_island_is_alone(void **state)
@@ -514,6 +535,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_code_has_a_name_of_its_own),
         cmocka_unit_test(an_island_that_trains_alone_by_design_has_nothing_to_complain_of),
+        cmocka_unit_test(a_daemon_that_dies_again_and_again_is_complained_of),
         cmocka_unit_test(who_is_not_heard_is_away_and_without_anyone_the_island_is_alone),
         cmocka_unit_test(who_would_not_talk_is_refused_and_not_just_away),
         cmocka_unit_test(a_stranger_is_told_for_a_minute),

@@ -165,6 +165,7 @@ static void a_folder_that_is_not_there_cannot_be_locked(void **state)
 static int end(void **state)
 {
     (void)state;
+    rmdir(testlib_path(folder, "run"));
     testlib_clear(folder);
     return rmdir(folder);
 }

@@ -93,20 +93,20 @@ static void an_island_that_trains_alone_by_design_has_nothing_to_complain_of(voi
 static void a_daemon_that_dies_again_and_again_is_complained_of(void **state)
 {
     (void)state;
-    begin("status-again", 1, NULL);
+    look_begin("status-again", 1, NULL);
     train(6);
-    a->conf.supervised = (struct supervised){.by = getppid(), .again = 2, .at_s = 1, .why = "ended with status 1"};
+    look.a->conf.supervised = (struct supervised){.by = getppid(), .again = 2, .at_s = 1, .why = "ended with status 1"};
     assert_int_equal(take()->complaints_count, 0);
-    a->conf.supervised.again = 3;
+    look.a->conf.supervised.again = 3;
     assert_complains(take(), COMPLAINT_DAEMON_DIES,
                      "the daemon was started again 3 times within an hour; the last one ended with status 1");
-    a->now_ms = conf_of().start_ms + STATUS_RESTARTED_MS;
+    look.a->now_ms = look_conf().start_ms + STATUS_RESTARTED_MS;
     assert_silent(take(), COMPLAINT_DAEMON_DIES);
-    a->conf.supervised = (struct supervised){.by = getpid()}; /* not our parent any more */
+    look.a->conf.supervised = (struct supervised){.by = getpid()}; /* not our parent any more */
     assert_complains(take(), COMPLAINT_UNSUPERVISED, "nobody starts the daemon again if it dies");
-    a->conf.supervised.by = 0; /* of a service, or by hand */
+    look.a->conf.supervised.by = 0; /* of a service, or by hand */
     assert_silent(take(), COMPLAINT_UNSUPERVISED);
-    end();
+    look_end();
 }
 
 static void who_is_not_heard_is_away_and_without_anyone_the_island_is_alone(void **state)

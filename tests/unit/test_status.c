@@ -100,8 +100,11 @@ static void a_daemon_that_dies_again_and_again_is_complained_of(void **state)
     look.a->conf.supervised.again = 3;
     assert_complains(take(), COMPLAINT_DAEMON_DIES,
                      "the daemon was started again 3 times within an hour; the last one ended with status 1");
-    look.a->now_ms = look_conf().start_ms + STATUS_RESTARTED_MS;
-    assert_silent(take(), COMPLAINT_DAEMON_DIES);
+    struct status_conf conf = look_conf();
+    look.a->now_ms = conf.start_ms + STATUS_RESTARTED_MS - 1;
+    assert_complains(look_take_of(&conf), COMPLAINT_DAEMON_DIES, "");
+    look.a->now_ms++;
+    assert_silent(look_take_of(&conf), COMPLAINT_DAEMON_DIES);
     look.a->conf.supervised = (struct supervised){.by = getpid()}; /* not our parent any more */
     assert_complains(take(), COMPLAINT_UNSUPERVISED, "nobody starts the daemon again if it dies");
     look.a->conf.supervised.by = 0; /* of a service, or by hand */

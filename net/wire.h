@@ -19,7 +19,7 @@
 #include "common/bitset.h"
 
 /* 1: first version. */
-enum { WIRE_VERSION = 3 };
+enum { WIRE_VERSION = 4 };
 enum {
     WIRE_HEADER_BYTES = 16,
     WIRE_CHUNK_HEADER_BYTES = 60,

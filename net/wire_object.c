@@ -11,6 +11,8 @@
  *       contribution: u64 tokens, u64 step, 32 bytes base hash
  *       result: u64 step, 3 u32 outer numbers, u32 contributors; for each u32 id, u64 tokens,
  *               3 singles: weight, norm, factor; 32 bytes digest
+ *       both, where shards of a contribution are not alike, for each span: u32 id, single weight, u64 mask of shards,
+ *               u64 tokens
  *
  * The frame has a fixed place so that it is encoded where it is sent from. Its head holds the digest of its payload, so
  * the two digests together cover every byte and nothing is hashed twice. All metadata has fixed places too: it is read
@@ -25,12 +27,12 @@
 
 #define OBJECT_MAGIC 0x314f4c44u /* "DLO1" */
 enum {
-    OBJECT_VERSION = 3,
+    OBJECT_VERSION = 4,
     DIGEST_OFFSET = 72,
     SIGNATURE_OFFSET = DIGEST_OFFSET + DIGEST_BYTES,
     FRAME_HEAD_BYTES = 64,
-    CONTRIBUTION_META_BYTES = 48,
-    RESULT_META_BYTES = 24, /* before the contributors */
+    CONTRIBUTION_META_BYTES = 48, /* before the spans */
+    RESULT_META_BYTES = 24,       /* before the contributors */
     DOMAIN_BYTES = 16,
     SINGLE_INF = 0x7f800000,
 };
@@ -85,18 +87,71 @@ bool wire_meta_find(const struct wire_meta *meta, uint32_t id, struct wire_contr
     return false;
 }
 
-/* ---- writing ---- */
+/* ---- spans ---- */
 
-static size_t meta_bytes_of(uint32_t kind, uint32_t contributors)
+static struct wire_span span_at(const struct wire_meta *meta, uint32_t index)
 {
-    return kind == WIRE_CONTRIBUTION ? CONTRIBUTION_META_BYTES
-                                     : RESULT_META_BYTES + (size_t)contributors * WIRE_CONTRIBUTOR_BYTES;
+    const uint8_t *row = meta->spans + (size_t)index * WIRE_SPAN_BYTES;
+    struct bytes_reader reader = bytes_reader_init(row, WIRE_SPAN_BYTES);
+    struct wire_span span = {.id = bytes_get_u32(&reader)};
+    span.weight = bytes_get_u32(&reader);
+    span.shards = bytes_get_u64(&reader);
+    span.tokens = bytes_get_u64(&reader);
+    return span;
 }
 
-size_t wire_object_bytes_max(size_t frame_bytes, uint32_t contributors)
+uint32_t wire_spans_put(uint8_t *spans, uint32_t count, uint32_t room, uint32_t id, uint64_t shards,
+                        const uint64_t tokens[WIRE_SHARDS_MAX], const uint32_t *weights)
 {
-    size_t meta = meta_bytes_of(WIRE_RESULT, contributors);
-    return WIRE_OBJECT_HEADER_BYTES + frame_bytes + (meta > CONTRIBUTION_META_BYTES ? meta : CONTRIBUTION_META_BYTES);
+    struct bytes_writer writer =
+        bytes_writer_init(spans + (size_t)count * WIRE_SPAN_BYTES, (size_t)(room - count) * WIRE_SPAN_BYTES);
+    uint32_t at = count;
+    for (uint32_t s = 0; s < WIRE_SHARDS_MAX && at < room; s++) {
+        uint64_t alike = 0;
+        for (uint32_t k = s; (shards >> s & 1) != 0 && k < WIRE_SHARDS_MAX; k++)
+            if (tokens[k] == tokens[s] && (weights == NULL || weights[k] == weights[s]))
+                alike |= shards & (uint64_t)1 << k;
+        if (alike == 0)
+            continue;
+        bytes_put_u32(&writer, id);
+        bytes_put_u32(&writer, weights != NULL ? weights[s] : 0);
+        bytes_put_u64(&writer, alike);
+        bytes_put_u64(&writer, tokens[s]);
+        shards &= ~alike;
+        at++;
+    }
+    return shards == 0 && at - count >= 2 ? at : count;
+}
+
+bool wire_meta_span(const struct wire_meta *meta, uint32_t id, uint32_t shard, struct wire_span *out)
+{
+    for (uint32_t i = 0; i < meta->spans_count; i++) {
+        *out = span_at(meta, i);
+        if (out->id == id && (out->shards >> shard & 1) != 0)
+            return true;
+    }
+    return false;
+}
+
+/* ---- writing ---- */
+
+static size_t meta_bytes_of(uint32_t kind, uint32_t contributors, uint32_t spans)
+{
+    size_t before = kind == WIRE_CONTRIBUTION ? CONTRIBUTION_META_BYTES
+                                              : RESULT_META_BYTES + (size_t)contributors * WIRE_CONTRIBUTOR_BYTES;
+    return before + (size_t)spans * WIRE_SPAN_BYTES;
+}
+
+size_t wire_object_bytes_max(size_t frame_bytes, uint64_t shards, uint32_t contributors)
+{
+    uint32_t own = 0;
+    for (; shards != 0; shards &= shards - 1)
+        own++;
+    own = own > 1 ? own : 0; /* a single shard is like itself */
+    uint64_t spans = (uint64_t)contributors * own;
+    size_t result = meta_bytes_of(WIRE_RESULT, contributors, spans < WIRE_SPANS_MAX ? (uint32_t)spans : WIRE_SPANS_MAX);
+    size_t contribution = meta_bytes_of(WIRE_CONTRIBUTION, 0, own);
+    return WIRE_OBJECT_HEADER_BYTES + frame_bytes + (result > contribution ? result : contribution);
 }
 
 uint8_t *wire_object_frame(uint8_t *object)
@@ -140,14 +195,16 @@ static void put_meta(uint32_t kind, const struct wire_meta *meta, uint8_t *out, 
         bytes_put_u64(&writer, meta->tokens);
         bytes_put_u64(&writer, meta->step);
         bytes_put(&writer, meta->base_hash.byte, DIGEST_BYTES);
-        return;
+    } else {
+        bytes_put_u64(&writer, meta->step);
+        for (int i = 0; i < WIRE_OUTER_NUMBERS; i++)
+            bytes_put_u32(&writer, meta->outer[i]);
+        bytes_put_u32(&writer, meta->contributors_count);
+        if (meta->contributors_count > 0)
+            bytes_put(&writer, meta->contributors, (size_t)meta->contributors_count * WIRE_CONTRIBUTOR_BYTES);
     }
-    bytes_put_u64(&writer, meta->step);
-    for (int i = 0; i < WIRE_OUTER_NUMBERS; i++)
-        bytes_put_u32(&writer, meta->outer[i]);
-    bytes_put_u32(&writer, meta->contributors_count);
-    if (meta->contributors_count > 0)
-        bytes_put(&writer, meta->contributors, (size_t)meta->contributors_count * WIRE_CONTRIBUTOR_BYTES);
+    if (meta->spans_count > 0)
+        bytes_put(&writer, meta->spans, (size_t)meta->spans_count * WIRE_SPAN_BYTES);
 }
 
 static void put_header(const struct wire_object *what, size_t meta_bytes, size_t frame_bytes, uint8_t *object)
@@ -178,7 +235,9 @@ enum err wire_object_seal(const struct wire_object *what, const struct wire_meta
         return err_set(ERR_ARG, "a result is signed, and a contribution is not");
     if (meta->contributors_count > WIRE_CONTRIBUTORS_MAX)
         return err_set(ERR_ARG, "%" PRIu32 " contributors", meta->contributors_count);
-    size_t meta_bytes = meta_bytes_of(kind, meta->contributors_count);
+    if (meta->spans_count > WIRE_SPANS_MAX)
+        return err_set(ERR_ARG, "%" PRIu32 " spans of shards", meta->spans_count);
+    size_t meta_bytes = meta_bytes_of(kind, meta->contributors_count, meta->spans_count);
     put_header(what, meta_bytes, frame_bytes, object);
     put_meta(kind, meta, object + WIRE_OBJECT_HEADER_BYTES + frame_bytes, meta_bytes);
     *object_bytes = WIRE_OBJECT_HEADER_BYTES + frame_bytes + meta_bytes;
@@ -246,17 +305,73 @@ static enum err read_header(const uint8_t *object, size_t object_bytes, bool stu
     return check_name(what);
 }
 
-static enum err read_contribution(const uint8_t *bytes, size_t count, struct wire_meta *meta)
+static uint64_t lowest(uint64_t mask)
+{
+    return mask & (~mask + 1);
+}
+
+/* Whether another span of the same member, before this one, says the same. */
+static bool said_before(const struct wire_meta *meta, uint32_t index)
+{
+    struct wire_span span = span_at(meta, index);
+    for (uint32_t i = index; i-- > 0 && span_at(meta, i).id == span.id;)
+        if (span_at(meta, i).tokens == span.tokens && span_at(meta, i).weight == span.weight)
+            return true;
+    return false;
+}
+
+/* That a member's spans are the shards of the object, each once, and no more of them than need be: one meaning has one
+ * form. */
+static enum err check_spans(const struct wire_meta *meta, uint64_t shards)
+{
+    struct wire_span before = {0};
+    uint64_t left = 0; /* of the member's shards */
+    for (uint32_t i = 0; i < meta->spans_count; i++) {
+        struct wire_span span = span_at(meta, i);
+        bool first = i == 0 || span.id != before.id;
+        if (first && (left != 0 || (i > 0 && span.id < before.id)))
+            return err_set(ERR_PROTO, "spans that lack shards, or are not in order");
+        left = first ? shards : left;
+        if (span.shards == 0 || (span.shards & ~left) != 0 || span.shards == shards ||
+            (!first && lowest(span.shards) <= lowest(before.shards)) || said_before(meta, i))
+            return err_set(ERR_PROTO, "spans of other shards, not in order, or more than need be");
+        if (span.tokens == 0 || span.tokens > tokens_max || span.weight >= SINGLE_INF)
+            return err_set(ERR_PROTO, "a span of %" PRIu64 " tokens, or of a weight that makes no sense", span.tokens);
+        left &= ~span.shards;
+        before = span;
+    }
+    return left == 0 ? ERR_OK : err_set(ERR_PROTO, "spans that lack shards");
+}
+
+/* The spans, behind `before` bytes of metadata. */
+static enum err read_spans(const uint8_t *bytes, size_t count, size_t before, const struct wire_object *what,
+                           struct wire_meta *meta)
+{
+    size_t spans = (count - before) / WIRE_SPAN_BYTES;
+    if ((count - before) % WIRE_SPAN_BYTES != 0 || spans > WIRE_SPANS_MAX)
+        return err_set(ERR_PROTO, "a %s with %zu bytes of metadata", wire_kind_name(what->key.kind), count);
+    meta->spans_count = (uint32_t)spans;
+    meta->spans = spans > 0 ? bytes + before : NULL;
+    return check_spans(meta, what->shards);
+}
+
+static enum err read_contribution(const uint8_t *bytes, size_t count, const struct wire_object *what,
+                                  struct wire_meta *meta)
 {
     struct bytes_reader reader = bytes_reader_init(bytes, count);
     meta->tokens = bytes_get_u64(&reader);
     meta->step = bytes_get_u64(&reader);
     const uint8_t *base_hash = bytes_get(&reader, DIGEST_BYTES);
-    if (reader.failed || bytes_left(&reader) != 0)
+    if (reader.failed)
         return err_set(ERR_PROTO, "a contribution with %zu bytes of metadata", count);
-    if (meta->tokens == 0 || meta->tokens > tokens_max)
-        return err_set(ERR_PROTO, "a contribution of %" PRIu64 " tokens", meta->tokens);
     memcpy(meta->base_hash.byte, base_hash, DIGEST_BYTES);
+    TRY(read_spans(bytes, count, CONTRIBUTION_META_BYTES, what, meta));
+    if ((meta->tokens == 0) != (meta->spans_count > 0) || meta->tokens > tokens_max)
+        return err_set(ERR_PROTO, "a contribution of %" PRIu64 " tokens, with %" PRIu32 " spans", meta->tokens,
+                       meta->spans_count);
+    for (uint32_t i = 0; i < meta->spans_count; i++)
+        if (span_at(meta, i).id != what->key.island || span_at(meta, i).weight != 0)
+            return err_set(ERR_PROTO, "a contribution with spans of another member, or with weights");
     return ERR_OK;
 }
 
@@ -266,7 +381,7 @@ static bool sound(const struct wire_contributor *contributor)
     return contributor->weight < SINGLE_INF && contributor->norm < SINGLE_INF && contributor->factor <= WIRE_FACTOR_ONE;
 }
 
-static enum err read_result(const uint8_t *bytes, size_t count, struct wire_meta *meta)
+static enum err read_result(const uint8_t *bytes, size_t count, const struct wire_object *what, struct wire_meta *meta)
 {
     struct bytes_reader reader = bytes_reader_init(bytes, count);
     meta->step = bytes_get_u64(&reader);
@@ -275,7 +390,8 @@ static enum err read_result(const uint8_t *bytes, size_t count, struct wire_meta
     uint32_t contributors = bytes_get_u32(&reader);
     if (reader.failed)
         return err_set(ERR_PROTO, "a result with %zu bytes of metadata", count);
-    if (contributors == 0 || contributors > WIRE_CONTRIBUTORS_MAX || count != meta_bytes_of(WIRE_RESULT, contributors))
+    if (contributors == 0 || contributors > WIRE_CONTRIBUTORS_MAX ||
+        count < meta_bytes_of(WIRE_RESULT, contributors, 0))
         return err_set(ERR_PROTO, "a result of %" PRIu32 " contributors, with %zu bytes of metadata", contributors,
                        count);
     meta->contributors = bytes + RESULT_META_BYTES;
@@ -288,6 +404,10 @@ static enum err read_result(const uint8_t *bytes, size_t count, struct wire_meta
             return err_set(ERR_PROTO, "a result whose weights, norms or factors make no sense");
         before = contributor.id;
     }
+    TRY(read_spans(bytes, count, meta_bytes_of(WIRE_RESULT, contributors, 0), what, meta));
+    for (uint32_t i = 0; i < meta->spans_count; i++)
+        if (!wire_meta_find(meta, span_at(meta, i).id, NULL))
+            return err_set(ERR_PROTO, "a result with spans of who did not contribute");
     return ERR_OK;
 }
 
@@ -310,10 +430,10 @@ enum err wire_object_open(const uint8_t *object, size_t object_bytes, struct wir
     *frame = object + WIRE_OBJECT_HEADER_BYTES;
     const uint8_t *after = *frame + *frame_bytes;
     if (what->key.kind == WIRE_RESULT)
-        return read_result(after, meta_bytes, meta);
+        return read_result(after, meta_bytes, what, meta);
     if (memcmp(what->signature, unsigned_yet, sizeof unsigned_yet) != 0)
         return err_set(ERR_PROTO, "a contribution with a signature");
-    return read_contribution(after, meta_bytes, meta);
+    return read_contribution(after, meta_bytes, what, meta);
 }
 
 /* ---- stubs ---- */

@@ -24,9 +24,13 @@ enum {
     WIRE_OUTER_NUMBERS = 3,
     WIRE_CONTRIBUTORS_MAX = 1024,
     WIRE_CONTRIBUTOR_BYTES = 56,
+    WIRE_SHARDS_MAX = 64, /* of a fragment */
+    WIRE_SPANS_MAX = 1024,
+    WIRE_SPAN_BYTES = 24,
     WIRE_FACTOR_ONE = 0x3f800000,
     /* header, head of the frame, metadata */
-    WIRE_OBJECT_STUB_BYTES_MAX = WIRE_OBJECT_HEADER_BYTES + 64 + 24 + WIRE_CONTRIBUTORS_MAX * WIRE_CONTRIBUTOR_BYTES,
+    WIRE_OBJECT_STUB_BYTES_MAX = WIRE_OBJECT_HEADER_BYTES + 64 + 24 + WIRE_CONTRIBUTORS_MAX * WIRE_CONTRIBUTOR_BYTES +
+                                 WIRE_SPANS_MAX * WIRE_SPAN_BYTES,
 };
 
 /* What the header says. */
@@ -38,10 +42,19 @@ struct wire_object {
     uint8_t signature[IDENT_SIGNATURE_BYTES]; /* result: its owner's; contribution: zeros */
 };
 
+/* Shards of a contribution that hold the work of as many tokens as each other, and weigh alike: of one whose shards do
+ * not all, there are spans for all of them. */
+struct wire_span {
+    uint32_t id;     /* of the member that made it */
+    uint32_t weight; /* as bits of a single; of a contribution: 0 */
+    uint64_t shards; /* mask */
+    uint64_t tokens; /* trained for each of these shards, as its maker says */
+};
+
 /* A contribution that a result counts. */
 struct wire_contributor {
     uint32_t id;     /* of the member that made it */
-    uint64_t tokens; /* trained for it, as its maker says */
+    uint64_t tokens; /* trained for it, as its maker says: of its shards the average by their values, as is `weight` */
     /* Singles, as bits. */
     uint32_t weight;      /* in the mean: its tokens, within bounds */
     uint32_t norm;        /* of its values; 0: not looked at */
@@ -49,11 +62,14 @@ struct wire_contributor {
     struct digest digest; /* of the contribution */
 };
 
-/* What else has to be known; what the other kind has is zero. The list of contributors stays packed, in memory that is
- * borrowed: the object's that was opened, or the caller's, who filled it in with wire_contributor_put(). */
+/* What else has to be known; what the other kind has is zero. The lists stay packed, in memory that is borrowed: the
+ * object's that was opened, or the caller's, who filled them in with wire_contributor_put() and wire_spans_put(). */
 struct wire_meta {
-    uint64_t tokens, step;
+    uint64_t tokens; /* of a contribution: trained for each of its shards; 0: not as many for all, and its spans say */
+    uint64_t step;
     struct digest base_hash;
+    uint32_t spans_count;
+    const uint8_t *spans;               /* in order of id, then of their first shards, WIRE_SPAN_BYTES each */
     uint32_t outer[WIRE_OUTER_NUMBERS]; /* of a result: the outer step's numbers, as bits */
     uint32_t contributors_count;
     const uint8_t *contributors; /* in order of id, WIRE_CONTRIBUTOR_BYTES each */
@@ -64,8 +80,17 @@ struct wire_contributor wire_meta_contributor(const struct wire_meta *meta, uint
 /* The contribution of a member; false: the result counts none. `out` may be NULL. */
 bool wire_meta_find(const struct wire_meta *meta, uint32_t id, struct wire_contributor *out);
 
-/* Bytes of an object around a frame of at most `frame_bytes`, with at most so many contributors (contribution: 0). */
-size_t wire_object_bytes_max(size_t frame_bytes, uint32_t contributors);
+/* Puts the spans of a member's contribution behind `count` that are there: what its shards hold and weigh (NULL: 0), by
+ * number. Returns how many there are then; `count`: its shards are all alike, or there is no room for `room` in all. */
+uint32_t wire_spans_put(uint8_t *spans, uint32_t count, uint32_t room, uint32_t id, uint64_t shards,
+                        const uint64_t tokens[WIRE_SHARDS_MAX], const uint32_t *weights);
+/* The span of a member's contribution that has a shard. False: there is none, and all its shards are alike; or, of a
+ * result, there was no room. */
+bool wire_meta_span(const struct wire_meta *meta, uint32_t id, uint32_t shard, struct wire_span *out);
+
+/* Bytes of an object of these shards around a frame of at most `frame_bytes`, with at most so many contributors
+ * (contribution: 0). */
+size_t wire_object_bytes_max(size_t frame_bytes, uint64_t shards, uint32_t contributors);
 /* Where the frame has to lie in the object's memory before wire_object_seal(): a fixed place, so that encoders write
  * it there directly. */
 uint8_t *wire_object_frame(uint8_t *object);

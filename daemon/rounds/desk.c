@@ -60,6 +60,30 @@ uint64_t desk_values(const struct desk *desk, uint32_t f, uint64_t shards)
     return replica_values(desk->conf.replica, f, shards);
 }
 
+double desk_average(const struct desk *desk, uint32_t f, uint64_t shards, const double by_shard[PLAN_SHARDS_MAX])
+{
+    const struct plan *plan = desk->conf.plan->plan;
+    double sum = 0;
+    for (uint32_t s = 0; s < plan->fragments[f].shards_count; s++) {
+        struct plan_shard shard = plan_shard(plan, f, s);
+        if ((shards >> s & 1) != 0)
+            sum += by_shard[s] * (double)(shard.end - shard.begin);
+    }
+    return sum / (double)desk_values(desk, f, shards);
+}
+
+uint64_t desk_tokens(const struct desk *desk, uint32_t f, uint64_t shards, uint32_t id, const struct wire_meta *meta,
+                     uint64_t by_shard[PLAN_SHARDS_MAX])
+{
+    double tokens[PLAN_SHARDS_MAX];
+    struct wire_span span;
+    for (uint32_t s = 0; s < PLAN_SHARDS_MAX; s++) {
+        by_shard[s] = wire_meta_span(meta, id, s, &span) ? span.tokens : meta->tokens;
+        tokens[s] = (double)by_shard[s];
+    }
+    return meta->spans_count > 0 ? (uint64_t)(desk_average(desk, f, shards, tokens) + 0.5) : meta->tokens;
+}
+
 /* ---- parts ---- */
 
 uint32_t desk_parts(const struct desk *desk, uint32_t f, uint64_t version, struct chain_part parts[CHAIN_PARTS_MAX])

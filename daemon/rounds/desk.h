@@ -60,6 +60,12 @@ const char *desk_name(const struct desk *desk, uint32_t member);
 /* Values of some shards. */
 uint64_t desk_values(const struct desk *desk, uint32_t f, uint64_t shards);
 
+/* What some shards have on average of their values. */
+double desk_average(const struct desk *desk, uint32_t f, uint64_t shards, const double by_shard[PLAN_SHARDS_MAX]);
+/* What a member's contribution to some shards says of the tokens behind each, by number; and on average. */
+uint64_t desk_tokens(const struct desk *desk, uint32_t f, uint64_t shards, uint32_t id, const struct wire_meta *meta,
+                     uint64_t by_shard[PLAN_SHARDS_MAX]);
+
 /* The parts of a version, as daemon/state/parts.h has them. */
 uint32_t desk_parts(const struct desk *desk, uint32_t f, uint64_t version, struct chain_part parts[CHAIN_PARTS_MAX]);
 /* The part that an object's key names, and its index; CHAIN_PARTS_MAX: there is none. */

@@ -34,6 +34,8 @@ struct encode_job {
     struct slot *slot;
     const float *base, *theta;
     struct wire_meta meta;
+    uint8_t spans[WIRE_SHARDS_MAX * WIRE_SPAN_BYTES]; /* of `meta` */
+    uint64_t tokens;                                  /* behind it, on average of its shards */
     bool compress;
     double seconds;
     struct replica_encoding encoding;
@@ -75,7 +77,7 @@ static enum err encode_shared(struct encode_job *j, struct jobs_scratch *scratch
         if (err == ERR_OK)
             replica_encode_next(e);
     }
-    return replica_encode_end(e, err, j->meta.tokens, frame_bytes);
+    return replica_encode_end(e, err, j->tokens, frame_bytes);
 }
 
 static enum err run_encode(struct job *job, struct jobs_scratch *scratch)
@@ -152,18 +154,25 @@ static void done_encode(struct job *job)
     desk_use_end(desk, f);
 }
 
-/* Of the tokens of a snapshot those that results count already: of a part, as its shards say in the mean. */
-static uint64_t counted_tokens(const struct desk *desk, uint32_t f, uint64_t shards,
-                               const struct replica_snapshot *snapshot)
+/* Of each shard of a part: of a snapshot's tokens, those that no result counts. Shards of one part need not have been
+ * counted alike: in the epoch before, they were others'. What is sent again with nothing new in it weighs as little as
+ * possible, not nothing. */
+static void say_tokens(struct encode_job *j, const struct replica_snapshot *snapshot)
 {
-    const struct plan *plan = desk->conf.plan->plan;
-    double sum = 0;
-    for (uint32_t s = 0; s < plan->fragments[f].shards_count; s++) {
-        struct plan_shard shard = plan_shard(plan, f, s);
-        if ((shards >> s & 1) != 0)
-            sum += (double)snapshot->counted_tokens[s] * (double)(shard.end - shard.begin);
+    const struct desk *desk = j->encode->desk;
+    uint64_t tokens[WIRE_SHARDS_MAX] = {0}, shards = j->part.shards;
+    _Static_assert((int)WIRE_SHARDS_MAX == (int)PLAN_SHARDS_MAX, "a mask has a bit for each shard");
+    for (uint32_t s = 0; s < PLAN_SHARDS_MAX; s++) {
+        uint64_t counted = snapshot->counted_tokens[s];
+        if ((shards >> s & 1) == 0)
+            continue;
+        tokens[s] = snapshot->tokens > counted ? snapshot->tokens - counted : 1;
+        j->meta.tokens = tokens[s];
     }
-    return (uint64_t)(sum / (double)desk_values(desk, f, shards) + 0.5);
+    j->meta.spans_count = wire_spans_put(j->spans, 0, WIRE_SHARDS_MAX, desk_id(desk), shards, tokens, NULL);
+    j->meta.spans = j->spans;
+    j->meta.tokens = j->meta.spans_count > 0 ? 0 : j->meta.tokens;
+    j->tokens = desk_tokens(desk, j->f, shards, desk_id(desk), &j->meta, tokens);
 }
 
 static bool submit(struct encode *encode, uint32_t f, uint32_t p, const struct chain_part *part, uint64_t version,
@@ -174,7 +183,6 @@ static bool submit(struct encode *encode, uint32_t f, uint32_t p, const struct c
     struct encode_job *j = desk_room(desk, slot, f, part->shards) ? desk_job(desk, &encode->jobs) : NULL;
     if (j == NULL)
         return false;
-    uint64_t counted = counted_tokens(desk, f, part->shards, snapshot);
     j->encode = encode;
     j->f = f;
     j->part = *part;
@@ -182,8 +190,7 @@ static bool submit(struct encode *encode, uint32_t f, uint32_t p, const struct c
     j->slot = slot;
     j->base = snapshot->base;
     j->theta = snapshot->theta;
-    /* What is sent again with nothing new in it weighs as little as possible, not nothing. */
-    j->meta.tokens = snapshot->tokens > counted ? snapshot->tokens - counted : 1;
+    say_tokens(j, snapshot);
     j->meta.step = snapshot->step;
     j->meta.base_hash = desk->fragments[f].state.hash;
     j->compress = desk_compress(desk, true);

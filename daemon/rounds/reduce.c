@@ -40,6 +40,12 @@ struct check_job {
     struct wire_meta meta;
 };
 
+/* What a contribution holds in each of its shards, and weighs there. */
+struct load {
+    uint64_t tokens[PLAN_SHARDS_MAX];
+    float weights[PLAN_SHARDS_MAX];
+};
+
 /* The mean over our part. */
 struct mean_job {
     struct job job;
@@ -49,11 +55,15 @@ struct mean_job {
     struct slot *slot;
     bool compress;
     struct chain_part part;
+    uint32_t p; /* the part's index */
     struct wire_meta meta;
     struct mean_input inputs[WIRE_CONTRIBUTORS_MAX];
     size_t inputs_count, bad;
+    bool uneven;        /* a contribution does not hold as much work in each of its shards */
+    struct load *loads; /* of each input, where not all of its shards are alike; the job's to free. Else NULL */
     struct replica_reducing reducing;
     uint8_t contributors[WIRE_CONTRIBUTORS_MAX * WIRE_CONTRIBUTOR_BYTES]; /* of `meta` */
+    uint8_t spans[WIRE_SPANS_MAX * WIRE_SPAN_BYTES];                      /* of `meta` */
 };
 
 /* Our result into the ledger. */
@@ -178,19 +188,33 @@ static enum err reduce_shared(struct mean_job *j, struct jobs_scratch *scratch, 
     return replica_reduce_end(&j->reducing, err, scratch->codec, frame_bytes, &j->bad);
 }
 
-static enum err run_mean(struct job *job, struct jobs_scratch *scratch)
+/* What the inputs weighed, and what became of them. */
+static void name_inputs(struct mean_job *j)
 {
-    struct mean_job *j = (struct mean_job *)(void *)job;
-    const struct desk *desk = j->reduce->desk;
-    size_t frame_bytes;
-    TRY(reduce_shared(j, scratch, &frame_bytes));
+    uint32_t weights[PLAN_SHARDS_MAX];
     for (uint32_t i = 0; i < j->inputs_count; i++) {
         struct wire_contributor contributor = wire_meta_contributor(&j->meta, i);
         contributor.weight = float_bits(j->inputs[i].weight);
         contributor.norm = float_bits(fminf(j->inputs[i].norm, FLT_MAX));
         contributor.factor = float_bits(j->inputs[i].factor);
         wire_contributor_put(j->contributors, i, &contributor);
+        if (j->loads == NULL)
+            continue;
+        for (uint32_t s = 0; s < PLAN_SHARDS_MAX; s++)
+            weights[s] = float_bits(j->loads[i].weights[s]);
+        j->meta.spans_count = wire_spans_put(j->spans, j->meta.spans_count, WIRE_SPANS_MAX, contributor.id,
+                                             j->part.shards, j->loads[i].tokens, weights);
     }
+    j->meta.spans = j->spans;
+}
+
+static enum err run_mean(struct job *job, struct jobs_scratch *scratch)
+{
+    struct mean_job *j = (struct mean_job *)(void *)job;
+    const struct desk *desk = j->reduce->desk;
+    size_t frame_bytes;
+    TRY(reduce_shared(j, scratch, &frame_bytes));
+    name_inputs(j);
     const struct wire_object what = desk_object(desk, WIRE_RESULT, j->f, j->version, &j->part);
     struct digest digest;
     return wire_object_seal(&what, &j->meta, desk->conf.ident, j->slot->data, frame_bytes, &j->slot->bytes, &digest);
@@ -201,6 +225,7 @@ static void done_mean(struct job *job)
     struct mean_job *j = (struct mean_job *)(void *)job;
     struct desk *desk = j->reduce->desk;
     struct sync_event event = {.type = SYNC_EV_REDUCED, .fragment = j->f};
+    mem_free(j->loads);
     j->slot->busy = false;       /* its object has a version when it stands in the ledger */
     if (job->err == ERR_NOMEM) { /* it is nobody's contribution's fault: the daemon ends */
         event_post_fatal(desk->conf.events, job->text);
@@ -218,41 +243,134 @@ static void done_mean(struct job *job)
     desk_use_end(desk, event.fragment);
 }
 
-/* Adds a member's contribution to the inputs. It was checked when it came; opening it again only finds the places. */
-static void add_input(struct mean_job *j, const struct slot *slot, uint32_t member)
+/* Where a member's contribution to our part lies. */
+static const struct slot *slot_of(const struct mean_job *j, uint32_t member)
 {
+    const struct desk *desk = j->reduce->desk;
+    return member == desk_self(desk) ? slots_out(desk->conf.slots, j->f, j->p)
+                                     : slots_in(desk->conf.slots, j->f, member);
+}
+
+/* It was checked when it came; opening it again only finds the places. `tokens`: out: by shard. */
+static bool open_input(const struct mean_job *j, uint32_t member, struct wire_contributor *contributor,
+                       uint64_t tokens[PLAN_SHARDS_MAX], struct mean_input *input, struct wire_meta *meta)
+{
+    const struct slot *slot = slot_of(j, member);
     struct wire_object what;
+    *input = (struct mean_input){.member = member};
+    if (wire_object_open(slot->data, slot->bytes, &what, meta, &input->frame, &input->bytes) != ERR_OK)
+        return false;
+    uint32_t id = what.key.island;
+    *contributor =
+        (struct wire_contributor){.id = id,
+                                  .tokens = desk_tokens(j->reduce->desk, j->f, j->part.shards, id, meta, tokens),
+                                  .digest = what.digest};
+    return true;
+}
+
+/* Adds a member's contribution to the inputs. */
+static void add_input(struct mean_job *j, uint32_t member)
+{
+    uint64_t tokens[PLAN_SHARDS_MAX];
+    struct wire_contributor contributor;
+    struct mean_input input;
     struct wire_meta meta;
-    const uint8_t *frame;
-    size_t frame_bytes;
-    if (wire_object_open(slot->data, slot->bytes, &what, &meta, &frame, &frame_bytes) != ERR_OK)
+    if (!open_input(j, member, &contributor, tokens, &input, &meta))
         return;
     uint32_t i = (uint32_t)j->inputs_count++;
-    j->inputs[i] = (struct mean_input){.frame = frame, .bytes = frame_bytes, .member = member};
-    struct wire_contributor contributor = {.id = what.key.island, .tokens = meta.tokens, .digest = what.digest};
+    j->inputs[i] = input;
     wire_contributor_put(j->contributors, i, &contributor);
     j->meta.contributors = j->contributors;
     j->meta.contributors_count = i + 1;
     j->meta.step = meta.step > j->meta.step ? meta.step : j->meta.step;
+    j->uneven = j->uneven || meta.spans_count > 0;
 }
 
-/* Weighs the inputs: by their tokens, as far as the others' go. One whom no result has counted yet has missed none. */
-static void weigh_inputs(struct mean_job *j)
+static uint64_t missed_in(const struct mean_job *j, uint32_t i, uint32_t s)
 {
-    struct desk *desk = j->reduce->desk;
-    const struct counted *counted = replica_counted(desk->conf.replica, j->f);
+    const struct counted *counted = replica_counted(j->reduce->desk->conf.replica, j->f);
+    uint64_t last = counted_last(counted, wire_meta_contributor(&j->meta, i).id, (uint64_t)1 << s);
+    return last > 0 && last < j->version ? j->version - 1 - last : 0; /* whom no result has counted has missed none */
+}
+
+static bool in_part(const struct mean_job *j, uint32_t s)
+{
+    return (j->part.shards >> s & 1) != 0;
+}
+
+/* What the inputs weigh in a shard: as the tokens of the work that is in it, as far as the others' go. */
+static void weigh_shard(const struct mean_job *j, uint32_t s, float *weights)
+{
+    const struct desk *desk = j->reduce->desk;
     struct weight_input weighed[WIRE_CONTRIBUTORS_MAX];
-    float weights[WIRE_CONTRIBUTORS_MAX];
-    for (uint32_t i = 0; i < j->inputs_count; i++) {
-        struct wire_contributor contributor = wire_meta_contributor(&j->meta, i);
-        uint64_t last = counted_last(counted, contributor.id, j->part.shards);
-        weighed[i] = (struct weight_input){.tokens = contributor.tokens,
-                                           .missed = last > 0 && last < j->version ? j->version - 1 - last : 0,
+    for (uint32_t i = 0; i < j->inputs_count; i++)
+        weighed[i] = (struct weight_input){.tokens = j->loads != NULL ? j->loads[i].tokens[s]
+                                                                      : wire_meta_contributor(&j->meta, i).tokens,
+                                           .missed = missed_in(j, i, s),
                                            .owner = desk->conf.view->members[j->inputs[i].member].role == RECORD_OWNER};
-    }
     weights_bound(desk->conf.spec->weight_max, weighed, j->inputs_count, weights);
+}
+
+/* Whether every input holds as much work in each shard, of as many rounds. In the epoch before, the shards may have
+ * been several owners', each of whom counted others. */
+static bool all_alike(const struct mean_job *j)
+{
+    const struct counted *counted = replica_counted(j->reduce->desk->conf.replica, j->f);
+    uint64_t shards = j->part.shards;
+    for (uint32_t i = 0; !j->uneven && i < j->inputs_count; i++) {
+        uint32_t id = wire_meta_contributor(&j->meta, i).id;
+        uint64_t last = counted_last(counted, id, shards);
+        if (last > 0 && (counted_since(counted, id, last - 1) & shards) != shards)
+            return false;
+    }
+    return !j->uneven;
+}
+
+static void weigh_alike(struct mean_job *j)
+{
+    float weights[WIRE_CONTRIBUTORS_MAX];
+    uint32_t s = 0;
+    while (!in_part(j, s))
+        s++;
+    weigh_shard(j, s, weights);
     for (uint32_t i = 0; i < j->inputs_count; i++)
         j->inputs[i].weight = weights[i];
+}
+
+static void weigh_each_shard(struct mean_job *j)
+{
+    float weights[WIRE_CONTRIBUTORS_MAX];
+    double by_shard[PLAN_SHARDS_MAX];
+    for (uint32_t s = 0; s < PLAN_SHARDS_MAX; s++) {
+        if (!in_part(j, s))
+            continue;
+        weigh_shard(j, s, weights);
+        for (uint32_t i = 0; i < j->inputs_count; i++)
+            j->loads[i].weights[s] = weights[i];
+    }
+    for (uint32_t i = 0; i < j->inputs_count; i++) {
+        for (uint32_t s = 0; s < PLAN_SHARDS_MAX; s++)
+            by_shard[s] = (double)j->loads[i].weights[s];
+        j->inputs[i].weight = (float)desk_average(j->reduce->desk, j->f, j->part.shards, by_shard);
+        j->inputs[i].by_shard = j->loads[i].weights;
+    }
+}
+
+static enum err weigh_inputs(struct mean_job *j)
+{
+    if (all_alike(j)) {
+        weigh_alike(j);
+        return ERR_OK;
+    }
+    TRY(mem_new(j->inputs_count, sizeof *j->loads, "weights", &j->loads));
+    for (uint32_t i = 0; i < j->inputs_count; i++) {
+        struct wire_contributor contributor;
+        struct mean_input input;
+        struct wire_meta meta;
+        (void)open_input(j, j->inputs[i].member, &contributor, j->loads[i].tokens, &input, &meta);
+    }
+    weigh_each_shard(j);
+    return ERR_OK;
 }
 
 /* Slots of these members in order of their ids, in which a result names them. */
@@ -275,7 +393,7 @@ static void make_mean(struct reduce *reduce, uint32_t f, uint64_t version, const
     struct desk *desk = reduce->desk;
     struct chain_part part;
     struct slot *slot = slots_own(desk->conf.slots, f);
-    uint32_t self = desk_self(desk), p = desk_own_part(desk, f, version, &part);
+    uint32_t p = desk_own_part(desk, f, version, &part);
     if (p == CHAIN_PARTS_MAX) { /* it is another's to make, or made */
         desk_post(desk, &(struct sync_event){.type = SYNC_EV_OVERTAKEN, .fragment = f});
         return;
@@ -288,12 +406,15 @@ static void make_mean(struct reduce *reduce, uint32_t f, uint64_t version, const
     j->version = version;
     j->slot = slot;
     j->part = part;
+    j->p = p;
     uint32_t members[VIEW_SLOTS_MAX], members_count = by_id(desk->conf.view, have, members);
-    for (uint32_t k = 0; k < members_count; k++) {
-        uint32_t i = members[k];
-        add_input(j, i == self ? slots_out(desk->conf.slots, f, p) : slots_in(desk->conf.slots, f, i), i);
+    for (uint32_t k = 0; k < members_count; k++)
+        add_input(j, members[k]);
+    if (weigh_inputs(j) != ERR_OK) {
+        event_post_fatal(desk->conf.events, err_text());
+        job_pool_give(&reduce->means, j);
+        return;
     }
-    weigh_inputs(j);
     struct outer_round round =
         rules_round(desk->conf.spec, desk_fragments(desk), f, version, desk->fragments[f].state.step, j->meta.step);
     memcpy(j->meta.outer, (float[]){round.scale, round.momentum, round.lr}, sizeof j->meta.outer);

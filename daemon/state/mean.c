@@ -80,6 +80,18 @@ size_t mean_looked_bad(const struct mean *mean)
     return i;
 }
 
+/* What an input weighs where its norm is looked at: norms add up by their squares. */
+static float weight_of_norm(const struct mean *mean, const struct mean_input *input)
+{
+    double sum = 0, begin = 0;
+    for (uint32_t k = 0; k < mean->spans_count; k++) {
+        double weight = (double)input->by_shard[mean->spans[k].shard], end = (double)mean->spans[k].end;
+        sum += (end - begin) * weight * weight;
+        begin = end;
+    }
+    return mean->spans_count > 0 ? (float)sqrt(sum / (double)mean->count) : input->weight;
+}
+
 void mean_judge(struct mean *mean)
 {
     struct mean_input *inputs = mean->inputs;
@@ -89,7 +101,7 @@ void mean_judge(struct mean *mean)
         return;
     for (size_t i = 0; i < mean->inputs_count; i++) {
         norms[i] = sqrt(mean->squares[i]);
-        weights[i] = inputs[i].weight;
+        weights[i] = weight_of_norm(mean, &inputs[i]);
         inputs[i].norm = (float)norms[i];
     }
     outlier_judge(mean->conf, norms, weights, mean->inputs_count, factors);
@@ -123,6 +135,8 @@ enum err mean_begin(struct mean *mean, const struct outlier_conf *conf, struct m
     mean->inputs = inputs;
     mean->inputs_count = inputs_count;
     mean->count = count;
+    mean->placed = 0;
+    mean->spans_count = 0;
     *bad = 0;
     TRY(room_for_inputs(mean, inputs_count));
     for (size_t i = 0; i < inputs_count; i++) {
@@ -133,6 +147,30 @@ enum err mean_begin(struct mean *mean, const struct outlier_conf *conf, struct m
         TRY(codec_read_begin(inputs[i].frame, inputs[i].bytes, count, &mean->readers[i]));
     }
     return ERR_OK;
+}
+
+/* Whether all inputs weigh the same in two shards. */
+static bool weigh_alike(const struct mean *mean, uint32_t one, uint32_t other)
+{
+    for (size_t i = 0; i < mean->inputs_count; i++)
+        if (mean->inputs[i].by_shard[one] != mean->inputs[i].by_shard[other])
+            return false;
+    return true;
+}
+
+void mean_weigh_shards(struct mean *mean, const struct plan *plan, uint32_t f, uint64_t shards)
+{
+    uint64_t end = 0;
+    mean->spans_count = 0;
+    for (uint32_t s = 0; s < plan->fragments[f].shards_count; s++) {
+        struct plan_shard shard = plan_shard(plan, f, s);
+        if ((shards >> s & 1) == 0 || shard.begin == shard.end)
+            continue;
+        end += shard.end - shard.begin;
+        if (mean->spans_count == 0 || !weigh_alike(mean, mean->spans[mean->spans_count - 1].shard, s))
+            mean->spans[mean->spans_count++].shard = s;
+        mean->spans[mean->spans_count - 1].end = end;
+    }
 }
 
 size_t mean_places(const struct mean *mean)
@@ -156,6 +194,8 @@ enum err mean_place(struct mean *mean, size_t place, size_t count, size_t *bad)
         if (next->values_left == 0)
             TRY(codec_read_end(next));
     }
+    mean->at[place] = mean->placed;
+    mean->placed += count;
     return ERR_OK;
 }
 
@@ -189,17 +229,19 @@ static enum err middle(struct mean *mean, struct codec_reader *readers, struct c
     return ERR_OK;
 }
 
-static enum err weighted(const struct mean *mean, struct codec_reader *readers, struct codec *codec, float *out,
-                         size_t count, size_t *bad)
+/* Of values in which each input weighs the same everywhere: as in shard `s`, where they differ by shard. */
+static enum err weighted(const struct mean *mean, struct codec_reader *readers, struct codec *codec, uint32_t s,
+                         float *out, size_t count, size_t *bad)
 {
     float weights[MEAN_MEMBERS_MAX];
     memset(out, 0, count * sizeof *out);
     for (size_t i = 0; i < mean->inputs_count; i++) {
         const struct mean_input *input = &mean->inputs[i];
-        const float weight = input->weight * input->factor;
+        const float own = mean->spans_count > 0 ? input->by_shard[s] : input->weight;
+        const float weight = own * input->factor;
         *bad = i;
         /* One scaled down keeps its weight in the mean; one left out has none. */
-        weights[i] = input->factor > 0 ? input->weight : 0;
+        weights[i] = input->factor > 0 ? own : 0;
         if (input->factor > 0)
             TRY(codec_read(codec, &readers[i], count, &weight, out));
     }
@@ -207,11 +249,30 @@ static enum err weighted(const struct mean *mean, struct codec_reader *readers, 
     return ERR_OK;
 }
 
-enum err mean_read(struct mean *mean, size_t place, struct codec *codec, float *out, size_t count, size_t *bad)
+/* The values of a place: those of one span behind those of the other. */
+static enum err weighted_spans(const struct mean *mean, size_t place, struct codec *codec, float *out, size_t count,
+                               size_t *bad)
 {
     struct codec_reader *readers = readers_at(mean, place);
-    return by_value(mean->conf) ? middle(mean, readers, codec, out, count, bad)
-                                : weighted(mean, readers, codec, out, count, bad);
+    uint64_t at = mean->at[place], end = at + count;
+    if (mean->spans_count == 0)
+        return weighted(mean, readers, codec, 0, out, count, bad);
+    for (uint32_t k = 0; k < mean->spans_count; k++) {
+        const struct mean_span *span = &mean->spans[k];
+        if (span->end <= at || at == end)
+            continue;
+        size_t n = (size_t)((span->end < end ? span->end : end) - at);
+        TRY(weighted(mean, readers, codec, span->shard, out, n, bad));
+        out += n;
+        at += n;
+    }
+    return ERR_OK;
+}
+
+enum err mean_read(struct mean *mean, size_t place, struct codec *codec, float *out, size_t count, size_t *bad)
+{
+    return by_value(mean->conf) ? middle(mean, readers_at(mean, place), codec, out, count, bad)
+                                : weighted_spans(mean, place, codec, out, count, bad);
 }
 
 size_t mean_culprit(const struct mean_input *inputs, size_t inputs_count, size_t count, struct codec *codec)

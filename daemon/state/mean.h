@@ -15,6 +15,7 @@
 #include "common/err.h"
 #include "outer_opt/codec.h"
 #include "outer_opt/outlier.h"
+#include "outer_opt/plan.h"
 
 enum { MEAN_MEMBERS_MAX = OUTLIER_INPUTS_MAX };
 /* So many pieces of a mean can be made at a time. */
@@ -23,10 +24,11 @@ enum { MEAN_PLACES = 16 };
 struct mean_input {
     const uint8_t *frame;
     size_t bytes;
-    float weight;
-    uint32_t member; /* whose it is; the caller's */
-    float norm;      /* out: of its values, where it was looked at; else 0 */
-    float factor;    /* out: 1, less where it was scaled down as an outlier, 0 where it was left out */
+    float weight;          /* of all of it: where shards weigh differently, the average by their values */
+    const float *by_shard; /* what it weighs in each, by number; borrowed. NULL, with all inputs: all alike */
+    uint32_t member;       /* whose it is; the caller's */
+    float norm;            /* out: of its values, where it was looked at; else 0 */
+    float factor;          /* out: 1, less where it was scaled down as an outlier, 0 where it was left out */
 };
 
 /* Empty when zeroed. */
@@ -40,6 +42,13 @@ struct mean {
     const struct outlier_conf *conf;
     struct mean_input *inputs;
     size_t inputs_count, count; /* values */
+    uint64_t placed;            /* of these, so many have a place */
+    uint64_t at[MEAN_PLACES];   /* where the values of each place begin */
+    struct mean_span {
+        uint64_t end;   /* before this value */
+        uint32_t shard; /* inputs weigh as in this one */
+    } spans[PLAN_SHARDS_MAX];
+    uint32_t spans_count; /* 0: all weigh the same everywhere */
 };
 
 void mean_deinit(struct mean *mean);
@@ -50,6 +59,9 @@ uint64_t mean_bytes(const struct outlier_conf *conf, uint64_t piece, uint32_t in
  * `*bad` is no frame of so many. ERR_NOMEM. */
 ERR_MUST_CHECK enum err mean_begin(struct mean *mean, const struct outlier_conf *conf, struct mean_input *inputs,
                                    size_t inputs_count, size_t count, size_t *bad);
+/* Where inputs say what they weigh by shard, once after mean_begin(): the values are those of these shards of fragment
+ * `f`. */
+void mean_weigh_shards(struct mean *mean, const struct plan *plan, uint32_t f, uint64_t shards);
 /* With a rule for outliers each input is looked at first: how many there are to look at; looks at one; and, after all,
  * judges them. ERR_PROTO: it cannot be decoded. */
 size_t mean_looks(const struct mean *mean);

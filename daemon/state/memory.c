@@ -26,7 +26,7 @@ static uint64_t object_bytes(const struct memory_conf *conf, uint32_t f, uint64_
 {
     struct plan_share share;
     plan_share(conf->replica->plan, f, shards, &share);
-    return wire_object_bytes_max(recipe_frame_bytes_max(conf->replica->plan, &conf->replica->choice, f, &share),
+    return wire_object_bytes_max(recipe_frame_bytes_max(conf->replica->plan, &conf->replica->choice, f, &share), shards,
                                  conf->members_count);
 }
 

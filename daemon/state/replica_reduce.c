@@ -29,6 +29,8 @@ enum err replica_reduce_begin(struct replica *replica, uint32_t f, struct mean_i
                                      .writer = codec_write_begin(frame)};
     fragment->owner_made = false;
     TRY(mean_begin(&fragment->mean, &replica->conf.outliers, inputs, inputs_count, out->count, &out->bad));
+    if (inputs_count > 0 && inputs[0].by_shard != NULL)
+        mean_weigh_shards(&fragment->mean, replica->conf.plan, f, fragment->own.shards);
     if (fragment->owner_residual.shards != fragment->own.shards) { /* it has others between them */
         packed_copy(replica->conf.plan, f, &fragment->owner_residual, left);
         out->residual = left->values;

@@ -111,8 +111,8 @@ struct slot *slots_own(const struct slots *slots, uint32_t f)
 enum err slots_room(struct slots *slots, struct slot *slot, uint32_t f, uint64_t shards)
 {
     uint8_t *data;
-    size_t bytes =
-        wire_object_bytes_max(replica_frame_bytes_max(slots->conf.replica, f, shards), slots->conf.members_count);
+    size_t bytes = wire_object_bytes_max(replica_frame_bytes_max(slots->conf.replica, f, shards), shards,
+                                         slots->conf.members_count);
     if (slot->data != NULL && bytes <= slot->bytes_max)
         return ERR_OK;
     TRY(mem_new_unset(bytes, 1, "an encoded part", &data)); /* what is encoded is mostly much less */

@@ -32,6 +32,12 @@ static void open_object(struct codec *codec, const uint8_t *object, size_t bytes
     for (uint32_t i = 0; i < meta.contributors_count; i++)
         if (!wire_meta_find(&meta, wire_meta_contributor(&meta, i).id, NULL))
             abort();
+    for (uint32_t s = 0; meta.spans_count > 0 && s < WIRE_SHARDS_MAX; s++) {
+        struct wire_span span;
+        uint32_t id = what.key.kind == WIRE_CONTRIBUTION ? what.key.island : wire_meta_contributor(&meta, 0).id;
+        if (wire_meta_span(&meta, id, s, &span) && (span.shards & ~what.shards) != 0)
+            abort();
+    }
     (void)!wire_object_signed(&what, what.digest.byte);
     decode(codec, frame, frame_bytes);
 }

@@ -117,8 +117,13 @@ static void write_objects(void)
     size_t frame_bytes, bytes, segment_bytes;
     assert_ok(fsio_read(object_frame_file, 1 << 15, &frame, &frame_bytes));
     memcpy(wire_object_frame(object), frame, frame_bytes);
-    struct wire_meta meta = {.tokens = 4096, .step = 100, .base_hash = digest_of("base", 4)};
+    static uint8_t spans[WIRE_SHARDS_MAX * WIRE_SPAN_BYTES];
+    const uint64_t tokens[WIRE_SHARDS_MAX] = {[0] = 1024, [1] = 4096, [63] = 1024}; /* two thirds missed nothing */
+    const uint32_t weights[WIRE_SHARDS_MAX] = {
+        [0] = testlib_float_bits(1000), [1] = testlib_float_bits(4000), [63] = testlib_float_bits(1000)};
+    struct wire_meta meta = {.step = 100, .base_hash = digest_of("base", 4), .spans = spans};
     struct wire_object what = {.key = contribution_key, .shards = shards_mask};
+    meta.spans_count = wire_spans_put(spans, 0, WIRE_SHARDS_MAX, contribution_key.island, shards_mask, tokens, NULL);
     struct ident ident;
     uint8_t rows[2 * WIRE_CONTRIBUTOR_BYTES];
     memcpy(what.nonce, nonce, sizeof nonce);
@@ -130,15 +135,16 @@ static void write_objects(void)
                                                     .weight = testlib_float_bits(4096),
                                                     .norm = testlib_float_bits(0.5f),
                                                     .factor = WIRE_FACTOR_ONE,
-                                                    .digest = what.digest});
+                                                    .digest = meta.base_hash});
     wire_contributor_put(rows, 1,
                          &(struct wire_contributor){.id = 70000,
-                                                    .tokens = 2048,
+                                                    .tokens = 2048, /* on average */
                                                     .weight = testlib_float_bits(2000),
                                                     .norm = testlib_float_bits(40),
                                                     .factor = testlib_float_bits(0.0125f),
-                                                    .digest = meta.base_hash});
-    meta = (struct wire_meta){.step = 100, .contributors_count = 2, .contributors = rows};
+                                                    .digest = what.digest});
+    meta = (struct wire_meta){.step = 100, .contributors_count = 2, .contributors = rows, .spans = spans};
+    meta.spans_count = wire_spans_put(spans, 0, WIRE_SHARDS_MAX, 70000, shards_mask, tokens, weights);
     memcpy(meta.outer, outer_numbers, sizeof meta.outer);
     what.key = result_name;
     assert_ok(ident_generate(&ident));
@@ -204,6 +210,7 @@ static void objects_open(void **state)
     (void)state;
     struct wire_object what;
     struct wire_meta meta;
+    struct wire_span span;
     char *object, *text;
     const uint8_t *frame;
     uint8_t owner[IDENT_KEY_BYTES];
@@ -211,7 +218,8 @@ static void objects_open(void **state)
     assert_ok(fsio_read(contribution_file, 1 << 20, &object, &bytes));
     assert_ok(wire_object_open((const uint8_t *)object, bytes, &what, &meta, &frame, &frame_bytes));
     assert_ok(wire_object_is(&what, &contribution_key, nonce));
-    assert_true(meta.tokens == 4096 && meta.step == 100 && what.shards == shards_mask);
+    assert_true(meta.tokens == 0 && meta.step == 100 && what.shards == shards_mask);
+    assert_true(wire_meta_span(&meta, 70000, 1, &span) && span.shards == 2 && span.tokens == 4096);
     assert_ok(codec_check(frame, frame_bytes, VALUES));
     struct digest contribution = what.digest;
     mem_free(object);
@@ -222,7 +230,9 @@ static void objects_open(void **state)
     assert_ok(ident_parse(text, owner));
     assert_ok(wire_object_signed(&what, owner));
     assert_true(meta.contributors_count == 2 && wire_meta_contributor(&meta, 1).id == 70000);
-    assert_true(result_counts(&meta, 0, &contribution));
+    assert_true(result_counts(&meta, 70000, &contribution) && !wire_meta_span(&meta, 0, 0, &span));
+    assert_true(wire_meta_span(&meta, 70000, 63, &span) && span.tokens == 1024);
+    assert_true(testlib_bits_float(span.weight) == 1000 && span.shards == (shards_mask & ~2ull));
     assert_memory_equal(meta.outer, outer_numbers, sizeof meta.outer);
     object[20] ^= 1;
     assert_int_equal(wire_object_open((const uint8_t *)object, bytes, &what, &meta, &frame, &frame_bytes), ERR_PROTO);

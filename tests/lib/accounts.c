@@ -66,6 +66,14 @@ static bool find_in(struct ledger *ledger, uint32_t f, uint64_t version, uint32_
     return false;
 }
 
+/* Tokens of a contribution in a shard of it. */
+static double tokens_in(const struct wire_meta *meta, uint32_t i, uint32_t shard)
+{
+    struct wire_contributor contributor = wire_meta_contributor(meta, i);
+    struct wire_span span;
+    return (double)(wire_meta_span(meta, contributor.id, shard, &span) ? span.tokens : contributor.tokens);
+}
+
 static bool find(struct accounts *accounts, uint32_t f, uint64_t version, uint32_t shard, struct result *result)
 {
     for (uint32_t i = 0; i < accounts->islands; i++)
@@ -83,13 +91,15 @@ struct shard_account accounts_of(struct accounts *accounts, uint32_t f, uint32_t
         account.partial += result.meta.contributors_count < accounts->islands;
         double all = 0;
         for (uint32_t i = 0; i < result.meta.contributors_count; i++)
-            all += (double)wire_meta_contributor(&result.meta, i).tokens;
+            all += tokens_in(&result.meta, i, shard);
         for (uint32_t i = 0; i < result.meta.contributors_count; i++) {
             struct wire_contributor contributor = wire_meta_contributor(&result.meta, i);
             if (contributor.id >= CLUSTER_MAX)
                 continue;
-            account.tokens[contributor.id] += (long long)contributor.tokens;
-            account.moved[contributor.id] += (double)contributor.tokens * (double)contributor.tokens / all;
+            double tokens = tokens_in(&result.meta, i, shard);
+            account.uneven += wire_meta_span(&result.meta, contributor.id, shard, &(struct wire_span){0});
+            account.tokens[contributor.id] += (long long)tokens;
+            account.moved[contributor.id] += tokens * tokens / all;
         }
         result_close(&result);
     }

@@ -18,10 +18,10 @@ struct accounts;
 struct accounts *accounts_open(struct cluster *cluster);
 void accounts_close(struct accounts *accounts);
 
-/* Of the results for one shard: how many there are, how many do not count everyone, and the tokens of each island that
- * they count. */
+/* Of the results for one shard: how many there are, how many do not count everyone, how many contributions in them say
+ * something else of this shard than of others of their part; and the tokens of each island that they count. */
 struct shard_account {
-    long long results, partial, tokens[CLUSTER_MAX];
+    long long results, partial, uneven, tokens[CLUSTER_MAX];
     /* Of each result: its tokens squared over the tokens of all in it. Where each of an island's tokens moves a value
      * by as much, results move it by so many times that, whenever they were exchanged. */
     double moved[CLUSTER_MAX];

@@ -14,7 +14,7 @@ struct ledger_key made_result(uint32_t f, uint64_t version, uint64_t epoch, uint
     struct wire_object what = {.shards = (uint64_t)1 << owner % 64};
     size_t sealed;
     assert_in_range(bytes, MADE_BYTES_MIN, SIZE_MAX);
-    size_t frame_bytes = bytes - wire_object_bytes_max(0, 1);
+    size_t frame_bytes = bytes - wire_object_bytes_max(0, 1, 1);
     if (ident.public_text[0] == '\0')
         assert_ok(ident_generate(&ident));
     what.key = (struct wire_key){

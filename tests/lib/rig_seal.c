@@ -35,11 +35,11 @@ void rig_seal(const struct rig *rig, const struct wire_key *key, const struct wi
     struct digest digest;
     struct codec_part part = {.count = count, .choice = rules_codec(&rig->spec)};
     struct vec_source source = {.minuend = values};
-    assert_true(wire_object_bytes_max(codec_frame_bytes_max(&part, 1), RIG_MEMBERS_MAX) <= sizeof out->byte);
+    assert_true(parts_find(&rig->parts, key->fragment, key->version, key->epoch, key->owner, &of) < CHAIN_PARTS_MAX);
+    assert_true(wire_object_bytes_max(codec_frame_bytes_max(&part, 1), of.shards, RIG_MEMBERS_MAX) <= sizeof out->byte);
     assert_ok(codec_new(0, &codec));
     assert_ok(codec_encode(codec, &part, 1, &source, NULL, wire_object_frame(out->byte), &frame_bytes, &fault));
     codec_free(codec);
-    assert_true(parts_find(&rig->parts, key->fragment, key->version, key->epoch, key->owner, &of) < CHAIN_PARTS_MAX);
     struct wire_object what = {.key = *key, .shards = of.shards};
     memcpy(what.nonce, rig->spec.digest.byte, sizeof what.nonce);
     const struct ident *ident = key->kind == WIRE_RESULT ? rig_ident(roster_number(key->owner)) : NULL;

@@ -188,7 +188,8 @@ size_t rogue_result(struct rogue *rogue, const struct wire_key *key, const float
     wire_contributor_put(contributors, 0, &self);
     memcpy(meta.outer, outer, sizeof outer);
     memcpy(what.nonce, rogue->view.nonce, sizeof what.nonce);
-    assert_true(part.count > 0 && wire_object_bytes_max(codec_frame_bytes_max(&part, 1), 1) <= ROGUE_OBJECT_BYTES);
+    assert_true(part.count > 0 &&
+                wire_object_bytes_max(codec_frame_bytes_max(&part, 1), what.shards, 1) <= ROGUE_OBJECT_BYTES);
     assert_ok(codec_new(1, &codec));
     assert_ok(codec_encode(codec, &part, 1, &source, NULL, wire_object_frame(object), &frame_bytes, &fault));
     codec_free(codec);

@@ -148,6 +148,16 @@ static void forget(struct frame *frames)
         free(frames[i].bytes);
 }
 
+/* From now on each weighs otherwise in some shards: borders lie within segments and within pieces. `by_shard`: room. */
+static void weigh_by_shard(struct mean_input *inputs, float by_shard[INPUTS][PLAN_SHARDS_MAX])
+{
+    for (uint32_t i = 0; i < INPUTS; i++) {
+        for (uint32_t s = 0; s < PLAN_SHARDS_MAX; s++)
+            by_shard[i][s] = 1000 + (float)(i * (s / 7 % 3));
+        inputs[i].by_shard = by_shard[i];
+    }
+}
+
 /* ---- ways to make a mean ---- */
 
 typedef enum err pieces(struct owner *owner, struct replica_reducing *r);
@@ -231,8 +241,11 @@ static void several_rounds(const struct kind *kind, enum outlier_action action)
     for (int round = 0; round < ROUNDS; round++) {
         struct frame frames[INPUTS];
         struct mean_input inputs[INPUTS], again[INPUTS];
+        float by_shard[INPUTS][PLAN_SHARDS_MAX];
         size_t bad;
         contribute(plan, round, frames, inputs, at_once.codec[0]);
+        if (round == 1)
+            weigh_by_shard(inputs, by_shard);
         memcpy(again, inputs, sizeof again);
         memset(at_once.result.bytes + at_once.room, 0xa5, GUARD);
         assert_ok(replica_reduce(at_once.replica, 0, inputs, INPUTS, at_once.codec[0], at_once.scratch[0],
@@ -290,6 +303,77 @@ static void they_are_those_of_a_mean_over_whole_arrays(void **state)
     forget(frames);
     free(sum);
     free(made);
+    end_owner(&owner);
+    plan_free(plan);
+}
+
+/* As many means as there are shards, each with weights of its own. */
+static void each_shard_has_its_own_weights(void **state)
+{
+    (void)state;
+    struct plan *plan = new_plan(false);
+    struct owner owner = new_owner(plan, &kinds[0], OUTLIER_KEEP);
+    const size_t count = (size_t)plan->values_count_max;
+    float *sum = calloc(count, sizeof *sum), *values = calloc(count, sizeof *values), weights[INPUTS];
+    float by_shard[INPUTS][PLAN_SHARDS_MAX];
+    struct frame frames[INPUTS];
+    struct mean_input inputs[INPUTS];
+    size_t bad;
+    contribute(plan, 1, frames, inputs, owner.codec[0]);
+    weigh_by_shard(inputs, by_shard);
+    assert_int_equal(plan->fragments[0].shards_count, PLAN_SHARDS_MAX);
+    for (uint32_t i = 0; i < INPUTS; i++) {
+        assert_ok(codec_decode(owner.codec[0], frames[i].bytes, frames[i].count, values, count));
+        for (uint32_t s = 0; s < PLAN_SHARDS_MAX; s++)
+            for (uint64_t k = plan_shard(plan, 0, s).begin; k < plan_shard(plan, 0, s).end; k++)
+                sum[k] = sum[k] + by_shard[i][s] * values[k];
+    }
+    for (uint32_t s = 0; s < PLAN_SHARDS_MAX; s++) {
+        struct plan_shard shard = plan_shard(plan, 0, s);
+        for (uint32_t i = 0; i < INPUTS; i++)
+            weights[i] = by_shard[i][s];
+        outer_mean_finish(sum + shard.begin, (size_t)(shard.end - shard.begin), weights, INPUTS);
+    }
+    assert_ok(reduce_by(&owner, inputs, on_threads, &bad));
+    assert_ok(codec_decode(owner.codec[0], owner.result.bytes, owner.result.count, values, count));
+    assert_memory_equal(values, sum, count * sizeof *values);
+    forget(frames);
+    free(sum);
+    free(values);
+    end_owner(&owner);
+    plan_free(plan);
+}
+
+/* One that holds eight rounds' work in some shards is as large there as that, and no outlier. */
+static void a_norm_is_held_against_the_work_of_each_shard(void **state)
+{
+    (void)state;
+    struct plan *plan = new_plan(false);
+    struct owner owner = new_owner(plan, &kinds[0], OUTLIER_CLIP);
+    const size_t count = (size_t)plan->values_count_max;
+    const struct codec_part part = {.count = count, .choice = {.id = CODEC_FP32}};
+    float *values = calloc(count, sizeof *values), by_shard[INPUTS][PLAN_SHARDS_MAX];
+    struct mean_input inputs[INPUTS];
+    struct frame frames[INPUTS];
+    size_t bad, fault;
+    for (uint32_t i = 0; i < INPUTS; i++) {
+        for (uint32_t s = 0; s < PLAN_SHARDS_MAX; s++) {
+            by_shard[i][s] = i == 3 && s < 8 ? 8 : 1;
+            for (uint64_t k = plan_shard(plan, 0, s).begin; k < plan_shard(plan, 0, s).end; k++)
+                values[k] = (i == 3 ? 0.02f : 0.01f) * by_shard[i][s];
+        }
+        frames[i].bytes = malloc(codec_frame_bytes_max(&part, 1));
+        assert_ok(codec_encode(owner.codec[0], &part, 1, &(struct vec_source){.minuend = values}, NULL, frames[i].bytes,
+                               &frames[i].count, &fault));
+        inputs[i] = (struct mean_input){.frame = frames[i].bytes,
+                                        .bytes = frames[i].count,
+                                        .weight = i == 3 ? 1.875f : 1, /* on average */
+                                        .by_shard = by_shard[i]};
+    }
+    assert_ok(reduce_by(&owner, inputs, backwards, &bad));
+    assert_true(inputs[3].factor == 1 && inputs[3].norm > 5.9f * inputs[0].norm);
+    forget(frames);
+    free(values);
     end_owner(&owner);
     plan_free(plan);
 }
@@ -388,6 +472,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pieces_make_the_same_bits_in_any_order),
         cmocka_unit_test(they_are_those_of_a_mean_over_whole_arrays),
+        cmocka_unit_test(each_shard_has_its_own_weights),
+        cmocka_unit_test(a_norm_is_held_against_the_work_of_each_shard),
         cmocka_unit_test(what_is_left_over_is_added_to_the_next_mean),
         cmocka_unit_test(who_sent_what_is_damaged_is_named),
     };

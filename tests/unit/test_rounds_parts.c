@@ -36,11 +36,11 @@ static struct shardmap map_of(uint64_t of_0, uint64_t of_1, uint64_t of_2)
     return map;
 }
 
-static struct rig *open_rig(const char *folder, int threads)
+static struct rig *open_rig_with(const char *folder, const char *sync, int threads)
 {
     struct shardmap map = map_of(first, second, third);
     struct rig_conf conf = {.folder = testlib_folder(folder),
-                            .sync = coarse,
+                            .sync = sync,
                             .members = MEMBERS,
                             .self = SELF,
                             .threads = threads,
@@ -50,6 +50,11 @@ static struct rig *open_rig(const char *folder, int threads)
     rig->conf.map = NULL;
     assert_int_equal(rig->plan->plan->fragments[F].shards_count, SHARDS);
     return rig;
+}
+
+static struct rig *open_rig(const char *folder, int threads)
+{
+    return open_rig_with(folder, coarse, threads);
 }
 
 /* All stay, and own these. */
@@ -224,22 +229,121 @@ static void what_is_carried_is_not_sent_again_and_nothing_counts_twice(void **st
         assert_counted_once((k & 1) != 0, (k & 2) != 0);
 }
 
-/* Weights are of the tokens of the shards that a part has. */
-static void a_part_weighs_the_tokens_of_its_own_shards(void **state)
+/* ---- weights ---- */
+
+/* Of what we trained, the results of the epoch before count 700 of 1000 tokens in the shards of the second part, and
+ * 100 in those of the third, whose owner was lost: now both are one part, and ours. */
+static struct rig *with_two_histories(const char *folder)
 {
-    (void)state;
-    struct wire_meta meta;
-    size_t bytes;
-    struct rig *rig = open_rig("parts-weight", 0);
+    struct rig *rig = open_rig_with(folder, "codec = fp32\n", 0);
     posted_count = 0;
     after_it(rig, true);
     train(rig, 1, 0.01f, 1000);
-    for (uint32_t s = 0; s < 9; s++) /* shards of one size */
+    for (uint32_t s = 0; s < SHARDS; s++)
         rig->snapshot[F].counted_tokens[s] = (second >> s & 1) != 0 ? 700 : (third >> s & 1) != 0 ? 100 : 1000;
     rounds_encode(rig->rounds, F, 1, &rig->snapshot[F]);
     settle(rig);
-    rig_open_slot(slots_out(rig->slots, F, 1), WIRE_CONTRIBUTION, &meta, &bytes);
-    assert_int_equal(meta.tokens, 1000 - (2 * 700 + 4 * 100) / 6);
+    return rig;
+}
+
+/* A contribution of another member to our part lies in its slot. */
+static void lay_contribution(struct rig *rig, uint32_t member, uint64_t tokens)
+{
+    static struct rig_object object;
+    struct slot *slot = slots_in(rig->slots, F, member);
+    rig_contribution(rig, F, member, tokens, 0.02f, &object);
+    assert_ok(slots_room(rig->slots, slot, F, UINT64_MAX));
+    memcpy(slot->data, object.byte, object.bytes);
+    slot->bytes = object.bytes;
+    slot->version = slot->epoch = 1;
+}
+
+/* Our result of part `p` is the mean of member 0's contribution and ours, each shard weighed by itself. */
+static void assert_mean(struct rig *rig, uint32_t p, uint64_t shards, const float of_0[SHARDS],
+                        const float of_us[SHARDS])
+{
+    static float got[VALUES_MAX], ours[VALUES_MAX], theirs[VALUES_MAX];
+    const struct plan *plan = rig->plan->plan;
+    struct wire_meta meta;
+    size_t bytes, count = replica_values(rig->replica, F, shards), at = 0;
+    const uint8_t *frame = rig_open_slot(slots_own(rig->slots, F), WIRE_RESULT, &meta, &bytes);
+    rig_decode(frame, bytes, got, count);
+    frame = rig_open_slot(slots_out(rig->slots, F, p), WIRE_CONTRIBUTION, &meta, &bytes);
+    rig_decode(frame, bytes, ours, count);
+    frame = rig_open_slot(slots_in(rig->slots, F, 0), WIRE_CONTRIBUTION, &meta, &bytes);
+    rig_decode(frame, bytes, theirs, count);
+    for (uint32_t s = 0; s < SHARDS; s++) {
+        struct plan_shard shard = plan_shard(plan, F, s);
+        for (uint64_t i = shard.begin; (shards >> s & 1) != 0 && i < shard.end; i++, at++)
+            assert_true(got[at] == (of_0[s] * theirs[at] + of_us[s] * ours[at]) / (of_0[s] + of_us[s]));
+    }
+    assert_int_equal(at, count);
+}
+
+/* What our result says of a member: on average, and of each shard. NULL: nothing. */
+static void assert_named(struct rig *rig, uint32_t member, uint64_t shards, uint64_t tokens, float weight,
+                         const uint64_t *by_shard, const float *weights)
+{
+    struct wire_meta meta;
+    struct wire_contributor row;
+    struct wire_span span;
+    size_t bytes;
+    rig_open_slot(slots_own(rig->slots, F), WIRE_RESULT, &meta, &bytes);
+    assert_true(wire_meta_find(&meta, rig_id(member), &row));
+    assert_true(row.tokens == tokens && testlib_bits_float(row.weight) == weight);
+    for (uint32_t s = 0; s < SHARDS; s++) {
+        bool there = by_shard != NULL && (shards >> s & 1) != 0;
+        assert_int_equal(wire_meta_span(&meta, rig_id(member), s, &span), there);
+        assert_true(!there || (span.tokens == by_shard[s] && testlib_bits_float(span.weight) == weights[s]));
+    }
+}
+
+/* A shard of the mean holds each contribution by the tokens of the work that is in that shard of it. */
+static void each_shard_weighs_the_work_that_is_in_it(void **state)
+{
+    (void)state;
+    static const float of_0[SHARDS] = {0, 600, 0, 600, 0, 600, 600, 600, 600};
+    static const float of_us[SHARDS] = {0, 300, 0, 300, 0, 900, 900, 900, 900};
+    static const uint64_t ours[SHARDS] = {0, 300, 0, 300, 0, 900, 900, 900, 900};
+    struct bitset have = RIG_SET(0, SELF);
+    struct rig *rig = with_two_histories("parts-work");
+    lay_contribution(rig, 0, 600);
+    rounds_reduce(rig->rounds, F, 1, &have);
+    settle(rig);
+    assert_mean(rig, 1, second | third, of_0, of_us);
+    assert_named(rig, SELF, second | third, (2 * 300 + 4 * 900) / 6, 700, ours, of_us);
+    assert_named(rig, 0, second | third, 600, 600, NULL, NULL); /* all alike: its own row says all */
+    rig_close(rig);
+}
+
+/* Who holds the work of two rounds in one shard of a part, and of one in the other, may weigh twice as much there. */
+static void who_was_not_counted_in_a_shard_may_weigh_more_there(void **state)
+{
+    (void)state;
+    static const float of_0[SHARDS] = {0, 400, 0, 800}, of_us[SHARDS] = {0, 100, 0, 100};
+    static const uint64_t tokens[SHARDS] = {0, 100000, 0, 100000};
+    struct bitset all = bitset_first(MEMBERS), have = RIG_SET(0, SELF);
+    struct rig *rig = open_rig_with("parts-missed", "codec = fp32\n", 0);
+    for (int round = 0; round < 2; round++)
+        rig_round(rig, F, &all);
+    uint8_t row[WIRE_CONTRIBUTOR_BYTES];
+    struct wire_meta only = {.contributors = row, .contributors_count = 1};
+    wire_contributor_put(row, 0, &(struct wire_contributor){.id = rig_id(0)});
+    assert_ok(counted_note(replica_counted(rig->replica, F), 1 << 3, 1, &only));
+    rig->hold = ~0u;
+    posted_count = 0;
+    uint64_t before = rig->snapshot[F].tokens;
+    for (uint32_t s = 0; s < SHARDS; s++)
+        rig->snapshot[F].counted_tokens[s] = before;
+    train(rig, 1, 0.01f, before + 100);
+    rounds_encode(rig->rounds, F, 3, &rig->snapshot[F]);
+    settle(rig);
+    lay_contribution(rig, 0, 100000);
+    rounds_reduce(rig->rounds, F, 3, &have);
+    settle(rig);
+    assert_mean(rig, 1, second, of_0, of_us);
+    assert_named(rig, 0, second, 100000, 600, tokens, of_0);
+    assert_named(rig, SELF, second, 100, 100, NULL, NULL);
     rig_close(rig);
 }
 
@@ -445,7 +549,8 @@ int main(void)
     assert_ok(digest_init());
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_carried_is_not_sent_again_and_nothing_counts_twice),
-        cmocka_unit_test(a_part_weighs_the_tokens_of_its_own_shards),
+        cmocka_unit_test(each_shard_weighs_the_work_that_is_in_it),
+        cmocka_unit_test(who_was_not_counted_in_a_shard_may_weigh_more_there),
         cmocka_unit_test(a_new_cut_waits_for_the_jobs_of_the_old_one),
         cmocka_unit_test(a_new_cut_waits_for_readers),
         cmocka_unit_test(a_mean_waits_for_its_cut),

@@ -110,9 +110,14 @@ static void a_slot_holds_the_largest_object_of_its_shard(void **state)
     size_t largest = 0;
     assert_ok(codec_new(0, &codec));
     static uint8_t contributors[SMALLRUN_MEMBERS * WIRE_CONTRIBUTOR_BYTES]; /* all there are */
+    static uint8_t spans[WIRE_SPANS_MAX * WIRE_SPAN_BYTES];
+    uint64_t each[WIRE_SHARDS_MAX]; /* no shard is like another */
+    for (uint32_t s = 0; s < WIRE_SHARDS_MAX; s++)
+        each[s] = s + 1;
     struct ident ident;
     assert_ok(ident_generate(&ident));
     meta.contributors = contributors;
+    meta.spans = spans;
     for (uint32_t i = 0; i < SMALLRUN_MEMBERS; i++)
         wire_contributor_put(contributors, meta.contributors_count++, &(struct wire_contributor){.id = i, .tokens = 9});
     memset(meta.outer, 0xff, sizeof meta.outer);
@@ -127,10 +132,13 @@ static void a_slot_holds_the_largest_object_of_its_shard(void **state)
             struct slot *slot = slots_out(slots, f, shard);
             assert_ok(slots_room(slots, slot, f, mask(f, shard)));
             assert_int_equal(slot->bytes_max, wire_object_bytes_max(replica_frame_bytes_max(replica, f, mask(f, shard)),
-                                                                    SMALLRUN_MEMBERS));
+                                                                    mask(f, shard), SMALLRUN_MEMBERS));
             assert_ok(replica_encode(replica, f, mask(f, shard), replica_anchor(replica, f), theta, 1000, codec,
                                      wire_object_frame(slot->data), &frame_bytes));
-            struct wire_object what = {.key = {.kind = WIRE_RESULT, .version = 1}, .shards = 1};
+            struct wire_object what = {.key = {.kind = WIRE_RESULT, .version = 1}, .shards = mask(f, shard)};
+            meta.spans_count = 0;
+            for (uint32_t i = 0; i < SMALLRUN_MEMBERS; i++)
+                meta.spans_count = wire_spans_put(spans, meta.spans_count, WIRE_SPANS_MAX, i, what.shards, each, NULL);
             assert_ok(wire_object_seal(&what, &meta, &ident, slot->data, frame_bytes, &bytes, &what.digest));
             assert_in_range(bytes, 1, slot->bytes_max);
             largest = bytes > largest ? bytes : largest;

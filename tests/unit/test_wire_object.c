@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "common/bytes.h"
 #include "common/digest.h"
 #include "net/wire_object.h"
 #include "outer_opt/codec.h"
@@ -80,7 +81,7 @@ static void an_object_says_what_it_is(void **state)
         struct digest digest;
         size_t bytes = seal(&what, &meta, &digest);
         assert_int_equal(bytes, WIRE_OBJECT_HEADER_BYTES + FRAME + (kind == WIRE_RESULT ? 24 + 2 * 56 : 48));
-        assert_true(bytes <= wire_object_bytes_max(FRAME, 2));
+        assert_true(bytes <= wire_object_bytes_max(FRAME, what.shards, 2));
         assert_ok(reopen(bytes, &got, &back));
         assert_true(wire_key_equal(&got.key, &what.key) && got.shards == what.shards);
         assert_memory_equal(got.nonce, nonce, sizeof nonce);
@@ -249,6 +250,122 @@ static void limits_of_names_and_metadata_are_checked(void **state)
     assert_fails(ERR_ARG, "plan", wire_object_seal(&what, &meta, NULL, object, FRAME, &bytes, &digest));
 }
 
+/* ---- spans: shards of a contribution that are not alike ---- */
+
+enum { FIRST = 0, SECOND = 2, LAST = 63 }; /* the shards of named() */
+
+/* What a span is on the wire, at its place in a list. */
+static void put_span(uint8_t *spans, uint32_t index, struct wire_span span)
+{
+    struct bytes_writer writer = bytes_writer_init(spans + (size_t)index * WIRE_SPAN_BYTES, WIRE_SPAN_BYTES);
+    bytes_put_u32(&writer, span.id);
+    bytes_put_u32(&writer, span.weight);
+    bytes_put_u64(&writer, span.shards);
+    bytes_put_u64(&writer, span.tokens);
+}
+
+/* As few spans as there can be, in one order; none where all shards are alike; and none of who finds no room. */
+static void shards_that_are_alike_are_one_span(void **state)
+{
+    (void)state;
+    static uint8_t spans[WIRE_SPANS_MAX * WIRE_SPAN_BYTES];
+    const uint64_t shards = named(WIRE_RESULT).shards;
+    uint64_t tokens[WIRE_SHARDS_MAX] = {[FIRST] = 7, [SECOND] = 5, [LAST] = 7};
+    uint32_t weights[WIRE_SHARDS_MAX] = {[FIRST] = 9, [SECOND] = 9, [LAST] = 8};
+    struct wire_meta meta = {.spans = spans, .tokens = 3};
+    struct wire_span span;
+    meta.spans_count = wire_spans_put(spans, 0, WIRE_SPANS_MAX, 4, shards, tokens, NULL);
+    assert_int_equal(meta.spans_count, 2);
+    assert_true(wire_meta_span(&meta, 4, LAST, &span));
+    assert_true(span.shards == (1 | 1ull << LAST) && span.tokens == 7 && span.weight == 0 && span.id == 4);
+    assert_true(wire_meta_span(&meta, 4, SECOND, &span) && span.shards == 4 && span.tokens == 5);
+    assert_false(wire_meta_span(&meta, 4, 1, &span) || wire_meta_span(&meta, 5, FIRST, &span));
+    meta.spans_count = wire_spans_put(spans, 2, WIRE_SPANS_MAX, 5, shards, tokens, weights);
+    assert_int_equal(meta.spans_count, 5);
+    assert_true(wire_meta_span(&meta, 5, LAST, &span) && span.shards == 1ull << LAST && span.weight == 8);
+    assert_true(wire_meta_span(&meta, 4, LAST, &span) && span.tokens == 7 && span.weight == 0);
+    assert_int_equal(wire_spans_put(spans, 5, 7, 6, shards, tokens, weights), 5);
+    tokens[SECOND] = 7;
+    assert_int_equal(wire_spans_put(spans, 5, WIRE_SPANS_MAX, 6, shards, tokens, NULL), 5);
+    assert_int_equal(wire_spans_put(spans, WIRE_SPANS_MAX, WIRE_SPANS_MAX, 6, shards, tokens, weights), WIRE_SPANS_MAX);
+}
+
+static void spans_come_back_and_their_limits_are_checked(void **state)
+{
+    (void)state;
+    uint8_t spans[4 * WIRE_SPAN_BYTES];
+    for (uint32_t kind = WIRE_CONTRIBUTION; kind <= WIRE_RESULT; kind++) {
+        struct wire_object what = named(kind), got;
+        struct wire_meta meta = kind == WIRE_RESULT ? of_contributors(2) : contribution_meta, back;
+        struct digest digest;
+        struct wire_span span;
+        const uint32_t id = kind == WIRE_RESULT ? 4 : what.key.island;
+        const struct wire_span a = {.id = id, .shards = 1 | 1ull << LAST, .tokens = 7}, b = {id, 0, 4, 1ull << 62};
+        meta.tokens = 0;
+        meta.spans = spans;
+        meta.spans_count = 2;
+        put_span(spans, 0, a);
+        put_span(spans, 1, b);
+        size_t bytes = seal(&what, &meta, &digest);
+        assert_true(bytes <= wire_object_bytes_max(FRAME, what.shards, kind == WIRE_RESULT ? 2 : 0));
+        assert_ok(reopen(bytes, &got, &back));
+        assert_int_equal(back.spans_count, 2);
+        assert_memory_equal(back.spans, spans, 2 * WIRE_SPAN_BYTES);
+        assert_true(wire_meta_span(&back, id, SECOND, &span) && span.tokens == 1ull << 62);
+#define SPANS(text, first, second)                                 \
+    do {                                                           \
+        put_span(spans, 0, first);                                 \
+        put_span(spans, 1, second);                                \
+        bytes = seal(&what, &meta, &digest);                       \
+        assert_fails(ERR_PROTO, text, reopen(bytes, &got, &back)); \
+    } while (0)
+        const struct wire_span odd[] = {{id, 0, 0, 3}, {id, 0, 5, 3}, {id, 0, 12, 3}, {id, 0, 4, 7}};
+        for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) /* none, one twice, one of others, nothing new */
+            SPANS("spans of other shards", a, odd[i]);
+        SPANS("not in order", b, a);
+        SPANS("lack shards", ((struct wire_span){id, 0, 1, 7}), b);
+        SPANS("span of 0 tokens", a, ((struct wire_span){id, 0, 4, 0}));
+        SPANS("span of", a, ((struct wire_span){id, 0, 4, (1ull << 62) + 1}));
+        SPANS("makes no sense", a, ((struct wire_span){id, testlib_float_bits(-1), 4, 3}));
+        SPANS("lack shards", a, ((struct wire_span){id + 1, 0, 4, 3}));
+        SPANS("lack shards", ((struct wire_span){id + 1, 0, 5, 7}), a);
+        meta.spans_count = 1;
+        SPANS("more than need be", ((struct wire_span){id, 0, what.shards, 7}), a);
+        meta.spans_count = WIRE_SPANS_MAX + 1;
+        assert_fails(
+            ERR_ARG, "1025 spans",
+            wire_object_seal(&what, &meta, kind == WIRE_RESULT ? &owner : NULL, object, FRAME, &bytes, &digest));
+    }
+}
+
+/* Those of a contribution are its maker's, and weigh nothing yet; those of a result are of who contributed. */
+static void spans_are_of_who_made_what_they_are_of(void **state)
+{
+    (void)state;
+    uint8_t spans[2 * WIRE_SPAN_BYTES];
+    struct wire_object what = named(WIRE_RESULT), got;
+    struct wire_meta meta = of_contributors(2), back;
+    struct digest digest;
+    size_t bytes;
+    meta.spans = spans;
+    meta.spans_count = 2;
+    SPANS("who did not contribute", ((struct wire_span){5, 0, 1 | 1ull << LAST, 7}), ((struct wire_span){5, 0, 4, 3}));
+    what = named(WIRE_CONTRIBUTION);
+    meta = contribution_meta;
+    meta.spans = spans;
+    meta.spans_count = 2;
+    struct wire_span a = {what.key.island, 0, 1 | 1ull << LAST, 7}, b = {what.key.island, 0, 4, 3};
+    SPANS("12345 tokens, with 2 spans", a, b);
+    meta.tokens = 0;
+    b.weight = 1;
+    SPANS("with weights", a, b);
+    a.id = b.id = 1;
+    b.weight = 0;
+    SPANS("another member", a, b);
+    meta.spans_count = 0;
+    SPANS("contribution of 0 tokens", a, b);
+}
+
 static void as_many_contributors_as_a_run_has_members_are_found(void **state)
 {
     (void)state;
@@ -295,6 +412,9 @@ int main(void)
         cmocka_unit_test(an_object_is_the_one_that_was_asked_for),
         cmocka_unit_test(a_result_is_signed_by_its_owner_and_nobody_else),
         cmocka_unit_test(limits_of_names_and_metadata_are_checked),
+        cmocka_unit_test(shards_that_are_alike_are_one_span),
+        cmocka_unit_test(spans_come_back_and_their_limits_are_checked),
+        cmocka_unit_test(spans_are_of_who_made_what_they_are_of),
         cmocka_unit_test(as_many_contributors_as_a_run_has_members_are_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -201,6 +201,15 @@ static bool submit(struct encode *encode, uint32_t f, uint32_t p, const struct c
     return true;
 }
 
+/* A carried part is not encoded: its contributions are counted or given up, and what is pending for it stays. Where a
+ * process before this one sent ours, the snapshot is on its way there all the same: whoever counts it counts that. */
+static void note_carried(struct desk *desk, uint32_t f, uint64_t version, uint64_t shards)
+{
+    for (uint32_t s = 0; s < PLAN_SHARDS_MAX; s++)
+        if ((shards >> s & 1) != 0 && desk->fragments[f].sent[s].version != version)
+            desk->fragments[f].sent[s] = (struct desk_sent){.version = version};
+}
+
 static void begin(struct encode *encode, uint32_t f, uint64_t version, const struct replica_snapshot *snapshot)
 {
     struct chain_part parts[CHAIN_PARTS_MAX];
@@ -209,9 +218,9 @@ static void begin(struct encode *encode, uint32_t f, uint64_t version, const str
     fragment->parts_left = 1; /* holds the end back until all are submitted */
     fragment->err = ERR_OK;
     for (uint32_t p = 0; fragment->err == ERR_OK && p < count; p++) {
-        if (parts[p].carried) /* its contributions are counted or given up; what is pending for it stays */
-            continue;
-        if (submit(encode, f, p, &parts[p], version, snapshot))
+        if (parts[p].carried)
+            note_carried(encode->desk, f, version, parts[p].shards);
+        else if (submit(encode, f, p, &parts[p], version, snapshot))
             fragment->parts_left++;
         else
             fragment->err = ERR_NOMEM;

@@ -11,6 +11,7 @@
 #include "common/fsio.h"
 #include "common/mem.h"
 #include "common/tensorfile.h"
+#include "net/wire_object.h"
 #include "tests/lib/accounts.h"
 #include "tests/lib/cluster.h"
 
@@ -321,15 +322,19 @@ static void work_is_counted_once_whatever_the_overlap(void **state)
     assert_same_work(&blocking, run_a_drift("drifteager", "overlap = 10\nmix = 0\neager = yes", false));
 }
 
-/* What every trainer trained stands, shard by shard, in the results; a contribution with nothing new in it weighs 1. */
-static void assert_tokens_counted(struct cluster *cluster, const long long *tokens, uint32_t fragments)
+/* What every trainer trained stands, shard by shard, in the results; a contribution with nothing new in it weighs 1.
+ * Returns how many contributions, shard by shard, were to parts whose shards are not all alike. */
+static long long assert_tokens_counted(struct cluster *cluster, const long long *tokens, uint32_t fragments)
 {
-    long long partial = 0;
+    long long partial = 0, uneven = 0;
     struct accounts *accounts = accounts_open(cluster);
     for (uint32_t f = 0; f < fragments; f++) {
-        for (uint32_t s = 0; s < cluster->count; s++) {
+        for (uint32_t s = 0; s < WIRE_SHARDS_MAX; s++) {
             struct shard_account account = accounts_of(accounts, f, s);
+            if (account.results == 0 && s >= cluster->count) /* a small fragment has fewer */
+                break;
             partial += account.partial;
+            uneven += account.uneven;
             for (uint32_t i = 0; i < cluster->count; i++)
                 if (account.tokens[i] < tokens[i] || account.tokens[i] > tokens[i] + account.results)
                     fail_msg("fragment %u, shard %u: %lld results count %lld tokens of island %s, which trained %lld",
@@ -339,6 +344,25 @@ static void assert_tokens_counted(struct cluster *cluster, const long long *toke
     print_message("%lld results do without an island\n", partial);
     assert_true(partial > 0); /* else nothing was carried over */
     accounts_close(accounts);
+    return uneven;
+}
+
+/* Lets a run come to its end; what each trainer trained. */
+static void end_with_tokens(struct cluster *cluster, long long *tokens)
+{
+    long long last = 0;
+    for (uint32_t i = 0; i < cluster->count; i++)
+        cluster_wait(cluster, i, cluster_trainer_finished, 0, "the end of training");
+    for (uint32_t i = 0; i < cluster->count; i++) {
+        long long own = cluster_status_number(cluster, i, "versions");
+        last = own > last ? own : last;
+        tokens[i] = cluster_trainer_number(cluster, i, "tokens");
+    }
+    for (uint32_t i = 0; i < cluster->count; i++)
+        cluster_wait(cluster, i, cluster_versions_reach, last, "the last version");
+    cluster_assert_one_truth(cluster);
+    for (uint32_t i = 0; i < cluster->count; i++)
+        assert_int_equal(cluster_end(cluster, i, SIGTERM), 0);
 }
 
 /* Rounds close without waiting, so many a contribution is missed by some of the shards; it is part of the next one
@@ -351,22 +375,44 @@ static void every_token_is_counted_once(void **state)
         RUN SYNC "interval = 10\nlate = merge\noverlap = 3\ncodec = fp32\nquorum = 1\ngrace = 0\n";
     struct cluster_options fast = {.run = spec, .data = "sleep=5"}, slow = {.run = spec, .data = "sleep=9"};
     struct cluster *cluster = cluster_new("tokens", ISLANDS, &fast);
-    long long tokens[ISLANDS], last = 0;
+    long long tokens[ISLANDS];
     cluster_configure(cluster, 1, &slow);
     cluster_start_all(cluster);
-    for (uint32_t i = 0; i < ISLANDS; i++)
-        cluster_wait(cluster, i, cluster_trainer_finished, 0, "the end of training");
-    for (uint32_t i = 0; i < ISLANDS; i++) {
-        long long own = cluster_status_number(cluster, i, "versions");
-        last = own > last ? own : last;
-        tokens[i] = cluster_trainer_number(cluster, i, "tokens");
-    }
-    for (uint32_t i = 0; i < ISLANDS; i++)
-        cluster_wait(cluster, i, cluster_versions_reach, last, "the last version");
-    cluster_assert_one_truth(cluster);
-    for (uint32_t i = 0; i < ISLANDS; i++)
-        assert_int_equal(cluster_end(cluster, i, SIGTERM), 0);
-    assert_tokens_counted(cluster, tokens, FRAGMENTS);
+    end_with_tokens(cluster, tokens);
+    assert_int_equal(assert_tokens_counted(cluster, tokens, FRAGMENTS), 0); /* a part's shards go together */
+    cluster_free(cluster);
+}
+
+static bool epoch_reached(struct cluster *cluster, uint32_t i, long long epoch)
+{
+    return cluster_status_number(cluster, i, "epoch") >= epoch;
+}
+
+/* The same where an owner is killed and comes back: its shards go to those who counted others in their own, and back.
+ * Then a contribution to one part holds more rounds' work in some shards than in others, and says so. */
+static void every_token_is_counted_once_whoever_owns_its_shard(void **state)
+{
+    (void)state;
+    enum { ISLANDS = 3, FRAGMENTS = 5 };
+    static const char spec[] =
+        "[run]\nname = synth\nsteps = 1500\n[model]\nlayers = 4\n[data]\nformat = bytes\n[sync]\n" SYNC
+        "interval = 10\nlate = merge\noverlap = 3\ncodec = fp32\nquorum = 1\ngrace = 0\n";
+    static const char away[] = "[net]\naway = 500ms";
+    struct cluster_options options = {.run = spec, .data = "sleep=8", .more = away};
+    struct cluster *cluster = cluster_new("owners", ISLANDS, &options);
+    long long tokens[ISLANDS];
+    options.data = "sleep=13";
+    cluster_configure(cluster, 1, &options);
+    cluster_start_all(cluster);
+    cluster_wait(cluster, 0, cluster_versions_reach, 20, "some versions");
+    assert_int_equal(cluster_end(cluster, 2, SIGKILL), 128 + SIGKILL);
+    cluster_wait(cluster, 0, epoch_reached, 1, "an epoch without it");
+    cluster_start(cluster, 2);
+    cluster_wait(cluster, 0, epoch_reached, 2, "its return");
+    end_with_tokens(cluster, tokens);
+    long long uneven = assert_tokens_counted(cluster, tokens, FRAGMENTS);
+    print_message("%lld times a shard of a contribution was unlike others of its part\n", uneven);
+    assert_true(uneven > 0); /* else no part's shards had been several owners' */
     cluster_free(cluster);
 }
 
@@ -401,6 +447,7 @@ int main(void)
         cmocka_unit_test(three_islands_with_a_whole_interval_of_overlap),
         cmocka_unit_test(work_is_counted_once_whatever_the_overlap),
         cmocka_unit_test(every_token_is_counted_once),
+        cmocka_unit_test(every_token_is_counted_once_whoever_owns_its_shard),
         cmocka_unit_test(two_islands_merging_once),
         cmocka_unit_test(eight_islands),
     };

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/digest.h"
+#include "daemon/state/state_object.h"
 #include "tests/lib/rig.h"
 #include "tests/lib/roster.h"
 
@@ -227,6 +228,53 @@ static void what_is_carried_is_not_sent_again_and_nothing_counts_twice(void **st
     (void)state;
     for (int k = 0; k < 4; k++)
         assert_counted_once((k & 1) != 0, (k & 2) != 0);
+}
+
+/* A process before this one sent what a carried result counts: this one has encoded the rest alone. A state that is
+ * taken over counts the carried shards' work, too, and it is not sent again. */
+static void assert_a_state_counts(uint64_t shards)
+{
+    static struct rig_object object;
+    static uint8_t row[WIRE_CONTRIBUTOR_BYTES];
+    struct wire_meta meta = {.contributors_count = 1, .contributors = row};
+    struct store_fragment state = {.version = 0, .step = RIG_STATE_STEP};
+    struct bitset voters = RIG_SET(0, SELF);
+    struct replica *twin;
+    struct rig *rig = open_rig("parts-state", 0);
+    after_it(rig, true);
+    train(rig, 1, 0.01f, 100);
+    posted_count = 0;
+    rounds_encode(rig->rounds, F, 1, &rig->snapshot[F]);
+    settle(rig);
+    rig_make_state(rig, F, 0.5f, &twin, &object);
+    state.version = 5;
+    object.key.version = 5;
+    wire_contributor_put(row, 0, &(struct wire_contributor){.id = rig_id(SELF), .digest = {{1}}});
+    if (shards != 0)
+        assert_ok(counted_note(replica_counted(twin, F), shards, 1, &meta));
+    assert_ok(replica_hash(twin, F, state.version, state.step, &state.hash));
+    object.bytes = (size_t)state_object_bytes(twin, rig->plan->plan, F);
+    state_object_make(twin, rig->plan->plan, F, &state, object.byte);
+    rig_certify(rig, &state.hash, &voters, &object);
+    posted_count = 0;
+    uint8_t *place;
+    assert_ok(slots_take_state(rig->slots, F, object.bytes, &place));
+    memcpy(place, object.byte, object.bytes);
+    rounds_object_in(rig->rounds, 0, &object.key, object.bytes);
+    settle(rig);
+    assert_int_equal(rounds_state(rig->rounds, F)->version, 5);
+    assert_int_equal(how_many(EVENT_COUNTED), shards != 0);
+    assert_true(shards == 0 || last(EVENT_COUNTED)->shards == shards);
+    replica_free(twin);
+    rig_close(rig);
+}
+
+static void what_a_carried_result_counts_a_state_counts_too(void **state)
+{
+    (void)state;
+    assert_a_state_counts(0);
+    assert_a_state_counts(first);
+    assert_a_state_counts(first | second);
 }
 
 /* ---- weights ---- */
@@ -549,6 +597,7 @@ int main(void)
     assert_ok(digest_init());
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_carried_is_not_sent_again_and_nothing_counts_twice),
+        cmocka_unit_test(what_a_carried_result_counts_a_state_counts_too),
         cmocka_unit_test(each_shard_weighs_the_work_that_is_in_it),
         cmocka_unit_test(who_was_not_counted_in_a_shard_may_weigh_more_there),
         cmocka_unit_test(a_new_cut_waits_for_the_jobs_of_the_old_one),

@@ -17,7 +17,9 @@ void as_typed_add(const char *option, const char *value);
 /* "dilococtl", and what was added; valid until the next as_typed_add(). */
 const char *as_typed(void);
 
-/* Copies `text` with as_typed() in place of each "{here}"; with "dilococtl" if that does not fit into `out`. */
+/* Copies `text` with as_typed() in place of each "{here}"; with "dilococtl" if that does not fit into `out`. "{logs}"
+ * and "{trainer logs}" become the command that shows them; where --config or --socket were added, which that command does
+ * not take, words for the same log. */
 void as_typed_fill(const char *text, char *out, size_t out_bytes);
 
 #endif

@@ -135,7 +135,7 @@ static void complain_blocked(struct status *status)
     bitset_remove(&others, status->from->view->self);
     complain(status, COMPLAINT_BLOCKED, &waited, text,
              status->epoch.shut_out  ? "no round closes here any more unless the others let this island in"
-             : bitset_empty(&others) ? "its own trainer, or its disk, holds it up: {here} logs"
+             : bitset_empty(&others) ? "its own trainer, or its disk, holds it up: {logs}"
                                      : "see what `dilococtl status` and the log say there; what is trained meanwhile "
                                        "goes out later");
 }

@@ -109,10 +109,9 @@ static void complain_ended(struct status *status)
     }
     if (trainer->ended_badly) {
         snprintf(text, sizeof text, "%s; all that it had to contribute is counted", trainer->process_note);
-        complain_of_us(
-            status, COMPLAINT_ENDED_BADLY, text,
-            "what it does after its last step, as saving its model, did not end well: {here} logs --trainer; "
-            "{here} save writes the anchor");
+        complain_of_us(status, COMPLAINT_ENDED_BADLY, text,
+                       "what it does after its last step, as saving its model, did not end well: {trainer logs}; "
+                       "{here} save writes the anchor");
     }
 }
 
@@ -144,7 +143,7 @@ static void complain_stalled(struct status *status)
     else
         snprintf(text, sizeof text, "the trainer has not finished its first step for %s", since);
     complain_of_us(status, COMPLAINT_STALLED, text,
-                   "see what it says: {here} logs --trainer; if it hangs, {here} leave --now ends it, and so does the "
+                   "see what it says: {trainer logs}; if it hangs, {here} leave --now ends it, and so does the "
                    "time that [worker] hang states");
 }
 
@@ -156,12 +155,11 @@ static void complain_restarting(struct status *status)
     const char *path = trainer->process_path, *name = strrchr(path, '/');
     char remedy[800];
     if (trainer->failures < OFTEN || name == NULL) {
-        complain_of_us(status, COMPLAINT_RESTARTING, trainer->process_note,
-                       "read what it printed: {here} logs --trainer");
+        complain_of_us(status, COMPLAINT_RESTARTING, trainer->process_note, "read what it printed: {trainer logs}");
         return;
     }
     snprintf(remedy, sizeof remedy,
-             "{here} logs --trainer shows what it printed; it is %s, the first %s in this daemon's PATH: if it lacks a "
+             "what it printed: {trainer logs}; it is %s, the first %s in this daemon's PATH: if it lacks a "
              "module, or another one is meant, write that one's whole path into [worker] program, as /srv/venv/bin/%s, "
              "and restart the daemon",
              path, name + 1, name + 1);

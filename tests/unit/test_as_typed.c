@@ -20,6 +20,14 @@ static void a_command_carries_what_was_given_as_a_shell_takes_it(void **state)
 }
 
 /* By a shell itself. */
+static void logs_are_a_command_where_that_finds_them(void **state)
+{
+    (void)state;
+    char text[100];
+    as_typed_fill("{logs}; {trainer logs}", text, sizeof text);
+    assert_string_equal(text, "dilococtl logs; dilococtl logs --trainer");
+}
+
 static void a_shell_reads_back_what_was_quoted(void **state)
 {
     (void)state;
@@ -40,6 +48,8 @@ static void a_remedy_is_filled_in_or_stays_readable(void **state)
     assert_string_equal(text, "dilococtl leave --now ends it; dilococtl join"); /* what was added does not fit twice */
     as_typed_fill("start it with: {here} join", text, sizeof text);
     assert_string_equal(text, "start it with: dilococtl --home /srv/paris-1 --socket '/srv/it'\\''s here/$x' join");
+    as_typed_fill("it says: {trainer logs}; {logs}; {", text, sizeof text); /* which no --socket tells */
+    assert_string_equal(text, "it says: the trainer's lines in the daemon's log; the daemon's log; {");
     as_typed_fill("nothing to do", text, sizeof text);
     assert_string_equal(text, "nothing to do");
     as_typed_fill("", text, sizeof text);
@@ -51,6 +61,7 @@ static void a_remedy_is_filled_in_or_stays_readable(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(logs_are_a_command_where_that_finds_them),
         cmocka_unit_test(a_command_carries_what_was_given_as_a_shell_takes_it),
         cmocka_unit_test(a_shell_reads_back_what_was_quoted),
         cmocka_unit_test(a_remedy_is_filled_in_or_stays_readable),

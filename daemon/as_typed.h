@@ -18,8 +18,8 @@ void as_typed_add(const char *option, const char *value);
 const char *as_typed(void);
 
 /* Copies `text` with as_typed() in place of each "{here}"; with "dilococtl" if that does not fit into `out`. "{logs}"
- * and "{trainer logs}" become the command that shows them; where --config or --socket were added, which that command does
- * not take, words for the same log. */
+ * and "{trainer logs}" become the command that shows them, or words for the same log where --config or --socket were
+ * added, which that command does not take. */
 void as_typed_fill(const char *text, char *out, size_t out_bytes);
 
 #endif

@@ -288,7 +288,8 @@ static struct view_member members[4];
 static struct status_peer rows[4];
 static struct view view = {.members = members, .count = 4, .self = LOOK_A};
 static struct runspec spec = {.late = RUNSPEC_MERGE};
-static const struct status_conf from = {.view = &view, .spec = &spec};
+static const struct dconf conf;
+static const struct status_conf from = {.view = &view, .spec = &spec, .conf = &conf};
 
 /* Four islands that vote, of which so many are heard. */
 static void imagine(uint32_t heard)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "net/sync.h"
 
+#include "net/sync_beyond.h"
 #include "net/sync_certify.h"
 #include "net/sync_core.h"
 #include "net/sync_doubt.h"
@@ -63,12 +64,15 @@ bool sync_sealed(const struct sync *sync)
 
 void sync_want(struct sync *sync, uint32_t f, uint64_t version, uint64_t epoch, uint32_t owner)
 {
-    uint32_t p = f < sync->conf.fragments_count && version == sync->fragments[f].own.version + 1
-                     ? sync_certify_part(sync, f, epoch, owner)
-                     : CHAIN_PARTS_MAX;
-    if (p == CHAIN_PARTS_MAX || (sync->fragments[f].parts.wanted >> p & 1) != 0)
+    if (f >= sync->conf.fragments_count)
         return;
-    sync->fragments[f].parts.wanted |= (uint64_t)1 << p;
+    struct sync_parts *parts = &sync->fragments[f].parts;
+    uint32_t p =
+        version == sync->fragments[f].own.version + 1 ? sync_certify_find(parts, epoch, owner) : CHAIN_PARTS_MAX;
+    sync_beyond_want(sync, f, version, epoch, owner, NULL);
+    if (p == CHAIN_PARTS_MAX || (parts->wanted >> p & 1) != 0)
+        return;
+    parts->wanted |= (uint64_t)1 << p;
     sync_peers_fetch_now(sync, f);
 }
 
@@ -76,8 +80,17 @@ void sync_want_this(struct sync *sync, uint32_t f, uint64_t version, uint64_t ep
                     const struct digest *digest)
 {
     sync_want(sync, f, version, epoch, owner);
-    if (f < sync->conf.fragments_count && version == sync->fragments[f].own.version + 1)
-        sync_certify_want_this(sync, f, epoch, owner, digest);
+    if (f >= sync->conf.fragments_count)
+        return;
+    struct sync_parts *parts = &sync->fragments[f].parts;
+    uint32_t p =
+        version == sync->fragments[f].own.version + 1 ? sync_certify_find(parts, epoch, owner) : CHAIN_PARTS_MAX;
+    sync_beyond_want(sync, f, version, epoch, owner, digest);
+    if (p == CHAIN_PARTS_MAX)
+        return;
+    sync_certify_prefer(parts, p, digest);
+    if (sync_certify_lacks(sync, f, p))
+        sync_beyond_reset(sync, f); /* what is kept beyond it is reached again with the other one */
 }
 
 void sync_expect(struct sync *sync, bool expecting, bool brings_initial)
@@ -111,7 +124,10 @@ void sync_step(struct sync *sync, const struct sync_event *event, uint64_t now_m
     case SYNC_EV_DROPPED: sync_owner_dropped(sync, event->fragment, event->member); break;
     case SYNC_EV_REPLAYED:
     case SYNC_EV_UNPROVEN: sync_doubt_answered(sync, event); break;
-    case SYNC_EV_STORED: sync_fragment_result_stored(sync, event); break;
+    case SYNC_EV_STORED:
+        sync_fragment_result_stored(sync, event);
+        sync_beyond_stored(sync, event);
+        break;
     case SYNC_EV_PEER_UP: sync_peers_up(sync, event->member); break;
     case SYNC_EV_PEER_DOWN: sync_peers_down(sync, event->member); break;
     case SYNC_EV_HEARTBEAT: sync_peers_heartbeat_in(sync, event); break;
@@ -238,10 +254,28 @@ bool sync_held(const struct sync *sync, uint32_t f, uint32_t p, struct digest *d
     return (parts->held >> p & 1) != 0;
 }
 
+uint64_t sync_reach(const struct sync *sync, uint32_t f)
+{
+    return sync_beyond_reach(sync, f);
+}
+
+uint32_t sync_reach_parts(const struct sync *sync, uint32_t f, const struct chain_part **parts)
+{
+    *parts = sync_beyond_parts(sync, f)->part;
+    return sync_beyond_parts(sync, f)->count;
+}
+
+bool sync_reach_held(const struct sync *sync, uint32_t f, uint32_t p, struct digest *digest)
+{
+    const struct sync_parts *parts = sync_beyond_parts(sync, f);
+    *digest = parts->digest[p];
+    return (parts->held >> p & 1) != 0;
+}
+
 bool sync_has(const struct sync *sync, uint32_t f, uint64_t epoch, uint32_t owner, const struct digest *digest)
 {
-    uint32_t p = sync_certify_part(sync, f, epoch, owner);
-    const struct sync_parts *parts = &sync->fragments[f].parts;
+    const struct sync_parts *parts = sync_beyond_parts(sync, f);
+    uint32_t p = sync_certify_find(parts, epoch, owner);
     return p == CHAIN_PARTS_MAX || ((parts->held >> p & 1) != 0 && digest_equal(&parts->digest[p], digest));
 }
 

@@ -9,8 +9,9 @@
  *
  * Members are slots in events and actions, and ids in keys (net/view.h). This is the one header of the protocol core
  * for other rooms. The floors below it, each of which knows only those under it: sync_peers (what peers say),
- * sync_fragment (a fragment's state machine), sync_owner (our parts' rounds), sync_patience (with whom), sync_certify
- * (which results are held, and by whom), sync_core (memory and actions), sync_types.
+ * sync_fragment (a fragment's state machine), sync_owner (our parts' rounds), sync_patience (with whom), sync_beyond
+ * (what a draft rests on), sync_certify (which results are held, and by whom), sync_core (memory and actions),
+ * sync_types.
  */
 #ifndef NET_SYNC_H
 #define NET_SYNC_H
@@ -50,15 +51,15 @@ void sync_set_votes(struct sync *sync, bool votes);
  * results are told of that the ledger holds, since some may have come after it. */
 void sync_seal(struct sync *sync);
 bool sync_sealed(const struct sync *sync);
-/* A result of the version after ours that a proposed record wants to carry: it is fetched although we are sealed, from
- * whoever is up. To be said again when the version is another one. */
+/* A result of the version after ours, or after sync_reach(), that a proposed record wants to carry: it is fetched
+ * although we are sealed, from whoever is up. To be said again when the version is another one. */
 void sync_want(struct sync *sync, uint32_t f, uint64_t version, uint64_t epoch, uint32_t owner);
 /* Likewise; and where its owner made two results of the part, and the other one is here, this one takes its place when
  * it comes: those who split over them could never certify the next epoch's start otherwise. */
 void sync_want_this(struct sync *sync, uint32_t f, uint64_t version, uint64_t epoch, uint32_t owner,
                     const struct digest *digest);
-/* The version that a proposed record starts from: somebody who sealed has made it, so its results count, and those
- * before it; seen with the next tick. */
+/* The version that a proposed record starts from: the results on the way there are fetched, sealed or not, though they
+ * need not count here; seen with the next tick. */
 void sync_want_start(struct sync *sync, uint32_t f, uint64_t version);
 
 /* Whether a trainer of ours is on its way: our own shards' rounds then wait for it. `brings_initial`: and it will give
@@ -98,7 +99,14 @@ uint32_t sync_parts(const struct sync *sync, uint32_t f, const struct chain_part
  * voter whose disk is not in doubt does of what it had before its seal. */
 bool sync_held(const struct sync *sync, uint32_t f, uint32_t p, struct digest *digest, bool *acknowledged);
 
-/* Whether this very result of the next version is here. One that is of no part of it needs not be. */
+/* How far the bytes lead that are here: our version; or, where a proposed record starts further on, the last one of
+ * which, as of all before it, every result is here, counted or not. With the parts of the version after it, borrowed
+ * until the next event, and whether the result of part `p` of these is here: what a draft can rest on, at us. */
+uint64_t sync_reach(const struct sync *sync, uint32_t f);
+uint32_t sync_reach_parts(const struct sync *sync, uint32_t f, const struct chain_part **parts);
+bool sync_reach_held(const struct sync *sync, uint32_t f, uint32_t p, struct digest *digest);
+
+/* Whether this very result of the version after sync_reach() is here. One that is of no part of it needs not be. */
 bool sync_has(const struct sync *sync, uint32_t f, uint64_t epoch, uint32_t owner, const struct digest *digest);
 
 /* False if a contribution to `version` starts from another version - 1 than ours. Unknown counts as fine. */

@@ -15,6 +15,53 @@ static uint64_t all_parts(const struct sync_parts *parts)
 
 /* ---- the parts ---- */
 
+uint32_t sync_certify_find(const struct sync_parts *parts, uint64_t epoch, uint32_t owner)
+{
+    for (uint32_t p = 0; p < parts->count; p++)
+        if (parts->part[p].owner == owner && parts->part[p].epoch == epoch)
+            return p;
+    return CHAIN_PARTS_MAX;
+}
+
+uint64_t sync_certify_missing(const struct sync_parts *parts)
+{
+    return parts->count > 0 ? all_parts(parts) & (~parts->held | parts->other) : 0;
+}
+
+void sync_certify_prefer(struct sync_parts *parts, uint32_t p, const struct digest *digest)
+{
+    if (!(parts->held & bit(p)))
+        return;
+    parts->wanted_digest[p] = *digest;
+    if (digest_equal(digest, &parts->digest[p]))
+        parts->other &= ~bit(p);
+    else
+        parts->other |= bit(p);
+}
+
+/* The other result of a part, as a proposed record wants it: its owner signed both. */
+static bool take_other(struct sync_parts *parts, uint32_t p, const struct digest *digest)
+{
+    if (!(parts->other & bit(p)) || !digest_equal(digest, &parts->wanted_digest[p]))
+        return false;
+    parts->digest[p] = *digest;
+    parts->other &= ~bit(p);
+    parts->acknowledged &= ~bit(p);
+    parts->certified &= ~bit(p);
+    return true;
+}
+
+bool sync_certify_keep(struct sync_parts *parts, uint32_t p, const struct digest *digest)
+{
+    if (parts->held & bit(p))
+        return take_other(parts, p, digest);
+    if (parts->part[p].carried && !digest_equal(&parts->part[p].digest, digest))
+        return false;
+    parts->digest[p] = *digest;
+    parts->held |= bit(p);
+    return true;
+}
+
 static void find_parts(struct sync *sync, uint32_t f)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
@@ -50,11 +97,7 @@ void sync_certify_epoch(struct sync *sync, uint32_t f)
 
 uint32_t sync_certify_part(const struct sync *sync, uint32_t f, uint64_t epoch, uint32_t owner)
 {
-    const struct sync_parts *parts = &sync->fragments[f].parts;
-    for (uint32_t p = 0; p < parts->count; p++)
-        if (parts->part[p].owner == owner && parts->part[p].epoch == epoch)
-            return p;
-    return CHAIN_PARTS_MAX;
+    return sync_certify_find(&sync->fragments[f].parts, epoch, owner);
 }
 
 uint32_t sync_certify_ours(const struct sync *sync, uint32_t f)
@@ -91,35 +134,9 @@ static bool surely_applied(const struct sync *sync, uint32_t f)
     return count >= sync->conf.view.certifying;
 }
 
-void sync_certify_want_this(struct sync *sync, uint32_t f, uint64_t epoch, uint32_t owner, const struct digest *digest)
-{
-    struct sync_parts *parts = &sync->fragments[f].parts;
-    uint32_t p = sync_certify_part(sync, f, epoch, owner);
-    if (p == CHAIN_PARTS_MAX || !(parts->held & bit(p)))
-        return;
-    parts->wanted_digest[p] = *digest;
-    if (digest_equal(digest, &parts->digest[p]))
-        parts->other &= ~bit(p);
-    else
-        parts->other |= bit(p);
-}
-
 bool sync_certify_lacks(const struct sync *sync, uint32_t f, uint32_t p)
 {
-    const struct sync_parts *parts = &sync->fragments[f].parts;
-    return !(parts->held & bit(p)) || (parts->other & bit(p));
-}
-
-/* The other result of a part, as a proposed record wants it: its owner signed both. It was not in our seal. */
-static bool take_other(struct sync_parts *parts, uint32_t p, const struct digest *digest)
-{
-    if (!(parts->other & bit(p)) || !digest_equal(digest, &parts->wanted_digest[p]))
-        return false;
-    parts->digest[p] = *digest;
-    parts->other &= ~bit(p);
-    parts->acknowledged &= ~bit(p);
-    parts->certified &= ~bit(p);
-    return true;
+    return (sync_certify_missing(&sync->fragments[f].parts) & bit(p)) != 0;
 }
 
 bool sync_certify_stored(struct sync *sync, uint32_t f, const struct sync_event *event)
@@ -128,12 +145,13 @@ bool sync_certify_stored(struct sync *sync, uint32_t f, const struct sync_event 
     if (event->version != sync->fragments[f].own.version + 1)
         return false;
     uint32_t p = sync_certify_part(sync, f, event->epoch, event->owner);
-    if (p < CHAIN_PARTS_MAX && (parts->held & bit(p)))
-        return take_other(parts, p, &event->hash);
-    if (p == CHAIN_PARTS_MAX || (parts->part[p].carried && !digest_equal(&parts->part[p].digest, &event->hash)))
+    if (p == CHAIN_PARTS_MAX)
         return false;
-    parts->digest[p] = event->hash;
-    parts->held |= bit(p);
+    bool other = (parts->held & bit(p)) != 0; /* it was not in our seal */
+    if (!sync_certify_keep(parts, p, &event->hash))
+        return false;
+    if (other)
+        return true;
     /* Our seal does not name it, so by our word it must not come to count; what counts already may be told. */
     if (!sync->sealed || surely_applied(sync, f))
         parts->acknowledged |= bit(p);
@@ -310,11 +328,10 @@ bool sync_certify_counts(const struct sync *sync, uint32_t f, uint32_t p)
     const struct sync_parts *parts = &sync->fragments[f].parts;
     if (!(parts->held & bit(p)) || (parts->certified & bit(p)))
         return (parts->certified & bit(p)) != 0;
-    /* Named by the record of the epoch, or of a version that it, or one that is proposed, takes for granted. */
-    const struct sync_fragment *fragment = &sync->fragments[f];
+    /* Named by the record of the epoch, or of a version that it takes for granted. What is only proposed certifies
+     * nothing: it may never be decided. */
     const struct record *record = chain_last(sync->conf.chain);
-    if (parts->part[p].carried || fragment->own.version < record_start(record, f) ||
-        fragment->own.version < fragment->start_wanted)
+    if (parts->part[p].carried || sync->fragments[f].own.version < record_start(record, f))
         return true;
     struct bitset found = confirming(sync, f, p);
     return bitset_count(&found) >= sync->conf.view.certifying;

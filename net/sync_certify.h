@@ -17,6 +17,19 @@
 #include "net/sync_types.h"
 #include "net/wire.h"
 
+/* ---- the parts of any version ---- */
+
+/* The part that this owner makes, or made, in that epoch; CHAIN_PARTS_MAX: there is none. */
+uint32_t sync_certify_find(const struct sync_parts *parts, uint64_t epoch, uint32_t owner);
+/* Mask of those that have no result here, or not the one that a proposed record wants. */
+uint64_t sync_certify_missing(const struct sync_parts *parts);
+/* A proposed record wants this result of part `p`: where another one of its owner's is here, it is missing. */
+void sync_certify_prefer(struct sync_parts *parts, uint32_t p, const struct digest *digest);
+/* A result of part `p` is in our ledger: true if it is news, and may count. */
+bool sync_certify_keep(struct sync_parts *parts, uint32_t p, const struct digest *digest);
+
+/* ---- those of the next one ---- */
+
 /* The fragment has come to another version: its parts are those of the next one, of which nothing is known. */
 void sync_certify_arrive(struct sync *sync, uint32_t f);
 /* A new epoch has begun: results here stay that count in it. */
@@ -38,8 +51,7 @@ void sync_certify_forget(struct sync *sync, uint32_t member);
 bool sync_certify_has(const struct sync *sync, uint32_t f, uint32_t member, uint32_t p);
 /* The same of any of these parts. */
 bool sync_certify_has_any(const struct sync *sync, uint32_t f, uint32_t member, uint64_t parts);
-/* A proposed record wants this result of a part; and whether one that is wanted of it is not here. */
-void sync_certify_want_this(struct sync *sync, uint32_t f, uint64_t epoch, uint32_t owner, const struct digest *digest);
+/* Whether a part has no result here, or not the one that a proposed record wants. */
 bool sync_certify_lacks(const struct sync *sync, uint32_t f, uint32_t p);
 /* Whether a voter that keeps bytes says that it has applied the next version: all its results are certified then, so
  * they may be stored and told by who is sealed, too. */

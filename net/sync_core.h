@@ -5,9 +5,10 @@
  *
  * It is called by all of them and calls none; it takes no event, decides nothing, and allocates only in sync_core_new()
  * and sync_core_set_view(). Each floor writes only what is its own: sync_certify a fragment's parts and what members
- * hold of them, sync_patience its `wait` and a member's `conduct`, sync_owner its `owner` and a member's `grace`,
- * sync_doubt its proof, sync_fragment the rest of struct sync_fragment, sync_peers the rest of struct sync_member (and,
- * of a fragment, since when it is behind, when it may ask again, and who was asked).
+ * hold of them, sync_beyond what a draft rests on beyond these, sync_patience its `wait` and a member's `conduct`,
+ * sync_owner its `owner` and a member's `grace`, sync_doubt its proof, sync_fragment the rest of struct sync_fragment,
+ * sync_peers the rest of struct sync_member (and, of a fragment, since when it is behind, when it may ask again, who
+ * was asked, and since when nobody can be).
  */
 #ifndef NET_SYNC_CORE_H
 #define NET_SYNC_CORE_H
@@ -41,6 +42,16 @@ struct sync_parts {
     uint64_t rivals;                       /* held, and somebody was asked for another one of the same part */
     uint64_t other;                        /* of those held: wanted is another result of the part, of this digest */
     struct digest wanted_digest[CHAIN_PARTS_MAX];
+};
+
+/* Results beyond the next version, of which all are here and may not count yet: of those of `version` it is kept which
+ * are here, too, while a proposed record rests on them. */
+struct sync_beyond {
+    uint64_t version;        /* 0: nothing is kept beyond the next version */
+    struct sync_parts parts; /* its own; nothing of it is acknowledged, certified or a rival */
+    uint64_t fetch_ms;       /* no new request before */
+    uint32_t tries;
+    struct bitset asked; /* members that were */
 };
 
 /* What a voter says it holds of the version after its own; found by owner, in the order it was said, as 1 + index. */
@@ -108,6 +119,7 @@ struct sync_fragment {
     uint64_t astray;           /* parts that somebody else than the owner was asked for */
     struct wire_key state_key; /* REPAIR: what was asked for */
     uint32_t state_from;
+    uint64_t alone_ms;     /* REPAIR: since when nobody can be asked; 0: somebody can */
     enum sync_proof proof; /* of proof_version; answered at proof_ms, and not asked for again before proof_next_ms */
     uint64_t proof_version, proof_ms, proof_next_ms;
     struct bitset turned_down;        /* owners that refuse our contribution in flight */
@@ -115,7 +127,8 @@ struct sync_fragment {
     struct sync_known_hash hashes[SYNC_HASHES];
     struct sync_peer_fragment own;
     struct sync_parts parts;
-    uint64_t start_wanted; /* a proposed record starts from this version */
+    struct sync_beyond beyond; /* of the parts */
+    uint64_t start_wanted;     /* a proposed record starts from this version */
     struct owner owner;
     uint32_t missing_last; /* the member that our shard's round was last seen to wait for */
     struct sync_wait wait;

@@ -3,6 +3,7 @@
 
 #include <stddef.h>
 
+#include "net/sync_beyond.h"
 #include "net/sync_certify.h"
 #include "net/sync_owner.h"
 #include "net/sync_patience.h"
@@ -28,6 +29,7 @@ static void arrive(struct sync *sync, uint32_t f, uint64_t version, const struct
     fragment->astray = 0;
     sync_core_remember_hash(fragment, version, hash);
     sync_patience_arrived(sync, f);
+    sync_beyond_reset(sync, f);
     sync_certify_arrive(sync, f); /* results of the next one that the ledger has are told after this */
     sync_core_put_version(sync, SYNC_DO_RETIRE, f, version);
     sync_owner_advanced(sync, f, version);
@@ -108,6 +110,7 @@ static void repair(struct sync *sync, uint32_t f, const struct sync_event *event
     struct sync_fragment *fragment = &sync->fragments[f];
     fragment->lost = false;
     fragment->state = SYNC_REPAIR;
+    fragment->alone_ms = 0;
     /* A contribution in flight is void, and the next one takes its memory. */
     sync_core_put_version(sync, SYNC_DO_RETIRE, f, fragment->own.version + 1);
     sync_core_announce(sync); /* nobody is to ask us for the state */
@@ -477,6 +480,7 @@ void sync_fragment_epoch(struct sync *sync, uint32_t f)
     fragment->fetch_ms = 0;
     fragment->missing_last = 0;
     fragment->start_wanted = 0;
+    sync_beyond_reset(sync, f);
     sync_patience_anew(sync, f);
     sync_certify_epoch(sync, f);
     sync_owner_epoch(sync, f);
@@ -520,7 +524,7 @@ enum sync_want sync_fragment_wants_result(const struct sync *sync, const struct 
     if (key->version <= fragment->own.version)
         return SYNC_HAVE;
     if (key->version > fragment->own.version + 1)
-        return SYNC_NOT_YET;
+        return sync_beyond_wants(sync, key, from);
     uint32_t p = sync_certify_part(sync, key->fragment, key->epoch, key->owner);
     if (p == CHAIN_PARTS_MAX)
         return key->epoch > sync->conf.view.epoch ? SYNC_NOT_YET : SYNC_NOT_NEEDED;

@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "net/sync_beyond.h"
 #include "net/sync_certify.h"
 #include "net/sync_doubt.h"
 #include "net/sync_fragment.h"
@@ -13,9 +14,10 @@
 /*
  * PATIENCE: before a missing result is fetched instead of waited for: the owner is normally on its way with it.
  * FETCH_AGAIN: an unanswered request is made again, possibly to another member. STATE_MOVED: pause before a state is
- * asked for again that the member did not have.
+ * asked for again that the member did not have. ALONE: before a state that nobody can give is what our own disk leads
+ * to.
  */
-enum { PATIENCE_MS = 400, FETCH_AGAIN_MS = 2000, STATE_MOVED_MS = 250 };
+enum { PATIENCE_MS = 400, FETCH_AGAIN_MS = 2000, STATE_MOVED_MS = 250, ALONE_MS = 10000 };
 /* More versions behind than this, and the state costs fewer bytes than the results (8 bytes against about .45 each). */
 enum { BEHIND_MAX = 16 };
 
@@ -268,14 +270,13 @@ static void fill_blank(struct sync *sync, uint32_t f)
     sync_fragment_raise(sync, f, SYNC_EV_LOST, &(struct sync_event){.member = from});
 }
 
-/* What the newest record starts from, or one that is proposed, may be at one member only: the next one after `before`
- * that says it has come so far. */
+/* What the newest record starts from may be at one member only: the next one after `before` that says it has come so
+ * far. */
 static uint32_t start_source(const struct sync *sync, uint32_t f, uint32_t before)
 {
     const struct sync_fragment *fragment = &sync->fragments[f];
     uint64_t start = record_start(chain_last(sync->conf.chain), f);
     uint32_t slots = sync_core_slots(sync), first = before == SYNC_NOBODY ? 0 : before + 1;
-    start = fragment->start_wanted > start ? fragment->start_wanted : start;
     for (uint32_t k = 0; k < slots && fragment->own.version < start; k++) {
         uint32_t i = (first + k) % slots;
         if (sync_core_may_give(sync, f, i) && sync->peers[i].fragments[f].version >= start)
@@ -307,18 +308,36 @@ static bool someone_ahead(const struct sync *sync, uint32_t f, uint64_t by)
     return false;
 }
 
+/* All who have a state may be repairing theirs, too, or be gone: what our own disk leads to is right, as far as we can
+ * know, or is outvoted again when somebody is there. Without that nobody would ever leave. */
+static void nobody_to_ask(struct sync *sync, uint32_t f)
+{
+    struct sync_fragment *fragment = &sync->fragments[f];
+    if (fragment->alone_ms == 0)
+        fragment->alone_ms = sync->now_ms;
+    if (!fragment->own.hash_known || sync->now_ms < fragment->alone_ms + ALONE_MS)
+        return;
+    fragment->alone_ms = 0;
+    sync_fragment_mend(sync, f);
+}
+
 static void ask_again_for_state(struct sync *sync, uint32_t f)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
     if (fragment->state_from == sync_core_self(sync) || sync->now_ms < fragment->fetch_ms)
         return;
-    uint32_t from = state_source(sync, f, fragment->state_from);
+    uint32_t from = state_source(sync, f, fragment->state_from), start = start_source(sync, f, fragment->state_from);
     bool back = from == SYNC_NOBODY || sync->peers[from].fragments[f].version < fragment->own.version;
-    if (back && start_source(sync, f, fragment->state_from) != SYNC_NOBODY)
-        sync_fragment_ask_for_state(sync, f, start_source(sync, f, fragment->state_from));
-    else if (from != SYNC_NOBODY && back && fragment->own.hash_known)
+    if (from == SYNC_NOBODY && start == SYNC_NOBODY) {
+        nobody_to_ask(sync, f);
+        return;
+    }
+    fragment->alone_ms = 0;
+    if (back && start != SYNC_NOBODY)
+        sync_fragment_ask_for_state(sync, f, start);
+    else if (back && fragment->own.hash_known)
         sync_fragment_mend(sync, f); /* who made us ask was wrong: nobody goes back behind what it has acknowledged */
-    else if (from != SYNC_NOBODY)
+    else
         sync_fragment_ask_for_state(sync, f, from);
 }
 
@@ -340,18 +359,21 @@ static void ask_for_more(struct sync *sync, uint32_t f)
 }
 
 /* Two results of one part prove that their owner broke its word, and split the voters so that neither may ever count:
- * so one that another holds is fetched though we have one. Once: it may not be true. */
-static void fetch_rivals(struct sync *sync, uint32_t f)
+ * so one that another holds is fetched though we have one. Once: it may not be true. True if there was one. */
+static bool fetch_rivals(struct sync *sync, uint32_t f)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
     struct sync_parts *parts = &fragment->parts;
+    bool asked = false;
     for (uint32_t p = 0; p < parts->count; p++) {
         uint32_t from = parts->rivals >> p & 1 ? SYNC_NOBODY : sync_certify_rival(sync, f, p);
         if (from == SYNC_NOBODY)
             continue;
         parts->rivals |= (uint64_t)1 << p;
         fetch_part(sync, f, p, from);
+        asked = true;
     }
+    return asked;
 }
 
 /* Whether a proposed record starts further on, or carries a result that is not here. */
@@ -369,7 +391,9 @@ void sync_peers_catch_up(struct sync *sync, uint32_t f)
     struct sync_fragment *fragment = &sync->fragments[f];
     if (!sync_core_keeps(sync, sync_core_self(sync)))
         return; /* a witness catches up with records alone */
-    fetch_rivals(sync, f);
+    /* Either: a tick has room for as many requests as a version has parts. */
+    if (!fetch_rivals(sync, f) && !fragment->lost && fragment->state != SYNC_REPAIR)
+        sync_beyond_catch_up(sync, f);
     if (!fragment->own.hash_known && fragment->state == SYNC_LISTENING) {
         fill_blank(sync, f);
         return;
@@ -404,6 +428,8 @@ void sync_peers_not_available(struct sync *sync, const struct sync_event *event)
             fragment->fetch_ms = sync->now_ms + STATE_MOVED_MS; /* it moved on, or is busy: ask again */
         return;
     }
+    if (key->kind == WIRE_RESULT)
+        sync_beyond_not_available(sync, event);
     if (key->kind != WIRE_RESULT || key->version != fragment->own.version + 1 ||
         !bitset_has(&fragment->asked, event->member))
         return;

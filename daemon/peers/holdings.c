@@ -76,11 +76,10 @@ static int by_owner(const void *left, const void *right)
 static uint32_t held_of(const struct sync *sync, uint32_t f, struct wire_result *results)
 {
     const struct chain_part *parts;
-    uint32_t parts_count = sync_parts(sync, f, &parts), count = 0;
+    uint32_t parts_count = sync_reach_parts(sync, f, &parts), count = 0;
     for (uint32_t p = 0; p < parts_count; p++) {
-        bool acknowledged;
         struct wire_result *result = &results[count];
-        if (!sync_held(sync, f, p, &result->digest, &acknowledged))
+        if (!sync_reach_held(sync, f, p, &result->digest))
             continue;
         result->owner = parts[p].owner;
         result->epoch = parts[p].epoch;
@@ -101,7 +100,7 @@ void holdings_own(struct holdings *holdings, const struct sync *sync, const stru
         struct sync_peer_fragment own = sync_own(sync, f);
         count = held_of(sync, f, results);
         holdings->rows[f] = (struct wire_row){.fragment = f,
-                                              .version = own.version,
+                                              .version = sync_reach(sync, f),
                                               .hash = own.hash,
                                               .hash_known = own.hash_known,
                                               .held = results,
@@ -194,7 +193,7 @@ const struct compose_holding *holdings_answered(struct holdings *holdings, const
 static bool row_here(struct sync *sync, const struct wire_row *row)
 {
     bool here = true;
-    uint64_t version = sync_own(sync, row->fragment).version;
+    uint64_t version = sync_reach(sync, row->fragment);
     if (row->version > version)
         sync_want_start(sync, row->fragment, row->version);
     if (row->version != version)

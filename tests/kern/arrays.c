@@ -133,6 +133,14 @@ const float *array_read(struct array *a)
     return a->read;
 }
 
+static void array_drop(struct array *a)
+{
+    kern->free(dev, a->dev);
+    free(a->d);
+    free(a->read);
+    *a = (struct array){0};
+}
+
 void array_free(struct array *a)
 {
     unsigned char behind[BEHIND];
@@ -141,10 +149,7 @@ void array_free(struct array *a)
     for (int i = 0; i < BEHIND; i++)
         if (behind[i] != 0xa5)
             fail_msg("byte %d behind an array of %ld values was written", i, (long)a->count);
-    kern->free(dev, a->dev);
-    free(a->d);
-    free(a->read);
-    *a = (struct array){0};
+    array_drop(a);
 }
 
 void arrays_free(struct array *first, ...)
@@ -153,6 +158,15 @@ void arrays_free(struct array *first, ...)
     va_start(rest, first);
     for (struct array *a = first; a != NULL; a = va_arg(rest, struct array *))
         array_free(a);
+    va_end(rest);
+}
+
+void arrays_drop(struct array *first, ...)
+{
+    va_list rest;
+    va_start(rest, first);
+    for (struct array *a = first; a != NULL; a = va_arg(rest, struct array *))
+        array_drop(a);
     va_end(rest);
 }
 

@@ -47,6 +47,8 @@ const float *array_read(struct array *array);
 void array_free(struct array *array);
 /* As array_free() of each, to a NULL. */
 void arrays_free(struct array *first, ...);
+/* Likewise, of a device that has failed: what it holds is not looked at. */
+void arrays_drop(struct array *first, ...);
 
 /* int32_t values on the device; free by kern->free(). */
 int32_t *arrays_tokens(const int32_t *tokens, int64_t count);

@@ -27,8 +27,9 @@ enum { SIM_SHARDS_MAX = SHARDMAP_SLOTS, SIM_SHARDS_FEW = 7, SIM_EPOCHS_MAX = 512
 enum { SIM_JOBS_MAX = 1 << 15, SIM_OBJECTS_MAX = 1 << 15, SIM_BEATS_MAX = 1 << 15, SIM_RESULTS_MAX = 1 << 17 };
 enum { SIM_RECORDS_MAX = 1 << 13, SIM_LETTERS_MAX = 1 << 15, SIM_OWN_MAX = 32, SIM_MESSAGE_MAX = 1 << 20 };
 enum { SIM_STEP_MS = 20, SIM_SILENT_MS = 1000, SIM_AWAY_MS = 3000 };
-/* Contributions and results of two rounds each, a state, and what was asked for: however long a link is away. */
-enum { SIM_WAITING_MAX = 8 };
+/* Contributions and results of two rounds each, a state, and what was asked for, of two versions where a draft rests on
+ * them: however long a link is away. */
+enum { SIM_WAITING_MAX = 16 };
 
 /* A result of a part: who contributed to it, and which stretch (from, to] of each island's work it carries. Its number
  * in the world names it; 0: none. */

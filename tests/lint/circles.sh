@@ -26,7 +26,7 @@ worker     train > ckpt_write > inner > model > comm
 worker     data > blend | shard | sniff
 worker     sample > tokenizer > cut | bpe > utf8
 
-net        sync > sync_peers > sync_doubt > sync_fragment > sync_owner > sync_patience > sync_certify > sync_core > sync_types
+net        sync > sync_peers > sync_doubt > sync_fragment > sync_owner > sync_patience > sync_beyond > sync_certify > sync_core > sync_types
 net        sync_types > chain , owner
 net        sync_owner > owner , grace
 net        link > zap , traffic

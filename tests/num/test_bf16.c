@@ -292,7 +292,10 @@ static void untold_changes_are_a_fault(void **state)
     assert_fails(ERR_STATE, "to_act() is missing", cpu->sync(half));
     cpu->weights_free(half, s.kept);
     cpu->spans_free(half, s.spans);
-    cpu->close(half); /* its arrays cannot be read any more */
+    cpu->free(half, s.step);
+    cpu->free(half, s.bad);
+    arrays_drop(&s.w, &s.other, &s.more, &s.past, &s.inp, &s.grad, &s.m, &s.v, &out, NULL);
+    cpu->close(half);
     half = was;
 }
 

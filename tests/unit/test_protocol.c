@@ -525,6 +525,44 @@ static void a_disk_that_fails_at_mending_is_no_end(void **state)
     talk_ends(NULL);
 }
 
+/* Nobody has a state to give: all repair theirs, or are gone. */
+static void repairing_ends_though_nobody_can_be_asked(void **state)
+{
+    (void)state;
+    struct digest ours = talk_hash_named('a', 4);
+    for (int gone = 0; gone < 2; gone++) {
+        talk_among(2, 0, 3, 4, (struct owner_rule){0});
+        says_other(1, 'b');
+        our_disk_says(NULL);
+        talk_tick(31000);
+        says_other(1, 'b');
+        assert_int_equal(sync_state(talk_sync, 0), SYNC_REPAIR);
+        assert_non_null(talk_ordered(SYNC_DO_FETCH));
+        talk_said[1].repairing = true;
+        if (gone)
+            talk_goes_away(1);
+        else
+            talk_hear(1);
+        bool mends = false;
+        for (int t = 0; t < 300 && !mends; t++) {
+            talk_tick(100);
+            assert_null(talk_ordered(SYNC_DO_FETCH));
+            mends = talk_ordered(SYNC_DO_MEND) != NULL;
+            assert_false(mends && t < 99); /* it may come back yet */
+        }
+        assert_true(mends);
+        our_disk_says(NULL); /* it does not lead there: once more, later */
+        talk_tick(100);
+        assert_null(talk_ordered(SYNC_DO_MEND));
+        for (int t = 0; t < 10; t++)
+            talk_tick(1100);
+        assert_non_null(talk_ordered(SYNC_DO_MEND));
+        talk_happens((struct sync_event){.type = SYNC_EV_INSTALLED, .version = 4, .hash = ours});
+        assert_int_equal(sync_state(talk_sync, 0), SYNC_LISTENING);
+        talk_ends(NULL);
+    }
+}
+
 /* Where disks cannot tell, more than half of the others; of equal sides the one without the lowest member at once, the
  * other one after a while, so that not both take each other's. */
 static void where_disks_cannot_tell_most_of_the_others_are_right(void **state)
@@ -612,6 +650,7 @@ int main(void)
         cmocka_unit_test_teardown(of_two_confirmed_states_one_is_taken_in_the_end, talk_ends),
         cmocka_unit_test_teardown(who_was_damaged_mends_itself_from_its_own_disk, talk_ends),
         cmocka_unit_test_teardown(a_disk_that_fails_at_mending_is_no_end, talk_ends),
+        cmocka_unit_test_teardown(repairing_ends_though_nobody_can_be_asked, talk_ends),
         cmocka_unit_test_teardown(where_disks_cannot_tell_most_of_the_others_are_right, talk_ends),
         cmocka_unit_test_teardown(a_confirmed_state_gives_way_to_most_of_all, talk_ends),
         cmocka_unit_test_teardown(an_answer_too_late_means_nothing, talk_ends),

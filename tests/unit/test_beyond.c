@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a draft rests on and we cannot apply: it is fetched and kept, however far beyond our version, and counts nowhere
+ * before a record is decided that starts there. tests/sim has the whole of it.
+ */
+#include "tests/lib/talk.h"
+
+#include "common/digest.h"
+#include "tests/lib/roster.h"
+#include "tests/lib/sample_records.h"
+
+static const struct owner_rule everyone = {0};
+enum { LATER_MS = 3000 };
+
+/* One of three; another can be heard, one cannot; sealed, and nothing of the next version is here. */
+static void sealed_at(uint64_t version)
+{
+    talk_among(3, 2, 1, version, everyone);
+    talk_goes_away(1);
+    sync_seal(talk_sync);
+}
+
+/* Somebody proposes that the next epoch starts there, and says that it has come to it. */
+static void draft_starts_at(uint64_t version)
+{
+    talk_is_at(0, version);
+    talk_hear(0);
+    sync_want_start(talk_sync, 0, version);
+    talk_tick(LATER_MS);
+}
+
+static void record_starts_at(uint64_t version)
+{
+    struct record record = talk_draft();
+    records_start(&record, 0, version);
+    talk_begin_epoch(&record);
+}
+
+/* Of what we alone hold nothing is certain, whatever is proposed. */
+static void a_draft_certifies_nothing(void **state)
+{
+    (void)state;
+    for (uint64_t start = 5; start <= 1000; start += 995) {
+        talk_among(3, 2, 7, 4, everyone);
+        for (uint32_t owner = 0; owner < 3; owner++)
+            talk_stored(owner, 5, owner);
+        sync_want_start(talk_sync, 0, start);
+        for (int t = 0; t < 100; t++) {
+            talk_tick(100);
+            assert_null(talk_ordered(SYNC_DO_APPLY));
+            assert_int_not_equal(sync_state(talk_sync, 0), SYNC_REPAIR);
+        }
+        assert_int_equal(sync_uncertified(talk_sync, 0), 3);
+        assert_int_equal(sync_reach(talk_sync, 0), 5);
+        talk_ends(NULL);
+    }
+}
+
+static void what_it_starts_from_is_fetched_and_applied_once_it_is_decided(void **state)
+{
+    (void)state;
+    sealed_at(4);
+    draft_starts_at(5);
+    assert_int_equal(talk_asked_for(0), 0);
+    assert_int_equal(sync_reach(talk_sync, 0), 4);
+    struct wire_key key = talk_result_key(5, 0);
+    assert_int_equal(sync_wants(talk_sync, &key, 0), SYNC_WANT);
+    talk_stored(0, 5, 0);
+    talk_tick(LATER_MS);
+    assert_null(talk_ordered(SYNC_DO_APPLY));
+    assert_true(talk_held_in_silence(0, 0));
+    assert_int_equal(sync_reach(talk_sync, 0), 5);
+    assert_int_equal(sync_own(talk_sync, 0).version, 4);
+    record_starts_at(5);
+    assert_non_null(talk_ordered(SYNC_DO_APPLY));
+    talk_applied(5);
+    assert_int_equal(sync_own(talk_sync, 0).version, 5);
+    talk_ends(NULL);
+}
+
+/* One version after the other, though none of them can be applied yet. */
+static void so_is_what_lies_further_on(void **state)
+{
+    (void)state;
+    sealed_at(4);
+    draft_starts_at(7);
+    for (uint64_t version = 5; version <= 7; version++) {
+        struct wire_key key = talk_result_key(version, 0);
+        assert_int_equal(talk_asked_for(0), 0);
+        assert_int_equal(talk_ordered(SYNC_DO_FETCH)->key.version, version);
+        assert_int_equal(sync_wants(talk_sync, &key, 0), SYNC_WANT);
+        talk_stored(0, version, 0);
+        assert_int_equal(sync_reach(talk_sync, 0), version);
+        assert_null(talk_ordered(SYNC_DO_APPLY));
+        talk_tick(LATER_MS);
+    }
+    assert_int_equal(talk_asked_for(0), UINT32_MAX); /* no further than it starts */
+    record_starts_at(7);
+    for (uint64_t version = 5; version <= 7; version++) {
+        assert_non_null(talk_ordered(SYNC_DO_APPLY));
+        talk_applied(version);
+        talk_stored_of(0, version + 1, 0, SYNC_NOBODY); /* as the ledger has it */
+    }
+    assert_int_equal(sync_own(talk_sync, 0).version, 7);
+    talk_ends(NULL);
+}
+
+static void so_is_what_it_carries_beyond_its_start(void **state)
+{
+    (void)state;
+    sealed_at(4);
+    draft_starts_at(5);
+    talk_stored(0, 5, 0);
+    talk_tick(LATER_MS);
+    assert_int_equal(talk_asked_for(0), UINT32_MAX);
+    struct digest one = talk_result_named('o', 0, 6, 0), digest;
+    const struct chain_part *parts;
+    sync_want_this(talk_sync, 0, 6, 0, roster_id(0), &one);
+    talk_tick(1);
+    assert_int_equal(talk_asked_for(0), 0);
+    assert_false(sync_has(talk_sync, 0, 0, roster_id(0), &one));
+    talk_happens(
+        (struct sync_event){.type = SYNC_EV_STORED, .version = 6, .owner = roster_id(0), .member = 0, .hash = one});
+    assert_true(sync_has(talk_sync, 0, 0, roster_id(0), &one));
+    assert_int_equal(sync_reach_parts(talk_sync, 0, &parts), 1);
+    assert_true(sync_reach_held(talk_sync, 0, 0, &digest));
+    assert_true(digest_equal(&digest, &one));
+    /* Two of its owner's: the one that is proposed takes the other's place. */
+    struct digest other = talk_result_named('p', 0, 6, 0);
+    sync_want_this(talk_sync, 0, 6, 0, roster_id(0), &other);
+    assert_false(sync_has(talk_sync, 0, 0, roster_id(0), &other));
+    talk_tick(LATER_MS);
+    assert_int_equal(talk_asked_for(0), 0);
+    talk_happens(
+        (struct sync_event){.type = SYNC_EV_STORED, .version = 6, .owner = roster_id(0), .member = 0, .hash = other});
+    assert_true(sync_has(talk_sync, 0, 0, roster_id(0), &other));
+    talk_ends(NULL);
+}
+
+/* Who is silent, or has none, is followed by the next. */
+static void each_who_may_have_it_is_asked_in_turn(void **state)
+{
+    (void)state;
+    talk_among(4, 3, 1, 4, everyone);
+    sync_seal(talk_sync);
+    talk_stored(0, 5, 0);
+    uint64_t asked = 0;
+    for (uint32_t i = 0; i < 2; i++) { /* the third is not so far */
+        talk_is_at(i, 6);
+        talk_hear(i);
+    }
+    if (sync_own(talk_sync, 0).version > 4 || talk_ordered(SYNC_DO_APPLY) != NULL)
+        fail(); /* two of four are not enough, so it is to be kept */
+    sync_want_start(talk_sync, 0, 6);
+    for (int t = 0; t < 100; t++) {
+        talk_tick(100);
+        if (talk_asked_for(0) != UINT32_MAX)
+            asked |= (uint64_t)1 << talk_asked_for(0);
+        if (t == 50) {
+            struct wire_key key = talk_result_key(6, 0);
+            talk_happens((struct sync_event){.type = SYNC_EV_NOT_AVAILABLE, .member = 0, .key = key});
+        }
+    }
+    assert_int_equal(asked, 3);
+    struct wire_key key = talk_result_key(6, 0);
+    assert_int_equal(sync_wants(talk_sync, &key, 1), SYNC_WANT);
+    assert_int_equal(sync_wants(talk_sync, &key, 2), SYNC_NOT_YET); /* it was not asked */
+    talk_ends(NULL);
+}
+
+int main(void)
+{
+    assert_ok(digest_init());
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(a_draft_certifies_nothing, talk_ends),
+        cmocka_unit_test_teardown(what_it_starts_from_is_fetched_and_applied_once_it_is_decided, talk_ends),
+        cmocka_unit_test_teardown(so_is_what_lies_further_on, talk_ends),
+        cmocka_unit_test_teardown(so_is_what_it_carries_beyond_its_start, talk_ends),
+        cmocka_unit_test_teardown(each_who_may_have_it_is_asked_in_turn, talk_ends),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

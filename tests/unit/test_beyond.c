@@ -6,6 +6,7 @@
 #include "tests/lib/talk.h"
 
 #include "common/digest.h"
+#include "daemon/peers/holdings.h"
 #include "tests/lib/roster.h"
 #include "tests/lib/sample_records.h"
 
@@ -137,6 +138,31 @@ static void so_is_what_it_carries_beyond_its_start(void **state)
     talk_ends(NULL);
 }
 
+/* To who composes it, all that is needed is here. */
+static void an_answer_names_how_far_the_bytes_lead(void **state)
+{
+    (void)state;
+    struct holdings *holdings;
+    const struct wire_row *rows;
+    uint32_t count;
+    assert_ok(holdings_new(&holdings));
+    assert_ok(holdings_reserve(holdings, 1));
+    sealed_at(4);
+    draft_starts_at(5);
+    talk_stored(0, 5, 0);
+    sync_want(talk_sync, 0, 6, 0, roster_id(0));
+    talk_stored(0, 6, 0);
+    holdings_own(holdings, talk_sync, &rows, &count);
+    assert_int_equal(count, 1);
+    assert_int_equal(rows[0].version, 5);
+    assert_int_equal(rows[0].held_count, 1);
+    struct digest kept;
+    assert_true(sync_reach_held(talk_sync, 0, 0, &kept));
+    assert_true(digest_equal(&rows[0].held[0].digest, &kept));
+    holdings_free(holdings);
+    talk_ends(NULL);
+}
+
 /* Who is silent, or has none, is followed by the next. */
 static void each_who_may_have_it_is_asked_in_turn(void **state)
 {
@@ -176,6 +202,7 @@ int main(void)
         cmocka_unit_test_teardown(what_it_starts_from_is_fetched_and_applied_once_it_is_decided, talk_ends),
         cmocka_unit_test_teardown(so_is_what_lies_further_on, talk_ends),
         cmocka_unit_test_teardown(so_is_what_it_carries_beyond_its_start, talk_ends),
+        cmocka_unit_test_teardown(an_answer_names_how_far_the_bytes_lead, talk_ends),
         cmocka_unit_test_teardown(each_who_may_have_it_is_asked_in_turn, talk_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -68,9 +68,10 @@ static void who_repairs_is_asked_for_nothing(void **state)
     assert_true(sync_own(talk_sync, 0).repairing);
     assert_non_null(talk_ordered(SYNC_DO_ANNOUNCE)); /* and so nobody asks us */
     expect_source(asks_in_the_end(), 0, 30);
-    talk_said[0].repairing = true; /* nobody is left: it waits */
+    talk_said[0].repairing = true; /* nobody is left: it waits, and then looks at its own disk */
     talk_hear(0);
     assert_null(asks_in_the_end());
+    talk_happens((struct sync_event){.type = SYNC_EV_UNPROVEN, .version = 4});
     talk_said[1].repairing = false;
     talk_hear(1);
     expect_source(asks_in_the_end(), 1, 4);

@@ -143,15 +143,30 @@ static uint64_t highest(const struct work *work, uint32_t fragment)
 
 /* ---- what it carries ---- */
 
+static bool is_among(const struct compose_result *results, uint32_t count, const struct record_carried *carried)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (results[i].owner == carried->owner && results[i].epoch == carried->epoch &&
+            results[i].shards == carried->shards && digest_equal(&results[i].digest, &carried->digest))
+            return true;
+    return false;
+}
+
+/* Of what is only kept between its version and its reach, a holder names no digests: that is as good as not there. */
 static bool has_carried(const struct compose_fragment *holds, const struct record_carried *carried)
 {
     if (holds->version >= carried->version)
         return true; /* it has applied it */
-    for (uint32_t i = 0; i < holds->results_count; i++)
-        if (holds->results[i].owner == carried->owner && holds->results[i].epoch == carried->epoch &&
-            holds->results[i].shards == carried->shards && digest_equal(&holds->results[i].digest, &carried->digest))
-            return holds->version + 1 == carried->version;
-    return false;
+    if (holds->version + 1 == carried->version)
+        return is_among(holds->results, holds->results_count, carried);
+    return holds->reach > holds->version && holds->reach + 1 == carried->version &&
+           is_among(holds->beyond, holds->beyond_count, carried);
+}
+
+/* Whether all that makes the version is there, applied or not. */
+static bool reaches(const struct compose_fragment *holds, uint64_t version)
+{
+    return holds->version >= version || holds->reach >= version;
 }
 
 static void count_copies(const struct work *work, struct candidate *candidate)
@@ -296,7 +311,7 @@ static void mark_caught_up(const struct work *work, const uint64_t *starts, stru
             holding_of(work->holdings, work->holdings_count, wishes[i].as.id, wishes[i].as.incarnation);
         wishes[i].caught_up = !wishes[i].enrol && holding != NULL;
         for (uint32_t f = 0; wishes[i].caught_up && f < work->base->fragments_count; f++)
-            wishes[i].caught_up = holding->fragments[f].version >= starts[f];
+            wishes[i].caught_up = reaches(&holding->fragments[f], starts[f]);
     }
 }
 
@@ -355,7 +370,7 @@ enum err compose(const struct compose_base *base, const struct compose_holding *
 bool compose_lacks(const struct record *draft, uint32_t fragment, const struct compose_fragment *holds,
                    struct compose_lack *lack)
 {
-    *lack = (struct compose_lack){.start = holds->version < record_start(draft, fragment)};
+    *lack = (struct compose_lack){.start = !reaches(holds, record_start(draft, fragment))};
     for (uint32_t i = 0; !lack->start && i < draft->carried_count; i++) {
         lack->carried = i;
         if (draft->carried[i].fragment == fragment && !has_carried(holds, &draft->carried[i]))

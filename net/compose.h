@@ -3,7 +3,7 @@
  * compose: what record e + 1 says, from record e, what those who answered hold, and what is wanted of the members; and
  * whether it is safe to propose (rules 1 to 5 and 9 of docs/PROTOCOL.md, "Epochs").
  *
- * The start of a fragment is the highest version that anyone who answered holds, bytes and all, as far as that can be;
+ * The start of a fragment is the highest version that anyone who answered is at, bytes and all, as far as that can be;
  * every sealed result of the version after it that is valid in epoch e is carried. A draft is proposed only when what
  * it rests on is durable at so many of its own voters that it would be certified there: until then it tells who lacks
  * what. Pure. Holdings
@@ -20,7 +20,7 @@
 #include "net/muster.h"
 #include "net/record.h"
 
-/* A result that somebody has durably, acknowledged or only fetched; of the version after the one it is at. */
+/* A result that somebody has durably, acknowledged or only fetched. */
 struct compose_result {
     uint32_t owner;
     uint64_t epoch, shards;
@@ -29,8 +29,12 @@ struct compose_result {
 
 struct compose_fragment {
     uint64_t version;
-    const struct compose_result *results;
+    const struct compose_result *results; /* of the version after it */
     uint32_t results_count;
+    /* Above `version`: all results up to this one are there, too, fetched for a draft; 0: no more than above. */
+    uint64_t reach;
+    const struct compose_result *beyond; /* of the version after `reach` */
+    uint32_t beyond_count;
 };
 
 /* What one member answered. */

@@ -234,8 +234,10 @@ bool sync_awaits(const struct sync *sync, uint32_t member)
 
 void sync_want_start(struct sync *sync, uint32_t f, uint64_t version)
 {
-    if (f >= sync->conf.fragments_count || version <= sync->fragments[f].start_wanted)
+    if (f >= sync->conf.fragments_count || version == sync->fragments[f].start_wanted)
         return;
+    if (sync_beyond_reach(sync, f) > version)
+        sync_beyond_reset(sync, f); /* what was kept for another draft: this one may carry some of it by digest */
     sync->fragments[f].start_wanted = version;
     sync_peers_fetch_now(sync, f);
 }

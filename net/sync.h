@@ -59,7 +59,7 @@ void sync_want(struct sync *sync, uint32_t f, uint64_t version, uint64_t epoch, 
 void sync_want_this(struct sync *sync, uint32_t f, uint64_t version, uint64_t epoch, uint32_t owner,
                     const struct digest *digest);
 /* The version that a proposed record starts from: the results on the way there are fetched, sealed or not, though they
- * need not count here; seen with the next tick. */
+ * need not count here; seen with the next tick. The last one said holds. */
 void sync_want_start(struct sync *sync, uint32_t f, uint64_t version);
 
 /* Whether a trainer of ours is on its way: our own shards' rounds then wait for it. `brings_initial`: and it will give

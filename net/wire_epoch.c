@@ -51,29 +51,40 @@ struct promise_rows {
     Diloco__HeldResult held[WIRE_RESULTS_MAX], *held_at[WIRE_RESULTS_MAX];
 };
 
+static enum err held_to_proto(const struct wire_result *from, uint32_t count, struct promise_rows *to,
+                              uint32_t *held_count)
+{
+    if (count > WIRE_RESULTS_MAX - *held_count)
+        return err_set(ERR_ARG, "a promise with more than %d results", WIRE_RESULTS_MAX);
+    for (uint32_t k = 0; k < count; k++, ++*held_count) {
+        Diloco__HeldResult *held = &to->held[*held_count];
+        diloco__held_result__init(held);
+        to->held_at[*held_count] = held;
+        held->owner = from[k].owner;
+        held->epoch = from[k].epoch;
+        held->shards = from[k].shards;
+        held->digest = record_bytes_to_proto(from[k].digest.byte, DIGEST_BYTES);
+    }
+    return ERR_OK;
+}
+
 static enum err rows_to_proto(const struct wire_epoch *message, struct promise_rows *to)
 {
     uint32_t held_count = 0;
     for (uint32_t i = 0; i < message->promise.rows_count; i++) {
         const struct wire_row *row = &message->promise.rows[i];
-        if (row->held_count > WIRE_RESULTS_MAX - held_count)
-            return err_set(ERR_ARG, "a promise with more than %d results", WIRE_RESULTS_MAX);
         diloco__held_fragment__init(&to->rows[i]);
         to->rows_at[i] = &to->rows[i];
         to->rows[i].fragment = row->fragment;
         to->rows[i].version = row->version;
         to->rows[i].hash = record_bytes_to_proto(row->hash.byte, row->hash_known ? DIGEST_BYTES : 0);
+        to->rows[i].reach = row->reach;
         to->rows[i].n_held = row->held_count;
         to->rows[i].held = to->held_at + held_count;
-        for (uint32_t k = 0; k < row->held_count; k++, held_count++) {
-            Diloco__HeldResult *held = &to->held[held_count];
-            diloco__held_result__init(held);
-            to->held_at[held_count] = held;
-            held->owner = row->held[k].owner;
-            held->epoch = row->held[k].epoch;
-            held->shards = row->held[k].shards;
-            held->digest = record_bytes_to_proto(row->held[k].digest.byte, DIGEST_BYTES);
-        }
+        TRY(held_to_proto(row->held, row->held_count, to, &held_count));
+        to->rows[i].n_beyond = row->beyond_count;
+        to->rows[i].beyond = to->held_at + held_count;
+        TRY(held_to_proto(row->beyond, row->beyond_count, to, &held_count));
     }
     return ERR_OK;
 }
@@ -205,10 +216,10 @@ static enum err take_prepare(const Diloco__Prepare *proto, struct wire_epoch *me
     return take_bytes(message, 0, &proto->draft, "a draft", &message->prepare.draft, &message->prepare.draft_bytes);
 }
 
-static enum err take_held(const Diloco__HeldFragment *proto, uint64_t epoch, struct wire_result *held)
+static enum err take_held(Diloco__HeldResult *const *results, size_t count, uint64_t epoch, struct wire_result *held)
 {
-    for (size_t i = 0; i < proto->n_held; i++) {
-        const Diloco__HeldResult *from = proto->held[i];
+    for (size_t i = 0; i < count; i++) {
+        const Diloco__HeldResult *from = results[i];
         held[i] = (struct wire_result){.owner = from->owner, .epoch = from->epoch, .shards = from->shards};
         TRY(record_bytes_from_proto(&from->digest, "a held result's digest", held[i].digest.byte, DIGEST_BYTES));
         if (from->epoch >= epoch || from->shards == 0)
@@ -229,11 +240,18 @@ static enum err take_row(const Diloco__HeldFragment *proto, uint64_t epoch, stru
     row->hash_known = proto->hash.len > 0;
     row->held = held;
     row->held_count = (uint32_t)proto->n_held;
+    row->reach = proto->reach;
+    row->beyond = proto->n_beyond > 0 ? held + proto->n_held : NULL;
+    row->beyond_count = (uint32_t)proto->n_beyond;
     if (row->fragment >= RECORD_FRAGMENTS_MAX || row->version >= RECORD_NUMBER_MAX)
         return err_set(ERR_PROTO, "a promise with fragment %" PRIu32 ", version %" PRIu64, row->fragment, row->version);
+    if (row->reach >= RECORD_NUMBER_MAX || (row->reach != 0 && row->reach <= row->version) ||
+        (row->reach == 0 && row->beyond_count > 0))
+        return err_set(ERR_PROTO, "a promise that reaches version %" PRIu64 " from %" PRIu64, row->reach, row->version);
     if (row->hash_known)
         TRY(record_bytes_from_proto(&proto->hash, "a version's hash", row->hash.byte, DIGEST_BYTES));
-    return take_held(proto, epoch, held);
+    TRY(take_held(proto->held, proto->n_held, epoch, held));
+    return take_held(proto->beyond, proto->n_beyond, epoch, held + proto->n_held);
 }
 
 static enum err take_promise(const Diloco__Promise *proto, struct wire_epoch *message)
@@ -251,7 +269,7 @@ static enum err take_promise(const Diloco__Promise *proto, struct wire_epoch *me
     if (proto->n_rows > RECORD_FRAGMENTS_MAX)
         return err_set(ERR_PROTO, "a promise with %zu fragments", proto->n_rows);
     for (size_t i = 0; i < proto->n_rows; i++)
-        held_count += proto->rows[i]->n_held;
+        held_count += proto->rows[i]->n_held + proto->rows[i]->n_beyond;
     if (held_count > WIRE_RESULTS_MAX)
         return err_set(ERR_PROTO, "a promise with %zu results", held_count);
     TRY(take_bytes(message, 0, &proto->accepted, "an accepted record", &message->promise.accepted,
@@ -260,8 +278,8 @@ static enum err take_promise(const Diloco__Promise *proto, struct wire_epoch *me
     TRY(take(message, 2, held_count, sizeof *held, "a promise's results", &held));
     message->promise.rows = rows;
     message->promise.rows_count = (uint32_t)proto->n_rows;
-    for (size_t i = 0, at = 0; i < proto->n_rows; at += proto->rows[i++]->n_held) {
-        TRY(take_row(proto->rows[i], message->epoch, &rows[i], held_count > 0 ? held + at : NULL));
+    for (size_t i = 0, at = 0; i < proto->n_rows; at += rows[i].held_count + rows[i].beyond_count, i++) {
+        TRY(take_row(proto->rows[i], message->epoch, &rows[i], held + at));
         if (i > 0 && rows[i].fragment <= rows[i - 1].fragment)
             return err_set(ERR_PROTO, "a promise whose fragments are not in order");
     }

@@ -47,8 +47,12 @@ struct wire_row {
     uint64_t version;
     struct digest hash;
     bool hash_known;
-    const struct wire_result *held; /* in order of owner, then epoch; each once */
+    const struct wire_result *held; /* of the version after it; in order of owner, then epoch; each once */
     uint32_t held_count;
+    /* Above `version`: every result up to this one is here, too, and not applied (sync_reach()); else 0. */
+    uint64_t reach;
+    const struct wire_result *beyond; /* of the version after `reach`; likewise */
+    uint32_t beyond_count;
 };
 
 /* What a wish asks for; `number` beside it where it needs one. */

@@ -57,7 +57,8 @@ void holdings_free(struct holdings *holdings)
 enum err holdings_reserve(struct holdings *holdings, uint32_t fragments_count)
 {
     TRY(mem_new(fragments_count, sizeof *holdings->rows, "what we hold", &holdings->rows));
-    TRY(mem_new((size_t)fragments_count * CHAIN_PARTS_MAX, sizeof *holdings->results, "what we hold",
+    /* Of the next version, and of one that a draft rests on. */
+    TRY(mem_new((size_t)fragments_count * 2 * CHAIN_PARTS_MAX, sizeof *holdings->results, "what we hold",
                 &holdings->results));
     holdings->fragments_count = fragments_count;
     return ERR_OK;
@@ -73,13 +74,20 @@ static int by_owner(const void *left, const void *right)
     return a->epoch < b->epoch ? -1 : a->epoch > b->epoch;
 }
 
-static uint32_t held_of(const struct sync *sync, uint32_t f, struct wire_result *results)
+static bool held(const struct sync *sync, uint32_t f, uint32_t p, bool beyond, struct digest *digest)
+{
+    bool acknowledged;
+    return beyond ? sync_reach_held(sync, f, p, digest) : sync_held(sync, f, p, digest, &acknowledged);
+}
+
+/* Of the version after ours, or, `beyond`, after how far the bytes lead. */
+static uint32_t held_of(const struct sync *sync, uint32_t f, bool beyond, struct wire_result *results)
 {
     const struct chain_part *parts;
-    uint32_t parts_count = sync_reach_parts(sync, f, &parts), count = 0;
+    uint32_t parts_count = beyond ? sync_reach_parts(sync, f, &parts) : sync_parts(sync, f, &parts), count = 0;
     for (uint32_t p = 0; p < parts_count; p++) {
         struct wire_result *result = &results[count];
-        if (!sync_reach_held(sync, f, p, &result->digest))
+        if (!held(sync, f, p, beyond, &result->digest))
             continue;
         result->owner = parts[p].owner;
         result->epoch = parts[p].epoch;
@@ -96,15 +104,19 @@ void holdings_own(struct holdings *holdings, const struct sync *sync, const stru
     struct wire_result *results = holdings->results;
     *rows = holdings->rows;
     *rows_count = sync != NULL && !sync_is_witness(sync) ? holdings->fragments_count : 0;
-    for (uint32_t f = 0, count; f < *rows_count; f++, results += count) {
+    for (uint32_t f = 0; f < *rows_count; f++) {
         struct sync_peer_fragment own = sync_own(sync, f);
-        count = held_of(sync, f, results);
-        holdings->rows[f] = (struct wire_row){.fragment = f,
-                                              .version = sync_reach(sync, f),
-                                              .hash = own.hash,
-                                              .hash_known = own.hash_known,
-                                              .held = results,
-                                              .held_count = count};
+        struct wire_row *row = &holdings->rows[f];
+        *row = (struct wire_row){
+            .fragment = f, .version = own.version, .hash = own.hash, .hash_known = own.hash_known, .held = results};
+        row->held_count = held_of(sync, f, false, results);
+        results += row->held_count;
+        if (sync_reach(sync, f) == own.version)
+            continue;
+        row->reach = sync_reach(sync, f);
+        row->beyond = results;
+        row->beyond_count = held_of(sync, f, true, results);
+        results += row->beyond_count;
     }
 }
 
@@ -120,23 +132,33 @@ static bool of_use(const struct holdings *holdings, const struct wire_epoch *sai
     return said->promise.sealed || said->promise.rows_count == holdings->fragments_count;
 }
 
+static void take_results(const struct wire_result *from, uint32_t count, struct compose_result *to)
+{
+    for (uint32_t k = 0; k < count; k++)
+        to[k] = (struct compose_result){
+            .owner = from[k].owner, .epoch = from[k].epoch, .shards = from[k].shards, .digest = from[k].digest};
+}
+
 static enum err spread(const struct holdings *holdings, struct answer *answer)
 {
     size_t results_count = 0, at = 0;
     const struct wire_epoch *said = &answer->said;
     for (uint32_t i = 0; i < said->promise.rows_count; i++)
-        results_count += said->promise.rows[i].held_count;
+        results_count += said->promise.rows[i].held_count + said->promise.rows[i].beyond_count;
     TRY(mem_new(holdings->fragments_count, sizeof *answer->fragments, "what a member holds", &answer->fragments));
     TRY(mem_new(results_count, sizeof *answer->results, "what a member holds", &answer->results));
     for (uint32_t i = 0; i < said->promise.rows_count; i++) {
         const struct wire_row *row = &said->promise.rows[i];
-        answer->fragments[row->fragment] = (struct compose_fragment){
-            .version = row->version, .results = answer->results + at, .results_count = row->held_count};
-        for (uint32_t k = 0; k < row->held_count; k++, at++)
-            answer->results[at] = (struct compose_result){.owner = row->held[k].owner,
-                                                          .epoch = row->held[k].epoch,
-                                                          .shards = row->held[k].shards,
-                                                          .digest = row->held[k].digest};
+        struct compose_result *results = answer->results + at, *beyond = results + row->held_count;
+        answer->fragments[row->fragment] = (struct compose_fragment){.version = row->version,
+                                                                     .results = results,
+                                                                     .results_count = row->held_count,
+                                                                     .reach = row->reach,
+                                                                     .beyond = beyond,
+                                                                     .beyond_count = row->beyond_count};
+        take_results(row->held, row->held_count, results);
+        take_results(row->beyond, row->beyond_count, beyond);
+        at += row->held_count + row->beyond_count;
     }
     return ERR_OK;
 }

@@ -91,8 +91,8 @@ static uint32_t made_up(uint32_t i, uint32_t f, struct wire_result *results)
     return count;
 }
 
-/* Of a fragment it is one version further, or a million, or has results that there are not; another way in each
- * ballot. */
+/* Of a fragment it is one version further, or a million, or has results that there are not, of the next version or of
+ * the one after that; another way in each ballot. */
 void sim_lie_promise(uint32_t i, struct wire_epoch *out)
 {
     static struct wire_row rows[SIM_F_MAX];
@@ -100,9 +100,13 @@ void sim_lie_promise(uint32_t i, struct wire_epoch *out)
     memcpy(rows, out->promise.rows, out->promise.rows_count * sizeof rows[0]);
     out->promise.rows = rows;
     for (uint32_t k = 0; k < out->promise.rows_count; k++) {
-        uint64_t way = ((out->ballot >> 32) + sim->seed + k) % 3;
+        uint64_t way = ((out->ballot >> 32) + sim->seed + k) % 4;
+        uint32_t count = way >= 2 ? made_up(i, rows[k].fragment, results[k]) : 0;
         rows[k].version += way == 0 ? 1 : way == 1 ? FAR_AHEAD : 0;
         rows[k].held = results[k];
-        rows[k].held_count = way == 2 ? made_up(i, rows[k].fragment, results[k]) : 0;
+        rows[k].held_count = way == 2 ? count : 0;
+        rows[k].reach = way == 3 ? rows[k].version + 1 : 0;
+        rows[k].beyond = results[k];
+        rows[k].beyond_count = way == 3 ? count : 0;
     }
 }

@@ -12,6 +12,8 @@
 
 #include "common/digest.h"
 #include "common/env.h"
+#include "common/mem.h"
+#include "net/record.h"
 #include "net/vouch.h"
 #include "tests/lib/proc.h"
 #include "tests/lib/rogue.h"
@@ -176,6 +178,39 @@ static void storm(struct rogue *rogue, uint32_t to, struct wire_heartbeat *beat)
     }
 }
 
+/* A draft of the next record that starts far beyond all, as it says that it is itself; it owns all of it alone. */
+static void invented_draft(struct rogue *rogue, uint32_t to)
+{
+    uint64_t starts[FRAGMENTS];
+    struct record_member member = {.role = RECORD_OWNER, .voter = true, .name = "x", .uplink = 1};
+    struct record record = {.epoch = rogue->heard_epoch[to] + 1,
+                            .next_id = 1,
+                            .members = &member,
+                            .members_count = 1,
+                            .starts = starts,
+                            .starts_count = FRAGMENTS};
+    struct wire_epoch message = {
+        .type = WIRE_PREPARE, .epoch = record.epoch, .ballot = (uint64_t)1 << 32 | rogue->self};
+    uint8_t *bytes;
+    size_t count;
+    memcpy(member.key, rogue->ident.key, sizeof member.key);
+    for (uint32_t f = 0; f < FRAGMENTS; f++)
+        starts[f] = rogue->heard[to][f].version + 1000;
+    assert_ok(record_check(&record));
+    assert_ok(record_pack(&record, &bytes, &count));
+    message.prepare.draft = bytes;
+    message.prepare.draft_bytes = count;
+    rogue_say_epoch(rogue, to, &message);
+    mem_free(bytes);
+}
+
+static void assert_nobody_repairs(const struct rogue *rogue)
+{
+    for (uint32_t i = 0; i < rogue->self; i++)
+        for (uint32_t f = 0; f < FRAGMENTS; f++)
+            assert_false(rogue->heard[i][f].repairing);
+}
+
 /* Its seal says that it is far ahead, and it refuses every ballot. */
 static void false_seal(struct rogue *rogue, uint32_t from, struct wire_epoch *in)
 {
@@ -273,6 +308,10 @@ static void lies_hold_nobody_up(void **state)
     rogue_moves(rogue, NEW_ROUNDS, held_up_s, "it says that it is a million versions ahead");
     assert_true(rogue_named(rogue, 0, "island d: it says that it has what it does not show", 5));
     assert_true(rogue_logged(rogue, 0, "island d: it says that it has what it does not show", 1));
+    for (uint32_t i = 0; i < rogue->self; i++)
+        invented_draft(rogue, i);
+    rogue_moves(rogue, 4 * NEW_ROUNDS, 2 * held_up_s, "it proposes an epoch that starts there");
+    assert_nobody_repairs(rogue);
     rogue->beat = far_step;
     rogue_moves(rogue, NEW_ROUNDS, held_up_s, "it says that it is at step 2^62");
     rogue->beat = other_hash;

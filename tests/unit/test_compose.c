@@ -227,6 +227,53 @@ static void a_draft_is_safe_when_its_own_voters_hold_it(void **state)
     assert_false(drafting_safe());
 }
 
+/* One who is below the start has all that leads there, and of what is carried beyond it what it names. */
+static void what_is_kept_for_a_draft_is_a_copy(void **state)
+{
+    (void)state;
+    struct compose_lack lack;
+    drafting_start(3, false);
+    drafting_holds(0, true, 6);
+    drafting_with(0, 4, "r");
+    drafting_holds(1, true, 4);
+    struct compose_fragment *kept = drafting.fragments[1];
+    kept[0].reach = kept[1].reach = 5;
+    drafting_make();
+    assert_int_equal(drafting.out.draft.starts[0], 6);
+    assert_true(compose_lacks(&drafting.out.draft, 0, &kept[0], &lack));
+    assert_true(lack.start);
+    kept[0].reach = kept[1].reach = 6;
+    assert_true(compose_lacks(&drafting.out.draft, 0, &kept[0], &lack));
+    assert_false(lack.start);
+    assert_false(drafting_safe());
+    const struct record_carried *carried = &drafting.out.draft.carried[0];
+    struct compose_result has = {
+        .owner = carried->owner, .epoch = carried->epoch, .shards = carried->shards, .digest = carried->digest};
+    kept[0].results = &has; /* as one of the version after its own: that is another one */
+    kept[0].results_count = 1;
+    assert_false(drafting_safe());
+    kept[0].results_count = 0;
+    kept[0].beyond = &has;
+    kept[0].beyond_count = 1;
+    assert_true(drafting_safe());
+    has.digest.byte[0] ^= 1;
+    assert_false(drafting_safe());
+    has.digest.byte[0] ^= 1;
+    kept[0].reach = 7; /* kept for another draft: which result of that version it has, it does not say */
+    assert_false(drafting_safe());
+}
+
+/* A start is what somebody is at: what is only kept may count nowhere. */
+static void no_start_is_composed_from_what_is_kept(void **state)
+{
+    (void)state;
+    drafting_seals(3, false);
+    for (uint32_t i = 0; i < 3; i++)
+        drafting.fragments[i][0].reach = 7;
+    drafting_make();
+    assert_int_equal(drafting.out.draft.starts[0], 6);
+}
+
 static void a_witness_is_no_copy(void **state)
 {
     (void)state;
@@ -271,6 +318,8 @@ int main(void)
         cmocka_unit_test(what_was_carried_into_an_unfinished_version_stands),
         cmocka_unit_test(of_two_results_the_one_at_more_voters_stands_and_its_owner_is_named),
         cmocka_unit_test(a_draft_is_safe_when_its_own_voters_hold_it),
+        cmocka_unit_test(what_is_kept_for_a_draft_is_a_copy),
+        cmocka_unit_test(no_start_is_composed_from_what_is_kept),
         cmocka_unit_test(a_witness_is_no_copy),
         cmocka_unit_test(every_path_without_memory_is_clean),
     };

@@ -37,7 +37,15 @@ static const struct wire_result held[] = {
     {.owner = 9, .epoch = 4, .shards = ~0ull, .digest = {{6}}},
 };
 static const struct wire_row rows[] = {
-    {.fragment = 0, .version = 7, .hash = {{9}}, .hash_known = true, .held = held, .held_count = 2},
+    {.fragment = 0,
+     .version = 7,
+     .hash = {{9}},
+     .hash_known = true,
+     .held = held,
+     .held_count = 2,
+     .reach = 9,
+     .beyond = held + 1,
+     .beyond_count = 2},
     {.fragment = 1, .version = 0},
     {.fragment = 4095, .version = 1ull << 62, .held = held + 2, .held_count = 1},
 };
@@ -104,6 +112,9 @@ static void answers_come_back(void **state)
         assert_int_equal(from->held_count, to->held_count);
         for (uint32_t k = 0; k < from->held_count; k++)
             assert_memory_equal(&from->held[k], &to->held[k], sizeof held[0]);
+        assert_true(from->reach == to->reach && from->beyond_count == to->beyond_count);
+        for (uint32_t k = 0; k < from->beyond_count; k++)
+            assert_memory_equal(&from->beyond[k], &to->beyond[k], sizeof held[0]);
     }
     wire_epoch_deinit(&b);
     m.promise.accepted_ballot = m.promise.accepted_bytes = m.promise.rows_count = 0;
@@ -227,6 +238,10 @@ static void promises_are_checked(void **state)
     ROWS("not in order", r[1].fragment = 0);
     ROWS("fragment 4096", r[2].fragment = 4096);
     ROWS("version 9223372036854775808", r[2].version = RECORD_NUMBER_MAX);
+    ROWS("reaches version 7 from 7", r[0].reach = 7);
+    ROWS("reaches version 0 from 7", r[0].reach = 0);
+    ROWS("reaches version 9223372036854775808", r[0].reach = RECORD_NUMBER_MAX);
+    ROWS("not in order of owner", (h[1].owner = 3, h[0].owner = 4, r[0].held_count = 0, r[0].beyond = h));
     ROWS("held of epoch 5", h[2].epoch = 5);
     ROWS("with shards 0", h[2].shards = 0);
     ROWS("not in order of owner", h[1].epoch = 3);

@@ -62,35 +62,36 @@ bool sync_sealed(const struct sync *sync)
     return sync->sealed;
 }
 
-void sync_want(struct sync *sync, uint32_t f, uint64_t version, uint64_t epoch, uint32_t owner)
+/* `digest`: of this result of the owner's, or NULL. */
+static void want(struct sync *sync, uint32_t f, uint64_t version, uint64_t epoch, uint32_t owner,
+                 const struct digest *digest)
 {
     if (f >= sync->conf.fragments_count)
         return;
+    sync_beyond_want(sync, f, version, epoch, owner, digest);
     struct sync_parts *parts = &sync->fragments[f].parts;
-    uint32_t p =
-        version == sync->fragments[f].own.version + 1 ? sync_certify_find(parts, epoch, owner) : CHAIN_PARTS_MAX;
-    sync_beyond_want(sync, f, version, epoch, owner, NULL);
-    if (p == CHAIN_PARTS_MAX || (parts->wanted >> p & 1) != 0)
+    bool next = version == sync->fragments[f].own.version + 1;
+    uint32_t p = next ? sync_certify_find(parts, epoch, owner) : CHAIN_PARTS_MAX;
+    if (p == CHAIN_PARTS_MAX)
         return;
+    if ((parts->wanted >> p & 1) == 0)
+        sync_peers_fetch_now(sync, f);
     parts->wanted |= (uint64_t)1 << p;
-    sync_peers_fetch_now(sync, f);
+    if (digest != NULL)
+        sync_certify_prefer(parts, p, digest);
+    if (digest != NULL && sync_certify_lacks(sync, f, p))
+        sync_beyond_reset(sync, f); /* what is kept beyond it is reached again with the other one */
+}
+
+void sync_want(struct sync *sync, uint32_t f, uint64_t version, uint64_t epoch, uint32_t owner)
+{
+    want(sync, f, version, epoch, owner, NULL);
 }
 
 void sync_want_this(struct sync *sync, uint32_t f, uint64_t version, uint64_t epoch, uint32_t owner,
                     const struct digest *digest)
 {
-    sync_want(sync, f, version, epoch, owner);
-    if (f >= sync->conf.fragments_count)
-        return;
-    struct sync_parts *parts = &sync->fragments[f].parts;
-    uint32_t p =
-        version == sync->fragments[f].own.version + 1 ? sync_certify_find(parts, epoch, owner) : CHAIN_PARTS_MAX;
-    sync_beyond_want(sync, f, version, epoch, owner, digest);
-    if (p == CHAIN_PARTS_MAX)
-        return;
-    sync_certify_prefer(parts, p, digest);
-    if (sync_certify_lacks(sync, f, p))
-        sync_beyond_reset(sync, f); /* what is kept beyond it is reached again with the other one */
+    want(sync, f, version, epoch, owner, digest);
 }
 
 void sync_expect(struct sync *sync, bool expecting, bool brings_initial)

@@ -3,6 +3,7 @@
 # Form: clang-format 14 where installed, and rules that need no tool: no tabs, trailing blanks or over-long lines,
 # files up to 700 lines (below the licence's) and functions up to 70, no calls that hide errors or overrun, no words that mark unfinished work.
 set -u
+export LC_ALL=C.UTF-8 # a column is a character, whatever the locale one works in
 found=$(mktemp)
 trap 'rm -f "$found" "$found.all"' EXIT
 : >"$found.all"

@@ -31,6 +31,8 @@ enum err founding_read(const char *path, uint8_t out[FOUNDING_BYTES])
     char *text;
     size_t bytes;
     enum err err = fsio_read(path, FILE_BYTES_MAX, &text, &bytes);
+    if (err == ERR_NOMEM)
+        return err;
     if (err != ERR_OK)
         return err_suffix(ERR_CONF,
                           "[island] founded names it: what was drawn when the run was founded; put it back, or, to "

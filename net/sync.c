@@ -243,6 +243,14 @@ void sync_want_start(struct sync *sync, uint32_t f, uint64_t version)
     sync_peers_fetch_now(sync, f);
 }
 
+void sync_take_over(struct sync *sync, uint32_t f, uint64_t version)
+{
+    if (f >= sync->conf.fragments_count || version <= sync->fragments[f].taken_over)
+        return;
+    sync->fragments[f].taken_over = version;
+    sync_peers_fetch_now(sync, f);
+}
+
 uint32_t sync_parts(const struct sync *sync, uint32_t f, const struct chain_part **parts)
 {
     *parts = sync->fragments[f].parts.part;
@@ -277,7 +285,7 @@ bool sync_reach_held(const struct sync *sync, uint32_t f, uint32_t p, struct dig
 
 bool sync_has(const struct sync *sync, uint32_t f, uint64_t epoch, uint32_t owner, const struct digest *digest)
 {
-    const struct sync_parts *parts = sync_beyond_parts(sync, f);
+    const struct sync_parts *parts = &sync->fragments[f].parts;
     uint32_t p = sync_certify_find(parts, epoch, owner);
     return p == CHAIN_PARTS_MAX || ((parts->held >> p & 1) != 0 && digest_equal(&parts->digest[p], digest));
 }

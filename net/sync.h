@@ -62,6 +62,10 @@ void sync_want_this(struct sync *sync, uint32_t f, uint64_t version, uint64_t ep
  * need not count here; seen with the next tick. The last one said holds. */
 void sync_want_start(struct sync *sync, uint32_t f, uint64_t version);
 
+/* A version that a voter showed when all of them were asked, since the disks of most are in doubt (rule 9): its results
+ * count, and those before it, for who votes again has to show all that was ever acknowledged. */
+void sync_take_over(struct sync *sync, uint32_t f, uint64_t version);
+
 /* Whether a trainer of ours is on its way: our own shards' rounds then wait for it. `brings_initial`: and it will give
  * its initial tensors, so that blank fragments need not be fetched from peers that have no more than that. */
 void sync_expect(struct sync *sync, bool expecting, bool brings_initial);
@@ -106,7 +110,7 @@ uint64_t sync_reach(const struct sync *sync, uint32_t f);
 uint32_t sync_reach_parts(const struct sync *sync, uint32_t f, const struct chain_part **parts);
 bool sync_reach_held(const struct sync *sync, uint32_t f, uint32_t p, struct digest *digest);
 
-/* Whether this very result of the version after sync_reach() is here. One that is of no part of it needs not be. */
+/* Whether this very result of the version after ours is here. One that is of no part of it needs not be. */
 bool sync_has(const struct sync *sync, uint32_t f, uint64_t epoch, uint32_t owner, const struct digest *digest);
 
 /* False if a contribution to `version` starts from another version - 1 than ours. Unknown counts as fine. */

@@ -323,6 +323,12 @@ static struct bitset confirming(const struct sync *sync, uint32_t f, uint32_t p)
     return found;
 }
 
+uint64_t sync_certify_start(const struct sync *sync, uint32_t f)
+{
+    uint64_t start = record_start(chain_last(sync->conf.chain), f), taken_over = sync->fragments[f].taken_over;
+    return taken_over > start ? taken_over : start;
+}
+
 bool sync_certify_counts(const struct sync *sync, uint32_t f, uint32_t p)
 {
     const struct sync_parts *parts = &sync->fragments[f].parts;
@@ -330,8 +336,7 @@ bool sync_certify_counts(const struct sync *sync, uint32_t f, uint32_t p)
         return (parts->certified & bit(p)) != 0;
     /* Named by the record of the epoch, or of a version that it takes for granted. What is only proposed certifies
      * nothing: it may never be decided. */
-    const struct record *record = chain_last(sync->conf.chain);
-    if (parts->part[p].carried || sync->fragments[f].own.version < record_start(record, f))
+    if (parts->part[p].carried || sync->fragments[f].own.version < sync_certify_start(sync, f))
         return true;
     struct bitset found = confirming(sync, f, p);
     return bitset_count(&found) >= sync->conf.view.certifying;

@@ -63,6 +63,9 @@ bool sync_certify_surely_lost(const struct sync *sync, uint32_t f, uint64_t vers
 /* Whether that member says so. */
 bool sync_certify_claims(const struct sync *sync, uint32_t f, uint64_t version, uint32_t member);
 
+/* Up to which version all results count: what the epoch's record starts from, or what was taken over from all voters
+ * when most disks were in doubt (rule 9). */
+uint64_t sync_certify_start(const struct sync *sync, uint32_t f);
 /* Whether the result of part `p`, which is here, counts. */
 bool sync_certify_counts(const struct sync *sync, uint32_t f, uint32_t p);
 /* Whether every part's result is here, and counts; remembers which do. */

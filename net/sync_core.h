@@ -51,7 +51,8 @@ struct sync_beyond {
     struct sync_parts parts; /* its own; nothing of it is acknowledged, certified or a rival */
     uint64_t fetch_ms;       /* no new request before */
     uint32_t tries;
-    struct bitset asked; /* members that were */
+    struct bitset asked;   /* members that were */
+    struct bitset without; /* and said that they do not have one */
 };
 
 /* What a voter says it holds of the version after its own; found by owner, in the order it was said, as 1 + index. */
@@ -129,6 +130,7 @@ struct sync_fragment {
     struct sync_parts parts;
     struct sync_beyond beyond; /* of the parts */
     uint64_t start_wanted;     /* a proposed record starts from this version */
+    uint64_t taken_over;       /* a voter showed it when all were asked, since most disks were in doubt */
     struct owner owner;
     uint32_t missing_last; /* the member that our shard's round was last seen to wait for */
     struct sync_wait wait;

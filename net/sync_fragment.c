@@ -479,7 +479,7 @@ void sync_fragment_epoch(struct sync *sync, uint32_t f)
     fragment->astray = 0;
     fragment->fetch_ms = 0;
     fragment->missing_last = 0;
-    fragment->start_wanted = 0;
+    fragment->start_wanted = fragment->taken_over = 0;
     sync_beyond_reset(sync, f);
     sync_patience_anew(sync, f);
     sync_certify_epoch(sync, f);
@@ -514,7 +514,7 @@ static bool may_store(const struct sync *sync, uint32_t f, uint32_t p)
     if (!sync->sealed || parts->part[p].carried || (parts->wanted >> p & 1))
         return true;
     uint64_t version = sync->fragments[f].own.version;
-    return version < record_start(chain_last(sync->conf.chain), f) || version < sync->fragments[f].start_wanted ||
+    return version < sync_certify_start(sync, f) || version < sync->fragments[f].start_wanted ||
            sync_certify_applied(sync, f);
 }
 

@@ -270,12 +270,25 @@ static void fill_blank(struct sync *sync, uint32_t f)
     sync_fragment_raise(sync, f, SYNC_EV_LOST, &(struct sync_event){.member = from});
 }
 
-/* What the newest record starts from may be at one member only: the next one after `before` that says it has come so
- * far. */
+/* Whether as many voters as certify said that they have come to this version, though some may be gone since: what one
+ * alone says, and proposes, sends nobody for a state. */
+static bool surely_reached(const struct sync *sync, uint32_t f, uint64_t version)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < sync_core_slots(sync); i++)
+        count += sync_core_other(sync, i) && bitset_has(&sync->conf.view.keepers, i) &&
+                 sync->peers[i].fragments[f].said && sync->peers[i].fragments[f].version >= version;
+    return count >= sync->conf.view.certifying;
+}
+
+/* What the newest record starts from, or one that is proposed, may be at one member only: the next one after `before`
+ * that says it has come so far. */
 static uint32_t start_source(const struct sync *sync, uint32_t f, uint32_t before)
 {
     const struct sync_fragment *fragment = &sync->fragments[f];
-    uint64_t start = record_start(chain_last(sync->conf.chain), f);
+    uint64_t start = sync_certify_start(sync, f);
+    if (fragment->start_wanted > start && surely_reached(sync, f, fragment->start_wanted))
+        start = fragment->start_wanted;
     uint32_t slots = sync_core_slots(sync), first = before == SYNC_NOBODY ? 0 : before + 1;
     for (uint32_t k = 0; k < slots && fragment->own.version < start; k++) {
         uint32_t i = (first + k) % slots;
@@ -383,7 +396,7 @@ static bool draft_needs_more(const struct sync *sync, uint32_t f)
     for (uint32_t p = 0; p < fragment->parts.count; p++)
         if (wanted(sync, f, p))
             return true;
-    return fragment->own.version < fragment->start_wanted;
+    return fragment->own.version < fragment->start_wanted || fragment->own.version < fragment->taken_over;
 }
 
 void sync_peers_catch_up(struct sync *sync, uint32_t f)
@@ -392,8 +405,10 @@ void sync_peers_catch_up(struct sync *sync, uint32_t f)
     if (!sync_core_keeps(sync, sync_core_self(sync)))
         return; /* a witness catches up with records alone */
     /* Either: a tick has room for as many requests as a version has parts. */
-    if (!fetch_rivals(sync, f) && !fragment->lost && fragment->state != SYNC_REPAIR)
-        sync_beyond_catch_up(sync, f);
+    bool vain =
+        !fetch_rivals(sync, f) && !fragment->lost && fragment->state != SYNC_REPAIR && sync_beyond_catch_up(sync, f);
+    if (vain)
+        fall_behind(sync, f, 1);
     if (!fragment->own.hash_known && fragment->state == SYNC_LISTENING) {
         fill_blank(sync, f);
         return;

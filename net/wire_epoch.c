@@ -251,7 +251,7 @@ static enum err take_row(const Diloco__HeldFragment *proto, uint64_t epoch, stru
     if (row->hash_known)
         TRY(record_bytes_from_proto(&proto->hash, "a version's hash", row->hash.byte, DIGEST_BYTES));
     TRY(take_held(proto->held, proto->n_held, epoch, held));
-    return take_held(proto->beyond, proto->n_beyond, epoch, held + proto->n_held);
+    return proto->n_beyond > 0 ? take_held(proto->beyond, proto->n_beyond, epoch, held + proto->n_held) : ERR_OK;
 }
 
 static enum err take_promise(const Diloco__Promise *proto, struct wire_epoch *message)
@@ -279,7 +279,7 @@ static enum err take_promise(const Diloco__Promise *proto, struct wire_epoch *me
     message->promise.rows = rows;
     message->promise.rows_count = (uint32_t)proto->n_rows;
     for (size_t i = 0, at = 0; i < proto->n_rows; at += rows[i].held_count + rows[i].beyond_count, i++) {
-        TRY(take_row(proto->rows[i], message->epoch, &rows[i], held + at));
+        TRY(take_row(proto->rows[i], message->epoch, &rows[i], held_count > 0 ? held + at : NULL));
         if (i > 0 && rows[i].fragment <= rows[i - 1].fragment)
             return err_set(ERR_PROTO, "a promise whose fragments are not in order");
     }

@@ -98,6 +98,24 @@ static uint32_t held_of(const struct sync *sync, uint32_t f, bool beyond, struct
     return count;
 }
 
+/* What is kept for a draft beside what counts: as far as there is room, for what counts has to be said. */
+static void add_reach(const struct holdings *holdings, const struct sync *sync, uint32_t rows_count,
+                      struct wire_result *results)
+{
+    for (uint32_t f = 0; f < rows_count; f++) {
+        struct wire_row *row = &holdings->rows[f];
+        if (sync_reach(sync, f) == row->version)
+            continue;
+        uint32_t count = held_of(sync, f, true, results);
+        if (results + count > holdings->results + WIRE_RESULTS_MAX)
+            return;
+        row->reach = sync_reach(sync, f);
+        row->beyond = results;
+        row->beyond_count = count;
+        results += count;
+    }
+}
+
 void holdings_own(struct holdings *holdings, const struct sync *sync, const struct wire_row **rows,
                   uint32_t *rows_count)
 {
@@ -111,13 +129,8 @@ void holdings_own(struct holdings *holdings, const struct sync *sync, const stru
             .fragment = f, .version = own.version, .hash = own.hash, .hash_known = own.hash_known, .held = results};
         row->held_count = held_of(sync, f, false, results);
         results += row->held_count;
-        if (sync_reach(sync, f) == own.version)
-            continue;
-        row->reach = sync_reach(sync, f);
-        row->beyond = results;
-        row->beyond_count = held_of(sync, f, true, results);
-        results += row->beyond_count;
     }
+    add_reach(holdings, sync, *rows_count, results);
 }
 
 /* ---- what others answered ---- */
@@ -215,9 +228,9 @@ const struct compose_holding *holdings_answered(struct holdings *holdings, const
 static bool row_here(struct sync *sync, const struct wire_row *row)
 {
     bool here = true;
-    uint64_t version = sync_reach(sync, row->fragment);
+    uint64_t version = sync_own(sync, row->fragment).version;
     if (row->version > version)
-        sync_want_start(sync, row->fragment, row->version);
+        sync_take_over(sync, row->fragment, row->version);
     if (row->version != version)
         return row->version < version;
     for (uint32_t k = 0; k < row->held_count; k++) {

@@ -106,6 +106,17 @@ static void so_is_what_lies_further_on(void **state)
     talk_ends(NULL);
 }
 
+static bool keeps_beyond(const struct digest *digest)
+{
+    const struct chain_part *parts;
+    struct digest kept;
+    uint32_t count = sync_reach_parts(talk_sync, 0, &parts);
+    for (uint32_t p = 0; p < count; p++)
+        if (sync_reach_held(talk_sync, 0, p, &kept) && digest_equal(&kept, digest))
+            return true;
+    return false;
+}
+
 static void so_is_what_it_carries_beyond_its_start(void **state)
 {
     (void)state;
@@ -114,27 +125,23 @@ static void so_is_what_it_carries_beyond_its_start(void **state)
     talk_stored(0, 5, 0);
     talk_tick(LATER_MS);
     assert_int_equal(talk_asked_for(0), UINT32_MAX);
-    struct digest one = talk_result_named('o', 0, 6, 0), digest;
-    const struct chain_part *parts;
+    struct digest one = talk_result_named('o', 0, 6, 0);
     sync_want_this(talk_sync, 0, 6, 0, roster_id(0), &one);
     talk_tick(1);
     assert_int_equal(talk_asked_for(0), 0);
-    assert_false(sync_has(talk_sync, 0, 0, roster_id(0), &one));
+    assert_false(keeps_beyond(&one));
     talk_happens(
         (struct sync_event){.type = SYNC_EV_STORED, .version = 6, .owner = roster_id(0), .member = 0, .hash = one});
-    assert_true(sync_has(talk_sync, 0, 0, roster_id(0), &one));
-    assert_int_equal(sync_reach_parts(talk_sync, 0, &parts), 1);
-    assert_true(sync_reach_held(talk_sync, 0, 0, &digest));
-    assert_true(digest_equal(&digest, &one));
+    assert_true(keeps_beyond(&one));
     /* Two of its owner's: the one that is proposed takes the other's place. */
     struct digest other = talk_result_named('p', 0, 6, 0);
     sync_want_this(talk_sync, 0, 6, 0, roster_id(0), &other);
-    assert_false(sync_has(talk_sync, 0, 0, roster_id(0), &other));
+    assert_false(keeps_beyond(&other));
     talk_tick(LATER_MS);
     assert_int_equal(talk_asked_for(0), 0);
     talk_happens(
         (struct sync_event){.type = SYNC_EV_STORED, .version = 6, .owner = roster_id(0), .member = 0, .hash = other});
-    assert_true(sync_has(talk_sync, 0, 0, roster_id(0), &other));
+    assert_true(keeps_beyond(&other));
     talk_ends(NULL);
 }
 
@@ -200,6 +207,72 @@ static void each_who_may_have_it_is_asked_in_turn(void **state)
     talk_ends(NULL);
 }
 
+/* Its results are in no ledger any more, so that a state has to do: where as many as certify have said that they came
+ * so far, though most of them are gone; not because one says so, and somebody proposes it. */
+static void where_nobody_has_it_any_more_a_state_is_taken(void **state)
+{
+    (void)state;
+    for (int others = 0; others < 3; others++)
+        for (uint64_t from = 4; from <= 5; from++) { /* also where the next version is kept, and the one after is not */
+            bool fetches = false;
+            talk_among(5, 2, 1, 4, everyone);
+            for (uint32_t k = 0; k < 2; k++) {
+                if ((int)k < others) {
+                    talk_is_at(1 + 2 * k, 8);
+                    talk_hear(1 + 2 * k);
+                }
+                talk_goes_away(1 + 2 * k);
+            }
+            sync_seal(talk_sync);
+            talk_is_at(0, 8);
+            talk_hear(0);
+            talk_hear(4);
+            if (from == 5)
+                talk_stored(0, 5, 0);
+            if (talk_ordered(SYNC_DO_APPLY) != NULL) { /* three have applied it */
+                talk_ends(NULL);
+                continue;
+            }
+            for (int t = 0; t < 600 && !fetches; t++) {
+                sync_want_start(talk_sync, 0, 8);
+                talk_tick(100);
+                const struct sync_action *fetch = talk_ordered(SYNC_DO_FETCH);
+                if (fetch == NULL)
+                    continue;
+                struct sync_action asked = *fetch;
+                fetches = asked.key.kind == WIRE_STATE;
+                assert_int_equal(asked.member, 0);
+                if (!fetches)
+                    talk_happens(
+                        (struct sync_event){.type = SYNC_EV_NOT_AVAILABLE, .member = asked.member, .key = asked.key});
+            }
+            assert_int_equal(fetches, others == 2);
+            talk_ends(NULL);
+        }
+}
+
+/* Most disks were in doubt, and all voters have been asked: what one of them showed counts, and is applied, so that the
+ * next seal shows it. */
+static void what_is_taken_over_from_all_voters_counts(void **state)
+{
+    (void)state;
+    sealed_at(4);
+    sync_set_votes(talk_sync, false);
+    talk_is_at(0, 6);
+    talk_hear(0);
+    sync_take_over(talk_sync, 0, 6);
+    for (uint64_t version = 5; version <= 6; version++) {
+        talk_tick(LATER_MS);
+        assert_int_equal(talk_asked_for(0), 0);
+        talk_stored(0, version, 0);
+        assert_non_null(talk_ordered(SYNC_DO_APPLY));
+        talk_applied(version);
+    }
+    assert_int_equal(sync_own(talk_sync, 0).version, 6);
+    assert_int_equal(sync_reach(talk_sync, 0), 6);
+    talk_ends(NULL);
+}
+
 int main(void)
 {
     assert_ok(digest_init());
@@ -209,6 +282,8 @@ int main(void)
         cmocka_unit_test_teardown(so_is_what_lies_further_on, talk_ends),
         cmocka_unit_test_teardown(so_is_what_it_carries_beyond_its_start, talk_ends),
         cmocka_unit_test_teardown(an_answer_names_how_far_the_bytes_lead, talk_ends),
+        cmocka_unit_test_teardown(where_nobody_has_it_any_more_a_state_is_taken, talk_ends),
+        cmocka_unit_test_teardown(what_is_taken_over_from_all_voters_counts, talk_ends),
         cmocka_unit_test_teardown(each_who_may_have_it_is_asked_in_turn, talk_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,6 +9,7 @@
 #include "common/mem.h"
 #include "daemon/peers/holdings.h"
 #include "tests/lib/roster.h"
+#include "tests/lib/talk.h"
 
 enum { FRAGMENTS = 3, SELF = 7, OTHER = 8, THIRD = 9 };
 
@@ -225,6 +226,51 @@ static void what_we_hold_is_told_by_fragment_and_owner(void **state)
     chain_free(chain);
 }
 
+/* ---- a recovery ---- */
+
+/* Voters 0 to 2; the first has come to version 6, and all have answered. We are the last, at 4, and our disk is in
+ * doubt. */
+static void all_answer_us(void)
+{
+    static const struct owner_rule everyone = {0};
+    struct wire_row first = {.version = 6, .hash_known = true}, second = {.version = 4, .hash_known = true};
+    talk_among(3, 2, 1, 4, everyone);
+    sync_set_votes(talk_sync, false);
+    sync_seal(talk_sync);
+    talk_is_at(0, 6);
+    talk_hear(0);
+    talk_hear(1);
+    holdings_free(holdings);
+    assert_ok(holdings_new(&holdings));
+    assert_ok(holdings_reserve(holdings, 1));
+    answer(OTHER, true, epoch_ballot(epoch), &first, 1);
+    answer(THIRD, true, epoch_ballot(epoch), &second, 1);
+}
+
+/* What it fetches is kept at first; before it votes again it has applied it, or its seal would not show it. */
+static void who_recovers_has_come_to_what_was_shown(void **state)
+{
+    (void)state;
+    const struct wire_row *rows;
+    uint32_t count;
+    all_answer_us();
+    bool here = holdings_here(holdings, epoch, talk_sync);
+    for (int t = 0; t < 20 && !here; t++) {
+        talk_tick(3000);
+        uint64_t next = sync_own(talk_sync, 0).version + 1;
+        if (talk_ordered(SYNC_DO_FETCH) != NULL)
+            talk_stored(0, talk_ordered(SYNC_DO_FETCH)->key.version, 0);
+        if (talk_ordered(SYNC_DO_APPLY) != NULL)
+            talk_applied(next);
+        here = holdings_here(holdings, epoch, talk_sync);
+    }
+    assert_true(here);
+    holdings_own(holdings, talk_sync, &rows, &count);
+    assert_int_equal(rows[0].version, 6);
+    assert_int_equal(rows[0].reach, 0);
+    talk_ends(NULL);
+}
+
 int main(void)
 {
     assert_ok(digest_init());
@@ -235,6 +281,7 @@ int main(void)
         CASE(what_makes_no_sense_is_passed_over),
         CASE(without_memory_an_answer_is_lost_and_stays_whole),
         CASE(what_we_hold_is_told_by_fragment_and_owner),
+        CASE(who_recovers_has_come_to_what_was_shown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,7 +4,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "daemon/as_typed.h"
 #include "daemon/founding.h"
@@ -22,33 +21,21 @@ enum { EPOCHS_KEPT = 256 };
 
 /* ---- record 0 ---- */
 
-/* Who founds a run alone has nobody to agree with: it draws by itself, once for each state folder. */
-static enum err draw_alone(const struct charter *charter, uint8_t drawn[FOUNDING_BYTES])
-{
-    char *path;
-    TRY(mem_printf(&path, "%s/founded", charter->conf->state_folder));
-    enum err err = access(path, F_OK) == 0 ? ERR_OK : founding_draw(path);
-    if (err == ERR_OK)
-        err = founding_read(path, drawn);
-    mem_free(path);
-    return err;
-}
-
 /* What was drawn when the run was founded makes its nonce another one than that of a run of the same founders before.
  */
 static enum err mix_founding(const struct charter *charter, struct record *record)
 {
-    uint8_t both[RECORD_NONCE_BYTES + FOUNDING_BYTES], *drawn = both + RECORD_NONCE_BYTES;
+    uint8_t both[RECORD_NONCE_BYTES + FOUNDING_BYTES];
     const struct dconf *conf = charter->conf;
-    if (conf->founded[0] == '\0' && conf->peers_count > 0) {
-        log_info("the run begins from [peer] sections, and nothing was drawn for it: if islands of the same names, "
-                 "keys and run spec began one before, this one is the same, and what they signed in that can have them "
-                 "evicted in this; a run that is begun anew takes another [run] name, or a new file of [island] "
-                 "founded, the same for all founders");
+    if (conf->founded[0] == '\0') {
+        log_info("nothing was drawn for this run ([island] founded is empty): if islands of the same names, keys and "
+                 "run spec began one before, this one is the same, and what they signed in that can have them evicted "
+                 "in this; a run that is begun anew takes another [run] name, or a new file of [island] founded, the "
+                 "same for all founders");
         return ERR_OK;
     }
     memcpy(both, record->nonce, RECORD_NONCE_BYTES);
-    TRY(conf->founded[0] != '\0' ? founding_read(conf->founded, drawn) : draw_alone(charter, drawn));
+    TRY(founding_read(conf->founded, both + RECORD_NONCE_BYTES));
     struct digest digest = digest_of(both, sizeof both);
     memcpy(record->nonce, digest.byte, RECORD_NONCE_BYTES);
     return ERR_OK;

@@ -45,8 +45,7 @@ static const struct conf_key keys[] = {
      "File with what was drawn at random when the run was founded, so that the same founders may begin it anew as "
      "another run. dilococtl init writes it, reset draws another. Founders whose configurations were written by hand "
      "have the same file, made anew for each run, or none, and then give the run another name when they begin it anew: "
-     "emptied state folders alone make no other run (docs/FORMATS.md 12 has the command). One that founds a run alone "
-     "draws for itself."},
+     "emptied state folders alone make no other run (docs/FORMATS.md 12 has the command)."},
     {"island", "owner", CONF_ENUM, AT(owner), "auto", 0, 0, owner_wishes, NULL,
      "Whether this island is to own shards, which it averages and votes with. auto: as the run decides; no: it only "
      "contributes, and comes and goes without notice."},

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * founding: what was drawn at random when a run was founded, in a file beside the configuration of its founders, or in
- * the state folder of one that founds it alone.
+ * founding: what was drawn at random when a run was founded, in a file beside the configuration of its founders.
  *
  * A run's nonce is made of it: founders that are reset and begin anew, with the same names, keys and run spec, begin
  * another run, and what was signed in the run before proves nothing in it. Blocking; any thread.

@@ -197,6 +197,14 @@ void sim_crash(uint32_t i)
     }
 }
 
+/* Whether what the island held is also held by another, for all that counts. */
+static bool is_spare_copy(uint32_t i)
+{
+    return record_certifying(sim_newest()) >= 2 && others_remember(i);
+}
+
+/* Everywhere, or everywhere but at one; and one of the disks may come back older or empty, as long as others have what
+ * it held: who recovers asks all of them. */
 void sim_blackout(void)
 {
     for (uint32_t i = 0; i < sim->n; i++) {
@@ -206,9 +214,15 @@ void sim_blackout(void)
             return;
     }
     sim->tally.blackouts++;
+    uint32_t spared = sim_chance(30) ? (uint32_t)sim_below(sim->n) : sim->n;
+    uint32_t loses = sim->disks && sim_chance(50) ? (uint32_t)sim_below(sim->n) : sim->n;
     for (uint32_t i = 0; i < sim->n; i++) {
+        if (i == spared)
+            continue;
         end_daemon(i);
         sim->island[i].revive_ms = sim->now_ms + 200 + sim_below(8000);
+        if (i == loses && is_spare_copy(i))
+            lose_disk(i);
         sim->island[i].mark.there = false;
         lose_commits(i);
     }

@@ -497,8 +497,7 @@ void xfer_lost_sight(struct xfer *xfer, uint32_t peer)
     }
 }
 
-/* A buffer serves one transfer: an unfinished one that had it before ends. False: a complete one is being read. */
-static bool claim_buffer(struct xfer *xfer, const uint8_t *buffer)
+bool xfer_take_back(struct xfer *xfer, const uint8_t *buffer)
 {
     for (uint32_t i = 0; i < xfer->conf.incoming_max; i++) {
         struct incoming *in = &xfer->incoming[i];
@@ -527,7 +526,7 @@ static struct incoming *take_offer(struct xfer *xfer, uint32_t peer, const struc
         say_done(xfer, peer, key, WIRE_REFUSED);
         return NULL;
     }
-    if (!claim_buffer(xfer, offer.buffer)) {
+    if (!xfer_take_back(xfer, offer.buffer)) {
         say_done(xfer, peer, key, WIRE_NOT_YET);
         return NULL;
     }

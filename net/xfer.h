@@ -25,7 +25,7 @@
 /* What to do with an object that a peer begins to send. */
 enum xfer_verdict { XFER_TAKE, XFER_ANSWER };
 struct xfer_offer {
-    uint8_t *buffer;       /* XFER_TAKE: where it goes; kept alive by the callee until it is complete or cancelled */
+    uint8_t *buffer;       /* XFER_TAKE: where it goes; kept alive by the callee until it is finished or taken back */
     uint64_t bytes_max;    /* XFER_TAKE: its size; a larger object is refused */
     enum wire_done answer; /* XFER_ANSWER */
 };
@@ -105,6 +105,10 @@ void xfer_withdraw(struct xfer *xfer, const uint8_t *memory, uint64_t bytes);
 /* Contributions and results on their way in are not wanted any more where they go to: their memory is the caller's
  * again. Those that are whole and not finished yet stay. */
 void xfer_drop_incoming(struct xfer *xfer);
+
+/* A buffer serves one transfer: an unfinished one that fills it ends, and the memory is the caller's again. False: what
+ * lies there is whole and not finished yet; it stays. */
+bool xfer_take_back(struct xfer *xfer, const uint8_t *buffer);
 
 enum xfer_progress { XFER_NOTHING, XFER_COMPLETE };
 

@@ -422,11 +422,12 @@ static void serve(struct objects *objects, uint32_t peer, const struct wire_key 
 
 /* ---- coming in ---- */
 
+/* A slot takes one version after another in. It gets other memory where a part is larger than the one before. */
 static enum xfer_verdict offer_slot(struct objects *objects, struct slot *slot, uint32_t f, uint64_t shards,
                                     struct xfer_offer *offer)
 {
     offer->answer = WIRE_NOT_YET;
-    if (slot->busy)
+    if (slot->busy || (slot->data != NULL && !xfer_take_back(objects->xfer, slot->data)))
         return XFER_ANSWER;
     if (slots_room(objects->plan.slots, slot, f, shards) != ERR_OK) {
         log_error("%s", err_text());

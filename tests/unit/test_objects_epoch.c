@@ -10,6 +10,7 @@
 #include "daemon/peers/peers.h"
 #include "tests/lib/isle.h"
 #include "tests/lib/played.h"
+#include "tests/lib/sample_records.h"
 #include "tests/lib/shares.h"
 
 enum { A, B, C };
@@ -202,6 +203,80 @@ static void a_slot_of_the_epoch_before_is_not_sent_from(void **state)
     end();
 }
 
+/* Record 1: a and b are its owners, c is away, and its result of the epoch before is carried: our part of version 1 is
+ * what is left of what we own, and that of version 2 all of it. b begins to send for version 1. */
+static struct wire_key begin_carried(const char *name, size_t bytes)
+{
+    begin(name, 3);
+    struct record record = isle_next_record(a);
+    isle_set_owners(&record, (const uint32_t[]){A, B}, 2, RECORD_AWAY);
+    records_carry(&record, LARGE, C, 0, shares_mask(&a->parts, LARGE, C));
+    isle_adopt(a, &record);
+    struct wire_key first = contribution(LARGE, A, B, 1);
+    for (size_t at = 0; at < bytes; at += CHUNK)
+        played_send_chunk(b, A, &first, MANY, at, pattern + at, CHUNK);
+    isle_wait(peers_receiving(a->peers, &first));
+    return first;
+}
+
+/* Another has our result of version 1, so that we collect for the next one. Its key. */
+static struct wire_key close_first(const struct wire_key *first)
+{
+    struct digest hash = hash_of(LARGE);
+    struct wire_key next = *first;
+    isle_step(a, &(struct sync_event){.type = SYNC_EV_STORED,
+                                      .fragment = LARGE,
+                                      .version = 1,
+                                      .epoch = 1,
+                                      .owner = A,
+                                      .hash = hash,
+                                      .member = B});
+    next.version = 2;
+    return next;
+}
+
+static void a_slot_that_grows_is_not_written_by_what_filled_it_before(void **state)
+{
+    (void)state;
+    struct event event;
+    struct wire_key first = begin_carried("objects-grows", CHUNK);
+    const struct slot *slot = slots_in(a->slots, LARGE, B);
+    size_t before = slot->bytes_max;
+    struct wire_key next = close_first(&first);
+    played_send_chunk(b, A, &next, MANY, 0, pattern, CHUNK);
+    isle_wait(peers_receiving(a->peers, &next));
+    assert_true(slot->bytes_max > before);
+    assert_false(peers_receiving(a->peers, &first));
+    played_send_chunk(b, A, &first, MANY, CHUNK, pattern + CHUNK, CHUNK);
+    assert_answered(&first, WIRE_NOT_NEEDED);
+    for (size_t at = CHUNK; at < MANY; at += CHUNK)
+        played_send_chunk(b, A, &next, MANY, at, pattern + at, CHUNK);
+    isle_wait(isle_took(a, EVENT_OBJECT, &event));
+    assert_true(wire_key_equal(&event.object.key, &next));
+    assert_memory_equal(slot->data, pattern, MANY);
+    end();
+}
+
+/* Nobody has begun to read it, so the slot itself does not tell. */
+static void a_slot_does_not_grow_before_what_is_whole_in_it_was_judged(void **state)
+{
+    (void)state;
+    struct event event;
+    struct wire_key first = begin_carried("objects-whole", MANY);
+    const struct slot *slot = slots_in(a->slots, LARGE, B);
+    isle_wait(isle_took(a, EVENT_OBJECT, &event));
+    const uint8_t *data = slot->data;
+    struct wire_key next = close_first(&first);
+    offer(&next, WIRE_NOT_YET);
+    assert_ptr_equal(slot->data, data);
+    assert_memory_equal(slot->data, pattern, MANY);
+    peers_judged(a->peers, B, &first, WIRE_RECEIVED);
+    played_send(b, A, &next, pattern, SOME);
+    isle_wait(isle_took(a, EVENT_OBJECT, &event));
+    assert_true(wire_key_equal(&event.object.key, &next));
+    end();
+}
+
 static void join_as(struct record *record, uint32_t at, const char *name)
 {
     struct ident ident;
@@ -259,6 +334,8 @@ int main(void)
         cmocka_unit_test(what_is_of_an_older_epoch_is_not_needed_and_of_a_newer_one_not_yet),
         cmocka_unit_test(what_was_on_its_way_in_is_dropped_and_its_slot_free),
         cmocka_unit_test(a_slot_of_the_epoch_before_is_not_sent_from),
+        cmocka_unit_test(a_slot_that_grows_is_not_written_by_what_filled_it_before),
+        cmocka_unit_test(a_slot_does_not_grow_before_what_is_whole_in_it_was_judged),
         cmocka_unit_test(who_takes_a_slot_begins_anew),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

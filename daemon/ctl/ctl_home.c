@@ -411,6 +411,16 @@ enum err ctl_home_stop(const struct ctl_home *ctl)
 
 /* ---- start ---- */
 
+/* 0: it does not pause, so it starts a daemon or has one. Another start may just have made it. */
+static enum err pausing_supervisor(const struct home *home, int *pid)
+{
+    bool pausing;
+    TRY(home_supervisor(home, pid));
+    TRY(home_is_pausing(home, &pausing));
+    *pid = pausing ? *pid : 0;
+    return ERR_OK;
+}
+
 enum err ctl_home_start(const struct ctl_home *ctl)
 {
     int holder, child = 0, await_fd = -1, ended;
@@ -418,9 +428,11 @@ enum err ctl_home_start(const struct ctl_home *ctl)
     bool coming;
     TRY(look(ctl->home, &holder, &coming));
     if (!coming) {
-        TRY(end_holder(ctl, home_supervisor, 0, &ended)); /* in its pause, which nobody waits for */
-        TRY(fork_supervisor(ctl->home, &child, &log_begin, &await_fd));
+        TRY(end_holder(ctl, pausing_supervisor, 0, &ended)); /* nobody waits for its pause */
+        TRY(look(ctl->home, &holder, &coming));
     }
+    if (!coming)
+        TRY(fork_supervisor(ctl->home, &child, &log_begin, &await_fd));
     enum err err = ctl->no_wait ? say(ctl, holder + child, child == 0 ? "dilocod runs already" : "dilocod is starting")
                                 : wait_for_answer(ctl, child, log_begin);
     if (await_fd >= 0)

@@ -225,6 +225,48 @@ static void a_daemon_that_is_started_keeps_nothing_of_ours(void **state)
     assert_int_equal(session, pid);
 }
 
+/* A process that is again and again a supervisor that does not pause, for a moment, as one that another start has just
+ * made. */
+static int coming_and_going(void)
+{
+    enum { HELD_US = 1500, FREE_US = 1 };
+    fflush(NULL);
+    int pid = fork();
+    if (pid != 0)
+        return pid;
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves nobody behind */
+    for (int fd;; usleep(FREE_US)) {
+        if (home_lock_supervisor(&home, &fd) != ERR_OK)
+            _exit(1);
+        usleep(HELD_US);
+        close(fd);
+    }
+}
+
+static void a_supervisor_that_another_start_has_just_made_is_not_ended(void **state)
+{
+    (void)state;
+    enum { STARTS = 1000 }; /* that found nobody */
+    int status, ended = 0, made = 0, pid = coming_and_going();
+    play_daemon("exit 0\n");
+    ctl.no_wait = true;
+    const char *path = divert(STDOUT_FILENO);
+    enum err err = ERR_OK;
+    while (made < STARTS && err == ERR_OK && ended == 0) {
+        err = ctl_home_start(&ctl);
+        for (int child; (child = waitpid(-1, &status, WNOHANG)) > 0; made++)
+            ended = child == pid ? status : ended;
+        usleep(20);
+    }
+    mem_free(restore(STDOUT_FILENO, path));
+    ctl.no_wait = false;
+    kill(pid, SIGKILL);
+    while (waitpid(-1, NULL, 0) > 0)
+        continue;
+    assert_ok(err);
+    assert_int_equal(ended, 0);
+}
+
 /* A process that answers on ctl.socket as a daemon does; with the lock or without. Its answer to all is `answer`. */
 static int answerer(bool with_lock, const char *answer)
 {
@@ -387,6 +429,7 @@ int main(void)
         cmocka_unit_test(one_that_runs_and_does_not_answer_is_not_waited_for),
         cmocka_unit_test(only_the_daemon_of_this_folder_is_taken_for_it),
         cmocka_unit_test(a_daemon_that_is_started_keeps_nothing_of_ours),
+        cmocka_unit_test(a_supervisor_that_another_start_has_just_made_is_not_ended),
         cmocka_unit_test(the_log_is_printed_whole),
         cmocka_unit_test(of_the_log_what_the_trainer_says_can_be_had_alone),
         cmocka_unit_test(a_log_is_followed),

@@ -27,7 +27,6 @@
 
 #define OBJECT_MAGIC 0x314f4c44u /* "DLO1" */
 enum {
-    OBJECT_VERSION = 4,
     DIGEST_OFFSET = 72,
     SIGNATURE_OFFSET = DIGEST_OFFSET + DIGEST_BYTES,
     FRAME_HEAD_BYTES = 64,
@@ -212,7 +211,7 @@ static void put_header(const struct wire_object *what, size_t meta_bytes, size_t
     struct bytes_writer writer = bytes_writer_init(object, WIRE_OBJECT_HEADER_BYTES);
     bytes_put_u32(&writer, OBJECT_MAGIC);
     bytes_put_u8(&writer, (uint8_t)what->key.kind);
-    bytes_put_u8(&writer, OBJECT_VERSION);
+    bytes_put_u8(&writer, WIRE_OBJECT_VERSION);
     bytes_put_u16(&writer, 0);
     bytes_put_u32(&writer, (uint32_t)meta_bytes);
     bytes_put_u32(&writer, what->key.fragment);
@@ -291,8 +290,8 @@ static enum err read_header(const uint8_t *object, size_t object_bytes, bool stu
     const uint8_t *signature = bytes_get(&reader, IDENT_SIGNATURE_BYTES);
     if (reader.failed || magic != OBJECT_MAGIC)
         return err_set(ERR_PROTO, "not an object, or cut short");
-    if (version != OBJECT_VERSION)
-        return err_set(ERR_PROTO, "object of version %u; this program reads %d", version, OBJECT_VERSION);
+    if (version != WIRE_OBJECT_VERSION)
+        return err_set(ERR_PROTO, "object of version %u; this program reads %d", version, WIRE_OBJECT_VERSION);
     size_t left = bytes_left(&reader);
     uint64_t there = stub && frame > FRAME_HEAD_BYTES ? FRAME_HEAD_BYTES : frame;
     if (zero != 0 || meta > left || there != left - meta)

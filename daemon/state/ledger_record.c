@@ -22,6 +22,8 @@
 enum { RECORD_DIGEST = 16, COMMIT_HEADER = 48, PART_BYTES = 44 };
 _Static_assert(LEDGER_COMMIT_BYTES_MAX == COMMIT_HEADER + LEDGER_PARTS_MAX * PART_BYTES, "a commit's parts");
 _Static_assert((int)LEDGER_NONCE_BYTES == (int)WIRE_NONCE_BYTES, "a run has one nonce");
+/* A ledger whose results cannot be opened would be replayed to its checkpoint and no further, and nobody told. */
+_Static_assert((int)WIRE_OBJECT_VERSION == 4, "a new version of objects needs one of the ledger: raise LEDGER_VERSION");
 
 /* ---- segments ---- */
 
@@ -45,8 +47,10 @@ enum err ledger_record_get_segment(const uint8_t *header, uint64_t number, const
     if (magic != SEGMENT_MAGIC || found != number)
         return err_set(ERR_CORRUPT, "%s: not a ledger segment", path);
     if (version != LEDGER_VERSION)
-        return err_set(ERR_CONF, "%s: ledger of version %" PRIu32 "; this program reads %d", path, version,
-                       LEDGER_VERSION);
+        return err_set(ERR_CONF,
+                       "%s: ledger of version %" PRIu32 ", and this release reads version %d; go on with the release "
+                       "that wrote it, or begin anew in another folder; nothing saved was changed",
+                       path, version, LEDGER_VERSION);
     if (memcmp(bytes_get(&reader, DIGEST_BYTES), run->id.byte, DIGEST_BYTES) != 0)
         return err_set(
             ERR_CONF, "%s: belongs to another run; use another [island] state folder, or the run spec it was made with",

@@ -15,7 +15,7 @@
 #include "daemon/state/ledger_types.h"
 
 enum {
-    LEDGER_VERSION = 3,
+    LEDGER_VERSION = 4, /* it rises with WIRE_OBJECT_VERSION, too */
     LEDGER_SEGMENT_HEADER = 64,
     LEDGER_RECORD_HEADER = 48,
     LEDGER_RECORD_ALIGN = 8, /* records begin on multiples of it */

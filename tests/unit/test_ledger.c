@@ -242,6 +242,32 @@ static void another_run_is_refused_and_left_alone(void **state)
     assert_int_equal(testlib_file_bytes(ledgers_segment(folder, 1)), before);
 }
 
+/* Of the version before, whose objects are of another form: it would open and lead nowhere. */
+static void another_version_is_refused_and_left_alone(void **state)
+{
+    (void)state;
+    enum { VERSION_AT = 4 };
+    const char *folder = testlib_folder("ledger-version");
+    struct ledger_conf conf = ledgers_conf(folder);
+    struct ledger *ledger = ledgers_open(folder);
+    append(ledger, 0, 1, 0);
+    ledger_close(ledger);
+    const char *path = ledgers_segment(folder, 1);
+    char *written, *left;
+    size_t bytes, left_bytes;
+    assert_ok(fsio_read(path, 1 << 20, &written, &bytes));
+    assert_int_equal(written[VERSION_AT], 4);
+    written[VERSION_AT] = 3;
+    assert_ok(fsio_replace(path, written, bytes, 0644));
+    assert_fails(ERR_CONF, "ledger of version 3, and this release reads version 4; go on with the release that",
+                 ledger_open(&conf, &ledger));
+    assert_ok(fsio_read(path, 1 << 20, &left, &left_bytes));
+    assert_int_equal(left_bytes, bytes);
+    assert_memory_equal(left, written, bytes);
+    mem_free(left);
+    mem_free(written);
+}
+
 /* The same run spec, begun once more: its results are those of other weights. */
 static void a_run_begun_again_is_refused_and_left_alone(void **state)
 {
@@ -633,6 +659,7 @@ int main(void)
         cmocka_unit_test(a_segment_without_a_head_is_put_aside),
         cmocka_unit_test(files_of_other_names_are_left_alone),
         cmocka_unit_test(another_run_is_refused_and_left_alone),
+        cmocka_unit_test(another_version_is_refused_and_left_alone),
         cmocka_unit_test(a_run_begun_again_is_refused_and_left_alone),
         cmocka_unit_test(what_others_left_empty_is_begun_anew),
         cmocka_unit_test(old_segments_go_and_needed_ones_stay),

@@ -88,7 +88,6 @@ static bool may_have(const struct sync *sync, uint32_t f, uint32_t member)
 {
     const struct sync_member *peer = &sync->peers[member];
     return sync_core_other(sync, member) && sync_core_keeps(sync, member) && peer->up &&
-           !bitset_has(&sync->fragments[f].beyond.without, member) &&
            peer->fragments[f].version + 1 >= sync->fragments[f].beyond.version;
 }
 
@@ -113,19 +112,15 @@ static uint64_t to_fetch(const struct sync *sync, uint32_t f)
     return fragment->beyond.version <= fragment->start_wanted ? missing : missing & fragment->beyond.parts.wanted;
 }
 
-bool sync_beyond_catch_up(struct sync *sync, uint32_t f)
+void sync_beyond_catch_up(struct sync *sync, uint32_t f)
 {
     struct sync_beyond *beyond = &sync->fragments[f].beyond;
     advance(sync, f);
     if (beyond->version == 0 || to_fetch(sync, f) == 0 || sync->now_ms < beyond->fetch_ms)
-        return false;
+        return;
     uint32_t from = source(sync, f);
-    if (from == SYNC_NOBODY) {
-        bool vain = !bitset_empty(&beyond->without);
-        beyond->without = (struct bitset){{0}};
-        beyond->fetch_ms = vain ? sync->now_ms + FETCH_AGAIN_MS : 0;
-        return vain;
-    }
+    if (from == SYNC_NOBODY)
+        return;
     beyond->fetch_ms = sync->now_ms + FETCH_AGAIN_MS;
     beyond->tries++;
     bitset_add(&beyond->asked, from);
@@ -139,14 +134,11 @@ bool sync_beyond_catch_up(struct sync *sync, uint32_t f)
                                .island = part->owner};
         sync_core_put(sync, (struct sync_action){.type = SYNC_DO_FETCH, .fragment = f, .key = key, .member = from});
     }
-    return false;
 }
 
 void sync_beyond_not_available(struct sync *sync, const struct sync_event *event)
 {
     struct sync_beyond *beyond = &sync->fragments[event->key.fragment].beyond;
-    if (event->key.version != beyond->version || !bitset_has(&beyond->asked, event->member))
-        return;
-    bitset_add(&beyond->without, event->member);
-    beyond->fetch_ms = sync->now_ms + NEXT_ONE_MS;
+    if (event->key.version == beyond->version && bitset_has(&beyond->asked, event->member))
+        beyond->fetch_ms = sync->now_ms + NEXT_ONE_MS;
 }

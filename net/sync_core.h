@@ -51,8 +51,7 @@ struct sync_beyond {
     struct sync_parts parts; /* its own; nothing of it is acknowledged, certified or a rival */
     uint64_t fetch_ms;       /* no new request before */
     uint32_t tries;
-    struct bitset asked;   /* members that were */
-    struct bitset without; /* and said that they do not have one */
+    struct bitset asked; /* members that were */
 };
 
 /* What a voter says it holds of the version after its own; found by owner, in the order it was said, as 1 + index. */

@@ -405,10 +405,8 @@ void sync_peers_catch_up(struct sync *sync, uint32_t f)
     if (!sync_core_keeps(sync, sync_core_self(sync)))
         return; /* a witness catches up with records alone */
     /* Either: a tick has room for as many requests as a version has parts. */
-    bool vain =
-        !fetch_rivals(sync, f) && !fragment->lost && fragment->state != SYNC_REPAIR && sync_beyond_catch_up(sync, f);
-    if (vain)
-        fall_behind(sync, f, 1);
+    if (!fetch_rivals(sync, f) && !fragment->lost && fragment->state != SYNC_REPAIR)
+        sync_beyond_catch_up(sync, f);
     if (!fragment->own.hash_known && fragment->state == SYNC_LISTENING) {
         fill_blank(sync, f);
         return;

@@ -331,7 +331,8 @@ static void settle(struct council *council, uint64_t now_ms)
         } else if (council->take_over) {
             struct epoch_event event = {.type = EPOCH_EV_RECOVERED, .good = true};
             council->take_over = false;
-            if (holdings_here(council->holdings, council->epoch, council->plan.sync))
+            if (holdings_here(council->holdings, council->epoch, last(council),
+                              council->conf.view->members[council->conf.view->self].id, council->plan.sync))
                 step(council, &event, now_ms);
         } else {
             council->compose = false;

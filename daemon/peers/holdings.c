@@ -243,12 +243,35 @@ static bool row_here(struct sync *sync, const struct wire_row *row)
     return here;
 }
 
-bool holdings_here(const struct holdings *holdings, const struct epoch *epoch, struct sync *sync)
+static bool has_answered(const struct holdings *holdings, const struct epoch *epoch, uint32_t id)
+{
+    for (uint32_t i = 0; i < holdings->answers_count; i++)
+        if (holdings->answers[i].id == id && holdings->answers[i].said.ballot == epoch_ballot(epoch))
+            return true;
+    return false;
+}
+
+/* Who promised and went away may hold what nobody else does: it is waited for. */
+static bool all_answered(const struct holdings *holdings, const struct epoch *epoch, const struct record *record,
+                         uint32_t self)
+{
+    for (uint32_t i = 0; i < record->members_count; i++) {
+        const struct record_member *member = &record->members[i];
+        if (member->voter && member->role != RECORD_WITNESS && member->id != self &&
+            !has_answered(holdings, epoch, member->id))
+            return false;
+    }
+    return true;
+}
+
+bool holdings_here(const struct holdings *holdings, const struct epoch *epoch, const struct record *record,
+                   uint32_t self, struct sync *sync)
 {
     bool here = sync != NULL;
     if (here && sync_is_witness(sync)) /* it has nothing to take over but what was voted */
         return true;
-    for (uint32_t i = 0; here && i < holdings->answers_count; i++) {
+    here = here && all_answered(holdings, epoch, record, self);
+    for (uint32_t i = 0; sync != NULL && i < holdings->answers_count; i++) {
         const struct wire_epoch *said = &holdings->answers[i].said;
         for (uint32_t k = 0; said->ballot == epoch_ballot(epoch) && k < said->promise.rows_count; k++)
             here &= row_here(sync, &said->promise.rows[k]);

@@ -36,7 +36,9 @@ void holdings_answer(struct holdings *holdings, uint32_t id, struct wire_epoch *
 void holdings_drop(struct holdings *holdings, uint32_t id);
 /* Those who answered our ballot; borrowed until the next call. */
 const struct compose_holding *holdings_answered(struct holdings *holdings, const struct epoch *epoch, uint32_t *count);
-/* Whether all that those hold who answered our ballot is here; what is not, the core is told to fetch. */
-bool holdings_here(const struct holdings *holdings, const struct epoch *epoch, struct sync *sync);
+/* Whether all other voters of the record that keep bytes have answered our ballot, and can be heard still, and all that
+ * those hold who answered is here; what is not, the core is told to fetch. `self`: our id. */
+bool holdings_here(const struct holdings *holdings, const struct epoch *epoch, const struct record *record,
+                   uint32_t self, struct sync *sync);
 
 #endif

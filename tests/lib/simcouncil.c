@@ -364,7 +364,7 @@ static void settle(uint32_t i)
             mem_free(own.bytes);
         } else if (voice->take_over) {
             voice->take_over = false;
-            if (holdings_here(voice->holdings, voice->epoch, sim->island[i].sync))
+            if (holdings_here(voice->holdings, voice->epoch, last(i), sim_id(i), sim->island[i].sync))
                 step(i, &(struct epoch_event){.type = EPOCH_EV_RECOVERED, .good = true});
         } else {
             compose_or_die(i);

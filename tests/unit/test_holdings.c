@@ -243,8 +243,31 @@ static void all_answer_us(void)
     holdings_free(holdings);
     assert_ok(holdings_new(&holdings));
     assert_ok(holdings_reserve(holdings, 1));
-    answer(OTHER, true, epoch_ballot(epoch), &first, 1);
-    answer(THIRD, true, epoch_ballot(epoch), &second, 1);
+    answer(roster_id(0), true, epoch_ballot(epoch), &first, 1);
+    answer(roster_id(1), true, epoch_ballot(epoch), &second, 1);
+}
+
+static bool all_is_here(void)
+{
+    return holdings_here(holdings, epoch, chain_last(talk_chain), roster_id(2), talk_sync);
+}
+
+/* One who went away after its promise may hold what nobody else does. */
+static void who_recovers_waits_for_all_answers(void **state)
+{
+    (void)state;
+    struct wire_row row = {.version = 4, .hash_known = true};
+    all_answer_us();
+    holdings_clear(holdings);
+    answer(roster_id(1), true, epoch_ballot(epoch), &row, 1);
+    assert_false(all_is_here());
+    answer(roster_id(0), true, epoch_ballot(epoch), &row, 1);
+    assert_true(all_is_here());
+    holdings_drop(holdings, roster_id(0));
+    assert_false(all_is_here());
+    answer(roster_id(0), true, epoch_ballot(epoch) - 1, &row, 1);
+    assert_false(all_is_here());
+    talk_ends(NULL);
 }
 
 /* What it fetches is kept at first; before it votes again it has applied it, or its seal would not show it. */
@@ -254,7 +277,7 @@ static void who_recovers_has_come_to_what_was_shown(void **state)
     const struct wire_row *rows;
     uint32_t count;
     all_answer_us();
-    bool here = holdings_here(holdings, epoch, talk_sync);
+    bool here = all_is_here();
     for (int t = 0; t < 20 && !here; t++) {
         talk_tick(3000);
         uint64_t next = sync_own(talk_sync, 0).version + 1;
@@ -262,7 +285,7 @@ static void who_recovers_has_come_to_what_was_shown(void **state)
             talk_stored(0, talk_ordered(SYNC_DO_FETCH)->key.version, 0);
         if (talk_ordered(SYNC_DO_APPLY) != NULL)
             talk_applied(next);
-        here = holdings_here(holdings, epoch, talk_sync);
+        here = all_is_here();
     }
     assert_true(here);
     holdings_own(holdings, talk_sync, &rows, &count);
@@ -282,6 +305,7 @@ int main(void)
         CASE(without_memory_an_answer_is_lost_and_stays_whole),
         CASE(what_we_hold_is_told_by_fragment_and_owner),
         CASE(who_recovers_has_come_to_what_was_shown),
+        CASE(who_recovers_waits_for_all_answers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,7 +24,7 @@ struct gate {
     bool shut_out;  /* most of the others that vote do not know our key */
     bool draining;  /* we are leaving the run, or have left it */
     bool undialled; /* the owners dial us in vain */
-    bool planned;   /* the run\'s plan is known here */
+    bool planned;   /* the run's plan is known here */
     bool news;      /* all others are to be greeted again */
 };
 

@@ -107,7 +107,7 @@ static void add_reach(const struct holdings *holdings, const struct sync *sync, 
         if (sync_reach(sync, f) == row->version)
             continue;
         uint32_t count = held_of(sync, f, true, results);
-        if (results + count > holdings->results + WIRE_RESULTS_MAX)
+        if ((size_t)(results - holdings->results) + count > WIRE_RESULTS_MAX)
             return;
         row->reach = sync_reach(sync, f);
         row->beyond = results;

@@ -14,6 +14,8 @@
 enum { FINISHING_TOLD_MS = 3000, STANDING_TOLD_MS = 3000 };
 /* Versions behind the newest: one is on its way in every round. */
 enum { VERSIONS_BEHIND = 1 };
+/* Until it is told that nothing comes of a state that is fetched. */
+enum { ARRIVING_STILL_MS = 10000 };
 
 /* With late = wait it does so in every round, for a moment. */
 static void complain_standing(struct status *status)
@@ -48,12 +50,28 @@ static void complain_waiting(struct status *status)
              "uncounted work up");
 }
 
+/* Who has only joined is neither behind nor wrong, as long as what it needs comes. */
+static void complain_arriving(struct status *status)
+{
+    const struct status_arriving *arriving = &status->arriving;
+    char text[128], since[HUMAN_BYTES];
+    if (arriving->fragments == 0 || !arriving->offered || arriving->still_ms < ARRIVING_STILL_MS)
+        return;
+    human_duration((double)(arriving->still_ms / 1000), since);
+    snprintf(text, sizeof text, "the state of %" PRIu32 " fragment%s is not here, and nothing of it has come for %s",
+             arriving->fragments, arriving->fragments == 1 ? "" : "s", since);
+    complain(status, COMPLAINT_BEHIND, NULL, text,
+             "an island that has it brings it when it can be heard: see {here} peers, and the line to them");
+}
+
 static void complain_fragments(struct status *status)
 {
     uint32_t behind = 0, repairing = 0;
     char text[128];
     for (uint32_t f = 0; f < status->fragments_count && !status->witness; f++) {
         const struct status_fragment *fragment = &status->fragments[f];
+        if (!fragment->own.hash_known)
+            continue;
         behind += fragment->own.version + VERSIONS_BEHIND < fragment->newest;
         repairing += fragment->state == SYNC_REPAIR;
     }
@@ -309,6 +327,7 @@ void complaints_all(struct status *status)
     complaints_peers(status);
     complain_waiting(status);
     complain_standing(status);
+    complain_arriving(status);
     complain_fragments(status);
     complain_blocked(status);
     complain_runaway(status);

@@ -111,6 +111,17 @@ static bool is_overdue(const struct status *status, uint32_t f)
     return status->furthest >= step;
 }
 
+static void take_arriving(struct status *status, uint32_t f)
+{
+    const struct status_conf *from = status->from;
+    struct status_arriving *arriving = &status->arriving;
+    arriving->fragments++;
+    arriving->bytes += peers_state_bytes(from->peers, f);
+    arriving->bytes_due += replica_state_bytes(from->replica, f);
+    for (uint32_t i = 0; i < from->view->count; i++)
+        arriving->offered = arriving->offered || (sync_up(from->sync, i) && sync_heard(from->sync, i, f).hash_known);
+}
+
 static void take_fragment(struct status *status, uint32_t f, struct digest_state *anchors)
 {
     const struct status_conf *from = status->from;
@@ -128,6 +139,8 @@ static void take_fragment(struct status *status, uint32_t f, struct digest_state
         row->grown = rounds_grown(from->rounds, f);
         row->blocked = takes_too_long(status, f) || is_overdue(status, f);
     }
+    if (!status->witness && !sync_known(from->sync, f))
+        take_arriving(status, f);
     uint64_t version = status->witness ? row->newest : row->own.version;
     status->versions += version;
     status->version_min = f == 0 || version < status->version_min ? version : status->version_min;
@@ -280,6 +293,8 @@ static enum err take(struct status *status)
         status->contributors +=
             status->peers[i].member->role == RECORD_OWNER || status->peers[i].member->role == RECORD_CONTRIBUTOR;
     status->left_s = time_left_s(status);
+    uint64_t moved_ms = peers_state_moved_ms(from->peers);
+    status->arriving.still_ms = status->now_ms - (moved_ms > from->start_ms ? moved_ms : from->start_ms);
     status->anchors_known = status->fragments_count > 0;
     digest_begin(&anchors);
     for (uint32_t f = 0; f < status->fragments_count; f++)

@@ -108,6 +108,10 @@ static void add_versions(json_t *json, const struct status *status)
     json_object_set_new(json, "contributors", number(status->contributors));
     json_object_set_new(json, "left_s", status->left_s >= 0 ? json_real(status->left_s) : json_null());
     json_object_set_new(json, "anchors", hash_json(&status->anchors, status->anchors_known));
+    json_object_set_new(json, "arriving",
+                        json_pack("{s:I, s:I, s:I}", "fragments", (json_int_t)status->arriving.fragments, "bytes",
+                                  (json_int_t)status->arriving.bytes, "bytes_due",
+                                  (json_int_t)status->arriving.bytes_due));
 }
 
 /* What was asked of members, and by whom: not decided yet. */

@@ -172,6 +172,15 @@ struct status_epoch {
     char advice[600];     /* what is well, and could be better; "" */
 };
 
+/* Fragments of which there is no state here yet, as on an island that joins: how many, what of theirs is here, and what
+ * they have in all. */
+struct status_arriving {
+    uint32_t fragments;
+    uint64_t bytes, bytes_due;
+    bool offered;      /* others that are heard have some of it */
+    uint64_t still_ms; /* for so long nothing has come */
+};
+
 /* What the daemon takes of the machine's processors. */
 struct status_load {
     double cores;           /* lately */
@@ -190,6 +199,7 @@ struct status {
     struct ledger_stats ledger;
     struct peers_totals totals;
     struct status_epoch epoch;
+    struct status_arriving arriving;
     bool witness;   /* this is one: it has no state, and `versions` are those of the voters that are heard */
     bool undialled; /* the owners that are heard dial this island in vain */
     uint64_t uplink_bits;

@@ -49,6 +49,19 @@ static bool is_witness(const json_t *status)
     return strcmp(ctl_text(status, "role"), "witness") == 0;
 }
 
+/* How much of the run's state is here, while some of it is not. */
+static void print_arriving(const json_t *arriving, const struct ctl_text_look *look, FILE *file)
+{
+    struct line line = {.used = 0};
+    char here[HUMAN_BYTES], due[HUMAN_BYTES];
+    double bytes = ctl_number(arriving, "bytes"), bytes_due = ctl_number(arriving, "bytes_due");
+    if (bytes_due == 0 || bytes == 0)
+        return;
+    add(&line, "%s of %s are here, %.0f %%", human_bytes(bytes, here), human_bytes(bytes_due, due),
+        floor(100 * bytes / bytes_due));
+    say(&line, "", look, file);
+}
+
 /* What this island is to the run, and what follows from it. */
 static void print_role(const json_t *status, const struct ctl_text_look *look, FILE *file)
 {
@@ -64,6 +77,7 @@ static void print_role(const json_t *status, const struct ctl_text_look *look, F
     for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++)
         if (strcmp(ctl_text(status, "role"), roles[i].role) == 0)
             say_text(roles[i].text, "role", look, file);
+    print_arriving(json_object_get(status, "arriving"), look, file);
     if (json_is_true(json_object_get(status, "undialled")))
         say_text("no owner gets through to this island, so it owns shards only beside a single other: let its port in "
                  "([net] listen), or say where it is reached ([net] address)",

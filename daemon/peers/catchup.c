@@ -45,7 +45,7 @@ struct catchup {
     uint64_t *paced_ms;   /* [fragments]: not before then, while our disk keeps nothing */
     uint32_t fragments;
     struct bitset liars; /* for status */
-    uint64_t now_ms;
+    uint64_t now_ms, moved_ms;
 };
 
 enum err catchup_new(const struct catchup_conf *conf, struct catchup **out)
@@ -339,7 +339,7 @@ static enum xfer_verdict offer_head(struct catchup *catchup, struct chase *chase
                                     struct xfer_offer *offer)
 {
     const struct peers_plan *run = catchup->conf.plan;
-    uint64_t most = state_head_bytes_max(run->replica, run->plan->plan, chase->key.fragment, catchup->conf.view->count);
+    uint64_t most = state_head_bytes_max(run->replica, chase->key.fragment, catchup->conf.view->count);
     if (chase->gather != NULL) {
         offer->answer = gather_add(chase->gather, peer, catchup->now_ms) ? WIRE_RECEIVED : WIRE_NOT_NEEDED;
         return XFER_ANSWER;
@@ -476,7 +476,7 @@ void catchup_in(struct catchup *catchup, uint32_t peer, const struct wire_key *k
                 uint64_t now_ms)
 {
     struct chase *chase = chase_of(catchup, peer, key);
-    catchup->now_ms = now_ms;
+    catchup->now_ms = catchup->moved_ms = now_ms;
     if (chase == NULL || (key->kind == WIRE_LEAVES && chase->gather == NULL)) {
         if (whole)
             xfer_finish(catchup->conf.xfer, peer, key, WIRE_NOT_NEEDED);
@@ -526,6 +526,17 @@ void catchup_forget(struct catchup *catchup, uint32_t peer, bool gone)
         bitset_add(&chase->refused, peer);
         chase->again_ms = 0;
     }
+}
+
+uint64_t catchup_bytes(const struct catchup *catchup, uint32_t f)
+{
+    const struct chase *chase = &catchup->chases[f];
+    return chase->gather != NULL ? gather_bytes(chase->gather) : 0;
+}
+
+uint64_t catchup_moved_ms(const struct catchup *catchup)
+{
+    return catchup->moved_ms;
 }
 
 bool catchup_lied(const struct catchup *catchup, uint32_t peer)

@@ -56,6 +56,10 @@ void catchup_forget(struct catchup *catchup, uint32_t peer, bool gone);
 /* Asks whoever can be asked now. */
 void catchup_run(struct catchup *catchup, uint64_t now_ms);
 
+/* Of a fragment's state on its way in: bytes that are here and checked, or being taken over. */
+uint64_t catchup_bytes(const struct catchup *catchup, uint32_t f);
+/* When anything of any state came last; 0: never. */
+uint64_t catchup_moved_ms(const struct catchup *catchup);
 /* Whether this member sent us what is not of the hash that a majority signed. */
 bool catchup_lied(const struct catchup *catchup, uint32_t peer);
 

@@ -81,6 +81,6 @@ bool council_wire_in(const struct council_wire *wire, uint32_t member, struct wi
     else if (epoch_wire_brings_record(out))
         *good = follows(wire, out);
     if (in->type == WIRE_PROMISE && out->epoch == last(wire)->epoch)
-        holdings_answer(wire->holdings, wire->seats->view->members[member].id, in);
+        holdings_answer(wire->holdings, wire->seats->sync, wire->seats->view->members[member].id, in);
     return *good || out->type != EPOCH_RECORD;
 }

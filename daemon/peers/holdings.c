@@ -135,12 +135,17 @@ void holdings_own(struct holdings *holdings, const struct sync *sync, const stru
 
 /* ---- what others answered ---- */
 
+static bool has_it(const struct sync *sync, const struct wire_row *row)
+{
+    return row->hash_known && (sync == NULL || sync_base_agrees(sync, row->fragment, row->version + 1, &row->hash));
+}
+
 /* One who does not vote joins only with all of it; a voter's seal is one whatever it holds. */
-static bool of_use(const struct holdings *holdings, const struct wire_epoch *said)
+static bool of_use(const struct holdings *holdings, const struct sync *sync, const struct wire_epoch *said)
 {
     for (uint32_t i = 0; i < said->promise.rows_count; i++)
         if (said->promise.rows[i].fragment >= holdings->fragments_count ||
-            (!said->promise.sealed && !said->promise.rows[i].hash_known))
+            (!said->promise.sealed && !has_it(sync, &said->promise.rows[i])))
             return false;
     return said->promise.sealed || said->promise.rows_count == holdings->fragments_count;
 }
@@ -176,12 +181,12 @@ static enum err spread(const struct holdings *holdings, struct answer *answer)
     return ERR_OK;
 }
 
-void holdings_answer(struct holdings *holdings, uint32_t id, struct wire_epoch *answer)
+void holdings_answer(struct holdings *holdings, const struct sync *sync, uint32_t id, struct wire_epoch *answer)
 {
     uint32_t i = 0;
     while (i < holdings->answers_count && holdings->answers[i].id != id)
         i++;
-    if (i == ANSWERS_MAX || !of_use(holdings, answer))
+    if (i == ANSWERS_MAX || !of_use(holdings, sync, answer))
         return;
     /* It is the caller's until it is kept, since what it goes on to read lies in the same memory. */
     struct answer kept = {.id = id, .said = *answer};

@@ -88,7 +88,7 @@ static struct copy *new_copy(struct lend *lend, uint32_t f, uint64_t version)
         version != state->version)
         return NULL;
     struct state_loan *loan = &copy->loan;
-    *loan = (struct state_loan){.f = f, .state = *state, .bytes = state_object_bytes(run->replica, run->plan->plan, f)};
+    *loan = (struct state_loan){.f = f, .state = *state, .bytes = state_object_bytes(run->replica, f)};
     if (mem_new((size_t)loan->bytes, 1, "a state to send", &loan->object) != ERR_OK ||
         mem_new(state_object_leaves(loan->bytes), sizeof *loan->leaves, "a state to send", &loan->leaves) != ERR_OK) {
         log_error("%s", err_text());

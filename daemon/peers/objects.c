@@ -630,6 +630,16 @@ uint64_t objects_wait_us(const struct objects *objects)
 
 /* ---- looking in ---- */
 
+uint64_t objects_state_bytes(const struct objects *objects, uint32_t f)
+{
+    return objects->catchup != NULL ? catchup_bytes(objects->catchup, f) : 0;
+}
+
+uint64_t objects_state_moved_ms(const struct objects *objects)
+{
+    return objects->catchup != NULL ? catchup_moved_ms(objects->catchup) : 0;
+}
+
 uint64_t objects_sent_bytes(const struct objects *objects)
 {
     return ways_sent_bytes(objects->ways);

@@ -63,6 +63,10 @@ bool objects_receiving(const struct objects *objects, const struct wire_key *key
 ERR_MUST_CHECK enum err objects_take_plan(struct objects *objects, uint32_t peer, const struct wire_key *key,
                                           uint64_t bytes, const struct digest *plan_id, struct model_plan **out);
 
+/* As in peers.h. */
+uint64_t objects_state_bytes(const struct objects *objects, uint32_t f);
+uint64_t objects_state_moved_ms(const struct objects *objects);
+
 /* Bytes of objects handed to connections; of these, in vain: lost, or not taken. */
 uint64_t objects_sent_bytes(const struct objects *objects);
 uint64_t objects_wasted_bytes(const struct objects *objects);

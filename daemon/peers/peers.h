@@ -83,6 +83,9 @@ void peers_bye(struct peers *peers, const char *reason);
 bool peers_heard(const struct peers *peers);
 /* Whether this object is on its way in and has moved lately. */
 bool peers_receiving(const struct peers *peers, const struct wire_key *key);
+/* Of a fragment's state that is fetched: bytes that are here; and when anything of any state came last; 0: never. */
+uint64_t peers_state_bytes(const struct peers *peers, uint32_t f);
+uint64_t peers_state_moved_ms(const struct peers *peers);
 /* The highest run step of the islands that can be heard, and of `own_step`. A step that no outstanding round can have
  * brought an island to is not believed, and logged once. */
 uint64_t peers_furthest(struct peers *peers, uint64_t own_step);

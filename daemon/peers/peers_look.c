@@ -50,6 +50,16 @@ bool peers_undialled(const struct peers *peers)
     return peers->gate.undialled;
 }
 
+uint64_t peers_state_bytes(const struct peers *peers, uint32_t f)
+{
+    return objects_state_bytes(peers->objects, f);
+}
+
+uint64_t peers_state_moved_ms(const struct peers *peers)
+{
+    return objects_state_moved_ms(peers->objects);
+}
+
 uint64_t peers_uplink_bits(const struct peers *peers)
 {
     return objects_uplink_bits(peers->objects);

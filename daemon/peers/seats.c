@@ -72,13 +72,15 @@ void seats_begin(struct seats *seats, uint64_t now_ms)
 
 /* ---- what members say ---- */
 
+/* By hash: whose state of our version is another one has to take over ours, or we its, before it is of use. */
 static bool as_far_as_most(const struct seats *seats, uint32_t member)
 {
     bool self = member == seats->view->self;
     for (uint32_t f = 0; f < seats->fragments_count; f++) {
         struct sync_peer_fragment row = self ? sync_own(seats->sync, f) : sync_heard(seats->sync, member, f);
         bool known = self ? sync_known(seats->sync, f) : row.hash_known;
-        if (!known || row.version + 1 < sync_version_max(seats->sync, f))
+        if (!known || row.version + 1 < sync_version_max(seats->sync, f) ||
+            (!self && !sync_base_agrees(seats->sync, f, row.version + 1, &row.hash)))
             return false;
     }
     return seats->sync != NULL;

@@ -248,6 +248,11 @@ size_t replica_values(const struct replica *replica, uint32_t f, uint64_t shards
     return share_values(&replica->conf, f, shards);
 }
 
+uint64_t replica_state_bytes(const struct replica *replica, uint32_t f)
+{
+    return (uint64_t)(1 + has_momentum(&replica->conf)) * replica->conf.plan->fragments[f].values_count * sizeof(float);
+}
+
 size_t replica_frame_bytes_max(const struct replica *replica, uint32_t f, uint64_t shards)
 {
     struct plan_share share;

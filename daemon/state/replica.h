@@ -59,6 +59,8 @@ bool replica_cut_is(const struct replica *replica, uint32_t f, const uint64_t *m
 uint64_t replica_cut_bytes(const struct replica_conf *conf, uint32_t f, const uint64_t *masks, uint32_t count,
                            uint64_t own, uint32_t inputs);
 
+/* Bytes of a fragment's anchor and momentum. */
+uint64_t replica_state_bytes(const struct replica *replica, uint32_t f);
 /* Values of some shards. A frame holds them run behind run. */
 size_t replica_values(const struct replica *replica, uint32_t f, uint64_t shards);
 /* Largest frame of them, as contribution or as result. */

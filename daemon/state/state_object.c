@@ -14,33 +14,27 @@
 #define STATE_MAGIC 0x34544c44u
 enum { STATE_CERTIFICATE = 72, STATE_ZEROS = STATE_HEADER_BYTES - 80 };
 
-static uint64_t values_bytes(struct replica *replica, const struct plan *plan, uint32_t f)
+uint64_t state_object_bytes(struct replica *replica, uint32_t f)
 {
-    uint64_t arrays = replica_momentum(replica, f) != NULL ? 2 : 1;
-    return arrays * plan->fragments[f].values_count * sizeof(float);
+    return STATE_HEADER_BYTES + replica_state_bytes(replica, f) + counted_bytes(replica_counted(replica, f));
 }
 
-uint64_t state_object_bytes(struct replica *replica, const struct plan *plan, uint32_t f)
+static uint64_t body_bytes_max(const struct replica *replica, uint32_t f, uint32_t members)
 {
-    return STATE_HEADER_BYTES + values_bytes(replica, plan, f) + counted_bytes(replica_counted(replica, f));
+    return replica_state_bytes(replica, f) + (uint64_t)members * COUNTED_ROWS_OF_ONE_MAX * COUNTED_ROW_BYTES;
 }
 
-static uint64_t body_bytes_max(struct replica *replica, const struct plan *plan, uint32_t f, uint32_t members)
-{
-    return values_bytes(replica, plan, f) + (uint64_t)members * COUNTED_ROWS_OF_ONE_MAX * COUNTED_ROW_BYTES;
-}
-
-uint64_t state_head_bytes_max(struct replica *replica, const struct plan *plan, uint32_t f, uint32_t members)
+uint64_t state_head_bytes_max(struct replica *replica, uint32_t f, uint32_t members)
 {
     return STATE_HEADER_BYTES + vouch_bytes(RECORD_VOTERS_MAX) +
-           (uint64_t)digest_tree_leaves(body_bytes_max(replica, plan, f, members)) * DIGEST_BYTES;
+           (uint64_t)digest_tree_leaves(body_bytes_max(replica, f, members)) * DIGEST_BYTES;
 }
 
 void state_object_make(struct replica *replica, const struct plan *plan, uint32_t f, const struct store_fragment *state,
                        uint8_t *out)
 {
     uint64_t count = plan->fragments[f].values_count;
-    struct bytes_writer writer = bytes_writer_init(out, state_object_bytes(replica, plan, f));
+    struct bytes_writer writer = bytes_writer_init(out, state_object_bytes(replica, f));
     bytes_put_u32(&writer, STATE_MAGIC);
     bytes_put_u32(&writer, f);
     bytes_put_u64(&writer, state->version);
@@ -133,7 +127,7 @@ enum err state_object_install(struct replica *replica, const struct plan *plan, 
                               struct store_fragment *state)
 {
     struct header header = {.rows = 0};
-    uint64_t count = plan->fragments[f].values_count, values = values_bytes(replica, plan, f);
+    uint64_t count = plan->fragments[f].values_count, values = replica_state_bytes(replica, f);
     bool momentum = replica_momentum(replica, f) != NULL;
     TRY(read_header(plan, f, expected, object, bytes, &header));
     uint64_t body = values + header.rows * COUNTED_ROW_BYTES;
@@ -177,7 +171,8 @@ enum err state_object_check(struct replica *replica, const struct plan *plan, ui
                             const struct store_fragment *state, uint64_t bytes, const struct digest *leaves)
 {
     uint64_t body = bytes - STATE_HEADER_BYTES;
-    const struct header header = {.state = *state, .rows = (body - values_bytes(replica, plan, f)) / COUNTED_ROW_BYTES};
+    const struct header header = {.state = *state,
+                                  .rows = (body - replica_state_bytes(replica, f)) / COUNTED_ROW_BYTES};
     const struct digest tree = digest_tree_root(leaves, state_object_leaves(bytes), body);
     return check_tree(plan, f, replica_momentum(replica, f) != NULL, &header, &tree);
 }
@@ -199,11 +194,11 @@ enum err state_head_open(struct replica *replica, const struct plan *plan, uint3
     struct header header = {.rows = 0};
     TRY(read_header(plan, f, expected, bytes, bytes_count, &header));
     size_t certified = vouch_bytes((uint32_t)header.vouches);
-    head->body_bytes = values_bytes(replica, plan, f) + header.rows * COUNTED_ROW_BYTES;
+    head->body_bytes = replica_state_bytes(replica, f) + header.rows * COUNTED_ROW_BYTES;
     head->object_bytes = STATE_HEADER_BYTES + head->body_bytes + certified;
     head->leaves_count = digest_tree_leaves(head->body_bytes);
     head->leaves = bytes + STATE_HEADER_BYTES + certified;
-    if (head->body_bytes > body_bytes_max(replica, plan, f, members) ||
+    if (head->body_bytes > body_bytes_max(replica, f, members) ||
         bytes_count != STATE_HEADER_BYTES + certified + (uint64_t)head->leaves_count * DIGEST_BYTES)
         return err_set(ERR_PROTO, "not the head of this state");
     const struct digest tree =

@@ -20,7 +20,7 @@
 enum { STATE_HEADER_BYTES = 128 }; /* of an object, before its body */
 
 /* Size of the object of fragment `f`, without a certificate. */
-uint64_t state_object_bytes(struct replica *replica, const struct plan *plan, uint32_t f);
+uint64_t state_object_bytes(struct replica *replica, uint32_t f);
 /* Writes it into `out`, which has as many bytes as state_object_bytes() says. */
 void state_object_make(struct replica *replica, const struct plan *plan, uint32_t f, const struct store_fragment *state,
                        uint8_t *out);
@@ -68,7 +68,7 @@ void state_head_make(const uint8_t *object, uint64_t object_bytes, const struct 
                      const struct vouch_certificate *certificate, uint8_t *out);
 
 /* The largest that a head may be among so many members. */
-uint64_t state_head_bytes_max(struct replica *replica, const struct plan *plan, uint32_t f, uint32_t members);
+uint64_t state_head_bytes_max(struct replica *replica, uint32_t f, uint32_t members);
 
 struct state_head {
     struct digest hash;

@@ -117,10 +117,20 @@ static void resume_trainer(struct attachment *a)
 
 /* ---- attaching for the first time ---- */
 
-/* Whether there is a state to start from. A peer at version 0 has no more than its trainer's initial tensors; ours
- * brings its own, which should be the same. */
+/* Whether the run's initial tensors are others' to bring: it was there before us, and our trainer may begin from other
+ * ones. Who takes part from the beginning brings its own, which should be the same. */
+static bool joins(const struct attachment *a)
+{
+    uint8_t role = a->conf.view->members[a->conf.view->self].role;
+    return role != RECORD_OWNER && role != RECORD_CONTRIBUTOR;
+}
+
+/* Whether there is a state to start from, or will be. A peer at version 0 has no more than its trainer's initial
+ * tensors. */
 static bool run_has_begun(const struct attachment *a)
 {
+    if (joins(a))
+        return true;
     for (uint32_t f = 0; f < attachment_core_fragments(a); f++) {
         if (sync_known(a->plan.sync, f))
             return true;
@@ -216,7 +226,7 @@ void arrival_initial(struct attachment *a)
 
 bool arrival_without_initial(const struct attachment *a)
 {
-    return a->introduction.hello.without_initial != 0;
+    return a->introduction.hello.without_initial != 0 || joins(a);
 }
 
 bool arrival_initialising(const struct attachment *a)

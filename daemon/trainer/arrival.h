@@ -21,7 +21,7 @@ void arrival_initial(struct attachment *attachment);
 void arrival_started(struct attachment *attachment, uint32_t f, bool initial);
 void arrival_go(struct attachment *attachment, uint64_t step);
 void arrival_tick(struct attachment *attachment);
-/* It said that it brings no initial tensors. */
+/* It brings no initial tensors: it said so, or this island joins a run that others have begun. */
 bool arrival_without_initial(const struct attachment *attachment);
 /* Jobs are taking its initial tensors over as the anchor. */
 bool arrival_initialising(const struct attachment *attachment);

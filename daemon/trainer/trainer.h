@@ -105,7 +105,7 @@ struct trainer_info trainer_info(const struct trainer *trainer);
 bool trainer_loss_at(const struct trainer *trainer, uint64_t step, double *loss);
 /* It stands still for a round of this fragment (waits_ms). */
 bool trainer_stands(const struct trainer *trainer, uint32_t f);
-/* The one that is there said that it brings no initial tensors. */
+/* The one that is there brings no initial tensors. */
 bool trainer_without_initial(const struct trainer *trainer);
 /* Jobs are taking its initial tensors over as the anchor. */
 bool trainer_initialising(const struct trainer *trainer);

@@ -82,7 +82,7 @@ static void make_object(const struct rig *rig, struct replica *twin, uint64_t st
     struct store_fragment state = {.version = rounds_state(rig->rounds, F)->version, .step = step};
     check(replica_hash(twin, F, state.version, state.step, &state.hash) == ERR_OK, "no hash");
     out->key = (struct wire_key){.kind = WIRE_STATE, .fragment = F, .version = state.version};
-    out->bytes = (size_t)state_object_bytes(twin, rig->plan->plan, F);
+    out->bytes = (size_t)state_object_bytes(twin, F);
     state_object_make(twin, rig->plan->plan, F, &state, out->byte);
     struct bitset others = bitset_first(SELF);
     rig_certify(rig, &state.hash, &others, out);

@@ -605,7 +605,7 @@ void rig_make_state(const struct rig *rig, uint32_t f, float more, struct replic
     }
     assert_ok(replica_hash(*twin, f, state.version, state.step, &state.hash));
     out->key = (struct wire_key){.kind = WIRE_STATE, .fragment = f, .version = state.version};
-    out->bytes = (size_t)state_object_bytes(*twin, plan, f);
+    out->bytes = (size_t)state_object_bytes(*twin, f);
     assert_true(out->bytes <= sizeof out->byte);
     state_object_make(*twin, plan, f, &state, out->byte);
     struct bitset others = bitset_first(rig->conf.members);

@@ -301,7 +301,7 @@ static bool translate(uint32_t i, uint32_t k, struct wire_epoch *in, struct epoc
     else if (epoch_wire_brings_record(out))
         *good = follows(i, out, in);
     if (in->type == WIRE_PROMISE && out->epoch == last(i)->epoch)
-        holdings_answer(voice_of(i)->holdings, sim_id(k), in);
+        holdings_answer(voice_of(i)->holdings, sim->island[i].sync, sim_id(k), in);
     return *good || out->type != EPOCH_RECORD;
 }
 

@@ -188,6 +188,17 @@ static void what_an_island_is_to_the_run_is_said_in_words(void **state)
     }
 }
 
+static void of_a_newcomer_it_says_how_much_is_here(void **state)
+{
+    (void)state;
+    print(ctl_print_status, "{\"role\":\"observer\",\"degraded\":[],\"arriving\":{\"fragments\":3,\"bytes\":"
+                            "149000000,\"bytes_due\":672000000}}");
+    assert_prints("\n           149 MB of 672 MB are here, 22 %\n");
+    print(ctl_print_status, "{\"role\":\"owner\",\"degraded\":[],\"arriving\":{\"fragments\":0,\"bytes\":0,"
+                            "\"bytes_due\":0}}");
+    assert_null(strstr(printed, "are here,"));
+}
+
 static void of_the_epoch_it_says_who_votes_and_what_the_next_one_waits_for(void **state)
 {
     (void)state;
@@ -306,6 +317,7 @@ int main(void)
         cmocka_unit_test(a_witness_is_shown_as_one),
         cmocka_unit_test(what_the_trainer_runs_on_is_one_line),
         cmocka_unit_test(what_an_island_is_to_the_run_is_said_in_words),
+        cmocka_unit_test(of_a_newcomer_it_says_how_much_is_here),
         cmocka_unit_test(of_the_epoch_it_says_who_votes_and_what_the_next_one_waits_for),
         cmocka_unit_test(peers_are_a_table_of_eighty_columns_with_notes_below),
         cmocka_unit_test(members_are_listed_with_all_that_configurations_must_agree_on),

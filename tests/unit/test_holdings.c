@@ -81,11 +81,17 @@ static const struct wire_row all[] = {{.fragment = 0, .version = 4, .hash_known 
                                       {.fragment = 1, .version = 5, .hash_known = true, .held = two, .held_count = 2},
                                       {.fragment = 2, .version = 6, .hash_known = true}};
 
-static void answer(uint32_t id, bool sealed, uint64_t ballot, const struct wire_row *rows, uint32_t rows_count)
+static void answer_to(const struct sync *sync, uint32_t id, bool sealed, uint64_t ballot, const struct wire_row *rows,
+                      uint32_t rows_count)
 {
     struct wire_epoch in = promise(sealed, ballot, rows, rows_count);
-    holdings_answer(holdings, id, &in);
+    holdings_answer(holdings, sync, id, &in);
     wire_epoch_deinit(&in);
+}
+
+static void answer(uint32_t id, bool sealed, uint64_t ballot, const struct wire_row *rows, uint32_t rows_count)
+{
+    answer_to(NULL, id, sealed, ballot, rows, rows_count);
 }
 
 static void an_answer_is_what_compose_takes(void **state)
@@ -167,7 +173,7 @@ static void without_memory_an_answer_is_lost_and_stays_whole(void **state)
     for (int n = 0; n < 2; n++) {
         struct wire_epoch in = promise(true, epoch_ballot(epoch), all, FRAGMENTS);
         mem_fail_after(n);
-        holdings_answer(holdings, OTHER, &in);
+        holdings_answer(holdings, NULL, OTHER, &in);
         mem_fail_after(-1);
         (void)holdings_answered(holdings, epoch, &count);
         assert_int_equal(count, 0);
@@ -224,6 +230,27 @@ static void what_we_hold_is_told_by_fragment_and_owner(void **state)
     assert_true((rows[1].held[0].shards & rows[1].held[1].shards) == 0);
     sync_free(sync);
     chain_free(chain);
+}
+
+/* The same version is not the same state: with another one nobody joins, and a voter's seal is one all the same. */
+static void who_joins_holds_our_state_of_the_version(void **state)
+{
+    (void)state;
+    static const struct owner_rule everyone = {0};
+    uint32_t count;
+    talk_among(3, 2, 1, 4, everyone);
+    for (int k = 0; k < 2; k++) {
+        struct wire_row row = {.version = 4, .hash_known = true, .hash = talk_said[0].hash};
+        row.hash.byte[0] ^= (uint8_t)(1 - k);
+        holdings_free(holdings);
+        assert_ok(holdings_new(&holdings));
+        assert_ok(holdings_reserve(holdings, 1));
+        answer_to(talk_sync, OTHER, false, epoch_ballot(epoch), &row, 1);
+        answer_to(talk_sync, THIRD, true, epoch_ballot(epoch), &row, 1);
+        (void)holdings_answered(holdings, epoch, &count);
+        assert_int_equal(count, 1 + k);
+    }
+    talk_ends(NULL);
 }
 
 /* ---- a recovery ---- */
@@ -302,6 +329,7 @@ int main(void)
         CASE(an_answer_is_what_compose_takes),
         CASE(each_member_counts_once_and_only_in_this_ballot),
         CASE(what_makes_no_sense_is_passed_over),
+        CASE(who_joins_holds_our_state_of_the_version),
         CASE(without_memory_an_answer_is_lost_and_stays_whole),
         CASE(what_we_hold_is_told_by_fragment_and_owner),
         CASE(who_recovers_has_come_to_what_was_shown),

@@ -207,7 +207,7 @@ static void states_on_their_way_take_no_more_than_is_said(void **state)
         fill_slots(&w);
         size_t before = outofmem_allocated();
         for (uint32_t f = 0; f < w.plan->plan->fragments_count; f++) {
-            uint64_t bytes = state_object_bytes(w.replica, w.plan->plan, f);
+            uint64_t bytes = state_object_bytes(w.replica, f);
             largest = bytes > largest ? bytes : largest;
         }
         for (uint32_t f = 0; f < MEMORY_STATES_FETCHED; f++)

@@ -133,7 +133,7 @@ static void count_ours(struct rig *rig, struct replica *twin, uint64_t shards, s
     wire_contributor_put(row, 0, &(struct wire_contributor){.id = rig_id(SELF), .digest = {{1}}});
     assert_ok(counted_note(replica_counted(twin, 1), shards, state.version + 1, &meta));
     assert_ok(replica_hash(twin, 1, state.version, state.step, &state.hash));
-    object->bytes = (size_t)state_object_bytes(twin, rig->plan->plan, 1);
+    object->bytes = (size_t)state_object_bytes(twin, 1);
     state_object_make(twin, rig->plan->plan, 1, &state, object->byte);
     struct bitset others = RIG_SET(0, 1);
     rig_certify(rig, &state.hash, &others, object);

@@ -253,7 +253,7 @@ static void assert_a_state_counts(uint64_t shards)
     if (shards != 0)
         assert_ok(counted_note(replica_counted(twin, F), shards, 1, &meta));
     assert_ok(replica_hash(twin, F, state.version, state.step, &state.hash));
-    object.bytes = (size_t)state_object_bytes(twin, rig->plan->plan, F);
+    object.bytes = (size_t)state_object_bytes(twin, F);
     state_object_make(twin, rig->plan->plan, F, &state, object.byte);
     rig_certify(rig, &state.hash, &voters, &object);
     posted_count = 0;

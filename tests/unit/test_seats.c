@@ -231,6 +231,55 @@ static void whose_disk_keeps_nothing_is_as_good_as_lost(void **state)
     vote_close(vote);
 }
 
+/* As the member's heartbeat says it of the only fragment there is. */
+static void says(uint32_t i, uint64_t version, const struct digest *hash)
+{
+    static struct wire_heartbeat beat;
+    beat = (struct wire_heartbeat){.fragments_count = 1};
+    beat.fragments[0] = (struct wire_fragment){.version = version, .hash_known = hash != NULL};
+    if (hash != NULL)
+        beat.fragments[0].hash = *hash;
+    sync_step(seats.sync, &(struct sync_event){.type = SYNC_EV_HEARTBEAT, .member = i, .beat = &beat}, now_ms);
+    for (struct sync_action action; sync_action(seats.sync, &action);)
+        ;
+}
+
+/* The same number is not the same state: of another one nothing goes on. */
+static void who_holds_another_state_of_the_version_has_not_caught_up(void **state)
+{
+    (void)state;
+    static const uint32_t shards[] = {1};
+    static uint32_t ids[ISLANDS];
+    const struct digest run = digest_of("run", 3), own = digest_of("own", 3);
+    struct sync_conf conf = {.fragments_count = 1, .shards_counts = shards};
+    begin();
+    for (uint32_t i = A; i < ISLANDS; i++) {
+        ids[i] = view.members[i].id;
+        bitset_add(&conf.view.members, i);
+        bitset_add(&conf.view.keepers, i);
+    }
+    conf.chain = chain;
+    conf.view.epoch = view.epoch;
+    conf.view.self = A;
+    conf.view.slots = ISLANDS;
+    conf.view.ids = ids;
+    conf.view.certifying = 2;
+    struct sync *sync;
+    assert_ok(sync_new(&conf, &sync));
+    sync_restore(sync, 0, 0, &run);
+    seats.sync = sync;
+    seats.fragments_count = 1;
+    sync_step(sync, &(struct sync_event){.type = SYNC_EV_PEER_UP, .member = B}, now_ms);
+    says(B, 0, NULL);
+    assert_false(seats_caught_up(&seats, B));
+    says(B, 0, &own);
+    assert_false(seats_caught_up(&seats, B));
+    says(B, 0, &run);
+    assert_true(seats_caught_up(&seats, B));
+    sync_free(sync);
+    end();
+}
+
 int main(void)
 {
     assert_ok(digest_init());
@@ -242,6 +291,7 @@ int main(void)
         cmocka_unit_test(what_was_asked_ends_with_its_epoch),
         cmocka_unit_test(an_owner_stands_back_when_it_has_lasted),
         cmocka_unit_test(whose_disk_keeps_nothing_is_as_good_as_lost),
+        cmocka_unit_test(who_holds_another_state_of_the_version_has_not_caught_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -60,7 +60,7 @@ static struct vouch_subject subject_of(const struct object *object)
 static struct object make(const struct smallrun *of, struct replica *replica)
 {
     struct object object = {.state = {.version = VERSION, .step = STEP}};
-    uint64_t bytes = state_object_bytes(replica, of->plan->plan, F);
+    uint64_t bytes = state_object_bytes(replica, F);
     object.bytes = bytes + CERTIFICATE_BYTES;
     assert_ok(mem_new((size_t)object.bytes, 1, "a state", &object.data));
     assert_ok(replica_hash(replica, F, VERSION, STEP, &object.state.hash));
@@ -292,7 +292,7 @@ static void initial_tensors_are_those_announced(void **state)
     (void)state;
     struct replica *from = filled(&run, 1), *to = filled(&run, 2);
     struct store_fragment initial = {.version = 0};
-    uint64_t bytes = state_object_bytes(from, run.plan->plan, F);
+    uint64_t bytes = state_object_bytes(from, F);
     uint8_t *data;
     assert_ok(mem_new((size_t)bytes, 1, "a state", &data));
     assert_ok(replica_hash(from, F, 0, initial.step, &initial.hash));
@@ -409,7 +409,7 @@ static void a_head_and_its_body_make_a_state(void **state)
     struct head head = head_of(from, &object, &certificate);
     struct state_head opened;
     uint8_t *whole;
-    assert_true(head.bytes <= state_head_bytes_max(to, run.plan->plan, F, 1));
+    assert_true(head.bytes <= state_head_bytes_max(to, F, 1));
     assert_ok(open_head(to, head.data, head.bytes, &opened));
     assert_true(digest_equal(&opened.hash, &object.state.hash));
     assert_int_equal(opened.object_bytes, object.bytes);

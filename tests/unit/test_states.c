@@ -37,7 +37,7 @@ static struct whole whole_of(struct replica *replica, uint32_t f)
 {
     const struct vouch_certificate none = {.count = 0};
     const struct plan *plan = a->plan->plan;
-    struct whole whole = {.bytes = state_object_bytes(replica, plan, f)};
+    struct whole whole = {.bytes = state_object_bytes(replica, f)};
     struct digest *leaves = calloc(state_object_leaves(whole.bytes), sizeof *leaves);
     whole.object = malloc(whole.bytes);
     whole.head_bytes = state_head_bytes(whole.bytes, &none);
@@ -444,7 +444,7 @@ static void a_head_that_proves_nothing_is_refused(void **state)
     servers[1].silent = true;
     isle_wait(played_heard_type(c, WIRE_FETCH));
     const struct wire_key head = c->in.fetch.key;
-    uint64_t most = state_head_bytes_max(a->replica, a->plan->plan, LARGE, 3);
+    uint64_t most = state_head_bytes_max(a->replica, LARGE, 3);
     played_send_chunk(c, A, &head, most + 1, 0, theirs.head, 1000);
     assert_answered(c, &head, WIRE_NOT_NEEDED);
     assert_null(slots_state(a->slots, LARGE));

@@ -371,6 +371,8 @@ static void fragments_in_repair_are_told(void **state)
     (void)state;
     look_begin("status-repair", 2, NULL);
     played_greet(look.b, look.a);
+    struct digest mine = digest_of("y", 1);
+    sync_restore(look.a->sync, 7, 2, &mine);
     assert_silent(take(), COMPLAINT_REPAIR);
     isle_step(look.a, &(struct sync_event){.type = SYNC_EV_LOST, .fragment = 7, .member = LOOK_B});
     assert_complains(take(), COMPLAINT_REPAIR, "1 fragments are being repaired");
@@ -378,6 +380,33 @@ static void fragments_in_repair_are_told(void **state)
     struct digest hash = digest_of("x", 1);
     isle_step(look.a, &(struct sync_event){.type = SYNC_EV_INSTALLED, .fragment = 7, .version = 2, .hash = hash});
     assert_silent(take(), COMPLAINT_REPAIR);
+    look_end();
+}
+
+/* Who has only joined is not wrong and not behind: it is told how much is here, and complains when nothing comes. */
+static void a_newcomer_s_fragments_arrive(void **state)
+{
+    (void)state;
+    const uint64_t long_ms = 11000;
+    look_begin("status-arriving", 2, NULL);
+    played_greet(look.b, look.a);
+    struct status_conf conf = conf_of();
+    conf.start_ms = look.a->now_ms - long_ms;
+    assert_silent(look_take_of(&conf), COMPLAINT_BEHIND); /* nobody has anything yet */
+    assert_int_equal(look.status.arriving.fragments, ISLE_FRAGMENTS);
+    assert_false(look.status.arriving.offered);
+    struct wire_heartbeat *beat = played_beat(look.b);
+    for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++) {
+        beat->fragments[f].version = 5;
+        beat->fragments[f].hash = digest_of("x", 1);
+        beat->fragments[f].hash_known = true;
+    }
+    beat_b();
+    assert_silent(take(), COMPLAINT_BEHIND);
+    assert_silent(take(), COMPLAINT_REPAIR);
+    assert_int_equal(look.status.arriving.fragments, ISLE_FRAGMENTS);
+    assert_true(look.status.arriving.bytes_due > 0);
+    assert_complains(look_take_of(&conf), COMPLAINT_BEHIND, "fragments is not here, and nothing of it has come for 1");
     look_end();
 }
 
@@ -551,6 +580,7 @@ int main(void)
         cmocka_unit_test(an_anchor_that_runs_away_names_the_outlier),
         cmocka_unit_test(fragments_more_than_one_version_behind_are_told),
         cmocka_unit_test(fragments_in_repair_are_told),
+        cmocka_unit_test(a_newcomer_s_fragments_arrive),
         cmocka_unit_test(a_disk_that_cannot_be_written_is_told_until_it_can),
         cmocka_unit_test(what_peers_say_stands_in_their_rows),
         cmocka_unit_test(each_fragments_row_is_its_own),

@@ -162,6 +162,7 @@ static int fill(void **state)
                              .version_min = 31,
                              .version_max = 32,
                              .anchors_known = true,
+                             .arriving = {.fragments = 51, .bytes = 52, .bytes_due = 53},
                              .anchors = digest_of("all", 3),
                              .peers = peers,
                              .fragments = fragments,
@@ -259,6 +260,9 @@ static void a_status_says_what_was_taken(void **state)
     for (int i = 0; i < 12; i++)
         assert_number(json, more[i], 21 + i);
     assert_hash(json, "anchors", &status.anchors);
+    assert_number(json_object_get(json, "arriving"), "fragments", 51);
+    assert_number(json_object_get(json, "arriving"), "bytes", 52);
+    assert_number(json_object_get(json, "arriving"), "bytes_due", 53);
     assert_true(json_is_true(json_object_get(json, "compressing")));
     assert_number(json, "epoch", 41);
     assert_number(json, "voters", 42);

@@ -402,6 +402,23 @@ static void initial_tensors_elsewhere_are_no_run_that_has_begun(void **state)
     assert_true(stage_hear(&stage, IPC_WELCOME).welcome.need_initial);
 }
 
+/* Its trainer may begin from other tensors than the run: it waits for those of the others, whatever their version. */
+static void who_joins_brings_no_initial_tensors(void **state)
+{
+    (void)state;
+    static const uint8_t joining[] = {RECORD_OBSERVER, RECORD_AWAY};
+    for (size_t i = 0; i < sizeof joining; i++) {
+        stage.run.view.members[stage.run.view.self].role = joining[i];
+        stage_connect(&stage);
+        stage_register(&stage);
+        assert_false(stage_hear(&stage, IPC_WELCOME).welcome.need_initial);
+        assert_true(trainer_without_initial(stage.trainer));
+        assert_int_equal(trainer_phase(stage.trainer), TRAINER_STARTING);
+        stage_close(&stage);
+        stage_open(&stage, TRAINERRUN_ISLANDS, "", "");
+    }
+}
+
 static void the_welcome_says_who_and_where_it_is(void **state)
 {
     (void)state;
@@ -668,6 +685,7 @@ int main(void)
         on_stage(the_first_of_a_run_waits_for_other_islands_but_not_long),
         on_stage(where_the_run_has_begun_nobody_waits_and_no_tensors_are_asked_for),
         on_stage(initial_tensors_elsewhere_are_no_run_that_has_begun),
+        on_stage(who_joins_brings_no_initial_tensors),
         on_stage(the_welcome_says_who_and_where_it_is),
         on_stage(out_of_memory_refuses_the_trainer_and_it_may_come_again),
         on_stage(initial_tensors_become_the_anchor_where_there_is_none),

@@ -207,9 +207,9 @@ DILOCO_API int diloco_attach(const struct diloco_options *options, struct diloco
 DILOCO_API int diloco_register(struct diloco *d, const struct diloco_tensor *tensor);
 
 /* Ends registration and waits until the daemon says where to start; the tensors then hold the anchor (at the very
- * beginning of a run: their own initial values, or those of the first island if they differ; with options.kept: the
- * anchor and what was trained since and is not counted in it). Of a checkpoint that results have counted beyond, after
- * a crash, nothing is kept: counted twice would be worse. */
+ * beginning of a run that this island founds: their own initial values, or those of the other founders if they differ;
+ * with options.kept: the anchor and what was trained since and is not counted in it). Of a checkpoint that results have
+ * counted beyond, after a crash, nothing is kept: counted twice would be worse. */
 DILOCO_API int diloco_begin(struct diloco *d, struct diloco_start *start);
 
 /* The one call per optimizer step. DILOCO_STOP after the run's last; one that was begun when that was over already, as

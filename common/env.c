@@ -12,6 +12,13 @@ static double clock_s(clockid_t id)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
+static uint64_t clock_ns(clockid_t id)
+{
+    struct timespec now;
+    clock_gettime(id, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
 uint64_t env_mono_ms(void)
 {
     struct timespec now;
@@ -19,16 +26,14 @@ uint64_t env_mono_ms(void)
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
+uint64_t env_mono_ns(void)
+{
+    return clock_ns(CLOCK_MONOTONIC);
+}
+
 double env_mono_s(void)
 {
     return clock_s(CLOCK_MONOTONIC);
-}
-
-static uint64_t clock_ns(clockid_t id)
-{
-    struct timespec now;
-    clock_gettime(id, &now);
-    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
 uint64_t env_thread_cpu_ns(void)

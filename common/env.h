@@ -13,6 +13,8 @@
 
 /* Monotonic milliseconds; the origin is arbitrary. */
 uint64_t env_mono_ms(void);
+/* The same in nanoseconds. */
+uint64_t env_mono_ns(void);
 /* Monotonic seconds with fraction, for measuring. */
 double env_mono_s(void);
 /* Processor time taken by the calling thread, and by all threads of the process that ever were; nanoseconds. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/engine.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -9,7 +8,6 @@
 #include <sys/signalfd.h>
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
-#include <zmq.h>
 
 #include "common/env.h"
 #include "common/fsio.h"
@@ -19,19 +17,21 @@
 #include "daemon/charter.h"
 #include "daemon/control/control.h"
 #include "daemon/ground.h"
+#include "daemon/lag.h"
 #include "daemon/peers/council.h"
 #include "daemon/peers/peers.h"
 #include "daemon/rounds/rounds.h"
 #include "daemon/rules.h"
 #include "daemon/runplan.h"
-#include "daemon/state/store.h"
 #include "daemon/tidings.h"
 #include "daemon/trainer/trainer.h"
+#include "daemon/waits.h"
 
 /* TICK: time for timers of the protocol. The loop wakes for messages, jobs and signals by itself. */
 enum { TICK_MS = 100, SAMPLE_MS = 500, STOP_PATIENCE_MS = 20000, KILLED_MS = 5000 };
 enum { PEER_MESSAGES_PER_TURN = 512, TRAINER_MESSAGES_PER_TURN = 4096 };
-enum { FDS_MAX = 64, PLAN_PATIENCE_MS = 10000 /* of a trainer, for a plan that others have */ };
+/* Of a trainer, for a plan that others have. */
+enum { PLAN_PATIENCE_MS = 10000 };
 
 struct engine {
     const struct dconf *conf;
@@ -52,13 +52,38 @@ struct engine {
     struct runplan run; /* once the plan is known */
     bool told;          /* the parts above know the plan */
     uint64_t judge_ms;  /* when a trainer that waits for the run's plan is judged without it; 0: none does */
-    zmq_pollitem_t *items;
-    size_t items_room;
+    struct waits *waits;
+    struct lag lag;
+    uint64_t turn_cpu_ns; /* what the loop's thread had taken of a processor when the turn began */
 };
 
 static struct council *council_of(const struct engine *engine)
 {
     return peers_council(engine->peers);
+}
+
+/* ---- how long a turn takes ---- */
+
+static void begin_turn(struct engine *engine)
+{
+    lag_turn(&engine->lag, env_mono_ns());
+    engine->turn_cpu_ns = env_thread_cpu_ns();
+}
+
+static void stepped(struct engine *engine, const char *name)
+{
+    lag_step(&engine->lag, name, env_mono_ns());
+}
+
+/* Between the time that went by and what our thread had of it lies what a machine that is short of processors takes. */
+static void end_turn(struct engine *engine)
+{
+    uint64_t took_ms = lag_end(&engine->lag, env_mono_ns());
+    if (took_ms > LAG_LONG_MS && engine->lag.slowest != NULL)
+        log_debug("the loop stood for %" PRIu64 " ms, %" PRIu64 " of them at work; the longest step was %s, %" PRIu64
+                  " ms",
+                  took_ms, (env_thread_cpu_ns() - engine->turn_cpu_ns) / 1000000, engine->lag.slowest,
+                  engine->lag.slowest_ns / 1000000);
 }
 
 /* ---- the plan ---- */
@@ -277,8 +302,10 @@ static void carry_out(struct engine *engine, const struct sync_action *action)
 static void carry_out_all(struct engine *engine)
 {
     struct sync_action action;
-    while (sync_action(engine->run.sync, &action))
+    while (sync_action(engine->run.sync, &action)) {
         carry_out(engine, &action);
+        stepped(engine, "an order of the protocol's core");
+    }
 }
 
 static void step_sync(struct engine *engine, const struct sync_event *event)
@@ -387,36 +414,21 @@ static void handle(struct engine *engine, const struct event *event)
 static void drain(struct engine *engine)
 {
     struct event event;
-    while (event_take(engine->events, &event))
+    while (event_take(engine->events, &event)) {
         handle(engine, &event);
+        stepped(engine, event_name(event.type));
+    }
 }
 
 /* ---- start and end ---- */
 
-/* No plan leads to what is saved. Where it holds no version of others, the first trainer, or a peer, brings one. */
-static enum err go_on_without_plan(struct engine *engine, enum err err)
-{
-    const char *folder = engine->conf->state_folder;
-    if (err == ERR_CORRUPT)
-        log_warn("%s; it is put aside as .damaged, and a trainer or another island brings it again", err_text());
-    TRY(store_check(folder, &engine->spec, &engine->charter.view.nonce_id));
-    if (err == ERR_NOTFOUND)
-        return ERR_OK;
-    if (err == ERR_CONF)
-        log_warn("the run spec is not the one of the last start. No round was saved under that one, so this one is "
-                 "taken; what its trainer saved is put aside in %s/worker.1, or a higher number",
-                 folder);
-    return store_put_aside(folder, err == ERR_CONF);
-}
-
 static enum err load_plan(struct engine *engine)
 {
     struct model_plan *plan;
-    enum err err = store_load_plan(engine->conf->state_folder, &engine->spec, &plan);
-    if (err == ERR_NOTFOUND || err == ERR_CORRUPT || err == ERR_CONF)
-        return go_on_without_plan(engine, err);
-    TRY(err);
-    err = set_plan(engine, plan, true);
+    TRY(runplan_find(engine->conf, &engine->spec, &engine->charter.view, &plan));
+    if (plan == NULL)
+        return ERR_OK;
+    enum err err = set_plan(engine, plan, true);
     if (engine->run.plan == NULL)
         model_plan_free(plan);
     return err;
@@ -466,8 +478,12 @@ static enum err open_parts(struct engine *engine)
                                               .ledger = engine->ledger,
                                               .peers = engine->peers,
                                               .trainer = engine->trainer,
-                                              .start_ms = engine->start_ms}};
-    return control_new(&control, &engine->control);
+                                              .start_ms = engine->start_ms,
+                                              .lag = &engine->lag}};
+    TRY(control_new(&control, &engine->control));
+    struct waits_conf waits = {
+        .peers = engine->peers, .trainer = engine->trainer, .control = engine->control, .jobs = engine->jobs};
+    return waits_new(&waits, &engine->waits);
 }
 
 static enum err check_run(const struct engine *engine)
@@ -515,7 +531,7 @@ void engine_free(struct engine *engine)
     vote_close(engine->vote);
     charter_close(&engine->charter);
     runspec_deinit(&engine->spec);
-    mem_free(engine->items);
+    waits_free(engine->waits);
     mem_free(engine);
 }
 
@@ -574,15 +590,20 @@ static void tick(struct engine *engine)
         tell_expectation(engine);
     watch_states(engine);
     peers_tick(engine->peers, engine->now_ms);
+    stepped(engine, "the tick of the other islands");
     drain(engine);
     judge_late(engine);
+    stepped(engine, "judging a trainer");
     trainer_run_step(engine->trainer, peers_furthest(engine->peers, trainer_info(engine->trainer).step));
     trainer_tick(engine->trainer, engine->now_ms, peers_heard(engine->peers), end_of_run(engine));
+    stepped(engine, "the tick of the trainer");
     drain(engine);
     checkpoint_if_due(engine);
     if (engine->run.rounds != NULL)
         rounds_tick(engine->run.rounds, engine->now_ms, peers_uplink_bits(engine->peers));
+    stepped(engine, "the tick of the rounds");
     look_at_ground(engine);
+    stepped(engine, "looking at the state folder");
     drain(engine);
 }
 
@@ -593,61 +614,39 @@ static void tell_systemd(struct engine *engine)
     control_sample(engine->control, engine->now_ms);
     control_line(engine->control, engine->now_ms, line, sizeof line);
     sd_notifyf(0, "WATCHDOG=1\nSTATUS=%s", line);
-}
-
-static enum err make_items(struct engine *engine)
-{
-    size_t room = peers_poll(engine->peers, NULL, 0) + FDS_MAX;
-    if (room > engine->items_room) {
-        TRY(mem_grow(&engine->items, engine->items_room, room, sizeof *engine->items, "events"));
-        engine->items_room = room;
-    }
-    return ERR_OK;
-}
-
-static size_t gather(const struct engine *engine, int signal_fd)
-{
-    struct pollfd fds[FDS_MAX];
-    size_t count = peers_poll(engine->peers, engine->items, engine->items_room - FDS_MAX);
-    size_t fds_count = 0;
-    fds[fds_count++] = (struct pollfd){.fd = signal_fd, .events = POLLIN};
-    fds[fds_count++] = (struct pollfd){.fd = jobs_fd(engine->jobs), .events = POLLIN};
-    fds_count += trainer_poll(engine->trainer, fds + fds_count, FDS_MAX - fds_count);
-    fds_count += control_poll(engine->control, fds + fds_count, FDS_MAX - fds_count);
-    for (size_t i = 0; i < fds_count; i++)
-        engine->items[count++] =
-            (zmq_pollitem_t){.fd = fds[i].fd, .events = fds[i].events & POLLOUT ? ZMQ_POLLOUT : ZMQ_POLLIN};
-    return count;
+    stepped(engine, "a sample of the status");
 }
 
 static enum err wait_for_input(struct engine *engine, int signal_fd)
 {
-    TRY(make_items(engine));
-    size_t count = gather(engine, signal_fd);
-    uint64_t now_ms = env_mono_ms();
-    uint64_t wait_us = peers_wait_us(engine->peers);
-    long wait_ms = engine->tick_ms > now_ms ? (long)(engine->tick_ms - now_ms) : 0;
-    if (wait_us > 0 && wait_us / 1000 + 1 < (uint64_t)wait_ms)
-        wait_ms = (long)(wait_us / 1000 + 1);
-    if (zmq_poll(engine->items, (int)count, wait_ms) < 0 && zmq_errno() != EINTR)
-        return err_set(ERR_IO, "waiting for events: %s", zmq_strerror(zmq_errno()));
+    end_turn(engine);
+    enum err err = waits_wait(engine->waits, signal_fd, engine->tick_ms);
+    begin_turn(engine);
     engine->now_ms = env_mono_ms();
-    return ERR_OK;
+    return err;
 }
 
 /* One turn: every part takes in what has happened, one thing at a time, and after each the events are dealt with. */
 static enum err turn(struct engine *engine, int signal_fd)
 {
     TRY(wait_for_input(engine, signal_fd));
-    for (size_t left = jobs_pending(engine->jobs); left > 0 && jobs_take_back(engine->jobs); left--)
+    for (size_t left = jobs_pending(engine->jobs); left > 0 && jobs_take_back(engine->jobs); left--) {
+        stepped(engine, jobs_work_name(jobs_taken(engine->jobs)));
         drain(engine);
-    for (int i = 0; i < TRAINER_MESSAGES_PER_TURN && trainer_take(engine->trainer, engine->now_ms); i++)
+    }
+    for (int i = 0; i < TRAINER_MESSAGES_PER_TURN && trainer_take(engine->trainer, engine->now_ms); i++) {
+        stepped(engine, "a message of the trainer");
         drain(engine);
+    }
     peers_look(engine->peers, engine->now_ms);
-    for (int i = 0; i < PEER_MESSAGES_PER_TURN && peers_take(engine->peers, engine->now_ms); i++)
+    for (int i = 0; i < PEER_MESSAGES_PER_TURN && peers_take(engine->peers, engine->now_ms); i++) {
+        stepped(engine, "a message of another island");
         drain(engine);
+    }
     peers_flush(engine->peers, engine->now_ms);
+    stepped(engine, "sending to other islands");
     control_run(engine->control, engine->now_ms);
+    stepped(engine, "a question at the control socket");
     drain(engine);
     if (engine->now_ms >= engine->tick_ms)
         tick(engine);
@@ -689,6 +688,7 @@ enum err engine_run(struct engine *engine, int signal_fd)
     sd_notify(0, "READY=1");
     log_info("island %s of %" PRIu32 " is ready; control socket %s/control.sock", engine->conf->name,
              engine->charter.view.count, engine->conf->run_folder);
+    begin_turn(engine);
     drain(engine);
     while (fatal[0] == '\0' && !read_signals(signal_fd))
         TRY(turn(engine, signal_fd));

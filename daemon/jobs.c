@@ -41,7 +41,8 @@ struct jobs {
     struct queue urgent, waiting, finished;
     struct share *shares; /* with pieces that were not begun */
     bool stop;
-    size_t pending; /* the loop's */
+    size_t pending;       /* the loop's */
+    enum jobs_work taken; /* likewise */
     uint64_t cpu_ns[JOBS_WORKS];
     int fd;
     struct thread *threads;
@@ -299,6 +300,11 @@ size_t jobs_pending(const struct jobs *jobs)
     return jobs->pending;
 }
 
+enum jobs_work jobs_taken(const struct jobs *jobs)
+{
+    return jobs->taken;
+}
+
 bool jobs_take_back(struct jobs *jobs)
 {
     uint64_t one;
@@ -310,6 +316,7 @@ bool jobs_take_back(struct jobs *jobs)
     if (job == NULL)
         return false;
     jobs->pending--;
+    jobs->taken = job->work;
     job->done(job);
     return true;
 }

@@ -92,6 +92,8 @@ int jobs_fd(const struct jobs *jobs);
 bool jobs_take_back(struct jobs *jobs);
 /* Processor time that jobs of each kind have taken so far, of those that are done, in nanoseconds. */
 void jobs_cpu(struct jobs *jobs, uint64_t ns[JOBS_WORKS]);
+/* What the job did that was taken back last. */
+enum jobs_work jobs_taken(const struct jobs *jobs);
 /* Jobs submitted and not yet taken back. */
 size_t jobs_pending(const struct jobs *jobs);
 

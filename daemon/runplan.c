@@ -14,6 +14,31 @@
 /* An island that can be heard and does not do its part is waited for so many times as long as one that is silent. */
 enum { PATIENCE_AWAYS = 4 };
 
+/* No plan leads to what is saved. Where it holds no version of others, the first trainer, or a peer, brings one. */
+static enum err go_on_without_plan(const char *folder, const struct runspec *spec, const struct view *view,
+                                   enum err err)
+{
+    if (err == ERR_CORRUPT)
+        log_warn("%s; it is put aside as .damaged, and a trainer or another island brings it again", err_text());
+    TRY(store_check(folder, spec, &view->nonce_id));
+    if (err == ERR_NOTFOUND)
+        return ERR_OK;
+    if (err == ERR_CONF)
+        log_warn("the run spec is not the one of the last start. No round was saved under that one, so this one is "
+                 "taken; what its trainer saved is put aside in %s/worker.1, or a higher number",
+                 folder);
+    return store_put_aside(folder, err == ERR_CONF);
+}
+
+enum err runplan_find(const struct dconf *conf, const struct runspec *spec, const struct view *view,
+                      struct model_plan **out)
+{
+    enum err err = store_load_plan(conf->state_folder, spec, out);
+    if (err == ERR_NOTFOUND || err == ERR_CORRUPT || err == ERR_CONF)
+        return go_on_without_plan(conf->state_folder, spec, view, err);
+    return err;
+}
+
 uint32_t runplan_fragments(const struct runplan *run)
 {
     return run->rounds != NULL ? run->plan->plan->fragments_count : 0;

@@ -52,6 +52,10 @@ struct runplan {
     uint64_t memory_bytes; /* at most */
 };
 
+/* The plan that an earlier start has left on disk; the caller's. `*out` is NULL where there is none that leads on: the
+ * first trainer, or another island, brings one. ERR_CONF: what is saved is of another run. */
+ERR_MUST_CHECK enum err runplan_find(const struct dconf *conf, const struct runspec *spec, const struct view *view,
+                                     struct model_plan **out);
 /* Allocates, and restores from disk. `saved`: the plan is on disk already. On failure the plan is the run's if
  * run->plan is set, and the daemon cannot go on; if not (ERR_NOMEM: it is too large) it is still the caller's. */
 ERR_MUST_CHECK enum err runplan_make(const struct runplan_conf *conf, struct model_plan *plan, bool saved,

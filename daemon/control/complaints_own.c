@@ -14,7 +14,7 @@
  * one, in which programs are compiled. OFTEN: failures in a row that are not by chance. */
 enum { STALLED_MS = 60000, SLOWEST_STEPS = 3, FIRST_STEP_MS = 600000, OFTEN = 2 };
 /* Of the daemon, until it is complained of. */
-enum { RESTARTS_TOLD = 3 };
+enum { RESTARTS_TOLD = 3, LAG_TOLD_MS = 1000 };
 
 static void complain_of_us(struct status *status, enum complaint_code code, const char *what, const char *remedy)
 {
@@ -207,6 +207,22 @@ static void complain_doubt(struct status *status)
     complain_of_us(status, COMPLAINT_DOUBT, text, remedy_for_doubt(status));
 }
 
+/* A third of the time after which an island is taken for lost, as [net] away has it by default. */
+static void complain_lag(struct status *status)
+{
+    char text[300];
+    if (status->load.lag_ms <= LAG_TOLD_MS)
+        return;
+    snprintf(text, sizeof text,
+             "within the last minute the daemon stood for %.1f s at a stretch: it heard and answered nobody meanwhile, "
+             "and the other islands take one that is silent for longer for lost",
+             (double)status->load.lag_ms / 1000);
+    complain_of_us(status, COMPLAINT_LOOP_LAG, text,
+                   "see that this machine has a processor and memory to spare for the daemon: that nothing is swapped "
+                   "out, the disk is not overloaded, and nobody stops the process; with [island] log = debug the log "
+                   "names what took so long");
+}
+
 /* One that was killed once is back, and as it should be. */
 static void complain_daemon(struct status *status)
 {
@@ -217,6 +233,7 @@ static void complain_daemon(struct status *status)
                  by->again, by->why);
         complain_of_us(status, COMPLAINT_DAEMON_DIES, text, "its log says more: {here} logs");
     }
+    complain_lag(status);
     if (by->by == 0 || getppid() == by->by)
         return;
     snprintf(text, sizeof text,

@@ -259,6 +259,10 @@ static void take_load(struct status *status)
     }
     load->links_s = others_s > 0 ? others_s : 0;
     load->cores = status->from->load != NULL ? load_cores(status->from->load) : 0;
+    if (status->from->lag == NULL)
+        return;
+    load->lag_ms = lag_lately_ms(status->from->lag, status->now_ms);
+    load->lag_ms_max = status->from->lag->most_ms;
 }
 
 static enum err take(struct status *status)

@@ -16,6 +16,7 @@
 #include "daemon/control/load.h"
 #include "daemon/control/progress.h"
 #include "daemon/dconf.h"
+#include "daemon/lag.h"
 #include "daemon/peers/council.h"
 #include "daemon/peers/peers.h"
 #include "daemon/rounds/rounds.h"
@@ -50,6 +51,7 @@ struct status_conf {
     uint64_t memory_bytes;           /* all that the plan takes at most */
     const struct progress *progress; /* NULL: nobody keeps account of time */
     const struct load *load;         /* NULL: nor of processors */
+    const struct lag *lag;           /* NULL: nor of the loop's turns */
     const struct alike *alike;       /* NULL: nor of losses */
 };
 
@@ -92,6 +94,7 @@ enum complaint_code {
     COMPLAINT_NO_PART,      /* this island has drained, or the others have put it out */
     COMPLAINT_DAEMON_DIES,  /* the daemon was started again several times within an hour */
     COMPLAINT_UNSUPERVISED, /* nobody starts the daemon again any more if it dies */
+    COMPLAINT_LOOP_LAG,     /* the daemon did not look at what came in for more than a second, lately */
     COMPLAINT_CODES
 };
 enum { COMPLAINT_BYTES = 600 };
@@ -187,6 +190,7 @@ struct status_load {
     double seconds;         /* since it started; of these: */
     double loop_s, links_s; /* the loop; the threads of the links: ciphers and sockets */
     double jobs_s[JOBS_WORKS];
+    uint64_t lag_ms, lag_ms_max; /* the longest turn of the loop: within the last minute, and since it started */
 };
 
 struct status {

@@ -281,6 +281,8 @@ static void print_processor(const json_t *status, const struct ctl_text_look *lo
         before = ", ";
         json_object_del(rest, most);
     }
+    if (ctl_integer(status, "loop_lag_ms") > 0)
+        add(&line, "; its loop stood for %lld ms at most", (long long)ctl_integer(status, "loop_lag_ms"));
     say(&line, "processor", look, file);
     json_decref(rest);
 }

@@ -10,6 +10,7 @@ complain() { echo "$1"; bad=1; }
 # file in daemon/ | a function of it | functions that must not be there | tests
 parts='
 engine                 | engine_new        |                                                                             | unit/engine
+lag                    | lag_step          | engine_new peers_new rounds_new trainer_new replica_new jobs_new events_new | unit/lag
 event                  | events_new        | engine_new peers_new rounds_new trainer_new replica_new jobs_new            | unit/event
 jobs                   | jobs_new          | engine_new peers_new rounds_new trainer_new replica_new events_new          | unit/jobs
 rules                  | rules_round       | engine_new peers_new rounds_new trainer_new replica_new jobs_new            | unit/rules
@@ -77,6 +78,7 @@ ctl/forecast           | forecast_run      | engine_new peers_new rounds_new dco
 # Inside another part, and tested through it: file in daemon/ | a function of it | that part
 inner='
 runplan            | runplan_make     | engine
+waits              | waits_wait       | engine
 tidings            | tidings_tell     | engine
 control/progress   | progress_new     | control/status
 control/alike      | alike_note       | control/status

@@ -56,22 +56,23 @@ static void assert_fits(size_t columns_max)
     "\"anchors\":" anchors ",\"bytes_sent\":1500000,\"bytes_received\":2500,"                                      \
     "\"ledger_bytes\":12345,\"memory_bytes\":2000000000,"                                                          \
     "\"processor\":{\"cores\":0.251,\"seconds\":20,\"loop\":1.9,\"encode\":6,"                                     \
-    "\"links\":11,\"hash\":1.1},\"saved\":" saved "}"
+    "\"links\":11,\"hash\":1.1},\"loop_lag_ms\":12,\"loop_lag_ms_max\":800,\"saved\":" saved "}"
 
 static void a_status_shows_everything_and_each_complaint_with_its_remedy(void **state)
 {
     (void)state;
     print(ctl_print_status, STATUS("[]", "\"0123456789abcdef0123\"", "\"\""));
-    assert_string_equal(printed,
-                        "island     paris, 2 of 3 islands here, up 1 min 1 s\n"
-                        "run        big, 1.23M parameters, each fragment every 30 steps, overlap 5, codec int8\n"
-                        "trainer    training, step 123 of 900 (13 %), 1 h 2 min left, loss 2.3457, 890 tokens/s\n"
-                        "           4.57k tokens trained, 4.32k counted in the anchors\n"
-                        "anchor     4 fragments at versions 9 to 11, step 120, hash 0123456789abcdef\n"
-                        "epoch      7, 2 of 3 islands that vote heard\n"
-                        "traffic    sent 1.50 MB, received 2.50 kB; ledger 12.3 kB; memory 2.00 GB\n"
-                        "processor  0.25 cores in the last minute; links 55 %, encode 30 %\n"
-                        "degraded   no\n");
+    assert_string_equal(
+        printed, "island     paris, 2 of 3 islands here, up 1 min 1 s\n"
+                 "run        big, 1.23M parameters, each fragment every 30 steps, overlap 5, codec int8\n"
+                 "trainer    training, step 123 of 900 (13 %), 1 h 2 min left, loss 2.3457, 890 tokens/s\n"
+                 "           4.57k tokens trained, 4.32k counted in the anchors\n"
+                 "anchor     4 fragments at versions 9 to 11, step 120, hash 0123456789abcdef\n"
+                 "epoch      7, 2 of 3 islands that vote heard\n"
+                 "traffic    sent 1.50 MB, received 2.50 kB; ledger 12.3 kB; memory 2.00 GB\n"
+                 "processor  0.25 cores in the last minute; links 55 %, encode 30 %; its loop stood for 12 ms at "
+                 "most\n"
+                 "degraded   no\n");
     print(ctl_print_status, STATUS("[{\"code\":\"away\",\"what\":\"one\",\"remedy\":\"first\"},"
                                    "{\"code\":\"disk\",\"what\":\"two\",\"remedy\":\"second\"}]",
                                    "null", "\"/x/anchor.safetensors\""));

@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <systemd/sd-daemon.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -26,6 +27,7 @@
 #include "daemon/ctl/ctl_client.h"
 #include "daemon/engine.h"
 #include "tests/lib/adder.h"
+#include "tests/lib/hosted.h"
 #include "tests/lib/isle.h"
 #include "tests/lib/overhear.h"
 #include "tests/lib/patience.h"
@@ -33,128 +35,7 @@
 #include "tests/lib/proc.h"
 
 enum { A, B };
-enum { TENSORS = ADDER_TENSORS, VALUES = ADDER_VALUES, STEPS = 20, ROUNDS = 4 };
-enum { PATIENCE_MS = 20000, LOOK_MS = 10 };
-
-static const char exact[] = "interval = 5\noverlap = 0\nmix = 0\nlate = wait\noffsets = zero\n"
-                            "[outer]\noptimizer = average\n";
-
-/* ---- a daemon in a thread ---- */
-
-static struct isle_run *run;
-static struct {
-    const struct conf_override *overrides; /* of its configuration, where a test has some */
-    size_t overrides_count;
-    struct dconf conf;
-    struct engine *engine;
-    pthread_t thread;
-    _Atomic int tid;
-    bool running;
-    int signals[2]; /* where it reads them, where they are written */
-    enum err err;
-    char text[512], control[300], worker[300];
-} d;
-
-static const char *conf_of(uint32_t self)
-{
-    const char *sync = testlib_file(run->folder, "run.ini",
-                                    "[run]\nname = isle\nsteps = %d\n[sync]\ncodec = fp32\nerror_feedback = no\n"
-                                    "layers_per_fragment = 1\nzstd_level = 0\n%s",
-                                    STEPS, exact);
-    runspec_deinit(&run->spec);
-    assert_ok(runspec_load(sync, NULL, 0, &run->spec));
-    return isle_conf(run, self);
-}
-
-static enum err open_engine(uint32_t self)
-{
-    assert_ok(dconf_load(conf_of(self), d.overrides, d.overrides_count, &d.conf));
-    enum err err = engine_new(&d.conf, &d.engine);
-    assert_true((d.engine == NULL) == (err != ERR_OK));
-    snprintf(d.control, sizeof d.control, "%s/control.sock", d.conf.run_folder);
-    snprintf(d.worker, sizeof d.worker, "%s/worker.sock", d.conf.run_folder);
-    return err;
-}
-
-static void close_engine(void)
-{
-    engine_free(d.engine);
-    d.engine = NULL;
-    conf_deinit(&dconf_schema, &d.conf);
-}
-
-static void *run_engine(void *unused)
-{
-    d.tid = gettid();
-    d.err = engine_run(d.engine, d.signals[0]);
-    snprintf(d.text, sizeof d.text, "%s", err_text());
-    return unused;
-}
-
-static void start(uint32_t self)
-{
-    assert_ok(open_engine(self));
-    assert_int_equal(pipe2(d.signals, O_CLOEXEC | O_NONBLOCK), 0);
-    assert_int_equal(pthread_create(&d.thread, NULL, run_engine, NULL), 0);
-    d.running = true;
-}
-
-/* As a signal descriptor brings it. */
-static void send_signal(int number)
-{
-    struct signalfd_siginfo info = {.ssi_signo = (uint32_t)number};
-    assert_int_equal(write(d.signals[1], &info, sizeof info), sizeof info);
-}
-
-static enum err wait_for_end(void)
-{
-    struct patience patience = {0};
-    while (pthread_tryjoin_np(d.thread, NULL) != 0) {
-        if (patience_over(&patience, PATIENCE_MS)) {
-            print_error("the engine does not end\n");
-            _exit(1); /* nothing else can be tested beside it */
-        }
-        proc_sleep_ms(LOOK_MS);
-    }
-    d.running = false;
-    close(d.signals[0]);
-    close(d.signals[1]);
-    close_engine();
-    return d.err;
-}
-
-static void stop(void)
-{
-    send_signal(SIGTERM);
-    enum err err = wait_for_end();
-    if (err != ERR_OK)
-        fail_msg("it ended with: %s", d.text);
-}
-
-/* ---- what it says of itself ---- */
-
-static json_t *ask(const char *request)
-{
-    json_t *answer;
-    assert_ok(ctl_ask(d.control, request, &answer));
-    return answer;
-}
-
-static long long status_number(const char *key)
-{
-    json_t *status = ask("status");
-    long long value = (long long)ctl_integer(status, key);
-    json_decref(status);
-    return value;
-}
-
-static bool status_says(const char *part, const char *key, const char *word)
-{
-    json_t *status = ask("status");
-    bool is = strcmp(ctl_text(part != NULL ? json_object_get(status, part) : status, key), word) == 0;
-    json_decref(status);
-    return is;
-}
+enum { TENSORS = ADDER_TENSORS, VALUES = ADDER_VALUES, STEPS = HOSTED_STEPS, ROUNDS = HOSTED_ROUNDS };
 
 /* Of island a's checkpoint, waiting for one. */
 static uint64_t version_on_disk(uint32_t f)
@@ -163,7 +44,7 @@ static uint64_t version_on_disk(uint32_t f)
     uint64_t version;
     struct tensorfile *file;
     snprintf(name, sizeof name, "state-a/fragment-%04u.safetensors", f);
-    const char *path = testlib_path(run->folder, name);
+    const char *path = testlib_path(hosted.run->folder, name);
     isle_wait(access(path, F_OK) == 0);
     assert_ok(tensorfile_open(path, true, &file));
     assert_ok(tensorfile_meta_u64(file, "version", &version));
@@ -177,7 +58,7 @@ static struct diloco *t;
 
 static void attach(const char *name)
 {
-    t = adder_attach(d.worker, name);
+    t = adder_attach(hosted.worker, name);
 }
 
 static void begin_training(uint64_t step)
@@ -194,41 +75,20 @@ static int train(int steps)
     return adder_train(t, steps);
 }
 
-static int begin(void **state)
-{
-    (void)state;
-    d.overrides_count = 0;
-    run = isle_run_new("engine", 1, NULL);
-    adder_new();
-    return 0;
-}
-
-static int end(void **state)
-{
-    (void)state;
-    if (d.running) { /* the test failed */
-        send_signal(SIGTERM);
-        (void)!wait_for_end();
-    }
-    adder_free();
-    isle_run_free(run);
-    return 0;
-}
-
 /* ---- opening ---- */
 
 static void assert_opens(void)
 {
-    assert_ok(open_engine(A));
-    close_engine();
+    assert_ok(hosted_open(A));
+    hosted_close();
 }
 
 static void assert_refuses(enum err code, const char *part, const char *override)
 {
-    assert_ok(dconf_load(isle_conf(run, A), &(struct conf_override){override}, 1, &d.conf));
-    assert_fails(code, part, engine_new(&d.conf, &d.engine));
-    assert_null(d.engine);
-    conf_deinit(&dconf_schema, &d.conf);
+    assert_ok(dconf_load(isle_conf(hosted.run, A), &(struct conf_override){override}, 1, &hosted.conf));
+    assert_fails(code, part, engine_new(&hosted.conf, &hosted.engine));
+    assert_null(hosted.engine);
+    conf_deinit(&dconf_schema, &hosted.conf);
 }
 
 /* It would start a trainer again and again that ends at once. */
@@ -236,17 +96,17 @@ static void assert_refuses_ranks(void)
 {
     const struct conf_override overrides[] = {
         {"worker.program=diloco-worker"}, {"worker.data=d"}, {"worker.autostart=yes"}, {"worker.ranks=3"}};
-    assert_ok(dconf_load(isle_conf(run, A), overrides, 4, &d.conf));
+    assert_ok(dconf_load(isle_conf(hosted.run, A), overrides, 4, &hosted.conf));
     assert_fails(ERR_CONF, "[worker] ranks: [train] batch 8 cannot be shared out evenly among 3 ranks",
-                 engine_new(&d.conf, &d.engine));
-    conf_deinit(&dconf_schema, &d.conf);
+                 engine_new(&hosted.conf, &hosted.engine));
+    conf_deinit(&dconf_schema, &hosted.conf);
 }
 
 static void what_is_wrong_with_a_configuration_is_said_and_nothing_stays_open(void **state)
 {
     (void)state;
-    const char *no_key = testlib_file(run->folder, "no-key.ini", "[run]\nname = x\nsteps = 9\n");
-    const char *wrong = testlib_file(run->folder, "wrong.ini", "[run]\nname = x\nsteps = none\n");
+    const char *no_key = testlib_file(hosted.run->folder, "no-key.ini", "[run]\nname = x\nsteps = 9\n");
+    const char *wrong = testlib_file(hosted.run->folder, "wrong.ini", "[run]\nname = x\nsteps = none\n");
     char text[600];
     assert_opens();
     assert_refuses(ERR_NOTFOUND, "dilococtl keygen", "island.key=no/such");
@@ -257,7 +117,7 @@ static void what_is_wrong_with_a_configuration_is_said_and_nothing_stays_open(vo
     assert_refuses(ERR_CONF, "steps", text);
     assert_refuses_ranks();
     assert_refuses(ERR_CONF, "cannot listen there", "net.listen=nonsense:1");
-    snprintf(text, sizeof text, "island.sockets=%s", run->path);
+    snprintf(text, sizeof text, "island.sockets=%s", hosted.run->path);
     assert_refuses(ERR_CONF, "cannot listen: ", text);
     assert_opens();
 }
@@ -266,15 +126,15 @@ static void two_daemons_do_not_share_a_folder_or_a_socket(void **state)
 {
     (void)state;
     char text[300];
-    assert_ok(open_engine(A));
-    struct engine *first = d.engine;
-    struct dconf conf = d.conf;
+    assert_ok(hosted_open(A));
+    struct engine *first = hosted.engine;
+    struct dconf conf = hosted.conf;
     assert_refuses(ERR_CONF, "in use by another dilocod", "island.log=error");
-    snprintf(text, sizeof text, "island.state=%s/other", run->folder);
+    snprintf(text, sizeof text, "island.state=%s/other", hosted.run->folder);
     assert_refuses(ERR_CONF, "another dilocod is running with these sockets", text);
-    d.engine = first;
-    d.conf = conf;
-    close_engine();
+    hosted.engine = first;
+    hosted.conf = conf;
+    hosted_close();
     assert_opens();
 }
 
@@ -282,14 +142,14 @@ static void a_damaged_plan_is_named_and_put_aside(void **state)
 {
     (void)state;
     char path[300], aside[320];
-    assert_ok(open_engine(A));
-    snprintf(path, sizeof path, "%s/plan.txt", d.conf.state_folder);
+    assert_ok(hosted_open(A));
+    snprintf(path, sizeof path, "%s/plan.txt", hosted.conf.state_folder);
     snprintf(aside, sizeof aside, "%s.damaged", path);
     FILE *file = fopen(path, "w");
     assert_non_null(file);
     fputs("nonsense", file);
     fclose(file);
-    close_engine();
+    hosted_close();
     overhear_begin();
     assert_opens();
     assert_non_null(strstr(overhear_end(), path));
@@ -301,24 +161,54 @@ static void assert_opens_with_memory_alone(int allocations_min)
 {
     enum err err = ERR_NOMEM;
     int n = 0;
-    assert_ok(dconf_load(conf_of(A), NULL, 0, &d.conf));
+    assert_ok(dconf_load(hosted_conf(A), NULL, 0, &hosted.conf));
     for (; err != ERR_OK; n++) {
         mem_fail_after(n);
-        err = engine_new(&d.conf, &d.engine);
+        err = engine_new(&hosted.conf, &hosted.engine);
         mem_fail_after(-1);
         if (err != ERR_OK && err != ERR_NOMEM)
             fail_msg("without allocation %d: %s", n, err_text());
-        assert_true((d.engine == NULL) == (err != ERR_OK));
+        assert_true((hosted.engine == NULL) == (err != ERR_OK));
     }
     print_message("%d allocations\n", n - 1);
     assert_true(n > allocations_min);
-    close_engine();
+    hosted_close();
 }
 
 static void without_memory_there_is_no_engine_and_nothing_is_left(void **state)
 {
     (void)state;
     assert_opens_with_memory_alone(20);
+}
+
+/* ---- how long its turns take ---- */
+
+/* In the place of libsystemd's: the loop calls it now and then, and stands as long as a test says. */
+static _Atomic int notify_takes_ms;
+
+int sd_notifyf(int unset_environment, const char *format, ...)
+{
+    (void)unset_environment;
+    (void)format;
+    proc_sleep_ms(notify_takes_ms);
+    return 0;
+}
+
+static void what_holds_the_loop_up_is_measured_and_named(void **state)
+{
+    (void)state;
+    enum { HELD_MS = 300 };
+    hosted_start(A);
+    isle_wait(hosted_number("uptime_s") >= 0);
+    log_set_level(LOG_LEVEL_DEBUG);
+    overhear_begin();
+    notify_takes_ms = HELD_MS;
+    isle_wait(hosted_number("loop_lag_ms_max") >= HELD_MS);
+    assert_true(hosted_number("loop_lag_ms") >= HELD_MS);
+    notify_takes_ms = 0;
+    assert_non_null(strstr(overhear_end(), "the longest step was a sample of the status"));
+    log_set_level(LOG_LEVEL_INFO);
+    hosted_stop();
 }
 
 /* ---- a run ---- */
@@ -328,42 +218,42 @@ static void an_island_alone_runs_to_the_end_and_counts_every_step_once(void **st
     (void)state;
     struct tensorfile *file;
     const float *values;
-    start(A);
+    hosted_start(A);
     begin_training(0);
     assert_int_equal(train(2), DILOCO_OK);
-    isle_wait(status_says("trainer", "state", "training"));
-    assert_int_equal(status_number("versions"), 0);
+    isle_wait(hosted_says("trainer", "state", "training"));
+    assert_int_equal(hosted_number("versions"), 0);
     assert_int_equal(version_on_disk(0), 0); /* what nobody else may have is kept at once */
     assert_int_equal(train(STEPS - 2), DILOCO_STOP);
     adder_assert(STEPS);
     assert_int_equal(diloco_finish(t), DILOCO_OK);
     adder_assert(STEPS);
-    isle_wait(status_says("trainer", "state", "finished"));
-    isle_wait(status_says(NULL, "saving", "done"));
-    assert_int_equal(status_number("versions"), ROUNDS * TENSORS);
-    assert_int_equal(status_number("ledger_records"), ROUNDS * TENSORS);
-    assert_int_equal(status_number("step"), STEPS);
+    isle_wait(hosted_says("trainer", "state", "finished"));
+    isle_wait(hosted_says(NULL, "saving", "done"));
+    assert_int_equal(hosted_number("versions"), ROUNDS * TENSORS);
+    assert_int_equal(hosted_number("ledger_records"), ROUNDS * TENSORS);
+    assert_int_equal(hosted_number("step"), STEPS);
     diloco_detach(t);
-    assert_ok(tensorfile_open(testlib_path(d.conf.state_folder, "anchor.safetensors"), true, &file));
+    assert_ok(tensorfile_open(testlib_path(hosted.conf.state_folder, "anchor.safetensors"), true, &file));
     for (int i = 0; i < TENSORS; i++) {
         assert_ok(tensorfile_values(file, i == 0 ? "embed" : "layer", VALUES, &values));
         adder_assert_values(values, VALUES, STEPS);
     }
     tensorfile_close(file);
-    stop();
+    hosted_stop();
     for (uint32_t f = 0; f < TENSORS; f++)
         assert_int_equal(version_on_disk(f), ROUNDS);
     assert_opens_with_memory_alone(100); /* with a plan, checkpoints and results to read */
-    start(A);
-    assert_int_equal(status_number("versions"), ROUNDS * TENSORS);
-    stop();
+    hosted_start(A);
+    assert_int_equal(hosted_number("versions"), ROUNDS * TENSORS);
+    hosted_stop();
 }
 
 /* Its island abstains from that round; what it trained goes out with the next. */
 static void a_snapshot_that_cannot_be_sent_is_given_back(void **state)
 {
     (void)state;
-    start(A);
+    hosted_start(A);
     begin_training(0);
     assert_int_equal(train(4), DILOCO_OK);
     adder_tensor[1][7] = NAN;
@@ -372,10 +262,10 @@ static void a_snapshot_that_cannot_be_sent_is_given_back(void **state)
     assert_int_equal(train(STEPS - 5), DILOCO_STOP);
     assert_int_equal(diloco_finish(t), DILOCO_OK);
     adder_assert(STEPS);
-    assert_int_equal(status_number("version_max"), ROUNDS);
-    assert_int_equal(status_number("version_min"), ROUNDS - 1);
+    assert_int_equal(hosted_number("version_max"), ROUNDS);
+    assert_int_equal(hosted_number("version_min"), ROUNDS - 1);
     diloco_detach(t);
-    stop();
+    hosted_stop();
 }
 
 static void assert_other_tensors_are_refused(void)
@@ -392,16 +282,16 @@ static void a_daemon_that_comes_back_goes_on_with_its_trainer_and_no_other(void 
 {
     (void)state;
     char anchors[80];
-    start(A);
+    hosted_start(A);
     begin_training(0);
     assert_int_equal(train(12), DILOCO_OK);
-    isle_wait(status_number("versions") == 2 * TENSORS);
-    json_t *status = ask("status");
+    isle_wait(hosted_number("versions") == 2 * TENSORS);
+    json_t *status = hosted_ask("status");
     snprintf(anchors, sizeof anchors, "%s", ctl_text(status, "anchors"));
     json_decref(status);
-    stop();
-    start(A);
-    status = ask("status");
+    hosted_stop();
+    hosted_start(A);
+    status = hosted_ask("status");
     assert_string_equal(ctl_text(status, "anchors"), anchors);
     assert_int_equal(ctl_integer(status, "versions"), 2 * TENSORS);
     json_decref(status);
@@ -409,7 +299,7 @@ static void a_daemon_that_comes_back_goes_on_with_its_trainer_and_no_other(void 
     assert_int_equal(diloco_finish(t), DILOCO_OK);
     adder_assert(STEPS);
     /* A round that was due before it was attached again goes out with the next. */
-    assert_in_range(status_number("versions"), 3 * TENSORS, ROUNDS * TENSORS);
+    assert_in_range(hosted_number("versions"), 3 * TENSORS, ROUNDS * TENSORS);
     diloco_detach(t);
     assert_other_tensors_are_refused();
     /* A new trainer of the same begins with the anchor. */
@@ -418,28 +308,28 @@ static void a_daemon_that_comes_back_goes_on_with_its_trainer_and_no_other(void 
     begin_training(STEPS);
     adder_assert(STEPS);
     diloco_detach(t);
-    stop();
+    hosted_stop();
 }
 
 static void only_a_signal_to_end_ends_it(void **state)
 {
     (void)state;
-    start(A);
-    send_signal(SIGHUP);
-    send_signal(SIGUSR1);
-    assert_int_equal(status_number("islands"), 1);
-    assert_int_equal(status_number("islands"), 1); /* a turn later */
-    send_signal(SIGINT);
-    assert_ok(wait_for_end());
-    assert_int_equal(access(d.control, F_OK), -1);
-    assert_int_equal(access(d.worker, F_OK), -1);
+    hosted_start(A);
+    hosted_signal(SIGHUP);
+    hosted_signal(SIGUSR1);
+    assert_int_equal(hosted_number("islands"), 1);
+    assert_int_equal(hosted_number("islands"), 1); /* a turn later */
+    hosted_signal(SIGINT);
+    assert_ok(hosted_end());
+    assert_int_equal(access(hosted.control, F_OK), -1);
+    assert_int_equal(access(hosted.worker, F_OK), -1);
 }
 
 static const char *take_state_folder_away(void)
 {
     static char aside[400];
-    snprintf(aside, sizeof aside, "%s-aside", d.conf.state_folder);
-    assert_int_equal(rename(d.conf.state_folder, aside), 0);
+    snprintf(aside, sizeof aside, "%s-aside", hosted.conf.state_folder);
+    assert_int_equal(rename(hosted.conf.state_folder, aside), 0);
     return aside;
 }
 
@@ -450,13 +340,13 @@ static void what_it_cannot_go_on_without_ends_it_in_order_with_the_reason(void *
     struct diloco_start go = {.size = sizeof(struct diloco_start)};
     log_set_level(LOG_LEVEL_DEBUG);
     overhear_begin();
-    start(A);
+    hosted_start(A);
     take_state_folder_away();
     attach("layer");
     assert_int_equal(diloco_begin(t, &go), DILOCO_REFUSED);
     diloco_detach(t);
-    assert_int_equal(wait_for_end(), ERR_NOTFOUND); /* a start would find nothing that was saved */
-    assert_non_null(strstr(d.text, "plan"));
+    assert_int_equal(hosted_end(), ERR_NOTFOUND); /* a start would find nothing that was saved */
+    assert_non_null(strstr(hosted.text, "plan"));
     log_set_level(LOG_LEVEL_INFO);
     const char *registered = strstr(overhear_end(), "event registered"); /* a trace of a run is a list of events */
     assert_true(registered != NULL && strstr(registered, "event fatal") != NULL);
@@ -468,20 +358,20 @@ static void start_slow_to_end(uint32_t self)
     static char worker[400];
     static const struct conf_override overrides[] = {{worker}, {"worker.data=d"}, {"worker.autostart=yes"}};
     static const char text[] = "#!/bin/sh\ntrap '' TERM\n: >deaf\nwhile test ! -f go; do sleep 0.02; done\n";
-    const char *program = testlib_file(run->folder, "program", "%s", text); /* it runs there */
+    const char *program = testlib_file(hosted.run->folder, "program", "%s", text); /* it runs there */
     assert_int_equal(chmod(program, 0755), 0);
     snprintf(worker, sizeof worker, "worker.program=%s", program);
-    d.overrides = overrides;
-    d.overrides_count = 3;
-    start(self);
-    isle_wait(access(testlib_path(run->folder, "deaf"), F_OK) == 0);
+    hosted.overrides = overrides;
+    hosted.overrides_count = 3;
+    hosted_start(self);
+    isle_wait(access(testlib_path(hosted.run->folder, "deaf"), F_OK) == 0);
 }
 
 static void assert_ended_for_its_plan(enum err err)
 {
-    testlib_file(run->folder, "go", "\n");
-    assert_int_equal(wait_for_end(), err);
-    assert_non_null(strstr(d.text, "plan"));
+    testlib_file(hosted.run->folder, "go", "\n");
+    assert_int_equal(hosted_end(), err);
+    assert_non_null(strstr(hosted.text, "plan"));
 }
 
 /* The plan that could not be kept is known to no other part. */
@@ -506,7 +396,7 @@ static double cpu_seconds(void)
 {
     clockid_t clock;
     struct timespec used;
-    assert_int_equal(pthread_getcpuclockid(d.thread, &clock), 0);
+    assert_int_equal(pthread_getcpuclockid(hosted.thread, &clock), 0);
     assert_int_equal(clock_gettime(clock, &used), 0);
     return (double)used.tv_sec + 1e-9 * (double)used.tv_nsec;
 }
@@ -518,14 +408,14 @@ static void a_client_that_does_not_read_does_not_keep_the_loop_busy(void **state
     enum { REST_MS = 150 };
     static char requests[1 << 16];
     struct sockaddr_un address;
-    start(A);
+    hosted_start(A);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    assert_ok(ipc_address(d.control, &address));
+    assert_ok(ipc_address(hosted.control, &address));
     assert_int_equal(connect(fd, (const struct sockaddr *)&address, sizeof address), 0);
     for (size_t i = 0; i < sizeof requests; i += 8)
         memcpy(requests + i, "status\n\n", 8);
     struct pollfd item = {.fd = fd, .events = POLLOUT};
-    while (poll(&item, 1, 50) > 0 || !proc_thread_rests(d.tid)) { /* until nobody takes them any more */
+    while (poll(&item, 1, 50) > 0 || !proc_thread_rests(hosted.tid)) { /* until nobody takes them any more */
         ssize_t put = send(fd, requests, sizeof requests, MSG_NOSIGNAL);
         assert_true(put > 0 || errno == EAGAIN);
     }
@@ -536,7 +426,7 @@ static void a_client_that_does_not_read_does_not_keep_the_loop_busy(void **state
     print_message("the loop works %.0f %% of the time\n", 100 * busy);
     assert_true(busy < 0.5);
     close(fd);
-    stop();
+    hosted_stop();
 }
 
 /* ---- with another island ---- */
@@ -546,11 +436,11 @@ static struct played *other;
 /* Without a share it is too slow to own anything. */
 static void begin_with_another(const char *name, bool share)
 {
-    isle_run_free(run);
-    run = isle_run_new(name, 2, NULL);
-    run->uplinks[A] = share ? run->uplinks[B] : 1000;
-    conf_of(B); /* the run spec, whose digest the played one needs */
-    other = played_open(run, A, 0, NULL);
+    isle_run_free(hosted.run);
+    hosted.run = isle_run_new(name, 2, NULL);
+    hosted.run->uplinks[A] = share ? hosted.run->uplinks[B] : 1000;
+    hosted_conf(B); /* the run spec, whose digest the played one needs */
+    other = played_open(hosted.run, A, 0, NULL);
 }
 
 static void greet_daemon(uint32_t self, uint32_t window_kib)
@@ -565,7 +455,7 @@ static void greet_daemon(uint32_t self, uint32_t window_kib)
 static void *train_a_round(void *unused)
 {
     (void)unused;
-    return train(5) == DILOCO_OK ? &d : NULL;
+    return train(5) == DILOCO_OK ? &hosted : NULL;
 }
 
 /* In the background, while the test plays the other island, without which no result counts. */
@@ -584,7 +474,7 @@ static void a_result_whose_memory_is_written_again_is_not_sent_on(void **state)
 {
     (void)state;
     begin_with_another("engine-two", false);
-    start(B);
+    hosted_start(B);
     greet_daemon(B, WIRE_WINDOW_KIB_MIN);
     begin_training(0);
     played_beat(other); /* with the plan the core is new, and has heard nothing */
@@ -605,7 +495,7 @@ static void a_result_whose_memory_is_written_again_is_not_sent_on(void **state)
         played_say_done(other, B, &other->chunk.key, WIRE_NOT_NEEDED); /* what fills the window */
     }
     diloco_detach(t);
-    stop();
+    hosted_stop();
     played_close(other);
 }
 
@@ -614,24 +504,24 @@ static void the_plan_of_another_island_is_taken_over_and_nonsense_is_not(void **
     (void)state;
     static const struct wire_key key = {.kind = WIRE_PLAN};
     begin_with_another("engine-plan", true);
-    struct model_plan *plan = isle_model_plan(run);
-    start(B);
+    struct model_plan *plan = isle_model_plan(hosted.run);
+    hosted_start(B);
     played_hello(other)->plan_known = true;
     other->out.hello.plan_id = plan->plan->digest;
     played_say(other, B);
     isle_wait(played_heard_of(other, WIRE_FETCH, &key));
     played_send(other, B, &key, "nonsense", 8);
     isle_wait(played_heard_of(other, WIRE_DONE, &key));
-    assert_int_equal(status_number("fragments"), 0);
+    assert_int_equal(hosted_number("fragments"), 0);
     played_send(other, B, &key, plan->text, strlen(plan->text));
-    isle_wait(status_number("fragments") == ISLE_FRAGMENTS);
+    isle_wait(hosted_number("fragments") == ISLE_FRAGMENTS);
     isle_wait(played_heard_type(other, WIRE_HELLO) && other->in.hello.plan_known);
     assert_true(digest_equal(&other->in.hello.plan_id, &plan->plan->digest));
-    stop();
+    hosted_stop();
     isle_wait(played_heard_type(other, WIRE_BYE));
-    start(B); /* it was kept */
-    assert_int_equal(status_number("fragments"), ISLE_FRAGMENTS);
-    stop();
+    hosted_start(B); /* it was kept */
+    assert_int_equal(hosted_number("fragments"), ISLE_FRAGMENTS);
+    hosted_stop();
     model_plan_free(plan);
     played_close(other);
 }
@@ -649,15 +539,15 @@ static void no_other_plan_is_taken_while_it_ends(void **state)
 {
     (void)state;
     begin_with_another("engine-end", true);
-    struct model_plan *plan = isle_model_plan(run);
+    struct model_plan *plan = isle_model_plan(hosted.run);
     start_slow_to_end(B);
     const char *aside = take_state_folder_away();
     played_hello(other)->plan_known = true;
     other->out.hello.plan_id = plan->plan->digest;
     played_say(other, B);
     send_plan(plan);
-    assert_int_equal(status_number("fragments"), 0);
-    assert_int_equal(rename(aside, d.conf.state_folder), 0);
+    assert_int_equal(hosted_number("fragments"), 0);
+    assert_int_equal(rename(aside, hosted.conf.state_folder), 0);
     send_plan(plan);                      /* it asks again */
     assert_ended_for_its_plan(ERR_STATE); /* what was saved is there again */
     model_plan_free(plan);
@@ -668,12 +558,13 @@ int main(void)
 {
     assert_ok(digest_init());
     signal(SIGPIPE, SIG_IGN);
-#define CASE(name) cmocka_unit_test_setup_teardown(name, begin, end)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, hosted_begin, hosted_finish)
     const struct CMUnitTest tests[] = {
         CASE(what_is_wrong_with_a_configuration_is_said_and_nothing_stays_open),
         CASE(two_daemons_do_not_share_a_folder_or_a_socket),
         CASE(a_damaged_plan_is_named_and_put_aside),
         CASE(without_memory_there_is_no_engine_and_nothing_is_left),
+        CASE(what_holds_the_loop_up_is_measured_and_named),
         CASE(an_island_alone_runs_to_the_end_and_counts_every_step_once),
         CASE(a_snapshot_that_cannot_be_sent_is_given_back),
         CASE(a_daemon_that_comes_back_goes_on_with_its_trainer_and_no_other),

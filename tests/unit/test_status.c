@@ -71,7 +71,7 @@ static void every_code_has_a_name_of_its_own(void **state)
         "stopped",     "not-attached", "stalled",    "outlier",      "runaway",    "loss-nan",     "nan",
         "blocked",     "twins",        "state-lost", "lost",         "apart",      "no-majority",  "sealed",
         "doubt",       "mark",         "roster",     "same-batches", "fault",      "not-admitted", "no-part",
-        "daemon-dies", "unsupervised"};
+        "daemon-dies", "unsupervised", "loop-lag"};
     for (unsigned i = 0; i < COMPLAINT_CODES; i++)
         assert_string_equal(complaint_name((enum complaint_code)i), names[i]);
     assert_string_equal(complaint_name(COMPLAINT_CODES), "unknown");
@@ -109,6 +109,30 @@ static void a_daemon_that_dies_again_and_again_is_complained_of(void **state)
     assert_complains(take(), COMPLAINT_UNSUPERVISED, "nobody starts the daemon again if it dies");
     look.a->conf.supervised.by = 0; /* of a service, or by hand */
     assert_silent(take(), COMPLAINT_UNSUPERVISED);
+    look_end();
+}
+
+static void a_loop_that_stood_is_told_for_a_minute(void **state)
+{
+    (void)state;
+    const uint64_t ms = 1000000;
+    look_begin("status-lag", 1, NULL);
+    train(6);
+    struct lag lag = {.turn_ns = 0};
+    struct status_conf conf = look_conf();
+    conf.lag = &lag;
+    lag_turn(&lag, look.a->now_ms * ms);
+    lag_end(&lag, (look.a->now_ms + 1000) * ms);
+    assert_silent(look_take_of(&conf), COMPLAINT_LOOP_LAG);
+    lag_turn(&lag, look.a->now_ms * ms);
+    lag_end(&lag, (look.a->now_ms + 2600) * ms);
+    assert_complains(look_take_of(&conf), COMPLAINT_LOOP_LAG, "the daemon stood for 2.6 s at a stretch");
+    assert_int_equal(look.status.load.lag_ms, 2600);
+    assert_int_equal(look.status.load.lag_ms_max, 2600);
+    look.a->now_ms += 70 * 1000;
+    assert_silent(look_take_of(&conf), COMPLAINT_LOOP_LAG);
+    assert_int_equal(look.status.load.lag_ms, 0);
+    assert_int_equal(look.status.load.lag_ms_max, 2600);
     look_end();
 }
 
@@ -568,6 +592,7 @@ int main(void)
         cmocka_unit_test(every_code_has_a_name_of_its_own),
         cmocka_unit_test(an_island_that_trains_alone_by_design_has_nothing_to_complain_of),
         cmocka_unit_test(a_daemon_that_dies_again_and_again_is_complained_of),
+        cmocka_unit_test(a_loop_that_stood_is_told_for_a_minute),
         cmocka_unit_test(who_is_not_heard_is_away_and_without_anyone_the_island_is_alone),
         cmocka_unit_test(who_would_not_talk_is_refused_and_not_just_away),
         cmocka_unit_test(a_stranger_is_told_for_a_minute),

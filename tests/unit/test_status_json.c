@@ -173,6 +173,8 @@ static int fill(void **state)
     status.trainer.process_name = "running";
     status.trainer.failures = 8;
     status.load = (struct status_load){.cores = 0.5, .seconds = 81, .loop_s = 82, .links_s = 83};
+    status.load.lag_ms = 94;
+    status.load.lag_ms_max = 95;
     for (int work = 0; work < JOBS_WORKS; work++)
         status.load.jobs_s[work] = 84 + work;
     return 0;
@@ -253,6 +255,8 @@ static void a_status_says_what_was_taken(void **state)
     assert_number(json, "params", 1001);
     assert_number(json, "memory_bytes", 1002);
     assert_processor(json_object_get(json, "processor"));
+    assert_number(json, "loop_lag_ms", 94);
+    assert_number(json, "loop_lag_ms_max", 95);
     assert_number(json, "fragments", FRAGMENTS);
     static const char *const more[] = {"ledger_records", "ledger_bytes", "payload_sent", "strangers_refused",
                                        "uplink_bit_s",   "islands_up",   "step",         "bytes_sent",

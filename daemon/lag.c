@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/lag.h"
+
+static const uint64_t ms_ns = 1000000;
+
+void lag_turn(struct lag *lag, uint64_t now_ns)
+{
+    lag->turn_ns = lag->step_ns = now_ns;
+    lag->slowest = NULL;
+    lag->slowest_ns = 0;
+}
+
+void lag_step(struct lag *lag, const char *name, uint64_t now_ns)
+{
+    uint64_t took_ns = now_ns - lag->step_ns;
+    lag->step_ns = now_ns;
+    if (lag->slowest != NULL && took_ns <= lag->slowest_ns)
+        return;
+    lag->slowest = name;
+    lag->slowest_ns = took_ns;
+}
+
+static uint64_t span_of(uint64_t now_ms)
+{
+    return now_ms / LAG_SPAN_MS + 1;
+}
+
+uint64_t lag_end(struct lag *lag, uint64_t now_ns)
+{
+    uint64_t took_ms = (now_ns - lag->turn_ns) / ms_ns, number = span_of(now_ns / ms_ns);
+    struct lag_span *span = &lag->spans[number % LAG_SPANS];
+    if (span->number != number)
+        *span = (struct lag_span){.number = number};
+    span->most_ms = took_ms > span->most_ms ? took_ms : span->most_ms;
+    lag->most_ms = took_ms > lag->most_ms ? took_ms : lag->most_ms;
+    return took_ms;
+}
+
+uint64_t lag_lately_ms(const struct lag *lag, uint64_t now_ms)
+{
+    uint64_t most_ms = 0, number = span_of(now_ms);
+    for (size_t i = 0; i < LAG_SPANS; i++) {
+        const struct lag_span *span = &lag->spans[i];
+        if (span->number + LAG_SPANS > number && span->most_ms > most_ms)
+            most_ms = span->most_ms;
+    }
+    return most_ms;
+}

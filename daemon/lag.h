@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * lag: how long the daemon's loop does not look at what comes in.
+ *
+ * A turn is all that the loop does between two waits; while it lasts, no heartbeat goes out and nobody is answered. The
+ * loop says when a turn begins, what it has done, and when the turn ends; what is kept is the longest turn lately and
+ * since the start, and the longest step of the present one, by name. Plain struct, zero at birth; times come as
+ * arguments and may only go on; only the loop's thread calls.
+ */
+#ifndef DAEMON_LAG_H
+#define DAEMON_LAG_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* LONG: what a turn may take at most; a longer one is worth a line in the log. */
+enum { LAG_LONG_MS = 50, LAG_SPANS = 13, LAG_SPAN_MS = 5000 };
+
+struct lag {
+    uint64_t turn_ns, step_ns; /* when the turn, and the present step of it, began */
+    const char *slowest;       /* the turn's longest step; NULL: there was none */
+    uint64_t slowest_ns;       /* what it took */
+    uint64_t most_ms;          /* the longest turn since the start */
+    struct lag_span {
+        uint64_t number; /* of the span of LAG_SPAN_MS that it is of, counted from 1 */
+        uint64_t most_ms;
+    } spans[LAG_SPANS]; /* by number, modulo their count */
+};
+
+/* A turn begins. */
+void lag_turn(struct lag *lag, uint64_t now_ns);
+/* What was done since the step before, or since the turn began. `name` is borrowed until the turn after this one. */
+void lag_step(struct lag *lag, const char *name, uint64_t now_ns);
+/* The turn ends. Returns what it took, in whole milliseconds. */
+uint64_t lag_end(struct lag *lag, uint64_t now_ns);
+/* The longest turn that ended within the last minute, in milliseconds; 0: none took one. */
+uint64_t lag_lately_ms(const struct lag *lag, uint64_t now_ms);
+
+#endif

@@ -7,9 +7,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
+/* LAZY: smaller arrays are cleared at once, in less than a tenth of a millisecond. HUGE: what a page of the larger kind
+ * holds; with 512 times fewer of them an array is given back, or cleared, in a twentieth of the time (340 MiB: 1 ms,
+ * and not 21). */
+enum { LAZY_BYTES = 1 << 20, HUGE_BYTES = 2 << 20 };
+
 static _Atomic long fail_after = -1;
+static _Atomic size_t lazy_bytes;
 
 static int must_fail(void)
 {
@@ -50,6 +57,71 @@ enum err mem_new(size_t count, size_t size, const char *what, void *out)
     memcpy(&pointer, out, sizeof pointer);
     memset(pointer, 0, count * size);
     return ERR_OK;
+}
+
+/* An address sanitizer watches the bounds of what the allocator gives, and looks for what nobody freed. */
+#if defined(__SANITIZE_ADDRESS__)
+enum { WATCHED = 1 };
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+enum { WATCHED = 1 };
+#else
+enum { WATCHED = 0 };
+#endif
+#else
+enum { WATCHED = 0 };
+#endif
+
+static int is_lazy(size_t count, size_t size)
+{
+    return !WATCHED && size != 0 && count <= SIZE_MAX / size && count * size >= LAZY_BYTES;
+}
+
+enum err mem_pages_new(size_t count, size_t size, const char *what, void *out)
+{
+    void *map = NULL;
+    if (!is_lazy(count, size))
+        return mem_new(count, size, what, out);
+    size_t bytes = count * size;
+    memcpy(out, &map, sizeof map);
+    if (!must_fail())
+        map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (map == NULL || map == MAP_FAILED)
+        return err_set(ERR_NOMEM, "out of memory: %zu bytes for %s", bytes, what);
+    if (bytes >= HUGE_BYTES) /* a wish: a kernel without them, or told not to, takes small ones */
+        (void)madvise(map, bytes, MADV_HUGEPAGE);
+    lazy_bytes += bytes;
+    memcpy(out, &map, sizeof map);
+    return ERR_OK;
+}
+
+void mem_pages_free(void *pointer, size_t count, size_t size)
+{
+    if (pointer == NULL || !is_lazy(count, size)) {
+        mem_free(pointer);
+        return;
+    }
+    munmap(pointer, count * size);
+    lazy_bytes -= count * size;
+}
+
+void mem_pages_clear(void *first, size_t bytes)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)first;
+    uintptr_t begin = (at + page - 1) / page * page, end = (at + bytes) / page * page;
+    char *base = first;
+    /* Pages that are given back are found cleared when they are touched again; locked ones are not. */
+    if (!is_lazy(bytes, 1) || madvise(base + (begin - at), end - begin, MADV_DONTNEED) != 0) {
+        memset(base, 0, bytes);
+        return;
+    }
+    memset(base, 0, begin - at);
+    memset(base + (end - at), 0, at + bytes - end);
+}
+
+size_t mem_pages_bytes(void)
+{
+    return lazy_bytes;
 }
 
 enum err mem_grow(void *array, size_t count_old, size_t count_new, size_t size, const char *what)

@@ -22,6 +22,18 @@ ERR_MUST_CHECK enum err mem_new(size_t count, size_t size, const char *what, voi
  * mostly not filled. */
 ERR_MUST_CHECK enum err mem_new_unset(size_t count, size_t size, const char *what, void *out);
 
+/* Zeroed memory for arrays as large as a model, aligned to MEM_ALIGN: the kernel clears each page when it is first
+ * touched, so that this call takes microseconds at any size, and whoever fills the array has the work. Errors as of
+ * mem_new(). Free with mem_pages_free(), which is told the same count and size. */
+ERR_MUST_CHECK enum err mem_pages_new(size_t count, size_t size, const char *what, void *out);
+/* NULL is fine. */
+void mem_pages_free(void *pointer, size_t count, size_t size);
+/* Zeros in a part of such an array, which takes about a millisecond at any size. */
+void mem_pages_clear(void *first, size_t bytes);
+/* What such arrays hold of the address space now, all together, in bytes; small ones, that mem_new() made, not among
+ * it. */
+size_t mem_pages_bytes(void);
+
 /* Grows or shrinks an array from mem_new(), keeping the first elements; new elements are zero. On failure the old
  * array stands. */
 ERR_MUST_CHECK enum err mem_grow(void *array, size_t count_old, size_t count_new, size_t size, const char *what);

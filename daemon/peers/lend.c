@@ -48,7 +48,7 @@ static void end_copy(struct lend *lend, struct copy *copy)
         end_reader(lend, &copy->readers[i]);
     if (copy->loan.object != NULL)
         xfer_withdraw(lend->conf.xfer, copy->loan.object, copy->loan.bytes);
-    mem_free(copy->loan.object);
+    mem_pages_free(copy->loan.object, (size_t)copy->loan.bytes, 1);
     mem_free(copy->loan.leaves);
     *copy = (struct copy){.used = false};
 }
@@ -89,7 +89,7 @@ static struct copy *new_copy(struct lend *lend, uint32_t f, uint64_t version)
         return NULL;
     struct state_loan *loan = &copy->loan;
     *loan = (struct state_loan){.f = f, .state = *state, .bytes = state_object_bytes(run->replica, f)};
-    if (mem_new((size_t)loan->bytes, 1, "a state to send", &loan->object) != ERR_OK ||
+    if (mem_pages_new((size_t)loan->bytes, 1, "a state to send", &loan->object) != ERR_OK ||
         mem_new(state_object_leaves(loan->bytes), sizeof *loan->leaves, "a state to send", &loan->leaves) != ERR_OK) {
         log_error("%s", err_text());
         end_copy(lend, copy);

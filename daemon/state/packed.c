@@ -11,14 +11,15 @@ enum err packed_new(const struct plan *plan, uint32_t f, uint64_t shards, const 
     *out = (struct packed){0};
     plan_share(plan, f, shards, &share);
     if (share.values_count > 0)
-        TRY(mem_new((size_t)share.values_count, sizeof(float), what, &out->values));
+        TRY(mem_pages_new((size_t)share.values_count, sizeof(float), what, &out->values));
+    out->count = (size_t)share.values_count;
     out->shards = shards;
     return ERR_OK;
 }
 
 void packed_deinit(struct packed *packed)
 {
-    mem_free(packed->values);
+    mem_pages_free(packed->values, packed->count, sizeof(float));
     *packed = (struct packed){0};
 }
 
@@ -56,7 +57,7 @@ void packed_clear(const struct plan *plan, uint32_t f, struct packed *packed, ui
         struct plan_shard shard = plan_shard(plan, f, s);
         size_t count = (size_t)(shard.end - shard.begin);
         if ((shards >> s & 1) != 0)
-            memset(packed->values + at, 0, count * sizeof(float));
+            mem_pages_clear(packed->values + at, count * sizeof(float));
         at += count;
     }
 }

@@ -14,6 +14,7 @@
 
 struct packed {
     uint64_t shards; /* mask */
+    size_t count;    /* of values */
     float *values;   /* NULL where there are none */
 };
 

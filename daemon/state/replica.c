@@ -42,8 +42,8 @@ static enum err alloc_state(struct replica *replica, uint32_t f)
 {
     struct replica_fragment *fragment = &replica->fragments[f];
     size_t count = (size_t)replica->conf.plan->fragments[f].values_count;
-    TRY(mem_new(count, sizeof(float), "the anchor", &fragment->anchor));
-    return has_momentum(&replica->conf) ? mem_new(count, sizeof(float), "the outer momentum", &fragment->momentum)
+    TRY(mem_pages_new(count, sizeof(float), "the anchor", &fragment->anchor));
+    return has_momentum(&replica->conf) ? mem_pages_new(count, sizeof(float), "the outer momentum", &fragment->momentum)
                                         : ERR_OK;
 }
 
@@ -54,8 +54,8 @@ static enum err alloc_fragment(struct replica *replica, uint32_t f)
     TRY(alloc_state(replica, f));
     if (!replica->conf.error_feedback)
         return ERR_OK;
-    TRY(mem_new(count, sizeof(float), "the residual", &fragment->residual));
-    return mem_new(count, sizeof(float), "the pending residual", &fragment->pending);
+    TRY(mem_pages_new(count, sizeof(float), "the residual", &fragment->residual));
+    return mem_pages_new(count, sizeof(float), "the pending residual", &fragment->pending);
 }
 
 static enum err new_empty(const struct replica_conf *conf, struct replica **out)
@@ -109,10 +109,11 @@ void replica_free(struct replica *replica)
         return;
     for (uint32_t f = 0; replica->fragments != NULL && f < replica->conf.plan->fragments_count; f++) {
         struct replica_fragment *fragment = &replica->fragments[f];
-        mem_free(fragment->anchor);
-        mem_free(fragment->momentum);
-        mem_free(fragment->residual);
-        mem_free(fragment->pending);
+        size_t count = (size_t)replica->conf.plan->fragments[f].values_count;
+        mem_pages_free(fragment->anchor, count, sizeof(float));
+        mem_pages_free(fragment->momentum, count, sizeof(float));
+        mem_pages_free(fragment->residual, count, sizeof(float));
+        mem_pages_free(fragment->pending, count, sizeof(float));
         packed_deinit(&fragment->owner_residual);
         packed_deinit(&fragment->owner_pending);
         counted_clear(&fragment->counted);
@@ -364,7 +365,7 @@ static void move_residual(struct replica *replica, uint32_t f, uint64_t shards, 
         if (pending)
             memcpy(fragment->residual + begin, fragment->pending + begin, count * sizeof(float));
         else
-            memset(fragment->residual + begin, 0, count * sizeof(float));
+            mem_pages_clear(fragment->residual + begin, count * sizeof(float));
     }
 }
 
@@ -484,19 +485,18 @@ void replica_clear_residuals(struct replica *replica, uint32_t f)
 {
     struct replica_fragment *fragment = &replica->fragments[f];
     if (fragment->residual != NULL)
-        memset(fragment->residual, 0, (size_t)replica->conf.plan->fragments[f].values_count * sizeof(float));
+        mem_pages_clear(fragment->residual, (size_t)replica->conf.plan->fragments[f].values_count * sizeof(float));
     if (fragment->owner_residual.values != NULL)
-        memset(fragment->owner_residual.values, 0,
-               replica_values(replica, f, fragment->owner_residual.shards) * sizeof(float));
+        mem_pages_clear(fragment->owner_residual.values, fragment->owner_residual.count * sizeof(float));
 }
 
 void replica_clear(struct replica *replica, uint32_t f)
 {
     struct replica_fragment *fragment = &replica->fragments[f];
     size_t bytes = (size_t)replica->conf.plan->fragments[f].values_count * sizeof(float);
-    memset(fragment->anchor, 0, bytes);
+    mem_pages_clear(fragment->anchor, bytes);
     if (fragment->momentum != NULL)
-        memset(fragment->momentum, 0, bytes);
+        mem_pages_clear(fragment->momentum, bytes);
     counted_clear(&fragment->counted);
     replica_clear_residuals(replica, f);
 }

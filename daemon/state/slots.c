@@ -76,7 +76,7 @@ void slots_free(struct slots *slots)
         for (size_t i = 0; i < PIECES; i++)
             free_row(fragment->in[i], PIECE);
         mem_free(fragment->own.data);
-        mem_free(fragment->state);
+        mem_pages_free(fragment->state, (size_t)fragment->state_bytes, 1);
     }
     mem_free(slots->fragments);
     mem_free(slots);
@@ -131,11 +131,11 @@ enum err slots_take_state(struct slots *slots, uint32_t f, uint64_t bytes, uint8
 {
     struct fragment_slots *fragment = &slots->fragments[f];
     if (fragment->state != NULL && fragment->state_bytes < bytes) {
-        mem_free(fragment->state);
+        mem_pages_free(fragment->state, (size_t)fragment->state_bytes, 1);
         fragment->state = NULL;
     }
     if (fragment->state == NULL) {
-        TRY(mem_new((size_t)bytes, 1, "a state on its way in", &fragment->state));
+        TRY(mem_pages_new((size_t)bytes, 1, "a state on its way in", &fragment->state));
         fragment->state_bytes = bytes;
     }
     *out = fragment->state;
@@ -149,6 +149,6 @@ uint8_t *slots_state(const struct slots *slots, uint32_t f)
 
 void slots_free_state(struct slots *slots, uint32_t f)
 {
-    mem_free(slots->fragments[f].state);
+    mem_pages_free(slots->fragments[f].state, (size_t)slots->fragments[f].state_bytes, 1);
     slots->fragments[f].state = NULL;
 }

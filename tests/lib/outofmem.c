@@ -33,7 +33,7 @@ size_t outofmem_allocated(void)
     return 0;
 #endif
     if (__sanitizer_get_current_allocated_bytes != NULL)
-        return __sanitizer_get_current_allocated_bytes();
+        return __sanitizer_get_current_allocated_bytes() + mem_pages_bytes();
     struct mallinfo2 info = mallinfo2();
-    return info.uordblks + info.hblkhd;
+    return info.uordblks + info.hblkhd + mem_pages_bytes();
 }

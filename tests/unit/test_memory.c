@@ -213,11 +213,11 @@ static void states_on_their_way_take_no_more_than_is_said(void **state)
         for (uint32_t f = 0; f < MEMORY_STATES_FETCHED; f++)
             assert_ok(slots_take_state(w.slots, f, largest, &in));
         for (int i = 0; i < MEMORY_STATES_SERVED; i++)
-            assert_ok(mem_new((size_t)largest, 1, "a state for others", &served[i]));
+            assert_ok(mem_pages_new((size_t)largest, 1, "a state for others", &served[i]));
         uint64_t taken = outofmem_allocated() - before, said = memory_of(&w.whole).states;
         assert_in_range(taken, said / 2 - w.tables, said + w.tables); /* half of it where there is no momentum */
         for (int i = 0; i < MEMORY_STATES_SERVED; i++)
-            mem_free(served[i]);
+            mem_pages_free(served[i], (size_t)largest, 1);
         world_deinit(&w);
     }
 }

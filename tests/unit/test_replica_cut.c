@@ -10,6 +10,7 @@
 #include "common/digest.h"
 #include "common/mem.h"
 #include "tests/lib/outofmem.h"
+#include "tests/lib/pages.h"
 #include "tests/lib/roster.h"
 #include "tests/lib/shares.h"
 #include "tests/lib/smallrun.h"
@@ -563,12 +564,47 @@ static void without_memory_the_cut_is_as_before(void **state)
     smallrun_free(&run);
 }
 
+/* Whoever makes one must not stand still for it: pages are taken as jobs fill them. */
+static void a_large_replica_is_made_and_cut_without_its_memory_being_touched(void **state)
+{
+    (void)state;
+    const struct plan_tensor tensor = {.name = "large", .layer = 0, .count = (uint64_t)4096 * 4096, .rows = 4096};
+    const struct plan_conf conf = {.layers_per_fragment = 1};
+    struct replica_conf of = {.outer = {.kind = OUTER_NESTEROV, .lr = 0.4f, .momentum = 0.9f},
+                              .error_feedback = true,
+                              .feedback_decay = 1,
+                              .choice = {.id = CODEC_INT8}};
+    struct plan *large;
+    struct replica *replica;
+    if (pages_cleared_at_once()) {
+        print_message("skip: the sanitizer's allocator fills what it gives\n");
+        skip();
+    }
+    assert_ok(plan_new(&tensor, 1, &conf, &large));
+    of.plan = large;
+    assert_ok(replica_new(&of, &replica));
+    size_t bytes = (size_t)large->fragments[0].values_count * sizeof(float);
+    const uint64_t all = UINT64_MAX >> (64 - large->fragments[0].shards_count);
+    assert_ok(replica_cut(replica, 0, &all, 1, all));
+    assert_int_equal(pages_resident(replica_anchor(replica, 0), bytes), 0);
+    assert_int_equal(pages_resident(replica_momentum(replica, 0), bytes), 0);
+    assert_int_equal(pages_resident(replica_residual(replica, 0), bytes), 0);
+    assert_int_equal(pages_resident(replica_owner_residual(replica, 0), bytes), 0);
+    memset(replica_anchor(replica, 0), 1, bytes);
+    replica_clear(replica, 0);
+    assert_true(pages_resident(replica_anchor(replica, 0), bytes) < bytes / 4096 / 2);
+    assert_true(replica_anchor(replica, 0)[bytes / sizeof(float) - 1] == 0);
+    replica_free(replica);
+    plan_free(large);
+}
+
 int main(void)
 {
     assert_ok(digest_init());
     assert_ok(codec_new(1, &codec));
     scratch = malloc(SCRATCH_VALUES * sizeof *scratch);
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_large_replica_is_made_and_cut_without_its_memory_being_touched),
         cmocka_unit_test(the_same_anchors_come_of_any_owners),
         cmocka_unit_test(owners_that_change_lead_to_the_same_anchors),
         cmocka_unit_test(nothing_is_lost_or_added_twice_when_parts_change_in_flight),

@@ -260,11 +260,11 @@ enum err dconf_check_trainer(const char *path, const struct dconf *conf)
     return check_ranks(path, conf);
 }
 
-static enum err find_ours(const struct dconf *conf, bool *ours)
+enum err dconf_starts_ours(const char *line, bool *ours)
 {
     struct words words;
     *ours = false;
-    TRY(words_split(conf->worker_program, &words));
+    TRY(words_split(line, &words));
     *ours = words.count > 0 && dconf_is_ours(words.word[0]);
     words_free(&words);
     return ERR_OK;
@@ -274,7 +274,7 @@ enum err dconf_check_grid(const struct dconf *conf, const struct runspec *spec)
 {
     bool ours;
     int count;
-    TRY(find_ours(conf, &ours));
+    TRY(dconf_starts_ours(conf->worker_program, &ours));
     if (!ours || !conf->autostart)
         return ERR_OK;
     TRY(count_ranks(conf, &count));
@@ -301,7 +301,7 @@ static enum err check_data(const char *path, const struct dconf *conf)
 static enum err check_program(const char *path, const struct dconf *conf)
 {
     bool ours;
-    enum err err = find_ours(conf, &ours);
+    enum err err = dconf_starts_ours(conf->worker_program, &ours);
     if (err != ERR_OK)
         return err_prefix(err, "%s: [worker] program", path);
     if (conf->autostart && conf->data[0] == '\0' && ours)

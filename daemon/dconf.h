@@ -79,6 +79,8 @@ void dconf_print(const struct home *home, const struct dconf *conf, FILE *file);
 
 /* Whether a program is diloco-worker, in whatever folder: the trainer that takes all else of [worker]. */
 bool dconf_is_ours(const char *program);
+/* Whether a line as [worker] program starts that one; an empty line starts none. ERR_CONF: a quote is left open. */
+ERR_MUST_CHECK enum err dconf_starts_ours(const char *line, bool *ours);
 
 /* Where a trainer of one's own runs: as [worker] folder says, or where the file lies; "": not known. Borrowed. */
 const char *dconf_trainer_folder(const struct dconf *conf);

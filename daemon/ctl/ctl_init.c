@@ -160,12 +160,25 @@ static bool in_a_run(const struct home *home)
     return there;
 }
 
+/* A witness trains on nothing, and what a program of one's own trains on is its own business. */
+static enum err needs_text(const struct ctl_init *init, bool *needs)
+{
+    *needs = !init->witness;
+    if (init->witness || init->program == NULL)
+        return ERR_OK;
+    enum err err = dconf_starts_ours(init->program, needs);
+    return err == ERR_OK ? ERR_OK : err_prefix(err, "--program %s", init->program);
+}
+
 static enum err check_asked(const struct home *home, const struct ctl_init *init)
 {
-    bool joins = init->enrol != NULL;
-    if (init->name == NULL || (init->data == NULL && !init->witness))
-        return err_set(ERR_ARG, "%s needs a name and a text: %s %s --name NAME --data FILE%s", joins ? "join" : "init",
-                       as_typed(), joins ? "join TOKEN" : "init", home->folder == NULL ? " [--home DIR]" : "");
+    bool joins = init->enrol != NULL, text;
+    TRY(needs_text(init, &text));
+    if (init->name == NULL || (init->data == NULL && text))
+        return err_set(ERR_ARG, "%s needs a name%s: %s %s --name NAME%s%s%s", joins ? "join" : "init",
+                       text ? " and a text" : "", as_typed(), joins ? "join TOKEN" : "init", text ? " --data FILE" : "",
+                       home->folder == NULL ? " [--home DIR]" : "",
+                       text ? " (a program of your own needs no text: --program COMMAND)" : "");
     if (home->folder == NULL && geteuid() != 0)
         return err_set(ERR_ARG, "only root can make this machine's service; call it with sudo, or make an island in a "
                                 "folder of your own with --home DIR");
@@ -648,7 +661,7 @@ enum err ctl_init(const struct home *home, const struct ctl_init *init)
     TRY_OUT(check_asked(home, init));
     if (home->folder != NULL)
         TRY_OUT(check_root_alone(home->folder));
-    if (!init->witness)
+    if (init->data != NULL)
         TRY_OUT(find_data(init->data, &maker.data));
     TRY_OUT(choose_listen(&maker));
     TRY_OUT(find_program(&maker));

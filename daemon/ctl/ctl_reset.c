@@ -117,7 +117,9 @@ static enum err draw_anew(const struct dconf *conf, const char *aside)
  */
 static enum err describe_next(const struct dconf *conf, char **text)
 {
-    const char *what = conf->witness ? "--witness" : "--data FILE";
+    bool ours;
+    TRY(dconf_starts_ours(conf->worker_program, &ours));
+    const char *what = conf->witness ? "--witness" : ours ? "--data FILE" : "--program COMMAND";
     if (conf->joined[0] != '\0')
         return mem_printf(text, "%s join TOKEN --name %s %s, with a new invitation", as_typed(), conf->name, what);
     return mem_printf(text, "%s start begins a run anew%s; %s join TOKEN --name %s %s joins one", as_typed(),

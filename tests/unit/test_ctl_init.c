@@ -109,6 +109,28 @@ static void a_program_is_the_one_that_is_found_now(void **state)
     mem_free(conf);
 }
 
+/* What such a program trains on is its own business. */
+static void a_program_of_ones_own_needs_no_text(void **state)
+{
+    (void)state;
+    static const char *const programs[] = {"", "python3 train.py", "'/srv/my trainer' --lr 1"};
+    init.data = NULL;
+    for (size_t i = 0; i < sizeof programs / sizeof programs[0]; i++) {
+        init.program = programs[i];
+        assert_ok(ctl_init(&home, &init));
+        char *conf = read_file(home.conf);
+        assert_non_null(strstr(conf, "\ndata =\n"));
+        mem_free(conf);
+        assert_int_equal(end(state), 0);
+        init.listen = listen_on;
+        assert_ok(home_find(testlib_path(folder, "paris"), &home));
+    }
+    init.program = "/usr/bin/diloco-worker --threads 2";
+    assert_fails(ERR_ARG, "--data FILE", ctl_init(&home, &init));
+    assert_fails(ERR_ARG, "a program of your own needs no text", ctl_init(&home, &init));
+    assert_false(there(home.folder));
+}
+
 static void a_second_one_changes_nothing(void **state)
 {
     (void)state;
@@ -542,6 +564,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(all_is_made_and_checked_before_it_counts),
         CASE(a_program_is_the_one_that_is_found_now),
+        CASE(a_program_of_ones_own_needs_no_text),
         CASE(a_second_one_changes_nothing),
         CASE(a_key_that_is_there_is_taken_up),
         CASE(a_run_spec_that_is_there_is_kept_or_in_the_way),

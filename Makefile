@@ -209,9 +209,13 @@ $(B)/gen/%.pb-c.c $(B)/gen/%.pb-c.h: %.proto
 CFLAGS_outer_opt := -O3
 CFLAGS_kernels := -O3 -fno-math-errno -fno-trapping-math $(OPENMP) $(if $(CLANG),-Wno-pass-failed)
 CFLAGS_worker := $(OPENMP)
+# Loops over all values of a fragment, in a step of the trainer's.
+LIBDILOCO_LOOPS := -O3
 ifneq ($(filter-out -O2,$(OPT)),)
 CFLAGS_outer_opt :=
+LIBDILOCO_LOOPS :=
 endif
+$(call objects,worker/libdiloco/aside.c worker/libdiloco/attach_device.c worker/libdiloco/attach_types.c): CFLAGS_worker += $(LIBDILOCO_LOOPS)
 
 define isa_rule
 $(B)/outer_opt/vec_%.$(1).o: outer_opt/vec_%.c

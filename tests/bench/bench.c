@@ -36,7 +36,7 @@ int main(int argc, char **argv)
     const struct args_option options[] = {
         {"programs", ARGS_STRING, &programs, "FOLDER", "where dilocod is"},
         {"out", ARGS_STRING, &path, "FILE", "where the summary goes"},
-        {"only", ARGS_STRING, &only, "NAME", "train, codec, exchange, unequal, even, line or attached"},
+        {"only", ARGS_STRING, &only, "NAME", "train, codec, exchange, unequal, even, line, attached or library"},
         {"line", ARGS_STRING, &line, "TEXT", "of the lines, or exchanges, only those with this in their name"},
     };
     if (digest_init() != ERR_OK || args_parse(argc, argv, options, sizeof options / sizeof *options, NULL) != ERR_OK ||
@@ -59,6 +59,8 @@ int main(int argc, char **argv)
         bench_line(summary, line);
     if (wanted(only, "attached"))
         bench_attached(summary);
+    if (wanted(only, "library"))
+        bench_library(summary, programs);
     if (json_dump_file(summary, path, JSON_INDENT(2) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(5)) != 0) {
         fprintf(stderr, "bench: cannot write %s\n", path);
         return 1;

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,6 +30,12 @@
 #include "worker/libdiloco/attach_link.h"
 #include "worker/libdiloco/attach_move.h"
 #include "worker/libdiloco/attach_register.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* of Linux 5.14 */
+#endif
+
+enum { MAP_PIECE = 256 << 20 };
 
 static _Thread_local char attach_error[IPC_TEXT_BYTES + 256];
 
@@ -58,6 +65,29 @@ static int place_tensors(struct diloco *d)
     return attach_make_beside(d);
 }
 
+/* All pages at once: the first snapshot of a fragment would else find them one by one, in a step, which takes it many
+ * times as long as the copy; and a machine without memory for them would kill the trainer there. An older kernel does
+ * not do this; there it is so. */
+static int touch_shared(struct diloco *d)
+{
+    for (uint64_t at = 0, piece; at < d->shm->bytes; at += piece) {
+        piece = d->shm->bytes - at < MAP_PIECE ? d->shm->bytes - at : MAP_PIECE;
+        if (!attach_follows(d) && attach_interrupted(d))
+            return attach_fail(d, DILOCO_INTERRUPTED, "interrupted while memory was shared with the daemon");
+        attach_group_awake(d);
+        if (madvise((char *)d->shm + at, (size_t)piece, MADV_POPULATE_WRITE) == 0)
+            continue;
+        if (errno == EINVAL || errno == EINTR)
+            return DILOCO_OK;
+        return attach_fail(d, DILOCO_ERROR,
+                           "no memory for the %" PRIu64
+                           " MiB that are shared with the daemon (%s): end other programs, "
+                           "give this machine or its container more, or train a smaller model",
+                           d->shm->bytes >> 20, strerror(errno));
+    }
+    return DILOCO_OK;
+}
+
 static int map_shared(struct diloco *d, int memfd, uint64_t session)
 {
     off_t bytes = memfd >= 0 ? lseek(memfd, 0, SEEK_END) : -1;
@@ -83,6 +113,9 @@ static int map_shared(struct diloco *d, int memfd, uint64_t session)
     if (mem_new(map->fragments_count, sizeof *d->local, "fragments", &d->local) != ERR_OK ||
         attach_link_reserve(d, map->fragments_count) != ERR_OK)
         return attach_fail(d, DILOCO_ERROR, "%s", err_text());
+    int result = touch_shared(d);
+    if (result != DILOCO_OK)
+        return result;
     attach_device_pin(d);
     return place_tensors(d);
 }

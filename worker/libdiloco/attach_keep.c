@@ -44,11 +44,18 @@ static uint32_t fragments_of(const struct diloco *d)
     return d->shm != NULL ? d->shm->fragments_count : 0;
 }
 
+/* Most that a fragment's may be: its base and a snapshot always. */
+static size_t parts_of(const struct local *local)
+{
+    return 2u + (local->aside != NULL) + (local->past != NULL) + (local->carry != NULL);
+}
+
 size_t attach_keep_bytes(const struct diloco *d)
 {
     size_t bytes = sizeof(struct keep_head) + BLAKE2B_BYTES;
     for (uint32_t f = 0; f < fragments_of(d); f++)
-        bytes += sizeof(struct keep_fragment) + PARTS * (size_t)ipc_fragment(d->shm, f)->values_count * sizeof(float);
+        bytes += sizeof(struct keep_fragment) +
+                 parts_of(&d->local[f]) * (size_t)ipc_fragment(d->shm, f)->values_count * sizeof(float);
     return d->shm != NULL ? bytes : 0;
 }
 

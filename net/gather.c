@@ -8,9 +8,10 @@
 #include "net/wire.h"
 
 /*
- * RANGE_MS: how much is asked for at a time, by what a source brings; FIRST: while that is not known. RATE_MS: how long
- * is measured. PASSED_MS: how long who stands still is passed over. SLOW_MS: what a slower source may still need at the
- * end before another takes its range over.
+ * RANGE_MS: how long a range may take to come: if less, the next one is twice as long, from FIRST leaves on; if twice
+ * as long, half. The time counts from when the line had nothing else to bring: so neither distance nor turns of loops
+ * keep ranges short. RATE_MS: how long a rate is measured. PASSED_MS: how long who stands still is passed over.
+ * SLOW_MS: what a slower source may still need at the end before another takes its range over.
  */
 enum { RANGE_MS = 500, FIRST = 2, RATE_MS = 500, PASSED_MS = 10000, SLOW_MS = 2000, SHARES = 3 };
 enum leaf { LEAF_MISSING, LEAF_ASKED, LEAF_HERE };
@@ -20,6 +21,8 @@ struct source {
     enum standing standing;
     uint32_t peer;
     uint32_t asks;
+    uint32_t share;               /* leaves of a range */
+    uint64_t whole_ms;            /* a range of it last became whole */
     uint64_t bytes;               /* good ones */
     uint64_t moved_ms, passed_ms; /* it last brought something, or was asked when idle; it is not asked before */
     uint64_t rate;                /* bytes a second; 0: not known */
@@ -31,6 +34,8 @@ struct ask {
     struct source *source;
     uint32_t first, end, at; /* leaves; those before `at` are here */
     uint64_t have;           /* bytes */
+    uint64_t asked_ms;       /* last */
+    uint64_t first_ms;       /* its first bytes came */
 };
 
 struct gather {
@@ -96,7 +101,7 @@ bool gather_add(struct gather *gather, uint32_t peer, uint64_t now_ms)
     if (source == NULL || source->standing == SOURCE_LIAR)
         return false;
     if (source->standing == SOURCE_NONE || source->peer != peer)
-        *source = (struct source){.peer = peer, .moved_ms = now_ms};
+        *source = (struct source){.peer = peer, .share = FIRST, .moved_ms = now_ms};
     source->standing = SOURCE_GOOD;
     return true;
 }
@@ -164,6 +169,7 @@ static void pass_over_who_stands(struct gather *gather, uint64_t now_ms)
             continue;
         source->passed_ms = now_ms + PASSED_MS;
         source->rate = 0;
+        source->share = FIRST;
         drop_all_of(gather, source);
     }
 }
@@ -216,18 +222,28 @@ static void take_over_at_the_end(struct gather *gather, uint64_t now_ms)
             take_over(gather, &gather->sources[i], now_ms);
 }
 
-/* How many leaves a source is asked for: about half a second's, and no more than its part of what is left, so that all
- * end at about the same time. */
+/* How many leaves a source is asked for: no more than its part of what is left, so that several end at about the same
+ * time. One alone has nobody to share with. */
 static uint32_t share_of(const struct gather *gather, const struct source *source, uint64_t now_ms)
 {
     uint32_t askable = 0;
     for (uint32_t i = 0; i < GATHER_SOURCES_MAX; i++)
         askable += gather->sources[i].standing == SOURCE_GOOD && now_ms >= gather->sources[i].passed_ms;
-    uint64_t share = source->rate > 0 ? source->rate * RANGE_MS / 1000 / DIGEST_LEAF_BYTES : FIRST;
-    uint64_t part = gather->missing / (SHARES * (askable > 0 ? askable : 1));
-    share = share < part ? share : part;
-    share = share < WIRE_LEAVES_MAX ? share : WIRE_LEAVES_MAX;
-    return share > 0 ? (uint32_t)share : 1;
+    uint32_t part = askable > 1 ? gather->missing / (SHARES * askable) : gather->missing;
+    uint32_t share = source->share < part ? source->share : part;
+    return share > 0 ? share : 1;
+}
+
+/* A range is whole: how long may the next one be? What was asked for while another one came began when that had. */
+static void grow(struct source *source, const struct ask *ask, uint64_t now_ms)
+{
+    uint64_t begin_ms = ask->first_ms > source->whole_ms ? ask->first_ms : source->whole_ms;
+    uint64_t took_ms = now_ms - begin_ms;
+    if (took_ms <= RANGE_MS && ask->end - ask->first >= source->share)
+        source->share = source->share * 2 < WIRE_LEAVES_MAX ? source->share * 2 : WIRE_LEAVES_MAX;
+    else if (took_ms > (uint64_t)2 * RANGE_MS && source->share > 1)
+        source->share /= 2;
+    source->whole_ms = now_ms;
 }
 
 static bool ask_one(struct gather *gather, struct source *source, uint64_t now_ms, struct gather_range *range)
@@ -248,9 +264,29 @@ static bool ask_one(struct gather *gather, struct source *source, uint64_t now_m
         source->moved_ms = source->rate_ms = now_ms;
         source->rate_bytes = 0;
     }
-    *ask = (struct ask){.used = true, .source = source, .first = first, .end = end, .at = first};
+    *ask = (struct ask){.used = true, .source = source, .first = first, .end = end, .at = first, .asked_ms = now_ms};
     *range = (struct gather_range){.peer = source->peer, .first = first, .count = end - first};
     return true;
+}
+
+static struct gather_range range_of(const struct ask *ask)
+{
+    return (struct gather_range){.peer = ask->source->peer, .first = ask->first, .count = ask->end - ask->first};
+}
+
+/* Requests may be lost; whoever has one twice goes on where it is. */
+static bool ask_again(struct gather *gather, uint64_t now_ms, struct gather_range *range)
+{
+    for (uint32_t i = 0; i < ASKS_MAX; i++) {
+        struct ask *ask = &gather->asks[i];
+        if (!ask->used || ask->dropped || now_ms < ask->source->moved_ms + GATHER_STANDS_MS ||
+            now_ms < ask->asked_ms + GATHER_STANDS_MS)
+            continue;
+        ask->asked_ms = now_ms;
+        *range = range_of(ask);
+        return true;
+    }
+    return false;
 }
 
 /* The one with the fewest ranges under way; NULL: nobody may be asked. */
@@ -274,11 +310,14 @@ bool gather_next(struct gather *gather, uint64_t now_ms, enum gather_do *what, s
         if (!ask->used || !ask->dropped)
             continue;
         *what = GATHER_DROP;
-        *range = (struct gather_range){.peer = ask->source->peer, .first = ask->first, .count = ask->end - ask->first};
+        *range = range_of(ask);
         ask->source->asks--;
         ask->used = false;
         return true;
     }
+    *what = GATHER_ASK_AGAIN;
+    if (ask_again(gather, now_ms, range))
+        return true;
     struct source *source = gather->missing > 0 ? whom(gather, now_ms) : NULL;
     *what = GATHER_ASK;
     return source != NULL && ask_one(gather, source, now_ms, range);
@@ -333,6 +372,7 @@ bool gather_in(struct gather *gather, const struct gather_range *range, uint64_t
     struct source *source = ask->source;
     measure(source, have - ask->have, now_ms);
     gather->received += have - ask->have;
+    ask->first_ms = ask->have == 0 ? now_ms : ask->first_ms;
     ask->have = have;
     while (ask->at < ask->end && begin_of(gather, ask->at + 1) - begin_of(gather, ask->first) <= have) {
         if (!good_leaf(gather, ask->at)) {
@@ -344,6 +384,7 @@ bool gather_in(struct gather *gather, const struct gather_range *range, uint64_t
         gather->here++;
     }
     if (ask->at == ask->end) {
+        grow(source, ask, now_ms);
         ask->used = false;
         source->asks--;
     }

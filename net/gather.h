@@ -6,10 +6,11 @@
  *      ▲                             │ its source is gone, stands still, lies, or is too slow at the end │
  *      └─────────────────────────────┘
  *
- * Each source is asked for two ranges of leaves at a time, about half a second's worth of what it brings; each leaf is
- * checked as soon as it is whole. What is HERE stays, whatever becomes of its source, so a source that dies costs at
- * most the leaf that it was at, of each range. Whose leaf is not of its digest has lied, and is never asked again.
- * A source that brings nothing for long is passed over for a while, as long as there is another. At the end, who is
+ * Each source is asked for two ranges of leaves at a time, each twice as long as the one before until it takes about
+ * half a second to come, from its first byte on; each leaf is checked as soon as it is whole. What is HERE stays,
+ * whatever becomes of its source, so a source that dies costs at most the leaf that it was at, of each range. Whose
+ * leaf is not of its digest has lied, and is never asked again. A source that brings nothing for long is passed over
+ * for a while, as long as there is another; alone it is asked again, for the request may be lost. At the end, who is
  * done takes over what slower ones would still need long for.
  *
  * Pure: bytes and time in, requests out; no socket, no clock. Body and digests are the caller's, and kept by it as long
@@ -54,8 +55,9 @@ struct gather_range {
     uint32_t peer, first, count;
 };
 enum gather_do {
-    GATHER_ASK,  /* ask for it */
-    GATHER_DROP, /* nothing of it may be written any more: the same memory may be asked of another, next */
+    GATHER_ASK,       /* ask for it */
+    GATHER_ASK_AGAIN, /* likewise: what was asked for stands still. What of it is here stays */
+    GATHER_DROP,      /* nothing of it may be written any more: the same memory may be asked of another, next */
 };
 /* What is to be done now; false: nothing. To be called until then, after every change and every so often. */
 bool gather_next(struct gather *gather, uint64_t now_ms, enum gather_do *what, struct gather_range *range);

@@ -4,28 +4,15 @@
 #include <string.h>
 
 #include "common/mem.h"
+#include "net/xfer_turn.h"
 
 /*
  * ASK: silence from the receiver after which a sender asks; STANDS: a transfer that brought nothing for so long is
  * asked after, and may be begun from elsewhere; LATER: pause after "not yet".
  */
-enum { ASK_MS = 1500, STANDS_MS = 3000, LATER_MS = 300 };
+enum { ASK_MS = XFER_ASK_MS, STANDS_MS = 3000, LATER_MS = 300 };
 enum { QUEUE_BESIDES = 64 };
 #define NOBODY UINT32_MAX /* whose slot is another's now */
-
-struct outgoing {
-    bool used;
-    bool ask;  /* a question is to go: how far are you? */
-    bool hold; /* no bytes before the receiver has answered a question */
-    uint8_t pass;
-    uint32_t peer;
-    struct wire_key key;
-    const uint8_t *data;
-    uint64_t total, cursor, acked;
-    uint64_t heard_ms; /* last word from the receiver, or our last question */
-    uint64_t not_before_ms;
-    uint64_t order; /* of arrival */
-};
 
 struct incoming {
     bool used;
@@ -48,9 +35,8 @@ struct xfer {
     struct incoming *incoming;
     struct xfer_limit *limits; /* [peers] */
     struct xfer_flow *flows;   /* likewise */
-    struct outgoing **first;   /* likewise: who goes first; for xfer_next() alone */
     uint64_t order;
-    uint32_t turn; /* peer whose turn it is to be served first */
+    struct xfer_turn turn;
     uint64_t now_ms;
     struct xfer_message *queue; /* ring */
     size_t queue_room, queue_head, queue_count;
@@ -82,7 +68,8 @@ enum err xfer_new(const struct xfer_conf *conf, struct xfer **out)
     TRY_OUT(mem_new(xfer->queue_room, sizeof *xfer->queue, "transfers", &xfer->queue));
     TRY_OUT(mem_new(conf->peers_count, sizeof *xfer->limits, "transfers", &xfer->limits));
     TRY_OUT(mem_new(conf->peers_count, sizeof *xfer->flows, "transfers", &xfer->flows));
-    TRY_OUT(mem_new(conf->peers_count, sizeof(struct outgoing *), "transfers", &xfer->first));
+    TRY_OUT(mem_new(conf->peers_count, sizeof *xfer->turn.ways, "transfers", &xfer->turn.ways));
+    xfer->turn.peers_count = conf->peers_count;
     for (uint32_t i = 0; i < conf->peers_count; i++)
         begin_peer(xfer, i);
 out:
@@ -102,7 +89,7 @@ void xfer_free(struct xfer *xfer)
     mem_free(xfer->queue);
     mem_free(xfer->limits);
     mem_free(xfer->flows);
-    mem_free(xfer->first);
+    mem_free(xfer->turn.ways);
     mem_free(xfer);
 }
 
@@ -113,8 +100,8 @@ static enum err grow_peers(struct xfer *xfer, uint32_t peers_count)
         return ERR_OK;
     TRY(mem_grow(&xfer->limits, before, peers_count, sizeof *xfer->limits, "transfers"));
     TRY(mem_grow(&xfer->flows, before, peers_count, sizeof *xfer->flows, "transfers"));
-    TRY(mem_grow(&xfer->first, before, peers_count, sizeof(struct outgoing *), "transfers"));
-    xfer->conf.peers_count = peers_count;
+    TRY(mem_grow(&xfer->turn.ways, before, peers_count, sizeof *xfer->turn.ways, "transfers"));
+    xfer->conf.peers_count = xfer->turn.peers_count = peers_count;
     for (uint32_t i = before; i < peers_count; i++)
         begin_peer(xfer, i);
     return ERR_OK;
@@ -241,6 +228,7 @@ enum err xfer_send(struct xfer *xfer, uint32_t peer, const struct wire_key *key,
                                    .data = data,
                                    .total = bytes,
                                    .heard_ms = now_ms,
+                                   .answered_ms = now_ms,
                                    .order = xfer->order++};
     return ERR_OK;
 }
@@ -279,85 +267,27 @@ static void end_outgoing(struct xfer *xfer, struct outgoing *o)
     o->used = false;
 }
 
-/* Results first: the others stand still without them. States and plans last: nobody stands still for them. */
-enum { IN_NO_HURRY = 2 };
-static int urgency(uint32_t kind)
-{
-    return kind == WIRE_RESULT ? 0 : kind == WIRE_CONTRIBUTION ? 1 : IN_NO_HURRY;
-}
-
-static bool before(const struct outgoing *left, const struct outgoing *right)
-{
-    int l = urgency(left->key.kind);
-    int r = urgency(right->key.kind);
-    return l != r ? l < r : left->order < right->order;
-}
-
-static bool may_go(const struct xfer *xfer, const struct outgoing *o)
-{
-    return o->used && xfer->now_ms >= o->not_before_ms && (o->ask || (!o->hold && o->cursor < o->total));
-}
-
-/* For each peer what goes first. Questions before bytes: they are small, and something waits for the answer. */
-static void choose_first(struct xfer *xfer)
-{
-    memset(xfer->first, 0, xfer->conf.peers_count * sizeof(struct outgoing *));
-    for (uint32_t i = 0; i < xfer->conf.outgoing_max; i++) {
-        struct outgoing *o = &xfer->outgoing[i];
-        if (!may_go(xfer, o))
-            continue;
-        struct outgoing *best = xfer->first[o->peer];
-        if (best == NULL || (o->ask && !best->ask) || (o->ask == best->ask && before(o, best)))
-            xfer->first[o->peer] = o;
-    }
-}
-
-/* Whether what is in no hurry has to wait for a chunk of it that is on its way: something that others stand still for
- * is on its way, too, and whoever gets it can be heard. They share our line, whoever they are for. */
-static bool yields(const struct xfer *xfer)
-{
-    bool hurry = false, under_way = false;
-    for (uint32_t i = 0; i < xfer->conf.outgoing_max; i++) {
-        const struct outgoing *o = &xfer->outgoing[i];
-        bool unacknowledged = o->used && !o->hold && o->cursor > o->acked && xfer->now_ms < o->heard_ms + ASK_MS;
-        hurry |= unacknowledged && urgency(o->key.kind) < IN_NO_HURRY;
-        under_way |= unacknowledged && urgency(o->key.kind) == IN_NO_HURRY;
-    }
-    return hurry && under_way;
-}
-
-/* The next chunk of what is in a hurry, or of what is not. */
-static bool next_of(struct xfer *xfer, const struct bitset *blocked, bool hurry, struct xfer_chunk *chunk)
-{
-    for (uint32_t k = 0; k < xfer->conf.peers_count; k++) {
-        uint32_t peer = (xfer->turn + k) % xfer->conf.peers_count;
-        if (bitset_has(blocked, peer))
-            continue;
-        const struct outgoing *o = xfer->first[peer];
-        if (o == NULL || hurry != (o->ask || urgency(o->key.kind) < IN_NO_HURRY))
-            continue;
-        const struct xfer_limit *limit = &xfer->limits[peer];
-        uint64_t bytes = o->ask ? 0 : o->total - o->cursor < limit->chunk ? o->total - o->cursor : limit->chunk;
-        uint64_t outstanding = xfer_outstanding(xfer, peer);
-        if (bytes > 0 && outstanding > 0 && outstanding + bytes > limit->window)
-            continue;
-        *chunk = (struct xfer_chunk){.peer = peer,
-                                     .key = o->key,
-                                     .pass = o->pass,
-                                     .total = o->total,
-                                     .offset = o->cursor,
-                                     .data = o->data + o->cursor,
-                                     .bytes = (size_t)bytes};
-        xfer->turn = (peer + 1) % xfer->conf.peers_count;
-        return true;
-    }
-    return false;
-}
-
 bool xfer_next(struct xfer *xfer, const struct bitset *blocked, struct xfer_chunk *chunk)
 {
-    choose_first(xfer);
-    return next_of(xfer, blocked, true, chunk) || (!yields(xfer) && next_of(xfer, blocked, false, chunk));
+    uint64_t bytes;
+    for (uint32_t i = 0; i < xfer->conf.peers_count; i++) {
+        struct xfer_turn_way *way = &xfer->turn.ways[i];
+        way->window = xfer->limits[i].window;
+        way->chunk = xfer->limits[i].chunk;
+        way->outstanding = xfer_outstanding(xfer, i);
+    }
+    const struct outgoing *o =
+        xfer_turn_next(&xfer->turn, xfer->outgoing, xfer->conf.outgoing_max, blocked, xfer->now_ms, &bytes);
+    if (o == NULL)
+        return false;
+    *chunk = (struct xfer_chunk){.peer = o->peer,
+                                 .key = o->key,
+                                 .pass = o->pass,
+                                 .total = o->total,
+                                 .offset = o->cursor,
+                                 .data = o->data + o->cursor,
+                                 .bytes = (size_t)bytes};
+    return true;
 }
 
 void xfer_sent(struct xfer *xfer, const struct xfer_chunk *chunk, uint64_t now_ms)
@@ -369,7 +299,8 @@ void xfer_sent(struct xfer *xfer, const struct xfer_chunk *chunk, uint64_t now_m
     if (chunk->bytes == 0)
         o->ask = false;
     if (o->cursor == o->acked)
-        o->heard_ms = now_ms; /* nothing was outstanding: the clock starts now */
+        o->heard_ms = o->answered_ms = now_ms; /* nothing was outstanding: the clock starts now */
+    xfer_turn_sent(&xfer->turn, o, chunk->bytes);
     o->cursor += chunk->bytes;
     xfer->flows[o->peer].sent += chunk->bytes;
 }
@@ -408,7 +339,7 @@ bool xfer_ack_in(struct xfer *xfer, uint32_t peer, const struct wire_ack *ack, u
         return ack->ask == WIRE_ASK_NOTHING;
     if (ack->have > o->total)
         return true;
-    o->heard_ms = now_ms;
+    o->heard_ms = o->answered_ms = now_ms;
     o->hold = false;
     settle(xfer, o, ack->have);
     /* A complaint about an earlier pass has been heard already: what it misses is on its way again. */

@@ -82,9 +82,10 @@ struct xfer_chunk {
 };
 
 /* The next chunk that may go; peers in turn, results before contributions before the rest, which goes to nobody as long
- * as a contribution or a result may go to anyone; and while one is on its way to anyone, by one chunk at a time, over
- * all peers: so it has a small part of a line that others stand still for. False: nothing may go. The chunk counts as
- * sent only by xfer_sent(). A peer in `blocked` is passed over. */
+ * as a contribution or a result may go to anyone, but for one byte in 24, so that it comes to its end on a line that
+ * is never free. Until those have come the rest may have half a window under way over all peers; an eighth while more
+ * of those waits for windows: so it takes what they leave of a line, and they find it short of queues. False: nothing
+ * may go. The chunk counts as sent only by xfer_sent(). A peer in `blocked` is passed over. */
 bool xfer_next(struct xfer *xfer, const struct bitset *blocked, struct xfer_chunk *chunk);
 void xfer_sent(struct xfer *xfer, const struct xfer_chunk *chunk, uint64_t now_ms);
 

@@ -12,10 +12,11 @@
 #include "net/vouch.h"
 
 /*
- * AGAIN: before a member is asked for a head again. ANSWER: for the first head to come, which may have to wait for a
- * copy. HEAD: for one to be whole, as long as there are others; more each time. ALONE: until nobody has it any more.
+ * AGAIN: before a member is asked for a head again; SOON: if it said that it has the leaves no more. ANSWER: for the
+ * first head to come, which may have to wait for a copy. HEAD: for one to be whole, as long as there are others; more
+ * each time. ALONE: until nobody has it any more.
  */
-enum { AGAIN_MS = 2000, ANSWER_MS = 20000, HEAD_MS = 10000, ALONE_MS = 5000 };
+enum { AGAIN_MS = 2000, SOON_MS = 200, ANSWER_MS = 20000, HEAD_MS = 10000, ALONE_MS = 5000 };
 /* Of one fragment, while our disk keeps nothing: one state in so long. */
 enum { PACED_MS = 30000 };
 
@@ -108,7 +109,10 @@ static void ask_ranges(struct catchup *catchup, struct chase *chase)
     struct gather_range range;
     while (chase->gather != NULL && gather_next(chase->gather, catchup->now_ms, &what, &range)) {
         const struct wire_key key = leaves_key(catchup, chase, &range);
-        log_debug("%s island %s for the %s, from %" PRIu32 ", %" PRIu32, what == GATHER_DROP ? "not asking" : "asking",
+        log_debug("%s island %s for the %s, from %" PRIu32 ", %" PRIu32,
+                  what == GATHER_DROP        ? "not asking"
+                  : what == GATHER_ASK_AGAIN ? "asking again"
+                                             : "asking",
                   name_of(catchup, range.peer), wire_key_text(&key), range.first, range.count);
         if (what == GATHER_DROP)
             xfer_finish(catchup->conf.xfer, range.peer, &key, WIRE_NOT_NEEDED);
@@ -285,26 +289,43 @@ static bool rests(const struct catchup *catchup, uint32_t f)
     return catchup->now_ms < catchup->paced_ms[f] && rounds != NULL && rounds_refused(rounds);
 }
 
-void catchup_run(struct catchup *catchup, uint64_t now_ms)
+/* Whose turn it is: the one with the most values, so that none comes alone at the end. */
+static struct chase *next_to_ask(struct catchup *catchup)
 {
-    uint32_t asking = 0;
-    catchup->now_ms = now_ms;
-    for (uint32_t f = 0; f < catchup->fragments; f++)
-        asking += catchup->chases[f].on && catchup->chases[f].asking;
+    const struct plan *plan = catchup->conf.plan->plan->plan;
+    struct chase *next = NULL;
     for (uint32_t f = 0; f < catchup->fragments; f++) {
         struct chase *chase = &catchup->chases[f];
-        if (!chase->on)
+        if (!chase->on || chase->asking || rests(catchup, f) || !wanted(catchup, f))
             continue;
-        if (!chase->asking && asking < CATCHUP_AT_ONCE && !rests(catchup, f)) {
-            chase->asking = true;
-            catchup->paced_ms[f] = now_ms + PACED_MS;
-            chase->begin_ms = now_ms;
-            chase->alone_ms = now_ms + ANSWER_MS;
-            asking++;
-        }
-        if (chase->asking)
+        if (next == NULL || plan->fragments[f].values_count > plan->fragments[next - catchup->chases].values_count)
+            next = chase;
+    }
+    return next;
+}
+
+static void begin_asking(struct catchup *catchup)
+{
+    uint32_t asking = 0;
+    for (uint32_t f = 0; f < catchup->fragments; f++)
+        asking += catchup->chases[f].on && catchup->chases[f].asking;
+    for (struct chase *chase; asking < CATCHUP_AT_ONCE && (chase = next_to_ask(catchup)) != NULL; asking++) {
+        chase->asking = true;
+        catchup->paced_ms[chase - catchup->chases] = catchup->now_ms + PACED_MS;
+        chase->begin_ms = catchup->now_ms;
+        chase->alone_ms = catchup->now_ms + ANSWER_MS;
+    }
+}
+
+void catchup_run(struct catchup *catchup, uint64_t now_ms)
+{
+    catchup->now_ms = now_ms;
+    begin_asking(catchup);
+    for (uint32_t f = 0; f < catchup->fragments; f++) {
+        struct chase *chase = &catchup->chases[f];
+        if (chase->on && chase->asking)
             run_one(catchup, chase);
-        else if (!wanted(catchup, f))
+        else if (chase->on && !wanted(catchup, f))
             end_chase(catchup, chase, false);
     }
 }
@@ -495,8 +516,11 @@ void catchup_not_available(struct catchup *catchup, uint32_t peer, const struct 
     struct chase *chase = chase_of(catchup, peer, key);
     if (chase == NULL)
         return;
-    if (key->kind == WIRE_LEAVES && chase->gather != NULL)
+    if (key->kind == WIRE_LEAVES && chase->gather != NULL && gather_has(chase->gather, peer)) {
         gather_lose(chase->gather, peer);
+        if (catchup->now_ms + SOON_MS < chase->again_ms)
+            chase->again_ms = catchup->now_ms + SOON_MS;
+    }
     if (key->kind != WIRE_STATE)
         return;
     bitset_add(&chase->refused, peer);

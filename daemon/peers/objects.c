@@ -223,9 +223,29 @@ static void say_not_available(void *user, uint32_t peer, const struct wire_key *
     say_done(user, peer, key, WIRE_NOT_AVAILABLE);
 }
 
+static void send_messages(struct objects *objects)
+{
+    struct wire_message *message = &objects->out;
+    struct xfer_message out;
+    while (xfer_message(objects->xfer, &out)) {
+        message->type = out.type;
+        if (out.type == WIRE_ACK) {
+            message->ack = (struct wire_ack){
+                .key = out.key, .have = out.have, .ask = out.ask, .pass = out.pass, .delay_us = out.delay_us};
+        } else {
+            message->done.key = out.key;
+            message->done.status = (uint32_t)out.status;
+        }
+        say(objects, out.peer);
+    }
+}
+
+/* Behind all that xfer has to say: who hears that we want more has to know first what we have, or it would take it for
+ * too much at a time. */
 static void say_fetch(void *user, uint32_t peer, const struct wire_key *key)
 {
     struct objects *objects = user;
+    send_messages(objects);
     objects->out.type = WIRE_FETCH;
     objects->out.fetch.key = *key;
     say(objects, peer);
@@ -590,23 +610,6 @@ void objects_chunk_in(struct objects *objects, uint32_t peer, const struct wire_
 }
 
 /* ---- moving ---- */
-
-static void send_messages(struct objects *objects)
-{
-    struct wire_message *message = &objects->out;
-    struct xfer_message out;
-    while (xfer_message(objects->xfer, &out)) {
-        message->type = out.type;
-        if (out.type == WIRE_ACK) {
-            message->ack = (struct wire_ack){
-                .key = out.key, .have = out.have, .ask = out.ask, .pass = out.pass, .delay_us = out.delay_us};
-        } else {
-            message->done.key = out.key;
-            message->done.status = (uint32_t)out.status;
-        }
-        say(objects, out.peer);
-    }
-}
 
 void objects_flush(struct objects *objects, uint64_t now_ms)
 {

@@ -163,8 +163,13 @@ size_t state_object_leaves(uint64_t bytes)
 
 void state_object_digest(const uint8_t *object, uint64_t bytes, size_t first, size_t end, struct digest *leaves)
 {
-    for (size_t i = first; i < end; i++)
-        leaves[i] = digest_tree_leaf(object + STATE_HEADER_BYTES, (size_t)(bytes - STATE_HEADER_BYTES), i);
+    const uint8_t *body = object + STATE_HEADER_BYTES;
+    size_t body_bytes = (size_t)(bytes - STATE_HEADER_BYTES), whole = body_bytes / DIGEST_LEAF_BYTES;
+    size_t together = end < whole ? end : whole;
+    if (first < together)
+        digest_tree_whole(body + first * DIGEST_LEAF_BYTES, together - first, leaves + first);
+    for (size_t i = first > together ? first : together; i < end; i++)
+        leaves[i] = digest_tree_leaf(body, body_bytes, i);
 }
 
 enum err state_object_check(struct replica *replica, const struct plan *plan, uint32_t f,

@@ -20,10 +20,13 @@ struct line {
     int lies;                    /* from this leaf on; -1: never */
     bool told;                   /* that it is dead */
     bool shuffled;               /* its ranges come in pieces, in any order */
+    uint64_t far_ms;             /* from asking to the first byte */
+    unsigned deaf;               /* so many requests are lost */
     struct gather_range ranges[LINE_MAX];
-    uint64_t have[LINE_MAX]; /* of each */
+    uint64_t have[LINE_MAX];  /* of each */
+    uint64_t ready[LINE_MAX]; /* likewise: when it begins to come; NEVER: the request was lost */
     size_t count;
-    uint64_t sent, begun; /* bytes; ranges */
+    uint64_t sent, begun, again; /* bytes; ranges; of these asked for again */
     bool caught;
 };
 
@@ -83,6 +86,7 @@ static void take_off(struct line *line, size_t i)
     for (line->count--; i < line->count; i++) {
         line->ranges[i] = line->ranges[i + 1];
         line->have[i] = line->have[i + 1];
+        line->ready[i] = line->ready[i + 1];
     }
 }
 
@@ -103,12 +107,23 @@ static void follow(enum gather_do what, const struct gather_range *range)
         return;
     }
     assert_false(line->caught);
+    if (what == GATHER_ASK_AGAIN) { /* it is under way, as far as anyone knows */
+        size_t i = 0;
+        while (line->ranges[i].first != range->first)
+            assert_true(++i < line->count);
+        assert_int_equal(line->ranges[i].count, range->count);
+        line->ready[i] = line->ready[i] == NEVER ? w.now_ms + line->far_ms : line->ready[i];
+        line->again++;
+        return;
+    }
     assert_true(line->count < GATHER_ASKS);
     for (uint32_t k = range->first; k < range->first + range->count; k++) {
         assert_false(w.here[k]);
         assert_int_equal(w.asked_of[k], -1);
         w.asked_of[k] = (int)range->peer;
     }
+    line->ready[line->count] = line->deaf > 0 ? NEVER : w.now_ms + line->far_ms;
+    line->deaf -= line->deaf > 0;
     line->ranges[line->count] = *range;
     line->have[line->count++] = 0;
     line->begun++;
@@ -130,12 +145,21 @@ static void note_here(const struct gather_range *range, uint64_t have)
     }
 }
 
+/* The range that comes next; as many as there are: none. */
+static size_t next_of(const struct line *line)
+{
+    size_t which = line->shuffled && line->count > 0 ? (size_t)(w.now_ms / STEP_MS + line->sent) % line->count : 0;
+    for (size_t i = 0; i < line->count; i++, which = (which + 1) % line->count)
+        if (w.now_ms >= line->ready[which])
+            return which;
+    return line->count;
+}
+
 /* Some of the range at the front of a line comes, or of any. */
 static void bring(uint32_t peer, uint64_t budget)
 {
     struct line *line = &w.lines[peer];
-    while (budget > 0 && line->count > 0) {
-        size_t which = line->shuffled ? (size_t)(w.now_ms / STEP_MS + line->sent) % line->count : 0;
+    for (size_t which; budget > 0 && (which = next_of(line)) < line->count;) {
         const struct gather_range range = line->ranges[which];
         uint8_t *to;
         uint64_t bytes, at = line->have[which], from = (uint64_t)range.first * LEAF + at;
@@ -229,6 +253,71 @@ static void three_sources_take_a_third_of_the_time(void **state)
     uint64_t one = time_from(1), three = time_from(3);
     assert_in_range(one, 25000, 25200); /* the line is never idle */
     assert_true(three * 10 < one * 4);
+}
+
+/* What comes of a line that could bring `rate` from each of so many, that far away: its part of the bytes that it could
+ * have brought, in hundredths. */
+static uint64_t share_of(uint32_t sources, uint64_t rate, uint64_t far_ms)
+{
+    setup(1200 * LEAF + 17);
+    for (uint32_t i = 0; i < sources; i++) {
+        w.lines[i].far_ms = far_ms;
+        add(i, rate);
+    }
+    run(NEVER);
+    assert_got();
+    assert_int_equal(sent(), w.bytes);
+    uint64_t share = w.bytes * 100 * 1000 / (rate * sources) / w.now_ms;
+    teardown();
+    return share;
+}
+
+/* 10 Mbit/s to 8 Gbit/s, near; and as far as the bytes are many: two requests to begin with, and the line is full. */
+static void a_line_is_full_whatever_it_carries(void **state)
+{
+    (void)state;
+    for (uint64_t rate = 1250000; rate <= 1000000000; rate *= 10)
+        for (uint32_t sources = 1; sources <= 4; sources += 3)
+            if (rate * sources <= 100000000)
+                assert_in_range(share_of(sources, rate, 0), 90, 100);
+    assert_in_range(share_of(1, 12500000, 40), 90, 100); /* 6.3 s */
+    assert_in_range(share_of(4, 3125000, 40), 85, 100);
+    assert_in_range(share_of(1, 1250000, 300), 90, 100);
+    assert_in_range(share_of(1, 12500000, 200), 70, 100);
+}
+
+/* Alone: nobody else has what it was asked for. */
+static void a_request_that_is_lost_is_made_again(void **state)
+{
+    (void)state;
+    setup(100 * LEAF);
+    w.lines[2].deaf = 2;
+    add(2, 1 << 20);
+    run(60000);
+    assert_got();
+    assert_in_range(w.lines[2].again, 2, 2);
+    assert_int_equal(sent(), w.bytes);
+    assert_in_range(w.now_ms, GATHER_STANDS_MS + 6000, GATHER_STANDS_MS + 8000);
+    teardown();
+}
+
+/* A tenth of it is left: what was asked for while it was fast is no more than some seconds of it now. */
+static void a_line_that_drops_to_a_tenth_is_followed(void **state)
+{
+    (void)state;
+    setup(600 * LEAF);
+    add(0, 4 << 20);
+    add(1, 4 << 20);
+    for (int i = 0; i < 200; i++) /* half of it */
+        step();
+    w.lines[1].rate /= 10;
+    run(60000);
+    assert_got();
+    uint64_t half = gather_bytes_of(w.gather, 0) + gather_bytes_of(w.gather, 1) - w.bytes;
+    assert_int_equal(half, 0);
+    assert_in_range(w.now_ms, 5000, 8200); /* 2 s for 16 MiB, and the rest at 4.4 MiB/s; two leaves' worth at the end */
+    assert_true(sent() <= w.bytes + 4 * LEAF);
+    teardown();
 }
 
 static void any_length_comes_whole(void **state)
@@ -436,6 +525,9 @@ int main(void)
     assert_ok(digest_init());
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(three_sources_take_a_third_of_the_time),
+        cmocka_unit_test(a_line_is_full_whatever_it_carries),
+        cmocka_unit_test(a_request_that_is_lost_is_made_again),
+        cmocka_unit_test(a_line_that_drops_to_a_tenth_is_followed),
         cmocka_unit_test(any_length_comes_whole),
         cmocka_unit_test(a_source_that_dies_costs_a_leaf),
         cmocka_unit_test(what_came_stays_when_all_sources_go_and_one_comes_back),

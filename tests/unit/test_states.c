@@ -13,6 +13,7 @@
 #include "daemon/peers/peers.h"
 #include "daemon/rules.h"
 #include "daemon/state/state_object.h"
+#include "net/gather.h"
 #include "tests/lib/isle.h"
 #include "tests/lib/played.h"
 #include "tests/lib/played_trainer.h"
@@ -392,6 +393,43 @@ static void a_state_comes_from_two_at_once(void **state)
     end();
 }
 
+/* One that serves all that was asked for at a time, and hears in order what is said of it. */
+static bool serves_and_counts(struct server *server, uint32_t *open, struct event *event)
+{
+    struct wire_key keys[LEND_RANGES_MAX];
+    uint32_t count = 0;
+    while (played_heard(server->played)) {
+        const struct wire_message *in = &server->played->in;
+        if (in->type == WIRE_DONE && in->done.key.kind == WIRE_LEAVES)
+            --*open;
+        if (in->type == WIRE_FETCH && in->fetch.key.kind == WIRE_STATE)
+            played_send(server->played, A, &in->fetch.key, theirs.head, theirs.head_bytes);
+        if (in->type != WIRE_FETCH || in->fetch.key.kind != WIRE_LEAVES)
+            continue;
+        assert_true(++*open <= GATHER_ASKS); /* or it would be refused as too much at a time */
+        keys[count++] = in->fetch.key;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        serve_leaves(server, &keys[i]);
+    return isle_took(a, EVENT_OBJECT, event);
+}
+
+static void who_asks_for_more_has_said_what_is_here(void **state)
+{
+    (void)state;
+    begin("states-order");
+    lose(LARGE, 0.25f);
+    struct event event;
+    uint32_t open = 0;
+    isle_wait(serves_and_counts(&servers[0], &open, &event));
+    assert_memory_equal(slots_state(a->slots, LARGE), theirs.object, theirs.bytes);
+    assert_int_equal(servers[0].leaves, LARGE_LEAVES);
+    slots_free_state(a->slots, LARGE);
+    peers_judged(a->peers, event.member, &event.object.key, WIRE_RECEIVED);
+    free_whole(&theirs);
+    end();
+}
+
 static void who_lies_is_named_and_not_asked_again(void **state)
 {
     (void)state;
@@ -573,6 +611,7 @@ int main(void)
         cmocka_unit_test(one_reader_has_few_ranges_on_their_way),
         cmocka_unit_test(a_damaged_state_does_not_go_out),
         cmocka_unit_test(a_state_comes_from_two_at_once),
+        cmocka_unit_test(who_asks_for_more_has_said_what_is_here),
         cmocka_unit_test(who_lies_is_named_and_not_asked_again),
         cmocka_unit_test(ranges_of_another_length_are_not_taken),
         cmocka_unit_test(a_head_that_proves_nothing_is_refused),

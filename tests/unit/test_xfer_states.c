@@ -73,55 +73,132 @@ static void leaves_come_from_who_was_asked_alone(void **state)
     assert_memory_equal(target, bytes_of[2], 200);
 }
 
-/* A state waits for what others stand still for, whoever that is for; and where that is on its way it has one chunk at
- * a time on the line. */
+static const struct bitset nobody;
+
+static struct wire_key leaves_of(uint32_t fragment)
+{
+    return (struct wire_key){.kind = WIRE_LEAVES, .fragment = fragment, .version = 5, .count = MANY};
+}
+
+static struct wire_key result_of(uint32_t fragment)
+{
+    return (struct wire_key){.kind = WIRE_RESULT, .fragment = fragment, .version = 5};
+}
+
+/* How many chunks of this kind go now, before anything else may. */
+static int go(uint32_t kind, uint64_t now_ms)
+{
+    struct xfer_chunk chunk;
+    int count = 0;
+    for (; xfer_next(x, &nobody, &chunk) && chunk.key.kind == kind; count++)
+        xfer_sent(x, &chunk, now_ms);
+    return count;
+}
+
+static void come(uint32_t peer, const struct wire_key *key, uint64_t chunks, uint64_t now_ms)
+{
+    assert_true(xfer_ack_in(x, peer, &(struct wire_ack){.key = *key, .have = chunks * CHUNK}, now_ms));
+}
+
+/* A state waits for what others stand still for, whoever that is for; and while that is on its way it has a part of a
+ * window under way, by which it takes what is left of the line. */
 static void states_yield_to_rounds(void **state)
 {
     (void)state;
-    static const struct bitset none;
-    const struct wire_key leaves = {.kind = WIRE_LEAVES, .fragment = 1, .version = 5, .count = 16},
-                          result = {.kind = WIRE_RESULT, .fragment = 2, .version = 5};
-    struct wire_ack ack = {.key = result};
-    struct xfer_chunk chunk;
-    assert_ok(xfer_send(x, 1, &leaves, bytes_of[0], 16 * CHUNK, false, 0));
+    const struct wire_key leaves = leaves_of(1), result = result_of(2), dead = result_of(3);
+    assert_ok(xfer_send(x, 1, &leaves, bytes_of[0], MANY * CHUNK, false, 0));
     for (int i = 0; i < 2; i++) { /* nothing else to do */
-        assert_true(xfer_next(x, &none, &chunk));
+        struct xfer_chunk chunk;
+        assert_true(xfer_next(x, &nobody, &chunk));
         assert_int_equal(chunk.key.kind, WIRE_LEAVES);
         xfer_sent(x, &chunk, 0);
     }
-    assert_ok(xfer_send(x, 0, &result, bytes_of[1], 3 * CHUNK, false, 0));
-    for (int i = 0; i < 3; i++) { /* to another, and all of it first */
-        assert_true(xfer_next(x, &none, &chunk));
-        assert_int_equal(chunk.key.kind, WIRE_RESULT);
-        xfer_sent(x, &chunk, 0);
+    xfer_set_limit(x, 0, &(struct xfer_limit){.window = 3 * CHUNK, .chunk = CHUNK});
+    assert_ok(xfer_send(x, 0, &result, bytes_of[1], 6 * CHUNK, false, 0));
+    assert_int_equal(go(WIRE_RESULT, 0), 3); /* to another, and as much of it as may go first */
+    assert_int_equal(go(WIRE_LEAVES, 0), 0); /* a window is 16 chunks: two are under way */
+    come(1, &leaves, 1, 10);
+    assert_int_equal(go(WIRE_LEAVES, 10), 1);
+    come(0, &result, 3, 20);
+    assert_int_equal(go(WIRE_RESULT, 20), 3); /* the rest of it */
+    assert_int_equal(go(WIRE_LEAVES, 20), 6); /* behind it: eight, or half a window */
+    come(0, &result, 6, 30);
+    assert_true(xfer_done_in(x, 0, &result, WIRE_RECEIVED, 30)); /* the result is there */
+    assert_int_equal(go(WIRE_LEAVES, 30), 7);                    /* all */
+    /* Who does not answer at all is not waited for, though it is asked. */
+    come(1, &leaves, 8, 40);
+    assert_true(xfer_ack_in(x, 1, &(struct wire_ack){.key = leaves, .have = 8 * CHUNK, .ask = WIRE_ASK_GO_ON}, 40));
+    assert_ok(xfer_send(x, 0, &dead, bytes_of[2], 3 * CHUNK, false, 40));
+    assert_int_equal(go(WIRE_RESULT, 40), 3);
+    assert_int_equal(go(WIRE_LEAVES, 40), 8);
+}
+
+/* One that answers is waited for; one that is only asked, and does not, is not. */
+static void who_is_silent_holds_no_state_back(void **state)
+{
+    (void)state;
+    const struct wire_key leaves = leaves_of(1), dead = result_of(3);
+    struct xfer_chunk chunk;
+    xfer_set_limit(x, 0, &(struct xfer_limit){.window = CHUNK, .chunk = CHUNK});
+    assert_ok(xfer_send(x, 0, &dead, bytes_of[2], 3 * CHUNK, false, 0));
+    assert_int_equal(go(WIRE_RESULT, 0), 1);
+    assert_ok(xfer_send(x, 1, &leaves, bytes_of[0], MANY * CHUNK, false, 0));
+    assert_int_equal(go(WIRE_LEAVES, 0), 2); /* an eighth of the window */
+    for (uint64_t now_ms = 100; now_ms < 2500; now_ms += 100)
+        xfer_tick(x, now_ms);
+    assert_true(xfer_next(x, &nobody, &chunk)); /* the question */
+    assert_true(chunk.bytes == 0 && chunk.key.kind == WIRE_RESULT);
+    xfer_sent(x, &chunk, 2500);
+    come(1, &leaves, 2, 2500);
+    assert_true(xfer_next(x, &nobody, &chunk));
+    while (chunk.bytes == 0) { /* of both */
+        xfer_sent(x, &chunk, 2500);
+        assert_true(xfer_next(x, &nobody, &chunk));
     }
-    assert_false(xfer_next(x, &none, &chunk));
-    assert_true(xfer_ack_in(x, 1, &(struct wire_ack){.key = leaves, .have = 2 * CHUNK}, 10));
-    assert_true(xfer_next(x, &none, &chunk)); /* one chunk, and no other before it is there */
-    assert_int_equal(chunk.offset, 2 * CHUNK);
-    xfer_sent(x, &chunk, 10);
-    assert_false(xfer_next(x, &none, &chunk));
-    ack.have = 3 * CHUNK;
-    assert_true(xfer_ack_in(x, 0, &ack, 20)); /* the result is there */
-    assert_true(xfer_next(x, &none, &chunk));
-    xfer_sent(x, &chunk, 20);
-    /* Who does not answer at all is not waited for. */
-    const struct wire_key dead = {.kind = WIRE_RESULT, .fragment = 3, .version = 5};
-    assert_ok(xfer_send(x, 0, &dead, bytes_of[2], CHUNK, false, 20));
-    assert_true(xfer_next(x, &none, &chunk));
-    assert_int_equal(chunk.key.fragment, 3);
-    xfer_sent(x, &chunk, 20);
-    assert_false(xfer_next(x, &none, &chunk));
-    assert_true(xfer_ack_in(x, 1, &(struct wire_ack){.key = leaves, .have = 2 * CHUNK}, 2000));
-    assert_true(xfer_next(x, &none, &chunk));
-    assert_int_equal(chunk.key.kind, WIRE_LEAVES);
+    assert_int_equal(go(WIRE_LEAVES, 2500), MANY - 2);
     /* What is not lent any more does not go on. */
     assert_int_equal(xfer_sending(x, 1, WIRE_LEAVES), 1);
     xfer_withdraw(x, bytes_of[3], CHUNK);
     assert_int_equal(xfer_sending(x, 1, WIRE_LEAVES), 1);
-    xfer_withdraw(x, bytes_of[0], 16 * CHUNK);
+    xfer_withdraw(x, bytes_of[0], MANY * CHUNK);
     assert_int_equal(xfer_sending(x, 1, WIRE_LEAVES), 0);
-    assert_int_equal(xfer_sending(x, 0, WIRE_RESULT), 2);
+    assert_int_equal(xfer_sending(x, 0, WIRE_RESULT), 1);
+}
+
+/* Results without end to the same peer fill the line: the state comes to its end, and they lose little. */
+static void states_come_to_an_end_on_a_line_that_is_never_free(void **state)
+{
+    (void)state;
+    enum { WINDOW = 4, TURNS = 2000 };
+    const struct wire_key leaves = leaves_of(1);
+    uint64_t states = 0, results = 0, version = 1, result_acked = 0;
+    xfer_set_limit(x, 1, &(struct xfer_limit){.window = WINDOW * CHUNK, .chunk = CHUNK});
+    assert_ok(xfer_send(x, 1, &leaves, bytes_of[0], MANY * CHUNK, false, 0));
+    struct wire_key result = result_of(2);
+    for (uint64_t turn = 0; turn < TURNS && states < MANY; turn++) { /* one chunk arrives in each */
+        struct xfer_chunk chunk;
+        if (xfer_sending(x, 1, WIRE_RESULT) == 0) {
+            result.version = version++;
+            result_acked = 0;
+            assert_ok(xfer_send(x, 1, &result, bytes_of[1], MANY * CHUNK, false, turn));
+        }
+        while (xfer_next(x, &nobody, &chunk)) {
+            xfer_sent(x, &chunk, turn);
+            bool of_state = chunk.key.kind == WIRE_LEAVES;
+            states += of_state;
+            results += !of_state;
+            if (of_state)
+                come(1, &leaves, states, turn);
+            else
+                come(1, &result, ++result_acked, turn);
+            if (!of_state && result_acked == MANY) {
+                assert_true(xfer_done_in(x, 1, &result, WIRE_RECEIVED, turn));
+                break;
+            }
+        }
+    }
+    assert_int_equal(states, MANY);
+    assert_in_range(results, 20 * (MANY - 1), 30 * MANY); /* less than 5 in 100 is the state's */
 }
 
 /* Who made an object is not put off by one who passes it on a byte at a time. */
@@ -141,6 +218,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(leaves_come_from_who_was_asked_alone, begin, end),
         cmocka_unit_test_setup_teardown(states_yield_to_rounds, begin, end),
+        cmocka_unit_test_setup_teardown(who_is_silent_holds_no_state_back, begin, end),
+        cmocka_unit_test_setup_teardown(states_come_to_an_end_on_a_line_that_is_never_free, begin, end),
         cmocka_unit_test_setup_teardown(nobody_holds_an_object_back_from_its_maker, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

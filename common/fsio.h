@@ -46,7 +46,11 @@ ERR_MUST_CHECK enum err fsio_begin(struct fsio_writer *writer, const char *path,
 ERR_MUST_CHECK enum err fsio_write(struct fsio_writer *writer, const void *data, size_t bytes);
 /* Overwrites bytes that were already written. */
 ERR_MUST_CHECK enum err fsio_rewrite(struct fsio_writer *writer, uint64_t offset, const void *data, size_t bytes);
-/* Flushes, renames, flushes the folder; ends the writer whatever the outcome. */
+/* Reads back what was written. ERR_IO. */
+ERR_MUST_CHECK enum err fsio_reread(const struct fsio_writer *writer, uint64_t offset, void *data, size_t bytes);
+/* Flushes, in pieces of FSIO_FLUSH_BYTES where the file is larger, so that flushes of other files wait for one of them
+ * and not for all; renames, flushes the folder; ends the writer whatever the outcome. */
+enum { FSIO_FLUSH_BYTES = 8 << 20 };
 ERR_MUST_CHECK enum err fsio_commit(struct fsio_writer *writer);
 void fsio_abort(struct fsio_writer *writer);
 

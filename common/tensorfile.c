@@ -16,8 +16,14 @@
 #include "common/fsio.h"
 #include "common/mem.h"
 
-static const char digest_key[] = "blake2b";
-enum { LENGTH_BYTES = 8, HEADER_BYTES_MAX = 100000000, ENCODED_AT_A_TIME = 4096, VALUE_BYTES_MAX = 2 };
+static const char digest_key[] = "blake2b", vouched_key[] = "vouched_bytes";
+enum {
+    READ_AT_A_TIME = 64 << 10,
+    LENGTH_BYTES = 8,
+    HEADER_BYTES_MAX = 100000000,
+    ENCODED_AT_A_TIME = 4096,
+    VALUE_BYTES_MAX = 2
+};
 
 /* ---- writing ---- */
 
@@ -26,6 +32,9 @@ struct tensorfile_writer {
     struct digest_state digest;
     enum dtype dtype;
     uint64_t digest_offset; /* in the file, of the hexadecimal digits */
+    uint64_t data_offset;
+    uint64_t data_at;       /* bytes that were written one after another */
+    uint64_t vouched_bytes; /* of the data that are still to come: the digest is not of them */
     uint64_t values_expected;
     uint64_t values_written;
 };
@@ -70,6 +79,31 @@ static enum err header_text(const struct tensorfile_tensor *tensors, size_t tens
     return err;
 }
 
+/* What the metadata say of it; 0: nothing. */
+static uint64_t vouched_of(const struct tensorfile_meta *meta, size_t meta_count)
+{
+    for (size_t i = 0; i < meta_count; i++)
+        if (strcmp(meta[i].key, vouched_key) == 0)
+            return strtoull(meta[i].value, NULL, 10);
+    return 0;
+}
+
+/* Length and header, with zeros for the digest, which is begun with them. */
+static enum err write_header(struct tensorfile_writer *writer, const char *text)
+{
+    uint8_t raw[LENGTH_BYTES];
+    size_t length = strlen(text);
+    struct bytes_writer bytes = bytes_writer_init(raw, sizeof raw);
+    bytes_put_u64(&bytes, length);
+    digest_begin(&writer->digest);
+    digest_add(&writer->digest, raw, sizeof raw);
+    digest_add(&writer->digest, text, length);
+    writer->digest_offset = LENGTH_BYTES + (uint64_t)(strstr(text, digest_key) - text) + sizeof digest_key + 2;
+    writer->data_offset = LENGTH_BYTES + length;
+    TRY(fsio_rewrite(&writer->file, 0, raw, sizeof raw));
+    return fsio_rewrite(&writer->file, LENGTH_BYTES, text, length);
+}
+
 enum err tensorfile_create(const char *path, const struct tensorfile_tensor *tensors, size_t tensors_count,
                            const struct tensorfile_meta *meta, size_t meta_count, struct tensorfile_writer **out)
 {
@@ -83,17 +117,9 @@ enum err tensorfile_create(const char *path, const struct tensorfile_tensor *ten
     writer->dtype = tensors_count > 0 ? tensors[0].dtype : DTYPE_F32;
     TRY_OUT(header_text(tensors, tensors_count, meta, meta_count, &text, &data_bytes));
     TRY_OUT(fsio_begin(&writer->file, path, 0644));
-    size_t length = strlen(text);
-    uint8_t raw[LENGTH_BYTES];
-    struct bytes_writer bytes = bytes_writer_init(raw, sizeof raw);
-    bytes_put_u64(&bytes, length);
-    digest_begin(&writer->digest);
-    digest_add(&writer->digest, raw, sizeof raw);
-    digest_add(&writer->digest, text, length);
-    writer->digest_offset = LENGTH_BYTES + (uint64_t)(strstr(text, digest_key) - text) + sizeof digest_key + 2;
+    TRY_OUT(write_header(writer, text));
     writer->values_expected = data_bytes / dtype_bytes(writer->dtype);
-    TRY_OUT(fsio_write(&writer->file, raw, sizeof raw));
-    TRY_OUT(fsio_write(&writer->file, text, length));
+    writer->vouched_bytes = vouched_of(meta, meta_count);
     *out = writer;
 out:
     mem_free(text);
@@ -104,8 +130,12 @@ out:
 
 static enum err write_bytes(struct tensorfile_writer *writer, const void *data, size_t bytes)
 {
-    digest_add(&writer->digest, data, bytes);
-    return fsio_write(&writer->file, data, bytes);
+    size_t vouched = writer->vouched_bytes < bytes ? (size_t)writer->vouched_bytes : bytes;
+    uint64_t at = writer->data_offset + writer->data_at;
+    digest_add(&writer->digest, (const uint8_t *)data + vouched, bytes - vouched);
+    writer->vouched_bytes -= vouched;
+    writer->data_at += bytes;
+    return fsio_rewrite(&writer->file, at, data, bytes);
 }
 
 /* By pieces that fit on the stack. */
@@ -135,24 +165,83 @@ enum err tensorfile_write(struct tensorfile_writer *writer, const float *values,
     return ERR_OK;
 }
 
-enum err tensorfile_commit(struct tensorfile_writer *writer)
+enum err tensorfile_write_at(struct tensorfile_writer *writer, uint64_t first, const float *values, size_t count)
 {
-    enum err err;
-    if (writer->values_written != writer->values_expected) {
-        err = err_set(ERR_STATE, "%s: values are missing", writer->file.path);
-        tensorfile_abort(writer);
-        return err;
-    }
+    if (writer->dtype != DTYPE_F32 || first > writer->values_expected || count > writer->values_expected - first)
+        return err_set(ERR_STATE, "%s: values where its header announces none", writer->file.path);
+    writer->values_written += count;
+    return fsio_rewrite(&writer->file, writer->data_offset + first * sizeof *values, values, count * sizeof *values);
+}
+
+/* The digest is complete but for its place. */
+static enum err commit(struct tensorfile_writer *writer)
+{
     struct digest digest = digest_end(&writer->digest);
     char hex[DIGEST_HEX_BYTES];
     digest_hex(&digest, hex);
-    err = fsio_rewrite(&writer->file, writer->digest_offset, hex, sizeof hex - 1);
-    if (err != ERR_OK) {
-        tensorfile_abort(writer);
-        return err;
+    TRY(fsio_rewrite(&writer->file, writer->digest_offset, hex, sizeof hex - 1));
+    return fsio_commit(&writer->file);
+}
+
+static enum err check_whole(const struct tensorfile_writer *writer)
+{
+    return writer->values_written == writer->values_expected
+               ? ERR_OK
+               : err_set(ERR_STATE, "%s: values are missing", writer->file.path);
+}
+
+enum err tensorfile_commit(struct tensorfile_writer *writer)
+{
+    enum err err = check_whole(writer);
+    if (err == ERR_OK)
+        err = commit(writer);
+    tensorfile_abort(writer);
+    return err;
+}
+
+/* What was written in any order, in the file's. */
+static enum err digest_data(struct tensorfile_writer *writer)
+{
+    uint8_t piece[READ_AT_A_TIME];
+    uint64_t left = writer->values_expected * sizeof(float);
+    for (uint64_t at = writer->data_offset; left > 0;) {
+        size_t want = left < sizeof piece ? (size_t)left : sizeof piece;
+        TRY(fsio_reread(&writer->file, at, piece, want));
+        digest_add(&writer->digest, piece, want);
+        at += want;
+        left -= want;
     }
-    err = fsio_commit(&writer->file);
-    mem_free(writer);
+    return ERR_OK;
+}
+
+/* The same place for the data, whatever the length of the metadata is now. */
+static enum err rewrite_header(struct tensorfile_writer *writer, const struct tensorfile_tensor *tensors,
+                               size_t tensors_count, const struct tensorfile_meta *meta, size_t meta_count)
+{
+    char *text, *padded;
+    uint64_t data_bytes, room = writer->data_offset - LENGTH_BYTES;
+    TRY(header_text(tensors, tensors_count, meta, meta_count, &text, &data_bytes));
+    size_t length = strlen(text);
+    enum err err = length <= room && data_bytes == writer->values_expected * sizeof(float)
+                       ? mem_printf(&padded, "%s%*s", text, (int)(room - length), "")
+                       : err_set(ERR_STATE, "%s: its header needs more room than was left", writer->file.path);
+    mem_free(text);
+    TRY(err);
+    err = write_header(writer, padded);
+    mem_free(padded);
+    return err;
+}
+
+enum err tensorfile_commit_as(struct tensorfile_writer *writer, const struct tensorfile_tensor *tensors,
+                              size_t tensors_count, const struct tensorfile_meta *meta, size_t meta_count)
+{
+    enum err err;
+    TRY_OUT(check_whole(writer));
+    TRY_OUT(rewrite_header(writer, tensors, tensors_count, meta, meta_count));
+    TRY_OUT(digest_data(writer));
+    TRY_OUT(commit(writer));
+out:
+    tensorfile_abort(writer);
     return err;
 }
 
@@ -294,6 +383,11 @@ static enum err check_digest(struct tensorfile *file, bool required)
         return ERR_OK;
     if (hex == NULL || strlen(hex) != DIGEST_HEX_BYTES - 1)
         return damaged(file, "no checksum");
+    uint64_t vouched = 0;
+    if (tensorfile_meta(file, vouched_key) != NULL)
+        TRY(tensorfile_meta_u64(file, vouched_key, &vouched));
+    if (vouched > file->data_bytes)
+        return damaged(file, "its checksum leaves out more than there is");
     /* The digest was taken with zeros in its own place. */
     size_t header_bytes = (size_t)(file->data - file->map);
     const uint8_t *place = memmem(file->map, header_bytes, hex, DIGEST_HEX_BYTES - 1);
@@ -306,7 +400,8 @@ static enum err check_digest(struct tensorfile *file, bool required)
     digest_begin(&state);
     digest_add(&state, file->map, before);
     digest_add(&state, zeros, sizeof zeros);
-    digest_add(&state, place + sizeof zeros, file->map_bytes - before - sizeof zeros);
+    digest_add(&state, place + sizeof zeros, header_bytes - before - sizeof zeros);
+    digest_add(&state, file->data + vouched, file->data_bytes - vouched);
     struct digest digest = digest_end(&state);
     char found[DIGEST_HEX_BYTES];
     if (strcmp(digest_hex(&digest, found), hex) != 0)

@@ -293,6 +293,121 @@ static void every_half_comes_back_and_others_go_to_the_nearest(void **state)
     }
 }
 
+/* ---- what another digest vouches for, and what comes in any order ---- */
+
+static void what_is_vouched_for_is_left_out_of_the_checksum(void **state)
+{
+    (void)state;
+    static float values[1016];
+    const char *path = testlib_path(testlib_folder("files-vouched"), "t");
+    const struct tensorfile_meta meta[] = {{"vouched_bytes", "60"}};
+    struct tensorfile_writer *writer;
+    struct tensorfile *file;
+    for (size_t i = 0; i < 1016; i++)
+        values[i] = (float)i;
+    assert_ok(tensorfile_create(path, tensors, 3, meta, 1, &writer));
+    for (size_t at = 0; at < 1016; at += 8) /* in pieces: the border is within one */
+        assert_ok(tensorfile_write(writer, values + at, 8));
+    assert_ok(tensorfile_commit(writer));
+    long data = (long)testlib_file_bytes(path) - (long)sizeof values;
+    assert_ok(tensorfile_open(path, true, &file));
+    tensorfile_close(file);
+    testlib_damage(path, data + 59);
+    assert_ok(tensorfile_open(path, true, &file));
+    tensorfile_close(file);
+    testlib_damage(path, data + 60);
+    assert_fails(ERR_CORRUPT, "checksum", tensorfile_open(path, true, &file));
+    testlib_damage(path, data + 60);
+    testlib_damage(path, data - 1); /* the header */
+    assert_int_equal(tensorfile_open(path, true, &file), ERR_CORRUPT);
+    const struct tensorfile_meta more[] = {{"vouched_bytes", "4065"}};
+    assert_ok(tensorfile_create(path, tensors, 3, more, 1, &writer));
+    assert_ok(tensorfile_write(writer, values, 1016));
+    assert_ok(tensorfile_commit(writer));
+    assert_fails(ERR_CORRUPT, "more than there is", tensorfile_open(path, true, &file));
+}
+
+static void tensors_may_come_in_any_order_and_the_metadata_last(void **state)
+{
+    (void)state;
+    static float values[1016];
+    const char *path = testlib_path(testlib_folder("files-order"), "t");
+    const struct tensorfile_meta longest[] = {{"versions", "18446744073709551615,18446744073709551615"}},
+                                 true_ones[] = {{"versions", "7,8"}},
+                                 too_long[] = {{"versions", "18446744073709551615,18446744073709551615, and these are "
+                                                            "more words than there is padding at the end for"}};
+    struct tensorfile_writer *writer;
+    struct tensorfile *file;
+    const float *there;
+    for (size_t i = 0; i < 1016; i++)
+        values[i] = (float)i;
+    assert_ok(tensorfile_create(path, tensors, 3, longest, 1, &writer));
+    assert_ok(tensorfile_write_at(writer, 15, values + 15, 1001));
+    assert_fails(ERR_STATE, "announces none", tensorfile_write_at(writer, 1010, values, 7));
+    assert_ok(tensorfile_write_at(writer, 0, values, 15));
+    assert_int_equal(access(path, F_OK), -1);
+    assert_ok(tensorfile_commit_as(writer, tensors, 3, true_ones, 1));
+    assert_ok(tensorfile_open(path, true, &file));
+    assert_string_equal(tensorfile_meta(file, "versions"), "7,8");
+    assert_ok(tensorfile_values(file, "b", 1000, &there));
+    assert_memory_equal(there, values + 16, 1000 * sizeof *there);
+    tensorfile_close(file);
+    assert_ok(tensorfile_create(path, tensors, 3, longest, 1, &writer));
+    assert_ok(tensorfile_write_at(writer, 0, values, 15));
+    assert_fails(ERR_STATE, "values are missing", tensorfile_commit_as(writer, tensors, 3, true_ones, 1));
+    assert_ok(tensorfile_create(path, tensors, 3, longest, 1, &writer));
+    assert_ok(tensorfile_write_at(writer, 0, values, 1016));
+    assert_fails(ERR_STATE, "more room", tensorfile_commit_as(writer, tensors, 3, too_long, 1));
+    assert_ok(tensorfile_open(path, true, &file)); /* the one before */
+    tensorfile_close(file);
+}
+
+/* ---- a large file is flushed in pieces; the kernel's call is the tests' ---- */
+
+static int pieces, piece_error;
+static off_t piece_end;
+
+int sync_file_range(int fd, off_t at, off_t bytes, unsigned flags)
+{
+    (void)fd;
+    assert_int_equal(at, piece_end);
+    assert_int_equal(bytes, FSIO_FLUSH_BYTES);
+    assert_true((flags & SYNC_FILE_RANGE_WRITE) != 0 && (flags & SYNC_FILE_RANGE_WAIT_AFTER) != 0);
+    piece_end += bytes;
+    pieces++;
+    errno = piece_error;
+    return piece_error != 0 ? -1 : 0;
+}
+
+static enum err write_large(const char *path, uint64_t bytes)
+{
+    struct fsio_writer writer;
+    pieces = 0;
+    piece_end = 0;
+    TRY(fsio_begin(&writer, path, 0600));
+    assert_ok(fsio_rewrite(&writer, bytes - 1, "x", 1));
+    return fsio_commit(&writer);
+}
+
+static void a_large_file_is_flushed_in_pieces(void **state)
+{
+    (void)state;
+    const char *path = testlib_path(testlib_folder("files-large"), "t");
+    assert_ok(write_large(path, FSIO_FLUSH_BYTES));
+    assert_int_equal(pieces, 0);
+    assert_ok(write_large(path, 3 * (uint64_t)FSIO_FLUSH_BYTES + 1));
+    assert_int_equal(pieces, 3);
+    assert_int_equal(unlink(path), 0);
+    /* The kernel tells a failure once, and here it did; a file system may not know the call. */
+    piece_error = EIO;
+    assert_fails(ERR_IO, "cannot flush", write_large(path, 3 * (uint64_t)FSIO_FLUSH_BYTES));
+    assert_int_equal(access(path, F_OK), -1);
+    piece_error = ENOSYS;
+    assert_ok(write_large(path, 3 * (uint64_t)FSIO_FLUSH_BYTES));
+    assert_int_equal(pieces, 1);
+    piece_error = 0;
+}
+
 int main(void)
 {
     assert_ok(digest_init());
@@ -308,6 +423,9 @@ int main(void)
         cmocka_unit_test(values_are_floats_whatever_they_are_kept_as),
         cmocka_unit_test(shorter_values_are_written_rounded),
         cmocka_unit_test(every_half_comes_back_and_others_go_to_the_nearest),
+        cmocka_unit_test(what_is_vouched_for_is_left_out_of_the_checksum),
+        cmocka_unit_test(tensors_may_come_in_any_order_and_the_metadata_last),
+        cmocka_unit_test(a_large_file_is_flushed_in_pieces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,7 +18,7 @@ struct queue {
 
 struct thread {
     pthread_t id;
-    bool started;
+    bool started, saves;
     struct jobs *jobs;
     struct jobs_scratch scratch;
 };
@@ -37,15 +37,15 @@ struct share {
 
 struct jobs {
     pthread_mutex_t lock;
-    pthread_cond_t work, ended; /* ended: pieces */
-    struct queue urgent, waiting, finished;
+    pthread_cond_t work, saving, ended; /* ended: pieces */
+    struct queue urgent, waiting, saves, finished;
     struct share *shares; /* with pieces that were not begun */
     bool stop;
     size_t pending;       /* the loop's */
     enum jobs_work taken; /* likewise */
     uint64_t cpu_ns[JOBS_WORKS];
     int fd;
-    struct thread *threads;
+    struct thread *threads; /* and behind them one that saves */
     int threads_count;
     int nice;
 };
@@ -93,9 +93,11 @@ static void note_piece(struct share *share, size_t at, enum err err)
     share->ended++;
 }
 
-/* A trainer may stand still for it. */
+/* A trainer may stand still for what is urgent. What saves waits for the disk, and nothing else waits behind it. */
 static struct queue *queue_for(struct jobs *jobs, enum jobs_work work)
 {
+    if (work == JOBS_SAVE)
+        return &jobs->saves;
     return work == JOBS_GIVE ? &jobs->urgent : &jobs->waiting;
 }
 
@@ -154,6 +156,46 @@ enum err jobs_share(struct jobs_scratch *scratch, size_t count, job_piece *run, 
 
 /* ---- threads ---- */
 
+/* With the lock, which is not held while it runs. */
+static void run_job(struct thread *thread, struct job *job)
+{
+    struct jobs *jobs = thread->jobs;
+    pthread_mutex_unlock(&jobs->lock);
+    uint64_t begin_ns = env_thread_cpu_ns();
+    thread->scratch.work = job->work;
+    job->err = job->run(job, thread->saves ? NULL : &thread->scratch);
+    uint64_t took_ns = env_thread_cpu_ns() - begin_ns;
+    if (job->err != ERR_OK)
+        snprintf(job->text, sizeof job->text, "%s", err_text());
+    pthread_mutex_lock(&jobs->lock);
+    jobs->cpu_ns[job->work] += took_ns;
+    queue_put(&jobs->finished, job);
+    uint64_t one = 1;
+    ssize_t ignored = write(jobs->fd, &one, sizeof one); /* cannot fail before 2^64 - 1 jobs */
+    (void)ignored;
+}
+
+/* The thread's next job, or NULL if it is to look again. With the lock. */
+static struct job *next_job(struct thread *thread)
+{
+    struct jobs *jobs = thread->jobs;
+    struct job *job = queue_get(thread->saves ? &jobs->saves : &jobs->urgent);
+    if (thread->saves) {
+        if (job == NULL)
+            pthread_cond_wait(&jobs->saving, &jobs->lock);
+        return job;
+    }
+    if (job == NULL && jobs->shares != NULL) {
+        help(jobs, &thread->scratch);
+        return NULL;
+    }
+    if (job == NULL)
+        job = queue_get(&jobs->waiting);
+    if (job == NULL)
+        pthread_cond_wait(&jobs->work, &jobs->lock);
+    return job;
+}
+
 static void *thread_main(void *argument)
 {
     struct thread *thread = argument;
@@ -163,30 +205,9 @@ static void *thread_main(void *argument)
         (void)!nice(jobs->nice);
     pthread_mutex_lock(&jobs->lock);
     while (!jobs->stop) {
-        struct job *job = queue_get(&jobs->urgent);
-        if (job == NULL && jobs->shares != NULL) {
-            help(jobs, &thread->scratch);
-            continue;
-        }
-        if (job == NULL)
-            job = queue_get(&jobs->waiting);
-        if (job == NULL) {
-            pthread_cond_wait(&jobs->work, &jobs->lock);
-            continue;
-        }
-        pthread_mutex_unlock(&jobs->lock);
-        uint64_t begin_ns = env_thread_cpu_ns();
-        thread->scratch.work = job->work;
-        job->err = job->run(job, &thread->scratch);
-        uint64_t took_ns = env_thread_cpu_ns() - begin_ns;
-        if (job->err != ERR_OK)
-            snprintf(job->text, sizeof job->text, "%s", err_text());
-        pthread_mutex_lock(&jobs->lock);
-        jobs->cpu_ns[job->work] += took_ns;
-        queue_put(&jobs->finished, job);
-        uint64_t one = 1;
-        ssize_t ignored = write(jobs->fd, &one, sizeof one); /* cannot fail before 2^64 - 1 jobs */
-        (void)ignored;
+        struct job *job = next_job(thread);
+        if (job != NULL)
+            run_job(thread, job);
     }
     pthread_mutex_unlock(&jobs->lock);
     return NULL;
@@ -198,14 +219,16 @@ static enum err start_threads(struct jobs *jobs, const struct jobs_conf *conf)
     sigset_t all, before;
     enum err err = ERR_OK;
     sigfillset(&all);
-    TRY(mem_new((size_t)conf->threads, sizeof *jobs->threads, "job threads", &jobs->threads));
+    TRY(mem_new((size_t)conf->threads + 1, sizeof *jobs->threads, "job threads", &jobs->threads));
     jobs->threads_count = conf->threads;
     jobs->nice = conf->nice;
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    for (int i = 0; i < conf->threads && err == ERR_OK; i++) {
+    for (int i = 0; i <= conf->threads && err == ERR_OK; i++) {
         struct thread *thread = &jobs->threads[i];
         thread->jobs = thread->scratch.jobs = jobs;
-        err = codec_new(conf->zstd_level, &thread->scratch.codec);
+        thread->saves = i == conf->threads;
+        if (!thread->saves)
+            err = codec_new(conf->zstd_level, &thread->scratch.codec);
         if (err == ERR_OK && pthread_create(&thread->id, NULL, thread_main, thread) != 0)
             err = err_set(ERR_NOMEM, "cannot start a job thread");
         thread->started = err == ERR_OK;
@@ -222,9 +245,11 @@ enum err jobs_new(const struct jobs_conf *conf, struct jobs **out)
     TRY(mem_new(1, sizeof *jobs, "jobs", &jobs));
     pthread_mutex_init(&jobs->lock, NULL);
     pthread_cond_init(&jobs->work, NULL);
+    pthread_cond_init(&jobs->saving, NULL);
     pthread_cond_init(&jobs->ended, NULL);
     queue_init(&jobs->urgent);
     queue_init(&jobs->waiting);
+    queue_init(&jobs->saves);
     queue_init(&jobs->finished);
     jobs->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
     err = jobs->fd >= 0 ? start_threads(jobs, conf) : err_set_errno(ERR_IO, "cannot make an event descriptor");
@@ -242,8 +267,9 @@ void jobs_free(struct jobs *jobs)
     pthread_mutex_lock(&jobs->lock);
     jobs->stop = true;
     pthread_cond_broadcast(&jobs->work);
+    pthread_cond_broadcast(&jobs->saving);
     pthread_mutex_unlock(&jobs->lock);
-    for (int i = 0; i < jobs->threads_count; i++) {
+    for (int i = 0; jobs->threads != NULL && i <= jobs->threads_count; i++) {
         if (jobs->threads[i].started)
             pthread_join(jobs->threads[i].id, NULL);
         codec_free(jobs->threads[i].scratch.codec);
@@ -252,6 +278,7 @@ void jobs_free(struct jobs *jobs)
     if (jobs->fd >= 0)
         close(jobs->fd);
     pthread_cond_destroy(&jobs->work);
+    pthread_cond_destroy(&jobs->saving);
     pthread_cond_destroy(&jobs->ended);
     pthread_mutex_destroy(&jobs->lock);
     mem_free(jobs->threads);
@@ -279,7 +306,7 @@ void jobs_submit(struct jobs *jobs, struct job *job)
     jobs->pending++;
     pthread_mutex_lock(&jobs->lock);
     queue_put(queue_for(jobs, job->work), job);
-    pthread_cond_signal(&jobs->work);
+    pthread_cond_signal(job->work == JOBS_SAVE ? &jobs->saving : &jobs->work);
     pthread_mutex_unlock(&jobs->lock);
 }
 

@@ -3,9 +3,10 @@
  * jobs: a few threads for the work that takes long: encoding, averaging, outer steps, hashing, disk.
  *
  * The loop submits and takes finished jobs back; a job runs on one thread, with that thread's scratch, and may share
- * out pieces of its work to threads that have nothing else to do. Jobs of the same fragment are never under way
- * together unless they touch different shards; that is the submitter's business. jobs_submit(), jobs_take_back() and
- * pools are for the loop's thread, jobs_share() for a job's.
+ * out pieces of its work to threads that have nothing else to do. JOBS_SAVE jobs run on a thread of their own, one
+ * after the other and without scratch: a slow disk keeps nothing else waiting. Jobs of the same fragment are never
+ * under way together unless they touch different shards; that is the submitter's business. jobs_submit(),
+ * jobs_take_back() and pools are for the loop's thread, jobs_share() for a job's.
  */
 #ifndef DAEMON_JOBS_H
 #define DAEMON_JOBS_H
@@ -44,7 +45,7 @@ struct jobs_scratch {
 };
 
 struct job;
-/* Runs on a job thread. Its result goes into `err`, its text into `text`. */
+/* Runs on a job thread; `scratch` is NULL for JOBS_SAVE. Its result goes into `err`, its text into `text`. */
 typedef enum err job_run(struct job *job, struct jobs_scratch *scratch);
 /* Runs in the loop's thread afterwards: the submitter's own, which tells the rest of the daemon by events. */
 typedef void job_done(struct job *job);
@@ -62,8 +63,8 @@ struct job {
 struct jobs;
 
 struct jobs_conf {
-    int threads, zstd_level;
-    int nice; /* added to that of the process, 0 to 19 */
+    int threads, zstd_level; /* threads: besides the one that saves */
+    int nice;                /* added to that of the process, 0 to 19 */
 };
 ERR_MUST_CHECK enum err jobs_new(const struct jobs_conf *conf, struct jobs **out);
 /* Waits for what is running; what was not begun is dropped. */

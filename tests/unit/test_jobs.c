@@ -103,7 +103,7 @@ static void done_gate(struct job *job)
 
 static void submit_gate(struct jobs *jobs, struct gate *gate)
 {
-    *gate = (struct gate){.job = {.run = run_gate, .done = done_gate}};
+    *gate = (struct gate){.job = {.work = gate->job.work, .run = run_gate, .done = done_gate}};
     sem_init(&gate->begun, 0, 0);
     sem_init(&gate->go, 0, 0);
     jobs_submit(jobs, &gate->job);
@@ -148,7 +148,7 @@ static void finished_jobs_are_taken_back_one_at_a_time(void **state)
     enum { FINISHED = 3 };
     struct jobs *jobs = threads(1);
     struct note notes[FINISHED] = {{.runs = 0}};
-    struct gate gate;
+    struct gate gate = {.job.work = JOBS_ENCODE};
     for (int i = 0; i < FINISHED; i++)
         submit_note(jobs, &notes[i]);
     submit_gate(jobs, &gate);
@@ -178,12 +178,12 @@ static void an_anchor_for_the_trainer_overtakes_what_waits(void **state)
 {
     (void)state;
     struct jobs *jobs = threads(1);
-    struct gate gate;
-    struct note save = {.job.work = JOBS_SAVE}, give = {.job.work = JOBS_GIVE}, again = give;
+    struct gate gate = {.job.work = JOBS_ENCODE};
+    struct note plain = {.job.work = JOBS_HASH}, give = {.job.work = JOBS_GIVE}, again = give;
     places = 0;
     submit_gate(jobs, &gate);
     assert_true(testlib_sem_wait(&gate.begun, DEADLINE_S));
-    submit_note(jobs, &save);
+    submit_note(jobs, &plain);
     submit_note(jobs, &give);
     submit_note(jobs, &again);
     sem_post(&gate.go);
@@ -191,7 +191,31 @@ static void an_anchor_for_the_trainer_overtakes_what_waits(void **state)
         take_next(jobs);
     assert_int_equal(give.place, 0);
     assert_int_equal(again.place, 1);
-    assert_int_equal(save.place, 2);
+    assert_int_equal(plain.place, 2);
+    deinit_gate(&gate);
+    jobs_free(jobs);
+}
+
+/* The disk may take its time. */
+static void what_saves_keeps_nothing_else_waiting(void **state)
+{
+    (void)state;
+    struct jobs *jobs = threads(1);
+    struct gate gate = {.job.work = JOBS_SAVE};
+    struct note other = {.job.work = JOBS_APPLY}, next = {.job.work = JOBS_SAVE};
+    places = 0;
+    submit_gate(jobs, &gate);
+    assert_true(testlib_sem_wait(&gate.begun, DEADLINE_S));
+    submit_note(jobs, &next);
+    submit_note(jobs, &other);
+    take_next(jobs);
+    assert_int_equal(other.dones, 1);
+    assert_int_equal(next.runs, 0); /* one at a time */
+    sem_post(&gate.go);
+    take_next(jobs);
+    take_next(jobs);
+    assert_int_equal(next.dones, 1);
+    assert_false(pthread_equal(next.ran_on, other.ran_on));
     deinit_gate(&gate);
     jobs_free(jobs);
 }
@@ -426,7 +450,7 @@ static void the_end_waits_for_what_runs_and_drops_what_was_not_begun(void **stat
     enum { QUEUED = 5 };
     struct jobs *jobs = threads(1);
     struct note finished = {.runs = 0}, notes[QUEUED] = {{.runs = 0}};
-    struct gate gate;
+    struct gate gate = {.job.work = JOBS_ENCODE};
     struct end end = {.gate = &gate, .loop = (pid_t)syscall(SYS_gettid)};
     pthread_t helper;
     submit_note(jobs, &finished);
@@ -610,6 +634,7 @@ int main(void)
         cmocka_unit_test(a_job_runs_elsewhere_and_is_done_in_the_loop),
         cmocka_unit_test(finished_jobs_are_taken_back_one_at_a_time),
         cmocka_unit_test(an_anchor_for_the_trainer_overtakes_what_waits),
+        cmocka_unit_test(what_saves_keeps_nothing_else_waiting),
         cmocka_unit_test(what_went_wrong_comes_back_with_its_text),
         cmocka_unit_test(signals_are_left_to_the_loop),
         cmocka_unit_test(processor_time_is_booked_under_what_it_was_for),

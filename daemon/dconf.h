@@ -34,7 +34,7 @@ struct dconf {
     uint64_t uplink;
     uint64_t rate_limit, window, away_ms;
     bool compress_auto;
-    int64_t io_threads, job_threads, job_nice; /* job_threads: as processors_jobs() has it */
+    int64_t io_threads, job_threads, job_nice, ledger_versions; /* job_threads: as processors_jobs() has it */
 
     char *worker_program, *worker_folder, *worker_group, *data, *stream, *device, *devices;
     bool autostart;

@@ -38,7 +38,7 @@ struct engine {
     struct runspec spec;
     struct ident ident;
     struct charter charter;
-    uint64_t now_ms, start_ms, tick_ms, sample_ms, checkpoint_ms;
+    uint64_t now_ms, start_ms, tick_ms, sample_ms;
 
     /* from the ground up */
     struct events *events;
@@ -202,7 +202,6 @@ static void started(struct engine *engine, const struct event *event)
         return;
     rounds_begin(engine->run.rounds, f, &event->start.hash);
     sync_restore(engine->run.sync, f, 0, &event->start.hash);
-    rounds_checkpoint(engine->run.rounds, f);
     peers_announce(engine->peers);
 }
 
@@ -314,8 +313,6 @@ static void step_sync(struct engine *engine, const struct sync_event *event)
         return;
     sync_step(engine->run.sync, event, engine->now_ms);
     carry_out_all(engine);
-    if (event->type == SYNC_EV_INSTALLED) /* the ledger does not lead there */
-        rounds_checkpoint(engine->run.rounds, event->fragment);
 }
 
 static void encoded(struct engine *engine, const struct event *event)
@@ -500,7 +497,6 @@ enum err engine_new(const struct dconf *conf, struct engine **out)
     TRY_OUT(mem_new(1, sizeof *engine, "the engine", &engine));
     engine->conf = conf;
     engine->now_ms = engine->start_ms = env_mono_ms();
-    engine->checkpoint_ms = engine->now_ms + conf->checkpoint_ms;
     TRY_OUT(ident_load(conf->key_path, &engine->ident));
     TRY_OUT(runspec_load(conf->run_path, NULL, 0, &engine->spec));
     TRY_OUT(charter_open(conf, &engine->ident, &engine->spec, &engine->charter));
@@ -536,20 +532,6 @@ void engine_free(struct engine *engine)
 }
 
 /* ---- the loop ---- */
-
-static void checkpoint_all(struct engine *engine)
-{
-    for (uint32_t f = 0; f < runplan_fragments(&engine->run); f++)
-        rounds_checkpoint(engine->run.rounds, f);
-}
-
-static void checkpoint_if_due(struct engine *engine)
-{
-    if (engine->run.rounds == NULL || engine->now_ms < engine->checkpoint_ms)
-        return;
-    engine->checkpoint_ms = engine->now_ms + engine->conf->checkpoint_ms;
-    checkpoint_all(engine);
-}
 
 /* A state that is on its way is not asked for again. */
 static void watch_states(struct engine *engine)
@@ -598,7 +580,6 @@ static void tick(struct engine *engine)
     trainer_tick(engine->trainer, engine->now_ms, peers_heard(engine->peers), end_of_run(engine));
     stepped(engine, "the tick of the trainer");
     drain(engine);
-    checkpoint_if_due(engine);
     if (engine->run.rounds != NULL)
         rounds_tick(engine->run.rounds, engine->now_ms, peers_uplink_bits(engine->peers));
     stepped(engine, "the tick of the rounds");
@@ -675,7 +656,8 @@ static enum err stop_in_order(struct engine *engine, int signal_fd)
     trainer_stop(engine->trainer);
     while ((jobs_pending(engine->jobs) > 0 || trainer_running(engine->trainer)) && env_mono_ms() < deadline_ms)
         TRY(turn(engine, signal_fd));
-    checkpoint_all(engine);
+    if (engine->run.rounds != NULL)
+        rounds_checkpoint_all(engine->run.rounds);
     while (jobs_pending(engine->jobs) > 0 && env_mono_ms() < deadline_ms)
         TRY(turn(engine, signal_fd));
     peers_bye(engine->peers, "it is being stopped");

@@ -5,6 +5,8 @@
 
 #include <math.h>
 
+#include "net/sync.h"
+
 struct plan_conf rules_plan(const struct runspec *spec)
 {
     static const enum plan_pattern patterns[] = {
@@ -150,4 +152,13 @@ struct outer_round rules_round(const struct runspec *spec, uint32_t fragments, u
     if (!(ratio > 0 && ratio < lr_ratio_most))
         return round;
     return outer_round_corrected(round, pow((double)round.momentum, (double)(end - begin) / (double)base), ratio);
+}
+
+enum { VERSIONS_MIN = 2 };
+
+uint64_t rules_versions(uint64_t state_bytes, uint64_t version_bytes)
+{
+    uint64_t worth = version_bytes > 0 ? state_bytes / version_bytes : SYNC_BEHIND_MAX;
+    worth = worth > VERSIONS_MIN ? worth : VERSIONS_MIN;
+    return worth < SYNC_BEHIND_MAX ? worth : SYNC_BEHIND_MAX;
 }

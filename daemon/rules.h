@@ -48,4 +48,8 @@ uint64_t rules_furthest(const struct runspec *spec, uint32_t fragments, uint64_t
 struct outer_round rules_round(const struct runspec *spec, uint32_t fragments, uint32_t fragment, uint64_t version,
                                uint64_t begin, uint64_t end);
 
+/* Of how many versions of a fragment results are worth their place: together they are no more than the state, which who
+ * lacks more of them fetches; at least 2, and no more than anybody ever asks for. `version_bytes`: of one. */
+uint64_t rules_versions(uint64_t state_bytes, uint64_t version_bytes);
+
 #endif

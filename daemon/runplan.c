@@ -90,6 +90,9 @@ static enum err new_rounds(const struct runplan_conf *from, struct runplan *run)
                                .parts = &run->parts,
                                .folder = from->conf->state_folder,
                                .compress_auto = from->conf->compress_auto,
+                               .checkpoint_ms = from->conf->checkpoint_ms,
+                               .ledger_keep = from->conf->ledger_keep,
+                               .ledger_versions = (uint64_t)from->conf->ledger_versions,
                                .replica = run->replica,
                                .ledger = from->ledger,
                                .slots = run->slots,
@@ -145,6 +148,18 @@ static enum err check_memory(const struct runplan_conf *from, const struct repli
     return ERR_OK;
 }
 
+/* Nor does a run begin that the disk has no room for. One that has begun goes on, and waits where the disk is full. */
+static enum err check_disk(const struct runplan_conf *from, const struct replica_conf *replica)
+{
+    const struct dconf *conf = from->conf;
+    const double mib = 1048576;
+    struct memory_disk disk = memory_disk_of(replica, conf->ledger_keep, (uint64_t)conf->ledger_versions);
+    TRY(memory_disk_check(&disk, replica->plan->params_count, conf->state_folder));
+    log_info("disk: %.1f MiB for checkpoints, %.1f MiB for results, %.1f MiB for exported anchors",
+             (double)disk.checkpoints / mib, (double)disk.ledger / mib, (double)disk.exported / mib);
+    return ERR_OK;
+}
+
 /* What it takes to vote: nothing that grows with the model. */
 static enum err make_witness(const struct runplan_conf *from, struct model_plan *plan, bool saved, struct runplan *run)
 {
@@ -161,6 +176,8 @@ enum err runplan_make(const struct runplan_conf *from, struct model_plan *plan, 
         return make_witness(from, plan, saved, run);
     struct replica_conf replica = replica_conf_of(from, plan->plan);
     TRY(check_memory(from, &replica, run));
+    if (!saved)
+        TRY(check_disk(from, &replica));
     run->plan = plan;
     TRY(events_reserve(from->events, plan->plan->fragments_count, from->charter->view.count));
     TRY(replica_new(&replica, &run->replica));

@@ -18,8 +18,6 @@
  * to.
  */
 enum { PATIENCE_MS = 400, FETCH_AGAIN_MS = 2000, STATE_MOVED_MS = 250, ALONE_MS = 10000 };
-/* More versions behind than this, and the state costs fewer bytes than the results (8 bytes against about .45 each). */
-enum { BEHIND_MAX = 16 };
 
 /* ---- peers ---- */
 
@@ -358,8 +356,8 @@ static void ask_again_for_state(struct sync *sync, uint32_t f)
 static void ask_for_more(struct sync *sync, uint32_t f)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
-    if (fragment->parts.held == 0 && someone_ahead(sync, f, BEHIND_MAX))
-        fall_behind(sync, f, BEHIND_MAX + 1);
+    if (fragment->parts.held == 0 && someone_ahead(sync, f, SYNC_BEHIND_MAX))
+        fall_behind(sync, f, SYNC_BEHIND_MAX + 1);
     if (fragment->state == SYNC_REPAIR || fragment->lost)
         return;
     fragment->fetch_ms = sync->now_ms + FETCH_AGAIN_MS;

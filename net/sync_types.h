@@ -19,6 +19,8 @@
 #include "net/wire.h"
 
 enum { SYNC_MEMBERS_MAX = BITSET_MAX };
+/* More versions behind than this, and the state costs fewer bytes than the results (8 bytes against about .45 each). */
+enum { SYNC_BEHIND_MAX = 16 };
 #define SYNC_NOBODY UINT32_MAX
 
 /*

@@ -11,10 +11,12 @@
 #include "common/processors.h"
 #include "daemon/ctl/ctl_plan_print.h"
 #include "daemon/ctl/forecast.h"
+#include "daemon/rules.h"
 #include "net/sync.h"
 
 enum { LAYERS_MAX = 3000, INTERVAL_MAX = 100000 };
-enum { LAYERS_A_FRAGMENT = 3 };
+/* One digest takes so many times as long as a tree of them, which fills the lanes of a vector. */
+enum { LAYERS_A_FRAGMENT = 3, DIGEST_LANES = 4 };
 static const double step_s_min = 1e-5, loss_most = 0.9, gib = 1073741824;
 /* The bandwidth that is needed is found to this factor. */
 static const double needed_factor = 1.02;
@@ -192,6 +194,30 @@ static enum err confirm(const struct trial *t, double bits_per_s, double *utilis
     return ERR_OK;
 }
 
+/* As daemon/state/memory.h and daemon/rounds/keep.h have it: anchor and momentum, with error feedback residual and the
+ * owner's; results until they have as many bytes as a checkpoint, and those kept for others. */
+enum { ANCHOR_BYTES = 4, STATE_BYTES = 8, RESIDUAL_BYTES = 8, LEDGER_KEEP = 1 << 30 };
+
+static struct plan_saving saving_of(const struct trial *t, const struct plan_found *found)
+{
+    const struct yardstick *machine = &found->machine.yardstick;
+    const double params = t->plan->params, file = STATE_BYTES + (t->way->error_feedback ? RESIDUAL_BYTES : 0);
+    const double version = t->way->bits / 8, copied_ns = machine->copy_ns / sizeof(float);
+    const double kept = (double)rules_versions((uint64_t)(STATE_BYTES * params), (uint64_t)ceil(version * params));
+    const double replayed = fmax(1, STATE_BYTES / version);
+    return (struct plan_saving){.checkpoints_bytes = file * params * (1 + 1.0 / fragments_of(t->plan)),
+                                .ledger_bytes =
+                                    fmax((STATE_BYTES + version) * params, fmin(kept * version * params, LEDGER_KEEP)),
+                                .exported_bytes = 2 * ANCHOR_BYTES * params,
+                                .checkpoint_s = 1e-9 * STATE_BYTES * params * (copied_ns + machine->disk_ns),
+                                .stop_s = 1e-9 * file * params * (copied_ns + machine->disk_ns),
+                                .export_s = 1e-9 * ANCHOR_BYTES * params *
+                                            (2 * copied_ns + DIGEST_LANES * machine->digest_ns + machine->disk_ns),
+                                .start_s = 1e-9 * params *
+                                           (file * machine->disk_ns + STATE_BYTES * (copied_ns + machine->disk_ns) +
+                                            2 * machine->hash_ns + replayed * t->cost->apply_ns)};
+}
+
 /* Better: carried by the machine; then more of the time. */
 static bool better(const struct plan_choice *one, const struct plan_choice *other)
 {
@@ -219,6 +245,7 @@ static enum err try_proposal(const struct ctl_plan *plan, const struct plan_foun
     if (out->utilisation >= PLAN_SHARE_GOOD && out->carried)
         TRY(confirm(&trial, found->bits_per_s, &out->utilisation));
     out->cores = cores_taken(&tried, trial.cost, out->utilisation);
+    out->saving = saving_of(&trial, found);
     return ERR_OK;
 }
 

@@ -127,6 +127,20 @@ static void print_weights(const struct ctl_plan *plan)
     printf(".\n");
 }
 
+static void print_saving(const struct plan_saving *saving, double disk_ns)
+{
+    char all[HUMAN_BYTES], checkpoints[HUMAN_BYTES], ledger[HUMAN_BYTES], exported[HUMAN_BYTES], rate[HUMAN_BYTES];
+    printf("Its disk holds %s: checkpoints %s, results %s, exported anchors %s.\n",
+           human_memory(saving->checkpoints_bytes + saving->ledger_bytes + saving->exported_bytes, all),
+           human_memory(saving->checkpoints_bytes, checkpoints), human_memory(saving->ledger_bytes, ledger),
+           human_memory(saving->exported_bytes, exported));
+    printf("On a disk as fast as this one (%s/s) a checkpoint of all takes %s, in parts and at most a 25th\n",
+           human_bytes(1e9 / disk_ns, rate), human_duration(saving->checkpoint_s, all));
+    printf("of the time; an end %s; an exported anchor %s; a start %s, if all that may be is replayed.\n",
+           human_duration(saving->stop_s, checkpoints), human_duration(saving->export_s, ledger),
+           human_duration(saving->start_s, exported));
+}
+
 static void print_choice(const struct ctl_plan *plan, const struct plan_found *found)
 {
     const struct plan_choice *choice = &found->choice;
@@ -137,6 +151,7 @@ static void print_choice(const struct ctl_plan *plan, const struct plan_found *f
            " fragments; a daemon takes %.1f cores and %s.\n",
            100 * choice->utilisation, found->fragments, choice->cores, human_memory(choice->memory_bytes, text));
     print_carried(found);
+    print_saving(&choice->saving, found->machine.yardstick.disk_ns);
     print_loss(plan, choice);
     print_weights(plan);
     printf("\n%s", spec);
@@ -196,6 +211,12 @@ static json_t *choice_json(const struct ctl_plan *plan, const struct plan_choice
                             "overlap", (json_int_t)choice->overlap, "codec", ctl_ways[proposal->way].codec_name,
                             "utilisation", choice->utilisation, "cores", choice->cores, "memory_bytes",
                             choice->memory_bytes, "carried", choice->carried);
+    const struct plan_saving *saving = &choice->saving;
+    json_object_set_new(out, "disk",
+                        json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "checkpoints_bytes", saving->checkpoints_bytes,
+                                  "ledger_bytes", saving->ledger_bytes, "exported_bytes", saving->exported_bytes,
+                                  "checkpoint_s", saving->checkpoint_s, "stop_s", saving->stop_s, "export_s",
+                                  saving->export_s, "start_s", saving->start_s));
     json_object_set_new(out, "loss_percent", loss_json(plan, choice));
     json_object_set_new(out, "spec", json_string(spec));
     return out;

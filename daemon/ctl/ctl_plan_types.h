@@ -45,10 +45,18 @@ struct plan_outcome {
     double curve[PLAN_GRID], bandwidth[PLAN_GRID]; /* for the picture: %, bit/s */
 };
 
+/* What a daemon's disk holds at most, as long as it keeps up with the rounds; and what is saved takes on this
+ * machine's, one job at a time. */
+struct plan_saving {
+    double checkpoints_bytes, ledger_bytes, exported_bytes; /* each with what is written before the old one goes */
+    double checkpoint_s, stop_s, export_s, start_s; /* all fragments; with residuals; the anchors; with all replayed */
+};
+
 struct plan_choice {
     size_t proposal; /* of ctl_ways_proposal() */
     uint64_t overlap;
     double utilisation, cores, memory_bytes;
+    struct plan_saving saving;
     bool carried; /* by the cores and the memory there are */
 };
 

@@ -2,6 +2,13 @@
 /*
  * keep: what is written besides the ledger: checkpoints, from which a restart replays, and the exported anchors, which
  * are for people. Private to rounds/; the loop's thread calls.
+ *
+ * Checkpoints begin by themselves with keep_tick(), one at a time, unless rounds_conf.checkpoint_ms is 0: at once of a
+ * fragment that the ledger does not lead to; else of the one that has the most bytes of results since its last one,
+ * when these are as many as the checkpoint's, or checkpoint_ms have passed, and saving takes at most a 25th of the
+ * time. That limit falls when the results that no checkpoint covers outgrow both ledger_keep and the checkpoints of all
+ * fragments. These checkpoints have no residuals, since results use them up before most of them are read.
+ * A fragment is held still only while its bytes are copied to the kernel; the disk is waited for afterwards.
  */
 #ifndef DAEMON_ROUNDS_KEEP_H
 #define DAEMON_ROUNDS_KEEP_H
@@ -20,10 +27,12 @@ void keep_free(struct keep *keep);
 void keep_on_disk(struct keep *keep, uint32_t f, uint64_t version);
 /* The oldest epoch whose record a restart needs to go on from the checkpoints; 0: that is not known. */
 uint64_t keep_first_epoch(const struct keep *keep);
-/* Begins a checkpoint, if the fragment stands still, none of it is being written, and the disk has not this version.
- * A disk that refuses is noted on the desk. */
+/* Begins a checkpoint with residuals, if the fragment stands still and the disk has not all of this version; where one
+ * is being written, when that has ended. A disk that refuses is noted on the desk. */
 void keep_checkpoint(struct keep *keep, uint32_t f);
-/* Writes all anchors to one file, now or, where something changes them, in a later keep_tick(). */
+/* One of each fragment, at the end: from then on none begins by itself. */
+void keep_checkpoint_all(struct keep *keep);
+/* Writes all anchors to one file, one after the other, each as soon as nothing changes it. */
 void keep_export(struct keep *keep);
 /* From now on it is written again when versions have come and nothing has changed for a while. */
 void keep_follow(struct keep *keep);

@@ -169,6 +169,11 @@ void rounds_checkpoint(struct rounds *rounds, uint32_t f)
     keep_checkpoint(rounds->keep, f);
 }
 
+void rounds_checkpoint_all(struct rounds *rounds)
+{
+    keep_checkpoint_all(rounds->keep);
+}
+
 void rounds_export(struct rounds *rounds)
 {
     keep_export(rounds->keep);

@@ -75,8 +75,11 @@ void rounds_lend(struct rounds *rounds, struct state_loan *loan);
 void rounds_object_in(struct rounds *rounds, uint32_t peer, const struct wire_key *key, uint64_t bytes);
 /* Nobody reads the anchor any more (EVENT_UNREAD): goes on with what waited for that. */
 void rounds_unread(struct rounds *rounds, uint32_t f);
-/* Begins a checkpoint of a fragment that stands still and is not on disk yet. */
+/* Begins a checkpoint of a fragment that stands still and is not on disk yet, with residuals. Others begin by
+ * themselves, in rounds_tick(). */
 void rounds_checkpoint(struct rounds *rounds, uint32_t f);
+/* One of each fragment, at the end: from then on none begins by itself. */
+void rounds_checkpoint_all(struct rounds *rounds);
 /* Writes all anchors to one file for people, as soon as nothing changes them. */
 void rounds_export(struct rounds *rounds);
 /* From now on that file follows, when other islands' last rounds come in. */

@@ -29,6 +29,9 @@ struct rounds_conf {
     const struct parts *parts;
     const char *folder; /* for checkpoints and exported anchors */
     bool compress_auto;
+    uint64_t checkpoint_ms;   /* age at which a checkpoint is written anew; 0: none is written by itself */
+    uint64_t ledger_keep;     /* bytes, as the ledger's conf has it */
+    uint64_t ledger_versions; /* whose results are kept for others; 0: as many as are worth it */
     struct replica *replica;
     struct ledger *ledger;
     struct slots *slots;

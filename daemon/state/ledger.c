@@ -302,6 +302,17 @@ size_t ledger_list(struct ledger *ledger, uint32_t fragment, uint64_t version, s
     return count;
 }
 
+uint64_t ledger_version_bytes(struct ledger *ledger, uint32_t fragment, uint64_t version)
+{
+    uint64_t bytes = 0;
+    pthread_mutex_lock(&ledger->lock);
+    const struct ledger_entry *entry = ledger_index_first(&ledger->index, fragment, version);
+    for (; entry != NULL; entry = ledger_index_next(&ledger->index, entry))
+        bytes += entry->commit ? 0 : entry->bytes;
+    pthread_mutex_unlock(&ledger->lock);
+    return bytes;
+}
+
 static enum err map_entry(struct ledger *ledger, const struct ledger_entry *entry, struct ledger_map *out)
 {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
@@ -348,15 +359,22 @@ enum err ledger_commit_of(struct ledger *ledger, uint32_t fragment, uint64_t ver
 
 /* ---- pruning ---- */
 
-static bool needed(const struct ledger *ledger, size_t segment, const uint64_t *versions, uint32_t fragments_count)
+enum use { USE_NONE, USE_SERVED, USE_NEEDED };
+
+static enum use use_of(const struct ledger *ledger, size_t segment, const struct ledger_reach *reach,
+                       uint32_t fragments_count)
 {
-    for (size_t i = 0; i < ledger->index.count; i++) {
+    enum use use = USE_NONE;
+    for (size_t i = 0; i < ledger->index.count && use != USE_NEEDED; i++) {
         const struct ledger_entry *entry = &ledger->index.entries[i];
-        if (entry->segment == segment && entry->key.fragment < fragments_count &&
-            entry->key.version > versions[entry->key.fragment])
-            return true;
+        if (entry->segment != segment || entry->key.fragment >= fragments_count)
+            continue;
+        if (entry->key.version > reach[entry->key.fragment].saved)
+            use = USE_NEEDED;
+        else if (entry->key.version > reach[entry->key.fragment].served)
+            use = USE_SERVED;
     }
-    return false;
+    return use;
 }
 
 static void remove_segment(struct ledger *ledger, size_t index)
@@ -372,16 +390,17 @@ static void remove_segment(struct ledger *ledger, size_t index)
     ledger_index_drop_segment(&ledger->index, (uint32_t)index);
 }
 
-void ledger_prune(struct ledger *ledger, const uint64_t *versions, uint32_t fragments_count)
+void ledger_prune(struct ledger *ledger, const struct ledger_reach *reach, uint32_t fragments_count)
 {
     pthread_mutex_lock(&ledger->lock);
     uint64_t total = 0;
     for (size_t i = 0; i < ledger->segments_count; i++)
         total += ledger->segments[i].bytes;
-    for (size_t i = 0; i + 1 < ledger->segments_count && total > ledger->conf.keep_bytes; i++) {
+    for (size_t i = 0; i + 1 < ledger->segments_count; i++) {
         if (ledger->segments[i].fd < 0)
             continue;
-        if (needed(ledger, i, versions, fragments_count))
+        enum use use = use_of(ledger, i, reach, fragments_count);
+        if (use == USE_NEEDED || (use == USE_SERVED && total <= ledger->conf.keep_bytes))
             break;
         total -= ledger->segments[i].bytes;
         remove_segment(ledger, i);

@@ -63,6 +63,9 @@ bool ledger_has(struct ledger *ledger, const struct ledger_key *key);
 /* All results of a version, in the order in which they came; returns how many are in `out`, at most `max`. */
 size_t ledger_list(struct ledger *ledger, uint32_t fragment, uint64_t version, struct ledger_key *out, size_t max);
 
+/* Bytes of all results of a version. */
+uint64_t ledger_version_bytes(struct ledger *ledger, uint32_t fragment, uint64_t version);
+
 /* ---- commits ---- */
 
 /* Says which results made a version; `durable`: on the disk before it returns. One that says the same is left as it is;
@@ -74,9 +77,13 @@ ERR_MUST_CHECK enum err ledger_commit_of(struct ledger *ledger, uint32_t fragmen
 
 /* ---- all of it ---- */
 
-/* Checkpoints hold fragment f at versions[f]: removes segments whose records are all of these versions or older, except
- * the last keep_bytes. */
-void ledger_prune(struct ledger *ledger, const uint64_t *versions, uint32_t fragments_count);
+/* Of a fragment: the version that a checkpoint holds, and the newest of those that nobody is served any more. */
+struct ledger_reach {
+    uint64_t saved, served;
+};
+/* Removes segments, oldest first, whose records are all of saved versions: those beyond the last keep_bytes, and those
+ * of which nobody is served anything. `reach`: by fragment. */
+void ledger_prune(struct ledger *ledger, const struct ledger_reach *reach, uint32_t fragments_count);
 
 struct ledger_stats {
     uint64_t records, bytes, segments; /* records: results */

@@ -19,7 +19,7 @@ struct ledger_conf {
     struct digest run_id;   /* results of another run are refused */
     const uint8_t *nonce;   /* 16 bytes: and those of another run of the same spec; borrowed until it is open */
     uint64_t segment_bytes; /* a new file is begun beyond this */
-    uint64_t keep_bytes;    /* results kept although a checkpoint covers them */
+    uint64_t keep_bytes;    /* results kept at most although a checkpoint covers them */
 };
 
 /* A result. Two that differ have different digests, whatever else they share. */

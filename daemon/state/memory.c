@@ -2,8 +2,10 @@
 #include "daemon/state/memory.h"
 
 #include <inttypes.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "daemon/rules.h"
 #include "daemon/state/slots.h"
 #include "net/wire_object.h"
 #include "outer_opt/recipe.h"
@@ -81,4 +83,65 @@ enum err memory_check(const struct memory *memory, uint64_t params_count, uint64
 uint64_t memory_there_bytes(void)
 {
     return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* ---- the disk ---- */
+
+/* Anchor and momentum of a fragment; and its whole file, with as much for residuals as when all shards are ours. */
+static uint64_t state_bytes(const struct replica_conf *conf, uint32_t f)
+{
+    uint64_t arrays = conf->outer.kind == OUTER_AVERAGE ? 1 : STATE_ARRAYS;
+    return arrays * conf->plan->fragments[f].values_count * sizeof(float);
+}
+
+static uint64_t file_bytes(const struct replica_conf *conf, uint32_t f)
+{
+    enum { RESIDUALS = 2 };
+    uint64_t residuals = conf->error_feedback ? RESIDUALS : 0;
+    return state_bytes(conf, f) + residuals * conf->plan->fragments[f].values_count * sizeof(float);
+}
+
+static uint64_t version_bytes(const struct replica_conf *conf, uint32_t f)
+{
+    struct plan_share share;
+    plan_share(conf->plan, f, parts_filled(conf->plan, f), &share);
+    return recipe_frame_bytes_max(conf->plan, &conf->choice, f, &share);
+}
+
+struct memory_disk memory_disk_of(const struct replica_conf *conf, uint64_t ledger_keep, uint64_t versions)
+{
+    struct memory_disk disk = {0};
+    uint64_t largest = 0, uncovered = 0, served = 0, anchors = 0;
+    for (uint32_t f = 0; f < conf->plan->fragments_count; f++) {
+        uint64_t state = state_bytes(conf, f), file = file_bytes(conf, f), one = version_bytes(conf, f);
+        uint64_t kept = versions > 0 ? versions : rules_versions(state, one);
+        disk.checkpoints += file;
+        largest = file > largest ? file : largest;
+        uncovered += state + one;
+        served += kept * one;
+        anchors += conf->plan->fragments[f].values_count * sizeof(float);
+    }
+    served = served < ledger_keep ? served : ledger_keep;
+    disk.checkpoints += largest;
+    disk.ledger = uncovered > served ? uncovered : served;
+    disk.exported = 2 * anchors;
+    return disk;
+}
+
+enum err memory_disk_check(const struct memory_disk *disk, uint64_t params_count, const char *folder)
+{
+    const double mib = 1048576;
+    struct statvfs there;
+    if (statvfs(folder, &there) != 0)
+        return ERR_OK;
+    uint64_t needed = disk->checkpoints + disk->ledger + disk->exported;
+    uint64_t left = (uint64_t)there.f_bavail * there.f_frsize;
+    if (needed <= left)
+        return ERR_OK;
+    return err_set(ERR_NOSPACE,
+                   "the model's %" PRIu64 " parameters need %.1f MiB of disk in %s (%.1f for checkpoints, %.1f for "
+                   "results, %.1f for exported anchors), and %.1f MiB are free there; free some space, or set [island] "
+                   "state to a folder on a larger disk",
+                   params_count, (double)needed / mib, folder, (double)disk->checkpoints / mib,
+                   (double)disk->ledger / mib, (double)disk->exported / mib, (double)left / mib);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * memory: what a run takes on this island, stated before anything is allocated. Pure but for asking how much there is.
+ * memory: what a run takes on this island, of memory and of disk, stated before anything is taken. Pure but for asking
+ * how much there is.
  */
 #ifndef DAEMON_STATE_MEMORY_H
 #define DAEMON_STATE_MEMORY_H
@@ -37,5 +38,19 @@ ERR_MUST_CHECK enum err memory_check(const struct memory *memory, uint64_t param
 
 /* Of this machine. */
 uint64_t memory_there_bytes(void);
+
+/* ---- the disk ---- */
+
+/* Bytes that a run needs to go on, all at once. Where the disk is slow for the rounds the ledger has more, up to
+ * ledger_keep or all checkpoints together, whichever is more. */
+struct memory_disk {
+    uint64_t checkpoints; /* with residuals; and the largest fragment once more, while it is written */
+    uint64_t ledger;      /* results that no checkpoint covers, and those kept for others */
+    uint64_t exported;    /* the anchors for people; and once more, while they are written */
+};
+/* `versions`: results of so many are kept for others; 0: as rules_versions() has it. */
+struct memory_disk memory_disk_of(const struct replica_conf *conf, uint64_t ledger_keep, uint64_t versions);
+/* ERR_NOSPACE: the file system of `folder` has less. A folder that cannot be asked is left to who writes there. */
+ERR_MUST_CHECK enum err memory_disk_check(const struct memory_disk *disk, uint64_t params_count, const char *folder);
 
 #endif

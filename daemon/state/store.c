@@ -35,73 +35,113 @@ struct array {
     bool residual; /* may be missing in a file: it starts from nothing then */
 };
 
-static const char fragment_format[] = "diloco fragment 5";
+static const char fragment_format[] = "diloco fragment 6";
+/* What is said of a fragment in its file. */
+struct store_numbers {
+    uint32_t f;
+    struct store_fragment state;
+    uint64_t owned; /* shards that the owner's residual is of */
+    size_t rows;    /* of what is counted */
+};
+enum { ARRAYS_MAX = 5 };
+
 static const char owner_array[] = "owner_residual", owner_key[] = "owner_shards";
 /* What is counted: rows as they are packed, in an array of as many words. */
 static const char counted_array[] = "counted", counted_key[] = "counted_rows";
 enum { ROW_WORDS = COUNTED_ROW_BYTES / (int)sizeof(float) };
 
-/* The arrays a fragment's file holds, but for the owner's residual; those the configuration has no use for are left
- * out. */
-static size_t list_arrays(const struct model_plan *plan, struct replica *replica, uint32_t f, struct array *arrays)
+/* The arrays a fragment's file holds, but for the owner's residual and what is counted: those that `hash` is of come
+ * first. Those the configuration has no use for are left out. */
+static size_t list_arrays(const struct model_plan *plan, struct replica *replica, uint32_t f, bool residuals,
+                          struct array *arrays)
 {
     uint64_t count = plan->plan->fragments[f].values_count;
     size_t n = 0;
     arrays[n++] = (struct array){"anchor", replica_anchor(replica, f), count, false};
     if (replica_momentum(replica, f) != NULL)
         arrays[n++] = (struct array){"momentum", replica_momentum(replica, f), count, false};
-    if (replica_residual(replica, f) != NULL)
+    if (residuals && replica_residual(replica, f) != NULL)
         arrays[n++] = (struct array){"residual", replica_residual(replica, f), count, true};
     return n;
 }
 
-enum err store_save_fragment(const char *folder, const struct runspec *spec, const struct digest *nonce_id,
-                             const struct model_plan *plan, struct replica *replica, uint32_t f,
-                             const struct store_fragment *state)
+static uint64_t vouched_bytes(const struct array *arrays, size_t count)
 {
-    enum err err;
-    char *path = NULL;
-    struct tensorfile_writer *writer = NULL;
-    struct array arrays[5];
-    struct tensorfile_tensor tensors[5];
-    float *rows = NULL;
-    const struct counted *counted = replica_counted(replica, f);
-    char version[32], step[32], owner_shards[32], counted_rows[32];
-    uint64_t owned = replica_owner_shards(replica, f);
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < count; i++)
+        bytes += arrays[i].residual ? 0 : arrays[i].count * sizeof(float);
+    return bytes;
+}
+
+uint64_t store_fragment_bytes(struct replica *replica, const struct model_plan *plan, uint32_t f)
+{
+    struct array arrays[ARRAYS_MAX];
+    return vouched_bytes(arrays, list_arrays(plan, replica, f, false, arrays));
+}
+
+bool store_has_residuals(struct replica *replica, uint32_t f)
+{
+    return replica_residual(replica, f) != NULL || replica_owner_residual(replica, f) != NULL;
+}
+
+/* The whole file, but that nothing is flushed and that it has no name. */
+static enum err begin_fragment(const struct store_at *at, const struct array *arrays, size_t count,
+                               const struct store_numbers *numbers, struct tensorfile_writer **out)
+{
+    char *path, version[32], step[32], owner_shards[32], counted_rows[32], vouched[32];
     char hash[DIGEST_HEX_BYTES], run[DIGEST_HEX_BYTES], plan_id[DIGEST_HEX_BYTES], nonce_hex[DIGEST_HEX_BYTES];
-    size_t count = list_arrays(plan, replica, f, arrays);
-    if (replica_owner_residual(replica, f) != NULL)
-        arrays[count++] =
-            (struct array){owner_array, replica_owner_residual(replica, f), replica_values(replica, f, owned), true};
-    TRY_OUT(mem_new(counted_bytes(counted), 1, "what is counted", &rows));
-    counted_pack(counted, (uint8_t *)rows);
-    if (counted->count > 0)
-        arrays[count++] = (struct array){counted_array, rows, counted->count * ROW_WORDS, false};
+    struct tensorfile_tensor tensors[ARRAYS_MAX];
     for (size_t i = 0; i < count; i++)
         tensors[i] = (struct tensorfile_tensor){.name = arrays[i].name, .dims = 1, .shape = {arrays[i].count}};
-    snprintf(version, sizeof version, "%" PRIu64, state->version);
-    snprintf(step, sizeof step, "%" PRIu64, state->step);
-    snprintf(owner_shards, sizeof owner_shards, "%" PRIu64, owned);
-    snprintf(counted_rows, sizeof counted_rows, "%zu", counted->count);
+    snprintf(version, sizeof version, "%" PRIu64, numbers->state.version);
+    snprintf(step, sizeof step, "%" PRIu64, numbers->state.step);
+    snprintf(owner_shards, sizeof owner_shards, "%" PRIu64, numbers->owned);
+    snprintf(counted_rows, sizeof counted_rows, "%zu", numbers->rows);
+    snprintf(vouched, sizeof vouched, "%" PRIu64, vouched_bytes(arrays, count));
     const struct tensorfile_meta meta[] = {{"format", fragment_format},
                                            {"version", version},
                                            {"step", step},
                                            {owner_key, owner_shards},
                                            {counted_key, counted_rows},
-                                           {"hash", digest_hex(&state->hash, hash)},
-                                           {"run_id", digest_hex(&spec->digest, run)},
-                                           {"nonce_id", digest_hex(nonce_id, nonce_hex)},
-                                           {"plan_id", digest_hex(&plan->plan->digest, plan_id)}};
-    TRY_OUT(fragment_path(folder, f, &path));
-    TRY_OUT(tensorfile_create(path, tensors, count, meta, sizeof meta / sizeof meta[0], &writer));
-    for (size_t i = 0; i < count; i++)
-        TRY_OUT(tensorfile_write(writer, arrays[i].values, arrays[i].count));
-    err = tensorfile_commit(writer);
-    writer = NULL;
-out:
-    tensorfile_abort(writer);
-    mem_free(rows);
+                                           {"vouched_bytes", vouched},
+                                           {"hash", digest_hex(&numbers->state.hash, hash)},
+                                           {"run_id", digest_hex(&at->spec->digest, run)},
+                                           {"nonce_id", digest_hex(at->nonce_id, nonce_hex)},
+                                           {"plan_id", digest_hex(&at->plan->plan->digest, plan_id)}};
+    TRY(fragment_path(at->folder, numbers->f, &path));
+    enum err err = tensorfile_create(path, tensors, count, meta, sizeof meta / sizeof meta[0], out);
     mem_free(path);
+    return err;
+}
+
+enum err store_write_fragment(const struct store_at *at, struct replica *replica, uint32_t f,
+                              const struct store_fragment *state, bool residuals, struct tensorfile_writer **out)
+{
+    enum err err;
+    struct array arrays[ARRAYS_MAX];
+    float *rows = NULL;
+    const struct counted *counted = replica_counted(replica, f);
+    struct store_numbers numbers = {.f = f, .state = *state, .rows = counted->count};
+    size_t count = list_arrays(at->plan, replica, f, residuals, arrays);
+    *out = NULL;
+    if (residuals && replica_owner_residual(replica, f) != NULL) {
+        numbers.owned = replica_owner_shards(replica, f);
+        arrays[count++] = (struct array){owner_array, replica_owner_residual(replica, f),
+                                         replica_values(replica, f, numbers.owned), true};
+    }
+    TRY_OUT(mem_new(counted_bytes(counted), 1, "what is counted", &rows));
+    counted_pack(counted, (uint8_t *)rows);
+    if (counted->count > 0)
+        arrays[count++] = (struct array){counted_array, rows, counted->count * ROW_WORDS, true};
+    TRY_OUT(begin_fragment(at, arrays, count, &numbers, out));
+    for (size_t i = 0; i < count; i++)
+        TRY_OUT(tensorfile_write(*out, arrays[i].values, arrays[i].count));
+out:
+    mem_free(rows);
+    if (err != ERR_OK) {
+        tensorfile_abort(*out);
+        *out = NULL;
+    }
     return err;
 }
 
@@ -182,8 +222,8 @@ static enum err load_counted(const struct tensorfile *file, struct replica *repl
 static enum err load_arrays(const struct tensorfile *file, const struct model_plan *plan, struct replica *replica,
                             uint32_t f)
 {
-    struct array arrays[4];
-    size_t count = list_arrays(plan, replica, f, arrays);
+    struct array arrays[ARRAYS_MAX];
+    size_t count = list_arrays(plan, replica, f, true, arrays);
     for (size_t i = 0; i < count; i++) {
         const float *values;
         enum err err = tensorfile_values(file, arrays[i].name, arrays[i].count, &values);
@@ -391,63 +431,117 @@ out:
 
 /* ---- the anchor for people ---- */
 
-static enum err write_anchors(struct tensorfile_writer *writer, const struct model_plan *plan, struct replica *replica)
+struct store_export {
+    const struct runspec *spec;
+    const struct model_plan *plan;
+    struct tensorfile_writer *writer;
+    struct tensorfile_tensor *tensors;
+    uint64_t *first;               /* of each tensor: the file's value that it begins with */
+    struct store_fragment *states; /* of each fragment: what is in the file */
+};
+
+/* A version in the header, and what comes between two. */
+enum { VERSION_DIGITS = 20, VERSION_BYTES = VERSION_DIGITS + 1 };
+
+/* "12,0,9". */
+static enum err versions_text(const struct store_export *export, bool longest, char **text, uint64_t *step)
 {
+    uint32_t fragments = export->plan->plan->fragments_count;
+    size_t at = 0;
+    TRY(mem_new((size_t)fragments * VERSION_BYTES + 1, 1, "the versions", text));
+    *step = 0;
+    for (uint32_t f = 0; f < fragments; f++) {
+        uint64_t version = longest ? UINT64_MAX : export->states[f].version;
+        at += (size_t)snprintf(*text + at, VERSION_BYTES + 1, "%s%" PRIu64, f > 0 ? "," : "", version);
+        *step = export->states[f].step > *step ? export->states[f].step : *step;
+    }
+    if (longest)
+        *step = UINT64_MAX;
+    return ERR_OK;
+}
+
+/* Begins the file at `path` with a header as long as it may become; or ends it with the one that is true. */
+static enum err put_header(struct store_export *export, const char *path)
+{
+    enum err err;
+    char *text = NULL, *versions = NULL, step_text[32];
+    uint64_t step;
+    uint32_t count = export->plan->tensors_count;
+    TRY_OUT(runspec_text(export->spec, &text));
+    TRY_OUT(versions_text(export, path != NULL, &versions, &step));
+    snprintf(step_text, sizeof step_text, "%" PRIu64, step);
+    const struct tensorfile_meta meta[] = {
+        {"format", "diloco anchor 1"}, {"step", step_text}, {"versions", versions}, {"run_spec", text}};
+    enum { META = sizeof meta / sizeof meta[0] };
+    if (path != NULL) {
+        err = tensorfile_create(path, export->tensors, count, meta, META, &export->writer);
+    } else {
+        err = tensorfile_commit_as(export->writer, export->tensors, count, meta, META);
+        export->writer = NULL;
+    }
+out:
+    mem_free(versions);
+    mem_free(text);
+    return err;
+}
+
+enum err store_export_begin(const char *folder, const struct runspec *spec, const struct model_plan *plan,
+                            struct store_export **out)
+{
+    enum err err;
+    char *path = NULL;
+    struct store_export *export = NULL;
+    uint64_t at = 0;
+    *out = NULL;
+    TRY_OUT(mem_printf(&path, "%s/anchor.safetensors", folder));
+    TRY_OUT(mem_new(1, sizeof *export, "the exported anchor", &export));
+    *export = (struct store_export){.spec = spec, .plan = plan};
+    TRY_OUT(mem_new(plan->tensors_count, sizeof *export->tensors, "tensor names", &export->tensors));
+    TRY_OUT(mem_new(plan->tensors_count, sizeof *export->first, "tensor names", &export->first));
+    TRY_OUT(mem_new(plan->plan->fragments_count, sizeof *export->states, "versions", &export->states));
     for (uint32_t i = 0; i < plan->tensors_count; i++) {
-        const struct plan_tensor *tensor = &plan->plan->tensors[i];
-        TRY(tensorfile_write(writer, replica_anchor(replica, tensor->fragment) + tensor->offset, tensor->count));
+        struct tensorfile_tensor *tensor = &export->tensors[i];
+        *tensor = (struct tensorfile_tensor){.name = plan->tensors[i].name, .dims = plan->tensors[i].dims};
+        memcpy(tensor->shape, plan->tensors[i].shape, sizeof tensor->shape);
+        export->first[i] = at;
+        at += plan->plan->tensors[i].count;
+    }
+    TRY_OUT(put_header(export, path));
+out:
+    mem_free(path);
+    if (err != ERR_OK)
+        store_export_free(export);
+    else
+        *out = export;
+    return err;
+}
+
+enum err store_export_fragment(struct store_export *export, struct replica *replica, uint32_t f,
+                               const struct store_fragment *state)
+{
+    const struct plan *plan = export->plan->plan;
+    export->states[f] = *state;
+    for (uint32_t i = 0; i < export->plan->tensors_count; i++) {
+        const struct plan_tensor *tensor = &plan->tensors[i];
+        if (tensor->fragment == f)
+            TRY(tensorfile_write_at(export->writer, export->first[i], replica_anchor(replica, f) + tensor->offset,
+                                    tensor->count));
     }
     return ERR_OK;
 }
 
-static enum err versions_text(const struct model_plan *plan, const struct store_fragment *states, char **text,
-                              uint64_t *step)
+enum err store_export_end(struct store_export *export)
 {
-    char *stream_text = NULL;
-    size_t bytes;
-    FILE *stream = open_memstream(&stream_text, &bytes);
-    if (stream == NULL)
-        return err_set(ERR_NOMEM, "out of memory for the versions");
-    *step = 0;
-    for (uint32_t f = 0; f < plan->plan->fragments_count; f++) {
-        fprintf(stream, "%s%" PRIu64, f > 0 ? "," : "", states[f].version);
-        *step = states[f].step > *step ? states[f].step : *step;
-    }
-    fclose(stream);
-    enum err err = mem_strdup(stream_text, text);
-    free(stream_text);
-    return err;
+    return put_header(export, NULL);
 }
 
-enum err store_export(const char *folder, const struct runspec *spec, const struct model_plan *plan,
-                      struct replica *replica, const struct store_fragment *states)
+void store_export_free(struct store_export *export)
 {
-    enum err err;
-    char *path = NULL, *text = NULL, *versions = NULL;
-    struct tensorfile_tensor *tensors = NULL;
-    struct tensorfile_writer *writer = NULL;
-    uint64_t step = 0;
-    char step_text[32];
-    TRY_OUT(mem_printf(&path, "%s/anchor.safetensors", folder));
-    TRY_OUT(runspec_text(spec, &text));
-    TRY_OUT(versions_text(plan, states, &versions, &step));
-    snprintf(step_text, sizeof step_text, "%" PRIu64, step);
-    TRY_OUT(mem_new(plan->tensors_count, sizeof *tensors, "tensor names", &tensors));
-    for (uint32_t i = 0; i < plan->tensors_count; i++) {
-        tensors[i] = (struct tensorfile_tensor){.name = plan->tensors[i].name, .dims = plan->tensors[i].dims};
-        memcpy(tensors[i].shape, plan->tensors[i].shape, sizeof tensors[i].shape);
-    }
-    const struct tensorfile_meta meta[] = {
-        {"format", "diloco anchor 1"}, {"step", step_text}, {"versions", versions}, {"run_spec", text}};
-    TRY_OUT(tensorfile_create(path, tensors, plan->tensors_count, meta, sizeof meta / sizeof meta[0], &writer));
-    TRY_OUT(write_anchors(writer, plan, replica));
-    err = tensorfile_commit(writer);
-    writer = NULL;
-out:
-    tensorfile_abort(writer);
-    mem_free(tensors);
-    mem_free(versions);
-    mem_free(text);
-    mem_free(path);
-    return err;
+    if (export == NULL)
+        return;
+    tensorfile_abort(export->writer);
+    mem_free(export->tensors);
+    mem_free(export->first);
+    mem_free(export->states);
+    mem_free(export);
 }

@@ -2,9 +2,10 @@
 /*
  * store: checkpoints of the daemon's state: one file per fragment, the plan, and the exported anchor.
  *
- * A fragment's file holds anchor, momentum and residuals at one version, and of which shards the owner's residual is;
- * fragments are independent, so no two files need to agree. Files are whole or not there. Blocking; runs on job threads
- * and at start.
+ * A fragment's file holds anchor and momentum at one version, and those of the last checkpoint before an end in order
+ * the residuals, and of which shards the owner's is. Fragments are independent, so no two files need to agree. Files
+ * are whole or not there. What is written is copied to the kernel first, while the caller holds the fragment still, and
+ * flushed and named afterwards, when it may change again. Blocking; runs on job threads and at start.
  */
 #ifndef DAEMON_STATE_STORE_H
 #define DAEMON_STATE_STORE_H
@@ -15,6 +16,7 @@
 #include "common/digest.h"
 #include "common/err.h"
 #include "common/runspec.h"
+#include "common/tensorfile.h"
 #include "daemon/state/model_plan.h"
 #include "daemon/state/replica.h"
 
@@ -24,10 +26,23 @@ struct store_fragment {
     struct digest hash;
 };
 
-/* Writes fragment `f` as it stands in the replica. `nonce_id`: the run's (net/view.h). */
-ERR_MUST_CHECK enum err store_save_fragment(const char *folder, const struct runspec *spec,
-                                            const struct digest *nonce_id, const struct model_plan *plan,
-                                            struct replica *replica, uint32_t f, const struct store_fragment *state);
+/* Where, and whose. All are borrowed. */
+struct store_at {
+    const char *folder;
+    const struct runspec *spec;
+    const struct digest *nonce_id; /* the run's (net/view.h) */
+    const struct model_plan *plan;
+};
+
+/* Writes fragment `f` as it stands in the replica: it must not change meanwhile. tensorfile_commit() flushes it and
+ * puts it in the place of the one before, tensorfile_abort() drops it. ERR_NOSPACE, ERR_IO, ERR_NOMEM. */
+ERR_MUST_CHECK enum err store_write_fragment(const struct store_at *at, struct replica *replica, uint32_t f,
+                                             const struct store_fragment *state, bool residuals,
+                                             struct tensorfile_writer **out);
+/* Bytes of anchor and momentum, which every checkpoint of the fragment has. */
+uint64_t store_fragment_bytes(struct replica *replica, const struct model_plan *plan, uint32_t f);
+/* Whether there are residuals to be saved. */
+bool store_has_residuals(struct replica *replica, uint32_t f);
 /* Reads it back into the replica. ERR_NOTFOUND; ERR_CORRUPT (damaged, or not what its hash says); ERR_CONF: of
  * another run or plan, or of other islands. Initial tensors of others are as good as none. */
 ERR_MUST_CHECK enum err store_load_fragment(const char *folder, const struct runspec *spec,
@@ -47,9 +62,17 @@ ERR_MUST_CHECK enum err store_check(const char *folder, const struct runspec *sp
  * and what its trainer saved, which no trainer of this run can read. */
 ERR_MUST_CHECK enum err store_put_aside(const char *folder, bool other_run);
 
-/* Writes all anchors under the tensors' own names to folder/anchor.safetensors, with the run spec, versions and step in
- * its metadata. The caller sees to it that no anchor changes meanwhile. */
-ERR_MUST_CHECK enum err store_export(const char *folder, const struct runspec *spec, const struct model_plan *plan,
-                                     struct replica *replica, const struct store_fragment *states);
+/* All anchors under the tensors' own names in folder/anchor.safetensors, with the run spec, the version of each
+ * fragment and the largest step in its metadata. Fragments come in any order, each once; `spec` and `plan` are borrowed
+ * until it is freed. The file appears with store_export_end(). */
+struct store_export;
+ERR_MUST_CHECK enum err store_export_begin(const char *folder, const struct runspec *spec,
+                                           const struct model_plan *plan, struct store_export **out);
+/* `f` as it is in the replica, at `state`: it must not change meanwhile. */
+ERR_MUST_CHECK enum err store_export_fragment(struct store_export *export, struct replica *replica, uint32_t f,
+                                              const struct store_fragment *state);
+/* Once, when all fragments are in it; store_export_free() follows. */
+ERR_MUST_CHECK enum err store_export_end(struct store_export *export);
+void store_export_free(struct store_export *export);
 
 #endif

@@ -287,7 +287,7 @@ static void use(struct ledger *ledger, const struct hostile *hostile)
     static uint8_t object[400];
     struct ledger_key key = made_result(1, 77, 0, 1, object, sizeof object);
     struct ledger_commit commit = {.fragment = 1, .version = 77, .parts_count = 1};
-    const uint64_t versions[RIG_FRAGMENTS] = {0, 0};
+    const struct ledger_reach reach[RIG_FRAGMENTS] = {{0}};
     check_good(ledger, hostile);
     for (uint32_t f = 0; f < RIG_FRAGMENTS; f++)
         for (uint64_t v = 0; v < VERSIONS + 2; v++) {
@@ -305,7 +305,7 @@ static void use(struct ledger *ledger, const struct hostile *hostile)
     check(ledger_append(ledger, &key, object, sizeof object) == ERR_OK, "cannot append");
     check(ledger_append_commit(ledger, &commit, true) == ERR_OK, "cannot append a commit");
     check(ledger_stats(ledger).records == records, "an append does not count one");
-    ledger_prune(ledger, versions, RIG_FRAGMENTS);
+    ledger_prune(ledger, reach, RIG_FRAGMENTS);
     check_appended(ledger, hostile, &key, &commit);
     ledger_close(ledger);
     check(open_ledger(&ledger), "cannot be opened again");

@@ -49,8 +49,8 @@ void forge_checkpoint(const char *state_folder)
     digest_tree_add(&tree, rows, rows_bytes);
     struct digest root = digest_tree_end(&tree), hash = vhash_root(&subject, &root);
     char hex[DIGEST_HEX_BYTES];
-    const char *keys[] = {"format",   "version", "step",         "hash",        "run_id",
-                          "nonce_id", "plan_id", "owner_shards", "counted_rows"};
+    const char *keys[] = {"format",   "version", "step",         "hash",         "run_id",
+                          "nonce_id", "plan_id", "owner_shards", "counted_rows", "vouched_bytes"};
     enum { KEYS = sizeof keys / sizeof keys[0] };
     struct tensorfile_meta meta[KEYS];
     for (size_t i = 0; i < KEYS; i++)

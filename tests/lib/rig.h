@@ -29,6 +29,8 @@ struct rig_conf {
     int threads;                        /* 0: two */
     int zstd_level;                     /* of the run spec */
     uint64_t segment_bytes, kept_bytes; /* of the ledger; 0: more than any test writes */
+    uint64_t checkpoint_ms;             /* 0: only those that are ordered */
+    uint64_t versions;                  /* of results, for others; 0: as the codec has it */
     const struct shardmap *map;         /* of record 0, by rig_id(); NULL: equal shares */
 };
 

@@ -55,7 +55,7 @@ state/vote             | vote_open         | engine_new peers_new rounds_new tra
 state/records          | records_load      | engine_new peers_new rounds_new trainer_new slots_new ledger_open replica_new jobs_new events_new | unit/records
 state/slots            | slots_new         | engine_new peers_new rounds_new trainer_new ledger_open jobs_new events_new | unit/slots
 state/results          | result_open       | engine_new peers_new rounds_new trainer_new replica_new jobs_new events_new | unit/results
-state/store            | store_export      | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new events_new | unit/store
+state/store            | store_export_begin    | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new events_new | unit/store
 state/state_object     | state_object_install | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new | unit/state_object
 state/model_plan       | model_plan_parse  | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new  | unit/model_plan
 state/memory           | memory_of         | engine_new peers_new rounds_new trainer_new ledger_open                     | unit/memory

@@ -637,6 +637,28 @@ static void a_full_disk_is_said_and_waited_out(void **state)
     cluster_free(cluster);
 }
 
+static void a_disk_that_is_too_small_is_refused_before_anything_is_taken(void **state)
+{
+    (void)state;
+    struct cluster_options options = {.run = spec, .data = data};
+    struct cluster *cluster = cluster_new("small", 2, &options);
+    char path[600];
+    assert_ok(fsio_mkdirs(cluster->island[1].state, 0755));
+    if (mount("tmpfs", cluster->island[1].state, "tmpfs", 0, "size=40k") != 0) {
+        cluster_free(cluster);
+        skip_because("no right to mount a small file system");
+    }
+    cluster_start_all(cluster);
+    assert_true(cluster_log_has(cluster, 1, "MiB of disk in ", 60));
+    assert_true(cluster_log_has(cluster, 1, "MiB are free there; free some space, or set [island] state", 5));
+    snprintf(path, sizeof path, "%s/plan.txt", cluster->island[1].state);
+    assert_int_equal(access(path, F_OK), -1);
+    cluster_end(cluster, 0, SIGTERM);
+    cluster_end(cluster, 1, SIGTERM);
+    assert_int_equal(umount(cluster->island[1].state), 0);
+    cluster_free(cluster);
+}
+
 int main(int argc, char **argv)
 {
     assert_ok(digest_init());
@@ -666,6 +688,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(damaged_files_are_noticed_and_mended),
         cmocka_unit_test(a_silent_divergence_is_found_and_repaired),
         cmocka_unit_test(a_full_disk_is_said_and_waited_out),
+        cmocka_unit_test(a_disk_that_is_too_small_is_refused_before_anything_is_taken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

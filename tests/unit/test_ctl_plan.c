@@ -207,6 +207,34 @@ static void cores_and_memory_follow_model_and_interval(void **state)
     }
 }
 
+/* A disk of one byte a nanosecond: whatever is saved takes a second for each gigabyte, and a bit for the processor. */
+static void what_is_saved_follows_the_parameters(void **state)
+{
+    (void)state;
+    struct plan_machine machine = machine_of(64, 1000, 1);
+    struct ctl_plan plan = one_billion;
+    struct plan_choice one = choice_of(&plan, &machine);
+    plan.params = 2e9;
+    struct plan_choice two = choice_of(&plan, &machine);
+    const struct way *way = &ctl_ways[ctl_ways_proposal(one.proposal)->way];
+    double file = 8e9 + (way->error_feedback ? 8e9 : 0);
+    assert_int_equal(one.proposal, two.proposal);
+    assert_true(one.saving.checkpoints_bytes > file && one.saving.checkpoints_bytes < 1.5 * file);
+    assert_true(one.saving.ledger_bytes >= 8e9 && one.saving.ledger_bytes < 13e9);
+    assert_float_equal(one.saving.exported_bytes, 8e9, 1);
+    assert_true(one.saving.checkpoint_s > 8 && one.saving.checkpoint_s < 10);
+    assert_true(one.saving.stop_s >= file / 1e9 && one.saving.stop_s < 1.2 * file / 1e9);
+    assert_true(one.saving.export_s > 4 && one.saving.export_s < 12);
+    assert_true(one.saving.start_s > one.saving.stop_s + 8);
+    assert_float_equal(two.saving.checkpoints_bytes, 2 * one.saving.checkpoints_bytes, 1);
+    assert_float_equal(two.saving.ledger_bytes, 2 * one.saving.ledger_bytes, 1);
+    assert_float_equal(two.saving.exported_bytes, 2 * one.saving.exported_bytes, 1);
+    assert_float_equal(two.saving.checkpoint_s, 2 * one.saving.checkpoint_s, 1e-9);
+    assert_float_equal(two.saving.stop_s, 2 * one.saving.stop_s, 1e-9);
+    assert_float_equal(two.saving.export_s, 2 * one.saving.export_s, 1e-9);
+    assert_float_equal(two.saving.start_s, 2 * one.saving.start_s, 1e-9);
+}
+
 int main(void)
 {
     assert_ok(digest_init());
@@ -217,6 +245,7 @@ int main(void)
         cmocka_unit_test(losses_are_what_the_document_knows),
         cmocka_unit_test(only_what_the_machine_carries_is_recommended),
         cmocka_unit_test(cores_and_memory_follow_model_and_interval),
+        cmocka_unit_test(what_is_saved_follows_the_parameters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

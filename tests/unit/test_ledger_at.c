@@ -23,7 +23,8 @@ static void every_record_reaches_further(void **state)
     (void)state;
     const char *folder = testlib_folder("ledger-at");
     struct ledger *ledger = ledgers_open(folder);
-    uint64_t at = ledger_at(ledger), versions[1] = {200};
+    struct ledger_reach reach = {200, 0};
+    uint64_t at = ledger_at(ledger);
     assert_true(at > 0);
     for (uint64_t v = 1; v <= 200; v++) { /* over some segments */
         struct ledger_commit commit = {.fragment = 0, .version = v, .parts_count = 1};
@@ -40,7 +41,7 @@ static void every_record_reaches_further(void **state)
     assert_true(ledger_stats(ledger).segments > 2);
     assert_ok(ledger_sync(ledger));
     assert_int_equal(ledger_at(ledger), at);
-    ledger_prune(ledger, versions, 1); /* what is let go of was not lost */
+    ledger_prune(ledger, &reach, 1); /* what is let go of was not lost */
     assert_int_equal(ledger_at(ledger), at);
     for (int again = 0; again < 2; again++) {
         ledger_close(ledger);

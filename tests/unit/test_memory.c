@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <malloc.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/sysinfo.h>
 
 #include "common/mem.h"
@@ -279,6 +280,47 @@ static void this_machine_has_the_memory_the_kernel_says(void **state)
     assert_in_range(memory_there_bytes(), there - there / 100, there + there / 100);
 }
 
+/* ---- the disk ---- */
+
+static void a_disk_that_is_too_small_is_refused_with_what_is_needed(void **state)
+{
+    (void)state;
+    const char *folder = testlib_folder("memory-disk");
+    struct memory_disk disk = {.checkpoints = 3 << 20, .ledger = 2 << 20, .exported = 1 << 20};
+    assert_ok(memory_disk_check(&disk, 7, folder));
+    disk.ledger = UINT64_MAX / 2;
+    assert_fails(ERR_NOSPACE, "the model's 7 parameters need ", memory_disk_check(&disk, 7, folder));
+    assert_non_null(strstr(err_text(), "3.0 for checkpoints"));
+    assert_non_null(strstr(err_text(), "1.0 for exported anchors"));
+    assert_non_null(strstr(err_text(), "set [island] state to a folder on a larger disk"));
+    assert_ok(memory_disk_check(&disk, 7, testlib_path(folder, "no-such-folder")));
+}
+
+/* Checkpoints and one more of a fragment, results up to a checkpoint's bytes, anchors twice. */
+static void the_disk_that_is_said_follows_what_is_saved(void **state)
+{
+    (void)state;
+    for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
+        struct world w;
+        world_init(&w, &rows[r]);
+        uint64_t values = 0, largest = w.plan->plan->values_count_max, frames = 0;
+        make_replica(&w);
+        for (uint32_t f = 0; f < w.plan->plan->fragments_count; f++) {
+            values += w.plan->plan->fragments[f].values_count;
+            frames += replica_frame_bytes_max(w.replica, f, parts_filled(w.plan->plan, f));
+        }
+        uint64_t arrays = w.conf.outer.kind == OUTER_AVERAGE ? 1 : 2;
+        uint64_t state_bytes = arrays * sizeof(float) * values, rest = w.conf.error_feedback ? 2 * sizeof(float) : 0;
+        struct memory_disk disk = memory_disk_of(&w.conf, UINT64_MAX, 1);
+        assert_int_equal(disk.exported, 2 * sizeof(float) * values);
+        assert_int_equal(disk.checkpoints, state_bytes + rest * values + (arrays * sizeof(float) + rest) * largest);
+        assert_int_equal(disk.ledger, state_bytes + frames);
+        assert_int_equal(memory_disk_of(&w.conf, UINT64_MAX, 1000).ledger, 1000 * frames);
+        assert_int_equal(memory_disk_of(&w.conf, state_bytes, 1000).ledger, state_bytes + frames);
+        world_deinit(&w);
+    }
+}
+
 int main(void)
 {
     mallopt(M_MMAP_THRESHOLD, 32 << 20); /* from the heap, so that nothing is rounded up to pages */
@@ -291,6 +333,8 @@ int main(void)
         cmocka_unit_test(more_threads_take_more),
         cmocka_unit_test(a_model_that_does_not_fit_is_refused_with_both_numbers),
         cmocka_unit_test(this_machine_has_the_memory_the_kernel_says),
+        cmocka_unit_test(a_disk_that_is_too_small_is_refused_with_what_is_needed),
+        cmocka_unit_test(the_disk_that_is_said_follows_what_is_saved),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

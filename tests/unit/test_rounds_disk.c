@@ -401,6 +401,15 @@ static void a_replay_stops_before_a_result_of_no_use(void **state)
     rig_close(rig);
 }
 
+/* A checkpoint of fragment 0 that says this of it. */
+static void save_as(const struct rig *rig, const struct store_fragment *state)
+{
+    const struct store_at at = {rig->conf.folder, &rig->spec, &rig->view.nonce_id, rig->plan};
+    struct tensorfile_writer *writer;
+    assert_ok(store_write_fragment(&at, rig->replica, 0, state, true, &writer));
+    assert_ok(tensorfile_commit(writer));
+}
+
 /* `rotten`: bytes have changed on the disk; else they are those that were written, and not what their hash says. */
 static void assert_no_state(bool rotten)
 {
@@ -416,8 +425,7 @@ static void assert_no_state(bool rotten)
     if (rotten)
         testlib_damage(path_of(rig, 0), testlib_file_bytes(path_of(rig, 0)) / 2);
     else
-        assert_ok(
-            store_save_fragment(conf.folder, &rig->spec, &rig->view.nonce_id, rig->plan, rig->replica, 0, &untrue));
+        save_as(rig, &untrue);
     rig_close(rig);
     overhear_begin();
     rig = rig_open(&conf);

@@ -261,6 +261,7 @@ static void a_state_waits_for_readers(void **state)
     rig->hold_unread = true;
     rig_take_back(rig);
     assert_int_equal(rig_posted_count(rig, EVENT_UNREAD), 1);
+    rig_take_back(rig); /* the checkpoint is flushed */
     assert_int_equal(jobs_pending(rig->jobs), 0);
     assert_holds(rig, before, 1);
     for (int i = 0; i < 2; i++)

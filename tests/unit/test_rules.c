@@ -71,12 +71,24 @@ static void an_eager_island_alone_is_at_the_anchor_to_come(void **state)
     }
 }
 
+static void results_are_kept_while_they_are_fewer_bytes_than_the_state(void **state)
+{
+    (void)state;
+    assert_int_equal(rules_versions(8000, 800), 10);
+    assert_int_equal(rules_versions(8000, 801), 9);
+    assert_int_equal(rules_versions(8000, 4001), 2); /* never fewer */
+    assert_int_equal(rules_versions(8000, 100000), 2);
+    assert_int_equal(rules_versions(8000, 100), 16); /* nobody asks for more */
+    assert_int_equal(rules_versions(8000, 0), 16);
+}
+
 int main(void)
 {
     assert_ok(digest_init());
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_interval_is_what_the_schedule_has),
         cmocka_unit_test(an_eager_island_alone_is_at_the_anchor_to_come),
+        cmocka_unit_test(results_are_kept_while_they_are_fewer_bytes_than_the_state),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

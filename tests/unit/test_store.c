@@ -42,10 +42,19 @@ static struct store_fragment state_of(struct replica *replica, uint32_t f, uint6
     return state;
 }
 
+static enum err save_of(const struct smallrun *of, const char *folder, struct replica *replica, uint32_t f,
+                        const struct store_fragment *state)
+{
+    const struct store_at at = {folder, &of->spec, &nonce_id, of->plan};
+    struct tensorfile_writer *writer;
+    TRY(store_write_fragment(&at, replica, f, state, true, &writer));
+    return tensorfile_commit(writer);
+}
+
 static enum err save(const char *folder, struct replica *replica, uint32_t f, uint64_t version)
 {
     struct store_fragment state = state_of(replica, f, version);
-    return store_save_fragment(folder, &run.spec, &nonce_id, run.plan, replica, f, &state);
+    return save_of(&run, folder, replica, f, &state);
 }
 
 static enum err load(const char *folder, struct replica *replica, uint32_t f)
@@ -106,7 +115,7 @@ static void a_run_of_averages_keeps_its_anchor_alone(void **state)
     struct tensorfile *file;
     smallrun_fill(replica, &averages, 0, 1);
     assert_ok(replica_hash(replica, 0, 3, 0, &saved.hash));
-    assert_ok(store_save_fragment(folder, &averages.spec, &nonce_id, averages.plan, replica, 0, &saved));
+    assert_ok(save_of(&averages, folder, replica, 0, &saved));
     assert_ok(tensorfile_open(file_of(folder, 0), true, &file));
     assert_int_equal(tensorfile_count(file), 1);
     tensorfile_close(file);
@@ -170,7 +179,7 @@ static void a_damaged_file_is_refused(void **state)
 {
     (void)state;
     const char *folder = testlib_folder("store-damage");
-    struct replica *replica = filled(1);
+    struct replica *replica = filled(1), *other = filled(9);
     char *data;
     size_t bytes;
     assert_ok(save(folder, replica, 1, 4));
@@ -178,10 +187,10 @@ static void a_damaged_file_is_refused(void **state)
     for (size_t at = 0; at < bytes; at += bytes / 37) {
         data[at] ^= 0x04;
         assert_ok(fsio_replace(file_of(folder, 1), data, bytes, 0644));
-        assert_refused(ERR_CORRUPT, "fragment-0001", folder, &run.spec, run.plan);
+        assert_fails(ERR_CORRUPT, "fragment-0001", load(folder, other, 1));
         data[at] ^= 0x04;
         assert_ok(fsio_replace(file_of(folder, 1), data, at, 0644)); /* cut off there */
-        assert_refused(ERR_CORRUPT, "fragment-0001", folder, &run.spec, run.plan);
+        assert_fails(ERR_CORRUPT, "fragment-0001", load(folder, other, 1));
     }
     assert_ok(fsio_replace(file_of(folder, 1), data, bytes, 0644));
     assert_ok(load(folder, replica, 1));
@@ -190,9 +199,10 @@ static void a_damaged_file_is_refused(void **state)
     assert_non_null(checksum);
     checksum[0] = 'x';
     assert_ok(fsio_replace(file_of(folder, 1), data, bytes, 0644));
-    assert_refused(ERR_CORRUPT, "fragment-0001", folder, &run.spec, run.plan);
+    assert_fails(ERR_CORRUPT, "fragment-0001", load(folder, other, 1));
     mem_free(data);
     replica_free(replica);
+    replica_free(other);
 }
 
 /* Whole files whose numbers are not what they say they are. */
@@ -203,11 +213,11 @@ static void numbers_that_are_not_those_of_the_hash_are_refused(void **state)
     struct replica *replica = filled(1);
     struct store_fragment state_1 = state_of(replica, 1, 4), wrong = state_1;
     wrong.hash.byte[31] ^= 1;
-    assert_ok(store_save_fragment(folder, &run.spec, &nonce_id, run.plan, replica, 1, &wrong));
+    assert_ok(save_of(&run, folder, replica, 1, &wrong));
     assert_fails(ERR_CORRUPT, "not those of its hash", load(folder, replica, 1));
     wrong = state_1;
     wrong.version = 5; /* the hash is that of version 4 */
-    assert_ok(store_save_fragment(folder, &run.spec, &nonce_id, run.plan, replica, 1, &wrong));
+    assert_ok(save_of(&run, folder, replica, 1, &wrong));
     assert_fails(ERR_CORRUPT, "not those of its hash", load(folder, replica, 1));
     /* Another fragment of the same size, under this one's name. */
     assert_ok(save(folder, replica, 2, 4));
@@ -251,7 +261,7 @@ static void a_file_without_an_array_that_is_needed_is_refused(void **state)
 {
     (void)state;
     const char *folder = testlib_folder("store-lacks");
-    static const char *const all[] = {"anchor", "momentum", "residual"}, ours[] = "diloco fragment 5";
+    static const char *const all[] = {"anchor", "momentum", "residual"}, ours[] = "diloco fragment 6";
     struct replica *blank = smallrun_replica(&run, 2);
     struct store_fragment zeros = {.version = 7}, loaded;
     uint64_t count = run.plan->plan->fragments[1].values_count;
@@ -348,7 +358,7 @@ static void assert_one_stands(const struct rewrite *rewrite, bool may_be_new)
 
 static enum err save_new(const struct rewrite *rewrite)
 {
-    return store_save_fragment(rewrite->folder, &run.spec, &nonce_id, run.plan, rewrite->new, 1, &rewrite->new_state);
+    return save_of(&run, rewrite->folder, rewrite->new, 1, &rewrite->new_state);
 }
 
 static enum err save_again(void *user)
@@ -477,6 +487,20 @@ static void others_are_in_the_way_with_a_version_and_not_with_initial_tensors(vo
 
 /* ---- the exported anchor ---- */
 
+/* The last fragment first. */
+static enum err export_all(const char *folder, struct replica *replica, const struct store_fragment *states)
+{
+    struct store_export *export;
+    enum err err = ERR_OK;
+    TRY(store_export_begin(folder, &run.spec, run.plan, &export));
+    for (uint32_t f = SMALLRUN_FRAGMENTS; err == ERR_OK && f-- > 0;)
+        err = store_export_fragment(export, replica, f, &states[f]);
+    if (err == ERR_OK)
+        err = store_export_end(export);
+    store_export_free(export);
+    return err;
+}
+
 static void the_exported_anchor_is_the_model_under_its_own_names(void **state)
 {
     (void)state;
@@ -486,7 +510,7 @@ static void the_exported_anchor_is_the_model_under_its_own_names(void **state)
     struct replica *replica = filled(3);
     struct tensorfile *file;
     struct runspec spec;
-    assert_ok(store_export(folder, &run.spec, run.plan, replica, states));
+    assert_ok(export_all(folder, replica, states));
     assert_ok(tensorfile_open(testlib_path(folder, "anchor.safetensors"), true, &file));
     assert_string_equal(tensorfile_meta(file, "format"), "diloco anchor 1");
     assert_string_equal(tensorfile_meta(file, "versions"), "12,0,9");
@@ -532,7 +556,7 @@ static enum err save_all(void *user)
     struct full *full = user;
     static const struct store_fragment states[SMALLRUN_FRAGMENTS] = {{.version = 1}};
     TRY(store_save_plan(full->folder, &run.spec, run.plan));
-    return store_export(full->folder, &run.spec, run.plan, full->replica, states);
+    return export_all(full->folder, full->replica, states);
 }
 
 static void without_memory_nothing_is_half_done(void **state)

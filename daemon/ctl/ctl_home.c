@@ -252,8 +252,9 @@ static enum err look(const struct home *home, int *holder, bool *coming)
     return ERR_OK;
 }
 
-/* Until it answers. `child`: the supervisor, if we have started it; 0: another has. */
-static enum err wait_for_answer(const struct ctl_home *ctl, int child, off_t log_begin)
+/* Until it answers. `child`: the supervisor, if we have started it, with its log from `log_begin` on; 0, and below 0:
+ * another has. `*gone`: that one was on its way out, and now nobody is there. */
+static enum err wait_for_answer(const struct ctl_home *ctl, int child, off_t log_begin, bool *gone)
 {
     const struct home *home = ctl->home;
     uint64_t begin_ms = env_mono_ms();
@@ -270,6 +271,9 @@ static enum err wait_for_answer(const struct ctl_home *ctl, int child, off_t log
             child = 0;
             already = true; /* if somebody else was faster */
         }
+        *gone = child == 0 && !coming && log_begin < 0;
+        if (*gone)
+            return ERR_OK;
         if (child == 0 && !coming)
             return say_ended(ctl, log_begin, other != started ? other : 0);
         bool late = env_mono_ms() - begin_ms > PATIENCE_MS;
@@ -421,11 +425,13 @@ static enum err pausing_supervisor(const struct home *home, int *pid)
     return ERR_OK;
 }
 
-enum err ctl_home_start(const struct ctl_home *ctl)
+/* `*gone`: whoever was there has ended, and nobody was started. */
+static enum err start(const struct ctl_home *ctl, bool *gone)
 {
     int holder, child = 0, await_fd = -1, ended;
-    off_t log_begin = 0;
+    off_t log_begin = -1; /* of ours */
     bool coming;
+    *gone = false;
     TRY(look(ctl->home, &holder, &coming));
     if (!coming) {
         TRY(end_holder(ctl, pausing_supervisor, 0, &ended)); /* nobody waits for its pause */
@@ -434,8 +440,18 @@ enum err ctl_home_start(const struct ctl_home *ctl)
     if (!coming)
         TRY(fork_supervisor(ctl->home, &child, &log_begin, &await_fd));
     enum err err = ctl->no_wait ? say(ctl, holder + child, child == 0 ? "dilocod runs already" : "dilocod is starting")
-                                : wait_for_answer(ctl, child, log_begin);
+                                : wait_for_answer(ctl, child, log_begin, gone);
     if (await_fd >= 0)
         close(await_fd);
     return err;
+}
+
+enum err ctl_home_start(const struct ctl_home *ctl)
+{
+    bool gone = true;
+    for (int i = 0; i < TRIES && gone; i++)
+        TRY(start(ctl, &gone));
+    return gone ? err_set(ERR_STATE, "others start dilocod in %s, too, and each ends; its log says why: %s",
+                          ctl->home->folder, ctl->home->log)
+                : ERR_OK;
 }

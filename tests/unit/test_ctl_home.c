@@ -199,6 +199,36 @@ static void one_that_runs_and_does_not_answer_is_not_waited_for(void **state)
     mem_free(text);
 }
 
+/* One that ends meanwhile, as after a revocation, is no daemon that runs. */
+static void where_one_is_on_its_way_out_another_is_started(void **state)
+{
+    (void)state;
+    testlib_file(folder, "dilocod.log", "of the one before\n");
+    play_daemon("echo the next one\nexit 2\n");
+    fflush(NULL);
+    int ready[2], pid;
+    char byte;
+    assert_int_equal(pipe(ready), 0);
+    pid = fork();
+    if (pid == 0) {
+        int fd;
+        if (home_lock(&home, &fd) != ERR_OK || write(ready[1], "r", 1) != 1)
+            _exit(1);
+        usleep(300000);
+        _exit(0);
+    }
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    close(ready[0]);
+    close(ready[1]);
+    const char *path = divert(STDERR_FILENO);
+    enum err err = ctl_home_start(&ctl);
+    char *text = restore(STDERR_FILENO, path);
+    waitpid(pid, NULL, 0);
+    assert_fails(ERR_STATE, "dilocod has ended", err);
+    assert_string_equal(text, "the next one\n");
+    mem_free(text);
+}
+
 static void a_daemon_that_is_started_keeps_nothing_of_ours(void **state)
 {
     (void)state;
@@ -427,6 +457,7 @@ int main(void)
         cmocka_unit_test(a_process_that_is_not_the_trainer_of_before_is_left_alone),
         cmocka_unit_test(a_daemon_that_does_not_start_is_shown_by_the_end_of_its_log),
         cmocka_unit_test(one_that_runs_and_does_not_answer_is_not_waited_for),
+        cmocka_unit_test(where_one_is_on_its_way_out_another_is_started),
         cmocka_unit_test(only_the_daemon_of_this_folder_is_taken_for_it),
         cmocka_unit_test(a_daemon_that_is_started_keeps_nothing_of_ours),
         cmocka_unit_test(a_supervisor_that_another_start_has_just_made_is_not_ended),

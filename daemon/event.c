@@ -101,7 +101,7 @@ const char *event_name(enum event_type type)
         [EVENT_UNREAD] = "unread",   [EVENT_JUDGED] = "judged",
         [EVENT_OBJECT] = "object",   [EVENT_EPOCH] = "epoch",
         [EVENT_RIVALS] = "rivals",   [EVENT_LEND] = "lend",
-        [EVENT_LENT] = "lent",
+        [EVENT_LENT] = "lent",       [EVENT_RECOVERED] = "recovered",
     };
     return (unsigned)type < EVENT_TYPES ? names[type] : "unknown";
 }

@@ -28,14 +28,15 @@ enum event_type {
     EVENT_FILL,       /* fragment: its area is ours now; bring the anchor */
     EVENT_FINISHED,   /* its last contributions are counted */
     /* of the rounds' jobs */
-    EVENT_ENCODED, /* fragment, err: the snapshot is not read any more */
-    EVENT_COUNTED, /* fragment, shards: a mask; of these an applied result counts us */
-    EVENT_GIVEN,   /* fragment: answer to EVENT_FILL */
-    EVENT_STARTED, /* fragment, initial, hash: answer to EVENT_START */
-    EVENT_UNREAD,  /* fragment: no job reads its anchor now, or works on the parts it is cut in; who waits goes on */
-    EVENT_JUDGED,  /* member, key, done: what became of an object that came in */
-    EVENT_LENT,    /* loan, err: answer to EVENT_LEND */
-    EVENT_RIVALS,  /* rivals: an owner, by id, has signed two results of one part: both are in the ledger */
+    EVENT_ENCODED,   /* fragment, err: the snapshot is not read any more */
+    EVENT_COUNTED,   /* fragment, shards: a mask; of these an applied result counts us */
+    EVENT_GIVEN,     /* fragment: answer to EVENT_FILL */
+    EVENT_STARTED,   /* fragment, initial, hash: answer to EVENT_START */
+    EVENT_UNREAD,    /* fragment: no job reads its anchor now, or works on the parts it is cut in; who waits goes on */
+    EVENT_JUDGED,    /* member, key, done: what became of an object that came in */
+    EVENT_LENT,      /* loan, err: answer to EVENT_LEND */
+    EVENT_RIVALS,    /* rivals: an owner, by id, has signed two results of one part: both are in the ledger */
+    EVENT_RECOVERED, /* of all fragments was read what the disk has */
     /* of the other islands */
     EVENT_OBJECT, /* member, key, bytes: one lies whole in its memory */
     EVENT_LEND,   /* loan: copy the fragment's state there, for others */

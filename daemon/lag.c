@@ -20,6 +20,11 @@ void lag_step(struct lag *lag, const char *name, uint64_t now_ns)
     lag->slowest_ns = took_ns;
 }
 
+bool lag_is_up(const struct lag *lag, uint64_t now_ns)
+{
+    return now_ns - lag->turn_ns >= LAG_SHARE_MS * ms_ns;
+}
+
 static uint64_t span_of(uint64_t now_ms)
 {
     return now_ms / LAG_SPAN_MS + 1;

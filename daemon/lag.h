@@ -10,11 +10,14 @@
 #ifndef DAEMON_LAG_H
 #define DAEMON_LAG_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 /* LONG: what a turn may take at most; a longer one is worth a line in the log. */
 enum { LAG_LONG_MS = 50, LAG_SPANS = 13, LAG_SPAN_MS = 5000 };
+/* After so much of a turn nothing more is taken in that can wait for the next. */
+enum { LAG_SHARE_MS = 15 };
 
 struct lag {
     uint64_t turn_ns, step_ns; /* when the turn, and the present step of it, began */
@@ -31,6 +34,8 @@ struct lag {
 void lag_turn(struct lag *lag, uint64_t now_ns);
 /* What was done since the step before, or since the turn began. `name` is borrowed until the turn after this one. */
 void lag_step(struct lag *lag, const char *name, uint64_t now_ns);
+/* Whether the turn has lasted so long that what can wait should. */
+bool lag_is_up(const struct lag *lag, uint64_t now_ns);
 /* The turn ends. Returns what it took, in whole milliseconds. */
 uint64_t lag_end(struct lag *lag, uint64_t now_ns);
 /* The longest turn that ended within the last minute, in milliseconds; 0: none took one. */

@@ -102,17 +102,78 @@ static enum err new_rounds(const struct runplan_conf *from, struct runplan *run)
     return rounds_new(&conf, &run->rounds);
 }
 
-static enum err recover_all(struct runplan *run)
+/* ---- what the disk has ---- */
+
+/* A checkpoint of another run is a matter for people, who are told at the start, and not when all of it was read. One
+ * that only looks like that, since it is damaged, is not. */
+static enum err check_checkpoints(const struct runplan_conf *from, struct runplan *run)
+{
+    const char *folder = from->conf->state_folder;
+    const struct digest *nonce_id = &from->charter->view.nonce_id;
+    for (uint32_t f = 0; f < runplan_fragments(run); f++) {
+        struct store_fragment state;
+        if (store_check_fragment(folder, from->spec, nonce_id, run->plan, f) != ERR_CONF)
+            continue;
+        enum err err = store_load_fragment(folder, from->spec, nonce_id, run->plan, run->replica, f, &state);
+        replica_clear(run->replica, f);
+        if (err == ERR_CONF)
+            return err;
+    }
+    return ERR_OK;
+}
+
+/* Then the rest: a plan that is new is kept before anything else is done by it. */
+struct runplan_saving {
+    struct job job;
+    struct runplan_conf from;
+    struct runplan *run;
+};
+
+static enum err recover(const struct runplan_conf *from, struct runplan *run)
+{
+    if (run->rounds != NULL)
+        return rounds_recover(run->rounds);
+    event_post(from->events, &(struct event){.type = EVENT_RECOVERED}); /* a witness has nothing to read */
+    return ERR_OK;
+}
+
+static enum err run_saving(struct job *job, struct jobs_scratch *scratch)
+{
+    const struct runplan_saving *j = (const struct runplan_saving *)(const void *)job;
+    (void)scratch;
+    return store_save_plan(j->from.conf->state_folder, j->from.spec, j->run->plan);
+}
+
+static void done_saving(struct job *job)
+{
+    const struct runplan_saving *j = (const struct runplan_saving *)(const void *)job;
+    if (job->err != ERR_OK)
+        event_post_fatal(j->from.events, job->text);
+    else if (recover(&j->from, j->run) != ERR_OK)
+        event_post_fatal(j->from.events, err_text());
+}
+
+static enum err save_first(const struct runplan_conf *from, struct runplan *run)
+{
+    TRY(mem_new(1, sizeof *run->saving, "the plan", &run->saving));
+    *run->saving = (struct runplan_saving){
+        .job = {.work = JOBS_SAVE, .run = run_saving, .done = done_saving}, .from = *from, .run = run};
+    jobs_submit(from->jobs, &run->saving->job);
+    return ERR_OK;
+}
+
+enum err runplan_restore(struct runplan *run)
 {
     uint64_t versions = 0;
+    if (run->rounds == NULL)
+        return ERR_OK;
+    TRY(rounds_recovered(run->rounds));
     for (uint32_t f = 0; f < runplan_fragments(run); f++) {
-        bool known;
-        TRY(rounds_recover(run->rounds, f, &known));
-        if (!known)
+        if (!rounds_known(run->rounds, f))
             continue;
         const struct store_fragment *state = rounds_state(run->rounds, f);
         sync_restore(run->sync, f, state->version, &state->hash);
-        rounds_post_held(run->rounds, f);
+        rounds_tell_recovered(run->rounds, f);
         versions += state->version;
     }
     if (versions > 0)
@@ -120,6 +181,8 @@ static enum err recover_all(struct runplan *run)
                  runplan_fragments(run), versions, rounds_step(run->rounds));
     return ERR_OK;
 }
+
+/* ---- making it ---- */
 
 static void tell_memory(const struct plan *plan, const struct memory *memory)
 {
@@ -166,7 +229,7 @@ static enum err make_witness(const struct runplan_conf *from, struct model_plan 
     run->plan = plan;
     TRY(events_reserve(from->events, plan->plan->fragments_count, from->charter->view.count));
     TRY(new_sync(from, run));
-    return saved ? ERR_OK : store_save_plan(from->conf->state_folder, from->spec, plan);
+    return saved ? recover(from, run) : save_first(from, run);
 }
 
 enum err runplan_make(const struct runplan_conf *from, struct model_plan *plan, bool saved, struct runplan *run)
@@ -183,9 +246,8 @@ enum err runplan_make(const struct runplan_conf *from, struct model_plan *plan, 
     TRY(replica_new(&replica, &run->replica));
     TRY(new_sync(from, run));
     TRY(new_rounds(from, run));
-    if (!saved)
-        TRY(store_save_plan(from->conf->state_folder, from->spec, plan));
-    return recover_all(run);
+    TRY(check_checkpoints(from, run));
+    return saved ? recover(from, run) : save_first(from, run);
 }
 
 void runplan_free(struct runplan *run)
@@ -197,5 +259,6 @@ void runplan_free(struct runplan *run)
     model_plan_free(run->plan);
     mem_free(run->shards_counts);
     mem_free(run->filled);
+    mem_free(run->saving);
     *run = (struct runplan){0};
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * runplan: what an island has once the run's plan is known: replica, slots, the protocol's core and the rounds,
- * recovered from its disk.
+ * recovered from its disk by jobs.
  *
  * Made once, by the engine, and freed after all that looks into it. What stands above it is told by the engine. Only
  * the loop's thread.
@@ -49,17 +49,23 @@ struct runplan {
     struct slots *slots;
     struct sync *sync;
     struct rounds *rounds;
-    uint64_t memory_bytes; /* at most */
+    uint64_t memory_bytes;         /* at most */
+    struct runplan_saving *saving; /* of a plan that is new; NULL: it was on disk */
 };
 
 /* The plan that an earlier start has left on disk; the caller's. `*out` is NULL where there is none that leads on: the
  * first trainer, or another island, brings one. ERR_CONF: what is saved is of another run. */
 ERR_MUST_CHECK enum err runplan_find(const struct dconf *conf, const struct runspec *spec, const struct view *view,
                                      struct model_plan **out);
-/* Allocates, and restores from disk. `saved`: the plan is on disk already. On failure the plan is the run's if
- * run->plan is set, and the daemon cannot go on; if not (ERR_NOMEM: it is too large) it is still the caller's. */
+/* Allocates, and has jobs read what the disk has: EVENT_RECOVERED when that is over, and runplan_restore() follows.
+ * Until then no epoch may begin, and nobody hears of the plan: of what this island holds nothing is known yet.
+ * `saved`: the plan is on disk already; if not, a job keeps it first, and EVENT_FATAL says if that fails. On failure
+ * the plan is the run's if run->plan is set, and the daemon cannot go on; if not (ERR_NOMEM: it is too large) it is
+ * still the caller's. */
 ERR_MUST_CHECK enum err runplan_make(const struct runplan_conf *conf, struct model_plan *plan, bool saved,
                                      struct runplan *run);
+/* Tells the protocol's core what was read, fragment by fragment: SYNC_EV_STORED may follow. Returns what went wrong. */
+ERR_MUST_CHECK enum err runplan_restore(struct runplan *run);
 /* An empty one is fine. */
 void runplan_free(struct runplan *run);
 

@@ -42,11 +42,11 @@ static enum err make_room(struct waits *waits)
     return ERR_OK;
 }
 
-static size_t gather(const struct waits *waits, int signal_fd)
+static size_t gather(const struct waits *waits, int signal_fd, bool peers)
 {
     const struct waits_conf *conf = &waits->conf;
     struct pollfd fds[FDS_MAX];
-    size_t count = peers_poll(conf->peers, waits->items, waits->room - FDS_MAX);
+    size_t count = peers ? peers_poll(conf->peers, waits->items, waits->room - FDS_MAX) : 0;
     size_t fds_count = 0;
     fds[fds_count++] = (struct pollfd){.fd = signal_fd, .events = POLLIN};
     fds[fds_count++] = (struct pollfd){.fd = jobs_fd(conf->jobs), .events = POLLIN};
@@ -58,12 +58,12 @@ static size_t gather(const struct waits *waits, int signal_fd)
     return count;
 }
 
-enum err waits_wait(struct waits *waits, int signal_fd, uint64_t until_ms)
+enum err waits_wait(struct waits *waits, int signal_fd, uint64_t until_ms, bool peers)
 {
     TRY(make_room(waits));
-    size_t count = gather(waits, signal_fd);
+    size_t count = gather(waits, signal_fd, peers);
     uint64_t now_ms = env_mono_ms();
-    uint64_t wait_us = peers_wait_us(waits->conf.peers);
+    uint64_t wait_us = peers ? peers_wait_us(waits->conf.peers) : 0;
     long wait_ms = until_ms > now_ms ? (long)(until_ms - now_ms) : 0;
     if (wait_us > 0 && wait_us / 1000 + 1 < (uint64_t)wait_ms)
         wait_ms = (long)(wait_us / 1000 + 1);

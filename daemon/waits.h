@@ -8,6 +8,7 @@
 #ifndef DAEMON_WAITS_H
 #define DAEMON_WAITS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/err.h"
@@ -29,7 +30,8 @@ ERR_MUST_CHECK enum err waits_new(const struct waits_conf *conf, struct waits **
 /* NULL is fine. */
 void waits_free(struct waits *waits);
 
-/* Returns when something has come in, or at `until_ms` (of env_mono_ms()) at the latest. ERR_NOMEM, ERR_IO. */
-ERR_MUST_CHECK enum err waits_wait(struct waits *waits, int signal_fd, uint64_t until_ms);
+/* Returns when something has come in, or at `until_ms` (of env_mono_ms()) at the latest. `peers`: for the other
+ * islands, too. ERR_NOMEM, ERR_IO. */
+ERR_MUST_CHECK enum err waits_wait(struct waits *waits, int signal_fd, uint64_t until_ms, bool peers);
 
 #endif

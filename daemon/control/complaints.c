@@ -324,7 +324,8 @@ bool complaints_is_event(const struct status *status, uint32_t i)
 void complaints_all(struct status *status)
 {
     complaints_own(status);
-    complaints_peers(status);
+    if (status->from->recovers == NULL) /* else nobody was listened to yet */
+        complaints_peers(status);
     complain_waiting(status);
     complain_standing(status);
     complain_arriving(status);

@@ -51,6 +51,7 @@ const char *complaint_name(enum complaint_code code)
         [COMPLAINT_NO_PART] = "no-part",
         [COMPLAINT_DAEMON_DIES] = "daemon-dies",
         [COMPLAINT_UNSUPERVISED] = "unsupervised",
+        [COMPLAINT_RECOVERING] = "recovering",
         [COMPLAINT_LOOP_LAG] = "loop-lag",
     };
     return (unsigned)code < COMPLAINT_CODES ? names[code] : "unknown";

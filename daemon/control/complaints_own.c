@@ -241,8 +241,24 @@ static void complain_daemon(struct status *status)
     complain_of_us(status, COMPLAINT_UNSUPERVISED, text, "{here} stop, then {here} start, when that suits");
 }
 
+/* As one whose daemon is not there yet; so what is the matter with its part in the run is not known either. */
+static void complain_recovering(struct status *status)
+{
+    const struct rounds_recovery *recovery = &status->recovery;
+    char text[300];
+    if (status->from->recovers == NULL)
+        return;
+    snprintf(text, sizeof text,
+             "this island reads what it has saved, and takes part in nothing before it has: %" PRIu32 " of %" PRIu32
+             " fragments are read, %" PRIu64 " version%s replayed",
+             recovery->fragments_done, recovery->fragments, recovery->versions,
+             recovery->versions == 1 ? " was" : "s were");
+    complain_of_us(status, COMPLAINT_RECOVERING, text, "nothing to do: a trainer may attach meanwhile, and waits");
+}
+
 void complaints_own(struct status *status)
 {
+    complain_recovering(status);
     complain_daemon(status);
     complain_disk(status);
     complain_trainer(status);

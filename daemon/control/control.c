@@ -148,6 +148,8 @@ static json_t *command_save(struct control *control, const char *words)
     (void)words;
     if (no_witness(control, &refusal))
         return refusal;
+    if (control->conf.status.recovers != NULL)
+        return outcome(err_set(ERR_STATE, "this island still reads what it has saved: ask again when it has"), NULL);
     if (control->rounds == NULL)
         return outcome(err_set(ERR_STATE, "there is no anchor yet: no trainer was attached"), NULL);
     rounds_export(control->rounds);
@@ -413,9 +415,15 @@ void control_free(struct control *control)
     mem_free(control);
 }
 
+void control_recovers(struct control *control, const struct rounds *rounds)
+{
+    control->conf.status.recovers = rounds;
+}
+
 void control_plan_known(struct control *control, const struct control_plan *plan)
 {
     struct status_conf *status = &control->conf.status;
+    status->recovers = NULL;
     control->rounds = plan->rounds;
     status->plan = plan->plan;
     status->sync = plan->sync;

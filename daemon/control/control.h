@@ -37,6 +37,8 @@ struct control;
  * points to is borrowed until control_free(). ERR_CONF: the folder cannot be written; ERR_IO, ERR_NOMEM. */
 ERR_MUST_CHECK enum err control_new(const struct control_conf *conf, struct control **out);
 void control_free(struct control *control);
+/* Until then: these rounds read what the disk has. NULL: nobody does. */
+void control_recovers(struct control *control, const struct rounds *rounds);
 void control_plan_known(struct control *control, const struct control_plan *plan);
 
 size_t control_poll(const struct control *control, struct pollfd *items, size_t items_max);

@@ -287,6 +287,8 @@ static enum err take(struct status *status)
         status->rounds = rounds_info(from->rounds);
         status->step = rounds_step(from->rounds);
     }
+    if (from->recovers != NULL)
+        status->recovery = rounds_recovery(from->recovers);
     take_load(status);
     for (uint32_t i = 0; i < from->view->count; i++)
         take_peer(status, i);

@@ -195,6 +195,10 @@ json_t *status_json(const struct status *status)
     json_object_set_new(json, "ledger_records", number(status->ledger.records));
     json_object_set_new(json, "memory_bytes", number(from->memory_bytes));
     json_object_set_new(json, "processor", processor_json(&status->load));
+    json_object_set_new(json, "recovering",
+                        json_pack("{s:I, s:I, s:I}", "fragments", (json_int_t)status->recovery.fragments, "read",
+                                  (json_int_t)status->recovery.fragments_done, "versions",
+                                  (json_int_t)status->recovery.versions));
     json_object_set_new(json, "loop_lag_ms", number(status->load.lag_ms));
     json_object_set_new(json, "loop_lag_ms_max", number(status->load.lag_ms_max));
     json_object_set_new(json, "strangers_refused", number(status->totals.strangers));

@@ -48,6 +48,7 @@ struct status_conf {
     const struct rounds *rounds;
     const struct replica *replica;
     const struct parts *parts;
+    const struct rounds *recovers;   /* which read what the disk has, before anything of them is known; NULL: none do */
     uint64_t memory_bytes;           /* all that the plan takes at most */
     const struct progress *progress; /* NULL: nobody keeps account of time */
     const struct load *load;         /* NULL: nor of processors */
@@ -94,6 +95,7 @@ enum complaint_code {
     COMPLAINT_NO_PART,      /* this island has drained, or the others have put it out */
     COMPLAINT_DAEMON_DIES,  /* the daemon was started again several times within an hour */
     COMPLAINT_UNSUPERVISED, /* nobody starts the daemon again any more if it dies */
+    COMPLAINT_RECOVERING,   /* the daemon reads what it has saved, and takes part in nothing until it has */
     COMPLAINT_LOOP_LAG,     /* the daemon did not look at what came in for more than a second, lately */
     COMPLAINT_CODES
 };
@@ -204,6 +206,7 @@ struct status {
     struct peers_totals totals;
     struct status_epoch epoch;
     struct status_arriving arriving;
+    struct rounds_recovery recovery; /* while from->recovers */
     bool witness;   /* this is one: it has no state, and `versions` are those of the voters that are heard */
     bool undialled; /* the owners that are heard dial this island in vain */
     uint64_t uplink_bits;

@@ -96,6 +96,14 @@ out:
     return err;
 }
 
+enum err peers_begin(struct peers *peers, uint64_t now_ms)
+{
+    peers->now_ms = now_ms;
+    for (uint32_t i = 0; i < members_of(peers); i++)
+        peers->peers[i].since_ms = now_ms;
+    return council_begin(peers->council, now_ms);
+}
+
 void peers_free(struct peers *peers)
 {
     if (peers == NULL)

@@ -24,6 +24,9 @@ struct peers;
 /* Opens the sockets and begins to dial. ERR_CONF: the address is malformed or in use. */
 ERR_MUST_CHECK enum err peers_new(const struct peers_conf *conf, struct peers **out);
 void peers_free(struct peers *peers);
+/* As if it had been made now: nobody has been silent for longer than that. For a daemon that takes nothing in and says
+ * nothing before it knows what it holds; no other call of these has come before. ERR_NOMEM and others. */
+ERR_MUST_CHECK enum err peers_begin(struct peers *peers, uint64_t now_ms);
 /* The others learn of it. */
 ERR_MUST_CHECK enum err peers_plan_known(struct peers *peers, const struct peers_plan *plan);
 

@@ -169,22 +169,31 @@ static bool find_held(const struct desk *desk, uint32_t f, uint64_t version, con
     return false;
 }
 
-void apply_post_held(struct desk *desk, uint32_t f)
+uint32_t apply_find_held(const struct desk *desk, uint32_t f, uint64_t version, struct ledger_key held[CHAIN_PARTS_MAX])
 {
     struct chain_part parts[CHAIN_PARTS_MAX];
-    uint64_t next = desk->fragments[f].state.version + 1;
-    uint32_t count = desk_parts(desk, f, next, parts);
-    for (uint32_t p = 0; p < count; p++) {
-        struct ledger_key key;
-        if (find_held(desk, f, next, &parts[p], &key))
-            desk_post(desk, &(struct sync_event){.type = SYNC_EV_STORED,
-                                                 .fragment = f,
-                                                 .version = next,
-                                                 .epoch = key.epoch,
-                                                 .owner = key.owner,
-                                                 .hash = key.digest,
-                                                 .member = SYNC_NOBODY});
-    }
+    uint32_t count = desk_parts(desk, f, version, parts), found = 0;
+    for (uint32_t p = 0; p < count; p++)
+        found += find_held(desk, f, version, &parts[p], &held[found]);
+    return found;
+}
+
+void apply_tell_held(struct desk *desk, const struct ledger_key *held, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        desk_post(desk, &(struct sync_event){.type = SYNC_EV_STORED,
+                                             .fragment = held[i].fragment,
+                                             .version = held[i].version,
+                                             .epoch = held[i].epoch,
+                                             .owner = held[i].owner,
+                                             .hash = held[i].digest,
+                                             .member = SYNC_NOBODY});
+}
+
+void apply_post_held(struct desk *desk, uint32_t f)
+{
+    struct ledger_key held[CHAIN_PARTS_MAX];
+    apply_tell_held(desk, held, apply_find_held(desk, f, desk->fragments[f].state.version + 1, held));
 }
 
 /* ---- a result came in ---- */
@@ -291,26 +300,6 @@ void apply_result_in(struct apply *apply, uint32_t peer, const struct wire_key *
 
 /* ---- the hash, when all parts are done, and what the version was made of ---- */
 
-static enum err hash_piece(void *hashing, size_t i, struct jobs_scratch *scratch)
-{
-    (void)scratch;
-    replica_hash_piece(hashing, i);
-    return ERR_OK;
-}
-
-/* On all threads that have nothing else to do: the version waits for it. */
-static enum err hash_version(struct hash_job *j, struct jobs_scratch *scratch)
-{
-    struct replica_hashing hashing;
-    enum err err = replica_hash_begin(j->apply->desk->conf.replica, j->f, &hashing);
-    if (err == ERR_OK)
-        err = jobs_share(scratch, hashing.pieces, hash_piece, &hashing);
-    if (err == ERR_OK)
-        j->commit.hash = replica_hash_end(&hashing, j->version, j->step);
-    replica_hash_deinit(&hashing);
-    return err;
-}
-
 /* Until then nobody hears of the version, since a restart would not come back to it. */
 static enum err run_note(struct job *job, struct jobs_scratch *scratch)
 {
@@ -327,7 +316,7 @@ static enum err run_hash(struct job *job, struct jobs_scratch *scratch)
     replica_commit(conf->replica, j->f, j->moved);
     replica_forget(conf->replica, j->f, j->cleared);
     j->norm = replica_norm(conf->replica, j->f);
-    TRY(hash_version(j, scratch));
+    TRY(desk_hash(j->apply->desk, j->f, j->version, j->step, scratch, &j->commit.hash));
     if (j->commit.parts_count > 0)
         j->noted = ledger_append_commit(conf->ledger, &j->commit, false);
     if (j->noted != ERR_OK)

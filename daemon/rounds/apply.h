@@ -2,7 +2,7 @@
 /*
  * apply: results: those that come in are checked and go into the ledger; when all of a version are there, the outer
  * step, one job per part, then the hash, and durably into the ledger which results it was made of: only then is it
- * told. Private to rounds/; the loop's thread calls, recovery at start, too.
+ * told. Private to rounds/; the loop's thread calls, and recovery's jobs where it is said.
  */
 #ifndef DAEMON_ROUNDS_APPLY_H
 #define DAEMON_ROUNDS_APPLY_H
@@ -39,6 +39,11 @@ ERR_MUST_CHECK enum err apply_open(const struct desk *desk, const struct ledger_
  * already, from before a crash or kept beside an older state, are told, so that others hear of them and nobody fetches
  * or makes them again; but for those that cannot be applied, which are fetched. */
 void apply_post_held(struct desk *desk, uint32_t f);
+/* The two halves of that: which results of `version` the ledger has that can be applied, at most one of each part, and
+ * what is told of them. Finding is for any thread, while no epoch begins. */
+uint32_t apply_find_held(const struct desk *desk, uint32_t f, uint64_t version,
+                         struct ledger_key held[CHAIN_PARTS_MAX]);
+void apply_tell_held(struct desk *desk, const struct ledger_key *held, uint32_t count);
 
 /* Whether a result's step and numbers may be those of this run. ERR_PROTO: they make no sense. */
 ERR_MUST_CHECK enum err apply_check(const struct desk *desk, const struct wire_meta *meta);

@@ -173,6 +173,28 @@ void desk_read_end(struct desk *desk, uint32_t f)
         event_post(desk->conf.events, &(struct event){.type = EVENT_UNREAD, .fragment = f});
 }
 
+/* ---- hashes ---- */
+
+static enum err hash_piece(void *hashing, size_t i, struct jobs_scratch *scratch)
+{
+    (void)scratch;
+    replica_hash_piece(hashing, i);
+    return ERR_OK;
+}
+
+enum err desk_hash(const struct desk *desk, uint32_t f, uint64_t version, uint64_t step, struct jobs_scratch *scratch,
+                   struct digest *hash)
+{
+    struct replica_hashing hashing;
+    enum err err = replica_hash_begin(desk->conf.replica, f, &hashing);
+    if (err == ERR_OK)
+        err = jobs_share(scratch, hashing.pieces, hash_piece, &hashing);
+    if (err == ERR_OK)
+        *hash = replica_hash_end(&hashing, version, step);
+    replica_hash_deinit(&hashing);
+    return err;
+}
+
 /* ---- the disk ---- */
 
 void desk_disk_failed(struct desk *desk, const char *text)

@@ -86,6 +86,10 @@ uint64_t desk_in_flight(const struct desk *desk, uint32_t f, uint64_t version);
 void desk_read_begin(struct desk *desk, uint32_t f);
 void desk_read_end(struct desk *desk, uint32_t f);
 
+/* The hash of a fragment as replica_hash() makes it, on all threads that have nothing else to do; for a job. */
+ERR_MUST_CHECK enum err desk_hash(const struct desk *desk, uint32_t f, uint64_t version, uint64_t step,
+                                  struct jobs_scratch *scratch, struct digest *hash);
+
 /* The disk refused: remembered for status, logged now and then; or it works. */
 void desk_disk_failed(struct desk *desk, const char *text);
 void desk_disk_works(struct desk *desk);

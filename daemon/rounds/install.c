@@ -116,12 +116,13 @@ static void done_install(struct job *job)
 
 /* ---- where our own disk leads ---- */
 
-static enum err replay(const struct desk *desk, uint32_t f, uint64_t version, bool mend, struct store_fragment *state)
+static enum err replay(const struct desk *desk, uint32_t f, uint64_t version, bool mend, struct codec *codec,
+                       struct store_fragment *state)
 {
     struct replica *shadow, *replica = desk->conf.replica;
     size_t bytes = (size_t)desk->conf.plan->plan->fragments[f].values_count * sizeof(float);
     TRY(replica_shadow(replica, f, &shadow));
-    enum err err = recover_replay(desk, f, version, shadow, state);
+    enum err err = recover_replay(desk, f, version, shadow, codec, state);
     if (err == ERR_OK && mend) {
         memcpy(replica_anchor(replica, f), replica_anchor(shadow, f), bytes);
         if (replica_momentum(replica, f) != NULL)
@@ -141,8 +142,7 @@ static void unproven(struct desk *desk, uint32_t f, uint64_t version, const char
 static enum err run_replay(struct job *job, struct jobs_scratch *scratch)
 {
     struct replay_job *j = (struct replay_job *)(void *)job;
-    (void)scratch;
-    return replay(j->install->desk, j->f, j->version, false, &j->state);
+    return replay(j->install->desk, j->f, j->version, false, scratch->codec, &j->state);
 }
 
 static void done_replay(struct job *job)
@@ -171,8 +171,7 @@ void install_replay(struct install *install, uint32_t f, uint64_t version)
 static enum err run_mend(struct job *job, struct jobs_scratch *scratch)
 {
     struct install_job *j = (struct install_job *)(void *)job;
-    (void)scratch;
-    return replay(j->install->desk, j->key.fragment, j->key.version, true, &j->state);
+    return replay(j->install->desk, j->key.fragment, j->key.version, true, scratch->codec, &j->state);
 }
 
 static void done_mend(struct job *job)

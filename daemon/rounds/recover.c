@@ -2,6 +2,8 @@
 #include "daemon/rounds/recover.h"
 
 #include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "common/mem.h"
 #include "daemon/rounds/apply.h"
@@ -99,26 +101,22 @@ static enum err replay_version(struct replay *replay, uint64_t version)
 /* On from `*state`, which `replica` holds, as far as the ledger says how versions were made, at most to version `upto`.
  */
 static enum err replay_all(const struct desk *desk, uint32_t f, uint64_t upto, struct replica *replica,
-                           struct store_fragment *state)
+                           struct codec *codec, struct store_fragment *state)
 {
     enum err err = ERR_OK;
-    struct replay replay = {.desk = desk, .f = f, .replica = replica, .state = state};
-    TRY_OUT(codec_new(0, &replay.codec));
-    TRY_OUT(codec_reserve(replay.codec, 0, replica_segment_values(replica)));
+    struct replay replay = {.desk = desk, .f = f, .replica = replica, .state = state, .codec = codec};
     while (state->version < upto && (err = replay_version(&replay, state->version + 1)) == ERR_OK)
         state->version++;
-    err = err == ERR_NOTFOUND ? ERR_OK : err;
-out:
-    codec_free(replay.codec);
-    return err;
+    return err == ERR_NOTFOUND ? ERR_OK : err;
 }
 
 /* Of what was replayed: its hash, which is what it was when the version was made. */
-static enum err hash_replayed(struct desk *desk, uint32_t f, struct store_fragment *state)
+static enum err hash_replayed(const struct desk *desk, uint32_t f, struct jobs_scratch *scratch,
+                              struct store_fragment *state)
 {
     static const struct digest none;
     struct ledger_commit commit;
-    TRY(replica_hash(desk->conf.replica, f, state->version, state->step, &state->hash));
+    TRY(desk_hash(desk, f, state->version, state->step, scratch, &state->hash));
     if (ledger_commit_of(desk->conf.ledger, f, state->version, &commit) == ERR_OK &&
         !digest_equal(&commit.hash, &none) && !digest_equal(&commit.hash, &state->hash))
         log_warn("fragment %" PRIu32 ": version %" PRIu64 " is another one, made from the checkpoint and the ledger's "
@@ -138,7 +136,7 @@ static bool made_by_us(const struct desk *desk, uint32_t f, uint64_t version)
 }
 
 /* Who was an outlier in the last versions, as far as the ledger still has their results. */
-static void note_standing(struct desk *desk, uint32_t f, uint64_t upto)
+static void note_standing(const struct desk *desk, uint32_t f, uint64_t upto, struct standing *standing)
 {
     for (uint64_t version = upto > STANDING_VERSIONS ? upto - STANDING_VERSIONS + 1 : 1; version <= upto; version++) {
         struct ledger_commit commit;
@@ -149,46 +147,232 @@ static void note_standing(struct desk *desk, uint32_t f, uint64_t upto)
             struct result result;
             if (result_open(desk->conf.ledger, &key, &result) != ERR_OK)
                 continue;
-            standing_note(&desk->standing, desk->conf.view, &result.meta, f, version, desk->now_ms, false);
+            standing_note(standing, desk->conf.view, &result.meta, f, version, desk->now_ms, false);
             result_close(&result);
         }
     }
 }
 
-enum err recover_fragment(struct desk *desk, uint32_t f, bool *known, uint64_t *saved)
+/* ---- at start: a job for each fragment, a piece at a time ---- */
+
+/* What the next piece of a fragment does. A stop is looked for, and what has been done is told, between two. */
+enum stage {
+    STAGE_LOAD,   /* the checkpoint */
+    STAGE_REPLAY, /* one version */
+    STAGE_END     /* its hash, and what follows from it */
+};
+
+struct recover_fragment {
+    struct store_fragment state;
+    bool known;     /* it has one */
+    uint64_t saved; /* the version that its checkpoint holds */
+    bool replayed;  /* versions after that */
+    struct standing standing;
+    struct ledger_key *held; /* results of the version after it that the ledger has */
+    uint32_t held_count;
+};
+
+struct recover_job {
+    struct job job;
+    struct recover *recover;
+    uint32_t f;
+    enum stage stage;
+    uint64_t replayed; /* out: versions, by the last piece */
+    bool ended;        /* out: that was the last one */
+};
+
+struct recover {
+    struct desk *desk;
+    struct recover_fragment *fragments; /* a job is at each, until it has ended */
+    struct job_pool jobs;
+    uint32_t ended;
+    uint64_t replayed; /* versions, of all */
+    bool stopped;      /* no further piece is begun */
+    enum err err;      /* of the first fragment, by number, that could not be recovered */
+    uint32_t err_fragment;
+    char text[sizeof((struct job *)NULL)->text];
+};
+
+enum err recover_new(struct desk *desk, struct recover **out)
 {
-    const struct rounds_conf *conf = &desk->conf;
-    struct store_fragment *state = &desk->fragments[f].state;
+    TRY(mem_new(1, sizeof **out, "rounds", out));
+    (*out)->desk = desk;
+    (*out)->jobs.job_bytes = sizeof(struct recover_job);
+    return mem_new(desk_fragments(desk), sizeof *(*out)->fragments, "rounds", &(*out)->fragments);
+}
+
+void recover_free(struct recover *recover)
+{
+    if (recover == NULL)
+        return;
+    for (uint32_t f = 0; recover->fragments != NULL && f < desk_fragments(recover->desk); f++) {
+        standing_deinit(&recover->fragments[f].standing);
+        mem_free(recover->fragments[f].held);
+    }
+    job_pool_deinit(&recover->jobs);
+    mem_free(recover->fragments);
+    mem_free(recover);
+}
+
+/* Without a checkpoint there is nothing that follows. */
+static enum err load(struct recover_job *j)
+{
+    const struct rounds_conf *conf = &j->recover->desk->conf;
+    struct recover_fragment *fragment = &j->recover->fragments[j->f];
+    struct store_fragment *state = &fragment->state;
     enum err err =
-        store_load_fragment(conf->folder, conf->spec, &conf->view->nonce_id, conf->plan, conf->replica, f, state);
-    *known = err == ERR_OK;
+        store_load_fragment(conf->folder, conf->spec, &conf->view->nonce_id, conf->plan, conf->replica, j->f, state);
+    fragment->known = err == ERR_OK;
+    fragment->saved = err == ERR_OK ? state->version : 0;
+    j->stage = STAGE_REPLAY;
+    j->ended = err != ERR_OK;
     if (err == ERR_CORRUPT) {
         log_warn("%s; the fragment is fetched from another island", err_text());
+        replica_clear(conf->replica, j->f);
+    }
+    if (err == ERR_CORRUPT || err == ERR_NOTFOUND) {
         *state = (struct store_fragment){0};
-        replica_clear(conf->replica, f);
         return ERR_OK;
     }
-    if (err == ERR_NOTFOUND)
-        return ERR_OK;
-    TRY(err);
-    *saved = state->version;
-    TRY(replay_all(desk, f, UINT64_MAX, conf->replica, state));
-    note_standing(desk, f, state->version);
-    bool replayed = state->version > *saved;
-    /* The checkpoint's residuals are older than results made from them, even than one that is of no use now. */
-    if (replayed || made_by_us(desk, f, state->version + 1))
-        replica_clear_residuals(conf->replica, f);
-    return replayed ? hash_replayed(desk, f, state) : ERR_OK;
+    return err;
 }
+
+static enum err replay_next(struct recover_job *j, struct codec *codec)
+{
+    const struct desk *desk = j->recover->desk;
+    struct recover_fragment *fragment = &j->recover->fragments[j->f];
+    struct store_fragment *state = &fragment->state;
+    uint64_t before = state->version;
+    TRY(replay_all(desk, j->f, before + 1, desk->conf.replica, codec, state));
+    j->replayed = state->version - before;
+    fragment->replayed |= j->replayed > 0;
+    j->stage = j->replayed > 0 ? STAGE_REPLAY : STAGE_END;
+    return ERR_OK;
+}
+
+static enum err find_held(struct recover_job *j)
+{
+    struct recover_fragment *fragment = &j->recover->fragments[j->f];
+    struct ledger_key held[CHAIN_PARTS_MAX];
+    uint32_t count = apply_find_held(j->recover->desk, j->f, fragment->state.version + 1, held);
+    TRY(mem_new(count, sizeof *held, "results that are there", &fragment->held));
+    memcpy(fragment->held, held, count * sizeof *held);
+    fragment->held_count = count;
+    return ERR_OK;
+}
+
+static enum err end(struct recover_job *j, struct jobs_scratch *scratch)
+{
+    const struct desk *desk = j->recover->desk;
+    struct recover_fragment *fragment = &j->recover->fragments[j->f];
+    struct store_fragment *state = &fragment->state;
+    bool replayed = fragment->replayed;
+    j->ended = true;
+    j->replayed = 0;
+    TRY(standing_members(&fragment->standing, desk->standing.count));
+    note_standing(desk, j->f, state->version, &fragment->standing);
+    /* The checkpoint's residuals are older than results made from them, even than one that is of no use now. */
+    if (replayed || made_by_us(desk, j->f, state->version + 1))
+        replica_clear_residuals(desk->conf.replica, j->f);
+    if (replayed)
+        TRY(hash_replayed(desk, j->f, scratch, state));
+    return find_held(j);
+}
+
+static enum err run_recover(struct job *job, struct jobs_scratch *scratch)
+{
+    struct recover_job *j = (struct recover_job *)(void *)job;
+    switch (j->stage) {
+    case STAGE_LOAD: return load(j);
+    case STAGE_REPLAY: return replay_next(j, scratch->codec);
+    case STAGE_END: return end(j, scratch);
+    }
+    return ERR_OK;
+}
+
+static void note_failure(struct recover *recover, const struct recover_job *j)
+{
+    if (j->job.err == ERR_OK || (recover->err != ERR_OK && recover->err_fragment < j->f))
+        return;
+    recover->err = j->job.err;
+    recover->err_fragment = j->f;
+    snprintf(recover->text, sizeof recover->text, "%s", j->job.text);
+}
+
+static void done_recover(struct job *job)
+{
+    struct recover_job *j = (struct recover_job *)(void *)job;
+    struct recover *recover = j->recover;
+    recover->replayed += j->replayed;
+    note_failure(recover, j);
+    if (job->err == ERR_OK && !j->ended && !recover->stopped) {
+        desk_submit(recover->desk, job, JOBS_STATES, run_recover, done_recover);
+        return;
+    }
+    job_pool_give(&recover->jobs, j);
+    recover->ended++;
+    if (recover->ended == desk_fragments(recover->desk) && !recover->stopped)
+        event_post(recover->desk->conf.events, &(struct event){.type = EVENT_RECOVERED});
+}
+
+enum err recover_begin(struct recover *recover)
+{
+    for (uint32_t f = 0; f < desk_fragments(recover->desk); f++) {
+        struct recover_job *j = job_pool_take(&recover->jobs);
+        if (j == NULL)
+            return err_set(ERR_NOMEM, "out of memory for recovering fragment %" PRIu32, f);
+        j->recover = recover;
+        j->f = f;
+        desk_submit(recover->desk, &j->job, JOBS_STATES, run_recover, done_recover);
+    }
+    return ERR_OK;
+}
+
+void recover_stop(struct recover *recover)
+{
+    recover->stopped = true;
+}
+
+struct rounds_recovery recover_info(const struct recover *recover)
+{
+    return (struct rounds_recovery){
+        .fragments = desk_fragments(recover->desk), .fragments_done = recover->ended, .versions = recover->replayed};
+}
+
+enum err recover_end(struct recover *recover, struct keep *keep)
+{
+    struct desk *desk = recover->desk;
+    if (recover->err != ERR_OK)
+        return err_set(recover->err, "%s", recover->text);
+    for (uint32_t f = 0; f < desk_fragments(desk); f++) {
+        const struct recover_fragment *fragment = &recover->fragments[f];
+        desk->fragments[f].state = fragment->state;
+        standing_add(&desk->standing, &fragment->standing);
+        keep_on_disk(keep, f, fragment->known ? fragment->saved : KEEP_NONE);
+    }
+    return ERR_OK;
+}
+
+bool recover_known(const struct recover *recover, uint32_t f)
+{
+    return recover->fragments[f].known;
+}
+
+void recover_tell_held(struct recover *recover, uint32_t f)
+{
+    apply_tell_held(recover->desk, recover->fragments[f].held, recover->fragments[f].held_count);
+}
+
+/* ---- beside what is in memory ---- */
 
 /* A checkpoint may be written, and results it covers let go of, between our looks at either: then once more. */
 enum err recover_replay(const struct desk *desk, uint32_t f, uint64_t version, struct replica *shadow,
-                        struct store_fragment *state)
+                        struct codec *codec, struct store_fragment *state)
 {
     const struct rounds_conf *conf = &desk->conf;
     for (int attempt = 0; attempt < 2; attempt++) {
         TRY(store_load_fragment(conf->folder, conf->spec, &conf->view->nonce_id, conf->plan, shadow, f, state));
-        TRY(replay_all(desk, f, version, shadow, state));
+        TRY(replay_all(desk, f, version, shadow, codec, state));
         if (state->version == version)
             return replica_hash(shadow, f, version, state->step, &state->hash);
     }

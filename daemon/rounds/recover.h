@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * recover: a fragment from its last checkpoint and the ledger's results since: at start, and later beside the one in
- * memory, to see whether that is what it should be. Blocking. Private to rounds/.
+ * memory, to see whether that is what it should be. Private to rounds/.
  *
  * A version is made again only if a commit says of which results it was made, and all of these are there: results that
  * were merely received may be of a version that never came to be.
@@ -10,12 +10,32 @@
 #define DAEMON_ROUNDS_RECOVER_H
 
 #include "daemon/rounds/desk.h"
+#include "daemon/rounds/keep.h"
 
-/* At start, before any job. `*known`: the fragment has a state. `*saved`: the version that its checkpoint holds. */
-ERR_MUST_CHECK enum err recover_fragment(struct desk *desk, uint32_t f, bool *known, uint64_t *saved);
+struct recover;
 
-/* Into `shadow` (replica_shadow()), up to `version`; on a job's thread. ERR_NOTFOUND: they do not lead there. */
+/* `desk` is borrowed for its life. ERR_NOMEM. */
+ERR_MUST_CHECK enum err recover_new(struct desk *desk, struct recover **out);
+/* No job may be under way. NULL is fine. */
+void recover_free(struct recover *recover);
+
+/* At start: a job for each fragment, which goes back to the loop between its pieces: EVENT_RECOVERED when all have
+ * ended. Until then no epoch may begin, and nothing else be ordered. Once. ERR_NOMEM. */
+ERR_MUST_CHECK enum err recover_begin(struct recover *recover);
+/* The daemon ends: pieces under way end, and no EVENT_RECOVERED comes. */
+void recover_stop(struct recover *recover);
+struct rounds_recovery recover_info(const struct recover *recover);
+/* After EVENT_RECOVERED, once: what was found is the desk's. Returns what went wrong, of the first fragment of which
+ * something did; what is merely not there, or damaged, is nothing that goes wrong. */
+ERR_MUST_CHECK enum err recover_end(struct recover *recover, struct keep *keep);
+/* From then on: whether a fragment has a state; and what the ledger holds of the version after it, as
+ * apply_post_held() tells it. */
+bool recover_known(const struct recover *recover, uint32_t f);
+void recover_tell_held(struct recover *recover, uint32_t f);
+
+/* Into `shadow` (replica_shadow()), up to `version`; on a job's thread, with its codec. ERR_NOTFOUND: they do not lead
+ * there. */
 ERR_MUST_CHECK enum err recover_replay(const struct desk *desk, uint32_t f, uint64_t version, struct replica *shadow,
-                                       struct store_fragment *state);
+                                       struct codec *codec, struct store_fragment *state);
 
 #endif

@@ -23,6 +23,7 @@ struct rounds {
     struct install *install;
     struct keep *keep;
     struct loans *loans;
+    struct recover *recover;
 };
 
 static enum err open_all(struct rounds *rounds, const struct rounds_conf *conf)
@@ -40,6 +41,7 @@ static enum err open_all(struct rounds *rounds, const struct rounds_conf *conf)
     TRY(copy_new(desk, &rounds->copy));
     TRY(loans_new(desk, &rounds->loans));
     TRY(keep_new(desk, rounds->apply, &rounds->keep));
+    TRY(recover_new(desk, &rounds->recover));
     return install_new(desk, rounds->keep, &rounds->install);
 }
 
@@ -61,6 +63,7 @@ void rounds_free(struct rounds *rounds)
     if (rounds == NULL)
         return;
     install_free(rounds->install);
+    recover_free(rounds->recover);
     keep_free(rounds->keep);
     loans_free(rounds->loans);
     copy_free(rounds->copy);
@@ -82,12 +85,34 @@ enum err rounds_members(struct rounds *rounds, uint32_t count)
     return standing_members(&rounds->desk.standing, count);
 }
 
-enum err rounds_recover(struct rounds *rounds, uint32_t f, bool *known)
+enum err rounds_recover(struct rounds *rounds)
 {
-    uint64_t saved = KEEP_NONE;
-    TRY(recover_fragment(&rounds->desk, f, known, &saved));
-    keep_on_disk(rounds->keep, f, saved);
-    return ERR_OK;
+    return recover_begin(rounds->recover);
+}
+
+void rounds_recover_stop(struct rounds *rounds)
+{
+    recover_stop(rounds->recover);
+}
+
+struct rounds_recovery rounds_recovery(const struct rounds *rounds)
+{
+    return recover_info(rounds->recover);
+}
+
+enum err rounds_recovered(struct rounds *rounds)
+{
+    return recover_end(rounds->recover, rounds->keep);
+}
+
+bool rounds_known(const struct rounds *rounds, uint32_t f)
+{
+    return recover_known(rounds->recover, f);
+}
+
+void rounds_tell_recovered(struct rounds *rounds, uint32_t f)
+{
+    recover_tell_held(rounds->recover, f);
 }
 
 void rounds_begin(struct rounds *rounds, uint32_t f, const struct digest *hash)

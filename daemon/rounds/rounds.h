@@ -29,9 +29,19 @@ ERR_MUST_CHECK enum err rounds_new(const struct rounds_conf *conf, struct rounds
 /* No job may be under way. */
 void rounds_free(struct rounds *rounds);
 
-/* Recovers fragment `f` from checkpoint and ledger, at start: blocking. `*known`: it has a state. rounds_post_held()
- * follows, once the core knows it. */
-ERR_MUST_CHECK enum err rounds_recover(struct rounds *rounds, uint32_t f, bool *known);
+/* Recovers all fragments from checkpoints and ledger, as jobs: EVENT_RECOVERED when they have ended. Until then nothing
+ * else may be ordered, and no epoch begin; nor is anything known of what is held here. Once. ERR_NOMEM. */
+ERR_MUST_CHECK enum err rounds_recover(struct rounds *rounds);
+/* The daemon ends: jobs under way end soon, and no EVENT_RECOVERED comes. */
+void rounds_recover_stop(struct rounds *rounds);
+/* How far that has come. */
+struct rounds_recovery rounds_recovery(const struct rounds *rounds);
+/* After EVENT_RECOVERED, once: takes over what was found, or says what went wrong. */
+ERR_MUST_CHECK enum err rounds_recovered(struct rounds *rounds);
+/* And then of each fragment: whether it has a state; and, once the core knows it, what rounds_post_held() would tell.
+ */
+bool rounds_known(const struct rounds *rounds, uint32_t f);
+void rounds_tell_recovered(struct rounds *rounds, uint32_t f);
 /* Tells the core which results of the version after the fragment's the ledger has already. */
 void rounds_post_held(struct rounds *rounds, uint32_t f);
 /* Room for members in slots 0 to `count` - 1 (BITSET_MAX at most), at any time; the view's are there from the

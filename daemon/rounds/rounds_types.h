@@ -43,4 +43,10 @@ struct rounds_conf {
 /* Of the exported anchors. */
 enum rounds_export_state { ROUNDS_EXPORT_NONE, ROUNDS_EXPORT_WRITING, ROUNDS_EXPORT_DONE, ROUNDS_EXPORT_FAILED };
 
+/* How far a start has come with reading what the disk has. */
+struct rounds_recovery {
+    uint32_t fragments, fragments_done;
+    uint64_t versions; /* replayed from the ledger */
+};
+
 #endif

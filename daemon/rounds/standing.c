@@ -48,8 +48,21 @@ void standing_note(struct standing *standing, const struct view *view, const str
         bool outlier = contributor.factor != WIRE_FACTOR_ONE;
         member->lately = (uint8_t)(member->lately << 1 | outlier);
         member->outliers += outlier;
+        member->judged++;
         if (outlier && tell)
             tell_outlier(member, view->members[slot].name, &contributor, f, version, now_ms);
+    }
+}
+
+void standing_add(struct standing *to, const struct standing *from)
+{
+    enum { KEPT = 8 * sizeof to->members->lately };
+    for (uint32_t i = 0; i < to->count && i < from->count; i++) {
+        struct standing_member *member = &to->members[i];
+        const struct standing_member *more = &from->members[i];
+        member->lately = more->judged < KEPT ? (uint8_t)(member->lately << more->judged | more->lately) : more->lately;
+        member->outliers += more->outliers;
+        member->judged += more->judged;
     }
 }
 

@@ -19,7 +19,8 @@
 
 struct standing_member {
     uint64_t outliers;
-    uint8_t lately; /* a bit for each of the last results that judged it, the newest lowest: 1 for an outlier */
+    uint64_t judged; /* results that judged it */
+    uint8_t lately;  /* a bit for each of the last results that judged it, the newest lowest: 1 for an outlier */
     struct log_limit said;
 };
 
@@ -35,6 +36,8 @@ ERR_MUST_CHECK enum err standing_members(struct standing *standing, uint32_t cou
 /* Whom a result of fragment `f`, version `version`, counts, and how. `tell`: it is news, and goes to the log. */
 void standing_note(struct standing *standing, const struct view *view, const struct wire_meta *meta, uint32_t f,
                    uint64_t version, uint64_t now_ms, bool tell);
+/* What `from` was told, as if it had been told to `to` now. */
+void standing_add(struct standing *to, const struct standing *from);
 /* Outliers so far of a member, and `*lately` among the last eight. */
 uint64_t standing_outliers(const struct standing *standing, uint32_t member, unsigned *lately);
 

@@ -264,6 +264,25 @@ out:
     return err;
 }
 
+enum err store_check_fragment(const char *folder, const struct runspec *spec, const struct digest *nonce_id,
+                              const struct model_plan *plan, uint32_t f)
+{
+    enum err err;
+    char *path = NULL;
+    struct tensorfile *file = NULL;
+    uint64_t version;
+    TRY_OUT(fragment_path(folder, f, &path));
+    TRY_OUT(tensorfile_open_unread(path, &file));
+    TRY_OUT(check_owner(file, path, spec, nonce_id));
+    TRY_OUT(tensorfile_meta_u64(file, "version", &version));
+    err = check_identity(file, path, "plan_id", &plan->plan->digest);
+    err = forgive_initial(err, version);
+out:
+    tensorfile_close(file);
+    mem_free(path);
+    return err;
+}
+
 /* ---- the plan ---- */
 
 /* Of what goes before it and what follows. */

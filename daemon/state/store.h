@@ -49,6 +49,11 @@ ERR_MUST_CHECK enum err store_load_fragment(const char *folder, const struct run
                                             const struct digest *nonce_id, const struct model_plan *plan,
                                             struct replica *replica, uint32_t f, struct store_fragment *state);
 
+/* What its first lines say of the errors that loading it would have, before anything else of it is read: ERR_CONF may
+ * still be damage. */
+ERR_MUST_CHECK enum err store_check_fragment(const char *folder, const struct runspec *spec,
+                                             const struct digest *nonce_id, const struct model_plan *plan, uint32_t f);
+
 ERR_MUST_CHECK enum err store_save_plan(const char *folder, const struct runspec *spec, const struct model_plan *plan);
 /* ERR_NOTFOUND if there is none yet; ERR_CORRUPT; ERR_CONF: of another run. */
 ERR_MUST_CHECK enum err store_load_plan(const char *folder, const struct runspec *spec, struct model_plan **out);

@@ -35,13 +35,20 @@ static struct shared_conf shared_conf_of(const struct attachment *a)
 
 /* ---- attaching again ---- */
 
+/* Whether it is too early to say that nobody is there. */
+static bool others_may_come(const struct attachment *a)
+{
+    uint64_t since_ms = a->plan.listens_ms > a->conf.start_ms ? a->plan.listens_ms : a->conf.start_ms;
+    return a->now_ms < since_ms + PEERS_PATIENCE_MS;
+}
+
 /* Whether anyone has, or is expected to have, the state of a fragment that is blank here. */
 static bool to_be_had(const struct attachment *a, uint32_t f)
 {
     for (uint32_t i = 0; i < a->conf.view->count; i++)
         if (i != a->conf.view->self && sync_heard(a->plan.sync, i, f).hash_known)
             return true;
-    return a->now_ms < a->conf.start_ms + PEERS_PATIENCE_MS;
+    return others_may_come(a);
 }
 
 /* The shards in which the anchor counts work of ours that was contributed to versions after this one. */
@@ -167,7 +174,7 @@ static void welcome(struct attachment *a)
     bool begun = run_has_begun(a);
     if (!begun && waits_for_state(a))
         return;
-    if (!begun && !a->peers_heard && a->now_ms < a->conf.start_ms + PEERS_PATIENCE_MS)
+    if (!begun && !a->peers_heard && others_may_come(a))
         return;
     if (make_memory(a) != ERR_OK) {
         attachment_core_refuse(a, err_text());

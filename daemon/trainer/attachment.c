@@ -42,9 +42,58 @@ enum err attachment_new(const struct trainer_conf *conf, struct attachment **out
     return err;
 }
 
+/* ---- memory of a trainer that is gone ---- */
+
+struct attachment_memory {
+    struct job job;
+    struct attachment *attachment;
+    struct shared *shared;
+    struct attachment_memory *next;
+};
+
+static enum err run_unmap(struct job *job, struct jobs_scratch *scratch)
+{
+    struct attachment_memory *memory = (struct attachment_memory *)(void *)job;
+    (void)scratch;
+    shared_unmap(memory->shared);
+    return ERR_OK;
+}
+
+static void free_memory(struct attachment_memory *memory)
+{
+    shared_free(memory->shared);
+    mem_free(memory);
+}
+
+static void done_unmap(struct job *job)
+{
+    struct attachment_memory *memory = (struct attachment_memory *)(void *)job;
+    struct attachment_memory **link = &memory->attachment->left;
+    while (*link != memory)
+        link = &(*link)->next;
+    *link = memory->next;
+    free_memory(memory);
+}
+
+/* By a job: the kernel clears page by page away, and the loop must not stand for it. */
+static void unmap_later(struct attachment *a, struct shared *shared)
+{
+    struct attachment_memory *memory = NULL;
+    if (shared == NULL || a->conf.jobs == NULL || mem_new(1, sizeof *memory, "a trainer's memory", &memory) != ERR_OK) {
+        shared_free(shared);
+        return;
+    }
+    *memory =
+        (struct attachment_memory){.job = {.work = JOBS_STATES, .run = run_unmap, .done = done_unmap}, .attachment = a};
+    memory->shared = shared;
+    memory->next = a->left;
+    a->left = memory;
+    jobs_submit(a->conf.jobs, &memory->job);
+}
+
 static void drop_shared(struct attachment *a)
 {
-    shared_free(a->shared);
+    unmap_later(a, a->shared);
     mem_free(a->fragments);
     a->shared = NULL;
     a->fragments = NULL;
@@ -54,7 +103,13 @@ void attachment_free(struct attachment *a)
 {
     if (a == NULL)
         return;
-    drop_shared(a);
+    shared_free(a->shared);
+    mem_free(a->fragments);
+    while (a->left != NULL) { /* jobs have ended, or will not begin */
+        struct attachment_memory *memory = a->left;
+        a->left = memory->next;
+        free_memory(memory);
+    }
     introduction_deinit(&a->introduction);
     attachment_core_close_fd(&a->socket);
     attachment_core_close_fd(&a->turned_away);

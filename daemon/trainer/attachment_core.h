@@ -48,6 +48,7 @@ struct attachment {
     uint32_t pid;
     struct introduction introduction;
     struct shared *shared;
+    struct attachment_memory *left;        /* memory of trainers that are gone: jobs give it back */
     struct attachment_fragment *fragments; /* [fragments of the plan] */
     bool closing;                          /* the trainer is gone; the memory goes when nothing is pinned */
     uint32_t initial_left;                 /* jobs that take its initial tensors over */

@@ -231,14 +231,21 @@ enum err shared_adopt(const struct shared_conf *conf, int fd, uint64_t session, 
     return err;
 }
 
-void shared_free(struct shared *shared)
+void shared_unmap(struct shared *shared)
 {
-    if (shared == NULL)
-        return;
     if (shared->shm != NULL)
         munmap(shared->shm, shared->bytes);
     if (shared->fd >= 0)
         close(shared->fd);
+    shared->shm = NULL;
+    shared->fd = -1;
+}
+
+void shared_free(struct shared *shared)
+{
+    if (shared == NULL)
+        return;
+    shared_unmap(shared);
     mem_free(shared->fragments);
     mem_free(shared);
 }

@@ -35,6 +35,9 @@ ERR_MUST_CHECK enum err shared_make(const struct shared_conf *conf, struct share
 /* That of a trainer which attaches again, by its descriptor, which is then ours. ERR_PROTO: it is not ours, or of
  * another run; the descriptor is closed then, too. */
 ERR_MUST_CHECK enum err shared_adopt(const struct shared_conf *conf, int fd, uint64_t session, struct shared **out);
+/* Gives the memory back, which may take a tenth of a second a gigabyte: on a job's thread, where nobody else uses it
+ * any more. shared_free() follows. */
+void shared_unmap(struct shared *shared);
 void shared_free(struct shared *shared);
 
 int shared_fd(const struct shared *shared);

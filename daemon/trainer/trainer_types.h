@@ -12,6 +12,7 @@
 #include "common/runspec.h"
 #include "daemon/dconf.h"
 #include "daemon/event.h"
+#include "daemon/jobs.h"
 #include "daemon/state/model_plan.h"
 #include "daemon/state/replica.h"
 #include "net/sync.h"
@@ -23,6 +24,7 @@ struct trainer_conf {
     const struct runspec *spec;
     const struct view *view;
     struct events *events;
+    struct jobs *jobs; /* NULL: what takes long is done at once */
     uint64_t start_ms; /* of the daemon */
 };
 
@@ -31,6 +33,7 @@ struct trainer_plan {
     const struct model_plan *plan;
     struct replica *replica; /* for what its anchors count */
     const struct sync *sync;
+    uint64_t listens_ms; /* since when other islands are listened to; 0: since the daemon's start */
 };
 
 /* How long a trainer that leaves trains on, until its last contributions are due. */

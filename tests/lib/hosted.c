@@ -57,12 +57,27 @@ static void *run_engine(void *unused)
     return unused;
 }
 
+/* Fragments, some of which are not read yet; 0: all are. */
+static long long left_to_read(void)
+{
+    json_t *status = hosted_ask("status");
+    long long left = (long long)ctl_integer(json_object_get(status, "recovering"), "fragments");
+    json_decref(status);
+    return left;
+}
+
 void hosted_start(uint32_t self)
 {
     assert_ok(hosted_open(self));
     assert_int_equal(pipe2(hosted.signals, O_CLOEXEC | O_NONBLOCK), 0);
     assert_int_equal(pthread_create(&hosted.thread, NULL, run_engine, NULL), 0);
     hosted.running = true;
+}
+
+void hosted_restart(uint32_t self)
+{
+    hosted_start(self);
+    isle_wait(left_to_read() == 0);
 }
 
 void hosted_signal(int number)

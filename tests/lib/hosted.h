@@ -46,6 +46,8 @@ const char *hosted_conf(uint32_t self);
 enum err hosted_open(uint32_t self);
 void hosted_close(void);
 void hosted_start(uint32_t self);
+/* Likewise, and what it has saved is read. */
+void hosted_restart(uint32_t self);
 /* As a signal descriptor brings it. */
 void hosted_signal(int number);
 /* Waits until it ends, and closes it. What it ended with is in hosted.text, too. */

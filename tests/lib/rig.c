@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -118,15 +119,30 @@ static void open_rounds(struct rig *rig)
     assert_ok(rounds_new(&conf, &rig->rounds));
 }
 
-static void recover(struct rig *rig, uint32_t f)
+enum err rig_recover(struct rig *rig)
 {
-    bool known;
-    assert_ok(rounds_recover(rig->rounds, f, &known));
-    if (!known)
-        return;
-    const struct store_fragment *state = rounds_state(rig->rounds, f);
-    sync_restore(rig->sync, f, state->version, &state->hash);
-    rounds_post_held(rig->rounds, f);
+    struct event event = {.type = EVENT_TYPES};
+    enum err err = rounds_recover(rig->rounds);
+    while (err != ERR_OK && jobs_pending(rig->jobs) > 0)
+        if (!jobs_take_back(rig->jobs))
+            sched_yield();
+    TRY(err);
+    while (event.type != EVENT_RECOVERED)
+        if (!jobs_take_back(rig->jobs) || !event_take(rig->events, &event))
+            sched_yield();
+    return rounds_recovered(rig->rounds);
+}
+
+static void recover(struct rig *rig)
+{
+    assert_ok(rig_recover(rig));
+    for (uint32_t f = 0; f < RIG_FRAGMENTS; f++) {
+        if (!rounds_known(rig->rounds, f))
+            continue;
+        const struct store_fragment *state = rounds_state(rig->rounds, f);
+        sync_restore(rig->sync, f, state->version, &state->hash);
+        rounds_tell_recovered(rig->rounds, f);
+    }
 }
 
 struct rig *rig_open(const struct rig_conf *conf)
@@ -156,8 +172,8 @@ struct rig *rig_open(const struct rig_conf *conf)
         rig->base[f] = calloc(rig_values(rig, f), sizeof(float));
         rig->theta[f] = calloc(rig_values(rig, f), sizeof(float));
         rig->area[f] = calloc(rig_values(rig, f), sizeof(float));
-        recover(rig, f);
     }
+    recover(rig);
     rounds_tick(rig->rounds, rig->now_ms, 0);
     rig_drain(rig);
     return rig;

@@ -66,6 +66,8 @@ struct rig {
     size_t ordered_count;
 };
 
+/* What the folder has, read by jobs; nothing else may be under way. What went wrong, as rounds_recovered() says. */
+enum err rig_recover(struct rig *rig);
 /* Opens it as engine does, recovering what the folder has. */
 struct rig *rig_open(const struct rig_conf *conf);
 /* In a new folder of that name, and begun. */

@@ -23,6 +23,8 @@ static void *values_of(const struct stage *stage, uint32_t f, size_t *bytes)
 
 /* ---- set-up ---- */
 
+struct jobs *stage_jobs;
+
 static void tell_plan(struct stage *stage)
 {
     struct trainer_plan plan = {.plan = stage->run.plan, .replica = stage->run.replica, .sync = stage->run.sync};
@@ -35,6 +37,7 @@ static void make_trainer(struct stage *stage)
                                 .spec = &stage->run.spec,
                                 .view = &stage->run.view,
                                 .events = stage->events,
+                                .jobs = stage_jobs,
                                 .start_ms = stage->start_ms};
     assert_ok(trainer_new(&conf, &stage->trainer));
 }

@@ -48,6 +48,9 @@ struct stage {
     struct ipc_shm *shm;
 };
 
+/* Of trainers' parts that are made from now on; the test's. NULL, as at first: they have none. */
+extern struct jobs *stage_jobs;
+
 /* A daemon that has just started, with nothing on disk. `islands` and `lines` as in trainerrun.h; `program` as in
  * [worker] program: "" for none. */
 void stage_open(struct stage *stage, uint32_t islands, const char *lines, const char *program);

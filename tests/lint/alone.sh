@@ -79,6 +79,7 @@ ctl/forecast           | forecast_run      | engine_new peers_new rounds_new dco
 inner='
 runplan            | runplan_make     | engine
 waits              | waits_wait       | engine
+engine_events      | engine_drain     | engine
 tidings            | tidings_tell     | engine
 control/progress   | progress_new     | control/status
 control/alike      | alike_note       | control/status
@@ -124,7 +125,7 @@ rounds/copy        | copy_new         | rounds/rounds
 rounds/loan        | loans_new        | rounds/rounds
 rounds/install     | install_new      | rounds/rounds
 rounds/keep        | keep_new         | rounds/rounds
-rounds/recover     | recover_fragment | rounds/rounds
+rounds/recover     | recover_begin    | rounds/rounds
 ctl/ctl_text       | ctl_text_wrap    | ctl/ctl_print
 ctl/ctl_tokenizer  | ctl_tokenizer    | ctl/ctl_export
 ctl/ctl_origin     | ctl_origin_run   | ctl/ctl_init

@@ -5,8 +5,10 @@
 
 #include <math.h>
 #include <poll.h>
+#include <sched.h>
 #include <unistd.h>
 
+#include "daemon/jobs.h"
 #include "tests/lib/shares.h"
 #include "tests/lib/trainerstage.h"
 
@@ -25,6 +27,8 @@ static int end(void **state)
 {
     (void)state;
     stage_close(&stage);
+    jobs_free(stage_jobs);
+    stage_jobs = NULL;
     return 0;
 }
 
@@ -359,6 +363,39 @@ static void one_that_is_refused_while_it_trains_goes_likewise(void **state)
     assert_forgotten(false);
 }
 
+static void open_with_jobs(void)
+{
+    stage_close(&stage);
+    assert_ok(jobs_new(&(struct jobs_conf){.threads = 1}, &stage_jobs));
+    stage_open(&stage, TRAINERRUN_ISLANDS, "", "");
+    stage_train(&stage, true);
+    leave_without_a_word(false);
+    stage_tick(&stage, 1);
+    assert_int_equal(jobs_pending(stage_jobs), 1);
+}
+
+static void its_memory_is_given_back_by_a_job(void **state)
+{
+    (void)state;
+    open_with_jobs();
+    while (!jobs_take_back(stage_jobs))
+        sched_yield();
+    assert_int_equal(jobs_pending(stage_jobs), 0);
+    stage_forget(&stage);
+    assert_forgotten(false);
+}
+
+static void its_memory_goes_with_a_daemon_that_ends_before_the_job(void **state)
+{
+    (void)state;
+    open_with_jobs();
+    jobs_free(stage_jobs); /* as the engine does, first; begun or not */
+    stage_jobs = NULL;
+    stage_close(&stage);
+    assert_int_equal(stage_memories(), 0);
+    stage_open(&stage, TRAINERRUN_ISLANDS, "", "");
+}
+
 #define on_stage(test) cmocka_unit_test_setup_teardown(test, begin, end)
 
 int main(void)
@@ -379,6 +416,8 @@ int main(void)
         on_stage(orders_for_one_that_is_gone_do_nothing),
         on_stage(the_next_trainer_is_credited_with_nothing),
         on_stage(one_that_is_refused_while_it_trains_goes_likewise),
+        on_stage(its_memory_is_given_back_by_a_job),
+        on_stage(its_memory_goes_with_a_daemon_that_ends_before_the_job),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -244,7 +244,7 @@ static void an_island_alone_runs_to_the_end_and_counts_every_step_once(void **st
     for (uint32_t f = 0; f < TENSORS; f++)
         assert_int_equal(version_on_disk(f), ROUNDS);
     assert_opens_with_memory_alone(100); /* with a plan, checkpoints and results to read */
-    hosted_start(A);
+    hosted_restart(A);
     assert_int_equal(hosted_number("versions"), ROUNDS * TENSORS);
     hosted_stop();
 }
@@ -290,7 +290,7 @@ static void a_daemon_that_comes_back_goes_on_with_its_trainer_and_no_other(void 
     snprintf(anchors, sizeof anchors, "%s", ctl_text(status, "anchors"));
     json_decref(status);
     hosted_stop();
-    hosted_start(A);
+    hosted_restart(A);
     status = hosted_ask("status");
     assert_string_equal(ctl_text(status, "anchors"), anchors);
     assert_int_equal(ctl_integer(status, "versions"), 2 * TENSORS);
@@ -519,7 +519,7 @@ static void the_plan_of_another_island_is_taken_over_and_nonsense_is_not(void **
     assert_true(digest_equal(&other->in.hello.plan_id, &plan->plan->digest));
     hosted_stop();
     isle_wait(played_heard_type(other, WIRE_BYE));
-    hosted_start(B); /* it was kept */
+    hosted_restart(B); /* it was kept */
     assert_int_equal(hosted_number("fragments"), ISLE_FRAGMENTS);
     hosted_stop();
     model_plan_free(plan);

@@ -74,6 +74,18 @@ static void the_longest_step_of_a_turn_is_named(void **state)
     assert_int_equal(lag.slowest_ns, ms);
 }
 
+static void what_can_wait_waits_when_a_turn_has_lasted_a_share(void **state)
+{
+    (void)state;
+    lag_turn(&lag, now_ns);
+    assert_false(lag_is_up(&lag, now_ns));
+    assert_false(lag_is_up(&lag, now_ns + LAG_SHARE_MS * ms - 1));
+    assert_true(lag_is_up(&lag, now_ns + LAG_SHARE_MS * ms));
+    assert_in_range(LAG_SHARE_MS, 1, LAG_LONG_MS - 1);
+    lag_turn(&lag, now_ns + LAG_SHARE_MS * ms);
+    assert_false(lag_is_up(&lag, now_ns + LAG_SHARE_MS * ms));
+}
+
 #define CASE(name) cmocka_unit_test_setup(name, begin)
 
 int main(void)
@@ -82,6 +94,7 @@ int main(void)
         CASE(the_longest_turn_counts_and_not_the_wait_before_it),
         CASE(a_turn_is_told_for_a_minute_and_kept_as_the_longest_ever),
         CASE(the_longest_step_of_a_turn_is_named),
+        CASE(what_can_wait_waits_when_a_turn_has_lasted_a_share),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);
 }

@@ -365,11 +365,10 @@ static void a_recovery_fails_whole(void **state)
     enum err err = ERR_NOMEM;
     long n = 0;
     for (; err == ERR_NOMEM && n < ALLOCATIONS_MAX; n++) {
-        bool known;
         rounds_free(rig->rounds);
         assert_ok(rounds_new(&conf, &rig->rounds));
         mem_fail_after(n);
-        err = rounds_recover(rig->rounds, 0, &known);
+        err = rig_recover(rig);
         mem_fail_after(-1);
     }
     assert_int_equal(err, ERR_OK);

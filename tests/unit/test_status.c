@@ -71,7 +71,7 @@ static void every_code_has_a_name_of_its_own(void **state)
         "stopped",     "not-attached", "stalled",    "outlier",      "runaway",    "loss-nan",     "nan",
         "blocked",     "twins",        "state-lost", "lost",         "apart",      "no-majority",  "sealed",
         "doubt",       "mark",         "roster",     "same-batches", "fault",      "not-admitted", "no-part",
-        "daemon-dies", "unsupervised", "loop-lag"};
+        "daemon-dies", "unsupervised", "recovering", "loop-lag"};
     for (unsigned i = 0; i < COMPLAINT_CODES; i++)
         assert_string_equal(complaint_name((enum complaint_code)i), names[i]);
     assert_string_equal(complaint_name(COMPLAINT_CODES), "unknown");

@@ -173,6 +173,7 @@ static int fill(void **state)
     status.trainer.process_name = "running";
     status.trainer.failures = 8;
     status.load = (struct status_load){.cores = 0.5, .seconds = 81, .loop_s = 82, .links_s = 83};
+    status.recovery = (struct rounds_recovery){.fragments = 96, .fragments_done = 97, .versions = 98};
     status.load.lag_ms = 94;
     status.load.lag_ms_max = 95;
     for (int work = 0; work < JOBS_WORKS; work++)
@@ -221,6 +222,16 @@ static void assert_processor(const json_t *processor)
     assert_int_equal(json_object_size(processor), 4 + JOBS_WORKS);
 }
 
+static void assert_loop(const json_t *json)
+{
+    const json_t *recovering = json_object_get(json, "recovering");
+    assert_number(recovering, "fragments", 96);
+    assert_number(recovering, "read", 97);
+    assert_number(recovering, "versions", 98);
+    assert_number(json, "loop_lag_ms", 94);
+    assert_number(json, "loop_lag_ms_max", 95);
+}
+
 static void a_status_says_what_was_taken(void **state)
 {
     (void)state;
@@ -255,8 +266,7 @@ static void a_status_says_what_was_taken(void **state)
     assert_number(json, "params", 1001);
     assert_number(json, "memory_bytes", 1002);
     assert_processor(json_object_get(json, "processor"));
-    assert_number(json, "loop_lag_ms", 94);
-    assert_number(json, "loop_lag_ms_max", 95);
+    assert_loop(json);
     assert_number(json, "fragments", FRAGMENTS);
     static const char *const more[] = {"ledger_records", "ledger_bytes", "payload_sent", "strangers_refused",
                                        "uplink_bit_s",   "islands_up",   "step",         "bytes_sent",

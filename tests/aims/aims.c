@@ -34,6 +34,7 @@ static struct {
     [AIM_NOT_HEARD_SOON] = {"not_heard_500ms_s", "away = 500ms: the same", "s", 0.5, {0}, 0},
     [AIM_DECIDED] = {"decided_s", "the next epoch, after `away` has ended", "s", 1, {0}, 0},
     [AIM_JOINED] = {"join_s", "a contribution counted after `join`", "s", 30, {0}, 0},
+    [AIM_JOINED_LARGE] = {"join_64m_s", "64M parameters: it trains after its trainer is there", "s", 10, {0}, 0},
     [AIM_JOIN_COST] = {"join_cost_percent", "versions a second less during a join", "%", 5, {0}, 0},
     [AIM_EPOCH_CHANGE] = {"epoch_beyond_ms", "an epoch's change, beyond two round trips", "ms", 50, {0}, 0},
     [AIM_CERTIFICATE] = {"certificate_beyond_ms", "a certificate, beyond one round trip", "ms", 50, {0}, 0},
@@ -97,8 +98,9 @@ int main(void)
     if (!wan_enter(why, sizeof why))
         printf("skip: network namespaces: %s\n", why);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(aims_loss), cmocka_unit_test(aims_loss_soon), cmocka_unit_test(aims_dialled),
-        cmocka_unit_test(aims_join), cmocka_unit_test(aims_join_cost), cmocka_unit_test(aims_far),
+        cmocka_unit_test(aims_loss), cmocka_unit_test(aims_loss_soon),  cmocka_unit_test(aims_dialled),
+        cmocka_unit_test(aims_join), cmocka_unit_test(aims_join_large), cmocka_unit_test(aims_join_cost),
+        cmocka_unit_test(aims_far),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     return summarise() && failed == 0 ? 0 : 1;

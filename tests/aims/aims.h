@@ -18,6 +18,7 @@ enum aim {
     AIM_NOT_HEARD_SOON,
     AIM_DECIDED, /* after away has ended */
     AIM_JOINED,
+    AIM_JOINED_LARGE, /* 64M parameters */
     AIM_JOIN_COST,
     AIM_EPOCH_CHANGE,
     AIM_CERTIFICATE,
@@ -32,6 +33,7 @@ void aims_loss(void **state);      /* of an owner, of who proposes */
 void aims_loss_soon(void **state); /* the same with away = 500ms */
 void aims_dialled(void **state);
 void aims_join(void **state);
+void aims_join_large(void **state);
 void aims_join_cost(void **state);
 void aims_far(void **state); /* over a line of known delay */
 

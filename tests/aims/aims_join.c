@@ -27,6 +27,10 @@ static const char paced_spec[] = "[run]\nname = aims\nsteps = 100000000\n[model]
 static const char slow_spec[] = "[run]\nname = aims\nsteps = 100000000\n[model]\nlayers = 2\n"
                                 "[sync]\ninterval = 5\nlayers_per_fragment = 1\noverlap = 1\nlate = merge\n";
 
+/* As deep as GPT-2, in four fragments and its embedding. */
+static const char large_spec[] = "[run]\nname = aims\nsteps = 100000000\n[model]\nlayers = 12\n"
+                                 "[sync]\ninterval = 20\nlayers_per_fragment = 3\noverlap = 4\nlate = merge\n";
+
 /* Islands in folders of their own. */
 static struct camp {
     char spec[96], text[PATH_MAX], build[PATH_MAX];
@@ -130,6 +134,24 @@ void aims_join(void **state)
         double begin_s = join();
         aims_note(AIM_JOINED, said_now_s() - begin_s);
         print_message("%s: counted %.2f s after `join`\n", names[i], said_now_s() - begin_s);
+        wait_for_owner(i);
+    }
+    camp_end();
+}
+
+/* Trainers hold the model, and leave the processors to the daemons. Each joins from all who are there. */
+void aims_join_large(void **state)
+{
+    (void)state;
+    camp_begin(large_spec, "params=64M sleep=500 touch=1000");
+    for (int i = 1; i <= TIMES; i++) {
+        double begin_s = join(), counted_s = said_now_s() - begin_s;
+        double registered_s = said_first(camp.log[i], begin_s, " registered ", NULL);
+        double trains_s = said_first(camp.log[i], begin_s, "training goes on", NULL);
+        assert_true(registered_s > 0 && trains_s > 0);
+        aims_note(AIM_JOINED_LARGE, trains_s - registered_s);
+        print_message("%s: 64M parameters: trains %.2f s after its trainer was there, counted %.2f s after `join`\n",
+                      names[i], trains_s - registered_s, counted_s);
         wait_for_owner(i);
     }
     camp_end();

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "common/args.h"
 #include "common/digest.h"
@@ -23,6 +24,29 @@ double bench_median(double *values, int count)
     return values[count / 2];
 }
 
+double bench_cpu_s(int pid)
+{
+    clockid_t clock;
+    struct timespec took;
+    if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &took) != 0)
+        return 0;
+    return (double)took.tv_sec + (double)took.tv_nsec * 1e-9;
+}
+
+double bench_peak_bytes(int pid)
+{
+    char path[64], line[200];
+    double kib = 0;
+    snprintf(path, sizeof path, "/proc/%d/status", pid);
+    FILE *file = fopen(path, "re");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+        if (strncmp(line, "VmHWM:", 6) == 0)
+            kib = strtod(line + 6, NULL);
+    if (file != NULL)
+        fclose(file);
+    return kib * 1024;
+}
+
 static bool wanted(const char *only, const char *name)
 {
     return only == NULL || strcmp(only, name) == 0;
@@ -37,7 +61,7 @@ int main(int argc, char **argv)
         {"programs", ARGS_STRING, &programs, "FOLDER", "where dilocod is"},
         {"out", ARGS_STRING, &path, "FILE", "where the summary goes"},
         {"only", ARGS_STRING, &only, "NAME", "train, codec, exchange, unequal, even, line, attached or library"},
-        {"line", ARGS_STRING, &line, "TEXT", "of the lines, or exchanges, only those with this in their name"},
+        {"line", ARGS_STRING, &line, "TEXT", "of the lines, exchanges or sizes, only those with this in their name"},
     };
     if (digest_init() != ERR_OK || args_parse(argc, argv, options, sizeof options / sizeof *options, NULL) != ERR_OK ||
         fsio_mkdirs("build/bench", 0755) != ERR_OK) {
@@ -51,6 +75,8 @@ int main(int argc, char **argv)
         bench_codec(summary);
     if (wanted(only, "exchange"))
         bench_exchange(summary, programs, line);
+    if (wanted(only, "sizes"))
+        bench_sizes(summary, programs, line);
     if (wanted(only, "unequal"))
         bench_unequal(summary);
     if (wanted(only, "even"))

@@ -11,6 +11,15 @@
 /* Median of an array, which is sorted in place. */
 double bench_median(double *values, int count);
 
+/* Of a process: seconds of processor time so far, and the most memory that it had; 0: not known. */
+double bench_cpu_s(int pid);
+double bench_peak_bytes(int pid);
+
+/* Bytes a second that a plain TCP connection carries, sealed by the cipher of our links in pieces of our chunks'
+ * length, from a process in the network namespace of `space` (0: ours) to `host`, an address of ours; 0: it cannot be
+ * measured, and why is said. */
+double bench_plain_tcp(int space, const char *host, double bytes);
+
 /* A training step against the peak of sgemm. */
 void bench_train(json_t *summary);
 /* The codec against memcpy, on one core. */
@@ -18,6 +27,10 @@ void bench_codec(json_t *summary);
 /* A whole model between daemons on loopback: wall time, and the daemons' processor time by what they did. `only`: the
  * cases, as in "fp32 64 2", whose name contains this; NULL: all. */
 void bench_exchange(json_t *summary, const char *programs, const char *only);
+/* Models of 16M to 256M parameters: a newcomer's way in, over lines and loopback, exchange, stop, restart, the loop's
+ * lag and memory; how each grows with the model. `only`: the cases, as in "64M 2 100 Mbit/s", whose name contains this.
+ */
+void bench_sizes(json_t *summary, const char *programs, const char *only);
 /* A run with an island four times slower against the islands' own speeds. */
 void bench_unequal(json_t *summary);
 /* Lines of 1 Mbit/s to 1 Gbit/s, near and far. `only`: those whose name contains this; NULL: all. */

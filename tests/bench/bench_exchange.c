@@ -118,15 +118,6 @@ static enum err start_islands(struct exchange *x)
     return ERR_OK;
 }
 
-static double process_cpu_s(int pid)
-{
-    clockid_t clock;
-    struct timespec took;
-    if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &took) != 0)
-        return 0;
-    return (double)took.tv_sec + (double)took.tv_nsec * 1e-9;
-}
-
 /* Gaussian steps, as outer gradients nearly are; a million values over and over, since drawing takes its time. */
 static void wander(float *values, size_t count, struct env_rng *rng)
 {
@@ -174,7 +165,7 @@ static int train(const struct exchange *x, int i, struct shared *shared)
             return 1;
         pthread_barrier_wait(&shared->barrier);
         if (round == WARM)
-            shared->daemon_s[i] = -process_cpu_s(x->islands[i].pid);
+            shared->daemon_s[i] = -bench_cpu_s(x->islands[i].pid);
         double begin_s = env_mono_s();
         uint64_t begin_ns = env_process_cpu_ns();
         if (diloco_step(d, &report) != DILOCO_OK)
@@ -183,7 +174,7 @@ static int train(const struct exchange *x, int i, struct shared *shared)
         shared->trainer_s[i] += round >= WARM ? (double)(env_process_cpu_ns() - begin_ns) * 1e-9 : 0;
     }
     pthread_barrier_wait(&shared->barrier);
-    shared->daemon_s[i] += process_cpu_s(x->islands[i].pid);
+    shared->daemon_s[i] += bench_cpu_s(x->islands[i].pid);
     if (i == 0 && !ask_processor(x, i, shared->processor[1]))
         return 1;
     pthread_barrier_wait(&shared->barrier); /* who leaves makes work for a daemon */
@@ -202,20 +193,6 @@ static struct shared *share(int islands)
     pthread_barrierattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
     pthread_barrier_init(&shared->barrier, &attr, (unsigned)islands);
     return shared;
-}
-
-static double peak_bytes(int pid)
-{
-    char path[64], line[200];
-    double kib = 0;
-    snprintf(path, sizeof path, "/proc/%d/status", pid);
-    FILE *file = fopen(path, "re");
-    while (file != NULL && fgets(line, sizeof line, file) != NULL)
-        if (strncmp(line, "VmHWM:", 6) == 0)
-            kib = strtod(line + 6, NULL);
-    if (file != NULL)
-        fclose(file);
-    return kib * 1024;
 }
 
 static void take_phases(const struct exchange *x, const struct shared *shared, struct figures *out)
@@ -249,7 +226,7 @@ static void take_figures(const struct exchange *x, const struct shared *shared, 
             took[n++] = shared->took_s[i][round];
         out->ns_per_param += shared->daemon_s[i] * 1e9 / params;
         out->snapshot_ns += shared->trainer_s[i] * 1e9 / params;
-        double bytes = peak_bytes(x->islands[i].pid) / (double)x->count;
+        double bytes = bench_peak_bytes(x->islands[i].pid) / (double)x->count;
         out->bytes_per_param = bytes > out->bytes_per_param ? bytes : out->bytes_per_param;
     }
     out->wall_s = bench_median(took, n);

@@ -147,25 +147,33 @@ static int hold(void)
 
 /* ---- slow: the kernel's token bucket ---- */
 
+/* `how`: add, or change. */
+static bool set_rate(const struct wan *wan, const char *how, const struct wan_conf *conf, char *why, size_t why_bytes)
+{
+    char command[256];
+    uint64_t burst = conf->rate_bits / 8 / 500; /* 2 ms */
+    snprintf(command, sizeof command,
+             "tc qdisc %s dev " DEVICE " root tbf rate %" PRIu64 "bit burst %" PRIu64 " latency %ums", how, wan->number,
+             conf->rate_bits, burst > 3200 ? burst : 3200, conf->queue_ms);
+    return run_in(0, wan->log, command, why, why_bytes) && run_in(wan->far, wan->log, command, why, why_bytes);
+}
+
 static bool begin_slow(const struct wan_conf *conf, struct wan *wan, char *why, size_t why_bytes)
 {
     char command[512];
-    uint64_t burst = conf->rate_bits / 8 / 500; /* 2 ms */
     snprintf(command, sizeof command, "ip link add " DEVICE " type veth peer name " DEVICE " netns %d", wan->number,
              wan->number, wan->far);
     if (!run_in(0, wan->log, command, why, why_bytes))
         return false;
     for (int end = 0; end < 2; end++) {
         snprintf(command, sizeof command,
-                 "ip link set lo up && ip addr add %s/24 dev " DEVICE " && ip link set " DEVICE
-                 " up && tc qdisc add dev " DEVICE " root tbf rate %" PRIu64 "bit burst %" PRIu64 " latency %ums",
-                 wan_line_host(wan, end), wan->number, wan->number, wan->number, conf->rate_bits,
-                 burst > 3200 ? burst : 3200, conf->queue_ms);
+                 "ip link set lo up && ip addr add %s/24 dev " DEVICE " && ip link set " DEVICE " up",
+                 wan_line_host(wan, end), wan->number, wan->number);
         if (!run_in(end == 0 ? 0 : wan->far, wan->log, command, why, why_bytes))
             return false;
     }
     snprintf(command, sizeof command, "ip route add 10.77.0.0/16 via %s", wan_line_host(wan, 0));
-    return run_in(wan->far, wan->log, command, why, why_bytes) &&
+    return set_rate(wan, "add", conf, why, why_bytes) && run_in(wan->far, wan->log, command, why, why_bytes) &&
            run_in(0, wan->log, "echo 1 >/proc/sys/net/ipv4/ip_forward", why, why_bytes);
 }
 
@@ -356,6 +364,12 @@ bool wan_cut(const struct wan *wan, bool cut)
     char command[64], why[300];
     snprintf(command, sizeof command, "ip link set " DEVICE " %s", wan->number, cut ? "down" : "up");
     return wan->middle == 0 && run_in(wan->far, wan->log, command, why, sizeof why);
+}
+
+bool wan_set_rate(const struct wan *wan, const struct wan_conf *conf)
+{
+    char why[300];
+    return wan->middle == 0 && set_rate(wan, "change", conf, why, sizeof why);
 }
 
 uint64_t wan_sent_bytes(const struct wan *wan, int end)

@@ -37,6 +37,8 @@ bool wan_begin(const struct wan_conf *conf, const char *log, struct wan *wan, ch
 void wan_end(struct wan *wan);
 /* Cuts a line that is slow only, without a word to either end, or mends it. */
 bool wan_cut(const struct wan *wan, bool cut);
+/* Gives a line that is slow only another rate and queue, at both ends. */
+bool wan_set_rate(const struct wan *wan, const struct wan_conf *conf);
 
 /* The address of our end (0) and the far end (1) of line 0, and of any line; good until the next call. */
 const char *wan_host(int end);

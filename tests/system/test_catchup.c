@@ -188,24 +188,24 @@ static double from_three(struct cluster *cluster)
     return took_s;
 }
 
-/* The first source that has brought a sixth of a state; the two others have brought less by then, so half is missing.
- */
-static int first_to_bring_a_sixth(void)
+/* The first source that has brought so much. */
+static int first_to_bring(uint64_t bytes)
 {
     uint64_t first[SOURCES];
     for (int i = 0; i < SOURCES; i++)
         first[i] = wan_sent_bytes(&lines[i], 1);
     for (int k = 0; k < 6000; k++) {
         for (int i = 0; i < SOURCES; i++)
-            if (wan_sent_bytes(&lines[i], 1) - first[i] > STATE_BYTES / 6)
+            if (wan_sent_bytes(&lines[i], 1) - first[i] > bytes)
                 return i;
         proc_sleep_ms(10);
     }
-    fail_msg("no source has brought a sixth of a state in %d looks", 6000);
+    fail_msg("no source has brought %llu bytes in %d looks", (unsigned long long)bytes, 6000);
     return -1;
 }
 
-/* One of them is killed when it has brought a part. The two others bring what was missing then, and share it: however
+/* One of them is killed when it has brought a sixth of a state; the two others have brought less by then, so half is
+ * missing. The two others bring what was missing then, and share it: however
  * late each of them had begun, each brings a quarter of that, or more. Returns who was killed. */
 static int one_dies(struct cluster *cluster, int before)
 {
@@ -213,7 +213,7 @@ static int one_dies(struct cluster *cluster, int before)
     double since_s = env_mono_s();
     look_at_lines(until);
     cluster_start(cluster, JOINER);
-    int killed = first_to_bring_a_sixth();
+    int killed = first_to_bring(STATE_BYTES / 6);
     burn(cluster, (uint32_t)killed);
     look_at_lines(until);
     wait_for_arrivals(cluster, before, FRAGMENTS);
@@ -236,6 +236,51 @@ static int one_dies(struct cluster *cluster, int before)
     return killed;
 }
 
+/* When nine tenths of its part are here, what it was just at comes again, and no more. */
+static void one_dies_near_the_end(struct cluster *cluster, int before)
+{
+    uint64_t bytes[SOURCES], sum = 0;
+    look_at_lines(bytes);
+    cluster_start(cluster, JOINER);
+    int killed = first_to_bring(STATE_BYTES / SOURCES * 9 / 10);
+    burn(cluster, (uint32_t)killed);
+    wait_for_arrivals(cluster, before, FRAGMENTS);
+    look_at_lines(bytes);
+    struct arrivals all = arrivals(cluster, before);
+    for (int i = 0; i < SOURCES; i++)
+        sum += bytes[i];
+    print_message("%c killed near the end: %.2f MB on all lines; %llu bytes had to come again\n", 'a' + killed,
+                  (double)sum / 1e6, (unsigned long long)all.again);
+    assert_true(all.bytes >= STATE_BYTES);
+    assert_true(all.again <= 8 * DIGEST_LEAF_BYTES); /* two fragments, two ranges of each, and takings over */
+    assert_true(sum <= whole_bytes + whole_bytes / 10);
+    cluster_start(cluster, (uint32_t)killed);
+    cluster_wait(cluster, (uint32_t)killed, cluster_peers_up, ISLANDS, "the others");
+}
+
+/* The others bring what it does not any more. */
+static void a_line_drops_to_a_tenth(struct cluster *cluster, int before)
+{
+    const struct wan_conf slow = {.rate_bits = RATE_BITS / 10, .queue_ms = 200}, fast = {RATE_BITS, 200, 0, 0, 0};
+    uint64_t bytes[SOURCES], sum = 0;
+    look_at_lines(bytes);
+    cluster_start(cluster, JOINER);
+    int dropped = first_to_bring(STATE_BYTES / 12);
+    assert_true(wan_set_rate(&lines[dropped], &slow));
+    look_at_lines(bytes);
+    wait_for_arrivals(cluster, before, FRAGMENTS);
+    look_at_lines(bytes);
+    assert_true(wan_set_rate(&lines[dropped], &fast));
+    struct arrivals all = arrivals(cluster, before);
+    for (int i = 0; i < SOURCES; i++)
+        sum += bytes[i];
+    print_message("%c drops to a tenth: %.2f of %.2f MB on its line after that; %llu bytes had to come again\n",
+                  'a' + dropped, (double)bytes[dropped] / 1e6, (double)sum / 1e6, (unsigned long long)all.again);
+    assert_true(all.bytes >= STATE_BYTES);
+    assert_true(bytes[dropped] * 6 < sum); /* an equal part would be a third */
+    assert_true(all.again * 10 <= all.bytes);
+}
+
 static void an_empty_island_takes_its_state_from_all(void **state)
 {
     (void)state;
@@ -246,11 +291,15 @@ static void an_empty_island_takes_its_state_from_all(void **state)
         cluster_wait(cluster, i, cluster_trainer_finished, 0, "the end of training");
     double three_s = from_three(cluster);
     burn_joiner(cluster);
-    uint32_t killed = (uint32_t)one_dies(cluster, FRAGMENTS);
+    one_dies_near_the_end(cluster, FRAGMENTS);
+    burn_joiner(cluster);
+    a_line_drops_to_a_tenth(cluster, 2 * FRAGMENTS);
+    burn_joiner(cluster);
+    uint32_t killed = (uint32_t)one_dies(cluster, 3 * FRAGMENTS);
     uint32_t second = (killed + 1) % SOURCES, left = (killed + 2) % SOURCES;
     burn_joiner(cluster);
     burn(cluster, second);
-    double one_s = join(cluster, 2 * FRAGMENTS);
+    double one_s = join(cluster, 4 * FRAGMENTS);
     print_message("from one: %.1f s, %.1f times as long as from three\n", one_s, one_s / three_s);
     cluster_start(cluster, killed);
     cluster_start(cluster, second);

@@ -7,6 +7,7 @@
  *
  *   sleep=MS    per step                  nan=STEP       puts a NaN into a tensor after that step
  *   seed=N      of the initial tensors    size=VALUES    of each layer's tensor
+ *   params=N    instead: of all tensors, about; size and params take K, M and G, powers of 1024
  *   touch=VALUES  a step moves the first so many of each tensor, and leaves the processor to others
  *   crash=STEP  ends without a word after that step, the first time
  *   hang=STEP   stands still for ever after that step, the first time, and does not end when it is asked to
@@ -33,7 +34,8 @@
 #include "tests/lib/worked.h"
 #include "worker/libdiloco/diloco.h"
 
-enum { TENSORS_MAX = 64 };
+/* DRAWN: values of a tensor; those behind them are the same again, since drawing takes its time. */
+enum { TENSORS_MAX = 64, DRAWN_MAX = 1 << 20 };
 
 struct synth {
     struct runspec spec;
@@ -65,15 +67,21 @@ static long option(const char *text, const char *name, long initial)
 {
     text = strrchr(text, '/') != NULL ? strrchr(text, '/') + 1 : text; /* the daemon made a path of it */
     const char *at = strstr(text, name);
-    return at != NULL && at[strlen(name)] == '=' ? strtol(at + strlen(name) + 1, NULL, 10) : initial;
+    if (at == NULL || at[strlen(name)] != '=')
+        return initial;
+    char *end;
+    long value = strtol(at + strlen(name) + 1, &end, 10);
+    return *end == 'K' ? value << 10 : *end == 'M' ? value << 20 : *end == 'G' ? value << 30 : value;
 }
 
 static void add_tensor(struct synth *s, size_t count)
 {
     struct env_rng rng = env_rng_init((uint64_t)s->seed, (uint64_t)s->tensors_count);
     float *values = malloc(count * sizeof *values);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count && i < DRAWN_MAX; i++)
         values[i] = (float)(0.1 * env_rng_normal(&rng));
+    for (size_t i = DRAWN_MAX; i < count; i++)
+        values[i] = values[i - DRAWN_MAX];
     s->tensor[s->tensors_count] = values;
     s->count[s->tensors_count++] = count;
 }
@@ -268,6 +276,8 @@ int main(int argc, char **argv)
     s.nan_step = option(s.data, "nan", 0);
     s.seed = option(s.data, "seed", 7);
     s.size = option(s.data, "size", 1500);
+    if (s.spec.layers > 0 && option(s.data, "params", 0) > 0)
+        s.size = option(s.data, "params", 0) / s.spec.layers;
     s.touch = option(s.data, "touch", 0);
     s.crash_step = option(s.data, "crash", 0);
     s.spike_step = option(s.data, "spike", 0);

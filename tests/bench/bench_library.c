@@ -23,6 +23,7 @@
 enum { INTERVAL = 20, GROUP = 3, INTERVALS = 5, CALLS_MAX = INTERVAL * INTERVALS * 4, FRAGMENTS_MAX = 16, PARTS = 12 };
 enum { SMALL_VALUES = 4 << 20 }; /* of smaller fragments the caches decide */
 #define FOLDER "build/bench/library"
+#define OWN "build/python/bin/python3" /* make check-python makes it */
 
 /* Of one kind of call: how often its time was so many times memcpy's. */
 struct calls {
@@ -283,10 +284,50 @@ static json_t *measure(const char *programs, const char *name, uint64_t width, u
     return figures != NULL ? figures : json_null();
 }
 
+/* ---- in Python ---- */
+
+static double at(const json_t *figures, const char *part, const char *key)
+{
+    const json_t *from = part != NULL ? json_object_get(figures, part) : figures;
+    return json_number_value(json_object_get(from, key));
+}
+
+/* A model of library.py; null where there is no PyTorch. */
+static json_t *measure_python(const char *name)
+{
+    char answer[4096];
+    const char *python = getenv("PYTHON");
+    python = python != NULL && python[0] != '\0' ? python : OWN;
+    const char *argv[] = {"/usr/bin/env", python, "tests/bench/library.py", name, NULL};
+    int status = proc_run(argv, FOLDER "/python.log", answer, sizeof answer);
+    json_t *figures = status == 0 ? json_loads(answer, 0, NULL) : NULL;
+    if (figures == NULL) {
+        printf("library      %s: skipped, no PyTorch for it (make check-python installs it; " FOLDER "/python.log)\n",
+               name);
+        return json_null();
+    }
+    printf(
+        "library      PyTorch, %s, %.0fM values in %.0f tensors: attached in %.2f s (%.2f of its processor); peak "
+        "%.1f bytes a value beside them\n"
+        "             a step with nothing %.2f ms, with a snapshot %.1f ms, %.2f (at worst %.2f) times memcpy's, with "
+        "a mix %.1f ms, %.2f (%.2f)\n"
+        "             state_dict() %.2f s, at its peak %.1f bytes a value\n",
+        name, at(figures, NULL, "values") / 1e6, at(figures, NULL, "tensors"), at(figures, NULL, "attach_s"),
+        at(figures, NULL, "attach_cpu_s"), at(figures, NULL, "bytes_per_value"), at(figures, "step_ms", "nothing"),
+        at(figures, "step_ms", "snapshot"), at(figures, "over_memcpy", "snapshot"), at(figures, "worst", "snapshot"),
+        at(figures, "step_ms", "mix"), at(figures, "over_memcpy", "mix"), at(figures, "worst", "mix"),
+        at(figures, NULL, "state_s"), at(figures, NULL, "state_peak_bytes_per_value"));
+    fflush(stdout);
+    return figures;
+}
+
 void bench_library(json_t *summary, const char *programs)
 {
+    static const char *const models[] = {"fp32_85m", "bf16_85m", "tensors_6000"};
     json_t *all = json_object();
     json_object_set_new(all, "c_85m", measure(programs, "C, GPT-2's width and depth", 768, 12));
     json_object_set_new(all, "c_256m", measure(programs, "C", 1280, 13));
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
+        json_object_set_new(all, models[i], measure_python(models[i]));
     json_object_set_new(summary, "library", all);
 }

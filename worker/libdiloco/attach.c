@@ -397,10 +397,11 @@ int diloco_begin(struct diloco *d, struct diloco_start *start)
         return attach_fail(d, DILOCO_ERROR, "diloco_begin() twice");
     if (start->size < sizeof *start)
         return attach_fail(d, DILOCO_ERROR, ATTACH_WRONG_SIZE, "diloco_start");
-    attach_register_sort(d);
+    int result = attach_register_sort(d);
     if (!attach_follows(d))
-        return over(d, begin(d, start), start);
-    int result = attach_follow(d, start, map_shared);
+        return over(d, result == DILOCO_OK ? begin(d, start) : result, start);
+    if (result == DILOCO_OK)
+        result = attach_follow(d, start, map_shared);
     d->begun = result == DILOCO_OK;
     return result;
 }
@@ -575,6 +576,7 @@ void diloco_detach(struct diloco *d)
     if (d->memfd >= 0)
         close(d->memfd);
     mem_free(d->tensors);
+    mem_free(d->changed);
     mem_free(d->local);
     mem_free(d);
 }

@@ -31,7 +31,6 @@ struct tensor {
     uint64_t begin; /* in `data`: its first value */
     enum diloco_type type;
     uint32_t number; /* in the order of registration */
-    bool changed;    /* by the public call that is under way, or was the last one */
     uint64_t whole;  /* values of the whole tensor */
     /* Own values: of its rows of `width` the columns from column0 on; of these, closely packed, `count` from `first`.
      */
@@ -73,6 +72,8 @@ struct diloco {
     struct tensor *tensors; /* as registered; from diloco_begin() on by layer and name */
     bool narrow;            /* some tensor is not fp32 */
     uint32_t tensors_count, tensors_room;
+    bool *changed; /* by number: by the public call that is under way, or was the last one */
+    bool any_changed;
     uint64_t step, tokens; /* so far */
     bool begun;
     bool leave; /* it was asked to: each fragment is contributed once more */

@@ -69,7 +69,8 @@ static int move_tensor(struct diloco *d, uint32_t f, struct tensor *t, const str
                        uint64_t end)
 {
     const uint64_t offset = t->place.offset;
-    t->changed |= what->own == NULL && what->kind != DILOCO_READ && what->kind != DILOCO_ASIDE_LOOK;
+    if (what->own == NULL && what->kind != DILOCO_READ && what->kind != DILOCO_ASIDE_LOOK)
+        d->any_changed = d->changed[t->number] = true;
     uint64_t last = own_before(t, end - offset);
     for (uint64_t own = own_before(t, begin - offset), at; own < last;) {
         struct diloco_move move = {.kind = what->kind,

@@ -137,22 +137,27 @@ static int by_layer_and_name(const void *left, const void *right)
     return strcmp(a->name, b->name);
 }
 
-void attach_register_sort(struct diloco *d)
+int attach_register_sort(struct diloco *d)
 {
-    if (d->tensors_count > 0)
-        qsort(d->tensors, d->tensors_count, sizeof *d->tensors, by_layer_and_name);
+    if (d->tensors_count == 0)
+        return DILOCO_OK;
+    qsort(d->tensors, d->tensors_count, sizeof *d->tensors, by_layer_and_name);
+    mem_free(d->changed);
+    if (mem_new(d->tensors_count, sizeof *d->changed, "registered tensors", &d->changed) != ERR_OK)
+        return attach_fail(d, DILOCO_ERROR, "%s", err_text());
+    return DILOCO_OK;
 }
 
 void attach_register_unchanged(struct diloco *d)
 {
-    for (uint32_t i = 0; i < d->tensors_count; i++)
-        d->tensors[i].changed = false;
+    if (d->any_changed)
+        memset(d->changed, 0, d->tensors_count * sizeof *d->changed);
+    d->any_changed = false;
 }
 
 bool attach_register_changed(const struct diloco *d, int tensor)
 {
-    bool changed = false;
-    for (uint32_t i = 0; i < d->tensors_count; i++)
-        changed |= d->tensors[i].changed && (tensor == DILOCO_ANY || d->tensors[i].number == (uint32_t)tensor);
-    return changed;
+    if (tensor == DILOCO_ANY || !d->any_changed)
+        return d->any_changed;
+    return tensor >= 0 && (uint32_t)tensor < d->tensors_count && d->changed[tensor];
 }

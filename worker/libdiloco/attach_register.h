@@ -17,7 +17,7 @@ ERR_MUST_CHECK int attach_register(struct diloco *d, const struct diloco_tensor 
 /* By layer and name, once all are there: the same order wherever they are registered, in every rank and on every
  * island.
  */
-void attach_register_sort(struct diloco *d);
+ERR_MUST_CHECK int attach_register_sort(struct diloco *d);
 
 /* A public call begins that may change tensors; whether it changed this one, or any. */
 void attach_register_unchanged(struct diloco *d);

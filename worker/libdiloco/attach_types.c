@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "worker/libdiloco/attach_types.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -25,12 +26,17 @@ static float from_bf16(uint16_t half)
     return float_of((uint32_t)half << 16);
 }
 
+/* Without a branch, and in signed numbers: so compilers do several at a time. */
+static inline uint32_t round_bf16(uint32_t bits)
+{
+    uint32_t nearest = bits + 0x7fff + (bits >> 16 & 1);
+    bool nan = (int32_t)(bits & 0x7fffffff) > 0x7f800000; /* rounding could make Inf of it */
+    return (nan ? bits | 0x400000 : nearest) & 0xffff0000;
+}
+
 static uint16_t to_bf16(float value)
 {
-    uint32_t bits = bits_of(value);
-    if ((bits & 0x7fffffff) > 0x7f800000)
-        return (uint16_t)(bits >> 16 | 0x40); /* rounding could make Inf of a NaN */
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+    return (uint16_t)(round_bf16(bits_of(value)) >> 16);
 }
 
 /* ---- binary16: 5 bits of exponent, 10 of fraction ---- */
@@ -92,14 +98,32 @@ void attach_carry_in(float *values, const float *carry, size_t count)
         values[i] += carry[i];
 }
 
-void attach_carry_out(enum diloco_type type, float *values, float *carry, size_t count)
+static void carry_out_bf16(float *values, float *carry, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        float rounded = type == DILOCO_BF16  ? from_bf16(to_bf16(values[i]))
-                        : type == DILOCO_F16 ? from_f16(to_f16(values[i]))
-                                             : values[i];
+        float rounded = float_of(round_bf16(bits_of(values[i])));
+        uint32_t rest = bits_of(values[i] - rounded);
+        carry[i] = float_of((rest & 0x7f800000) == 0x7f800000 ? 0 : rest);
+        values[i] = rounded;
+    }
+}
+
+static void carry_out_f16(float *values, float *carry, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        float rounded = from_f16(to_f16(values[i]));
         float rest = values[i] - rounded;
         carry[i] = __builtin_isfinite(rest) ? rest : 0;
         values[i] = rounded;
     }
+}
+
+void attach_carry_out(enum diloco_type type, float *values, float *carry, size_t count)
+{
+    if (type == DILOCO_BF16)
+        carry_out_bf16(values, carry, count);
+    else if (type == DILOCO_F16)
+        carry_out_f16(values, carry, count);
+    else
+        memset(carry, 0, count * sizeof *carry);
 }

@@ -45,16 +45,21 @@ class Tensors:
 
     device: _abi.Device | None = None
     described: list[Described]
+    watched: list[int] = []  # of these it wants to hear in changed()
 
     def __iter__(self) -> Iterator[Described]:
         return iter(self.described)
 
     def changed(self, numbers: list[int]) -> None:
-        """The values of these have changed, by the numbers of their registration; all ranks call alike."""
+        """The values of these of `watched` have changed, by the numbers of their registration; all ranks call alike."""
 
     def loss_of(self, loss: Any) -> float:
         """0: not said."""
         return float(loss) if loss is not None else 0.0
+
+    def saved(self, kept: bytearray) -> Any:
+        """What a checkpoint of these tensors holds best as so many bytes."""
+        return kept
 
     def close(self) -> None:
         """After libdiloco has detached."""

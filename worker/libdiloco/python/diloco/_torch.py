@@ -105,6 +105,10 @@ class _Param:
             dist.broadcast(self.local, src=dist.get_global_rank(group, source), group=group)
 
 
+def _is_variance(param: _Param) -> bool:
+    return param.name.rpartition(".")[2] == VARIANCE
+
+
 class Module(Tensors):
     """The parameters of a module that are trained; with `buffers`, its floating-point buffers, too."""
 
@@ -130,6 +134,7 @@ class Module(Tensors):
             )
             for number, param in enumerate(self.params)
         ]
+        self.watched = [n for n, param in enumerate(self.params) if param.sources or _is_variance(param)]
         self._moves = _Moves([param.local for param in self.params]) if self.on_device else None
         self.device = self._moves.struct if self._moves is not None else None
         self._losses: list[tuple[Any, torch.Tensor]] = []
@@ -162,7 +167,7 @@ class Module(Tensors):
         for number in numbers:
             param = self.params[number]
             param.take_from_source()
-            if param.name.rpartition(".")[2] == VARIANCE:
+            if _is_variance(param):
                 param.local.clamp_(min=0)  # momentum, rounding and shifts may all go beyond where it has become small
 
     def loss_of(self, loss: Any) -> float:
@@ -179,6 +184,10 @@ class Module(Tensors):
         while self._losses and self._losses[0][0].query():
             self._loss = float(self._losses.pop(0)[1])
         return self._loss
+
+    def saved(self, kept: bytearray) -> torch.Tensor:
+        """torch.save() writes a tensor as it is; of other bytes it would make a text first, three times as long."""
+        return torch.frombuffer(kept, dtype=torch.uint8) if kept else torch.empty(0, dtype=torch.uint8)
 
     def close(self) -> None:
         if self._moves is not None:

@@ -55,7 +55,7 @@ class DilocoCallback(TrainerCallback):
     def on_save(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         if self.island is None or not self.island.held:
             return
-        kept = self.island.state_dict()["kept"]  # every rank asks, the first one gets it
+        kept = self.island.kept()  # every rank asks, the first one gets it
         if not kept:
             return
         path = self._path(args, state)

@@ -47,6 +47,17 @@ class _Signals:
             handlers[number](number, None)  # raises KeyboardInterrupt unless somebody chose otherwise
 
 
+def _lent(kept: Any) -> tuple[int | None, int]:
+    """Where the bytes of a state are, and how many; they stay their owner's, who outlives the call."""
+    if hasattr(kept, "data_ptr"):  # a tensor of bytes, as torch.save() keeps it
+        if kept.device.type != "cpu" or kept.element_size() != 1 or not kept.is_contiguous():
+            raise DilocoError("attach(state=): what is kept is not the bytes that state_dict() gave")
+        return (kept.data_ptr() or None, kept.numel())
+    if isinstance(kept, bytes):
+        return (ctypes.cast(ctypes.c_char_p(kept), ctypes.c_void_p).value if kept else None, len(kept))
+    return (ctypes.addressof(ctypes.c_char.from_buffer(kept)) if len(kept) else None, len(kept))
+
+
 class Shard:
     """Every n-th item of a sequence: this island's."""
 
@@ -80,7 +91,7 @@ class Island:
     """Made by diloco.attach(). One thread uses it."""
 
     def __init__(
-        self, tensors: Tensors, *, socket: str | None, trainer: str, wait: float, kept: bytes | None, group: Any
+        self, tensors: Tensors, *, socket: str | None, trainer: str, wait: float, kept: Any, group: Any
     ):
         self._library = _abi.library()
         self._tensors = tensors
@@ -106,9 +117,8 @@ class Island:
             options.device = ctypes.pointer(tensors.device)
         if group is not None:
             options.group = ctypes.pointer(group.struct)
-        if kept:
-            self._kept = ctypes.create_string_buffer(kept, len(kept))
-            options.kept, options.kept_bytes = ctypes.addressof(self._kept), len(kept)
+        if kept is not None:
+            options.kept, options.kept_bytes = _lent(kept)
         try:
             self._check(self._call("diloco_attach", ctypes.byref(options), ctypes.byref(self._handle), handle=False))
             self._waits_from = None
@@ -164,8 +174,9 @@ class Island:
 
     def _after(self) -> None:
         """Ranks that hold copies of what has changed get it from who has it."""
-        if self._library.diloco_changed(self._handle, _abi.ANY):
-            self._tensors.changed(self.changed_numbers())
+        if self._tensors.watched and self._library.diloco_changed(self._handle, _abi.ANY):
+            changed = self._library.diloco_changed
+            self._tensors.changed([n for n in self._tensors.watched if changed(self._handle, n)])
 
     # ---- the three lines ----
 
@@ -244,15 +255,23 @@ class Island:
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps beside model and optimizer, for attach(..., state=). All ranks call it."""
+        return {"kept": self._tensors.saved(self.kept()), "run_step": self.run_step}
+
+    def kept(self) -> bytearray:
+        """The bytes of it, made once and copied nowhere: of a large model they are gigabytes. Of ranks the first one
+        gets them, the others none."""
         if not self._handle:
             raise DilocoError("state_dict() after detach()")
         room = self._library.diloco_keep_bytes(self._handle)
-        memory = ctypes.create_string_buffer(max(1, room))
-        written = self._call("diloco_keep", memory, ctypes.c_size_t(room))
+        memory = bytearray(max(1, room))
+        view = (ctypes.c_char * len(memory)).from_buffer(memory)
+        written = self._call("diloco_keep", view, ctypes.c_size_t(room))
+        del view
         leads = self._group is None or self._group.rank == 0
         if written == 0 and leads:
             raise DilocoError(self.why())
-        return {"kept": memory.raw[:written], "run_step": self.run_step}
+        del memory[written:]
+        return memory
 
     # ---- the end ----
 

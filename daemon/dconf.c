@@ -35,7 +35,8 @@ static const struct conf_key keys[] = {
     {"island", "key", CONF_PATH, AT(key_path), NULL, 0, 0, NULL, NULL,
      "path of the secret key; make one with: dilococtl keygen FILE."},
     {"island", "state", CONF_PATH, AT(state_folder), "/var/lib/diloco", 0, 0, NULL, NULL,
-     "Folder for ledger, checkpoints and anchors. Needs about 12 bytes per parameter and the ledger's keep."},
+     "Folder for ledger, checkpoints and anchors. Needs about 26 bytes per parameter, with error feedback 36: dilococtl plan "
+     "says how much."},
     {"island", "sockets", CONF_PATH, AT(run_folder), "/run/diloco", 0, 0, NULL, NULL,
      "Folder for the two Unix sockets: control.sock for dilococtl, worker.sock for trainers."},
     {"island", "joined", CONF_PATH, AT(joined), "", 0, 0, NULL, NULL,

@@ -295,7 +295,7 @@ static bool is_due(const struct keep *keep, uint32_t f)
     const struct desk *desk = keep->desk;
     if (fragment->on_disk == KEEP_NONE)
         return true;
-    return fragment->behind > 0 &&
+    return fragment->on_disk != desk->fragments[f].state.version &&
            (fragment->behind >= fragment->bytes || desk->now_ms >= fragment->since_ms + desk->conf.checkpoint_ms);
 }
 
@@ -326,7 +326,7 @@ static void pace(struct keep *keep)
         if (!is_due(keep, f) || !stands_still(keep, f))
             continue;
         none = fragment->on_disk == KEEP_NONE;
-        if (none || fragment->behind > most) {
+        if (none || next == fragments || fragment->behind > most) {
             most = fragment->behind;
             next = f;
         }

@@ -35,8 +35,8 @@ static const struct conf_key keys[] = {
     {"island", "key", CONF_PATH, AT(key_path), NULL, 0, 0, NULL, NULL,
      "path of the secret key; make one with: dilococtl keygen FILE."},
     {"island", "state", CONF_PATH, AT(state_folder), "/var/lib/diloco", 0, 0, NULL, NULL,
-     "Folder for ledger, checkpoints and anchors. Needs about 26 bytes per parameter, with error feedback 36: dilococtl plan "
-     "says how much."},
+     "Folder for ledger, checkpoints and anchors. Needs about 26 bytes per parameter, with error feedback 36: "
+     "dilococtl plan says how much."},
     {"island", "sockets", CONF_PATH, AT(run_folder), "/run/diloco", 0, 0, NULL, NULL,
      "Folder for the two Unix sockets: control.sock for dilococtl, worker.sock for trainers."},
     {"island", "joined", CONF_PATH, AT(joined), "", 0, 0, NULL, NULL,
@@ -130,8 +130,8 @@ static const struct conf_key keys[] = {
 
     {"storage", "checkpoint", CONF_DURATION, AT(checkpoint_ms), "10min", 1000, 86400e3, NULL, "ms",
      "Age at which the daemon's checkpoint of a fragment is written anew; a restart replays the ledger from there. It "
-     "is written earlier when the results since then have as many bytes. Writing takes at most a 25th of the time, but "
-     "where the ledger would outgrow ledger_keep and all checkpoints together."},
+     "is written earlier when the results since then have as many bytes, or are of 32 versions. Writing takes at most "
+     "a 25th of the time, but where the ledger would outgrow ledger_keep and all checkpoints together."},
     {"storage", "ledger_keep", CONF_BYTES, AT(ledger_keep), "1GiB", 1048576, 1e15, NULL, "B",
      "Results kept at most beyond what a restart needs, so that islands that were away catch up from them."},
     {"storage", "ledger_versions", CONF_INT, AT(ledger_versions), "0", 0, 1e6, NULL, "versions",

@@ -204,7 +204,7 @@ static struct plan_saving saving_of(const struct trial *t, const struct plan_fou
     const double params = t->plan->params, file = STATE_BYTES + (t->way->error_feedback ? RESIDUAL_BYTES : 0);
     const double version = t->way->bits / 8, copied_ns = machine->copy_ns / sizeof(float);
     const double kept = (double)rules_versions((uint64_t)(STATE_BYTES * params), (uint64_t)ceil(version * params));
-    const double replayed = fmax(1, STATE_BYTES / version);
+    const double replayed = fmin(fmax(1, STATE_BYTES / version), RULES_REPLAYED_MAX);
     return (struct plan_saving){.checkpoints_bytes = file * params * (1 + 1.0 / fragments_of(t->plan)),
                                 .ledger_bytes =
                                     fmax((STATE_BYTES + version) * params, fmin(kept * version * params, LEDGER_KEEP)),

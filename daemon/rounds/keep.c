@@ -289,6 +289,15 @@ static void count_behind(struct keep *keep, uint32_t f)
     }
 }
 
+/* What replaying costs, against writing a checkpoint of so many bytes. */
+static uint64_t replay_bytes(const struct keep *keep, uint32_t f)
+{
+    const struct keep_fragment *fragment = &keep->fragments[f];
+    uint64_t versions = keep->desk->fragments[f].state.version - fragment->on_disk;
+    uint64_t outer_steps = versions * (fragment->bytes / RULES_REPLAYED_MAX + 1);
+    return fragment->behind > outer_steps ? fragment->behind : outer_steps;
+}
+
 static bool is_due(const struct keep *keep, uint32_t f)
 {
     const struct keep_fragment *fragment = &keep->fragments[f];
@@ -296,7 +305,7 @@ static bool is_due(const struct keep *keep, uint32_t f)
     if (fragment->on_disk == KEEP_NONE)
         return true;
     return fragment->on_disk != desk->fragments[f].state.version &&
-           (fragment->behind >= fragment->bytes || desk->now_ms >= fragment->since_ms + desk->conf.checkpoint_ms);
+           (replay_bytes(keep, f) >= fragment->bytes || desk->now_ms >= fragment->since_ms + desk->conf.checkpoint_ms);
 }
 
 /* The ledger may let nothing go before checkpoints cover it: it has outgrown both what it is to keep, and what
@@ -322,12 +331,11 @@ static void pace(struct keep *keep)
     for (uint32_t f = 0; f < fragments; f++)
         count_behind(keep, f);
     for (uint32_t f = 0; f < fragments && !none; f++) {
-        const struct keep_fragment *fragment = &keep->fragments[f];
         if (!is_due(keep, f) || !stands_still(keep, f))
             continue;
-        none = fragment->on_disk == KEEP_NONE;
-        if (none || next == fragments || fragment->behind > most) {
-            most = fragment->behind;
+        none = keep->fragments[f].on_disk == KEEP_NONE;
+        if (none || next == fragments || replay_bytes(keep, f) > most) {
+            most = replay_bytes(keep, f);
             next = f;
         }
     }

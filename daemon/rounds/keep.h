@@ -4,10 +4,11 @@
  * are for people. Private to rounds/; the loop's thread calls.
  *
  * Checkpoints begin by themselves with keep_tick(), one at a time, unless rounds_conf.checkpoint_ms is 0: at once of a
- * fragment that the ledger does not lead to; else of the one that has the most bytes of results since its last one,
- * when these are as many as the checkpoint's, or checkpoint_ms have passed, and saving takes at most a 25th of the
- * time. That limit falls when the results that no checkpoint covers outgrow both ledger_keep and the checkpoints of all
- * fragments. These checkpoints have no residuals, since results use them up before most of them are read.
+ * fragment that the ledger does not lead to; else of the one whose results since its last one take the longest to
+ * replay, when these have as many bytes as the checkpoint or are of 32 versions, or when checkpoint_ms have passed; and
+ * saving takes at most a 25th of the time. That limit falls when the results that no checkpoint covers outgrow both
+ * ledger_keep and the checkpoints of all fragments. These checkpoints have no residuals, since results use them up
+ * before most of them are read.
  * A fragment is held still only while its bytes are copied to the kernel; the disk is waited for afterwards.
  */
 #ifndef DAEMON_ROUNDS_KEEP_H

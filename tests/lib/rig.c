@@ -16,12 +16,13 @@
 enum { DEADLINE_MS = 10000, STEPS_A_ROUND = 10, TOKENS_A_ROUND = 1000, LEDGER_BYTES = 16 << 20 };
 
 /* A fragment of one matrix and one of three; whole codec blocks all of them. */
-static const struct ipc_tensor tensors[] = {
+static const struct ipc_tensor all_tensors[] = {
     {.name = "embed", .layer = -1, .dims = 2, .shape = {18, 128}},
     {.name = "first", .layer = -1, .dims = 2, .shape = {8, 128}},
     {.name = "second", .layer = -1, .dims = 2, .shape = {6, 128}},
     {.name = "third", .layer = -1, .dims = 2, .shape = {2, 128}},
 };
+enum { TENSORS = sizeof all_tensors / sizeof all_tensors[0] };
 static const char *const names[RIG_MEMBERS_MAX] = {"alder", "birch", "cedar"};
 
 /* ---- life ---- */
@@ -145,6 +146,15 @@ static void recover(struct rig *rig)
     }
 }
 
+static void make_plan(struct rig *rig)
+{
+    struct ipc_tensor tensors[TENSORS];
+    memcpy(tensors, all_tensors, sizeof tensors);
+    for (size_t i = 0; i < TENSORS && rig->conf.times > 0; i++)
+        tensors[i].shape[0] *= rig->conf.times;
+    assert_ok(model_plan_new(&rig->spec, tensors, TENSORS, &rig->plan));
+}
+
 struct rig *rig_open(const struct rig_conf *conf)
 {
     struct rig *rig = calloc(1, sizeof *rig);
@@ -161,7 +171,7 @@ struct rig *rig_open(const struct rig_conf *conf)
     assert_ok(events_new(&rig->events));
     assert_ok(ledger_open(&ledger, &rig->ledger));
     assert_ok(jobs_new(&(struct jobs_conf){.threads = conf->threads > 0 ? conf->threads : 2}, &rig->jobs));
-    assert_ok(model_plan_new(&rig->spec, tensors, sizeof tensors / sizeof tensors[0], &rig->plan));
+    make_plan(rig);
     assert_int_equal(rig->plan->plan->fragments_count, RIG_FRAGMENTS);
     assert_ok(events_reserve(rig->events, RIG_FRAGMENTS, conf->members));
     rig->parts = (struct parts){.plan = rig->plan->plan, .chain = rig->chain};

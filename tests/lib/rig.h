@@ -31,6 +31,7 @@ struct rig_conf {
     uint64_t segment_bytes, kept_bytes; /* of the ledger; 0: more than any test writes */
     uint64_t checkpoint_ms;             /* 0: only those that are ordered */
     uint64_t versions;                  /* of results, for others; 0: as the codec has it */
+    uint64_t times;                     /* each matrix has so many times its rows; 0: once */
     const struct shardmap *map;         /* of record 0, by rig_id(); NULL: equal shares */
 };
 

@@ -138,6 +138,42 @@ static void what_would_be_replayed_the_longest_is_written_first(void **state)
     rig_close(rig);
 }
 
+/* A version takes its outer step to replay, however few bytes its results have. */
+static void many_versions_are_written_though_they_have_few_bytes(void **state)
+{
+    (void)state;
+    static const char tiny[] = "codec = uniform\nstep = 2\n";
+    struct rig_conf conf = {.folder = testlib_folder("pace-versions-due"),
+                            .sync = tiny,
+                            .members = 2,
+                            .self = 1,
+                            .zstd_level = 1,
+                            .times = 8,
+                            .checkpoint_ms = OLD_MS};
+    struct rig *rig = rig_open(&conf);
+    flush_ms = 0;
+    rig_begin(rig);
+    for (uint32_t f = 0; f < RIG_FRAGMENTS; f++) {
+        rig_tick(rig, 0);
+        rig_settle(rig);
+    }
+    rig_tick(rig, OLD_MS / 8);
+    struct bitset all = bitset_first(2);
+    int count = 0;
+    uint64_t bytes = 0;
+    while (jobs_pending(rig->jobs) == 0) {
+        assert_in_range(++count, 1, MANY);
+        rig_round(rig, 0, &all);
+        bytes += ledger_version_bytes(rig->ledger, 0, (uint64_t)count);
+        rig_tick(rig, 0);
+    }
+    rig_settle(rig);
+    assert_in_range(bytes, 1, 2 * sizeof(float) * rig_values(rig, 0) - 1);
+    assert_in_range(count, 31, 32);
+    assert_int_equal(saved(rig, 0), count);
+    rig_close(rig);
+}
+
 static void an_old_checkpoint_is_written_anew(void **state)
 {
     (void)state;
@@ -356,6 +392,7 @@ int main(void)
     sem_init(&go, 0, 0);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_would_be_replayed_the_longest_is_written_first),
+        cmocka_unit_test(many_versions_are_written_though_they_have_few_bytes),
         cmocka_unit_test(an_old_checkpoint_is_written_anew),
         cmocka_unit_test(saving_takes_a_small_part_of_the_time),
         cmocka_unit_test(a_ledger_that_outgrows_the_checkpoints_is_not_waited_with),

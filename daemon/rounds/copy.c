@@ -86,13 +86,12 @@ static enum err run_start(struct job *job, struct jobs_scratch *scratch)
     struct start_job *j = (struct start_job *)(void *)job;
     const struct desk *desk = j->copy->desk;
     float *anchor = replica_anchor(desk->conf.replica, j->f);
-    (void)scratch;
     if (!j->initial) {
         memcpy(j->base, anchor, anchor_bytes(desk, j->f));
         return ERR_OK;
     }
     memcpy(anchor, j->base, anchor_bytes(desk, j->f));
-    return replica_hash(desk->conf.replica, j->f, 0, 0, &j->hash);
+    return desk_hash(desk, j->f, 0, 0, scratch, &j->hash);
 }
 
 static void done_start(struct job *job)

@@ -33,6 +33,7 @@ enum err attachment_new(const struct trainer_conf *conf, struct attachment **out
     a->listen_fd = a->socket = a->turned_away = -1;
     introduction_init(&a->introduction);
     enum err err = tally_init(&a->tally, conf->conf->state_folder);
+    a->tally.jobs = conf->jobs;
     if (err == ERR_OK)
         err = door_open(conf->conf, &a->path, &a->listen_fd);
     if (err != ERR_OK)

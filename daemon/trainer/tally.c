@@ -3,8 +3,8 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "common/fsio.h"
@@ -12,7 +12,7 @@
 #include "common/mem.h"
 
 /* SAVE_COUNTED: what a killed daemon's status may be short of; a round's results were flushed just before. */
-enum { SAVE_EVERY_MS = 60000, SAVE_COUNTED_MS = 1000, FILE_BYTES_MAX = 256 };
+enum { SAVE_EVERY_MS = 60000, SAVE_COUNTED_MS = 1000 };
 
 static const char format[] = "diloco tokens 1\nbefore = %" PRIu64 "\nlast = %" PRIu64 "\ncounted = %.1f\n";
 static const char scan_format[] = "diloco tokens 1\nbefore = %" SCNu64 "\nlast = %" SCNu64 "\ncounted = %lf\n";
@@ -31,7 +31,7 @@ static bool read_file(const char *path, char *text, size_t text_bytes)
 enum err tally_init(struct tally *tally, const char *folder)
 {
     struct tally found = {0};
-    char text[FILE_BYTES_MAX];
+    char text[TALLY_BYTES];
     *tally = (struct tally){0};
     TRY(mem_printf(&tally->path, "%s/trainer.tokens", folder));
     if (!read_file(tally->path, text, sizeof text))
@@ -46,11 +46,60 @@ enum err tally_init(struct tally *tally, const char *folder)
     return ERR_OK;
 }
 
+/* ---- the file ---- */
+
+struct tally_job {
+    struct job job;
+    struct tally *tally;
+    char text[TALLY_BYTES];
+};
+
+/* That it fails the state folder's other files say, too. */
+static void write_text(const char *path, const char *text)
+{
+    if (fsio_replace(path, text, strlen(text), 0644) != ERR_OK)
+        log_debug("%s", err_text());
+}
+
+static enum err run_write(struct job *job, struct jobs_scratch *scratch)
+{
+    const struct tally_job *j = (const struct tally_job *)(const void *)job;
+    (void)scratch;
+    write_text(j->tally->path, j->text);
+    return ERR_OK;
+}
+
+static void done_write(struct job *job);
+
+static void begin_write(struct tally *tally)
+{
+    struct tally_job *j = tally->job;
+    *j = (struct tally_job){.job = {.work = JOBS_SAVE, .run = run_write, .done = done_write}, .tally = tally};
+    memcpy(j->text, tally->text, sizeof j->text);
+    tally->writing = true;
+    tally->again = false;
+    jobs_submit(tally->jobs, &j->job);
+}
+
+static void done_write(struct job *job)
+{
+    struct tally *tally = ((struct tally_job *)(void *)job)->tally;
+    tally->writing = false;
+    if (tally->again)
+        begin_write(tally);
+}
+
 void tally_deinit(struct tally *tally)
 {
+    if (tally->writing && tally->path != NULL) /* the job was dropped, or what it has written is old */
+        write_text(tally->path, tally->text);
+    mem_free(tally->job);
     mem_free(tally->path);
     tally->path = NULL;
+    tally->job = NULL;
 }
+
+/* ---- counting ---- */
 
 void tally_begin(struct tally *tally, uint64_t kept)
 {
@@ -76,10 +125,14 @@ uint64_t tally_counted(const struct tally *tally)
 
 void tally_save(struct tally *tally, uint64_t tokens)
 {
-    char text[FILE_BYTES_MAX];
-    int bytes = snprintf(text, sizeof text, format, tally->before, tally->last + tokens, tally->counted);
-    if (fsio_replace(tally->path, text, (size_t)bytes, 0644) != ERR_OK)
-        log_debug("%s", err_text()); /* the state folder's other files say so, too */
+    snprintf(tally->text, sizeof tally->text, format, tally->before, tally->last + tokens, tally->counted);
+    if (tally->writing)
+        tally->again = true;
+    else if (tally->jobs != NULL &&
+             (tally->job != NULL || mem_new(1, sizeof *tally->job, "a tally", &tally->job) == ERR_OK))
+        begin_write(tally);
+    else
+        write_text(tally->path, tally->text);
 }
 
 void tally_tick(struct tally *tally, uint64_t tokens, uint64_t now_ms)

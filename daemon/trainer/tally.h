@@ -4,14 +4,19 @@
  * to trainer/.
  *
  * It outlives trainers, and, in a small file of the state folder, daemons; a daemon that is killed loses what was
- * counted in the last second. Only the loop's thread calls.
+ * counted in the last second, or since a checkpoint is being written. Only the loop's thread calls; a job writes the
+ * file, since a disk that is busy may take long to flush it.
  */
 #ifndef DAEMON_TRAINER_TALLY_H
 #define DAEMON_TRAINER_TALLY_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/err.h"
+#include "daemon/jobs.h"
+
+enum { TALLY_BYTES = 256 };
 
 /* In the caller's storage. */
 struct tally {
@@ -21,10 +26,16 @@ struct tally {
     char *path;
     double saved;      /* of what is counted, in the file */
     uint64_t saved_ms; /* when it was written last; 0: not yet */
+
+    struct jobs *jobs;      /* the caller's, from tally_init() on; NULL: it is written at once */
+    struct tally_job *job;  /* that writes it; NULL: none was needed yet */
+    bool writing, again;    /* it is under way; and the file is to be written once more */
+    char text[TALLY_BYTES]; /* what is to stand in it */
 };
 
 /* Begins with what the folder holds; a file that is damaged counts as none, and is said. */
 ERR_MUST_CHECK enum err tally_init(struct tally *tally, const char *folder);
+/* Writes what no job has written. None may be under way. */
 void tally_deinit(struct tally *tally);
 
 /* A new trainer counts on from `kept` tokens, which those before it have trained. */

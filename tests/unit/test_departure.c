@@ -26,9 +26,9 @@ static int begin(void **state)
 static int end(void **state)
 {
     (void)state;
-    stage_close(&stage);
     jobs_free(stage_jobs);
     stage_jobs = NULL;
+    stage_close(&stage);
     return 0;
 }
 
@@ -371,16 +371,19 @@ static void open_with_jobs(void)
     stage_train(&stage, true);
     leave_without_a_word(false);
     stage_tick(&stage, 1);
-    assert_int_equal(jobs_pending(stage_jobs), 1);
 }
 
 static void its_memory_is_given_back_by_a_job(void **state)
 {
     (void)state;
     open_with_jobs();
-    while (!jobs_take_back(stage_jobs))
-        sched_yield();
-    assert_int_equal(jobs_pending(stage_jobs), 0);
+    bool by_a_job = false;
+    while (jobs_pending(stage_jobs) > 0)
+        if (jobs_take_back(stage_jobs))
+            by_a_job |= jobs_taken(stage_jobs) == JOBS_STATES;
+        else
+            sched_yield();
+    assert_true(by_a_job);
     stage_forget(&stage);
     assert_forgotten(false);
 }

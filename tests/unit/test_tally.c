@@ -2,6 +2,7 @@
 /* tally: tokens trained and counted outlive a daemon that is killed. */
 #include "tests/lib/testlib.h"
 
+#include <sched.h>
 #include <string.h>
 
 #include "common/fsio.h"
@@ -75,9 +76,42 @@ static void a_damaged_file_counts_as_none(void **state)
     assert_true(found(folder).counted == 0);
 }
 
+static void flush(struct jobs *jobs)
+{
+    while (jobs_pending(jobs) > 0)
+        if (!jobs_take_back(jobs))
+            sched_yield();
+}
+
+/* A disk that is busy may take long to flush a file. */
+static void a_job_writes_it_and_the_last_word_stands(void **state)
+{
+    (void)state;
+    const char *folder = testlib_folder("tally-job");
+    struct tally tally;
+    struct jobs *jobs;
+    assert_ok(jobs_new(&(struct jobs_conf){.threads = 1}, &jobs));
+    assert_ok(tally_init(&tally, folder));
+    tally.jobs = jobs;
+    tally_begin(&tally, 0);
+    for (int i = 1; i <= 50; i++) {
+        tally.counted = i;
+        tally_save(&tally, 100);
+    }
+    assert_int_equal(jobs_pending(jobs), 1); /* one at a time */
+    flush(jobs);
+    assert_true(found(folder).counted == 50);
+    tally.counted = 60;
+    tally_save(&tally, 100);
+    jobs_free(jobs); /* whether it was begun or not */
+    tally_deinit(&tally);
+    assert_true(found(folder).counted == 60);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_job_writes_it_and_the_last_word_stands),
         cmocka_unit_test(what_was_counted_is_in_the_file_a_second_later),
         cmocka_unit_test(where_nothing_is_counted_it_is_written_once_a_minute),
         cmocka_unit_test(the_next_trainer_counts_on_from_what_it_kept),

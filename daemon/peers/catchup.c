@@ -319,6 +319,7 @@ static void begin_asking(struct catchup *catchup)
 
 void catchup_run(struct catchup *catchup, uint64_t now_ms)
 {
+    bool any = false;
     catchup->now_ms = now_ms;
     begin_asking(catchup);
     for (uint32_t f = 0; f < catchup->fragments; f++) {
@@ -327,7 +328,10 @@ void catchup_run(struct catchup *catchup, uint64_t now_ms)
             run_one(catchup, chase);
         else if (chase->on && !wanted(catchup, f))
             end_chase(catchup, chase, false);
+        any |= chase->on;
     }
+    if (!any)
+        slots_drop_spares(catchup->conf.plan->slots);
 }
 
 /* ---- coming in ---- */

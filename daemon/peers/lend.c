@@ -19,6 +19,8 @@ struct reader {
 struct copy {
     bool used, made;
     struct state_loan loan; /* a job is at it until `made` */
+    uint8_t *memory;        /* of `loan`, or of the one before: pages that the kernel need not clear again */
+    uint64_t memory_bytes, used_ms;
     struct reader readers[LEND_READERS_MAX];
 };
 
@@ -48,17 +50,25 @@ static void end_copy(struct lend *lend, struct copy *copy)
         end_reader(lend, &copy->readers[i]);
     if (copy->loan.object != NULL)
         xfer_withdraw(lend->conf.xfer, copy->loan.object, copy->loan.bytes);
-    mem_pages_free(copy->loan.object, (size_t)copy->loan.bytes, 1);
     mem_free(copy->loan.leaves);
-    *copy = (struct copy){.used = false};
+    *copy = (struct copy){.memory = copy->memory, .memory_bytes = copy->memory_bytes, .used_ms = copy->used_ms};
+}
+
+static void free_memory(struct copy *copy)
+{
+    mem_pages_free(copy->memory, (size_t)copy->memory_bytes, 1);
+    copy->memory = NULL;
+    copy->memory_bytes = 0;
 }
 
 void lend_free(struct lend *lend)
 {
     if (lend == NULL)
         return;
-    for (uint32_t i = 0; i < MEMORY_STATES_SERVED; i++)
+    for (uint32_t i = 0; i < MEMORY_STATES_SERVED; i++) {
         end_copy(lend, &lend->copies[i]);
+        free_memory(&lend->copies[i]);
+    }
     mem_free(lend);
 }
 
@@ -72,6 +82,19 @@ static struct copy *find_copy(struct lend *lend, uint32_t f, uint64_t version)
             return copy;
     }
     return NULL;
+}
+
+/* States differ in length by some rows: memory is made in steps. */
+static enum err make_memory(struct copy *copy, uint64_t bytes)
+{
+    enum { STEP = 4 << 10 };
+    if (copy->memory_bytes >= bytes && copy->memory_bytes / 2 <= bytes)
+        return ERR_OK;
+    free_memory(copy);
+    uint64_t room = (bytes + STEP - 1) / STEP * STEP;
+    TRY(mem_pages_new((size_t)room, 1, "a state to send", &copy->memory));
+    copy->memory_bytes = room;
+    return ERR_OK;
 }
 
 /* Begins one of our present state; NULL: we are not at that version, or it is changing, or there is no room. */
@@ -89,12 +112,13 @@ static struct copy *new_copy(struct lend *lend, uint32_t f, uint64_t version)
         return NULL;
     struct state_loan *loan = &copy->loan;
     *loan = (struct state_loan){.f = f, .state = *state, .bytes = state_object_bytes(run->replica, f)};
-    if (mem_pages_new((size_t)loan->bytes, 1, "a state to send", &loan->object) != ERR_OK ||
+    if (make_memory(copy, loan->bytes) != ERR_OK ||
         mem_new(state_object_leaves(loan->bytes), sizeof *loan->leaves, "a state to send", &loan->leaves) != ERR_OK) {
         log_error("%s", err_text());
         end_copy(lend, copy);
         return NULL;
     }
+    loan->object = copy->memory;
     copy->used = true;
     event_post(lend->conf.events, &(struct event){.type = EVENT_LEND, .fragment = f, .lend = {.loan = loan}});
     return copy;
@@ -269,7 +293,11 @@ void lend_tick(struct lend *lend, uint64_t now_ms)
             if (reader->used && now_ms >= reader->heard_ms + LEND_IDLE_MS)
                 end_reader(lend, reader);
         }
-        if (copy->used)
+        if (copy->used) {
+            copy->used_ms = now_ms;
             end_if_unread(lend, copy);
+        } else if (now_ms >= copy->used_ms + LEND_IDLE_MS) {
+            free_memory(copy);
+        }
     }
 }

@@ -15,6 +15,9 @@ enum { STATE_ARRAYS = 2, SHARED_AREAS = 2 };
 /* How often the digests of a state's leaves are there at most: in a copy, and in the heads for four who read it. */
 enum { STATE_HEADS = 5 };
 
+_Static_assert((int)SLOTS_SPARES == (int)MEMORY_STATES_FETCHED,
+               "states on their way in, and the memory of the last ones");
+
 /* What jobs_set_scratch() gives a thread: a piece of a mean, what a segment is larger than usual, and PowerSGD's
  * factors, as floats and as the halves that are sent. */
 static uint64_t scratch_bytes(const struct replica_conf *conf)

@@ -19,7 +19,16 @@ struct fragment_slots {
     uint64_t state_bytes;
 };
 
+/* Memory of a state that has been taken over, for the next one: pages that the kernel need not clear again. */
+struct spare {
+    uint8_t *memory;
+    uint64_t bytes;
+};
+/* LEAST: bytes that are worth it; memory is made in a STEP, since states differ in length by some rows. */
+enum { SPARE_LEAST = 1 << 20, STEP = 4 << 10 };
+
 struct slots {
+    struct spare spares[SLOTS_SPARES];
     struct slots_conf conf;
     struct fragment_slots *fragments;
 };
@@ -78,6 +87,7 @@ void slots_free(struct slots *slots)
         mem_free(fragment->own.data);
         mem_pages_free(fragment->state, (size_t)fragment->state_bytes, 1);
     }
+    slots_drop_spares(slots);
     mem_free(slots->fragments);
     mem_free(slots);
 }
@@ -127,17 +137,33 @@ enum err slots_room(struct slots *slots, struct slot *slot, uint32_t f, uint64_t
     return ERR_OK;
 }
 
+/* Without one that fits, those that do not are let go before another is made: so there are never more states in memory
+ * than come in at a time. */
+static enum err new_state(struct slots *slots, struct fragment_slots *fragment, uint64_t bytes)
+{
+    for (size_t i = 0; i < SLOTS_SPARES; i++) {
+        struct spare *spare = &slots->spares[i];
+        if (spare->memory == NULL || spare->bytes < bytes)
+            continue;
+        fragment->state = spare->memory;
+        fragment->state_bytes = spare->bytes;
+        *spare = (struct spare){.bytes = 0};
+        return ERR_OK;
+    }
+    slots_drop_spares(slots);
+    uint64_t room = bytes < SPARE_LEAST ? bytes : (bytes + STEP - 1) / STEP * STEP;
+    TRY(mem_pages_new((size_t)room, 1, "a state on its way in", &fragment->state));
+    fragment->state_bytes = room;
+    return ERR_OK;
+}
+
 enum err slots_take_state(struct slots *slots, uint32_t f, uint64_t bytes, uint8_t **out)
 {
     struct fragment_slots *fragment = &slots->fragments[f];
-    if (fragment->state != NULL && fragment->state_bytes < bytes) {
-        mem_pages_free(fragment->state, (size_t)fragment->state_bytes, 1);
-        fragment->state = NULL;
-    }
-    if (fragment->state == NULL) {
-        TRY(mem_pages_new((size_t)bytes, 1, "a state on its way in", &fragment->state));
-        fragment->state_bytes = bytes;
-    }
+    if (fragment->state != NULL && fragment->state_bytes < bytes)
+        slots_free_state(slots, f);
+    if (fragment->state == NULL)
+        TRY(new_state(slots, fragment, bytes));
     *out = fragment->state;
     return ERR_OK;
 }
@@ -149,6 +175,22 @@ uint8_t *slots_state(const struct slots *slots, uint32_t f)
 
 void slots_free_state(struct slots *slots, uint32_t f)
 {
-    mem_pages_free(slots->fragments[f].state, (size_t)slots->fragments[f].state_bytes, 1);
-    slots->fragments[f].state = NULL;
+    struct fragment_slots *fragment = &slots->fragments[f];
+    struct spare *place = NULL;
+    for (size_t i = 0; i < SLOTS_SPARES && place == NULL; i++)
+        if (slots->spares[i].memory == NULL)
+            place = &slots->spares[i];
+    if (place != NULL && fragment->state != NULL && fragment->state_bytes >= SPARE_LEAST)
+        *place = (struct spare){.memory = fragment->state, .bytes = fragment->state_bytes};
+    else
+        mem_pages_free(fragment->state, (size_t)fragment->state_bytes, 1);
+    fragment->state = NULL;
+}
+
+void slots_drop_spares(struct slots *slots)
+{
+    for (size_t i = 0; i < SLOTS_SPARES; i++) {
+        mem_pages_free(slots->spares[i].memory, (size_t)slots->spares[i].bytes, 1);
+        slots->spares[i] = (struct spare){.bytes = 0};
+    }
 }

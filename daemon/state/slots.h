@@ -56,9 +56,13 @@ ERR_MUST_CHECK enum err slots_room(struct slots *slots, struct slot *slot, uint3
 /* Bytes of the tables, without what slots_room() takes. */
 uint64_t slots_bytes(uint32_t fragments_count, uint32_t members_count);
 
+/* States that come in at a time. */
+enum { SLOTS_SPARES = 2 };
 /* Memory for a peer's state of fragment `f`, `bytes` long; what an earlier attempt left is taken over. ERR_NOMEM. */
 ERR_MUST_CHECK enum err slots_take_state(struct slots *slots, uint32_t f, uint64_t bytes, uint8_t **out);
 uint8_t *slots_state(const struct slots *slots, uint32_t f);
+/* Large memory is kept for the next state, until slots_drop_spares(): no more states are to come. */
 void slots_free_state(struct slots *slots, uint32_t f);
+void slots_drop_spares(struct slots *slots);
 
 #endif

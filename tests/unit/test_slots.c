@@ -176,6 +176,33 @@ static void a_state_on_its_way_in_is_kept_until_it_is_freed(void **state)
     slots_free(slots); /* with states in it */
 }
 
+/* States that come one after the other use the same memory, and there is never more of it than they need at a time. */
+static void states_one_after_the_other_share_memory(void **state)
+{
+    (void)state;
+    enum { LARGE = 5 << 20 };
+    struct slots *slots = all_slots();
+    uint8_t *first, *second, *third, *again;
+    size_t before = mem_pages_bytes();
+    assert_ok(slots_take_state(slots, 0, LARGE + 100, &first));
+    assert_ok(slots_take_state(slots, 1, LARGE, &second));
+    size_t most = mem_pages_bytes() - before;
+    first[LARGE - 1] = 77;
+    slots_free_state(slots, 0);
+    assert_ok(slots_take_state(slots, 2, LARGE + 3000, &third)); /* some rows more */
+    assert_ptr_equal(third, first);
+    assert_int_equal(third[LARGE - 1], 77); /* nothing had to be cleared */
+    slots_free_state(slots, 1);
+    slots_free_state(slots, 2);
+    assert_int_equal(mem_pages_bytes() - before, most);
+    assert_ok(slots_take_state(slots, 0, 2 * LARGE, &again)); /* what is too small goes first */
+    assert_true(mem_pages_bytes() - before <= most);
+    slots_free_state(slots, 0);
+    slots_drop_spares(slots);
+    assert_int_equal(mem_pages_bytes(), before);
+    slots_free(slots);
+}
+
 static enum err make_slots(void *user)
 {
     struct slots_conf conf = conf_of();
@@ -224,6 +251,7 @@ int main(void)
         cmocka_unit_test(a_slot_is_allocated_once_and_kept),
         cmocka_unit_test(a_slot_holds_the_largest_object_of_its_shard),
         cmocka_unit_test(a_state_on_its_way_in_is_kept_until_it_is_freed),
+        cmocka_unit_test(states_one_after_the_other_share_memory),
         cmocka_unit_test(without_memory_a_slot_stays_empty),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -228,6 +228,28 @@ static void two_states_are_kept_for_others_and_no_longer_than_they_read(void **s
     end();
 }
 
+/* The next copy uses it, if there is one soon. */
+static void memory_of_copies_goes_when_nobody_reads(void **state)
+{
+    (void)state;
+    begin("states-memory");
+    struct whole whole = whole_of(a->replica, LARGE);
+    const struct wire_key head = head_key(LARGE, A);
+    size_t before = mem_pages_bytes();
+    assert_fetches(b, &head, whole.head, whole.head_bytes);
+    size_t with = mem_pages_bytes();
+    assert_true(with >= before + whole.bytes);
+    played_say_done(b, A, &head, WIRE_NOT_NEEDED);
+    pass(2000);
+    assert_fetches(c, &head, whole.head, whole.head_bytes);
+    assert_int_equal(mem_pages_bytes(), with);
+    played_say_done(c, A, &head, WIRE_NOT_NEEDED);
+    pass(LEND_IDLE_MS + 2000);
+    assert_int_equal(mem_pages_bytes(), before);
+    free_whole(&whole);
+    end();
+}
+
 static void a_reader_that_restarts_is_let_go(void **state)
 {
     (void)state;
@@ -607,6 +629,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_state_goes_out_as_it_was_when_it_was_asked_for),
         cmocka_unit_test(two_states_are_kept_for_others_and_no_longer_than_they_read),
+        cmocka_unit_test(memory_of_copies_goes_when_nobody_reads),
         cmocka_unit_test(a_reader_that_restarts_is_let_go),
         cmocka_unit_test(one_reader_has_few_ranges_on_their_way),
         cmocka_unit_test(a_damaged_state_does_not_go_out),

@@ -115,10 +115,12 @@ static void take_arriving(struct status *status, uint32_t f)
 {
     const struct status_conf *from = status->from;
     struct status_arriving *arriving = &status->arriving;
-    arriving->fragments++;
-    arriving->bytes += peers_state_bytes(from->peers, f);
-    arriving->bytes_due += replica_state_bytes(from->replica, f);
-    for (uint32_t i = 0; i < from->view->count; i++)
+    bool known = sync_known(from->sync, f);
+    uint64_t due = replica_state_bytes(from->replica, f);
+    arriving->fragments += !known;
+    arriving->bytes += known ? due : peers_state_bytes(from->peers, f);
+    arriving->bytes_due += due;
+    for (uint32_t i = 0; i < from->view->count && !known; i++)
         arriving->offered = arriving->offered || (sync_up(from->sync, i) && sync_heard(from->sync, i, f).hash_known);
 }
 
@@ -139,7 +141,7 @@ static void take_fragment(struct status *status, uint32_t f, struct digest_state
         row->grown = rounds_grown(from->rounds, f);
         row->blocked = takes_too_long(status, f) || is_overdue(status, f);
     }
-    if (!status->witness && !sync_known(from->sync, f))
+    if (!status->witness)
         take_arriving(status, f);
     uint64_t version = status->witness ? row->newest : row->own.version;
     status->versions += version;

@@ -177,13 +177,12 @@ struct status_epoch {
     char advice[600];     /* what is well, and could be better; "" */
 };
 
-/* Fragments of which there is no state here yet, as on an island that joins: how many, what of theirs is here, and what
- * they have in all. */
+/* How much of the run's state is here, as on an island that joins. */
 struct status_arriving {
-    uint32_t fragments;
-    uint64_t bytes, bytes_due;
-    bool offered;      /* others that are heard have some of it */
-    uint64_t still_ms; /* for so long nothing has come */
+    uint32_t fragments;        /* of which there is none yet */
+    uint64_t bytes, bytes_due; /* of all: here, or arriving; and in all */
+    bool offered;              /* others that are heard have some of what is missing */
+    uint64_t still_ms;         /* for so long nothing has come */
 };
 
 /* What the daemon takes of the machine's processors. */

@@ -55,9 +55,9 @@ static void print_arriving(const json_t *arriving, const struct ctl_text_look *l
     struct line line = {.used = 0};
     char here[HUMAN_BYTES], due[HUMAN_BYTES];
     double bytes = ctl_number(arriving, "bytes"), bytes_due = ctl_number(arriving, "bytes_due");
-    if (bytes_due == 0 || bytes == 0)
+    if (ctl_number(arriving, "fragments") == 0 || bytes == 0)
         return;
-    add(&line, "%s of %s are here, %.0f %%", human_bytes(bytes, here), human_bytes(bytes_due, due),
+    add(&line, "%s of the state's %s are here, %.0f %%", human_bytes(bytes, here), human_bytes(bytes_due, due),
         floor(100 * bytes / bytes_due));
     say(&line, "", look, file);
 }

@@ -194,9 +194,9 @@ static void of_a_newcomer_it_says_how_much_is_here(void **state)
     (void)state;
     print(ctl_print_status, "{\"role\":\"observer\",\"degraded\":[],\"arriving\":{\"fragments\":3,\"bytes\":"
                             "149000000,\"bytes_due\":672000000}}");
-    assert_prints("\n           149 MB of 672 MB are here, 22 %\n");
-    print(ctl_print_status, "{\"role\":\"owner\",\"degraded\":[],\"arriving\":{\"fragments\":0,\"bytes\":0,"
-                            "\"bytes_due\":0}}");
+    assert_prints("\n           149 MB of the state's 672 MB are here, 22 %\n");
+    print(ctl_print_status, "{\"role\":\"owner\",\"degraded\":[],\"arriving\":{\"fragments\":0,\"bytes\":672,"
+                            "\"bytes_due\":672}}");
     assert_null(strstr(printed, "are here,"));
 }
 

@@ -429,7 +429,12 @@ static void a_newcomer_s_fragments_arrive(void **state)
     assert_silent(take(), COMPLAINT_BEHIND);
     assert_silent(take(), COMPLAINT_REPAIR);
     assert_int_equal(look.status.arriving.fragments, ISLE_FRAGMENTS);
-    assert_true(look.status.arriving.bytes_due > 0);
+    uint64_t due = look.status.arriving.bytes_due;
+    assert_true(due > 0 && look.status.arriving.bytes == 0);
+    struct digest hash = digest_of("x", 1);
+    sync_restore(look.a->sync, 1, 5, &hash);
+    assert_int_equal(take()->arriving.fragments, ISLE_FRAGMENTS - 1);
+    assert_true(look.status.arriving.bytes > 0 && look.status.arriving.bytes_due == due);
     assert_complains(look_take_of(&conf), COMPLAINT_BEHIND, "fragments is not here, and nothing of it has come for 1");
     look_end();
 }

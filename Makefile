@@ -3,6 +3,7 @@
 #
 #   make           programs and libraries, into build/gcc/
 #   make demo      two islands train one model on this machine; pictures and figures under build/demo/
+#   make demo-large   the same with a GPT of 85 million parameters in PyTorch, for MINUTES=10 where there is PyTorch
 #   make outlive   three islands on this machine; one is lost for good while the run goes on, and comes back
 #   make outlive-namespaces   the same, each with a network and a folder of its own, as three machines would have
 #   make failures  four islands, killed at random for MINUTES=5 with SEED=1: how much of their work counts?
@@ -43,7 +44,7 @@ comma := ,
 space := $() $()
 B := build/$(notdir $(CC))$(if $(SAN),-$(subst $(comma),-,$(SAN)))$(if $(filter-out -O2,$(OPT)),$(OPT))
 
-GOALS := all check demo outlive outlive-namespaces failures aims bench bench-quality install lint mutants fuzz tests sim check-gpu bench-gpu gpu-kit \
+GOALS := all check demo demo-large outlive outlive-namespaces failures aims bench bench-quality install lint mutants fuzz tests sim check-gpu bench-gpu gpu-kit \
 	check-python wheel uninstall
 PLAIN_GOALS := clean dist help
 .PHONY: $(GOALS) $(PLAIN_GOALS)
@@ -341,6 +342,11 @@ mutants:
 demo: export DEMO_DATA = $(DATA)
 demo: $(PROGRAMS) $(B)/tests/demo/demo
 	@$(B)/tests/demo/demo --programs $(B) $(if $(DATA),--data "$$DEMO_DATA")
+
+# A GPT of 85 million parameters in PyTorch: skipped where there is none, and it has said how to get it.
+demo-large: export DEMO_DATA = $(DATA)
+demo-large: $(PROGRAMS) $(B)/libdiloco.so.0
+	@BUILD=$(B) MINUTES='$(MINUTES)' PYTHON='$(PYTHON)' tests/demo/large.sh || [ $$? -eq 77 ]
 
 outlive: export OUTLIVE_DATA = $(or $(DATA),tests/demo/shakespeare.txt)
 outlive: $(PROGRAMS) $(B)/tests/outlive/outlive

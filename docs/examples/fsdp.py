@@ -15,7 +15,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 import diloco
-from gpt import BATCH, CONTEXT, GPT, arguments, draw, text
+from gpt import GPT, Size, arguments, draw, text
 
 
 def main():
@@ -27,7 +27,7 @@ def main():
     torch.manual_seed(a.seed)
     torch.set_num_threads(1)
     data = text(a.data)
-    model = GPT().to(device)
+    model = GPT(Size(a.width, a.layers, a.heads, a.context)).to(device)
     if "--ddp" in sys.argv:
         model = DistributedDataParallel(model)
     else:
@@ -37,15 +37,15 @@ def main():
     optimizer = torch.optim.AdamW(model.parameters(), lr=a.lr)
 
     island = diloco.attach(model, trainer="fsdp")
-    windows = range(0, len(data) - CONTEXT - 1, CONTEXT)
+    windows = range(0, len(data) - a.context - 1, a.context)
     generator = torch.Generator().manual_seed(island.seed(a.seed) + rank)  # this island's own, and each rank's
     while not island.done:
-        tokens, targets = (part.to(device) for part in draw(data, windows, BATCH // ranks, generator))
+        tokens, targets = (part.to(device) for part in draw(data, windows, a.batch // ranks, generator))
         loss = F.cross_entropy(model(tokens).flatten(0, 1).float(), targets.flatten())
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        island.step(tokens=BATCH * CONTEXT, loss=loss)
+        island.step(tokens=a.batch * a.context, loss=loss)
     island.finish()
     island.detach()
     dist.destroy_process_group()

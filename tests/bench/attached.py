@@ -38,8 +38,8 @@ INTERVAL, OVERLAP = 30, 1  # the run spec's own defaults
 BEGIN = 5  # of a piece, in steps after a fragment was due: by then its round is over
 WARM_STEPS, PATIENCE_S = 5, 3000
 SPEC = f"[run]\nname = attached\nsteps = 100000000\n[sync]\ninterval = {INTERVAL}\noverlap = {OVERLAP}\n"
-gpt.WIDTH, gpt.LAYERS, gpt.HEADS, gpt.CONTEXT, gpt.BATCH = 192, 6, 6, 128, 4
-TOKENS = gpt.BATCH * gpt.CONTEXT  # a step
+SIZE, BATCH = gpt.Size(width=192, layers=6, heads=6, context=128), 4
+TOKENS = BATCH * SIZE.context  # a step
 
 
 class Loop:
@@ -49,9 +49,9 @@ class Loop:
         torch.manual_seed(1)
         torch.set_num_threads(1)
         self.data = gpt.text(TEXT)
-        self.windows = range(0, len(self.data) - gpt.CONTEXT - 1, gpt.CONTEXT)
+        self.windows = range(0, len(self.data) - SIZE.context - 1, SIZE.context)
         self.generator = torch.Generator().manual_seed(seed)
-        self.model = gpt.GPT()
+        self.model = gpt.GPT(SIZE)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=3e-4)
         self.island = diloco.attach(self.model, socket=path) if path else None
         self.calls = {}
@@ -59,7 +59,7 @@ class Loop:
     def step(self, attached):
         """Seconds of one step, and of them in island.step()."""
         begin = time.perf_counter()
-        tokens, targets = gpt.draw(self.data, self.windows, gpt.BATCH, self.generator)
+        tokens, targets = gpt.draw(self.data, self.windows, BATCH, self.generator)
         loss = F.cross_entropy(self.model(tokens).flatten(0, 1), targets.flatten())
         self.optimizer.zero_grad()
         loss.backward()
@@ -148,7 +148,7 @@ def measure(count, pairs):
     context = multiprocessing.get_context("spawn")
     barrier, both, results = context.Barrier(2), context.Event(), context.Queue()
     cores = sorted(os.sched_getaffinity(0))
-    fragments = 1 + gpt.LAYERS // 3
+    fragments = 1 + SIZE.layers // 3
     offsets = [fragment * (INTERVAL // fragments) for fragment in range(fragments)]
     loops = []
     with Run(SPEC) as run:

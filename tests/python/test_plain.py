@@ -191,10 +191,9 @@ class Islands(unittest.TestCase):
             islands = [run.found("paris", program)]
             islands += [run.join(name, f"{program} --more 0.3") for name in ("oslo", "rome")]  # against one
             assert_one_model(islands)
-            for island in islands[1:]:
-                island.await_log("our initial tensors differ from island", seconds=1)
-            self.assertNotIn("differ", islands[0].log())
-            self.assertNotIn("diverged in fragment", islands[0].log().split("takes part")[-1])
+            for island in islands:
+                self.assertNotIn("initial tensors differ", island.log())  # nobody had asked for them
+                self.assertNotIn("diverged in fragment", island.log().split("takes part")[-1])
 
     def test_ctrl_c_ends_any_waiting(self):
         self.interrupted([], lambda: time.sleep(1.5), DILOCO_SOCKET="/tmp/nobody-listens-here.sock")

@@ -5,14 +5,14 @@
 #include <stdint.h>
 #include <string.h>
 
-static uint32_t bits_of(float value)
+static inline uint32_t bits_of(float value)
 {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
     return bits;
 }
 
-static float float_of(uint32_t bits)
+static inline float float_of(uint32_t bits)
 {
     float value;
     memcpy(&value, &bits, sizeof value);
@@ -21,7 +21,7 @@ static float float_of(uint32_t bits)
 
 /* ---- bf16: the upper half of an fp32 ---- */
 
-static float from_bf16(uint16_t half)
+static inline float from_bf16(uint16_t half)
 {
     return float_of((uint32_t)half << 16);
 }
@@ -34,7 +34,7 @@ static inline uint32_t round_bf16(uint32_t bits)
     return (nan ? bits | 0x400000 : nearest) & 0xffff0000;
 }
 
-static uint16_t to_bf16(float value)
+static inline uint16_t to_bf16(float value)
 {
     return (uint16_t)(round_bf16(bits_of(value)) >> 16);
 }
@@ -70,13 +70,68 @@ size_t attach_type_bytes(enum diloco_type type)
     return type == DILOCO_F32 ? 4 : type == DILOCO_BF16 || type == DILOCO_F16 ? 2 : 0;
 }
 
+/* Loops over bf16 and what goes with it are there twice, with the same bits: eight values at a time take half as long
+ * as four, and all processors of today that train have that. */
+#ifdef __x86_64__
+#define WIDE __attribute__((target("avx2")))
+#define HAS_WIDE __builtin_cpu_supports("avx2")
+#else
+#define WIDE
+#define HAS_WIDE false
+#endif
+#define TWICE(name, parameters, arguments)  \
+    WIDE static void name##_wide parameters \
+    {                                       \
+        name##_values arguments;            \
+    }                                       \
+    static void name parameters             \
+    {                                       \
+        if (HAS_WIDE)                       \
+            name##_wide arguments;          \
+        else                                \
+            name##_values arguments;        \
+    }
+#define INLINE static inline __attribute__((always_inline))
+
+INLINE void widen_bf16_values(const uint16_t *half, float *out, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        out[i] = from_bf16(half[i]);
+}
+TWICE(widen_bf16, (const uint16_t *half, float *out, size_t count), (half, out, count))
+
+INLINE void narrow_bf16_values(const float *values, uint16_t *half, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        half[i] = to_bf16(values[i]);
+}
+TWICE(narrow_bf16, (const float *values, uint16_t *half, size_t count), (values, half, count))
+
+INLINE void carry_in_values(float *values, const float *carry, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        values[i] += carry[i];
+}
+TWICE(carry_in, (float *values, const float *carry, size_t count), (values, carry, count))
+
+INLINE void carry_out_bf16_values(float *values, float *carry, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        float rounded = float_of(round_bf16(bits_of(values[i])));
+        uint32_t rest = bits_of(values[i] - rounded);
+        carry[i] = float_of((rest & 0x7f800000) == 0x7f800000 ? 0 : rest);
+        values[i] = rounded;
+    }
+}
+TWICE(carry_out_bf16, (float *values, float *carry, size_t count), (values, carry, count))
+
 void attach_widen(enum diloco_type type, const void *values, float *out, size_t count)
 {
     const uint16_t *half = values;
     if (type == DILOCO_F32)
         memcpy(out, values, count * sizeof *out);
-    for (size_t i = 0; type == DILOCO_BF16 && i < count; i++)
-        out[i] = from_bf16(half[i]);
+    else if (type == DILOCO_BF16)
+        widen_bf16(half, out, count);
     for (size_t i = 0; type == DILOCO_F16 && i < count; i++)
         out[i] = from_f16(half[i]);
 }
@@ -86,26 +141,15 @@ void attach_narrow(enum diloco_type type, const float *values, void *to, size_t 
     uint16_t *half = to;
     if (type == DILOCO_F32)
         memcpy(to, values, count * sizeof *values);
-    for (size_t i = 0; type == DILOCO_BF16 && i < count; i++)
-        half[i] = to_bf16(values[i]);
+    else if (type == DILOCO_BF16)
+        narrow_bf16(values, half, count);
     for (size_t i = 0; type == DILOCO_F16 && i < count; i++)
         half[i] = to_f16(values[i]);
 }
 
 void attach_carry_in(float *values, const float *carry, size_t count)
 {
-    for (size_t i = 0; i < count; i++)
-        values[i] += carry[i];
-}
-
-static void carry_out_bf16(float *values, float *carry, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        float rounded = float_of(round_bf16(bits_of(values[i])));
-        uint32_t rest = bits_of(values[i] - rounded);
-        carry[i] = float_of((rest & 0x7f800000) == 0x7f800000 ? 0 : rest);
-        values[i] = rounded;
-    }
+    carry_in(values, carry, count);
 }
 
 static void carry_out_f16(float *values, float *carry, size_t count)

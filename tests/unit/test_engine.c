@@ -183,8 +183,17 @@ static void without_memory_there_is_no_engine_and_nothing_is_left(void **state)
 
 /* ---- how long its turns take ---- */
 
-/* In the place of libsystemd's: the loop calls it now and then, and stands as long as a test says. */
+/* In the place of libsystemd's: the loop calls one now and then, and stands as long as a test says; the other says that
+ * it ends. */
 static _Atomic int notify_takes_ms;
+static _Atomic bool stopping;
+
+int sd_notify(int unset_environment, const char *text)
+{
+    (void)unset_environment;
+    stopping = strcmp(text, "STOPPING=1") == 0;
+    return 0;
+}
 
 int sd_notifyf(int unset_environment, const char *format, ...)
 {
@@ -546,6 +555,7 @@ static void no_other_plan_is_taken_while_it_ends(void **state)
     other->out.hello.plan_id = plan->plan->digest;
     played_say(other, B);
     send_plan(plan);
+    isle_wait(stopping);
     assert_int_equal(hosted_number("fragments"), 0);
     assert_int_equal(rename(aside, hosted.conf.state_folder), 0);
     send_plan(plan);                      /* it asks again */

@@ -330,7 +330,7 @@ void catchup_run(struct catchup *catchup, uint64_t now_ms)
             end_chase(catchup, chase, false);
         any |= chase->on;
     }
-    if (!any)
+    if (!any && catchup->conf.plan->slots != NULL) /* a witness has none */
         slots_drop_spares(catchup->conf.plan->slots);
 }
 

@@ -177,7 +177,8 @@ static struct arrivals arrivals_of(const char *log)
         if (at == NULL || sscanf(at, " is here after %lf s: %lf bytes from %u islands, and %lf bytes", &took_s, &bytes,
                                  &givers, &again) != 4)
             continue;
-        at_s = said_first(log, since_s, words, NULL);
+        double next_s = said_first(log, since_s, words, NULL);
+        at_s = next_s > 0 ? next_s : at_s; /* two may have come within a millisecond */
         since_s = at_s + 0.0005;
         all.from_s = fmin(all.from_s, at_s - took_s);
         all.to_s = at_s;

@@ -59,7 +59,7 @@ def steps_in(minutes, threads):
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in NAMES]
     answers = [process.communicate()[0].split() for process in both]
     slower = max(float(answer[0]) for answer in answers)
-    steps = int(SHARE * 60 * minutes / slower) // INTERVAL * INTERVAL
+    steps = int(SHARE * 60 * minutes / slower)
     return max(2 * INTERVAL, steps), int(answers[0][1]), slower
 
 

@@ -121,6 +121,7 @@ def check_command(place, text, table):
 
 # Options in prose that are not our programs'.
 OTHERS = {"--list", "--tests", "--programs", "--nproc-per-node", "--ddp", "--lora", "--data", "--namespaces"}
+OTHERS |= {"--width", "--layers", "--heads", "--batch", "--lr", "--warmup"}  # of docs/examples/gpt.py
 
 
 def check_span(place, text, table, every):

@@ -131,7 +131,8 @@ void engine_judge_late(struct engine *engine)
         return;
     if (trainer_registered(engine->trainer))
         judge_trainer(engine);
-    engine->judge_ms = 0;
+    if (engine->run.plan == NULL || engine->told) /* else it has brought the plan, and waits until that is told */
+        engine->judge_ms = 0;
 }
 
 static void started(struct engine *engine, const struct event *event)

@@ -132,18 +132,18 @@ static bool joins(const struct attachment *a)
     return role != RECORD_OWNER && role != RECORD_CONTRIBUTOR;
 }
 
-/* Whether there is a state to start from, or will be. A peer at version 0 has no more than its trainer's initial
- * tensors. */
+/* Whether there is a state to start from. A peer at version 0 has no more than its trainer's initial tensors, which are
+ * the run's to who joins. */
 static bool run_has_begun(const struct attachment *a)
 {
-    if (joins(a))
-        return true;
     for (uint32_t f = 0; f < attachment_core_fragments(a); f++) {
         if (sync_known(a->plan.sync, f))
             return true;
-        for (uint32_t i = 0; i < a->conf.view->count; i++)
-            if (i != a->conf.view->self && sync_heard(a->plan.sync, i, f).version > 0)
+        for (uint32_t i = 0; i < a->conf.view->count; i++) {
+            struct sync_peer_fragment heard = sync_heard(a->plan.sync, i, f);
+            if (i != a->conf.view->self && (heard.version > 0 || (joins(a) && heard.hash_known)))
                 return true;
+        }
     }
     return false;
 }
@@ -158,9 +158,15 @@ static enum err make_memory(struct attachment *a)
 /* One that has nothing to begin a run from: what it would bring must not be taken for the run's. */
 static bool waits_for_state(struct attachment *a)
 {
-    if (a->introduction.hello.without_initial == 0)
+    bool lacks = a->introduction.hello.without_initial != 0;
+    if (!lacks && !joins(a))
         return false;
-    if (!a->wait_said)
+    if (!lacks && a->now_ms < a->conf.start_ms + PEERS_PATIENCE_MS) /* those who have them may only not be heard yet */
+        return true;
+    if (!a->wait_said && !lacks)
+        log_warn("this island has joined the run, so its trainer brings no parameters, and none are here yet: it waits "
+                 "until an island that has them can be heard");
+    else if (!a->wait_said)
         log_warn(
             "the trainer has no parameters to begin with, and none are here yet: it waits until an island with the "
             "model that the run begins from has trained, or can be heard; where no island has it, set [run] init in "

@@ -36,7 +36,8 @@ mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 1
 child= # what runs now, in the background, so that a signal is heard at once
 pack() {
     [ -n "$in_kit" ] || return 0
-    (cd "$out" && rm -f results.tgz && tar -czf .results.tgz --exclude=.results.tgz . && mv .results.tgz results.tgz) ||
+    # Beside the folder: one that gets a file while it is read "changed", and tar fails.
+    (rm -f "$out/results.tgz" && tar -czf "$out.tgz" -C "$out" . && mv "$out.tgz" "$out/results.tgz") ||
         echo "$out: what was written cannot be packed"
 }
 trap pack EXIT

@@ -8,7 +8,7 @@ set -eu
 BUILD=$(cd "$BUILD" && pwd)
 text=$(cd "$(dirname "$0")" && pwd)/../demo/shakespeare.txt
 patience_s=120
-long=3500 # steps of a run in which an island comes back three times
+long=8000 # steps of a run in which an island comes back three times
 case ${SAN:-} in *thread*) patience_s=300 long=1500 ;; esac
 
 place=$(mktemp -d /tmp/diloco-ranks-XXXXXX) # sockets have short paths

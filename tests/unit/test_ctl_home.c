@@ -65,8 +65,8 @@ static void assert_stop_prints(const char *part)
 
 /* ---- stop ---- */
 
-/* A process that waits to be ended; with the lock or without. */
-static int bystander(bool with_lock)
+/* A process that waits to be ended, or ends after so long by itself (0: never); with the lock or without. */
+static int passer_by(bool with_lock, useconds_t lives_us)
 {
     int ready[2], pid;
     char byte;
@@ -77,6 +77,8 @@ static int bystander(bool with_lock)
         prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves nobody behind */
         if ((with_lock && home_lock(&home, &fd) != ERR_OK) || write(ready[1], "r", 1) != 1)
             _exit(1);
+        if (lives_us > 0)
+            _exit(usleep(lives_us));
         for (;;)
             pause();
     }
@@ -84,6 +86,11 @@ static int bystander(bool with_lock)
     assert_int_equal(read(ready[0], &byte, 1), 1);
     close(ready[0]);
     return pid;
+}
+
+static int bystander(bool with_lock)
+{
+    return passer_by(with_lock, 0);
 }
 
 static void who_holds_the_lock_is_ended(void **state)
@@ -206,20 +213,7 @@ static void where_one_is_on_its_way_out_another_is_started(void **state)
     testlib_file(folder, "dilocod.log", "of the one before\n");
     play_daemon("echo the next one\nexit 2\n");
     fflush(NULL);
-    int ready[2], pid;
-    char byte;
-    assert_int_equal(pipe(ready), 0);
-    pid = fork();
-    if (pid == 0) {
-        int fd;
-        if (home_lock(&home, &fd) != ERR_OK || write(ready[1], "r", 1) != 1)
-            _exit(1);
-        usleep(300000);
-        _exit(0);
-    }
-    assert_int_equal(read(ready[0], &byte, 1), 1);
-    close(ready[0]);
-    close(ready[1]);
+    int pid = passer_by(true, 300000);
     const char *path = divert(STDERR_FILENO);
     enum err err = ctl_home_start(&ctl);
     char *text = restore(STDERR_FILENO, path);

@@ -31,11 +31,12 @@ cd "$HOME/diloco"
 head -c 300000 tests/demo/shakespeare.txt >book.txt
 cp book.txt /srv/text.txt
 pip() { python3 "$TOOLS/pip" "$@"; } # also where a virtual environment has its own
-# Islands train as fast as they can; what is typed beside them, and other tests, come first. Daemons and trainers are
-# sessions of their own, which the kernel groups.
+# Islands train as fast as they can; what is typed beside them, and other tests, come first, but not so far that one
+# island starves: no page could say what it then shows. Daemons and trainers are sessions of their own, which the kernel
+# groups.
 while sleep 0.3; do
     for pid in $(pgrep -x dilocod); do
-        for each in "$pid" $(pgrep -P "$pid"); do echo 19 >/proc/"$each"/autogroup; done
+        for each in "$pid" $(pgrep -P "$pid"); do echo 10 >/proc/"$each"/autogroup; done
     done
 done 2>/dev/null </dev/null >/dev/null &
 set +e

@@ -235,10 +235,11 @@ static bool flush_pieces(const struct fsio_writer *writer)
     return true;
 }
 
-enum err fsio_commit(struct fsio_writer *writer)
+/* Ends the writer whatever the outcome. */
+static enum err finish(struct fsio_writer *writer, bool durably)
 {
     enum err err = ERR_OK;
-    if (!flush_pieces(writer) || fsync(writer->fd) != 0)
+    if (durably && (!flush_pieces(writer) || fsync(writer->fd) != 0))
         err = fsio_failed(ERR_IO, "%s: cannot flush", writer->path);
     else if (rename(writer->path_temporary, writer->path) != 0)
         err = fsio_failed(ERR_IO, "cannot rename %s to %s", writer->path_temporary, writer->path);
@@ -246,9 +247,15 @@ enum err fsio_commit(struct fsio_writer *writer)
         fsio_abort(writer);
         return err;
     }
-    err = fsio_sync_folder_of(writer->path);
+    if (durably)
+        err = fsio_sync_folder_of(writer->path);
     writer_deinit(writer);
     return err;
+}
+
+enum err fsio_commit(struct fsio_writer *writer)
+{
+    return finish(writer, true);
 }
 
 void fsio_abort(struct fsio_writer *writer)
@@ -258,7 +265,7 @@ void fsio_abort(struct fsio_writer *writer)
     writer_deinit(writer);
 }
 
-enum err fsio_replace(const char *path, const void *data, size_t bytes, mode_t mode)
+static enum err replace(const char *path, const void *data, size_t bytes, mode_t mode, bool durably)
 {
     struct fsio_writer writer;
     TRY(fsio_begin(&writer, path, mode));
@@ -267,5 +274,15 @@ enum err fsio_replace(const char *path, const void *data, size_t bytes, mode_t m
         fsio_abort(&writer);
         return err;
     }
-    return fsio_commit(&writer);
+    return finish(&writer, durably);
+}
+
+enum err fsio_replace(const char *path, const void *data, size_t bytes, mode_t mode)
+{
+    return replace(path, data, bytes, mode, true);
+}
+
+enum err fsio_put(const char *path, const void *data, size_t bytes, mode_t mode)
+{
+    return replace(path, data, bytes, mode, false);
 }

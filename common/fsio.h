@@ -35,7 +35,11 @@ ERR_MUST_CHECK enum err fsio_read(const char *path, size_t bytes_max, char **dat
 /* Replaces the file at `path` by these bytes. */
 ERR_MUST_CHECK enum err fsio_replace(const char *path, const void *data, size_t bytes, mode_t mode);
 
-/* The same in pieces: begin, write any number of times, then commit or abort. */
+/* The same without a flush: it waits for no disk. Whole after a crash of this program; after one of the machine it may
+ * be torn. */
+ERR_MUST_CHECK enum err fsio_put(const char *path, const void *data, size_t bytes, mode_t mode);
+
+/* fsio_replace() in pieces: begin, write any number of times, then commit or abort. */
 struct fsio_writer {
     int fd;
     char *path;

@@ -157,14 +157,15 @@ static enum err load(struct charter *charter, const struct view_entry *entries, 
     return first_record(charter, entries, count, spec);
 }
 
-/* A copy of the newest record beside the sockets, for a state folder that is emptied. Not as precious as the record. */
+/* A copy of the newest record beside the sockets, for a state folder that is emptied. Not as precious as the record: the
+ * loop waits for no flush of it. */
 static void keep_copy(const struct charter *charter)
 {
     struct records_entry entry;
     uint64_t epoch = chain_last(charter->chain)->epoch;
     enum err err = records_read(charter->conf->state_folder, epoch, &entry);
     if (err == ERR_OK) {
-        err = records_save(charter->conf->run_folder, epoch, &entry);
+        err = records_copy(charter->conf->run_folder, epoch, &entry);
         records_entry_free(&entry);
     }
     if (err == ERR_OK)
@@ -293,11 +294,10 @@ static enum err adopt(struct charter *charter, struct record *record, const stru
     return view_update(&charter->view, chain_last(charter->chain), digest, charter->key, changes);
 }
 
-void charter_tidy(const struct charter *charter, uint64_t needed)
+uint64_t charter_old(const struct charter *charter, uint64_t needed)
 {
     uint64_t last = chain_last(charter->chain)->epoch, kept = last > EPOCHS_KEPT ? last - EPOCHS_KEPT : 0;
-    if (records_pack(charter->conf->state_folder, needed < kept ? needed : kept) != ERR_OK)
-        log_warn("old view records stay in files of their own: %s", err_text());
+    return needed < kept ? needed : kept;
 }
 
 static bool has_us(const struct charter *charter, const struct record *record)

@@ -88,6 +88,7 @@ static enum err open_parts(struct engine *engine)
                                .vote = engine->vote,
                                .ident = &engine->ident,
                                .events = engine->events,
+                               .jobs = engine->jobs,
                                .trainer = engine->trainer,
                                .session = env_random_u64() | 1,
                                .start_ms = engine->start_ms};

@@ -296,8 +296,9 @@ static void begin_epoch(struct engine *engine)
     if (switch_epoch(engine, &record, &digest) != ERR_OK)
         event_post_fatal(engine->events, err_text());
     else if (engine->run.rounds != NULL || view_is_witness(&engine->charter.view)) /* else it is not known yet */
-        charter_tidy(&engine->charter,
-                     engine->run.rounds != NULL ? rounds_first_epoch(engine->run.rounds) : UINT64_MAX);
+        council_tidy(council_of(engine),
+                     charter_old(&engine->charter, engine->run.rounds != NULL ? rounds_first_epoch(engine->run.rounds)
+                                                                              : UINT64_MAX));
     record_deinit(&record);
 }
 
@@ -372,6 +373,7 @@ static void handle(struct engine *engine, const struct event *event)
     case EVENT_LEND: rounds_lend(engine->run.rounds, event->lend.loan); break;
     case EVENT_LENT: peers_lent(engine->peers, event->lend.loan, event->lend.err); break;
     case EVENT_RECOVERED: recovered(engine); break;
+    case EVENT_KEPT: council_kept(council_of(engine), engine->now_ms); break;
     case EVENT_RIVALS: council_rivals(council_of(engine), event->rivals.owner, f, event->rivals.version); break;
     case EVENT_OBJECT: object_in(engine, event); break;
     case EVENT_TYPES: break;

@@ -102,6 +102,7 @@ const char *event_name(enum event_type type)
         [EVENT_OBJECT] = "object",   [EVENT_EPOCH] = "epoch",
         [EVENT_RIVALS] = "rivals",   [EVENT_LEND] = "lend",
         [EVENT_LENT] = "lent",       [EVENT_RECOVERED] = "recovered",
+        [EVENT_KEPT] = "kept",
     };
     return (unsigned)type < EVENT_TYPES ? names[type] : "unknown";
 }

@@ -16,9 +16,17 @@ struct queue {
     struct job *first, **last;
 };
 
+/* Jobs with a thread of their own. */
+struct lane {
+    struct queue queue;
+    pthread_cond_t came;
+};
+enum { LANES = 2 };
+
 struct thread {
     pthread_t id;
-    bool started, saves;
+    bool started;
+    struct lane *lane; /* NULL: it takes what comes */
     struct jobs *jobs;
     struct jobs_scratch scratch;
 };
@@ -37,15 +45,16 @@ struct share {
 
 struct jobs {
     pthread_mutex_t lock;
-    pthread_cond_t work, saving, ended; /* ended: pieces */
-    struct queue urgent, waiting, saves, finished;
+    pthread_cond_t work, ended; /* ended: pieces */
+    struct queue urgent, waiting, finished;
+    struct lane lanes[LANES];
     struct share *shares; /* with pieces that were not begun */
     bool stop;
     size_t pending;       /* the loop's */
     enum jobs_work taken; /* likewise */
     uint64_t cpu_ns[JOBS_WORKS];
     int fd;
-    struct thread *threads; /* and behind them one that saves */
+    struct thread *threads; /* and behind them those of the lanes */
     int threads_count;
     int nice;
 };
@@ -76,8 +85,8 @@ static struct job *queue_get(struct queue *queue)
 
 const char *jobs_work_name(enum jobs_work work)
 {
-    static const char *const names[JOBS_WORKS] = {"encode", "check", "reduce", "store",  "receive",
-                                                  "apply",  "hash",  "give",   "states", "save"};
+    static const char *const names[JOBS_WORKS] = {"encode", "check", "reduce", "store",  "receive", "apply",
+                                                  "hash",   "give",  "states", "save",   "vote"};
     return names[work];
 }
 
@@ -93,12 +102,10 @@ static void note_piece(struct share *share, size_t at, enum err err)
     share->ended++;
 }
 
-/* A trainer may stand still for what is urgent. What saves waits for the disk, and nothing else waits behind it. */
-static struct queue *queue_for(struct jobs *jobs, enum jobs_work work)
+/* What waits for the disk, so that nothing else waits behind it; else NULL. */
+static struct lane *lane_of(struct jobs *jobs, enum jobs_work work)
 {
-    if (work == JOBS_SAVE)
-        return &jobs->saves;
-    return work == JOBS_GIVE ? &jobs->urgent : &jobs->waiting;
+    return work == JOBS_SAVE ? &jobs->lanes[0] : work == JOBS_VOTE ? &jobs->lanes[1] : NULL;
 }
 
 /* The next piece of a share that has one; it leaves the list with its last one. */
@@ -163,7 +170,7 @@ static void run_job(struct thread *thread, struct job *job)
     pthread_mutex_unlock(&jobs->lock);
     uint64_t begin_ns = env_thread_cpu_ns();
     thread->scratch.work = job->work;
-    job->err = job->run(job, thread->saves ? NULL : &thread->scratch);
+    job->err = job->run(job, thread->lane != NULL ? NULL : &thread->scratch);
     uint64_t took_ns = env_thread_cpu_ns() - begin_ns;
     if (job->err != ERR_OK)
         snprintf(job->text, sizeof job->text, "%s", err_text());
@@ -179,10 +186,10 @@ static void run_job(struct thread *thread, struct job *job)
 static struct job *next_job(struct thread *thread)
 {
     struct jobs *jobs = thread->jobs;
-    struct job *job = queue_get(thread->saves ? &jobs->saves : &jobs->urgent);
-    if (thread->saves) {
+    struct job *job = queue_get(thread->lane != NULL ? &thread->lane->queue : &jobs->urgent);
+    if (thread->lane != NULL) {
         if (job == NULL)
-            pthread_cond_wait(&jobs->saving, &jobs->lock);
+            pthread_cond_wait(&thread->lane->came, &jobs->lock);
         return job;
     }
     if (job == NULL && jobs->shares != NULL) {
@@ -219,15 +226,15 @@ static enum err start_threads(struct jobs *jobs, const struct jobs_conf *conf)
     sigset_t all, before;
     enum err err = ERR_OK;
     sigfillset(&all);
-    TRY(mem_new((size_t)conf->threads + 1, sizeof *jobs->threads, "job threads", &jobs->threads));
+    TRY(mem_new((size_t)conf->threads + LANES, sizeof *jobs->threads, "job threads", &jobs->threads));
     jobs->threads_count = conf->threads;
     jobs->nice = conf->nice;
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    for (int i = 0; i <= conf->threads && err == ERR_OK; i++) {
+    for (int i = 0; i < conf->threads + LANES && err == ERR_OK; i++) {
         struct thread *thread = &jobs->threads[i];
         thread->jobs = thread->scratch.jobs = jobs;
-        thread->saves = i == conf->threads;
-        if (!thread->saves)
+        thread->lane = i < conf->threads ? NULL : &jobs->lanes[i - conf->threads];
+        if (thread->lane == NULL)
             err = codec_new(conf->zstd_level, &thread->scratch.codec);
         if (err == ERR_OK && pthread_create(&thread->id, NULL, thread_main, thread) != 0)
             err = err_set(ERR_NOMEM, "cannot start a job thread");
@@ -245,12 +252,14 @@ enum err jobs_new(const struct jobs_conf *conf, struct jobs **out)
     TRY(mem_new(1, sizeof *jobs, "jobs", &jobs));
     pthread_mutex_init(&jobs->lock, NULL);
     pthread_cond_init(&jobs->work, NULL);
-    pthread_cond_init(&jobs->saving, NULL);
     pthread_cond_init(&jobs->ended, NULL);
     queue_init(&jobs->urgent);
     queue_init(&jobs->waiting);
-    queue_init(&jobs->saves);
     queue_init(&jobs->finished);
+    for (int i = 0; i < LANES; i++) {
+        queue_init(&jobs->lanes[i].queue);
+        pthread_cond_init(&jobs->lanes[i].came, NULL);
+    }
     jobs->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
     err = jobs->fd >= 0 ? start_threads(jobs, conf) : err_set_errno(ERR_IO, "cannot make an event descriptor");
     if (err != ERR_OK)
@@ -267,9 +276,10 @@ void jobs_free(struct jobs *jobs)
     pthread_mutex_lock(&jobs->lock);
     jobs->stop = true;
     pthread_cond_broadcast(&jobs->work);
-    pthread_cond_broadcast(&jobs->saving);
+    for (int i = 0; i < LANES; i++)
+        pthread_cond_broadcast(&jobs->lanes[i].came);
     pthread_mutex_unlock(&jobs->lock);
-    for (int i = 0; jobs->threads != NULL && i <= jobs->threads_count; i++) {
+    for (int i = 0; jobs->threads != NULL && i < jobs->threads_count + LANES; i++) {
         if (jobs->threads[i].started)
             pthread_join(jobs->threads[i].id, NULL);
         codec_free(jobs->threads[i].scratch.codec);
@@ -278,7 +288,8 @@ void jobs_free(struct jobs *jobs)
     if (jobs->fd >= 0)
         close(jobs->fd);
     pthread_cond_destroy(&jobs->work);
-    pthread_cond_destroy(&jobs->saving);
+    for (int i = 0; i < LANES; i++)
+        pthread_cond_destroy(&jobs->lanes[i].came);
     pthread_cond_destroy(&jobs->ended);
     pthread_mutex_destroy(&jobs->lock);
     mem_free(jobs->threads);
@@ -303,10 +314,14 @@ enum err jobs_set_scratch(struct jobs *jobs, const struct jobs_room *room)
 
 void jobs_submit(struct jobs *jobs, struct job *job)
 {
+    struct lane *lane = lane_of(jobs, job->work);
     jobs->pending++;
     pthread_mutex_lock(&jobs->lock);
-    queue_put(queue_for(jobs, job->work), job);
-    pthread_cond_signal(job->work == JOBS_SAVE ? &jobs->saving : &jobs->work);
+    if (lane != NULL) /* a trainer may stand still for what is urgent */
+        queue_put(&lane->queue, job);
+    else
+        queue_put(job->work == JOBS_GIVE ? &jobs->urgent : &jobs->waiting, job);
+    pthread_cond_signal(lane != NULL ? &lane->came : &jobs->work);
     pthread_mutex_unlock(&jobs->lock);
 }
 

@@ -34,13 +34,6 @@ static void failed(struct council *council, uint64_t now_ms, const char *what)
         log_error("%s: %s", what, err_text());
 }
 
-/* Likewise, and remembered for status until it succeeds. */
-static void not_kept(struct council *council, uint64_t now_ms, const char *what)
-{
-    snprintf(council->unkept, sizeof council->unkept, "%s", err_text());
-    failed(council, now_ms, what);
-}
-
 bool council_votes(const struct council *council)
 {
     const struct view *view = council->conf.view;
@@ -182,40 +175,13 @@ static void fetch(struct council *council, const uint8_t *bytes, size_t bytes_co
 
 /* ---- what net/epoch orders ---- */
 
-/* Until it is durable nothing is said of it; it may be tried again, since a full disk does not stay full. */
-static void save_again(struct council *council, const struct epoch_vote *vote, uint64_t now_ms)
-{
-    if (vote_save(council->conf.vote, vote) != ERR_OK) {
-        not_kept(council, now_ms, "a vote is not given, since it cannot be made durable");
-        return;
-    }
-    council->unkept[0] = '\0';
-    council->saved = council->unsaved;
-    council->unsaved = 0;
-}
-
-static void save_vote(struct council *council, const struct epoch_action *action, uint64_t now_ms)
+/* Until it is durable nothing is said of it. */
+static void save_vote(struct council *council, const struct epoch_action *action)
 {
     /* From here on nothing new is acknowledged: what the answer names is all. */
     if (action->vote.promised != 0 && council->plan.sync != NULL)
         sync_seal(council->plan.sync);
-    council->unsaved = action->number;
-    save_again(council, &action->vote, now_ms);
-}
-
-/* net/epoch decides an epoch once, so nobody says it again: a full disk does not stay full. */
-static void keep_later(struct council *council, const struct records_entry *entry)
-{
-    struct records_entry *later = &council->later;
-    if (mem_new(entry->bytes_count, 1, "a record", &later->bytes) != ERR_OK ||
-        mem_new(entry->votes_count, sizeof *later->votes, "a record", &later->votes) != ERR_OK) {
-        records_entry_free(later);
-        return; /* as before: the others send it when this daemon is started again */
-    }
-    memcpy(later->bytes, entry->bytes, entry->bytes_count);
-    memcpy(later->votes, entry->votes, entry->votes_count * sizeof *later->votes);
-    later->bytes_count = entry->bytes_count;
-    later->votes_count = entry->votes_count;
+    council_keep_save(&council->keep, &action->vote, action->number);
 }
 
 static void tell_decided(struct council *council, const struct records_entry *entry)
@@ -231,44 +197,33 @@ static void tell_decided(struct council *council, const struct records_entry *en
             say(council, council->conf.view->members[i].id, &out);
 }
 
-static void keep_decided(struct council *council, const struct records_entry *entry, uint64_t now_ms)
-{
-    struct record record;
-    enum err err = record_unpack(entry->bytes, entry->bytes_count, &record);
-    if (err != ERR_OK) {
-        failed(council, now_ms, "a decided record cannot be kept");
-        return;
-    }
-    err = records_save(council->conf.conf->state_folder, record.epoch, entry);
-    if (err != ERR_OK) {
-        record_deinit(&record);
-        not_kept(council, now_ms, "a decided record cannot be kept");
-        keep_later(council, entry);
-        return;
-    }
-    council->unkept[0] = '\0';
-    record_deinit(&council->record);
-    council->record = record;
-    council->digest = record_digest(entry->bytes, entry->bytes_count);
-    council->taken = true;
-    tell_decided(council, entry);
-    event_post(council->conf.events, &(struct event){.type = EVENT_EPOCH});
-}
-
 static void decided(struct council *council, const struct epoch_action *action, uint64_t now_ms)
 {
-    struct records_entry entry = {.bytes = (uint8_t *)(uintptr_t)action->bytes,
-                                  .bytes_count = action->bytes_count,
-                                  .votes = (struct record_vote *)(uintptr_t)action->votes,
-                                  .votes_count = action->votes_count};
-    keep_decided(council, &entry, now_ms);
+    const struct records_entry entry = {.bytes = (uint8_t *)(uintptr_t)action->bytes,
+                                        .bytes_count = action->bytes_count,
+                                        .votes = (struct record_vote *)(uintptr_t)action->votes,
+                                        .votes_count = action->votes_count};
+    if (council_keep_decided(&council->keep, &entry) != ERR_OK)
+        failed(council, now_ms, "a decided record cannot be kept");
 }
 
-static void keep_again(struct council *council, uint64_t now_ms)
+/* It is durable: everyone may know it. */
+static void take_decided(struct council *council)
 {
-    struct records_entry entry = council->later;
-    council->later = (struct records_entry){0};
-    keep_decided(council, &entry, now_ms);
+    struct record record;
+    struct records_entry entry;
+    if (council->taken || !council_keep_record(&council->keep, &record, &entry))
+        return;
+    if (record.epoch == last(council)->epoch + 1) {
+        record_deinit(&council->record);
+        council->record = record;
+        council->digest = record_digest(entry.bytes, entry.bytes_count);
+        council->taken = true;
+        tell_decided(council, &entry);
+        event_post(council->conf.events, &(struct event){.type = EVENT_EPOCH});
+    } else {
+        record_deinit(&record);
+    }
     records_entry_free(&entry);
 }
 
@@ -290,7 +245,7 @@ static void carry_out(struct council *council, uint64_t now_ms)
     struct epoch_action action;
     while (epoch_action(council->epoch, &action)) {
         switch (action.type) {
-        case EPOCH_DO_SAVE: save_vote(council, &action, now_ms); break;
+        case EPOCH_DO_SAVE: save_vote(council, &action); break;
         case EPOCH_DO_SEND: send_message(council, action.to, &action.message); break;
         case EPOCH_DO_COMPOSE: council->compose = true; break;
         case EPOCH_DO_FETCH: fetch(council, action.bytes, action.bytes_count); break;
@@ -408,6 +363,13 @@ enum err council_message_in(struct council *council, uint32_t member, uint32_t t
     return ERR_OK;
 }
 
+void council_kept(struct council *council, uint64_t now_ms)
+{
+    take_decided(council);
+    council->saved = council_keep_saved(&council->keep);
+    settle(council, now_ms);
+}
+
 void council_beat(struct council *council, const struct wire_heartbeat *beat, uint64_t now_ms)
 {
     seats_said(&council->seats, beat, now_ms);
@@ -441,7 +403,8 @@ void council_up(struct council *council, uint32_t member, bool up, uint64_t now_
 static void look_at_doubt(struct council *council, uint64_t now_ms)
 {
     struct epoch_event recover = {.type = EPOCH_EV_RECOVER, .good = true};
-    if (vote_doubt(council->conf.vote) == VOTE_SURE)
+    /* The epoch begins anew then, by a vote that has to be on disk. */
+    if (vote_doubt(council->conf.vote) == VOTE_SURE || council_keep_busy(&council->keep))
         return;
     if (!seats_doubt_is_over(&council->seats)) {
         if (seats_majority_in_doubt(&council->seats))
@@ -490,12 +453,9 @@ void council_tick(struct council *council, const struct bitset *silent, uint64_t
     seats_tick(&council->seats, silent, now_ms);
     tell_apart(council);
     tell_disks(council);
-    if (council->later.bytes != NULL)
-        keep_again(council, now_ms);
+    council_keep_tick(&council->keep);
     if (council->taken)
         return;
-    if (council->unsaved != 0)
-        save_again(council, vote_last(council->conf.vote), now_ms);
     look_at_doubt(council, now_ms);
     if (now_ms >= council->proofs_ms && broken_pending(&council->seats)) {
         council->proofs_ms = now_ms + PROOFS_MS;
@@ -580,13 +540,13 @@ enum err council_begin(struct council *council, uint64_t now_ms)
     seats_begin(&council->seats, now_ms);
     TRY(broken_load(&council->seats, council->conf.conf->state_folder));
     wishes_fulfil(&council->wishes, &council->seats, record);
-    records_entry_free(&council->later);
+    council_keep_void(&council->keep);
     holdings_clear(council->holdings);
     council->asked_ms = council->sealed_ms = council->wished_ms = 0;
     council->asked = (struct bitset){{0}};
     council->lacking_count = 0;
     council->compose = council->take_over = false;
-    council->saved = council->unsaved = 0;
+    council->saved = 0;
     const struct epoch_vote *vote = vote_last(council->conf.vote);
     TRY(epoch_begin(council->epoch, record->epoch, voters, count, council_votes(council),
                     vote->epoch == record->epoch ? vote : NULL, now_ms));
@@ -599,6 +559,11 @@ enum err council_begin(struct council *council, uint64_t now_ms)
             sync_seal(council->plan.sync);
     }
     return ERR_OK;
+}
+
+void council_tidy(struct council *council, uint64_t before)
+{
+    council_keep_pack(&council->keep, before);
 }
 
 bool council_take(struct council *council, struct record *record, struct digest *digest)
@@ -622,6 +587,7 @@ enum err council_new(const struct peers_conf *conf, struct link *link, struct co
     TRY_OUT(mem_new(1, sizeof *council, "the council", &council));
     council->conf = *conf;
     council->link = link;
+    council_keep_init(&council->keep, conf->jobs, conf->vote, conf->events, conf->conf->state_folder);
     struct epoch_conf epoch = {.self = conf->view->members[conf->view->self].id,
                                .seed = env_random_u64(),
                                .turn_ms = TURN_MS,
@@ -647,7 +613,7 @@ void council_free(struct council *council)
     for (uint32_t i = 0; i < council->own_count; i++)
         mem_free(council->own[i].bytes);
     record_deinit(&council->record);
-    records_entry_free(&council->later);
+    council_keep_deinit(&council->keep);
     epoch_free(council->epoch);
     holdings_free(council->holdings);
     seats_deinit(&council->seats);

@@ -36,6 +36,10 @@ ERR_MUST_CHECK enum err council_plan_known(struct council *council, const struct
 /* The chain has a new record, and view and core have changed over to it. */
 ERR_MUST_CHECK enum err council_begin(struct council *council, uint64_t now_ms);
 
+/* Records before that epoch, which no restart needs, are put together into few files, from which who was away for long
+ * is told of them. What fails is logged, and tried at the next call. */
+void council_tidy(struct council *council, uint64_t before);
+
 /* A message of the epoch protocol (wire_is_epoch()). ERR_PROTO: it is malformed. */
 ERR_MUST_CHECK enum err council_message_in(struct council *council, uint32_t member, uint32_t type, const void *payload,
                                            size_t bytes, uint64_t now_ms);
@@ -43,6 +47,8 @@ ERR_MUST_CHECK enum err council_message_in(struct council *council, uint32_t mem
 void council_heard(struct council *council, uint32_t member, const struct wire_heartbeat *beat, uint64_t now_ms);
 /* Our own heartbeat, which is going out. */
 void council_beat(struct council *council, const struct wire_heartbeat *beat, uint64_t now_ms);
+/* EVENT_KEPT: a vote or a decided record has become durable. */
+void council_kept(struct council *council, uint64_t now_ms);
 /* A member can be heard, or cannot any more. */
 void council_up(struct council *council, uint32_t member, bool up, uint64_t now_ms);
 /* `silent`: members that we have not heard for as long as the run allows (by slot). */

@@ -14,12 +14,12 @@
 #include "common/bitset.h"
 #include "common/digest.h"
 #include "common/log.h"
+#include "daemon/peers/council_keep.h"
 #include "daemon/peers/council_wire.h"
 #include "daemon/peers/holdings.h"
 #include "daemon/peers/peers_types.h"
 #include "daemon/peers/seats.h"
 #include "daemon/peers/wishes.h"
-#include "daemon/state/records.h"
 #include "net/epoch.h"
 #include "net/link.h"
 #include "net/record.h"
@@ -43,22 +43,20 @@ struct council {
     struct council_wire wire;
     struct own_message own[OWN_MAX];
     uint32_t own_count;
+    struct council_keep keep;
     uint64_t saved;                          /* number of a vote that is durable, to be told; 0: none */
-    uint64_t unsaved;                        /* number of one that could not be made so; 0: none */
     bool compose;                            /* ordered */
     bool take_over;                          /* ordered: what all voters hold together is to be here */
     uint32_t lacking[RECORD_OWNERS_MAX + 1]; /* of the last draft, by id: who lacks some of what it rests on */
     uint32_t lacking_count;
     uint64_t sealed_ms; /* since when we are sealed; 0: we are not */
     uint64_t wished_ms; /* since when another record would say something else; 0: it would not */
-    char unkept[256];   /* why a vote or a record could not be made durable last; "": it could */
     uint64_t asked_ms;  /* since when those who might join are asked; 0: they are not */
     uint64_t proofs_ms; /* when proofs are told again */
     struct bitset asked;
     bool taken; /* `record` is decided and waits for the engine */
     struct record record;
     struct digest digest;
-    struct records_entry later; /* decided, and not kept yet; empty: there is none */
     struct log_limit failed_said;
 };
 

@@ -74,7 +74,7 @@ bool council_pending(const struct council *council, uint32_t *at, struct council
 
 const char *council_unkept(const struct council *council)
 {
-    return council->unkept;
+    return council->keep.unkept;
 }
 
 uint32_t council_voters(const struct council *council, uint32_t *heard)
@@ -105,8 +105,8 @@ void council_waits(const struct council *council, char *text, size_t text_bytes)
     text[0] = '\0';
     if (council->sealed_ms == 0 && council->wished_ms == 0)
         return;
-    if (council->unkept[0] != '\0') {
-        snprintf(text, text_bytes, "this island's disk: %s", council->unkept);
+    if (council->keep.unkept[0] != '\0') {
+        snprintf(text, text_bytes, "this island's disk: %s", council->keep.unkept);
         return;
     }
     switch (epoch_state(council->epoch)) {

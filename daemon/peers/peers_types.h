@@ -10,6 +10,7 @@
 #include "common/runspec.h"
 #include "daemon/dconf.h"
 #include "daemon/event.h"
+#include "daemon/jobs.h"
 #include "daemon/rounds/rounds.h"
 #include "daemon/state/ledger.h"
 #include "daemon/state/model_plan.h"
@@ -32,6 +33,7 @@ struct peers_conf {
     const struct ident *ident;
     struct vote *vote;
     struct events *events;
+    struct jobs *jobs;
     const struct trainer *trainer;
     uint64_t session;  /* random, of this daemon process */
     uint64_t start_ms; /* of the daemon */

@@ -65,7 +65,9 @@ static void write_entry(struct bytes_writer *writer, uint64_t epoch, const struc
     bytes_put(writer, digest.byte, DIGEST_BYTES);
 }
 
-enum err records_save(const char *folder, uint64_t epoch, const struct records_entry *entry)
+typedef enum err put_file(const char *path, const void *data, size_t bytes, mode_t mode);
+
+static enum err put(const char *folder, uint64_t epoch, const struct records_entry *entry, put_file *file)
 {
     char *path;
     uint8_t *data;
@@ -77,11 +79,21 @@ enum err records_save(const char *folder, uint64_t epoch, const struct records_e
     write_entry(&writer, epoch, entry);
     enum err err = path_of(folder, epoch, &path);
     if (err == ERR_OK) {
-        err = fsio_replace(path, data, bytes, 0644);
+        err = file(path, data, bytes, 0644);
         mem_free(path);
     }
     mem_free(data);
     return err;
+}
+
+enum err records_save(const char *folder, uint64_t epoch, const struct records_entry *entry)
+{
+    return put(folder, epoch, entry, fsio_replace);
+}
+
+enum err records_copy(const char *folder, uint64_t epoch, const struct records_entry *entry)
+{
+    return put(folder, epoch, entry, fsio_put);
 }
 
 static enum err read_entry(const char *path, uint64_t epoch, const char *data, size_t bytes,

@@ -4,7 +4,8 @@
  * needs in one file each, older ones many in a file.
  *
  * They are kept as the bytes that were signed, so that they can be passed on, and are the proof of who is a member.
- * Loading checks every one against the one before it. Blocking; the loop's thread.
+ * Loading checks every one against the one before it. Blocking;
+ * any thread, and records_read() beside any other, since each file is replaced at once and packed before it is removed.
  */
 #ifndef DAEMON_STATE_RECORDS_H
 #define DAEMON_STATE_RECORDS_H
@@ -27,6 +28,8 @@ void records_entry_free(struct records_entry *entry);
 
 /* Durable when it returns. One that is there already is replaced. */
 ERR_MUST_CHECK enum err records_save(const char *folder, uint64_t epoch, const struct records_entry *entry);
+/* The same without a flush: whole after a crash of this program, and whatever there is after one of the machine. */
+ERR_MUST_CHECK enum err records_copy(const char *folder, uint64_t epoch, const struct records_entry *entry);
 /* ERR_NOTFOUND; ERR_CORRUPT: damaged. After a failure there is nothing to free. */
 ERR_MUST_CHECK enum err records_read(const char *folder, uint64_t epoch, struct records_entry *entry);
 

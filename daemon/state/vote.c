@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -26,10 +27,13 @@ static const char boot_path[] = "/proc/sys/kernel/random/boot_id";
 
 struct vote {
     char *path, *mark_path;
-    int mark_fd; /* -1: not open yet */
     char boot[BOOT_BYTES + 1];
-    uint64_t number, incarnation, ledger_at;
-    enum vote_doubt doubt;
+    uint64_t number, incarnation;
+    pthread_mutex_t lock; /* the mark, and what it says */
+    int mark_fd;          /* -1: not open yet */
+    uint64_t durable;     /* number of the vote that is on disk */
+    uint64_t ledger_at;
+    enum vote_doubt doubt; /* written by the loop's thread alone, which needs no lock to read it */
     bool exposed;
     const char *why;
     struct epoch_vote last;
@@ -77,7 +81,8 @@ static bool read_mark(const struct vote *vote, struct mark *mark)
     return good;
 }
 
-/* In place: a crash of the machine ends its worth anyway, and a crash of the daemon leaves what was written. */
+/* In place: a crash of the machine ends its worth anyway, and a crash of the daemon leaves what was written. With the
+ * lock. */
 static enum err write_mark(struct vote *vote)
 {
     uint8_t data[MARK_BYTES];
@@ -86,7 +91,7 @@ static enum err write_mark(struct vote *vote)
     bytes_put_u32(&writer, VOTE_VERSION);
     bytes_put(&writer, vote->boot, BOOT_BYTES);
     bytes_put_u32(&writer, (uint32_t)vote->doubt);
-    bytes_put_u64(&writer, vote->number);
+    bytes_put_u64(&writer, vote->durable);
     bytes_put_u64(&writer, vote->incarnation);
     bytes_put_u64(&writer, vote->ledger_at);
     struct digest digest = digest_of(data, MARK_BODY_BYTES);
@@ -100,7 +105,8 @@ static enum err write_mark(struct vote *vote)
     return ERR_OK;
 }
 
-/* In doubt nothing rests on the mark: without it the next start is in doubt anew, by another incarnation. */
+/* In doubt nothing rests on the mark: without it the next start is in doubt anew, by another incarnation. With the
+ * lock. */
 static enum err mark_if_can(struct vote *vote)
 {
     enum err err = write_mark(vote);
@@ -143,12 +149,18 @@ static enum err parse(struct vote *vote, const char *data, size_t bytes)
     return ERR_OK;
 }
 
-static enum err write_file(struct vote *vote)
+void vote_file_deinit(struct vote_file *file)
 {
-    uint8_t *data;
+    mem_free(file->bytes);
+    *file = (struct vote_file){0};
+}
+
+enum err vote_pack(const struct vote *vote, struct vote_file *file)
+{
     size_t bytes = VOTE_HEAD_BYTES + vote->last.bytes_count + DIGEST_BYTES;
-    TRY(mem_new(bytes, 1, "the last vote", &data));
-    struct bytes_writer writer = bytes_writer_init(data, bytes);
+    *file = (struct vote_file){.bytes_count = bytes, .number = vote->number};
+    TRY(mem_new(bytes, 1, "the last vote", &file->bytes));
+    struct bytes_writer writer = bytes_writer_init(file->bytes, bytes);
     bytes_put_u32(&writer, VOTE_MAGIC);
     bytes_put_u32(&writer, VOTE_VERSION);
     bytes_put_u64(&writer, vote->number);
@@ -160,10 +172,18 @@ static enum err write_file(struct vote *vote)
     bytes_put(&writer, vote->last.digest.byte, DIGEST_BYTES);
     bytes_put_u64(&writer, vote->last.bytes_count);
     bytes_put(&writer, vote->last.bytes, vote->last.bytes_count);
-    struct digest digest = digest_of(data, bytes - DIGEST_BYTES);
+    struct digest digest = digest_of(file->bytes, bytes - DIGEST_BYTES);
     bytes_put(&writer, digest.byte, DIGEST_BYTES);
-    enum err err = fsio_replace(vote->path, data, bytes, 0600);
-    mem_free(data);
+    return ERR_OK;
+}
+
+enum err vote_write(struct vote *vote, const struct vote_file *file)
+{
+    TRY(fsio_replace(vote->path, file->bytes, file->bytes_count, 0600));
+    pthread_mutex_lock(&vote->lock);
+    vote->durable = file->number;
+    enum err err = mark_if_can(vote);
+    pthread_mutex_unlock(&vote->lock);
     return err;
 }
 
@@ -190,6 +210,7 @@ static enum err judge(struct vote *vote, uint64_t ledger_at)
 {
     struct mark mark;
     vote->ledger_at = ledger_at;
+    vote->durable = vote->number;
     bool marked = read_mark(vote, &mark);
     vote->why = "";
     if (vote->doubt == VOTE_SURE && marked && mark.number == vote->number && mark.incarnation == vote->incarnation &&
@@ -211,10 +232,13 @@ static enum err judge(struct vote *vote, uint64_t ledger_at)
         vote->doubt = VOTE_DOUBT;
         vote->why = "the state folder is older than it was: the end of the ledger is missing";
     }
+    struct vote_file file;
     vote->incarnation = env_random_u64() | 1;
     vote->number++;
-    TRY(write_file(vote));
-    return mark_if_can(vote);
+    TRY(vote_pack(vote, &file));
+    enum err err = vote_write(vote, &file);
+    vote_file_deinit(&file);
+    return err;
 }
 
 enum err vote_open(const struct vote_conf *conf, uint64_t ledger_at, struct vote **out)
@@ -223,6 +247,7 @@ enum err vote_open(const struct vote_conf *conf, uint64_t ledger_at, struct vote
     struct vote *vote = NULL;
     *out = NULL;
     TRY_OUT(mem_new(1, sizeof *vote, "the last vote", &vote));
+    pthread_mutex_init(&vote->lock, NULL);
     vote->mark_fd = -1;
     vote->exposed = conf->exposed;
     TRY_OUT(mem_printf(&vote->path, "%s/vote", conf->folder));
@@ -244,6 +269,7 @@ void vote_close(struct vote *vote)
         return;
     if (vote->mark_fd >= 0)
         close(vote->mark_fd);
+    pthread_mutex_destroy(&vote->lock);
     mem_free(vote->bytes);
     mem_free(vote->path);
     mem_free(vote->mark_path);
@@ -275,7 +301,7 @@ const struct epoch_vote *vote_last(const struct vote *vote)
     return &vote->last;
 }
 
-enum err vote_save(struct vote *vote, const struct epoch_vote *last)
+enum err vote_take(struct vote *vote, const struct epoch_vote *last)
 {
     uint8_t *bytes;
     TRY(mem_new(last->bytes_count, 1, "the last vote", &bytes));
@@ -286,18 +312,21 @@ enum err vote_save(struct vote *vote, const struct epoch_vote *last)
     vote->last = *last;
     vote->last.bytes = bytes;
     vote->number++;
-    TRY(write_file(vote));
-    return mark_if_can(vote);
+    return ERR_OK;
 }
 
 enum err vote_mark(struct vote *vote, uint64_t ledger_at)
 {
+    pthread_mutex_lock(&vote->lock);
     vote->ledger_at = ledger_at;
-    return mark_if_can(vote);
+    enum err err = mark_if_can(vote);
+    pthread_mutex_unlock(&vote->lock);
+    return err;
 }
 
 enum err vote_settle(struct vote *vote)
 {
+    pthread_mutex_lock(&vote->lock);
     enum vote_doubt before = vote->doubt;
     vote->doubt = VOTE_SURE;
     enum err err = write_mark(vote); /* without one the next start would be in doubt again, after it has voted */
@@ -305,5 +334,6 @@ enum err vote_settle(struct vote *vote)
         vote->doubt = before;
     else
         vote->why = "";
+    pthread_mutex_unlock(&vote->lock);
     return err;
 }

@@ -8,7 +8,11 @@
  * mark: the number of the last durable vote, how far the ledger was durable, and whether the disk was in doubt. Where
  * the disk holds less than the mark says, or there is no mark of this boot, the disk is in doubt, and gets a new
  * incarnation: until a record names that, or all other voters have told what they hold, it must not vote
- * (docs/PROTOCOL.md, "Epochs", rule 9). Blocking; the loop's thread.
+ * (docs/PROTOCOL.md, "Epochs", rule 9).
+ *
+ * A flush takes what the disk takes, so a vote is given in three calls: vote_take() and vote_pack() in memory, in the
+ * loop's thread, and vote_write(), which blocks, in any other. All else is the loop's thread's; vote_mark() and
+ * vote_settle() may run beside vote_write().
  */
 #ifndef DAEMON_STATE_VOTE_H
 #define DAEMON_STATE_VOTE_H
@@ -46,11 +50,23 @@ const char *vote_why(const struct vote *vote);
 bool vote_exposed(const struct vote *vote);
 /* Of this disk; never 0. */
 uint64_t vote_incarnation(const struct vote *vote);
-/* The last one; all zero if there is none. Its bytes are borrowed until vote_save(). */
+/* The last one, durable or not; all zero if there is none. Its bytes are borrowed until vote_take(). */
 const struct epoch_vote *vote_last(const struct vote *vote);
 
-/* Durable when it returns. */
-ERR_MUST_CHECK enum err vote_save(struct vote *vote, const struct epoch_vote *last);
+/* `last` is the last vote from here on, and not durable yet. ERR_NOMEM: the one before stays. */
+ERR_MUST_CHECK enum err vote_take(struct vote *vote, const struct epoch_vote *last);
+
+/* A vote as its file is to hold it. */
+struct vote_file {
+    uint8_t *bytes;
+    size_t bytes_count;
+    uint64_t number;
+};
+void vote_file_deinit(struct vote_file *file);
+/* The last vote. ERR_NOMEM. */
+ERR_MUST_CHECK enum err vote_pack(const struct vote *vote, struct vote_file *file);
+/* Durable when it returns, and the mark says so: never before. One at a time, and none after a newer one. */
+ERR_MUST_CHECK enum err vote_write(struct vote *vote, const struct vote_file *file);
 /* The ledger is durable up to here: said before anyone is told that a result is held. A mark that cannot be written is
  * ERR_IO: then nothing may be told. */
 ERR_MUST_CHECK enum err vote_mark(struct vote *vote, uint64_t ledger_at);

@@ -116,6 +116,7 @@ struct peers_conf isle_peers_conf(const struct isle *isle, uint64_t session)
                                .vote = isle->vote,
                                .ident = &isle->run->idents[isle->self],
                                .events = isle->events,
+                               .jobs = isle->jobs,
                                .trainer = isle->trainer,
                                .session = session,
                                .start_ms = isle->now_ms};
@@ -409,6 +410,8 @@ static void collect(struct isle *isle)
             isle_step(isle, &event.sync);
         if (isle->engine && event.type == EVENT_EPOCH)
             take_epoch(isle);
+        if (event.type == EVENT_KEPT)
+            council_kept(peers_council(isle->peers), isle->now_ms);
         if (event.type == EVENT_LEND)
             rounds_lend(isle->rounds, event.lend.loan);
         if (event.type == EVENT_LENT)

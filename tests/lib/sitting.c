@@ -79,9 +79,12 @@ void sitting_end(void)
 
 /* ---- time ---- */
 
-/* Enough turns for what is under way on loopback. */
+/* What is on its way to disk is there, and then enough turns for what is under way on loopback. */
 static void settle(void)
 {
+    for (uint32_t i = 0; i < ISLANDS; i++)
+        if (sitting_isle[i] != NULL)
+            isle_wait(jobs_pending(sitting_isle[i]->jobs) == 0);
     for (int k = 0; k < 3; k++)
         isle_turn_all();
 }

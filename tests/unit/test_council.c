@@ -3,8 +3,11 @@
  * disk is in doubt waits. */
 #include "tests/lib/testlib.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "common/digest.h"
@@ -13,6 +16,8 @@
 #include "tests/lib/isle.h"
 #include "tests/lib/played.h"
 #include "tests/lib/sitting.h"
+
+enum { TURN_MS = 1000 };
 
 /* ---- what is decided ---- */
 
@@ -34,6 +39,7 @@ static void send_decided(const struct record *record, const struct ident *first,
     played_say_epoch(sitting_played[B], A, &message);
     mem_free(bytes);
     played_settle(sitting_played[B], A, WIRE_HELLO);
+    isle_wait(jobs_pending(sitting_isle[A]->jobs) == 0); /* had it been good, it would be on its way to disk */
 }
 
 static void a_record_without_a_majoritys_votes_is_passed_over(void **state)
@@ -94,6 +100,49 @@ static void a_vote_that_cannot_be_kept_is_not_given_until_it_can(void **state)
     assert_int_equal(answer.ballot, (uint64_t)1 << 32 | B);
     wire_epoch_deinit(&answer);
     assert_int_equal(vote_last(sitting_isle[A]->vote)->promised, (uint64_t)1 << 32 | B);
+    sitting_end();
+}
+
+/* Flushes wait while the test holds them; how many there were of a vote. */
+static pthread_mutex_t disk = PTHREAD_MUTEX_INITIALIZER;
+static atomic_int votes_flushed;
+
+int fsync(int fd)
+{
+    char link[64], path[400];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t got = readlink(link, path, sizeof path - 1);
+    path[got > 0 ? got : 0] = '\0';
+    pthread_mutex_lock(&disk);
+    pthread_mutex_unlock(&disk);
+    votes_flushed += strstr(path, "state-a/vote.new") != NULL;
+    return (int)syscall(SYS_fsync, fd);
+}
+
+/* And of votes that come meanwhile only the newest is worth a flush. */
+static void a_disk_that_takes_its_time_holds_back_the_vote_and_nothing_else(void **state)
+{
+    (void)state;
+    struct wire_epoch answer;
+    sitting_begin_played("council-slow");
+    pthread_mutex_lock(&disk);
+    votes_flushed = 0;
+    for (uint32_t counter = 1; counter <= 3; counter++) {
+        sitting_isle[A]->now_ms += TURN_MS; /* ballots that come faster are passed over */
+        say_prepare(B, counter);
+    }
+    played_settle(sitting_played[B], A, WIRE_HELLO); /* the loop answers */
+    assert_int_equal(votes_flushed, 0);
+    assert_false(played_heard_epoch(sitting_played[B], &answer));
+    assert_int_equal(vote_last(sitting_isle[A]->vote)->promised, (uint64_t)3 << 32 | B);
+    pthread_mutex_unlock(&disk);
+    for (uint64_t ballot = 0; ballot != ((uint64_t)3 << 32 | B);) {
+        isle_wait(played_heard_epoch(sitting_played[B], &answer));
+        assert_int_equal(answer.type, WIRE_PROMISE);
+        ballot = answer.ballot;
+        wire_epoch_deinit(&answer);
+    }
+    assert_int_equal(votes_flushed, 2);
     sitting_end();
 }
 
@@ -355,6 +404,7 @@ int main(void)
         cmocka_unit_test(a_witness_s_new_disk_is_named_at_once),
         cmocka_unit_test(a_record_without_a_majoritys_votes_is_passed_over),
         cmocka_unit_test(a_vote_that_cannot_be_kept_is_not_given_until_it_can),
+        cmocka_unit_test(a_disk_that_takes_its_time_holds_back_the_vote_and_nothing_else),
         cmocka_unit_test(a_seal_names_what_was_held_and_nothing_is_acknowledged_after_it),
         cmocka_unit_test(what_one_island_wishes_all_decide),
         cmocka_unit_test(what_is_decided_and_cannot_be_kept_is_told_until_it_can),

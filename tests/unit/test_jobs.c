@@ -202,14 +202,17 @@ static void what_saves_keeps_nothing_else_waiting(void **state)
     (void)state;
     struct jobs *jobs = threads(1);
     struct gate gate = {.job.work = JOBS_SAVE};
-    struct note other = {.job.work = JOBS_APPLY}, next = {.job.work = JOBS_SAVE};
+    struct note other = {.job.work = JOBS_APPLY}, next = {.job.work = JOBS_SAVE}, vote = {.job.work = JOBS_VOTE};
     places = 0;
     submit_gate(jobs, &gate);
     assert_true(testlib_sem_wait(&gate.begun, DEADLINE_S));
     submit_note(jobs, &next);
     submit_note(jobs, &other);
+    submit_note(jobs, &vote);
+    take_next(jobs);
     take_next(jobs);
     assert_int_equal(other.dones, 1);
+    assert_int_equal(vote.dones, 1);
     assert_int_equal(next.runs, 0); /* one at a time */
     sem_post(&gate.go);
     take_next(jobs);

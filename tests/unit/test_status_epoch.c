@@ -417,6 +417,7 @@ static void a_vote_that_cannot_be_kept_is_told_with_what_its_disk_says(void **st
     assert_non_null(strstr(look.status.epoch.waits, "this island's disk: "));
     assert_int_equal(rename(aside, look.a->conf.state_folder), 0);
     isle_tick(look.a);
+    isle_wait(council_unkept(peers_council(look.a->peers))[0] == '\0');
     assert_silent(look_take(), COMPLAINT_DISK);
     assert_string_equal(look.status.epoch.waits, "island b, which proposes it");
     look_end();

@@ -77,15 +77,25 @@ static void assert_doubt(const struct vote *vote, const char *why)
     assert_non_null(strstr(vote_why(vote), why));
 }
 
+static enum err save(struct vote *vote, const struct epoch_vote *last)
+{
+    struct vote_file file;
+    assert_ok(vote_take(vote, last));
+    assert_ok(vote_pack(vote, &file));
+    enum err err = vote_write(vote, &file);
+    vote_file_deinit(&file);
+    return err;
+}
+
 /* One that has voted twice and is killed. Returns its incarnation. */
 static uint64_t live(void)
 {
     struct vote *vote = open_vote(0);
     struct epoch_vote last = a_vote(1);
     assert_ok(vote_settle(vote));
-    assert_ok(vote_save(vote, &last));
+    assert_ok(save(vote, &last));
     last = a_vote(2);
-    assert_ok(vote_save(vote, &last));
+    assert_ok(save(vote, &last));
     assert_ok(vote_mark(vote, LEDGER));
     uint64_t incarnation = vote_incarnation(vote);
     vote_close(vote);
@@ -155,16 +165,47 @@ static void who_was_killed_votes_at_once(void **state)
     struct vote *vote = open_vote(LEDGER);
     struct epoch_vote last = *vote_last(vote); /* its own bytes */
     last.promised = 500;
-    assert_ok(vote_save(vote, &last));
+    assert_ok(save(vote, &last));
     assert_int_equal(vote_last(vote)->promised, 500);
     last = (struct epoch_vote){.epoch = 4, .promised = 1}; /* of which nothing is accepted */
-    assert_ok(vote_save(vote, &last));
+    assert_ok(save(vote, &last));
     vote_close(vote);
     vote = open_vote(LEDGER);
     assert_sure(vote);
     assert_int_equal(vote_last(vote)->epoch, 4);
     assert_int_equal(vote_last(vote)->bytes_count, 0);
     vote_close(vote);
+}
+
+/* Another thread writes it meanwhile. */
+static void a_vote_that_is_on_its_way_is_not_in_the_mark(void **state)
+{
+    (void)state;
+    struct vote_file file, newer;
+    machine("vote-on-its-way");
+    live();
+    for (int written = 0; written < 2; written++) {
+        struct vote *vote = open_vote(LEDGER);
+        struct epoch_vote last = a_vote(3);
+        assert_ok(vote_take(vote, &last));
+        assert_ok(vote_pack(vote, &file));
+        last = a_vote(4);
+        assert_ok(vote_take(vote, &last));
+        assert_ok(vote_pack(vote, &newer));
+        assert_last(vote, 4);
+        assert_ok(vote_mark(vote, LEDGER));
+        if (written) {
+            assert_ok(vote_write(vote, &newer)); /* and the other never */
+            assert_ok(vote_mark(vote, LEDGER));
+        }
+        vote_file_deinit(&file);
+        vote_file_deinit(&newer);
+        vote_close(vote); /* killed */
+        vote = open_vote(LEDGER);
+        assert_sure(vote);
+        assert_last(vote, written ? 4 : 2);
+        vote_close(vote);
+    }
 }
 
 /* ---- what is in doubt ---- */
@@ -177,7 +218,7 @@ static void assert_stays_in_doubt(uint64_t ledger_at, uint64_t incarnation, cons
     uint64_t first = vote_incarnation(vote);
     assert_int_not_equal(first, incarnation);
     struct epoch_vote last = a_vote(5);
-    assert_ok(vote_save(vote, &last)); /* ballots are remembered all the same */
+    assert_ok(save(vote, &last)); /* ballots are remembered all the same */
     assert_ok(vote_mark(vote, LEDGER + 9999));
     assert_int_equal(vote_doubt(vote), VOTE_DOUBT);
     vote_close(vote);
@@ -218,7 +259,7 @@ static void an_older_folder_is_in_doubt(void **state)
     char *older = read_all(testlib_path(folder, "vote"), &bytes);
     struct vote *vote = open_vote(LEDGER);
     struct epoch_vote last = a_vote(3);
-    assert_ok(vote_save(vote, &last));
+    assert_ok(save(vote, &last));
     vote_close(vote);
     write_all(testlib_path(folder, "vote"), older, bytes);
     mem_free(older);
@@ -240,9 +281,9 @@ static void an_older_folder_of_another_incarnation_is_in_doubt(void **state)
     struct vote *vote = open_vote(LEDGER);
     assert_doubt(vote, "emptied");
     struct epoch_vote last = a_vote(3);
-    assert_ok(vote_save(vote, &last));
+    assert_ok(save(vote, &last));
     assert_ok(vote_settle(vote)); /* as many votes as the older one has */
-    assert_ok(vote_save(vote, &last));
+    assert_ok(save(vote, &last));
     vote_close(vote);
     write_all(testlib_path(folder, "vote"), older, bytes);
     mem_free(older);
@@ -391,7 +432,7 @@ static void without_a_place_for_the_mark_nothing_is_told(void **state)
     assert_int_equal(rmdir(testlib_path(folder, "nowhere")), 0);
     struct epoch_vote last = a_vote(1);
     assert_fails(ERR_IO, "cannot create", vote_mark(vote, LEDGER + 1));
-    assert_fails(ERR_IO, "cannot create", vote_save(vote, &last));
+    assert_fails(ERR_IO, "cannot create", save(vote, &last));
     vote_close(vote);
     mark = good;
 }
@@ -409,7 +450,7 @@ static void a_vote_that_cannot_be_saved_is_not_given(void **state)
     assert_int_equal(unlink(testlib_path(folder, "vote")), 0);
     assert_int_equal(rmdir(folder), 0);
     struct epoch_vote last = a_vote(3);
-    assert_int_equal(vote_save(vote, &last), ERR_IO);
+    assert_int_equal(save(vote, &last), ERR_IO);
     vote_close(vote);
     assert_ok(fsio_mkdirs(below, 0700));
     vote = open_vote(LEDGER);
@@ -445,6 +486,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_start_is_fresh),
         cmocka_unit_test(who_was_killed_votes_at_once),
+        cmocka_unit_test(a_vote_that_is_on_its_way_is_not_in_the_mark),
         cmocka_unit_test(an_older_ledger_is_in_doubt),
         cmocka_unit_test(an_older_folder_is_in_doubt),
         cmocka_unit_test(an_older_folder_of_another_incarnation_is_in_doubt),

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/peers/council_keep.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "common/env.h"
+#include "common/mem.h"
+
+enum { SAID_MS = 10000 };
+
+void council_keep_init(struct council_keep *keep, struct jobs *jobs, struct vote *vote, struct events *events,
+                       const char *folder)
+{
+    *keep = (struct council_keep){.jobs = jobs, .vote = vote, .events = events, .folder = folder};
+}
+
+static void drop_record(struct council_keep_record *decided)
+{
+    record_deinit(&decided->record);
+    records_entry_free(&decided->entry);
+    decided->durable = false;
+}
+
+void council_keep_deinit(struct council_keep *keep)
+{
+    vote_file_deinit(&keep->writing.file);
+    drop_record(&keep->decided);
+}
+
+/* Remembered for status until it succeeds. */
+static void failed(struct council_keep *keep, const char *what, const char *text)
+{
+    snprintf(keep->unkept, sizeof keep->unkept, "%s", text);
+    if (log_limit_pass(&keep->failed_said, env_mono_ms(), SAID_MS))
+        log_error("%s: %s", what, text);
+}
+
+static void kept(struct council_keep *keep)
+{
+    keep->unkept[0] = '\0';
+    event_post(keep->events, &(struct event){.type = EVENT_KEPT});
+}
+
+/* ---- votes ---- */
+
+static enum err run_vote(struct job *job, struct jobs_scratch *scratch)
+{
+    const struct council_keep_vote *j = (const struct council_keep_vote *)(const void *)job;
+    (void)scratch;
+    return vote_write(j->keep->vote, &j->file);
+}
+
+static void write_vote(struct council_keep *keep);
+
+static void done_vote(struct job *job)
+{
+    struct council_keep_vote *j = (struct council_keep_vote *)(void *)job;
+    struct council_keep *keep = j->keep;
+    uint64_t number = j->number;
+    bool newer = keep->unsaved != 0;
+    vote_file_deinit(&j->file);
+    j->number = 0;
+    if (job->err == ERR_OK) {
+        keep->saved = number;
+        kept(keep);
+    } else {
+        failed(keep, "a vote is not given, since it cannot be made durable", job->text);
+        keep->unsaved = newer ? keep->unsaved : number;
+    }
+    if (newer)
+        write_vote(keep);
+}
+
+static void write_vote(struct council_keep *keep)
+{
+    struct council_keep_vote *j = &keep->writing;
+    if (j->number != 0 || keep->unsaved == 0)
+        return;
+    if (vote_pack(keep->vote, &j->file) != ERR_OK) {
+        failed(keep, "a vote is not given", err_text());
+        return;
+    }
+    j->job = (struct job){.work = JOBS_VOTE, .run = run_vote, .done = done_vote};
+    j->keep = keep;
+    j->number = keep->unsaved;
+    keep->unsaved = 0;
+    jobs_submit(keep->jobs, &j->job);
+}
+
+void council_keep_save(struct council_keep *keep, const struct epoch_vote *vote, uint64_t number)
+{
+    if (vote_take(keep->vote, vote) != ERR_OK) { /* as if what asked for it were lost: it is asked again */
+        failed(keep, "a vote is not given", err_text());
+        return;
+    }
+    keep->unsaved = number;
+    write_vote(keep);
+}
+
+/* ---- records ---- */
+
+static enum err run_record(struct job *job, struct jobs_scratch *scratch)
+{
+    const struct council_keep_record *j = (const struct council_keep_record *)(const void *)job;
+    (void)scratch;
+    return records_save(j->keep->folder, j->record.epoch, &j->entry);
+}
+
+static void done_record(struct job *job)
+{
+    struct council_keep_record *j = (struct council_keep_record *)(void *)job;
+    j->writing = false;
+    j->durable = job->err == ERR_OK;
+    if (j->durable)
+        kept(j->keep);
+    else
+        failed(j->keep, "a decided record cannot be kept", job->text);
+}
+
+static void write_record(struct council_keep *keep)
+{
+    struct council_keep_record *j = &keep->decided;
+    if (j->entry.bytes == NULL || j->writing || j->durable)
+        return;
+    j->job = (struct job){.work = JOBS_VOTE, .run = run_record, .done = done_record};
+    j->keep = keep;
+    j->writing = true;
+    jobs_submit(keep->jobs, &j->job);
+}
+
+static enum err copy_entry(const struct records_entry *entry, struct records_entry *copy)
+{
+    TRY(mem_new(entry->bytes_count, 1, "a record", &copy->bytes));
+    TRY(mem_new(entry->votes_count, sizeof *copy->votes, "a record", &copy->votes));
+    memcpy(copy->bytes, entry->bytes, entry->bytes_count);
+    if (entry->votes_count > 0)
+        memcpy(copy->votes, entry->votes, entry->votes_count * sizeof *copy->votes);
+    copy->bytes_count = entry->bytes_count;
+    copy->votes_count = entry->votes_count;
+    return ERR_OK;
+}
+
+enum err council_keep_decided(struct council_keep *keep, const struct records_entry *entry)
+{
+    struct council_keep_record *j = &keep->decided;
+    if (j->entry.bytes != NULL) /* net/epoch decides an epoch once: it is that one */
+        return ERR_OK;
+    TRY(record_unpack(entry->bytes, entry->bytes_count, &j->record));
+    enum err err = copy_entry(entry, &j->entry);
+    if (err != ERR_OK)
+        drop_record(j);
+    else
+        write_record(keep);
+    return err;
+}
+
+/* ---- old records ---- */
+
+static enum err run_pack(struct job *job, struct jobs_scratch *scratch)
+{
+    const struct council_keep_pack *j = (const struct council_keep_pack *)(const void *)job;
+    (void)scratch;
+    return records_pack(j->folder, j->before);
+}
+
+static void done_pack(struct job *job)
+{
+    ((struct council_keep_pack *)(void *)job)->busy = false;
+    if (job->err != ERR_OK)
+        log_warn("old view records stay in files of their own: %s", job->text);
+}
+
+void council_keep_pack(struct council_keep *keep, uint64_t before)
+{
+    struct council_keep_pack *j = &keep->pack;
+    if (j->busy || before == 0)
+        return;
+    *j = (struct council_keep_pack){.job = {.work = JOBS_VOTE, .run = run_pack, .done = done_pack},
+                                    .folder = keep->folder,
+                                    .before = before,
+                                    .busy = true};
+    jobs_submit(keep->jobs, &j->job);
+}
+
+/* ---- votes and records ---- */
+
+void council_keep_tick(struct council_keep *keep)
+{
+    write_vote(keep);
+    write_record(keep);
+}
+
+/* A record that is decided stays so: only one that has begun is not needed any more, and that was taken from here. */
+void council_keep_void(struct council_keep *keep)
+{
+    keep->saved = keep->unsaved = 0;
+}
+
+uint64_t council_keep_saved(struct council_keep *keep)
+{
+    uint64_t saved = keep->saved;
+    keep->saved = 0;
+    return saved;
+}
+
+bool council_keep_record(struct council_keep *keep, struct record *record, struct records_entry *entry)
+{
+    struct council_keep_record *j = &keep->decided;
+    if (!j->durable)
+        return false;
+    *record = j->record;
+    *entry = j->entry;
+    j->record = (struct record){0};
+    j->entry = (struct records_entry){0};
+    j->durable = false;
+    return true;
+}
+
+bool council_keep_busy(const struct council_keep *keep)
+{
+    return keep->unsaved != 0 || keep->writing.number != 0;
+}

@@ -157,8 +157,8 @@ static enum err load(struct charter *charter, const struct view_entry *entries, 
     return first_record(charter, entries, count, spec);
 }
 
-/* A copy of the newest record beside the sockets, for a state folder that is emptied. Not as precious as the record: the
- * loop waits for no flush of it. */
+/* A copy of the newest record beside the sockets, for a state folder that is emptied. Not as precious as the record:
+ * the loop waits for no flush of it. */
 static void keep_copy(const struct charter *charter)
 {
     struct records_entry entry;

@@ -40,8 +40,8 @@ void charter_close(struct charter *charter);
 ERR_MUST_CHECK enum err charter_adopt(struct charter *charter, struct record *record, const struct digest *digest,
                                       struct view_changes *changes);
 
-/* Records before this epoch are needed in files of their own no more: before `needed`, the oldest that a restart goes on
- * from, and not of the last 256. */
+/* Records before this epoch are needed in files of their own no more: before `needed`, the oldest that a restart goes
+ * on from, and not of the last 256. */
 uint64_t charter_old(const struct charter *charter, uint64_t needed);
 
 /* Who takes part, as the core wants to know it; its ids are borrowed until the next call. `votes`: our disk is not in

@@ -297,8 +297,8 @@ static void begin_epoch(struct engine *engine)
         event_post_fatal(engine->events, err_text());
     else if (engine->run.rounds != NULL || view_is_witness(&engine->charter.view)) /* else it is not known yet */
         council_tidy(council_of(engine),
-                     charter_old(&engine->charter, engine->run.rounds != NULL ? rounds_first_epoch(engine->run.rounds)
-                                                                              : UINT64_MAX));
+                     charter_old(&engine->charter,
+                                 engine->run.rounds != NULL ? rounds_first_epoch(engine->run.rounds) : UINT64_MAX));
     record_deinit(&record);
 }
 

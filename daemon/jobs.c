@@ -85,8 +85,8 @@ static struct job *queue_get(struct queue *queue)
 
 const char *jobs_work_name(enum jobs_work work)
 {
-    static const char *const names[JOBS_WORKS] = {"encode", "check", "reduce", "store",  "receive", "apply",
-                                                  "hash",   "give",  "states", "save",   "vote"};
+    static const char *const names[JOBS_WORKS] = {"encode", "check", "reduce", "store", "receive", "apply",
+                                                  "hash",   "give",  "states", "save",  "vote"};
     return names[work];
 }
 

@@ -47,7 +47,8 @@ struct jobs_scratch {
 };
 
 struct job;
-/* Runs on a job thread; `scratch` is NULL for JOBS_SAVE and JOBS_VOTE. Its result goes into `err`, its text into `text`. */
+/* Runs on a job thread; `scratch` is NULL for JOBS_SAVE and JOBS_VOTE. Its result goes into `err`, its text into
+ * `text`. */
 typedef enum err job_run(struct job *job, struct jobs_scratch *scratch);
 /* Runs in the loop's thread afterwards: the submitter's own, which tells the rest of the daemon by events. */
 typedef void job_done(struct job *job);

@@ -99,6 +99,7 @@ peers/peers_look   | peers_info       | peers/peers
 peers/wishes       | wishes_gather    | peers/council
 peers/council_look | council_waits    | peers/council
 peers/council_wire | council_wire_out | peers/council
+peers/council_keep | council_keep_init | peers/council
 peers/impostors    | twins_note       | peers/peers
 peers/objects      | objects_new      | peers/peers
 peers/lend         | lend_new         | peers/peers

@@ -13,6 +13,7 @@
 #include "common/digest.h"
 #include "common/mem.h"
 #include "daemon/peers/council.h"
+#include "daemon/state/records.h"
 #include "tests/lib/isle.h"
 #include "tests/lib/played.h"
 #include "tests/lib/sitting.h"
@@ -143,6 +144,29 @@ static void a_disk_that_takes_its_time_holds_back_the_vote_and_nothing_else(void
         wire_epoch_deinit(&answer);
     }
     assert_int_equal(votes_flushed, 2);
+    sitting_end();
+}
+
+/* By a job, beside everything else. */
+static void old_records_are_put_together(void **state)
+{
+    (void)state;
+    enum { PACK = 256 };
+    struct records_entry first, found;
+    char path[400];
+    sitting_begin_played("council-tidy");
+    const char *folder = sitting_isle[A]->conf.state_folder;
+    assert_ok(records_read(folder, 0, &first));
+    for (uint64_t epoch = 1; epoch <= PACK; epoch++)
+        assert_ok(records_copy(folder, epoch, &first));
+    snprintf(path, sizeof path, "%s/record-%012u", folder, PACK - 1);
+    council_tidy(peers_council(sitting_isle[A]->peers), PACK);
+    isle_wait(jobs_pending(sitting_isle[A]->jobs) == 0);
+    assert_int_not_equal(access(path, F_OK), 0);
+    assert_ok(records_read(folder, PACK - 1, &found));
+    assert_memory_equal(found.bytes, first.bytes, first.bytes_count);
+    records_entry_free(&found);
+    records_entry_free(&first);
     sitting_end();
 }
 
@@ -404,6 +428,7 @@ int main(void)
         cmocka_unit_test(a_witness_s_new_disk_is_named_at_once),
         cmocka_unit_test(a_record_without_a_majoritys_votes_is_passed_over),
         cmocka_unit_test(a_vote_that_cannot_be_kept_is_not_given_until_it_can),
+        cmocka_unit_test(old_records_are_put_together),
         cmocka_unit_test(a_disk_that_takes_its_time_holds_back_the_vote_and_nothing_else),
         cmocka_unit_test(a_seal_names_what_was_held_and_nothing_is_acknowledged_after_it),
         cmocka_unit_test(what_one_island_wishes_all_decide),

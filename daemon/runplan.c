@@ -5,6 +5,7 @@
 
 #include "common/log.h"
 #include "common/mem.h"
+#include "common/mem_limit.h"
 #include "common/processors.h"
 #include "daemon/jobs.h"
 #include "daemon/rules.h"
@@ -205,7 +206,8 @@ static enum err check_memory(const struct runplan_conf *from, const struct repli
                                        .self = view->members[view->self].id,
                                        .job_threads = (uint32_t)processors_jobs(from->conf->job_threads)};
     struct memory memory = memory_of(&taking);
-    TRY(memory_check(&memory, plan->params_count, memory_there_bytes()));
+    const struct mem_limit there = mem_limit();
+    TRY(memory_check(&memory, plan->params_count, &there));
     tell_memory(plan, &memory);
     run->memory_bytes = memory_sum(&memory);
     return ERR_OK;

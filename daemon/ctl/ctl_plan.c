@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "common/mem_limit.h"
 #include "common/processors.h"
 #include "daemon/ctl/ctl_plan_print.h"
 #include "daemon/ctl/forecast.h"
@@ -268,8 +268,7 @@ static enum err recommend(const struct ctl_plan *plan, struct plan_found *found)
 enum err ctl_plan_machine(const struct ctl_plan *plan, struct plan_machine *out)
 {
     out->cores = plan->daemon_cores > 0 ? plan->daemon_cores : processors_jobs(0);
-    out->memory_bytes = plan->daemon_memory > 0 ? plan->daemon_memory * gib
-                                                : (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    out->memory_bytes = plan->daemon_memory > 0 ? plan->daemon_memory * gib : (double)mem_limit().bytes;
     TRY(yardstick_measure(disk, &out->yardstick));
     for (size_t i = 0; i < WAYS; i++) {
         if (i > 0 && ctl_ways[i].codec.id == ctl_ways[i - 1].codec.id)

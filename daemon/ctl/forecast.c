@@ -3,9 +3,9 @@
 
 #include <inttypes.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/mem.h"
+#include "common/mem_limit.h"
 #include "net/chain.h"
 #include "net/record.h"
 #include "net/sync.h"
@@ -621,7 +621,7 @@ double forecast_bytes(const struct forecast_conf *conf)
 
 static enum err check_memory(const struct forecast_conf *conf)
 {
-    double there = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    double there = (double)mem_limit().bytes;
     if (forecast_bytes(conf) < memory_share_most * there)
         return ERR_OK;
     return err_set(ERR_NOMEM,

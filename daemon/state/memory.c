@@ -3,7 +3,6 @@
 
 #include <inttypes.h>
 #include <sys/statvfs.h>
-#include <unistd.h>
 
 #include "daemon/rules.h"
 #include "daemon/state/slots.h"
@@ -73,19 +72,23 @@ uint64_t memory_sum(const struct memory *memory)
     return memory->replica + memory->shared + memory->frames + memory->states;
 }
 
-enum err memory_check(const struct memory *memory, uint64_t params_count, uint64_t there_bytes)
+enum err memory_check(const struct memory *memory, uint64_t params_count, const struct mem_limit *there)
 {
+    const double gib = 1073741824;
     uint64_t needed = memory->replica + memory->shared + memory->frames;
-    if (needed > there_bytes)
+    if (needed <= there->bytes)
+        return ERR_OK;
+    if (there->group)
         return err_set(ERR_NOMEM,
-                       "the model's %" PRIu64 " parameters need %.1f GiB here, and this machine has %.1f GiB",
-                       params_count, (double)needed / 1073741824, (double)there_bytes / 1073741824);
-    return ERR_OK;
-}
-
-uint64_t memory_there_bytes(void)
-{
-    return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+                       "the model's %" PRIu64
+                       " parameters need %.1f GiB here, and the daemon's control group is limited "
+                       "to %.1f GiB: raise that limit (MemoryMax= of its service, the container's, the batch job's)",
+                       params_count, (double)needed / gib, (double)there->bytes / gib);
+    return err_set(ERR_NOMEM,
+                   "the model's %" PRIu64
+                   " parameters need %.1f GiB here, and this machine has %.1f GiB: a machine with "
+                   "more memory is needed, or a smaller model",
+                   params_count, (double)needed / gib, (double)there->bytes / gib);
 }
 
 /* ---- the disk ---- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * memory: what a run takes on this island, of memory and of disk, stated before anything is taken. Pure but for asking
- * how much there is.
+ * how much disk there is.
  */
 #ifndef DAEMON_STATE_MEMORY_H
 #define DAEMON_STATE_MEMORY_H
@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "common/err.h"
+#include "common/mem_limit.h"
 #include "daemon/state/parts.h"
 #include "daemon/state/replica.h"
 
@@ -33,11 +34,8 @@ struct memory_conf {
 struct memory memory_of(const struct memory_conf *conf);
 uint64_t memory_sum(const struct memory *memory);
 
-/* ERR_NOMEM: what is needed all the time is more than `there_bytes`. */
-ERR_MUST_CHECK enum err memory_check(const struct memory *memory, uint64_t params_count, uint64_t there_bytes);
-
-/* Of this machine. */
-uint64_t memory_there_bytes(void);
+/* ERR_NOMEM: what is needed all the time is more than there is, by mem_limit(). */
+ERR_MUST_CHECK enum err memory_check(const struct memory *memory, uint64_t params_count, const struct mem_limit *there);
 
 /* ---- the disk ---- */
 

@@ -4,14 +4,17 @@
  * it. An island joins by command while the others train: how long that takes, what share of the line its states had,
  * beside what one plain TCP connection with our cipher carries over the same line, and what it costs the others. Then
  * on loopback what an exchange takes of the processor, how long a stop takes, and a start after a kill; the longest
- * that a daemon's loop stood still, and its memory. At last by what power of the size each of these grows.
+ * that a daemon's loop stood still, beside a process that does nothing but look at the clock, and its memory. At last
+ * by what power of the size each of these grows.
  */
 #include <limits.h>
 #include <math.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -26,7 +29,7 @@
 enum { ISLANDS_MAX = 4, LAYERS = 12, FRAGMENTS = LAYERS / 3 + 1, MBIT = 1000000, QUEUE_MS = 200 };
 /* PATIENCE: for anything at all. LINE: what a state may need on a line, or the case is skipped. PLAIN: how long the
  * plain connection is looked at, about. */
-enum { PATIENCE_S = 400, LINE_S_MAX = 100, PLAIN_S = 4, SPAN_S = 8, MEMORY_BYTES_PER_PARAM = 36, STATE_BYTES = 8 };
+enum { PATIENCE_S = 400, LINE_S_MAX = 100, PLAIN_S = 4, MEMORY_BYTES_PER_PARAM = 36, STATE_BYTES = 8 };
 #define LOG "build/bench/sizes.log"
 #define LOOPBACK "loopback"
 
@@ -52,7 +55,7 @@ static struct camp {
 static char folder[64];
 
 /* Of one case; negative: not measured. */
-enum figure { JOIN, COMMAND, STATE, SHARE, OVER, PACE, EXCHANGE, STOP, RESTART, LAG, MEMORY, FIGURES };
+enum figure { JOIN, COMMAND, STATE, SHARE, OVER, PACE, EXCHANGE, STOP, RESTART, LAG, IDLE, MEMORY, FIGURES };
 static const struct {
     const char *key;
     bool grows; /* an exponent is asked for */
@@ -67,7 +70,8 @@ static const struct {
     [STOP] = {"stop_s", true},
     [RESTART] = {"restart_s", true}, /* killed and started, to training again */
     [LAG] = {"loop_lag_ms_max", false},
-    [MEMORY] = {"memory_bytes", true}, /* of a daemon */
+    [IDLE] = {"idle_process_ms_max", false}, /* what the machine alone holds up */
+    [MEMORY] = {"memory_bytes", true},       /* of a daemon */
 };
 
 /* ---- islands ---- */
@@ -190,29 +194,36 @@ static struct arrivals arrivals_of(const char *log)
     return all;
 }
 
-/* Versions a second that the first made between, by its log. */
+/* Versions a second that the first made, by its log: from the last before `from_s` to the first after `to_s`, so that
+ * it does not matter when between two of them the span begins and ends. */
 static double pace_between(double from_s, double to_s)
 {
     unsigned count = 0;
-    double at_s = from_s;
-    while ((at_s = said_first(camp.log[0], at_s, "debug: fragment ", " hash ")) > 0 && at_s < to_s) {
+    double first_s = -1, last_s = -1, at_s = 0;
+    while (last_s < to_s && (at_s = said_first(camp.log[0], at_s, "debug: fragment ", " hash ")) > 0) {
+        if (first_s < 0 || at_s <= from_s) {
+            first_s = at_s;
+            count = 0;
+        } else {
+            count++;
+        }
+        last_s = at_s;
         at_s += 0.0005;
-        count++;
     }
-    return to_s > from_s ? count / (to_s - from_s) : 0;
+    return count > 0 ? count / (last_s - first_s) : 0;
 }
 
 static bool measure_join(double plain, double *f)
 {
-    double since_s;
+    double alone_s = said_now_s(), since_s;
     int i = camp.count;
-    proc_sleep_ms(SPAN_S * 1000L);
-    if (!join(&since_s))
+    if (!homes_wait_versions(camp.home[0], homes_number(camp.home[0], NULL, "versions") + FRAGMENTS + 1, PATIENCE_S) ||
+        !join(&since_s))
         return false;
     double trains_s = said_first(camp.log[i], since_s, "training goes on", NULL);
     double registered_s = said_first(camp.log[i], since_s, " registered ", NULL);
     struct arrivals all = arrivals_of(camp.log[i]);
-    double before = pace_between(since_s - SPAN_S, since_s), during = pace_between(since_s, trains_s);
+    double before = pace_between(alone_s, since_s), during = pace_between(since_s, trains_s);
     f[JOIN] = trains_s - registered_s;
     f[COMMAND] = trains_s - since_s;
     f[STATE] = all.to_s - all.from_s;
@@ -244,6 +255,39 @@ static double lag_of(int i)
 static double memory_of(int i)
 {
     return bench_peak_bytes(homes_daemon(camp.home[i]));
+}
+
+/* A process that sleeps and looks at the clock, over and over: how much later than it wished it came to it at most. */
+static int idle_pid;
+static double *idle_ms; /* shared with it */
+
+static void idle_begin(void)
+{
+    enum { NAP_MS = 5 };
+    idle_ms = mmap(NULL, sizeof *idle_ms, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (idle_ms == MAP_FAILED || (idle_pid = fork()) != 0)
+        return;
+    for (double last_s = env_mono_s();;) {
+        proc_sleep_ms(NAP_MS);
+        double now_s = env_mono_s();
+        *idle_ms = fmax(*idle_ms, (now_s - last_s) * 1000 - NAP_MS);
+        last_s = now_s;
+    }
+}
+
+/* In milliseconds; -1: not known. */
+static double idle_end(void)
+{
+    double most = -1;
+    if (idle_pid > 0) {
+        kill(idle_pid, SIGKILL);
+        waitpid(idle_pid, NULL, 0);
+        most = *idle_ms;
+    }
+    if (idle_ms != MAP_FAILED)
+        munmap(idle_ms, sizeof *idle_ms);
+    idle_pid = 0;
+    return most;
 }
 
 /* Processor time of the first daemon over some versions, for as many as the model has fragments. */
@@ -330,7 +374,8 @@ static void print(const char *name, double plain, const double *f)
                f[RESTART]);
     else
         printf("            ");
-    printf(" loop stood for %.0f ms; memory %.1f bytes a parameter\n", f[LAG], f[MEMORY] / camp.size->params);
+    printf(" loop stood for %.0f ms, an idle process for %.0f; memory %.1f bytes a parameter\n", f[LAG], f[IDLE],
+           f[MEMORY] / camp.size->params);
     fflush(stdout);
 }
 
@@ -348,7 +393,9 @@ static bool run_case(const char *only, int islands, json_t *all, double *f)
     }
     for (int i = 0; i < FIGURES; i++)
         f[i] = -1;
+    idle_begin();
     bool good = measure(islands, &plain, f);
+    f[IDLE] = idle_end();
     end();
     if (camp.kind->bits > 0)
         wan_end(&camp.wan);

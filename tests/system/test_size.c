@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A model of 64 million parameters: an island joins by command over a line of 100 Mbit/s, on which the state takes three
- * quarters of a minute, while the founder's rounds go on. Nothing of the state comes twice, no round is missed, and the
- * newcomer trains.
+ * A model of 64 million parameters: an island joins by command over a line of 100 Mbit/s, on which the state takes
+ * three quarters of a minute, while the founder's rounds go on. Nothing of the state comes twice, no round is missed,
+ * and the newcomer trains.
  */
 #include "tests/lib/testlib.h"
 
@@ -63,7 +63,8 @@ static double bytes_in(const char *path)
         double s, bytes, again;
         unsigned givers;
         assert_int_equal(
-            sscanf(at, " is here after %lf s: %lf bytes from %u islands, and %lf bytes", &s, &bytes, &givers, &again), 4);
+            sscanf(at, " is here after %lf s: %lf bytes from %u islands, and %lf bytes", &s, &bytes, &givers, &again),
+            4);
         sum += bytes + again;
     }
     mem_free(log);

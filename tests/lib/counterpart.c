@@ -25,6 +25,7 @@ struct diloco_machine machine;
 struct ipc_hello greeting;
 int (*while_waiting)(int slice);
 int slices;
+int (*before_moves)(void *user);
 
 void make_shm(void)
 {
@@ -142,7 +143,8 @@ void begin(void)
                                      .device = device.size > 0 ? &device : NULL,
                                      .group = group.size > 0 ? &group : NULL,
                                      .machine = machine.size > 0 ? &machine : NULL,
-                                     .interrupted = interrupted};
+                                     .interrupted = interrupted,
+                                     .before_moves = before_moves};
     assert_int_equal(diloco_attach(&options, &d), DILOCO_OK);
     assert_int_equal(diloco_register(d, &announced), DILOCO_OK);
     assert_int_equal(diloco_begin(d, &start), DILOCO_OK);

@@ -29,6 +29,8 @@ extern struct ipc_hello greeting;      /* the trainer's last */
  */
 extern int (*while_waiting)(int slice);
 extern int slices;
+/* The trainer's options.before_moves; NULL: none. */
+extern int (*before_moves)(void *user);
 
 /* New shared memory, as begin() makes it. */
 void make_shm(void);

@@ -298,6 +298,11 @@ int diloco_register(struct diloco *d, const struct diloco_tensor *tensor)
     return attach_register(d, &known);
 }
 
+int diloco_place(struct diloco *d, int tensor, void *data)
+{
+    return d != NULL ? attach_register_place(d, tensor, data) : misused(d, "diloco_place()", "");
+}
+
 /* What the daemon wants of us before it says where to start. */
 static int bring_own(struct diloco *d, const struct ipc_welcome *welcome)
 {
@@ -593,6 +598,7 @@ size_t diloco_keep(struct diloco *d, void *to, size_t bytes)
         misused(d, "diloco_keep()", "before diloco_begin()");
         return 0;
     }
+    d->looked = false;
     if (attach_follows(d)) {
         (void)!attach_follow(d, NULL, map_shared);
         return 0;

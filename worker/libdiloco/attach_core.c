@@ -27,6 +27,14 @@ int attach_fail(struct diloco *d, int code, const char *format, ...)
     return code;
 }
 
+int attach_before_moves(struct diloco *d)
+{
+    if (d->looked || d->options.before_moves == NULL)
+        return DILOCO_OK;
+    d->looked = d->options.before_moves(d->options.before_moves_user) == 0;
+    return d->looked ? DILOCO_OK : attach_fail(d, DILOCO_ERROR, "options.before_moves() does not find the tensors");
+}
+
 bool attach_interrupted(const struct diloco *d)
 {
     return d->options.interrupted != NULL && d->options.interrupted(d->options.interrupted_user) != 0;

@@ -74,6 +74,7 @@ struct diloco {
     uint32_t tensors_count, tensors_room;
     bool *changed; /* by number: by the public call that is under way, or was the last one */
     bool any_changed;
+    bool looked;           /* options.before_moves was called by the public call that is under way */
     uint64_t step, tokens; /* so far */
     bool begun;
     bool leave; /* it was asked to: each fragment is contributed once more */
@@ -108,6 +109,9 @@ bool attach_take(void *to, size_t known, const void *from);
 
 /* Records the text and returns the code. */
 int attach_fail(struct diloco *d, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* Before a value of a tensor is moved: the caller may know better where it is. */
+ERR_MUST_CHECK int attach_before_moves(struct diloco *d);
 
 /* Whether the caller wants an end of waiting. */
 bool attach_interrupted(const struct diloco *d);

@@ -227,6 +227,9 @@ int attach_own_part(struct diloco *d, const struct attach_order *order)
 {
     uint32_t f = order->fragment;
     struct what what = {0};
+    int result = attach_before_moves(d);
+    if (result != DILOCO_OK)
+        return result;
     switch ((enum attach_order_kind)order->kind) {
     case ATTACH_ORDER_COPY_OUT:
     case ATTACH_ORDER_COPY_IN:
@@ -308,10 +311,11 @@ int attach_snapshot(struct diloco *d, uint32_t f, bool final)
 {
     struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
     struct local *local = &d->local[f];
-    if (!ipc_move(fragment, IPC_TRAINER, IPC_FREE, IPC_COPYING))
-        return DILOCO_OK;
+    int result = attach_before_moves(d);
+    if (result != DILOCO_OK || !ipc_move(fragment, IPC_TRAINER, IPC_FREE, IPC_COPYING))
+        return result;
     attach_group_begins(d, f);
-    int result = order(d, (struct attach_order){.kind = ATTACH_ORDER_SNAPSHOT, .fragment = f});
+    result = order(d, (struct attach_order){.kind = ATTACH_ORDER_SNAPSHOT, .fragment = f});
     if (result != DILOCO_OK)
         return result;
     fragment->snapshot_step = d->step;
@@ -330,10 +334,11 @@ int attach_take_in(struct diloco *d, uint32_t f, bool ending)
     struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
     struct local *local = &d->local[f];
     bool counted = false, missed = false;
-    if (!ipc_move(fragment, IPC_TRAINER, IPC_ANCHOR, IPC_MIXING))
-        return DILOCO_OK;
+    int result = attach_before_moves(d);
+    if (result != DILOCO_OK || !ipc_move(fragment, IPC_TRAINER, IPC_ANCHOR, IPC_MIXING))
+        return result;
     attach_group_begins(d, f);
-    int result = order(
+    result = order(
         d, (struct attach_order){.kind = ATTACH_ORDER_ANCHOR, .fragment = f, .sent = local->sent, .ending = ending});
     if (result != DILOCO_OK)
         return result;

@@ -148,8 +148,23 @@ int attach_register_sort(struct diloco *d)
     return DILOCO_OK;
 }
 
+int attach_register_place(struct diloco *d, int tensor, void *data)
+{
+    for (uint32_t i = 0; tensor >= 0 && i < d->tensors_count; i++) {
+        struct tensor *slot = &d->tensors[i];
+        if (slot->number != (uint32_t)tensor)
+            continue;
+        if (data == NULL)
+            return attach_fail(d, DILOCO_ERROR, "tensor \"%s\" has no data", slot->announced.name);
+        slot->data = data;
+        return DILOCO_OK;
+    }
+    return attach_fail(d, DILOCO_ERROR, "diloco_place() of tensor %d, and %u are registered", tensor, d->tensors_count);
+}
+
 void attach_register_unchanged(struct diloco *d)
 {
+    d->looked = false;
     if (d->any_changed)
         memset(d->changed, 0, d->tensors_count * sizeof *d->changed);
     d->any_changed = false;

@@ -19,6 +19,9 @@ ERR_MUST_CHECK int attach_register(struct diloco *d, const struct diloco_tensor 
  */
 ERR_MUST_CHECK int attach_register_sort(struct diloco *d);
 
+/* diloco_place(). */
+ERR_MUST_CHECK int attach_register_place(struct diloco *d, int tensor, void *data);
+
 /* A public call begins that may change tensors; whether it changed this one, or any. */
 void attach_register_unchanged(struct diloco *d);
 bool attach_register_changed(const struct diloco *d, int tensor);

@@ -147,6 +147,11 @@ struct diloco_options {
     /* Not 0: the tensors hold nothing that a run could begin from, as the model that this one begins from is not on
      * this machine. diloco_begin() then waits until another island, or this one's daemon, has a state. */
     int without_initial;
+    /* Called in every rank, at most once in a public call, before that call moves the first value; NULL: the tensors
+     * lie where they were registered. Who cannot be sure of that looks here, and says by diloco_place() where they are
+     * now. 0, or -1: the call then fails with DILOCO_ERROR, and no value has been moved. */
+    int (*before_moves)(void *user);
+    void *before_moves_user;
 };
 
 enum { DILOCO_LAYER_NONE = -1, DILOCO_LAYER_FROM_NAME = -2 };
@@ -205,6 +210,11 @@ DILOCO_API int diloco_attach(const struct diloco_options *options, struct diloco
  * or values that belong to another tensor already, are refused (DILOCO_ERROR): register tied parameters once. After a
  * refusal the others are registered as before. */
 DILOCO_API int diloco_register(struct diloco *d, const struct diloco_tensor *tensor);
+
+/* From now on the values of a tensor, by its number in the order of registration, are at `data`: as many, of the same
+ * type and the same part, and none that belongs to another tensor. For options.before_moves, and between other calls.
+ */
+DILOCO_API int diloco_place(struct diloco *d, int tensor, void *data);
 
 /* Ends registration and waits until the daemon says where to start; the tensors then hold the anchor (at the very
  * beginning of a run that this island founds: their own initial values, or those of the other founders if they differ;

@@ -19,6 +19,7 @@ from islands import ROOT, Run, assert_one_model, main
 
 import diloco
 from diloco import _abi
+from diloco._tensors import Buffers
 from diloco.island import Shard, _Stream
 
 SPEC = """[run]
@@ -133,6 +134,21 @@ class Refusals(unittest.TestCase):
         self.refused("tensor w is a int", {"w": 5})
         self.refused("tensor w is empty", {"w": array.array("f")})
         self.refused("a list is neither", [1])
+
+    def test_a_buffer_in_the_place_of_another_one_is_followed(self):
+        given = {"v": array.array("f", [1, 2]), "w": array.array("f", [3, 4, 5])}
+        buffers = Buffers(given)
+        self.assertEqual(buffers.moved(), [])
+        given["w"] = array.array("f", [6, 7, 8])
+        self.assertEqual(buffers.moved(), [(1, given["w"].buffer_info()[0])])
+        self.assertEqual(buffers.moved(), [])
+        for other, words in ((array.array("f", [1]), "has shape (1,) now, and had (3,)"), (None, "is gone"),
+                             (array.array("d", [1, 2, 3]), "is not writable, contiguous fp32")):
+            given["w"] = other
+            for _ in range(2):
+                with self.assertRaises(diloco.DilocoError) as caught:
+                    buffers.moved()
+                self.assertIn(f"tensor w {words}", str(caught.exception))
 
     def test_nobody_there(self):
         self.refused("no daemon at /tmp/nobody-listens-here.sock", {"w": array.array("f", [1])})

@@ -57,6 +57,63 @@ class Models(unittest.TestCase):
         refused("buffer mask holds an infinite value", masked, buffers=True)
         self.assertEqual(len(Module(masked).params), 2)
 
+    def test_a_parameter_that_got_other_storage_is_followed(self):
+        model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Linear(3, 2))
+        tensors = Module(model)
+
+        def followed():
+            moved = tensors.moved()
+            now = dict(model.named_parameters())
+            self.assertEqual([one.address for one in tensors], [now[one.name].data_ptr() for one in tensors])
+            self.assertEqual(tensors.moved(), [])
+            self.assertEqual(moved, [(number, tensors.described[number].address) for number, _ in moved])
+            return [number for number, _ in moved]
+
+        self.assertEqual(followed(), [])
+        model.double().float()
+        self.assertEqual(followed(), [0, 1, 2, 3])
+        model.load_state_dict({name: value.clone() for name, value in model.state_dict().items()}, assign=True)
+        self.assertEqual(followed(), [0, 1, 2, 3])
+        model[1] = torch.nn.Linear(3, 2)
+        self.assertEqual(followed(), [2, 3])
+        model[0].weight = torch.nn.Parameter(torch.ones(3, 4))
+        self.assertEqual(followed(), [0])
+        model[0].bias.data = torch.zeros(3)
+        self.assertEqual(followed(), [1])
+        model[0] = torch.nn.ModuleDict({"_orig_mod": model[0]})  # another wrapper around the same parameters
+        self.assertEqual(followed(), [])
+        model.requires_grad_(False).double().float()
+        self.assertEqual(followed(), [0, 1, 2, 3])
+        given = {"w": torch.zeros(3)}
+        tensors = Module(given)
+        self.assertEqual(tensors.moved(), [])
+        given["w"] = torch.ones(3)
+        self.assertEqual(tensors.moved(), [(0, given["w"].data_ptr())])
+
+    def test_a_parameter_that_became_another_one_is_named(self):
+        def refused(words, change, make=lambda: torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Linear(3, 2))):
+            model = make()
+            tensors = Module(model)
+            change(model)
+            for _ in range(2):
+                with self.assertRaisesRegex(diloco.DilocoError, words + ".*attach after what changes"):
+                    tensors.moved()
+
+        def shorter(model):
+            del model[1]
+
+        was = "now, and was torch.float32 .3, 4. on cpu when"
+        refused("parameter 0.weight is torch.float16 .3, 4. on cpu " + was, lambda model: model.half())
+        refused("parameter 0.weight is torch.float32 .3, 4. on meta " + was, lambda model: model.to("meta"))
+        refused("parameter 1.bias is torch.float64", lambda model: model[1].bias.data.double() is not None
+                and setattr(model[1], "bias", torch.nn.Parameter(model[1].bias.data.double())))
+        refused("parameter 0.weight is torch.float32 .3, 5. on cpu " + was,
+                lambda model: model.__setitem__(0, torch.nn.Linear(5, 3)))
+        refused("parameter 0.weight is torch.float32 .3, 4. on cpu, not contiguous " + was,
+                lambda model: setattr(model[0].weight, "data", torch.zeros(4, 3).t()))
+        refused("parameter 1.weight is no longer in the model", shorter)
+        refused("parameter w is no longer in the model", lambda model: model.clear(), lambda: {"w": torch.zeros(2)})
+
     def test_what_is_moved_of_a_device_lies_in_rows(self):
         """Columns of a matrix, as tensor parallelism leaves them to a rank."""
         part, matrix = torch.arange(8.0).bfloat16(), torch.zeros(4, 10)
@@ -119,6 +176,37 @@ class Islands(unittest.TestCase):
             for name, anchor in anchor_of(paris).items():
                 self.assertTrue(torch.equal(getattr(model, name).detach(), anchor.bfloat16()), name)
             self.assertEqual(paris.trainer()["tokens_counted"], 7 * 500)
+
+    def test_a_model_whose_parameters_move_goes_on_as_the_run_s(self):
+        """By what people do to a model after they have attached it; where it cannot be, they learn it at that step."""
+        with Run(SPEC.replace("steps = 500", "steps = 200")) as run:
+            paris = run.found("paris", "")
+            model = torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.Linear(5, 4))
+            changes = {
+                40: lambda: model.double().float(),
+                80: lambda: model.load_state_dict({k: v.clone() for k, v in model.state_dict().items()}, assign=True),
+                120: lambda: setattr(model[0].weight, "data", model[0].weight.data.clone()),
+            }
+            with diloco.attach(model, socket=paris.socket(), wait=20) as island:
+                while not island.done:
+                    for step in [step for step in changes if island.run_step >= step]:
+                        changes.pop(step)()
+                    if island.run_step == 150:
+                        model.half()
+                        with self.assertRaisesRegex(diloco.DilocoError, "parameter 0.weight is torch.float16"):
+                            for _ in range(30):
+                                island.step(tokens=1)
+                        model.float()
+                    with torch.no_grad():
+                        for value in model.parameters():
+                            value += 0.05 * (2 - value)
+                    island.step(tokens=10)
+                self.assertEqual(changes, {})
+                self.assertTrue(island.finish())
+            paris.await_finished()
+            for name, anchor in anchor_of(paris).items():
+                self.assertTrue(torch.equal(dict(model.named_parameters())[name].detach(), anchor), name)
+                self.assertGreater(anchor.min().item(), 1.9)
 
     def test_a_running_variance_is_never_below_0(self):
         """The outer optimizer's momentum goes beyond where it has become small."""

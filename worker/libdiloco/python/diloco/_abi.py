@@ -57,6 +57,7 @@ UNPIN = CFUNCTYPE(None, c_void_p, c_void_p)
 BROADCAST = CFUNCTYPE(c_int, c_void_p, c_void_p, c_size_t, POINTER(c_int))
 BARRIER = CFUNCTYPE(c_int, c_void_p)
 INTERRUPTED_CALL = CFUNCTYPE(c_int, c_void_p)
+BEFORE_MOVES = CFUNCTYPE(c_int, c_void_p)
 
 
 class Device(Structure):
@@ -111,6 +112,8 @@ class Options(Structure):
         ("group", POINTER(Group)),
         ("machine", POINTER(Machine)),
         ("without_initial", c_int),
+        ("before_moves", BEFORE_MOVES),
+        ("before_moves_user", c_void_p),
     ]
 
 
@@ -173,6 +176,7 @@ _CALLS = {
     "diloco_version": (c_char_p, []),
     "diloco_attach": (c_int, [POINTER(Options), POINTER(c_void_p)]),
     "diloco_register": (c_int, [c_void_p, POINTER(Tensor)]),
+    "diloco_place": (c_int, [c_void_p, c_int, c_void_p]),
     "diloco_begin": (c_int, [c_void_p, POINTER(Start)]),
     "diloco_step": (c_int, [c_void_p, POINTER(Report)]),
     "diloco_run_step": (c_uint64, [c_void_p]),

@@ -50,6 +50,11 @@ class Tensors:
     def __iter__(self) -> Iterator[Described]:
         return iter(self.described)
 
+    def moved(self) -> list[tuple[int, int]]:
+        """Those that lie elsewhere than before, by the numbers of their registration, with their addresses now. Raises if
+        one is not to be found, or is another one than was registered. Called before values are moved: it is quick."""
+        return []
+
     def changed(self, numbers: list[int]) -> None:
         """The values of these of `watched` have changed, by the numbers of their registration; all ranks call alike."""
 
@@ -69,15 +74,34 @@ class Buffers(Tensors):
     """Writable fp32 buffers (array.array('f'), numpy arrays, memoryviews) by name."""
 
     def __init__(self, buffers: Mapping[str, Any]):
-        self.described = []
-        for name, buffer in buffers.items():
-            try:
-                view = memoryview(buffer)
-            except TypeError:
-                raise DilocoError(f"tensor {name} is a {type(buffer).__name__}, which is no buffer of values") from None
-            if view.format != "f" or view.readonly or not view.c_contiguous:
-                raise DilocoError(f"tensor {name} is not writable, contiguous fp32 (its format is {view.format!r})")
-            if view.nbytes == 0:
-                raise DilocoError(f"tensor {name} is empty")
-            address = ctypes.addressof(ctypes.c_char.from_buffer(view))
-            self.described.append(Described(name, address, _abi.F32, tuple(view.shape or ()), keeps=view))
+        self._given = buffers
+        self._seen = dict(buffers)
+        self.described = [self._describe(name, buffer) for name, buffer in buffers.items()]
+
+    @staticmethod
+    def _describe(name: str, buffer: Any) -> Described:
+        try:
+            view = memoryview(buffer)
+        except TypeError:
+            raise DilocoError(f"tensor {name} is a {type(buffer).__name__}, which is no buffer of values") from None
+        if view.format != "f" or view.readonly or not view.c_contiguous:
+            raise DilocoError(f"tensor {name} is not writable, contiguous fp32 (its format is {view.format!r})")
+        if view.nbytes == 0:
+            raise DilocoError(f"tensor {name} is empty")
+        address = ctypes.addressof(ctypes.c_char.from_buffer(view))
+        return Described(name, address, _abi.F32, tuple(view.shape or ()), keeps=view)
+
+    def moved(self) -> list[tuple[int, int]]:
+        """A buffer does not move while it is registered, but another one may be in its place."""
+        found = []
+        for number, one in enumerate(self.described):
+            buffer = self._given.get(one.name)
+            if buffer is self._seen[one.name]:
+                continue
+            new = self._describe(one.name, buffer) if buffer is not None else None
+            if new is None or new.shape != one.shape:
+                now = f"has shape {new.shape} now, and had {one.shape}" if new is not None else "is gone"
+                raise DilocoError(f"tensor {one.name} {now}: attach after what changes it")
+            self._seen[one.name], self.described[number] = buffer, new
+            found.append((number, new.address))
+        return found

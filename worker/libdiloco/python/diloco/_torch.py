@@ -12,6 +12,7 @@ import torch.distributed as dist
 from . import _abi
 from ._errors import DilocoError
 from ._tensors import Described, Tensors
+from ._whereabouts import Whereabouts, is_spread
 
 TYPES = {torch.float32: _abi.F32, torch.bfloat16: _abi.BF16, torch.float16: _abi.F16}
 VARIANCE = "running_var"  # of BatchNorm and the like, the buffer's own name
@@ -23,10 +24,6 @@ def plain_name(name: str) -> str:
     for wrapper in WRAPPERS[1:]:
         name = name.replace(wrapper, "")
     return name.removeprefix(WRAPPERS[0])
-
-
-def _is_dtensor(value: torch.Tensor) -> bool:
-    return hasattr(value, "device_mesh") and hasattr(value, "placements")
 
 
 def _along(
@@ -73,12 +70,12 @@ class _Param:
     """One parameter: its local values, and whom its values come from where ranks hold copies."""
 
     def __init__(self, name: str, param: torch.Tensor, group: Any):
-        self.name, self.sources = name, []
+        self.name, self.sources, self.given = name, [], param
         self.local = param.detach()
         self.part = (0, 0, 0, 0)
         shape = tuple(param.shape)
         owner = True
-        if _is_dtensor(param):
+        if is_spread(param):
             mesh = param.device_mesh
             first, count, repeated = _along(param.placements, mesh, shape or (1,), name)
             self.local = param.to_local().detach()
@@ -100,6 +97,21 @@ class _Param:
             self.part = (0, width, 0, 0)
         self.shape = shape or (1,)
 
+    def is_as(self, other: "_Param") -> bool:
+        """But for where it lies."""
+        return (
+            self.shape == other.shape
+            and self.part == other.part
+            and self.local.dtype == other.local.dtype
+            and self.local.device == other.local.device
+            and self.local.is_contiguous()
+        )
+
+    def __str__(self) -> str:
+        spread = f", of which this rank has {tuple(self.local.shape)}" if is_spread(self.given) else ""
+        gaps = "" if self.local.is_contiguous() else ", not contiguous"
+        return f"{self.local.dtype} {list(self.shape)} on {self.local.device}{spread}{gaps}"
+
     def take_from_source(self) -> None:
         for group, source in self.sources:
             dist.broadcast(self.local, src=dist.get_global_rank(group, source), group=group)
@@ -114,6 +126,7 @@ class Module(Tensors):
 
     def __init__(self, model: Any, group: Any = None, buffers: bool = False, as_device: bool = False):
         named = dict(model) if isinstance(model, dict) else dict(self._named(model, buffers))
+        self._model, self._group = model, group
         if not named:
             raise DilocoError("the model has no parameter that requires a gradient: there is nothing to share")
         self.params = [_Param(name, value, group) for name, value in named.items()]
@@ -137,6 +150,7 @@ class Module(Tensors):
         self.watched = [n for n, param in enumerate(self.params) if param.sources or _is_variance(param)]
         self._moves = _Moves([param.local for param in self.params]) if self.on_device else None
         self.device = self._moves.struct if self._moves is not None else None
+        self._whereabouts = Whereabouts(model, [param.given for param in self.params])
         self._losses: list[tuple[Any, torch.Tensor]] = []
         self._loss = 0.0
 
@@ -152,6 +166,47 @@ class Module(Tensors):
                 raise DilocoError(f"buffer {name} holds an infinite value or none; leave buffers=True out, and share "
                                   "by diloco.attach({name: tensor}) what is to be")
             yield plain_name(name), buffer
+
+    def moved(self) -> list[tuple[int, int]]:
+        if self._whereabouts.still():
+            return []
+        now = self._now()
+        found = [self._again(param, now.get(param.name)) for param in self.params]
+        places = []
+        for number, (old, new) in enumerate(zip(self.params, found)):
+            if new.local.data_ptr() == old.local.data_ptr():
+                continue
+            one = self.described[number]
+            one.keeps = new.local
+            if self._moves is not None:
+                self._moves.flat[number] = new.local.view(-1)
+            else:
+                one.address = new.local.data_ptr() or 1
+                places.append((number, one.address))
+        self.params = found
+        self._whereabouts = Whereabouts(self._model, [param.given for param in found])
+        return places
+
+    def _now(self) -> dict[str, torch.Tensor]:
+        """All that the model holds, trained or not."""
+        if isinstance(self._model, dict):
+            return dict(self._model)
+        there = dict(self._model.named_buffers()) | dict(self._model.named_parameters())
+        return {plain_name(name): value for name, value in there.items()}
+
+    def _again(self, old: _Param, value: torch.Tensor | None) -> _Param:
+        """A parameter as it is in the model now."""
+        if value is None:
+            raise DilocoError(f"parameter {old.name} is no longer in the model; attach after what changes the model")
+        if is_spread(old.given) and not is_spread(value) and Whereabouts.has(old.given, value, old.local.data_ptr()):
+            return old
+        new = _Param(old.name, value, self._group)
+        if not new.is_as(old):
+            raise DilocoError(
+                f"parameter {old.name} is {new} now, and was {old} when the model was attached; attach after what "
+                "changes it, as .to(), .half() or fully_shard()"
+            )
+        return new
 
     @staticmethod
     def _check(param: _Param) -> None:

@@ -102,6 +102,8 @@ class Island:
         self._waits_from: float | None = time.monotonic()
         self._waits = wait
         self._interrupted = _abi.INTERRUPTED_CALL(self._waited)
+        self._before_moves = _abi.BEFORE_MOVES(self._place)
+        self._misplaced: BaseException | None = None
         self._rate_from = time.monotonic()
         self._rate_tokens = 0
         self._rate = 0.0
@@ -112,6 +114,7 @@ class Island:
             trainer=trainer.encode(),
             wait_ms=int(wait * 1000),
             interrupted=self._interrupted,
+            before_moves=self._before_moves,
         )
         if tensors.device is not None:
             options.device = ctypes.pointer(tensors.device)
@@ -152,6 +155,16 @@ class Island:
             )
         return 1 if self._signals.seen else 0
 
+    def _place(self, _user: Any) -> int:
+        """Called before values are moved: parameters may have got new storage since."""
+        try:
+            for number, address in self._tensors.moved():
+                self._library.diloco_place(self._handle, number, address)
+        except BaseException as error:  # no exception passes through C
+            self._misplaced = error
+            return -1
+        return 0
+
     def _call(self, name: str, *arguments: Any, handle: bool = True) -> int:
         if handle and not self._handle:
             raise DilocoError(f"{name}() after detach()")
@@ -162,6 +175,9 @@ class Island:
     def _check(self, result: int) -> int:
         if result in (_abi.OK, _abi.STOP, _abi.OPEN):
             return result
+        misplaced, self._misplaced = self._misplaced, None
+        if misplaced is not None:
+            raise misplaced
         text = self._library.diloco_error(self._handle).decode(errors="replace")
         kinds = {_abi.REFUSED: Refused, _abi.UNREACHABLE: Unreachable, _abi.INTERRUPTED: Interrupted}
         kind = kinds.get(result, DilocoError)
@@ -268,8 +284,8 @@ class Island:
         written = self._call("diloco_keep", view, ctypes.c_size_t(room))
         del view
         leads = self._group is None or self._group.rank == 0
-        if written == 0 and leads:
-            raise DilocoError(self.why())
+        if written == 0 and (leads or self._misplaced is not None):
+            self._check(_abi.ERROR)
         del memory[written:]
         return memory
 

@@ -56,9 +56,8 @@ def main():
     arguments = TrainingArguments(
         a.out,
         per_device_train_batch_size=BATCH,
-        max_steps=10**6,  # the run's steps end it
+        max_steps=10**6,  # the run's steps end it, and the learning rate goes by them
         learning_rate=3e-3,
-        lr_scheduler_type="constant",
         save_strategy="steps" if a.save_every else "no",
         save_steps=a.save_every or 500,
         report_to=[],

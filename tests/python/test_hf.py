@@ -2,7 +2,9 @@
 """The Python package with transformers and PEFT, on real islands, beside diloco-worker."""
 
 import os
+import re
 import sys
+import tempfile
 import types
 import unittest
 import unittest.mock
@@ -56,9 +58,10 @@ class Seeds(unittest.TestCase):
         args, orders = types.SimpleNamespace(seed=42, data_seed=None, output_dir=""), []
         for number in (5, 6, 5):
             set_seed(42)
-            island = types.SimpleNamespace(seed=lambda base: number + base)
+            island = types.SimpleNamespace(seed=lambda base: number + base, steps=9, run_step=0)
+            state = types.SimpleNamespace(global_step=0, max_steps=9)
             with unittest.mock.patch("diloco.hf.attach", lambda model, **options: island):
-                callback.on_train_begin(args, types.SimpleNamespace(global_step=0), None, train_dataloader=loader)
+                callback.on_train_begin(args, state, None, train_dataloader=loader)
             if hasattr(loader, "set_epoch"):
                 loader.set_epoch(0)
             orders.append([int(item) for batch in loader for item in batch])
@@ -84,6 +87,66 @@ class Seeds(unittest.TestCase):
         self.assertEqual(first, second)
 
 
+class Steps(unittest.TestCase):
+    """The trainer's count of steps, and all that goes by it, is the run's."""
+
+    def trained(self, run_steps, steps, scheduler_type="linear", max_steps=1000):
+        """By a trainer whose run's step is as told after each of its steps; what it has left."""
+        import torch
+        from transformers import Trainer, TrainingArguments
+
+        told = iter(run_steps)
+
+        class Island(types.SimpleNamespace):
+            def step(self, **others):
+                self.run_step = next(told)
+                self.done = self.run_step >= steps
+                return not self.done
+
+        island = Island(
+            seed=lambda base: 1, steps=steps, run_step=next(told), held=False, done=False, finish=lambda: True,
+            detach=lambda: None,
+        )
+
+        class Model(torch.nn.Linear):
+            def forward(self, x, labels):
+                return {"loss": (super().forward(x) - labels).square().mean()}
+
+        data = [{"x": torch.ones(3), "labels": torch.ones(2)}] * 400
+        with tempfile.TemporaryDirectory() as out, unittest.mock.patch("diloco.hf.attach", lambda model, **o: island):
+            arguments = TrainingArguments(
+                out, per_device_train_batch_size=4, max_steps=max_steps, learning_rate=1.0, warmup_steps=10,
+                lr_scheduler_type=scheduler_type, logging_steps=10, save_steps=25, save_strategy="steps", report_to=[],
+                disable_tqdm=True, use_cpu=True,
+            )
+            trainer = Trainer(
+                model=Model(3, 2), args=arguments, train_dataset=data, callbacks=[DilocoCallback(tokens_per_step=1)]
+            )
+            trainer.train()
+            saved = sorted(int(name.rpartition("-")[2]) for name in os.listdir(out))
+        rates = {entry["step"]: entry["learning_rate"] for entry in trainer.state.log_history if "learning_rate" in entry}
+        return trainer, rates, saved
+
+    def test_a_schedule_of_the_arguments_is_made_for_the_run_s_steps(self):
+        """And goes on where the run is, whatever the trainer has done itself."""
+        trainer, rates, saved = self.trained(range(60, 161), 160)
+        self.assertEqual((trainer.state.global_step, trainer.state.max_steps), (160, 160))
+        self.assertEqual(sorted(rates), list(range(70, 170, 10)))
+        for step, rate in rates.items():  # that the last step was made with
+            self.assertAlmostEqual(rate, (161 - step) / 150)
+        self.assertEqual(saved, [75, 100, 125, 150, 160])
+        _, rates, _ = self.trained(range(60, 161), 160, "cosine", 50)
+        self.assertAlmostEqual(rates[160], 0, delta=0.001)
+
+    def test_where_the_run_skips_steps_all_is_done_at_the_next_one(self):
+        trainer, rates, saved = self.trained([0, *range(3, 160, 3), 160], 160)
+        self.assertEqual(sorted(rates), [12, 21, 30, 42, 51, 60, 72, 81, 90, 102, 111, 120, 132, 141, 150, 160])
+        self.assertEqual(saved, [27, 51, 75, 102, 126, 150, 160])
+        for step, rate in rates.items():  # that the last step was made with
+            begun = step - 3 if step < 160 else 159
+            self.assertAlmostEqual(rate, min(begun / 10, (160 - begun) / 150))
+
+
 class Islands(unittest.TestCase):
     def test_two_of_transformers_and_one_of_diloco_worker_end_as_one(self):
         with Run(SPEC) as run:
@@ -98,6 +161,17 @@ class Islands(unittest.TestCase):
             islands.append(run.join("oslo", f"{LLAMA} --lora --out {run.place}/out2"))
             assert_one_model(islands)
             self.assertEqual(islands[0].status()["params"], 2 * (4 * 64 + 64 * 4 + 4 * 64 + 32 * 4))
+
+    def test_a_schedule_goes_on_though_nothing_was_saved(self):
+        with Run(SPEC.replace("steps = 300", "steps = 160")) as run:
+            paris = run.found("paris", f"{LLAMA} --out {run.place}/out")
+            paris.await_("some steps", lambda island: island.trainer().get("step", 0) > 80, pause=0.02)
+            os.kill(paris.trainer()["pid"], 9)
+            paris.await_log("started again")
+            assert_one_model([paris])
+            rates = [float(rate) for rate in re.findall(r"'learning_rate': '?([0-9.e-]+)", paris.log())]
+            self.assertLess(rates[-1], 3e-3 / 50)
+            self.assertLess(max(rates[-2:]), 3e-3 / 5)
 
     def test_a_trainer_that_is_killed_goes_on_from_its_checkpoint(self):
         with Run(SPEC.replace("interval = 20", "interval = 150")) as run:

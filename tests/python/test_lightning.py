@@ -4,7 +4,10 @@
 import importlib.util
 import os
 import sys
+import tempfile
+import types
 import unittest
+import unittest.mock
 
 from islands import ROOT, Run, anchor_of, assert_one_model, main
 
@@ -20,6 +23,64 @@ fragments = 1
 late = merge
 pace = lockstep
 """
+
+
+@unittest.skipUnless(importlib.util.find_spec("lightning"), "lightning is not installed here: pip install lightning")
+class Steps(unittest.TestCase):
+    """The trainer's count of steps, and all that goes by it, is the run's."""
+
+    def trained(self, run_steps, steps):
+        """By a trainer whose run's step is as told after each of its steps; its rates by step, and what it has saved."""
+        import torch
+        from lightning.pytorch import LightningModule, Trainer
+        from lightning.pytorch.callbacks import Callback, ModelCheckpoint
+
+        import diloco.lightning
+
+        told, rates = iter(run_steps), {}
+
+        class Island(types.SimpleNamespace):
+            def step(self, **others):
+                self.run_step = next(told)
+                self.done = self.run_step >= steps
+                return not self.done
+
+        island = Island(steps=steps, run_step=next(told), held=False, done=False, detach=lambda: None,
+                        finish=lambda: True)
+
+        class Model(LightningModule):
+            def __init__(self):
+                super().__init__()
+                self.layer = torch.nn.Linear(3, 2)
+
+            def training_step(self, batch, number):
+                rates[island.run_step] = self.lr_schedulers().get_last_lr()[0]
+                return self.layer(batch).square().mean()
+
+            def configure_optimizers(self):
+                optimizer = torch.optim.SGD(self.parameters(), lr=1.0)
+                linear = torch.optim.lr_scheduler.LinearLR(optimizer, 1, 0, total_iters=steps)
+                return {"optimizer": optimizer, "lr_scheduler": {"scheduler": linear, "interval": "step"}}
+
+        callback = diloco.lightning.DilocoCallback(tokens_per_step=1, seed=False)
+        with tempfile.TemporaryDirectory() as out, unittest.mock.patch("diloco.lightning.attach", lambda *a, **o: island):
+            trainer = Trainer(
+                accelerator="cpu", devices=1, max_epochs=-1, logger=False, enable_progress_bar=False,
+                enable_model_summary=False,
+                callbacks=[callback, ModelCheckpoint(out, every_n_train_steps=25, save_top_k=-1, filename="{step}")],
+            )
+            trainer.fit(Model(), torch.utils.data.DataLoader(torch.ones(64, 3), batch_size=4))
+            saved = sorted(int(name.split("=")[1].split(".")[0]) for name in os.listdir(out))
+        self.assertEqual((trainer.global_step, trainer.max_steps), (steps, steps))
+        for step, rate in rates.items():
+            self.assertAlmostEqual(rate, 1 - step / steps, places=5)
+        return saved
+
+    def test_a_trainer_that_begins_late_goes_on_where_the_run_is(self):
+        self.assertEqual(self.trained(range(60, 161), 160), [75, 100, 125, 150])
+
+    def test_where_the_run_skips_steps_no_checkpoint_is_left_out(self):
+        self.assertEqual(self.trained([0, *range(3, 160, 3), 160], 160), [25, 50, 75, 100, 125, 150])
 
 
 @unittest.skipUnless(importlib.util.find_spec("lightning"), "lightning is not installed here: pip install lightning")

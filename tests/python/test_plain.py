@@ -161,6 +161,14 @@ class Refusals(unittest.TestCase):
         self.assertEqual(said.getvalue().count("\n"), 1)
 
 
+class Schedules(unittest.TestCase):
+    def test_without_a_run_there_is_no_schedule(self):
+        done = subprocess.run(
+            [sys.executable, "-c", "import diloco; diloco.schedule(object())"], capture_output=True, text=True
+        )
+        self.assertIn("DilocoError: schedule() before attach()", done.stderr)
+
+
 class Islands(unittest.TestCase):
     def test_two_islands_end_as_one_though_one_crashes_and_their_order_differs(self):
         with Run(SPEC) as run:
@@ -221,6 +229,17 @@ class Islands(unittest.TestCase):
             self.interrupted(["--sleep", "20"], lambda: oslo.await_log("training goes on"), **here)
             waits = lambda island: island.trainer().get("step") == 300
             self.interrupted(["--sleep", "0"], lambda: oslo.await_("the last step", waits), **here)
+
+    def test_a_second_attachment_of_a_process_is_refused(self):
+        with Run(SPEC) as run:
+            paris = run.found("paris", "")
+            model = lambda: {"w": array.array("f", [1.0] * 64)}
+            with diloco.attach(model(), socket=paris.socket(), wait=20) as first:
+                with self.assertRaises(diloco.DilocoError) as caught:
+                    diloco.attach(model(), socket=paris.socket(), wait=20)
+                self.assertIn("this process is attached to", str(caught.exception))
+                self.assertTrue(first.step(tokens=1))
+            diloco.attach(model(), socket=paris.socket(), wait=20).detach()
 
     def test_changed_says_whose_copies_are_to_be_made_anew(self):
         with Run(SPEC) as run:

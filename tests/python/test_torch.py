@@ -4,7 +4,9 @@
 import itertools
 import os
 import sys
+import types
 import unittest
+import warnings
 
 import torch
 
@@ -63,7 +65,7 @@ class Models(unittest.TestCase):
 
         def followed():
             moved = tensors.moved()
-            now = dict(model.named_parameters())
+            now = {plain_name(name): value for name, value in model.named_parameters()}
             self.assertEqual([one.address for one in tensors], [now[one.name].data_ptr() for one in tensors])
             self.assertEqual(tensors.moved(), [])
             self.assertEqual(moved, [(number, tensors.described[number].address) for number, _ in moved])
@@ -125,6 +127,41 @@ class Models(unittest.TestCase):
         matrix += 1
         moves._do(_abi.Move(kind=_abi.WRITE, **where))
         self.assertEqual(part.tolist(), [0, 1, 3, 4, 5, 6, 7, 8])
+
+
+class Schedules(unittest.TestCase):
+    def test_a_scheduler_goes_by_the_run_s_step(self):
+        rates = torch.optim.lr_scheduler
+        made = {
+            "cosine": lambda o: rates.CosineAnnealingLR(o, 100),
+            "linear after a warmup": lambda o: rates.SequentialLR(
+                o, [rates.LinearLR(o, 0.1, 1, 10), rates.LinearLR(o, 1, 0, 90)], [10]
+            ),
+            "one cycle": lambda o: rates.OneCycleLR(o, 0.5, total_steps=101),
+        }
+        for name, make in made.items():
+            with self.subTest(name):
+                island = types.SimpleNamespace(run_step=37)  # where a trainer that was killed goes on
+                alone, late = (torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.5) for _ in range(2))
+                steady = make(alone)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    want = [alone.param_groups[0]["lr"]] + [steady.step() or alone.param_groups[0]["lr"] for _ in range(100)]
+                with warnings.catch_warnings():
+                    warnings.simplefilter("error")
+                    schedule = diloco.schedule(make(late), island)
+                    self.assertAlmostEqual(late.param_groups[0]["lr"], want[37])
+                    for island.run_step in (37, 38, 41, 90, 40, 100):
+                        schedule.step()
+                        furthest = max(90, island.run_step) if island.run_step == 40 else island.run_step
+                        self.assertAlmostEqual(late.param_groups[0]["lr"], want[furthest])
+                self.assertEqual(schedule.get_last_lr(), [late.param_groups[0]["lr"]])
+                self.assertEqual(schedule.state_dict()["last_epoch"], 100)
+
+    def test_what_goes_by_no_steps_is_refused(self):
+        optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.5)
+        with self.assertRaisesRegex(diloco.DilocoError, "ReduceLROnPlateau goes by no count of steps"):
+            diloco.schedule(torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer), types.SimpleNamespace(run_step=0))
 
 
 class Islands(unittest.TestCase):

@@ -12,7 +12,7 @@
 """
 
 from ._errors import DilocoError, Interrupted, Refused, Unreachable
-from .island import Island, attach
+from .island import Island, attach, schedule
 
-__all__ = ["DilocoError", "Interrupted", "Island", "Refused", "Unreachable", "attach"]
+__all__ = ["DilocoError", "Interrupted", "Island", "Refused", "Unreachable", "attach", "schedule"]
 __version__ = "0.2.0"

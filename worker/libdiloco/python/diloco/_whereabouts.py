@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import Any, Iterable
 
+import torch
+
 
 def is_spread(value: Any) -> bool:
     """Whether it is a DTensor, of which this rank has a part."""
@@ -21,42 +23,48 @@ def _tables(model: Any) -> Iterable[dict[str, Any]]:
         yield module._buffers
 
 
+class _Table:
+    """Entries of dictionaries, and what they were. All are looked up without a line of Python for each."""
+
+    def __init__(self, entries: list[tuple[dict[str, Any], str, Any]]):
+        self.tables = [table for table, _, _ in entries]
+        self.keys = [key for _, key, _ in entries]
+        self.values = [value for _, _, value in entries]
+
+    def same(self) -> bool:
+        return list(map(dict.get, self.tables, self.keys)) == self.values
+
+    def pointers(self) -> list[int]:
+        return list(map(torch.Tensor.data_ptr, map(dict.__getitem__, self.tables, self.keys)))
+
+
 class Whereabouts:
     """`values` are tensors of `model`, a module or a dict. A tensor that somebody replaces in its module, a module that
     somebody replaces in the one above it, and a tensor that gets other storage are noticed."""
 
     def __init__(self, model: Any, values: Iterable[Any]):
-        self._children: list[tuple[dict[str, Any], str, Any]] = []
-        if not isinstance(model, dict):
-            self._children = [
-                (module._modules, key, child) for module in model.modules() for key, child in module._modules.items()
-            ]
+        modules = [] if isinstance(model, dict) else list(model.modules())
+        edges = [(module._modules, key, child) for module in modules for key, child in module._modules.items()]
+        self._modules = _Table(edges)
         places: dict[int, tuple[dict[str, Any], str]] = {}
         for table in _tables(model):
             for key, value in table.items():
                 places.setdefault(id(value), (table, key))
-        self._whole: list[tuple[dict[str, Any], str]] = []
-        self._pointers: list[int] = []
-        self._spread: list[tuple[dict[str, Any], str, Any, int]] = []
-        for value in values:
-            table, key = places.get(id(value), ({"": value}, ""))
-            if is_spread(value):
-                self._spread.append((table, key, value, value._local_tensor.data_ptr()))
-            else:
-                self._whole.append((table, key))
-                self._pointers.append(value.data_ptr())
+        found = [(*places.get(id(value), ({"": value}, "")), value) for value in values]
+        self._whole = _Table([one for one in found if not is_spread(one[2])])
+        self._pointers = self._whole.pointers()
+        self._spread = [(*one, one[2]._local_tensor.data_ptr()) for one in found if is_spread(one[2])]
 
     def still(self) -> bool:
         """Whether all are where they were."""
         try:
-            if [table[key].data_ptr() for table, key in self._whole] != self._pointers:
+            if self._whole.pointers() != self._pointers:
                 return False
-        except (AttributeError, KeyError):  # None is in its place, or nothing
+        except (KeyError, TypeError):  # nothing is in its place, or what is no tensor
             return False
-        for table, key, child in self._children:
-            if table.get(key) is not child:
-                return False
-        return all(self.has(value, table.get(key), pointer) for table, key, value, pointer in self._spread)
+        return self._modules.same() and all(
+            self.has(value, table.get(key), pointer) for table, key, value, pointer in self._spread
+        )
 
     @staticmethod
     def has(value: Any, now: Any, pointer: int) -> bool:

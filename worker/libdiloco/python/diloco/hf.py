@@ -6,17 +6,47 @@ Each checkpoint folder gets a file `diloco.kept`, by which `train(resume_from_ch
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import Any
 
-from transformers import TrainerCallback
+import torch
+from transformers import TrainerCallback, get_scheduler
 
+from ._schedule import catch_up
 from ._seeds import seed_all, seed_loader
 from .island import Island, attach
 
 
+log = logging.getLogger("diloco")
+
+
+def _own_scheduler(scheduler: Any) -> Any:
+    """The scheduler inside accelerate's wrapper."""
+    return getattr(scheduler, "scheduler", scheduler)
+
+
+def _for_steps(scheduler: Any, args: Any, steps: int) -> None:
+    """A schedule that transformers has made of its arguments is made again for as many steps as the run has."""
+    lambdas = getattr(scheduler, "lr_lambdas", [])
+    if not lambdas or any(getattr(one, "func", one).__module__ != "transformers.optimization" for one in lambdas):
+        return
+    stand_in = torch.optim.SGD([{"params": [torch.zeros(1)]} for _ in scheduler.base_lrs], lr=1.0)
+    again = get_scheduler(
+        args.lr_scheduler_type,
+        optimizer=stand_in,
+        num_warmup_steps=args.get_warmup_steps(steps),
+        num_training_steps=steps,
+        scheduler_specific_kwargs=dict(args.lr_scheduler_kwargs or {}),
+    )
+    if type(again) is type(scheduler):
+        scheduler.lr_lambdas = again.lr_lambdas
+
+
 class DilocoCallback(TrainerCallback):
-    """Attaches when training begins; ends training when the run's steps are done.
+    """Attaches when training begins; ends training when the run's steps are done. The trainer's global_step is the run's
+    step from then on, and its max_steps the run's steps, so that learning rates, logs, evaluations and checkpoints go by
+    these on every island and after every restart.
 
     tokens_per_step: tokens of an optimizer step, in all ranks; without it they are taken from what the trainer counts
     itself (TrainingArguments(include_num_input_tokens_seen=True)), or, last, sequences are counted instead.
@@ -39,6 +69,42 @@ class DilocoCallback(TrainerCallback):
             seed_all(number)
             seed_loader(others.get("train_dataloader"), number)
         self._seen = int(getattr(state, "num_input_tokens_seen", 0) or 0)
+        self._go_by_the_run(args, state, others.get("lr_scheduler"))
+
+    def _go_by_the_run(self, args: Any, state: Any, scheduler: Any) -> None:
+        island = self.island
+        assert island is not None
+        if state.max_steps < island.steps:
+            log.warning(
+                "this trainer's arguments end after %d steps, and the run has %d: set max_steps=%d, or this island ends "
+                "before the run does",
+                state.max_steps,
+                island.steps,
+                island.steps,
+            )
+        if scheduler is not None and state.max_steps != island.steps:
+            _for_steps(_own_scheduler(scheduler), args, island.steps)
+        state.max_steps = island.steps
+        state.global_step = island.run_step
+        self._catch_up(scheduler)
+
+    def _catch_up(self, scheduler: Any) -> None:
+        own = _own_scheduler(scheduler)
+        if self.island is not None and hasattr(own, "last_epoch") and not hasattr(own, "num_bad_epochs"):
+            catch_up(own, self.island.run_step)
+
+    @staticmethod
+    def _do_what_was_skipped(args: Any, state: Any, control: Any, before: int) -> None:
+        """Where the run's step skips those at which something is to be done, it is done at the one after them."""
+
+        def skipped(every: Any) -> bool:
+            return every >= 1 and state.global_step // int(every) > before // int(every)
+
+        control.should_log |= args.logging_strategy == "steps" and skipped(state.logging_steps)
+        control.should_evaluate |= (
+            args.eval_strategy == "steps" and args.eval_delay <= state.global_step and skipped(state.eval_steps)
+        )
+        control.should_save |= args.save_strategy == "steps" and skipped(state.save_steps)
 
     @staticmethod
     def _path(args: Any, state: Any) -> str:
@@ -73,9 +139,14 @@ class DilocoCallback(TrainerCallback):
         return int(args.train_batch_size * args.gradient_accumulation_steps * max(1, args.world_size))
 
     def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> Any:
+        if self.island is None:
+            return control
         loss = next((entry["loss"] for entry in reversed(state.log_history) if "loss" in entry), None)
-        if self.island is not None and not self.island.step(tokens=self._tokens(args, state), loss=loss):
+        if not self.island.step(tokens=self._tokens(args, state), loss=loss):
             control.should_training_stop = True
+        before, state.global_step = state.global_step, self.island.run_step
+        self._do_what_was_skipped(args, state, control, before)
+        self._catch_up(others.get("lr_scheduler"))
         return control
 
     def on_train_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:

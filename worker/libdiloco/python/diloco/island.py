@@ -9,14 +9,19 @@ import os
 import sys
 import threading
 import time
+import weakref
 from typing import Any
 
 from . import _abi
 from ._errors import DilocoError, Interrupted, Refused, Unreachable
+from ._schedule import Schedule
 from ._tensors import Buffers, Tensors
 
 _RATE_S = 2.0  # over which tokens a second are measured
 _LATE_S = 2.0  # after which it is said that no daemon is there
+
+
+_last: "weakref.ref[Island] | None" = None  # of this process, attached or not any more
 
 
 class _Signals:
@@ -108,6 +113,7 @@ class Island:
         self._rate_tokens = 0
         self._rate = 0.0
         self.done = False
+        self._alone()
         options = _abi.sized(
             _abi.Options,
             socket_path=socket.encode() if socket is not None else None,
@@ -138,6 +144,16 @@ class Island:
         self.index, self.count, self.name = start.island_index, start.islands_count, start.island.decode()
         self.done = self.start_step >= self.steps
         self._after()
+
+    def _alone(self) -> None:
+        """The daemon would wait for the end of the one to take the other."""
+        global _last
+        before = _last() if _last is not None else None
+        if before is not None and before.held and before._socket == self._socket:
+            raise DilocoError(
+                f"this process is attached to {self._socket} already; finish() and detach() that island first"
+            )
+        _last = weakref.ref(self)
 
     # ---- calls into the library ----
 
@@ -303,6 +319,18 @@ class Island:
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         self.detach()
+
+
+def schedule(scheduler: Any, island: Island | None = None) -> Schedule:
+    """Makes a scheduler of torch.optim.lr_scheduler go by the run's step: its step(), called after island.step(), goes
+    to where the run is. Made for as many steps as the run has (island.steps).
+
+    island: the one that goes by it (default: the one that this process has attached last)
+    """
+    island = island if island is not None else (_last() if _last is not None else None)
+    if island is None:
+        raise DilocoError("schedule() before attach(): there is no run yet whose step it could go by")
+    return Schedule(scheduler, island)
 
 
 def _is_torch(model: Any) -> bool:

@@ -14,12 +14,15 @@ try:
 except ImportError:
     from pytorch_lightning.callbacks import Callback
 
+from ._schedule import catch_up
 from ._seeds import seed_all, seed_loader
 from .island import Island, attach
 
 
 class DilocoCallback(Callback):
-    """Attaches when training begins; ends training when the run's steps are done.
+    """Attaches when training begins; ends training when the run's steps are done. With one optimizer the trainer's
+    global_step is the run's step from then on, and its max_steps the run's steps; learning rates that go by steps go by
+    the run's.
 
     tokens_per_step: tokens, or samples where there are none, of an optimizer step, in all ranks.
     seed: what Island.seed() gets, by which the batches are this island's own, and others after each restart; True: that
@@ -61,15 +64,41 @@ class DilocoCallback(Callback):
             own = int(os.environ.get("PL_GLOBAL_SEED", 0))
             self._draw_anew(trainer, self.island.seed(own if self.seed is True else self.seed))
         self._state = None
+        trainer.fit_loop.epoch_loop.max_steps = self.island.steps
+        self._go_by_the_run(trainer, self.island.run_step)
         self._steps = trainer.global_step
+
+    def _go_by_the_run(self, trainer: Any, step: int) -> None:
+        """Steps are counted, and learning rates go on, up to where the run is."""
+        if self.island is None:
+            return
+        loop = trainer.fit_loop.epoch_loop
+        if len(trainer.optimizers) == 1:
+            if trainer.lightning_module.automatic_optimization:
+                loop.automatic_optimization.optim_progress.optimizer.step.total.completed = step
+            else:
+                loop.manual_optimization.optim_step_progress.total.completed = step
+        for config in trainer.lr_scheduler_configs:
+            if config.interval == "step" and not config.reduce_on_plateau:
+                catch_up(config.scheduler, self.island.run_step // config.frequency)
+
+    @staticmethod
+    def _stop_for_checkpoints(trainer: Any, before: int, step: int) -> int:
+        """Where the run's step skips one at which a checkpoint is due, that one is counted first, and the rest with the
+        next step."""
+        every = [getattr(one, "_every_n_train_steps", 0) for one in trainer.checkpoint_callbacks]
+        due = [step // n * n for n in every if n >= 1 and step // n > before // n]
+        return max(due, default=step)
 
     def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         if self.island is None or trainer.global_step == self._steps:  # gradients are still being accumulated
             return
-        self._steps = trainer.global_step
+        before, self._steps = self._steps, trainer.global_step
         loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
         if not self.island.step(tokens=self.tokens_per_step, loss=loss):
             trainer.should_stop = True
+        self._go_by_the_run(trainer, self._stop_for_checkpoints(trainer, before, self.island.run_step))
+        self._steps = trainer.global_step
 
     def on_train_end(self, trainer: Any, module: Any) -> None:
         if self.island is None:

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Learning rates by the run's step: it skips on an island slower than others, and a trainer that is started again goes on
+where the run is."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from ._errors import DilocoError
+
+
+def catch_up(scheduler: Any, run_step: int) -> None:
+    """Has a scheduler of torch.optim.lr_scheduler at the run's step. One that is ahead of it stays where it is."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that the optimizer has taken no step yet
+        while scheduler.last_epoch < run_step:
+            scheduler.step()
+
+
+class Schedule:
+    """A scheduler whose step() goes to the run's step instead of one further. All else is the scheduler's own."""
+
+    def __init__(self, scheduler: Any, island: Any):
+        if not hasattr(scheduler, "last_epoch") or hasattr(scheduler, "num_bad_epochs"):
+            raise DilocoError(f"a {type(scheduler).__name__} goes by no count of steps, so the run's step says nothing to it")
+        self.scheduler, self.island = scheduler, island
+        self.step()
+
+    def step(self) -> None:
+        """After island.step()."""
+        catch_up(self.scheduler, self.island.run_step)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.scheduler, name)

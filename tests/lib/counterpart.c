@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/lib/counterpart.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +18,7 @@ int listener, connection, memfd;
 struct ipc_shm *shm;
 struct ipc_fragment *fragment;
 struct diloco *d;
+bool unsealed;
 struct ipc_shm make_conf = {.overlap = 1, .mix = 0.25};
 struct diloco_device device;
 struct diloco_tensor announced = {.size = sizeof announced, .name = "w", .data = tensor, .dims = 1, .shape = {COUNT}};
@@ -29,9 +31,11 @@ int (*before_moves)(void *user);
 
 void make_shm(void)
 {
-    memfd = memfd_create("test", MFD_CLOEXEC);
+    memfd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     assert_true(memfd >= 0);
     assert_int_equal(ftruncate(memfd, SHM_BYTES), 0);
+    if (!unsealed)
+        assert_int_equal(fcntl(memfd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
     shm = mmap(NULL, SHM_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
     assert_true(shm != MAP_FAILED);
     *shm = (struct ipc_shm){.magic = IPC_MAGIC,

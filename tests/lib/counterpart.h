@@ -20,6 +20,7 @@ extern struct ipc_fragment *fragment;
 extern struct diloco *d;
 /* What a test wants different before begin(). */
 extern struct ipc_shm make_conf;
+extern bool unsealed;                  /* the shared memory may be made smaller */
 extern struct diloco_device device;    /* size 0: host memory */
 extern struct diloco_tensor announced; /* all of `tensor`, or, with a part, its first values */
 extern struct diloco_group group;      /* size 0: alone */

@@ -88,8 +88,21 @@ static int touch_shared(struct diloco *d)
     return DILOCO_OK;
 }
 
+/* Memory that somebody makes smaller later is a SIGBUS in the middle of training. */
+static bool may_shrink(int memfd)
+{
+    int seals = fcntl(memfd, F_GET_SEALS);
+    return seals < 0 || (seals & F_SEAL_SHRINK) == 0;
+}
+
 static int map_shared(struct diloco *d, int memfd, uint64_t session)
 {
+    if (memfd >= 0 && may_shrink(memfd)) {
+        close(memfd);
+        return attach_fail(d, DILOCO_ERROR,
+                           "the daemon's shared memory is not sealed, so it may go away under this trainer; is the "
+                           "daemon of the same version?");
+    }
     off_t bytes = memfd >= 0 ? lseek(memfd, 0, SEEK_END) : -1;
     if (bytes < (off_t)sizeof(struct ipc_shm)) {
         if (memfd >= 0)

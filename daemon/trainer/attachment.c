@@ -17,7 +17,7 @@
 
 /* How long a second trainer has to read why it is turned away; how long somebody who is away may take to come back
  * before a trainer that is done goes without knowing the end. */
-enum { TURNED_AWAY_MS = 2000, OPEN_PATIENCE_MS = 30000, POLLED = 2 };
+enum { TURNED_AWAY_MS = 2000, OPEN_PATIENCE_MS = 30000, POLLED = 3 };
 /* A rate is none any more after so long without a step, if that is so many times as long as one takes. */
 enum { STILL_MS = 3000, STEPS_STILL = 10 };
 
@@ -30,7 +30,7 @@ enum err attachment_new(const struct trainer_conf *conf, struct attachment **out
     TRY(mem_new(1, sizeof *a, "the trainer's socket", &a));
     a->conf = *conf;
     a->now_ms = conf->start_ms;
-    a->listen_fd = a->socket = a->turned_away = -1;
+    a->listen_fd = a->socket = a->turned_away = a->pidfd = -1;
     introduction_init(&a->introduction);
     enum err err = tally_init(&a->tally, conf->conf->state_folder);
     a->tally.jobs = conf->jobs;
@@ -113,6 +113,7 @@ void attachment_free(struct attachment *a)
     }
     introduction_deinit(&a->introduction);
     attachment_core_close_fd(&a->socket);
+    attachment_core_close_fd(&a->pidfd);
     attachment_core_close_fd(&a->turned_away);
     if (a->listen_fd >= 0 && a->path != NULL)
         unlink(a->path);
@@ -139,6 +140,8 @@ size_t attachment_poll(const struct attachment *a, struct pollfd *items, size_t 
         return 0;
     if (a->socket >= 0)
         items[count++] = (struct pollfd){.fd = a->socket, .events = POLLIN};
+    if (a->pidfd >= 0)
+        items[count++] = (struct pollfd){.fd = a->pidfd, .events = POLLIN};
     if (a->socket >= 0 ? a->turned_away < 0 : !pinned(a))
         items[count++] = (struct pollfd){.fd = a->listen_fd, .events = POLLIN};
     return count;
@@ -179,6 +182,8 @@ static bool accept_trainer(struct attachment *a)
     if (!door_admits(a->conf.conf, fd, &a->pid))
         attachment_refuse(a, "only root, the daemon's own user and the group that [worker] group names may attach a "
                              "trainer");
+    else
+        a->pidfd = door_watch(a->pid);
     return true;
 }
 
@@ -370,6 +375,16 @@ static void dispatch(struct attachment *a, const struct ipc_message *message, in
         word_said(a, f, message->type == IPC_TAKEN ? shared_taken(a->shared, f) : shared_mixed(a->shared, f));
 }
 
+/* All that it has said was read: it is gone, though a process that it has forked may still hold its socket. */
+static bool has_ended(struct attachment *a)
+{
+    struct pollfd item = {.fd = a->pidfd, .events = POLLIN};
+    if (a->pidfd < 0 || poll(&item, 1, 0) != 1)
+        return false;
+    attachment_core_close(a);
+    return true;
+}
+
 bool attachment_take(struct attachment *a, uint64_t now_ms)
 {
     struct ipc_message message;
@@ -379,8 +394,9 @@ bool attachment_take(struct attachment *a, uint64_t now_ms)
         return accept_trainer(a);
     enum err err = ipc_recv(a->socket, &message, &fd);
     if (err == ERR_AGAIN) {
-        turn_away_second(a);
-        return false;
+        if (!has_ended(a))
+            turn_away_second(a);
+        return a->socket < 0;
     }
     if (err == ERR_PROTO)
         attachment_refuse(a, err_text());

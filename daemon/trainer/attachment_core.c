@@ -60,6 +60,7 @@ void attachment_core_close(struct attachment *a)
 {
     bool was_training = a->phase == TRAINING;
     attachment_core_close_fd(&a->socket);
+    attachment_core_close_fd(&a->pidfd);
     introduction_close_memory(&a->introduction);
     a->phase = NONE;
     a->closing = true;

@@ -46,6 +46,7 @@ struct attachment {
     bool peers_heard;
     enum attachment_phase phase;
     uint32_t pid;
+    int pidfd; /* of the process that attached; -1: it cannot be watched */
     struct introduction introduction;
     struct shared *shared;
     struct attachment_memory *left;        /* memory of trainers that are gone: jobs give it back */

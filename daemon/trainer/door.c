@@ -5,6 +5,7 @@
 #include <grp.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "common/fsio.h"
@@ -51,4 +52,9 @@ bool door_admits(const struct dconf *conf, int fd, uint32_t *pid)
         return false;
     *pid = (uint32_t)who.pid;
     return who.uid == 0 || who.uid == getuid() || conf->worker_group[0] != '\0';
+}
+
+int door_watch(uint32_t pid)
+{
+    return pid != 0 ? (int)syscall(SYS_pidfd_open, (pid_t)pid, 0) : -1;
 }

@@ -21,4 +21,8 @@ ERR_MUST_CHECK enum err door_open(const struct dconf *conf, char **path, int *li
 /* Whether the one who connected may attach; `*pid` is its process. */
 bool door_admits(const struct dconf *conf, int fd, uint32_t *pid);
 
+/* A descriptor that can be read from when that process has ended, whoever else holds its socket: a process that it has
+ * forked, as a loader of data is. -1: it cannot be watched, as one in a PID namespace that is not ours. */
+int door_watch(uint32_t pid);
+
 #endif

@@ -14,6 +14,7 @@ from islands import ROOT, TEXT, Run, anchor_of, assert_one_model, free_port, mai
 
 import diloco
 from diloco import _abi
+from diloco._group import _check_hosts, _machine
 from diloco._torch import Module, _Moves, plain_name
 
 PYTHON = f"{sys.executable} -u"
@@ -43,6 +44,7 @@ class Models(unittest.TestCase):
         tied["b"].weight = tied["a"].weight
         self.assertEqual([t.name for t in Module(tied)], ["a.weight", "a.bias", "b.bias"])
         self.assertEqual(plain_name("module._orig_mod.layers.0.weight"), "layers.0.weight")
+        self.assertEqual(plain_name("_forward_module.module.layers.0.weight"), "layers.0.weight")
         self.assertEqual([t.type for t in Module(torch.nn.Linear(2, 2).bfloat16())], [_abi.BF16, _abi.BF16])
 
     def test_what_cannot_be_registered_is_named(self):
@@ -127,6 +129,17 @@ class Models(unittest.TestCase):
         matrix += 1
         moves._do(_abi.Move(kind=_abi.WRITE, **where))
         self.assertEqual(part.tolist(), [0, 1, 3, 4, 5, 6, 7, 8])
+
+
+class Hosts(unittest.TestCase):
+    def test_a_machine_is_known_by_its_kernel_and_not_by_its_name(self):
+        here = _machine()
+        self.assertEqual(here, _machine())
+        _check_hosts([(*here, "a"), (*here, "b")])  # a container may have another name
+        with self.assertRaisesRegex(diloco.DilocoError, r"ranks on a \(rank 0\) and a \(rank 2\): .* one machine"):
+            _check_hosts([("1", "p", "a"), ("1", "p", "a"), ("2", "p", "a")])
+        with self.assertRaisesRegex(diloco.DilocoError, r"several containers, a \(rank 0\) and b \(rank 1\)"):
+            _check_hosts([("1", "p", "a"), ("1", "q", "b")])
 
 
 class Schedules(unittest.TestCase):

@@ -17,16 +17,35 @@ from ._errors import DilocoError
 HEADER_BYTES = 16  # pid and descriptor of rank 0
 
 
+def _machine() -> tuple[str, str]:
+    """Which kernel runs this process, and among which processes: names of machines say neither."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        boot = file.read().strip()
+    return boot, os.readlink("/proc/self/ns/pid")
+
+
+def _check_hosts(hosts: list[tuple[str, str, str]]) -> None:
+    """Of each rank the machine, the processes that it sees, and a name for people."""
+    first: dict[tuple[str, str], int] = {}
+    for rank, (boot, processes, _) in enumerate(hosts):
+        first.setdefault((boot, processes), rank)
+    if len(first) == 1:
+        return
+    names = " and ".join(f"{hosts[rank][2]} (rank {rank})" for rank in first.values())
+    if len({boot for boot, _ in first}) == 1:
+        raise DilocoError(f"ranks in several containers, {names}: those of one island have to see each other's processes; "
+                          "run them in one container, or with one PID namespace")
+    raise DilocoError(f"ranks on {names}: those of one island have to be on one machine")
+
+
 class RankGroup:
     """Needs all ranks on one machine, as they map the memory of one daemon."""
 
     def __init__(self, group: Any = None):
         self.group = group if group is not None else dist.group.WORLD
         hosts: list[Any] = [None] * dist.get_world_size(self.group)
-        dist.all_gather_object(hosts, socket.gethostname(), group=self.group)
-        if len(set(hosts)) > 1:
-            names = ", ".join(sorted(set(hosts)))
-            raise DilocoError(f"ranks on {names}: those of one island have to be on one machine")
+        dist.all_gather_object(hosts, (*_machine(), socket.gethostname()), group=self.group)
+        _check_hosts(hosts)
         ranks = dist.get_process_group_ranks(self.group)
         # What is said is bytes in host memory, whatever the group for gradients is made for.
         speaks = dist.get_backend(self.group) == "gloo"

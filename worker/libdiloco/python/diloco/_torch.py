@@ -16,7 +16,7 @@ from ._whereabouts import Whereabouts, is_spread
 
 TYPES = {torch.float32: _abi.F32, torch.bfloat16: _abi.BF16, torch.float16: _abi.F16}
 VARIANCE = "running_var"  # of BatchNorm and the like, the buffer's own name
-WRAPPERS = ("module.", "_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
+WRAPPERS = ("module.", "_orig_mod.", "_forward_module.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
 
 
 def plain_name(name: str) -> str:

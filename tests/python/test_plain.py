@@ -241,6 +241,28 @@ class Islands(unittest.TestCase):
                 self.assertTrue(first.step(tokens=1))
             diloco.attach(model(), socket=paris.socket(), wait=20).detach()
 
+    def test_what_is_lost_without_an_end_is_said(self):
+        with Run(SPEC) as run:
+            paris = run.found("paris", "")
+            attach = lambda **o: diloco.attach({"w": array.array("f", [1.0] * 64)}, socket=paris.socket(), wait=20, **o)
+            with self.assertLogs("diloco", "WARNING") as said, attach() as island:
+                island.step(tokens=1)
+            self.assertEqual(len(said.output), 1)
+            self.assertIn("island paris detaches after step 1 without finish(): what it has trained", said.output[0])
+            with self.assertNoLogs("diloco"):
+                with attach():
+                    pass
+                with attach() as island:
+                    island.step(tokens=1)
+                    kept = island.state_dict()
+            with self.assertRaises(diloco.DilocoError) as caught:
+                attach(state={"kept": bytearray()})
+            self.assertIn("attach(state=) is empty", str(caught.exception))
+            with self.assertNoLogs("diloco"), attach(state=kept) as island:
+                while island.step(tokens=1):
+                    pass
+                self.assertTrue(island.finish())
+
     def test_changed_says_whose_copies_are_to_be_made_anew(self):
         with Run(SPEC) as run:
             paris = run.found("paris", "")

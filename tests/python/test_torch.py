@@ -15,7 +15,7 @@ from islands import ROOT, TEXT, Run, anchor_of, assert_one_model, free_port, mai
 import diloco
 from diloco import _abi
 from diloco._group import _check_hosts, _machine
-from diloco._torch import Module, _Moves, plain_name
+from diloco._torch import Module, _Later, _Moves, plain_name
 
 PYTHON = f"{sys.executable} -u"
 EXAMPLES = ROOT / "docs/examples"
@@ -129,6 +129,41 @@ class Models(unittest.TestCase):
         matrix += 1
         moves._do(_abi.Move(kind=_abi.WRITE, **where))
         self.assertEqual(part.tolist(), [0, 1, 3, 4, 5, 6, 7, 8])
+
+
+class Numbers(unittest.TestCase):
+    def test_what_a_gpu_has_not_counted_yet_comes_later_and_once(self):
+        reached = [0]
+
+        class Event:
+            made = 0
+
+            def __init__(self):
+                Event.made += 1
+                self.number = Event.made
+
+            def record(self):
+                pass
+
+            def query(self):
+                return self.number <= reached[0]
+
+            def synchronize(self):
+                reached[0] = max(reached[0], self.number)
+
+        later = _Later(Event, pinned=False)
+        said = []
+        for step in range(1, 6):
+            later.give(torch.tensor(1000 * step))
+            reached[0] = step - 2
+            said.append(later.come())
+        self.assertEqual(said, [[], [], [1000], [2000], [3000]])
+        self.assertEqual((later.come(wait=True), later.come(wait=True)), ([4000, 5000], []))
+
+    def test_tensors_on_the_cpu_are_numbers(self):
+        tensors = Module(torch.nn.Linear(2, 2))
+        self.assertEqual((tensors.tokens_of(torch.tensor(70), False), tensors.tokens_of(7, True)), (70, 7))
+        self.assertEqual(tensors.loss_of(torch.tensor(1.5)), 1.5)
 
 
 class Hosts(unittest.TestCase):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections import deque
 from typing import Any, Iterable
 
 import torch
@@ -151,7 +152,7 @@ class Module(Tensors):
         self._moves = _Moves([param.local for param in self.params]) if self.on_device else None
         self.device = self._moves.struct if self._moves is not None else None
         self._whereabouts = Whereabouts(model, [param.given for param in self.params])
-        self._losses: list[tuple[Any, torch.Tensor]] = []
+        self._losses, self._tokens = _Later(), _Later()
         self._loss = 0.0
 
     @staticmethod
@@ -231,14 +232,16 @@ class Module(Tensors):
             return super().loss_of(loss)
         if loss.is_cpu:
             return float(loss.item())
-        on_host = torch.empty((), dtype=torch.float32, pin_memory=True)
-        on_host.copy_(loss.detach().float(), non_blocking=True)
-        event = torch.cuda.Event()
-        event.record()
-        self._losses.append((event, on_host))
-        while self._losses and self._losses[0][0].query():
-            self._loss = float(self._losses.pop(0)[1])
+        self._losses.give(loss)
+        self._loss = ([self._loss] + self._losses.come())[-1]
         return self._loss
+
+    def tokens_of(self, tokens: Any, last: bool) -> int:
+        """What a GPU has not counted yet comes with a later step."""
+        if isinstance(tokens, torch.Tensor) and not tokens.is_cpu:
+            self._tokens.give(tokens)
+            tokens = 0
+        return int(tokens) + int(sum(self._tokens.come(last)))
 
     def saved(self, kept: bytearray) -> torch.Tensor:
         """torch.save() writes a tensor as it is; of other bytes it would make a text first, three times as long."""
@@ -247,6 +250,30 @@ class Module(Tensors):
     def close(self) -> None:
         if self._moves is not None:
             self._moves.close()
+
+
+class _Later:
+    """Numbers that are still on a GPU. Each is known some time after it was given, and nobody waits for it."""
+
+    def __init__(self, event: Any = torch.cuda.Event, pinned: bool = True):
+        self._event, self._pinned = event, pinned
+        self._under_way: deque[tuple[Any, torch.Tensor]] = deque()
+
+    def give(self, value: torch.Tensor) -> None:
+        on_host = torch.empty((), dtype=torch.float64, pin_memory=self._pinned)
+        on_host.copy_(value.detach().double(), non_blocking=True)
+        event = self._event()
+        event.record()
+        self._under_way.append((event, on_host))
+
+    def come(self, wait: bool = False) -> list[float]:
+        """Those that are known by now, in order; with `wait` all."""
+        known = []
+        while self._under_way and (wait or self._under_way[0][0].query()):
+            event, on_host = self._under_way.popleft()
+            event.synchronize()
+            known.append(float(on_host))
+        return known
 
 
 def _host(address: int, rows: int, columns: int, stride: int) -> torch.Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import _signal  # the functions of signal without its enums, which took most of a call's time
 import ctypes
+import logging
 import os
 import sys
 import threading
@@ -20,6 +21,8 @@ from ._tensors import Buffers, Tensors
 _RATE_S = 2.0  # over which tokens a second are measured
 _LATE_S = 2.0  # after which it is said that no daemon is there
 
+
+_log = logging.getLogger("diloco")
 
 _last: "weakref.ref[Island] | None" = None  # of this process, attached or not any more
 
@@ -113,6 +116,7 @@ class Island:
         self._rate_tokens = 0
         self._rate = 0.0
         self.done = False
+        self._loose = False  # steps were taken since anything was saved or finished
         self._alone()
         options = _abi.sized(
             _abi.Options,
@@ -128,6 +132,11 @@ class Island:
             options.group = ctypes.pointer(group.struct)
         if kept is not None:
             options.kept, options.kept_bytes = _lent(kept)
+            if options.kept_bytes == 0 and (group is None or group.rank == 0):
+                raise DilocoError(
+                    "attach(state=) is empty, so this island's part of the checkpoint is lost; leave state= out to begin "
+                    "with the run's parameters"
+                )
         try:
             self._check(self._call("diloco_attach", ctypes.byref(options), ctypes.byref(self._handle), handle=False))
             self._waits_from = None
@@ -212,10 +221,12 @@ class Island:
 
     # ---- the three lines ----
 
-    def step(self, tokens: int = 0, loss: Any = None, lr: float = 0.0, grad_norm: float = 0.0) -> bool:
+    def step(self, tokens: Any = 0, loss: Any = None, lr: float = 0.0, grad_norm: float = 0.0) -> bool:
         """After each optimizer step. `tokens` are those that the island has trained in it, in all its ranks. False: the
-        run's steps are done, or the island is to leave; call finish() then."""
+        run's steps are done, or the island is to leave; call finish() then. Tensors on a GPU are not waited for: a loss
+        is shown, and tokens are counted, when it has come to them."""
         now = time.monotonic()
+        tokens = self._tensors.tokens_of(tokens, self.run_step + 1 >= self.steps)
         self._rate_tokens += tokens
         if now - self._rate_from >= _RATE_S:
             self._rate = self._rate_tokens / (now - self._rate_from)
@@ -230,13 +241,14 @@ class Island:
         )
         result = self._check(self._call("diloco_step", ctypes.byref(report)))
         self._after()
-        self.done = self.done or result == _abi.STOP
+        self.done, self._loose = self.done or result == _abi.STOP, True
         return not self.done
 
     def finish(self) -> bool:
         """Has the last contributions counted, and waits for the run's end: then all islands hold the same parameters,
         and it is True. False: others may still change them (why() says who)."""
         result = self._check(self._call("diloco_finish"))
+        self._loose = False
         self._after()
         return result == _abi.OK
 
@@ -303,12 +315,21 @@ class Island:
         if written == 0 and (leads or self._misplaced is not None):
             self._check(_abi.ERROR)
         del memory[written:]
+        self._loose = False
         return memory
 
     # ---- the end ----
 
     def detach(self) -> None:
         """Lets go of the daemon. Without finish() before, it counts this as a crash and starts the trainer anew."""
+        if self._handle and self._loose:
+            self._loose = False
+            _log.warning(
+                "island %s detaches after step %d without finish(): what it has trained since its last contribution is "
+                "lost, as no state_dict() was taken since; the daemon takes this for a crash",
+                self.name,
+                self.run_step,
+            )
         if self._handle:
             self._library.diloco_detach(self._handle)
             self._handle = ctypes.c_void_p()

@@ -124,7 +124,8 @@ class Steps(unittest.TestCase):
             )
             trainer.train()
             saved = sorted(int(name.rpartition("-")[2]) for name in os.listdir(out))
-        rates = {entry["step"]: entry["learning_rate"] for entry in trainer.state.log_history if "learning_rate" in entry}
+        told_of = [entry for entry in trainer.state.log_history if "learning_rate" in entry]
+        rates = {entry["step"]: entry["learning_rate"] for entry in told_of}
         return trainer, rates, saved
 
     def test_a_schedule_of_the_arguments_is_made_for_the_run_s_steps(self):

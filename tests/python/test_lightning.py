@@ -13,6 +13,7 @@ from islands import ROOT, Run, anchor_of, assert_one_model, main
 
 TRAINER = f"{sys.executable} -u {ROOT}/tests/python/lightning_trainer.py"
 BATCH = 16
+HERE = importlib.util.find_spec("lightning")
 SPEC = """[run]
 name = lightning
 steps = 200
@@ -25,15 +26,15 @@ pace = lockstep
 """
 
 
-@unittest.skipUnless(importlib.util.find_spec("lightning"), "lightning is not installed here: pip install lightning")
+@unittest.skipUnless(HERE, "lightning is not installed here: pip install lightning")
 class Steps(unittest.TestCase):
     """The trainer's count of steps, and all that goes by it, is the run's."""
 
     def trained(self, run_steps, steps):
-        """By a trainer whose run's step is as told after each of its steps; its rates by step, and what it has saved."""
+        """By a trainer whose run's step is as told after each of its steps; what it has saved."""
         import torch
         from lightning.pytorch import LightningModule, Trainer
-        from lightning.pytorch.callbacks import Callback, ModelCheckpoint
+        from lightning.pytorch.callbacks import ModelCheckpoint
 
         import diloco.lightning
 
@@ -63,7 +64,8 @@ class Steps(unittest.TestCase):
                 return {"optimizer": optimizer, "lr_scheduler": {"scheduler": linear, "interval": "step"}}
 
         callback = diloco.lightning.DilocoCallback(tokens_per_step=1, seed=False)
-        with tempfile.TemporaryDirectory() as out, unittest.mock.patch("diloco.lightning.attach", lambda *a, **o: island):
+        attached = unittest.mock.patch("diloco.lightning.attach", lambda *a, **o: island)
+        with tempfile.TemporaryDirectory() as out, attached:
             trainer = Trainer(
                 accelerator="cpu", devices=1, max_epochs=-1, logger=False, enable_progress_bar=False,
                 enable_model_summary=False,
@@ -83,7 +85,7 @@ class Steps(unittest.TestCase):
         self.assertEqual(self.trained([0, *range(3, 160, 3), 160], 160), [25, 50, 75, 100, 125, 150])
 
 
-@unittest.skipUnless(importlib.util.find_spec("lightning"), "lightning is not installed here: pip install lightning")
+@unittest.skipUnless(HERE, "lightning is not installed here: pip install lightning")
 class Islands(unittest.TestCase):
     def ends(self, run, islands):
         import torch

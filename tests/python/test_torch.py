@@ -194,7 +194,8 @@ class Schedules(unittest.TestCase):
                 steady = make(alone)
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
-                    want = [alone.param_groups[0]["lr"]] + [steady.step() or alone.param_groups[0]["lr"] for _ in range(100)]
+                    want = [alone.param_groups[0]["lr"]]
+                    want += [steady.step() or alone.param_groups[0]["lr"] for _ in range(100)]
                 with warnings.catch_warnings():
                     warnings.simplefilter("error")
                     schedule = diloco.schedule(make(late), island)

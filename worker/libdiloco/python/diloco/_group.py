@@ -33,8 +33,10 @@ def _check_hosts(hosts: list[tuple[str, str, str]]) -> None:
         return
     names = " and ".join(f"{hosts[rank][2]} (rank {rank})" for rank in first.values())
     if len({boot for boot, _ in first}) == 1:
-        raise DilocoError(f"ranks in several containers, {names}: those of one island have to see each other's processes; "
-                          "run them in one container, or with one PID namespace")
+        raise DilocoError(
+            f"ranks in several containers, {names}: those of one island have to see each other's processes; run them "
+            "in one container, or with one PID namespace"
+        )
     raise DilocoError(f"ranks on {names}: those of one island have to be on one machine")
 
 

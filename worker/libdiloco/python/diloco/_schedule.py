@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Learning rates by the run's step: it skips on an island slower than others, and a trainer that is started again goes on
-where the run is."""
+"""Learning rates by the run's step: it skips on an island slower than others, and a trainer that is started again goes
+on where the run is."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ class Schedule:
 
     def __init__(self, scheduler: Any, island: Any):
         if not hasattr(scheduler, "last_epoch") or hasattr(scheduler, "num_bad_epochs"):
-            raise DilocoError(f"a {type(scheduler).__name__} goes by no count of steps, so the run's step says nothing to it")
+            kind = type(scheduler).__name__
+            raise DilocoError(f"a {kind} goes by no count of steps, so the run's step says nothing to it")
         self.scheduler, self.island = scheduler, island
         self.step()
 

@@ -51,8 +51,8 @@ class Tensors:
         return iter(self.described)
 
     def moved(self) -> list[tuple[int, int]]:
-        """Those that lie elsewhere than before, by the numbers of their registration, with their addresses now. Raises if
-        one is not to be found, or is another one than was registered. Called before values are moved: it is quick."""
+        """Those that lie elsewhere than before, by the numbers of their registration, with their addresses now. Raises
+        if one is not to be found, or is another one than was registered. Called before values move: it is quick."""
         return []
 
     def changed(self, numbers: list[int]) -> None:

@@ -44,9 +44,9 @@ def _for_steps(scheduler: Any, args: Any, steps: int) -> None:
 
 
 class DilocoCallback(TrainerCallback):
-    """Attaches when training begins; ends training when the run's steps are done. The trainer's global_step is the run's
-    step from then on, and its max_steps the run's steps, so that learning rates, logs, evaluations and checkpoints go by
-    these on every island and after every restart.
+    """Attaches when training begins; ends training when the run's steps are done. The trainer's global_step is the
+    run's step from then on, and its max_steps the run's steps, so that learning rates, logs, evaluations and checkpoints
+    go by these on every island and after every restart.
 
     tokens_per_step: tokens of an optimizer step, in all ranks; without it they are taken from what the trainer counts
     itself (TrainingArguments(include_num_input_tokens_seen=True)), or, last, sequences are counted instead.
@@ -76,8 +76,8 @@ class DilocoCallback(TrainerCallback):
         assert island is not None
         if state.max_steps < island.steps:
             log.warning(
-                "this trainer's arguments end after %d steps, and the run has %d: set max_steps=%d, or this island ends "
-                "before the run does",
+                "this trainer's arguments end after %d steps, and the run has %d: set max_steps=%d, or this island "
+                "ends before the run does",
                 state.max_steps,
                 island.steps,
                 island.steps,

@@ -134,8 +134,8 @@ class Island:
             options.kept, options.kept_bytes = _lent(kept)
             if options.kept_bytes == 0 and (group is None or group.rank == 0):
                 raise DilocoError(
-                    "attach(state=) is empty, so this island's part of the checkpoint is lost; leave state= out to begin "
-                    "with the run's parameters"
+                    "attach(state=) is empty, so this island's part of the checkpoint is lost; leave state= out to "
+                    "begin with the run's parameters"
                 )
         try:
             self._check(self._call("diloco_attach", ctypes.byref(options), ctypes.byref(self._handle), handle=False))

@@ -45,8 +45,8 @@ def _for_steps(scheduler: Any, args: Any, steps: int) -> None:
 
 class DilocoCallback(TrainerCallback):
     """Attaches when training begins; ends training when the run's steps are done. The trainer's global_step is the
-    run's step from then on, and its max_steps the run's steps, so that learning rates, logs, evaluations and checkpoints
-    go by these on every island and after every restart.
+    run's step from then on, and its max_steps the run's steps, so that learning rates, logs, evaluations and
+    checkpoints go by these on every island and after every restart.
 
     tokens_per_step: tokens of an optimizer step, in all ranks; without it they are taken from what the trainer counts
     itself (TrainingArguments(include_num_input_tokens_seen=True)), or, last, sequences are counted instead.

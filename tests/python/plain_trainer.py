@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A trainer without any framework: it moves two arrays towards numbers of its own, by its island.
 
-    plain_trainer.py [--sleep MS] [--crash-once STEP FILE] [--reverse] [--rows N] [--more X] [--with N FOLDER]
+    plain_trainer.py [--bare] [--sleep MS] [--crash-once STEP FILE] [--reverse] [--rows N] [--more X] [--with N FOLDER]
 
---more: initial values are larger by this. --with: it trains when so many have attached, who say so in that folder.
+--bare: it does nothing about SIGTERM. --more: initial values are larger by this. --with: it trains when so many have
+attached, who say so in that folder.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import time
 import diloco
 
 options = argparse.ArgumentParser()
+options.add_argument("--bare", action="store_true")
 options.add_argument("--sleep", type=float, default=2)
 options.add_argument("--crash-once", nargs=2, default=(0, ""))
 options.add_argument("--reverse", action="store_true")
@@ -34,7 +36,8 @@ flat = {name: memoryview(values).cast("B").cast("f") for name, values in model.i
 for values in flat.values():
     for i in range(len(values)):
         values[i] += a.more
-signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
+if not a.bare:
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
 
 with diloco.attach(model, trainer="plain") as island:
     print(f"island {island.name}, {island.index} of {island.count}, after step {island.start_step}, "

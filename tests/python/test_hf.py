@@ -104,8 +104,8 @@ class Steps(unittest.TestCase):
                 return not self.done
 
         island = Island(
-            seed=lambda base: 1, steps=steps, run_step=next(told), held=False, done=False, finish=lambda: True,
-            detach=lambda: None,
+            seed=lambda base: 1, steps=steps, run_step=next(told), held=False, done=False, ending=False,
+            finish=lambda: True, detach=lambda: None,
         )
 
         class Model(torch.nn.Linear):

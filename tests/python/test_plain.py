@@ -263,6 +263,40 @@ class Islands(unittest.TestCase):
                     pass
                 self.assertTrue(island.finish())
 
+    def test_a_script_that_is_asked_to_end_loses_nothing(self):
+        """By whoever stops the daemon, in the middle of an interval."""
+        with Run(SPEC.replace("steps = 300", "steps = 100000").replace("interval = 10", "interval = 5000")) as run:
+            paris = run.found("paris", f"{TRAINER} --bare --sleep 5")
+            paris.await_("some steps", lambda island: island.trainer().get("step", 0) > 60)
+            paris.ctl("stop")
+            self.assertIn("finished, over: False", paris.log())
+            paris.ctl("start")
+            paris.await_("its second life", lambda island: island.log().count("tokens trained, seeds") == 2)
+            tokens = paris.trainer()
+            self.assertGreaterEqual(tokens["tokens_counted"], 60 * 100)
+            self.assertEqual(re.findall(r"after step \d+, (\d+) tokens trained", paris.log())[-1],
+                             str(tokens["tokens_counted"]))
+
+    def test_a_process_that_the_script_forks_ends_as_ever(self):
+        with Run(SPEC) as run:
+            paris = run.found("paris", "")
+            with diloco.attach({"w": array.array("f", [1.0] * 64)}, socket=paris.socket(), wait=20) as island:
+                self.assertIsNot(signal.getsignal(signal.SIGTERM), signal.SIG_DFL)
+                child = os.fork()
+                if child == 0:
+                    while True:
+                        time.sleep(1)
+                time.sleep(0.2)
+                os.kill(child, signal.SIGTERM)
+                self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), -signal.SIGTERM)
+                self.assertTrue(island.step(tokens=1))
+                os.kill(os.getpid(), signal.SIGTERM)
+                self.assertFalse(island.step(tokens=1))
+                self.assertTrue(island.done and island.ending)
+                self.assertFalse(island.finish())
+                self.assertIn("this trainer was to end", island.why())
+            self.assertEqual(signal.getsignal(signal.SIGTERM), signal.SIG_DFL)
+
     def test_changed_says_whose_copies_are_to_be_made_anew(self):
         with Run(SPEC) as run:
             paris = run.found("paris", "")

@@ -178,8 +178,8 @@ static int sync_fragments(struct diloco *d)
         }
         if (!wait)
             return DILOCO_OK;
-        int result = wait_for_daemon(d);
-        if (result != DILOCO_OK)
+        int result = d->ending ? DILOCO_OK : wait_for_daemon(d);
+        if (result != DILOCO_OK || d->ending)
             return result;
     }
 }
@@ -475,7 +475,7 @@ static int step(struct diloco *d, const struct diloco_report *report)
     result = sync_fragments(d);
     if (result != DILOCO_OK)
         return result;
-    return has_left(d) || d->step >= d->shm->steps ? DILOCO_STOP : DILOCO_OK;
+    return d->ending || has_left(d) || d->step >= d->shm->steps ? DILOCO_STOP : DILOCO_OK;
 }
 
 int diloco_step(struct diloco *d, const struct diloco_report *report)
@@ -519,10 +519,30 @@ static int finish_fragment(struct diloco *d, uint32_t f, bool *pending)
     return result;
 }
 
+void diloco_ending(struct diloco *d, int wait_ms)
+{
+    if (d == NULL || d->ending)
+        return;
+    d->ending_wait_ms = (uint64_t)(wait_ms > 0 ? wait_ms : 0);
+    d->ending = true;
+}
+
+/* Whether what a trainer that is to end waits for has taken too long. It contributes as one that leaves does. */
+static bool ends_now(struct diloco *d)
+{
+    if (!d->ending)
+        return false;
+    d->leave = true;
+    if (d->ending_ms == 0)
+        d->ending_ms = env_mono_ms() + d->ending_wait_ms;
+    return env_mono_ms() >= d->ending_ms;
+}
+
 /* Until all is contributed and counted, and the daemon has said that no newer anchor comes. */
 static int finish_fragments(struct diloco *d)
 {
     for (bool done = false; !done;) {
+        bool last = ends_now(d); /* what is free is contributed all the same */
         bool pending = !attach_words_free(d);
         int result = DILOCO_OK;
         for (uint32_t f = 0; result == DILOCO_OK && attach_words_free(d) && f < d->shm->fragments_count; f++)
@@ -530,16 +550,41 @@ static int finish_fragments(struct diloco *d)
         if (result == DILOCO_OK)
             result = attach_turn(d); /* what was said goes out, too */
         done = !pending && d->say_count == 0 && (d->end_said || d->leave);
-        if (result == DILOCO_OK && !done)
+        if (result == DILOCO_OK && !done && !last)
             result = wait_for_daemon(d);
-        if (result != DILOCO_OK)
+        if (result != DILOCO_OK || last)
             return result;
     }
     return DILOCO_OK;
 }
 
+static uint32_t counted_fragments(const struct diloco *d)
+{
+    uint32_t counted = 0;
+    for (uint32_t f = 0; f < d->shm->fragments_count; f++)
+        counted += d->local[f].tokens_counted >= d->tokens;
+    return counted;
+}
+
+/* It has to end before the run is over, and before all that an order to leave asks for is done. */
+static bool cut_short(const struct diloco *d)
+{
+    bool left = atomic_load(&d->shm->leave) != 0 && counted_fragments(d) == d->shm->fragments_count;
+    return d->ending && d->end.over == 0 && !left;
+}
+
+static int told_short(struct diloco *d)
+{
+    return attach_fail(d, DILOCO_OPEN,
+                       "this trainer was to end: of %" PRIu32 " fragments its last contributions to %" PRIu32
+                       " are counted, and the others are with the daemon or lost",
+                       d->shm->fragments_count, counted_fragments(d));
+}
+
 static int finished(struct diloco *d)
 {
+    if (cut_short(d))
+        return told_short(d);
     if (d->leave)
         return attach_fail(d, DILOCO_OPEN,
                            "this island leaves: its last contributions are counted, and the run goes on "
@@ -564,6 +609,8 @@ static int finish(struct diloco *d)
             result = attach_settle_all(d);
         if (result != DILOCO_OK)
             return result;
+        if (cut_short(d)) /* it has not finished: it may come again */
+            return outcome;
     } while (!attach_send(d, IPC_FINISHED)); /* a daemon that went away just now has to know it, too */
     return outcome;
 }

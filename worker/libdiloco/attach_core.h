@@ -77,8 +77,10 @@ struct diloco {
     bool looked;           /* options.before_moves was called by the public call that is under way */
     uint64_t step, tokens; /* so far */
     bool begun;
-    bool leave; /* it was asked to: each fragment is contributed once more */
-    bool kept;  /* options.kept is there, and whole */
+    bool leave;                         /* it was asked to: each fragment is contributed once more */
+    bool ending;                        /* diloco_ending(); */
+    uint64_t ending_wait_ms, ending_ms; /* how long diloco_finish() may wait then, and until when; 0: not yet */
+    bool kept;                          /* options.kept is there, and whole */
 
     int memfd; /* -1 before there is one, as shm is NULL */
     struct ipc_shm *shm;

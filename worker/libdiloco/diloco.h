@@ -251,6 +251,13 @@ DILOCO_API int diloco_changed(const struct diloco *d, int tensor);
 DILOCO_API size_t diloco_keep_bytes(const struct diloco *d);
 DILOCO_API size_t diloco_keep(struct diloco *d, void *to, size_t bytes);
 
+/* This trainer is to end soon, as after a SIGTERM. A diloco_step() that waits for an anchor waits no longer, and
+ * returns DILOCO_STOP, as the next one does; diloco_finish() contributes what is there, waits for `wait_ms` at most
+ * until it is counted, and returns DILOCO_OPEN. What is contributed and not counted by then may be counted later. To
+ * the daemon the trainer has neither finished nor left the run: it is welcome again. Of a group rank 0 says it. For
+ * options.interrupted and between calls; in a signal handler set a variable for these. */
+DILOCO_API void diloco_ending(struct diloco *d, int wait_ms);
+
 /* Sends what has not been sent, and waits until it is counted and the run is over: every island has contributed all.
  * The tensors then hold the anchor, the same on every island. DILOCO_OPEN: it is counted, but the run is not known to
  * be over; diloco_error() says why. Others have been away for half a minute and not said that they are done: the

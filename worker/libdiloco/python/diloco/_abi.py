@@ -184,6 +184,7 @@ _CALLS = {
     "diloco_changed": (c_int, [c_void_p, c_int]),
     "diloco_keep_bytes": (c_size_t, [c_void_p]),
     "diloco_keep": (c_size_t, [c_void_p, c_void_p, c_size_t]),
+    "diloco_ending": (None, [c_void_p, c_int]),
     "diloco_finish": (c_int, [c_void_p]),
     "diloco_detach": (None, [c_void_p]),
     "diloco_error": (c_char_p, [c_void_p]),

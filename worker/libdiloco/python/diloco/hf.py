@@ -144,6 +144,7 @@ class DilocoCallback(TrainerCallback):
         loss = next((entry["loss"] for entry in reversed(state.log_history) if "loss" in entry), None)
         if not self.island.step(tokens=self._tokens(args, state), loss=loss):
             control.should_training_stop = True
+            control.should_save |= self.island.ending and args.save_strategy != "no"
         before, state.global_step = state.global_step, self.island.run_step
         self._do_what_was_skipped(args, state, control, before)
         self._catch_up(others.get("lr_scheduler"))

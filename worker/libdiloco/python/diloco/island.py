@@ -27,6 +27,32 @@ _log = logging.getLogger("diloco")
 _last: "weakref.ref[Island] | None" = None  # of this process, attached or not any more
 
 
+class _Ending:
+    """What SIGTERM does in a script that does nothing about it: the next step() is the last. A batch system sends it
+    before it takes the machine, and the daemon when it is stopped."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._process = os.getpid()
+
+    def __call__(self, number: int, _frame: Any) -> None:
+        if os.getpid() == self._process:
+            self.asked = True
+            return
+        _signal.signal(number, _signal.SIG_DFL)  # a process that the script has forked, as its loader of data
+        os.kill(os.getpid(), number)
+
+    def begin(self) -> None:
+        if threading.current_thread() is threading.main_thread() and (
+            _signal.getsignal(_signal.SIGTERM) == _signal.SIG_DFL
+        ):
+            _signal.signal(_signal.SIGTERM, self)
+
+    def end(self) -> None:
+        if threading.current_thread() is threading.main_thread() and _signal.getsignal(_signal.SIGTERM) is self:
+            _signal.signal(_signal.SIGTERM, _signal.SIG_DFL)
+
+
 class _Signals:
     """While C waits, a signal is only noted, and the waiting ends; then its own handler runs, as it would have."""
 
@@ -41,7 +67,7 @@ class _Signals:
         if threading.current_thread() is threading.main_thread():
             for number in (_signal.SIGINT, _signal.SIGTERM):
                 handler = _signal.getsignal(number)
-                if callable(handler):
+                if callable(handler) and not isinstance(handler, _Ending):
                     self.handlers[number] = handler
                     _signal.signal(number, self._note)
         return self
@@ -99,11 +125,20 @@ class Island:
     """Made by diloco.attach(). One thread uses it."""
 
     def __init__(
-        self, tensors: Tensors, *, socket: str | None, trainer: str, wait: float, kept: Any, group: Any
+        self,
+        tensors: Tensors,
+        *,
+        socket: str | None,
+        trainer: str,
+        wait: float,
+        kept: Any,
+        group: Any,
+        ending: float | None = None,
     ):
         self._library = _abi.library()
         self._tensors = tensors
         self._signals = _Signals()
+        self._ending, self._ending_wait = _Ending(), ending
         self._group = group
         self._handle = ctypes.c_void_p()
         self._socket = socket if socket is not None else os.environ.get("DILOCO_SOCKET", "")
@@ -153,6 +188,8 @@ class Island:
         self.index, self.count, self.name = start.island_index, start.islands_count, start.island.decode()
         self.done = self.start_step >= self.steps
         self._after()
+        if ending is not None:
+            self._ending.begin()
 
     def _alone(self) -> None:
         """The daemon would wait for the end of the one to take the other."""
@@ -178,7 +215,12 @@ class Island:
                 file=sys.stderr,
                 flush=True,
             )
+        self._end_if_asked()
         return 1 if self._signals.seen else 0
+
+    def _end_if_asked(self) -> None:
+        if self._ending.asked and self._handle:
+            self._library.diloco_ending(self._handle, int((self._ending_wait or 0) * 1000))
 
     def _place(self, _user: Any) -> int:
         """Called before values are moved: parameters may have got new storage since."""
@@ -239,6 +281,7 @@ class Island:
             lr=lr,
             grad_norm=grad_norm,
         )
+        self._end_if_asked()
         result = self._check(self._call("diloco_step", ctypes.byref(report)))
         self._after()
         self.done, self._loose = self.done or result == _abi.STOP, True
@@ -246,7 +289,9 @@ class Island:
 
     def finish(self) -> bool:
         """Has the last contributions counted, and waits for the run's end: then all islands hold the same parameters,
-        and it is True. False: others may still change them (why() says who)."""
+        and it is True. False: others may still change them (why() says who), or the script was to end before the run
+        did (ending)."""
+        self._end_if_asked()
         result = self._check(self._call("diloco_finish"))
         self._loose = False
         self._after()
@@ -263,6 +308,12 @@ class Island:
     def attached(self) -> bool:
         """Whether a daemon is there just now; without one training goes on alone."""
         return bool(self._handle) and self._library.diloco_attached(self._handle) != 0
+
+    @property
+    def ending(self) -> bool:
+        """Whether a SIGTERM has asked the script to end, so that step() is False. finish() then contributes what is
+        there, and takes no longer than attach(ending=) says; what state_dict() has kept goes on at the next start."""
+        return self._ending.asked
 
     @property
     def held(self) -> bool:
@@ -330,6 +381,7 @@ class Island:
                 self.name,
                 self.run_step,
             )
+        self._ending.end()
         if self._handle:
             self._library.diloco_detach(self._handle)
             self._handle = ctypes.c_void_p()
@@ -367,6 +419,7 @@ def attach(
     socket: str | None = None,
     trainer: str = "python",
     wait: float = 60.0,
+    ending: float | None = 10.0,
     state: dict[str, Any] | None = None,
     group: Any = "auto",
     buffers: bool = False,
@@ -376,6 +429,8 @@ def attach(
 
     socket: the island's worker socket (default: the environment's DILOCO_SOCKET, which the daemon sets)
     wait: seconds to wait for a daemon
+    ending: seconds that finish() may take after a SIGTERM, by which step() is False; less than [worker] stop, of 15 s.
+        Where the script has a handler of its own nothing is done about it, nor with None.
     state: of Island.state_dict(), from the checkpoint that the model was loaded from
     group: the torch.distributed group of this island's ranks; "auto": all, where there are several; None: this alone
     buffers: share floating-point buffers (as BatchNorm's) as well as parameters
@@ -398,4 +453,4 @@ def attach(
             ranks = RankGroup(group)
         tensors = Module(model, group, buffers)
     kept = state["kept"] if state is not None else None
-    return Island(tensors, socket=socket, trainer=trainer, wait=wait, kept=kept, group=ranks)
+    return Island(tensors, socket=socket, trainer=trainer, wait=wait, ending=ending, kept=kept, group=ranks)

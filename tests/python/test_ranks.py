@@ -79,12 +79,12 @@ class Ranks(unittest.TestCase):
 
     def test_ranks_of_several_machines_are_refused(self):
         def gather(hosts, _own, group):
-            hosts[:] = ["here", "there"]
+            hosts[:] = [("1", "p", "here"), ("2", "p", "there")]
 
         dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
         self.addCleanup(dist.destroy_process_group)
         with mock.patch.object(dist, "all_gather_object", gather):
-            with self.assertRaisesRegex(diloco.DilocoError, "ranks on here, there: .* on one machine"):
+            with self.assertRaisesRegex(diloco.DilocoError, r"ranks on here \(rank 0\) and there \(rank 1\): .* on one machine"):
                 RankGroup()
 
     def test_islands_of_three_types_in_one_run(self):

@@ -84,7 +84,8 @@ class Ranks(unittest.TestCase):
         dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
         self.addCleanup(dist.destroy_process_group)
         with mock.patch.object(dist, "all_gather_object", gather):
-            with self.assertRaisesRegex(diloco.DilocoError, r"ranks on here \(rank 0\) and there \(rank 1\): .* on one machine"):
+            words = r"ranks on here \(rank 0\) and there \(rank 1\): .* on one machine"
+            with self.assertRaisesRegex(diloco.DilocoError, words):
                 RankGroup()
 
     def test_islands_of_three_types_in_one_run(self):

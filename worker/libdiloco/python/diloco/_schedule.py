@@ -14,8 +14,8 @@ def catch_up(scheduler: Any, run_step: int) -> None:
     """Has a scheduler of torch.optim.lr_scheduler at the run's step. One that is ahead of it stays where it is."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that the optimizer has taken no step yet
-        before = None
-        while scheduler.last_epoch != before and scheduler.last_epoch < run_step:  # one that stands still has its reasons
+        before = None  # one that stands still has its reasons
+        while scheduler.last_epoch != before and scheduler.last_epoch < run_step:
             before = scheduler.last_epoch
             scheduler.step()
 

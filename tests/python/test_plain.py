@@ -297,6 +297,33 @@ class Islands(unittest.TestCase):
                 self.assertIn("this trainer was to end", island.why())
             self.assertEqual(signal.getsignal(signal.SIGTERM), signal.SIG_DFL)
 
+    def test_the_run_s_values_can_be_looked_at_while_training_goes_on(self):
+        with Run(SPEC.replace("interval = 10", "interval = 50")) as run:
+            paris = run.found("paris", "")
+            values = array.array("f", [1.0] * 64)
+            with diloco.attach({"w": values}, socket=paris.socket(), wait=20) as island:
+                for _ in range(7):
+                    for i in range(64):
+                        values[i] += 1
+                    island.step(tokens=1)
+                with island.anchor():
+                    self.assertEqual(set(values), {1.0})
+                    for call in (island.step, island.finish, island.state_dict):
+                        with self.assertRaisesRegex(diloco.DilocoError, r"within anchor\(\)"):
+                            call()
+                self.assertEqual(set(values), {8.0})
+                with self.assertRaises(ZeroDivisionError), island.anchor():
+                    1 // 0
+                self.assertEqual(set(values), {8.0})
+                while island.step(tokens=1):
+                    pass
+                island.finish()
+                ends = list(values)
+                with island.anchor():
+                    self.assertEqual(list(values), ends)
+            with self.assertRaisesRegex(diloco.DilocoError, "after detach"), island.anchor():
+                pass
+
     def test_changed_says_whose_copies_are_to_be_made_anew(self):
         with Run(SPEC) as run:
             paris = run.found("paris", "")

@@ -294,6 +294,35 @@ class Islands(unittest.TestCase):
                 self.assertTrue(torch.equal(dict(model.named_parameters())[name].detach(), anchor), name)
                 self.assertGreater(anchor.min().item(), 1.9)
 
+    def test_the_run_s_model_is_evaluated_while_training_goes_on(self):
+        """On the CPU, by the way in which CUDA tensors are moved, and in 16 bits."""
+        for dtype, as_device in ((torch.float32, False), (torch.bfloat16, False), (torch.bfloat16, True)):
+            with self.subTest(f"{dtype}, {as_device}"), Run(SPEC.replace("steps = 500", "steps = 60")) as run:
+                paris = run.found("paris", "")
+                model = torch.nn.Linear(6, 5).to(dtype)
+                tensors = Module(model, as_device=as_device)
+                options = dict(socket=paris.socket(), trainer="looks", wait=20, kept=None, group=None)
+                with diloco.Island(tensors, **options) as island:
+                    begun = [value.detach().clone() for value in model.parameters()]
+                    with torch.no_grad():
+                        for value in model.parameters():
+                            value += 1
+                    island.step(tokens=1)
+                    own = [value.detach().clone() for value in model.parameters()]
+                    with island.anchor():
+                        loss = model(torch.ones(2, 6, dtype=dtype)).sum()
+                        loss.backward()
+                        for value, want in zip(model.parameters(), begun):
+                            self.assertTrue(torch.equal(value, want))
+                    for value, want in zip(model.parameters(), own):
+                        self.assertTrue(torch.equal(value, want))
+                    while island.step(tokens=1):
+                        pass
+                    self.assertTrue(island.finish())
+                paris.await_finished()
+                for name, anchor in anchor_of(paris).items():
+                    self.assertTrue(torch.equal(getattr(model, name).detach(), anchor.to(dtype)), name)
+
     def test_a_running_variance_is_never_below_0(self):
         """The outer optimizer's momentum goes beyond where it has become small."""
         with Run(SPEC.replace("steps = 500", "steps = 200")) as run:

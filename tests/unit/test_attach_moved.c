@@ -82,6 +82,49 @@ static void a_tensor_that_moved_is_looked_for_before_its_values_are_moved(void *
     before_moves = NULL;
 }
 
+static void the_anchor_is_read_whatever_was_trained_since(void **state)
+{
+    (void)state;
+    static const struct ipc_range all[] = {{0, VALUES, IPC_MIX, 0}};
+    static float values[COUNT];
+    begin();
+    assert_int_equal(train(5), DILOCO_OK);
+    assert_int_equal(diloco_anchor(d, 0, values, COUNT), DILOCO_OK);
+    for (int i = 0; i < COUNT; i++)
+        assert_true(values[i] == (float)i && tensor[i] == (float)i + 5);
+    bring_anchor(1, 1000, all, 1);
+    assert_int_equal(train(0), DILOCO_OK);
+    assert_int_equal(diloco_anchor(d, 0, values, COUNT), DILOCO_OK);
+    for (int i = 0; i < COUNT; i++)
+        assert_true(values[i] == 1000 && tensor[i] != 1000);
+    assert_int_equal(diloco_anchor(d, 0, values, COUNT - 1), DILOCO_ERROR);
+    assert_non_null(strstr(diloco_error(d), "of 499 values of tensor 0, which has 500"));
+    assert_int_equal(diloco_anchor(d, 1, values, COUNT), DILOCO_ERROR);
+    assert_int_equal(diloco_anchor(d, -1, values, COUNT), DILOCO_ERROR);
+    assert_int_equal(diloco_anchor(d, 0, NULL, COUNT), DILOCO_ERROR);
+    assert_int_equal(diloco_anchor(NULL, 0, values, COUNT), DILOCO_ERROR);
+    end();
+}
+
+/* Of a matrix of 50 rows and 10 columns the columns 3 to 6, of which the first row is another process's. */
+static void of_a_part_its_own_values_are_read(void **state)
+{
+    (void)state;
+    enum { COLUMNS = 4, FIRST = COLUMNS, OWN = 49 * COLUMNS };
+    const struct diloco_tensor whole = announced;
+    static float values[OWN];
+    announced.dims = 2;
+    announced.shape[0] = 50;
+    announced.shape[1] = 10;
+    announced.part = (struct diloco_part){.column0 = 3, .columns = COLUMNS, .first = FIRST, .count = OWN};
+    begin();
+    announced = whole;
+    assert_int_equal(diloco_anchor(d, 0, values, OWN), DILOCO_OK);
+    for (int i = 0; i < OWN; i++)
+        assert_true(values[i] == (float)((i / COLUMNS + 1) * 10 + 3 + i % COLUMNS));
+    end();
+}
+
 static void a_tensor_that_is_not_found_is_not_moved_and_no_word_is_taken(void **state)
 {
     (void)state;
@@ -110,6 +153,8 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_that_may_be_made_smaller_is_not_mapped),
         cmocka_unit_test(a_tensor_that_moved_is_looked_for_before_its_values_are_moved),
+        cmocka_unit_test(the_anchor_is_read_whatever_was_trained_since),
+        cmocka_unit_test(of_a_part_its_own_values_are_read),
         cmocka_unit_test(a_tensor_that_is_not_found_is_not_moved_and_no_word_is_taken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

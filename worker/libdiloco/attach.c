@@ -646,6 +646,15 @@ void diloco_detach(struct diloco *d)
     mem_free(d);
 }
 
+int diloco_anchor(struct diloco *d, int tensor, float *values, uint64_t count)
+{
+    if (d == NULL || (values == NULL && count > 0))
+        return misused(d, "diloco_anchor()", "without a place for values");
+    if (!d->begun)
+        return attach_fail(d, DILOCO_ERROR, "diloco_anchor() before diloco_begin()");
+    return attach_read_anchor(d, tensor, values, count);
+}
+
 size_t diloco_keep_bytes(const struct diloco *d)
 {
     return d != NULL && d->begun ? attach_keep_bytes(d) : 0;

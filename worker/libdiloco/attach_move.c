@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "worker/libdiloco/attach_move.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "common/ipc.h"
@@ -104,6 +105,31 @@ static int move_values(struct diloco *d, uint32_t f, const struct what *what, ui
             result = move_tensor(d, f, t, what, from, to);
     }
     return result;
+}
+
+static const struct tensor *find_tensor(const struct diloco *d, int number)
+{
+    for (uint32_t i = 0; number >= 0 && i < d->tensors_count; i++)
+        if (d->tensors[i].number == (uint32_t)number)
+            return &d->tensors[i];
+    return NULL;
+}
+
+int attach_read_anchor(struct diloco *d, int tensor, float *values, uint64_t count)
+{
+    const struct tensor *t = find_tensor(d, tensor);
+    if (t == NULL || count != t->count)
+        return attach_fail(d, DILOCO_ERROR, "diloco_anchor() of %" PRIu64 " values of tensor %d, which has %" PRIu64,
+                           count, tensor, t != NULL ? t->count : 0);
+    const float *base = ipc_base(d->shm, ipc_fragment(d->shm, t->place.fragment)) + t->place.offset;
+    for (uint64_t own = 0, at; own < t->count;) {
+        struct diloco_move block;
+        uint64_t of_block = next_block(t, own, t->count, &at, &block);
+        for (size_t row = 0; row < block.rows; row++)
+            memcpy(values + own + row * block.columns, base + at + row * block.stride, block.columns * sizeof *values);
+        own += of_block;
+    }
+    return DILOCO_OK;
 }
 
 static float *area_of(const struct diloco *d, uint32_t f, uint32_t which)

@@ -49,6 +49,9 @@ ERR_MUST_CHECK int attach_settle_move(struct diloco *d, uint32_t f, bool wait);
  * and what was set aside for it is back, unless it held NaN. */
 ERR_MUST_CHECK int attach_take_back(struct diloco *d, uint32_t f, bool *released);
 
+/* diloco_anchor(). */
+ERR_MUST_CHECK int attach_read_anchor(struct diloco *d, int tensor, float *values, uint64_t count);
+
 /* ---- of one rank: what the above orders of all ---- */
 
 struct attach_order;

@@ -243,6 +243,12 @@ DILOCO_API uint64_t diloco_seed(const struct diloco *d, uint64_t base);
 enum { DILOCO_ANY = -1 };
 DILOCO_API int diloco_changed(const struct diloco *d, int tensor);
 
+/* values(count) = the anchor's values of a tensor, or of the part of it that this process has: fp32, closely packed, as
+ * diloco_begin(), diloco_step() or diloco_finish() took them in last. They are what all islands share, whatever this
+ * one has trained since; fragments may be at different versions. `tensor` is the number of its registration, `count`
+ * how many values it, or its part, has. Between steps; the ranks of a group are not to go on before all have read. */
+DILOCO_API int diloco_anchor(struct diloco *d, int tensor, float *values, uint64_t count);
+
 /* What a checkpoint should keep beside the tensors and the optimizer, to be given to the next process as options.kept:
  * about 4 bytes per parameter, or 8 while a contribution is on its way (twice that where the overlap is a whole
  * interval), and 4 more for those of 16 bits. Call it between steps, with the tensors as they are saved. Both return

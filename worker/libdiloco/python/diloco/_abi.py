@@ -182,6 +182,7 @@ _CALLS = {
     "diloco_run_step": (c_uint64, [c_void_p]),
     "diloco_seed": (c_uint64, [c_void_p, c_uint64]),
     "diloco_changed": (c_int, [c_void_p, c_int]),
+    "diloco_anchor": (c_int, [c_void_p, c_int, c_void_p, c_uint64]),
     "diloco_keep_bytes": (c_size_t, [c_void_p]),
     "diloco_keep": (c_size_t, [c_void_p, c_void_p, c_size_t]),
     "diloco_ending": (None, [c_void_p, c_int]),

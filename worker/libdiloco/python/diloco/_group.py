@@ -85,6 +85,9 @@ class RankGroup:
         if header[1] >= 0:
             dist.barrier(group=self.bytes_group)  # rank 0 may close it then
 
+    def meet(self) -> None:
+        dist.barrier(group=self.bytes_group)
+
     def _barrier(self, _user: Any) -> int:
         try:
             dist.barrier(group=self.bytes_group)

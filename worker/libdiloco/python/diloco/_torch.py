@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ctypes
 from collections import deque
-from typing import Any, Iterable
+from typing import Any, Callable, Iterable
 
 import torch
 import torch.distributed as dist
@@ -97,6 +97,10 @@ class _Param:
                 width *= size
             self.part = (0, width, 0, 0)
         self.shape = shape or (1,)
+
+    def has_values(self) -> bool:
+        """Whether they are this rank's to bring, and not copies of another one's."""
+        return self.part[1] == 0 or self.part[3] > 0
 
     def is_as(self, other: "_Param") -> bool:
         """But for where it lies."""
@@ -225,6 +229,25 @@ class Module(Tensors):
             param.take_from_source()
             if _is_variance(param):
                 param.local.clamp_(min=0)  # momentum, rounding and shifts may all go beyond where it has become small
+
+    def exchange(self, read: Callable[[int, int, int], None]) -> Callable[[], None]:
+        saved = [param.local.clone() for param in self.params]  # detached, so that no gradient goes there
+
+        def back() -> None:
+            for param, values in zip(self.params, saved):
+                param.local.copy_(values)
+
+        try:
+            for number, param in enumerate(self.params):
+                if param.has_values():
+                    values = torch.empty(param.local.shape, dtype=torch.float32)
+                    read(number, values.data_ptr(), values.numel())
+                    param.local.copy_(values)
+            self.changed([number for number, param in enumerate(self.params) if param.sources or _is_variance(param)])
+        except BaseException:
+            back()
+            raise
+        return back
 
     def loss_of(self, loss: Any) -> float:
         """The latest loss that is known without waiting for a GPU."""

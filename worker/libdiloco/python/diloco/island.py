@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import _signal  # the functions of signal without its enums, which took most of a call's time
+import contextlib
 import ctypes
 import logging
 import os
@@ -11,7 +12,7 @@ import sys
 import threading
 import time
 import weakref
-from typing import Any
+from typing import Any, Iterator
 
 from . import _abi
 from ._errors import DilocoError, Interrupted, Refused, Unreachable
@@ -151,6 +152,7 @@ class Island:
         self._rate_tokens = 0
         self._rate = 0.0
         self.done = False
+        self._away = False  # the anchor's values are in the place of our own
         self._loose = False  # steps were taken since anything was saved or finished
         self._alone()
         options = _abi.sized(
@@ -235,6 +237,8 @@ class Island:
     def _call(self, name: str, *arguments: Any, handle: bool = True) -> int:
         if handle and not self._handle:
             raise DilocoError(f"{name}() after detach()")
+        if self._away and name in ("diloco_step", "diloco_finish", "diloco_keep"):
+            raise DilocoError(f"{name}() within anchor(): this island's own values are not there")
         function = getattr(self._library, name)
         with self._signals:
             return function(self._handle, *arguments) if handle else function(*arguments)
@@ -330,6 +334,30 @@ class Island:
     def why(self) -> str:
         """The last thing that the library had to say."""
         return self._library.diloco_error(self._handle).decode(errors="replace")
+
+    # ---- the shared model ----
+
+    def _read(self, number: int, address: int, count: int) -> None:
+        self._check(self._call("diloco_anchor", ctypes.c_int(number), ctypes.c_void_p(address), ctypes.c_uint64(count)))
+
+    @contextlib.contextmanager
+    def anchor(self) -> Iterator[None]:
+        """Within it the parameters are the run's, as the islands share them, and not this island's own: to evaluate or
+        save them. After it they are as they were. Between steps; all ranks call it. It takes as much memory as the
+        parameters do."""
+        if not self._handle:
+            raise DilocoError("anchor() after detach()")
+        if self._away:
+            raise DilocoError("anchor() within anchor()")
+        back = self._tensors.exchange(self._read)
+        self._away = True
+        try:
+            if self._group is not None:
+                self._group.meet()
+            yield
+        finally:
+            self._away = False
+            back()
 
     # ---- data, checkpoints ----
 

@@ -295,6 +295,7 @@ class Islands(unittest.TestCase):
                 self.assertTrue(island.done and island.ending)
                 self.assertFalse(island.finish())
                 self.assertIn("this trainer was to end", island.why())
+                self.assertEqual(signal.getsignal(signal.SIGTERM), signal.SIG_DFL)
             self.assertEqual(signal.getsignal(signal.SIGTERM), signal.SIG_DFL)
 
     def test_the_run_s_values_can_be_looked_at_while_training_goes_on(self):

@@ -298,6 +298,7 @@ class Island:
         self._end_if_asked()
         result = self._check(self._call("diloco_finish"))
         self._loose = False
+        self._ending.end()  # what the script does from now on a SIGTERM ends as ever, whether it detaches or not
         self._after()
         return result == _abi.OK
 

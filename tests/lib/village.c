@@ -68,6 +68,18 @@ const char *village_spec(int interval)
                         interval);
 }
 
+const char *village_synth(const char *spec, const char *island, const char *data)
+{
+    static char command[700];
+    const char *build = getenv("BUILD");
+    char here[300];
+    if (getcwd(here, sizeof here) == NULL)
+        fail_msg("there is no current folder");
+    snprintf(command, sizeof command, "%s/%s/tests/system/tool_synth --run %s --mark %s --data '%s'", here,
+             build != NULL ? build : "build/gcc", spec, island, data);
+    return command;
+}
+
 void assert_told(const char *part)
 {
     if (strstr(homes_out, part) == NULL)

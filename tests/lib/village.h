@@ -23,6 +23,10 @@ const char *village_home(const char *name);
 const char *village_text(void);
 const char *village_spec(int interval);
 
+/* The command of a synthetic trainer (tests/system/tool_synth.c) for an island of the run in `spec`; `data`: its
+ * options. Valid until the next call. */
+const char *village_synth(const char *spec, const char *island, const char *data);
+
 /* HOMES_RUN() of what has to succeed. */
 #define GOOD(...)                                 \
     do {                                          \

@@ -7,7 +7,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/fsio.h"
 #include "common/mem.h"
@@ -23,15 +22,9 @@ static const char *text, *spec, *lyon, *turin;
 
 static const char *trainer(const char *name, int seed)
 {
-    static char command[600];
-    const char *build = getenv("BUILD");
-    char folder[300];
-    if (getcwd(folder, sizeof folder) == NULL)
-        fail_msg("there is no current folder");
-    snprintf(command, sizeof command,
-             "%s/%s/tests/system/tool_synth --run %s --mark %s --data 'size=%d sleep=%d seed=%d'", folder,
-             build != NULL ? build : "build/gcc", spec, name, VALUES, SLEEP_MS, seed);
-    return command;
+    char data[100];
+    snprintf(data, sizeof data, "size=%d sleep=%d seed=%d", VALUES, SLEEP_MS, seed);
+    return village_synth(spec, name, data);
 }
 
 static json_t *degraded(const char *home)

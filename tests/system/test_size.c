@@ -8,7 +8,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/fsio.h"
 #include "common/mem.h"
@@ -34,15 +33,9 @@ static struct wan line;
 
 static const char *trainer(const char *name, int seed)
 {
-    static char command[600];
-    const char *build = getenv("BUILD");
-    char folder[300];
-    if (getcwd(folder, sizeof folder) == NULL)
-        fail_msg("there is no current folder");
-    snprintf(command, sizeof command,
-             "%s/%s/tests/system/tool_synth --run %s --mark %s --data 'params=%dM touch=1000 sleep=%d seed=%d'", folder,
-             build != NULL ? build : "build/gcc", spec, name, MILLIONS, SLEEP_MS, seed);
-    return command;
+    char data[100];
+    snprintf(data, sizeof data, "params=%dM touch=1000 sleep=%d seed=%d", MILLIONS, SLEEP_MS, seed);
+    return village_synth(spec, name, data);
 }
 
 static const char *address(int end)

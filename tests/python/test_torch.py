@@ -228,7 +228,7 @@ class Islands(unittest.TestCase):
                 self.assertGreater(trainer["tokens_counted"], 0)
 
     def test_bf16(self):
-        with Run(SPEC) as run:
+        with Run(SPEC.replace("steps = 500", "steps = 200")) as run:
             islands = [run.found("paris", gpt("--dtype bfloat16"))]
             islands.append(run.join("oslo", gpt("--dtype bfloat16")))
             assert_one_model(islands)

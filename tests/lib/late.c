@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "worker/libdiloco/aside.h"
+#include "worker/libdiloco/attach_types.h"
 
 struct late_move {
     struct late_move *next;
@@ -52,6 +53,29 @@ static void compute(const struct diloco_move *m, float *live, const float *host,
     }
 }
 
+/* As compute(), of a tensor of any type; or READ into `out`. */
+static void compute_typed(const struct diloco_move *m, float *out, const float *host, const float *base, size_t count)
+{
+    char *live = (char *)m->tensor + m->first * attach_type_bytes(m->type);
+    float *carry = m->carry != NULL ? (float *)m->carry + m->beside : NULL;
+    float *wide = calloc(count + 1, sizeof *wide);
+    if (m->kind != DILOCO_ASIDE_LOOK) {
+        attach_widen(m->type, live, wide, count);
+        if (carry != NULL)
+            attach_carry_in(wide, carry, count);
+    }
+    if (m->kind == DILOCO_READ)
+        memcpy(out, wide, count * sizeof *out);
+    else
+        compute(m, wide, host, base, count);
+    if (m->kind != DILOCO_READ && m->kind != DILOCO_ASIDE_LOOK) {
+        if (carry != NULL)
+            attach_carry_out(m->type, wide, carry, count);
+        attach_narrow(m->type, wide, live, count);
+    }
+    free(wide);
+}
+
 static int late_move(void *user, const struct diloco_move *move)
 {
     struct late *late = user;
@@ -61,11 +85,11 @@ static int late_move(void *user, const struct diloco_move *move)
         return -1;
     *item = (struct late_move){.move = *move, .number = ++late->moves, .values = calloc(2 * count + 1, sizeof(float))};
     if (move->kind == DILOCO_READ) {
-        memcpy(item->values, (float *)move->tensor + move->first, count * sizeof(float));
+        compute_typed(move, item->values, NULL, NULL, count);
     } else {
         take_rows(item->values, move->host, move);
         take_rows(item->values + count, move->base, move);
-        compute(move, (float *)move->tensor + move->first, item->values, item->values + count, count);
+        compute_typed(move, NULL, item->values, item->values + count, count);
     }
     *late->end = item;
     late->end = &item->next;

@@ -4,6 +4,7 @@
 import itertools
 import os
 import sys
+import time
 import types
 import unittest
 import warnings
@@ -15,7 +16,8 @@ from islands import ROOT, TEXT, Run, anchor_of, assert_one_model, free_port, mai
 import diloco
 from diloco import _abi
 from diloco._group import _check_hosts, _machine
-from diloco._torch import Module, _Later, _Moves, plain_name
+from diloco._moves import Moves
+from diloco._torch import Module, _Later, plain_name
 
 PYTHON = f"{sys.executable} -u"
 EXAMPLES = ROOT / "docs/examples"
@@ -122,7 +124,7 @@ class Models(unittest.TestCase):
         """Columns of a matrix, as tensor parallelism leaves them to a rank."""
         part, matrix = torch.arange(8.0).bfloat16(), torch.zeros(4, 10)
         where = dict(tensor=1, first=2, rows=3, columns=2, stride=10, host=matrix[1, 3].data_ptr())
-        moves = _Moves([part])
+        moves = Moves([part])
         moves._do(_abi.Move(kind=_abi.READ, **where))
         self.assertEqual(matrix[1:, 3:5].tolist(), [[2, 3], [4, 5], [6, 7]])
         self.assertEqual(matrix.sum().item(), sum(range(2, 8)))
@@ -280,8 +282,8 @@ class Islands(unittest.TestCase):
                     if island.run_step == 150:
                         model.half()
                         with self.assertRaisesRegex(diloco.DilocoError, "parameter 0.weight is torch.float16"):
-                            for _ in range(30):
-                                island.step(tokens=1)
+                            while island.step(tokens=1):  # until a fragment is due, and free to be
+                                time.sleep(0.01)
                         model.float()
                     with torch.no_grad():
                         for value in model.parameters():

@@ -13,6 +13,7 @@
 #include "common/env.h"
 #include "common/ipc.h"
 #include "tests/lib/counterpart.h"
+#include "tests/lib/late.h"
 #include "worker/libdiloco/attach_types.h"
 
 static float wide_of(enum diloco_type type, uint16_t half)
@@ -105,6 +106,9 @@ enum { AHEAD = 3, HANDLE = 77 };
 static uint16_t half[AHEAD + COUNT];
 static int handle = HANDLE;
 static enum diloco_type type;
+static struct late late;
+
+enum place { ON_THE_HOST, ON_A_DEVICE, ON_ONE_THAT_COMPUTES, PLACES };
 
 static int device_move(void *user, const struct diloco_move *move)
 {
@@ -127,13 +131,15 @@ static int device_move(void *user, const struct diloco_move *move)
     return 0;
 }
 
-static void begin_narrow(enum diloco_type of_type, bool on_device)
+static void begin_narrow(enum diloco_type of_type, enum place place)
 {
     type = of_type;
     device = (struct diloco_device){0};
-    if (on_device)
+    if (place == ON_A_DEVICE)
         device = (struct diloco_device){.size = sizeof device, .move = device_move};
-    announced.data = on_device ? (void *)&handle : half;
+    if (place == ON_ONE_THAT_COMPUTES)
+        device = late_device(&late, true);
+    announced.data = place == ON_A_DEVICE ? (void *)&handle : half;
     announced.first = AHEAD;
     announced.type = type;
     memset(half, 0xff, sizeof half);
@@ -145,6 +151,10 @@ static void end_narrow(void)
     end();
     for (int i = 0; i < AHEAD; i++)
         assert_int_equal(half[i], 0xffff);
+    if (device.alloc != NULL) {
+        assert_true(late.memory == 0 && late.pins == 0 && !late.broken && late.moves > 0);
+        late_end(&late);
+    }
     device = (struct diloco_device){0};
     announced.data = tensor;
     announced.first = 0;
@@ -160,8 +170,8 @@ static int step_narrow(float by)
 
 static void for_each_kind(void (*story)(void))
 {
-    for (int kind = 0; kind < 4; kind++) {
-        begin_narrow(kind % 2 == 0 ? DILOCO_BF16 : DILOCO_F16, kind / 2 == 1);
+    for (int kind = 0; kind < 2 * PLACES; kind++) {
+        begin_narrow(kind % 2 == 0 ? DILOCO_BF16 : DILOCO_F16, (enum place)(kind / 2));
         story();
         end_narrow();
     }
@@ -224,8 +234,8 @@ static void set_aside_and_back(void)
     assert_near(ipc_area(shm, fragment), 908.3f); /* what was learned since is still there */
 }
 
-/* A device that has no memory of its own to compute in gets no pointer to ours. */
-static void what_is_set_aside_is_kept_on_the_host(void **state)
+/* A device that has no memory of its own to compute in gets no pointer to ours; one that has does all of it there. */
+static void what_is_set_aside_is_kept_where_it_is_computed(void **state)
 {
     (void)state;
     make_conf = (struct ipc_shm){.overlap = 2, .set_aside = 1};
@@ -236,7 +246,7 @@ static void what_is_set_aside_is_kept_on_the_host(void **state)
 static void every_change_is_told(void **state)
 {
     (void)state;
-    begin_narrow(DILOCO_BF16, false);
+    begin_narrow(DILOCO_BF16, ON_THE_HOST);
     assert_int_equal(diloco_changed(d, 0), 1); /* the run's parameters have come */
     assert_int_equal(step_narrow(1), DILOCO_OK);
     assert_int_equal(diloco_changed(d, 0), 0);
@@ -275,7 +285,7 @@ static void *serve_kept(void *unused)
 static void what_is_carried_is_kept(void **state)
 {
     (void)state;
-    begin_narrow(DILOCO_BF16, false);
+    begin_narrow(DILOCO_BF16, ON_THE_HOST);
     bring_anchor(1, 1000.3f, reset, 1);
     assert_int_equal(step_narrow(0), DILOCO_OK);
     assert_int_equal(step_narrow(4), DILOCO_OK);
@@ -418,7 +428,7 @@ int main(void)
         cmocka_unit_test(rounding_is_to_the_nearest),
         cmocka_unit_test(what_is_carried_makes_it_whole),
         cmocka_unit_test(sixteen_bits_lose_nothing_of_the_run),
-        cmocka_unit_test(what_is_set_aside_is_kept_on_the_host),
+        cmocka_unit_test(what_is_set_aside_is_kept_where_it_is_computed),
         cmocka_unit_test(every_change_is_told),
         cmocka_unit_test(what_is_carried_is_kept),
         cmocka_unit_test(any_order_is_the_same_order),

@@ -49,7 +49,7 @@ struct local {
     float *aside;            /* work of the contribution that is out; NULL unless the run sets it aside */
     float *past;             /* Eager: decayed sum of the outer gradients counted so far */
     double share;            /* Eager: of the mean, as it was when the contribution that is out was taken */
-    float *carry;            /* host memory: what 16 bits could not hold; NULL if all its tensors are fp32 */
+    float *carry;            /* what 16 bits could not hold; NULL if all its tensors are fp32 */
 };
 
 /* The daemon is to look at the word of a fragment. */
@@ -70,7 +70,6 @@ struct diloco {
     char error[IPC_TEXT_BYTES + 256];
 
     struct tensor *tensors; /* as registered; from diloco_begin() on by layer and name */
-    bool narrow;            /* some tensor is not fp32 */
     uint32_t tensors_count, tensors_room;
     bool *changed; /* by number: by the public call that is under way, or was the last one */
     bool any_changed;

@@ -23,7 +23,7 @@ static const struct diloco_device *device_of(const struct diloco *d)
 /* It computes itself, and has what is set aside. */
 static bool computes(const struct diloco *d)
 {
-    return device_of(d)->alloc != NULL && !d->narrow;
+    return device_of(d)->alloc != NULL;
 }
 
 int attach_device_take(struct diloco *d, const struct diloco_device *device)
@@ -50,7 +50,7 @@ void *attach_device_alloc(struct diloco *d, uint64_t values, const char *what)
 {
     void *out = NULL;
     if (computes(d)) {
-        out = device_of(d)->alloc(device_of(d)->user, values);
+        out = device_of(d)->alloc(device_of(d)->user, values > 0 ? values : 1);
         if (out == NULL)
             attach_fail(d, DILOCO_ERROR, "the device has no memory for %s", what);
     } else if (mem_new(values, sizeof(float), what, &out) != ERR_OK) {
@@ -184,10 +184,10 @@ static int stretch_move(struct diloco *d, const struct diloco_move *move, enum d
 }
 
 /* One row or a piece of it. */
-static int move_through(struct diloco *d, const struct diloco_move *move, float *carry, size_t row, size_t column,
-                        size_t count)
+static int move_through(struct diloco *d, const struct diloco_move *move, size_t row, size_t column, size_t count)
 {
     size_t at = row * move->columns + column;
+    float *carry = move->carry != NULL ? (float *)move->carry + move->beside + at : NULL;
     const float *host = row_of(move->host, move, row), *base = row_of(move->base, move, row);
     bool reads = move->kind != DILOCO_ASIDE_LOOK && move->kind != DILOCO_WRITE;
     bool writes = move->kind != DILOCO_ASIDE_LOOK && move->kind != DILOCO_READ;
@@ -195,15 +195,15 @@ static int move_through(struct diloco *d, const struct diloco_move *move, float 
     if (result != DILOCO_OK)
         return result;
     if (reads && carry != NULL)
-        attach_carry_in(d->stretch, carry + at, count);
+        attach_carry_in(d->stretch, carry, count);
     move_row(move, d->stretch, host != NULL ? (float *)host + column : NULL, base != NULL ? base + column : NULL, at,
              count);
     if (writes && carry != NULL)
-        attach_carry_out(move->type, d->stretch, carry + at, count);
+        attach_carry_out(move->type, d->stretch, carry, count);
     return writes ? stretch_move(d, move, DILOCO_WRITE, at, count) : DILOCO_OK;
 }
 
-static int move_by_stretches(struct diloco *d, const struct diloco_move *move, float *carry)
+static int move_by_stretches(struct diloco *d, const struct diloco_move *move)
 {
     if (d->stretch == NULL && mem_new(STRETCH, sizeof *d->stretch, "values on their way", &d->stretch) != ERR_OK)
         return attach_fail(d, DILOCO_ERROR, "%s", err_text());
@@ -211,7 +211,7 @@ static int move_by_stretches(struct diloco *d, const struct diloco_move *move, f
     for (size_t row = 0; row < move->rows; row++)
         for (size_t column = 0; column < move->columns; column += most) {
             size_t left = move->columns - column;
-            int result = move_through(d, move, carry, row, column, left < most ? left : most);
+            int result = move_through(d, move, row, column, left < most ? left : most);
             if (result != DILOCO_OK)
                 return result;
         }
@@ -228,16 +228,16 @@ static void move_here(const struct diloco_move *move)
                  row_of(move->base, move, row), row * move->columns, move->columns);
 }
 
-int attach_device_move(struct diloco *d, const struct diloco_move *what, float *carry)
+int attach_device_move(struct diloco *d, const struct diloco_move *what)
 {
     struct diloco_move move = *what;
     bool device = device_of(d)->move != NULL, wide = move.type == DILOCO_F32;
     bool copies = move.kind == DILOCO_READ || move.kind == DILOCO_WRITE;
     move.size = sizeof move;
-    if (device && wide && (copies || computes(d)))
+    if (device && (computes(d) || (wide && copies)))
         return pass(d, &move);
     if (device || !wide)
-        return move_by_stretches(d, &move, carry);
+        return move_by_stretches(d, &move);
     move_here(&move);
     return DILOCO_OK;
 }

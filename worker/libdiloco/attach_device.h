@@ -25,9 +25,9 @@ void attach_device_free(struct diloco *d, void *memory);
 /* The shared memory that moves will name from now on. */
 void attach_device_pin(struct diloco *d);
 
-/* Does or queues one move of a tensor's values; move->size is set here. `carry`: of its first value, where the type
- * needs one. What is not fp32 goes through host memory and is waited for. */
-ERR_MUST_CHECK int attach_device_move(struct diloco *d, const struct diloco_move *move, float *carry);
+/* Does or queues one move of a tensor's values; move->size is set here. What a device without memory of its own cannot
+ * do itself goes through host memory and is waited for. */
+ERR_MUST_CHECK int attach_device_move(struct diloco *d, const struct diloco_move *move);
 /* Reads or writes what attach_device_alloc() gave. */
 ERR_MUST_CHECK int attach_device_move_beside(struct diloco *d, const struct diloco_move *move);
 /* For all moves so far; 0: they are done. */

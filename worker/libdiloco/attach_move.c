@@ -63,7 +63,8 @@ static int move_live(struct diloco *d, uint32_t f, struct tensor *t, uint64_t ow
     move->first = t->begin + own;
     move->aside = local->aside;
     move->past = local->past;
-    return attach_device_move(d, move, local->carry != NULL ? local->carry + move->beside : NULL);
+    move->carry = t->type != DILOCO_F32 ? local->carry : NULL;
+    return attach_device_move(d, move);
 }
 
 static int move_tensor(struct diloco *d, uint32_t f, struct tensor *t, const struct what *what, uint64_t begin,
@@ -156,9 +157,11 @@ static int make_carry(struct diloco *d)
 {
     for (uint32_t i = 0; i < d->tensors_count; i++) {
         struct local *local = &d->local[d->tensors[i].place.fragment];
-        if (d->tensors[i].type != DILOCO_F32 && local->carry == NULL &&
-            mem_new(local->own_count, sizeof *local->carry, "what 16 bits cannot hold", &local->carry) != ERR_OK)
-            return attach_fail(d, DILOCO_ERROR, "%s", err_text());
+        if (d->tensors[i].type == DILOCO_F32 || local->carry != NULL)
+            continue;
+        local->carry = attach_device_alloc(d, local->own_count, "what 16 bits cannot hold");
+        if (local->carry == NULL)
+            return DILOCO_ERROR;
     }
     return DILOCO_OK;
 }
@@ -185,7 +188,7 @@ void attach_free_beside(struct diloco *d)
     for (uint32_t f = 0; d->local != NULL && f < d->shm->fragments_count; f++) {
         attach_device_free(d, d->local[f].aside);
         attach_device_free(d, d->local[f].past);
-        mem_free(d->local[f].carry);
+        attach_device_free(d, d->local[f].carry);
     }
     attach_device_free(d, d->bad);
 }

@@ -123,7 +123,6 @@ int attach_register(struct diloco *d, const struct diloco_tensor *tensor)
         result = check_memory(d, slot);
     if (result != DILOCO_OK)
         return result;
-    d->narrow |= slot->type != DILOCO_F32;
     d->tensors_count++;
     return DILOCO_OK;
 }

@@ -55,11 +55,15 @@ enum diloco_type { DILOCO_F32, DILOCO_BF16, DILOCO_F16 };
 
 /* What is to be done to values of one tensor: rows * columns of them from value `first` on, closely packed; in host
  * memory the rows begin `stride` values apart. What is written here in brackets, as [aside], are arrays from alloc(),
- * packed as the tensor is, from their value `beside` on. A value that is not finite is treated like any other. */
+ * packed as the tensor is, from their value `beside` on. A value that is not finite is treated like any other.
+ *
+ * Of 16 bits, `tensor` below is the wider value tensor + [carry], fp32; assigned to, it is rounded to the nearest, and
+ * [carry] = what rounding cut off (0 where the value, or that, is not finite). */
 enum diloco_move_kind {
     DILOCO_READ,  /* host = tensor */
-    DILOCO_WRITE, /* tensor = host; for 16 bits the values in `host` are ones that it can hold */
-    /* The rest is asked for where all tensors are fp32 alone, of a device that has alloc(). */
+    DILOCO_WRITE, /* tensor = host */
+    /* The rest is asked for of a device that has alloc(). Of one that has none [carry] is NULL, and what it is to write
+     * to 16 bits are values that these can hold. */
     DILOCO_MIX,   /* tensor = keep * tensor + (1 - keep) * host; keep > 0 */
     DILOCO_SHIFT, /* tensor += host - base */
     /* Where the run's overlap is a whole interval, see worker/libdiloco/aside.h; [past] is NULL unless Eager. */
@@ -79,7 +83,7 @@ struct diloco_move {
     float *host;       /* READ alone writes here */
     const float *base; /* host memory too */
     size_t rows, columns, stride;
-    void *aside, *past, *bad;              /* from alloc() */
+    void *aside, *past, *bad, *carry;      /* from alloc(); carry is NULL for fp32 */
     double keep, fresh, past_share, decay; /* struct aside_rule */
 };
 

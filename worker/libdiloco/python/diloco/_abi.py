@@ -19,7 +19,7 @@ NEEDED = (0, 2)  # version of the library that has all that is used here
 OK, STOP, INTERRUPTED, OPEN = 0, 1, 2, 3
 ERROR, REFUSED, UNREACHABLE = -1, -2, -3
 F32, BF16, F16 = 0, 1, 2
-READ, WRITE = 0, 1
+READ, WRITE, MIX, SHIFT, ASIDE_OUT, ASIDE_COUNTED, ASIDE_MISSED, ASIDE_LOOK, ASIDE_OFF = range(9)
 LAYER_NONE, LAYER_FROM_NAME = -1, -2
 ANY = -1
 
@@ -40,6 +40,7 @@ class Move(Structure):
         ("aside", c_void_p),
         ("past", c_void_p),
         ("bad", c_void_p),
+        ("carry", c_void_p),
         ("keep", c_double),
         ("fresh", c_double),
         ("past_share", c_double),
@@ -193,9 +194,9 @@ _CALLS = {
 }
 
 
-def sized(kind: Any, **values: Any) -> Any:
+def sized(struct: Any, /, **values: Any) -> Any:
     """A struct that begins with its own size, as every call wants it."""
-    return kind(size=ctypes.sizeof(kind), **values)
+    return struct(size=ctypes.sizeof(struct), **values)
 
 
 def _places() -> list[str]:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections import deque
 from typing import Any, Callable, Iterable
 
@@ -12,6 +11,7 @@ import torch.distributed as dist
 
 from . import _abi
 from ._errors import DilocoError
+from ._moves import Moves
 from ._tensors import Described, Tensors
 from ._whereabouts import Whereabouts, is_spread
 
@@ -153,7 +153,7 @@ class Module(Tensors):
             for number, param in enumerate(self.params)
         ]
         self.watched = [n for n, param in enumerate(self.params) if param.sources or _is_variance(param)]
-        self._moves = _Moves([param.local for param in self.params]) if self.on_device else None
+        self._moves = Moves([param.local for param in self.params]) if self.on_device else None
         self.device = self._moves.struct if self._moves is not None else None
         self._whereabouts = Whereabouts(model, [param.given for param in self.params])
         self._losses, self._tokens = _Later(), _Later()
@@ -297,96 +297,3 @@ class _Later:
             event.synchronize()
             known.append(float(on_host))
         return known
-
-
-def _host(address: int, rows: int, columns: int, stride: int) -> torch.Tensor:
-    """fp32 values of the memory that is shared with the daemon."""
-    count = (rows - 1) * stride + columns
-    memory = (ctypes.c_char * (count * 4)).from_address(address)
-    return torch.frombuffer(memory, dtype=torch.float32, count=count).as_strided((rows, columns), (stride, 1))
-
-
-class _Moves:
-    """A CUDA device as libdiloco knows devices: what goes out leaves on a stream of its own while training goes on."""
-
-    def __init__(self, values: list[torch.Tensor]):
-        self.flat = [value.view(-1) for value in values]
-        self.cuda = any(value.device.type == "cuda" for value in values)
-        self.side = {value.device: torch.cuda.Stream(value.device) for value in values if value.device.type == "cuda"}
-        self.marks: dict[int, list[Any]] = {}
-        self.number = 0
-        self.pinned = 0
-        self.failure: BaseException | None = None
-        self.struct = _abi.sized(
-            _abi.Device,
-            move=_abi.MOVE(self._move),
-            mark=_abi.MARK(self._mark),
-            reached=_abi.REACHED(self._reached),
-            pin=_abi.PIN(self._pin),
-            unpin=_abi.UNPIN(self._unpin),
-        )
-
-    def _move(self, _user: Any, move: Any) -> int:
-        try:
-            self._do(move.contents)
-        except BaseException as error:  # no exception passes through C
-            self.failure = error
-            return -1
-        return 0
-
-    def _do(self, move: _abi.Move) -> None:
-        flat = self.flat[move.tensor - 1]
-        piece = flat[move.first : move.first + move.rows * move.columns].view(move.rows, move.columns)
-        host = _host(move.host, move.rows, move.columns, move.stride)
-        if move.kind == _abi.WRITE:
-            piece.copy_(host, non_blocking=True)
-        elif move.kind == _abi.READ:
-            self._read(piece, host)
-        else:
-            raise DilocoError(f"a move of kind {move.kind} was not asked for")
-
-    def _read(self, piece: torch.Tensor, host: torch.Tensor) -> None:
-        if piece.device.type != "cuda":
-            host.copy_(piece)
-            return
-        side = self.side[piece.device]
-        copy = piece.to(torch.float32, copy=True)
-        side.wait_stream(torch.cuda.current_stream(piece.device))
-        with torch.cuda.stream(side):
-            host.copy_(copy, non_blocking=True)
-        copy.record_stream(side)
-
-    def _mark(self, _user: Any) -> int:
-        self.number += 1
-        events = []
-        for device, side in self.side.items():
-            for stream in (torch.cuda.current_stream(device), side):
-                event = torch.cuda.Event()
-                event.record(stream)
-                events.append(event)
-        self.marks[self.number] = events
-        return self.number
-
-    def _reached(self, _user: Any, mark: int) -> int:
-        try:
-            for number in [n for n in self.marks if n <= mark]:
-                if not all(event.query() for event in self.marks[number]):
-                    return 0
-                del self.marks[number]
-        except BaseException as error:
-            self.failure = error
-            return -1
-        return 1
-
-    def _pin(self, _user: Any, memory: int, count: int) -> None:
-        # Not pinned, copies wait; nothing else is lost.
-        if self.cuda and int(torch.cuda.cudart().cudaHostRegister(memory, count, 0)) == 0:
-            self.pinned = memory
-
-    def _unpin(self, _user: Any, memory: int) -> None:
-        if self.pinned == memory:
-            torch.cuda.cudart().cudaHostUnregister(memory)
-        self.pinned = 0
-
-    def close(self) -> None:
-        self.marks.clear()

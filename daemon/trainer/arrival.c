@@ -108,7 +108,7 @@ static void resume_trainer(struct attachment *a)
     const struct ipc_hello *hello = &a->introduction.hello;
     a->report.step = attachment_core_step(a, hello->step);
     a->report.tokens = hello->tokens; /* these among them */
-    a->tally.last = 0;
+    tally_resume(&a->tally);
     log_info("trainer %s (pid %" PRIu32 ") is attached again at step %" PRIu64, hello->trainer, a->pid, hello->step);
     for (uint32_t f = 0; f < attachment_core_fragments(a) && a->phase == RESUMING; f++)
         if (resume_fragment(a, f) != ERR_OK)

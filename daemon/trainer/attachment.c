@@ -174,7 +174,7 @@ static bool accept_trainer(struct attachment *a)
     a->closing = a->finishing = a->counted = a->leave = a->ready_said = a->end_said = false;
     a->open_ms = 0;
     introduction_forget(&a->introduction);
-    a->tally.last += a->report.tokens;
+    tally_end(&a->tally, a->report.tokens);
     a->report_ms = a->ready_ms = a->waits_ms = 0;
     a->step_s = 0;
     a->slowest_ms = 0;

@@ -103,8 +103,31 @@ void tally_deinit(struct tally *tally)
 
 void tally_begin(struct tally *tally, uint64_t kept)
 {
+    tally->begun.there = true;
+    tally->begun.idle = false;
+    tally->begun.kept = kept;
+    tally->begun.before = tally->before;
+    tally->begun.last = tally->last;
     tally->before += tally->last > kept ? tally->last - kept : 0;
     tally->last = 0;
+}
+
+void tally_end(struct tally *tally, uint64_t tokens)
+{
+    if (!tally->begun.there)
+        return;
+    tally->begun.idle = tokens == tally->begun.kept;
+    tally->before = tally->begun.idle ? tally->begun.before : tally->before;
+    tally->last = tally->begun.idle ? tally->begun.last : tokens;
+    tally->begun.there = false;
+}
+
+void tally_resume(struct tally *tally)
+{
+    if (tally->begun.idle)
+        tally_begin(tally, tally->begun.kept);
+    tally->last = 0;
+    tally->begun.there = true;
 }
 
 static const uint64_t tokens_most = 9000000000000000000;

@@ -22,7 +22,12 @@ enum { TALLY_BYTES = 256 };
 struct tally {
     uint64_t before; /* trained by trainers before the last */
     uint64_t last;   /* by the last one; 0 while one is attached that counts its own */
-    double counted;  /* mean over all parameters, as shards are counted one by one */
+    struct {
+        bool there;                  /* one is attached */
+        bool idle;                   /* the last one had trained nothing when it went */
+        uint64_t kept, before, last; /* as it began, and what was known then */
+    } begun;
+    double counted; /* mean over all parameters, as shards are counted one by one */
     char *path;
     double saved;      /* of what is counted, in the file */
     uint64_t saved_ms; /* when it was written last; 0: not yet */
@@ -40,6 +45,11 @@ void tally_deinit(struct tally *tally);
 
 /* A new trainer counts on from `kept` tokens, which those before it have trained. */
 void tally_begin(struct tally *tally, uint64_t kept);
+/* It is gone, after `tokens`. One that has trained nothing leaves what is known as it found it: the next one may go on
+ * from what an earlier one kept. */
+void tally_end(struct tally *tally, uint64_t tokens);
+/* The trainer that was there is there again, with a new connection or a new daemon. */
+void tally_resume(struct tally *tally);
 /* All that trainers of this island have trained, the present one `tokens`; and those that results have counted. Tokens
  * are the trainer's word: as many as anyone could print, at most. */
 uint64_t tally_trained(const struct tally *tally, uint64_t tokens);

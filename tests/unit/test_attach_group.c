@@ -78,6 +78,42 @@ static void add_half(struct rank *rank)
         values_of(rank)[i] += 0.5f;
 }
 
+/* Value i of a part, in the whole tensor. */
+static uint64_t place(const struct diloco_part *part, uint64_t i)
+{
+    uint64_t at = part->first + i;
+    return at / part->columns * WIDTH + part->column0 + at % part->columns;
+}
+
+static float apart[DILOCO_KEPT_KINDS][COUNT]; /* as the ranks keep it, each its own part */
+
+/* The daemon takes the snapshot back while rank 1 has not read it. */
+static bool taken_meanwhile;
+
+static int keep_apart(struct rank *rank, struct diloco *handle)
+{
+    char rest[4096], again[4096];
+    float own[COUNT];
+    int result = diloco_keep_begin(handle);
+    for (enum diloco_kept kind = 0; result == DILOCO_OK && kind < DILOCO_KEPT_KINDS; kind++) {
+        if (diloco_keep_values(handle, 0, kind, NULL, 0) != 1)
+            continue;
+        if (taken_meanwhile && rank == &ranks[1] && kind == DILOCO_KEPT_SENT) {
+            usleep(50000);
+            daemon_moves(IPC_SNAPSHOT, IPC_FREE);
+        }
+        result = diloco_keep_values(handle, 0, kind, own, rank->part.count);
+        for (uint64_t i = 0; i < rank->part.count; i++)
+            apart[kind][place(&rank->part, i)] = own[i];
+    }
+    if (result != DILOCO_OK)
+        return result;
+    size_t bytes = diloco_keep_rest(handle, rest, sizeof rest);
+    if (taken_meanwhile && (bytes != diloco_keep_rest(handle, again, sizeof again) || memcmp(rest, again, bytes) != 0))
+        return DILOCO_ERROR;
+    return (bytes > 0) == (rank == ranks) ? DILOCO_OK : DILOCO_ERROR;
+}
+
 static void *follow(void *user)
 {
     struct rank *rank = user;
@@ -107,7 +143,7 @@ static void *follow(void *user)
         if (now == STEP)
             rank->changes += (uint64_t)diloco_changed(rank->d, 0);
         if (now == KEEP)
-            rank->result = diloco_keep(rank->d, NULL, 0) == 0 ? DILOCO_OK : DILOCO_ERROR;
+            rank->result = diloco_keep(rank->d, NULL, 0) == 0 ? keep_apart(rank, rank->d) : DILOCO_ERROR;
         if (now == FINISH)
             rank->result = diloco_finish(rank->d);
     }
@@ -191,14 +227,8 @@ struct outcome {
     float tensor[COUNT], last[COUNT];
     size_t kept_bytes;
     char *kept;
+    float apart[DILOCO_KEPT_KINDS][COUNT]; /* what is kept a tensor at a time, of all ranks */
 };
-
-/* Value i of a part, in the whole tensor. */
-static uint64_t place(const struct diloco_part *part, uint64_t i)
-{
-    uint64_t at = part->first + i;
-    return at / part->columns * WIDTH + part->column0 + at % part->columns;
-}
 
 static void gather(float *to)
 {
@@ -217,6 +247,9 @@ static void keep(struct outcome *out)
     say(KEEP);
     out->kept_bytes = diloco_keep(d, out->kept, out->kept_bytes);
     assert_true(out->kept_bytes > 0);
+    assert_int_equal(keep_apart(&ranks[0], d), DILOCO_OK);
+    memcpy(out->apart, apart, sizeof apart);
+    memset(apart, 0, sizeof apart);
 }
 
 static int answer(int slice)
@@ -263,6 +296,26 @@ static struct outcome story(void)
     gather(out.last);
     stop_ranks();
     return out;
+}
+
+static void what_is_taken_back_while_a_rank_saves_is_not_kept(void **state)
+{
+    (void)state;
+    struct outcome out;
+    ranks_count = 2;
+    ranks[0].part = (struct diloco_part){.columns = WIDTH, .first = 0, .count = 111};
+    ranks[1].part = (struct diloco_part){.columns = WIDTH, .first = 111, .count = COUNT - 111};
+    start_ranks();
+    steps = 0;
+    fragment->due_step = 1;
+    step();
+    fragment->due_step = UINT64_MAX;
+    assert_int_equal(ipc_word(fragment), IPC_SNAPSHOT);
+    taken_meanwhile = true;
+    keep(&out);
+    taken_meanwhile = false;
+    free(out.kept);
+    stop_ranks();
 }
 
 static void all_of_it(void)
@@ -316,6 +369,7 @@ static void parts_are_the_whole(struct ipc_shm conf)
             assert_memory_equal(got.last, want.last, sizeof got.last);
             assert_int_equal(got.kept_bytes, want.kept_bytes);
             assert_memory_equal(got.kept, want.kept, want.kept_bytes);
+            assert_memory_equal(got.apart, want.apart, sizeof want.apart);
             free(got.kept);
         }
     free(want.kept);
@@ -412,6 +466,7 @@ static void a_part_that_is_none_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_taken_back_while_a_rank_saves_is_not_kept),
         cmocka_unit_test(ranks_stream),
         cmocka_unit_test(ranks_set_work_aside),
         cmocka_unit_test(ranks_are_eager),

@@ -118,6 +118,18 @@ static bool holds(const char *bytes, size_t count, float value)
     return false;
 }
 
+static void hold_the_line(void)
+{
+    close(connection);
+    for (int i = 0; i < 40; i++) {
+        late.refuse = 1;
+        assert_int_equal(train(0), DILOCO_OK);
+        if (diloco_attached(d) != 0)
+            break;
+        usleep(50000);
+    }
+}
+
 /* A checkpoint has it whole, and while words must not move, too. */
 static void what_is_under_way_is_kept(void **state)
 {
@@ -128,16 +140,8 @@ static void what_is_under_way_is_kept(void **state)
         late.refuse = 1;
         assert_int_equal(train(0.5f), DILOCO_OK);
         assert_int_equal(ipc_word(fragment), IPC_COPYING);
-        if (connecting) {
-            close(connection);
-            for (int i = 0; i < 40; i++) {
-                late.refuse = 1;
-                assert_int_equal(train(0), DILOCO_OK);
-                if (diloco_attached(d) != 0)
-                    break;
-                usleep(50000);
-            }
-        }
+        if (connecting)
+            hold_the_line();
         size_t bytes = diloco_keep_bytes(d);
         char *kept = calloc(1, bytes);
         late.refuse = 3;
@@ -146,6 +150,38 @@ static void what_is_under_way_is_kept(void **state)
         assert_int_equal(ipc_word(fragment), connecting ? IPC_COPYING : IPC_SNAPSHOT);
         assert_true(holds(kept, bytes, 499.5f) && holds(kept, bytes, 0.5f));
         free(kept);
+        end();
+    }
+}
+
+/* The same a tensor at a time: an anchor that is being taken in while no word may move is the anchor, and what is on
+ * its way out is on its way. */
+static void what_is_under_way_is_kept_a_tensor_at_a_time(void **state)
+{
+    (void)state;
+    static const struct ipc_range all[] = {{0, VALUES, IPC_MIX, 0}};
+    static float values[COUNT];
+    for (int mixing = 0; mixing < 2; mixing++) {
+        begin();
+        fragment->due_step = 1;
+        late.refuse = mixing ? 0 : 1;
+        assert_int_equal(train(0.5f), DILOCO_OK);
+        fragment->due_step = UINT64_MAX;
+        if (mixing) {
+            bring_anchor(1, 1000, all, 1);
+            late.refuse = 1;
+            assert_int_equal(train(0), DILOCO_OK);
+        }
+        assert_int_equal(ipc_word(fragment), mixing ? IPC_MIXING : IPC_COPYING);
+        hold_the_line();
+        late.refuse = 3;
+        assert_int_equal(diloco_keep_begin(d), DILOCO_OK);
+        assert_int_equal(diloco_keep_values(d, 0, DILOCO_KEPT_ANCHOR, values, COUNT), DILOCO_OK);
+        for (int i = 0; i < COUNT; i++)
+            assert_true(values[i] == (mixing ? 1000 : (float)i));
+        assert_int_equal(diloco_keep_values(d, 0, DILOCO_KEPT_SENT, values, COUNT), DILOCO_OK);
+        for (int i = 0; i < COUNT; i++)
+            assert_true(values[i] == (mixing ? 0 : (float)i + 0.5f));
         end();
     }
 }
@@ -236,6 +272,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_anchor_is_ours_until_it_has_been_taken_in, start, stop),
         cmocka_unit_test_setup_teardown(attaching_again_finds_words_that_are_ours, start, stop),
         cmocka_unit_test_setup_teardown(what_is_under_way_is_kept, start, stop),
+        cmocka_unit_test_setup_teardown(what_is_under_way_is_kept_a_tensor_at_a_time, start, stop),
         cmocka_unit_test_setup_teardown(the_end_waits_for_the_device, start, stop),
         cmocka_unit_test_setup_teardown(a_device_that_fails_is_told, start, stop),
         cmocka_unit_test_setup_teardown(what_a_struct_lacks_is_said, start, stop),

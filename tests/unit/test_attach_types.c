@@ -146,9 +146,8 @@ static void begin_narrow(enum diloco_type of_type, enum place place)
     begin();
 }
 
-static void end_narrow(void)
+static void restore_announced(void)
 {
-    end();
     for (int i = 0; i < AHEAD; i++)
         assert_int_equal(half[i], 0xffff);
     if (device.alloc != NULL) {
@@ -159,6 +158,12 @@ static void end_narrow(void)
     announced.data = tensor;
     announced.first = 0;
     announced.type = DILOCO_F32;
+}
+
+static void end_narrow(void)
+{
+    end();
+    restore_announced();
 }
 
 static int step_narrow(float by)
@@ -282,6 +287,26 @@ static void *serve_kept(void *unused)
     return unused;
 }
 
+/* The tensors are what they were; the daemon's memory is new. */
+static int come_again(const struct diloco_options *more)
+{
+    const char *path = listen_here();
+    pthread_t thread;
+    make_shm();
+    struct diloco_options options = *more;
+    options.size = sizeof options;
+    options.socket_path = path;
+    options.wait_ms = 2000;
+    options.device = device.size != 0 ? &device : NULL;
+    struct diloco_start start = {.size = sizeof start};
+    assert_int_equal(pthread_create(&thread, NULL, serve_kept, NULL), 0);
+    assert_int_equal(diloco_attach(&options, &d), DILOCO_OK);
+    assert_int_equal(diloco_register(d, &announced), DILOCO_OK);
+    int result = diloco_begin(d, &start);
+    pthread_join(thread, NULL);
+    return result;
+}
+
 static void what_is_carried_is_kept(void **state)
 {
     (void)state;
@@ -294,23 +319,141 @@ static void what_is_carried_is_kept(void **state)
     kept_bytes = diloco_keep(d, kept, kept_bytes);
     assert_true(kept_bytes > 0);
     end();
-    /* The tensors are what they were; the daemon's memory is new. */
-    const char *path = listen_here();
-    pthread_t thread;
-    make_shm();
-    struct diloco_options options = {
-        .size = sizeof options, .socket_path = path, .wait_ms = 2000, .kept = kept, .kept_bytes = kept_bytes};
-    struct diloco_start start = {.size = sizeof start};
-    assert_int_equal(pthread_create(&thread, NULL, serve_kept, NULL), 0);
-    assert_int_equal(diloco_attach(&options, &d), DILOCO_OK);
-    assert_int_equal(diloco_register(d, &announced), DILOCO_OK);
-    assert_int_equal(diloco_begin(d, &start), DILOCO_OK);
-    pthread_join(thread, NULL);
+    assert_int_equal(come_again(&(struct diloco_options){.kept = kept, .kept_bytes = kept_bytes}), DILOCO_OK);
     fragment->due_step = 3;
     assert_int_equal(step_narrow(0), DILOCO_OK);
     assert_near(ipc_area(shm, fragment), 1004.3f);
     free(kept);
     end_narrow();
+}
+
+static float apart[DILOCO_KEPT_KINDS][COUNT];
+static bool there[DILOCO_KEPT_KINDS], given[DILOCO_KEPT_KINDS];
+
+static int give_apart(void *user, int number, enum diloco_kept kind, float *values, uint64_t count)
+{
+    assert_ptr_equal(user, &apart);
+    assert_int_equal(number, 0);
+    assert_int_equal(count, COUNT);
+    assert_true(there[kind] && !given[kind]);
+    given[kind] = true;
+    memcpy(values, apart[kind], count * sizeof *values);
+    return 0;
+}
+
+/* All that is kept, in one piece. */
+static char *keep_whole(size_t *bytes)
+{
+    *bytes = diloco_keep_bytes(d);
+    char *whole = calloc(1, *bytes);
+    *bytes = diloco_keep(d, whole, *bytes);
+    assert_true(*bytes > 0);
+    return whole;
+}
+
+static void keep_apart(void)
+{
+    assert_int_equal(diloco_keep_begin(d), DILOCO_OK);
+    memset(given, 0, sizeof given);
+    for (enum diloco_kept kind = 0; kind < DILOCO_KEPT_KINDS; kind++) {
+        there[kind] = diloco_keep_values(d, 0, kind, NULL, 0) == 1;
+        assert_int_equal(diloco_keep_values(d, 0, kind, apart[kind], COUNT), there[kind] ? DILOCO_OK : DILOCO_ERROR);
+    }
+    kept_bytes = diloco_keep_rest_bytes(d);
+    kept = calloc(1, kept_bytes);
+    assert_int_equal(diloco_keep_rest(d, kept, kept_bytes - 1), 0);
+    assert_int_equal(diloco_keep_rest(d, kept, kept_bytes), kept_bytes);
+}
+
+/* Kept a tensor at a time and taken in again, what is kept in one piece is what it was before, to the bit. */
+static void kept_apart_and_back(void)
+{
+    size_t bytes, after_bytes;
+    bring_anchor(1, 1000.3f, reset, 1);
+    assert_int_equal(step_narrow(0), DILOCO_OK);
+    fragment->due_step = 2;
+    assert_int_equal(step_narrow(8), DILOCO_OK);
+    assert_int_equal(ipc_word(fragment), IPC_SNAPSHOT);
+    char *whole = keep_whole(&bytes);
+    keep_apart();
+    assert_near(apart[DILOCO_KEPT_ANCHOR], 1000.3f);
+    assert_near(apart[DILOCO_KEPT_SENT], 1008.3f);
+    end();
+    assert_int_equal(
+        come_again(&(struct diloco_options){
+            .kept = kept, .kept_bytes = kept_bytes, .kept_values = give_apart, .kept_values_user = &apart}),
+        DILOCO_OK);
+    assert_memory_equal(given, there, sizeof given);
+    char *after = keep_whole(&after_bytes);
+    assert_int_equal(bytes, after_bytes);
+    assert_memory_equal(whole, after, bytes);
+    free(whole);
+    free(after);
+    free(kept);
+}
+
+static void what_is_kept_a_tensor_at_a_time_is_all_of_it(void **state)
+{
+    (void)state;
+    for_each_kind(kept_apart_and_back);
+    make_conf = (struct ipc_shm){.overlap = 2, .set_aside = 1};
+    for_each_kind(kept_apart_and_back);
+    make_conf =
+        (struct ipc_shm){.overlap = 2, .set_aside = 1, .eager_fresh = 0.5, .eager_past = 0.25, .eager_decay = 0.5};
+    for_each_kind(kept_apart_and_back);
+    make_conf = (struct ipc_shm){.overlap = 1, .mix = 0.25};
+}
+
+static int give_nothing(void *user, int number, enum diloco_kept kind, float *values, uint64_t count)
+{
+    (void)user, (void)number, (void)kind, (void)values, (void)count;
+    return -1;
+}
+
+static void *serve_in_vain(void *unused)
+{
+    struct ipc_message welcome = {
+        .type = IPC_WELCOME, .welcome = {.session = SESSION, .bytes = SHM_BYTES, .islands_count = 1, .need_kept = 1}};
+    hear_introduction(0);
+    assert_ok(ipc_send(connection, &welcome, memfd));
+    return unused;
+}
+
+static void assert_in_vain(int (*values)(void *, int, enum diloco_kept, float *, uint64_t), const char *why)
+{
+    const char *path = listen_here();
+    pthread_t thread;
+    make_shm();
+    struct diloco_options options = {.size = sizeof options,
+                                     .socket_path = path,
+                                     .wait_ms = 2000,
+                                     .kept = kept,
+                                     .kept_bytes = kept_bytes,
+                                     .kept_values = values};
+    struct diloco_start start = {.size = sizeof start};
+    assert_int_equal(pthread_create(&thread, NULL, serve_in_vain, NULL), 0);
+    assert_int_equal(diloco_attach(&options, &d), DILOCO_OK);
+    assert_int_equal(diloco_register(d, &announced), DILOCO_OK);
+    assert_int_equal(diloco_begin(d, &start), DILOCO_ERROR);
+    assert_non_null(strstr(diloco_error(d), why));
+    pthread_join(thread, NULL);
+    end();
+}
+
+static void values_that_are_not_to_be_had_are_named(void **state)
+{
+    (void)state;
+    begin_narrow(DILOCO_BF16, ON_THE_HOST);
+    assert_int_equal(diloco_keep_values(d, 0, DILOCO_KEPT_ANCHOR, apart[0], COUNT - 1), DILOCO_ERROR);
+    assert_int_equal(diloco_keep_values(d, 1, DILOCO_KEPT_ANCHOR, apart[0], COUNT), DILOCO_ERROR);
+    assert_int_equal(diloco_keep_values(d, 0, DILOCO_KEPT_KINDS, apart[0], COUNT), DILOCO_ERROR);
+    assert_int_equal(diloco_keep_values(NULL, 0, DILOCO_KEPT_ANCHOR, apart[0], COUNT), DILOCO_ERROR);
+    keep_apart();
+    end();
+    assert_in_vain(give_nothing, "options.kept_values has not what the checkpoint kept of tensor w");
+    assert_in_vain(NULL, "options.kept is of diloco_keep_rest(), and options.kept_values is NULL");
+    free(kept);
+    restore_announced();
 }
 
 /* ---- registration ---- */
@@ -431,6 +574,8 @@ int main(void)
         cmocka_unit_test(what_is_set_aside_is_kept_where_it_is_computed),
         cmocka_unit_test(every_change_is_told),
         cmocka_unit_test(what_is_carried_is_kept),
+        cmocka_unit_test(what_is_kept_a_tensor_at_a_time_is_all_of_it),
+        cmocka_unit_test(values_that_are_not_to_be_had_are_named),
         cmocka_unit_test(any_order_is_the_same_order),
         cmocka_unit_test(a_type_or_place_that_is_none_is_refused),
         cmocka_unit_test(a_devices_names_are_its_own),

@@ -66,6 +66,51 @@ static void the_next_trainer_counts_on_from_what_it_kept(void **state)
     tally_deinit(&tally);
 }
 
+/* As of one that attaches, reads its checkpoint, and attaches again with what that kept. */
+static void a_trainer_that_trained_nothing_changes_nothing(void **state)
+{
+    (void)state;
+    struct tally tally;
+    assert_ok(tally_init(&tally, testlib_folder("tally5")));
+    tally_begin(&tally, 0);
+    tally_end(&tally, 750);
+    tally_begin(&tally, 0);
+    assert_int_equal(tally_trained(&tally, 0), 750);
+    tally_end(&tally, 0);
+    tally_begin(&tally, 700);
+    assert_int_equal(tally_trained(&tally, 700), 750);
+    tally_end(&tally, 700);
+    tally_resume(&tally);
+    assert_int_equal(tally_trained(&tally, 700), 750);
+    tally_end(&tally, 800);
+    tally_resume(&tally);
+    assert_int_equal(tally_trained(&tally, 800), 850);
+    tally_end(&tally, 800);
+    tally_end(&tally, 0); /* another connection, that came to nothing */
+    tally_begin(&tally, 0);
+    assert_int_equal(tally_trained(&tally, 5), 855);
+    tally_deinit(&tally);
+}
+
+/* A daemon that finds a trainer at work. */
+static void a_trainer_that_was_there_before_the_daemon_counts_once(void **state)
+{
+    (void)state;
+    struct tally tally;
+    const char *folder = testlib_folder("tally6");
+    assert_ok(tally_init(&tally, folder));
+    tally_begin(&tally, 0);
+    tally_save(&tally, 400);
+    tally_deinit(&tally);
+    assert_ok(tally_init(&tally, folder));
+    tally_resume(&tally);
+    assert_int_equal(tally_trained(&tally, 450), 450);
+    tally_end(&tally, 450);
+    tally_begin(&tally, 400);
+    assert_int_equal(tally_trained(&tally, 400), 450);
+    tally_deinit(&tally);
+}
+
 static void a_damaged_file_counts_as_none(void **state)
 {
     (void)state;
@@ -115,6 +160,8 @@ int main(void)
         cmocka_unit_test(what_was_counted_is_in_the_file_a_second_later),
         cmocka_unit_test(where_nothing_is_counted_it_is_written_once_a_minute),
         cmocka_unit_test(the_next_trainer_counts_on_from_what_it_kept),
+        cmocka_unit_test(a_trainer_that_trained_nothing_changes_nothing),
+        cmocka_unit_test(a_trainer_that_was_there_before_the_daemon_counts_once),
         cmocka_unit_test(a_damaged_file_counts_as_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -28,14 +28,9 @@
 #include "worker/libdiloco/attach_group.h"
 #include "worker/libdiloco/attach_keep.h"
 #include "worker/libdiloco/attach_link.h"
+#include "worker/libdiloco/attach_map.h"
 #include "worker/libdiloco/attach_move.h"
 #include "worker/libdiloco/attach_register.h"
-
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23 /* of Linux 5.14 */
-#endif
-
-enum { MAP_PIECE = 256 << 20 };
 
 static _Thread_local char attach_error[IPC_TEXT_BYTES + 256];
 
@@ -46,91 +41,6 @@ static int misused(struct diloco *d, const char *call, const char *how)
         return attach_fail(d, DILOCO_ERROR, "%s %s", call, how);
     snprintf(attach_error, sizeof attach_error, "%s without a handle; diloco_attach() gives one", call);
     return DILOCO_ERROR;
-}
-
-/* ---- shared memory ---- */
-
-/* Where the tensors lie in their fragments. */
-static int place_tensors(struct diloco *d)
-{
-    const struct ipc_place *places = ipc_places(d->shm);
-    for (uint32_t i = 0; i < d->tensors_count; i++) {
-        struct tensor *tensor = &d->tensors[i];
-        tensor->place = places[i];
-        if (tensor->place.count != tensor->whole || tensor->place.fragment >= d->shm->fragments_count)
-            return attach_fail(d, DILOCO_ERROR, "the daemon has another size for tensor %s", tensor->announced.name);
-        tensor->own_offset = d->local[tensor->place.fragment].own_count;
-        d->local[tensor->place.fragment].own_count += tensor->count;
-    }
-    return attach_make_beside(d);
-}
-
-/* All pages at once: the first snapshot of a fragment would else find them one by one, in a step, which takes it many
- * times as long as the copy; and a machine without memory for them would kill the trainer there. An older kernel does
- * not do this; there it is so. */
-static int touch_shared(struct diloco *d)
-{
-    for (uint64_t at = 0, piece; at < d->shm->bytes; at += piece) {
-        piece = d->shm->bytes - at < MAP_PIECE ? d->shm->bytes - at : MAP_PIECE;
-        if (!attach_follows(d) && attach_interrupted(d))
-            return attach_fail(d, DILOCO_INTERRUPTED, "interrupted while memory was shared with the daemon");
-        attach_group_awake(d);
-        if (madvise((char *)d->shm + at, (size_t)piece, MADV_POPULATE_WRITE) == 0)
-            continue;
-        if (errno == EINVAL || errno == EINTR)
-            return DILOCO_OK;
-        return attach_fail(d, DILOCO_ERROR,
-                           "no memory for the %" PRIu64
-                           " MiB that are shared with the daemon (%s): end other programs, "
-                           "give this machine or its container more, or train a smaller model",
-                           d->shm->bytes >> 20, strerror(errno));
-    }
-    return DILOCO_OK;
-}
-
-/* Memory that somebody makes smaller later is a SIGBUS in the middle of training. */
-static bool may_shrink(int memfd)
-{
-    int seals = fcntl(memfd, F_GET_SEALS);
-    return seals < 0 || (seals & F_SEAL_SHRINK) == 0;
-}
-
-static int map_shared(struct diloco *d, int memfd, uint64_t session)
-{
-    if (memfd >= 0 && may_shrink(memfd)) {
-        close(memfd);
-        return attach_fail(d, DILOCO_ERROR,
-                           "the daemon's shared memory is not sealed, so it may go away under this trainer; is the "
-                           "daemon of the same version?");
-    }
-    off_t bytes = memfd >= 0 ? lseek(memfd, 0, SEEK_END) : -1;
-    if (bytes < (off_t)sizeof(struct ipc_shm)) {
-        if (memfd >= 0)
-            close(memfd);
-        return attach_fail(d, DILOCO_ERROR, "the daemon sent no shared memory; is it of the same version?");
-    }
-    struct ipc_shm *map = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
-    if (map == MAP_FAILED) {
-        attach_fail(d, DILOCO_ERROR, "cannot map the daemon's shared memory: %s", strerror(errno));
-        close(memfd);
-        return DILOCO_ERROR;
-    }
-    if (ipc_shm_check(map, (uint64_t)bytes) != ERR_OK || map->tensors_count != d->tensors_count) {
-        munmap(map, (size_t)bytes);
-        close(memfd);
-        return attach_fail(d, DILOCO_ERROR, "the daemon's shared memory does not fit: %s", err_text());
-    }
-    d->memfd = memfd;
-    d->shm = map;
-    d->session = session;
-    if (mem_new(map->fragments_count, sizeof *d->local, "fragments", &d->local) != ERR_OK ||
-        attach_link_reserve(d, map->fragments_count) != ERR_OK)
-        return attach_fail(d, DILOCO_ERROR, "%s", err_text());
-    int result = touch_shared(d);
-    if (result != DILOCO_OK)
-        return result;
-    attach_device_pin(d);
-    return place_tensors(d);
 }
 
 /* ---- moving fragments ---- */
@@ -289,7 +199,7 @@ int diloco_attach(const struct diloco_options *options, struct diloco **out)
         diloco_detach(d);
         return DILOCO_ERROR;
     }
-    int result = attach_follows(d) ? attach_follow(d, NULL, map_shared) : over(d, find_daemon(d), NULL);
+    int result = attach_follows(d) ? attach_follow(d, NULL, attach_map) : over(d, find_daemon(d), NULL);
     if (result != DILOCO_OK) {
         snprintf(attach_error, sizeof attach_error, "%s", d->error);
         diloco_detach(d);
@@ -369,7 +279,7 @@ static int begin(struct diloco *d, struct diloco_start *start)
     struct ipc_welcome welcome = message.welcome;
     result = attach_order(d, &(struct attach_order){.kind = ATTACH_ORDER_MAP, .session = welcome.session}, fd);
     if (result == DILOCO_OK)
-        result = map_shared(d, fd, welcome.session);
+        result = attach_map(d, fd, welcome.session);
     else if (fd >= 0)
         close(fd);
     if (result != DILOCO_OK)
@@ -419,7 +329,7 @@ int diloco_begin(struct diloco *d, struct diloco_start *start)
     if (!attach_follows(d))
         return over(d, result == DILOCO_OK ? begin(d, start) : result, start);
     if (result == DILOCO_OK)
-        result = attach_follow(d, start, map_shared);
+        result = attach_follow(d, start, attach_map);
     d->begun = result == DILOCO_OK;
     return result;
 }
@@ -488,7 +398,7 @@ int diloco_step(struct diloco *d, const struct diloco_report *report)
     if (!attach_take(&known, sizeof known, report))
         return attach_fail(d, DILOCO_ERROR, ATTACH_WRONG_SIZE, "diloco_report");
     attach_register_unchanged(d);
-    return attach_follows(d) ? attach_follow(d, NULL, map_shared) : over(d, step(d, &known), NULL);
+    return attach_follows(d) ? attach_follow(d, NULL, attach_map) : over(d, step(d, &known), NULL);
 }
 
 /* The last contributions and anchors of a fragment. `*pending` becomes true if there is something to wait for. */
@@ -622,7 +532,7 @@ int diloco_finish(struct diloco *d)
     if (!d->begun)
         return attach_fail(d, DILOCO_ERROR, "diloco_finish() before diloco_begin()");
     attach_register_unchanged(d);
-    return attach_follows(d) ? attach_follow(d, NULL, map_shared) : over(d, finish(d), NULL);
+    return attach_follows(d) ? attach_follow(d, NULL, attach_map) : over(d, finish(d), NULL);
 }
 
 void diloco_detach(struct diloco *d)
@@ -669,13 +579,56 @@ size_t diloco_keep(struct diloco *d, void *to, size_t bytes)
     }
     d->looked = false;
     if (attach_follows(d)) {
-        (void)!attach_follow(d, NULL, map_shared);
+        (void)!attach_follow(d, NULL, attach_map);
         return 0;
     }
     if (to == NULL || bytes < attach_keep_bytes(d))
         attach_fail(d, DILOCO_ERROR, "diloco_keep() without room for diloco_keep_bytes()");
     else
         written = attach_keep(d, to);
+    return over(d, written > 0 ? DILOCO_OK : DILOCO_ERROR, NULL) == DILOCO_OK ? written : 0;
+}
+
+static int keep_call(struct diloco *d, const char *call)
+{
+    if (d == NULL || !d->begun)
+        return misused(d, call, "before diloco_begin()");
+    d->looked = false;
+    return DILOCO_OK;
+}
+
+int diloco_keep_begin(struct diloco *d)
+{
+    int result = keep_call(d, "diloco_keep_begin()");
+    if (result != DILOCO_OK)
+        return result;
+    return attach_follows(d) ? attach_follow(d, NULL, attach_map) : over(d, attach_keep_settle(d), NULL);
+}
+
+int diloco_keep_values(struct diloco *d, int tensor, enum diloco_kept kind, float *values, uint64_t count)
+{
+    int result = keep_call(d, "diloco_keep_values()");
+    return result == DILOCO_OK ? attach_kept_out(d, tensor, kind, values, count) : result;
+}
+
+size_t diloco_keep_rest_bytes(const struct diloco *d)
+{
+    return d != NULL && d->begun ? attach_keep_rest_bytes(d) : 0;
+}
+
+size_t diloco_keep_rest(struct diloco *d, void *to, size_t bytes)
+{
+    size_t written = 0;
+    if (keep_call(d, "diloco_keep_rest()") != DILOCO_OK)
+        return 0;
+    if (attach_follows(d)) {
+        (void)!attach_follow(d, NULL, attach_map);
+        return 0;
+    }
+    if (to == NULL || bytes < attach_keep_rest_bytes(d))
+        attach_fail(d, DILOCO_ERROR, "diloco_keep_rest() without room for diloco_keep_rest_bytes()");
+    else
+        written = attach_keep_rest(d, to);
     return over(d, written > 0 ? DILOCO_OK : DILOCO_ERROR, NULL) == DILOCO_OK ? written : 0;
 }
 

@@ -6,6 +6,7 @@
  *     attach_register the tensors, as they are announced
  *     attach_follow what a rank does that another one decides for
  *     attach_keep   what a checkpoint keeps of all this
+ *     attach_map    the memory shared with the daemon
  *     attach_move   values, and the two moves of a fragment
  *     attach_device single moves, wherever the tensors are            attach_types   values of 16 bits
  *     attach_link   the connection: what is said and heard

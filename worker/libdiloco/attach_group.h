@@ -22,6 +22,7 @@ enum attach_order_kind {
     ATTACH_ORDER_BESIDE_OUT, /* `which`: enum attach_beside; to the scratch memory */
     ATTACH_ORDER_BESIDE_IN,  /* `which`: enum attach_beside; from it */
     ATTACH_ORDER_PAST_ANEW,  /* Eager's past is zero again */
+    ATTACH_ORDER_KEPT_IN,    /* `which`: enum diloco_kept; by options.kept_values */
     ATTACH_ORDER_SNAPSHOT,
     ATTACH_ORDER_ANCHOR, /* `sent`, `ending` */
     ATTACH_ORDER_BACK,   /* what was set aside */

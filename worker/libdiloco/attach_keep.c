@@ -10,31 +10,24 @@
 #include "worker/libdiloco/attach_group.h"
 #include "worker/libdiloco/attach_move.h"
 
-enum { KEEP_VERSION = 2 };
+enum { KEEP_VERSION = 3 };
 #define KEEP_MAGIC 0x3150454b4f4c4944u /* "DILOKEP1" */
 
 enum { DIGEST_PIECE = 64 << 20 };
+enum { PART_FREE = DILOCO_KEPT_KINDS }; /* no values: the word */
 
-/* head; for each fragment keep_fragment and the values of its parts, in this order; the digest of all before it. */
-enum keep_part {
-    PART_BASE,
-    PART_SNAPSHOT,
-    PART_ASIDE,
-    PART_PAST,
-    PART_CARRY,
-    PARTS,
-    PART_FREE = PARTS /* no values: the word */
-};
-
+/* keep_head; keep_fragment of each fragment; unless they are apart, the values of each fragment's parts, in the order
+ * of enum diloco_kept; the digest of all before it. */
 struct keep_head {
     uint64_t magic;
     uint32_t version, fragments_count;
     uint64_t bytes, plan_tag, step, tokens;
+    uint64_t apart; /* the tensors' values are somewhere else */
 };
 
 struct keep_fragment {
     uint64_t values_count, base_version, due_step, snapshot_step, snapshot_tokens, mix_step, tokens_counted;
-    uint32_t parts; /* 1 << enum keep_part */
+    uint32_t parts; /* 1 << enum diloco_kept, or PART_FREE */
     uint32_t sent;  /* a snapshot is on its way, though its values may be gone */
     uint64_t counted_tokens[IPC_RANGES_MAX];
 };
@@ -42,6 +35,16 @@ struct keep_fragment {
 static uint32_t fragments_of(const struct diloco *d)
 {
     return d->shm != NULL ? d->shm->fragments_count : 0;
+}
+
+static size_t heads_bytes(const struct diloco *d)
+{
+    return sizeof(struct keep_head) + fragments_of(d) * sizeof(struct keep_fragment);
+}
+
+size_t attach_keep_rest_bytes(const struct diloco *d)
+{
+    return d->shm != NULL ? heads_bytes(d) + BLAKE2B_BYTES : 0;
 }
 
 /* Most that a fragment's may be: its base and a snapshot always. */
@@ -52,11 +55,10 @@ static size_t parts_of(const struct local *local)
 
 size_t attach_keep_bytes(const struct diloco *d)
 {
-    size_t bytes = sizeof(struct keep_head) + BLAKE2B_BYTES;
+    size_t bytes = attach_keep_rest_bytes(d);
     for (uint32_t f = 0; f < fragments_of(d); f++)
-        bytes += sizeof(struct keep_fragment) +
-                 parts_of(&d->local[f]) * (size_t)ipc_fragment(d->shm, f)->values_count * sizeof(float);
-    return d->shm != NULL ? bytes : 0;
+        bytes += parts_of(&d->local[f]) * (size_t)ipc_fragment(d->shm, f)->values_count * sizeof(float);
+    return bytes;
 }
 
 /* ---- writing ---- */
@@ -67,68 +69,68 @@ static char *put(char *to, const void *from, size_t bytes)
     return to + bytes;
 }
 
-/* The daemon may take the snapshot's area for an anchor while it is copied; what then has been copied is nothing. What
- * we are at ourselves (d->local[].moving) is done, though its word may not say so yet. */
-static char *put_snapshot(const struct diloco *d, uint32_t f, struct keep_fragment *keep, char *to)
+/* Whether the area holds what was sent. The daemon may take it for an anchor at any time; what then has been copied is
+ * nothing. What we are at ourselves (d->local[].moving) is done, though its word may not say so yet. */
+static bool has_snapshot(const struct diloco *d, uint32_t f)
 {
-    const struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
-    bool ours = d->local[f].moving == IPC_COPYING;
-    if (ipc_word(fragment) == IPC_FREE || d->local[f].moving == IPC_MIXING)
-        keep->parts |= 1u << PART_FREE; /* what was sent, if anything, was refused or lost, and comes back */
-    if (!ours && ipc_word(fragment) != IPC_SNAPSHOT)
-        return to;
-    char *after = put(to, ipc_area(d->shm, fragment), (size_t)keep->values_count * sizeof(float));
-    if (!ours && ipc_word(fragment) != IPC_SNAPSHOT)
-        return to;
-    keep->parts |= 1u << PART_SNAPSHOT;
-    return after;
+    enum ipc_word word = ipc_word(ipc_fragment(d->shm, f));
+    return word == IPC_COPYING || word == IPC_SNAPSHOT;
 }
 
-static char *put_beside(struct diloco *d, uint32_t f, enum attach_beside which, char *to, size_t bytes, int *result)
-{
-    memset(to, 0, bytes); /* what lies between tensors */
-    if (*result == DILOCO_OK)
-        *result = attach_beside_out(d, f, which, (float *)(void *)to);
-    return to + bytes;
-}
-
-/* The same in all ranks. */
-static bool has_carry(const struct diloco *d, uint32_t f)
-{
-    return d->local[f].carry != NULL;
-}
-
-static char *put_fragment(struct diloco *d, uint32_t f, char *to, int *result)
+static struct keep_fragment describe(const struct diloco *d, uint32_t f)
 {
     const struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
     const struct local *local = &d->local[f];
-    size_t bytes = (size_t)fragment->values_count * sizeof(float);
-    bool mixed = local->moving == IPC_MIXING;
+    const enum ipc_word word = ipc_word(fragment);
     struct keep_fragment keep = {.values_count = fragment->values_count,
-                                 .base_version = mixed ? fragment->anchor_version : fragment->base_version,
+                                 .base_version = word == IPC_MIXING ? fragment->anchor_version : fragment->base_version,
                                  .due_step = fragment->due_step,
                                  .snapshot_step = fragment->snapshot_step,
                                  .snapshot_tokens = fragment->snapshot_tokens,
                                  .mix_step = fragment->mix_step,
                                  .tokens_counted = local->tokens_counted,
-                                 .parts = 1u << PART_BASE,
+                                 .parts = 1u << DILOCO_KEPT_ANCHOR,
                                  .sent = local->sent};
     memcpy(keep.counted_tokens, fragment->counted_tokens, sizeof keep.counted_tokens);
-    char *head = to;
-    to = put(to + sizeof keep, mixed ? ipc_area(d->shm, fragment) : ipc_base(d->shm, fragment), bytes);
-    to = put_snapshot(d, f, &keep, to);
-    if (local->aside != NULL) {
-        to = put_beside(d, f, ATTACH_ASIDE, to, bytes, result);
-        keep.parts |= 1u << PART_ASIDE;
+    keep.parts |= local->aside != NULL ? 1u << DILOCO_KEPT_ASIDE : 0;
+    keep.parts |= local->past != NULL ? 1u << DILOCO_KEPT_PAST : 0;
+    keep.parts |= local->carry != NULL ? 1u << DILOCO_KEPT_CARRY : 0;
+    if (word == IPC_FREE || word == IPC_MIXING)
+        keep.parts |= 1u << PART_FREE; /* what was sent, if anything, was refused or lost, and comes back */
+    return keep;
+}
+
+static enum attach_beside beside_of(enum diloco_kept part)
+{
+    return part == DILOCO_KEPT_ASIDE ? ATTACH_ASIDE : part == DILOCO_KEPT_PAST ? ATTACH_PAST : ATTACH_CARRY;
+}
+
+static char *put_beside(struct diloco *d, uint32_t f, enum diloco_kept part, char *to, size_t bytes, int *result)
+{
+    memset(to, 0, bytes); /* what lies between tensors */
+    if (*result == DILOCO_OK)
+        *result = attach_beside_out(d, f, beside_of(part), (float *)(void *)to);
+    return to + bytes;
+}
+
+/* Its values; `head` is where what is said of it goes. */
+static char *put_fragment(struct diloco *d, uint32_t f, char *head, char *to, int *result)
+{
+    const struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
+    const size_t bytes = (size_t)fragment->values_count * sizeof(float);
+    const bool mixed = ipc_word(fragment) == IPC_MIXING;
+    struct keep_fragment keep = describe(d, f);
+    to = put(to, mixed ? ipc_area(d->shm, fragment) : ipc_base(d->shm, fragment), bytes);
+    if (has_snapshot(d, f)) {
+        char *after = put(to, ipc_area(d->shm, fragment), bytes);
+        if (has_snapshot(d, f)) {
+            keep.parts |= 1u << DILOCO_KEPT_SENT;
+            to = after;
+        }
     }
-    if (local->past != NULL) {
-        to = put_beside(d, f, ATTACH_PAST, to, bytes, result);
-        keep.parts |= 1u << PART_PAST;
-    }
-    if (has_carry(d, f)) {
-        to = put_beside(d, f, ATTACH_CARRY, to, bytes, result);
-        keep.parts |= 1u << PART_CARRY;
-    }
+    for (enum diloco_kept part = DILOCO_KEPT_ASIDE; part < DILOCO_KEPT_KINDS; part++)
+        if ((keep.parts >> part & 1) != 0)
+            to = put_beside(d, f, part, to, bytes, result);
     put(head, &keep, sizeof keep);
     return to;
 }
@@ -146,28 +148,53 @@ static void digest_slowly(struct diloco *d, const char *bytes, size_t count, uin
     blake2b_end(&state, digest);
 }
 
-size_t attach_keep(struct diloco *d, void *to)
+int attach_keep_settle(struct diloco *d)
 {
     int result = attach_settle_all(d);
     for (uint32_t f = 0; result == DILOCO_OK && f < fragments_of(d); f++)
         result = attach_settle_move(d, f, true);
+    return result;
+}
+
+/* The head, and the digest behind all that was written up to `end`. */
+static size_t put_head(struct diloco *d, char *to, char *end, bool apart)
+{
     struct keep_head head = {.magic = KEEP_MAGIC,
                              .version = KEEP_VERSION,
                              .fragments_count = fragments_of(d),
+                             .bytes = (uint64_t)(end - to) + BLAKE2B_BYTES,
                              .plan_tag = d->shm->plan_tag,
                              .step = d->step,
-                             .tokens = d->tokens};
-    char *at = (char *)to + sizeof head;
-    for (uint32_t f = 0; f < head.fragments_count; f++) {
-        attach_group_awake(d);
-        at = put_fragment(d, f, at, &result);
-    }
-    if (result != DILOCO_OK)
-        return 0;
-    head.bytes = (uint64_t)(at - (char *)to) + BLAKE2B_BYTES;
+                             .tokens = d->tokens,
+                             .apart = apart};
     put(to, &head, sizeof head);
-    digest_slowly(d, to, (size_t)(at - (char *)to), (uint8_t *)at);
+    digest_slowly(d, to, (size_t)(end - to), (uint8_t *)end);
     return (size_t)head.bytes;
+}
+
+size_t attach_keep(struct diloco *d, void *to)
+{
+    int result = attach_keep_settle(d);
+    char *head = (char *)to + sizeof(struct keep_head), *at = (char *)to + heads_bytes(d);
+    for (uint32_t f = 0; f < fragments_of(d); f++) {
+        attach_group_awake(d);
+        at = put_fragment(d, f, head, at, &result);
+        head += sizeof(struct keep_fragment);
+    }
+    return result == DILOCO_OK ? put_head(d, to, at, false) : 0;
+}
+
+size_t attach_keep_rest(struct diloco *d, void *to)
+{
+    char *at = (char *)to + sizeof(struct keep_head);
+    if (attach_settle_all(d) != DILOCO_OK) /* all ranks have their values */
+        return 0;
+    for (uint32_t f = 0; f < fragments_of(d); f++) {
+        struct keep_fragment keep = describe(d, f);
+        keep.parts |= has_snapshot(d, f) ? 1u << DILOCO_KEPT_SENT : 0;
+        at = put(at, &keep, sizeof keep);
+    }
+    return put_head(d, to, at, true);
 }
 
 /* ---- reading ---- */
@@ -180,12 +207,14 @@ int attach_keep_read(struct diloco *d)
     if (bytes == 0)
         return DILOCO_OK;
     if (bytes < sizeof head + BLAKE2B_BYTES)
-        return attach_fail(d, DILOCO_ERROR, "options.kept is too short to be what diloco_keep() gave");
+        return attach_fail(d, DILOCO_ERROR,
+                           "options.kept is too short to be what diloco_keep() or diloco_keep_rest() gave");
     memcpy(&head, d->options.kept, sizeof head);
     if (head.magic != KEEP_MAGIC || head.version != KEEP_VERSION || head.bytes > bytes ||
         head.bytes < sizeof head + BLAKE2B_BYTES)
         return attach_fail(d, DILOCO_ERROR,
-                           "options.kept is not what diloco_keep() of this version gave; begin without it");
+                           "options.kept is not what diloco_keep() or diloco_keep_rest() of this version gave; begin "
+                           "without it");
     const char *end = (const char *)d->options.kept + head.bytes - BLAKE2B_BYTES;
     digest_slowly(d, d->options.kept, (size_t)head.bytes - BLAKE2B_BYTES, digest);
     if (memcmp(digest, end, BLAKE2B_BYTES) != 0)
@@ -196,18 +225,38 @@ int attach_keep_read(struct diloco *d)
     return DILOCO_OK;
 }
 
-/* Takes one part, if the fragment has it: its values, or NULL. False: the bytes are too few. */
-static bool take_part(const struct keep_fragment *keep, enum keep_part part, const char **at, const char *end,
-                      const char **values)
+/* What is read from: the values of one fragment. */
+struct source {
+    struct keep_fragment keep;
+    bool apart;
+    const char *values[DILOCO_KEPT_KINDS]; /* not apart: of its parts; NULL: it has not this one */
+};
+
+static bool has_part(const struct source *from, enum diloco_kept part)
 {
-    *values = NULL;
-    if ((keep->parts >> part & 1) == 0)
-        return true;
-    if (keep->values_count > (uint64_t)(end - *at) / sizeof(float))
-        return false;
-    *values = *at;
-    *at += keep->values_count * sizeof(float);
-    return true;
+    return (from->keep.parts >> part & 1) != 0;
+}
+
+/* Takes what is said of fragment `f`, and, from `*at`, its values. False: it is of another run, or too few bytes. */
+static bool take_fragment(const struct diloco *d, uint32_t f, const struct keep_head *head, const char **at,
+                          struct source *from)
+{
+    const char *start = d->options.kept, *end = start + head->bytes - BLAKE2B_BYTES;
+    const struct local *local = &d->local[f];
+    *from = (struct source){.apart = head->apart != 0};
+    memcpy(&from->keep, start + sizeof *head + f * sizeof from->keep, sizeof from->keep);
+    const uint64_t count = from->keep.values_count;
+    for (enum diloco_kept part = DILOCO_KEPT_ANCHOR; !from->apart && part < DILOCO_KEPT_KINDS; part++) {
+        if (!has_part(from, part))
+            continue;
+        if (count > (uint64_t)(end - *at) / sizeof(float))
+            return false;
+        from->values[part] = *at;
+        *at += count * sizeof(float);
+    }
+    return count == ipc_fragment(d->shm, f)->values_count && has_part(from, DILOCO_KEPT_ANCHOR) &&
+           (local->aside == NULL || has_part(from, DILOCO_KEPT_ASIDE)) &&
+           (local->past == NULL || has_part(from, DILOCO_KEPT_PAST));
 }
 
 /* Whether the tensors of a fragment hold no NaN; its area is free to be used. */
@@ -229,71 +278,76 @@ static int scribbled(struct diloco *d)
     return attach_fail(d, DILOCO_ERROR, "another process writes into the shared memory; end it");
 }
 
-static int restore_snapshot(struct diloco *d, struct ipc_fragment *fragment, const struct keep_fragment *keep,
-                            float *area, const char *values)
+static int restore_part(struct diloco *d, uint32_t f, const struct source *from, enum diloco_kept part)
 {
+    const struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
+    const char *values = from->values[part];
+    if (from->apart)
+        return attach_kept_in(d, f, part);
+    if (part != DILOCO_KEPT_ANCHOR && part != DILOCO_KEPT_SENT)
+        return attach_beside_in(d, f, beside_of(part), (const float *)(const void *)values);
+    memcpy(part == DILOCO_KEPT_SENT ? ipc_area(d->shm, fragment) : ipc_base(d->shm, fragment), values,
+           (size_t)from->keep.values_count * sizeof(float));
+    return DILOCO_OK;
+}
+
+static int restore_snapshot(struct diloco *d, uint32_t f, const struct source *from)
+{
+    struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
     if (!ipc_move(fragment, IPC_TRAINER, IPC_FREE, IPC_COPYING))
         return scribbled(d);
-    if (values != NULL)
-        memcpy(area, values, (size_t)keep->values_count * sizeof *area);
+    int result = DILOCO_OK;
+    if (has_part(from, DILOCO_KEPT_SENT))
+        result = restore_part(d, f, from, DILOCO_KEPT_SENT);
     else
         fragment->kept = IPC_KEPT_BUT_SNAPSHOT;
-    fragment->snapshot_step = keep->snapshot_step;
-    fragment->snapshot_tokens = keep->snapshot_tokens;
-    fragment->mix_step = keep->mix_step;
+    if (result != DILOCO_OK)
+        return result;
+    fragment->snapshot_step = from->keep.snapshot_step;
+    fragment->snapshot_tokens = from->keep.snapshot_tokens;
+    fragment->mix_step = from->keep.mix_step;
     return ipc_move(fragment, IPC_TRAINER, IPC_COPYING, IPC_SNAPSHOT) ? DILOCO_OK : scribbled(d);
 }
 
-static int restore_fragment(struct diloco *d, uint32_t f, const struct keep_fragment *keep, const char *const *part)
+static int restore_fragment(struct diloco *d, uint32_t f, const struct source *from)
 {
     struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
     struct local *local = &d->local[f];
-    size_t bytes = (size_t)keep->values_count * sizeof(float);
     bool finite;
     int result = look(d, f, &finite);
     if (result != DILOCO_OK || !finite)
         return result;
-    memcpy(ipc_base(d->shm, fragment), part[PART_BASE], bytes);
-    memcpy(fragment->counted_tokens, keep->counted_tokens, sizeof keep->counted_tokens);
-    fragment->base_version = keep->base_version;
-    fragment->due_step = keep->due_step;
-    local->sent = keep->sent != 0;
-    local->tokens_counted = keep->tokens_counted;
-    if (local->aside != NULL)
-        result = attach_beside_in(d, f, ATTACH_ASIDE, (const float *)(const void *)part[PART_ASIDE]);
+    result = restore_part(d, f, from, DILOCO_KEPT_ANCHOR);
+    memcpy(fragment->counted_tokens, from->keep.counted_tokens, sizeof from->keep.counted_tokens);
+    fragment->base_version = from->keep.base_version;
+    fragment->due_step = from->keep.due_step;
+    local->sent = from->keep.sent != 0;
+    local->tokens_counted = from->keep.tokens_counted;
+    if (result == DILOCO_OK && local->aside != NULL)
+        result = restore_part(d, f, from, DILOCO_KEPT_ASIDE);
     if (result == DILOCO_OK && local->past != NULL)
-        result = attach_beside_in(d, f, ATTACH_PAST, (const float *)(const void *)part[PART_PAST]);
-    if (result == DILOCO_OK && has_carry(d, f) && part[PART_CARRY] != NULL)
-        result = attach_beside_in(d, f, ATTACH_CARRY, (const float *)(const void *)part[PART_CARRY]);
+        result = restore_part(d, f, from, DILOCO_KEPT_PAST);
+    if (result == DILOCO_OK && local->carry != NULL && has_part(from, DILOCO_KEPT_CARRY))
+        result = restore_part(d, f, from, DILOCO_KEPT_CARRY);
     if (result != DILOCO_OK)
         return result;
     fragment->kept = IPC_KEPT_ALL;
-    if (keep->parts >> PART_FREE & 1 || !local->sent)
+    if ((from->keep.parts >> PART_FREE & 1) != 0 || !local->sent)
         return DILOCO_OK;
-    return restore_snapshot(d, fragment, keep, ipc_area(d->shm, fragment), part[PART_SNAPSHOT]);
+    return restore_snapshot(d, f, from);
 }
 
 int attach_keep_restore(struct diloco *d)
 {
     struct keep_head head;
-    struct keep_fragment keep;
-    const char *at = d->options.kept, *part[PARTS];
-    memcpy(&head, at, sizeof head);
-    const char *end = at + head.bytes - BLAKE2B_BYTES;
-    at += sizeof head;
-    bool ours = head.plan_tag == d->shm->plan_tag && head.fragments_count == d->shm->fragments_count;
+    struct source from;
+    memcpy(&head, d->options.kept, sizeof head);
+    const char *at = (const char *)d->options.kept + heads_bytes(d);
+    bool ours = head.plan_tag == d->shm->plan_tag && head.fragments_count == d->shm->fragments_count &&
+                head.bytes >= attach_keep_rest_bytes(d);
     for (uint32_t f = 0; ours && f < head.fragments_count; f++) {
-        ours = (size_t)(end - at) >= sizeof keep;
-        if (!ours)
-            break;
-        memcpy(&keep, at, sizeof keep);
-        at += sizeof keep;
-        ours = keep.values_count == ipc_fragment(d->shm, f)->values_count && (keep.parts >> PART_BASE & 1) != 0;
-        for (int p = 0; ours && p < PARTS; p++)
-            ours = take_part(&keep, (enum keep_part)p, &at, end, &part[p]);
-        ours = ours && (d->local[f].aside == NULL || part[PART_ASIDE] != NULL) &&
-               (d->local[f].past == NULL || part[PART_PAST] != NULL);
-        int result = ours ? restore_fragment(d, f, &keep, part) : DILOCO_OK;
+        ours = take_fragment(d, f, &head, &at, &from);
+        int result = ours ? restore_fragment(d, f, &from) : DILOCO_OK;
         if (result != DILOCO_OK)
             return result;
     }

@@ -21,6 +21,13 @@ size_t attach_keep_bytes(const struct diloco *d);
  * Returns how many bytes it is; 0 if that failed. */
 size_t attach_keep(struct diloco *d, void *to);
 
+/* Of which only the values are left out, that attach_kept_out() gives. */
+size_t attach_keep_rest_bytes(const struct diloco *d);
+/* Waits for what is under way; from then on until the next step attach_kept_out() gives what belongs together. */
+ERR_MUST_CHECK int attach_keep_settle(struct diloco *d);
+/* After all values. Returns how many bytes it is; 0 if that failed. */
+size_t attach_keep_rest(struct diloco *d, void *to);
+
 /* Before HELLO: takes step and tokens from what the options bring. DILOCO_ERROR: it is damaged. */
 ERR_MUST_CHECK int attach_keep_read(struct diloco *d);
 /* Puts it into a new shared memory and what this side remembers. A fragment whose tensors hold NaN or Inf is not kept.

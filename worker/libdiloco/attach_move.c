@@ -116,20 +116,28 @@ static const struct tensor *find_tensor(const struct diloco *d, int number)
     return NULL;
 }
 
+/* Own values of a tensor from one of its fragment's areas to `values`, closely packed; or `back`. */
+static void pack(const struct tensor *t, float *area, float *values, bool back)
+{
+    for (uint64_t own = 0, at; own < t->count;) {
+        struct diloco_move block;
+        uint64_t of_block = next_block(t, own, t->count, &at, &block);
+        for (size_t row = 0; row < block.rows; row++) {
+            float *packed = values + own + row * block.columns;
+            float *there = area + t->place.offset + at + row * block.stride;
+            memcpy(back ? there : packed, back ? packed : there, block.columns * sizeof *values);
+        }
+        own += of_block;
+    }
+}
+
 int attach_read_anchor(struct diloco *d, int tensor, float *values, uint64_t count)
 {
     const struct tensor *t = find_tensor(d, tensor);
     if (t == NULL || count != t->count)
         return attach_fail(d, DILOCO_ERROR, "diloco_anchor() of %" PRIu64 " values of tensor %d, which has %" PRIu64,
                            count, tensor, t != NULL ? t->count : 0);
-    const float *base = ipc_base(d->shm, ipc_fragment(d->shm, t->place.fragment)) + t->place.offset;
-    for (uint64_t own = 0, at; own < t->count;) {
-        struct diloco_move block;
-        uint64_t of_block = next_block(t, own, t->count, &at, &block);
-        for (size_t row = 0; row < block.rows; row++)
-            memcpy(values + own + row * block.columns, base + at + row * block.stride, block.columns * sizeof *values);
-        own += of_block;
-    }
+    pack(t, ipc_base(d->shm, ipc_fragment(d->shm, t->place.fragment)), values, false);
     return DILOCO_OK;
 }
 
@@ -149,6 +157,89 @@ static int copy_beside(struct diloco *d, uint32_t f, uint32_t which, enum diloco
 {
     struct what what = {.kind = kind, .own = beside(d, f, which), .host = values};
     return what.own != NULL ? move_values(d, f, &what, 0, UINT64_MAX) : DILOCO_OK;
+}
+
+/* ---- what a checkpoint keeps, a tensor at a time ---- */
+
+static float *kept_beside(const struct diloco *d, const struct tensor *t, enum diloco_kept kind)
+{
+    const struct local *local = &d->local[t->place.fragment];
+    if (kind == DILOCO_KEPT_CARRY)
+        return t->type != DILOCO_F32 ? local->carry : NULL;
+    return kind == DILOCO_KEPT_ASIDE ? local->aside : kind == DILOCO_KEPT_PAST ? local->past : NULL;
+}
+
+static int move_kept(struct diloco *d, const struct tensor *t, float *own, enum diloco_move_kind kind, float *values)
+{
+    struct diloco_move move = {.kind = kind,
+                               .tensor = own,
+                               .first = t->own_offset,
+                               .host = values,
+                               .rows = 1,
+                               .columns = t->count,
+                               .stride = t->count};
+    bool done;
+    int result = attach_device_move_beside(d, &move);
+    return result == DILOCO_OK ? attach_device_reached(d, attach_device_mark(d), true, &done) : result;
+}
+
+int attach_kept_out(struct diloco *d, int tensor, enum diloco_kept kind, float *values, uint64_t count)
+{
+    const struct tensor *t = find_tensor(d, tensor);
+    if (t == NULL || kind < DILOCO_KEPT_ANCHOR || kind >= DILOCO_KEPT_KINDS || (values != NULL && count != t->count))
+        return attach_fail(d, DILOCO_ERROR,
+                           "diloco_keep_values() of %" PRIu64 " values, kind %d, of tensor %d, which has %" PRIu64,
+                           count, (int)kind, tensor, t != NULL ? t->count : 0);
+    const struct ipc_fragment *fragment = ipc_fragment(d->shm, t->place.fragment);
+    const enum ipc_word word = ipc_word(fragment);
+    float *own = kept_beside(d, t, kind);
+    bool there = own != NULL || kind == DILOCO_KEPT_ANCHOR || kind == DILOCO_KEPT_SENT;
+    if (values == NULL)
+        return there && t->count > 0;
+    if (!there)
+        return attach_fail(d, DILOCO_ERROR, "diloco_keep_values(): this run has no values of kind %d", (int)kind);
+    if (own != NULL)
+        return t->count > 0 ? move_kept(d, t, own, DILOCO_READ, values) : DILOCO_OK;
+    if (kind == DILOCO_KEPT_SENT && word != IPC_COPYING && word != IPC_SNAPSHOT)
+        memset(values, 0, count * sizeof *values);
+    else if (kind == DILOCO_KEPT_SENT || word == IPC_MIXING)
+        pack(t, ipc_area(d->shm, fragment), values, false);
+    else
+        pack(t, ipc_base(d->shm, fragment), values, false);
+    return DILOCO_OK;
+}
+
+static int take_kept(struct diloco *d, const struct tensor *t, enum diloco_kept kind, float *values)
+{
+    const struct ipc_fragment *fragment = ipc_fragment(d->shm, t->place.fragment);
+    float *own = kept_beside(d, t, kind);
+    if (own == NULL && kind != DILOCO_KEPT_ANCHOR && kind != DILOCO_KEPT_SENT)
+        return DILOCO_OK; /* what 16 bits could not hold, of fp32 */
+    if (d->options.kept_values(d->options.kept_values_user, (int)t->number, kind, values, t->count) != 0)
+        return attach_fail(d, DILOCO_ERROR, "options.kept_values has not what the checkpoint kept of tensor %s",
+                           t->announced.name);
+    if (own != NULL)
+        return move_kept(d, t, own, DILOCO_WRITE, values);
+    pack(t, kind == DILOCO_KEPT_SENT ? ipc_area(d->shm, fragment) : ipc_base(d->shm, fragment), values, true);
+    return DILOCO_OK;
+}
+
+static int own_kept(struct diloco *d, uint32_t f, enum diloco_kept kind)
+{
+    int result = DILOCO_OK;
+    if (d->options.kept_values == NULL)
+        return attach_fail(d, DILOCO_ERROR, "options.kept is of diloco_keep_rest(), and options.kept_values is NULL");
+    for (uint32_t i = 0; result == DILOCO_OK && i < d->tensors_count; i++) {
+        const struct tensor *t = &d->tensors[i];
+        float *values;
+        if (t->place.fragment != f || t->count == 0)
+            continue;
+        if (mem_new(t->count, sizeof *values, "what a checkpoint kept", &values) != ERR_OK)
+            return attach_fail(d, DILOCO_ERROR, "%s", err_text());
+        result = take_kept(d, t, kind, values);
+        mem_free(values);
+    }
+    return result;
 }
 
 /* ---- memory beside the tensors ---- */
@@ -268,6 +359,7 @@ int attach_own_part(struct diloco *d, const struct attach_order *order)
     case ATTACH_ORDER_BESIDE_OUT: return copy_beside(d, f, order->which, DILOCO_READ, d->scratch);
     case ATTACH_ORDER_BESIDE_IN: return copy_beside(d, f, order->which, DILOCO_WRITE, d->scratch);
     case ATTACH_ORDER_PAST_ANEW: return past_anew(d, f);
+    case ATTACH_ORDER_KEPT_IN: return own_kept(d, f, (enum diloco_kept)order->which);
     case ATTACH_ORDER_SNAPSHOT: return snapshot_values(d, f);
     case ATTACH_ORDER_ANCHOR: return anchor_values(d, f, order->sent != 0, order->ending != 0);
     case ATTACH_ORDER_BACK: return aside_values_back(d, f);
@@ -333,6 +425,12 @@ int attach_beside_in(struct diloco *d, uint32_t f, enum attach_beside which, con
         return result;
     memcpy(d->scratch, values, count * sizeof *values);
     result = order(d, (struct attach_order){.kind = ATTACH_ORDER_BESIDE_IN, .fragment = f, .which = which});
+    return result == DILOCO_OK ? attach_settle_all(d) : result;
+}
+
+int attach_kept_in(struct diloco *d, uint32_t f, enum diloco_kept kind)
+{
+    int result = order(d, (struct attach_order){.kind = ATTACH_ORDER_KEPT_IN, .fragment = f, .which = kind});
     return result == DILOCO_OK ? attach_settle_all(d) : result;
 }
 

@@ -49,6 +49,13 @@ ERR_MUST_CHECK int attach_settle_move(struct diloco *d, uint32_t f, bool wait);
  * and what was set aside for it is back, unless it held NaN. */
 ERR_MUST_CHECK int attach_take_back(struct diloco *d, uint32_t f, bool *released);
 
+/* What is kept of a tensor, by its number; of a device, waited for. `values` NULL: whether there is such, 1 or 0. The
+ * word of its fragment says where its anchor is and whether anything is on its way. */
+ERR_MUST_CHECK int attach_kept_out(struct diloco *d, int tensor, enum diloco_kept kind, float *values, uint64_t count);
+/* All ranks put what their callers have of a fragment's tensors (options.kept_values) into its base area, its area, or
+ * beside. Done when it returns. */
+ERR_MUST_CHECK int attach_kept_in(struct diloco *d, uint32_t f, enum diloco_kept kind);
+
 /* diloco_anchor(). */
 ERR_MUST_CHECK int attach_read_anchor(struct diloco *d, int tensor, float *values, uint64_t count);
 

@@ -107,6 +107,17 @@ struct diloco_device {
     void (*unpin)(void *user, void *memory);
 };
 
+/* What a checkpoint keeps of a tensor, or of the part of it that a process has: fp32, as many and as packed as that is.
+ */
+enum diloco_kept {
+    DILOCO_KEPT_ANCHOR, /* as it took it in last */
+    DILOCO_KEPT_SENT,   /* the contribution that is on its way; 0 where none is */
+    DILOCO_KEPT_ASIDE,  /* work set aside, where the run's overlap is a whole interval */
+    DILOCO_KEPT_PAST,   /* Eager's sum of earlier rounds */
+    DILOCO_KEPT_CARRY,  /* what 16 bits could not hold */
+    DILOCO_KEPT_KINDS
+};
+
 /* Several processes that hold the tensors in parts, and are one trainer to the daemon. Each has a handle of its own and
  * makes the same calls in the same order; results are the same for all. The socket, and what kept, wait and interrupt
  * mean, are rank 0's; reports count as rank 0 gives them. */
@@ -141,9 +152,9 @@ struct diloco_options {
     int (*interrupted)(void *user); /* polled while waiting; may be NULL */
     void *interrupted_user;
     const struct diloco_device *device; /* copied; NULL: tensors are plain host memory */
-    /* What diloco_keep() gave for the checkpoint that the tensors were read from; NULL: none. Then they are not
-     * replaced by the run's anchor but moved as it has moved since, and what they have learned and no result has
-     * counted goes out with the next contribution. Borrowed until diloco_begin() has returned. */
+    /* What diloco_keep() or diloco_keep_rest() gave for the checkpoint that the tensors were read from; NULL: none.
+     * Then they are not replaced by the run's anchor but moved as it has moved since, and what they have learned and no
+     * result has counted goes out with the next contribution. Borrowed until diloco_begin() has returned. */
     const void *kept;
     size_t kept_bytes;
     const struct diloco_group *group;     /* copied; NULL: this process alone */
@@ -156,6 +167,11 @@ struct diloco_options {
      * now. 0, or -1: the call then fails with DILOCO_ERROR, and no value has been moved. */
     int (*before_moves)(void *user);
     void *before_moves_user;
+    /* With what diloco_keep_rest() gave: called in every rank from diloco_begin(), for values(count) as
+     * diloco_keep_values() gave them of the same tensor, or of the part of it that this process has now. 0, or -1: they
+     * are not to be had, and diloco_begin() fails. */
+    int (*kept_values)(void *user, int tensor, enum diloco_kept kind, float *values, uint64_t count);
+    void *kept_values_user;
 };
 
 enum { DILOCO_LAYER_NONE = -1, DILOCO_LAYER_FROM_NAME = -2 };
@@ -260,6 +276,16 @@ DILOCO_API int diloco_anchor(struct diloco *d, int tensor, float *values, uint64
  * diloco_keep(); rank 0 gets it all, the others 0. */
 DILOCO_API size_t diloco_keep_bytes(const struct diloco *d);
 DILOCO_API size_t diloco_keep(struct diloco *d, void *to, size_t bytes);
+
+/* The same a tensor at a time, so that each rank saves its own parts and a checkpoint can be read by other ranks than
+ * wrote it. Between steps: diloco_keep_begin(); then diloco_keep_values() of each tensor and kind, in any order, by
+ * each rank as it likes; then diloco_keep_rest(), which gives rank 0 a few KiB (at most diloco_keep_rest_bytes()), and
+ * the others 0. Begin and rest are calls of all ranks. With `values` NULL, diloco_keep_values() only says whether this
+ * process has such values in this run: 1, or 0. Else it is DILOCO_OK, or a failure. */
+DILOCO_API int diloco_keep_begin(struct diloco *d);
+DILOCO_API int diloco_keep_values(struct diloco *d, int tensor, enum diloco_kept kind, float *values, uint64_t count);
+DILOCO_API size_t diloco_keep_rest_bytes(const struct diloco *d);
+DILOCO_API size_t diloco_keep_rest(struct diloco *d, void *to, size_t bytes);
 
 /* This trainer is to end soon, as after a SIGTERM. A diloco_step() that waits for an anchor waits no longer, and
  * returns DILOCO_STOP, as the next one does; diloco_finish() contributes what is there, waits for `wait_ms` at most

@@ -20,6 +20,7 @@ OK, STOP, INTERRUPTED, OPEN = 0, 1, 2, 3
 ERROR, REFUSED, UNREACHABLE = -1, -2, -3
 F32, BF16, F16 = 0, 1, 2
 READ, WRITE, MIX, SHIFT, ASIDE_OUT, ASIDE_COUNTED, ASIDE_MISSED, ASIDE_LOOK, ASIDE_OFF = range(9)
+KEPT_ANCHOR, KEPT_SENT, KEPT_ASIDE, KEPT_PAST, KEPT_CARRY = range(5)
 LAYER_NONE, LAYER_FROM_NAME = -1, -2
 ANY = -1
 
@@ -59,6 +60,7 @@ BROADCAST = CFUNCTYPE(c_int, c_void_p, c_void_p, c_size_t, POINTER(c_int))
 BARRIER = CFUNCTYPE(c_int, c_void_p)
 INTERRUPTED_CALL = CFUNCTYPE(c_int, c_void_p)
 BEFORE_MOVES = CFUNCTYPE(c_int, c_void_p)
+KEPT_VALUES = CFUNCTYPE(c_int, c_void_p, c_int, c_int, c_void_p, c_uint64)
 
 
 class Device(Structure):
@@ -115,6 +117,8 @@ class Options(Structure):
         ("without_initial", c_int),
         ("before_moves", BEFORE_MOVES),
         ("before_moves_user", c_void_p),
+        ("kept_values", KEPT_VALUES),
+        ("kept_values_user", c_void_p),
     ]
 
 
@@ -186,6 +190,10 @@ _CALLS = {
     "diloco_anchor": (c_int, [c_void_p, c_int, c_void_p, c_uint64]),
     "diloco_keep_bytes": (c_size_t, [c_void_p]),
     "diloco_keep": (c_size_t, [c_void_p, c_void_p, c_size_t]),
+    "diloco_keep_begin": (c_int, [c_void_p]),
+    "diloco_keep_values": (c_int, [c_void_p, c_int, c_int, c_void_p, c_uint64]),
+    "diloco_keep_rest_bytes": (c_size_t, [c_void_p]),
+    "diloco_keep_rest": (c_size_t, [c_void_p, c_void_p, c_size_t]),
     "diloco_ending": (None, [c_void_p, c_int]),
     "diloco_finish": (c_int, [c_void_p]),
     "diloco_detach": (None, [c_void_p]),

@@ -85,6 +85,12 @@ class RankGroup:
         if header[1] >= 0:
             dist.barrier(group=self.bytes_group)  # rank 0 may close it then
 
+    def share(self, said: bytearray) -> bytearray:
+        """Rank 0's bytes to all, who bring as many."""
+        values = torch.frombuffer(said, dtype=torch.uint8)
+        dist.broadcast(values, src=self.first, group=self.bytes_group)
+        return said
+
     def meet(self) -> None:
         dist.barrier(group=self.bytes_group)
 

@@ -15,7 +15,7 @@ from ._errors import DilocoError
 PIECE = 8 << 20  # values that are computed at a time: several of so many are on the device meanwhile
 
 
-def _host(address: int, rows: int, columns: int, stride: int) -> torch.Tensor:
+def host_values(address: int, rows: int, columns: int, stride: int) -> torch.Tensor:
     """fp32 values of the memory that is shared with the daemon."""
     count = (rows - 1) * stride + columns
     memory = (ctypes.c_char * (count * 4)).from_address(address)
@@ -156,14 +156,14 @@ class Moves:
             )
             shape = (rows, columns, move.stride)
             if move.kind == _abi.READ:
-                self._send(live, carry, _host(move.host + at, *shape))
+                self._send(live, carry, host_values(move.host + at, *shape))
                 continue
             bad = self.beside[move.bad].view(torch.int32)[:1] if move.bad else None
             if move.kind == _abi.ASIDE_LOOK:
                 bad |= ~torch.isfinite(aside).all()
                 continue
-            host = self._bring(live, _host(move.host + at, *shape)) if move.host else None
-            base = self._bring(live, _host(move.base + at, *shape)) if move.base else None
+            host = self._bring(live, host_values(move.host + at, *shape)) if move.host else None
+            base = self._bring(live, host_values(move.base + at, *shape)) if move.base else None
             work = _Work(move, self._wide(live, carry), aside, past, bad)
             self._assign(live, carry, work.after(host, base))
 

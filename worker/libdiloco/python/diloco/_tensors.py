@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import array
 import ctypes
 from dataclasses import dataclass, field
 from typing import Any, Callable, Iterator, Mapping
@@ -75,6 +76,15 @@ class Tensors:
         """What a checkpoint of these tensors holds best as so many bytes."""
         return kept
 
+    def room(self, number: int) -> tuple[Any, int, int]:
+        """Of a tensor, by the number of its registration, or of the part that this rank has: a place for as many fp32
+        values, as a checkpoint holds it best; the address of its first value, and how many there are."""
+        raise NotImplementedError
+
+    def take(self, number: int, kept: Any, address: int, count: int) -> None:
+        """Writes what room() gave for a tensor, and a checkpoint brought back, to host memory."""
+        raise NotImplementedError
+
     def close(self) -> None:
         """After libdiloco has detached."""
 
@@ -114,6 +124,17 @@ class Buffers(Tensors):
             self._seen[one.name], self.described[number] = buffer, new
             found.append((number, new.address))
         return found
+
+    def room(self, number: int) -> tuple[Any, int, int]:
+        values = array.array("f", bytes(self.described[number].keeps.nbytes))
+        return values, *values.buffer_info()
+
+    def take(self, number: int, kept: Any, address: int, count: int) -> None:
+        values = memoryview(kept)
+        if values.format != "f" or values.nbytes != 4 * count:
+            raise DilocoError(f"attach(state=) has {values.nbytes} bytes for tensor {self.described[number].name}, "
+                              f"which has {count} values of 4")
+        ctypes.memmove(address, values.tobytes(), values.nbytes)
 
     def exchange(self, read: Callable[[int, int, int], None]) -> Callable[[], None]:
         saved = [bytes(one.keeps.cast("B")) for one in self.described]

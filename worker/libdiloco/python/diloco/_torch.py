@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 from . import _abi
 from ._errors import DilocoError
-from ._moves import Moves
+from ._moves import Moves, host_values
 from ._tensors import Described, Tensors
 from ._whereabouts import Whereabouts, is_spread
 
@@ -65,6 +65,19 @@ def _part(first: list[int], count: list[int], shape: tuple[int, ...], name: str)
     if columns == 0:
         return (0, width, 0, 0)
     return (column0, columns, first[0] * columns, count[0] * columns)
+
+
+def spread_as(value: torch.Tensor, local: torch.Tensor) -> torch.Tensor:
+    """`local`, fp32 values in host memory, as this rank's part of a tensor that is spread as `value` is."""
+    if not is_spread(value):
+        return local
+    from torch.distributed.tensor import DTensor
+
+    part = DTensor.from_local(  # of nothing yet: it would take the values to the mesh's device
+        local.to("meta"), value.device_mesh, value.placements, run_check=False, shape=value.shape, stride=value.stride()
+    )
+    part._local_tensor = local
+    return part
 
 
 class _Param:
@@ -269,6 +282,22 @@ class Module(Tensors):
     def saved(self, kept: bytearray) -> torch.Tensor:
         """torch.save() writes a tensor as it is; of other bytes it would make a text first, three times as long."""
         return torch.frombuffer(kept, dtype=torch.uint8) if kept else torch.empty(0, dtype=torch.uint8)
+
+    def room(self, number: int) -> tuple[torch.Tensor, int, int]:
+        param = self.params[number]
+        values = torch.empty(param.local.shape, dtype=torch.float32)
+        return spread_as(param.given, values), values.data_ptr(), values.numel()
+
+    def take(self, number: int, kept: Any, address: int, count: int) -> None:
+        param = self.params[number]
+        values = kept.to_local() if is_spread(kept) else kept
+        if values.dtype != torch.float32 or values.shape != param.local.shape:
+            there = f"{values.dtype} {list(values.shape)}"
+            raise DilocoError(
+                f"attach(state=) has {there} for parameter {param.name}, of which this rank has "
+                f"{list(param.local.shape)}: other ranks have saved it; torch.distributed.checkpoint reads it for these"
+            )
+        host_values(address, 1, count, count).copy_(values.reshape(1, -1))
 
     def close(self) -> None:
         if self._moves is not None:

@@ -12,13 +12,14 @@ import sys
 import threading
 import time
 import weakref
-from typing import Any, Iterator
+from typing import Any, Iterator, Mapping
 
 from . import _abi
 from ._errors import DilocoError, Interrupted, Refused, Unreachable
 from ._schedule import Schedule
 from ._tensors import Buffers, Tensors
 
+KEPT = ("anchor", "sent", "aside", "past", "carry")  # enum diloco_kept
 _RATE_S = 2.0  # over which tokens a second are measured
 _LATE_S = 2.0  # after which it is said that no daemon is there
 
@@ -136,6 +137,7 @@ class Island:
         group: Any,
         ending: float | None = None,
     ):
+        """kept: of Island.state_dict(), or {"kept": the bytes of Island.kept()}"""
         self._library = _abi.library()
         self._tensors = tensors
         self._signals = _Signals()
@@ -147,6 +149,8 @@ class Island:
         self._waits = wait
         self._interrupted = _abi.INTERRUPTED_CALL(self._waited)
         self._before_moves = _abi.BEFORE_MOVES(self._place)
+        self._kept_values = _abi.KEPT_VALUES(self._take_kept)
+        self._trainer = trainer
         self._misplaced: BaseException | None = None
         self._rate_from = time.monotonic()
         self._rate_tokens = 0
@@ -155,43 +159,70 @@ class Island:
         self._away = False  # the anchor's values are in the place of our own
         self._loose = False  # steps were taken since anything was saved or finished
         self._alone()
+        self._begin(kept)
+
+    def _begin(self, kept: Any) -> None:
         options = _abi.sized(
             _abi.Options,
-            socket_path=socket.encode() if socket is not None else None,
-            trainer=trainer.encode(),
-            wait_ms=int(wait * 1000),
+            socket_path=self._socket.encode() or None,
+            trainer=self._trainer.encode(),
+            wait_ms=int(self._waits * 1000),
             interrupted=self._interrupted,
             before_moves=self._before_moves,
+            kept_values=self._kept_values,
         )
-        if tensors.device is not None:
-            options.device = ctypes.pointer(tensors.device)
-        if group is not None:
-            options.group = ctypes.pointer(group.struct)
-        if kept is not None:
-            options.kept, options.kept_bytes = _lent(kept)
-            if options.kept_bytes == 0 and (group is None or group.rank == 0):
-                raise DilocoError(
-                    "attach(state=) is empty, so this island's part of the checkpoint is lost; leave state= out to "
-                    "begin with the run's parameters"
-                )
+        if self._tensors.device is not None:
+            options.device = ctypes.pointer(self._tensors.device)
+        if self._group is not None:
+            options.group = ctypes.pointer(self._group.struct)
+        self._taking = self._whole(kept) if kept is not None else None
+        if self._taking is not None:
+            options.kept, options.kept_bytes = _lent(self._taking["kept"])
         try:
             self._check(self._call("diloco_attach", ctypes.byref(options), ctypes.byref(self._handle), handle=False))
             self._waits_from = None
-            self.names = [tensor.name for tensor in tensors]
-            for tensor in tensors:
+            self.names = [tensor.name for tensor in self._tensors]
+            for tensor in self._tensors:
                 self._check(self._call("diloco_register", ctypes.byref(tensor.as_struct())))
             start = _abi.sized(_abi.Start)
             self._check(self._call("diloco_begin", ctypes.byref(start)))
         except BaseException:
             self.detach()
             raise
+        finally:
+            self._taking = None
         self.start_step, self.steps, self.version = start.step, start.steps, start.version
         self.tokens, self.tokens_counted = start.tokens, start.tokens_counted
         self.index, self.count, self.name = start.island_index, start.islands_count, start.island.decode()
         self.done = self.start_step >= self.steps
         self._after()
-        if ending is not None:
+        if self._ending_wait is not None:
             self._ending.begin()
+
+    def _whole(self, kept: Any) -> dict[str, Any]:
+        """What is to be gone on from, if it is that."""
+        if not isinstance(kept, Mapping) or "kept" not in kept:
+            raise DilocoError("attach(state=) is not what state_dict() of an island gave")
+        if len(kept["kept"]) == 0 and (self._group is None or self._group.rank == 0):
+            raise DilocoError(
+                "attach(state=) is empty, so this island's part of the checkpoint is lost; leave state= out to "
+                "begin with the run's parameters"
+            )
+        return dict(kept)
+
+    def _take_kept(self, _user: Any, number: int, kind: int, address: int, count: int) -> int:
+        try:
+            name, taking = self._tensors.described[number].name, self._taking
+            if taking is None:
+                raise DilocoError("attach(state=) is there in rank 0, and not in this one")
+            if name not in taking.get(KEPT[kind], {}):
+                what = f"{KEPT[kind]!r} of {name}"
+                raise DilocoError(f"attach(state=) has no {what}: it is incomplete, or of another model")
+            self._tensors.take(number, taking[KEPT[kind]][name], address, count)
+        except BaseException as error:  # no exception passes through C
+            self._misplaced = error
+            return -1
+        return 0
 
     def _alone(self) -> None:
         """The daemon would wait for the end of the one to take the other."""
@@ -237,7 +268,7 @@ class Island:
     def _call(self, name: str, *arguments: Any, handle: bool = True) -> int:
         if handle and not self._handle:
             raise DilocoError(f"{name}() after detach()")
-        if self._away and name in ("diloco_step", "diloco_finish", "diloco_keep"):
+        if self._away and name in ("diloco_step", "diloco_finish", "diloco_keep", "diloco_keep_begin"):
             raise DilocoError(f"{name}() within anchor(): this island's own values are not there")
         function = getattr(self._library, name)
         with self._signals:
@@ -378,24 +409,56 @@ class Island:
         return _Stream(items, self.index, self.count)
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps beside model and optimizer, for attach(..., state=). All ranks call it."""
-        return {"kept": self._tensors.saved(self.kept()), "run_step": self.run_step}
-
-    def kept(self) -> bytearray:
-        """The bytes of it, made once and copied nowhere: of a large model they are gigabytes. Of ranks the first one
-        gets them, the others none."""
+        """What a checkpoint keeps beside model and optimizer, for attach(..., state=) or load_state_dict(): fp32
+        tensors in host memory, 8 bytes a parameter (and 4 for each of 16 bits; twice as much where the overlap is a whole
+        interval), each rank's its own parts, as it has them of the parameters. For torch.distributed.checkpoint, too,
+        which then reads them for any ranks. All ranks call it."""
         if not self._handle:
             raise DilocoError("state_dict() after detach()")
-        room = self._library.diloco_keep_bytes(self._handle)
+        self._check(self._call("diloco_keep_begin"))
+        state: dict[str, Any] = {"run_step": self.run_step}
+        for number, tensor in enumerate(self._tensors):
+            for kind, word in enumerate(KEPT):
+                if self._library.diloco_keep_values(self._handle, number, kind, None, 0) == 1:
+                    values, address, count = self._tensors.room(number)
+                    self._check(self._library.diloco_keep_values(self._handle, number, kind, address, count))
+                    state.setdefault(word, {})[tensor.name] = values
+        room = self._library.diloco_keep_rest_bytes(self._handle)
+        state["kept"] = self._tensors.saved(self._written("diloco_keep_rest", room, share=True))
+        return state
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes on from what state_dict() gave, after model and optimizer were loaded: attaches anew. Whoever has a
+        state before attach() gives it there. All ranks call it."""
+        if not self._handle:
+            raise DilocoError("load_state_dict() after detach()")
+        self._whole(state)
+        self._loose = False
+        self.detach()
+        self._waits_from = time.monotonic()
+        self._begin(state)
+
+    def kept(self) -> bytearray:
+        """The same of all ranks together as so many bytes, for attach(..., state={"kept": these}): for who saves one
+        file an island. They are made once and copied nowhere, as of a large model they are gigabytes. Of ranks the
+        first one gets them, the others none."""
+        if not self._handle:
+            raise DilocoError("state_dict() after detach()")
+        return self._written("diloco_keep", self._library.diloco_keep_bytes(self._handle))
+
+    def _written(self, call: str, room: int, share: bool = False) -> bytearray:
+        """What a call of all ranks writes in rank 0; with `share`, all of it, to all."""
         memory = bytearray(max(1, room))
         view = (ctypes.c_char * len(memory)).from_buffer(memory)
-        written = self._call("diloco_keep", view, ctypes.c_size_t(room))
+        written = self._call(call, view, ctypes.c_size_t(room))
         del view
         leads = self._group is None or self._group.rank == 0
         if written == 0 and (leads or self._misplaced is not None):
             self._check(_abi.ERROR)
-        del memory[written:]
         self._loose = False
+        if share and self._group is not None:
+            return self._group.share(memory)
+        del memory[written:]
         return memory
 
     # ---- the end ----
@@ -460,7 +523,7 @@ def attach(
     wait: seconds to wait for a daemon
     ending: seconds that finish() may take after a SIGTERM, by which step() is False; less than [worker] stop, of 15 s.
         Where the script has a handler of its own nothing is done about it, nor with None.
-    state: of Island.state_dict(), from the checkpoint that the model was loaded from
+    state: of Island.state_dict() or {"kept": that of Island.kept()}, from the checkpoint that the model was loaded from
     group: the torch.distributed group of this island's ranks; "auto": all, where there are several; None: this alone
     buffers: share floating-point buffers (as BatchNorm's) as well as parameters
     """
@@ -481,5 +544,4 @@ def attach(
 
             ranks = RankGroup(group)
         tensors = Module(model, group, buffers)
-    kept = state["kept"] if state is not None else None
-    return Island(tensors, socket=socket, trainer=trainer, wait=wait, ending=ending, kept=kept, group=ranks)
+    return Island(tensors, socket=socket, trainer=trainer, wait=wait, ending=ending, kept=state, group=ranks)

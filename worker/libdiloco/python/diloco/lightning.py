@@ -36,7 +36,9 @@ class DilocoCallback(Callback):
         self._state: dict[str, Any] | None = None
 
     def state_dict(self) -> dict[str, Any]:
-        return self.island.state_dict() if self.island is not None and self.island.held else {}
+        if self.island is None or not self.island.held:
+            return {}
+        return {"kept": self.island._tensors.saved(self.island.kept()), "run_step": self.island.run_step}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self._state = state_dict or None

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a checkpoint keeps of an island, with torch.save() and with torch.distributed.checkpoint."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import time
+import unittest
+
+import torch
+
+from islands import Run, free_port, main
+
+import diloco
+
+HERE = pathlib.Path(__file__).resolve().parent
+RANKS = f"{sys.executable} -u -m torch.distributed.run --nproc-per-node {{n}} --master-port {{port}}"
+SPEC = """[run]
+name = checkpoint
+steps = {steps}
+[sync]
+interval = {interval}
+layers_per_fragment = 1
+late = merge
+{more}
+"""
+
+
+def trained(model, island, until):
+    """Each step adds a hundredth."""
+    while island.run_step < until and not island.done:
+        with torch.no_grad():
+            for value in model.parameters():
+                value += 0.01
+        island.step(tokens=10)
+        time.sleep(0.002)
+
+
+class Alone(unittest.TestCase):
+    def goes_on(self, more, dtype, save, load):
+        """Saved in the middle of an interval and gone on from, all is counted once."""
+        with Run(SPEC.format(steps=120, interval=50, more=more)) as run:
+            paris = run.found("paris", "")
+            model = torch.nn.Linear(30, 20).to(dtype)
+            with torch.no_grad():
+                for value in model.parameters():
+                    value.zero_()
+            with diloco.attach(model, socket=paris.socket(), wait=20) as island:
+                trained(model, island, 75)
+                save({"model": model.state_dict(), "island": island.state_dict()}, run.place)
+            again = torch.nn.Linear(30, 20).to(dtype)
+            with load(again, run.place, paris.socket()) as island:
+                self.assertEqual((island.start_step, island.tokens), (75, 750))
+                trained(again, island, 120)
+                self.assertTrue(island.finish())
+            paris.await_finished()
+            self.assertEqual(paris.trainer()["tokens_counted"], 1200)
+            return again
+
+    def test_torch_saves_and_loads_it(self):
+        def save(state, place):
+            torch.save(state, place / "checkpoint.pt")
+
+        def load(model, place, socket):
+            state = torch.load(place / "checkpoint.pt", weights_only=True)
+            model.load_state_dict(state["model"])
+            return diloco.attach(model, socket=socket, wait=20, state=state["island"])
+
+        for more, dtype in (("", torch.float32), ("overlap = 50\nmix = 0\n", torch.float32), ("", torch.bfloat16)):
+            with self.subTest(f"{more} {dtype}"):
+                self.goes_on(more, dtype, save, load)
+
+    def test_what_is_no_state_is_refused_and_nothing_is_attached(self):
+        with Run(SPEC.format(steps=120, interval=50, more="")) as run:
+            paris = run.found("paris", "")
+            model = torch.nn.Linear(30, 20)
+            with diloco.attach(model, socket=paris.socket(), wait=20) as island:
+                trained(model, island, 5)
+                state = island.state_dict()
+            self.assertEqual({word for word in state if word not in ("kept", "run_step")}, {"anchor", "sent"})
+            wrong = {
+                "not what state_dict": {"run_step": 5},
+                "not what state_dict..": [1, 2],
+                "is empty": state | {"kept": state["kept"][:0]},
+                "damaged": state | {"kept": state["kept"].clone()},
+                "has no 'anchor' of (weight|bias)": state | {"anchor": {}},
+                "has torch.float32 .20, 29. for parameter weight": state
+                | {"anchor": state["anchor"] | {"weight": torch.zeros(20, 29)}},
+            }
+            wrong["damaged"]["kept"][50] ^= 1
+            for words, one in wrong.items():
+                with self.subTest(words), self.assertRaisesRegex(diloco.DilocoError, words):
+                    diloco.attach(model, socket=paris.socket(), wait=20, state=one)
+            with diloco.attach(model, socket=paris.socket(), wait=20, state=state) as island:
+                self.assertEqual(island.start_step, 5)
+        with Run(SPEC.format(steps=120, interval=50, more="")) as run:
+            other = run.found("rome", "")
+            with diloco.attach(torch.nn.Linear(30, 21), socket=other.socket(), wait=20) as island:
+                trained(model, island, 5)
+            with self.assertRaisesRegex(diloco.DilocoError, "of another run"):
+                diloco.attach(torch.nn.Linear(30, 21), socket=other.socket(), wait=20, state=state)
+
+    def test_a_save_takes_no_more_memory_than_its_size(self):
+        """Of 16M parameters, in a process of its own: what is resident at most, beside what it is before."""
+        script = """
+import sys, time, torch, diloco
+def resident(what):
+    return int(next(line for line in open("/proc/self/status") if line.startswith(what)).split()[1]) * 1024
+model = torch.nn.Sequential(*(torch.nn.Linear(2048, 2048, bias=False) for _ in range(4)))
+with diloco.attach(model, socket=sys.argv[1], wait=60) as island:
+    island.step(tokens=1)
+    torch.save(torch.zeros(1 << 20), sys.argv[2])
+    open("/proc/self/clear_refs", "w").write("5")
+    before = resident("VmRSS")
+    state = island.state_dict()
+    torch.save(state, sys.argv[2])
+    size = sum(v.numel() * 4 for kind in ("anchor", "sent") for v in state[kind].values())
+    print((resident("VmHWM") - before) / size, size / (4 << 22), flush=True)
+"""
+        with Run(SPEC.format(steps=120, interval=50, more="")) as run:
+            paris = run.found("paris", "")
+            done = subprocess.run([sys.executable, "-c", script, paris.socket(), str(run.place / "saved")],
+                                  capture_output=True, text=True, timeout=120, check=True)
+            share, per_parameter = map(float, done.stdout.split())
+            self.assertEqual(per_parameter, 8)
+            self.assertLess(share, 1.3)
+            self.assertGreater(share, 0.9)
+
+
+class Distributed(unittest.TestCase):
+    def ranks(self, run, island, count, *arguments):
+        command = RANKS.format(n=count, port=free_port()).split() + [str(HERE / "checkpoint_trainer.py"), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=200,
+                              env=os.environ | {"DILOCO_SOCKET": island.socket(), "OMP_NUM_THREADS": "1"})
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr[-3000:])
+        return done.stdout
+
+    def test_ranks_save_their_parts_and_other_ranks_go_on(self):
+        """With torch.distributed.checkpoint; of two ranks one, three, or as many."""
+        for how, again in (("fsdp", 2), ("fsdp", 3), ("fsdp", 1), ("ddp", 2), ("ddp", 1)):
+            with self.subTest(f"{how}, 2 and {again} ranks"):
+                with Run(SPEC.format(steps=120, interval=50, more="overlap = 50\nmix = 0\n")) as run:
+                    paris = run.found("paris", "")
+                    folder = str(run.place / "checkpoint")
+                    said = self.ranks(run, paris, 2, "--as", how, "--until", "75", "--save", folder)
+                    self.assertIn("saved at 75, 750 tokens", said)
+                    said = self.ranks(run, paris, again, "--as", how, "--load", folder)
+                    self.assertIn("goes on after 75, 750 tokens", said)
+                    paris.await_finished()
+                    self.assertEqual(paris.trainer()["tokens_counted"], 1200)
+
+    def test_it_is_saved_while_training_goes_on(self):
+        with Run(SPEC.format(steps=120, interval=50, more="")) as run:
+            paris = run.found("paris", "")
+            folder = str(run.place / "checkpoint")
+            said = self.ranks(run, paris, 2, "--as", "fsdp", "--until", "75", "--save", folder, "--async")
+            self.assertIn("saved at 75, 750 tokens", said)
+            said = self.ranks(run, paris, 2, "--as", "fsdp", "--load", folder)
+            self.assertIn("goes on after 75, 750 tokens", said)
+            paris.await_finished()
+            self.assertEqual(paris.trainer()["tokens_counted"], 1200)
+
+
+if __name__ == "__main__":
+    main()

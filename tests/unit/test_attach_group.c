@@ -99,7 +99,7 @@ static int keep_apart(struct rank *rank, struct diloco *handle)
         if (diloco_keep_values(handle, 0, kind, NULL, 0) != 1)
             continue;
         if (taken_meanwhile && rank == &ranks[1] && kind == DILOCO_KEPT_SENT) {
-            usleep(50000);
+            usleep(200000);
             daemon_moves(IPC_SNAPSHOT, IPC_FREE);
         }
         result = diloco_keep_values(handle, 0, kind, own, rank->part.count);

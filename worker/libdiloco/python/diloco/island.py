@@ -411,8 +411,8 @@ class Island:
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps beside model and optimizer, for attach(..., state=) or load_state_dict(): fp32
         tensors in host memory, 8 bytes a parameter (and 4 for each of 16 bits; twice as much where the overlap is a
-        whole interval), each rank's its own parts, as it has them of the parameters. For torch.distributed.checkpoint, too,
-        which then reads them for any ranks. All ranks call it."""
+        whole interval), each rank's its own parts, as it has them of the parameters. For torch.distributed.checkpoint,
+        too, which then reads them for any ranks. All ranks call it."""
         if not self._handle:
             raise DilocoError("state_dict() after detach()")
         self._check(self._call("diloco_keep_begin"))

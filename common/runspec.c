@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -366,6 +367,27 @@ enum err runspec_parse(const char *text, const char *name, struct runspec *spec)
 void runspec_deinit(struct runspec *spec)
 {
     conf_deinit(&runspec_schema, spec);
+}
+
+uint64_t runspec_rounds(const struct runspec *spec)
+{
+    int64_t warm = spec->warm_steps < spec->steps ? spec->warm_steps : spec->steps;
+    int64_t rounds = (spec->steps - warm) / spec->interval;
+    if (spec->warm_interval > 0)
+        rounds += warm / spec->warm_interval;
+    return (uint64_t)rounds;
+}
+
+void runspec_advice(const struct runspec *spec, char text[RUNSPEC_ADVICE_BYTES])
+{
+    uint64_t rounds = runspec_rounds(spec);
+    text[0] = '\0';
+    if (rounds >= RUNSPEC_ROUNDS_FEW || spec->outer == RUNSPEC_AVERAGE || spec->outer_momentum == 0)
+        return;
+    snprintf(text, RUNSPEC_ADVICE_BYTES,
+             "this run has %" PRIu64 " intervals, too few for outer momentum, which pays from about %d on: set [outer] "
+             "optimizer = average, or a shorter [sync] interval, before it begins",
+             rounds, RUNSPEC_ROUNDS_FEW);
 }
 
 double runspec_lr(const struct runspec *spec, uint64_t step)

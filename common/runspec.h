@@ -114,6 +114,12 @@ ERR_MUST_CHECK enum err runspec_text(const struct runspec *spec, char **text);
 
 void runspec_deinit(struct runspec *spec);
 
+/* Intervals of the whole run: so many rounds each fragment has. */
+uint64_t runspec_rounds(const struct runspec *spec);
+/* Of a run whose outer momentum has too few rounds to be of use: how many, and what to set instead; "" else. */
+enum { RUNSPEC_ADVICE_BYTES = 320, RUNSPEC_ROUNDS_FEW = 50 };
+void runspec_advice(const struct runspec *spec, char text[RUNSPEC_ADVICE_BYTES]);
+
 /* Inner learning rate at run step 1, 2, ...: linear warm-up to `lr`, then cosine to lr * lr_final at `steps`. */
 double runspec_lr(const struct runspec *spec, uint64_t step);
 

@@ -307,6 +307,14 @@ static enum err stop_in_order(struct engine *engine, int signal_fd)
     return ledger_sync(engine->ledger);
 }
 
+static void advise(const struct runspec *spec)
+{
+    char text[RUNSPEC_ADVICE_BYTES];
+    runspec_advice(spec, text);
+    if (text[0] != '\0')
+        log_info("%s", text);
+}
+
 enum err engine_run(struct engine *engine, int signal_fd)
 {
     const char *fatal = events_fatal(engine->events);
@@ -314,6 +322,7 @@ enum err engine_run(struct engine *engine, int signal_fd)
     log_info("island %s of %" PRIu32 " %s; control socket %s/control.sock", engine->conf->name,
              engine->charter.view.count, engine->listens_ms != 0 ? "is ready" : "is up, and reads what it has saved",
              engine->conf->run_folder);
+    advise(&engine->spec);
     begin_turn(engine);
     engine_drain(engine);
     while (fatal[0] == '\0' && !read_signals(signal_fd))

@@ -632,6 +632,18 @@ static enum err make_undisturbed(struct maker *maker)
     return err;
 }
 
+static void advise(const char *path)
+{
+    struct runspec spec;
+    char text[RUNSPEC_ADVICE_BYTES];
+    if (runspec_load(path, NULL, 0, &spec) != ERR_OK)
+        return;
+    runspec_advice(&spec, text);
+    runspec_deinit(&spec);
+    if (text[0] != '\0')
+        printf("Advice: %s\n", text);
+}
+
 static enum err say(const struct maker *maker)
 {
     const struct home *home = maker->home;
@@ -649,6 +661,8 @@ static enum err say(const struct maker *maker)
                home->state);
         printf("It %s%s. Its public key is %s\n", maker->listen[0] != '\0' ? "listens on " : "does not listen",
                maker->listen, maker->ident.public_text);
+        if (init->enrol == NULL)
+            advise(home->run);
     }
     return fflush(stdout) == 0 ? ERR_OK : err_set_errno(ERR_IO, "cannot write");
 }

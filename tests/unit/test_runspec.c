@@ -2,7 +2,9 @@
 /* runspec: derived values, checks that make sense of combinations, identity, learning rate. */
 #include "tests/lib/testlib.h"
 
+#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "common/mem.h"
@@ -137,12 +139,43 @@ static void learning_rate_warms_up_and_falls(void **state)
     runspec_deinit(&spec);
 }
 
+static void a_run_of_few_rounds_is_told_to_average(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        uint64_t rounds;
+        bool told;
+    } cases[] = {
+        {"[run]\nname = few\nsteps = 240\n[sync]\ninterval = 30\n", 8, true},
+        {"[run]\nname = few\nsteps = 1499\n[sync]\ninterval = 30\n", 49, true},
+        {"[run]\nname = few\nsteps = 1500\n[sync]\ninterval = 30\n", 50, false},
+        {"[run]\nname = few\nsteps = 240\n[sync]\ninterval = 30\n[outer]\noptimizer = average\n", 8, false},
+        {"[run]\nname = few\nsteps = 240\n[sync]\ninterval = 30\n[outer]\nmomentum = 0\n", 8, false},
+        {"[run]\nname = few\nsteps = 300\n[sync]\ninterval = 30\nwarm_steps = 200\nwarm_interval = 4\n", 53, false},
+        {"[run]\nname = few\nsteps = 100\n[sync]\ninterval = 30\nwarm_steps = 200\nwarm_interval = 4\n", 25, true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct runspec spec;
+        char text[RUNSPEC_ADVICE_BYTES], want[64] = "";
+        assert_ok(runspec_parse(cases[i].text, "few", &spec));
+        assert_int_equal(runspec_rounds(&spec), cases[i].rounds);
+        runspec_advice(&spec, text);
+        snprintf(want, sizeof want, "this run has %" PRIu64 " intervals, too few for outer momentum", cases[i].rounds);
+        assert_int_equal(strncmp(text, want, strlen(want)) == 0, cases[i].told);
+        assert_int_equal(text[0] == '\0', !cases[i].told);
+        assert_true(strlen(text) < sizeof text - 8);
+        runspec_deinit(&spec);
+    }
+}
+
 int main(void)
 {
     assert_ok(digest_init());
     folder = testlib_folder("runspec");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults_and_derived_values),
+        cmocka_unit_test(a_run_of_few_rounds_is_told_to_average),
         cmocka_unit_test(identity_covers_every_value_and_nothing_else),
         cmocka_unit_test(senseless_combinations_are_refused_with_the_reason),
         cmocka_unit_test(the_samples_parse_and_one_is_the_manual),

@@ -365,7 +365,7 @@ static void handle(struct engine *engine, const struct event *event)
     case EVENT_FILL: rounds_give(engine->run.rounds, f, trainer_area(engine->trainer, f)); break;
     case EVENT_FINISHED: finished(engine); break;
     case EVENT_ENCODED: encoded(engine, event); break;
-    case EVENT_COUNTED: trainer_counted(engine->trainer, f, event->shards, event->share); break;
+    case EVENT_COUNTED: trainer_counted(engine->trainer, f, event->version, event->shards, event->share); break;
     case EVENT_GIVEN: trainer_given(engine->trainer, f); break;
     case EVENT_STARTED: started(engine, event); break;
     case EVENT_UNREAD: rounds_unread(engine->run.rounds, f); break;

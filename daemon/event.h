@@ -50,7 +50,8 @@ struct state_loan;
 struct event {
     enum event_type type;
     uint32_t fragment, member;
-    double share; /* COUNTED: of the mean of those shards that is ours, by weight; 0: not known */
+    uint64_t version; /* COUNTED: that the result made */
+    double share;     /* COUNTED: of the mean of those shards that is ours, by weight; 0: not known */
     union {
         struct sync_event sync;
         uint64_t shards;

@@ -372,6 +372,7 @@ static void hash(struct hash_job *j)
     event_post(desk->conf.events,
                &(struct event){.type = EVENT_COUNTED,
                                .fragment = j->f,
+                               .version = j->version,
                                .shards = j->moved | j->cleared,
                                .share = fragment->values > 0 ? fragment->ours / fragment->values : 0});
     if (j->commit.parts_count > 0)

@@ -88,7 +88,9 @@ static void installed(const struct install_job *j)
     if (!j->own) /* the ledger does not lead here from any earlier checkpoint */
         keep_on_disk(j->install->keep, f, KEEP_NONE);
     if (counted != 0)
-        event_post(desk->conf.events, &(struct event){.type = EVENT_COUNTED, .fragment = f, .shards = counted});
+        event_post(
+            desk->conf.events,
+            &(struct event){.type = EVENT_COUNTED, .fragment = f, .version = j->state.version, .shards = counted});
     if (!j->own)
         desk_judged(desk, j->peer, &j->key, WIRE_RECEIVED);
     desk_post(desk, &(struct sync_event){

@@ -58,6 +58,16 @@ static uint64_t counted_since_then(const struct attachment *a, uint32_t f, uint6
     return counted_since(replica_counted(a->plan.replica, f), id, version);
 }
 
+/* What was in flight from `base` may have been counted by a round that closed while nobody was attached; or before, and
+ * what a checkpoint kept knows nothing of it. */
+static void count_what_was_closed(struct attachment *a, uint32_t f, uint64_t base)
+{
+    uint64_t closed = counted_since_then(a, f, base), noted = tally_noted(&a->tally, f, base + 1);
+    a->tally.counted += shared_counted(a->shared, f, closed & ~noted);
+    (void)shared_counted(a->shared, f, closed & noted);
+    tally_note(&a->tally, f, base + 1, closed);
+}
+
 /* Brings the core and the words of a trainer that kept its memory together. */
 static enum err resume_fragment(struct attachment *a, uint32_t f)
 {
@@ -66,7 +76,7 @@ static enum err resume_fragment(struct attachment *a, uint32_t f)
     a->fragments[f].up = true;
     /* Its snapshot may have been counted by the round that closed while we were away. */
     if (resumed.in_flight)
-        a->tally.counted += shared_counted(a->shared, f, counted_since_then(a, f, resumed.base_version));
+        count_what_was_closed(a, f, resumed.base_version);
     attachment_core_post_sync(a, SYNC_EV_TRAINER_UP, f, resumed.base_version);
     if (resumed.snapshot)
         attachment_core_post_sync(a, SYNC_EV_SNAPSHOT, f, 0);

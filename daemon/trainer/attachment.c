@@ -507,11 +507,12 @@ bool attachment_up(const struct attachment *a, uint32_t f)
     return a->fragments != NULL && a->fragments[f].up;
 }
 
-void attachment_counted(struct attachment *a, uint32_t f, uint64_t shards, double share)
+void attachment_counted(struct attachment *a, uint32_t f, uint64_t version, uint64_t shards, double share)
 {
     if (share > 0)
         shared_share(a->shared, f, share);
     a->tally.counted += shared_counted(a->shared, f, shards);
+    tally_note(&a->tally, f, version, shards);
 }
 
 void attachment_judged(struct attachment *a, uint32_t f, bool good)

@@ -51,7 +51,7 @@ void attachment_give(struct attachment *attachment, uint32_t f);
 void attachment_wake(struct attachment *attachment, uint32_t f);
 
 /* An applied result counts its snapshot in these shards. */
-void attachment_counted(struct attachment *attachment, uint32_t f, uint64_t shards, double share);
+void attachment_counted(struct attachment *attachment, uint32_t f, uint64_t version, uint64_t shards, double share);
 /* Its snapshot could be sent, or not. */
 void attachment_judged(struct attachment *attachment, uint32_t f, bool good);
 

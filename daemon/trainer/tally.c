@@ -1,48 +1,60 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/trainer/tally.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/fsio.h"
 #include "common/log.h"
 #include "common/mem.h"
+#include "outer_opt/plan.h"
 
 /* SAVE_COUNTED: what a killed daemon's status may be short of; a round's results were flushed just before. */
 enum { SAVE_EVERY_MS = 60000, SAVE_COUNTED_MS = 1000 };
 
-static const char format[] = "diloco tokens 1\nbefore = %" PRIu64 "\nlast = %" PRIu64 "\ncounted = %.1f\n";
-static const char scan_format[] = "diloco tokens 1\nbefore = %" SCNu64 "\nlast = %" SCNu64 "\ncounted = %lf\n";
+/* A line of a fragment, and all of a plan's. */
+enum { LINE_BYTES = 64, TEXT_BYTES_MAX = 256 + PLAN_FRAGMENTS_MAX * LINE_BYTES };
 
-/* False: there is none. What there is may be anything; its beginning is looked at. */
-static bool read_file(const char *path, char *text, size_t text_bytes)
+static const char format[] = "diloco tokens 2\nbefore = %" PRIu64 "\nlast = %" PRIu64 "\ncounted = %.1f\n";
+static const char scan_format[] = "diloco tokens 2\nbefore = %" SCNu64 "\nlast = %" SCNu64 "\ncounted = %lf\n";
+static const char line_format[] = "noted = %" PRIu32 " %" PRIu64 " %" PRIx64 "\n";
+static const char scan_line_format[] = "noted = %" SCNu32 " %" SCNu64 " %" SCNx64 "\n";
+
+static bool parse(struct tally *found, const char *text)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t got = fd >= 0 ? read(fd, text, text_bytes - 1) : -1;
-    if (fd >= 0)
-        close(fd);
-    text[got > 0 ? got : 0] = '\0';
-    return fd >= 0;
+    struct tally_fragment one;
+    uint32_t f;
+    if (sscanf(text, scan_format, &found->before, &found->last, &found->counted) != 3 || !(found->counted >= 0))
+        return false;
+    for (const char *line = text; (line = strstr(line, "\nnoted = ")) != NULL;) {
+        line++;
+        if (sscanf(line, scan_line_format, &f, &one.version, &one.shards) != 3)
+            return false;
+        tally_note(found, f, one.version, one.shards);
+    }
+    return true;
 }
 
 enum err tally_init(struct tally *tally, const char *folder)
 {
     struct tally found = {0};
-    char text[TALLY_BYTES];
+    char *text;
+    size_t bytes;
     *tally = (struct tally){0};
     TRY(mem_printf(&tally->path, "%s/trainer.tokens", folder));
-    if (!read_file(tally->path, text, sizeof text))
+    enum err err = fsio_read(tally->path, TEXT_BYTES_MAX, &text, &bytes);
+    if (err == ERR_NOTFOUND)
         return ERR_OK;
-    if (sscanf(text, scan_format, &found.before, &found.last, &found.counted) != 3 || !(found.counted >= 0)) {
+    if (err != ERR_OK || !parse(&found, text)) {
         log_warn("%s: damaged; tokens are counted from 0", tally->path);
-        return ERR_OK;
+        mem_free(found.fragments);
+    } else {
+        found.path = tally->path;
+        *tally = found;
     }
-    tally->before = found.before;
-    tally->last = found.last;
-    tally->counted = found.counted;
+    if (err == ERR_OK)
+        mem_free(text);
     return ERR_OK;
 }
 
@@ -51,7 +63,7 @@ enum err tally_init(struct tally *tally, const char *folder)
 struct tally_job {
     struct job job;
     struct tally *tally;
-    char text[TALLY_BYTES];
+    char *text; /* its own */
 };
 
 /* That it fails the state folder's other files say, too. */
@@ -74,8 +86,9 @@ static void done_write(struct job *job);
 static void begin_write(struct tally *tally)
 {
     struct tally_job *j = tally->job;
-    *j = (struct tally_job){.job = {.work = JOBS_SAVE, .run = run_write, .done = done_write}, .tally = tally};
-    memcpy(j->text, tally->text, sizeof j->text);
+    *j = (struct tally_job){
+        .job = {.work = JOBS_SAVE, .run = run_write, .done = done_write}, .tally = tally, .text = tally->text};
+    tally->text = NULL;
     tally->writing = true;
     tally->again = false;
     jobs_submit(tally->jobs, &j->job);
@@ -85,18 +98,25 @@ static void done_write(struct job *job)
 {
     struct tally *tally = ((struct tally_job *)(void *)job)->tally;
     tally->writing = false;
+    mem_free(tally->job->text);
+    tally->job->text = NULL;
     if (tally->again)
         begin_write(tally);
 }
 
 void tally_deinit(struct tally *tally)
 {
-    if (tally->writing && tally->path != NULL) /* the job was dropped, or what it has written is old */
-        write_text(tally->path, tally->text);
+    /* The job was dropped, or what it has written is old. */
+    const char *text = tally->text != NULL ? tally->text : tally->writing ? tally->job->text : NULL;
+    if (text != NULL && tally->path != NULL)
+        write_text(tally->path, text);
+    if (tally->job != NULL)
+        mem_free(tally->job->text);
     mem_free(tally->job);
+    mem_free(tally->text);
     mem_free(tally->path);
-    tally->path = NULL;
-    tally->job = NULL;
+    mem_free(tally->fragments);
+    *tally = (struct tally){0};
 }
 
 /* ---- counting ---- */
@@ -130,6 +150,28 @@ void tally_resume(struct tally *tally)
     tally->begun.there = true;
 }
 
+void tally_note(struct tally *tally, uint32_t fragment, uint64_t version, uint64_t shards)
+{
+    if (fragment >= PLAN_FRAGMENTS_MAX)
+        return;
+    if (fragment >= tally->fragments_count) {
+        if (mem_grow(&tally->fragments, tally->fragments_count, fragment + 1, sizeof *tally->fragments, "a tally") !=
+            ERR_OK)
+            return;
+        tally->fragments_count = fragment + 1;
+    }
+    struct tally_fragment *one = &tally->fragments[fragment];
+    one->shards = one->version == version ? one->shards | shards : shards;
+    one->version = version;
+}
+
+uint64_t tally_noted(const struct tally *tally, uint32_t fragment, uint64_t version)
+{
+    if (fragment >= tally->fragments_count || tally->fragments[fragment].version < version)
+        return 0;
+    return tally->fragments[fragment].version > version ? UINT64_MAX : tally->fragments[fragment].shards;
+}
+
 static const uint64_t tokens_most = 9000000000000000000;
 
 uint64_t tally_trained(const struct tally *tally, uint64_t tokens)
@@ -146,16 +188,38 @@ uint64_t tally_counted(const struct tally *tally)
     return tally->counted < (double)tokens_most ? (uint64_t)(tally->counted + 0.5) : tokens_most;
 }
 
+static char *text_of(const struct tally *tally, uint64_t tokens)
+{
+    const size_t room = 256 + (size_t)tally->fragments_count * LINE_BYTES;
+    char *text;
+    if (mem_new(room, 1, "a tally", &text) != ERR_OK)
+        return NULL;
+    int at = snprintf(text, room, format, tally->before, tally->last + tokens, tally->counted);
+    for (uint32_t f = 0; f < tally->fragments_count; f++) {
+        const struct tally_fragment *one = &tally->fragments[f];
+        if (one->version > 0)
+            at += snprintf(text + at, room - (size_t)at, line_format, f, one->version, one->shards);
+    }
+    return text;
+}
+
 void tally_save(struct tally *tally, uint64_t tokens)
 {
-    snprintf(tally->text, sizeof tally->text, format, tally->before, tally->last + tokens, tally->counted);
-    if (tally->writing)
+    char *text = text_of(tally, tokens);
+    if (text == NULL)
+        return;
+    mem_free(tally->text);
+    tally->text = text;
+    if (tally->writing) {
         tally->again = true;
-    else if (tally->jobs != NULL &&
-             (tally->job != NULL || mem_new(1, sizeof *tally->job, "a tally", &tally->job) == ERR_OK))
+    } else if (tally->jobs != NULL &&
+               (tally->job != NULL || mem_new(1, sizeof *tally->job, "a tally", &tally->job) == ERR_OK)) {
         begin_write(tally);
-    else
+    } else {
         write_text(tally->path, tally->text);
+        mem_free(tally->text);
+        tally->text = NULL;
+    }
 }
 
 void tally_tick(struct tally *tally, uint64_t tokens, uint64_t now_ms)

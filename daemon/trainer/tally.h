@@ -16,7 +16,10 @@
 #include "common/err.h"
 #include "daemon/jobs.h"
 
-enum { TALLY_BYTES = 256 };
+/* The last result whose counts are in the tally. */
+struct tally_fragment {
+    uint64_t version, shards;
+};
 
 /* In the caller's storage. */
 struct tally {
@@ -32,10 +35,13 @@ struct tally {
     double saved;      /* of what is counted, in the file */
     uint64_t saved_ms; /* when it was written last; 0: not yet */
 
-    struct jobs *jobs;      /* the caller's, from tally_init() on; NULL: it is written at once */
-    struct tally_job *job;  /* that writes it; NULL: none was needed yet */
-    bool writing, again;    /* it is under way; and the file is to be written once more */
-    char text[TALLY_BYTES]; /* what is to stand in it */
+    struct jobs *jobs;     /* the caller's, from tally_init() on; NULL: it is written at once */
+    struct tally_job *job; /* that writes it; NULL: none was needed yet */
+    bool writing, again;   /* it is under way; and the file is to be written once more */
+    char *text;            /* what is to stand in it */
+
+    struct tally_fragment *fragments;
+    uint32_t fragments_count; /* as many as any was noted of */
 };
 
 /* Begins with what the folder holds; a file that is damaged counts as none, and is said. */
@@ -54,6 +60,11 @@ void tally_resume(struct tally *tally);
  * are the trainer's word: as many as anyone could print, at most. */
 uint64_t tally_trained(const struct tally *tally, uint64_t tokens);
 uint64_t tally_counted(const struct tally *tally);
+
+/* A result that made `version` of a fragment was counted: of these shards, more of which may follow. */
+void tally_note(struct tally *tally, uint32_t fragment, uint64_t version, uint64_t shards);
+/* The shards of which that was noted, or a later version was. */
+uint64_t tally_noted(const struct tally *tally, uint32_t fragment, uint64_t version);
 
 /* Writes it, with what the present trainer has trained. */
 void tally_save(struct tally *tally, uint64_t tokens);

@@ -159,11 +159,11 @@ void trainer_encoded(struct trainer *trainer, uint32_t f, enum err err)
     shared_unpin(shared);
 }
 
-void trainer_counted(struct trainer *trainer, uint32_t f, uint64_t shards, double share)
+void trainer_counted(struct trainer *trainer, uint32_t f, uint64_t version, uint64_t shards, double share)
 {
     struct shared *shared = attachment_shared(trainer->attachment);
     if (shared != NULL && attachment_up(trainer->attachment, f)) /* else whose work it was is gone */
-        attachment_counted(trainer->attachment, f, shards, share);
+        attachment_counted(trainer->attachment, f, version, shards, share);
 }
 
 void trainer_release(struct trainer *trainer, uint32_t f)

@@ -59,7 +59,7 @@ void trainer_go(struct trainer *trainer, uint64_t step);
 /* The snapshot to encode, pinned until trainer_encoded(); false: its trainer has gone. */
 bool trainer_snapshot(struct trainer *trainer, uint32_t f, struct replica_snapshot *out);
 void trainer_encoded(struct trainer *trainer, uint32_t f, enum err err);
-void trainer_counted(struct trainer *trainer, uint32_t f, uint64_t shards, double share);
+void trainer_counted(struct trainer *trainer, uint32_t f, uint64_t version, uint64_t shards, double share);
 void trainer_release(struct trainer *trainer, uint32_t f);
 void trainer_give(struct trainer *trainer, uint32_t f);
 void trainer_take_back(struct trainer *trainer, uint32_t f);

@@ -174,7 +174,7 @@ static void order_apply(struct stage *stage, uint32_t f, uint64_t version)
 {
     size_t bytes;
     float *anchor = values_of(stage, f, &bytes);
-    struct event event = {.type = EVENT_COUNTED, .fragment = f};
+    struct event event = {.type = EVENT_COUNTED, .fragment = f, .version = version};
     if (!stage->applies)
         return;
     for (size_t i = 0; i < bytes / sizeof *anchor; i++)
@@ -311,7 +311,9 @@ static void handle(struct stage *stage, const struct event *event)
     case EVENT_FILL: fill(stage, event->fragment); break;
     case EVENT_GIVEN: trainer_given(stage->trainer, event->fragment); break;
     case EVENT_ENCODED: encoded(stage, event); break;
-    case EVENT_COUNTED: trainer_counted(stage->trainer, event->fragment, event->shards, event->share); break;
+    case EVENT_COUNTED:
+        trainer_counted(stage->trainer, event->fragment, event->version, event->shards, event->share);
+        break;
     case EVENT_FINISHED: trainer_finished(stage->trainer); break;
     default: break;
     }

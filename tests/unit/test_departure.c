@@ -291,7 +291,7 @@ static void orders_for_one_that_is_gone_do_nothing(void **state)
     stage_forget(&stage);
     stage_put_word(&stage, 1, IPC_ANCHOR);
     assert_false(trainer_snapshot(stage.trainer, 0, &snapshot));
-    trainer_counted(stage.trainer, 0, all, 0);
+    trainer_counted(stage.trainer, 0, 1, all, 0);
     trainer_release(stage.trainer, 0);
     trainer_give(stage.trainer, 0);
     trainer_take_back(stage.trainer, 1);
@@ -308,7 +308,7 @@ static void orders_for_one_that_is_gone_do_nothing(void **state)
     stage_tick(&stage, 1);
     /* And now it is gone, too. */
     assert_false(trainer_snapshot(stage.trainer, 0, &snapshot));
-    trainer_counted(stage.trainer, 0, all, 0);
+    trainer_counted(stage.trainer, 0, 1, all, 0);
     trainer_release(stage.trainer, 0);
     trainer_give(stage.trainer, 0);
     trainer_take_back(stage.trainer, 0);
@@ -333,7 +333,7 @@ static void the_next_trainer_is_credited_with_nothing(void **state)
     stage_register(&stage); /* another, to which the fragment was not brought yet */
     stage_hear(&stage, IPC_WELCOME);
     stage_fragment(&stage, 0)->snapshot_tokens = 5;
-    trainer_counted(stage.trainer, 0, plan_shards(stage.run.plan->plan, 0), 0);
+    trainer_counted(stage.trainer, 0, 1, plan_shards(stage.run.plan->plan, 0), 0);
     for (uint32_t s = 0; s < PLAN_SHARDS_MAX; s++)
         assert_int_equal(stage_fragment(&stage, 0)->counted_tokens[s], 0);
     stage_results(&stage, 0, &all);

@@ -111,6 +111,31 @@ static void a_trainer_that_was_there_before_the_daemon_counts_once(void **state)
     tally_deinit(&tally);
 }
 
+static void what_was_noted_is_in_the_file_too(void **state)
+{
+    (void)state;
+    struct tally tally;
+    const char *folder = testlib_folder("tally7");
+    assert_ok(tally_init(&tally, folder));
+    assert_true(tally_noted(&tally, 0, 1) == 0 && tally_noted(&tally, 7, 1) == 0);
+    tally_note(&tally, 3, 5, 0x3);
+    tally_note(&tally, 3, 5, 0x8);
+    tally_note(&tally, 0, 2, 0x1);
+    for (int again = 0; again < 2; again++) {
+        assert_true(tally_noted(&tally, 3, 4) == UINT64_MAX);
+        assert_true(tally_noted(&tally, 3, 5) == 0xb);
+        assert_true(tally_noted(&tally, 3, 6) == 0);
+        assert_true(tally_noted(&tally, 0, 2) == 0x1 && tally_noted(&tally, 1, 1) == 0);
+        tally_save(&tally, 10);
+        tally_deinit(&tally);
+        assert_ok(tally_init(&tally, folder));
+        assert_int_equal(tally.last, 10 * (again + 1));
+    }
+    tally_note(&tally, 3, 4, 0x1); /* a run that began anew */
+    assert_true(tally_noted(&tally, 3, 5) == 0 && tally_noted(&tally, 3, 4) == 0x1);
+    tally_deinit(&tally);
+}
+
 static void a_damaged_file_counts_as_none(void **state)
 {
     (void)state;
@@ -162,6 +187,7 @@ int main(void)
         cmocka_unit_test(the_next_trainer_counts_on_from_what_it_kept),
         cmocka_unit_test(a_trainer_that_trained_nothing_changes_nothing),
         cmocka_unit_test(a_trainer_that_was_there_before_the_daemon_counts_once),
+        cmocka_unit_test(what_was_noted_is_in_the_file_too),
         cmocka_unit_test(a_damaged_file_counts_as_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -150,6 +150,18 @@ class Distributed(unittest.TestCase):
                     paris.await_finished()
                     self.assertEqual(paris.trainer()["tokens_counted"], 1200)
 
+    def test_rank_0_alone_saves_what_ranks_hold_copies_of(self):
+        """As nanoGPT does, in `if master_process:`."""
+        with Run(SPEC.format(steps=120, interval=50, more="")) as run:
+            paris = run.found("paris", "")
+            file = str(run.place / "checkpoint.pt")
+            said = self.ranks(run, paris, 2, "--as", "ddp", "--until", "75", "--save", file, "--alone")
+            self.assertIn("saved at 75, 750 tokens", said)
+            said = self.ranks(run, paris, 2, "--as", "ddp", "--load", file, "--alone")
+            self.assertIn("goes on after 75, 750 tokens", said)
+            paris.await_finished()
+            self.assertEqual(paris.trainer()["tokens_counted"], 1200)
+
     def test_it_is_saved_while_training_goes_on(self):
         with Run(SPEC.format(steps=120, interval=50, more="")) as run:
             paris = run.found("paris", "")

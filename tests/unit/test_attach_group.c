@@ -30,6 +30,7 @@ static struct rank {
     uint64_t steps; /* at the end */
     uint64_t seed;
     uint64_t changes; /* steps that changed the tensor */
+    _Atomic int kept; /* so often */
     pthread_t thread;
 } ranks[RANKS_MAX];
 
@@ -144,6 +145,8 @@ static void *follow(void *user)
             rank->changes += (uint64_t)diloco_changed(rank->d, 0);
         if (now == KEEP)
             rank->result = diloco_keep(rank->d, NULL, 0) == 0 ? keep_apart(rank, rank->d) : DILOCO_ERROR;
+        if (now == KEEP)
+            atomic_fetch_add(&rank->kept, 1);
         if (now == FINISH)
             rank->result = diloco_finish(rank->d);
     }
@@ -167,6 +170,7 @@ static void start_ranks(void)
         rank->device = late_device(&rank->late, true);
         rank->d = NULL;
         rank->changes = 0;
+        rank->kept = 0;
     }
     group = ranks_count > 1 ? ranks[0].group : (struct diloco_group){0};
     device = late_devices ? ranks[0].device : (struct diloco_device){0};
@@ -310,11 +314,40 @@ static void what_is_taken_back_while_a_rank_saves_is_not_kept(void **state)
     fragment->due_step = 1;
     step();
     fragment->due_step = UINT64_MAX;
-    assert_int_equal(ipc_word(fragment), IPC_SNAPSHOT);
     taken_meanwhile = true;
     keep(&out);
     taken_meanwhile = false;
     free(out.kept);
+    stop_ranks();
+}
+
+/* As data-parallel ranks with copies of it all: who saves in rank 0 alone waits for no other. */
+static void rank_0_saves_alone_what_it_has_alone(void **state)
+{
+    (void)state;
+    size_t bytes;
+    ranks_count = 2;
+    ranks[0].part = (struct diloco_part){.columns = WIDTH, .count = COUNT};
+    ranks[1].part = (struct diloco_part){.columns = WIDTH, .first = COUNT, .count = 0};
+    start_ranks();
+    steps = 0;
+    fragment->due_step = 1;
+    step();
+    fragment->due_step = UINT64_MAX;
+    assert_int_equal(diloco_keep_ranks(d), 1);
+    assert_int_equal(keep_apart(&ranks[0], d), DILOCO_OK); /* nobody else does anything */
+    for (int i = 0; i < COUNT; i++)
+        assert_true(apart[DILOCO_KEPT_SENT][i] == (float)i + 0.5f);
+    bytes = diloco_keep_bytes(d);
+    char *kept = calloc(1, bytes);
+    assert_true(diloco_keep(d, kept, bytes) > 0);
+    free(kept);
+    say(KEEP); /* the other one does; this one does not, and goes on when that has come back */
+    while (atomic_load(&ranks[1].kept) == 0)
+        usleep(1000);
+    bring_anchor(1, 1000, &(struct ipc_range){0, VALUES, IPC_MIX, 0}, 1);
+    step();
+    assert_true(tensor[3] == 0.25f * 4 + 0.75f * 1000);
     stop_ranks();
 }
 
@@ -466,6 +499,7 @@ static void a_part_that_is_none_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rank_0_saves_alone_what_it_has_alone),
         cmocka_unit_test(what_is_taken_back_while_a_rank_saves_is_not_kept),
         cmocka_unit_test(ranks_stream),
         cmocka_unit_test(ranks_set_work_aside),

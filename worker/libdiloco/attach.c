@@ -103,6 +103,7 @@ static int over(struct diloco *d, int result, const struct diloco_start *start)
                                  .result = result,
                                  .step = d->step,
                                  .attached = d->socket >= 0,
+                                 .keeps = d->rank0_keeps,
                                  .start = start != NULL ? *start : (struct diloco_start){0}};
     snprintf(order.error, sizeof order.error, "%s", d->error);
     int told = attach_order(d, &order, -1);
@@ -326,6 +327,8 @@ int diloco_begin(struct diloco *d, struct diloco_start *start)
     if (start->size < sizeof *start)
         return attach_fail(d, DILOCO_ERROR, ATTACH_WRONG_SIZE, "diloco_start");
     int result = attach_register_sort(d);
+    if (!attach_follows(d))
+        attach_group_look(d);
     if (!attach_follows(d))
         return over(d, result == DILOCO_OK ? begin(d, start) : result, start);
     if (result == DILOCO_OK)
@@ -570,23 +573,9 @@ size_t diloco_keep_bytes(const struct diloco *d)
     return d != NULL && d->begun ? attach_keep_bytes(d) : 0;
 }
 
-size_t diloco_keep(struct diloco *d, void *to, size_t bytes)
+int diloco_keep_ranks(const struct diloco *d)
 {
-    size_t written = 0;
-    if (d == NULL || !d->begun) {
-        misused(d, "diloco_keep()", "before diloco_begin()");
-        return 0;
-    }
-    d->looked = false;
-    if (attach_follows(d)) {
-        (void)!attach_follow(d, NULL, attach_map);
-        return 0;
-    }
-    if (to == NULL || bytes < attach_keep_bytes(d))
-        attach_fail(d, DILOCO_ERROR, "diloco_keep() without room for diloco_keep_bytes()");
-    else
-        written = attach_keep(d, to);
-    return over(d, written > 0 ? DILOCO_OK : DILOCO_ERROR, NULL) == DILOCO_OK ? written : 0;
+    return d == NULL || !d->begun || d->rank0_keeps || d->group.count < 1 ? 1 : d->group.count;
 }
 
 static int keep_call(struct diloco *d, const char *call)
@@ -597,12 +586,54 @@ static int keep_call(struct diloco *d, const char *call)
     return DILOCO_OK;
 }
 
+/* Another rank, in a call of all ranks that keeps: rank 0 says what, unless it needs nobody. */
+static int keep_along(struct diloco *d)
+{
+    return d->rank0_keeps ? DILOCO_OK : attach_follow(d, NULL, attach_map);
+}
+
+/* Rank 0, around what it does in such a call. */
+static void keep_apart(struct diloco *d, bool begins)
+{
+    d->speaks_to_none = begins && d->rank0_keeps;
+}
+
+/* How many bytes rank 0 wrote. */
+static size_t kept(struct diloco *d, size_t written)
+{
+    size_t result = over(d, written > 0 ? DILOCO_OK : DILOCO_ERROR, NULL) == DILOCO_OK ? written : 0;
+    keep_apart(d, false);
+    return result;
+}
+
+size_t diloco_keep(struct diloco *d, void *to, size_t bytes)
+{
+    size_t written = 0;
+    if (keep_call(d, "diloco_keep()") != DILOCO_OK)
+        return 0;
+    if (attach_follows(d)) {
+        (void)!keep_along(d);
+        return 0;
+    }
+    keep_apart(d, true);
+    if (to == NULL || bytes < attach_keep_bytes(d))
+        attach_fail(d, DILOCO_ERROR, "diloco_keep() without room for diloco_keep_bytes()");
+    else
+        written = attach_keep(d, to);
+    return kept(d, written);
+}
+
 int diloco_keep_begin(struct diloco *d)
 {
     int result = keep_call(d, "diloco_keep_begin()");
     if (result != DILOCO_OK)
         return result;
-    return attach_follows(d) ? attach_follow(d, NULL, attach_map) : over(d, attach_keep_settle(d), NULL);
+    if (attach_follows(d))
+        return keep_along(d);
+    keep_apart(d, true);
+    result = over(d, attach_keep_settle(d), NULL);
+    keep_apart(d, false);
+    return result;
 }
 
 int diloco_keep_values(struct diloco *d, int tensor, enum diloco_kept kind, float *values, uint64_t count)
@@ -622,14 +653,15 @@ size_t diloco_keep_rest(struct diloco *d, void *to, size_t bytes)
     if (keep_call(d, "diloco_keep_rest()") != DILOCO_OK)
         return 0;
     if (attach_follows(d)) {
-        (void)!attach_follow(d, NULL, attach_map);
+        (void)!keep_along(d);
         return 0;
     }
+    keep_apart(d, true);
     if (to == NULL || bytes < attach_keep_rest_bytes(d))
         attach_fail(d, DILOCO_ERROR, "diloco_keep_rest() without room for diloco_keep_rest_bytes()");
     else
         written = attach_keep_rest(d, to);
-    return over(d, written > 0 ? DILOCO_OK : DILOCO_ERROR, NULL) == DILOCO_OK ? written : 0;
+    return kept(d, written);
 }
 
 const char *diloco_error(const struct diloco *d)

@@ -67,6 +67,8 @@ struct diloco {
     float *scratch;              /* attach_group: memory that ranks share; NULL: none */
     uint64_t scratch_values;
     bool rank0_attached; /* of another rank: as rank 0 last said */
+    bool rank0_keeps;    /* rank 0 has all values, so that what a checkpoint keeps is its alone */
+    bool speaks_to_none; /* rank 0, while it keeps alone */
     uint64_t awake_ms;   /* when rank 0 last told the others that it lives */
     char error[IPC_TEXT_BYTES + 256];
 

@@ -16,7 +16,7 @@ enum { AWAKE_MS = 1000 };
 
 static bool alone(const struct diloco *d)
 {
-    return d->group.count <= 1;
+    return d->group.count <= 1 || d->speaks_to_none;
 }
 
 int attach_group_take(struct diloco *d, const struct diloco_group *group)
@@ -37,6 +37,14 @@ void attach_group_deinit(struct diloco *d)
     if (d->scratch != NULL)
         munmap(d->scratch, d->scratch_values * sizeof *d->scratch);
     d->scratch = NULL;
+}
+
+void attach_group_look(struct diloco *d)
+{
+    bool all = true;
+    for (uint32_t i = 0; i < d->tensors_count; i++)
+        all &= d->tensors[i].count == d->tensors[i].whole;
+    d->rank0_keeps = all;
 }
 
 bool attach_follows(const struct diloco *d)

@@ -34,7 +34,7 @@ enum attach_order_kind {
 struct attach_order {
     uint32_t kind; /* enum attach_order_kind */
     uint32_t fragment;
-    uint32_t which, sent, ending, attached;
+    uint32_t which, sent, ending, attached, keeps;
     int32_t result;
     uint64_t session, count, step;
     struct diloco_start start;
@@ -44,6 +44,9 @@ struct attach_order {
 /* DILOCO_ERROR: it lacks a function, or is of another size. */
 ERR_MUST_CHECK int attach_group_take(struct diloco *d, const struct diloco_group *group);
 void attach_group_deinit(struct diloco *d);
+
+/* Rank 0, once tensors are registered: whether it has all values. The others hear it at the end of each call. */
+void attach_group_look(struct diloco *d);
 
 /* Whether somebody else decides. */
 bool attach_follows(const struct diloco *d);

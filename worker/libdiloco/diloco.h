@@ -272,16 +272,18 @@ DILOCO_API int diloco_anchor(struct diloco *d, int tensor, float *values, uint64
 /* What a checkpoint should keep beside the tensors and the optimizer, to be given to the next process as options.kept:
  * about 4 bytes per parameter, or 8 while a contribution is on its way (twice that where the overlap is a whole
  * interval), and 4 more for those of 16 bits. Call it between steps, with the tensors as they are saved. Both return
- * how many bytes: at most, 0 before diloco_begin(); and written, 0 if that failed. Of a group every rank calls
- * diloco_keep(); rank 0 gets it all, the others 0. */
+ * how many bytes: at most, 0 before diloco_begin(); and written, 0 if that failed. Of a group as many ranks call
+ * diloco_keep() as diloco_keep_ranks() says: all, of whom rank 0 gets it all and the others 0; or, where rank 0 has all
+ * values, it alone, so that who saves in rank 0 needs no others: what these call does nothing. */
+DILOCO_API int diloco_keep_ranks(const struct diloco *d);
 DILOCO_API size_t diloco_keep_bytes(const struct diloco *d);
 DILOCO_API size_t diloco_keep(struct diloco *d, void *to, size_t bytes);
 
 /* The same a tensor at a time, so that each rank saves its own parts and a checkpoint can be read by other ranks than
  * wrote it. Between steps: diloco_keep_begin(); then diloco_keep_values() of each tensor and kind, in any order, by
  * each rank as it likes; then diloco_keep_rest(), which gives rank 0 a few KiB (at most diloco_keep_rest_bytes()), and
- * the others 0. Begin and rest are calls of all ranks. With `values` NULL, diloco_keep_values() only says whether this
- * process has such values in this run: 1, or 0. Else it is DILOCO_OK, or a failure. */
+ * the others 0. Begin and rest are calls of as many ranks as diloco_keep() is. With `values` NULL, diloco_keep_values()
+ * only says whether this process has such values in this run: 1, or 0. Else it is DILOCO_OK, or a failure. */
 DILOCO_API int diloco_keep_begin(struct diloco *d);
 DILOCO_API int diloco_keep_values(struct diloco *d, int tensor, enum diloco_kept kind, float *values, uint64_t count);
 DILOCO_API size_t diloco_keep_rest_bytes(const struct diloco *d);

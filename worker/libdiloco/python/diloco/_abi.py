@@ -190,6 +190,7 @@ _CALLS = {
     "diloco_anchor": (c_int, [c_void_p, c_int, c_void_p, c_uint64]),
     "diloco_keep_bytes": (c_size_t, [c_void_p]),
     "diloco_keep": (c_size_t, [c_void_p, c_void_p, c_size_t]),
+    "diloco_keep_ranks": (c_int, [c_void_p]),
     "diloco_keep_begin": (c_int, [c_void_p]),
     "diloco_keep_values": (c_int, [c_void_p, c_int, c_int, c_void_p, c_uint64]),
     "diloco_keep_rest_bytes": (c_size_t, [c_void_p]),

@@ -177,7 +177,7 @@ class Island:
             options.group = ctypes.pointer(self._group.struct)
         self._taking = self._whole(kept) if kept is not None else None
         if self._taking is not None:
-            options.kept, options.kept_bytes = _lent(self._taking["kept"])
+            options.kept, options.kept_bytes = _lent(self._taking.get("kept", b""))
         try:
             self._check(self._call("diloco_attach", ctypes.byref(options), ctypes.byref(self._handle), handle=False))
             self._waits_from = None
@@ -201,9 +201,10 @@ class Island:
 
     def _whole(self, kept: Any) -> dict[str, Any]:
         """What is to be gone on from, if it is that."""
-        if not isinstance(kept, Mapping) or "kept" not in kept:
+        follows = self._group is not None and self._group.rank > 0
+        if not isinstance(kept, Mapping) or ("kept" not in kept and not follows):
             raise DilocoError("attach(state=) is not what state_dict() of an island gave")
-        if len(kept["kept"]) == 0 and (self._group is None or self._group.rank == 0):
+        if len(kept.get("kept", "")) == 0 and not follows:
             raise DilocoError(
                 "attach(state=) is empty, so this island's part of the checkpoint is lost; leave state= out to "
                 "begin with the run's parameters"
@@ -412,11 +413,13 @@ class Island:
         """What a checkpoint keeps beside model and optimizer, for attach(..., state=) or load_state_dict(): fp32
         tensors in host memory, 8 bytes a parameter (and 4 for each of 16 bits; twice as much where the overlap is a
         whole interval), each rank's its own parts, as it has them of the parameters. For torch.distributed.checkpoint,
-        too, which then reads them for any ranks. All ranks call it."""
+        too, which then reads them for any ranks. All ranks call it; where they hold copies, rank 0 may do so alone."""
         if not self._handle:
             raise DilocoError("state_dict() after detach()")
-        self._check(self._call("diloco_keep_begin"))
         state: dict[str, Any] = {"run_step": self.run_step}
+        if not self._keeps():
+            return state
+        self._check(self._call("diloco_keep_begin"))
         for number, tensor in enumerate(self._tensors):
             for kind, word in enumerate(KEPT):
                 if self._library.diloco_keep_values(self._handle, number, kind, None, 0) == 1:
@@ -446,6 +449,11 @@ class Island:
             raise DilocoError("state_dict() after detach()")
         return self._written("diloco_keep", self._library.diloco_keep_bytes(self._handle))
 
+    def _keeps(self) -> bool:
+        """Whether this rank has anything to save."""
+        alone = self._library.diloco_keep_ranks(self._handle) == 1
+        return not alone or self._group is None or self._group.rank == 0
+
     def _written(self, call: str, room: int, share: bool = False) -> bytearray:
         """What a call of all ranks writes in rank 0; with `share`, all of it, to all."""
         memory = bytearray(max(1, room))
@@ -456,7 +464,7 @@ class Island:
         if written == 0 and (leads or self._misplaced is not None):
             self._check(_abi.ERROR)
         self._loose = False
-        if share and self._group is not None:
+        if share and self._group is not None and self._library.diloco_keep_ranks(self._handle) > 1:
             return self._group.share(memory)
         del memory[written:]
         return memory

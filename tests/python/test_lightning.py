@@ -3,6 +3,7 @@
 
 import importlib.util
 import os
+import re
 import sys
 import tempfile
 import types
@@ -126,6 +127,17 @@ class Islands(unittest.TestCase):
             )
             self.assertEqual((len(first), len(second)), (1, 1))
             self.assertNotEqual(first, second)
+
+    def test_one_that_gets_a_sigterm_contributes_what_it_has(self):
+        spec = SPEC.replace("steps = 200", "steps = 100000").replace("interval = 20", "interval = 5000")
+        with Run(spec) as run:
+            paris = run.found("paris", f"{TRAINER} --out {run.place}/paris/out")
+            paris.await_("some steps", lambda island: island.trainer().get("step", 0) > 60)
+            paris.ctl("stop")
+            self.assertIn("SIGTERM", paris.log())
+            tally = dict(re.findall(r"(?m)^(\w+) = (\S+)", (paris.home / "state/trainer.tokens").read_text()))
+            self.assertGreater(int(tally["last"]), 60 * BATCH)
+            self.assertEqual(float(tally["counted"]), int(tally["last"]))
 
     def test_one_that_is_killed_goes_on_from_its_checkpoint(self):
         with Run(SPEC.replace("interval = 20", "interval = 100")) as run:

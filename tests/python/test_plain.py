@@ -263,6 +263,26 @@ class Islands(unittest.TestCase):
                     pass
                 self.assertTrue(island.finish())
 
+    def test_a_second_sigterm_ends_a_script_that_comes_to_no_step(self):
+        script = (
+            "import array, sys, time, diloco\n"
+            "island = diloco.attach({'w': array.array('f', [1.0] * 64)}, socket=sys.argv[1], wait=20)\n"
+            "print('here', flush=True)\n"
+            "time.sleep(60)\n"
+        )
+        with Run(SPEC) as run:
+            paris = run.found("paris", "")
+            done = subprocess.Popen([sys.executable, "-c", script, paris.socket()], stdout=subprocess.PIPE, text=True)
+            self.assertEqual(done.stdout.readline(), "here\n")
+            for _ in range(2):  # of the daemon, and of a launcher
+                done.send_signal(signal.SIGTERM)
+                time.sleep(0.2)
+            time.sleep(1)
+            self.assertIsNone(done.poll())
+            done.send_signal(signal.SIGTERM)
+            self.assertEqual(done.wait(10), -signal.SIGTERM)
+            done.stdout.close()
+
     def test_a_script_that_is_asked_to_end_loses_nothing(self):
         """By whoever stops the daemon, in the middle of an interval."""
         with Run(SPEC.replace("steps = 300", "steps = 100000").replace("interval = 10", "interval = 5000")) as run:

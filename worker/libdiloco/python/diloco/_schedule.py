@@ -10,6 +10,11 @@ from typing import Any
 from ._errors import DilocoError
 
 
+def own_scheduler(scheduler: Any) -> Any:
+    """The scheduler inside accelerate's wrapper, whose own step() goes by its number of processes."""
+    return scheduler if hasattr(scheduler, "last_epoch") else getattr(scheduler, "scheduler", scheduler)
+
+
 def catch_up(scheduler: Any, run_step: int) -> None:
     """Has a scheduler of torch.optim.lr_scheduler at the run's step. One that is ahead of it stays where it is."""
     with warnings.catch_warnings():

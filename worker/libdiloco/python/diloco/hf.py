@@ -13,17 +13,12 @@ from typing import Any
 import torch
 from transformers import TrainerCallback, get_scheduler
 
-from ._schedule import catch_up
+from ._schedule import catch_up, own_scheduler
 from ._seeds import seed_all, seed_loader
 from .island import Island, attach
 
 
 log = logging.getLogger("diloco")
-
-
-def _own_scheduler(scheduler: Any) -> Any:
-    """The scheduler inside accelerate's wrapper."""
-    return getattr(scheduler, "scheduler", scheduler)
 
 
 def _for_steps(scheduler: Any, args: Any, steps: int) -> None:
@@ -58,6 +53,7 @@ class DilocoCallback(TrainerCallback):
         self.tokens_per_step, self.seed, self.options = tokens_per_step, seed, options
         self.island: Island | None = None
         self._seen = 0
+        self._counts_sequences = False
 
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **others: Any) -> None:
         self.options.setdefault("trainer", "transformers")
@@ -83,13 +79,13 @@ class DilocoCallback(TrainerCallback):
                 island.steps,
             )
         if scheduler is not None and state.max_steps != island.steps:
-            _for_steps(_own_scheduler(scheduler), args, island.steps)
+            _for_steps(own_scheduler(scheduler), args, island.steps)
         state.max_steps = island.steps
         state.global_step = island.run_step
         self._catch_up(scheduler)
 
     def _catch_up(self, scheduler: Any) -> None:
-        own = _own_scheduler(scheduler)
+        own = own_scheduler(scheduler)
         if self.island is not None and hasattr(own, "last_epoch") and not hasattr(own, "num_bad_epochs"):
             catch_up(own, self.island.run_step)
 
@@ -136,13 +132,20 @@ class DilocoCallback(TrainerCallback):
         if seen > self._seen:
             tokens, self._seen = seen - self._seen, seen
             return tokens
+        if not self._counts_sequences:
+            self._counts_sequences = True
+            log.warning(
+                "sequences are counted instead of tokens, so status shows these: give DilocoCallback(tokens_per_step=...)"
+                ", or TrainingArguments(include_num_input_tokens_seen=True)"
+            )
         return int(args.train_batch_size * args.gradient_accumulation_steps * max(1, args.world_size))
 
     def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> Any:
         if self.island is None:
             return control
         loss = next((entry["loss"] for entry in reversed(state.log_history) if "loss" in entry), None)
-        if not self.island.step(tokens=self._tokens(args, state), loss=loss):
+        rates = [group["lr"] for group in getattr(others.get("optimizer"), "param_groups", [])]
+        if not self.island.step(tokens=self._tokens(args, state), loss=loss, lr=float(max(rates, default=0.0))):
             control.should_training_stop = True
             control.should_save |= self.island.ending and args.save_strategy != "no"
         before, state.global_step = state.global_step, self.island.run_step

@@ -16,11 +16,12 @@ from typing import Any, Iterator, Mapping
 
 from . import _abi
 from ._errors import DilocoError, Interrupted, Refused, Unreachable
-from ._schedule import Schedule
+from ._schedule import Schedule, own_scheduler
 from ._tensors import Buffers, Tensors
 
 KEPT = ("anchor", "sent", "aside", "past", "carry")  # enum diloco_kept
 _RATE_S = 2.0  # over which tokens a second are measured
+_SAME_SIGNAL_S = 1.0  # within which a second SIGTERM is the first one, come by another way
 _LATE_S = 2.0  # after which it is said that no daemon is there
 
 
@@ -31,14 +32,17 @@ _last: "weakref.ref[Island] | None" = None  # of this process, attached or not a
 
 class _Ending:
     """What SIGTERM does in a script that does nothing about it: the next step() is the last. A batch system sends it
-    before it takes the machine, and the daemon when it is stopped."""
+    before it takes the machine, and the daemon when it is stopped. A second one ends the process, as ever: the script
+    may stand where it comes to no step."""
 
     def __init__(self) -> None:
         self.asked = False
+        self._since = 0.0
         self._process = os.getpid()
 
     def __call__(self, number: int, _frame: Any) -> None:
-        if os.getpid() == self._process:
+        if os.getpid() == self._process and (not self.asked or time.monotonic() < self._since + _SAME_SIGNAL_S):
+            self._since = self._since if self.asked else time.monotonic()
             self.asked = True
             return
         _signal.signal(number, _signal.SIG_DFL)  # a process that the script has forked, as its loader of data
@@ -352,6 +356,11 @@ class Island:
         there, and takes no longer than attach(ending=) says; what state_dict() has kept goes on at the next start."""
         return self._ending.asked
 
+    def end_soon(self) -> None:
+        """For who handles a SIGTERM himself: as if it had come to a script that does not. step() is False, and finish()
+        contributes what is there and takes no longer than attach(ending=) says."""
+        self._ending.asked = True
+
     @property
     def held(self) -> bool:
         """Whether it is in use: from attach() to detach()."""
@@ -503,7 +512,7 @@ def schedule(scheduler: Any, island: Island | None = None) -> Schedule:
     island = island if island is not None else (_last() if _last is not None else None)
     if island is None:
         raise DilocoError("schedule() before attach(): there is no run yet whose step it could go by")
-    return Schedule(scheduler, island)
+    return Schedule(own_scheduler(scheduler), island)
 
 
 def _is_torch(model: Any) -> bool:

@@ -97,10 +97,19 @@ class DilocoCallback(Callback):
             return
         before, self._steps = self._steps, trainer.global_step
         loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
-        if not self.island.step(tokens=self.tokens_per_step, loss=loss):
+        rates = [group["lr"] for optimizer in trainer.optimizers for group in optimizer.param_groups]
+        if not self.island.step(tokens=self.tokens_per_step, loss=loss, lr=float(max(rates, default=0.0))):
             trainer.should_stop = True
         self._go_by_the_run(trainer, self._stop_for_checkpoints(trainer, before, self.island.run_step))
         self._steps = trainer.global_step
+
+    def on_exception(self, trainer: Any, module: Any, exception: BaseException) -> None:
+        """On a SIGTERM Lightning's own handler ends training with one: what is trained is contributed."""
+        if self.island is None or not self.island.held or type(exception).__name__ != "SIGTERMException":
+            return
+        self.island.end_soon()
+        self.island.finish()
+        self.island.detach()
 
     def on_train_end(self, trainer: Any, module: Any) -> None:
         if self.island is None:

@@ -296,6 +296,57 @@ class Islands(unittest.TestCase):
                 self.assertTrue(torch.equal(dict(model.named_parameters())[name].detach(), anchor), name)
                 self.assertGreater(anchor.min().item(), 1.9)
 
+    def test_values_that_are_loaded_after_attach_are_not_taken_silently(self):
+        with Run(SPEC.replace("steps = 500", "steps = 60")) as run:
+            paris = run.found("paris", "")
+            for model in (torch.nn.Linear(6, 5), torch.nn.Sequential(torch.nn.Linear(6, 5))):
+                saved = {name: value.clone() for name, value in model.state_dict().items()}
+                with diloco.attach(model, socket=paris.socket(), wait=20) as island:
+                    with self.assertNoLogs("diloco"):
+                        island.step(tokens=1)
+                    model.load_state_dict(saved)
+                    with self.assertLogs("diloco", "WARNING") as said:
+                        island.step(tokens=1)
+                    self.assertIn("values were loaded into the model", said.output[0])
+                    model.load_state_dict(saved)
+                    with self.assertNoLogs("diloco"):
+                        island.step(tokens=1)
+                        state = island.state_dict()
+                        model.load_state_dict(saved)
+                        island.load_state_dict(state)
+                        island.step(tokens=1)
+                        state = island.state_dict()
+                model.load_state_dict(saved)
+                self.assertEqual([len(one._load_state_dict_post_hooks) for one in model.modules() if one._parameters], [0])
+                paris.ctl("stop")
+                paris.ctl("reset")
+                paris.ctl("start")
+
+    def test_batches_come_pass_after_pass_until_the_end(self):
+        class Passes(list):
+            numbers = []
+
+            def set_epoch(self, number):
+                self.numbers.append(number)
+
+        with Run(SPEC.replace("steps = 500", "steps = 60")) as run:
+            paris = run.found("paris", "")
+            with diloco.attach(torch.nn.Linear(6, 5), socket=paris.socket(), wait=20, seed=7) as island:
+                drawn = torch.rand(1)
+                torch.manual_seed(island.seed(7))
+                self.assertEqual(drawn, torch.rand(1))
+                with self.assertRaisesRegex(diloco.DilocoError, "the loader gives none"):
+                    next(island.batches([]))
+                loader, seen = Passes(range(25)), []
+                for batch in island.batches(loader):
+                    seen.append(batch)
+                    if len(seen) % 2 == 0:  # gradients are accumulated
+                        island.step(tokens=1)
+                self.assertEqual(island.run_step, 60)
+                self.assertEqual(seen[:27], [*range(25), 0, 1])
+                self.assertEqual(loader.numbers, list(range(-(-len(seen) // 25))))
+                self.assertTrue(island.finish())
+
     def test_the_run_s_model_is_evaluated_while_training_goes_on(self):
         """On the CPU, by the way in which CUDA tensors are moved, and in 16 bits."""
         for dtype, as_device in ((torch.float32, False), (torch.bfloat16, False), (torch.bfloat16, True)):

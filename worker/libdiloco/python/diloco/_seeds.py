@@ -7,8 +7,6 @@ import random
 import sys
 from typing import Any
 
-import torch
-
 _DEPTH = 64  # samplers in samplers
 
 
@@ -17,7 +15,8 @@ def seed_all(number: int) -> None:
     random.seed(number)
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(number)
-    torch.manual_seed(number)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(number)
 
 
 def seed_loader(loader: Any, number: int) -> None:
@@ -30,7 +29,7 @@ def seed_loader(loader: Any, number: int) -> None:
             continue
         seen.add(id(item))
         generator = getattr(item, "generator", None)
-        if isinstance(generator, torch.Generator):
+        if hasattr(generator, "manual_seed"):
             generator.manual_seed(number)
         for name in ("initial_seed", "seed"):
             if type(getattr(item, name, None)) is int:

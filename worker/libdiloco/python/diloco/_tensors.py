@@ -47,6 +47,7 @@ class Tensors:
     device: _abi.Device | None = None
     described: list[Described]
     watched: list[int] = []  # of these it wants to hear in changed()
+    loaded = False  # somebody has loaded other values into the model
 
     def __iter__(self) -> Iterator[Described]:
         return iter(self.described)
@@ -55,6 +56,17 @@ class Tensors:
         """Those that lie elsewhere than before, by the numbers of their registration, with their addresses now. Raises
         if one is not to be found, or is another one than was registered. Called before values move: it is quick."""
         return []
+
+    def before_moves(self) -> None:
+        """Values may move now, where moved() has said."""
+
+    def after_moves(self, changed: Callable[[int], Any]) -> None:
+        """All that moved in a call has moved; changed(number) says what."""
+
+    def stood_still(self) -> bool:
+        """At the beginning of a step: whether nothing was changed since after_moves(). Raises if what came in was
+        written over."""
+        return False
 
     def changed(self, numbers: list[int]) -> None:
         """The values of these of `watched` have changed, by the numbers of their registration; all ranks call alike."""

@@ -12,6 +12,7 @@ import torch.distributed as dist
 from . import _abi
 from ._errors import DilocoError
 from ._moves import Moves, host_values
+from ._probes import Overwritten, Still
 from ._tensors import Described, Tensors
 from ._whereabouts import Whereabouts, is_spread
 
@@ -169,8 +170,21 @@ class Module(Tensors):
         self._moves = Moves([param.local for param in self.params]) if self.on_device else None
         self.device = self._moves.struct if self._moves is not None else None
         self._whereabouts = Whereabouts(model, [param.given for param in self.params])
+        self._hooks = [module.register_load_state_dict_post_hook(self._note_load) for module in self._owners()]
+        self._values = [param.local for param in self.params]
+        self._still, self._overwritten = Still(), Overwritten(self._values)
         self._losses, self._tokens = _Later(), _Later()
         self._loss = 0.0
+
+    def _owners(self) -> list[torch.nn.Module]:
+        """The modules that have the parameters themselves."""
+        if isinstance(self._model, dict):
+            return []
+        own = {id(param.given) for param in self.params}
+        return [one for one in self._model.modules() if any(id(value) in own for value in one._parameters.values())]
+
+    def _note_load(self, _module: Any, _keys: Any) -> None:
+        self.loaded = True
 
     @staticmethod
     def _named(model: torch.nn.Module, buffers: bool) -> Iterable[tuple[str, torch.Tensor]]:
@@ -201,7 +215,7 @@ class Module(Tensors):
             else:
                 one.address = new.local.data_ptr() or 1
                 places.append((number, one.address))
-        self.params = found
+        self.params, self._values = found, [param.local for param in found]
         self._whereabouts = Whereabouts(self._model, [param.given for param in found])
         return places
 
@@ -225,6 +239,24 @@ class Module(Tensors):
                 "changes it, as .to(), .half() or fully_shard()"
             )
         return new
+
+    def before_moves(self) -> None:
+        self._overwritten.before(self._values)
+
+    def after_moves(self, changed: Callable[[int], Any]) -> None:
+        self._overwritten.after(self._values, changed)
+        if changed(_abi.ANY):
+            self._still.begin(self._values)
+
+    def stood_still(self) -> bool:
+        number = self._overwritten.look(self._values)
+        if number is not None:
+            raise DilocoError(
+                f"the optimizer has written over what the run brought into parameter {self.params[number].name}: it has "
+                "masters of its own, as those of DeepSpeed, apex and Megatron do. Attach these (diloco.attach({name: "
+                "master})), and copy one into the model where island.changed(name)"
+            )
+        return self._still.is_one(self._values)
 
     @staticmethod
     def _check(param: _Param) -> None:
@@ -300,6 +332,8 @@ class Module(Tensors):
         host_values(address, 1, count, count).copy_(values.reshape(1, -1))
 
     def close(self) -> None:
+        for hook in self._hooks:
+            hook.remove()
         if self._moves is not None:
             self._moves.close()
 

@@ -12,11 +12,12 @@ import sys
 import threading
 import time
 import weakref
-from typing import Any, Iterator, Mapping
+from typing import Any, Iterable, Iterator, Mapping
 
 from . import _abi
 from ._errors import DilocoError, Interrupted, Refused, Unreachable
 from ._schedule import Schedule, own_scheduler
+from ._seeds import seed_all
 from ._tensors import Buffers, Tensors
 
 KEPT = ("anchor", "sent", "aside", "past", "carry")  # enum diloco_kept
@@ -160,7 +161,9 @@ class Island:
         self._rate_tokens = 0
         self._rate = 0.0
         self.done = False
+        self.skipped = 0  # steps that changed nothing, and were not counted
         self._away = False  # the anchor's values are in the place of our own
+        self._said_loaded = False
         self._loose = False  # steps were taken since anything was saved or finished
         self._alone()
         self._begin(kept)
@@ -265,6 +268,7 @@ class Island:
         try:
             for number, address in self._tensors.moved():
                 self._library.diloco_place(self._handle, number, address)
+            self._tensors.before_moves()
         except BaseException as error:  # no exception passes through C
             self._misplaced = error
             return -1
@@ -300,13 +304,20 @@ class Island:
         if self._tensors.watched and self._library.diloco_changed(self._handle, _abi.ANY):
             changed = self._library.diloco_changed
             self._tensors.changed([n for n in self._tensors.watched if changed(self._handle, n)])
+        self._tensors.after_moves(lambda number: self._library.diloco_changed(self._handle, number))
 
     # ---- the three lines ----
 
     def step(self, tokens: Any = 0, loss: Any = None, lr: float = 0.0, grad_norm: float = 0.0) -> bool:
         """After each optimizer step. `tokens` are those that the island has trained in it, in all its ranks. False: the
-        run's steps are done, or the island is to leave; call finish() then. Tensors on a GPU are not waited for: a loss
+        run's steps are done, or the island is to leave; call finish() then. A step that has changed no parameter, as a
+        GradScaler skips some, is not counted, where there is one rank: it is as if it had not been called. Tensors on a GPU are not waited for: a loss
         is shown, and tokens are counted, when it has come to them."""
+        if self._tensors.loaded:
+            self._say_loaded()
+        if self._handle and self._tensors.stood_still() and self._group is None:  # ranks might not agree
+            self.skipped += 1
+            return not (self.done or self._ending.asked)
         now = time.monotonic()
         tokens = self._tensors.tokens_of(tokens, self.run_step + 1 >= self.steps)
         self._rate_tokens += tokens
@@ -326,6 +337,35 @@ class Island:
         self._after()
         self.done, self._loose = self.done or result == _abi.STOP, True
         return not self.done
+
+    def _say_loaded(self) -> None:
+        self._tensors.loaded = False
+        if self._said_loaded:
+            return
+        self._said_loaded = True
+        _log.warning(
+            "island %s: values were loaded into the model (load_state_dict) after attach(): where they differ from what was "
+            "there, that is contributed as if it were trained. Load a checkpoint before attach(state=), or give its state "
+            "to island.load_state_dict() after it",
+            self.name,
+        )
+
+    def batches(self, loader: Iterable[Any]) -> Iterator[Any]:
+        """What `loader` gives, pass after pass, until step() has been False; of a sampler that draws by passes, as
+        DistributedSampler, each has its own order."""
+        number = 0
+        while not self.done:
+            for one in (loader, getattr(loader, "sampler", None)):
+                if hasattr(one, "set_epoch"):
+                    one.set_epoch(number)
+            count = 0
+            for count, batch in enumerate(loader, 1):
+                yield batch
+                if self.done:
+                    return
+            if count == 0:
+                raise DilocoError("batches(): the loader gives none")
+            number += 1
 
     def finish(self) -> bool:
         """Has the last contributions counted, and waits for the run's end: then all islands hold the same parameters,
@@ -447,6 +487,7 @@ class Island:
         self._whole(state)
         self._loose = False
         self.detach()
+        self._tensors.loaded = False
         self._waits_from = time.monotonic()
         self._begin(state)
 
@@ -532,6 +573,7 @@ def attach(
     state: dict[str, Any] | None = None,
     group: Any = "auto",
     buffers: bool = False,
+    seed: int | None = None,
 ) -> Island:
     """Takes part in the run of this machine's island with `model`: a torch.nn.Module, or a dict of names and tensors or
     of names and fp32 buffers. When it returns the parameters are the run's.
@@ -543,6 +585,8 @@ def attach(
     state: of Island.state_dict() or {"kept": that of Island.kept()}, from the checkpoint that the model was loaded from
     group: the torch.distributed group of this island's ranks; "auto": all, where there are several; None: this alone
     buffers: share floating-point buffers (as BatchNorm's) as well as parameters
+    seed: the generators of random, numpy and torch are seeded by Island.seed(seed), in each rank otherwise, so that what
+        they draw from now on is this island's own; None: see to that yourself
     """
     ranks = None
     if not _is_torch(model):
@@ -561,4 +605,7 @@ def attach(
 
             ranks = RankGroup(group)
         tensors = Module(model, group, buffers)
-    return Island(tensors, socket=socket, trainer=trainer, wait=wait, ending=ending, kept=state, group=ranks)
+    island = Island(tensors, socket=socket, trainer=trainer, wait=wait, ending=ending, kept=state, group=ranks)
+    if seed is not None:
+        seed_all(island.seed(seed) + (ranks.rank if ranks is not None else 0))
+    return island

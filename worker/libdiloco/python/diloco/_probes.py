@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a training loop does with the parameters between two steps of the run, seen without looking at all of them:
+whether a step has changed any, and whether an optimizer writes over what the run brought."""
+
+from __future__ import annotations
+
+from collections import deque
+from operator import attrgetter
+from typing import Any, Callable, Sequence
+
+import torch
+
+STILL_MOST = 50  # steps in a row that change nothing, and are not counted
+PROBED_MOST = 16  # parameters
+VALUES = 64  # of each
+
+_version = attrgetter("_version")  # how often a tensor was changed in place, whoever did it
+
+
+class Still:
+    """Steps that change no parameter, as those that a GradScaler skips. Where a loop changes parameters in a way that
+    their counts do not show (`.data`), and where it goes on for long without changing any, all steps count."""
+
+    def __init__(self) -> None:
+        self._counts: list[int] = []
+        self._shown = False
+        self._in_a_row = 0
+
+    def begin(self, values: Sequence[torch.Tensor]) -> None:
+        """After what has come in."""
+        self._counts = list(map(_version, values))
+
+    def is_one(self, values: Sequence[torch.Tensor]) -> bool:
+        before, self._counts = self._counts, list(map(_version, values))
+        if self._counts != before:
+            self._shown, self._in_a_row = True, 0
+            return False
+        self._in_a_row += 1
+        if self._in_a_row > STILL_MOST:
+            self._shown = False
+        return self._shown
+
+
+class _Mix:
+    """Some values of a parameter: before and after an anchor was taken in, and after the step that followed."""
+
+    def __init__(self, before: torch.Tensor, after: torch.Tensor):
+        self.before, self.after = before, after
+        self.next: torch.Tensor | None = None
+
+
+class Overwritten:
+    """An optimizer that has fp32 masters of its own, which know nothing of an anchor that was taken in, writes these over
+    it with its next step. With u the change of one step: who keeps what came in goes on from there, to after + u; who
+    does not, to before + u. The step after that one shows u, but for what it differs by from step to step; where the
+    distance that the anchor moved the values is much larger than that, the two can be told apart."""
+
+    CLEAR = 16.0  # so many times, of squares
+
+    def __init__(self, values: Sequence[torch.Tensor]):
+        have = [n for n, value in enumerate(values) if value.numel() > 0]
+        some = have[:: max(1, -(-len(have) // PROBED_MOST))]
+        self.numbers = {n: self._places(values[n]) for n in some}
+        self._before: dict[int, torch.Tensor] = {}
+        self._mixes: dict[int, _Mix] = {}
+        self._said: deque[tuple[list[int], torch.Tensor, Any]] = deque()
+
+    @staticmethod
+    def _places(value: torch.Tensor) -> torch.Tensor:
+        count = min(VALUES, value.numel())
+        return (torch.arange(count, device=value.device) * value.numel()) // count
+
+    def _now(self, values: Sequence[torch.Tensor], n: int) -> torch.Tensor:
+        return values[n].detach().view(-1)[self.numbers[n]].float()
+
+    def before(self, values: Sequence[torch.Tensor]) -> None:
+        """Values may be moved now."""
+        self._before = {n: self._now(values, n) for n in self.numbers}
+
+    def after(self, values: Sequence[torch.Tensor], changed: Callable[[int], Any]) -> None:
+        """They were, of those that have changed."""
+        for n, before in self._before.items():
+            if changed(n):
+                self._mixes[n] = _Mix(before, self._now(values, n))
+        self._before = {}
+
+    def look(self, values: Sequence[torch.Tensor]) -> int | None:
+        """At the beginning of a step: the number of the first parameter whose optimizer wrote over what came in, where it
+        was so in most of those that it came into. None: nothing is known to be wrong; of a GPU it may be known later."""
+        if not self._mixes and not self._said:
+            return None
+        judged, flags = [], []
+        for n in list(self._mixes):
+            mix, now = self._mixes[n], self._now(values, n)
+            if mix.next is None:
+                mix.next = now
+                continue
+            del self._mixes[n]
+            moved = (mix.after - mix.before).square().sum()
+            left = ((mix.next - mix.before) - (now - mix.next)).square().sum()
+            kept = ((mix.next - mix.after) - (now - mix.next)).square().sum()
+            judged.append(n)
+            flags.append((left * self.CLEAR <= moved) & (kept > left) & (moved > 0))
+        if judged:
+            self._say(judged, torch.stack(flags))
+        return self._heard()
+
+    def _say(self, judged: list[int], flags: torch.Tensor) -> None:
+        if not flags.is_cuda:
+            self._said.append((judged, flags, None))
+            return
+        on_host = torch.empty(flags.shape, dtype=torch.bool, pin_memory=True)
+        on_host.copy_(flags, non_blocking=True)
+        event = torch.cuda.Event()
+        event.record()
+        self._said.append((judged, on_host, event))
+
+    def _heard(self) -> int | None:
+        while self._said and (self._said[0][2] is None or self._said[0][2].query()):
+            judged, flags, _ = self._said.popleft()
+            wrong = [n for n, flag in zip(judged, flags.tolist()) if flag]
+            if 2 * len(wrong) > len(judged):
+                return wrong[0]
+        return None

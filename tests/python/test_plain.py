@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 import unittest
+import unittest.mock
 
 from islands import ROOT, Run, assert_one_model, main
 
@@ -262,6 +263,53 @@ class Islands(unittest.TestCase):
                 while island.step(tokens=1):
                     pass
                 self.assertTrue(island.finish())
+
+    def test_what_the_run_does_is_told_and_written(self):
+        with Run(SPEC.replace("steps = 300", "steps = 100000")) as run:
+            paris, values = run.found("paris", ""), array.array("f", [1.0] * 64)
+            with contextlib.ExitStack() as both:
+                island = both.enter_context(diloco.attach({"w": values}, socket=paris.socket(), wait=20))
+                island.step(tokens=5, loss=1.5)
+                oslo = run.join("oslo", "")
+                more = {"w": array.array("f", [1.0] * 64)}
+                other = both.enter_context(diloco.attach(more, socket=oslo.socket(), wait=20))
+                written = []
+                log = diloco.loggers.Log(island, lambda numbers, step: written.append((step, numbers)), every=0.05)
+                end = time.monotonic() + 60
+                while not (written and written[-1][1].get("diloco/losses/oslo") == 2.5
+                           and written[-1][1]["diloco/versions"] > 0):
+                    self.assertLess(time.monotonic(), end, written[-1:])
+                    island.step(tokens=5, loss=1.5)
+                    other.step(tokens=5, loss=2.5)
+                    log()
+                    time.sleep(0.01)
+                step, last = written[-1]
+                self.assertEqual((last["diloco/run_step"], last["diloco/steps"]), (step, 100000))
+                self.assertEqual((last["diloco/islands"], last["diloco/islands_up"]), (2, 2))
+                self.assertEqual(last["diloco/losses/paris"], 1.5)
+                self.assertGreater(last["diloco/bytes_sent"], 0)
+                self.assertIn("anchors", island.metrics())
+                rarely = diloco.loggers.Log(island, lambda numbers, step: None, every=1000)
+                self.assertEqual([rarely(), rarely()], [True, False])
+
+                class Writer(dict):
+                    def add_scalar(self, name, value, step):
+                        self[name] = (value, step)
+
+                writer = Writer()
+                self.assertTrue(diloco.loggers.tensorboard(island, writer)())
+                self.assertEqual(writer["diloco/steps"], (100000.0, island.run_step))
+                with self.assertLogs("diloco", "INFO") as said:
+                    self.assertTrue(diloco.loggers.lines(island)())
+                self.assertIn("diloco/islands_up 2", said.output[0])
+                with self.assertRaisesRegex(diloco.DilocoError, "mlflow is not installed here: pip install mlflow"):
+                    with unittest.mock.patch.dict(sys.modules, {"mlflow": None}):
+                        diloco.loggers.mlflow(island)
+                paris.ctl("stop")
+                with self.assertRaisesRegex(diloco.DilocoError, "does not answer at .*control.sock"):
+                    island.metrics()
+                self.assertFalse(diloco.loggers.lines(island)())
+                island.state_dict(), other.state_dict()
 
     def test_a_second_sigterm_ends_a_script_that_comes_to_no_step(self):
         script = (

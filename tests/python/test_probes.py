@@ -67,7 +67,8 @@ class Islands(unittest.TestCase):
                     paris = run.found("paris", "")
                     model = self.model(dtype)
                     with diloco.attach(model, socket=paris.socket(), wait=20) as island:
-                        with self.assertRaisesRegex(diloco.DilocoError, "written over .* parameter [0-9].(weight|bias)"):
+                        words = "written over .* parameter [0-9].(weight|bias)"
+                        with self.assertRaisesRegex(diloco.DilocoError, words):
                             learns(run, model, Mastered(model, kind, **options), island, noise=0.3)
                         self.assertLess(island.run_step, 60)
 

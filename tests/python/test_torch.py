@@ -317,7 +317,8 @@ class Islands(unittest.TestCase):
                         island.step(tokens=1)
                         state = island.state_dict()
                 model.load_state_dict(saved)
-                self.assertEqual([len(one._load_state_dict_post_hooks) for one in model.modules() if one._parameters], [0])
+                hooks = [one._load_state_dict_post_hooks for one in model.modules() if one._parameters]
+                self.assertEqual([len(of_one) for of_one in hooks], [0])
                 paris.ctl("stop")
                 paris.ctl("reset")
                 paris.ctl("start")

@@ -12,7 +12,8 @@
 """
 
 from ._errors import DilocoError, Interrupted, Refused, Unreachable
+from . import loggers
 from .island import Island, attach, schedule
 
-__all__ = ["DilocoError", "Interrupted", "Island", "Refused", "Unreachable", "attach", "schedule"]
+__all__ = ["DilocoError", "Interrupted", "Island", "Refused", "Unreachable", "attach", "loggers", "schedule"]
 __version__ = "0.2.0"

@@ -50,10 +50,10 @@ class _Mix:
 
 
 class Overwritten:
-    """An optimizer that has fp32 masters of its own, which know nothing of an anchor that was taken in, writes these over
-    it with its next step. With u the change of one step: who keeps what came in goes on from there, to after + u; who
-    does not, to before + u. The step after that one shows u, but for what it differs by from step to step; where the
-    distance that the anchor moved the values is much larger than that, the two can be told apart."""
+    """An optimizer that has fp32 masters of its own, which know nothing of an anchor that was taken in, writes these
+    over it with its next step. With u the change of one step: who keeps what came in goes on from there, to after + u;
+    who does not, to before + u. The step after that one shows u, but for what it differs by from step to step; where
+    the distance that the anchor moved the values is much larger than that, the two can be told apart."""
 
     CLEAR = 16.0  # so many times, of squares
 
@@ -85,8 +85,9 @@ class Overwritten:
         self._before = {}
 
     def look(self, values: Sequence[torch.Tensor]) -> int | None:
-        """At the beginning of a step: the number of the first parameter whose optimizer wrote over what came in, where it
-        was so in most of those that it came into. None: nothing is known to be wrong; of a GPU it may be known later."""
+        """At the beginning of a step: the number of the first parameter whose optimizer wrote over what came in, where
+        it was so in most of those that it came into. None: nothing is known to be wrong; of a GPU it may be known
+        later."""
         if not self._mixes and not self._said:
             return None
         judged, flags = [], []

@@ -29,7 +29,7 @@ def seed_loader(loader: Any, number: int) -> None:
             continue
         seen.add(id(item))
         generator = getattr(item, "generator", None)
-        if hasattr(generator, "manual_seed"):
+        if generator is not None and hasattr(generator, "manual_seed"):
             generator.manual_seed(number)
         for name in ("initial_seed", "seed"):
             if type(getattr(item, name, None)) is int:

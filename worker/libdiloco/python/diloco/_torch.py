@@ -252,9 +252,9 @@ class Module(Tensors):
         number = self._overwritten.look(self._values)
         if number is not None:
             raise DilocoError(
-                f"the optimizer has written over what the run brought into parameter {self.params[number].name}: it has "
-                "masters of its own, as those of DeepSpeed, apex and Megatron do. Attach these (diloco.attach({name: "
-                "master})), and copy one into the model where island.changed(name)"
+                f"the optimizer has written over what the run brought into parameter {self.params[number].name}: it "
+                "has masters of its own, as those of DeepSpeed, apex and Megatron do. Attach these "
+                "(diloco.attach({name: master})), and copy one into the model where island.changed(name)"
             )
         return self._still.is_one(self._values)
 

@@ -135,8 +135,8 @@ class DilocoCallback(TrainerCallback):
         if not self._counts_sequences:
             self._counts_sequences = True
             log.warning(
-                "sequences are counted instead of tokens, so status shows these: give DilocoCallback(tokens_per_step=...)"
-                ", or TrainingArguments(include_num_input_tokens_seen=True)"
+                "sequences are counted instead of tokens, so status shows these: give "
+                "DilocoCallback(tokens_per_step=...), or TrainingArguments(include_num_input_tokens_seen=True)"
             )
         return int(args.train_batch_size * args.gradient_accumulation_steps * max(1, args.world_size))
 

@@ -16,6 +16,7 @@ from typing import Any, Iterable, Iterator, Mapping
 
 from . import _abi
 from ._errors import DilocoError, Interrupted, Refused, Unreachable
+from ._metrics import of_run
 from ._schedule import Schedule, own_scheduler
 from ._seeds import seed_all
 from ._tensors import Buffers, Tensors
@@ -309,10 +310,10 @@ class Island:
     # ---- the three lines ----
 
     def step(self, tokens: Any = 0, loss: Any = None, lr: float = 0.0, grad_norm: float = 0.0) -> bool:
-        """After each optimizer step. `tokens` are those that the island has trained in it, in all its ranks. False: the
-        run's steps are done, or the island is to leave; call finish() then. A step that has changed no parameter, as a
-        GradScaler skips some, is not counted, where there is one rank: it is as if it had not been called. Tensors on a GPU are not waited for: a loss
-        is shown, and tokens are counted, when it has come to them."""
+        """After each optimizer step. `tokens` are those that the island has trained in it, in all its ranks. False:
+        the run's steps are done, or the island is to leave; call finish() then. A step that has changed no parameter,
+        as a GradScaler skips some, is not counted, where there is one rank: it is as if it had not been called.
+        Tensors on a GPU are not waited for: a loss is shown, and tokens are counted, when it has come to them."""
         if self._tensors.loaded:
             self._say_loaded()
         if self._handle and self._tensors.stood_still() and self._group is None:  # ranks might not agree
@@ -344,9 +345,9 @@ class Island:
             return
         self._said_loaded = True
         _log.warning(
-            "island %s: values were loaded into the model (load_state_dict) after attach(): where they differ from what was "
-            "there, that is contributed as if it were trained. Load a checkpoint before attach(state=), or give its state "
-            "to island.load_state_dict() after it",
+            "island %s: values were loaded into the model (load_state_dict) after attach(): where they differ from "
+            "what was there, that is contributed as if it were trained. Load a checkpoint before attach(state=), or "
+            "give its state to island.load_state_dict() after it",
             self.name,
         )
 
@@ -356,7 +357,7 @@ class Island:
         number = 0
         while not self.done:
             for one in (loader, getattr(loader, "sampler", None)):
-                if hasattr(one, "set_epoch"):
+                if one is not None and hasattr(one, "set_epoch"):
                     one.set_epoch(number)
             count = 0
             for count, batch in enumerate(loader, 1):
@@ -416,6 +417,20 @@ class Island:
     def why(self) -> str:
         """The last thing that the library had to say."""
         return self._library.diloco_error(self._handle).decode(errors="replace")
+
+    @property
+    def leads(self) -> bool:
+        """Whether this is the only rank, or the first of several."""
+        return self._group is None or bool(self._group.rank == 0)
+
+    def metrics(self) -> dict[str, Any]:
+        """Of the run as this island knows it, asked of its daemon: `run_step`, `steps`, `skipped` (steps not counted,
+        as they changed nothing), `attached`; `step` (of the newest result), `versions` (results taken in, of all
+        fragments), `islands`, `islands_up`, `contributors`, `bytes_sent`, `bytes_received`, `tokens_counted`,
+        `left_s`, `anchors` (a hash, equal on islands that hold the same), `degraded` (codes of docs/FORMATS.md),
+        `losses` and `steps_of` by island. It waits for an answer; see diloco.loggers. DilocoError: there is none."""
+        own = {"run_step": self.run_step, "steps": self.steps, "skipped": self.skipped, "attached": self.attached}
+        return own | of_run(self._socket)
 
     # ---- the shared model ----
 
@@ -585,8 +600,8 @@ def attach(
     state: of Island.state_dict() or {"kept": that of Island.kept()}, from the checkpoint that the model was loaded from
     group: the torch.distributed group of this island's ranks; "auto": all, where there are several; None: this alone
     buffers: share floating-point buffers (as BatchNorm's) as well as parameters
-    seed: the generators of random, numpy and torch are seeded by Island.seed(seed), in each rank otherwise, so that what
-        they draw from now on is this island's own; None: see to that yourself
+    seed: the generators of random, numpy and torch are seeded by Island.seed(seed), in each rank otherwise, so that
+        what they draw from now on is this island's own; None: see to that yourself
     """
     ranks = None
     if not _is_torch(model):

@@ -40,6 +40,7 @@ class Ranks(unittest.TestCase):
         assert_one_model(islands)
         anchor = anchor_of(islands[0])
         for number, island in enumerate(islands):
+            island.await_log("over: ")  # said when the file is there
             held = torch.load(run.place / f"{island.name}.pt")
             self.assertEqual(set(held), set(anchor))
             for name, value in held.items():

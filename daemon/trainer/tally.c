@@ -21,19 +21,29 @@ static const char scan_format[] = "diloco tokens 2\nbefore = %" SCNu64 "\nlast =
 static const char line_format[] = "noted = %" PRIu32 " %" PRIu64 " %" PRIx64 "\n";
 static const char scan_line_format[] = "noted = %" SCNu32 " %" SCNu64 " %" SCNx64 "\n";
 
-static bool parse(struct tally *found, const char *text)
+static enum err room_for(struct tally *tally, uint32_t fragment)
+{
+    if (fragment < tally->fragments_count)
+        return ERR_OK;
+    TRY(mem_grow(&tally->fragments, tally->fragments_count, fragment + 1, sizeof *tally->fragments, "a tally"));
+    tally->fragments_count = fragment + 1;
+    return ERR_OK;
+}
+
+static enum err parse(struct tally *found, const char *text)
 {
     struct tally_fragment one;
     uint32_t f;
     if (sscanf(text, scan_format, &found->before, &found->last, &found->counted) != 3 || !(found->counted >= 0))
-        return false;
+        return ERR_CORRUPT;
     for (const char *line = text; (line = strstr(line, "\nnoted = ")) != NULL;) {
         line++;
-        if (sscanf(line, scan_line_format, &f, &one.version, &one.shards) != 3)
-            return false;
-        tally_note(found, f, one.version, one.shards);
+        if (sscanf(line, scan_line_format, &f, &one.version, &one.shards) != 3 || f >= PLAN_FRAGMENTS_MAX)
+            return ERR_CORRUPT;
+        TRY(room_for(found, f));
+        found->fragments[f] = one;
     }
-    return true;
+    return ERR_OK;
 }
 
 enum err tally_init(struct tally *tally, const char *folder)
@@ -46,15 +56,19 @@ enum err tally_init(struct tally *tally, const char *folder)
     enum err err = fsio_read(tally->path, TEXT_BYTES_MAX, &text, &bytes);
     if (err == ERR_NOTFOUND)
         return ERR_OK;
-    if (err != ERR_OK || !parse(&found, text)) {
-        log_warn("%s: damaged; tokens are counted from 0", tally->path);
-        mem_free(found.fragments);
-    } else {
-        found.path = tally->path;
-        *tally = found;
-    }
-    if (err == ERR_OK)
+    if (err == ERR_OK) {
+        err = parse(&found, text);
         mem_free(text);
+    }
+    found.path = tally->path;
+    if (err == ERR_OK) {
+        *tally = found;
+        return ERR_OK;
+    }
+    mem_free(found.fragments);
+    if (err == ERR_NOMEM)
+        return err;
+    log_warn("%s: damaged; tokens are counted from 0", tally->path);
     return ERR_OK;
 }
 
@@ -152,14 +166,8 @@ void tally_resume(struct tally *tally)
 
 void tally_note(struct tally *tally, uint32_t fragment, uint64_t version, uint64_t shards)
 {
-    if (fragment >= PLAN_FRAGMENTS_MAX)
+    if (fragment >= PLAN_FRAGMENTS_MAX || room_for(tally, fragment) != ERR_OK)
         return;
-    if (fragment >= tally->fragments_count) {
-        if (mem_grow(&tally->fragments, tally->fragments_count, fragment + 1, sizeof *tally->fragments, "a tally") !=
-            ERR_OK)
-            return;
-        tally->fragments_count = fragment + 1;
-    }
     struct tally_fragment *one = &tally->fragments[fragment];
     one->shards = one->version == version ? one->shards | shards : shards;
     one->version = version;

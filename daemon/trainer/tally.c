@@ -160,6 +160,8 @@ void tally_resume(struct tally *tally)
 {
     if (tally->begun.idle)
         tally_begin(tally, tally->begun.kept);
+    else
+        tally->begun.kept = UINT64_MAX; /* how it began is not known to this daemon, or long ago */
     tally->last = 0;
     tally->begun.there = true;
 }

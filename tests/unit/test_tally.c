@@ -108,6 +108,15 @@ static void a_trainer_that_was_there_before_the_daemon_counts_once(void **state)
     tally_end(&tally, 450);
     tally_begin(&tally, 400);
     assert_int_equal(tally_trained(&tally, 400), 450);
+    tally_save(&tally, 400);
+    tally_deinit(&tally);
+    /* One that has trained nothing yet forgets nothing of those before it. */
+    assert_ok(tally_init(&tally, folder));
+    tally.before = 450;
+    tally_resume(&tally);
+    tally_end(&tally, 0);
+    tally_begin(&tally, 0);
+    assert_int_equal(tally_trained(&tally, 0), 450);
     tally_deinit(&tally);
 }
 

@@ -37,12 +37,13 @@
 #include "common/err.h"
 
 /* 1: first version. 2: the run's clock. 3: work set aside. 4: the run's end; work that a trainer kept. 5: trainers of
- * several processes. 6: what a trainer runs on. 7: tokens after a restart; trainers
- * without initial tensors. */
-enum { IPC_VERSION = 8 };
+ * several processes. 6: what a trainer runs on. 7: tokens after a restart. 8: trainers without initial tensors. 9:
+ * tensors that are not trained. */
+enum { IPC_VERSION = 9 };
 enum {
     IPC_DEVICE_BYTES = 96,
     IPC_NAME_BYTES = 128,
+    IPC_TYPE_BYTES = 16,
     IPC_DIMS_MAX = 6,
     IPC_TEXT_BYTES = 320,
     IPC_RANGES_MAX = 64,
@@ -136,7 +137,7 @@ struct ipc_shm {
 enum ipc_type {
     /* trainer to daemon */
     IPC_HELLO,      /* hello; the memfd of the previous attachment comes along if there was one */
-    IPC_TENSOR,     /* tensor, one each, by layer and name */
+    IPC_TENSOR,     /* tensor, one each, by layer and name; then those that are not trained */
     IPC_REGISTERED, /* all tensors are announced */
     IPC_INITIAL,    /* the areas hold the trainer's initial tensors, or what it kept, as IPC_WELCOME asked for */
     IPC_TAKEN,      /* fragment: a snapshot was taken */
@@ -180,6 +181,10 @@ struct ipc_tensor {
     uint32_t dims;
     int32_t layer; /* -1: not part of a layer */
     uint64_t shape[IPC_DIMS_MAX];
+    /* Not trained, and in no fragment: what the others are trained upon, as the model below a LoRA. */
+    uint32_t frozen;
+    char type[IPC_TYPE_BYTES]; /* of a frozen one, as "bfloat16" */
+    uint64_t sum;              /* of its values: other values, another sum; 0: not known */
 };
 
 struct ipc_welcome {

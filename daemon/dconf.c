@@ -93,6 +93,10 @@ static const struct conf_key keys[] = {
      "is theirs then, with mode 0660. Empty: no others."},
     {"worker", "autostart", CONF_BOOL, AT(autostart), "yes", 0, 0, NULL, NULL,
      "Whether training starts with the daemon. no: it waits for dilococtl join."},
+    {"worker", "allow_other_base", CONF_BOOL, AT(allow_other_base), "no", 0, 0, NULL, NULL,
+     "Whether a trainer may build upon another frozen base than the run's, as a quantised copy of the model below a "
+     "LoRA; what it trains has to be the same. The base of another island is the run's then: this one waits for it. "
+     "Status says how the two differ."},
     {"worker", "stop", CONF_DURATION, AT(stop_ms), "15s", 1000, 600e3, NULL, "ms",
      "How long a trainer that is asked to end may take to save; then it is killed. With more than 45s the unit needs a "
      "longer TimeoutStopSec."},

@@ -37,7 +37,7 @@ struct dconf {
     int64_t io_threads, job_threads, job_nice, ledger_versions; /* job_threads: as processors_jobs() has it */
 
     char *worker_program, *worker_folder, *worker_group, *data, *stream, *device, *devices;
-    bool autostart;
+    bool autostart, allow_other_base;
     uint64_t stop_ms, hang_ms;
     int64_t ranks, tensor_parallel, threads, checkpoint_every, eval_every;
 

@@ -2,6 +2,7 @@
 #include "daemon/engine_events.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 #include "common/log.h"
 #include "daemon/peers/council.h"
@@ -82,16 +83,42 @@ static bool waits_for_plan(struct engine *engine)
         engine->judge_ms = engine->now_ms;
         return true;
     }
-    if (engine->run.plan != NULL || chain_last(engine->charter.chain)->epoch == 0)
+    if (engine->run.plan != NULL)
+        return false;
+    if (engine->conf->allow_other_base) { /* its trainer's base is not to become the run's */
+        engine->judge_ms = UINT64_MAX;
+        return true;
+    }
+    if (chain_last(engine->charter.chain)->epoch == 0)
         return false;
     engine->judge_ms = engine->judge_ms != 0 ? engine->judge_ms : engine->now_ms + PLAN_PATIENCE_MS;
     return engine->now_ms < engine->judge_ms;
 }
 
+/* Whether a trainer's tensors are the run's; `other_base` becomes what is to be said of them where they need not be. */
+static enum err compare_plans(const struct engine *engine, const struct model_plan *plan,
+                              char other_base[IPC_TEXT_BYTES])
+{
+    char text[IPC_TEXT_BYTES];
+    if (digest_equal(&plan->id, &engine->run.plan->id))
+        return ERR_OK;
+    model_plan_difference(engine->run.plan, plan, text, sizeof text);
+    if (!model_plan_same_but_base(engine->run.plan, plan))
+        return err_set(ERR_CONF, "its tensors are not those of the run: %s", text);
+    if (!engine->conf->allow_other_base)
+        return err_set(
+            ERR_CONF,
+            "it trains upon another base than the run: %s; load the same one, or, where another is meant, as "
+            "a quantised copy, set [worker] allow_other_base = yes",
+            text);
+    snprintf(other_base, IPC_TEXT_BYTES, "%s", text);
+    return ERR_OK;
+}
+
 static void judge_trainer(struct engine *engine)
 {
     uint32_t count;
-    char text[IPC_TEXT_BYTES];
+    char other_base[IPC_TEXT_BYTES] = "";
     struct model_plan *plan = NULL;
     static const char witness[] = "this is the run's witness, which trains nothing: attach at another island";
     const char *no = view_is_witness(&engine->charter.view) ? witness : NULL;
@@ -111,16 +138,15 @@ static void judge_trainer(struct engine *engine)
             engine->judge_ms = engine->now_ms;
         else if (engine->run.plan != NULL)
             event_post_fatal(engine->events, err_text());
-    } else if (err == ERR_OK && !digest_equal(&plan->plan->digest, &engine->run.plan->plan->digest)) {
-        model_plan_difference(engine->run.plan, plan, text, sizeof text);
-        err = err_set(ERR_CONF, "its tensors are not those of the run: %s", text);
+    } else if (err == ERR_OK) {
+        err = compare_plans(engine, plan, other_base);
     }
     if (plan != engine->run.plan)
         model_plan_free(plan);
     if (err != ERR_OK)
         trainer_refuse(engine->trainer, err_text());
     else if (engine->told)
-        trainer_accept(engine->trainer);
+        trainer_accept(engine->trainer, other_base);
 }
 
 /* The plan has come, and what the disk has of it; or neither does. */

@@ -30,6 +30,7 @@ const char *complaint_name(enum complaint_code code)
         [COMPLAINT_ENDED_BADLY] = "ended-badly",
         [COMPLAINT_STOPPED] = "stopped",
         [COMPLAINT_NOT_ATTACHED] = "not-attached",
+        [COMPLAINT_NO_PLAN] = "no-plan",
         [COMPLAINT_STALLED] = "stalled",
         [COMPLAINT_OUTLIER] = "outlier",
         [COMPLAINT_RUNAWAY] = "runaway",

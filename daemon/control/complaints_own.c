@@ -64,6 +64,17 @@ static void complain_unattached(struct status *status)
                    "look for its message in the log; {here} leave --now ends it, and {here} join starts another");
 }
 
+static void complain_plan(struct status *status)
+{
+    if (status->from->plan == NULL && status->from->conf->allow_other_base && status->trainer.attached)
+        complain_of_us(
+            status, COMPLAINT_NO_PLAN,
+            "the trainer may train upon another base than the run's ([worker] allow_other_base), and no "
+            "island that has the run's is heard yet: it waits for one",
+            "start an island whose base is to be the run's, with allow_other_base = no; or take the line out "
+            "here, and restart the daemon");
+}
+
 static void complain_nan(struct status *status)
 {
     const struct trainer_info *trainer = &status->trainer;
@@ -177,6 +188,7 @@ static void complain_trainer(struct status *status)
     if (status->phase == TRAINER_STOPPED && !trainer->process_left && !complaints_drained(status))
         complain_of_us(status, COMPLAINT_STOPPED, "no trainer is running", "start it with: {here} join");
     complain_unattached(status);
+    complain_plan(status);
     complain_loss(status);
     complain_nan(status);
     complain_stalled(status);

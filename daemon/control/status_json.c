@@ -69,13 +69,13 @@ static json_t *trainer_json(const struct status *status)
 {
     const struct trainer_info *trainer = &status->trainer;
     double waits_s = trainer->waits_ms > 0 ? (double)(status->now_ms - trainer->waits_ms) / 1000 : 0;
-    return json_pack("{s:s, s:s, s:i, s:I, s:I, s:I, s:o, s:f, s:f, s:o, s:i, s:o, s:f, s:o}", "state",
+    return json_pack("{s:s, s:s, s:i, s:I, s:I, s:I, s:o, s:f, s:f, s:o, s:i, s:o, s:f, s:o, s:s}", "state",
                      trainer_phase_name(status->phase), "process", trainer->process_name, "pid", (int)trainer->pid,
                      "step", (json_int_t)trainer->step, "tokens", (json_int_t)trainer->tokens, "tokens_counted",
                      (json_int_t)trainer->tokens_counted, "loss", real_if_known(trainer->loss), "tokens_per_s",
                      trainer->tokens_per_s, "lr", trainer->lr, "grad_norm", real_if_known(trainer->grad_norm),
                      "failures", (int)trainer->failures, "machine", machine_json(trainer), "waits_s", waits_s,
-                     "waits_for", names_of(status, &status->awaited));
+                     "waits_for", names_of(status, &status->awaited), "other_base", trainer->other_base);
 }
 
 static json_t *run_json(const struct runspec *spec)

@@ -74,6 +74,7 @@ enum complaint_code {
     COMPLAINT_ENDED_BADLY,  /* the trainer failed when it had nothing more to contribute */
     COMPLAINT_STOPPED,      /* no trainer is running, and nobody asked for that */
     COMPLAINT_NOT_ATTACHED, /* none is attached, and none is configured or the one that runs does not come */
+    COMPLAINT_NO_PLAN,      /* its trainer may have another base, and nobody has said yet which is the run's */
     COMPLAINT_STALLED,      /* the trainer does not finish its steps */
     COMPLAINT_OUTLIER,      /* member: its contributions are left out or scaled down */
     COMPLAINT_RUNAWAY,      /* an anchor grows without bound */

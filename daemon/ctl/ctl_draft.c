@@ -14,7 +14,7 @@
 
 /* What is most likely to be changed one day; dilocod --print-config shows the others. */
 static const char *const keys[] = {
-    "island.joined", /* first: of an island that begins a run, the next one */
+    "island.joined", /* or, of an island that begins a run, the next one */
     "island.founded",
     "island.name",
     "island.run",
@@ -27,6 +27,7 @@ static const char *const keys[] = {
     "net.uplink",
     "net.rate_limit",
     "worker.program",
+    "worker.allow_other_base", /* where it is allowed */
     "worker.autostart",
     "worker.data",
     "worker.stream",
@@ -88,10 +89,11 @@ static const char *device_of(const struct ctl_draft *draft)
 
 static enum err write_trainer(const struct ctl_draft *draft, char **text)
 {
-    return mem_printf(text, "program = %s\ndevice = %s\ndevices = %s\nranks = %s\ntensor_parallel = %s\n",
-                      program_of(draft), device_of(draft), draft->devices != NULL ? draft->devices : "",
-                      draft->ranks != NULL ? draft->ranks : "1",
-                      draft->tensor_parallel != NULL ? draft->tensor_parallel : "1");
+    return mem_printf(
+        text, "program = %s\nallow_other_base = %s\ndevice = %s\ndevices = %s\nranks = %s\ntensor_parallel = %s\n",
+        program_of(draft), draft->other_base ? "yes" : "no", device_of(draft),
+        draft->devices != NULL ? draft->devices : "", draft->ranks != NULL ? draft->ranks : "1",
+        draft->tensor_parallel != NULL ? draft->tensor_parallel : "1");
 }
 
 /* Of a mixture a line for each source: lines are of limited length. */
@@ -192,6 +194,16 @@ static enum err check_words(const struct ctl_draft *draft)
     return ERR_OK;
 }
 
+static void choose_keys(const struct ctl_draft *draft, const char **chosen)
+{
+    const char *without = draft->joined != NULL ? "island.founded" : "island.joined";
+    size_t count = 0;
+    for (size_t i = 0; keys[i] != NULL; i++)
+        if (strcmp(keys[i], without) != 0 && (draft->other_base || strcmp(keys[i], "worker.allow_other_base") != 0))
+            chosen[count++] = keys[i];
+    chosen[count] = NULL;
+}
+
 enum err ctl_draft_conf(const struct ctl_draft *draft, char **text)
 {
     struct dconf conf;
@@ -203,20 +215,15 @@ enum err ctl_draft_conf(const struct ctl_draft *draft, char **text)
     mem_free(minimum);
     TRY(err);
     TRY_OUT(check_draft(draft, &conf));
-    const char *joined_keys[sizeof keys / sizeof keys[0] - 1];
-    joined_keys[0] = keys[0];
-    memcpy(joined_keys + 1, keys + 2, sizeof keys - 2 * sizeof keys[0]);
+    const char *own_keys[sizeof keys / sizeof keys[0]];
+    choose_keys(draft, own_keys);
     FILE *stream = open_memstream(&whole, &bytes);
     if (stream == NULL) {
         err = err_set(ERR_NOMEM, "out of memory for a configuration");
         goto out;
     }
     fprintf(stream, conf_head, draft->name, draft->joined != NULL ? conf_joined : "");
-    conf_print_some(&dconf_schema, &conf,
-                    draft->witness          ? witness_keys
-                    : draft->joined != NULL ? joined_keys
-                                            : keys + 1,
-                    stream);
+    conf_print_some(&dconf_schema, &conf, draft->witness ? witness_keys : own_keys, stream);
     err = fclose(stream) == 0 ? mem_strdup(whole, text) : err_set(ERR_NOMEM, "out of memory for a configuration");
     free(whole);
 out:
@@ -230,9 +237,6 @@ static enum err print_run(const char *head, const struct runspec *spec, char **t
 {
     char *whole = NULL;
     size_t bytes;
-    const char *joined_keys[sizeof keys / sizeof keys[0] - 1];
-    joined_keys[0] = keys[0];
-    memcpy(joined_keys + 1, keys + 2, sizeof keys - 2 * sizeof keys[0]);
     FILE *stream = open_memstream(&whole, &bytes);
     if (stream != NULL) {
         fputs(head, stream);

@@ -22,6 +22,7 @@ struct ctl_draft {
     const char *owner;   /* auto, yes or no; NULL: the default */
     /* Of the trainer; NULL: the default, and `devices` alone are of cuda. */
     const char *program, *device, *devices, *ranks, *tensor_parallel;
+    bool other_base;             /* its trainer may build upon another frozen base than the run's */
     const struct runspec *spec;  /* whose model and batch its ranks are to share out; NULL: nobody knows it yet */
     const char *state, *sockets; /* relative to the configuration's folder, or absolute */
     const char *founded; /* file of what was drawn for the run that this one begins, relative or absolute; or NULL */

@@ -433,11 +433,11 @@ static enum err draft_text(const struct maker *maker, const struct runspec *spec
                               .devices = init->devices,
                               .ranks = init->ranks,
                               .tensor_parallel = init->tensor_parallel,
+                              .other_base = init->other_base,
+                              .founded = init->enrol == NULL ? "founded" : NULL,
                               .spec = spec,
                               .state = home->folder != NULL ? "state" : home->state,
                               .sockets = home->folder != NULL ? "run" : home->sockets};
-    if (init->enrol == NULL)
-        draft.founded = "founded";
     if (maker->joined != NULL) {
         draft.joined = "joined";
         draft.inviter = maker->admission.inviter;

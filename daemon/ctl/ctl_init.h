@@ -42,7 +42,8 @@ struct ctl_init {
     const char *owner;   /* auto, yes, no; NULL: the default */
     /* Of the trainer; NULL: the default, and `devices` alone are of cuda. */
     const char *program, *device, *devices, *ranks, *tensor_parallel;
-    bool witness; /* of the run that it joins: without `data` */
+    bool other_base; /* as [worker] allow_other_base */
+    bool witness;    /* of the run that it joins: without `data` */
     /* A run that takes this island in, asked when it has its key; NULL: it begins a run. */
     enum err (*enrol)(void *user, const struct ident *ident, const char *listen, struct ctl_admission *admission);
     void *user_data;

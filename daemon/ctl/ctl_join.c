@@ -238,6 +238,9 @@ static enum err check_witness(struct ctl_join *join)
         if (values[i] != NULL)
             return err_set(ERR_ARG, "--witness, and --%s: a witness has no trainer; leave one of the two out",
                            options[i]);
+    if (init->other_base)
+        return err_set(ERR_ARG,
+                       "--witness, and --allow-other-base: a witness has no trainer; leave one of the two out");
     if (join->init.data != NULL)
         return err_set(ERR_ARG, "--witness, and --data: a witness trains on nothing; leave one of the two out");
     if (join->owner != NULL && strcmp(join->owner, "no") != 0)

@@ -184,6 +184,16 @@ static void add_rate(const json_t *machine, struct line *line)
         add(line, " (%.0f %% MFU)", 100 * ctl_number(machine, "mfu"));
 }
 
+static void print_base(const json_t *status, const struct ctl_text_look *look, FILE *file)
+{
+    const char *other = ctl_text(json_object_get(status, "trainer"), "other_base");
+    struct line line = {.used = 0};
+    if (other[0] == '\0')
+        return;
+    add(&line, "another than the run's, as allow_other_base lets it: %s", other);
+    say(&line, "base", look, file);
+}
+
 /* What the own trainer runs on, as far as it says so. */
 void ctl_print_machine(const json_t *status, const struct ctl_text_look *look, FILE *file)
 {
@@ -366,6 +376,7 @@ void ctl_print_status(const json_t *status, const struct ctl_text_look *look, FI
     print_role(status, look, file);
     print_trainer(status, look, file);
     ctl_print_machine(status, look, file);
+    print_base(status, look, file);
     print_anchor(status, look, file);
     print_epoch(status, look, file);
     print_quorum(status, look, file);

@@ -24,16 +24,16 @@ void beat_hello(const struct peers_conf *conf, const struct peers_plan *plan, ui
         hello->first = *chain_last_digest(conf->chain);
     snprintf(hello->address, sizeof hello->address, "%s", dconf_address(conf->conf));
     if (hello->plan_known)
-        hello->plan_id = plan->plan->plan->digest;
+        hello->plan_id = plan->plan->id;
     snprintf(hello->name, sizeof hello->name, "%s", conf->conf->name);
     snprintf(hello->software, sizeof hello->software, "diloco " DILOCO_VERSION);
 }
 
 const char *beat_plan_misfit(const struct peers_plan *plan, bool known, const struct digest *theirs)
 {
-    if (!known || plan->plan == NULL || digest_equal(theirs, &plan->plan->plan->digest))
+    if (!known || plan->plan == NULL || digest_equal(theirs, &plan->plan->id))
         return NULL;
-    return "its model has other tensors; the trainers of all islands must register the same";
+    return "its model has other tensors, or another frozen base; the trainers of all islands must register the same";
 }
 
 /* Founders make record 0 from their configurations, each for itself, and nothing of one fits what another makes. */

@@ -534,7 +534,7 @@ enum err objects_take_plan(struct objects *objects, uint32_t peer, const struct 
                        : err_set(ERR_STATE, "a plan is known already");
     mem_free(objects->plan_in);
     objects->plan_in = NULL;
-    if (err == ERR_OK && !digest_equal(&(*out)->plan->digest, plan_id))
+    if (err == ERR_OK && !digest_equal(&(*out)->id, plan_id))
         err = err_set(ERR_PROTO, "it is not the one its digest stands for");
     if (err != ERR_OK) {
         model_plan_free(*out);

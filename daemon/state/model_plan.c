@@ -2,7 +2,7 @@
 #include "daemon/state/model_plan.h"
 
 #include <inttypes.h>
-#include <stdbool.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +20,9 @@ static uint64_t values_of(const struct ipc_tensor *tensor)
     }
     return count;
 }
+
+/* Where another tensor's layer is. */
+#define FROZEN_WORD "frozen"
 
 /* No norm or bias is longer; a longer vector is a model laid out flat. */
 enum { SENSITIVE_MAX = 65536 };
@@ -41,6 +44,14 @@ static enum err make_plan(const struct runspec *spec, struct model_plan *plan)
     return err;
 }
 
+static void write_shape(FILE *stream, const struct ipc_tensor *tensor)
+{
+    fprintf(stream, "\t%" PRIu32, tensor->dims);
+    for (uint32_t d = 0; d < tensor->dims; d++)
+        fprintf(stream, "\t%" PRIu64, tensor->shape[d]);
+    fputc('\n', stream);
+}
+
 static enum err make_text(struct model_plan *plan)
 {
     char *text = NULL;
@@ -48,17 +59,36 @@ static enum err make_text(struct model_plan *plan)
     FILE *stream = open_memstream(&text, &bytes);
     if (stream == NULL)
         return err_set(ERR_NOMEM, "out of memory for the plan");
-    for (uint32_t i = 0; i < plan->tensors_count; i++) {
+    for (uint32_t i = 0; i < plan->tensors_count + plan->frozen_count; i++) {
         const struct ipc_tensor *tensor = &plan->tensors[i];
-        fprintf(stream, "%s\t%" PRId32 "\t%" PRIu32, tensor->name, tensor->layer, tensor->dims);
-        for (uint32_t d = 0; d < tensor->dims; d++)
-            fprintf(stream, "\t%" PRIu64, tensor->shape[d]);
-        fputc('\n', stream);
+        if (tensor->frozen)
+            fprintf(stream, "%s\t" FROZEN_WORD "\t%s\t%016" PRIx64, tensor->name, tensor->type, tensor->sum);
+        else
+            fprintf(stream, "%s\t%" PRId32, tensor->name, tensor->layer);
+        write_shape(stream, tensor);
     }
     fclose(stream);
     enum err err = mem_strdup(text, &plan->text);
     free(text);
     return err;
+}
+
+static void add_frozen(struct model_plan *plan, const struct ipc_tensor *tensor)
+{
+    struct ipc_tensor *slot = &plan->tensors[plan->tensors_count + plan->frozen_count++];
+    *slot = *tensor;
+    slot->layer = -1; /* it is part of no fragment, whose layers count */
+}
+
+static struct digest id_of(const struct model_plan *plan)
+{
+    struct digest_state state;
+    if (plan->frozen_count == 0)
+        return plan->plan->digest;
+    digest_begin(&state);
+    digest_add(&state, &plan->plan->digest, sizeof plan->plan->digest);
+    digest_add(&state, plan->text, strlen(plan->text));
+    return digest_end(&state);
 }
 
 enum err model_plan_new(const struct runspec *spec, const struct ipc_tensor *tensors, uint32_t tensors_count,
@@ -69,11 +99,15 @@ enum err model_plan_new(const struct runspec *spec, const struct ipc_tensor *ten
     *out = NULL;
     TRY_OUT(mem_new(1, sizeof *plan, "the plan", &plan));
     TRY_OUT(mem_new(tensors_count, sizeof *plan->tensors, "the plan", &plan->tensors));
-    if (tensors_count > 0) /* else plan_new() refuses it, and there may be no place that they lie at */
-        memcpy(plan->tensors, tensors, tensors_count * sizeof *tensors);
-    plan->tensors_count = tensors_count;
+    for (uint32_t i = 0; i < tensors_count; i++)
+        if (!tensors[i].frozen)
+            plan->tensors[plan->tensors_count++] = tensors[i];
+    for (uint32_t i = 0; i < tensors_count; i++)
+        if (tensors[i].frozen)
+            add_frozen(plan, &tensors[i]);
     TRY_OUT(make_plan(spec, plan));
     TRY_OUT(make_text(plan));
+    plan->id = id_of(plan);
 out:
     if (err != ERR_OK)
         model_plan_free(plan);
@@ -102,28 +136,96 @@ static bool same_tensor(const struct ipc_tensor *a, const struct ipc_tensor *b)
 
 enum { TENSOR_TEXT_BYTES = 256 };
 
+/* Appends, as much as there is room for. */
+__attribute__((format(printf, 2, 3))) static void add(char *text, const char *format, ...)
+{
+    va_list arguments;
+    size_t used = strlen(text);
+    va_start(arguments, format);
+    vsnprintf(text + used, TENSOR_TEXT_BYTES - used, format, arguments);
+    va_end(arguments);
+}
+
+static void add_shape(char *text, const struct ipc_tensor *tensor, const char *first)
+{
+    for (uint32_t d = 0; d < tensor->dims && d < IPC_DIMS_MAX; d++)
+        add(text, "%s%" PRIu64, d == 0 ? first : " x ", tensor->shape[d]);
+    add(text, ")");
+}
+
 /* "name (layer 3, 48 x 32)" of a tensor, or what to say where there is none. */
 static const char *describe(const struct model_plan *plan, uint32_t i, const char *none, char *text)
 {
     if (i >= plan->tensors_count)
         return none;
     const struct ipc_tensor *tensor = &plan->tensors[i];
-    int at = snprintf(text, TENSOR_TEXT_BYTES, "%.80s (", tensor->name);
-    at += tensor->layer < 0 ? snprintf(text + at, (size_t)(TENSOR_TEXT_BYTES - at), "no layer")
-                            : snprintf(text + at, (size_t)(TENSOR_TEXT_BYTES - at), "layer %" PRId32, tensor->layer);
-    for (uint32_t d = 0; d < tensor->dims && d < IPC_DIMS_MAX; d++)
-        at += snprintf(text + at, (size_t)(TENSOR_TEXT_BYTES - at), "%s%" PRIu64, d == 0 ? ", " : " x ",
-                       tensor->shape[d]);
-    snprintf(text + at, (size_t)(TENSOR_TEXT_BYTES - at), ")");
+    text[0] = '\0';
+    add(text, "%.80s (", tensor->name);
+    if (tensor->layer < 0)
+        add(text, "no layer");
+    else
+        add(text, "layer %" PRId32, tensor->layer);
+    add_shape(text, tensor, ", ");
     return text;
 }
 /* A name, a layer's number and as many dimensions as there can be fit. */
 _Static_assert(80 + 2 + 16 + IPC_DIMS_MAX * (3 + 20) + 2 <= TENSOR_TEXT_BYTES, "a tensor's text is cut");
 
+/* Of a frozen one; `named`: its name is said already. */
+static const char *describe_frozen(const struct ipc_tensor *tensor, bool named, char *text)
+{
+    text[0] = '\0';
+    if (tensor == NULL)
+        return "none there";
+    if (!named)
+        add(text, "%.80s, ", tensor->name);
+    add(text, "%s (", tensor->type);
+    add_shape(text, tensor, "");
+    return text;
+}
+
+static bool same_form(const struct ipc_tensor *a, const struct ipc_tensor *b)
+{
+    return same_tensor(a, b) && strcmp(a->type, b->type) == 0;
+}
+
+static const struct ipc_tensor *frozen_at(const struct model_plan *plan, uint32_t i)
+{
+    return i < plan->frozen_count ? &plan->tensors[plan->tensors_count + i] : NULL;
+}
+
+bool model_plan_same_but_base(const struct model_plan *run, const struct model_plan *other)
+{
+    return digest_equal(&run->plan->digest, &other->plan->digest) && !digest_equal(&run->id, &other->id);
+}
+
+static void base_difference(const struct model_plan *run, const struct model_plan *other, char *text, size_t text_bytes)
+{
+    uint32_t i = 0;
+    char theirs[TENSOR_TEXT_BYTES], ours[TENSOR_TEXT_BYTES];
+    const struct ipc_tensor *a, *b;
+    while ((a = frozen_at(other, i)) != NULL && (b = frozen_at(run, i)) != NULL && same_form(a, b) && a->sum == b->sum)
+        i++;
+    b = frozen_at(run, i);
+    bool named = a != NULL && b != NULL && strcmp(a->name, b->name) == 0;
+    if (named && same_form(a, b))
+        snprintf(text, text_bytes, "%.80s has %s", a->name,
+                 a->sum == 0 || b->sum == 0 ? "values that are not known" : "other values");
+    else if (a == NULL)
+        snprintf(text, text_bytes, "%.80s is missing", b != NULL ? b->name : "nothing");
+    else
+        snprintf(text, text_bytes, "%.80s is %s, the run has %s", a->name, describe_frozen(a, true, theirs),
+                 describe_frozen(b, named, ours));
+}
+
 void model_plan_difference(const struct model_plan *run, const struct model_plan *other, char *text, size_t text_bytes)
 {
     uint32_t i = 0;
     char theirs[TENSOR_TEXT_BYTES], ours[TENSOR_TEXT_BYTES];
+    if (model_plan_same_but_base(run, other)) {
+        base_difference(run, other, text, text_bytes);
+        return;
+    }
     while (i < run->tensors_count && i < other->tensors_count && same_tensor(&run->tensors[i], &other->tensors[i]))
         i++;
     snprintf(text, text_bytes, "tensor %" PRIu32 " is %s, the run has %s", i, describe(other, i, "missing", theirs),
@@ -133,13 +235,21 @@ void model_plan_difference(const struct model_plan *run, const struct model_plan
 /* One line, without its end. */
 static enum err parse_line(const char *line, struct ipc_tensor *tensor)
 {
-    char name[IPC_NAME_BYTES] = "";
     int used = 0;
     memset(tensor, 0, sizeof *tensor);
-    if (sscanf(line, "%127[^\t\n]\t%" SCNd32 "\t%" SCNu32 "%n", name, &tensor->layer, &tensor->dims, &used) != 3 ||
-        tensor->dims > IPC_DIMS_MAX || tensor->layer < -1)
+    if (sscanf(line, "%127[^\t\n]\t" FROZEN_WORD "\t%15[^\t\n]\t%" SCNx64 "\t%" SCNu32 "%n", tensor->name, tensor->type,
+               &tensor->sum, &tensor->dims, &used) == 4) {
+        tensor->frozen = 1;
+        tensor->layer = -1;
+    } else {
+        memset(tensor, 0, sizeof *tensor);
+        if (sscanf(line, "%127[^\t\n]\t%" SCNd32 "\t%" SCNu32 "%n", tensor->name, &tensor->layer, &tensor->dims,
+                   &used) != 3 ||
+            tensor->layer < -1)
+            return err_set(ERR_PROTO, "the plan holds a line that is no tensor");
+    }
+    if (tensor->dims > IPC_DIMS_MAX)
         return err_set(ERR_PROTO, "the plan holds a line that is no tensor");
-    memcpy(tensor->name, name, sizeof name);
     line += used;
     for (uint32_t d = 0; d < tensor->dims; d++) {
         used = 0;

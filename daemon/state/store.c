@@ -107,7 +107,7 @@ static enum err begin_fragment(const struct store_at *at, const struct array *ar
                                            {"hash", digest_hex(&numbers->state.hash, hash)},
                                            {"run_id", digest_hex(&at->spec->digest, run)},
                                            {"nonce_id", digest_hex(at->nonce_id, nonce_hex)},
-                                           {"plan_id", digest_hex(&at->plan->plan->digest, plan_id)}};
+                                           {"plan_id", digest_hex(&at->plan->id, plan_id)}};
     TRY(fragment_path(at->folder, numbers->f, &path));
     enum err err = tensorfile_create(path, tensors, count, meta, sizeof meta / sizeof meta[0], out);
     mem_free(path);
@@ -250,7 +250,7 @@ enum err store_load_fragment(const char *folder, const struct runspec *spec, con
     TRY_OUT(check_owner(file, path, spec, nonce_id));
     TRY_OUT(tensorfile_meta_u64(file, "version", &state->version));
     TRY_OUT(tensorfile_meta_u64(file, "step", &state->step));
-    err = check_identity(file, path, "plan_id", &plan->plan->digest);
+    err = check_identity(file, path, "plan_id", &plan->id);
     TRY_OUT(forgive_initial(err, state->version));
     TRY_OUT(load_arrays(file, plan, replica, f));
     TRY_OUT(load_counted(file, replica, f));
@@ -275,7 +275,7 @@ enum err store_check_fragment(const char *folder, const struct runspec *spec, co
     TRY_OUT(tensorfile_open_unread(path, &file));
     TRY_OUT(check_owner(file, path, spec, nonce_id));
     TRY_OUT(tensorfile_meta_u64(file, "version", &version));
-    err = check_identity(file, path, "plan_id", &plan->plan->digest);
+    err = check_identity(file, path, "plan_id", &plan->id);
     err = forgive_initial(err, version);
 out:
     tensorfile_close(file);

@@ -206,10 +206,11 @@ static void welcome(struct attachment *a)
     attachment_core_send(a, &message, shared_fd(a->shared));
 }
 
-void arrival_accept(struct attachment *a)
+void arrival_accept(struct attachment *a, const char *other_base)
 {
     if (a->phase != REGISTERED)
         return;
+    snprintf(a->introduction.other_base, sizeof a->introduction.other_base, "%s", other_base);
     if (a->plan.plan == NULL) {
         attachment_core_refuse(a, "this daemon does not know the run's tensors");
         return;
@@ -220,7 +221,9 @@ void arrival_accept(struct attachment *a)
         return;
     }
     log_info("trainer %s (pid %" PRIu32 ") registered %" PRIu32 " tensors", a->introduction.hello.trainer, a->pid,
-             a->introduction.tensors_count);
+             a->plan.plan->tensors_count);
+    if (other_base[0] != '\0')
+        log_warn("it trains upon another base than the run's, as [worker] allow_other_base lets it: %s", other_base);
     a->phase = WELCOMING;
     welcome(a);
 }

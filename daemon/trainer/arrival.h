@@ -13,8 +13,8 @@
 
 struct attachment;
 
-/* Its tensors fit the run. */
-void arrival_accept(struct attachment *attachment);
+/* As trainer_accept(). */
+void arrival_accept(struct attachment *attachment, const char *other_base);
 /* IPC_INITIAL: its tensors are in the base areas. */
 void arrival_initial(struct attachment *attachment);
 /* Answers, as in trainer.h. */

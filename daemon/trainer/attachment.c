@@ -562,6 +562,7 @@ struct trainer_info attachment_info(const struct attachment *a)
                                 .lr = a->report.lr,
                                 .grad_norm = a->report.grad_norm,
                                 .machine = a->introduction.hello.machine,
+                                .other_base = a->introduction.other_base,
                                 .ready_ms = a->ready_ms,
                                 .report_ms = a->report_ms,
                                 .slowest_ms = a->slowest_ms,

@@ -37,6 +37,7 @@ void introduction_forget(struct introduction *introduction)
     introduction_close_memory(introduction);
     introduction->hello = (struct ipc_hello){0};
     introduction->tensors_count = 0;
+    introduction->other_base[0] = '\0';
 }
 
 static enum err check_version(const struct introduction *introduction)
@@ -102,8 +103,10 @@ enum err introduction_tensor(struct introduction *introduction, const struct ipc
     TRY(room_for_tensor(introduction));
     struct ipc_tensor *tensor = &introduction->tensors[introduction->tensors_count++];
     *tensor = *said;
-    tensor->name[IPC_NAME_BYTES - 1] = '\0';
-    if (tensor->dims > IPC_DIMS_MAX || tensor->layer < -1 || strpbrk(tensor->name, "\t\n") != NULL)
+    tensor->name[IPC_NAME_BYTES - 1] = tensor->type[IPC_TYPE_BYTES - 1] = '\0';
+    tensor->frozen = tensor->frozen != 0;
+    bool typed = !tensor->frozen || (tensor->type[0] != '\0' && strpbrk(tensor->type, "\t\n") == NULL);
+    if (tensor->dims > IPC_DIMS_MAX || tensor->layer < -1 || !typed || strpbrk(tensor->name, "\t\n") != NULL)
         return err_set(ERR_PROTO, "a tensor with a name, shape or layer that makes no sense");
     return ERR_OK;
 }

@@ -20,6 +20,7 @@ struct introduction {
     int memory_fd;          /* of the memory it had, ours to close; -1: none */
     struct ipc_tensor *tensors;
     uint32_t tensors_count, tensors_room;
+    char other_base[IPC_TEXT_BYTES]; /* how its frozen tensors differ from the run's, as was allowed; "": they do not */
 };
 
 void introduction_init(struct introduction *introduction);

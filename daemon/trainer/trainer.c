@@ -107,9 +107,9 @@ bool trainer_registered(const struct trainer *trainer)
     return attachment_registered(trainer->attachment);
 }
 
-void trainer_accept(struct trainer *trainer)
+void trainer_accept(struct trainer *trainer, const char *other_base)
 {
-    arrival_accept(trainer->attachment);
+    arrival_accept(trainer->attachment, other_base);
 }
 
 void trainer_refuse(struct trainer *trainer, const char *reason)

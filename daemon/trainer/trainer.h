@@ -40,11 +40,12 @@ void trainer_tick(struct trainer *trainer, uint64_t now_ms, bool peers_heard, en
 
 /* ---- answers to its events ---- */
 
-/* EVENT_REGISTERED: its tensors, borrowed until the answer: they fit the run, or it is refused with a reason. */
+/* EVENT_REGISTERED: its tensors, borrowed until the answer: they fit the run, or it is refused with a reason.
+ * `other_base`: how those that are not trained differ from the run's, where that is allowed; "": they do not. */
 const struct ipc_tensor *trainer_tensors(const struct trainer *trainer, uint32_t *count);
 /* Whether one waits to be accepted or refused. */
 bool trainer_registered(const struct trainer *trainer);
-void trainer_accept(struct trainer *trainer);
+void trainer_accept(struct trainer *trainer, const char *other_base);
 void trainer_refuse(struct trainer *trainer, const char *reason);
 /* EVENT_START: the base area to copy to or from; EVENT_FILL: the area to fill. Pinned until the answer. */
 float *trainer_base(struct trainer *trainer, uint32_t f);

@@ -54,6 +54,7 @@ struct trainer_info {
     double tokens_per_s, lr;    /* tokens_per_s: 0, too, where no report has come for long */
     struct ipc_machine machine; /* as it said, and finite */
     double flops_per_s;         /* of the model, by tokens_per_s; 0: not known */
+    const char *other_base;     /* how what it trains upon differs from the run's base; "": it does not */
     double mfu;                 /* model FLOPs utilization, that rate's share of the machine's peak; 0: not known */
     uint64_t ready_ms;          /* since when it may take steps; 0: not yet */
     uint64_t report_ms;         /* when it last reported; 0: not yet */

@@ -47,11 +47,12 @@ def main():
         max_position_embeddings=CONTEXT,
         tie_word_embeddings=True,
     )
+    if a.lora:
+        torch.manual_seed(1)  # all islands build upon one base; from_pretrained() gives one that knows something
     model = LlamaForCausalLM(config)
     if a.lora:
         from peft import LoraConfig, get_peft_model
 
-        torch.manual_seed(1)
         model = get_peft_model(model, LoraConfig(r=4, target_modules=["q_proj", "v_proj"]))
     arguments = TrainingArguments(
         a.out,

@@ -53,7 +53,7 @@ static struct ipc_message hear(struct played_trainer *trainer, enum ipc_type typ
 void played_trainer_give_initial(struct played_trainer *trainer)
 {
     int fd;
-    trainer_accept(trainer->isle->trainer);
+    trainer_accept(trainer->isle->trainer, "");
     isle_tick(trainer->isle);
     struct ipc_message welcome = hear(trainer, IPC_WELCOME, &fd);
     assert_true(welcome.welcome.need_initial != 0);

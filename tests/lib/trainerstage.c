@@ -247,7 +247,7 @@ static enum err judge_tensors(const struct stage *stage)
     struct model_plan *plan;
     const struct ipc_tensor *tensors = trainer_tensors(stage->trainer, &count);
     TRY(model_plan_new(&stage->run.spec, tensors, count, &plan));
-    bool same = digest_equal(&plan->plan->digest, &stage->run.plan->plan->digest);
+    bool same = digest_equal(&plan->id, &stage->run.plan->id);
     model_plan_free(plan);
     return same ? ERR_OK : err_set(ERR_CONF, "its tensors are not those of the run");
 }
@@ -260,7 +260,7 @@ static void judge(struct stage *stage)
         return;
     }
     tell_plan(stage);
-    trainer_accept(stage->trainer);
+    trainer_accept(stage->trainer, "");
 }
 
 static void start(struct stage *stage, const struct event *event)

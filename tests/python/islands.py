@@ -51,10 +51,10 @@ class Run:
         command = ["init", "--run", str(self.place / "run.ini"), "--listen", "127.0.0.1:0"]
         return self._made(Island(self, name), program, command)
 
-    def join(self, name: str, program: str) -> "Island":
+    def join(self, name: str, program: str, *more: str) -> "Island":
         said = self.islands[0].ctl("invite", "--address", f"127.0.0.1:{self.islands[0].port}")
         token = re.search(r"dlc1\.\S+", said).group(0)
-        return self._made(Island(self, name), program, ["join", token, "--listen", "127.0.0.1:0"])
+        return self._made(Island(self, name), program, ["join", token, *more, "--listen", "127.0.0.1:0"])
 
     def _made(self, island: "Island", program: str, command: list[str]) -> "Island":
         command[-1] = f"127.0.0.1:{island.port}"  # of each one, as all have to hear each other

@@ -94,6 +94,25 @@ static void a_trainer_of_one_s_own_is_named(void **state)
     }
 }
 
+/* Not among the keys that most will want to change. */
+static void another_base_is_allowed_where_that_was_said(void **state)
+{
+    (void)state;
+    for (int allowed = 0; allowed < 2; allowed++) {
+        struct dconf conf;
+        char *text;
+        struct ctl_draft draft = good;
+        draft.other_base = allowed;
+        assert_ok(ctl_draft_conf(&draft, &text));
+        assert_int_equal(strstr(text, "allow_other_base") != NULL, allowed);
+        const char *path = testlib_file(folder, "base.conf", "%s", text);
+        mem_free(text);
+        assert_ok(dconf_load(path, NULL, 0, &conf));
+        assert_int_equal(conf.allow_other_base, allowed);
+        conf_deinit(&dconf_schema, &conf);
+    }
+}
+
 static void who_joins_knows_whom_it_joined(void **state)
 {
     (void)state;
@@ -236,6 +255,7 @@ int main(void)
         cmocka_unit_test(what_was_asked_for_is_in_the_configuration),
         cmocka_unit_test(a_trainer_is_sent_where_it_was_said),
         cmocka_unit_test(a_trainer_of_one_s_own_is_named),
+        cmocka_unit_test(another_base_is_allowed_where_that_was_said),
         cmocka_unit_test(who_joins_knows_whom_it_joined),
         cmocka_unit_test(a_witness_has_no_worker),
         cmocka_unit_test(what_no_configuration_can_hold_is_refused),

@@ -516,7 +516,7 @@ static void the_plan_of_another_island_is_taken_over_and_nonsense_is_not(void **
     struct model_plan *plan = isle_model_plan(hosted.run);
     hosted_start(B);
     played_hello(other)->plan_known = true;
-    other->out.hello.plan_id = plan->plan->digest;
+    other->out.hello.plan_id = plan->id;
     played_say(other, B);
     isle_wait(played_heard_of(other, WIRE_FETCH, &key));
     played_send(other, B, &key, "nonsense", 8);
@@ -525,7 +525,7 @@ static void the_plan_of_another_island_is_taken_over_and_nonsense_is_not(void **
     played_send(other, B, &key, plan->text, strlen(plan->text));
     isle_wait(hosted_number("fragments") == ISLE_FRAGMENTS);
     isle_wait(played_heard_type(other, WIRE_HELLO) && other->in.hello.plan_known);
-    assert_true(digest_equal(&other->in.hello.plan_id, &plan->plan->digest));
+    assert_true(digest_equal(&other->in.hello.plan_id, &plan->id));
     hosted_stop();
     isle_wait(played_heard_type(other, WIRE_BYE));
     hosted_restart(B); /* it was kept */
@@ -552,7 +552,7 @@ static void no_other_plan_is_taken_while_it_ends(void **state)
     start_slow_to_end(B);
     const char *aside = take_state_folder_away();
     played_hello(other)->plan_known = true;
-    other->out.hello.plan_id = plan->plan->digest;
+    other->out.hello.plan_id = plan->id;
     played_say(other, B);
     send_plan(plan);
     isle_wait(stopping);

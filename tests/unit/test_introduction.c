@@ -221,6 +221,23 @@ static void a_tensor_that_makes_no_sense_is_refused(void **state)
     assert_int_equal(strlen(said.tensors[said.tensors_count - 1].name), IPC_NAME_BYTES - 1);
 }
 
+static void a_frozen_one_has_a_type_that_can_be_told(void **state)
+{
+    (void)state;
+    struct ipc_tensor it = tensor("base");
+    it.frozen = 7;
+    assert_fails(ERR_PROTO, "makes no sense", introduction_tensor(&said, &it)); /* none */
+    memcpy(it.type, "a\tb", 3);
+    assert_fails(ERR_PROTO, "makes no sense", introduction_tensor(&said, &it));
+    memset(it.type, 't', sizeof it.type); /* and no end */
+    it.sum = 9;
+    assert_ok(introduction_tensor(&said, &it));
+    const struct ipc_tensor *kept = &said.tensors[said.tensors_count - 1];
+    assert_int_equal(strlen(kept->type), IPC_TYPE_BYTES - 1);
+    assert_int_equal(kept->frozen, 1);
+    assert_int_equal(kept->sum, 9);
+}
+
 static void there_are_no_more_of_them_than_a_plan_may_have(void **state)
 {
     (void)state;
@@ -260,6 +277,7 @@ int main(void)
         about(what_was_not_handed_over_is_closed),
         about(it_attaches_again_with_a_session_and_its_memory),
         about(tensors_are_kept_in_order_until_another_trainer_comes),
+        about(a_frozen_one_has_a_type_that_can_be_told),
         about(a_tensor_that_makes_no_sense_is_refused),
         about(there_are_no_more_of_them_than_a_plan_may_have),
         about(without_memory_for_a_tensor_the_others_stay),

@@ -43,7 +43,7 @@ static void a_plan_as_text_is_the_same_plan(void **state)
                                         "layer.1.norm\t1\t1\t300\n");
     assert_ok(parse(run.plan->text, strlen(run.plan->text), &again));
     assert_string_equal(again->text, run.plan->text);
-    assert_true(digest_equal(&again->plan->digest, &run.plan->plan->digest));
+    assert_true(digest_equal(&again->id, &run.plan->id));
     assert_int_equal(again->tensors_count, SMALLRUN_TENSORS);
     for (uint32_t i = 0; i < SMALLRUN_TENSORS; i++)
         assert_memory_equal(&again->tensors[i], &smallrun_tensors[i], sizeof smallrun_tensors[i]);
@@ -88,7 +88,7 @@ static void a_text_that_is_cut_off_is_refused_unless_whole_lines_are_missing(voi
         } else {
             assert_ok(parse(text, bytes, &plan));
             assert_int_equal(plan->tensors_count, lines);
-            assert_false(digest_equal(&plan->plan->digest, &run.plan->plan->digest));
+            assert_false(digest_equal(&plan->id, &run.plan->id));
             model_plan_free(plan);
         }
     }
@@ -218,7 +218,7 @@ static void a_changed_byte_is_refused_or_another_plan(void **state)
             enum err err = parse(text, bytes, &plan);
             if (err == ERR_OK) {
                 assert_string_equal(plan->text, text);
-                assert_false(digest_equal(&plan->plan->digest, &run.plan->plan->digest));
+                assert_false(digest_equal(&plan->id, &run.plan->id));
                 model_plan_free(plan);
                 other++;
             } else {
@@ -281,6 +281,110 @@ static void a_shape_or_a_layer_makes_a_difference_too(void **state)
                       "tensor 0 is embedding (no layer, 2800), the run has embedding (no layer, 70 x 40)");
 }
 
+/* ---- what is not trained ---- */
+
+enum { WITH_BASE = SMALLRUN_TENSORS + 2 };
+
+/* Frozen ones among the others, as a trainer might say them. */
+static void with_base(struct ipc_tensor tensors[WITH_BASE])
+{
+    tensors[0] = (struct ipc_tensor){
+        .name = "base.7.weight", .frozen = 1, .type = "bfloat16", .layer = 7, .sum = 0xab, .dims = 2, .shape = {4, 8}};
+    memcpy(tensors + 1, smallrun_tensors, sizeof smallrun_tensors);
+    tensors[WITH_BASE - 1] =
+        (struct ipc_tensor){.name = "head", .frozen = 1, .type = "uint8", .layer = -1, .sum = UINT64_MAX};
+}
+
+static struct model_plan *plan_of(const struct ipc_tensor *tensors, uint32_t count)
+{
+    struct model_plan *plan;
+    assert_ok(model_plan_new(&run.spec, tensors, count, &plan));
+    return plan;
+}
+
+static void a_frozen_base_is_in_the_text_and_in_no_fragment(void **state)
+{
+    (void)state;
+    struct ipc_tensor tensors[WITH_BASE];
+    struct model_plan *again;
+    with_base(tensors);
+    struct model_plan *plan = plan_of(tensors, WITH_BASE);
+    assert_int_equal(plan->tensors_count, SMALLRUN_TENSORS);
+    assert_int_equal(plan->frozen_count, 2);
+    size_t trained = strlen(run.plan->text);
+    assert_memory_equal(plan->text, run.plan->text, trained);
+    assert_string_equal(plan->text + trained, "base.7.weight\tfrozen\tbfloat16\t00000000000000ab\t2\t4\t8\n"
+                                              "head\tfrozen\tuint8\tffffffffffffffff\t0\n");
+    assert_true(digest_equal(&plan->plan->digest, &run.plan->plan->digest));
+    assert_true(digest_equal(&run.plan->id, &run.plan->plan->digest)); /* where nothing is frozen */
+    assert_false(digest_equal(&plan->id, &run.plan->id));
+    assert_ok(parse(plan->text, strlen(plan->text), &again));
+    assert_true(digest_equal(&again->id, &plan->id));
+    assert_int_equal(again->frozen_count, 2);
+    assert_memory_equal(again->tensors, plan->tensors, WITH_BASE * sizeof *plan->tensors);
+    model_plan_free(again);
+    tensors[0].sum++;
+    again = plan_of(tensors, WITH_BASE);
+    assert_false(digest_equal(&again->id, &plan->id));
+    model_plan_free(again);
+    model_plan_free(plan);
+}
+
+static void a_line_of_a_base_that_is_none_is_refused(void **state)
+{
+    (void)state;
+    assert_refused("", "a\tfrozen\tint8\t00000000000000ab\t1\t5\n");             /* nothing is trained */
+    assert_refused("", "a\tfrozen\tint8\t00000000000000ab\t1\t5\nw\t0\t1\t5\n"); /* it stands behind */
+    assert_refused("", "w\t0\t1\t5\na\tfrozen\tint8\tab\t1\t5\n");               /* another text of the same */
+    assert_refused("", "w\t0\t1\t5\na\tfrozen\tint8\t00000000000000AB\t1\t5\n");
+    assert_refused("", "w\t0\t1\t5\na\tfrozen\tint8\t100000000000000ab\t1\t5\n");
+    assert_refused("no tensor", "w\t0\t1\t5\na\tfrozen\tint8\txyz\t1\t5\n");
+    assert_refused("no tensor", "w\t0\t1\t5\na\tfrozen\tint8\n");
+    assert_refused("no tensor", "w\t0\t1\t5\na\tfrozen\tint8\t00000000000000ab\t7\t5\n");
+    assert_refused("without its shape", "w\t0\t1\t5\na\tfrozen\tint8\t00000000000000ab\t1\n");
+    assert_refused("no tensor", "w\t0\t1\t5\na\tfrozen\tof-sixteen-bytes\t00000000000000ab\t1\t5\n");
+}
+
+static void assert_base_difference(const struct ipc_tensor *run_has, const struct ipc_tensor *tensors, uint32_t count,
+                                   const char *want)
+{
+    struct model_plan *of_run = plan_of(run_has, WITH_BASE), *other = plan_of(tensors, count);
+    char text[IPC_TEXT_BYTES];
+    assert_true(model_plan_same_but_base(of_run, other));
+    model_plan_difference(of_run, other, text, sizeof text);
+    if (strcmp(text, want) != 0)
+        fail_msg("\"%s\" where \"%s\" should stand", text, want);
+    model_plan_free(of_run);
+    model_plan_free(other);
+}
+
+static void the_first_difference_of_two_bases_is_named(void **state)
+{
+    (void)state;
+    struct ipc_tensor tensors[WITH_BASE], its[WITH_BASE];
+    with_base(tensors);
+    with_base(its);
+    its[WITH_BASE - 1].sum = 5;
+    assert_base_difference(tensors, its, WITH_BASE, "head has other values");
+    its[WITH_BASE - 1].sum = 0;
+    assert_base_difference(tensors, its, WITH_BASE, "head has values that are not known");
+    assert_base_difference(its, tensors, WITH_BASE, "head has values that are not known");
+    assert_base_difference(tensors, its, WITH_BASE - 1, "head is missing");
+    snprintf(its[0].type, sizeof its[0].type, "uint8");
+    assert_base_difference(tensors, its, WITH_BASE, "base.7.weight is uint8 (4 x 8), the run has bfloat16 (4 x 8)");
+    with_base(its);
+    its[0].shape[1] = 9;
+    assert_base_difference(tensors, its, WITH_BASE, "base.7.weight is bfloat16 (4 x 9), the run has bfloat16 (4 x 8)");
+    snprintf(its[0].name, sizeof its[0].name, "more");
+    assert_base_difference(tensors, its, WITH_BASE,
+                           "more is bfloat16 (4 x 9), the run has base.7.weight, bfloat16 (4 x 8)");
+    struct model_plan *same = plan_of(tensors, WITH_BASE), *other = plan_of(tensors + 1, SMALLRUN_TENSORS - 1);
+    assert_false(model_plan_same_but_base(same, same));
+    assert_false(model_plan_same_but_base(same, other));
+    model_plan_free(same);
+    model_plan_free(other);
+}
+
 static enum err make_from_text(void *user)
 {
     struct model_plan *plan;
@@ -313,6 +417,9 @@ int main(void)
         cmocka_unit_test(a_changed_byte_is_refused_or_another_plan),
         cmocka_unit_test(the_first_difference_of_two_plans_is_named),
         cmocka_unit_test(a_shape_or_a_layer_makes_a_difference_too),
+        cmocka_unit_test(a_frozen_base_is_in_the_text_and_in_no_fragment),
+        cmocka_unit_test(a_line_of_a_base_that_is_none_is_refused),
+        cmocka_unit_test(the_first_difference_of_two_bases_is_named),
         cmocka_unit_test(without_memory_there_is_no_plan),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

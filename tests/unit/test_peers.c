@@ -128,7 +128,7 @@ static void a_plan_that_becomes_known_is_compared_with_those_announced(void **st
     company_begin("peers-plans", 3, false);
     struct model_plan *plan = isle_model_plan(company.run);
     played_hello(company.b)->plan_known = true;
-    company.b->out.hello.plan_id = plan->plan->digest;
+    company.b->out.hello.plan_id = plan->id;
     played_say(company.b, A);
     isle_wait(company_info(B).up);
     played_hello(company.c)->plan_known = true; /* another one */
@@ -145,7 +145,7 @@ static void a_plan_that_becomes_known_is_compared_with_those_announced(void **st
     assert_true(company_info(C).refused);
     assert_non_null(strstr(company_info(C).note, "other tensors"));
     isle_wait(played_heard_type(company.b, WIRE_HELLO) && company.b->in.hello.plan_known);
-    assert_true(digest_equal(&company.b->in.hello.plan_id, &plan->plan->digest));
+    assert_true(digest_equal(&company.b->in.hello.plan_id, &plan->id));
     model_plan_free(plan);
     company_end();
 }
@@ -241,7 +241,7 @@ static void a_greeting_goes_on_until_both_know_the_same(void **state)
     isle_tick(company.a);
     isle_wait(played_heard_type(company.b, WIRE_HELLO));
     played_hello(company.b)->plan_known = true;
-    company.b->out.hello.plan_id = company.a->plan->plan->digest;
+    company.b->out.hello.plan_id = company.a->plan->id;
     company_say(company.b);
     /* Settled: no more of them, but in answer to one, and not for every one of a flood. */
     for (int k = 0; k < 5; k++) {
@@ -257,7 +257,7 @@ static void a_greeting_goes_on_until_both_know_the_same(void **state)
     assert_int_equal(hellos, 0);
     for (int k = 0; k < 5; k++) {
         played_hello(company.b)->plan_known = true;
-        company.b->out.hello.plan_id = company.a->plan->plan->digest;
+        company.b->out.hello.plan_id = company.a->plan->id;
         played_say(company.b, A);
     }
     assert_int_equal(played_settle(company.b, A, WIRE_HELLO), 1);

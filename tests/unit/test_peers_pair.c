@@ -66,7 +66,7 @@ static void a_plan_is_asked_for_of_one_who_knows_it(void **state)
     isle_tick(a);
     a->now_ms += PLAN_AGAIN_MS;
     isle_tick(a);
-    say_plan_known(&plan->plan->digest);
+    say_plan_known(&plan->id);
     isle_wait(isle_took_sync(a, SYNC_EV_PEER_UP, &(struct event){0}));
     played_beat(b);
     played_say(b, A);
@@ -83,7 +83,7 @@ static void a_plan_is_asked_for_of_one_who_knows_it(void **state)
     struct model_plan *got = NULL;
     assert_ok(bring_plan(plan->text, strlen(plan->text), &got));
     assert_false(played_heard_of(b, WIRE_FETCH, &plan_key));
-    assert_true(digest_equal(&got->plan->digest, &plan->plan->digest));
+    assert_true(digest_equal(&got->id, &plan->id));
     assert_string_equal(got->text, plan->text);
     model_plan_free(got);
     isle_know_plan(a);
@@ -115,7 +115,7 @@ static void a_plan_that_is_too_long_or_comes_too_late_is_not_needed(void **state
     struct model_plan *got;
     struct event event;
     begin("pair-late");
-    say_plan_known(&plan->plan->digest);
+    say_plan_known(&plan->id);
     played_send_chunk(b, A, &plan_key, MODEL_PLAN_TEXT_MAX + 1, 0, plan->text, 100);
     isle_wait(played_heard_of(b, WIRE_DONE, &plan_key));
     assert_int_equal(b->in.done.status, WIRE_NOT_NEEDED);
@@ -159,7 +159,7 @@ static void without_memory_for_a_plan_it_comes_again_later(void **state)
 {
     (void)state;
     begin("pair-memory");
-    say_plan_known(&plan->plan->digest);
+    say_plan_known(&plan->id);
     isle_wait(isle_took_sync(a, SYNC_EV_PEER_UP, &(struct event){0}));
     mem_fail_after(0);
     played_send(b, A, &plan_key, plan->text, strlen(plan->text));
@@ -207,7 +207,7 @@ static void the_plan_travels_from_one_island_to_another(void **state)
     isle_tick(right);
     isle_wait(isle_took(right, EVENT_OBJECT, &event));
     assert_ok(peers_take_plan(right->peers, A, &event.object.key, event.object.bytes, &got));
-    assert_true(digest_equal(&got->plan->digest, &left->plan->plan->digest));
+    assert_true(digest_equal(&got->id, &left->plan->id));
     model_plan_free(got);
     end_pair();
 }

@@ -134,7 +134,8 @@ static int fill(void **state)
                                                      .flops_per_token = 75,
                                                      .peak_flops = 76},
                                          .flops_per_s = 77,
-                                         .mfu = 78},
+                                         .mfu = 78,
+                                         .other_base = "another"},
                              .rounds = {.compressing = true, .saving = ROUNDS_EXPORT_DONE, .saved = "there"},
                              .ledger = {.records = 21, .bytes = 22},
                              .totals = {.objects_sent_bytes = 23, .strangers = 24},
@@ -261,6 +262,7 @@ static void a_status_says_what_was_taken(void **state)
     for (int i = 0; i < 8; i++)
         assert_number(json_object_get(trainer, "machine"), machine[i], 71 + i);
     assert_text(json_object_get(trainer, "machine"), "device", "a device");
+    assert_text(trainer, "other_base", "another");
     assert_number(json, "uptime_s", 2.5);
     assert_number(json, "islands", MEMBERS);
     assert_number(json, "params", 1001);

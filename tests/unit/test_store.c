@@ -245,7 +245,7 @@ static void write_tensors(const char *path, const char *format, const char *cons
                                            {"hash", digest_hex(&state->hash, hash)},
                                            {"run_id", digest_hex(&run.spec.digest, run_id)},
                                            {"nonce_id", digest_hex(&nonce_id, nonce_hex)},
-                                           {"plan_id", digest_hex(&run.plan->plan->digest, plan_id)}};
+                                           {"plan_id", digest_hex(&run.plan->id, plan_id)}};
     assert_ok(mem_new((size_t)count, sizeof *zeros, "zeros", &zeros));
     for (size_t i = 0; i < names_count; i++)
         tensors[i] = (struct tensorfile_tensor){.name = names[i], .dims = 1, .shape = {count}};
@@ -411,7 +411,7 @@ static void the_plan_comes_back_or_is_called_damaged(void **state)
     assert_null(plan);
     assert_ok(store_save_plan(folder, &run.spec, run.plan));
     assert_ok(store_load_plan(folder, &run.spec, &plan));
-    assert_true(digest_equal(&plan->plan->digest, &run.plan->plan->digest));
+    assert_true(digest_equal(&plan->id, &run.plan->id));
     model_plan_free(plan);
     assert_ok(fsio_read(path, 1 << 20, &text, &bytes));
     for (size_t at = 0; at < bytes; at++) { /* in its head, and where it would be a plan all the same */

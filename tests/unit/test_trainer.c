@@ -201,7 +201,7 @@ static void nobody_is_accepted_before_the_plan_is_known(void **state)
     stage.held = 1 << EVENT_REGISTERED;
     stage_connect(&stage);
     stage_register(&stage);
-    trainer_accept(stage.trainer);
+    trainer_accept(stage.trainer, "");
     stage_hear_refusal(&stage, "does not know the run's tensors");
     stage_turn(&stage);
     assert_posted(&stage, "registered, announce");

@@ -222,6 +222,18 @@ int diloco_register(struct diloco *d, const struct diloco_tensor *tensor)
     return attach_register(d, &known);
 }
 
+int diloco_register_frozen(struct diloco *d, const struct diloco_frozen *frozen)
+{
+    if (d == NULL || frozen == NULL)
+        return misused(d, "diloco_register_frozen()", "without a tensor");
+    struct diloco_frozen known;
+    if (d->begun)
+        return attach_fail(d, DILOCO_ERROR, "diloco_register_frozen() after diloco_begin()");
+    if (!attach_take(&known, sizeof known, frozen))
+        return attach_fail(d, DILOCO_ERROR, ATTACH_WRONG_SIZE, "diloco_frozen");
+    return attach_register_frozen(d, &known);
+}
+
 int diloco_place(struct diloco *d, int tensor, void *data)
 {
     return d != NULL ? attach_register_place(d, tensor, data) : misused(d, "diloco_place()", "");
@@ -554,6 +566,7 @@ void diloco_detach(struct diloco *d)
     if (d->memfd >= 0)
         close(d->memfd);
     mem_free(d->tensors);
+    mem_free(d->frozen);
     mem_free(d->changed);
     mem_free(d->local);
     mem_free(d);

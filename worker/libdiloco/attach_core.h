@@ -74,6 +74,8 @@ struct diloco {
 
     struct tensor *tensors; /* as registered; from diloco_begin() on by layer and name */
     uint32_t tensors_count, tensors_room;
+    struct ipc_tensor *frozen; /* as registered; from diloco_begin() on by name */
+    uint32_t frozen_count, frozen_room;
     bool *changed; /* by number: by the public call that is under way, or was the last one */
     bool any_changed;
     bool looked;           /* options.before_moves was called by the public call that is under way */

@@ -158,7 +158,12 @@ int attach_await(struct diloco *d, enum ipc_type type, enum ipc_type other, stru
     }
 }
 
-/* Part `index` of what a trainer says first: HELLO, every tensor, REGISTERED. */
+/* What a trainer says first: HELLO, every tensor, REGISTERED; in so many parts. */
+static uint32_t introduction_parts(const struct diloco *d)
+{
+    return d->tensors_count + d->frozen_count + 2;
+}
+
 static struct ipc_message introduction(const struct diloco *d, uint32_t index)
 {
     struct ipc_message message = {.type = IPC_REGISTERED};
@@ -177,6 +182,9 @@ static struct ipc_message introduction(const struct diloco *d, uint32_t index)
     } else if (index <= d->tensors_count) {
         message.type = IPC_TENSOR;
         message.tensor = d->tensors[index - 1].announced;
+    } else if (index <= d->tensors_count + d->frozen_count) {
+        message.type = IPC_TENSOR;
+        message.tensor = d->frozen[index - 1 - d->tensors_count];
     }
     return message;
 }
@@ -184,7 +192,7 @@ static struct ipc_message introduction(const struct diloco *d, uint32_t index)
 int attach_announce(struct diloco *d, struct ipc_message *message, int *fd)
 {
     *fd = -1;
-    for (uint32_t i = 0; i < d->tensors_count + 2; i++) {
+    for (uint32_t i = 0; i < introduction_parts(d); i++) {
         struct ipc_message part = introduction(d, i);
         if (!send_message(d, &part, i == 0 ? d->memfd : -1))
             break; /* it hung up, and may have said why */
@@ -251,7 +259,7 @@ bool attach_words_free(const struct diloco *d)
 
 static void introduce(struct diloco *d)
 {
-    while (d->socket >= 0 && d->announced < d->tensors_count + 2) {
+    while (d->socket >= 0 && d->announced < introduction_parts(d)) {
         struct ipc_message part = introduction(d, d->announced);
         enum err err = ipc_send(d->socket, &part, d->announced == 0 ? d->memfd : -1);
         if (err == ERR_AGAIN)

@@ -27,21 +27,31 @@ static int32_t layer_from_name(const char *name)
     return DILOCO_LAYER_NONE;
 }
 
+static int check_name(struct diloco *d, const char *name, uint32_t dims)
+{
+    if (name == NULL || strlen(name) >= IPC_NAME_BYTES || dims > IPC_DIMS_MAX)
+        return attach_fail(d, DILOCO_ERROR,
+                           "tensor \"%.40s\": a name of at most %d bytes and at most %d dimensions are possible",
+                           name != NULL ? name : "", IPC_NAME_BYTES - 1, IPC_DIMS_MAX);
+    bool twice = false;
+    for (uint32_t i = 0; i < d->tensors_count; i++)
+        twice |= strcmp(d->tensors[i].announced.name, name) == 0;
+    for (uint32_t i = 0; i < d->frozen_count; i++)
+        twice |= strcmp(d->frozen[i].name, name) == 0;
+    return twice ? attach_fail(d, DILOCO_ERROR, "tensor \"%s\" is registered twice", name) : DILOCO_OK;
+}
+
 static int check_tensor(struct diloco *d, const struct diloco_tensor *tensor)
 {
     uint64_t count = 1;
-    if (tensor->name == NULL || strlen(tensor->name) >= IPC_NAME_BYTES || tensor->dims > IPC_DIMS_MAX)
-        return attach_fail(d, DILOCO_ERROR,
-                           "tensor \"%.40s\": a name of at most %d bytes and at most %d dimensions are possible",
-                           tensor->name != NULL ? tensor->name : "", IPC_NAME_BYTES - 1, IPC_DIMS_MAX);
+    int result = check_name(d, tensor->name, tensor->dims);
+    if (result != DILOCO_OK)
+        return result;
     if (tensor->data == NULL)
         return attach_fail(d, DILOCO_ERROR, "tensor \"%s\" has no data", tensor->name);
     if (attach_type_bytes(tensor->type) == 0)
         return attach_fail(d, DILOCO_ERROR, "tensor \"%s\" has type %d, which is none of enum diloco_type",
                            tensor->name, (int)tensor->type);
-    for (uint32_t i = 0; i < d->tensors_count; i++)
-        if (strcmp(d->tensors[i].announced.name, tensor->name) == 0)
-            return attach_fail(d, DILOCO_ERROR, "tensor \"%s\" is registered twice", tensor->name);
     for (uint32_t i = 0; i < tensor->dims; i++)
         if (__builtin_mul_overflow(count, tensor->shape[i], &count) || count > PTRDIFF_MAX / sizeof(float))
             return attach_fail(d, DILOCO_ERROR, "tensor \"%s\" is larger than memory can be", tensor->name);
@@ -88,16 +98,17 @@ static int take_part(struct diloco *d, struct tensor *slot, const struct diloco_
     return attach_fail(d, DILOCO_ERROR, "tensor \"%s\": its part does not lie in it", slot->announced.name);
 }
 
-static int room_for_tensor(struct diloco *d)
+/* Grows `*list`, of `count` elements of `size` bytes, for one more. */
+static int room_for_one(struct diloco *d, void *list, uint32_t count, size_t size, uint32_t *room)
 {
-    if (d->tensors_count == IPC_TENSORS_MAX)
+    if (d->tensors_count + d->frozen_count == IPC_TENSORS_MAX)
         return attach_fail(d, DILOCO_ERROR, "more than %d tensors", IPC_TENSORS_MAX);
-    if (d->tensors_count < d->tensors_room)
+    if (count < *room)
         return DILOCO_OK;
-    uint32_t room = d->tensors_room > 0 ? 2 * d->tensors_room : TENSORS_ROOM_FIRST;
-    if (mem_grow(&d->tensors, d->tensors_count, room, sizeof *d->tensors, "registered tensors") != ERR_OK)
+    uint32_t more = *room > 0 ? 2 * *room : TENSORS_ROOM_FIRST;
+    if (mem_grow(list, count, more, size, "registered tensors") != ERR_OK)
         return attach_fail(d, DILOCO_ERROR, "%s", err_text());
-    d->tensors_room = room;
+    *room = more;
     return DILOCO_OK;
 }
 
@@ -105,7 +116,7 @@ int attach_register(struct diloco *d, const struct diloco_tensor *tensor)
 {
     int result = check_tensor(d, tensor);
     if (result == DILOCO_OK)
-        result = room_for_tensor(d);
+        result = room_for_one(d, &d->tensors, d->tensors_count, sizeof *d->tensors, &d->tensors_room);
     if (result != DILOCO_OK)
         return result;
     struct tensor *slot = &d->tensors[d->tensors_count];
@@ -127,13 +138,39 @@ int attach_register(struct diloco *d, const struct diloco_tensor *tensor)
     return DILOCO_OK;
 }
 
-static int by_layer_and_name(const void *left, const void *right)
+int attach_register_frozen(struct diloco *d, const struct diloco_frozen *frozen)
 {
-    const struct ipc_tensor *a = &((const struct tensor *)left)->announced,
-                            *b = &((const struct tensor *)right)->announced;
+    int result = check_name(d, frozen->name, frozen->dims);
+    if (result == DILOCO_OK &&
+        (frozen->type == NULL || frozen->type[0] == '\0' || strlen(frozen->type) >= IPC_TYPE_BYTES))
+        result = attach_fail(d, DILOCO_ERROR, "tensor \"%s\": a type is a word of at most %d bytes", frozen->name,
+                             IPC_TYPE_BYTES - 1);
+    if (result == DILOCO_OK)
+        result = room_for_one(d, &d->frozen, d->frozen_count, sizeof *d->frozen, &d->frozen_room);
+    if (result != DILOCO_OK)
+        return result;
+    struct ipc_tensor *slot = &d->frozen[d->frozen_count++];
+    *slot = (struct ipc_tensor){
+        .frozen = 1, .layer = layer_from_name(frozen->name), .dims = frozen->dims, .sum = frozen->sum};
+    snprintf(slot->name, sizeof slot->name, "%s", frozen->name);
+    snprintf(slot->type, sizeof slot->type, "%s", frozen->type);
+    for (uint32_t i = 0; i < frozen->dims; i++)
+        slot->shape[i] = frozen->shape[i];
+    return DILOCO_OK;
+}
+
+static int announced_by_layer_and_name(const void *left, const void *right)
+{
+    const struct ipc_tensor *a = left, *b = right;
     if (a->layer != b->layer)
         return a->layer < b->layer ? -1 : 1;
     return strcmp(a->name, b->name);
+}
+
+static int by_layer_and_name(const void *left, const void *right)
+{
+    return announced_by_layer_and_name(&((const struct tensor *)left)->announced,
+                                       &((const struct tensor *)right)->announced);
 }
 
 int attach_register_sort(struct diloco *d)
@@ -141,6 +178,8 @@ int attach_register_sort(struct diloco *d)
     if (d->tensors_count == 0)
         return DILOCO_OK;
     qsort(d->tensors, d->tensors_count, sizeof *d->tensors, by_layer_and_name);
+    if (d->frozen_count > 0)
+        qsort(d->frozen, d->frozen_count, sizeof *d->frozen, announced_by_layer_and_name);
     mem_free(d->changed);
     if (mem_new(d->tensors_count, sizeof *d->changed, "registered tensors", &d->changed) != ERR_OK)
         return attach_fail(d, DILOCO_ERROR, "%s", err_text());

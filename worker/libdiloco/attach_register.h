@@ -2,7 +2,7 @@
 /*
  * attach_register: the tensors of a trainer: which can be registered, in what order they stand, which have changed.
  *
- * Owns d->tensors. Called by the public calls, on the trainer's thread.
+ * Owns d->tensors and d->frozen. Called by the public calls, on the trainer's thread.
  */
 #ifndef WORKER_LIBDILOCO_ATTACH_REGISTER_H
 #define WORKER_LIBDILOCO_ATTACH_REGISTER_H
@@ -13,6 +13,8 @@
 
 /* DILOCO_ERROR: it cannot be, and nothing is registered. */
 ERR_MUST_CHECK int attach_register(struct diloco *d, const struct diloco_tensor *tensor);
+
+ERR_MUST_CHECK int attach_register_frozen(struct diloco *d, const struct diloco_frozen *frozen);
 
 /* By layer and name, once all are there: the same order wherever they are registered, in every rank and on every
  * island.

@@ -197,6 +197,16 @@ struct diloco_tensor {
     struct diloco_part part; /* what of it is in `data`; columns 0: all */
 };
 
+/* A tensor that is not trained, and that those that are build upon: of the model below a LoRA each. */
+struct diloco_frozen {
+    size_t size;
+    const char *name; /* at most 127 bytes, unique among all */
+    const char *type; /* of its values, as "bfloat16"; at most 15 bytes */
+    uint32_t dims;    /* at most 6 */
+    uint64_t shape[6];
+    uint64_t sum; /* of its values, by any function that all islands share: others have another sum. 0: not known */
+};
+
 struct diloco_start {
     size_t size;      /* the caller's, before the call */
     uint64_t step;    /* the run step to continue after: the first step to take is step + 1 */
@@ -230,6 +240,11 @@ DILOCO_API int diloco_attach(const struct diloco_options *options, struct diloco
  * or values that belong to another tensor already, are refused (DILOCO_ERROR): register tied parameters once. After a
  * refusal the others are registered as before. */
 DILOCO_API int diloco_register(struct diloco *d, const struct diloco_tensor *tensor);
+
+/* Announces a frozen tensor, before diloco_begin(). All islands of a run build upon the same: one whose frozen tensors
+ * differ is refused there by the name of the first, unless its [worker] allow_other_base lets it. Of a group rank 0's
+ * count. None announced: nothing is compared, and another island that announces some is refused. */
+DILOCO_API int diloco_register_frozen(struct diloco *d, const struct diloco_frozen *frozen);
 
 /* From now on the values of a tensor, by its number in the order of registration, are at `data`: as many, of the same
  * type and the same part, and none that belongs to another tensor. For options.before_moves, and between other calls.

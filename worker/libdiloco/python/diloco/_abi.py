@@ -140,6 +140,17 @@ class Tensor(Structure):
     ]
 
 
+class Frozen(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("name", c_char_p),
+        ("type", c_char_p),
+        ("dims", c_uint32),
+        ("shape", c_uint64 * 6),
+        ("sum", c_uint64),
+    ]
+
+
 class Start(Structure):
     _fields_ = [
         ("size", c_size_t),
@@ -173,6 +184,7 @@ STRUCTS = {
     "diloco_options": Options,
     "diloco_part": Part,
     "diloco_tensor": Tensor,
+    "diloco_frozen": Frozen,
     "diloco_start": Start,
     "diloco_report": Report,
 }
@@ -181,6 +193,7 @@ _CALLS = {
     "diloco_version": (c_char_p, []),
     "diloco_attach": (c_int, [POINTER(Options), POINTER(c_void_p)]),
     "diloco_register": (c_int, [c_void_p, POINTER(Tensor)]),
+    "diloco_register_frozen": (c_int, [c_void_p, POINTER(Frozen)]),
     "diloco_place": (c_int, [c_void_p, c_int, c_void_p]),
     "diloco_begin": (c_int, [c_void_p, POINTER(Start)]),
     "diloco_step": (c_int, [c_void_p, POINTER(Report)]),

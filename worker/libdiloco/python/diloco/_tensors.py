@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import array
 import ctypes
+import math
 from dataclasses import dataclass, field
 from typing import Any, Callable, Iterator, Mapping
 
@@ -41,11 +42,29 @@ class Described:
         )
 
 
+@dataclass
+class Frozen:
+    """A tensor that is not trained."""
+
+    name: str
+    type: str
+    shape: tuple[int, ...]
+    sum: int = 0  # of its values; 0: not known
+
+    def as_struct(self) -> _abi.Frozen:
+        if len(self.shape) > DIMS_MAX:  # what makes them the same tensor is the sum
+            self.shape = (self.shape[0], math.prod(self.shape[1:]))
+        shape = (ctypes.c_uint64 * DIMS_MAX)(*self.shape)
+        name, kind = self.name.encode(), self.type.encode()
+        return _abi.sized(_abi.Frozen, name=name, type=kind, dims=len(self.shape), shape=shape, sum=self.sum)
+
+
 class Tensors:
     """All tensors of a trainer. Subclasses know where they live."""
 
     device: _abi.Device | None = None
     described: list[Described]
+    frozen: list[Frozen] = []
     watched: list[int] = []  # of these it wants to hear in changed()
     loaded = False  # somebody has loaded other values into the model
 

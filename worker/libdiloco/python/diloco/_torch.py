@@ -11,6 +11,7 @@ import torch.distributed as dist
 
 from . import _abi
 from ._errors import DilocoError
+from ._frozen import frozen_of
 from ._moves import Moves, host_values
 from ._probes import Overwritten, Still
 from ._tensors import Described, Tensors
@@ -172,6 +173,8 @@ class Module(Tensors):
         self._whereabouts = Whereabouts(model, [param.given for param in self.params])
         self._hooks = [module.register_load_state_dict_post_hook(self._note_load) for module in self._owners()]
         self._values = [param.local for param in self.params]
+        if not isinstance(model, dict):
+            self.frozen = frozen_of(self._frozen(model), group, _along)
         self._still, self._overwritten = Still(), Overwritten(self._values)
         self._losses, self._tokens = _Later(), _Later()
         self._loss = 0.0
@@ -198,6 +201,12 @@ class Module(Tensors):
                 raise DilocoError(f"buffer {name} holds an infinite value or none; leave buffers=True out, and share "
                                   "by diloco.attach({name: tensor}) what is to be")
             yield plain_name(name), buffer
+
+    @staticmethod
+    def _frozen(model: torch.nn.Module) -> Iterable[tuple[str, torch.Tensor]]:
+        for name, param in model.named_parameters():
+            if not param.requires_grad:
+                yield plain_name(name), param
 
     def moved(self) -> list[tuple[int, int]]:
         if self._whereabouts.still():

@@ -192,6 +192,8 @@ class Island:
             self.names = [tensor.name for tensor in self._tensors]
             for tensor in self._tensors:
                 self._check(self._call("diloco_register", ctypes.byref(tensor.as_struct())))
+            for frozen in self._tensors.frozen:
+                self._check(self._call("diloco_register_frozen", ctypes.byref(frozen.as_struct())))
             start = _abi.sized(_abi.Start)
             self._check(self._call("diloco_begin", ctypes.byref(start)))
         except BaseException:

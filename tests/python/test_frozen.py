@@ -128,7 +128,8 @@ def rank(how):
         from torch.distributed.fsdp import fully_shard
 
         fully_shard(model, mesh=init_device_mesh("cpu", (dist.get_world_size(),)))
-    print(json.dumps(frozen(model, dist.group.WORLD)), flush=True)
+    sys.stdout.write(json.dumps(frozen(model, dist.group.WORLD)) + "\n")  # at once: others write there too
+    sys.stdout.flush()
     dist.barrier()
     dist.destroy_process_group()
 

@@ -40,12 +40,12 @@ static int begin(void)
     return diloco_begin(t, &go);
 }
 
-/* One trainer upon a base of two tensors, announced in another order than by name. */
+/* One trainer upon a base of two tensors, announced in another order than by layer and name. */
 static void attach_upon(uint64_t head, uint64_t layer)
 {
     t = adder_attach(hosted.worker, "layer");
-    announce(base_tensor("base.head", head));
     announce(base_tensor("base.2.weight", layer));
+    announce(base_tensor("base.head", head));
 }
 
 static void train_upon(uint64_t head, uint64_t layer)

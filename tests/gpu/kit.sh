@@ -24,7 +24,14 @@ for file in $programs $libraries; do ldd "$build/$file"; done |
     *) strip --strip-unneeded -o "$kit/lib/${library##*/}" "$(readlink -f "$library")" 2>/dev/null || cp -L "$library" "$kit/lib/" ;;
     esac
 done
-cp tests/gpu/run.sh tests/gpu/islands.sh tests/gpu/torch_model.py tests/demo/shakespeare.txt "$kit"
+cp tests/gpu/run.sh tests/gpu/islands.sh tests/gpu/python.sh tests/gpu/torch_model.py tests/demo/shakespeare.txt "$kit"
+# The Python package and its tests lie in it as they do in the tree.
+mkdir -p "$kit/tree/tests/demo" "$kit/tree/worker/libdiloco/python" "$kit/tree/docs"
+cp -R tests/python "$kit/tree/tests/"
+cp -R docs/examples "$kit/tree/docs/"
+cp -R worker/libdiloco/python/diloco "$kit/tree/worker/libdiloco/python/"
+cp tests/demo/shakespeare.txt "$kit/tree/tests/demo/"
+find "$kit/tree" -name __pycache__ -type d -prune -exec rm -rf {} +
 conf/licence.sh "$kit"
 git describe --always --dirty >"$kit/commit" 2>/dev/null || echo unknown >"$kit/commit"
 # The newest version of glibc's interfaces that anything here asks for.
@@ -35,7 +42,7 @@ cat >"$kit/README.txt" <<END
 The GPU tests and benchmarks of diloco, built from commit $(cat "$kit/commit"), for a machine with an NVIDIA driver for
 CUDA 13 and glibc $(cat "$kit/glibc") or newer. Nothing is installed, and no setting of the GPU is changed.
 
-    ./run.sh check [FOLDER]    kernels, whole models, ranks, islands, sanitizers: at most 8 minutes
+    ./run.sh check [FOLDER]    kernels, whole models, ranks, islands, Python, sanitizers: at most 8 minutes
     ./run.sh bench [FOLDER]    speeds, to gpu-bench.json; beside PyTorch, where python3 has it: at most 8 minutes
 
 Logs and results go to FOLDER (default: results, here); results.tgz in it has all of them, also where a signal ended

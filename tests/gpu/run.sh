@@ -21,11 +21,13 @@ if [ -n "$in_kit" ]; then
     BUILD=$here/bin
     out=${2:-$here/results}
     commit=$(cat "$here/commit")
+    tree=$here/tree
 else
     : "${BUILD:?is not set: the build folder, as in BUILD=build/gcc}"
     BUILD=$(cd "$BUILD" && pwd)
     out=${2:-build/gpu}
     commit=$(git describe --always --dirty 2>/dev/null || echo unknown)
+    tree=$(pwd)
 fi
 export BUILD
 mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 1
@@ -173,6 +175,7 @@ check() {
     part 'dp 2 x tp 2 on one GPU' 60 "$BUILD/tests/gpu/test_ranks_gpu" both
     part 'NCCL with one rank' 60 "$BUILD/tests/gpu/test_nccl_gpu"
     nccl_between
+    part 'Python package on a GPU' 200 "$here/python.sh" "$tree"
     part 'two islands on one GPU' 120 "$here/islands.sh" cuda cuda
     part 'an island on a GPU, one on a CPU' 120 "$here/islands.sh" cuda cpu
     sanitize memcheck 65

@@ -28,6 +28,24 @@ os.environ["PYTHONPATH"] = f"{PACKAGE}{os.pathsep}{os.environ.get('PYTHONPATH', 
 sys.path.insert(0, str(PACKAGE))
 
 
+def device() -> str:
+    """Where models are made within a Run: on a GPU where there is one, unless DILOCO_TEST_DEVICE says cpu."""
+    import torch
+
+    return os.environ.get("DILOCO_TEST_DEVICE") or ("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def ours() -> dict:
+    """The environment of our programs, whose libraries may lie where Python does not look, as in the kit for GPUs."""
+    libraries = os.environ.get("DILOCO_TEST_LIBRARIES")
+    return {**os.environ, "LD_LIBRARY_PATH": libraries} if libraries else dict(os.environ)
+
+
+def _make_models_on(where) -> None:
+    if "torch" in sys.modules and device() != "cpu":
+        sys.modules["torch"].set_default_device(where)
+
+
 class Run:
     """A run of islands; what it started is stopped when it ends."""
 
@@ -37,9 +55,11 @@ class Run:
         self.islands: list["Island"] = []
 
     def __enter__(self):
+        _make_models_on(device() if "torch" in sys.modules else None)
         return self
 
     def __exit__(self, kind, error, trace):
+        _make_models_on(None)
         for island in self.islands:
             if kind is not None:
                 print(f"--- the log of {island.name}:\n" + "\n".join(island.log().splitlines()[-30:]), file=sys.stderr)
@@ -75,7 +95,7 @@ class Island:
     def ctl(self, *arguments: str, check: bool = True) -> str:
         done = subprocess.run(
             [str(BUILD / "dilococtl"), *arguments, "--home", str(self.home)],
-            capture_output=True, text=True, timeout=PATIENCE_S,
+            capture_output=True, text=True, timeout=PATIENCE_S, env=ours(),
         )
         if check and done.returncode != 0:
             raise AssertionError(f"dilococtl {' '.join(arguments)}: {done.stdout}{done.stderr}")
@@ -83,7 +103,8 @@ class Island:
 
     def status(self) -> dict:
         done = subprocess.run(
-            [str(BUILD / "dilococtl"), "status", "--json", "--home", str(self.home)], capture_output=True, text=True
+            [str(BUILD / "dilococtl"), "status", "--json", "--home", str(self.home)],
+            capture_output=True, text=True, env=ours(),
         )
         return json.loads(done.stdout) if done.stdout.strip().startswith("{") else {}
 
@@ -157,7 +178,7 @@ def anchor_of(island: Island) -> dict:
     header, values = json.loads(data[8 : 8 + size]), data[8 + size :]
     return {
         name: torch.frombuffer(bytearray(values[slice(*entry["data_offsets"])]), dtype=torch.float32)
-        .view(entry["shape"])
+        .view(entry["shape"]).to(device())
         for name, entry in header.items()
         if name != "__metadata__"
     }

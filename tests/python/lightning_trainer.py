@@ -71,7 +71,7 @@ def main():
     if a.save_every:
         callbacks.append(ModelCheckpoint(out, every_n_train_steps=a.save_every, save_top_k=-1, filename="{step:06d}"))
     trainer = Trainer(
-        accelerator="cpu", devices=1, max_epochs=-1, callbacks=callbacks, logger=False,
+        accelerator="auto", devices=1, max_epochs=-1, callbacks=callbacks, logger=False,
         enable_checkpointing=bool(a.save_every), enable_progress_bar=False, enable_model_summary=False,
         accumulate_grad_batches=a.accumulate, default_root_dir=out,
     )

@@ -244,7 +244,7 @@ class Islands(unittest.TestCase):
             self.assertEqual(slow.beside, {})
             paris.await_finished()
             for name, anchor in anchor_of(paris).items():
-                self.assertTrue(torch.equal(model.get_parameter(name).detach().cpu(), anchor.to(dtype)), name)
+                self.assertTrue(torch.equal(model.get_parameter(name).detach().cpu(), anchor.cpu().to(dtype)), name)
             self.assertEqual(paris.trainer()["tokens_counted"], 7 * steps)
             return told, [goal.cpu() - model[i].weight.detach().float().cpu() for i in range(2)]
 

@@ -269,6 +269,10 @@ class Islands(unittest.TestCase):
             paris, values = run.found("paris", ""), array.array("f", [1.0] * 64)
             with contextlib.ExitStack() as both:
                 island = both.enter_context(diloco.attach({"w": values}, socket=paris.socket(), wait=20))
+                self.assertEqual(island.drift(), 0)
+                values[3] += 4  # of 64 values of 1, whose norm is 8
+                self.assertAlmostEqual(island.metrics(drift=True)["drift"], 0.5, places=6)
+                values[3] -= 4
                 island.step(tokens=5, loss=1.5)
                 oslo = run.join("oslo", "")
                 more = {"w": array.array("f", [1.0] * 64)}

@@ -11,7 +11,7 @@ import warnings
 
 import torch
 
-from islands import ROOT, TEXT, Run, anchor_of, assert_one_model, free_port, main
+from islands import ROOT, TEXT, Run, anchor_of, assert_one_model, device, free_port, main
 
 import diloco
 from diloco import _abi
@@ -363,7 +363,11 @@ class Islands(unittest.TestCase):
                             value += 1
                     island.step(tokens=1)
                     own = [value.detach().clone() for value in model.parameters()]
+                    size = sum(value.double().square().sum() for value in begun) ** 0.5
+                    self.assertAlmostEqual(island.drift() * size / 35**0.5, 1, delta=0.01)
                     with island.anchor():
+                        with self.assertRaisesRegex(diloco.DilocoError, r"drift\(\) within anchor"):
+                            island.drift()
                         loss = model(torch.ones(2, 6, dtype=dtype)).sum()
                         loss.backward()
                         for value, want in zip(model.parameters(), begun):
@@ -376,6 +380,33 @@ class Islands(unittest.TestCase):
                 paris.await_finished()
                 for name, anchor in anchor_of(paris).items():
                     self.assertTrue(torch.equal(getattr(model, name).detach(), anchor.to(dtype)), name)
+
+    def test_a_default_device_of_the_script_changes_nothing(self):
+        """torch.set_default_device(): what is made then is elsewhere, and has no place in host memory."""
+        import torch.distributed as dist
+
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        self.addCleanup(dist.destroy_process_group)
+        for group in (None, dist.group.WORLD):
+            with self.subTest(group), Run(SPEC.replace("steps = 500", "steps = 60")) as run:
+                paris, model = run.found("paris", ""), torch.nn.Linear(6, 5).to(torch.bfloat16)
+                model.bias.requires_grad_(False)
+                with torch.device("meta"):
+                    options = dict(socket=paris.socket(), wait=20, group=group)
+                    with diloco.attach(model, **options) as island:
+                        island.step(tokens=1)
+                        with island.anchor():
+                            pass
+                        self.assertEqual(island.drift(), 0)
+                        state = island.state_dict()
+                    with diloco.attach(model, state=state, **options) as island:
+                        self.assertEqual(island.run_step, 1)
+                        while island.step(tokens=1):
+                            pass
+                        self.assertTrue(island.finish())
+                paris.await_finished()
+                anchor = anchor_of(paris)["weight"]
+                self.assertTrue(torch.equal(model.weight.detach(), anchor.to(torch.bfloat16)))
 
     def test_a_running_variance_is_never_below_0(self):
         """The outer optimizer's momentum goes beyond where it has become small."""
@@ -400,7 +431,7 @@ class Islands(unittest.TestCase):
         """Trains with a GradScaler that finds an Inf now and then; how many steps it has skipped."""
         half = model.weight.dtype == torch.float16  # of these only fused optimizers take gradients
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01, fused=half)
-        scaler = torch.amp.GradScaler("cpu", init_scale=16.0, growth_interval=10)
+        scaler = torch.amp.GradScaler(device(), init_scale=16.0, growth_interval=10)
         tried = skipped = 0
         while not island.done:
             tried += 1

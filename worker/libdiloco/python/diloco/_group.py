@@ -71,7 +71,7 @@ class RankGroup:
         return 0
 
     def _pass_on(self, address: int, count: int, fd: Any) -> None:
-        said = torch.empty(HEADER_BYTES + count, dtype=torch.uint8)
+        said = torch.empty(HEADER_BYTES + count, dtype=torch.uint8, device="cpu")
         own = said.data_ptr()
         if self.rank == 0:
             header = (ctypes.c_int64 * 2)(os.getpid(), fd[0])

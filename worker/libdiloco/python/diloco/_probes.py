@@ -110,7 +110,7 @@ class Overwritten:
         if not flags.is_cuda:
             self._said.append((judged, flags, None))
             return
-        on_host = torch.empty(flags.shape, dtype=torch.bool, pin_memory=True)
+        on_host = torch.empty(flags.shape, dtype=torch.bool, device="cpu", pin_memory=True)
         on_host.copy_(flags, non_blocking=True)
         event = torch.cuda.Event()
         event.record()

@@ -99,6 +99,11 @@ class Tensors:
         address, count) reads those of a tensor. All ranks call alike."""
         raise NotImplementedError
 
+    def distance(self, read: Callable[[int, int, int], None]) -> tuple[float, float]:
+        """Squares, summed over the values that this rank has: of what they are away from the anchor, and of the anchor;
+        read as in exchange()."""
+        raise NotImplementedError
+
     def tokens_of(self, tokens: Any, last: bool) -> int:
         """Those that are known now; `last`: nobody asks again, so that all are waited for."""
         return int(tokens)
@@ -166,6 +171,15 @@ class Buffers(Tensors):
             raise DilocoError(f"attach(state=) has {values.nbytes} bytes for tensor {self.described[number].name}, "
                               f"which has {count} values of 4")
         ctypes.memmove(address, values.tobytes(), values.nbytes)
+
+    def distance(self, read: Callable[[int, int, int], None]) -> tuple[float, float]:
+        away = size = 0.0
+        for number, one in enumerate(self.described):
+            anchor = array.array("f", bytes(one.keeps.nbytes))
+            read(number, anchor.buffer_info()[0], len(anchor))
+            away += sum((own - there) ** 2 for own, there in zip(one.keeps.cast("B").cast("f"), anchor))
+            size += sum(there * there for there in anchor)
+        return away, size
 
     def exchange(self, read: Callable[[int, int, int], None]) -> Callable[[], None]:
         saved = [bytes(one.keeps.cast("B")) for one in self.described]

@@ -69,6 +69,11 @@ def _part(first: list[int], count: list[int], shape: tuple[int, ...], name: str)
     return (column0, columns, first[0] * columns, count[0] * columns)
 
 
+def _host(shape: Iterable[int]) -> torch.Tensor:
+    """Room for fp32 values in host memory, whatever device the script has made its default."""
+    return torch.empty(tuple(shape), dtype=torch.float32, device="cpu")
+
+
 def spread_as(value: torch.Tensor, local: torch.Tensor) -> torch.Tensor:
     """`local`, fp32 values in host memory, as this rank's part of a tensor that is spread as `value` is."""
     if not is_spread(value):
@@ -294,7 +299,7 @@ class Module(Tensors):
         try:
             for number, param in enumerate(self.params):
                 if param.has_values():
-                    values = torch.empty(param.local.shape, dtype=torch.float32)
+                    values = _host(param.local.shape)
                     read(number, values.data_ptr(), values.numel())
                     param.local.copy_(values)
             self.changed([number for number, param in enumerate(self.params) if param.sources or _is_variance(param)])
@@ -302,6 +307,17 @@ class Module(Tensors):
             back()
             raise
         return back
+
+    def distance(self, read: Callable[[int, int, int], None]) -> tuple[float, float]:
+        away = size = 0.0
+        for number, param in enumerate(self.params):
+            if param.has_values():
+                anchor = _host(param.local.shape)
+                read(number, anchor.data_ptr(), anchor.numel())
+                anchor = anchor.to(param.local.device)
+                away += float((param.local.float() - anchor).square_().sum(dtype=torch.float64))
+                size += float(anchor.square_().sum(dtype=torch.float64))
+        return away, size
 
     def loss_of(self, loss: Any) -> float:
         """The latest loss that is known without waiting for a GPU."""
@@ -322,11 +338,11 @@ class Module(Tensors):
 
     def saved(self, kept: bytearray) -> torch.Tensor:
         """torch.save() writes a tensor as it is; of other bytes it would make a text first, three times as long."""
-        return torch.frombuffer(kept, dtype=torch.uint8) if kept else torch.empty(0, dtype=torch.uint8)
+        return torch.frombuffer(kept, dtype=torch.uint8) if kept else torch.empty(0, dtype=torch.uint8, device="cpu")
 
     def room(self, number: int) -> tuple[torch.Tensor, int, int]:
         param = self.params[number]
-        values = torch.empty(param.local.shape, dtype=torch.float32)
+        values = _host(param.local.shape)
         return spread_as(param.given, values), values.data_ptr(), values.numel()
 
     def take(self, number: int, kept: Any, address: int, count: int) -> None:
@@ -355,7 +371,7 @@ class _Later:
         self._under_way: deque[tuple[Any, torch.Tensor]] = deque()
 
     def give(self, value: torch.Tensor) -> None:
-        on_host = torch.empty((), dtype=torch.float64, pin_memory=self._pinned)
+        on_host = torch.empty((), dtype=torch.float64, device="cpu", pin_memory=self._pinned)
         on_host.copy_(value.detach().double(), non_blocking=True)
         event = self._event()
         event.record()

@@ -425,14 +425,27 @@ class Island:
         """Whether this is the only rank, or the first of several."""
         return self._group is None or bool(self._group.rank == 0)
 
-    def metrics(self) -> dict[str, Any]:
+    def metrics(self, drift: bool = False) -> dict[str, Any]:
         """Of the run as this island knows it, asked of its daemon: `run_step`, `steps`, `skipped` (steps not counted,
         as they changed nothing), `attached`; `step` (of the newest result), `versions` (results taken in, of all
         fragments), `islands`, `islands_up`, `contributors`, `bytes_sent`, `bytes_received`, `tokens_counted`,
         `left_s`, `anchors` (a hash, equal on islands that hold the same), `degraded` (codes of docs/FORMATS.md),
-        `losses` and `steps_of` by island. It waits for an answer; see diloco.loggers. DilocoError: there is none."""
+        `losses` and `steps_of` by island; with `drift`, drift(), which takes its time. It waits for an answer; see
+        diloco.loggers. DilocoError: there is none."""
         own = {"run_step": self.run_step, "steps": self.steps, "skipped": self.skipped, "attached": self.attached}
+        if drift:
+            own["drift"] = self.drift()
         return own | of_run(self._socket)
+
+    def drift(self) -> float:
+        """How far this island's parameters are from the run's, as a part of these: |own - run's| / |run's|, over the
+        values that this rank has. It reads all of them, and waits for a GPU: not for every step."""
+        if not self._handle:
+            raise DilocoError("drift() after detach()")
+        if self._away:
+            raise DilocoError("drift() within anchor(): this island's own values are not there")
+        away, size = self._tensors.distance(self._read)
+        return float((away / size) ** 0.5) if size > 0 else 0.0
 
     # ---- the shared model ----
 

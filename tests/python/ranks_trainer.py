@@ -105,6 +105,18 @@ def await_others(out, islands):
         time.sleep(0.05)
 
 
+def destroy_early(island):
+    island.step(tokens=1)
+    dist.destroy_process_group()
+    for call in (island.step, island.finish, island.state_dict):
+        try:
+            call()
+        except diloco.DilocoError as error:
+            print(f"refused: {error}", flush=True)
+    island.detach()
+    sys.exit(2)
+
+
 def main():
     options = argparse.ArgumentParser()
     options.add_argument("--as", dest="how", default="plain")
@@ -112,6 +124,7 @@ def main():
     options.add_argument("--islands", type=int, default=2)
     options.add_argument("--dtype", default="float32")
     options.add_argument("--bad", action="store_true")
+    options.add_argument("--destroy", action="store_true")
     a, _ = options.parse_known_args()
     torch.set_num_threads(1)
     torch.manual_seed(3)
@@ -128,6 +141,8 @@ def main():
     except diloco.DilocoError as error:
         print(f"refused: {error}", flush=True)
         sys.exit(2)
+    if a.destroy:
+        destroy_early(island)
     await_others(a.out, a.islands)
     own_data = a.how in ("ddp", "fsdp", "fsdp-tp")  # ranks of one row of a mesh train on the same
     row = dist.get_rank() // (2 if a.how == "fsdp-tp" else 1) if own_data else 0

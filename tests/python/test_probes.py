@@ -51,6 +51,30 @@ def learns(run, model, optimizer, island, noise, until=10**9):
 
 
 class Islands(unittest.TestCase):
+    def test_an_optimizer_of_another_models_parameters_is_told(self):
+        """And one that changes values behind PyTorch's counts, or only some, is not."""
+
+        def by_count(value):
+            with torch.no_grad():
+                value.add_(0.01)
+
+        def behind(value):
+            value.data.add_(0.01)
+
+        for change, told in ((None, 1), (by_count, 0), (behind, 0)):
+            with self.subTest(change), Run(SPEC.format(steps=200, more="")) as run:
+                paris, model = run.found("paris", ""), torch.nn.Linear(6, 5)
+                with diloco.attach(model, socket=paris.socket(), wait=20) as island:
+                    with self.assertLogs("diloco", "WARNING") as said:
+                        diloco.island._log.warning("begins")
+                        while not island.done:
+                            if change is not None:
+                                change(model.bias)
+                                change(model.weight)
+                            island.step(tokens=1)
+                    self.assertTrue(island.finish())
+                self.assertEqual(sum("no parameter has changed in the last 50 steps" in one for one in said.output), told)
+
     OPTIMIZERS = {
         "sgd": (torch.optim.SGD, dict(lr=0.02)),
         "momentum": (torch.optim.SGD, dict(lr=0.005, momentum=0.9)),

@@ -66,9 +66,18 @@ class RankGroup:
         try:
             self._pass_on(address, count, fd)
         except BaseException as error:  # no exception passes through C
-            self.failure = error
+            self.failure = self._explained(error)
             return -1
         return 0
+
+    @staticmethod
+    def _explained(error: BaseException) -> BaseException:
+        if dist.is_initialized():
+            return error
+        return DilocoError(
+            "torch.distributed's process group, by which the ranks of an island speak, was destroyed before: call "
+            "finish() and detach() first"
+        )
 
     def _pass_on(self, address: int, count: int, fd: Any) -> None:
         said = torch.empty(HEADER_BYTES + count, dtype=torch.uint8, device="cpu")
@@ -98,6 +107,6 @@ class RankGroup:
         try:
             dist.barrier(group=self.bytes_group)
         except BaseException as error:
-            self.failure = error
+            self.failure = self._explained(error)
             return -1
         return 0

@@ -24,7 +24,7 @@ class Still:
     def __init__(self) -> None:
         self._counts: list[int] = []
         self._shown = False
-        self._in_a_row = 0
+        self.in_a_row = 0
 
     def begin(self, values: Sequence[torch.Tensor]) -> None:
         """After what has come in."""
@@ -33,12 +33,35 @@ class Still:
     def is_one(self, values: Sequence[torch.Tensor]) -> bool:
         before, self._counts = self._counts, list(map(_version, values))
         if self._counts != before:
-            self._shown, self._in_a_row = True, 0
+            self._shown, self.in_a_row = True, 0
             return False
-        self._in_a_row += 1
-        if self._in_a_row > STILL_MOST:
+        self.in_a_row += 1
+        if self.in_a_row > STILL_MOST:
             self._shown = False
         return self._shown
+
+
+class Idle:
+    """Whether training changes anything at all: an optimizer may have been given other parameters than the model's."""
+
+    def __init__(self) -> None:
+        self._sample: torch.Tensor | None = None
+        self._done = False
+
+    def moved(self) -> None:
+        """What has come in changed values."""
+        self._sample = None
+
+    def look(self, still: int, sample: Callable[[], torch.Tensor]) -> bool:
+        """At a step after `still` that have shown no change: True, once, where values show none either."""
+        if self._done or still <= STILL_MOST:
+            self._sample = None
+            return False
+        before, self._sample = self._sample, sample()
+        if before is None:
+            return False
+        self._done = True
+        return torch.equal(before, self._sample)
 
 
 class _Mix:
@@ -72,6 +95,10 @@ class Overwritten:
 
     def _now(self, values: Sequence[torch.Tensor], n: int) -> torch.Tensor:
         return values[n].detach().view(-1)[self.numbers[n]].float()
+
+    def sample(self, values: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Copies of some."""
+        return torch.cat([self._now(values, n) for n in self.numbers])
 
     def before(self, values: Sequence[torch.Tensor]) -> None:
         """Values may be moved now."""

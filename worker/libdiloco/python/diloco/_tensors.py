@@ -66,6 +66,7 @@ class Tensors:
     described: list[Described]
     frozen: list[Frozen] = []
     watched: list[int] = []  # of these it wants to hear in changed()
+    idle = False  # nobody changes any value
     loaded = False  # somebody has loaded other values into the model
 
     def __iter__(self) -> Iterator[Described]:

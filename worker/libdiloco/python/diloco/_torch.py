@@ -13,7 +13,7 @@ from . import _abi
 from ._errors import DilocoError
 from ._frozen import frozen_of
 from ._moves import Moves, host_values
-from ._probes import Overwritten, Still
+from ._probes import Idle, Overwritten, Still
 from ._tensors import Described, Tensors
 from ._whereabouts import Whereabouts, is_spread
 
@@ -180,7 +180,7 @@ class Module(Tensors):
         self._values = [param.local for param in self.params]
         if not isinstance(model, dict):
             self.frozen = frozen_of(self._frozen(model), group, _along)
-        self._still, self._overwritten = Still(), Overwritten(self._values)
+        self._still, self._idle, self._overwritten = Still(), Idle(), Overwritten(self._values)
         self._losses, self._tokens = _Later(), _Later()
         self._loss = 0.0
 
@@ -261,6 +261,7 @@ class Module(Tensors):
         self._overwritten.after(self._values, changed)
         if changed(_abi.ANY):
             self._still.begin(self._values)
+            self._idle.moved()
 
     def stood_still(self) -> bool:
         number = self._overwritten.look(self._values)
@@ -270,7 +271,9 @@ class Module(Tensors):
                 "has masters of its own, as those of DeepSpeed, apex and Megatron do. Attach these "
                 "(diloco.attach({name: master})), and copy one into the model where island.changed(name)"
             )
-        return self._still.is_one(self._values)
+        still = self._still.is_one(self._values)
+        self.idle = self.idle or self._idle.look(self._still.in_a_row, lambda: self._overwritten.sample(self._values))
+        return still
 
     @staticmethod
     def _check(param: _Param) -> None:

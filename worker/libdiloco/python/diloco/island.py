@@ -164,7 +164,7 @@ class Island:
         self.done = False
         self.skipped = 0  # steps that changed nothing, and were not counted
         self._away = False  # the anchor's values are in the place of our own
-        self._said_loaded = False
+        self._said_loaded = self._said_idle = False
         self._loose = False  # steps were taken since anything was saved or finished
         self._alone()
         self._begin(kept)
@@ -320,7 +320,9 @@ class Island:
             self._say_loaded()
         if self._handle and self._tensors.stood_still() and self._group is None:  # ranks might not agree
             self.skipped += 1
+            self._say_idle()
             return not (self.done or self._ending.asked)
+        self._say_idle()
         now = time.monotonic()
         tokens = self._tensors.tokens_of(tokens, self.run_step + 1 >= self.steps)
         self._rate_tokens += tokens
@@ -352,6 +354,15 @@ class Island:
             "give its state to island.load_state_dict() after it",
             self.name,
         )
+
+    def _say_idle(self) -> None:
+        if self._tensors.idle and not self._said_idle:
+            self._said_idle = True
+            _log.warning(
+                "island %s: no parameter has changed in the last 50 steps, so there is nothing to contribute: was the "
+                "optimizer given the parameters of another model? Make it from the one that attach() was given",
+                self.name,
+            )
 
     def batches(self, loader: Iterable[Any]) -> Iterator[Any]:
         """What `loader` gives, pass after pass, until step() has been False; of a sampler that draws by passes, as

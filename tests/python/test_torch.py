@@ -459,7 +459,9 @@ class Islands(unittest.TestCase):
                 paris = run.found("paris", "")
                 model = torch.nn.Linear(8, 4).to(dtype)
                 with diloco.attach(model, socket=paris.socket(), wait=20) as island:
-                    self.assertGreater(self.scaled(island, model, told), 5)
+                    skipped = self.scaled(island, model, told)
+                    self.assertGreater(skipped, 5)
+                    self.assertEqual(island.skipped, skipped if told else 0)
                     self.assertTrue(island.finish())
                 paris.await_finished()
                 for name, anchor in anchor_of(paris).items():

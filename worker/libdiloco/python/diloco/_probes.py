@@ -4,35 +4,72 @@ whether a step has changed any, and whether an optimizer writes over what the ru
 
 from __future__ import annotations
 
+import weakref
 from collections import deque
 from operator import attrgetter
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, Iterable, Sequence
 
 import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 STILL_MOST = 50  # steps in a row that change nothing, and are not counted
 PROBED_MOST = 16  # parameters
 VALUES = 64  # of each
+COUNTED = 8  # parameters at least, where there are as many
 
 _version = attrgetter("_version")  # how often a tensor was changed in place, whoever did it
 
 
 class Still:
-    """Steps that change no parameter, as those that a GradScaler skips. Where a loop changes parameters in a way that
-    their counts do not show (`.data`), and where it goes on for long without changing any, all steps count."""
+    """Steps that change no parameter, as those that a GradScaler skips. An optimizer of torch says itself that it has
+    stepped. Of others the counts of changes tell; where a loop changes parameters in a way that these do not show
+    (`.data`), and where it goes on for long without changing any, all steps count."""
 
-    def __init__(self) -> None:
-        self._counts: list[int] = []
+    def __init__(self, params: Iterable[Any]) -> None:
+        """params: as an optimizer has them"""
+        self.params = {id(value) for value in params}
+        self._counts: list[int] = []  # of all, where no optimizer speaks; else of some
+        self._hooked = self._stepped = self._refused = False
         self._shown = False
         self.in_a_row = 0
+        itself = weakref.ref(self)
+
+        def stepped(optimizer: Any, _arguments: Any, _named: Any) -> None:
+            still = itself()
+            if still is not None:
+                still.hear(optimizer)
+
+        self._hook = register_optimizer_step_post_hook(stepped)
+
+    def close(self) -> None:
+        self._hook.remove()
+        self._hooked = False
+
+    def hear(self, optimizer: Any) -> None:
+        """An optimizer has stepped, maybe of other parameters. One that looks for an Inf itself (fused=True) has
+        changed nothing where there was one; of a GPU that is not known yet."""
+        if not any(id(value) in self.params for group in optimizer.param_groups for value in group["params"][:1]):
+            return
+        found = getattr(optimizer, "found_inf", None)
+        self._hooked = True
+        if isinstance(found, torch.Tensor) and found.is_cpu and found.item() > 0:
+            self._refused = True
+        else:
+            self._stepped = True
 
     def begin(self, values: Sequence[torch.Tensor]) -> None:
         """After what has come in."""
-        self._counts = list(map(_version, values))
+        self._counts = self._count(values)
+
+    def _count(self, values: Sequence[torch.Tensor]) -> list[int]:
+        some = values[:: len(values) // COUNTED + 1] if self._hooked else values
+        return list(map(_version, some))
 
     def is_one(self, values: Sequence[torch.Tensor]) -> bool:
-        before, self._counts = self._counts, list(map(_version, values))
-        if self._counts != before:
+        before, self._counts = self._counts, self._count(values)
+        changed = self._stepped or (self._counts != before and not self._refused)
+        self._stepped = self._refused = False
+        if changed:
             self._shown, self.in_a_row = True, 0
             return False
         self.in_a_row += 1

@@ -180,7 +180,8 @@ class Module(Tensors):
         self._values = [param.local for param in self.params]
         if not isinstance(model, dict):
             self.frozen = frozen_of(self._frozen(model), group, _along)
-        self._still, self._idle, self._overwritten = Still(), Idle(), Overwritten(self._values)
+        self._still, self._idle = Still(param.given for param in self.params), Idle()
+        self._overwritten = Overwritten(self._values)
         self._losses, self._tokens = _Later(), _Later()
         self._loss = 0.0
 
@@ -231,6 +232,7 @@ class Module(Tensors):
                 places.append((number, one.address))
         self.params, self._values = found, [param.local for param in found]
         self._whereabouts = Whereabouts(self._model, [param.given for param in found])
+        self._still.params = {id(param.given) for param in found}
         return places
 
     def _now(self) -> dict[str, torch.Tensor]:
@@ -362,6 +364,7 @@ class Module(Tensors):
     def close(self) -> None:
         for hook in self._hooks:
             hook.remove()
+        self._still.close()
         if self._moves is not None:
             self._moves.close()
 

@@ -31,6 +31,7 @@ cp -R tests/python "$kit/tree/tests/"
 cp -R docs/examples "$kit/tree/docs/"
 cp -R worker/libdiloco/python/diloco "$kit/tree/worker/libdiloco/python/"
 cp tests/demo/shakespeare.txt "$kit/tree/tests/demo/"
+cp README.md "$kit/tree/"
 find "$kit/tree" -name __pycache__ -type d -prune -exec rm -rf {} +
 conf/licence.sh "$kit"
 git describe --always --dirty >"$kit/commit" 2>/dev/null || echo unknown >"$kit/commit"

@@ -3,6 +3,7 @@
 
 import itertools
 import os
+import re
 import sys
 import time
 import types
@@ -347,6 +348,39 @@ class Islands(unittest.TestCase):
                 self.assertEqual(seen[:27], [*range(25), 0, 1])
                 self.assertEqual(loader.numbers, list(range(-(-len(seen) // 25))))
                 self.assertTrue(island.finish())
+
+    def test_the_lines_of_the_readme_hold_with_a_fixed_seed(self):
+        """As they stand there, below a script that begins with the same seed on both islands."""
+        lines = re.search(r"```python\n(import diloco\n.*?)```", (ROOT / "README.md").read_text(), re.DOTALL).group(1)
+        body = """x, number = batch
+    if island.run_step < island.start_step + 3:
+        print("draws", number.tolist(), flush=True)
+    time.sleep(0.01)
+    loss, n = (model(x) - 1).square().mean(), len(x)
+    optimizer.zero_grad()
+    loss.backward()
+"""
+        self.assertIn("    ...\n", lines)
+        script = f"""import time
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+torch.manual_seed(42)
+model, dataset = torch.nn.Linear(8, 4), TensorDataset(torch.randn(4000, 8), torch.arange(4000))
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+{lines.replace("    ...", "    " + body.rstrip())}
+island.detach()
+"""
+        with Run(SPEC.replace("steps = 500", "steps = 300")) as run:
+            (run.place / "train.py").write_text(script)
+            program = f"{sys.executable} -u {run.place}/train.py"
+            islands = [run.found("paris", program)]
+            islands.append(run.join("oslo", program))
+            assert_one_model(islands)
+            drawn = [re.findall(r"draws (\S.*)", island.log()) for island in islands]
+            self.assertTrue(drawn[0] and drawn[1])
+            self.assertFalse(set(drawn[0]) & set(drawn[1]))
+            for island in islands:
+                self.assertNotIn("same-batches", [one["code"] for one in island.status()["degraded"]])
 
     def test_the_run_s_model_is_evaluated_while_training_goes_on(self):
         """On the CPU, by the way in which CUDA tensors are moved, and in 16 bits."""

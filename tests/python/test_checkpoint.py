@@ -3,6 +3,7 @@
 
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import time
@@ -10,11 +11,13 @@ import unittest
 
 import torch
 
-from islands import Run, free_port, main
+from islands import ROOT, TEXT, Run, anchor_of, assert_one_model, free_port, main
 
 import diloco
 
 HERE = pathlib.Path(__file__).resolve().parent
+PRETRAIN = f"{ROOT}/docs/examples/pretrain.py --data {TEXT} --width 32 --layers 2 --heads 2 --context 32 --lr 3e-3"
+BATCH_TOKENS = 8 * 32
 RANKS = f"{sys.executable} -u -m torch.distributed.run --nproc-per-node {{n}} --master-port {{port}}"
 SPEC = """[run]
 name = checkpoint
@@ -172,6 +175,80 @@ class Distributed(unittest.TestCase):
             self.assertIn("goes on after 75, 750 tokens", said)
             paris.await_finished()
             self.assertEqual(paris.trainer()["tokens_counted"], 1200)
+
+
+class Example(unittest.TestCase):
+    """docs/examples/pretrain.py: what it promises to whoever copies it."""
+
+    def saved(self, island):
+        return torch.load(island.home / "checkpoint.pt", weights_only=True)
+
+    def await_saved(self, island):
+        path = island.home / "checkpoint.pt"
+        island.await_("a checkpoint", lambda _: path.exists(), pause=0.02)
+
+    def assert_goes_on(self, island, saved):
+        """In its second life, from what it has saved."""
+        line = "training goes on after step "
+        island.await_("its second life", lambda one: one.log().count(line) == 2)
+        step, how = island.log().split(line)[2].splitlines()[0].split(" ", 1)
+        self.assertGreaterEqual(int(step), saved["island"]["run_step"])
+        self.assertIn("with what it had kept", how)
+
+    def ended(self, island, steps):
+        """The last checkpoint holds the run's parameters. Returns the optimizer's steps, and the validation losses."""
+        island.await_("the script's end", lambda one: "ended with status 0" in one.log().split("trainer is done")[-1])
+        saved = self.saved(island)
+        self.assertEqual((saved["island"]["run_step"], saved["schedule"]["last_epoch"]), (steps, steps))
+        for name, values in anchor_of(island).items():
+            self.assertTrue(torch.equal(saved["model"][name], values), name)
+        losses = re.findall(r"step (\d+) of \d+, validation loss ([\d.]+)", island.log())
+        self.assertEqual(int(losses[-1][0]), steps)
+        return int(saved["optimizer"]["state"][0]["step"]), [float(loss) for _, loss in losses]
+
+    def assert_all_counted(self, island, tokens):
+        """Those of all of the optimizer's steps, and no others."""
+        told = island.trainer()
+        self.assertEqual((told["tokens"], told["tokens_counted"]), (tokens, tokens))
+
+    def test_it_goes_on_after_a_kill_and_after_a_stop(self):
+        steps = 3000
+        program = f"{sys.executable} -u {PRETRAIN} --eval-every 300 --save-every 70"
+        with Run(SPEC.format(steps=steps, interval=100, more="")) as run:
+            paris = run.found("paris", f"env OMP_NUM_THREADS=1 {program}")
+            oslo = run.join("oslo", f"env OMP_NUM_THREADS=1 {program}")
+            self.await_saved(oslo)
+            os.kill(oslo.trainer()["pid"], 9)
+            self.assert_goes_on(oslo, self.saved(oslo))
+            paris.ctl("stop")
+            stopped = self.saved(paris)
+            paris.ctl("start")
+            self.assert_goes_on(paris, stopped)
+            assert_one_model([paris, oslo])
+            (updates, losses), (after_kill, others) = (self.ended(island, steps) for island in (paris, oslo))
+            self.assertLess(losses[-1], losses[0])
+            self.assertEqual(losses[-1], others[-1])
+            self.assert_all_counted(paris, updates * BATCH_TOKENS)
+            self.assertGreaterEqual(oslo.trainer()["tokens_counted"], after_kill * BATCH_TOKENS)
+            command = [*program.split(), "--layers", "3", "--checkpoint", str(paris.home / "checkpoint.pt")]
+            other = subprocess.run(command, capture_output=True, text=True)
+            self.assertEqual((other.returncode, len(other.stderr.splitlines())), (1, 1), other.stderr)
+            self.assertIn("checkpoint.pt is of another model", other.stderr)
+
+    def test_its_ranks_go_on_after_a_stop(self):
+        ranks = RANKS.format(n=2, port=free_port())
+        with Run(SPEC.format(steps=400, interval=100, more="")) as run:
+            paris = run.found("paris", f"{ranks} {PRETRAIN} --bf16 --eval-every 100 --save-every 70")
+            self.await_saved(paris)
+            paris.ctl("stop")
+            stopped = self.saved(paris)
+            paris.ctl("start")
+            self.assert_goes_on(paris, stopped)
+            paris.await_finished()
+            updates, losses = self.ended(paris, 400)
+            self.assertEqual((updates, len(losses)), (400, 4))
+            self.assertLess(losses[-1], losses[0])
+            self.assert_all_counted(paris, updates * 2 * BATCH_TOKENS)
 
 
 if __name__ == "__main__":

@@ -116,7 +116,7 @@ static void complain_ended(struct status *status)
         complain_of_us(
             status, COMPLAINT_ENDED, text,
             "let the script train until island.step() is False, whatever its own count of steps or epochs, then "
-            "call island.finish(); {here} join starts it again");
+            "call island.finish(); a SIGTERM that was not the daemon's ends it so, too. {here} join starts it again");
     }
     if (trainer->ended_badly) {
         snprintf(text, sizeof text, "%s; all that it had to contribute is counted", trainer->process_note);

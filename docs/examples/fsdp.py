@@ -24,6 +24,8 @@ def main():
     dist.init_process_group("nccl" if cuda else "gloo")
     rank, ranks = dist.get_rank(), dist.get_world_size()
     device = torch.device("cuda", rank % torch.cuda.device_count()) if cuda else torch.device("cpu")
+    if cuda:
+        torch.cuda.set_device(device)  # NCCL's calls with objects go by it
     torch.manual_seed(a.seed)
     torch.set_num_threads(1)
     data = text(a.data)

@@ -87,8 +87,7 @@ def main():
 
     schedule = diloco.schedule(torch.optim.lr_scheduler.LambdaLR(optimizer, rate))
     if saved:
-        schedule.load_state_dict(saved["schedule"])
-        schedule.step()  # the run may be further than the checkpoint
+        schedule.load_state_dict(saved["schedule"])  # and to where the run is, if that is further
         if island.leads:  # the other ranks, and what draws on a GPU, begin with other numbers, by attach(seed=)
             torch.set_rng_state(saved["generator"])
 
@@ -113,7 +112,7 @@ def main():
             validate(model, held_out, a, island)
         if before // a.save_every < island.run_step // a.save_every or island.done:  # by a SIGTERM, too
             save()
-    if island.finish():  # else the run goes on without this script, for now
+    if island.finish():  # False where the run is not over: this script was told to end before it
         validate(model, held_out, a, island)
     save()  # now the run's parameters, where it is over
     island.detach()

@@ -78,7 +78,7 @@ class Islands(unittest.TestCase):
                             change(model)
                             island.step(tokens=1)
                     self.assertTrue(island.finish())
-                idle = [one for one in said.output if "no parameter has changed in the last 50 steps" in one]
+                idle = [one for one in said.output if "no parameter has changed in the last 5" in one]
                 self.assertEqual(len(idle), told)
 
     OPTIMIZERS = {

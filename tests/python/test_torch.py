@@ -210,6 +210,29 @@ class Schedules(unittest.TestCase):
                 self.assertEqual(schedule.get_last_lr(), [late.param_groups[0]["lr"]])
                 self.assertEqual(schedule.state_dict()["last_epoch"], 100)
 
+    def test_one_that_is_loaded_goes_on_where_the_run_is(self):
+        """With the optimizer loaded before, as it is where the run's steps are known only after attach()."""
+        rates = torch.optim.lr_scheduler
+        made = {
+            "cosine": lambda o: rates.CosineAnnealingLR(o, 100),
+            "lambda": lambda o: rates.LambdaLR(o, lambda step: 1 / (1 + step)),
+            "exponential": lambda o: rates.ExponentialLR(o, 0.97),
+        }
+        for name, make in made.items():
+            with self.subTest(name), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                alone, first, second = (torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.5) for _ in range(3))
+                steady = make(alone)
+                want = [0.5] + [steady.step() or alone.param_groups[0]["lr"] for _ in range(100)]
+                before = diloco.schedule(make(first), types.SimpleNamespace(run_step=37))
+                second.load_state_dict(first.state_dict())
+                island = types.SimpleNamespace(run_step=60)
+                after = diloco.schedule(make(second), island)
+                after.load_state_dict(before.state_dict())
+                for island.run_step in (60, 61, 80, 99):
+                    after.step()
+                    self.assertAlmostEqual(second.param_groups[0]["lr"], want[island.run_step])
+
     def test_what_goes_by_no_steps_is_refused(self):
         optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.5)
         with self.assertRaisesRegex(diloco.DilocoError, "ReduceLROnPlateau goes by no count of steps"):
@@ -323,6 +346,31 @@ class Islands(unittest.TestCase):
                 paris.ctl("stop")
                 paris.ctl("reset")
                 paris.ctl("start")
+
+    def test_what_is_watched_is_watched_after_a_state_was_loaded_too(self):
+        with Run(SPEC) as run:
+            paris, model = run.found("paris", ""), torch.nn.Linear(6, 5)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1, fused=True)
+            saved = {name: value.clone() for name, value in model.state_dict().items()}
+
+            def step(island, inf=0.0):
+                optimizer.found_inf = torch.tensor(inf)  # as a GradScaler does of a fused one
+                for value in model.parameters():
+                    value.grad = torch.zeros_like(value)
+                optimizer.step()
+                island.step(tokens=1)
+
+            with diloco.attach(model, socket=paris.socket(), wait=20) as island:
+                step(island)
+                island.load_state_dict(island.state_dict())
+                step(island)
+                step(island, inf=1.0)
+                self.assertEqual((island.run_step, island.skipped), (2, 1))
+                model.load_state_dict(saved)
+                with self.assertLogs("diloco", "WARNING") as said:
+                    island.step(tokens=1)
+                self.assertIn("values were loaded into the model", said.output[0])
+                island.state_dict()
 
     def test_batches_come_pass_after_pass_until_the_end(self):
         class Passes(list):

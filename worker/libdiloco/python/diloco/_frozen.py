@@ -13,7 +13,8 @@ import torch.distributed as dist
 from ._tensors import Frozen
 from ._whereabouts import is_spread
 
-PIECE_VALUES = {"cpu": 1 << 18, "cuda": 1 << 24}  # looked at in one go, as integers of 64 bits: so that they stay near
+PIECE_VALUES = 1 << 18  # looked at in one go, as integers of 64 bits: so many stay in a processor's caches
+PIECE_VALUES_OF_DEVICE = 1 << 24  # of a GPU, which has to be told of each piece
 AS_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 ROWS, COLUMNS = 0x9E3779B97F4A7C15, 0xD1B54A32D192ED03  # odd, and other ones for both
 
@@ -36,10 +37,14 @@ def sum_of(values: torch.Tensor, row0: int = 0, column0: int = 0) -> int:
     summed apart and added, modulo 2**64: sum(R(row) * C(column) * bits(value)), with odd weights R and C that look
     random. So of two tensors of one shape with other values nearly all have another sum; it is proof against mistakes,
     and not against a liar, who might as well name the sum of others."""
-    total = torch.zeros((), dtype=torch.int64, device=values.device)
     rows, columns = values.shape
+    most = PIECE_VALUES if values.device.type == "cpu" else PIECE_VALUES_OF_DEVICE
+    if columns > most:  # a vector, mostly
+        cuts = range(0, columns, most)
+        return sum(sum_of(values[:, cut : cut + most], row0, column0 + cut) for cut in cuts)
+    total = torch.zeros((), dtype=torch.int64, device=values.device)
     at_columns = _weights(column0, columns, COLUMNS, values.device)
-    step = max(1, PIECE_VALUES[values.device.type] // max(1, columns))
+    step = most // max(1, columns)
     for row in range(0, rows, step):
         piece = values[row : row + step].contiguous().view(AS_INTEGERS[values.element_size()]).to(torch.int64)
         by_rows = (piece * at_columns).sum(1)

@@ -32,18 +32,18 @@ class Still:
         self._hooked = self._stepped = self._refused = False
         self._shown = False
         self.in_a_row = 0
+
+    def listen(self) -> Any:
+        """From now on optimizers are heard, until what is returned is remove()d."""
         itself = weakref.ref(self)
+        self._hooked = False
 
         def stepped(optimizer: Any, _arguments: Any, _named: Any) -> None:
             still = itself()
             if still is not None:
                 still.hear(optimizer)
 
-        self._hook = register_optimizer_step_post_hook(stepped)
-
-    def close(self) -> None:
-        self._hook.remove()
-        self._hooked = False
+        return register_optimizer_step_post_hook(stepped)
 
     def hear(self, optimizer: Any) -> None:
         """An optimizer has stepped, maybe of other parameters. One that looks for an Inf itself (fused=True) has

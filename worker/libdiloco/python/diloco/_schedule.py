@@ -39,5 +39,13 @@ class Schedule:
         """After island.step()."""
         catch_up(self.scheduler, self.island.run_step)
 
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """What a checkpoint kept; then to where the run is, which may be further. Rates that are made of the one before
+        go on from the checkpoint's, whatever making the scheduler upon a loaded optimizer has done to them."""
+        self.scheduler.load_state_dict(state)
+        for group, rate in zip(self.scheduler.optimizer.param_groups, state.get("_last_lr", [])):
+            group["lr"] = rate
+        self.step()
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self.scheduler, name)

@@ -66,11 +66,14 @@ class Tensors:
     described: list[Described]
     frozen: list[Frozen] = []
     watched: list[int] = []  # of these it wants to hear in changed()
-    idle = False  # nobody changes any value
+    idle = 0  # for so many steps nobody has changed any value
     loaded = False  # somebody has loaded other values into the model
 
     def __iter__(self) -> Iterator[Described]:
         return iter(self.described)
+
+    def open(self) -> None:
+        """Before libdiloco attaches, again too; all ranks call alike."""
 
     def moved(self) -> list[tuple[int, int]]:
         """Those that lie elsewhere than before, by the numbers of their registration, with their addresses now. Raises

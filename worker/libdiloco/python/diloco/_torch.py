@@ -176,14 +176,19 @@ class Module(Tensors):
         self._moves = Moves([param.local for param in self.params]) if self.on_device else None
         self.device = self._moves.struct if self._moves is not None else None
         self._whereabouts = Whereabouts(model, [param.given for param in self.params])
-        self._hooks = [module.register_load_state_dict_post_hook(self._note_load) for module in self._owners()]
+        self._hooks: list[Any] = []
         self._values = [param.local for param in self.params]
-        if not isinstance(model, dict):
-            self.frozen = frozen_of(self._frozen(model), group, _along)
         self._still, self._idle = Still(param.given for param in self.params), Idle()
         self._overwritten = Overwritten(self._values)
         self._losses, self._tokens = _Later(), _Later()
         self._loss = 0.0
+
+    def open(self) -> None:
+        self._hooks = [module.register_load_state_dict_post_hook(self._note_load) for module in self._owners()]
+        self._hooks.append(self._still.listen())
+        self.loaded, self.idle = False, 0
+        if not isinstance(self._model, dict):
+            self.frozen = frozen_of(self._frozen(self._model), self._group, _along)
 
     def _owners(self) -> list[torch.nn.Module]:
         """The modules that have the parameters themselves."""
@@ -274,7 +279,8 @@ class Module(Tensors):
                 "(diloco.attach({name: master})), and copy one into the model where island.changed(name)"
             )
         still = self._still.is_one(self._values)
-        self.idle = self.idle or self._idle.look(self._still.in_a_row, lambda: self._overwritten.sample(self._values))
+        if self._idle.look(self._still.in_a_row, lambda: self._overwritten.sample(self._values)):
+            self.idle = self._still.in_a_row
         return still
 
     @staticmethod
@@ -364,7 +370,6 @@ class Module(Tensors):
     def close(self) -> None:
         for hook in self._hooks:
             hook.remove()
-        self._still.close()
         if self._moves is not None:
             self._moves.close()
 

@@ -187,6 +187,7 @@ class Island:
         if self._taking is not None:
             options.kept, options.kept_bytes = _lent(self._taking.get("kept", b""))
         try:
+            self._tensors.open()
             self._check(self._call("diloco_attach", ctypes.byref(options), ctypes.byref(self._handle), handle=False))
             self._waits_from = None
             self.names = [tensor.name for tensor in self._tensors]
@@ -356,12 +357,13 @@ class Island:
         )
 
     def _say_idle(self) -> None:
-        if self._tensors.idle and not self._said_idle:
+        if self._tensors.idle > 0 and not self._said_idle:
             self._said_idle = True
             _log.warning(
-                "island %s: no parameter has changed in the last 50 steps, so there is nothing to contribute: was the "
+                "island %s: no parameter has changed in the last %d steps, so there is nothing to contribute: was the "
                 "optimizer given the parameters of another model? Make it from the one that attach() was given",
                 self.name,
+                self._tensors.idle,
             )
 
     def batches(self, loader: Iterable[Any]) -> Iterator[Any]:
@@ -528,7 +530,6 @@ class Island:
         self._whole(state)
         self._loose = False
         self.detach()
-        self._tensors.loaded = False
         self._waits_from = time.monotonic()
         self._begin(state)
 

@@ -100,6 +100,15 @@ class Sums(unittest.TestCase):
         for value in (torch.empty(4, device="meta"), torch.ones(4).to_sparse(), torch.ones(4, dtype=torch.complex128)):
             self.assertEqual(frozen_of([("it", value)], None, None)[0].sum, 0)
 
+    def test_threads_are_as_many_afterwards_as_before(self):
+        threads = torch.get_num_threads()
+        self.addCleanup(torch.set_num_threads, threads)
+        torch.set_num_threads(threads + 1)
+        frozen(Adapted())
+        with self.assertRaises(AttributeError):
+            frozen_of([("it", torch.ones(4)), ("no tensor", None)], None, None)
+        self.assertEqual(torch.get_num_threads(), threads + 1)
+
     def test_only_what_is_not_trained_is_frozen_and_tied_ones_once(self):
         model = Adapted()
         model.again = model.base[0]

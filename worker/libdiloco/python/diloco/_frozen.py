@@ -77,9 +77,14 @@ def frozen_of(named: Iterable[tuple[str, torch.Tensor]], group: Any, along: Call
     """
     leads = group is None or dist.get_rank(group) == 0
     found, own = [], []
-    for name, value in named:
-        found.append(Frozen(name, str(value.dtype).removeprefix("torch.")[:15], tuple(value.shape) or (1,)))
-        own.append(_own_sum(name, value, along, leads))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # for pieces this small they would wait for each other most of the time
+    try:
+        for name, value in named:
+            found.append(Frozen(name, str(value.dtype).removeprefix("torch.")[:15], tuple(value.shape) or (1,)))
+            own.append(_own_sum(name, value, along, leads))
+    finally:
+        torch.set_num_threads(threads)
     ranks: list[Any] = [own]
     if group is not None and found:
         ranks = [None] * dist.get_world_size(group)

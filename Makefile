@@ -357,7 +357,7 @@ outlive-namespaces: $(PROGRAMS) $(B)/tests/outlive/outlive
 	@$(B)/tests/outlive/outlive --programs $(B) --data "$$OUTLIVE_DATA" --namespaces --out build/outlive-namespaces || [ $$? -eq 77 ]
 
 # What only PyTorch can show of the Python package; it is installed into build/python unless PYTHON=... is one that has it.
-check-python: $(PROGRAMS) $(B)/libdiloco.so.0
+check-python: $(PROGRAMS) $(B)/libdiloco.so.0 $(B)/tests/system/tool_logits
 	@BUILD=$(B) CC='$(CC)' tests/python/check.sh --install || [ $$? -eq 77 ] # skipped, and it has said why
 
 # A wheel that carries libdiloco.so.0, for machines like this one: build/wheel/diloco-*.whl.

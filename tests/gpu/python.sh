@@ -6,7 +6,7 @@
 #   tests/gpu/python.sh ROOT     of the tree, or of what the kit has of it; BUILD is the build folder, from there or absolute
 set -u
 cd "$1" || exit 1
-# Our programs have theirs, and Python its own.
+# Our programs look for their libraries where the first says, Python for its own where the second does.
 DILOCO_TEST_LIBRARIES=${LD_LIBRARY_PATH:-} LD_LIBRARY_PATH=${DILOCO_GPU_LIBRARY_PATH:-}
 export DILOCO_TEST_LIBRARIES LD_LIBRARY_PATH
 for python in "${PYTHON:-}" build/python/bin/python3 python3; do

@@ -141,7 +141,7 @@ PROGRAM_SRC := daemon/dilocod.c daemon/dilococtl.c worker/diloco-worker.c
 
 common_OBJ := $(call objects,$(filter-out $(LANES_SRC),$(wildcard common/*.c))) $(LANES_OBJ)
 outer_opt_OBJ := $(call objects,$(filter-out $(VEC_SRC),$(wildcard outer_opt/*.c))) $(VEC_OBJ)
-net_OBJ := $(call objects,$(wildcard net/*.c)) $(if $(wildcard net/wire.proto),$(B)/gen/net/wire.pb-c.o)
+net_OBJ := $(call objects,$(wildcard net/*/*.c)) $(if $(wildcard net/transport/wire.proto),$(B)/gen/net/transport/wire.pb-c.o)
 kernels_OBJ := $(call objects,$(wildcard kernels/*.c)) $(CPU_OBJ)
 worker_OBJ := $(call objects,$(filter-out $(PROGRAM_SRC),$(wildcard worker/*.c worker/*/*.c)))
 daemon_OBJ := $(call objects,$(filter-out $(PROGRAM_SRC),$(wildcard daemon/*.c daemon/*/*.c)))
@@ -240,7 +240,7 @@ endef
 $(foreach room,$(ROOMS),$(eval $(call archive_rule,$(room))))
 
 # Anything that includes the generated header needs it to exist first.
-$(net_OBJ) $(daemon_OBJ) $(call objects,$(PROGRAM_SRC) $(wildcard tests/*/*.c)): | $(if $(wildcard net/wire.proto),$(B)/gen/net/wire.pb-c.h)
+$(net_OBJ) $(daemon_OBJ) $(call objects,$(PROGRAM_SRC) $(wildcard tests/*/*.c)): | $(if $(wildcard net/transport/wire.proto),$(B)/gen/net/transport/wire.pb-c.h)
 
 $(B)/dilocod: $(B)/daemon/dilocod.o $(foreach room,daemon net outer_opt common,$(B)/$(room).a)
 	$(call say,LINK)$(CC) $(LDFLAGS_ALL) $(LDFLAGS) $^ $(LIBS) -o $@

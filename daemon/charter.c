@@ -13,7 +13,7 @@
 #include "daemon/state/ledger.h"
 #include "daemon/state/records.h"
 #include "daemon/state/store.h"
-#include "net/wire_epoch.h"
+#include "net/membership/wire_epoch.h"
 
 /* Who chases older versions fetches a state: records of epochs before that are not needed in memory, nor in files of
  * their own. */

@@ -15,10 +15,10 @@
 #include "common/err.h"
 #include "common/runspec.h"
 #include "daemon/dconf.h"
-#include "net/chain.h"
-#include "net/ident.h"
-#include "net/sync.h"
-#include "net/view.h"
+#include "net/config/chain.h"
+#include "net/transport/ident.h"
+#include "net/sync/sync.h"
+#include "net/config/view.h"
 
 struct charter {
     struct chain *chain;

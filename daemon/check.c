@@ -23,7 +23,7 @@
 #include "daemon/founding.h"
 #include "daemon/rules.h"
 #include "daemon/trainer/command.h"
-#include "net/wire_epoch.h"
+#include "net/membership/wire_epoch.h"
 
 /* Of the unit file. */
 static const char unit_user[] = "diloco";

@@ -15,9 +15,9 @@
 #include "common/mem.h"
 #include "common/mixture.h"
 #include "common/words.h"
-#include "net/address.h"
-#include "net/record.h"
-#include "net/wire.h"
+#include "net/transport/address.h"
+#include "net/config/record.h"
+#include "net/transport/wire.h"
 
 static const char *const log_levels[] = {"error", "warning", "info", "debug", NULL};
 

@@ -16,9 +16,9 @@
 #include "common/runspec.h"
 #include "daemon/home.h"
 #include "daemon/supervisor.h"
-#include "net/ident.h"
-#include "net/view.h"
-#include "net/wire.h"
+#include "net/transport/ident.h"
+#include "net/config/view.h"
+#include "net/transport/wire.h"
 
 struct dconf_peer {
     char *name;

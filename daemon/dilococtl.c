@@ -37,7 +37,7 @@
 #include "daemon/ctl/ctl_watch.h"
 #include "daemon/dconf.h"
 #include "daemon/home.h"
-#include "net/ident.h"
+#include "net/transport/ident.h"
 
 /* For monitors, which know these numbers. */
 enum verdict { GOOD, DEGRADED, UNREACHABLE };

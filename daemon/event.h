@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #include "common/err.h"
-#include "net/sync.h"
+#include "net/sync/sync.h"
 
 enum event_type {
     EVENT_SYNC,     /* sync: for the protocol's core */

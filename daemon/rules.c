@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-#include "net/sync.h"
+#include "net/sync/sync.h"
 
 struct plan_conf rules_plan(const struct runspec *spec)
 {

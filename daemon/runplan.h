@@ -24,8 +24,8 @@
 #include "daemon/state/parts.h"
 #include "daemon/state/replica.h"
 #include "daemon/state/slots.h"
-#include "net/ident.h"
-#include "net/sync.h"
+#include "net/transport/ident.h"
+#include "net/sync/sync.h"
 
 /* All borrowed as long as the other lives. */
 struct runplan_conf {

@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "common/mem.h"
-#include "net/wire.h"
+#include "net/transport/wire.h"
 
 /* How many reports of one that is ahead of us are kept until we have come there. */
 enum { AHEAD = 64 };

@@ -14,7 +14,7 @@
 #include "common/err.h"
 #include "daemon/peers/peers.h"
 #include "daemon/trainer/trainer.h"
-#include "net/view.h"
+#include "net/config/view.h"
 
 struct alike;
 

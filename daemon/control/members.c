@@ -10,9 +10,9 @@
 #include "common/env.h"
 #include "common/log.h"
 #include "daemon/peers/gate.h"
-#include "net/address.h"
-#include "net/here.h"
-#include "net/wire_epoch.h"
+#include "net/transport/address.h"
+#include "net/transport/here.h"
+#include "net/membership/wire_epoch.h"
 
 enum { INVITE_DAYS_MAX = 30, INVITE_SECONDS_MIN = 1, DAY_S = 86400, TEXT_BYTES = 512 };
 

@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #include "common/err.h"
-#include "net/sync.h"
+#include "net/sync/sync.h"
 
 struct progress;
 

@@ -5,7 +5,7 @@
 
 #include "daemon/control/complaints.h"
 #include "daemon/rules.h"
-#include "net/wire_epoch.h"
+#include "net/membership/wire_epoch.h"
 
 static json_t *hash_json(const struct digest *hash, bool known)
 {

@@ -24,8 +24,8 @@
 #include "daemon/state/model_plan.h"
 #include "daemon/state/vote.h"
 #include "daemon/trainer/trainer.h"
-#include "net/sync.h"
-#include "net/view.h"
+#include "net/sync/sync.h"
+#include "net/config/view.h"
 
 /* Intervals without a round that closes, until that is told. */
 enum { STATUS_INTERVALS_BLOCKED = 3 };

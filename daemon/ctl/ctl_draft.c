@@ -10,7 +10,7 @@
 #include "common/mixture.h"
 #include "common/runspec.h"
 #include "daemon/dconf.h"
-#include "net/address.h"
+#include "net/transport/address.h"
 
 /* What is most likely to be changed one day; dilocod --print-config shows the others. */
 static const char *const keys[] = {

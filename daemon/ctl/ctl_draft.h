@@ -11,7 +11,7 @@
 
 #include "common/err.h"
 #include "common/runspec.h"
-#include "net/view.h"
+#include "net/config/view.h"
 
 struct ctl_draft {
     const char *name, *data; /* data: an absolute path or pattern; NULL: it is a witness */

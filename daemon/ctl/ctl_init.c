@@ -26,9 +26,9 @@
 #include "daemon/as_typed.h"
 #include "daemon/dconf.h"
 #include "daemon/founding.h"
-#include "net/address.h"
-#include "net/here.h"
-#include "net/ident.h"
+#include "net/transport/address.h"
+#include "net/transport/here.h"
+#include "net/transport/ident.h"
 
 enum { PORT_FIRST = 7600, PORT_LAST = 7699, RUN_BYTES_MAX = 1 << 20, SAID_BYTES = 4096 };
 /* Folder of the configuration (and its parents), state, sockets, key, run spec, draft of the configuration. */

@@ -15,9 +15,9 @@
 
 #include "common/err.h"
 #include "daemon/home.h"
-#include "net/ident.h"
-#include "net/view.h"
-#include "net/wire.h"
+#include "net/transport/ident.h"
+#include "net/config/view.h"
+#include "net/transport/wire.h"
 
 /* What the run that takes an island in has told it. */
 struct ctl_admission {

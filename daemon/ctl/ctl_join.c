@@ -11,12 +11,12 @@
 #include "common/mem.h"
 #include "common/runspec.h"
 #include "daemon/dconf.h"
-#include "net/address.h"
-#include "net/enrol.h"
-#include "net/here.h"
-#include "net/invite.h"
-#include "net/record.h"
-#include "net/wire_epoch.h"
+#include "net/transport/address.h"
+#include "net/transport/enrol.h"
+#include "net/transport/here.h"
+#include "net/transport/invite.h"
+#include "net/config/record.h"
+#include "net/membership/wire_epoch.h"
 
 enum { PATIENCE_S_MAX = 86400 };
 

@@ -12,7 +12,7 @@
 #include "daemon/ctl/ctl_plan_print.h"
 #include "daemon/ctl/forecast.h"
 #include "daemon/rules.h"
-#include "net/sync.h"
+#include "net/sync/sync.h"
 
 enum { LAYERS_MAX = 3000, INTERVAL_MAX = 100000 };
 /* One digest takes so many times as long as a tree of them, which fills the lanes of a vector. */

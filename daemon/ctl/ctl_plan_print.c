@@ -8,7 +8,7 @@
 
 #include "common/human.h"
 #include "common/plot.h"
-#include "net/wire.h"
+#include "net/transport/wire.h"
 
 /* Of the targets, those that the table has room for. */
 static const int shown[] = {0, 3, 4};

@@ -6,9 +6,9 @@
 
 #include "common/mem.h"
 #include "common/mem_limit.h"
-#include "net/chain.h"
-#include "net/record.h"
-#include "net/sync.h"
+#include "net/config/chain.h"
+#include "net/config/record.h"
+#include "net/sync/sync.h"
 #include "outer_opt/schedule.h"
 
 /* With many islands heartbeats and ticks become rarer, as they would have to on real lines. */

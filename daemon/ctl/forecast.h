@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * forecast: how much of its time a run would train, on links one describes: N islands with the protocol's real state
- * machines (net/sync.h) in virtual time, trainers that only count steps, and objects that only have a size.
+ * machines (net/sync/sync.h) in virtual time, trainers that only count steps, and objects that only have a size.
  *
  * The link: every island has an uplink and a downlink of bits_per_s, or one line for both; an object takes its turn on
  * the sender's uplink and the receiver's downlink together, and arrives half a round trip later; what is lost is sent

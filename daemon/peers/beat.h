@@ -8,8 +8,8 @@
 
 #include "common/bitset.h"
 #include "daemon/peers/peers_types.h"
-#include "net/vouch.h"
-#include "net/wire.h"
+#include "net/config/vouch.h"
+#include "net/transport/wire.h"
 
 /* `out` becomes a greeting. `wish`: of owning shards (enum record_wish). */
 void beat_hello(const struct peers_conf *conf, const struct peers_plan *plan, uint8_t wish, bool draining,

@@ -6,7 +6,7 @@
 #include "common/log.h"
 #include "common/mem.h"
 #include "daemon/state/proofs.h"
-#include "net/proof.h"
+#include "net/membership/proof.h"
 
 /* Whether it proves that this member broke its word. */
 static enum err check(const struct seats *seats, uint32_t slot, const uint8_t *proof, size_t count,

@@ -14,7 +14,7 @@
 
 #include "common/err.h"
 #include "daemon/peers/seats.h"
-#include "net/wire_epoch.h"
+#include "net/membership/wire_epoch.h"
 
 /* Members of whom a proof lies in `folder` are marked. To be called whenever members came. A file that proves nothing
  * is logged. ERR_NOMEM. */

@@ -8,8 +8,8 @@
 #include "common/mem.h"
 #include "daemon/rounds/rounds.h"
 #include "daemon/state/state_object.h"
-#include "net/gather.h"
-#include "net/vouch.h"
+#include "net/transfer/gather.h"
+#include "net/config/vouch.h"
 
 /*
  * AGAIN: before a member is asked for a head again; SOON: if it said that it has the leaves no more. ANSWER: for the

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * catchup: a fragment's state on its way in, from several islands at once: first its head, which the voters' signatures
- * prove, then the leaves of its body, each proved by the head (daemon/state/state_object.h, net/gather.h). Private to
- * peers/.
+ * prove, then the leaves of its body, each proved by the head (daemon/state/state_object.h, net/transfer/gather.h).
+ * Private to peers/.
  *
  * The core says which version is wanted (SYNC_DO_FETCH), and all who announce that version with the same hash are
  * asked; what came stays, whoever of them goes. When all of it is there it is handed on by EVENT_OBJECT, under the name
@@ -15,7 +15,7 @@
 
 #include "daemon/peers/peers_types.h"
 #include "daemon/state/memory.h"
-#include "net/xfer.h"
+#include "net/transfer/xfer.h"
 
 enum { CATCHUP_AT_ONCE = MEMORY_STATES_FETCHED };
 

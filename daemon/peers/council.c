@@ -13,8 +13,8 @@
 #include "daemon/peers/holdings.h"
 #include "daemon/peers/wishes.h"
 #include "daemon/state/records.h"
-#include "net/compose.h"
-#include "net/epoch.h"
+#include "net/membership/compose.h"
+#include "net/membership/epoch.h"
 
 /* TURN: how long the next voter waits for the one before it. AGAIN: a message without an answer goes again. ASKED: so
  * long those who might join are waited for, once enough voters have sealed. OVERDUE: so long what only a few of them
@@ -173,7 +173,7 @@ static void fetch(struct council *council, const uint8_t *bytes, size_t bytes_co
     event_post_sync(council->conf.events, &(struct sync_event){.type = SYNC_EV_TICK});
 }
 
-/* ---- what net/epoch orders ---- */
+/* ---- what net/membership/epoch orders ---- */
 
 /* Until it is durable nothing is said of it. */
 static void save_vote(struct council *council, const struct epoch_action *action)

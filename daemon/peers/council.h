@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * council: this island's voice in who takes part: the messages of net/epoch in and out, the votes made durable, what
- * the others hold, who is silent, and what is wanted of the members. Private to peers/, but for its looking in.
+ * council: this island's voice in who takes part: the messages of net/membership/epoch in and out, the votes made
+ * durable, what the others hold, who is silent, and what is wanted of the members. Private to peers/, but for its
+ * looking in.
  *
- * It decides nothing itself: net/epoch has the rules of voting, net/compose those of what the next record says. What is
- * decided is kept on disk and posted (EVENT_EPOCH); the engine takes it, changes over, and calls council_begin(). Of
- * the protocol's core it seals, and says what a draft wants to carry, and does nothing else to it. Only the loop's
- * thread.
+ * It decides nothing itself: net/membership/epoch has the rules of voting, net/membership/compose those of what the
+ * next record says. What is decided is kept on disk and posted (EVENT_EPOCH); the engine takes it, changes over, and
+ * calls council_begin(). Of the protocol's core it seals, and says what a draft wants to carry, and does nothing else
+ * to it. Only the loop's thread.
  */
 #ifndef DAEMON_PEERS_COUNCIL_H
 #define DAEMON_PEERS_COUNCIL_H
@@ -18,13 +19,13 @@
 #include "common/bitset.h"
 #include "common/err.h"
 #include "daemon/peers/peers_types.h"
-#include "net/chain.h"
-#include "net/ident.h"
-#include "net/link.h"
-#include "net/record.h"
-#include "net/sync.h"
-#include "net/view.h"
-#include "net/wire_epoch.h"
+#include "net/config/chain.h"
+#include "net/transport/ident.h"
+#include "net/transport/link.h"
+#include "net/config/record.h"
+#include "net/sync/sync.h"
+#include "net/config/view.h"
+#include "net/membership/wire_epoch.h"
 
 struct council;
 /* The chain has the newest record, the view follows it. The link is borrowed. */
@@ -67,8 +68,8 @@ struct council_said {
 };
 void council_said(struct council *council, uint32_t member, const struct council_said *said);
 
-/* What somebody here asks for, until a record says it: kinds and numbers as in net/wire_epoch.h. All voters are told,
- * those that can be heard: ask again now and then. ERR_NOTFOUND: nobody of that id. */
+/* What somebody here asks for, until a record says it: kinds and numbers as in net/membership/wire_epoch.h. All voters
+ * are told, those that can be heard: ask again now and then. ERR_NOTFOUND: nobody of that id. */
 ERR_MUST_CHECK enum err council_wish(struct council *council, uint32_t kind, uint32_t id, uint64_t number);
 /* An owner, by its id, has signed two results of one part. Nobody can tell which is the right one; it has broken its
  * word, and is to lose its shards: its eviction is wished for. If it is ourselves, the others will see to it. */

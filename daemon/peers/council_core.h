@@ -20,9 +20,9 @@
 #include "daemon/peers/peers_types.h"
 #include "daemon/peers/seats.h"
 #include "daemon/peers/wishes.h"
-#include "net/epoch.h"
-#include "net/link.h"
-#include "net/record.h"
+#include "net/membership/epoch.h"
+#include "net/transport/link.h"
+#include "net/config/record.h"
 
 /* A message to ourselves, packed. */
 struct own_message {

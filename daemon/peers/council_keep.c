@@ -144,7 +144,7 @@ static enum err copy_entry(const struct records_entry *entry, struct records_ent
 enum err council_keep_decided(struct council_keep *keep, const struct records_entry *entry)
 {
     struct council_keep_record *j = &keep->decided;
-    if (j->entry.bytes != NULL) /* net/epoch decides an epoch once: it is that one */
+    if (j->entry.bytes != NULL) /* net/membership/epoch decides an epoch once: it is that one */
         return ERR_OK;
     TRY(record_unpack(entry->bytes, entry->bytes_count, &j->record));
     enum err err = copy_entry(entry, &j->entry);

@@ -20,8 +20,8 @@
 #include "daemon/jobs.h"
 #include "daemon/state/records.h"
 #include "daemon/state/vote.h"
-#include "net/epoch.h"
-#include "net/record.h"
+#include "net/membership/epoch.h"
+#include "net/config/record.h"
 
 struct council_keep;
 
@@ -29,7 +29,7 @@ struct council_keep_vote {
     struct job job;
     struct council_keep *keep;
     struct vote_file file;
-    uint64_t number; /* of net/epoch; 0: none is being written */
+    uint64_t number; /* of net/membership/epoch; 0: none is being written */
 };
 
 struct council_keep_record {
@@ -76,7 +76,7 @@ ERR_MUST_CHECK enum err council_keep_decided(struct council_keep *keep, const st
 void council_keep_pack(struct council_keep *keep, uint64_t before);
 /* What failed is tried again. */
 void council_keep_tick(struct council_keep *keep);
-/* Another record has begun, or this one anew: what net/epoch waited for it does not wait for any more. */
+/* Another record has begun, or this one anew: what net/membership/epoch waited for it does not wait for any more. */
 void council_keep_void(struct council_keep *keep);
 
 /* EPOCH_EV_SAVED's number; 0: nothing is new. */

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "daemon/peers/council.h"
-#include "net/wire_epoch.h"
+#include "net/membership/wire_epoch.h"
 #include "daemon/peers/council_core.h"
 
 bool council_may_vote(const struct council *council, uint32_t member)

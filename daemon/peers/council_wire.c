@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/log.h"
-#include "net/epoch_wire.h"
+#include "net/membership/epoch_wire.h"
 
 static const struct record *last(const struct council_wire *wire)
 {

@@ -11,8 +11,8 @@
 #include "common/log.h"
 #include "common/mem.h"
 #include "daemon/state/records.h"
-#include "net/wire_enrol.h"
-#include "net/wire_epoch.h"
+#include "net/transport/wire_enrol.h"
+#include "net/membership/wire_epoch.h"
 
 /* AGAIN: what the voters were told they are told again. */
 enum { AGAIN_MS = 1000, ORDERS_MAX = 64, ID_DIGITS_MIN = 4 };

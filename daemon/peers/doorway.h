@@ -21,11 +21,11 @@
 
 #include "common/err.h"
 #include "common/runspec.h"
-#include "net/chain.h"
-#include "net/ident.h"
-#include "net/invite.h"
-#include "net/link.h"
-#include "net/record.h"
+#include "net/config/chain.h"
+#include "net/transport/ident.h"
+#include "net/transport/invite.h"
+#include "net/transport/link.h"
+#include "net/config/record.h"
 
 /* All borrowed. */
 struct doorway_conf {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/peers/faults.h"
 
-#include "net/wire_epoch.h"
+#include "net/membership/wire_epoch.h"
 
 enum { SAID_MS = 30000, DROPPED_MS = 60000 };
 

@@ -3,8 +3,8 @@
  * faults: what there is to complain of in members that can be heard, for people: in the log when it begins and ends,
  * and for status. Private to peers/.
  *
- * The core finds most of it (net/sync.h); beside that, who sends what is dropped, or more than anybody has to say. It
- * decides nothing: whose results do not come is told the others with those that are not heard, and a majority of the
+ * The core finds most of it (net/sync/sync.h); beside that, who sends what is dropped, or more than anybody has to say.
+ * It decides nothing: whose results do not come is told the others with those that are not heard, and a majority of the
  * voters judges. Plain memory, only the loop's thread.
  */
 #ifndef DAEMON_PEERS_FAULTS_H
@@ -16,7 +16,7 @@
 #include "common/bitset.h"
 #include "common/log.h"
 #include "common/quota.h"
-#include "net/sync.h"
+#include "net/sync/sync.h"
 
 /* Of one member; all zero at first. */
 struct faults {
@@ -31,7 +31,7 @@ struct faults {
 bool faults_look(struct faults *faults, const struct sync *sync, uint32_t member, const char *name, uint64_t now_ms);
 /* Something that it sent was dropped. */
 void faults_dropped(struct faults *faults, uint64_t now_ms);
-/* Whether a message of the epoch protocol is one too many; its type as in net/wire_epoch.h. */
+/* Whether a message of the epoch protocol is one too many; its type as in net/membership/wire_epoch.h. */
 bool faults_floods(struct faults *faults, uint32_t type, uint64_t now_ms);
 /* What the core complains of in it. */
 enum sync_fault faults_now(const struct faults *faults);

@@ -13,7 +13,7 @@
 #include "daemon/peers/council.h"
 #include "daemon/peers/doorway.h"
 #include "daemon/peers/peers_types.h"
-#include "net/link.h"
+#include "net/transport/link.h"
 
 /* All zero at first. */
 struct gate {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * holdings: what this island holds, as a seal tells it, and what members answered to our own ballot, as net/compose
- * takes it. Private to peers/.
+ * holdings: what this island holds, as a seal tells it, and what members answered to our own ballot, as
+ * net/membership/compose takes it. Private to peers/.
  *
  * One answer a member is kept, the last one; answers to another ballot do not count. Only the loop's thread.
  */
@@ -12,10 +12,10 @@
 #include <stdint.h>
 
 #include "common/err.h"
-#include "net/compose.h"
-#include "net/epoch.h"
-#include "net/sync.h"
-#include "net/wire_epoch.h"
+#include "net/membership/compose.h"
+#include "net/membership/epoch.h"
+#include "net/sync/sync.h"
+#include "net/membership/wire_epoch.h"
 
 struct holdings;
 ERR_MUST_CHECK enum err holdings_new(struct holdings **out);

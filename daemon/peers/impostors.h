@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #include "common/log.h"
-#include "net/wire.h"
+#include "net/transport/wire.h"
 
 struct strangers {
     uint64_t count, last_ms;

@@ -12,8 +12,8 @@
 #define DAEMON_PEERS_LEND_H
 
 #include "daemon/peers/peers_types.h"
-#include "net/vouch.h"
-#include "net/xfer.h"
+#include "net/config/vouch.h"
+#include "net/transfer/xfer.h"
 
 enum { LEND_READERS_MAX = 4, LEND_RANGES_MAX = 8, LEND_IDLE_MS = 30000 };
 

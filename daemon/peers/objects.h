@@ -9,9 +9,9 @@
 #define DAEMON_PEERS_OBJECTS_H
 
 #include "daemon/peers/peers_types.h"
-#include "net/link.h"
-#include "net/vouch.h"
-#include "net/xfer.h"
+#include "net/transport/link.h"
+#include "net/config/vouch.h"
+#include "net/transfer/xfer.h"
 
 struct objects;
 

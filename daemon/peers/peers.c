@@ -14,8 +14,8 @@
 #include "daemon/peers/peers_core.h"
 #include "daemon/peers/rows.h"
 #include "daemon/trainer/trainer.h"
-#include "net/link.h"
-#include "net/vouch.h"
+#include "net/transport/link.h"
+#include "net/config/vouch.h"
 
 /* BEAT: heartbeats; an island that is silent for SILENT counts as away, which status shows within three seconds.
  * HELLO_AGAIN: greetings are repeated until both sides know the same of each other. */

@@ -16,8 +16,8 @@
 
 #include "common/err.h"
 #include "daemon/peers/peers_types.h"
-#include "net/caps.h"
-#include "net/wire.h"
+#include "net/transport/caps.h"
+#include "net/transport/wire.h"
 
 struct peers;
 
@@ -143,8 +143,8 @@ struct peers_totals {
 struct peers_totals peers_totals(const struct peers *peers);
 /* Reads the kernel's counters of all connections; often enough (a second) not to miss a short one. */
 void peers_sample(struct peers *peers);
-/* What this machine's settings keep the longest of our lines from (net/caps.h), with what to change; logged once.
- * False, and "": nothing. */
+/* What this machine's settings keep the longest of our lines from (net/transport/caps.h), with what to change; logged
+ * once. False, and "": nothing. */
 bool peers_capped(struct peers *peers, char text[CAPS_TEXT_BYTES]);
 
 #endif

@@ -20,7 +20,7 @@
 #include "daemon/peers/pulse.h"
 #include "daemon/peers/report.h"
 #include "daemon/peers/rows.h"
-#include "net/wire.h"
+#include "net/transport/wire.h"
 
 struct peer {
     bool greeted; /* a hello of the present session was accepted */

@@ -7,7 +7,7 @@
 #include "daemon/peers/peers.h"
 #include "daemon/peers/peers_core.h"
 #include "daemon/rules.h"
-#include "net/link.h"
+#include "net/transport/link.h"
 
 bool peers_heard(const struct peers *peers)
 {

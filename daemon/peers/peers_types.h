@@ -19,10 +19,10 @@
 #include "daemon/state/slots.h"
 #include "daemon/state/vote.h"
 #include "daemon/trainer/trainer.h"
-#include "net/chain.h"
-#include "net/ident.h"
-#include "net/sync.h"
-#include "net/view.h"
+#include "net/config/chain.h"
+#include "net/transport/ident.h"
+#include "net/sync/sync.h"
+#include "net/config/view.h"
 
 /* All borrowed. */
 struct peers_conf {

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "net/wire.h"
+#include "net/transport/wire.h"
 
 /* As many heartbeats may be on their way to be answered, one every few milliseconds. */
 enum { PULSE_KEPT = 256 };

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "net/wire.h"
+#include "net/transport/wire.h"
 
 /* All zero at first. */
 struct report {

@@ -7,9 +7,9 @@
 
 #include <stdint.h>
 
-#include "net/sync.h"
-#include "net/vouch.h"
-#include "net/wire.h"
+#include "net/sync/sync.h"
+#include "net/config/vouch.h"
+#include "net/transport/wire.h"
 
 /* What was last told of a fragment; all ones: nothing. */
 struct rows_said {

@@ -16,11 +16,11 @@
 #include "common/err.h"
 #include "common/quota.h"
 #include "daemon/state/vote.h"
-#include "net/chain.h"
-#include "net/hearing.h"
-#include "net/sync.h"
-#include "net/view.h"
-#include "net/wire.h"
+#include "net/config/chain.h"
+#include "net/membership/hearing.h"
+#include "net/sync/sync.h"
+#include "net/config/view.h"
+#include "net/transport/wire.h"
 
 /* What somebody asked for about a member, as long as that is told again. */
 struct seat_wish {
@@ -93,8 +93,8 @@ void seats_tick(struct seats *seats, const struct bitset *silent, uint64_t now_m
 
 /* Whether a majority of the voters does not hear the member. Who is silent itself has no say in it. */
 bool seats_silent(const struct seats *seats, uint32_t member);
-/* Whether the member, which may be us, has to stand back, since it and an owner do not hear each other (net/hearing.h);
- * an owner only when that has lasted. */
+/* Whether the member, which may be us, has to stand back, since it and an owner do not hear each other
+ * (net/membership/hearing.h); an owner only when that has lasted. */
 bool seats_apart(const struct seats *seats, uint32_t member);
 /* Whether we are to take ourselves for lost: a majority has said so for a while, and others can go on without us. */
 bool seats_yields(const struct seats *seats);

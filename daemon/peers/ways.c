@@ -3,9 +3,9 @@
 
 #include "common/env.h"
 #include "common/mem.h"
-#include "net/line.h"
-#include "net/meter.h"
-#include "net/pace.h"
+#include "net/transfer/line.h"
+#include "net/transfer/meter.h"
+#include "net/transfer/pace.h"
 
 enum { CHUNKS_PER_TURN = 64, BLOCKED_WAIT_US = 1000, GO_ON_US = 1, BITS = 8 };
 /* Under a rate limit: what may go at once after a rest, and how large a chunk is, as parts of a second. */

@@ -9,8 +9,8 @@
 #include <stdint.h>
 
 #include "common/err.h"
-#include "net/link.h"
-#include "net/xfer.h"
+#include "net/transport/link.h"
+#include "net/transfer/xfer.h"
 
 /* All borrowed. */
 struct ways_conf {

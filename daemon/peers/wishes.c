@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "common/mem.h"
-#include "net/epoch.h"
-#include "net/wire_epoch.h"
+#include "net/membership/epoch.h"
+#include "net/membership/wire_epoch.h"
 
 /* Those who come are gathered for so long: each costs an epoch. Twice as long after each record that changed nothing,
  * as it is where somebody is always a little behind, but for IDLE_MAX times. */

@@ -7,8 +7,8 @@
  * asked again for WISHES_TOLD_MS: who asked has to stand by it, so that nothing is done long after, when those who were
  * cut off are back. What a member says of itself stands until it says otherwise.
  *
- * What the record should say of them is net/muster's to decide; whether it would say anything new is asked here. Of
- * what is known of the members (seats.h) it writes what is wished. Only the loop's thread.
+ * What the record should say of them is net/membership/muster's to decide; whether it would say anything new is asked
+ * here. Of what is known of the members (seats.h) it writes what is wished. Only the loop's thread.
  */
 #ifndef DAEMON_PEERS_WISHES_H
 #define DAEMON_PEERS_WISHES_H
@@ -18,8 +18,8 @@
 
 #include "common/err.h"
 #include "daemon/peers/seats.h"
-#include "net/muster.h"
-#include "net/record.h"
+#include "net/membership/muster.h"
+#include "net/config/record.h"
 
 enum { WISHES_ENROL_MAX = 16, WISHES_TOLD_MS = 10000 };
 
@@ -32,8 +32,9 @@ struct wishes {
     uint32_t idle;                 /* records in a row that changed nothing */
 };
 
-/* What the member `by` asks for, again or for the first time: kinds and numbers as in net/wire_epoch.h. ERR_NOTFOUND:
- * nobody of that id is on the roster. ERR_ARG: nothing that can be wished so. What names another epoch changes nothing.
+/* What the member `by` asks for, again or for the first time: kinds and numbers as in net/membership/wire_epoch.h.
+ * ERR_NOTFOUND: nobody of that id is on the roster. ERR_ARG: nothing that can be wished so. What names another epoch
+ * changes nothing.
  */
 ERR_MUST_CHECK enum err wishes_add(struct wishes *wishes, struct seats *seats, uint32_t by, uint32_t kind, uint32_t id,
                                    uint64_t number);

@@ -16,7 +16,7 @@
 #include "daemon/rounds/rounds_types.h"
 #include "daemon/rounds/squeeze.h"
 #include "daemon/rounds/standing.h"
-#include "net/wire_object.h"
+#include "net/transport/wire_object.h"
 
 /* What this process encoded last for a shard. */
 struct desk_sent {

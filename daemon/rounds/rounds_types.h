@@ -16,8 +16,8 @@
 #include "daemon/state/replica.h"
 #include "daemon/state/slots.h"
 #include "daemon/state/store.h"
-#include "net/sync.h"
-#include "net/view.h"
+#include "net/sync/sync.h"
+#include "net/config/view.h"
 
 /* All borrowed for the life of the rounds. */
 struct rounds_conf {

@@ -14,8 +14,8 @@
 
 #include "common/err.h"
 #include "common/log.h"
-#include "net/view.h"
-#include "net/wire_object.h"
+#include "net/config/view.h"
+#include "net/transport/wire_object.h"
 
 struct standing_member {
     uint64_t outliers;

@@ -17,7 +17,7 @@
 
 #include "common/digest.h"
 #include "common/err.h"
-#include "net/wire_object.h"
+#include "net/transport/wire_object.h"
 
 enum { COUNTED_ROW_BYTES = 56, COUNTED_ROWS_OF_ONE_MAX = 64 };
 

@@ -10,7 +10,7 @@
 #include "common/log.h"
 #include "daemon/state/ledger.h"
 #include "daemon/state/ledger_core.h"
-#include "net/wire_object.h"
+#include "net/transport/wire_object.h"
 
 /* On the stack of who waits. */
 struct ledger_flush {

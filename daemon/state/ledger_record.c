@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "common/bytes.h"
-#include "net/wire_object.h"
+#include "net/transport/wire_object.h"
 #include "outer_opt/codec.h"
 
 #define SEGMENT_MAGIC 0x31534c44u

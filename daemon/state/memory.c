@@ -6,7 +6,7 @@
 
 #include "daemon/rules.h"
 #include "daemon/state/slots.h"
-#include "net/wire_object.h"
+#include "net/transport/wire_object.h"
 #include "outer_opt/recipe.h"
 
 /* A state is an anchor and its momentum; a fragment has two areas shared with the trainer. */

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * parts: which parts make a version of a fragment: who owns which shards of it, by what epoch (net/chain.h), less those
- * without values. The one place where they come from; rounds, transfers and the trainer's tallies ask here, and keep
- * nothing of the answer beyond a version. Pure.
+ * parts: which parts make a version of a fragment: who owns which shards of it, by what epoch (net/config/chain.h),
+ * less those without values. The one place where they come from; rounds, transfers and the trainer's tallies ask here,
+ * and keep nothing of the answer beyond a version. Pure.
  */
 #ifndef DAEMON_STATE_PARTS_H
 #define DAEMON_STATE_PARTS_H
 
 #include <stdint.h>
 
-#include "net/chain.h"
+#include "net/config/chain.h"
 #include "outer_opt/plan.h"
 
 /* Both borrowed. */

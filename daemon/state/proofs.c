@@ -5,7 +5,7 @@
 
 #include "common/fsio.h"
 #include "common/mem.h"
-#include "net/proof.h"
+#include "net/membership/proof.h"
 
 static enum err path_of(const char *folder, uint32_t id, char **path)
 {

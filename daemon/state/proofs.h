@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * proofs: who has signed two results of one part, on disk: a file for each, with the proof (net/proof.h). Whoever broke
- * its word stays evicted, whoever is started again.
+ * proofs: who has signed two results of one part, on disk: a file for each, with the proof (net/membership/proof.h).
+ * Whoever broke its word stays evicted, whoever is started again.
  *
  * Nothing is checked here: a file is what somebody left there. Blocking; any thread, one at a time for one member.
  */

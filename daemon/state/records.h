@@ -14,8 +14,8 @@
 #include <stdint.h>
 
 #include "common/err.h"
-#include "net/chain.h"
-#include "net/record.h"
+#include "net/config/chain.h"
+#include "net/config/record.h"
 
 /* One record as it was decided; the first of a run has no votes. */
 struct records_entry {

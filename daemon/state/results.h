@@ -12,7 +12,7 @@
 
 #include "common/err.h"
 #include "daemon/state/ledger.h"
-#include "net/wire_object.h"
+#include "net/transport/wire_object.h"
 
 struct result {
     struct wire_object what;

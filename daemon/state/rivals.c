@@ -2,7 +2,7 @@
 #include "daemon/state/rivals.h"
 
 #include "daemon/state/results.h"
-#include "net/proof.h"
+#include "net/membership/proof.h"
 
 static bool is_signed(struct ledger *ledger, const struct ledger_key *key, const uint8_t *owner_key)
 {

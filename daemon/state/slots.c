@@ -5,8 +5,8 @@
 
 #include "common/bitset.h"
 #include "common/mem.h"
-#include "net/chain.h"
-#include "net/wire_object.h"
+#include "net/config/chain.h"
+#include "net/transport/wire_object.h"
 
 /* Members' slots stand in pieces that never move. */
 enum { PIECE = 64, PIECES = BITSET_MAX / PIECE };

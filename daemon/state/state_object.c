@@ -10,7 +10,8 @@
 
 /* 0 u32 magic "DLT4"  4 u32 fragment  8 u64 version  16 u64 step  24 u64 values  32 hash  64 u64 rows of what is
  * counted  72 u64 rows of the certificate  80 zeros  128 the body: anchor, then momentum, then the rows of what is
- * counted (counted.h); then the certificate (net/vouch.h). A head: the same 128 bytes, the certificate, the leaves. */
+ * counted (counted.h); then the certificate (net/config/vouch.h). A head: the same 128 bytes, the certificate, the
+ * leaves. */
 #define STATE_MAGIC 0x34544c44u
 enum { STATE_CERTIFICATE = 72, STATE_ZEROS = STATE_HEADER_BYTES - 80 };
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * state_object: a fragment's whole state (anchor and momentum at a version, and what they count) as bytes, for an
- * island whose own is wrong or missing. It carries the signatures of voters for its hash (net/vouch.h): whoever sends
- * it need not be believed. Verified by its hash, and that by them, before anything is replaced.
+ * island whose own is wrong or missing. It carries the signatures of voters for its hash (net/config/vouch.h):
+ * whoever sends it need not be believed. Verified by its hash, and that by them, before anything is replaced.
  *
  * Its *body* is what the hash covers by a digest tree; its *head* is all else, and the tree's leaves: so a body whose
- * head is there can come in pieces, from anyone, each piece checked as it comes (net/gather.h).
+ * head is there can come in pieces, from anyone, each piece checked as it comes (net/transfer/gather.h).
  */
 #ifndef DAEMON_STATE_STATE_OBJECT_H
 #define DAEMON_STATE_STATE_OBJECT_H
@@ -15,7 +15,7 @@
 #include "common/err.h"
 #include "daemon/state/replica.h"
 #include "daemon/state/store.h"
-#include "net/vouch.h"
+#include "net/config/vouch.h"
 
 enum { STATE_HEADER_BYTES = 128 }; /* of an object, before its body */
 

@@ -30,7 +30,7 @@ struct store_fragment {
 struct store_at {
     const char *folder;
     const struct runspec *spec;
-    const struct digest *nonce_id; /* the run's (net/view.h) */
+    const struct digest *nonce_id; /* the run's (net/config/view.h) */
     const struct model_plan *plan;
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * vote: what this island promised and accepted when records were decided (net/epoch.h), on disk; and whether this disk
- * may vote at all.
+ * vote: what this island promised and accepted when records were decided (net/membership/epoch.h), on disk; and whether
+ * this disk may vote at all.
  *
  * A daemon that comes back with an older disk has forgotten what it acknowledged, and the others could decide against
  * it. So beside the state folder, in a place that does not survive a boot or is marked with this boot's id, lies a
@@ -21,7 +21,7 @@
 #include <stdint.h>
 
 #include "common/err.h"
-#include "net/epoch.h"
+#include "net/membership/epoch.h"
 
 enum vote_doubt {
     VOTE_SURE,  /* nothing was forgotten */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/trainer/run_end.h"
 
-#include "net/wire.h"
+#include "net/transport/wire.h"
 
 /* Our trainer is done with the fragment, and holds the newest anchor that anyone has: the word of one is enough to go
  * on waiting, as it is where somebody does not say that he has contributed all. */

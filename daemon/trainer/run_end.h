@@ -10,8 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "net/sync.h"
-#include "net/view.h"
+#include "net/sync/sync.h"
+#include "net/config/view.h"
 
 enum run_end {
     RUN_GOES_ON, /* contributions or anchors are still to come */

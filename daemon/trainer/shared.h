@@ -19,7 +19,7 @@
 #include "common/runspec.h"
 #include "daemon/state/model_plan.h"
 #include "daemon/state/replica.h"
-#include "net/view.h"
+#include "net/config/view.h"
 
 /* All borrowed. */
 struct shared_conf {

@@ -15,8 +15,8 @@
 #include "daemon/jobs.h"
 #include "daemon/state/model_plan.h"
 #include "daemon/state/replica.h"
-#include "net/sync.h"
-#include "net/view.h"
+#include "net/sync/sync.h"
+#include "net/config/view.h"
 
 /* All borrowed. */
 struct trainer_conf {

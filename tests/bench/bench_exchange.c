@@ -18,7 +18,7 @@
 #include "common/env.h"
 #include "common/fsio.h"
 #include "daemon/ctl/yardstick.h"
-#include "net/ident.h"
+#include "net/transport/ident.h"
 #include "tests/bench/bench.h"
 #include "tests/lib/proc.h"
 #include "worker/libdiloco/diloco.h"

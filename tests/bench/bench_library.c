@@ -14,7 +14,7 @@
 
 #include "common/env.h"
 #include "common/fsio.h"
-#include "net/ident.h"
+#include "net/transport/ident.h"
 #include "outer_opt/schedule.h"
 #include "tests/bench/bench.h"
 #include "tests/lib/proc.h"

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "common/env.h"
-#include "net/wire.h"
+#include "net/transport/wire.h"
 #include "tests/bench/bench.h"
 
 enum { PIECE = WIRE_CHUNK_BYTES_MAX, SEALED = PIECE + crypto_secretbox_MACBYTES };

@@ -18,7 +18,7 @@
 #include "common/mem.h"
 #include "common/human.h"
 #include "daemon/ctl/ctl_client.h"
-#include "net/ident.h"
+#include "net/transport/ident.h"
 #include "tests/lib/corpus.h"
 #include "tests/lib/proc.h"
 

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "common/digest.h"
-#include "net/invite.h"
-#include "net/wire_enrol.h"
+#include "net/transport/invite.h"
+#include "net/transport/wire_enrol.h"
 #include "tests/lib/fuzz.h"
 
 enum { KINDS = 6, TOKEN_MAX = 1200 };

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "common/digest.h"
-#include "net/wire_object.h"
+#include "net/transport/wire_object.h"
 #include "outer_opt/codec.h"
 #include "tests/lib/fuzz.h"
 #include "tests/lib/mend.h"

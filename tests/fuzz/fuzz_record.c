@@ -5,9 +5,9 @@
 
 #include "common/digest.h"
 #include "common/mem.h"
-#include "net/chain.h"
-#include "net/record.h"
-#include "net/wire_epoch.h"
+#include "net/config/chain.h"
+#include "net/config/record.h"
+#include "net/membership/wire_epoch.h"
 #include "tests/lib/fuzz.h"
 
 enum { EPOCH_TYPES = WIRE_WISH - WIRE_PREPARE + 1 };

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "common/log.h"
-#include "net/wire.h"
+#include "net/transport/wire.h"
 #include "tests/lib/fuzz.h"
 #include "tests/lib/shares.h"
 #include "tests/lib/testlib.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Messages from peers: header, every control payload, chunks. The first byte chooses the type. */
 #include "common/digest.h"
-#include "net/wire.h"
+#include "net/transport/wire.h"
 #include "tests/lib/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);

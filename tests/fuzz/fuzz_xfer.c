@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/digest.h"
-#include "net/xfer.h"
+#include "net/transfer/xfer.h"
 #include "tests/lib/fuzz.h"
 
 enum { BUFFERS = 4, BUFFER_BYTES = 3000, EVENT_BYTES = 5, PEERS = 3 };

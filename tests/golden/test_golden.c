@@ -19,7 +19,7 @@
 #include "common/tensorfile.h"
 #include "daemon/state/ledger.h"
 #include "daemon/state/results.h"
-#include "net/wire_object.h"
+#include "net/transport/wire_object.h"
 #include "outer_opt/codec.h"
 
 enum { VALUES = 2048 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * drafting: a last record, what members say that they hold, and what is wished of them, of which net/compose makes the
- * draft of the next record. One at a time; two fragments of six shards. No cmocka state but drafting_end().
+ * drafting: a last record, what members say that they hold, and what is wished of them, of which net/membership/compose
+ * makes the draft of the next record. One at a time; two fragments of six shards. No cmocka state but drafting_end().
  */
 #ifndef TESTS_LIB_DRAFTING_H
 #define TESTS_LIB_DRAFTING_H
@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "net/compose.h"
+#include "net/membership/compose.h"
 
 enum { DRAFTING_F = 2, DRAFTING_SHARDS = 6, DRAFTING_RESULTS = 4, DRAFTING_ISLANDS = 8 };
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * epochworld: N islands in virtual time that decide epochs: the real net/epoch, net/compose, net/muster, net/record and
- * net/chain under a seeded network (loss, delay, reordering, repetition, cuts one way), crashes with durable votes,
- * reboots, one older disk, proposers that die between seal and decision, islands that never return. The data plane is
- * abstract: an owner makes a result of a part, which is a number; islands store, acknowledge, apply it. One world at a
- * time.
+ * epochworld: N islands in virtual time that decide epochs: the real net/membership/epoch, net/membership/compose,
+ * net/membership/muster, net/config/record and net/config/chain under a seeded network (loss, delay,
+ * reordering, repetition, cuts one way), crashes with durable votes, reboots, one older disk, proposers that die
+ * between seal and decision, islands that never return. The data plane is abstract: an owner makes a result of a part,
+ * which is a number; islands store, acknowledge, apply it. One world at a time.
  */
 #ifndef TESTS_LIB_EPOCHWORLD_H
 #define TESTS_LIB_EPOCHWORLD_H
@@ -12,9 +12,9 @@
 #include "tests/lib/testlib.h"
 
 #include "common/env.h"
-#include "net/chain.h"
-#include "net/compose.h"
-#include "net/epoch.h"
+#include "net/config/chain.h"
+#include "net/membership/compose.h"
+#include "net/membership/epoch.h"
 
 enum { EW_N_MAX = 6, EW_F_MAX = 2, EW_SHARDS = 4, EW_V_MAX = 2000, EW_E_MAX = 600 };
 enum {

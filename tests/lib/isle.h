@@ -27,7 +27,7 @@
 #include "daemon/state/slots.h"
 #include "daemon/state/vote.h"
 #include "daemon/trainer/trainer.h"
-#include "net/link.h"
+#include "net/transport/link.h"
 #include "tests/lib/patience.h"
 
 /* A model of one large fragment and many small ones: more than a heartbeat repeats at a time. */

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "common/digest.h"
-#include "net/wire_object.h"
+#include "net/transport/wire_object.h"
 #include "outer_opt/codec.h"
 
 void mend_frame(uint8_t *frame, size_t bytes)

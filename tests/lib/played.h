@@ -12,10 +12,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "net/ident.h"
-#include "net/link.h"
-#include "net/wire.h"
-#include "net/wire_epoch.h"
+#include "net/transport/ident.h"
+#include "net/transport/link.h"
+#include "net/transport/wire.h"
+#include "net/membership/wire_epoch.h"
 #include "tests/lib/isle.h"
 
 struct played {

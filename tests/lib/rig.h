@@ -17,8 +17,8 @@
 
 #include "daemon/rounds/rounds.h"
 #include "daemon/state/results.h"
-#include "net/ident.h"
-#include "net/wire_object.h"
+#include "net/transport/ident.h"
+#include "net/transport/wire_object.h"
 
 enum { RIG_FRAGMENTS = 2, RIG_MEMBERS_MAX = 3, RIG_KEPT = 1024, RIG_OBJECT_BYTES = 64 << 10, RIG_STATE_STEP = 77 };
 

@@ -10,7 +10,7 @@
 #include "common/mem.h"
 #include "common/shardmap.h"
 #include "daemon/state/store.h"
-#include "net/wire_object.h"
+#include "net/transport/wire_object.h"
 #include "outer_opt/codec.h"
 #include "tests/lib/testlib.h"
 

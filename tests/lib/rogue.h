@@ -16,10 +16,10 @@
 #include "common/runspec.h"
 #include "daemon/dconf.h"
 #include "daemon/state/model_plan.h"
-#include "net/link.h"
-#include "net/view.h"
-#include "net/wire.h"
-#include "net/wire_epoch.h"
+#include "net/transport/link.h"
+#include "net/config/view.h"
+#include "net/transport/wire.h"
+#include "net/membership/wire_epoch.h"
 #include "tests/lib/cluster.h"
 
 enum {

@@ -13,9 +13,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "net/chain.h"
-#include "net/record.h"
-#include "net/sync_types.h"
+#include "net/config/chain.h"
+#include "net/config/record.h"
+#include "net/sync/sync_types.h"
 
 /* The id of the member that a test calls `number`. */
 uint32_t roster_id(uint32_t number);

@@ -11,8 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "net/ident.h"
-#include "net/record.h"
+#include "net/transport/ident.h"
+#include "net/config/record.h"
 
 enum { RECORDS_IDENTS = 80 };
 /* The key of member `id`, the same for the whole process. */

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An island's voice in who takes part, in a simulated world: as daemon/peers joins net/epoch, net/compose and
- * net/muster to the protocol core, with a disk, a network and a clock that are simulated. Its own additions: a proposer
- * dies now and then, before it composes, before its ACCEPT is said, or when it has just decided.
+ * An island's voice in who takes part, in a simulated world: as daemon/peers joins net/membership/epoch,
+ * net/membership/compose and net/membership/muster to the protocol core, with a disk, a network and a clock that are
+ * simulated. Its own additions: a proposer dies now and then, before it composes, before its ACCEPT is said, or when it
+ * has just decided.
  */
 #include "tests/lib/simworld.h"
 
 #include <string.h>
 
 #include "common/mem.h"
-#include "net/compose.h"
-#include "net/epoch_wire.h"
+#include "net/membership/compose.h"
+#include "net/membership/epoch_wire.h"
 
 /* As in daemon/peers: docs/PROTOCOL.md, "Epochs". */
 enum { TURN_MS = 1000, AGAIN_MS = 400, ASKED_MS = 700, OVERDUE_MS = 4000, TICK_MS = 100 };
@@ -183,7 +184,7 @@ static void fetch(uint32_t i, const uint8_t *bytes, size_t bytes_count)
     sim_step(i, &(struct sync_event){.type = SYNC_EV_TICK});
 }
 
-/* ---- what net/epoch orders ---- */
+/* ---- what net/membership/epoch orders ---- */
 
 static void save_vote(uint32_t i, const struct epoch_action *action)
 {

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "net/hearing.h"
+#include "net/membership/hearing.h"
 
 /* As in daemon/peers: docs/PROTOCOL.md, "Epochs". */
 enum { DOUBT_MS = 2000, GATHER_MS = 2000, APART_MS = 3000, YIELDS_MS = 3000, IDLE_MAX = 7 };

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * simworld: N islands in virtual time: the real protocol core (net/sync), and the real net/epoch, net/compose and
- * net/muster that decide on its epochs, as the daemon joins them (daemon/peers/council), under a seeded network that
- * delays, loses, reorders, repeats and cuts, also one way only; daemons and trainers that are killed, some for good,
- * proposers that die between seal and decision, daemons that are stopped for a while, disks that come back older or
- * empty, power that is lost everywhere, memory that is damaged, a member that lies; jobs that take their time. What
- * work went where is kept as numbers, so that every result can be held against the truth. For tests/sim; one world at a
- * time.
+ * simworld: N islands in virtual time: the real protocol core (net/sync/sync), and the real net/membership/epoch,
+ * net/membership/compose and net/membership/muster that decide on its epochs, as the daemon joins them
+ * (daemon/peers/council), under a seeded network that delays, loses, reorders, repeats and cuts, also one way only;
+ * daemons and trainers that are killed, some for good, proposers that die between seal and decision, daemons that are
+ * stopped for a while, disks that come back older or empty, power that is lost everywhere, memory that is damaged, a
+ * member that lies; jobs that take their time. What work went where is kept as numbers, so that every result can be
+ * held against the truth. For tests/sim; one world at a time.
  *
  * Islands are numbers here. Their ids are others (sim_id()), and every island has slots of its own for the members
  * (sim_slot()), so that who takes one for the other is seen. Signatures are left out: what is signed is looked up.
@@ -17,10 +17,10 @@
 #include "tests/lib/testlib.h"
 
 #include "daemon/peers/holdings.h"
-#include "net/epoch.h"
-#include "net/muster.h"
-#include "net/sync.h"
-#include "net/wire_epoch.h"
+#include "net/membership/epoch.h"
+#include "net/membership/muster.h"
+#include "net/sync/sync.h"
+#include "net/membership/wire_epoch.h"
 
 enum { SIM_N_MAX = 64, SIM_F_MAX = 3, SIM_V_MAX = 400, SIM_SMALL = 8 /* islands of most runs */ };
 enum { SIM_SHARDS_MAX = SHARDMAP_SLOTS, SIM_SHARDS_FEW = 7, SIM_EPOCHS_MAX = 512 };

@@ -10,7 +10,7 @@
 
 #include "tests/lib/testlib.h"
 
-#include "net/sync.h"
+#include "net/sync/sync.h"
 
 enum { TALK_MEMBERS_MAX = 5 };
 

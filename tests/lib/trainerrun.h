@@ -21,8 +21,8 @@
 #include "daemon/state/parts.h"
 #include "daemon/state/replica.h"
 #include "daemon/trainer/shared.h"
-#include "net/sync.h"
-#include "net/view.h"
+#include "net/sync/sync.h"
+#include "net/config/view.h"
 
 enum { TRAINERRUN_ISLANDS = 3, TRAINERRUN_TENSORS = 4, TRAINERRUN_FRAGMENTS = 3, TRAINERRUN_STEPS = 1000 };
 

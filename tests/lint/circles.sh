@@ -10,6 +10,7 @@ set -u
 
 # The law. `a > b`: a may point to b and to all that stands right of it; nothing points left.
 # `b , c` may point to each other, as long as it makes no circle; `b | c` may not.
+# A room is a folder, or a folder in one; inside of one that has no rows arrows may point anywhere, but in no circle.
 # Rooms and files that no row connects do not know each other. Where a room has `*`, only arrows to the left and between
 # `|` are forbidden, and files need no place in a row; in the others, a new file needs one.
 law='
@@ -26,17 +27,23 @@ worker     train > ckpt_write > inner > model > comm
 worker     data > blend | shard | sniff
 worker     sample > tokenizer > cut | bpe > utf8
 
-net        sync > sync_peers > sync_doubt > sync_fragment > sync_owner > sync_patience > sync_beyond > sync_certify > sync_core > sync_types
-net        sync_types > chain , owner
-net        sync_owner > owner , grace
-net        link > zap , traffic
-net        link | xfer | pace > wire
-net        chain | wire_epoch | epoch | compose > record > wire
-net        epoch_wire > wire_epoch | epoch
-net        epoch > ballots | voters > record
-net        compose > muster > record
-net        vouch > chain > record
-net        *
+net        membership > sync > config > transport
+net        transfer > transport
+
+net/transport   link > zap , traffic
+net/transport   link > wire
+net/transport   *
+net/transfer    xfer > xfer_turn
+net/transfer    *
+net/config      view | vouch > chain > record
+net/config      *
+net/membership  epoch_wire > wire_epoch | epoch
+net/membership  epoch > ballots | voters
+net/membership  compose > muster
+net/membership  *
+net/sync        sync > sync_peers > sync_doubt > sync_fragment > sync_owner > sync_patience > sync_beyond > sync_certify > sync_core > sync_types
+net/sync        sync_core > owner , grace
+net/sync        sync_types > owner
 
 outer_opt  *
 kernels    *
@@ -124,6 +131,7 @@ LAW=$law awk '
         for (i = 1; i <= n; i++) {
             count = split(lines[i], words, " ")
             if (count == 0) continue
+            has_rows[words[1]] = 1
             if (words[2] == "*") { any_order[words[1]] = 1; continue }
             floor = 0
             for (j = 2; j <= count; j++) {
@@ -156,8 +164,8 @@ LAW=$law awk '
     function down(from, to,    a, b) {
         a = room(from); b = room(to)
         if (a != b) return (a, b) in above
-        if (place(from) == place(to)) return 1
-        from = place(from); to = place(to)
+        if (place(from) != place(to)) { from = place(from); to = place(to) }
+        else if ((a = place(from)) == from || !(a in has_rows)) return 1
         if (a in any_order) return !((to, from) in above) && !((from, to) in apart)
         return ((from, to) in above) || ((from, to) in mates)
     }
@@ -168,6 +176,11 @@ LAW=$law awk '
         a = room(file)
         if (a in known) used_place[a] = 1
         if (place(file) in known) used_place[place(file)] = 1
+        else if (!(a in any_order)) fail(file " has no place in the table of this script")
+        a = place(file)
+        if (!(a in has_rows)) return
+        used_place[a] = 1
+        if (file in known) used_place[file] = 1
         else if (!(a in any_order)) fail(file " has no place in the table of this script")
     }
     function add_arrow(kind, from, to) {

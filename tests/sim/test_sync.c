@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The protocol's state machines, N islands in virtual time under a seeded network: the core (net/sync) and those who
- * decide on its epochs (net/epoch, net/compose, net/muster), joined as the daemon joins them. Faults in swarms drawn
- * from the seed: delay, loss, repetition, reordering, links broken both ways or one way; daemons killed, some for good,
- * proposers killed half-way, daemons stopped; what was not flushed lost, disks older or empty, power lost everywhere;
- * killed trainers, damaged memory; islands that join, owners that change, two proposers at once; a witness; a member
- * that lies. After every event that could break it (tests/lib/simcheck.c), for every seed:
+ * The protocol's state machines, N islands in virtual time under a seeded network: the core (net/sync/sync) and those
+ * who decide on its epochs (net/membership/epoch, net/membership/compose, net/membership/muster), joined as the daemon
+ * joins them. Faults in swarms drawn from the seed: delay, loss, repetition, reordering, links broken both ways or one
+ * way; daemons killed, some for good, proposers killed half-way, daemons stopped; what was not flushed lost, disks
+ * older or empty, power lost everywhere; killed trainers, damaged memory; islands that join, owners that change, two
+ * proposers at once; a witness; a member that lies. After every event that could break it (tests/lib/simcheck.c), for
+ * every seed:
  *   - I1: one result of a shard is ever applied, by whomever, and at most one ever certified; all islands that reach a
  *     version of a fragment have the same hash, and in the end all are at the same version;
  *   - I2, I3: no work is counted twice, and none is lost on islands nothing was killed on;
@@ -27,7 +28,7 @@
 #include <string.h>
 
 #include "common/digest.h"
-#include "net/sync.h"
+#include "net/sync/sync.h"
 
 enum {
     BACK_MS = 5000,

@@ -188,7 +188,7 @@ int main(void)
     char command[512];
     char cwd[PATH_MAX];
     assert_non_null(realpath(".", cwd));
-    snprintf(command, sizeof command, "cat common/*.c outer_opt/*.c net/*.c > %s/corpus", folder);
+    snprintf(command, sizeof command, "cat common/*.c outer_opt/*.c net/*/*.c > %s/corpus", folder);
     assert_int_equal(system(command), 0);
     char absolute[PATH_MAX + 300];
     snprintf(absolute, sizeof absolute, "%s/%s/corpus", cwd, folder);

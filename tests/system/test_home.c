@@ -15,7 +15,7 @@
 #include "common/fsio.h"
 #include "common/mem.h"
 #include "daemon/ctl/ctl_client.h"
-#include "net/ident.h"
+#include "net/transport/ident.h"
 #include "tests/lib/cli.h"
 #include "tests/lib/proc.h"
 #include "tests/lib/village.h"

@@ -11,7 +11,7 @@
 #include "common/fsio.h"
 #include "common/mem.h"
 #include "common/tensorfile.h"
-#include "net/wire_object.h"
+#include "net/transport/wire_object.h"
 #include "tests/lib/accounts.h"
 #include "tests/lib/cluster.h"
 

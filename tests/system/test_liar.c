@@ -13,8 +13,8 @@
 #include "common/digest.h"
 #include "common/env.h"
 #include "common/mem.h"
-#include "net/record.h"
-#include "net/vouch.h"
+#include "net/config/record.h"
+#include "net/config/vouch.h"
 #include "tests/lib/proc.h"
 #include "tests/lib/rogue.h"
 

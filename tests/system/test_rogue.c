@@ -13,8 +13,8 @@
 #include "common/runspec.h"
 #include "common/shardmap.h"
 #include "daemon/dconf.h"
-#include "net/link.h"
-#include "net/wire_object.h"
+#include "net/transport/link.h"
+#include "net/transport/wire_object.h"
 #include "outer_opt/codec.h"
 #include "tests/lib/cluster.h"
 

@@ -13,7 +13,7 @@
 #include "common/digest.h"
 #include "common/fsio.h"
 #include "common/mem.h"
-#include "net/ident.h"
+#include "net/transport/ident.h"
 #include "tests/lib/cluster.h"
 #include "tests/lib/proc.h"
 

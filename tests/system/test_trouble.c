@@ -21,7 +21,7 @@
 #include "common/ipc.h"
 #include "common/mem.h"
 #include "daemon/ctl/ctl_client.h"
-#include "net/ident.h"
+#include "net/transport/ident.h"
 #include "tests/lib/cluster.h"
 #include "tests/lib/forge.h"
 #include "worker/libdiloco/diloco.h"

@@ -7,9 +7,9 @@
 #include <string.h>
 #include <zmq.h>
 
-#include "net/address.h"
-#include "net/ident.h"
-#include "net/socket.h"
+#include "net/transport/address.h"
+#include "net/transport/ident.h"
+#include "net/transport/socket.h"
 
 static const char *const good[] = {
     "oslo.example.org:7600",

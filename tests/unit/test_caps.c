@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "net/caps.h"
+#include "net/transport/caps.h"
 
 enum { MBIT = 1000000, MIB = 1 << 20 };
 

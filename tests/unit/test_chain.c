@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "common/digest.h"
-#include "net/chain.h"
+#include "net/config/chain.h"
 #include "tests/lib/outofmem.h"
 #include "tests/lib/sample_records.h"
 

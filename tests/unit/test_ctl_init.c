@@ -18,7 +18,7 @@
 #include "common/mem.h"
 #include "common/runspec.h"
 #include "daemon/ctl/ctl_init.h"
-#include "net/ident.h"
+#include "net/transport/ident.h"
 #include "tests/lib/proc.h"
 #include "tests/lib/published.h"
 

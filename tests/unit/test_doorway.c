@@ -14,9 +14,9 @@
 #include "common/mem.h"
 #include "daemon/peers/doorway.h"
 #include "daemon/state/records.h"
-#include "net/enrol.h"
-#include "net/socket.h"
-#include "net/wire_epoch.h"
+#include "net/transport/enrol.h"
+#include "net/transport/socket.h"
+#include "net/membership/wire_epoch.h"
 #include "tests/lib/sample_records.h"
 
 enum { TIMEOUT_MS = 20000, QUIET_MS = 300, DAY_S = 86400 };

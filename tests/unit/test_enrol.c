@@ -12,8 +12,8 @@
 #include "common/digest.h"
 #include "common/env.h"
 #include "common/mem.h"
-#include "net/enrol.h"
-#include "net/link.h"
+#include "net/transport/enrol.h"
+#include "net/transport/link.h"
 
 enum { RECORDS_BYTES = 1 << 20, TIMEOUT_MS = 20000 };
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/mem.h"
-#include "net/epoch.h"
+#include "net/membership/epoch.h"
 
 enum { A = 1, B = 2, C = 3, TURN = 100, AGAIN = 50 };
 

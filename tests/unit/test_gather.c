@@ -8,8 +8,8 @@
 
 #include "common/digest.h"
 #include "common/env.h"
-#include "net/gather.h"
-#include "net/wire.h"
+#include "net/transfer/gather.h"
+#include "net/transport/wire.h"
 
 enum { LEAF = DIGEST_LEAF_BYTES, PEERS = 6, LINE_MAX = 64, STEP_MS = 10, NEVER = 1 << 30 };
 

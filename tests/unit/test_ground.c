@@ -10,7 +10,7 @@
 
 #include "common/digest.h"
 #include "daemon/ground.h"
-#include "net/ident.h"
+#include "net/transport/ident.h"
 #include "tests/lib/ledgers.h"
 
 static const char *folder, *aside;

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/env.h"
-#include "net/hearing.h"
+#include "net/membership/hearing.h"
 
 enum { N = 6 };
 

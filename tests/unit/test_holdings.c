@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* holdings: what members answered to our own ballot, each once, as net/compose takes it; what makes no sense, or is of
- * another ballot, does not count; and what we hold ourselves. */
+/* holdings: what members answered to our own ballot, each once, as net/membership/compose takes it; what makes no
+ * sense, or is of another ballot, does not count; and what we hold ourselves. */
 #include "tests/lib/testlib.h"
 
 #include <string.h>
@@ -103,7 +103,7 @@ static void an_answer_is_what_compose_takes(void **state)
     assert_int_equal(count, 1);
     assert_int_equal(got->id, OTHER);
     assert_int_equal(got->incarnation, 5);
-    assert_false(got->sealed); /* it says so; net/epoch has not taken the promise in */
+    assert_false(got->sealed); /* it says so; net/membership/epoch has not taken the promise in */
     say(EPOCH_PROMISE, OTHER);
     got = holdings_answered(holdings, epoch, &count);
     assert_true(got->sealed);

@@ -8,7 +8,7 @@
 
 #include "common/digest.h"
 #include "common/mem.h"
-#include "net/invite.h"
+#include "net/transport/invite.h"
 
 enum { NOW = 1700000000, HOUR = 3600 };
 

@@ -14,7 +14,7 @@
 #include "common/log.h"
 #include "common/mem.h"
 #include "daemon/state/ledger.h"
-#include "net/wire_object.h"
+#include "net/transport/wire_object.h"
 #include "tests/lib/ledgers.h"
 #include "tests/lib/made.h"
 

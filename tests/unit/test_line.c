@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "net/line.h"
+#include "net/transfer/line.h"
 
 enum { FLOWS_MAX = 4, QUEUE_MAX = 1 << 16, US = 1000000, CLOCKS_DIFFER_US = 77777777 };
 

@@ -16,10 +16,10 @@
 #include <unistd.h>
 
 #include "common/digest.h"
-#include "net/ident.h"
-#include "net/link.h"
-#include "net/socket.h"
-#include "net/wire_epoch.h"
+#include "net/transport/ident.h"
+#include "net/transport/link.h"
+#include "net/transport/socket.h"
+#include "net/membership/wire_epoch.h"
 
 static struct ident idents[4];
 static char addresses[4][32];

@@ -11,9 +11,9 @@
 
 #include "common/digest.h"
 #include "common/env.h"
-#include "net/link.h"
-#include "net/socket.h"
-#include "net/wire_enrol.h"
+#include "net/transport/link.h"
+#include "net/transport/socket.h"
+#include "net/transport/wire_enrol.h"
 
 enum { RUN = 77, MANY = 200, PATIENCE_MS = 20000, ANSWER_BYTES = 1 << 20 };
 enum { OURS, ANNA, BERT, CARL, IDENTS };

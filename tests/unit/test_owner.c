@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "common/digest.h"
-#include "net/grace.h"
-#include "net/sync.h"
+#include "net/sync/grace.h"
+#include "net/sync/sync.h"
 #include "tests/lib/roster.h"
 
 static const struct owner_rule everyone = {0}, two_of_three = {.quorum = 2, .grace_ms = 100};

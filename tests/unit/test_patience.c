@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How long others are waited for that can be heard and do not do what they say (net/sync_patience.h): each rule alone.
- * tests/sim has the whole of it, tests/system/test_liar real daemons. */
+/* How long others are waited for that can be heard and do not do what they say (net/sync/sync_patience.h): each rule
+ * alone. tests/sim has the whole of it, tests/system/test_liar real daemons. */
 #include "tests/lib/talk.h"
 
 #include "common/digest.h"

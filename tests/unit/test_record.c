@@ -7,7 +7,7 @@
 
 #include "common/digest.h"
 #include "common/mem.h"
-#include "net/record.h"
+#include "net/config/record.h"
 #include "tests/lib/outofmem.h"
 #include "tests/lib/sample_records.h"
 

@@ -6,8 +6,8 @@
 
 #include "common/digest.h"
 #include "daemon/state/rivals.h"
-#include "net/ident.h"
-#include "net/wire_object.h"
+#include "net/transport/ident.h"
+#include "net/transport/wire_object.h"
 #include "outer_opt/codec.h"
 #include "tests/lib/ledgers.h"
 

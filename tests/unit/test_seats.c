@@ -8,7 +8,7 @@
 #include "common/mem.h"
 #include "daemon/peers/seats.h"
 #include "daemon/peers/wishes.h"
-#include "net/wire_epoch.h"
+#include "net/membership/wire_epoch.h"
 #include "tests/lib/sample_records.h"
 
 enum { A, B, C, ISLANDS };

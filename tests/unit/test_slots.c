@@ -6,7 +6,7 @@
 
 #include "common/mem.h"
 #include "daemon/state/slots.h"
-#include "net/wire_object.h"
+#include "net/transport/wire_object.h"
 #include "outer_opt/codec.h"
 #include "tests/lib/outofmem.h"
 #include "tests/lib/shares.h"

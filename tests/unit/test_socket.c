@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "net/socket.h"
+#include "net/transport/socket.h"
 
 enum { MIB = 1 << 20 };
 

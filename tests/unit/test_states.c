@@ -13,7 +13,7 @@
 #include "daemon/peers/peers.h"
 #include "daemon/rules.h"
 #include "daemon/state/state_object.h"
-#include "net/gather.h"
+#include "net/transfer/gather.h"
 #include "tests/lib/isle.h"
 #include "tests/lib/played.h"
 #include "tests/lib/played_trainer.h"

@@ -13,7 +13,7 @@
 #include "daemon/control/complaints.h"
 #include "daemon/control/status.h"
 #include "daemon/control/status_json.h"
-#include "net/wire_epoch.h"
+#include "net/membership/wire_epoch.h"
 
 enum { MEMBERS = 3, SELF = 1, FRAGMENTS = 2, CODES = COMPLAINT_CODES };
 

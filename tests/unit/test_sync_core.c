@@ -2,7 +2,7 @@
 /* sync_core: the ring of actions holds all that one event can order, in order, and loses none in silence. */
 #include "tests/lib/testlib.h"
 
-#include "net/sync_core.h"
+#include "net/sync/sync_core.h"
 #include "tests/lib/aborts.h"
 
 enum { MEMBERS = 3, FRAGMENTS = 2 };

@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "net/traffic.h"
+#include "net/transport/traffic.h"
 
 /* A connection: `end[0]` dialled `end[1]`. */
 static void connect_pair(int end[2])

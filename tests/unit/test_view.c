@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "common/mem.h"
-#include "net/view.h"
-#include "net/wire.h"
+#include "net/config/view.h"
+#include "net/transport/wire.h"
 
 enum { ISLANDS = 3, MANY = RECORD_OWNERS_MAX + 1 };
 enum { LIMA, PARIS, OSLO };

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/digest.h"
-#include "net/vouch.h"
+#include "net/config/vouch.h"
 #include "tests/lib/outofmem.h"
 #include "tests/lib/sample_records.h"
 

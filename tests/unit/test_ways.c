@@ -11,7 +11,7 @@
 #include "common/digest.h"
 #include "common/env.h"
 #include "daemon/peers/ways.h"
-#include "net/line.h"
+#include "net/transfer/line.h"
 
 enum { A, B, MEMBERS };
 enum { OBJECT = 2 << 20, TRANSFERS = 4, WINDOW = 1 << 20 };

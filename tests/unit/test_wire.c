@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "common/digest.h"
-#include "net/pace.h"
-#include "net/wire.h"
+#include "net/transfer/pace.h"
+#include "net/transport/wire.h"
 
 static uint8_t raw[WIRE_CONTROL_BYTES_MAX];
 static const struct wire_key key = {

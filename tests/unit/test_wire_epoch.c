@@ -6,7 +6,7 @@
 
 #include "common/digest.h"
 #include "common/mem.h"
-#include "net/wire_epoch.h"
+#include "net/membership/wire_epoch.h"
 #include "tests/lib/outofmem.h"
 
 static uint8_t *packed; /* of the last message, until the next */

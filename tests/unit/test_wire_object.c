@@ -7,7 +7,7 @@
 
 #include "common/bytes.h"
 #include "common/digest.h"
-#include "net/wire_object.h"
+#include "net/transport/wire_object.h"
 #include "outer_opt/codec.h"
 #include "tests/lib/mend.h"
 

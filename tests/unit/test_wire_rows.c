@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "common/digest.h"
-#include "net/wire.h"
-#include "net/wire.pb-c.h"
+#include "net/transport/wire.h"
+#include "net/transport/wire.pb-c.h"
 
 static uint8_t raw[WIRE_CONTROL_BYTES_MAX];
 static struct wire_message there, back;

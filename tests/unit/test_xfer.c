@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "net/xfer.h"
+#include "net/transfer/xfer.h"
 
 enum { OBJECTS = 12, OBJECT_MAX = 1500000, QUEUE = 4096 };
 

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "net/xfer.h"
+#include "net/transfer/xfer.h"
 
 enum { CHUNK = WIRE_CHUNK_BYTES_MAX, MANY = 16, ID = 40 /* of the member in slot 0 */ };
 

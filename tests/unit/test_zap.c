@@ -7,7 +7,7 @@
 #include <string.h>
 #include <zmq.h>
 
-#include "net/zap.h"
+#include "net/transport/zap.h"
 
 enum { MEMBERS = 3, PARTS_MAX = 12, TEXT_BYTES = 256 };
 

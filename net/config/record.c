@@ -1,0 +1,488 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "net/config/record.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/bytes.h"
+#include "common/mem.h"
+#include "net/transport/address.h"
+
+_Static_assert((int)RECORD_OWNERS_MAX == (int)SHARDMAP_OWNERS_MAX, "owners of a record and of its map");
+
+/* ---- life ---- */
+
+void record_deinit(struct record *record)
+{
+    mem_free(record->members);
+    mem_free(record->starts);
+    mem_free(record->carried);
+    memset(record, 0, sizeof *record);
+}
+
+static enum err copy_array(const void *from, uint32_t count, size_t size, const char *what, void *out)
+{
+    void **array = out;
+    *array = NULL;
+    if (count == 0)
+        return ERR_OK;
+    TRY(mem_new(count, size, what, out));
+    memcpy(*array, from, count * size);
+    return ERR_OK;
+}
+
+enum err record_copy(const struct record *record, struct record *out)
+{
+    enum err err;
+    *out = *record;
+    out->members = NULL;
+    out->starts = NULL;
+    out->carried = NULL;
+    TRY_OUT(copy_array(record->members, record->members_count, sizeof *record->members, "a record's members",
+                       &out->members));
+    TRY_OUT(
+        copy_array(record->starts, record->starts_count, sizeof *record->starts, "a record's starts", &out->starts));
+    TRY_OUT(copy_array(record->carried, record->carried_count, sizeof *record->carried, "a record's carried results",
+                       &out->carried));
+out:
+    if (err != ERR_OK)
+        record_deinit(out);
+    return err;
+}
+
+struct digest record_digest(const uint8_t *bytes, size_t bytes_count)
+{
+    return digest_of(bytes, bytes_count);
+}
+
+/* ---- looking up ---- */
+
+const char *record_role_name(unsigned role)
+{
+    static const char *const names[RECORD_ROLES] = {
+        [RECORD_OWNER] = "owner",     [RECORD_CONTRIBUTOR] = "contributor", [RECORD_OBSERVER] = "observer",
+        [RECORD_WITNESS] = "witness", [RECORD_DRAINING] = "draining",       [RECORD_AWAY] = "away",
+    };
+    return role < RECORD_ROLES && names[role] != NULL ? names[role] : "unknown";
+}
+
+const struct record_member *record_member(const struct record *record, uint32_t id)
+{
+    uint32_t low = 0, high = record->members_count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (record->members[middle].id < id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < record->members_count && record->members[low].id == id ? &record->members[low] : NULL;
+}
+
+const struct record_member *record_member_named(const struct record *record, const char *name)
+{
+    for (uint32_t i = 0; i < record->members_count; i++)
+        if (strcmp(record->members[i].name, name) == 0)
+            return &record->members[i];
+    return NULL;
+}
+
+static uint64_t start_of(const uint64_t *starts, uint32_t starts_count, uint32_t fragment)
+{
+    return fragment < starts_count ? starts[fragment] : 0;
+}
+
+uint64_t record_start(const struct record *record, uint32_t fragment)
+{
+    return start_of(record->starts, record->starts_count, fragment);
+}
+
+const struct record_carried *record_carried(const struct record *record, uint32_t fragment, uint32_t *count)
+{
+    uint32_t low = 0, high = record->carried_count;
+    *count = 0;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (record->carried[middle].fragment < fragment)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    while (low + *count < record->carried_count && record->carried[low + *count].fragment == fragment)
+        ++*count;
+    return *count > 0 ? &record->carried[low] : NULL;
+}
+
+const struct record_member *record_witness(const struct record *record)
+{
+    for (uint32_t i = 0; i < record->members_count; i++)
+        if (record->members[i].role == RECORD_WITNESS)
+            return &record->members[i];
+    return NULL;
+}
+
+static uint32_t voters_that_keep_bytes(const struct record *record)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < record->members_count; i++)
+        count += record->members[i].voter && record->members[i].role != RECORD_WITNESS;
+    return count;
+}
+
+uint32_t record_voters(const struct record *record)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < record->members_count; i++)
+        count += record->members[i].voter;
+    return count;
+}
+
+uint32_t record_majority(const struct record *record)
+{
+    return record_voters(record) / 2 + 1;
+}
+
+uint32_t record_certifying(const struct record *record)
+{
+    uint32_t majority = record_majority(record), keeping = voters_that_keep_bytes(record);
+    return majority < keeping ? majority : keeping;
+}
+
+/* ---- what makes sense by itself ---- */
+
+static bool same_member(const struct record_member *a, const struct record_member *b)
+{
+    return a->id == b->id && a->role == b->role && a->voter == b->voter && a->incarnation == b->incarnation &&
+           a->uplink == b->uplink && a->owner_wish == b->owner_wish && strcmp(a->address, b->address) == 0;
+}
+
+bool record_differs(const struct record *a, const struct record *b)
+{
+    bool same = a->members_count == b->members_count && a->steps == b->steps && a->paused == b->paused;
+    for (uint32_t i = 0; same && i < a->members_count; i++)
+        same = same_member(&a->members[i], &b->members[i]);
+    return !same || memcmp(&a->map, &b->map, sizeof a->map) != 0;
+}
+
+bool record_name_good(const char *name)
+{
+    size_t good = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_");
+    return good > 0 && name[good] == '\0' && good < WIRE_NAME_BYTES;
+}
+
+static bool vote_suits(const struct record_member *member)
+{
+    switch (member->role) {
+    case RECORD_OWNER: return member->voter;
+    case RECORD_CONTRIBUTOR:
+    case RECORD_OBSERVER: return !member->voter;
+    default: return true;
+    }
+}
+
+static enum err check_member(const struct record *record, const struct record_member *member)
+{
+    uint8_t curve_key[IDENT_KEY_BYTES];
+    if (member->id >= record->next_id)
+        return err_set(ERR_PROTO, "a record with member %" PRIu32 " before that id was given (next: %" PRIu32 ")",
+                       member->id, record->next_id);
+    if (memchr(member->name, '\0', sizeof member->name) == NULL || !record_name_good(member->name))
+        return err_set(ERR_PROTO,
+                       "a record whose member %" PRIu32 " has a name that is not of 1 to %d letters, digits, '-' or "
+                       "'_'",
+                       member->id, WIRE_NAME_BYTES - 1);
+    if (memchr(member->address, '\0', sizeof member->address) == NULL ||
+        (member->address[0] != '\0' && !address_good(member->address)))
+        return err_set(ERR_PROTO, "a record whose member %s has an address that is not host:port", member->name);
+    if (member->role < RECORD_OWNER || member->role >= RECORD_ROLES || member->owner_wish >= RECORD_OWNER_WISHES)
+        return err_set(ERR_PROTO, "a record whose member %s has role %u and owner wish %u", member->name,
+                       (unsigned)member->role, (unsigned)member->owner_wish);
+    if (member->losses > RECORD_LOSSES_MAX)
+        return err_set(ERR_PROTO, "a record whose member %s has %u losses", member->name, (unsigned)member->losses);
+    if (!vote_suits(member))
+        return err_set(ERR_PROTO, "a record whose member %s has role %u and %s", member->name, (unsigned)member->role,
+                       member->voter ? "votes" : "does not vote");
+    if (ident_curve(member->key, curve_key) != ERR_OK)
+        return err_set(ERR_PROTO, "a record whose member %s has a key that is no public key", member->name);
+    return ERR_OK;
+}
+
+static int compare_names(const void *left, const void *right)
+{
+    const struct record_member *const *l = left, *const *r = right;
+    return strcmp((*l)->name, (*r)->name);
+}
+
+static int compare_keys(const void *left, const void *right)
+{
+    const struct record_member *const *l = left, *const *r = right;
+    return ident_compare((*l)->key, (*r)->key);
+}
+
+static enum err check_unique(const struct record *record, int (*compare)(const void *, const void *), const char *what)
+{
+    const struct record_member *sorted[RECORD_MEMBERS_MAX];
+    for (uint32_t i = 0; i < record->members_count; i++)
+        sorted[i] = &record->members[i];
+    qsort(sorted, record->members_count, sizeof sorted[0], compare);
+    for (uint32_t i = 1; i < record->members_count; i++)
+        if (compare(&sorted[i - 1], &sorted[i]) == 0)
+            return err_set(ERR_PROTO, "a record whose members %" PRIu32 " and %" PRIu32 " have one %s",
+                           sorted[i - 1]->id, sorted[i]->id, what);
+    return ERR_OK;
+}
+
+static enum err check_members(const struct record *record)
+{
+    uint32_t of_role[RECORD_ROLES] = {0};
+    for (uint32_t i = 0; i < record->members_count; i++) {
+        TRY(check_member(record, &record->members[i]));
+        of_role[record->members[i].role]++;
+        if (i > 0 && record->members[i].id <= record->members[i - 1].id)
+            return err_set(ERR_PROTO, "a record whose members are not in order of id");
+    }
+    TRY(check_unique(record, compare_names, "name"));
+    TRY(check_unique(record, compare_keys, "key"));
+    if (of_role[RECORD_OWNER] > RECORD_OWNERS_MAX || of_role[RECORD_WITNESS] > 1)
+        return err_set(ERR_PROTO, "a record with %" PRIu32 " owners and %" PRIu32 " witnesses", of_role[RECORD_OWNER],
+                       of_role[RECORD_WITNESS]);
+    if (voters_that_keep_bytes(record) == 0)
+        return err_set(ERR_PROTO, "a record without a voter that keeps bytes");
+    if (record_voters(record) > RECORD_VOTERS_MAX)
+        return err_set(ERR_PROTO, "a record with %" PRIu32 " voters", record_voters(record));
+    return ERR_OK;
+}
+
+static enum err check_map(const struct record *record)
+{
+    uint32_t free_slots = 0, owners = 0;
+    for (uint32_t i = 0; i < record->members_count; i++)
+        owners += record->members[i].role == RECORD_OWNER;
+    for (uint32_t slot = 0; slot < SHARDMAP_SLOTS; slot++) {
+        uint32_t id = record->map.owner[slot];
+        const struct record_member *member = record_member(record, id);
+        if (id == SHARDMAP_NOBODY)
+            free_slots++;
+        else if (member == NULL || member->role != RECORD_OWNER)
+            return err_set(ERR_PROTO, "a record whose slot %" PRIu32 " belongs to %" PRIu32 ", who is no owner", slot,
+                           id);
+    }
+    if (free_slots != 0 && (owners > 0 || free_slots != SHARDMAP_SLOTS))
+        return err_set(ERR_PROTO, "a record with %" PRIu32 " owners and %" PRIu32 " slots of nobody", owners,
+                       free_slots);
+    return ERR_OK;
+}
+
+static enum err check_starts(const uint64_t *starts, uint32_t starts_count)
+{
+    if (starts_count > RECORD_FRAGMENTS_MAX)
+        return err_set(ERR_PROTO, "starts of %" PRIu32 " fragments", starts_count);
+    for (uint32_t i = 0; i < starts_count; i++)
+        if (starts[i] >= RECORD_NUMBER_MAX)
+            return err_set(ERR_PROTO, "fragment %" PRIu32 " starts from version %" PRIu64, i, starts[i]);
+    return ERR_OK;
+}
+
+/* Whether it comes after `before`: in order of fragment, owner, epoch. */
+static bool in_order(const struct record_carried *before, const struct record_carried *carried)
+{
+    if (before->fragment != carried->fragment)
+        return before->fragment < carried->fragment;
+    if (before->owner != carried->owner)
+        return before->owner < carried->owner;
+    return before->epoch < carried->epoch;
+}
+
+enum err record_carried_check(uint64_t epoch, const uint64_t *starts, uint32_t starts_count,
+                              const struct record_carried *carried, uint32_t carried_count)
+{
+    uint64_t seen = 0; /* shards of the fragment that is being looked at */
+    TRY(check_starts(starts, starts_count));
+    if (carried_count > RECORD_CARRIED_MAX)
+        return err_set(ERR_PROTO, "%" PRIu32 " carried results", carried_count);
+    for (uint32_t i = 0; i < carried_count; i++) {
+        const struct record_carried *one = &carried[i];
+        if (one->fragment >= RECORD_FRAGMENTS_MAX || one->version != start_of(starts, starts_count, one->fragment) + 1)
+            return err_set(ERR_PROTO,
+                           "a result carried for fragment %" PRIu32 ", version %" PRIu64 ", which is not the first one",
+                           one->fragment, one->version);
+        if (one->epoch >= epoch)
+            return err_set(ERR_PROTO, "a result of epoch %" PRIu64 " carried into epoch %" PRIu64, one->epoch, epoch);
+        if (i > 0 && !in_order(&carried[i - 1], one))
+            return err_set(ERR_PROTO, "carried results that are not in order of fragment, owner and epoch");
+        if (i == 0 || carried[i - 1].fragment != one->fragment)
+            seen = 0;
+        if (one->shards == 0 || (one->shards & seen) != 0)
+            return err_set(ERR_PROTO, "a result of %" PRIu32 " carried for fragment %" PRIu32 " with %s", one->owner,
+                           one->fragment, one->shards == 0 ? "no shards" : "shards of another one");
+        seen |= one->shards;
+    }
+    return ERR_OK;
+}
+
+enum err record_check(const struct record *record)
+{
+    static const struct digest zero;
+    if (record->epoch >= RECORD_NUMBER_MAX)
+        return err_set(ERR_PROTO, "a record of epoch %" PRIu64, record->epoch);
+    if (record->epoch == 0 && !digest_equal(&record->previous, &zero))
+        return err_set(ERR_PROTO, "record 0 names one before it");
+    if (record->members_count > RECORD_MEMBERS_MAX)
+        return err_set(ERR_PROTO, "a record of %" PRIu32 " members", record->members_count);
+    TRY(check_members(record));
+    TRY(check_map(record));
+    TRY(record_carried_check(record->epoch, record->starts, record->starts_count, record->carried,
+                             record->carried_count));
+    for (uint32_t i = 0; i < record->carried_count; i++)
+        if (record->carried[i].owner >= record->next_id)
+            return err_set(ERR_PROTO, "a record that carries a result of %" PRIu32 " before that id was given",
+                           record->carried[i].owner);
+    return ERR_OK;
+}
+
+/* ---- one after the other ---- */
+
+/* An id is one member's for ever: the same ones are the same members, and new ones were not given before. */
+static enum err check_ids(const struct record *previous, const struct record *next)
+{
+    if (next->next_id < previous->next_id)
+        return err_set(ERR_PROTO, "record %" PRIu64 " gives ids a second time", next->epoch);
+    for (uint32_t i = 0; i < next->members_count; i++) {
+        const struct record_member *member = &next->members[i], *old = record_member(previous, member->id);
+        bool same =
+            old != NULL && strcmp(old->name, member->name) == 0 && memcmp(old->key, member->key, sizeof old->key) == 0;
+        if (!same && member->id < previous->next_id)
+            return err_set(ERR_PROTO, "record %" PRIu64 " gives %s the id %" PRIu32 " of somebody else", next->epoch,
+                           member->name, member->id);
+        if (same && (old->role == RECORD_WITNESS) != (member->role == RECORD_WITNESS))
+            return err_set(ERR_PROTO, "record %" PRIu64 " makes %s, who was %s witness, %s", next->epoch, member->name,
+                           old->role == RECORD_WITNESS ? "the" : "no", record_role_name(member->role));
+    }
+    return ERR_OK;
+}
+
+/* Whether a record carries exactly this result. */
+static bool carries(const struct record *record, const struct record_carried *carried)
+{
+    uint32_t count;
+    const struct record_carried *of = record_carried(record, carried->fragment, &count);
+    for (uint32_t i = 0; i < count; i++)
+        if (of[i].owner == carried->owner && of[i].epoch == carried->epoch && of[i].version == carried->version)
+            return of[i].shards == carried->shards && digest_equal(&of[i].digest, &carried->digest);
+    return false;
+}
+
+/* What the one before carried stands until its version is complete, which a higher start says. What is new was made in
+ * the epoch before, by an owner. */
+static enum err check_carried_on(const struct record *previous, const struct record *next)
+{
+    for (uint32_t i = 0; i < previous->carried_count; i++) {
+        const struct record_carried *old = &previous->carried[i];
+        if (record_start(next, old->fragment) < old->version && !carries(next, old))
+            return err_set(ERR_PROTO,
+                           "record %" PRIu64 " drops the result of %" PRIu32 " for fragment %" PRIu32
+                           ", version %" PRIu64 ", which the one before carried",
+                           next->epoch, old->owner, old->fragment, old->version);
+    }
+    for (uint32_t i = 0; i < next->carried_count; i++) {
+        const struct record_carried *carried = &next->carried[i];
+        const struct record_member *owner = record_member(previous, carried->owner);
+        bool made = carried->epoch == previous->epoch && owner != NULL && owner->role == RECORD_OWNER;
+        if (!made && !carries(previous, carried))
+            return err_set(ERR_PROTO,
+                           "record %" PRIu64 " carries a result of %" PRIu32 " in epoch %" PRIu64
+                           ", who was no owner of the epoch before, which did not carry it either",
+                           next->epoch, carried->owner, carried->epoch);
+    }
+    return ERR_OK;
+}
+
+enum err record_follows(const struct record *previous, const struct digest *previous_digest, const struct record *next)
+{
+    uint32_t fragments = previous->starts_count > next->starts_count ? previous->starts_count : next->starts_count;
+    if (next->epoch != previous->epoch + 1)
+        return err_set(ERR_PROTO, "record %" PRIu64 " where %" PRIu64 " is due", next->epoch, previous->epoch + 1);
+    if (memcmp(next->nonce, previous->nonce, RECORD_NONCE_BYTES) != 0)
+        return err_set(ERR_PROTO, "record %" PRIu64 " is of another run", next->epoch);
+    if (!digest_equal(&next->previous, previous_digest))
+        return err_set(ERR_PROTO, "record %" PRIu64 " follows another one than the record %" PRIu64 " known here",
+                       next->epoch, previous->epoch);
+    TRY(check_ids(previous, next));
+    for (uint32_t f = 0; f < fragments; f++)
+        if (record_start(next, f) < record_start(previous, f))
+            return err_set(ERR_PROTO, "record %" PRIu64 " goes back to version %" PRIu64 " of fragment %" PRIu32,
+                           next->epoch, record_start(next, f), f);
+    return check_carried_on(previous, next);
+}
+
+/* ---- votes ---- */
+
+static const char vote_mark[] = "diloco record vote";
+enum { VOTE_BYTES = sizeof vote_mark - 1 + RECORD_NONCE_BYTES + 8 + 8 + DIGEST_BYTES };
+
+/* What is signed: mark, nonce, epoch, ballot, digest. */
+static void vote_message(const uint8_t nonce[RECORD_NONCE_BYTES], uint64_t epoch, uint64_t ballot,
+                         const struct digest *digest, uint8_t out[VOTE_BYTES])
+{
+    struct bytes_writer writer = bytes_writer_init(out, VOTE_BYTES);
+    bytes_put(&writer, vote_mark, sizeof vote_mark - 1);
+    bytes_put(&writer, nonce, RECORD_NONCE_BYTES);
+    bytes_put_u64(&writer, epoch);
+    bytes_put_u64(&writer, ballot);
+    bytes_put(&writer, digest->byte, DIGEST_BYTES);
+}
+
+void record_vote_sign(const struct ident *ident, const uint8_t nonce[RECORD_NONCE_BYTES], uint64_t epoch,
+                      uint64_t ballot, const struct digest *digest, uint8_t *signature)
+{
+    uint8_t message[VOTE_BYTES];
+    vote_message(nonce, epoch, ballot, digest, message);
+    ident_sign(ident, message, sizeof message, signature);
+}
+
+bool record_vote_good(const uint8_t *key, const uint8_t nonce[RECORD_NONCE_BYTES], uint64_t epoch,
+                      const struct digest *digest, const struct record_vote *vote)
+{
+    uint8_t message[VOTE_BYTES];
+    vote_message(nonce, epoch, vote->ballot, digest, message);
+    return ident_signed(key, message, sizeof message, vote->signature);
+}
+
+/* Whether it is the first vote of a voter of `previous` in its ballot, and good. */
+static bool vote_counts(const struct record *previous, const struct record *next, const struct digest *next_digest,
+                        const struct record_vote *votes, uint32_t i)
+{
+    const struct record_member *member = record_member(previous, votes[i].id);
+    if (member == NULL || !member->voter)
+        return false;
+    for (uint32_t k = 0; k < i; k++)
+        if (votes[k].id == votes[i].id && votes[k].ballot == votes[i].ballot)
+            return false;
+    return record_vote_good(member->key, previous->nonce, next->epoch, next_digest, &votes[i]);
+}
+
+enum err record_proved(const struct record *previous, const struct digest *previous_digest, const struct record *next,
+                       const struct digest *next_digest, const struct record_vote *votes, uint32_t votes_count)
+{
+    uint64_t ballots[RECORD_VOTERS_MAX]; /* of the votes that count */
+    uint32_t good = 0, most = 0;
+    TRY(record_follows(previous, previous_digest, next));
+    if (votes_count > RECORD_VOTERS_MAX)
+        return err_set(ERR_PROTO, "record %" PRIu64 " with %" PRIu32 " votes", next->epoch, votes_count);
+    for (uint32_t i = 0; i < votes_count; i++)
+        if (vote_counts(previous, next, next_digest, votes, i))
+            ballots[good++] = votes[i].ballot;
+    for (uint32_t i = 0; i < good; i++) {
+        uint32_t same = 0;
+        for (uint32_t k = 0; k < good; k++)
+            same += ballots[k] == ballots[i];
+        most = same > most ? same : most;
+    }
+    if (most < record_majority(previous))
+        return err_set(ERR_PROTO,
+                       "record %" PRIu64 " has the votes of %" PRIu32 " of the %" PRIu32
+                       " voters before it in one ballot; %" PRIu32 " are needed",
+                       next->epoch, most, record_voters(previous), record_majority(previous));
+    return ERR_OK;
+}

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * record_pack: the bytes of a record (net/transport/wire.proto), which are what is signed and kept.
+ *
+ * protobuf-c packs fields in order of their numbers and leaves out what is zero, so equal records pack to equal bytes.
+ * Unpacking is more liberal than that (unknown fields, other orders, long numbers), so what was unpacked is packed
+ * again and has to give the same bytes.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "common/mem.h"
+#include "net/config/record.h"
+#include "net/config/record_proto.h"
+#include "net/transport/unpack.h"
+
+/* ---- parts ---- */
+
+ProtobufCBinaryData record_bytes_to_proto(const void *bytes, size_t bytes_count)
+{
+    return (ProtobufCBinaryData){.len = bytes_count, .data = (uint8_t *)(uintptr_t)bytes};
+}
+
+void record_carried_to_proto(const struct record_carried *carried, Diloco__RecordCarried *proto)
+{
+    diloco__record_carried__init(proto);
+    proto->fragment = carried->fragment;
+    proto->owner = carried->owner;
+    proto->version = carried->version;
+    proto->epoch = carried->epoch;
+    proto->shards = carried->shards;
+    proto->digest = record_bytes_to_proto(carried->digest.byte, DIGEST_BYTES);
+}
+
+void record_vote_to_proto(const struct record_vote *vote, Diloco__RecordVote *proto)
+{
+    diloco__record_vote__init(proto);
+    proto->id = vote->id;
+    proto->ballot = vote->ballot;
+    proto->signature = record_bytes_to_proto(vote->signature, IDENT_SIGNATURE_BYTES);
+}
+
+void record_member_to_proto(const struct record_member *member, Diloco__RecordMember *proto)
+{
+    diloco__record_member__init(proto);
+    proto->id = member->id;
+    proto->name = (char *)(uintptr_t)member->name;
+    proto->key = record_bytes_to_proto(member->key, IDENT_KEY_BYTES);
+    proto->address = (char *)(uintptr_t)member->address;
+    proto->uplink = member->uplink;
+    proto->incarnation = member->incarnation;
+    proto->role = member->role;
+    proto->owner_wish = member->owner_wish;
+    proto->voter = member->voter;
+    proto->losses = member->losses;
+}
+
+enum err record_bytes_from_proto(const ProtobufCBinaryData *proto, const char *what, void *out, size_t out_bytes)
+{
+    if (proto->len != out_bytes)
+        return err_set(ERR_PROTO, "%s of %zu bytes", what, proto->len);
+    memcpy(out, proto->data, out_bytes);
+    return ERR_OK;
+}
+
+enum err record_carried_from_proto(const Diloco__RecordCarried *proto, struct record_carried *carried)
+{
+    carried->fragment = proto->fragment;
+    carried->owner = proto->owner;
+    carried->version = proto->version;
+    carried->epoch = proto->epoch;
+    carried->shards = proto->shards;
+    return record_bytes_from_proto(&proto->digest, "a carried result's digest", carried->digest.byte, DIGEST_BYTES);
+}
+
+enum err record_vote_from_proto(const Diloco__RecordVote *proto, struct record_vote *vote)
+{
+    vote->id = proto->id;
+    vote->ballot = proto->ballot;
+    return record_bytes_from_proto(&proto->signature, "a vote's signature", vote->signature, IDENT_SIGNATURE_BYTES);
+}
+
+/* record_check() judges the text itself. */
+static enum err text_from_proto(const char *text, const char *what, char *out, size_t out_bytes)
+{
+    size_t bytes = strlen(text);
+    if (bytes >= out_bytes)
+        return err_set(ERR_PROTO, "%s of %zu bytes", what, bytes);
+    memcpy(out, text, bytes + 1);
+    return ERR_OK;
+}
+
+enum err record_member_from_proto(const Diloco__RecordMember *proto, struct record_member *member)
+{
+    if (proto->role > UINT8_MAX || proto->owner_wish > UINT8_MAX || proto->losses > UINT8_MAX)
+        return err_set(ERR_PROTO, "a member with role %" PRIu32 ", owner wish %" PRIu32 " and %" PRIu32 " losses",
+                       proto->role, proto->owner_wish, proto->losses);
+    member->id = proto->id;
+    member->uplink = proto->uplink;
+    member->incarnation = proto->incarnation;
+    member->role = (uint8_t)proto->role;
+    member->owner_wish = (uint8_t)proto->owner_wish;
+    member->voter = proto->voter != 0;
+    member->losses = (uint8_t)proto->losses;
+    TRY(text_from_proto(proto->name, "a member's name", member->name, sizeof member->name));
+    TRY(text_from_proto(proto->address, "a member's address", member->address, sizeof member->address));
+    return record_bytes_from_proto(&proto->key, "a member's key", member->key, IDENT_KEY_BYTES);
+}
+
+/* ---- pack ---- */
+
+/* What lies beside a record's own arrays while it is packed. */
+struct rows {
+    Diloco__RecordMember members[RECORD_MEMBERS_MAX], *members_at[RECORD_MEMBERS_MAX];
+    Diloco__RecordCarried carried[RECORD_CARRIED_MAX], *carried_at[RECORD_CARRIED_MAX];
+};
+
+static bool map_empty(const struct shardmap *map)
+{
+    for (uint32_t slot = 0; slot < SHARDMAP_SLOTS; slot++)
+        if (map->owner[slot] != SHARDMAP_NOBODY)
+            return false;
+    return true;
+}
+
+static void to_proto(const struct record *record, struct rows *rows, Diloco__Record *proto)
+{
+    diloco__record__init(proto);
+    for (uint32_t i = 0; i < record->members_count; i++) {
+        record_member_to_proto(&record->members[i], &rows->members[i]);
+        rows->members_at[i] = &rows->members[i];
+    }
+    for (uint32_t i = 0; i < record->carried_count; i++) {
+        record_carried_to_proto(&record->carried[i], &rows->carried[i]);
+        rows->carried_at[i] = &rows->carried[i];
+    }
+    proto->nonce = record_bytes_to_proto(record->nonce, RECORD_NONCE_BYTES);
+    proto->epoch = record->epoch;
+    proto->previous = record_bytes_to_proto(record->previous.byte, DIGEST_BYTES);
+    proto->next_id = record->next_id;
+    proto->steps = record->steps;
+    proto->paused = record->paused;
+    proto->n_map = map_empty(&record->map) ? 0 : SHARDMAP_SLOTS;
+    proto->map = (uint32_t *)(uintptr_t)record->map.owner;
+    proto->n_members = record->members_count;
+    proto->members = rows->members_at;
+    proto->n_starts = record->starts_count;
+    proto->starts = record->starts;
+    proto->n_carried = record->carried_count;
+    proto->carried = rows->carried_at;
+}
+
+static bool texts_end(const struct record *record)
+{
+    for (uint32_t i = 0; i < record->members_count; i++) {
+        const struct record_member *member = &record->members[i];
+        if (memchr(member->name, '\0', sizeof member->name) == NULL ||
+            memchr(member->address, '\0', sizeof member->address) == NULL)
+            return false;
+    }
+    return true;
+}
+
+enum err record_pack(const struct record *record, uint8_t **bytes, size_t *bytes_count)
+{
+    struct rows *rows;
+    Diloco__Record proto;
+    if (record->members_count > RECORD_MEMBERS_MAX || record->starts_count > RECORD_FRAGMENTS_MAX ||
+        record->carried_count > RECORD_CARRIED_MAX || !texts_end(record))
+        return err_set(ERR_ARG, "a record of %" PRIu32 " members, %" PRIu32 " starts and %" PRIu32 " carried results",
+                       record->members_count, record->starts_count, record->carried_count);
+    TRY(mem_new(1, sizeof *rows, "a record being packed", &rows));
+    to_proto(record, rows, &proto);
+    *bytes_count = diloco__record__get_packed_size(&proto);
+    enum err err = ERR_OK;
+    if (*bytes_count > RECORD_BYTES_MAX)
+        err = err_set(ERR_ARG, "a record of %zu bytes, more than %d: too many members, or results to carry",
+                      *bytes_count, RECORD_BYTES_MAX);
+    else
+        err = mem_new(*bytes_count, 1, "a packed record", bytes);
+    if (err == ERR_OK)
+        diloco__record__pack(&proto, *bytes);
+    mem_free(rows);
+    return err;
+}
+
+/* ---- unpack ---- */
+
+static enum err check_counts(const Diloco__Record *proto)
+{
+    if (proto->n_members > RECORD_MEMBERS_MAX || proto->n_starts > RECORD_FRAGMENTS_MAX ||
+        proto->n_carried > RECORD_CARRIED_MAX)
+        return err_set(ERR_PROTO, "a record of %zu members, %zu starts and %zu carried results", proto->n_members,
+                       proto->n_starts, proto->n_carried);
+    if (proto->n_map != 0 && proto->n_map != SHARDMAP_SLOTS)
+        return err_set(ERR_PROTO, "a record whose map has %zu slots", proto->n_map);
+    return ERR_OK;
+}
+
+static enum err new_array(size_t count, size_t size, const char *what, void *out)
+{
+    return count > 0 ? mem_new(count, size, what, out) : ERR_OK;
+}
+
+static enum err from_proto(const Diloco__Record *proto, struct record *out)
+{
+    TRY(check_counts(proto));
+    out->epoch = proto->epoch;
+    out->next_id = proto->next_id;
+    out->steps = proto->steps;
+    out->paused = proto->paused != 0;
+    TRY(record_bytes_from_proto(&proto->nonce, "a record's nonce", out->nonce, RECORD_NONCE_BYTES));
+    TRY(record_bytes_from_proto(&proto->previous, "a record's previous digest", out->previous.byte, DIGEST_BYTES));
+    out->map = shardmap_empty();
+    if (proto->n_map > 0)
+        memcpy(out->map.owner, proto->map, sizeof out->map.owner);
+    TRY(new_array(proto->n_members, sizeof *out->members, "a record's members", &out->members));
+    out->members_count = (uint32_t)proto->n_members;
+    for (size_t i = 0; i < proto->n_members; i++)
+        TRY(record_member_from_proto(proto->members[i], &out->members[i]));
+    TRY(new_array(proto->n_starts, sizeof *out->starts, "a record's starts", &out->starts));
+    out->starts_count = (uint32_t)proto->n_starts;
+    if (proto->n_starts > 0)
+        memcpy(out->starts, proto->starts, proto->n_starts * sizeof *out->starts);
+    TRY(new_array(proto->n_carried, sizeof *out->carried, "a record's carried results", &out->carried));
+    out->carried_count = (uint32_t)proto->n_carried;
+    for (size_t i = 0; i < proto->n_carried; i++)
+        TRY(record_carried_from_proto(proto->carried[i], &out->carried[i]));
+    return ERR_OK;
+}
+
+/* Whether the bytes are those that record_pack() makes of it. */
+static enum err check_bytes(const struct record *record, const uint8_t *bytes, size_t bytes_count)
+{
+    uint8_t *again;
+    size_t again_count;
+    TRY(record_pack(record, &again, &again_count));
+    bool same = again_count == bytes_count && memcmp(again, bytes, bytes_count) == 0;
+    mem_free(again);
+    return same ? ERR_OK : err_set(ERR_PROTO, "a record that is not packed in its one form");
+}
+
+enum err record_unpack(const uint8_t *bytes, size_t bytes_count, struct record *out)
+{
+    ProtobufCMessage *proto;
+    memset(out, 0, sizeof *out);
+    if (bytes_count > RECORD_BYTES_MAX)
+        return err_set(ERR_PROTO, "a record of %zu bytes, more than %d", bytes_count, RECORD_BYTES_MAX);
+    TRY(unpack_proto(&diloco__record__descriptor, "a record", bytes, bytes_count, &proto));
+    enum err err = from_proto((const Diloco__Record *)proto, out);
+    unpack_free(proto);
+    TRY_OUT(err);
+    TRY_OUT(check_bytes(out, bytes, bytes_count));
+    TRY_OUT(record_check(out));
+out:
+    if (err != ERR_OK)
+        record_deinit(out);
+    return err;
+}

@@ -1,0 +1,422 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "net/membership/compose.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "common/mem.h"
+
+/* A valid result of the version after the start, and at how many voters that keep bytes it was sealed. */
+struct candidate {
+    struct record_carried result;
+    uint32_t copies;
+    bool bytes; /* somebody who answered has them */
+};
+
+struct work {
+    const struct compose_base *base;
+    const struct compose_holding *holdings;
+    uint32_t holdings_count;
+    struct record_carried *carried; /* room for RECORD_CARRIED_MAX */
+    uint32_t carried_count;
+    struct compose_out *out;
+};
+
+static bool keeps_bytes(const struct record *record, uint32_t id)
+{
+    const struct record_member *member = record_member(record, id);
+    return member != NULL && member->role != RECORD_WITNESS;
+}
+
+/* A seal counts if its voter's disk is the one that the record names. */
+static bool is_seal(const struct record *record, const struct compose_holding *holding)
+{
+    const struct record_member *member = record_member(record, holding->id);
+    return holding->sealed && member != NULL && member->voter && member->incarnation == holding->incarnation;
+}
+
+static const struct record_carried *same_place(const struct record *record, const struct record_carried *result)
+{
+    uint32_t count;
+    const struct record_carried *carried = record_carried(record, result->fragment, &count);
+    for (uint32_t i = 0; i < count; i++)
+        if (carried[i].version == result->version && (carried[i].shards & result->shards) != 0)
+            return &carried[i];
+    return NULL;
+}
+
+/* The shards of a fragment that `owner` makes in this epoch, for this version. */
+static uint64_t part_of(const struct compose_base *base, uint32_t fragment, uint64_t version, uint32_t owner)
+{
+    uint64_t shards = 0;
+    uint32_t count = base->shards[fragment];
+    for (uint32_t s = 0; s < count; s++)
+        if (base->record->map.owner[shardmap_slot(fragment, count, s)] == owner)
+            shards |= (uint64_t)1 << s;
+    uint32_t carried_count;
+    const struct record_carried *carried = record_carried(base->record, fragment, &carried_count);
+    for (uint32_t i = 0; i < carried_count; i++)
+        if (carried[i].version == version)
+            shards &= ~carried[i].shards;
+    return shards;
+}
+
+/* Whether a result counts in the epoch: carried into it, or made in it by the owner of exactly these shards. */
+static bool valid(const struct compose_base *base, const struct record_carried *result)
+{
+    const struct record_carried *old = same_place(base->record, result);
+    if (old != NULL)
+        return old->owner == result->owner && old->epoch == result->epoch && old->shards == result->shards &&
+               digest_equal(&old->digest, &result->digest);
+    return result->epoch == base->record->epoch && result->shards != 0 && result->owner != SHARDMAP_NOBODY &&
+           result->shards == part_of(base, result->fragment, result->version, result->owner);
+}
+
+/* ---- where a fragment starts ---- */
+
+struct tally {
+    uint32_t seals, keeping; /* keeping: of those, by voters that keep bytes */
+};
+
+static void count_seal(const struct record *record, const struct compose_holding *holding, struct tally *tally)
+{
+    if (!is_seal(record, holding))
+        return;
+    tally->seals++;
+    tally->keeping += keeps_bytes(record, holding->id);
+}
+
+/* Enough seals: a majority for Paxos, and one in every certifying set. */
+static bool enough(const struct record *record, struct tally tally)
+{
+    uint32_t keepers = 0;
+    for (uint32_t i = 0; i < record->members_count; i++)
+        keepers += record->members[i].voter && record->members[i].role != RECORD_WITNESS;
+    return tally.seals >= record_majority(record) && tally.keeping + record_certifying(record) > keepers;
+}
+
+static bool enough_seals(const struct work *work)
+{
+    struct tally tally = {0};
+    for (uint32_t i = 0; i < work->holdings_count; i++)
+        count_seal(work->base->record, &work->holdings[i], &tally);
+    return enough(work->base->record, tally);
+}
+
+/* Whether those who say that they are below `version` are enough without the others. */
+static bool enough_below(const struct work *work, uint32_t fragment, uint64_t version)
+{
+    struct tally tally = {0};
+    for (uint32_t i = 0; i < work->holdings_count; i++)
+        if (work->holdings[i].fragments[fragment].version < version)
+            count_seal(work->base->record, &work->holdings[i], &tally);
+    return enough(work->base->record, tally);
+}
+
+/* The highest version below `limit` that anybody says it holds, bytes and all. */
+static uint64_t highest_below(const struct work *work, uint32_t fragment, uint64_t limit)
+{
+    uint64_t version = 0;
+    for (uint32_t i = 0; i < work->holdings_count; i++) {
+        const struct compose_holding *holding = &work->holdings[i];
+        uint64_t held = holding->fragments[fragment].version;
+        if (keeps_bytes(work->base->record, holding->id) && held > version && held < limit)
+            version = held;
+    }
+    return version;
+}
+
+/* What was applied anywhere, as many had durably as certify: so those below it, if they are enough, are one version
+ * below it at most, and show its results. A claim beyond that is none; and one that nobody can fetch need not be
+ * waited for, since to start from the version below, and to carry its results, is to start from it. */
+static uint64_t highest(const struct work *work, uint32_t fragment)
+{
+    uint64_t version = highest_below(work, fragment, UINT64_MAX);
+    while (version > 0 && enough_below(work, fragment, version)) {
+        uint64_t next = highest_below(work, fragment, version);
+        if (version <= next + 1 && !work->base->overdue)
+            break;
+        version = next;
+    }
+    return version;
+}
+
+/* ---- what it carries ---- */
+
+static bool is_among(const struct compose_result *results, uint32_t count, const struct record_carried *carried)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (results[i].owner == carried->owner && results[i].epoch == carried->epoch &&
+            results[i].shards == carried->shards && digest_equal(&results[i].digest, &carried->digest))
+            return true;
+    return false;
+}
+
+/* Of what is only kept between its version and its reach, a holder names no digests: that is as good as not there. */
+static bool has_carried(const struct compose_fragment *holds, const struct record_carried *carried)
+{
+    if (holds->version >= carried->version)
+        return true; /* it has applied it */
+    if (holds->version + 1 == carried->version)
+        return is_among(holds->results, holds->results_count, carried);
+    return holds->reach > holds->version && holds->reach + 1 == carried->version &&
+           is_among(holds->beyond, holds->beyond_count, carried);
+}
+
+/* Whether all that makes the version is there, applied or not. */
+static bool reaches(const struct compose_fragment *holds, uint64_t version)
+{
+    return holds->version >= version || holds->reach >= version;
+}
+
+static void count_copies(const struct work *work, struct candidate *candidate)
+{
+    const struct record *record = work->base->record;
+    for (uint32_t i = 0; i < work->holdings_count; i++) {
+        const struct compose_holding *holding = &work->holdings[i];
+        const struct compose_fragment *fragment = &holding->fragments[candidate->result.fragment];
+        if (!keeps_bytes(record, holding->id) || fragment->version + 1 != candidate->result.version)
+            continue;
+        for (uint32_t k = 0; k < fragment->results_count; k++) {
+            const struct compose_result *has = &fragment->results[k];
+            if (has->owner != candidate->result.owner || has->epoch != candidate->result.epoch ||
+                has->shards != candidate->result.shards || !digest_equal(&has->digest, &candidate->result.digest))
+                continue;
+            candidate->bytes = true;
+            candidate->copies += is_seal(record, holding);
+            break;
+        }
+    }
+}
+
+/* Whether it has had its time to be fetched, and the seals that do not show it are enough without those that do. */
+static bool dispensable(const struct work *work, const struct record_carried *result)
+{
+    const struct record *record = work->base->record;
+    struct tally tally = {0};
+    for (uint32_t i = 0; work->base->overdue && i < work->holdings_count; i++)
+        if (!has_carried(&work->holdings[i].fragments[result->fragment], result))
+            count_seal(record, &work->holdings[i], &tally);
+    return work->base->overdue && enough(record, tally);
+}
+
+static void suspect(struct compose_out *out, uint32_t owner)
+{
+    for (uint32_t i = 0; i < out->suspects_count; i++)
+        if (out->suspects[i] == owner)
+            return;
+    if (out->suspects_count < COMPOSE_SUSPECTS_MAX)
+        out->suspects[out->suspects_count++] = owner;
+}
+
+/* Of two results of one part, the one at more voters stands, of equal ones the one of the smaller digest: no rule can
+ * do better with two results that ought not to be. */
+static bool stands_before(const struct candidate *a, const struct candidate *b)
+{
+    if (a->copies != b->copies)
+        return a->copies > b->copies;
+    return memcmp(a->result.digest.byte, b->result.digest.byte, DIGEST_BYTES) < 0;
+}
+
+static enum err add(struct work *work, const struct record_carried *result)
+{
+    if (work->carried_count == RECORD_CARRIED_MAX)
+        return err_set(ERR_STATE, "more than %d results to carry into epoch %" PRIu64, RECORD_CARRIED_MAX,
+                       work->base->record->epoch + 1);
+    uint32_t at = work->carried_count++;
+    for (; at > 0 && work->carried[at - 1].fragment == result->fragment && work->carried[at - 1].owner > result->owner;
+         at--)
+        work->carried[at] = work->carried[at - 1];
+    work->carried[at] = *result;
+    return ERR_OK;
+}
+
+/* Puts a sealed result into the draft, unless another of the same part is there that stands before it. */
+static enum err take(struct work *work, uint32_t first, const struct candidate *candidate)
+{
+    if (!candidate->bytes)
+        return ERR_OK; /* then it was certified nowhere */
+    for (uint32_t i = first; i < work->carried_count; i++) {
+        struct candidate there = {.result = work->carried[i]};
+        if ((there.result.shards & candidate->result.shards) == 0)
+            continue;
+        if (digest_equal(&there.result.digest, &candidate->result.digest))
+            return ERR_OK;
+        suspect(work->out, candidate->result.owner);
+        count_copies(work, &there);
+        if (stands_before(candidate, &there))
+            work->carried[i] = candidate->result; /* of the same owner: the order stays */
+        return ERR_OK;
+    }
+    return add(work, &candidate->result);
+}
+
+/* What the last record carried into a version that is not complete stands, whatever else there is. */
+static enum err carry_on(struct work *work, uint32_t fragment, uint64_t start)
+{
+    uint32_t count;
+    const struct record_carried *old = record_carried(work->base->record, fragment, &count);
+    for (uint32_t i = 0; i < count; i++) {
+        struct candidate candidate = {.result = old[i]};
+        if (old[i].version != start + 1)
+            continue;
+        count_copies(work, &candidate);
+        if (!candidate.bytes)
+            work->out->ask = true;
+        TRY(add(work, &old[i]));
+    }
+    return ERR_OK;
+}
+
+static enum err carry(struct work *work, uint32_t fragment, uint64_t start)
+{
+    uint32_t first = work->carried_count;
+    TRY(carry_on(work, fragment, start));
+    for (uint32_t i = 0; i < work->holdings_count; i++) {
+        const struct compose_fragment *holds = &work->holdings[i].fragments[fragment];
+        if (!is_seal(work->base->record, &work->holdings[i]) || holds->version != start)
+            continue;
+        for (uint32_t k = 0; k < holds->results_count; k++) {
+            const struct compose_result *has = &holds->results[k];
+            struct candidate candidate = {.result = {.fragment = fragment,
+                                                     .owner = has->owner,
+                                                     .version = start + 1,
+                                                     .epoch = has->epoch,
+                                                     .shards = has->shards,
+                                                     .digest = has->digest}};
+            if (!valid(work->base, &candidate.result) || dispensable(work, &candidate.result))
+                continue;
+            count_copies(work, &candidate);
+            TRY(take(work, first, &candidate));
+        }
+    }
+    return ERR_OK;
+}
+
+/* ---- all of it ---- */
+
+static const struct compose_holding *holding_of(const struct compose_holding *holdings, uint32_t count, uint32_t id,
+                                                uint64_t incarnation)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (holdings[i].id == id && holdings[i].incarnation == incarnation)
+            return &holdings[i];
+    return NULL;
+}
+
+static void mark_caught_up(const struct work *work, const uint64_t *starts, struct muster_wish *wishes, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const struct compose_holding *holding =
+            holding_of(work->holdings, work->holdings_count, wishes[i].as.id, wishes[i].as.incarnation);
+        wishes[i].caught_up = !wishes[i].enrol && holding != NULL;
+        for (uint32_t f = 0; wishes[i].caught_up && f < work->base->fragments_count; f++)
+            wishes[i].caught_up = reaches(&holding->fragments[f], starts[f]);
+    }
+}
+
+static enum err fill(struct work *work, struct muster_wish *wishes, uint32_t wishes_count)
+{
+    struct record *draft = &work->out->draft;
+    uint32_t fragments = work->base->fragments_count;
+    TRY(record_copy(work->base->record, draft));
+    draft->epoch++;
+    draft->previous = *work->base->digest;
+    mem_free(draft->starts);
+    draft->starts = NULL;
+    draft->starts_count = 0;
+    TRY(mem_new(fragments, sizeof *draft->starts, "starts", &draft->starts));
+    draft->starts_count = fragments;
+    for (uint32_t f = 0; f < fragments; f++) {
+        draft->starts[f] = highest(work, f);
+        if (draft->starts[f] < record_start(work->base->record, f)) /* never below the one before */
+            work->out->ask = true;
+        TRY(carry(work, f, draft->starts[f]));
+    }
+    mem_free(draft->carried);
+    draft->carried = NULL;
+    draft->carried_count = 0;
+    if (work->carried_count > 0)
+        TRY(mem_new(work->carried_count, sizeof *draft->carried, "carried results", &draft->carried));
+    for (uint32_t i = 0; i < work->carried_count; i++)
+        draft->carried[i] = work->carried[i];
+    draft->carried_count = work->carried_count;
+    mark_caught_up(work, draft->starts, wishes, wishes_count);
+    return muster(draft, wishes, wishes_count);
+}
+
+enum err compose(const struct compose_base *base, const struct compose_holding *holdings, uint32_t holdings_count,
+                 struct muster_wish *wishes, uint32_t wishes_count, struct compose_out *out)
+{
+    memset(out, 0, sizeof *out);
+    struct work work = {.base = base, .holdings = holdings, .holdings_count = holdings_count, .out = out};
+    if (base->record->starts_count > base->fragments_count)
+        return err_set(ERR_STATE, "the last record knows %" PRIu32 " fragments, the plan %" PRIu32,
+                       base->record->starts_count, base->fragments_count);
+    if (!enough_seals(&work)) {
+        out->ask = true;
+        return ERR_OK;
+    }
+    TRY(mem_new(RECORD_CARRIED_MAX, sizeof *work.carried, "carried results", &work.carried));
+    enum err err = fill(&work, wishes, wishes_count);
+    if (err != ERR_OK || out->ask)
+        record_deinit(&out->draft);
+    mem_free(work.carried);
+    return err;
+}
+
+/* ---- is it safe? ---- */
+
+bool compose_lacks(const struct record *draft, uint32_t fragment, const struct compose_fragment *holds,
+                   struct compose_lack *lack)
+{
+    *lack = (struct compose_lack){.start = !reaches(holds, record_start(draft, fragment))};
+    for (uint32_t i = 0; !lack->start && i < draft->carried_count; i++) {
+        lack->carried = i;
+        if (draft->carried[i].fragment == fragment && !has_carried(holds, &draft->carried[i]))
+            return true;
+    }
+    return lack->start;
+}
+
+static bool lacks_some(const struct record *draft, const struct compose_base *base,
+                       const struct compose_holding *holding)
+{
+    struct compose_lack lack;
+    for (uint32_t f = 0; f < base->fragments_count; f++)
+        if (compose_lacks(draft, f, &holding->fragments[f], &lack))
+            return true;
+    return false;
+}
+
+bool compose_safe(const struct record *draft, const struct compose_base *base, const struct compose_holding *holdings,
+                  uint32_t holdings_count, uint32_t *lacking, uint32_t *lacking_count)
+{
+    uint32_t have = 0;
+    *lacking_count = 0;
+    for (uint32_t i = 0; i < draft->members_count; i++) {
+        const struct record_member *member = &draft->members[i];
+        if (!member->voter || member->role == RECORD_WITNESS)
+            continue;
+        const struct compose_holding *holding = holding_of(holdings, holdings_count, member->id, member->incarnation);
+        if (holding != NULL && !lacks_some(draft, base, holding))
+            have++;
+        else if (*lacking_count < RECORD_OWNERS_MAX + 1)
+            lacking[(*lacking_count)++] = member->id;
+    }
+    return have >= record_certifying(draft);
+}
+
+enum err compose_follows(const struct compose_base *base, const struct record *next)
+{
+    TRY(record_follows(base->record, base->digest, next));
+    for (uint32_t i = 0; i < next->carried_count; i++) {
+        const struct record_carried *carried = &next->carried[i];
+        if (carried->fragment >= base->fragments_count || !valid(base, carried))
+            return err_set(ERR_PROTO,
+                           "record %" PRIu64 " carries a result of %" PRIu32 " for fragment %" PRIu32
+                           " that does not count in the epoch before",
+                           next->epoch, carried->owner, carried->fragment);
+    }
+    return ERR_OK;
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * wire_epoch: the messages of the epoch protocol, types WIRE_PREPARE to WIRE_WISH, as structs and as bytes.
+ *
+ * They are larger than other control messages (WIRE_EPOCH_BYTES_MAX) and of variable size. What wire_epoch_unpack()
+ * fills points into memory of the message, which wire_epoch_deinit() frees; whoever packs one lets it point to what it
+ * likes, which stays its own. Records travel as packed bytes, which are checked by who unpacks them
+ * (net/config/record.h). Pure. Input comes from strangers: no bytes reach an assert, and memory is bounded whatever
+ * they say.
+ */
+#ifndef NET_MEMBERSHIP_WIRE_EPOCH_H
+#define NET_MEMBERSHIP_WIRE_EPOCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/digest.h"
+#include "common/err.h"
+#include "net/transport/ident.h"
+#include "net/config/record.h"
+#include "net/transport/wire.h"
+
+enum { WIRE_RESULTS_MAX = RECORD_CARRIED_MAX }; /* in one message, for all fragments */
+
+/* A result of the version after a voter's own, durable there. */
+struct wire_result {
+    uint32_t owner;
+    uint64_t epoch;  /* in which it was made */
+    uint64_t shards; /* mask */
+    struct digest digest;
+};
+
+struct wire_row {
+    uint32_t fragment;
+    uint64_t version;
+    struct digest hash;
+    bool hash_known;
+    const struct wire_result *held; /* of the version after it; in order of owner, then epoch; each once */
+    uint32_t held_count;
+    /* Above `version`: every result up to this one is here, too, and not applied (sync_reach()); else 0. */
+    uint64_t reach;
+    const struct wire_result *beyond; /* of the version after `reach`; likewise */
+    uint32_t beyond_count;
+};
+
+/* What a wish asks for; `number` beside it where it needs one. */
+enum wire_wish {
+    WIRE_WISH_EVICT = 1,  /* number: the epoch in which it is wished; in another it is void, but with a proof */
+    WIRE_WISH_REVOKE = 2, /* likewise */
+    WIRE_WISH_STEPS = 3,  /* number: steps of the run; about nobody: id 0 */
+    WIRE_WISH_ENROL = 4,  /* member: who redeemed an invitation; about nobody yet: id 0 */
+    WIRE_WISHES
+};
+
+struct wire_epoch {
+    enum wire_epoch_type type;
+    uint64_t epoch;  /* of the record to be decided, from 1; CHAIN: of the newest one known; DECIDED, WISH: unused */
+    uint64_t ballot; /* from 1; DECIDED, CHAIN, WISH: unused */
+    union {
+        struct {
+            const uint8_t *draft; /* packed record whose start and carried results are to be fetched */
+            size_t draft_bytes;   /* 0: none */
+            bool recover;         /* its disk is in doubt, and all voters answer, whatever theirs */
+        } prepare;
+        struct {
+            uint64_t accepted_ballot; /* 0: none */
+            const uint8_t *accepted;  /* packed record */
+            size_t accepted_bytes;    /* 0: none */
+            uint64_t incarnation;
+            bool sealed;                 /* false: it only says what it holds */
+            const struct wire_row *rows; /* in order of fragment, each once */
+            uint32_t rows_count;
+        } promise;
+        struct {
+            const uint8_t *record; /* packed */
+            size_t record_bytes;
+        } accept;
+        struct {
+            struct digest digest;
+            uint8_t signature[IDENT_SIGNATURE_BYTES]; /* record_vote_sign() */
+        } accepted;
+        struct {
+            const uint8_t *record; /* packed */
+            size_t record_bytes;
+            const struct record_vote *votes;
+            uint32_t votes_count;
+        } decided;
+        struct {
+            uint32_t kind; /* enum wire_wish */
+            uint32_t id;
+            uint64_t number;
+            const struct record_member *member; /* ENROL; NULL: none */
+            const uint8_t *proof;               /* EVICT: as in net/membership/proof.h, not checked; NULL: none */
+            size_t proof_bytes;
+        } wish;
+    };
+    void *memory[3]; /* what wire_epoch_unpack() took */
+};
+
+/* mem_free() the bytes. ERR_ARG: it would be over a limit. ERR_NOMEM. */
+ERR_MUST_CHECK enum err wire_epoch_pack(const struct wire_epoch *message, uint8_t **bytes, size_t *bytes_count);
+/* Checks every field's limit; ERR_PROTO names the field. ERR_NOMEM. After a failure there is nothing to free. */
+ERR_MUST_CHECK enum err wire_epoch_unpack(uint32_t type, const void *payload, size_t bytes_count,
+                                          struct wire_epoch *message);
+/* Frees what wire_epoch_unpack() took; of another message nothing. */
+void wire_epoch_deinit(struct wire_epoch *message);
+
+#endif

@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "net/sync/sync_certify.h"
+
+#include <string.h>
+
+static uint64_t bit(uint32_t p)
+{
+    return (uint64_t)1 << p;
+}
+
+static uint64_t all_parts(const struct sync_parts *parts)
+{
+    return parts->count == 64 ? UINT64_MAX : bit(parts->count) - 1;
+}
+
+/* ---- the parts ---- */
+
+uint32_t sync_certify_find(const struct sync_parts *parts, uint64_t epoch, uint32_t owner)
+{
+    for (uint32_t p = 0; p < parts->count; p++)
+        if (parts->part[p].owner == owner && parts->part[p].epoch == epoch)
+            return p;
+    return CHAIN_PARTS_MAX;
+}
+
+uint64_t sync_certify_missing(const struct sync_parts *parts)
+{
+    return parts->count > 0 ? all_parts(parts) & (~parts->held | parts->other) : 0;
+}
+
+void sync_certify_prefer(struct sync_parts *parts, uint32_t p, const struct digest *digest)
+{
+    if (!(parts->held & bit(p)))
+        return;
+    parts->wanted_digest[p] = *digest;
+    if (digest_equal(digest, &parts->digest[p]))
+        parts->other &= ~bit(p);
+    else
+        parts->other |= bit(p);
+}
+
+/* The other result of a part, as a proposed record wants it: its owner signed both. */
+static bool take_other(struct sync_parts *parts, uint32_t p, const struct digest *digest)
+{
+    if (!(parts->other & bit(p)) || !digest_equal(digest, &parts->wanted_digest[p]))
+        return false;
+    parts->digest[p] = *digest;
+    parts->other &= ~bit(p);
+    parts->acknowledged &= ~bit(p);
+    parts->certified &= ~bit(p);
+    return true;
+}
+
+bool sync_certify_keep(struct sync_parts *parts, uint32_t p, const struct digest *digest)
+{
+    if (parts->held & bit(p))
+        return take_other(parts, p, digest);
+    if (parts->part[p].carried && !digest_equal(&parts->part[p].digest, digest))
+        return false;
+    parts->digest[p] = *digest;
+    parts->held |= bit(p);
+    return true;
+}
+
+static void find_parts(struct sync *sync, uint32_t f)
+{
+    struct sync_fragment *fragment = &sync->fragments[f];
+    fragment->parts = (struct sync_parts){0};
+    fragment->parts.count = sync_core_parts(sync, f, fragment->own.version + 1, fragment->parts.part);
+}
+
+void sync_certify_arrive(struct sync *sync, uint32_t f)
+{
+    find_parts(sync, f);
+}
+
+/* What is held for a part of an epoch counts in the next as the same part: carried, or of a version that is over. */
+static void keep_result(struct sync *sync, uint32_t f, const struct chain_part *part, const struct digest *digest)
+{
+    struct sync_parts *parts = &sync->fragments[f].parts;
+    uint32_t p = sync_certify_part(sync, f, part->epoch, part->owner);
+    if (p == CHAIN_PARTS_MAX || (parts->part[p].carried && !digest_equal(&parts->part[p].digest, digest)))
+        return;
+    parts->digest[p] = *digest;
+    parts->held |= bit(p);
+    parts->acknowledged |= bit(p);
+}
+
+void sync_certify_epoch(struct sync *sync, uint32_t f)
+{
+    struct sync_parts before = sync->fragments[f].parts;
+    find_parts(sync, f);
+    for (uint32_t p = 0; p < before.count; p++)
+        if (before.held & bit(p))
+            keep_result(sync, f, &before.part[p], &before.digest[p]);
+}
+
+uint32_t sync_certify_part(const struct sync *sync, uint32_t f, uint64_t epoch, uint32_t owner)
+{
+    return sync_certify_find(&sync->fragments[f].parts, epoch, owner);
+}
+
+uint32_t sync_certify_ours(const struct sync *sync, uint32_t f)
+{
+    const struct sync_view *view = &sync->conf.view;
+    uint32_t p = sync_certify_part(sync, f, view->epoch, sync_core_id(sync, view->self));
+    return p < CHAIN_PARTS_MAX && !sync->fragments[f].parts.part[p].carried ? p : CHAIN_PARTS_MAX;
+}
+
+/* ---- who holds what ---- */
+
+/* Whether the member says that it has applied the next version, made of the parts that we know. One that is an epoch
+ * ahead of us may have made it of others, as long as we have not heard what that epoch's record says. */
+static bool has_applied(const struct sync *sync, uint32_t f, uint32_t member)
+{
+    const struct sync_member *peer = &sync->peers[member];
+    return peer->fragments[f].version > sync->fragments[f].own.version && peer->epoch <= sync->conf.view.epoch;
+}
+
+bool sync_certify_applied(const struct sync *sync, uint32_t f)
+{
+    for (uint32_t i = 0; i < sync_core_slots(sync); i++)
+        if (sync_core_other(sync, i) && bitset_has(&sync->conf.view.keepers, i) && has_applied(sync, f, i))
+            return true;
+    return false;
+}
+
+/* Whether so many say so that one of them would have to be certain: a seal is not loosened by one member's word. */
+static bool surely_applied(const struct sync *sync, uint32_t f)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < sync_core_slots(sync); i++)
+        count += sync_core_other(sync, i) && bitset_has(&sync->conf.view.keepers, i) && has_applied(sync, f, i);
+    return count >= sync->conf.view.certifying;
+}
+
+bool sync_certify_lacks(const struct sync *sync, uint32_t f, uint32_t p)
+{
+    return (sync_certify_missing(&sync->fragments[f].parts) & bit(p)) != 0;
+}
+
+bool sync_certify_stored(struct sync *sync, uint32_t f, const struct sync_event *event)
+{
+    struct sync_parts *parts = &sync->fragments[f].parts;
+    if (event->version != sync->fragments[f].own.version + 1)
+        return false;
+    uint32_t p = sync_certify_part(sync, f, event->epoch, event->owner);
+    if (p == CHAIN_PARTS_MAX)
+        return false;
+    bool other = (parts->held & bit(p)) != 0; /* it was not in our seal */
+    if (!sync_certify_keep(parts, p, &event->hash))
+        return false;
+    if (other)
+        return true;
+    /* Our seal does not name it, so by our word it must not come to count; what counts already may be told. */
+    if (!sync->sealed || surely_applied(sync, f))
+        parts->acknowledged |= bit(p);
+    return true;
+}
+
+/* From the last one on, so that those of one owner are found in the order they were said. */
+static void hold(struct sync_holding *holding, const struct wire_held *held, uint32_t count)
+{
+    holding->count = count;
+    memset(holding->first, 0, sizeof holding->first);
+    for (uint32_t k = count; k-- > 0;) {
+        uint8_t *first = &holding->first[held[k].owner % CHAIN_PARTS_MAX];
+        holding->held[k] = held[k];
+        holding->next[k] = *first;
+        *first = (uint8_t)(k + 1);
+    }
+}
+
+void sync_certify_heard(struct sync *sync, uint32_t f, uint32_t member, const struct wire_held *held, uint32_t count)
+{
+    struct sync_holding *holding = sync->peers[member].holdings;
+    struct sync_parts *parts = &sync->fragments[f].parts;
+    if (parts->acknowledged != parts->held && surely_applied(sync, f))
+        parts->acknowledged = parts->held;
+    if (holding == NULL)
+        return;
+    hold(&holding[f], held, count < CHAIN_PARTS_MAX ? count : CHAIN_PARTS_MAX);
+}
+
+void sync_certify_forget(struct sync *sync, uint32_t member)
+{
+    struct sync_holding *holding = sync->peers[member].holdings;
+    for (uint32_t f = 0; holding != NULL && f < sync->conf.fragments_count; f++)
+        holding[f].count = 0;
+}
+
+/* What the member says it holds of an owner's results of the version after its own; NULL: nothing. `nth`: of several.
+ */
+static const struct wire_held *said(const struct sync *sync, uint32_t f, uint32_t member, uint32_t owner, uint32_t nth)
+{
+    const struct sync_holding *holding = sync->peers[member].holdings;
+    if (holding == NULL || holding[f].count == 0)
+        return NULL;
+    holding += f;
+    for (uint32_t at = holding->first[owner % CHAIN_PARTS_MAX]; at != 0; at = holding->next[at - 1])
+        if (holding->held[at - 1].owner == owner && nth-- == 0)
+            return &holding->held[at - 1];
+    return NULL;
+}
+
+static bool tags(const struct wire_held *held, const struct digest *digest)
+{
+    return memcmp(held->tag, digest->byte, sizeof held->tag) == 0;
+}
+
+/* Whether what a member of our version holds is of part `p`: an owner may have made one part of it in an epoch before,
+ * which the record carries, and makes another in this one. */
+static bool is_of_part(const struct sync_parts *parts, const struct wire_held *held, uint32_t p)
+{
+    if (parts->part[p].carried)
+        return tags(held, &parts->part[p].digest);
+    for (uint32_t k = 0; k < parts->count; k++)
+        if (parts->part[k].carried && tags(held, &parts->part[k].digest))
+            return false;
+    return true;
+}
+
+bool sync_certify_has(const struct sync *sync, uint32_t f, uint32_t member, uint32_t p)
+{
+    const struct sync_fragment *fragment = &sync->fragments[f];
+    const struct sync_peer_fragment *row = &sync->peers[member].fragments[f];
+    const struct wire_held *held;
+    if (row->version != fragment->own.version)
+        return row->version > fragment->own.version;
+    for (uint32_t nth = 0; (held = said(sync, f, member, fragment->parts.part[p].owner, nth)) != NULL; nth++)
+        if (is_of_part(&fragment->parts, held, p))
+            return true;
+    return false;
+}
+
+bool sync_certify_has_any(const struct sync *sync, uint32_t f, uint32_t member, uint64_t parts)
+{
+    const struct sync_member *peer = &sync->peers[member];
+    if (peer->fragments[f].version != sync->fragments[f].own.version)
+        return parts != 0 && peer->fragments[f].version > sync->fragments[f].own.version;
+    for (; parts != 0 && peer->holdings != NULL && peer->holdings[f].count > 0; parts &= parts - 1)
+        if (sync_certify_has(sync, f, member, (uint32_t)__builtin_ctzll(parts)))
+            return true;
+    return false;
+}
+
+bool sync_certify_claims(const struct sync *sync, uint32_t f, uint64_t version, uint32_t member)
+{
+    const struct sync_fragment *fragment = &sync->fragments[f];
+    uint32_t id = sync_core_id(sync, sync_core_self(sync)), ours = sync_certify_ours(sync, f);
+    bool next = version == fragment->own.version + 1 && ours < CHAIN_PARTS_MAX;
+    const struct sync_peer_fragment *row = &sync->peers[member].fragments[f];
+    return row->version >= version || (next && sync_certify_has(sync, f, member, ours)) ||
+           (!next && row->version + 1 == version && said(sync, f, member, id, 0) != NULL);
+}
+
+bool sync_certify_surely_lost(const struct sync *sync, uint32_t f, uint64_t version)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < sync_core_slots(sync); i++)
+        count += sync_core_other(sync, i) && bitset_has(&sync->conf.view.keepers, i) &&
+                 sync_certify_claims(sync, f, version, i);
+    return count >= sync->conf.view.certifying;
+}
+
+bool sync_certify_lost(const struct sync *sync, uint32_t f, uint64_t version)
+{
+    for (uint32_t i = 0; i < sync_core_slots(sync); i++)
+        if (sync_core_other(sync, i) && !sync_core_unproven(sync, i) && sync_certify_claims(sync, f, version, i))
+            return true;
+    return sync_certify_surely_lost(sync, f, version);
+}
+
+/* ---- what counts ---- */
+
+/* Whether the voter has this very result: two of one owner are told apart. */
+static bool confirms(const struct sync *sync, uint32_t f, uint32_t member, uint32_t p)
+{
+    const struct sync_fragment *fragment = &sync->fragments[f];
+    const struct sync_peer_fragment *row = &sync->peers[member].fragments[f];
+    const struct wire_held *held;
+    if (row->version != fragment->own.version)
+        return has_applied(sync, f, member);
+    for (uint32_t nth = 0; (held = said(sync, f, member, fragment->parts.part[p].owner, nth)) != NULL; nth++)
+        if (tags(held, &fragment->parts.digest[p]))
+            return true;
+    return false;
+}
+
+static bool holds_another(const struct sync *sync, uint32_t f, uint32_t member, uint32_t p)
+{
+    const struct sync_fragment *fragment = &sync->fragments[f];
+    const struct wire_held *held;
+    if (sync->peers[member].fragments[f].version != fragment->own.version)
+        return false;
+    for (uint32_t nth = 0; (held = said(sync, f, member, fragment->parts.part[p].owner, nth)) != NULL; nth++)
+        if (is_of_part(&fragment->parts, held, p) && !tags(held, &fragment->parts.digest[p]))
+            return true;
+    return false;
+}
+
+uint32_t sync_certify_rival(const struct sync *sync, uint32_t f, uint32_t p)
+{
+    const struct sync_parts *parts = &sync->fragments[f].parts;
+    if (!(parts->held & bit(p)) || parts->part[p].carried)
+        return SYNC_NOBODY;
+    for (uint32_t i = 0; i < sync_core_slots(sync); i++)
+        if (sync_core_other(sync, i) && sync->peers[i].up && holds_another(sync, f, i, p))
+            return i;
+    return SYNC_NOBODY;
+}
+
+/* Members that are known to have it durably, of those whose copies count. */
+static struct bitset confirming(const struct sync *sync, uint32_t f, uint32_t p)
+{
+    const struct sync_view *view = &sync->conf.view;
+    struct bitset found = {{0}};
+    if (view->votes && bitset_has(&view->keepers, view->self) && (sync->fragments[f].parts.acknowledged & bit(p)))
+        bitset_add(&found, view->self);
+    for (uint32_t i = 0; i < view->slots; i++)
+        if (bitset_has(&view->keepers, i) && sync_core_other(sync, i) && confirms(sync, f, i, p))
+            bitset_add(&found, i);
+    return found;
+}
+
+uint64_t sync_certify_start(const struct sync *sync, uint32_t f)
+{
+    uint64_t start = record_start(chain_last(sync->conf.chain), f), taken_over = sync->fragments[f].taken_over;
+    return taken_over > start ? taken_over : start;
+}
+
+bool sync_certify_counts(const struct sync *sync, uint32_t f, uint32_t p)
+{
+    const struct sync_parts *parts = &sync->fragments[f].parts;
+    if (!(parts->held & bit(p)) || (parts->certified & bit(p)))
+        return (parts->certified & bit(p)) != 0;
+    /* Named by the record of the epoch, or of a version that it takes for granted. What is only proposed certifies
+     * nothing: it may never be decided. */
+    if (parts->part[p].carried || sync->fragments[f].own.version < sync_certify_start(sync, f))
+        return true;
+    struct bitset found = confirming(sync, f, p);
+    return bitset_count(&found) >= sync->conf.view.certifying;
+}
+
+bool sync_certify_complete(struct sync *sync, uint32_t f)
+{
+    struct sync_parts *parts = &sync->fragments[f].parts;
+    if (parts->count == 0 || parts->held != all_parts(parts))
+        return false;
+    for (uint32_t p = 0; p < parts->count; p++) {
+        if (!sync_certify_counts(sync, f, p))
+            return false;
+        parts->certified |= bit(p);
+    }
+    return true;
+}
+
+struct bitset sync_certify_waiting_for(const struct sync *sync, uint32_t f)
+{
+    const struct sync_parts *parts = &sync->fragments[f].parts;
+    struct bitset waiting = {{0}};
+    for (uint32_t p = 0; p < parts->count; p++) {
+        if (!(parts->held & bit(p)) || sync_certify_counts(sync, f, p))
+            continue;
+        struct bitset found = confirming(sync, f, p), missing = sync->conf.view.keepers;
+        bitset_remove_all(&missing, &found);
+        bitset_remove(&missing, sync_core_self(sync));
+        bitset_add_all(&waiting, &missing);
+    }
+    return waiting;
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sync_certify: which results of a fragment's next version are here, who else has them, and whether they count. Private
+ * to net/sync/sync*.c.
+ *
+ * A result counts when it is certified: its bytes are durable at so many voters that every later epoch has to know of
+ * it (net/config/record.h), or the epoch's record itself names it. Before that nothing may be applied, for a result
+ * that only a few hold can be made anew in the next epoch. Called by the floors above; it orders nothing and raises
+ * nothing.
+ */
+#ifndef NET_SYNC_SYNC_CERTIFY_H
+#define NET_SYNC_SYNC_CERTIFY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "net/sync/sync_core.h"
+#include "net/sync/sync_types.h"
+#include "net/transport/wire.h"
+
+/* ---- the parts of any version ---- */
+
+/* The part that this owner makes, or made, in that epoch; CHAIN_PARTS_MAX: there is none. */
+uint32_t sync_certify_find(const struct sync_parts *parts, uint64_t epoch, uint32_t owner);
+/* Mask of those that have no result here, or not the one that a proposed record wants. */
+uint64_t sync_certify_missing(const struct sync_parts *parts);
+/* A proposed record wants this result of part `p`: where another one of its owner's is here, it is missing. */
+void sync_certify_prefer(struct sync_parts *parts, uint32_t p, const struct digest *digest);
+/* A result of part `p` is in our ledger: true if it is news, and may count. */
+bool sync_certify_keep(struct sync_parts *parts, uint32_t p, const struct digest *digest);
+
+/* ---- those of the next one ---- */
+
+/* The fragment has come to another version: its parts are those of the next one, of which nothing is known. */
+void sync_certify_arrive(struct sync *sync, uint32_t f);
+/* A new epoch has begun: results here stay that count in it. */
+void sync_certify_epoch(struct sync *sync, uint32_t f);
+
+/* The part of the next version that this owner makes, or made, in that epoch; CHAIN_PARTS_MAX: there is none. */
+uint32_t sync_certify_part(const struct sync *sync, uint32_t f, uint64_t epoch, uint32_t owner);
+/* The part that we are to make in this epoch; CHAIN_PARTS_MAX: none. */
+uint32_t sync_certify_ours(const struct sync *sync, uint32_t f);
+
+/* A result of the next version is in our ledger: true if it is news. */
+bool sync_certify_stored(struct sync *sync, uint32_t f, const struct sync_event *event);
+/* A voter says what it holds of the version after its own, as far as it says so in this epoch. */
+void sync_certify_heard(struct sync *sync, uint32_t f, uint32_t member, const struct wire_held *held, uint32_t count);
+/* What it said is void. */
+void sync_certify_forget(struct sync *sync, uint32_t member);
+
+/* Whether the member has the result of a part of our next version: it says so, or has applied that version. */
+bool sync_certify_has(const struct sync *sync, uint32_t f, uint32_t member, uint32_t p);
+/* The same of any of these parts. */
+bool sync_certify_has_any(const struct sync *sync, uint32_t f, uint32_t member, uint64_t parts);
+/* Whether a part has no result here, or not the one that a proposed record wants. */
+bool sync_certify_lacks(const struct sync *sync, uint32_t f, uint32_t p);
+/* Whether a voter that keeps bytes says that it has applied the next version: all its results are certified then, so
+ * they may be stored and told by who is sealed, too. */
+bool sync_certify_applied(const struct sync *sync, uint32_t f);
+/* Whether a result of our own part of `version` that is not here is elsewhere: we lost it. What one member alone says
+ * of it counts as long as it may still show it; what as many say as certify, always. */
+bool sync_certify_lost(const struct sync *sync, uint32_t f, uint64_t version);
+bool sync_certify_surely_lost(const struct sync *sync, uint32_t f, uint64_t version);
+/* Whether that member says so. */
+bool sync_certify_claims(const struct sync *sync, uint32_t f, uint64_t version, uint32_t member);
+
+/* Up to which version all results count: what the epoch's record starts from, or what was taken over from all voters
+ * when most disks were in doubt (rule 9). */
+uint64_t sync_certify_start(const struct sync *sync, uint32_t f);
+/* Whether the result of part `p`, which is here, counts. */
+bool sync_certify_counts(const struct sync *sync, uint32_t f, uint32_t p);
+/* Whether every part's result is here, and counts; remembers which do. */
+bool sync_certify_complete(struct sync *sync, uint32_t f);
+/* Who says to hold another result of part `p` than the one that is here, made in the same epoch: its owner signed two,
+ * or it is not true. SYNC_NOBODY: nobody does. */
+uint32_t sync_certify_rival(const struct sync *sync, uint32_t f, uint32_t p);
+/* Voters whose word a part waits for that is here and does not count yet. */
+struct bitset sync_certify_waiting_for(const struct sync *sync, uint32_t f);
+
+#endif

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sync_core: what the floors of the protocol core stand on: its memory, the ring of actions, the hashes remembered, and
+ * who owns what. Private to net/sync/sync*.c.
+ *
+ * It is called by all of them and calls none; it takes no event, decides nothing, and allocates only in sync_core_new()
+ * and sync_core_set_view(). Each floor writes only what is its own: sync_certify a fragment's parts and what members
+ * hold of them, sync_beyond what a draft rests on beyond these, sync_patience its `wait` and a member's `conduct`,
+ * sync_owner its `owner` and a member's `grace`, sync_doubt its proof, sync_fragment the rest of struct sync_fragment,
+ * sync_peers the rest of struct sync_member (and, of a fragment, since when it is behind, when it may ask again, who
+ * was asked, and since when nobody can be).
+ */
+#ifndef NET_SYNC_SYNC_CORE_H
+#define NET_SYNC_SYNC_CORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/bitset.h"
+#include "common/digest.h"
+#include "common/err.h"
+#include "net/sync/grace.h"
+#include "net/sync/owner.h"
+#include "net/sync/sync_types.h"
+#include "net/transport/wire.h"
+
+/* Own hashes kept, to compare with peers that are a version or two behind or ahead. */
+enum { SYNC_HASHES = 4 };
+/* After our disk has answered, others get so long to ask theirs and mend themselves, before we give way to as many; and
+ * before we go on without those whose state is another. The latter is longer, so that who gives way has done so. */
+enum { SYNC_YIELD_MS = 30000, SYNC_DISPUTE_MS = 45000 };
+
+/* Of the version after a fragment's: its parts, and which of their results are here. Masks are by part. */
+struct sync_parts {
+    uint32_t count; /* 0: their epoch is not known */
+    struct chain_part part[CHAIN_PARTS_MAX];
+    struct digest digest[CHAIN_PARTS_MAX]; /* of those held */
+    uint64_t held, acknowledged;           /* acknowledged: and told in heartbeats, if we vote */
+    uint64_t certified;                    /* those that were seen to count: they do for good */
+    uint64_t wanted;                       /* by a proposed record */
+    uint64_t rivals;                       /* held, and somebody was asked for another one of the same part */
+    uint64_t other;                        /* of those held: wanted is another result of the part, of this digest */
+    struct digest wanted_digest[CHAIN_PARTS_MAX];
+};
+
+/* Results beyond the next version, of which all are here and may not count yet: of those of `version` it is kept which
+ * are here, too, while a proposed record rests on them. */
+struct sync_beyond {
+    uint64_t version;        /* 0: nothing is kept beyond the next version */
+    struct sync_parts parts; /* its own; nothing of it is acknowledged, certified or a rival */
+    uint64_t fetch_ms;       /* no new request before */
+    uint32_t tries;
+    struct bitset asked; /* members that were */
+};
+
+/* What a voter says it holds of the version after its own; found by owner, in the order it was said, as 1 + index. */
+struct sync_holding {
+    uint32_t count;
+    struct wire_held held[CHAIN_PARTS_MAX];
+    uint8_t first[CHAIN_PARTS_MAX]; /* by the owner's id modulo CHAIN_PARTS_MAX; 0: none */
+    uint8_t next[CHAIN_PARTS_MAX];
+};
+
+struct sync_known_hash {
+    uint64_t version;
+    struct digest hash;
+    bool known;
+};
+
+/* What our own disk says of our state: whether the hash of `version` is where checkpoint and ledger lead. */
+enum sync_proof { SYNC_PROOF_NONE, SYNC_PROOF_ASKED, SYNC_PROOF_CONFIRMED, SYNC_PROOF_FAILED };
+
+/* How long rounds take, and since when one waits for somebody. */
+enum { SYNC_TOOK = 4 };
+struct sync_wait {
+    uint64_t arrived_ms; /* when the version was made here; 0: it was not */
+    uint64_t took_ms[SYNC_TOOK];
+    uint32_t took_count; /* of the last rounds; may be more than are kept */
+    uint64_t kept_ms;    /* since when the round of our part waits for a minority alone; 0: it does not */
+    uint64_t ripe_ms;    /* since when results are due: most have contributed, as they say; 0: they are not */
+    uint64_t overdue_ms; /* how long they were in epochs before, since the version came */
+};
+
+/* What a member that can be heard has kept us waiting for. */
+struct sync_conduct {
+    bool late;          /* a round had to do without its contribution, and none has come in time since */
+    uint32_t strikes;   /* how often that was so before */
+    uint32_t kept;      /* contributions in time since */
+    struct grace usual; /* how long rounds of ours usually wait for it, counted as patience is */
+    uint64_t claim_ms, unproven_until_ms; /* since when it says what it does not show; until then nobody waits for it */
+    uint32_t blames;
+    uint64_t blamed_until_ms; /* it made no result: until then it is to take no part */
+    uint64_t up_ms;           /* since when it can be heard */
+};
+
+/* How far our trainer is with an anchor that has no hash yet. */
+enum sync_ahead {
+    SYNC_AHEAD_NOT,    /* it has none */
+    SYNC_AHEAD_GIVEN,  /* it is being given one */
+    SYNC_AHEAD_MIXED,  /* it has taken it in */
+    SYNC_AHEAD_SNAPPED /* and has taken the next snapshot */
+};
+
+struct sync_fragment {
+    enum sync_state state;
+    bool made;                 /* APPLYING: version + 1 is in place, and has no hash yet */
+    enum sync_ahead ahead;     /* of such a one */
+    bool trainer;              /* attached to this fragment */
+    bool lost;                 /* go to REPAIR as soon as the state allows */
+    uint32_t lost_to;          /* from this member */
+    bool complete;             /* all results of version + 1 are stored and certified */
+    bool anew;                 /* ENCODING: a new epoch has begun, so once more when it ends */
+    uint64_t behind_ms;        /* since when a peer is known to be ahead; 0: not */
+    uint64_t fetch_ms;         /* no new request before */
+    uint32_t fetch_tries;      /* requests for results of version + 1 so far */
+    struct bitset asked;       /* members that were asked for them */
+    struct bitset without;     /* and said that they do not have one */
+    uint64_t astray;           /* parts that somebody else than the owner was asked for */
+    struct wire_key state_key; /* REPAIR: what was asked for */
+    uint32_t state_from;
+    uint64_t alone_ms;     /* REPAIR: since when nobody can be asked; 0: somebody can */
+    enum sync_proof proof; /* of proof_version; answered at proof_ms, and not asked for again before proof_next_ms */
+    uint64_t proof_version, proof_ms, proof_next_ms;
+    struct bitset turned_down;        /* owners that refuse our contribution in flight */
+    uint64_t offer_ms, offer_wait_ms; /* when it is offered again; how long is waited the next time */
+    struct sync_known_hash hashes[SYNC_HASHES];
+    struct sync_peer_fragment own;
+    struct sync_parts parts;
+    struct sync_beyond beyond; /* of the parts */
+    uint64_t start_wanted;     /* a proposed record starts from this version */
+    uint64_t taken_over;       /* a voter showed it when all were asked, since most disks were in doubt */
+    struct owner owner;
+    uint32_t missing_last; /* the member that our shard's round was last seen to wait for */
+    struct sync_wait wait;
+};
+
+struct sync_member {
+    bool up;
+    uint64_t epoch;          /* in which it spoke last */
+    bool heard;              /* it has said how every fragment stands since it came up */
+    uint32_t fragments_said; /* distinct ones so far */
+    bool taking_part;
+    bool in_doubt;                        /* its disk */
+    bool deaf;                            /* it does not hear us */
+    bool cut_off;                         /* it hears too few to know what counts: it stays behind */
+    struct sync_conduct conduct;          /* as long as it is a member */
+    struct grace grace;                   /* with a quorum: how late its contributions to our shards are */
+    struct sync_peer_fragment *fragments; /* NULL: nobody has this slot */
+    struct sync_holding *holdings;        /* [fragments]; of voters that keep bytes; NULL of others */
+};
+
+struct sync {
+    struct sync_conf conf; /* `view` is the present one, its ids ours */
+    uint32_t *shards_counts;
+    uint64_t *filled;
+    struct sync_fragment *fragments;
+    struct sync_member *peers; /* [slots_room] */
+    uint32_t *ids;             /* [slots_room] */
+    uint32_t slots_room;
+    bool sealed;
+    struct sync_action *actions; /* ring */
+    size_t actions_room, actions_head, actions_count;
+    uint64_t now_ms;     /* of the event being taken in */
+    bool expecting;      /* a trainer of ours is on its way */
+    bool brings_initial; /* and it brings its initial tensors */
+};
+
+/* As sync_new() and sync_free(). */
+ERR_MUST_CHECK enum err sync_core_new(const struct sync_conf *conf, struct sync **out);
+void sync_core_free(struct sync *sync);
+uint64_t sync_core_bytes(uint64_t slots, uint64_t fragments, uint64_t keepers);
+/* Makes room for the members of `view` and takes it over; what a member said stays, as far as it holds in any epoch.
+ * The ring is empty. ERR_NOMEM: the core is of no use any more. */
+ERR_MUST_CHECK enum err sync_core_set_view(struct sync *sync, const struct sync_view *view);
+/* The slot of a member, by its id; SYNC_NOBODY: it is none of this epoch. */
+uint32_t sync_core_slot(const struct sync *sync, uint32_t id);
+uint32_t sync_core_id(const struct sync *sync, uint32_t slot);
+/* Slots: all are below this; whether a slot is another member's. */
+uint32_t sync_core_slots(const struct sync *sync);
+uint32_t sync_core_self(const struct sync *sync);
+bool sync_core_other(const struct sync *sync, uint32_t slot);
+/* A slot in use, ours or another's, whose member keeps bytes: all but the witness. */
+bool sync_core_keeps(const struct sync *sync, uint32_t slot);
+
+/* The parts of a version (chain_parts()), less those without values: nobody makes them. */
+uint32_t sync_core_parts(const struct sync *sync, uint32_t f, uint64_t version,
+                         struct chain_part parts[CHAIN_PARTS_MAX]);
+
+/* Puts an action at the end of the ring. There is room for all that one event can cause (sync_core_new() says why), so
+ * a full ring is a bug of ours, and an action that was dropped in silence would be a round that never ends: it asserts.
+ */
+void sync_core_put(struct sync *sync, struct sync_action action);
+/* One that consists of a fragment and a version. */
+void sync_core_put_version(struct sync *sync, enum sync_action_type type, uint32_t f, uint64_t version);
+void sync_core_report(struct sync *sync, enum sync_report what, uint32_t f, uint32_t member);
+void sync_core_announce(struct sync *sync);
+/* Takes the oldest action out; false: none. */
+bool sync_core_take(struct sync *sync, struct sync_action *action);
+
+/* The fragment's hash at `version`, which is its own from now on. */
+void sync_core_remember_hash(struct sync_fragment *fragment, uint64_t version, const struct digest *hash);
+/* Our hash of a version, or NULL if it is not known (any more). Borrowed until the next event. */
+const struct digest *sync_core_hash_at(const struct sync_fragment *fragment, uint64_t version);
+
+/* Whether what the member claims alone is believed no more, since it did not show it. */
+bool sync_core_unproven(const struct sync *sync, uint32_t member);
+
+/* Whether the member is another one that can be asked for its state. */
+bool sync_core_may_give(const struct sync *sync, uint32_t f, uint32_t member);
+/* The highest version of a fragment that more than half of the others announce that vote and keep bytes, or, where none
+ * of these does, of all others: no single word leads further than a vote. With `to_have` only those count that are up
+ * and have a state to give. 0: none. */
+uint64_t sync_core_announced(const struct sync *sync, uint32_t f, bool to_have);
+
+/* What is known of our present version. */
+enum sync_proof sync_core_proof(const struct sync_fragment *fragment);
+/* Whether more than half of the voters that keep bytes, us among them, announce our state of our version: who has
+ * another is wrong, or lies, and need not be waited for. */
+bool sync_core_most_agree(const struct sync *sync, uint32_t f);
+/* Whether it is open which state of our version is right: our disk has been asked, or it was a short while ago and
+ * somebody who is up still holds another one. */
+bool sync_core_disputed(const struct sync *sync, uint32_t f);
+
+#endif

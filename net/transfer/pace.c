@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "net/transfer/pace.h"
+
+enum { UNIT = 1000, BITS = 8, US = 1000000 };
+
+struct pace pace_init(uint64_t rate_bits, uint64_t burst_bytes, uint64_t now_us)
+{
+    return (struct pace){
+        .rate_bits = rate_bits, .burst_bytes = burst_bytes, .tokens = (int64_t)burst_bytes * UNIT, .last_us = now_us};
+}
+
+static int64_t tokens_at(const struct pace *pace, uint64_t now_us)
+{
+    uint64_t passed_us = now_us > pace->last_us ? now_us - pace->last_us : 0;
+    __int128 tokens = pace->tokens + (__int128)passed_us * pace->rate_bits * UNIT / BITS / US;
+    int64_t full = (int64_t)pace->burst_bytes * UNIT;
+    return tokens > full ? full : (int64_t)tokens;
+}
+
+void pace_spend(struct pace *pace, uint64_t bytes, uint64_t now_us)
+{
+    if (pace->rate_bits == 0 || bytes == 0)
+        return;
+    pace->tokens = tokens_at(pace, now_us) - (int64_t)bytes * UNIT;
+    pace->last_us = now_us > pace->last_us ? now_us : pace->last_us;
+}
+
+uint64_t pace_wait_us(const struct pace *pace, uint64_t bytes, uint64_t now_us)
+{
+    if (pace->rate_bits == 0)
+        return 0;
+    int64_t need = (int64_t)(bytes < pace->burst_bytes ? bytes : pace->burst_bytes) * UNIT;
+    int64_t tokens = tokens_at(pace, now_us);
+    if (tokens >= need)
+        return 0;
+    __int128 missing = (__int128)need - tokens;
+    return (uint64_t)(missing * BITS * US / UNIT / (__int128)pace->rate_bits) + 1;
+}

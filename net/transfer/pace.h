@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pace: a token bucket that holds traffic to a rate. Pure: the caller brings the time. Integers only.
+ *
+ * What has to go at once (heartbeats, answers) is spent whether or not there is room for it; what can wait, waits until
+ * that debt is paid. So the sum keeps the rate.
+ */
+#ifndef NET_TRANSFER_PACE_H
+#define NET_TRANSFER_PACE_H
+
+#include <stdint.h>
+
+struct pace {
+    uint64_t rate_bits;   /* per second; 0: no limit */
+    uint64_t burst_bytes; /* what may go at once after a rest */
+    int64_t tokens;       /* bytes, in units of 1/1000; below 0: debt */
+    uint64_t last_us;
+};
+
+struct pace pace_init(uint64_t rate_bits, uint64_t burst_bytes, uint64_t now_us);
+
+/* `bytes` went. */
+void pace_spend(struct pace *pace, uint64_t bytes, uint64_t now_us);
+
+/* Microseconds until `bytes` may go; 0: now. What is larger than the burst goes when the bucket is full. */
+uint64_t pace_wait_us(const struct pace *pace, uint64_t bytes, uint64_t now_us);
+
+#endif

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * address: the one grammar of the addresses at which islands are dialled, and at which they listen.
+ *
+ *   address   host ":" port                 oslo.example.org:7600, 192.0.2.7:7600, [2001:db8::7]:7600
+ *   host      a DNS name (RFC 1123, 2.1: labels of letters, digits, '-', and '_', which begin with a letter or digit;
+ *             the last one is no number), or an IPv4 address of four numbers, or an IPv6 address in brackets
+ *   port      1 to 65535, decimal, without leading zeros
+ *
+ * Everywhere an address comes in it is held against this: command lines, configuration, invitations, greetings,
+ * records. Whatever it takes ZeroMQ takes too, and dials as the host that is written there. Pure; any thread.
+ */
+#ifndef NET_TRANSPORT_ADDRESS_H
+#define NET_TRANSPORT_ADDRESS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* ADDRESS_BYTES: room for one, with its zero. */
+enum { ADDRESS_BYTES = 256, ADDRESS_HOST_MAX = 253, ADDRESS_LABEL_MAX = 63 };
+
+/* Can be dialled, as far as it can be told without asking a resolver. */
+bool address_good(const char *text);
+
+/* Can be listened on: an address as above, but a host may also be "*" (every interface) or an interface's name, and
+ * with `port_min` 0 the port may be 0, which leaves the choice to the kernel. */
+bool address_listen_good(const char *text, uint32_t port_min);
+
+#endif

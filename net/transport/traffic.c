@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "net/transport/traffic.h"
+
+#include <netinet/in.h>
+#include <linux/tcp.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "common/mem.h"
+
+struct traffic_fd {
+    bool used;
+    int fd;
+    uint64_t sent, received; /* at the last sample */
+    uint32_t rtt_min_us;
+};
+
+/* Two connections each way, and as many that are gone without our having seen it. */
+struct traffic_peer {
+    struct traffic_fd fds[TRAFFIC_FDS_MAX];
+    uint64_t sent_before, received_before; /* over connections that are gone */
+    uint32_t rtt_us;
+};
+
+struct traffic {
+    struct traffic_peer *peers;
+    uint32_t peers_count;
+};
+
+enum err traffic_new(uint32_t peers_count, struct traffic **out)
+{
+    enum err err;
+    struct traffic *traffic = NULL;
+    *out = NULL;
+    TRY_OUT(mem_new(1, sizeof *traffic, "links", &traffic));
+    traffic->peers_count = peers_count;
+    TRY_OUT(mem_new(peers_count, sizeof *traffic->peers, "links", &traffic->peers));
+out:
+    if (err != ERR_OK)
+        traffic_free(traffic);
+    else
+        *out = traffic;
+    return err;
+}
+
+void traffic_free(struct traffic *traffic)
+{
+    if (traffic == NULL)
+        return;
+    mem_free(traffic->peers);
+    mem_free(traffic);
+}
+
+enum err traffic_grow(struct traffic *traffic, uint32_t peers_count)
+{
+    if (peers_count <= traffic->peers_count)
+        return ERR_OK;
+    TRY(mem_grow(&traffic->peers, traffic->peers_count, peers_count, sizeof *traffic->peers, "links"));
+    traffic->peers_count = peers_count;
+    return ERR_OK;
+}
+
+void traffic_forget(struct traffic *traffic, uint32_t peer)
+{
+    traffic->peers[peer] = (struct traffic_peer){.rtt_us = 0};
+}
+
+size_t traffic_fds(const struct traffic *traffic, uint32_t peer, int fds[TRAFFIC_FDS_MAX])
+{
+    size_t count = 0;
+    for (size_t i = 0; i < TRAFFIC_FDS_MAX; i++)
+        if (traffic->peers[peer].fds[i].used)
+            fds[count++] = traffic->peers[peer].fds[i].fd;
+    return count;
+}
+
+static void forget(struct traffic_peer *peer, struct traffic_fd *entry)
+{
+    peer->sent_before += entry->sent;
+    peer->received_before += entry->received;
+    *entry = (struct traffic_fd){.used = false};
+}
+
+void traffic_note(struct traffic *traffic, uint32_t number, int fd)
+{
+    struct traffic_peer *peer = &traffic->peers[number];
+    struct traffic_fd *slot = NULL;
+    if (fd < 0)
+        return;
+    for (size_t i = 0; i < TRAFFIC_FDS_MAX; i++) {
+        if (peer->fds[i].used && peer->fds[i].fd == fd)
+            return;
+        if (!peer->fds[i].used && slot == NULL)
+            slot = &peer->fds[i];
+    }
+    if (slot == NULL) {
+        slot = &peer->fds[0]; /* the oldest; its connection is long gone */
+        forget(peer, slot);
+    }
+    *slot = (struct traffic_fd){.used = true, .fd = fd};
+}
+
+bool traffic_socket(int fd, struct traffic_socket *out)
+{
+    struct tcp_info info;
+    socklen_t bytes = sizeof info;
+    memset(&info, 0, sizeof info);
+    bool good = fd >= 0 && getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0;
+    *out = (struct traffic_socket){0};
+    if (good)
+        *out = (struct traffic_socket){.sent = info.tcpi_bytes_sent,
+                                       .received = info.tcpi_bytes_received,
+                                       .unsent = info.tcpi_notsent_bytes,
+                                       .retransmits = info.tcpi_total_retrans,
+                                       .queue_us =
+                                           info.tcpi_rtt > info.tcpi_min_rtt ? info.tcpi_rtt - info.tcpi_min_rtt : 0,
+                                       .starved_us = info.tcpi_sndbuf_limited,
+                                       .rtt_us = info.tcpi_rtt,
+                                       .rtt_min_us = info.tcpi_min_rtt != UINT32_MAX ? info.tcpi_min_rtt : 0};
+    return good;
+}
+
+/* Reads the counters of one descriptor. It may have been closed and even reused by ZeroMQ's thread since: then it is
+ * no TCP socket any more, or one that has carried less than before. */
+static void sample(struct traffic_peer *peer, struct traffic_fd *entry)
+{
+    struct traffic_socket now;
+    if (!traffic_socket(entry->fd, &now) || now.sent < entry->sent || now.received < entry->received) {
+        forget(peer, entry);
+        return;
+    }
+    entry->sent = now.sent;
+    entry->received = now.received;
+    entry->rtt_min_us = now.rtt_min_us;
+    if (now.rtt_us > 0)
+        peer->rtt_us = now.rtt_us;
+}
+
+void traffic_sample(struct traffic *traffic)
+{
+    for (uint32_t i = 0; i < traffic->peers_count; i++)
+        for (size_t k = 0; k < TRAFFIC_FDS_MAX; k++)
+            if (traffic->peers[i].fds[k].used)
+                sample(&traffic->peers[i], &traffic->peers[i].fds[k]);
+}
+
+struct traffic_sum traffic_of(const struct traffic *traffic, uint32_t number)
+{
+    const struct traffic_peer *peer = &traffic->peers[number];
+    struct traffic_sum sum = {.sent = peer->sent_before, .received = peer->received_before, .rtt_us = peer->rtt_us};
+    for (size_t k = 0; k < TRAFFIC_FDS_MAX; k++) {
+        sum.sent += peer->fds[k].used ? peer->fds[k].sent : 0;
+        sum.received += peer->fds[k].used ? peer->fds[k].received : 0;
+        uint32_t rtt_us = peer->fds[k].used ? peer->fds[k].rtt_min_us : 0;
+        if (rtt_us > 0 && (sum.rtt_min_us == 0 || rtt_us < sum.rtt_min_us))
+            sum.rtt_min_us = rtt_us;
+    }
+    return sum;
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * traffic: what each peer's connections have carried, bytes at the socket and round-trip time, as the kernel counts
+ * them (TCP_INFO).
+ *
+ * Owns the list of file descriptors that are known to carry a peer's traffic, and the sums over those that are gone.
+ * The descriptors belong to ZeroMQ: nothing is read from them, written to them or closed here, and one may be closed or
+ * reused at any time. The thread that owns the links calls. Nothing blocks.
+ */
+#ifndef NET_TRANSPORT_TRAFFIC_H
+#define NET_TRANSPORT_TRAFFIC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/err.h"
+
+struct traffic;
+
+struct traffic_sum {
+    uint64_t sent, received; /* bytes, over all connections so far */
+    uint32_t rtt_us;         /* as TCP last measured it; 0: unknown */
+    uint32_t rtt_min_us;     /* the shortest of the last minutes, of any connection; 0: unknown */
+};
+
+ERR_MUST_CHECK enum err traffic_new(uint32_t peers_count, struct traffic **out);
+/* NULL is fine. */
+void traffic_free(struct traffic *traffic);
+/* Room for so many peers, if there is less. */
+ERR_MUST_CHECK enum err traffic_grow(struct traffic *traffic, uint32_t peers_count);
+/* The number is another peer's from now on. */
+void traffic_forget(struct traffic *traffic, uint32_t peer);
+/* What is known to carry its traffic, or did; returns how many. */
+enum { TRAFFIC_FDS_MAX = 8 };
+size_t traffic_fds(const struct traffic *traffic, uint32_t peer, int fds[TRAFFIC_FDS_MAX]);
+
+/* Remembers that this descriptor carries traffic of the peer; a negative one is passed over. */
+void traffic_note(struct traffic *traffic, uint32_t peer, int fd);
+
+/* Of one connection, as the kernel sees it now. */
+struct traffic_socket {
+    uint64_t sent, received; /* bytes */
+    uint64_t unsent;         /* bytes that it has not sent yet */
+    uint64_t retransmits;    /* segments that it has sent again */
+    uint64_t queue_us;       /* round trip beyond the shortest of the last minutes */
+    uint64_t starved_us;     /* how long its send buffer was what kept it from sending more */
+    uint32_t rtt_us;         /* 0: unknown */
+    uint32_t rtt_min_us;     /* the shortest of the last minutes; 0: unknown */
+};
+/* False, and zeros: it is no TCP socket (any more). */
+bool traffic_socket(int fd, struct traffic_socket *out);
+
+/* Reads the kernel's counters; call often enough (a second) not to miss a short connection. */
+void traffic_sample(struct traffic *traffic);
+
+/* As of the last sample. */
+struct traffic_sum traffic_of(const struct traffic *traffic, uint32_t peer);
+
+#endif

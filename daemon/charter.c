@@ -47,7 +47,7 @@ static enum err first_record(struct charter *charter, const struct view_entry *e
 {
     enum err err;
     struct record record = {0};
-    struct records_entry entry = {0};
+    struct record_entry entry = {0};
     TRY_OUT(view_record0(entries, count, &spec->digest, (uint64_t)spec->steps, &record));
     TRY_OUT(mix_founding(charter, &record));
     TRY_OUT(record_pack(&record, &entry.bytes, &entry.bytes_count));
@@ -56,7 +56,7 @@ static enum err first_record(struct charter *charter, const struct view_entry *e
     TRY_OUT(chain_add(charter->chain, &record, &digest));
 out:
     record_deinit(&record);
-    records_entry_free(&entry);
+    record_entry_free(&entry);
     return err;
 }
 
@@ -68,7 +68,7 @@ static bool begun(const struct charter *charter)
     return record != NULL && (record->epoch > 0 || ledger_in(folder) || store_in(folder));
 }
 
-static enum err begin_with(struct charter *charter, const struct records_entry *entry)
+static enum err begin_with(struct charter *charter, const struct record_entry *entry)
 {
     struct record record;
     chain_free(charter->chain);
@@ -85,14 +85,14 @@ static enum err begin_with(struct charter *charter, const struct records_entry *
 /* The copy beside the sockets: the others send what came after it. ERR_NOTFOUND: there is none. */
 static enum err begin_from_copy(struct charter *charter)
 {
-    struct records_entry entry;
+    struct record_entry entry;
     chain_free(charter->chain);
     TRY(chain_new(&charter->chain));
     TRY(records_load(charter->conf->run_folder, NULL, false, charter->chain));
     uint64_t epoch = chain_last(charter->chain)->epoch;
     TRY(records_read(charter->conf->run_folder, epoch, &entry));
     enum err err = begin_with(charter, &entry);
-    records_entry_free(&entry);
+    record_entry_free(&entry);
     if (err == ERR_OK)
         log_warn("%s has no view record, as if it had been emptied: this island goes on from that of epoch %" PRIu64
                  " in %s, and fetches the run's state from the others",
@@ -122,10 +122,10 @@ static enum err begin_as_joined(struct charter *charter)
                        "%s: is damaged; it is the view record by which this island joined its run: %s reset, "
                        "and join again with an invitation of another island",
                        path, as_typed());
-    struct records_entry entry = {.bytes = (uint8_t *)(uintptr_t)message.decided.record,
-                                  .bytes_count = message.decided.record_bytes,
-                                  .votes = (struct record_vote *)(uintptr_t)message.decided.votes,
-                                  .votes_count = message.decided.votes_count};
+    struct record_entry entry = {.bytes = (uint8_t *)(uintptr_t)message.decided.record,
+                                 .bytes_count = message.decided.record_bytes,
+                                 .votes = (struct record_vote *)(uintptr_t)message.decided.votes,
+                                 .votes_count = message.decided.votes_count};
     err = begin_with(charter, &entry);
     wire_epoch_deinit(&message);
     if (err == ERR_OK)
@@ -161,12 +161,12 @@ static enum err load(struct charter *charter, const struct view_entry *entries, 
  * the loop waits for no flush of it. */
 static void keep_copy(const struct charter *charter)
 {
-    struct records_entry entry;
+    struct record_entry entry;
     uint64_t epoch = chain_last(charter->chain)->epoch;
     enum err err = records_read(charter->conf->state_folder, epoch, &entry);
     if (err == ERR_OK) {
         err = records_copy(charter->conf->run_folder, epoch, &entry);
-        records_entry_free(&entry);
+        record_entry_free(&entry);
     }
     if (err == ERR_OK)
         records_forget(charter->conf->run_folder, epoch);

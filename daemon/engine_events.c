@@ -68,7 +68,7 @@ enum err engine_set_plan(struct engine *engine, struct model_plan *plan, bool sa
                                 .ledger = engine->ledger,
                                 .jobs = engine->jobs,
                                 .events = engine->events,
-                                .votes = council_votes(council_of(engine))};
+                                .votes = membership_votes(peers_membership(engine->peers))};
     TRY(runplan_make(&conf, plan, saved, &engine->run));
     control_recovers(engine->control, engine->run.rounds);
     return ERR_OK;
@@ -300,7 +300,7 @@ static enum err switch_epoch(struct engine *engine, struct record *record, const
         TRY(events_reserve(engine->events, runplan_fragments(&engine->run), engine->charter.view.count));
         if (engine->run.rounds != NULL)
             TRY(rounds_members(engine->run.rounds, engine->charter.view.count));
-        struct sync_view view = charter_sync_view(&engine->charter, council_votes(council_of(engine)));
+        struct sync_view view = charter_sync_view(&engine->charter, membership_votes(peers_membership(engine->peers)));
         TRY(sync_begin_epoch(engine->run.sync, &view, engine->now_ms));
         carry_out_all(engine);
         for (uint32_t f = 0; f < runplan_fragments(&engine->run); f++)
@@ -317,7 +317,7 @@ static void begin_epoch(struct engine *engine)
     struct record record;
     struct digest digest;
     engine->epoch_waits = engine->run.plan != NULL && !engine->told;
-    if (engine->epoch_waits || !council_take(council_of(engine), &record, &digest))
+    if (engine->epoch_waits || !membership_take(peers_membership(engine->peers), &record, &digest))
         return;
     if (switch_epoch(engine, &record, &digest) != ERR_OK)
         event_post_fatal(engine->events, err_text());
@@ -334,7 +334,7 @@ static void begin_epoch(struct engine *engine)
 static enum err make_known(struct engine *engine)
 {
     TRY(runplan_restore(&engine->run));
-    sync_set_votes(engine->run.sync, council_votes(council_of(engine)));
+    sync_set_votes(engine->run.sync, membership_votes(peers_membership(engine->peers)));
     if (engine->listens_ms == 0) {
         engine->listens_ms = engine->now_ms;
         TRY(peers_begin(engine->peers, engine->now_ms));
@@ -400,7 +400,9 @@ static void handle(struct engine *engine, const struct event *event)
     case EVENT_LENT: peers_lent(engine->peers, event->lend.loan, event->lend.err); break;
     case EVENT_RECOVERED: recovered(engine); break;
     case EVENT_KEPT: council_kept(council_of(engine), engine->now_ms); break;
-    case EVENT_RIVALS: council_rivals(council_of(engine), event->rivals.owner, f, event->rivals.version); break;
+    case EVENT_RIVALS:
+        membership_rivals(peers_membership(engine->peers), event->rivals.owner, f, event->rivals.version);
+        break;
     case EVENT_OBJECT: object_in(engine, event); break;
     case EVENT_TYPES: break;
     }

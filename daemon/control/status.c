@@ -39,13 +39,14 @@ static void take_peer(struct status *status, uint32_t i)
     if (!row->member->used)
         return;
     status->islands++;
-    uint32_t apart = council_apart_from(peers_council(from->peers), i);
+    uint32_t apart = membership_apart_from(peers_membership(from->peers), i);
     row->apart_from = apart != VIEW_NOBODY ? &from->view->members[apart] : NULL;
     if (row->apart_from != NULL)
-        row->apart_by_line = council_apart_text(peers_council(from->peers), i, apart, row->apart, sizeof row->apart);
-    row->disk_fails = council_disk_fails(peers_council(from->peers), i);
+        row->apart_by_line =
+            membership_apart_text(peers_membership(from->peers), i, apart, row->apart, sizeof row->apart);
+    row->disk_fails = membership_disk_fails(peers_membership(from->peers), i);
     row->drained = charter_drained(from->charter, row->member->id);
-    row->may_vote = council_may_vote(peers_council(from->peers), i);
+    row->may_vote = membership_may_vote(peers_membership(from->peers), i);
     if (from->rounds != NULL) {
         row->missed = sync_missed(from->sync, i, &row->too_late);
         row->outliers = rounds_outliers(from->rounds, i, &row->outliers_lately);
@@ -218,11 +219,12 @@ static void take_epoch(struct status *status)
 {
     const struct status_conf *from = status->from;
     const struct council *council = peers_council(from->peers);
+    const struct membership *membership = peers_membership(from->peers);
     struct status_epoch *epoch = &status->epoch;
-    uint64_t sealed_ms = council_sealed_ms(council), wished_ms = council_wished_ms(council);
+    uint64_t sealed_ms = membership_sealed_ms(membership), wished_ms = membership_wished_ms(membership);
     bool voter = from->view->members[from->view->self].voter;
-    epoch->voters = council_voters(council, &epoch->voters_heard);
-    epoch->votes = council_votes(council);
+    epoch->voters = membership_voters(membership, &epoch->voters_heard);
+    epoch->votes = membership_votes(membership);
     for (uint32_t i = 0; i < from->view->count; i++)
         epoch->voters_sure += status->peers[i].may_vote;
     epoch->majority = epoch->voters_sure > epoch->voters / 2;
@@ -239,8 +241,8 @@ static void take_epoch(struct status *status)
     epoch->unkept = council_unkept(council);
     epoch->exposed = vote_exposed(from->vote);
     council_waits(council, epoch->waits, sizeof epoch->waits);
-    for (uint32_t at = 0;
-         epoch->wishes_count < STATUS_WISHES_MAX && council_pending(council, &at, &epoch->wishes[epoch->wishes_count]);)
+    for (uint32_t at = 0; epoch->wishes_count < STATUS_WISHES_MAX &&
+                          membership_pending(membership, &at, &epoch->wishes[epoch->wishes_count]);)
         epoch->wishes_count++;
     charter_difference(from->charter, epoch->difference, sizeof epoch->difference);
     snprintf(epoch->notice, sizeof epoch->notice, "%s", epoch->unmet ? all_meet : "");

@@ -120,7 +120,7 @@ static json_t *wishes_json(const struct status *status)
     const struct status_epoch *epoch = &status->epoch;
     json_t *list = json_array();
     for (uint32_t i = 0; i < epoch->wishes_count; i++) {
-        const struct council_pending *wish = &epoch->wishes[i];
+        const struct membership_pending *wish = &epoch->wishes[i];
         const char *kind = wish->kind == WIRE_WISH_EVICT ? "evict" : "revoke";
         const char *island = status->from->view->members[wish->member].name;
         json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:I}", "kind", kind, "island", island, "by", wish->by,

@@ -170,7 +170,7 @@ struct status_epoch {
     bool closing;                  /* and rounds close all the same: the others do without us */
     uint64_t wished_ms;            /* for so long a change is wished, and nobody is about to decide it; 0: none is */
     char waits[200];               /* what either waits for */
-    struct council_pending wishes[STATUS_WISHES_MAX]; /* what was asked about members, and is not decided */
+    struct membership_pending wishes[STATUS_WISHES_MAX]; /* what was asked about members, and is not decided */
     uint32_t wishes_count;
     const char *unkept;   /* why what is decided, or our voice in it, cannot be kept on disk; "" */
     char difference[300]; /* what the configuration says and the record does not; "" */

@@ -15,17 +15,10 @@ void council_keep_init(struct council_keep *keep, struct jobs *jobs, struct vote
     *keep = (struct council_keep){.jobs = jobs, .vote = vote, .events = events, .folder = folder};
 }
 
-static void drop_record(struct council_keep_record *decided)
-{
-    record_deinit(&decided->record);
-    records_entry_free(&decided->entry);
-    decided->durable = false;
-}
-
 void council_keep_deinit(struct council_keep *keep)
 {
     vote_file_deinit(&keep->writing.file);
-    drop_record(&keep->decided);
+    record_entry_free(&keep->decided.entry);
 }
 
 /* Remembered for status until it succeeds. */
@@ -104,7 +97,7 @@ static enum err run_record(struct job *job, struct jobs_scratch *scratch)
 {
     const struct council_keep_record *j = (const struct council_keep_record *)(const void *)job;
     (void)scratch;
-    return records_save(j->keep->folder, j->record.epoch, &j->entry);
+    return records_save(j->keep->folder, j->epoch, &j->entry);
 }
 
 static void done_record(struct job *job)
@@ -129,30 +122,18 @@ static void write_record(struct council_keep *keep)
     jobs_submit(keep->jobs, &j->job);
 }
 
-static enum err copy_entry(const struct records_entry *entry, struct records_entry *copy)
-{
-    TRY(mem_new(entry->bytes_count, 1, "a record", &copy->bytes));
-    TRY(mem_new(entry->votes_count, sizeof *copy->votes, "a record", &copy->votes));
-    memcpy(copy->bytes, entry->bytes, entry->bytes_count);
-    if (entry->votes_count > 0)
-        memcpy(copy->votes, entry->votes, entry->votes_count * sizeof *copy->votes);
-    copy->bytes_count = entry->bytes_count;
-    copy->votes_count = entry->votes_count;
-    return ERR_OK;
-}
-
-enum err council_keep_decided(struct council_keep *keep, const struct records_entry *entry)
+enum err council_keep_decided(struct council_keep *keep, const struct record_entry *entry)
 {
     struct council_keep_record *j = &keep->decided;
+    struct record record;
     if (j->entry.bytes != NULL) /* net/membership/epoch decides an epoch once: it is that one */
         return ERR_OK;
-    TRY(record_unpack(entry->bytes, entry->bytes_count, &j->record));
-    enum err err = copy_entry(entry, &j->entry);
-    if (err != ERR_OK)
-        drop_record(j);
-    else
-        write_record(keep);
-    return err;
+    TRY(record_unpack(entry->bytes, entry->bytes_count, &record));
+    j->epoch = record.epoch;
+    record_deinit(&record);
+    TRY(record_entry_copy(entry, &j->entry));
+    write_record(keep);
+    return ERR_OK;
 }
 
 /* ---- old records ---- */
@@ -204,20 +185,13 @@ uint64_t council_keep_saved(struct council_keep *keep)
     return saved;
 }
 
-bool council_keep_record(struct council_keep *keep, struct record *record, struct records_entry *entry)
+bool council_keep_record(struct council_keep *keep, struct record_entry *entry)
 {
     struct council_keep_record *j = &keep->decided;
     if (!j->durable)
         return false;
-    *record = j->record;
     *entry = j->entry;
-    j->record = (struct record){0};
-    j->entry = (struct records_entry){0};
+    j->entry = (struct record_entry){0};
     j->durable = false;
     return true;
-}
-
-bool council_keep_busy(const struct council_keep *keep)
-{
-    return keep->unsaved != 0 || keep->writing.number != 0;
 }

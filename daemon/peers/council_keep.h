@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * council_keep: what the council makes durable: this island's votes, and the records that were decided. Private to
- * daemon/peers/council*.c.
+ * council.
  *
  * Disks take from a millisecond to seconds over a flush, and the loop waits for none: each kind is one job at a time
  * (JOBS_VOTE). Of votes that come meanwhile only the newest is written next, since it says all that those before it
@@ -35,8 +35,8 @@ struct council_keep_vote {
 struct council_keep_record {
     struct job job;
     struct council_keep *keep;
-    struct record record;       /* as `entry` says */
-    struct records_entry entry; /* empty: there is none */
+    uint64_t epoch;
+    struct record_entry entry; /* empty: there is none */
     bool writing, durable;
 };
 
@@ -71,7 +71,7 @@ void council_keep_deinit(struct council_keep *keep);
 void council_keep_save(struct council_keep *keep, const struct epoch_vote *vote, uint64_t number);
 /* EPOCH_DO_DECIDED. The entry is copied. ERR_NOMEM: it is not kept; the others send it when this daemon is started
  * again. */
-ERR_MUST_CHECK enum err council_keep_decided(struct council_keep *keep, const struct records_entry *entry);
+ERR_MUST_CHECK enum err council_keep_decided(struct council_keep *keep, const struct record_entry *entry);
 /* Puts the records before that epoch into few files (records_pack()); one at a time, else at the next call. */
 void council_keep_pack(struct council_keep *keep, uint64_t before);
 /* What failed is tried again. */
@@ -81,9 +81,7 @@ void council_keep_void(struct council_keep *keep);
 
 /* EPOCH_EV_SAVED's number; 0: nothing is new. */
 uint64_t council_keep_saved(struct council_keep *keep);
-/* The record that is durable now; the caller owns both. False: there is none. */
-bool council_keep_record(struct council_keep *keep, struct record *record, struct records_entry *entry);
-/* Whether the last vote is not durable. */
-bool council_keep_busy(const struct council_keep *keep);
+/* The record that is durable now, which the caller owns. False: there is none. */
+bool council_keep_record(struct council_keep *keep, struct record_entry *entry);
 
 #endif

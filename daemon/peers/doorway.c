@@ -233,7 +233,7 @@ static void refuse(struct doorway *doorway, uint64_t connection, const char *nam
 /* The newest record as it was decided. */
 static enum err pack_record(const struct doorway *doorway, uint8_t **bytes, size_t *bytes_count)
 {
-    struct records_entry entry;
+    struct record_entry entry;
     struct wire_epoch out = {.type = WIRE_DECIDED};
     TRY(records_read(doorway->conf.folder, last(doorway)->epoch, &entry));
     out.decided.record = entry.bytes;
@@ -241,7 +241,7 @@ static enum err pack_record(const struct doorway *doorway, uint8_t **bytes, size
     out.decided.votes = entry.votes;
     out.decided.votes_count = entry.votes_count;
     enum err err = wire_epoch_pack(&out, bytes, bytes_count);
-    records_entry_free(&entry);
+    record_entry_free(&entry);
     return err;
 }
 

@@ -34,7 +34,7 @@ struct doorway_conf {
     const struct ident *ident;
     const struct chain *chain;
     struct link *link;
-    /* Tell the voters, as council_enrol() and council_wish() do. */
+    /* Tell the voters, as membership_enrol() and membership_wish() do. */
     enum err (*enrol)(void *user, const struct record_member *as);
     enum err (*wish)(void *user, uint32_t kind, uint32_t id, uint64_t number);
     /* ERR_STATE: why nobody can decide now what is asked here; why nobody can come in here. */

@@ -8,19 +8,19 @@
 static enum err enrol(void *user, const struct record_member *as)
 {
     struct gate *gate = user;
-    return council_enrol(gate->council, as);
+    return membership_enrol(council_membership(gate->council), as);
 }
 
 static enum err wish(void *user, uint32_t kind, uint32_t id, uint64_t number)
 {
     struct gate *gate = user;
-    return council_wish(gate->council, kind, id, number);
+    return membership_wish(council_membership(gate->council), kind, id, number);
 }
 
 static enum err decidable(void *user)
 {
     const struct gate *gate = user;
-    uint32_t heard, voters = council_voters(gate->council, &heard), needed = voters / 2 + 1;
+    uint32_t heard, voters = membership_voters(council_membership(gate->council), &heard), needed = voters / 2 + 1;
     if (heard >= needed)
         return ERR_OK;
     return err_set(ERR_STATE,
@@ -61,11 +61,11 @@ uint8_t gate_owner_wish(const struct gate *gate)
 static void say_of_ourselves(struct gate *gate)
 {
     const struct dconf *conf = gate->conf->conf;
-    struct council_said said = {.address = dconf_address(conf),
-                                .uplink = conf->uplink,
-                                .owner_wish = gate_owner_wish(gate),
-                                .draining = gate->draining};
-    council_said(gate->council, gate->conf->view->self, &said);
+    struct membership_said said = {.address = dconf_address(conf),
+                                   .uplink = conf->uplink,
+                                   .owner_wish = gate_owner_wish(gate),
+                                   .draining = gate->draining};
+    membership_said(council_membership(gate->council), gate->conf->view->self, &said);
 }
 
 enum err gate_open(const struct peers_conf *conf, struct link *link, struct council *council, uint64_t now_ms,
@@ -111,11 +111,11 @@ void gate_undialled(struct gate *gate, bool undialled)
 
 void gate_said(struct gate *gate, uint32_t member, const struct wire_hello *hello)
 {
-    struct council_said said = {.address = hello->address,
-                                .uplink = hello->uplink,
-                                .owner_wish = hello->owner_wish,
-                                .draining = hello->draining};
-    council_said(gate->council, member, &said);
+    struct membership_said said = {.address = hello->address,
+                                   .uplink = hello->uplink,
+                                   .owner_wish = hello->owner_wish,
+                                   .draining = hello->draining};
+    membership_said(council_membership(gate->council), member, &said);
 }
 
 void gate_look(struct gate *gate, uint64_t now_ms)

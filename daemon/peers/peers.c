@@ -157,7 +157,7 @@ static void send_heartbeat(struct peers *peers, uint32_t i)
     beat_fill(&peers->conf, &peers->plan, &peers->silent, &peers->out);
     beat->disk_fails |= council_unkept(peers->council)[0] != '\0';
     beat->undialled = peer->up && link_undialled(peers->link, i, UNDIALLED_MS);
-    council_beat(peers->council, beat, peers->now_ms);
+    membership_beat(peers_membership(peers), beat, peers->now_ms);
     pulse_out(&peer->pulse, beat, peers->now_ms);
     if (peers->plan.sync != NULL && !sync_is_witness(peers->plan.sync))
         rows_fill(peers->plan.sync, peers->vouches, fragments_of(peers), peer->said, &peer->refresh, beat);
@@ -194,7 +194,7 @@ static void peer_up(struct peers *peers, uint32_t i)
     if (peer->said != NULL)
         memset(peer->said, 0xff, fragments_of(peers) * sizeof *peer->said); /* nothing it was told counts any more */
     event_post_sync(peers->conf.events, &(struct sync_event){.type = SYNC_EV_PEER_UP, .member = i});
-    council_up(peers->council, i, true, peers->now_ms);
+    membership_up(peers_membership(peers), i, true, peers->now_ms);
     peers->announce = true;
     peer->beat_ms = 0;
 }
@@ -205,7 +205,7 @@ static void peer_gone(struct peers *peers, uint32_t i)
     if (peer->up) {
         objects_lost_sight(peers->objects, i);
         event_post_sync(peers->conf.events, &(struct sync_event){.type = SYNC_EV_PEER_DOWN, .member = i});
-        council_up(peers->council, i, false, peers->now_ms);
+        membership_up(peers_membership(peers), i, false, peers->now_ms);
     }
     peer->up = false;
 }
@@ -213,14 +213,12 @@ static void peer_gone(struct peers *peers, uint32_t i)
 enum err peers_plan_known(struct peers *peers, const struct peers_plan *plan)
 {
     uint32_t fragments = plan->plan->plan->fragments_count;
-    struct council_plan council = {
-        .sync = plan->sync, .fragments_count = fragments, .shards_counts = plan->shards_counts};
     for (uint32_t i = 0; i < peers->room; i++)
         TRY(mem_new(fragments, sizeof *peers->peers[i].said, "peers", &peers->peers[i].said));
     if (!sync_is_witness(plan->sync)) /* who never sends a state */
         TRY(beat_vouches_new(&peers->conf, fragments, &peers->vouches));
     TRY(objects_plan_known(peers->objects, plan, peers->vouches));
-    TRY(council_plan_known(peers->council, &council));
+    TRY(membership_plan_known(peers_membership(peers), plan->sync, fragments, plan->shards_counts));
     peers->plan = *plan;
     peers->gate.planned = true;
     for (uint32_t i = 0; i < members_of(peers); i++) {
@@ -283,6 +281,11 @@ struct council *peers_council(const struct peers *peers)
     return peers->council;
 }
 
+struct membership *peers_membership(const struct peers *peers)
+{
+    return council_membership(peers->council);
+}
+
 static void hello_in(struct peers *peers, uint32_t i, const struct wire_hello *hello)
 {
     struct peer *peer = &peers->peers[i];
@@ -335,7 +338,7 @@ static void heartbeat_in(struct peers *peers, uint32_t i, const struct wire_hear
         peer_up(peers, i);
     }
     beat_vouches_heard(&peers->conf, peers->vouches, i, beat);
-    council_heard(peers->council, i, beat, peers->now_ms);
+    membership_heard(peers_membership(peers), i, beat, peers->now_ms);
     event_post_sync(peers->conf.events, &(struct sync_event){.type = SYNC_EV_HEARTBEAT, .member = i, .beat = beat});
 }
 
@@ -365,8 +368,8 @@ static void control_in(struct peers *peers, const struct link_message *in)
     if (wire_is_epoch(in->header.type)) {
         if (faults_floods(&peers->peers[i].faults, in->header.type, peers->now_ms))
             malformed(peers, i, "more messages about the next epoch than anybody needs");
-        else if (peers->peers[i].greeted && council_message_in(peers->council, i, in->header.type, in->payload,
-                                                               in->bytes, peers->now_ms) != ERR_OK)
+        else if (peers->peers[i].greeted && membership_message_in(peers_membership(peers), i, in->header.type,
+                                                                  in->payload, in->bytes, peers->now_ms) != ERR_OK)
             malformed(peers, i, err_text());
         return;
     }

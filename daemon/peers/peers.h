@@ -38,6 +38,7 @@ ERR_MUST_CHECK enum err peers_members(struct peers *peers, const struct view_cha
 ERR_MUST_CHECK enum err peers_begin_epoch(struct peers *peers);
 /* Borrowed. */
 struct council *peers_council(const struct peers *peers);
+struct membership *peers_membership(const struct peers *peers);
 /* Borrowed: invitations, and who leaves. */
 struct gate *peers_gate(struct peers *peers);
 

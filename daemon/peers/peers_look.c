@@ -69,7 +69,7 @@ static const char *fault_of(const struct peers *peers, uint32_t i, enum peer_fau
 {
     const struct peer *peer = &peers->peers[i];
     *kind = PEER_FAULT_FALSE;
-    if (council_broke_word(peers->council, i))
+    if (membership_broke_word(council_membership(peers->council), i))
         return "it has signed two results of one part: it is evicted, and stays so";
     if (objects_lied(peers->objects, i))
         return "it has sent a state that is not the one a majority signed";

@@ -46,16 +46,9 @@ struct peers_plan {
     const struct parts *parts;
     struct ledger *ledger;
     struct slots *slots;
-    struct sync *sync;             /* read, and sealed, by nobody but the council */
+    struct sync *sync;             /* read, and sealed, by nobody but membership */
     const uint32_t *shards_counts; /* per fragment */
     const struct rounds *rounds;
-};
-
-/* What the council (council.h) wants of it; borrowed. */
-struct council_plan {
-    struct sync *sync;
-    uint32_t fragments_count;
-    const uint32_t *shards_counts; /* per fragment */
 };
 
 #endif

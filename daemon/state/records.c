@@ -37,16 +37,9 @@ static enum err pack_path_of(const char *folder, uint64_t epoch, char **path)
     return mem_printf(path, "%s/records-%012" PRIu64, folder, epoch / PACK_EPOCHS * PACK_EPOCHS);
 }
 
-void records_entry_free(struct records_entry *entry)
-{
-    mem_free(entry->bytes);
-    mem_free(entry->votes);
-    *entry = (struct records_entry){0};
-}
-
 /* ---- one file ---- */
 
-static void write_entry(struct bytes_writer *writer, uint64_t epoch, const struct records_entry *entry)
+static void write_entry(struct bytes_writer *writer, uint64_t epoch, const struct record_entry *entry)
 {
     bytes_put_u32(writer, RECORD_MAGIC);
     bytes_put_u32(writer, FILE_VERSION);
@@ -67,7 +60,7 @@ static void write_entry(struct bytes_writer *writer, uint64_t epoch, const struc
 
 typedef enum err put_file(const char *path, const void *data, size_t bytes, mode_t mode);
 
-static enum err put(const char *folder, uint64_t epoch, const struct records_entry *entry, put_file *file)
+static enum err put(const char *folder, uint64_t epoch, const struct record_entry *entry, put_file *file)
 {
     char *path;
     uint8_t *data;
@@ -86,18 +79,17 @@ static enum err put(const char *folder, uint64_t epoch, const struct records_ent
     return err;
 }
 
-enum err records_save(const char *folder, uint64_t epoch, const struct records_entry *entry)
+enum err records_save(const char *folder, uint64_t epoch, const struct record_entry *entry)
 {
     return put(folder, epoch, entry, fsio_replace);
 }
 
-enum err records_copy(const char *folder, uint64_t epoch, const struct records_entry *entry)
+enum err records_copy(const char *folder, uint64_t epoch, const struct record_entry *entry)
 {
     return put(folder, epoch, entry, fsio_put);
 }
 
-static enum err read_entry(const char *path, uint64_t epoch, const char *data, size_t bytes,
-                           struct records_entry *entry)
+static enum err read_entry(const char *path, uint64_t epoch, const char *data, size_t bytes, struct record_entry *entry)
 {
     struct bytes_reader reader = bytes_reader_init(data, bytes);
     uint32_t magic = bytes_get_u32(&reader), version = bytes_get_u32(&reader);
@@ -142,7 +134,7 @@ static size_t bytes_of(const char *data, size_t bytes, uint64_t *epoch)
     return whole <= bytes ? whole : 0;
 }
 
-static enum err read_alone(const char *folder, uint64_t epoch, struct records_entry *entry)
+static enum err read_alone(const char *folder, uint64_t epoch, struct record_entry *entry)
 {
     char *path = NULL, *data = NULL;
     size_t bytes;
@@ -156,7 +148,7 @@ out:
     return err;
 }
 
-static enum err read_packed(const char *folder, uint64_t epoch, struct records_entry *entry)
+static enum err read_packed(const char *folder, uint64_t epoch, struct record_entry *entry)
 {
     char *path = NULL, *data = NULL;
     size_t bytes, whole;
@@ -182,14 +174,14 @@ out:
     return err;
 }
 
-enum err records_read(const char *folder, uint64_t epoch, struct records_entry *entry)
+enum err records_read(const char *folder, uint64_t epoch, struct record_entry *entry)
 {
-    *entry = (struct records_entry){0};
+    *entry = (struct record_entry){0};
     enum err err = read_alone(folder, epoch, entry);
     if (err == ERR_NOTFOUND)
         err = read_packed(folder, epoch, entry);
     if (err != ERR_OK)
-        records_entry_free(entry);
+        record_entry_free(entry);
     return err;
 }
 
@@ -234,7 +226,7 @@ static enum err check_run(const char *folder, const struct record *record, const
 
 static enum err add(const char *folder, uint64_t epoch, struct chain *chain, const uint8_t *nonce, bool nonce_known)
 {
-    struct records_entry entry = {0};
+    struct record_entry entry = {0};
     struct record record = {0};
     enum err err;
     TRY_OUT(read_alone(folder, epoch, &entry));
@@ -247,7 +239,7 @@ static enum err add(const char *folder, uint64_t epoch, struct chain *chain, con
     TRY_OUT(chain_add(chain, &record, &digest));
 out:
     record_deinit(&record);
-    records_entry_free(&entry);
+    record_entry_free(&entry);
     return err;
 }
 
@@ -302,7 +294,7 @@ static enum err add_to_pack(const char *folder, uint64_t epoch, char **pack, siz
 {
     char *path = NULL, *data = NULL;
     size_t count;
-    struct records_entry checked = {0};
+    struct record_entry checked = {0};
     enum err err;
     TRY_OUT(path_of(folder, epoch, &path));
     err = fsio_read(path, FILE_BYTES_MAX, &data, &count);
@@ -320,7 +312,7 @@ static enum err add_to_pack(const char *folder, uint64_t epoch, char **pack, siz
         err = ERR_OK;
     }
 out:
-    records_entry_free(&checked);
+    record_entry_free(&checked);
     mem_free(path);
     mem_free(data);
     return err;

@@ -17,21 +17,12 @@
 #include "net/config/chain.h"
 #include "net/config/record.h"
 
-/* One record as it was decided; the first of a run has no votes. */
-struct records_entry {
-    uint8_t *bytes;
-    size_t bytes_count;
-    struct record_vote *votes;
-    uint32_t votes_count;
-};
-void records_entry_free(struct records_entry *entry);
-
 /* Durable when it returns. One that is there already is replaced. */
-ERR_MUST_CHECK enum err records_save(const char *folder, uint64_t epoch, const struct records_entry *entry);
+ERR_MUST_CHECK enum err records_save(const char *folder, uint64_t epoch, const struct record_entry *entry);
 /* The same without a flush: whole after a crash of this program, and whatever there is after one of the machine. */
-ERR_MUST_CHECK enum err records_copy(const char *folder, uint64_t epoch, const struct records_entry *entry);
+ERR_MUST_CHECK enum err records_copy(const char *folder, uint64_t epoch, const struct record_entry *entry);
 /* ERR_NOTFOUND; ERR_CORRUPT: damaged. After a failure there is nothing to free. */
-ERR_MUST_CHECK enum err records_read(const char *folder, uint64_t epoch, struct records_entry *entry);
+ERR_MUST_CHECK enum err records_read(const char *folder, uint64_t epoch, struct record_entry *entry);
 
 /* Puts all that are there in files of their own into `chain`, which is empty, from the oldest on, each proved by the
  * one before; a damaged or unproved one, and what comes after it, is left out and logged: others send it again.

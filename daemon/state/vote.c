@@ -28,16 +28,15 @@ static const char boot_path[] = "/proc/sys/kernel/random/boot_id";
 struct vote {
     char *path, *mark_path;
     char boot[BOOT_BYTES + 1];
-    uint64_t number, incarnation;
-    pthread_mutex_t lock; /* the mark, and what it says */
-    int mark_fd;          /* -1: not open yet */
-    uint64_t durable;     /* number of the vote that is on disk */
+    uint64_t number;
+    struct voting_disk disk; /* `doubt` is written by the loop's thread alone, which needs no lock to read it */
+    pthread_mutex_t lock;    /* the mark, and what it says */
+    int mark_fd;             /* -1: not open yet */
+    uint64_t durable;        /* number of the vote that is on disk */
     uint64_t ledger_at;
-    enum vote_doubt doubt; /* written by the loop's thread alone, which needs no lock to read it */
     bool exposed;
     const char *why;
-    struct epoch_vote last;
-    uint8_t *bytes; /* last.bytes */
+    uint8_t *bytes; /* disk.vote.bytes */
 };
 
 struct mark {
@@ -90,9 +89,9 @@ static enum err write_mark(struct vote *vote)
     bytes_put_u32(&writer, MARK_MAGIC);
     bytes_put_u32(&writer, VOTE_VERSION);
     bytes_put(&writer, vote->boot, BOOT_BYTES);
-    bytes_put_u32(&writer, (uint32_t)vote->doubt);
+    bytes_put_u32(&writer, (uint32_t)vote->disk.doubt);
     bytes_put_u64(&writer, vote->durable);
-    bytes_put_u64(&writer, vote->incarnation);
+    bytes_put_u64(&writer, vote->disk.incarnation);
     bytes_put_u64(&writer, vote->ledger_at);
     struct digest digest = digest_of(data, MARK_BODY_BYTES);
     bytes_put(&writer, digest.byte, DIGEST_BYTES);
@@ -110,7 +109,7 @@ static enum err write_mark(struct vote *vote)
 static enum err mark_if_can(struct vote *vote)
 {
     enum err err = write_mark(vote);
-    return vote->doubt == VOTE_SURE ? err : ERR_OK;
+    return vote->disk.doubt == VOTE_SURE ? err : ERR_OK;
 }
 
 /* ---- the file ---- */
@@ -133,19 +132,19 @@ static enum err parse(struct vote *vote, const char *data, size_t bytes)
         bytes_get_u32(&reader) != VOTE_VERSION)
         return damaged(vote);
     vote->number = bytes_get_u64(&reader);
-    vote->incarnation = bytes_get_u64(&reader);
-    vote->last.epoch = bytes_get_u64(&reader);
-    vote->last.promised = bytes_get_u64(&reader);
-    vote->last.accepted = bytes_get_u64(&reader);
-    vote->last.own = bytes_get_u64(&reader);
-    memcpy(vote->last.digest.byte, bytes_get(&reader, DIGEST_BYTES), DIGEST_BYTES);
+    vote->disk.incarnation = bytes_get_u64(&reader);
+    vote->disk.vote.epoch = bytes_get_u64(&reader);
+    vote->disk.vote.promised = bytes_get_u64(&reader);
+    vote->disk.vote.accepted = bytes_get_u64(&reader);
+    vote->disk.vote.own = bytes_get_u64(&reader);
+    memcpy(vote->disk.vote.digest.byte, bytes_get(&reader, DIGEST_BYTES), DIGEST_BYTES);
     uint64_t count = bytes_get_u64(&reader);
     if (count != bytes - VOTE_HEAD_BYTES - DIGEST_BYTES)
         return damaged(vote);
     TRY(mem_new((size_t)count, 1, "the last vote", &vote->bytes));
     memcpy(vote->bytes, bytes_get(&reader, (size_t)count), (size_t)count);
-    vote->last.bytes = vote->bytes;
-    vote->last.bytes_count = (size_t)count;
+    vote->disk.vote.bytes = vote->bytes;
+    vote->disk.vote.bytes_count = (size_t)count;
     return ERR_OK;
 }
 
@@ -157,21 +156,21 @@ void vote_file_deinit(struct vote_file *file)
 
 enum err vote_pack(const struct vote *vote, struct vote_file *file)
 {
-    size_t bytes = VOTE_HEAD_BYTES + vote->last.bytes_count + DIGEST_BYTES;
+    size_t bytes = VOTE_HEAD_BYTES + vote->disk.vote.bytes_count + DIGEST_BYTES;
     *file = (struct vote_file){.bytes_count = bytes, .number = vote->number};
     TRY(mem_new(bytes, 1, "the last vote", &file->bytes));
     struct bytes_writer writer = bytes_writer_init(file->bytes, bytes);
     bytes_put_u32(&writer, VOTE_MAGIC);
     bytes_put_u32(&writer, VOTE_VERSION);
     bytes_put_u64(&writer, vote->number);
-    bytes_put_u64(&writer, vote->incarnation);
-    bytes_put_u64(&writer, vote->last.epoch);
-    bytes_put_u64(&writer, vote->last.promised);
-    bytes_put_u64(&writer, vote->last.accepted);
-    bytes_put_u64(&writer, vote->last.own);
-    bytes_put(&writer, vote->last.digest.byte, DIGEST_BYTES);
-    bytes_put_u64(&writer, vote->last.bytes_count);
-    bytes_put(&writer, vote->last.bytes, vote->last.bytes_count);
+    bytes_put_u64(&writer, vote->disk.incarnation);
+    bytes_put_u64(&writer, vote->disk.vote.epoch);
+    bytes_put_u64(&writer, vote->disk.vote.promised);
+    bytes_put_u64(&writer, vote->disk.vote.accepted);
+    bytes_put_u64(&writer, vote->disk.vote.own);
+    bytes_put(&writer, vote->disk.vote.digest.byte, DIGEST_BYTES);
+    bytes_put_u64(&writer, vote->disk.vote.bytes_count);
+    bytes_put(&writer, vote->disk.vote.bytes, vote->disk.vote.bytes_count);
     struct digest digest = digest_of(file->bytes, bytes - DIGEST_BYTES);
     bytes_put(&writer, digest.byte, DIGEST_BYTES);
     return ERR_OK;
@@ -195,7 +194,7 @@ static enum err load(struct vote *vote)
     size_t bytes;
     enum err err = fsio_read(vote->path, VOTE_HEAD_BYTES + RECORD_BYTES_MAX + DIGEST_BYTES, &data, &bytes);
     if (err == ERR_NOTFOUND) {
-        vote->doubt = VOTE_FRESH;
+        vote->disk.doubt = VOTE_FRESH;
         return ERR_OK;
     }
     if (err == ERR_OK)
@@ -213,27 +212,28 @@ static enum err judge(struct vote *vote, uint64_t ledger_at)
     vote->durable = vote->number;
     bool marked = read_mark(vote, &mark);
     vote->why = "";
-    if (vote->doubt == VOTE_SURE && marked && mark.number == vote->number && mark.incarnation == vote->incarnation &&
-        ledger_at >= mark.ledger_at) {
-        vote->doubt = mark.doubt;
+    if (vote->disk.doubt == VOTE_SURE && marked && mark.number == vote->number &&
+        mark.incarnation == vote->disk.incarnation && ledger_at >= mark.ledger_at) {
+        vote->disk.doubt = mark.doubt;
         vote->why = mark.doubt == VOTE_DOUBT ? "it was so before, and no record has named it since" : "";
         return ERR_OK;
     }
-    if (vote->doubt == VOTE_FRESH && marked) {
-        vote->doubt = VOTE_DOUBT;
+    if (vote->disk.doubt == VOTE_FRESH && marked) {
+        vote->disk.doubt = VOTE_DOUBT;
         vote->why = "the state folder was emptied";
-    } else if (vote->doubt == VOTE_SURE && !marked) {
-        vote->doubt = VOTE_DOUBT;
+    } else if (vote->disk.doubt == VOTE_SURE && !marked) {
+        vote->disk.doubt = VOTE_DOUBT;
         vote->why = "this machine was started again, or the state folder was moved here";
-    } else if (vote->doubt == VOTE_SURE && (mark.number != vote->number || mark.incarnation != vote->incarnation)) {
-        vote->doubt = VOTE_DOUBT;
+    } else if (vote->disk.doubt == VOTE_SURE &&
+               (mark.number != vote->number || mark.incarnation != vote->disk.incarnation)) {
+        vote->disk.doubt = VOTE_DOUBT;
         vote->why = "the state folder is older than it was: its last vote is missing";
-    } else if (vote->doubt == VOTE_SURE) {
-        vote->doubt = VOTE_DOUBT;
+    } else if (vote->disk.doubt == VOTE_SURE) {
+        vote->disk.doubt = VOTE_DOUBT;
         vote->why = "the state folder is older than it was: the end of the ledger is missing";
     }
     struct vote_file file;
-    vote->incarnation = env_random_u64() | 1;
+    vote->disk.incarnation = env_random_u64() | 1;
     vote->number++;
     TRY(vote_pack(vote, &file));
     enum err err = vote_write(vote, &file);
@@ -278,7 +278,7 @@ void vote_close(struct vote *vote)
 
 enum vote_doubt vote_doubt(const struct vote *vote)
 {
-    return vote->doubt;
+    return vote->disk.doubt;
 }
 
 const char *vote_why(const struct vote *vote)
@@ -293,12 +293,17 @@ bool vote_exposed(const struct vote *vote)
 
 uint64_t vote_incarnation(const struct vote *vote)
 {
-    return vote->incarnation;
+    return vote->disk.incarnation;
+}
+
+const struct voting_disk *vote_disk(const struct vote *vote)
+{
+    return &vote->disk;
 }
 
 const struct epoch_vote *vote_last(const struct vote *vote)
 {
-    return &vote->last;
+    return &vote->disk.vote;
 }
 
 enum err vote_take(struct vote *vote, const struct epoch_vote *last)
@@ -309,8 +314,8 @@ enum err vote_take(struct vote *vote, const struct epoch_vote *last)
         memcpy(bytes, last->bytes, last->bytes_count);
     mem_free(vote->bytes);
     vote->bytes = bytes;
-    vote->last = *last;
-    vote->last.bytes = bytes;
+    vote->disk.vote = *last;
+    vote->disk.vote.bytes = bytes;
     vote->number++;
     return ERR_OK;
 }
@@ -327,11 +332,11 @@ enum err vote_mark(struct vote *vote, uint64_t ledger_at)
 enum err vote_settle(struct vote *vote)
 {
     pthread_mutex_lock(&vote->lock);
-    enum vote_doubt before = vote->doubt;
-    vote->doubt = VOTE_SURE;
+    enum vote_doubt before = vote->disk.doubt;
+    vote->disk.doubt = VOTE_SURE;
     enum err err = write_mark(vote); /* without one the next start would be in doubt again, after it has voted */
     if (err != ERR_OK)
-        vote->doubt = before;
+        vote->disk.doubt = before;
     else
         vote->why = "";
     pthread_mutex_unlock(&vote->lock);

@@ -21,13 +21,7 @@
 #include <stdint.h>
 
 #include "common/err.h"
-#include "net/membership/epoch.h"
-
-enum vote_doubt {
-    VOTE_SURE,  /* nothing was forgotten */
-    VOTE_FRESH, /* nothing was ever here: the first start, or an emptied folder */
-    VOTE_DOUBT, /* no mark of this boot, or the disk holds less than it says */
-};
+#include "net/membership/host.h"
 
 struct vote_conf {
     const char *folder; /* of the state; it is there */
@@ -43,6 +37,9 @@ ERR_MUST_CHECK enum err vote_open(const struct vote_conf *conf, uint64_t ledger_
 /* NULL is fine. */
 void vote_close(struct vote *vote);
 
+/* Whether it may vote, its incarnation and its last vote, as they are at any time; borrowed. */
+const struct voting_disk *vote_disk(const struct vote *vote);
+/* Of these: VOTE_DOUBT: there is no mark of this boot, or the disk holds less than it says. */
 enum vote_doubt vote_doubt(const struct vote *vote);
 /* Why it is in doubt, for people; "" if it is not, or is fresh. */
 const char *vote_why(const struct vote *vote);

@@ -462,6 +462,28 @@ static bool vote_counts(const struct record *previous, const struct record *next
     return record_vote_good(member->key, previous->nonce, next->epoch, next_digest, &votes[i]);
 }
 
+void record_entry_free(struct record_entry *entry)
+{
+    mem_free(entry->bytes);
+    mem_free(entry->votes);
+    *entry = (struct record_entry){0};
+}
+
+enum err record_entry_copy(const struct record_entry *entry, struct record_entry *out)
+{
+    enum err err;
+    *out = (struct record_entry){.bytes_count = entry->bytes_count, .votes_count = entry->votes_count};
+    TRY_OUT(mem_new(entry->bytes_count, 1, "a record", &out->bytes));
+    TRY_OUT(mem_new(entry->votes_count, sizeof *out->votes, "a record", &out->votes));
+    memcpy(out->bytes, entry->bytes, entry->bytes_count);
+    if (entry->votes_count > 0)
+        memcpy(out->votes, entry->votes, entry->votes_count * sizeof *out->votes);
+out:
+    if (err != ERR_OK)
+        record_entry_free(out);
+    return err;
+}
+
 enum err record_proved(const struct record *previous, const struct digest *previous_digest, const struct record *next,
                        const struct digest *next_digest, const struct record_vote *votes, uint32_t votes_count)
 {

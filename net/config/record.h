@@ -152,6 +152,18 @@ void record_vote_sign(const struct ident *ident, const uint8_t nonce[RECORD_NONC
                       uint64_t ballot, const struct digest *digest, uint8_t *signature);
 bool record_vote_good(const uint8_t *key, const uint8_t nonce[RECORD_NONCE_BYTES], uint64_t epoch,
                       const struct digest *digest, const struct record_vote *vote);
+/* A record as it was decided, kept and passed on; the first of a run has no votes. */
+struct record_entry {
+    uint8_t *bytes;
+    size_t bytes_count;
+    struct record_vote *votes;
+    uint32_t votes_count;
+};
+/* Frees both and empties it; an empty one is fine. */
+void record_entry_free(struct record_entry *entry);
+/* ERR_NOMEM: `*out` is empty. */
+ERR_MUST_CHECK enum err record_entry_copy(const struct record_entry *entry, struct record_entry *out);
+
 /* Whether `votes` prove that `next`, of this digest, follows `previous`, of that: it may (record_follows()), and a
  * majority of the voters of `previous` accepted it in one ballot. Votes that count nowhere do no harm. ERR_PROTO says
  * what is missing. */

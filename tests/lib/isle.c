@@ -235,7 +235,7 @@ struct model_plan *isle_model_plan(const struct isle_run *run)
 
 static void make_sync(struct isle *isle)
 {
-    bool votes = council_votes(peers_council(isle->peers));
+    bool votes = membership_votes(peers_membership(isle->peers));
     for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++)
         isle->shards_counts[f] = isle->plan->plan->fragments[f].shards_count;
     struct sync_conf conf = {.chain = isle->charter.chain,
@@ -372,7 +372,7 @@ void isle_adopt(struct isle *isle, struct record *record)
     assert_ok(charter_adopt(&isle->charter, record, &digest, &changes));
     assert_ok(peers_members(isle->peers, &changes));
     if (isle->sync != NULL) {
-        struct sync_view view = charter_sync_view(&isle->charter, council_votes(peers_council(isle->peers)));
+        struct sync_view view = charter_sync_view(&isle->charter, membership_votes(peers_membership(isle->peers)));
         if (isle->rounds != NULL)
             assert_ok(rounds_members(isle->rounds, isle->charter.view.count));
         assert_ok(sync_begin_epoch(isle->sync, &view, isle->now_ms));
@@ -394,7 +394,7 @@ static void take_epoch(struct isle *isle)
 {
     struct record record;
     struct digest digest;
-    if (!council_take(peers_council(isle->peers), &record, &digest))
+    if (!membership_take(peers_membership(isle->peers), &record, &digest))
         return;
     isle_adopt(isle, &record);
     assert_true(digest_equal(&digest, chain_last_digest(isle->charter.chain)));

@@ -16,7 +16,7 @@
 
 #include "tests/lib/testlib.h"
 
-#include "daemon/peers/holdings.h"
+#include "net/membership/holdings.h"
 #include "net/membership/epoch.h"
 #include "net/membership/muster.h"
 #include "net/sync/sync.h"

@@ -27,8 +27,6 @@ control/status         | status_take       | engine_new control_new             
 control/status_json    | status_json       | engine_new control_new                                                      | unit/status_json
 peers/peers            | peers_new         | engine_new control_new status_take                                          | unit/peers unit/heartbeat unit/peers_pair unit/objects unit/objects_epoch unit/states
 peers/council          | council_new       | engine_new control_new status_take                                          | unit/council unit/council_lost
-peers/seats            | seats_init        | engine_new peers_new council_new objects_new rounds_new trainer_new events_new | unit/seats
-peers/holdings         | holdings_new      | engine_new peers_new council_new objects_new rounds_new trainer_new events_new | unit/holdings
 peers/doorway          | doorway_new       | engine_new peers_new council_new rounds_new trainer_new                     | unit/doorway
 peers/ways             | ways_new          | engine_new peers_new objects_new rounds_new trainer_new events_new          | unit/ways
 trainer/trainer        | trainer_new       | engine_new control_new status_take peers_new rounds_new                     | unit/trainer unit/training unit/resume unit/departure unit/phase unit/trainer_runs
@@ -92,13 +90,9 @@ control/complaints_peers | complaints_peers | control/status
 control/complaints_core | complain    | control/status
 peers/beat         | beat_fill        | peers/peers
 peers/faults       | faults_look      | peers/peers
-peers/broken       | broken_load      | peers/council
 peers/pulse        | pulse_in         | peers/peers
 peers/report       | report_take      | peers/peers
 peers/peers_look   | peers_info       | peers/peers
-peers/wishes       | wishes_gather    | peers/council
-peers/council_look | council_waits    | peers/council
-peers/council_wire | council_wire_out | peers/council
 peers/council_keep | council_keep_init | peers/council
 peers/impostors    | twins_note       | peers/peers
 peers/objects      | objects_new      | peers/peers

@@ -6,7 +6,7 @@
 #include "tests/lib/talk.h"
 
 #include "common/digest.h"
-#include "daemon/peers/holdings.h"
+#include "net/membership/holdings.h"
 #include "tests/lib/roster.h"
 #include "tests/lib/sample_records.h"
 

@@ -75,7 +75,7 @@ static struct record next_record(void)
 /* Keeps it as one that b and c decided. */
 static void keep(const struct record *record)
 {
-    struct records_entry entry = {0};
+    struct record_entry entry = {0};
     struct record_vote votes[2] = {{.id = B, .ballot = 5}, {.id = C, .ballot = 5}};
     assert_ok(record_pack(record, &entry.bytes, &entry.bytes_count));
     struct digest digest = record_digest(entry.bytes, entry.bytes_count);
@@ -102,7 +102,7 @@ static struct digest record_digest_of(const struct record *record)
 static void the_first_record_is_the_configurations_and_is_kept(void **state)
 {
     (void)state;
-    struct records_entry entry;
+    struct record_entry entry;
     struct record kept;
     configure(ISLANDS, NULL);
     assert_ok(open_as(&idents[A]));
@@ -117,7 +117,7 @@ static void the_first_record_is_the_configurations_and_is_kept(void **state)
     struct digest digest = record_digest(entry.bytes, entry.bytes_count);
     assert_true(digest_equal(&digest, chain_last_digest(charter.chain)));
     record_deinit(&kept);
-    records_entry_free(&entry);
+    record_entry_free(&entry);
     char text[200];
     charter_difference(&charter, text, sizeof text);
     assert_string_equal(text, "");
@@ -178,7 +178,7 @@ static void a_record_that_nobody_decided_does_not_rule(void **state)
     configure(ISLANDS, NULL);
     assert_ok(open_as(&idents[A]));
     struct record record = next_record();
-    struct records_entry entry = {0};
+    struct record_entry entry = {0};
     assert_ok(record_pack(&record, &entry.bytes, &entry.bytes_count));
     assert_ok(records_save(conf.state_folder, 1, &entry));
     mem_free(entry.bytes);

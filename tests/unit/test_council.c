@@ -92,7 +92,7 @@ static void a_vote_that_cannot_be_kept_is_not_given_until_it_can(void **state)
     sitting_pass(500);
     played_settle(sitting_played[B], A, WIRE_HELLO);
     assert_false(played_heard_epoch(sitting_played[B], &answer));
-    assert_true(council_sealed_ms(peers_council(sitting_isle[A]->peers)) >
+    assert_true(membership_sealed_ms(peers_membership(sitting_isle[A]->peers)) >
                 0); /* but nothing is acknowledged any more */
     assert_int_equal(rename(aside, sitting_isle[A]->conf.state_folder), 0);
     sitting_pass(500);
@@ -152,7 +152,7 @@ static void old_records_are_put_together(void **state)
 {
     (void)state;
     enum { PACK = 256 };
-    struct records_entry first, found;
+    struct record_entry first, found;
     char path[400];
     sitting_begin_played("council-tidy");
     const char *folder = sitting_isle[A]->conf.state_folder;
@@ -165,8 +165,8 @@ static void old_records_are_put_together(void **state)
     assert_int_not_equal(access(path, F_OK), 0);
     assert_ok(records_read(folder, PACK - 1, &found));
     assert_memory_equal(found.bytes, first.bytes, first.bytes_count);
-    records_entry_free(&found);
-    records_entry_free(&first);
+    record_entry_free(&found);
+    record_entry_free(&first);
     sitting_end();
 }
 
@@ -233,9 +233,9 @@ static void a_seal_names_what_was_held_and_nothing_is_acknowledged_after_it(void
 /* As its hello says to all. */
 static void c_drains(void)
 {
-    const struct council_said said = {.address = sitting_member(A, C)->address, .draining = true};
+    const struct membership_said said = {.address = sitting_member(A, C)->address, .draining = true};
     for (uint32_t i = 0; i < ISLANDS; i++)
-        council_said(peers_council(sitting_isle[i]->peers), C, &said);
+        membership_said(peers_membership(sitting_isle[i]->peers), C, &said);
 }
 
 static void what_one_island_wishes_all_decide(void **state)
@@ -243,13 +243,14 @@ static void what_one_island_wishes_all_decide(void **state)
     (void)state;
     sitting_begin_all("council-wish");
     sitting_meet();
-    struct council *council = peers_council(sitting_isle[B]->peers);
-    assert_fails(ERR_NOTFOUND, "no island of id 99", council_wish(council, WIRE_WISH_EVICT, 99, 0));
-    assert_fails(ERR_ARG, "a wish of kind 4", council_wish(council, WIRE_WISH_ENROL, C, 0));
-    assert_ok(council_wish(council, WIRE_WISH_EVICT, C, 7)); /* said of another epoch: it may have come back since */
+    struct membership *membership = peers_membership(sitting_isle[B]->peers);
+    assert_fails(ERR_NOTFOUND, "no island of id 99", membership_wish(membership, WIRE_WISH_EVICT, 99, 0));
+    assert_fails(ERR_ARG, "a wish of kind 4", membership_wish(membership, WIRE_WISH_ENROL, C, 0));
+    assert_ok(
+        membership_wish(membership, WIRE_WISH_EVICT, C, 7)); /* said of another epoch: it may have come back since */
     sitting_pass(3000);
     assert_int_equal(sitting_epoch(A), 0);
-    assert_ok(council_wish(council, WIRE_WISH_EVICT, C, 0));
+    assert_ok(membership_wish(membership, WIRE_WISH_EVICT, C, 0));
     sitting_pass_until_epoch(A, 1);
     assert_int_equal(sitting_member(A, C)->role, RECORD_AWAY);
     sitting_pass_until_epoch(A, 2); /* it is well, and comes back by itself */
@@ -257,7 +258,7 @@ static void what_one_island_wishes_all_decide(void **state)
     c_drains();
     sitting_pass_until_epoch(A, 3);
     assert_int_equal(sitting_member(A, C)->role, RECORD_DRAINING);
-    assert_ok(council_wish(council, WIRE_WISH_STEPS, 0, 4321));
+    assert_ok(membership_wish(membership, WIRE_WISH_STEPS, 0, 4321));
     sitting_pass_until_epoch(A, 4);
     assert_int_equal(chain_last(sitting_isle[A]->charter.chain)->steps, 4321);
     sitting_pass(SITTING_LONG_MS);
@@ -305,24 +306,24 @@ static void who_is_enrolled_is_on_the_roster_once(void **state)
     struct ident ident, other;
     sitting_begin_all("council-enrol");
     sitting_meet();
-    struct council *council = peers_council(sitting_isle[A]->peers);
+    struct membership *membership = peers_membership(sitting_isle[A]->peers);
     struct record_member as = newcomer("delta", &ident), same = newcomer("delta", &other),
                          taken = newcomer("b", &other);
-    assert_ok(council_enrol(council, &as));
-    assert_ok(council_enrol(council, &as));
-    assert_fails(ERR_STATE, "delta is being enrolled already", council_enrol(council, &same));
-    assert_fails(ERR_STATE, "an island called b is on the roster", council_enrol(council, &taken));
+    assert_ok(membership_enrol(membership, &as));
+    assert_ok(membership_enrol(membership, &as));
+    assert_fails(ERR_STATE, "delta is being enrolled already", membership_enrol(membership, &same));
+    assert_fails(ERR_STATE, "an island called b is on the roster", membership_enrol(membership, &taken));
     snprintf(taken.name, sizeof taken.name, "beta");
     memcpy(taken.key, sitting_run->idents[B].key, sizeof taken.key);
-    assert_fails(ERR_STATE, "that key is on the roster already, as island b", council_enrol(council, &taken));
+    assert_fails(ERR_STATE, "that key is on the roster already, as island b", membership_enrol(membership, &taken));
     sitting_pass_until_epoch(B, 1);
     const struct record *record = chain_last(sitting_isle[B]->charter.chain);
     assert_int_equal(record->members_count, 4);
     assert_int_equal(record->members[3].id, 3);
     assert_string_equal(record->members[3].name, "delta");
-    assert_false(record->members[3].voter); /* it holds nothing yet */
-    assert_ok(council_enrol(council, &as)); /* said once more: it is there */
-    assert_fails(ERR_STATE, "an island called delta is on the roster", council_enrol(council, &same));
+    assert_false(record->members[3].voter);       /* it holds nothing yet */
+    assert_ok(membership_enrol(membership, &as)); /* said once more: it is there */
+    assert_fails(ERR_STATE, "an island called delta is on the roster", membership_enrol(membership, &same));
     sitting_pass(SITTING_LONG_MS);
     assert_int_equal(sitting_epoch(B), 1);
     sitting_end();
@@ -333,7 +334,7 @@ static void who_is_enrolled_is_on_the_roster_once(void **state)
 static void assert_sure(uint32_t i, bool sure)
 {
     assert_int_equal(vote_doubt(sitting_isle[i]->vote) == VOTE_SURE, sure);
-    assert_int_equal(council_votes(peers_council(sitting_isle[i]->peers)), sure);
+    assert_int_equal(membership_votes(peers_membership(sitting_isle[i]->peers)), sure);
 }
 
 /* The first start of a run: what nobody has made, nobody can have forgotten. One who is not here may have. */

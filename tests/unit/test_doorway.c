@@ -91,12 +91,12 @@ static enum err wish(void *user, uint32_t kind, uint32_t id, uint64_t number)
 
 static void add(struct record *record)
 {
-    struct records_entry entry = {0};
+    struct record_entry entry = {0};
     struct digest digest = records_digest(record);
     assert_ok(record_pack(record, &entry.bytes, &entry.bytes_count));
     assert_ok(records_save(island.folder, record->epoch, &entry));
     assert_ok(chain_add(island.chain, record, &digest));
-    records_entry_free(&entry);
+    record_entry_free(&entry);
 }
 
 static void open_doorway(void)

@@ -7,7 +7,7 @@
 
 #include "common/digest.h"
 #include "common/mem.h"
-#include "daemon/peers/holdings.h"
+#include "net/membership/holdings.h"
 #include "tests/lib/roster.h"
 #include "tests/lib/talk.h"
 

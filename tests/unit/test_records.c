@@ -38,9 +38,9 @@ static void free_records(void)
 }
 
 /* A record with the votes of members 0 to `count` - 1. */
-static struct records_entry entry_of(const struct record *record, uint32_t count)
+static struct record_entry entry_of(const struct record *record, uint32_t count)
 {
-    struct records_entry entry = {.votes_count = count};
+    struct record_entry entry = {.votes_count = count};
     assert_ok(record_pack(record, &entry.bytes, &entry.bytes_count));
     assert_ok(mem_new(MEMBERS, sizeof *entry.votes, "votes", &entry.votes));
     for (uint32_t i = 0; i < count; i++)
@@ -50,9 +50,9 @@ static struct records_entry entry_of(const struct record *record, uint32_t count
 
 static void save(const struct record *record, uint64_t epoch, uint32_t votes)
 {
-    struct records_entry entry = entry_of(record, votes);
+    struct record_entry entry = entry_of(record, votes);
     assert_ok(records_save(folder, epoch, &entry));
-    records_entry_free(&entry);
+    record_entry_free(&entry);
 }
 
 static void save_all(const char *name)
@@ -95,7 +95,7 @@ static void what_was_saved_is_read_as_it_was(void **state)
 {
     (void)state;
     save_all("records-read");
-    struct records_entry got, entry = entry_of(&chain_records[2], 3);
+    struct record_entry got, entry = entry_of(&chain_records[2], 3);
     assert_ok(records_save(folder, 2, &entry)); /* in the place of what was there */
     assert_ok(records_read(folder, 2, &got));
     assert_int_equal(got.bytes_count, entry.bytes_count);
@@ -105,10 +105,10 @@ static void what_was_saved_is_read_as_it_was(void **state)
         assert_true(got.votes[i].id == entry.votes[i].id && got.votes[i].ballot == BALLOT);
         assert_memory_equal(got.votes[i].signature, entry.votes[i].signature, IDENT_SIGNATURE_BYTES);
     }
-    records_entry_free(&got);
+    record_entry_free(&got);
     assert_ok(records_read(folder, 0, &got)); /* of which nobody voted */
     assert_int_equal(got.votes_count, 0);
-    records_entry_free(&got);
+    record_entry_free(&got);
     assert_int_equal(records_read(folder, EPOCHS, &got), ERR_NOTFOUND);
     assert_null(got.bytes);
     entry.votes_count = RECORD_OWNERS_MAX + 2;
@@ -118,7 +118,7 @@ static void what_was_saved_is_read_as_it_was(void **state)
     entry.bytes_count = (size_t)RECORD_BYTES_MAX + 1;
     assert_fails(ERR_ARG, "a record of", records_save(folder, 2, &entry));
     entry.bytes_count = bytes_count;
-    records_entry_free(&entry);
+    record_entry_free(&entry);
 }
 
 static void the_whole_chain_is_loaded(void **state)
@@ -156,7 +156,7 @@ static void a_damaged_one_ends_the_chain(void **state)
     (void)state;
     static const size_t where[] = {0, 4, 8, 16, 24, RECORD_AT, RECORD_AT + 300};
     for (size_t i = 0; i < sizeof where / sizeof where[0]; i++) {
-        struct records_entry got;
+        struct record_entry got;
         save_all("records-damaged");
         flip(path_of(3), where[i]);
         assert_fails(ERR_CORRUPT, "is damaged", records_read(folder, 3, &got));
@@ -214,7 +214,7 @@ static void old_ones_are_forgotten(void **state)
 
 /* ---- what is not proved ---- */
 
-static void assert_unproved(const struct records_entry *entry)
+static void assert_unproved(const struct record_entry *entry)
 {
     assert_ok(records_save(folder, 3, entry));
     overhear_begin();
@@ -226,7 +226,7 @@ static void a_record_without_a_majority_of_the_one_before_is_refused(void **stat
 {
     (void)state;
     save_all("records-votes");
-    struct records_entry entry = entry_of(&chain_records[3], 3);
+    struct record_entry entry = entry_of(&chain_records[3], 3);
     for (uint32_t count = 0; count < 2; count++) {
         entry.votes_count = count;
         assert_unproved(&entry);
@@ -250,7 +250,7 @@ static void a_record_without_a_majority_of_the_one_before_is_refused(void **stat
     entry.votes[1] = good;
     assert_ok(records_save(folder, 3, &entry));
     assert_loads(0, EPOCHS - 1);
-    records_entry_free(&entry);
+    record_entry_free(&entry);
 }
 
 /* Well signed, and it does not follow. */
@@ -261,14 +261,14 @@ static void a_record_of_another_chain_is_refused(void **state)
     struct record other;
     assert_ok(record_copy(&chain_records[3], &other));
     other.previous = records_digest(&chain_records[1]);
-    struct records_entry entry = entry_of(&other, 3);
+    struct record_entry entry = entry_of(&other, 3);
     assert_unproved(&entry);
-    records_entry_free(&entry);
+    record_entry_free(&entry);
     record_deinit(&other);
     /* The right one of the next epoch, in its place: a file is what its name says. */
     entry = entry_of(&chain_records[4], 3);
     assert_unproved(&entry);
-    records_entry_free(&entry);
+    record_entry_free(&entry);
 }
 
 static void another_run_is_refused_and_left_alone(void **state)
@@ -342,14 +342,14 @@ static size_t files(void)
 static void assert_many(uint64_t first, uint64_t loaded)
 {
     struct chain *chain;
-    struct records_entry entry;
+    struct record_entry entry;
     struct record record;
     for (uint64_t e = first; e < MANY; e++) {
         assert_ok(records_read(folder, e, &entry));
         assert_ok(record_unpack(entry.bytes, entry.bytes_count, &record));
         assert_true(record.epoch == e && entry.votes_count == (e == 0 ? 0 : 2));
         record_deinit(&record);
-        records_entry_free(&entry);
+        record_entry_free(&entry);
     }
     assert_int_equal(records_read(folder, MANY, &entry), ERR_NOTFOUND);
     assert_ok(load(&chain));
@@ -386,7 +386,7 @@ static void a_pack_holds_those_that_were_there(void **state)
     assert_ok(records_pack(folder, PACK));
     assert_int_equal(files(), MANY - PACK + 1);
     assert_many(100, PACK);
-    assert_int_equal(records_read(folder, 99, &(struct records_entry){0}), ERR_NOTFOUND);
+    assert_int_equal(records_read(folder, 99, &(struct record_entry){0}), ERR_NOTFOUND);
 }
 
 /* The file with all of them is whole, and some are not removed yet. */
@@ -409,18 +409,18 @@ static void damage_costs_what_it_hits(void **state)
 {
     (void)state;
     const char *pack;
-    struct records_entry entry;
+    struct record_entry entry;
     save_many("records-damage");
     testlib_damage(path_of(7), 50);
     assert_ok(records_pack(folder, PACK));
     assert_int_equal(records_read(folder, 7, &entry), ERR_NOTFOUND);
     assert_ok(records_read(folder, 6, &entry));
-    records_entry_free(&entry);
+    record_entry_free(&entry);
     pack = testlib_path(folder, "records-000000000000");
     testlib_damage(pack, testlib_file_bytes(pack) - 5);
     assert_int_equal(records_read(folder, PACK - 1, &entry), ERR_CORRUPT);
     assert_ok(records_read(folder, PACK - 2, &entry));
-    records_entry_free(&entry);
+    record_entry_free(&entry);
     assert_many(PACK, PACK);
 }
 

@@ -91,7 +91,7 @@ static void fill_complaints(void)
 static void fill_epoch(void)
 {
     view.epoch = 41;
-    status.epoch.wishes[0] = (struct council_pending){WIRE_WISH_REVOKE, 1, "c", 46};
+    status.epoch.wishes[0] = (struct membership_pending){WIRE_WISH_REVOKE, 1, "c", 46};
     status.epoch.wishes_count = 1;
 }
 

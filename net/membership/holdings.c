@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/peers/holdings.h"
+#include "net/membership/holdings.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/peers/wishes.h"
+#include "net/membership/wishes.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -173,7 +173,7 @@ static struct muster_wish wish_of(const struct wishes *wishes, const struct seat
         wish.as.uplink = seat->uplink != 0 ? seat->uplink : member->uplink;
         wish.as.owner_wish = seat->owner_wish;
     }
-    wish.in_doubt = self ? vote_doubt(seats->vote) != VOTE_SURE : seat->doubt_ms != 0 || seat->incarnation == 0;
+    wish.in_doubt = self ? seats->disk->doubt != VOTE_SURE : seat->doubt_ms != 0 || seat->incarnation == 0;
     /* Who can keep nothing makes no result, and nothing is certified by it: it is as good as lost until it can. */
     wish.silent = (self ? seats_yields(seats) : seats_silent(seats, slot)) || seats_disk_fails(seats, slot);
     wish.apart = seats_apart(seats, slot);

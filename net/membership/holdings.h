@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * holdings: what this island holds, as a seal tells it, and what members answered to our own ballot, as
- * net/membership/compose takes it. Private to peers/.
+ * net/membership/compose takes it. Private to net/membership/.
  *
- * One answer a member is kept, the last one; answers to another ballot do not count. Only the loop's thread.
+ * One answer a member is kept, the last one; answers to another ballot do not count.
  */
-#ifndef DAEMON_PEERS_HOLDINGS_H
-#define DAEMON_PEERS_HOLDINGS_H
+#ifndef NET_MEMBERSHIP_HOLDINGS_H
+#define NET_MEMBERSHIP_HOLDINGS_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/peers/broken.h"
+#include "net/membership/broken.h"
 
 #include <inttypes.h>
 
-#include "common/log.h"
 #include "common/mem.h"
-#include "daemon/state/proofs.h"
 #include "net/membership/proof.h"
 
 /* Whether it proves that this member broke its word. */
@@ -28,19 +26,20 @@ static void mark(struct seats *seats, uint32_t slot, const struct wire_object *w
         return;
     seat->broke_word = true;
     seat->evict = slot != seats->view->self; /* of ourselves the others will see to it */
-    log_error("island %s has signed two different results of one part: fragment %" PRIu32 ", version %" PRIu64
-              ". Its disk is older than it knew, or it lies: it is evicted, and stays so until its key is revoked",
-              seats->view->members[slot].name, what->key.fragment, what->key.version);
+    seats->host->tell(seats->user, &(struct membership_news){.type = MEMBERSHIP_BROKE_WORD,
+                                                             .member = slot,
+                                                             .fragment = what->key.fragment,
+                                                             .version = what->key.version});
 }
 
 /* Of one member, if there is one. */
-static enum err load(struct seats *seats, uint32_t slot, const char *folder)
+static enum err load(struct seats *seats, uint32_t slot)
 {
     const struct view_member *member = &seats->view->members[slot];
     struct wire_object what;
     uint8_t *proof;
     size_t count;
-    enum err err = proofs_load(folder, member->id, &proof, &count);
+    enum err err = seats->host->load_proof(seats->user, member->id, &proof, &count);
     if (err == ERR_NOTFOUND)
         return ERR_OK;
     if (err == ERR_OK)
@@ -48,21 +47,20 @@ static enum err load(struct seats *seats, uint32_t slot, const char *folder)
     if (err == ERR_OK)
         mark(seats, slot, &what);
     else if (err != ERR_NOMEM)
-        log_error("a proof about island %s is none, and not used: %s", member->name, err_text());
+        seats->host->tell(seats->user, &(struct membership_news){.type = MEMBERSHIP_NO_PROOF, .member = slot});
     mem_free(proof);
     return err == ERR_NOMEM ? err : ERR_OK;
 }
 
-enum err broken_load(struct seats *seats, const char *folder)
+enum err broken_load(struct seats *seats)
 {
     for (uint32_t i = 0; i < seats->view->count; i++)
         if (seats->view->members[i].used && !seats->seat[i].broke_word)
-            TRY(load(seats, i, folder));
+            TRY(load(seats, i));
     return ERR_OK;
 }
 
-enum err broken_take(struct seats *seats, const char *folder, uint32_t id, const uint8_t *proof, size_t proof_bytes,
-                     bool *news)
+enum err broken_take(struct seats *seats, uint32_t id, const uint8_t *proof, size_t proof_bytes, bool *news)
 {
     uint32_t slot = view_slot(seats->view, id);
     struct wire_object what;
@@ -72,20 +70,19 @@ enum err broken_take(struct seats *seats, const char *folder, uint32_t id, const
     if (seats->seat[slot].broke_word)
         return ERR_OK;
     TRY(check(seats, slot, proof, proof_bytes, &what));
-    TRY(proofs_save(folder, id, proof, proof_bytes)); /* it is told again where this fails */
+    TRY(seats->host->save_proof(seats->user, id, proof, proof_bytes)); /* it is told again where this fails */
     mark(seats, slot, &what);
     *news = true;
     return ERR_OK;
 }
 
-bool broken_next(const struct seats *seats, const char *folder, uint32_t *slot, struct wire_epoch *wish,
-                 uint8_t **proof)
+bool broken_next(const struct seats *seats, uint32_t *slot, struct wire_epoch *wish, uint8_t **proof)
 {
     for (uint32_t i = *slot == VIEW_NOBODY ? 0 : *slot + 1; i < seats->view->count; i++) {
         uint32_t id = seats->view->members[i].id;
         size_t count;
         if (!seats->view->members[i].used || !seats->seat[i].broke_word ||
-            proofs_load(folder, id, proof, &count) != ERR_OK)
+            seats->host->load_proof(seats->user, id, proof, &count) != ERR_OK)
             continue;
         *slot = i;
         *wish = (struct wire_epoch){.type = WIRE_WISH, .wish = {.kind = WIRE_WISH_EVICT, .id = id}};

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * seats: what is known of each member when the next record is thought of: whether it is heard, by us and by a majority,
- * whether its disk is in doubt, how far it has come, and what is wished of it. By slot. Private to peers/.
+ * whether its disk is in doubt, how far it has come, and what is wished of it. By slot. Private to
+ * net/membership/.
  *
- * It says what is so, and asks for nothing. Time is that of the last seats_tick(). Only the loop's thread.
+ * It says what is so, and asks for nothing. Time is that of the last seats_tick().
  */
-#ifndef DAEMON_PEERS_SEATS_H
-#define DAEMON_PEERS_SEATS_H
+#ifndef NET_MEMBERSHIP_SEATS_H
+#define NET_MEMBERSHIP_SEATS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,9 +16,9 @@
 #include "common/bitset.h"
 #include "common/err.h"
 #include "common/quota.h"
-#include "daemon/state/vote.h"
 #include "net/config/chain.h"
 #include "net/membership/hearing.h"
+#include "net/membership/host.h"
 #include "net/sync/sync.h"
 #include "net/config/view.h"
 #include "net/transport/wire.h"
@@ -63,7 +64,9 @@ struct seats {
     /* borrowed; the view follows the chain's newest record */
     const struct view *view;
     const struct chain *chain;
-    const struct vote *vote;
+    const struct voting_disk *disk;
+    const struct membership_host *host; /* for net/membership/broken; `user`: of its calls */
+    void *user;
     struct sync *sync; /* NULL: the run's plan is not known yet */
     uint32_t fragments_count;
     struct seat *seat;       /* [VIEW_SLOTS_MAX] */
@@ -77,7 +80,7 @@ struct seats {
 };
 
 /* Of nobody yet: seats_begin() follows. ERR_NOMEM. */
-ERR_MUST_CHECK enum err seats_init(const struct view *view, const struct chain *chain, const struct vote *vote,
+ERR_MUST_CHECK enum err seats_init(const struct view *view, const struct chain *chain, const struct voting_disk *disk,
                                    struct seats *seats);
 /* An empty one is fine. */
 void seats_deinit(struct seats *seats);

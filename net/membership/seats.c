@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/peers/seats.h"
+#include "net/membership/seats.h"
 
 #include <stdio.h>
 
@@ -29,11 +29,12 @@ static const struct record *last(const struct seats *seats)
 
 /* ---- life ---- */
 
-enum err seats_init(const struct view *view, const struct chain *chain, const struct vote *vote, struct seats *seats)
+enum err seats_init(const struct view *view, const struct chain *chain, const struct voting_disk *disk,
+                    struct seats *seats)
 {
-    *seats = (struct seats){.view = view, .chain = chain, .vote = vote};
-    TRY(mem_new(VIEW_SLOTS_MAX, sizeof *seats->hearing, "the council", &seats->hearing));
-    enum err err = mem_new(VIEW_SLOTS_MAX, sizeof *seats->seat, "the council", &seats->seat);
+    *seats = (struct seats){.view = view, .chain = chain, .disk = disk};
+    TRY(mem_new(VIEW_SLOTS_MAX, sizeof *seats->hearing, "membership", &seats->hearing));
+    enum err err = mem_new(VIEW_SLOTS_MAX, sizeof *seats->seat, "membership", &seats->seat);
     if (err != ERR_OK)
         seats_deinit(seats);
     return err;
@@ -294,7 +295,7 @@ bool seats_caught_up(const struct seats *seats, uint32_t member)
 bool seats_in_doubt(const struct seats *seats, uint32_t member)
 {
     if (member == seats->view->self)
-        return vote_doubt(seats->vote) != VOTE_SURE;
+        return seats->disk->doubt != VOTE_SURE;
     uint64_t since_ms = seats->seat[member].doubt_ms;
     return since_ms != 0 && seats->now_ms >= since_ms + DOUBT_MS;
 }
@@ -315,7 +316,7 @@ uint8_t seats_losses(const struct seats *seats, uint32_t member)
 
 uint64_t seats_incarnation(const struct seats *seats, uint32_t member)
 {
-    return member == seats->view->self ? vote_incarnation(seats->vote) : seats->seat[member].incarnation;
+    return member == seats->view->self ? seats->disk->incarnation : seats->seat[member].incarnation;
 }
 
 /* A version, or a result that may become one: we may have been asked to keep it, or have made it. */
@@ -351,10 +352,9 @@ static bool nothing_made(const struct seats *seats)
 bool seats_doubt_is_over(const struct seats *seats)
 {
     const struct view_member *self = &seats->view->members[seats->view->self];
-    if (self->incarnation == vote_incarnation(seats->vote))
+    if (self->incarnation == seats->disk->incarnation)
         return true;
-    return vote_doubt(seats->vote) == VOTE_FRESH && last(seats)->epoch == 0 && self->incarnation == 0 &&
-           nothing_made(seats);
+    return seats->disk->doubt == VOTE_FRESH && last(seats)->epoch == 0 && self->incarnation == 0 && nothing_made(seats);
 }
 
 /* Whether the member has said of every fragment what it holds; a witness holds none. */

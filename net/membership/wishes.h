@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * wishes: what is wanted of the members: who drains, is evicted, comes or comes back, and how many steps the run takes;
- * until a record says it. Private to peers/.
+ * until a record says it. Private to net/membership/.
  *
  * What others ask for (evict, revoke, steps, enrol) ends with the epoch in which it was asked, and when nobody has
  * asked again for WISHES_TOLD_MS: who asked has to stand by it, so that nothing is done long after, when those who were
  * cut off are back. What a member says of itself stands until it says otherwise.
  *
  * What the record should say of them is net/membership/muster's to decide; whether it would say anything new is asked
- * here. Of what is known of the members (seats.h) it writes what is wished. Only the loop's thread.
+ * here. Of what is known of the members (seats.h) it writes what is wished.
  */
-#ifndef DAEMON_PEERS_WISHES_H
-#define DAEMON_PEERS_WISHES_H
+#ifndef NET_MEMBERSHIP_WISHES_H
+#define NET_MEMBERSHIP_WISHES_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "common/err.h"
-#include "daemon/peers/seats.h"
+#include "net/membership/seats.h"
 #include "net/membership/muster.h"
 #include "net/config/record.h"
 

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * host: what membership asks of the program it lives in: a disk, a way to the other members, and somebody to tell. The
+ * daemon has files, keys and links (daemon/peers/council.c), the simulator has arrays (tests/lib/simcouncil.c); nothing
+ * else of membership differs between them.
+ *
+ * Types only. No call may call back into membership: what it leads to comes with the host's next call.
+ */
+#ifndef NET_MEMBERSHIP_HOST_H
+#define NET_MEMBERSHIP_HOST_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/err.h"
+#include "net/config/record.h"
+#include "net/membership/epoch.h"
+
+/* Whether a disk may vote (rule 9 of docs/PROTOCOL.md, "Epochs"). */
+enum vote_doubt {
+    VOTE_SURE,  /* nothing was forgotten */
+    VOTE_FRESH, /* nothing was ever here: the first start, or an emptied folder */
+    VOTE_DOUBT, /* it may hold less than it did once */
+};
+
+/* This island's disk as far as votes are concerned. The host's; it changes in save_vote() and settle() alone. */
+struct voting_disk {
+    enum vote_doubt doubt;
+    uint64_t incarnation;   /* never 0 */
+    struct epoch_vote vote; /* the last one, durable or not; all zero if there is none */
+};
+
+enum membership_news_type {
+    MEMBERSHIP_DECIDED,    /* the next record is durable here: membership_take() */
+    MEMBERSHIP_VOTES,      /* this island votes from now on: its disk is in doubt no more */
+    MEMBERSHIP_WANTS,      /* the protocol's core was told to fetch something: step it, with SYNC_EV_TICK */
+    MEMBERSHIP_APART,      /* `member` stands back, cut off from `from` */
+    MEMBERSHIP_DISK_FAILS, /* `member`, another one, says that its disk keeps nothing */
+    MEMBERSHIP_BROKE_WORD, /* `member` has signed two results of one part: of `fragment`, `version` */
+    MEMBERSHIP_NO_PROOF,   /* what is kept as a proof about `member` is none: err_text() says why */
+    MEMBERSHIP_SUSPECT,    /* seals show two results of one part of the member of `id` */
+    MEMBERSHIP_FAILED,     /* `text` failed, as err_text() says; it is tried again */
+};
+
+struct membership_news {
+    enum membership_news_type type;
+    uint32_t member, from; /* slots */
+    uint32_t id, fragment;
+    uint64_t version;
+    const char *text;
+};
+
+struct membership_host {
+    /* To another member, by slot. What cannot go now is as if it were lost: everything is repeated. */
+    void (*send)(void *user, uint32_t slot, uint32_t type, const uint8_t *bytes, size_t bytes_count);
+    /* The vote is the last one from here on; when it is durable, membership_saved() with `number`, or one after it.
+     * Copied. Where it cannot be made durable, nothing: what asked for it asks again. */
+    void (*save_vote)(void *user, const struct epoch_vote *vote, uint64_t number);
+    /* When the record is durable, membership_kept(). Copied. ERR_NOMEM: the others send it again. */
+    enum err (*keep_record)(void *user, const struct record_entry *entry);
+    /* The record of an epoch, as it was decided: record_entry_free(). ERR_NOTFOUND and others: another member has it.
+     */
+    enum err (*read_record)(void *user, uint64_t epoch, struct record_entry *out);
+    /* The proof that the member of this id signed two results of one part (net/membership/proof.h), for good. The
+     * caller of load_proof() frees `*bytes`; ERR_NOTFOUND: there is none. */
+    enum err (*save_proof)(void *user, uint32_t id, const uint8_t *bytes, size_t bytes_count);
+    enum err (*load_proof)(void *user, uint32_t id, uint8_t **bytes, size_t *bytes_count);
+    /* The disk is in doubt no more, durably. A failure: it still is. */
+    enum err (*settle)(void *user);
+    void (*tell)(void *user, const struct membership_news *news);
+};
+
+#endif

@@ -1,0 +1,850 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "net/membership/membership.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/log.h"
+#include "common/mem.h"
+#include "net/membership/broken.h"
+#include "net/membership/compose.h"
+#include "net/membership/epoch.h"
+#include "net/membership/epoch_wire.h"
+#include "net/membership/holdings.h"
+#include "net/membership/seats.h"
+#include "net/membership/wishes.h"
+
+/* TURN: how long the next voter waits for the one before it. ASKED: so long those who might join are waited for, once
+ * enough voters have sealed. OVERDUE: so long what only a few of them show may take to be fetched. PROOFS: as long as
+ * one whose word is broken takes part, the others are told so often. */
+enum { TURN_MS = 1000, ASKED_MS = 700, OVERDUE_MS = 4000, PROOFS_MS = 2000 };
+/* Records in answer to one question. */
+enum { CHAIN_MOST = 64 };
+
+/* A message to ourselves, packed. */
+struct own_message {
+    uint32_t type;
+    uint8_t *bytes;
+    size_t bytes_count;
+};
+enum { OWN_MAX = 32 };
+
+struct membership {
+    struct membership_conf conf;
+    struct sync *sync;             /* NULL: the run's plan is not known yet */
+    const uint32_t *shards_counts; /* per fragment; likewise */
+    struct epoch *epoch;
+    struct holdings *holdings; /* what members answered in our ballot */
+    struct seats seats;
+    struct wishes wishes;
+    struct own_message own[OWN_MAX];
+    uint32_t own_count;
+    uint64_t saving; /* number of the last vote that went to the disk in this epoch, until it is durable; 0: none */
+    uint64_t saved;  /* number of a vote that is durable, to be told net/membership/epoch; 0: none */
+    bool compose;    /* ordered */
+    bool take_over;  /* ordered: what all voters hold together is to be here */
+    uint32_t lacking[RECORD_OWNERS_MAX + 1]; /* of the last draft, by id: who lacks some of what it rests on */
+    uint32_t lacking_count;
+    uint64_t sealed_ms; /* since when we are sealed; 0: we are not */
+    uint64_t wished_ms; /* since when another record would say something else; 0: it would not */
+    uint64_t asked_ms;  /* since when those who might join are asked; 0: they are not */
+    uint64_t proofs_ms; /* when proofs are told again */
+    struct bitset asked;
+    bool taken; /* `record` is decided and waits to be taken */
+    struct record record;
+    struct digest digest;
+};
+
+static const struct record *last(const struct membership *m)
+{
+    return chain_last(m->conf.chain);
+}
+
+static uint32_t self_of(const struct membership *m)
+{
+    return m->conf.view->self;
+}
+
+static uint32_t id_of(const struct membership *m, uint32_t slot)
+{
+    return m->conf.view->members[slot].id;
+}
+
+bool membership_votes(const struct membership *m)
+{
+    const struct view *view = m->conf.view;
+    /* A record that we voted after is missing here: what we promised then is not known to those rules yet. */
+    bool current = m->conf.disk->vote.epoch <= last(m)->epoch;
+    return view->self != VIEW_NOBODY && view->members[view->self].voter && current && m->conf.disk->doubt == VOTE_SURE;
+}
+
+/* ---- to the host ---- */
+
+static void tell(const struct membership *m, const struct membership_news *news)
+{
+    m->conf.host->tell(m->conf.user, news);
+}
+
+static void tell_of(const struct membership *m, enum membership_news_type type)
+{
+    tell(m, &(struct membership_news){.type = type});
+}
+
+static void failed(const struct membership *m, const char *what)
+{
+    tell(m, &(struct membership_news){.type = MEMBERSHIP_FAILED, .text = what});
+}
+
+/* ---- out ---- */
+
+/* To ourselves: it comes back when what is under way is done. */
+static void say_own(struct membership *m, uint32_t type, uint8_t *bytes, size_t bytes_count)
+{
+    if (m->own_count == OWN_MAX) { /* as if it were lost: everything is repeated */
+        mem_free(bytes);
+        return;
+    }
+    m->own[m->own_count++] = (struct own_message){type, bytes, bytes_count};
+}
+
+static void say(struct membership *m, uint32_t to, const struct wire_epoch *message)
+{
+    uint8_t *bytes;
+    size_t count;
+    uint32_t slot = view_slot(m->conf.view, to);
+    log_debug("epoch message %d, ballot %" PRIx64 ", to id %" PRIu32, (int)message->type, message->ballot, to);
+    if (slot == VIEW_NOBODY)
+        return;
+    if (wire_epoch_pack(message, &bytes, &count) != ERR_OK) {
+        failed(m, "a message of the next epoch");
+        return;
+    }
+    if (slot == self_of(m)) {
+        say_own(m, message->type, bytes, count);
+        return;
+    }
+    m->conf.host->send(m->conf.user, slot, message->type, bytes, count);
+    mem_free(bytes);
+}
+
+/* What we hold, as it is now. */
+static void add_holdings(struct membership *m, struct wire_epoch *out)
+{
+    /* A disk that is not in doubt is the one that the record names: the first one of hand-written members, 0. */
+    bool sure = m->conf.disk->doubt == VOTE_SURE;
+    out->promise.incarnation = sure ? m->conf.view->members[self_of(m)].incarnation : m->conf.disk->incarnation;
+    holdings_own(m->holdings, m->sync, &out->promise.rows, &out->promise.rows_count);
+}
+
+static void send_message(struct membership *m, uint32_t to, const struct epoch_message *from)
+{
+    struct wire_epoch out = epoch_wire_out(from);
+    if (out.type == WIRE_PROMISE)
+        add_holdings(m, &out);
+    else if (out.type == WIRE_ACCEPTED)
+        record_vote_sign(m->conf.ident, last(m)->nonce, out.epoch, out.ballot, &from->digest, out.accepted.signature);
+    say(m, to, &out);
+}
+
+static struct wire_epoch decided_message(const struct record_entry *entry)
+{
+    struct wire_epoch out = {.type = WIRE_DECIDED};
+    out.decided.record = entry->bytes;
+    out.decided.record_bytes = entry->bytes_count;
+    out.decided.votes = entry->votes;
+    out.decided.votes_count = entry->votes_count;
+    return out;
+}
+
+/* The records after `after`, as they were decided: some, since who knows those asks for the next. */
+static void send_chain(struct membership *m, uint32_t to, uint64_t after)
+{
+    uint64_t end = last(m)->epoch - after > CHAIN_MOST ? after + CHAIN_MOST : last(m)->epoch;
+    for (uint64_t epoch = after + 1; epoch <= end; epoch++) {
+        struct record_entry entry;
+        if (m->conf.host->read_record(m->conf.user, epoch, &entry) != ERR_OK)
+            return; /* another member is asked next */
+        struct wire_epoch out = decided_message(&entry);
+        say(m, to, &out);
+        record_entry_free(&entry);
+    }
+}
+
+/* ---- composing ---- */
+
+/* What net/membership/compose starts from. */
+static struct compose_base base_of(const struct membership *m)
+{
+    return (struct compose_base){.record = last(m),
+                                 .digest = chain_last_digest(m->conf.chain),
+                                 .shards = m->shards_counts,
+                                 .fragments_count = m->seats.fragments_count};
+}
+
+static enum err propose(struct membership *m, const struct record *draft, bool safe, const uint32_t *asked,
+                        uint32_t asked_count, uint64_t now_ms)
+{
+    uint8_t *bytes;
+    size_t count;
+    enum err err;
+    TRY(record_check(draft)); /* what nobody would accept is not proposed, but said */
+    TRY(record_pack(draft, &bytes, &count));
+    struct digest digest = record_digest(bytes, count);
+    if (safe)
+        err = epoch_propose(m->epoch, bytes, count, &digest, now_ms);
+    else
+        err = epoch_draft(m->epoch, bytes, count, asked, asked_count, now_ms);
+    mem_free(bytes);
+    return err;
+}
+
+static enum err compose_next(struct membership *m, uint64_t now_ms)
+{
+    enum err err;
+    struct muster_wish *wishes = NULL;
+    struct compose_out out = {0};
+    struct compose_base base = base_of(m);
+    uint32_t count, holdings_count, asked[EPOCH_ASKED_MAX];
+    const struct compose_holding *holdings = holdings_answered(m->holdings, m->epoch, &holdings_count);
+    uint32_t asked_count = wishes_whom_to_ask(&m->seats, &m->asked, asked);
+    base.overdue = m->asked_ms != 0 && now_ms >= m->asked_ms + OVERDUE_MS;
+    TRY_OUT(wishes_gather(&m->wishes, &m->seats, true, &wishes, &count));
+    TRY_OUT(compose(&base, holdings, holdings_count, wishes, count, &out));
+    if (out.ask) {
+        log_debug("next record: %" PRIu32 " answers do not suffice", holdings_count);
+        TRY_OUT(epoch_draft(m->epoch, NULL, 0, asked, asked_count, now_ms));
+        goto out;
+    }
+    if (m->wishes.steps != 0)
+        out.draft.steps = m->wishes.steps;
+    if (m->asked_ms == 0)
+        m->asked_ms = now_ms;
+    bool waits = now_ms < m->asked_ms + ASKED_MS && !wishes_all_there(wishes, count, asked, asked_count);
+    bool safe = compose_safe(&out.draft, &base, holdings, holdings_count, m->lacking, &m->lacking_count);
+    log_debug("next record: %s, %" PRIu32 " answers, %" PRIu32 " lack something of it%s",
+              safe ? "safe" : "not safe yet", holdings_count, m->lacking_count,
+              waits ? "; those who might join are waited for" : "");
+    TRY_OUT(propose(m, &out.draft, safe && !waits, asked, asked_count, now_ms));
+    for (uint32_t i = 0; i < out.suspects_count; i++)
+        tell(m, &(struct membership_news){.type = MEMBERSHIP_SUSPECT, .id = out.suspects[i]});
+out:
+    record_deinit(&out.draft);
+    mem_free(wishes);
+    return err;
+}
+
+/* What a draft starts from and carries is fetched, sealed or not. */
+static void fetch(struct membership *m, const uint8_t *bytes, size_t bytes_count)
+{
+    struct record draft;
+    if (m->sync == NULL || record_unpack(bytes, bytes_count, &draft) != ERR_OK)
+        return;
+    for (uint32_t f = 0; f < draft.starts_count; f++)
+        sync_want_start(m->sync, f, draft.starts[f]);
+    for (uint32_t i = 0; i < draft.carried_count; i++) {
+        const struct record_carried *carried = &draft.carried[i];
+        sync_want_this(m->sync, carried->fragment, carried->version, carried->epoch, carried->owner, &carried->digest);
+    }
+    record_deinit(&draft);
+    tell_of(m, MEMBERSHIP_WANTS);
+}
+
+/* ---- what net/membership/epoch orders ---- */
+
+/* Until it is durable nothing is said of it. */
+static void save_vote(struct membership *m, const struct epoch_action *action)
+{
+    /* From here on nothing new is acknowledged: what the answer names is all. */
+    if (action->vote.promised != 0 && m->sync != NULL)
+        sync_seal(m->sync);
+    m->saving = action->number;
+    m->conf.host->save_vote(m->conf.user, &action->vote, action->number);
+}
+
+static void decided(struct membership *m, const struct epoch_action *action)
+{
+    const struct record_entry entry = {.bytes = (uint8_t *)(uintptr_t)action->bytes,
+                                       .bytes_count = action->bytes_count,
+                                       .votes = (struct record_vote *)(uintptr_t)action->votes,
+                                       .votes_count = action->votes_count};
+    if (m->conf.host->keep_record(m->conf.user, &entry) != ERR_OK)
+        failed(m, "keeping a record that was decided");
+}
+
+/* Our disk is in doubt no more. */
+static void end_doubt(struct membership *m)
+{
+    if (m->conf.host->settle(m->conf.user) != ERR_OK) {
+        failed(m, "telling the disk that it is not in doubt");
+        return;
+    }
+    if (m->sync != NULL)
+        sync_set_votes(m->sync, membership_votes(m));
+    tell_of(m, MEMBERSHIP_VOTES);
+}
+
+static void carry_out(struct membership *m, uint64_t now_ms)
+{
+    struct epoch_action action;
+    while (epoch_action(m->epoch, &action)) {
+        switch (action.type) {
+        case EPOCH_DO_SAVE: save_vote(m, &action); break;
+        case EPOCH_DO_SEND: send_message(m, action.to, &action.message); break;
+        case EPOCH_DO_COMPOSE: m->compose = true; break;
+        case EPOCH_DO_FETCH: fetch(m, action.bytes, action.bytes_count); break;
+        case EPOCH_DO_DECIDED: decided(m, &action); break;
+        case EPOCH_DO_CHAIN: send_chain(m, action.to, action.epoch); break;
+        case EPOCH_DO_TAKE_OVER: m->take_over = true; break;
+        case EPOCH_DO_VOTE: end_doubt(m); break;
+        }
+    }
+    if (m->sealed_ms == 0 && epoch_sealed(m->epoch))
+        m->sealed_ms = now_ms;
+}
+
+static void step(struct membership *m, const struct epoch_event *event, uint64_t now_ms)
+{
+    if (epoch_step(m->epoch, event, now_ms) != ERR_OK)
+        failed(m, "the next epoch");
+    carry_out(m, now_ms);
+}
+
+static void take_in(struct membership *m, uint32_t member, struct wire_epoch *message, uint64_t now_ms);
+
+static void take_own(struct membership *m, uint64_t now_ms)
+{
+    struct wire_epoch message;
+    struct own_message own = m->own[0];
+    memmove(m->own, m->own + 1, --m->own_count * sizeof own);
+    if (wire_epoch_unpack(own.type, own.bytes, own.bytes_count, &message) == ERR_OK)
+        take_in(m, self_of(m), &message, now_ms);
+    mem_free(own.bytes);
+}
+
+static void take_over(struct membership *m, uint64_t now_ms)
+{
+    struct epoch_event event = {.type = EPOCH_EV_RECOVERED, .good = true};
+    m->take_over = false;
+    if (holdings_here(m->holdings, m->epoch, last(m), id_of(m, self_of(m)), m->sync))
+        step(m, &event, now_ms);
+}
+
+/* What was ordered of ourselves, until nothing is left. */
+static void settle(struct membership *m, uint64_t now_ms)
+{
+    while (m->saved != 0 || m->compose || m->take_over || m->own_count > 0) {
+        if (m->saved != 0) {
+            struct epoch_event event = {.type = EPOCH_EV_SAVED, .number = m->saved, .good = true};
+            m->saved = 0;
+            step(m, &event, now_ms);
+        } else if (m->own_count > 0) {
+            take_own(m, now_ms);
+        } else if (m->take_over) {
+            take_over(m, now_ms);
+        } else {
+            m->compose = false;
+            if (compose_next(m, now_ms) != ERR_OK)
+                failed(m, "composing the next record");
+            carry_out(m, now_ms);
+        }
+    }
+}
+
+/* ---- in ---- */
+
+/* Whether the record follows ours: what it says is checked before it is accepted, or believed to be decided. */
+static bool follows(const struct membership *m, const struct epoch_message *message)
+{
+    struct record record;
+    struct compose_base base = base_of(m);
+    if (record_unpack(message->bytes, message->bytes_count, &record) != ERR_OK) {
+        log_debug("a record is passed over: %s", err_text());
+        return false;
+    }
+    enum err err = message->type == EPOCH_RECORD ? record_proved(last(m), base.digest, &record, &message->digest,
+                                                                 message->votes, message->votes_count)
+                                                 : compose_follows(&base, &record);
+    if (err != ERR_OK)
+        log_debug("record %" PRIu64 " is passed over: %s", record.epoch, err_text());
+    record_deinit(&record);
+    return err == ERR_OK;
+}
+
+static bool good_vote(const struct membership *m, uint32_t member, const struct wire_epoch *message)
+{
+    struct record_vote vote = {.id = id_of(m, member), .ballot = message->ballot};
+    memcpy(vote.signature, message->accepted.signature, sizeof vote.signature);
+    return record_vote_good(m->conf.view->members[member].key, last(m)->nonce, message->epoch,
+                            &message->accepted.digest, &vote);
+}
+
+/* What a member said as net/membership/epoch wants to hear it; its bytes stay those of `in`, but what a promise says
+ * that the member holds is taken over. `*good`: as in struct epoch_event. False: it is of no use. */
+static bool translate(struct membership *m, uint32_t member, struct wire_epoch *in, struct epoch_message *out,
+                      bool *good)
+{
+    *good = true;
+    if (!epoch_wire_in(in, last(m)->epoch, out))
+        return false;
+    if (out->type == EPOCH_ACCEPTED)
+        *good = good_vote(m, member, in);
+    else if (epoch_wire_brings_record(out))
+        *good = follows(m, out);
+    if (in->type == WIRE_PROMISE && out->epoch == last(m)->epoch)
+        holdings_answer(m->holdings, m->sync, id_of(m, member), in);
+    return *good || out->type != EPOCH_RECORD;
+}
+
+/* Proofs of broken words, to one member, or to all that are here. */
+static void tell_proofs(struct membership *m, uint32_t member)
+{
+    const struct view *view = m->conf.view;
+    struct wire_epoch wish;
+    uint8_t *proof;
+    uint32_t slot = VIEW_NOBODY;
+    while (broken_next(&m->seats, &slot, &wish, &proof)) {
+        for (uint32_t i = 0; i < view->count; i++)
+            if (i != view->self && m->seats.seat[i].up && (member == VIEW_NOBODY || member == i))
+                say(m, view->members[i].id, &wish);
+        mem_free(proof);
+    }
+}
+
+static enum err proof_in(struct membership *m, const struct wire_epoch *in)
+{
+    bool news;
+    TRY(broken_take(&m->seats, in->wish.id, in->wish.proof, in->wish.proof_bytes, &news));
+    if (news)
+        tell_proofs(m, VIEW_NOBODY);
+    return ERR_OK;
+}
+
+static void wish_in(struct membership *m, uint32_t member, const struct wire_epoch *in)
+{
+    enum err err;
+    if (in->wish.proof_bytes > 0)
+        err = proof_in(m, in);
+    else if (in->wish.kind == WIRE_WISH_ENROL)
+        err = wishes_enrol(&m->wishes, &m->seats, last(m), in->wish.member);
+    else
+        err = wishes_add(&m->wishes, &m->seats, id_of(m, member), in->wish.kind, in->wish.id, in->wish.number);
+    if (err != ERR_OK)
+        log_debug("a wish is passed over: %s", err_text());
+}
+
+/* Frees the message. */
+static void take_in(struct membership *m, uint32_t member, struct wire_epoch *message, uint64_t now_ms)
+{
+    log_debug("epoch message %d, ballot %" PRIx64 ", of slot %" PRIu32, (int)message->type, message->ballot, member);
+    struct epoch_message translated;
+    struct epoch_event event = {.type = EPOCH_EV_MESSAGE, .from = id_of(m, member), .message = &translated};
+    if (message->type == WIRE_WISH)
+        wish_in(m, member, message);
+    else if (!m->taken && translate(m, member, message, &translated, &event.good))
+        step(m, &event, now_ms);
+    wire_epoch_deinit(message);
+}
+
+enum err membership_message_in(struct membership *m, uint32_t member, uint32_t type, const void *payload, size_t bytes,
+                               uint64_t now_ms)
+{
+    struct wire_epoch message;
+    TRY(wire_epoch_unpack(type, payload, bytes, &message));
+    take_in(m, member, &message, now_ms);
+    settle(m, now_ms);
+    return ERR_OK;
+}
+
+void membership_saved(struct membership *m, uint64_t number, uint64_t now_ms)
+{
+    m->saving = number >= m->saving ? 0 : m->saving;
+    m->saved = number;
+    settle(m, now_ms);
+}
+
+/* Everyone may know it now. */
+void membership_kept(struct membership *m, const struct record_entry *entry)
+{
+    const struct view *view = m->conf.view;
+    struct record record;
+    if (m->taken || record_unpack(entry->bytes, entry->bytes_count, &record) != ERR_OK)
+        return;
+    if (record.epoch != last(m)->epoch + 1) {
+        record_deinit(&record);
+        return;
+    }
+    record_deinit(&m->record);
+    m->record = record;
+    m->digest = record_digest(entry->bytes, entry->bytes_count);
+    m->taken = true;
+    struct wire_epoch out = decided_message(entry);
+    for (uint32_t i = 0; i < view->count; i++)
+        if (i != view->self && m->seats.seat[i].up && m->seats.seat[i].epoch <= last(m)->epoch)
+            say(m, view->members[i].id, &out);
+    tell_of(m, MEMBERSHIP_DECIDED);
+}
+
+void membership_beat(struct membership *m, const struct wire_heartbeat *beat, uint64_t now_ms)
+{
+    seats_said(&m->seats, beat, now_ms);
+}
+
+void membership_heard(struct membership *m, uint32_t member, const struct wire_heartbeat *beat, uint64_t now_ms)
+{
+    struct epoch_event event = {.type = EPOCH_EV_HEARD, .from = id_of(m, member), .good = true, .epoch = beat->epoch};
+    seats_heard(&m->seats, member, beat, now_ms);
+    if (!m->taken)
+        step(m, &event, now_ms);
+    settle(m, now_ms);
+}
+
+void membership_up(struct membership *m, uint32_t member, bool up, uint64_t now_ms)
+{
+    struct epoch_event event = {.type = EPOCH_EV_UP, .from = id_of(m, member), .good = true, .flag = up};
+    m->seats.seat[member].up = up;
+    if (!up)
+        holdings_drop(m->holdings, id_of(m, member));
+    step(m, &event, now_ms);
+    settle(m, now_ms);
+    if (up)
+        tell_proofs(m, member);
+}
+
+/* ---- time ---- */
+
+static void look_at_doubt(struct membership *m, uint64_t now_ms)
+{
+    struct epoch_event recover = {.type = EPOCH_EV_RECOVER, .good = true};
+    /* The epoch begins anew then, by a vote that has to be on disk. */
+    if (m->conf.disk->doubt == VOTE_SURE || m->saving != 0)
+        return;
+    if (!seats_doubt_is_over(&m->seats)) {
+        if (seats_majority_in_doubt(&m->seats))
+            step(m, &recover, now_ms);
+        return;
+    }
+    end_doubt(m);
+    seats_doubt_anew(&m->seats);
+    if (membership_begin(m, now_ms) != ERR_OK)
+        failed(m, "the next epoch");
+}
+
+/* Once each time, on every island that sees it. */
+static void tell_apart(struct membership *m)
+{
+    for (uint32_t i = 0; i < m->conf.view->count; i++) {
+        uint32_t from = seats_apart_from(&m->seats, i);
+        bool new = from != VIEW_NOBODY && !m->seats.seat[i].apart_told;
+        m->seats.seat[i].apart_told = from != VIEW_NOBODY;
+        if (new)
+            tell(m, &(struct membership_news){.type = MEMBERSHIP_APART, .member = i, .from = from});
+    }
+}
+
+/* Likewise; our own disk says more itself. */
+static void tell_disks(struct membership *m)
+{
+    for (uint32_t i = 0; i < m->conf.view->count; i++) {
+        struct seat *seat = &m->seats.seat[i];
+        bool fails = m->conf.view->members[i].used && seat->up && seat->disk_fails;
+        if (fails && !seat->disk_told)
+            tell(m, &(struct membership_news){.type = MEMBERSHIP_DISK_FAILS, .member = i});
+        seat->disk_told = fails;
+    }
+}
+
+void membership_tick(struct membership *m, const struct bitset *silent, uint64_t now_ms)
+{
+    struct epoch_event want = {.type = EPOCH_EV_WANT, .good = true}, tick = {.type = EPOCH_EV_TICK, .good = true};
+    seats_tick(&m->seats, silent, now_ms);
+    tell_apart(m);
+    tell_disks(m);
+    if (m->taken)
+        return;
+    look_at_doubt(m, now_ms);
+    if (now_ms >= m->proofs_ms && broken_pending(&m->seats)) {
+        m->proofs_ms = now_ms + PROOFS_MS;
+        tell_proofs(m, VIEW_NOBODY);
+    }
+    wishes_tick(&m->wishes, &m->seats);
+    want.flag = wishes_change(&m->wishes, &m->seats);
+    m->wished_ms = !want.flag ? 0 : m->wished_ms != 0 ? m->wished_ms : now_ms;
+    step(m, &want, now_ms);
+    step(m, &tick, now_ms);
+    settle(m, now_ms);
+}
+
+/* ---- what is wished ---- */
+
+static void tell_voters(struct membership *m, const struct wire_epoch *wish)
+{
+    const struct view *view = m->conf.view;
+    for (uint32_t i = 0; i < view->count; i++)
+        if (i != view->self && m->seats.seat[i].up && view->members[i].voter)
+            say(m, view->members[i].id, wish);
+}
+
+enum err membership_wish(struct membership *m, uint32_t kind, uint32_t id, uint64_t number)
+{
+    struct wire_epoch wish = {.type = WIRE_WISH, .wish = {.kind = kind, .id = id, .number = number}};
+    TRY(wishes_add(&m->wishes, &m->seats, id_of(m, self_of(m)), kind, id, number));
+    tell_voters(m, &wish);
+    return ERR_OK;
+}
+
+enum err membership_enrol(struct membership *m, const struct record_member *as)
+{
+    struct wire_epoch wish = {.type = WIRE_WISH, .wish = {.kind = WIRE_WISH_ENROL, .member = as}};
+    TRY(wishes_enrol(&m->wishes, &m->seats, last(m), as));
+    tell_voters(m, &wish);
+    return ERR_OK;
+}
+
+void membership_rivals(struct membership *m, uint32_t owner, uint32_t fragment, uint64_t version)
+{
+    const struct view *view = m->conf.view;
+    uint32_t slot = view_slot(view, owner);
+    if (slot == VIEW_NOBODY) /* it has gone since */
+        return;
+    if (broken_load(&m->seats) == ERR_OK && m->seats.seat[slot].broke_word) {
+        tell_proofs(m, VIEW_NOBODY);
+        return;
+    }
+    /* The proof could not be kept. */
+    tell(m, &(struct membership_news){
+                .type = MEMBERSHIP_BROKE_WORD, .member = slot, .fragment = fragment, .version = version});
+    if (slot != view->self && membership_wish(m, WIRE_WISH_EVICT, owner, last(m)->epoch) != ERR_OK)
+        failed(m, "asking for an eviction");
+}
+
+void membership_said(struct membership *m, uint32_t member, const struct membership_said *said)
+{
+    struct seat *seat = &m->seats.seat[member];
+    seat->said = true;
+    snprintf(seat->address, sizeof seat->address, "%s", said->address);
+    memset(seat->address + strlen(seat->address), 0, sizeof seat->address - strlen(seat->address));
+    seat->uplink = said->uplink;
+    seat->owner_wish = said->owner_wish;
+    if (seat->drains != said->draining) /* else what others wish of it stands */
+        seat->drain = said->draining;
+    seat->drains = said->draining;
+}
+
+/* ---- epochs ---- */
+
+static void forget_epoch(struct membership *m)
+{
+    holdings_clear(m->holdings);
+    m->asked_ms = m->sealed_ms = m->wished_ms = 0;
+    m->asked = (struct bitset){{0}};
+    m->lacking_count = 0;
+    m->compose = m->take_over = false;
+    m->saving = m->saved = 0;
+}
+
+enum err membership_begin(struct membership *m, uint64_t now_ms)
+{
+    const struct record *record = last(m);
+    uint32_t voters[EPOCH_VOTERS_MAX], count = 0;
+    for (uint32_t i = 0; i < record->members_count; i++)
+        if (record->members[i].voter && count < EPOCH_VOTERS_MAX)
+            voters[count++] = record->members[i].id;
+    seats_begin(&m->seats, now_ms);
+    TRY(broken_load(&m->seats));
+    wishes_fulfil(&m->wishes, &m->seats, record);
+    forget_epoch(m);
+    const struct epoch_vote *vote = &m->conf.disk->vote;
+    TRY(epoch_begin(m->epoch, record->epoch, voters, count, membership_votes(m),
+                    vote->epoch == record->epoch ? vote : NULL, now_ms));
+    for (uint32_t i = 0; i < m->conf.view->count; i++)
+        if (m->seats.seat[i].used && m->seats.seat[i].up)
+            membership_up(m, i, true, now_ms);
+    if (epoch_sealed(m->epoch)) {
+        m->sealed_ms = now_ms;
+        if (m->sync != NULL)
+            sync_seal(m->sync);
+    }
+    return ERR_OK;
+}
+
+bool membership_take(struct membership *m, struct record *record, struct digest *digest)
+{
+    if (!m->taken)
+        return false;
+    *record = m->record;
+    *digest = m->digest;
+    m->record = (struct record){0};
+    m->taken = false;
+    return true;
+}
+
+/* ---- life ---- */
+
+enum err membership_new(const struct membership_conf *conf, struct membership **out)
+{
+    enum err err;
+    struct membership *m = NULL;
+    *out = NULL;
+    TRY_OUT(mem_new(1, sizeof *m, "membership", &m));
+    m->conf = *conf;
+    struct epoch_conf epoch = {.self = conf->view->members[conf->view->self].id,
+                               .seed = conf->seed,
+                               .turn_ms = TURN_MS,
+                               .again_ms = MEMBERSHIP_AGAIN_MS};
+    TRY_OUT(seats_init(conf->view, conf->chain, conf->disk, &m->seats));
+    m->seats.host = conf->host;
+    m->seats.user = conf->user;
+    TRY_OUT(holdings_new(&m->holdings));
+    TRY_OUT(epoch_new(&epoch, &m->epoch));
+out:
+    if (err != ERR_OK)
+        membership_free(m);
+    else
+        *out = m;
+    return err;
+}
+
+void membership_free(struct membership *m)
+{
+    if (m == NULL)
+        return;
+    for (uint32_t i = 0; i < m->own_count; i++)
+        mem_free(m->own[i].bytes);
+    record_deinit(&m->record);
+    epoch_free(m->epoch);
+    holdings_free(m->holdings);
+    seats_deinit(&m->seats);
+    mem_free(m);
+}
+
+enum err membership_plan_known(struct membership *m, struct sync *sync, uint32_t fragments_count,
+                               const uint32_t *shards_counts)
+{
+    TRY(holdings_reserve(m->holdings, fragments_count));
+    m->sync = sync;
+    m->shards_counts = shards_counts;
+    m->seats.sync = sync;
+    m->seats.fragments_count = fragments_count;
+    if (epoch_sealed(m->epoch))
+        sync_seal(sync);
+    return ERR_OK;
+}
+
+/* ---- looking in ---- */
+
+bool membership_may_vote(const struct membership *m, uint32_t member)
+{
+    const struct view *view = m->conf.view;
+    if (member == view->self)
+        return membership_votes(m);
+    return view->members[member].used && view->members[member].voter && m->seats.seat[member].up &&
+           !seats_in_doubt(&m->seats, member);
+}
+
+bool membership_broke_word(const struct membership *m, uint32_t member)
+{
+    return m->seats.seat[member].broke_word;
+}
+
+bool membership_silent(const struct membership *m, uint32_t member)
+{
+    return seats_silent(&m->seats, member);
+}
+
+bool membership_disk_fails(const struct membership *m, uint32_t member)
+{
+    return m->seats.seat[member].up && seats_disk_fails(&m->seats, member);
+}
+
+uint32_t membership_apart_from(const struct membership *m, uint32_t member)
+{
+    return seats_apart_from(&m->seats, member);
+}
+
+bool membership_apart_text(const struct membership *m, uint32_t member, uint32_t owner, char *text, size_t text_bytes)
+{
+    return seats_apart_text(&m->seats, member, owner, text, text_bytes);
+}
+
+uint64_t membership_sealed_ms(const struct membership *m)
+{
+    return m->sealed_ms;
+}
+
+uint64_t membership_wished_ms(const struct membership *m)
+{
+    return m->wished_ms;
+}
+
+bool membership_pending(const struct membership *m, uint32_t *at, struct membership_pending *out)
+{
+    const struct view *view = m->conf.view;
+    for (; *at < 2 * view->count; ++*at) {
+        uint32_t member = *at / 2;
+        bool off = *at % 2 != 0;
+        const struct seat *seat = &m->seats.seat[member];
+        const struct seat_wish *wish = off ? &seat->off : &seat->out;
+        uint32_t by = view_slot(view, wish->by);
+        if (!seat->used || !wish->wished)
+            continue;
+        *out = (struct membership_pending){.kind = off ? WIRE_WISH_REVOKE : WIRE_WISH_EVICT,
+                                           .member = member,
+                                           .by = by != VIEW_NOBODY ? view->members[by].name : "one that is gone",
+                                           .for_ms = m->seats.now_ms - wish->since_ms};
+        ++*at;
+        return true;
+    }
+    return false;
+}
+
+uint32_t membership_voters(const struct membership *m, uint32_t *heard)
+{
+    *heard = seats_voters_heard(&m->seats);
+    return record_voters(last(m));
+}
+
+/* Appends the names of voters: of others who have not promised yet, or of those who lack something. */
+static void add_names(const struct membership *m, bool lacking, char *text, size_t text_bytes)
+{
+    const struct view *view = m->conf.view;
+    for (uint32_t i = 0; i < view->count; i++) {
+        const struct view_member *member = &view->members[i];
+        bool asked = member->used && member->voter && i != view->self;
+        bool named = !lacking && asked && !epoch_promised(m->epoch, member->id);
+        for (uint32_t k = 0; lacking && member->used && k < m->lacking_count; k++)
+            named |= m->lacking[k] == member->id;
+        size_t at = strlen(text);
+        if (named)
+            snprintf(text + at, text_bytes - at, " %s", member->name);
+    }
+}
+
+void membership_waits(const struct membership *m, char *text, size_t text_bytes)
+{
+    uint32_t proposer = view_slot(m->conf.view, epoch_ballot_id(m->conf.disk->vote.promised));
+    text[0] = '\0';
+    if (m->sealed_ms == 0 && m->wished_ms == 0)
+        return;
+    switch (epoch_state(m->epoch)) {
+    case EPOCH_PREPARING:
+        snprintf(text, text_bytes, "an answer of");
+        add_names(m, false, text, text_bytes);
+        break;
+    case EPOCH_COMPOSING:
+        snprintf(text, text_bytes,
+                 m->lacking_count > 0 ? "what the next record rests on to be fetched by"
+                                      : "what those hold who might take part");
+        add_names(m, true, text, text_bytes);
+        break;
+    case EPOCH_ACCEPTING: snprintf(text, text_bytes, "a majority to accept the next record"); break;
+    default:
+        if (!membership_votes(m))
+            snprintf(text, text_bytes, "those that vote, of which this island is none now");
+        else if (proposer != VIEW_NOBODY && proposer != self_of(m))
+            snprintf(text, text_bytes, "island %s, which proposes it", m->conf.view->members[proposer].name);
+        else
+            snprintf(text, text_bytes, "our turn to propose it");
+        break;
+    }
+}

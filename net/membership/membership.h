@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * membership: this island's voice in who takes part: messages of the epoch protocol in and out, what the others hold,
+ * who is silent, and what is wanted of the members.
+ *
+ * net/membership/epoch has the rules of voting, net/membership/compose those of what the next record says; here both
+ * are joined to the protocol's core, to what members say of themselves, and to the host's disk and network
+ * (net/membership/host.h). The same object runs in the daemon and in tests/sim. Of the core (net/sync/sync.h) it seals,
+ * says what a draft wants fetched, and does nothing else to it.
+ *
+ * What is decided is kept by the host and then told (MEMBERSHIP_DECIDED); whoever owns chain, view and core takes it,
+ * changes over, and calls membership_begin(). Pure but for its host; one thread calls.
+ */
+#ifndef NET_MEMBERSHIP_MEMBERSHIP_H
+#define NET_MEMBERSHIP_MEMBERSHIP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/bitset.h"
+#include "common/err.h"
+#include "net/config/chain.h"
+#include "net/config/record.h"
+#include "net/config/view.h"
+#include "net/membership/host.h"
+#include "net/membership/wire_epoch.h"
+#include "net/sync/sync.h"
+#include "net/transport/ident.h"
+#include "net/transport/wire.h"
+
+/* A message without an answer goes again after this. */
+enum { MEMBERSHIP_AGAIN_MS = 250 };
+
+/* All borrowed. */
+struct membership_conf {
+    const struct view *view; /* follows the newest record of the chain */
+    const struct chain *chain;
+    const struct ident *ident;
+    const struct voting_disk *disk;
+    const struct membership_host *host;
+    void *user;    /* of the host's calls */
+    uint64_t seed; /* of the pauses between ballots */
+};
+
+struct membership;
+/* membership_begin() follows. ERR_NOMEM. */
+ERR_MUST_CHECK enum err membership_new(const struct membership_conf *conf, struct membership **out);
+/* NULL is fine. */
+void membership_free(struct membership *membership);
+/* The run's plan: the core, and into how many shards each fragment is cut; borrowed. ERR_NOMEM. */
+ERR_MUST_CHECK enum err membership_plan_known(struct membership *membership, struct sync *sync,
+                                              uint32_t fragments_count, const uint32_t *shards_counts);
+
+/* The chain has a new record, and view and core have changed over to it; or this process begins. ERR_NOMEM and others:
+ * the daemon cannot go on. */
+ERR_MUST_CHECK enum err membership_begin(struct membership *membership, uint64_t now_ms);
+/* MEMBERSHIP_DECIDED: the record, which the caller owns from now on, and its digest; false: none. */
+bool membership_take(struct membership *membership, struct record *record, struct digest *digest);
+
+/* ---- what comes in ---- */
+
+/* A message of the epoch protocol (wire_is_epoch()) of a member, by slot. ERR_PROTO: it is malformed. */
+ERR_MUST_CHECK enum err membership_message_in(struct membership *membership, uint32_t member, uint32_t type,
+                                              const void *payload, size_t bytes, uint64_t now_ms);
+/* A member's heartbeat: its epoch, whom it does not hear, its disk, its trainer. */
+void membership_heard(struct membership *membership, uint32_t member, const struct wire_heartbeat *beat,
+                      uint64_t now_ms);
+/* Our own heartbeat, which is going out. */
+void membership_beat(struct membership *membership, const struct wire_heartbeat *beat, uint64_t now_ms);
+/* A member can be heard, or cannot any more. */
+void membership_up(struct membership *membership, uint32_t member, bool up, uint64_t now_ms);
+/* `silent`: members that we have not heard for as long as the run allows (by slot). */
+void membership_tick(struct membership *membership, const struct bitset *silent, uint64_t now_ms);
+
+/* What a member, or we ourselves, say of it: goes into the next record that is made for another reason, but for
+ * `draining`, which is one. */
+struct membership_said {
+    const char *address; /* "host:port"; "": it dials the others */
+    uint64_t uplink;     /* bit/s; 0: as the record says */
+    uint8_t owner_wish;  /* enum record_wish */
+    bool draining;
+};
+void membership_said(struct membership *membership, uint32_t member, const struct membership_said *said);
+
+/* What somebody here asks for, until a record says it: kinds and numbers as in net/membership/wire_epoch.h. All voters
+ * are told, those that can be heard: ask again now and then. ERR_NOTFOUND: nobody of that id. */
+ERR_MUST_CHECK enum err membership_wish(struct membership *membership, uint32_t kind, uint32_t id, uint64_t number);
+/* A new member, as of an invitation that was redeemed; likewise. ERR_STATE: too many at a time, or its name or key is
+ * taken. */
+ERR_MUST_CHECK enum err membership_enrol(struct membership *membership, const struct record_member *as);
+/* An owner, by its id, has signed two results of one part; the host has the proof, if that could be kept. Nobody can
+ * tell which is the right one; it has broken its word and is evicted. If it is ourselves, the others will see to it. */
+void membership_rivals(struct membership *membership, uint32_t owner, uint32_t fragment, uint64_t version);
+
+/* ---- the host's answers ---- */
+
+/* The vote of this number, and all before it, are durable. */
+void membership_saved(struct membership *membership, uint64_t number, uint64_t now_ms);
+/* The record that was decided is durable. */
+void membership_kept(struct membership *membership, const struct record_entry *entry);
+
+/* ---- looking in ---- */
+
+/* Whether this island may vote: it is a voter, and its disk is not in doubt. */
+bool membership_votes(const struct membership *membership);
+/* Whether a member, which may be us, is a voter that is heard and may vote: its disk is not in doubt, as far as it
+ * says. */
+bool membership_may_vote(const struct membership *membership, uint32_t member);
+/* Whether a member is known to have signed two results of one part. */
+bool membership_broke_word(const struct membership *membership, uint32_t member);
+/* Since when the next epoch is being decided, so that nothing is made; 0: it is not. */
+uint64_t membership_sealed_ms(const struct membership *membership);
+/* Since when somebody wishes for another record, decided or not; 0: nobody does. */
+uint64_t membership_wished_ms(const struct membership *membership);
+/* What was asked about a member, is not decided, and is not forgotten yet. */
+struct membership_pending {
+    uint32_t kind; /* enum wire_wish: evict or revoke */
+    uint32_t member;
+    const char *by; /* name of the island where it was asked; borrowed of the view */
+    uint64_t for_ms;
+};
+/* The next one after number `*at`, 0 at first; false: there is no more. */
+bool membership_pending(const struct membership *membership, uint32_t *at, struct membership_pending *out);
+/* What either waits for, and whom: into `text`; "" if nothing is decided or wished. */
+void membership_waits(const struct membership *membership, char *text, size_t text_bytes);
+/* How many vote, and how many of them are heard, us among them. */
+uint32_t membership_voters(const struct membership *membership, uint32_t *heard);
+/* Whether a majority of the voters does not hear the member. */
+bool membership_silent(const struct membership *membership, uint32_t member);
+/* Whether a member that is heard says that its disk keeps nothing. */
+bool membership_disk_fails(const struct membership *membership, uint32_t member);
+/* The owner that is cut off from the member, which may be us, so that it stands back; VIEW_NOBODY: it does not. */
+uint32_t membership_apart_from(const struct membership *membership, uint32_t member);
+/* Into `text`: whether it is a line that keeps those two apart, or that one of them makes no result, as far as that is
+ * known here; false: it is no line for sure. */
+bool membership_apart_text(const struct membership *membership, uint32_t member, uint32_t owner, char *text,
+                           size_t text_bytes);
+
+#endif

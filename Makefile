@@ -309,6 +309,7 @@ $(B)/tests/fakes/cuda_queue.o: kernels/cuda/cuda_queue.c
 	@mkdir -p $(@D)
 	$(call say,CC)$(CC) $(CFLAGS_ALL) $(CFLAGS) -Itests/fakes -MMD -MP -c $< -o $@
 $(B)/tests/unit/test_cuda_queue: $(B)/tests/fakes/cuda_queue.o
+$(B)/tests/sim/test_sync: $(B)/tests/fakes/tagged_ident.o
 $(B)/tests/unit/test_cuda_choices: $(call objects,kernels/cuda/cuda_choices.c)
 $(B)/tests/unit/test_cuda_peak: $(B)/kernels/cuda/cuda_peak.o
 $(B)/tests/unit/test_kern_cuda: | $(FAKE_CUDA) $(CUDA_LIBRARY)

@@ -12,7 +12,7 @@
 #include "daemon/peers/gate.h"
 #include "daemon/peers/objects.h"
 #include "daemon/peers/peers_core.h"
-#include "daemon/peers/rows.h"
+#include "net/sync/rows.h"
 #include "daemon/trainer/trainer.h"
 #include "net/transport/link.h"
 #include "net/config/vouch.h"

@@ -19,7 +19,7 @@
 #include "daemon/peers/peers_types.h"
 #include "daemon/peers/pulse.h"
 #include "daemon/peers/report.h"
-#include "daemon/peers/rows.h"
+#include "net/sync/rows.h"
 #include "net/transport/wire.h"
 
 struct peer {

@@ -154,7 +154,7 @@ uint32_t chain_parts(const struct chain *chain, uint32_t fragment, uint32_t shar
         uint32_t owner = record->map.owner[shardmap_slot(fragment, shards_count, shard)];
         if ((left >> shard & 1) == 0)
             continue;
-        if (owner == SHARDMAP_NOBODY)
+        if (owner == SHARDMAP_NOBODY && carried == 0)
             return 0;
         part_of(parts, carried, &count, owner, record->epoch)->shards |= (uint64_t)1 << shard;
     }

@@ -50,7 +50,8 @@ bool chain_epoch(const struct chain *chain, uint32_t fragment, uint64_t version,
 
 /* The parts of a version (above 0): carried ones first, in order of owner, then epoch; then those that the version's
  * own epoch makes, in order of owner. They are disjoint and cover all shards. `shards_count`: the fragment's. Returns
- * how many; 0: not known here, or there is nobody to make some. */
+ * how many; 0: not known here, or nobody owns anything and nothing is carried. Beside carried ones, what nobody owns is
+ * a part of SHARDMAP_NOBODY: the carried ones have to be shown when the next record is decided, or it never is. */
 enum { CHAIN_PARTS_MAX = SHARDMAP_SLOTS };
 uint32_t chain_parts(const struct chain *chain, uint32_t fragment, uint32_t shards_count, uint64_t version,
                      struct chain_part parts[CHAIN_PARTS_MAX]);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * host: what membership asks of the program it lives in: a disk, a way to the other members, and somebody to tell. The
- * daemon has files, keys and links (daemon/peers/council.c), the simulator has arrays (tests/lib/simcouncil.c); nothing
+ * daemon has files, keys and links (daemon/peers/council.c), the simulator has arrays (tests/lib/simhost.c); nothing
  * else of membership differs between them.
  *
  * Types only. No call may call back into membership: what it leads to comes with the host's next call.
@@ -39,7 +39,7 @@ enum membership_news_type {
     MEMBERSHIP_BROKE_WORD, /* `member` has signed two results of one part: of `fragment`, `version` */
     MEMBERSHIP_NO_PROOF,   /* what is kept as a proof about `member` is none: err_text() says why */
     MEMBERSHIP_SUSPECT,    /* seals show two results of one part of the member of `id` */
-    MEMBERSHIP_FAILED,     /* `text` failed, as err_text() says; it is tried again */
+    MEMBERSHIP_FAILED,     /* `text` failed with `err`, as err_text() says; it is tried again */
 };
 
 struct membership_news {
@@ -47,6 +47,7 @@ struct membership_news {
     uint32_t member, from; /* slots */
     uint32_t id, fragment;
     uint64_t version;
+    enum err err;
     const char *text;
 };
 

@@ -91,9 +91,13 @@ static void tell_of(const struct membership *m, enum membership_news_type type)
     tell(m, &(struct membership_news){.type = type});
 }
 
-static void failed(const struct membership *m, const char *what)
+/* Tells of a failure, if it is one. */
+static bool failed(const struct membership *m, enum err err, const char *what)
 {
-    tell(m, &(struct membership_news){.type = MEMBERSHIP_FAILED, .text = what});
+    if (err == ERR_OK)
+        return false;
+    tell(m, &(struct membership_news){.type = MEMBERSHIP_FAILED, .err = err, .text = what});
+    return true;
 }
 
 /* ---- out ---- */
@@ -116,10 +120,8 @@ static void say(struct membership *m, uint32_t to, const struct wire_epoch *mess
     log_debug("epoch message %d, ballot %" PRIx64 ", to id %" PRIu32, (int)message->type, message->ballot, to);
     if (slot == VIEW_NOBODY)
         return;
-    if (wire_epoch_pack(message, &bytes, &count) != ERR_OK) {
-        failed(m, "a message of the next epoch");
+    if (failed(m, wire_epoch_pack(message, &bytes, &count), "a message of the next epoch"))
         return;
-    }
     if (slot == self_of(m)) {
         say_own(m, message->type, bytes, count);
         return;
@@ -268,17 +270,14 @@ static void decided(struct membership *m, const struct epoch_action *action)
                                        .bytes_count = action->bytes_count,
                                        .votes = (struct record_vote *)(uintptr_t)action->votes,
                                        .votes_count = action->votes_count};
-    if (m->conf.host->keep_record(m->conf.user, &entry) != ERR_OK)
-        failed(m, "keeping a record that was decided");
+    (void)failed(m, m->conf.host->keep_record(m->conf.user, &entry), "keeping a record that was decided");
 }
 
 /* Our disk is in doubt no more. */
 static void end_doubt(struct membership *m)
 {
-    if (m->conf.host->settle(m->conf.user) != ERR_OK) {
-        failed(m, "telling the disk that it is not in doubt");
+    if (failed(m, m->conf.host->settle(m->conf.user), "telling the disk that it is not in doubt"))
         return;
-    }
     if (m->sync != NULL)
         sync_set_votes(m->sync, membership_votes(m));
     tell_of(m, MEMBERSHIP_VOTES);
@@ -305,8 +304,7 @@ static void carry_out(struct membership *m, uint64_t now_ms)
 
 static void step(struct membership *m, const struct epoch_event *event, uint64_t now_ms)
 {
-    if (epoch_step(m->epoch, event, now_ms) != ERR_OK)
-        failed(m, "the next epoch");
+    (void)failed(m, epoch_step(m->epoch, event, now_ms), "the next epoch");
     carry_out(m, now_ms);
 }
 
@@ -344,8 +342,7 @@ static void settle(struct membership *m, uint64_t now_ms)
             take_over(m, now_ms);
         } else {
             m->compose = false;
-            if (compose_next(m, now_ms) != ERR_OK)
-                failed(m, "composing the next record");
+            (void)failed(m, compose_next(m, now_ms), "composing the next record");
             carry_out(m, now_ms);
         }
     }
@@ -526,8 +523,7 @@ static void look_at_doubt(struct membership *m, uint64_t now_ms)
     }
     end_doubt(m);
     seats_doubt_anew(&m->seats);
-    if (membership_begin(m, now_ms) != ERR_OK)
-        failed(m, "the next epoch");
+    (void)failed(m, membership_begin(m, now_ms), "the next epoch");
 }
 
 /* Once each time, on every island that sees it. */
@@ -614,8 +610,8 @@ void membership_rivals(struct membership *m, uint32_t owner, uint32_t fragment, 
     /* The proof could not be kept. */
     tell(m, &(struct membership_news){
                 .type = MEMBERSHIP_BROKE_WORD, .member = slot, .fragment = fragment, .version = version});
-    if (slot != view->self && membership_wish(m, WIRE_WISH_EVICT, owner, last(m)->epoch) != ERR_OK)
-        failed(m, "asking for an eviction");
+    if (slot != view->self)
+        (void)failed(m, membership_wish(m, WIRE_WISH_EVICT, owner, last(m)->epoch), "asking for an eviction");
 }
 
 void membership_said(struct membership *m, uint32_t member, const struct membership_said *said)

@@ -4,9 +4,12 @@
 
 #include <string.h>
 
+#include "net/sync/rows.h"
+
 struct sim_beat {
-    bool taking_part, in_doubt;
-    uint64_t incarnation, silent;
+    bool taking_part, in_doubt, disk_fails;
+    uint64_t incarnation, step;
+    uint32_t silent[SIM_N_MAX], silent_count; /* ids */
     uint32_t from, to;
     uint64_t session, sequence, epoch;
     uint32_t held_count;
@@ -80,6 +83,27 @@ static void deliver_contribution(const struct sim_object *o)
     sim_step(o->to, &event);
 }
 
+/* Whether so many voters signed the state's hash, by what its sender has of them, that who asks believes it. */
+static bool certified(const struct sim_object *o)
+{
+    struct sim_island *from = &sim->island[o->from];
+    struct sim_island *to = &sim->island[o->to];
+    uint32_t f = o->key.fragment;
+    uint64_t version = o->key.version;
+    const struct vouch_subject subject = {
+        .nonce = from->view.nonce, .fragment = f, .version = version, .hash = from->hash[f]};
+    struct vouch_certificate certificate;
+    struct vouch_rule rule;
+    bool excused = sync_excused(from->sync, f, version, sim_slot(o->from, o->to));
+    if (version == 0)
+        return true;
+    if (!vouches_certificate(from->vouches, &subject, excused ? sim_id(o->to) : VOUCH_NOBODY, &certificate))
+        return false;
+    excused = sync_excused(to->sync, f, version, to->view.self);
+    vouch_rule_of(to->chain, f, version, &rule);
+    return vouch_check(&rule, &subject, &certificate, excused ? sim_id(o->to) : VOUCH_NOBODY) == ERR_OK;
+}
+
 /* A state names, per member and shard, the last work that was counted. */
 static void deliver_state(const struct sim_object *o)
 {
@@ -88,6 +112,13 @@ static void deliver_state(const struct sim_object *o)
     uint32_t f = o->key.fragment;
     if (from->version[f] != o->key.version)
         return;
+    if (!certified(o)) {
+        sim->tally.uncertified++;
+        sim_add_job(
+            o->to, 5 + sim_below(50),
+            (struct sync_event){.type = SYNC_EV_NOT_AVAILABLE, .member = sim_slot(o->to, o->from), .key = o->key}, 0);
+        return;
+    }
     for (uint64_t v = to->version[f] + 1; v <= from->version[f]; v++)
         for (uint32_t s = 0; s < sim->shards_counts[f]; s++) {
             const struct sim_result *result = sim_result(sim->truth[f][v][s]);
@@ -274,25 +305,57 @@ void sim_note_acknowledged(uint32_t i, uint32_t f)
             sim_check_acknowledged(i, f, sim_number(&digest));
 }
 
-static void put_held(uint32_t i, uint32_t f, struct sim_beat *beat)
+/* As the daemon says it, all of it each time. */
+static void put_rows(uint32_t i, struct sim_beat *beat)
+{
+    static struct wire_heartbeat heartbeat;
+    struct sim_island *island = &sim->island[i];
+    struct rows_said said[SIM_F_MAX];
+    uint32_t refresh = 0;
+    heartbeat.epoch = island->epoch;
+    heartbeat.fragments_count = heartbeat.held_count = 0;
+    memset(said, 0xff, sizeof said);
+    rows_fill(island->sync, island->vouches, sim->fragments, said, &refresh, &heartbeat);
+    SIM_HOLDS(heartbeat.fragments_count == sim->fragments, "island %u says nothing of a fragment\n", i);
+    memcpy(beat->rows, heartbeat.fragments, sim->fragments * sizeof beat->rows[0]);
+    memcpy(beat->held, heartbeat.held, heartbeat.held_count * sizeof beat->held[0]);
+    beat->held_count = heartbeat.held_count;
+}
+
+/* What it acknowledges is on its disk. */
+static void look_at_held(uint32_t i, uint32_t f)
 {
     const struct sim_island *island = &sim->island[i];
     const struct chain_part *parts;
     struct digest digest;
     bool acknowledged;
     uint32_t count = sync_parts(island->sync, f, &parts);
-    beat->rows[f].held_first = beat->held_count;
     for (uint32_t p = 0; p < count; p++) {
         if (!sync_held(island->sync, f, p, &digest, &acknowledged) || !acknowledged)
             continue;
         SIM_HOLDS((sim->lie != SIM_HONEST && i == sim->liar) || sim_keeps(&island->disk, sim_number(&digest)),
                   "island %u acknowledges a result that is not on its disk\n", i);
         sim_check_acknowledged(i, f, sim_number(&digest));
-        struct wire_held *held = &beat->held[beat->held_count++];
-        held->owner = parts[p].owner;
-        memcpy(held->tag, digest.byte, sizeof held->tag);
     }
-    beat->rows[f].held_count = beat->held_count - beat->rows[f].held_first;
+}
+
+/* As it is on the wire; until the next call. */
+static struct wire_heartbeat *heartbeat_of(const struct sim_beat *beat)
+{
+    static struct wire_heartbeat heartbeat;
+    heartbeat.taking_part = beat->taking_part;
+    heartbeat.epoch = beat->epoch;
+    heartbeat.step = beat->step;
+    heartbeat.in_doubt = beat->in_doubt;
+    heartbeat.disk_fails = beat->disk_fails;
+    heartbeat.incarnation = beat->incarnation;
+    heartbeat.silent_count = beat->silent_count;
+    memcpy(heartbeat.silent, beat->silent, beat->silent_count * sizeof beat->silent[0]);
+    heartbeat.fragments_count = sim->island[beat->from].witness ? 0 : sim->fragments;
+    heartbeat.held_count = beat->held_count;
+    memcpy(heartbeat.fragments, beat->rows, sim->fragments * sizeof beat->rows[0]);
+    memcpy(heartbeat.held, beat->held, beat->held_count * sizeof beat->held[0]);
+    return &heartbeat;
 }
 
 static void send_heartbeat(uint32_t i)
@@ -306,20 +369,21 @@ static void send_heartbeat(uint32_t i)
     beat.epoch = island->epoch;
     beat.in_doubt = sim_in_doubt(i);
     beat.incarnation = island->disk.incarnation;
-    beat.silent = island->voice.silent;
+    beat.disk_fails = sim_disk_full(i);
+    beat.step = island->trainer[0].work;
+    beat.silent_count = 0;
+    for (uint32_t slot = 0; slot < island->view.count; slot++)
+        if (bitset_has(&island->voice.silent, slot))
+            beat.silent[beat.silent_count++] = island->view.members[slot].id;
     beat.held_count = 0;
     for (uint32_t f = 0; f < sim->fragments; f++) {
-        struct sync_peer_fragment own = sync_own(island->sync, f);
         beat.taking_part |= island->trainer[f].up;
-        beat.rows[f] = (struct wire_fragment){.fragment = f,
-                                              .version = own.version,
-                                              .contributed = own.contributed,
-                                              .abstained = own.abstained,
-                                              .hash = own.hash,
-                                              .hash_known = own.hash_known,
-                                              .repairing = own.repairing};
-        put_held(i, f, &beat);
+        look_at_held(i, f);
     }
+    if (!island->witness)
+        put_rows(i, &beat);
+    struct wire_heartbeat *own = heartbeat_of(&beat);
+    sim_voice_beat(i, own);
     for (beat.to = 0; beat.to < sim->n; beat.to++) {
         if (beat.to == i || !sim_knows(i, beat.to) || sim->link_down[i][beat.to] || sim_chance(sim->loss_percent))
             continue;
@@ -335,10 +399,21 @@ static void send_heartbeat(uint32_t i)
     island->beat_ms = sim->now_ms + 300;
 }
 
+static void take_vouches(uint32_t i, uint32_t from, const struct wire_heartbeat *beat)
+{
+    const struct sim_island *island = &sim->island[i];
+    for (uint32_t k = 0; island->vouches != NULL && k < beat->fragments_count; k++) {
+        const struct wire_fragment *row = &beat->fragments[k];
+        const struct vouch_subject subject = {
+            .nonce = island->view.nonce, .fragment = row->fragment, .version = row->version, .hash = row->hash};
+        if (row->vouched)
+            vouches_heard(island->vouches, sim_id(from), &subject, row->signature);
+    }
+}
+
 /* As the daemon does: one of another session than the greeted one is not looked at, nor one that was overtaken. */
 static void beat_in(size_t k)
 {
-    static struct wire_heartbeat heartbeat;
     const struct sim_beat *beat = &beats[k];
     struct sim_island *to = &sim->island[beat->to];
     if (to->alive && sim_stopped(beat->to))
@@ -349,21 +424,11 @@ static void beat_in(size_t k)
         beat->sequence <= to->taken_in[beat->from])
         return;
     to->taken_in[beat->from] = beat->sequence;
-    heartbeat.taking_part = beat->taking_part;
-    heartbeat.epoch = beat->epoch;
-    heartbeat.in_doubt = beat->in_doubt;
-    heartbeat.incarnation = beat->incarnation;
-    heartbeat.silent_count = 0;
-    for (uint32_t i = 0; i < sim->n; i++)
-        if ((beat->silent >> i & 1) != 0)
-            heartbeat.silent[heartbeat.silent_count++] = sim_id(i);
-    heartbeat.fragments_count = sim->island[beat->from].witness ? 0 : sim->fragments;
-    heartbeat.held_count = beat->held_count;
-    memcpy(heartbeat.fragments, beat->rows, sim->fragments * sizeof beat->rows[0]);
-    memcpy(heartbeat.held, beat->held, beat->held_count * sizeof beat->held[0]);
+    struct wire_heartbeat *heartbeat = heartbeat_of(beat);
+    take_vouches(beat->to, beat->from, heartbeat);
     sim_step(beat->to, &(struct sync_event){
-                           .type = SYNC_EV_HEARTBEAT, .member = sim_slot(beat->to, beat->from), .beat = &heartbeat});
-    sim_voice_heard(beat->to, beat->from, &heartbeat);
+                           .type = SYNC_EV_HEARTBEAT, .member = sim_slot(beat->to, beat->from), .beat = heartbeat});
+    sim_voice_heard(beat->to, beat->from, heartbeat);
 }
 
 void sim_beats_in(void)

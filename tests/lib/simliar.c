@@ -5,6 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/mem.h"
+#include "net/membership/proof.h"
+#include "net/transport/wire_object.h"
+
 /* In rough worlds it says things in heartbeats now and then only, so that lie and truth follow each other. In a steady
  * one it begins when there have been some rounds, and everybody votes. */
 enum { FAR_AHEAD = 1000000, SPELL_MS = 700 };
@@ -109,4 +113,66 @@ void sim_lie_promise(uint32_t i, struct wire_epoch *out)
         rows[k].beyond = results[k];
         rows[k].beyond_count = way == 3 ? count : 0;
     }
+}
+
+/* ---- and is found out ---- */
+
+/* Of each island that made two results of one part: the first proof that anybody had of it. */
+static uint8_t *proofs[SIM_N_MAX];
+static size_t proofs_bytes[SIM_N_MAX];
+
+enum err sim_save_proof(uint32_t i, uint32_t k, const uint8_t *bytes, size_t bytes_count)
+{
+    sim->island[i].disk.proofs |= (uint64_t)1 << k;
+    mem_free(proofs[k]);
+    assert_ok(mem_new(bytes_count, 1, "a proof", &proofs[k]));
+    memcpy(proofs[k], bytes, bytes_count);
+    proofs_bytes[k] = bytes_count;
+    return ERR_OK;
+}
+
+enum err sim_load_proof(uint32_t i, uint32_t k, uint8_t **bytes, size_t *bytes_count)
+{
+    if (k == sim->n || (sim->island[i].disk.proofs >> k & 1) == 0)
+        return err_set(ERR_NOTFOUND, "no proof about island %u", k);
+    assert_ok(mem_new(proofs_bytes[k], 1, "a proof", bytes));
+    memcpy(*bytes, proofs[k], proofs_bytes[k]);
+    *bytes_count = proofs_bytes[k];
+    return ERR_OK;
+}
+
+enum { FRAME_BYTES = 128, OBJECT_BYTES = 1024 };
+
+/* A result as an object, which says nothing but what it is. */
+static void make_object(uint32_t number, uint8_t object[OBJECT_BYTES], size_t *bytes)
+{
+    const struct sim_result *result = sim_result(number);
+    struct ident owner = sim_ident(result->owner);
+    struct wire_contributor contributor = {.id = sim_id(result->owner), .tokens = number, .factor = WIRE_FACTOR_ONE};
+    uint8_t contributors[WIRE_CONTRIBUTOR_BYTES];
+    struct wire_object what = {.shards = result->shards,
+                               .key = {.kind = WIRE_RESULT,
+                                       .fragment = result->fragment,
+                                       .version = result->version,
+                                       .epoch = result->epoch,
+                                       .owner = sim_id(result->owner),
+                                       .island = sim_id(result->owner)}};
+    struct wire_meta meta = {.contributors_count = 1, .contributors = contributors};
+    memset(object, 0, OBJECT_BYTES);
+    memcpy(what.nonce, sim_newest()->nonce, sizeof what.nonce);
+    wire_contributor_put(contributors, 0, &contributor);
+    assert_ok(wire_object_seal(&what, &meta, &owner, object, FRAME_BYTES, bytes, &what.digest));
+}
+
+void sim_prove(uint32_t i, uint32_t number)
+{
+    const struct sim_result *result = sim_result(number);
+    uint8_t first[OBJECT_BYTES], second[OBJECT_BYTES], *proof;
+    size_t first_bytes, second_bytes, proof_bytes;
+    make_object(number, first, &first_bytes);
+    make_object(result->twin, second, &second_bytes);
+    assert_ok(proof_make(first, first_bytes, second, second_bytes, &proof, &proof_bytes));
+    assert_ok(sim_save_proof(i, result->owner, proof, proof_bytes));
+    mem_free(proof);
+    membership_rivals(sim->island[i].voice.membership, sim_id(result->owner), result->fragment, result->version);
 }

@@ -162,7 +162,8 @@ void sim_found(void)
                     : island->wants_shards ? RECORD_OWNER
                                            : RECORD_CONTRIBUTOR);
         struct record_member *member = &record.members[record.members_count - 1];
-        memset(member->key, (int)i + 1, sizeof member->key);
+        struct ident ident = sim_ident(i);
+        memcpy(member->key, ident.key, sizeof member->key);
         member->uplink = island->uplink;
         member->incarnation = sim->hand_written ? 0 : i + 1;
         member->owner_wish = island->wants_shards ? RECORD_OWNER_AUTO : RECORD_OWNER_NO;
@@ -208,6 +209,9 @@ void sim_extend(uint32_t i)
     assert_ok(chain_add(island->chain, &copy, &records[number].digest));
     last = chain_last(island->chain);
     island->epoch = last->epoch;
+    struct view_changes changes;
+    struct ident ident = sim_ident(i);
+    assert_ok(view_update(&island->view, last, chain_last_digest(island->chain), ident.key, &changes));
     for (uint32_t k = 0; k < sim->n; k++) {
         bool known = sim_id(k) != 0 && record_member(last, sim_id(k)) != NULL;
         if (known && !sim_knows(i, k))
@@ -220,7 +224,9 @@ void sim_load_chain(uint32_t i)
 {
     struct sim_island *island = &sim->island[i];
     chain_free(island->chain);
+    view_free(&island->view);
     assert_ok(chain_new(&island->chain));
+    assert_ok(view_init(NULL, 0, &island->view));
     island->known = 0;
     for (uint64_t epoch = 0; epoch <= island->disk.epoch; epoch++)
         sim_extend(i);
@@ -228,11 +234,11 @@ void sim_load_chain(uint32_t i)
 
 struct sync_view sim_view(uint32_t i)
 {
-    static uint32_t ids[SIM_N_MAX];
+    static uint32_t ids[VIEW_SLOTS_MAX];
     struct sim_island *island = &sim->island[i];
-    for (uint32_t k = 0; k < sim->n; k++)
-        ids[sim_slot(i, k)] = sim_knows(i, k) ? sim_id(k) : 0;
-    struct sync_view view = roster_view(island->chain, sim_slot(i, i), ids, sim->n);
+    for (uint32_t slot = 0; slot < island->view.count; slot++)
+        ids[slot] = island->view.members[slot].id;
+    struct sync_view view = roster_view(island->chain, island->view.self, ids, island->view.count);
     view.votes = view.votes && sim_votes(i);
     return view;
 }
@@ -289,7 +295,7 @@ void sim_mark(uint32_t i)
     struct sim_island *island = &sim->island[i];
     const struct sim_disk *disk = &island->disk;
     island->mark = (struct sim_mark){.there = true,
-                                     .doubt = island->doubt,
+                                     .doubt = island->voting.doubt,
                                      .number = disk->number,
                                      .incarnation = disk->incarnation,
                                      .stored = disk->stored};
@@ -304,9 +310,9 @@ static bool able(const struct record_member *member)
     const struct sim_disk *disk = &island->disk;
     if (island->gone)
         return false;
-    if (island->alive && island->doubt != SIM_SURE)
+    if (island->alive && island->voting.doubt != VOTE_SURE)
         return member->incarnation == disk->incarnation;
-    if (island->mark.doubt != SIM_SURE && member->incarnation != disk->incarnation)
+    if (island->mark.doubt != VOTE_SURE && member->incarnation != disk->incarnation)
         return false;
     return island->mark.there && island->mark.number == disk->number && island->mark.incarnation == disk->incarnation &&
            island->mark.stored <= disk->stored;

@@ -96,12 +96,12 @@ static void judge_disk(uint32_t i)
     struct sim_disk *disk = &island->disk;
     const struct sim_mark *mark = &island->mark;
     if (disk->fresh)
-        island->doubt = mark->there ? SIM_DOUBT : SIM_FRESH;
+        island->voting.doubt = mark->there ? VOTE_DOUBT : VOTE_FRESH;
     else if (!mark->there || mark->number != disk->number || mark->incarnation != disk->incarnation ||
              disk->stored < mark->stored)
-        island->doubt = SIM_DOUBT;
+        island->voting.doubt = VOTE_DOUBT;
     else
-        island->doubt = mark->doubt;
+        island->voting.doubt = mark->doubt;
     bool same = mark->there && mark->number == disk->number && mark->incarnation == disk->incarnation &&
                 disk->stored >= mark->stored;
     if (same)
@@ -129,6 +129,7 @@ void sim_start(uint32_t i)
     struct sim_island *island = &sim->island[i];
     judge_disk(i);
     sim_load_chain(i);
+    sim_voice_start(i);
     struct sync_conf conf = {.chain = island->chain,
                              .fragments_count = sim->fragments,
                              .shards_counts = sim->shards_counts,
@@ -137,7 +138,7 @@ void sim_start(uint32_t i)
                              .view = sim_view(i)};
     assert_ok(sync_new(&conf, &island->sync));
     sim_tell("island %u starts, disk %llu, doubt %d, epoch %llu", i, (unsigned long long)island->disk.incarnation,
-             (int)island->doubt, (unsigned long long)island->epoch);
+             (int)island->voting.doubt, (unsigned long long)island->epoch);
     island->alive = true;
     island->session = ++sim->sessions;
     island->sequence = 0;
@@ -145,7 +146,7 @@ void sim_start(uint32_t i)
     memset(island->greeted_last, 0, sizeof island->greeted_last);
     for (uint32_t k = 0; k < sim->n; k++)
         island->heard_ms[k] = sim->now_ms;
-    sim_voice_start(i);
+    sim_voice_plan_known(i);
     for (uint32_t f = 0; f < sim->fragments; f++) {
         island->version[f] = 0;
         island->step_by_step[f] = false;
@@ -285,6 +286,12 @@ void sim_disturb(void)
         /* Who says what it likes in seals is not to be left as the only one that votes. */
         island->wants_shards ^= sim->lie != SIM_LIE_PROMISE && sim_chance(50);
         island->uplink = 1000000 * (1 + sim_below(8));
+        if (island->alive && sim_chance(50)) /* soon: of what a member says of itself an epoch hears later */
+            sim_voice_wish_steps((uint32_t)(island - sim->island));
+    }
+    if (sim->full && sim_below(4000) < 2) {
+        sim->island[sim_below(sim->n)].full_ms = sim->now_ms + 500 + sim_below(10000);
+        sim->tally.full++;
     }
     if (sim->disks && sim_below(1000) < 2) {
         struct sim_island *island = &sim->island[sim_below(sim->n)];

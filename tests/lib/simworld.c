@@ -48,6 +48,7 @@ void sim_end(void)
         sim_voice_end(i);
         sync_free(island->sync);
         chain_free(island->chain);
+        view_free(&island->view);
         free(island->disk.ledger);
         free(island->disk.commits);
         free(island->older.ledger);
@@ -98,12 +99,13 @@ bool sim_stopped(uint32_t i)
 
 uint32_t sim_slot(uint32_t i, uint32_t k)
 {
-    return (k + i) % sim->n;
+    return view_slot(&sim->island[i].view, sim_id(k));
 }
 
 uint32_t sim_at(uint32_t i, uint32_t slot)
 {
-    return (slot + sim->n - i) % sim->n;
+    const struct view *view = &sim->island[i].view;
+    return slot < view->count && view->members[slot].used ? sim_of(view->members[slot].id) : sim->n;
 }
 
 bool sim_knows(uint32_t i, uint32_t k)
@@ -226,7 +228,7 @@ static uint32_t reduce(uint32_t i, uint32_t f, uint64_t version, const struct bi
             result->shards = parts[p].shards;
     SIM_HOLDS(result->shards != 0, "island %u reduces a part that is not its own\n", i);
     for (uint32_t k = 0; k < sim->n; k++) {
-        if (!bitset_has(have, sim_slot(i, k)))
+        if (!sim_knows(i, k) || !bitset_has(have, sim_slot(i, k)))
             continue;
         const struct sim_contribution *c = k == i ? &island->out[f] : &island->in[f][k];
         SIM_HOLDS(c->there && c->version == version && c->epoch == island->epoch,
@@ -462,6 +464,17 @@ static bool made(uint32_t i, uint32_t f)
     return !sim_chance(20);
 }
 
+/* As the daemon does, of each result that it applies: whether another one of its part is on the disk, too. */
+static void look_for_rivals(uint32_t i, uint32_t f)
+{
+    const struct sim_island *island = &sim->island[i];
+    for (uint32_t s = 0; s < sim->shards_counts[f]; s++) {
+        uint32_t number = island->applying[f][s], twin = results[number].twin;
+        if (twin != 0 && sim_keeps(&island->disk, twin) && (s == 0 || island->applying[f][s - 1] != number))
+            sim_prove(i, number);
+    }
+}
+
 static void applied(uint32_t i, uint32_t f, struct digest *hash)
 {
     struct sim_island *island = &sim->island[i];
@@ -470,6 +483,7 @@ static void applied(uint32_t i, uint32_t f, struct digest *hash)
              island->applying[f][0]);
     island->step_by_step[f] = true;
     sim_arrive_at(i, f, version);
+    look_for_rivals(i, f);
     if (sim->flips && sim_chance(1) && !sim->healing) {
         island->hash[f].byte[3] ^= 1; /* a bit of the anchor flips */
         island->disturbed = true;

@@ -1,31 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * simworld: N islands in virtual time: the real protocol core (net/sync/sync), and the real net/membership/epoch,
- * net/membership/compose and net/membership/muster that decide on its epochs, as the daemon joins them
- * (daemon/peers/council), under a seeded network that delays, loses, reorders, repeats and cuts, also one way only;
- * daemons and trainers that are killed, some for good, proposers that die between seal and decision, daemons that are
- * stopped for a while, disks that come back older or empty, power that is lost everywhere, memory that is damaged, a
- * member that lies; jobs that take their time. What work went where is kept as numbers, so that every result can be
- * held against the truth. For tests/sim; one world at a time.
+ * simworld: N islands in virtual time, each with the protocol core (net/sync) and the membership (net/membership) that
+ * the daemon has, and a host of the world's own: under a seeded network that delays, loses, reorders, repeats and cuts,
+ * also one way only; daemons and trainers that are killed, some for good, proposers that die between seal and decision,
+ * daemons that are stopped for a while, disks that take their time, fill up, or come back older or empty, power that is
+ * lost everywhere, memory that is damaged, a member that lies; jobs that take their time. What work went where is kept
+ * as numbers, so that every result can be held against the truth. For tests/sim; one world at a time.
  *
  * Islands are numbers here. Their ids are others (sim_id()), and every island has slots of its own for the members
- * (sim_slot()), so that who takes one for the other is seen. Signatures are left out: what is signed is looked up.
+ * (sim_slot()), so that who takes one for the other is seen. Signatures are tags (tests/fakes/tagged_ident.c).
  */
 #ifndef TESTS_LIB_SIMWORLD_H
 #define TESTS_LIB_SIMWORLD_H
 
 #include "tests/lib/testlib.h"
 
-#include "net/membership/holdings.h"
-#include "net/membership/epoch.h"
-#include "net/membership/muster.h"
+#include "net/config/chain.h"
+#include "net/config/view.h"
+#include "net/config/vouch.h"
+#include "net/membership/membership.h"
 #include "net/sync/sync.h"
 #include "net/membership/wire_epoch.h"
 
 enum { SIM_N_MAX = 64, SIM_F_MAX = 3, SIM_V_MAX = 400, SIM_SMALL = 8 /* islands of most runs */ };
 enum { SIM_SHARDS_MAX = SHARDMAP_SLOTS, SIM_SHARDS_FEW = 7, SIM_EPOCHS_MAX = 512 };
 enum { SIM_JOBS_MAX = 1 << 15, SIM_OBJECTS_MAX = 1 << 15, SIM_BEATS_MAX = 1 << 15, SIM_RESULTS_MAX = 1 << 17 };
-enum { SIM_RECORDS_MAX = 1 << 13, SIM_LETTERS_MAX = 1 << 15, SIM_OWN_MAX = 32, SIM_MESSAGE_MAX = 1 << 20 };
+enum { SIM_RECORDS_MAX = 1 << 13, SIM_LETTERS_MAX = 1 << 15, SIM_MESSAGE_MAX = 1 << 20 };
 enum { SIM_STEP_MS = 20, SIM_SILENT_MS = 1000, SIM_AWAY_MS = 3000 };
 /* Contributions and results of two rounds each, a state, and what was asked for, of two versions where a draft rests on
  * them: however long a link is away. */
@@ -73,14 +73,13 @@ struct sim_disk {
     uint64_t stored;               /* how many results were, ever */
     uint64_t vote_epoch, promised, accepted, own;
     uint32_t accepted_record; /* its number in the world */
+    uint64_t proofs;          /* of these islands: that they signed two results of one part */
 };
-
-enum sim_doubt { SIM_SURE, SIM_FRESH, SIM_DOUBT };
 
 /* Outside the disk; it does not survive the machine (daemon/state/vote.h). */
 struct sim_mark {
     bool there;
-    enum sim_doubt doubt; /* of this disk, which has not been forgiven yet */
+    enum vote_doubt doubt; /* of this disk, which has not been forgiven yet */
     uint64_t number, incarnation, stored;
 };
 
@@ -104,29 +103,24 @@ struct sim_letter {
     size_t bytes_count;
 };
 
-/* What an island knows of another one, for the council. */
-struct sim_seat {
-    bool up;
-    uint64_t doubt_ms, incarnation, epoch;
-    uint64_t silent;   /* islands that it does not hear */
-    uint64_t apart_ms; /* since when it would have to stand back; 0: it would not */
+/* A vote on its way to the disk. */
+struct sim_saving {
+    uint64_t number, due_ms; /* number: 0: there is none */
+    struct epoch_vote vote;
+    uint32_t accepted; /* the number of its record in the world */
 };
 
-/* An island's voice in who takes part, as daemon/peers/council has it. */
+/* An island's voice in who takes part, and what of it is on its way to the disk. */
 struct sim_voice {
-    struct epoch *epoch;
-    struct holdings *holdings;
-    struct sim_seat seat[SIM_N_MAX];
-    uint64_t silent, lost; /* islands that we do not hear; and that a majority does not */
-    uint64_t begun_ms, asked_ms, tick_ms, now_ms;
-    uint64_t yields_ms; /* since when we are lost ourselves, and others can go on; 0: we are not */
-    bool hears_owners;  /* that are not lost */
-    uint32_t idle;      /* records in a row that changed nothing */
-    struct sim_letter own[SIM_OWN_MAX];
-    uint32_t own_count;
-    uint64_t saved;
-    bool compose, take_over;
-    uint32_t taken; /* the number of the record that was decided and is not begun yet */
+    uint32_t self; /* the island */
+    struct membership *membership;
+    struct ident ident;
+    struct sim_saving writing, unsaved; /* unsaved: the newest, where another one is being written */
+    uint32_t keeping;                   /* the number of the record that was decided; 0: none */
+    uint64_t kept_ms;                   /* when it is durable */
+    bool taken, wants;                  /* the record that was decided waits; the core is to be stepped */
+    struct bitset silent;               /* members that we do not hear, by slot */
+    uint64_t tick_ms, enrol_ms;
 };
 
 struct sim_island {
@@ -137,8 +131,11 @@ struct sim_island {
     bool wants_shards;
     uint64_t uplink;
     struct sim_mark mark;
-    enum sim_doubt doubt;
-    bool forgot; /* what its disks had up to this incarnation, which a record may still come to name */
+    struct view view;
+    struct vouches *vouches; /* NULL: of the witness */
+    struct voting_disk voting;
+    uint64_t full_ms; /* the disk takes nothing until then */
+    bool forgot;      /* what its disks had up to this incarnation, which a record may still come to name */
     uint64_t forgot_upto;
     struct sim_voice voice;
     uint64_t revive_ms, trainer_up_ms, go_on_ms; /* go_on_ms: stopped until then */
@@ -197,7 +194,7 @@ enum sim_lie {
 /* What happened, so that nobody takes an idle world for a sound one. */
 struct sim_tally {
     unsigned blackouts, recoveries, older, emptied, witness_disks, deaths, joined, proposers_died, forks, named, swaps,
-        stuck;
+        stuck, broken, full, uncertified;
 };
 
 struct sim_world {
@@ -220,6 +217,8 @@ struct sim_world {
     unsigned loss_percent, kill_permille;
     unsigned shuffle_permille; /* how often who wants to own, or an uplink, changes for no reason */
     uint32_t quorum;
+    uint32_t disk_ms;  /* how long a vote or a record may take to be durable; 0: no time */
+    bool full;         /* a disk takes nothing for a while, now and then */
     bool flips;        /* memory is damaged now and then */
     bool disks;        /* a disk comes back older or empty now and then, or without what was not flushed */
     bool deaths;       /* an island goes for good now and then */
@@ -345,32 +344,27 @@ void sim_letters_in(void);
  * newest record, and of those proposed since, lives, and their disks are not in doubt. */
 bool sim_can_spare(uint32_t without);
 
-/* ---- the council: simcouncil.c ---- */
+/* ---- the host of net/membership: simhost.c ---- */
 
+struct ident sim_ident(uint32_t i);
+/* The island begins, its chain and view loaded; and when its core is there. */
 void sim_voice_start(uint32_t i);
+void sim_voice_plan_known(uint32_t i);
 void sim_voice_end(uint32_t i);
-void sim_voice_begin(uint32_t i);
 void sim_voice_letter(uint32_t i, const struct sim_letter *letter);
 void sim_voice_up(uint32_t i, uint32_t k, bool up);
+/* A heartbeat of island k; and our own, which goes out. */
 void sim_voice_heard(uint32_t i, uint32_t k, const struct wire_heartbeat *beat);
+void sim_voice_beat(uint32_t i, const struct wire_heartbeat *beat);
 void sim_voice_tick(uint32_t i);
+/* Somebody asks there for another number of steps. */
+void sim_voice_wish_steps(uint32_t i);
 bool sim_votes(uint32_t i);
 bool sim_in_doubt(uint32_t i);
+bool sim_disk_full(uint32_t i);
 
 /* What island i's newest record says of island k; NULL: nothing. */
 const struct record_member *sim_member_of(uint32_t i, uint32_t k);
-
-/* ---- what it wants of the members: simwishes.c ---- */
-
-/* Who is lost, and who stands back: before the two below are asked, whenever time has passed. */
-void sim_look(uint32_t i);
-/* When an epoch has begun. */
-void sim_count_idle(uint32_t i);
-uint32_t sim_gather(uint32_t i, struct muster_wish *wishes);
-bool sim_change_wanted(uint32_t i);
-/* Whether island i takes k's disk for one in doubt; and k for one that holds all that i does, nearly. */
-bool sim_doubted(uint32_t i, uint32_t k);
-bool sim_caught_up(uint32_t i, uint32_t k);
 
 /* ---- the liar: simliar.c ---- */
 
@@ -380,6 +374,10 @@ struct sim_beat;
 void sim_lie_beat(uint32_t i, uint32_t to, struct wire_fragment *rows, struct wire_held *held, uint32_t *held_count);
 /* What it says in its seal. */
 void sim_lie_promise(uint32_t i, struct wire_epoch *out);
+/* Island i has both results that island k made of one part: the proof is kept, and told. */
+void sim_prove(uint32_t i, uint32_t number);
+enum err sim_save_proof(uint32_t i, uint32_t k, const uint8_t *bytes, size_t bytes_count);
+enum err sim_load_proof(uint32_t i, uint32_t k, uint8_t **bytes, size_t *bytes_count);
 /* The result that the liar sends to `to` instead of its own. */
 uint32_t sim_lie_result(uint32_t to, uint32_t number);
 

@@ -98,7 +98,6 @@ peers/impostors    | twins_note       | peers/peers
 peers/objects      | objects_new      | peers/peers
 peers/lend         | lend_new         | peers/peers
 peers/catchup      | catchup_new      | peers/peers
-peers/rows         | rows_fill        | peers/peers
 trainer/attachment | attachment_new   | trainer/trainer
 trainer/arrival    | arrival_accept   | trainer/trainer
 trainer/attachment_core | attachment_core_close | trainer/trainer

@@ -41,7 +41,7 @@ net/membership  epoch_wire > wire_epoch | epoch
 net/membership  epoch > ballots | voters
 net/membership  compose > muster
 net/membership  *
-net/sync        sync > sync_peers > sync_doubt > sync_fragment > sync_owner > sync_patience > sync_beyond > sync_certify > sync_core > sync_types
+net/sync        rows > sync > sync_peers > sync_doubt > sync_fragment > sync_owner > sync_patience > sync_beyond > sync_certify > sync_core > sync_types
 net/sync        sync_core > owner , grace
 net/sync        sync_types > owner
 

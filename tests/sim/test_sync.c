@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The protocol's state machines, N islands in virtual time under a seeded network: the core (net/sync/sync) and those
- * who decide on its epochs (net/membership/epoch, net/membership/compose, net/membership/muster), joined as the daemon
+ * The protocol of N islands in virtual time under a seeded network: the core (net/sync) and the membership
+ * (net/membership) that the daemon has, joined as the daemon
  * joins them. Faults in swarms drawn from the seed: delay, loss, repetition, reordering, links broken both ways or one
  * way; daemons killed, some for good, proposers killed half-way, daemons stopped; what was not flushed lost, disks
- * older or empty, power lost everywhere; killed trainers, damaged memory; islands that join, owners that change, two
- * proposers at once; a witness; a member that lies. After every event that could break it (tests/lib/simcheck.c), for
- * every seed:
+ * full, slow, older or empty, power lost everywhere; killed trainers, damaged memory; islands that join, owners that
+ * change, two proposers at once; a witness; a member that lies. After every event that could break it
+ * (tests/lib/simcheck.c), for every seed:
  *   - I1: one result of a shard is ever applied, by whomever, and at most one ever certified; all islands that reach a
  *     version of a fragment have the same hash, and in the end all are at the same version;
  *   - I2, I3: no work is counted twice, and none is lost on islands nothing was killed on;
@@ -28,6 +28,7 @@
 #include <string.h>
 
 #include "common/digest.h"
+#include "common/log.h"
 #include "net/sync/sync.h"
 
 enum {
@@ -115,7 +116,7 @@ static void print_fragment(uint32_t i, uint32_t f)
                   owner_state_name(owner->state), (unsigned long long)owner->round,
                   (unsigned long long)bitset_word(&owner->have));
     for (uint32_t k = 0; k < sim->n; k++)
-        if (bitset_has(&waiting, sim_slot(i, k)))
+        if (sim_knows(i, k) && bitset_has(&waiting, sim_slot(i, k)))
             print_message(" %u", k);
     print_message(", parts");
     for (uint32_t p = 0; p < count; p++) {
@@ -124,6 +125,13 @@ static void print_fragment(uint32_t i, uint32_t f)
                       parts[p].carried ? " carried" : "", held ? acknowledged ? " acknowledged" : " held" : "");
     }
     print_message(", %u uncertified\n", sync_uncertified(island->sync, f));
+}
+
+static const char *waits_of(uint32_t i)
+{
+    static char text[300];
+    membership_waits(sim->island[i].voice.membership, text, sizeof text);
+    return text;
 }
 
 static void print_world(void)
@@ -139,8 +147,7 @@ static void print_world(void)
                       (unsigned long long)island->disk.epoch, (unsigned long long)island->disk.promised,
                       (unsigned long long)island->disk.accepted, (unsigned long long)island->disk.vote_epoch,
                       island->gone ? ", gone" : "", island->alive ? "" : ", down",
-                      (unsigned long long)record->members[k].incarnation,
-                      island->alive ? epoch_state_name(epoch_state(island->voice.epoch)) : "");
+                      (unsigned long long)record->members[k].incarnation, island->alive ? waits_of(i) : "");
     }
     if (sim->lie != SIM_HONEST)
         print_message("island %u lied, in the way %d%s\n", sim->liar, (int)sim->lie, sim->forked ? ": a fork" : "");
@@ -227,17 +234,20 @@ static void add_up(void)
     tally.forks += t->forks;
     tally.named += t->named > 0;
     tally.stuck += t->stuck;
+    tally.broken += t->broken > 0;
+    tally.full += t->full;
+    tally.uncertified += t->uncertified;
 }
 
 static void print_tally(const char *name)
 {
     print_message(
         "%s: %u worlds, %llu epochs, %llu versions; power lost everywhere %u, disks older %u, emptied %u "
-        "(a witness's %u), doubts ended %u, islands gone %u, joined %u, proposers dead half-way %u, forks by liars "
-        "%u, too much lost to go on %u\n",
+        "(a witness's %u), doubts ended %u, islands gone %u, joined %u, proposers dead half-way %u, disks full %u, "
+        "forks by liars %u, liars proved %u, states not certified %u, too much lost to go on %u\n",
         name, worlds, (unsigned long long)epochs, (unsigned long long)versions, tally.blackouts, tally.older,
         tally.emptied, tally.witness_disks, tally.recoveries, tally.deaths, tally.joined, tally.proposers_died,
-        tally.forks, tally.stuck);
+        tally.full, tally.forks, tally.broken, tally.uncertified, tally.stuck);
 }
 
 /* Two who are on the roster do not hear each other any more, or one of them does not hear the other one. Not the
@@ -245,6 +255,8 @@ static void print_tally(const char *name)
 static bool sever(void)
 {
     uint32_t a = (uint32_t)sim_below(sim->n), b = (uint32_t)sim_below(sim->n);
+    if (record_voters(sim_newest()) < 3) /* nothing could be decided between two that do not hear each other */
+        return false;
     if (a == b || !sim->island[a].enrolled || !sim->island[b].enrolled || sim->island[a].witness ||
         sim->island[b].witness)
         return false;
@@ -391,6 +403,8 @@ static void draw(const struct mix *mix)
     sim->deaths = mix->rough && seed % 5 < 3;
     sim->blackouts = mix->rough && seed % 7 < 2;
     sim->hand_written = sim_chance(50);
+    sim->disk_ms = sim_chance(50) ? 1 + (uint32_t)sim_below(300) : 0;
+    sim->full = mix->rough && sim_chance(30);
     for (uint32_t f = 0; f < sim->fragments; f++)
         sim->shards_counts[f] = 1 + (uint32_t)sim_below(SIM_SHARDS_FEW);
     uint32_t joiners = mix->sever ? sim->n - 3 : sim->n / 2; /* at most */
@@ -515,6 +529,8 @@ static void promises_hold_for_many_islands(void **state)
 int main(void)
 {
     assert_ok(digest_init());
+    const char *trace = getenv("TEST_TRACE");
+    log_init("sim", trace != NULL && strcmp(trace, "debug") == 0 ? LOG_LEVEL_DEBUG : LOG_LEVEL_ERROR);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(calm_islands_agree_and_lose_nothing), cmocka_unit_test(promises_hold_under_any_trouble),
         cmocka_unit_test(promises_hold_for_three_and_four),    cmocka_unit_test(promises_hold_with_a_witness),

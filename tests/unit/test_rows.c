@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "common/digest.h"
-#include "daemon/peers/rows.h"
+#include "net/sync/rows.h"
 #include "tests/lib/roster.h"
 
 enum { VERSION = 4 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/peers/rows.h"
+#include "net/sync/rows.h"
 
 #include <string.h>
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rows: which fragments a heartbeat tells of, and what. Private to peers/.
+ * rows: which fragments a heartbeat tells of, and what. Pure.
  */
-#ifndef DAEMON_PEERS_ROWS_H
-#define DAEMON_PEERS_ROWS_H
+#ifndef NET_SYNC_ROWS_H
+#define NET_SYNC_ROWS_H
 
 #include <stdint.h>
 

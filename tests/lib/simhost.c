@@ -1,0 +1,478 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The host of net/membership in a simulated world: what daemon/peers/council.c is in the daemon, with a disk that takes
+ * its time, fills up and is lost, and letters for messages. Its own additions: a proposer dies now and then, before its
+ * draft or its record is said, when its vote is on its way to disk, or when it has just decided.
+ */
+#include "tests/lib/simworld.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "common/mem.h"
+#include "net/sync/sync_core.h"
+
+enum { TICK_MS = 100, ENROL_MS = 2000, EVICT_MS = 2000 };
+
+static struct sim_voice *voice_of(uint32_t i)
+{
+    return &sim->island[i].voice;
+}
+
+static const struct record *last(uint32_t i)
+{
+    return chain_last(sim->island[i].chain);
+}
+
+const struct record_member *sim_member_of(uint32_t i, uint32_t k)
+{
+    return sim_knows(i, k) ? record_member(last(i), sim_id(k)) : NULL;
+}
+
+bool sim_in_doubt(uint32_t i)
+{
+    return sim->island[i].voting.doubt != VOTE_SURE;
+}
+
+struct ident sim_ident(uint32_t i)
+{
+    struct ident ident = {.public_text = ""};
+    struct digest digest = digest_of(&i, sizeof i);
+    memcpy(ident.key, digest.byte, sizeof ident.key);
+    return ident;
+}
+
+/* A proposer is killed at a moment when it hurts. */
+static void die_now_and_then(uint32_t i, unsigned percent)
+{
+    if (sim->healing || sim->kill_permille == 0 || !sim_chance(percent))
+        return;
+    sim->tally.proposers_died += !sim->island[i].die;
+    sim->island[i].die = true;
+}
+
+/* ---- the network ---- */
+
+/* A record that is said, or voted for, may still be decided when all else is lost. */
+static uint32_t note_proposed(const uint8_t *bytes, size_t bytes_count)
+{
+    struct record record;
+    struct digest digest = record_digest(bytes, bytes_count);
+    uint32_t number = sim_record_of(&digest);
+    if (number == 0) {
+        assert_ok(record_unpack(bytes, bytes_count, &record));
+        number = sim_record_add(&record);
+        record_deinit(&record);
+    }
+    sim_record(number)->proposed = true;
+    return number;
+}
+
+/* What the liar says in its seal. */
+static void send_lie(uint32_t i, uint32_t k, struct wire_epoch *message)
+{
+    uint8_t *bytes;
+    size_t count;
+    sim_lie_promise(i, message);
+    assert_ok(wire_epoch_pack(message, &bytes, &count));
+    sim_send_letter(i, k, message->type, bytes, count);
+    mem_free(bytes);
+}
+
+static void send(void *user, uint32_t slot, uint32_t type, const uint8_t *bytes, size_t bytes_count)
+{
+    uint32_t i = *(const uint32_t *)user, k = sim_at(i, slot);
+    struct wire_epoch message;
+    SIM_HOLDS(k < sim->n && k != i, "island %u sends to slot %u\n", i, slot);
+    assert_ok(wire_epoch_unpack(type, bytes, bytes_count, &message));
+    if (type == WIRE_ACCEPT) {
+        die_now_and_then(i, 1);
+        if (!sim->island[i].die)
+            (void)note_proposed(message.accept.record, message.accept.record_bytes);
+    }
+    if (type == WIRE_PREPARE && message.prepare.draft_bytes > 0)
+        die_now_and_then(i, 1);
+    if (!sim->island[i].die && sim->island[i].greeted[k] != 0) {
+        if (type == WIRE_PROMISE && message.promise.sealed && sim_lies(i, SIM_LIE_PROMISE))
+            send_lie(i, k, &message);
+        else
+            sim_send_letter(i, k, type, bytes, bytes_count);
+    }
+    wire_epoch_deinit(&message);
+}
+
+/* ---- the disk ---- */
+
+static uint64_t disk_delay_ms(void)
+{
+    return sim->disk_ms == 0 ? 0 : sim_below(sim->disk_ms);
+}
+
+bool sim_disk_full(uint32_t i)
+{
+    return sim->now_ms < sim->island[i].full_ms && !sim->healing;
+}
+
+static void write_vote(uint32_t i)
+{
+    struct sim_voice *voice = voice_of(i);
+    if (voice->writing.number != 0 || voice->unsaved.number == 0)
+        return;
+    voice->writing = voice->unsaved;
+    voice->writing.due_ms = sim->now_ms + disk_delay_ms();
+    voice->unsaved.number = 0;
+}
+
+static void save_vote(void *user, const struct epoch_vote *vote, uint64_t number)
+{
+    uint32_t i = *(const uint32_t *)user;
+    struct sim_island *island = &sim->island[i];
+    if (island->die)
+        return;
+    uint32_t accepted = vote->accepted != 0 ? note_proposed(vote->bytes, vote->bytes_count) : 0;
+    island->voting.vote = *vote;
+    island->voting.vote.bytes = accepted != 0 ? sim_record(accepted)->bytes : NULL;
+    island->voice.unsaved = (struct sim_saving){.number = number, .vote = island->voting.vote, .accepted = accepted};
+    write_vote(i);
+    die_now_and_then(i, 1);
+}
+
+static void vote_is_durable(uint32_t i)
+{
+    struct sim_island *island = &sim->island[i];
+    struct sim_saving *writing = &island->voice.writing;
+    struct sim_disk *disk = &island->disk;
+    sim_tell("island %u has saved its vote in epoch %llu: promised %llx accepted %llx", i,
+             (unsigned long long)writing->vote.epoch, (unsigned long long)writing->vote.promised,
+             (unsigned long long)writing->vote.accepted);
+    disk->number++;
+    disk->fresh = false;
+    disk->vote_epoch = writing->vote.epoch;
+    disk->promised = writing->vote.promised;
+    disk->accepted = writing->vote.accepted;
+    disk->own = writing->vote.own;
+    disk->accepted_record = writing->accepted;
+    sim_mark(i);
+    uint64_t number = writing->number;
+    writing->number = 0;
+    write_vote(i);
+    membership_saved(island->voice.membership, number, sim->now_ms);
+}
+
+static enum err keep_record(void *user, const struct record_entry *entry)
+{
+    uint32_t i = *(const uint32_t *)user;
+    struct sim_voice *voice = voice_of(i);
+    if (sim->island[i].die || voice->keeping != 0)
+        return ERR_OK;
+    struct digest digest = record_digest(entry->bytes, entry->bytes_count);
+    sim_decided(i, sim_record_of(&digest), entry->votes, entry->votes_count);
+    voice->keeping = sim_record_of(&digest);
+    voice->kept_ms = sim->now_ms + disk_delay_ms();
+    die_now_and_then(i, 2);
+    return ERR_OK;
+}
+
+static struct record_entry entry_of(uint32_t number)
+{
+    struct sim_record *record = sim_record(number);
+    return (struct record_entry){.bytes = record->bytes,
+                                 .bytes_count = record->bytes_count,
+                                 .votes = record->votes,
+                                 .votes_count = record->votes_count};
+}
+
+static void record_is_durable(uint32_t i)
+{
+    struct sim_island *island = &sim->island[i];
+    const struct record_entry entry = entry_of(island->voice.keeping);
+    uint64_t epoch = sim_record(island->voice.keeping)->record.epoch;
+    island->voice.keeping = 0;
+    island->disk.epoch = epoch > island->disk.epoch ? epoch : island->disk.epoch;
+    membership_kept(island->voice.membership, &entry);
+    die_now_and_then(i, 1);
+}
+
+static enum err read_record(void *user, uint64_t epoch, struct record_entry *out)
+{
+    (void)user; /* it asks for what its chain has alone */
+    const struct record_entry entry = entry_of(sim->decided[epoch]);
+    return record_entry_copy(&entry, out);
+}
+
+static enum err save_proof(void *user, uint32_t id, const uint8_t *bytes, size_t bytes_count)
+{
+    return sim_save_proof(*(const uint32_t *)user, sim_of(id), bytes, bytes_count);
+}
+
+static enum err load_proof(void *user, uint32_t id, uint8_t **bytes, size_t *bytes_count)
+{
+    return sim_load_proof(*(const uint32_t *)user, sim_of(id), bytes, bytes_count);
+}
+
+static enum err settle(void *user)
+{
+    uint32_t i = *(const uint32_t *)user;
+    struct sim_island *island = &sim->island[i];
+    sim_tell("island %u votes: its disk is not in doubt", i);
+    sim->tally.recoveries++;
+    island->voting.doubt = VOTE_SURE;
+    sim_mark(i);
+    return ERR_OK;
+}
+
+static void tell(void *user, const struct membership_news *news)
+{
+    uint32_t i = *(const uint32_t *)user;
+    struct sim_voice *voice = voice_of(i);
+    switch (news->type) {
+    case MEMBERSHIP_DECIDED: voice->taken = true; break;
+    case MEMBERSHIP_VOTES: sim->island[i].announce = true; break;
+    case MEMBERSHIP_WANTS: voice->wants = true; break;
+    case MEMBERSHIP_APART: break;
+    case MEMBERSHIP_DISK_FAILS: break;
+    case MEMBERSHIP_BROKE_WORD:
+        SIM_HOLDS(sim_at(i, news->member) == sim->liar && sim->lie != SIM_HONEST,
+                  "island %u says that honest island %u broke its word\n", i, sim_at(i, news->member));
+        sim->tally.broken++;
+        break;
+    case MEMBERSHIP_NO_PROOF: SIM_HOLDS(false, "island %u: %s\n", i, err_text()); break;
+    case MEMBERSHIP_SUSPECT:
+        SIM_HOLDS(sim->lie >= SIM_LIE_PROMISE, "island %u suspects an honest island of two results of one part\n", i);
+        break;
+    case MEMBERSHIP_FAILED: /* where a liar's seal makes no sense, nothing can be composed */
+        SIM_HOLDS(news->err == ERR_STATE, "island %u: %s: %s\n", i, news->text, err_text());
+        break;
+    }
+}
+
+static const struct membership_host host = {.send = send,
+                                            .save_vote = save_vote,
+                                            .keep_record = keep_record,
+                                            .read_record = read_record,
+                                            .save_proof = save_proof,
+                                            .load_proof = load_proof,
+                                            .settle = settle,
+                                            .tell = tell};
+
+/* ---- the engine ---- */
+
+/* Takes what was decided, and changes over. */
+static void adopt(uint32_t i)
+{
+    struct sim_island *island = &sim->island[i];
+    struct record record;
+    struct digest digest;
+    island->voice.taken = false;
+    if (!membership_take(island->voice.membership, &record, &digest))
+        return;
+    SIM_HOLDS(record.epoch == island->epoch + 1 && sim_record_of(&digest) == sim->decided[record.epoch],
+              "island %u takes a record that was not decided\n", i);
+    record_deinit(&record);
+    sim_extend(i);
+    sim_tell("island %u begins epoch %llu", i, (unsigned long long)island->epoch);
+    struct sync_view view = sim_view(i);
+    assert_ok(sync_begin_epoch(island->sync, &view, sim->now_ms));
+    sim_drain(i);
+    sim_check_epoch(i);
+    for (uint32_t f = 0; f < sim->fragments; f++)
+        if (sync_known(island->sync, f))
+            sim_tell_held(i, f);
+    if (island->vouches != NULL)
+        vouches_begin_epoch(island->vouches);
+    assert_ok(membership_begin(island->voice.membership, sim->now_ms));
+    sync_set_votes(island->sync, membership_votes(island->voice.membership));
+}
+
+/* After each call of membership: what it led to here. */
+static void look(uint32_t i)
+{
+    struct sim_island *island = &sim->island[i];
+    struct sim_voice *voice = &island->voice;
+    while (!island->die) {
+        if (sim_lies(i, SIM_LIE_SEAL) && sync_sealed(island->sync))
+            island->sync->sealed = false;
+        if (voice->wants) {
+            voice->wants = false;
+            sim_step(i, &(struct sync_event){.type = SYNC_EV_TICK});
+        } else if (voice->taken) {
+            adopt(i);
+        } else if (voice->writing.number != 0 && voice->writing.due_ms <= sim->now_ms && !sim_disk_full(i)) {
+            vote_is_durable(i);
+        } else if (voice->keeping != 0 && voice->kept_ms <= sim->now_ms && !sim_disk_full(i)) {
+            record_is_durable(i);
+        } else {
+            return;
+        }
+    }
+}
+
+void sim_voice_letter(uint32_t i, const struct sim_letter *letter)
+{
+    enum err err = membership_message_in(voice_of(i)->membership, sim_slot(i, letter->from), letter->type,
+                                         letter->bytes, letter->bytes_count, sim->now_ms);
+    SIM_HOLDS(err == ERR_OK, "island %u cannot read what island %u says: %s\n", i, letter->from, err_text());
+    look(i);
+}
+
+static void said(uint32_t i, uint32_t k)
+{
+    const struct sim_island *island = &sim->island[k];
+    const struct membership_said words = {.address = "",
+                                          .uplink = island->uplink,
+                                          .owner_wish = island->wants_shards ? RECORD_OWNER_AUTO : RECORD_OWNER_NO};
+    membership_said(voice_of(i)->membership, sim_slot(i, k), &words);
+}
+
+void sim_voice_up(uint32_t i, uint32_t k, bool up)
+{
+    if (up)
+        said(i, k);
+    membership_up(voice_of(i)->membership, sim_slot(i, k), up, sim->now_ms);
+    look(i);
+}
+
+void sim_voice_heard(uint32_t i, uint32_t k, const struct wire_heartbeat *beat)
+{
+    said(i, k);
+    membership_heard(voice_of(i)->membership, sim_slot(i, k), beat, sim->now_ms);
+    look(i);
+}
+
+void sim_voice_beat(uint32_t i, const struct wire_heartbeat *beat)
+{
+    membership_beat(voice_of(i)->membership, beat, sim->now_ms);
+}
+
+/* ---- time ---- */
+
+static struct record_member newcomer(uint32_t k)
+{
+    struct ident ident = sim_ident(k);
+    struct record_member as = {.role = sim->island[k].witness ? RECORD_WITNESS : RECORD_OBSERVER,
+                               .uplink = sim->island[k].uplink,
+                               .owner_wish = sim->island[k].wants_shards ? RECORD_OWNER_AUTO : RECORD_OWNER_NO};
+    snprintf(as.name, sizeof as.name, "m%u", k);
+    memcpy(as.key, ident.key, sizeof as.key);
+    return as;
+}
+
+/* As the daemon's doorway does until a record has them: at one island, and at another one when that is away. */
+static void enrol_newcomers(uint32_t i)
+{
+    uint32_t first = 0;
+    while (first < sim->n && (!sim->island[first].enrolled || !sim->island[first].alive || sim_stopped(first)))
+        first++;
+    for (uint32_t k = 0; first == i && k < sim->n; k++) {
+        struct record_member as = newcomer(k);
+        if (!sim->island[k].enrolled && sim->now_ms >= sim->island[k].revive_ms)
+            (void)!membership_enrol(voice_of(i)->membership, &as);
+    }
+}
+
+/* People ask for it at every island, again and again. */
+static void evict_the_liar(uint32_t i)
+{
+    if (sim->evicted && i != sim->liar && sim_knows(i, sim->liar))
+        (void)!membership_wish(voice_of(i)->membership, WIRE_WISH_EVICT, sim_id(sim->liar), sim->island[i].epoch);
+}
+
+void sim_voice_wish_steps(uint32_t i)
+{
+    if (sim_member_of(i, i) != NULL && !sim->island[i].die)
+        (void)!membership_wish(voice_of(i)->membership, WIRE_WISH_STEPS, 0, 1000 + sim_below(1000));
+}
+
+static void listen(uint32_t i)
+{
+    struct sim_island *island = &sim->island[i];
+    island->voice.silent = (struct bitset){{0}};
+    for (uint32_t k = 0; k < sim->n; k++)
+        if (k != i && sim_knows(i, k) &&
+            (sim->now_ms > island->heard_ms[k] + SIM_AWAY_MS ||
+             sync_fault(island->sync, sim_slot(i, k)) == SYNC_FAULT_NO_RESULT))
+            bitset_add(&island->voice.silent, sim_slot(i, k));
+}
+
+void sim_voice_tick(uint32_t i)
+{
+    struct sim_island *island = &sim->island[i];
+    struct sim_voice *voice = &island->voice;
+    look(i);
+    if (sim->now_ms < voice->tick_ms || island->die)
+        return;
+    voice->tick_ms = sim->now_ms + TICK_MS;
+    listen(i);
+    said(i, i);
+    if (sim->now_ms >= voice->enrol_ms) {
+        voice->enrol_ms = sim->now_ms + ENROL_MS;
+        enrol_newcomers(i);
+        evict_the_liar(i);
+    }
+    membership_tick(voice->membership, &voice->silent, sim->now_ms);
+    look(i);
+}
+
+/* ---- life ---- */
+
+static struct epoch_vote vote_on(const struct sim_disk *disk)
+{
+    const struct sim_record *accepted = sim_record(disk->accepted_record);
+    bool has = disk->accepted_record != 0;
+    return (struct epoch_vote){.epoch = disk->vote_epoch,
+                               .promised = disk->promised,
+                               .accepted = disk->accepted,
+                               .own = disk->own,
+                               .digest = has ? accepted->digest : (struct digest){{0}},
+                               .bytes = has ? accepted->bytes : NULL,
+                               .bytes_count = has ? accepted->bytes_count : 0};
+}
+
+bool sim_votes(uint32_t i)
+{
+    const struct membership *membership = voice_of(i)->membership;
+    return membership != NULL && membership_votes(membership);
+}
+
+void sim_voice_start(uint32_t i)
+{
+    struct sim_island *island = &sim->island[i];
+    struct sim_voice *voice = &island->voice;
+    memset(voice, 0, sizeof *voice);
+    voice->self = i;
+    voice->ident = sim_ident(i);
+    island->voting.incarnation = island->disk.incarnation;
+    island->voting.vote = vote_on(&island->disk);
+    struct membership_conf conf = {.view = &island->view,
+                                   .chain = island->chain,
+                                   .ident = &voice->ident,
+                                   .disk = &island->voting,
+                                   .host = &host,
+                                   .user = &voice->self,
+                                   .seed = env_rng_u64(&sim->rng)};
+    assert_ok(membership_new(&conf, &voice->membership));
+    assert_ok(membership_begin(voice->membership, sim->now_ms));
+    voice->tick_ms = sim->now_ms + sim_below(TICK_MS);
+}
+
+void sim_voice_plan_known(uint32_t i)
+{
+    struct sim_island *island = &sim->island[i];
+    struct vouches_conf conf = {.chain = island->chain,
+                                .ident = &island->voice.ident,
+                                .nonce = island->view.nonce,
+                                .id = sim_id(i),
+                                .fragments_count = sim->fragments};
+    assert_ok(membership_plan_known(island->voice.membership, island->sync, sim->fragments, sim->shards_counts));
+    if (!island->witness)
+        assert_ok(vouches_new(&conf, &island->vouches));
+}
+
+void sim_voice_end(uint32_t i)
+{
+    struct sim_voice *voice = voice_of(i);
+    membership_free(voice->membership);
+    memset(voice, 0, sizeof *voice);
+    vouches_free(sim->island[i].vouches);
+    sim->island[i].vouches = NULL;
+}

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #include "common/env.h"
-#include "daemon/charter.h"
+#include "daemon/membership/charter.h"
 #include "daemon/control/control.h"
 #include "daemon/ground.h"
 #include "daemon/lag.h"

@@ -5,15 +5,15 @@
 #include <stdio.h>
 
 #include "common/log.h"
-#include "daemon/peers/council.h"
+#include "daemon/membership/membership_host.h"
 #include "daemon/tidings.h"
 
 /* Of a trainer, for a plan that others have. */
 enum { PLAN_PATIENCE_MS = 10000 };
 
-static struct council *council_of(const struct engine *engine)
+static struct membership_host *host_of(const struct engine *engine)
 {
-    return peers_council(engine->peers);
+    return peers_membership_host(engine->peers);
 }
 
 /* ---- the plan ---- */
@@ -36,14 +36,14 @@ static enum err tell_plan(struct engine *engine)
                                    .replica = engine->run.replica,
                                    .sync = engine->run.sync,
                                    .listens_ms = engine->listens_ms};
-    struct peers_plan peers = {.plan = engine->run.plan,
-                               .replica = engine->run.replica,
-                               .parts = &engine->run.parts,
-                               .ledger = engine->ledger,
-                               .slots = engine->run.slots,
-                               .sync = engine->run.sync,
-                               .shards_counts = engine->run.shards_counts,
-                               .rounds = engine->run.rounds};
+    struct transfer_plan peers = {.plan = engine->run.plan,
+                                  .replica = engine->run.replica,
+                                  .parts = &engine->run.parts,
+                                  .ledger = engine->ledger,
+                                  .slots = engine->run.slots,
+                                  .sync = engine->run.sync,
+                                  .shards_counts = engine->run.shards_counts,
+                                  .rounds = engine->run.rounds};
     struct control_plan control = {.plan = engine->run.plan,
                                    .sync = engine->run.sync,
                                    .rounds = engine->run.rounds,
@@ -322,9 +322,9 @@ static void begin_epoch(struct engine *engine)
     if (switch_epoch(engine, &record, &digest) != ERR_OK)
         event_post_fatal(engine->events, err_text());
     else if (engine->run.rounds != NULL || view_is_witness(&engine->charter.view)) /* else it is not known yet */
-        council_tidy(council_of(engine),
-                     charter_old(&engine->charter,
-                                 engine->run.rounds != NULL ? rounds_first_epoch(engine->run.rounds) : UINT64_MAX));
+        membership_host_tidy(host_of(engine), charter_old(&engine->charter, engine->run.rounds != NULL
+                                                                                ? rounds_first_epoch(engine->run.rounds)
+                                                                                : UINT64_MAX));
     record_deinit(&record);
 }
 
@@ -399,7 +399,7 @@ static void handle(struct engine *engine, const struct event *event)
     case EVENT_LEND: rounds_lend(engine->run.rounds, event->lend.loan); break;
     case EVENT_LENT: peers_lent(engine->peers, event->lend.loan, event->lend.err); break;
     case EVENT_RECOVERED: recovered(engine); break;
-    case EVENT_KEPT: council_kept(council_of(engine), engine->now_ms); break;
+    case EVENT_KEPT: membership_host_kept(host_of(engine), engine->now_ms); break;
     case EVENT_RIVALS:
         membership_rivals(peers_membership(engine->peers), event->rivals.owner, f, event->rivals.version);
         break;

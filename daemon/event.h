@@ -40,7 +40,7 @@ enum event_type {
     /* of the other islands */
     EVENT_OBJECT, /* member, key, bytes: one lies whole in its memory */
     EVENT_LEND,   /* loan: copy the fragment's state there, for others */
-    EVENT_KEPT,   /* a vote of ours, or a decided record, is durable: council_kept() */
+    EVENT_KEPT,   /* a vote of ours, or a decided record, is durable: membership_host_kept() */
     EVENT_EPOCH,  /* the next view record is decided: membership_take() */
     EVENT_TYPES
 };

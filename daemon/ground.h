@@ -14,7 +14,7 @@
 #include "common/err.h"
 #include "daemon/dconf.h"
 #include "daemon/state/ledger.h"
-#include "daemon/state/vote.h"
+#include "daemon/membership/vote.h"
 
 /* Opens the last vote of the island with this public key, with its mark where home_mark() says; logs a doubt, and a
  * mark that a copy of the folder would bring back. As vote_open(). */

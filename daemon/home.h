@@ -42,8 +42,8 @@ const char *home_chosen(const char *option);
 ERR_MUST_CHECK enum err home_find(const char *folder, struct home *home);
 void home_free(struct home *home);
 
-/* Where the mark of the last vote lies of the island with this public key (daemon/state/vote.h), in a folder that is
- * made if it is not there. `in_folder`: of one with --home; where there is no such place, or not ours alone, it is
+/* Where the mark of the last vote lies of the island with this public key (daemon/membership/vote.h), in a folder that
+ * is made if it is not there. `in_folder`: of one with --home; where there is no such place, or not ours alone, it is
  * beside the sockets as of the service, and `*exposed` is true: a copy of the folder brings an older mark with it.
  * mem_free() the path. */
 ERR_MUST_CHECK enum err home_mark(bool in_folder, const char *public_key, const char *sockets, char **path,

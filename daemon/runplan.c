@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/membership/proofs.h"
 #include "daemon/runplan.h"
 
 #include <inttypes.h>
@@ -90,6 +91,7 @@ static enum err new_rounds(const struct runplan_conf *from, struct runplan *run)
                                .plan = run->plan,
                                .parts = &run->parts,
                                .folder = from->conf->state_folder,
+                               .save_proof = proofs_save,
                                .compress_auto = from->conf->compress_auto,
                                .checkpoint_ms = from->conf->checkpoint_ms,
                                .ledger_keep = from->conf->ledger_keep,

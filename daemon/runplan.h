@@ -14,7 +14,7 @@
 
 #include "common/err.h"
 #include "common/runspec.h"
-#include "daemon/charter.h"
+#include "daemon/membership/charter.h"
 #include "daemon/dconf.h"
 #include "daemon/event.h"
 #include "daemon/jobs.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "daemon/as_typed.h"
-#include "daemon/peers/gate.h"
+#include "daemon/membership/gate.h"
 
 /* Per member at most so many complaints, and so many besides. */
 enum { PER_MEMBER = 7, BESIDES = 24 };

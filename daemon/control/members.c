@@ -9,7 +9,7 @@
 #include "daemon/as_typed.h"
 #include "common/env.h"
 #include "common/log.h"
-#include "daemon/peers/gate.h"
+#include "daemon/membership/gate.h"
 #include "net/transport/address.h"
 #include "net/transport/here.h"
 #include "net/membership/wire_epoch.h"
@@ -21,7 +21,7 @@ enum { INVITE_DAYS_MAX = 30, INVITE_SECONDS_MIN = 1, DAY_S = 86400, TEXT_BYTES =
 /* Where a guest is to knock: as it was asked, as the configuration says, or what this machine can guess. */
 static enum err find_addresses(const struct members *members, const char *asked, struct doorway_ask *ask)
 {
-    unsigned port = link_port(peers_gate(members->peers)->link);
+    unsigned port = link_port(peers_gate(members->peers)->conf.link);
     const char *own = strcmp(asked, "-") != 0 ? asked : dconf_address(members->conf);
     if (own[0] != '\0' && !address_good(own))
         return err_set(ERR_ARG, "\"%s\" is not host:port, as in oslo.example.org:7600", own);

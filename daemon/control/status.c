@@ -9,7 +9,7 @@
 #include "common/mem.h"
 #include "daemon/as_typed.h"
 #include "daemon/control/complaints.h"
-#include "daemon/peers/council.h"
+#include "daemon/membership/membership_host.h"
 #include "daemon/rules.h"
 
 enum { TWINS_MS = 60000 };
@@ -218,7 +218,7 @@ static bool enough_copies(const struct status *status)
 static void take_epoch(struct status *status)
 {
     const struct status_conf *from = status->from;
-    const struct council *council = peers_council(from->peers);
+    const struct membership_host *host = peers_membership_host(from->peers);
     const struct membership *membership = peers_membership(from->peers);
     struct status_epoch *epoch = &status->epoch;
     uint64_t sealed_ms = membership_sealed_ms(membership), wished_ms = membership_wished_ms(membership);
@@ -238,9 +238,9 @@ static void take_epoch(struct status *status)
         epoch->sealed_ms > 0 && from->progress != NULL && progress_moved_ms(from->progress) > sealed_ms + APPLIED_MS;
     if (sealed_ms == 0 && wished_ms > 0 && status->now_ms > wished_ms)
         epoch->wished_ms = status->now_ms - wished_ms;
-    epoch->unkept = council_unkept(council);
+    epoch->unkept = membership_host_unkept(host);
     epoch->exposed = vote_exposed(from->vote);
-    council_waits(council, epoch->waits, sizeof epoch->waits);
+    membership_host_waits(host, epoch->waits, sizeof epoch->waits);
     for (uint32_t at = 0; epoch->wishes_count < STATUS_WISHES_MAX &&
                           membership_pending(membership, &at, &epoch->wishes[epoch->wishes_count]);)
         epoch->wishes_count++;

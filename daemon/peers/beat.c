@@ -6,7 +6,7 @@
 
 #include "common/human.h"
 
-void beat_hello(const struct peers_conf *conf, const struct peers_plan *plan, uint8_t wish, bool draining,
+void beat_hello(const struct peers_conf *conf, const struct transfer_plan *plan, uint8_t wish, bool draining,
                 struct wire_message *out)
 {
     struct wire_hello *hello = &out->hello;
@@ -29,7 +29,7 @@ void beat_hello(const struct peers_conf *conf, const struct peers_plan *plan, ui
     snprintf(hello->software, sizeof hello->software, "diloco " DILOCO_VERSION);
 }
 
-const char *beat_plan_misfit(const struct peers_plan *plan, bool known, const struct digest *theirs)
+const char *beat_plan_misfit(const struct transfer_plan *plan, bool known, const struct digest *theirs)
 {
     if (!known || plan->plan == NULL || digest_equal(theirs, &plan->plan->id))
         return NULL;
@@ -56,7 +56,7 @@ static const char *first_misfit(const struct peers_conf *conf, const struct view
     return text;
 }
 
-const char *beat_misfit(const struct peers_conf *conf, const struct peers_plan *plan, uint32_t slot,
+const char *beat_misfit(const struct peers_conf *conf, const struct transfer_plan *plan, uint32_t slot,
                         const struct wire_hello *hello)
 {
     const struct view_member *member = &conf->view->members[slot];
@@ -92,7 +92,7 @@ static void put_silent(const struct view *view, const struct bitset *silent, str
             beat->silent[beat->silent_count++] = view->members[i].id;
 }
 
-void beat_fill(const struct peers_conf *conf, const struct peers_plan *plan, const struct bitset *silent,
+void beat_fill(const struct peers_conf *conf, const struct transfer_plan *plan, const struct bitset *silent,
                struct wire_message *out)
 {
     struct wire_heartbeat *beat = &out->heartbeat;

@@ -12,17 +12,17 @@
 #include "net/transport/wire.h"
 
 /* `out` becomes a greeting. `wish`: of owning shards (enum record_wish). */
-void beat_hello(const struct peers_conf *conf, const struct peers_plan *plan, uint8_t wish, bool draining,
+void beat_hello(const struct peers_conf *conf, const struct transfer_plan *plan, uint8_t wish, bool draining,
                 struct wire_message *out);
 /* Why the member in that slot, which greets so, cannot be talked to; NULL: it can. In a buffer of
  * the thread, good until the next call. */
-const char *beat_misfit(const struct peers_conf *conf, const struct peers_plan *plan, uint32_t slot,
+const char *beat_misfit(const struct peers_conf *conf, const struct transfer_plan *plan, uint32_t slot,
                         const struct wire_hello *hello);
 /* The same of the plan that it has, if it knows one. */
-const char *beat_plan_misfit(const struct peers_plan *plan, bool known, const struct digest *theirs);
+const char *beat_plan_misfit(const struct transfer_plan *plan, bool known, const struct digest *theirs);
 /* `out` becomes a heartbeat without rows, and without what is each member's own: sequence and echo. `silent`: slots of
  * those that are not heard. */
-void beat_fill(const struct peers_conf *conf, const struct peers_plan *plan, const struct bitset *silent,
+void beat_fill(const struct peers_conf *conf, const struct transfer_plan *plan, const struct bitset *silent,
                struct wire_message *out);
 
 /* What members vouch for in heartbeats. ERR_NOMEM. */

@@ -8,9 +8,9 @@
 #include "common/log.h"
 #include "common/mem.h"
 #include "daemon/peers/beat.h"
-#include "daemon/peers/council.h"
-#include "daemon/peers/gate.h"
-#include "daemon/peers/objects.h"
+#include "daemon/membership/membership_host.h"
+#include "daemon/membership/gate.h"
+#include "daemon/transfer/objects.h"
 #include "daemon/peers/peers_core.h"
 #include "net/sync/rows.h"
 #include "daemon/trainer/trainer.h"
@@ -73,6 +73,29 @@ static enum err open_links(struct peers *peers)
     return ERR_OK;
 }
 
+static enum err open_membership(struct peers *peers)
+{
+    const struct peers_conf *from = &peers->conf;
+    struct membership_host_conf host = {.folder = from->conf->state_folder,
+                                        .view = from->view,
+                                        .chain = from->chain,
+                                        .ident = from->ident,
+                                        .vote = from->vote,
+                                        .events = from->events,
+                                        .jobs = from->jobs,
+                                        .start_ms = from->start_ms};
+    TRY(membership_host_new(&host, peers->link, &peers->membership_host));
+    struct gate_conf gate = {.conf = from->conf,
+                             .spec = from->spec,
+                             .view = from->view,
+                             .chain = from->chain,
+                             .ident = from->ident,
+                             .trainer = from->trainer,
+                             .link = peers->link,
+                             .membership = peers_membership(peers)};
+    return gate_open(&gate, peers->now_ms, &peers->gate);
+}
+
 enum err peers_new(const struct peers_conf *conf, struct peers **out)
 {
     enum err err;
@@ -85,9 +108,15 @@ enum err peers_new(const struct peers_conf *conf, struct peers **out)
     peers->silent_ms = SILENT_MS < conf->conf->away_ms ? SILENT_MS : 3 * conf->conf->away_ms / 4;
     TRY_OUT(make_room(peers));
     TRY_OUT(open_links(peers));
-    TRY_OUT(objects_new(conf, peers->link, &peers->objects));
-    TRY_OUT(council_new(conf, peers->link, &peers->council));
-    TRY_OUT(gate_open(&peers->conf, peers->link, peers->council, peers->now_ms, &peers->gate));
+    struct objects_conf objects = {.spec = conf->spec,
+                                   .view = conf->view,
+                                   .chain = conf->chain,
+                                   .events = conf->events,
+                                   .trainer = conf->trainer,
+                                   .link = peers->link,
+                                   .rate_limit = conf->conf->rate_limit};
+    TRY_OUT(objects_new(&objects, &peers->objects));
+    TRY_OUT(open_membership(peers));
 out:
     if (err != ERR_OK)
         peers_free(peers);
@@ -101,7 +130,7 @@ enum err peers_begin(struct peers *peers, uint64_t now_ms)
     peers->now_ms = now_ms;
     for (uint32_t i = 0; i < members_of(peers); i++)
         peers->peers[i].since_ms = now_ms;
-    return council_begin(peers->council, now_ms);
+    return membership_host_begin(peers->membership_host, now_ms);
 }
 
 void peers_free(struct peers *peers)
@@ -109,7 +138,7 @@ void peers_free(struct peers *peers)
     if (peers == NULL)
         return;
     gate_close(&peers->gate);
-    council_free(peers->council);
+    membership_host_free(peers->membership_host);
     objects_free(peers->objects);
     vouches_free(peers->vouches);
     link_free(peers->link);
@@ -155,7 +184,7 @@ static void send_heartbeat(struct peers *peers, uint32_t i)
     struct peer *peer = &peers->peers[i];
     struct wire_heartbeat *beat = &peers->out.heartbeat;
     beat_fill(&peers->conf, &peers->plan, &peers->silent, &peers->out);
-    beat->disk_fails |= council_unkept(peers->council)[0] != '\0';
+    beat->disk_fails |= membership_host_unkept(peers->membership_host)[0] != '\0';
     beat->undialled = peer->up && link_undialled(peers->link, i, UNDIALLED_MS);
     membership_beat(peers_membership(peers), beat, peers->now_ms);
     pulse_out(&peer->pulse, beat, peers->now_ms);
@@ -210,7 +239,7 @@ static void peer_gone(struct peers *peers, uint32_t i)
     peer->up = false;
 }
 
-enum err peers_plan_known(struct peers *peers, const struct peers_plan *plan)
+enum err peers_plan_known(struct peers *peers, const struct transfer_plan *plan)
 {
     uint32_t fragments = plan->plan->plan->fragments_count;
     for (uint32_t i = 0; i < peers->room; i++)
@@ -266,7 +295,7 @@ enum err peers_begin_epoch(struct peers *peers)
 {
     if (peers->vouches != NULL)
         vouches_begin_epoch(peers->vouches);
-    TRY(council_begin(peers->council, peers->now_ms));
+    TRY(membership_host_begin(peers->membership_host, peers->now_ms));
     doorway_begin(peers->gate.doorway);
     return ERR_OK;
 }
@@ -276,14 +305,14 @@ struct gate *peers_gate(struct peers *peers)
     return &peers->gate;
 }
 
-struct council *peers_council(const struct peers *peers)
+struct membership_host *peers_membership_host(const struct peers *peers)
 {
-    return peers->council;
+    return peers->membership_host;
 }
 
 struct membership *peers_membership(const struct peers *peers)
 {
-    return council_membership(peers->council);
+    return membership_host_membership(peers->membership_host);
 }
 
 static void hello_in(struct peers *peers, uint32_t i, const struct wire_hello *hello)
@@ -570,7 +599,7 @@ void peers_tick(struct peers *peers, uint64_t now_ms)
             bitset_add(&with_plan, i);
     }
     objects_want_plan(peers->objects, &with_plan, now_ms);
-    council_tick(peers->council, &peers->silent, now_ms);
+    membership_host_tick(peers->membership_host, &peers->silent, now_ms);
 }
 
 /* ---- orders ---- */

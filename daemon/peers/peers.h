@@ -28,7 +28,7 @@ void peers_free(struct peers *peers);
  * nothing before it knows what it holds; no other call of these has come before. ERR_NOMEM and others. */
 ERR_MUST_CHECK enum err peers_begin(struct peers *peers, uint64_t now_ms);
 /* The others learn of it. */
-ERR_MUST_CHECK enum err peers_plan_known(struct peers *peers, const struct peers_plan *plan);
+ERR_MUST_CHECK enum err peers_plan_known(struct peers *peers, const struct transfer_plan *plan);
 
 /* A new epoch, before the core goes over to it. Members came, changed or went, and the view follows them: connections
  * follow, and what is on its way in is of parts that are none any more. The slots of those who went may be
@@ -37,7 +37,7 @@ ERR_MUST_CHECK enum err peers_members(struct peers *peers, const struct view_cha
 /* The core has gone over to the newest record, and the next one may be decided. */
 ERR_MUST_CHECK enum err peers_begin_epoch(struct peers *peers);
 /* Borrowed. */
-struct council *peers_council(const struct peers *peers);
+struct membership_host *peers_membership_host(const struct peers *peers);
 struct membership *peers_membership(const struct peers *peers);
 /* Borrowed: invitations, and who leaves. */
 struct gate *peers_gate(struct peers *peers);

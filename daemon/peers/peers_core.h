@@ -14,7 +14,7 @@
 #include "common/digest.h"
 #include "common/log.h"
 #include "daemon/peers/faults.h"
-#include "daemon/peers/gate.h"
+#include "daemon/membership/gate.h"
 #include "daemon/peers/impostors.h"
 #include "daemon/peers/peers_types.h"
 #include "daemon/peers/pulse.h"
@@ -44,11 +44,11 @@ struct peer {
 
 struct peers {
     struct peers_conf conf;
-    struct peers_plan plan; /* .plan NULL: not known yet */
+    struct transfer_plan plan; /* .plan NULL: not known yet */
     uint64_t now_ms;
     struct link *link;
     struct objects *objects;
-    struct council *council;
+    struct membership_host *membership_host;
     struct gate gate;
     struct vouches *vouches; /* NULL: the plan is not known yet, or we are the witness */
     struct peer *peers;      /* [room], by slot */

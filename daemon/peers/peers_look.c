@@ -2,8 +2,8 @@
 /* What peers tells of the members, to status and to the engine. */
 #include <string.h>
 
-#include "daemon/peers/council.h"
-#include "daemon/peers/objects.h"
+#include "daemon/membership/membership_host.h"
+#include "daemon/transfer/objects.h"
 #include "daemon/peers/peers.h"
 #include "daemon/peers/peers_core.h"
 #include "daemon/rules.h"
@@ -69,7 +69,7 @@ static const char *fault_of(const struct peers *peers, uint32_t i, enum peer_fau
 {
     const struct peer *peer = &peers->peers[i];
     *kind = PEER_FAULT_FALSE;
-    if (membership_broke_word(council_membership(peers->council), i))
+    if (membership_broke_word(membership_host_membership(peers->membership_host), i))
         return "it has signed two results of one part: it is evicted, and stays so";
     if (objects_lied(peers->objects, i))
         return "it has sent a state that is not the one a majority signed";

@@ -11,14 +11,9 @@
 #include "daemon/dconf.h"
 #include "daemon/event.h"
 #include "daemon/jobs.h"
-#include "daemon/rounds/rounds.h"
-#include "daemon/state/ledger.h"
-#include "daemon/state/model_plan.h"
-#include "daemon/state/parts.h"
-#include "daemon/state/replica.h"
-#include "daemon/state/slots.h"
-#include "daemon/state/vote.h"
+#include "daemon/membership/vote.h"
 #include "daemon/trainer/trainer.h"
+#include "daemon/transfer/transfer_plan.h"
 #include "net/config/chain.h"
 #include "net/transport/ident.h"
 #include "net/sync/sync.h"
@@ -37,18 +32,6 @@ struct peers_conf {
     const struct trainer *trainer;
     uint64_t session;  /* random, of this daemon process */
     uint64_t start_ms; /* of the daemon */
-};
-
-/* What is there once the run's plan is known; all borrowed. Of a witness replica, slots and rounds are NULL. */
-struct peers_plan {
-    const struct model_plan *plan;
-    struct replica *replica;
-    const struct parts *parts;
-    struct ledger *ledger;
-    struct slots *slots;
-    struct sync *sync;             /* read, and sealed, by nobody but membership */
-    const uint32_t *shards_counts; /* per fragment */
-    const struct rounds *rounds;
 };
 
 #endif

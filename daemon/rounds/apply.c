@@ -8,7 +8,6 @@
 
 #include "common/mem.h"
 #include "daemon/rules.h"
-#include "daemon/state/proofs.h"
 #include "daemon/state/results.h"
 #include "daemon/state/rivals.h"
 #include "outer_opt/runaway.h"
@@ -205,7 +204,7 @@ static void keep_proof(const struct desk *desk, const struct ledger_key *one, co
     size_t count;
     enum err err = rivals_proof(desk->conf.ledger, other, one, &bytes, &count);
     if (err == ERR_OK)
-        err = proofs_save(desk->conf.folder, one->owner, bytes, count);
+        err = desk->conf.save_proof(desk->conf.folder, one->owner, bytes, count);
     if (err != ERR_OK)
         log_error("the proof that island id %" PRIu32 " signed two results of one part cannot be kept: %s", one->owner,
                   err_text());

@@ -28,6 +28,8 @@ struct rounds_conf {
     const struct model_plan *plan;
     const struct parts *parts;
     const char *folder; /* for checkpoints and exported anchors */
+    /* Keeps the proof that the member of this id signed two results of one part; any thread. */
+    enum err (*save_proof)(const char *folder, uint32_t id, const uint8_t *bytes, size_t bytes_count);
     bool compress_auto;
     uint64_t checkpoint_ms;   /* age at which a checkpoint is written anew; 0: none is written by itself */
     uint64_t ledger_keep;     /* bytes, as the ledger's conf has it */

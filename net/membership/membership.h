@@ -5,8 +5,8 @@
  *
  * net/membership/epoch has the rules of voting, net/membership/compose those of what the next record says; here both
  * are joined to the protocol's core, to what members say of themselves, and to the host's disk and network
- * (net/membership/host.h). The same object runs in the daemon and in tests/sim. Of the core (net/sync/sync.h) it seals,
- * says what a draft wants fetched, and does nothing else to it.
+ * (net/membership/membership_io.h). The same object runs in the daemon and in tests/sim. Of the core (net/sync/sync.h)
+ * it seals, says what a draft wants fetched, and does nothing else to it.
  *
  * What is decided is kept by the host and then told (MEMBERSHIP_DECIDED); whoever owns chain, view and core takes it,
  * changes over, and calls membership_begin(). Pure but for its host; one thread calls.
@@ -23,7 +23,7 @@
 #include "net/config/chain.h"
 #include "net/config/record.h"
 #include "net/config/view.h"
-#include "net/membership/host.h"
+#include "net/membership/membership_io.h"
 #include "net/membership/wire_epoch.h"
 #include "net/sync/sync.h"
 #include "net/transport/ident.h"
@@ -38,7 +38,7 @@ struct membership_conf {
     const struct chain *chain;
     const struct ident *ident;
     const struct voting_disk *disk;
-    const struct membership_host *host;
+    const struct membership_io *host;
     void *user;    /* of the host's calls */
     uint64_t seed; /* of the pauses between ballots */
 };

@@ -18,7 +18,7 @@
 #include "common/quota.h"
 #include "net/config/chain.h"
 #include "net/membership/hearing.h"
-#include "net/membership/host.h"
+#include "net/membership/membership_io.h"
 #include "net/sync/sync.h"
 #include "net/config/view.h"
 #include "net/transport/wire.h"
@@ -65,7 +65,7 @@ struct seats {
     const struct view *view;
     const struct chain *chain;
     const struct voting_disk *disk;
-    const struct membership_host *host; /* for net/membership/broken; `user`: of its calls */
+    const struct membership_io *host; /* for net/membership/broken; `user`: of its calls */
     void *user;
     struct sync *sync; /* NULL: the run's plan is not known yet */
     uint32_t fragments_count;

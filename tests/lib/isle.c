@@ -9,7 +9,8 @@
 #include "common/fsio.h"
 #include "common/mem.h"
 #include "common/processors.h"
-#include "daemon/peers/council.h"
+#include "daemon/membership/proofs.h"
+#include "daemon/membership/membership_host.h"
 #include "daemon/rules.h"
 #include "tests/lib/proc.h"
 #include "tests/lib/testlib.h"
@@ -255,6 +256,7 @@ static void make_rounds(struct isle *isle)
                                .plan = isle->plan,
                                .parts = &isle->parts,
                                .folder = isle->conf.state_folder,
+                               .save_proof = proofs_save,
                                .compress_auto = isle->conf.compress_auto,
                                .replica = isle->replica,
                                .ledger = isle->ledger,
@@ -285,23 +287,23 @@ void isle_make_plan(struct isle *isle)
     make_rounds(isle);
 }
 
-struct peers_plan isle_peers_plan(const struct isle *isle)
+struct transfer_plan isle_peers_plan(const struct isle *isle)
 {
-    return (struct peers_plan){.plan = isle->plan,
-                               .replica = isle->replica,
-                               .parts = &isle->parts,
-                               .ledger = isle->ledger,
-                               .slots = isle->slots,
-                               .sync = isle->sync,
-                               .shards_counts = isle->shards_counts,
-                               .rounds = isle->rounds};
+    return (struct transfer_plan){.plan = isle->plan,
+                                  .replica = isle->replica,
+                                  .parts = &isle->parts,
+                                  .ledger = isle->ledger,
+                                  .slots = isle->slots,
+                                  .sync = isle->sync,
+                                  .shards_counts = isle->shards_counts,
+                                  .rounds = isle->rounds};
 }
 
 void isle_know_plan(struct isle *isle)
 {
     isle_make_plan(isle);
     struct trainer_plan trainer = {.plan = isle->plan, .replica = isle->replica, .sync = isle->sync};
-    struct peers_plan peers = isle_peers_plan(isle);
+    struct transfer_plan peers = isle_peers_plan(isle);
     if (!is_witness(isle->run, isle->self))
         trainer_plan_known(isle->trainer, &trainer);
     assert_ok(peers_plan_known(isle->peers, &peers));
@@ -411,7 +413,7 @@ static void collect(struct isle *isle)
         if (isle->engine && event.type == EVENT_EPOCH)
             take_epoch(isle);
         if (event.type == EVENT_KEPT)
-            council_kept(peers_council(isle->peers), isle->now_ms);
+            membership_host_kept(peers_membership_host(isle->peers), isle->now_ms);
         if (event.type == EVENT_LEND)
             rounds_lend(isle->rounds, event.lend.loan);
         if (event.type == EVENT_LENT)

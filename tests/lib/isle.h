@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #include "common/env.h"
-#include "daemon/charter.h"
+#include "daemon/membership/charter.h"
 #include "daemon/control/status_types.h"
 #include "daemon/dconf.h"
 #include "daemon/event.h"
@@ -25,7 +25,7 @@
 #include "daemon/state/model_plan.h"
 #include "daemon/state/replica.h"
 #include "daemon/state/slots.h"
-#include "daemon/state/vote.h"
+#include "daemon/membership/vote.h"
 #include "daemon/trainer/trainer.h"
 #include "net/transport/link.h"
 #include "tests/lib/patience.h"
@@ -97,7 +97,7 @@ void isle_close(struct isle *isle);
 
 /* What it is for peers_new() and peers_plan_known(), for tests that call these themselves. */
 struct peers_conf isle_peers_conf(const struct isle *isle, uint64_t session);
-struct peers_plan isle_peers_plan(const struct isle *isle);
+struct transfer_plan isle_peers_plan(const struct isle *isle);
 /* What status_take() looks at. */
 struct status_conf isle_status_conf(const struct isle *isle);
 struct model_plan *isle_model_plan(const struct isle_run *run);

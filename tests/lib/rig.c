@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/membership/proofs.h"
 #include "daemon/rules.h"
 #include "daemon/state/state_object.h"
 #include "tests/lib/roster.h"
@@ -100,6 +101,7 @@ struct rounds_conf rig_rounds_conf(const struct rig *rig)
                                 .plan = rig->plan,
                                 .parts = &rig->parts,
                                 .folder = rig->conf.folder,
+                                .save_proof = proofs_save,
                                 .checkpoint_ms = rig->conf.checkpoint_ms,
                                 .ledger_keep = rig->conf.kept_bytes,
                                 .ledger_versions = rig->conf.versions,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The host of net/membership in a simulated world: what daemon/peers/council.c is in the daemon, with a disk that takes
- * its time, fills up and is lost, and letters for messages. Its own additions: a proposer dies now and then, before its
- * draft or its record is said, when its vote is on its way to disk, or when it has just decided.
+ * The host of net/membership in a simulated world: what daemon/membership/membership_host.c is in the daemon, with a
+ * disk that takes its time, fills up and is lost, and letters for messages. Its own additions: a proposer dies now and
+ * then, before its draft or its record is said, when its vote is on its way to disk, or when it has just decided.
  */
 #include "tests/lib/simworld.h"
 
@@ -246,14 +246,14 @@ static void tell(void *user, const struct membership_news *news)
     }
 }
 
-static const struct membership_host host = {.send = send,
-                                            .save_vote = save_vote,
-                                            .keep_record = keep_record,
-                                            .read_record = read_record,
-                                            .save_proof = save_proof,
-                                            .load_proof = load_proof,
-                                            .settle = settle,
-                                            .tell = tell};
+static const struct membership_io host = {.send = send,
+                                          .save_vote = save_vote,
+                                          .keep_record = keep_record,
+                                          .read_record = read_record,
+                                          .save_proof = save_proof,
+                                          .load_proof = load_proof,
+                                          .settle = settle,
+                                          .tell = tell};
 
 /* ---- the engine ---- */
 

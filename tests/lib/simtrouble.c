@@ -89,7 +89,7 @@ static void lose_disk(uint32_t i)
     sim->tally.emptied++;
 }
 
-/* Whether the disk may have forgotten something: as daemon/state/vote.c finds out. It is another disk then. */
+/* Whether the disk may have forgotten something: as daemon/membership/vote.c finds out. It is another disk then. */
 static void judge_disk(uint32_t i)
 {
     struct sim_island *island = &sim->island[i];

@@ -76,7 +76,7 @@ struct sim_disk {
     uint64_t proofs;          /* of these islands: that they signed two results of one part */
 };
 
-/* Outside the disk; it does not survive the machine (daemon/state/vote.h). */
+/* Outside the disk; it does not survive the machine (daemon/membership/vote.h). */
 struct sim_mark {
     bool there;
     enum vote_doubt doubt; /* of this disk, which has not been forgiven yet */

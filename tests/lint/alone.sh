@@ -16,7 +16,7 @@ jobs                   | jobs_new          | engine_new peers_new rounds_new tra
 rules                  | rules_round       | engine_new peers_new rounds_new trainer_new replica_new jobs_new            | unit/rules
 check                  | check_start       | engine_new peers_new rounds_new trainer_new replica_new jobs_new            | unit/check
 ground                 | ground_open_vote  | engine_new peers_new rounds_new trainer_new jobs_new events_new charter_open | unit/ground
-charter                | charter_open      | engine_new peers_new rounds_new trainer_new jobs_new events_new | unit/charter
+membership/charter     | charter_open      | engine_new peers_new rounds_new trainer_new jobs_new events_new | unit/charter
 dconf                  | dconf_load        | engine_new peers_new rounds_new trainer_new replica_new jobs_new            | unit/dconf
 founding               | founding_draw     | engine_new peers_new rounds_new dconf_load home_find ctl_ask | unit/founding
 home                   | home_find         | engine_new peers_new rounds_new dconf_load ctl_ask ctl_home_start           | unit/home_folder
@@ -26,9 +26,9 @@ control/control        | control_new       | engine_new                         
 control/status         | status_take       | engine_new control_new                                                      | unit/status unit/status_epoch unit/status_trainer unit/status_events unit/blocked
 control/status_json    | status_json       | engine_new control_new                                                      | unit/status_json
 peers/peers            | peers_new         | engine_new control_new status_take                                          | unit/peers unit/heartbeat unit/peers_pair unit/objects unit/objects_epoch unit/states
-peers/council          | council_new       | engine_new control_new status_take                                          | unit/council unit/council_lost
-peers/doorway          | doorway_new       | engine_new peers_new council_new rounds_new trainer_new                     | unit/doorway
-peers/ways             | ways_new          | engine_new peers_new objects_new rounds_new trainer_new events_new          | unit/ways
+membership/membership_host | membership_host_new       | engine_new control_new status_take                                          | unit/council unit/council_lost
+membership/doorway     | doorway_new       | engine_new peers_new membership_host_new rounds_new trainer_new                     | unit/doorway
+transfer/ways          | ways_new          | engine_new peers_new objects_new rounds_new trainer_new events_new          | unit/ways
 trainer/trainer        | trainer_new       | engine_new control_new status_take peers_new rounds_new                     | unit/trainer unit/training unit/resume unit/departure unit/phase unit/trainer_runs
 trainer/introduction   | introduction_init | engine_new peers_new rounds_new trainer_new attachment_new process_new shared_make replica_new events_new | unit/introduction
 trainer/shared         | shared_make       | engine_new control_new status_take peers_new rounds_new trainer_new attachment_new process_new | unit/shared unit/shared_memory
@@ -45,12 +45,12 @@ state/replica          | replica_new       | engine_new peers_new rounds_new tra
 state/replica_encode   | replica_encode_piece | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new events_new | unit/replica_pieces unit/replica
 state/replica_apply    | replica_apply_piece | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new events_new | unit/replica_pieces unit/replica
 state/rivals           | rivals_of         | engine_new peers_new rounds_new trainer_new replica_new jobs_new events_new | unit/rivals
-state/proofs           | proofs_save       | engine_new peers_new rounds_new trainer_new ledger_open replica_new jobs_new events_new | unit/proof
+membership/proofs      | proofs_save       | engine_new peers_new rounds_new trainer_new ledger_open replica_new jobs_new events_new | unit/proof
 state/parts            | parts_of          | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new events_new | unit/parts
 state/ledger           | ledger_open       | engine_new peers_new rounds_new trainer_new slots_new replica_new jobs_new events_new | unit/ledger unit/ledger_at unit/ledger_flush
 state/counted          | counted_note      | engine_new peers_new rounds_new trainer_new slots_new ledger_open replica_new jobs_new events_new | unit/counted
-state/vote             | vote_open         | engine_new peers_new rounds_new trainer_new slots_new ledger_open replica_new jobs_new events_new | unit/vote
-state/records          | records_load      | engine_new peers_new rounds_new trainer_new slots_new ledger_open replica_new jobs_new events_new | unit/records
+membership/vote        | vote_open         | engine_new peers_new rounds_new trainer_new slots_new ledger_open replica_new jobs_new events_new | unit/vote
+membership/records     | records_load      | engine_new peers_new rounds_new trainer_new slots_new ledger_open replica_new jobs_new events_new | unit/records
 state/slots            | slots_new         | engine_new peers_new rounds_new trainer_new ledger_open jobs_new events_new | unit/slots
 state/results          | result_open       | engine_new peers_new rounds_new trainer_new replica_new jobs_new events_new | unit/results
 state/store            | store_export_begin    | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new events_new | unit/store
@@ -83,7 +83,7 @@ control/progress   | progress_new     | control/status
 control/alike      | alike_note       | control/status
 control/load       | load_note        | control/status
 control/members    | members_invite   | control/control
-peers/gate         | gate_open        | peers/peers
+membership/gate    | gate_open        | peers/peers
 control/complaints | complaints_all   | control/status
 control/complaints_own | complaints_own | control/status
 control/complaints_peers | complaints_peers | control/status
@@ -93,11 +93,11 @@ peers/faults       | faults_look      | peers/peers
 peers/pulse        | pulse_in         | peers/peers
 peers/report       | report_take      | peers/peers
 peers/peers_look   | peers_info       | peers/peers
-peers/council_keep | council_keep_init | peers/council
+membership/membership_disk | membership_disk_init | membership/membership_host
 peers/impostors    | twins_note       | peers/peers
-peers/objects      | objects_new      | peers/peers
-peers/lend         | lend_new         | peers/peers
-peers/catchup      | catchup_new      | peers/peers
+transfer/objects   | objects_new      | peers/peers
+transfer/lend      | lend_new         | peers/peers
+transfer/catchup   | catchup_new      | peers/peers
 trainer/attachment | attachment_new   | trainer/trainer
 trainer/arrival    | arrival_accept   | trainer/trainer
 trainer/attachment_core | attachment_core_close | trainer/trainer

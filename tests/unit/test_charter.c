@@ -9,9 +9,9 @@
 
 #include "common/digest.h"
 #include "common/mem.h"
-#include "daemon/charter.h"
+#include "daemon/membership/charter.h"
 #include "daemon/founding.h"
-#include "daemon/state/records.h"
+#include "daemon/membership/records.h"
 #include "tests/lib/overhear.h"
 
 enum { A, B, C, ISLANDS };

@@ -12,8 +12,8 @@
 
 #include "common/digest.h"
 #include "common/mem.h"
-#include "daemon/peers/council.h"
-#include "daemon/state/records.h"
+#include "daemon/membership/membership_host.h"
+#include "daemon/membership/records.h"
 #include "tests/lib/isle.h"
 #include "tests/lib/played.h"
 #include "tests/lib/sitting.h"
@@ -160,7 +160,7 @@ static void old_records_are_put_together(void **state)
     for (uint64_t epoch = 1; epoch <= PACK; epoch++)
         assert_ok(records_copy(folder, epoch, &first));
     snprintf(path, sizeof path, "%s/record-%012u", folder, PACK - 1);
-    council_tidy(peers_council(sitting_isle[A]->peers), PACK);
+    membership_host_tidy(peers_membership_host(sitting_isle[A]->peers), PACK);
     isle_wait(jobs_pending(sitting_isle[A]->jobs) == 0);
     assert_int_not_equal(access(path, F_OK), 0);
     assert_ok(records_read(folder, PACK - 1, &found));
@@ -273,21 +273,21 @@ static void what_is_decided_and_cannot_be_kept_is_told_until_it_can(void **state
     char aside[400], waits[300];
     sitting_begin_all("council-unkept");
     sitting_meet();
-    const struct council *council = peers_council(sitting_isle[C]->peers);
-    assert_string_equal(council_unkept(council), "");
+    const struct membership_host *host = peers_membership_host(sitting_isle[C]->peers);
+    assert_string_equal(membership_host_unkept(host), "");
     snprintf(aside, sizeof aside, "%s-aside", sitting_isle[C]->conf.state_folder);
     assert_int_equal(rename(sitting_isle[C]->conf.state_folder, aside), 0);
     c_drains();
     sitting_pass(SITTING_LONG_MS);
     assert_true(sitting_epoch(A) > 0 && sitting_epoch(C) == 0);
-    assert_non_null(strstr(council_unkept(council), "cannot create"));
-    council_waits(council, waits, sizeof waits);
+    assert_non_null(strstr(membership_host_unkept(host), "cannot create"));
+    membership_host_waits(host, waits, sizeof waits);
     assert_non_null(strstr(waits, "this island's disk: "));
     assert_int_equal(rename(aside, sitting_isle[C]->conf.state_folder), 0);
     for (int k = 0; sitting_epoch(C) == 0 && k < 20; k++)
         sitting_pass(1000);
     assert_true(sitting_epoch(C) > 0);
-    assert_string_equal(council_unkept(council), "");
+    assert_string_equal(membership_host_unkept(host), "");
     sitting_end();
 }
 

@@ -4,7 +4,7 @@
 #include "tests/lib/testlib.h"
 
 #include "common/digest.h"
-#include "daemon/peers/council.h"
+#include "daemon/membership/membership_host.h"
 #include "tests/lib/isle.h"
 #include "tests/lib/played.h"
 #include "tests/lib/sitting.h"
@@ -125,7 +125,7 @@ static void a_minority_decides_nothing(void **state)
     uint32_t heard;
     assert_int_equal(membership_voters(peers_membership(sitting_isle[A]->peers), &heard), 3);
     assert_int_equal(heard, 1);
-    council_waits(peers_council(sitting_isle[A]->peers), text, sizeof text);
+    membership_host_waits(peers_membership_host(sitting_isle[A]->peers), text, sizeof text);
     assert_string_equal(text, ""); /* it has not even begun */
     sitting_end();
 }

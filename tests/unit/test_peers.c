@@ -591,7 +591,7 @@ static void without_memory_for_the_plan_peers_go_on_without_it(void **state)
         company_begin("peers-plan-memory", 2, false);
         played_greet(company.b, company.a);
         isle_make_plan(company.a);
-        struct peers_plan plan = isle_peers_plan(company.a);
+        struct transfer_plan plan = isle_peers_plan(company.a);
         mem_fail_after(n);
         err = peers_plan_known(company.a->peers, &plan);
         mem_fail_after(-1);

@@ -6,7 +6,7 @@
 
 #include "common/digest.h"
 #include "common/mem.h"
-#include "daemon/state/proofs.h"
+#include "daemon/membership/proofs.h"
 #include "net/membership/proof.h"
 
 enum { FRAME_BYTES = 3000, OBJECT_BYTES = 4096 };

@@ -10,7 +10,7 @@
 #include "common/digest.h"
 #include "common/fsio.h"
 #include "common/mem.h"
-#include "daemon/state/records.h"
+#include "daemon/membership/records.h"
 #include "tests/lib/outofmem.h"
 #include "tests/lib/overhear.h"
 #include "tests/lib/sample_records.h"

@@ -8,8 +8,8 @@
 
 #include "common/digest.h"
 #include "common/mem.h"
-#include "daemon/peers/catchup.h"
-#include "daemon/peers/lend.h"
+#include "daemon/transfer/catchup.h"
+#include "daemon/transfer/lend.h"
 #include "daemon/peers/peers.h"
 #include "daemon/rules.h"
 #include "daemon/state/state_object.h"

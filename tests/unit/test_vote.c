@@ -11,7 +11,7 @@
 #include "common/digest.h"
 #include "common/fsio.h"
 #include "common/mem.h"
-#include "daemon/state/vote.h"
+#include "daemon/membership/vote.h"
 #include "tests/lib/outofmem.h"
 
 enum { LEDGER = 4000, RECORD_BYTES = 700, BOOT_AT = 8, MARK_BODY = 72 };

@@ -10,7 +10,7 @@
 
 #include "common/digest.h"
 #include "common/env.h"
-#include "daemon/peers/ways.h"
+#include "daemon/transfer/ways.h"
 #include "net/transfer/line.h"
 
 enum { A, B, MEMBERS };

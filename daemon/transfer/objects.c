@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/peers/objects.h"
+#include "daemon/transfer/objects.h"
 
 #include <string.h>
 
 #include "common/log.h"
 #include "common/mem.h"
-#include "daemon/peers/catchup.h"
-#include "daemon/peers/lend.h"
-#include "daemon/peers/ways.h"
+#include "daemon/transfer/catchup.h"
+#include "daemon/transfer/lend.h"
+#include "daemon/transfer/ways.h"
 #include "daemon/state/results.h"
 
 /* STATES: heads and leaves that go out or come in at a time. */
@@ -22,8 +22,8 @@ struct served {
 };
 
 struct objects {
-    struct peers_conf conf;
-    struct peers_plan plan; /* .plan NULL: not known yet */
+    struct objects_conf conf;
+    struct transfer_plan plan; /* .plan NULL: not known yet */
     struct link *link;
     struct xfer *xfer;
     struct ways *ways;
@@ -77,14 +77,14 @@ static enum err new_xfer(struct objects *objects, uint32_t transfers)
     return ERR_OK;
 }
 
-enum err objects_new(const struct peers_conf *conf, struct link *link, struct objects **out)
+enum err objects_new(const struct objects_conf *conf, struct objects **out)
 {
     struct objects *objects;
     *out = NULL;
     TRY(mem_new(1, sizeof *objects, "objects", &objects));
     objects->conf = *conf;
-    objects->link = link;
-    struct ways_conf ways = {.link = link, .members_count = conf->view->count, .rate_limit = conf->conf->rate_limit};
+    objects->link = conf->link;
+    struct ways_conf ways = {.link = conf->link, .members_count = conf->view->count, .rate_limit = conf->rate_limit};
     enum err err = ways_new(&ways, &objects->ways);
     if (err == ERR_OK)
         err = new_xfer(objects, transfers_before_plan(conf->view->count));
@@ -136,7 +136,7 @@ static enum err begin_states(struct objects *objects, struct vouches *vouches)
     return err;
 }
 
-enum err objects_plan_known(struct objects *objects, const struct peers_plan *plan, struct vouches *vouches)
+enum err objects_plan_known(struct objects *objects, const struct transfer_plan *plan, struct vouches *vouches)
 {
     uint32_t fragments = plan->plan->plan->fragments_count;
     end_served(objects, UINT32_MAX, NULL);
@@ -144,7 +144,7 @@ enum err objects_plan_known(struct objects *objects, const struct peers_plan *pl
     objects->plan = *plan;
     enum err err = begin_states(objects, vouches);
     if (err != ERR_OK)
-        objects->plan = (struct peers_plan){0};
+        objects->plan = (struct transfer_plan){0};
     return err;
 }
 

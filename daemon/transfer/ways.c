@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/peers/ways.h"
+#include "daemon/transfer/ways.h"
 
 #include "common/env.h"
 #include "common/mem.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/state/records.h"
+#include "daemon/membership/records.h"
 
 #include <dirent.h>
 #include <inttypes.h>

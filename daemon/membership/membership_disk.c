@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/peers/council_keep.h"
+#include "daemon/membership/membership_disk.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -9,27 +9,27 @@
 
 enum { SAID_MS = 10000 };
 
-void council_keep_init(struct council_keep *keep, struct jobs *jobs, struct vote *vote, struct events *events,
-                       const char *folder)
+void membership_disk_init(struct membership_disk *keep, struct jobs *jobs, struct vote *vote, struct events *events,
+                          const char *folder)
 {
-    *keep = (struct council_keep){.jobs = jobs, .vote = vote, .events = events, .folder = folder};
+    *keep = (struct membership_disk){.jobs = jobs, .vote = vote, .events = events, .folder = folder};
 }
 
-void council_keep_deinit(struct council_keep *keep)
+void membership_disk_deinit(struct membership_disk *keep)
 {
     vote_file_deinit(&keep->writing.file);
     record_entry_free(&keep->decided.entry);
 }
 
 /* Remembered for status until it succeeds. */
-static void failed(struct council_keep *keep, const char *what, const char *text)
+static void failed(struct membership_disk *keep, const char *what, const char *text)
 {
     snprintf(keep->unkept, sizeof keep->unkept, "%s", text);
     if (log_limit_pass(&keep->failed_said, env_mono_ms(), SAID_MS))
         log_error("%s: %s", what, text);
 }
 
-static void kept(struct council_keep *keep)
+static void kept(struct membership_disk *keep)
 {
     keep->unkept[0] = '\0';
     event_post(keep->events, &(struct event){.type = EVENT_KEPT});
@@ -39,17 +39,17 @@ static void kept(struct council_keep *keep)
 
 static enum err run_vote(struct job *job, struct jobs_scratch *scratch)
 {
-    const struct council_keep_vote *j = (const struct council_keep_vote *)(const void *)job;
+    const struct membership_disk_vote *j = (const struct membership_disk_vote *)(const void *)job;
     (void)scratch;
     return vote_write(j->keep->vote, &j->file);
 }
 
-static void write_vote(struct council_keep *keep);
+static void write_vote(struct membership_disk *keep);
 
 static void done_vote(struct job *job)
 {
-    struct council_keep_vote *j = (struct council_keep_vote *)(void *)job;
-    struct council_keep *keep = j->keep;
+    struct membership_disk_vote *j = (struct membership_disk_vote *)(void *)job;
+    struct membership_disk *keep = j->keep;
     uint64_t number = j->number;
     bool newer = keep->unsaved != 0;
     vote_file_deinit(&j->file);
@@ -65,9 +65,9 @@ static void done_vote(struct job *job)
         write_vote(keep);
 }
 
-static void write_vote(struct council_keep *keep)
+static void write_vote(struct membership_disk *keep)
 {
-    struct council_keep_vote *j = &keep->writing;
+    struct membership_disk_vote *j = &keep->writing;
     if (j->number != 0 || keep->unsaved == 0)
         return;
     if (vote_pack(keep->vote, &j->file) != ERR_OK) {
@@ -81,7 +81,7 @@ static void write_vote(struct council_keep *keep)
     jobs_submit(keep->jobs, &j->job);
 }
 
-void council_keep_save(struct council_keep *keep, const struct epoch_vote *vote, uint64_t number)
+void membership_disk_save(struct membership_disk *keep, const struct epoch_vote *vote, uint64_t number)
 {
     if (vote_take(keep->vote, vote) != ERR_OK) { /* as if what asked for it were lost: it is asked again */
         failed(keep, "a vote is not given", err_text());
@@ -95,14 +95,14 @@ void council_keep_save(struct council_keep *keep, const struct epoch_vote *vote,
 
 static enum err run_record(struct job *job, struct jobs_scratch *scratch)
 {
-    const struct council_keep_record *j = (const struct council_keep_record *)(const void *)job;
+    const struct membership_disk_record *j = (const struct membership_disk_record *)(const void *)job;
     (void)scratch;
     return records_save(j->keep->folder, j->epoch, &j->entry);
 }
 
 static void done_record(struct job *job)
 {
-    struct council_keep_record *j = (struct council_keep_record *)(void *)job;
+    struct membership_disk_record *j = (struct membership_disk_record *)(void *)job;
     j->writing = false;
     j->durable = job->err == ERR_OK;
     if (j->durable)
@@ -111,9 +111,9 @@ static void done_record(struct job *job)
         failed(j->keep, "a decided record cannot be kept", job->text);
 }
 
-static void write_record(struct council_keep *keep)
+static void write_record(struct membership_disk *keep)
 {
-    struct council_keep_record *j = &keep->decided;
+    struct membership_disk_record *j = &keep->decided;
     if (j->entry.bytes == NULL || j->writing || j->durable)
         return;
     j->job = (struct job){.work = JOBS_VOTE, .run = run_record, .done = done_record};
@@ -122,9 +122,9 @@ static void write_record(struct council_keep *keep)
     jobs_submit(keep->jobs, &j->job);
 }
 
-enum err council_keep_decided(struct council_keep *keep, const struct record_entry *entry)
+enum err membership_disk_decided(struct membership_disk *keep, const struct record_entry *entry)
 {
-    struct council_keep_record *j = &keep->decided;
+    struct membership_disk_record *j = &keep->decided;
     struct record record;
     if (j->entry.bytes != NULL) /* net/membership/epoch decides an epoch once: it is that one */
         return ERR_OK;
@@ -140,54 +140,54 @@ enum err council_keep_decided(struct council_keep *keep, const struct record_ent
 
 static enum err run_pack(struct job *job, struct jobs_scratch *scratch)
 {
-    const struct council_keep_pack *j = (const struct council_keep_pack *)(const void *)job;
+    const struct membership_disk_pack *j = (const struct membership_disk_pack *)(const void *)job;
     (void)scratch;
     return records_pack(j->folder, j->before);
 }
 
 static void done_pack(struct job *job)
 {
-    ((struct council_keep_pack *)(void *)job)->busy = false;
+    ((struct membership_disk_pack *)(void *)job)->busy = false;
     if (job->err != ERR_OK)
         log_warn("old view records stay in files of their own: %s", job->text);
 }
 
-void council_keep_pack(struct council_keep *keep, uint64_t before)
+void membership_disk_pack(struct membership_disk *keep, uint64_t before)
 {
-    struct council_keep_pack *j = &keep->pack;
+    struct membership_disk_pack *j = &keep->pack;
     if (j->busy || before == 0)
         return;
-    *j = (struct council_keep_pack){.job = {.work = JOBS_VOTE, .run = run_pack, .done = done_pack},
-                                    .folder = keep->folder,
-                                    .before = before,
-                                    .busy = true};
+    *j = (struct membership_disk_pack){.job = {.work = JOBS_VOTE, .run = run_pack, .done = done_pack},
+                                       .folder = keep->folder,
+                                       .before = before,
+                                       .busy = true};
     jobs_submit(keep->jobs, &j->job);
 }
 
 /* ---- votes and records ---- */
 
-void council_keep_tick(struct council_keep *keep)
+void membership_disk_tick(struct membership_disk *keep)
 {
     write_vote(keep);
     write_record(keep);
 }
 
 /* A record that is decided stays so: only one that has begun is not needed any more, and that was taken from here. */
-void council_keep_void(struct council_keep *keep)
+void membership_disk_void(struct membership_disk *keep)
 {
     keep->saved = keep->unsaved = 0;
 }
 
-uint64_t council_keep_saved(struct council_keep *keep)
+uint64_t membership_disk_saved(struct membership_disk *keep)
 {
     uint64_t saved = keep->saved;
     keep->saved = 0;
     return saved;
 }
 
-bool council_keep_record(struct council_keep *keep, struct record_entry *entry)
+bool membership_disk_record(struct membership_disk *keep, struct record_entry *entry)
 {
-    struct council_keep_record *j = &keep->decided;
+    struct membership_disk_record *j = &keep->decided;
     if (!j->durable)
         return false;
     *entry = j->entry;

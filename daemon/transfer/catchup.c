@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/peers/catchup.h"
+#include "daemon/transfer/catchup.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -363,7 +363,7 @@ static void lied(struct catchup *catchup, const struct chase *chase, uint32_t pe
 static enum xfer_verdict offer_head(struct catchup *catchup, struct chase *chase, uint32_t peer, uint64_t total,
                                     struct xfer_offer *offer)
 {
-    const struct peers_plan *run = catchup->conf.plan;
+    const struct transfer_plan *run = catchup->conf.plan;
     uint64_t most = state_head_bytes_max(run->replica, chase->key.fragment, catchup->conf.view->count);
     if (chase->gather != NULL) {
         offer->answer = gather_add(chase->gather, peer, catchup->now_ms) ? WIRE_RECEIVED : WIRE_NOT_NEEDED;
@@ -429,7 +429,7 @@ static struct state_expected expected_of(const struct catchup *catchup, const st
 
 static enum err open_head(struct catchup *catchup, struct chase *chase)
 {
-    const struct peers_plan *run = catchup->conf.plan;
+    const struct transfer_plan *run = catchup->conf.plan;
     struct vouch_rule rule;
     uint8_t *object;
     const struct state_expected expected = expected_of(catchup, chase, &rule);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/peers/gate.h"
+#include "daemon/membership/gate.h"
 
 #include <inttypes.h>
 
@@ -8,19 +8,19 @@
 static enum err enrol(void *user, const struct record_member *as)
 {
     struct gate *gate = user;
-    return membership_enrol(council_membership(gate->council), as);
+    return membership_enrol(gate->conf.membership, as);
 }
 
 static enum err wish(void *user, uint32_t kind, uint32_t id, uint64_t number)
 {
     struct gate *gate = user;
-    return membership_wish(council_membership(gate->council), kind, id, number);
+    return membership_wish(gate->conf.membership, kind, id, number);
 }
 
 static enum err decidable(void *user)
 {
     const struct gate *gate = user;
-    uint32_t heard, voters = membership_voters(council_membership(gate->council), &heard), needed = voters / 2 + 1;
+    uint32_t heard, voters = membership_voters(gate->conf.membership, &heard), needed = voters / 2 + 1;
     if (heard >= needed)
         return ERR_OK;
     return err_set(ERR_STATE,
@@ -32,8 +32,8 @@ static enum err decidable(void *user)
 /* Before a trainer has ever run nobody knows the model, so no record can be made that lets anyone in. */
 static enum err look_at_trainer(const struct gate *gate)
 {
-    enum trainer_phase phase = trainer_phase(gate->conf->trainer);
-    struct trainer_info trainer = trainer_info(gate->conf->trainer);
+    enum trainer_phase phase = trainer_phase(gate->conf.trainer);
+    struct trainer_info trainer = trainer_info(gate->conf.trainer);
     if (gate->planned || (phase != TRAINER_RESTARTING && phase != TRAINER_ENDED))
         return ERR_OK;
     return err_set(ERR_STATE,
@@ -53,30 +53,29 @@ static enum err is_open(void *user, bool begun)
 
 uint8_t gate_owner_wish(const struct gate *gate)
 {
-    enum record_wish wish = dconf_owner_wish(gate->conf->conf);
+    enum record_wish wish = dconf_owner_wish(gate->conf.conf);
     return gate->undialled && wish != RECORD_OWNER_NO ? RECORD_OWNER_DIALS : (uint8_t)wish;
 }
 
 /* What others learn by our greeting. */
 static void say_of_ourselves(struct gate *gate)
 {
-    const struct dconf *conf = gate->conf->conf;
+    const struct dconf *conf = gate->conf.conf;
     struct membership_said said = {.address = dconf_address(conf),
                                    .uplink = conf->uplink,
                                    .owner_wish = gate_owner_wish(gate),
                                    .draining = gate->draining};
-    membership_said(council_membership(gate->council), gate->conf->view->self, &said);
+    membership_said(gate->conf.membership, gate->conf.view->self, &said);
 }
 
-enum err gate_open(const struct peers_conf *conf, struct link *link, struct council *council, uint64_t now_ms,
-                   struct gate *gate)
+enum err gate_open(const struct gate_conf *conf, uint64_t now_ms, struct gate *gate)
 {
-    *gate = (struct gate){.conf = conf, .link = link, .council = council};
+    *gate = (struct gate){.conf = *conf};
     struct doorway_conf doorway = {.folder = conf->conf->state_folder,
                                    .spec = conf->spec,
                                    .ident = conf->ident,
                                    .chain = conf->chain,
-                                   .link = link,
+                                   .link = conf->link,
                                    .enrol = enrol,
                                    .wish = wish,
                                    .decidable = decidable,
@@ -115,7 +114,7 @@ void gate_said(struct gate *gate, uint32_t member, const struct wire_hello *hell
                                    .uplink = hello->uplink,
                                    .owner_wish = hello->owner_wish,
                                    .draining = hello->draining};
-    membership_said(council_membership(gate->council), member, &said);
+    membership_said(gate->conf.membership, member, &said);
 }
 
 void gate_look(struct gate *gate, uint64_t now_ms)

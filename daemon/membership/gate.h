@@ -1,25 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gate: the doorway as peers has it: guests and orders are told the council, and what this island says of itself the
+ * gate: the doorway as peers has it: guests and orders are told to membership, and what this island says of itself the
  * others. Only the loop's thread.
  */
-#ifndef DAEMON_PEERS_GATE_H
-#define DAEMON_PEERS_GATE_H
+#ifndef DAEMON_MEMBERSHIP_GATE_H
+#define DAEMON_MEMBERSHIP_GATE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "common/err.h"
-#include "daemon/peers/council.h"
-#include "daemon/peers/doorway.h"
-#include "daemon/peers/peers_types.h"
+#include "daemon/membership/membership_host.h"
+#include "daemon/membership/doorway.h"
+#include "common/runspec.h"
+#include "daemon/dconf.h"
+#include "daemon/trainer/trainer.h"
 #include "net/transport/link.h"
+
+/* All borrowed. */
+struct gate_conf {
+    const struct dconf *conf;
+    const struct runspec *spec;
+    const struct view *view;
+    const struct chain *chain;
+    const struct ident *ident;
+    const struct trainer *trainer;
+    struct link *link;
+    struct membership *membership;
+};
 
 /* All zero at first. */
 struct gate {
-    const struct peers_conf *conf;
-    struct link *link;
-    struct council *council;
+    struct gate_conf conf;
     struct doorway *doorway;
     bool shut_out;  /* most of the others that vote do not know our key */
     bool draining;  /* we are leaving the run, or have left it */
@@ -29,8 +41,7 @@ struct gate {
 };
 
 /* What it points to is borrowed. Fails as doorway_new(). */
-ERR_MUST_CHECK enum err gate_open(const struct peers_conf *conf, struct link *link, struct council *council,
-                                  uint64_t now_ms, struct gate *gate);
+ERR_MUST_CHECK enum err gate_open(const struct gate_conf *conf, uint64_t now_ms, struct gate *gate);
 void gate_close(struct gate *gate);
 
 /* Says to all that this island leaves the run, or that it is back. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/state/vote.h"
+#include "daemon/membership/vote.h"
 
 #include <fcntl.h>
 #include <inttypes.h>

@@ -2,7 +2,8 @@
 /*
  * catchup: a fragment's state on its way in, from several islands at once: first its head, which the voters' signatures
  * prove, then the leaves of its body, each proved by the head (daemon/state/state_object.h, net/transfer/gather.h).
- * Private to peers/.
+ * Private to
+ * daemon/transfer.
  *
  * The core says which version is wanted (SYNC_DO_FETCH), and all who announce that version with the same hash are
  * asked; what came stays, whoever of them goes. When all of it is there it is handed on by EVENT_OBJECT, under the name
@@ -10,10 +11,15 @@
  * CATCHUP_AT_ONCE fragments come in at a time, so that those who serve them keep few copies. Only the loop's thread
  * calls.
  */
-#ifndef DAEMON_PEERS_CATCHUP_H
-#define DAEMON_PEERS_CATCHUP_H
+#ifndef DAEMON_TRANSFER_CATCHUP_H
+#define DAEMON_TRANSFER_CATCHUP_H
 
-#include "daemon/peers/peers_types.h"
+#include "daemon/event.h"
+#include "daemon/transfer/transfer_plan.h"
+#include "daemon/trainer/trainer.h"
+#include "common/runspec.h"
+#include "net/config/chain.h"
+#include "net/config/view.h"
 #include "daemon/state/memory.h"
 #include "net/transfer/xfer.h"
 
@@ -23,7 +29,7 @@ struct catchup;
 
 /* All borrowed. */
 struct catchup_conf {
-    const struct peers_plan *plan;
+    const struct transfer_plan *plan;
     const struct view *view;
     const struct chain *chain;
     const struct runspec *spec;

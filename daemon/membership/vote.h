@@ -14,14 +14,14 @@
  * loop's thread, and vote_write(), which blocks, in any other. All else is the loop's thread's; vote_mark() and
  * vote_settle() may run beside vote_write().
  */
-#ifndef DAEMON_STATE_VOTE_H
-#define DAEMON_STATE_VOTE_H
+#ifndef DAEMON_MEMBERSHIP_VOTE_H
+#define DAEMON_MEMBERSHIP_VOTE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "common/err.h"
-#include "net/membership/host.h"
+#include "net/membership/membership_io.h"
 
 struct vote_conf {
     const char *folder; /* of the state; it is there */

@@ -1,25 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * objects: which objects go out and come in, and the line's share of them: contributions and results from their slots,
- * old results from the ledger, and the plan; states it leaves to lend and catchup. Private to peers/.
+ * old results from the ledger, and the plan; states it leaves to lend and catchup. For daemon/peers.
  *
- * It moves bytes between memory and connections that peers.c greeted; it knows nothing of greetings and heartbeats.
+ * It moves bytes between memory and connections that peers greeted; it knows nothing of greetings and heartbeats.
  */
-#ifndef DAEMON_PEERS_OBJECTS_H
-#define DAEMON_PEERS_OBJECTS_H
+#ifndef DAEMON_TRANSFER_OBJECTS_H
+#define DAEMON_TRANSFER_OBJECTS_H
 
-#include "daemon/peers/peers_types.h"
+#include "common/runspec.h"
+#include "daemon/event.h"
+#include "daemon/transfer/transfer_plan.h"
+#include "daemon/trainer/trainer.h"
 #include "net/transport/link.h"
 #include "net/config/vouch.h"
 #include "net/transfer/xfer.h"
 
 struct objects;
 
-/* What `conf` points to, and the link, are borrowed until objects_free(). ERR_NOMEM. */
-ERR_MUST_CHECK enum err objects_new(const struct peers_conf *conf, struct link *link, struct objects **out);
+/* All borrowed. */
+struct objects_conf {
+    const struct runspec *spec;
+    const struct view *view;
+    const struct chain *chain;
+    struct events *events;
+    const struct trainer *trainer;
+    struct link *link;
+    uint64_t rate_limit; /* bit/s; 0: none */
+};
+/* ERR_NOMEM. */
+ERR_MUST_CHECK enum err objects_new(const struct objects_conf *conf, struct objects **out);
 void objects_free(struct objects *objects);
 /* `vouches` are borrowed: what states that go out are certified with. */
-ERR_MUST_CHECK enum err objects_plan_known(struct objects *objects, const struct peers_plan *plan,
+ERR_MUST_CHECK enum err objects_plan_known(struct objects *objects, const struct transfer_plan *plan,
                                            struct vouches *vouches);
 
 /* A new epoch: what is on its way in is of parts that are none any more. */

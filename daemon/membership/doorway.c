@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/peers/doorway.h"
+#include "daemon/membership/doorway.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "common/fsio.h"
 #include "common/log.h"
 #include "common/mem.h"
-#include "daemon/state/records.h"
+#include "daemon/membership/records.h"
 #include "net/transport/wire_enrol.h"
 #include "net/membership/wire_epoch.h"
 

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * lend: copies of our fragments' states for islands that fetch them: whom they are made for, how long they are kept,
- * and what of them goes out. Private to peers/.
+ * and what of them goes out. Private to
+ * daemon/transfer.
  *
  * A copy stays at its version while our own fragment goes on, so that whoever began with it can end with it, and
  * several of us can serve the same one. There are MEMORY_STATES_SERVED at a time, each for LEND_READERS_MAX readers; a
  * reader that has gone silent, or has all, is let go, and the copy goes with the last of them. Only the loop's thread
  * calls; copies are made by jobs, which are asked for by EVENT_LEND.
  */
-#ifndef DAEMON_PEERS_LEND_H
-#define DAEMON_PEERS_LEND_H
+#ifndef DAEMON_TRANSFER_LEND_H
+#define DAEMON_TRANSFER_LEND_H
 
-#include "daemon/peers/peers_types.h"
+#include "daemon/event.h"
+#include "daemon/transfer/transfer_plan.h"
+#include "net/config/view.h"
 #include "net/config/vouch.h"
 #include "net/transfer/xfer.h"
 
@@ -21,7 +24,7 @@ struct lend;
 
 /* All borrowed. */
 struct lend_conf {
-    const struct peers_plan *plan;
+    const struct transfer_plan *plan;
     const struct view *view;
     struct vouches *vouches; /* what heads are certified with */
     struct events *events;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/peers/lend.h"
+#include "daemon/transfer/lend.h"
 
 #include <string.h>
 
@@ -100,7 +100,7 @@ static enum err make_memory(struct copy *copy, uint64_t bytes)
 /* Begins one of our present state; NULL: we are not at that version, or it is changing, or there is no room. */
 static struct copy *new_copy(struct lend *lend, uint32_t f, uint64_t version)
 {
-    const struct peers_plan *run = lend->conf.plan;
+    const struct transfer_plan *run = lend->conf.plan;
     const struct store_fragment *state = rounds_state(run->rounds, f);
     enum sync_state doing = sync_state(run->sync, f);
     struct copy *copy = NULL;

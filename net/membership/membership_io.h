@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * host: what membership asks of the program it lives in: a disk, a way to the other members, and somebody to tell. The
- * daemon has files, keys and links (daemon/peers/council.c), the simulator has arrays (tests/lib/simhost.c); nothing
- * else of membership differs between them.
+ * daemon has files, keys and links (daemon/membership/membership_host.c), the simulator has arrays
+ * (tests/lib/simhost.c); nothing else of membership differs between them.
  *
  * Types only. No call may call back into membership: what it leads to comes with the host's next call.
  */
-#ifndef NET_MEMBERSHIP_HOST_H
-#define NET_MEMBERSHIP_HOST_H
+#ifndef NET_MEMBERSHIP_MEMBERSHIP_IO_H
+#define NET_MEMBERSHIP_MEMBERSHIP_IO_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -51,7 +51,7 @@ struct membership_news {
     const char *text;
 };
 
-struct membership_host {
+struct membership_io {
     /* To another member, by slot. What cannot go now is as if it were lost: everything is repeated. */
     void (*send)(void *user, uint32_t slot, uint32_t type, const uint8_t *bytes, size_t bytes_count);
     /* The vote is the last one from here on; when it is durable, membership_saved() with `number`, or one after it.

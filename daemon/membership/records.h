@@ -7,8 +7,8 @@
  * Loading checks every one against the one before it. Blocking;
  * any thread, and records_read() beside any other, since each file is replaced at once and packed before it is removed.
  */
-#ifndef DAEMON_STATE_RECORDS_H
-#define DAEMON_STATE_RECORDS_H
+#ifndef DAEMON_MEMBERSHIP_RECORDS_H
+#define DAEMON_MEMBERSHIP_RECORDS_H
 
 #include <stdbool.h>
 #include <stdint.h>

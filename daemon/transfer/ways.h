@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ways: how much goes to whom, and when: what a peer takes in, what the line to it holds, and for all together the rate
- * limit. Takes the chunks that xfer has ready and hands them to the connections. Private to peers/.
+ * limit. Takes the chunks that xfer has ready and hands them to the connections. Private to daemon/transfer.
  */
-#ifndef DAEMON_PEERS_WAYS_H
-#define DAEMON_PEERS_WAYS_H
+#ifndef DAEMON_TRANSFER_WAYS_H
+#define DAEMON_TRANSFER_WAYS_H
 
 #include <stdint.h>
 

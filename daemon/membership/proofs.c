@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/state/proofs.h"
+#include "daemon/membership/proofs.h"
 
 #include <inttypes.h>
 

@@ -7,8 +7,8 @@
  * configuration says; what contradicts it is told for status, what has no effect is told in the log. Only the loop's
  * thread.
  */
-#ifndef DAEMON_CHARTER_H
-#define DAEMON_CHARTER_H
+#ifndef DAEMON_MEMBERSHIP_CHARTER_H
+#define DAEMON_MEMBERSHIP_CHARTER_H
 
 #include <stdbool.h>
 

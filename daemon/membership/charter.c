@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/charter.h"
+#include "daemon/membership/charter.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "common/log.h"
 #include "common/mem.h"
 #include "daemon/state/ledger.h"
-#include "daemon/state/records.h"
+#include "daemon/membership/records.h"
 #include "daemon/state/store.h"
 #include "net/membership/wire_epoch.h"
 

@@ -5,8 +5,8 @@
  *
  * Nothing is checked here: a file is what somebody left there. Blocking; any thread, one at a time for one member.
  */
-#ifndef DAEMON_STATE_PROOFS_H
-#define DAEMON_STATE_PROOFS_H
+#ifndef DAEMON_MEMBERSHIP_PROOFS_H
+#define DAEMON_MEMBERSHIP_PROOFS_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -13,8 +13,8 @@
  * Only the loop's thread; it blocks for a write of the table. Times: `now_ms` of env_mono_ms(), `wall_s` in seconds
  * since 1970. What guests say is input from strangers that hold a token.
  */
-#ifndef DAEMON_PEERS_DOORWAY_H
-#define DAEMON_PEERS_DOORWAY_H
+#ifndef DAEMON_MEMBERSHIP_DOORWAY_H
+#define DAEMON_MEMBERSHIP_DOORWAY_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -61,16 +61,20 @@ void state_object_certify(uint8_t *object, uint64_t bytes, const struct vouch_ce
 /* ---- what comes in ---- */
 
 /* The hash is the one that this version has: voters say so; or, of initial tensors, about which nobody votes, its
- * sender said so before. */
+ * sender said so before. ERR_AGAIN: more of them may still say so. */
 static enum err check_hash(const struct state_expected *expected, uint32_t f, const struct digest *hash,
-                           const uint8_t *rows, size_t rows_bytes)
+                           const uint8_t *rows, size_t rows_bytes, struct vouch_certificate *certificate)
 {
     const struct vouch_subject subject = {
         .nonce = expected->nonce, .fragment = f, .version = expected->version, .hash = *hash};
-    struct vouch_certificate certificate;
-    TRY(vouch_unpack(rows, rows_bytes, &certificate));
-    if (expected->version > 0)
-        return vouch_check(expected->rule, &subject, &certificate, expected->excused);
+    TRY(vouch_unpack(rows, rows_bytes, certificate));
+    if (expected->version > 0 && expected->heard != NULL)
+        vouches_complete(expected->heard, &subject, certificate);
+    if (expected->version > 0) {
+        enum err err = vouch_check(expected->rule, &subject, certificate, expected->excused);
+        bool may_come = err != ERR_OK && !vouch_forged(expected->rule, &subject, certificate);
+        return may_come ? ERR_AGAIN : err;
+    }
     if (expected->hash != NULL && !digest_equal(expected->hash, hash))
         return err_set(ERR_PROTO, "it is not the one that island announced");
     return ERR_OK;
@@ -137,7 +141,11 @@ enum err state_object_install(struct replica *replica, const struct plan *plan, 
     const uint8_t *from = object + STATE_HEADER_BYTES;
     const struct digest tree = digest_tree(from, (size_t)body);
     TRY(check_tree(plan, f, momentum, &header, &tree));
-    TRY(check_hash(expected, f, &header.state.hash, from + body, vouch_bytes((uint32_t)header.vouches)));
+    struct vouch_certificate certificate;
+    enum err err =
+        check_hash(expected, f, &header.state.hash, from + body, vouch_bytes((uint32_t)header.vouches), &certificate);
+    if (err != ERR_OK)
+        return err == ERR_AGAIN ? ERR_PROTO : err;
     struct counted counted = {0};
     TRY(counted_unpack(from + values, (size_t)(body - values), &counted));
     counted_clear(replica_counted(replica, f));
@@ -201,7 +209,6 @@ enum err state_head_open(struct replica *replica, const struct plan *plan, uint3
     TRY(read_header(plan, f, expected, bytes, bytes_count, &header));
     size_t certified = vouch_bytes((uint32_t)header.vouches);
     head->body_bytes = replica_state_bytes(replica, f) + header.rows * COUNTED_ROW_BYTES;
-    head->object_bytes = STATE_HEADER_BYTES + head->body_bytes + certified;
     head->leaves_count = digest_tree_leaves(head->body_bytes);
     head->leaves = bytes + STATE_HEADER_BYTES + certified;
     if (head->body_bytes > body_bytes_max(replica, f, members) ||
@@ -211,12 +218,14 @@ enum err state_head_open(struct replica *replica, const struct plan *plan, uint3
         digest_tree_root((const struct digest *)(const void *)head->leaves, head->leaves_count, head->body_bytes);
     TRY(check_tree(plan, f, replica_momentum(replica, f) != NULL, &header, &tree));
     head->hash = header.state.hash;
-    return check_hash(expected, f, &header.state.hash, bytes + STATE_HEADER_BYTES, certified);
+    enum err err =
+        check_hash(expected, f, &header.state.hash, bytes + STATE_HEADER_BYTES, certified, &head->certificate);
+    head->object_bytes = STATE_HEADER_BYTES + head->body_bytes + vouch_bytes(head->certificate.count);
+    return err;
 }
 
 void state_head_begin(const uint8_t *bytes, const struct state_head *head, uint8_t *object)
 {
-    size_t certified = (size_t)(head->object_bytes - head->body_bytes) - STATE_HEADER_BYTES;
     memcpy(object, bytes, STATE_HEADER_BYTES);
-    memcpy(object + STATE_HEADER_BYTES + head->body_bytes, bytes + STATE_HEADER_BYTES, certified);
+    state_object_certify(object, STATE_HEADER_BYTES + head->body_bytes, &head->certificate);
 }

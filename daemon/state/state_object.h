@@ -36,6 +36,7 @@ struct state_expected {
     const uint8_t *nonce;          /* of the run */
     const struct vouch_rule *rule; /* who has to vouch for a version above 0 */
     uint32_t excused;              /* as in vouch_check() */
+    struct vouches *heard;         /* what voters signed besides, as far as is known here; NULL: nothing */
     const struct digest *hash;     /* of version 0, for which nobody vouches: as its sender says; NULL: not known */
 };
 /* Checks and takes it over. ERR_PROTO: not such an object, its values are not those of its hash, or it is not what is
@@ -74,10 +75,11 @@ struct state_head {
     struct digest hash;
     uint64_t body_bytes, object_bytes;
     size_t leaves_count;
-    const uint8_t *leaves; /* DIGEST_BYTES each; in the head's memory */
+    const uint8_t *leaves;                /* DIGEST_BYTES each; in the head's memory */
+    struct vouch_certificate certificate; /* with what is known here */
 };
 /* Checks all of a head: its leaves are those of its hash, and that is the version's. Nothing is taken on trust, and no
- * memory taken. ERR_PROTO. */
+ * memory taken. ERR_PROTO; ERR_AGAIN: all that is wrong is that too few signatures of voters are known yet. */
 ERR_MUST_CHECK enum err state_head_open(struct replica *replica, const struct plan *plan, uint32_t f,
                                         const struct state_expected *expected, uint32_t members, const uint8_t *bytes,
                                         uint64_t bytes_count, struct state_head *head);

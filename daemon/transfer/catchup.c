@@ -424,6 +424,7 @@ static struct state_expected expected_of(const struct catchup *catchup, const st
                                    .nonce = conf->view->nonce,
                                    .rule = rule,
                                    .excused = excused ? id_of(catchup, self) : VOUCH_NOBODY,
+                                   .heard = conf->vouches,
                                    .hash = &chase->hash};
 }
 
@@ -447,7 +448,15 @@ static enum err open_head(struct catchup *catchup, struct chase *chase)
 static void head_in(struct catchup *catchup, struct chase *chase, uint32_t peer)
 {
     const struct wire_key key = head_key(catchup, chase, peer);
-    if (open_head(catchup, chase) != ERR_OK) {
+    enum err err = open_head(catchup, chase);
+    if (err == ERR_AGAIN) { /* as one that does not have it yet: signatures are on their way */
+        log_debug("the state of fragment %" PRIu32 " from island %s: %s", chase->key.fragment, name_of(catchup, peer),
+                  err_text());
+        bitset_add(&chase->refused, peer);
+        drop_head(catchup, chase, WIRE_NOT_NEEDED);
+        return;
+    }
+    if (err != ERR_OK) {
         log_error("the head of the state of fragment %" PRIu32 " from island %s cannot be used: %s; asking others",
                   chase->key.fragment, name_of(catchup, peer), err_text());
         bitset_add(&chase->bad, peer);

@@ -34,6 +34,7 @@ struct catchup_conf {
     const struct chain *chain;
     const struct runspec *spec;
     const struct trainer *trainer;
+    struct vouches *vouches; /* what voters signed, beside what heads say */
     struct events *events;
     struct xfer *xfer;
     void (*fetch)(void *user, uint32_t peer, const struct wire_key *key); /* says that we want this */

@@ -161,17 +161,15 @@ static struct wire_key head_key(const struct lend *lend, const struct copy *copy
                              .island = lend->conf.view->members[lend->conf.view->self].id};
 }
 
-/* Whether enough voters vouch for the state, for who asks for it. Nobody votes on initial tensors. Others' signatures
- * are on their way where there are too few, so who asks is to ask again. */
-static bool certified(struct lend *lend, uint32_t peer, const struct state_loan *loan, struct vouch_certificate *out)
+/* What voters signed of it, as far as is known here: whether that is enough is for who asks to say, who may have heard
+ * others. Nobody votes on initial tensors. */
+static void certify(struct lend *lend, const struct state_loan *loan, struct vouch_certificate *out)
 {
-    const struct view *view = lend->conf.view;
     const struct vouch_subject subject = {
-        .nonce = view->nonce, .fragment = loan->f, .version = loan->state.version, .hash = loan->state.hash};
-    bool excused = sync_excused(lend->conf.plan->sync, loan->f, loan->state.version, peer);
+        .nonce = lend->conf.view->nonce, .fragment = loan->f, .version = loan->state.version, .hash = loan->state.hash};
     out->count = 0;
-    return loan->state.version == 0 ||
-           vouches_certificate(lend->conf.vouches, &subject, excused ? view->members[peer].id : VOUCH_NOBODY, out);
+    if (loan->state.version > 0)
+        vouches_known(lend->conf.vouches, &subject, out);
 }
 
 static bool send(struct lend *lend, uint32_t peer, const struct wire_key *key, const uint8_t *data, uint64_t bytes,
@@ -190,8 +188,7 @@ static bool send_head(struct lend *lend, struct copy *copy, struct reader *reade
     struct vouch_certificate certificate;
     reader->heard_ms = now_ms;
     if (reader->head == NULL) {
-        if (!certified(lend, reader->peer, &copy->loan, &certificate))
-            return false;
+        certify(lend, &copy->loan, &certificate);
         reader->head_bytes = state_head_bytes(copy->loan.bytes, &certificate);
         if (mem_new((size_t)reader->head_bytes, 1, "a state to send", &reader->head) != ERR_OK)
             return false;

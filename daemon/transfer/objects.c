@@ -123,6 +123,7 @@ static enum err begin_states(struct objects *objects, struct vouches *vouches)
                                    .chain = objects->conf.chain,
                                    .spec = objects->conf.spec,
                                    .trainer = objects->conf.trainer,
+                                   .vouches = vouches,
                                    .events = objects->conf.events,
                                    .xfer = objects->xfer,
                                    .fetch = say_fetch,

@@ -126,6 +126,20 @@ enum err vouch_check(const struct vouch_rule *rule, const struct vouch_subject *
                    rule->count > 0 ? rule->quorums[0].count : 0);
 }
 
+bool vouch_forged(const struct vouch_rule *rule, const struct vouch_subject *subject,
+                  const struct vouch_certificate *certificate)
+{
+    for (uint32_t q = 0; q < rule->count; q++)
+        for (uint32_t i = 0; i < rule->quorums[q].count; i++) {
+            const struct vouch_voter *voter = &rule->quorums[q].voters[i];
+            for (uint32_t k = 0; k < certificate->count; k++)
+                if (certificate->rows[k].id == voter->id &&
+                    !vouch_good(voter->key, subject, certificate->rows[k].signature))
+                    return true;
+        }
+    return false;
+}
+
 /* ---- its bytes: id u32, zero u32, signature 64 bytes, for each row ---- */
 
 size_t vouch_bytes(uint32_t count)
@@ -332,25 +346,42 @@ static const struct heard *good_of(struct vouches *vouches, const struct vouch_v
     return row;
 }
 
-bool vouches_certificate(struct vouches *vouches, const struct vouch_subject *subject, uint32_t excused,
-                         struct vouch_certificate *out)
+static bool has_row(const struct vouch_certificate *certificate, uint32_t id)
+{
+    for (uint32_t i = 0; i < certificate->count; i++)
+        if (certificate->rows[i].id == id)
+            return true;
+    return false;
+}
+
+static void add_row(struct vouch_certificate *certificate, uint32_t id, const uint8_t *signature)
+{
+    struct vouch *row = &certificate->rows[certificate->count];
+    if (certificate->count == RECORD_VOTERS_MAX || has_row(certificate, id))
+        return;
+    row->id = id;
+    memcpy(row->signature, signature, sizeof row->signature);
+    certificate->count++;
+}
+
+void vouches_known(struct vouches *vouches, const struct vouch_subject *subject, struct vouch_certificate *out)
 {
     struct vouch_rule rule;
     vouch_rule_of(vouches->conf.chain, subject->fragment, subject->version, &rule);
-    for (uint32_t q = 0; q < rule.count; q++) {
-        const struct vouch_quorum *quorum = &rule.quorums[q];
-        bool spared = q == 0 && is_of(quorum, excused);
-        out->count = 0;
-        for (uint32_t i = 0; i < quorum->count; i++) {
-            const struct heard *row = good_of(vouches, &quorum->voters[i], subject);
-            if (row == NULL)
-                continue;
-            out->rows[out->count].id = row->id;
-            memcpy(out->rows[out->count++].signature, row->signature, sizeof row->signature);
-            spared = spared && row->id != excused;
+    out->count = 0;
+    for (uint32_t q = 0; q < rule.count; q++)
+        for (uint32_t i = 0; i < rule.quorums[q].count; i++) {
+            const struct heard *row = good_of(vouches, &rule.quorums[q].voters[i], subject);
+            if (row != NULL)
+                add_row(out, row->id, row->signature);
         }
-        if (enough(quorum, out->count, spared))
-            return true;
-    }
-    return false;
+}
+
+void vouches_complete(struct vouches *vouches, const struct vouch_subject *subject,
+                      struct vouch_certificate *certificate)
+{
+    const struct vouch_certificate given = *certificate;
+    vouches_known(vouches, subject, certificate);
+    for (uint32_t i = 0; i < given.count; i++)
+        add_row(certificate, given.rows[i].id, given.rows[i].signature);
 }

@@ -75,6 +75,10 @@ struct vouch_certificate {
 ERR_MUST_CHECK enum err vouch_check(const struct vouch_rule *rule, const struct vouch_subject *subject,
                                     const struct vouch_certificate *certificate, uint32_t excused);
 
+/* Whether a row is said to be a voter's of the rule, and is not: nobody sends such a one who means well. */
+bool vouch_forged(const struct vouch_rule *rule, const struct vouch_subject *subject,
+                  const struct vouch_certificate *certificate);
+
 size_t vouch_bytes(uint32_t count);
 /* Into `out`, vouch_bytes(certificate->count). */
 void vouch_pack(const struct vouch_certificate *certificate, uint8_t *out);
@@ -108,8 +112,11 @@ void vouches_heard(struct vouches *vouches, uint32_t id, const struct vouch_subj
 /* Our own signature, made once for a version. False: we are no voter that keeps bytes, or there is no memory. */
 bool vouches_own(struct vouches *vouches, uint32_t fragment, uint64_t version, const struct digest *hash,
                  uint8_t signature[IDENT_SIGNATURE_BYTES]);
-/* Whether there are enough for vouch_check() with this rule and `excused`: then they are in `out`. */
-bool vouches_certificate(struct vouches *vouches, const struct vouch_subject *subject, uint32_t excused,
-                         struct vouch_certificate *out);
+/* All good signatures of it that are known here, of voters of the newest record and of the version's own. */
+void vouches_known(struct vouches *vouches, const struct vouch_subject *subject, struct vouch_certificate *out);
+/* Puts those before the certificate's rows, which somebody sent: who catches up may hear a voter that the sender does
+ * not hear. Rows of voters that are known here already are left out. */
+void vouches_complete(struct vouches *vouches, const struct vouch_subject *subject,
+                      struct vouch_certificate *certificate);
 
 #endif

@@ -156,7 +156,7 @@ static void vote_is_durable(uint32_t i)
     uint64_t number = writing->number;
     writing->number = 0;
     write_vote(i);
-    membership_saved(island->voice.membership, number, sim->now_ms);
+    membership_saved(island->voice.membership, number, sim_clock(i));
 }
 
 static enum err keep_record(void *user, const struct record_entry *entry)
@@ -272,7 +272,7 @@ static void adopt(uint32_t i)
     sim_extend(i);
     sim_tell("island %u begins epoch %llu", i, (unsigned long long)island->epoch);
     struct sync_view view = sim_view(i);
-    assert_ok(sync_begin_epoch(island->sync, &view, sim->now_ms));
+    assert_ok(sync_begin_epoch(island->sync, &view, sim_clock(i)));
     sim_drain(i);
     sim_check_epoch(i);
     for (uint32_t f = 0; f < sim->fragments; f++)
@@ -280,7 +280,7 @@ static void adopt(uint32_t i)
             sim_tell_held(i, f);
     if (island->vouches != NULL)
         vouches_begin_epoch(island->vouches);
-    assert_ok(membership_begin(island->voice.membership, sim->now_ms));
+    assert_ok(membership_begin(island->voice.membership, sim_clock(i)));
     sync_set_votes(island->sync, membership_votes(island->voice.membership));
 }
 
@@ -310,7 +310,7 @@ static void look(uint32_t i)
 void sim_voice_letter(uint32_t i, const struct sim_letter *letter)
 {
     enum err err = membership_message_in(voice_of(i)->membership, sim_slot(i, letter->from), letter->type,
-                                         letter->bytes, letter->bytes_count, sim->now_ms);
+                                         letter->bytes, letter->bytes_count, sim_clock(i));
     SIM_HOLDS(err == ERR_OK, "island %u cannot read what island %u says: %s\n", i, letter->from, err_text());
     look(i);
 }
@@ -328,20 +328,20 @@ void sim_voice_up(uint32_t i, uint32_t k, bool up)
 {
     if (up)
         said(i, k);
-    membership_up(voice_of(i)->membership, sim_slot(i, k), up, sim->now_ms);
+    membership_up(voice_of(i)->membership, sim_slot(i, k), up, sim_clock(i));
     look(i);
 }
 
 void sim_voice_heard(uint32_t i, uint32_t k, const struct wire_heartbeat *beat)
 {
     said(i, k);
-    membership_heard(voice_of(i)->membership, sim_slot(i, k), beat, sim->now_ms);
+    membership_heard(voice_of(i)->membership, sim_slot(i, k), beat, sim_clock(i));
     look(i);
 }
 
 void sim_voice_beat(uint32_t i, const struct wire_heartbeat *beat)
 {
-    membership_beat(voice_of(i)->membership, beat, sim->now_ms);
+    membership_beat(voice_of(i)->membership, beat, sim_clock(i));
 }
 
 /* ---- time ---- */
@@ -389,7 +389,7 @@ static void listen(uint32_t i)
     island->voice.silent = (struct bitset){{0}};
     for (uint32_t k = 0; k < sim->n; k++)
         if (k != i && sim_knows(i, k) &&
-            (sim->now_ms > island->heard_ms[k] + SIM_AWAY_MS ||
+            (sim_clock(i) > island->heard_ms[k] + SIM_AWAY_MS ||
              sync_fault(island->sync, sim_slot(i, k)) == SYNC_FAULT_NO_RESULT))
             bitset_add(&island->voice.silent, sim_slot(i, k));
 }
@@ -409,7 +409,7 @@ void sim_voice_tick(uint32_t i)
         enrol_newcomers(i);
         evict_the_liar(i);
     }
-    membership_tick(voice->membership, &voice->silent, sim->now_ms);
+    membership_tick(voice->membership, &voice->silent, sim_clock(i));
     look(i);
 }
 
@@ -451,7 +451,7 @@ void sim_voice_start(uint32_t i)
                                    .user = &voice->self,
                                    .seed = env_rng_u64(&sim->rng)};
     assert_ok(membership_new(&conf, &voice->membership));
-    assert_ok(membership_begin(voice->membership, sim->now_ms));
+    assert_ok(membership_begin(voice->membership, sim_clock(i)));
     voice->tick_ms = sim->now_ms + sim_below(TICK_MS);
 }
 

@@ -46,7 +46,8 @@ void sim_add_object(uint32_t from, uint32_t to, const struct wire_key *key)
         slot = &objects[sim->objects_end++];
     }
     *slot = (struct sim_object){
-        true, from, to, sim->island[from].session, sim->island[to].session, sim->now_ms + 5 + sim_below(80), *key};
+        true, from, to, sim->island[from].session, sim->island[to].session, sim->now_ms + 5 + sim_below(sim->line_ms),
+        *key};
 }
 
 void sim_retire(uint32_t i, uint32_t kind, uint32_t f, uint64_t version_max)
@@ -83,24 +84,22 @@ static void deliver_contribution(const struct sim_object *o)
     sim_step(o->to, &event);
 }
 
-/* Whether so many voters signed the state's hash, by what its sender has of them, that who asks believes it. */
+/* Whether so many voters signed the state's hash, by what its sender has of them and who asks has heard itself. */
 static bool certified(const struct sim_object *o)
 {
     struct sim_island *from = &sim->island[o->from];
     struct sim_island *to = &sim->island[o->to];
     uint32_t f = o->key.fragment;
-    uint64_t version = o->key.version;
     const struct vouch_subject subject = {
-        .nonce = from->view.nonce, .fragment = f, .version = version, .hash = from->hash[f]};
+        .nonce = from->view.nonce, .fragment = f, .version = o->key.version, .hash = from->hash[f]};
     struct vouch_certificate certificate;
     struct vouch_rule rule;
-    bool excused = sync_excused(from->sync, f, version, sim_slot(o->from, o->to));
-    if (version == 0)
+    if (o->key.version == 0)
         return true;
-    if (!vouches_certificate(from->vouches, &subject, excused ? sim_id(o->to) : VOUCH_NOBODY, &certificate))
-        return false;
-    excused = sync_excused(to->sync, f, version, to->view.self);
-    vouch_rule_of(to->chain, f, version, &rule);
+    vouches_known(from->vouches, &subject, &certificate);
+    vouches_complete(to->vouches, &subject, &certificate);
+    vouch_rule_of(to->chain, f, o->key.version, &rule);
+    bool excused = sync_excused(to->sync, f, o->key.version, to->view.self);
     return vouch_check(&rule, &subject, &certificate, excused ? sim_id(o->to) : VOUCH_NOBODY) == ERR_OK;
 }
 
@@ -180,7 +179,7 @@ static void try_object(struct sim_object *o)
         o->used = false;
         return;
     }
-    o->try_ms = sim->now_ms + 20 + sim_below(200);
+    o->try_ms = sim->now_ms + 20 + sim_below(2 * sim->line_ms);
     if (!sim_linked(o->from, o->to) || sim_stopped(o->from) || sim_stopped(o->to) || !sim_knows(o->to, o->from) ||
         sim_chance(sim->loss_percent))
         return; /* what comes is acknowledged */
@@ -256,9 +255,9 @@ static void look_after_peers(uint32_t i)
         const struct sim_island *other = &sim->island[k];
         bool speaks = other->alive && !sim_stopped(k) && !sim->link_down[k][i] && sim_knows(k, i);
         if (speaks)
-            island->heard_ms[k] = sim->now_ms;
+            island->heard_ms[k] = sim_clock(i);
         bool again = speaks && island->greeted[k] != other->session;
-        bool gone = island->greeted[k] != 0 && (again || sim->now_ms > island->heard_ms[k] + SIM_SILENT_MS);
+        bool gone = island->greeted[k] != 0 && (again || sim_clock(i) > island->heard_ms[k] + SIM_SILENT_MS);
         if (gone) {
             island->greeted[k] = 0;
             peer_event(i, k, SYNC_EV_PEER_DOWN);

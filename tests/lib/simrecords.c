@@ -215,7 +215,7 @@ void sim_extend(uint32_t i)
     for (uint32_t k = 0; k < sim->n; k++) {
         bool known = sim_id(k) != 0 && record_member(last, sim_id(k)) != NULL;
         if (known && !sim_knows(i, k))
-            island->heard_ms[k] = sim->now_ms;
+            island->heard_ms[k] = sim_clock(i);
         island->known = known ? island->known | (uint64_t)1 << k : island->known & ~((uint64_t)1 << k);
     }
 }

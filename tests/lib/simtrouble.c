@@ -145,7 +145,7 @@ void sim_start(uint32_t i)
     memset(island->greeted, 0, sizeof island->greeted);
     memset(island->greeted_last, 0, sizeof island->greeted_last);
     for (uint32_t k = 0; k < sim->n; k++)
-        island->heard_ms[k] = sim->now_ms;
+        island->heard_ms[k] = sim_clock(i);
     sim_voice_plan_known(i);
     for (uint32_t f = 0; f < sim->fragments; f++) {
         island->version[f] = 0;
@@ -240,7 +240,7 @@ static void die(uint32_t i)
 
 void sim_stop(uint32_t i)
 {
-    sim->island[i].go_on_ms = sim->now_ms + 100 + sim_below(8000);
+    sim->island[i].go_on_ms = sim->now_ms + 100 + sim_below(sim_chance(20) ? 20000 : 8000);
 }
 
 void sim_cut(uint32_t from, uint32_t to)
@@ -289,6 +289,8 @@ void sim_disturb(void)
         if (island->alive && sim_chance(50)) /* soon: of what a member says of itself an epoch hears later */
             sim_voice_wish_steps((uint32_t)(island - sim->island));
     }
+    if (sim->jumps && sim_below(4000) < 2)
+        sim->island[sim_below(sim->n)].clock_ms += sim_below(40000);
     if (sim->full && sim_below(4000) < 2) {
         sim->island[sim_below(sim->n)].full_ms = sim->now_ms + 500 + sim_below(10000);
         sim->tally.full++;

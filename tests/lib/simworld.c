@@ -31,6 +31,7 @@ void sim_begin(uint64_t seed, uint32_t n)
     sim->rng = env_rng_init(seed, n);
     sim->n = n;
     sim->places = 2 * n + 4;
+    sim->line_ms = SIM_LINE_MS;
     sim->results_end = 1; /* 0: none */
     for (uint32_t i = 0; i < n; i++) {
         struct sim_disk *disks[] = {&sim->island[i].disk, &sim->island[i].older};
@@ -95,6 +96,11 @@ bool sim_chance(unsigned percent)
 bool sim_stopped(uint32_t i)
 {
     return sim->now_ms < sim->island[i].go_on_ms;
+}
+
+uint64_t sim_clock(uint32_t i)
+{
+    return sim->now_ms + sim->island[i].clock_ms;
 }
 
 uint32_t sim_slot(uint32_t i, uint32_t k)
@@ -447,7 +453,7 @@ void sim_drain(uint32_t i)
 
 void sim_step(uint32_t i, const struct sync_event *event)
 {
-    sync_step(sim->island[i].sync, event, sim->now_ms);
+    sync_step(sim->island[i].sync, event, sim_clock(i));
     sim_drain(i);
 }
 

@@ -26,7 +26,7 @@ enum { SIM_N_MAX = 64, SIM_F_MAX = 3, SIM_V_MAX = 400, SIM_SMALL = 8 /* islands 
 enum { SIM_SHARDS_MAX = SHARDMAP_SLOTS, SIM_SHARDS_FEW = 7, SIM_EPOCHS_MAX = 512 };
 enum { SIM_JOBS_MAX = 1 << 15, SIM_OBJECTS_MAX = 1 << 15, SIM_BEATS_MAX = 1 << 15, SIM_RESULTS_MAX = 1 << 17 };
 enum { SIM_RECORDS_MAX = 1 << 13, SIM_LETTERS_MAX = 1 << 15, SIM_MESSAGE_MAX = 1 << 20 };
-enum { SIM_STEP_MS = 20, SIM_SILENT_MS = 1000, SIM_AWAY_MS = 3000 };
+enum { SIM_LINE_MS = 80, SIM_STEP_MS = 20, SIM_SILENT_MS = 1000, SIM_AWAY_MS = 3000 };
 /* Contributions and results of two rounds each, a state, and what was asked for, of two versions where a draft rests on
  * them: however long a link is away. */
 enum { SIM_WAITING_MAX = 16 };
@@ -134,8 +134,9 @@ struct sim_island {
     struct view view;
     struct vouches *vouches; /* NULL: of the witness */
     struct voting_disk voting;
-    uint64_t full_ms; /* the disk takes nothing until then */
-    bool forgot;      /* what its disks had up to this incarnation, which a record may still come to name */
+    uint64_t full_ms;  /* the disk takes nothing until then */
+    uint64_t clock_ms; /* by how much its clock has jumped */
+    bool forgot;       /* what its disks had up to this incarnation, which a record may still come to name */
     uint64_t forgot_upto;
     struct sim_voice voice;
     uint64_t revive_ms, trainer_up_ms, go_on_ms; /* go_on_ms: stopped until then */
@@ -217,6 +218,8 @@ struct sim_world {
     unsigned loss_percent, kill_permille;
     unsigned shuffle_permille; /* how often who wants to own, or an uplink, changes for no reason */
     uint32_t quorum;
+    uint32_t line_ms;  /* how long an object may take, about */
+    bool jumps;        /* a clock jumps now and then */
     uint32_t disk_ms;  /* how long a vote or a record may take to be durable; 0: no time */
     bool full;         /* a disk takes nothing for a while, now and then */
     bool flips;        /* memory is damaged now and then */
@@ -265,6 +268,8 @@ void sim_free(void);
 uint64_t sim_below(uint64_t bound);
 bool sim_chance(unsigned percent);
 
+/* Time as island i has it. */
+uint64_t sim_clock(uint32_t i);
 /* The slot that island i has for island k, and back. */
 uint32_t sim_slot(uint32_t i, uint32_t k);
 uint32_t sim_at(uint32_t i, uint32_t slot);

@@ -405,6 +405,8 @@ static void draw(const struct mix *mix)
     sim->hand_written = sim_chance(50);
     sim->disk_ms = sim_chance(50) ? 1 + (uint32_t)sim_below(300) : 0;
     sim->full = mix->rough && sim_chance(30);
+    sim->jumps = mix->rough && sim_chance(20);
+    sim->line_ms = mix->rough && sim_chance(20) ? SIM_LINE_MS + (uint32_t)sim_below(3000) : SIM_LINE_MS;
     for (uint32_t f = 0; f < sim->fragments; f++)
         sim->shards_counts[f] = 1 + (uint32_t)sim_below(SIM_SHARDS_FEW);
     uint32_t joiners = mix->sever ? sim->n - 3 : sim->n / 2; /* at most */

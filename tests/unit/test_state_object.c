@@ -446,13 +446,15 @@ static void assert_no_head(const char *part, const uint8_t *bytes, uint64_t coun
 static void a_head_that_proves_nothing_is_refused(void **state)
 {
     (void)state;
-    struct replica *from = filled(&run, 1);
+    struct replica *from = filled(&run, 1), *to = filled(&run, 2);
     struct object object = make(&run, from);
     const struct vouch_certificate certificate = two_voices(&object);
     struct head head = head_of(from, &object, &certificate);
     for (uint64_t at = 0; at < head.bytes; at++) {
+        struct state_head opened;
         head.data[at] ^= 0x08;
-        assert_no_head("", head.data, head.bytes);
+        enum err err = open_head(to, head.data, head.bytes, &opened);
+        assert_true(err == ERR_PROTO || err == ERR_AGAIN); /* AGAIN: one voter's row is now nobody's */
         head.data[at] ^= 0x08;
     }
     head.data[head.bytes - 1] ^= 1;
@@ -472,9 +474,16 @@ static void a_head_that_proves_nothing_is_refused(void **state)
     struct vouch_certificate one = {.count = 0};
     vouch(&one, 2, &subject);
     head = head_of(from, &object, &one);
-    assert_no_head("vouched for by 1 voters", head.data, head.bytes);
+    struct state_head opened;
+    assert_fails(ERR_AGAIN, "vouched for by 1 voters", open_head(to, head.data, head.bytes, &opened));
+    mem_free(head.data);
+    vouch(&one, 1, &subject);
+    one.rows[1].signature[3] ^= 1;
+    head = head_of(from, &object, &one);
+    assert_no_head("vouched for by 1 voters", head.data, head.bytes); /* and never will be: it is forged */
     mem_free(head.data);
     mem_free(object.data);
+    replica_free(to);
     replica_free(from);
 }
 

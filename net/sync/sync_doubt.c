@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "net/sync/sync_doubt.h"
 
+#include "net/sync/sync_certify.h"
 #include "net/sync/sync_fragment.h"
 #include "net/sync/sync_owner.h"
 
@@ -136,6 +137,25 @@ void sync_doubt_compare(struct sync *sync, uint32_t f, uint32_t member)
         sync_core_report(sync, SYNC_REPORT_PEER_DIVERGED, f, member);
 }
 
+/* Whether all results of the next version are here and count, so that it is one, whoever says so. */
+static bool next_is_certain(const struct sync *sync, uint32_t f)
+{
+    const struct sync_parts *parts = &sync->fragments[f].parts;
+    for (uint32_t p = 0; p < parts->count; p++)
+        if (!sync_certify_counts(sync, f, p))
+            return false;
+    return parts->count > 0 && sync_certify_missing(parts) == 0;
+}
+
+/* We repair our state, and cannot say what this version is: ours, or the next one, whose results we have and cannot
+ * apply. Of versions beyond we have the word of one alone. */
+static bool cannot_come_to(const struct sync *sync, uint32_t f, uint64_t version)
+{
+    const struct sync_fragment *fragment = &sync->fragments[f];
+    return fragment->state == SYNC_REPAIR &&
+           (fragment->own.version == version || (fragment->own.version + 1 == version && next_is_certain(sync, f)));
+}
+
 /* Whether the member cannot say which state of `version` is right: it has none, its disk may have forgotten it, or does
  * not lead to what it has, or it has given way. Of another we see only that it has another one. */
 static bool speechless(const struct sync *sync, uint32_t f, uint64_t version, uint32_t member)
@@ -143,7 +163,7 @@ static bool speechless(const struct sync *sync, uint32_t f, uint64_t version, ui
     const struct sync_fragment *fragment = &sync->fragments[f];
     if (member == sync_core_self(sync))
         return !fragment->own.hash_known || !sync->conf.view.votes || sync_core_proof(fragment) == SYNC_PROOF_FAILED ||
-               (fragment->state == SYNC_REPAIR && fragment->own.version == version);
+               cannot_come_to(sync, f, version);
     const struct sync_peer_fragment *row = &sync->peers[member].fragments[f];
     return !row->hash_known || sync->peers[member].in_doubt ||
            (row->version == version && sync_doubt_differs(sync, f, member));

@@ -75,6 +75,29 @@ static void a_disk_that_does_not_lead_to_our_state_excuses_us(void **state)
     assert_true(excused(1));
 }
 
+/* Its own state is wrong, and the other has gone on by results that it holds, too: it cannot apply them, and of the
+ * next version it has no voice. Of one beyond, nothing shows here that there is one. */
+static void who_repairs_is_excused_of_the_version_whose_results_it_holds(void **state)
+{
+    (void)state;
+    talk_among(2, 1, 3, VERSION, everyone);
+    talk_said[0].hash = talk_hash_named('b', VERSION);
+    talk_hear(0);
+    talk_happens(
+        (struct sync_event){.type = SYNC_EV_REPLAYED, .version = VERSION, .hash = talk_hash_named('a', VERSION)});
+    talk_now_ms += 40000;
+    talk_hear(0);
+    assert_int_equal(sync_state(talk_sync, 0), SYNC_REPAIR);
+    talk_is_at(0, VERSION + 1);
+    talk_hear(0);
+    assert_false(sync_excused(talk_sync, 0, VERSION + 1, 1));
+    talk_stored(0, VERSION + 1, 0);
+    assert_false(sync_excused(talk_sync, 0, VERSION + 1, 1));
+    talk_stored(1, VERSION + 1, 0);
+    assert_true(sync_excused(talk_sync, 0, VERSION + 1, 1));
+    assert_false(sync_excused(talk_sync, 0, VERSION + 2, 1));
+}
+
 /* Where the others that are there can make up a majority, one of them alone is not believed. */
 static void nobody_is_excused_while_the_others_are_enough(void **state)
 {
@@ -181,6 +204,7 @@ int main(void)
         CASE(who_can_speak_is_not_excused),
         CASE(of_two_one_that_lost_its_disk_is),
         CASE(a_disk_that_does_not_lead_to_our_state_excuses_us),
+        CASE(who_repairs_is_excused_of_the_version_whose_results_it_holds),
         CASE(nobody_is_excused_while_the_others_are_enough),
         CASE(who_does_not_vote_is_never_excused),
         CASE(a_second_result_of_a_part_is_fetched_once),

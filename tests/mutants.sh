@@ -4,6 +4,10 @@
 # tests that should fail. A test that has never been seen failing proves nothing.
 #
 #   tests/mutants.sh [NAME | FILE.patch]...      all of tests/mutants where none is named
+#   tests/mutants.sh --changed REVISION          those of files that differ from that revision, the patches themselves
+#                                                among them; at most MUTANTS_MINUTES, if that is set
+#   tests/mutants.sh --refresh [NAME]...         writes anew those that apply only where lines have moved, or one beside
+#                                                them has changed; what they change must be as it was. Runs nothing
 #
 # tests/mutants/NAME.patch is a unified diff below two lines:
 #   # fault: one sentence that says what is wrong now
@@ -122,7 +126,33 @@ row() { # verdict, name, what, fault
     esac
 }
 
-if [ $# -eq 0 ]; then
+mode=run
+case ${1:-} in
+--refresh)
+    mode=refresh
+    shift ;;
+--changed)
+    mode=changed revision=${2:?"--changed what since: name a revision"}
+    shift 2
+    git rev-parse -q --verify "$revision^{commit}" >/dev/null ||
+        { echo "skipped: this clone has no revision $revision"; exit 77; } ;;
+--*) echo "mutants.sh: $1: it knows --changed REVISION and --refresh"; exit 1 ;;
+esac
+
+# The patches of files that differ from a revision, and those that do so themselves.
+of_changed_files() { # revision
+    git diff --name-only "$1" | while IFS= read -r file; do
+        case $file in
+        tests/mutants/*.patch) [ ! -f "$file" ] || echo "$file" ;;
+        *) grep -lF -e "+++ b/$file" -r tests/mutants ;;
+        esac
+    done | sort -u
+}
+
+if [ $mode = changed ]; then
+    set -- $(of_changed_files "$revision")
+    [ $# -gt 0 ] || { echo "no fault is planted in what has changed since $revision"; exit 0; }
+elif [ $# -eq 0 ]; then
     set +f
     set -- tests/mutants/*.patch
     set -f
@@ -135,6 +165,29 @@ for name in "$@"; do
     printf '%s\n' "$file" >>"$place/patches"
 done
 copy_tree || { echo "cannot copy the tree to $tree"; exit 1; }
+
+# With less of its context, if need be: then as git writes it now.
+refresh() { # patch
+    for context in 2 1; do
+        in_copy apply --whitespace=nowarn -C$context "$1" 2>/dev/null || continue
+        { sed '/^diff /,$d; /^--- /,$d' "$1" && in_copy diff; } >"$place/refreshed" && mv "$place/refreshed" "$1"
+        in_copy checkout -q -- . && in_copy clean -fdq
+        return
+    done
+    return 1
+}
+
+if [ $mode = refresh ]; then
+    bad=0
+    while IFS= read -r patch; do
+        in_copy apply --check "$patch" 2>/dev/null && continue
+        if refresh "$patch"; then echo "written anew  $(label "$patch"): look at it"; else
+            echo "STALE         $(label "$patch")"
+            bad=1
+        fi
+    done <"$place/patches"
+    exit $bad
+fi
 
 # Without a fault: does it build, and which tests are there to see anything?
 : >"$place/specs"
@@ -159,7 +212,12 @@ while IFS= read -r spec; do
     fi
 done <"$place/specs"
 
+begun=$(date +%s) late=0
 while IFS= read -r patch; do
+    if [ -n "${MUTANTS_MINUTES:-}" ] && [ $(($(date +%s) - begun)) -ge $((MUTANTS_MINUTES * 60)) ]; then
+        late=$((late + 1))
+        continue
+    fi
     name=$(label "$patch")
     fault=$(header "$patch" fault)
     seen_by=$(header "$patch" 'seen by')
@@ -195,4 +253,5 @@ while IFS= read -r patch; do
 done <"$place/patches"
 
 printf '%s caught, %s not, %s skipped\n' "$caught" "$others" "$skipped"
-[ "$others" -eq 0 ] && [ "$caught" -gt 0 ]
+[ $late -eq 0 ] || echo "$late not planted: the $MUTANTS_MINUTES minutes were over"
+[ "$others" -eq 0 ] && [ $((caught + skipped)) -gt 0 ]

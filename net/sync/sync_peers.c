@@ -269,14 +269,16 @@ static void fill_blank(struct sync *sync, uint32_t f)
 }
 
 /* Whether as many voters as certify said that they have come to this version, though some may be gone since: what one
- * alone says, and proposes, sends nobody for a state. */
+ * alone says, and proposes, sends nobody for a state, for which there would be no certificate. Where our own disk is in
+ * doubt our voice may be missing from it. */
 static bool surely_reached(const struct sync *sync, uint32_t f, uint64_t version)
 {
-    uint32_t count = 0;
+    const struct sync_view *view = &sync->conf.view;
+    uint32_t count = bitset_has(&view->keepers, view->self) && !view->votes;
     for (uint32_t i = 0; i < sync_core_slots(sync); i++)
-        count += sync_core_other(sync, i) && bitset_has(&sync->conf.view.keepers, i) &&
-                 sync->peers[i].fragments[f].said && sync->peers[i].fragments[f].version >= version;
-    return count >= sync->conf.view.certifying;
+        count += sync_core_other(sync, i) && bitset_has(&view->keepers, i) && sync->peers[i].fragments[f].said &&
+                 sync->peers[i].fragments[f].version >= version;
+    return count >= view->certifying;
 }
 
 /* What the newest record starts from, or one that is proposed, may be at one member only: the next one after `before`
@@ -296,13 +298,13 @@ static uint32_t start_source(const struct sync *sync, uint32_t f, uint32_t befor
     return SYNC_NOBODY;
 }
 
-/* Results do not lead on from here: takes a state, if more than half of the others are ahead by `by`, or a record
- * starts further on. */
+/* Results do not lead on from here: takes a state, if more than half of the others are ahead by `by`, and enough of
+ * them to prove it, or a record starts further on. */
 static void fall_behind(struct sync *sync, uint32_t f, uint64_t by)
 {
     uint64_t announced = sync_core_announced(sync, f, true), own = sync->fragments[f].own.version;
-    uint32_t from = announced >= own && announced - own >= by ? state_source(sync, f, SYNC_NOBODY)
-                                                              : start_source(sync, f, SYNC_NOBODY);
+    bool ahead = announced >= own && announced - own >= by && surely_reached(sync, f, announced);
+    uint32_t from = ahead ? state_source(sync, f, SYNC_NOBODY) : start_source(sync, f, SYNC_NOBODY);
     if (from == SYNC_NOBODY)
         return;
     sync_core_report(sync, SYNC_REPORT_BEHIND, f, from);
@@ -338,6 +340,9 @@ static void ask_again_for_state(struct sync *sync, uint32_t f)
     if (fragment->state_from == sync_core_self(sync) || sync->now_ms < fragment->fetch_ms)
         return;
     uint32_t from = state_source(sync, f, fragment->state_from), start = start_source(sync, f, fragment->state_from);
+    uint64_t version = from != SYNC_NOBODY ? sync->peers[from].fragments[f].version : 0;
+    if (fragment->own.hash_known && version > fragment->own.version && !surely_reached(sync, f, version))
+        from = SYNC_NOBODY; /* those who said so have taken it back, or are too few now */
     bool back = from == SYNC_NOBODY || sync->peers[from].fragments[f].version < fragment->own.version;
     if (from == SYNC_NOBODY && start == SYNC_NOBODY) {
         nobody_to_ask(sync, f);

@@ -320,7 +320,8 @@ static void said(uint32_t i, uint32_t k)
     const struct sim_island *island = &sim->island[k];
     const struct membership_said words = {.address = "",
                                           .uplink = island->uplink,
-                                          .owner_wish = island->wants_shards ? RECORD_OWNER_AUTO : RECORD_OWNER_NO};
+                                          .owner_wish = island->wants_shards ? RECORD_OWNER_AUTO : RECORD_OWNER_NO,
+                                          .draining = sim->now_ms < island->drains_ms && !sim->healing};
     membership_said(voice_of(i)->membership, sim_slot(i, k), &words);
 }
 
@@ -373,8 +374,14 @@ static void enrol_newcomers(uint32_t i)
 /* People ask for it at every island, again and again. */
 static void evict_the_liar(uint32_t i)
 {
-    if (sim->evicted && i != sim->liar && sim_knows(i, sim->liar))
-        (void)!membership_wish(voice_of(i)->membership, WIRE_WISH_EVICT, sim_id(sim->liar), sim->island[i].epoch);
+    if (sim->evicted && i != sim->liar)
+        sim_voice_wish_out(i, sim->liar);
+}
+
+void sim_voice_wish_out(uint32_t i, uint32_t whom)
+{
+    if (sim_member_of(i, whom) != NULL && !sim->island[i].die)
+        (void)!membership_wish(voice_of(i)->membership, WIRE_WISH_EVICT, sim_id(whom), sim->island[i].epoch);
 }
 
 void sim_voice_wish_steps(uint32_t i)

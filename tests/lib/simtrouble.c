@@ -274,6 +274,17 @@ static void disturb_island(uint32_t i)
         sim_stop(i);
 }
 
+/* Somebody at one island asks that the run goes on without another one; or drains it for a while. */
+static void people_intervene(uint32_t i, uint32_t whom)
+{
+    struct sim_island *island = &sim->island[whom];
+    sim->tally.asked++;
+    if (sim_chance(50))
+        island->drains_ms = sim->now_ms + 1000 + sim_below(20000);
+    else if (sim->island[i].alive && i != whom)
+        sim_voice_wish_out(i, whom);
+}
+
 void sim_disturb(void)
 {
     if (sim_below(1000) < sim->kill_permille)
@@ -289,6 +300,8 @@ void sim_disturb(void)
         if (island->alive && sim_chance(50)) /* soon: of what a member says of itself an epoch hears later */
             sim_voice_wish_steps((uint32_t)(island - sim->island));
     }
+    if (sim->people && sim_below(4000) < 4)
+        people_intervene((uint32_t)sim_below(sim->n), (uint32_t)sim_below(sim->n));
     if (sim->jumps && sim_below(4000) < 2)
         sim->island[sim_below(sim->n)].clock_ms += sim_below(40000);
     if (sim->full && sim_below(4000) < 2) {

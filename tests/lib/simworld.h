@@ -134,9 +134,10 @@ struct sim_island {
     struct view view;
     struct vouches *vouches; /* NULL: of the witness */
     struct voting_disk voting;
-    uint64_t full_ms;  /* the disk takes nothing until then */
-    uint64_t clock_ms; /* by how much its clock has jumped */
-    bool forgot;       /* what its disks had up to this incarnation, which a record may still come to name */
+    uint64_t full_ms;   /* the disk takes nothing until then */
+    uint64_t clock_ms;  /* by how much its clock has jumped */
+    uint64_t drains_ms; /* it leaves until then, by its own word */
+    bool forgot;        /* what its disks had up to this incarnation, which a record may still come to name */
     uint64_t forgot_upto;
     struct sim_voice voice;
     uint64_t revive_ms, trainer_up_ms, go_on_ms; /* go_on_ms: stopped until then */
@@ -195,7 +196,7 @@ enum sim_lie {
 /* What happened, so that nobody takes an idle world for a sound one. */
 struct sim_tally {
     unsigned blackouts, recoveries, older, emptied, witness_disks, deaths, joined, proposers_died, forks, named, swaps,
-        stuck, broken, full, uncertified;
+        stuck, broken, full, uncertified, asked;
 };
 
 struct sim_world {
@@ -220,6 +221,7 @@ struct sim_world {
     uint32_t quorum;
     uint32_t line_ms;  /* how long an object may take, about */
     bool jumps;        /* a clock jumps now and then */
+    bool people;       /* ask for an eviction now and then, or drain an island */
     uint32_t disk_ms;  /* how long a vote or a record may take to be durable; 0: no time */
     bool full;         /* a disk takes nothing for a while, now and then */
     bool flips;        /* memory is damaged now and then */
@@ -364,6 +366,8 @@ void sim_voice_beat(uint32_t i, const struct wire_heartbeat *beat);
 void sim_voice_tick(uint32_t i);
 /* Somebody asks there for another number of steps. */
 void sim_voice_wish_steps(uint32_t i);
+/* Likewise, that the run goes on without an island. */
+void sim_voice_wish_out(uint32_t i, uint32_t whom);
 bool sim_votes(uint32_t i);
 bool sim_in_doubt(uint32_t i);
 bool sim_disk_full(uint32_t i);

@@ -237,17 +237,18 @@ static void add_up(void)
     tally.broken += t->broken > 0;
     tally.full += t->full;
     tally.uncertified += t->uncertified;
+    tally.asked += t->asked;
 }
 
 static void print_tally(const char *name)
 {
     print_message(
         "%s: %u worlds, %llu epochs, %llu versions; power lost everywhere %u, disks older %u, emptied %u "
-        "(a witness's %u), doubts ended %u, islands gone %u, joined %u, proposers dead half-way %u, disks full %u, "
+        "(a witness's %u), doubts ended %u, islands gone %u, joined %u, proposers dead half-way %u, disks full %u, people ask %u, "
         "forks by liars %u, liars proved %u, states not certified %u, too much lost to go on %u\n",
         name, worlds, (unsigned long long)epochs, (unsigned long long)versions, tally.blackouts, tally.older,
         tally.emptied, tally.witness_disks, tally.recoveries, tally.deaths, tally.joined, tally.proposers_died,
-        tally.full, tally.forks, tally.broken, tally.uncertified, tally.stuck);
+        tally.full, tally.asked, tally.forks, tally.broken, tally.uncertified, tally.stuck);
 }
 
 /* Two who are on the roster do not hear each other any more, or one of them does not hear the other one. Not the
@@ -406,6 +407,7 @@ static void draw(const struct mix *mix)
     sim->disk_ms = sim_chance(50) ? 1 + (uint32_t)sim_below(300) : 0;
     sim->full = mix->rough && sim_chance(30);
     sim->jumps = mix->rough && sim_chance(20);
+    sim->people = mix->rough && !mix->sever && sim_chance(30);
     sim->line_ms = mix->rough && sim_chance(20) ? SIM_LINE_MS + (uint32_t)sim_below(3000) : SIM_LINE_MS;
     for (uint32_t f = 0; f < sim->fragments; f++)
         sim->shards_counts[f] = 1 + (uint32_t)sim_below(SIM_SHARDS_FEW);

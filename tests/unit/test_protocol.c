@@ -276,9 +276,14 @@ static void one_word_does_not_replace_a_state(void **state)
         assert_int_not_equal(sync_state(talk_sync, 0), SYNC_REPAIR);
     }
     assert_true(sync_version_max(talk_sync, 0) <= 5);
-    /* Nor does it lead the state that is fetched further than the others are. */
+    /* Nor do two of four, who could prove nothing. */
     talk_is_at(1, 4 + 17);
     talk_hear(1);
+    talk_tick(10000);
+    assert_int_not_equal(sync_state(talk_sync, 0), SYNC_REPAIR);
+    /* Nor does it lead the state that is fetched further than the others are. */
+    talk_is_at(2, 4 + 17);
+    talk_hear(2);
     talk_is_at(0, (uint64_t)1 << 60);
     talk_hear(0);
     talk_tick(10000);
@@ -563,6 +568,29 @@ static void repairing_ends_though_nobody_can_be_asked(void **state)
     }
 }
 
+/* What enough of them said, one of them has taken back: the other one alone could prove nothing. Our own state stands.
+ */
+static void repairing_ends_when_too_few_could_prove_what_is_waited_for(void **state)
+{
+    (void)state;
+    talk_among(3, 2, 3, 4, (struct owner_rule){0});
+    talk_is_at(0, 4 + 17);
+    talk_is_at(1, 4 + 17);
+    talk_hear(0);
+    talk_hear(1);
+    talk_tick(10000);
+    assert_int_equal(sync_state(talk_sync, 0), SYNC_REPAIR);
+    talk_is_at(1, 4);
+    talk_said[1].repairing = true; /* so that it gives none, either */
+    talk_hear(1);
+    bool mends = false;
+    for (int t = 0; t < 300 && !mends; t++) {
+        talk_tick(100);
+        mends = talk_ordered(SYNC_DO_MEND) != NULL;
+    }
+    assert_true(mends);
+}
+
 /* Where disks cannot tell, more than half of the others; of equal sides the one without the lowest member at once, the
  * other one after a while, so that not both take each other's. */
 static void where_disks_cannot_tell_most_of_the_others_are_right(void **state)
@@ -651,6 +679,7 @@ int main(void)
         cmocka_unit_test_teardown(who_was_damaged_mends_itself_from_its_own_disk, talk_ends),
         cmocka_unit_test_teardown(a_disk_that_fails_at_mending_is_no_end, talk_ends),
         cmocka_unit_test_teardown(repairing_ends_though_nobody_can_be_asked, talk_ends),
+        cmocka_unit_test_teardown(repairing_ends_when_too_few_could_prove_what_is_waited_for, talk_ends),
         cmocka_unit_test_teardown(where_disks_cannot_tell_most_of_the_others_are_right, talk_ends),
         cmocka_unit_test_teardown(a_confirmed_state_gives_way_to_most_of_all, talk_ends),
         cmocka_unit_test_teardown(an_answer_too_late_means_nothing, talk_ends),

@@ -119,7 +119,11 @@ struct sync_fragment {
     uint64_t astray;           /* parts that somebody else than the owner was asked for */
     struct wire_key state_key; /* REPAIR: what was asked for */
     uint32_t state_from;
-    uint64_t alone_ms;     /* REPAIR: since when nobody can be asked; 0: somebody can */
+    uint64_t alone_ms; /* REPAIR: since when nobody can be asked; 0: somebody can */
+    bool refused;      /* REPAIR: who was asked last has no state that it can prove */
+    /* A state that too few can prove, as far as we hear: since when it is tried, when again, and how often it was. */
+    uint64_t trial_ms, trial_next_ms;
+    uint32_t trials;
     enum sync_proof proof; /* of proof_version; answered at proof_ms, and not asked for again before proof_next_ms */
     uint64_t proof_version, proof_ms, proof_next_ms;
     struct bitset turned_down;        /* owners that refuse our contribution in flight */

@@ -47,6 +47,7 @@ void sync_fragment_ask_for_state(struct sync *sync, uint32_t f, uint32_t member)
                                             .island = sync_core_id(sync, member)};
     fragment->state_from = member;
     fragment->fetch_ms = sync->now_ms + STATE_AGAIN_MS;
+    fragment->refused = false;
     sync_core_put(
         sync, (struct sync_action){.type = SYNC_DO_FETCH, .fragment = f, .key = fragment->state_key, .member = member});
 }

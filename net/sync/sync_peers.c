@@ -15,9 +15,11 @@
  * PATIENCE: before a missing result is fetched instead of waited for: the owner is normally on its way with it.
  * FETCH_AGAIN: an unanswered request is made again, possibly to another member. STATE_MOVED: pause before a state is
  * asked for again that the member did not have. ALONE: before a state that nobody can give is what our own disk leads
- * to.
+ * to. TRIAL: so long a state is looked for that too few could prove who are heard; PAUSE: from then to the next time,
+ * at first.
  */
 enum { PATIENCE_MS = 400, FETCH_AGAIN_MS = 2000, STATE_MOVED_MS = 250, ALONE_MS = 10000 };
+enum { TRIAL_MS = 15000, TRIAL_PAUSE_MS = 60000, TRIAL_DOUBLINGS = 4 };
 
 /* ---- peers ---- */
 
@@ -269,8 +271,8 @@ static void fill_blank(struct sync *sync, uint32_t f)
 }
 
 /* Whether as many voters as certify said that they have come to this version, though some may be gone since: what one
- * alone says, and proposes, sends nobody for a state, for which there would be no certificate. Where our own disk is in
- * doubt our voice may be missing from it. */
+ * alone says, and proposes, sends nobody for a state for long: there may be no certificate of it. Where our own disk is
+ * in doubt our voice may be missing from one. */
 static bool surely_reached(const struct sync *sync, uint32_t f, uint64_t version)
 {
     const struct sync_view *view = &sync->conf.view;
@@ -298,12 +300,30 @@ static uint32_t start_source(const struct sync *sync, uint32_t f, uint32_t befor
     return SYNC_NOBODY;
 }
 
-/* Results do not lead on from here: takes a state, if more than half of the others are ahead by `by`, and enough of
- * them to prove it, or a record starts further on. */
+/* Whether to look for a state of this version. Where too few that are heard could prove it, whoever is asked may have
+ * heard the others: so it is tried, for a while and now and then, for a claim may also be false. */
+static bool may_be_proved(struct sync *sync, uint32_t f, uint64_t version)
+{
+    struct sync_fragment *fragment = &sync->fragments[f];
+    if (surely_reached(sync, f, version)) {
+        fragment->trials = 0;
+        return true;
+    }
+    if (sync->now_ms < fragment->trial_next_ms)
+        return false;
+    uint32_t doublings = fragment->trials < TRIAL_DOUBLINGS ? fragment->trials : TRIAL_DOUBLINGS;
+    fragment->trials++;
+    fragment->trial_ms = sync->now_ms;
+    fragment->trial_next_ms = sync->now_ms + ((uint64_t)TRIAL_PAUSE_MS << doublings);
+    return true;
+}
+
+/* Results do not lead on from here: takes a state, if more than half of the others are ahead by `by`, or a record
+ * starts further on. */
 static void fall_behind(struct sync *sync, uint32_t f, uint64_t by)
 {
     uint64_t announced = sync_core_announced(sync, f, true), own = sync->fragments[f].own.version;
-    bool ahead = announced >= own && announced - own >= by && surely_reached(sync, f, announced);
+    bool ahead = announced >= own && announced - own >= by && may_be_proved(sync, f, announced);
     uint32_t from = ahead ? state_source(sync, f, SYNC_NOBODY) : start_source(sync, f, SYNC_NOBODY);
     if (from == SYNC_NOBODY)
         return;
@@ -341,8 +361,9 @@ static void ask_again_for_state(struct sync *sync, uint32_t f)
         return;
     uint32_t from = state_source(sync, f, fragment->state_from), start = start_source(sync, f, fragment->state_from);
     uint64_t version = from != SYNC_NOBODY ? sync->peers[from].fragments[f].version : 0;
-    if (fragment->own.hash_known && version > fragment->own.version && !surely_reached(sync, f, version))
-        from = SYNC_NOBODY; /* those who said so have taken it back, or are too few now */
+    if (fragment->own.hash_known && version > fragment->own.version && fragment->refused &&
+        sync->now_ms >= fragment->trial_ms + TRIAL_MS && !surely_reached(sync, f, version))
+        from = SYNC_NOBODY; /* it was tried, or they have taken it back */
     bool back = from == SYNC_NOBODY || sync->peers[from].fragments[f].version < fragment->own.version;
     if (from == SYNC_NOBODY && start == SYNC_NOBODY) {
         nobody_to_ask(sync, f);
@@ -440,8 +461,10 @@ void sync_peers_not_available(struct sync *sync, const struct sync_event *event)
     struct sync_fragment *fragment = &sync->fragments[key->fragment];
     if (key->kind == WIRE_STATE) {
         if (fragment->state == SYNC_REPAIR && event->member == fragment->state_from &&
-            wire_key_equal(key, &fragment->state_key))
-            fragment->fetch_ms = sync->now_ms + STATE_MOVED_MS; /* it moved on, or is busy: ask again */
+            wire_key_equal(key, &fragment->state_key)) { /* it moved on, or is busy, or cannot prove it: ask again */
+            fragment->fetch_ms = sync->now_ms + STATE_MOVED_MS;
+            fragment->refused = true;
+        }
         return;
     }
     if (key->kind == WIRE_RESULT)

@@ -378,6 +378,7 @@ static void choose_liar(void)
     for (uint32_t i = 0; i < sim->n; i++)
         sim->island[i].wants_shards = sim->island[i].enrolled = true;
     sim->flips = sim->disks = sim->deaths = sim->blackouts = false;
+    sim->full = sim->people = false; /* who says what it likes in seals is not to be left as the only one that votes */
 }
 
 /* A line is cut for good. With one more out of the way there may be no majority that hears each other, nor where no

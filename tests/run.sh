@@ -3,7 +3,9 @@
 # Runs the tests given as arguments, and says what passed, failed and was skipped.
 # A test is a program: exit 0 passes, 77 skips (its last line is the reason), anything else fails.
 # A line "skip: REASON" inside a test counts as a skipped part of it, so that nothing skipped looks like a pass.
-# Those that look at no clock run beside each other, as many as there are processors; then the others, one by one.
+# Those that mostly compute run beside each other, as many as there are processors; then unit tests, twice as many; then
+# programs that start daemons and mostly wait, one more than processors, the longest first; at last scripts, one by one.
+# Under a sanitizer all but the first run one by one: there they compute, too.
 set -u
 logs=$BUILD/test-logs
 longest_s=1800 # no test takes so long anywhere: one that hangs is a failure, not the end of the whole run
@@ -56,11 +58,26 @@ fi
 mkdir -p "$logs"
 rm -f "$logs"/*.count "$logs"/*.said
 started=$(date +%s)
-for test in "$@"; do
-    case $(name_of "$test") in
-    sim/* | num/* | emu/* | lint/* | fuzz/*) printf '%s\0' "$test" ;;
-    esac
-done | xargs -0 -r -n 1 -P "$(nproc)" "$0" --one
+# Those of the tests whose name matches, so many at once.
+together() { # how many, pattern, tests
+    at_once=$1 pattern=$2
+    shift 2
+    for test in "$@"; do
+        case $test in *.sh) name=script:$(name_of "$test") ;; *) name=$(name_of "$test") ;; esac
+        echo "$name" | grep -qE "$pattern" && printf '%s\0' "$test"
+    done | xargs -0 -r -n 1 -P "$at_once" "$0" --one
+}
+# The longest first, or the last of them would be waited for alone.
+by_length() {
+    long='/test_(trouble|join|disk|islands|size|catchup|liar|outlives|harmless)$'
+    printf '%s\n' "$@" | grep -E "$long"
+    printf '%s\n' "$@" | grep -vE "$long"
+}
+together "$(nproc)" '^(script:)?(sim|num|emu|lint|fuzz)/' "$@"
+if [ -z "${SAN:-}" ]; then
+    together $((2 * $(nproc))) '^unit/' "$@"
+    together $(($(nproc) + 1)) '^system/' $(by_length "$@")
+fi
 for test in "$@"; do
     [ -f "$(stem_of "$test").count" ] || "$0" --one "$test"
 done

@@ -8,7 +8,7 @@
 
 #include "tests/lib/cluster.h"
 
-static const char spec[] = "[run]\nname = kept\nsteps = 300\n[model]\nlayers = 2\n"
+static const char spec[] = "[run]\nname = kept\nsteps = 1000\n[model]\nlayers = 2\n"
                            "[sync]\ninterval = 10\nlayers_per_fragment = 1\noverlap = 2\nlate = merge\n";
 
 static bool step_reaches(struct cluster *cluster, uint32_t i, long long step)

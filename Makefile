@@ -9,6 +9,7 @@
 #   make failures  four islands, killed at random for MINUTES=5 with SEED=1: how much of their work counts?
 #   make aims      what is promised in seconds, measured: a table, and build/aims/summary.json
 #   make check     every test that can run here; what cannot is reported as skipped
+#   make check-long   that, and what takes hours: SEEDS=2000 of each kind of trouble, make outlive, make failures
 #   make lint      the rules of CONTRIBUTING.md that a script can check
 #   make fuzz      searches for bytes that break us, with clang's libFuzzer
 #   make check-python   what only PyTorch can show of the Python package
@@ -44,7 +45,7 @@ comma := ,
 space := $() $()
 B := build/$(notdir $(CC))$(if $(SAN),-$(subst $(comma),-,$(SAN)))$(if $(filter-out -O2,$(OPT)),$(OPT))
 
-GOALS := all check demo demo-large outlive outlive-namespaces failures aims bench bench-quality install lint mutants fuzz tests sim check-gpu bench-gpu gpu-kit \
+GOALS := all check check-long demo demo-large outlive outlive-namespaces failures aims bench bench-quality install lint mutants fuzz tests sim check-gpu bench-gpu gpu-kit \
 	check-python wheel uninstall
 PLAIN_GOALS := clean dist help
 .PHONY: $(GOALS) $(PLAIN_GOALS)
@@ -52,7 +53,7 @@ ifndef PREREQS_PRESENT
 
 # First make sure that everything is there, then start over with pkg-config's answers.
 $(GOALS):
-	@conf/prereqs.sh$(if $(filter check,$@), --tests)
+	@conf/prereqs.sh$(if $(filter check check-long,$@), --tests)
 	@$(MAKE) --no-print-directory -j$$(nproc) PREREQS_PRESENT=1 $@
 
 .DEFAULT_GOAL := all
@@ -330,6 +331,11 @@ bench-gpu: all $(GPU_TOOLS)
 
 gpu-kit: all $(GPU_TESTS) $(GPU_TOOLS)
 	@$(if $(CUDA_WITHOUT),echo 'gpu-kit: CUDA: $(CUDA_WITHOUT)'; exit 1,tests/gpu/kit.sh $(B) build/gpu-kit)
+
+check-long: check
+	@TEST_SEEDS=$(or $(SEEDS),2000) $(B)/tests/sim/test_sync
+	@TEST_SEEDS=$(or $(SEEDS),2000) $(B)/tests/sim/test_epochs
+	@$(MAKE) --no-print-directory PREREQS_PRESENT=1 outlive failures
 
 sim: $(B)/tests/sim/test_sync
 	@TEST_SEEDS=$(or $(SEEDS),10000) $<

@@ -92,7 +92,7 @@ static const struct conf_key keys[] = {
      "Group whose members may attach a trainer, besides root and the daemon's user, who has to be in it: worker.sock "
      "is theirs then, with mode 0660. Empty: no others."},
     {"worker", "autostart", CONF_BOOL, AT(autostart), "yes", 0, 0, NULL, NULL,
-     "Whether training starts with the daemon. no: it waits for dilococtl join."},
+     "Whether training starts with the daemon. no: it waits for dilococtl resume."},
     {"worker", "allow_other_base", CONF_BOOL, AT(allow_other_base), "no", 0, 0, NULL, NULL,
      "Whether a trainer may build upon another frozen base than the run's, as a quantised copy of the model below a "
      "LoRA; what it trains has to be the same. The base of another island is the run's then: this one waits for it. "

@@ -146,7 +146,7 @@ static enum err run_watch(struct arguments *a)
     return ctl_watch(&watch);
 }
 
-/* ---- join, leave, save ---- */
+/* ---- pause, resume, save ---- */
 
 static enum err wait_for_trainer(const struct arguments *a, const char *const *wanted)
 {
@@ -168,17 +168,17 @@ static enum err order(struct arguments *a, const char *request)
     return ERR_OK;
 }
 
-static enum err run_join(struct arguments *a)
+static enum err run_resume(struct arguments *a)
 {
     static const char *const wanted[] = {"training", "finished", NULL};
-    TRY(order(a, "join"));
+    TRY(order(a, "resume"));
     return a->no_wait ? ERR_OK : wait_for_trainer(a, wanted);
 }
 
-static enum err run_leave(struct arguments *a)
+static enum err run_pause(struct arguments *a)
 {
     static const char *const wanted[] = {"stopped", "none", "ended", NULL};
-    TRY(order(a, a->now ? "leave now" : "leave"));
+    TRY(order(a, a->now ? "pause now" : "pause"));
     return a->no_wait ? ERR_OK : wait_for_trainer(a, wanted);
 }
 
@@ -378,6 +378,11 @@ static enum err join_by(struct arguments *a, const char *token)
 static enum err run_join_run(struct arguments *a)
 {
     char *token = NULL;
+    if (a->rest.count < 2 && a->token_file == NULL)
+        return err_set(ERR_ARG,
+                       "it needs a token of the run, as dilococtl invite prints it at one of its islands: %s join "
+                       "TOKEN; to train on here after a pause: %s resume",
+                       as_typed(), as_typed());
     TRY(ctl_join_token(a->rest.count > 1 ? (char *)(uintptr_t)a->rest.item[1] : NULL, a->token_file, &token));
     enum err err = join_by(a, token);
     mem_free(token);
@@ -418,10 +423,10 @@ static enum err run_invite(struct arguments *a)
     return a->list ? ctl_members_list(&ctl) : ctl_members_invite(&ctl);
 }
 
-static enum err run_drain(struct arguments *a)
+static enum err run_leave(struct arguments *a)
 {
     struct ctl_members ctl = about_members(a);
-    return ctl_members_drain(&ctl);
+    return ctl_members_leave(&ctl);
 }
 
 static enum err run_evict(struct arguments *a)
@@ -470,14 +475,14 @@ static const struct command commands[] = {
     {"invite", "invite",
      "make a token by which one more island joins this run; --list and --revoke those that are open", run_invite, 1,
      DAEMON, THE_DAEMON "expires note address list revoke "},
-    {"join", "join", "start training on this island", run_join, 1, DAEMON, THE_DAEMON "no-wait "},
     {"join", "join TOKEN", "make an island of the run that it invites to, and start it", run_join_run, 2, PLACE,
      " home json name data listen address uplink " OF_TRAINER
      " allow-other-base owner witness token-file no-start no-wait wait "},
-    {"leave", "leave", "finish the round, have the last contribution counted, stop training here", run_leave, 1, DAEMON,
+    {"pause", "pause", "finish the round, have the last contribution counted, stop training here", run_pause, 1, DAEMON,
      THE_DAEMON "now no-wait "},
-    {"drain", "drain", "leave, and have the others take over what this island owns", run_drain, 1, DAEMON,
-     THE_DAEMON "now no-wait wait "},
+    {"resume", "resume", "train on here, after pause or leave", run_resume, 1, DAEMON, THE_DAEMON "no-wait "},
+    {"leave", "leave", "leave the run: pause, and have the others take over what this island owns", run_leave, 1,
+     DAEMON, THE_DAEMON "now no-wait wait "},
     {"evict", "evict NAME", "have the run go on without an island, until it has caught up again", run_evict, 2, DAEMON,
      THE_DAEMON "no-wait wait "},
     {"revoke", "revoke NAME", "take an island's key off the roster", run_revoke, 2, DAEMON, THE_DAEMON "no-wait wait "},
@@ -535,9 +540,7 @@ static enum err refuse_option(const struct command *command, const char *option)
         return err_set(ERR_ARG, "--witness: a run begins with an island that trains; a witness joins it, by: dilococtl "
                                 "join TOKEN --witness");
     for (size_t i = 0; i < COMMANDS; i++)
-        if (commands_named(commands[i].takes, option) && command->run == run_join && commands[i].run == run_join_run)
-            return err_set(ERR_ARG, "--%s needs a token of the run: %s join TOKEN --%s", option, as_typed(), option);
-        else if (commands_named(commands[i].takes, option))
+        if (commands_named(commands[i].takes, option))
             snprintf(others + strlen(others), sizeof others - strlen(others), "%s%s", others[0] != '\0' ? ", " : "",
                      commands[i].usage);
     return err_set(ERR_ARG, "%s%s is for %s, and not for %s", dashes, option, others, command->usage);

@@ -46,7 +46,7 @@ static void complain_waiting(struct status *status)
         return;
     complain_name(status, &waiting, text, sizeof text);
     complain(status, COMPLAINT_WAITING, &waiting, text,
-             "see to those islands; or {here} leave --now (drain --now, where it drains), which gives the "
+             "see to those islands; or {here} pause --now (leave --now, where it leaves the run), which gives the "
              "uncounted work up");
 }
 

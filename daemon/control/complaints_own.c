@@ -61,7 +61,7 @@ static void complain_unattached(struct status *status)
     snprintf(text, sizeof text, "the trainer (pid %" PRIu32 ") has not attached for %.0f s", trainer->pid,
              (double)(status->now_ms - trainer->unattached_ms) / 1000);
     complain_of_us(status, COMPLAINT_NOT_ATTACHED, text,
-                   "look for its message in the log; {here} leave --now ends it, and {here} join starts another");
+                   "look for its message in the log; {here} pause --now ends it, and {here} resume starts another");
 }
 
 static void complain_plan(struct status *status)
@@ -88,7 +88,7 @@ static void complain_nan(struct status *status)
     complain_of_us(
         status, COMPLAINT_NAN, text,
         "the next anchor replaces them; if it lasts, lower the learning rate, or start the trainer anew: {here} "
-        "leave --now, and join");
+        "pause --now, and resume");
 }
 
 static void complain_loss(struct status *status)
@@ -100,7 +100,7 @@ static void complain_loss(struct status *status)
     complain_of_us(
         status, COMPLAINT_LOSS_NAN, text,
         "look at the data of that step and at the learning rate; if it stays so, start the trainer anew from the "
-        "anchor: {here} leave --now, and join");
+        "anchor: {here} pause --now, and resume");
 }
 
 /* A script may do an epoch, or so many steps of its own, and be content with itself. */
@@ -116,7 +116,7 @@ static void complain_ended(struct status *status)
         complain_of_us(
             status, COMPLAINT_ENDED, text,
             "let the script train until island.step() is False, whatever its own count of steps or epochs, then "
-            "call island.finish(); a SIGTERM that was not the daemon's ends it so, too. {here} join starts it again");
+            "call island.finish(); a SIGTERM that was not the daemon's ends it so, too. {here} resume starts it again");
     }
     if (trainer->ended_badly) {
         snprintf(text, sizeof text, "%s; all that it had to contribute is counted", trainer->process_note);
@@ -154,7 +154,7 @@ static void complain_stalled(struct status *status)
     else
         snprintf(text, sizeof text, "the trainer has not finished its first step for %s", since);
     complain_of_us(status, COMPLAINT_STALLED, text,
-                   "see what it says: {trainer logs}; if it hangs, {here} leave --now ends it, and so does the "
+                   "see what it says: {trainer logs}; if it hangs, {here} pause --now ends it, and so does the "
                    "time that [worker] hang states");
 }
 
@@ -186,7 +186,7 @@ static void complain_trainer(struct status *status)
         complain_restarting(status);
     complain_ended(status);
     if (status->phase == TRAINER_STOPPED && !trainer->process_left && !complaints_drained(status))
-        complain_of_us(status, COMPLAINT_STOPPED, "no trainer is running", "start it with: {here} join");
+        complain_of_us(status, COMPLAINT_STOPPED, "no trainer is running", "start it with: {here} resume");
     complain_unattached(status);
     complain_plan(status);
     complain_loss(status);

@@ -95,7 +95,7 @@ static bool no_witness(const struct control *control, json_t **answer)
     return true;
 }
 
-static json_t *command_join(struct control *control, const char *words)
+static json_t *command_resume(struct control *control, const char *words)
 {
     json_t *refusal;
     (void)words;
@@ -107,7 +107,7 @@ static json_t *command_join(struct control *control, const char *words)
     return outcome(err, "the trainer is starting");
 }
 
-static json_t *command_leave(struct control *control, const char *words)
+static json_t *command_pause(struct control *control, const char *words)
 {
     json_t *refusal;
     (void)words;
@@ -125,7 +125,7 @@ static json_t *command_leave(struct control *control, const char *words)
     return outcome(err, text);
 }
 
-static json_t *command_leave_now(struct control *control, const char *words)
+static json_t *command_pause_now(struct control *control, const char *words)
 {
     json_t *refusal;
     (void)words;
@@ -181,9 +181,9 @@ static json_t *command_uninvite(struct control *control, const char *words)
     return about_members(control, members_uninvite, words);
 }
 
-static json_t *command_drain(struct control *control, const char *words)
+static json_t *command_leave(struct control *control, const char *words)
 {
-    return about_members(control, members_drain, words);
+    return about_members(control, members_leave, words);
 }
 
 static json_t *command_evict(struct control *control, const char *words)
@@ -206,14 +206,14 @@ static const struct command commands[] = {
     {"status", false, false, command_status},
     {"peers", false, false, command_peers},
     {"fragments", false, false, command_fragments},
-    {"join", true, false, command_join},
-    {"leave", true, false, command_leave},
-    {"leave now", true, false, command_leave_now},
+    {"resume", true, false, command_resume},
+    {"pause", true, false, command_pause},
+    {"pause now", true, false, command_pause_now},
     {"save", true, false, command_save},
     {"invite", true, true, command_invite},
     {"invites", true, false, command_invites},
     {"uninvite", true, true, command_uninvite},
-    {"drain", true, true, command_drain},
+    {"leave", true, true, command_leave},
     {"evict", true, true, command_evict},
     {"revoke", true, true, command_revoke},
 };

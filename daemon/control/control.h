@@ -27,7 +27,7 @@ struct control_plan {
 
 struct control_conf {
     const char *folder;        /* for control.sock; borrowed */
-    struct trainer *trainer;   /* join, leave */
+    struct trainer *trainer;   /* resume, pause */
     struct status_conf status; /* before the plan is known */
 };
 

@@ -127,7 +127,7 @@ static enum err find_member(const struct members *members, const char *name, uin
         return err_set(ERR_NOTFOUND, "no island called \"%.63s\" is on the roster; %s peers lists them", name,
                        as_typed());
     if (*slot == view->self)
-        return err_set(ERR_ARG, "%s is this island itself; to leave the run, %s drain%s", name, as_typed(),
+        return err_set(ERR_ARG, "%s is this island itself; to leave the run, %s leave%s", name, as_typed(),
                        kind == WIRE_WISH_REVOKE ? ", and then revoke it at another island" : "");
     if (view->members[*slot].voter && view->members[*slot].role != RECORD_WITNESS && keepers_of(view) < 2)
         return err_set(ERR_STATE, "%s is the only island that votes and has the run's parameters: nobody could go on",
@@ -191,11 +191,11 @@ static enum err check_others(const struct members *members)
             return ERR_OK;
     return err_set(ERR_STATE,
                    "no other island votes, so that the run would end with this one: invite another first; to "
-                   "stop training here, %s leave",
+                   "stop training here, %s pause",
                    as_typed());
 }
 
-static enum err leave(struct members *members, bool now)
+static enum err pause_trainer(struct members *members, bool now)
 {
     struct trainer_leaving leaving;
     bool killed;
@@ -204,16 +204,16 @@ static enum err leave(struct members *members, bool now)
     return now ? trainer_leave_now(members->trainer, &killed) : trainer_leave(members->trainer, &leaving);
 }
 
-enum err members_drain(struct members *members, const char *words, json_t **answer)
+enum err members_leave(struct members *members, const char *words, json_t **answer)
 {
     bool now = strcmp(words, "now") == 0;
     if (words[0] != '\0' && !now)
-        return err_set(ERR_ARG, "drain, or drain now");
+        return err_set(ERR_ARG, "leave, or leave now");
     if (view_is_witness(members->view))
         return err_set(ERR_STATE, "a witness has nothing to hand over: stop it, or take it off the roster with "
                                   "dilococtl revoke at another island");
     TRY(check_others(members));
-    TRY(leave(members, now));
+    TRY(pause_trainer(members, now));
     members->draining = true;
     *answer =
         ordered(members, trains(members) ? "the trainer's last contributions are counted, then this island leaves "

@@ -35,7 +35,7 @@ json_t *members_invites(const struct members *members);
 /* The first digits of an invitation's id. */
 ERR_MUST_CHECK enum err members_uninvite(struct members *members, const char *words, json_t **answer);
 /* "" or "now": without waiting for the trainer's last contributions to be counted. */
-ERR_MUST_CHECK enum err members_drain(struct members *members, const char *words, json_t **answer);
+ERR_MUST_CHECK enum err members_leave(struct members *members, const char *words, json_t **answer);
 /* A name. */
 ERR_MUST_CHECK enum err members_evict(struct members *members, const char *words, json_t **answer);
 ERR_MUST_CHECK enum err members_revoke(struct members *members, const char *words, json_t **answer);

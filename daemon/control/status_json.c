@@ -187,7 +187,7 @@ json_t *status_json(const struct status *status)
     json_object_set_new(json, "restarts", restarts_json(status));
     json_object_set_new(json, "islands", number(status->islands));
     json_object_set_new(json, "islands_up", number(status->islands_up));
-    json_object_set_new(json, "drained", drained_json(status));
+    json_object_set_new(json, "left", drained_json(status));
     add_epoch(json, status);
     add_versions(json, status);
     add_traffic(json, status);

@@ -93,7 +93,7 @@ enum complaint_code {
     COMPLAINT_SAME_BATCHES, /* member: it trains what our trainer trains */
     COMPLAINT_FAULT,        /* an island does what it should not, or not what it should */
     COMPLAINT_NOT_ADMITTED, /* a majority of the others does not know our key: this island was revoked */
-    COMPLAINT_NO_PART,      /* this island has drained, or the others have put it out */
+    COMPLAINT_NO_PART,      /* this island has left, or the others have put it out */
     COMPLAINT_DAEMON_DIES,  /* the daemon was started again several times within an hour */
     COMPLAINT_UNSUPERVISED, /* nobody starts the daemon again any more if it dies */
     COMPLAINT_RECOVERING,   /* the daemon reads what it has saved, and takes part in nothing until it has */

@@ -3,8 +3,8 @@
 
 static const char *const of_making[] = {"init", "join TOKEN", "start", "stop", "keygen FILE", "reset", NULL};
 static const char *const of_looking[] = {"status", "watch", "logs", "peers", "fragments", NULL};
-static const char *const of_steering[] = {"invite",      "join", "leave",      "drain", "evict NAME",
-                                          "revoke NAME", "save", "export DIR", NULL};
+static const char *const of_steering[] = {"invite",      "pause", "resume",     "leave", "evict NAME",
+                                          "revoke NAME", "save",  "export DIR", NULL};
 static const char *const of_planning[] = {"plan", NULL};
 static const struct commands_group groups[] = {{"make an island, and run it", of_making},
                                                {"look at it", of_looking},
@@ -22,11 +22,11 @@ static const struct commands_example examples[] = {
     {"invite", "dilococtl invite --home ~/paris --note 'for oslo' --expires 2h\n"
                "dilococtl invite --home ~/paris --list\n"},
     {"join", "dilococtl join TOKEN --home ~/oslo --name oslo --data book.txt\n"
-             "dilococtl join --token-file token --home ~/witness --witness\n"
-             "dilococtl join --home ~/oslo          (after leave)\n"},
-    {"leave", "dilococtl leave --home ~/oslo\n"
-              "dilococtl leave --home ~/oslo --now\n"},
-    {"drain", "dilococtl drain --home ~/oslo --wait 120\n"},
+             "dilococtl join --token-file token --home ~/witness --witness\n"},
+    {"pause", "dilococtl pause --home ~/oslo\n"
+              "dilococtl pause --home ~/oslo --now\n"},
+    {"resume", "dilococtl resume --home ~/oslo\n"},
+    {"leave", "dilococtl leave --home ~/oslo --wait 120\n"},
     {"evict", "dilococtl evict oslo --home ~/paris\n"},
     {"revoke", "dilococtl revoke oslo --home ~/paris\n"},
     {"reset", "dilococtl reset --home ~/oslo\n"},

@@ -279,21 +279,21 @@ static enum err wait_for_trainer(const struct ctl_members *ctl, uint64_t end_ms)
         return err;
     err = err_prefix(err, "not done after %" PRIu32 " s", ctl->patience_s);
     return err_suffix(err,
-                      "it stays asked, and %s status shows how it goes on; %s drain --now gives "
+                      "it stays asked, and %s status shows how it goes on; %s leave --now gives "
                       "up what is not counted yet",
                       as_typed(), as_typed());
 }
 
-enum err ctl_members_drain(const struct ctl_members *ctl)
+enum err ctl_members_leave(const struct ctl_members *ctl)
 {
     json_t *answer;
-    TRY(order(ctl, "drain", ctl->now ? "now" : "", &answer));
+    TRY(order(ctl, "leave", ctl->now ? "now" : "", &answer));
     uint64_t end_ms = end_of(ctl);
     enum err err = ctl->no_wait ? ERR_OK : wait_for_trainer(ctl, end_ms);
     if (err == ERR_OK)
         err = wait_for(ctl, end_ms, answer, NULL, "draining", "this island owns nothing now, and nobody waits for it");
     if (err == ERR_OK && !ctl->json && !ctl->no_wait)
-        printf("%s stop ends its daemon; %s join brings it back into the run\n", as_typed(), as_typed());
+        printf("%s stop ends its daemon; %s resume brings it back into the run\n", as_typed(), as_typed());
     json_decref(answer);
     return err;
 }

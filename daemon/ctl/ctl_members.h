@@ -30,7 +30,7 @@ ERR_MUST_CHECK enum err ctl_members_uninvite(const struct ctl_members *ctl, cons
 ERR_MUST_CHECK enum err ctl_members_names(const struct ctl_members *ctl);
 
 /* ERR_AGAIN: it was asked, and no record says it in time; with what it waits for. */
-ERR_MUST_CHECK enum err ctl_members_drain(const struct ctl_members *ctl);
+ERR_MUST_CHECK enum err ctl_members_leave(const struct ctl_members *ctl);
 ERR_MUST_CHECK enum err ctl_members_evict(const struct ctl_members *ctl, const char *name);
 ERR_MUST_CHECK enum err ctl_members_revoke(const struct ctl_members *ctl, const char *name);
 

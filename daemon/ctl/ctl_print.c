@@ -71,7 +71,7 @@ static void print_role(const json_t *status, const struct ctl_text_look *look, F
         {"owner", "owner: it contributes what it trains, and makes its part of each result"},
         {"contributor", "contributor: what it trains is merged; it owns nothing"},
         {"observer", "observer: it catches up; what it trains is merged when it takes part, which comes by itself"},
-        {"draining", "drained: it owns nothing, and nobody waits for it; join takes part again, stop ends it"},
+        {"draining", "it has left: it owns nothing, and nobody waits for it; resume takes part again, stop ends it"},
         {"away", "put out: the others go on without it; what it trains is merged when it is back"},
     };
     for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++)
@@ -88,9 +88,9 @@ static void print_drained(const json_t *status, const struct ctl_text_look *look
 {
     size_t index;
     json_t *name;
-    json_array_foreach (json_object_get(status, "drained"), index, name) {
+    json_array_foreach (json_object_get(status, "left"), index, name) {
         struct line line = {.used = 0};
-        add(&line, "%s has drained, and is away", json_string_value(name));
+        add(&line, "%s has left the run", json_string_value(name));
         say(&line, "", look, file);
     }
 }
@@ -105,7 +105,7 @@ static void add_state(const json_t *status, struct line *line)
     json_t *name;
     if (ctl_number(trainer, "waits_s") < told_s) {
         bool stopped = strcmp(ctl_text(trainer, "state"), "stopped") == 0;
-        add(line, "%s%s", ctl_text(trainer, "state"), stopped ? " (join starts it)" : "");
+        add(line, "%s%s", ctl_text(trainer, "state"), stopped ? " (resume starts it)" : "");
         return;
     }
     add(line, "waits%s", json_array_size(names) > 0 ? " for" : "");

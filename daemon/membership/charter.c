@@ -273,7 +273,7 @@ static void tell_changes(const struct charter *charter, const struct record *bef
             log_info("island %s is on the roster now%s", member->name,
                      member->role == RECORD_WITNESS ? ", as the witness" : "");
         else if (member->role == RECORD_AWAY && old->role == RECORD_DRAINING)
-            log_info("island %s, which drained, is away", member->name);
+            log_info("island %s, which left, is away", member->name);
         else if (member->role == RECORD_AWAY && old->role != RECORD_AWAY)
             log_warn("island %s is lost: the run goes on without it, and it comes back by itself", member->name);
         else if (member->role == RECORD_OWNER && old->role != RECORD_OWNER)

@@ -51,7 +51,7 @@ struct sync_view charter_sync_view(struct charter *charter, bool votes);
 /* What a configuration says of the members and the record does not, or "" (for status): into `text`. */
 void charter_difference(const struct charter *charter, char *text, size_t text_bytes);
 
-/* Whether the member left the run as its people asked (dilococtl drain), as far as the records say: since it last took
+/* Whether the member left the run as its people asked (dilococtl leave), as far as the records say: since it last took
  * part it is draining, or away. */
 bool charter_drained(const struct charter *charter, uint32_t id);
 

@@ -201,7 +201,7 @@ static void turn_away_second(struct attachment *a)
     struct ipc_message message = {.type = IPC_REFUSED};
     snprintf(message.text, sizeof message.text,
              "the trainer with pid %" PRIu32 " is attached already, and an island has one; end that one first "
-             "(%s leave)",
+             "(%s pause)",
              a->pid, as_typed());
     log_warn("a second trainer is turned away: %s", message.text);
     if (ipc_send(fd, &message, -1) != ERR_OK)

@@ -315,7 +315,7 @@ enum err process_start(struct process *process, uint64_t now_ms)
     case PROCESS_RUNNING: return err_set(ERR_STATE, "the trainer is running already (pid %d)", process->pid);
     case PROCESS_LEAVING:
         return err_set(ERR_STATE,
-                       "the island is leaving; join again when it has left, or let it go at once with %s leave --now",
+                       "the trainer is being paused; resume when it has, or let it go at once with %s pause --now",
                        as_typed());
     case PROCESS_STOPPED:
     case PROCESS_WAITING:

@@ -5,7 +5,7 @@
  * It knows nothing of what the trainer does; whether it has finished its work it is told. Only the loop's thread
  * calls; nothing blocks.
  *
- *   STOPPED ──join, or autostart──▶ RUNNING ──leave──▶ LEAVING ──it ended──▶ STOPPED
+ *   STOPPED ──resume, or autostart──▶ RUNNING ──pause──▶ LEAVING ──it ended──▶ STOPPED
  *                                    │   ▲
  *                  it ended badly    ▼   │ pause over
  *                                   WAITING             RUNNING ──it said it is done, and ended──▶ FINISHED

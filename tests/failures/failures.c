@@ -258,7 +258,7 @@ static void leave(void)
     unsigned left = ISLANDS;
     double until_s = now_s() + PATIENCE_S;
     for (uint32_t i = 0; i < ISLANDS; i++)
-        json_decref(cluster_ask(all.cluster, i, "leave"));
+        json_decref(cluster_ask(all.cluster, i, "pause"));
     while (left > 0 && now_s() < until_s) {
         for (uint32_t i = 0; i < ISLANDS; i++) {
             struct island *island = &all.island[i];

@@ -196,10 +196,10 @@ static enum err compare(void)
     const char *homes[ISLANDS];
     for (int i = 0; i < ISLANDS; i++) {
         homes[i] = outlive.island[i].home;
-        if (HOMES_RUN(homes[i], "leave", "--no-wait") != 0)
+        if (HOMES_RUN(homes[i], "pause", "--no-wait") != 0)
             return broken("a trainer does not leave");
     }
-    show("dilococtl leave, on all three");
+    show("dilococtl pause, on all three");
     for (int i = 0; i < ISLANDS; i++)
         for (double begin_s = now_s(); strcmp(homes_trainer(homes[i]), "stopped") != 0; proc_sleep_ms(50))
             if (now_s() > begin_s + PATIENCE_S)

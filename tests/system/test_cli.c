@@ -36,7 +36,7 @@ static void every_program_explains_itself(void **state)
     assert_says("no command \"statsu\"");
     assert_int_equal(RUN("dilococtl", "statsu", "--help"), 2);
     assert_says("no command \"statsu\"");
-    assert_int_equal(RUN("dilococtl", "join", "--help"), 0); /* both forms of it, and no option of another command */
+    assert_int_equal(RUN("dilococtl", "join", "--help"), 0); /* and no option of another command */
     assert_prints("join TOKEN");
     assert_prints("--witness");
     assert_null(strstr(cli_out, "--expires"));
@@ -216,9 +216,9 @@ static void a_monitor_asks(struct cluster *cluster)
     cluster_wait(cluster, 0, cluster_degraded, 0, "all to be well");
     assert_int_equal(RUN("dilococtl", "status", "--check", "--socket", socket), 0);
     assert_prints("good: 2 of 2 islands, step ");
-    assert_int_equal(RUN("dilococtl", "leave", "--socket", socket), 0);
+    assert_int_equal(RUN("dilococtl", "pause", "--socket", socket), 0);
     assert_int_equal(RUN("dilococtl", "status", "--check", "--socket", socket), 0); /* as was asked */
-    assert_int_equal(RUN("dilococtl", "join", "--socket", socket), 0);
+    assert_int_equal(RUN("dilococtl", "resume", "--socket", socket), 0);
     assert_int_equal(cluster_end(cluster, 1, SIGKILL), 128 + SIGKILL);
     cluster_wait(cluster, 0, cluster_degraded, 1, "the other one to be missed");
     assert_int_equal(RUN("dilococtl", "status", "--check", "--socket", socket), 1);
@@ -319,12 +319,12 @@ static void a_running_island_is_looked_at_and_steered(void **state)
     char anchor[600];
     snprintf(anchor, sizeof anchor, "%s/anchor.safetensors", cluster->island[0].state);
     assert_int_equal(access(anchor, R_OK), 0);
-    assert_int_equal(RUN("dilococtl", "leave", "--socket", socket), 0);
+    assert_int_equal(RUN("dilococtl", "pause", "--socket", socket), 0);
     assert_prints("trainer: stopped");
-    assert_int_equal(RUN("dilococtl", "leave", "--socket", socket), 1);
-    assert_int_equal(RUN("dilococtl", "join", "--socket", socket), 0);
+    assert_int_equal(RUN("dilococtl", "pause", "--socket", socket), 1);
+    assert_int_equal(RUN("dilococtl", "resume", "--socket", socket), 0);
     assert_prints("trainer: training");
-    assert_int_equal(RUN("dilococtl", "join", "--socket", socket), 1);
+    assert_int_equal(RUN("dilococtl", "resume", "--socket", socket), 1);
     assert_says("running already");
     for (uint32_t i = 0; i < 2; i++)
         assert_int_equal(cluster_end(cluster, i, SIGTERM), 0);
@@ -346,15 +346,16 @@ static void what_a_command_does_not_take_it_refuses(void **state)
     REFUSES("--owner is for join TOKEN, and not for init", "init", "--home", home, "--owner", "maybe");
     REFUSES("--run is for init, and not for join TOKEN", "join", "x", "--home", home, "--run", "run.ini");
     REFUSES("-f is for logs, and not for watch", "watch", "-f");
-    REFUSES("--wait is for ", "leave", "--wait", "9");
-    REFUSES("--name needs a token of the run: dilococtl join TOKEN --name", "join", "--name", "paris");
+    REFUSES("--wait is for ", "pause", "--wait", "9");
+    REFUSES("it needs a token of the run", "join", "--name", "paris");
+    REFUSES("to train on here after a pause: dilococtl resume", "join");
     REFUSES("leave one of the two out", "join", "dilo1-x", "--token-file", "f", "--home", home);
     REFUSES("--token-file no/such: cannot open", "join", "--token-file", "no/such", "--home", home);
     REFUSES("--owner maybe: auto, yes or no", "join", "dilo1-x", "--home", home, "--name", "paris", "--owner", "maybe");
     REFUSES("ask for one", "invite", "--list", "--revoke", "abc", "--socket", "no/such.sock");
     REFUSES("ask for one", "invite", "--list", "--note", "for oslo", "--socket", "no/such.sock");
     REFUSES("--interval 0", "watch", "--interval", "0", "--socket", "no/such.sock");
-    REFUSES("--devices needs a token of the run: dilococtl join TOKEN --devices", "join", "--devices", "0-1");
+    REFUSES("--devices is for ", "resume", "--devices", "0-1");
     REFUSES("--witness, and --device: a witness has no trainer", "join", "x", "--home", home, "--witness", "--device",
             "cuda");
     REFUSES("[worker] device: \"gpu\" is none", "init", "--home", home, "--name", "paris", "--data", "README.md",

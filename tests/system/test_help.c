@@ -41,7 +41,7 @@ static void help_of_all_is_in_groups_and_has_what_is_common(void **state)
                                         "\nsteer it, and the run\n",
                                         "\nplan\n",
                                         "  join TOKEN ",
-                                        "  join  ",
+                                        "  resume  ",
                                         "  evict NAME ",
                                         "  completion ",
                                         "  --home DIR",

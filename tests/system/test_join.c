@@ -215,13 +215,13 @@ static void one_whose_trainer_hangs_stays_out_until_it_moves(void **state)
 static void who_drains_owns_nothing_until_it_joins_again(void **state)
 {
     (void)state;
-    GOOD(rome, "drain");
+    GOOD(rome, "leave");
     assert_told("owns nothing now");
     assert_string_equal(homes_role(paris, "rome"), "draining");
     assert_string_equal(homes_trainer(rome), "stopped");
     assert_versions_go_on(paris);
     assert_string_equal(homes_role(paris, "rome"), "draining");
-    GOOD(rome, "join");
+    GOOD(rome, "resume");
     assert_owner(paris, "rome");
 }
 
@@ -275,7 +275,7 @@ static void a_minority_says_what_it_waits_for(void **state)
     homes_kill(oslo);
     homes_kill(rome);
     double since_s = env_mono_s();
-    assert_int_equal(HOMES_RUN(paris, "drain", "--wait", "4"), 1);
+    assert_int_equal(HOMES_RUN(paris, "leave", "--wait", "4"), 1);
     assert_true(env_mono_s() - since_s < 4 + PATIENCE_S / 2);
     assert_told("trainer: ");
     assert_told("not done after 4 s: the trainer is ");
@@ -293,7 +293,7 @@ static void a_minority_says_what_it_waits_for(void **state)
     if (BERN_JOINS("60") != 0)
         fail_msg("the same command does not go on:\n%s", homes_out);
     GOOD(oslo, "revoke", "bern");
-    GOOD(paris, "join");
+    GOOD(paris, "resume");
     assert_owner(oslo, "paris");
 }
 
@@ -302,7 +302,7 @@ static void all_hold_the_same(void **state)
     (void)state;
     const char *const all[] = {paris, oslo, rome};
     for (int i = 0; i < 3; i++)
-        GOOD(all[i], "leave", "--no-wait");
+        GOOD(all[i], "pause", "--no-wait");
     for (int i = 0; i < 3; i++)
         for (int k = 0; strcmp(homes_trainer(all[i]), "stopped") != 0 && k < PATIENCE_S * 10; k++)
             proc_sleep_ms(100);

@@ -224,16 +224,16 @@ static void an_island_leaves_and_joins(void **state)
     (void)state;
     struct cluster *cluster = begin("leave", 2);
     cluster_wait(cluster, 1, cluster_versions_reach, 4, "some versions");
-    order(cluster, 1, "leave");
+    order(cluster, 1, "pause");
     cluster_wait(cluster, 1, trainer_stopped, 0, "having left");
     assert_true(cluster_log_has(cluster, 1, "its last contributions are counted", 1));
     long long then = cluster_status_number(cluster, 0, "versions");
     cluster_wait(cluster, 0, cluster_versions_reach, then + 6, "rounds without the island that left");
     cluster_wait(cluster, 1, cluster_versions_reach, then + 6, "the island that left to follow");
-    order(cluster, 1, "join");
+    order(cluster, 1, "resume");
     cluster_wait(cluster, 1, cluster_training, 0, "training again");
     json_t *answer;
-    assert_fails(ERR_STATE, "running already", ctl_ask(cluster->island[1].control, "join", &answer));
+    assert_fails(ERR_STATE, "running already", ctl_ask(cluster->island[1].control, "resume", &answer));
     assert_fails(ERR_STATE, "no command", ctl_ask(cluster->island[1].control, "jion", &answer));
     end_well(cluster);
 }
@@ -243,7 +243,7 @@ static bool says_it_waits(struct cluster *cluster, uint32_t i, long long unused)
     (void)unused;
     json_t *status = cluster_ask(cluster, i, "status");
     char *text = json_dumps(status, JSON_COMPACT);
-    bool says = text != NULL && strstr(text, "it waits for b") != NULL && strstr(text, "leave --now") != NULL;
+    bool says = text != NULL && strstr(text, "it waits for b") != NULL && strstr(text, "pause --now") != NULL;
     free(text);
     json_decref(status);
     return says;
@@ -256,12 +256,12 @@ static void leaving_without_the_others_is_explained_and_can_be_cut_short(void **
     struct cluster *cluster = begin_with("leavealone", 2, "sleep=40");
     cluster_wait(cluster, 0, cluster_versions_reach, 2, "some versions");
     assert_int_equal(cluster_end(cluster, 1, SIGTERM), 0);
-    order(cluster, 0, "leave");
+    order(cluster, 0, "pause");
     cluster_wait(cluster, 0, says_it_waits, 0, "saying what it waits for");
-    order(cluster, 0, "leave now");
+    order(cluster, 0, "pause now");
     cluster_wait(cluster, 0, trainer_stopped, 0, "having left at once");
     cluster_start(cluster, 1);
-    order(cluster, 0, "join");
+    order(cluster, 0, "resume");
     cluster_wait(cluster, 0, cluster_training, 0, "training again");
     end_well(cluster);
 }
@@ -293,11 +293,11 @@ static void a_model_that_comes_late_reaches_everyone(void **state)
     cluster_start_all(cluster);
     for (uint32_t i = 0; i < 3; i++)
         cluster_wait(cluster, i, cluster_peers_up, 3, "all islands to greet each other");
-    order(cluster, 0, "join");
+    order(cluster, 0, "resume");
     cluster_wait(cluster, 0, cluster_versions_reach, 6, "rounds with two islands that only listen");
     for (uint32_t i = 1; i < 3; i++)
         assert_true(cluster_log_has(cluster, i, "the model's plan came from island", 1));
-    order(cluster, 1, "join");
+    order(cluster, 1, "resume");
     cluster_wait(cluster, 1, cluster_training, 0, "training");
     for (uint32_t i = 0; i < 2; i++)
         cluster_wait(cluster, i, cluster_trainer_finished, 0, "the end of training");
@@ -405,7 +405,7 @@ static void a_model_too_large_is_refused(void **state)
     if (strstr(diloco_error(d), "GiB here, and this machine has") == NULL)
         fail_msg("%s", diloco_error(d));
     diloco_detach(d);
-    order(cluster, 0, "join");
+    order(cluster, 0, "resume");
     end_well(cluster);
 }
 

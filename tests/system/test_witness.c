@@ -111,7 +111,7 @@ static void end_well(struct cluster *cluster)
 {
     char anchors[ISLANDS][80];
     for (uint32_t i = A; i <= B; i++)
-        json_decref(cluster_ask(cluster, i, "leave"));
+        json_decref(cluster_ask(cluster, i, "pause"));
     for (uint32_t i = A; i <= B; i++)
         for (int k = 0; k < PATIENCE_S * 20 && strcmp(cluster_trainer(cluster, i), "stopped") != 0; k++)
             proc_sleep_ms(50);
@@ -278,8 +278,8 @@ static void one_command_makes_a_witness(void **state)
                    "witness is the run's witness already, and there is at most one");
     assert_int_equal(access(bern, F_OK), -1);
     assert_refused(HOMES_RUN(oslo, "save"), 1, "has no parameters");
-    assert_refused(HOMES_RUN(oslo, "join"), 1, "trains nothing");
-    assert_refused(HOMES_RUN(oslo, "drain"), 1, "nothing to hand over");
+    assert_refused(HOMES_RUN(oslo, "resume"), 1, "trains nothing");
+    assert_refused(HOMES_RUN(oslo, "leave"), 1, "nothing to hand over");
     assert_refused(HOMES_RUN(paris, "evict", "witness"), 1, "no round waits for");
     assert_refused(HOMES_RUN(oslo, "evict", "paris"), 1, "nobody could go on");
     GOOD(paris, "revoke", "witness");

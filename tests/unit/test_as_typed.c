@@ -44,8 +44,9 @@ static void a_remedy_is_filled_in_or_stays_readable(void **state)
 {
     (void)state;
     char text[100];
-    as_typed_fill("{here} leave --now ends it; {here} join", text, sizeof text);
-    assert_string_equal(text, "dilococtl leave --now ends it; dilococtl join"); /* what was added does not fit twice */
+    as_typed_fill("{here} pause --now ends it; {here} resume", text, sizeof text);
+    assert_string_equal(text,
+                        "dilococtl pause --now ends it; dilococtl resume"); /* what was added does not fit twice */
     as_typed_fill("start it with: {here} join", text, sizeof text);
     assert_string_equal(text, "start it with: dilococtl --home /srv/paris-1 --socket '/srv/it'\\''s here/$x' join");
     as_typed_fill("it says: {trainer logs}; {logs}; {", text, sizeof text); /* which no --socket tells */

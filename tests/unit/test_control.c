@@ -246,10 +246,10 @@ static void an_unknown_command_and_an_impossible_one_say_why(void **state)
     assert_refused(fd, "statu\n", "argument", "no command \"statu\"");
     assert_refused(fd, "status \n", "argument", "no command \"status \"");
     assert_refused(fd, "STATUS\n", "argument", "no command \"STATUS\"");
-    assert_refused(fd, "leave now please\n", "argument", "no command");
-    assert_refused(fd, "join\n", "state", "no trainer is configured");
-    assert_refused(fd, "leave\n", "state", "no trainer is running");
-    assert_refused(fd, "leave now\n", "state", "no trainer that this daemon started is running");
+    assert_refused(fd, "pause now please\n", "argument", "no command");
+    assert_refused(fd, "resume\n", "state", "no trainer is configured");
+    assert_refused(fd, "pause\n", "state", "no trainer is running");
+    assert_refused(fd, "pause now\n", "state", "no trainer that this daemon started is running");
     assert_refused(fd, "save\n", "state", "there is no anchor yet");
     close(fd);
 }
@@ -277,7 +277,7 @@ static void once_the_plan_is_known_it_is_shown_and_saved(void **state)
 }
 
 /* A command is carried out, not only answered. */
-static void joining_and_leaving_reach_the_trainer(void **state)
+static void resuming_and_pausing_reach_the_trainer(void **state)
 {
     (void)state;
     struct conf_override overrides[] = {{"worker.program=/bin/cat"}, {"worker.data=d"}, {"worker.autostart=no"}};
@@ -288,10 +288,10 @@ static void joining_and_leaving_reach_the_trainer(void **state)
     assert_ok(control_new(&conf, &control));
     int fd = client();
     assert_int_equal(trainer_phase(a->trainer), TRAINER_STOPPED);
-    assert_answers(fd, "join\n", "ok");
+    assert_answers(fd, "resume\n", "ok");
     assert_int_equal(trainer_phase(a->trainer), TRAINER_STARTING);
-    assert_refused(fd, "join\n", "state", "running already");
-    assert_answers(fd, "leave now\n", "ok");
+    assert_refused(fd, "resume\n", "state", "running already");
+    assert_answers(fd, "pause now\n", "ok");
     assert_int_equal(trainer_phase(a->trainer), TRAINER_LEAVING);
     isle_wait(!trainer_running(a->trainer));
     close(fd);
@@ -349,7 +349,7 @@ static void places_are_kept_for_root_and_our_own_user(void **state)
         own[i] = join(false);
     for (int i = 0; i < CLIENTS_KEPT; i++)
         assert_answers(own[i], "status\n", "island");
-    assert_refused(fds[0], "leave\n", "state", "for root and the user");
+    assert_refused(fds[0], "pause\n", "state", "for root and the user");
     for (int i = 0; i < CLIENTS_MAX; i++)
         close(fds[i]);
     for (int i = 0; i < CLIENTS_KEPT; i++)
@@ -505,7 +505,7 @@ int main(void)
         CASE(a_line_that_is_too_long_ends_the_connection),
         CASE(an_unknown_command_and_an_impossible_one_say_why),
         CASE(once_the_plan_is_known_it_is_shown_and_saved),
-        CASE(joining_and_leaving_reach_the_trainer),
+        CASE(resuming_and_pausing_reach_the_trainer),
         CASE(the_thirty_third_client_is_turned_away_and_the_others_are_served),
         CASE(places_are_kept_for_root_and_our_own_user),
         CASE(a_client_that_is_idle_is_closed),

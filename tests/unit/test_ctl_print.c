@@ -142,7 +142,7 @@ static void what_is_not_known_is_a_dash(void **state)
           "\"steps\":6},\"left_s\":null,\"degraded\":[]}");
     assert_prints("trainer    training, step 3 of 6 (50 %), loss -, 5 tokens/s\n");
     print(ctl_print_status, "{\"trainer\":{\"state\":\"stopped\",\"step\":3},\"run\":{\"steps\":6},\"degraded\":[]}");
-    assert_prints("trainer    stopped (join starts it), step 3 of 6");
+    assert_prints("trainer    stopped (resume starts it), step 3 of 6");
 }
 
 #define MACHINE(text) "{\"trainer\":{\"state\":\"training\",\"machine\":{" text "}},\"degraded\":[]}"
@@ -178,14 +178,14 @@ static void what_an_island_is_to_the_run_is_said_in_words(void **state)
         {"contributor", "role       contributor: what it trains is merged; it owns nothing\n"},
         {"observer", "role       observer: it catches up; what it trains is merged when it takes part"},
         {"draining",
-         "role       drained: it owns nothing, and nobody waits for it; join takes part again, stop ends it\n"},
+         "role       it has left: it owns nothing, and nobody waits for it; resume takes part again, stop ends it\n"},
         {"away", "role       put out: the others go on without it"}};
     for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++) {
         char answer[200];
-        snprintf(answer, sizeof answer, "{\"role\":\"%s\",\"drained\":[\"rome\"],\"degraded\":[]}", roles[i][0]);
+        snprintf(answer, sizeof answer, "{\"role\":\"%s\",\"left\":[\"rome\"],\"degraded\":[]}", roles[i][0]);
         print(ctl_print_status, answer);
         assert_prints(roles[i][1]);
-        assert_prints("           rome has drained, and is away\n");
+        assert_prints("           rome has left the run\n");
     }
 }
 

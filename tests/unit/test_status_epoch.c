@@ -502,8 +502,8 @@ static void who_drained_and_is_away_is_no_complaint(void **state)
     assert_silent(look_take(), COMPLAINT_AWAY);
     assert_int_equal(look.status.islands_drained, 1);
     json_t *json = status_json(&look.status);
-    assert_int_equal(json_array_size(json_object_get(json, "drained")), 1);
-    assert_string_equal(json_string_value(json_array_get(json_object_get(json, "drained"), 0)), "c");
+    assert_int_equal(json_array_size(json_object_get(json, "left")), 1);
+    assert_string_equal(json_string_value(json_array_get(json_object_get(json, "left"), 0)), "c");
     json_decref(json);
     struct record record = isle_next_record(look.a);
     isle_set_owners(&record, (const uint32_t[]){LOOK_A, LOOK_B, LOOK_C}, 3, RECORD_OWNER);

@@ -5,7 +5,7 @@
 #
 #   tests/mutants.sh [NAME | FILE.patch]...      all of tests/mutants where none is named
 #   tests/mutants.sh --changed REVISION          those of files that differ from that revision, the patches themselves
-#                                                among them; at most MUTANTS_MINUTES, if that is set
+#                                                among them; MUTANTS_MOST=N: only so many, others for each commit
 #   tests/mutants.sh --refresh [NAME]...         writes anew those that apply only where lines have moved, or one beside
 #                                                them has changed; what they change must be as it was. Runs nothing
 #
@@ -146,12 +146,17 @@ of_changed_files() { # revision
         tests/mutants/*.patch) [ ! -f "$file" ] || echo "$file" ;;
         *) grep -lF -e "+++ b/$file" -r tests/mutants ;;
         esac
-    done | sort -u
+    done | sort -u >"$place/changed"
+    commit=$(git rev-parse HEAD)
+    while IFS= read -r patch; do
+        printf '%s %s\n' "$(printf '%s' "$commit$patch" | cksum | cut -d' ' -f1)" "$patch"
+    done <"$place/changed" | sort -n | sed 's/^[0-9]* //' | head -n "${MUTANTS_MOST:-100000}"
 }
 
 if [ $mode = changed ]; then
     set -- $(of_changed_files "$revision")
-    [ $# -gt 0 ] || { echo "no fault is planted in what has changed since $revision"; exit 0; }
+    echo "$# of the $(wc -l <"$place/changed") faults that are planted in what has changed since $revision"
+    [ $# -gt 0 ] || exit 0
 elif [ $# -eq 0 ]; then
     set +f
     set -- tests/mutants/*.patch
@@ -212,12 +217,7 @@ while IFS= read -r spec; do
     fi
 done <"$place/specs"
 
-begun=$(date +%s) late=0
 while IFS= read -r patch; do
-    if [ -n "${MUTANTS_MINUTES:-}" ] && [ $(($(date +%s) - begun)) -ge $((MUTANTS_MINUTES * 60)) ]; then
-        late=$((late + 1))
-        continue
-    fi
     name=$(label "$patch")
     fault=$(header "$patch" fault)
     seen_by=$(header "$patch" 'seen by')
@@ -253,5 +253,4 @@ while IFS= read -r patch; do
 done <"$place/patches"
 
 printf '%s caught, %s not, %s skipped\n' "$caught" "$others" "$skipped"
-[ $late -eq 0 ] || echo "$late not planted: the $MUTANTS_MINUTES minutes were over"
 [ "$others" -eq 0 ] && [ $((caught + skipped)) -gt 0 ]

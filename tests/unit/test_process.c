@@ -258,7 +258,7 @@ static void it_is_not_started_twice_or_for_nothing(void **state)
     snprintf(part, sizeof part, "running already (pid %d)", process_info(process).pid);
     assert_fails(ERR_STATE, part, process_start(process, now_ms));
     process_leave(process);
-    assert_fails(ERR_STATE, "is leaving", process_start(process, now_ms));
+    assert_fails(ERR_STATE, "is being paused", process_start(process, now_ms));
     assert_state(process, PROCESS_LEAVING, 0);
     assert_true(process_end(process));
     wait_end(process);

@@ -100,6 +100,11 @@ static void tell(void *user, const struct membership_news *news)
                   ". Its disk is older than it knew, or it lies: it is evicted, and stays so until its key is revoked",
                   name, news->fragment, news->version);
         break;
+    case MEMBERSHIP_PROOF_LOST:
+        log_error("island %s has signed two different results of one part: fragment %" PRIu32 ", version %" PRIu64
+                  ". The proof of it could not be kept here, and is shown to nobody later: revoke keeps it out",
+                  name, news->fragment, news->version);
+        break;
     case MEMBERSHIP_NO_PROOF: log_error("a proof about island %s is none, and not used: %s", name, err_text()); break;
     case MEMBERSHIP_SUSPECT:
         log_warn("two results of one part of island id %" PRIu32 " are shown; one of them stands", news->id);

@@ -609,7 +609,7 @@ void membership_rivals(struct membership *m, uint32_t owner, uint32_t fragment, 
     }
     /* The proof could not be kept. */
     tell(m, &(struct membership_news){
-                .type = MEMBERSHIP_BROKE_WORD, .member = slot, .fragment = fragment, .version = version});
+                .type = MEMBERSHIP_PROOF_LOST, .member = slot, .fragment = fragment, .version = version});
     if (slot != view->self)
         (void)failed(m, membership_wish(m, WIRE_WISH_EVICT, owner, last(m)->epoch), "asking for an eviction");
 }

@@ -37,6 +37,7 @@ enum membership_news_type {
     MEMBERSHIP_APART,      /* `member` stands back, cut off from `from` */
     MEMBERSHIP_DISK_FAILS, /* `member`, another one, says that its disk keeps nothing */
     MEMBERSHIP_BROKE_WORD, /* `member` has signed two results of one part: of `fragment`, `version` */
+    MEMBERSHIP_PROOF_LOST, /* the same, but the proof could not be kept: who asks later is not shown it */
     MEMBERSHIP_NO_PROOF,   /* what is kept as a proof about `member` is none: err_text() says why */
     MEMBERSHIP_SUSPECT,    /* seals show two results of one part of the member of `id` */
     MEMBERSHIP_FAILED,     /* `text` failed with `err`, as err_text() says; it is tried again */

@@ -231,6 +231,7 @@ static void tell(void *user, const struct membership_news *news)
     case MEMBERSHIP_WANTS: voice->wants = true; break;
     case MEMBERSHIP_APART: break;
     case MEMBERSHIP_DISK_FAILS: break;
+    case MEMBERSHIP_PROOF_LOST:
     case MEMBERSHIP_BROKE_WORD:
         SIM_HOLDS(sim_at(i, news->member) == sim->liar && sim->lie != SIM_HONEST,
                   "island %u says that honest island %u broke its word\n", i, sim_at(i, news->member));

@@ -212,7 +212,7 @@ static void one_whose_trainer_hangs_stays_out_until_it_moves(void **state)
     assert_versions_go_on(rome);
 }
 
-static void who_drains_owns_nothing_until_it_joins_again(void **state)
+static void who_leaves_owns_nothing_until_it_is_resumed_or_started_again(void **state)
 {
     (void)state;
     GOOD(rome, "leave");
@@ -223,6 +223,11 @@ static void who_drains_owns_nothing_until_it_joins_again(void **state)
     assert_string_equal(homes_role(paris, "rome"), "draining");
     GOOD(rome, "resume");
     assert_owner(paris, "rome");
+    GOOD(rome, "leave");
+    GOOD(rome, "stop");
+    GOOD(rome, "start");
+    assert_owner(paris, "rome");
+    assert_versions_go_on(rome);
 }
 
 static void one_is_lost_for_good_and_comes_back_with_nothing(void **state)
@@ -326,7 +331,7 @@ int main(void)
         cmocka_unit_test(a_token_is_one_island_s_and_it_may_ask_again),
         cmocka_unit_test(who_is_evicted_comes_back_by_itself),
         cmocka_unit_test(one_whose_trainer_hangs_stays_out_until_it_moves),
-        cmocka_unit_test(who_drains_owns_nothing_until_it_joins_again),
+        cmocka_unit_test(who_leaves_owns_nothing_until_it_is_resumed_or_started_again),
         cmocka_unit_test(one_is_lost_for_good_and_comes_back_with_nothing),
         cmocka_unit_test(who_is_revoked_comes_back_with_a_new_token_alone),
         cmocka_unit_test(a_minority_says_what_it_waits_for),

@@ -266,6 +266,20 @@ static void what_one_island_wishes_all_decide(void **state)
     sitting_end();
 }
 
+/* Its disk is full, say: nobody can be shown the proof, so that c comes back as one that was merely evicted. */
+static void of_who_broke_its_word_an_eviction_is_wished_though_no_proof_was_kept(void **state)
+{
+    (void)state;
+    sitting_begin_all("council-proof-lost");
+    sitting_meet();
+    membership_rivals(peers_membership(sitting_isle[B]->peers), C, 0, 1);
+    sitting_pass_until_epoch(A, 1);
+    assert_int_equal(sitting_member(A, C)->role, RECORD_AWAY);
+    sitting_pass_until_epoch(A, 2);
+    assert_int_equal(sitting_member(A, C)->role, RECORD_OWNER);
+    sitting_end();
+}
+
 /* C's disk is full, say, when it drains: the others decide it, and c cannot keep what they decided. */
 static void what_is_decided_and_cannot_be_kept_is_told_until_it_can(void **state)
 {
@@ -433,6 +447,7 @@ int main(void)
         cmocka_unit_test(a_disk_that_takes_its_time_holds_back_the_vote_and_nothing_else),
         cmocka_unit_test(a_seal_names_what_was_held_and_nothing_is_acknowledged_after_it),
         cmocka_unit_test(what_one_island_wishes_all_decide),
+        cmocka_unit_test(of_who_broke_its_word_an_eviction_is_wished_though_no_proof_was_kept),
         cmocka_unit_test(what_is_decided_and_cannot_be_kept_is_told_until_it_can),
         cmocka_unit_test(who_is_enrolled_is_on_the_roster_once),
         cmocka_unit_test(new_disks_vote_when_all_are_here_and_have_made_nothing),

@@ -92,13 +92,20 @@ static bool all_hear_all(const struct hearing *members, uint32_t count)
     return true;
 }
 
-/* The one of lowest id that is not judged yet. */
+/* A voter has kept what was certified: another one may have to get it from that one, and cannot where their line is
+ * cut. */
+static bool judged_before(const struct hearing *a, const struct hearing *b)
+{
+    return a->voter != b->voter ? a->voter : a->id < b->id;
+}
+
+/* The one to be judged next; `count`: all are. */
 static uint32_t next_candidate(const struct hearing *members, uint32_t count, const struct bitset *judged)
 {
     uint32_t next = count;
     for (uint32_t i = 0; i < count; i++)
         if (members[i].used && members[i].candidate && !bitset_has(judged, i) &&
-            (next == count || members[i].id < members[next].id))
+            (next == count || judged_before(&members[i], &members[next])))
             next = i;
     return next;
 }

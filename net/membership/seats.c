@@ -178,9 +178,11 @@ void seats_tick(struct seats *seats, const struct bitset *silent, uint64_t now_m
     seats->silent = *silent;
     seats->now_ms = now_ms;
     listen(seats);
+    struct bitset before = seats->lost;
     seats->lost = hearing_lost(seats->hearing, seats->view->count);
     look_whether_we_yield(seats);
-    if (now_ms >= seats->looked_ms + LOOK_MS)
+    /* Nobody stands back for one that is just lost: with both out nobody would own anything. */
+    if (now_ms >= seats->looked_ms + LOOK_MS || !bitset_within(&seats->lost, &before))
         look_who_stands_back(seats);
 }
 

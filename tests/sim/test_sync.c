@@ -309,9 +309,12 @@ static void run_world(uint64_t work_ms)
     for (uint32_t i = 0; i < sim->n && sim->evicted; i++)
         sim->island[i].wants_shards = true; /* somebody has to own what it did */
     sim->loss_percent = 0;
-    for (uint32_t i = 0; i < sim->n; i++)
+    for (uint32_t i = 0; i < sim->n; i++) {
         if (sim->island[i].revive_ms > sim->now_ms + BACK_MS)
             sim->island[i].revive_ms = sim->now_ms + BACK_MS;
+        if (sim->island[i].go_on_ms > sim->now_ms + BACK_MS)
+            sim->island[i].go_on_ms = sim->now_ms + BACK_MS;
+    }
     for (uint32_t f = 0; f < sim->fragments; f++)
         before[f] = reached(f);
     while (sim->now_ms < work_ms + LOOK_MS || (sim->now_ms < work_ms + progress_ms && !moved_on(before)))

@@ -154,6 +154,19 @@ static void who_owns_nothing_stays_back_until_all_owners_hear_it(void **state)
     assert_int_equal(apart(4), 1 << 3);
 }
 
+/* Both of two owners left at once: the one that votes holds what was certified, and the other cannot get it. */
+static void where_nobody_owns_a_voter_comes_first(void **state)
+{
+    (void)state;
+    begin(0, 2);
+    member[2] = (struct hearing){.used = true, .voter = true, .id = 12, .silent = &silent[2]}; /* the witness */
+    member[1].voter = true;
+    cut(0, 1);
+    assert_int_equal(apart(3), 1 << 0);
+    member[0].voter = true;
+    assert_int_equal(apart(3), 1 << 1);
+}
+
 /* Or it would let in whom that one does not hear. */
 static void who_does_not_hear_an_owner_lets_nobody_in(void **state)
 {
@@ -219,6 +232,7 @@ int main(void)
         cmocka_unit_test(those_who_stay_all_hear_each_other),
         cmocka_unit_test(who_is_lost_puts_nobody_back),
         cmocka_unit_test(who_owns_nothing_stays_back_until_all_owners_hear_it),
+        cmocka_unit_test(where_nobody_owns_a_voter_comes_first),
         cmocka_unit_test(who_does_not_hear_an_owner_lets_nobody_in),
         cmocka_unit_test(a_minority_puts_nobody_back),
         cmocka_unit_test(who_is_lost_yields_where_others_can_go_on),

@@ -199,6 +199,33 @@ static void an_owner_stands_back_when_it_has_lasted(void **state)
     end();
 }
 
+/* Then the one that stayed is gone: at no moment are both out, or nobody would own anything. */
+static void nobody_stands_back_for_one_that_is_just_lost(void **state)
+{
+    (void)state;
+    struct bitset deaf = {{0}};
+    begin();
+    uint64_t begun_ms = now_ms;
+    uint32_t stays = VIEW_NOBODY;
+    for (; now_ms < begun_ms + 10000; now_ms += 10) {
+        for (uint32_t i = B; i <= C; i++) {
+            struct wire_heartbeat beat = {
+                .taking_part = true, .silent_count = 1, .silent = {view.members[B + C - i].id}};
+            seats_heard(&seats, i, &beat, now_ms);
+        }
+        if (now_ms == begun_ms + 5010) {
+            stays = seats_apart(&seats, B) ? C : B;
+            assert_true(seats_apart(&seats, B + C - stays));
+            bitset_add(&deaf, stays);
+        }
+        seats_tick(&seats, &deaf, now_ms);
+        bool lost = stays != VIEW_NOBODY && seats_silent(&seats, stays);
+        assert_int_equal(lost, now_ms >= begun_ms + 5010);
+        assert_false(lost && seats_apart(&seats, B + C - stays));
+    }
+    end();
+}
+
 /* It makes no result, and what it would acknowledge it cannot keep: as good as lost, to itself as well. */
 static void whose_disk_keeps_nothing_is_as_good_as_lost(void **state)
 {
@@ -286,6 +313,7 @@ int main(void)
         cmocka_unit_test(what_nobody_asks_for_any_more_is_forgotten),
         cmocka_unit_test(what_was_asked_ends_with_its_epoch),
         cmocka_unit_test(an_owner_stands_back_when_it_has_lasted),
+        cmocka_unit_test(nobody_stands_back_for_one_that_is_just_lost),
         cmocka_unit_test(whose_disk_keeps_nothing_is_as_good_as_lost),
         cmocka_unit_test(who_holds_another_state_of_the_version_has_not_caught_up),
     };

@@ -7,7 +7,8 @@
  * it and the owners that stay hear each other again: first whoever is cut off from most owners, of those the one with
  * the slower uplink, of those the one with the higher id. Everybody who knows the same finds the same. Who owns nothing
  * stands back (does not become an owner) as long as it and any owner do not hear each other, so that nobody is put in
- * and out in turns; where nobody owns anything, voters come first, then the lower ids. Rule 6 of docs/PROTOCOL.md, "Epochs". Pure.
+ * and out in turns; where nobody owns anything, voters come first, then the lower ids. Rule 6 of docs/PROTOCOL.md,
+ * "Epochs". Pure.
  *
  * One member that lies can say that it does not hear another one, and cost that one its shards: one at a time, since
  * with two such lines the liar is the one that is cut off from most.

@@ -159,6 +159,34 @@ static void complain_blocked(struct status *status)
 }
 
 /* Who sent most outliers lately; NULL: nobody did. */
+/* Once, with all whose states stand against ours. */
+static void complain_differs(struct status *status)
+{
+    struct bitset about = {{0}};
+    uint32_t first = status->fragments_count;
+    char text[400];
+    for (uint32_t f = 0; f < status->fragments_count; f++) {
+        if (status->fragments[f].against == SYNC_NOBODY)
+            continue;
+        bitset_add(&about, status->fragments[f].against);
+        first = first < status->fragments_count ? first : f;
+    }
+    if (first == status->fragments_count)
+        return;
+    const struct status_fragment *row = &status->fragments[first];
+    snprintf(text, sizeof text, "fragment %" PRIu32 ", at version %" PRIu64 ", is not the same here as at", first,
+             row->own.version);
+    complain_name(status, &about, text, sizeof text);
+    snprintf(text + strlen(text), sizeof text - strlen(text),
+             "; what is saved here does not say that this island is wrong, no majority says who is, and nobody has "
+             "given way");
+    complain(
+        status, COMPLAINT_DIFFERS, &about, text,
+        "find out which machine computes wrongly, or whose saved files were changed (memory tests, the log); there, or "
+        "on all but one if nobody knows, stop the daemon, move the state folder away and start it: it takes over the "
+        "state of the others");
+}
+
 static const struct status_peer *worst_outlier(const struct status *status)
 {
     const struct status_peer *worst = NULL;
@@ -225,6 +253,7 @@ static const struct {
     {COMPLAINT_BLOCKED, COMPLAINT_NO_PART, ALWAYS},
     {COMPLAINT_BLOCKED, COMPLAINT_NO_MAJORITY, ALWAYS},
     {COMPLAINT_BLOCKED, COMPLAINT_SEALED, ALWAYS},
+    {COMPLAINT_BLOCKED, COMPLAINT_DIFFERS, ALWAYS},
     {COMPLAINT_BLOCKED, COMPLAINT_STATE_LOST, ABOUT},
     {COMPLAINT_BLOCKED, COMPLAINT_DISK, ABOUT},
     {COMPLAINT_BLOCKED, COMPLAINT_RESTARTING, ABOUT},
@@ -239,6 +268,7 @@ static const struct {
     {COMPLAINT_BLOCKED, COMPLAINT_SLOW_PEER, ABOUT},
     {COMPLAINT_BLOCKED, COMPLAINT_WAITING, ABOUT},
     {COMPLAINT_WAITING, COMPLAINT_NO_MAJORITY, ALWAYS},
+    {COMPLAINT_WAITING, COMPLAINT_DIFFERS, ALWAYS},
     {COMPLAINT_WAITING, COMPLAINT_REFUSED, ABOUT},
     {COMPLAINT_WAITING, COMPLAINT_AWAY, ABOUT},
     {COMPLAINT_WAITING, COMPLAINT_LOST, ABOUT},
@@ -331,6 +361,7 @@ void complaints_all(struct status *status)
     complain_arriving(status);
     complain_fragments(status);
     complain_blocked(status);
+    complain_differs(status);
     complain_runaway(status);
     find_events(status);
 }

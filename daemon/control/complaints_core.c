@@ -33,6 +33,7 @@ const char *complaint_name(enum complaint_code code)
         [COMPLAINT_NO_PLAN] = "no-plan",
         [COMPLAINT_STALLED] = "stalled",
         [COMPLAINT_OUTLIER] = "outlier",
+        [COMPLAINT_DIFFERS] = "differs",
         [COMPLAINT_RUNAWAY] = "runaway",
         [COMPLAINT_LOSS_NAN] = "loss-nan",
         [COMPLAINT_NAN] = "nan",

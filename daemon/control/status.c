@@ -136,7 +136,8 @@ static void take_fragment(struct status *status, uint32_t f, struct digest_state
                                     .newest = sync_version_max(from->sync, f),
                                     .state = sync_state(from->sync, f),
                                     .owner = *sync_owner(from->sync, f),
-                                    .waiting = sync_waiting_for(from->sync, f)};
+                                    .waiting = sync_waiting_for(from->sync, f),
+                                    .against = sync_stands_against(from->sync, f)};
     if (!status->witness) {
         row->feedback_cuts = replica_feedback_cuts(from->replica, f);
         row->grown = rounds_grown(from->rounds, f);

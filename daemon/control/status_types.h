@@ -58,19 +58,20 @@ struct status_conf {
 
 /* What is not as it should be. The code is for programs, the text for people; both stand in docs/FORMATS.md. */
 enum complaint_code {
-    COMPLAINT_AWAY,         /* member: an island is not heard */
-    COMPLAINT_REFUSED,      /* member: it, or we, would not talk */
-    COMPLAINT_ALONE,        /* no other island is heard */
-    COMPLAINT_STRANGER,     /* an unknown key knocked */
-    COMPLAINT_SLOW_PEER,    /* member: it is far behind this island */
-    COMPLAINT_MISSED,       /* member: rounds close without it */
-    COMPLAINT_WAITING,      /* the trainer stands still until its last contributions are counted */
-    COMPLAINT_BEHIND,       /* fragments are more than one version behind */
-    COMPLAINT_REPAIR,       /* fragments are being repaired */
-    COMPLAINT_DISK,         /* the disk cannot be written */
-    COMPLAINT_PEER_DISK,    /* another island's disk cannot */
-    COMPLAINT_RESTARTING,   /* the trainer failed */
-    COMPLAINT_ENDED,        /* the trainer ended by itself before the run's steps were done */
+    COMPLAINT_AWAY,       /* member: an island is not heard */
+    COMPLAINT_REFUSED,    /* member: it, or we, would not talk */
+    COMPLAINT_ALONE,      /* no other island is heard */
+    COMPLAINT_STRANGER,   /* an unknown key knocked */
+    COMPLAINT_SLOW_PEER,  /* member: it is far behind this island */
+    COMPLAINT_MISSED,     /* member: rounds close without it */
+    COMPLAINT_WAITING,    /* the trainer stands still until its last contributions are counted */
+    COMPLAINT_BEHIND,     /* fragments are more than one version behind */
+    COMPLAINT_REPAIR,     /* fragments are being repaired */
+    COMPLAINT_DIFFERS,    /* member: its state and ours stand against each other, and no majority says which is right */
+    COMPLAINT_DISK,       /* the disk cannot be written */
+    COMPLAINT_PEER_DISK,  /* another island's disk cannot */
+    COMPLAINT_RESTARTING, /* the trainer failed */
+    COMPLAINT_ENDED,      /* the trainer ended by itself before the run's steps were done */
     COMPLAINT_ENDED_BADLY,  /* the trainer failed when it had nothing more to contribute */
     COMPLAINT_STOPPED,      /* no trainer is running, and nobody asked for that */
     COMPLAINT_NOT_ATTACHED, /* none is attached, and none is configured or the one that runs does not come */
@@ -148,6 +149,7 @@ struct status_fragment {
     enum sync_state state;
     struct owner owner;
     struct bitset waiting; /* members it waits for */
+    uint32_t against;      /* a member whose state of this version stands against ours (sync_stands_against()) */
     bool blocked;          /* rounds of it are due, or under way, and have not closed for intervals */
     uint64_t feedback_cuts;
     double grown; /* how many times as large its anchor is that has run away; 0: it has not */

@@ -649,7 +649,8 @@ void peers_plan_refused(struct peers *peers, uint32_t peer, const char *text)
 void peers_diverged(struct peers *peers, uint32_t peer, uint32_t f)
 {
     if (log_limit_pass(&peers->peers[peer].diverged_said, peers->now_ms, DIVERGED_SAID_MS))
-        log_warn("island %s has diverged in fragment %" PRIu32 "; it repairs from the others", name_of(peers, peer), f);
+        log_warn("island %s holds another state of fragment %" PRIu32 " than this one, whose disk confirms its own",
+                 name_of(peers, peer), f);
 }
 
 void peers_bye(struct peers *peers, const char *reason)

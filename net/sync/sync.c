@@ -298,6 +298,17 @@ uint32_t sync_uncertified(const struct sync *sync, uint32_t f)
     return count;
 }
 
+uint32_t sync_stands_against(const struct sync *sync, uint32_t f)
+{
+    const struct sync_fragment *fragment = &sync->fragments[f];
+    enum sync_proof proof = sync_core_proof(fragment);
+    bool answered = proof == SYNC_PROOF_CONFIRMED || proof == SYNC_PROOF_FAILED;
+    if (!answered || !fragment->own.hash_known || sync->now_ms < fragment->proof_ms + SYNC_DISPUTE_MS ||
+        sync_core_most_agree(sync, f))
+        return SYNC_NOBODY;
+    return sync_core_differs(sync, f);
+}
+
 struct bitset sync_waiting_for(const struct sync *sync, uint32_t f)
 {
     struct bitset waiting = sync_fragment_waiting_for(sync, f);

@@ -134,6 +134,10 @@ uint32_t sync_quorum(const struct sync *sync);
 bool sync_awaits(const struct sync *sync, uint32_t member);
 /* Members whose contribution or result fragment `f` is waiting for; for status. */
 struct bitset sync_waiting_for(const struct sync *sync, uint32_t f);
+/* A member that is up and holds another state of our version, while our disk has long said that ours is right, or could
+ * not tell, neither has given way to the other, and most do not hold ours: people have to see to it. SYNC_NOBODY: there
+ * is none. */
+uint32_t sync_stands_against(const struct sync *sync, uint32_t f);
 /* How many results of the next version are here and not certified. */
 uint32_t sync_uncertified(const struct sync *sync, uint32_t f);
 /* The round of our part; borrowed until sync_free(). */

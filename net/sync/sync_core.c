@@ -285,6 +285,20 @@ bool sync_core_most_agree(const struct sync *sync, uint32_t f)
     return 2 * agree > bitset_count(keepers);
 }
 
+uint32_t sync_core_differs(const struct sync *sync, uint32_t f)
+{
+    const struct sync_fragment *fragment = &sync->fragments[f];
+    for (uint32_t i = 0; i < sync_core_slots(sync); i++) {
+        if (!sync_core_other(sync, i))
+            continue;
+        const struct sync_peer_fragment *row = &sync->peers[i].fragments[f];
+        if (sync->peers[i].up && row->hash_known && row->version == fragment->own.version &&
+            !digest_equal(&row->hash, &fragment->own.hash))
+            return i;
+    }
+    return SYNC_NOBODY;
+}
+
 bool sync_core_disputed(const struct sync *sync, uint32_t f)
 {
     const struct sync_fragment *fragment = &sync->fragments[f];
@@ -293,15 +307,7 @@ bool sync_core_disputed(const struct sync *sync, uint32_t f)
         return proof == SYNC_PROOF_ASKED;
     if (sync->now_ms >= fragment->proof_ms + SYNC_DISPUTE_MS || sync_core_most_agree(sync, f))
         return false;
-    for (uint32_t i = 0; i < sync_core_slots(sync); i++) {
-        if (!sync_core_other(sync, i))
-            continue;
-        const struct sync_peer_fragment *row = &sync->peers[i].fragments[f];
-        if (sync->peers[i].up && row->hash_known && row->version == fragment->own.version &&
-            !digest_equal(&row->hash, &fragment->own.hash))
-            return true;
-    }
-    return false;
+    return sync_core_differs(sync, f) != SYNC_NOBODY;
 }
 
 /* ---- what others announce ---- */

@@ -28,7 +28,8 @@
 /* Own hashes kept, to compare with peers that are a version or two behind or ahead. */
 enum { SYNC_HASHES = 4 };
 /* After our disk has answered, others get so long to ask theirs and mend themselves, before we give way to as many; and
- * before we go on without those whose state is another. The latter is longer, so that who gives way has done so. */
+ * before we go on without those whose state is another, and people are told. The latter is longer, so that who gives
+ * way has done so. */
 enum { SYNC_YIELD_MS = 30000, SYNC_DISPUTE_MS = 45000 };
 
 /* Of the version after a fragment's: its parts, and which of their results are here. Masks are by part. */
@@ -222,8 +223,10 @@ enum sync_proof sync_core_proof(const struct sync_fragment *fragment);
 /* Whether more than half of the voters that keep bytes, us among them, announce our state of our version: who has
  * another is wrong, or lies, and need not be waited for. */
 bool sync_core_most_agree(const struct sync *sync, uint32_t f);
-/* Whether it is open which state of our version is right: our disk has been asked, or it was a short while ago and
- * somebody who is up still holds another one. */
+/* Whether it is open which state of our version is right: our disk has been asked, or it was a short while ago,
+ * somebody who is up still holds another one, and ours is not that of most. */
 bool sync_core_disputed(const struct sync *sync, uint32_t f);
+/* A member that is up and holds another state of our version; SYNC_NOBODY: there is none. */
+uint32_t sync_core_differs(const struct sync *sync, uint32_t f);
 
 #endif

@@ -57,31 +57,29 @@ static bool initial_wrong(const struct sync *sync, uint32_t f, const struct dige
     return outweighs(&them, &us);
 }
 
-/* Those but us that are up and have a state. */
-static struct party others(const struct sync *sync, uint32_t f)
+/* Whether a certificate of their hash of our version can be there: so many who keep bytes announce it as have to vouch
+ * for it. Where we cannot say which one is right ourselves, our own voice need not be among these (sync_excused()). */
+static bool can_be_certified(const struct sync *sync, uint32_t f, const struct party *them)
 {
-    struct party party = {.lowest = SYNC_NOBODY};
-    for (uint32_t i = 0; i < sync_core_slots(sync); i++)
-        if (sync_core_other(sync, i) && sync->peers[i].up && sync->peers[i].fragments[f].hash_known)
-            party_add(sync, &party, i);
-    return party;
+    uint64_t version = sync->fragments[f].own.version;
+    bool excused = sync_doubt_excused(sync, f, version, sync_core_self(sync));
+    return them->votes > 0 && them->votes + excused >= sync->conf.view.certifying;
 }
 
-/* Whether to give way although our disk does not say that we are wrong. If it confirms us: to most of all who vote; and
- * when others have had time to find that they are wrong, to a party that is no smaller and has the lowest member, or
- * two whose disks confirm them both would go different ways for ever. If it cannot tell: to more than half of the
- * others that vote, or, where none of these is there, of all others; the side with the lowest member later, so that not
- * both take the other's. */
-static bool outvoted(const struct sync *sync, uint32_t f, const struct digest *theirs)
+/* Whether to give way although our disk does not say that we are wrong. If it confirms us: to most of all who keep
+ * bytes; and when others have had time to find that they are wrong, to a party that is no smaller and has the lowest
+ * member, or two whose disks confirm them both would go different ways for ever. If it cannot tell: to a state that can
+ * be certified; of two whose disks cannot, the one with the lower id waits, so that not both take the other's. */
+static bool gives_way(const struct sync *sync, uint32_t f, const struct digest *theirs)
 {
     const struct sync_fragment *fragment = &sync->fragments[f];
     struct party them = party_of(sync, f, fragment->own.version, theirs),
-                 us = our_party(sync, f, fragment->own.version), all = others(sync, f);
+                 us = our_party(sync, f, fragment->own.version);
     bool late = sync->now_ms >= fragment->proof_ms + SYNC_YIELD_MS;
     if (sync_core_proof(fragment) == SYNC_PROOF_CONFIRMED)
         return 2 * them.votes > bitset_count(&sync->conf.view.keepers) || (late && outweighs(&them, &us));
-    bool most = all.votes > 0 ? 2 * them.votes > all.votes : 2 * them.count > all.count;
-    return most && (late || them.lowest < us.lowest || (them.votes > 0 && us.votes == 0));
+    bool waits = !late && us.votes > 0 && them.lowest > us.lowest;
+    return !waits && can_be_certified(sync, f, &them);
 }
 
 static void ask_our_disk(struct sync *sync, uint32_t f)
@@ -131,7 +129,7 @@ void sync_doubt_compare(struct sync *sync, uint32_t f, uint32_t member)
     enum sync_proof proof = row->version > 0 ? sync_core_proof(fragment) : SYNC_PROOF_CONFIRMED;
     if (proof == SYNC_PROOF_NONE)
         ask_our_disk(sync, f);
-    else if (proof != SYNC_PROOF_ASKED && now && row->version > 0 && outvoted(sync, f, &row->hash))
+    else if (proof != SYNC_PROOF_ASKED && now && row->version > 0 && gives_way(sync, f, &row->hash))
         give_way(sync, f, member);
     else if (proof != SYNC_PROOF_ASKED)
         sync_core_report(sync, SYNC_REPORT_PEER_DIVERGED, f, member);

@@ -118,9 +118,9 @@ enum sync_action_type {
 };
 
 enum sync_report {
-    SYNC_REPORT_DIVERGED,      /* our hash differs and the others outweigh us: we repair from `member` */
+    SYNC_REPORT_DIVERGED,      /* our hash differs and we give way: we repair from `member` */
     SYNC_REPORT_DAMAGED,       /* our hash is not the one our own disk leads to: we repair from that */
-    SYNC_REPORT_PEER_DIVERGED, /* `member`'s hash differs from ours and it has to repair */
+    SYNC_REPORT_PEER_DIVERGED, /* `member`'s hash differs from ours, which our disk confirms */
     SYNC_REPORT_BEHIND,        /* results are not to be had any more: the state is fetched from `member` */
     SYNC_REPORT_REPAIRED,
     SYNC_REPORT_ILLEGAL, /* an event that has no place in this state: a bug of ours */

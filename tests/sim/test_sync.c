@@ -124,7 +124,11 @@ static void print_fragment(uint32_t i, uint32_t f)
         print_message(" %u:%llu%s%s", sim_of(parts[p].owner), (unsigned long long)parts[p].epoch,
                       parts[p].carried ? " carried" : "", held ? acknowledged ? " acknowledged" : " held" : "");
     }
-    print_message(", %u uncertified\n", sync_uncertified(island->sync, f));
+    print_message(", %u uncertified, hash %02x%02x", sync_uncertified(island->sync, f), own.hash.byte[0],
+                  own.hash.byte[3]);
+    if (sync_stands_against(island->sync, f) != SYNC_NOBODY)
+        print_message(", stands against another");
+    print_message("\n");
 }
 
 static const char *waits_of(uint32_t i)

@@ -286,7 +286,7 @@ static void each_complaint_about_an_island_is_logged_and_none_is_repeated(void *
     }
     const char *log = overhear_end();
     overhear_assert_once(log, "island b sent something we drop: window of 0 KiB");
-    overhear_assert_once(log, "island b has diverged in fragment 3");
+    overhear_assert_once(log, "island b holds another state of fragment 3 than this one");
     overhear_assert_once(log, "the plan of island b cannot be used: nothing in it");
     overhear_assert_once(log, "island b is refused: it has another run spec");
     company_end();

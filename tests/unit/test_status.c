@@ -66,12 +66,12 @@ static void every_code_has_a_name_of_its_own(void **state)
         for (unsigned k = 0; k < i; k++)
             assert_string_not_equal(complaint_name((enum complaint_code)i), complaint_name((enum complaint_code)k));
     static const char *const names[COMPLAINT_CODES] = {
-        "away",    "refused",      "alone",        "stranger",   "slow-peer",    "missed",  "waiting",
-        "behind",  "repair",       "disk",         "peer-disk",  "restarting",   "ended",   "ended-badly",
-        "stopped", "not-attached", "no-plan",      "stalled",    "outlier",      "runaway", "loss-nan",
-        "nan",     "blocked",      "twins",        "state-lost", "lost",         "apart",   "no-majority",
-        "sealed",  "doubt",        "mark",         "roster",     "same-batches", "fault",   "not-admitted",
-        "no-part", "daemon-dies",  "unsupervised", "recovering", "loop-lag"};
+        "away",         "refused", "alone",        "stranger",     "slow-peer",  "missed",       "waiting",
+        "behind",       "repair",  "differs",      "disk",         "peer-disk",  "restarting",   "ended",
+        "ended-badly",  "stopped", "not-attached", "no-plan",      "stalled",    "outlier",      "runaway",
+        "loss-nan",     "nan",     "blocked",      "twins",        "state-lost", "lost",         "apart",
+        "no-majority",  "sealed",  "doubt",        "mark",         "roster",     "same-batches", "fault",
+        "not-admitted", "no-part", "daemon-dies",  "unsupervised", "recovering", "loop-lag"};
     for (unsigned i = 0; i < COMPLAINT_CODES; i++)
         assert_string_equal(complaint_name((enum complaint_code)i), names[i]);
     assert_string_equal(complaint_name(COMPLAINT_CODES), "unknown");
@@ -407,6 +407,30 @@ static void fragments_in_repair_are_told(void **state)
     look_end();
 }
 
+/* Two states that both disks confirm: it is for people to find out which one is wrong. */
+static void a_state_that_stands_against_another_is_told(void **state)
+{
+    (void)state;
+    struct digest mine = digest_of("y", 1);
+    look_begin("status-differs", 2, NULL);
+    played_greet(look.b, look.a);
+    sync_restore(look.a->sync, 7, 2, &mine);
+    struct wire_heartbeat *beat = played_beat(look.b);
+    beat->fragments[7].version = 2;
+    beat->fragments[7].hash_known = true;
+    beat->fragments[7].hash = digest_of("x", 1);
+    beat_b();
+    isle_step(look.a, &(struct sync_event){.type = SYNC_EV_REPLAYED, .fragment = 7, .version = 2, .hash = mine});
+    assert_silent(take(), COMPLAINT_DIFFERS); /* it asks its own disk meanwhile */
+    look.a->now_ms += 46000;
+    isle_step(look.a, &(struct sync_event){.type = SYNC_EV_TICK});
+    assert_complains(take(), COMPLAINT_DIFFERS,
+                     "fragment 7, at version 2, is not the same here as at b; what is saved");
+    isle_step(look.a, &(struct sync_event){.type = SYNC_EV_PEER_DOWN, .member = LOOK_B});
+    assert_silent(take(), COMPLAINT_DIFFERS);
+    look_end();
+}
+
 /* Who has only joined is not wrong and not behind: it is told how much is here, and complains when nothing comes. */
 static void a_newcomer_s_fragments_arrive(void **state)
 {
@@ -612,6 +636,7 @@ int main(void)
         cmocka_unit_test(fragments_in_repair_are_told),
         cmocka_unit_test(a_newcomer_s_fragments_arrive),
         cmocka_unit_test(a_disk_that_cannot_be_written_is_told_until_it_can),
+        cmocka_unit_test(a_state_that_stands_against_another_is_told),
         cmocka_unit_test(what_peers_say_stands_in_their_rows),
         cmocka_unit_test(each_fragments_row_is_its_own),
         cmocka_unit_test(without_memory_there_is_no_status_and_nothing_is_left),

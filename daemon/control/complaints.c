@@ -101,7 +101,7 @@ static struct bitset without_result(const struct status *status, uint32_t f)
     for (uint32_t p = 0; p < count; p++) {
         struct digest digest;
         bool acknowledged;
-        uint32_t owner = view_slot(from->view, parts[p].owner);
+        uint32_t owner = view_slot(from->view, parts[p].id.owner);
         if (owner != VIEW_NOBODY && !(known && sync_held(from->sync, f, p, &digest, &acknowledged)))
             bitset_add(&owners, owner);
     }

@@ -378,7 +378,7 @@ static void put_row(const struct sync *sync, struct beat *beat, const struct sai
             continue;
         (void)sync_held(sync, row->fragment, p, &digest, &acknowledged);
         struct wire_held *held = &beat->held[beat->held_count++];
-        held->owner = parts[p].owner;
+        held->owner = parts[p].id.owner;
         memcpy(held->tag, digest.byte, sizeof held->tag);
     }
     row->held_count = beat->held_count - row->held_first;

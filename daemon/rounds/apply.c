@@ -21,7 +21,7 @@ struct apply_fragment {
     /* of the step under way */
     struct chain_part parts[CHAIN_PARTS_MAX];
     struct replica_size sizes[CHAIN_PARTS_MAX]; /* of the results, by part */
-    struct ledger_key results[CHAIN_PARTS_MAX]; /* which one of each part */
+    struct result_id results[CHAIN_PARTS_MAX];  /* which one of each part */
     uint32_t parts_count;
     uint32_t parts_left;      /* jobs */
     uint64_t moved, cleared;  /* masks: shards that count us, by what becomes of their residuals */
@@ -138,7 +138,7 @@ enum err apply_check(const struct desk *desk, const struct wire_meta *meta)
     return check_numbers(meta);
 }
 
-enum err apply_open(const struct desk *desk, const struct ledger_key *key, struct result *out)
+enum err apply_open(const struct desk *desk, const struct result_id *key, struct result *out)
 {
     TRY(result_open(desk->conf.ledger, key, out));
     enum err err = apply_check(desk, &out->meta);
@@ -150,15 +150,14 @@ enum err apply_open(const struct desk *desk, const struct ledger_key *key, struc
 /* ---- what the ledger has already ---- */
 
 /* The result of a part that the record names, or the first that can be applied. */
-static bool find_held(const struct desk *desk, uint32_t f, uint64_t version, const struct chain_part *part,
-                      struct ledger_key *out)
+static bool find_held(const struct desk *desk, const struct chain_part *part, struct result_id *out)
 {
-    struct ledger_key keys[LEDGER_RESULTS_MAX];
-    size_t count = ledger_list(desk->conf.ledger, f, version, keys, LEDGER_RESULTS_MAX);
+    struct result_id keys[LEDGER_RESULTS_MAX];
+    size_t count = ledger_list(desk->conf.ledger, part->id.fragment, part->id.version, keys, LEDGER_RESULTS_MAX);
     for (size_t i = 0; i < count; i++) {
         struct result result;
-        if (keys[i].owner != part->owner || keys[i].epoch != part->epoch ||
-            (part->carried && !digest_equal(&keys[i].digest, &part->digest)) ||
+        if (!result_id_same_part(&keys[i], &part->id) ||
+            (part->carried && !digest_equal(&keys[i].digest, &part->id.digest)) ||
             apply_open(desk, &keys[i], &result) != ERR_OK)
             continue;
         result_close(&result);
@@ -168,16 +167,16 @@ static bool find_held(const struct desk *desk, uint32_t f, uint64_t version, con
     return false;
 }
 
-uint32_t apply_find_held(const struct desk *desk, uint32_t f, uint64_t version, struct ledger_key held[CHAIN_PARTS_MAX])
+uint32_t apply_find_held(const struct desk *desk, uint32_t f, uint64_t version, struct result_id held[CHAIN_PARTS_MAX])
 {
     struct chain_part parts[CHAIN_PARTS_MAX];
     uint32_t count = desk_parts(desk, f, version, parts), found = 0;
     for (uint32_t p = 0; p < count; p++)
-        found += find_held(desk, f, version, &parts[p], &held[found]);
+        found += find_held(desk, &parts[p], &held[found]);
     return found;
 }
 
-void apply_tell_held(struct desk *desk, const struct ledger_key *held, uint32_t count)
+void apply_tell_held(struct desk *desk, const struct result_id *held, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
         desk_post(desk, &(struct sync_event){.type = SYNC_EV_STORED,
@@ -191,14 +190,14 @@ void apply_tell_held(struct desk *desk, const struct ledger_key *held, uint32_t 
 
 void apply_post_held(struct desk *desk, uint32_t f)
 {
-    struct ledger_key held[CHAIN_PARTS_MAX];
+    struct result_id held[CHAIN_PARTS_MAX];
     apply_tell_held(desk, held, apply_find_held(desk, f, desk->fragments[f].state.version + 1, held));
 }
 
 /* ---- a result came in ---- */
 
 /* Two signed results of one part: kept, so that it outlasts this process. */
-static void keep_proof(const struct desk *desk, const struct ledger_key *one, const struct ledger_key *other)
+static void keep_proof(const struct desk *desk, const struct result_id *one, const struct result_id *other)
 {
     uint8_t *bytes = NULL;
     size_t count;
@@ -227,7 +226,7 @@ static enum err run_receive(struct job *job, struct jobs_scratch *scratch)
     TRY(codec_check(frame, frame_bytes, j->values_count));
     /* Nothing enters the ledger that a restart could not apply. */
     TRY(codec_decodable(scratch->codec, frame, frame_bytes, j->values_count));
-    struct ledger_key there = result_key(&what), other;
+    struct result_id there = wire_object_result(&what), other;
     j->digest = what.digest;
     TRY(ledger_append(desk->conf.ledger, &there, j->slot->data, j->slot->bytes));
     j->rivals = rivals_of(desk->conf.ledger, &there, j->owner_key, &other);
@@ -400,7 +399,7 @@ static void move_owner_residual(struct apply *apply, uint32_t f)
     const struct apply_fragment *fragment = &apply->fragments[f];
     struct replica *replica = desk->conf.replica;
     for (uint32_t p = 0; p < fragment->parts_count; p++) {
-        if (fragment->parts[p].owner != desk_id(desk))
+        if (fragment->parts[p].id.owner != desk_id(desk))
             continue;
         if (replica_owner_pending(replica, f) && digest_equal(&fragment->results[p].digest, &desk->fragments[f].made))
             replica_commit_owner(replica, f);
@@ -426,9 +425,7 @@ static void all_applied(struct apply *apply, uint32_t f, uint64_t version)
     j->commit.fragment = f;
     j->commit.version = version;
     for (uint32_t p = 0; !fragment->failed && p < fragment->parts_count; p++)
-        j->commit.parts[j->commit.parts_count++] = (struct ledger_part){.epoch = fragment->results[p].epoch,
-                                                                        .owner = fragment->results[p].owner,
-                                                                        .digest = fragment->results[p].digest};
+        j->commit.parts[j->commit.parts_count++] = fragment->results[p];
     if (j->commit.parts_count > 0)
         desk_submit(apply->desk, &j->job, JOBS_APPLY, run_note, done_note);
     else /* what others have will tell that it is not right */
@@ -564,7 +561,7 @@ static void done_apply(struct job *job)
      * comparison with the others mends it. */
     if (job->err != ERR_OK)
         log_error("fragment %" PRIu32 ", version %" PRIu64 ", owner %" PRIu32 " cannot be applied: %s", f, version,
-                  fragment->parts[j->p].owner, job->text);
+                  fragment->parts[j->p].id.owner, job->text);
     enum err err = note_counted(j);
     if (err == ERR_OK)
         note_share(fragment, j);
@@ -662,7 +659,7 @@ void apply_begin(struct apply *apply, uint32_t f, uint64_t version)
     fragment->failed = false;
     fragment->parts_count = desk_parts(desk, f, version, fragment->parts);
     for (uint32_t p = 0; p < fragment->parts_count; p++)
-        fragment->results[p] = desk_result(desk, f, version, &fragment->parts[p]);
+        fragment->results[p] = desk_result(desk, &fragment->parts[p]);
     assert(fragment->parts_count > 0); /* else a version would come of nothing */
     if (desk->conf.spec->staleness_penalty)
         measure_parts(apply, f, version);

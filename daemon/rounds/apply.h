@@ -33,7 +33,7 @@ void apply_tick(struct apply *apply);
 
 /* A result from the ledger, if it can be applied: with numbers that make sense. ERR_NOTFOUND, ERR_PROTO; after a
  * failure there is nothing to close. Any thread. */
-ERR_MUST_CHECK enum err apply_open(const struct desk *desk, const struct ledger_key *key, struct result *out);
+ERR_MUST_CHECK enum err apply_open(const struct desk *desk, const struct result_id *key, struct result *out);
 
 /* Fragment `f` has come to a new version, or an epoch has begun: results of the next version that the ledger has
  * already, from before a crash or kept beside an older state, are told, so that others hear of them and nobody fetches
@@ -41,9 +41,8 @@ ERR_MUST_CHECK enum err apply_open(const struct desk *desk, const struct ledger_
 void apply_post_held(struct desk *desk, uint32_t f);
 /* The two halves of that: which results of `version` the ledger has that can be applied, at most one of each part, and
  * what is told of them. Finding is for any thread, while no epoch begins. */
-uint32_t apply_find_held(const struct desk *desk, uint32_t f, uint64_t version,
-                         struct ledger_key held[CHAIN_PARTS_MAX]);
-void apply_tell_held(struct desk *desk, const struct ledger_key *held, uint32_t count);
+uint32_t apply_find_held(const struct desk *desk, uint32_t f, uint64_t version, struct result_id held[CHAIN_PARTS_MAX]);
+void apply_tell_held(struct desk *desk, const struct result_id *held, uint32_t count);
 
 /* Whether a result's step and numbers may be those of this run. ERR_PROTO: they make no sense. */
 ERR_MUST_CHECK enum err apply_check(const struct desk *desk, const struct wire_meta *meta);

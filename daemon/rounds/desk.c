@@ -101,7 +101,7 @@ uint32_t desk_own_part(const struct desk *desk, uint32_t f, uint64_t version, st
     struct chain_part parts[CHAIN_PARTS_MAX];
     uint32_t count = desk_parts(desk, f, version, parts);
     for (uint32_t p = 0; p < count; p++)
-        if (parts[p].owner == desk_id(desk) && parts[p].epoch == desk->conf.view->epoch && !parts[p].carried) {
+        if (parts[p].id.owner == desk_id(desk) && parts[p].id.epoch == desk->conf.view->epoch && !parts[p].carried) {
             *part = parts[p];
             return p;
         }
@@ -119,7 +119,7 @@ bool desk_cut(struct desk *desk, uint32_t f, uint64_t version)
         if (parts[p].carried)
             continue;
         masks[masks_count++] = parts[p].shards;
-        own |= parts[p].owner == desk_id(desk) && parts[p].epoch == desk->conf.view->epoch ? parts[p].shards : 0;
+        own |= parts[p].id.owner == desk_id(desk) && parts[p].id.epoch == desk->conf.view->epoch ? parts[p].shards : 0;
     }
     if (replica_cut_is(desk->conf.replica, f, masks, masks_count, own))
         return true;
@@ -332,15 +332,14 @@ enum err desk_check_step(const struct desk *desk, const struct wire_meta *meta)
     return ERR_OK;
 }
 
-struct wire_object desk_object(const struct desk *desk, enum wire_kind kind, uint32_t f, uint64_t version,
-                               const struct chain_part *part)
+struct wire_object desk_object(const struct desk *desk, enum wire_kind kind, const struct chain_part *part)
 {
     struct wire_object what = {.shards = part->shards};
     what.key = (struct wire_key){.kind = kind,
-                                 .fragment = f,
-                                 .version = version,
-                                 .epoch = part->epoch,
-                                 .owner = part->owner,
+                                 .fragment = part->id.fragment,
+                                 .version = part->id.version,
+                                 .epoch = part->id.epoch,
+                                 .owner = part->id.owner,
                                  .island = desk_id(desk)};
     memcpy(what.nonce, desk->conf.nonce, sizeof what.nonce);
     return what;
@@ -366,19 +365,15 @@ void desk_post(struct desk *desk, const struct sync_event *event)
     event_post_sync(desk->conf.events, event);
 }
 
-struct ledger_key desk_result(const struct desk *desk, uint32_t f, uint64_t version, const struct chain_part *part)
+struct result_id desk_result(const struct desk *desk, const struct chain_part *part)
 {
-    struct ledger_key key = {.fragment = f, .version = version, .epoch = part->epoch, .owner = part->owner};
+    const struct sync *sync = desk->conf.sync;
+    struct result_id id = part->id;
     const struct chain_part *parts;
     bool acknowledged;
-    uint32_t count = sync_own(desk->conf.sync, f).version + 1 == version ? sync_parts(desk->conf.sync, f, &parts) : 0;
+    uint32_t count = sync_own(sync, id.fragment).version + 1 == id.version ? sync_parts(sync, id.fragment, &parts) : 0;
     for (uint32_t p = 0; p < count; p++)
-        if (parts[p].owner == part->owner && parts[p].epoch == part->epoch &&
-            sync_held(desk->conf.sync, f, p, &key.digest, &acknowledged))
-            return key;
-    if (part->carried)
-        key.digest = part->digest;
-    else if (!results_find(desk->conf.ledger, f, version, part->epoch, part->owner, &key))
-        key.digest = (struct digest){{0}};
-    return key;
+        if (result_id_same_part(&parts[p].id, &id) && sync_held(sync, id.fragment, p, &id.digest, &acknowledged))
+            return id;
+    return !part->carried && results_find(desk->conf.ledger, &part->id, &id) ? id : part->id;
 }

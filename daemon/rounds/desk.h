@@ -119,8 +119,7 @@ ERR_MUST_CHECK enum err desk_set_compression(const struct desk *desk, bool compr
 ERR_MUST_CHECK enum err desk_check_step(const struct desk *desk, const struct wire_meta *meta);
 
 /* What an object says that we make: a contribution to a part, or the result of our own. */
-struct wire_object desk_object(const struct desk *desk, enum wire_kind kind, uint32_t f, uint64_t version,
-                               const struct chain_part *part);
+struct wire_object desk_object(const struct desk *desk, enum wire_kind kind, const struct chain_part *part);
 /* Whether an object is the one of this name, of this run, and holds these shards. ERR_PROTO. */
 ERR_MUST_CHECK enum err desk_check_object(const struct desk *desk, const struct wire_object *what,
                                           const struct wire_key *key, uint64_t shards);
@@ -130,6 +129,6 @@ void desk_judged(struct desk *desk, uint32_t peer, const struct wire_key *key, e
 void desk_post(struct desk *desk, const struct sync_event *event);
 /* Which result of a part is to be applied: the one that the core holds, or, where it holds none, the first one that the
  * ledger has. */
-struct ledger_key desk_result(const struct desk *desk, uint32_t f, uint64_t version, const struct chain_part *part);
+struct result_id desk_result(const struct desk *desk, const struct chain_part *part);
 
 #endif

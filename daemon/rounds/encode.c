@@ -88,7 +88,7 @@ static enum err run_encode(struct job *job, struct jobs_scratch *scratch)
     double begin_s = env_mono_s();
     TRY(encode_shared(j, scratch, &frame_bytes));
     j->seconds = env_mono_s() - begin_s;
-    const struct wire_object what = desk_object(desk, WIRE_CONTRIBUTION, j->f, j->version, &j->part);
+    const struct wire_object what = desk_object(desk, WIRE_CONTRIBUTION, &j->part);
     return wire_object_seal(&what, &j->meta, NULL, j->slot->data, frame_bytes, &j->slot->bytes, &j->digest);
 }
 
@@ -139,7 +139,7 @@ static void done_encode(struct job *job)
     uint32_t f = j->f;
     j->slot->busy = false;
     j->slot->version = j->version;
-    j->slot->epoch = j->part.epoch;
+    j->slot->epoch = j->part.id.epoch;
     if (job->err != ERR_OK) {
         tell_failure(encode, job->text);
         encode->fragments[f].err = job->err;

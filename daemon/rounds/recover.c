@@ -30,20 +30,10 @@ static enum err measure(struct replay *replay, struct result *result, struct rep
     return err;
 }
 
-static struct ledger_key key_of(const struct ledger_commit *commit, uint32_t part)
-{
-    return (struct ledger_key){.fragment = commit->fragment,
-                               .owner = commit->parts[part].owner,
-                               .version = commit->version,
-                               .epoch = commit->parts[part].epoch,
-                               .digest = commit->parts[part].digest};
-}
-
 static enum err look_at_part(struct replay *replay, uint32_t part, uint64_t *shards)
 {
-    const struct ledger_key key = key_of(&replay->commit, part);
     struct result result;
-    TRY(apply_open(replay->desk, &key, &result));
+    TRY(apply_open(replay->desk, &replay->commit.parts[part], &result));
     uint64_t mask = result.what.shards;
     bool again = (*shards & mask) != 0;
     *shards |= mask;
@@ -70,10 +60,9 @@ static bool look_at_version(struct replay *replay)
 
 static enum err apply_part(struct replay *replay, uint32_t part)
 {
-    const struct ledger_key key = key_of(&replay->commit, part);
     struct store_fragment *state = replay->state;
     struct result result;
-    TRY(apply_open(replay->desk, &key, &result));
+    TRY(apply_open(replay->desk, &replay->commit.parts[part], &result));
     struct outer_round round = apply_numbers(replay->desk, &result.meta, replay->sizes, replay->commit.parts_count);
     enum err err = replica_apply(replay->replica, replay->f, result.what.shards, &round, result.frame,
                                  result.frame_bytes, replay->codec);
@@ -127,7 +116,7 @@ static enum err hash_replayed(const struct desk *desk, uint32_t f, struct jobs_s
 
 static bool made_by_us(const struct desk *desk, uint32_t f, uint64_t version)
 {
-    struct ledger_key keys[LEDGER_RESULTS_MAX];
+    struct result_id keys[LEDGER_RESULTS_MAX];
     size_t count = ledger_list(desk->conf.ledger, f, version, keys, LEDGER_RESULTS_MAX);
     for (size_t i = 0; i < count; i++)
         if (keys[i].owner == desk_id(desk))
@@ -143,9 +132,8 @@ static void note_standing(const struct desk *desk, uint32_t f, uint64_t upto, st
         if (ledger_commit_of(desk->conf.ledger, f, version, &commit) != ERR_OK)
             continue;
         for (uint32_t i = 0; i < commit.parts_count; i++) {
-            const struct ledger_key key = key_of(&commit, i);
             struct result result;
-            if (result_open(desk->conf.ledger, &key, &result) != ERR_OK)
+            if (result_open(desk->conf.ledger, &commit.parts[i], &result) != ERR_OK)
                 continue;
             standing_note(standing, desk->conf.view, &result.meta, f, version, desk->now_ms, false);
             result_close(&result);
@@ -168,7 +156,7 @@ struct recover_fragment {
     uint64_t saved; /* the version that its checkpoint holds */
     bool replayed;  /* versions after that */
     struct standing standing;
-    struct ledger_key *held; /* results of the version after it that the ledger has */
+    struct result_id *held; /* results of the version after it that the ledger has */
     uint32_t held_count;
 };
 
@@ -253,7 +241,7 @@ static enum err replay_next(struct recover_job *j, struct codec *codec)
 static enum err find_held(struct recover_job *j)
 {
     struct recover_fragment *fragment = &j->recover->fragments[j->f];
-    struct ledger_key held[CHAIN_PARTS_MAX];
+    struct result_id held[CHAIN_PARTS_MAX];
     uint32_t count = apply_find_held(j->recover->desk, j->f, fragment->state.version + 1, held);
     TRY(mem_new(count, sizeof *held, "results that are there", &fragment->held));
     memcpy(fragment->held, held, count * sizeof *held);

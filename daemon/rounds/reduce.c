@@ -73,8 +73,8 @@ struct store_job {
     uint32_t f;
     uint64_t version;
     struct slot *slot;
-    bool ours;               /* out: it is what the ledger has */
-    struct ledger_key there; /* out: which one it has */
+    bool ours;              /* out: it is what the ledger has */
+    struct result_id there; /* out: which one it has */
 };
 
 enum err reduce_new(struct desk *desk, struct reduce **out)
@@ -215,7 +215,7 @@ static enum err run_mean(struct job *job, struct jobs_scratch *scratch)
     size_t frame_bytes;
     TRY(reduce_shared(j, scratch, &frame_bytes));
     name_inputs(j);
-    const struct wire_object what = desk_object(desk, WIRE_RESULT, j->f, j->version, &j->part);
+    const struct wire_object what = desk_object(desk, WIRE_RESULT, &j->part);
     struct digest digest;
     return wire_object_seal(&what, &j->meta, desk->conf.ident, j->slot->data, frame_bytes, &j->slot->bytes, &digest);
 }
@@ -460,9 +460,9 @@ static enum err run_store(struct job *job, struct jobs_scratch *scratch)
     struct wire_object what;
     (void)scratch;
     TRY(wire_object_peek(j->slot->data, j->slot->bytes, &what));
-    struct ledger_key ours = result_key(&what);
+    struct result_id ours = wire_object_result(&what);
     /* One that we had published before our disk was lost may have come back meanwhile: then that one stands. */
-    if (!results_find(ledger, j->f, j->version, ours.epoch, ours.owner, &j->there))
+    if (!results_find(ledger, &ours, &j->there))
         j->there = ours;
     j->ours = digest_equal(&j->there.digest, &ours.digest);
     return j->ours ? ledger_append(ledger, &ours, j->slot->data, j->slot->bytes) : ledger_sync(ledger);

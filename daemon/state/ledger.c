@@ -276,13 +276,13 @@ uint64_t ledger_at(struct ledger *ledger)
 /* ---- reading ---- */
 
 /* Of what is on its way to the disk nobody hears yet. */
-static const struct ledger_entry *told(const struct ledger *ledger, const struct ledger_key *key)
+static const struct ledger_entry *told(const struct ledger *ledger, const struct result_id *key)
 {
     const struct ledger_entry *entry = ledger_index_find(&ledger->index, key);
     return entry != NULL && !entry->unflushed ? entry : NULL;
 }
 
-bool ledger_has(struct ledger *ledger, const struct ledger_key *key)
+bool ledger_has(struct ledger *ledger, const struct result_id *key)
 {
     pthread_mutex_lock(&ledger->lock);
     bool has = told(ledger, key) != NULL;
@@ -290,7 +290,7 @@ bool ledger_has(struct ledger *ledger, const struct ledger_key *key)
     return has;
 }
 
-size_t ledger_list(struct ledger *ledger, uint32_t fragment, uint64_t version, struct ledger_key *out, size_t max)
+size_t ledger_list(struct ledger *ledger, uint32_t fragment, uint64_t version, struct result_id *out, size_t max)
 {
     size_t count = 0;
     pthread_mutex_lock(&ledger->lock);
@@ -327,7 +327,7 @@ static enum err map_entry(struct ledger *ledger, const struct ledger_entry *entr
     return ERR_OK;
 }
 
-enum err ledger_map(struct ledger *ledger, const struct ledger_key *key, struct ledger_map *out)
+enum err ledger_map(struct ledger *ledger, const struct result_id *key, struct ledger_map *out)
 {
     pthread_mutex_lock(&ledger->lock);
     const struct ledger_entry *entry = told(ledger, key);

@@ -46,7 +46,7 @@ ERR_MUST_CHECK enum err ledger_sync(struct ledger *ledger);
 /* Appends a result that wire_object_open() and codec_check() found whole: it is on the disk when this returns. One that
  * is there already is left as it is. ERR_ARG: its header says another name than `key`; ERR_STATE: the version has
  * LEDGER_RESULTS_MAX results. */
-ERR_MUST_CHECK enum err ledger_append(struct ledger *ledger, const struct ledger_key *key, const uint8_t *object,
+ERR_MUST_CHECK enum err ledger_append(struct ledger *ledger, const struct result_id *key, const uint8_t *object,
                                       size_t bytes);
 
 /* A result's bytes, mapped; valid until ledger_unmap(). ERR_NOTFOUND. */
@@ -56,12 +56,12 @@ struct ledger_map {
     void *map;
     size_t map_bytes;
 };
-ERR_MUST_CHECK enum err ledger_map(struct ledger *ledger, const struct ledger_key *key, struct ledger_map *out);
+ERR_MUST_CHECK enum err ledger_map(struct ledger *ledger, const struct result_id *key, struct ledger_map *out);
 void ledger_unmap(struct ledger_map *map);
 
-bool ledger_has(struct ledger *ledger, const struct ledger_key *key);
+bool ledger_has(struct ledger *ledger, const struct result_id *key);
 /* All results of a version, in the order in which they came; returns how many are in `out`, at most `max`. */
-size_t ledger_list(struct ledger *ledger, uint32_t fragment, uint64_t version, struct ledger_key *out, size_t max);
+size_t ledger_list(struct ledger *ledger, uint32_t fragment, uint64_t version, struct result_id *out, size_t max);
 
 /* Bytes of all results of a version. */
 uint64_t ledger_version_bytes(struct ledger *ledger, uint32_t fragment, uint64_t version);

@@ -209,17 +209,17 @@ static enum err end_turn(struct ledger *ledger, const struct ledger_entry *what,
 
 /* ---- results ---- */
 
-static enum err check_name(const struct ledger_key *key, const uint8_t *object, size_t bytes)
+static enum err check_name(const struct result_id *key, const uint8_t *object, size_t bytes)
 {
     struct wire_object what;
     TRY(wire_object_peek(object, bytes, &what));
-    if (what.key.kind != WIRE_RESULT || what.key.fragment != key->fragment || what.key.version != key->version ||
-        what.key.epoch != key->epoch || what.key.owner != key->owner || !digest_equal(&what.digest, &key->digest))
+    struct result_id name = wire_object_result(&what);
+    if (what.key.kind != WIRE_RESULT || !result_id_equal(&name, key))
         return err_set(ERR_ARG, "the %s is not what the ledger was to have it under", wire_key_text(&what.key));
     return ERR_OK;
 }
 
-enum err ledger_append(struct ledger *ledger, const struct ledger_key *key, const uint8_t *object, size_t bytes)
+enum err ledger_append(struct ledger *ledger, const struct result_id *key, const uint8_t *object, size_t bytes)
 {
     struct ledger_entry entry = {.key = *key, .bytes = bytes, .unflushed = 1};
     enum err err = ERR_OK;

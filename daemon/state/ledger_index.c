@@ -32,7 +32,7 @@ static uint32_t *slot_of(const struct ledger_index *index, uint32_t fragment, ui
         uint32_t *slot = &index->slots[at & (index->slots_room - 1)];
         if (*slot == 0)
             return slot;
-        const struct ledger_key *key = &index->entries[*slot - 1].key;
+        const struct result_id *key = &index->entries[*slot - 1].key;
         if (key->fragment == fragment && key->version == version)
             return slot;
     }
@@ -51,11 +51,10 @@ struct ledger_entry *ledger_index_next(const struct ledger_index *index, const s
     return entry->next != 0 ? &index->entries[entry->next - 1] : NULL;
 }
 
-struct ledger_entry *ledger_index_find(const struct ledger_index *index, const struct ledger_key *key)
+struct ledger_entry *ledger_index_find(const struct ledger_index *index, const struct result_id *key)
 {
     struct ledger_entry *entry = ledger_index_first(index, key->fragment, key->version);
-    while (entry != NULL && (entry->commit || entry->key.owner != key->owner || entry->key.epoch != key->epoch ||
-                             !digest_equal(&entry->key.digest, &key->digest)))
+    while (entry != NULL && (entry->commit || !result_id_equal(&entry->key, key)))
         entry = ledger_index_next(index, entry);
     return entry;
 }

@@ -17,7 +17,7 @@
 #include "daemon/state/ledger_types.h"
 
 struct ledger_entry {
-    struct ledger_key key; /* of a commit: fragment and version, else zeros */
+    struct result_id key;  /* of a commit: fragment and version, else zeros */
     uint32_t segment : 30; /* index into the ledger's segments */
     uint32_t commit : 1;
     uint32_t unflushed : 1; /* a result that is to be durable, and is not yet: nobody hears of it */
@@ -36,7 +36,7 @@ struct ledger_index {
 void ledger_index_deinit(struct ledger_index *index);
 
 /* NULL: there is none. Borrowed until the next change. */
-struct ledger_entry *ledger_index_find(const struct ledger_index *index, const struct ledger_key *key);
+struct ledger_entry *ledger_index_find(const struct ledger_index *index, const struct result_id *key);
 struct ledger_entry *ledger_index_commit(const struct ledger_index *index, uint32_t fragment, uint64_t version);
 /* The first entry of a version, and the one after an entry; NULL: none. */
 struct ledger_entry *ledger_index_first(const struct ledger_index *index, uint32_t fragment, uint64_t version);

@@ -124,11 +124,7 @@ static bool read_result(const uint8_t *body, struct ledger_record *out)
     if (wire_object_open(body, (size_t)out->bytes, &what, &meta, &frame, &frame_bytes) != ERR_OK ||
         what.key.kind != WIRE_RESULT || codec_intact(frame, frame_bytes) != ERR_OK)
         return false;
-    out->key = (struct ledger_key){.fragment = what.key.fragment,
-                                   .owner = what.key.owner,
-                                   .version = what.key.version,
-                                   .epoch = what.key.epoch,
-                                   .digest = what.digest};
+    out->key = wire_object_result(&what);
     return true;
 }
 
@@ -137,7 +133,7 @@ static bool read_commit(const uint8_t *body, struct ledger_record *out)
     struct ledger_commit commit;
     if (ledger_record_get_commit(body, (size_t)out->bytes, &commit) != ERR_OK)
         return false;
-    out->key = (struct ledger_key){.fragment = commit.fragment, .version = commit.version};
+    out->key = (struct result_id){.fragment = commit.fragment, .version = commit.version};
     return true;
 }
 
@@ -182,6 +178,8 @@ enum err ledger_record_get_commit(const uint8_t *body, size_t bytes, struct ledg
         return err_set(ERR_CORRUPT, "a commit of %" PRIu32 " parts in %zu bytes", parts, bytes);
     memcpy(out->hash.byte, hash, DIGEST_BYTES);
     for (uint32_t i = 0; i < parts; i++) {
+        out->parts[i].fragment = out->fragment;
+        out->parts[i].version = out->version;
         out->parts[i].epoch = bytes_get_u64(&reader);
         out->parts[i].owner = bytes_get_u32(&reader);
         memcpy(out->parts[i].digest.byte, bytes_get(&reader, DIGEST_BYTES), DIGEST_BYTES);

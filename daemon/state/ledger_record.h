@@ -36,9 +36,9 @@ ERR_MUST_CHECK enum err ledger_record_get_segment(const uint8_t *header, uint64_
 enum ledger_kind { LEDGER_RESULT = 1, LEDGER_COMMIT = 2 };
 struct ledger_record {
     enum ledger_kind kind;
-    struct ledger_key key; /* commit: fragment and version */
-    uint64_t at, bytes;    /* of the body: the result's object, or the packed commit */
-    uint64_t end;          /* where the next record begins */
+    struct result_id key; /* commit: fragment and version */
+    uint64_t at, bytes;   /* of the body: the result's object, or the packed commit */
+    uint64_t end;         /* where the next record begins */
 };
 
 /* The header of a record over `body`, which for a result is an object, whose own digests cover all of it. */

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "common/digest.h"
+#include "net/transport/result_id.h"
 
 enum {
     LEDGER_PARTS_MAX = 64,    /* of one version */
@@ -22,24 +23,12 @@ struct ledger_conf {
     uint64_t keep_bytes;    /* results kept at most although a checkpoint covers them */
 };
 
-/* A result. Two that differ have different digests, whatever else they share. */
-struct ledger_key {
-    uint32_t fragment, owner; /* owner: its id */
-    uint64_t version, epoch;
-    struct digest digest; /* the object's */
-};
-
 /* Which results made a version, and what came of it. */
-struct ledger_part {
-    uint64_t epoch;
-    uint32_t owner;
-    struct digest digest;
-};
 struct ledger_commit {
     uint32_t fragment, parts_count;
     uint64_t version;
-    struct digest hash; /* of the version they made; zeros: it was not known yet */
-    struct ledger_part parts[LEDGER_PARTS_MAX];
+    struct digest hash;                       /* of the version they made; zeros: it was not known yet */
+    struct result_id parts[LEDGER_PARTS_MAX]; /* of this fragment and version */
 };
 
 #endif

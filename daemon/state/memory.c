@@ -42,7 +42,7 @@ static void add_parts(struct memory *memory, const struct memory_conf *conf, uin
     uint32_t count = parts_usual(conf->parts, f, parts);
     for (uint32_t p = 0; p < count; p++) {
         masks[p] = parts[p].shards;
-        own |= parts[p].owner == conf->self ? parts[p].shards : 0;
+        own |= parts[p].id.owner == conf->self ? parts[p].shards : 0;
         memory->frames += 2 * object_bytes(conf, f, masks[p]); /* what we send for it, and its result */
     }
     if (own != 0) /* what all others send for ours, and its result once more */

@@ -35,7 +35,7 @@ uint32_t parts_find(const struct parts *parts, uint32_t f, uint64_t version, uin
     struct chain_part all[CHAIN_PARTS_MAX];
     uint32_t count = parts_of(parts, f, version, all);
     for (uint32_t p = 0; p < count; p++)
-        if (all[p].owner == owner && all[p].epoch == epoch) {
+        if (all[p].id.owner == owner && all[p].id.epoch == epoch) {
             *out = all[p];
             return p;
         }

@@ -3,7 +3,7 @@
 
 #include "outer_opt/fbits.h"
 
-enum err result_open(struct ledger *ledger, const struct ledger_key *key, struct result *out)
+enum err result_open(struct ledger *ledger, const struct result_id *key, struct result *out)
 {
     *out = (struct result){.frame = NULL};
     TRY(ledger_map(ledger, key, &out->map));
@@ -20,15 +20,6 @@ enum err result_open(struct ledger *ledger, const struct ledger_key *key, struct
 void result_close(struct result *result)
 {
     ledger_unmap(&result->map);
-}
-
-struct ledger_key result_key(const struct wire_object *what)
-{
-    return (struct ledger_key){.fragment = what->key.fragment,
-                               .owner = what->key.owner,
-                               .version = what->key.version,
-                               .epoch = what->key.epoch,
-                               .digest = what->digest};
 }
 
 bool result_counts(const struct wire_meta *meta, uint32_t id, const struct digest *contribution)
@@ -50,13 +41,12 @@ double result_share(const struct wire_meta *meta, uint32_t id, bool alike)
     return all > 0 ? own / all : 0;
 }
 
-bool results_find(struct ledger *ledger, uint32_t f, uint64_t version, uint64_t epoch, uint32_t owner,
-                  struct ledger_key *out)
+bool results_find(struct ledger *ledger, const struct result_id *like, struct result_id *out)
 {
-    struct ledger_key keys[LEDGER_RESULTS_MAX];
-    size_t count = ledger_list(ledger, f, version, keys, LEDGER_RESULTS_MAX);
+    struct result_id keys[LEDGER_RESULTS_MAX];
+    size_t count = ledger_list(ledger, like->fragment, like->version, keys, LEDGER_RESULTS_MAX);
     for (size_t i = 0; i < count; i++) {
-        if (keys[i].owner != owner || keys[i].epoch != epoch)
+        if (!result_id_same_part(&keys[i], like))
             continue;
         *out = keys[i];
         return true;

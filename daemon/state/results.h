@@ -24,11 +24,8 @@ struct result {
 
 /* Maps and checks a result. ERR_NOTFOUND: the ledger does not have it (any more); ERR_PROTO: it is damaged. After a
  * failure there is nothing to close. */
-ERR_MUST_CHECK enum err result_open(struct ledger *ledger, const struct ledger_key *key, struct result *out);
+ERR_MUST_CHECK enum err result_open(struct ledger *ledger, const struct result_id *key, struct result *out);
 void result_close(struct result *result);
-
-/* Under what the ledger has an object. */
-struct ledger_key result_key(const struct wire_object *what);
 
 /* Whether the result counts this contribution of the member; NULL: any of its contributions. */
 bool result_counts(const struct wire_meta *meta, uint32_t id, const struct digest *contribution);
@@ -37,8 +34,8 @@ bool result_counts(const struct wire_meta *meta, uint32_t id, const struct diges
  * it does not count it, or left it out. */
 double result_share(const struct wire_meta *meta, uint32_t id, bool alike);
 
-/* The first result that the ledger got of the part that an owner made in an epoch; false: it has none. */
-bool results_find(struct ledger *ledger, uint32_t f, uint64_t version, uint64_t epoch, uint32_t owner,
-                  struct ledger_key *out);
+/* The first result that the ledger got of the part that `like` names, whatever its digest; false: it has none, and
+ * `*out` is as it was. */
+bool results_find(struct ledger *ledger, const struct result_id *like, struct result_id *out);
 
 #endif

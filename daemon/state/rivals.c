@@ -4,7 +4,7 @@
 #include "daemon/state/results.h"
 #include "net/membership/proof.h"
 
-static bool is_signed(struct ledger *ledger, const struct ledger_key *key, const uint8_t *owner_key)
+static bool is_signed(struct ledger *ledger, const struct result_id *key, const uint8_t *owner_key)
 {
     struct result result;
     if (result_open(ledger, key, &result) != ERR_OK)
@@ -14,12 +14,12 @@ static bool is_signed(struct ledger *ledger, const struct ledger_key *key, const
     return good;
 }
 
-bool rivals_of(struct ledger *ledger, const struct ledger_key *key, const uint8_t *owner_key, struct ledger_key *other)
+bool rivals_of(struct ledger *ledger, const struct result_id *key, const uint8_t *owner_key, struct result_id *other)
 {
-    struct ledger_key keys[LEDGER_RESULTS_MAX];
+    struct result_id keys[LEDGER_RESULTS_MAX];
     size_t count = ledger_list(ledger, key->fragment, key->version, keys, LEDGER_RESULTS_MAX);
     for (size_t i = 0; i < count; i++) {
-        if (keys[i].owner != key->owner || keys[i].epoch != key->epoch || digest_equal(&keys[i].digest, &key->digest) ||
+        if (!result_id_same_part(&keys[i], key) || digest_equal(&keys[i].digest, &key->digest) ||
             !is_signed(ledger, &keys[i], owner_key))
             continue;
         *other = keys[i];
@@ -28,7 +28,7 @@ bool rivals_of(struct ledger *ledger, const struct ledger_key *key, const uint8_
     return false;
 }
 
-enum err rivals_proof(struct ledger *ledger, const struct ledger_key *first, const struct ledger_key *second,
+enum err rivals_proof(struct ledger *ledger, const struct result_id *first, const struct result_id *second,
                       uint8_t **bytes, size_t *count)
 {
     struct result a, b;

@@ -17,10 +17,10 @@
 
 /* Whether the ledger has this result and another one of the same owner for the same fragment, version and epoch, and
  * both are signed with this key. A result that is damaged or not signed proves nothing. */
-bool rivals_of(struct ledger *ledger, const struct ledger_key *key, const uint8_t *owner_key, struct ledger_key *other);
+bool rivals_of(struct ledger *ledger, const struct result_id *key, const uint8_t *owner_key, struct result_id *other);
 
 /* Both, as a proof (net/membership/proof.h). Caller frees `*bytes`. Fails as result_open(), or ERR_NOMEM. */
-ERR_MUST_CHECK enum err rivals_proof(struct ledger *ledger, const struct ledger_key *first,
-                                     const struct ledger_key *second, uint8_t **bytes, size_t *count);
+ERR_MUST_CHECK enum err rivals_proof(struct ledger *ledger, const struct result_id *first,
+                                     const struct result_id *second, uint8_t **bytes, size_t *count);
 
 #endif

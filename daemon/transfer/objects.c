@@ -379,19 +379,18 @@ static void use_served(struct served *slot, uint32_t peer, const struct wire_key
 }
 
 /* The result that a key asks for: of a version that we have made, the one that it is made of. */
-static bool which_result(const struct objects *objects, const struct wire_key *key, struct ledger_key *out)
+static bool which_result(const struct objects *objects, const struct wire_key *key, struct result_id *out)
 {
     struct ledger *ledger = objects->plan.ledger;
     struct ledger_commit commit;
-    if (ledger_commit_of(ledger, key->fragment, key->version, &commit) != ERR_OK)
-        return results_find(ledger, key->fragment, key->version, key->epoch, key->owner, out);
-    *out = (struct ledger_key){
+    struct result_id like = {
         .fragment = key->fragment, .owner = key->owner, .version = key->version, .epoch = key->epoch};
+    if (ledger_commit_of(ledger, key->fragment, key->version, &commit) != ERR_OK)
+        return results_find(ledger, &like, out);
     for (uint32_t p = 0; p < commit.parts_count; p++) {
-        if (commit.parts[p].owner != key->owner || commit.parts[p].epoch != key->epoch)
-            continue;
-        out->digest = commit.parts[p].digest;
-        return true;
+        *out = commit.parts[p];
+        if (result_id_same_part(out, &like))
+            return true;
     }
     return false;
 }
@@ -399,7 +398,7 @@ static bool which_result(const struct objects *objects, const struct wire_key *k
 static void serve_result(struct objects *objects, uint32_t peer, const struct wire_key *key, struct served *served,
                          uint64_t now_ms)
 {
-    struct ledger_key there;
+    struct result_id there;
     if (!which_result(objects, key, &there) || ledger_map(objects->plan.ledger, &there, &served->map) != ERR_OK) {
         say_done(objects, peer, key, WIRE_NOT_AVAILABLE);
         return;

@@ -109,32 +109,29 @@ static uint64_t take_carried(const struct record *record, uint32_t fragment, uin
                              uint32_t *count)
 {
     uint32_t carried_count;
-    const struct record_carried *carried = record_carried(record, fragment, &carried_count);
+    const struct part_result *carried = record_carried(record, fragment, &carried_count);
     for (uint32_t i = 0; i < carried_count; i++) {
         uint64_t these = carried[i].shards & shards; /* a record does not know how many a fragment has */
         if (these == 0)
             continue;
-        parts[(*count)++] = (struct chain_part){.owner = carried[i].owner,
-                                                .epoch = carried[i].epoch,
-                                                .shards = these,
-                                                .carried = true,
-                                                .digest = carried[i].digest};
+        parts[(*count)++] = (struct chain_part){.id = carried[i].id, .shards = these, .carried = true};
         shards &= ~these;
     }
     return shards;
 }
 
-/* The place of an owner's part behind the first `from`, in order of owner; made if it is not there yet. */
-static struct chain_part *part_of(struct chain_part *parts, uint32_t from, uint32_t *count, uint32_t owner,
-                                  uint64_t epoch)
+/* The place of the owner's part that makes `result`, behind the first `from`, in order of owner; made if it is not
+ * there yet. */
+static struct chain_part *part_of(struct chain_part *parts, uint32_t from, uint32_t *count,
+                                  const struct result_id *result)
 {
     uint32_t at = from;
-    while (at < *count && parts[at].owner < owner)
+    while (at < *count && parts[at].id.owner < result->owner)
         at++;
-    if (at < *count && parts[at].owner == owner)
+    if (at < *count && parts[at].id.owner == result->owner)
         return &parts[at];
     memmove(parts + at + 1, parts + at, (*count - at) * sizeof *parts);
-    parts[at] = (struct chain_part){.owner = owner, .epoch = epoch};
+    parts[at] = (struct chain_part){.id = *result};
     ++*count;
     return &parts[at];
 }
@@ -151,12 +148,15 @@ uint32_t chain_parts(const struct chain *chain, uint32_t fragment, uint32_t shar
         left = take_carried(record, fragment, left, parts, &carried);
     uint32_t count = carried;
     for (uint32_t shard = 0; shard < shards_count; shard++) {
-        uint32_t owner = record->map.owner[shardmap_slot(fragment, shards_count, shard)];
+        struct result_id made = {.fragment = fragment,
+                                 .owner = record->map.owner[shardmap_slot(fragment, shards_count, shard)],
+                                 .version = version,
+                                 .epoch = record->epoch};
         if ((left >> shard & 1) == 0)
             continue;
-        if (owner == SHARDMAP_NOBODY && carried == 0)
+        if (made.owner == SHARDMAP_NOBODY && carried == 0)
             return 0;
-        part_of(parts, carried, &count, owner, record->epoch)->shards |= (uint64_t)1 << shard;
+        part_of(parts, carried, &count, &made)->shards |= (uint64_t)1 << shard;
     }
     return count;
 }

@@ -18,11 +18,9 @@
 #include "net/config/record.h"
 
 struct chain_part {
-    uint32_t owner;       /* id of its owner in `epoch` */
-    uint64_t epoch;       /* in which its result is made */
-    uint64_t shards;      /* mask */
-    bool carried;         /* the record names its result, by `digest` */
-    struct digest digest; /* carried: of the object */
+    struct result_id id; /* of its result; the digest only of a carried one, else zeros */
+    uint64_t shards;     /* mask */
+    bool carried;        /* the record names its result */
 };
 
 struct chain;

@@ -98,18 +98,18 @@ uint64_t record_start(const struct record *record, uint32_t fragment)
     return start_of(record->starts, record->starts_count, fragment);
 }
 
-const struct record_carried *record_carried(const struct record *record, uint32_t fragment, uint32_t *count)
+const struct part_result *record_carried(const struct record *record, uint32_t fragment, uint32_t *count)
 {
     uint32_t low = 0, high = record->carried_count;
     *count = 0;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
-        if (record->carried[middle].fragment < fragment)
+        if (record->carried[middle].id.fragment < fragment)
             low = middle + 1;
         else
             high = middle;
     }
-    while (low + *count < record->carried_count && record->carried[low + *count].fragment == fragment)
+    while (low + *count < record->carried_count && record->carried[low + *count].id.fragment == fragment)
         ++*count;
     return *count > 0 ? &record->carried[low] : NULL;
 }
@@ -284,38 +284,30 @@ static enum err check_starts(const uint64_t *starts, uint32_t starts_count)
     return ERR_OK;
 }
 
-/* Whether it comes after `before`: in order of fragment, owner, epoch. */
-static bool in_order(const struct record_carried *before, const struct record_carried *carried)
-{
-    if (before->fragment != carried->fragment)
-        return before->fragment < carried->fragment;
-    if (before->owner != carried->owner)
-        return before->owner < carried->owner;
-    return before->epoch < carried->epoch;
-}
-
 enum err record_carried_check(uint64_t epoch, const uint64_t *starts, uint32_t starts_count,
-                              const struct record_carried *carried, uint32_t carried_count)
+                              const struct part_result *carried, uint32_t carried_count)
 {
     uint64_t seen = 0; /* shards of the fragment that is being looked at */
     TRY(check_starts(starts, starts_count));
     if (carried_count > RECORD_CARRIED_MAX)
         return err_set(ERR_PROTO, "%" PRIu32 " carried results", carried_count);
     for (uint32_t i = 0; i < carried_count; i++) {
-        const struct record_carried *one = &carried[i];
-        if (one->fragment >= RECORD_FRAGMENTS_MAX || one->version != start_of(starts, starts_count, one->fragment) + 1)
+        const struct part_result *one = &carried[i];
+        if (one->id.fragment >= RECORD_FRAGMENTS_MAX ||
+            one->id.version != start_of(starts, starts_count, one->id.fragment) + 1)
             return err_set(ERR_PROTO,
                            "a result carried for fragment %" PRIu32 ", version %" PRIu64 ", which is not the first one",
-                           one->fragment, one->version);
-        if (one->epoch >= epoch)
-            return err_set(ERR_PROTO, "a result of epoch %" PRIu64 " carried into epoch %" PRIu64, one->epoch, epoch);
-        if (i > 0 && !in_order(&carried[i - 1], one))
+                           one->id.fragment, one->id.version);
+        if (one->id.epoch >= epoch)
+            return err_set(ERR_PROTO, "a result of epoch %" PRIu64 " carried into epoch %" PRIu64, one->id.epoch,
+                           epoch);
+        if (i > 0 && result_id_order(&carried[i - 1].id, &one->id) >= 0)
             return err_set(ERR_PROTO, "carried results that are not in order of fragment, owner and epoch");
-        if (i == 0 || carried[i - 1].fragment != one->fragment)
+        if (i == 0 || carried[i - 1].id.fragment != one->id.fragment)
             seen = 0;
         if (one->shards == 0 || (one->shards & seen) != 0)
-            return err_set(ERR_PROTO, "a result of %" PRIu32 " carried for fragment %" PRIu32 " with %s", one->owner,
-                           one->fragment, one->shards == 0 ? "no shards" : "shards of another one");
+            return err_set(ERR_PROTO, "a result of %" PRIu32 " carried for fragment %" PRIu32 " with %s", one->id.owner,
+                           one->id.fragment, one->shards == 0 ? "no shards" : "shards of another one");
         seen |= one->shards;
     }
     return ERR_OK;
@@ -335,9 +327,9 @@ enum err record_check(const struct record *record)
     TRY(record_carried_check(record->epoch, record->starts, record->starts_count, record->carried,
                              record->carried_count));
     for (uint32_t i = 0; i < record->carried_count; i++)
-        if (record->carried[i].owner >= record->next_id)
+        if (record->carried[i].id.owner >= record->next_id)
             return err_set(ERR_PROTO, "a record that carries a result of %" PRIu32 " before that id was given",
-                           record->carried[i].owner);
+                           record->carried[i].id.owner);
     return ERR_OK;
 }
 
@@ -363,13 +355,13 @@ static enum err check_ids(const struct record *previous, const struct record *ne
 }
 
 /* Whether a record carries exactly this result. */
-static bool carries(const struct record *record, const struct record_carried *carried)
+static bool carries(const struct record *record, const struct part_result *carried)
 {
     uint32_t count;
-    const struct record_carried *of = record_carried(record, carried->fragment, &count);
+    const struct part_result *of = record_carried(record, carried->id.fragment, &count);
     for (uint32_t i = 0; i < count; i++)
-        if (of[i].owner == carried->owner && of[i].epoch == carried->epoch && of[i].version == carried->version)
-            return of[i].shards == carried->shards && digest_equal(&of[i].digest, &carried->digest);
+        if (part_result_equal(&of[i], carried))
+            return true;
     return false;
 }
 
@@ -378,22 +370,22 @@ static bool carries(const struct record *record, const struct record_carried *ca
 static enum err check_carried_on(const struct record *previous, const struct record *next)
 {
     for (uint32_t i = 0; i < previous->carried_count; i++) {
-        const struct record_carried *old = &previous->carried[i];
-        if (record_start(next, old->fragment) < old->version && !carries(next, old))
+        const struct part_result *old = &previous->carried[i];
+        if (record_start(next, old->id.fragment) < old->id.version && !carries(next, old))
             return err_set(ERR_PROTO,
                            "record %" PRIu64 " drops the result of %" PRIu32 " for fragment %" PRIu32
                            ", version %" PRIu64 ", which the one before carried",
-                           next->epoch, old->owner, old->fragment, old->version);
+                           next->epoch, old->id.owner, old->id.fragment, old->id.version);
     }
     for (uint32_t i = 0; i < next->carried_count; i++) {
-        const struct record_carried *carried = &next->carried[i];
-        const struct record_member *owner = record_member(previous, carried->owner);
-        bool made = carried->epoch == previous->epoch && owner != NULL && owner->role == RECORD_OWNER;
+        const struct part_result *carried = &next->carried[i];
+        const struct record_member *owner = record_member(previous, carried->id.owner);
+        bool made = carried->id.epoch == previous->epoch && owner != NULL && owner->role == RECORD_OWNER;
         if (!made && !carries(previous, carried))
             return err_set(ERR_PROTO,
                            "record %" PRIu64 " carries a result of %" PRIu32 " in epoch %" PRIu64
                            ", who was no owner of the epoch before, which did not carry it either",
-                           next->epoch, carried->owner, carried->epoch);
+                           next->epoch, carried->id.owner, carried->id.epoch);
     }
     return ERR_OK;
 }

@@ -16,6 +16,7 @@
 #include "common/digest.h"
 #include "common/err.h"
 #include "common/shardmap.h"
+#include "net/transport/result_id.h"
 #include "net/transport/ident.h"
 #include "net/transport/wire.h"
 
@@ -66,15 +67,6 @@ struct record_member {
     uint8_t losses; /* how often records said lately that it is lost: one more each time, at most RECORD_LOSSES_MAX */
 };
 
-/* A result of an earlier epoch that stands: it counts in this epoch because the record names it. */
-struct record_carried {
-    uint32_t fragment, owner; /* owner: id, in `epoch` */
-    uint64_t version;         /* start + 1 */
-    uint64_t epoch;           /* in which it was made */
-    uint64_t shards;          /* mask */
-    struct digest digest;     /* of the object */
-};
-
 struct record {
     uint8_t nonce[RECORD_NONCE_BYTES]; /* of the run */
     uint64_t epoch;
@@ -87,7 +79,9 @@ struct record {
     uint32_t members_count;
     uint64_t *starts; /* per fragment; of those beyond, and where there are none: 0 */
     uint32_t starts_count;
-    struct record_carried *carried; /* in order of fragment, then owner, then epoch; each once */
+    /* Results of earlier epochs that stand, of version start + 1: they count in this epoch because the record names
+     * them. In order of fragment, then owner, then epoch; each once. */
+    struct part_result *carried;
     uint32_t carried_count;
 };
 
@@ -102,7 +96,7 @@ ERR_MUST_CHECK enum err record_copy(const struct record *record, struct record *
 ERR_MUST_CHECK enum err record_check(const struct record *record);
 /* The part of it about carried results in an epoch with these starts; also of a draft (net/membership/wire_epoch.h). */
 ERR_MUST_CHECK enum err record_carried_check(uint64_t epoch, const uint64_t *starts, uint32_t starts_count,
-                                             const struct record_carried *carried, uint32_t carried_count);
+                                             const struct part_result *carried, uint32_t carried_count);
 /* Whether `b` says anything about members, who owns what, or the run, that `a` does not; where the epochs start and
  * what they carry is left out. */
 bool record_differs(const struct record *a, const struct record *b);
@@ -134,7 +128,7 @@ const struct record_member *record_member_named(const struct record *record, con
 /* Version that the epoch starts from. */
 uint64_t record_start(const struct record *record, uint32_t fragment);
 /* The results carried for a fragment, `*count` of them, borrowed. */
-const struct record_carried *record_carried(const struct record *record, uint32_t fragment, uint32_t *count);
+const struct part_result *record_carried(const struct record *record, uint32_t fragment, uint32_t *count);
 uint32_t record_voters(const struct record *record);   /* how many */
 uint32_t record_majority(const struct record *record); /* of them */
 /* At how many voters that keep bytes a result has to be durable (docs/PROTOCOL.md, 9, rule 3). */

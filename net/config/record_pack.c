@@ -21,15 +21,15 @@ ProtobufCBinaryData record_bytes_to_proto(const void *bytes, size_t bytes_count)
     return (ProtobufCBinaryData){.len = bytes_count, .data = (uint8_t *)(uintptr_t)bytes};
 }
 
-void record_carried_to_proto(const struct record_carried *carried, Diloco__RecordCarried *proto)
+void record_carried_to_proto(const struct part_result *carried, Diloco__RecordCarried *proto)
 {
     diloco__record_carried__init(proto);
-    proto->fragment = carried->fragment;
-    proto->owner = carried->owner;
-    proto->version = carried->version;
-    proto->epoch = carried->epoch;
+    proto->fragment = carried->id.fragment;
+    proto->owner = carried->id.owner;
+    proto->version = carried->id.version;
+    proto->epoch = carried->id.epoch;
     proto->shards = carried->shards;
-    proto->digest = record_bytes_to_proto(carried->digest.byte, DIGEST_BYTES);
+    proto->digest = record_bytes_to_proto(carried->id.digest.byte, DIGEST_BYTES);
 }
 
 void record_vote_to_proto(const struct record_vote *vote, Diloco__RecordVote *proto)
@@ -63,14 +63,14 @@ enum err record_bytes_from_proto(const ProtobufCBinaryData *proto, const char *w
     return ERR_OK;
 }
 
-enum err record_carried_from_proto(const Diloco__RecordCarried *proto, struct record_carried *carried)
+enum err record_carried_from_proto(const Diloco__RecordCarried *proto, struct part_result *carried)
 {
-    carried->fragment = proto->fragment;
-    carried->owner = proto->owner;
-    carried->version = proto->version;
-    carried->epoch = proto->epoch;
+    carried->id.fragment = proto->fragment;
+    carried->id.owner = proto->owner;
+    carried->id.version = proto->version;
+    carried->id.epoch = proto->epoch;
     carried->shards = proto->shards;
-    return record_bytes_from_proto(&proto->digest, "a carried result's digest", carried->digest.byte, DIGEST_BYTES);
+    return record_bytes_from_proto(&proto->digest, "a carried result's digest", carried->id.digest.byte, DIGEST_BYTES);
 }
 
 enum err record_vote_from_proto(const Diloco__RecordVote *proto, struct record_vote *vote)

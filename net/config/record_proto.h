@@ -9,14 +9,14 @@
 #include "net/transport/wire.pb-c.h"
 
 /* The views lie in what they are of. */
-void record_carried_to_proto(const struct record_carried *carried, Diloco__RecordCarried *proto);
+void record_carried_to_proto(const struct part_result *carried, Diloco__RecordCarried *proto);
 void record_vote_to_proto(const struct record_vote *vote, Diloco__RecordVote *proto);
 ProtobufCBinaryData record_bytes_to_proto(const void *bytes, size_t bytes_count);
 
 void record_member_to_proto(const struct record_member *member, Diloco__RecordMember *proto);
 
 /* Lengths alone are checked here. ERR_PROTO. */
-ERR_MUST_CHECK enum err record_carried_from_proto(const Diloco__RecordCarried *proto, struct record_carried *carried);
+ERR_MUST_CHECK enum err record_carried_from_proto(const Diloco__RecordCarried *proto, struct part_result *carried);
 ERR_MUST_CHECK enum err record_member_from_proto(const Diloco__RecordMember *proto, struct record_member *member);
 ERR_MUST_CHECK enum err record_vote_from_proto(const Diloco__RecordVote *proto, struct record_vote *vote);
 /* So many bytes, exactly. */

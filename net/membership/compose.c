@@ -8,7 +8,7 @@
 
 /* A valid result of the version after the start, and at how many voters that keep bytes it was sealed. */
 struct candidate {
-    struct record_carried result;
+    struct part_result result;
     uint32_t copies;
     bool bytes; /* somebody who answered has them */
 };
@@ -17,7 +17,7 @@ struct work {
     const struct compose_base *base;
     const struct compose_holding *holdings;
     uint32_t holdings_count;
-    struct record_carried *carried; /* room for RECORD_CARRIED_MAX */
+    struct part_result *carried; /* room for RECORD_CARRIED_MAX */
     uint32_t carried_count;
     struct compose_out *out;
 };
@@ -35,12 +35,12 @@ static bool is_seal(const struct record *record, const struct compose_holding *h
     return holding->sealed && member != NULL && member->voter && member->incarnation == holding->incarnation;
 }
 
-static const struct record_carried *same_place(const struct record *record, const struct record_carried *result)
+static const struct part_result *same_place(const struct record *record, const struct part_result *result)
 {
     uint32_t count;
-    const struct record_carried *carried = record_carried(record, result->fragment, &count);
+    const struct part_result *carried = record_carried(record, result->id.fragment, &count);
     for (uint32_t i = 0; i < count; i++)
-        if (carried[i].version == result->version && (carried[i].shards & result->shards) != 0)
+        if (carried[i].id.version == result->id.version && (carried[i].shards & result->shards) != 0)
             return &carried[i];
     return NULL;
 }
@@ -54,22 +54,22 @@ static uint64_t part_of(const struct compose_base *base, uint32_t fragment, uint
         if (base->record->map.owner[shardmap_slot(fragment, count, s)] == owner)
             shards |= (uint64_t)1 << s;
     uint32_t carried_count;
-    const struct record_carried *carried = record_carried(base->record, fragment, &carried_count);
+    const struct part_result *carried = record_carried(base->record, fragment, &carried_count);
     for (uint32_t i = 0; i < carried_count; i++)
-        if (carried[i].version == version)
+        if (carried[i].id.version == version)
             shards &= ~carried[i].shards;
     return shards;
 }
 
 /* Whether a result counts in the epoch: carried into it, or made in it by the owner of exactly these shards. */
-static bool valid(const struct compose_base *base, const struct record_carried *result)
+static bool valid(const struct compose_base *base, const struct part_result *result)
 {
-    const struct record_carried *old = same_place(base->record, result);
+    const struct part_result *old = same_place(base->record, result);
     if (old != NULL)
-        return old->owner == result->owner && old->epoch == result->epoch && old->shards == result->shards &&
-               digest_equal(&old->digest, &result->digest);
-    return result->epoch == base->record->epoch && result->shards != 0 && result->owner != SHARDMAP_NOBODY &&
-           result->shards == part_of(base, result->fragment, result->version, result->owner);
+        return old->id.owner == result->id.owner && old->id.epoch == result->id.epoch &&
+               old->shards == result->shards && digest_equal(&old->id.digest, &result->id.digest);
+    return result->id.epoch == base->record->epoch && result->shards != 0 && result->id.owner != SHARDMAP_NOBODY &&
+           result->shards == part_of(base, result->id.fragment, result->id.version, result->id.owner);
 }
 
 /* ---- where a fragment starts ---- */
@@ -143,23 +143,23 @@ static uint64_t highest(const struct work *work, uint32_t fragment)
 
 /* ---- what it carries ---- */
 
-static bool is_among(const struct compose_result *results, uint32_t count, const struct record_carried *carried)
+static bool is_among(const struct part_result *results, uint32_t count, const struct part_result *carried)
 {
     for (uint32_t i = 0; i < count; i++)
-        if (results[i].owner == carried->owner && results[i].epoch == carried->epoch &&
-            results[i].shards == carried->shards && digest_equal(&results[i].digest, &carried->digest))
+        if (results[i].id.owner == carried->id.owner && results[i].id.epoch == carried->id.epoch &&
+            results[i].shards == carried->shards && digest_equal(&results[i].id.digest, &carried->id.digest))
             return true;
     return false;
 }
 
 /* Of what is only kept between its version and its reach, a holder names no digests: that is as good as not there. */
-static bool has_carried(const struct compose_fragment *holds, const struct record_carried *carried)
+static bool has_carried(const struct compose_fragment *holds, const struct part_result *carried)
 {
-    if (holds->version >= carried->version)
+    if (holds->version >= carried->id.version)
         return true; /* it has applied it */
-    if (holds->version + 1 == carried->version)
+    if (holds->version + 1 == carried->id.version)
         return is_among(holds->results, holds->results_count, carried);
-    return holds->reach > holds->version && holds->reach + 1 == carried->version &&
+    return holds->reach > holds->version && holds->reach + 1 == carried->id.version &&
            is_among(holds->beyond, holds->beyond_count, carried);
 }
 
@@ -174,13 +174,13 @@ static void count_copies(const struct work *work, struct candidate *candidate)
     const struct record *record = work->base->record;
     for (uint32_t i = 0; i < work->holdings_count; i++) {
         const struct compose_holding *holding = &work->holdings[i];
-        const struct compose_fragment *fragment = &holding->fragments[candidate->result.fragment];
-        if (!keeps_bytes(record, holding->id) || fragment->version + 1 != candidate->result.version)
+        const struct compose_fragment *fragment = &holding->fragments[candidate->result.id.fragment];
+        if (!keeps_bytes(record, holding->id) || fragment->version + 1 != candidate->result.id.version)
             continue;
         for (uint32_t k = 0; k < fragment->results_count; k++) {
-            const struct compose_result *has = &fragment->results[k];
-            if (has->owner != candidate->result.owner || has->epoch != candidate->result.epoch ||
-                has->shards != candidate->result.shards || !digest_equal(&has->digest, &candidate->result.digest))
+            const struct part_result *has = &fragment->results[k];
+            if (has->id.owner != candidate->result.id.owner || has->id.epoch != candidate->result.id.epoch ||
+                has->shards != candidate->result.shards || !digest_equal(&has->id.digest, &candidate->result.id.digest))
                 continue;
             candidate->bytes = true;
             candidate->copies += is_seal(record, holding);
@@ -190,12 +190,12 @@ static void count_copies(const struct work *work, struct candidate *candidate)
 }
 
 /* Whether it has had its time to be fetched, and the seals that do not show it are enough without those that do. */
-static bool dispensable(const struct work *work, const struct record_carried *result)
+static bool dispensable(const struct work *work, const struct part_result *result)
 {
     const struct record *record = work->base->record;
     struct tally tally = {0};
     for (uint32_t i = 0; work->base->overdue && i < work->holdings_count; i++)
-        if (!has_carried(&work->holdings[i].fragments[result->fragment], result))
+        if (!has_carried(&work->holdings[i].fragments[result->id.fragment], result))
             count_seal(record, &work->holdings[i], &tally);
     return work->base->overdue && enough(record, tally);
 }
@@ -215,16 +215,17 @@ static bool stands_before(const struct candidate *a, const struct candidate *b)
 {
     if (a->copies != b->copies)
         return a->copies > b->copies;
-    return memcmp(a->result.digest.byte, b->result.digest.byte, DIGEST_BYTES) < 0;
+    return memcmp(a->result.id.digest.byte, b->result.id.digest.byte, DIGEST_BYTES) < 0;
 }
 
-static enum err add(struct work *work, const struct record_carried *result)
+static enum err add(struct work *work, const struct part_result *result)
 {
     if (work->carried_count == RECORD_CARRIED_MAX)
         return err_set(ERR_STATE, "more than %d results to carry into epoch %" PRIu64, RECORD_CARRIED_MAX,
                        work->base->record->epoch + 1);
     uint32_t at = work->carried_count++;
-    for (; at > 0 && work->carried[at - 1].fragment == result->fragment && work->carried[at - 1].owner > result->owner;
+    for (; at > 0 && work->carried[at - 1].id.fragment == result->id.fragment &&
+           work->carried[at - 1].id.owner > result->id.owner;
          at--)
         work->carried[at] = work->carried[at - 1];
     work->carried[at] = *result;
@@ -240,9 +241,9 @@ static enum err take(struct work *work, uint32_t first, const struct candidate *
         struct candidate there = {.result = work->carried[i]};
         if ((there.result.shards & candidate->result.shards) == 0)
             continue;
-        if (digest_equal(&there.result.digest, &candidate->result.digest))
+        if (digest_equal(&there.result.id.digest, &candidate->result.id.digest))
             return ERR_OK;
-        suspect(work->out, candidate->result.owner);
+        suspect(work->out, candidate->result.id.owner);
         count_copies(work, &there);
         if (stands_before(candidate, &there))
             work->carried[i] = candidate->result; /* of the same owner: the order stays */
@@ -255,10 +256,10 @@ static enum err take(struct work *work, uint32_t first, const struct candidate *
 static enum err carry_on(struct work *work, uint32_t fragment, uint64_t start)
 {
     uint32_t count;
-    const struct record_carried *old = record_carried(work->base->record, fragment, &count);
+    const struct part_result *old = record_carried(work->base->record, fragment, &count);
     for (uint32_t i = 0; i < count; i++) {
         struct candidate candidate = {.result = old[i]};
-        if (old[i].version != start + 1)
+        if (old[i].id.version != start + 1)
             continue;
         count_copies(work, &candidate);
         if (!candidate.bytes)
@@ -277,13 +278,13 @@ static enum err carry(struct work *work, uint32_t fragment, uint64_t start)
         if (!is_seal(work->base->record, &work->holdings[i]) || holds->version != start)
             continue;
         for (uint32_t k = 0; k < holds->results_count; k++) {
-            const struct compose_result *has = &holds->results[k];
-            struct candidate candidate = {.result = {.fragment = fragment,
-                                                     .owner = has->owner,
-                                                     .version = start + 1,
-                                                     .epoch = has->epoch,
+            const struct part_result *has = &holds->results[k];
+            struct candidate candidate = {.result = {.id.fragment = fragment,
+                                                     .id.owner = has->id.owner,
+                                                     .id.version = start + 1,
+                                                     .id.epoch = has->id.epoch,
                                                      .shards = has->shards,
-                                                     .digest = has->digest}};
+                                                     .id.digest = has->id.digest}};
             if (!valid(work->base, &candidate.result) || dispensable(work, &candidate.result))
                 continue;
             count_copies(work, &candidate);
@@ -373,7 +374,7 @@ bool compose_lacks(const struct record *draft, uint32_t fragment, const struct c
     *lack = (struct compose_lack){.start = !reaches(holds, record_start(draft, fragment))};
     for (uint32_t i = 0; !lack->start && i < draft->carried_count; i++) {
         lack->carried = i;
-        if (draft->carried[i].fragment == fragment && !has_carried(holds, &draft->carried[i]))
+        if (draft->carried[i].id.fragment == fragment && !has_carried(holds, &draft->carried[i]))
             return true;
     }
     return lack->start;
@@ -411,12 +412,12 @@ enum err compose_follows(const struct compose_base *base, const struct record *n
 {
     TRY(record_follows(base->record, base->digest, next));
     for (uint32_t i = 0; i < next->carried_count; i++) {
-        const struct record_carried *carried = &next->carried[i];
-        if (carried->fragment >= base->fragments_count || !valid(base, carried))
+        const struct part_result *carried = &next->carried[i];
+        if (carried->id.fragment >= base->fragments_count || !valid(base, carried))
             return err_set(ERR_PROTO,
                            "record %" PRIu64 " carries a result of %" PRIu32 " for fragment %" PRIu32
                            " that does not count in the epoch before",
-                           next->epoch, carried->owner, carried->fragment);
+                           next->epoch, carried->id.owner, carried->id.fragment);
     }
     return ERR_OK;
 }

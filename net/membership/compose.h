@@ -20,20 +20,13 @@
 #include "net/membership/muster.h"
 #include "net/config/record.h"
 
-/* A result that somebody has durably, acknowledged or only fetched. */
-struct compose_result {
-    uint32_t owner;
-    uint64_t epoch, shards;
-    struct digest digest;
-};
-
 struct compose_fragment {
     uint64_t version;
-    const struct compose_result *results; /* of the version after it */
+    const struct part_result *results; /* of the version after it, durable there, acknowledged or only fetched */
     uint32_t results_count;
     /* Above `version`: all results up to this one are there, too, fetched for a draft; 0: no more than above. */
     uint64_t reach;
-    const struct compose_result *beyond; /* of the version after `reach` */
+    const struct part_result *beyond; /* of the version after `reach` */
     uint32_t beyond_count;
 };
 

@@ -12,13 +12,13 @@ struct answer {
     uint32_t id;
     struct wire_epoch said;             /* owns its memory */
     struct compose_fragment *fragments; /* [fragments_count] */
-    struct compose_result *results;     /* of all of them */
+    struct part_result *results;        /* of all of them */
 };
 
 struct holdings {
     uint32_t fragments_count;
     struct wire_row *rows;       /* our own */
-    struct wire_result *results; /* of all of them */
+    struct part_result *results; /* of all of them */
     struct answer answers[ANSWERS_MAX];
     uint32_t answers_count;
     struct compose_holding answered[ANSWERS_MAX];
@@ -68,10 +68,10 @@ enum err holdings_reserve(struct holdings *holdings, uint32_t fragments_count)
 
 static int by_owner(const void *left, const void *right)
 {
-    const struct wire_result *a = left, *b = right;
-    if (a->owner != b->owner)
-        return a->owner < b->owner ? -1 : 1;
-    return a->epoch < b->epoch ? -1 : a->epoch > b->epoch;
+    const struct part_result *a = left, *b = right;
+    if (a->id.owner != b->id.owner)
+        return a->id.owner < b->id.owner ? -1 : 1;
+    return a->id.epoch < b->id.epoch ? -1 : a->id.epoch > b->id.epoch;
 }
 
 static bool held(const struct sync *sync, uint32_t f, uint32_t p, bool beyond, struct digest *digest)
@@ -81,16 +81,16 @@ static bool held(const struct sync *sync, uint32_t f, uint32_t p, bool beyond, s
 }
 
 /* Of the version after ours, or, `beyond`, after how far the bytes lead. */
-static uint32_t held_of(const struct sync *sync, uint32_t f, bool beyond, struct wire_result *results)
+static uint32_t held_of(const struct sync *sync, uint32_t f, bool beyond, struct part_result *results)
 {
     const struct chain_part *parts;
     uint32_t parts_count = beyond ? sync_reach_parts(sync, f, &parts) : sync_parts(sync, f, &parts), count = 0;
     for (uint32_t p = 0; p < parts_count; p++) {
-        struct wire_result *result = &results[count];
-        if (!held(sync, f, p, beyond, &result->digest))
+        struct part_result *result = &results[count];
+        if (!held(sync, f, p, beyond, &result->id.digest))
             continue;
-        result->owner = parts[p].owner;
-        result->epoch = parts[p].epoch;
+        result->id.owner = parts[p].id.owner;
+        result->id.epoch = parts[p].id.epoch;
         result->shards = parts[p].shards;
         count++;
     }
@@ -100,7 +100,7 @@ static uint32_t held_of(const struct sync *sync, uint32_t f, bool beyond, struct
 
 /* What is kept for a draft beside what counts: as far as there is room, for what counts has to be said. */
 static void add_reach(const struct holdings *holdings, const struct sync *sync, uint32_t rows_count,
-                      struct wire_result *results)
+                      struct part_result *results)
 {
     for (uint32_t f = 0; f < rows_count; f++) {
         struct wire_row *row = &holdings->rows[f];
@@ -119,7 +119,7 @@ static void add_reach(const struct holdings *holdings, const struct sync *sync, 
 void holdings_own(struct holdings *holdings, const struct sync *sync, const struct wire_row **rows,
                   uint32_t *rows_count)
 {
-    struct wire_result *results = holdings->results;
+    struct part_result *results = holdings->results;
     *rows = holdings->rows;
     *rows_count = sync != NULL && !sync_is_witness(sync) ? holdings->fragments_count : 0;
     for (uint32_t f = 0; f < *rows_count; f++) {
@@ -150,11 +150,13 @@ static bool of_use(const struct holdings *holdings, const struct sync *sync, con
     return said->promise.sealed || said->promise.rows_count == holdings->fragments_count;
 }
 
-static void take_results(const struct wire_result *from, uint32_t count, struct compose_result *to)
+static void take_results(const struct part_result *from, uint32_t count, struct part_result *to)
 {
     for (uint32_t k = 0; k < count; k++)
-        to[k] = (struct compose_result){
-            .owner = from[k].owner, .epoch = from[k].epoch, .shards = from[k].shards, .digest = from[k].digest};
+        to[k] = (struct part_result){.id.owner = from[k].id.owner,
+                                     .id.epoch = from[k].id.epoch,
+                                     .shards = from[k].shards,
+                                     .id.digest = from[k].id.digest};
 }
 
 static enum err spread(const struct holdings *holdings, struct answer *answer)
@@ -167,7 +169,7 @@ static enum err spread(const struct holdings *holdings, struct answer *answer)
     TRY(mem_new(results_count, sizeof *answer->results, "what a member holds", &answer->results));
     for (uint32_t i = 0; i < said->promise.rows_count; i++) {
         const struct wire_row *row = &said->promise.rows[i];
-        struct compose_result *results = answer->results + at, *beyond = results + row->held_count;
+        struct part_result *results = answer->results + at, *beyond = results + row->held_count;
         answer->fragments[row->fragment] = (struct compose_fragment){.version = row->version,
                                                                      .results = results,
                                                                      .results_count = row->held_count,
@@ -239,10 +241,10 @@ static bool row_here(struct sync *sync, const struct wire_row *row)
     if (row->version != version)
         return row->version < version;
     for (uint32_t k = 0; k < row->held_count; k++) {
-        const struct wire_result *held = &row->held[k];
-        if (sync_has(sync, row->fragment, held->epoch, held->owner, &held->digest))
+        const struct part_result *held = &row->held[k];
+        if (sync_has(sync, row->fragment, held->id.epoch, held->id.owner, &held->id.digest))
             continue;
-        sync_want(sync, row->fragment, version + 1, held->epoch, held->owner);
+        sync_want(sync, row->fragment, version + 1, held->id.epoch, held->id.owner);
         here = false;
     }
     return here;

@@ -245,8 +245,9 @@ static void fetch(struct membership *m, const uint8_t *bytes, size_t bytes_count
     for (uint32_t f = 0; f < draft.starts_count; f++)
         sync_want_start(m->sync, f, draft.starts[f]);
     for (uint32_t i = 0; i < draft.carried_count; i++) {
-        const struct record_carried *carried = &draft.carried[i];
-        sync_want_this(m->sync, carried->fragment, carried->version, carried->epoch, carried->owner, &carried->digest);
+        const struct part_result *carried = &draft.carried[i];
+        sync_want_this(m->sync, carried->id.fragment, carried->id.version, carried->id.epoch, carried->id.owner,
+                       &carried->id.digest);
     }
     record_deinit(&draft);
     tell_of(m, MEMBERSHIP_WANTS);

@@ -46,7 +46,7 @@ struct promise_rows {
     Diloco__HeldResult held[WIRE_RESULTS_MAX], *held_at[WIRE_RESULTS_MAX];
 };
 
-static enum err held_to_proto(const struct wire_result *from, uint32_t count, struct promise_rows *to,
+static enum err held_to_proto(const struct part_result *from, uint32_t count, struct promise_rows *to,
                               uint32_t *held_count)
 {
     if (count > WIRE_RESULTS_MAX - *held_count)
@@ -55,10 +55,10 @@ static enum err held_to_proto(const struct wire_result *from, uint32_t count, st
         Diloco__HeldResult *held = &to->held[*held_count];
         diloco__held_result__init(held);
         to->held_at[*held_count] = held;
-        held->owner = from[k].owner;
-        held->epoch = from[k].epoch;
+        held->owner = from[k].id.owner;
+        held->epoch = from[k].id.epoch;
         held->shards = from[k].shards;
-        held->digest = record_bytes_to_proto(from[k].digest.byte, DIGEST_BYTES);
+        held->digest = record_bytes_to_proto(from[k].id.digest.byte, DIGEST_BYTES);
     }
     return ERR_OK;
 }
@@ -211,24 +211,24 @@ static enum err take_prepare(const Diloco__Prepare *proto, struct wire_epoch *me
     return take_bytes(message, 0, &proto->draft, "a draft", &message->prepare.draft, &message->prepare.draft_bytes);
 }
 
-static enum err take_held(Diloco__HeldResult *const *results, size_t count, uint64_t epoch, struct wire_result *held)
+static enum err take_held(Diloco__HeldResult *const *results, size_t count, uint64_t epoch, struct part_result *held)
 {
     for (size_t i = 0; i < count; i++) {
         const Diloco__HeldResult *from = results[i];
-        held[i] = (struct wire_result){.owner = from->owner, .epoch = from->epoch, .shards = from->shards};
-        TRY(record_bytes_from_proto(&from->digest, "a held result's digest", held[i].digest.byte, DIGEST_BYTES));
+        held[i] = (struct part_result){.id.owner = from->owner, .id.epoch = from->epoch, .shards = from->shards};
+        TRY(record_bytes_from_proto(&from->digest, "a held result's digest", held[i].id.digest.byte, DIGEST_BYTES));
         if (from->epoch >= epoch || from->shards == 0)
             return err_set(ERR_PROTO, "a result held of epoch %" PRIu64 " with shards %" PRIx64, from->epoch,
                            from->shards);
-        if (i > 0 && (held[i].owner < held[i - 1].owner ||
-                      (held[i].owner == held[i - 1].owner && held[i].epoch <= held[i - 1].epoch)))
+        if (i > 0 && (held[i].id.owner < held[i - 1].id.owner ||
+                      (held[i].id.owner == held[i - 1].id.owner && held[i].id.epoch <= held[i - 1].id.epoch)))
             return err_set(ERR_PROTO, "held results that are not in order of owner and epoch");
     }
     return ERR_OK;
 }
 
 static enum err take_row(const Diloco__HeldFragment *proto, uint64_t epoch, struct wire_row *row,
-                         struct wire_result *held)
+                         struct part_result *held)
 {
     row->fragment = proto->fragment;
     row->version = proto->version;
@@ -252,7 +252,7 @@ static enum err take_row(const Diloco__HeldFragment *proto, uint64_t epoch, stru
 static enum err take_promise(const Diloco__Promise *proto, struct wire_epoch *message)
 {
     struct wire_row *rows;
-    struct wire_result *held;
+    struct part_result *held;
     size_t held_count = 0;
     TRY(take_ballot(proto->epoch, proto->ballot, message));
     message->promise.accepted_ballot = proto->accepted_ballot;

@@ -23,24 +23,16 @@
 
 enum { WIRE_RESULTS_MAX = RECORD_CARRIED_MAX }; /* in one message, for all fragments */
 
-/* A result of the version after a voter's own, durable there. */
-struct wire_result {
-    uint32_t owner;
-    uint64_t epoch;  /* in which it was made */
-    uint64_t shards; /* mask */
-    struct digest digest;
-};
-
 struct wire_row {
     uint32_t fragment;
     uint64_t version;
     struct digest hash;
     bool hash_known;
-    const struct wire_result *held; /* of the version after it; in order of owner, then epoch; each once */
+    const struct part_result *held; /* of the version after it; in order of owner, then epoch; each once */
     uint32_t held_count;
     /* Above `version`: every result up to this one is here, too, and not applied (sync_reach()); else 0. */
     uint64_t reach;
-    const struct wire_result *beyond; /* of the version after `reach`; likewise */
+    const struct part_result *beyond; /* of the version after `reach`; likewise */
     uint32_t beyond_count;
 };
 

@@ -71,7 +71,7 @@ static void put(const struct sync *sync, const struct rows_said *said, struct wi
         if (!(said->held >> p & 1) || !sync_held(sync, row->fragment, p, &digest, &acknowledged))
             continue;
         struct wire_held *held = &beat->held[beat->held_count++];
-        held->owner = parts[p].owner;
+        held->owner = parts[p].id.owner;
         memcpy(held->tag, digest.byte, sizeof held->tag);
         row->held_count++;
     }

@@ -129,9 +129,9 @@ void sync_beyond_catch_up(struct sync *sync, uint32_t f)
         struct wire_key key = {.kind = WIRE_RESULT,
                                .fragment = f,
                                .version = beyond->version,
-                               .epoch = part->epoch,
-                               .owner = part->owner,
-                               .island = part->owner};
+                               .epoch = part->id.epoch,
+                               .owner = part->id.owner,
+                               .island = part->id.owner};
         sync_core_put(sync, (struct sync_action){.type = SYNC_DO_FETCH, .fragment = f, .key = key, .member = from});
     }
 }

@@ -18,7 +18,7 @@ static uint64_t all_parts(const struct sync_parts *parts)
 uint32_t sync_certify_find(const struct sync_parts *parts, uint64_t epoch, uint32_t owner)
 {
     for (uint32_t p = 0; p < parts->count; p++)
-        if (parts->part[p].owner == owner && parts->part[p].epoch == epoch)
+        if (parts->part[p].id.owner == owner && parts->part[p].id.epoch == epoch)
             return p;
     return CHAIN_PARTS_MAX;
 }
@@ -55,7 +55,7 @@ bool sync_certify_keep(struct sync_parts *parts, uint32_t p, const struct digest
 {
     if (parts->held & bit(p))
         return take_other(parts, p, digest);
-    if (parts->part[p].carried && !digest_equal(&parts->part[p].digest, digest))
+    if (parts->part[p].carried && !digest_equal(&parts->part[p].id.digest, digest))
         return false;
     parts->digest[p] = *digest;
     parts->held |= bit(p);
@@ -78,8 +78,8 @@ void sync_certify_arrive(struct sync *sync, uint32_t f)
 static void keep_result(struct sync *sync, uint32_t f, const struct chain_part *part, const struct digest *digest)
 {
     struct sync_parts *parts = &sync->fragments[f].parts;
-    uint32_t p = sync_certify_part(sync, f, part->epoch, part->owner);
-    if (p == CHAIN_PARTS_MAX || (parts->part[p].carried && !digest_equal(&parts->part[p].digest, digest)))
+    uint32_t p = sync_certify_part(sync, f, part->id.epoch, part->id.owner);
+    if (p == CHAIN_PARTS_MAX || (parts->part[p].carried && !digest_equal(&parts->part[p].id.digest, digest)))
         return;
     parts->digest[p] = *digest;
     parts->held |= bit(p);
@@ -213,9 +213,9 @@ static bool tags(const struct wire_held *held, const struct digest *digest)
 static bool is_of_part(const struct sync_parts *parts, const struct wire_held *held, uint32_t p)
 {
     if (parts->part[p].carried)
-        return tags(held, &parts->part[p].digest);
+        return tags(held, &parts->part[p].id.digest);
     for (uint32_t k = 0; k < parts->count; k++)
-        if (parts->part[k].carried && tags(held, &parts->part[k].digest))
+        if (parts->part[k].carried && tags(held, &parts->part[k].id.digest))
             return false;
     return true;
 }
@@ -227,7 +227,7 @@ bool sync_certify_has(const struct sync *sync, uint32_t f, uint32_t member, uint
     const struct wire_held *held;
     if (row->version != fragment->own.version)
         return row->version > fragment->own.version;
-    for (uint32_t nth = 0; (held = said(sync, f, member, fragment->parts.part[p].owner, nth)) != NULL; nth++)
+    for (uint32_t nth = 0; (held = said(sync, f, member, fragment->parts.part[p].id.owner, nth)) != NULL; nth++)
         if (is_of_part(&fragment->parts, held, p))
             return true;
     return false;
@@ -281,7 +281,7 @@ static bool confirms(const struct sync *sync, uint32_t f, uint32_t member, uint3
     const struct wire_held *held;
     if (row->version != fragment->own.version)
         return has_applied(sync, f, member);
-    for (uint32_t nth = 0; (held = said(sync, f, member, fragment->parts.part[p].owner, nth)) != NULL; nth++)
+    for (uint32_t nth = 0; (held = said(sync, f, member, fragment->parts.part[p].id.owner, nth)) != NULL; nth++)
         if (tags(held, &fragment->parts.digest[p]))
             return true;
     return false;
@@ -293,7 +293,7 @@ static bool holds_another(const struct sync *sync, uint32_t f, uint32_t member, 
     const struct wire_held *held;
     if (sync->peers[member].fragments[f].version != fragment->own.version)
         return false;
-    for (uint32_t nth = 0; (held = said(sync, f, member, fragment->parts.part[p].owner, nth)) != NULL; nth++)
+    for (uint32_t nth = 0; (held = said(sync, f, member, fragment->parts.part[p].id.owner, nth)) != NULL; nth++)
         if (is_of_part(&fragment->parts, held, p) && !tags(held, &fragment->parts.digest[p]))
             return true;
     return false;

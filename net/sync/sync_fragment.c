@@ -171,11 +171,11 @@ void sync_fragment_send_contributions(struct sync *sync, uint32_t f, uint32_t on
                            .epoch = sync->conf.view.epoch,
                            .island = sync_core_id(sync, sync_core_self(sync))};
     for (uint32_t p = 0; p < parts->count; p++) {
-        uint32_t owner = sync_core_slot(sync, parts->part[p].owner);
+        uint32_t owner = sync_core_slot(sync, parts->part[p].id.owner);
         if (parts->part[p].carried || (parts->held >> p & 1) || owner == SYNC_NOBODY || !sync_core_other(sync, owner) ||
             !sync->peers[owner].up || (only != SYNC_NOBODY && only != owner))
             continue;
-        key.owner = parts->part[p].owner;
+        key.owner = parts->part[p].id.owner;
         sync_core_put(sync, (struct sync_action){.type = SYNC_DO_SEND, .fragment = f, .key = key, .member = owner});
     }
 }
@@ -548,7 +548,7 @@ struct bitset sync_fragment_waiting_for(const struct sync *sync, uint32_t f)
         return waiting;
     waiting = sync_certify_waiting_for(sync, f);
     for (uint32_t p = 0; p < parts->count; p++) {
-        uint32_t owner = sync_core_slot(sync, parts->part[p].owner);
+        uint32_t owner = sync_core_slot(sync, parts->part[p].id.owner);
         if (!(parts->held >> p & 1) && owner != SYNC_NOBODY && sync_core_other(sync, owner))
             bitset_add(&waiting, owner);
     }

@@ -262,7 +262,7 @@ static bool ours(const struct sync *sync, uint32_t f, uint64_t version)
     uint32_t id = sync_core_id(sync, sync_core_self(sync));
     uint32_t count = sync_core_parts(sync, f, version, parts);
     for (uint32_t p = 0; p < count; p++)
-        if (parts[p].owner == id && parts[p].epoch == sync->conf.view.epoch && !parts[p].carried)
+        if (parts[p].id.owner == id && parts[p].id.epoch == sync->conf.view.epoch && !parts[p].carried)
             return true;
     return false;
 }

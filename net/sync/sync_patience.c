@@ -65,7 +65,7 @@ static uint64_t waited_ms(const struct sync *sync, uint32_t member, uint64_t due
 static uint32_t missing_from(const struct sync *sync, uint32_t f, uint32_t p)
 {
     const struct sync_parts *parts = &sync->fragments[f].parts;
-    uint32_t owner = sync_core_slot(sync, parts->part[p].owner);
+    uint32_t owner = sync_core_slot(sync, parts->part[p].id.owner);
     bool there = parts->part[p].carried || (parts->held >> p & 1);
     return !there && owner != SYNC_NOBODY && sync_core_other(sync, owner) ? owner : SYNC_NOBODY;
 }

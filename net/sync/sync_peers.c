@@ -181,7 +181,7 @@ static bool may_have(const struct sync *sync, uint32_t f, uint32_t p, uint32_t m
 static bool owner_brings_it(const struct sync *sync, uint32_t f, uint32_t p, uint32_t owner)
 {
     bool there = owner != SYNC_NOBODY && sync_core_other(sync, owner) && sync->peers[owner].up;
-    bool new = sync->fragments[f].parts.part[p].epoch == sync->conf.view.epoch;
+    bool new = sync->fragments[f].parts.part[p].id.epoch == sync->conf.view.epoch;
     return there && new && !wanted(sync, f, p) && !sync_certify_has(sync, f, owner, p) &&
            !sync_certify_applied(sync, f);
 }
@@ -191,7 +191,7 @@ static uint32_t result_source(const struct sync *sync, uint32_t f, uint32_t p)
 {
     const struct sync_fragment *fragment = &sync->fragments[f];
     uint32_t slots = sync_core_slots(sync), holders = 0;
-    uint32_t owner = sync_core_slot(sync, fragment->parts.part[p].owner);
+    uint32_t owner = sync_core_slot(sync, fragment->parts.part[p].id.owner);
     if (owner_brings_it(sync, f, p, owner))
         return SYNC_NOBODY;
     for (uint32_t i = 0; i < slots; i++)
@@ -214,9 +214,9 @@ static void fetch_part(struct sync *sync, uint32_t f, uint32_t p, uint32_t from)
     struct wire_key key = {.kind = WIRE_RESULT,
                            .fragment = f,
                            .version = fragment->own.version + 1,
-                           .epoch = part->epoch,
-                           .owner = part->owner,
-                           .island = part->owner};
+                           .epoch = part->id.epoch,
+                           .owner = part->id.owner,
+                           .island = part->id.owner};
     sync_core_put(sync, (struct sync_action){.type = SYNC_DO_FETCH, .fragment = f, .key = key, .member = from});
 }
 
@@ -231,7 +231,7 @@ static bool fetch_results(struct sync *sync, uint32_t f)
         if (from == SYNC_NOBODY)
             continue;
         bitset_add(&fragment->asked, from);
-        if (sync_core_id(sync, from) != parts->part[p].owner)
+        if (sync_core_id(sync, from) != parts->part[p].id.owner)
             fragment->astray |= (uint64_t)1 << p;
         fetch_part(sync, f, p, from);
         asked = true;

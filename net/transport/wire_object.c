@@ -465,6 +465,15 @@ enum err wire_object_stub_open(const uint8_t *stub, size_t stub_bytes, struct wi
     return digest_equal(&digest, &what->digest) ? ERR_OK : err_set(ERR_PROTO, "a stub that was altered");
 }
 
+struct result_id wire_object_result(const struct wire_object *what)
+{
+    return (struct result_id){.fragment = what->key.fragment,
+                              .owner = what->key.owner,
+                              .version = what->key.version,
+                              .epoch = what->key.epoch,
+                              .digest = what->digest};
+}
+
 enum err wire_object_is(const struct wire_object *what, const struct wire_key *key,
                         const uint8_t nonce[WIRE_NONCE_BYTES])
 {

@@ -17,6 +17,7 @@
 #include "common/digest.h"
 #include "common/err.h"
 #include "net/transport/ident.h"
+#include "net/transport/result_id.h"
 #include "net/transport/wire.h"
 
 enum {
@@ -42,6 +43,9 @@ struct wire_object {
     struct digest digest;                     /* by which it is named */
     uint8_t signature[IDENT_SIGNATURE_BYTES]; /* result: its owner's; contribution: zeros */
 };
+
+/* The name of the result that it is. */
+struct result_id wire_object_result(const struct wire_object *what);
 
 /* Shards of a contribution that hold the work of as many tokens as each other, and weigh alike: of one whose shards do
  * not all, there are spans for all of them. */

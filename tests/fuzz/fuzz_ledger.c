@@ -47,7 +47,7 @@ enum { NAMES = sizeof names / sizeof names[0], FIRST_GOOD = 4, SECOND_GOOD = 8 }
 static const char *folder;
 static struct digest run_id;
 static struct result_copy {
-    struct ledger_key key;
+    struct result_id key;
     size_t bytes;
     uint8_t byte[4096];
 } good[RESULTS];
@@ -271,7 +271,7 @@ static void check_good(struct ledger *ledger, const struct hostile *hostile)
     }
 }
 
-static void check_appended(struct ledger *ledger, const struct hostile *hostile, const struct ledger_key *key,
+static void check_appended(struct ledger *ledger, const struct hostile *hostile, const struct result_id *key,
                            const struct ledger_commit *commit)
 {
     struct ledger_commit got;
@@ -285,13 +285,13 @@ static void check_appended(struct ledger *ledger, const struct hostile *hostile,
 static void use(struct ledger *ledger, const struct hostile *hostile)
 {
     static uint8_t object[400];
-    struct ledger_key key = made_result(1, 77, 0, 1, object, sizeof object);
+    struct result_id key = made_result(1, 77, 0, 1, object, sizeof object);
     struct ledger_commit commit = {.fragment = 1, .version = 77, .parts_count = 1};
     const struct ledger_reach reach[RIG_FRAGMENTS] = {{0}};
     check_good(ledger, hostile);
     for (uint32_t f = 0; f < RIG_FRAGMENTS; f++)
         for (uint64_t v = 0; v < VERSIONS + 2; v++) {
-            struct ledger_key keys[LEDGER_RESULTS_MAX];
+            struct result_id keys[LEDGER_RESULTS_MAX];
             size_t count = ledger_list(ledger, f, v, keys, LEDGER_RESULTS_MAX);
             for (size_t i = 0; i < count; i++) {
                 struct result result;

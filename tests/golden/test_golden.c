@@ -91,7 +91,7 @@ static struct ledger_commit commit_of(const struct wire_object *what)
 {
     struct ledger_commit commit = {
         .fragment = what->key.fragment, .version = what->key.version, .hash = digest_of("hash", 4), .parts_count = 1};
-    commit.parts[0] = (struct ledger_part){.epoch = what->key.epoch, .owner = what->key.owner, .digest = what->digest};
+    commit.parts[0] = wire_object_result(what);
     return commit;
 }
 
@@ -156,7 +156,7 @@ static void write_objects(void)
     struct ledger *ledger;
     struct ledger_conf conf = ledger_conf(folder);
     assert_ok(ledger_open(&conf, &ledger));
-    struct ledger_key key = result_key(&what);
+    struct result_id key = wire_object_result(&what);
     struct ledger_commit commit = commit_of(&what);
     assert_ok(ledger_append(ledger, &key, object, bytes));
     assert_ok(ledger_append_commit(ledger, &commit, true));
@@ -257,7 +257,7 @@ static void a_ledger_opens(void **state)
     assert_ok(wire_object_peek((const uint8_t *)object, object_bytes, &what));
     assert_ok(ledger_open(&conf, &ledger));
     assert_int_equal(ledger_stats(ledger).records, 1);
-    struct ledger_key key = result_key(&what);
+    struct result_id key = wire_object_result(&what);
     assert_ok(ledger_map(ledger, &key, &map));
     assert_int_equal(map.bytes, object_bytes);
     assert_memory_equal(map.object, object, object_bytes);

@@ -54,10 +54,7 @@ static bool find_in(struct ledger *ledger, uint32_t f, uint64_t version, uint32_
     if (ledger_commit_of(ledger, f, version, &commit) != ERR_OK)
         return false;
     for (uint32_t p = 0; p < commit.parts_count; p++) {
-        const struct ledger_part *part = &commit.parts[p];
-        struct ledger_key key = {
-            .fragment = f, .owner = part->owner, .version = version, .epoch = part->epoch, .digest = part->digest};
-        if (result_open(ledger, &key, result) != ERR_OK)
+        if (result_open(ledger, &commit.parts[p], result) != ERR_OK)
             continue;
         if ((result->what.shards >> shard & 1) != 0)
             return true;

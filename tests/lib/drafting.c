@@ -56,12 +56,14 @@ uint64_t drafting_mask_of(uint32_t owner)
     return mask;
 }
 
-struct compose_result *drafting_with(uint32_t owner, uint64_t epoch, const char *text)
+struct part_result *drafting_with(uint32_t owner, uint64_t epoch, const char *text)
 {
     struct compose_fragment *fragment = &drafting.fragments[drafting.holdings_count - 1][0];
-    struct compose_result *result = &drafting.results[drafting.holdings_count - 1][0][fragment->results_count++];
-    *result = (struct compose_result){
-        .owner = owner, .epoch = epoch, .shards = drafting_mask_of(owner), .digest = digest_of(text, strlen(text))};
+    struct part_result *result = &drafting.results[drafting.holdings_count - 1][0][fragment->results_count++];
+    *result = (struct part_result){.id.owner = owner,
+                                   .id.epoch = epoch,
+                                   .shards = drafting_mask_of(owner),
+                                   .id.digest = digest_of(text, strlen(text))};
     return result;
 }
 
@@ -95,7 +97,7 @@ bool drafting_carries(const char *text)
 {
     struct digest digest = digest_of(text, strlen(text));
     for (uint32_t i = 0; i < drafting.out.draft.carried_count; i++)
-        if (digest_equal(&drafting.out.draft.carried[i].digest, &digest))
+        if (digest_equal(&drafting.out.draft.carried[i].id.digest, &digest))
             return true;
     return false;
 }

@@ -17,7 +17,7 @@ struct drafting {
     struct record last;
     struct digest last_digest;
     /* In the order in which they answered. */
-    struct compose_result results[DRAFTING_ISLANDS][DRAFTING_F][DRAFTING_RESULTS];
+    struct part_result results[DRAFTING_ISLANDS][DRAFTING_F][DRAFTING_RESULTS];
     struct compose_fragment fragments[DRAFTING_ISLANDS][DRAFTING_F];
     struct compose_holding holdings[DRAFTING_ISLANDS];
     uint32_t holdings_count;
@@ -35,7 +35,7 @@ void drafting_seals(uint32_t owners, bool witness);
 /* Member `id` answers. */
 struct compose_holding *drafting_holds(uint32_t id, bool sealed, uint64_t version);
 /* Whoever answered last holds a result of its next version of fragment 0, too. */
-struct compose_result *drafting_with(uint32_t owner, uint64_t epoch, const char *text);
+struct part_result *drafting_with(uint32_t owner, uint64_t epoch, const char *text);
 /* The shards of fragment 0 that the last record's map gives the owner. */
 uint64_t drafting_mask_of(uint32_t owner);
 /* A wish of a member, as the last record has it. */

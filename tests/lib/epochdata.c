@@ -40,8 +40,8 @@ static uint32_t parts_of(uint32_t i, uint32_t f, struct chain_part parts[CHAIN_P
 
 static bool is_of(const struct ew_result *result, const struct chain_part *part)
 {
-    return result->owner == part->owner && result->epoch == part->epoch && result->shards == part->shards &&
-           (!part->carried || digest_equal(&result->digest, &part->digest));
+    return result->owner == part->id.owner && result->epoch == part->id.epoch && result->shards == part->shards &&
+           (!part->carried || digest_equal(&result->digest, &part->id.digest));
 }
 
 /* The part of the island's next version that a result makes; NULL: none. */
@@ -137,7 +137,7 @@ static void make(uint32_t i, uint32_t f)
     const struct ew_holds *holds = &ew->island[i].disk.holds;
     uint32_t count = epoch_open(ew->island[i].table) ? parts_of(i, f, parts) : 0;
     for (uint32_t k = 0; k < count; k++) {
-        if (parts[k].carried || parts[k].owner != i + 1 || parts[k].epoch != holds->epoch || !ew_chance(15))
+        if (parts[k].carried || parts[k].id.owner != i + 1 || parts[k].id.epoch != holds->epoch || !ew_chance(15))
             continue;
         bool made = false;
         for (uint32_t h = 0; h < holds->held_count[f]; h++)
@@ -171,20 +171,20 @@ static void fetch_draft(uint32_t i)
     const struct record *draft = &ew->records[island->draft].record;
     for (uint32_t f = 0; island->draft != 0 && f < ew->fragments; f++) {
         const struct ew_holds *holds = &island->disk.holds;
-        struct compose_result results[EW_HELD_MAX];
+        struct part_result results[EW_HELD_MAX];
         struct compose_fragment has = {
             .version = holds->version[f], .results = results, .results_count = holds->held_count[f]};
         struct compose_lack lack;
         uint32_t from = (uint32_t)ew_below(ew->n), result = 0;
         for (uint32_t k = 0; k < holds->held_count[f]; k++) {
             const struct ew_result *r = &ew->results[holds->held[f][k].result];
-            results[k] =
-                (struct compose_result){.owner = r->owner, .epoch = r->epoch, .shards = r->shards, .digest = r->digest};
+            results[k] = (struct part_result){
+                .id.owner = r->owner, .id.epoch = r->epoch, .shards = r->shards, .id.digest = r->digest};
         }
         if (island->witness || from == i || !ew_chance(30) || !compose_lacks(draft, f, &has, &lack))
             continue;
         for (uint32_t k = 1; !lack.start && k < ew->results_count; k++)
-            if (digest_equal(&ew->results[k].digest, &draft->carried[lack.carried].digest))
+            if (digest_equal(&ew->results[k].digest, &draft->carried[lack.carried].id.digest))
                 result = k;
         ask(i, from, lack.start ? EW_FETCH_STATE : EW_FETCH, f, result);
     }
@@ -221,7 +221,7 @@ static bool draft_wants(uint32_t i, const struct ew_result *r)
 {
     const struct record *draft = &ew->records[ew->island[i].draft].record;
     for (uint32_t k = 0; ew->island[i].draft != 0 && k < draft->carried_count; k++)
-        if (draft->carried[k].fragment == r->fragment && digest_equal(&draft->carried[k].digest, &r->digest))
+        if (draft->carried[k].id.fragment == r->fragment && digest_equal(&draft->carried[k].id.digest, &r->digest))
             return true;
     return false;
 }
@@ -241,7 +241,7 @@ static void take_result(uint32_t i, uint32_t result)
     if ((part == NULL || other) && !draft_wants(i, r) && !(part != NULL && ew->island[i].taking))
         return;
     bool acked =
-        part != NULL && !other && !part->carried && part->epoch == holds->epoch && epoch_open(ew->island[i].table);
+        part != NULL && !other && !part->carried && part->id.epoch == holds->epoch && epoch_open(ew->island[i].table);
     ew_store(i, result, acked);
 }
 
@@ -308,7 +308,7 @@ void ew_learned(uint32_t i, uint32_t number)
     for (uint32_t f = 0; f < ew->fragments; f++) {
         uint64_t start = record_start(record, f);
         uint32_t carried_count, kept = 0;
-        const struct record_carried *carried = record_carried(record, f, &carried_count);
+        const struct part_result *carried = record_carried(record, f, &carried_count);
         EW_HOLDS(ew->island[i].witness || holds->version[f] <= start + 1,
                  "I5: island %u is at version %llu of fragment %u, and epoch %llu starts from %llu\n", i + 1,
                  (unsigned long long)holds->version[f], f, (unsigned long long)record->epoch,
@@ -317,14 +317,14 @@ void ew_learned(uint32_t i, uint32_t number)
             bool same = false;
             for (uint32_t k = 0; k < carried_count; k++)
                 same = same || ((carried[k].shards >> s & 1) != 0 &&
-                                digest_equal(&carried[k].digest, &ew->results[ew->truth[f][start + 1][s]].digest));
+                                digest_equal(&carried[k].id.digest, &ew->results[ew->truth[f][start + 1][s]].digest));
             EW_HOLDS(same, "I5: island %u has applied a result that epoch %llu does not carry\n", i + 1,
                      (unsigned long long)record->epoch);
         }
         for (uint32_t k = 0; k < holds->held_count[f]; k++) {
             bool stands = false; /* even while there is no owner who could make the other parts */
             for (uint32_t c = 0; c < carried_count; c++)
-                stands = stands || digest_equal(&carried[c].digest, &ew->results[holds->held[f][k].result].digest);
+                stands = stands || digest_equal(&carried[c].id.digest, &ew->results[holds->held[f][k].result].digest);
             holds->held[f][k].acked = false;
             if (holds->version[f] + 1 <= start || stands)
                 holds->held[f][kept++] = holds->held[f][k];

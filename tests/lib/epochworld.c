@@ -323,13 +323,13 @@ static void ask_for_change(uint32_t i)
 }
 
 static void copy_holds(const struct ew_holds *holds, struct compose_fragment *fragments,
-                       struct compose_result (*results)[EW_HELD_MAX])
+                       struct part_result (*results)[EW_HELD_MAX])
 {
     for (uint32_t f = 0; f < ew->fragments; f++) {
         for (uint32_t k = 0; k < holds->held_count[f]; k++) {
             const struct ew_result *r = &ew->results[holds->held[f][k].result];
-            results[f][k] =
-                (struct compose_result){.owner = r->owner, .epoch = r->epoch, .shards = r->shards, .digest = r->digest};
+            results[f][k] = (struct part_result){
+                .id.owner = r->owner, .id.epoch = r->epoch, .shards = r->shards, .id.digest = r->digest};
         }
         fragments[f] = (struct compose_fragment){
             .version = holds->version[f], .results = results[f], .results_count = holds->held_count[f]};
@@ -355,7 +355,7 @@ static void compose_next(uint32_t i)
     struct ew_island *island = &ew->island[i];
     struct compose_holding holdings[EW_N_MAX];
     struct compose_fragment fragments[EW_N_MAX][EW_F_MAX];
-    struct compose_result results[EW_N_MAX][EW_F_MAX][EW_HELD_MAX];
+    struct part_result results[EW_N_MAX][EW_F_MAX][EW_HELD_MAX];
     struct muster_wish wishes[EW_N_MAX];
     struct compose_out out;
     uint32_t count = 0, everyone[EW_N_MAX];

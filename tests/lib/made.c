@@ -5,8 +5,8 @@
 #include "tests/lib/mend.h"
 #include "tests/lib/testlib.h"
 
-struct ledger_key made_result(uint32_t f, uint64_t version, uint64_t epoch, uint32_t owner, uint8_t *object,
-                              size_t bytes)
+struct result_id made_result(uint32_t f, uint64_t version, uint64_t epoch, uint32_t owner, uint8_t *object,
+                             size_t bytes)
 {
     static struct ident ident;
     uint8_t contributors[WIRE_CONTRIBUTOR_BYTES];
@@ -23,13 +23,13 @@ struct ledger_key made_result(uint32_t f, uint64_t version, uint64_t epoch, uint
     mend_frame(wire_object_frame(object), frame_bytes);
     assert_ok(wire_object_seal(&what, &meta, &ident, object, frame_bytes, &sealed, &what.digest));
     assert_int_equal(sealed, bytes);
-    return result_key(&what);
+    return wire_object_result(&what);
 }
 
-struct ledger_key made_append(struct ledger *ledger, uint32_t f, uint64_t version, uint32_t owner, uint8_t *object,
-                              size_t bytes)
+struct result_id made_append(struct ledger *ledger, uint32_t f, uint64_t version, uint32_t owner, uint8_t *object,
+                             size_t bytes)
 {
-    struct ledger_key key = made_result(f, version, 0, owner, object, bytes);
+    struct result_id key = made_result(f, version, 0, owner, object, bytes);
     assert_ok(ledger_append(ledger, &key, object, bytes));
     return key;
 }

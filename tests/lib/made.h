@@ -15,10 +15,10 @@ enum { MADE_BYTES_MIN = 168 + 64 + 24 + 44 };
 
 /* Makes `bytes` of memory one object, whose frame's payload is what lay there; signed with a key that nobody knows.
  * Returns its name. */
-struct ledger_key made_result(uint32_t f, uint64_t version, uint64_t epoch, uint32_t owner, uint8_t *object,
-                              size_t bytes);
+struct result_id made_result(uint32_t f, uint64_t version, uint64_t epoch, uint32_t owner, uint8_t *object,
+                             size_t bytes);
 /* Puts it into a ledger, too. */
-struct ledger_key made_append(struct ledger *ledger, uint32_t f, uint64_t version, uint32_t owner, uint8_t *object,
-                              size_t bytes);
+struct result_id made_append(struct ledger *ledger, uint32_t f, uint64_t version, uint32_t owner, uint8_t *object,
+                             size_t bytes);
 
 #endif

@@ -310,7 +310,7 @@ static void confirm(struct rig *rig, uint32_t f)
     for (uint32_t p = 0; p < count; p++) {
         if (!sync_held(rig->sync, f, p, &digest, &acknowledged))
             continue;
-        beat.held[held].owner = parts[p].owner;
+        beat.held[held].owner = parts[p].id.owner;
         memcpy(beat.held[held++].tag, digest.byte, WIRE_TAG_BYTES);
     }
     for (uint32_t i = 0; i < rig->conf.members; i++) {

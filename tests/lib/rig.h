@@ -151,7 +151,7 @@ void rig_append(const struct rig *rig, const struct rig_object *object);
 /* Says that all results which the ledger has of a version made it. */
 void rig_commit(const struct rig *rig, uint32_t f, uint64_t version);
 /* Whether the ledger has a result of the owner, made in this epoch; under which name. */
-bool rig_find(const struct rig *rig, uint32_t f, uint64_t version, uint32_t owner, struct ledger_key *key);
+bool rig_find(const struct rig *rig, uint32_t f, uint64_t version, uint32_t owner, struct result_id *key);
 bool rig_has(const struct rig *rig, uint32_t f, uint64_t version, uint32_t owner);
 /* A member's contribution to our shard of the version after ours: `amount` times a pattern. */
 void rig_contribution(const struct rig *rig, uint32_t f, uint32_t member, uint64_t tokens, float amount,

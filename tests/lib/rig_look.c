@@ -114,8 +114,8 @@ void rig_assert_held(const struct rig *rig, uint32_t f, struct bitset want)
     struct digest digest;
     bool acknowledged;
     for (uint32_t p = 0; p < count; p++)
-        if (parts[p].epoch == rig->view.epoch && sync_held(rig->sync, f, p, &digest, &acknowledged))
-            bitset_add(&held, roster_number(parts[p].owner));
+        if (parts[p].id.epoch == rig->view.epoch && sync_held(rig->sync, f, p, &digest, &acknowledged))
+            bitset_add(&held, roster_number(parts[p].id.owner));
     rig_assert_set(&held, want);
 }
 

@@ -88,30 +88,30 @@ void rig_append(const struct rig *rig, const struct rig_object *object)
 {
     struct wire_object what;
     assert_ok(wire_object_peek(object->byte, object->bytes, &what));
-    struct ledger_key key = result_key(&what);
+    struct result_id key = wire_object_result(&what);
     assert_ok(ledger_append(rig->ledger, &key, object->byte, object->bytes));
 }
 
-bool rig_find(const struct rig *rig, uint32_t f, uint64_t version, uint32_t owner, struct ledger_key *key)
+bool rig_find(const struct rig *rig, uint32_t f, uint64_t version, uint32_t owner, struct result_id *key)
 {
-    return results_find(rig->ledger, f, version, rig->view.epoch, rig_id(owner), key);
+    struct result_id like = {.fragment = f, .owner = rig_id(owner), .version = version, .epoch = rig->view.epoch};
+    return results_find(rig->ledger, &like, key);
 }
 
 void rig_commit(const struct rig *rig, uint32_t f, uint64_t version)
 {
-    struct ledger_key keys[LEDGER_RESULTS_MAX];
+    struct result_id keys[LEDGER_RESULTS_MAX];
     struct ledger_commit commit = {.fragment = f, .version = version};
     size_t count = ledger_list(rig->ledger, f, version, keys, LEDGER_RESULTS_MAX);
     assert_in_range(count, 1, LEDGER_PARTS_MAX);
     for (size_t i = 0; i < count; i++)
-        commit.parts[commit.parts_count++] =
-            (struct ledger_part){.epoch = keys[i].epoch, .owner = keys[i].owner, .digest = keys[i].digest};
+        commit.parts[commit.parts_count++] = keys[i];
     assert_ok(ledger_append_commit(rig->ledger, &commit, false));
 }
 
 bool rig_has(const struct rig *rig, uint32_t f, uint64_t version, uint32_t owner)
 {
-    struct ledger_key key;
+    struct result_id key;
     return rig_find(rig, f, version, owner, &key);
 }
 

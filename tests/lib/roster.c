@@ -83,8 +83,8 @@ void roster_map_owners(struct record *record)
 void roster_carry(struct record *record, uint32_t fragment, uint32_t number, uint64_t epoch, uint64_t shards,
                   const struct digest *digest)
 {
-    struct record_carried carried = {fragment, roster_id(number), record_start(record, fragment) + 1, epoch, shards,
-                                     *digest};
+    struct part_result carried = {{fragment, roster_id(number), record_start(record, fragment) + 1, epoch, *digest},
+                                  shards};
     records_carry_one(record, &carried);
 }
 

@@ -106,21 +106,14 @@ void records_start(struct record *record, uint32_t fragment, uint64_t version)
     record->starts[fragment] = version;
 }
 
-static bool before(const struct record_carried *left, const struct record_carried *right)
-{
-    if (left->fragment != right->fragment)
-        return left->fragment < right->fragment;
-    return left->owner != right->owner ? left->owner < right->owner : left->epoch < right->epoch;
-}
-
-void records_carry_one(struct record *record, const struct record_carried *carried)
+void records_carry_one(struct record *record, const struct part_result *carried)
 {
     uint32_t count = record->carried_count++, at = 0;
     if (count == 0)
         assert_ok(mem_new(1, sizeof *carried, "carried", &record->carried));
     else
         assert_ok(mem_grow(&record->carried, count, count + 1, sizeof *carried, "carried"));
-    while (at < count && before(&record->carried[at], carried))
+    while (at < count && result_id_order(&record->carried[at].id, &carried->id) < 0)
         at++;
     memmove(&record->carried[at + 1], &record->carried[at], (count - at) * sizeof *carried);
     record->carried[at] = *carried;
@@ -128,8 +121,8 @@ void records_carry_one(struct record *record, const struct record_carried *carri
 
 void records_carry(struct record *record, uint32_t fragment, uint32_t owner, uint64_t epoch, uint64_t shards)
 {
-    struct record_carried carried = {fragment, owner, record_start(record, fragment) + 1, epoch, shards, {{0}}};
-    carried.digest = digest_of(&carried, sizeof carried);
+    struct part_result carried = {{fragment, owner, record_start(record, fragment) + 1, epoch, {{0}}}, shards};
+    carried.id.digest = digest_of(&carried, sizeof carried);
     records_carry_one(record, &carried);
 }
 

@@ -35,7 +35,7 @@ void records_start(struct record *record, uint32_t fragment, uint64_t version);
 /* Carries a result for the version after the start, in its place. */
 void records_carry(struct record *record, uint32_t fragment, uint32_t owner, uint64_t epoch, uint64_t shards);
 /* Carries this one, in its place. */
-void records_carry_one(struct record *record, const struct record_carried *carried);
+void records_carry_one(struct record *record, const struct part_result *carried);
 /* The vote of member `id` for a record. */
 struct record_vote records_vote(uint32_t id, const struct record *record, uint64_t ballot);
 

@@ -149,7 +149,7 @@ void sim_check_epoch(uint32_t i)
             continue;
         uint64_t start = record_start(record, f);
         uint32_t count;
-        const struct record_carried *carried = record_carried(record, f, &count);
+        const struct part_result *carried = record_carried(record, f, &count);
         bool within = island->version[f] <= start + 1, lie = false;
         for (uint32_t s = 0; s < sim->shards_counts[f] && island->version[f] > start + 1; s++)
             lie = lie || by_a_lie(sim_commit(&island->disk, f, start + 1)[s]);
@@ -157,7 +157,7 @@ void sim_check_epoch(uint32_t i)
             bool same = false;
             for (uint32_t k = 0; k < count; k++)
                 same = same || ((carried[k].shards >> s & 1) != 0 &&
-                                sim_number(&carried[k].digest) == sim->truth[f][start + 1][s]);
+                                sim_number(&carried[k].id.digest) == sim->truth[f][start + 1][s]);
             within = within && same;
             lie = lie || (!same && by_a_lie(sim_commit(&island->disk, f, start + 1)[s]));
         }

@@ -146,7 +146,7 @@ static uint32_t one_that_counts(const struct sim_object *o, uint32_t number)
     uint32_t f = o->key.fragment;
     uint32_t count = o->key.version == from->version[f] + 1 ? sync_parts(from->sync, f, &parts) : 0;
     for (uint32_t p = 0; p < count; p++)
-        if (parts[p].owner == o->key.owner && parts[p].epoch == o->key.epoch &&
+        if (parts[p].id.owner == o->key.owner && parts[p].id.epoch == o->key.epoch &&
             sync_held(from->sync, f, p, &digest, &acknowledged))
             return sim_number(&digest);
     return number;

@@ -36,7 +36,7 @@ static void hold_all(uint32_t i, struct wire_fragment *rows, struct wire_held *h
         rows[f].held_count = count;
         for (uint32_t p = 0; p < count; p++) {
             struct wire_held *one = &held[(*held_count)++];
-            one->owner = parts[p].owner;
+            one->owner = parts[p].id.owner;
             for (size_t b = 0; b < sizeof one->tag; b++)
                 one->tag[b] = (uint8_t)sim_below(256);
         }
@@ -76,20 +76,21 @@ void sim_lie_beat(uint32_t i, uint32_t to, struct wire_fragment *rows, struct wi
 
 static int by_owner(const void *left, const void *right)
 {
-    const struct wire_result *a = left, *b = right;
-    if (a->owner != b->owner)
-        return a->owner < b->owner ? -1 : 1;
-    return a->epoch < b->epoch ? -1 : a->epoch > b->epoch;
+    const struct part_result *a = left, *b = right;
+    if (a->id.owner != b->id.owner)
+        return a->id.owner < b->id.owner ? -1 : 1;
+    return a->id.epoch < b->id.epoch ? -1 : a->id.epoch > b->id.epoch;
 }
 
 /* A result of every part, none of which there is. */
-static uint32_t made_up(uint32_t i, uint32_t f, struct wire_result *results)
+static uint32_t made_up(uint32_t i, uint32_t f, struct part_result *results)
 {
     const struct chain_part *parts;
     uint32_t count = sync_parts(sim->island[i].sync, f, &parts);
     for (uint32_t p = 0; p < count; p++) {
-        results[p] = (struct wire_result){.owner = parts[p].owner, .epoch = parts[p].epoch, .shards = parts[p].shards};
-        memset(results[p].digest.byte, (int)(p + 1), DIGEST_BYTES - sizeof p); /* its number is 0 */
+        results[p] = (struct part_result){
+            .id.owner = parts[p].id.owner, .id.epoch = parts[p].id.epoch, .shards = parts[p].shards};
+        memset(results[p].id.digest.byte, (int)(p + 1), DIGEST_BYTES - sizeof p); /* its number is 0 */
     }
     qsort(results, count, sizeof *results, by_owner);
     return count;
@@ -100,7 +101,7 @@ static uint32_t made_up(uint32_t i, uint32_t f, struct wire_result *results)
 void sim_lie_promise(uint32_t i, struct wire_epoch *out)
 {
     static struct wire_row rows[SIM_F_MAX];
-    static struct wire_result results[SIM_F_MAX][CHAIN_PARTS_MAX];
+    static struct part_result results[SIM_F_MAX][CHAIN_PARTS_MAX];
     memcpy(rows, out->promise.rows, out->promise.rows_count * sizeof rows[0]);
     out->promise.rows = rows;
     for (uint32_t k = 0; k < out->promise.rows_count; k++) {

@@ -139,7 +139,7 @@ void sim_decided(uint32_t i, uint32_t number, const struct record_vote *votes, u
     for (uint32_t f = 0; f < sim->fragments; f++)
         sim_tell("  fragment %u starts from %llu", f, (unsigned long long)record_start(&record->record, f));
     for (uint32_t k = 0; k < record->record.carried_count; k++)
-        sim_tell("  carries result %u", sim_number(&record->record.carried[k].digest));
+        sim_tell("  carries result %u", sim_number(&record->record.carried[k].id.digest));
     for (uint32_t k = 0; k < record->record.members_count; k++)
         sim_tell("  %s: role %u%s, disk %llu", record->record.members[k].name, record->record.members[k].role,
                  record->record.members[k].voter ? ", votes" : "",

@@ -230,7 +230,7 @@ static uint32_t reduce(uint32_t i, uint32_t f, uint64_t version, const struct bi
     result->spans = calloc((size_t)sim->n * (1 + shards_count), sizeof *result->spans);
     uint32_t count = sync_parts(island->sync, f, &parts);
     for (uint32_t p = 0; p < count; p++)
-        if (!parts[p].carried && parts[p].owner == sim_id(i) && parts[p].epoch == island->epoch)
+        if (!parts[p].carried && parts[p].id.owner == sim_id(i) && parts[p].id.epoch == island->epoch)
             result->shards = parts[p].shards;
     SIM_HOLDS(result->shards != 0, "island %u reduces a part that is not its own\n", i);
     for (uint32_t k = 0; k < sim->n; k++) {

@@ -282,7 +282,7 @@ uint64_t talk_shards_of(uint32_t owner)
     const struct chain_part *parts;
     uint32_t count = sync_parts(talk_sync, 0, &parts);
     for (uint32_t p = 0; p < count; p++)
-        if (parts[p].owner == roster_id(owner))
+        if (parts[p].id.owner == roster_id(owner))
             return parts[p].shards;
     return 0;
 }
@@ -295,7 +295,7 @@ static bool held(uint32_t owner, uint64_t epoch, bool *told)
     uint32_t count = sync_parts(talk_sync, 0, &parts);
     *told = false;
     for (uint32_t p = 0; p < count; p++)
-        if (parts[p].owner == roster_id(owner) && parts[p].epoch == epoch)
+        if (parts[p].id.owner == roster_id(owner) && parts[p].id.epoch == epoch)
             return sync_held(talk_sync, 0, p, &digest, told);
     return false;
 }

@@ -185,19 +185,18 @@ struct digest trainerrun_result(struct trainerrun *run, uint32_t f, uint64_t ver
                 &(struct wire_contributor){.id = run->ids[i], .tokens = 10, .weight = 10, .factor = WIRE_FACTOR_ONE});
     assert_ok(ident_generate(&ident));
     assert_ok(wire_object_seal(&what, &meta, &ident, object, 0, &bytes, &what.digest));
-    struct ledger_key key = result_key(&what);
+    struct result_id key = wire_object_result(&what);
     assert_ok(ledger_append(run->ledger, &key, object, bytes));
     return what.digest;
 }
 
 void trainerrun_commit(struct trainerrun *run, uint32_t f, uint64_t version)
 {
-    struct ledger_key keys[TRAINERRUN_ISLANDS];
+    struct result_id keys[TRAINERRUN_ISLANDS];
     struct ledger_commit commit = {.fragment = f, .version = version, .hash = trainerrun_hash(f, version)};
     size_t count = ledger_list(run->ledger, f, version, keys, TRAINERRUN_ISLANDS);
     for (size_t i = 0; i < count; i++)
-        commit.parts[commit.parts_count++] =
-            (struct ledger_part){.epoch = keys[i].epoch, .owner = keys[i].owner, .digest = keys[i].digest};
+        commit.parts[commit.parts_count++] = keys[i];
     assert_ok(ledger_append_commit(run->ledger, &commit, false));
     for (size_t i = 0; i < count; i++) {
         struct result result;

@@ -121,7 +121,7 @@ static void print_fragment(uint32_t i, uint32_t f)
     print_message(", parts");
     for (uint32_t p = 0; p < count; p++) {
         bool held = sync_held(island->sync, f, p, &digest, &acknowledged);
-        print_message(" %u:%llu%s%s", sim_of(parts[p].owner), (unsigned long long)parts[p].epoch,
+        print_message(" %u:%llu%s%s", sim_of(parts[p].id.owner), (unsigned long long)parts[p].id.epoch,
                       parts[p].carried ? " carried" : "", held ? acknowledged ? " acknowledged" : " held" : "");
     }
     print_message(", %u uncertified, hash %02x%02x", sync_uncertified(island->sync, f), own.hash.byte[0],

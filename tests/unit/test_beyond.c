@@ -167,7 +167,7 @@ static void an_answer_names_how_far_the_bytes_lead(void **state)
     assert_int_equal(rows[0].beyond_count, 1);
     struct digest kept;
     assert_true(sync_reach_held(talk_sync, 0, 0, &kept));
-    assert_true(digest_equal(&rows[0].beyond[0].digest, &kept));
+    assert_true(digest_equal(&rows[0].beyond[0].id.digest, &kept));
     sync_want_start(talk_sync, 0, 4); /* another draft, which may carry what this one took for granted */
     holdings_own(holdings, talk_sync, &rows, &count);
     assert_int_equal(rows[0].reach, 0);

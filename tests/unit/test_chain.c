@@ -156,7 +156,7 @@ static uint32_t parts_of(const struct chain *chain, uint32_t fragment, uint32_t 
         assert_true(parts[i].shards != 0 && (seen & parts[i].shards) == 0);
         seen |= parts[i].shards;
         if (i > 0 && !parts[i - 1].carried)
-            assert_true(!parts[i].carried && parts[i].owner > parts[i - 1].owner);
+            assert_true(!parts[i].carried && parts[i].id.owner > parts[i - 1].id.owner);
     }
     if (count > 0)
         assert_true(seen == ~0ull >> (64 - shards_count));
@@ -165,8 +165,8 @@ static uint32_t parts_of(const struct chain *chain, uint32_t fragment, uint32_t 
 
 static void assert_part(const struct chain_part *part, uint32_t owner, uint64_t epoch, uint64_t shards, bool carried)
 {
-    assert_int_equal(part->owner, owner);
-    assert_int_equal(part->epoch, epoch);
+    assert_int_equal(part->id.owner, owner);
+    assert_int_equal(part->id.epoch, epoch);
     assert_true(part->shards == shards);
     assert_true(part->carried == carried);
 }
@@ -190,7 +190,7 @@ static void parts_are_the_owners_of_the_epoch_and_what_it_carries(void **state)
     assert_part(&parts[3], 1, 2, 0x7ffffull << 24, false);
     assert_part(&parts[4], 2, 2, 0x1full << 43, false);
     for (int i = 0; i < 3; i++)
-        assert_true(digest_equal(&parts[i].digest, &chain_last(chain)->carried[i].digest));
+        assert_true(digest_equal(&parts[i].id.digest, &chain_last(chain)->carried[i].id.digest));
     /* The version after that has nothing carried. */
     assert_int_equal(parts_of(chain, 0, 64, 6, parts), 3);
     assert_part(&parts[0], 0, 2, 0x3fffff, false);

@@ -113,8 +113,8 @@ static void a_sealed_result_of_the_next_version_is_carried(void **state)
     drafting_make();
     assert_int_equal(drafting.out.draft.carried_count, 1);
     assert_true(drafting_carries("sealed"));
-    assert_int_equal(drafting.out.draft.carried[0].version, 7);
-    assert_int_equal(drafting.out.draft.carried[0].epoch, 4);
+    assert_int_equal(drafting.out.draft.carried[0].id.version, 7);
+    assert_int_equal(drafting.out.draft.carried[0].id.epoch, 4);
     assert_int_equal(drafting.out.suspects_count, 0);
 }
 
@@ -152,15 +152,15 @@ static void what_was_carried_into_an_unfinished_version_stands(void **state)
     drafting_start(3, false);
     records_start(&drafting.last, 0, 6);
     records_carry(&drafting.last, 0, 0, 3, 3);
-    struct record_carried old = drafting.last.carried[0];
+    struct part_result old = drafting.last.carried[0];
     drafting_holds(1, true, 6);
     drafting_holds(2, true, 6);
     drafting_make();
     assert_true(drafting.out.ask); /* its bytes are at somebody else */
     drafting_holds(0, false, 6);
-    struct compose_result *has = drafting_with(0, 3, "");
+    struct part_result *has = drafting_with(0, 3, "");
     has->shards = old.shards;
-    has->digest = old.digest;
+    has->id.digest = old.id.digest;
     drafting_make();
     assert_false(drafting.out.ask);
     assert_int_equal(drafting.out.draft.carried_count, 1);
@@ -188,11 +188,11 @@ static void of_two_results_the_one_at_more_voters_stands_and_its_owner_is_named(
     drafting_holds(3, true, 6);
     drafting_with(3, 4, "one"); /* now they are equal: everyone has to choose the same one */
     drafting_make();
-    struct digest chosen = drafting.out.draft.carried[0].digest;
+    struct digest chosen = drafting.out.draft.carried[0].id.digest;
     drafting.fragments[0][0].results = drafting.results[1][0];
     drafting.fragments[1][0].results = drafting.results[0][0];
     drafting_make();
-    assert_memory_equal(&chosen, &drafting.out.draft.carried[0].digest, sizeof chosen);
+    assert_memory_equal(&chosen, &drafting.out.draft.carried[0].id.digest, sizeof chosen);
 }
 
 /* ---- rule 2 ---- */
@@ -246,9 +246,11 @@ static void what_is_kept_for_a_draft_is_a_copy(void **state)
     assert_true(compose_lacks(&drafting.out.draft, 0, &kept[0], &lack));
     assert_false(lack.start);
     assert_false(drafting_safe());
-    const struct record_carried *carried = &drafting.out.draft.carried[0];
-    struct compose_result has = {
-        .owner = carried->owner, .epoch = carried->epoch, .shards = carried->shards, .digest = carried->digest};
+    const struct part_result *carried = &drafting.out.draft.carried[0];
+    struct part_result has = {.id.owner = carried->id.owner,
+                              .id.epoch = carried->id.epoch,
+                              .shards = carried->shards,
+                              .id.digest = carried->id.digest};
     kept[0].results = &has; /* as one of the version after its own: that is another one */
     kept[0].results_count = 1;
     assert_false(drafting_safe());
@@ -256,9 +258,9 @@ static void what_is_kept_for_a_draft_is_a_copy(void **state)
     kept[0].beyond = &has;
     kept[0].beyond_count = 1;
     assert_true(drafting_safe());
-    has.digest.byte[0] ^= 1;
+    has.id.digest.byte[0] ^= 1;
     assert_false(drafting_safe());
-    has.digest.byte[0] ^= 1;
+    has.id.digest.byte[0] ^= 1;
     kept[0].reach = 7; /* kept for another draft: which result of that version it has, it does not say */
     assert_false(drafting_safe());
 }

@@ -187,7 +187,7 @@ static bool acknowledges(uint32_t f, uint32_t owner)
     bool acknowledged = false;
     uint32_t count = sync_parts(sitting_isle[A]->sync, f, &parts);
     for (uint32_t p = 0; p < count; p++)
-        if (parts[p].owner == owner && sync_held(sitting_isle[A]->sync, f, p, &digest, &acknowledged))
+        if (parts[p].id.owner == owner && sync_held(sitting_isle[A]->sync, f, p, &digest, &acknowledged))
             return acknowledged;
     return false;
 }
@@ -210,8 +210,8 @@ static void a_seal_names_what_was_held_and_nothing_is_acknowledged_after_it(void
         assert_true(row->version == 0 && row->hash_known);
     }
     struct digest hash = digest_of(&(uint32_t){B}, sizeof(uint32_t));
-    assert_int_equal(answer.promise.rows[3].held[0].owner, B);
-    assert_true(digest_equal(&answer.promise.rows[3].held[0].digest, &hash));
+    assert_int_equal(answer.promise.rows[3].held[0].id.owner, B);
+    assert_true(digest_equal(&answer.promise.rows[3].held[0].id.digest, &hash));
     wire_epoch_deinit(&answer);
     store(A, 4, C);
     assert_false(acknowledges(4, C));

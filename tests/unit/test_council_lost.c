@@ -30,7 +30,7 @@ static void whom_a_majority_does_not_hear_is_lost_and_comes_back_by_itself(void 
         struct chain_part parts[CHAIN_PARTS_MAX];
         uint32_t count = parts_of(&sitting_isle[i]->parts, 0, 1, parts);
         for (uint32_t p = 0; p < count; p++)
-            assert_int_not_equal(parts[p].owner, C);
+            assert_int_not_equal(parts[p].id.owner, C);
     }
     sitting_pass(SITTING_LONG_MS);
     assert_int_equal(sitting_epoch(A), 1); /* once is enough */

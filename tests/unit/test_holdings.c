@@ -75,8 +75,8 @@ static struct wire_epoch promise(bool sealed, uint64_t ballot, const struct wire
     return in;
 }
 
-static const struct wire_result two[] = {{.owner = 1, .epoch = 0, .shards = 3, .digest = {{1}}},
-                                         {.owner = 2, .epoch = 0, .shards = 4, .digest = {{2}}}};
+static const struct part_result two[] = {{.id.owner = 1, .id.epoch = 0, .shards = 3, .id.digest = {{1}}},
+                                         {.id.owner = 2, .id.epoch = 0, .shards = 4, .id.digest = {{2}}}};
 static const struct wire_row all[] = {{.fragment = 0, .version = 4, .hash_known = true},
                                       {.fragment = 1, .version = 5, .hash_known = true, .held = two, .held_count = 2},
                                       {.fragment = 2, .version = 6, .hash_known = true}};
@@ -112,10 +112,10 @@ static void an_answer_is_what_compose_takes(void **state)
         assert_int_equal(got->fragments[f].results_count, f == 1 ? 2 : 0);
     }
     for (int k = 0; k < 2; k++) {
-        const struct compose_result *result = &got->fragments[1].results[k];
-        assert_int_equal(result->owner, two[k].owner);
+        const struct part_result *result = &got->fragments[1].results[k];
+        assert_int_equal(result->id.owner, two[k].id.owner);
         assert_int_equal(result->shards, two[k].shards);
-        assert_true(digest_equal(&result->digest, &two[k].digest));
+        assert_true(digest_equal(&result->id.digest, &two[k].id.digest));
     }
 }
 
@@ -224,8 +224,8 @@ static void what_we_hold_is_told_by_fragment_and_owner(void **state)
     }
     for (int k = 0; k < 2; k++) { /* in order of owner, whatever came first */
         struct digest digest = digest_of(&ids[k], 4);
-        assert_int_equal(rows[1].held[k].owner, ids[k]);
-        assert_true(digest_equal(&rows[1].held[k].digest, &digest));
+        assert_int_equal(rows[1].held[k].id.owner, ids[k]);
+        assert_true(digest_equal(&rows[1].held[k].id.digest, &digest));
     }
     assert_true((rows[1].held[0].shards & rows[1].held[1].shards) == 0);
     sync_free(sync);

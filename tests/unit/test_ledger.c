@@ -23,8 +23,8 @@ enum { OBJECT_BYTES = 1000, RECORD_HEADER = 48, RECORD_BYTES = RECORD_HEADER + 1
 static const uint8_t other_nonce[16] = "begun at night";
 
 /* The same object for the same name, again and again; `variant`: another one of that name. */
-static struct ledger_key make(uint8_t *object, uint32_t fragment, uint64_t version, uint32_t owner, uint64_t epoch,
-                              uint64_t variant)
+static struct result_id make(uint8_t *object, uint32_t fragment, uint64_t version, uint32_t owner, uint64_t epoch,
+                             uint64_t variant)
 {
     struct env_rng rng = env_rng_init(version + variant, (uint64_t)fragment << 32 | owner);
     for (size_t i = 0; i < OBJECT_BYTES; i++)
@@ -35,7 +35,7 @@ static struct ledger_key make(uint8_t *object, uint32_t fragment, uint64_t versi
 static void append(struct ledger *ledger, uint32_t fragment, uint64_t version, uint32_t owner)
 {
     uint8_t object[OBJECT_BYTES];
-    struct ledger_key key = make(object, fragment, version, owner, 0, 0);
+    struct result_id key = make(object, fragment, version, owner, 0, 0);
     assert_ok(ledger_append(ledger, &key, object, sizeof object));
 }
 
@@ -43,7 +43,7 @@ static void assert_holds(struct ledger *ledger, uint32_t fragment, uint64_t vers
 {
     uint8_t object[OBJECT_BYTES];
     struct ledger_map map = {0};
-    struct ledger_key key = make(object, fragment, version, owner, 0, 0);
+    struct result_id key = make(object, fragment, version, owner, 0, 0);
     assert_true(ledger_has(ledger, &key));
     assert_ok(ledger_map(ledger, &key, &map));
     assert_int_equal(map.bytes, sizeof object);
@@ -55,7 +55,7 @@ static void assert_lacks(struct ledger *ledger, uint32_t fragment, uint64_t vers
 {
     uint8_t object[OBJECT_BYTES];
     struct ledger_map map = {0};
-    struct ledger_key key = make(object, fragment, version, owner, 0, 0);
+    struct result_id key = make(object, fragment, version, owner, 0, 0);
     assert_false(ledger_has(ledger, &key));
     assert_fails(ERR_NOTFOUND, "no such result", ledger_map(ledger, &key, &map));
     ledger_unmap(&map);
@@ -361,7 +361,7 @@ static void two_results_of_one_part_are_told_apart(void **state)
     (void)state;
     enum { VARIANTS = 3, EPOCHS = 2 };
     static uint8_t object[EPOCHS][VARIANTS][OBJECT_BYTES];
-    struct ledger_key key[EPOCHS][VARIANTS], list[LEDGER_RESULTS_MAX];
+    struct result_id key[EPOCHS][VARIANTS], list[LEDGER_RESULTS_MAX];
     const char *folder = testlib_folder("ledger-two");
     struct ledger *ledger = ledgers_open(folder);
     for (uint64_t e = 0; e < EPOCHS; e++)
@@ -380,14 +380,14 @@ static void two_results_of_one_part_are_told_apart(void **state)
         ledger_list(ledger, 2, 9, list, LEDGER_RESULTS_MAX);
         for (size_t i = 0; i < EPOCHS * VARIANTS; i++) {
             struct ledger_map map;
-            struct ledger_key *want = &key[i / VARIANTS][i % VARIANTS]; /* in the order in which they came */
+            struct result_id *want = &key[i / VARIANTS][i % VARIANTS]; /* in the order in which they came */
             assert_true(digest_equal(&list[i].digest, &want->digest) && list[i].epoch == want->epoch);
             assert_true(list[i].fragment == 2 && list[i].version == 9 && list[i].owner == 70000);
             assert_ok(ledger_map(ledger, want, &map));
             assert_memory_equal(map.object, object[i / VARIANTS][i % VARIANTS], OBJECT_BYTES);
             ledger_unmap(&map);
         }
-        struct ledger_key none = key[0][0];
+        struct result_id none = key[0][0];
         none.epoch = 1;
         assert_false(ledger_has(ledger, &none));
         ledger_close(ledger);
@@ -401,8 +401,8 @@ static void a_result_goes_under_its_own_name_only(void **state)
     (void)state;
     uint8_t object[OBJECT_BYTES];
     struct ledger *ledger = ledgers_open(testlib_folder("ledger-names-itself"));
-    const struct ledger_key key = make(object, 1, 5, 3, 2, 0);
-    struct ledger_key wrong[5] = {key, key, key, key, key};
+    const struct result_id key = make(object, 1, 5, 3, 2, 0);
+    struct result_id wrong[5] = {key, key, key, key, key};
     wrong[0].fragment++;
     wrong[1].version++;
     wrong[2].epoch++;
@@ -421,7 +421,7 @@ static void a_version_has_so_many_results_and_no_more(void **state)
 {
     (void)state;
     uint8_t object[OBJECT_BYTES];
-    struct ledger_key key, list[LEDGER_RESULTS_MAX + 1];
+    struct result_id key, list[LEDGER_RESULTS_MAX + 1];
     const char *folder = testlib_folder("ledger-most");
     struct ledger *ledger = ledgers_open(folder);
     for (uint32_t i = 0; i < LEDGER_RESULTS_MAX; i++)
@@ -446,8 +446,11 @@ static struct ledger_commit commit_of(uint32_t fragment, uint64_t version, uint3
     struct ledger_commit commit = {.fragment = fragment, .version = version, .parts_count = parts};
     commit.hash = digest_of(&version, sizeof version);
     for (uint32_t i = 0; i < parts; i++)
-        commit.parts[i] = (struct ledger_part){
-            .epoch = ~0ull - i, .owner = ~0u - i, .digest = digest_of(&(uint64_t){variant + i}, sizeof(uint64_t))};
+        commit.parts[i] = (struct result_id){.fragment = fragment,
+                                             .owner = ~0u - i,
+                                             .version = version,
+                                             .epoch = ~0ull - i,
+                                             .digest = digest_of(&(uint64_t){variant + i}, sizeof(uint64_t))};
     return commit;
 }
 
@@ -458,10 +461,8 @@ static void assert_committed(struct ledger *ledger, const struct ledger_commit *
     assert_true(got.fragment == want->fragment && got.version == want->version);
     assert_true(digest_equal(&got.hash, &want->hash));
     assert_int_equal(got.parts_count, want->parts_count);
-    for (uint32_t i = 0; i < got.parts_count; i++) {
-        assert_true(got.parts[i].epoch == want->parts[i].epoch && got.parts[i].owner == want->parts[i].owner);
-        assert_true(digest_equal(&got.parts[i].digest, &want->parts[i].digest));
-    }
+    for (uint32_t i = 0; i < got.parts_count; i++)
+        assert_true(result_id_equal(&got.parts[i], &want->parts[i]));
 }
 
 static void a_commit_says_what_made_a_version(void **state)
@@ -481,7 +482,7 @@ static void a_commit_says_what_made_a_version(void **state)
     assert_int_equal(ledger_stats(ledger).bytes, before);
     assert_ok(ledger_append_commit(ledger, &changed, true));
     for (int again = 0; again < 2; again++) {
-        struct ledger_key list[4];
+        struct result_id list[4];
         for (uint64_t v = 1; v <= 64; v++) {
             struct ledger_commit commit = v == 2 ? changed : commit_of(1, v, (uint32_t)v, v);
             assert_committed(ledger, &commit);
@@ -552,7 +553,7 @@ static void a_bit_flipped_anywhere_is_found(void **state)
     uint8_t object[ODD_BYTES] = {0};
     struct ledger_commit commit = commit_of(0, 2, 1, 5), got;
     append(ledger, 0, 1, 0);
-    struct ledger_key odd = made_append(ledger, 0, 2, 0, object, sizeof object);
+    struct result_id odd = made_append(ledger, 0, 2, 0, object, sizeof object);
     assert_ok(ledger_append_commit(ledger, &commit, false));
     append(ledger, 0, 3, 0);
     ledger_close(ledger);
@@ -564,7 +565,7 @@ static void a_bit_flipped_anywhere_is_found(void **state)
         testlib_damage(path, at);
         ledger = ledgers_open(folder);
         uint8_t first_object[OBJECT_BYTES];
-        struct ledger_key first = make(first_object, 0, 1, 0, 0, 0);
+        struct result_id first = make(first_object, 0, 1, 0, 0, 0);
         if (ledger_has(ledger, &first) == (at < second))
             fail_msg("byte %ld: the first result", (long)at);
         if (ledger_has(ledger, &odd) == (at >= second && at < third))

@@ -14,7 +14,7 @@ enum { OBJECT_BYTES = 1000, RECORD_BYTES = 48 + OBJECT_BYTES };
 static void append(struct ledger *ledger, uint32_t fragment, uint64_t version, uint32_t owner)
 {
     uint8_t object[OBJECT_BYTES] = {(uint8_t)version};
-    struct ledger_key key = made_result(fragment, version, 0, owner, object, OBJECT_BYTES);
+    struct result_id key = made_result(fragment, version, 0, owner, object, OBJECT_BYTES);
     assert_ok(ledger_append(ledger, &key, object, sizeof object));
 }
 

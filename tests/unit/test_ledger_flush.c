@@ -54,7 +54,7 @@ static const char *folder; /* of the ledger that was opened last */
 struct appender {
     pthread_t thread;
     struct ledger *ledger;
-    struct ledger_key key;
+    struct result_id key;
     uint8_t object[OBJECT_BYTES];
     enum err err;
     atomic_bool ended;
@@ -87,7 +87,7 @@ static enum err end(struct appender *a)
 
 static size_t listed(struct ledger *ledger)
 {
-    struct ledger_key keys[WAITERS + 1];
+    struct result_id keys[WAITERS + 1];
     return ledger_list(ledger, 0, 5, keys, WAITERS + 1);
 }
 

@@ -397,7 +397,7 @@ static void a_result_comes_from_the_slot_only_when_it_stands_there(void **state)
     begin("objects-durable");
     struct wire_key key = result_of(SMALL, 2, A);
     struct slot *slot = slots_own(a->slots, SMALL);
-    struct ledger_key there = made_result(SMALL, 2, 0, A, pattern, SOME);
+    struct result_id there = made_result(SMALL, 2, 0, A, pattern, SOME);
     fill(slot, SMALL, A, 2, 0, SOME);
     played_say_fetch(b, A, &key);
     assert_answered(b, &key, WIRE_NOT_AVAILABLE); /* made, and not durable yet */

@@ -41,9 +41,9 @@ static void the_parts_of_a_version_cover_it_once(void **state)
                 plan_share(parts.plan, f, all[p].shards, &share);
                 assert_true(share.values_count > 0);
                 assert_true((seen & all[p].shards) == 0);
-                assert_true(p == 0 || all[p].owner > all[p - 1].owner);
-                assert_true(all[p].owner != roster_id(7) && all[p].owner != roster_id(MANY - 1));
-                assert_true(all[p].epoch == 0 && !all[p].carried);
+                assert_true(p == 0 || all[p].id.owner > all[p - 1].id.owner);
+                assert_true(all[p].id.owner != roster_id(7) && all[p].id.owner != roster_id(MANY - 1));
+                assert_true(all[p].id.epoch == 0 && !all[p].carried);
                 seen |= all[p].shards;
                 values += share.values_count;
             }
@@ -65,9 +65,9 @@ static void a_part_is_found_by_its_epoch_and_owner(void **state)
     struct chain_part all[CHAIN_PARTS_MAX], found;
     uint32_t count = parts_of(&parts, 0, 1, all);
     for (uint32_t p = 0; p < count; p++) {
-        assert_int_equal(parts_find(&parts, 0, 1, 0, all[p].owner, &found), p);
-        assert_true(found.shards == all[p].shards && found.owner == all[p].owner);
-        assert_int_equal(parts_find(&parts, 0, 1, 1, all[p].owner, &found), CHAIN_PARTS_MAX);
+        assert_int_equal(parts_find(&parts, 0, 1, 0, all[p].id.owner, &found), p);
+        assert_true(found.shards == all[p].shards && found.id.owner == all[p].id.owner);
+        assert_int_equal(parts_find(&parts, 0, 1, 1, all[p].id.owner, &found), CHAIN_PARTS_MAX);
     }
     assert_int_equal(parts_find(&parts, 0, 1, 0, roster_id(7), &found), CHAIN_PARTS_MAX);
     assert_int_equal(parts_find(&parts, 0, 1, 0, UINT32_MAX, &found), CHAIN_PARTS_MAX);
@@ -131,25 +131,27 @@ static void what_is_carried_is_of_the_first_version_alone(void **state)
     uint32_t count = parts_of(&parts, 0, START + 1, all);
     for (uint32_t p = 0; p < count; p++) {
         assert_true((seen & all[p].shards) == 0);
-        assert_int_equal(all[p].carried, all[p].epoch == 0);
-        assert_int_equal(all[p].carried, all[p].owner == roster_id(1));
+        assert_int_equal(all[p].carried, all[p].id.epoch == 0);
+        assert_int_equal(all[p].carried, all[p].id.owner == roster_id(1));
         seen |= all[p].shards;
         carried |= all[p].carried ? all[p].shards : 0;
     }
     assert_true(seen == plan_shards(parts.plan, 0));
     assert_true(carried == shares_mask(&parts, 0, 1));
     assert_int_not_equal(parts_find(&parts, 0, START + 1, 0, roster_id(1), &found), CHAIN_PARTS_MAX);
-    assert_true(found.carried && digest_equal(&found.digest, &digest));
+    assert_true(found.carried && digest_equal(&found.id.digest, &digest));
     assert_int_equal(parts_find(&parts, 0, START + 2, 0, roster_id(1), &found), CHAIN_PARTS_MAX);
     /* Later versions, and those of the first where nothing is carried, are the usual ones. */
     for (uint32_t f = 0; f < SMALLRUN_FRAGMENTS; f++) {
         uint32_t usual_count = parts_usual(&parts, f, usual);
         for (uint64_t version = f == 0 ? START + 2 : START + 1; version < START + 5; version++) {
             assert_int_equal(parts_of(&parts, f, version, all), usual_count);
+            for (uint32_t p = 0; p < usual_count; p++)
+                usual[p].id.version = version;
             assert_memory_equal(all, usual, usual_count * sizeof *all);
         }
         for (uint32_t p = 0; p < usual_count; p++)
-            assert_true(usual[p].epoch == 1 && !usual[p].carried && usual[p].owner != roster_id(1));
+            assert_true(usual[p].id.epoch == 1 && !usual[p].carried && usual[p].id.owner != roster_id(1));
     }
     smallrun_free(&run);
 }

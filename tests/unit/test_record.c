@@ -62,9 +62,9 @@ static void a_record_comes_back_as_it_was(void **state)
     }
     assert_int_equal(back.carried_count, 4);
     for (uint32_t i = 0; i < 4; i++) {
-        const struct record_carried *c = &record.carried[i], *b = &back.carried[i];
-        assert_true(c->fragment == b->fragment && c->owner == b->owner && c->version == b->version);
-        assert_true(c->epoch == b->epoch && c->shards == b->shards && digest_equal(&c->digest, &b->digest));
+        const struct part_result *c = &record.carried[i], *b = &back.carried[i];
+        assert_true(c->id.fragment == b->id.fragment && c->id.owner == b->id.owner && c->id.version == b->id.version);
+        assert_true(c->id.epoch == b->id.epoch && c->shards == b->shards && digest_equal(&c->id.digest, &b->id.digest));
     }
     assert_ok(record_copy(&record, &copy));
     record_deinit(&record);
@@ -170,7 +170,7 @@ static struct record largest(uint32_t members, uint32_t carried)
     record.carried_count = carried;
     for (uint32_t i = 0; i < carried; i++)
         record.carried[i] =
-            (struct record_carried){.fragment = i / 64, .owner = i % 64, .version = 1, .shards = 1ull << i % 64};
+            (struct part_result){.id.fragment = i / 64, .id.owner = i % 64, .id.version = 1, .shards = 1ull << i % 64};
     return record;
 }
 
@@ -195,8 +195,11 @@ static void the_most_that_is_allowed_passes_and_more_is_refused(void **state)
     assert_int_equal(record_pack(&record, &bytes, &count), ERR_ARG);
     record.starts_count--;
     for (uint32_t i = 0; i < RECORD_CARRIED_MAX; i++)
-        record.carried[i] = (struct record_carried){
-            .fragment = UINT32_MAX, .owner = UINT32_MAX, .version = UINT64_MAX, .epoch = UINT64_MAX, .shards = 1};
+        record.carried[i] = (struct part_result){.id.fragment = UINT32_MAX,
+                                                 .id.owner = UINT32_MAX,
+                                                 .id.version = UINT64_MAX,
+                                                 .id.epoch = UINT64_MAX,
+                                                 .shards = 1};
     for (uint32_t i = 0; i < RECORD_FRAGMENTS_MAX; i++)
         record.starts[i] = UINT64_MAX;
     assert_fails(ERR_ARG, "too many members", record_pack(&record, &bytes, &count));
@@ -270,14 +273,14 @@ static void assert_senseless(const char *text, struct record *record)
     record_deinit(record);
 }
 
-#define SENSELESS(text, change)                     \
-    do {                                            \
-        struct record r = of_many_kinds();          \
-        struct record_member *const m = r.members;  \
-        struct record_carried *const c = r.carried; \
-        (void)m, (void)c;                           \
-        change;                                     \
-        assert_senseless(text, &r);                 \
+#define SENSELESS(text, change)                    \
+    do {                                           \
+        struct record r = of_many_kinds();         \
+        struct record_member *const m = r.members; \
+        struct part_result *const c = r.carried;   \
+        (void)m, (void)c;                          \
+        change;                                    \
+        assert_senseless(text, &r);                \
     } while (0)
 
 static void members_that_make_no_sense_are_refused(void **state)
@@ -351,15 +354,15 @@ static void heads_and_carried_results_that_make_no_sense_are_refused(void **stat
     SENSELESS("record 0 names one before", r.epoch = 0);
     SENSELESS("epoch 9223372036854775808", r.epoch = RECORD_NUMBER_MAX);
     SENSELESS("starts from version 9223372036854775808", r.starts[1] = RECORD_NUMBER_MAX);
-    SENSELESS("not the first one", c[0].version = 2);
-    SENSELESS("not the first one", c[0].version = 0);
-    SENSELESS("not the first one", c[3].fragment = RECORD_FRAGMENTS_MAX);
-    SENSELESS("of epoch 7 carried into epoch 7", c[3].epoch = 7);
-    SENSELESS("not in order", c[2].epoch = 5);
-    SENSELESS("not in order", c[0].owner = 3);
+    SENSELESS("not the first one", c[0].id.version = 2);
+    SENSELESS("not the first one", c[0].id.version = 0);
+    SENSELESS("not the first one", c[3].id.fragment = RECORD_FRAGMENTS_MAX);
+    SENSELESS("of epoch 7 carried into epoch 7", c[3].id.epoch = 7);
+    SENSELESS("not in order", c[2].id.epoch = 5);
+    SENSELESS("not in order", c[0].id.owner = 3);
     SENSELESS("with no shards", c[3].shards = 0);
     SENSELESS("with shards of another one", c[1].shards |= c[0].shards & -c[0].shards);
-    SENSELESS("before that id was given", c[3].owner = 8);
+    SENSELESS("before that id was given", c[3].id.owner = 8);
     struct record first = records_first(2, false);
     records_carry(&first, 0, 0, 0, 1);
     assert_senseless("of epoch 0 carried into epoch 0", &first);
@@ -444,7 +447,7 @@ static void a_carried_result_stays_until_its_version_is_complete(void **state)
     struct digest old_digest = records_digest(&old);
     FOLLOWS_NOT("drops the result of 7 for fragment 1, version 41", n.carried_count = 3);
     FOLLOWS((n.carried_count = 3, records_start(&n, 1, 41)));
-    FOLLOWS_NOT("drops the result of 0 for fragment 0, version 1", n.carried[0].digest.byte[0] ^= 1);
+    FOLLOWS_NOT("drops the result of 0 for fragment 0, version 1", n.carried[0].id.digest.byte[0] ^= 1);
     FOLLOWS_NOT("drops the result of 2 for fragment 0", n.carried[1].shards |= 1ull << 60);
     FOLLOWS(records_carry(&n, 0, 1, 7, 1ull << 40));
     /* What nobody carried before is new, and made in the epoch before by who was an owner there. */

@@ -224,7 +224,7 @@ static struct digest after_rounds(const struct smallrun *run, const struct shard
     digest_begin(&digest);
     w.run = run;
     for (uint32_t p = 0; p < count; p++)
-        parts[p] = (struct part){roster_number(all[p].owner), all[p].shards, false};
+        parts[p] = (struct part){roster_number(all[p].id.owner), all[p].shards, false};
     for (uint32_t i = 0; i < MEMBERS; i++)
         w.members[i] = replica_of(run);
     cut(&w, parts, count);

@@ -31,8 +31,8 @@ static struct digest contribution(uint32_t id)
 
 /* A result whose numbers are all `number`, counting the islands of a list that ends with UINT32_MAX. The first has no
  * weight, as one that was left out. */
-static struct ledger_key make_in(uint64_t epoch, uint32_t f, uint64_t version, uint32_t owner, float number,
-                                 const uint32_t *islands, struct object *object)
+static struct result_id make_in(uint64_t epoch, uint32_t f, uint64_t version, uint32_t owner, float number,
+                                const uint32_t *islands, struct object *object)
 {
     float values[VALUES];
     uint8_t rows[WIRE_MEMBERS_MAX * WIRE_CONTRIBUTOR_BYTES];
@@ -51,31 +51,31 @@ static struct ledger_key make_in(uint64_t epoch, uint32_t f, uint64_t version, u
     what.key.owner = what.key.island = owner;
     assert_ok(codec_encode(codec, &part, 1, &source, NULL, wire_object_frame(object->bytes), &frame_bytes, &fault));
     assert_ok(wire_object_seal(&what, &meta, &ident, object->bytes, frame_bytes, &object->count, &what.digest));
-    return result_key(&what);
+    return wire_object_result(&what);
 }
 
-static struct ledger_key make(uint32_t f, uint64_t version, uint32_t owner, float number, const uint32_t *islands,
-                              struct object *object)
+static struct result_id make(uint32_t f, uint64_t version, uint32_t owner, float number, const uint32_t *islands,
+                             struct object *object)
 {
     return make_in(EPOCH, f, version, owner, number, islands, object);
 }
 
 #define ISLANDS(...) ((const uint32_t[]){__VA_ARGS__, UINT32_MAX})
 
-static struct ledger_key append_counting(struct ledger *ledger, uint32_t f, uint64_t version, uint32_t owner,
-                                         const uint32_t *islands)
+static struct result_id append_counting(struct ledger *ledger, uint32_t f, uint64_t version, uint32_t owner,
+                                        const uint32_t *islands)
 {
     struct object object;
-    struct ledger_key key = make(f, version, owner, 1, islands, &object);
+    struct result_id key = make(f, version, owner, 1, islands, &object);
     assert_ok(ledger_append(ledger, &key, object.bytes, object.count));
     return key;
 }
 
 /* One whose metadata was damaged since it was looked at. */
-static struct ledger_key append_rotten(struct ledger *ledger, uint32_t f, uint32_t owner)
+static struct result_id append_rotten(struct ledger *ledger, uint32_t f, uint32_t owner)
 {
     struct object object;
-    struct ledger_key key = make(f, VERSION, owner, 1, ISLANDS(OTHER, US), &object);
+    struct result_id key = make(f, VERSION, owner, 1, ISLANDS(OTHER, US), &object);
     object.bytes[object.count - 1] ^= 1;
     assert_ok(ledger_append(ledger, &key, object.bytes, object.count));
     return key;
@@ -86,7 +86,7 @@ static void a_result_is_opened_in_place(void **state)
     (void)state;
     struct ledger *ledger = ledgers_new("results-open");
     struct object objects[3];
-    struct ledger_key keys[3];
+    struct result_id keys[3];
     struct result results[3];
     for (uint32_t s = 0; s < 3; s++) {
         keys[s] = make(1, VERSION, s, (float)s, ISLANDS(s, s + 10), &objects[s]);
@@ -125,9 +125,9 @@ static void what_cannot_be_opened_leaves_nothing_to_close(void **state)
     (void)state;
     struct ledger *ledger = ledgers_new("results-bad");
     struct result result;
-    struct ledger_key rotten = append_rotten(ledger, 0, 0);
-    struct ledger_key good = append_counting(ledger, 0, VERSION, 3, ISLANDS(US));
-    struct ledger_key none[] = {good, good, good, good, good};
+    struct result_id rotten = append_rotten(ledger, 0, 0);
+    struct result_id good = append_counting(ledger, 0, VERSION, 3, ISLANDS(US));
+    struct result_id none[] = {good, good, good, good, good};
     assert_fails(ERR_PROTO, "was altered", result_open(ledger, &rotten, &result));
     none[0].owner++;
     none[1].version++;
@@ -194,24 +194,31 @@ static void a_contribution_counts_and_no_other_of_the_same_island(void **state)
     assert_false(result_counts(&meta, US, &ours));
 }
 
+static bool found(struct ledger *ledger, uint32_t f, uint64_t version, uint64_t epoch, uint32_t owner,
+                  struct result_id *got)
+{
+    struct result_id like = {.fragment = f, .owner = owner, .version = version, .epoch = epoch};
+    return results_find(ledger, &like, got);
+}
+
 static void the_first_of_an_owners_results_is_found(void **state)
 {
     (void)state;
     struct ledger *ledger = ledgers_new("results-first");
     struct object object;
-    struct ledger_key got, first = append_counting(ledger, 1, VERSION, 2, ISLANDS(OTHER));
+    struct result_id got, first = append_counting(ledger, 1, VERSION, 2, ISLANDS(OTHER));
     append_counting(ledger, 1, VERSION, 2, ISLANDS(OTHER, US));
     append_counting(ledger, 1, VERSION, 3, ISLANDS(US));
-    struct ledger_key later = make_in(EPOCH + 1, 1, VERSION, 2, 1, ISLANDS(THIRD), &object);
+    struct result_id later = make_in(EPOCH + 1, 1, VERSION, 2, 1, ISLANDS(THIRD), &object);
     assert_ok(ledger_append(ledger, &later, object.bytes, object.count));
-    assert_true(results_find(ledger, 1, VERSION, EPOCH, 2, &got));
+    assert_true(found(ledger, 1, VERSION, EPOCH, 2, &got));
     assert_true(digest_equal(&got.digest, &first.digest) && got.owner == 2 && got.epoch == EPOCH);
-    assert_true(results_find(ledger, 1, VERSION, EPOCH + 1, 2, &got));
+    assert_true(found(ledger, 1, VERSION, EPOCH + 1, 2, &got));
     assert_true(digest_equal(&got.digest, &later.digest) && got.epoch == EPOCH + 1);
-    assert_false(results_find(ledger, 1, VERSION, EPOCH + 1, 3, &got));
-    assert_false(results_find(ledger, 1, VERSION, EPOCH, 4, &got));
-    assert_false(results_find(ledger, 1, VERSION + 1, EPOCH, 2, &got));
-    assert_false(results_find(ledger, 0, VERSION, EPOCH, 2, &got));
+    assert_false(found(ledger, 1, VERSION, EPOCH + 1, 3, &got));
+    assert_false(found(ledger, 1, VERSION, EPOCH, 4, &got));
+    assert_false(found(ledger, 1, VERSION + 1, EPOCH, 2, &got));
+    assert_false(found(ledger, 0, VERSION, EPOCH, 2, &got));
     ledger_close(ledger);
 }
 

@@ -17,7 +17,7 @@ static struct codec *codec;
 static struct ident owner, liar;
 
 /* A result of these numbers, as `signer` seals it, into the ledger. */
-static struct ledger_key append(struct ledger *ledger, const struct ident *signer, struct wire_key key, float number)
+static struct result_id append(struct ledger *ledger, const struct ident *signer, struct wire_key key, float number)
 {
     static uint8_t object[OBJECT_BYTES];
     float values[VALUES];
@@ -33,11 +33,11 @@ static struct ledger_key append(struct ledger *ledger, const struct ident *signe
     wire_contributor_put(rows, 0, &row);
     assert_ok(codec_encode(codec, &part, 1, &source, NULL, wire_object_frame(object), &frame_bytes, &fault));
     assert_ok(wire_object_seal(&what, &meta, signer, object, frame_bytes, &count, &what.digest));
-    struct ledger_key there = {.fragment = key.fragment,
-                               .owner = key.owner,
-                               .version = key.version,
-                               .epoch = key.epoch,
-                               .digest = what.digest};
+    struct result_id there = {.fragment = key.fragment,
+                              .owner = key.owner,
+                              .version = key.version,
+                              .epoch = key.epoch,
+                              .digest = what.digest};
     assert_ok(ledger_append(ledger, &there, object, count));
     return there;
 }
@@ -49,12 +49,12 @@ static void two_signed_results_of_one_part_are_rivals(void **state)
 {
     (void)state;
     struct ledger *ledger = ledgers_new("rivals-two");
-    struct ledger_key other, first = append(ledger, &owner, one, 1);
+    struct result_id other, first = append(ledger, &owner, one, 1);
     assert_false(rivals_of(ledger, &first, owner.key, &other)); /* not of itself */
-    struct ledger_key again = append(ledger, &owner, one, 1);
+    struct result_id again = append(ledger, &owner, one, 1);
     assert_true(digest_equal(&again.digest, &first.digest));
     assert_false(rivals_of(ledger, &first, owner.key, &other));
-    struct ledger_key second = append(ledger, &owner, one, 2);
+    struct result_id second = append(ledger, &owner, one, 2);
     assert_true(rivals_of(ledger, &second, owner.key, &other));
     assert_true(digest_equal(&other.digest, &first.digest));
     assert_true(rivals_of(ledger, &first, owner.key, &other));
@@ -66,7 +66,7 @@ static void results_of_other_parts_are_none(void **state)
 {
     (void)state;
     struct ledger *ledger = ledgers_new("rivals-parts");
-    struct ledger_key other, first = append(ledger, &owner, one, 1);
+    struct result_id other, first = append(ledger, &owner, one, 1);
     struct wire_key key = one;
     key.epoch++;
     append(ledger, &owner, key, 2);
@@ -88,13 +88,13 @@ static void only_signatures_of_the_owner_prove_it(void **state)
 {
     (void)state;
     struct ledger *ledger = ledgers_new("rivals-forged");
-    struct ledger_key other, forged = append(ledger, &liar, one, 2), first = append(ledger, &owner, one, 1);
+    struct result_id other, forged = append(ledger, &liar, one, 2), first = append(ledger, &owner, one, 1);
     assert_false(rivals_of(ledger, &first, owner.key, &other));
     assert_false(rivals_of(ledger, &forged, owner.key, &other));
-    struct ledger_key nowhere = first;
+    struct result_id nowhere = first;
     nowhere.digest.byte[0] ^= 1;
     assert_false(rivals_of(ledger, &nowhere, owner.key, &other));
-    struct ledger_key second = append(ledger, &owner, one, 3);
+    struct result_id second = append(ledger, &owner, one, 3);
     assert_true(rivals_of(ledger, &second, owner.key, &other)); /* past the forged one */
     assert_true(digest_equal(&other.digest, &first.digest));
     ledger_close(ledger);

@@ -487,7 +487,7 @@ static void assert_stored_told(const struct rig *rig)
 static void assert_ledger_holds(struct rig *rig, const uint8_t *object, size_t bytes)
 {
     struct ledger_map map;
-    struct ledger_key there;
+    struct result_id there;
     assert_true(rig_find(rig, 0, 1, 0, &there));
     assert_ok(ledger_map(rig->ledger, &there, &map));
     assert_int_equal(map.bytes, bytes);

@@ -63,7 +63,7 @@ static void a_result_goes_into_the_ledger_and_is_told(void **state)
     struct bitset members = bitset_first(3);
     rig_result(rig, 1, 2, &members, 0.1f, &object);
     assert_judged(rig, &object, WIRE_RECEIVED);
-    struct ledger_key there;
+    struct result_id there;
     assert_true(rig_find(rig, 1, 1, 2, &there));
     assert_ok(ledger_map(rig->ledger, &there, &map));
     assert_int_equal(map.bytes, object.bytes);
@@ -168,7 +168,7 @@ static void step_twin(const struct rig *rig, struct replica *twin, uint32_t f, u
         size_t count = (size_t)(range.end - range.begin);
         struct result result;
         float number[WIRE_OUTER_NUMBERS];
-        struct ledger_key there;
+        struct result_id there;
         assert_true(rig_find(rig, f, version, s, &there));
         assert_ok(result_open(rig->ledger, &there, &result));
         rig_decode(result.frame, result.frame_bytes, delta, count);
@@ -243,7 +243,7 @@ static void a_penalty_takes_its_norms_over_all_shards(void **state)
             struct result result;
             struct plan_shard range = rig_shard(rig, 0, s);
             size_t count = (size_t)(range.end - range.begin);
-            struct ledger_key there;
+            struct result_id there;
             assert_true(rig_find(rig, 0, version, s, &there));
             assert_ok(result_open(rig->ledger, &there, &result));
             rig_decode(result.frame, result.frame_bytes, mean, count);

@@ -143,7 +143,7 @@ static void our_results_are_signed_and_name_what_they_count(void **state)
     (void)state;
     static struct rig_object theirs[2];
     struct rig *rig = rig_new("commit-ours", exact, MEMBERS, SELF, 0);
-    struct ledger_key key;
+    struct result_id key;
     struct result result;
     struct wire_object what;
     rig_contribution(rig, 0, 0, 100, 0.1f, &theirs[0]);
@@ -205,7 +205,7 @@ static void assert_committed(const struct rig *rig, uint32_t f, uint64_t version
     assert_ok(ledger_commit_of(rig->ledger, f, version, &commit));
     assert_int_equal(commit.parts_count, rig->conf.members);
     for (uint32_t i = 0; i < commit.parts_count; i++) {
-        struct ledger_key key;
+        struct result_id key;
         assert_int_equal(commit.parts[i].owner, rig_id(i));
         assert_true(rig_find(rig, f, version, i, &key));
         assert_true(digest_equal(&commit.parts[i].digest, &key.digest) && commit.parts[i].epoch == key.epoch);

@@ -67,7 +67,7 @@ static void own_epoch(struct rig *rig, struct shardmap map)
 }
 
 /* Member 2 is away in the next epoch, and this result of the one before is carried; NULL: none. */
-static void begin_epoch(struct rig *rig, struct shardmap map, const struct ledger_key *carried, uint64_t shards)
+static void begin_epoch(struct rig *rig, struct shardmap map, const struct result_id *carried, uint64_t shards)
 {
     struct record record = roster_next(rig->chain);
     roster_role(&record, 2, RECORD_AWAY, false);
@@ -77,12 +77,12 @@ static void begin_epoch(struct rig *rig, struct shardmap map, const struct ledge
     rig_epoch(rig, &record);
 }
 
-static struct ledger_key put_result(struct rig *rig, uint32_t owner, bool counts_us);
+static struct result_id put_result(struct rig *rig, uint32_t owner, bool counts_us);
 
 /* The first part's result is carried into epoch 1; we own the two others. */
 static void after_it(struct rig *rig, bool carried_counts)
 {
-    struct ledger_key key = put_result(rig, 0, carried_counts);
+    struct result_id key = put_result(rig, 0, carried_counts);
     rig->hold = ~0u;
     begin_epoch(rig, map_of(first, second | third, 0), &key, first);
 }
@@ -153,7 +153,7 @@ static void decode_out(struct rig *rig, uint32_t p, uint64_t shards, float *whol
 }
 
 /* A result in the ledger, of an owner's part in the present epoch, that counts us or does not. */
-static struct ledger_key put_result(struct rig *rig, uint32_t owner, bool counts_us)
+static struct result_id put_result(struct rig *rig, uint32_t owner, bool counts_us)
 {
     static struct rig_object object;
     struct wire_object what;
@@ -161,7 +161,7 @@ static struct ledger_key put_result(struct rig *rig, uint32_t owner, bool counts
     rig_result(rig, F, owner, &members, 0, &object);
     rig_append(rig, &object);
     assert_ok(wire_object_peek(object.byte, object.bytes, &what));
-    return result_key(&what);
+    return wire_object_result(&what);
 }
 
 static bool in(const struct rig *rig, uint64_t shards, size_t i)
@@ -477,9 +477,9 @@ static void a_mean_that_an_epoch_overtakes_is_not_made(void **state)
     (void)state;
     struct rig *rig = with_a_mean_that_waits("parts-overtaken");
     uint32_t count;
-    const struct record_carried *kept = record_carried(chain_last(rig->chain), F, &count);
+    const struct part_result *kept = record_carried(chain_last(rig->chain), F, &count);
     assert_int_equal(count, 1);
-    const struct ledger_key key = {.owner = kept->owner, .epoch = kept->epoch, .digest = kept->digest};
+    const struct result_id key = {.owner = kept->id.owner, .epoch = kept->id.epoch, .digest = kept->id.digest};
     begin_epoch(rig, map_of(first | second | third, 0, 0), &key, first);
     settle(rig);
     assert_non_null(last(EVENT_SYNC));
@@ -539,7 +539,7 @@ static bool left_nothing(struct rig *rig, uint64_t shards)
 /* Our result of the first epoch is stored; the next one carries it, or not, and gives us more shards. */
 static void assert_owner_residual(bool carried)
 {
-    struct ledger_key key;
+    struct result_id key;
     struct rig *rig = open_rig(carried ? "parts-owner" : "parts-own", 0);
     float *had = replica_owner_residual(rig->replica, F);
     rig_pattern(had, replica_values(rig->replica, F, second), 5, 0.0001f); /* of a version before */

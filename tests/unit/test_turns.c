@@ -173,7 +173,7 @@ static void a_repair_goes_on_in_the_new_epoch(void **state)
     talk_happens((struct sync_event){.type = SYNC_EV_INSTALLED, .version = 9, .hash = talk_hash_named('a', 9)});
     assert_int_equal(sync_state(talk_sync, 0), SYNC_LISTENING);
     assert_int_equal(sync_parts(talk_sync, 0, &parts), 1);
-    assert_int_equal(parts[0].epoch, 1);
+    assert_int_equal(parts[0].id.epoch, 1);
     talk_ends(NULL);
 }
 

@@ -31,10 +31,10 @@ static struct wire_epoch there_and_back(const struct wire_epoch *message)
 }
 
 static const uint8_t record_bytes[] = "a record is its packed bytes here";
-static const struct wire_result held[] = {
-    {.owner = 0, .epoch = 3, .shards = 0xff, .digest = {{4}}},
-    {.owner = 0, .epoch = 4, .shards = 0xff00, .digest = {{5}}},
-    {.owner = 9, .epoch = 4, .shards = ~0ull, .digest = {{6}}},
+static const struct part_result held[] = {
+    {.id.owner = 0, .id.epoch = 3, .shards = 0xff, .id.digest = {{4}}},
+    {.id.owner = 0, .id.epoch = 4, .shards = 0xff00, .id.digest = {{5}}},
+    {.id.owner = 9, .id.epoch = 4, .shards = ~0ull, .id.digest = {{6}}},
 };
 static const struct wire_row rows[] = {
     {.fragment = 0,
@@ -222,7 +222,7 @@ static void promises_are_checked(void **state)
 {
     (void)state;
     struct wire_row r[3];
-    struct wire_result h[3];
+    struct part_result h[3];
 #define ROWS(text, change)                              \
     do {                                                \
         memcpy(r, rows, sizeof r);                      \
@@ -241,11 +241,11 @@ static void promises_are_checked(void **state)
     ROWS("reaches version 7 from 7", r[0].reach = 7);
     ROWS("reaches version 0 from 7", r[0].reach = 0);
     ROWS("reaches version 9223372036854775808", r[0].reach = RECORD_NUMBER_MAX);
-    ROWS("not in order of owner", (h[1].owner = 3, h[0].owner = 4, r[0].held_count = 0, r[0].beyond = h));
-    ROWS("held of epoch 5", h[2].epoch = 5);
+    ROWS("not in order of owner", (h[1].id.owner = 3, h[0].id.owner = 4, r[0].held_count = 0, r[0].beyond = h));
+    ROWS("held of epoch 5", h[2].id.epoch = 5);
     ROWS("with shards 0", h[2].shards = 0);
-    ROWS("not in order of owner", h[1].epoch = 3);
-    ROWS("not in order of owner", (h[0].owner = 1, h[1].owner = 0));
+    ROWS("not in order of owner", h[1].id.epoch = 3);
+    ROWS("not in order of owner", (h[0].id.owner = 1, h[1].id.owner = 0));
 }
 
 static void decisions_and_wishes_are_checked(void **state)
@@ -277,10 +277,11 @@ static void decisions_and_wishes_are_checked(void **state)
 }
 
 /* The longest promise without a record: everything there is of everything. */
-static struct wire_epoch longest(struct wire_row *row, struct wire_result *one)
+static struct wire_epoch longest(struct wire_row *row, struct part_result *one)
 {
     for (uint32_t i = 0; i < WIRE_RESULTS_MAX; i++)
-        one[i] = (struct wire_result){.owner = UINT32_MAX - 1 + i % 2, .epoch = RECORD_NUMBER_MAX - 2, .shards = 1};
+        one[i] =
+            (struct part_result){.id.owner = UINT32_MAX - 1 + i % 2, .id.epoch = RECORD_NUMBER_MAX - 2, .shards = 1};
     for (uint32_t i = 0; i < RECORD_FRAGMENTS_MAX; i++)
         row[i] = (struct wire_row){.fragment = i,
                                    .version = RECORD_NUMBER_MAX - 1,
@@ -297,7 +298,7 @@ static void the_most_that_is_allowed_passes(void **state)
 {
     (void)state;
     static struct wire_row row[RECORD_FRAGMENTS_MAX + 1];
-    static struct wire_result one[WIRE_RESULTS_MAX + 1];
+    static struct part_result one[WIRE_RESULTS_MAX + 1];
     static uint8_t record[WIRE_EPOCH_BYTES_MAX];
     uint8_t *bytes;
     size_t count;

@@ -2,6 +2,7 @@
 #include "net/membership/compose.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/mem.h"
@@ -15,8 +16,8 @@ struct candidate {
 
 struct work {
     const struct compose_base *base;
-    const struct compose_holding *holdings;
-    uint32_t holdings_count;
+    const struct compose_answer *answers;
+    uint32_t answers_count;
     struct part_result *carried; /* room for RECORD_CARRIED_MAX */
     uint32_t carried_count;
     struct compose_out *out;
@@ -28,11 +29,29 @@ static bool keeps_bytes(const struct record *record, uint32_t id)
     return member != NULL && member->role != RECORD_WITNESS;
 }
 
-/* A seal counts if its voter's disk is the one that the record names. */
-static bool is_seal(const struct record *record, const struct compose_holding *holding)
+static int by_fragment(const void *fragment, const void *row)
 {
-    const struct record_member *member = record_member(record, holding->id);
-    return holding->sealed && member != NULL && member->voter && member->incarnation == holding->incarnation;
+    uint32_t wanted = *(const uint32_t *)fragment, there = ((const struct holding *)row)->fragment;
+    return wanted < there ? -1 : wanted > there;
+}
+
+/* What it holds of a fragment. Mostly it speaks of all of them. */
+static const struct holding *row_of(const struct compose_answer *answer, uint32_t fragment)
+{
+    static const struct holding nothing;
+    const struct holding *row = NULL;
+    if (fragment < answer->rows_count && answer->rows[fragment].fragment == fragment)
+        row = &answer->rows[fragment];
+    else if (answer->rows_count > 0)
+        row = bsearch(&fragment, answer->rows, answer->rows_count, sizeof *answer->rows, by_fragment);
+    return row != NULL ? row : &nothing;
+}
+
+/* A seal counts if its voter's disk is the one that the record names. */
+static bool is_seal(const struct record *record, const struct compose_answer *answer)
+{
+    const struct record_member *member = record_member(record, answer->id);
+    return answer->sealed && member != NULL && member->voter && member->incarnation == answer->incarnation;
 }
 
 static const struct part_result *same_place(const struct record *record, const struct part_result *result)
@@ -66,8 +85,7 @@ static bool valid(const struct compose_base *base, const struct part_result *res
 {
     const struct part_result *old = same_place(base->record, result);
     if (old != NULL)
-        return old->id.owner == result->id.owner && old->id.epoch == result->id.epoch &&
-               old->shards == result->shards && digest_equal(&old->id.digest, &result->id.digest);
+        return part_result_equal(old, result);
     return result->id.epoch == base->record->epoch && result->shards != 0 && result->id.owner != SHARDMAP_NOBODY &&
            result->shards == part_of(base, result->id.fragment, result->id.version, result->id.owner);
 }
@@ -78,12 +96,12 @@ struct tally {
     uint32_t seals, keeping; /* keeping: of those, by voters that keep bytes */
 };
 
-static void count_seal(const struct record *record, const struct compose_holding *holding, struct tally *tally)
+static void count_seal(const struct record *record, const struct compose_answer *answer, struct tally *tally)
 {
-    if (!is_seal(record, holding))
+    if (!is_seal(record, answer))
         return;
     tally->seals++;
-    tally->keeping += keeps_bytes(record, holding->id);
+    tally->keeping += keeps_bytes(record, answer->id);
 }
 
 /* Enough seals: a majority for Paxos, and one in every certifying set. */
@@ -98,8 +116,8 @@ static bool enough(const struct record *record, struct tally tally)
 static bool enough_seals(const struct work *work)
 {
     struct tally tally = {0};
-    for (uint32_t i = 0; i < work->holdings_count; i++)
-        count_seal(work->base->record, &work->holdings[i], &tally);
+    for (uint32_t i = 0; i < work->answers_count; i++)
+        count_seal(work->base->record, &work->answers[i], &tally);
     return enough(work->base->record, tally);
 }
 
@@ -107,9 +125,9 @@ static bool enough_seals(const struct work *work)
 static bool enough_below(const struct work *work, uint32_t fragment, uint64_t version)
 {
     struct tally tally = {0};
-    for (uint32_t i = 0; i < work->holdings_count; i++)
-        if (work->holdings[i].fragments[fragment].version < version)
-            count_seal(work->base->record, &work->holdings[i], &tally);
+    for (uint32_t i = 0; i < work->answers_count; i++)
+        if (row_of(&work->answers[i], fragment)->version < version)
+            count_seal(work->base->record, &work->answers[i], &tally);
     return enough(work->base->record, tally);
 }
 
@@ -117,10 +135,10 @@ static bool enough_below(const struct work *work, uint32_t fragment, uint64_t ve
 static uint64_t highest_below(const struct work *work, uint32_t fragment, uint64_t limit)
 {
     uint64_t version = 0;
-    for (uint32_t i = 0; i < work->holdings_count; i++) {
-        const struct compose_holding *holding = &work->holdings[i];
-        uint64_t held = holding->fragments[fragment].version;
-        if (keeps_bytes(work->base->record, holding->id) && held > version && held < limit)
+    for (uint32_t i = 0; i < work->answers_count; i++) {
+        const struct compose_answer *answer = &work->answers[i];
+        uint64_t held = row_of(answer, fragment)->version;
+        if (keeps_bytes(work->base->record, answer->id) && held > version && held < limit)
             version = held;
     }
     return version;
@@ -146,25 +164,24 @@ static uint64_t highest(const struct work *work, uint32_t fragment)
 static bool is_among(const struct part_result *results, uint32_t count, const struct part_result *carried)
 {
     for (uint32_t i = 0; i < count; i++)
-        if (results[i].id.owner == carried->id.owner && results[i].id.epoch == carried->id.epoch &&
-            results[i].shards == carried->shards && digest_equal(&results[i].id.digest, &carried->id.digest))
+        if (part_result_equal(&results[i], carried))
             return true;
     return false;
 }
 
 /* Of what is only kept between its version and its reach, a holder names no digests: that is as good as not there. */
-static bool has_carried(const struct compose_fragment *holds, const struct part_result *carried)
+static bool has_carried(const struct holding *holds, const struct part_result *carried)
 {
     if (holds->version >= carried->id.version)
         return true; /* it has applied it */
     if (holds->version + 1 == carried->id.version)
-        return is_among(holds->results, holds->results_count, carried);
+        return is_among(holds->held, holds->held_count, carried);
     return holds->reach > holds->version && holds->reach + 1 == carried->id.version &&
            is_among(holds->beyond, holds->beyond_count, carried);
 }
 
 /* Whether all that makes the version is there, applied or not. */
-static bool reaches(const struct compose_fragment *holds, uint64_t version)
+static bool reaches(const struct holding *holds, uint64_t version)
 {
     return holds->version >= version || holds->reach >= version;
 }
@@ -172,20 +189,15 @@ static bool reaches(const struct compose_fragment *holds, uint64_t version)
 static void count_copies(const struct work *work, struct candidate *candidate)
 {
     const struct record *record = work->base->record;
-    for (uint32_t i = 0; i < work->holdings_count; i++) {
-        const struct compose_holding *holding = &work->holdings[i];
-        const struct compose_fragment *fragment = &holding->fragments[candidate->result.id.fragment];
-        if (!keeps_bytes(record, holding->id) || fragment->version + 1 != candidate->result.id.version)
+    for (uint32_t i = 0; i < work->answers_count; i++) {
+        const struct compose_answer *answer = &work->answers[i];
+        const struct holding *holds = row_of(answer, candidate->result.id.fragment);
+        if (!keeps_bytes(record, answer->id) || holds->version + 1 != candidate->result.id.version)
             continue;
-        for (uint32_t k = 0; k < fragment->results_count; k++) {
-            const struct part_result *has = &fragment->results[k];
-            if (has->id.owner != candidate->result.id.owner || has->id.epoch != candidate->result.id.epoch ||
-                has->shards != candidate->result.shards || !digest_equal(&has->id.digest, &candidate->result.id.digest))
-                continue;
-            candidate->bytes = true;
-            candidate->copies += is_seal(record, holding);
-            break;
-        }
+        if (!is_among(holds->held, holds->held_count, &candidate->result))
+            continue;
+        candidate->bytes = true;
+        candidate->copies += is_seal(record, answer);
     }
 }
 
@@ -194,9 +206,9 @@ static bool dispensable(const struct work *work, const struct part_result *resul
 {
     const struct record *record = work->base->record;
     struct tally tally = {0};
-    for (uint32_t i = 0; work->base->overdue && i < work->holdings_count; i++)
-        if (!has_carried(&work->holdings[i].fragments[result->id.fragment], result))
-            count_seal(record, &work->holdings[i], &tally);
+    for (uint32_t i = 0; work->base->overdue && i < work->answers_count; i++)
+        if (!has_carried(row_of(&work->answers[i], result->id.fragment), result))
+            count_seal(record, &work->answers[i], &tally);
     return work->base->overdue && enough(record, tally);
 }
 
@@ -273,18 +285,12 @@ static enum err carry(struct work *work, uint32_t fragment, uint64_t start)
 {
     uint32_t first = work->carried_count;
     TRY(carry_on(work, fragment, start));
-    for (uint32_t i = 0; i < work->holdings_count; i++) {
-        const struct compose_fragment *holds = &work->holdings[i].fragments[fragment];
-        if (!is_seal(work->base->record, &work->holdings[i]) || holds->version != start)
+    for (uint32_t i = 0; i < work->answers_count; i++) {
+        const struct holding *holds = row_of(&work->answers[i], fragment);
+        if (!is_seal(work->base->record, &work->answers[i]) || holds->version != start)
             continue;
-        for (uint32_t k = 0; k < holds->results_count; k++) {
-            const struct part_result *has = &holds->results[k];
-            struct candidate candidate = {.result = {.id.fragment = fragment,
-                                                     .id.owner = has->id.owner,
-                                                     .id.version = start + 1,
-                                                     .id.epoch = has->id.epoch,
-                                                     .shards = has->shards,
-                                                     .id.digest = has->id.digest}};
+        for (uint32_t k = 0; k < holds->held_count; k++) {
+            struct candidate candidate = {.result = holds->held[k]};
             if (!valid(work->base, &candidate.result) || dispensable(work, &candidate.result))
                 continue;
             count_copies(work, &candidate);
@@ -296,23 +302,23 @@ static enum err carry(struct work *work, uint32_t fragment, uint64_t start)
 
 /* ---- all of it ---- */
 
-static const struct compose_holding *holding_of(const struct compose_holding *holdings, uint32_t count, uint32_t id,
-                                                uint64_t incarnation)
+static const struct compose_answer *answer_of(const struct compose_answer *answers, uint32_t count, uint32_t id,
+                                              uint64_t incarnation)
 {
     for (uint32_t i = 0; i < count; i++)
-        if (holdings[i].id == id && holdings[i].incarnation == incarnation)
-            return &holdings[i];
+        if (answers[i].id == id && answers[i].incarnation == incarnation)
+            return &answers[i];
     return NULL;
 }
 
 static void mark_caught_up(const struct work *work, const uint64_t *starts, struct muster_wish *wishes, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
-        const struct compose_holding *holding =
-            holding_of(work->holdings, work->holdings_count, wishes[i].as.id, wishes[i].as.incarnation);
-        wishes[i].caught_up = !wishes[i].enrol && holding != NULL;
+        const struct compose_answer *answer =
+            answer_of(work->answers, work->answers_count, wishes[i].as.id, wishes[i].as.incarnation);
+        wishes[i].caught_up = !wishes[i].enrol && answer != NULL;
         for (uint32_t f = 0; wishes[i].caught_up && f < work->base->fragments_count; f++)
-            wishes[i].caught_up = reaches(&holding->fragments[f], starts[f]);
+            wishes[i].caught_up = reaches(row_of(answer, f), starts[f]);
     }
 }
 
@@ -346,11 +352,11 @@ static enum err fill(struct work *work, struct muster_wish *wishes, uint32_t wis
     return muster(draft, wishes, wishes_count);
 }
 
-enum err compose(const struct compose_base *base, const struct compose_holding *holdings, uint32_t holdings_count,
+enum err compose(const struct compose_base *base, const struct compose_answer *answers, uint32_t answers_count,
                  struct muster_wish *wishes, uint32_t wishes_count, struct compose_out *out)
 {
     memset(out, 0, sizeof *out);
-    struct work work = {.base = base, .holdings = holdings, .holdings_count = holdings_count, .out = out};
+    struct work work = {.base = base, .answers = answers, .answers_count = answers_count, .out = out};
     if (base->record->starts_count > base->fragments_count)
         return err_set(ERR_STATE, "the last record knows %" PRIu32 " fragments, the plan %" PRIu32,
                        base->record->starts_count, base->fragments_count);
@@ -368,7 +374,7 @@ enum err compose(const struct compose_base *base, const struct compose_holding *
 
 /* ---- is it safe? ---- */
 
-bool compose_lacks(const struct record *draft, uint32_t fragment, const struct compose_fragment *holds,
+bool compose_lacks(const struct record *draft, uint32_t fragment, const struct holding *holds,
                    struct compose_lack *lack)
 {
     *lack = (struct compose_lack){.start = !reaches(holds, record_start(draft, fragment))};
@@ -380,18 +386,17 @@ bool compose_lacks(const struct record *draft, uint32_t fragment, const struct c
     return lack->start;
 }
 
-static bool lacks_some(const struct record *draft, const struct compose_base *base,
-                       const struct compose_holding *holding)
+static bool lacks_some(const struct record *draft, const struct compose_base *base, const struct compose_answer *answer)
 {
     struct compose_lack lack;
     for (uint32_t f = 0; f < base->fragments_count; f++)
-        if (compose_lacks(draft, f, &holding->fragments[f], &lack))
+        if (compose_lacks(draft, f, row_of(answer, f), &lack))
             return true;
     return false;
 }
 
-bool compose_safe(const struct record *draft, const struct compose_base *base, const struct compose_holding *holdings,
-                  uint32_t holdings_count, uint32_t *lacking, uint32_t *lacking_count)
+bool compose_safe(const struct record *draft, const struct compose_base *base, const struct compose_answer *answers,
+                  uint32_t answers_count, uint32_t *lacking, uint32_t *lacking_count)
 {
     uint32_t have = 0;
     *lacking_count = 0;
@@ -399,8 +404,8 @@ bool compose_safe(const struct record *draft, const struct compose_base *base, c
         const struct record_member *member = &draft->members[i];
         if (!member->voter || member->role == RECORD_WITNESS)
             continue;
-        const struct compose_holding *holding = holding_of(holdings, holdings_count, member->id, member->incarnation);
-        if (holding != NULL && !lacks_some(draft, base, holding))
+        const struct compose_answer *answer = answer_of(answers, answers_count, member->id, member->incarnation);
+        if (answer != NULL && !lacks_some(draft, base, answer))
             have++;
         else if (*lacking_count < RECORD_OWNERS_MAX + 1)
             lacking[(*lacking_count)++] = member->id;

@@ -6,8 +6,7 @@
  * The start of a fragment is the highest version that anyone who answered is at, bytes and all, as far as that can be;
  * every sealed result of the version after it that is valid in epoch e is carried. A draft is proposed only when what
  * it rests on is durable at so many of its own voters that it would be certified there: until then it tells who lacks
- * what. Pure. Holdings
- * come from strangers: whatever makes no sense in epoch e is left out.
+ * what. Pure. Answers come from strangers: whatever makes no sense in epoch e is left out.
  */
 #ifndef NET_MEMBERSHIP_COMPOSE_H
 #define NET_MEMBERSHIP_COMPOSE_H
@@ -17,25 +16,17 @@
 
 #include "common/digest.h"
 #include "common/err.h"
-#include "net/membership/muster.h"
 #include "net/config/record.h"
-
-struct compose_fragment {
-    uint64_t version;
-    const struct part_result *results; /* of the version after it, durable there, acknowledged or only fetched */
-    uint32_t results_count;
-    /* Above `version`: all results up to this one are there, too, fetched for a draft; 0: no more than above. */
-    uint64_t reach;
-    const struct part_result *beyond; /* of the version after `reach` */
-    uint32_t beyond_count;
-};
+#include "net/membership/muster.h"
+#include "net/membership/wire_epoch.h"
 
 /* What one member answered. */
-struct compose_holding {
+struct compose_answer {
     uint32_t id;
     uint64_t incarnation;
-    bool sealed;                              /* it is a PROMISE in the proposer's ballot (epoch_promised()) */
-    const struct compose_fragment *fragments; /* as many as the run has */
+    bool sealed;                /* it is a PROMISE in the proposer's ballot (epoch_promised()) */
+    const struct holding *rows; /* in order of fragment, each once; of one that is left out it holds nothing */
+    uint32_t rows_count;
 };
 
 /* The last record, and how the run cuts its fragments. */
@@ -60,15 +51,15 @@ struct compose_out {
 
 /* `wishes`: caught_up is filled in here. ERR_NOMEM; ERR_STATE: muster()'s, or more carried results than a record has
  * room for. `*out` is empty then. */
-ERR_MUST_CHECK enum err compose(const struct compose_base *base, const struct compose_holding *holdings,
-                                uint32_t holdings_count, struct muster_wish *wishes, uint32_t wishes_count,
+ERR_MUST_CHECK enum err compose(const struct compose_base *base, const struct compose_answer *answers,
+                                uint32_t answers_count, struct muster_wish *wishes, uint32_t wishes_count,
                                 struct compose_out *out);
 
 /* Rule 2: whether start and carried results of the draft are durable at record_certifying() of its own voters that keep
  * bytes. `lacking`, room for RECORD_OWNERS_MAX + 1 ids, and `*lacking_count`: those of its voters that lack some of it,
  * or have not answered. */
-bool compose_safe(const struct record *draft, const struct compose_base *base, const struct compose_holding *holdings,
-                  uint32_t holdings_count, uint32_t *lacking, uint32_t *lacking_count);
+bool compose_safe(const struct record *draft, const struct compose_base *base, const struct compose_answer *answers,
+                  uint32_t answers_count, uint32_t *lacking, uint32_t *lacking_count);
 
 /* What a holder lacks of a fragment in a draft or record: the start (then it fetches a state, or the results up to it),
  * or else this carried result. False: nothing. */
@@ -76,7 +67,7 @@ struct compose_lack {
     bool start;
     uint32_t carried; /* index in the record */
 };
-bool compose_lacks(const struct record *draft, uint32_t fragment, const struct compose_fragment *holds,
+bool compose_lacks(const struct record *draft, uint32_t fragment, const struct holding *holds,
                    struct compose_lack *lack);
 
 /* Whether an acceptor may accept `next`: it follows (record_follows()), and what it carries was made in epoch e by the

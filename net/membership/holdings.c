@@ -10,18 +10,16 @@ enum { ANSWERS_MAX = EPOCH_VOTERS_MAX + EPOCH_ASKED_MAX };
 
 struct answer {
     uint32_t id;
-    struct wire_epoch said;             /* owns its memory */
-    struct compose_fragment *fragments; /* [fragments_count] */
-    struct part_result *results;        /* of all of them */
+    struct wire_epoch said; /* owns its memory */
 };
 
 struct holdings {
     uint32_t fragments_count;
-    struct wire_row *rows;       /* our own */
+    struct holding *rows;        /* our own */
     struct part_result *results; /* of all of them */
     struct answer answers[ANSWERS_MAX];
     uint32_t answers_count;
-    struct compose_holding answered[ANSWERS_MAX];
+    struct compose_answer answered[ANSWERS_MAX];
 };
 
 enum err holdings_new(struct holdings **out)
@@ -32,8 +30,6 @@ enum err holdings_new(struct holdings **out)
 static void drop(struct answer *answer)
 {
     wire_epoch_deinit(&answer->said);
-    mem_free(answer->fragments);
-    mem_free(answer->results);
     *answer = (struct answer){0};
 }
 
@@ -68,10 +64,7 @@ enum err holdings_reserve(struct holdings *holdings, uint32_t fragments_count)
 
 static int by_owner(const void *left, const void *right)
 {
-    const struct part_result *a = left, *b = right;
-    if (a->id.owner != b->id.owner)
-        return a->id.owner < b->id.owner ? -1 : 1;
-    return a->id.epoch < b->id.epoch ? -1 : a->id.epoch > b->id.epoch;
+    return result_id_order(&((const struct part_result *)left)->id, &((const struct part_result *)right)->id);
 }
 
 static bool held(const struct sync *sync, uint32_t f, uint32_t p, bool beyond, struct digest *digest)
@@ -86,13 +79,9 @@ static uint32_t held_of(const struct sync *sync, uint32_t f, bool beyond, struct
     const struct chain_part *parts;
     uint32_t parts_count = beyond ? sync_reach_parts(sync, f, &parts) : sync_parts(sync, f, &parts), count = 0;
     for (uint32_t p = 0; p < parts_count; p++) {
-        struct part_result *result = &results[count];
-        if (!held(sync, f, p, beyond, &result->id.digest))
-            continue;
-        result->id.owner = parts[p].id.owner;
-        result->id.epoch = parts[p].id.epoch;
-        result->shards = parts[p].shards;
-        count++;
+        struct part_result result = {.id = parts[p].id, .shards = parts[p].shards};
+        if (held(sync, f, p, beyond, &result.id.digest))
+            results[count++] = result;
     }
     qsort(results, count, sizeof *results, by_owner);
     return count;
@@ -103,7 +92,7 @@ static void add_reach(const struct holdings *holdings, const struct sync *sync, 
                       struct part_result *results)
 {
     for (uint32_t f = 0; f < rows_count; f++) {
-        struct wire_row *row = &holdings->rows[f];
+        struct holding *row = &holdings->rows[f];
         if (sync_reach(sync, f) == row->version)
             continue;
         uint32_t count = held_of(sync, f, true, results);
@@ -116,16 +105,15 @@ static void add_reach(const struct holdings *holdings, const struct sync *sync, 
     }
 }
 
-void holdings_own(struct holdings *holdings, const struct sync *sync, const struct wire_row **rows,
-                  uint32_t *rows_count)
+void holdings_own(struct holdings *holdings, const struct sync *sync, const struct holding **rows, uint32_t *rows_count)
 {
     struct part_result *results = holdings->results;
     *rows = holdings->rows;
     *rows_count = sync != NULL && !sync_is_witness(sync) ? holdings->fragments_count : 0;
     for (uint32_t f = 0; f < *rows_count; f++) {
         struct sync_peer_fragment own = sync_own(sync, f);
-        struct wire_row *row = &holdings->rows[f];
-        *row = (struct wire_row){
+        struct holding *row = &holdings->rows[f];
+        *row = (struct holding){
             .fragment = f, .version = own.version, .hash = own.hash, .hash_known = own.hash_known, .held = results};
         row->held_count = held_of(sync, f, false, results);
         results += row->held_count;
@@ -135,7 +123,7 @@ void holdings_own(struct holdings *holdings, const struct sync *sync, const stru
 
 /* ---- what others answered ---- */
 
-static bool has_it(const struct sync *sync, const struct wire_row *row)
+static bool has_it(const struct sync *sync, const struct holding *row)
 {
     return row->hash_known && (sync == NULL || sync_base_agrees(sync, row->fragment, row->version + 1, &row->hash));
 }
@@ -150,39 +138,6 @@ static bool of_use(const struct holdings *holdings, const struct sync *sync, con
     return said->promise.sealed || said->promise.rows_count == holdings->fragments_count;
 }
 
-static void take_results(const struct part_result *from, uint32_t count, struct part_result *to)
-{
-    for (uint32_t k = 0; k < count; k++)
-        to[k] = (struct part_result){.id.owner = from[k].id.owner,
-                                     .id.epoch = from[k].id.epoch,
-                                     .shards = from[k].shards,
-                                     .id.digest = from[k].id.digest};
-}
-
-static enum err spread(const struct holdings *holdings, struct answer *answer)
-{
-    size_t results_count = 0, at = 0;
-    const struct wire_epoch *said = &answer->said;
-    for (uint32_t i = 0; i < said->promise.rows_count; i++)
-        results_count += said->promise.rows[i].held_count + said->promise.rows[i].beyond_count;
-    TRY(mem_new(holdings->fragments_count, sizeof *answer->fragments, "what a member holds", &answer->fragments));
-    TRY(mem_new(results_count, sizeof *answer->results, "what a member holds", &answer->results));
-    for (uint32_t i = 0; i < said->promise.rows_count; i++) {
-        const struct wire_row *row = &said->promise.rows[i];
-        struct part_result *results = answer->results + at, *beyond = results + row->held_count;
-        answer->fragments[row->fragment] = (struct compose_fragment){.version = row->version,
-                                                                     .results = results,
-                                                                     .results_count = row->held_count,
-                                                                     .reach = row->reach,
-                                                                     .beyond = beyond,
-                                                                     .beyond_count = row->beyond_count};
-        take_results(row->held, row->held_count, results);
-        take_results(row->beyond, row->beyond_count, beyond);
-        at += row->held_count + row->beyond_count;
-    }
-    return ERR_OK;
-}
-
 void holdings_answer(struct holdings *holdings, const struct sync *sync, uint32_t id, struct wire_epoch *answer)
 {
     uint32_t i = 0;
@@ -190,16 +145,9 @@ void holdings_answer(struct holdings *holdings, const struct sync *sync, uint32_
         i++;
     if (i == ANSWERS_MAX || !of_use(holdings, sync, answer))
         return;
-    /* It is the caller's until it is kept, since what it goes on to read lies in the same memory. */
-    struct answer kept = {.id = id, .said = *answer};
-    if (spread(holdings, &kept) != ERR_OK) {
-        mem_free(kept.fragments);
-        mem_free(kept.results);
-        return;
-    }
-    memset(answer->memory, 0, sizeof answer->memory);
     drop(&holdings->answers[i]);
-    holdings->answers[i] = kept;
+    holdings->answers[i] = (struct answer){.id = id, .said = *answer};
+    memset(answer->memory, 0, sizeof answer->memory);
     if (i == holdings->answers_count)
         holdings->answers_count++;
 }
@@ -216,23 +164,24 @@ void holdings_drop(struct holdings *holdings, uint32_t id)
     }
 }
 
-const struct compose_holding *holdings_answered(struct holdings *holdings, const struct epoch *epoch, uint32_t *count)
+const struct compose_answer *holdings_answered(struct holdings *holdings, const struct epoch *epoch, uint32_t *count)
 {
     *count = 0;
     for (uint32_t i = 0; i < holdings->answers_count; i++) {
         const struct answer *answer = &holdings->answers[i];
         if (answer->said.ballot == epoch_ballot(epoch))
             holdings->answered[(*count)++] =
-                (struct compose_holding){.id = answer->id,
-                                         .incarnation = answer->said.promise.incarnation,
-                                         .sealed = answer->said.promise.sealed && epoch_promised(epoch, answer->id),
-                                         .fragments = answer->fragments};
+                (struct compose_answer){.id = answer->id,
+                                        .incarnation = answer->said.promise.incarnation,
+                                        .sealed = answer->said.promise.sealed && epoch_promised(epoch, answer->id),
+                                        .rows = answer->said.promise.rows,
+                                        .rows_count = answer->said.promise.rows_count};
     }
     return holdings->answered;
 }
 
 /* Of one fragment of one answer. */
-static bool row_here(struct sync *sync, const struct wire_row *row)
+static bool row_here(struct sync *sync, const struct holding *row)
 {
     bool here = true;
     uint64_t version = sync_own(sync, row->fragment).version;

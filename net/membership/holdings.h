@@ -27,17 +27,17 @@ ERR_MUST_CHECK enum err holdings_reserve(struct holdings *holdings, uint32_t fra
 void holdings_clear(struct holdings *holdings);
 
 /* What we hold; borrowed until the next call. None before holdings_reserve(), and ever of a witness. */
-void holdings_own(struct holdings *holdings, const struct sync *sync, const struct wire_row **rows,
+void holdings_own(struct holdings *holdings, const struct sync *sync, const struct holding **rows,
                   uint32_t *rows_count);
 
-/* A promise, or what one says who does not vote; its memory is taken over. One that cannot be kept is as if lost; so is
- * that of a member without a vote whose state is another than ours of its version, as far as `sync` knows (NULL:
- * nothing). */
+/* A promise, or what one says who does not vote; its memory is taken over, and the caller may read on in it until the
+ * next call. One for which there is no room is as if lost; so is that of a member without a vote whose state is another
+ * than ours of its version, as far as `sync` knows (NULL: nothing). */
 void holdings_answer(struct holdings *holdings, const struct sync *sync, uint32_t id, struct wire_epoch *answer);
 /* It cannot be heard any more: what it alone holds, nobody could fetch. The others' answers have to do, or its next. */
 void holdings_drop(struct holdings *holdings, uint32_t id);
 /* Those who answered our ballot; borrowed until the next call. */
-const struct compose_holding *holdings_answered(struct holdings *holdings, const struct epoch *epoch, uint32_t *count);
+const struct compose_answer *holdings_answered(struct holdings *holdings, const struct epoch *epoch, uint32_t *count);
 /* Whether all other voters of the record that keep bytes have answered our ballot, and can be heard still, and all that
  * those hold who answered is here; what is not, the core is told to fetch. `self`: our id. */
 bool holdings_here(const struct holdings *holdings, const struct epoch *epoch, const struct record *record,

@@ -207,14 +207,14 @@ static enum err compose_next(struct membership *m, uint64_t now_ms)
     struct muster_wish *wishes = NULL;
     struct compose_out out = {0};
     struct compose_base base = base_of(m);
-    uint32_t count, holdings_count, asked[EPOCH_ASKED_MAX];
-    const struct compose_holding *holdings = holdings_answered(m->holdings, m->epoch, &holdings_count);
+    uint32_t count, answers_count, asked[EPOCH_ASKED_MAX];
+    const struct compose_answer *answers = holdings_answered(m->holdings, m->epoch, &answers_count);
     uint32_t asked_count = wishes_whom_to_ask(&m->seats, &m->asked, asked);
     base.overdue = m->asked_ms != 0 && now_ms >= m->asked_ms + OVERDUE_MS;
     TRY_OUT(wishes_gather(&m->wishes, &m->seats, true, &wishes, &count));
-    TRY_OUT(compose(&base, holdings, holdings_count, wishes, count, &out));
+    TRY_OUT(compose(&base, answers, answers_count, wishes, count, &out));
     if (out.ask) {
-        log_debug("next record: %" PRIu32 " answers do not suffice", holdings_count);
+        log_debug("next record: %" PRIu32 " answers do not suffice", answers_count);
         TRY_OUT(epoch_draft(m->epoch, NULL, 0, asked, asked_count, now_ms));
         goto out;
     }
@@ -223,9 +223,9 @@ static enum err compose_next(struct membership *m, uint64_t now_ms)
     if (m->asked_ms == 0)
         m->asked_ms = now_ms;
     bool waits = now_ms < m->asked_ms + ASKED_MS && !wishes_all_there(wishes, count, asked, asked_count);
-    bool safe = compose_safe(&out.draft, &base, holdings, holdings_count, m->lacking, &m->lacking_count);
+    bool safe = compose_safe(&out.draft, &base, answers, answers_count, m->lacking, &m->lacking_count);
     log_debug("next record: %s, %" PRIu32 " answers, %" PRIu32 " lack something of it%s",
-              safe ? "safe" : "not safe yet", holdings_count, m->lacking_count,
+              safe ? "safe" : "not safe yet", answers_count, m->lacking_count,
               waits ? "; those who might join are waited for" : "");
     TRY_OUT(propose(m, &out.draft, safe && !waits, asked, asked_count, now_ms));
     for (uint32_t i = 0; i < out.suspects_count; i++)

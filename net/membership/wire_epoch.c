@@ -67,7 +67,7 @@ static enum err rows_to_proto(const struct wire_epoch *message, struct promise_r
 {
     uint32_t held_count = 0;
     for (uint32_t i = 0; i < message->promise.rows_count; i++) {
-        const struct wire_row *row = &message->promise.rows[i];
+        const struct holding *row = &message->promise.rows[i];
         diloco__held_fragment__init(&to->rows[i]);
         to->rows_at[i] = &to->rows[i];
         to->rows[i].fragment = row->fragment;
@@ -211,23 +211,26 @@ static enum err take_prepare(const Diloco__Prepare *proto, struct wire_epoch *me
     return take_bytes(message, 0, &proto->draft, "a draft", &message->prepare.draft, &message->prepare.draft_bytes);
 }
 
-static enum err take_held(Diloco__HeldResult *const *results, size_t count, uint64_t epoch, struct part_result *held)
+/* Of a version of the fragment, before this epoch. */
+static enum err take_held(Diloco__HeldResult *const *results, size_t count, uint32_t fragment, uint64_t version,
+                          uint64_t epoch, struct part_result *held)
 {
     for (size_t i = 0; i < count; i++) {
         const Diloco__HeldResult *from = results[i];
-        held[i] = (struct part_result){.id.owner = from->owner, .id.epoch = from->epoch, .shards = from->shards};
+        held[i] = (struct part_result){
+            .id = {.fragment = fragment, .owner = from->owner, .version = version, .epoch = from->epoch},
+            .shards = from->shards};
         TRY(record_bytes_from_proto(&from->digest, "a held result's digest", held[i].id.digest.byte, DIGEST_BYTES));
         if (from->epoch >= epoch || from->shards == 0)
             return err_set(ERR_PROTO, "a result held of epoch %" PRIu64 " with shards %" PRIx64, from->epoch,
                            from->shards);
-        if (i > 0 && (held[i].id.owner < held[i - 1].id.owner ||
-                      (held[i].id.owner == held[i - 1].id.owner && held[i].id.epoch <= held[i - 1].id.epoch)))
+        if (i > 0 && result_id_order(&held[i - 1].id, &held[i].id) >= 0)
             return err_set(ERR_PROTO, "held results that are not in order of owner and epoch");
     }
     return ERR_OK;
 }
 
-static enum err take_row(const Diloco__HeldFragment *proto, uint64_t epoch, struct wire_row *row,
+static enum err take_row(const Diloco__HeldFragment *proto, uint64_t epoch, struct holding *row,
                          struct part_result *held)
 {
     row->fragment = proto->fragment;
@@ -245,13 +248,15 @@ static enum err take_row(const Diloco__HeldFragment *proto, uint64_t epoch, stru
         return err_set(ERR_PROTO, "a promise that reaches version %" PRIu64 " from %" PRIu64, row->reach, row->version);
     if (row->hash_known)
         TRY(record_bytes_from_proto(&proto->hash, "a version's hash", row->hash.byte, DIGEST_BYTES));
-    TRY(take_held(proto->held, proto->n_held, epoch, held));
-    return proto->n_beyond > 0 ? take_held(proto->beyond, proto->n_beyond, epoch, held + proto->n_held) : ERR_OK;
+    TRY(take_held(proto->held, proto->n_held, row->fragment, row->version + 1, epoch, held));
+    if (proto->n_beyond == 0)
+        return ERR_OK;
+    return take_held(proto->beyond, proto->n_beyond, row->fragment, row->reach + 1, epoch, held + proto->n_held);
 }
 
 static enum err take_promise(const Diloco__Promise *proto, struct wire_epoch *message)
 {
-    struct wire_row *rows;
+    struct holding *rows;
     struct part_result *held;
     size_t held_count = 0;
     TRY(take_ballot(proto->epoch, proto->ballot, message));

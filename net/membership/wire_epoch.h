@@ -23,7 +23,8 @@
 
 enum { WIRE_RESULTS_MAX = RECORD_CARRIED_MAX }; /* in one message, for all fragments */
 
-struct wire_row {
+/* What a member holds of a fragment: its state, and results that are durable there, acknowledged or only fetched. */
+struct holding {
     uint32_t fragment;
     uint64_t version;
     struct digest hash;
@@ -60,8 +61,8 @@ struct wire_epoch {
             const uint8_t *accepted;  /* packed record */
             size_t accepted_bytes;    /* 0: none */
             uint64_t incarnation;
-            bool sealed;                 /* false: it only says what it holds */
-            const struct wire_row *rows; /* in order of fragment, each once */
+            bool sealed;                /* false: it only says what it holds */
+            const struct holding *rows; /* in order of fragment, each once */
             uint32_t rows_count;
         } promise;
         struct {

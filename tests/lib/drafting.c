@@ -27,24 +27,25 @@ void drafting_start(uint32_t owners, bool witness)
     record_deinit(&drafting.last);
     drafting.last = records_first(owners, witness);
     drafting.last.epoch = 4;
-    drafting.holdings_count = drafting.wishes_count = 0;
+    drafting.answers_count = drafting.wishes_count = 0;
     drafting.overdue = false;
     memset(drafting.results, 0, sizeof drafting.results);
-    memset(drafting.fragments, 0, sizeof drafting.fragments);
+    memset(drafting.rows, 0, sizeof drafting.rows);
 }
 
-struct compose_holding *drafting_holds(uint32_t id, bool sealed, uint64_t version)
+struct compose_answer *drafting_holds(uint32_t id, bool sealed, uint64_t version)
 {
-    struct compose_holding *h = &drafting.holdings[drafting.holdings_count];
+    struct compose_answer *h = &drafting.answers[drafting.answers_count];
     for (uint32_t f = 0; f < DRAFTING_F; f++)
-        drafting.fragments[drafting.holdings_count][f] =
-            (struct compose_fragment){.version = version, .results = drafting.results[drafting.holdings_count][f]};
+        drafting.rows[drafting.answers_count][f] =
+            (struct holding){.fragment = f, .version = version, .held = drafting.results[drafting.answers_count][f]};
     const struct record_member *member = record_member(&drafting.last, id);
-    *h = (struct compose_holding){.id = id,
-                                  .incarnation = member != NULL ? member->incarnation : 0,
-                                  .sealed = sealed,
-                                  .fragments = drafting.fragments[drafting.holdings_count]};
-    drafting.holdings_count++;
+    *h = (struct compose_answer){.id = id,
+                                 .incarnation = member != NULL ? member->incarnation : 0,
+                                 .sealed = sealed,
+                                 .rows = drafting.rows[drafting.answers_count],
+                                 .rows_count = DRAFTING_F};
+    drafting.answers_count++;
     return h;
 }
 
@@ -58,12 +59,11 @@ uint64_t drafting_mask_of(uint32_t owner)
 
 struct part_result *drafting_with(uint32_t owner, uint64_t epoch, const char *text)
 {
-    struct compose_fragment *fragment = &drafting.fragments[drafting.holdings_count - 1][0];
-    struct part_result *result = &drafting.results[drafting.holdings_count - 1][0][fragment->results_count++];
-    *result = (struct part_result){.id.owner = owner,
-                                   .id.epoch = epoch,
-                                   .shards = drafting_mask_of(owner),
-                                   .id.digest = digest_of(text, strlen(text))};
+    struct holding *row = &drafting.rows[drafting.answers_count - 1][0];
+    struct part_result *result = &drafting.results[drafting.answers_count - 1][0][row->held_count++];
+    *result = (struct part_result){
+        .id = {.owner = owner, .version = row->version + 1, .epoch = epoch, .digest = digest_of(text, strlen(text))},
+        .shards = drafting_mask_of(owner)};
     return result;
 }
 
@@ -78,8 +78,8 @@ struct muster_wish *drafting_wish(uint32_t id)
 void drafting_make(void)
 {
     record_deinit(&drafting.out.draft);
-    assert_ok(compose(drafting_base(), drafting.holdings, drafting.holdings_count, drafting.wishes,
-                      drafting.wishes_count, &drafting.out));
+    assert_ok(compose(drafting_base(), drafting.answers, drafting.answers_count, drafting.wishes, drafting.wishes_count,
+                      &drafting.out));
     if (drafting.out.ask)
         return;
     assert_ok(record_check(&drafting.out.draft));
@@ -89,7 +89,7 @@ void drafting_make(void)
 bool drafting_safe(void)
 {
     uint32_t lacking[RECORD_OWNERS_MAX + 1], count;
-    return compose_safe(&drafting.out.draft, drafting_base(), drafting.holdings, drafting.holdings_count, lacking,
+    return compose_safe(&drafting.out.draft, drafting_base(), drafting.answers, drafting.answers_count, lacking,
                         &count);
 }
 

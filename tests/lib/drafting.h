@@ -18,9 +18,9 @@ struct drafting {
     struct digest last_digest;
     /* In the order in which they answered. */
     struct part_result results[DRAFTING_ISLANDS][DRAFTING_F][DRAFTING_RESULTS];
-    struct compose_fragment fragments[DRAFTING_ISLANDS][DRAFTING_F];
-    struct compose_holding holdings[DRAFTING_ISLANDS];
-    uint32_t holdings_count;
+    struct holding rows[DRAFTING_ISLANDS][DRAFTING_F];
+    struct compose_answer answers[DRAFTING_ISLANDS];
+    uint32_t answers_count;
     struct muster_wish wishes[DRAFTING_ISLANDS];
     uint32_t wishes_count;
     bool overdue;
@@ -33,7 +33,7 @@ void drafting_start(uint32_t owners, bool witness);
 /* Likewise, and all have sealed at version 6. */
 void drafting_seals(uint32_t owners, bool witness);
 /* Member `id` answers. */
-struct compose_holding *drafting_holds(uint32_t id, bool sealed, uint64_t version);
+struct compose_answer *drafting_holds(uint32_t id, bool sealed, uint64_t version);
 /* Whoever answered last holds a result of its next version of fragment 0, too. */
 struct part_result *drafting_with(uint32_t owner, uint64_t epoch, const char *text);
 /* The shards of fragment 0 that the last record's map gives the owner. */

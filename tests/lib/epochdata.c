@@ -25,7 +25,7 @@ static void written(uint32_t i)
 
 void ew_store(uint32_t i, uint32_t result, bool acked)
 {
-    uint32_t f = ew->results[result].fragment;
+    uint32_t f = ew->results[result].id.fragment;
     struct ew_holds *holds = &ew->island[i].disk.holds;
     if (ew_keeps(i, f, result) || holds->held_count[f] == EW_HELD_MAX)
         return;
@@ -38,19 +38,19 @@ static uint32_t parts_of(uint32_t i, uint32_t f, struct chain_part parts[CHAIN_P
     return chain_parts(ew->island[i].chain, f, EW_SHARDS, ew->island[i].disk.holds.version[f] + 1, parts);
 }
 
-static bool is_of(const struct ew_result *result, const struct chain_part *part)
+static bool is_of(const struct part_result *result, const struct chain_part *part)
 {
-    return result->owner == part->id.owner && result->epoch == part->id.epoch && result->shards == part->shards &&
-           (!part->carried || digest_equal(&result->digest, &part->id.digest));
+    return result->id.owner == part->id.owner && result->id.epoch == part->id.epoch && result->shards == part->shards &&
+           (!part->carried || digest_equal(&result->id.digest, &part->id.digest));
 }
 
 /* The part of the island's next version that a result makes; NULL: none. */
 static const struct chain_part *part_of(uint32_t i, uint32_t result, struct chain_part parts[CHAIN_PARTS_MAX])
 {
-    const struct ew_result *r = &ew->results[result];
-    if (r->version != ew->island[i].disk.holds.version[r->fragment] + 1)
+    const struct part_result *r = &ew->results[result];
+    if (r->id.version != ew->island[i].disk.holds.version[r->id.fragment] + 1)
         return NULL;
-    uint32_t count = parts_of(i, r->fragment, parts);
+    uint32_t count = parts_of(i, r->id.fragment, parts);
     for (uint32_t k = 0; k < count; k++)
         if (is_of(r, &parts[k]))
             return &parts[k];
@@ -61,9 +61,9 @@ static const struct chain_part *part_of(uint32_t i, uint32_t result, struct chai
 
 static bool certified(uint32_t i, uint32_t result)
 {
-    const struct ew_result *r = &ew->results[result];
-    const struct record *record = chain_at(ew->island[i].chain, r->epoch);
-    const struct ew_held *own = held_of(i, r->fragment, result);
+    const struct part_result *r = &ew->results[result];
+    const struct record *record = chain_at(ew->island[i].chain, r->id.epoch);
+    const struct ew_held *own = held_of(i, r->id.fragment, result);
     uint32_t copies = 0;
     for (uint32_t k = 0; record != NULL && k < record->members_count; k++) {
         const struct record_member *member = &record->members[k];
@@ -79,7 +79,7 @@ static uint32_t result_for(uint32_t i, uint32_t f, const struct chain_part *part
     const struct ew_holds *holds = &ew->island[i].disk.holds;
     for (uint32_t k = 0; k < holds->held_count[f]; k++) {
         uint32_t result = holds->held[f][k].result;
-        if (ew->results[result].version == holds->version[f] + 1 && is_of(&ew->results[result], part) &&
+        if (ew->results[result].id.version == holds->version[f] + 1 && is_of(&ew->results[result], part) &&
             (part->carried || certified(i, result)))
             return result;
     }
@@ -94,7 +94,7 @@ static void advance(uint32_t i, uint32_t f, uint64_t version)
     EW_HOLDS(version < EW_V_MAX, "too many versions\n");
     holds->version[f] = version;
     for (uint32_t k = 0; k < holds->held_count[f]; k++)
-        if (ew->results[holds->held[f][k].result].version > version)
+        if (ew->results[holds->held[f][k].result].id.version > version)
             holds->held[f][kept++] = holds->held[f][k];
     holds->held_count[f] = kept;
     written(i);
@@ -121,8 +121,8 @@ static void apply(uint32_t i, uint32_t f)
             EW_HOLDS(*truth == 0 || *truth == results[k],
                      "I1: island %u applies another result of fragment %u version %llu shard %u: of epoch %llu and of "
                      "%llu\n",
-                     i + 1, f, (unsigned long long)version, s, (unsigned long long)ew->results[*truth].epoch,
-                     (unsigned long long)ew->results[results[k]].epoch);
+                     i + 1, f, (unsigned long long)version, s, (unsigned long long)ew->results[*truth].id.epoch,
+                     (unsigned long long)ew->results[results[k]].id.epoch);
             *truth = results[k];
         }
     }
@@ -145,14 +145,14 @@ static void make(uint32_t i, uint32_t f)
         if (made || ew->results_count == EW_RESULTS_MAX)
             continue;
         uint32_t result = ew->results_count++;
-        struct ew_result *r = &ew->results[result];
-        *r = (struct ew_result){.fragment = f,
-                                .owner = i + 1,
-                                .version = holds->version[f] + 1,
-                                .epoch = holds->epoch,
-                                .shards = parts[k].shards};
+        struct part_result *r = &ew->results[result];
+        *r = (struct part_result){.id.fragment = f,
+                                  .id.owner = i + 1,
+                                  .id.version = holds->version[f] + 1,
+                                  .id.epoch = holds->epoch,
+                                  .shards = parts[k].shards};
         uint64_t noise[4] = {ew->seed, result, env_rng_u64(&ew->rng), 0};
-        r->digest = digest_of(noise, sizeof noise);
+        r->id.digest = digest_of(noise, sizeof noise);
         ew_store(i, result, true);
     }
 }
@@ -172,19 +172,16 @@ static void fetch_draft(uint32_t i)
     for (uint32_t f = 0; island->draft != 0 && f < ew->fragments; f++) {
         const struct ew_holds *holds = &island->disk.holds;
         struct part_result results[EW_HELD_MAX];
-        struct compose_fragment has = {
-            .version = holds->version[f], .results = results, .results_count = holds->held_count[f]};
+        struct holding has = {
+            .fragment = f, .version = holds->version[f], .held = results, .held_count = holds->held_count[f]};
         struct compose_lack lack;
         uint32_t from = (uint32_t)ew_below(ew->n), result = 0;
-        for (uint32_t k = 0; k < holds->held_count[f]; k++) {
-            const struct ew_result *r = &ew->results[holds->held[f][k].result];
-            results[k] = (struct part_result){
-                .id.owner = r->owner, .id.epoch = r->epoch, .shards = r->shards, .id.digest = r->digest};
-        }
+        for (uint32_t k = 0; k < holds->held_count[f]; k++)
+            results[k] = ew->results[holds->held[f][k].result];
         if (island->witness || from == i || !ew_chance(30) || !compose_lacks(draft, f, &has, &lack))
             continue;
         for (uint32_t k = 1; !lack.start && k < ew->results_count; k++)
-            if (digest_equal(&ew->results[k].digest, &draft->carried[lack.carried].id.digest))
+            if (digest_equal(&ew->results[k].id.digest, &draft->carried[lack.carried].id.digest))
                 result = k;
         ask(i, from, lack.start ? EW_FETCH_STATE : EW_FETCH, f, result);
     }
@@ -217,11 +214,12 @@ bool ew_take_over(uint32_t i)
     return lacks;
 }
 
-static bool draft_wants(uint32_t i, const struct ew_result *r)
+static bool draft_wants(uint32_t i, const struct part_result *r)
 {
     const struct record *draft = &ew->records[ew->island[i].draft].record;
     for (uint32_t k = 0; ew->island[i].draft != 0 && k < draft->carried_count; k++)
-        if (draft->carried[k].id.fragment == r->fragment && digest_equal(&draft->carried[k].id.digest, &r->digest))
+        if (draft->carried[k].id.fragment == r->id.fragment &&
+            digest_equal(&draft->carried[k].id.digest, &r->id.digest))
             return true;
     return false;
 }
@@ -230,14 +228,14 @@ static bool draft_wants(uint32_t i, const struct ew_result *r)
 static void take_result(uint32_t i, uint32_t result)
 {
     struct chain_part parts[CHAIN_PARTS_MAX];
-    const struct ew_result *r = &ew->results[result];
+    const struct part_result *r = &ew->results[result];
     const struct ew_holds *holds = &ew->island[i].disk.holds;
-    if (r->version != holds->version[r->fragment] + 1)
+    if (r->id.version != holds->version[r->id.fragment] + 1)
         return;
     const struct chain_part *part = part_of(i, result, parts);
     bool other = false;
-    for (uint32_t k = 0; part != NULL && k < holds->held_count[r->fragment]; k++)
-        other = other || is_of(&ew->results[holds->held[r->fragment][k].result], part);
+    for (uint32_t k = 0; part != NULL && k < holds->held_count[r->id.fragment]; k++)
+        other = other || is_of(&ew->results[holds->held[r->id.fragment][k].result], part);
     if ((part == NULL || other) && !draft_wants(i, r) && !(part != NULL && ew->island[i].taking))
         return;
     bool acked =
@@ -316,15 +314,17 @@ void ew_learned(uint32_t i, uint32_t number)
         for (uint32_t s = 0; s < EW_SHARDS && holds->version[f] == start + 1 && !ew->island[i].witness; s++) {
             bool same = false;
             for (uint32_t k = 0; k < carried_count; k++)
-                same = same || ((carried[k].shards >> s & 1) != 0 &&
-                                digest_equal(&carried[k].id.digest, &ew->results[ew->truth[f][start + 1][s]].digest));
+                same =
+                    same || ((carried[k].shards >> s & 1) != 0 &&
+                             digest_equal(&carried[k].id.digest, &ew->results[ew->truth[f][start + 1][s]].id.digest));
             EW_HOLDS(same, "I5: island %u has applied a result that epoch %llu does not carry\n", i + 1,
                      (unsigned long long)record->epoch);
         }
         for (uint32_t k = 0; k < holds->held_count[f]; k++) {
             bool stands = false; /* even while there is no owner who could make the other parts */
             for (uint32_t c = 0; c < carried_count; c++)
-                stands = stands || digest_equal(&carried[c].id.digest, &ew->results[holds->held[f][k].result].digest);
+                stands =
+                    stands || digest_equal(&carried[c].id.digest, &ew->results[holds->held[f][k].result].id.digest);
             holds->held[f][k].acked = false;
             if (holds->version[f] + 1 <= start || stands)
                 holds->held[f][kept++] = holds->held[f][k];

@@ -322,21 +322,17 @@ static void ask_for_change(uint32_t i)
     ew_step(i, &(struct epoch_event){.type = EPOCH_EV_WANT, .flag = differs || (!ew->healing && ew_chance(2))});
 }
 
-static void copy_holds(const struct ew_holds *holds, struct compose_fragment *fragments,
-                       struct part_result (*results)[EW_HELD_MAX])
+static void copy_holds(const struct ew_holds *holds, struct holding *rows, struct part_result (*results)[EW_HELD_MAX])
 {
     for (uint32_t f = 0; f < ew->fragments; f++) {
-        for (uint32_t k = 0; k < holds->held_count[f]; k++) {
-            const struct ew_result *r = &ew->results[holds->held[f][k].result];
-            results[f][k] = (struct part_result){
-                .id.owner = r->owner, .id.epoch = r->epoch, .shards = r->shards, .id.digest = r->digest};
-        }
-        fragments[f] = (struct compose_fragment){
-            .version = holds->version[f], .results = results[f], .results_count = holds->held_count[f]};
+        for (uint32_t k = 0; k < holds->held_count[f]; k++)
+            results[f][k] = ew->results[holds->held[f][k].result];
+        rows[f] = (struct holding){
+            .fragment = f, .version = holds->version[f], .held = results[f], .held_count = holds->held_count[f]};
     }
 }
 
-static void propose(uint32_t i, const struct record *draft, const struct compose_holding *holdings, uint32_t count)
+static void propose(uint32_t i, const struct record *draft, const struct compose_answer *answers, uint32_t count)
 {
     struct ew_island *island = &ew->island[i];
     uint32_t lacking[RECORD_OWNERS_MAX + 1], lacking_count, everyone[EW_N_MAX];
@@ -344,7 +340,7 @@ static void propose(uint32_t i, const struct record *draft, const struct compose
     const struct ew_record *record = &ew->records[number];
     for (uint32_t k = 0; k < ew->n; k++)
         everyone[k] = k + 1;
-    if (compose_safe(draft, base_of(i), holdings, count, lacking, &lacking_count))
+    if (compose_safe(draft, base_of(i), answers, count, lacking, &lacking_count))
         assert_ok(epoch_propose(island->table, record->bytes, record->bytes_count, &record->digest, ew->now_ms));
     else
         assert_ok(epoch_draft(island->table, record->bytes, record->bytes_count, everyone, ew->n, ew->now_ms));
@@ -353,8 +349,8 @@ static void propose(uint32_t i, const struct record *draft, const struct compose
 static void compose_next(uint32_t i)
 {
     struct ew_island *island = &ew->island[i];
-    struct compose_holding holdings[EW_N_MAX];
-    struct compose_fragment fragments[EW_N_MAX][EW_F_MAX];
+    struct compose_answer answers[EW_N_MAX];
+    struct holding rows[EW_N_MAX][EW_F_MAX];
     struct part_result results[EW_N_MAX][EW_F_MAX][EW_HELD_MAX];
     struct muster_wish wishes[EW_N_MAX];
     struct compose_out out;
@@ -364,18 +360,19 @@ static void compose_next(uint32_t i)
         everyone[k] = k + 1;
         if (!answer->there || answer->ballot != epoch_ballot(island->table))
             continue;
-        copy_holds(&answer->holds, fragments[count], results[count]);
-        holdings[count] = (struct compose_holding){.id = k + 1,
-                                                   .incarnation = answer->holds.incarnation,
-                                                   .sealed = answer->sealed && epoch_promised(island->table, k + 1),
-                                                   .fragments = fragments[count]};
+        copy_holds(&answer->holds, rows[count], results[count]);
+        answers[count] = (struct compose_answer){.id = k + 1,
+                                                 .incarnation = answer->holds.incarnation,
+                                                 .sealed = answer->sealed && epoch_promised(island->table, k + 1),
+                                                 .rows = rows[count],
+                                                 .rows_count = ew->fragments};
         count++;
     }
     uint32_t wishes_count = wishes_of(i, true, wishes);
-    enum err err = compose(base_of(i), holdings, count, wishes, wishes_count, &out);
+    enum err err = compose(base_of(i), answers, count, wishes, wishes_count, &out);
     EW_HOLDS(err == ERR_OK || err == ERR_STATE, "compose: %s\n", err_text());
     if (err == ERR_OK && !out.ask)
-        propose(i, &out.draft, holdings, count);
+        propose(i, &out.draft, answers, count);
     else
         assert_ok(epoch_draft(island->table, NULL, 0, everyone, ew->n, ew->now_ms));
     record_deinit(&out.draft);

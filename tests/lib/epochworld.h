@@ -26,12 +26,6 @@ enum {
 };
 enum { EW_STEP_MS = 5, EW_BEAT_MS = 50, EW_SILENT_MS = 300, EW_TURN_MS = 120, EW_AGAIN_MS = 60 };
 
-struct ew_result {
-    uint32_t fragment, owner;
-    uint64_t version, epoch, shards;
-    struct digest digest;
-};
-
 /* Every record that anyone composed; its number in the world names it, 0: none. */
 struct ew_record {
     struct record record;
@@ -112,7 +106,7 @@ struct ew_world {
     struct ew_island island[EW_N_MAX];
     struct ew_message *messages;
     uint32_t messages_end;
-    struct ew_result results[EW_RESULTS_MAX];
+    struct part_result results[EW_RESULTS_MAX];
     uint32_t results_count;
     struct ew_record records[EW_RECORDS_MAX];
     uint32_t records_count;

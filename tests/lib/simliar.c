@@ -76,10 +76,7 @@ void sim_lie_beat(uint32_t i, uint32_t to, struct wire_fragment *rows, struct wi
 
 static int by_owner(const void *left, const void *right)
 {
-    const struct part_result *a = left, *b = right;
-    if (a->id.owner != b->id.owner)
-        return a->id.owner < b->id.owner ? -1 : 1;
-    return a->id.epoch < b->id.epoch ? -1 : a->id.epoch > b->id.epoch;
+    return result_id_order(&((const struct part_result *)left)->id, &((const struct part_result *)right)->id);
 }
 
 /* A result of every part, none of which there is. */
@@ -88,8 +85,7 @@ static uint32_t made_up(uint32_t i, uint32_t f, struct part_result *results)
     const struct chain_part *parts;
     uint32_t count = sync_parts(sim->island[i].sync, f, &parts);
     for (uint32_t p = 0; p < count; p++) {
-        results[p] = (struct part_result){
-            .id.owner = parts[p].id.owner, .id.epoch = parts[p].id.epoch, .shards = parts[p].shards};
+        results[p] = (struct part_result){.id = parts[p].id, .shards = parts[p].shards};
         memset(results[p].id.digest.byte, (int)(p + 1), DIGEST_BYTES - sizeof p); /* its number is 0 */
     }
     qsort(results, count, sizeof *results, by_owner);
@@ -100,7 +96,7 @@ static uint32_t made_up(uint32_t i, uint32_t f, struct part_result *results)
  * the one after that; another way in each ballot. */
 void sim_lie_promise(uint32_t i, struct wire_epoch *out)
 {
-    static struct wire_row rows[SIM_F_MAX];
+    static struct holding rows[SIM_F_MAX];
     static struct part_result results[SIM_F_MAX][CHAIN_PARTS_MAX];
     memcpy(rows, out->promise.rows, out->promise.rows_count * sizeof rows[0]);
     out->promise.rows = rows;

@@ -214,13 +214,13 @@ static void assert_nobody_repairs(const struct rogue *rogue)
 /* Its seal says that it is far ahead, and it refuses every ballot. */
 static void false_seal(struct rogue *rogue, uint32_t from, struct wire_epoch *in)
 {
-    struct wire_row rows[FRAGMENTS];
+    struct holding rows[FRAGMENTS];
     if (in->type != WIRE_PREPARE)
         return;
     struct wire_epoch message = {.type = WIRE_PROMISE, .epoch = in->epoch, .ballot = in->ballot};
     for (uint32_t f = 0; f < FRAGMENTS; f++)
         rows[f] =
-            (struct wire_row){.fragment = f, .version = rogue->heard[from][f].version + 1000000, .hash_known = true};
+            (struct holding){.fragment = f, .version = rogue->heard[from][f].version + 1000000, .hash_known = true};
     message.promise.sealed = true;
     message.promise.rows = rows;
     message.promise.rows_count = FRAGMENTS;

@@ -150,7 +150,7 @@ static void an_answer_names_how_far_the_bytes_lead(void **state)
 {
     (void)state;
     struct holdings *holdings;
-    const struct wire_row *rows;
+    const struct holding *rows;
     uint32_t count;
     assert_ok(holdings_new(&holdings));
     assert_ok(holdings_reserve(holdings, 1));

@@ -165,7 +165,7 @@ static void what_was_carried_into_an_unfinished_version_stands(void **state)
     assert_false(drafting.out.ask);
     assert_int_equal(drafting.out.draft.carried_count, 1);
     assert_memory_equal(&drafting.out.draft.carried[0], &old, sizeof old);
-    drafting.fragments[1][0].version = 7; /* the version is complete */
+    drafting.rows[1][0].version = 7; /* the version is complete */
     drafting_make();
     assert_int_equal(drafting.out.draft.carried_count, 0);
 }
@@ -189,8 +189,8 @@ static void of_two_results_the_one_at_more_voters_stands_and_its_owner_is_named(
     drafting_with(3, 4, "one"); /* now they are equal: everyone has to choose the same one */
     drafting_make();
     struct digest chosen = drafting.out.draft.carried[0].id.digest;
-    drafting.fragments[0][0].results = drafting.results[1][0];
-    drafting.fragments[1][0].results = drafting.results[0][0];
+    drafting.rows[0][0].held = drafting.results[1][0];
+    drafting.rows[1][0].held = drafting.results[0][0];
     drafting_make();
     assert_memory_equal(&chosen, &drafting.out.draft.carried[0].id.digest, sizeof chosen);
 }
@@ -207,23 +207,23 @@ static void a_draft_is_safe_when_its_own_voters_hold_it(void **state)
     drafting_holds(1, true, 5);
     drafting_make();
     assert_true(drafting_carries("r"));
-    assert_false(compose_safe(&drafting.out.draft, drafting_base(), drafting.holdings, drafting.holdings_count, lacking,
-                              &count));
+    assert_false(
+        compose_safe(&drafting.out.draft, drafting_base(), drafting.answers, drafting.answers_count, lacking, &count));
     assert_int_equal(count, 2);
     assert_int_equal(lacking[0], 1);
     assert_int_equal(lacking[1], 2); /* has not answered */
     struct compose_lack lack;
-    assert_true(compose_lacks(&drafting.out.draft, 0, &drafting.fragments[1][0], &lack));
+    assert_true(compose_lacks(&drafting.out.draft, 0, &drafting.rows[1][0], &lack));
     assert_true(lack.start);
-    drafting.fragments[1][0].version = 6;
-    assert_true(compose_lacks(&drafting.out.draft, 0, &drafting.fragments[1][0], &lack));
+    drafting.rows[1][0].version = 6;
+    assert_true(compose_lacks(&drafting.out.draft, 0, &drafting.rows[1][0], &lack));
     assert_false(lack.start);
     assert_int_equal(lack.carried, 0);
-    drafting.fragments[1][1].version = 6;
+    drafting.rows[1][1].version = 6;
     assert_false(drafting_safe());
     drafting_with(0, 4, "r"); /* fetched, sealed as it is */
     assert_true(drafting_safe());
-    drafting.holdings[1].incarnation++; /* a receipt of another disk */
+    drafting.answers[1].incarnation++; /* a receipt of another disk */
     assert_false(drafting_safe());
 }
 
@@ -236,7 +236,7 @@ static void what_is_kept_for_a_draft_is_a_copy(void **state)
     drafting_holds(0, true, 6);
     drafting_with(0, 4, "r");
     drafting_holds(1, true, 4);
-    struct compose_fragment *kept = drafting.fragments[1];
+    struct holding *kept = drafting.rows[1];
     kept[0].reach = kept[1].reach = 5;
     drafting_make();
     assert_int_equal(drafting.out.draft.starts[0], 6);
@@ -246,15 +246,13 @@ static void what_is_kept_for_a_draft_is_a_copy(void **state)
     assert_true(compose_lacks(&drafting.out.draft, 0, &kept[0], &lack));
     assert_false(lack.start);
     assert_false(drafting_safe());
-    const struct part_result *carried = &drafting.out.draft.carried[0];
-    struct part_result has = {.id.owner = carried->id.owner,
-                              .id.epoch = carried->id.epoch,
-                              .shards = carried->shards,
-                              .id.digest = carried->id.digest};
-    kept[0].results = &has; /* as one of the version after its own: that is another one */
-    kept[0].results_count = 1;
+    struct part_result has = drafting.out.draft.carried[0];
+    has.id.version = kept[0].version + 1;
+    kept[0].held = &has; /* as one of the version after its own: that is another one */
+    kept[0].held_count = 1;
     assert_false(drafting_safe());
-    kept[0].results_count = 0;
+    kept[0].held_count = 0;
+    has.id.version = kept[0].reach + 1;
     kept[0].beyond = &has;
     kept[0].beyond_count = 1;
     assert_true(drafting_safe());
@@ -271,7 +269,7 @@ static void no_start_is_composed_from_what_is_kept(void **state)
     (void)state;
     drafting_seals(3, false);
     for (uint32_t i = 0; i < 3; i++)
-        drafting.fragments[i][0].reach = 7;
+        drafting.rows[i][0].reach = 7;
     drafting_make();
     assert_int_equal(drafting.out.draft.starts[0], 6);
 }
@@ -293,7 +291,7 @@ static enum err compose_once(void *context)
 {
     struct compose_out once;
     enum err err =
-        compose(context, drafting.holdings, drafting.holdings_count, drafting.wishes, drafting.wishes_count, &once);
+        compose(context, drafting.answers, drafting.answers_count, drafting.wishes, drafting.wishes_count, &once);
     record_deinit(&once.draft);
     return err;
 }

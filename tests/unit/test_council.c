@@ -205,7 +205,7 @@ static void a_seal_names_what_was_held_and_nothing_is_acknowledged_after_it(void
     assert_true(answer.promise.sealed);
     assert_int_equal(answer.promise.rows_count, ISLE_FRAGMENTS);
     for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++) {
-        const struct wire_row *row = &answer.promise.rows[f];
+        const struct holding *row = &answer.promise.rows[f];
         assert_int_equal(row->held_count, f == 3 ? 1 : 0);
         assert_true(row->version == 0 && row->hash_known);
     }

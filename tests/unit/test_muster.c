@@ -97,7 +97,7 @@ static void a_witness_votes_where_it_helps(void **state)
     assert_int_equal(record_member(&drafting.out.draft, 3)->role, RECORD_WITNESS);
     drafting_seals(3, true);
     drafting.last.members[3].voter = false;
-    drafting.holdings[3].sealed = false;
+    drafting.answers[3].sealed = false;
     drafting_wish(2)->silent = true;
     drafting_wish(3);
     drafting_make();
@@ -110,7 +110,7 @@ static void a_witness_votes_when_its_disk_is_named(void **state)
     (void)state;
     drafting_seals(2, true);
     drafting.last.members[2].voter = false;
-    drafting.holdings[2].sealed = false;
+    drafting.answers[2].sealed = false;
     drafting_make();
     assert_false(drafting_votes(2)); /* nobody has heard it */
     drafting_wish(2)->in_doubt = true;
@@ -143,19 +143,19 @@ static void another_takes_its_place_when_it_has_caught_up(void **state)
     drafting_holds(3, false, 5);
     drafting_make();
     assert_false(drafting_votes(3)); /* it lacks a version */
-    drafting.fragments[3][0].version = 6;
+    drafting.rows[3][0].version = 6;
     drafting_make();
     assert_false(drafting_votes(3)); /* of the other fragment */
-    drafting.fragments[3][1].version = 6;
+    drafting.rows[3][1].version = 6;
     drafting_make();
     assert_true(drafting_votes(3) && !drafting_votes(2));
     assert_int_equal(drafting_slots_of(3), 21);
-    drafting.fragments[3][1].version = 6;
+    drafting.rows[3][1].version = 6;
     drafting.wishes[1].as.owner_wish = RECORD_OWNER_NO;
     drafting_make();
     assert_int_equal(record_member(&drafting.out.draft, 3)->role, RECORD_OBSERVER);
     drafting.wishes[1].near = true; /* enough to contribute */
-    drafting.fragments[3][1].version = 4;
+    drafting.rows[3][1].version = 4;
     drafting_make();
     assert_int_equal(record_member(&drafting.out.draft, 3)->role, RECORD_CONTRIBUTOR);
 }
@@ -164,15 +164,15 @@ static void a_disk_in_doubt_votes_again_when_it_has_caught_up(void **state)
 {
     (void)state;
     drafting_seals(3, false);
-    drafting.holdings[2].sealed = false;
-    drafting.holdings[2].incarnation = 77;
-    drafting.fragments[2][0].version = 3;
+    drafting.answers[2].sealed = false;
+    drafting.answers[2].incarnation = 77;
+    drafting.rows[2][0].version = 3;
     drafting_wish(2)->as.incarnation = 77;
     drafting_make();
     assert_int_not_equal(record_member(&drafting.out.draft, 2)->incarnation, 77);
     assert_int_equal(drafting_slots_of(2), 0);
     assert_true(drafting_votes(2)); /* of three; it is one of those that cannot be asked now */
-    drafting.fragments[2][0].version = 6;
+    drafting.rows[2][0].version = 6;
     drafting_make();
     assert_int_equal(record_member(&drafting.out.draft, 2)->incarnation, 77);
     assert_true(drafting_slots_of(2) > 0);
@@ -366,7 +366,7 @@ static void uplinks_move_few_slots(void **state)
     record_deinit(&drafting.out.draft);
     drafting.wishes[0].revoked = drafting.wishes[1].revoked = drafting.wishes[2].revoked = true;
     assert_fails(ERR_STATE, "fewer at a time",
-                 compose(drafting_base(), drafting.holdings, drafting.holdings_count, drafting.wishes,
+                 compose(drafting_base(), drafting.answers, drafting.answers_count, drafting.wishes,
                          drafting.wishes_count, &drafting.out));
 }
 

@@ -36,7 +36,7 @@ static const struct part_result held[] = {
     {.id.owner = 0, .id.epoch = 4, .shards = 0xff00, .id.digest = {{5}}},
     {.id.owner = 9, .id.epoch = 4, .shards = ~0ull, .id.digest = {{6}}},
 };
-static const struct wire_row rows[] = {
+static const struct holding rows[] = {
     {.fragment = 0,
      .version = 7,
      .hash = {{9}},
@@ -97,6 +97,18 @@ static void proposals_come_back(void **state)
     wire_epoch_deinit(&m); /* of what it does not own it frees nothing */
 }
 
+/* They come back as results of that fragment and version. */
+static void assert_results(const struct part_result *from, const struct part_result *to, uint32_t count,
+                           uint32_t fragment, uint64_t version)
+{
+    for (uint32_t k = 0; k < count; k++) {
+        struct part_result want = from[k];
+        want.id.fragment = fragment;
+        want.id.version = version;
+        assert_memory_equal(&want, &to[k], sizeof want);
+    }
+}
+
 static void answers_come_back(void **state)
 {
     (void)state;
@@ -106,15 +118,13 @@ static void answers_come_back(void **state)
     assert_memory_equal(b.promise.accepted, record_bytes, sizeof record_bytes);
     assert_int_equal(b.promise.rows_count, 3);
     for (int i = 0; i < 3; i++) {
-        const struct wire_row *from = &rows[i], *to = &b.promise.rows[i];
+        const struct holding *from = &rows[i], *to = &b.promise.rows[i];
         assert_true(from->fragment == to->fragment && from->version == to->version);
         assert_true(from->hash_known == to->hash_known && digest_equal(&from->hash, &to->hash));
         assert_int_equal(from->held_count, to->held_count);
-        for (uint32_t k = 0; k < from->held_count; k++)
-            assert_memory_equal(&from->held[k], &to->held[k], sizeof held[0]);
+        assert_results(from->held, to->held, from->held_count, from->fragment, from->version + 1);
         assert_true(from->reach == to->reach && from->beyond_count == to->beyond_count);
-        for (uint32_t k = 0; k < from->beyond_count; k++)
-            assert_memory_equal(&from->beyond[k], &to->beyond[k], sizeof held[0]);
+        assert_results(from->beyond, to->beyond, from->beyond_count, from->fragment, from->reach + 1);
     }
     wire_epoch_deinit(&b);
     m.promise.accepted_ballot = m.promise.accepted_bytes = m.promise.rows_count = 0;
@@ -221,7 +231,7 @@ static void ballots_are_checked(void **state)
 static void promises_are_checked(void **state)
 {
     (void)state;
-    struct wire_row r[3];
+    struct holding r[3];
     struct part_result h[3];
 #define ROWS(text, change)                              \
     do {                                                \
@@ -277,17 +287,17 @@ static void decisions_and_wishes_are_checked(void **state)
 }
 
 /* The longest promise without a record: everything there is of everything. */
-static struct wire_epoch longest(struct wire_row *row, struct part_result *one)
+static struct wire_epoch longest(struct holding *row, struct part_result *one)
 {
     for (uint32_t i = 0; i < WIRE_RESULTS_MAX; i++)
         one[i] =
             (struct part_result){.id.owner = UINT32_MAX - 1 + i % 2, .id.epoch = RECORD_NUMBER_MAX - 2, .shards = 1};
     for (uint32_t i = 0; i < RECORD_FRAGMENTS_MAX; i++)
-        row[i] = (struct wire_row){.fragment = i,
-                                   .version = RECORD_NUMBER_MAX - 1,
-                                   .hash_known = true,
-                                   .held = one + (size_t)2 * i,
-                                   .held_count = 2};
+        row[i] = (struct holding){.fragment = i,
+                                  .version = RECORD_NUMBER_MAX - 1,
+                                  .hash_known = true,
+                                  .held = one + (size_t)2 * i,
+                                  .held_count = 2};
     return (struct wire_epoch){.type = WIRE_PROMISE,
                                .epoch = RECORD_NUMBER_MAX - 1,
                                .ballot = UINT64_MAX,
@@ -297,7 +307,7 @@ static struct wire_epoch longest(struct wire_row *row, struct part_result *one)
 static void the_most_that_is_allowed_passes(void **state)
 {
     (void)state;
-    static struct wire_row row[RECORD_FRAGMENTS_MAX + 1];
+    static struct holding row[RECORD_FRAGMENTS_MAX + 1];
     static struct part_result one[WIRE_RESULTS_MAX + 1];
     static uint8_t record[WIRE_EPOCH_BYTES_MAX];
     uint8_t *bytes;

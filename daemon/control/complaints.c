@@ -116,7 +116,7 @@ struct bitset complaints_blockers(const struct status *status, uint32_t f)
     struct bitset late = {{0}}, owners;
     for (uint32_t i = 0; i < from->view->count; i++) {
         const struct status_peer *peer = &status->peers[i];
-        struct sync_peer_fragment said = peer->self ? fragment->own : sync_heard(from->sync, i, f);
+        struct wire_standing said = peer->self ? fragment->own : sync_heard(from->sync, i, f);
         bool asked = peer->member->role == RECORD_OWNER || peer->member->role == RECORD_CONTRIBUTOR;
         if (asked && (peer->training || !peer->up) && said.contributed < round && said.abstained < round)
             bitset_add(&late, i);

@@ -108,7 +108,7 @@ bool complaints_drained(const struct status *status)
 bool complaints_owes(const struct status *status)
 {
     for (uint32_t f = 0; f < status->fragments_count; f++) {
-        const struct sync_peer_fragment *own = &status->fragments[f].own;
+        const struct wire_standing *own = &status->fragments[f].own;
         if (own->abstained != UINT64_MAX && own->contributed <= own->version)
             return true;
     }

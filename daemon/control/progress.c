@@ -52,10 +52,10 @@ static void note_pace(struct progress *progress, uint64_t furthest)
 
 static bool is_under_way(const struct sync *sync, uint32_t f, uint32_t members_count)
 {
-    struct sync_peer_fragment own = sync_own(sync, f);
+    struct wire_standing own = sync_own(sync, f);
     bool begun = own.contributed > own.version;
     for (uint32_t i = 0; i < members_count && !begun; i++) {
-        struct sync_peer_fragment theirs = sync_heard(sync, i, f);
+        struct wire_standing theirs = sync_heard(sync, i, f);
         begun = theirs.contributed > own.version || theirs.version > own.version;
     }
     return begun;

@@ -144,7 +144,7 @@ struct status_peer {
 
 struct status_fragment {
     uint64_t params, tensors;
-    struct sync_peer_fragment own;
+    struct wire_standing own;
     uint64_t newest; /* version that most of the others say they hold */
     enum sync_state state;
     struct owner owner;

@@ -339,14 +339,7 @@ static void job_done(struct world *w, const struct happening *event)
 
 static struct said row_of(const struct sync *sync, uint32_t f)
 {
-    struct sync_peer_fragment own = sync_own(sync, f);
-    struct said said = {.row = {.fragment = f,
-                                .version = own.version,
-                                .contributed = own.contributed,
-                                .abstained = own.abstained,
-                                .hash = own.hash,
-                                .hash_known = own.hash_known,
-                                .repairing = own.repairing}};
+    struct said said = {.row = {.fragment = f, .at = sync_own(sync, f)}};
     const struct chain_part *parts;
     struct digest digest;
     bool acknowledged;
@@ -359,9 +352,10 @@ static struct said row_of(const struct sync *sync, uint32_t f)
 
 static bool same_row(const struct said *a, const struct said *b)
 {
-    return a->row.version == b->row.version && a->row.contributed == b->row.contributed &&
-           a->row.abstained == b->row.abstained && a->row.hash_known == b->row.hash_known && a->held == b->held &&
-           a->row.repairing == b->row.repairing;
+    const struct wire_standing *left = &a->row.at, *right = &b->row.at;
+    return left->version == right->version && left->contributed == right->contributed &&
+           left->abstained == right->abstained && left->hash_known == right->hash_known && a->held == b->held &&
+           left->repairing == right->repairing;
 }
 
 static void put_row(const struct sync *sync, struct beat *beat, const struct said *said)

@@ -133,7 +133,7 @@ void beat_vouches_heard(const struct peers_conf *conf, struct vouches *vouches, 
     for (uint32_t k = 0; vouches != NULL && k < beat->fragments_count; k++) {
         const struct wire_fragment *row = &beat->fragments[k];
         const struct vouch_subject subject = {
-            .nonce = view->nonce, .fragment = row->fragment, .version = row->version, .hash = row->hash};
+            .nonce = view->nonce, .fragment = row->fragment, .version = row->at.version, .hash = row->at.hash};
         if (row->vouched)
             vouches_heard(vouches, view->members[slot].id, &subject, row->signature);
     }

@@ -206,7 +206,7 @@ void install_state_in(struct install *install, uint32_t peer, const struct wire_
         desk_judged(desk, peer, key, WIRE_NOT_YET);
         return;
     }
-    struct sync_peer_fragment said = sync_heard(desk->conf.sync, peer, key->fragment);
+    struct wire_standing said = sync_heard(desk->conf.sync, peer, key->fragment);
     j->install = install;
     j->key = *key;
     j->peer = peer;

@@ -150,7 +150,7 @@ static bool run_has_begun(const struct attachment *a)
         if (sync_known(a->plan.sync, f))
             return true;
         for (uint32_t i = 0; i < a->conf.view->count; i++) {
-            struct sync_peer_fragment heard = sync_heard(a->plan.sync, i, f);
+            struct wire_standing heard = sync_heard(a->plan.sync, i, f);
             if (i != a->conf.view->self && (heard.version > 0 || (joins(a) && heard.hash_known)))
                 return true;
         }

@@ -7,7 +7,7 @@
  * on waiting, as it is where somebody does not say that he has contributed all. */
 static bool at_rest(const struct sync *sync, const struct view *view, uint32_t f)
 {
-    struct sync_peer_fragment own = sync_own(sync, f);
+    struct wire_standing own = sync_own(sync, f);
     for (uint32_t i = 0; i < view->count; i++)
         if (i != view->self && sync_heard(sync, i, f).version > own.version)
             return false;

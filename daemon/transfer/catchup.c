@@ -174,7 +174,7 @@ static void give_up(struct catchup *catchup, struct chase *chase)
 void catchup_want(struct catchup *catchup, const struct wire_key *key, uint32_t member)
 {
     struct chase *chase = &catchup->chases[key->fragment];
-    const struct sync_peer_fragment said = sync_heard(catchup->conf.plan->sync, member, key->fragment);
+    const struct wire_standing said = sync_heard(catchup->conf.plan->sync, member, key->fragment);
     if (chase->handed)
         return;
     if (chase->on && chase->key.version == key->version && digest_equal(&chase->hash, &said.hash)) {
@@ -198,7 +198,7 @@ bool catchup_has_begun(const struct catchup *catchup, const struct wire_key *key
 /* Whether a member says that it holds the state. */
 static bool announces(const struct catchup *catchup, const struct chase *chase, uint32_t peer)
 {
-    const struct sync_peer_fragment said = sync_heard(catchup->conf.plan->sync, peer, chase->key.fragment);
+    const struct wire_standing said = sync_heard(catchup->conf.plan->sync, peer, chase->key.fragment);
     return said.hash_known && said.version == chase->key.version && digest_equal(&said.hash, &chase->hash);
 }
 

@@ -276,7 +276,7 @@ static void send_or_log(struct objects *objects, uint32_t peer, const struct wir
 /* By what it last said: one that is not there yet, or is past it, is asked before a slow line is filled for nothing. */
 static bool surely_wanted(const struct objects *objects, const struct wire_key *key, uint32_t member)
 {
-    struct sync_peer_fragment row = sync_heard(objects->plan.sync, member, key->fragment);
+    struct wire_standing row = sync_heard(objects->plan.sync, member, key->fragment);
     return row.version + 1 == key->version;
 }
 

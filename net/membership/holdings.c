@@ -111,7 +111,7 @@ void holdings_own(struct holdings *holdings, const struct sync *sync, const stru
     *rows = holdings->rows;
     *rows_count = sync != NULL && !sync_is_witness(sync) ? holdings->fragments_count : 0;
     for (uint32_t f = 0; f < *rows_count; f++) {
-        struct sync_peer_fragment own = sync_own(sync, f);
+        struct wire_standing own = sync_own(sync, f);
         struct holding *row = &holdings->rows[f];
         *row = (struct holding){
             .fragment = f, .version = own.version, .hash = own.hash, .hash_known = own.hash_known, .held = results};

@@ -78,7 +78,7 @@ static bool as_far_as_most(const struct seats *seats, uint32_t member)
 {
     bool self = member == seats->view->self;
     for (uint32_t f = 0; f < seats->fragments_count; f++) {
-        struct sync_peer_fragment row = self ? sync_own(seats->sync, f) : sync_heard(seats->sync, member, f);
+        struct wire_standing row = self ? sync_own(seats->sync, f) : sync_heard(seats->sync, member, f);
         bool known = self ? sync_known(seats->sync, f) : row.hash_known;
         if (!known || row.version + 1 < sync_version_max(seats->sync, f) ||
             (!self && !sync_base_agrees(seats->sync, f, row.version + 1, &row.hash)))
@@ -330,7 +330,7 @@ static bool made_something(const struct seats *seats, uint32_t member)
     if (seats->seat[member].holds)
         return true;
     for (uint32_t f = 0; f < seats->fragments_count; f++) {
-        struct sync_peer_fragment row = self ? sync_own(seats->sync, f) : sync_heard(seats->sync, member, f);
+        struct wire_standing row = self ? sync_own(seats->sync, f) : sync_heard(seats->sync, member, f);
         if (row.version > 0 || (!self && !row.said))
             return true;
     }

@@ -8,11 +8,11 @@ enum { REFRESH = 16 };
 
 static bool row_differs(const struct rows_said *a, const struct rows_said *b)
 {
-    const struct wire_fragment *left = &a->row, *right = &b->row;
+    const struct wire_standing *left = &a->row.at, *right = &b->row.at;
     return left->version != right->version || left->contributed != right->contributed ||
            left->abstained != right->abstained || a->epoch != b->epoch || a->held != b->held ||
            left->hash_known != right->hash_known || !digest_equal(&left->hash, &right->hash) ||
-           left->vouched != right->vouched || left->repairing != right->repairing;
+           a->row.vouched != b->row.vouched || left->repairing != right->repairing;
 }
 
 /* The results of the next version that we acknowledge. */
@@ -37,17 +37,10 @@ static bool sure_of(const struct sync *sync, uint32_t f)
 
 static struct rows_said own_row(const struct sync *sync, struct vouches *vouches, uint32_t f, uint64_t epoch)
 {
-    struct sync_peer_fragment own = sync_own(sync, f);
-    struct rows_said said = {.row = {.fragment = f,
-                                     .version = own.version,
-                                     .contributed = own.contributed,
-                                     .abstained = own.abstained,
-                                     .hash = own.hash,
-                                     .hash_known = own.hash_known,
-                                     .repairing = own.repairing},
-                             .epoch = epoch,
-                             .held = held_parts(sync, f)};
-    said.row.vouched = sure_of(sync, f) && vouches_own(vouches, f, own.version, &own.hash, said.row.signature);
+    struct rows_said said = {
+        .row = {.fragment = f, .at = sync_own(sync, f)}, .epoch = epoch, .held = held_parts(sync, f)};
+    const struct wire_standing *at = &said.row.at;
+    said.row.vouched = sure_of(sync, f) && vouches_own(vouches, f, at->version, &at->hash, said.row.signature);
     return said;
 }
 

@@ -199,9 +199,9 @@ enum sync_state sync_state(const struct sync *sync, uint32_t f)
     return sync->fragments[f].state;
 }
 
-struct sync_peer_fragment sync_own(const struct sync *sync, uint32_t f)
+struct wire_standing sync_own(const struct sync *sync, uint32_t f)
 {
-    struct sync_peer_fragment own = sync->fragments[f].own;
+    struct wire_standing own = sync->fragments[f].own;
     own.repairing = sync->fragments[f].state == SYNC_REPAIR;
     return own;
 }
@@ -211,10 +211,10 @@ uint64_t sync_anchor_version(const struct sync *sync, uint32_t f)
     return sync->fragments[f].own.version + (sync->fragments[f].made ? 1 : 0);
 }
 
-struct sync_peer_fragment sync_heard(const struct sync *sync, uint32_t member, uint32_t f)
+struct wire_standing sync_heard(const struct sync *sync, uint32_t member, uint32_t f)
 {
-    const struct sync_peer_fragment *rows = sync->peers[member].fragments;
-    return rows != NULL ? rows[f] : (struct sync_peer_fragment){0};
+    const struct wire_standing *rows = sync->peers[member].fragments;
+    return rows != NULL ? rows[f] : (struct wire_standing){0};
 }
 
 bool sync_up(const struct sync *sync, uint32_t member)

@@ -119,11 +119,11 @@ bool sync_base_agrees(const struct sync *sync, uint32_t f, uint64_t version, con
 /* ---- looking in ---- */
 enum sync_state sync_state(const struct sync *sync, uint32_t f);
 /* Our own row: version, hash, what we contributed and abstained from. */
-struct sync_peer_fragment sync_own(const struct sync *sync, uint32_t f);
+struct wire_standing sync_own(const struct sync *sync, uint32_t f);
 /* Which version the anchor that is in place is of: while its hash is being made, the one after our own. */
 uint64_t sync_anchor_version(const struct sync *sync, uint32_t f);
 /* What `member` last said of the fragment; zero if nothing. */
-struct sync_peer_fragment sync_heard(const struct sync *sync, uint32_t member, uint32_t f);
+struct wire_standing sync_heard(const struct sync *sync, uint32_t member, uint32_t f);
 /* Whether `member` is connected and greeted, as SYNC_EV_PEER_UP and SYNC_EV_PEER_DOWN last said; of ourselves false. */
 bool sync_up(const struct sync *sync, uint32_t member);
 /* How many contributions let a round close in this epoch: the rule's quorum, or all members that take part where there

@@ -223,7 +223,7 @@ static bool is_of_part(const struct sync_parts *parts, const struct wire_held *h
 bool sync_certify_has(const struct sync *sync, uint32_t f, uint32_t member, uint32_t p)
 {
     const struct sync_fragment *fragment = &sync->fragments[f];
-    const struct sync_peer_fragment *row = &sync->peers[member].fragments[f];
+    const struct wire_standing *row = &sync->peers[member].fragments[f];
     const struct wire_held *held;
     if (row->version != fragment->own.version)
         return row->version > fragment->own.version;
@@ -249,7 +249,7 @@ bool sync_certify_claims(const struct sync *sync, uint32_t f, uint64_t version, 
     const struct sync_fragment *fragment = &sync->fragments[f];
     uint32_t id = sync_core_id(sync, sync_core_self(sync)), ours = sync_certify_ours(sync, f);
     bool next = version == fragment->own.version + 1 && ours < CHAIN_PARTS_MAX;
-    const struct sync_peer_fragment *row = &sync->peers[member].fragments[f];
+    const struct wire_standing *row = &sync->peers[member].fragments[f];
     return row->version >= version || (next && sync_certify_has(sync, f, member, ours)) ||
            (!next && row->version + 1 == version && said(sync, f, member, id, 0) != NULL);
 }
@@ -277,7 +277,7 @@ bool sync_certify_lost(const struct sync *sync, uint32_t f, uint64_t version)
 static bool confirms(const struct sync *sync, uint32_t f, uint32_t member, uint32_t p)
 {
     const struct sync_fragment *fragment = &sync->fragments[f];
-    const struct sync_peer_fragment *row = &sync->peers[member].fragments[f];
+    const struct wire_standing *row = &sync->peers[member].fragments[f];
     const struct wire_held *held;
     if (row->version != fragment->own.version)
         return has_applied(sync, f, member);

@@ -38,7 +38,7 @@ static size_t ring_room(uint64_t slots, uint64_t fragments)
 uint64_t sync_core_bytes(uint64_t slots, uint64_t fragments, uint64_t keepers)
 {
     uint64_t fragment = sizeof(struct sync_fragment) + sizeof(uint32_t) + sizeof(uint64_t);
-    uint64_t member = sizeof(struct sync_member) + sizeof(uint32_t) + fragments * sizeof(struct sync_peer_fragment);
+    uint64_t member = sizeof(struct sync_member) + sizeof(uint32_t) + fragments * sizeof(struct wire_standing);
     return sizeof(struct sync) + ring_room(slots, fragments) * sizeof(struct sync_action) + fragments * fragment +
            slots * member + keepers * fragments * sizeof(struct sync_holding);
 }
@@ -92,7 +92,7 @@ static void age_member(struct sync *sync, uint32_t slot)
 {
     struct sync_member *peer = &sync->peers[slot];
     for (uint32_t f = 0; f < sync->conf.fragments_count; f++) {
-        struct sync_peer_fragment *row = &peer->fragments[f];
+        struct wire_standing *row = &peer->fragments[f];
         if (row->contributed > row->version)
             row->contributed = row->version;
         if (peer->holdings != NULL)
@@ -278,7 +278,7 @@ bool sync_core_most_agree(const struct sync *sync, uint32_t f)
     for (uint32_t i = 0; i < sync_core_slots(sync); i++) {
         if (!sync_core_other(sync, i) || !bitset_has(keepers, i))
             continue;
-        const struct sync_peer_fragment *row = &sync->peers[i].fragments[f];
+        const struct wire_standing *row = &sync->peers[i].fragments[f];
         agree += sync->peers[i].up && row->hash_known && row->version == fragment->own.version &&
                  digest_equal(&row->hash, &fragment->own.hash);
     }
@@ -291,7 +291,7 @@ uint32_t sync_core_differs(const struct sync *sync, uint32_t f)
     for (uint32_t i = 0; i < sync_core_slots(sync); i++) {
         if (!sync_core_other(sync, i))
             continue;
-        const struct sync_peer_fragment *row = &sync->peers[i].fragments[f];
+        const struct wire_standing *row = &sync->peers[i].fragments[f];
         if (sync->peers[i].up && row->hash_known && row->version == fragment->own.version &&
             !digest_equal(&row->hash, &fragment->own.hash))
             return i;
@@ -321,7 +321,7 @@ bool sync_core_may_give(const struct sync *sync, uint32_t f, uint32_t member)
 {
     if (!sync_core_other(sync, member) || !sync->peers[member].up)
         return false;
-    const struct sync_peer_fragment *row = &sync->peers[member].fragments[f];
+    const struct wire_standing *row = &sync->peers[member].fragments[f];
     return row->hash_known && !row->repairing;
 }
 

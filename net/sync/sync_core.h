@@ -130,7 +130,7 @@ struct sync_fragment {
     struct bitset turned_down;        /* owners that refuse our contribution in flight */
     uint64_t offer_ms, offer_wait_ms; /* when it is offered again; how long is waited the next time */
     struct sync_known_hash hashes[SYNC_HASHES];
-    struct sync_peer_fragment own;
+    struct wire_standing own;
     struct sync_parts parts;
     struct sync_beyond beyond; /* of the parts */
     uint64_t start_wanted;     /* a proposed record starts from this version */
@@ -146,13 +146,13 @@ struct sync_member {
     bool heard;              /* it has said how every fragment stands since it came up */
     uint32_t fragments_said; /* distinct ones so far */
     bool taking_part;
-    bool in_doubt;                        /* its disk */
-    bool deaf;                            /* it does not hear us */
-    bool cut_off;                         /* it hears too few to know what counts: it stays behind */
-    struct sync_conduct conduct;          /* as long as it is a member */
-    struct grace grace;                   /* with a quorum: how late its contributions to our shards are */
-    struct sync_peer_fragment *fragments; /* NULL: nobody has this slot */
-    struct sync_holding *holdings;        /* [fragments]; of voters that keep bytes; NULL of others */
+    bool in_doubt;                   /* its disk */
+    bool deaf;                       /* it does not hear us */
+    bool cut_off;                    /* it hears too few to know what counts: it stays behind */
+    struct sync_conduct conduct;     /* as long as it is a member */
+    struct grace grace;              /* with a quorum: how late its contributions to our shards are */
+    struct wire_standing *fragments; /* NULL: nobody has this slot */
+    struct sync_holding *holdings;   /* [fragments]; of voters that keep bytes; NULL of others */
 };
 
 struct sync {

@@ -27,7 +27,7 @@ static struct party party_of(const struct sync *sync, uint32_t f, uint64_t versi
     for (uint32_t i = 0; i < sync_core_slots(sync); i++) {
         if (!sync_core_other(sync, i))
             continue;
-        const struct sync_peer_fragment *row = &sync->peers[i].fragments[f];
+        const struct wire_standing *row = &sync->peers[i].fragments[f];
         if (sync->peers[i].heard && row->version == version && row->hash_known && digest_equal(&row->hash, hash))
             party_add(sync, &party, i);
     }
@@ -101,7 +101,7 @@ static void give_way(struct sync *sync, uint32_t f, uint32_t member)
 
 bool sync_doubt_differs(const struct sync *sync, uint32_t f, uint32_t member)
 {
-    const struct sync_peer_fragment *row = &sync->peers[member].fragments[f];
+    const struct wire_standing *row = &sync->peers[member].fragments[f];
     const struct digest *ours = sync_core_hash_at(&sync->fragments[f], row->version);
     return row->hash_known && ours != NULL && !digest_equal(ours, &row->hash);
 }
@@ -109,7 +109,7 @@ bool sync_doubt_differs(const struct sync *sync, uint32_t f, uint32_t member)
 bool sync_doubt_wrong(const struct sync *sync, uint32_t f, uint32_t member)
 {
     const struct sync_fragment *fragment = &sync->fragments[f];
-    const struct sync_peer_fragment *row = &sync->peers[member].fragments[f];
+    const struct wire_standing *row = &sync->peers[member].fragments[f];
     return row->version == fragment->own.version && sync_doubt_differs(sync, f, member) &&
            sync_core_most_agree(sync, f);
 }
@@ -117,7 +117,7 @@ bool sync_doubt_wrong(const struct sync *sync, uint32_t f, uint32_t member)
 void sync_doubt_compare(struct sync *sync, uint32_t f, uint32_t member)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
-    const struct sync_peer_fragment *row = &sync->peers[member].fragments[f];
+    const struct wire_standing *row = &sync->peers[member].fragments[f];
     if (!sync_doubt_differs(sync, f, member) || fragment->state == SYNC_REPAIR || fragment->lost)
         return;
     bool now = row->version == fragment->own.version;
@@ -162,7 +162,7 @@ static bool speechless(const struct sync *sync, uint32_t f, uint64_t version, ui
     if (member == sync_core_self(sync))
         return !fragment->own.hash_known || !sync->conf.view.votes || sync_core_proof(fragment) == SYNC_PROOF_FAILED ||
                cannot_come_to(sync, f, version);
-    const struct sync_peer_fragment *row = &sync->peers[member].fragments[f];
+    const struct wire_standing *row = &sync->peers[member].fragments[f];
     return !row->hash_known || sync->peers[member].in_doubt ||
            (row->version == version && sync_doubt_differs(sync, f, member));
 }
@@ -175,7 +175,7 @@ static uint32_t voices(const struct sync *sync, uint32_t f, uint64_t version, ui
         if (i == except || !bitset_has(&sync->conf.view.keepers, i))
             continue;
         bool self = i == sync_core_self(sync);
-        const struct sync_peer_fragment *row = self ? &sync->fragments[f].own : &sync->peers[i].fragments[f];
+        const struct wire_standing *row = self ? &sync->fragments[f].own : &sync->peers[i].fragments[f];
         count += (self || sync->peers[i].up) && row->hash_known && row->version >= version;
     }
     return count;

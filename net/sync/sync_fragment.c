@@ -300,7 +300,7 @@ static void applied(struct sync *sync, uint32_t f, const struct sync_event *even
 
 static void installed(struct sync *sync, uint32_t f, const struct sync_event *event)
 {
-    const struct sync_peer_fragment *own = &sync->fragments[f].own;
+    const struct wire_standing *own = &sync->fragments[f].own;
     bool was_wrong = own->hash_known && own->version == event->version && !digest_equal(&own->hash, &event->hash);
     sync_core_report(sync, SYNC_REPORT_REPAIRED, f, sync->fragments[f].state_from);
     if (was_wrong)

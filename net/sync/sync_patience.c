@@ -204,7 +204,7 @@ static bool most_contributed(const struct sync *sync, uint32_t f)
         bool self = i == view->self;
         if (!bitset_has(&view->taking_part, i) || (!self && !sync->peers[i].up))
             continue;
-        const struct sync_peer_fragment *row = self ? &sync->fragments[f].own : &sync->peers[i].fragments[f];
+        const struct wire_standing *row = self ? &sync->fragments[f].own : &sync->peers[i].fragments[f];
         bool has = row->contributed >= round;
         done += has;
         others += !has && row->abstained < round;

@@ -63,17 +63,13 @@ static void row_in(struct sync *sync, uint32_t member, const struct wire_heartbe
                    const struct wire_fragment *row)
 {
     struct sync_member *peer = &sync->peers[member];
-    struct sync_peer_fragment *said = &peer->fragments[row->fragment];
+    struct wire_standing *said = &peer->fragments[row->fragment];
     bool differed = sync_doubt_differs(sync, row->fragment, member), now = beat->epoch == sync->conf.view.epoch;
     if (!said->said)
         peer->fragments_said++;
-    *said = (struct sync_peer_fragment){.version = row->version,
-                                        .contributed = now ? row->contributed : 0,
-                                        .abstained = row->abstained,
-                                        .hash = row->hash,
-                                        .hash_known = row->hash_known,
-                                        .repairing = row->repairing,
-                                        .said = true};
+    *said = row->at;
+    said->contributed = now ? row->at.contributed : 0;
+    said->said = true;
     /* Who may have forgotten what it held does not vouch for what it holds, until a record names its disk. */
     uint32_t held_count = now && !beat->in_doubt ? row->held_count : 0;
     sync_certify_heard(sync, row->fragment, member, beat->held + row->held_first, held_count);
@@ -127,12 +123,12 @@ void sync_peers_heartbeat_in(struct sync *sync, const struct sync_event *event)
 /* How many announce the same hash of the version as this member: a vote is more than all who have none. */
 static uint32_t agreeing(const struct sync *sync, uint32_t f, uint32_t member)
 {
-    const struct sync_peer_fragment *row = &sync->peers[member].fragments[f];
+    const struct wire_standing *row = &sync->peers[member].fragments[f];
     uint32_t count = 0;
     for (uint32_t i = 0; i < sync_core_slots(sync); i++) {
         if (!sync_core_may_give(sync, f, i))
             continue;
-        const struct sync_peer_fragment *other = &sync->peers[i].fragments[f];
+        const struct wire_standing *other = &sync->peers[i].fragments[f];
         if (other->version == row->version && digest_equal(&other->hash, &row->hash))
             count += bitset_has(&sync->conf.view.keepers, i) ? sync_core_slots(sync) : 1;
     }

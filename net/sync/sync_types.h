@@ -170,13 +170,4 @@ struct sync_conf {
     struct sync_view view; /* of the epoch at the start */
 };
 
-/* What an island says of a fragment, its own or as last heard. */
-struct sync_peer_fragment {
-    uint64_t version, contributed, abstained;
-    struct digest hash;
-    bool hash_known;
-    bool repairing; /* its state is being replaced, and not to be had */
-    bool said;      /* a peer's: it has told us since it came up */
-};
-
 #endif

@@ -221,11 +221,11 @@ static enum err pack_heartbeat(const struct wire_heartbeat *beat, uint8_t *out, 
             return err_set(ERR_ARG, "a heartbeat whose fragment %" PRIu32 " holds what is not there", from->fragment);
         diloco__fragment_state__init(row);
         row->fragment = from->fragment;
-        row->version = from->version;
-        row->contributed = from->contributed;
-        row->abstained = from->abstained;
-        row->hash = binary_of(&from->hash, from->hash_known);
-        row->repairing = from->repairing;
+        row->version = from->at.version;
+        row->contributed = from->at.contributed;
+        row->abstained = from->at.abstained;
+        row->hash = binary_of(&from->at.hash, from->at.hash_known);
+        row->repairing = from->at.repairing;
         row->signature.len = from->vouched ? WIRE_SIGNATURE_BYTES : 0;
         row->signature.data = (uint8_t *)(uintptr_t)from->signature;
         row->n_held = from->held_count;
@@ -273,9 +273,9 @@ static enum err take_held(const Diloco__FragmentState *row, struct wire_fragment
 static enum err take_signature(const Diloco__FragmentState *row, struct wire_fragment *to)
 {
     to->vouched = row->signature.len > 0;
-    if (to->vouched && (row->signature.len != WIRE_SIGNATURE_BYTES || !to->hash_known))
+    if (to->vouched && (row->signature.len != WIRE_SIGNATURE_BYTES || !to->at.hash_known))
         return err_set(ERR_PROTO, "a heartbeat that vouches for fragment %" PRIu32 " with %zu bytes%s", row->fragment,
-                       row->signature.len, to->hash_known ? "" : " and without a hash");
+                       row->signature.len, to->at.hash_known ? "" : " and without a hash");
     if (to->vouched)
         memcpy(to->signature, row->signature.data, WIRE_SIGNATURE_BYTES);
     else
@@ -322,12 +322,12 @@ static enum err check_heartbeat(const Diloco__Heartbeat *proto, struct wire_hear
             return err_set(ERR_PROTO, "a heartbeat that speaks of fragment %" PRIu32 " twice", row->fragment);
         *word |= bit;
         to->fragment = row->fragment;
-        to->version = row->version;
-        to->contributed = row->contributed;
-        to->abstained = row->abstained;
-        to->repairing = row->repairing;
+        to->at.version = row->version;
+        to->at.contributed = row->contributed;
+        to->at.abstained = row->abstained;
+        to->at.repairing = row->repairing;
         TRY(take_held(row, to, beat));
-        TRY(digest_from(&row->hash, "hash", true, &to->hash, &to->hash_known));
+        TRY(digest_from(&row->hash, "hash", true, &to->at.hash, &to->at.hash_known));
         TRY(take_signature(row, to));
     }
     return ERR_OK;

@@ -114,13 +114,19 @@ struct wire_hello {
     bool draining;
 };
 
-struct wire_fragment {
-    uint32_t fragment;
+/* How a fragment stands on an island. */
+struct wire_standing {
     uint64_t version, contributed, abstained;
     struct digest hash;
     bool hash_known;
     bool repairing; /* its state is being replaced: it has none to give */
-    bool vouched;   /* `signature` is there: the sender vouches for that version and hash (net/config/vouch.h) */
+    bool said;      /* that island has told us, since it came up */
+};
+
+struct wire_fragment {
+    uint32_t fragment;
+    struct wire_standing at;
+    bool vouched; /* `signature` is there: the sender vouches for that version and hash (net/config/vouch.h) */
     uint8_t signature[WIRE_SIGNATURE_BYTES];
     uint32_t held_first, held_count; /* in the heartbeat's `held`: results of version + 1 that are durable here */
 };

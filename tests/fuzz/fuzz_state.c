@@ -154,7 +154,7 @@ static void repair(struct rig *rig, struct input *input, uint8_t options)
     make_object(rig, twin, (options & STEP_BEYOND) != 0 ? step : RIG_STATE_STEP, &good);
     rig_diverge(rig, F, twin);
     for (uint32_t i = 0; (options & MOVED_ON) != 0 && i < SELF; i++) { /* what was announced is not known any more */
-        rig->said[i][F].version++;
+        rig->said[i][F].at.version++;
         rig_hear(rig, i);
     }
     if (!bring_changed(rig, input, twin, &good)) {

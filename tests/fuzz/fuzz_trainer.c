@@ -348,7 +348,7 @@ static void move_peer(struct play *play)
         return;
     beat = (struct wire_heartbeat){.fragments_count = 1, .taking_part = true};
     beat.fragments[0] = (struct wire_fragment){
-        .fragment = f, .version = version, .hash = trainerrun_hash(f, version), .hash_known = true};
+        .fragment = f, .at.version = version, .at.hash = trainerrun_hash(f, version), .at.hash_known = true};
     if (!sync_up(stage->run.sync, member))
         stage_step(stage, &(struct sync_event){.type = SYNC_EV_PEER_UP, .member = member});
     stage_step(stage, &(struct sync_event){.type = SYNC_EV_HEARTBEAT, .member = member, .beat = &beat});

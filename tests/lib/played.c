@@ -219,7 +219,7 @@ void played_hold_the_same(struct played *played, uint32_t to, uint32_t fragments
         for (uint32_t i = 0; i < in->fragments_count; i++) {
             const struct wire_fragment *row = &in->fragments[i];
             struct wire_fragment *ours = &beat.fragments[row->fragment];
-            if (row->version + 1 != version || row->held_count == 0 || ours->held_count > 0)
+            if (row->at.version + 1 != version || row->held_count == 0 || ours->held_count > 0)
                 continue;
             *ours = *row;
             ours->held_first = beat.held_count;

@@ -301,7 +301,7 @@ static void counted(struct rig *rig, const struct event *event)
 static void confirm(struct rig *rig, uint32_t f)
 {
     static struct wire_heartbeat beat;
-    struct sync_peer_fragment own = sync_own(rig->sync, f);
+    struct wire_standing own = sync_own(rig->sync, f);
     const struct chain_part *parts;
     uint32_t count = sync_parts(rig->sync, f, &parts), held = 0;
     struct digest digest;
@@ -317,8 +317,9 @@ static void confirm(struct rig *rig, uint32_t f)
         struct wire_fragment *said = &rig->said[i][f];
         if (i == rig->conf.self || !sync_up(rig->sync, i) || sync_own(rig->sync, f).version != own.version)
             continue;
-        if (said->version != own.version)
-            *said = (struct wire_fragment){.fragment = f, .version = own.version, .hash = own.hash, .hash_known = true};
+        if (said->at.version != own.version)
+            *said = (struct wire_fragment){
+                .fragment = f, .at.version = own.version, .at.hash = own.hash, .at.hash_known = true};
         beat.taking_part = true;
         beat.epoch = rig->view.epoch;
         beat.fragments_count = 1;
@@ -426,8 +427,8 @@ void rig_begin(struct rig *rig)
     rig_settle(rig);
     for (uint32_t f = 0; f < RIG_FRAGMENTS; f++)
         for (uint32_t i = 0; i < rig->conf.members; i++)
-            rig->said[i][f] =
-                (struct wire_fragment){.fragment = f, .hash = rounds_state(rig->rounds, f)->hash, .hash_known = true};
+            rig->said[i][f] = (struct wire_fragment){
+                .fragment = f, .at.hash = rounds_state(rig->rounds, f)->hash, .at.hash_known = true};
     rig_attach(rig);
     for (uint32_t i = 0; i < rig->conf.members; i++)
         if (i != rig->conf.self)
@@ -502,9 +503,9 @@ void rig_greet(struct rig *rig)
 {
     for (uint32_t i = 0; i < rig->conf.members; i++) {
         for (uint32_t f = 0; f < RIG_FRAGMENTS; f++) {
-            struct sync_peer_fragment own = sync_own(rig->sync, f);
+            struct wire_standing own = sync_own(rig->sync, f);
             rig->said[i][f] = (struct wire_fragment){
-                .fragment = f, .version = own.version, .hash = own.hash, .hash_known = own.hash_known};
+                .fragment = f, .at.version = own.version, .at.hash = own.hash, .at.hash_known = own.hash_known};
         }
         if (i != rig->conf.self)
             rig_hear(rig, i);
@@ -653,8 +654,8 @@ void rig_diverge(struct rig *rig, uint32_t f, struct replica *theirs)
         for (uint32_t i = 0; i < rig->conf.members; i++) {
             if (i == rig->conf.self)
                 continue;
-            rig->said[i][f].version = version;
-            assert_ok(replica_hash(theirs, f, version, RIG_STATE_STEP, &rig->said[i][f].hash));
+            rig->said[i][f].at.version = version;
+            assert_ok(replica_hash(theirs, f, version, RIG_STATE_STEP, &rig->said[i][f].at.hash));
             rig_hear(rig, i);
         }
         rig_step(rig, &(struct sync_event){.type = SYNC_EV_UNPROVEN, .fragment = f, .version = version});

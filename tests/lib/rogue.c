@@ -43,7 +43,7 @@ static bool all_moved(const struct rogue *rogue)
 {
     for (uint32_t i = 0; i < rogue->view.count; i++)
         for (uint32_t f = 0; i != rogue->self && f < rogue->fragments; f++)
-            if (!rogue->connected[i] || rogue->heard[i][f].version == 0)
+            if (!rogue->connected[i] || rogue->heard[i][f].at.version == 0)
                 return false;
     return true;
 }
@@ -133,7 +133,7 @@ static void behave(struct rogue *rogue)
         message.heartbeat.epoch = rogue->heard_epoch[i];
         for (uint32_t f = 0; f < rogue->fragments; f++)
             message.heartbeat.fragments[message.heartbeat.fragments_count++] =
-                (struct wire_fragment){.fragment = f, .abstained = UINT64_MAX};
+                (struct wire_fragment){.fragment = f, .at.abstained = UINT64_MAX};
         if (rogue->beat != NULL)
             rogue->beat(rogue, i, &message.heartbeat);
         rogue_say(rogue, i, &message);
@@ -230,12 +230,12 @@ static void work(struct rogue *rogue)
     for (uint32_t f = 0; f < rogue->fragments; f++) {
         uint64_t least = UINT64_MAX;
         for (uint32_t i = 0; i < rogue->view.count; i++)
-            if (i != rogue->self && rogue->heard[i][f].version < least)
-                least = rogue->heard[i][f].version;
+            if (i != rogue->self && rogue->heard[i][f].at.version < least)
+                least = rogue->heard[i][f].at.version;
         bool all = least != UINT64_MAX && least >= rogue->made[f];
         for (uint32_t i = 0; i < rogue->view.count; i++)
-            all = all && (i == rogue->self || (rogue->connected[i] && rogue->heard[i][f].hash_known &&
-                                               rogue->heard[i][f].contributed > least));
+            all = all && (i == rogue->self || (rogue->connected[i] && rogue->heard[i][f].at.hash_known &&
+                                               rogue->heard[i][f].at.contributed > least));
         if (!all)
             continue;
         if (rogue->plan == NULL)
@@ -253,21 +253,21 @@ static void heartbeat_in(struct rogue *rogue, uint32_t from, const struct wire_h
     for (uint32_t k = 0; k < beat->fragments_count; k++) {
         const struct wire_fragment *row = &beat->fragments[k];
         uint32_t f = row->fragment;
-        if (f >= rogue->fragments || row->version >= ROGUE_VERSIONS)
+        if (f >= rogue->fragments || row->at.version >= ROGUE_VERSIONS)
             continue;
         rogue->heard[from][f] = *row;
         for (uint32_t h = 0; from == 0 && h < row->held_count && h < ROGUE_HELD_MAX; h++)
             rogue->held[f][h] = beat->held[row->held_first + h];
         if (from == 0)
             rogue->held_count[f] = row->held_count < ROGUE_HELD_MAX ? row->held_count : ROGUE_HELD_MAX;
-        if (!row->hash_known)
+        if (!row->at.hash_known)
             continue;
-        if (!rogue->hash_known[f][row->version])
-            rogue->hash[f][row->version] = row->hash;
-        rogue->hash_known[f][row->version] = true;
-        if (!digest_equal(&rogue->hash[f][row->version], &row->hash)) {
+        if (!rogue->hash_known[f][row->at.version])
+            rogue->hash[f][row->at.version] = row->at.hash;
+        rogue->hash_known[f][row->at.version] = true;
+        if (!digest_equal(&rogue->hash[f][row->at.version], &row->at.hash)) {
             cluster_print_logs(rogue->cluster);
-            fail_msg("version %llu of fragment %u is not the same everywhere", (unsigned long long)row->version, f);
+            fail_msg("version %llu of fragment %u is not the same everywhere", (unsigned long long)row->at.version, f);
         }
     }
 }
@@ -343,7 +343,7 @@ static bool reached(const struct rogue *rogue, const uint64_t *goal)
 {
     for (uint32_t i = 0; i < rogue->view.count; i++)
         for (uint32_t f = 0; i != rogue->self && f < rogue->fragments; f++)
-            if (rogue->heard[i][f].version < goal[f])
+            if (rogue->heard[i][f].at.version < goal[f])
                 return false;
     return true;
 }
@@ -356,8 +356,8 @@ void rogue_moves(struct rogue *rogue, uint64_t versions, double seconds, const c
     for (uint32_t f = 0; f < rogue->fragments; f++) {
         goal[f] = 0;
         for (uint32_t i = 0; i < rogue->view.count; i++)
-            if (i != rogue->self && rogue->heard[i][f].version + versions > goal[f])
-                goal[f] = rogue->heard[i][f].version + versions;
+            if (i != rogue->self && rogue->heard[i][f].at.version + versions > goal[f])
+                goal[f] = rogue->heard[i][f].at.version + versions;
     }
     while (!reached(rogue, goal) && env_mono_s() < since_s + seconds)
         rogue_pass(rogue, 20);

@@ -404,7 +404,7 @@ static void take_vouches(uint32_t i, uint32_t from, const struct wire_heartbeat 
     for (uint32_t k = 0; island->vouches != NULL && k < beat->fragments_count; k++) {
         const struct wire_fragment *row = &beat->fragments[k];
         const struct vouch_subject subject = {
-            .nonce = island->view.nonce, .fragment = row->fragment, .version = row->version, .hash = row->hash};
+            .nonce = island->view.nonce, .fragment = row->fragment, .version = row->at.version, .hash = row->at.hash};
         if (row->vouched)
             vouches_heard(island->vouches, sim_id(from), &subject, row->signature);
     }

@@ -62,11 +62,11 @@ void sim_lie_beat(uint32_t i, uint32_t to, struct wire_fragment *rows, struct wi
 {
     for (uint32_t f = 0; f < sim->fragments; f++) {
         if (sim_lies(i, SIM_LIE_VERSION))
-            rows[f].version += FAR_AHEAD;
+            rows[f].at.version += FAR_AHEAD;
         if (sim_lies(i, SIM_LIE_VERSION) && sim_chance(50))
-            rows[f].contributed = rows[f].version + 1;
+            rows[f].at.contributed = rows[f].at.version + 1;
         if (sim_lies(i, SIM_LIE_HASH))
-            rows[f].hash.byte[0] ^= 0x55;
+            rows[f].at.hash.byte[0] ^= 0x55;
     }
     if (sim_lies(i, SIM_LIE_HELD) && sim_chance(50))
         hold_all(i, rows, held, held_count);

@@ -111,7 +111,7 @@ void talk_shows_digest(uint32_t member, uint32_t owner, const struct digest *dig
 
 void talk_shows(uint32_t member, uint32_t owner)
 {
-    struct digest digest = talk_result_named('a', owner, talk_said[member].version + 1, talk_epoch_of[member]);
+    struct digest digest = talk_result_named('a', owner, talk_said[member].at.version + 1, talk_epoch_of[member]);
     talk_shows_digest(member, owner, &digest);
     talk_hear(member);
 }
@@ -120,7 +120,7 @@ void talk_shows(uint32_t member, uint32_t owner)
 void talk_is_at(uint32_t member, uint64_t version)
 {
     talk_said[member] =
-        (struct wire_fragment){.version = version, .hash = talk_hash_named('a', version), .hash_known = true};
+        (struct wire_fragment){.at.version = version, .at.hash = talk_hash_named('a', version), .at.hash_known = true};
 }
 
 static struct sync_view view_of(uint32_t self)

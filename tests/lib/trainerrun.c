@@ -160,7 +160,7 @@ void trainerrun_hear(struct trainerrun *run, uint32_t member, uint32_t f, uint64
 {
     struct wire_heartbeat beat = {.fragments_count = 1};
     beat.fragments[0] = (struct wire_fragment){
-        .fragment = f, .version = version, .hash = trainerrun_hash(f, version), .hash_known = known};
+        .fragment = f, .at.version = version, .at.hash = trainerrun_hash(f, version), .at.hash_known = known};
     if (!sync_up(run->sync, member))
         trainerrun_step(run, &(struct sync_event){.type = SYNC_EV_PEER_UP, .member = member});
     trainerrun_step(run, &(struct sync_event){.type = SYNC_EV_HEARTBEAT, .member = member, .beat = &beat});

@@ -86,7 +86,7 @@ void stage_close(struct stage *stage)
 
 void stage_restart(struct stage *stage)
 {
-    struct sync_peer_fragment own[TRAINERRUN_FRAGMENTS];
+    struct wire_standing own[TRAINERRUN_FRAGMENTS];
     struct event lost;
     for (uint32_t f = 0; f < TRAINERRUN_FRAGMENTS; f++)
         own[f] = sync_own(stage->run.sync, f);

@@ -101,7 +101,7 @@ static void print_fragment(uint32_t i, uint32_t f)
     const struct sim_island *island = &sim->island[i];
     const struct sim_trainer *t = &island->trainer[f];
     const struct owner *owner = sync_owner(island->sync, f);
-    struct sync_peer_fragment own = sync_own(island->sync, f);
+    struct wire_standing own = sync_own(island->sync, f);
     struct bitset waiting = sync_waiting_for(island->sync, f);
     const struct chain_part *parts;
     struct digest digest;

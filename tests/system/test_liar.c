@@ -68,11 +68,11 @@ static void far_ahead(struct rogue *rogue, uint32_t to, struct wire_heartbeat *b
 {
     for (uint32_t f = 0; f < FRAGMENTS; f++) {
         struct wire_fragment *row = &beat->fragments[f];
-        row->version = rogue->heard[to][f].version + 1000000;
-        row->contributed = row->version + 1;
-        row->abstained = 0;
-        row->hash_known = true;
-        memset(row->hash.byte, 0x55, sizeof row->hash.byte);
+        row->at.version = rogue->heard[to][f].at.version + 1000000;
+        row->at.contributed = row->at.version + 1;
+        row->at.abstained = 0;
+        row->at.hash_known = true;
+        memset(row->at.hash.byte, 0x55, sizeof row->at.hash.byte);
     }
     beat->taking_part = true;
 }
@@ -91,11 +91,11 @@ static void other_hash(struct rogue *rogue, uint32_t to, struct wire_heartbeat *
     for (uint32_t f = 0; f < FRAGMENTS; f++) {
         struct wire_fragment *row = &beat->fragments[f];
         struct vouch_subject subject = {.nonce = rogue->view.nonce, .fragment = f};
-        row->version = subject.version = rogue->heard[to][f].version;
-        row->hash = rogue->heard[to][f].hash;
-        row->hash.byte[0] ^= 1;
-        row->hash_known = row->vouched = true;
-        subject.hash = row->hash;
+        row->at.version = subject.version = rogue->heard[to][f].at.version;
+        row->at.hash = rogue->heard[to][f].at.hash;
+        row->at.hash.byte[0] ^= 1;
+        row->at.hash_known = row->vouched = true;
+        subject.hash = row->at.hash;
         vouch_sign(&rogue->ident, &subject, row->signature);
     }
 }
@@ -104,9 +104,9 @@ static void as_far_as_others(struct rogue *rogue, uint32_t to, struct wire_heart
 {
     for (uint32_t f = 0; f < FRAGMENTS; f++) {
         struct wire_fragment *row = &beat->fragments[f];
-        row->version = rogue->heard[to][f].version;
-        row->hash = rogue->heard[to][f].hash;
-        row->hash_known = true;
+        row->at.version = rogue->heard[to][f].at.version;
+        row->at.hash = rogue->heard[to][f].at.hash;
+        row->at.hash_known = true;
     }
 }
 
@@ -135,8 +135,8 @@ static void no_contribution(struct rogue *rogue, uint32_t to, struct wire_heartb
 {
     beat->taking_part = true;
     for (uint32_t f = 0; f < FRAGMENTS; f++) {
-        beat->fragments[f].abstained = 0;
-        beat->fragments[f].contributed = rogue->heard[to][f].version + 1;
+        beat->fragments[f].at.abstained = 0;
+        beat->fragments[f].at.contributed = rogue->heard[to][f].at.version + 1;
     }
 }
 
@@ -195,7 +195,7 @@ static void invented_draft(struct rogue *rogue, uint32_t to)
     size_t count;
     memcpy(member.key, rogue->ident.key, sizeof member.key);
     for (uint32_t f = 0; f < FRAGMENTS; f++)
-        starts[f] = rogue->heard[to][f].version + 1000;
+        starts[f] = rogue->heard[to][f].at.version + 1000;
     assert_ok(record_check(&record));
     assert_ok(record_pack(&record, &bytes, &count));
     message.prepare.draft = bytes;
@@ -208,7 +208,7 @@ static void assert_nobody_repairs(const struct rogue *rogue)
 {
     for (uint32_t i = 0; i < rogue->self; i++)
         for (uint32_t f = 0; f < FRAGMENTS; f++)
-            assert_false(rogue->heard[i][f].repairing);
+            assert_false(rogue->heard[i][f].at.repairing);
 }
 
 /* Its seal says that it is far ahead, and it refuses every ballot. */
@@ -220,7 +220,7 @@ static void false_seal(struct rogue *rogue, uint32_t from, struct wire_epoch *in
     struct wire_epoch message = {.type = WIRE_PROMISE, .epoch = in->epoch, .ballot = in->ballot};
     for (uint32_t f = 0; f < FRAGMENTS; f++)
         rows[f] =
-            (struct holding){.fragment = f, .version = rogue->heard[from][f].version + 1000000, .hash_known = true};
+            (struct holding){.fragment = f, .version = rogue->heard[from][f].at.version + 1000000, .hash_known = true};
     message.promise.sealed = true;
     message.promise.rows = rows;
     message.promise.rows_count = FRAGMENTS;
@@ -261,7 +261,7 @@ static void huge_objects(struct rogue *rogue)
 {
     static const uint8_t data[1000];
     for (uint32_t kind = WIRE_CONTRIBUTION; kind < WIRE_KINDS; kind++) {
-        struct wire_key key = {.kind = kind, .version = rogue->heard[0][0].version + 1, .island = 1, .owner = 1};
+        struct wire_key key = {.kind = kind, .version = rogue->heard[0][0].at.version + 1, .island = 1, .owner = 1};
         key.epoch = rogue->heard_epoch[0];
         rogue_send(rogue, 0, &key, (uint64_t)1 << 60, data, sizeof data);
     }
@@ -271,7 +271,7 @@ static void huge_objects(struct rogue *rogue)
 static void unasked_state(struct rogue *rogue)
 {
     static const uint8_t data[4000];
-    struct wire_key key = {.kind = WIRE_STATE, .version = rogue->heard[0][0].version + 50, .island = rogue->self};
+    struct wire_key key = {.kind = WIRE_STATE, .version = rogue->heard[0][0].at.version + 50, .island = rogue->self};
     for (uint32_t i = 0; i < rogue->self; i++)
         rogue_send(rogue, i, &key, sizeof data, data, sizeof data);
 }

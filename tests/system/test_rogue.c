@@ -94,7 +94,7 @@ static void behave(struct rogue *rogue)
     message.heartbeat.sequence = ++sequence;
     for (uint32_t f = 0; f < FRAGMENTS; f++)
         message.heartbeat.fragments[message.heartbeat.fragments_count++] =
-            (struct wire_fragment){.fragment = f, .abstained = UINT64_MAX};
+            (struct wire_fragment){.fragment = f, .at.abstained = UINT64_MAX};
     say(rogue, &message);
 }
 
@@ -110,10 +110,10 @@ static void take_in(struct rogue *rogue, const struct link_message *in)
     }
     for (uint32_t i = 0; message.type == WIRE_HEARTBEAT && i < message.heartbeat.fragments_count; i++) {
         const struct wire_fragment *row = &message.heartbeat.fragments[i];
-        if (row->fragment != 0 || !row->hash_known)
+        if (row->fragment != 0 || !row->at.hash_known)
             continue;
-        rogue->base_version = row->version;
-        rogue->base_hash = row->hash;
+        rogue->base_version = row->at.version;
+        rogue->base_hash = row->at.hash;
     }
 }
 

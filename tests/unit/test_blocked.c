@@ -153,7 +153,7 @@ static void a_round_that_is_under_way_for_too_long_is_told(void **state)
     (void)state;
     train(INTERVAL);
     contribute(2);
-    peers[B]->out.heartbeat.fragments[2].contributed = 1;
+    peers[B]->out.heartbeat.fragments[2].at.contributed = 1;
     beat(B);
     assert_silent(take(), COMPLAINT_BLOCKED);
     wait_ms(SHORT_MS);
@@ -161,7 +161,7 @@ static void a_round_that_is_under_way_for_too_long_is_told(void **state)
     wait_ms(1);
     assert_says("no round of 1 out of 41 fragments has closed for 3 intervals; fragment 2 waits for c");
     /* All have contributed: an owner, whose disk is full, keeps its result back. */
-    peers[C]->out.heartbeat.fragments[2].contributed = 1;
+    peers[C]->out.heartbeat.fragments[2].at.contributed = 1;
     beat(C);
     stored(2, B);
     stored(2, A);
@@ -178,7 +178,7 @@ static void a_round_that_is_under_way_for_too_long_is_told(void **state)
 static void without_a_trainer_it_is_known_from_what_the_others_say(void **state)
 {
     (void)state;
-    peers[B]->out.heartbeat.fragments[5].contributed = 1;
+    peers[B]->out.heartbeat.fragments[5].at.contributed = 1;
     beat(B);
     assert_silent(take(), COMPLAINT_BLOCKED);
     wait_ms(SHORT_MS + 1);
@@ -192,7 +192,7 @@ static void without_a_trainer_it_is_known_from_what_the_others_say(void **state)
 static void a_version_that_somebody_has_and_we_do_not_come_to_is_told(void **state)
 {
     (void)state;
-    peers[B]->out.heartbeat.fragments[7].version = 1;
+    peers[B]->out.heartbeat.fragments[7].at.version = 1;
     beat(B);
     assert_silent(take(), COMPLAINT_BLOCKED);
     wait_ms(SHORT_MS + 1);

@@ -103,7 +103,7 @@ static void what_is_held_counts_in_its_epoch_alone(void **state)
         struct digest digest = talk_result_named('a', 0, 5, 1);
         talk_epoch_of[0] = epoch;
         talk_shows_digest(0, 0, &digest);
-        talk_said[0].contributed = 5;
+        talk_said[0].at.contributed = 5;
         talk_hear(0);
         assert_int_equal(talk_ordered(SYNC_DO_APPLY) != NULL, epoch == 1);
         assert_int_equal(sync_heard(talk_sync, 0, 0).contributed, epoch == 1 ? 5 : 0);

@@ -130,19 +130,19 @@ static void all_that_is_said_of_a_fragment_counts_as_news(void **state)
         assert_int_equal(announced_beat()->fragments[0].fragment, f);
         change(f, what);
         const struct wire_fragment *row = &announced_beat()->fragments[0];
-        struct sync_peer_fragment own = sync_own(company.a->sync, f);
+        struct wire_standing own = sync_own(company.a->sync, f);
         assert_int_equal(row->fragment, f);
-        assert_int_equal(row->version, what == 0 ? 2 : 1);
-        assert_true(row->hash_known && digest_equal(&row->hash, &own.hash));
+        assert_int_equal(row->at.version, what == 0 ? 2 : 1);
+        assert_true(row->at.hash_known && digest_equal(&row->at.hash, &own.hash));
         assert_int_equal(row->held_count, what == 2 ? 1 : 0);
         if (what == 2) {
             const struct wire_held *held = &company.b->in.heartbeat.held[row->held_first];
             assert_int_equal(held->owner, B);
             assert_memory_equal(held->tag, digest_of("x", 1).byte, sizeof held->tag);
         }
-        assert_int_equal(row->contributed, what == 3 ? 2 : 0);
-        assert_int_equal(row->abstained, what == 4 ? 2 : 0);
-        assert_int_equal(row->repairing, what == 5);
+        assert_int_equal(row->at.contributed, what == 3 ? 2 : 0);
+        assert_int_equal(row->at.abstained, what == 4 ? 2 : 0);
+        assert_int_equal(row->at.repairing, what == 5);
         assert_int_equal(company.b->in.heartbeat.fragments_count, REPEATED_ROWS); /* it was its turn, too */
         company_end();
     }
@@ -291,7 +291,7 @@ static void a_heartbeat_that_was_overtaken_takes_nothing_back(void **state)
         struct wire_heartbeat *beat = played_beat(company.b);
         beat->sequence = sequence == 3 ? 1 : sequence + 1; /* 2, 3, and then the first */
         beat->step = beat->sequence;
-        beat->fragments[0].version = beat->sequence;
+        beat->fragments[0].at.version = beat->sequence;
         company.a->now_ms += 10;
         company_say(company.b);
         struct event event;

@@ -240,7 +240,7 @@ static void who_joins_holds_our_state_of_the_version(void **state)
     uint32_t count;
     talk_among(3, 2, 1, 4, everyone);
     for (int k = 0; k < 2; k++) {
-        struct holding row = {.version = 4, .hash_known = true, .hash = talk_said[0].hash};
+        struct holding row = {.version = 4, .hash_known = true, .hash = talk_said[0].at.hash};
         row.hash.byte[0] ^= (uint8_t)(1 - k);
         holdings_free(holdings);
         assert_ok(holdings_new(&holdings));

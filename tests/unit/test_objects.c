@@ -287,7 +287,7 @@ static void what_may_not_be_wanted_is_asked_for_first(void **state)
     assert_hears(b, &early, 0, SOME);
     /* By its row it is past that version: the same. */
     struct wire_key held = result_of(OTHER, 1, A);
-    played_beat(b)->fragments[OTHER].version = 1;
+    played_beat(b)->fragments[OTHER].at.version = 1;
     beat_b();
     fill(slots_own(a->slots, OTHER), OTHER, A, 1, 0, SOME);
     peers_send(a->peers, &held, B);

@@ -213,7 +213,7 @@ static void hear(struct sync *sync, uint64_t version0, uint64_t version1, const 
     beat.fragments_count = 2;
     for (uint32_t f = 0; f < 2; f++)
         beat.fragments[f] = (struct wire_fragment){
-            .fragment = f, .version = f == 0 ? version0 : version1, .hash = *hash, .hash_known = true};
+            .fragment = f, .at.version = f == 0 ? version0 : version1, .at.hash = *hash, .at.hash_known = true};
     happens(sync, (struct sync_event){.type = SYNC_EV_PEER_UP, .member = 1}, now_ms);
     happens(sync, (struct sync_event){.type = SYNC_EV_HEARTBEAT, .member = 1, .beat = &beat}, now_ms);
 }
@@ -223,7 +223,7 @@ static void hear(struct sync *sync, uint64_t version0, uint64_t version1, const 
 static struct sync *quorum_of_one(void)
 {
     static struct wire_heartbeat beat = {
-        .taking_part = true, .fragments_count = 1, .fragments = {{.hash_known = false}}};
+        .taking_part = true, .fragments_count = 1, .fragments = {{.at.hash_known = false}}};
     struct record record = roster_record(3);
     roster_role(&record, 1, RECORD_CONTRIBUTOR, false);
     roster_role(&record, 2, RECORD_CONTRIBUTOR, false);
@@ -287,7 +287,7 @@ static void a_quorum_of_more_than_take_part_closes_rounds(void **state)
     roster_role(&record, 2, RECORD_AWAY, false);
     roster_map_owners(&record);
     struct sync *sync = sync_among(3, 1, (struct owner_rule){.quorum = 3, .grace_ms = 0}, &record);
-    struct wire_heartbeat beat = {.taking_part = true, .fragments_count = 1, .fragments = {{.hash_known = false}}};
+    struct wire_heartbeat beat = {.taking_part = true, .fragments_count = 1, .fragments = {{.at.hash_known = false}}};
     sync_restore(sync, 0, 0, &(struct digest){{0}});
     happens(sync, (struct sync_event){.type = SYNC_EV_PEER_UP, .member = 1}, 1);
     happens(sync, (struct sync_event){.type = SYNC_EV_HEARTBEAT, .member = 1, .beat = &beat}, 1);
@@ -426,7 +426,7 @@ static struct sync *among_many(uint64_t ahead)
     for (uint32_t f = 0; f < FRAGMENTS; f++) {
         sync_restore(sync, f, 1, &hash);
         beat.fragments[f] =
-            (struct wire_fragment){.fragment = f, .version = 1 + ahead, .hash = hash, .hash_known = true};
+            (struct wire_fragment){.fragment = f, .at.version = 1 + ahead, .at.hash = hash, .at.hash_known = true};
     }
     for (uint32_t i = 1; i < MANY; i++) {
         happens(sync, (struct sync_event){.type = SYNC_EV_PEER_UP, .member = i}, 1);

@@ -62,7 +62,7 @@ static void whose_contribution_does_not_come_is_not_waited_for_for_ever(void **s
 {
     (void)state;
     begin(0);
-    talk_said[2].contributed = 5; /* and sends nothing */
+    talk_said[2].at.contributed = 5; /* and sends nothing */
     talk_hear(2);
     we_and_one_contribute();
     assert_false(closes_within(FIRST - 200));
@@ -168,7 +168,7 @@ static void a_claim_that_is_not_proved_holds_nobody_up(void **state)
         } else {
             talk_is_at(2, 1000000);
         }
-        talk_said[2].abstained = UINT64_MAX;
+        talk_said[2].at.abstained = UINT64_MAX;
         talk_hear(2);
         we_and_one_contribute();
         assert_false(closes_within(P - 200));
@@ -197,7 +197,7 @@ static void begin_without_a_result(void)
 {
     begin(2);
     talk_we_contribute();
-    talk_said[1].contributed = 5;
+    talk_said[1].at.contributed = 5;
     talk_hear(1);
     talk_tick(100);
 }
@@ -219,7 +219,7 @@ static void an_owner_without_results_is_complained_of(void **state)
     talk_we_contribute();
     talk_is_at(0, 9);
     talk_hear(0);
-    talk_said[1].contributed = 5;
+    talk_said[1].at.contributed = 5;
     talk_hear(1);
     talk_tick(100);
     talk_tick(RESULT * FIRST);
@@ -262,7 +262,7 @@ static void of_nothing_there_is_no_result(void **state)
     begin(2);
     talk_happens((struct sync_event){.type = SYNC_EV_TRAINER_UP, .version = 4});
     talk_happens((struct sync_event){.type = SYNC_EV_SETTLED});
-    talk_said[1].abstained = UINT64_MAX;
+    talk_said[1].at.abstained = UINT64_MAX;
     talk_hear(1);
     talk_tick(100);
     talk_tick(20 * RESULT * FIRST);
@@ -273,7 +273,7 @@ static void of_nothing_there_is_no_result(void **state)
 /* Member 1 has contributed to version 5, or not yet: then nobody's result is due. */
 static void one_has_contributed(bool has)
 {
-    talk_said[1].contributed = has ? 5 : 4;
+    talk_said[1].at.contributed = has ? 5 : 4;
     talk_hear(1);
 }
 
@@ -308,8 +308,8 @@ static void a_minority_disputes_nothing(void **state)
 {
     (void)state;
     begin(0);
-    talk_said[2].hash = talk_hash_named('b', 4);
-    talk_said[2].abstained = UINT64_MAX;
+    talk_said[2].at.hash = talk_hash_named('b', 4);
+    talk_said[2].at.abstained = UINT64_MAX;
     talk_hear(2);
     assert_non_null(talk_ordered(SYNC_DO_REPLAY));
     talk_happens((struct sync_event){.type = SYNC_EV_REPLAYED, .version = 4, .hash = talk_hash_named('a', 4)});

@@ -407,7 +407,7 @@ static void a_restart_is_seen_and_what_was_said_before_is_void(void **state)
         beat = played_beat(company.b);
         beat->session = company.b->session - 1;
         beat->step = 99;
-        beat->fragments[0].version = 9;
+        beat->fragments[0].at.version = 9;
         played_say(company.b, A);
     }
     played_beat(company.b)->step = 5;

@@ -113,7 +113,7 @@ static void what_was_contributed_is_waited_for(void **state)
 {
     (void)state;
     talk_among(3, 0, 1, 4, (struct owner_rule){0});
-    talk_said[2].contributed = 5;
+    talk_said[2].at.contributed = 5;
     talk_takes_part[2] = false;
     talk_hear(2);
     talk_contributes(1, 5);
@@ -372,9 +372,9 @@ static void what_was_refused_is_offered_again(void **state)
     assert_in_range(last_ms, 30000, 61000);
     /* Its owner has mended itself: at once. */
     turned_down(1, &key);
-    talk_said[1].hash = talk_hash_named('b', 4);
+    talk_said[1].at.hash = talk_hash_named('b', 4);
     talk_hear(1);
-    talk_said[1].hash = talk_hash_named('a', 4);
+    talk_said[1].at.hash = talk_hash_named('a', 4);
     talk_hear(1);
     assert_in_range(offered_again_after(1), 0, 200);
     talk_ends(NULL);
@@ -424,7 +424,7 @@ static void an_owner_that_has_repaired_forgets_whom_it_refused(void **state)
 
 static void says_other(uint32_t member, char name)
 {
-    talk_said[member].hash = talk_hash_named(name, talk_said[member].version);
+    talk_said[member].at.hash = talk_hash_named(name, talk_said[member].at.version);
     talk_hear(member);
 }
 
@@ -538,7 +538,7 @@ static void repairing_ends_though_nobody_can_be_asked(void **state)
         says_other(1, 'b');
         assert_int_equal(sync_state(talk_sync, 0), SYNC_REPAIR);
         assert_non_null(talk_ordered(SYNC_DO_FETCH));
-        talk_said[1].repairing = true;
+        talk_said[1].at.repairing = true;
         if (gone)
             talk_goes_away(1);
         else
@@ -666,7 +666,7 @@ static void an_answer_too_late_means_nothing(void **state)
     assert_int_not_equal(sync_state(talk_sync, 0), SYNC_REPAIR);
     says_other(0, 'b');
     talk_stored(0, 5, 0);
-    talk_said[0].hash = talk_hash_named('a', 4);
+    talk_said[0].at.hash = talk_hash_named('a', 4);
     talk_shows(0, 0);
     talk_happens((struct sync_event){.type = SYNC_EV_APPLIED, .hash = talk_hash_named('a', 5)});
     talk_happens((struct sync_event){.type = SYNC_EV_REPLAYED, .version = 4, .hash = other});

@@ -365,7 +365,7 @@ static void results_of_the_next_version_that_are_there_are_told(void **state)
     rig_seal_again(&later, &what, &meta);
     rig_append(rig, &later);
     rig_round(rig, 1, &all);
-    struct sync_peer_fragment own = sync_own(rig->sync, 1);
+    struct wire_standing own = sync_own(rig->sync, 1);
     assert_int_equal(own.version, 1);
     rig_assert_held(rig, 1, RIG_SET(1));
     rig_close(rig);

@@ -114,7 +114,7 @@ static void what_is_not_known_or_under_repair_is_not_exported(void **state)
     assert_int_equal(jobs_pending(rig->jobs), 0);
     rig_begin(rig);
     for (uint32_t i = 0; i < 2; i++) { /* two others hold another state */
-        rig->said[i][0].hash.byte[0] ^= 1;
+        rig->said[i][0].at.hash.byte[0] ^= 1;
         rig_hear(rig, i);
     }
     assert_int_equal(sync_state(rig->sync, 0), SYNC_REPAIR);

@@ -209,7 +209,7 @@ static void a_state_that_no_majority_vouches_for_is_refused(void **state)
     assert_ok(replica_hash(twin, 1, 1, RIG_STATE_STEP, &hash));
     /* What the sender announces is its own affair: member 0 says now that it holds the other one. */
     rig_diverge(rig, 1, twin);
-    rig->said[0][1].hash = lie;
+    rig->said[0][1].at.hash = lie;
     rig_hear(rig, 0);
     rig_certify(rig, &lie, &none, &other);
     assert_refused(rig, before, &other);
@@ -393,8 +393,8 @@ static void a_disk_that_does_not_lead_to_our_version_mends_nothing(void **state)
     assert_null(rig_told(rig, SYNC_EV_INSTALLED, 1));
     assert_holds(rig, before, 1);
     for (uint32_t i = 0; i < MEMBERS; i++) { /* then others are asked, who have come as far */
-        rig->said[i][1].version = 3;
-        rig->said[i][1].hash = rounds_state(rig->rounds, 1)->hash;
+        rig->said[i][1].at.version = 3;
+        rig->said[i][1].at.hash = rounds_state(rig->rounds, 1)->hash;
         if (i != SELF)
             rig_hear(rig, i);
     }
@@ -412,8 +412,8 @@ static void a_fragment_in_doubt_is_not_written(void **state)
     struct rig *rig = rig_new("install-doubt", coarse, MEMBERS, SELF, 0);
     rig_round(rig, 1, &all);
     rig->hold = 1u << SYNC_DO_REPLAY;
-    rig->said[0][1].version = 1;
-    rig->said[0][1].hash = digest_of("another", 7);
+    rig->said[0][1].at.version = 1;
+    rig->said[0][1].at.hash = digest_of("another", 7);
     rig_hear(rig, 0);
     assert_true(sync_in_doubt(rig->sync, 1));
     rounds_checkpoint(rig->rounds, 1);

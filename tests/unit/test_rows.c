@@ -49,7 +49,7 @@ static bool vouches_for(uint64_t version)
     const struct wire_fragment *now = row();
     const struct vouch_subject subject = {
         .nonce = chain_last(talk_chain)->nonce, .version = version, .hash = talk_hash_named('a', version)};
-    return now->vouched && now->version == version && vouch_good(ident.key, &subject, now->signature);
+    return now->vouched && now->at.version == version && vouch_good(ident.key, &subject, now->signature);
 }
 
 static void each_version_is_vouched_for(void **state)
@@ -69,14 +69,14 @@ static void nothing_is_while_our_state_is_in_doubt(void **state)
 {
     (void)state;
     begin(2);
-    talk_said[0].hash = talk_hash_named('b', VERSION);
+    talk_said[0].at.hash = talk_hash_named('b', VERSION);
     talk_hear(0);
     assert_non_null(talk_ordered(SYNC_DO_REPLAY));
     assert_false(row()->vouched);
     talk_happens(
         (struct sync_event){.type = SYNC_EV_REPLAYED, .version = VERSION, .hash = talk_hash_named('a', VERSION)});
     assert_true(vouches_for(VERSION)); /* our disk confirms it */
-    talk_said[1].hash = talk_hash_named('b', VERSION);
+    talk_said[1].at.hash = talk_hash_named('b', VERSION);
     talk_hear(1);
     assert_int_equal(sync_state(talk_sync, 0), SYNC_REPAIR);
     assert_false(row()->vouched);

@@ -55,10 +55,10 @@ static void hear(uint32_t member, uint64_t version, uint32_t settled)
     struct wire_heartbeat beat = {.fragments_count = TRAINERRUN_FRAGMENTS, .taking_part = true};
     for (uint32_t f = 0; f < TRAINERRUN_FRAGMENTS; f++)
         beat.fragments[f] = (struct wire_fragment){.fragment = f,
-                                                   .version = version,
-                                                   .abstained = f < settled ? UINT64_MAX : 0,
-                                                   .hash = trainerrun_hash(f, version),
-                                                   .hash_known = true};
+                                                   .at.version = version,
+                                                   .at.abstained = f < settled ? UINT64_MAX : 0,
+                                                   .at.hash = trainerrun_hash(f, version),
+                                                   .at.hash_known = true};
     if (!sync_up(run.sync, member))
         trainerrun_step(&run, &(struct sync_event){.type = SYNC_EV_PEER_UP, .member = member});
     trainerrun_step(&run, &(struct sync_event){.type = SYNC_EV_HEARTBEAT, .member = member, .beat = &beat});

@@ -259,9 +259,9 @@ static void says(uint32_t i, uint64_t version, const struct digest *hash)
 {
     static struct wire_heartbeat beat;
     beat = (struct wire_heartbeat){.fragments_count = 1};
-    beat.fragments[0] = (struct wire_fragment){.version = version, .hash_known = hash != NULL};
+    beat.fragments[0] = (struct wire_fragment){.at.version = version, .at.hash_known = hash != NULL};
     if (hash != NULL)
-        beat.fragments[0].hash = *hash;
+        beat.fragments[0].at.hash = *hash;
     sync_step(seats.sync, &(struct sync_event){.type = SYNC_EV_HEARTBEAT, .member = i, .beat = &beat}, now_ms);
     for (struct sync_action action; sync_action(seats.sync, &action);)
         ;

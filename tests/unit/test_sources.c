@@ -28,7 +28,7 @@ static void with_one_voter(uint32_t count, uint32_t self, uint32_t voter, uint64
 static void says(uint32_t member, char name, uint64_t version)
 {
     talk_is_at(member, version);
-    talk_said[member].hash = talk_hash_named(name, version);
+    talk_said[member].at.hash = talk_hash_named(name, version);
     talk_hear(member);
 }
 
@@ -60,7 +60,7 @@ static void who_repairs_is_asked_for_nothing(void **state)
     talk_among(3, 2, 7, 4, everyone);
     talk_is_at(0, 30);
     talk_hear(0);
-    talk_said[1].repairing = true;
+    talk_said[1].at.repairing = true;
     talk_hear(1);
     assert_false(sync_own(talk_sync, 0).repairing);
     talk_happens((struct sync_event){.type = SYNC_EV_LOST, .member = 0});
@@ -68,11 +68,11 @@ static void who_repairs_is_asked_for_nothing(void **state)
     assert_true(sync_own(talk_sync, 0).repairing);
     assert_non_null(talk_ordered(SYNC_DO_ANNOUNCE)); /* and so nobody asks us */
     expect_source(asks_in_the_end(), 0, 30);
-    talk_said[0].repairing = true; /* nobody is left: it waits, and then looks at its own disk */
+    talk_said[0].at.repairing = true; /* nobody is left: it waits, and then looks at its own disk */
     talk_hear(0);
     assert_null(asks_in_the_end());
     talk_happens((struct sync_event){.type = SYNC_EV_UNPROVEN, .version = 4});
-    talk_said[1].repairing = false;
+    talk_said[1].at.repairing = false;
     talk_hear(1);
     expect_source(asks_in_the_end(), 1, 4);
     talk_ends(NULL);
@@ -87,7 +87,7 @@ static void nor_for_a_start(void **state)
     records_start(&record, 0, 9);
     talk_begin_epoch(&record);
     talk_is_at(0, 9);
-    talk_said[0].repairing = true;
+    talk_said[0].at.repairing = true;
     talk_follows(0);
     talk_hear(0);
     for (int tries = 0; tries < 20; tries++) {
@@ -95,7 +95,7 @@ static void nor_for_a_start(void **state)
         talk_tick(2500);
         assert_int_not_equal(sync_state(talk_sync, 0), SYNC_REPAIR);
     }
-    talk_said[0].repairing = false;
+    talk_said[0].at.repairing = false;
     talk_hear(0);
     for (int tries = 0; tries < 20 && sync_state(talk_sync, 0) != SYNC_REPAIR; tries++) {
         talk_happens((struct sync_event){.type = SYNC_EV_NOT_AVAILABLE, .member = 0, .key = talk_result_key(5, 0)});

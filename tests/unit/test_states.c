@@ -339,8 +339,8 @@ static void lose(uint32_t f, float with)
     for (int i = 0; i < 2; i++) {
         struct event event;
         struct wire_heartbeat *beat = played_beat(i == 0 ? b : c);
-        beat->fragments[f].hash = theirs.state.hash;
-        beat->fragments[f].hash_known = true;
+        beat->fragments[f].at.hash = theirs.state.hash;
+        beat->fragments[f].at.hash_known = true;
         played_say(i == 0 ? b : c, A);
         isle_wait(isle_took_sync(a, SYNC_EV_HEARTBEAT, &event));
         sync_step(a->sync, &(struct sync_event){.type = SYNC_EV_PEER_UP, .member = B + (uint32_t)i}, a->now_ms);

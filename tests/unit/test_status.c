@@ -376,12 +376,12 @@ static void fragments_more_than_one_version_behind_are_told(void **state)
     played_greet(look.b, look.a);
     for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++)
         sync_restore(look.a->sync, f, 5, &hash);
-    played_beat(look.b)->fragments[3].version = 6; /* one is on its way in every round */
+    played_beat(look.b)->fragments[3].at.version = 6; /* one is on its way in every round */
     beat_b();
     assert_silent(take(), COMPLAINT_BEHIND);
     struct wire_heartbeat *beat = played_beat(look.b);
-    beat->fragments[3].version = 7;
-    beat->fragments[9].version = 70;
+    beat->fragments[3].at.version = 7;
+    beat->fragments[9].at.version = 70;
     beat_b();
     assert_complains(take(), COMPLAINT_BEHIND, "2 fragments are more than one version behind");
     assert_int_equal(look.status.fragments[3].newest, 7);
@@ -416,9 +416,9 @@ static void a_state_that_stands_against_another_is_told(void **state)
     played_greet(look.b, look.a);
     sync_restore(look.a->sync, 7, 2, &mine);
     struct wire_heartbeat *beat = played_beat(look.b);
-    beat->fragments[7].version = 2;
-    beat->fragments[7].hash_known = true;
-    beat->fragments[7].hash = digest_of("x", 1);
+    beat->fragments[7].at.version = 2;
+    beat->fragments[7].at.hash_known = true;
+    beat->fragments[7].at.hash = digest_of("x", 1);
     beat_b();
     isle_step(look.a, &(struct sync_event){.type = SYNC_EV_REPLAYED, .fragment = 7, .version = 2, .hash = mine});
     assert_silent(take(), COMPLAINT_DIFFERS); /* it asks its own disk meanwhile */
@@ -445,9 +445,9 @@ static void a_newcomer_s_fragments_arrive(void **state)
     assert_false(look.status.arriving.offered);
     struct wire_heartbeat *beat = played_beat(look.b);
     for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++) {
-        beat->fragments[f].version = 5;
-        beat->fragments[f].hash = digest_of("x", 1);
-        beat->fragments[f].hash_known = true;
+        beat->fragments[f].at.version = 5;
+        beat->fragments[f].at.hash = digest_of("x", 1);
+        beat->fragments[f].at.hash_known = true;
     }
     beat_b();
     assert_silent(take(), COMPLAINT_BEHIND);

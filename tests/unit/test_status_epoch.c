@@ -178,7 +178,7 @@ static void of_itself_a_witness_says_that_it_is_one(void **state)
     assert_complains(look_take(), COMPLAINT_NO_MAJORITY, "1 of the 3 islands that vote are heard");
     assert_null(strstr(complaint_of(look_take(), COMPLAINT_NO_MAJORITY)->remedy, "training"));
     played_greet(look.b, look.a);
-    struct wire_fragment row = {.version = 41, .hash = digest_of("x", 1), .hash_known = true};
+    struct wire_fragment row = {.at.version = 41, .at.hash = digest_of("x", 1), .at.hash_known = true};
     struct wire_heartbeat beat = {.fragments_count = 1, .fragments = {row}};
     isle_step(look.a, &(struct sync_event){.type = SYNC_EV_HEARTBEAT, .member = 0, .beat = &beat});
     assert_true(look_take()->witness);

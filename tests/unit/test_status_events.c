@@ -117,12 +117,12 @@ static void one_of_three_that_is_gone_is_one_event_and_so_is_each_other_one(void
     begin("events-three", 3);
     look_train(1);
     contribute(2);
-    played_beat(look.c)->fragments[2].contributed = 1;
+    played_beat(look.c)->fragments[2].at.contributed = 1;
     let_time_go_by(BLOCKED_MS + 1);
     take();
     assert_events("away");
     assert_of(COMPLAINT_BLOCKED, COMPLAINT_AWAY);
-    look.c->out.heartbeat.fragments[2].contributed = 0; /* it is here, and it is not b alone that is waited for */
+    look.c->out.heartbeat.fragments[2].at.contributed = 0; /* it is here, and it is not b alone that is waited for */
     beat(look.c);
     take();
     assert_events("away blocked");

@@ -74,8 +74,7 @@ static void members_come_and_go(void **state)
     (void)state;
     struct sync *sync = sync_of_three();
     sync->peers[2].up = true;
-    sync->peers[2].fragments[1] =
-        (struct sync_peer_fragment){.version = 7, .contributed = 8, .abstained = 3, .said = true};
+    sync->peers[2].fragments[1] = (struct wire_standing){.version = 7, .contributed = 8, .abstained = 3, .said = true};
     sync->peers[2].holdings[1].count = 1;
     struct sync_view view = view_of(MEMBERS + 2);
     bitset_remove(&view.members, 0);

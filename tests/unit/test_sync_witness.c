@@ -25,17 +25,19 @@ static void what_a_witness_says_of_fragments_is_not_believed(void **state)
 {
     (void)state;
     among_three(0);
-    talk_said[2] = (struct wire_fragment){
-        .version = VERSION + 30, .contributed = 99, .hash = talk_hash_named('b', VERSION + 30), .hash_known = true};
+    talk_said[2] = (struct wire_fragment){.at.version = VERSION + 30,
+                                          .at.contributed = 99,
+                                          .at.hash = talk_hash_named('b', VERSION + 30),
+                                          .at.hash_known = true};
     talk_hear(2);
     talk_tick(LATER_MS);
     assert_false(fetched());
     assert_false(sync_heard(talk_sync, 2, 0).said);
     assert_int_equal(sync_version_max(talk_sync, 0), VERSION);
     talk_said[2] = (struct wire_fragment){/* nor that it has another state */
-                                          .version = VERSION,
-                                          .hash = talk_hash_named('b', VERSION),
-                                          .hash_known = true};
+                                          .at.version = VERSION,
+                                          .at.hash = talk_hash_named('b', VERSION),
+                                          .at.hash_known = true};
     talk_hear(2);
     assert_null(talk_ordered(SYNC_DO_REPLAY));
 }
@@ -111,7 +113,7 @@ static void a_witness_is_no_party_in_a_dispute(void **state)
     (void)state;
     talk_witness = true;
     talk_among(4, 0, 7, VERSION, everyone);
-    talk_said[1].hash = talk_said[2].hash = talk_hash_named('b', VERSION);
+    talk_said[1].at.hash = talk_said[2].at.hash = talk_hash_named('b', VERSION);
     talk_hear(1);
     assert_non_null(talk_ordered(SYNC_DO_REPLAY));
     talk_happens((struct sync_event){.type = SYNC_EV_REPLAYED,

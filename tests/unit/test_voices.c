@@ -35,11 +35,12 @@ static void of_two_one_that_lost_its_disk_is(void **state)
     assert_true(excused(0));
     assert_false(excused(1));
     sync_set_votes(talk_sync, true);
-    talk_said[1] = (struct wire_fragment){.version = 0}; /* it has no state */
+    talk_said[1] = (struct wire_fragment){.at.version = 0}; /* it has no state */
     talk_hear(1);
     assert_true(excused(1));
-    talk_said[1] = (struct wire_fragment){
-        .version = VERSION, .hash = talk_hash_named('b', VERSION), .hash_known = true}; /* it has another one */
+    talk_said[1] = (struct wire_fragment){.at.version = VERSION,
+                                          .at.hash = talk_hash_named('b', VERSION),
+                                          .at.hash_known = true}; /* it has another one */
     talk_hear(1);
     assert_true(excused(1));
     talk_ends(NULL);
@@ -55,7 +56,7 @@ static void a_disk_that_does_not_lead_to_our_state_excuses_us(void **state)
 {
     (void)state;
     talk_among(2, 1, 3, VERSION, everyone);
-    talk_said[0].hash = talk_hash_named('b', VERSION);
+    talk_said[0].at.hash = talk_hash_named('b', VERSION);
     talk_hear(0);
     assert_non_null(talk_ordered(SYNC_DO_REPLAY));
     assert_false(excused(1));
@@ -64,7 +65,7 @@ static void a_disk_that_does_not_lead_to_our_state_excuses_us(void **state)
     talk_ends(NULL);
     /* One that does: we hold what we made, and who says otherwise needs a majority without us. */
     talk_among(2, 1, 3, VERSION, everyone);
-    talk_said[0].hash = talk_hash_named('b', VERSION);
+    talk_said[0].at.hash = talk_hash_named('b', VERSION);
     talk_hear(0);
     talk_happens(
         (struct sync_event){.type = SYNC_EV_REPLAYED, .version = VERSION, .hash = talk_hash_named('a', VERSION)});
@@ -81,7 +82,7 @@ static void who_repairs_is_excused_of_the_version_whose_results_it_holds(void **
 {
     (void)state;
     talk_among(2, 1, 3, VERSION, everyone);
-    talk_said[0].hash = talk_hash_named('b', VERSION);
+    talk_said[0].at.hash = talk_hash_named('b', VERSION);
     talk_hear(0);
     talk_happens(
         (struct sync_event){.type = SYNC_EV_REPLAYED, .version = VERSION, .hash = talk_hash_named('a', VERSION)});
@@ -105,7 +106,7 @@ static void nobody_is_excused_while_the_others_are_enough(void **state)
     talk_among(3, 0, 7, VERSION, everyone);
     sync_set_votes(talk_sync, false);
     assert_false(excused(0));
-    talk_said[2] = (struct wire_fragment){.version = 0};
+    talk_said[2] = (struct wire_fragment){.at.version = 0};
     talk_hear(2);
     assert_true(excused(0)); /* it has nothing to vouch for, either */
     talk_is_at(2, VERSION - 1);
@@ -131,7 +132,7 @@ static void who_does_not_vote_is_never_excused(void **state)
             record.members[i].voter = false;
         }
     talk_begin_epoch(&record);
-    talk_said[2] = (struct wire_fragment){.version = 0};
+    talk_said[2] = (struct wire_fragment){.at.version = 0};
     talk_follows(2);
     talk_hear(2);
     assert_false(excused(2));

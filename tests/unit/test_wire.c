@@ -57,13 +57,13 @@ static void greetings_and_heartbeats_come_back(void **state)
                                           .fragments_count = WIRE_FRAGMENTS_MAX};
     for (uint32_t i = 0; i < WIRE_FRAGMENTS_MAX; i++)
         m.heartbeat.fragments[i] = (struct wire_fragment){.fragment = i,
-                                                          .version = ~0ull,
-                                                          .contributed = i + 1,
-                                                          .abstained = ~0ull,
+                                                          .at.version = ~0ull,
+                                                          .at.contributed = i + 1,
+                                                          .at.abstained = ~0ull,
                                                           .held_first = i * WIRE_HELD_MAX / WIRE_FRAGMENTS_MAX,
                                                           .held_count = WIRE_HELD_MAX / WIRE_FRAGMENTS_MAX,
-                                                          .hash = digest_of(&i, 4),
-                                                          .hash_known = i % 2 == 0};
+                                                          .at.hash = digest_of(&i, 4),
+                                                          .at.hash_known = i % 2 == 0};
     m.heartbeat.held_count = WIRE_HELD_MAX;
     for (uint32_t i = 0; i < WIRE_HELD_MAX; i++) {
         m.heartbeat.held[i].owner = ~0u - i;
@@ -78,9 +78,9 @@ static void greetings_and_heartbeats_come_back(void **state)
     size_t bytes = there_and_back(&m, &b);
     print_message("a heartbeat of %d fragments has %zu bytes\n", WIRE_FRAGMENTS_MAX, bytes);
     assert_int_equal(b.heartbeat.fragments_count, WIRE_FRAGMENTS_MAX);
-    assert_true(b.heartbeat.fragments[200].hash_known && !b.heartbeat.fragments[201].hash_known);
-    assert_true(digest_equal(&b.heartbeat.fragments[200].hash, &m.heartbeat.fragments[200].hash));
-    assert_true(b.heartbeat.fragments[255].abstained == ~0ull);
+    assert_true(b.heartbeat.fragments[200].at.hash_known && !b.heartbeat.fragments[201].at.hash_known);
+    assert_true(digest_equal(&b.heartbeat.fragments[200].at.hash, &m.heartbeat.fragments[200].at.hash));
+    assert_true(b.heartbeat.fragments[255].at.abstained == ~0ull);
     assert_int_equal(b.heartbeat.held_count, WIRE_HELD_MAX);
     for (uint32_t i = 0; i < WIRE_FRAGMENTS_MAX; i++) {
         assert_int_equal(b.heartbeat.fragments[i].held_first, m.heartbeat.fragments[i].held_first);
@@ -203,7 +203,7 @@ static void limits_are_checked_on_the_way_in(void **state)
     m = (struct wire_message){.type = WIRE_HEARTBEAT};
     m.heartbeat.fragments_count = WIRE_FRAGMENTS_MAX;
     for (uint32_t i = 0; i < WIRE_FRAGMENTS_MAX; i++)
-        m.heartbeat.fragments[i] = (struct wire_fragment){.fragment = i, .version = ~0ull, .hash_known = true};
+        m.heartbeat.fragments[i] = (struct wire_fragment){.fragment = i, .at.version = ~0ull, .at.hash_known = true};
     assert_ok(wire_pack(&m, raw, &bytes));
     assert_ok(wire_unpack(WIRE_HEARTBEAT, raw, bytes, &b));
     m.heartbeat.fragments_count = 2;

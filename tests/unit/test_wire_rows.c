@@ -14,11 +14,11 @@ static struct wire_message there, back;
 static struct wire_fragment row_of(uint32_t f, bool vouched)
 {
     struct wire_fragment row = {.fragment = f,
-                                .version = ((uint64_t)1 << 63) - 1,
-                                .contributed = ((uint64_t)1 << 63) - 1,
-                                .abstained = UINT64_MAX,
-                                .hash = digest_of(&f, sizeof f),
-                                .hash_known = true,
+                                .at.version = ((uint64_t)1 << 63) - 1,
+                                .at.contributed = ((uint64_t)1 << 63) - 1,
+                                .at.abstained = UINT64_MAX,
+                                .at.hash = digest_of(&f, sizeof f),
+                                .at.hash_known = true,
                                 .vouched = vouched};
     for (size_t i = 0; vouched && i < sizeof row.signature; i++)
         row.signature[i] = (uint8_t)(f + i);
@@ -40,7 +40,7 @@ static void signatures_come_back(void **state)
         const struct wire_fragment *row = &back.heartbeat.fragments[i], *want = &there.heartbeat.fragments[i];
         assert_int_equal(row->vouched, want->vouched);
         assert_memory_equal(row->signature, want->signature, sizeof row->signature);
-        assert_true(digest_equal(&row->hash, &want->hash));
+        assert_true(digest_equal(&row->at.hash, &want->at.hash));
     }
 }
 

@@ -1,27 +1,528 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/engine.h"
 
+#include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/signalfd.h>
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
+#include <zmq.h>
 
 #include "common/env.h"
 #include "common/fsio.h"
 #include "common/log.h"
 #include "common/mem.h"
 #include "common/processors.h"
-#include "daemon/engine_core.h"
-#include "daemon/engine_events.h"
+#include "daemon/control/control.h"
+#include "daemon/ground.h"
+#include "daemon/lag.h"
+#include "daemon/membership/charter.h"
+#include "daemon/membership/membership_host.h"
+#include "daemon/peers/peers.h"
 #include "daemon/rounds/rounds.h"
 #include "daemon/rules.h"
+#include "daemon/runplan.h"
+#include "daemon/trainer/trainer.h"
+#include "daemon/transfer/objects.h"
 
 /* TICK: time for timers of the protocol. The loop wakes for messages, jobs and signals by itself. */
 enum { TICK_MS = 100, SAMPLE_MS = 500, STOP_PATIENCE_MS = 20000, KILLED_MS = 5000 };
 enum { PEER_MESSAGES_PER_TURN = 512, TRAINER_MESSAGES_PER_TURN = 4096 };
+/* What the loop waits for, besides the other islands' sockets. */
+enum { FDS_MAX = 64 };
+/* Of a trainer, for a plan that others have. */
+enum { PLAN_PATIENCE_MS = 10000 };
+
+struct engine {
+    const struct dconf *conf;
+    struct runspec spec;
+    struct ident ident;
+    struct charter charter;
+    uint64_t now_ms, start_ms, tick_ms, sample_ms;
+
+    /* from the ground up */
+    struct events *events;
+    struct jobs *jobs;
+    struct ledger *ledger;
+    struct vote *vote;
+    struct trainer *trainer;
+    struct link *link;
+    struct objects *objects;
+    struct membership_host *host;
+    struct membership *membership; /* of the host */
+    struct peers *peers;
+    struct control *control;
+    struct ground ground;
+    struct runplan run;    /* once the plan is known */
+    bool told;             /* the parts above know the plan, and what this island holds */
+    uint64_t listens_ms;   /* since when other islands are heard and told things; 0: not before that is known */
+    bool epoch_waits;      /* one is decided, and begins when that is known */
+    enum err failed;       /* why the daemon ends, if no other error says so */
+    uint64_t judge_ms;     /* when a trainer that waits for the run's plan is judged without it; 0: none does */
+    zmq_pollitem_t *items; /* what the loop waits for */
+    size_t items_room;
+    struct lag lag;
+    uint64_t turn_cpu_ns; /* what the loop's thread had taken of a processor when the turn began */
+};
+
+/* What has been done of the loop's turn since the last of these calls. */
+static void stepped(struct engine *engine, const char *name)
+{
+    lag_step(&engine->lag, name, env_mono_ns());
+}
+
+/* ---- the plan ---- */
+
+/* No island has more than initial tensors: a trainer that is on its way brings the same, or says that it has none. */
+static void tell_expectation(struct engine *engine)
+{
+    bool begun = false;
+    bool expecting = trainer_phase(engine->trainer) == TRAINER_STARTING;
+    for (uint32_t f = 0; f < runplan_fragments(&engine->run); f++)
+        for (uint32_t i = 0; i < engine->charter.view.count; i++)
+            begun |= i != engine->charter.view.self && sync_heard(engine->run.sync, i, f).version > 0;
+    sync_expect(engine->run.sync, expecting, expecting && !begun && !trainer_without_initial(engine->trainer));
+}
+
+/* Everyone above the rounds learns of the plan; transfer and membership before peers, which brings them messages. */
+static enum err tell_plan(struct engine *engine)
+{
+    struct trainer_plan trainer = {.plan = engine->run.plan,
+                                   .replica = engine->run.replica,
+                                   .sync = engine->run.sync,
+                                   .listens_ms = engine->listens_ms};
+    struct transfer_plan transfer = {.plan = engine->run.plan,
+                                     .replica = engine->run.replica,
+                                     .parts = &engine->run.parts,
+                                     .ledger = engine->ledger,
+                                     .slots = engine->run.slots,
+                                     .sync = engine->run.sync,
+                                     .shards_counts = engine->run.shards_counts,
+                                     .rounds = engine->run.rounds,
+                                     .vouches = engine->run.vouches};
+    struct control_plan control = {.plan = engine->run.plan,
+                                   .sync = engine->run.sync,
+                                   .rounds = engine->run.rounds,
+                                   .replica = engine->run.replica,
+                                   .parts = &engine->run.parts,
+                                   .memory_bytes = engine->run.memory_bytes};
+    engine->told = true;
+    if (engine->run.rounds != NULL)
+        trainer_plan_known(engine->trainer, &trainer);
+    control_plan_known(engine->control, &control);
+    tell_expectation(engine); /* before any peer's word is taken in */
+    TRY(objects_plan_known(engine->objects, &transfer));
+    TRY(membership_host_plan_known(engine->host, engine->run.sync, engine->run.plan->plan->fragments_count,
+                                   engine->run.shards_counts));
+    return peers_plan_known(engine->peers, &transfer);
+}
+
+/* As runplan_make(); it is made known when what the disk has is read. */
+static enum err set_plan(struct engine *engine, struct model_plan *plan, bool saved)
+{
+    struct runplan_conf conf = {.conf = engine->conf,
+                                .spec = &engine->spec,
+                                .ident = &engine->ident,
+                                .charter = &engine->charter,
+                                .ledger = engine->ledger,
+                                .jobs = engine->jobs,
+                                .events = engine->events,
+                                .votes = membership_votes(engine->membership)};
+    TRY(runplan_make(&conf, plan, saved, &engine->run));
+    control_recovers(engine->control, engine->run.rounds);
+    return ERR_OK;
+}
+
+/* ---- what the trainer wants ---- */
+
+/* Who joined takes the plan from others, so that a trainer of another model hears which tensor differs. */
+static bool waits_for_plan(struct engine *engine)
+{
+    if (engine->run.plan != NULL && !engine->told) { /* nor does anybody know yet what there is to go on from */
+        engine->judge_ms = engine->now_ms;
+        return true;
+    }
+    if (engine->run.plan != NULL)
+        return false;
+    if (engine->conf->allow_other_base) { /* its trainer's base is not to become the run's */
+        engine->judge_ms = UINT64_MAX;
+        return true;
+    }
+    if (chain_last(engine->charter.chain)->epoch == 0)
+        return false;
+    engine->judge_ms = engine->judge_ms != 0 ? engine->judge_ms : engine->now_ms + PLAN_PATIENCE_MS;
+    return engine->now_ms < engine->judge_ms;
+}
+
+/* Whether a trainer's tensors are the run's; `other_base` becomes what is to be said of them where they need not be. */
+static enum err compare_plans(const struct engine *engine, const struct model_plan *plan,
+                              char other_base[IPC_TEXT_BYTES])
+{
+    char text[IPC_TEXT_BYTES];
+    if (digest_equal(&plan->id, &engine->run.plan->id))
+        return ERR_OK;
+    model_plan_difference(engine->run.plan, plan, text, sizeof text);
+    if (!model_plan_same_but_base(engine->run.plan, plan))
+        return err_set(ERR_CONF, "its tensors are not those of the run: %s", text);
+    if (!engine->conf->allow_other_base)
+        return err_set(
+            ERR_CONF,
+            "it trains upon another base than the run: %s; load the same one, or, where another is meant, as "
+            "a quantised copy, set [worker] allow_other_base = yes",
+            text);
+    snprintf(other_base, IPC_TEXT_BYTES, "%s", text);
+    return ERR_OK;
+}
+
+static void judge_trainer(struct engine *engine)
+{
+    uint32_t count;
+    char other_base[IPC_TEXT_BYTES] = "";
+    struct model_plan *plan = NULL;
+    static const char witness[] = "this is the run's witness, which trains nothing: attach at another island";
+    const char *no = view_is_witness(&engine->charter.view) ? witness : NULL;
+    if (events_fatal(engine->events)[0] != '\0') /* the daemon ends */
+        no = events_fatal(engine->events);
+    if (no != NULL) {
+        trainer_refuse(engine->trainer, no);
+        return;
+    }
+    if (waits_for_plan(engine))
+        return;
+    const struct ipc_tensor *tensors = trainer_tensors(engine->trainer, &count);
+    enum err err = model_plan_new(&engine->spec, tensors, count, &plan);
+    if (err == ERR_OK && engine->run.plan == NULL) {
+        err = set_plan(engine, plan, false);
+        if (err == ERR_OK)
+            engine->judge_ms = engine->now_ms;
+        else if (engine->run.plan != NULL)
+            event_post_fatal(engine->events, err_text());
+    } else if (err == ERR_OK) {
+        err = compare_plans(engine, plan, other_base);
+    }
+    if (plan != engine->run.plan)
+        model_plan_free(plan);
+    if (err != ERR_OK)
+        trainer_refuse(engine->trainer, err_text());
+    else if (engine->told)
+        trainer_accept(engine->trainer, other_base);
+}
+
+/* The plan has come, and what the disk has of it; or neither does. */
+static void judge_late(struct engine *engine)
+{
+    bool waits = engine->run.plan != NULL ? !engine->told : engine->now_ms < engine->judge_ms;
+    if (engine->judge_ms == 0 || (waits && events_fatal(engine->events)[0] == '\0'))
+        return;
+    if (trainer_registered(engine->trainer))
+        judge_trainer(engine);
+    if (engine->run.plan == NULL || engine->told) /* else it has brought the plan, and waits until that is told */
+        engine->judge_ms = 0;
+}
+
+static void started(struct engine *engine, const struct event *event)
+{
+    uint32_t f = event->fragment;
+    trainer_started(engine->trainer, f, event->start.initial);
+    if (!event->start.initial || sync_known(engine->run.sync, f))
+        return;
+    rounds_begin(engine->run.rounds, f, &event->start.hash);
+    sync_restore(engine->run.sync, f, 0, &event->start.hash);
+    peers_announce(engine->peers);
+}
+
+static void finished(struct engine *engine)
+{
+    trainer_finished(engine->trainer);
+    if (trainer_info(engine->trainer).left)
+        return;
+    rounds_export_follow(engine->run.rounds);
+    rounds_export(engine->run.rounds);
+}
+
+/* ---- what peers bring ---- */
+
+static void plan_in(struct engine *engine, uint32_t peer, const struct event *event)
+{
+    struct model_plan *plan;
+    enum err err = objects_take_plan(engine->objects, peer, &event->object.key, event->object.bytes,
+                                     peers_plan_id(engine->peers, peer), &plan);
+    if (err == ERR_STATE)
+        return;                     /* our trainer brought one meanwhile */
+    if (engine->run.plan != NULL) { /* it is being made, or the daemon ends */
+        model_plan_free(plan);
+        return;
+    }
+    if (err == ERR_OK)
+        err = set_plan(engine, plan, false);
+    if (err == ERR_OK) {
+        log_info("the model's plan came from island %s", engine->charter.view.members[peer].name);
+    } else if (engine->run.plan != NULL) {
+        event_post_fatal(engine->events, err_text());
+    } else {
+        peers_plan_refused(engine->peers, peer, err_text());
+        model_plan_free(plan);
+    }
+}
+
+static void object_in(struct engine *engine, const struct event *event)
+{
+    if (event->object.key.kind == WIRE_PLAN)
+        plan_in(engine, event->member, event);
+    else
+        rounds_object_in(engine->run.rounds, event->member, &event->object.key, event->object.bytes);
+}
+
+/* ---- what the core reports of our own fragments, in words ---- */
+
+static void tell_diverged(const struct sync_action *action, const char *peer)
+{
+    if (action->version == 0)
+        log_warn("fragment %" PRIu32 ": our initial tensors differ from island %s's; taking over theirs",
+                 action->fragment, peer);
+    else
+        log_error("fragment %" PRIu32 " has DIVERGED at version %" PRIu64
+                  ": our hash differs from island %s's; fetching its state",
+                  action->fragment, action->version, peer);
+}
+
+/* `peer`: the name of the member it is about; NULL: ourselves. */
+static void tell_report(const struct sync *sync, const struct sync_action *action, const char *peer)
+{
+    switch (action->report) {
+    case SYNC_REPORT_DIVERGED: tell_diverged(action, peer); break;
+    case SYNC_REPORT_PEER_DIVERGED: break; /* peers says that, now and then only */
+    case SYNC_REPORT_DAMAGED:
+        log_error("fragment %" PRIu32 " has DIVERGED at version %" PRIu64
+                  ": our memory does not hold what our own ledger leads to; mending it from there. Look at this "
+                  "machine's memory",
+                  action->fragment, action->version);
+        break;
+    case SYNC_REPORT_BEHIND:
+        log_warn("fragment %" PRIu32 ": too far behind for results; fetching island %s's state", action->fragment,
+                 peer);
+        break;
+    case SYNC_REPORT_REPAIRED:
+        if (peer == NULL)
+            log_info("fragment %" PRIu32 " now holds what our ledger leads to", action->fragment);
+        else
+            log_info("fragment %" PRIu32 " now holds island %s's state", action->fragment, peer);
+        break;
+    case SYNC_REPORT_ILLEGAL:
+        log_error("fragment %" PRIu32 ": an event had no place in state %s; please report this", action->fragment,
+                  sync_state_name(sync_state(sync, action->fragment)));
+        break;
+    }
+}
+
+/* ---- the core's orders ---- */
+
+static void carry_report(struct engine *engine, const struct sync_action *action)
+{
+    const struct view *view = &engine->charter.view;
+    if (action->report == SYNC_REPORT_PEER_DIVERGED)
+        peers_diverged(engine->peers, action->member, action->fragment);
+    else
+        tell_report(engine->run.sync, action, action->member == view->self ? NULL : view->members[action->member].name);
+}
+
+static void order_encode(struct engine *engine, uint32_t f, uint64_t version)
+{
+    struct replica_snapshot snapshot;
+    struct chain_part parts[CHAIN_PARTS_MAX];
+    /* Who has just joined may hold less than the oldest record it knows begins with: that round is over. */
+    bool known = parts_of(&engine->run.parts, f, version, parts) > 0;
+    if (known && trainer_snapshot(engine->trainer, f, &snapshot))
+        rounds_encode(engine->run.rounds, f, version, &snapshot);
+    else
+        event_post_sync(engine->events, &(struct sync_event){.type = SYNC_EV_REFUSED, .fragment = f});
+}
+
+/* The result takes the memory of the one before it, which is not to be sent from there any more. */
+static void order_reduce(struct engine *engine, uint32_t f, uint64_t version)
+{
+    objects_retire_results(engine->objects, f, version);
+    rounds_reduce(engine->run.rounds, f, version, &sync_owner(engine->run.sync, f)->have);
+}
+
+static void carry_out(struct engine *engine, const struct sync_action *action)
+{
+    uint32_t f = action->fragment;
+    switch (action->type) {
+    case SYNC_DO_ENCODE: order_encode(engine, f, action->version); break;
+    case SYNC_DO_RELEASE: trainer_release(engine->trainer, f); break;
+    case SYNC_DO_SEND: objects_send(engine->objects, &action->key, action->member, engine->now_ms); break;
+    case SYNC_DO_REDUCE: order_reduce(engine, f, action->version); break;
+    case SYNC_DO_STORE: rounds_store(engine->run.rounds, f, action->version); break;
+    case SYNC_DO_APPLY: rounds_apply(engine->run.rounds, f, action->version); break;
+    case SYNC_DO_GIVE: trainer_give(engine->trainer, f); break;
+    case SYNC_DO_TAKE_BACK: trainer_take_back(engine->trainer, f); break;
+    case SYNC_DO_FETCH: objects_fetch(engine->objects, &action->key, action->member); break;
+    case SYNC_DO_REPLAY: rounds_replay(engine->run.rounds, f, action->version); break;
+    case SYNC_DO_MEND: rounds_mend(engine->run.rounds, f, action->version); break;
+    case SYNC_DO_RETIRE: objects_retire(engine->objects, f, action->version); break;
+    case SYNC_DO_ANNOUNCE: peers_announce(engine->peers); break;
+    case SYNC_DO_REPORT: carry_report(engine, action); break;
+    }
+}
+
+static void carry_out_all(struct engine *engine)
+{
+    struct sync_action action;
+    while (sync_action(engine->run.sync, &action)) {
+        carry_out(engine, &action);
+        stepped(engine, "an order of the protocol's core");
+    }
+}
+
+static void step_sync(struct engine *engine, const struct sync_event *event)
+{
+    if (!engine->told)
+        return;
+    sync_step(engine->run.sync, event, engine->now_ms);
+    carry_out_all(engine);
+}
+
+static void encoded(struct engine *engine, const struct event *event)
+{
+    trainer_encoded(engine->trainer, event->fragment, event->err);
+    step_sync(engine, &(struct sync_event){.type = event->err == ERR_OK ? SYNC_EV_ENCODED : SYNC_EV_REFUSED,
+                                           .fragment = event->fragment});
+}
+
+/* ---- a new epoch ---- */
+
+static enum err switch_epoch(struct engine *engine, struct record *record, const struct digest *digest)
+{
+    struct view_changes changes;
+    TRY(charter_adopt(&engine->charter, record, digest, &changes));
+    TRY(objects_members(engine->objects, &changes));
+    TRY(peers_members(engine->peers, &changes));
+    if (engine->told) {
+        TRY(events_reserve(engine->events, runplan_fragments(&engine->run), engine->charter.view.count));
+        if (engine->run.rounds != NULL)
+            TRY(rounds_members(engine->run.rounds, engine->charter.view.count));
+        struct sync_view view = charter_sync_view(&engine->charter, membership_votes(engine->membership));
+        TRY(sync_begin_epoch(engine->run.sync, &view, engine->now_ms));
+        carry_out_all(engine);
+        for (uint32_t f = 0; f < runplan_fragments(&engine->run); f++)
+            rounds_post_held(engine->run.rounds, f);
+    }
+    for (uint32_t i = 0; i < engine->charter.view.count; i++)
+        if (bitset_has(&changes.removed, i))
+            view_release(&engine->charter.view, i);
+    if (engine->run.vouches != NULL)
+        vouches_begin_epoch(engine->run.vouches);
+    return membership_host_begin(engine->host, engine->now_ms);
+}
+
+static void begin_epoch(struct engine *engine)
+{
+    struct record record;
+    struct digest digest;
+    engine->epoch_waits = engine->run.plan != NULL && !engine->told;
+    if (engine->epoch_waits || !membership_take(engine->membership, &record, &digest))
+        return;
+    if (switch_epoch(engine, &record, &digest) != ERR_OK)
+        event_post_fatal(engine->events, err_text());
+    else if (engine->run.rounds != NULL || view_is_witness(&engine->charter.view)) /* else it is not known yet */
+        membership_host_tidy(engine->host, charter_old(&engine->charter, engine->run.rounds != NULL
+                                                                             ? rounds_first_epoch(engine->run.rounds)
+                                                                             : UINT64_MAX));
+    record_deinit(&record);
+}
+
+/* ---- what the disk has is known ---- */
+
+/* Not before this do other islands hear anything: what a voter says that it holds has to be all of it. */
+static enum err make_known(struct engine *engine)
+{
+    TRY(runplan_restore(&engine->run));
+    sync_set_votes(engine->run.sync, membership_votes(engine->membership));
+    if (engine->listens_ms == 0) {
+        engine->listens_ms = engine->now_ms;
+        peers_begin(engine->peers, engine->now_ms);
+        TRY(membership_host_begin(engine->host, engine->now_ms));
+        log_info("island %s of %" PRIu32 " is ready", engine->conf->name, engine->charter.view.count);
+    }
+    return tell_plan(engine);
+}
+
+static void recovered(struct engine *engine)
+{
+    enum err err = make_known(engine);
+    if (err != ERR_OK) {
+        engine->failed = err;
+        event_post_fatal(engine->events, err_text());
+    } else if (engine->epoch_waits) {
+        begin_epoch(engine);
+    }
+    judge_late(engine);
+}
+
+/* ---- events ---- */
+
+/* Before anyone is told that a result is held here, the mark says so. */
+static void mark_stored(struct engine *engine, const struct sync_event *event)
+{
+    if (event->type != SYNC_EV_STORED)
+        return;
+    if (vote_mark(engine->vote, ledger_at(engine->ledger)) != ERR_OK)
+        event_post_fatal(engine->events, err_text());
+    log_debug("fragment %" PRIu32 " version %" PRIu64 ": the result of island %" PRIu32 " is durable", event->fragment,
+              event->version, event->owner);
+}
+
+static void sync_event_in(struct engine *engine, const struct sync_event *event)
+{
+    mark_stored(engine, event);
+    step_sync(engine, event);
+}
+
+static void handle(struct engine *engine, const struct event *event)
+{
+    uint32_t f = event->fragment;
+    log_debug("event %s of fragment %" PRIu32 ", member %" PRIu32, event_name(event->type), f, event->member);
+    switch (event->type) {
+    case EVENT_SYNC: sync_event_in(engine, &event->sync); break;
+    case EVENT_EPOCH: begin_epoch(engine); break;
+    case EVENT_ANNOUNCE: peers_announce(engine->peers); break;
+    case EVENT_FATAL: judge_late(engine); break; /* who waits hears why; and the loop looks at it */
+    case EVENT_REGISTERED: judge_trainer(engine); break;
+    case EVENT_START:
+        rounds_start(engine->run.rounds, f, trainer_base(engine->trainer, f), event->start.initial);
+        break;
+    case EVENT_READY: trainer_go(engine->trainer, rounds_step(engine->run.rounds)); break;
+    case EVENT_FILL: rounds_give(engine->run.rounds, f, trainer_area(engine->trainer, f)); break;
+    case EVENT_FINISHED: finished(engine); break;
+    case EVENT_ENCODED: encoded(engine, event); break;
+    case EVENT_COUNTED: trainer_counted(engine->trainer, f, event->version, event->shards, event->share); break;
+    case EVENT_GIVEN: trainer_given(engine->trainer, f); break;
+    case EVENT_STARTED: started(engine, event); break;
+    case EVENT_UNREAD: rounds_unread(engine->run.rounds, f); break;
+    case EVENT_JUDGED: objects_judged(engine->objects, event->member, &event->object.key, event->object.done); break;
+    case EVENT_LEND: rounds_lend(engine->run.rounds, event->lend.loan); break;
+    case EVENT_LENT: objects_lent(engine->objects, event->lend.loan, event->lend.err, engine->now_ms); break;
+    case EVENT_RECOVERED: recovered(engine); break;
+    case EVENT_KEPT: membership_host_kept(engine->host, engine->now_ms); break;
+    case EVENT_RIVALS: membership_rivals(engine->membership, event->rivals.owner, f, event->rivals.version); break;
+    case EVENT_OBJECT: object_in(engine, event); break;
+    case EVENT_TYPES: break;
+    }
+}
+
+static void drain(struct engine *engine)
+{
+    struct event event;
+    while (event_take(engine->events, &event)) {
+        handle(engine, &event);
+        stepped(engine, event_name(event.type));
+    }
+}
 
 /* ---- how long a turn takes ---- */
 
@@ -51,7 +552,7 @@ static enum err load_plan(struct engine *engine)
     if (plan == NULL)
         return ERR_OK;
     engine->listens_ms = 0;
-    enum err err = engine_set_plan(engine, plan, true);
+    enum err err = set_plan(engine, plan, true);
     if (engine->run.plan == NULL)
         model_plan_free(plan);
     return err;
@@ -72,6 +573,64 @@ static enum err open_ground(struct engine *engine)
     return jobs_new(&jobs, &engine->jobs);
 }
 
+static enum err open_link(struct engine *engine)
+{
+    const struct dconf *from = engine->conf;
+    struct link_conf conf = {.ident = &engine->ident,
+                             .listen = from->listen,
+                             .run_tag = wire_run_tag(engine->charter.view.nonce, &engine->spec.digest),
+                             .rate_limit = from->rate_limit,
+                             .congestion = from->congestion,
+                             .io_threads = (int)from->io_threads};
+    return link_new(&conf, &engine->link);
+}
+
+static enum err open_membership(struct engine *engine)
+{
+    struct membership_host_conf conf = {.folder = engine->conf->state_folder,
+                                        .spec = &engine->spec,
+                                        .view = &engine->charter.view,
+                                        .chain = engine->charter.chain,
+                                        .ident = &engine->ident,
+                                        .vote = engine->vote,
+                                        .events = engine->events,
+                                        .jobs = engine->jobs,
+                                        .link = engine->link,
+                                        .trainer = engine->trainer,
+                                        .start_ms = engine->start_ms};
+    TRY(membership_host_new(&conf, &engine->host));
+    engine->membership = membership_host_membership(engine->host);
+    return ERR_OK;
+}
+
+/* All that has to do with other islands: one link, which transfer, membership and peers send on, and peers hears. */
+static enum err open_islands(struct engine *engine)
+{
+    TRY(open_link(engine));
+    struct objects_conf objects = {.spec = &engine->spec,
+                                   .view = &engine->charter.view,
+                                   .chain = engine->charter.chain,
+                                   .events = engine->events,
+                                   .trainer = engine->trainer,
+                                   .link = engine->link,
+                                   .rate_limit = engine->conf->rate_limit};
+    TRY(objects_new(&objects, &engine->objects));
+    TRY(open_membership(engine));
+    struct peers_conf peers = {.conf = engine->conf,
+                               .spec = &engine->spec,
+                               .view = &engine->charter.view,
+                               .chain = engine->charter.chain,
+                               .vote = engine->vote,
+                               .link = engine->link,
+                               .objects = engine->objects,
+                               .host = engine->host,
+                               .events = engine->events,
+                               .trainer = engine->trainer,
+                               .session = env_random_u64() | 1,
+                               .start_ms = engine->start_ms};
+    return peers_new(&peers, &engine->peers);
+}
+
 static enum err open_parts(struct engine *engine)
 {
     struct trainer_conf trainer = {.conf = engine->conf,
@@ -81,34 +640,26 @@ static enum err open_parts(struct engine *engine)
                                    .jobs = engine->jobs,
                                    .start_ms = engine->start_ms};
     TRY(trainer_new(&trainer, &engine->trainer));
-    struct peers_conf peers = {.conf = engine->conf,
-                               .spec = &engine->spec,
-                               .view = &engine->charter.view,
-                               .chain = engine->charter.chain,
-                               .vote = engine->vote,
-                               .ident = &engine->ident,
-                               .events = engine->events,
-                               .jobs = engine->jobs,
-                               .trainer = engine->trainer,
-                               .session = env_random_u64() | 1,
-                               .start_ms = engine->start_ms};
-    TRY(peers_new(&peers, &engine->peers));
+    TRY(open_islands(engine));
     struct control_conf control = {.folder = engine->conf->run_folder,
                                    .trainer = engine->trainer,
+                                   .peers = engine->peers,
+                                   .doorway = membership_host_doorway(engine->host),
                                    .status = {.conf = engine->conf,
                                               .spec = &engine->spec,
                                               .view = &engine->charter.view,
                                               .charter = &engine->charter,
                                               .vote = engine->vote,
                                               .ledger = engine->ledger,
+                                              .link = engine->link,
+                                              .objects = engine->objects,
+                                              .host = engine->host,
+                                              .membership = engine->membership,
                                               .peers = engine->peers,
                                               .trainer = engine->trainer,
                                               .start_ms = engine->start_ms,
                                               .lag = &engine->lag}};
-    TRY(control_new(&control, &engine->control));
-    struct waits_conf waits = {
-        .peers = engine->peers, .trainer = engine->trainer, .control = engine->control, .jobs = engine->jobs};
-    return waits_new(&waits, &engine->waits);
+    return control_new(&control, &engine->control);
 }
 
 static enum err check_run(const struct engine *engine)
@@ -148,6 +699,9 @@ void engine_free(struct engine *engine)
     jobs_free(engine->jobs); /* nothing may be at work on what goes now */
     control_free(engine->control);
     peers_free(engine->peers);
+    membership_host_free(engine->host);
+    objects_free(engine->objects);
+    link_free(engine->link);
     trainer_free(engine->trainer);
     runplan_free(&engine->run);
     ledger_close(engine->ledger);
@@ -155,7 +709,7 @@ void engine_free(struct engine *engine)
     vote_close(engine->vote);
     charter_close(&engine->charter);
     runspec_deinit(&engine->spec);
-    waits_free(engine->waits);
+    mem_free(engine->items);
     mem_free(engine);
 }
 
@@ -166,7 +720,7 @@ static void watch_states(struct engine *engine)
 {
     for (uint32_t f = 0; engine->told && f < runplan_fragments(&engine->run); f++) {
         struct wire_key key;
-        if (sync_fetching_state(engine->run.sync, f, &key) && peers_receiving(engine->peers, &key))
+        if (sync_fetching_state(engine->run.sync, f, &key) && objects_receiving(engine->objects, &key))
             sync_state_moves(engine->run.sync, f);
     }
 }
@@ -190,30 +744,38 @@ static void look_at_ground(struct engine *engine)
     event_post_fatal(engine->events, text);
 }
 
+static void tick_islands(struct engine *engine)
+{
+    peers_tick(engine->peers, engine->now_ms);
+    struct bitset with_plan = peers_with_plan(engine->peers);
+    objects_tick(engine->objects, &with_plan, engine->now_ms);
+    membership_host_tick(engine->host, peers_silent(engine->peers), peers_shut_out(engine->peers), engine->now_ms);
+}
+
 static void tick(struct engine *engine)
 {
     engine->tick_ms = engine->now_ms + TICK_MS;
-    engine_step_sync(engine, &(struct sync_event){.type = SYNC_EV_TICK});
-    engine_drain(engine);
+    step_sync(engine, &(struct sync_event){.type = SYNC_EV_TICK});
+    drain(engine);
     if (engine->told)
-        engine_tell_expectation(engine);
+        tell_expectation(engine);
     watch_states(engine);
     if (engine->listens_ms != 0)
-        peers_tick(engine->peers, engine->now_ms);
-    engine_stepped(engine, "the tick of the other islands");
-    engine_drain(engine);
-    engine_judge_late(engine);
-    engine_stepped(engine, "judging a trainer");
+        tick_islands(engine);
+    stepped(engine, "the tick of the other islands");
+    drain(engine);
+    judge_late(engine);
+    stepped(engine, "judging a trainer");
     trainer_run_step(engine->trainer, peers_furthest(engine->peers, trainer_info(engine->trainer).step));
     trainer_tick(engine->trainer, engine->now_ms, peers_heard(engine->peers), end_of_run(engine));
-    engine_stepped(engine, "the tick of the trainer");
-    engine_drain(engine);
+    stepped(engine, "the tick of the trainer");
+    drain(engine);
     if (engine->told && engine->run.rounds != NULL)
-        rounds_tick(engine->run.rounds, engine->now_ms, peers_uplink_bits(engine->peers));
-    engine_stepped(engine, "the tick of the rounds");
+        rounds_tick(engine->run.rounds, engine->now_ms, objects_uplink_bits(engine->objects));
+    stepped(engine, "the tick of the rounds");
     look_at_ground(engine);
-    engine_stepped(engine, "looking at the state folder");
-    engine_drain(engine);
+    stepped(engine, "looking at the state folder");
+    drain(engine);
 }
 
 static void tell_systemd(struct engine *engine)
@@ -223,17 +785,62 @@ static void tell_systemd(struct engine *engine)
     control_sample(engine->control, engine->now_ms);
     control_line(engine->control, engine->now_ms, line, sizeof line);
     sd_notifyf(0, "WATCHDOG=1\nSTATUS=%s", line);
-    engine_stepped(engine, "a sample of the status");
+    stepped(engine, "a sample of the status");
+}
+
+/* ---- waiting: for the other islands' sockets, the trainer, the control socket, finished jobs and signals ---- */
+
+static enum err make_room_for_items(struct engine *engine)
+{
+    size_t room = link_poll_items(engine->link, NULL, 0) + FDS_MAX;
+    if (room <= engine->items_room)
+        return ERR_OK;
+    TRY(mem_grow(&engine->items, engine->items_room, room, sizeof *engine->items, "events"));
+    engine->items_room = room;
+    return ERR_OK;
+}
+
+static size_t gather_items(struct engine *engine, int signal_fd)
+{
+    zmq_pollitem_t *items = engine->items;
+    struct pollfd fds[FDS_MAX];
+    size_t count = engine->listens_ms != 0 ? link_poll_items(engine->link, items, engine->items_room - FDS_MAX) : 0;
+    size_t fds_count = 0;
+    fds[fds_count++] = (struct pollfd){.fd = signal_fd, .events = POLLIN};
+    fds[fds_count++] = (struct pollfd){.fd = jobs_fd(engine->jobs), .events = POLLIN};
+    fds_count += trainer_poll(engine->trainer, fds + fds_count, FDS_MAX - fds_count);
+    fds_count += control_poll(engine->control, fds + fds_count, FDS_MAX - fds_count);
+    for (size_t i = 0; i < fds_count; i++)
+        items[count++] =
+            (zmq_pollitem_t){.fd = fds[i].fd, .events = fds[i].events & POLLOUT ? ZMQ_POLLOUT : ZMQ_POLLIN};
+    return count;
+}
+
+/* Until a tick is due, or what may be sent to other islands has its turn. */
+static long patience_ms(const struct engine *engine)
+{
+    uint64_t now_ms = env_mono_ms(), waits_us[] = {peers_wait_us(engine->peers), objects_wait_us(engine->objects)};
+    long wait_ms = engine->tick_ms > now_ms ? (long)(engine->tick_ms - now_ms) : 0;
+    for (size_t i = 0; i < 2 && engine->listens_ms != 0; i++)
+        if (waits_us[i] > 0 && waits_us[i] / 1000 + 1 < (uint64_t)wait_ms)
+            wait_ms = (long)(waits_us[i] / 1000 + 1);
+    return wait_ms;
 }
 
 static enum err wait_for_input(struct engine *engine, int signal_fd)
 {
     end_turn(engine);
-    enum err err = waits_wait(engine->waits, signal_fd, engine->tick_ms, engine->listens_ms != 0);
+    TRY(make_room_for_items(engine));
+    size_t count = gather_items(engine, signal_fd);
+    int failed = zmq_poll(engine->items, (int)count, patience_ms(engine)) < 0 ? zmq_errno() : 0;
     begin_turn(engine);
     engine->now_ms = env_mono_ms();
-    return err;
+    if (failed != 0 && failed != EINTR)
+        return err_set(ERR_IO, "waiting for events: %s", zmq_strerror(failed));
+    return ERR_OK;
 }
+
+/* ---- a turn ---- */
 
 /* Whether one more of a kind of message is taken in: at least one is, in each turn. */
 static bool has_time(const struct engine *engine, int taken, int most)
@@ -245,11 +852,13 @@ static void hear_peers(struct engine *engine)
 {
     peers_look(engine->peers, engine->now_ms);
     for (int i = 0; has_time(engine, i, PEER_MESSAGES_PER_TURN) && peers_take(engine->peers, engine->now_ms); i++) {
-        engine_stepped(engine, "a message of another island");
-        engine_drain(engine);
+        stepped(engine, "a message of another island");
+        drain(engine);
     }
     peers_flush(engine->peers, engine->now_ms);
-    engine_stepped(engine, "sending to other islands");
+    membership_host_look(engine->host, engine->now_ms);
+    objects_flush(engine->objects, engine->now_ms);
+    stepped(engine, "sending to other islands");
 }
 
 /* One turn: every part takes in what has happened, one thing at a time, and after each the events are dealt with. */
@@ -257,19 +866,19 @@ static enum err turn(struct engine *engine, int signal_fd)
 {
     TRY(wait_for_input(engine, signal_fd));
     for (size_t left = jobs_pending(engine->jobs); left > 0 && jobs_take_back(engine->jobs); left--) {
-        engine_stepped(engine, jobs_work_name(jobs_taken(engine->jobs)));
-        engine_drain(engine);
+        stepped(engine, jobs_work_name(jobs_taken(engine->jobs)));
+        drain(engine);
     }
     for (int i = 0; has_time(engine, i, TRAINER_MESSAGES_PER_TURN) && trainer_take(engine->trainer, engine->now_ms);
          i++) {
-        engine_stepped(engine, "a message of the trainer");
-        engine_drain(engine);
+        stepped(engine, "a message of the trainer");
+        drain(engine);
     }
     if (engine->listens_ms != 0)
         hear_peers(engine);
     control_run(engine->control, engine->now_ms);
-    engine_stepped(engine, "a question at the control socket");
-    engine_drain(engine);
+    stepped(engine, "a question at the control socket");
+    drain(engine);
     if (engine->now_ms >= engine->tick_ms)
         tick(engine);
     if (engine->now_ms >= engine->sample_ms)
@@ -324,7 +933,7 @@ enum err engine_run(struct engine *engine, int signal_fd)
              engine->conf->run_folder);
     advise(&engine->spec);
     begin_turn(engine);
-    engine_drain(engine);
+    drain(engine);
     while (fatal[0] == '\0' && !read_signals(signal_fd))
         TRY(turn(engine, signal_fd));
     enum err err = stop_in_order(engine, signal_fd);

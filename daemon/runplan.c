@@ -105,6 +105,17 @@ static enum err new_rounds(const struct runplan_conf *from, struct runplan *run)
     return rounds_new(&conf, &run->rounds);
 }
 
+static enum err new_vouches(const struct runplan_conf *from, struct runplan *run)
+{
+    const struct view *view = &from->charter->view;
+    struct vouches_conf vouches = {.chain = from->charter->chain,
+                                   .ident = from->ident,
+                                   .nonce = view->nonce,
+                                   .id = view->members[view->self].id,
+                                   .fragments_count = run->plan->plan->fragments_count};
+    return vouches_new(&vouches, &run->vouches);
+}
+
 /* ---- what the disk has ---- */
 
 /* A checkpoint of another run is a matter for people, who are told at the start, and not when all of it was read. One
@@ -250,12 +261,14 @@ enum err runplan_make(const struct runplan_conf *from, struct model_plan *plan, 
     TRY(replica_new(&replica, &run->replica));
     TRY(new_sync(from, run));
     TRY(new_rounds(from, run));
+    TRY(new_vouches(from, run));
     TRY(check_checkpoints(from, run));
     return saved ? recover(from, run) : save_first(from, run);
 }
 
 void runplan_free(struct runplan *run)
 {
+    vouches_free(run->vouches);
     rounds_free(run->rounds);
     sync_free(run->sync);
     slots_free(run->slots);

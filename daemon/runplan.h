@@ -24,8 +24,9 @@
 #include "daemon/state/parts.h"
 #include "daemon/state/replica.h"
 #include "daemon/state/slots.h"
-#include "net/transport/ident.h"
+#include "net/config/vouch.h"
 #include "net/sync/sync.h"
+#include "net/transport/ident.h"
 
 /* All borrowed as long as the other lives. */
 struct runplan_conf {
@@ -39,7 +40,7 @@ struct runplan_conf {
     bool votes; /* our disk is not in doubt */
 };
 
-/* All NULL before; of a witness, replica, slots and rounds stay so. */
+/* All NULL before; of a witness, which never sends a state, replica, slots, rounds and vouches stay so. */
 struct runplan {
     struct model_plan *plan;
     uint32_t *shards_counts; /* per fragment */
@@ -49,6 +50,7 @@ struct runplan {
     struct slots *slots;
     struct sync *sync;
     struct rounds *rounds;
+    struct vouches *vouches;       /* what members vouch for in heartbeats */
     uint64_t memory_bytes;         /* at most */
     struct runplan_saving *saving; /* of a plan that is new; NULL: it was on disk */
 };

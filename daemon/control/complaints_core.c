@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "daemon/as_typed.h"
-#include "daemon/membership/gate.h"
 
 /* Per member at most so many complaints, and so many besides. */
 enum { PER_MEMBER = 7, BESIDES = 24 };
@@ -102,7 +101,7 @@ bool complaints_wait(const struct status *status)
 
 bool complaints_drained(const struct status *status)
 {
-    return status->peers[status->from->view->self].drained && peers_gate(status->from->peers)->draining;
+    return status->peers[status->from->view->self].drained && peers_draining(status->from->peers);
 }
 
 bool complaints_owes(const struct status *status)

@@ -272,11 +272,11 @@ static void complain_next_epoch(struct status *status)
 
 static void complain_strangers(struct status *status)
 {
-    const struct peers_totals *totals = &status->totals;
+    const struct peers_refused *refused = &status->refused;
     char text[400];
-    if (totals->strangers == 0 || status->now_ms >= totals->stranger_ms + STRANGER_MS)
+    if (refused->strangers == 0 || status->now_ms >= refused->stranger_ms + STRANGER_MS)
         return;
-    snprintf(text, sizeof text, "a connection with unknown key %s was refused", totals->stranger);
+    snprintf(text, sizeof text, "a connection with unknown key %s was refused", refused->stranger);
     complain(status, COMPLAINT_STRANGER, NULL, text,
              "if it is an island of the run, it was revoked, and comes in again by dilococtl reset there and a new "
              "invitation, or it uses another key than dilococtl peers shows");
@@ -284,11 +284,11 @@ static void complain_strangers(struct status *status)
 
 static void complain_newcomers(struct status *status)
 {
-    const struct peers_totals *totals = &status->totals;
+    const struct peers_refused *refused = &status->refused;
     char text[400];
-    if (totals->newcomer_ms == 0 || status->now_ms >= totals->newcomer_ms + STRANGER_MS)
+    if (refused->newcomer_ms == 0 || status->now_ms >= refused->newcomer_ms + STRANGER_MS)
         return;
-    snprintf(text, sizeof text, "a newcomer with a token was refused: %s", totals->newcomer);
+    snprintf(text, sizeof text, "a newcomer with a token was refused: %s", refused->newcomer);
     complain(status, COMPLAINT_REFUSED, NULL, text, "install the same release on both; the token stays good");
 }
 

@@ -380,8 +380,12 @@ enum err control_new(const struct control_conf *conf, struct control **out)
     TRY(mem_new(1, sizeof *control, "the control socket", &control));
     control->conf = *conf;
     control->listen_fd = -1;
-    control->members = (struct members){
-        .conf = conf->status.conf, .view = conf->status.view, .peers = conf->status.peers, .trainer = conf->trainer};
+    control->members = (struct members){.conf = conf->status.conf,
+                                        .view = conf->status.view,
+                                        .link = conf->status.link,
+                                        .doorway = conf->doorway,
+                                        .peers = conf->peers,
+                                        .trainer = conf->trainer};
     for (size_t i = 0; i < CLIENTS_MAX; i++)
         control->clients[i].fd = -1;
     enum err err = progress_new(&control->progress);

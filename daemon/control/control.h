@@ -28,6 +28,8 @@ struct control_plan {
 struct control_conf {
     const char *folder;        /* for control.sock; borrowed */
     struct trainer *trainer;   /* resume, pause */
+    struct peers *peers;       /* leave */
+    struct doorway *doorway;   /* invitations; evict, revoke */
     struct status_conf status; /* before the plan is known */
 };
 

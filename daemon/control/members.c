@@ -9,7 +9,6 @@
 #include "daemon/as_typed.h"
 #include "common/env.h"
 #include "common/log.h"
-#include "daemon/membership/gate.h"
 #include "net/transport/address.h"
 #include "net/transport/here.h"
 #include "net/membership/wire_epoch.h"
@@ -21,7 +20,7 @@ enum { INVITE_DAYS_MAX = 30, INVITE_SECONDS_MIN = 1, DAY_S = 86400, TEXT_BYTES =
 /* Where a guest is to knock: as it was asked, as the configuration says, or what this machine can guess. */
 static enum err find_addresses(const struct members *members, const char *asked, struct doorway_ask *ask)
 {
-    unsigned port = link_port(peers_gate(members->peers)->conf.link);
+    unsigned port = link_port(members->link);
     const char *own = strcmp(asked, "-") != 0 ? asked : dconf_address(members->conf);
     if (own[0] != '\0' && !address_good(own))
         return err_set(ERR_ARG, "\"%s\" is not host:port, as in oslo.example.org:7600", own);
@@ -60,7 +59,7 @@ enum err members_invite(struct members *members, const char *words, json_t **ans
     char text[INVITE_TEXT_BYTES], hex[DIGEST_HEX_BYTES];
     uint64_t wall_s = env_wall_ms() / 1000;
     TRY(parse_ask(members, words, &ask));
-    TRY(doorway_invite(peers_gate(members->peers)->doorway, &ask, members->now_ms, wall_s, text, &id));
+    TRY(doorway_invite(members->doorway, &ask, members->now_ms, wall_s, text, &id));
     json_t *addresses = json_array();
     for (uint32_t i = 0; i < ask.addresses_count; i++)
         json_array_append_new(addresses, json_string(ask.addresses[i]));
@@ -71,7 +70,7 @@ enum err members_invite(struct members *members, const char *words, json_t **ans
 
 json_t *members_invites(const struct members *members)
 {
-    const struct invites *invites = doorway_invites(peers_gate(members->peers)->doorway);
+    const struct invites *invites = doorway_invites(members->doorway);
     uint64_t wall_s = env_wall_ms() / 1000;
     json_t *list = json_array();
     for (uint32_t i = 0; i < invites->count; i++) {
@@ -88,7 +87,7 @@ json_t *members_invites(const struct members *members)
 
 enum err members_uninvite(struct members *members, const char *words, json_t **answer)
 {
-    TRY(doorway_revoke(peers_gate(members->peers)->doorway, words));
+    TRY(doorway_revoke(members->doorway, words));
     *answer = json_pack("{s:s}", "ok", "the invitation is revoked: nobody comes in by its token");
     return ERR_OK;
 }
@@ -146,7 +145,7 @@ static enum err order(struct members *members, const char *name, uint32_t kind, 
         return err_set(ERR_STATE,
                        "%s is the witness, which no round waits for; %s revoke %s takes its key off the roster", name,
                        as_typed(), name);
-    TRY(doorway_order(peers_gate(members->peers)->doorway, kind, members->view->members[slot].id, members->now_ms));
+    TRY(doorway_order(members->doorway, kind, members->view->members[slot].id, members->now_ms));
     *answer = ordered(members, text);
     return ERR_OK;
 }
@@ -225,14 +224,14 @@ enum err members_leave(struct members *members, const char *words, json_t **answ
 void members_return(struct members *members)
 {
     members->draining = false;
-    if (peers_gate(members->peers)->draining)
-        gate_drain(peers_gate(members->peers), false);
+    if (peers_draining(members->peers))
+        peers_drain(members->peers, false);
 }
 
 void members_run(struct members *members)
 {
-    if (!members->draining || trains(members) || peers_gate(members->peers)->draining)
+    if (!members->draining || trains(members) || peers_draining(members->peers))
         return;
     log_info("this island leaves the run: the others take over what it owns");
-    gate_drain(peers_gate(members->peers), true);
+    peers_drain(members->peers, true);
 }

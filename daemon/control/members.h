@@ -13,13 +13,17 @@
 
 #include "common/err.h"
 #include "daemon/dconf.h"
+#include "daemon/membership/doorway.h"
 #include "daemon/peers/peers.h"
 #include "daemon/trainer/trainer.h"
+#include "net/transport/link.h"
 
 /* Where the commands act; borrowed. */
 struct members {
     const struct dconf *conf;
     const struct view *view;
+    const struct link *link;
+    struct doorway *doorway;
     struct peers *peers;
     struct trainer *trainer;
     uint64_t now_ms;

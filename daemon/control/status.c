@@ -39,14 +39,13 @@ static void take_peer(struct status *status, uint32_t i)
     if (!row->member->used)
         return;
     status->islands++;
-    uint32_t apart = membership_apart_from(peers_membership(from->peers), i);
+    uint32_t apart = membership_apart_from(from->membership, i);
     row->apart_from = apart != VIEW_NOBODY ? &from->view->members[apart] : NULL;
     if (row->apart_from != NULL)
-        row->apart_by_line =
-            membership_apart_text(peers_membership(from->peers), i, apart, row->apart, sizeof row->apart);
-    row->disk_fails = membership_disk_fails(peers_membership(from->peers), i);
+        row->apart_by_line = membership_apart_text(from->membership, i, apart, row->apart, sizeof row->apart);
+    row->disk_fails = membership_disk_fails(from->membership, i);
     row->drained = charter_drained(from->charter, row->member->id);
-    row->may_vote = membership_may_vote(peers_membership(from->peers), i);
+    row->may_vote = membership_may_vote(from->membership, i);
     if (from->rounds != NULL) {
         row->missed = sync_missed(from->sync, i, &row->too_late);
         row->outliers = rounds_outliers(from->rounds, i, &row->outliers_lately);
@@ -77,7 +76,7 @@ static void take_peer(struct status *status, uint32_t i)
     row->heard_s = row->heard ? (double)(status->now_ms - peer.heard_ms) / 1000 : 0;
     row->sent_bytes = peer.sent;
     row->received_bytes = peer.received;
-    row->unacknowledged_bytes = peer.unacknowledged;
+    row->unacknowledged_bytes = objects_unacknowledged(from->objects, i);
     status->islands_up += peer.up;
     status->islands_drained += row->drained && !row->up;
     status->sent_bytes += peer.sent;
@@ -119,7 +118,7 @@ static void take_arriving(struct status *status, uint32_t f)
     bool known = sync_known(from->sync, f);
     uint64_t due = replica_state_bytes(from->replica, f);
     arriving->fragments += !known;
-    arriving->bytes += known ? due : peers_state_bytes(from->peers, f);
+    arriving->bytes += known ? due : objects_state_bytes(from->objects, f);
     arriving->bytes_due += due;
     for (uint32_t i = 0; i < from->view->count && !known; i++)
         arriving->offered = arriving->offered || (sync_up(from->sync, i) && sync_heard(from->sync, i, f).hash_known);
@@ -219,8 +218,7 @@ static bool enough_copies(const struct status *status)
 static void take_epoch(struct status *status)
 {
     const struct status_conf *from = status->from;
-    const struct membership_host *host = peers_membership_host(from->peers);
-    const struct membership *membership = peers_membership(from->peers);
+    const struct membership *membership = from->membership;
     struct status_epoch *epoch = &status->epoch;
     uint64_t sealed_ms = membership_sealed_ms(membership), wished_ms = membership_wished_ms(membership);
     bool voter = from->view->members[from->view->self].voter;
@@ -239,9 +237,9 @@ static void take_epoch(struct status *status)
         epoch->sealed_ms > 0 && from->progress != NULL && progress_moved_ms(from->progress) > sealed_ms + APPLIED_MS;
     if (sealed_ms == 0 && wished_ms > 0 && status->now_ms > wished_ms)
         epoch->wished_ms = status->now_ms - wished_ms;
-    epoch->unkept = membership_host_unkept(host);
+    epoch->unkept = membership_host_unkept(from->host);
     epoch->exposed = vote_exposed(from->vote);
-    membership_host_waits(host, epoch->waits, sizeof epoch->waits);
+    membership_host_waits(from->host, epoch->waits, sizeof epoch->waits);
     for (uint32_t at = 0; epoch->wishes_count < STATUS_WISHES_MAX &&
                           membership_pending(membership, &at, &epoch->wishes[epoch->wishes_count]);)
         epoch->wishes_count++;
@@ -279,13 +277,15 @@ static enum err take(struct status *status)
     TRY(mem_new(from->view->count, sizeof *status->peers, "the status", &status->peers));
     TRY(mem_new(status->fragments_count, sizeof *status->fragments, "the status", &status->fragments));
     TRY(mem_new(complaints_max(status), sizeof *status->complaints, "the status", &status->complaints));
-    peers_sample(from->peers);
+    link_sample(from->link);
     status->phase = trainer_phase(from->trainer);
     status->trainer = trainer_info(from->trainer);
     status->ledger = ledger_stats(from->ledger);
-    status->totals = peers_totals(from->peers);
+    status->refused = peers_refused(from->peers);
+    status->objects_sent_bytes = objects_sent_bytes(from->objects);
+    status->objects_wasted_bytes = objects_wasted_bytes(from->objects);
     status->undialled = peers_undialled(from->peers);
-    status->uplink_bits = peers_uplink_bits(from->peers);
+    status->uplink_bits = objects_uplink_bits(from->objects);
     (void)peers_capped(from->peers, status->capped);
     status->islands_up = 1;
     if (from->rounds != NULL) {
@@ -304,7 +304,7 @@ static enum err take(struct status *status)
         status->contributors +=
             status->peers[i].member->role == RECORD_OWNER || status->peers[i].member->role == RECORD_CONTRIBUTOR;
     status->left_s = time_left_s(status);
-    uint64_t moved_ms = peers_state_moved_ms(from->peers);
+    uint64_t moved_ms = objects_state_moved_ms(from->objects);
     status->arriving.still_ms = status->now_ms - (moved_ms > from->start_ms ? moved_ms : from->start_ms);
     status->anchors_known = status->fragments_count > 0;
     digest_begin(&anchors);

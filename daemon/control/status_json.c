@@ -150,8 +150,8 @@ static void add_traffic(json_t *json, const struct status *status)
 {
     json_object_set_new(json, "bytes_sent", number(status->sent_bytes));
     json_object_set_new(json, "bytes_received", number(status->received_bytes));
-    json_object_set_new(json, "payload_sent", number(status->totals.objects_sent_bytes));
-    json_object_set_new(json, "payload_wasted", number(status->totals.objects_wasted_bytes));
+    json_object_set_new(json, "payload_sent", number(status->objects_sent_bytes));
+    json_object_set_new(json, "payload_wasted", number(status->objects_wasted_bytes));
     json_object_set_new(json, "uplink_bit_s", number(status->uplink_bits));
     json_object_set_new(json, "capped", json_string(status->capped));
     json_object_set_new(json, "compressing", json_boolean(status->rounds.compressing));
@@ -201,7 +201,7 @@ json_t *status_json(const struct status *status)
                                   (json_int_t)status->recovery.versions));
     json_object_set_new(json, "loop_lag_ms", number(status->load.lag_ms));
     json_object_set_new(json, "loop_lag_ms_max", number(status->load.lag_ms_max));
-    json_object_set_new(json, "strangers_refused", number(status->totals.strangers));
+    json_object_set_new(json, "strangers_refused", number(status->refused.strangers));
     json_object_set_new(json, "saving", json_string(saving_name(status->rounds.saving)));
     json_object_set_new(json, "saved", json_string(status->rounds.saved != NULL ? status->rounds.saved : ""));
     return json;

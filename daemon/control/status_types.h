@@ -40,6 +40,10 @@ struct status_conf {
     const struct charter *charter; /* whose view it is */
     const struct vote *vote;
     struct ledger *ledger;
+    struct link *link; /* whose counters are read anew */
+    const struct objects *objects;
+    const struct membership_host *host;
+    const struct membership *membership; /* of the host */
     struct peers *peers;
     const struct trainer *trainer;
     uint64_t start_ms; /* of the daemon */
@@ -205,7 +209,8 @@ struct status {
     struct status_load load;
     struct rounds_info rounds; /* zero before the plan is known */
     struct ledger_stats ledger;
-    struct peers_totals totals;
+    struct peers_refused refused;
+    uint64_t objects_sent_bytes, objects_wasted_bytes;
     struct status_epoch epoch;
     struct status_arriving arriving;
     struct rounds_recovery recovery; /* while from->recovers */

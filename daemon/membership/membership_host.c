@@ -7,17 +7,261 @@
 #include "common/env.h"
 #include "common/log.h"
 #include "common/mem.h"
-#include "daemon/membership/membership_disk.h"
 #include "daemon/membership/proofs.h"
 #include "daemon/membership/records.h"
 
 enum { SAID_MS = 10000 };
 
+/* ---- what is made durable: this island's votes, and the records that were decided ---- */
+
+/*
+ * Disks take from a millisecond to seconds over a flush, and the loop waits for none: each kind is one job at a time
+ * (JOBS_VOTE). Of votes that come meanwhile only the newest is written next, since it says all that those before it
+ * said. What fails is tried again at each tick, since a full disk does not stay full. EVENT_KEPT is posted whenever
+ * something has become durable.
+ */
+struct disk;
+
+struct disk_vote {
+    struct job job;
+    struct disk *keep;
+    struct vote_file file;
+    uint64_t number; /* of net/membership/epoch; 0: none is being written */
+};
+
+struct disk_record {
+    struct job job;
+    struct disk *keep;
+    uint64_t epoch;
+    struct record_entry entry; /* empty: there is none */
+    bool writing, durable;
+};
+
+struct disk_pack {
+    struct job job;
+    const char *folder;
+    uint64_t before;
+    bool busy;
+};
+
+struct disk {
+    struct jobs *jobs;
+    struct vote *vote;
+    struct events *events;
+    const char *folder;
+    struct disk_vote writing;
+    uint64_t unsaved; /* number of the newest vote, if it is neither durable nor being written; 0: it is */
+    uint64_t saved;   /* number of the newest one that is durable and was not taken; 0: none */
+    struct disk_record decided;
+    struct disk_pack pack;
+    char unkept[256]; /* why something could not be made durable last; "": it could */
+    struct log_limit failed_said;
+};
+
+static void disk_init(struct disk *keep, struct jobs *jobs, struct vote *vote, struct events *events,
+                      const char *folder)
+{
+    *keep = (struct disk){.jobs = jobs, .vote = vote, .events = events, .folder = folder};
+}
+
+/* No job may be at work any more. */
+static void disk_deinit(struct disk *keep)
+{
+    vote_file_deinit(&keep->writing.file);
+    record_entry_free(&keep->decided.entry);
+}
+
+/* Remembered for status until it succeeds. */
+static void failed(struct disk *keep, const char *what, const char *text)
+{
+    snprintf(keep->unkept, sizeof keep->unkept, "%s", text);
+    if (log_limit_pass(&keep->failed_said, env_mono_ms(), SAID_MS))
+        log_error("%s: %s", what, text);
+}
+
+static void kept(struct disk *keep)
+{
+    keep->unkept[0] = '\0';
+    event_post(keep->events, &(struct event){.type = EVENT_KEPT});
+}
+
+/* ---- votes ---- */
+
+static enum err run_vote(struct job *job, struct jobs_scratch *scratch)
+{
+    const struct disk_vote *j = (const struct disk_vote *)(const void *)job;
+    (void)scratch;
+    return vote_write(j->keep->vote, &j->file);
+}
+
+static void write_vote(struct disk *keep);
+
+static void done_vote(struct job *job)
+{
+    struct disk_vote *j = (struct disk_vote *)(void *)job;
+    struct disk *keep = j->keep;
+    uint64_t number = j->number;
+    bool newer = keep->unsaved != 0;
+    vote_file_deinit(&j->file);
+    j->number = 0;
+    if (job->err == ERR_OK) {
+        keep->saved = number;
+        kept(keep);
+    } else {
+        failed(keep, "a vote is not given, since it cannot be made durable", job->text);
+        keep->unsaved = newer ? keep->unsaved : number;
+    }
+    if (newer)
+        write_vote(keep);
+}
+
+static void write_vote(struct disk *keep)
+{
+    struct disk_vote *j = &keep->writing;
+    if (j->number != 0 || keep->unsaved == 0)
+        return;
+    if (vote_pack(keep->vote, &j->file) != ERR_OK) {
+        failed(keep, "a vote is not given", err_text());
+        return;
+    }
+    j->job = (struct job){.work = JOBS_VOTE, .run = run_vote, .done = done_vote};
+    j->keep = keep;
+    j->number = keep->unsaved;
+    keep->unsaved = 0;
+    jobs_submit(keep->jobs, &j->job);
+}
+
+/* The vote is copied. */
+static void disk_save(struct disk *keep, const struct epoch_vote *vote, uint64_t number)
+{
+    if (vote_take(keep->vote, vote) != ERR_OK) { /* as if what asked for it were lost: it is asked again */
+        failed(keep, "a vote is not given", err_text());
+        return;
+    }
+    keep->unsaved = number;
+    write_vote(keep);
+}
+
+/* ---- records ---- */
+
+static enum err run_record(struct job *job, struct jobs_scratch *scratch)
+{
+    const struct disk_record *j = (const struct disk_record *)(const void *)job;
+    (void)scratch;
+    return records_save(j->keep->folder, j->epoch, &j->entry);
+}
+
+static void done_record(struct job *job)
+{
+    struct disk_record *j = (struct disk_record *)(void *)job;
+    j->writing = false;
+    j->durable = job->err == ERR_OK;
+    if (j->durable)
+        kept(j->keep);
+    else
+        failed(j->keep, "a decided record cannot be kept", job->text);
+}
+
+static void write_record(struct disk *keep)
+{
+    struct disk_record *j = &keep->decided;
+    if (j->entry.bytes == NULL || j->writing || j->durable)
+        return;
+    j->job = (struct job){.work = JOBS_VOTE, .run = run_record, .done = done_record};
+    j->keep = keep;
+    j->writing = true;
+    jobs_submit(keep->jobs, &j->job);
+}
+
+/* The entry is copied. ERR_NOMEM: it is not kept; the others send it when this daemon is started again. */
+static enum err disk_decided(struct disk *keep, const struct record_entry *entry)
+{
+    struct disk_record *j = &keep->decided;
+    struct record record;
+    if (j->entry.bytes != NULL) /* net/membership/epoch decides an epoch once: it is that one */
+        return ERR_OK;
+    TRY(record_unpack(entry->bytes, entry->bytes_count, &record));
+    j->epoch = record.epoch;
+    record_deinit(&record);
+    TRY(record_entry_copy(entry, &j->entry));
+    write_record(keep);
+    return ERR_OK;
+}
+
+/* ---- old records ---- */
+
+static enum err run_pack(struct job *job, struct jobs_scratch *scratch)
+{
+    const struct disk_pack *j = (const struct disk_pack *)(const void *)job;
+    (void)scratch;
+    return records_pack(j->folder, j->before);
+}
+
+static void done_pack(struct job *job)
+{
+    ((struct disk_pack *)(void *)job)->busy = false;
+    if (job->err != ERR_OK)
+        log_warn("old view records stay in files of their own: %s", job->text);
+}
+
+/* Puts the records before that epoch into few files; one at a time, else at the next call. */
+static void disk_pack(struct disk *keep, uint64_t before)
+{
+    struct disk_pack *j = &keep->pack;
+    if (j->busy || before == 0)
+        return;
+    *j = (struct disk_pack){.job = {.work = JOBS_VOTE, .run = run_pack, .done = done_pack},
+                            .folder = keep->folder,
+                            .before = before,
+                            .busy = true};
+    jobs_submit(keep->jobs, &j->job);
+}
+
+/* ---- votes and records ---- */
+
+/* What failed is tried again. */
+static void disk_tick(struct disk *keep)
+{
+    write_vote(keep);
+    write_record(keep);
+}
+
+/* Another record has begun, or this one anew: nobody waits any more for what is being written. A record that is decided
+ * stays so: only one that has begun is not needed any more, and that was taken from here. */
+static void disk_void(struct disk *keep)
+{
+    keep->saved = keep->unsaved = 0;
+}
+
+/* The number of the vote that has become durable; 0: nothing is new. */
+static uint64_t disk_saved(struct disk *keep)
+{
+    uint64_t saved = keep->saved;
+    keep->saved = 0;
+    return saved;
+}
+
+/* The record that is durable now, which the caller owns. False: there is none. */
+static bool disk_record(struct disk *keep, struct record_entry *entry)
+{
+    struct disk_record *j = &keep->decided;
+    if (!j->durable)
+        return false;
+    *entry = j->entry;
+    j->entry = (struct record_entry){0};
+    j->durable = false;
+    return true;
+}
+
+/* ---- the host ---- */
+
 struct membership_host {
     struct membership_host_conf conf;
-    struct link *link;
-    struct membership_disk keep;
+    struct disk keep;
     struct membership *membership;
+    struct doorway *doorway;
+    bool shut_out; /* most of the others that vote do not know our key */
+    bool planned;  /* the run's plan is known here */
     struct log_limit failed_said;
 };
 
@@ -26,7 +270,7 @@ struct membership_host {
 static void send(void *user, uint32_t slot, uint32_t type, const uint8_t *bytes, size_t bytes_count)
 {
     struct membership_host *host = user;
-    enum err err = link_send(host->link, slot, (enum wire_type)type, bytes, bytes_count, NULL, 0);
+    enum err err = link_send(host->conf.link, slot, (enum wire_type)type, bytes, bytes_count, NULL, 0);
     if (err != ERR_OK && err != ERR_AGAIN && err != ERR_CLOSED)
         log_error("cannot talk to island %s of the next epoch: %s", host->conf.view->members[slot].name, err_text());
 }
@@ -36,13 +280,13 @@ static void send(void *user, uint32_t slot, uint32_t type, const uint8_t *bytes,
 static void save_vote(void *user, const struct epoch_vote *vote, uint64_t number)
 {
     struct membership_host *host = user;
-    membership_disk_save(&host->keep, vote, number);
+    disk_save(&host->keep, vote, number);
 }
 
 static enum err keep_record(void *user, const struct record_entry *entry)
 {
     struct membership_host *host = user;
-    return membership_disk_decided(&host->keep, entry);
+    return disk_decided(&host->keep, entry);
 }
 
 static enum err read_record(void *user, uint64_t epoch, struct record_entry *out)
@@ -125,23 +369,88 @@ static const struct membership_io calls = {.send = send,
                                            .settle = settle,
                                            .tell = tell};
 
+/* ---- the door: guests, and what people here ask about members ---- */
+
+static enum err enrol(void *user, const struct record_member *as)
+{
+    struct membership_host *host = user;
+    return membership_enrol(host->membership, as);
+}
+
+static enum err wish(void *user, uint32_t kind, uint32_t id, uint64_t number)
+{
+    struct membership_host *host = user;
+    return membership_wish(host->membership, kind, id, number);
+}
+
+static enum err decidable(void *user)
+{
+    const struct membership_host *host = user;
+    uint32_t heard, voters = membership_voters(host->membership, &heard), needed = voters / 2 + 1;
+    if (heard >= needed)
+        return ERR_OK;
+    return err_set(ERR_STATE,
+                   "nobody could decide it now: it takes %" PRIu32 " of the %" PRIu32 " islands that vote, and %" PRIu32
+                   " are heard here; ask again when they are back, or at an island that hears them",
+                   needed, voters, heard);
+}
+
+/* Before a trainer has ever run nobody knows the model, so no record can be made that lets anyone in. */
+static enum err look_at_trainer(const struct membership_host *host)
+{
+    enum trainer_phase phase = trainer_phase(host->conf.trainer);
+    struct trainer_info trainer = trainer_info(host->conf.trainer);
+    if (host->planned || (phase != TRAINER_RESTARTING && phase != TRAINER_ENDED))
+        return ERR_OK;
+    return err_set(ERR_STATE,
+                   "nobody can come in before a trainer has run there, and its own does not: %.120s; once it does, use "
+                   "this token again",
+                   trainer.process_note);
+}
+
+static enum err is_open(void *user, bool begun)
+{
+    const struct membership_host *host = user;
+    if (host->shut_out)
+        return err_set(ERR_STATE, "the island that gave out this token was probably revoked itself: the others do not "
+                                  "know its key; ask another island for a token");
+    return begun ? ERR_OK : look_at_trainer(host);
+}
+
+static enum err open_doorway(struct membership_host *host)
+{
+    const struct membership_host_conf *from = &host->conf;
+    struct doorway_conf conf = {.folder = from->folder,
+                                .spec = from->spec,
+                                .ident = from->ident,
+                                .chain = from->chain,
+                                .link = from->link,
+                                .enrol = enrol,
+                                .wish = wish,
+                                .decidable = decidable,
+                                .open = is_open,
+                                .user = host};
+    return doorway_new(&conf, from->start_ms, env_wall_ms() / 1000, &host->doorway);
+}
+
 /* ---- life ---- */
 
 enum err membership_host_begin(struct membership_host *host, uint64_t now_ms)
 {
-    membership_disk_void(&host->keep);
-    return membership_begin(host->membership, now_ms);
+    disk_void(&host->keep);
+    TRY(membership_begin(host->membership, now_ms));
+    doorway_begin(host->doorway);
+    return ERR_OK;
 }
 
-enum err membership_host_new(const struct membership_host_conf *conf, struct link *link, struct membership_host **out)
+enum err membership_host_new(const struct membership_host_conf *conf, struct membership_host **out)
 {
     enum err err;
     struct membership_host *host = NULL;
     *out = NULL;
     TRY_OUT(mem_new(1, sizeof *host, "membership", &host));
     host->conf = *conf;
-    host->link = link;
-    membership_disk_init(&host->keep, conf->jobs, conf->vote, conf->events, conf->folder);
+    disk_init(&host->keep, conf->jobs, conf->vote, conf->events, conf->folder);
     struct membership_conf membership = {.view = conf->view,
                                          .chain = conf->chain,
                                          .ident = conf->ident,
@@ -150,6 +459,7 @@ enum err membership_host_new(const struct membership_host_conf *conf, struct lin
                                          .user = host,
                                          .seed = env_random_u64()};
     TRY_OUT(membership_new(&membership, &host->membership));
+    TRY_OUT(open_doorway(host));
     TRY_OUT(membership_host_begin(host, conf->start_ms));
 out:
     if (err != ERR_OK)
@@ -163,8 +473,9 @@ void membership_host_free(struct membership_host *host)
 {
     if (host == NULL)
         return;
+    doorway_free(host->doorway);
     membership_free(host->membership);
-    membership_disk_deinit(&host->keep);
+    disk_deinit(&host->keep);
     mem_free(host);
 }
 
@@ -173,28 +484,48 @@ struct membership *membership_host_membership(struct membership_host *host)
     return host->membership;
 }
 
+struct doorway *membership_host_doorway(struct membership_host *host)
+{
+    return host->doorway;
+}
+
+enum err membership_host_plan_known(struct membership_host *host, struct sync *sync, uint32_t fragments,
+                                    const uint32_t *shards_counts)
+{
+    TRY(membership_plan_known(host->membership, sync, fragments, shards_counts));
+    host->planned = true;
+    return ERR_OK;
+}
+
 /* ---- the loop ---- */
 
 void membership_host_tidy(struct membership_host *host, uint64_t before)
 {
-    membership_disk_pack(&host->keep, before);
+    disk_pack(&host->keep, before);
 }
 
 void membership_host_kept(struct membership_host *host, uint64_t now_ms)
 {
     struct record_entry entry;
-    if (membership_disk_record(&host->keep, &entry)) {
+    if (disk_record(&host->keep, &entry)) {
         membership_kept(host->membership, &entry);
         record_entry_free(&entry);
     }
-    uint64_t saved = membership_disk_saved(&host->keep);
+    uint64_t saved = disk_saved(&host->keep);
     if (saved != 0)
         membership_saved(host->membership, saved, now_ms);
 }
 
-void membership_host_tick(struct membership_host *host, const struct bitset *silent, uint64_t now_ms)
+void membership_host_look(struct membership_host *host, uint64_t now_ms)
 {
-    membership_disk_tick(&host->keep);
+    doorway_look(host->doorway, now_ms, env_wall_ms() / 1000);
+}
+
+void membership_host_tick(struct membership_host *host, const struct bitset *silent, bool shut_out, uint64_t now_ms)
+{
+    host->shut_out = shut_out;
+    doorway_tick(host->doorway, now_ms, env_wall_ms() / 1000);
+    disk_tick(&host->keep);
     membership_tick(host->membership, silent, now_ms);
 }
 

@@ -5,17 +5,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/human.h"
 #include "common/log.h"
 #include "common/mem.h"
-#include "daemon/peers/beat.h"
-#include "daemon/membership/membership_host.h"
-#include "daemon/membership/gate.h"
-#include "daemon/transfer/objects.h"
-#include "daemon/peers/peers_core.h"
+#include "daemon/peers/peer.h"
+#include "daemon/rules.h"
 #include "net/sync/rows.h"
-#include "daemon/trainer/trainer.h"
-#include "net/transport/link.h"
-#include "net/config/vouch.h"
 
 /* BEAT: heartbeats; an island that is silent for SILENT counts as away, which status shows within three seconds.
  * HELLO_AGAIN: greetings are repeated until both sides know the same of each other. */
@@ -24,6 +19,126 @@ enum { BEAT_MS = 1000, SILENT_MS = 2500, HELLO_AGAIN_MS = 1000, ANNOUNCE_GAP_MS 
 enum { UNDIALLED_MS = 15000 };
 /* The same complaint about one island, or about any, is logged once in so long. */
 enum { REFUSED_SAID_MS = 10000, MALFORMED_SAID_MS = 5000, DIVERGED_SAID_MS = 5000, PLAN_SAID_MS = 60000 };
+enum { STRANGER_SAID_MS = 5000 };
+
+struct peer {
+    bool greeted; /* a hello of the present session was accepted */
+    bool up;      /* greeted and heard from lately */
+    uint64_t session, heard_ms, hello_ms, beat_ms;
+    uint64_t since_ms; /* its slot is its own */
+    struct pulse pulse;
+    bool plan_known;
+    struct digest plan_id;
+    struct report report;
+    struct rows_said *said; /* [fragments]: what we last told it */
+    uint32_t refresh;       /* next fragment to repeat */
+    struct log_limit refused_said, malformed_said, diverged_said, plan_said;
+    struct twins twins;
+    struct faults faults;
+    bool undialled;               /* as it says: it dials us in vain */
+    bool refused;                 /* it, or we, would not talk: not a matter of time */
+    bool unadmitted;              /* refused, since it does not know our key, or has another than we think */
+    char note[WIRE_REASON_BYTES]; /* why it is not up, for status; "" if nothing is known */
+};
+
+/* Connections with a key that nobody knows. */
+struct strangers {
+    uint64_t count, last_ms;
+    char last[WIRE_REASON_BYTES]; /* its key and address */
+    struct log_limit said;
+};
+
+/* Who came with a token, and cannot be talked to. */
+struct newcomers {
+    uint64_t last_ms; /* 0: never */
+    char last[WIRE_REASON_BYTES];
+    struct log_limit said;
+};
+
+struct peers {
+    struct peers_conf conf;
+    struct transfer_plan plan; /* .plan NULL: not known yet */
+    uint64_t now_ms;
+    struct link *link;
+    struct objects *objects;
+    struct membership *membership;
+    struct peer *peers; /* [room], by slot */
+    uint32_t room;
+    struct bitset silent; /* not heard for as long as the configuration allows */
+    uint64_t pause_ms;    /* between heartbeats */
+    uint64_t silent_ms;   /* one who is silent so long is not up */
+    bool announce;
+    uint64_t announce_ms;
+    bool draining;  /* we are leaving the run, or have left it */
+    bool undialled; /* the owners dial us in vain */
+    bool news;      /* all others are to be greeted again */
+    struct strangers strangers;
+    struct newcomers newcomers;
+    struct log_limit anyone_said;
+    bool capped_said;            /* what caps a line, in the log */
+    struct wire_message in, out; /* taken in, and being said; large, so not on the stack */
+};
+
+static uint32_t self_of(const struct peers *peers)
+{
+    return peers->conf.view->self;
+}
+
+static uint32_t members_of(const struct peers *peers)
+{
+    return peers->conf.view->count;
+}
+
+static uint32_t fragments_of(const struct peers *peers)
+{
+    return peers->plan.plan != NULL ? peers->plan.plan->plan->fragments_count : 0;
+}
+
+static const char *name_of(const struct peers *peers, uint32_t peer)
+{
+    return peers->conf.view->members[peer].name;
+}
+
+/* Whether a slot is another member's. */
+static bool is_other(const struct peers *peers, uint32_t i)
+{
+    return i != self_of(peers) && peers->conf.view->members[i].used;
+}
+
+/* ---- what this island says of itself ---- */
+
+static uint8_t owner_wish(const struct peers *peers)
+{
+    enum record_wish wish = dconf_owner_wish(peers->conf.conf);
+    return peers->undialled && wish != RECORD_OWNER_NO ? RECORD_OWNER_DIALS : (uint8_t)wish;
+}
+
+/* What others learn by our greeting. */
+static void say_of_ourselves(struct peers *peers)
+{
+    const struct dconf *conf = peers->conf.conf;
+    struct membership_said said = {.address = dconf_address(conf),
+                                   .uplink = conf->uplink,
+                                   .owner_wish = owner_wish(peers),
+                                   .draining = peers->draining};
+    membership_said(peers->membership, self_of(peers), &said);
+}
+
+void peers_drain(struct peers *peers, bool draining)
+{
+    peers->news |= peers->draining != draining;
+    peers->draining = draining;
+    say_of_ourselves(peers);
+}
+
+static void set_undialled(struct peers *peers, bool undialled)
+{
+    if (peers->undialled == undialled)
+        return;
+    peers->undialled = undialled;
+    peers->news = true;
+    say_of_ourselves(peers);
+}
 
 /* ---- set-up ---- */
 
@@ -57,45 +172,6 @@ static enum err set_member(struct peers *peers, uint32_t i)
     return ERR_OK;
 }
 
-static enum err open_links(struct peers *peers)
-{
-    const struct view *view = peers->conf.view;
-    struct link_conf conf = {.ident = peers->conf.ident,
-                             .listen = peers->conf.conf->listen,
-                             .run_tag = wire_run_tag(view->nonce, &peers->conf.spec->digest),
-                             .rate_limit = peers->conf.conf->rate_limit,
-                             .congestion = peers->conf.conf->congestion,
-                             .io_threads = (int)peers->conf.conf->io_threads};
-    TRY(link_new(&conf, &peers->link));
-    for (uint32_t i = 0; i < view->count; i++)
-        if (view->members[i].used && i != view->self)
-            TRY(set_member(peers, i));
-    return ERR_OK;
-}
-
-static enum err open_membership(struct peers *peers)
-{
-    const struct peers_conf *from = &peers->conf;
-    struct membership_host_conf host = {.folder = from->conf->state_folder,
-                                        .view = from->view,
-                                        .chain = from->chain,
-                                        .ident = from->ident,
-                                        .vote = from->vote,
-                                        .events = from->events,
-                                        .jobs = from->jobs,
-                                        .start_ms = from->start_ms};
-    TRY(membership_host_new(&host, peers->link, &peers->membership_host));
-    struct gate_conf gate = {.conf = from->conf,
-                             .spec = from->spec,
-                             .view = from->view,
-                             .chain = from->chain,
-                             .ident = from->ident,
-                             .trainer = from->trainer,
-                             .link = peers->link,
-                             .membership = peers_membership(peers)};
-    return gate_open(&gate, peers->now_ms, &peers->gate);
-}
-
 enum err peers_new(const struct peers_conf *conf, struct peers **out)
 {
     enum err err;
@@ -106,17 +182,14 @@ enum err peers_new(const struct peers_conf *conf, struct peers **out)
     peers->now_ms = conf->start_ms;
     peers->pause_ms = conf->conf->away_ms / 3 < BEAT_MS ? conf->conf->away_ms / 3 : BEAT_MS;
     peers->silent_ms = SILENT_MS < conf->conf->away_ms ? SILENT_MS : 3 * conf->conf->away_ms / 4;
+    peers->link = conf->link;
+    peers->objects = conf->objects;
+    peers->membership = membership_host_membership(conf->host);
     TRY_OUT(make_room(peers));
-    TRY_OUT(open_links(peers));
-    struct objects_conf objects = {.spec = conf->spec,
-                                   .view = conf->view,
-                                   .chain = conf->chain,
-                                   .events = conf->events,
-                                   .trainer = conf->trainer,
-                                   .link = peers->link,
-                                   .rate_limit = conf->conf->rate_limit};
-    TRY_OUT(objects_new(&objects, &peers->objects));
-    TRY_OUT(open_membership(peers));
+    for (uint32_t i = 0; i < members_of(peers); i++)
+        if (is_other(peers, i))
+            TRY_OUT(set_member(peers, i));
+    say_of_ourselves(peers);
 out:
     if (err != ERR_OK)
         peers_free(peers);
@@ -125,41 +198,28 @@ out:
     return err;
 }
 
-enum err peers_begin(struct peers *peers, uint64_t now_ms)
+void peers_begin(struct peers *peers, uint64_t now_ms)
 {
     peers->now_ms = now_ms;
     for (uint32_t i = 0; i < members_of(peers); i++)
         peers->peers[i].since_ms = now_ms;
-    return membership_host_begin(peers->membership_host, now_ms);
 }
 
 void peers_free(struct peers *peers)
 {
     if (peers == NULL)
         return;
-    gate_close(&peers->gate);
-    membership_host_free(peers->membership_host);
-    objects_free(peers->objects);
-    vouches_free(peers->vouches);
-    link_free(peers->link);
     for (uint32_t i = 0; i < peers->room; i++)
         mem_free(peers->peers[i].said);
     mem_free(peers->peers);
     mem_free(peers);
 }
 
-size_t peers_poll(const struct peers *peers, zmq_pollitem_t *items, size_t items_max)
-{
-    return link_poll_items(peers->link, items, items_max);
-}
-
 uint64_t peers_wait_us(const struct peers *peers)
 {
-    uint64_t wait_us = objects_wait_us(peers->objects);
     if (!peers->announce)
-        return wait_us;
-    uint64_t announce_us = peers->announce_ms > peers->now_ms ? 1000 * (peers->announce_ms - peers->now_ms) : 1;
-    return wait_us == 0 || announce_us < wait_us ? announce_us : wait_us;
+        return 0;
+    return peers->announce_ms > peers->now_ms ? 1000 * (peers->announce_ms - peers->now_ms) : 1;
 }
 
 /* ---- greetings and heartbeats out ---- */
@@ -172,24 +232,96 @@ static void say(struct peers *peers, uint32_t i)
         log_error("cannot talk to island %s: %s", name_of(peers, i), err_text());
 }
 
+static void fill_hello(struct peers *peers)
+{
+    const struct peers_conf *conf = &peers->conf;
+    const struct model_plan *plan = peers->plan.plan;
+    struct wire_hello *hello = &peers->out.hello;
+    peers->out.type = WIRE_HELLO;
+    *hello = (struct wire_hello){.run_id = conf->spec->digest,
+                                 .plan_known = plan != NULL,
+                                 .first_known = conf->view->epoch == 0,
+                                 .session = conf->session,
+                                 .island = conf->view->members[conf->view->self].id,
+                                 .window_kib = (uint32_t)(conf->conf->window / 1024),
+                                 .uplink = conf->conf->uplink,
+                                 .owner_wish = owner_wish(peers),
+                                 .draining = peers->draining};
+    if (hello->first_known)
+        hello->first = *chain_last_digest(conf->chain);
+    snprintf(hello->address, sizeof hello->address, "%s", dconf_address(conf->conf));
+    if (hello->plan_known)
+        hello->plan_id = plan->id;
+    snprintf(hello->name, sizeof hello->name, "%s", conf->conf->name);
+    snprintf(hello->software, sizeof hello->software, "diloco " DILOCO_VERSION);
+}
+
 static void send_hello(struct peers *peers, uint32_t i)
 {
-    beat_hello(&peers->conf, &peers->plan, gate_owner_wish(&peers->gate), peers->gate.draining, &peers->out);
+    fill_hello(peers);
     say(peers, i);
     peers->peers[i].hello_ms = peers->now_ms + HELLO_AGAIN_MS;
+}
+
+static uint32_t trainer_word(enum trainer_phase phase)
+{
+    static const uint32_t words[TRAINER_PHASES] = {
+        [TRAINER_NONE] = WIRE_TRAINER_NONE,           [TRAINER_STOPPED] = WIRE_TRAINER_NONE,
+        [TRAINER_STARTING] = WIRE_TRAINER_STARTING,   [TRAINER_TRAINING] = WIRE_TRAINER_TRAINING,
+        [TRAINER_FINISHING] = WIRE_TRAINER_FINISHING, [TRAINER_FINISHED] = WIRE_TRAINER_FINISHED,
+        [TRAINER_LEAVING] = WIRE_TRAINER_NONE,        [TRAINER_RESTARTING] = WIRE_TRAINER_FAILED,
+        [TRAINER_ENDED] = WIRE_TRAINER_NONE};
+    return words[phase];
+}
+
+static uint32_t bounded(double value)
+{
+    return value > 0 && value < (double)UINT32_MAX ? (uint32_t)value : 0;
+}
+
+static void put_silent(const struct view *view, const struct bitset *silent, struct wire_heartbeat *beat)
+{
+    beat->silent_count = 0;
+    for (uint32_t i = 0; i < view->count; i++)
+        if (bitset_has(silent, i) && view->members[i].used)
+            beat->silent[beat->silent_count++] = view->members[i].id;
+}
+
+/* A heartbeat without rows, and without what is each member's own: sequence and echo. */
+static void fill_beat(struct peers *peers)
+{
+    const struct peers_conf *conf = &peers->conf;
+    const struct rounds *rounds = peers->plan.rounds;
+    struct wire_heartbeat *beat = &peers->out.heartbeat;
+    struct trainer_info trainer = trainer_info(conf->trainer);
+    enum trainer_phase phase = trainer_phase(conf->trainer);
+    bool training = phase == TRAINER_TRAINING || phase == TRAINER_FINISHING;
+    peers->out.type = WIRE_HEARTBEAT;
+    beat->session = conf->session;
+    beat->taking_part = training || phase == TRAINER_STARTING;
+    beat->step = training ? trainer.step : rounds != NULL ? rounds_step(rounds) : 0;
+    beat->tokens = trainer.tokens;
+    memcpy(&beat->loss, &trainer.loss, sizeof beat->loss);
+    beat->tokens_per_s = bounded(trainer.tokens_per_s);
+    beat->trainer = trainer_word(phase);
+    beat->epoch = conf->view->epoch;
+    beat->incarnation = vote_incarnation(conf->vote);
+    beat->disk_fails = (rounds != NULL && rounds_refused(rounds)) || membership_host_unkept(conf->host)[0] != '\0';
+    beat->in_doubt = vote_doubt(conf->vote) != VOTE_SURE;
+    beat->fragments_count = beat->held_count = 0;
+    put_silent(conf->view, &peers->silent, beat);
 }
 
 static void send_heartbeat(struct peers *peers, uint32_t i)
 {
     struct peer *peer = &peers->peers[i];
     struct wire_heartbeat *beat = &peers->out.heartbeat;
-    beat_fill(&peers->conf, &peers->plan, &peers->silent, &peers->out);
-    beat->disk_fails |= membership_host_unkept(peers->membership_host)[0] != '\0';
+    fill_beat(peers);
     beat->undialled = peer->up && link_undialled(peers->link, i, UNDIALLED_MS);
-    membership_beat(peers_membership(peers), beat, peers->now_ms);
+    membership_beat(peers->membership, beat, peers->now_ms);
     pulse_out(&peer->pulse, beat, peers->now_ms);
     if (peers->plan.sync != NULL && !sync_is_witness(peers->plan.sync))
-        rows_fill(peers->plan.sync, peers->vouches, fragments_of(peers), peer->said, &peer->refresh, beat);
+        rows_fill(peers->plan.sync, peers->plan.vouches, fragments_of(peers), peer->said, &peer->refresh, beat);
     peer->beat_ms = peers->now_ms + peers->pause_ms;
     say(peers, i);
 }
@@ -223,7 +355,7 @@ static void peer_up(struct peers *peers, uint32_t i)
     if (peer->said != NULL)
         memset(peer->said, 0xff, fragments_of(peers) * sizeof *peer->said); /* nothing it was told counts any more */
     event_post_sync(peers->conf.events, &(struct sync_event){.type = SYNC_EV_PEER_UP, .member = i});
-    membership_up(peers_membership(peers), i, true, peers->now_ms);
+    membership_up(peers->membership, i, true, peers->now_ms);
     peers->announce = true;
     peer->beat_ms = 0;
 }
@@ -234,9 +366,52 @@ static void peer_gone(struct peers *peers, uint32_t i)
     if (peer->up) {
         objects_lost_sight(peers->objects, i);
         event_post_sync(peers->conf.events, &(struct sync_event){.type = SYNC_EV_PEER_DOWN, .member = i});
-        membership_up(peers_membership(peers), i, false, peers->now_ms);
+        membership_up(peers->membership, i, false, peers->now_ms);
     }
     peer->up = false;
+}
+
+/* Why the plan that it has, if it knows one, is not ours; NULL: it may be. */
+static const char *plan_misfit(const struct peers *peers, bool known, const struct digest *theirs)
+{
+    const struct model_plan *plan = peers->plan.plan;
+    if (!known || plan == NULL || digest_equal(theirs, &plan->id))
+        return NULL;
+    return "its model has other tensors, or another frozen base; the trainers of all islands must register the same";
+}
+
+/* Founders make record 0 from their configurations, each for itself, and nothing of one fits what another makes. */
+static const char *first_misfit(const struct peers_conf *conf, const struct view_member *member,
+                                const struct wire_hello *hello)
+{
+    static _Thread_local char text[WIRE_REASON_BYTES];
+    char theirs[HUMAN_BYTES], ours[HUMAN_BYTES];
+    if (!hello->first_known || conf->view->epoch > 0 || digest_equal(&hello->first, chain_last_digest(conf->chain)))
+        return NULL;
+    if (hello->uplink != 0 && hello->uplink != member->uplink)
+        snprintf(text, sizeof text,
+                 "it has uplink = %s of itself, and its [peer] section here has %s: one figure for each island in all "
+                 "configurations",
+                 human_rate((double)hello->uplink, theirs), human_rate((double)member->uplink, ours));
+    else
+        snprintf(text, sizeof text,
+                 "its configuration and this one have other uplinks or witnesses of the same islands: compare "
+                 "dilococtl peers on both");
+    return text;
+}
+
+/* Why the member in that slot, which greets so, cannot be talked to; NULL: it can. In a buffer of the thread, good
+ * until the next call. */
+static const char *misfit(const struct peers *peers, uint32_t slot, const struct wire_hello *hello)
+{
+    const struct peers_conf *conf = &peers->conf;
+    const struct view_member *member = &conf->view->members[slot];
+    if (!digest_equal(&hello->run_id, &conf->spec->digest))
+        return "it has another run spec; give every island the same file";
+    if (hello->island != member->id || strcmp(hello->name, member->name) != 0)
+        return "its name is not the one its key stands for";
+    const char *first = first_misfit(conf, member, hello);
+    return first != NULL ? first : plan_misfit(peers, hello->plan_known, &hello->plan_id);
 }
 
 enum err peers_plan_known(struct peers *peers, const struct transfer_plan *plan)
@@ -244,16 +419,11 @@ enum err peers_plan_known(struct peers *peers, const struct transfer_plan *plan)
     uint32_t fragments = plan->plan->plan->fragments_count;
     for (uint32_t i = 0; i < peers->room; i++)
         TRY(mem_new(fragments, sizeof *peers->peers[i].said, "peers", &peers->peers[i].said));
-    if (!sync_is_witness(plan->sync)) /* who never sends a state */
-        TRY(beat_vouches_new(&peers->conf, fragments, &peers->vouches));
-    TRY(objects_plan_known(peers->objects, plan, peers->vouches));
-    TRY(membership_plan_known(peers_membership(peers), plan->sync, fragments, plan->shards_counts));
     peers->plan = *plan;
-    peers->gate.planned = true;
     for (uint32_t i = 0; i < members_of(peers); i++) {
         struct peer *peer = &peers->peers[i];
         if (!peer->greeted || !is_other(peers, i) ||
-            refuse(peers, i, beat_plan_misfit(&peers->plan, peer->plan_known, &peer->plan_id)))
+            refuse(peers, i, plan_misfit(peers, peer->plan_known, &peer->plan_id)))
             continue;
         send_hello(peers, i); /* again, now with the plan */
         if (peer->up)
@@ -269,7 +439,6 @@ static void drop_member(struct peers *peers, uint32_t i)
     struct peer *peer = &peers->peers[i];
     if (link_set(peers->link, i, NULL) != ERR_OK)
         log_error("cannot end the connection to island %s: %s", name_of(peers, i), err_text());
-    objects_forget(peers->objects, i);
     peer_gone(peers, i);
     mem_free(peer->said);
     *peer = (struct peer){0};
@@ -278,7 +447,6 @@ static void drop_member(struct peers *peers, uint32_t i)
 enum err peers_members(struct peers *peers, const struct view_changes *changes)
 {
     TRY(make_room(peers));
-    TRY(objects_members(peers->objects, members_of(peers)));
     for (uint32_t i = 0; i < members_of(peers); i++) {
         if (i == self_of(peers))
             continue;
@@ -287,40 +455,27 @@ enum err peers_members(struct peers *peers, const struct view_changes *changes)
         else if (bitset_has(&changes->added, i) || bitset_has(&changes->changed, i))
             TRY(set_member(peers, i));
     }
-    objects_begin_epoch(peers->objects);
     return ERR_OK;
 }
 
-enum err peers_begin_epoch(struct peers *peers)
-{
-    if (peers->vouches != NULL)
-        vouches_begin_epoch(peers->vouches);
-    TRY(membership_host_begin(peers->membership_host, peers->now_ms));
-    doorway_begin(peers->gate.doorway);
-    return ERR_OK;
-}
+/* ---- greetings and heartbeats in ---- */
 
-struct gate *peers_gate(struct peers *peers)
+/* What a member says of itself. */
+static void said_in(struct peers *peers, uint32_t i, const struct wire_hello *hello)
 {
-    return &peers->gate;
-}
-
-struct membership_host *peers_membership_host(const struct peers *peers)
-{
-    return peers->membership_host;
-}
-
-struct membership *peers_membership(const struct peers *peers)
-{
-    return membership_host_membership(peers->membership_host);
+    struct membership_said said = {.address = hello->address,
+                                   .uplink = hello->uplink,
+                                   .owner_wish = hello->owner_wish,
+                                   .draining = hello->draining};
+    membership_said(peers->membership, i, &said);
 }
 
 static void hello_in(struct peers *peers, uint32_t i, const struct wire_hello *hello)
 {
     struct peer *peer = &peers->peers[i];
-    if (refuse(peers, i, beat_misfit(&peers->conf, &peers->plan, i, hello)))
+    if (refuse(peers, i, misfit(peers, i, hello)))
         return;
-    gate_said(&peers->gate, i, hello);
+    said_in(peers, i, hello);
     bool restarted = peer->session != hello->session;
     twins_note(&peer->twins, name_of(peers, i), hello->session, peers->now_ms);
     bool was_up = peer->up && peer->greeted, again = peer->greeted;
@@ -349,6 +504,20 @@ static void hello_in(struct peers *peers, uint32_t i, const struct wire_hello *h
     }
 }
 
+/* What the member in that slot vouches for. */
+static void vouches_in(struct peers *peers, uint32_t slot, const struct wire_heartbeat *beat)
+{
+    const struct view *view = peers->conf.view;
+    struct vouches *vouches = peers->plan.vouches;
+    for (uint32_t k = 0; vouches != NULL && k < beat->fragments_count; k++) {
+        const struct wire_fragment *row = &beat->fragments[k];
+        const struct vouch_subject subject = {
+            .nonce = view->nonce, .fragment = row->fragment, .version = row->at.version, .hash = row->at.hash};
+        if (row->vouched)
+            vouches_heard(vouches, view->members[slot].id, &subject, row->signature);
+    }
+}
+
 static void heartbeat_in(struct peers *peers, uint32_t i, const struct wire_heartbeat *beat)
 {
     struct peer *peer = &peers->peers[i];
@@ -366,8 +535,8 @@ static void heartbeat_in(struct peers *peers, uint32_t i, const struct wire_hear
         log_info("island %s is back", name_of(peers, i));
         peer_up(peers, i);
     }
-    beat_vouches_heard(&peers->conf, peers->vouches, i, beat);
-    membership_heard(peers_membership(peers), i, beat, peers->now_ms);
+    vouches_in(peers, i, beat);
+    membership_heard(peers->membership, i, beat, peers->now_ms);
     event_post_sync(peers->conf.events, &(struct sync_event){.type = SYNC_EV_HEARTBEAT, .member = i, .beat = beat});
 }
 
@@ -397,8 +566,8 @@ static void control_in(struct peers *peers, const struct link_message *in)
     if (wire_is_epoch(in->header.type)) {
         if (faults_floods(&peers->peers[i].faults, in->header.type, peers->now_ms))
             malformed(peers, i, "more messages about the next epoch than anybody needs");
-        else if (peers->peers[i].greeted && membership_message_in(peers_membership(peers), i, in->header.type,
-                                                                  in->payload, in->bytes, peers->now_ms) != ERR_OK)
+        else if (peers->peers[i].greeted && membership_message_in(peers->membership, i, in->header.type, in->payload,
+                                                                  in->bytes, peers->now_ms) != ERR_OK)
             malformed(peers, i, err_text());
         return;
     }
@@ -451,6 +620,27 @@ bool peers_take(struct peers *peers, uint64_t now_ms)
     else
         control_in(peers, &message);
     return true;
+}
+
+static void strangers_note(struct strangers *strangers, const char *who, uint64_t now_ms)
+{
+    strangers->count++;
+    strangers->last_ms = now_ms;
+    snprintf(strangers->last, sizeof strangers->last, "%s", who);
+    if (log_limit_pass(&strangers->said, now_ms, STRANGER_SAID_MS))
+        log_warn(
+            "refused a connection with unknown key %s; if it is an island of the run, it was revoked, and comes in "
+            "again by dilococtl reset there and a new invitation, or it has another key than dilococtl peers shows",
+            who);
+}
+
+static void newcomers_note(struct newcomers *newcomers, const char *why, uint64_t now_ms)
+{
+    newcomers->last_ms = now_ms;
+    snprintf(newcomers->last, sizeof newcomers->last, "%s", why);
+    if (log_limit_pass(&newcomers->said, now_ms, STRANGER_SAID_MS))
+        log_warn("a newcomer with a token was refused: %s; install the same release on both, the token stays good",
+                 why);
 }
 
 /* Our dialling came to nothing: it answered and would not, or it did not answer. */
@@ -512,8 +702,6 @@ void peers_flush(struct peers *peers, uint64_t now_ms)
             if (is_other(peers, i) && peers->peers[i].greeted)
                 send_heartbeat(peers, i);
     }
-    gate_look(&peers->gate, now_ms);
-    objects_flush(peers->objects, now_ms);
 }
 
 /* ---- the tick ---- */
@@ -555,90 +743,34 @@ static void look_whether_undialled(struct peers *peers)
         in_vain += peer->undialled;
         who = name_of(peers, i);
     }
-    bool undialled = owners > 0 ? in_vain == owners : peers->gate.undialled;
-    if (undialled != peers->gate.undialled && undialled)
+    bool undialled = owners > 0 ? in_vain == owners : peers->undialled;
+    if (undialled != peers->undialled && undialled)
         log_warn(
             "not reachable from %s: this island contributes, and owns shards only beside a single other; let its port "
             "through ([net] listen), or say where it is reached ([net] address)",
             who);
-    else if (undialled != peers->gate.undialled)
+    else if (undialled != peers->undialled)
         log_info("reachable again from %s: this island may own shards", who);
-    gate_undialled(&peers->gate, undialled);
-}
-
-/* One that does not know our key may lag behind, or have another key itself; most of them know what was decided. */
-bool peers_shut_out(const struct peers *peers)
-{
-    uint32_t others = 0, unadmitted = 0;
-    for (uint32_t i = 0; i < members_of(peers); i++) {
-        const struct peer *peer = &peers->peers[i];
-        if (!is_other(peers, i) || !peers->conf.view->members[i].voter)
-            continue;
-        others++;
-        unadmitted += !peer->up && peer->refused && peer->unadmitted;
-    }
-    return unadmitted > others / 2;
+    set_undialled(peers, undialled);
 }
 
 void peers_tick(struct peers *peers, uint64_t now_ms)
 {
-    struct bitset with_plan = {{0}};
     peers->now_ms = now_ms;
     link_tick(peers->link);
-    objects_tick(peers->objects, now_ms);
-    peers->gate.shut_out = peers_shut_out(peers);
     look_whether_undialled(peers);
-    bool news = gate_tick(&peers->gate, now_ms); /* of ourselves */
+    bool news = peers->news;
+    peers->news = false;
     for (uint32_t i = 0; i < members_of(peers); i++) {
         if (!is_other(peers, i))
             continue;
         look_after(peers, i);
         if (news && peers->peers[i].greeted)
             send_hello(peers, i);
-        if (peers->peers[i].up && peers->peers[i].plan_known)
-            bitset_add(&with_plan, i);
     }
-    objects_want_plan(peers->objects, &with_plan, now_ms);
-    membership_host_tick(peers->membership_host, &peers->silent, now_ms);
 }
 
 /* ---- orders ---- */
-
-void peers_send(struct peers *peers, const struct wire_key *key, uint32_t member)
-{
-    objects_send(peers->objects, key, member, peers->now_ms);
-}
-
-void peers_fetch(struct peers *peers, const struct wire_key *key, uint32_t member)
-{
-    objects_fetch(peers->objects, key, member);
-}
-
-void peers_retire(struct peers *peers, uint32_t f, uint64_t version)
-{
-    objects_retire(peers->objects, f, version);
-}
-
-void peers_retire_results(struct peers *peers, uint32_t f, uint64_t version)
-{
-    objects_retire_results(peers->objects, f, version);
-}
-
-void peers_judged(struct peers *peers, uint32_t peer, const struct wire_key *key, enum wire_done done)
-{
-    objects_judged(peers->objects, peer, key, done);
-}
-
-void peers_lent(struct peers *peers, const struct state_loan *loan, enum err err)
-{
-    objects_lent(peers->objects, loan, err, peers->now_ms);
-}
-
-enum err peers_take_plan(struct peers *peers, uint32_t peer, const struct wire_key *key, uint64_t bytes,
-                         struct model_plan **out)
-{
-    return objects_take_plan(peers->objects, peer, key, bytes, &peers->peers[peer].plan_id, out);
-}
 
 void peers_plan_refused(struct peers *peers, uint32_t peer, const char *text)
 {
@@ -660,4 +792,169 @@ void peers_bye(struct peers *peers, const char *reason)
     for (uint32_t i = 0; i < members_of(peers); i++)
         if (is_other(peers, i) && peers->peers[i].greeted)
             say(peers, i);
+}
+
+/* ---- looking in ---- */
+
+bool peers_heard(const struct peers *peers)
+{
+    for (uint32_t i = 0; i < members_of(peers); i++)
+        if (is_other(peers, i) && peers->conf.view->members[i].role != RECORD_WITNESS &&
+            (!peers->peers[i].up || peers->peers[i].pulse.in == 0))
+            return false;
+    return true;
+}
+
+const struct bitset *peers_silent(const struct peers *peers)
+{
+    return &peers->silent;
+}
+
+struct bitset peers_with_plan(const struct peers *peers)
+{
+    struct bitset with_plan = {{0}};
+    for (uint32_t i = 0; i < members_of(peers); i++)
+        if (is_other(peers, i) && peers->peers[i].up && peers->peers[i].plan_known)
+            bitset_add(&with_plan, i);
+    return with_plan;
+}
+
+const struct digest *peers_plan_id(const struct peers *peers, uint32_t peer)
+{
+    return &peers->peers[peer].plan_id;
+}
+
+uint64_t peers_furthest(struct peers *peers, uint64_t own_step)
+{
+    uint64_t last = (uint64_t)peers->conf.spec->steps, furthest = own_step;
+    uint64_t known = peers->plan.rounds != NULL ? rounds_step(peers->plan.rounds) : 0;
+    uint64_t most = rules_furthest(peers->conf.spec, fragments_of(peers), known > own_step ? known : own_step);
+    bool judges = !view_is_witness(peers->conf.view); /* which cannot tell how far rounds bring anybody */
+    for (uint32_t i = 0; i < members_of(peers); i++)
+        if (is_other(peers, i) && judges)
+            furthest = report_furthest(&peers->peers[i].report, name_of(peers, i), peers->peers[i].up, furthest, most,
+                                       peers->now_ms);
+    return furthest < last ? furthest : last;
+}
+
+uint64_t peers_furthest_said(const struct peers *peers, uint64_t own_step)
+{
+    uint64_t last = (uint64_t)peers->conf.spec->steps, furthest = own_step;
+    for (uint32_t i = 0; i < members_of(peers); i++)
+        if (is_other(peers, i) && peers->peers[i].up && peers->peers[i].report.step > furthest)
+            furthest = peers->peers[i].report.step;
+    return furthest < last ? furthest : last;
+}
+
+bool peers_draining(const struct peers *peers)
+{
+    return peers->draining;
+}
+
+bool peers_undialled(const struct peers *peers)
+{
+    return peers->undialled;
+}
+
+/* One that does not know our key may lag behind, or have another key itself; most of them know what was decided. */
+bool peers_shut_out(const struct peers *peers)
+{
+    uint32_t others = 0, unadmitted = 0;
+    for (uint32_t i = 0; i < members_of(peers); i++) {
+        const struct peer *peer = &peers->peers[i];
+        if (!is_other(peers, i) || !peers->conf.view->members[i].voter)
+            continue;
+        others++;
+        unadmitted += !peer->up && peer->refused && peer->unadmitted;
+    }
+    return unadmitted > others / 2;
+}
+
+static const char *fault_of(const struct peers *peers, uint32_t i, enum peer_fault *kind)
+{
+    const struct peer *peer = &peers->peers[i];
+    *kind = PEER_FAULT_FALSE;
+    if (membership_broke_word(peers->membership, i))
+        return "it has signed two results of one part: it is evicted, and stays so";
+    if (objects_lied(peers->objects, i))
+        return "it has sent a state that is not the one a majority signed";
+    if (peer->up && peer->report.too_far_said && peer->report.too_far_ms != 0)
+        return "it says that it is further than it can be: not followed";
+    const char *text = peer->up ? faults_text(&peer->faults, peers->now_ms) : "";
+    enum sync_fault now = faults_now(&peer->faults);
+    if (text[0] == '\0')
+        *kind = PEER_FAULT_NONE;
+    else if (now == SYNC_FAULT_LATE || now == SYNC_FAULT_NO_RESULT)
+        *kind = now == SYNC_FAULT_LATE ? PEER_FAULT_LATE : PEER_FAULT_STUCK;
+    return text;
+}
+
+struct peer_info peers_info(const struct peers *peers, uint32_t i)
+{
+    const struct peer *peer = &peers->peers[i];
+    struct link_counters counters = link_counters(peers->link, i);
+    enum peer_fault kind;
+    const char *fault = fault_of(peers, i, &kind);
+    return (struct peer_info){.up = peer->up,
+                              .refused = peer->refused,
+                              .unadmitted = peer->refused && peer->unadmitted,
+                              .note = peer->note,
+                              .fault = fault,
+                              .fault_kind = kind,
+                              .heard_ms = peer->heard_ms,
+                              .twins_ms = peer->twins.seen_ms,
+                              .rtt_ms = peer->pulse.rtt_ms,
+                              .step = peer->report.step,
+                              .own_step = peer->report.own_step,
+                              .tokens = peer->report.tokens,
+                              .loss = peer->report.loss,
+                              .tokens_per_s = peer->report.tokens_per_s,
+                              .trainer = peer->report.trainer,
+                              .sent = counters.sent,
+                              .received = counters.received};
+}
+
+struct peers_refused peers_refused(const struct peers *peers)
+{
+    return (struct peers_refused){.strangers = peers->strangers.count,
+                                  .stranger_ms = peers->strangers.last_ms,
+                                  .stranger = peers->strangers.last,
+                                  .newcomer_ms = peers->newcomers.last_ms,
+                                  .newcomer = peers->newcomers.last};
+}
+
+/* The line to one island, as configured and measured. */
+static struct caps_line line_to(const struct peers *peers, uint32_t i)
+{
+    const struct dconf *conf = peers->conf.conf;
+    const struct view *view = peers->conf.view;
+    uint64_t limit = conf->rate_limit > 0 ? conf->rate_limit : UINT64_MAX;
+    return (struct caps_line){.island = name_of(peers, i),
+                              .rtt_us = link_counters(peers->link, i).rtt_min_us,
+                              .up_bits = conf->uplink < limit ? conf->uplink : limit,
+                              .down_bits = view->members[i].uplink,
+                              .window_out = objects_window(peers->objects, i),
+                              .window_in = conf->window,
+                              .connections = 1};
+}
+
+bool peers_capped(struct peers *peers, char text[CAPS_TEXT_BYTES])
+{
+    uint64_t longest_us = 0;
+    char of_line[CAPS_TEXT_BYTES];
+    text[0] = '\0';
+    for (uint32_t i = 0; i < members_of(peers); i++) {
+        bool sends = is_other(peers, i) && peers->peers[i].up && peers->conf.view->members[i].role != RECORD_WITNESS;
+        if (!sends || view_is_witness(peers->conf.view))
+            continue;
+        struct caps_line line = line_to(peers, i);
+        if (line.rtt_us <= longest_us || !caps_tell(link_caps(peers->link), &line, of_line))
+            continue;
+        longest_us = line.rtt_us;
+        memcpy(text, of_line, CAPS_TEXT_BYTES);
+    }
+    if (text[0] != '\0' && !peers->capped_said)
+        log_warn("%s", text);
+    peers->capped_said |= text[0] != '\0';
+    return text[0] != '\0';
 }

@@ -55,7 +55,7 @@ enum err catchup_new(const struct catchup_conf *conf, struct catchup **out)
     *out = NULL;
     TRY(mem_new(1, sizeof *catchup, "states on their way in", &catchup));
     catchup->conf = *conf;
-    catchup->fragments = conf->plan->plan->plan->fragments_count;
+    catchup->fragments = conf->plan->fragments_count;
     enum err err = mem_new(catchup->fragments, sizeof *catchup->chases, "states on their way in", &catchup->chases);
     if (err == ERR_OK)
         err = mem_new(catchup->fragments, sizeof *catchup->paced_ms, "states on their way in", &catchup->paced_ms);
@@ -139,7 +139,7 @@ static void end_chase(struct catchup *catchup, struct chase *chase, bool keep_me
     gather_free(chase->gather);
     mem_free(chase->head);
     if (!keep_memory)
-        slots_free_state(catchup->conf.plan->slots, f);
+        slots_free_state(catchup->conf.slots, f);
     *chase = (struct chase){.on = false};
 }
 
@@ -174,7 +174,7 @@ static void give_up(struct catchup *catchup, struct chase *chase)
 void catchup_want(struct catchup *catchup, const struct wire_key *key, uint32_t member)
 {
     struct chase *chase = &catchup->chases[key->fragment];
-    const struct wire_standing said = sync_heard(catchup->conf.plan->sync, member, key->fragment);
+    const struct wire_standing said = sync_heard(catchup->conf.sync, member, key->fragment);
     if (chase->handed)
         return;
     if (chase->on && chase->key.version == key->version && digest_equal(&chase->hash, &said.hash)) {
@@ -198,7 +198,7 @@ bool catchup_has_begun(const struct catchup *catchup, const struct wire_key *key
 /* Whether a member says that it holds the state. */
 static bool announces(const struct catchup *catchup, const struct chase *chase, uint32_t peer)
 {
-    const struct wire_standing said = sync_heard(catchup->conf.plan->sync, peer, chase->key.fragment);
+    const struct wire_standing said = sync_heard(catchup->conf.sync, peer, chase->key.fragment);
     return said.hash_known && said.version == chase->key.version && digest_equal(&said.hash, &chase->hash);
 }
 
@@ -209,7 +209,7 @@ static void ask_for_heads(struct catchup *catchup, struct chase *chase)
     chase->again_ms = catchup->now_ms + AGAIN_MS;
     for (uint32_t i = 0; i < catchup->conf.view->count && asked < GATHER_SOURCES_MAX; i++) {
         bool may = announces(catchup, chase, i) || (chase->gather != NULL && bitset_has(&chase->asked, i));
-        if (!may || !sync_up(catchup->conf.plan->sync, i) || bitset_has(&chase->bad, i) ||
+        if (!may || !sync_up(catchup->conf.sync, i) || bitset_has(&chase->bad, i) ||
             (chase->gather != NULL && gather_has(chase->gather, i)))
             continue;
         const struct wire_key key = head_key(catchup, chase, i);
@@ -224,7 +224,7 @@ static void ask_for_heads(struct catchup *catchup, struct chase *chase)
 static bool wanted(const struct catchup *catchup, uint32_t f)
 {
     struct wire_key key;
-    return sync_fetching_state(catchup->conf.plan->sync, f, &key) && key.kind == WIRE_STATE &&
+    return sync_fetching_state(catchup->conf.sync, f, &key) && key.kind == WIRE_STATE &&
            key.version == catchup->chases[f].key.version;
 }
 
@@ -233,7 +233,7 @@ static bool may_come(const struct catchup *catchup, const struct chase *chase, c
 {
     for (uint32_t i = 0; i < catchup->conf.view->count; i++)
         if (bitset_has(&chase->asked, i) && !bitset_has(&chase->refused, i) && !bitset_has(&chase->bad, i) &&
-            !bitset_has(but, i) && sync_up(catchup->conf.plan->sync, i))
+            !bitset_has(but, i) && sync_up(catchup->conf.sync, i))
             return true;
     return false;
 }
@@ -269,7 +269,7 @@ static void run_one(struct catchup *catchup, struct chase *chase)
         return;
     }
     for (uint32_t i = 0; chase->gather != NULL && i < catchup->conf.view->count; i++)
-        if (bitset_has(&chase->asked, i) && !sync_up(catchup->conf.plan->sync, i))
+        if (bitset_has(&chase->asked, i) && !sync_up(catchup->conf.sync, i))
             gather_lose(chase->gather, i);
     if (chase->head != NULL && chase->gather == NULL)
         look_at_head(catchup, chase);
@@ -285,14 +285,14 @@ static void run_one(struct catchup *catchup, struct chase *chase)
 /* Without a disk no result can be kept, so that states alone would come, each soon too old: a few do. */
 static bool rests(const struct catchup *catchup, uint32_t f)
 {
-    const struct rounds *rounds = catchup->conf.plan->rounds;
+    const struct rounds *rounds = catchup->conf.rounds;
     return catchup->now_ms < catchup->paced_ms[f] && rounds != NULL && rounds_refused(rounds);
 }
 
 /* Whose turn it is: the one with the most values, so that none comes alone at the end. */
 static struct chase *next_to_ask(struct catchup *catchup)
 {
-    const struct plan *plan = catchup->conf.plan->plan->plan;
+    const struct plan *plan = catchup->conf.plan;
     struct chase *next = NULL;
     for (uint32_t f = 0; f < catchup->fragments; f++) {
         struct chase *chase = &catchup->chases[f];
@@ -330,8 +330,8 @@ void catchup_run(struct catchup *catchup, uint64_t now_ms)
             end_chase(catchup, chase, false);
         any |= chase->on;
     }
-    if (!any && catchup->conf.plan->slots != NULL) /* a witness has none */
-        slots_drop_spares(catchup->conf.plan->slots);
+    if (!any && catchup->conf.slots != NULL) /* a witness has none */
+        slots_drop_spares(catchup->conf.slots);
 }
 
 /* ---- coming in ---- */
@@ -363,8 +363,7 @@ static void lied(struct catchup *catchup, const struct chase *chase, uint32_t pe
 static enum xfer_verdict offer_head(struct catchup *catchup, struct chase *chase, uint32_t peer, uint64_t total,
                                     struct xfer_offer *offer)
 {
-    const struct transfer_plan *run = catchup->conf.plan;
-    uint64_t most = state_head_bytes_max(run->replica, chase->key.fragment, catchup->conf.view->count);
+    uint64_t most = state_head_bytes_max(catchup->conf.replica, chase->key.fragment, catchup->conf.view->count);
     if (chase->gather != NULL) {
         offer->answer = gather_add(chase->gather, peer, catchup->now_ms) ? WIRE_RECEIVED : WIRE_NOT_NEEDED;
         return XFER_ANSWER;
@@ -417,7 +416,7 @@ static struct state_expected expected_of(const struct catchup *catchup, const st
 {
     const struct catchup_conf *conf = &catchup->conf;
     uint32_t f = chase->key.fragment, self = conf->view->self;
-    bool excused = sync_excused(conf->plan->sync, f, chase->key.version, self);
+    bool excused = sync_excused(conf->sync, f, chase->key.version, self);
     vouch_rule_of(conf->chain, f, chase->key.version, rule);
     return (struct state_expected){.version = chase->key.version,
                                    .steps = (uint64_t)conf->spec->steps,
@@ -430,12 +429,12 @@ static struct state_expected expected_of(const struct catchup *catchup, const st
 
 static enum err open_head(struct catchup *catchup, struct chase *chase)
 {
-    const struct transfer_plan *run = catchup->conf.plan;
+    const struct catchup_conf *run = &catchup->conf;
     struct vouch_rule rule;
     uint8_t *object;
     const struct state_expected expected = expected_of(catchup, chase, &rule);
-    TRY(state_head_open(run->replica, run->plan->plan, chase->key.fragment, &expected, catchup->conf.view->count,
-                        chase->head, chase->head_bytes, &chase->opened));
+    TRY(state_head_open(run->replica, run->plan, chase->key.fragment, &expected, catchup->conf.view->count, chase->head,
+                        chase->head_bytes, &chase->opened));
     TRY(slots_take_state(run->slots, chase->key.fragment, chase->opened.object_bytes, &object));
     state_head_begin(chase->head, &chase->opened, object);
     const struct gather_conf conf = {.digests = chase->opened.leaves,

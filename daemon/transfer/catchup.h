@@ -2,8 +2,7 @@
 /*
  * catchup: a fragment's state on its way in, from several islands at once: first its head, which the voters' signatures
  * prove, then the leaves of its body, each proved by the head (daemon/state/state_object.h, net/transfer/gather.h).
- * Private to
- * daemon/transfer.
+ * Private to daemon/transfer.
  *
  * The core says which version is wanted (SYNC_DO_FETCH), and all who announce that version with the same hash are
  * asked; what came stays, whoever of them goes. When all of it is there it is handed on by EVENT_OBJECT, under the name
@@ -14,22 +13,29 @@
 #ifndef DAEMON_TRANSFER_CATCHUP_H
 #define DAEMON_TRANSFER_CATCHUP_H
 
-#include "daemon/event.h"
-#include "daemon/transfer/transfer_plan.h"
-#include "daemon/trainer/trainer.h"
 #include "common/runspec.h"
+#include "daemon/event.h"
+#include "daemon/rounds/rounds.h"
+#include "daemon/state/memory.h"
+#include "daemon/state/replica.h"
+#include "daemon/state/slots.h"
+#include "daemon/trainer/trainer.h"
 #include "net/config/chain.h"
 #include "net/config/view.h"
-#include "daemon/state/memory.h"
+#include "net/sync/sync.h"
 #include "net/transfer/xfer.h"
 
 enum { CATCHUP_AT_ONCE = MEMORY_STATES_FETCHED };
 
 struct catchup;
 
-/* All borrowed. */
+/* All borrowed. Of a witness replica, slots, rounds and vouches are NULL. */
 struct catchup_conf {
-    const struct transfer_plan *plan;
+    const struct plan *plan;
+    struct replica *replica;
+    struct slots *slots;
+    const struct sync *sync;
+    const struct rounds *rounds;
     const struct view *view;
     const struct chain *chain;
     const struct runspec *spec;

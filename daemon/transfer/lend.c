@@ -100,7 +100,7 @@ static enum err make_memory(struct copy *copy, uint64_t bytes)
 /* Begins one of our present state; NULL: we are not at that version, or it is changing, or there is no room. */
 static struct copy *new_copy(struct lend *lend, uint32_t f, uint64_t version)
 {
-    const struct transfer_plan *run = lend->conf.plan;
+    const struct lend_conf *run = &lend->conf;
     const struct store_fragment *state = rounds_state(run->rounds, f);
     enum sync_state doing = sync_state(run->sync, f);
     struct copy *copy = NULL;
@@ -231,8 +231,7 @@ static bool leaves_asked(struct lend *lend, uint32_t peer, const struct wire_key
 void lend_fetch(struct lend *lend, uint32_t peer, const struct wire_key *key, uint64_t now_ms)
 {
     const struct view *view = lend->conf.view;
-    bool ours =
-        key->island == view->members[view->self].id && key->fragment < lend->conf.plan->plan->plan->fragments_count;
+    bool ours = key->island == view->members[view->self].id && key->fragment < lend->conf.fragments_count;
     if (!ours || !(key->kind == WIRE_STATE ? head_asked : leaves_asked)(lend, peer, key, now_ms))
         lend->conf.not_available(lend->conf.user, peer, key);
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * lend: copies of our fragments' states for islands that fetch them: whom they are made for, how long they are kept,
- * and what of them goes out. Private to
- * daemon/transfer.
+ * and what of them goes out. Private to daemon/transfer.
  *
  * A copy stays at its version while our own fragment goes on, so that whoever began with it can end with it, and
  * several of us can serve the same one. There are MEMORY_STATES_SERVED at a time, each for LEND_READERS_MAX readers; a
@@ -13,18 +12,24 @@
 #define DAEMON_TRANSFER_LEND_H
 
 #include "daemon/event.h"
-#include "daemon/transfer/transfer_plan.h"
+#include "daemon/rounds/rounds.h"
+#include "daemon/state/replica.h"
+#include "daemon/state/state_object.h"
 #include "net/config/view.h"
 #include "net/config/vouch.h"
+#include "net/sync/sync.h"
 #include "net/transfer/xfer.h"
 
 enum { LEND_READERS_MAX = 4, LEND_RANGES_MAX = 8, LEND_IDLE_MS = 30000 };
 
 struct lend;
 
-/* All borrowed. */
+/* All borrowed. Of a witness, which nobody asks, replica, rounds and vouches are NULL. */
 struct lend_conf {
-    const struct transfer_plan *plan;
+    uint32_t fragments_count;
+    struct replica *replica;
+    const struct sync *sync;
+    const struct rounds *rounds;
     const struct view *view;
     struct vouches *vouches; /* what heads are certified with */
     struct events *events;

@@ -109,21 +109,29 @@ void objects_free(struct objects *objects)
 }
 
 /* Who lends states, and who looks for them. */
-static enum err begin_states(struct objects *objects, struct vouches *vouches)
+static enum err begin_states(struct objects *objects)
 {
-    struct lend_conf lend = {.plan = &objects->plan,
+    const struct transfer_plan *run = &objects->plan;
+    struct lend_conf lend = {.fragments_count = run->plan->plan->fragments_count,
+                             .replica = run->replica,
+                             .sync = run->sync,
+                             .rounds = run->rounds,
                              .view = objects->conf.view,
-                             .vouches = vouches,
+                             .vouches = run->vouches,
                              .events = objects->conf.events,
                              .xfer = objects->xfer,
                              .not_available = say_not_available,
                              .user = objects};
-    struct catchup_conf catchup = {.plan = &objects->plan,
+    struct catchup_conf catchup = {.plan = run->plan->plan,
+                                   .replica = run->replica,
+                                   .slots = run->slots,
+                                   .sync = run->sync,
+                                   .rounds = run->rounds,
                                    .view = objects->conf.view,
                                    .chain = objects->conf.chain,
                                    .spec = objects->conf.spec,
                                    .trainer = objects->conf.trainer,
-                                   .vouches = vouches,
+                                   .vouches = run->vouches,
                                    .events = objects->conf.events,
                                    .xfer = objects->xfer,
                                    .fetch = say_fetch,
@@ -137,38 +145,41 @@ static enum err begin_states(struct objects *objects, struct vouches *vouches)
     return err;
 }
 
-enum err objects_plan_known(struct objects *objects, const struct transfer_plan *plan, struct vouches *vouches)
+enum err objects_plan_known(struct objects *objects, const struct transfer_plan *plan)
 {
     uint32_t fragments = plan->plan->plan->fragments_count;
     end_served(objects, UINT32_MAX, NULL);
     TRY(new_xfer(objects, transfers_of(fragments, objects->conf.view->count)));
     objects->plan = *plan;
-    enum err err = begin_states(objects, vouches);
+    enum err err = begin_states(objects);
     if (err != ERR_OK)
         objects->plan = (struct transfer_plan){0};
     return err;
 }
 
-enum err objects_members(struct objects *objects, uint32_t slots)
-{
-    uint32_t transfers = objects->plan.plan != NULL ? transfers_of(objects->plan.plan->plan->fragments_count, slots)
-                                                    : transfers_before_plan(slots);
-    TRY(ways_grow(objects->ways, slots));
-    return xfer_grow(objects->xfer, slots, transfers, transfers);
-}
-
-void objects_begin_epoch(struct objects *objects)
-{
-    xfer_drop_incoming(objects->xfer);
-}
-
-void objects_forget(struct objects *objects, uint32_t peer)
+/* Its slot is another's from now on. */
+static void forget(struct objects *objects, uint32_t peer)
 {
     objects_reset(objects, peer);
     if (objects->catchup != NULL)
         catchup_forget(objects->catchup, peer, true);
     xfer_forget_peer(objects->xfer, peer);
     ways_forget(objects->ways, peer);
+}
+
+enum err objects_members(struct objects *objects, const struct view_changes *changes)
+{
+    const struct view *view = objects->conf.view;
+    uint32_t transfers = objects->plan.plan != NULL
+                             ? transfers_of(objects->plan.plan->plan->fragments_count, view->count)
+                             : transfers_before_plan(view->count);
+    TRY(ways_grow(objects->ways, view->count));
+    TRY(xfer_grow(objects->xfer, view->count, transfers, transfers));
+    for (uint32_t i = 0; i < view->count; i++)
+        if (i != view->self && bitset_has(&changes->removed, i))
+            forget(objects, i);
+    xfer_drop_incoming(objects->xfer);
+    return ERR_OK;
 }
 
 void objects_set_window(struct objects *objects, uint32_t peer, uint64_t window_bytes)
@@ -312,7 +323,7 @@ void objects_retire(struct objects *objects, uint32_t f, uint64_t version)
     xfer_cancel(objects->xfer, WIRE_CONTRIBUTION, f, version);
 }
 
-void objects_want_plan(struct objects *objects, const struct bitset *with_plan, uint64_t now_ms)
+static void want_plan(struct objects *objects, const struct bitset *with_plan, uint64_t now_ms)
 {
     static const struct wire_key key = {.kind = WIRE_PLAN};
     uint32_t count = objects->conf.view->count;
@@ -619,11 +630,12 @@ void objects_flush(struct objects *objects, uint64_t now_ms)
     ways_flush(objects->ways, now_ms);
 }
 
-void objects_tick(struct objects *objects, uint64_t now_ms)
+void objects_tick(struct objects *objects, const struct bitset *with_plan, uint64_t now_ms)
 {
     xfer_tick(objects->xfer, now_ms);
     if (objects->lend != NULL)
         lend_tick(objects->lend, now_ms);
+    want_plan(objects, with_plan, now_ms);
 }
 
 uint64_t objects_wait_us(const struct objects *objects)

@@ -1,20 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * objects: which objects go out and come in, and the line's share of them: contributions and results from their slots,
- * old results from the ledger, and the plan; states it leaves to lend and catchup. For daemon/peers.
+ * old results from the ledger, and the plan; states it leaves to lend and catchup.
  *
- * It moves bytes between memory and connections that peers greeted; it knows nothing of greetings and heartbeats.
+ * It moves bytes between memory and connections; it knows nothing of greetings and heartbeats: what comes in, and who
+ * is there, it hears from daemon/peers. Orders come from the engine. Only the loop's thread calls; nothing blocks.
  */
 #ifndef DAEMON_TRANSFER_OBJECTS_H
 #define DAEMON_TRANSFER_OBJECTS_H
 
+#include "common/bitset.h"
 #include "common/runspec.h"
 #include "daemon/event.h"
-#include "daemon/transfer/transfer_plan.h"
+#include "daemon/rounds/rounds.h"
+#include "daemon/state/ledger.h"
+#include "daemon/state/model_plan.h"
+#include "daemon/state/parts.h"
+#include "daemon/state/replica.h"
+#include "daemon/state/slots.h"
 #include "daemon/trainer/trainer.h"
-#include "net/transport/link.h"
+#include "net/config/view.h"
 #include "net/config/vouch.h"
-#include "net/transfer/xfer.h"
+#include "net/sync/sync.h"
+#include "net/transport/link.h"
 
 struct objects;
 
@@ -31,14 +39,27 @@ struct objects_conf {
 /* ERR_NOMEM. */
 ERR_MUST_CHECK enum err objects_new(const struct objects_conf *conf, struct objects **out);
 void objects_free(struct objects *objects);
-/* `vouches` are borrowed: what states that go out are certified with. */
-ERR_MUST_CHECK enum err objects_plan_known(struct objects *objects, const struct transfer_plan *plan,
-                                           struct vouches *vouches);
 
-/* A new epoch: what is on its way in is of parts that are none any more. */
-void objects_begin_epoch(struct objects *objects);
-/* Slots are below `slots` now. ERR_NOMEM. */
-ERR_MUST_CHECK enum err objects_members(struct objects *objects, uint32_t slots);
+/* What is there once the run's plan is known; all borrowed. Of a witness replica, slots, rounds and vouches are NULL.
+ */
+struct transfer_plan {
+    const struct model_plan *plan;
+    struct replica *replica;
+    const struct parts *parts;
+    struct ledger *ledger;
+    struct slots *slots;
+    struct sync *sync;             /* read, and sealed, by nobody but membership */
+    const uint32_t *shards_counts; /* per fragment */
+    const struct rounds *rounds;
+    struct vouches *vouches; /* what members vouch for in heartbeats; states that go out are certified with it */
+};
+ERR_MUST_CHECK enum err objects_plan_known(struct objects *objects, const struct transfer_plan *plan);
+
+/* A new epoch, and the view follows it: what is on its way in is of parts that are none any more, and the slots of
+ * those who went are others' from now on. ERR_NOMEM. */
+ERR_MUST_CHECK enum err objects_members(struct objects *objects, const struct view_changes *changes);
+
+/* ---- what peers hears ---- */
 
 /* How many unacknowledged bytes a peer takes in. */
 void objects_set_window(struct objects *objects, uint32_t peer, uint64_t window_bytes);
@@ -47,36 +68,48 @@ uint64_t objects_window(const struct objects *objects, uint32_t peer);
 void objects_lost_sight(struct objects *objects, uint32_t peer);
 /* The peer restarted: transfers with it end. */
 void objects_reset(struct objects *objects, uint32_t peer);
-/* Its slot is another's from now on. */
-void objects_forget(struct objects *objects, uint32_t peer);
 /* A new bulk connection: what was on its way on the one before may be lost, and the way may be another one. */
 void objects_reconnected(struct objects *objects, uint32_t peer);
 
 /* A message about an object (WIRE_ACK, WIRE_DONE or WIRE_FETCH), or a chunk of one. */
 void objects_message_in(struct objects *objects, uint32_t peer, const struct wire_message *message, uint64_t now_ms);
 void objects_chunk_in(struct objects *objects, uint32_t peer, const struct wire_chunk *chunk, uint64_t now_ms);
+/* ---- the loop ---- */
+
 /* Sends what may go now. */
 void objects_flush(struct objects *objects, uint64_t now_ms);
-/* Asks one of those who have it for the run's plan while we have none; another one the next time, since this one's may
- * be of no use. */
-void objects_want_plan(struct objects *objects, const struct bitset *with_plan, uint64_t now_ms);
-void objects_tick(struct objects *objects, uint64_t now_ms);
+/* Once a tick. Asks one of those who have it for the run's plan while we have none; another one the next time, since
+ * this one's may be of no use. */
+void objects_tick(struct objects *objects, const struct bitset *with_plan, uint64_t now_ms);
+/* Microseconds until something may be sent that waits for its turn on the line; 0: nothing waits. */
 uint64_t objects_wait_us(const struct objects *objects);
 
-/* As in peers.h. */
+/* ---- the core's orders, and what rounds say ---- */
+
+/* Sends our contribution or result to a member, from its slot. */
 void objects_send(struct objects *objects, const struct wire_key *key, uint32_t member, uint64_t now_ms);
+/* Asks a member for an object. */
 void objects_fetch(struct objects *objects, const struct wire_key *key, uint32_t member);
+/* Contributions up to `version` are not sent any more. */
 void objects_retire(struct objects *objects, uint32_t f, uint64_t version);
+/* No result of our shard up to `version` is sent from its slot any more. */
 void objects_retire_results(struct objects *objects, uint32_t f, uint64_t version);
+/* What became of an object that came in: for its sender. */
 void objects_judged(struct objects *objects, uint32_t peer, const struct wire_key *key, enum wire_done done);
+/* EVENT_LENT: the copy of a state is there, for those who asked for it. */
 void objects_lent(struct objects *objects, const struct state_loan *loan, enum err err, uint64_t now_ms);
-bool objects_lied(const struct objects *objects, uint32_t peer);
-bool objects_receiving(const struct objects *objects, const struct wire_key *key);
-/* `plan_id`: the plan that the peer announced. */
+/* EVENT_OBJECT with a plan: parsed, and checked to be the one its sender announced (`plan_id`). ERR_STATE: one is known
+ * already; other failures say what is wrong with it. */
 ERR_MUST_CHECK enum err objects_take_plan(struct objects *objects, uint32_t peer, const struct wire_key *key,
                                           uint64_t bytes, const struct digest *plan_id, struct model_plan **out);
 
-/* As in peers.h. */
+/* ---- looking in ---- */
+
+/* Whether this member sent us what is not of the hash that a majority signed. */
+bool objects_lied(const struct objects *objects, uint32_t peer);
+/* Whether this object is on its way in and has moved lately. */
+bool objects_receiving(const struct objects *objects, const struct wire_key *key);
+/* Of a fragment's state that is fetched: bytes that are here; and when anything of any state came last; 0: never. */
 uint64_t objects_state_bytes(const struct objects *objects, uint32_t f);
 uint64_t objects_state_moved_ms(const struct objects *objects);
 
@@ -84,6 +117,7 @@ uint64_t objects_state_moved_ms(const struct objects *objects);
 uint64_t objects_sent_bytes(const struct objects *objects);
 uint64_t objects_wasted_bytes(const struct objects *objects);
 uint64_t objects_unacknowledged(const struct objects *objects, uint32_t peer);
+/* Of our uplink, as measured while there was something to send, per second; 0: not known. */
 uint64_t objects_uplink_bits(const struct objects *objects);
 
 #endif

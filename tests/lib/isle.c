@@ -108,19 +108,89 @@ const char *isle_conf(const struct isle_run *run, uint32_t i)
 
 /* ---- the parts ---- */
 
-struct peers_conf isle_peers_conf(const struct isle *isle, uint64_t session)
+static enum err open_link(struct isle *isle)
 {
-    return (struct peers_conf){.conf = &isle->conf,
-                               .spec = &isle->run->spec,
-                               .view = &isle->charter.view,
-                               .chain = isle->charter.chain,
-                               .vote = isle->vote,
-                               .ident = &isle->run->idents[isle->self],
-                               .events = isle->events,
-                               .jobs = isle->jobs,
-                               .trainer = isle->trainer,
-                               .session = session,
-                               .start_ms = isle->now_ms};
+    const struct link_conf conf = {.ident = &isle->run->idents[isle->self],
+                                   .listen = isle->conf.listen,
+                                   .run_tag = wire_run_tag(isle->charter.view.nonce, &isle->run->spec.digest),
+                                   .rate_limit = isle->conf.rate_limit,
+                                   .congestion = isle->conf.congestion,
+                                   .io_threads = (int)isle->conf.io_threads};
+    return link_new(&conf, &isle->link);
+}
+
+static enum err open_objects(struct isle *isle)
+{
+    const struct objects_conf conf = {.spec = &isle->run->spec,
+                                      .view = &isle->charter.view,
+                                      .chain = isle->charter.chain,
+                                      .events = isle->events,
+                                      .trainer = isle->trainer,
+                                      .link = isle->link,
+                                      .rate_limit = isle->conf.rate_limit};
+    return objects_new(&conf, &isle->objects);
+}
+
+static enum err open_membership(struct isle *isle)
+{
+    const struct membership_host_conf conf = {.folder = isle->conf.state_folder,
+                                              .spec = &isle->run->spec,
+                                              .view = &isle->charter.view,
+                                              .chain = isle->charter.chain,
+                                              .ident = &isle->run->idents[isle->self],
+                                              .vote = isle->vote,
+                                              .events = isle->events,
+                                              .jobs = isle->jobs,
+                                              .link = isle->link,
+                                              .trainer = isle->trainer,
+                                              .start_ms = isle->now_ms};
+    TRY(membership_host_new(&conf, &isle->host));
+    isle->membership = membership_host_membership(isle->host);
+    return ERR_OK;
+}
+
+static enum err open_peers(struct isle *isle, uint64_t session)
+{
+    const struct peers_conf conf = {.conf = &isle->conf,
+                                    .spec = &isle->run->spec,
+                                    .view = &isle->charter.view,
+                                    .chain = isle->charter.chain,
+                                    .vote = isle->vote,
+                                    .link = isle->link,
+                                    .objects = isle->objects,
+                                    .host = isle->host,
+                                    .events = isle->events,
+                                    .trainer = isle->trainer,
+                                    .session = session,
+                                    .start_ms = isle->now_ms};
+    return peers_new(&conf, &isle->peers);
+}
+
+enum err isle_open_islands(struct isle *isle, uint64_t session)
+{
+    enum err err = open_link(isle);
+    if (err == ERR_OK)
+        err = open_objects(isle);
+    if (err == ERR_OK)
+        err = open_membership(isle);
+    if (err == ERR_OK)
+        err = open_peers(isle, session);
+    if (err != ERR_OK)
+        isle_close_islands(isle);
+    return err;
+}
+
+void isle_close_islands(struct isle *isle)
+{
+    peers_free(isle->peers);
+    membership_host_free(isle->host);
+    objects_free(isle->objects);
+    link_free(isle->link);
+    isle->peers = NULL;
+    isle->host = NULL;
+    isle->membership = NULL;
+    isle->objects = NULL;
+    isle->link = NULL;
 }
 
 struct status_conf isle_status_conf(const struct isle *isle)
@@ -131,6 +201,10 @@ struct status_conf isle_status_conf(const struct isle *isle)
                                 .charter = &isle->charter,
                                 .vote = isle->vote,
                                 .ledger = isle->ledger,
+                                .link = isle->link,
+                                .objects = isle->objects,
+                                .host = isle->host,
+                                .membership = isle->membership,
                                 .peers = isle->peers,
                                 .trainer = isle->trainer,
                                 .plan = isle->plan,
@@ -168,8 +242,7 @@ static void open_parts(struct isle *isle)
     assert_ok(jobs_new(&jobs, &isle->jobs));
     trainer.events = isle->events;
     assert_ok(trainer_new(&trainer, &isle->trainer));
-    struct peers_conf peers = isle_peers_conf(isle, 1000 + isle->self + 100 * isle->run->opened[isle->self]++);
-    assert_ok(peers_new(&peers, &isle->peers));
+    assert_ok(isle_open_islands(isle, 1000 + isle->self + 100 * isle->run->opened[isle->self]++));
 }
 
 struct isle *isle_open(struct isle_run *run, uint32_t self, const struct conf_override *overrides,
@@ -201,7 +274,8 @@ void isle_close(struct isle *isle)
         if (isles[i] == isle)
             isles[i] = NULL;
     jobs_free(isle->jobs);
-    peers_free(isle->peers);
+    isle_close_islands(isle);
+    vouches_free(isle->vouches);
     trainer_free(isle->trainer);
     rounds_free(isle->rounds);
     sync_free(isle->sync);
@@ -236,7 +310,7 @@ struct model_plan *isle_model_plan(const struct isle_run *run)
 
 static void make_sync(struct isle *isle)
 {
-    bool votes = membership_votes(peers_membership(isle->peers));
+    bool votes = membership_votes(isle->membership);
     for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++)
         isle->shards_counts[f] = isle->plan->plan->fragments[f].shards_count;
     struct sync_conf conf = {.chain = isle->charter.chain,
@@ -267,6 +341,17 @@ static void make_rounds(struct isle *isle)
     assert_ok(rounds_new(&conf, &isle->rounds));
 }
 
+static void make_vouches(struct isle *isle)
+{
+    const struct view *view = &isle->charter.view;
+    const struct vouches_conf conf = {.chain = isle->charter.chain,
+                                      .ident = &isle->run->idents[isle->self],
+                                      .nonce = view->nonce,
+                                      .id = view->members[view->self].id,
+                                      .fragments_count = ISLE_FRAGMENTS};
+    assert_ok(vouches_new(&conf, &isle->vouches));
+}
+
 void isle_make_plan(struct isle *isle)
 {
     struct isle_run *run = isle->run;
@@ -285,43 +370,47 @@ void isle_make_plan(struct isle *isle)
     assert_ok(slots_new(&slots, &isle->slots));
     make_sync(isle);
     make_rounds(isle);
+    make_vouches(isle);
 }
 
-struct transfer_plan isle_peers_plan(const struct isle *isle)
+enum err isle_tell_plan(struct isle *isle)
 {
-    return (struct transfer_plan){.plan = isle->plan,
-                                  .replica = isle->replica,
-                                  .parts = &isle->parts,
-                                  .ledger = isle->ledger,
-                                  .slots = isle->slots,
-                                  .sync = isle->sync,
-                                  .shards_counts = isle->shards_counts,
-                                  .rounds = isle->rounds};
+    const struct transfer_plan plan = {.plan = isle->plan,
+                                       .replica = isle->replica,
+                                       .parts = &isle->parts,
+                                       .ledger = isle->ledger,
+                                       .slots = isle->slots,
+                                       .sync = isle->sync,
+                                       .shards_counts = isle->shards_counts,
+                                       .rounds = isle->rounds,
+                                       .vouches = isle->vouches};
+    TRY(objects_plan_known(isle->objects, &plan));
+    TRY(membership_host_plan_known(isle->host, isle->sync, ISLE_FRAGMENTS, isle->shards_counts));
+    return peers_plan_known(isle->peers, &plan);
 }
 
 void isle_know_plan(struct isle *isle)
 {
     isle_make_plan(isle);
     struct trainer_plan trainer = {.plan = isle->plan, .replica = isle->replica, .sync = isle->sync};
-    struct transfer_plan peers = isle_peers_plan(isle);
     if (!is_witness(isle->run, isle->self))
         trainer_plan_known(isle->trainer, &trainer);
-    assert_ok(peers_plan_known(isle->peers, &peers));
+    assert_ok(isle_tell_plan(isle));
 }
 
 /* ---- epochs ---- */
 
-/* What the core orders of peers. */
+/* What the core orders of transfer and peers. */
 static void carry_out(struct isle *isle)
 {
     struct sync_action action;
     while (sync_action(isle->sync, &action)) {
         if (action.type == SYNC_DO_SEND)
-            peers_send(isle->peers, &action.key, action.member);
+            objects_send(isle->objects, &action.key, action.member, isle->now_ms);
         else if (action.type == SYNC_DO_FETCH)
-            peers_fetch(isle->peers, &action.key, action.member);
+            objects_fetch(isle->objects, &action.key, action.member);
         else if (action.type == SYNC_DO_RETIRE)
-            peers_retire(isle->peers, action.fragment, action.version);
+            objects_retire(isle->objects, action.fragment, action.version);
         else if (action.type == SYNC_DO_ANNOUNCE)
             peers_announce(isle->peers);
     }
@@ -372,16 +461,19 @@ void isle_adopt(struct isle *isle, struct record *record)
     struct digest digest = record_digest(bytes, count);
     mem_free(bytes);
     assert_ok(charter_adopt(&isle->charter, record, &digest, &changes));
+    assert_ok(objects_members(isle->objects, &changes));
     assert_ok(peers_members(isle->peers, &changes));
     if (isle->sync != NULL) {
-        struct sync_view view = charter_sync_view(&isle->charter, membership_votes(peers_membership(isle->peers)));
+        struct sync_view view = charter_sync_view(&isle->charter, membership_votes(isle->membership));
         if (isle->rounds != NULL)
             assert_ok(rounds_members(isle->rounds, isle->charter.view.count));
         assert_ok(sync_begin_epoch(isle->sync, &view, isle->now_ms));
         carry_out(isle);
     }
     release(isle, &changes);
-    assert_ok(peers_begin_epoch(isle->peers));
+    if (isle->vouches != NULL)
+        vouches_begin_epoch(isle->vouches);
+    assert_ok(membership_host_begin(isle->host, isle->now_ms));
 }
 
 /* ---- events ---- */
@@ -396,7 +488,7 @@ static void take_epoch(struct isle *isle)
 {
     struct record record;
     struct digest digest;
-    if (!membership_take(peers_membership(isle->peers), &record, &digest))
+    if (!membership_take(isle->membership, &record, &digest))
         return;
     isle_adopt(isle, &record);
     assert_true(digest_equal(&digest, chain_last_digest(isle->charter.chain)));
@@ -413,11 +505,11 @@ static void collect(struct isle *isle)
         if (isle->engine && event.type == EVENT_EPOCH)
             take_epoch(isle);
         if (event.type == EVENT_KEPT)
-            membership_host_kept(peers_membership_host(isle->peers), isle->now_ms);
+            membership_host_kept(isle->host, isle->now_ms);
         if (event.type == EVENT_LEND)
             rounds_lend(isle->rounds, event.lend.loan);
         if (event.type == EVENT_LENT)
-            peers_lent(isle->peers, event.lend.loan, event.lend.err);
+            objects_lent(isle->objects, event.lend.loan, event.lend.err, isle->now_ms);
         if (event.type == EVENT_SYNC && event.sync.type == SYNC_EV_HEARTBEAT) {
             struct wire_heartbeat *copy = &isle->beats[isle->beats_count++ % ISLE_BEATS_MAX];
             *copy = *event.sync.beat;
@@ -426,6 +518,13 @@ static void collect(struct isle *isle)
         assert_true(isle->seen_count < ISLE_SEEN_MAX);
         isle->seen[(isle->seen_head + isle->seen_count++) % ISLE_SEEN_MAX] = event;
     }
+}
+
+static void flush(struct isle *isle)
+{
+    peers_flush(isle->peers, isle->now_ms);
+    membership_host_look(isle->host, isle->now_ms);
+    objects_flush(isle->objects, isle->now_ms);
 }
 
 void isle_turn(struct isle *isle)
@@ -438,19 +537,22 @@ void isle_turn(struct isle *isle)
     while (peers_take(isle->peers, isle->now_ms))
         collect(isle);
     collect(isle);
-    peers_flush(isle->peers, isle->now_ms);
+    flush(isle);
 }
 
 void isle_tick(struct isle *isle)
 {
     peers_tick(isle->peers, isle->now_ms);
+    struct bitset with_plan = peers_with_plan(isle->peers);
+    objects_tick(isle->objects, &with_plan, isle->now_ms);
+    membership_host_tick(isle->host, peers_silent(isle->peers), peers_shut_out(isle->peers), isle->now_ms);
     collect(isle);
     trainer_tick(isle->trainer, isle->now_ms, true, RUN_OVER);
     collect(isle);
     if (isle->rounds != NULL)
         rounds_tick(isle->rounds, isle->now_ms, 0);
     collect(isle);
-    peers_flush(isle->peers, isle->now_ms);
+    flush(isle);
 }
 
 bool isle_took(struct isle *isle, enum event_type type, struct event *out)
@@ -509,7 +611,7 @@ void isle_turn_all(void)
     size_t count = 0;
     for (size_t i = 0; i < WATCHED_MAX; i++) {
         if (isles[i] != NULL) {
-            count += peers_poll(isles[i]->peers, items + count, POLL_MAX / WATCHED_MAX);
+            count += link_poll_items(isles[i]->link, items + count, POLL_MAX / WATCHED_MAX);
             count += add_fds(isles[i], items + count);
         }
         if (links[i] != NULL)

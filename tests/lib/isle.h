@@ -75,6 +75,10 @@ struct isle {
     struct ledger *ledger;
     struct vote *vote;
     struct trainer *trainer;
+    struct link *link;
+    struct objects *objects;
+    struct membership_host *host;
+    struct membership *membership; /* of the host */
     struct peers *peers;
     /* NULL before isle_know_plan() */
     struct model_plan *plan;
@@ -84,6 +88,7 @@ struct isle {
     struct slots *slots;
     struct sync *sync;
     struct rounds *rounds;
+    struct vouches *vouches;
     /* what was posted and not looked at yet; heartbeats are copied */
     struct event *seen;
     size_t seen_head, seen_count;
@@ -95,14 +100,16 @@ struct isle *isle_open(struct isle_run *run, uint32_t self, const struct conf_ov
                        size_t overrides_count);
 void isle_close(struct isle *isle);
 
-/* What it is for peers_new() and peers_plan_known(), for tests that call these themselves. */
-struct peers_conf isle_peers_conf(const struct isle *isle, uint64_t session);
-struct transfer_plan isle_peers_plan(const struct isle *isle);
+/* Opens all that has to do with other islands, and closes it; what fails is closed. For tests that fail it. */
+ERR_MUST_CHECK enum err isle_open_islands(struct isle *isle, uint64_t session);
+void isle_close_islands(struct isle *isle);
 /* What status_take() looks at. */
 struct status_conf isle_status_conf(const struct isle *isle);
 struct model_plan *isle_model_plan(const struct isle_run *run);
-/* Makes everything that a plan needs; isle_know_plan() tells peers and trainer as well. */
+/* Makes everything that a plan needs; isle_tell_plan() tells transfer, membership and peers of it; isle_know_plan()
+ * does both, and tells the trainer, too. */
 void isle_make_plan(struct isle *isle);
+ERR_MUST_CHECK enum err isle_tell_plan(struct isle *isle);
 void isle_know_plan(struct isle *isle);
 
 /* The record that follows the island's newest and says the same; the test changes it, and hands it to isle_adopt(). */

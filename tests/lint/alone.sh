@@ -76,25 +76,15 @@ ctl/forecast           | forecast_run      | engine_new peers_new rounds_new dco
 # Inside another part, and tested through it: file in daemon/ | a function of it | that part
 inner='
 runplan            | runplan_make     | engine
-waits              | waits_wait       | engine
-engine_events      | engine_drain     | engine
-tidings            | tidings_tell     | engine
 control/progress   | progress_new     | control/status
 control/alike      | alike_note       | control/status
 control/load       | load_note        | control/status
 control/members    | members_invite   | control/control
-membership/gate    | gate_open        | peers/peers
 control/complaints | complaints_all   | control/status
 control/complaints_own | complaints_own | control/status
 control/complaints_peers | complaints_peers | control/status
 control/complaints_core | complain    | control/status
-peers/beat         | beat_fill        | peers/peers
-peers/faults       | faults_look      | peers/peers
-peers/pulse        | pulse_in         | peers/peers
-peers/report       | report_take      | peers/peers
-peers/peers_look   | peers_info       | peers/peers
-membership/membership_disk | membership_disk_init | membership/membership_host
-peers/impostors    | twins_note       | peers/peers
+peers/peer         | twins_note       | peers/peers
 transfer/objects   | objects_new      | peers/peers
 transfer/lend      | lend_new         | peers/peers
 transfer/catchup   | catchup_new      | peers/peers

@@ -31,12 +31,18 @@ static struct control_conf conf_of(void)
 {
     return (struct control_conf){.folder = a->conf.run_folder,
                                  .trainer = a->trainer,
+                                 .peers = a->peers,
+                                 .doorway = membership_host_doorway(a->host),
                                  .status = {.conf = &a->conf,
                                             .spec = &run->spec,
                                             .view = &a->charter.view,
                                             .charter = &a->charter,
                                             .vote = a->vote,
                                             .ledger = a->ledger,
+                                            .link = a->link,
+                                            .objects = a->objects,
+                                            .host = a->host,
+                                            .membership = a->membership,
                                             .peers = a->peers,
                                             .trainer = a->trainer,
                                             .start_ms = a->now_ms}};

@@ -92,8 +92,7 @@ static void a_vote_that_cannot_be_kept_is_not_given_until_it_can(void **state)
     sitting_pass(500);
     played_settle(sitting_played[B], A, WIRE_HELLO);
     assert_false(played_heard_epoch(sitting_played[B], &answer));
-    assert_true(membership_sealed_ms(peers_membership(sitting_isle[A]->peers)) >
-                0); /* but nothing is acknowledged any more */
+    assert_true(membership_sealed_ms(sitting_isle[A]->membership) > 0); /* but nothing is acknowledged any more */
     assert_int_equal(rename(aside, sitting_isle[A]->conf.state_folder), 0);
     sitting_pass(500);
     isle_wait(played_heard_epoch(sitting_played[B], &answer));
@@ -160,7 +159,7 @@ static void old_records_are_put_together(void **state)
     for (uint64_t epoch = 1; epoch <= PACK; epoch++)
         assert_ok(records_copy(folder, epoch, &first));
     snprintf(path, sizeof path, "%s/record-%012u", folder, PACK - 1);
-    membership_host_tidy(peers_membership_host(sitting_isle[A]->peers), PACK);
+    membership_host_tidy(sitting_isle[A]->host, PACK);
     isle_wait(jobs_pending(sitting_isle[A]->jobs) == 0);
     assert_int_not_equal(access(path, F_OK), 0);
     assert_ok(records_read(folder, PACK - 1, &found));
@@ -235,7 +234,7 @@ static void c_drains(void)
 {
     const struct membership_said said = {.address = sitting_member(A, C)->address, .draining = true};
     for (uint32_t i = 0; i < ISLANDS; i++)
-        membership_said(peers_membership(sitting_isle[i]->peers), C, &said);
+        membership_said(sitting_isle[i]->membership, C, &said);
 }
 
 static void what_one_island_wishes_all_decide(void **state)
@@ -243,7 +242,7 @@ static void what_one_island_wishes_all_decide(void **state)
     (void)state;
     sitting_begin_all("council-wish");
     sitting_meet();
-    struct membership *membership = peers_membership(sitting_isle[B]->peers);
+    struct membership *membership = sitting_isle[B]->membership;
     assert_fails(ERR_NOTFOUND, "no island of id 99", membership_wish(membership, WIRE_WISH_EVICT, 99, 0));
     assert_fails(ERR_ARG, "a wish of kind 4", membership_wish(membership, WIRE_WISH_ENROL, C, 0));
     assert_ok(
@@ -272,7 +271,7 @@ static void of_who_broke_its_word_an_eviction_is_wished_though_no_proof_was_kept
     (void)state;
     sitting_begin_all("council-proof-lost");
     sitting_meet();
-    membership_rivals(peers_membership(sitting_isle[B]->peers), C, 0, 1);
+    membership_rivals(sitting_isle[B]->membership, C, 0, 1);
     sitting_pass_until_epoch(A, 1);
     assert_int_equal(sitting_member(A, C)->role, RECORD_AWAY);
     sitting_pass_until_epoch(A, 2);
@@ -287,7 +286,7 @@ static void what_is_decided_and_cannot_be_kept_is_told_until_it_can(void **state
     char aside[400], waits[300];
     sitting_begin_all("council-unkept");
     sitting_meet();
-    const struct membership_host *host = peers_membership_host(sitting_isle[C]->peers);
+    const struct membership_host *host = sitting_isle[C]->host;
     assert_string_equal(membership_host_unkept(host), "");
     snprintf(aside, sizeof aside, "%s-aside", sitting_isle[C]->conf.state_folder);
     assert_int_equal(rename(sitting_isle[C]->conf.state_folder, aside), 0);
@@ -320,7 +319,7 @@ static void who_is_enrolled_is_on_the_roster_once(void **state)
     struct ident ident, other;
     sitting_begin_all("council-enrol");
     sitting_meet();
-    struct membership *membership = peers_membership(sitting_isle[A]->peers);
+    struct membership *membership = sitting_isle[A]->membership;
     struct record_member as = newcomer("delta", &ident), same = newcomer("delta", &other),
                          taken = newcomer("b", &other);
     assert_ok(membership_enrol(membership, &as));
@@ -348,7 +347,7 @@ static void who_is_enrolled_is_on_the_roster_once(void **state)
 static void assert_sure(uint32_t i, bool sure)
 {
     assert_int_equal(vote_doubt(sitting_isle[i]->vote) == VOTE_SURE, sure);
-    assert_int_equal(membership_votes(peers_membership(sitting_isle[i]->peers)), sure);
+    assert_int_equal(membership_votes(sitting_isle[i]->membership), sure);
 }
 
 /* The first start of a run: what nobody has made, nobody can have forgotten. One who is not here may have. */

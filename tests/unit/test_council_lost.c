@@ -64,7 +64,7 @@ static void whom_one_alone_does_not_hear_stands_back(void **state)
         sitting_pass(1000);
         while (played_heard(sitting_played[C])) {
         }
-        silent |= membership_silent(peers_membership(sitting_isle[A]->peers), C);
+        silent |= membership_silent(sitting_isle[A]->membership, C);
     }
     assert_false(silent);
     assert_false(peers_info(sitting_isle[A]->peers, C).up);
@@ -123,9 +123,9 @@ static void a_minority_decides_nothing(void **state)
     sitting_pass(2 * SITTING_LONG_MS);
     assert_int_equal(sitting_epoch(A), 0);
     uint32_t heard;
-    assert_int_equal(membership_voters(peers_membership(sitting_isle[A]->peers), &heard), 3);
+    assert_int_equal(membership_voters(sitting_isle[A]->membership, &heard), 3);
     assert_int_equal(heard, 1);
-    membership_host_waits(peers_membership_host(sitting_isle[A]->peers), text, sizeof text);
+    membership_host_waits(sitting_isle[A]->host, text, sizeof text);
     assert_string_equal(text, ""); /* it has not even begun */
     sitting_end();
 }
@@ -159,9 +159,9 @@ static void a_witness_that_is_lost_costs_no_epoch(void **state)
     sitting_begin_with_witness("council-witness-lost", false);
     sitting_close(C);
     sitting_pass(SITTING_LONG_MS);
-    assert_true(membership_silent(peers_membership(sitting_isle[A]->peers), C));
+    assert_true(membership_silent(sitting_isle[A]->membership, C));
     assert_int_equal(sitting_epoch(A), 0);
-    assert_int_equal(membership_sealed_ms(peers_membership(sitting_isle[A]->peers)), 0);
+    assert_int_equal(membership_sealed_ms(sitting_isle[A]->membership), 0);
     sitting_end();
 }
 
@@ -211,9 +211,8 @@ static void who_cannot_decide_does_not_seal_itself(void **state)
     isle_wait(peers_info(sitting_isle[A]->peers, B).up && peers_info(sitting_isle[B]->peers, A).up);
     sitting_pass(SITTING_LONG_MS);
     assert_int_equal(sitting_epoch(A), 1);
-    assert_int_equal(membership_sealed_ms(peers_membership(sitting_isle[A]->peers)), 0);
-    assert_int_equal(membership_wished_ms(peers_membership(sitting_isle[A]->peers)),
-                     0); /* nor is anybody asked in vain */
+    assert_int_equal(membership_sealed_ms(sitting_isle[A]->membership), 0);
+    assert_int_equal(membership_wished_ms(sitting_isle[A]->membership), 0); /* nor is anybody asked in vain */
     sitting_open(C, 0);
     isle_wait(peers_info(sitting_isle[A]->peers, C).up);
     for (int k = 0; sitting_member(A, B)->role != RECORD_OWNER && k < 20; k++)

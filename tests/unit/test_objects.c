@@ -156,13 +156,13 @@ static void assert_not_sent(const struct wire_key *key)
 {
     struct wire_key fence = contribution_out(FENCE, ++fences);
     fill(slots_out(a->slots, FENCE, shares_part(&a->parts, FENCE, B)), FENCE, B, fences, 0, 100);
-    peers_send(a->peers, &fence, B);
+    objects_send(a->objects, &fence, B, a->now_ms);
     do {
         isle_wait(played_heard_type(b, WIRE_CHUNK));
         assert_false(wire_key_equal(&b->chunk.key, key));
     } while (!wire_key_equal(&b->chunk.key, &fence));
     played_say_done(b, A, &fence, WIRE_RECEIVED);
-    isle_wait(peers_info(a->peers, B).unacknowledged == 0);
+    isle_wait(objects_unacknowledged(a->objects, B) == 0);
 }
 
 /* Whether it goes on when the receiver asks for more. */
@@ -186,10 +186,10 @@ static void a_contribution_goes_out_of_its_slot(void **state)
     begin("objects-contribution");
     struct wire_key key = contribution_out(LARGE, 3);
     fill(slots_out(a->slots, LARGE, shares_part(&a->parts, LARGE, B)), LARGE, B, 3, 0, MANY);
-    peers_send(a->peers, &key, B);
+    objects_send(a->objects, &key, B, a->now_ms);
     assert_hears(b, &key, 0, MANY);
-    isle_wait(peers_info(a->peers, B).unacknowledged == 0);
-    assert_int_equal(peers_totals(a->peers).objects_sent_bytes, MANY);
+    isle_wait(objects_unacknowledged(a->objects, B) == 0);
+    assert_int_equal(objects_sent_bytes(a->objects), MANY);
     end();
 }
 
@@ -199,7 +199,7 @@ static void a_result_goes_out_of_its_slot(void **state)
     begin("objects-result");
     struct wire_key key = result_of(LARGE, 3, A);
     fill(slots_own(a->slots, LARGE), LARGE, A, 3, 0, MANY);
-    peers_send(a->peers, &key, B);
+    objects_send(a->objects, &key, B, a->now_ms);
     assert_hears(b, &key, 0, MANY);
     end();
 }
@@ -214,14 +214,14 @@ static void what_a_job_is_writing_or_is_of_another_version_does_not_go_out(void 
         struct wire_key key = k == 0 ? contribution_out(SMALL, 3) : result_of(SMALL, 3, A);
         fill(slots[k], SMALL, k == 0 ? B : A, 3, 0, SOME);
         slots[k]->busy = true;
-        peers_send(a->peers, &key, B);
+        objects_send(a->objects, &key, B, a->now_ms);
         assert_not_sent(&key);
         slots[k]->busy = false;
         slots[k]->version = 4;
-        peers_send(a->peers, &key, B);
+        objects_send(a->objects, &key, B, a->now_ms);
         assert_not_sent(&key);
         slots[k]->version = 3;
-        peers_send(a->peers, &key, B);
+        objects_send(a->objects, &key, B, a->now_ms);
         assert_hears(b, &key, 0, SOME);
     }
     end();
@@ -243,7 +243,7 @@ static void what_is_lost_is_sent_again_from_there(void **state)
     begin("objects-resume");
     struct wire_key key = contribution_out(LARGE, 1);
     fill(slots_out(a->slots, LARGE, shares_part(&a->parts, LARGE, B)), LARGE, B, 1, 0, MANY);
-    peers_send(a->peers, &key, B);
+    objects_send(a->objects, &key, B, a->now_ms);
     hear_to_the_end(&key);
     uint8_t pass = b->chunk.pass;
     played_say_ack(b, A, &key, 3 * CHUNK, true);
@@ -273,12 +273,12 @@ static void what_may_not_be_wanted_is_asked_for_first(void **state)
     begin("objects-ask");
     struct wire_key early = contribution_out(SMALL, 2);
     fill(slots_out(a->slots, SMALL, shares_part(&a->parts, SMALL, B)), SMALL, B, 2, 0, SOME);
-    peers_send(a->peers, &early, B);
+    objects_send(a->objects, &early, B, a->now_ms);
     isle_wait(played_heard_of(b, WIRE_CHUNK, &early));
     assert_int_equal(b->chunk.bytes, 0);
     played_say_done(b, A, &early, WIRE_NOT_YET);
     (void)played_settle(b, A, WIRE_DONE);
-    assert_int_equal(peers_totals(a->peers).objects_sent_bytes, 0);
+    assert_int_equal(objects_sent_bytes(a->objects), 0);
     a->now_ms += LATER_MS;
     isle_tick(a);
     isle_wait(played_heard_of(b, WIRE_CHUNK, &early));
@@ -290,7 +290,7 @@ static void what_may_not_be_wanted_is_asked_for_first(void **state)
     played_beat(b)->fragments[OTHER].at.version = 1;
     beat_b();
     fill(slots_own(a->slots, OTHER), OTHER, A, 1, 0, SOME);
-    peers_send(a->peers, &held, B);
+    objects_send(a->objects, &held, B, a->now_ms);
     isle_wait(played_heard_of(b, WIRE_CHUNK, &held));
     assert_int_equal(b->chunk.bytes, 0);
     end();
@@ -305,14 +305,14 @@ static void a_retired_contribution_is_not_sent_any_more(void **state)
     struct wire_key old = contribution_out(LARGE, 1), next = contribution_out(SMALL, 1);
     fill(slots_out(a->slots, LARGE, shares_part(&a->parts, LARGE, B)), LARGE, B, 1, 0, MANY);
     fill(slots_out(a->slots, SMALL, shares_part(&a->parts, SMALL, B)), SMALL, B, 1, 0, SOME);
-    peers_send(a->peers, &old, B);
+    objects_send(a->objects, &old, B, a->now_ms);
     isle_wait(heard_bytes(b, &old));
-    peers_send(a->peers, &next, B);
-    peers_retire(a->peers, LARGE, 0); /* an earlier version */
-    peers_retire(a->peers, OTHER, 9); /* another fragment */
-    peers_retire_results(a->peers, LARGE, 9);
+    objects_send(a->objects, &next, B, a->now_ms);
+    objects_retire(a->objects, LARGE, 0); /* an earlier version */
+    objects_retire(a->objects, OTHER, 9); /* another fragment */
+    objects_retire_results(a->objects, LARGE, 9);
     assert_goes_on(&old);
-    peers_retire(a->peers, LARGE, 1);
+    objects_retire(a->objects, LARGE, 1);
     assert_gone(&old);
     assert_hears(b, &next, 0, SOME);
     end();
@@ -327,19 +327,19 @@ static void a_slot_that_is_written_again_is_not_served_from(void **state)
     made_append(a->ledger, OTHER, 1, B, pattern, MANY);
     fill(slots_own(a->slots, LARGE), LARGE, A, 1, 0, MANY);
     fill(slots_own(a->slots, SMALL), SMALL, A, 1, 0, SOME);
-    peers_send(a->peers, &own, B);
+    objects_send(a->objects, &own, B, a->now_ms);
     isle_wait(heard_bytes(b, &own));
-    peers_send(a->peers, &other, B);
+    objects_send(a->objects, &other, B, a->now_ms);
     played_say_fetch(b, A, &theirs);
-    peers_retire_results(a->peers, LARGE, 0);
-    peers_retire(a->peers, LARGE, 9);
+    objects_retire_results(a->objects, LARGE, 0);
+    objects_retire(a->objects, LARGE, 9);
     assert_goes_on(&own);
-    peers_retire_results(a->peers, LARGE, 1);
+    objects_retire_results(a->objects, LARGE, 1);
     memset(slots_own(a->slots, LARGE)->data, 0xee, MANY);
     assert_gone(&own);
     assert_hears(b, &other, 0, SOME);
     isle_wait(heard_bytes(b, &theirs)); /* from the ledger, of another fragment */
-    peers_retire_results(a->peers, OTHER, 1);
+    objects_retire_results(a->objects, OTHER, 1);
     assert_gone(&theirs);
     end();
 }
@@ -355,18 +355,18 @@ static void a_peer_that_restarts_ends_its_transfers_and_no_other_peers(void **st
     struct event event;
     fill(slots_out(a->slots, LARGE, shares_part(&a->parts, LARGE, B)), LARGE, B, 1, 0, MANY);
     fill(slots_out(a->slots, LARGE, shares_part(&a->parts, LARGE, C)), LARGE, C, 1, 0, MANY);
-    peers_send(a->peers, &out, B);
-    peers_send(a->peers, &to_c, C);
+    objects_send(a->objects, &out, B, a->now_ms);
+    objects_send(a->objects, &to_c, C, a->now_ms);
     isle_wait(heard_bytes(b, &out));
     played_send_chunk(b, A, &in, MANY, 0, pattern, CHUNK);
     played_send_chunk(c, A, &from_c, MANY, 0, pattern, CHUNK);
-    isle_wait(peers_receiving(a->peers, &in) && peers_receiving(a->peers, &from_c));
+    isle_wait(objects_receiving(a->objects, &in) && objects_receiving(a->objects, &from_c));
     b->session++;
     played_hello(b);
     played_say(b, A);
     isle_wait(isle_took_sync(a, SYNC_EV_PEER_DOWN, &event));
-    assert_false(peers_receiving(a->peers, &in));
-    assert_true(peers_receiving(a->peers, &from_c));
+    assert_false(objects_receiving(a->objects, &in));
+    assert_true(objects_receiving(a->objects, &from_c));
     assert_gone(&out);
     end();
 }
@@ -435,7 +435,7 @@ static void what_is_fetched_and_not_there_is_told_to_the_core(void **state)
     begin("objects-told");
     struct event event;
     struct wire_key key = result_of(SMALL, 5, B);
-    peers_fetch(a->peers, &key, B);
+    objects_fetch(a->objects, &key, B);
     isle_wait(played_heard_of(b, WIRE_FETCH, &key));
     played_say_done(b, A, &key, WIRE_NOT_AVAILABLE);
     isle_wait(isle_took_sync(a, SYNC_EV_NOT_AVAILABLE, &event));
@@ -462,7 +462,7 @@ static void assert_taken(const struct wire_key *key, const uint8_t *data, size_t
     assert_int_equal(event.object.bytes, bytes);
     assert_true(wire_key_equal(&event.object.key, key));
     assert_memory_equal(data, pattern, bytes);
-    peers_judged(a->peers, B, key, done);
+    objects_judged(a->objects, B, key, done);
     assert_answered(b, key, done);
 }
 
@@ -520,9 +520,9 @@ static void what_stands_still_is_not_receiving(void **state)
     (void)state;
     begin("objects-stands");
     struct wire_key key = contribution_in(LARGE, 1);
-    assert_false(peers_receiving(a->peers, &key));
+    assert_false(objects_receiving(a->objects, &key));
     played_send_chunk(b, A, &key, MANY, 0, pattern, CHUNK);
-    isle_wait(peers_receiving(a->peers, &key));
+    isle_wait(objects_receiving(a->objects, &key));
     a->now_ms += STANDS_MS / 2;
     isle_tick(a);
     played_beat(b); /* it is here, and brings nothing */
@@ -530,18 +530,18 @@ static void what_stands_still_is_not_receiving(void **state)
     played_settle(b, A, WIRE_HEARTBEAT);
     a->now_ms += STANDS_MS - STANDS_MS / 2 - 1;
     isle_tick(a);
-    assert_true(peers_receiving(a->peers, &key));
+    assert_true(objects_receiving(a->objects, &key));
     a->now_ms += 1;
     isle_tick(a);
-    assert_false(peers_receiving(a->peers, &key));
+    assert_false(objects_receiving(a->objects, &key));
     isle_wait(played_heard_of(b, WIRE_ACK, &key) && b->in.ack.ask == WIRE_ASK_STILL); /* will more come? */
     assert_int_equal(b->in.ack.have, CHUNK);
     /* Nor is what one brings who is not heard any more: it may come from somebody else. */
     played_send_chunk(b, A, &key, MANY, CHUNK, pattern + CHUNK, CHUNK);
-    isle_wait(peers_receiving(a->peers, &key));
+    isle_wait(objects_receiving(a->objects, &key));
     a->now_ms += STANDS_MS - 1;
     isle_tick(a);
-    assert_false(peers_receiving(a->peers, &key));
+    assert_false(objects_receiving(a->objects, &key));
     end();
 }
 

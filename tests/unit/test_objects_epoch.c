@@ -159,9 +159,9 @@ static void what_was_on_its_way_in_is_dropped_and_its_slot_free(void **state)
     begin("objects-dropped", 2);
     struct wire_key old = contribution(LARGE, A, B, 0), next = contribution(LARGE, A, B, 1);
     played_send_chunk(b, A, &old, MANY, 0, pattern, CHUNK);
-    isle_wait(peers_receiving(a->peers, &old));
+    isle_wait(objects_receiving(a->objects, &old));
     next_epoch(false);
-    assert_false(peers_receiving(a->peers, &old));
+    assert_false(objects_receiving(a->objects, &old));
     memset(slots_in(a->slots, LARGE, B)->data, 0xee, CHUNK);
     played_send_chunk(b, A, &old, MANY, CHUNK, pattern + CHUNK, CHUNK); /* it had gone before b knew */
     assert_answered(&old, WIRE_NOT_NEEDED);
@@ -194,10 +194,10 @@ static void a_slot_of_the_epoch_before_is_not_sent_from(void **state)
     fill(slots_own(a->slots, OTHER), OTHER, A, 0);
     next_epoch(false);
     struct wire_key out = contribution(SMALL, B, A, 1), own = result(OTHER, A, 1), fence = contribution(THIRD, B, A, 1);
-    peers_send(a->peers, &out, B);
-    peers_send(a->peers, &own, B);
+    objects_send(a->objects, &out, B, a->now_ms);
+    objects_send(a->objects, &own, B, a->now_ms);
     fill(slots_out(a->slots, THIRD, p), THIRD, B, 1); /* this one was encoded anew */
-    peers_send(a->peers, &fence, B);
+    objects_send(a->objects, &fence, B, a->now_ms);
     isle_wait(played_heard_type(b, WIRE_CHUNK));
     assert_true(wire_key_equal(&b->chunk.key, &fence)); /* and nothing before it */
     end();
@@ -215,7 +215,7 @@ static struct wire_key begin_carried(const char *name, size_t bytes)
     struct wire_key first = contribution(LARGE, A, B, 1);
     for (size_t at = 0; at < bytes; at += CHUNK)
         played_send_chunk(b, A, &first, MANY, at, pattern + at, CHUNK);
-    isle_wait(peers_receiving(a->peers, &first));
+    isle_wait(objects_receiving(a->objects, &first));
     return first;
 }
 
@@ -244,9 +244,9 @@ static void a_slot_that_grows_is_not_written_by_what_filled_it_before(void **sta
     size_t before = slot->bytes_max;
     struct wire_key next = close_first(&first);
     played_send_chunk(b, A, &next, MANY, 0, pattern, CHUNK);
-    isle_wait(peers_receiving(a->peers, &next));
+    isle_wait(objects_receiving(a->objects, &next));
     assert_true(slot->bytes_max > before);
-    assert_false(peers_receiving(a->peers, &first));
+    assert_false(objects_receiving(a->objects, &first));
     played_send_chunk(b, A, &first, MANY, CHUNK, pattern + CHUNK, CHUNK);
     assert_answered(&first, WIRE_NOT_NEEDED);
     for (size_t at = CHUNK; at < MANY; at += CHUNK)
@@ -270,7 +270,7 @@ static void a_slot_does_not_grow_before_what_is_whole_in_it_was_judged(void **st
     offer(&next, WIRE_NOT_YET);
     assert_ptr_equal(slot->data, data);
     assert_memory_equal(slot->data, pattern, MANY);
-    peers_judged(a->peers, B, &first, WIRE_RECEIVED);
+    objects_judged(a->objects, B, &first, WIRE_RECEIVED);
     played_send(b, A, &next, pattern, SOME);
     isle_wait(isle_took(a, EVENT_OBJECT, &event));
     assert_true(wire_key_equal(&event.object.key, &next));
@@ -302,7 +302,7 @@ static void who_takes_a_slot_begins_anew(void **state)
     begin("objects-slot", 3);
     struct wire_key in = contribution(LARGE, A, C, 0);
     played_send_chunk(c, A, &in, MANY, 0, pattern, CHUNK);
-    isle_wait(peers_receiving(a->peers, &in));
+    isle_wait(objects_receiving(a->objects, &in));
     played_beat(c)->step = 77;
     played_say(c, A);
     isle_wait(peers_info(a->peers, C).step == 77);
@@ -310,7 +310,7 @@ static void who_takes_a_slot_begins_anew(void **state)
     isle_set_owners(&record, (const uint32_t[]){A, B}, 2, RECORD_AWAY);
     join_as(&record, C, "d"); /* while the slot of c is its own still */
     isle_adopt(a, &record);
-    assert_false(peers_receiving(a->peers, &in));
+    assert_false(objects_receiving(a->objects, &in));
     assert_int_equal(view_slot_named(&a->charter.view, "c"), VIEW_NOBODY);
     assert_int_equal(view_slot_named(&a->charter.view, "d"), C + 1);
     assert_new(C + 1);

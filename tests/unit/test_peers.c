@@ -211,14 +211,14 @@ static void strangers_are_counted_and_named(void **state)
     company.run->addresses[B][0] = '\0'; /* b dials */
     company.c = NULL;
     company.a = isle_open(company.run, A, NULL, 0);
-    assert_int_equal(peers_totals(company.a->peers).strangers, 0);
+    assert_int_equal(peers_refused(company.a->peers).strangers, 0);
     struct ident other;
     assert_ok(ident_generate(&other));
     struct played *mallory = played_open(company.run, B, 0, &other);
     company.a->now_ms += 17;
-    isle_wait(peers_totals(company.a->peers).strangers > 0);
-    assert_non_null(strstr(peers_totals(company.a->peers).stranger, played_connection_key(&other)));
-    assert_int_equal(peers_totals(company.a->peers).stranger_ms, company.a->now_ms);
+    isle_wait(peers_refused(company.a->peers).strangers > 0);
+    assert_non_null(strstr(peers_refused(company.a->peers).stranger, played_connection_key(&other)));
+    assert_int_equal(peers_refused(company.a->peers).stranger_ms, company.a->now_ms);
     assert_false(company_info(B).up);
     played_close(mallory);
     played_greet(company.b, company.a); /* the real one gets through */
@@ -563,21 +563,19 @@ static void without_memory_there_are_no_peers_and_nothing_is_left(void **state)
 {
     (void)state;
     company_begin("peers-memory", 2, false);
-    struct peers_conf conf = isle_peers_conf(company.a, 5);
-    struct peers *peers = NULL;
+    isle_close_islands(company.a);
     enum err err = ERR_NOMEM;
     int n = 0;
     for (; err != ERR_OK; n++) {
         mem_fail_after(n);
-        err = peers_new(&conf, &peers);
+        err = isle_open_islands(company.a, 5);
         mem_fail_after(-1);
         if (err != ERR_OK)
             assert_int_equal(err, ERR_NOMEM);
-        assert_true((peers == NULL) == (err != ERR_OK));
+        assert_true((company.a->peers == NULL) == (err != ERR_OK));
     }
     print_message("%d allocations\n", n - 1);
     assert_true(n > 5);
-    peers_free(peers);
     company_end();
 }
 
@@ -591,9 +589,8 @@ static void without_memory_for_the_plan_peers_go_on_without_it(void **state)
         company_begin("peers-plan-memory", 2, false);
         played_greet(company.b, company.a);
         isle_make_plan(company.a);
-        struct transfer_plan plan = isle_peers_plan(company.a);
         mem_fail_after(n);
-        err = peers_plan_known(company.a->peers, &plan);
+        err = isle_tell_plan(company.a);
         mem_fail_after(-1);
         assert_true(err == ERR_OK || err == ERR_NOMEM);
         peers_announce(company.a->peers);

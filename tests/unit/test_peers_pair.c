@@ -52,7 +52,8 @@ static enum err bring_plan(const char *text, size_t bytes, struct model_plan **o
     played_send(b, A, &plan_key, text, bytes);
     isle_wait(isle_took(a, EVENT_OBJECT, &event));
     assert_int_equal(event.object.key.kind, WIRE_PLAN);
-    enum err err = peers_take_plan(a->peers, event.member, &event.object.key, event.object.bytes, out);
+    enum err err = objects_take_plan(a->objects, event.member, &event.object.key, event.object.bytes,
+                                     peers_plan_id(a->peers, event.member), out);
     isle_wait(played_heard_of(b, WIRE_DONE, &plan_key));
     assert_int_equal(b->in.done.status, WIRE_RECEIVED);
     return err;
@@ -105,7 +106,7 @@ static void a_plan_that_is_not_the_one_announced_or_none_at_all_is_refused(void 
     assert_null(got);
     assert_int_equal(bring_plan("no plan", 7, &got), ERR_PROTO);
     assert_null(got);
-    assert_false(peers_receiving(a->peers, &plan_key)); /* another may bring it */
+    assert_false(objects_receiving(a->objects, &plan_key)); /* another may bring it */
     end();
 }
 
@@ -123,7 +124,9 @@ static void a_plan_that_is_too_long_or_comes_too_late_is_not_needed(void **state
     played_send(b, A, &plan_key, plan->text, strlen(plan->text));
     isle_wait(isle_took(a, EVENT_OBJECT, &event));
     isle_know_plan(a);
-    assert_fails(ERR_STATE, "known already", peers_take_plan(a->peers, B, &event.object.key, event.object.bytes, &got));
+    assert_fails(
+        ERR_STATE, "known already",
+        objects_take_plan(a->objects, B, &event.object.key, event.object.bytes, peers_plan_id(a->peers, B), &got));
     assert_null(got);
     played_send_chunk(b, A, &plan_key, strlen(plan->text), 0, plan->text, 100);
     isle_wait(played_heard_of(b, WIRE_DONE, &plan_key) && b->in.done.status == WIRE_NOT_NEEDED);
@@ -142,11 +145,11 @@ static void what_a_peer_takes_in_is_remembered_when_the_plan_comes(void **state)
     assert_ok(slots_room(a->slots, slot, 0, shares_mask(&a->parts, 0, B)));
     slot->bytes = BYTES;
     slot->version = 1;
-    peers_send(a->peers, &key, B);
+    objects_send(a->objects, &key, B, a->now_ms);
     uint64_t most = 0;
     for (uint64_t have = 0; have < BYTES; have += b->chunk.bytes) {
         isle_wait(played_heard_of(b, WIRE_CHUNK, &key));
-        uint64_t now = peers_info(a->peers, B).unacknowledged;
+        uint64_t now = objects_unacknowledged(a->objects, B);
         most = now > most ? now : most;
         played_say_ack(b, A, &key, have + b->chunk.bytes, false);
     }
@@ -206,7 +209,8 @@ static void the_plan_travels_from_one_island_to_another(void **state)
     isle_wait(both_up());
     isle_tick(right);
     isle_wait(isle_took(right, EVENT_OBJECT, &event));
-    assert_ok(peers_take_plan(right->peers, A, &event.object.key, event.object.bytes, &got));
+    assert_ok(objects_take_plan(right->objects, A, &event.object.key, event.object.bytes,
+                                peers_plan_id(right->peers, A), &got));
     assert_true(digest_equal(&got->id, &left->plan->id));
     model_plan_free(got);
     end_pair();
@@ -253,14 +257,14 @@ static void two_islands_hear_how_the_other_stands_and_exchange_a_contribution(vo
     assert_int_equal(event.member, A);
     assert_int_equal(event.object.bytes, out->bytes);
     assert_memory_equal(in->data, out->data, out->bytes);
-    isle_wait(peers_info(left->peers, B).unacknowledged == 0); /* acknowledged with its last byte */
-    peers_judged(right->peers, A, &event.object.key, WIRE_RECEIVED);
-    isle_wait(peers_totals(left->peers).objects_sent_bytes == out->bytes);
+    isle_wait(objects_unacknowledged(left->objects, B) == 0); /* acknowledged with its last byte */
+    objects_judged(right->objects, A, &event.object.key, WIRE_RECEIVED);
+    isle_wait(objects_sent_bytes(left->objects) == out->bytes);
     left->now_ms += ANNOUNCE_MS;
     isle_wait(sync_heard(right->sync, A, 1).contributed == 12);
     /* What the sockets carried is counted on both sides. */
-    isle_wait((peers_sample(left->peers), peers_info(left->peers, B).sent > out->bytes));
-    isle_wait((peers_sample(right->peers), peers_info(right->peers, A).received > out->bytes));
+    isle_wait((link_sample(left->link), peers_info(left->peers, B).sent > out->bytes));
+    isle_wait((link_sample(right->link), peers_info(right->peers, A).received > out->bytes));
     end_pair();
 }
 

@@ -289,7 +289,7 @@ static void one_reader_has_few_ranges_on_their_way(void **state)
     for (uint32_t i = 0; i < LEND_RANGES_MAX; i++) {
         const struct wire_key key = leaves_key(LARGE, A, 4 * i, 4);
         played_say_fetch(b, A, &key);
-        isle_wait(peers_info(a->peers, B).unacknowledged > 0);
+        isle_wait(objects_unacknowledged(a->objects, B) > 0);
     }
     const struct wire_key more = leaves_key(LARGE, A, 60, 1);
     assert_denied(b, &more);
@@ -395,10 +395,10 @@ static void assert_comes(uint32_t f)
     assert_int_equal(event.object.key.kind, WIRE_STATE);
     assert_int_equal(event.object.bytes, theirs.bytes);
     assert_memory_equal(slots_state(a->slots, f), theirs.object, theirs.bytes);
-    assert_true(peers_receiving(a->peers, &event.object.key)); /* until it is judged */
+    assert_true(objects_receiving(a->objects, &event.object.key)); /* until it is judged */
     slots_free_state(a->slots, f);
-    peers_judged(a->peers, event.member, &event.object.key, WIRE_RECEIVED);
-    assert_false(peers_receiving(a->peers, &event.object.key));
+    objects_judged(a->objects, event.member, &event.object.key, WIRE_RECEIVED);
+    assert_false(objects_receiving(a->objects, &event.object.key));
 }
 
 static void a_state_comes_from_two_at_once(void **state)
@@ -451,7 +451,7 @@ static void who_asks_for_more_has_said_what_is_here(void **state)
     assert_memory_equal(slots_state(a->slots, LARGE), theirs.object, theirs.bytes);
     assert_int_equal(servers[0].leaves, LARGE_LEAVES);
     slots_free_state(a->slots, LARGE);
-    peers_judged(a->peers, event.member, &event.object.key, WIRE_RECEIVED);
+    objects_judged(a->objects, event.member, &event.object.key, WIRE_RECEIVED);
     free_whole(&theirs);
     end();
 }
@@ -557,7 +557,7 @@ static void assert_core_is_told(uint32_t f, uint32_t member)
     const struct wire_key key = head_key(f, member);
     assert_true(wire_key_equal(&event.sync.key, &key));
     assert_int_equal(event.sync.member, member);
-    assert_false(peers_receiving(a->peers, &key));
+    assert_false(objects_receiving(a->objects, &key));
     assert_null(slots_state(a->slots, f));
     isle_step(a, &event.sync);
 }

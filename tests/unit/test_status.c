@@ -193,13 +193,13 @@ static void a_stranger_is_told_for_a_minute(void **state)
     assert_silent(take(), COMPLAINT_STRANGER);
     assert_ok(ident_generate(&other));
     look.b = played_open(look.run, LOOK_B, 0, &other);
-    isle_wait(peers_totals(look.a->peers).strangers > 0);
+    isle_wait(peers_refused(look.a->peers).strangers > 0);
     played_close(look.b);
     look.b = NULL;
     while (peers_take(look.a->peers, look.a->now_ms)) {
     }
     assert_complains(take(), COMPLAINT_STRANGER, played_connection_key(&other));
-    look.a->now_ms = peers_totals(look.a->peers).stranger_ms + 60000 - 1;
+    look.a->now_ms = peers_refused(look.a->peers).stranger_ms + 60000 - 1;
     assert_complains(take(), COMPLAINT_STRANGER, "was refused");
     look.a->now_ms++;
     assert_silent(take(), COMPLAINT_STRANGER);

@@ -10,7 +10,6 @@
 #include "common/digest.h"
 #include "daemon/control/status_json.h"
 #include "daemon/membership/membership_host.h"
-#include "daemon/membership/gate.h"
 #include "tests/lib/complains.h"
 #include "tests/lib/look.h"
 
@@ -94,7 +93,7 @@ static void who_is_heard_and_makes_no_result_is_told_as_such(void **state)
     bitset_add(&silent, LOOK_C);
     for (int k = 0; k < 16; k++) {
         look.a->now_ms += 250;
-        membership_host_tick(peers_membership_host(look.a->peers), &silent, look.a->now_ms);
+        membership_host_tick(look.a->host, &silent, false, look.a->now_ms);
     }
     assert_complains(look_take(), COMPLAINT_APART,
                      "island c is heard, and makes no result of its shards: c stands back");
@@ -411,13 +410,13 @@ static void a_vote_that_cannot_be_kept_is_told_with_what_its_disk_says(void **st
     assert_int_equal(rename(look.a->conf.state_folder, aside), 0);
     struct wire_epoch prepare = {.type = WIRE_PREPARE, .epoch = 1, .ballot = (uint64_t)1 << 32 | LOOK_B};
     played_say_epoch(look.b, LOOK_A, &prepare);
-    isle_wait(membership_host_unkept(peers_membership_host(look.a->peers))[0] != '\0');
+    isle_wait(membership_host_unkept(look.a->host)[0] != '\0');
     look.a->now_ms += 100;
     assert_complains(look_take(), COMPLAINT_DISK, "what is decided cannot be kept: ");
     assert_non_null(strstr(look.status.epoch.waits, "this island's disk: "));
     assert_int_equal(rename(aside, look.a->conf.state_folder), 0);
     isle_tick(look.a);
-    isle_wait(membership_host_unkept(peers_membership_host(look.a->peers))[0] == '\0');
+    isle_wait(membership_host_unkept(look.a->host)[0] == '\0');
     assert_silent(look_take(), COMPLAINT_DISK);
     assert_string_equal(look.status.epoch.waits, "island b, which proposes it");
     look_end();
@@ -432,7 +431,7 @@ static void a_wish_that_nobody_decides_is_told_as_one(void **state)
     isle_know_plan(look.a);
     look.a->engine = true;
     played_greet(look.b, look.a);
-    gate_drain(peers_gate(look.a->peers), true);
+    peers_drain(look.a->peers, true);
     for (int k = 0; k < 4; k++) {
         look.a->now_ms += 250;
         isle_tick(look.a);
@@ -478,11 +477,11 @@ static void an_island_that_takes_no_part_says_so_itself(void **state)
     assert_remedy(COMPLAINT_NO_PART, "it comes back by itself");
     adopt_role(LOOK_C, RECORD_AWAY);
     assert_silent(look_take(), COMPLAINT_NO_PART);
-    gate_drain(peers_gate(look.a->peers), true);
+    peers_drain(look.a->peers, true);
     assert_silent(look_take(), COMPLAINT_NO_PART); /* it is not decided yet */
     adopt_role(LOOK_A, RECORD_DRAINING);
     assert_silent(look_take(), COMPLAINT_NO_PART); /* it left as its people asked: nothing is wrong */
-    gate_drain(peers_gate(look.a->peers), false);
+    peers_drain(look.a->peers, false);
     assert_silent(look_take(), COMPLAINT_NO_PART); /* it comes back */
     look_end();
 }

@@ -346,8 +346,8 @@ static void a_newcomer_that_cannot_be_talked_to_is_told_for_a_minute(void **stat
 {
     (void)state;
     imagine(4);
-    look.status.totals.newcomer = "it speaks protocol version 9, we speak 2";
-    look.status.totals.newcomer_ms = 5000;
+    look.status.refused.newcomer = "it speaks protocol version 9, we speak 2";
+    look.status.refused.newcomer_ms = 5000;
     look.status.now_ms = 64999;
     complaints_all(&look.status);
     assert_complains(&look.status, COMPLAINT_REFUSED,

@@ -108,6 +108,14 @@ static void fill_spec(void)
     spec.digest = digest_of("spec", 4);
 }
 
+static const struct ipc_machine a_machine = {.device = "a device",
+                                             .ranks = 71,
+                                             .tensor_parallel = 72,
+                                             .memory_bytes = 73,
+                                             .memory_total_bytes = 74,
+                                             .flops_per_token = 75,
+                                             .peak_flops = 76};
+
 static int fill(void **state)
 {
     (void)state;
@@ -126,19 +134,14 @@ static int fill(void **state)
                                          .tokens_per_s = 5,
                                          .lr = 6,
                                          .grad_norm = 7,
-                                         .machine = {.device = "a device",
-                                                     .ranks = 71,
-                                                     .tensor_parallel = 72,
-                                                     .memory_bytes = 73,
-                                                     .memory_total_bytes = 74,
-                                                     .flops_per_token = 75,
-                                                     .peak_flops = 76},
+                                         .machine = a_machine,
                                          .flops_per_s = 77,
                                          .mfu = 78,
                                          .other_base = "another"},
                              .rounds = {.compressing = true, .saving = ROUNDS_EXPORT_DONE, .saved = "there"},
                              .ledger = {.records = 21, .bytes = 22},
-                             .totals = {.objects_sent_bytes = 23, .strangers = 24},
+                             .objects_sent_bytes = 23,
+                             .refused = {.strangers = 24},
                              .uplink_bits = 25,
                              .capped = "a setting",
                              .islands = MEMBERS,

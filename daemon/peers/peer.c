@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/peers/peer.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "net/membership/wire_epoch.h"
+
+/* ---- heartbeats ---- */
+
+void pulse_restart(struct pulse *pulse)
+{
+    pulse->in = pulse->in_ms = 0;
+}
+
+void pulse_out(struct pulse *pulse, struct wire_heartbeat *beat, uint64_t now_ms)
+{
+    beat->sequence = ++pulse->out;
+    beat->echo = pulse->in;
+    beat->echo_delay_ms = (uint32_t)(now_ms - pulse->in_ms);
+    pulse->sent_ms[pulse->out % PULSE_KEPT] = now_ms;
+}
+
+bool pulse_in(struct pulse *pulse, const struct wire_heartbeat *beat, uint64_t now_ms)
+{
+    if (beat->sequence <= pulse->in)
+        return false;
+    pulse->in = beat->sequence;
+    pulse->in_ms = now_ms;
+    uint64_t ago = pulse->out - beat->echo; /* many are on their way at a time where that is long */
+    uint64_t sent_ms = pulse->sent_ms[beat->echo % PULSE_KEPT];
+    if (beat->echo > 0 && ago < PULSE_KEPT && now_ms >= sent_ms + beat->echo_delay_ms)
+        pulse->rtt_ms = (uint32_t)(now_ms - sent_ms - beat->echo_delay_ms);
+    return true;
+}
+
+/* ---- reports ---- */
+
+enum { TOO_FAR_SAID_MS = 60000 };
+
+void report_take(struct report *report, const struct wire_heartbeat *beat, uint64_t own_step)
+{
+    double loss;
+    memcpy(&loss, &beat->loss, sizeof loss);
+    report->step = beat->step;
+    report->own_step = own_step;
+    report->tokens = beat->tokens;
+    report->loss = isfinite(loss) ? loss : NAN;
+    report->tokens_per_s = beat->tokens_per_s;
+    report->trainer = beat->trainer;
+}
+
+void report_restart(struct report *report)
+{
+    report->step = report->own_step = report->tokens = 0;
+    report->loss = 0;
+    report->tokens_per_s = report->trainer = 0;
+}
+
+static void judge(struct report *report, const char *name, bool too_far, uint64_t now_ms)
+{
+    if (!too_far)
+        report->too_far_ms = 0;
+    else if (report->too_far_ms == 0)
+        report->too_far_ms = now_ms;
+    if (report->too_far_ms == 0 || report->too_far_said || now_ms < report->too_far_ms + TOO_FAR_SAID_MS)
+        return;
+    report->too_far_said = true;
+    log_warn("island %s says that it is at step %" PRIu64 ", further than the rounds that we know of can have brought "
+             "it: not followed",
+             name, report->step);
+}
+
+uint64_t report_furthest(struct report *report, const char *name, bool up, uint64_t furthest, uint64_t most,
+                         uint64_t now_ms)
+{
+    bool too_far = up && report->step > most;
+    judge(report, name, too_far, now_ms);
+    return up && !too_far && report->step > furthest ? report->step : furthest;
+}
+
+/* ---- twins ---- */
+
+enum { TWINS_SAID_MS = 60000 };
+/* A greeting of the session before may have been on its way for long, and be answered by one of the new; more than that
+ * does not happen to one machine. */
+enum { TURNS_TOLD = 4, TURNS_WITHIN_MS = 60000 };
+
+void twins_note(struct twins *twins, const char *name, uint64_t session, uint64_t now_ms)
+{
+    if (session == twins->session)
+        return;
+    bool back = session == twins->before;
+    twins->before = twins->session;
+    twins->session = session;
+    if (!back || now_ms >= twins->turned_ms + TURNS_WITHIN_MS)
+        twins->turns = 0;
+    if (!back)
+        return;
+    twins->turned_ms = now_ms;
+    if (++twins->turns < TURNS_TOLD)
+        return;
+    twins->seen_ms = now_ms;
+    if (log_limit_pass(&twins->said, now_ms, TWINS_SAID_MS))
+        log_error("two machines speak with the key of island %s, in turn; stop one, and give it a key of its own",
+                  name);
+}
+
+/* ---- faults ---- */
+
+enum { FAULT_SAID_MS = 30000, DROPPED_MS = 60000 };
+
+/* Far more than anybody has to say. A proposer says something to everybody with each answer that it gets; all wishes
+ * are told again every second; who asks for records waits a quarter of a second. */
+static const struct quota_rule messages_rule = {.every_ms = 5, .at_once = 1000};
+static const struct quota_rule chains_rule = {.every_ms = 200, .at_once = 10};
+static const struct quota_rule wishes_rule = {.every_ms = 30, .at_once = 100};
+
+static const char *text_of(enum sync_fault fault)
+{
+    static const char *const texts[] = {
+        [SYNC_FAULT_NONE] = "",
+        [SYNC_FAULT_LATE] = ("its contributions do not come in time: rounds go on without them, and its work is "
+                             "counted later"),
+        [SYNC_FAULT_NO_RESULT] = "it makes no result of its shards: to be taken for lost, if a majority says the same",
+        [SYNC_FAULT_UNPROVEN] = "it says that it has what it does not show: that is believed no more",
+        [SYNC_FAULT_HASH] = "its state is another than ours, which most have",
+    };
+    return texts[fault];
+}
+
+bool faults_look(struct faults *faults, const struct sync *sync, uint32_t member, const char *name, uint64_t now_ms)
+{
+    enum sync_fault fault = sync_fault(sync, member), before = faults->now;
+    faults->now = fault;
+    /* That its state is another is said by peers_diverged(). */
+    if (fault != before && fault != SYNC_FAULT_HASH && log_limit_pass(&faults->said, now_ms, FAULT_SAID_MS)) {
+        if (fault == SYNC_FAULT_NONE)
+            log_info("island %s does its part again", name);
+        else
+            log_warn("island %s: %s", name, text_of(fault));
+    }
+    return fault == SYNC_FAULT_NO_RESULT;
+}
+
+void faults_dropped(struct faults *faults, uint64_t now_ms)
+{
+    faults->dropped_ms = now_ms;
+}
+
+bool faults_floods(struct faults *faults, uint32_t type, uint64_t now_ms)
+{
+    if (type == WIRE_CHAIN && !quota_take(&faults->chains, chains_rule, now_ms))
+        return true;
+    if (type == WIRE_WISH && !quota_take(&faults->wishes, wishes_rule, now_ms))
+        return true;
+    return !quota_take(&faults->messages, messages_rule, now_ms);
+}
+
+enum sync_fault faults_now(const struct faults *faults)
+{
+    return faults->now;
+}
+
+const char *faults_text(const struct faults *faults, uint64_t now_ms)
+{
+    if (faults->now != SYNC_FAULT_NONE)
+        return text_of(faults->now);
+    return faults->dropped_ms != 0 && now_ms < faults->dropped_ms + DROPPED_MS ? "it sends what nobody can use" : "";
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * peer: what one other island says and does: its heartbeats by number, what it says of its trainer, whether a second
+ * machine speaks with its key, and what there is to complain of in it. Private to peers/.
+ *
+ * For people: in the log when it begins and ends, and for status. It decides nothing: an island whose results do not
+ * come is named to the others with those that are not heard, and a majority of the voters judges. Plain memory, only
+ * the loop's thread.
+ */
+#ifndef DAEMON_PEERS_PEER_H
+#define DAEMON_PEERS_PEER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/log.h"
+#include "common/quota.h"
+#include "net/sync/sync.h"
+#include "net/transport/wire.h"
+
+/* ---- heartbeats by their numbers: which is news, and how long a round trip takes ---- */
+
+/* As many heartbeats may be on their way to be answered, one every few milliseconds. */
+enum { PULSE_KEPT = 256 };
+
+/* All zero at first. */
+struct pulse {
+    uint64_t in, in_ms;           /* last one received */
+    uint64_t out;                 /* last one sent */
+    uint64_t sent_ms[PULSE_KEPT]; /* when it and those before it went, by number */
+    uint32_t rtt_ms;              /* 0: not known */
+};
+
+/* The other side restarted: what it sent is void. */
+void pulse_restart(struct pulse *pulse);
+/* The next one goes now: fills in what is each member's own. */
+void pulse_out(struct pulse *pulse, struct wire_heartbeat *beat, uint64_t now_ms);
+/* One came. False: it was overtaken on its way, so what it says was taken back since. */
+bool pulse_in(struct pulse *pulse, const struct wire_heartbeat *beat, uint64_t now_ms);
+
+/* ---- what it last said of its trainer, and how far the run is by that ---- */
+
+/* All zero at first. */
+struct report {
+    uint64_t step, tokens;
+    uint64_t own_step; /* our trainer's when it said so */
+    double loss;       /* as in struct trainer_info */
+    uint32_t tokens_per_s, trainer;
+    uint64_t too_far_ms; /* since when it says that it is further than it can be; 0: it does not */
+    bool too_far_said;
+};
+
+/* As the heartbeat says. */
+void report_take(struct report *report, const struct wire_heartbeat *beat, uint64_t own_step);
+/* It restarted: what it said is void. */
+void report_restart(struct report *report);
+
+/* `furthest`, or its step if that is further and no more than `most`. What is beyond is logged once, under its `name`,
+ * when it has lasted: who was away for long does not know the rounds yet that brought the others so far. `up`: it can
+ * be heard. */
+uint64_t report_furthest(struct report *report, const char *name, bool up, uint64_t furthest, uint64_t most,
+                         uint64_t now_ms);
+
+/* ---- two machines that speak with the key of one island ---- */
+
+/* Which of the two is the right one only their owner knows. A daemon that is started again has a new session and never
+ * the one before; where the one before comes back, and the other again, two are alive. */
+struct twins {
+    uint64_t session, before;
+    uint64_t turned_ms; /* when the one before last came back */
+    unsigned turns;     /* how often it did, without a long pause */
+    uint64_t seen_ms;   /* when it last was so often that there are two; 0: never */
+    struct log_limit said;
+};
+
+/* All zero at first. The island greets with this session. */
+void twins_note(struct twins *twins, const char *name, uint64_t session, uint64_t now_ms);
+
+/* ---- what it does that it should not ---- */
+
+/* The core finds most of it (net/sync/sync.h); beside that, a peer may send what is dropped, or more than anybody has
+ * to say. All zero at first. */
+struct faults {
+    enum sync_fault now;
+    struct log_limit said;
+    uint64_t dropped_ms; /* when it last sent something that was dropped; 0: never */
+    struct quota messages, chains, wishes;
+};
+
+/* Once a tick: looks at what the core says of the member, which can be heard. True: it is to be told the others as one
+ * that is not heard. */
+bool faults_look(struct faults *faults, const struct sync *sync, uint32_t member, const char *name, uint64_t now_ms);
+/* Something that it sent was dropped. */
+void faults_dropped(struct faults *faults, uint64_t now_ms);
+/* Whether a message of the epoch protocol is one too many; its type as in net/membership/wire_epoch.h. */
+bool faults_floods(struct faults *faults, uint32_t type, uint64_t now_ms);
+/* What the core complains of in it. */
+enum sync_fault faults_now(const struct faults *faults);
+/* For status; "": nothing. */
+const char *faults_text(const struct faults *faults, uint64_t now_ms);
+
+#endif

@@ -5,20 +5,25 @@
 #ifndef DAEMON_CONTROL_COMPLAINTS_H
 #define DAEMON_CONTROL_COMPLAINTS_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
-#include "daemon/control/complaints_core.h"
 #include "daemon/control/status_types.h"
+
+/* "away", "alone", ... */
+const char *complaint_name(enum complaint_code code);
 
 /* Whom a round of the fragment that does not close waits for: those who take part, or may, and have not contributed;
  * or, if everybody has, the owners of parts that there is no result of; or else those who do not say that they hold
  * results that are here. */
 struct bitset complaints_blockers(const struct status *status, uint32_t f);
 
-/* Whether this one is an event of its own, and not what follows from another one. */
-bool complaints_is_event(const struct status *status, uint32_t i);
-
+/* So many at most. */
+size_t complaints_max(const struct status *status);
 /* Adds all that there is to complain of, to `status->complaints`, which has room for them. */
 void complaints_all(struct status *status);
+/* Whether this one is an event of its own, and not what follows from another one. */
+bool complaints_is_event(const struct status *status, uint32_t i);
 
 #endif

@@ -81,9 +81,6 @@ control/alike      | alike_note       | control/status
 control/load       | load_note        | control/status
 control/members    | members_invite   | control/control
 control/complaints | complaints_all   | control/status
-control/complaints_own | complaints_own | control/status
-control/complaints_peers | complaints_peers | control/status
-control/complaints_core | complain    | control/status
 peers/peer         | twins_note       | peers/peers
 transfer/objects   | objects_new      | peers/peers
 transfer/lend      | lend_new         | peers/peers

@@ -8,18 +8,165 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "daemon/as_typed.h"
 #include "common/log.h"
 #include "common/mem.h"
-#include "daemon/trainer/arrival.h"
-#include "daemon/trainer/attachment_core.h"
+#include "daemon/as_typed.h"
+#include "daemon/state/counted.h"
 #include "daemon/trainer/door.h"
+#include "daemon/trainer/introduction.h"
+#include "daemon/trainer/shared.h"
+#include "daemon/trainer/tally.h"
 
 /* How long a second trainer has to read why it is turned away; how long somebody who is away may take to come back
  * before a trainer that is done goes without knowing the end. */
 enum { TURNED_AWAY_MS = 2000, OPEN_PATIENCE_MS = 30000, POLLED = 3 };
 /* A rate is none any more after so long without a step, if that is so many times as long as one takes. */
 enum { STILL_MS = 3000, STEPS_STILL = 10 };
+
+/* How long a first trainer waits for the peers to be heard, so that a run under way is not begun anew. */
+enum { PEERS_PATIENCE_MS = 3000 };
+/* How long one waits for versions that others have and that do not come. */
+enum { STANDS_STILL_MS = 5000 };
+
+/* What a trainer has said of its loss at each of its last steps. */
+enum { LOSSES_KEPT = 4096 };
+
+struct losses {
+    struct {
+        uint64_t step;
+        double loss;
+    } said[LOSSES_KEPT];
+};
+
+/* The picture is in attachment.h. */
+enum attachment_phase { NONE, REGISTERING, REGISTERED, RESUMING, WELCOMING, INITIAL, KEEPING, STARTING, TRAINING };
+
+struct attachment_fragment {
+    bool up;       /* the core knows of the trainer */
+    bool starting; /* its base is being brought */
+    bool kept;     /* what its trainer kept from before goes on */
+    uint64_t bad;  /* snapshots in a row that could not be sent */
+    /* before it is up: the version that it was last seen at, and since when; 0: not yet */
+    uint64_t stands_at, stands_ms;
+};
+
+struct attachment {
+    struct trainer_conf conf;
+    struct trainer_plan plan; /* .plan NULL: not known yet */
+    char *path;
+    int listen_fd, socket;
+    int turned_away; /* a second trainer was told so; kept open for a moment for it to read that */
+    uint64_t turned_away_ms;
+    uint64_t now_ms;
+    bool peers_heard;
+    enum attachment_phase phase;
+    uint32_t pid;
+    int pidfd; /* of the process that attached; -1: it cannot be watched */
+    struct introduction introduction;
+    struct shared *shared;
+    struct attachment_memory *left;        /* memory of trainers that are gone: jobs give it back */
+    struct attachment_fragment *fragments; /* [fragments of the plan] */
+    bool closing;                          /* the trainer is gone; the memory goes when nothing is pinned */
+    uint32_t initial_left;                 /* jobs that take its initial tensors over */
+    bool ready_said, wait_said;
+    bool leave, finishing, counted;
+    uint64_t leave_step; /* by which the last contributions of one that leaves are due */
+    bool end_said;
+    uint64_t open_ms;    /* since when nobody but those who are away is waited for; 0: others are */
+    uint64_t own_step;   /* highest step a trainer of ours reported */
+    double step_s;       /* that a step takes, smoothed; 0: not known yet */
+    uint64_t slowest_ms; /* step of this trainer so far, without its waiting for others; 0: it has taken none */
+    struct ipc_report report;
+    uint64_t waits_ms; /* since when it stands still for a round; 0: it does not */
+    uint64_t report_ms, ready_ms;
+    struct log_limit unread_said; /* that it does not read */
+    struct losses losses;         /* of trainers before this one, too */
+    struct tally tally;
+};
+
+/* Of the plan; 0 before it is known. */
+static uint32_t fragments_of(const struct attachment *a)
+{
+    return a->plan.plan != NULL ? a->plan.plan->plan->fragments_count : 0;
+}
+
+/* A step as the trainer says it; the run's last for those beyond. */
+static uint64_t step_of(const struct attachment *a, uint64_t step)
+{
+    uint64_t steps = (uint64_t)a->conf.spec->steps;
+    return step < steps ? step : steps;
+}
+
+static void close_fd(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+/* ---- saying ---- */
+
+/* One that hangs is told of every anchor. */
+enum { UNREAD_SAID_MS = 60000 };
+
+/* A trainer that does not read loses messages, and finds the truth in the shared memory. */
+static void send_message(struct attachment *a, const struct ipc_message *message, int fd)
+{
+    if (a->socket >= 0 && ipc_send(a->socket, message, fd) == ERR_AGAIN &&
+        log_limit_pass(&a->unread_said, a->now_ms, UNREAD_SAID_MS))
+        log_warn("the trainer does not read its messages (%s was dropped; the shared memory has the truth)",
+                 ipc_type_name(message->type));
+}
+
+void attachment_wake(struct attachment *a, uint32_t f)
+{
+    struct ipc_message message = {.type = IPC_WAKE, .fragment = f};
+    send_message(a, &message, -1);
+}
+
+static void post(struct attachment *a, enum event_type type, uint32_t f)
+{
+    event_post(a->conf.events, &(struct event){.type = type, .fragment = f});
+}
+
+static void post_sync(struct attachment *a, enum sync_event_type type, uint32_t f, uint64_t version)
+{
+    event_post_sync(a->conf.events, &(struct sync_event){.type = type, .fragment = f, .version = version});
+}
+
+/* ---- the end of an attachment ---- */
+
+/* The trainer is gone; its memory goes when no job is at it. */
+static void close_attachment(struct attachment *a)
+{
+    bool was_training = a->phase == TRAINING;
+    close_fd(&a->socket);
+    close_fd(&a->pidfd);
+    introduction_close_memory(&a->introduction);
+    a->phase = NONE;
+    a->closing = true;
+    a->wait_said = false;
+    for (uint32_t f = 0; a->fragments != NULL && f < fragments_of(a); f++) {
+        a->fragments[f].stands_ms = 0;
+        if (!a->fragments[f].up)
+            continue;
+        a->fragments[f].up = false;
+        post_sync(a, SYNC_EV_TRAINER_DOWN, f, 0);
+    }
+    if (was_training && !a->counted)
+        log_warn("the trainer (pid %" PRIu32 ") is gone; rounds go on without it", a->pid);
+    tally_save(&a->tally, a->report.tokens);
+    post(a, EVENT_ANNOUNCE, 0);
+}
+
+void attachment_refuse(struct attachment *a, const char *reason)
+{
+    struct ipc_message message = {.type = IPC_REFUSED};
+    snprintf(message.text, sizeof message.text, "%.*s", (int)sizeof message.text - 1, reason);
+    log_error("the trainer is refused: %s", reason);
+    send_message(a, &message, -1);
+    close_attachment(a);
+}
 
 /* ---- set-up ---- */
 
@@ -112,12 +259,12 @@ void attachment_free(struct attachment *a)
         free_memory(memory);
     }
     introduction_deinit(&a->introduction);
-    attachment_core_close_fd(&a->socket);
-    attachment_core_close_fd(&a->pidfd);
-    attachment_core_close_fd(&a->turned_away);
+    close_fd(&a->socket);
+    close_fd(&a->pidfd);
+    close_fd(&a->turned_away);
     if (a->listen_fd >= 0 && a->path != NULL)
         unlink(a->path);
-    attachment_core_close_fd(&a->listen_fd);
+    close_fd(&a->listen_fd);
     mem_free(a->path);
     tally_deinit(&a->tally);
     mem_free(a);
@@ -147,16 +294,401 @@ size_t attachment_poll(const struct attachment *a, struct pollfd *items, size_t 
     return count;
 }
 
-/* ---- saying ---- */
+/* ---- from registered to training ---- */
 
-void attachment_wake(struct attachment *a, uint32_t f)
+static struct ipc_message welcome_of(const struct attachment *a, bool need_initial, bool resumed)
 {
-    attachment_core_wake(a, f);
+    struct ipc_message message = {.type = IPC_WELCOME};
+    message.welcome = (struct ipc_welcome){.session = shared_session(a->shared),
+                                           .bytes = shared_bytes(a->shared),
+                                           .need_initial = need_initial,
+                                           .island_index = view_islands(a->conf.view, a->conf.view->self),
+                                           .islands_count = view_islands(a->conf.view, a->conf.view->count),
+                                           .resumed = resumed};
+    snprintf(message.welcome.island, sizeof message.welcome.island, "%s", a->conf.conf->name);
+    return message;
 }
 
-void attachment_refuse(struct attachment *a, const char *reason)
+static struct shared_conf shared_conf_of(const struct attachment *a)
 {
-    attachment_core_refuse(a, reason);
+    return (struct shared_conf){.spec = a->conf.spec, .view = a->conf.view, .plan = a->plan.plan};
+}
+
+/* ---- attaching again ---- */
+
+/* Whether it is too early to say that nobody is there. */
+static bool others_may_come(const struct attachment *a)
+{
+    uint64_t since_ms = a->plan.listens_ms > a->conf.start_ms ? a->plan.listens_ms : a->conf.start_ms;
+    return a->now_ms < since_ms + PEERS_PATIENCE_MS;
+}
+
+/* Whether anyone has, or is expected to have, the state of a fragment that is blank here. */
+static bool to_be_had(const struct attachment *a, uint32_t f)
+{
+    for (uint32_t i = 0; i < a->conf.view->count; i++)
+        if (i != a->conf.view->self && sync_heard(a->plan.sync, i, f).hash_known)
+            return true;
+    return others_may_come(a);
+}
+
+/* The shards in which the anchor counts work of ours that was contributed to versions after this one. */
+static uint64_t counted_since_then(const struct attachment *a, uint32_t f, uint64_t version)
+{
+    uint32_t id = a->conf.view->members[a->conf.view->self].id;
+    return counted_since(replica_counted(a->plan.replica, f), id, version);
+}
+
+/* What was in flight from `base` may have been counted by a round that closed while nobody was attached; or before, and
+ * what a checkpoint kept knows nothing of it. */
+static void count_what_was_closed(struct attachment *a, uint32_t f, uint64_t base)
+{
+    uint64_t closed = counted_since_then(a, f, base), noted = tally_noted(&a->tally, f, base + 1);
+    a->tally.counted += shared_counted(a->shared, f, closed & ~noted);
+    (void)shared_counted(a->shared, f, closed & noted);
+    tally_note(&a->tally, f, base + 1, closed);
+}
+
+/* Brings the core and the words of a trainer that kept its memory together. */
+static enum err resume_fragment(struct attachment *a, uint32_t f)
+{
+    struct shared_resumed resumed;
+    TRY(shared_resume(a->shared, f, sync_own(a->plan.sync, f).version, &resumed));
+    a->fragments[f].up = true;
+    /* Its snapshot may have been counted by the round that closed while we were away. */
+    if (resumed.in_flight)
+        count_what_was_closed(a, f, resumed.base_version);
+    post_sync(a, SYNC_EV_TRAINER_UP, f, resumed.base_version);
+    if (resumed.snapshot)
+        post_sync(a, SYNC_EV_SNAPSHOT, f, 0);
+    return ERR_OK;
+}
+
+/* Whether all fragments stand still here; refuses a trainer that there is nothing to go on with for. */
+static bool ready_to_resume(struct attachment *a)
+{
+    bool ready = true;
+    for (uint32_t f = 0; f < fragments_of(a); f++) {
+        bool known = sync_known(a->plan.sync, f);
+        ready &= known && sync_state(a->plan.sync, f) == SYNC_LISTENING;
+        if (known || to_be_had(a, f))
+            continue;
+        attachment_refuse(a, "this daemon has no state to go on from; start the trainer anew");
+        return false;
+    }
+    return ready;
+}
+
+static enum err take_over_memory(struct attachment *a)
+{
+    struct shared_conf conf = shared_conf_of(a);
+    int fd = introduction_take_memory(&a->introduction);
+    TRY(shared_adopt(&conf, fd, a->introduction.hello.session, &a->shared));
+    return mem_new(fragments_of(a), sizeof *a->fragments, "the trainer's fragments", &a->fragments);
+}
+
+/* Its trainer trains on meanwhile: what is being applied, fetched or repaired comes first. */
+static void resume_trainer(struct attachment *a)
+{
+    if (!ready_to_resume(a))
+        return;
+    if (take_over_memory(a) != ERR_OK) {
+        attachment_refuse(a, err_text());
+        return;
+    }
+    const struct ipc_hello *hello = &a->introduction.hello;
+    a->report.step = step_of(a, hello->step);
+    a->report.tokens = hello->tokens; /* these among them */
+    tally_resume(&a->tally);
+    log_info("trainer %s (pid %" PRIu32 ") is attached again at step %" PRIu64, hello->trainer, a->pid, hello->step);
+    for (uint32_t f = 0; f < fragments_of(a) && a->phase == RESUMING; f++)
+        if (resume_fragment(a, f) != ERR_OK)
+            attachment_refuse(a, err_text());
+    if (a->phase != RESUMING)
+        return;
+    /* Not before: until then it moves no word, so that they are as they were read. */
+    struct ipc_message message = welcome_of(a, false, true);
+    send_message(a, &message, -1);
+    a->phase = TRAINING;
+    a->ready_ms = a->now_ms;
+}
+
+/* ---- attaching for the first time ---- */
+
+/* Whether the run's initial tensors are others' to bring: it was there before us, and our trainer may begin from other
+ * ones. Who takes part from the beginning brings its own, which should be the same. */
+static bool joins(const struct attachment *a)
+{
+    uint8_t role = a->conf.view->members[a->conf.view->self].role;
+    return role != RECORD_OWNER && role != RECORD_CONTRIBUTOR;
+}
+
+/* Whether there is a state to start from. A peer at version 0 has no more than its trainer's initial tensors, which are
+ * the run's to who joins. */
+static bool run_has_begun(const struct attachment *a)
+{
+    for (uint32_t f = 0; f < fragments_of(a); f++) {
+        if (sync_known(a->plan.sync, f))
+            return true;
+        for (uint32_t i = 0; i < a->conf.view->count; i++) {
+            struct wire_standing heard = sync_heard(a->plan.sync, i, f);
+            if (i != a->conf.view->self && (heard.version > 0 || (joins(a) && heard.hash_known)))
+                return true;
+        }
+    }
+    return false;
+}
+
+static enum err make_memory(struct attachment *a)
+{
+    struct shared_conf conf = shared_conf_of(a);
+    TRY(shared_make(&conf, &a->shared));
+    return mem_new(fragments_of(a), sizeof *a->fragments, "the trainer's fragments", &a->fragments);
+}
+
+/* One that has nothing to begin a run from: what it would bring must not be taken for the run's. */
+static bool waits_for_state(struct attachment *a)
+{
+    bool lacks = a->introduction.hello.without_initial != 0;
+    if (!lacks && !joins(a))
+        return false;
+    if (!lacks && a->now_ms < a->conf.start_ms + PEERS_PATIENCE_MS) /* those who have them may only not be heard yet */
+        return true;
+    if (!a->wait_said && !lacks)
+        log_warn("this island has joined the run, so its trainer brings no parameters, and none are here yet: it waits "
+                 "until an island that has them can be heard");
+    else if (!a->wait_said)
+        log_warn(
+            "the trainer has no parameters to begin with, and none are here yet: it waits until an island with the "
+            "model that the run begins from has trained, or can be heard; where no island has it, set [run] init in "
+            "the run spec of one");
+    a->wait_said = true;
+    return true;
+}
+
+static void welcome(struct attachment *a)
+{
+    bool begun = run_has_begun(a);
+    if (!begun && waits_for_state(a))
+        return;
+    if (!begun && !a->peers_heard && others_may_come(a))
+        return;
+    if (make_memory(a) != ERR_OK) {
+        attachment_refuse(a, err_text());
+        return;
+    }
+    struct ipc_message message = welcome_of(a, !begun, false);
+    bool kept = begun && a->introduction.hello.kept != 0;
+    message.welcome.need_kept = kept;
+    a->report.tokens = kept ? a->introduction.hello.tokens : 0;
+    tally_begin(&a->tally, a->report.tokens);
+    tally_save(&a->tally, a->report.tokens);
+    a->phase = kept ? KEEPING : begun ? STARTING : INITIAL;
+    send_message(a, &message, shared_fd(a->shared));
+}
+
+void attachment_accept(struct attachment *a, const char *other_base)
+{
+    if (a->phase != REGISTERED)
+        return;
+    snprintf(a->introduction.other_base, sizeof a->introduction.other_base, "%s", other_base);
+    if (a->plan.plan == NULL) {
+        attachment_refuse(a, "this daemon does not know the run's tensors");
+        return;
+    }
+    if (introduction_again(&a->introduction)) {
+        a->phase = RESUMING;
+        resume_trainer(a);
+        return;
+    }
+    log_info("trainer %s (pid %" PRIu32 ") registered %" PRIu32 " tensors", a->introduction.hello.trainer, a->pid,
+             a->plan.plan->tensors_count);
+    if (other_base[0] != '\0')
+        log_warn("it trains upon another base than the run's, as [worker] allow_other_base lets it: %s", other_base);
+    a->phase = WELCOMING;
+    welcome(a);
+}
+
+static void post_start(struct attachment *a, uint32_t f, bool initial)
+{
+    shared_pin(a->shared);
+    event_post(a->conf.events, &(struct event){.type = EVENT_START, .fragment = f, .start = {.initial = initial}});
+}
+
+/* IPC_INITIAL: its tensors are in the base areas. */
+static void initial_in(struct attachment *a)
+{
+    if (a->phase == KEEPING)
+        a->phase = STARTING;
+    if (a->phase != INITIAL || a->initial_left > 0)
+        return;
+    a->phase = STARTING;
+    for (uint32_t f = 0; f < fragments_of(a); f++) {
+        /* A peer's state may have come, or be on its way: the run has begun there, and that one counts. */
+        if (sync_known(a->plan.sync, f) || sync_state(a->plan.sync, f) == SYNC_REPAIR)
+            continue;
+        a->initial_left++;
+        post_start(a, f, true);
+    }
+}
+
+bool attachment_without_initial(const struct attachment *a)
+{
+    return a->introduction.hello.without_initial != 0 || joins(a);
+}
+
+bool attachment_initialising(const struct attachment *a)
+{
+    return a->initial_left > 0;
+}
+
+/* ---- starting: fragments are brought as they become known; then the trainer goes ---- */
+
+void attachment_started(struct attachment *a, uint32_t f, bool initial)
+{
+    if (initial) {
+        a->initial_left--;
+        return;
+    }
+    if (a->shared == NULL || a->closing || a->phase != STARTING)
+        return;
+    a->fragments[f].starting = false;
+    shared_forget(a->shared, f); /* of a trainer before this one */
+    if (sync_state(a->plan.sync, f) != SYNC_LISTENING)
+        return; /* it moved on meanwhile: brought again */
+    uint64_t version = sync_own(a->plan.sync, f).version;
+    shared_based(a->shared, f, version);
+    a->fragments[f].up = true;
+    post_sync(a, SYNC_EV_TRAINER_UP, f, version);
+}
+
+/* Whether what the trainer kept of a fragment goes on. */
+static bool goes_on(const struct attachment *a, uint32_t f)
+{
+    struct shared_keeps keeps;
+    uint64_t own = sync_own(a->plan.sync, f).version;
+    /* Values that are gone cannot be sent again; that is all right where the round they were for is closed. */
+    if (!shared_kept(a->shared, f, &keeps) || keeps.version + (keeps.lost ? 1 : 0) > own)
+        return false;
+    /* Work that begins from before what is counted is counted, or partly, and nobody can tell which. */
+    return counted_since_then(a, f, keeps.version + (keeps.on_its_way ? 1 : 0)) == 0;
+}
+
+static void start_fragment(struct attachment *a, uint32_t f)
+{
+    struct attachment_fragment *fragment = &a->fragments[f];
+    if (goes_on(a, f)) {
+        fragment->kept = true;
+        if (resume_fragment(a, f) != ERR_OK)
+            attachment_refuse(a, err_text());
+        return;
+    }
+    shared_drop_kept(a->shared, f, a->report.tokens);
+    fragment->starting = true;
+    post_start(a, f, false);
+}
+
+/* Whether nothing is left to do before a fragment's training goes on: newer anchors than it kept are mixed in first. */
+static bool is_ready(const struct attachment *a, uint32_t f)
+{
+    enum sync_state state = sync_state(a->plan.sync, f);
+    if (!a->fragments[f].kept)
+        return a->fragments[f].up;
+    if (state == SYNC_MIXING)
+        return shared_mixes_later(a->shared, f, a->introduction.hello.step);
+    return state != SYNC_LISTENING && state != SYNC_APPLYING;
+}
+
+/* Whether what the others have is not to be had: without a majority nobody vouches for it. Then training goes on from
+ * what is here, as that of an island that is cut off, and what comes later is taken in as it comes. */
+static bool stands_still(struct attachment *a, uint32_t f)
+{
+    struct attachment_fragment *fragment = &a->fragments[f];
+    uint64_t own = sync_own(a->plan.sync, f).version;
+    if (fragment->stands_ms == 0 || fragment->stands_at != own) {
+        fragment->stands_at = own;
+        fragment->stands_ms = a->now_ms;
+    }
+    return a->now_ms >= fragment->stands_ms + STANDS_STILL_MS;
+}
+
+static void start_fragments(struct attachment *a)
+{
+    const struct sync *sync = a->plan.sync;
+    bool all = true;
+    for (uint32_t f = 0; f < fragments_of(a); f++) {
+        struct attachment_fragment *fragment = &a->fragments[f];
+        all &= is_ready(a, f);
+        if (fragment->up)
+            continue;
+        bool near = sync_own(sync, f).version + 1 >= sync_version_max(sync, f) || stands_still(a, f);
+        if (fragment->starting || !near || !sync_known(sync, f) || sync_state(sync, f) != SYNC_LISTENING)
+            continue;
+        start_fragment(a, f);
+        if (a->phase != STARTING)
+            return; /* it was refused */
+    }
+    if (all && !a->ready_said)
+        post(a, EVENT_READY, 0);
+    a->ready_said |= all;
+}
+
+static void tell_absent(const struct attachment *a)
+{
+    for (uint32_t i = 0; i < a->conf.view->count; i++)
+        if (i != a->conf.view->self && sync_awaits(a->plan.sync, i) && !sync_up(a->plan.sync, i))
+            log_warn("island %s is not here; no round closes without it, and what is trained meanwhile goes out when "
+                     "it comes (%s status says what is known)",
+                     a->conf.view->members[i].name, as_typed());
+}
+
+static bool keeps_any(const struct attachment *a)
+{
+    for (uint32_t f = 0; f < fragments_of(a); f++)
+        if (a->fragments[f].kept)
+            return true;
+    return false;
+}
+
+void attachment_go(struct attachment *a, uint64_t step)
+{
+    struct ipc_message message = {.type = IPC_GO};
+    uint64_t version = 0;
+    if (a->phase != STARTING)
+        return;
+    for (uint32_t f = 0; f < fragments_of(a); f++) {
+        uint64_t own = sync_own(a->plan.sync, f).version;
+        version = own > version ? own : version;
+    }
+    /* Before the first result everyone is at the beginning; later, where this island was or the run is. */
+    if (version > 0 && a->own_step > step)
+        step = a->own_step;
+    uint64_t kept_step = step_of(a, a->introduction.hello.step);
+    if (keeps_any(a) && kept_step > step)
+        step = kept_step;
+    shared_go(a->shared, step);
+    message.go = (struct ipc_go){.step = step,
+                                 .version = version,
+                                 .tokens = tally_trained(&a->tally, a->report.tokens),
+                                 .tokens_counted = tally_counted(&a->tally)};
+    send_message(a, &message, -1);
+    a->phase = TRAINING;
+    a->ready_ms = a->now_ms;
+    a->report.step = step;
+    post(a, EVENT_ANNOUNCE, 0);
+    log_info("training goes on after step %" PRIu64 " from version %" PRIu64 "%s", step, version,
+             keeps_any(a) ? ", with what it had kept" : "");
+    tell_absent(a);
+}
+
+static void go_on_arriving(struct attachment *a)
+{
+    if (a->phase == RESUMING)
+        resume_trainer(a);
+    else if (a->phase == WELCOMING)
+        welcome(a);
+    else if (a->phase == STARTING && a->initial_left == 0)
+        start_fragments(a);
 }
 
 /* ---- coming ---- */
@@ -234,7 +766,7 @@ static void registered_in(struct attachment *a)
     if (a->phase != REGISTERING)
         return;
     a->phase = REGISTERED;
-    attachment_core_post(a, EVENT_REGISTERED, 0);
+    post(a, EVENT_REGISTERED, 0);
 }
 
 /* ---- what a training trainer says ---- */
@@ -260,9 +792,16 @@ static void measure_step(struct attachment *a, uint64_t step)
     a->step_s = a->step_s > 0 ? a->step_s + step_share * (step_s - a->step_s) : step_s;
 }
 
+/* A loss that is 0 or no number is not said. */
+static void losses_note(struct losses *losses, uint64_t step, double loss)
+{
+    losses->said[step % LOSSES_KEPT].step = step;
+    losses->said[step % LOSSES_KEPT].loss = isfinite(loss) ? loss : 0;
+}
+
 static void report_in(struct attachment *a, const struct ipc_report *report)
 {
-    uint64_t step = attachment_core_step(a, report->step);
+    uint64_t step = step_of(a, report->step);
     note_slowest(a, step);
     measure_step(a, step);
     a->report = *report;
@@ -284,7 +823,7 @@ void attachment_give(struct attachment *a, uint32_t f)
     if (!shared_give(a->shared, f))
         return;
     shared_pin(a->shared);
-    attachment_core_post(a, EVENT_FILL, f);
+    post(a, EVENT_FILL, f);
 }
 
 /* A trainer that attached again may say what its words have told already, and one that means harm says anything at any
@@ -295,7 +834,7 @@ static void post_in_turn(struct attachment *a, enum sync_event_type type, uint32
     bool out_of_turn = state == SYNC_LISTENING || (type == SYNC_EV_SNAPSHOT && state == SYNC_MIXING) ||
                        (type == SYNC_EV_SETTLED && (state == SYNC_ENCODING || state == SYNC_CONTRIBUTED));
     if (!out_of_turn)
-        attachment_core_post_sync(a, type, f, 0);
+        post_sync(a, type, f, 0);
 }
 
 /* A report may be lost where the socket is full, and what a snapshot holds may be counted before the next one comes:
@@ -326,8 +865,8 @@ static void counted_in(struct attachment *a)
 {
     a->counted = true;
     log_info("the trainer is done: its last contributions are counted");
-    attachment_core_post(a, EVENT_FINISHED, 0);
-    attachment_core_post(a, EVENT_ANNOUNCE, 0);
+    post(a, EVENT_FINISHED, 0);
+    post(a, EVENT_ANNOUNCE, 0);
 }
 
 static void settled_in(struct attachment *a, uint32_t f)
@@ -341,7 +880,7 @@ static void dispatch(struct attachment *a, const struct ipc_message *message, in
 {
     bool training = a->phase == TRAINING;
     uint32_t f = message->fragment;
-    if (f >= attachment_core_fragments(a) && f != 0) {
+    if (f >= fragments_of(a) && f != 0) {
         attachment_refuse(a, "a message about a fragment that does not exist");
         return;
     }
@@ -355,7 +894,7 @@ static void dispatch(struct attachment *a, const struct ipc_message *message, in
         if (a->phase == REGISTERING)
             registered_in(a);
         return;
-    case IPC_INITIAL: arrival_initial(a); return;
+    case IPC_INITIAL: initial_in(a); return;
     case IPC_SETTLED: settled_in(a, f); return;
     case IPC_TAKEN:
     case IPC_MIXED:
@@ -381,7 +920,7 @@ static bool has_ended(struct attachment *a)
     struct pollfd item = {.fd = a->pidfd, .events = POLLIN};
     if (a->pidfd < 0 || poll(&item, 1, 0) != 1)
         return false;
-    attachment_core_close(a);
+    close_attachment(a);
     return true;
 }
 
@@ -401,7 +940,7 @@ bool attachment_take(struct attachment *a, uint64_t now_ms)
     if (err == ERR_PROTO)
         attachment_refuse(a, err_text());
     else if (err != ERR_OK)
-        attachment_core_close(a);
+        close_attachment(a);
     else
         dispatch(a, &message, fd);
     if (fd >= 0)
@@ -412,7 +951,7 @@ bool attachment_take(struct attachment *a, uint64_t now_ms)
 /* Who leaves the end of the run open. */
 static void name_absent(const struct attachment *a, char *text, size_t text_bytes)
 {
-    uint32_t fragments_count = attachment_core_fragments(a);
+    uint32_t fragments_count = fragments_of(a);
     snprintf(text, text_bytes, "away, and not done when last heard:");
     for (uint32_t i = 0; i < a->conf.view->count; i++)
         if (run_end_waits_for(a->plan.sync, a->conf.view, fragments_count, i) && !sync_up(a->plan.sync, i))
@@ -443,7 +982,7 @@ bool attachment_stands(const struct attachment *a, uint32_t f)
 static void note_waiting(struct attachment *a)
 {
     bool stands = false;
-    for (uint32_t f = 0; a->phase == TRAINING && !stands && f < attachment_core_fragments(a); f++)
+    for (uint32_t f = 0; a->phase == TRAINING && !stands && f < fragments_of(a); f++)
         stands = attachment_stands(a, f);
     a->waits_ms = stands ? a->report_ms : 0;
 }
@@ -457,10 +996,10 @@ void attachment_tick(struct attachment *a, uint64_t now_ms, bool peers_heard, en
         a->closing = false;
     }
     if (a->turned_away >= 0 && now_ms >= a->turned_away_ms + TURNED_AWAY_MS)
-        attachment_core_close_fd(&a->turned_away);
+        close_fd(&a->turned_away);
     if (a->phase == TRAINING && !a->end_said)
         tell_end(a, end);
-    arrival_tick(a);
+    go_on_arriving(a);
     note_waiting(a);
     tally_tick(&a->tally, a->report.tokens, now_ms);
 }
@@ -481,7 +1020,7 @@ bool attachment_leave(struct attachment *a, struct trainer_leaving *leaving)
     a->leave = a->finishing = true;
     leaving->steps = a->leave_step > a->report.step ? a->leave_step - a->report.step : 0;
     leaving->seconds = (double)leaving->steps * a->step_s;
-    attachment_core_send(a, &message, -1);
+    send_message(a, &message, -1);
     return true;
 }
 
@@ -489,7 +1028,9 @@ bool attachment_leave(struct attachment *a, struct trainer_leaving *leaving)
 
 bool attachment_loss_at(const struct attachment *a, uint64_t step, double *loss)
 {
-    return losses_at(&a->losses, step, loss);
+    const struct losses *losses = &a->losses;
+    *loss = losses->said[step % LOSSES_KEPT].loss;
+    return losses->said[step % LOSSES_KEPT].step == step && *loss != 0;
 }
 
 struct shared *attachment_shared(const struct attachment *a)
@@ -522,7 +1063,7 @@ void attachment_judged(struct attachment *a, uint32_t f, bool good)
 
 static void count_bad(const struct attachment *a, struct trainer_info *info)
 {
-    for (uint32_t f = 0; a->phase == TRAINING && f < attachment_core_fragments(a); f++) {
+    for (uint32_t f = 0; a->phase == TRAINING && f < fragments_of(a); f++) {
         info->bad_fragments += a->fragments[f].bad > 0;
         info->bad_most = a->fragments[f].bad > info->bad_most ? a->fragments[f].bad : info->bad_most;
     }

@@ -38,7 +38,10 @@ size_t attachment_poll(const struct attachment *attachment, struct pollfd *items
 bool attachment_take(struct attachment *attachment, uint64_t now_ms);
 void attachment_tick(struct attachment *attachment, uint64_t now_ms, bool peers_heard, enum run_end end);
 
-/* As in trainer.h; the other answers are arrival's. */
+/* As in trainer.h. */
+void attachment_accept(struct attachment *attachment, const char *other_base);
+void attachment_started(struct attachment *attachment, uint32_t f, bool initial);
+void attachment_go(struct attachment *attachment, uint64_t step);
 void attachment_refuse(struct attachment *attachment, const char *reason);
 /* A trainer was started: what one before it has finished is over. */
 void attachment_expect(struct attachment *attachment);
@@ -59,13 +62,17 @@ void attachment_judged(struct attachment *attachment, uint32_t f, bool good);
 struct shared *attachment_shared(const struct attachment *attachment);
 /* The memory that is pinned: its trainer may have gone. */
 struct shared *attachment_pinned(const struct attachment *attachment);
-/* The core knows of the trainer in this fragment. */
 /* It stands still for an anchor of this fragment. */
 bool attachment_stands(const struct attachment *a, uint32_t f);
+/* The core knows of the trainer in this fragment. */
 bool attachment_up(const struct attachment *attachment, uint32_t f);
 const struct ipc_tensor *attachment_tensors(const struct attachment *attachment, uint32_t *count);
 /* Whether one waits to be accepted or refused. */
 bool attachment_registered(const struct attachment *a);
+/* It brings no initial tensors: it said so, or this island joins a run that others have begun. */
+bool attachment_without_initial(const struct attachment *attachment);
+/* Jobs are taking its initial tensors over as the anchor. */
+bool attachment_initialising(const struct attachment *attachment);
 /* As trainer_loss_at(). */
 bool attachment_loss_at(const struct attachment *attachment, uint64_t step, double *loss);
 /* Without what the process has to say. */

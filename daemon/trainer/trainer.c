@@ -4,7 +4,6 @@
 #include <inttypes.h>
 
 #include "common/mem.h"
-#include "daemon/trainer/arrival.h"
 #include "daemon/trainer/attachment.h"
 #include "daemon/trainer/process.h"
 #include "daemon/trainer/shared.h"
@@ -109,7 +108,7 @@ bool trainer_registered(const struct trainer *trainer)
 
 void trainer_accept(struct trainer *trainer, const char *other_base)
 {
-    arrival_accept(trainer->attachment, other_base);
+    attachment_accept(trainer->attachment, other_base);
 }
 
 void trainer_refuse(struct trainer *trainer, const char *reason)
@@ -130,12 +129,12 @@ float *trainer_area(struct trainer *trainer, uint32_t f)
 void trainer_started(struct trainer *trainer, uint32_t f, bool initial)
 {
     shared_unpin(attachment_pinned(trainer->attachment));
-    arrival_started(trainer->attachment, f, initial);
+    attachment_started(trainer->attachment, f, initial);
 }
 
 void trainer_go(struct trainer *trainer, uint64_t step)
 {
-    arrival_go(trainer->attachment, step);
+    attachment_go(trainer->attachment, step);
 }
 
 /* ---- the core's orders, and what rounds say ---- */
@@ -337,10 +336,10 @@ bool trainer_stands(const struct trainer *trainer, uint32_t f)
 
 bool trainer_without_initial(const struct trainer *trainer)
 {
-    return arrival_without_initial(trainer->attachment);
+    return attachment_without_initial(trainer->attachment);
 }
 
 bool trainer_initialising(const struct trainer *trainer)
 {
-    return arrival_initialising(trainer->attachment);
+    return attachment_initialising(trainer->attachment);
 }

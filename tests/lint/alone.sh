@@ -86,9 +86,6 @@ transfer/objects   | objects_new      | peers/peers
 transfer/lend      | lend_new         | peers/peers
 transfer/catchup   | catchup_new      | peers/peers
 trainer/attachment | attachment_new   | trainer/trainer
-trainer/arrival    | arrival_accept   | trainer/trainer
-trainer/attachment_core | attachment_core_close | trainer/trainer
-trainer/losses     | losses_at        | trainer/trainer
 trainer/tally      | tally_init       | trainer/trainer
 state/part_cut     | part_cut_new     | state/replica
 state/replica_reduce | replica_reduce_piece | state/replica

@@ -23,6 +23,14 @@
 #include "daemon/membership/charter.h"
 #include "daemon/membership/membership_host.h"
 #include "daemon/peers/peers.h"
+#include "daemon/rounds/apply.h"
+#include "daemon/rounds/copy.h"
+#include "daemon/rounds/desk.h"
+#include "daemon/rounds/encode.h"
+#include "daemon/rounds/install.h"
+#include "daemon/rounds/keep.h"
+#include "daemon/rounds/recover.h"
+#include "daemon/rounds/reduce.h"
 #include "daemon/rounds/rounds.h"
 #include "daemon/rules.h"
 #include "daemon/runplan.h"
@@ -240,8 +248,8 @@ static void finished(struct engine *engine)
     trainer_finished(engine->trainer);
     if (trainer_info(engine->trainer).left)
         return;
-    rounds_export_follow(engine->run.rounds);
-    rounds_export(engine->run.rounds);
+    keep_follow(engine->run.rounds->keep);
+    keep_export(engine->run.rounds->keep);
 }
 
 /* ---- what peers bring ---- */
@@ -337,7 +345,7 @@ static void order_encode(struct engine *engine, uint32_t f, uint64_t version)
     /* Who has just joined may hold less than the oldest record it knows begins with: that round is over. */
     bool known = parts_of(&engine->run.parts, f, version, parts) > 0;
     if (known && trainer_snapshot(engine->trainer, f, &snapshot))
-        rounds_encode(engine->run.rounds, f, version, &snapshot);
+        encode_begin(engine->run.rounds->encode, f, version, &snapshot);
     else
         event_post_sync(engine->events, &(struct sync_event){.type = SYNC_EV_REFUSED, .fragment = f});
 }
@@ -346,7 +354,7 @@ static void order_encode(struct engine *engine, uint32_t f, uint64_t version)
 static void order_reduce(struct engine *engine, uint32_t f, uint64_t version)
 {
     objects_retire_results(engine->objects, f, version);
-    rounds_reduce(engine->run.rounds, f, version, &sync_owner(engine->run.sync, f)->have);
+    reduce_begin(engine->run.rounds->reduce, f, version, &sync_owner(engine->run.sync, f)->have);
 }
 
 static void carry_out(struct engine *engine, const struct sync_action *action)
@@ -357,13 +365,13 @@ static void carry_out(struct engine *engine, const struct sync_action *action)
     case SYNC_DO_RELEASE: trainer_release(engine->trainer, f); break;
     case SYNC_DO_SEND: objects_send(engine->objects, &action->key, action->member, engine->now_ms); break;
     case SYNC_DO_REDUCE: order_reduce(engine, f, action->version); break;
-    case SYNC_DO_STORE: rounds_store(engine->run.rounds, f, action->version); break;
-    case SYNC_DO_APPLY: rounds_apply(engine->run.rounds, f, action->version); break;
+    case SYNC_DO_STORE: reduce_store(engine->run.rounds->reduce, f, action->version); break;
+    case SYNC_DO_APPLY: apply_begin(engine->run.rounds->apply, f, action->version); break;
     case SYNC_DO_GIVE: trainer_give(engine->trainer, f); break;
     case SYNC_DO_TAKE_BACK: trainer_take_back(engine->trainer, f); break;
     case SYNC_DO_FETCH: objects_fetch(engine->objects, &action->key, action->member); break;
-    case SYNC_DO_REPLAY: rounds_replay(engine->run.rounds, f, action->version); break;
-    case SYNC_DO_MEND: rounds_mend(engine->run.rounds, f, action->version); break;
+    case SYNC_DO_REPLAY: install_replay(engine->run.rounds->install, f, action->version); break;
+    case SYNC_DO_MEND: install_mend(engine->run.rounds->install, f, action->version); break;
     case SYNC_DO_RETIRE: objects_retire(engine->objects, f, action->version); break;
     case SYNC_DO_ANNOUNCE: peers_announce(engine->peers); break;
     case SYNC_DO_REPORT: carry_report(engine, action); break;
@@ -410,7 +418,7 @@ static enum err switch_epoch(struct engine *engine, struct record *record, const
         TRY(sync_begin_epoch(engine->run.sync, &view, engine->now_ms));
         carry_out_all(engine);
         for (uint32_t f = 0; f < runplan_fragments(&engine->run); f++)
-            rounds_post_held(engine->run.rounds, f);
+            apply_post_held(engine->run.rounds->desk, f);
     }
     for (uint32_t i = 0; i < engine->charter.view.count; i++)
         if (bitset_has(&changes.removed, i))
@@ -430,9 +438,10 @@ static void begin_epoch(struct engine *engine)
     if (switch_epoch(engine, &record, &digest) != ERR_OK)
         event_post_fatal(engine->events, err_text());
     else if (engine->run.rounds != NULL || view_is_witness(&engine->charter.view)) /* else it is not known yet */
-        membership_host_tidy(engine->host, charter_old(&engine->charter, engine->run.rounds != NULL
-                                                                             ? rounds_first_epoch(engine->run.rounds)
-                                                                             : UINT64_MAX));
+        membership_host_tidy(engine->host,
+                             charter_old(&engine->charter, engine->run.rounds != NULL
+                                                               ? keep_first_epoch(engine->run.rounds->keep)
+                                                               : UINT64_MAX));
     record_deinit(&record);
 }
 
@@ -494,10 +503,10 @@ static void handle(struct engine *engine, const struct event *event)
     case EVENT_FATAL: judge_late(engine); break; /* who waits hears why; and the loop looks at it */
     case EVENT_REGISTERED: judge_trainer(engine); break;
     case EVENT_START:
-        rounds_start(engine->run.rounds, f, trainer_base(engine->trainer, f), event->start.initial);
+        copy_start(engine->run.rounds->copy, f, trainer_base(engine->trainer, f), event->start.initial);
         break;
     case EVENT_READY: trainer_go(engine->trainer, rounds_step(engine->run.rounds)); break;
-    case EVENT_FILL: rounds_give(engine->run.rounds, f, trainer_area(engine->trainer, f)); break;
+    case EVENT_FILL: copy_give(engine->run.rounds->copy, f, trainer_area(engine->trainer, f)); break;
     case EVENT_FINISHED: finished(engine); break;
     case EVENT_ENCODED: encoded(engine, event); break;
     case EVENT_COUNTED: trainer_counted(engine->trainer, f, event->version, event->shards, event->share); break;
@@ -505,7 +514,7 @@ static void handle(struct engine *engine, const struct event *event)
     case EVENT_STARTED: started(engine, event); break;
     case EVENT_UNREAD: rounds_unread(engine->run.rounds, f); break;
     case EVENT_JUDGED: objects_judged(engine->objects, event->member, &event->object.key, event->object.done); break;
-    case EVENT_LEND: rounds_lend(engine->run.rounds, event->lend.loan); break;
+    case EVENT_LEND: copy_lend(engine->run.rounds->copy, event->lend.loan); break;
     case EVENT_LENT: objects_lent(engine->objects, event->lend.loan, event->lend.err, engine->now_ms); break;
     case EVENT_RECOVERED: recovered(engine); break;
     case EVENT_KEPT: membership_host_kept(engine->host, engine->now_ms); break;
@@ -905,11 +914,11 @@ static enum err stop_in_order(struct engine *engine, int signal_fd)
     log_info("stopping");
     trainer_stop(engine->trainer);
     if (engine->run.rounds != NULL && !engine->told)
-        rounds_recover_stop(engine->run.rounds);
+        recover_stop(engine->run.rounds->recover);
     while ((jobs_pending(engine->jobs) > 0 || trainer_running(engine->trainer)) && env_mono_ms() < deadline_ms)
         TRY(turn(engine, signal_fd));
     if (engine->told && engine->run.rounds != NULL)
-        rounds_checkpoint_all(engine->run.rounds);
+        keep_checkpoint_all(engine->run.rounds->keep);
     while (jobs_pending(engine->jobs) > 0 && env_mono_ms() < deadline_ms)
         TRY(turn(engine, signal_fd));
     peers_bye(engine->peers, "it is being stopped");

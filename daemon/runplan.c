@@ -9,6 +9,8 @@
 #include "common/mem_limit.h"
 #include "common/processors.h"
 #include "daemon/jobs.h"
+#include "daemon/rounds/keep.h"
+#include "daemon/rounds/recover.h"
 #include "daemon/rules.h"
 #include "daemon/state/memory.h"
 #include "daemon/state/store.h"
@@ -146,7 +148,7 @@ struct runplan_saving {
 static enum err recover(const struct runplan_conf *from, struct runplan *run)
 {
     if (run->rounds != NULL)
-        return rounds_recover(run->rounds);
+        return recover_begin(run->rounds->recover);
     event_post(from->events, &(struct event){.type = EVENT_RECOVERED}); /* a witness has nothing to read */
     return ERR_OK;
 }
@@ -181,13 +183,13 @@ enum err runplan_restore(struct runplan *run)
     uint64_t versions = 0;
     if (run->rounds == NULL)
         return ERR_OK;
-    TRY(rounds_recovered(run->rounds));
+    TRY(recover_end(run->rounds->recover, run->rounds->keep));
     for (uint32_t f = 0; f < runplan_fragments(run); f++) {
-        if (!rounds_known(run->rounds, f))
+        if (!recover_known(run->rounds->recover, f))
             continue;
         const struct store_fragment *state = rounds_state(run->rounds, f);
         sync_restore(run->sync, f, state->version, &state->hash);
-        rounds_tell_recovered(run->rounds, f);
+        recover_tell_held(run->rounds->recover, f);
         versions += state->version;
     }
     if (versions > 0)

@@ -15,6 +15,7 @@
 #include "common/mem.h"
 #include "daemon/control/members.h"
 #include "daemon/control/status_json.h"
+#include "daemon/rounds/keep.h"
 
 /* KEPT: of all places, for root and the user the daemon runs as. Who has neither asked anything nor taken of its answer
  * for IDLE loses its place; dilococtl asks once. */
@@ -152,7 +153,7 @@ static json_t *command_save(struct control *control, const char *words)
         return outcome(err_set(ERR_STATE, "this island still reads what it has saved: ask again when it has"), NULL);
     if (control->rounds == NULL)
         return outcome(err_set(ERR_STATE, "there is no anchor yet: no trainer was attached"), NULL);
-    rounds_export(control->rounds);
+    keep_export(control->rounds->keep);
     return outcome(ERR_OK, "the anchor is being written; status shows where");
 }
 

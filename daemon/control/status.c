@@ -10,6 +10,8 @@
 #include "daemon/as_typed.h"
 #include "daemon/control/complaints.h"
 #include "daemon/membership/membership_host.h"
+#include "daemon/rounds/apply.h"
+#include "daemon/rounds/recover.h"
 #include "daemon/rules.h"
 
 enum { TWINS_MS = 60000 };
@@ -139,7 +141,7 @@ static void take_fragment(struct status *status, uint32_t f, struct digest_state
                                     .against = sync_stands_against(from->sync, f)};
     if (!status->witness) {
         row->feedback_cuts = replica_feedback_cuts(from->replica, f);
-        row->grown = rounds_grown(from->rounds, f);
+        row->grown = apply_grown(from->rounds->apply, f);
         row->blocked = takes_too_long(status, f) || is_overdue(status, f);
     }
     if (!status->witness)
@@ -293,7 +295,7 @@ static enum err take(struct status *status)
         status->step = rounds_step(from->rounds);
     }
     if (from->recovers != NULL)
-        status->recovery = rounds_recovery(from->recovers);
+        status->recovery = recover_info(from->recovers->recover);
     take_load(status);
     for (uint32_t i = 0; i < from->view->count; i++)
         take_peer(status, i);

@@ -9,6 +9,7 @@
 #include "common/log.h"
 #include "common/mem.h"
 #include "daemon/peers/peer.h"
+#include "daemon/rounds/desk.h"
 #include "daemon/rules.h"
 #include "net/sync/rows.h"
 
@@ -306,7 +307,7 @@ static void fill_beat(struct peers *peers)
     beat->trainer = trainer_word(phase);
     beat->epoch = conf->view->epoch;
     beat->incarnation = vote_incarnation(conf->vote);
-    beat->disk_fails = (rounds != NULL && rounds_refused(rounds)) || membership_host_unkept(conf->host)[0] != '\0';
+    beat->disk_fails = (rounds != NULL && desk_refuses(rounds->desk)) || membership_host_unkept(conf->host)[0] != '\0';
     beat->in_doubt = vote_doubt(conf->vote) != VOTE_SURE;
     beat->fragments_count = beat->held_count = 0;
     put_silent(conf->view, &peers->silent, beat);

@@ -2,7 +2,7 @@
 /*
  * apply: results: those that come in are checked and go into the ledger; when all of a version are there, the outer
  * step, one job per part, then the hash, and durably into the ledger which results it was made of: only then is it
- * told. Private to rounds/; the loop's thread calls, and recovery's jobs where it is said.
+ * told. The loop's thread calls, and recovery's jobs where it is said.
  */
 #ifndef DAEMON_ROUNDS_APPLY_H
 #define DAEMON_ROUNDS_APPLY_H

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/rounds/copy.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "common/mem.h"
 
+/* Leaves that a job digests at a time, so that rounds never wait for more than some milliseconds behind it. */
+enum { LEAVES_AT_A_TIME = 128 };
+
 struct copy {
     struct desk *desk;
-    struct job_pool gives, starts;
+    struct job_pool gives, starts, loans;
 };
 
 /* The anchor to an area. */
@@ -28,11 +32,21 @@ struct start_job {
     struct digest hash; /* out, with `initial` */
 };
 
+/* A state, for others; then its leaves. */
+struct loan_job {
+    struct job job;
+    struct copy *copy;
+    struct state_loan *loan;
+    size_t done; /* leaves */
+};
+
 enum err copy_new(struct desk *desk, struct copy **out)
 {
     TRY(mem_new(1, sizeof **out, "rounds", out));
-    **out = (struct copy){
-        .desk = desk, .gives.job_bytes = sizeof(struct give_job), .starts.job_bytes = sizeof(struct start_job)};
+    **out = (struct copy){.desk = desk,
+                          .gives.job_bytes = sizeof(struct give_job),
+                          .starts.job_bytes = sizeof(struct start_job),
+                          .loans.job_bytes = sizeof(struct loan_job)};
     return ERR_OK;
 }
 
@@ -42,6 +56,7 @@ void copy_free(struct copy *copy)
         return;
     job_pool_deinit(&copy->gives);
     job_pool_deinit(&copy->starts);
+    job_pool_deinit(&copy->loans);
     mem_free(copy);
 }
 
@@ -118,4 +133,65 @@ void copy_start(struct copy *copy, uint32_t f, float *base, bool initial)
     j->initial = initial;
     desk_read_begin(copy->desk, f);
     desk_submit(copy->desk, &j->job, JOBS_GIVE, run_start, done_start);
+}
+
+/* ---- for other islands ---- */
+
+static enum err run_leaves(struct job *job, struct jobs_scratch *scratch)
+{
+    struct loan_job *j = (struct loan_job *)(void *)job;
+    const struct rounds_conf *conf = &j->copy->desk->conf;
+    const struct state_loan *loan = j->loan;
+    size_t count = state_object_leaves(loan->bytes), end = j->done + LEAVES_AT_A_TIME;
+    (void)scratch;
+    end = end < count ? end : count;
+    state_object_digest(loan->object, loan->bytes, j->done, end, loan->leaves);
+    j->done = end;
+    if (end < count)
+        return ERR_OK;
+    return state_object_check(conf->replica, conf->plan->plan, loan->f, &loan->state, loan->bytes, loan->leaves);
+}
+
+static void done_leaves(struct job *job)
+{
+    struct loan_job *j = (struct loan_job *)(void *)job;
+    struct desk *desk = j->copy->desk;
+    if (j->done < state_object_leaves(j->loan->bytes)) {
+        desk_submit(desk, &j->job, JOBS_STATES, run_leaves, done_leaves);
+        return;
+    }
+    if (job->err != ERR_OK)
+        log_error("the state of fragment %" PRIu32 " cannot be given to others: %s", j->loan->f, job->text);
+    event_post(desk->conf.events,
+               &(struct event){.type = EVENT_LENT, .fragment = j->loan->f, .lend = {.loan = j->loan, .err = job->err}});
+    job_pool_give(&j->copy->loans, j);
+}
+
+static enum err run_loan(struct job *job, struct jobs_scratch *scratch)
+{
+    struct loan_job *j = (struct loan_job *)(void *)job;
+    const struct rounds_conf *conf = &j->copy->desk->conf;
+    (void)scratch;
+    state_object_make(conf->replica, conf->plan->plan, j->loan->f, &j->loan->state, j->loan->object);
+    return ERR_OK;
+}
+
+static void done_loan(struct job *job)
+{
+    struct loan_job *j = (struct loan_job *)(void *)job;
+    struct desk *desk = j->copy->desk;
+    desk_read_end(desk, j->loan->f);
+    desk_submit(desk, &j->job, JOBS_STATES, run_leaves, done_leaves);
+}
+
+void copy_lend(struct copy *copy, struct state_loan *loan)
+{
+    struct desk *desk = copy->desk;
+    struct loan_job *j = desk_job(desk, &copy->loans);
+    if (j == NULL)
+        return;
+    j->copy = copy;
+    j->loan = loan;
+    desk_read_begin(desk, loan->f);
+    desk_submit(desk, &j->job, JOBS_STATES, run_loan, done_loan);
 }

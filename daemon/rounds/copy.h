@@ -1,21 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * copy: anchors to the memory shared with the trainer, and a trainer's initial tensors to the anchors. Private to
- * rounds/; the loop's thread calls.
+ * copy: anchors to the memory shared with the trainer, and a trainer's initial tensors to the anchors; copies of states
+ * for other islands. The loop's thread calls.
  */
 #ifndef DAEMON_ROUNDS_COPY_H
 #define DAEMON_ROUNDS_COPY_H
 
 #include "daemon/rounds/desk.h"
+#include "daemon/state/state_object.h"
 
 struct copy;
 
 /* `desk` is borrowed for its life. ERR_NOMEM. */
 ERR_MUST_CHECK enum err copy_new(struct desk *desk, struct copy **out);
 void copy_free(struct copy *copy);
-/* As rounds_give() and rounds_start(): the areas hold all values of the fragment, and are borrowed until the answer.
- * Without memory for a job, or for the hash, the daemon ends. */
+/* The anchor to an area of the trainer's memory: EVENT_GIVEN. To the base area, or with `initial` the tensors there
+ * become the anchor: EVENT_STARTED. The areas have room for all the fragment's values, padding included, and are
+ * borrowed until the answer. Without memory for a job, or for the hash, the daemon ends. */
 void copy_give(struct copy *copy, uint32_t f, float *area);
 void copy_start(struct copy *copy, uint32_t f, float *base, bool initial);
+/* The fragment's state, which is `loan->state` and at rest, as an object of `loan->bytes`, and its leaves: EVENT_LENT;
+ * the loan is borrowed until then. The anchor is read only while it is copied; the copy's leaves are digested after
+ * that, and nobody waits for them. */
+void copy_lend(struct copy *copy, struct state_loan *loan);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * encode: our contributions: one job per part, from the trainer's snapshot into the slots that go out. Private to
- * rounds/; the loop's thread calls.
+ * encode: our contributions: one job per part, from the trainer's snapshot into the slots that go out. The loop's
+ * thread calls.
  */
 #ifndef DAEMON_ROUNDS_ENCODE_H
 #define DAEMON_ROUNDS_ENCODE_H

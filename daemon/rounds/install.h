@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * install: a state in the place of the one in memory: a peer's that came in, or what our own checkpoint and ledger lead
- * to; and what these lead to, beside it, for the core to compare. Private to rounds/.
+ * to; and what these lead to, beside it, for the core to compare. The loop's thread calls.
  */
 #ifndef DAEMON_ROUNDS_INSTALL_H
 #define DAEMON_ROUNDS_INSTALL_H
@@ -16,8 +16,9 @@ ERR_MUST_CHECK enum err install_new(struct desk *desk, struct keep *keep, struct
 void install_free(struct install *install);
 /* A state lies whole in its memory: taken over now, or when nobody reads the anchor. */
 void install_state_in(struct install *install, uint32_t peer, const struct wire_key *key, uint64_t bytes);
-/* As rounds_replay() and rounds_mend(). */
+/* Where checkpoint and ledger lead, beside what is in memory: SYNC_EV_REPLAYED or SYNC_EV_UNPROVEN. */
 void install_replay(struct install *install, uint32_t f, uint64_t version);
+/* The same, put in the place of what is in memory: SYNC_EV_INSTALLED or SYNC_EV_UNPROVEN. */
 void install_mend(struct install *install, uint32_t f, uint64_t version);
 void install_unread(struct install *install, uint32_t f);
 /* A state has come and waits for readers. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * recover: a fragment from its last checkpoint and the ledger's results since: at start, and later beside the one in
- * memory, to see whether that is what it should be. Private to rounds/.
+ * memory, to see whether that is what it should be. The loop's thread calls.
  *
  * A version is made again only if a commit says of which results it was made, and all of these are there: results that
  * were merely received may be of a version that never came to be.

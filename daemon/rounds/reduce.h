@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * reduce: our part, as its owner: contributions that come in are checked, their mean is encoded, and the result goes
- * durably into the ledger. Private to rounds/; the loop's thread calls.
+ * durably into the ledger. The loop's thread calls.
  */
 #ifndef DAEMON_ROUNDS_REDUCE_H
 #define DAEMON_ROUNDS_REDUCE_H

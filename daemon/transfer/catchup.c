@@ -6,6 +6,7 @@
 
 #include "common/log.h"
 #include "common/mem.h"
+#include "daemon/rounds/desk.h"
 #include "daemon/rounds/rounds.h"
 #include "daemon/state/state_object.h"
 #include "net/transfer/gather.h"
@@ -286,7 +287,7 @@ static void run_one(struct catchup *catchup, struct chase *chase)
 static bool rests(const struct catchup *catchup, uint32_t f)
 {
     const struct rounds *rounds = catchup->conf.rounds;
-    return catchup->now_ms < catchup->paced_ms[f] && rounds != NULL && rounds_refused(rounds);
+    return catchup->now_ms < catchup->paced_ms[f] && rounds != NULL && desk_refuses(rounds->desk);
 }
 
 /* Whose turn it is: the one with the most values, so that none comes alone at the end. */

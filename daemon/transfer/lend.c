@@ -16,7 +16,7 @@ struct reader {
     uint64_t head_bytes;
 };
 
-struct copy {
+struct lent {
     bool used, made;
     struct state_loan loan; /* a job is at it until `made` */
     uint8_t *memory;        /* of `loan`, or of the one before: pages that the kernel need not clear again */
@@ -26,7 +26,7 @@ struct copy {
 
 struct lend {
     struct lend_conf conf;
-    struct copy copies[MEMORY_STATES_SERVED];
+    struct lent copies[MEMORY_STATES_SERVED];
 };
 
 enum err lend_new(const struct lend_conf *conf, struct lend **out)
@@ -44,17 +44,17 @@ static void end_reader(struct lend *lend, struct reader *reader)
     *reader = (struct reader){.used = false};
 }
 
-static void end_copy(struct lend *lend, struct copy *copy)
+static void end_copy(struct lend *lend, struct lent *copy)
 {
     for (uint32_t i = 0; i < LEND_READERS_MAX; i++)
         end_reader(lend, &copy->readers[i]);
     if (copy->loan.object != NULL)
         xfer_withdraw(lend->conf.xfer, copy->loan.object, copy->loan.bytes);
     mem_free(copy->loan.leaves);
-    *copy = (struct copy){.memory = copy->memory, .memory_bytes = copy->memory_bytes, .used_ms = copy->used_ms};
+    *copy = (struct lent){.memory = copy->memory, .memory_bytes = copy->memory_bytes, .used_ms = copy->used_ms};
 }
 
-static void free_memory(struct copy *copy)
+static void free_memory(struct lent *copy)
 {
     mem_pages_free(copy->memory, (size_t)copy->memory_bytes, 1);
     copy->memory = NULL;
@@ -74,10 +74,10 @@ void lend_free(struct lend *lend)
 
 /* ---- copies ---- */
 
-static struct copy *find_copy(struct lend *lend, uint32_t f, uint64_t version)
+static struct lent *find_copy(struct lend *lend, uint32_t f, uint64_t version)
 {
     for (uint32_t i = 0; i < MEMORY_STATES_SERVED; i++) {
-        struct copy *copy = &lend->copies[i];
+        struct lent *copy = &lend->copies[i];
         if (copy->used && copy->loan.f == f && copy->loan.state.version == version)
             return copy;
     }
@@ -85,7 +85,7 @@ static struct copy *find_copy(struct lend *lend, uint32_t f, uint64_t version)
 }
 
 /* States differ in length by some rows: memory is made in steps. */
-static enum err make_memory(struct copy *copy, uint64_t bytes)
+static enum err make_memory(struct lent *copy, uint64_t bytes)
 {
     enum { STEP = 4 << 10 };
     if (copy->memory_bytes >= bytes && copy->memory_bytes / 2 <= bytes)
@@ -98,12 +98,12 @@ static enum err make_memory(struct copy *copy, uint64_t bytes)
 }
 
 /* Begins one of our present state; NULL: we are not at that version, or it is changing, or there is no room. */
-static struct copy *new_copy(struct lend *lend, uint32_t f, uint64_t version)
+static struct lent *new_copy(struct lend *lend, uint32_t f, uint64_t version)
 {
     const struct lend_conf *run = &lend->conf;
     const struct store_fragment *state = rounds_state(run->rounds, f);
     enum sync_state doing = sync_state(run->sync, f);
-    struct copy *copy = NULL;
+    struct lent *copy = NULL;
     for (uint32_t i = 0; i < MEMORY_STATES_SERVED && copy == NULL; i++)
         if (!lend->copies[i].used)
             copy = &lend->copies[i];
@@ -124,7 +124,7 @@ static struct copy *new_copy(struct lend *lend, uint32_t f, uint64_t version)
     return copy;
 }
 
-static struct reader *find_reader(struct copy *copy, uint32_t peer)
+static struct reader *find_reader(struct lent *copy, uint32_t peer)
 {
     for (uint32_t i = 0; i < LEND_READERS_MAX; i++)
         if (copy->readers[i].used && copy->readers[i].peer == peer)
@@ -132,7 +132,7 @@ static struct reader *find_reader(struct copy *copy, uint32_t peer)
     return NULL;
 }
 
-static struct reader *new_reader(struct copy *copy, uint32_t peer)
+static struct reader *new_reader(struct lent *copy, uint32_t peer)
 {
     for (uint32_t i = 0; i < LEND_READERS_MAX; i++)
         if (!copy->readers[i].used) {
@@ -142,7 +142,7 @@ static struct reader *new_reader(struct copy *copy, uint32_t peer)
     return NULL;
 }
 
-static void end_if_unread(struct lend *lend, struct copy *copy)
+static void end_if_unread(struct lend *lend, struct lent *copy)
 {
     bool read = !copy->made; /* a job is at it */
     for (uint32_t i = 0; i < LEND_READERS_MAX; i++)
@@ -153,7 +153,7 @@ static void end_if_unread(struct lend *lend, struct copy *copy)
 
 /* ---- going out ---- */
 
-static struct wire_key head_key(const struct lend *lend, const struct copy *copy)
+static struct wire_key head_key(const struct lend *lend, const struct lent *copy)
 {
     return (struct wire_key){.kind = WIRE_STATE,
                              .fragment = copy->loan.f,
@@ -182,7 +182,7 @@ static bool send(struct lend *lend, uint32_t peer, const struct wire_key *key, c
 }
 
 /* A peer may have the head from another of us already, so it is asked before. */
-static bool send_head(struct lend *lend, struct copy *copy, struct reader *reader, uint64_t now_ms)
+static bool send_head(struct lend *lend, struct lent *copy, struct reader *reader, uint64_t now_ms)
 {
     const struct wire_key key = head_key(lend, copy);
     struct vouch_certificate certificate;
@@ -199,7 +199,7 @@ static bool send_head(struct lend *lend, struct copy *copy, struct reader *reade
 
 static bool head_asked(struct lend *lend, uint32_t peer, const struct wire_key *key, uint64_t now_ms)
 {
-    struct copy *copy = find_copy(lend, key->fragment, key->version);
+    struct lent *copy = find_copy(lend, key->fragment, key->version);
     if (copy == NULL)
         copy = new_copy(lend, key->fragment, key->version);
     struct reader *reader = copy != NULL ? find_reader(copy, peer) : NULL;
@@ -216,7 +216,7 @@ static bool head_asked(struct lend *lend, uint32_t peer, const struct wire_key *
 
 static bool leaves_asked(struct lend *lend, uint32_t peer, const struct wire_key *key, uint64_t now_ms)
 {
-    struct copy *copy = find_copy(lend, key->fragment, key->version);
+    struct lent *copy = find_copy(lend, key->fragment, key->version);
     struct reader *reader = copy != NULL && copy->made ? find_reader(copy, peer) : NULL;
     if (reader == NULL || xfer_sending(lend->conf.xfer, peer, WIRE_LEAVES) >= LEND_RANGES_MAX ||
         (size_t)key->first + key->count > state_object_leaves(copy->loan.bytes))
@@ -239,7 +239,7 @@ void lend_fetch(struct lend *lend, uint32_t peer, const struct wire_key *key, ui
 void lend_made(struct lend *lend, const struct state_loan *loan, enum err err, uint64_t now_ms)
 {
     for (uint32_t i = 0; i < MEMORY_STATES_SERVED; i++) {
-        struct copy *copy = &lend->copies[i];
+        struct lent *copy = &lend->copies[i];
         if (&copy->loan != loan)
             continue;
         copy->made = true;
@@ -257,7 +257,7 @@ void lend_made(struct lend *lend, const struct state_loan *loan, enum err err, u
 
 void lend_heard(struct lend *lend, uint32_t peer, const struct wire_key *key, bool ended, uint64_t now_ms)
 {
-    struct copy *copy = find_copy(lend, key->fragment, key->version);
+    struct lent *copy = find_copy(lend, key->fragment, key->version);
     struct reader *reader = copy != NULL ? find_reader(copy, peer) : NULL;
     if (reader == NULL)
         return;
@@ -271,7 +271,7 @@ void lend_heard(struct lend *lend, uint32_t peer, const struct wire_key *key, bo
 void lend_forget(struct lend *lend, uint32_t peer)
 {
     for (uint32_t i = 0; i < MEMORY_STATES_SERVED; i++) {
-        struct copy *copy = &lend->copies[i];
+        struct lent *copy = &lend->copies[i];
         struct reader *reader = copy->used ? find_reader(copy, peer) : NULL;
         if (reader == NULL)
             continue;
@@ -283,7 +283,7 @@ void lend_forget(struct lend *lend, uint32_t peer)
 void lend_tick(struct lend *lend, uint64_t now_ms)
 {
     for (uint32_t i = 0; i < MEMORY_STATES_SERVED; i++) {
-        struct copy *copy = &lend->copies[i];
+        struct lent *copy = &lend->copies[i];
         for (uint32_t r = 0; copy->made && r < LEND_READERS_MAX; r++) {
             struct reader *reader = &copy->readers[r];
             if (reader->used && now_ms >= reader->heard_ms + LEND_IDLE_MS)

@@ -71,7 +71,7 @@ static void live(void)
     struct rig *rig = rig_new("fuzz-ledger", spec_lines, MEMBERS, SELF, 1);
     folder = rig->conf.folder;
     run_id = rig->spec.digest;
-    rounds_checkpoint(rig->rounds, 0);
+    keep_checkpoint(rig->rounds->keep, 0);
     rig_settle(rig);
     for (size_t v = 0; v < VERSIONS; v++) {
         rig_round(rig, 0, &all);

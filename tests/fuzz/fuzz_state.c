@@ -200,7 +200,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     if ((options & IN_FLIGHT) != 0)
         rig_contribute(rig, F, 0.02f, 5000);
     if ((options & READ) != 0)
-        rounds_checkpoint(rig->rounds, F);
+        keep_checkpoint(rig->rounds->keep, F);
     repair(rig, &input, options);
     /* It is given to the trainer, and a round begins from it, whatever its values are. */
     rig_mixed(rig, F);

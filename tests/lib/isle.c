@@ -11,6 +11,7 @@
 #include "common/processors.h"
 #include "daemon/membership/proofs.h"
 #include "daemon/membership/membership_host.h"
+#include "daemon/rounds/copy.h"
 #include "daemon/rules.h"
 #include "tests/lib/proc.h"
 #include "tests/lib/testlib.h"
@@ -507,7 +508,7 @@ static void collect(struct isle *isle)
         if (event.type == EVENT_KEPT)
             membership_host_kept(isle->host, isle->now_ms);
         if (event.type == EVENT_LEND)
-            rounds_lend(isle->rounds, event.lend.loan);
+            copy_lend(isle->rounds->copy, event.lend.loan);
         if (event.type == EVENT_LENT)
             objects_lent(isle->objects, event.lend.loan, event.lend.err, isle->now_ms);
         if (event.type == EVENT_SYNC && event.sync.type == SYNC_EV_HEARTBEAT) {

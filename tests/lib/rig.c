@@ -125,7 +125,7 @@ static void open_rounds(struct rig *rig)
 enum err rig_recover(struct rig *rig)
 {
     struct event event = {.type = EVENT_TYPES};
-    enum err err = rounds_recover(rig->rounds);
+    enum err err = recover_begin(rig->rounds->recover);
     while (err != ERR_OK && jobs_pending(rig->jobs) > 0)
         if (!jobs_take_back(rig->jobs))
             sched_yield();
@@ -133,18 +133,18 @@ enum err rig_recover(struct rig *rig)
     while (event.type != EVENT_RECOVERED)
         if (!jobs_take_back(rig->jobs) || !event_take(rig->events, &event))
             sched_yield();
-    return rounds_recovered(rig->rounds);
+    return recover_end(rig->rounds->recover, rig->rounds->keep);
 }
 
 static void recover(struct rig *rig)
 {
     assert_ok(rig_recover(rig));
     for (uint32_t f = 0; f < RIG_FRAGMENTS; f++) {
-        if (!rounds_known(rig->rounds, f))
+        if (!recover_known(rig->rounds->recover, f))
             continue;
         const struct store_fragment *state = rounds_state(rig->rounds, f);
         sync_restore(rig->sync, f, state->version, &state->hash);
-        rounds_tell_recovered(rig->rounds, f);
+        recover_tell_held(rig->rounds->recover, f);
     }
 }
 
@@ -260,13 +260,13 @@ static void carry_out(struct rig *rig, const struct sync_action *action)
     if ((rig->hold >> action->type & 1) != 0)
         return;
     switch (action->type) {
-    case SYNC_DO_ENCODE: rounds_encode(rig->rounds, f, action->version, &rig->snapshot[f]); break;
-    case SYNC_DO_REDUCE: rounds_reduce(rig->rounds, f, action->version, &sync_owner(rig->sync, f)->have); break;
-    case SYNC_DO_STORE: rounds_store(rig->rounds, f, action->version); break;
-    case SYNC_DO_APPLY: rounds_apply(rig->rounds, f, action->version); break;
-    case SYNC_DO_GIVE: rounds_give(rig->rounds, f, rig->area[f]); break;
-    case SYNC_DO_REPLAY: rounds_replay(rig->rounds, f, action->version); break;
-    case SYNC_DO_MEND: rounds_mend(rig->rounds, f, action->version); break;
+    case SYNC_DO_ENCODE: encode_begin(rig->rounds->encode, f, action->version, &rig->snapshot[f]); break;
+    case SYNC_DO_REDUCE: reduce_begin(rig->rounds->reduce, f, action->version, &sync_owner(rig->sync, f)->have); break;
+    case SYNC_DO_STORE: reduce_store(rig->rounds->reduce, f, action->version); break;
+    case SYNC_DO_APPLY: apply_begin(rig->rounds->apply, f, action->version); break;
+    case SYNC_DO_GIVE: copy_give(rig->rounds->copy, f, rig->area[f]); break;
+    case SYNC_DO_REPLAY: install_replay(rig->rounds->install, f, action->version); break;
+    case SYNC_DO_MEND: install_mend(rig->rounds->install, f, action->version); break;
     default: break; /* other parts' */
     }
 }
@@ -406,7 +406,7 @@ void rig_epoch(struct rig *rig, struct record *record)
     while (sync_action(rig->sync, &action))
         carry_out(rig, &action);
     for (uint32_t f = 0; f < RIG_FRAGMENTS; f++)
-        rounds_post_held(rig->rounds, f);
+        apply_post_held(rig->rounds->desk, f);
     rig_drain(rig);
 }
 
@@ -422,7 +422,7 @@ void rig_begin(struct rig *rig)
 {
     for (uint32_t f = 0; f < RIG_FRAGMENTS; f++) {
         rig_pattern(rig->base[f], rig_values(rig, f), f, 1);
-        rounds_start(rig->rounds, f, rig->base[f], true);
+        copy_start(rig->rounds->copy, f, rig->base[f], true);
     }
     rig_settle(rig);
     for (uint32_t f = 0; f < RIG_FRAGMENTS; f++)
@@ -439,7 +439,7 @@ void rig_begin(struct rig *rig)
 void rig_attach(struct rig *rig)
 {
     for (uint32_t f = 0; f < RIG_FRAGMENTS; f++) {
-        rounds_start(rig->rounds, f, rig->base[f], false);
+        copy_start(rig->rounds->copy, f, rig->base[f], false);
         rig_settle(rig);
         memcpy(rig->theta[f], rig->base[f], rig_values(rig, f) * sizeof(float));
         rig->snapshot[f] = (struct replica_snapshot){.base = rig->base[f], .theta = rig->theta[f]};

@@ -13,6 +13,14 @@
 #ifndef TESTS_LIB_RIG_H
 #define TESTS_LIB_RIG_H
 
+#include "daemon/rounds/apply.h"
+#include "daemon/rounds/copy.h"
+#include "daemon/rounds/desk.h"
+#include "daemon/rounds/encode.h"
+#include "daemon/rounds/install.h"
+#include "daemon/rounds/keep.h"
+#include "daemon/rounds/recover.h"
+#include "daemon/rounds/reduce.h"
 #include "tests/lib/testlib.h"
 
 #include "daemon/rounds/rounds.h"
@@ -67,7 +75,7 @@ struct rig {
     size_t ordered_count;
 };
 
-/* What the folder has, read by jobs; nothing else may be under way. What went wrong, as rounds_recovered() says. */
+/* What the folder has, read by jobs; nothing else may be under way. What went wrong, as recover_end() says. */
 enum err rig_recover(struct rig *rig);
 /* Opens it as engine does, recovering what the folder has. */
 struct rig *rig_open(const struct rig_conf *conf);

@@ -100,7 +100,6 @@ rounds/encode      | encode_new       | rounds/rounds
 rounds/reduce      | reduce_new       | rounds/rounds
 rounds/apply       | apply_new        | rounds/rounds
 rounds/copy        | copy_new         | rounds/rounds
-rounds/loan        | loans_new        | rounds/rounds
 rounds/install     | install_new      | rounds/rounds
 rounds/keep        | keep_new         | rounds/rounds
 rounds/recover     | recover_begin    | rounds/rounds

@@ -300,7 +300,7 @@ static void a_result_holds_those_it_was_ordered_from(void **state)
     rig_bring_contribution(rig, 0, 1, 100, 0.1f);
     rig_bring_contribution(rig, 0, 2, 200, 0.2f);
     struct bitset have = RIG_SET(0, 2);
-    rounds_reduce(rig->rounds, 0, 1, &have);
+    reduce_begin(rig->rounds->reduce, 0, 1, &have);
     rig_settle(rig);
     assert_mean(rig, 0, (uint32_t[]){0, 2}, (float[]){300, 200}, 2);
     own_result(rig, 0, &meta, values);
@@ -422,7 +422,7 @@ static void an_outlier_is_known_after_a_restart(void **state)
     rig_bring_result(rig, 0, 2, true);
     assert_non_null(strstr(overhear_end(), "is far larger than the others'; scaled down"));
     assert_outliers(rig, 2, 1, 1);
-    rounds_checkpoint(rig->rounds, 0);
+    keep_checkpoint(rig->rounds->keep, 0);
     rig_settle(rig);
     rig = rig_again(rig);
     assert_outliers(rig, 2, 1, 1);
@@ -504,7 +504,7 @@ static void a_result_is_told_when_it_is_durable(void **state)
     size_t bytes = own->bytes;
     memcpy(object, own->data, bytes);
     int before = flushes;
-    rounds_store(rig->rounds, 0, 1);
+    reduce_store(rig->rounds->reduce, 0, 1);
     rig_drain(rig);
     assert_int_equal(rig_told_count(rig, SYNC_EV_STORED), 0);
     assert_true(own->busy);
@@ -547,13 +547,13 @@ static void a_disk_that_refuses_is_tried_again(void **state)
         refuse(rig, at_flush, true);
         for (int attempt = 0; attempt < 3; attempt++) {
             if (attempt == 0)
-                rounds_store(rig->rounds, 0, 1);
+                reduce_store(rig->rounds->reduce, 0, 1);
             rig_settle(rig);
             assert_string_not_equal(rounds_info(rig->rounds).disk_note, "");
             assert_int_equal(rig_told_count(rig, SYNC_EV_STORED), 0);
             assert_int_equal(rig_ordered_count(rig, SYNC_DO_SEND), 0);
             assert_false(own->busy);
-            assert_int_equal(rounds_refused(rig->rounds), attempt > 0); /* not for a moment's lack of room */
+            assert_int_equal(desk_refuses(rig->rounds->desk), attempt > 0); /* not for a moment's lack of room */
             rig_tick(rig, 1999);
             assert_false(own->busy);
             if (attempt == 2)
@@ -568,7 +568,7 @@ static void a_disk_that_refuses_is_tried_again(void **state)
         rig_tick(rig, 2000);
         assert_false(own->busy); /* once */
         rig_settle(rig);
-        assert_false(rounds_refused(rig->rounds));
+        assert_false(desk_refuses(rig->rounds->desk));
         rig_close(rig);
     }
 }
@@ -580,7 +580,7 @@ static void the_owners_residual_waits_until_its_result_is_applied(void **state)
     struct rig *rig = with_a_mean("rounds-owner", coarse, 1);
     struct plan_shard range = rig_shard(rig, 0, rig->conf.self);
     size_t count = (size_t)(range.end - range.begin);
-    rounds_store(rig->rounds, 0, 1);
+    reduce_store(rig->rounds->reduce, 0, 1);
     rig_settle(rig);
     assert_stored_told(rig);
     assert_true(rig_has(rig, 0, 1, 0));
@@ -612,7 +612,7 @@ static void a_result_that_stands_already_is_not_ours(void **state)
     rig_result(rig, 0, 0, &members, 0.5f, &earlier);
     rig_bring(rig, 1, &earlier);
     rig_settle(rig);
-    rounds_store(rig->rounds, 0, 1);
+    reduce_store(rig->rounds->reduce, 0, 1);
     rig_settle(rig);
     assert_non_null(rig_told(rig, SYNC_EV_STORED, 0));
     assert_ledger_holds(rig, earlier.byte, earlier.bytes);
@@ -633,16 +633,16 @@ static void a_mean_that_is_not_the_one_applied_leaves_nothing(void **state)
     struct rig *rig = with_a_mean("rounds-anew", coarse, 0);
     struct plan_shard range = rig_shard(rig, 0, rig->conf.self);
     struct bitset have = bitset_first(2);
-    rounds_store(rig->rounds, 0, 1);
+    reduce_store(rig->rounds->reduce, 0, 1);
     rig_settle(rig);
     stored.bytes = slots_own(rig->slots, 0)->bytes;
     memcpy(stored.byte, slots_own(rig->slots, 0)->data, stored.bytes);
     assert_ok(wire_object_peek(stored.byte, stored.bytes, &what));
     bitset_remove(&have, 1);
     fill_owner_residual(rig);
-    rounds_reduce(rig->rounds, 0, 1, &have); /* of others, so it is another one */
+    reduce_begin(rig->rounds->reduce, 0, 1, &have); /* of others, so it is another one */
     rig_settle(rig);
-    rounds_store(rig->rounds, 0, 1);
+    reduce_store(rig->rounds->reduce, 0, 1);
     rig_settle(rig);
     assert_true(replica_owner_pending(rig->replica, 0));
     rig_bring_result(rig, 0, 1, true);

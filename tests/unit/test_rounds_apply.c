@@ -448,7 +448,7 @@ static void assert_forgotten_where_counted(bool killed)
     struct rig *rig = rig_new("apply-forgotten", coarse, 3, 1, 0);
     rig_round(rig, 0, &all);
     rig_round(rig, 0, &all); /* there is a residual before the one that was committed last, too */
-    rounds_checkpoint(rig->rounds, 0);
+    keep_checkpoint(rig->rounds->keep, 0);
     rig_settle(rig);
     if (killed) {
         rig_contribute(rig, 0, 0.03f, 5000);
@@ -489,11 +489,11 @@ enum reader { CHECKPOINT, EXPORT, GIVE, TWO_OF_THEM, READERS };
 static void read_anchor(struct rig *rig, enum reader reader)
 {
     if (reader == CHECKPOINT || reader == TWO_OF_THEM)
-        rounds_checkpoint(rig->rounds, 0);
+        keep_checkpoint(rig->rounds->keep, 0);
     if (reader == EXPORT)
-        rounds_export(rig->rounds);
+        keep_export(rig->rounds->keep);
     if (reader == GIVE || reader == TWO_OF_THEM)
-        rounds_give(rig->rounds, 0, rig->area[0]);
+        copy_give(rig->rounds->copy, 0, rig->area[0]);
 }
 
 /* All results are there; the last one's job has ended, and the core does not know it yet. */
@@ -552,12 +552,12 @@ static void an_outer_step_waits_for_a_reader_that_came_later(void **state)
     struct rig *rig = before_the_last_result("apply-later");
     struct replica *twin = rig_twin(rig);
     rig->hold_unread = true;
-    rounds_checkpoint(rig->rounds, 0);
+    keep_checkpoint(rig->rounds->keep, 0);
     rig_take_back(rig);
     rig_take_back(rig);
     assert_int_equal(rig_posted_count(rig, EVENT_UNREAD), 1);
     rig_take_back(rig); /* the checkpoint is flushed */
-    rounds_give(rig->rounds, 0, rig->area[0]);
+    copy_give(rig->rounds->copy, 0, rig->area[0]);
     rounds_unread(rig->rounds, 0);
     assert_int_equal(jobs_pending(rig->jobs), 1);
     rig->hold_unread = false;

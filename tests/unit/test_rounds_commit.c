@@ -219,7 +219,7 @@ static void a_version_is_told_when_what_made_it_is_durable(void **state)
     (void)state;
     struct bitset all = bitset_first(MEMBERS);
     struct rig *rig = rig_new("commit-durable", exact, MEMBERS, SELF, 0);
-    rounds_checkpoint(rig->rounds, 0);
+    keep_checkpoint(rig->rounds->keep, 0);
     rig_settle(rig);
     rig_round(rig, 0, &all);
     rig_contribute(rig, 0, 0.01f, 2000);
@@ -233,7 +233,7 @@ static void a_version_is_told_when_what_made_it_is_durable(void **state)
     int before = flushes;
     flush_fails = true;
     overhear_begin();
-    rounds_apply(rig->rounds, 0, 2);
+    apply_begin(rig->rounds->apply, 0, 2);
     rig_settle(rig);
     assert_non_null(strstr(overhear_end(), "cannot flush"));
     assert_true(flushes > before);
@@ -271,7 +271,7 @@ static void a_version_without_its_hash_is_come_back_to(void **state)
     struct bitset all = bitset_first(MEMBERS);
     struct rig *rig = rig_new("commit-unhashed", exact, MEMBERS, SELF, 0);
     struct ledger_commit commit;
-    rounds_checkpoint(rig->rounds, 0);
+    keep_checkpoint(rig->rounds->keep, 0);
     rig_settle(rig);
     rig_round(rig, 0, &all);
     const struct digest right = rounds_state(rig->rounds, 0)->hash;
@@ -296,7 +296,7 @@ static void a_hash_that_cannot_be_noted_holds_nothing_up(void **state)
     struct bitset all = bitset_first(MEMBERS);
     struct rig *rig = rig_new("commit-hash", exact, MEMBERS, SELF, 0);
     struct ledger_commit commit;
-    rounds_checkpoint(rig->rounds, 0);
+    keep_checkpoint(rig->rounds->keep, 0);
     rig_settle(rig);
     rig_round(rig, 0, &all);
     rig_contribute(rig, 0, 0.01f, 2000);
@@ -308,7 +308,7 @@ static void a_hash_that_cannot_be_noted_holds_nothing_up(void **state)
     rig->hold = 0;
     rig_forget(rig);
     flush_then_full = true;
-    rounds_apply(rig->rounds, 0, 2);
+    apply_begin(rig->rounds->apply, 0, 2);
     rig_settle(rig);
     flush_then_full = full = false;
     assert_int_equal(rig_told_count(rig, SYNC_EV_APPLIED), 1);
@@ -331,7 +331,7 @@ static void results_of_a_version_that_was_not_made_are_held_only(void **state)
     struct bitset all = bitset_first(MEMBERS);
     struct rig *rig = rig_new("commit-killed", exact, MEMBERS, SELF, 0);
     struct ledger_commit commit;
-    rounds_checkpoint(rig->rounds, 0);
+    keep_checkpoint(rig->rounds->keep, 0);
     rig_settle(rig);
     rig_round(rig, 0, &all);
     rig->hold = 1u << SYNC_DO_APPLY;
@@ -362,7 +362,7 @@ static void a_replay_takes_the_results_that_made_the_version(void **state)
     struct rig *rig = rig_new("commit-two", exact, MEMBERS, SELF, 0);
     struct ledger_commit commit;
     struct wire_object what;
-    rounds_checkpoint(rig->rounds, 0);
+    keep_checkpoint(rig->rounds->keep, 0);
     rig_settle(rig);
     rig_result(rig, 0, 0, &all, 0.3f, &first);
     rig_round(rig, 0, &all);

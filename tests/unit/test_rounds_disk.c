@@ -31,7 +31,7 @@ static const char *path_of(const struct rig *rig, uint32_t f)
 static bool begins_checkpoint(struct rig *rig, uint32_t f)
 {
     size_t before = jobs_pending(rig->jobs);
-    rounds_checkpoint(rig->rounds, f);
+    keep_checkpoint(rig->rounds->keep, f);
     return jobs_pending(rig->jobs) > before;
 }
 
@@ -71,7 +71,7 @@ static void a_fragment_that_does_not_stand_still_is_not_written(void **state)
         rig_bring_result(rig, 0, s, true);
     assert_int_equal(sync_state(rig->sync, 0), SYNC_APPLYING);
     assert_false(begins_checkpoint(rig, 0));
-    rounds_apply(rig->rounds, 0, 1);
+    apply_begin(rig->rounds->apply, 0, 1);
     rig_settle(rig);
     rig_make_state(rig, 0, 0.5f, &twin, &object);
     rig_mixed(rig, 0);
@@ -92,7 +92,7 @@ static void a_state_of_a_peer_is_always_written(void **state)
     struct rig *rig = rig_new("disk-installed", coarse, MEMBERS, SELF, 0);
     size_t bytes = rig_values(rig, 0) * sizeof *theirs;
     rig_round(rig, 0, &all);
-    rounds_checkpoint(rig->rounds, 0);
+    keep_checkpoint(rig->rounds->keep, 0);
     rig_settle(rig);
     rig_make_state(rig, 0, 0.5f, &twin, &object);
     rig_diverge(rig, 0, twin);
@@ -160,14 +160,14 @@ static void results_go_when_checkpoints_cover_them(void **state)
     for (int k = 0; k < 3; k++)
         for (uint32_t f = 0; f < RIG_FRAGMENTS; f++)
             rig_round(rig, f, &all);
-    rounds_checkpoint(rig->rounds, 1);
+    keep_checkpoint(rig->rounds->keep, 1);
     rig_settle(rig);
     for (uint64_t version = 1; version <= 3; version++)
         assert_true(ledger_holds(rig, 0, version)); /* its fragment is on no disk yet */
-    rounds_checkpoint(rig->rounds, 0);
+    keep_checkpoint(rig->rounds->keep, 0);
     rig_settle(rig);
     rig_round(rig, 1, &all);
-    rounds_checkpoint(rig->rounds, 1);
+    keep_checkpoint(rig->rounds->keep, 1);
     rig_settle(rig);
     assert_false(rig_has(rig, 0, 1, 0));
     assert_false(rig_has(rig, 1, 1, 0));
@@ -179,7 +179,7 @@ static void results_go_when_checkpoints_cover_them(void **state)
     rig_settle(rig);
     rig_mixed(rig, 0);
     rig_round(rig, 1, &all);
-    rounds_checkpoint(rig->rounds, 1);
+    keep_checkpoint(rig->rounds->keep, 1);
     rig_settle(rig);
     assert_true(ledger_holds(rig, 0, 4));
     replica_free(twin);
@@ -208,14 +208,14 @@ static void records_are_needed_from_the_oldest_checkpoint_on(void **state)
         next.starts_count = RIG_FRAGMENTS;
         rig_epoch(rig, &next);
     }
-    assert_int_equal(rounds_first_epoch(rig->rounds), 0); /* nothing is on disk */
-    rounds_checkpoint(rig->rounds, 0);
+    assert_int_equal(keep_first_epoch(rig->rounds->keep), 0); /* nothing is on disk */
+    keep_checkpoint(rig->rounds->keep, 0);
     rig_settle(rig);
-    assert_int_equal(rounds_first_epoch(rig->rounds), 0); /* one fragment is not */
+    assert_int_equal(keep_first_epoch(rig->rounds->keep), 0); /* one fragment is not */
     for (uint32_t f = 1; f < RIG_FRAGMENTS; f++)
-        rounds_checkpoint(rig->rounds, f);
+        keep_checkpoint(rig->rounds->keep, f);
     rig_settle(rig);
-    assert_int_equal(rounds_first_epoch(rig->rounds), 2);
+    assert_int_equal(keep_first_epoch(rig->rounds->keep), 2);
     rig_close(rig);
 }
 
@@ -232,7 +232,7 @@ static void assert_replay_leads_there(const char *sync)
     struct bitset all = bitset_first(MEMBERS), some = RIG_SET(0);
     struct rig *rig = rig_new("disk-replay", sync, MEMBERS, SELF, 0);
     rig_round(rig, 0, &all);
-    rounds_checkpoint(rig->rounds, 0);
+    keep_checkpoint(rig->rounds->keep, 0);
     rig_settle(rig);
     for (int k = 0; k < 3; k++)
         rig_round(rig, 0, k == 1 ? &some : &all);
@@ -279,7 +279,7 @@ static void residuals_outlive_a_restart_if_nothing_used_them(void **state)
     struct bitset all = bitset_first(MEMBERS);
     struct rig *rig = rig_new("disk-residual", coarse, MEMBERS, SELF, 0);
     rig_round(rig, 0, &all);
-    rounds_checkpoint(rig->rounds, 0);
+    keep_checkpoint(rig->rounds->keep, 0);
     rig_settle(rig);
     memcpy(before, replica_residual(rig->replica, 0), rig_values(rig, 0) * sizeof *before);
     memcpy(owner_before, replica_owner_residual(rig->replica, 0), owned(rig, 0) * sizeof *before);
@@ -332,7 +332,7 @@ static struct rig *live_three_versions(const char *folder, bool useless, struct 
     static struct rig_object nonsense;
     struct bitset all = bitset_first(MEMBERS);
     struct rig *rig = rig_new(folder, exact, MEMBERS, SELF, 0);
-    rounds_checkpoint(rig->rounds, 0);
+    keep_checkpoint(rig->rounds->keep, 0);
     rig_settle(rig);
     rig_round(rig, 0, &all);
     lived->first = *rounds_state(rig->rounds, 0);
@@ -417,7 +417,7 @@ static void assert_no_state(bool rotten)
     struct rig *rig = rig_new(rotten ? "disk-rotten" : "disk-untrue", coarse, MEMBERS, SELF, 0);
     rig_round(rig, 0, &all);
     for (uint32_t f = 0; f < RIG_FRAGMENTS; f++)
-        rounds_checkpoint(rig->rounds, f);
+        keep_checkpoint(rig->rounds->keep, f);
     rig_settle(rig);
     struct rig_conf conf = rig->conf;
     struct store_fragment untrue = *rounds_state(rig->rounds, 0);
@@ -451,7 +451,7 @@ static void a_replay_believes_no_more_than_a_peer_is_believed(void **state)
         static struct rig_object object;
         struct bitset all = bitset_first(MEMBERS);
         struct rig *rig = rig_new("disk-believes", exact, MEMBERS, SELF, 0);
-        rounds_checkpoint(rig->rounds, 0);
+        keep_checkpoint(rig->rounds->keep, 0);
         rig_settle(rig);
         for (uint32_t s = 0; s < MEMBERS; s++) {
             struct wire_object what;

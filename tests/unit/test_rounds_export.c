@@ -53,7 +53,7 @@ static void all_anchors_are_written(void **state)
     rig_round(rig, 1, &all);
     assert_saving(rig, ROUNDS_EXPORT_NONE, "");
     rig_forget(rig);
-    rounds_export(rig->rounds);
+    keep_export(rig->rounds->keep);
     assert_saving(rig, ROUNDS_EXPORT_WRITING, "");
     rig_settle(rig);
     assert_saving(rig, ROUNDS_EXPORT_DONE, path_of(rig));
@@ -85,13 +85,13 @@ static void an_export_waits_for_the_fragment_that_changes(void **state)
     (void)state;
     struct rig *rig = rig_new("export-waits", exact, 3, 1, 0);
     begin_applying(rig, 1);
-    rounds_export(rig->rounds);
+    keep_export(rig->rounds->keep);
     assert_int_equal(jobs_pending(rig->jobs), 1);
     rig_settle(rig);
     rig_tick(rig, 100);
     assert_int_equal(jobs_pending(rig->jobs), 0);
     assert_saving(rig, ROUNDS_EXPORT_WRITING, "");
-    rounds_apply(rig->rounds, 1, 1);
+    apply_begin(rig->rounds->apply, 1, 1);
     size_t applying = jobs_pending(rig->jobs);
     rig_tick(rig, 100);
     assert_int_equal(jobs_pending(rig->jobs), applying);
@@ -109,7 +109,7 @@ static void what_is_not_known_or_under_repair_is_not_exported(void **state)
     (void)state;
     struct rig_conf conf = {.folder = testlib_folder("export-blank"), .sync = exact, .members = 3, .self = 2};
     struct rig *rig = rig_open(&conf);
-    rounds_export(rig->rounds);
+    keep_export(rig->rounds->keep);
     rig_tick(rig, 100);
     assert_int_equal(jobs_pending(rig->jobs), 0);
     rig_begin(rig);
@@ -140,10 +140,10 @@ static void a_second_save_ends_with_the_newer_versions(void **state)
     rig_result(rig, 0, 2, &all, 0.1f, &object);
     rig_bring(rig, 2, &object);
     rig_wait_ended(rig);
-    rounds_export(rig->rounds);
+    keep_export(rig->rounds->keep);
     rig_take_back(rig); /* the last result; the step waits for the reader */
     assert_int_equal(sync_state(rig->sync, 0), SYNC_APPLYING);
-    rounds_export(rig->rounds);
+    keep_export(rig->rounds->keep);
     rig_tick(rig, 100);
     assert_int_equal(jobs_pending(rig->jobs), 1); /* one at a time */
     rig->hold_unread = true;
@@ -172,9 +172,9 @@ static void a_step_that_waits_keeps_no_export_back(void **state)
     (void)state;
     struct rig *rig = rig_new("export-beside", exact, 3, 1, 0);
     begin_applying(rig, 0);
-    rounds_give(rig->rounds, 0, rig->area[0]);
-    rounds_apply(rig->rounds, 0, 1);
-    rounds_export(rig->rounds);
+    copy_give(rig->rounds->copy, 0, rig->area[0]);
+    apply_begin(rig->rounds->apply, 0, 1);
+    keep_export(rig->rounds->keep);
     assert_int_equal(jobs_pending(rig->jobs), 2);
     rig_settle(rig);
     assert_saving(rig, ROUNDS_EXPORT_DONE, path_of(rig));
@@ -188,8 +188,8 @@ static void an_export_follows_when_all_is_quiet(void **state)
     struct bitset all = bitset_first(3);
     struct rig *rig = rig_new("export-follow", exact, 3, 1, 0);
     struct replica *before = rig_twin(rig);
-    rounds_export_follow(rig->rounds);
-    rounds_export(rig->rounds);
+    keep_follow(rig->rounds->keep);
+    keep_export(rig->rounds->keep);
     rig_settle(rig);
     rig_round(rig, 0, &all);
     rig_tick(rig, 100);
@@ -216,8 +216,8 @@ static void an_export_follows_now_and_then(void **state)
     (void)state;
     struct bitset all = bitset_first(3);
     struct rig *rig = rig_new("export-again", exact, 3, 1, 0);
-    rounds_export_follow(rig->rounds);
-    rounds_export(rig->rounds);
+    keep_follow(rig->rounds->keep);
+    keep_export(rig->rounds->keep);
     rig_settle(rig);
     rig_round(rig, 0, &all);
     rig_tick(rig, AGAIN_MS - 1);
@@ -236,10 +236,10 @@ static void an_export_that_fails_says_so_and_is_tried_again(void **state)
     struct rig *rig = rig_new("export-fails", exact, 3, 1, 0);
     const char *in_the_way = testlib_path(rig->conf.folder, "anchor.safetensors.new");
     assert_int_equal(mkdir(in_the_way, 0755), 0);
-    rounds_export_follow(rig->rounds);
+    keep_follow(rig->rounds->keep);
     rig_round(rig, 0, &all);
     rig_tick(rig, 100);
-    rounds_export(rig->rounds);
+    keep_export(rig->rounds->keep);
     rig_settle(rig);
     assert_saving(rig, ROUNDS_EXPORT_FAILED, "failed: ");
     assert_int_equal(rig_posted_count(rig, EVENT_FATAL), 0);

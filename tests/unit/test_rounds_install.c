@@ -27,13 +27,13 @@ static void an_anchor_is_copied_for_the_trainer(void **state)
     rig_round(rig, 1, &(struct bitset){{0}});
     memset(rig->area[1], 0, bytes);
     rig_forget(rig);
-    rounds_give(rig->rounds, 1, rig->area[1]);
+    copy_give(rig->rounds->copy, 1, rig->area[1]);
     rig_settle(rig);
     assert_memory_equal(rig->area[1], replica_anchor(rig->replica, 1), bytes);
     assert_int_equal(rig_posted_count(rig, EVENT_GIVEN), 1);
     assert_true(rig_posted(rig, EVENT_GIVEN, 1) < rig_posted(rig, EVENT_UNREAD, 1));
     memset(rig->base[1], 0, bytes);
-    rounds_start(rig->rounds, 1, rig->base[1], false);
+    copy_start(rig->rounds->copy, 1, rig->base[1], false);
     rig_settle(rig);
     assert_memory_equal(rig->base[1], replica_anchor(rig->replica, 1), bytes);
     assert_false(rig_posted(rig, EVENT_STARTED, 1)->start.initial);
@@ -49,7 +49,7 @@ static void initial_tensors_are_version_0(void **state)
     struct rig *rig = rig_open(&conf);
     size_t count = rig_values(rig, 0);
     rig_pattern(rig->base[0], count, 5, 3);
-    rounds_start(rig->rounds, 0, rig->base[0], true);
+    copy_start(rig->rounds->copy, 0, rig->base[0], true);
     rig_settle(rig);
     const struct event *started = rig_posted(rig, EVENT_STARTED, 0);
     struct digest hash = rig_hash(rig, 0, 0);
@@ -254,7 +254,7 @@ static void a_state_waits_for_readers(void **state)
     rig_round(rig, 1, &all);
     struct replica *before = rig_twin(rig);
     rig_make_state(rig, 1, 0.5f, &twin, &object);
-    rounds_checkpoint(rig->rounds, 1);
+    keep_checkpoint(rig->rounds->keep, 1);
     rig_diverge(rig, 1, twin);
     rig_bring(rig, 0, &object);
     assert_int_equal(jobs_pending(rig->jobs), 1);
@@ -291,7 +291,7 @@ static void let_both_wait(void *user)
 {
     const struct both *both = user;
     rig_bring(both->rig, 0, both->state);
-    rounds_apply(both->rig->rounds, 1, 2);
+    apply_begin(both->rig->rounds->apply, 1, 2);
     rounds_unread(both->rig->rounds, 1);
 }
 
@@ -304,7 +304,7 @@ static void a_state_and_an_outer_step_never_wait_for_the_same_anchor(void **stat
     struct rig *rig = rig_new("install-both", coarse, MEMBERS, SELF, 0);
     rig_round(rig, 1, &all);
     rig_make_state(rig, 1, 0.5f, &twin, &object);
-    rounds_checkpoint(rig->rounds, 1);
+    keep_checkpoint(rig->rounds->keep, 1);
     rig_diverge(rig, 1, twin);
     struct both both = {rig, &object};
     assert_aborts(let_both_wait, &both);
@@ -327,7 +327,7 @@ static struct rig *with_a_history(const char *name)
     struct bitset all = bitset_first(MEMBERS);
     struct rig *rig = rig_new(name, coarse, MEMBERS, SELF, 0);
     rig_round(rig, 1, &all);
-    rounds_checkpoint(rig->rounds, 1);
+    keep_checkpoint(rig->rounds->keep, 1);
     rig_settle(rig);
     rig_round(rig, 1, &all);
     rig_round(rig, 1, &all);
@@ -342,14 +342,14 @@ static void a_replay_tells_where_the_ledger_leads(void **state)
     struct digest good = rig_hash(rig, 1, 3);
     flip(rig, 1);
     struct replica *damaged = rig_twin(rig);
-    rounds_replay(rig->rounds, 1, 3);
+    install_replay(rig->rounds->install, 1, 3);
     rig_settle(rig);
     const struct event *told = rig_told(rig, SYNC_EV_REPLAYED, 1);
     assert_non_null(told);
     assert_int_equal(told->sync.version, 3);
     assert_true(digest_equal(&told->sync.hash, &good));
     assert_holds(rig, damaged, 1); /* nothing was touched */
-    rounds_replay(rig->rounds, 1, 4);
+    install_replay(rig->rounds->install, 1, 4);
     rig_settle(rig);
     told = rig_told(rig, SYNC_EV_UNPROVEN, 1);
     assert_non_null(told);
@@ -416,10 +416,10 @@ static void a_fragment_in_doubt_is_not_written(void **state)
     rig->said[0][1].at.hash = digest_of("another", 7);
     rig_hear(rig, 0);
     assert_true(sync_in_doubt(rig->sync, 1));
-    rounds_checkpoint(rig->rounds, 1);
+    keep_checkpoint(rig->rounds->keep, 1);
     assert_int_equal(jobs_pending(rig->jobs), 0);
     rig_step(rig, &(struct sync_event){.type = SYNC_EV_UNPROVEN, .fragment = 1, .version = 1});
-    rounds_checkpoint(rig->rounds, 1);
+    keep_checkpoint(rig->rounds->keep, 1);
     assert_int_equal(jobs_pending(rig->jobs), 1);
     rig_settle(rig);
     rig_close(rig);

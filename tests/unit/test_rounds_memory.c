@@ -111,12 +111,12 @@ static void what_comes_in_is_not_yet_received(void **state)
 
 static void order_reduce(struct rig *rig)
 {
-    rounds_reduce(rig->rounds, 0, 1, &sync_owner(rig->sync, 0)->have);
+    reduce_begin(rig->rounds->reduce, 0, 1, &sync_owner(rig->sync, 0)->have);
 }
 
 static void order_store(struct rig *rig)
 {
-    rounds_store(rig->rounds, 0, 1);
+    reduce_store(rig->rounds->reduce, 0, 1);
 }
 
 /* All contributions to our shard are there, and the order to reduce, or to store, is held back. */
@@ -169,7 +169,7 @@ static void no_result_is_told_that_is_not_stored(void **state)
 
 static void order_apply(struct rig *rig)
 {
-    rounds_apply(rig->rounds, 0, 2);
+    apply_begin(rig->rounds->apply, 0, 2);
 }
 
 /* Version 1 on disk, all results of version 2, and the order to apply them held back. */
@@ -178,7 +178,7 @@ static struct rig *before_applying(const char *sync)
     struct bitset all = bitset_first(MEMBERS);
     struct rig *rig = rig_new("memory-apply", sync, MEMBERS, SELF, 0);
     rig_round(rig, 0, &all);
-    rounds_checkpoint(rig->rounds, 0);
+    keep_checkpoint(rig->rounds->keep, 0);
     rig_settle(rig);
     rig->hold = 1u << SYNC_DO_APPLY | 1u << SYNC_DO_GIVE;
     rig_contribute(rig, 0, 0.01f, 5000);
@@ -206,7 +206,7 @@ static void no_version_without_a_shard_is_applied(void **state)
     static const char *const specs[] = {exact, penalty};
     for (size_t k = 0; k < 2; k++) {
         struct rig *rig = before_applying(specs[k]);
-        rounds_apply(rig->rounds, 0, 2);
+        apply_begin(rig->rounds->apply, 0, 2);
         rig_settle(rig);
         const struct digest right = rounds_state(rig->rounds, 0)->hash;
         rig_close(rig);
@@ -223,9 +223,9 @@ static void no_version_without_a_shard_is_applied(void **state)
             all_but_hashed |= fatal && made == 1;
             assert_int_equal(rounds_state(rig->rounds, 0)->version, fatal ? 0 : 2);
             if (fatal) { /* as the daemon ends: a half stepped anchor reaches no file */
-                rounds_checkpoint(rig->rounds, 0);
+                keep_checkpoint(rig->rounds->keep, 0);
                 assert_int_equal(jobs_pending(rig->jobs), 0);
-                rounds_export(rig->rounds);
+                keep_export(rig->rounds->keep);
                 rig_tick(rig, 100);
                 rig_settle(rig);
                 assert_int_equal(access(testlib_path(rig->conf.folder, "anchor.safetensors"), F_OK), -1);
@@ -248,12 +248,12 @@ static void no_version_without_a_shard_is_applied(void **state)
 
 static void order_give(struct rig *rig)
 {
-    rounds_give(rig->rounds, 0, rig->area[0]);
+    copy_give(rig->rounds->copy, 0, rig->area[0]);
 }
 
 static void order_start(struct rig *rig)
 {
-    rounds_start(rig->rounds, 0, rig->base[0], true);
+    copy_start(rig->rounds->copy, 0, rig->base[0], true);
 }
 
 static void no_anchor_is_told_that_was_not_copied(void **state)
@@ -311,12 +311,12 @@ static void a_state_is_not_taken_over(void **state)
 
 static void order_checkpoint(struct rig *rig)
 {
-    rounds_checkpoint(rig->rounds, 0);
+    keep_checkpoint(rig->rounds->keep, 0);
 }
 
 static void order_export(struct rig *rig)
 {
-    rounds_export(rig->rounds);
+    keep_export(rig->rounds->keep);
 }
 
 /* What cannot be written for want of memory is said and written later; only a job that cannot be made ends the daemon.
@@ -357,7 +357,7 @@ static void a_recovery_fails_whole(void **state)
     for (int k = 0; k < 3; k++) {
         rig_round(rig, 0, &all);
         if (k == 0)
-            rounds_checkpoint(rig->rounds, 0);
+            keep_checkpoint(rig->rounds->keep, 0);
         rig_settle(rig);
     }
     const struct digest right = rounds_state(rig->rounds, 0)->hash;

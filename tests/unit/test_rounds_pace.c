@@ -271,7 +271,7 @@ static void a_slow_disk_holds_no_outer_step_up(void **state)
     rig_round(rig, 0, &all);
     begin_round(rig, &object);
     held = true;
-    rounds_checkpoint(rig->rounds, 0);
+    keep_checkpoint(rig->rounds->keep, 0);
     rig_take_back(rig); /* it is copied */
     end_round(rig, &object, 2);
     assert_int_equal(saved(rig, 0), 0);
@@ -293,7 +293,7 @@ static void the_end_writes_all_with_residuals(void **state)
     (void)state;
     struct rig *rig = begin("pace-end", 0);
     int due = rounds_until_due(rig, 0);
-    rounds_checkpoint_all(rig->rounds);
+    keep_checkpoint_all(rig->rounds->keep);
     rig_settle(rig);
     assert_int_equal(saved(rig, 0), due);
     for (uint32_t f = 0; f < RIG_FRAGMENTS; f++)
@@ -327,7 +327,7 @@ static void a_checkpoint_that_was_overtaken_by_a_state_leads_nowhere(void **stat
     sem_post(&go);
     rig_settle(rig);
     rig_mixed(rig, 0);
-    assert_int_equal(rounds_first_epoch(rig->rounds), 0); /* none leads on */
+    assert_int_equal(keep_first_epoch(rig->rounds->keep), 0); /* none leads on */
     rig_tick(rig, 0);
     assert_int_equal(jobs_pending(rig->jobs), 1);
     rig_settle(rig);
@@ -345,7 +345,7 @@ static void an_export_holds_nothing_while_it_is_flushed(void **state)
     struct rig *rig = begin("pace-export", 0);
     begin_round(rig, &object);
     held = true;
-    rounds_export(rig->rounds);
+    keep_export(rig->rounds->keep);
     for (uint32_t f = 0; f < RIG_FRAGMENTS; f++)
         rig_take_back(rig);
     end_round(rig, &object, 1);
@@ -375,7 +375,7 @@ static void versions_that_nobody_is_served_go(void **state)
         for (uint32_t f = 0; f < RIG_FRAGMENTS; f++)
             rig_round(rig, f, &all);
     for (uint32_t f = 0; f < RIG_FRAGMENTS; f++)
-        rounds_checkpoint(rig->rounds, f);
+        keep_checkpoint(rig->rounds->keep, f);
     rig_settle(rig);
     for (uint32_t f = 0; f < RIG_FRAGMENTS; f++) {
         assert_false(rig_has(rig, f, 1, 0));

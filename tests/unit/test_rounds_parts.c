@@ -188,7 +188,7 @@ static void assert_counted_once(bool carried_counts, bool made_counts)
     rig_pattern(had, count, 77, 0.003f);
     memcpy(replica_residual(rig->replica, F), had, count * sizeof *had);
     train(rig, 1, 0.01f, 100);
-    rounds_encode(rig->rounds, F, 1, &rig->snapshot[F]);
+    encode_begin(rig->rounds->encode, F, 1, &rig->snapshot[F]);
     settle(rig);
     for (size_t i = 0; i < count; i++)
         early[i] = rig->base[F][i] - rig->theta[F][i];
@@ -197,7 +197,7 @@ static void assert_counted_once(bool carried_counts, bool made_counts)
     memcpy(sent, first_out->data, bytes);
     after_it(rig, carried_counts);
     train(rig, 2, 0.02f, 200);
-    rounds_encode(rig->rounds, F, 1, &rig->snapshot[F]);
+    encode_begin(rig->rounds->encode, F, 1, &rig->snapshot[F]);
     settle(rig);
     for (size_t i = 0; i < count; i++)
         late[i] = rig->base[F][i] - rig->theta[F][i];
@@ -208,7 +208,7 @@ static void assert_counted_once(bool carried_counts, bool made_counts)
     decode_out(rig, 0, first, counted);
     decode_out(rig, 1, second | third, counted);
     put_result(rig, 1, made_counts);
-    rounds_apply(rig->rounds, F, 1);
+    apply_begin(rig->rounds->apply, F, 1);
     settle(rig);
     uint64_t naming = (carried_counts ? first : 0) | (made_counts ? second | third : 0);
     assert_true(last(EVENT_COUNTED)->shards == naming);
@@ -244,7 +244,7 @@ static void assert_a_state_counts(uint64_t shards)
     after_it(rig, true);
     train(rig, 1, 0.01f, 100);
     posted_count = 0;
-    rounds_encode(rig->rounds, F, 1, &rig->snapshot[F]);
+    encode_begin(rig->rounds->encode, F, 1, &rig->snapshot[F]);
     settle(rig);
     rig_make_state(rig, F, 0.5f, &twin, &object);
     state.version = 5;
@@ -289,7 +289,7 @@ static struct rig *with_two_histories(const char *folder)
     train(rig, 1, 0.01f, 1000);
     for (uint32_t s = 0; s < SHARDS; s++)
         rig->snapshot[F].counted_tokens[s] = (second >> s & 1) != 0 ? 700 : (third >> s & 1) != 0 ? 100 : 1000;
-    rounds_encode(rig->rounds, F, 1, &rig->snapshot[F]);
+    encode_begin(rig->rounds->encode, F, 1, &rig->snapshot[F]);
     settle(rig);
     return rig;
 }
@@ -356,7 +356,7 @@ static void each_shard_weighs_the_work_that_is_in_it(void **state)
     struct bitset have = RIG_SET(0, SELF);
     struct rig *rig = with_two_histories("parts-work");
     lay_contribution(rig, 0, 600);
-    rounds_reduce(rig->rounds, F, 1, &have);
+    reduce_begin(rig->rounds->reduce, F, 1, &have);
     settle(rig);
     assert_mean(rig, 1, second | third, of_0, of_us);
     assert_named(rig, SELF, second | third, (2 * 300 + 4 * 900) / 6, 700, ours, of_us);
@@ -384,10 +384,10 @@ static void who_was_not_counted_in_a_shard_may_weigh_more_there(void **state)
     for (uint32_t s = 0; s < SHARDS; s++)
         rig->snapshot[F].counted_tokens[s] = before;
     train(rig, 1, 0.01f, before + 100);
-    rounds_encode(rig->rounds, F, 3, &rig->snapshot[F]);
+    encode_begin(rig->rounds->encode, F, 3, &rig->snapshot[F]);
     settle(rig);
     lay_contribution(rig, 0, 100000);
-    rounds_reduce(rig->rounds, F, 3, &have);
+    reduce_begin(rig->rounds->reduce, F, 3, &have);
     settle(rig);
     assert_mean(rig, 1, second, of_0, of_us);
     assert_named(rig, 0, second, 100000, 600, tokens, of_0);
@@ -404,11 +404,11 @@ static void a_new_cut_waits_for_the_jobs_of_the_old_one(void **state)
     size_t count = rig_values(rig, F);
     posted_count = 0;
     train(rig, 1, 0.01f, 100);
-    rounds_encode(rig->rounds, F, 1, &rig->snapshot[F]);
+    encode_begin(rig->rounds->encode, F, 1, &rig->snapshot[F]);
     assert_int_equal(jobs_pending(rig->jobs), 3);
     after_it(rig, true);
     rig->snapshot[F].tokens = 300;
-    rounds_encode(rig->rounds, F, 1, &rig->snapshot[F]);
+    encode_begin(rig->rounds->encode, F, 1, &rig->snapshot[F]);
     assert_int_equal(jobs_pending(rig->jobs), 3); /* nothing was begun */
     settle(rig);
     assert_int_equal(how_many(EVENT_ENCODED), 1);
@@ -427,11 +427,11 @@ static void a_new_cut_waits_for_readers(void **state)
     struct rig *rig = open_rig("parts-readers", 1);
     posted_count = 0;
     rig_train(rig, F, 1, 0.01f);
-    rounds_checkpoint(rig->rounds, F);
+    keep_checkpoint(rig->rounds->keep, F);
     assert_int_equal(jobs_pending(rig->jobs), 1);
     after_it(rig, true);
     train(rig, 1, 0.01f, 100);
-    rounds_encode(rig->rounds, F, 1, &rig->snapshot[F]);
+    encode_begin(rig->rounds->encode, F, 1, &rig->snapshot[F]);
     assert_int_equal(jobs_pending(rig->jobs), 1); /* nothing was begun */
     settle(rig);
     assert_int_equal(how_many(EVENT_ENCODED), 1);
@@ -446,11 +446,11 @@ static struct rig *with_a_mean_that_waits(const char *folder)
     after_it(rig, true);
     posted_count = 0;
     train(rig, 1, 0.01f, 100);
-    rounds_encode(rig->rounds, F, 1, &rig->snapshot[F]);
+    encode_begin(rig->rounds->encode, F, 1, &rig->snapshot[F]);
     settle(rig);
-    rounds_encode(rig->rounds, F, 2, &rig->snapshot[F]); /* cuts, and is at work */
+    encode_begin(rig->rounds->encode, F, 2, &rig->snapshot[F]); /* cuts, and is at work */
     assert_int_equal(jobs_pending(rig->jobs), 2);
-    rounds_reduce(rig->rounds, F, 1, &have);
+    reduce_begin(rig->rounds->reduce, F, 1, &have);
     assert_int_equal(jobs_pending(rig->jobs), 2); /* it is not begun */
     return rig;
 }
@@ -498,7 +498,7 @@ static void an_owner_whose_mean_an_epoch_overtakes_goes_on(void **state)
         .kind = WIRE_CONTRIBUTION, .fragment = F, .version = 1, .epoch = 3, .owner = rig_id(SELF), .island = rig_id(0)};
     rig_step(rig, &(struct sync_event){.type = SYNC_EV_TRAINER_DOWN, .fragment = F});
     own_epoch(rig, map_of(first, second | third, 0)); /* other parts than the replica is cut for */
-    rounds_give(rig->rounds, F, rig->area[F]);        /* somebody reads the anchor */
+    copy_give(rig->rounds->copy, F, rig->area[F]);    /* somebody reads the anchor */
     for (uint32_t i = 0; i < MEMBERS; i += 2) {
         rig_contribution(rig, F, i, 100, 0.01f, &object);
         struct slot *slot = slots_in(rig->slots, F, i);
@@ -581,7 +581,7 @@ static void there_is_room_for_more_members_at_any_time(void **state)
     const struct slot *slot = slots_in(rig->slots, F, 2);
     posted_count = 0;
     train(rig, 1, 0.01f, 100);
-    rounds_encode(rig->rounds, F, 1, &rig->snapshot[F]);
+    encode_begin(rig->rounds->encode, F, 1, &rig->snapshot[F]);
     assert_ok(rounds_members(rig->rounds, BITSET_MAX));
     assert_ok(rounds_members(rig->rounds, MEMBERS)); /* nobody is taken away */
     assert_int_equal(rounds_outliers(rig->rounds, BITSET_MAX - 1, &lately), 0);

@@ -12,6 +12,7 @@
 #include "common/mem.h"
 #include "daemon/control/complaints.h"
 #include "daemon/control/status_json.h"
+#include "daemon/rounds/keep.h"
 #include "tests/lib/complains.h"
 #include "tests/lib/look.h"
 #include "tests/lib/made.h"
@@ -479,11 +480,11 @@ static void a_disk_that_cannot_be_written_is_told_until_it_can(void **state)
     assert_silent(take(), COMPLAINT_DISK);
     snprintf(aside, sizeof aside, "%s-aside", look.a->conf.state_folder);
     assert_int_equal(rename(look.a->conf.state_folder, aside), 0);
-    rounds_checkpoint(look.a->rounds, 1);
+    keep_checkpoint(look.a->rounds->keep, 1);
     run_jobs();
     assert_complains(take(), COMPLAINT_DISK, "checkpoint of fragment 1 failed: ");
     assert_int_equal(rename(aside, look.a->conf.state_folder), 0);
-    rounds_checkpoint(look.a->rounds, 1);
+    keep_checkpoint(look.a->rounds->keep, 1);
     run_jobs();
     assert_silent(take(), COMPLAINT_DISK);
     look_end();

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lag: how long the daemon's loop does not look at what comes in.
+ * lag: what the daemon takes of its machine's time: how long its loop does not look at what comes in, and how many
+ * processors all its threads take.
  *
  * A turn is all that the loop does between two waits; while it lasts, no heartbeat goes out and nobody is answered. The
  * loop says when a turn begins, what it has done, and when the turn ends; what is kept is the longest turn lately and
- * since the start, and the longest step of the present one, by name. Plain struct, zero at birth; times come as
+ * since the start, and the longest step of the present one, by name. Plain structs, zero at birth; times come as
  * arguments and may only go on; only the loop's thread calls.
  */
 #ifndef DAEMON_LAG_H
@@ -40,5 +41,19 @@ bool lag_is_up(const struct lag *lag, uint64_t now_ns);
 uint64_t lag_end(struct lag *lag, uint64_t now_ns);
 /* The longest turn that ended within the last minute, in milliseconds; 0: none took one. */
 uint64_t lag_lately_ms(const struct lag *lag, uint64_t now_ms);
+
+/* ---- processors, lately ---- */
+
+enum { LOAD_SAMPLES = 13, LOAD_EVERY_MS = 5000 };
+
+struct load {
+    uint64_t at_ms[LOAD_SAMPLES], cpu_ns[LOAD_SAMPLES]; /* a ring */
+    size_t count;                                       /* of all samples so far */
+};
+
+/* Now and then. `cpu_ns`: of all threads, since the process began. */
+void load_note(struct load *load, uint64_t now_ms, uint64_t cpu_ns);
+/* Processors taken in the mean of the last minute, or since the first note; 0: there were not two yet. */
+double load_cores(const struct load *load);
 
 #endif

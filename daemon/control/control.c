@@ -2,6 +2,7 @@
 #include "daemon/control/control.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,14 +13,20 @@
 
 #include "common/env.h"
 #include "common/ipc.h"
+#include "common/log.h"
 #include "common/mem.h"
-#include "daemon/control/members.h"
+#include "daemon/as_typed.h"
 #include "daemon/control/status_json.h"
 #include "daemon/rounds/keep.h"
+#include "net/membership/wire_epoch.h"
+#include "net/transport/address.h"
+#include "net/transport/here.h"
 
 /* KEPT: of all places, for root and the user the daemon runs as. Who has neither asked anything nor taken of its answer
  * for IDLE loses its place; dilococtl asks once. */
 enum { CLIENTS_MAX = 32, CLIENTS_KEPT = 8, REQUEST_BYTES_MAX = 1024, IDLE_MS = 30000 };
+
+enum { INVITE_DAYS_MAX = 30, INVITE_SECONDS_MIN = 1, DAY_S = 86400 };
 
 struct client {
     int fd; /* -1: free */
@@ -40,162 +47,339 @@ struct control {
     struct progress *progress;
     struct alike *alike;
     struct load load;
-    struct members members;
+    bool draining; /* the trainer is leaving; when it has, the others are told */
     struct client clients[CLIENTS_MAX];
 };
 
 /* ---- commands ---- */
 
-/* `words`: what stands after the command. */
-typedef json_t *command_fn(struct control *control, const char *words);
+/* `words`: what stands after the command. `*answer`, as in docs/FORMATS.md, is the caller's; after a failure there is
+ * none, and the text is fit to be told. */
+typedef enum err command_fn(struct control *control, const char *words, json_t **answer);
 
-static json_t *outcome(enum err err, const char *text)
+static json_t *done(const char *text)
 {
-    if (err != ERR_OK)
-        return json_pack("{s:s, s:s}", "error", err_text(), "code", err_name(err));
     return json_pack("{s:s}", "ok", text);
 }
 
-static json_t *print_status(const struct control *control, json_t *(*print)(const struct status *status))
+static enum err print_status(const struct control *control, json_t *(*print)(const struct status *status),
+                             json_t **answer)
 {
     struct status status;
-    enum err err = status_take(&control->conf.status, control->now_ms, &status);
-    if (err != ERR_OK)
-        return outcome(err, NULL);
-    json_t *json = print(&status);
+    TRY(status_take(&control->conf.status, control->now_ms, &status));
+    *answer = print(&status);
     status_deinit(&status);
-    return json;
+    return ERR_OK;
 }
 
-static json_t *command_status(struct control *control, const char *words)
+static enum err command_status(struct control *control, const char *words, json_t **answer)
 {
     (void)words;
-    return print_status(control, status_json);
+    return print_status(control, status_json, answer);
 }
 
-static json_t *command_peers(struct control *control, const char *words)
+static enum err command_peers(struct control *control, const char *words, json_t **answer)
 {
     (void)words;
-    return print_status(control, status_json_peers);
+    return print_status(control, status_json_peers, answer);
 }
 
-static json_t *command_fragments(struct control *control, const char *words)
+static enum err command_fragments(struct control *control, const char *words, json_t **answer)
 {
     (void)words;
-    return print_status(control, status_json_fragments);
+    return print_status(control, status_json_fragments, answer);
 }
 
 /* What a witness has no part in. */
-static bool no_witness(const struct control *control, json_t **answer)
+static enum err check_no_witness(const struct control *control)
 {
     if (!view_is_witness(control->conf.status.view))
-        return false;
-    *answer = outcome(err_set(ERR_STATE, "this is the run's witness: it trains nothing and has no parameters; ask "
-                                         "another island"),
-                      NULL);
-    return true;
+        return ERR_OK;
+    return err_set(ERR_STATE, "this is the run's witness: it trains nothing and has no parameters; ask another island");
 }
 
-static json_t *command_resume(struct control *control, const char *words)
+/* This island takes part (again). */
+static void take_part_again(struct control *control)
 {
-    json_t *refusal;
-    (void)words;
-    if (no_witness(control, &refusal))
-        return refusal;
-    enum err err = trainer_join(control->conf.trainer, control->now_ms);
-    if (err == ERR_OK)
-        members_return(&control->members);
-    return outcome(err, "the trainer is starting");
+    control->draining = false;
+    if (peers_draining(control->conf.peers))
+        peers_drain(control->conf.peers, false);
 }
 
-static json_t *command_pause(struct control *control, const char *words)
+static enum err command_resume(struct control *control, const char *words, json_t **answer)
 {
-    json_t *refusal;
     (void)words;
-    if (no_witness(control, &refusal))
-        return refusal;
+    TRY(check_no_witness(control));
+    TRY(trainer_join(control->conf.trainer, control->now_ms));
+    take_part_again(control);
+    *answer = done("the trainer is starting");
+    return ERR_OK;
+}
+
+static enum err command_pause(struct control *control, const char *words, json_t **answer)
+{
     char text[200] = "the trainer sends its last contributions and stops";
     struct trainer_leaving leaving;
-    enum err err = trainer_leave(control->conf.trainer, &leaving);
-    if (err == ERR_OK && leaving.steps > 0)
+    (void)words;
+    TRY(check_no_witness(control));
+    TRY(trainer_leave(control->conf.trainer, &leaving));
+    if (leaving.steps > 0)
         snprintf(
             text, sizeof text,
             "the trainer trains on for %llu steps (about %.0f s), until its last contributions are due, and stops when "
             "they are counted",
             (unsigned long long)leaving.steps, leaving.seconds);
-    return outcome(err, text);
+    *answer = done(text);
+    return ERR_OK;
 }
 
-static json_t *command_pause_now(struct control *control, const char *words)
+static enum err command_pause_now(struct control *control, const char *words, json_t **answer)
 {
-    json_t *refusal;
-    (void)words;
-    if (no_witness(control, &refusal))
-        return refusal;
     char text[200];
-    bool killed = false;
-    enum err err = trainer_leave_now(control->conf.trainer, &killed);
+    bool killed;
+    (void)words;
+    TRY(check_no_witness(control));
+    TRY(trainer_leave_now(control->conf.trainer, &killed));
     snprintf(text, sizeof text,
              killed ? "the trainer is killed; what it has trained since its last checkpoint is lost"
                     : "the trainer saves and stops; if it does not within %.0f s it is killed, and at once if this is "
                       "said again",
              (double)control->conf.status.conf->stop_ms / 1000);
-    return outcome(err, text);
+    *answer = done(text);
+    return ERR_OK;
 }
 
-static json_t *command_save(struct control *control, const char *words)
+static enum err command_save(struct control *control, const char *words, json_t **answer)
 {
-    json_t *refusal;
     (void)words;
-    if (no_witness(control, &refusal))
-        return refusal;
+    TRY(check_no_witness(control));
     if (control->conf.status.recovers != NULL)
-        return outcome(err_set(ERR_STATE, "this island still reads what it has saved: ask again when it has"), NULL);
+        return err_set(ERR_STATE, "this island still reads what it has saved: ask again when it has");
     if (control->rounds == NULL)
-        return outcome(err_set(ERR_STATE, "there is no anchor yet: no trainer was attached"), NULL);
+        return err_set(ERR_STATE, "there is no anchor yet: no trainer was attached");
     keep_export(control->rounds->keep);
-    return outcome(ERR_OK, "the anchor is being written; status shows where");
+    *answer = done("the anchor is being written; status shows where");
+    return ERR_OK;
 }
 
-typedef enum err members_fn(struct members *members, const char *words, json_t **answer);
+/* ---- commands: invitations ---- */
 
-static json_t *about_members(struct control *control, members_fn *act, const char *words)
+/* Where a guest is to knock: as it was asked, as the configuration says, or what this machine can guess. */
+static enum err find_addresses(const struct control *control, const char *asked, struct doorway_ask *ask)
 {
-    json_t *answer;
-    enum err err = act(&control->members, words, &answer);
-    return err == ERR_OK ? answer : outcome(err, NULL);
+    unsigned port = link_port(control->conf.status.link);
+    const char *own = strcmp(asked, "-") != 0 ? asked : dconf_address(control->conf.status.conf);
+    if (own[0] != '\0' && !address_good(own))
+        return err_set(ERR_ARG, "\"%s\" is not host:port, as in oslo.example.org:7600", own);
+    if (port == 0)
+        return err_set(ERR_STATE, "this island does not listen ([net] listen is empty), so that nobody can knock here: "
+                                  "invite from another island");
+    if (own[0] != '\0') {
+        snprintf(ask->addresses[0], sizeof ask->addresses[0], "%s", own);
+        ask->addresses_count = 1;
+        return ERR_OK;
+    }
+    ask->addresses_count = here_addresses(port, ask->addresses, INVITE_ADDRESSES_MAX);
+    return ask->addresses_count > 0
+               ? ERR_OK
+               : err_set(ERR_STATE, "nobody has said where this island is reached: %s invite --address HOST:PORT",
+                         as_typed());
 }
 
-static json_t *command_invite(struct control *control, const char *words)
+static enum err parse_ask(const struct control *control, const char *words, struct doorway_ask *ask)
 {
-    return about_members(control, members_invite, words);
+    char address[WIRE_ADDRESS_BYTES] = "";
+    int used = 0;
+    unsigned long long seconds = 0;
+    if (sscanf(words, "%llu %255s%n", &seconds, address, &used) != 2)
+        return err_set(ERR_ARG, "invite SECONDS ADDRESS|- NOTE");
+    if (seconds < INVITE_SECONDS_MIN || seconds > (unsigned long long)INVITE_DAYS_MAX * DAY_S)
+        return err_set(ERR_ARG, "an invitation is good for %d second to %d days", INVITE_SECONDS_MIN, INVITE_DAYS_MAX);
+    *ask = (struct doorway_ask){.seconds = seconds, .note = words + used + strspn(words + used, " ")};
+    return find_addresses(control, address, ask);
 }
 
-static json_t *command_invites(struct control *control, const char *words)
+static enum err command_invite(struct control *control, const char *words, json_t **answer)
+{
+    struct doorway_ask ask;
+    struct digest id;
+    char text[INVITE_TEXT_BYTES], hex[DIGEST_HEX_BYTES];
+    uint64_t wall_s = env_wall_ms() / 1000;
+    TRY(parse_ask(control, words, &ask));
+    TRY(doorway_invite(control->conf.doorway, &ask, control->now_ms, wall_s, text, &id));
+    json_t *addresses = json_array();
+    for (uint32_t i = 0; i < ask.addresses_count; i++)
+        json_array_append_new(addresses, json_string(ask.addresses[i]));
+    *answer = json_pack("{s:s, s:s, s:s, s:I, s:o}", "ok", "the invitation is open", "token", text, "id",
+                        digest_hex(&id, hex), "expires", (json_int_t)(wall_s + ask.seconds), "addresses", addresses);
+    return ERR_OK;
+}
+
+static enum err command_invites(struct control *control, const char *words, json_t **answer)
 {
     (void)words;
-    return members_invites(&control->members);
+    const struct invites *invites = doorway_invites(control->conf.doorway);
+    uint64_t wall_s = env_wall_ms() / 1000;
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < invites->count; i++) {
+        const struct invite_row *row = &invites->rows[i];
+        char hex[DIGEST_HEX_BYTES], by[IDENT_TEXT_BYTES] = "";
+        if (row->redeemed)
+            ident_text(row->by, by);
+        json_int_t left = row->expiry_s > wall_s ? (json_int_t)(row->expiry_s - wall_s) : 0;
+        json_array_append_new(list, json_pack("{s:s, s:s, s:I, s:b, s:s}", "id", digest_hex(&row->id, hex), "note",
+                                              row->note, "seconds_left", left, "redeemed", row->redeemed, "by", by));
+    }
+    *answer = json_pack("{s:o}", "invites", list);
+    return ERR_OK;
 }
 
-static json_t *command_uninvite(struct control *control, const char *words)
+static enum err command_uninvite(struct control *control, const char *words, json_t **answer)
 {
-    return about_members(control, members_uninvite, words);
+    TRY(doorway_revoke(control->conf.doorway, words));
+    *answer = json_pack("{s:s}", "ok", "the invitation is revoked: nobody comes in by its token");
+    return ERR_OK;
 }
 
-static json_t *command_leave(struct control *control, const char *words)
+/* ---- commands: members, which the voters decide: `status` and `peers` show when ---- */
+
+static uint32_t voters_of(const struct view *view)
 {
-    return about_members(control, members_leave, words);
+    uint32_t voters = 0;
+    for (uint32_t i = 0; i < view->count; i++)
+        voters += view->members[i].used && view->members[i].voter;
+    return voters;
 }
 
-static json_t *command_evict(struct control *control, const char *words)
+static uint32_t keepers_of(const struct view *view)
 {
-    return about_members(control, members_evict, words);
+    uint32_t keepers = 0;
+    for (uint32_t i = 0; i < view->count; i++)
+        keepers += view->members[i].used && view->members[i].voter && view->members[i].role != RECORD_WITNESS;
+    return keepers;
 }
 
-static json_t *command_revoke(struct control *control, const char *words)
+/* What `peers` shows when it is done, and since when: for who waits. */
+static json_t *ordered(const struct control *control, const char *text)
 {
-    return about_members(control, members_revoke, words);
+    uint32_t voters = voters_of(control->conf.status.view);
+    return json_pack("{s:s, s:I, s:i, s:i}", "ok", text, "epoch", (json_int_t)control->conf.status.view->epoch,
+                     "voters", (int)voters, "needed", (int)(voters / 2 + 1));
 }
+
+static enum err find_member(const struct control *control, const char *name, uint32_t kind, uint32_t *slot)
+{
+    const struct view *view = control->conf.status.view;
+    *slot = view_slot_named(view, name);
+    if (*slot == VIEW_NOBODY)
+        return err_set(ERR_NOTFOUND, "no island called \"%.63s\" is on the roster; %s peers lists them", name,
+                       as_typed());
+    if (*slot == view->self)
+        return err_set(ERR_ARG, "%s is this island itself; to leave the run, %s leave%s", name, as_typed(),
+                       kind == WIRE_WISH_REVOKE ? ", and then revoke it at another island" : "");
+    if (view->members[*slot].voter && view->members[*slot].role != RECORD_WITNESS && keepers_of(view) < 2)
+        return err_set(ERR_STATE, "%s is the only island that votes and has the run's parameters: nobody could go on",
+                       name);
+    return ERR_OK;
+}
+
+static enum err order(struct control *control, const char *name, uint32_t kind, const char *text, json_t **answer)
+{
+    uint32_t slot;
+    TRY(find_member(control, name, kind, &slot));
+    if (kind == WIRE_WISH_EVICT && control->conf.status.view->members[slot].role == RECORD_AWAY)
+        return err_set(ERR_STATE, "%s takes no part just now; %s revoke %s takes its key off the roster", name,
+                       as_typed(), name);
+    if (kind == WIRE_WISH_EVICT && control->conf.status.view->members[slot].role == RECORD_WITNESS)
+        return err_set(ERR_STATE,
+                       "%s is the witness, which no round waits for; %s revoke %s takes its key off the roster", name,
+                       as_typed(), name);
+    TRY(doorway_order(control->conf.doorway, kind, control->conf.status.view->members[slot].id, control->now_ms));
+    *answer = ordered(control, text);
+    return ERR_OK;
+}
+
+static enum err command_evict(struct control *control, const char *words, json_t **answer)
+{
+    return order(
+        control, words, WIRE_WISH_EVICT,
+        "the voters are asked to go on without it; its key stays on the roster, so it comes back by itself once "
+        "it has caught up",
+        answer);
+}
+
+static enum err command_revoke(struct control *control, const char *words, json_t **answer)
+{
+    return order(control, words, WIRE_WISH_REVOKE,
+                 "the voters are asked to take its key off the roster; it comes back only with a new invitation",
+                 answer);
+}
+
+/* ---- commands: leaving ---- */
+
+static bool trains(const struct control *control)
+{
+    switch (trainer_phase(control->conf.trainer)) {
+    case TRAINER_STARTING:
+    case TRAINER_TRAINING:
+    case TRAINER_FINISHING:
+    case TRAINER_LEAVING:
+    case TRAINER_RESTARTING: return true;
+    default: return false;
+    }
+}
+
+/* Whoever is left has to be able to go on. */
+static enum err check_others(const struct control *control)
+{
+    const struct view *view = control->conf.status.view;
+    for (uint32_t i = 0; i < view->count; i++)
+        if (i != view->self && view->members[i].used && view->members[i].voter &&
+            view->members[i].role != RECORD_WITNESS)
+            return ERR_OK;
+    return err_set(ERR_STATE,
+                   "no other island votes, so that the run would end with this one: invite another first; to "
+                   "stop training here, %s pause",
+                   as_typed());
+}
+
+static enum err pause_trainer(struct control *control, bool now)
+{
+    struct trainer_leaving leaving;
+    bool killed;
+    if (!trains(control))
+        return ERR_OK;
+    return now ? trainer_leave_now(control->conf.trainer, &killed) : trainer_leave(control->conf.trainer, &leaving);
+}
+
+static enum err command_leave(struct control *control, const char *words, json_t **answer)
+{
+    bool now = strcmp(words, "now") == 0;
+    if (words[0] != '\0' && !now)
+        return err_set(ERR_ARG, "leave, or leave now");
+    if (view_is_witness(control->conf.status.view))
+        return err_set(ERR_STATE, "a witness has nothing to hand over: stop it, or take it off the roster with "
+                                  "dilococtl revoke at another island");
+    TRY(check_others(control));
+    TRY(pause_trainer(control, now));
+    control->draining = true;
+    *answer =
+        ordered(control, trains(control) ? "the trainer's last contributions are counted, then this island leaves "
+                                           "the run"
+                                         : "this island leaves the run");
+    return ERR_OK;
+}
+
+/* The trainer has left: now the others are told. */
+static void go_on_leaving(struct control *control)
+{
+    if (!control->draining || trains(control) || peers_draining(control->conf.peers))
+        return;
+    log_info("this island leaves the run: the others take over what it owns");
+    peers_drain(control->conf.peers, true);
+}
+
+/* ---- a line ---- */
 
 struct command {
     const char *name;
@@ -229,19 +413,17 @@ static const char *words_after(const struct command *command, const char *line)
                                                                                               : NULL;
 }
 
-static json_t *run_command(struct control *control, const struct client *client, const char *line)
+static enum err run_command(struct control *control, const struct client *client, const char *line, json_t **answer)
 {
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         const char *words = words_after(&commands[i], line);
         if (words == NULL)
             continue;
         if (commands[i].privileged && !client->privileged)
-            return outcome(err_set(ERR_STATE, "%s is for root and the user the daemon runs as", commands[i].name),
-                           NULL);
-        control->members.now_ms = control->now_ms;
-        return commands[i].run(control, words);
+            return err_set(ERR_STATE, "%s is for root and the user the daemon runs as", commands[i].name);
+        return commands[i].run(control, words, answer);
     }
-    return outcome(err_set(ERR_ARG, "no command \"%.40s\"", line), NULL);
+    return err_set(ERR_ARG, "no command \"%.40s\"", line);
 }
 
 /* ---- clients ---- */
@@ -318,7 +500,10 @@ static void write_answer(struct client *client, uint64_t now_ms)
 
 static void answer_request(struct control *control, struct client *client)
 {
-    json_t *json = run_command(control, client, client->request);
+    json_t *json = NULL;
+    enum err err = run_command(control, client, client->request, &json);
+    if (err != ERR_OK)
+        json = json_pack("{s:s, s:s}", "error", err_text(), "code", err_name(err));
     char *text = json != NULL ? json_dumps(json, JSON_COMPACT | JSON_PRESERVE_ORDER) : NULL;
     json_decref(json);
     if (text == NULL) {
@@ -381,12 +566,6 @@ enum err control_new(const struct control_conf *conf, struct control **out)
     TRY(mem_new(1, sizeof *control, "the control socket", &control));
     control->conf = *conf;
     control->listen_fd = -1;
-    control->members = (struct members){.conf = conf->status.conf,
-                                        .view = conf->status.view,
-                                        .link = conf->status.link,
-                                        .doorway = conf->doorway,
-                                        .peers = conf->peers,
-                                        .trainer = conf->trainer};
     for (size_t i = 0; i < CLIENTS_MAX; i++)
         control->clients[i].fd = -1;
     enum err err = progress_new(&control->progress);
@@ -454,7 +633,7 @@ size_t control_poll(const struct control *control, struct pollfd *items, size_t 
 void control_run(struct control *control, uint64_t now_ms)
 {
     control->now_ms = now_ms;
-    members_run(&control->members);
+    go_on_leaving(control);
     accept_client(control);
     for (size_t i = 0; i < CLIENTS_MAX; i++) {
         struct client *client = &control->clients[i];

@@ -13,7 +13,6 @@
 #include "common/runspec.h"
 #include "daemon/membership/charter.h"
 #include "daemon/control/alike.h"
-#include "daemon/control/load.h"
 #include "daemon/control/progress.h"
 #include "daemon/dconf.h"
 #include "daemon/lag.h"

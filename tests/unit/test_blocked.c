@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "common/digest.h"
-#include "daemon/control/load.h"
+#include "daemon/lag.h"
 #include "daemon/control/status.h"
 #include "tests/lib/complains.h"
 #include "tests/lib/isle.h"

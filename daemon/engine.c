@@ -34,6 +34,8 @@
 #include "daemon/rounds/rounds.h"
 #include "daemon/rules.h"
 #include "daemon/runplan.h"
+#include "daemon/trainer/attachment.h"
+#include "daemon/trainer/process.h"
 #include "daemon/trainer/trainer.h"
 #include "daemon/transfer/objects.h"
 
@@ -93,7 +95,8 @@ static void tell_expectation(struct engine *engine)
     for (uint32_t f = 0; f < runplan_fragments(&engine->run); f++)
         for (uint32_t i = 0; i < engine->charter.view.count; i++)
             begun |= i != engine->charter.view.self && sync_heard(engine->run.sync, i, f).version > 0;
-    sync_expect(engine->run.sync, expecting, expecting && !begun && !trainer_without_initial(engine->trainer));
+    sync_expect(engine->run.sync, expecting,
+                expecting && !begun && !attachment_without_initial(engine->trainer->attachment));
 }
 
 /* Everyone above the rounds learns of the plan; transfer and membership before peers, which brings them messages. */
@@ -196,12 +199,12 @@ static void judge_trainer(struct engine *engine)
     if (events_fatal(engine->events)[0] != '\0') /* the daemon ends */
         no = events_fatal(engine->events);
     if (no != NULL) {
-        trainer_refuse(engine->trainer, no);
+        attachment_refuse(engine->trainer->attachment, no);
         return;
     }
     if (waits_for_plan(engine))
         return;
-    const struct ipc_tensor *tensors = trainer_tensors(engine->trainer, &count);
+    const struct ipc_tensor *tensors = attachment_tensors(engine->trainer->attachment, &count);
     enum err err = model_plan_new(&engine->spec, tensors, count, &plan);
     if (err == ERR_OK && engine->run.plan == NULL) {
         err = set_plan(engine, plan, false);
@@ -215,9 +218,9 @@ static void judge_trainer(struct engine *engine)
     if (plan != engine->run.plan)
         model_plan_free(plan);
     if (err != ERR_OK)
-        trainer_refuse(engine->trainer, err_text());
+        attachment_refuse(engine->trainer->attachment, err_text());
     else if (engine->told)
-        trainer_accept(engine->trainer, other_base);
+        attachment_accept(engine->trainer->attachment, other_base);
 }
 
 /* The plan has come, and what the disk has of it; or neither does. */
@@ -226,7 +229,7 @@ static void judge_late(struct engine *engine)
     bool waits = engine->run.plan != NULL ? !engine->told : engine->now_ms < engine->judge_ms;
     if (engine->judge_ms == 0 || (waits && events_fatal(engine->events)[0] == '\0'))
         return;
-    if (trainer_registered(engine->trainer))
+    if (attachment_registered(engine->trainer->attachment))
         judge_trainer(engine);
     if (engine->run.plan == NULL || engine->told) /* else it has brought the plan, and waits until that is told */
         engine->judge_ms = 0;
@@ -245,7 +248,7 @@ static void started(struct engine *engine, const struct event *event)
 
 static void finished(struct engine *engine)
 {
-    trainer_finished(engine->trainer);
+    process_finished(engine->trainer->process);
     if (trainer_info(engine->trainer).left)
         return;
     keep_follow(engine->run.rounds->keep);
@@ -505,7 +508,7 @@ static void handle(struct engine *engine, const struct event *event)
     case EVENT_START:
         copy_start(engine->run.rounds->copy, f, trainer_base(engine->trainer, f), event->start.initial);
         break;
-    case EVENT_READY: trainer_go(engine->trainer, rounds_step(engine->run.rounds)); break;
+    case EVENT_READY: attachment_go(engine->trainer->attachment, rounds_step(engine->run.rounds)); break;
     case EVENT_FILL: copy_give(engine->run.rounds->copy, f, trainer_area(engine->trainer, f)); break;
     case EVENT_FINISHED: finished(engine); break;
     case EVENT_ENCODED: encoded(engine, event); break;
@@ -692,7 +695,7 @@ enum err engine_new(const struct dconf *conf, struct engine **out)
     TRY_OUT(open_ground(engine));
     TRY_OUT(open_parts(engine));
     TRY_OUT(load_plan(engine));
-    TRY_OUT(trainer_autostart(engine->trainer, engine->now_ms));
+    TRY_OUT(process_autostart(engine->trainer->process, engine->now_ms));
 out:
     if (err != ERR_OK)
         engine_free(engine);
@@ -912,10 +915,10 @@ static enum err stop_in_order(struct engine *engine, int signal_fd)
     uint64_t deadline_ms = env_mono_ms() + (trainer_ms > STOP_PATIENCE_MS ? trainer_ms : STOP_PATIENCE_MS);
     sd_notify(0, "STOPPING=1");
     log_info("stopping");
-    trainer_stop(engine->trainer);
+    process_stop(engine->trainer->process);
     if (engine->run.rounds != NULL && !engine->told)
         recover_stop(engine->run.rounds->recover);
-    while ((jobs_pending(engine->jobs) > 0 || trainer_running(engine->trainer)) && env_mono_ms() < deadline_ms)
+    while ((jobs_pending(engine->jobs) > 0 || process_running(engine->trainer->process)) && env_mono_ms() < deadline_ms)
         TRY(turn(engine, signal_fd));
     if (engine->told && engine->run.rounds != NULL)
         keep_checkpoint_all(engine->run.rounds->keep);

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "common/mem.h"
+#include "daemon/trainer/attachment.h"
 #include "net/transport/wire.h"
 
 /* How many reports of one that is ahead of us are kept until we have come there. */
@@ -78,7 +79,7 @@ static void look(struct row *row, const struct trainer *trainer, uint64_t own_st
         double ours;
         if (report->step == 0 || report->step > own_step)
             continue;
-        if (trainer_loss_at(trainer, report->step, &ours))
+        if (attachment_loss_at(trainer->attachment, report->step, &ours))
             compare(row, ours, report->loss);
         report->step = 0;
     }

@@ -13,6 +13,7 @@
 #include "daemon/rounds/apply.h"
 #include "daemon/rounds/recover.h"
 #include "daemon/rules.h"
+#include "daemon/trainer/attachment.h"
 
 enum { TWINS_MS = 60000 };
 /* What is no matter of intervals while they are short. */
@@ -314,7 +315,7 @@ static enum err take(struct status *status)
         take_fragment(status, f, &anchors);
     status->anchors = digest_end(&anchors);
     for (uint32_t f = 0; f < status->fragments_count && status->trainer.waits_ms > 0; f++)
-        if (trainer_stands(from->trainer, f)) {
+        if (attachment_stands(from->trainer->attachment, f)) {
             struct bitset blockers = complaints_blockers(status, f);
             bitset_add_all(&status->awaited, &blockers);
         }

@@ -18,6 +18,7 @@
 #include "daemon/lag.h"
 #include "daemon/membership/membership_host.h"
 #include "daemon/peers/peers.h"
+#include "daemon/rounds/recover.h"
 #include "daemon/rounds/rounds.h"
 #include "daemon/state/ledger.h"
 #include "daemon/state/model_plan.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * desk: what all jobs of the rounds share: the run's parts, what each fragment's anchor is and who reads it, whether
- * zstd pays, and what the disk said last. Private to rounds/.
+ * zstd pays, and what the disk said last.
  *
  * Readers: a job that reads an anchor begins and ends reading it; who changes it (an outer step, a peer's state, a
  * residual that moves) waits until nobody reads, and is told by EVENT_UNREAD.
@@ -12,11 +12,47 @@
 #ifndef DAEMON_ROUNDS_DESK_H
 #define DAEMON_ROUNDS_DESK_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "common/log.h"
-#include "daemon/rounds/rounds_types.h"
+#include "common/runspec.h"
+#include "daemon/event.h"
+#include "daemon/jobs.h"
 #include "daemon/rounds/squeeze.h"
 #include "daemon/rounds/standing.h"
+#include "daemon/state/ledger.h"
+#include "daemon/state/model_plan.h"
+#include "daemon/state/parts.h"
+#include "daemon/state/replica.h"
+#include "daemon/state/slots.h"
+#include "daemon/state/store.h"
+#include "net/config/view.h"
+#include "net/sync/sync.h"
 #include "net/transport/wire_object.h"
+
+/* All borrowed for the life of the rounds. */
+struct rounds_conf {
+    const struct runspec *spec;
+    const struct view *view;
+    const struct ident *ident; /* ours: results are signed with it */
+    const uint8_t *nonce;      /* of the run, WIRE_NONCE_BYTES */
+    const struct model_plan *plan;
+    const struct parts *parts;
+    const char *folder; /* for checkpoints and exported anchors */
+    /* Keeps the proof that the member of this id signed two results of one part; any thread. */
+    enum err (*save_proof)(const char *folder, uint32_t id, const uint8_t *bytes, size_t bytes_count);
+    bool compress_auto;
+    uint64_t checkpoint_ms;   /* age at which a checkpoint is written anew; 0: none is written by itself */
+    uint64_t ledger_keep;     /* bytes, as the ledger's conf has it */
+    uint64_t ledger_versions; /* whose results are kept for others; 0: as many as are worth it */
+    struct replica *replica;
+    struct ledger *ledger;
+    struct slots *slots;
+    struct jobs *jobs; /* whose scratch is made fit for the plan */
+    struct events *events;
+    const struct sync *sync;
+};
 
 /* What this process encoded last for a shard. */
 struct desk_sent {

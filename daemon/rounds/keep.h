@@ -17,6 +17,9 @@
 #include "daemon/rounds/apply.h"
 #include "daemon/rounds/desk.h"
 
+/* Of the exported anchors. */
+enum rounds_export_state { ROUNDS_EXPORT_NONE, ROUNDS_EXPORT_WRITING, ROUNDS_EXPORT_DONE, ROUNDS_EXPORT_FAILED };
+
 struct keep;
 
 /* Both are borrowed for its life. ERR_NOMEM. */

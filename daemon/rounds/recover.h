@@ -12,6 +12,12 @@
 #include "daemon/rounds/desk.h"
 #include "daemon/rounds/keep.h"
 
+/* How far a start has come with reading what the disk has. */
+struct rounds_recovery {
+    uint32_t fragments, fragments_done;
+    uint64_t versions; /* replayed from the ledger */
+};
+
 struct recover;
 
 /* `desk` is borrowed for its life. ERR_NOMEM. */

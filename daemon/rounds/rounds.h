@@ -18,14 +18,13 @@
 #include <stdint.h>
 
 #include "common/err.h"
-#include "daemon/rounds/rounds_types.h"
+#include "daemon/rounds/desk.h"
+#include "daemon/rounds/keep.h"
 
 struct apply;
 struct copy;
-struct desk;
 struct encode;
 struct install;
-struct keep;
 struct recover;
 struct reduce;
 

@@ -8,15 +8,6 @@
 #include "daemon/trainer/process.h"
 #include "daemon/trainer/shared.h"
 
-struct trainer {
-    struct trainer_conf conf;
-    struct trainer_plan plan;
-    struct attachment *attachment;
-    struct process *process;
-    uint64_t unattached_ms;  /* since when the process has run without being attached; 0: it does not, or is */
-    uint64_t step, moved_ms; /* the last that it has taken, and when it did, or need not have */
-};
-
 enum err trainer_new(const struct trainer_conf *conf, struct trainer **out)
 {
     struct trainer *trainer;
@@ -46,11 +37,6 @@ void trainer_plan_known(struct trainer *trainer, const struct trainer_plan *plan
 {
     trainer->plan = *plan;
     attachment_plan_known(trainer->attachment, plan);
-}
-
-enum err trainer_autostart(struct trainer *trainer, uint64_t now_ms)
-{
-    return process_autostart(trainer->process, now_ms);
 }
 
 size_t trainer_poll(const struct trainer *trainer, struct pollfd *items, size_t items_max)
@@ -96,26 +82,6 @@ void trainer_tick(struct trainer *trainer, uint64_t now_ms, bool peers_heard, en
 
 /* ---- answers ---- */
 
-const struct ipc_tensor *trainer_tensors(const struct trainer *trainer, uint32_t *count)
-{
-    return attachment_tensors(trainer->attachment, count);
-}
-
-bool trainer_registered(const struct trainer *trainer)
-{
-    return attachment_registered(trainer->attachment);
-}
-
-void trainer_accept(struct trainer *trainer, const char *other_base)
-{
-    attachment_accept(trainer->attachment, other_base);
-}
-
-void trainer_refuse(struct trainer *trainer, const char *reason)
-{
-    attachment_refuse(trainer->attachment, reason);
-}
-
 float *trainer_base(struct trainer *trainer, uint32_t f)
 {
     return shared_base(attachment_pinned(trainer->attachment), f);
@@ -130,11 +96,6 @@ void trainer_started(struct trainer *trainer, uint32_t f, bool initial)
 {
     shared_unpin(attachment_pinned(trainer->attachment));
     attachment_started(trainer->attachment, f, initial);
-}
-
-void trainer_go(struct trainer *trainer, uint64_t step)
-{
-    attachment_go(trainer->attachment, step);
 }
 
 /* ---- the core's orders, and what rounds say ---- */
@@ -252,21 +213,6 @@ enum err trainer_leave_now(struct trainer *trainer, bool *killed)
     return ERR_OK;
 }
 
-void trainer_finished(struct trainer *trainer)
-{
-    process_finished(trainer->process);
-}
-
-void trainer_stop(struct trainer *trainer)
-{
-    process_stop(trainer->process);
-}
-
-bool trainer_running(const struct trainer *trainer)
-{
-    return process_running(trainer->process);
-}
-
 /* ---- looking in ---- */
 
 static enum trainer_phase phase_of_process(enum process_state state)
@@ -322,24 +268,4 @@ struct trainer_info trainer_info(const struct trainer *trainer)
     if (!info.attached || info.pid == 0)
         info.pid = (uint32_t)process.pid;
     return info;
-}
-
-bool trainer_loss_at(const struct trainer *trainer, uint64_t step, double *loss)
-{
-    return attachment_loss_at(trainer->attachment, step, loss);
-}
-
-bool trainer_stands(const struct trainer *trainer, uint32_t f)
-{
-    return attachment_stands(trainer->attachment, f);
-}
-
-bool trainer_without_initial(const struct trainer *trainer)
-{
-    return attachment_without_initial(trainer->attachment);
-}
-
-bool trainer_initialising(const struct trainer *trainer)
-{
-    return attachment_initialising(trainer->attachment);
 }

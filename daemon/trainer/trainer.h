@@ -17,10 +17,20 @@
 #include "common/bitset.h"
 #include "common/err.h"
 #include "common/ipc.h"
+#include "daemon/trainer/attachment.h"
 #include "daemon/trainer/run_end.h"
-#include "daemon/trainer/trainer_types.h"
 
-struct trainer;
+struct process;
+
+/* Its socket and its process, each as its own header has it, and what follows from both. */
+struct trainer {
+    struct trainer_conf conf;
+    struct trainer_plan plan;
+    struct attachment *attachment;
+    struct process *process;
+    uint64_t unattached_ms;  /* since when the process has run without being attached; 0: it does not, or is */
+    uint64_t step, moved_ms; /* the last that it has taken, and when it did, or need not have */
+};
 
 /* Opens the socket; a trainer of before that still runs is taken over. Starts none yet. What `conf` points to is
  * borrowed until trainer_free(). ERR_CONF: another daemon listens there, or the folder cannot be written; ERR_IO,
@@ -28,8 +38,6 @@ struct trainer;
 ERR_MUST_CHECK enum err trainer_new(const struct trainer_conf *conf, struct trainer **out);
 void trainer_free(struct trainer *trainer);
 void trainer_plan_known(struct trainer *trainer, const struct trainer_plan *plan);
-/* Starts the process, if the configuration says so and none runs. As trainer_join() otherwise. */
-ERR_MUST_CHECK enum err trainer_autostart(struct trainer *trainer, uint64_t now_ms);
 
 size_t trainer_poll(const struct trainer *trainer, struct pollfd *items, size_t items_max);
 /* Takes one thing in that has happened; false: there was nothing. */
@@ -40,20 +48,11 @@ void trainer_tick(struct trainer *trainer, uint64_t now_ms, bool peers_heard, en
 
 /* ---- answers to its events ---- */
 
-/* EVENT_REGISTERED: its tensors, borrowed until the answer: they fit the run, or it is refused with a reason.
- * `other_base`: how those that are not trained differ from the run's, where that is allowed; "": they do not. */
-const struct ipc_tensor *trainer_tensors(const struct trainer *trainer, uint32_t *count);
-/* Whether one waits to be accepted or refused. */
-bool trainer_registered(const struct trainer *trainer);
-void trainer_accept(struct trainer *trainer, const char *other_base);
-void trainer_refuse(struct trainer *trainer, const char *reason);
 /* EVENT_START: the base area to copy to or from; EVENT_FILL: the area to fill. Pinned until the answer. */
 float *trainer_base(struct trainer *trainer, uint32_t f);
 float *trainer_area(struct trainer *trainer, uint32_t f);
 void trainer_started(struct trainer *trainer, uint32_t f, bool initial);
 void trainer_given(struct trainer *trainer, uint32_t f);
-/* EVENT_READY: training goes on after this run step. */
-void trainer_go(struct trainer *trainer, uint64_t step);
 
 /* ---- the core's orders, and what rounds say ---- */
 
@@ -76,12 +75,6 @@ ERR_MUST_CHECK enum err trainer_leave(struct trainer *trainer, struct trainer_le
 /* Without waiting for the last contributions to be counted: it is asked to save and end, and killed if it has not in
  * time ([worker] stop). Said again, it kills it at once: `*killed`. */
 ERR_MUST_CHECK enum err trainer_leave_now(struct trainer *trainer, bool *killed);
-/* It said that it is done (EVENT_FINISHED): its end is not a failure. */
-void trainer_finished(struct trainer *trainer);
-/* The daemon stops: the process is asked to end. */
-void trainer_stop(struct trainer *trainer);
-/* A process that the daemon started is there. */
-bool trainer_running(const struct trainer *trainer);
 
 /* ---- looking in ---- */
 
@@ -102,13 +95,5 @@ enum trainer_phase trainer_phase(const struct trainer *trainer);
 const char *trainer_phase_name(enum trainer_phase phase);
 
 struct trainer_info trainer_info(const struct trainer *trainer);
-/* Its loss at one of its last steps; false: it did not say one, or that is too long ago. */
-bool trainer_loss_at(const struct trainer *trainer, uint64_t step, double *loss);
-/* It stands still for a round of this fragment (waits_ms). */
-bool trainer_stands(const struct trainer *trainer, uint32_t f);
-/* The one that is there brings no initial tensors. */
-bool trainer_without_initial(const struct trainer *trainer);
-/* Jobs are taking its initial tensors over as the anchor. */
-bool trainer_initialising(const struct trainer *trainer);
 
 #endif

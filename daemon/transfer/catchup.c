@@ -9,6 +9,7 @@
 #include "daemon/rounds/desk.h"
 #include "daemon/rounds/rounds.h"
 #include "daemon/state/state_object.h"
+#include "daemon/trainer/attachment.h"
 #include "net/transfer/gather.h"
 #include "net/config/vouch.h"
 
@@ -373,7 +374,7 @@ static enum xfer_verdict offer_head(struct catchup *catchup, struct chase *chase
         return XFER_ANSWER;
     offer->answer = WIRE_NOT_YET;
     bitset_add(&chase->offered, peer);
-    if (chase->head != NULL || trainer_initialising(catchup->conf.trainer))
+    if (chase->head != NULL || attachment_initialising(catchup->conf.trainer->attachment))
         return XFER_ANSWER;
     if (bitset_has(&chase->slow, peer)) {
         if (may_come(catchup, chase, &chase->slow))

@@ -9,6 +9,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "daemon/trainer/attachment.h"
 #include "tests/lib/testlib.h"
 
 struct played_trainer *played_trainer_open(struct isle *isle)
@@ -53,7 +54,7 @@ static struct ipc_message hear(struct played_trainer *trainer, enum ipc_type typ
 void played_trainer_give_initial(struct played_trainer *trainer)
 {
     int fd;
-    trainer_accept(trainer->isle->trainer, "");
+    attachment_accept(trainer->isle->trainer->attachment, "");
     isle_tick(trainer->isle);
     struct ipc_message welcome = hear(trainer, IPC_WELCOME, &fd);
     assert_true(welcome.welcome.need_initial != 0);
@@ -84,7 +85,7 @@ static void start_fragments(struct isle *isle)
         isle_step(isle, &event.sync);
     isle_tick(isle);
     assert_true(isle_took(isle, EVENT_READY, &event));
-    trainer_go(isle->trainer, 0);
+    attachment_go(isle->trainer->attachment, 0);
 }
 
 void played_trainer_start(struct played_trainer *trainer)

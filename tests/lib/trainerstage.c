@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include "daemon/state/results.h"
+#include "daemon/trainer/attachment.h"
+#include "daemon/trainer/process.h"
 #include "tests/lib/shares.h"
 #include "tests/lib/testlib.h"
 
@@ -245,7 +247,7 @@ static enum err judge_tensors(const struct stage *stage)
 {
     uint32_t count;
     struct model_plan *plan;
-    const struct ipc_tensor *tensors = trainer_tensors(stage->trainer, &count);
+    const struct ipc_tensor *tensors = attachment_tensors(stage->trainer->attachment, &count);
     TRY(model_plan_new(&stage->run.spec, tensors, count, &plan));
     bool same = digest_equal(&plan->id, &stage->run.plan->id);
     model_plan_free(plan);
@@ -256,11 +258,11 @@ static void judge(struct stage *stage)
 {
     enum err err = stage->refusal != NULL ? err_set(ERR_CONF, "%s", stage->refusal) : judge_tensors(stage);
     if (err != ERR_OK) {
-        trainer_refuse(stage->trainer, err_text());
+        attachment_refuse(stage->trainer->attachment, err_text());
         return;
     }
     tell_plan(stage);
-    trainer_accept(stage->trainer, "");
+    attachment_accept(stage->trainer->attachment, "");
 }
 
 static void start(struct stage *stage, const struct event *event)
@@ -307,14 +309,14 @@ static void handle(struct stage *stage, const struct event *event)
     case EVENT_REGISTERED: judge(stage); break;
     case EVENT_START: start(stage, event); break;
     case EVENT_STARTED: started(stage, event); break;
-    case EVENT_READY: trainer_go(stage->trainer, stage->go_step); break;
+    case EVENT_READY: attachment_go(stage->trainer->attachment, stage->go_step); break;
     case EVENT_FILL: fill(stage, event->fragment); break;
     case EVENT_GIVEN: trainer_given(stage->trainer, event->fragment); break;
     case EVENT_ENCODED: encoded(stage, event); break;
     case EVENT_COUNTED:
         trainer_counted(stage->trainer, event->fragment, event->version, event->shards, event->share);
         break;
-    case EVENT_FINISHED: trainer_finished(stage->trainer); break;
+    case EVENT_FINISHED: process_finished(stage->trainer->process); break;
     default: break;
     }
 }

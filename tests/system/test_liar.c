@@ -316,7 +316,7 @@ static void lies_hold_nobody_up(void **state)
     rogue_moves(rogue, NEW_ROUNDS, held_up_s, "it says that it is at step 2^62");
     rogue->beat = other_hash;
     rogue_moves(rogue, NEW_ROUNDS, held_up_s, "it signs another hash");
-    assert_true(rogue_logged(rogue, 0, "island d has diverged", 5));
+    assert_true(rogue_logged(rogue, 0, "island d holds another state of fragment", 5));
     rogue->beat = made_up_result;
     rogue->fetched = forged;
     rogue->pause_ms = 10; /* others hold a result for a moment only before they apply it */

@@ -17,6 +17,7 @@
 #include "common/ipc.h"
 #include "common/mem.h"
 #include "daemon/control/control.h"
+#include "daemon/trainer/process.h"
 #include "tests/lib/isle.h"
 
 enum { A, CLIENTS_MAX = 32, CLIENTS_KEPT = 8, IDLE_MS = 30000, REQUEST_MAX = 1024, ANSWER_MAX = 1 << 22 };
@@ -299,7 +300,7 @@ static void resuming_and_pausing_reach_the_trainer(void **state)
     assert_refused(fd, "resume\n", "state", "running already");
     assert_answers(fd, "pause now\n", "ok");
     assert_int_equal(trainer_phase(a->trainer), TRAINER_LEAVING);
-    isle_wait(!trainer_running(a->trainer));
+    isle_wait(!process_running(a->trainer->process));
     close(fd);
 }
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "daemon/jobs.h"
+#include "daemon/trainer/attachment.h"
 #include "tests/lib/shares.h"
 #include "tests/lib/trainerstage.h"
 
@@ -131,11 +132,11 @@ static void while_its_initial_tensors_are_taken_over(void **state)
     leave_without_a_word(false);
     assert_posted(&stage, "announce");
     assert_int_equal(stage_memories(), 1);
-    assert_true(trainer_initialising(stage.trainer));
+    assert_true(attachment_initialising(stage.trainer->attachment));
     stand_before_a_closed_door(); /* one whose jobs are at work cannot be followed by another yet */
     assert_int_equal(stage_memories(), 1);
     stage_answer(&stage); /* what it brought is the run's beginning all the same */
-    assert_false(trainer_initialising(stage.trainer));
+    assert_false(attachment_initialising(stage.trainer->attachment));
     assert_true(replica_anchor(stage.run.replica, 2)[5] == 7);
     assert_true(trainer_info(stage.trainer).attached); /* the next one */
     assert_int_equal(stage_memories(), 0);
@@ -296,7 +297,7 @@ static void orders_for_one_that_is_gone_do_nothing(void **state)
     trainer_give(stage.trainer, 0);
     trainer_take_back(stage.trainer, 1);
     trainer_run_step(stage.trainer, 99);
-    trainer_go(stage.trainer, 5);
+    attachment_go(stage.trainer->attachment, 5);
     stage_turn(&stage);
     assert_posted(&stage, "");
     assert_int_equal(stage_word(&stage, 0), IPC_SNAPSHOT);
@@ -313,7 +314,7 @@ static void orders_for_one_that_is_gone_do_nothing(void **state)
     trainer_give(stage.trainer, 0);
     trainer_take_back(stage.trainer, 0);
     trainer_run_step(stage.trainer, 99);
-    trainer_go(stage.trainer, 5);
+    attachment_go(stage.trainer->attachment, 5);
     stage_turn(&stage);
     stage_hang_up(&stage, false);
     stage_results(&stage, 0, &(struct bitset){{0}}); /* its last contribution is out: the next comes after that round */

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/digest.h"
+#include "daemon/trainer/process.h"
 #include "tests/lib/company.h"
 #include "tests/lib/isle.h"
 #include "tests/lib/overhear.h"
@@ -412,7 +413,7 @@ static void what_a_trainers_process_does_reaches_the_others(void **state)
     assert_word(TRAINER_STARTING, WIRE_TRAINER_STARTING, true);
     bool killed;
     assert_ok(trainer_leave_now(company.a->trainer, &killed));
-    isle_wait(!trainer_running(company.a->trainer));
+    isle_wait(!process_running(company.a->trainer->process));
     assert_word(TRAINER_STOPPED, WIRE_TRAINER_NONE, false);
     company_end();
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* trainer: what it is said to do, for every combination of what attaches and what was started that can be, and the
  * commands that lead there. Heartbeats and status both show this word. */
+#include "daemon/trainer/process.h"
 #include "tests/lib/testlib.h"
 
 #include <poll.h>
@@ -51,7 +52,7 @@ static void join_and_wait(void)
 /* Takes in what comes until the process has ended. */
 static void wait_end(void)
 {
-    while (trainer_running(stage.trainer)) {
+    while (process_running(stage.trainer->process)) {
         struct pollfd items[POLLED];
         size_t count = trainer_poll(stage.trainer, items, POLLED);
         assert_true(poll(items, count, DEADLINE_MS) > 0);
@@ -67,7 +68,7 @@ static enum err leave_now(void)
 
 static void kill_process(void)
 {
-    if (!trainer_running(stage.trainer))
+    if (!process_running(stage.trainer->process))
         return;
     stage_hang_up(&stage, false); /* so that its own number is shown */
     stage_turn(&stage);
@@ -256,7 +257,7 @@ static void a_life_that_runs_to_the_end_of_the_run(void **state)
     open_with(program(script_sleeps));
     stage.conf.autostart = true;
     assert_phase(TRAINER_STOPPED);
-    assert_ok(trainer_autostart(stage.trainer, stage.now_ms));
+    assert_ok(process_autostart(stage.trainer->process, stage.now_ms));
     assert_phase(TRAINER_STARTING);
     script_wait_ready();
     int pid = (int)trainer_info(stage.trainer).pid;
@@ -304,7 +305,7 @@ static void the_last_word_of_one_that_ends_at_once_is_heard(void **state)
     assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
     stage_turn(&stage);
     assert_posted(&stage, "finished, announce, down 0, down 1, down 2, announce");
-    assert_false(trainer_running(stage.trainer));
+    assert_false(process_running(stage.trainer->process));
     assert_string_equal(trainer_info(stage.trainer).process_name, "finished");
     close_all();
 }
@@ -361,7 +362,7 @@ static void one_that_trains_is_asked_and_has_its_work_counted(void **state)
     }
     assert_string_equal(trainer_info(stage.trainer).process_name, "leaving");
     stage_turn(&stage);
-    assert_true(trainer_running(stage.trainer)); /* nobody ends it */
+    assert_true(process_running(stage.trainer->process)); /* nobody ends it */
     stage_say(&stage, IPC_FINISHED, 0);
     assert_posted(&stage, "finished, announce");
     assert_phase(TRAINER_LEAVING);
@@ -423,7 +424,7 @@ static void one_that_hangs_is_killed_when_leaving_now_is_said_twice_or_in_time(v
         assert_false(killed);
         assert_phase(TRAINER_LEAVING);
         stage_tick(&stage, STOP_MS - 1);
-        assert_true(trainer_running(stage.trainer));
+        assert_true(process_running(stage.trainer->process));
         if (twice != 0) {
             assert_ok(trainer_leave_now(stage.trainer, &killed));
             assert_true(killed);
@@ -486,7 +487,7 @@ static void what_still_runs_is_taken_over_with_the_daemon_that_started_it(void *
     join_and_wait();
     int pid = (int)trainer_info(stage.trainer).pid;
     stage_restart(&stage);
-    assert_true(trainer_running(stage.trainer));
+    assert_true(process_running(stage.trainer->process));
     assert_phase(TRAINER_STARTING); /* it attaches again by itself */
     assert_int_equal(trainer_info(stage.trainer).pid, pid);
     assert_fails(ERR_STATE, "running already", trainer_join(stage.trainer, stage.now_ms));
@@ -499,7 +500,7 @@ static void a_daemon_that_stops_takes_it_along(void **state)
     (void)state;
     open_with(program(script_sleeps));
     join_and_wait();
-    trainer_stop(stage.trainer);
+    process_stop(stage.trainer->process);
     wait_end();
     assert_phase(TRAINER_STOPPED);
     stage_tick(&stage, 100 * BACKOFF_MS);

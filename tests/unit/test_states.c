@@ -13,6 +13,7 @@
 #include "daemon/peers/peers.h"
 #include "daemon/rules.h"
 #include "daemon/state/state_object.h"
+#include "daemon/trainer/attachment.h"
 #include "net/transfer/gather.h"
 #include "tests/lib/isle.h"
 #include "tests/lib/played.h"
@@ -614,7 +615,7 @@ static void no_state_comes_in_while_a_trainers_tensors_are_taken_over(void **sta
     begin_with("states-initial", false);
     struct played_trainer *trainer = played_trainer_open(a);
     played_trainer_give_initial(trainer);
-    assert_true(trainer_initialising(a->trainer));
+    assert_true(attachment_initialising(a->trainer->attachment));
     lose(OTHER, 0.25f);
     isle_wait(played_heard_type(b, WIRE_FETCH));
     const struct wire_key key = b->in.fetch.key;

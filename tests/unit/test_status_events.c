@@ -11,6 +11,7 @@
 #include "common/mem.h"
 #include "daemon/control/complaints.h"
 #include "daemon/control/status_json.h"
+#include "daemon/trainer/process.h"
 #include "tests/lib/complains.h"
 #include "tests/lib/look.h"
 
@@ -182,7 +183,7 @@ static void a_trainer_that_was_asked_to_leave_is_nothing_wrong(void **state)
     assert_events("stopped"); /* nobody has asked for anything */
     assert_ok(trainer_join(look.a->trainer, look.a->now_ms));
     assert_ok(trainer_leave_now(look.a->trainer, &killed));
-    isle_wait(!trainer_running(look.a->trainer));
+    isle_wait(!process_running(look.a->trainer->process));
     assert_int_equal(take()->phase, TRAINER_STOPPED);
     assert_events("");
     look_end();

@@ -10,6 +10,7 @@
 
 #include "common/digest.h"
 #include "daemon/control/status_json.h"
+#include "daemon/trainer/process.h"
 #include "tests/lib/complains.h"
 #include "tests/lib/look.h"
 
@@ -49,7 +50,7 @@ static void a_trainers_process_that_fails_or_does_not_run_is_told(void **state)
     assert_complains(look_take(), COMPLAINT_NOT_ATTACHED, text);
     bool killed;
     assert_ok(trainer_leave_now(look.a->trainer, &killed));
-    isle_wait(!trainer_running(look.a->trainer));
+    isle_wait(!process_running(look.a->trainer->process));
     assert_silent(look_take(), COMPLAINT_STOPPED); /* as was asked */
     assert_int_equal(look.status.phase, TRAINER_STOPPED);
     look_end();
@@ -73,10 +74,10 @@ static void a_script_that_ends_by_itself_is_told_and_not_started_again(void **st
 {
     (void)state;
     begin_script("status-ended", "echo one epoch is done");
-    isle_wait(!trainer_running(look.a->trainer));
+    isle_wait(!process_running(look.a->trainer->process));
     look.a->now_ms += 100000;
     isle_tick(look.a);
-    assert_false(trainer_running(look.a->trainer));
+    assert_false(process_running(look.a->trainer->process));
     assert_complains(look_take(), COMPLAINT_ENDED,
                      "ended with status 0 at step 0 of the run's 1000, and had not said that");
     assert_non_null(strstr(complaint_of(&look.status, COMPLAINT_ENDED)->remedy, "until island.step() is False"));
@@ -85,7 +86,7 @@ static void a_script_that_ends_by_itself_is_told_and_not_started_again(void **st
     assert_int_equal(look.status.trainer.failures, 0);
     assert_ok(trainer_join(look.a->trainer, look.a->now_ms));
     assert_silent(look_take(), COMPLAINT_ENDED);
-    isle_wait(!trainer_running(look.a->trainer));
+    isle_wait(!process_running(look.a->trainer->process));
     look_end();
 }
 
@@ -94,8 +95,8 @@ static void one_that_fails_when_it_is_done_is_told_and_not_started_again(void **
 {
     (void)state;
     begin_script("status-badly", "echo cannot save: disk quota exceeded\nexit 5");
-    trainer_finished(look.a->trainer);
-    isle_wait(!trainer_running(look.a->trainer));
+    process_finished(look.a->trainer->process);
+    isle_wait(!process_running(look.a->trainer->process));
     assert_complains(
         look_take(), COMPLAINT_ENDED_BADLY,
         "ended with status 5; its last line: \"cannot save: disk quota exceeded\"; all that it had to contribute is "
@@ -103,11 +104,11 @@ static void one_that_fails_when_it_is_done_is_told_and_not_started_again(void **
     assert_int_equal(look.status.phase, TRAINER_FINISHED);
     look.a->now_ms += 100000;
     isle_tick(look.a);
-    assert_false(trainer_running(look.a->trainer));
+    assert_false(process_running(look.a->trainer->process));
     look_end();
     begin_script("status-well", "exit 0");
-    trainer_finished(look.a->trainer);
-    isle_wait(!trainer_running(look.a->trainer));
+    process_finished(look.a->trainer->process);
+    isle_wait(!process_running(look.a->trainer->process));
     assert_silent(look_take(), COMPLAINT_ENDED_BADLY);
     assert_silent(look_take(), COMPLAINT_ENDED);
     look_end();

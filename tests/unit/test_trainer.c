@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "common/mem.h"
+#include "daemon/trainer/attachment.h"
 #include "tests/lib/trainerstage.h"
 
 /* PATIENCE_MS: for other islands to be heard. TURNED_AWAY_MS: how long a second trainer has to read why. */
@@ -157,7 +158,7 @@ static void tensors_are_offered_as_they_were_said(void **state)
     assert_posted(&stage, "");
     stage_say(&stage, IPC_REGISTERED, 0);
     assert_posted(&stage, "registered");
-    const struct ipc_tensor *tensors = trainer_tensors(stage.trainer, &count);
+    const struct ipc_tensor *tensors = attachment_tensors(stage.trainer->attachment, &count);
     assert_int_equal(count, 2);
     assert_memory_equal(&tensors[0], &trainerrun_tensors[2], sizeof *tensors);
     assert_int_equal(strlen(tensors[1].name), IPC_NAME_BYTES - 1);
@@ -166,9 +167,9 @@ static void tensors_are_offered_as_they_were_said(void **state)
     say_tensor(trainerrun_tensors[0]);
     stage_say(&stage, IPC_REGISTERED, 0);
     assert_posted(&stage, "");
-    assert_ptr_equal(trainer_tensors(stage.trainer, &count), tensors);
+    assert_ptr_equal(attachment_tensors(stage.trainer->attachment, &count), tensors);
     assert_int_equal(count, 2);
-    trainer_refuse(stage.trainer, "they are not those of the run");
+    attachment_refuse(stage.trainer->attachment, "they are not those of the run");
     stage_hear_refusal(&stage, "they are not those of the run");
     stage_turn(&stage);
     assert_posted(&stage, "announce");
@@ -186,7 +187,7 @@ static void more_tensors_than_a_plan_may_have_are_refused(void **state)
     for (uint32_t i = 0; i < IPC_TENSORS_MAX; i++)
         stage_send(&stage, &message, -1);
     stage_hear_nothing(&stage);
-    trainer_tensors(stage.trainer, &count);
+    attachment_tensors(stage.trainer->attachment, &count);
     assert_int_equal(count, IPC_TENSORS_MAX);
     stage_send(&stage, &message, -1);
     stage_hear_refusal(&stage, "more than 65536 tensors");
@@ -201,7 +202,7 @@ static void nobody_is_accepted_before_the_plan_is_known(void **state)
     stage.held = 1 << EVENT_REGISTERED;
     stage_connect(&stage);
     stage_register(&stage);
-    trainer_accept(stage.trainer, "");
+    attachment_accept(stage.trainer->attachment, "");
     stage_hear_refusal(&stage, "does not know the run's tensors");
     stage_turn(&stage);
     assert_posted(&stage, "registered, announce");
@@ -414,7 +415,7 @@ static void who_joins_brings_no_initial_tensors(void **state)
         trainerrun_hear(&stage.run, 2, 1, 0, true);
         stage_tick(&stage, 1);
         assert_false(stage_hear(&stage, IPC_WELCOME).welcome.need_initial);
-        assert_true(trainer_without_initial(stage.trainer));
+        assert_true(attachment_without_initial(stage.trainer->attachment));
         stage_close(&stage);
         stage_open(&stage, TRAINERRUN_ISLANDS, "", "");
     }
@@ -483,12 +484,12 @@ static void initial_tensors_become_the_anchor_where_there_is_none(void **state)
     stage.held = 1 << EVENT_START;
     stage_say(&stage, IPC_INITIAL, 0);
     assert_posted(&stage, "initial 1");
-    assert_true(trainer_initialising(stage.trainer));
+    assert_true(attachment_initialising(stage.trainer->attachment));
     stage_say(&stage, IPC_INITIAL, 0); /* said twice */
     stage_tick(&stage, 1);             /* nothing starts from what is being taken over */
     assert_posted(&stage, "");
     stage_answer(&stage);
-    assert_false(trainer_initialising(stage.trainer));
+    assert_false(attachment_initialising(stage.trainer->attachment));
     assert_true(replica_anchor(stage.run.replica, 1)[7] == 11);
     assert_true(replica_anchor(stage.run.replica, 0)[7] == 0);
     stage_say(&stage, IPC_INITIAL, 0);

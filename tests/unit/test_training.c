@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/trainer/attachment.h"
 #include "tests/lib/overhear.h"
 #include "tests/lib/roster.h"
 #include "tests/lib/shares.h"
@@ -143,7 +144,7 @@ static void what_was_not_moved_is_no_news(void **state)
     stage_say(&stage, IPC_INITIAL, 0);
     stage_say(&stage, IPC_REGISTERED, 0);
     assert_posted(&stage, "");
-    assert_false(trainer_initialising(stage.trainer));
+    assert_false(attachment_initialising(stage.trainer->attachment));
     stage_hear_nothing(&stage);
 }
 

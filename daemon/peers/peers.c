@@ -60,8 +60,6 @@ struct peers {
     struct peers_conf conf;
     struct transfer_plan plan; /* .plan NULL: not known yet */
     uint64_t now_ms;
-    struct link *link;
-    struct objects *objects;
     struct membership *membership;
     struct peer *peers; /* [room], by slot */
     uint32_t room;
@@ -164,7 +162,7 @@ static enum err set_member(struct peers *peers, uint32_t i)
         peer->since_ms = peers->now_ms;
     if (peer->said == NULL && fragments_of(peers) > 0)
         TRY(mem_new(fragments_of(peers), sizeof *peer->said, "peers", &peer->said));
-    enum err err = link_set(peers->link, i, &member);
+    enum err err = link_set(peers->conf.link, i, &member);
     if (err != ERR_CONF && err != ERR_STATE)
         return err;
     /* Nothing that is said of a member ends a daemon, or keeps one from starting. */
@@ -183,8 +181,6 @@ enum err peers_new(const struct peers_conf *conf, struct peers **out)
     peers->now_ms = conf->start_ms;
     peers->pause_ms = conf->conf->away_ms / 3 < BEAT_MS ? conf->conf->away_ms / 3 : BEAT_MS;
     peers->silent_ms = SILENT_MS < conf->conf->away_ms ? SILENT_MS : 3 * conf->conf->away_ms / 4;
-    peers->link = conf->link;
-    peers->objects = conf->objects;
     peers->membership = membership_host_membership(conf->host);
     TRY_OUT(make_room(peers));
     for (uint32_t i = 0; i < members_of(peers); i++)
@@ -228,7 +224,7 @@ uint64_t peers_wait_us(const struct peers *peers)
 /* A message that cannot go now is dropped: everything here is repeated. */
 static void say(struct peers *peers, uint32_t i)
 {
-    enum err err = link_say(peers->link, i, &peers->out);
+    enum err err = link_say(peers->conf.link, i, &peers->out);
     if (err != ERR_OK && err != ERR_AGAIN && err != ERR_CLOSED)
         log_error("cannot talk to island %s: %s", name_of(peers, i), err_text());
 }
@@ -318,7 +314,7 @@ static void send_heartbeat(struct peers *peers, uint32_t i)
     struct peer *peer = &peers->peers[i];
     struct wire_heartbeat *beat = &peers->out.heartbeat;
     fill_beat(peers);
-    beat->undialled = peer->up && link_undialled(peers->link, i, UNDIALLED_MS);
+    beat->undialled = peer->up && link_undialled(peers->conf.link, i, UNDIALLED_MS);
     membership_beat(peers->membership, beat, peers->now_ms);
     pulse_out(&peer->pulse, beat, peers->now_ms);
     if (peers->plan.sync != NULL && !sync_is_witness(peers->plan.sync))
@@ -365,7 +361,7 @@ static void peer_gone(struct peers *peers, uint32_t i)
 {
     struct peer *peer = &peers->peers[i];
     if (peer->up) {
-        objects_lost_sight(peers->objects, i);
+        objects_lost_sight(peers->conf.objects, i);
         event_post_sync(peers->conf.events, &(struct sync_event){.type = SYNC_EV_PEER_DOWN, .member = i});
         membership_up(peers->membership, i, false, peers->now_ms);
     }
@@ -438,7 +434,7 @@ enum err peers_plan_known(struct peers *peers, const struct transfer_plan *plan)
 static void drop_member(struct peers *peers, uint32_t i)
 {
     struct peer *peer = &peers->peers[i];
-    if (link_set(peers->link, i, NULL) != ERR_OK)
+    if (link_set(peers->conf.link, i, NULL) != ERR_OK)
         log_error("cannot end the connection to island %s: %s", name_of(peers, i), err_text());
     peer_gone(peers, i);
     mem_free(peer->said);
@@ -480,7 +476,7 @@ static void hello_in(struct peers *peers, uint32_t i, const struct wire_hello *h
     bool restarted = peer->session != hello->session;
     twins_note(&peer->twins, name_of(peers, i), hello->session, peers->now_ms);
     bool was_up = peer->up && peer->greeted, again = peer->greeted;
-    objects_set_window(peers->objects, i, (uint64_t)hello->window_kib * 1024);
+    objects_set_window(peers->conf.objects, i, (uint64_t)hello->window_kib * 1024);
     peer->plan_known = hello->plan_known;
     peer->plan_id = hello->plan_id;
     peer->session = hello->session;
@@ -492,7 +488,7 @@ static void hello_in(struct peers *peers, uint32_t i, const struct wire_hello *h
         /* What it said before is void. */
         pulse_restart(&peer->pulse);
         report_restart(&peer->report);
-        objects_reset(peers->objects, i);
+        objects_reset(peers->conf.objects, i);
         peer_gone(peers, i);
     }
     /* A repeated greeting means that the peer may not have ours; the pause keeps two answers from chasing each other.
@@ -587,7 +583,7 @@ static void control_in(struct peers *peers, const struct link_message *in)
     case WIRE_DONE:
     case WIRE_FETCH:
         if (peers->peers[i].greeted)
-            objects_message_in(peers->objects, i, message, peers->now_ms);
+            objects_message_in(peers->conf.objects, i, message, peers->now_ms);
         break;
     case WIRE_CHUNK:
     case WIRE_BULK_HELLO:
@@ -601,20 +597,20 @@ static void bulk_in(struct peers *peers, const struct link_message *in)
 {
     struct wire_chunk chunk;
     if (in->header.type == WIRE_BULK_HELLO)
-        objects_reconnected(peers->objects, in->peer);
+        objects_reconnected(peers->conf.objects, in->peer);
     if (in->header.type == WIRE_BULK_HELLO || !peers->peers[in->peer].greeted)
         return;
     if (wire_chunk_get(in->payload, in->bytes, &chunk) != ERR_OK)
         malformed(peers, in->peer, err_text());
     else
-        objects_chunk_in(peers->objects, in->peer, &chunk, peers->now_ms);
+        objects_chunk_in(peers->conf.objects, in->peer, &chunk, peers->now_ms);
 }
 
 bool peers_take(struct peers *peers, uint64_t now_ms)
 {
     struct link_message message;
     peers->now_ms = now_ms;
-    if (link_recv(peers->link, &message) != ERR_OK)
+    if (link_recv(peers->conf.link, &message) != ERR_OK)
         return false;
     if (message.header.type == WIRE_CHUNK || message.header.type == WIRE_BULK_HELLO)
         bulk_in(peers, &message);
@@ -665,11 +661,11 @@ void peers_look(struct peers *peers, uint64_t now_ms)
 {
     struct link_event event;
     peers->now_ms = now_ms;
-    while (link_event(peers->link, &event)) {
+    while (link_event(peers->conf.link, &event)) {
         switch (event.type) {
         case LINK_CONNECTED:
             if (event.bulk)
-                objects_reconnected(peers->objects, event.peer);
+                objects_reconnected(peers->conf.objects, event.peer);
             else
                 send_hello(peers, event.peer);
             break;
@@ -711,7 +707,7 @@ static void look_after(struct peers *peers, uint32_t i)
 {
     struct peer *peer = &peers->peers[i];
     bool settled = peer->greeted && peer->plan_known == (peers->plan.plan != NULL);
-    if (!settled && link_up(peers->link, i, false) && peers->now_ms >= peer->hello_ms)
+    if (!settled && link_up(peers->conf.link, i, false) && peers->now_ms >= peer->hello_ms)
         send_hello(peers, i);
     uint64_t heard_ms = peer->heard_ms > peer->since_ms ? peer->heard_ms : peer->since_ms;
     bool useless = peer->up && peers->plan.sync != NULL &&
@@ -758,7 +754,7 @@ static void look_whether_undialled(struct peers *peers)
 void peers_tick(struct peers *peers, uint64_t now_ms)
 {
     peers->now_ms = now_ms;
-    link_tick(peers->link);
+    link_tick(peers->conf.link);
     look_whether_undialled(peers);
     bool news = peers->news;
     peers->news = false;
@@ -877,7 +873,7 @@ static const char *fault_of(const struct peers *peers, uint32_t i, enum peer_fau
     *kind = PEER_FAULT_FALSE;
     if (membership_broke_word(peers->membership, i))
         return "it has signed two results of one part: it is evicted, and stays so";
-    if (objects_lied(peers->objects, i))
+    if (objects_lied(peers->conf.objects, i))
         return "it has sent a state that is not the one a majority signed";
     if (peer->up && peer->report.too_far_said && peer->report.too_far_ms != 0)
         return "it says that it is further than it can be: not followed";
@@ -893,7 +889,7 @@ static const char *fault_of(const struct peers *peers, uint32_t i, enum peer_fau
 struct peer_info peers_info(const struct peers *peers, uint32_t i)
 {
     const struct peer *peer = &peers->peers[i];
-    struct link_counters counters = link_counters(peers->link, i);
+    struct link_counters counters = link_counters(peers->conf.link, i);
     enum peer_fault kind;
     const char *fault = fault_of(peers, i, &kind);
     return (struct peer_info){.up = peer->up,
@@ -931,10 +927,10 @@ static struct caps_line line_to(const struct peers *peers, uint32_t i)
     const struct view *view = peers->conf.view;
     uint64_t limit = conf->rate_limit > 0 ? conf->rate_limit : UINT64_MAX;
     return (struct caps_line){.island = name_of(peers, i),
-                              .rtt_us = link_counters(peers->link, i).rtt_min_us,
+                              .rtt_us = link_counters(peers->conf.link, i).rtt_min_us,
                               .up_bits = conf->uplink < limit ? conf->uplink : limit,
                               .down_bits = view->members[i].uplink,
-                              .window_out = objects_window(peers->objects, i),
+                              .window_out = objects_window(peers->conf.objects, i),
                               .window_in = conf->window,
                               .connections = 1};
 }
@@ -949,7 +945,7 @@ bool peers_capped(struct peers *peers, char text[CAPS_TEXT_BYTES])
         if (!sends || view_is_witness(peers->conf.view))
             continue;
         struct caps_line line = line_to(peers, i);
-        if (line.rtt_us <= longest_us || !caps_tell(link_caps(peers->link), &line, of_line))
+        if (line.rtt_us <= longest_us || !caps_tell(link_caps(peers->conf.link), &line, of_line))
             continue;
         longest_us = line.rtt_us;
         memcpy(text, of_line, CAPS_TEXT_BYTES);

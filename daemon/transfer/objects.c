@@ -24,7 +24,6 @@ struct served {
 struct objects {
     struct objects_conf conf;
     struct transfer_plan plan; /* .plan NULL: not known yet */
-    struct link *link;
     struct xfer *xfer;
     struct ways *ways;
     struct lend *lend;       /* NULL before the plan is known, as is */
@@ -83,7 +82,6 @@ enum err objects_new(const struct objects_conf *conf, struct objects **out)
     *out = NULL;
     TRY(mem_new(1, sizeof *objects, "objects", &objects));
     objects->conf = *conf;
-    objects->link = conf->link;
     struct ways_conf ways = {.link = conf->link, .members_count = conf->view->count, .rate_limit = conf->rate_limit};
     enum err err = ways_new(&ways, &objects->ways);
     if (err == ERR_OK)
@@ -217,7 +215,7 @@ void objects_reconnected(struct objects *objects, uint32_t peer)
 /* A message that cannot go now is dropped: everything here is repeated. */
 static void say(struct objects *objects, uint32_t peer)
 {
-    enum err err = link_say(objects->link, peer, &objects->out);
+    enum err err = link_say(objects->conf.link, peer, &objects->out);
     if (err != ERR_OK && err != ERR_AGAIN && err != ERR_CLOSED)
         log_error("cannot say something of an object: %s", err_text());
 }

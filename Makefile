@@ -287,8 +287,8 @@ $(filter-out %/test_emu,$(EMU_TESTS)): %: %.o $(EMU_OBJ) $(EMU_CUDA_OBJ) $(CUDA_
 
 $(GPU_TESTS) $(GPU_TOOLS): $(GPU_OBJ)
 $(B)/tests/gpu/bench_gpu: $(GPU_BENCH_OBJ)
-# What somebody who only wants to see it has to build: of the tests' own parts two.
-$(B)/tests/demo/demo: $(DEMO_OBJ) $(call objects,tests/lib/corpus.c tests/lib/proc.c) $(ARCHIVES)
+# What somebody who only wants to see it has to build: of the tests' own parts three.
+$(B)/tests/demo/demo: $(DEMO_OBJ) $(call objects,tests/lib/corpus.c tests/lib/homes.c tests/lib/proc.c) $(ARCHIVES)
 	$(call say,LINK)$(CC) $(LDFLAGS_ALL) $(LDFLAGS) $(filter -fopenmp,$(OPENMP)) $(filter %.o,$^) -Wl,--start-group $(ARCHIVES) -Wl,--end-group $(LIBS) $(WORKER_LIBS) -ldnnl -o $@
 $(B)/tests/aims/aims: $(AIMS_OBJ)
 $(B)/tests/bench/bench: $(BENCH_OBJ)

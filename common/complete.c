@@ -107,13 +107,6 @@ static bool has_choices(const struct conf_key *key)
     return key->type == CONF_BOOL || key->choices != NULL;
 }
 
-/* Keys that stand once, which --set can name. */
-static bool is_settable(const struct commands *commands, size_t k)
-{
-    const struct conf_schema *set = commands->set;
-    return set->list == NULL || strcmp(set->keys[k].section, set->list->section) != 0;
-}
-
 static size_t keys_of(const struct commands *commands)
 {
     return commands->set != NULL ? commands->set->keys_count : 0;
@@ -197,12 +190,11 @@ static void bash_keys(const struct commands *commands, FILE *file)
         return;
     fputs("    local keys='", file);
     for (size_t k = 0; k < keys_of(commands); k++)
-        if (is_settable(commands, k))
-            fprintf(file, "%s.%s= ", commands->set->keys[k].section, commands->set->keys[k].name);
+        fprintf(file, "%s.%s= ", commands->set->keys[k].section, commands->set->keys[k].name);
     fputs("'\n    if [[ $before == --set ]]; then\n        case $prev in\n", file);
     for (size_t k = 0; k < keys_of(commands); k++) {
         const struct conf_key *key = &commands->set->keys[k];
-        if (!is_settable(commands, k) || !has_choices(key))
+        if (!has_choices(key))
             continue;
         fprintf(file, "        %s.%s) COMPREPLY=($(compgen -W '", key->section, key->name);
         print_choices(key, file);
@@ -355,7 +347,7 @@ static void zsh_keys(const struct commands *commands, FILE *file)
     fputs("_keys() {\n    if compset -P '*='; then\n        case ${IPREFIX#--set=} in\n", file);
     for (size_t k = 0; k < keys_of(commands); k++) {
         const struct conf_key *key = &commands->set->keys[k];
-        if (!is_settable(commands, k) || !has_choices(key))
+        if (!has_choices(key))
             continue;
         fprintf(file, "        %s.%s=) compadd --", key->section, key->name);
         print_choices(key, file);
@@ -363,8 +355,7 @@ static void zsh_keys(const struct commands *commands, FILE *file)
     }
     fputs("        esac\n    else\n        compadd -S '' --", file);
     for (size_t k = 0; k < keys_of(commands); k++)
-        if (is_settable(commands, k))
-            fprintf(file, " %s.%s=", commands->set->keys[k].section, commands->set->keys[k].name);
+        fprintf(file, " %s.%s=", commands->set->keys[k].section, commands->set->keys[k].name);
     fputs("\n    fi\n}\n", file);
 }
 
@@ -447,8 +438,6 @@ static void fish_keys(const struct commands *commands, FILE *file)
     fputs("_keys\n    printf '%s\\n'", file);
     for (size_t k = 0; k < keys_of(commands); k++) {
         const struct conf_key *key = &commands->set->keys[k];
-        if (!is_settable(commands, k))
-            continue;
         fprintf(file, " %s.%s=", key->section, key->name);
         if (key->type == CONF_BOOL)
             fprintf(file, "yes %s.%s=no", key->section, key->name);

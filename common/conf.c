@@ -23,10 +23,8 @@ struct loader {
     int line;              /* of the line being handled */
     char text[LINE_BYTES]; /* it */
     const char *value;     /* in it, when it is longer than inih's lines; else NULL */
-    int *key_line;         /* per key: line it was given on, 0 if not; for list keys: of the current element */
+    int *key_line;         /* per key: line it was given on, 0 if not */
     enum err err;          /* first failure; its text is in err_text() */
-    void *element;         /* list element being filled, or NULL */
-    bool element_reopened; /* by an override: it was complete before */
     char where[512];       /* "FILE:LINE" or "--set", for errors */
 };
 
@@ -37,11 +35,6 @@ static const char *where(struct loader *loader)
     else
         snprintf(loader->where, sizeof loader->where, "%s", loader->path);
     return loader->where;
-}
-
-static bool key_in_list(const struct conf_schema *schema, const struct conf_key *key)
-{
-    return schema->list != NULL && strcmp(key->section, schema->list->section) == 0;
 }
 
 /* ---- nearest names ---- */
@@ -87,94 +80,23 @@ static void list_names(const struct conf_schema *schema, const char *section, ch
     }
 }
 
-/* ---- list elements ---- */
-
-static void *field_of(void *base, size_t offset)
-{
-    return (char *)base + offset;
-}
-
-static void **list_array(const struct conf_list *list, void *out)
-{
-    return field_of(out, list->array_offset);
-}
-
-static size_t *list_count(const struct conf_list *list, void *out)
-{
-    return field_of(out, list->count_offset);
-}
-
-static void *list_element(const struct conf_list *list, void *out, size_t index)
-{
-    return (char *)*list_array(list, out) + index * list->element_bytes;
-}
-
-static char *element_name(void *element)
-{
-    char *name;
-    memcpy(&name, element, sizeof name);
-    return name;
-}
-
-static enum err check_element_complete(struct loader *loader)
-{
-    if (loader->element == NULL)
-        return ERR_OK;
-    for (size_t i = 0; i < loader->schema->keys_count; i++) {
-        const struct conf_key *key = &loader->schema->keys[i];
-        if (!key_in_list(loader->schema, key))
-            continue;
-        if (!loader->element_reopened && key->initial == NULL && loader->key_line[i] == 0)
-            return err_set(ERR_CONF, "%s: [%s %s] %s: missing; %s", loader->path, key->section,
-                           element_name(loader->element), key->name, key->help);
-        loader->key_line[i] = 0;
-    }
-    loader->element = NULL;
-    return ERR_OK;
-}
-
-static enum err open_element(struct loader *loader, const char *name)
-{
-    const struct conf_list *list = loader->schema->list;
-    if (loader->element != NULL && strcmp(element_name(loader->element), name) == 0)
-        return ERR_OK;
-    TRY(check_element_complete(loader));
-    size_t *count = list_count(list, loader->out);
-    loader->element_reopened = false;
-    for (size_t i = 0; i < *count; i++) {
-        if (strcmp(element_name(list_element(list, loader->out, i)), name) != 0)
-            continue;
-        if (loader->line > 0)
-            return err_set(ERR_CONF, "%s: [%s %s]: stands twice; keep one", where(loader), list->section, name);
-        loader->element = list_element(list, loader->out, i);
-        loader->element_reopened = true;
-        return ERR_OK;
-    }
-    if (*count == list->elements_max)
-        return err_set(ERR_CONF, "%s: [%s %s]: more than %zu of these", where(loader), list->section, name,
-                       list->elements_max);
-    TRY(mem_grow(list_array(list, loader->out), *count, *count + 1, list->element_bytes, "a config section"));
-    void *element = list_element(list, loader->out, *count);
-    char *copy;
-    TRY(mem_strdup(name, &copy));
-    memcpy(element, &copy, sizeof copy);
-    (*count)++;
-    loader->element = element;
-    for (size_t i = 0; i < loader->schema->keys_count; i++) {
-        const struct conf_key *key = &loader->schema->keys[i];
-        if (key_in_list(loader->schema, key) && key->initial != NULL)
-            TRY(conf_value_set(key, key->initial, NULL, element));
-    }
-    return ERR_OK;
-}
-
 /* ---- one key ---- */
+
+/* Whether it is a section, with or without a name in it, that there was once. */
+static bool is_gone(const struct conf_schema *schema, const char *section)
+{
+    size_t bytes = schema->gone_section != NULL ? strlen(schema->gone_section) : 0;
+    return bytes > 0 && strncmp(section, schema->gone_section, bytes) == 0 &&
+           (section[bytes] == '\0' || section[bytes] == ' ');
+}
 
 static enum err refuse_key(struct loader *loader, const char *section, const char *name)
 {
     const struct conf_schema *schema = loader->schema;
     char there_are[400];
     bool known_section = false;
+    if (is_gone(schema, section))
+        return err_set(ERR_CONF, "%s: [%s]: %s", where(loader), section, schema->gone_remedy);
     for (size_t i = 0; i < schema->keys_count; i++)
         known_section |= strcmp(schema->keys[i].section, section) == 0;
     list_names(schema, known_section ? section : NULL, there_are, sizeof there_are);
@@ -193,49 +115,30 @@ static enum err refuse_key(struct loader *loader, const char *section, const cha
 }
 
 /* Of the key with this index; once in a file, or in several lines where they add up. */
-static enum err set_value(struct loader *loader, size_t index, const char *section, const char *value, void *base)
+static enum err set_value(struct loader *loader, size_t index, const char *value)
 {
     const struct conf_key *key = &loader->schema->keys[index];
     int *first = &loader->key_line[index];
     bool again = *first > 0 && loader->line > 0, added = false;
-    enum err err = again ? conf_value_add(key, value, loader->folder, base, &added)
-                         : conf_value_set(key, value, loader->folder, base);
+    enum err err = again ? conf_value_add(key, value, loader->folder, loader->out, &added)
+                         : conf_value_set(key, value, loader->folder, loader->out);
     if (err == ERR_CONF)
-        return err_prefix(err, "%s: [%s] %s", where(loader), section, key->name);
+        return err_prefix(err, "%s: [%s] %s", where(loader), key->section, key->name);
     TRY(err);
     if (again && !added)
-        return err_set(ERR_CONF, "%s: [%s] %s: given twice, first on line %d; keep one", where(loader), section,
+        return err_set(ERR_CONF, "%s: [%s] %s: given twice, first on line %d; keep one", where(loader), key->section,
                        key->name, *first);
     if (!again)
         *first = loader->line > 0 ? loader->line : -1;
     return ERR_OK;
 }
 
-static enum err set_key(struct loader *loader, const char *section_text, const char *name, const char *value)
+static enum err set_key(struct loader *loader, const char *section, const char *name, const char *value)
 {
     const struct conf_schema *schema = loader->schema;
-    char section[64];
-    snprintf(section, sizeof section, "%s", section_text);
-    void *base = loader->out;
-    char *space = strchr(section, ' ');
-    if (schema->list != NULL && space != NULL) {
-        *space = '\0';
-        const char *element = space + 1 + strspn(space + 1, " ");
-        if (strcmp(section, schema->list->section) == 0 && element[0] != '\0') {
-            TRY(open_element(loader, element));
-            base = loader->element;
-        } else {
-            *space = ' ';
-        }
-    }
-    for (size_t i = 0; i < schema->keys_count; i++) {
-        const struct conf_key *key = &schema->keys[i];
-        if (strcmp(key->section, section) != 0 || strcmp(key->name, name) != 0)
-            continue;
-        if (key_in_list(schema, key) && base == loader->out)
-            return err_set(ERR_CONF, "%s: [%s]: needs a name, as in [%s paris]", where(loader), section, section);
-        return set_value(loader, i, section_text, value, base);
-    }
+    for (size_t i = 0; i < schema->keys_count; i++)
+        if (strcmp(schema->keys[i].section, section) == 0 && strcmp(schema->keys[i].name, name) == 0)
+            return set_value(loader, i, value);
     return refuse_key(loader, section, name);
 }
 
@@ -306,10 +209,9 @@ static char *read_line(char *line, int line_bytes, void *stream)
 
 static enum err check_complete(struct loader *loader)
 {
-    TRY(check_element_complete(loader));
     for (size_t i = 0; i < loader->schema->keys_count; i++) {
         const struct conf_key *key = &loader->schema->keys[i];
-        if (key_in_list(loader->schema, key) || key->initial != NULL || loader->key_line[i] != 0)
+        if (key->initial != NULL || loader->key_line[i] != 0)
             continue;
         return err_set(ERR_CONF, "%s: [%s] %s: missing; %s", loader->path, key->section, key->name, key->help);
     }
@@ -363,7 +265,7 @@ static enum err load(const struct conf_schema *schema, FILE *file, const char *p
     TRY_OUT(mem_strdup(path, &path_copy));
     TRY_OUT(mem_strdup(dirname(path_copy), &loader.folder));
     for (size_t i = 0; i < schema->keys_count; i++)
-        if (!key_in_list(schema, &schema->keys[i]) && schema->keys[i].initial != NULL)
+        if (schema->keys[i].initial != NULL)
             TRY_OUT(conf_value_set(&schema->keys[i], schema->keys[i].initial, NULL, out));
     file = NULL;
     TRY_OUT(load_file(&loader));
@@ -405,26 +307,10 @@ enum err conf_parse(const struct conf_schema *schema, const char *text, const ch
     return conf_parse_with(schema, text, name, NULL, 0, out);
 }
 
-static void free_fields(const struct conf_schema *schema, bool of_list, void *base)
-{
-    for (size_t i = 0; i < schema->keys_count; i++) {
-        const struct conf_key *key = &schema->keys[i];
-        if (key_in_list(schema, key) == of_list)
-            conf_value_free(key, base);
-    }
-}
-
 void conf_deinit(const struct conf_schema *schema, void *out)
 {
-    free_fields(schema, false, out);
-    if (schema->list != NULL) {
-        for (size_t i = 0; i < *list_count(schema->list, out); i++) {
-            void *element = list_element(schema->list, out, i);
-            free_fields(schema, true, element);
-            mem_free(element_name(element));
-        }
-        mem_free(*list_array(schema->list, out));
-    }
+    for (size_t i = 0; i < schema->keys_count; i++)
+        conf_value_free(&schema->keys[i], out);
     memset(out, 0, schema->struct_bytes);
 }
 
@@ -457,21 +343,6 @@ static void print_section(const struct conf_schema *schema, const char *section,
     }
 }
 
-/* What an element would look like. */
-static void print_example(const struct conf_schema *schema, FILE *file)
-{
-    const struct conf_list *list = schema->list;
-    fprintf(file, "#[%s %s]\n", list->section, list->example);
-    for (size_t i = 0; i < schema->keys_count; i++) {
-        const struct conf_key *key = &schema->keys[i];
-        if (!key_in_list(schema, key))
-            continue;
-        conf_value_print_help(key, file);
-        bool empty = key->initial == NULL || key->initial[0] == '\0';
-        fprintf(file, "#%s =%s%s\n\n", key->name, empty ? "" : " ", empty ? "" : key->initial);
-    }
-}
-
 static void print(const struct conf_schema *schema, const void *in, bool with_help, const char *const *only, FILE *file)
 {
     const char *section = "";
@@ -480,21 +351,8 @@ static void print(const struct conf_schema *schema, const void *in, bool with_he
         if (strcmp(key->section, section) == 0 || !is_wanted(key, only))
             continue;
         section = key->section;
-        if (!key_in_list(schema, key)) {
-            fprintf(file, "[%s]\n", section);
-            print_section(schema, section, in, with_help, only, file);
-            continue;
-        }
-        void *base = (void *)(uintptr_t)in; /* the list accessors do not write */
-        if (with_help && *list_count(schema->list, base) == 0)
-            print_example(schema, file);
-        for (size_t e = 0; e < *list_count(schema->list, base); e++) {
-            void *element = list_element(schema->list, base, e);
-            fprintf(file, "[%s %s]\n", section, element_name(element));
-            print_section(schema, section, element, with_help && e == 0, only, file);
-            if (with_help && e > 0)
-                fputc('\n', file);
-        }
+        fprintf(file, "[%s]\n", section);
+        print_section(schema, section, in, with_help, only, file);
     }
 }
 

@@ -18,21 +18,11 @@
 #include "common/conf_value.h"
 #include "common/err.h"
 
-/* A section that may stand many times, once per name: "[peer paris]". The element's first field is `char *name`. */
-struct conf_list {
-    const char *section;
-    const char *example; /* name of an element, for help where there is none */
-    size_t element_bytes;
-    size_t elements_max;
-    size_t array_offset; /* of a `void *`-sized pointer to the elements, in name order of appearance */
-    size_t count_offset; /* of a size_t */
-};
-
 struct conf_schema {
     const struct conf_key *keys;
     size_t keys_count;
-    const struct conf_list *list; /* NULL if there is none; its keys stand in `keys` under its section name */
     size_t struct_bytes;
+    const char *gone_section, *gone_remedy; /* one that there was once, refused with what to do; NULL: none */
 };
 
 /* "section.key=value" given on a command line. */
@@ -50,12 +40,11 @@ ERR_MUST_CHECK enum err conf_parse(const struct conf_schema *schema, const char 
 ERR_MUST_CHECK enum err conf_parse_with(const struct conf_schema *schema, const char *text, const char *name,
                                         const struct conf_override *overrides, size_t overrides_count, void *out);
 
-/* Releases the strings and lists of a struct filled by conf_load(). */
+/* Releases the strings of a struct filled by conf_load(). */
 void conf_deinit(const struct conf_schema *schema, void *out);
 
-/* Writes every key in file form. `with_help` adds the comment, unit, range and default above each, and an empty list is
- * shown by an element that is commented out; without it the text is canonical: equal structs give equal text, and what
- * is of this machine alone is left out. */
+/* Writes every key in file form. `with_help` adds the comment, unit, range and default above each; without it the text
+ * is canonical: equal structs give equal text, and what is of this machine alone is left out. */
 void conf_print(const struct conf_schema *schema, const void *in, bool with_help, FILE *file);
 
 /* As conf_print() with help, but only these keys, as "section.name" and NULL after the last. */

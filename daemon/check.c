@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <glob.h>
 #include <grp.h>
-#include <netdb.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +12,6 @@
 #include <unistd.h>
 
 #include "common/digest.h"
-#include "common/fsio.h"
 #include "common/log.h"
 #include "common/mem.h"
 #include "common/mixture.h"
@@ -21,9 +19,9 @@
 #include "common/runspec.h"
 #include "common/words.h"
 #include "daemon/founding.h"
+#include "daemon/joined.h"
 #include "daemon/rules.h"
 #include "daemon/trainer/command.h"
-#include "net/membership/wire_epoch.h"
 
 /* Of the unit file. */
 static const char unit_user[] = "diloco";
@@ -150,61 +148,29 @@ static enum err check_folder(const char *key, const char *path)
     return err_set_errno(ERR_CONF, "[island] %s: user %s cannot write to %s", key, user_name(), path);
 }
 
-static void warn_of_peers(const struct dconf *conf)
+/* The record by which it joined. */
+static enum err check_joined(const char *path)
 {
-    const struct dconf_peer *peers = conf->peers;
-    if (conf->peers_count == 0 && conf->joined[0] == '\0')
-        log_info("there is no [peer] section: this island trains alone until it invites others");
-    for (size_t i = 0; i < conf->peers_count; i++) {
-        char host[300];
-        struct addrinfo *list = NULL;
-        const char *colon = strrchr(peers[i].address, ':');
-        if (colon == NULL)
-            continue;
-        snprintf(host, sizeof host, "%.*s", (int)(colon - peers[i].address), peers[i].address);
-        int code = host[0] != '[' ? getaddrinfo(host, NULL, NULL, &list) : 0;
-        if (code != 0)
-            log_warn("[peer %s] address = %s: the host is not known here: %s", peers[i].name, peers[i].address,
-                     gai_strerror(code));
-        if (list != NULL)
-            freeaddrinfo(list);
-    }
-}
-
-/* Who joined is one of those in its record. */
-static enum err count_joined(const char *path, uint32_t *islands)
-{
-    struct wire_epoch message;
     struct record record;
-    char *data;
-    size_t bytes;
-    enum err err = fsio_read(path, WIRE_EPOCH_BYTES_MAX, &data, &bytes);
-    if (err != ERR_OK)
+    struct record_entry entry;
+    if (access(path, R_OK) != 0)
         return err_set(ERR_CONF, "[island] joined: user %s cannot read %s", user_name(), path);
-    err = wire_epoch_unpack(WIRE_DECIDED, data, bytes, &message);
-    mem_free(data);
-    if (err == ERR_OK) {
-        err = record_unpack(message.decided.record, message.decided.record_bytes, &record);
-        wire_epoch_deinit(&message);
-    }
-    if (err != ERR_OK)
+    if (joined_read(path, &record, &entry) != ERR_OK)
         return err_prefix(ERR_CONF, "[island] joined: %s", path);
-    *islands = 0;
-    for (uint32_t i = 0; i < record.members_count; i++)
-        *islands += record.members[i].role != RECORD_WITNESS;
     record_deinit(&record);
+    record_entry_free(&entry);
     return ERR_OK;
 }
 
-static enum err check_run(const struct dconf *conf, uint32_t islands)
+static enum err check_run(const struct dconf *conf)
 {
     struct runspec spec;
     char hex[DIGEST_HEX_BYTES];
     TRY(runspec_load(conf->run_path, NULL, 0, &spec));
     enum err err = dconf_check_grid(conf, &spec);
     if (err == ERR_OK)
-        printf("ok: island %s of %u, run %s (%s), for user %s\n", conf->name, islands, spec.name,
-               digest_hex(&spec.digest, hex), user_name());
+        printf("ok: island %s, run %s (%s), for user %s\n", conf->name, spec.name, digest_hex(&spec.digest, hex),
+               user_name());
     else
         err = err_prefix(err, "%s", conf->run_path);
     runspec_deinit(&spec);
@@ -214,15 +180,11 @@ static enum err check_run(const struct dconf *conf, uint32_t islands)
 enum err check_start(const struct dconf *conf)
 {
     struct ident ident;
-    struct view view;
     uint8_t drawn[FOUNDING_BYTES];
     bool ours;
     TRY(ident_load(conf->key_path, &ident));
-    TRY(dconf_view(conf, &ident, &(struct digest){{0}}, &view)); /* of any run */
-    uint32_t islands = view_islands(&view, view.count);
-    view_free(&view);
     if (conf->joined[0] != '\0')
-        TRY(count_joined(conf->joined, &islands));
+        TRY(check_joined(conf->joined));
     else if (conf->founded[0] != '\0')
         TRY(founding_read(conf->founded, drawn));
     TRY(check_program(conf, &ours));
@@ -231,9 +193,10 @@ enum err check_start(const struct dconf *conf)
     TRY(check_group(conf->worker_group));
     TRY(check_folder("state", conf->state_folder));
     TRY(check_folder("sockets", conf->run_folder));
-    TRY(check_run(conf, islands));
+    TRY(check_run(conf));
     if (ours && conf->data[0] != '\0')
         TRY(check_trainer(conf));
-    warn_of_peers(conf);
+    if (conf->joined[0] == '\0')
+        log_info("this island founds its run, and trains alone until others join by its invitation");
     return ERR_OK;
 }

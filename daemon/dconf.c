@@ -25,7 +25,6 @@ static const char *const owner_wishes[] = {
     [RECORD_OWNER_AUTO] = "auto", [RECORD_OWNER_YES] = "yes", [RECORD_OWNER_NO] = "no", NULL};
 
 #define AT(field) offsetof(struct dconf, field)
-#define PEER_AT(field) offsetof(struct dconf_peer, field)
 
 static const struct conf_key keys[] = {
     {"island", "name", CONF_STRING, AT(name), NULL, 0, 0, NULL, NULL,
@@ -43,10 +42,9 @@ static const struct conf_key keys[] = {
      "File with the view record by which this island joined its run: where the state folder has none, it begins from "
      "that one, and asks the others for those since. dilococtl join writes it."},
     {"island", "founded", CONF_PATH, AT(founded), "", 0, 0, NULL, NULL,
-     "File with what was drawn at random when the run was founded, so that the same founders may begin it anew as "
-     "another run. dilococtl init writes it, reset draws another. Founders whose configurations were written by hand "
-     "have the same file, made anew for each run, or none, and then give the run another name when they begin it anew: "
-     "emptied state folders alone make no other run (docs/FORMATS.md 12 has the command)."},
+     "File with what was drawn at random when this island founded its run: by it the run is another one than any that "
+     "it founded before, and still the same if the state folder is lost. dilococtl init writes it, reset draws "
+     "another. Empty: the daemon draws it, and keeps it in the state folder."},
     {"island", "owner", CONF_ENUM, AT(owner), "auto", 0, 0, owner_wishes, NULL,
      "Whether this island is to own shards, which it averages and votes with. auto: as the run decides; no: it only "
      "contributes, and comes and goes without notice."},
@@ -56,12 +54,18 @@ static const struct conf_key keys[] = {
     {"island", "log", CONF_ENUM, AT(log_level), "info", 0, 0, log_levels, NULL, "How much to log."},
 
     {"net", "listen", CONF_STRING, AT(listen), "*:7600", 0, 0, NULL, NULL,
-     "host:port to listen on; * is every interface. Empty: only dial out; peers with an address are then needed."},
+     "host:port to listen on; * is every interface. Empty: only dial out; nobody can then join by this island."},
     {"net", "address", CONF_STRING, AT(address), "", 0, 0, NULL, NULL,
-     "host:port where the other islands reach this one. Empty: what `listen` says, where that names a host."},
+     "host:port where the other islands reach this one; they are told of it, also when it changes. Empty: what "
+     "`listen` says, where that names a host."},
+    {"net", "inviter", CONF_STRING, AT(inviter), "", 0, 0, NULL, NULL,
+     "Where the island that invited this one was reached, as NAME=HOST:PORT. It is dialled there as long as it says no "
+     "address of its own. dilococtl join writes it."},
+    {"net", "reach", CONF_STRING, AT(reach), "", 0, 0, NULL, NULL,
+     "Where this island reaches others in place of the address that they say, as NAME=HOST:PORT with blanks between: "
+     "as on a network that they share, or through a tunnel."},
     {"net", "uplink", CONF_RATE, AT(uplink), "1Gbit", 1e3, 1e13, NULL, "bit/s",
-     "Speed of this island's uplink. Shards are shared out in proportion. Where islands are listed by hand, the other "
-     "islands' [peer] sections have the same figure when the run begins; from then on this one counts."},
+     "Speed of this island's uplink. Shards are shared out in proportion; the others are told of it."},
     {"net", "rate_limit", CONF_RATE, AT(rate_limit), "0", 0, 0, NULL, "bit/s",
      "Most that bulk data may send; 0: no limit. Control messages always go."},
     {"net", "congestion", CONF_STRING, AT(congestion), "bbr", 0, 0, NULL, NULL,
@@ -149,37 +153,21 @@ static const struct conf_key keys[] = {
     {"storage", "nice", CONF_INT, AT(job_nice), "5", 0, 19, NULL, NULL,
      "How far these threads stand back where processors are short, as nice(1) has it: a trainer on the same processors "
      "then loses less, and rounds take longer."},
-
-    {"peer", "public_key", CONF_STRING, PEER_AT(public_key), NULL, 0, 0, NULL, NULL,
-     "the peer's public key, as its dilococtl keygen printed it."},
-    {"peer", "address", CONF_STRING, PEER_AT(address), "", 0, 0, NULL, NULL,
-     "host:port where it listens; empty if it dials us. One of each pair needs the other's."},
-    {"peer", "uplink", CONF_RATE, PEER_AT(uplink), "1Gbit", 1e3, 1e13, NULL, "bit/s", "Speed of its uplink."},
-    {"peer", "witness", CONF_BOOL, PEER_AT(witness), "no", 0, 0, NULL, NULL,
-     "Whether it is the witness; the same on every island."},
 };
 
-static const struct conf_list peer_list = {.section = "peer",
-                                           .example = "oslo",
-                                           .element_bytes = sizeof(struct dconf_peer),
-                                           .elements_max = RECORD_OWNERS_MAX,
-                                           .array_offset = offsetof(struct dconf, peers),
-                                           .count_offset = offsetof(struct dconf, peers_count)};
-
 const struct conf_schema dconf_schema = {
-    .keys = keys, .keys_count = sizeof keys / sizeof keys[0], .list = &peer_list, .struct_bytes = sizeof(struct dconf)};
+    .keys = keys,
+    .keys_count = sizeof keys / sizeof keys[0],
+    .struct_bytes = sizeof(struct dconf),
+    .gone_section = "peer",
+    .gone_remedy = "a configuration lists no other islands any more: take these sections out; the island that founds "
+                   "the run makes a token for each other one (dilococtl invite), which joins by it (dilococtl join "
+                   "TOKEN); to dial one at another address than it says, set [net] reach",
+};
 
 bool dconf_name_good(const char *name)
 {
     return record_name_good(name);
-}
-
-static enum err check_name(const char *where, const char *name)
-{
-    if (!dconf_name_good(name))
-        return err_set(ERR_CONF, "%s: the name \"%s\" must be 1 to %d letters, digits, '-' or '_'", where, name,
-                       DCONF_NAME_MAX);
-    return ERR_OK;
 }
 
 const char *dconf_address(const struct dconf *conf)
@@ -191,14 +179,6 @@ const char *dconf_address(const struct dconf *conf)
         if (strncmp(conf->listen, everywhere[i], strlen(everywhere[i])) == 0)
             return "";
     return address_good(conf->listen) ? conf->listen : "";
-}
-
-static enum err check_address(const char *path, const struct dconf_peer *peer)
-{
-    if (peer->address[0] == '\0' || address_good(peer->address))
-        return ERR_OK;
-    return err_set(ERR_CONF, "%s: [peer %s] address: \"%s\" is not host:port, as in oslo.example.org:7600", path,
-                   peer->name, peer->address);
 }
 
 enum record_wish dconf_owner_wish(const struct dconf *conf)
@@ -327,7 +307,9 @@ static enum err check_self(const char *path, const struct dconf *conf)
 {
     struct sockaddr_un address;
     char *control;
-    TRY(check_name(path, conf->name));
+    if (!dconf_name_good(conf->name))
+        return err_set(ERR_CONF, "%s: the name \"%s\" must be 1 to %d letters, digits, '-' or '_'", path, conf->name,
+                       DCONF_NAME_MAX);
     if (conf->listen[0] != '\0' && !address_listen_good(conf->listen, 0))
         return err_set(ERR_CONF, "%s: [net] listen: \"%s\" is not host:port, as in *:7600", path, conf->listen);
     if (conf->address[0] != '\0' && !address_good(conf->address))
@@ -347,23 +329,58 @@ static enum err check_self(const char *path, const struct dconf *conf)
     return check_program(path, conf);
 }
 
+/* ---- ways to others ---- */
+
+/* NAME=HOST:PORT, of so many bytes. */
+static enum err parse_way(const char *text, size_t bytes, bool first, struct view_way *way)
+{
+    const char *equals = memchr(text, '=', bytes);
+    size_t name_bytes = equals != NULL ? (size_t)(equals - text) : 0;
+    size_t address_bytes = equals != NULL ? bytes - name_bytes - 1 : 0;
+    *way = (struct view_way){.first = first};
+    if (name_bytes < sizeof way->name && address_bytes < sizeof way->address) {
+        memcpy(way->name, text, name_bytes);
+        memcpy(way->address, text + name_bytes + (equals != NULL), address_bytes);
+    }
+    if (dconf_name_good(way->name) && address_good(way->address))
+        return ERR_OK;
+    return err_set(ERR_CONF, "[net] %s: \"%.*s\" is not NAME=HOST:PORT, as in oslo=oslo.example.org:7600",
+                   first ? "reach" : "inviter", (int)(bytes < 100 ? bytes : 100), text);
+}
+
+static enum err add_ways(const char *text, bool first, struct view_way **ways, size_t *count)
+{
+    static const char blanks[] = " \t";
+    for (text += strspn(text, blanks); *text != '\0'; text += strspn(text, blanks)) {
+        size_t bytes = strcspn(text, blanks);
+        TRY(mem_grow(ways, *count, *count + 1, sizeof **ways, "ways to others"));
+        TRY(parse_way(text, bytes, first, &(*ways)[(*count)++]));
+        text += bytes;
+    }
+    return ERR_OK;
+}
+
+enum err dconf_ways(const struct dconf *conf, struct view_way **out, size_t *out_count)
+{
+    *out = NULL;
+    *out_count = 0;
+    enum err err = add_ways(conf->reach, true, out, out_count);
+    if (err == ERR_OK)
+        err = add_ways(conf->inviter, false, out, out_count);
+    if (err != ERR_OK)
+        mem_free(*out);
+    return err;
+}
+
 static enum err check(const char *path, const struct dconf *conf)
 {
-    const struct dconf_peer *peers = conf->peers;
+    struct view_way *ways;
+    size_t count;
     TRY(check_self(path, conf));
-    for (size_t i = 0; i < conf->peers_count; i++) {
-        uint8_t key[IDENT_KEY_BYTES];
-        TRY(check_name(path, peers[i].name));
-        enum err err = ident_parse(peers[i].public_key, key);
-        if (err != ERR_OK)
-            return err_prefix(err, "%s: [peer %s] public_key", path, peers[i].name);
-        TRY(check_address(path, &peers[i]));
-        bool is_self = strcmp(peers[i].name, conf->name) == 0;
-        if (!is_self && peers[i].address[0] == '\0' && conf->listen[0] == '\0')
-            return err_set(ERR_CONF,
-                           "%s: [peer %s] address: missing, and [net] listen is empty too; one side has to listen",
-                           path, peers[i].name);
-    }
+    enum err err = dconf_ways(conf, &ways, &count);
+    if (err != ERR_OK)
+        return err_prefix(err, "%s", path);
+    mem_free(ways);
     return ERR_OK;
 }
 
@@ -447,63 +464,4 @@ void dconf_print(const struct home *home, const struct dconf *conf, FILE *file)
     struct conf_key in_home[KEYS_COUNT];
     struct conf_schema schema = schema_in(home, in_home);
     conf_print(&schema, conf, true, file);
-}
-
-/* ---- the membership ---- */
-
-/* A section of our own has to say of us what we say ourselves. */
-static enum err check_own(const struct dconf *conf, const struct ident *ident, const struct dconf_peer *own)
-{
-    if (strcmp(own->public_key, ident->public_text) != 0)
-        return err_set(ERR_CONF, "[peer %s] is this island itself, but its public_key is not that of %s (%s)",
-                       conf->name, conf->key_path, ident->public_text);
-    if (own->uplink != conf->uplink)
-        return err_set(ERR_CONF, "[peer %s] is this island itself, but its uplink differs from [net] uplink",
-                       conf->name);
-    if (own->witness != conf->witness)
-        return err_set(ERR_CONF, "[peer %s] is this island itself, but its witness differs from [island] witness",
-                       conf->name);
-    return ERR_OK;
-}
-
-enum err dconf_entries(const struct dconf *conf, const struct ident *ident, struct view_entry **out, size_t *out_count)
-{
-    enum err err;
-    const struct dconf_peer *peers = conf->peers;
-    struct view_entry *entries = NULL;
-    size_t count = 0;
-    TRY_OUT(mem_new(conf->peers_count + 1, sizeof *entries, "the membership", &entries));
-    entries[count++] = (struct view_entry){.name = conf->name,
-                                           .address = "",
-                                           .key_text = ident->public_text,
-                                           .uplink = conf->uplink,
-                                           .witness = conf->witness};
-    for (size_t i = 0; i < conf->peers_count; i++) {
-        if (strcmp(peers[i].name, conf->name) == 0) {
-            TRY_OUT(check_own(conf, ident, &peers[i]));
-            continue;
-        }
-        entries[count++] = (struct view_entry){.name = peers[i].name,
-                                               .address = peers[i].address,
-                                               .key_text = peers[i].public_key,
-                                               .uplink = peers[i].uplink,
-                                               .witness = peers[i].witness};
-    }
-out:
-    if (err != ERR_OK)
-        mem_free(entries);
-    *out = err == ERR_OK ? entries : NULL;
-    *out_count = count;
-    return err;
-}
-
-enum err dconf_view(const struct dconf *conf, const struct ident *ident, const struct digest *run_id, struct view *view)
-{
-    struct view_entry *entries;
-    size_t count;
-    *view = (struct view){0};
-    TRY(dconf_entries(conf, ident, &entries, &count));
-    enum err err = view_new(entries, count, run_id, conf->name, view);
-    mem_free(entries);
-    return err;
 }

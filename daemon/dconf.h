@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dconf: the daemon's configuration file and the membership it describes.
+ * dconf: the daemon's configuration file. Who takes part in the run it does not say: records do.
  *
  * One table of keys (dconf_schema) defines everything; conf/dilocod.conf is the manual. Read once at start.
  */
@@ -20,17 +20,10 @@
 #include "net/config/view.h"
 #include "net/transport/wire.h"
 
-struct dconf_peer {
-    char *name;
-    char *public_key;
-    char *address;
-    uint64_t uplink; /* bit/s */
-    bool witness;
-};
-
 enum { DCONF_FOLDER_BYTES = 1024 };
 struct dconf {
-    char *name, *run_path, *state_folder, *run_folder, *key_path, *listen, *address, *congestion, *joined, *founded;
+    char *name, *run_path, *state_folder, *run_folder, *key_path, *listen, *address, *inviter, *reach, *congestion;
+    char *joined, *founded;
     uint64_t uplink;
     uint64_t rate_limit, window, away_ms;
     bool compress_auto;
@@ -48,9 +41,6 @@ struct dconf {
     bool in_home;                    /* dconf_load_home(): of an island in a folder */
     struct supervised supervised;    /* what started this daemon; dilocod fills it in */
     char folder[DCONF_FOLDER_BYTES]; /* where the file lies, absolute; "": not known */
-
-    void *peers; /* struct dconf_peer */
-    size_t peers_count;
 };
 
 extern const struct conf_schema dconf_schema;
@@ -96,14 +86,8 @@ ERR_MUST_CHECK enum err dconf_check_trainer(const char *path, const struct dconf
  * other nothing is known. ERR_CONF. */
 ERR_MUST_CHECK enum err dconf_check_grid(const struct dconf *conf, const struct runspec *spec);
 
-/* The islands it describes: the peers and this island itself, which comes first. A [peer] section with the island's own
- * name is allowed, so that all islands can share one list, and must then carry its own key and uplink. Strings are
- * borrowed; the caller frees the array. ERR_CONF, ERR_NOMEM. */
-ERR_MUST_CHECK enum err dconf_entries(const struct dconf *conf, const struct ident *ident, struct view_entry **out,
-                                      size_t *out_count);
-/* The membership that they make by their record 0. `run_id`: the run spec's digest. The caller frees with view_free().
- * ERR_CONF. */
-ERR_MUST_CHECK enum err dconf_view(const struct dconf *conf, const struct ident *ident, const struct digest *run_id,
-                                   struct view *view);
+/* The ways to others that it knows: those of [net] reach, then that to the inviter. mem_free() the array. ERR_CONF: the
+ * key that has what is no way, and what. */
+ERR_MUST_CHECK enum err dconf_ways(const struct dconf *conf, struct view_way **out, size_t *out_count);
 
 #endif

@@ -55,7 +55,7 @@ struct arguments {
     struct ctl_plan plan;
     struct ctl_init init;
     struct ctl_export export;
-    const char *expires, *note, *revoke, *owner, *token_file, *params;
+    const char *expires, *island, *note, *revoke, *owner, *token_file, *params;
     uint64_t wait_s;
     struct args_list rest, given;
     char socket_path[512], state_path[512];
@@ -223,21 +223,15 @@ static enum err run_keygen(struct arguments *a)
 {
     struct ident ident;
     const char *path = a->rest.count > 1 ? a->rest.item[1] : NULL;
-    const char *name = a->init.name != NULL ? a->init.name : "NAME";
     if (path == NULL)
         return err_set(ERR_ARG, "keygen needs a file to write the secret key to: dilococtl keygen FILE");
-    if (!dconf_name_good(name))
-        return err_set(ERR_ARG, "--name %s: an island's name is 1 to %d letters, digits, '-' or '_'", name,
-                       DCONF_NAME_MAX);
     TRY(ident_generate(&ident));
     TRY(ident_save(&ident, path));
     if (a->json) {
         printf("{\"public_key\":\"%s\"}\n", ident.public_text);
         return ERR_OK;
     }
-    printf("Secret key written to %s.\nGive this to the other islands, for their configurations:\n\n"
-           "[peer %s]\npublic_key = %s\naddress = HOST:7600\n",
-           path, name, ident.public_text);
+    printf("Secret key written to %s. Its public key is %s\n", path, ident.public_text);
     return ERR_OK;
 }
 
@@ -366,7 +360,7 @@ static enum err join_by(struct arguments *a, const char *token)
     if (err != ERR_OK)
         return err_suffix(err, "the island is on the run's roster, but does not run: correct its files, then %s start",
                           as_typed());
-    if (a->json)
+    if (a->json || join.already)
         return ERR_OK;
     puts(a->witness ? "It votes by itself where that helps: then the run outlives the loss of any one of its members."
                     : "It fetches the run's state from the others and takes part by itself.");
@@ -395,6 +389,7 @@ static struct ctl_members about_members(const struct arguments *a)
 {
     return (struct ctl_members){.socket = a->socket_path,
                                 .expires = a->expires,
+                                .island = a->island,
                                 .note = a->note,
                                 .address = a->init.address,
                                 .patience_s = patience_s(a, MEMBERS_S),
@@ -414,10 +409,10 @@ static enum err run_peers(struct arguments *a)
 static enum err run_invite(struct arguments *a)
 {
     struct ctl_members ctl = about_members(a);
-    bool asks = a->expires != NULL || a->note != NULL || a->init.address != NULL;
+    bool asks = a->expires != NULL || a->island != NULL || a->note != NULL || a->init.address != NULL;
     if ((a->list || a->revoke != NULL) + asks > 1 || (a->list && a->revoke != NULL))
-        return err_set(ERR_ARG, "invite: --list, --revoke ID, and a new invitation with --expires, --note or "
-                                "--address are three things; ask for one");
+        return err_set(ERR_ARG, "invite: --list, --revoke ID, and a new invitation with --for, --expires, "
+                                "--note or --address are three things; ask for one");
     if (a->revoke != NULL)
         return ctl_members_uninvite(&ctl, a->revoke);
     return a->list ? ctl_members_list(&ctl) : ctl_members_invite(&ctl);
@@ -470,11 +465,10 @@ static const struct command commands[] = {
     {"stop", "stop", "stop the daemon in order, and its trainer", run_stop, 1, ISLAND, " home json "},
     {"logs", "logs", "print the daemon's log, with what its trainer says", run_logs, 1, ISLAND,
      " home follow f trainer "},
-    {"keygen", "keygen FILE", "make this island's key; prints the section for the other islands", run_keygen, 2,
-     NOTHING, " json name "},
+    {"keygen", "keygen FILE", "make this island's key", run_keygen, 2, NOTHING, " json "},
     {"invite", "invite",
      "make a token by which one more island joins this run; --list and --revoke those that are open", run_invite, 1,
-     DAEMON, THE_DAEMON "expires note address list revoke "},
+     DAEMON, THE_DAEMON "for expires note address list revoke "},
     {"join", "join TOKEN", "make an island of the run that it invites to, and start it", run_join_run, 2, PLACE,
      " home json name data listen address uplink " OF_TRAINER
      " allow-other-base owner witness token-file no-start no-wait wait "},
@@ -644,8 +638,7 @@ static enum err run(int argc, char **argv, enum verdict *verdict)
         {"uplink", ARGS_STRING, &a.init.uplink, "RATE", "speed of this island's uplink (default 1Gbit)"},
         {"program", ARGS_STRING, &a.init.program, "COMMAND", "the trainer, where it is one of your own"},
         {"device", ARGS_STRING, &a.init.device, "cpu|cuda|auto", "where to train (default cpu)"},
-        {"devices", ARGS_STRING, &a.init.devices, "LIST",
-         "a process on each of these GPUs, as in 0-3,6; alone it means --device cuda, too"},
+        {"devices", ARGS_STRING, &a.init.devices, "LIST", "a process on each of these GPUs, as in 0-3,6 (and cuda)"},
         {"ranks", ARGS_STRING, &a.init.ranks, "N", "processes that share out the work (default 1)"},
         {"tensor-parallel", ARGS_STRING, &a.init.tensor_parallel, "N", "so many of them share each layer (default 1)"},
         {"allow-other-base", ARGS_FLAG, &a.init.other_base, NULL, "the trainer's frozen base need not be the run's"},
@@ -653,7 +646,8 @@ static enum err run(int argc, char **argv, enum verdict *verdict)
         {"witness", ARGS_FLAG, &a.witness, NULL, "as the run's one witness: it votes, and has no trainer and no data"},
         {"token-file", ARGS_STRING, &a.token_file, "FILE", "the token stands in this file, not on the command line"},
         {"expires", ARGS_STRING, &a.expires, "TIME", "how long the token is good for (default 24h)"},
-        {"note", ARGS_STRING, &a.note, "TEXT", "whom it is for, as --list shows"},
+        {"for", ARGS_STRING, &a.island, "NAME", "the token lets in this island alone, and none is made if it is in"},
+        {"note", ARGS_STRING, &a.note, "TEXT", "what --list shows of it"},
         {"list", ARGS_FLAG, &a.list, NULL, "the invitations of this island"},
         {"revoke", ARGS_STRING, &a.revoke, "ID", "take one back, by the first digits of its id"},
         {"wait", ARGS_U64, &a.wait_s, "SECONDS",

@@ -4,7 +4,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "common/digest.h"
 #include "common/env.h"
 #include "common/fsio.h"
 #include "common/mem.h"
@@ -35,8 +37,8 @@ enum err founding_read(const char *path, uint8_t out[FOUNDING_BYTES])
         return err;
     if (err != ERR_OK)
         return err_suffix(ERR_CONF,
-                          "[island] founded names it: what was drawn when the run was founded; put it back, or, to "
-                          "begin a run anew: %s reset",
+                          "what was drawn when the run was founded is in it, as [island] founded says; put it back, "
+                          "or, to found another run: %s reset",
                           as_typed());
     bool good = bytes >= DIGITS && strspn(text + DIGITS, "\r\n") == bytes - DIGITS;
     for (int i = 0; good && i < FOUNDING_BYTES; i++) {
@@ -47,7 +49,65 @@ enum err founding_read(const char *path, uint8_t out[FOUNDING_BYTES])
     mem_free(text);
     return good ? ERR_OK
                 : err_set(ERR_CONF,
-                          "[island] founded: %s does not hold %d hexadecimal digits; put back what was drawn when the "
-                          "run was founded, or, to begin a run anew: %s reset",
+                          "%s does not hold %d hexadecimal digits; put back what was drawn when the run was founded, "
+                          "or, to found another run: %s reset",
                           path, DIGITS, as_typed());
+}
+
+/* ---- record 0 ---- */
+
+static enum err read_drawn(const struct dconf *conf, uint8_t out[FOUNDING_BYTES])
+{
+    char *path;
+    if (conf->founded[0] != '\0')
+        return founding_read(conf->founded, out);
+    TRY(mem_printf(&path, "%s/founded", conf->state_folder));
+    enum err err = access(path, F_OK) == 0 ? ERR_OK : founding_draw(path);
+    if (err == ERR_OK)
+        err = founding_read(path, out);
+    mem_free(path);
+    return err;
+}
+
+static enum err make_nonce(const struct dconf *conf, const struct ident *ident, const struct digest *run_id,
+                           uint8_t nonce[RECORD_NONCE_BYTES])
+{
+    struct digest_state state;
+    uint8_t drawn[FOUNDING_BYTES];
+    TRY(read_drawn(conf, drawn));
+    digest_begin(&state);
+    digest_add(&state, run_id->byte, sizeof run_id->byte);
+    digest_add(&state, conf->name, strlen(conf->name) + 1);
+    digest_add(&state, ident->key, sizeof ident->key);
+    digest_add(&state, drawn, sizeof drawn);
+    struct digest digest = digest_end(&state);
+    memcpy(nonce, digest.byte, RECORD_NONCE_BYTES);
+    return ERR_OK;
+}
+
+static struct record_member member_of(const struct dconf *conf, const struct ident *ident)
+{
+    struct record_member member = {
+        .uplink = conf->uplink, .role = RECORD_OWNER, .owner_wish = (uint8_t)dconf_owner_wish(conf), .voter = true};
+    memcpy(member.name, conf->name, strlen(conf->name));
+    memcpy(member.address, dconf_address(conf), strlen(dconf_address(conf)));
+    memcpy(member.key, ident->key, sizeof member.key);
+    return member;
+}
+
+enum err founding_record(const struct dconf *conf, const struct ident *ident, const struct runspec *spec,
+                         struct record *record)
+{
+    *record = (struct record){.steps = (uint64_t)spec->steps, .next_id = 1, .map = shardmap_empty()};
+    if (conf->witness)
+        return err_set(ERR_CONF,
+                       "[island] witness = yes, and no run that this island has joined: a run begins with an island "
+                       "that trains, and a witness joins it: %s join TOKEN --witness",
+                       as_typed());
+    TRY(make_nonce(conf, ident, &spec->digest, record->nonce));
+    TRY(mem_new(1, sizeof *record->members, "the first record", &record->members));
+    record->members_count = 1;
+    record->members[0] = member_of(conf, ident);
+    shardmap_assign(&record->map, &(struct shardmap_owner){.id = 0, .weight = conf->uplink}, 1);
+    return ERR_OK;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * founding: what was drawn at random when a run was founded, in a file beside the configuration of its founders.
+ * founding: the first record of a run, whose only member is its founder, and what is drawn at random for it.
  *
- * A run's nonce is made of it: founders that are reset and begin anew, with the same names, keys and run spec, begin
- * another run, and what was signed in the run before proves nothing in it. Blocking; any thread.
+ * The run's nonce is made of what was drawn: an island that founds another run, with the same name, key and run spec,
+ * founds another one, and what it signed in the run before proves nothing there. Blocking; any thread.
  */
 #ifndef DAEMON_FOUNDING_H
 #define DAEMON_FOUNDING_H
@@ -11,12 +11,22 @@
 #include <stdint.h>
 
 #include "common/err.h"
+#include "common/runspec.h"
+#include "daemon/dconf.h"
+#include "net/config/record.h"
+#include "net/transport/ident.h"
 
 enum { FOUNDING_BYTES = 16 };
 
-/* Draws one, and puts it into the file: 32 hexadecimal digits and a line's end. */
+/* Draws it, and puts it into the file: 32 hexadecimal digits and a line's end. */
 ERR_MUST_CHECK enum err founding_draw(const char *path);
 /* ERR_CONF: there is no such file, or something else in it, with the remedy. */
 ERR_MUST_CHECK enum err founding_read(const char *path, uint8_t out[FOUNDING_BYTES]);
+
+/* Record 0 of the run that this island founds: its owner and voter is this island, with what it says of itself. Where
+ * the configuration names no file of what was drawn, that lies in the state folder, and is drawn here. ERR_CONF: it is
+ * to be a witness; as of founding_read(). record_deinit() it; on failure it is empty. */
+ERR_MUST_CHECK enum err founding_record(const struct dconf *conf, const struct ident *ident, const struct runspec *spec,
+                                        struct record *record);
 
 #endif

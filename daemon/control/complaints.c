@@ -49,7 +49,6 @@ const char *complaint_name(enum complaint_code code)
         [COMPLAINT_SEALED] = "sealed",
         [COMPLAINT_DOUBT] = "doubt",
         [COMPLAINT_MARK] = "mark",
-        [COMPLAINT_ROSTER] = "roster",
         [COMPLAINT_SAME_BATCHES] = "same-batches",
         [COMPLAINT_FAULT] = "fault",
         [COMPLAINT_NOT_ADMITTED] = "not-admitted",
@@ -398,9 +397,6 @@ static void complain_own(struct status *status)
                        "made, is another user's, or lets others in: a copy of the folder that is put back would not be "
                        "noticed, and could vote twice",
                        "remove /dev/shm/diloco-UID, or make it this user's with mode 700, then start the daemon anew");
-    if (status->epoch.difference[0] != '\0')
-        complain_of_us(status, COMPLAINT_ROSTER, status->epoch.difference,
-                       "take the section out of the configuration, or make it agree with {here} peers");
 }
 
 /* ---- of the others: who is away, who decides, who does not do what it should ---- */
@@ -437,8 +433,6 @@ static bool all_stands(const struct status *status)
 static const char *remedy_for_away(const struct status *status, const struct status_peer *peer)
 {
     unsigned role = peer->member->role;
-    if (status->epoch.unmet)
-        return "check its daemon, its address and the line: the first round closes when all that vote have met once";
     if (all_stands(status) && peer->member->voter)
         return "check its daemon, its address and the line: so few of those that vote are here, or sure of their "
                "disks, that nobody can be taken for lost, and rounds stand until a majority is back";
@@ -587,7 +581,7 @@ static void complain_doubts(struct status *status)
     const struct status_epoch *epoch = &status->epoch;
     const struct bitset missing = missing_voters(status);
     char text[COMPLAINT_BYTES];
-    if (epoch->unmet || epoch->enough) /* that is advised; or the witness is named anew in a moment */
+    if (epoch->founding || epoch->enough) /* it has just begun; or the witness is named anew in a moment */
         return;
     snprintf(text, sizeof text,
              "%" PRIu32 " of the %" PRIu32 " islands that vote are heard, but the disks of %" PRIu32

@@ -186,32 +186,50 @@ static enum err find_addresses(const struct control *control, const char *asked,
                          as_typed());
 }
 
-static enum err parse_ask(const struct control *control, const char *words, struct doorway_ask *ask)
+/* `island`, DCONF_NAME_MAX + 1 bytes: the name that was said, or "". */
+static enum err parse_ask(const struct control *control, const char *words, char *island, struct doorway_ask *ask)
 {
     char address[WIRE_ADDRESS_BYTES] = "";
     int used = 0;
     unsigned long long seconds = 0;
-    if (sscanf(words, "%llu %255s%n", &seconds, address, &used) != 2)
-        return err_set(ERR_ARG, "invite SECONDS ADDRESS|- NOTE");
+    _Static_assert(DCONF_NAME_MAX == 63, "the width below");
+    if (sscanf(words, "%llu %255s %63s%n", &seconds, address, island, &used) != 3)
+        return err_set(ERR_ARG, "invite SECONDS ADDRESS|- ISLAND|- NOTE");
     if (seconds < INVITE_SECONDS_MIN || seconds > (unsigned long long)INVITE_DAYS_MAX * DAY_S)
         return err_set(ERR_ARG, "an invitation is good for %d second to %d days", INVITE_SECONDS_MIN, INVITE_DAYS_MAX);
-    *ask = (struct doorway_ask){.seconds = seconds, .note = words + used + strspn(words + used, " ")};
+    if (strcmp(island, "-") == 0)
+        island[0] = '\0';
+    else if (!dconf_name_good(island))
+        return err_set(ERR_ARG, "\"%s\" is no island's name: 1 to %d letters, digits, '-' or '_'", island,
+                       DCONF_NAME_MAX);
+    *ask = (struct doorway_ask){.seconds = seconds, .island = island, .note = words + used + strspn(words + used, " ")};
     return find_addresses(control, address, ask);
+}
+
+static enum err invite(struct control *control, const struct doorway_ask *ask, json_t **answer)
+{
+    struct digest id;
+    char text[INVITE_TEXT_BYTES], hex[DIGEST_HEX_BYTES];
+    uint64_t wall_s = env_wall_ms() / 1000;
+    TRY(doorway_invite(control->conf.doorway, ask, control->now_ms, wall_s, text, &id));
+    json_t *addresses = json_array();
+    for (uint32_t i = 0; i < ask->addresses_count; i++)
+        json_array_append_new(addresses, json_string(ask->addresses[i]));
+    *answer = json_pack("{s:s, s:s, s:s, s:s, s:I, s:o}", "ok", "the invitation is open", "token", text, "id",
+                        digest_hex(&id, hex), "island", ask->island, "expires", (json_int_t)(wall_s + ask->seconds),
+                        "addresses", addresses);
+    return ERR_OK;
 }
 
 static enum err command_invite(struct control *control, const char *words, json_t **answer)
 {
     struct doorway_ask ask;
-    struct digest id;
-    char text[INVITE_TEXT_BYTES], hex[DIGEST_HEX_BYTES];
-    uint64_t wall_s = env_wall_ms() / 1000;
-    TRY(parse_ask(control, words, &ask));
-    TRY(doorway_invite(control->conf.doorway, &ask, control->now_ms, wall_s, text, &id));
-    json_t *addresses = json_array();
-    for (uint32_t i = 0; i < ask.addresses_count; i++)
-        json_array_append_new(addresses, json_string(ask.addresses[i]));
-    *answer = json_pack("{s:s, s:s, s:s, s:I, s:o}", "ok", "the invitation is open", "token", text, "id",
-                        digest_hex(&id, hex), "expires", (json_int_t)(wall_s + ask.seconds), "addresses", addresses);
+    char island[DCONF_NAME_MAX + 1];
+    TRY(parse_ask(control, words, island, &ask));
+    if (island[0] == '\0' || view_slot_named(control->conf.status.view, island) == VIEW_NOBODY)
+        return invite(control, &ask, answer);
+    *answer = json_pack("{s:s, s:s, s:b}", "ok", "it is in the run already, and needs no token", "island", island,
+                        "member", 1);
     return ERR_OK;
 }
 
@@ -227,8 +245,9 @@ static enum err command_invites(struct control *control, const char *words, json
         if (row->redeemed)
             ident_text(row->by, by);
         json_int_t left = row->expiry_s > wall_s ? (json_int_t)(row->expiry_s - wall_s) : 0;
-        json_array_append_new(list, json_pack("{s:s, s:s, s:I, s:b, s:s}", "id", digest_hex(&row->id, hex), "note",
-                                              row->note, "seconds_left", left, "redeemed", row->redeemed, "by", by));
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:I, s:b, s:s}", "id", digest_hex(&row->id, hex),
+                                              "island", row->island, "note", row->note, "seconds_left", left,
+                                              "redeemed", row->redeemed, "by", by));
     }
     *answer = json_pack("{s:o}", "invites", list);
     return ERR_OK;

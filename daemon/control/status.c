@@ -170,11 +170,6 @@ static const char halves_vote[] =
     "So that one side goes on, let a witness in ({here} invite, and dilococtl join TOKEN --witness on any small "
     "machine, which votes and trains nothing), or one more island";
 
-/* A run written by hand is begun together: nobody can know what an island that was never heard has made. */
-static const char all_meet[] =
-    "this run is new: the first round closes when all islands that vote have met once; from then on a majority "
-    "suffices";
-
 static const char *advice(const struct status *status)
 {
     const struct view *view = status->from->view;
@@ -231,7 +226,7 @@ static void take_epoch(struct status *status)
         epoch->voters_sure += status->peers[i].may_vote;
     epoch->majority = epoch->voters_sure > epoch->voters / 2;
     epoch->shut_out = peers_shut_out(from->peers);
-    epoch->unmet = voter && vote_doubt(from->vote) == VOTE_FRESH;
+    epoch->founding = voter && vote_doubt(from->vote) == VOTE_FRESH;
     epoch->enough = enough_copies(status);
     epoch->doubt = voter && !epoch->votes ? vote_why(from->vote) : "";
     if (sealed_ms > 0 && status->now_ms > sealed_ms)
@@ -246,8 +241,6 @@ static void take_epoch(struct status *status)
     for (uint32_t at = 0; epoch->wishes_count < STATUS_WISHES_MAX &&
                           membership_pending(membership, &at, &epoch->wishes[epoch->wishes_count]);)
         epoch->wishes_count++;
-    charter_difference(from->charter, epoch->difference, sizeof epoch->difference);
-    snprintf(epoch->notice, sizeof epoch->notice, "%s", epoch->unmet ? all_meet : "");
     as_typed_fill(advice(status), epoch->advice, sizeof epoch->advice);
 }
 

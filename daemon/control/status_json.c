@@ -141,7 +141,6 @@ static void add_epoch(json_t *json, const struct status *status)
     json_object_set_new(json, "sealed_ms", number(epoch->sealed_ms));
     json_object_set_new(json, "wished_ms", number(epoch->wished_ms));
     json_object_set_new(json, "waits", json_string(epoch->waits));
-    json_object_set_new(json, "notice", json_string(epoch->notice));
     json_object_set_new(json, "advice", json_string(epoch->advice));
     json_object_set_new(json, "wishes", wishes_json(status));
 }

@@ -94,7 +94,6 @@ enum complaint_code {
     COMPLAINT_SEALED,       /* the next epoch is being decided for longer than that takes */
     COMPLAINT_DOUBT,        /* this island has no vote, since its disk may have forgotten something */
     COMPLAINT_MARK,         /* a copy of this island's folder that is put back would not be noticed */
-    COMPLAINT_ROSTER,       /* what the configuration says of an island, the record does not */
     COMPLAINT_SAME_BATCHES, /* member: it trains what our trainer trains */
     COMPLAINT_FAULT,        /* an island does what it should not, or not what it should */
     COMPLAINT_NOT_ADMITTED, /* a majority of the others does not know our key: this island was revoked */
@@ -168,7 +167,7 @@ struct status_epoch {
     bool majority;                 /* they are one: who is lost can be taken for lost, and all can go on */
     bool enough;                   /* of those that keep bytes are sure for a round to close */
     bool shut_out;                 /* most of the others that vote do not know our key */
-    bool unmet;                    /* a new run, whose voters have not met yet */
+    bool founding;                 /* of a new run: nobody can vote before its model is known */
     bool votes;                    /* this island does */
     bool exposed;                  /* the mark of our votes lies in our own folder */
     const char *doubt;             /* why its disk is in doubt; "" */
@@ -178,10 +177,8 @@ struct status_epoch {
     char waits[200];               /* what either waits for */
     struct membership_pending wishes[STATUS_WISHES_MAX]; /* what was asked about members, and is not decided */
     uint32_t wishes_count;
-    const char *unkept;   /* why what is decided, or our voice in it, cannot be kept on disk; "" */
-    char difference[300]; /* what the configuration says and the record does not; "" */
-    char notice[200];     /* what is as it should be, and may surprise; "" */
-    char advice[600];     /* what is well, and could be better; "" */
+    const char *unkept; /* why what is decided, or our voice in it, cannot be kept on disk; "" */
+    char advice[600];   /* what is well, and could be better; "" */
 };
 
 /* How much of the run's state is here, as on an island that joins. */

@@ -24,6 +24,7 @@ static const char *const keys[] = {
     "net.listen",
     "island.owner",
     "net.address",
+    "net.inviter", /* where it joined */
     "net.uplink",
     "net.rate_limit",
     "worker.program",
@@ -37,16 +38,13 @@ static const char *const keys[] = {
     "worker.tensor_parallel",
     "worker.threads",
     "storage.ledger_keep",
-    "peer.public_key",
-    "peer.address",
-    "peer.uplink",
     NULL,
 };
 
 /* Of a witness, which always joins. */
 static const char *const witness_keys[] = {
-    "island.joined", "island.name", "island.run", "island.key",      "island.state", "island.sockets", "island.witness",
-    "net.listen",    "net.address", "net.uplink", "peer.public_key", "peer.address", "peer.uplink",    NULL,
+    "island.joined",  "island.name", "island.run",  "island.key",  "island.state", "island.sockets",
+    "island.witness", "net.listen",  "net.address", "net.inviter", "net.uplink",   NULL,
 };
 
 static const char conf_head[] =
@@ -54,12 +52,8 @@ static const char conf_head[] =
     "#\n"
     "# Change what you like, then stop and start the daemon. dilocod --print-config shows all keys, these and others.\n"
     "# Relative paths are taken from the folder of this file.\n"
-    "%s\n";
+    "\n";
 static const char conf_name[] = "init"; /* in errors */
-static const char conf_joined[] =
-    "#\n"
-    "# The [peer] section is the island that invited this one: where it was reached. Who else takes part, the\n"
-    "# run's own record says, which the daemon keeps in its state folder.\n";
 
 static const char run_head[] =
     "# run.ini: a run spec: what all islands of a run have alike. This one is a sample: a small "
@@ -106,32 +100,33 @@ static enum err write_data(const struct ctl_draft *draft, char **text)
     return err;
 }
 
+/* What differs between who founds a run and who joins one. */
+static enum err write_run(const struct ctl_draft *draft, char **island, char **net)
+{
+    *island = *net = NULL;
+    if (draft->joined == NULL)
+        return mem_printf(island, "founded = %s\n", draft->founded != NULL ? draft->founded : "");
+    TRY(mem_printf(island, "joined = %s\n", draft->joined));
+    return mem_printf(net, "inviter = %s=%s\n", draft->inviter_name, draft->inviter_address);
+}
+
 static enum err write_minimum(const struct ctl_draft *draft, char **text)
 {
-    const struct view_entry *inviter = &draft->inviter;
-    char *joined = NULL, *founded = NULL, *peer = NULL, *trainer = NULL, *data = NULL;
+    char *island = NULL, *net = NULL, *trainer = NULL, *data = NULL;
     const char *uplink = draft->uplink != NULL ? draft->uplink : "1Gbit";
     enum err err;
     TRY_OUT(write_trainer(draft, &trainer));
     TRY_OUT(write_data(draft, &data));
-    if (draft->joined == NULL && draft->founded != NULL)
-        TRY_OUT(mem_printf(&founded, "founded = %s\n", draft->founded));
-    if (draft->joined != NULL) {
-        TRY_OUT(mem_printf(&joined, "joined = %s\n", draft->joined));
-        TRY_OUT(mem_printf(&peer, "[peer %s]\npublic_key = %s\naddress = %s\nuplink = %" PRIu64 "bit\n", inviter->name,
-                           inviter->key_text, inviter->address, inviter->uplink));
-    }
-    TRY_OUT(mem_printf(
-        text,
-        "[island]\nname = %s\nrun = run.ini\nkey = island.key\nstate = %s\nsockets = %s\nowner = %s\n%s%s"
-        "witness = %s\n[net]\nlisten = %s\naddress = %s\nuplink = %s\n[worker]\ndata = %s\n%s%s",
-        draft->name, draft->state, draft->sockets, draft->owner != NULL ? draft->owner : "auto",
-        joined != NULL ? joined : "", founded != NULL ? founded : "", draft->witness ? "yes" : "no", draft->listen,
-        draft->address != NULL ? draft->address : "", uplink, data, trainer, peer != NULL ? peer : ""));
+    TRY_OUT(write_run(draft, &island, &net));
+    TRY_OUT(mem_printf(text,
+                       "[island]\nname = %s\nrun = run.ini\nkey = island.key\nstate = %s\nsockets = %s\nowner = %s\n%s"
+                       "witness = %s\n[net]\nlisten = %s\naddress = %s\nuplink = %s\n%s[worker]\ndata = %s\n%s",
+                       draft->name, draft->state, draft->sockets, draft->owner != NULL ? draft->owner : "auto", island,
+                       draft->witness ? "yes" : "no", draft->listen, draft->address != NULL ? draft->address : "",
+                       uplink, net != NULL ? net : "", data, trainer));
 out:
-    mem_free(joined);
-    mem_free(founded);
-    mem_free(peer);
+    mem_free(island);
+    mem_free(net);
     mem_free(trainer);
     mem_free(data);
     return err;
@@ -194,12 +189,20 @@ static enum err check_words(const struct ctl_draft *draft)
     return ERR_OK;
 }
 
+/* A key that says nothing here is left out. */
+static bool is_idle(const struct ctl_draft *draft, const char *key)
+{
+    bool joins = draft->joined != NULL;
+    return strcmp(key, joins ? "island.founded" : "island.joined") == 0 ||
+           (!joins && strcmp(key, "net.inviter") == 0) ||
+           (!draft->other_base && strcmp(key, "worker.allow_other_base") == 0);
+}
+
 static void choose_keys(const struct ctl_draft *draft, const char **chosen)
 {
-    const char *without = draft->joined != NULL ? "island.founded" : "island.joined";
     size_t count = 0;
     for (size_t i = 0; keys[i] != NULL; i++)
-        if (strcmp(keys[i], without) != 0 && (draft->other_base || strcmp(keys[i], "worker.allow_other_base") != 0))
+        if (!is_idle(draft, keys[i]))
             chosen[count++] = keys[i];
     chosen[count] = NULL;
 }
@@ -222,7 +225,7 @@ enum err ctl_draft_conf(const struct ctl_draft *draft, char **text)
         err = err_set(ERR_NOMEM, "out of memory for a configuration");
         goto out;
     }
-    fprintf(stream, conf_head, draft->name, draft->joined != NULL ? conf_joined : "");
+    fprintf(stream, conf_head, draft->name);
     conf_print_some(&dconf_schema, &conf, draft->witness ? witness_keys : own_keys, stream);
     err = fclose(stream) == 0 ? mem_strdup(whole, text) : err_set(ERR_NOMEM, "out of memory for a configuration");
     free(whole);

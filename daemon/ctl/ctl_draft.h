@@ -11,7 +11,6 @@
 
 #include "common/err.h"
 #include "common/runspec.h"
-#include "net/config/view.h"
 
 struct ctl_draft {
     const char *name, *data; /* data: an absolute path or pattern; NULL: it is a witness */
@@ -27,8 +26,8 @@ struct ctl_draft {
     const char *state, *sockets; /* relative to the configuration's folder, or absolute */
     const char *founded; /* file of what was drawn for the run that this one begins, relative or absolute; or NULL */
     /* Of an island that joins a run; NULL: this one begins a run. */
-    const char *joined; /* file of its view record, relative or absolute */
-    struct view_entry inviter;
+    const char *joined;                         /* file of its view record, relative or absolute */
+    const char *inviter_name, *inviter_address; /* where it was reached */
 };
 
 /* The configuration, with help for the keys that are likely to be changed. Key and run spec stand beside it, as

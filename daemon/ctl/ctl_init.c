@@ -440,7 +440,8 @@ static enum err draft_text(const struct maker *maker, const struct runspec *spec
                               .sockets = home->folder != NULL ? "run" : home->sockets};
     if (maker->joined != NULL) {
         draft.joined = "joined";
-        draft.inviter = maker->admission.inviter;
+        draft.inviter_name = maker->admission.inviter_name;
+        draft.inviter_address = maker->admission.inviter_address;
         draft.address = maker->admission.address[0] != '\0' ? maker->admission.address : NULL;
     }
     return ctl_draft_conf(&draft, text);

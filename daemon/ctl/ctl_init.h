@@ -16,7 +16,6 @@
 #include "common/err.h"
 #include "daemon/home.h"
 #include "net/transport/ident.h"
-#include "net/config/view.h"
 #include "net/transport/wire.h"
 
 /* What the run that takes an island in has told it. */
@@ -24,8 +23,7 @@ struct ctl_admission {
     char *run_text;  /* its run spec */
     uint8_t *record; /* a file's bytes: the view record by which it joined */
     size_t record_bytes;
-    struct view_entry inviter; /* strings: those below */
-    char inviter_name[WIRE_NAME_BYTES], inviter_key[IDENT_TEXT_BYTES], inviter_address[WIRE_ADDRESS_BYTES];
+    char inviter_name[WIRE_NAME_BYTES], inviter_address[WIRE_ADDRESS_BYTES]; /* where it answered */
     char address[WIRE_ADDRESS_BYTES]; /* where the others reach this island; "": nowhere */
     bool asked;                       /* its key may be known to the run by now, so that it is kept whatever comes */
 };

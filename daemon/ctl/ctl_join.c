@@ -11,6 +11,7 @@
 #include "common/mem.h"
 #include "common/runspec.h"
 #include "daemon/dconf.h"
+#include "daemon/joined.h"
 #include "net/transport/address.h"
 #include "net/transport/enrol.h"
 #include "net/transport/here.h"
@@ -124,11 +125,6 @@ static enum err take_inviter(const struct record *record, const struct invite *i
         return err_set(ERR_PROTO, "the record that came with the answer does not have the inviter");
     snprintf(admission->inviter_name, sizeof admission->inviter_name, "%s", inviter->name);
     snprintf(admission->inviter_address, sizeof admission->inviter_address, "%s", invite->addresses[answered]);
-    ident_text(inviter->key, admission->inviter_key);
-    admission->inviter = (struct view_entry){.name = admission->inviter_name,
-                                             .address = admission->inviter_address,
-                                             .key_text = admission->inviter_key,
-                                             .uplink = inviter->uplink};
     return ERR_OK;
 }
 
@@ -253,6 +249,34 @@ static enum err check_witness(struct ctl_join *join)
     return ERR_OK;
 }
 
+/* Whether the island that is here joined the run of this token, by this name. */
+static bool is_in(const struct home *home, const struct ctl_join *join, const struct invite *invite)
+{
+    struct dconf conf;
+    struct record record;
+    struct record_entry entry;
+    if (access(home->conf, F_OK) != 0 || dconf_load_home(home, NULL, NULL, 0, &conf) != ERR_OK)
+        return false;
+    bool in = conf.joined[0] != '\0' && join->init.name != NULL && strcmp(conf.name, join->init.name) == 0 &&
+              joined_read(conf.joined, &record, &entry) == ERR_OK;
+    conf_deinit(&dconf_schema, &conf);
+    if (!in)
+        return false;
+    in = memcmp(record.nonce, invite->nonce, sizeof record.nonce) == 0;
+    record_deinit(&record);
+    record_entry_free(&entry);
+    return in;
+}
+
+static enum err say_in(const struct ctl_join *join)
+{
+    if (join->init.json)
+        printf("{\"island\":\"%s\",\"already\":true}\n", join->init.name);
+    else
+        printf("Island %s is in this run already, and was left as it is.\n", join->init.name);
+    return fflush(stdout) == 0 ? ERR_OK : err_set_errno(ERR_IO, "cannot write");
+}
+
 enum err ctl_join(const struct home *home, struct ctl_join *join)
 {
     struct task task = {.join = join};
@@ -263,6 +287,9 @@ enum err ctl_join(const struct home *home, struct ctl_join *join)
                        WIRE_NAME_BYTES - 1);
     TRY(parse_owner(join->owner, &task.owner_wish));
     TRY(invite_parse(join->token, &task.invite));
+    join->already = is_in(home, join, &task.invite);
+    if (join->already)
+        return say_in(join);
     TRY(parse_uplink(join->init.uplink, &task.uplink));
     join->init.owner = join->owner;
     join->init.enrol = enrol;

@@ -22,6 +22,7 @@ struct ctl_join {
     uint32_t patience_s;  /* for the inviter to be there */
     uint32_t decide_s;    /* and for the run to decide, in all */
     struct ctl_init init; /* its enrol and owner are set here */
+    bool already;         /* out: the island was in that run before */
 };
 
 /* The token itself: `word`, as it was typed, which is then made unreadable where it stood, since others see a command
@@ -29,7 +30,8 @@ struct ctl_join {
  * nothing is read. mem_free() it. */
 ERR_MUST_CHECK enum err ctl_join_token(char *word, const char *file, char **token);
 
-/* As ctl_init(); ERR_CONF: no token, or one that was typed wrong; ERR_STATE: the run refuses, with its reason;
+/* As ctl_init(), but an island of that name that joined the token's run here before is left as it is, which is said.
+ * ERR_CONF: no token, or one that was typed wrong; ERR_STATE: the run refuses, with its reason;
  * ERR_CLOSED: nobody answers at the token's addresses. */
 ERR_MUST_CHECK enum err ctl_join(const struct home *home, struct ctl_join *join);
 

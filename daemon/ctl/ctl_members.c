@@ -11,6 +11,7 @@
 #include "common/mem.h"
 #include "daemon/ctl/ctl_client.h"
 #include "daemon/as_typed.h"
+#include "daemon/dconf.h"
 #include "daemon/ctl/ctl_trainer.h"
 
 enum { LOOK_MS = 100, ID_DIGITS = 12, DAY_S = 86400, NAMES_S = 1 };
@@ -52,14 +53,24 @@ static enum err print_invitation(const json_t *answer)
     size_t index;
     json_t *address;
     time_t expires = (time_t)ctl_integer(answer, "expires");
+    const char *island = ctl_text(answer, "island");
     struct tm when;
     char text[64] = "";
+    if (json_is_true(json_object_get(answer, "member"))) {
+        printf("Island %s is in this run already, and needs no token; if it has lost its key: %s revoke %s\n", island,
+               as_typed(), island);
+        return fflush(stdout) == 0 ? ERR_OK : err_set_errno(ERR_IO, "cannot write");
+    }
     if (localtime_r(&expires, &when) != NULL)
         strftime(text, sizeof text, "%Y-%m-%d %H:%M", &when);
-    printf("Whoever has this token may join this run, once, until %s. On the other machine:\n\n"
-           "    dilococtl join %s --name NAME --data FILE\n\n(as a witness, which only "
+    if (island[0] != '\0')
+        printf("Island %s may join this run by this token", island);
+    else
+        printf("Whoever has this token may join this run");
+    printf(", once, until %s. On the other machine:\n\n"
+           "    dilococtl join %s --name %s --data FILE\n\n(as a witness, which only "
            "votes: --witness instead of --data FILE). It knocks at",
-           text, ctl_text(answer, "token"));
+           text, ctl_text(answer, "token"), island[0] != '\0' ? island : "NAME");
     json_array_foreach (json_object_get(answer, "addresses"), index, address)
         printf("%s %s", index > 0 ? "," : "", json_string_value(address));
     printf(" (another: --address HOST:PORT).\nTo take it back: %s invite --revoke %.*s\n", as_typed(), ID_DIGITS,
@@ -91,7 +102,11 @@ enum err ctl_members_invite(const struct ctl_members *ctl)
     const char *note = ctl->note != NULL ? ctl->note : "";
     if (strpbrk(note, "\r\n") != NULL || (ctl->address != NULL && strpbrk(ctl->address, " \r\n") != NULL))
         return err_set(ERR_ARG, "a note has one line, and an address no blanks");
-    TRY(mem_printf(&request, "invite %" PRIu64 " %s %s", seconds, ctl->address != NULL ? ctl->address : "-", note));
+    if (ctl->island != NULL && !dconf_name_good(ctl->island))
+        return err_set(ERR_ARG, "--for %s: an island's name is 1 to %d letters, digits, '-' or '_'", ctl->island,
+                       DCONF_NAME_MAX);
+    TRY(mem_printf(&request, "invite %" PRIu64 " %s %s %s", seconds, ctl->address != NULL ? ctl->address : "-",
+                   ctl->island != NULL ? ctl->island : "-", note));
     enum err err = ctl_ask(ctl->socket, request, &answer);
     mem_free(request);
     TRY(err);
@@ -112,8 +127,10 @@ static void print_row(const json_t *row)
         snprintf(text, sizeof text, "%lld h", (long long)(left / 3600));
     else
         snprintf(text, sizeof text, "%lld min", (long long)((left + 59) / 60));
-    printf("%-*.*s  %-8s  %-8s  %s\n", ID_DIGITS, ID_DIGITS, ctl_text(row, "id"), text,
-           json_is_true(json_object_get(row, "redeemed")) ? "used" : "open", ctl_text(row, "note"));
+    const char *island = ctl_text(row, "island"), *note = ctl_text(row, "note");
+    printf("%-*.*s  %-8s  %-8s  %s%s%s\n", ID_DIGITS, ID_DIGITS, ctl_text(row, "id"), text,
+           json_is_true(json_object_get(row, "redeemed")) ? "used" : "open", island,
+           island[0] != '\0' && note[0] != '\0' ? ", " : "", note);
 }
 
 enum err ctl_members_list(const struct ctl_members *ctl)

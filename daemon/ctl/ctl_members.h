@@ -14,13 +14,14 @@
 struct ctl_members {
     const char *socket;  /* where the daemon answers */
     const char *expires; /* invite: as 24h; NULL: a day */
+    const char *island;  /* invite: the only one that the token lets in; NULL: any */
     const char *note;    /* invite; NULL: none */
     const char *address; /* invite: where guests knock; NULL: the daemon knows */
     uint32_t patience_s; /* for a record to say it */
     bool no_wait, now, json;
 };
 
-/* Prints one token, and the command to type on the other machine. */
+/* Prints one token, and the command to type on the other machine; or that the island is in the run already. */
 ERR_MUST_CHECK enum err ctl_members_invite(const struct ctl_members *ctl);
 ERR_MUST_CHECK enum err ctl_members_list(const struct ctl_members *ctl);
 /* The first digits of its id. */

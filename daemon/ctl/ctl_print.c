@@ -383,7 +383,6 @@ void ctl_print_status(const json_t *status, const struct ctl_text_look *look, FI
     print_traffic(status, look, file);
     print_processor(status, look, file);
     say_text(ctl_text(status, "saved"), "saved", look, file);
-    say_text(ctl_text(status, "notice"), "notice", look, file);
     if (look->verbose)
         say_text(ctl_text(status, "advice"), "advice", look, file);
     say_text(ctl_text(status, "capped"), "advice", look, file);

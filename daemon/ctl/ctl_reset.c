@@ -122,13 +122,8 @@ static enum err describe_next(const struct dconf *conf, char **text)
     const char *what = conf->witness ? "--witness" : ours ? "--data FILE" : "--program COMMAND";
     if (conf->joined[0] != '\0')
         return mem_printf(text, "%s join TOKEN --name %s %s, with a new invitation", as_typed(), conf->name, what);
-    return mem_printf(text, "%s start begins a run anew%s; %s join TOKEN --name %s %s joins one", as_typed(),
-                      conf->peers_count == 0 ? ""
-                      : conf->founded[0] == '\0'
-                          ? ", to which you give another [run] name in run.ini on all founders, so "
-                            "that nothing of the run before counts in it"
-                          : ", with the same file that [island] founded names on all founders",
-                      as_typed(), conf->name, what);
+    return mem_printf(text, "%s start founds another run; %s join TOKEN --name %s %s joins one", as_typed(), as_typed(),
+                      conf->name, what);
 }
 
 static enum err say(const char *aside, const char *next, bool json)

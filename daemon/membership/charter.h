@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * charter: which view records rule this island: those on its disk, or record 0 of its configuration where there are
- * none; and who that makes of its members.
+ * charter: which view records rule this island: those on its disk, the one by which it joined, or, where there are
+ * none, the first one of a run that it founds; and who that makes of its members.
  *
- * It keeps the chain and the view that follows its newest record. Once a record is on disk it rules, whatever the
- * configuration says; what contradicts it is told for status, what has no effect is told in the log. Only the loop's
- * thread.
+ * It keeps the chain and the view that follows its newest record. Only the loop's thread.
  */
 #ifndef DAEMON_MEMBERSHIP_CHARTER_H
 #define DAEMON_MEMBERSHIP_CHARTER_H
@@ -29,7 +27,7 @@ struct charter {
 };
 
 /* Reads the records, or makes the first one and keeps it. `conf` is borrowed. ERR_CONF: our key is not
- * on the roster, with the remedy; what dconf_entries() and view_record0() fail with. On failure `*charter` is empty. */
+ * on the roster, with the remedy; what founding_record() fails with. On failure `*charter` is empty. */
 ERR_MUST_CHECK enum err charter_open(const struct dconf *conf, const struct ident *ident, const struct runspec *spec,
                                      struct charter *charter);
 /* An empty one is fine. */
@@ -47,9 +45,6 @@ uint64_t charter_old(const struct charter *charter, uint64_t needed);
 /* Who takes part, as the core wants to know it; its ids are borrowed until the next call. `votes`: our disk is not in
  * doubt. */
 struct sync_view charter_sync_view(struct charter *charter, bool votes);
-
-/* What a configuration says of the members and the record does not, or "" (for status): into `text`. */
-void charter_difference(const struct charter *charter, char *text, size_t text_bytes);
 
 /* Whether the member left the run as its people asked (dilococtl leave), as far as the records say: since it last took
  * part it is draining, or away. */

@@ -128,6 +128,41 @@ void doorway_free(struct doorway *doorway)
 
 /* ---- what people ask ---- */
 
+static void forget(struct doorway *doorway, const struct invite_row *row)
+{
+    link_unadmit(doorway->conf.link, row->curve_key);
+    for (uint32_t k = 0; k < INVITES_MAX; k++)
+        if (digest_equal(&doorway->arrivals[k].invitation, &row->id))
+            doorway->arrivals[k].used = false;
+}
+
+/* Takes out the one for this island that nobody has redeemed; false: there is none. */
+static bool replace(struct invites *invites, const char *island, struct invite_row *row)
+{
+    for (uint32_t i = 0; island[0] != '\0' && i < invites->count; i++) {
+        const struct invite_row *old = &invites->rows[i];
+        if (!old->redeemed && strcmp(old->island, island) == 0)
+            return invites_revoke(invites, &old->id, row) == ERR_OK;
+    }
+    return false;
+}
+
+/* Durable, or all is as before. */
+static enum err add(struct doorway *doorway, const struct invite *invite, const struct doorway_ask *ask)
+{
+    struct invites before = doorway->invites;
+    struct invite_row old;
+    bool replaced = replace(&doorway->invites, ask->island, &old);
+    enum err err = invites_add(&doorway->invites, invite, ask->island, ask->note);
+    if (err == ERR_OK)
+        err = save(doorway);
+    if (err != ERR_OK)
+        doorway->invites = before;
+    else if (replaced)
+        forget(doorway, &old);
+    return err;
+}
+
 enum err doorway_invite(struct doorway *doorway, const struct doorway_ask *ask, uint64_t now_ms, uint64_t wall_s,
                         char *text, struct digest *id)
 {
@@ -141,10 +176,9 @@ enum err doorway_invite(struct doorway *doorway, const struct doorway_ask *ask, 
         uint64_t word = env_random_u64();
         memcpy(invite.seed + at, &word, sizeof word);
     }
-    TRY(invite_text(&invite, text));
-    TRY(invites_add(&doorway->invites, &invite, ask->note));
     *id = invite_id(&invite);
-    enum err err = save(doorway);
+    TRY(invite_text(&invite, text));
+    enum err err = add(doorway, &invite, ask);
     if (err == ERR_OK)
         err = admit(doorway, invites_find(&doorway->invites, id), now_ms, wall_s);
     if (err != ERR_OK) {
@@ -152,14 +186,6 @@ enum err doorway_invite(struct doorway *doorway, const struct doorway_ask *ask, 
         memset(text, 0, INVITE_TEXT_BYTES);
     }
     return err;
-}
-
-static void forget(struct doorway *doorway, const struct invite_row *row)
-{
-    link_unadmit(doorway->conf.link, row->curve_key);
-    for (uint32_t k = 0; k < INVITES_MAX; k++)
-        if (digest_equal(&doorway->arrivals[k].invitation, &row->id))
-            doorway->arrivals[k].used = false;
 }
 
 enum err doorway_revoke(struct doorway *doorway, const char *id_begin)
@@ -280,6 +306,9 @@ static enum err judge(const struct doorway *doorway, const struct link_guest *gu
     const struct invite_row *row = invites_of(&doorway->invites, guest->key);
     if (row == NULL || !digest_equal(&row->id, &enrol->invitation))
         return err_set(ERR_STATE, "the token is not the one by which this connection was made; ask for another");
+    if (row->island[0] != '\0' && strcmp(row->island, enrol->name) != 0)
+        return err_set(ERR_STATE, "the token is for island %s; join by that name, or ask for another token",
+                       row->island);
     if (!wire_enrol_signed(enrol, last(doorway)->nonce, &doorway->conf.spec->digest))
         return err_set(ERR_STATE, "the signature is not of the key that is to be enrolled, or of another run");
     const struct record_member *same = record_member_named(last(doorway), enrol->name);

@@ -57,10 +57,12 @@ void doorway_free(struct doorway *doorway);
 struct doorway_ask {
     char addresses[INVITE_ADDRESSES_MAX][WIRE_ADDRESS_BYTES]; /* where to knock */
     uint32_t addresses_count;
-    uint64_t seconds; /* it is good for */
+    uint64_t seconds;   /* it is good for */
+    const char *island; /* the only one that it lets in; "": any */
     const char *note;
 };
-/* Makes an invitation; its token into `text` (INVITE_TEXT_BYTES). ERR_ARG; ERR_STATE: too many are open; ERR_IO: it
+/* Makes an invitation; its token into `text` (INVITE_TEXT_BYTES). One for an island takes the place of an earlier one
+ * for it that nobody has redeemed. ERR_ARG; ERR_STATE: too many are open; ERR_IO: it
  * cannot be kept, and is worth nothing. */
 ERR_MUST_CHECK enum err doorway_invite(struct doorway *doorway, const struct doorway_ask *ask, uint64_t now_ms,
                                        uint64_t wall_s, char *text, struct digest *id);

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/human.h"
 #include "common/log.h"
 #include "common/mem.h"
 #include "daemon/peers/peer.h"
@@ -237,15 +236,12 @@ static void fill_hello(struct peers *peers)
     peers->out.type = WIRE_HELLO;
     *hello = (struct wire_hello){.run_id = conf->spec->digest,
                                  .plan_known = plan != NULL,
-                                 .first_known = conf->view->epoch == 0,
                                  .session = conf->session,
                                  .island = conf->view->members[conf->view->self].id,
                                  .window_kib = (uint32_t)(conf->conf->window / 1024),
                                  .uplink = conf->conf->uplink,
                                  .owner_wish = owner_wish(peers),
                                  .draining = peers->draining};
-    if (hello->first_known)
-        hello->first = *chain_last_digest(conf->chain);
     snprintf(hello->address, sizeof hello->address, "%s", dconf_address(conf->conf));
     if (hello->plan_known)
         hello->plan_id = plan->id;
@@ -377,26 +373,6 @@ static const char *plan_misfit(const struct peers *peers, bool known, const stru
     return "its model has other tensors, or another frozen base; the trainers of all islands must register the same";
 }
 
-/* Founders make record 0 from their configurations, each for itself, and nothing of one fits what another makes. */
-static const char *first_misfit(const struct peers_conf *conf, const struct view_member *member,
-                                const struct wire_hello *hello)
-{
-    static _Thread_local char text[WIRE_REASON_BYTES];
-    char theirs[HUMAN_BYTES], ours[HUMAN_BYTES];
-    if (!hello->first_known || conf->view->epoch > 0 || digest_equal(&hello->first, chain_last_digest(conf->chain)))
-        return NULL;
-    if (hello->uplink != 0 && hello->uplink != member->uplink)
-        snprintf(text, sizeof text,
-                 "it has uplink = %s of itself, and its [peer] section here has %s: one figure for each island in all "
-                 "configurations",
-                 human_rate((double)hello->uplink, theirs), human_rate((double)member->uplink, ours));
-    else
-        snprintf(text, sizeof text,
-                 "its configuration and this one have other uplinks or witnesses of the same islands: compare "
-                 "dilococtl peers on both");
-    return text;
-}
-
 /* Why the member in that slot, which greets so, cannot be talked to; NULL: it can. In a buffer of the thread, good
  * until the next call. */
 static const char *misfit(const struct peers *peers, uint32_t slot, const struct wire_hello *hello)
@@ -407,8 +383,7 @@ static const char *misfit(const struct peers *peers, uint32_t slot, const struct
         return "it has another run spec; give every island the same file";
     if (hello->island != member->id || strcmp(hello->name, member->name) != 0)
         return "its name is not the one its key stands for";
-    const char *first = first_misfit(conf, member, hello);
-    return first != NULL ? first : plan_misfit(peers, hello->plan_known, &hello->plan_id);
+    return plan_misfit(peers, hello->plan_known, &hello->plan_id);
 }
 
 enum err peers_plan_known(struct peers *peers, const struct transfer_plan *plan)

@@ -163,13 +163,12 @@ static enum err check_nonce(const struct tensorfile *file, const char *path, con
     if (found != NULL && strcmp(found, digest_hex(nonce_id, hex)) == 0)
         return ERR_OK;
     return err_set(ERR_CONF,
-                   "%s: was saved in a run that was begun another time: with another list of islands at its beginning, "
-                   "or before a reset; put names, uplinks and [peer] sections back as they were then, or begin anew, "
-                   "everywhere, with another [island] state folder; nothing saved was changed",
+                   "%s: was saved in a run that was begun another time, as before a reset; move the [island] state "
+                   "folder away, or name another; nothing saved was changed",
                    path);
 }
 
-/* Initial tensors of another run, model or list of islands are nobody's work: their trainer brings them again. */
+/* Initial tensors of another run or model are nobody's work: their trainer brings them again. */
 static enum err forgive_initial(enum err err, uint64_t version)
 {
     return err == ERR_CONF && version == 0 ? err_prefix(ERR_NOTFOUND, "only initial tensors") : err;

@@ -2,16 +2,9 @@
 #include "net/config/view.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "common/bytes.h"
 #include "common/mem.h"
-
-struct view_known {
-    char name[WIRE_NAME_BYTES];
-    char address[RECORD_ADDRESS_BYTES];
-};
 
 /* ---- life ---- */
 
@@ -23,20 +16,15 @@ static void put_text(char *to, size_t to_bytes, const char *text)
     memset(to + bytes, 0, to_bytes - bytes);
 }
 
-enum err view_init(const struct view_entry *entries, size_t entries_count, struct view *view)
+enum err view_init(const struct view_way *ways, size_t ways_count, struct view *view)
 {
     enum err err;
     *view = (struct view){.self = VIEW_NOBODY};
     TRY_OUT(mem_new(VIEW_SLOTS_MAX, sizeof *view->members, "the membership", &view->members));
     TRY_OUT(mem_new(VIEW_SLOTS_MAX, sizeof *view->places, "the membership", &view->places));
-    TRY_OUT(mem_new(entries_count, sizeof *view->known, "the membership", &view->known));
-    for (size_t i = 0; i < entries_count; i++) {
-        if (entries[i].address == NULL || entries[i].address[0] == '\0')
-            continue;
-        struct view_known *known = &view->known[view->known_count++];
-        put_text(known->name, sizeof known->name, entries[i].name);
-        put_text(known->address, sizeof known->address, entries[i].address);
-    }
+    TRY_OUT(mem_new(ways_count, sizeof *view->ways, "the membership", &view->ways));
+    for (size_t i = 0; i < ways_count; i++)
+        view->ways[view->ways_count++] = ways[i];
 out:
     if (err != ERR_OK)
         view_free(view);
@@ -47,7 +35,7 @@ void view_free(struct view *view)
 {
     mem_free(view->members);
     mem_free(view->places);
-    mem_free(view->known);
+    mem_free(view->ways);
     *view = (struct view){0};
 }
 
@@ -98,12 +86,12 @@ void view_release(struct view *view, uint32_t slot)
         view->count--;
 }
 
-/* Our own configuration may know a nearer way than the one the run was told. */
+/* Where to dial it, by our own configuration or the record. */
 static const char *address_of(const struct view *view, const struct record_member *from)
 {
-    for (size_t i = 0; i < view->known_count; i++)
-        if (strcmp(view->known[i].name, from->name) == 0)
-            return view->known[i].address;
+    for (size_t i = 0; i < view->ways_count; i++)
+        if (strcmp(view->ways[i].name, from->name) == 0 && (view->ways[i].first || from->address[0] == '\0'))
+            return view->ways[i].address;
     return from->address;
 }
 
@@ -224,157 +212,4 @@ uint32_t view_islands(const struct view *view, uint32_t end)
     for (uint32_t i = 0; i < end; i++)
         count += !view->members[i].used || view->members[i].role != RECORD_WITNESS;
     return count;
-}
-
-/* ---- hand-written members ---- */
-
-static int by_name(const void *left, const void *right)
-{
-    const struct record_member *a = left;
-    const struct record_member *b = right;
-    return strcmp(a->name, b->name);
-}
-
-static enum err add_member(struct record *record, const struct view_entry *entry)
-{
-    struct record_member *member = &record->members[record->members_count];
-    *member = (struct record_member){.uplink = entry->uplink, .role = RECORD_OWNER, .voter = true};
-    if (entry->witness)
-        member->role = RECORD_WITNESS;
-    if (strlen(entry->name) >= sizeof member->name)
-        return err_set(ERR_CONF, "island %s: a name has at most %d bytes", entry->name, WIRE_NAME_BYTES - 1);
-    if (strlen(entry->address) >= RECORD_ADDRESS_BYTES)
-        return err_set(ERR_CONF, "island %s: an address has at most %d bytes", entry->name, RECORD_ADDRESS_BYTES - 1);
-    put_text(member->name, sizeof member->name, entry->name);
-    enum err err = ident_parse(entry->key_text, member->key);
-    if (err != ERR_OK)
-        return err_prefix(err, "island %s", entry->name);
-    for (uint32_t i = 0; i < record->members_count; i++) {
-        const struct record_member *other = &record->members[i];
-        if (strcmp(other->name, member->name) == 0)
-            return err_set(ERR_CONF, "two islands are called %s; each needs a name of its own", member->name);
-        if (ident_compare(other->key, member->key) == 0)
-            return err_set(ERR_CONF, "islands %s and %s have the same public key; each needs its own", other->name,
-                           member->name);
-    }
-    record->members_count++;
-    return ERR_OK;
-}
-
-/* A witness makes an even number of voters odd, so that one more may be lost; beside an odd one it is of no use. */
-static enum err seat_witness(struct record *record, uint32_t owners)
-{
-    const char *first = NULL;
-    for (uint32_t i = 0; i < record->members_count; i++) {
-        struct record_member *member = &record->members[i];
-        if (member->role != RECORD_WITNESS)
-            continue;
-        if (first != NULL)
-            return err_set(ERR_CONF, "islands %s and %s are both witnesses; a run has at most one", first,
-                           member->name);
-        first = member->name;
-        member->voter = owners % 2 == 0;
-    }
-    if (first != NULL && owners == 0)
-        return err_set(ERR_CONF, "witness %s is alone: a run needs an island that trains", first);
-    return ERR_OK;
-}
-
-/* Ids are places in the order of names. */
-static enum err give_ids(struct record *record)
-{
-    struct shardmap_owner owners[RECORD_OWNERS_MAX];
-    uint32_t count = 0;
-    qsort(record->members, record->members_count, sizeof *record->members, by_name);
-    for (uint32_t i = 0; i < record->members_count; i++) {
-        struct record_member *member = &record->members[i];
-        member->id = i;
-        if (member->role == RECORD_OWNER)
-            owners[count++] = (struct shardmap_owner){.id = i, .weight = member->uplink};
-    }
-    record->next_id = record->members_count;
-    record->map = shardmap_empty();
-    if (count > 0)
-        shardmap_assign(&record->map, owners, count);
-    return seat_witness(record, count);
-}
-
-static void make_nonce(struct record *record, const struct digest *run_id)
-{
-    struct digest_state state;
-    digest_begin(&state);
-    digest_add(&state, run_id->byte, sizeof run_id->byte);
-    for (uint32_t i = 0; i < record->members_count; i++) {
-        const struct record_member *member = &record->members[i];
-        digest_add(&state, member->name, strlen(member->name) + 1);
-        digest_add(&state, member->key, sizeof member->key);
-        if (member->role == RECORD_WITNESS) /* who does not know it as one is of another run */
-            digest_add(&state, &(uint8_t){1}, 1);
-    }
-    struct digest digest = digest_end(&state);
-    memcpy(record->nonce, digest.byte, sizeof record->nonce);
-}
-
-enum err view_record0(const struct view_entry *entries, size_t entries_count, const struct digest *run_id,
-                      uint64_t steps, struct record *record)
-{
-    enum err err;
-    *record = (struct record){.steps = steps};
-    if (entries_count > RECORD_OWNERS_MAX)
-        return err_set(ERR_CONF, "%zu islands; at most %d are possible in configurations: invite the others",
-                       entries_count, RECORD_OWNERS_MAX);
-    TRY_OUT(mem_new(entries_count, sizeof *record->members, "the membership", &record->members));
-    for (size_t i = 0; i < entries_count; i++)
-        TRY_OUT(add_member(record, &entries[i]));
-    TRY_OUT(give_ids(record));
-    make_nonce(record, run_id);
-out:
-    if (err != ERR_OK) {
-        mem_free(record->members);
-        *record = (struct record){0};
-    }
-    return err;
-}
-
-/* Of each member in order: the name with its zero byte, the key's 32 bytes, the uplink as u64. Addresses may differ
- * from island to island. */
-static struct digest digest_members(const struct view *view)
-{
-    struct digest_state state;
-    digest_begin(&state);
-    for (uint32_t i = 0; i < view->count; i++) {
-        const struct view_member *member = &view->members[i];
-        uint8_t uplink[sizeof member->uplink];
-        struct bytes_writer writer = bytes_writer_init(uplink, sizeof uplink);
-        bytes_put_u64(&writer, member->uplink);
-        digest_add(&state, member->name, strlen(member->name) + 1);
-        digest_add(&state, member->key, sizeof member->key);
-        digest_add(&state, uplink, sizeof uplink);
-    }
-    return digest_end(&state);
-}
-
-enum err view_new(const struct view_entry *entries, size_t entries_count, const struct digest *run_id, const char *self,
-                  struct view *view)
-{
-    enum err err;
-    struct record record;
-    struct view_changes changes;
-    static const uint8_t nobody[IDENT_KEY_BYTES];
-    *view = (struct view){0};
-    TRY(view_record0(entries, entries_count, run_id, 0, &record));
-    TRY_OUT(view_init(entries, entries_count, view));
-    TRY_OUT(view_update(view, &record, &(struct digest){{0}}, nobody, &changes));
-    view->self = view_slot_named(view, self);
-    if (view->self == VIEW_NOBODY) {
-        err = err_set(ERR_ARG, "island %s is not among the members", self);
-        goto out;
-    }
-    view->id = digest_members(view);
-    view->nonce_id = digest_of(view->nonce, sizeof view->nonce);
-out:
-    mem_free(record.members);
-    if (err != ERR_OK)
-        view_free(view);
-    return err;
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * view: this daemon's slots of the members of the newest view record, and record 0 where it is written by hand.
+ * view: this daemon's slots of the members of the newest view record.
  *
  * A member has an id in the run, for ever, and a slot here, as long as it is on the roster: what a daemon keeps of its
  * members lies in arrays by slot. Ids alone are on the wire, in records and on disk; only here are they turned into
  * each other. A slot whose member has left stays taken until the caller has let go of everything that lies there.
  *
  * Owns its members; they do not move, so a pointer to one or to its strings is good until its slot is released. Where a
- * member listens is what the record says, or what our own configuration says of that name: it may know a nearer
- * way. It knows no file, no socket and no clock.
+ * member listens is what the record says, or what our own configuration says of that name: it may know a nearer way, or
+ * one where the record says none. It knows no file, no socket and no clock.
  */
 #ifndef NET_CONFIG_VIEW_H
 #define NET_CONFIG_VIEW_H
@@ -27,13 +27,11 @@
 enum { VIEW_SLOTS_MAX = BITSET_MAX };
 #define VIEW_NOBODY UINT32_MAX /* no slot */
 
-/* What a configuration says of an island, ourselves included. */
-struct view_entry {
-    const char *name;
-    const char *address;  /* "host:port"; "" if it dials us */
-    const char *key_text; /* its public key */
-    uint64_t uplink;      /* bit/s */
-    bool witness;         /* it votes, and has neither a trainer nor shards */
+/* Where our own configuration has an island reached. */
+struct view_way {
+    char name[WIRE_NAME_BYTES];
+    char address[RECORD_ADDRESS_BYTES]; /* "host:port" */
+    bool first;                         /* whatever the record says; else only where it says no address */
 };
 
 struct view_member {
@@ -61,17 +59,18 @@ struct view {
     uint32_t self;               /* our own slot; VIEW_NOBODY: our key is not on the roster */
     uint64_t epoch;
     uint8_t nonce[RECORD_NONCE_BYTES]; /* of the run */
-    struct digest id;                  /* of the record; of view_new(): over names, keys and uplinks */
+    struct digest id;                  /* of the record */
     struct digest nonce_id;            /* over the nonce */
 
     struct view_place *places; /* in order of id */
     uint32_t places_count;
-    struct view_known *known; /* addresses that our configuration knows */
-    size_t known_count;
+    struct view_way *ways; /* that our configuration knows */
+    size_t ways_count;
 };
 
-/* Nobody yet. `entries`: what our own configuration knows; copied. ERR_NOMEM: `*view` is empty. */
-ERR_MUST_CHECK enum err view_init(const struct view_entry *entries, size_t entries_count, struct view *view);
+/* Nobody yet. `ways`: what our own configuration knows, of two for one name the first; copied. ERR_NOMEM: `*view` is
+ * empty. */
+ERR_MUST_CHECK enum err view_init(const struct view_way *ways, size_t ways_count, struct view *view);
 /* An empty one is fine; leaves it empty. */
 void view_free(struct view *view);
 
@@ -97,20 +96,5 @@ uint32_t view_slot_named(const struct view *view, const char *name);
 bool view_is_witness(const struct view *view);
 /* How many slots are below `end` that are not the witness's: of islands that train. */
 uint32_t view_islands(const struct view *view, uint32_t end);
-
-/* ---- hand-written members ---- */
-
-/* Record 0 of these islands, the same on every island that writes the same, whatever the order and the addresses: ids
- * from 0 in order of name, all owners and voters, slots shared out by uplink, and a nonce that follows from run spec,
- * names and keys. A witness owns nothing, and votes where the owners are even in number, which makes it odd. No
- * addresses: they may differ from island to island. ERR_CONF names the islands: more than RECORD_OWNERS_MAX, two of one
- * name or one key, a key that is none; two witnesses, or nobody else. record_deinit() it; on failure it is empty. */
-ERR_MUST_CHECK enum err view_record0(const struct view_entry *entries, size_t entries_count,
-                                     const struct digest *run_id, uint64_t steps, struct record *record);
-
-/* The membership of these islands and no others, by their record 0; `self` is the name of our own. Failures as of
- * view_record0(); ERR_ARG: none is called `self`. On failure `*view` is empty. */
-ERR_MUST_CHECK enum err view_new(const struct view_entry *entries, size_t entries_count, const struct digest *run_id,
-                                 const char *self, struct view *view);
 
 #endif

@@ -26,7 +26,7 @@ enum {
     INVITE_TEXT_BYTES = 2048, /* with the zero at its end */
     INVITE_NOTE_BYTES = 64,
     INVITES_MAX = 64, /* open at a time */
-    INVITES_BYTES_MAX = 12 + INVITES_MAX * 169 + DIGEST_BYTES,
+    INVITES_BYTES_MAX = 12 + INVITES_MAX * (169 + WIRE_NAME_BYTES) + DIGEST_BYTES,
 };
 
 struct invite {
@@ -57,7 +57,8 @@ struct invite_row {
     struct digest id;
     uint8_t curve_key[IDENT_KEY_BYTES]; /* of the connection with which it is redeemed */
     uint64_t expiry_s;
-    char note[INVITE_NOTE_BYTES]; /* for people: whom it is for */
+    char note[INVITE_NOTE_BYTES]; /* for people */
+    char island[WIRE_NAME_BYTES]; /* the only one that it lets in; "": any */
     bool redeemed;
     uint8_t by[IDENT_KEY_BYTES]; /* redeemed: by whom */
 };
@@ -68,8 +69,10 @@ struct invites {
     uint32_t count;
 };
 
-/* `note` is cut to INVITE_NOTE_BYTES, and to printable ASCII. ERR_STATE: as many as can be are open, or this one is. */
-ERR_MUST_CHECK enum err invites_add(struct invites *invites, const struct invite *invite, const char *note);
+/* `island` is a name, or ""; `note` is cut to INVITE_NOTE_BYTES, and to printable ASCII. ERR_STATE: as many as can be
+ * are open, or this one is. */
+ERR_MUST_CHECK enum err invites_add(struct invites *invites, const struct invite *invite, const char *island,
+                                    const char *note);
 /* NULL: there is none. */
 const struct invite_row *invites_find(const struct invites *invites, const struct digest *id);
 /* By the key of a connection. */

@@ -397,9 +397,8 @@ static bool acceptable(struct link *link, uint32_t peer, const struct wire_heade
         return false;
     }
     if (header->run_tag != link->run_tag) {
-        news_tell(
-            &link->news, LINK_MISMATCH, peer,
-            "it has another run spec, or other members: the run spec, [peer] and [island] founded are alike on all");
+        news_tell(&link->news, LINK_MISMATCH, peer,
+                  "it has another run spec, or is in another run: one that was founded another time");
         return false;
     }
     bool bulk_type = header->type == WIRE_CHUNK || header->type == WIRE_BULK_HELLO;

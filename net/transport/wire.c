@@ -147,7 +147,6 @@ static enum err pack_hello(const struct wire_hello *hello, uint8_t *out, size_t 
     Diloco__Hello proto = DILOCO__HELLO__INIT;
     proto.run_id = binary_of(&hello->run_id, true);
     proto.plan_id = binary_of(&hello->plan_id, hello->plan_known);
-    proto.first = binary_of(&hello->first, hello->first_known);
     proto.session = hello->session;
     proto.island = hello->island;
     proto.name = (char *)(uintptr_t)hello->name;
@@ -165,7 +164,6 @@ static enum err check_hello(const Diloco__Hello *proto, struct wire_hello *hello
     bool known;
     TRY(digest_from(&proto->run_id, "run_id", false, &hello->run_id, &known));
     TRY(digest_from(&proto->plan_id, "plan_id", true, &hello->plan_id, &hello->plan_known));
-    TRY(digest_from(&proto->first, "first", true, &hello->first, &hello->first_known));
     hello->session = proto->session;
     hello->island = proto->island;
     hello->window_kib = proto->window_kib;

@@ -19,7 +19,7 @@
 #include "common/bitset.h"
 
 /* 1: first version. */
-enum { WIRE_VERSION = 4 };
+enum { WIRE_VERSION = 5 };
 enum {
     WIRE_HEADER_BYTES = 16,
     WIRE_CHUNK_HEADER_BYTES = 60,
@@ -101,8 +101,7 @@ struct wire_key {
 
 struct wire_hello {
     struct digest run_id, plan_id;
-    struct digest first; /* of record 0 */
-    bool plan_known, first_known;
+    bool plan_known;
     uint64_t session;
     uint32_t island;
     char name[WIRE_NAME_BYTES], software[WIRE_NAME_BYTES];

@@ -18,8 +18,10 @@
 #include "common/env.h"
 #include "common/fsio.h"
 #include "daemon/ctl/yardstick.h"
+#include "common/runspec.h"
 #include "net/transport/ident.h"
 #include "tests/bench/bench.h"
+#include "tests/lib/begun.h"
 #include "tests/lib/proc.h"
 #include "worker/libdiloco/diloco.h"
 
@@ -30,13 +32,14 @@ enum {
     COUNTED = ROUNDS - WARM,
     SMALL = 16 << 20,
     LARGE = 64 << 20,
-    ANSWER_BYTES = 65536
+    ANSWER_BYTES = 65536,
+    UPLINK = 1000000000
 };
 #define FOLDER "build/bench/exchange"
 
 struct island {
-    char conf[64], log[64], socket[96], public_key[64];
-    unsigned port;
+    char conf[64], log[64], socket[96], state[64], sockets[64], name[16], address[32];
+    struct ident ident;
     int pid;
 };
 
@@ -69,34 +72,39 @@ struct shared {
 
 static enum err make_island(struct island *island, int i)
 {
-    struct ident ident;
-    char key[64];
+    char key[64], conf[600];
+    snprintf(island->name, sizeof island->name, "i%d", i);
     snprintf(island->conf, sizeof island->conf, FOLDER "/%d.conf", i);
     snprintf(island->log, sizeof island->log, FOLDER "/%d.log", i);
-    snprintf(island->socket, sizeof island->socket, FOLDER "/s%d/worker.sock", i);
+    snprintf(island->state, sizeof island->state, FOLDER "/state%d", i);
+    snprintf(island->sockets, sizeof island->sockets, FOLDER "/s%d", i);
+    snprintf(island->socket, sizeof island->socket, "%s/worker.sock", island->sockets);
+    snprintf(island->address, sizeof island->address, "127.0.0.1:%u", proc_free_port());
     snprintf(key, sizeof key, FOLDER "/%d.key", i);
-    island->port = proc_free_port();
-    TRY(ident_generate(&ident));
-    TRY(ident_save(&ident, key));
-    memcpy(island->public_key, ident.public_text, sizeof ident.public_text);
-    return ERR_OK;
+    TRY(ident_generate(&island->ident));
+    TRY(ident_save(&island->ident, key));
+    snprintf(conf, sizeof conf,
+             "[island]\nname = %s\nrun = run.ini\nkey = %d.key\nstate = state%d\nsockets = s%d\n"
+             "[net]\nlisten = %s\nwindow = 64MiB\n[worker]\nprogram =\n",
+             island->name, i, i, i, island->address);
+    return fsio_replace(island->conf, conf, strlen(conf), 0644);
 }
 
-static enum err write_conf(const struct exchange *x, int i)
+static enum err put_down(const struct exchange *x)
 {
-    FILE *file = fopen(x->islands[i].conf, "we");
-    if (file == NULL)
-        return err_set_errno(ERR_IO, "cannot create %s", x->islands[i].conf);
-    fprintf(file,
-            "[island]\nname = i%d\nrun = run.ini\nkey = %d.key\nstate = state%d\nsockets = s%d\n"
-            "[net]\nlisten = 127.0.0.1:%u\nwindow = 64MiB\n[worker]\nprogram =\n",
-            i, i, i, i, x->islands[i].port);
-    for (int k = 0; k < x->islands_count; k++)
-        if (k != i)
-            fprintf(file, "[peer i%d]\npublic_key = %s\naddress = 127.0.0.1:%u\n", k, x->islands[k].public_key,
-                    x->islands[k].port);
-    fclose(file);
-    return ERR_OK;
+    struct begun_island begun[ISLANDS_MAX];
+    struct runspec spec;
+    for (int i = 0; i < x->islands_count; i++)
+        begun[i] = (struct begun_island){.name = x->islands[i].name,
+                                         .address = x->islands[i].address,
+                                         .ident = &x->islands[i].ident,
+                                         .uplink = UPLINK,
+                                         .state = x->islands[i].state,
+                                         .sockets = x->islands[i].sockets};
+    TRY(runspec_load(FOLDER "/run.ini", NULL, 0, &spec));
+    enum err err = begun_write(begun, (uint32_t)x->islands_count, &spec, NULL);
+    runspec_deinit(&spec);
+    return err;
 }
 
 static enum err start_islands(struct exchange *x)
@@ -110,8 +118,8 @@ static enum err start_islands(struct exchange *x)
     TRY(fsio_replace(FOLDER "/run.ini", spec, strlen(spec), 0644));
     for (int i = 0; i < x->islands_count; i++)
         TRY(make_island(&x->islands[i], i));
+    TRY(put_down(x));
     for (int i = 0; i < x->islands_count; i++) {
-        TRY(write_conf(x, i));
         const char *argv[] = {program, "--config", x->islands[i].conf, NULL};
         x->islands[i].pid = proc_start(argv, x->islands[i].log);
     }

@@ -18,12 +18,13 @@
 #include "common/mem.h"
 #include "common/human.h"
 #include "daemon/ctl/ctl_client.h"
-#include "net/transport/ident.h"
 #include "tests/lib/corpus.h"
+#include "tests/lib/homes.h"
 #include "tests/lib/proc.h"
 
 /* A run whose trainers stand still this long is broken. */
 enum { STALL_S = 60, LINE_EVERY_S = 5 };
+enum { START_S = 60 }; /* for an island to be there */
 
 /* Where the run is, for the screen. */
 enum phase { PHASE_BEGIN, PHASE_TRAIN, PHASE_LAST, PHASE_SAVE };
@@ -44,41 +45,12 @@ static void on_signal(int number)
 
 /* ---- set-up ---- */
 
-static enum err make_island(struct demo *demo, int i)
+static void name_places(struct demo_island *island)
 {
-    struct demo_island *island = &demo->island[i];
-    struct ident ident;
-    snprintf(island->conf, sizeof island->conf, DEMO_FOLDER "/%s.conf", island->name);
+    snprintf(island->home, sizeof island->home, DEMO_FOLDER "/%s", island->name);
     snprintf(island->log, sizeof island->log, DEMO_FOLDER "/%s.log", island->name);
-    snprintf(island->state, sizeof island->state, DEMO_FOLDER "/state-%s", island->name);
-    snprintf(island->sockets, sizeof island->sockets, DEMO_FOLDER "/run-%s", island->name);
-    snprintf(island->control, sizeof island->control, "%s/control.sock", island->sockets);
-    snprintf(island->key, sizeof island->key, DEMO_FOLDER "/%s.key", island->name);
-    island->port = proc_free_port();
-    TRY(ident_generate(&ident));
-    TRY(ident_save(&ident, island->key));
-    memcpy(island->public_key, ident.public_text, sizeof ident.public_text);
-    return ERR_OK;
-}
-
-static enum err write_conf(const struct demo *demo, int i)
-{
-    const struct demo_island *island = &demo->island[i];
-    FILE *file = fopen(island->conf, "we");
-    if (file == NULL)
-        return err_set_errno(ERR_IO, "cannot create %s", island->conf);
-    fprintf(file,
-            "[island]\nname = %s\nrun = run.ini\nkey = %s.key\nstate = state-%s\nsockets = run-%s\n"
-            "[net]\nlisten = 127.0.0.1:%u\ncompress_auto = no\n[worker]\ndata = corpus\nthreads = %ld\n",
-            island->name, island->name, island->name, island->name, island->port, demo->threads);
-    if (i == 0) /* one of them is enough: their anchors are the same */
-        fprintf(file, "program = diloco-worker --eval-batches %d\neval_every = %lld\n", DEMO_EVAL_BATCHES,
-                demo->eval_every);
-    for (int k = 0; k < DEMO_ISLANDS; k++)
-        if (k != i)
-            fprintf(file, "[peer %s]\npublic_key = %s\naddress = 127.0.0.1:%u\n", demo->island[k].name,
-                    demo->island[k].public_key, demo->island[k].port);
-    return fclose(file) == 0 ? ERR_OK : err_set_errno(ERR_IO, "cannot write %s", island->conf);
+    snprintf(island->state, sizeof island->state, "%s/state", island->home);
+    snprintf(island->control, sizeof island->control, "%s/run/control.sock", island->home);
 }
 
 static enum err set_up(struct demo *demo)
@@ -108,9 +80,8 @@ static enum err set_up(struct demo *demo)
     mem_free(text);
     TRY(err);
     for (int i = 0; i < DEMO_ISLANDS; i++)
-        TRY(make_island(demo, i));
-    for (int i = 0; i < DEMO_ISLANDS; i++)
-        TRY(write_conf(demo, i));
+        name_places(&demo->island[i]);
+    homes_init(demo->programs);
     return ERR_OK;
 }
 
@@ -118,8 +89,75 @@ static void start(struct demo *demo, int i)
 {
     char program[300];
     snprintf(program, sizeof program, "%s/dilocod", demo->programs);
-    const char *argv[] = {program, "--config", demo->island[i].conf, NULL};
+    const char *argv[] = {program, "--home", demo->island[i].home, NULL};
     demo->island[i].pid = proc_start(argv, demo->island[i].log);
+}
+
+/* What no option of init and join says. */
+static bool configure(const struct demo *demo, const char *home)
+{
+    char threads[24];
+    snprintf(threads, sizeof threads, "%ld", demo->threads);
+    return homes_configure(home, "worker", "threads", threads) && homes_configure(home, "net", "compress_auto", "no");
+}
+
+/* As soon as its parameters are the run's, which others then begin with, too. */
+static bool pause_at_the_first_step(struct demo *demo)
+{
+    const char *home = demo->island[0].home;
+    unsigned ms = 100;
+    for (unsigned waited = 0; waited < START_S * 1000 && interrupted == 0; waited += ms, ms += ms / 2) {
+        if (proc_wait(demo->island[0].pid, 0) >= 0)
+            return false;
+        proc_sleep_ms(ms);
+        if (HOMES_RUN(home, "pause", "--now") != 0)
+            continue; /* it does not answer yet */
+        if (strlen(homes_anchors(home)) == DIGEST_HEX_BYTES - 1)
+            return true;
+        (void)!HOMES_RUN(home, "resume", "--no-wait");
+    }
+    return false;
+}
+
+/* The first one measures the held-out loss: their anchors are the same. */
+static bool found(struct demo *demo)
+{
+    const char *home = demo->island[0].home;
+    char every[24], program[64];
+    snprintf(every, sizeof every, "%lld", demo->eval_every);
+    snprintf(program, sizeof program, "diloco-worker --eval-batches %d", DEMO_EVAL_BATCHES);
+    if (HOMES_RUN(home, "init", "--name", demo->island[0].name, "--data", DEMO_FOLDER "/corpus", "--run",
+                  DEMO_FOLDER "/run.ini", "--program", program, "--listen", homes_somewhere(), "--no-start") != 0 ||
+        !configure(demo, home) || !homes_configure(home, "worker", "eval_every", every))
+        return false;
+    start(demo, 0);
+    return pause_at_the_first_step(demo);
+}
+
+static bool join(struct demo *demo, int i)
+{
+    const struct demo_island *island = &demo->island[i];
+    const char *token = homes_invite(demo->island[0].home, NULL);
+    if (token == NULL || HOMES_RUN(island->home, "join", token, "--name", island->name, "--data", DEMO_FOLDER "/corpus",
+                                   "--listen", homes_somewhere(), "--no-start") != 0)
+        return false;
+    if (!configure(demo, island->home) || !homes_configure(island->home, "worker", "autostart", "no"))
+        return false;
+    start(demo, i);
+    return homes_wait_role(demo->island[0].home, island->name, "owner", START_S);
+}
+
+/* As people do it, but that all trainers begin at once, with the first step. */
+static bool begin(struct demo *demo)
+{
+    bool good = found(demo);
+    for (int i = 1; i < DEMO_ISLANDS && good; i++)
+        good = join(demo, i);
+    for (int i = 0; i < DEMO_ISLANDS && good; i++)
+        good = HOMES_RUN(demo->island[i].home, "resume", "--no-wait") == 0;
+    if (!good && interrupted == 0)
+        fprintf(stderr, "FAILED: the islands do not come together; their logs are in " DEMO_FOLDER ":\n%s", homes_out);
+    return good;
 }
 
 static bool log_says(const struct demo_island *island, const char *text)
@@ -389,11 +427,9 @@ int main(int argc, char **argv)
            "loopback, on %s.\n"
            "Logs:    " DEMO_FOLDER "/oslo.log, " DEMO_FOLDER "/lima.log\n"
            "Look in: %s/dilococtl watch --socket %s\n",
-           demo.data != NULL ? demo.data : DEMO_TEXT, demo.programs, DEMO_FOLDER "/run-oslo/control.sock");
+           demo.data != NULL ? demo.data : DEMO_TEXT, demo.programs, demo.island[0].control);
     demo.begin_s = env_mono_s();
-    for (int i = 0; i < DEMO_ISLANDS; i++)
-        start(&demo, i);
-    bool done = run(&demo);
+    bool done = begin(&demo) && run(&demo);
     demo.took_s = env_mono_s() - demo.begin_s;
     if (done) {
         look(&demo); /* the last bytes */

@@ -18,8 +18,7 @@ enum { DEMO_EVALS = 10, DEMO_EVAL_BATCHES = 54 };
 
 struct demo_island {
     const char *name;
-    char conf[64], log[64], state[64], sockets[64], control[96], key[64], public_key[64];
-    unsigned port;
+    char home[64], log[64], state[80], control[96];
     int pid;
     bool finished;
     /* as last told by its daemon */

@@ -50,7 +50,7 @@ same() {
     [ ${#a} -eq 64 ] && [ "$a" = "$b" ] && finished paris && finished oslo
 }
 
-# Each takes every step and waits for the other, whichever is faster.
+# Each takes every step and waits for the other, whichever is faster or begins first.
 cat >"$place/run.ini" <<'INI'
 [run]
 name = gpu
@@ -72,20 +72,9 @@ layers_per_fragment = 1
 overlap = 2
 pace = lockstep
 late = wait
+quorum = 2
 INI
 
-# Both know each other from the start, so that neither has done its steps before the other is there.
-for name in paris oslo; do
-    mkdir "$place/$name"
-    "$BUILD/dilococtl" keygen "$place/$name/island.key" --name $name | grep -A1 '^\[peer' >"$place/$name.peer" ||
-        fail "$name gets no key"
-done
-ctl paris init --name paris --data "$text" --run "$place/run.ini" --no-start >"$place/said" || { cat "$place/said"; fail "paris cannot be made"; }
-ctl oslo init --name oslo --data "$text" --run "$place/run.ini" --listen '' --no-start >"$place/said" || { cat "$place/said"; fail "oslo cannot be made"; }
-port=$(sed -n 's/^listen = .*://p' "$place/paris/dilocod.conf")
-cat "$place/oslo.peer" >>"$place/paris/dilocod.conf"
-cp "$place/paris/founded" "$place/oslo/founded" # two founders of one run
-{ cat "$place/paris.peer"; echo "address = 127.0.0.1:$port"; } >>"$place/oslo/dilocod.conf"
 # Of a device: the line that says it, and which GPU where that is not the first.
 lines_of() {
     echo "device = $1"
@@ -95,13 +84,35 @@ train_on() { # island, device
     lines_of "$2" >"$place/lines"
     sed -i -e "/^devices =/d; s/^threads = .*/threads = 2/" -e "/^device = /r $place/lines" -e "/^device = /d" "$place/$1/dilocod.conf"
 }
-train_on paris "$one"
-train_on oslo "$two"
+# Oslo joins the run of paris before it has come far, so that both begin at nearly the same step.
+in_the_run() { ctl paris peers --json | tr -d '\n' | tr '{' '\n' | grep '"name": "oslo"' | grep -q '"role": "owner"'; }
+together() {
+    ctl paris start >"$place/said" 2>&1 || { cat "$place/said"; fail "paris does not start"; }
+    # Until its parameters are the run's, with which oslo begins, too.
+    for pause_s in 0.1 0.2 0.5 1 2 4 8 16 32; do
+        [ "$(value paris anchors | wc -c)" -ne 65 ] || break
+        ctl paris resume --no-wait >"$place/said" 2>&1 || true
+        sleep $pause_s
+        ctl paris pause --now >"$place/said" 2>&1 || { cat "$place/said"; fail "paris does not pause"; }
+    done
+    ctl paris invite --json >"$place/token" || fail "paris invites nobody"
+    ctl oslo join "$(sed -n 's/.*"token": *"\([^"]*\)".*/\1/p' "$place/token")" --name oslo --data "$text" --listen '' --no-start >"$place/said" 2>&1 ||
+        { cat "$place/said"; fail "oslo does not join"; }
+    sed -i "s/^autostart = .*/autostart = no/" "$place/oslo/dilocod.conf"
+    train_on oslo "$two"
+    ctl oslo start >"$place/said" 2>&1 || { cat "$place/said"; fail "oslo does not start"; }
+    await "oslo is in the run" in_the_run
+    for name in paris oslo; do
+        ctl $name resume --no-wait >"$place/said" 2>&1 || { cat "$place/said"; fail "$name does not begin"; }
+    done
+}
+
+ctl paris init --name paris --data "$text" --run "$place/run.ini" --no-start >"$place/said" || { cat "$place/said"; fail "paris cannot be made"; }
+port=$(sed -n 's/^listen = .*://p' "$place/paris/dilocod.conf")
 sed -i "s/^listen = .*/listen = 127.0.0.1:$port/" "$place/paris/dilocod.conf"
+train_on paris "$one"
 begin=$(date +%s)
-for name in paris oslo; do
-    ctl $name start >"$place/said" 2>&1 || { cat "$place/said"; fail "$name does not start"; }
-done
+together
 await "both end with the same anchors" same
 for name in paris oslo; do
     device=$one; [ $name = paris ] || device=$two

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #include "common/runspec.h"
-#include "daemon/dconf.h"
 #include "daemon/state/results.h"
+#include "tests/lib/begun.h"
 #include "tests/lib/testlib.h"
 
 struct accounts {
@@ -16,16 +16,12 @@ struct accounts {
 struct accounts *accounts_open(struct cluster *cluster)
 {
     struct runspec spec;
-    struct dconf dconf;
-    struct ident ident;
     struct view view;
     struct accounts *accounts = calloc(1, sizeof *accounts);
     assert_non_null(accounts);
     accounts->islands = cluster->count;
     assert_ok(runspec_load(cluster->run, NULL, 0, &spec));
-    assert_ok(dconf_load(cluster->island[0].conf, NULL, 0, &dconf));
-    assert_ok(ident_load(dconf.key_path, &ident));
-    assert_ok(dconf_view(&dconf, &ident, &spec.digest, &view));
+    assert_ok(begun_view(cluster->island[0].state, NULL, &view));
     for (uint32_t i = 0; i < cluster->count; i++) {
         struct ledger_conf conf = {.folder = cluster->island[i].state,
                                    .run_id = spec.digest,
@@ -35,7 +31,6 @@ struct accounts *accounts_open(struct cluster *cluster)
         assert_ok(ledger_open(&conf, &accounts->ledgers[i]));
     }
     view_free(&view);
-    conf_deinit(&dconf_schema, &dconf);
     runspec_deinit(&spec);
     return accounts;
 }

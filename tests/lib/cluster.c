@@ -9,8 +9,11 @@
 
 #include "common/fsio.h"
 #include "common/mem.h"
+#include "common/runspec.h"
 #include "daemon/ctl/ctl_client.h"
+#include "daemon/dconf.h"
 #include "net/transport/ident.h"
+#include "tests/lib/begun.h"
 #include "tests/lib/proc.h"
 #include "tests/lib/testlib.h"
 
@@ -37,17 +40,16 @@ void cluster_configure(struct cluster *cluster, uint32_t i, const struct cluster
     bool witness = options->witness && i == cluster->count - 1;
     fprintf(file,
             "[island]\nname = %s\nrun = run.ini\nkey = %s.key\nstate = state-%s\nsockets = s-%s\nlog = debug\n"
-            "witness = %s\n[net]\nlisten = %s:%u\n",
-            island->name, island->name, island->name, island->name, witness ? "yes" : "no", island->host, island->port);
+            "witness = %s\n",
+            island->name, island->name, island->name, island->name, witness ? "yes" : "no");
+    if (i > 0)
+        fprintf(file, "joined = joined-%s\n", island->name);
+    fprintf(file, "[net]\nlisten = %s:%u\n", island->host, island->port);
     if (!witness)
         fprintf(file, "[worker]\nprogram = %s/%s%s\ndata = %s\nthreads = 1\ncheckpoint_every = 10\n", build_folder(),
                 options->program != NULL ? options->program : "tests/system/tool_synth", arguments, data);
     if (options->more != NULL)
         fprintf(file, "%s\n", options->more);
-    for (uint32_t k = 0; k < cluster->count; k++)
-        fprintf(file, "[peer %s]\npublic_key = %s\naddress = %s:%u\nwitness = %s\n", cluster->island[k].name,
-                cluster->island[k].public_key, cluster->island[k].host, cluster->island[k].port,
-                options->witness && k == cluster->count - 1 ? "yes" : "no");
     assert_int_equal(fclose(file), 0);
 }
 
@@ -130,8 +132,39 @@ void cluster_configure_after(struct cluster *cluster, uint32_t i, const char *li
     mem_free(text);
 }
 
+/* As their configurations have them. */
+void cluster_begin(struct cluster *cluster)
+{
+    struct dconf conf[CLUSTER_MAX];
+    struct ident ident[CLUSTER_MAX];
+    struct begun_island islands[CLUSTER_MAX];
+    struct runspec spec;
+    bool begun = cluster->begun || cluster->count == 1;
+    cluster->begun = true;
+    if (begun)
+        return;
+    for (uint32_t i = 0; i < cluster->count; i++) {
+        assert_ok(dconf_load(cluster->island[i].conf, NULL, 0, &conf[i]));
+        assert_ok(ident_load(conf[i].key_path, &ident[i]));
+        islands[i] = (struct begun_island){.name = conf[i].name,
+                                           .address = dconf_address(&conf[i]),
+                                           .ident = &ident[i],
+                                           .uplink = conf[i].uplink,
+                                           .witness = conf[i].witness,
+                                           .state = conf[i].state_folder,
+                                           .sockets = conf[i].run_folder,
+                                           .joined = i > 0 ? conf[i].joined : NULL};
+    }
+    assert_ok(runspec_load(cluster->run, NULL, 0, &spec));
+    assert_ok(begun_write(islands, cluster->count, &spec, NULL));
+    runspec_deinit(&spec);
+    for (uint32_t i = 0; i < cluster->count; i++)
+        conf_deinit(&dconf_schema, &conf[i]);
+}
+
 void cluster_start(struct cluster *cluster, uint32_t i)
 {
+    cluster_begin(cluster);
     struct cluster_island *island = &cluster->island[i];
     char program[300];
     snprintf(program, sizeof program, "%s/dilocod", build_folder());

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { CLUSTER_MAX = 8 };
+enum { CLUSTER_MAX = 8, CLUSTER_EPOCH = 1 }; /* in which a run of several islands begins */
 
 struct cluster_island {
     char name[16], conf[256], log[256], state[256], sockets[256], control[300];
@@ -27,6 +27,7 @@ struct cluster {
     char run[256];
     uint32_t count;
     bool witness; /* the last one is */
+    bool begun;   /* its records are on disk: of several islands from the first start on */
     struct cluster_island island[CLUSTER_MAX];
 };
 
@@ -38,7 +39,7 @@ struct cluster_options {
     bool witness;        /* the last island is the run's witness */
 };
 
-/* Makes `count` islands, named a, b, c, ...; nothing runs yet. */
+/* Makes `count` islands, named a, b, c, ...; nothing runs yet. One alone founds its run when it starts. */
 struct cluster *cluster_new(const char *name, uint32_t count, const struct cluster_options *options);
 void cluster_free(struct cluster *cluster);
 
@@ -47,6 +48,9 @@ void cluster_configure(struct cluster *cluster, uint32_t i, const struct cluster
 /* Puts more lines into it, behind the first one that is `line`. Both end in a new line. */
 void cluster_configure_after(struct cluster *cluster, uint32_t i, const char *line, const char *more);
 
+/* Puts the run down as the configurations are now, with all islands as members (tests/lib/begun.h), if it is not there:
+ * before the first start, or before what looks at its records. */
+void cluster_begin(struct cluster *cluster);
 void cluster_start(struct cluster *cluster, uint32_t i);
 void cluster_start_all(struct cluster *cluster);
 /* Sends a signal and waits for the end; returns the exit status, or 128 + the signal that ended it. */

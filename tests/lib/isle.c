@@ -13,6 +13,7 @@
 #include "daemon/membership/membership_host.h"
 #include "daemon/rounds/copy.h"
 #include "daemon/rules.h"
+#include "tests/lib/begun.h"
 #include "tests/lib/proc.h"
 #include "tests/lib/testlib.h"
 
@@ -36,6 +37,8 @@ struct isle_run *isle_run_new(const char *name, uint32_t count, const char *sync
                              "layers_per_fragment = 1\nzstd_level = 0\n%s",
                              sync != NULL ? sync : "interval = 100\n");
     run->count = count;
+    for (uint32_t i = 0; i < RECORD_NONCE_BYTES; i++)
+        run->nonce[i] = (uint8_t)env_random_u64();
     assert_ok(runspec_load(run->path, NULL, 0, &run->spec));
     for (uint32_t i = 0; i < count; i++) {
         assert_ok(ident_generate(&run->idents[i]));
@@ -55,26 +58,9 @@ static bool is_witness(const struct isle_run *run, uint32_t i)
     return run->witness && i == run->count - 1;
 }
 
-/* As every island of the run sees it. */
-static void make_view(const struct isle_run *run, struct view *view)
-{
-    struct view_entry entries[ISLE_MAX];
-    for (uint32_t i = 0; i < run->count; i++)
-        entries[i] = (struct view_entry){.name = isle_names[i],
-                                         .address = "",
-                                         .key_text = run->idents[i].public_text,
-                                         .uplink = run->uplinks[i],
-                                         .witness = is_witness(run, i)};
-    assert_ok(view_new(entries, run->count, &run->spec.digest, isle_names[0], view));
-}
-
 uint64_t isle_run_tag(const struct isle_run *run)
 {
-    struct view view;
-    make_view(run, &view);
-    uint64_t tag = wire_run_tag(view.nonce, &run->spec.digest);
-    view_free(&view);
-    return tag;
+    return wire_run_tag(run->nonce, &run->spec.digest);
 }
 
 void isle_listen(struct isle_run *run, uint32_t i)
@@ -84,27 +70,44 @@ void isle_listen(struct isle_run *run, uint32_t i)
     snprintf(run->addresses[i], sizeof run->addresses[i], "127.0.0.1:%u", port);
 }
 
-const char *isle_conf(const struct isle_run *run, uint32_t i)
+static void put_down(struct isle_run *run)
 {
-    char peers[1024] = "", name[16];
+    struct begun_island islands[ISLE_MAX];
+    char state[32];
+    for (uint32_t i = 0; i < run->count; i++) {
+        snprintf(state, sizeof state, "state-%s", isle_names[i]);
+        islands[i] = (struct begun_island){.name = isle_names[i],
+                                           .address = run->addresses[i],
+                                           .ident = &run->idents[i],
+                                           .uplink = run->uplinks[i],
+                                           .witness = is_witness(run, i),
+                                           .state = testlib_path(run->folder, state)};
+    }
+    assert_ok(begun_at_once(islands, run->count, &run->spec, run->nonce));
+    run->begun = true;
+}
+
+const char *isle_conf(struct isle_run *run, uint32_t i)
+{
+    char reach[256] = "", name[16];
     const char *own = isle_names[i];
+    if (!run->begun)
+        put_down(run);
     for (uint32_t k = 0; k < run->count; k++)
-        if (k != i)
-            snprintf(peers + strlen(peers), sizeof peers - strlen(peers),
-                     "[peer %s]\npublic_key = %s\naddress = %s\nuplink = %llubit\nwitness = %s\n", isle_names[k],
-                     run->idents[k].public_text, run->addresses[k], (unsigned long long)run->uplinks[k],
-                     is_witness(run, k) ? "yes" : "no");
+        if (k != i && run->addresses[k][0] != '\0')
+            snprintf(reach + strlen(reach), sizeof reach - strlen(reach), " %s=%s", isle_names[k], run->addresses[k]);
     snprintf(name, sizeof name, "%s.key", own);
     const char *key = testlib_path(run->folder, name);
     unlink(key);
     assert_ok(ident_save(&run->idents[i], key));
     snprintf(name, sizeof name, "%s.conf", own);
-    return testlib_file(run->folder, name,
-                        "[island]\nname = %s\nrun = run.ini\nkey = %s.key\nstate = state-%s\nsockets = s-%s\n"
-                        "witness = %s\n[net]\nlisten = %s\nuplink = %llubit\nio_threads = 1\n[worker]\nprogram =\n"
-                        "[storage]\njobs = 1\n%s",
-                        own, own, own, own, is_witness(run, i) ? "yes" : "no", run->addresses[i],
-                        (unsigned long long)run->uplinks[i], peers);
+    return testlib_file(
+        run->folder, name,
+        "[island]\nname = %s\nrun = run.ini\nkey = %s.key\nstate = state-%s\nsockets = s-%s\n"
+        "witness = %s\n[net]\nlisten = %s\nreach =%s\nuplink = %llubit\nio_threads = 1\n[worker]\nprogram =\n"
+        "[storage]\njobs = 1\n",
+        own, own, own, own, is_witness(run, i) ? "yes" : "no", run->addresses[i], reach,
+        (unsigned long long)run->uplinks[i]);
 }
 
 /* ---- the parts ---- */

@@ -44,9 +44,11 @@ struct isle_run {
     struct ident idents[ISLE_MAX]; /* of islands a, b, c */
     char addresses[ISLE_MAX][32];  /* where each listens; "": it dials out */
     uint64_t uplinks[ISLE_MAX];    /* bit/s */
-    bool doubt;                    /* disks are as vote_open() finds them; else none is in doubt */
-    bool witness;                  /* the last one is, and so has no more than a core */
-    uint32_t opened[ISLE_MAX];     /* how often an island was */
+    uint8_t nonce[RECORD_NONCE_BYTES];
+    bool begun;                /* its records are on disk: from the first isle_conf() on */
+    bool doubt;                /* disks are as vote_open() finds them; else none is in doubt */
+    bool witness;              /* the last one is, and so has no more than a core */
+    uint32_t opened[ISLE_MAX]; /* how often an island was */
 };
 
 /* `sync`: lines of the run spec's [sync] and after. */
@@ -58,8 +60,9 @@ extern const char *const isle_names[ISLE_MAX];
 uint64_t isle_run_tag(const struct isle_run *run);
 /* Gives island i a free port of its own to listen on. */
 void isle_listen(struct isle_run *run, uint32_t i);
-/* Writes island i's configuration and key, without a trainer of its own; the path stays valid. */
-const char *isle_conf(const struct isle_run *run, uint32_t i);
+/* Writes island i's configuration and key, without a trainer of its own; the path stays valid. The first time it puts
+ * the run down, with all of it as members (tests/lib/begun.h). */
+const char *isle_conf(struct isle_run *run, uint32_t i);
 
 /* ---- an island with all its parts ---- */
 

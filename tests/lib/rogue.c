@@ -12,6 +12,7 @@
 #include "daemon/state/store.h"
 #include "net/transport/wire_object.h"
 #include "outer_opt/codec.h"
+#include "tests/lib/begun.h"
 #include "tests/lib/testlib.h"
 
 enum { BEAT_MS = 100 };
@@ -60,7 +61,8 @@ struct rogue *rogue_open(struct cluster *cluster, uint32_t self, uint32_t fragme
     assert_ok(dconf_load(cluster->island[self].conf, NULL, 0, &rogue->conf));
     assert_ok(ident_load(rogue->conf.key_path, &rogue->ident));
     assert_ok(runspec_load(rogue->conf.run_path, NULL, 0, &rogue->spec));
-    assert_ok(dconf_view(&rogue->conf, &rogue->ident, &rogue->spec.digest, &rogue->view));
+    cluster_begin(cluster);
+    assert_ok(begun_view(rogue->conf.state_folder, rogue->ident.key, &rogue->view));
     open_link(rogue);
     rogue->works = true;
     for (int k = 0; k < 300 && !all_moved(rogue); k++)
@@ -114,13 +116,16 @@ void rogue_say_epoch(struct rogue *rogue, uint32_t to, const struct wire_epoch *
 static void behave(struct rogue *rogue)
 {
     static struct wire_message message;
+    const struct view_member *self = &rogue->view.members[rogue->self];
     message = (struct wire_message){.type = WIRE_HELLO};
     message.hello = (struct wire_hello){.run_id = rogue->spec.digest,
                                         .session = rogue->session,
                                         .island = rogue->self,
+                                        .uplink = self->uplink,
                                         .software = "nonsense",
                                         .window_kib = 1024};
-    snprintf(message.hello.name, sizeof message.hello.name, "%s", rogue->view.members[rogue->self].name);
+    snprintf(message.hello.name, sizeof message.hello.name, "%s", self->name);
+    snprintf(message.hello.address, sizeof message.hello.address, "%s", self->address);
     if (rogue->sequence % 10 == 0)
         rogue_say(rogue, CLUSTER_MAX, &message);
     rogue->sequence++;
@@ -131,6 +136,7 @@ static void behave(struct rogue *rogue)
         message.heartbeat.session = rogue->session;
         message.heartbeat.sequence = rogue->sequence;
         message.heartbeat.epoch = rogue->heard_epoch[i];
+        message.heartbeat.incarnation = self->incarnation;
         for (uint32_t f = 0; f < rogue->fragments; f++)
             message.heartbeat.fragments[message.heartbeat.fragments_count++] =
                 (struct wire_fragment){.fragment = f, .at.abstained = UINT64_MAX};

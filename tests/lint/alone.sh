@@ -18,7 +18,8 @@ check                  | check_start       | engine_new peers_new rounds_new tra
 ground                 | ground_open_vote  | engine_new peers_new rounds_new trainer_new jobs_new events_new charter_open | unit/ground
 membership/charter     | charter_open      | engine_new peers_new rounds_new trainer_new jobs_new events_new | unit/charter
 dconf                  | dconf_load        | engine_new peers_new rounds_new trainer_new replica_new jobs_new            | unit/dconf
-founding               | founding_draw     | engine_new peers_new rounds_new dconf_load home_find ctl_ask | unit/founding
+founding               | founding_draw     | engine_new peers_new rounds_new charter_open records_load ctl_ask | unit/founding
+joined                 | joined_read       | engine_new peers_new rounds_new dconf_load charter_open ctl_ask | unit/joined
 home                   | home_find         | engine_new peers_new rounds_new dconf_load ctl_ask ctl_home_start           | unit/home_folder
 supervisor             | supervisor_run    | engine_new peers_new rounds_new trainer_new dconf_load ctl_ask ctl_home_start | unit/supervisor
 as_typed               | as_typed          | engine_new peers_new rounds_new trainer_new dconf_load home_find ctl_ask ctl_init ctl_plan ctl_print_status forecast_run | unit/as_typed

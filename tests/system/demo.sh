@@ -51,7 +51,7 @@ tokens=$(sed -n 's/.*"tokens":\([0-9]*\).*/\1/p' build/demo/data-parallel/train.
     fail "data-parallel training had $tokens tokens, the islands together others"
 # The held-out loss, as it goes and in the end, of both, in colours of their own.
 value() { sed -n "s/^ *\"$1\": \([0-9.]*\),\{0,1\}$/\1/p" build/demo/summary.json; }
-for trainer in state-oslo/worker data-parallel; do
+for trainer in oslo/state/worker data-parallel; do
     [ "$(grep -c val_loss build/demo/$trainer/train.jsonl)" -ge 5 ] || fail "$trainer does not measure the held-out loss as it goes"
 done
 for name in 'islands, held out' 'data-parallel, held out' "held out: islands $(value val_loss_anchor | awk '{ printf "%.3f", $1 }'), data-parallel $(value val_loss_data_parallel | awk '{ printf "%.3f", $1 }')"; do

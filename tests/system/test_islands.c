@@ -406,9 +406,9 @@ static void every_token_is_counted_once_whoever_owns_its_shard(void **state)
     cluster_start_all(cluster);
     cluster_wait(cluster, 0, cluster_versions_reach, 20, "some versions");
     assert_int_equal(cluster_end(cluster, 2, SIGKILL), 128 + SIGKILL);
-    cluster_wait(cluster, 0, epoch_reached, 1, "an epoch without it");
+    cluster_wait(cluster, 0, epoch_reached, CLUSTER_EPOCH + 1, "an epoch without it");
     cluster_start(cluster, 2);
-    cluster_wait(cluster, 0, epoch_reached, 2, "its return");
+    cluster_wait(cluster, 0, epoch_reached, CLUSTER_EPOCH + 2, "its return");
     end_with_tokens(cluster, tokens);
     long long uneven = assert_tokens_counted(cluster, tokens, FRAGMENTS);
     print_message("%lld times a shard of a contribution was unlike others of its part\n", uneven);

@@ -102,6 +102,8 @@ static void nobody_comes_in_before_a_trainer_has_run(void **state)
     assert_told("nobody can come in before a trainer has run there, and its own does not: the trainer (pid ");
     assert_told("ended with status 1");
     assert_nothing_made();
+    assert_int_equal(join(oslo, token, "oslo"), 1); /* which is in another run */
+    assert_told("an island is here already, on the roster of a run");
     GOOD(lima, "invite", "--list");
     assert_told("open");
     GOOD(lima, "stop");
@@ -140,6 +142,73 @@ static void a_token_that_is_worth_nothing_lets_nobody_in(void **state)
     assert_int_equal(join(bern, token, "bern"), 2);
     assert_told("cut short");
     assert_nothing_made();
+}
+
+/* Copied; valid until the next call. */
+static const char *invited_for(const char *home, const char *name)
+{
+    static char token[TOKEN_BYTES];
+    GOOD(home, "invite", "--for", name, "--json");
+    json_t *answer = json_loads(homes_out, JSON_DISABLE_EOF_CHECK, NULL);
+    const char *said = json_string_value(json_object_get(answer, "token"));
+    snprintf(token, sizeof token, "%s", said != NULL ? said : "");
+    json_decref(answer);
+    return token;
+}
+
+/* As a script that brings machines into a state, and is run again. */
+static void what_is_asked_twice_is_done_once(void **state)
+{
+    (void)state;
+    char first[TOKEN_BYTES], token[TOKEN_BYTES];
+    assert_int_equal(HOMES_RUN(paris, "invite", "--for", "no name"), 2);
+    assert_told("--for no name: an island's name is 1 to 63 letters");
+    snprintf(first, sizeof first, "%s", invited_for(paris, "bern"));
+    snprintf(token, sizeof token, "%s", invited_for(paris, "bern"));
+    assert_int_equal(join(bern, first, "bern"), 1);
+    assert_told("does not admit this token");
+    assert_int_equal(join(bern, token, "lima"), 1);
+    assert_told("the token is for island bern; join by that name");
+    assert_nothing_made();
+    assert_string_equal(invited_for(paris, "rome"), "");
+    GOOD(paris, "invite", "--for", "rome");
+    assert_told("Island rome is in this run already, and needs no token");
+    int daemon = homes_daemon(oslo);
+    assert_int_equal(join(oslo, token, "oslo"), 0);
+    assert_told("Island oslo is in this run already, and was left as it is.");
+    assert_int_equal(homes_daemon(oslo), daemon);
+    assert_int_equal(join(oslo, token, "lima"), 1); /* it is another one */
+    assert_told("an island is here already");
+}
+
+static bool is_dialled_at(const char *home, const char *name, const char *address)
+{
+    json_t *peers = homes_ask(home, "peers"), *row;
+    bool is = false;
+    size_t index;
+    json_array_foreach (json_object_get(peers, "peers"), index, row)
+        is |= strcmp(json_string_value(json_object_get(row, "name")), name) == 0 &&
+              strcmp(json_string_value(json_object_get(row, "address")), address) == 0;
+    json_decref(peers);
+    return is;
+}
+
+static void an_island_that_moves_is_found_again(void **state)
+{
+    (void)state;
+    const char *others[] = {oslo, rome};
+    char address[40];
+    snprintf(address, sizeof address, "%s", homes_somewhere());
+    GOOD(paris, "stop");
+    assert_true(homes_configure(paris, "net", "listen", address));
+    GOOD(paris, "start");
+    assert_versions_go_on(paris); /* it dials them */
+    for (int i = 0; i < 2; i++) {
+        for (int k = 0; !is_dialled_at(others[i], "paris", address) && k < PATIENCE_S * 10; k++)
+            proc_sleep_ms(100);
+        assert_true(is_dialled_at(others[i], "paris", address));
+    }
+    assert_versions_go_on(rome);
 }
 
 static void assert_configured(const char *home, const char *line)
@@ -328,6 +397,8 @@ int main(void)
         cmocka_unit_test(each_joins_with_a_token_and_nobody_else_does_anything),
         cmocka_unit_test(nobody_comes_in_before_a_trainer_has_run),
         cmocka_unit_test(a_token_that_is_worth_nothing_lets_nobody_in),
+        cmocka_unit_test(what_is_asked_twice_is_done_once),
+        cmocka_unit_test(an_island_that_moves_is_found_again),
         cmocka_unit_test(a_token_is_one_island_s_and_it_may_ask_again),
         cmocka_unit_test(who_is_evicted_comes_back_by_itself),
         cmocka_unit_test(one_whose_trainer_hangs_stays_out_until_it_moves),

@@ -35,11 +35,7 @@ static const struct cluster_options options = {.run = spec, .data = "sleep=20", 
 static struct rogue *begin(const char *name, uint32_t islands, bool owns)
 {
     struct cluster *cluster = cluster_new(name, islands, &options);
-    char peer[32];
     uint32_t self = islands - 1;
-    snprintf(peer, sizeof peer, "[peer %s]\n", cluster->island[self].name);
-    for (uint32_t i = 0; i < islands && !owns; i++)
-        cluster_configure_after(cluster, i, peer, "uplink = 1kbit\n");
     if (!owns)
         cluster_configure_after(cluster, self, "[net]\n", "uplink = 1kbit\n");
     for (uint32_t i = 0; i < self; i++)
@@ -159,7 +155,7 @@ static uint64_t storm_counter;
 static void broken_seal(struct rogue *rogue, uint32_t to, struct wire_heartbeat *beat)
 {
     as_far_as_others(rogue, to, beat);
-    beat->epoch = 0;
+    beat->epoch = rogue->view.epoch;
     for (uint32_t f = 0; f < FRAGMENTS; f++) {
         beat->fragments[f].held_first = beat->held_count;
         beat->fragments[f].held_count = rogue->held_count[f];
@@ -222,6 +218,7 @@ static void false_seal(struct rogue *rogue, uint32_t from, struct wire_epoch *in
         rows[f] =
             (struct holding){.fragment = f, .version = rogue->heard[from][f].at.version + 1000000, .hash_known = true};
     message.promise.sealed = true;
+    message.promise.incarnation = rogue->view.members[rogue->self].incarnation;
     message.promise.rows = rows;
     message.promise.rows_count = FRAGMENTS;
     rogue_say_epoch(rogue, from, &message);

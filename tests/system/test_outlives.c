@@ -178,7 +178,7 @@ static void power_is_lost_everywhere(void **state)
     cluster_start_all(cluster);
     for (uint32_t i = 0; i < ISLANDS; i++) {
         assert_true(cluster_log_has(cluster, i, "this disk is in doubt: this machine was started again", 5));
-        assert_true(says_so_often(cluster, i, "this island votes: its disk is not in doubt", 2));
+        assert_true(says_so_often(cluster, i, "this island votes: its disk is not in doubt", 1));
     }
     print_message("all vote again after %.1f s\n", env_mono_s() - since_s);
     assert_true(epochs(cluster, 0) <= 2);

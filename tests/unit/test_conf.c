@@ -10,12 +10,6 @@
 #include "common/fsio.h"
 #include "common/mem.h"
 
-struct peer {
-    char *name;
-    char *address;
-    uint64_t uplink;
-};
-
 struct sample {
     char *title, *path;
     bool flag;
@@ -24,8 +18,6 @@ struct sample {
     int kind;
     uint64_t memory, rate, wait_ms;
     char *data;
-    void *peers;
-    size_t peers_count;
 };
 
 static const char *const kinds[] = {"red", "green", NULL};
@@ -40,16 +32,12 @@ static const struct conf_key keys[] = {
     {"extra", "rate", CONF_RATE, offsetof(struct sample, rate), "0", 0, 0, NULL, "bit/s", "A rate."},
     {"extra", "wait", CONF_DURATION, offsetof(struct sample, wait_ms), "2s", 0, 60e3, NULL, "ms", "A time."},
     {"extra", "data", CONF_MIXTURE, offsetof(struct sample, data), "", 0, 0, NULL, NULL, "A corpus."},
-    {"peer", "address", CONF_STRING, offsetof(struct peer, address), NULL, 0, 0, NULL, NULL, "give host:port."},
-    {"peer", "uplink", CONF_RATE, offsetof(struct peer, uplink), "1Gbit", 0, 0, NULL, "bit/s", "Uplink."},
 };
-static const struct conf_list list = {.section = "peer",
-                                      .element_bytes = sizeof(struct peer),
-                                      .elements_max = 3,
-                                      .array_offset = offsetof(struct sample, peers),
-                                      .count_offset = offsetof(struct sample, peers_count)};
-static const struct conf_schema schema = {
-    .keys = keys, .keys_count = sizeof keys / sizeof keys[0], .list = &list, .struct_bytes = sizeof(struct sample)};
+static const struct conf_schema schema = {.keys = keys,
+                                          .keys_count = sizeof keys / sizeof keys[0],
+                                          .struct_bytes = sizeof(struct sample),
+                                          .gone_section = "peer",
+                                          .gone_remedy = "no more of these; leave it out"};
 
 static const char *folder;
 
@@ -71,8 +59,7 @@ static void reads_every_type(void **state)
     (void)state;
     struct sample s;
     assert_ok(load("# comment\n[main]\n  title = hello there  ; remark\npath = data/x\nflag=on\ncount = 12\n"
-                   "[extra]\nratio = 0.25\nkind = green\nmemory = 1.5 GiB\nrate = 10Mbit\nwait = 250ms\n"
-                   "[peer b]\naddress = b:1\n[peer a]\naddress=a:2\nuplink = 5 Gbit\n",
+                   "[extra]\nratio = 0.25\nkind = green\nmemory = 1.5 GiB\nrate = 10Mbit\nwait = 250ms\n",
                    &s));
     assert_string_equal(s.title, "hello there");
     assert_string_equal(s.path, testlib_path(folder, "data/x"));
@@ -83,11 +70,6 @@ static void reads_every_type(void **state)
     assert_true(s.memory == 1610612736u);
     assert_true(s.rate == 10000000);
     assert_int_equal(s.wait_ms, 250);
-    assert_int_equal(s.peers_count, 2);
-    const struct peer *peers = s.peers;
-    assert_string_equal(peers[0].name, "b");
-    assert_true(peers[0].uplink == 1000000000);
-    assert_string_equal(peers[1].address, "a:2");
     conf_deinit(&schema, &s);
 }
 
@@ -96,9 +78,7 @@ static void printed_text_reads_back_the_same(void **state)
     (void)state;
     struct sample s;
     struct sample again;
-    assert_ok(load("[main]\ntitle = t\n[extra]\nratio = 0.1\nwait = 45s\nmemory = 1000\tkB\nrate=1234bit\n"
-                   "[peer q]\naddress = z\n",
-                   &s));
+    assert_ok(load("[main]\ntitle = t\n[extra]\nratio = 0.1\nwait = 45s\nmemory = 1000\tkB\nrate=1234bit\n", &s));
     for (int help = 0; help < 2; help++) {
         char *text = NULL;
         size_t bytes;
@@ -108,7 +88,6 @@ static void printed_text_reads_back_the_same(void **state)
         assert_ok(load(text, &again));
         assert_int_equal(again.wait_ms, 45000);
         assert_true(again.ratio == s.ratio && again.memory == s.memory && again.rate == s.rate);
-        assert_int_equal(again.peers_count, 1);
         conf_deinit(&schema, &again);
         free(text);
     }
@@ -118,18 +97,17 @@ static void printed_text_reads_back_the_same(void **state)
 static void only_the_keys_that_are_named_are_printed(void **state)
 {
     (void)state;
-    static const char *const some[] = {"extra.wait", "main.title", "peer.uplink", NULL};
+    static const char *const some[] = {"extra.wait", "main.title", NULL};
     struct sample s;
     char *text = NULL;
     size_t bytes;
-    assert_ok(load("[main]\ntitle = t\n[peer q]\naddress = z\n", &s));
+    assert_ok(load("[main]\ntitle = t\n", &s));
     FILE *stream = open_memstream(&text, &bytes);
     conf_print_some(&schema, &s, some, stream);
     fclose(stream);
     assert_string_equal(text,
                         "[main]\n# Give the title.\n# Must be given.\ntitle = t\n\n"
-                        "[extra]\n# A time.\n# Units: ms, min, s, h. Range: 0 .. 1min. Default: 2s.\nwait = 2s\n\n"
-                        "[peer q]\n# Uplink.\n# Units: kbit, Mbit, Gbit, bit. Default: 1Gbit.\nuplink = 1Gbit\n\n");
+                        "[extra]\n# A time.\n# Units: ms, min, s, h. Range: 0 .. 1min. Default: 2s.\nwait = 2s\n\n");
     free(text);
     conf_deinit(&schema, &s);
 }
@@ -146,7 +124,7 @@ static void refusals_name_line_key_and_remedy(void **state)
         {"[main]\ntitle = x\na_key_with_a_name_of_far_more_characters_than_any_key_of_any_table_could_have = 1\n",
          "a.ini:3: [main] a_key_with_a_name_of_far_more_characters...: no such key"},
         {"[main]\ntitle = x\nqqqq = 1\n", "a.ini:3: [main] qqqq: no such key; there are: title, "},
-        {"[qqqq]\ntitle = x\n", "a.ini:2: [qqqq]: no such section; there are: [main], [extra], [peer]"},
+        {"[qqqq]\ntitle = x\n", "a.ini:2: [qqqq]: no such section; there are: [main], [extra]"},
         {"[main]\ntitle = x\nkind = red\n", "did you mean [extra] kind?"},
         {"[mian]\ntitle = x\n", "a.ini:2: [mian]: no such section; did you mean [main]?"},
         {"[main]\ntitle = x\ncount = many\n", "a.ini:3: [main] count: \"many\" is not a whole number of things"},
@@ -161,12 +139,9 @@ static void refusals_name_line_key_and_remedy(void **state)
         {"[extra]\nratio = nan\n", "is not a number"},
         {"[extra]\nratio = 1e400\n", "is not a number"},
         {"[main]\ntitle\n", "a.ini:2: expected [section] or key = value"},
-        {"[main]\ntitle = x\n[peer]\naddress = y\n", "needs a name, as in [peer paris]"},
-        {"[main]\ntitle = x\n[peer a]\nuplink = 1bit\n", "[peer a] address: missing; give host:port."},
-        {"[main]\ntitle = x\n[peer a]\naddress = y\n[peer b]\naddress = y\n[peer a]\nuplink = 1bit\n",
-         "a.ini:8: [peer a]: stands twice"},
-        {"[main]\ntitle = x\n[peer a]\naddress=y\n[peer b]\naddress=y\n[peer c]\naddress=y\n[peer d]\naddress=y\n",
-         "more than 3"},
+        {"[main]\ntitle = x\n[peer]\naddress = y\n", "a.ini:4: [peer]: no more of these; leave it out"},
+        {"[main]\ntitle = x\n[peer a]\nuplink = 1bit\n", "a.ini:4: [peer a]: no more of these; leave it out"},
+        {"[main]\ntitle = x\n[peers]\na = b\n", "a.ini:4: [peers]: no such section; there are: [main], [extra]"},
     };
     for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
         struct sample s;
@@ -266,11 +241,10 @@ static void overrides_win_and_are_checked(void **state)
 {
     (void)state;
     struct sample s;
-    const char *path = testlib_file(folder, "o.ini", "[main]\ntitle = x\ncount = 5\n[peer a]\naddress = y\n");
-    const struct conf_override good[] = {{"main.count=9"}, {"peer a.address=z"}, {"main.path=rel"}};
-    assert_ok(conf_load(&schema, path, good, 3, &s));
+    const char *path = testlib_file(folder, "o.ini", "[main]\ntitle = x\ncount = 5\n");
+    const struct conf_override good[] = {{"main.count=9"}, {"main.path=rel"}};
+    assert_ok(conf_load(&schema, path, good, 2, &s));
     assert_int_equal(s.count, 9);
-    assert_string_equal(((struct peer *)s.peers)[0].address, "z");
     assert_string_equal(s.path, "rel");
     conf_deinit(&schema, &s);
     const struct conf_override bad[] = {{"main.count=many"}};
@@ -282,7 +256,7 @@ static void overrides_win_and_are_checked(void **state)
 static void every_failing_allocation_is_survived(void **state)
 {
     (void)state;
-    const char *path = testlib_file(folder, "m.ini", "[main]\ntitle = x\n[peer a]\naddress = y\n[peer b]\naddress=z\n");
+    const char *path = testlib_file(folder, "m.ini", "[main]\ntitle = x\npath = y\n");
     long n = 0;
     for (;; n++) {
         struct sample s;

@@ -38,7 +38,7 @@ static void what_was_asked_for_is_in_the_configuration(void **state)
     assert_string_equal(conf.run_folder, testlib_path(folder, "run"));
     assert_string_equal(dconf_address(&conf), "paris.example.org:7600");
     assert_int_equal(conf.owner, RECORD_OWNER_NO);
-    assert_int_equal(conf.peers_count, 0);
+    assert_string_equal(conf.inviter, "");
     assert_string_equal(conf.joined, "");
     conf_deinit(&dconf_schema, &conf);
     /* Not all keys, and help for those there are. */
@@ -116,50 +116,43 @@ static void another_base_is_allowed_where_that_was_said(void **state)
 static void who_joins_knows_whom_it_joined(void **state)
 {
     (void)state;
-    struct ident ident;
     struct dconf conf;
     char *text;
     struct ctl_draft draft = good;
-    assert_ok(ident_generate(&ident));
     draft.joined = "joined";
-    draft.inviter = (struct view_entry){
-        .name = "oslo", .key_text = ident.public_text, .address = "oslo.example.org:7600", .uplink = 20000000};
+    draft.inviter_name = "oslo";
+    draft.inviter_address = "oslo.example.org:7600";
     assert_ok(ctl_draft_conf(&draft, &text));
     const char *path = testlib_file(folder, "joined.conf", "%s", text);
     mem_free(text);
     assert_ok(dconf_load(path, NULL, 0, &conf));
     assert_string_equal(conf.joined, testlib_path(folder, "joined"));
     assert_string_equal(dconf_address(&conf), "127.0.0.1:7654"); /* what it listens on, since nobody said */
-    assert_int_equal(conf.peers_count, 1);
-    const struct dconf_peer *peer = conf.peers;
-    assert_string_equal(peer->name, "oslo");
-    assert_string_equal(peer->public_key, ident.public_text);
-    assert_string_equal(peer->address, "oslo.example.org:7600");
-    assert_int_equal(peer->uplink, 20000000);
+    assert_string_equal(conf.inviter, "oslo=oslo.example.org:7600");
+    assert_string_equal(conf.founded, "");
     conf_deinit(&dconf_schema, &conf);
 }
 
 static void a_witness_has_no_worker(void **state)
 {
     (void)state;
-    struct ident ident;
     struct dconf conf;
     char *text;
     struct ctl_draft draft = good;
-    assert_ok(ident_generate(&ident));
     draft.data = NULL;
     draft.witness = true;
     draft.owner = "no";
     draft.joined = "joined";
-    draft.inviter = (struct view_entry){
-        .name = "oslo", .key_text = ident.public_text, .address = "oslo.example.org:7600", .uplink = 20000000};
+    draft.inviter_name = "oslo";
+    draft.inviter_address = "oslo.example.org:7600";
     assert_ok(ctl_draft_conf(&draft, &text));
     assert_null(strstr(text, "\n[worker]\n"));
     assert_non_null(strstr(text, "\nwitness = yes\n"));
     const char *path = testlib_file(folder, "witness.conf", "%s", text);
     mem_free(text);
     assert_ok(dconf_load(path, NULL, 0, &conf));
-    assert_true(conf.witness && conf.peers_count == 1);
+    assert_true(conf.witness);
+    assert_string_equal(conf.inviter, "oslo=oslo.example.org:7600");
     assert_string_equal(conf.joined, testlib_path(folder, "joined"));
     conf_deinit(&dconf_schema, &conf);
 }

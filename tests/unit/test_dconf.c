@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dconf: the sample configuration is the manual; the membership is the same on every island that describes it alike. */
+/* dconf: the sample configuration is the manual; what cannot be meant is refused, with what to do. */
 #include "tests/lib/testlib.h"
 
 #include <stdio.h>
@@ -19,7 +19,6 @@ static void the_sample_parses_and_documents_every_key(void **state)
     struct dconf conf;
     assert_ok(dconf_load("conf/dilocod.conf", NULL, 0, &conf));
     assert_string_equal(conf.name, "paris");
-    assert_int_equal(conf.peers_count, 0);
     testlib_assert_manual(&dconf_schema, &conf, "conf/dilocod.conf");
     conf_deinit(&dconf_schema, &conf);
 }
@@ -166,62 +165,65 @@ static void ranks_can_share_out_the_run(void **state)
     runspec_deinit(&spec);
 }
 
-static struct ident idents[3];
-
-static enum err view_of(const char *self, int self_index, const char *peers, struct dconf *conf, struct view *view)
+static enum err load_net(const char *lines, struct dconf *conf)
 {
     const char *path =
-        testlib_file(folder, "v.conf", "[island]\nname = %s\nrun = r\nkey = k\n[worker]\ndata = d\n%s", self, peers);
-    enum err err = dconf_load(path, NULL, 0, conf);
-    if (err != ERR_OK)
-        return err;
-    err = dconf_view(conf, &idents[self_index], &(struct digest){{0}}, view);
-    if (err != ERR_OK)
-        conf_deinit(&dconf_schema, conf);
-    return err;
+        testlib_file(folder, "n.conf", "[island]\nname = a\nrun = r\nkey = k\n[worker]\ndata = d\n[net]\n%s", lines);
+    return dconf_load(path, NULL, 0, conf);
 }
 
-static void membership_does_not_depend_on_who_describes_it(void **state)
-{
-    (void)state;
-    char all[1000];
-    struct dconf conf[3];
-    struct view view[3];
-    snprintf(all, sizeof all,
-             "[peer c]\npublic_key = %s\naddress = c:1\n[peer a]\npublic_key = %s\naddress = a:1\n"
-             "[peer b]\npublic_key = %s\naddress = b:1\n",
-             idents[2].public_text, idents[0].public_text, idents[1].public_text);
-    const char *names[] = {"a", "b", "c"};
-    for (int i = 0; i < 3; i++) {
-        assert_ok(view_of(names[i], i, all, &conf[i], &view[i]));
-        assert_int_equal(view[i].count, 3);
-        assert_int_equal(view[i].self, i);
-        assert_string_equal(view[i].members[2].name, "c");
-        assert_true(digest_equal(&view[0].id, &view[i].id));
-    }
-    for (int i = 0; i < 3; i++) {
-        view_free(&view[i]);
-        conf_deinit(&dconf_schema, &conf[i]);
-    }
-}
-
-static void wrong_memberships_are_refused(void **state)
+static void ways_to_others_are_read_in_order(void **state)
 {
     (void)state;
     struct dconf conf;
-    struct view view;
-    char peers[600];
-    snprintf(peers, sizeof peers, "[peer a]\npublic_key = %s\n", idents[1].public_text);
-    assert_fails(ERR_CONF, "is this island itself, but its public_key is not", view_of("a", 0, peers, &conf, &view));
-    snprintf(peers, sizeof peers, "[peer a]\npublic_key = %s\nuplink = 5kbit\n", idents[0].public_text);
-    assert_fails(ERR_CONF, "is this island itself, but its uplink differs", view_of("a", 0, peers, &conf, &view));
-    snprintf(peers, sizeof peers, "[peer b]\npublic_key = %s\n", idents[0].public_text);
-    assert_fails(ERR_CONF, "have the same public key", view_of("a", 0, peers, &conf, &view));
-    assert_fails(ERR_CONF, "[peer b] public_key: \"short\" is not a public key",
-                 view_of("a", 0, "[peer b]\npublic_key = short\n", &conf, &view));
-    assert_fails(ERR_CONF, "the name \"a b\" must be", view_of("a b", 0, "", &conf, &view));
-    snprintf(peers, sizeof peers, "[net]\nlisten =\n[peer b]\npublic_key = %s\n", idents[1].public_text);
-    assert_fails(ERR_CONF, "one side has to listen", view_of("a", 0, peers, &conf, &view));
+    struct view_way *ways;
+    size_t count;
+    assert_ok(load_net("inviter = lima=l:3\nreach = oslo=o.example.org:1  rome=[::1]:2\n", &conf));
+    assert_ok(dconf_ways(&conf, &ways, &count));
+    assert_int_equal(count, 3);
+    assert_string_equal(ways[0].name, "oslo");
+    assert_string_equal(ways[0].address, "o.example.org:1");
+    assert_string_equal(ways[1].name, "rome");
+    assert_string_equal(ways[1].address, "[::1]:2");
+    assert_string_equal(ways[2].name, "lima");
+    assert_true(ways[0].first && ways[1].first && !ways[2].first);
+    mem_free(ways);
+    conf_deinit(&dconf_schema, &conf);
+    assert_ok(load_net("", &conf));
+    assert_ok(dconf_ways(&conf, &ways, &count));
+    assert_int_equal(count, 0);
+    mem_free(ways);
+    conf_deinit(&dconf_schema, &conf);
+}
+
+static void what_is_no_way_is_refused(void **state)
+{
+    (void)state;
+    struct dconf conf;
+    char lines[400], name[100];
+    static const char *const bad[] = {"oslo", "oslo=", "=o:1", "oslo=o", "oslo=o:0", "os,lo=o:1", "rome=r:1 oslo"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        snprintf(lines, sizeof lines, "reach = %s\n", bad[i]);
+        assert_fails(ERR_CONF, "\" is not NAME=HOST:PORT, as in oslo=", load_net(lines, &conf));
+    }
+    memset(name, 'n', DCONF_NAME_MAX + 1);
+    name[DCONF_NAME_MAX + 1] = '\0';
+    snprintf(lines, sizeof lines, "inviter = %s=o:1\n", name);
+    assert_fails(ERR_CONF, "n.conf: [net] inviter: \"nnn", load_net(lines, &conf));
+    snprintf(lines, sizeof lines, "inviter = %s=o:1\n", name + 1);
+    assert_ok(load_net(lines, &conf));
+    conf_deinit(&dconf_schema, &conf);
+}
+
+static void wrong_configurations_are_refused(void **state)
+{
+    (void)state;
+    struct dconf conf;
+    assert_fails(ERR_CONF, "n.conf:9: [peer b]: a configuration lists no other islands any more",
+                 load_net("[peer b]\npublic_key = short\n", &conf));
+    assert_non_null(strstr(err_text(), "dilococtl join TOKEN"));
+    const char *spaced = testlib_file(folder, "s.conf", "[island]\nname = a b\nrun = r\nkey = k\n[worker]\ndata = d\n");
+    assert_fails(ERR_CONF, "the name \"a b\" must be", dconf_load(spaced, NULL, 0, &conf));
     const char *path = testlib_file(folder, "d.conf", "[island]\nname = a\nrun = r\nkey = k\n");
     assert_fails(ERR_CONF, "[worker] data: missing; give the path of the corpus", dconf_load(path, NULL, 0, &conf));
     path = testlib_file(folder, "m.conf",
@@ -242,8 +244,6 @@ static void a_witness_has_no_trainer(void **state)
 {
     (void)state;
     struct dconf conf;
-    struct view view;
-    char peers[600];
     const char *path =
         testlib_file(folder, "w.conf", "[island]\nname = w\nrun = r\nkey = k\nwitness = yes\n[worker]\ndata = d\n");
     assert_fails(ERR_CONF, "a witness trains on nothing", dconf_load(path, NULL, 0, &conf));
@@ -253,27 +253,21 @@ static void a_witness_has_no_trainer(void **state)
     assert_ok(dconf_load(path, NULL, 0, &conf));
     assert_string_equal(conf.worker_program, "");
     conf_deinit(&dconf_schema, &conf);
-    snprintf(peers, sizeof peers, "[peer a]\npublic_key = %s\nwitness = yes\n", idents[0].public_text);
-    assert_fails(ERR_CONF, "is this island itself, but its witness differs", view_of("a", 0, peers, &conf, &view));
-    snprintf(peers, sizeof peers, "[peer b]\npublic_key = %s\nwitness = yes\n[peer c]\npublic_key = %s\nwitness = 1\n",
-             idents[1].public_text, idents[2].public_text);
-    assert_fails(ERR_CONF, "islands b and c are both witnesses", view_of("a", 0, peers, &conf, &view));
 }
 
 int main(void)
 {
     assert_ok(digest_init());
     folder = testlib_folder("dconf");
-    for (int i = 0; i < 3; i++)
-        assert_ok(ident_generate(&idents[i]));
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_sample_parses_and_documents_every_key),
         cmocka_unit_test(what_is_not_said_lies_in_the_islands_folder),
         cmocka_unit_test(our_trainer_is_sent_to_a_device_that_there_can_be),
         cmocka_unit_test(ranks_that_share_layers_are_groups_of_one_size),
         cmocka_unit_test(ranks_can_share_out_the_run),
-        cmocka_unit_test(membership_does_not_depend_on_who_describes_it),
-        cmocka_unit_test(wrong_memberships_are_refused),
+        cmocka_unit_test(ways_to_others_are_read_in_order),
+        cmocka_unit_test(what_is_no_way_is_refused),
+        cmocka_unit_test(wrong_configurations_are_refused),
         cmocka_unit_test(a_witness_has_no_trainer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -188,9 +188,9 @@ static void pump_until_enrolled(unsigned times)
 
 /* ---- guests ---- */
 
-static struct invite invited(void)
+static struct invite invited_for(const char *name)
 {
-    struct doorway_ask ask = {.addresses_count = 1, .seconds = DAY_S, .note = "for the test"};
+    struct doorway_ask ask = {.addresses_count = 1, .seconds = DAY_S, .island = name, .note = "for the test"};
     char text[INVITE_TEXT_BYTES];
     struct digest id;
     struct invite invite;
@@ -198,6 +198,11 @@ static struct invite invited(void)
     assert_ok(doorway_invite(island.doorway, &ask, env_mono_ms(), wall_s(), text, &id));
     assert_ok(invite_parse(text, &invite));
     return invite;
+}
+
+static struct invite invited(void)
+{
+    return invited_for("");
 }
 
 static void *knock(void *unused)
@@ -299,6 +304,27 @@ static void a_token_is_one_key_s(void **state)
     assert_refused(&invite, 2, "m2", "redeemed by another island");
 }
 
+/* Asked for again, it takes the place of the one before, unless somebody has come by that. */
+static void a_token_for_an_island_lets_in_no_other(void **state)
+{
+    (void)state;
+    const struct invites *invites = doorway_invites(island.doorway);
+    struct invite other = invited_for("m2"), first = invited_for("m1"), second = invited_for("m1");
+    struct digest id[] = {invite_id(&other), invite_id(&first), invite_id(&second)};
+    assert_int_equal(invites->count, 2);
+    assert_non_null(invites_find(invites, &id[0]));
+    assert_null(invites_find(invites, &id[1]));
+    assert_refused(&second, 1, "m3", "the token is for island m1; join by that name");
+    send_guest(&second, 1, "m1");
+    pump_until_enrolled(1);
+    (void)invited_for("m1");
+    assert_int_equal(invites->count, 3);
+    assert_true(invites_find(invites, &id[2])->redeemed);
+    decide("m1");
+    await_guest();
+    assert_let_in(1);
+}
+
 static void what_was_told_is_known_after_a_crash(void **state)
 {
     (void)state;
@@ -322,7 +348,8 @@ static void what_was_told_is_known_after_a_crash(void **state)
 static void what_cannot_be_kept_is_not_told(void **state)
 {
     (void)state;
-    struct doorway_ask ask = {.addresses_count = 1, .addresses = {"127.0.0.1:1"}, .seconds = 1, .note = ""};
+    struct doorway_ask ask = {
+        .addresses_count = 1, .addresses = {"127.0.0.1:1"}, .seconds = 1, .island = "", .note = ""};
     char text[INVITE_TEXT_BYTES], away[600];
     struct digest id;
     snprintf(away, sizeof away, "%s.away", island.folder);
@@ -602,6 +629,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(a_guest_is_answered_when_a_record_has_it),
         CASE(a_token_is_one_key_s),
+        CASE(a_token_for_an_island_lets_in_no_other),
         CASE(what_was_told_is_known_after_a_crash),
         CASE(what_cannot_be_kept_is_not_told),
         CASE(who_cannot_be_enrolled_leaves_the_token_open),

@@ -103,7 +103,7 @@ static struct invite open_island(unsigned deaf, bool admits)
     memset(invite.seed, 3, sizeof invite.seed);
     assert_ok(link_new(&conf, &island.link));
     snprintf(invite.addresses[0], sizeof invite.addresses[0], "127.0.0.1:%u", link_port(island.link));
-    assert_ok(invites_add(&island.invites, &invite, ""));
+    assert_ok(invites_add(&island.invites, &invite, "", ""));
     invite_curve(&invite, key, NULL);
     if (admits)
         assert_ok(link_admit(island.link, key, env_mono_ms() + 1000000));

@@ -47,7 +47,7 @@ static void what_is_no_founding_is_refused_with_what_to_do(void **state)
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         assert_fails(ERR_CONF, "does not hold 32 hexadecimal digits; put back what was drawn",
                      founding_read(testlib_file(folder, "bad", "%s", texts[i]), got));
-    assert_fails(ERR_CONF, "[island] founded names it", founding_read(testlib_path(folder, "none"), got));
+    assert_fails(ERR_CONF, "as [island] founded says", founding_read(testlib_path(folder, "none"), got));
     assert_non_null(strstr(err_text(), "reset"));
 }
 

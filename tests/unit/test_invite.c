@@ -193,9 +193,10 @@ static void one_key_redeems_it_once_and_hears_the_same_again(void **state)
     uint8_t curve[IDENT_KEY_BYTES];
     bool again;
     invites = (struct invites){.count = 0};
-    assert_ok(invites_add(&invites, &in, "for b\033ert"));
-    assert_fails(ERR_STATE, "open already", invites_add(&invites, &in, ""));
+    assert_ok(invites_add(&invites, &in, "bert", "for b\033ert"));
+    assert_fails(ERR_STATE, "open already", invites_add(&invites, &in, "", ""));
     assert_string_equal(invites.rows[0].note, "for b?ert");
+    assert_string_equal(invites.rows[0].island, "bert");
     invite_curve(&in, curve, NULL);
     assert_ptr_equal(invites_of(&invites, curve), &invites.rows[0]);
     assert_ptr_equal(invites_find(&invites, &id), &invites.rows[0]);
@@ -223,7 +224,7 @@ static void past_its_time_or_revoked_it_is_worth_nothing(void **state)
     for (uint8_t n = 0; n < 3; n++) {
         struct invite in = invitation(n);
         in.expiry_s = NOW + 10 * n;
-        assert_ok(invites_add(&invites, &in, "x"));
+        assert_ok(invites_add(&invites, &in, "", "x"));
     }
     struct invite in[3] = {invitation(0), invitation(1), invitation(2)};
     struct digest id[3] = {invite_id(&in[0]), invite_id(&in[1]), invite_id(&in[2])};
@@ -253,7 +254,7 @@ static void the_list_comes_back_from_its_file_or_is_refused(void **state)
         memset(note, 'n', sizeof note);
         note[n % 100] = '\0';
         bool again;
-        assert_ok(invites_add(&in, &invite, note));
+        assert_ok(invites_add(&in, &invite, note, note));
         struct digest id = invite_id(&invite);
         if (n % 2 == 0)
             assert_ok(invites_redeem(&in, &id, bert.key, NOW, &again));
@@ -264,7 +265,7 @@ static void the_list_comes_back_from_its_file_or_is_refused(void **state)
         assert_memory_equal(&in, &out, sizeof in);
     }
     struct invite more = invitation(200);
-    assert_fails(ERR_STATE, "revoke some", invites_add(&in, &more, ""));
+    assert_fails(ERR_STATE, "revoke some", invites_add(&in, &more, "", ""));
     size_t count = invites_pack(&in, bytes);
     assert_int_equal(count, INVITES_BYTES_MAX);
     for (size_t i = 0; i < count; i += 7) {

@@ -154,7 +154,6 @@ static int fill(void **state)
                                        .sealed_ms = 44,
                                        .wished_ms = 45,
                                        .waits = "an answer",
-                                       .notice = "new",
                                        .advice = "a third"},
                              .left_s = 33,
                              .quorum = 34,
@@ -292,7 +291,6 @@ static void a_status_says_what_was_taken(void **state)
     assert_number(json, "sealed_ms", 44);
     assert_number(json, "wished_ms", 45);
     assert_text(json, "waits", "an answer");
-    assert_text(json, "notice", "new");
     assert_text(json, "advice", "a third");
     assert_number(json, "left_s", 33);
     assert_wish(json_array_get(json_object_get(json, "wishes"), 0));

@@ -19,6 +19,8 @@
  * enough voters have sealed. OVERDUE: so long what only a few of them show may take to be fetched. PROOFS: as long as
  * one whose word is broken takes part, the others are told so often. */
 enum { TURN_MS = 1000, ASKED_MS = 700, OVERDUE_MS = 4000, PROOFS_MS = 2000 };
+/* For each so many members it is looked so much less often whether another record would say something else. */
+enum { LOOK_MEMBERS = 128, LOOK_MS = 100 };
 /* Records in answer to one question. */
 enum { CHAIN_MOST = 64 };
 
@@ -48,6 +50,7 @@ struct membership {
     uint32_t lacking_count;
     uint64_t sealed_ms; /* since when we are sealed; 0: we are not */
     uint64_t wished_ms; /* since when another record would say something else; 0: it would not */
+    uint64_t look_ms;   /* when that is looked at again */
     uint64_t asked_ms;  /* since when those who might join are asked; 0: they are not */
     uint64_t proofs_ms; /* when proofs are told again */
     struct bitset asked;
@@ -551,6 +554,18 @@ static void tell_disks(struct membership *m)
     }
 }
 
+/* Whether another record would say something else. That takes the longer the more members there are, so it is looked at
+ * less often then; who is lost among many is so for longer than this anyhow. */
+static bool changes(struct membership *m, uint64_t now_ms)
+{
+    if (now_ms < m->look_ms)
+        return m->wished_ms != 0;
+    m->look_ms = now_ms + (uint64_t)m->conf.view->count / LOOK_MEMBERS * LOOK_MS;
+    bool wanted = wishes_change(&m->wishes, &m->seats);
+    m->wished_ms = !wanted ? 0 : m->wished_ms != 0 ? m->wished_ms : now_ms;
+    return wanted;
+}
+
 void membership_tick(struct membership *m, const struct bitset *silent, uint64_t now_ms)
 {
     struct epoch_event want = {.type = EPOCH_EV_WANT, .good = true}, tick = {.type = EPOCH_EV_TICK, .good = true};
@@ -565,8 +580,7 @@ void membership_tick(struct membership *m, const struct bitset *silent, uint64_t
         tell_proofs(m, VIEW_NOBODY);
     }
     wishes_tick(&m->wishes, &m->seats);
-    want.flag = wishes_change(&m->wishes, &m->seats);
-    m->wished_ms = !want.flag ? 0 : m->wished_ms != 0 ? m->wished_ms : now_ms;
+    want.flag = changes(m, now_ms);
     step(m, &want, now_ms);
     step(m, &tick, now_ms);
     settle(m, now_ms);
@@ -633,7 +647,7 @@ void membership_said(struct membership *m, uint32_t member, const struct members
 static void forget_epoch(struct membership *m)
 {
     holdings_clear(m->holdings);
-    m->asked_ms = m->sealed_ms = m->wished_ms = 0;
+    m->asked_ms = m->sealed_ms = m->wished_ms = m->look_ms = 0;
     m->asked = (struct bitset){{0}};
     m->lacking_count = 0;
     m->compose = m->take_over = false;
@@ -719,10 +733,9 @@ enum err membership_plan_known(struct membership *m, struct sync *sync, uint32_t
                                const uint32_t *shards_counts)
 {
     TRY(holdings_reserve(m->holdings, fragments_count));
+    TRY(seats_plan_known(&m->seats, sync, fragments_count));
     m->sync = sync;
     m->shards_counts = shards_counts;
-    m->seats.sync = sync;
-    m->seats.fragments_count = fragments_count;
     if (epoch_sealed(m->epoch))
         sync_seal(sync);
     return ERR_OK;

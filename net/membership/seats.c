@@ -16,6 +16,8 @@ enum { FORGIVE_MS = 20 * 60 * 1000 };
 enum { APART_MS = 3000, LOOK_MS = 250, YIELDS_MS = 3000 };
 /* Who was as far as most so lately soon is again, once rounds stand still. */
 enum { CAUGHT_UP_MS = 1000 };
+/* So many slots are looked at for them with one heartbeat: with many members there are as many heartbeats. */
+enum { LOOK_SLOTS = 64 };
 /* Whose trainer does not move is kept out so long after somebody put it out; it may wait for what cannot come. STANDS:
  * what its heartbeats say so soon after may be of before. */
 enum { KEPT_OUT_MS = 10 * 60 * 1000, STANDS_MS = 5000 };
@@ -44,8 +46,28 @@ void seats_deinit(struct seats *seats)
 {
     mem_free(seats->seat);
     mem_free(seats->hearing);
+    mem_free(seats->reached);
     seats->seat = NULL;
+    seats->reached = NULL;
     seats->hearing = NULL;
+}
+
+static void look_how_far_most_are(struct seats *seats)
+{
+    for (uint32_t f = 0; f < seats->fragments_count; f++)
+        seats->reached[f] = sync_version_max(seats->sync, f);
+}
+
+enum err seats_plan_known(struct seats *seats, struct sync *sync, uint32_t fragments_count)
+{
+    uint64_t *reached;
+    TRY(mem_new(fragments_count, sizeof *reached, "membership", &reached));
+    mem_free(seats->reached);
+    seats->reached = reached;
+    seats->sync = sync;
+    seats->fragments_count = fragments_count;
+    look_how_far_most_are(seats);
+    return ERR_OK;
 }
 
 static uint8_t losses_of(const struct seats *seats, uint32_t member)
@@ -80,7 +102,7 @@ static bool as_far_as_most(const struct seats *seats, uint32_t member)
     for (uint32_t f = 0; f < seats->fragments_count; f++) {
         struct wire_standing row = self ? sync_own(seats->sync, f) : sync_heard(seats->sync, member, f);
         bool known = self ? sync_known(seats->sync, f) : row.hash_known;
-        if (!known || row.version + 1 < sync_version_max(seats->sync, f) ||
+        if (!known || row.version + 1 < seats->reached[f] ||
             (!self && !sync_base_agrees(seats->sync, f, row.version + 1, &row.hash)))
             return false;
     }
@@ -91,7 +113,9 @@ static bool as_far_as_most(const struct seats *seats, uint32_t member)
  * it is not looked at in step with our ticks. */
 static void look_at_comers(struct seats *seats, uint64_t now_ms)
 {
-    for (uint32_t i = 0; i < seats->view->count; i++) {
+    uint32_t many = seats->view->count < LOOK_SLOTS ? seats->view->count : LOOK_SLOTS;
+    for (uint32_t k = 0; k < many; k++) {
+        uint32_t i = seats->next_comer++ % seats->view->count;
         const struct view_member *member = &seats->view->members[i];
         bool comes = member->used && (member->role == RECORD_OBSERVER || member->role == RECORD_AWAY);
         if (comes && seats->seat[i].up && as_far_as_most(seats, i))
@@ -178,8 +202,10 @@ void seats_tick(struct seats *seats, const struct bitset *silent, uint64_t now_m
     seats->silent = *silent;
     seats->now_ms = now_ms;
     listen(seats);
+    look_how_far_most_are(seats);
     struct bitset before = seats->lost;
     seats->lost = hearing_lost(seats->hearing, seats->view->count);
+    seats->hears_owners = hearing_all_owners(seats->hearing, seats->view->count);
     look_whether_we_yield(seats);
     /* Nobody stands back for one that is just lost: with both out nobody would own anything. */
     if (now_ms >= seats->looked_ms + LOOK_MS || !bitset_within(&seats->lost, &before))
@@ -212,7 +238,7 @@ bool seats_yields(const struct seats *seats)
 
 bool seats_hear_owners(const struct seats *seats)
 {
-    return hearing_all_owners(seats->hearing, seats->view->count);
+    return seats->hears_owners;
 }
 
 uint32_t seats_apart_from(const struct seats *seats, uint32_t member)

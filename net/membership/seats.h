@@ -69,9 +69,12 @@ struct seats {
     void *user;
     struct sync *sync; /* NULL: the run's plan is not known yet */
     uint32_t fragments_count;
+    uint64_t *reached;       /* [fragments_count]: the version that most have reached, as of the last tick */
+    uint32_t next_comer;     /* slot that is looked at next */
     struct seat *seat;       /* [VIEW_SLOTS_MAX] */
     struct hearing *hearing; /* [VIEW_SLOTS_MAX]: by which it is judged who is lost, and who stands back */
     struct bitset lost;      /* as of the last tick: a majority of the voters does not hear them */
+    bool hears_owners;       /* likewise: we hear all owners that are not lost */
     uint64_t yields_ms;      /* since when that is so of us, and others can go on; 0: it is not */
     uint64_t looked_ms;      /* when it was judged last who stands back */
     struct bitset silent;    /* to us */
@@ -84,6 +87,9 @@ ERR_MUST_CHECK enum err seats_init(const struct view *view, const struct chain *
                                    struct seats *seats);
 /* An empty one is fine. */
 void seats_deinit(struct seats *seats);
+
+/* The run's plan: the core, borrowed, and how many fragments there are. ERR_NOMEM. */
+ERR_MUST_CHECK enum err seats_plan_known(struct seats *seats, struct sync *sync, uint32_t fragments_count);
 
 /* A new epoch: slots are whose the view says; one that is another member's now begins anew. */
 void seats_begin(struct seats *seats, uint64_t now_ms);

@@ -351,12 +351,13 @@ uint64_t sync_core_announced(const struct sync *sync, uint32_t f, bool to_have)
     for (uint32_t i = 0; i < sync_core_slots(sync); i++)
         if (announces(sync, f, i, to_have) && (!voters || bitset_has(&sync->conf.view.keepers, i)))
             bitset_add(&counted, i);
+    uint32_t half = bitset_count(&counted) / 2;
     for (uint32_t i = 0; i < sync_core_slots(sync); i++) {
         uint64_t version = bitset_has(&counted, i) ? sync->peers[i].fragments[f].version : 0;
         uint32_t as_far = 0;
         for (uint32_t k = 0; k < sync_core_slots(sync) && version > most; k++)
             as_far += bitset_has(&counted, k) && sync->peers[k].fragments[f].version >= version;
-        most = 2 * as_far > bitset_count(&counted) ? version : most;
+        most = as_far > half ? version : most;
     }
     return most;
 }

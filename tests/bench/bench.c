@@ -60,7 +60,8 @@ int main(int argc, char **argv)
     const struct args_option options[] = {
         {"programs", ARGS_STRING, &programs, "FOLDER", "where dilocod is"},
         {"out", ARGS_STRING, &path, "FILE", "where the summary goes"},
-        {"only", ARGS_STRING, &only, "NAME", "train, codec, exchange, unequal, even, line, attached or library"},
+        {"only", ARGS_STRING, &only, "NAME",
+         "train, codec, exchange, unequal, even, members, line, attached or library"},
         {"line", ARGS_STRING, &line, "TEXT", "of the lines, exchanges or sizes, only those with this in their name"},
     };
     if (digest_init() != ERR_OK || args_parse(argc, argv, options, sizeof options / sizeof *options, NULL) != ERR_OK ||
@@ -81,6 +82,8 @@ int main(int argc, char **argv)
         bench_unequal(summary);
     if (wanted(only, "even"))
         bench_even(summary);
+    if (wanted(only, "members"))
+        bench_members(summary);
     if (wanted(only, "line"))
         bench_line(summary, line);
     if (wanted(only, "attached"))

@@ -35,6 +35,8 @@ void bench_sizes(json_t *summary, const char *programs, const char *only);
 void bench_unequal(json_t *summary);
 /* Lines of 1 Mbit/s to 1 Gbit/s, near and far. `only`: those whose name contains this; NULL: all. */
 void bench_line(json_t *summary, const char *only);
+/* What membership takes of a core in idle runs of up to 1,024 members. */
+void bench_members(json_t *summary);
 /* The peak of what an island sends against its mean. */
 void bench_even(json_t *summary);
 /* A PyTorch training loop attached to a daemon against the same loop alone; null where there is no PyTorch. */

@@ -290,8 +290,7 @@ static void who_holds_another_state_of_the_version_has_not_caught_up(void **stat
     struct sync *sync;
     assert_ok(sync_new(&conf, &sync));
     sync_restore(sync, 0, 0, &run);
-    seats.sync = sync;
-    seats.fragments_count = 1;
+    assert_ok(seats_plan_known(&seats, sync, 1));
     sync_step(sync, &(struct sync_event){.type = SYNC_EV_PEER_UP, .member = B}, now_ms);
     says(B, 0, NULL);
     assert_false(seats_caught_up(&seats, B));

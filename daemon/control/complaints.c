@@ -456,8 +456,7 @@ static void complain_of_peer(struct status *status, uint32_t i)
             "it may not know the newest record yet; if it lasts, compare the keys that dilococtl peers shows on "
             "both");
     } else if (peer->refused) {
-        complain_of(status, COMPLAINT_REFUSED, i, text,
-                    "make the two configurations agree and restart the daemon that changed");
+        complain_of(status, COMPLAINT_REFUSED, i, text, "mend that at the island that differs, and restart its daemon");
     } else if (peer->member->role == RECORD_AWAY) {
         snprintf(text, sizeof text, "island %s is lost%s", peer->member->name,
                  all_stands(status) ? "" : ": the run goes on without it");

@@ -136,7 +136,7 @@ static void say(struct membership *m, uint32_t to, const struct wire_epoch *mess
 /* What we hold, as it is now. */
 static void add_holdings(struct membership *m, struct wire_epoch *out)
 {
-    /* A disk that is not in doubt is the one that the record names: the first one of hand-written members, 0. */
+    /* A disk that is not in doubt is the one that the record names: the founder's first one, 0. */
     bool sure = m->conf.disk->doubt == VOTE_SURE;
     out->promise.incarnation = sure ? m->conf.view->members[self_of(m)].incarnation : m->conf.disk->incarnation;
     holdings_own(m->holdings, m->sync, &out->promise.rows, &out->promise.rows_count);

@@ -7,7 +7,7 @@
 
 enum err joined_read(const char *path, struct record *record, struct record_entry *entry)
 {
-    struct wire_epoch message;
+    struct epoch_message message;
     char *data;
     size_t bytes;
     *record = (struct record){0};
@@ -16,10 +16,10 @@ enum err joined_read(const char *path, struct record *record, struct record_entr
     enum err err = wire_epoch_unpack(WIRE_DECIDED, data, bytes, &message);
     mem_free(data);
     TRY(err);
-    struct record_entry borrowed = {.bytes = (uint8_t *)(uintptr_t)message.decided.record,
-                                    .bytes_count = message.decided.record_bytes,
-                                    .votes = (struct record_vote *)(uintptr_t)message.decided.votes,
-                                    .votes_count = message.decided.votes_count};
+    struct record_entry borrowed = {.bytes = (uint8_t *)(uintptr_t)message.bytes,
+                                    .bytes_count = message.bytes_count,
+                                    .votes = (struct record_vote *)(uintptr_t)message.votes,
+                                    .votes_count = message.votes_count};
     err = record_unpack(borrowed.bytes, borrowed.bytes_count, record);
     if (err == ERR_OK)
         err = record_entry_copy(&borrowed, entry);

@@ -157,11 +157,11 @@ static enum err check_spec(const struct task *task, const char *text)
 static enum err take_record(const struct task *task, const struct ident *ident, const struct wire_enrolled *enrolled,
                             uint32_t answered, struct ctl_admission *admission)
 {
-    struct wire_epoch message;
+    struct epoch_message message;
     struct record record = {0};
     enum err err;
     TRY(wire_epoch_unpack(WIRE_DECIDED, enrolled->records, enrolled->records_bytes, &message));
-    TRY_OUT(record_unpack(message.decided.record, message.decided.record_bytes, &record));
+    TRY_OUT(record_unpack(message.bytes, message.bytes_count, &record));
     TRY_OUT(check_record(task, ident, enrolled->id, &record));
     TRY_OUT(take_inviter(&record, &task->invite, answered, admission));
 out:

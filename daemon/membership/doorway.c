@@ -260,12 +260,12 @@ static void refuse(struct doorway *doorway, uint64_t connection, const char *nam
 static enum err pack_record(const struct doorway *doorway, uint8_t **bytes, size_t *bytes_count)
 {
     struct record_entry entry;
-    struct wire_epoch out = {.type = WIRE_DECIDED};
+    struct epoch_message out = {.type = WIRE_DECIDED};
     TRY(records_read(doorway->conf.folder, last(doorway)->epoch, &entry));
-    out.decided.record = entry.bytes;
-    out.decided.record_bytes = entry.bytes_count;
-    out.decided.votes = entry.votes;
-    out.decided.votes_count = entry.votes_count;
+    out.bytes = entry.bytes;
+    out.bytes_count = entry.bytes_count;
+    out.votes = entry.votes;
+    out.votes_count = entry.votes_count;
     enum err err = wire_epoch_pack(&out, bytes, bytes_count);
     record_entry_free(&entry);
     return err;

@@ -76,7 +76,7 @@ enum err broken_take(struct seats *seats, uint32_t id, const uint8_t *proof, siz
     return ERR_OK;
 }
 
-bool broken_next(const struct seats *seats, uint32_t *slot, struct wire_epoch *wish, uint8_t **proof)
+bool broken_next(const struct seats *seats, uint32_t *slot, struct epoch_message *wish, uint8_t **proof)
 {
     for (uint32_t i = *slot == VIEW_NOBODY ? 0 : *slot + 1; i < seats->view->count; i++) {
         uint32_t id = seats->view->members[i].id;
@@ -85,7 +85,7 @@ bool broken_next(const struct seats *seats, uint32_t *slot, struct wire_epoch *w
             seats->host->load_proof(seats->user, id, proof, &count) != ERR_OK)
             continue;
         *slot = i;
-        *wish = (struct wire_epoch){.type = WIRE_WISH, .wish = {.kind = WIRE_WISH_EVICT, .id = id}};
+        *wish = (struct epoch_message){.type = WIRE_WISH, .wish = {.kind = WIRE_WISH_EVICT, .id = id}};
         wish->wish.proof = *proof;
         wish->wish.proof_bytes = count;
         return true;

@@ -24,7 +24,7 @@ ERR_MUST_CHECK enum err broken_take(struct seats *seats, uint32_t id, const uint
                                     bool *news);
 /* The wish by which a proof is told, of the next marked member after slot `*slot` (VIEW_NOBODY: the first): the caller
  * frees `*proof` after it. False: there are no more. */
-bool broken_next(const struct seats *seats, uint32_t *slot, struct wire_epoch *wish, uint8_t **proof);
+bool broken_next(const struct seats *seats, uint32_t *slot, struct epoch_message *wish, uint8_t **proof);
 /* Whether a marked member still takes part, by the newest record. */
 bool broken_pending(const struct seats *seats);
 

@@ -79,11 +79,11 @@ static struct epoch_action *order(struct epoch *epoch, enum epoch_action_type ty
     return action;
 }
 
-static struct epoch_message *send_to(struct epoch *epoch, uint32_t to, enum epoch_message_type type, uint64_t ballot)
+static struct epoch_message *send_to(struct epoch *epoch, uint32_t to, enum wire_epoch_type type, uint64_t ballot)
 {
     struct epoch_action *action = order(epoch, EPOCH_DO_SEND);
     action->to = to;
-    action->message = (struct epoch_message){.type = type, .epoch = epoch->number, .ballot = ballot};
+    action->message = (struct epoch_message){.type = type, .epoch = epoch->number + 1, .ballot = ballot};
     return &action->message;
 }
 
@@ -105,14 +105,15 @@ static void answer(struct epoch *epoch)
         return;
     const struct epoch_vote *vote = &epoch->vote;
     if (epoch->owe_promise) {
-        struct epoch_message *m = send_to(epoch, epoch_ballot_id(vote->promised), EPOCH_PROMISE, vote->promised);
+        struct epoch_message *m = send_to(epoch, epoch_ballot_id(vote->promised), WIRE_PROMISE, vote->promised);
+        m->sealed = true;
         m->accepted = vote->accepted;
         m->digest = vote->digest;
         m->bytes = vote->bytes;
         m->bytes_count = vote->bytes_count;
     }
     if (epoch->owe_accepted)
-        send_to(epoch, epoch_ballot_id(vote->accepted), EPOCH_ACCEPTED, vote->accepted)->digest = vote->digest;
+        send_to(epoch, epoch_ballot_id(vote->accepted), WIRE_ACCEPTED, vote->accepted)->digest = vote->digest;
     epoch->owe_promise = epoch->owe_accepted = false;
 }
 
@@ -159,7 +160,7 @@ static enum err on_prepare(struct epoch *epoch, const struct epoch_event *event,
     if (m->recover && epoch->vote.own > bar)
         bar = epoch->vote.own; /* what we said is what another may have promised, and lost */
     if (answers && m->ballot < bar) {
-        send_to(epoch, event->from, EPOCH_REJECT, bar);
+        send_to(epoch, event->from, WIRE_REJECT, bar);
         return ERR_OK;
     }
     if (m->bytes_count > 0) {
@@ -168,7 +169,7 @@ static enum err on_prepare(struct epoch *epoch, const struct epoch_event *event,
         action->bytes_count = m->bytes_count;
     }
     if (!answers) {
-        send_to(epoch, event->from, EPOCH_HOLDINGS, m->ballot);
+        send_to(epoch, event->from, WIRE_PROMISE, m->ballot);
         return ERR_OK;
     }
     epoch->owe_promise = true;
@@ -188,7 +189,7 @@ static enum err on_accept(struct epoch *epoch, const struct epoch_event *event, 
     if (!epoch->may_vote || !event->good || m->bytes_count == 0)
         return ERR_OK;
     if (m->ballot < epoch->vote.promised) {
-        send_to(epoch, event->from, EPOCH_REJECT, epoch->vote.promised);
+        send_to(epoch, event->from, WIRE_REJECT, epoch->vote.promised);
         return ERR_OK;
     }
     if (m->ballot == epoch->vote.accepted) { /* one record per ballot */
@@ -215,7 +216,7 @@ static bool proposing(const struct epoch *epoch)
 
 static void say_prepare(struct epoch *epoch, uint32_t to)
 {
-    struct epoch_message *m = send_to(epoch, to, EPOCH_PREPARE, epoch->ballot);
+    struct epoch_message *m = send_to(epoch, to, WIRE_PREPARE, epoch->ballot);
     m->bytes = epoch->draft.bytes;
     m->bytes_count = epoch->draft.count;
     m->recover = epoch->recovering;
@@ -240,7 +241,7 @@ static void ask(struct epoch *epoch, uint64_t now_ms)
     for (uint32_t i = 0; i < epoch->voters.count; i++) {
         const struct voter *voter = &epoch->voters.all[i];
         if (epoch->state == EPOCH_ACCEPTING && !voter->accepted) {
-            struct epoch_message *m = send_to(epoch, voter->id, EPOCH_ACCEPT, epoch->ballot);
+            struct epoch_message *m = send_to(epoch, voter->id, WIRE_ACCEPT, epoch->ballot);
             m->bytes = epoch->proposal.bytes;
             m->bytes_count = epoch->proposal.count;
             m->digest = epoch->proposal_digest;
@@ -295,7 +296,7 @@ static void take_in(struct epoch *epoch)
     order(epoch, epoch->recovering ? EPOCH_DO_TAKE_OVER : EPOCH_DO_COMPOSE);
 }
 
-static enum err on_promise(struct epoch *epoch, const struct epoch_event *event, uint64_t now_ms)
+static enum err on_seal(struct epoch *epoch, const struct epoch_event *event, uint64_t now_ms)
 {
     const struct epoch_message *m = event->message;
     struct voter *voter = voter_of(epoch, event->from);
@@ -324,9 +325,10 @@ static enum err on_promise(struct epoch *epoch, const struct epoch_event *event,
     return ERR_OK;
 }
 
-static enum err on_holdings(struct epoch *epoch, const struct epoch_event *event, uint64_t now_ms)
+static enum err on_promise(struct epoch *epoch, const struct epoch_event *event, uint64_t now_ms)
 {
-    (void)now_ms;
+    if (event->message->sealed)
+        return on_seal(epoch, event, now_ms);
     if (epoch->state == EPOCH_COMPOSING && event->message->ballot == epoch->ballot)
         take_in(epoch);
     return ERR_OK;
@@ -374,7 +376,7 @@ static enum err on_accepted(struct epoch *epoch, const struct epoch_event *event
     return ERR_OK;
 }
 
-static enum err on_record(struct epoch *epoch, const struct epoch_event *event, uint64_t now_ms)
+static enum err on_decided(struct epoch *epoch, const struct epoch_event *event, uint64_t now_ms)
 {
     (void)now_ms;
     const struct epoch_message *m = event->message;
@@ -393,39 +395,47 @@ static enum err on_record(struct epoch *epoch, const struct epoch_event *event, 
 
 typedef enum err handler(struct epoch *epoch, const struct epoch_event *event, uint64_t now_ms);
 
-static handler *const message_handlers[EPOCH_MESSAGES] = {
-    [EPOCH_PREPARE] = on_prepare, [EPOCH_PROMISE] = on_promise, [EPOCH_HOLDINGS] = on_holdings,
-    [EPOCH_REJECT] = on_reject,   [EPOCH_ACCEPT] = on_accept,   [EPOCH_ACCEPTED] = on_accepted,
-    [EPOCH_RECORD] = on_record, /* CHAIN is answered whatever the epoch */
+static handler *const message_handlers[] = {
+    [WIRE_PREPARE - WIRE_PREPARE] = on_prepare,   [WIRE_PROMISE - WIRE_PREPARE] = on_promise,
+    [WIRE_REJECT - WIRE_PREPARE] = on_reject,     [WIRE_ACCEPT - WIRE_PREPARE] = on_accept,
+    [WIRE_ACCEPTED - WIRE_PREPARE] = on_accepted, [WIRE_DECIDED - WIRE_PREPARE] = on_decided,
 };
 
 static enum err heard(struct epoch *epoch, const struct epoch_event *event, uint64_t now_ms)
 {
     if (event->epoch > epoch->number && now_ms >= epoch->chain_ms) {
         epoch->chain_ms = now_ms + epoch->conf.again_ms;
-        send_to(epoch, event->from, EPOCH_CHAIN, 0);
+        send_to(epoch, event->from, WIRE_CHAIN, 0)->epoch = epoch->number;
     }
     return ERR_OK;
+}
+
+/* The newest record that its sender knew. */
+static uint64_t known_to(const struct epoch *epoch, const struct epoch_message *m)
+{
+    if (m->type == WIRE_DECIDED) /* it is good only after ours, whoever tells of it */
+        return epoch->number;
+    return m->type == WIRE_CHAIN || m->epoch == 0 ? m->epoch : m->epoch - 1;
 }
 
 static enum err message(struct epoch *epoch, const struct epoch_event *event, uint64_t now_ms)
 {
     const struct epoch_message *m = event->message;
-    if (m->type == EPOCH_CHAIN || m->epoch < epoch->number) {
-        if (m->epoch < epoch->number && m->type != EPOCH_RECORD) {
-            struct epoch_action *action = order(epoch, EPOCH_DO_CHAIN);
-            action->to = event->from;
-            action->epoch = m->epoch;
-        }
+    uint64_t known = known_to(epoch, m);
+    size_t type = (size_t)m->type - WIRE_PREPARE;
+    if (known < epoch->number) {
+        struct epoch_action *action = order(epoch, EPOCH_DO_CHAIN);
+        action->to = event->from;
+        action->epoch = known;
         return ERR_OK;
     }
-    if (m->epoch > epoch->number) {
-        struct epoch_event newer = {.from = event->from, .epoch = m->epoch};
+    if (known > epoch->number && m->type != WIRE_CHAIN) {
+        struct epoch_event newer = {.from = event->from, .epoch = known};
         return heard(epoch, &newer, now_ms);
     }
-    if (epoch->state == EPOCH_DECIDED || (unsigned)m->type >= EPOCH_MESSAGES || message_handlers[m->type] == NULL)
-        return ERR_OK;
-    return message_handlers[m->type](epoch, event, now_ms);
+    if (epoch->state == EPOCH_DECIDED || type >= sizeof message_handlers / sizeof message_handlers[0])
+        return ERR_OK; /* a CHAIN of who knows as much, among others */
+    return message_handlers[type](epoch, event, now_ms);
 }
 
 static enum err saved(struct epoch *epoch, const struct epoch_event *event, uint64_t now_ms)

@@ -25,6 +25,7 @@
 #include "common/digest.h"
 #include "common/err.h"
 #include "net/config/record.h"
+#include "net/membership/wire_epoch.h"
 
 enum { EPOCH_VOTERS_MAX = 128, EPOCH_ASKED_MAX = 128 };
 
@@ -63,31 +64,6 @@ enum epoch_state {
     EPOCH_STATES
 };
 
-enum epoch_message_type {
-    EPOCH_PREPARE = 1, /* ballot; bytes: the draft whose start and carried results are to be fetched, if any */
-    EPOCH_PROMISE,     /* ballot, accepted, bytes: what was accepted; the caller adds what it holds: it is the seal */
-    EPOCH_HOLDINGS,    /* ballot; the caller adds what it holds: the answer of who does not vote */
-    EPOCH_REJECT,      /* ballot: the one that was promised */
-    EPOCH_ACCEPT,      /* ballot, bytes */
-    EPOCH_ACCEPTED,    /* ballot, digest, signature, which the caller adds and checks */
-    EPOCH_RECORD,      /* DECIDED: bytes, votes */
-    EPOCH_CHAIN,       /* asks for the records after `epoch` */
-    EPOCH_MESSAGES
-};
-
-struct epoch_message {
-    enum epoch_message_type type;
-    uint64_t epoch; /* e, whose successor it is about; on the wire the number of that successor (CHAIN: e) */
-    uint64_t ballot, accepted;
-    struct digest digest; /* of `bytes`, computed by who received them; ACCEPTED: as said */
-    const uint8_t *bytes;
-    size_t bytes_count;
-    bool recover; /* PREPARE: all voters answer with a promise, whatever their disks (rule 9) */
-    uint8_t signature[IDENT_SIGNATURE_BYTES];
-    const struct record_vote *votes;
-    uint32_t votes_count;
-};
-
 enum epoch_event_type {
     EPOCH_EV_TICK,
     EPOCH_EV_MESSAGE, /* from, message, good */
@@ -106,7 +82,7 @@ struct epoch_event {
     enum epoch_event_type type;
     uint32_t from;
     /* PROMISE with an accepted record, ACCEPT: it follows our record (compose_follows()). ACCEPTED: the signature is
-     * that voter's. RECORD: proved by its votes. Others: true. */
+     * that voter's. DECIDED: proved by its votes, after our record. Others: true. */
     bool good;
     bool flag;
     uint64_t number, epoch;
@@ -114,13 +90,15 @@ struct epoch_event {
 };
 
 enum epoch_action_type {
-    EPOCH_DO_SAVE,      /* make `vote` durable, then EPOCH_EV_SAVED with `number`; where that fails, say nothing */
-    EPOCH_DO_SEND,      /* `message` to the island `to` */
+    EPOCH_DO_SAVE, /* make `vote` durable, then EPOCH_EV_SAVED with `number`; where that fails, say nothing */
+    /* `message` to the island `to`. The caller adds what takes a key, a disk or other members: PROMISE: incarnation and
+     * rows, for it is what that island holds. ACCEPTED: the signature. */
+    EPOCH_DO_SEND,
     EPOCH_DO_COMPOSE,   /* when all else is drained: epoch_draft() or epoch_propose(), from what those hold who promised
                          */
     EPOCH_DO_FETCH,     /* fetch what we lack of what the draft `bytes` starts from and carries; sealed or not */
     EPOCH_DO_DECIDED,   /* `bytes` with `votes` is record e + 1: keep it durably, tell all, epoch_begin() */
-    EPOCH_DO_CHAIN,     /* send `to` the records after `epoch`, each as a RECORD */
+    EPOCH_DO_CHAIN,     /* send `to` the records after `epoch`, each as DECIDED */
     EPOCH_DO_TAKE_OVER, /* every voter promised: fetch what any of them holds; EPOCH_EV_RECOVERED when all is here */
     EPOCH_DO_VOTE,      /* our disk is in doubt no more, by the incarnation that the record names: set the mark */
 };

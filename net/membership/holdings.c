@@ -10,7 +10,7 @@ enum { ANSWERS_MAX = EPOCH_VOTERS_MAX + EPOCH_ASKED_MAX };
 
 struct answer {
     uint32_t id;
-    struct wire_epoch said; /* owns its memory */
+    struct epoch_message said; /* owns its memory */
 };
 
 struct holdings {
@@ -129,16 +129,15 @@ static bool has_it(const struct sync *sync, const struct holding *row)
 }
 
 /* One who does not vote joins only with all of it; a voter's seal is one whatever it holds. */
-static bool of_use(const struct holdings *holdings, const struct sync *sync, const struct wire_epoch *said)
+static bool of_use(const struct holdings *holdings, const struct sync *sync, const struct epoch_message *said)
 {
-    for (uint32_t i = 0; i < said->promise.rows_count; i++)
-        if (said->promise.rows[i].fragment >= holdings->fragments_count ||
-            (!said->promise.sealed && !has_it(sync, &said->promise.rows[i])))
+    for (uint32_t i = 0; i < said->rows_count; i++)
+        if (said->rows[i].fragment >= holdings->fragments_count || (!said->sealed && !has_it(sync, &said->rows[i])))
             return false;
-    return said->promise.sealed || said->promise.rows_count == holdings->fragments_count;
+    return said->sealed || said->rows_count == holdings->fragments_count;
 }
 
-void holdings_answer(struct holdings *holdings, const struct sync *sync, uint32_t id, struct wire_epoch *answer)
+void holdings_answer(struct holdings *holdings, const struct sync *sync, uint32_t id, struct epoch_message *answer)
 {
     uint32_t i = 0;
     while (i < holdings->answers_count && holdings->answers[i].id != id)
@@ -172,10 +171,10 @@ const struct compose_answer *holdings_answered(struct holdings *holdings, const 
         if (answer->said.ballot == epoch_ballot(epoch))
             holdings->answered[(*count)++] =
                 (struct compose_answer){.id = answer->id,
-                                        .incarnation = answer->said.promise.incarnation,
-                                        .sealed = answer->said.promise.sealed && epoch_promised(epoch, answer->id),
-                                        .rows = answer->said.promise.rows,
-                                        .rows_count = answer->said.promise.rows_count};
+                                        .incarnation = answer->said.incarnation,
+                                        .sealed = answer->said.sealed && epoch_promised(epoch, answer->id),
+                                        .rows = answer->said.rows,
+                                        .rows_count = answer->said.rows_count};
     }
     return holdings->answered;
 }
@@ -228,9 +227,9 @@ bool holdings_here(const struct holdings *holdings, const struct epoch *epoch, c
         return true;
     here = here && all_answered(holdings, epoch, record, self);
     for (uint32_t i = 0; sync != NULL && i < holdings->answers_count; i++) {
-        const struct wire_epoch *said = &holdings->answers[i].said;
-        for (uint32_t k = 0; said->ballot == epoch_ballot(epoch) && k < said->promise.rows_count; k++)
-            here &= row_here(sync, &said->promise.rows[k]);
+        const struct epoch_message *said = &holdings->answers[i].said;
+        for (uint32_t k = 0; said->ballot == epoch_ballot(epoch) && k < said->rows_count; k++)
+            here &= row_here(sync, &said->rows[k]);
     }
     return here;
 }

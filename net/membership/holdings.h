@@ -33,7 +33,7 @@ void holdings_own(struct holdings *holdings, const struct sync *sync, const stru
 /* A promise, or what one says who does not vote; its memory is taken over, and the caller may read on in it until the
  * next call. One for which there is no room is as if lost; so is that of a member without a vote whose state is another
  * than ours of its version, as far as `sync` knows (NULL: nothing). */
-void holdings_answer(struct holdings *holdings, const struct sync *sync, uint32_t id, struct wire_epoch *answer);
+void holdings_answer(struct holdings *holdings, const struct sync *sync, uint32_t id, struct epoch_message *answer);
 /* It cannot be heard any more: what it alone holds, nobody could fetch. The others' answers have to do, or its next. */
 void holdings_drop(struct holdings *holdings, uint32_t id);
 /* Those who answered our ballot; borrowed until the next call. */

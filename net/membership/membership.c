@@ -10,7 +10,6 @@
 #include "net/membership/broken.h"
 #include "net/membership/compose.h"
 #include "net/membership/epoch.h"
-#include "net/membership/epoch_wire.h"
 #include "net/membership/holdings.h"
 #include "net/membership/seats.h"
 #include "net/membership/wishes.h"
@@ -115,7 +114,7 @@ static void say_own(struct membership *m, uint32_t type, uint8_t *bytes, size_t 
     m->own[m->own_count++] = (struct own_message){type, bytes, bytes_count};
 }
 
-static void say(struct membership *m, uint32_t to, const struct wire_epoch *message)
+static void say(struct membership *m, uint32_t to, const struct epoch_message *message)
 {
     uint8_t *bytes;
     size_t count;
@@ -134,32 +133,31 @@ static void say(struct membership *m, uint32_t to, const struct wire_epoch *mess
 }
 
 /* What we hold, as it is now. */
-static void add_holdings(struct membership *m, struct wire_epoch *out)
+static void add_holdings(struct membership *m, struct epoch_message *out)
 {
     /* A disk that is not in doubt is the one that the record names: the founder's first one, 0. */
     bool sure = m->conf.disk->doubt == VOTE_SURE;
-    out->promise.incarnation = sure ? m->conf.view->members[self_of(m)].incarnation : m->conf.disk->incarnation;
-    holdings_own(m->holdings, m->sync, &out->promise.rows, &out->promise.rows_count);
+    out->incarnation = sure ? m->conf.view->members[self_of(m)].incarnation : m->conf.disk->incarnation;
+    holdings_own(m->holdings, m->sync, &out->rows, &out->rows_count);
 }
 
-static void send_message(struct membership *m, uint32_t to, const struct epoch_message *from)
+static void send_message(struct membership *m, uint32_t to, struct epoch_message *message)
 {
-    struct wire_epoch out = epoch_wire_out(from);
-    if (out.type == WIRE_PROMISE)
-        add_holdings(m, &out);
-    else if (out.type == WIRE_ACCEPTED)
-        record_vote_sign(m->conf.ident, last(m)->nonce, out.epoch, out.ballot, &from->digest, out.accepted.signature);
-    say(m, to, &out);
+    if (message->type == WIRE_PROMISE)
+        add_holdings(m, message);
+    else if (message->type == WIRE_ACCEPTED)
+        record_vote_sign(m->conf.ident, last(m)->nonce, message->epoch, message->ballot, &message->digest,
+                         message->signature);
+    say(m, to, message);
 }
 
-static struct wire_epoch decided_message(const struct record_entry *entry)
+static struct epoch_message decided_message(const struct record_entry *entry)
 {
-    struct wire_epoch out = {.type = WIRE_DECIDED};
-    out.decided.record = entry->bytes;
-    out.decided.record_bytes = entry->bytes_count;
-    out.decided.votes = entry->votes;
-    out.decided.votes_count = entry->votes_count;
-    return out;
+    return (struct epoch_message){.type = WIRE_DECIDED,
+                                  .bytes = entry->bytes,
+                                  .bytes_count = entry->bytes_count,
+                                  .votes = entry->votes,
+                                  .votes_count = entry->votes_count};
 }
 
 /* The records after `after`, as they were decided: some, since who knows those asks for the next. */
@@ -170,7 +168,7 @@ static void send_chain(struct membership *m, uint32_t to, uint64_t after)
         struct record_entry entry;
         if (m->conf.host->read_record(m->conf.user, epoch, &entry) != ERR_OK)
             return; /* another member is asked next */
-        struct wire_epoch out = decided_message(&entry);
+        struct epoch_message out = decided_message(&entry);
         say(m, to, &out);
         record_entry_free(&entry);
     }
@@ -312,11 +310,11 @@ static void step(struct membership *m, const struct epoch_event *event, uint64_t
     carry_out(m, now_ms);
 }
 
-static void take_in(struct membership *m, uint32_t member, struct wire_epoch *message, uint64_t now_ms);
+static void take_in(struct membership *m, uint32_t member, struct epoch_message *message, uint64_t now_ms);
 
 static void take_own(struct membership *m, uint64_t now_ms)
 {
-    struct wire_epoch message;
+    struct epoch_message message;
     struct own_message own = m->own[0];
     memmove(m->own, m->own + 1, --m->own_count * sizeof own);
     if (wire_epoch_unpack(own.type, own.bytes, own.bytes_count, &message) == ERR_OK)
@@ -363,7 +361,7 @@ static bool follows(const struct membership *m, const struct epoch_message *mess
         log_debug("a record is passed over: %s", err_text());
         return false;
     }
-    enum err err = message->type == EPOCH_RECORD ? record_proved(last(m), base.digest, &record, &message->digest,
+    enum err err = message->type == WIRE_DECIDED ? record_proved(last(m), base.digest, &record, &message->digest,
                                                                  message->votes, message->votes_count)
                                                  : compose_follows(&base, &record);
     if (err != ERR_OK)
@@ -372,36 +370,39 @@ static bool follows(const struct membership *m, const struct epoch_message *mess
     return err == ERR_OK;
 }
 
-static bool good_vote(const struct membership *m, uint32_t member, const struct wire_epoch *message)
+static bool good_vote(const struct membership *m, uint32_t member, const struct epoch_message *message)
 {
     struct record_vote vote = {.id = id_of(m, member), .ballot = message->ballot};
-    memcpy(vote.signature, message->accepted.signature, sizeof vote.signature);
-    return record_vote_good(m->conf.view->members[member].key, last(m)->nonce, message->epoch,
-                            &message->accepted.digest, &vote);
+    memcpy(vote.signature, message->signature, sizeof vote.signature);
+    return record_vote_good(m->conf.view->members[member].key, last(m)->nonce, message->epoch, &message->digest, &vote);
 }
 
-/* What a member said as net/membership/epoch wants to hear it; its bytes stay those of `in`, but what a promise says
- * that the member holds is taken over. `*good`: as in struct epoch_event. False: it is of no use. */
-static bool translate(struct membership *m, uint32_t member, struct wire_epoch *in, struct epoch_message *out,
-                      bool *good)
+/* Whether it brings a record that is good only if it follows ours, or is proved. */
+static bool brings_record(const struct epoch_message *message)
+{
+    return message->type == WIRE_ACCEPT || message->type == WIRE_DECIDED ||
+           (message->type == WIRE_PROMISE && message->bytes_count > 0);
+}
+
+/* What a promise says that the member holds is taken over, and what it points to goes on pointing to the same. `*good`:
+ * as in struct epoch_event. False: it is of no use. */
+static bool judge(struct membership *m, uint32_t member, struct epoch_message *message, bool *good)
 {
     *good = true;
-    if (!epoch_wire_in(in, last(m)->epoch, out))
-        return false;
-    if (out->type == EPOCH_ACCEPTED)
-        *good = good_vote(m, member, in);
-    else if (epoch_wire_brings_record(out))
-        *good = follows(m, out);
-    if (in->type == WIRE_PROMISE && out->epoch == last(m)->epoch)
-        holdings_answer(m->holdings, m->sync, id_of(m, member), in);
-    return *good || out->type != EPOCH_RECORD;
+    if (message->type == WIRE_ACCEPTED)
+        *good = good_vote(m, member, message);
+    else if (brings_record(message))
+        *good = follows(m, message);
+    if (message->type == WIRE_PROMISE && message->epoch == last(m)->epoch + 1)
+        holdings_answer(m->holdings, m->sync, id_of(m, member), message);
+    return *good || message->type != WIRE_DECIDED;
 }
 
 /* Proofs of broken words, to one member, or to all that are here. */
 static void tell_proofs(struct membership *m, uint32_t member)
 {
     const struct view *view = m->conf.view;
-    struct wire_epoch wish;
+    struct epoch_message wish;
     uint8_t *proof;
     uint32_t slot = VIEW_NOBODY;
     while (broken_next(&m->seats, &slot, &wish, &proof)) {
@@ -412,7 +413,7 @@ static void tell_proofs(struct membership *m, uint32_t member)
     }
 }
 
-static enum err proof_in(struct membership *m, const struct wire_epoch *in)
+static enum err proof_in(struct membership *m, const struct epoch_message *in)
 {
     bool news;
     TRY(broken_take(&m->seats, in->wish.id, in->wish.proof, in->wish.proof_bytes, &news));
@@ -421,7 +422,7 @@ static enum err proof_in(struct membership *m, const struct wire_epoch *in)
     return ERR_OK;
 }
 
-static void wish_in(struct membership *m, uint32_t member, const struct wire_epoch *in)
+static void wish_in(struct membership *m, uint32_t member, const struct epoch_message *in)
 {
     enum err err;
     if (in->wish.proof_bytes > 0)
@@ -435,14 +436,13 @@ static void wish_in(struct membership *m, uint32_t member, const struct wire_epo
 }
 
 /* Frees the message. */
-static void take_in(struct membership *m, uint32_t member, struct wire_epoch *message, uint64_t now_ms)
+static void take_in(struct membership *m, uint32_t member, struct epoch_message *message, uint64_t now_ms)
 {
     log_debug("epoch message %d, ballot %" PRIx64 ", of slot %" PRIu32, (int)message->type, message->ballot, member);
-    struct epoch_message translated;
-    struct epoch_event event = {.type = EPOCH_EV_MESSAGE, .from = id_of(m, member), .message = &translated};
+    struct epoch_event event = {.type = EPOCH_EV_MESSAGE, .from = id_of(m, member), .message = message};
     if (message->type == WIRE_WISH)
         wish_in(m, member, message);
-    else if (!m->taken && translate(m, member, message, &translated, &event.good))
+    else if (!m->taken && judge(m, member, message, &event.good))
         step(m, &event, now_ms);
     wire_epoch_deinit(message);
 }
@@ -450,7 +450,7 @@ static void take_in(struct membership *m, uint32_t member, struct wire_epoch *me
 enum err membership_message_in(struct membership *m, uint32_t member, uint32_t type, const void *payload, size_t bytes,
                                uint64_t now_ms)
 {
-    struct wire_epoch message;
+    struct epoch_message message;
     TRY(wire_epoch_unpack(type, payload, bytes, &message));
     take_in(m, member, &message, now_ms);
     settle(m, now_ms);
@@ -479,7 +479,7 @@ void membership_kept(struct membership *m, const struct record_entry *entry)
     m->record = record;
     m->digest = record_digest(entry->bytes, entry->bytes_count);
     m->taken = true;
-    struct wire_epoch out = decided_message(entry);
+    struct epoch_message out = decided_message(entry);
     for (uint32_t i = 0; i < view->count; i++)
         if (i != view->self && m->seats.seat[i].up && m->seats.seat[i].epoch <= last(m)->epoch)
             say(m, view->members[i].id, &out);
@@ -588,7 +588,7 @@ void membership_tick(struct membership *m, const struct bitset *silent, uint64_t
 
 /* ---- what is wished ---- */
 
-static void tell_voters(struct membership *m, const struct wire_epoch *wish)
+static void tell_voters(struct membership *m, const struct epoch_message *wish)
 {
     const struct view *view = m->conf.view;
     for (uint32_t i = 0; i < view->count; i++)
@@ -598,7 +598,7 @@ static void tell_voters(struct membership *m, const struct wire_epoch *wish)
 
 enum err membership_wish(struct membership *m, uint32_t kind, uint32_t id, uint64_t number)
 {
-    struct wire_epoch wish = {.type = WIRE_WISH, .wish = {.kind = kind, .id = id, .number = number}};
+    struct epoch_message wish = {.type = WIRE_WISH, .wish = {.kind = kind, .id = id, .number = number}};
     TRY(wishes_add(&m->wishes, &m->seats, id_of(m, self_of(m)), kind, id, number));
     tell_voters(m, &wish);
     return ERR_OK;
@@ -606,7 +606,7 @@ enum err membership_wish(struct membership *m, uint32_t kind, uint32_t id, uint6
 
 enum err membership_enrol(struct membership *m, const struct record_member *as)
 {
-    struct wire_epoch wish = {.type = WIRE_WISH, .wish = {.kind = WIRE_WISH_ENROL, .member = as}};
+    struct epoch_message wish = {.type = WIRE_WISH, .wish = {.kind = WIRE_WISH_ENROL, .member = as}};
     TRY(wishes_enrol(&m->wishes, &m->seats, last(m), as));
     tell_voters(m, &wish);
     return ERR_OK;

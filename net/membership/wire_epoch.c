@@ -10,7 +10,7 @@
 #include "net/config/record_proto.h"
 #include "net/transport/unpack.h"
 
-void wire_epoch_deinit(struct wire_epoch *message)
+void wire_epoch_deinit(struct epoch_message *message)
 {
     for (size_t i = 0; i < sizeof message->memory / sizeof message->memory[0]; i++)
         mem_free(message->memory[i]);
@@ -30,13 +30,13 @@ static enum err pack_out(const ProtobufCMessage *proto, uint8_t **bytes, size_t 
     return ERR_OK;
 }
 
-static enum err pack_prepare(const struct wire_epoch *message, uint8_t **bytes, size_t *bytes_count)
+static enum err pack_prepare(const struct epoch_message *message, uint8_t **bytes, size_t *bytes_count)
 {
     Diloco__Prepare proto = DILOCO__PREPARE__INIT;
     proto.epoch = message->epoch;
     proto.ballot = message->ballot;
-    proto.recover = message->prepare.recover;
-    proto.draft = record_bytes_to_proto(message->prepare.draft, message->prepare.draft_bytes);
+    proto.recover = message->recover;
+    proto.draft = record_bytes_to_proto(message->bytes, message->bytes_count);
     return pack_out(&proto.base, bytes, bytes_count);
 }
 
@@ -63,11 +63,11 @@ static enum err held_to_proto(const struct part_result *from, uint32_t count, st
     return ERR_OK;
 }
 
-static enum err rows_to_proto(const struct wire_epoch *message, struct promise_rows *to)
+static enum err rows_to_proto(const struct epoch_message *message, struct promise_rows *to)
 {
     uint32_t held_count = 0;
-    for (uint32_t i = 0; i < message->promise.rows_count; i++) {
-        const struct holding *row = &message->promise.rows[i];
+    for (uint32_t i = 0; i < message->rows_count; i++) {
+        const struct holding *row = &message->rows[i];
         diloco__held_fragment__init(&to->rows[i]);
         to->rows_at[i] = &to->rows[i];
         to->rows[i].fragment = row->fragment;
@@ -84,21 +84,21 @@ static enum err rows_to_proto(const struct wire_epoch *message, struct promise_r
     return ERR_OK;
 }
 
-static enum err pack_promise(const struct wire_epoch *message, uint8_t **bytes, size_t *bytes_count)
+static enum err pack_promise(const struct epoch_message *message, uint8_t **bytes, size_t *bytes_count)
 {
     struct promise_rows *rows;
     Diloco__Promise proto = DILOCO__PROMISE__INIT;
-    if (message->promise.rows_count > RECORD_FRAGMENTS_MAX)
-        return err_set(ERR_ARG, "a promise with %" PRIu32 " fragments", message->promise.rows_count);
+    if (message->rows_count > RECORD_FRAGMENTS_MAX)
+        return err_set(ERR_ARG, "a promise with %" PRIu32 " fragments", message->rows_count);
     TRY(mem_new(1, sizeof *rows, "a message being packed", &rows));
     enum err err = rows_to_proto(message, rows);
     proto.epoch = message->epoch;
     proto.ballot = message->ballot;
-    proto.accepted_ballot = message->promise.accepted_ballot;
-    proto.accepted = record_bytes_to_proto(message->promise.accepted, message->promise.accepted_bytes);
-    proto.incarnation = message->promise.incarnation;
-    proto.sealed = message->promise.sealed;
-    proto.n_rows = message->promise.rows_count;
+    proto.accepted_ballot = message->accepted;
+    proto.accepted = record_bytes_to_proto(message->bytes, message->bytes_count);
+    proto.incarnation = message->incarnation;
+    proto.sealed = message->sealed;
+    proto.n_rows = message->rows_count;
     proto.rows = rows->rows_at;
     if (err == ERR_OK)
         err = pack_out(&proto.base, bytes, bytes_count);
@@ -106,23 +106,23 @@ static enum err pack_promise(const struct wire_epoch *message, uint8_t **bytes, 
     return err;
 }
 
-static enum err pack_decided(const struct wire_epoch *message, uint8_t **bytes, size_t *bytes_count)
+static enum err pack_decided(const struct epoch_message *message, uint8_t **bytes, size_t *bytes_count)
 {
     Diloco__Decided proto = DILOCO__DECIDED__INIT;
     Diloco__RecordVote votes[RECORD_VOTERS_MAX], *votes_at[RECORD_VOTERS_MAX];
-    if (message->decided.votes_count > RECORD_VOTERS_MAX)
-        return err_set(ERR_ARG, "a record with %" PRIu32 " votes", message->decided.votes_count);
-    for (uint32_t i = 0; i < message->decided.votes_count; i++) {
-        record_vote_to_proto(&message->decided.votes[i], &votes[i]);
+    if (message->votes_count > RECORD_VOTERS_MAX)
+        return err_set(ERR_ARG, "a record with %" PRIu32 " votes", message->votes_count);
+    for (uint32_t i = 0; i < message->votes_count; i++) {
+        record_vote_to_proto(&message->votes[i], &votes[i]);
         votes_at[i] = &votes[i];
     }
-    proto.record = record_bytes_to_proto(message->decided.record, message->decided.record_bytes);
-    proto.n_votes = message->decided.votes_count;
+    proto.record = record_bytes_to_proto(message->bytes, message->bytes_count);
+    proto.n_votes = message->votes_count;
     proto.votes = votes_at;
     return pack_out(&proto.base, bytes, bytes_count);
 }
 
-static enum err pack_ballot(const struct wire_epoch *message, uint8_t **bytes, size_t *bytes_count)
+static enum err pack_ballot(const struct epoch_message *message, uint8_t **bytes, size_t *bytes_count)
 {
     Diloco__Reject reject = DILOCO__REJECT__INIT;
     Diloco__Accept accept = DILOCO__ACCEPT__INIT;
@@ -132,15 +132,15 @@ static enum err pack_ballot(const struct wire_epoch *message, uint8_t **bytes, s
     if (message->type == WIRE_REJECT)
         return pack_out(&reject.base, bytes, bytes_count);
     if (message->type == WIRE_ACCEPT) {
-        accept.record = record_bytes_to_proto(message->accept.record, message->accept.record_bytes);
+        accept.record = record_bytes_to_proto(message->bytes, message->bytes_count);
         return pack_out(&accept.base, bytes, bytes_count);
     }
-    accepted.digest = record_bytes_to_proto(message->accepted.digest.byte, DIGEST_BYTES);
-    accepted.signature = record_bytes_to_proto(message->accepted.signature, IDENT_SIGNATURE_BYTES);
+    accepted.digest = record_bytes_to_proto(message->digest.byte, DIGEST_BYTES);
+    accepted.signature = record_bytes_to_proto(message->signature, IDENT_SIGNATURE_BYTES);
     return pack_out(&accepted.base, bytes, bytes_count);
 }
 
-enum err wire_epoch_pack(const struct wire_epoch *message, uint8_t **bytes, size_t *bytes_count)
+enum err wire_epoch_pack(const struct epoch_message *message, uint8_t **bytes, size_t *bytes_count)
 {
     Diloco__Chain chain = DILOCO__CHAIN__INIT;
     Diloco__Wish wish = DILOCO__WISH__INIT;
@@ -170,7 +170,7 @@ enum err wire_epoch_pack(const struct wire_epoch *message, uint8_t **bytes, size
 /* ---- unpack ---- */
 
 /* Memory of the message, the `slot`-th of it. */
-static enum err take(struct wire_epoch *message, int slot, size_t count, size_t size, const char *what, void *out)
+static enum err take(struct epoch_message *message, int slot, size_t count, size_t size, const char *what, void *out)
 {
     void **memory = out;
     *memory = NULL;
@@ -181,7 +181,7 @@ static enum err take(struct wire_epoch *message, int slot, size_t count, size_t 
     return ERR_OK;
 }
 
-static enum err take_bytes(struct wire_epoch *message, int slot, const ProtobufCBinaryData *proto, const char *what,
+static enum err take_bytes(struct epoch_message *message, int slot, const ProtobufCBinaryData *proto, const char *what,
                            const uint8_t **bytes, size_t *bytes_count)
 {
     uint8_t *copy;
@@ -195,7 +195,16 @@ static enum err take_bytes(struct wire_epoch *message, int slot, const ProtobufC
     return ERR_OK;
 }
 
-static enum err take_ballot(uint64_t epoch, uint64_t ballot, struct wire_epoch *message)
+/* The same of a record, which is known by its digest. */
+static enum err take_record(struct epoch_message *message, const ProtobufCBinaryData *proto, const char *what)
+{
+    TRY(take_bytes(message, 0, proto, what, &message->bytes, &message->bytes_count));
+    if (message->bytes_count > 0)
+        message->digest = record_digest(message->bytes, message->bytes_count);
+    return ERR_OK;
+}
+
+static enum err take_ballot(uint64_t epoch, uint64_t ballot, struct epoch_message *message)
 {
     message->epoch = epoch;
     message->ballot = ballot;
@@ -204,11 +213,11 @@ static enum err take_ballot(uint64_t epoch, uint64_t ballot, struct wire_epoch *
     return ERR_OK;
 }
 
-static enum err take_prepare(const Diloco__Prepare *proto, struct wire_epoch *message)
+static enum err take_prepare(const Diloco__Prepare *proto, struct epoch_message *message)
 {
     TRY(take_ballot(proto->epoch, proto->ballot, message));
-    message->prepare.recover = proto->recover;
-    return take_bytes(message, 0, &proto->draft, "a draft", &message->prepare.draft, &message->prepare.draft_bytes);
+    message->recover = proto->recover;
+    return take_bytes(message, 0, &proto->draft, "a draft", &message->bytes, &message->bytes_count);
 }
 
 /* Of a version of the fragment, before this epoch. */
@@ -254,15 +263,15 @@ static enum err take_row(const Diloco__HeldFragment *proto, uint64_t epoch, stru
     return take_held(proto->beyond, proto->n_beyond, row->fragment, row->reach + 1, epoch, held + proto->n_held);
 }
 
-static enum err take_promise(const Diloco__Promise *proto, struct wire_epoch *message)
+static enum err take_promise(const Diloco__Promise *proto, struct epoch_message *message)
 {
     struct holding *rows;
     struct part_result *held;
     size_t held_count = 0;
     TRY(take_ballot(proto->epoch, proto->ballot, message));
-    message->promise.accepted_ballot = proto->accepted_ballot;
-    message->promise.incarnation = proto->incarnation;
-    message->promise.sealed = proto->sealed;
+    message->accepted = proto->accepted_ballot;
+    message->incarnation = proto->incarnation;
+    message->sealed = proto->sealed;
     if (proto->accepted_ballot > proto->ballot || (proto->accepted_ballot > 0) != (proto->accepted.len > 0))
         return err_set(ERR_PROTO, "a promise of ballot %" PRIu64 " with a record of %zu bytes, accepted in %" PRIu64,
                        proto->ballot, proto->accepted.len, proto->accepted_ballot);
@@ -272,12 +281,11 @@ static enum err take_promise(const Diloco__Promise *proto, struct wire_epoch *me
         held_count += proto->rows[i]->n_held + proto->rows[i]->n_beyond;
     if (held_count > WIRE_RESULTS_MAX)
         return err_set(ERR_PROTO, "a promise with %zu results", held_count);
-    TRY(take_bytes(message, 0, &proto->accepted, "an accepted record", &message->promise.accepted,
-                   &message->promise.accepted_bytes));
+    TRY(take_record(message, &proto->accepted, "an accepted record"));
     TRY(take(message, 1, proto->n_rows, sizeof *rows, "a promise's fragments", &rows));
     TRY(take(message, 2, held_count, sizeof *held, "a promise's results", &held));
-    message->promise.rows = rows;
-    message->promise.rows_count = (uint32_t)proto->n_rows;
+    message->rows = rows;
+    message->rows_count = (uint32_t)proto->n_rows;
     for (size_t i = 0, at = 0; i < proto->n_rows; at += rows[i].held_count + rows[i].beyond_count, i++) {
         TRY(take_row(proto->rows[i], message->epoch, &rows[i], held_count > 0 ? held + at : NULL));
         if (i > 0 && rows[i].fragment <= rows[i - 1].fragment)
@@ -286,34 +294,30 @@ static enum err take_promise(const Diloco__Promise *proto, struct wire_epoch *me
     return ERR_OK;
 }
 
-static enum err take_accept(const Diloco__Accept *proto, struct wire_epoch *message)
+static enum err take_accept(const Diloco__Accept *proto, struct epoch_message *message)
 {
     TRY(take_ballot(proto->epoch, proto->ballot, message));
     if (proto->record.len == 0)
         return err_set(ERR_PROTO, "nothing to accept");
-    return take_bytes(message, 0, &proto->record, "a record to accept", &message->accept.record,
-                      &message->accept.record_bytes);
+    return take_record(message, &proto->record, "a record to accept");
 }
 
-static enum err take_accepted(const Diloco__Accepted *proto, struct wire_epoch *message)
+static enum err take_accepted(const Diloco__Accepted *proto, struct epoch_message *message)
 {
     TRY(take_ballot(proto->epoch, proto->ballot, message));
-    TRY(record_bytes_from_proto(&proto->digest, "an accepted record's digest", message->accepted.digest.byte,
-                                DIGEST_BYTES));
-    return record_bytes_from_proto(&proto->signature, "a vote's signature", message->accepted.signature,
-                                   IDENT_SIGNATURE_BYTES);
+    TRY(record_bytes_from_proto(&proto->digest, "an accepted record's digest", message->digest.byte, DIGEST_BYTES));
+    return record_bytes_from_proto(&proto->signature, "a vote's signature", message->signature, IDENT_SIGNATURE_BYTES);
 }
 
-static enum err take_decided(const Diloco__Decided *proto, struct wire_epoch *message)
+static enum err take_decided(const Diloco__Decided *proto, struct epoch_message *message)
 {
     struct record_vote *votes;
     if (proto->record.len == 0 || proto->n_votes > RECORD_VOTERS_MAX)
         return err_set(ERR_PROTO, "a decided record of %zu bytes with %zu votes", proto->record.len, proto->n_votes);
-    TRY(take_bytes(message, 0, &proto->record, "a decided record", &message->decided.record,
-                   &message->decided.record_bytes));
+    TRY(take_record(message, &proto->record, "a decided record"));
     TRY(take(message, 1, proto->n_votes, sizeof *votes, "a record's votes", &votes));
-    message->decided.votes = votes;
-    message->decided.votes_count = (uint32_t)proto->n_votes;
+    message->votes = votes;
+    message->votes_count = (uint32_t)proto->n_votes;
     for (size_t i = 0; i < proto->n_votes; i++) {
         TRY(record_vote_from_proto(proto->votes[i], &votes[i]));
         if (votes[i].ballot == 0)
@@ -322,7 +326,7 @@ static enum err take_decided(const Diloco__Decided *proto, struct wire_epoch *me
     return ERR_OK;
 }
 
-static enum err take_chain(const Diloco__Chain *proto, struct wire_epoch *message)
+static enum err take_chain(const Diloco__Chain *proto, struct epoch_message *message)
 {
     message->epoch = proto->after;
     if (proto->after >= RECORD_NUMBER_MAX)
@@ -331,7 +335,7 @@ static enum err take_chain(const Diloco__Chain *proto, struct wire_epoch *messag
 }
 
 /* Who is to be enrolled: what a record could not hold is not wished. */
-static enum err take_newcomer(const Diloco__RecordMember *proto, struct wire_epoch *message)
+static enum err take_newcomer(const Diloco__RecordMember *proto, struct epoch_message *message)
 {
     struct record_member *member;
     uint8_t curve[IDENT_KEY_BYTES];
@@ -347,7 +351,7 @@ static enum err take_newcomer(const Diloco__RecordMember *proto, struct wire_epo
     return ident_curve(member->key, curve) == ERR_OK ? ERR_OK : err_set(ERR_PROTO, "a newcomer whose key is none");
 }
 
-static enum err take_wish(const Diloco__Wish *proto, struct wire_epoch *message)
+static enum err take_wish(const Diloco__Wish *proto, struct epoch_message *message)
 {
     static const struct {
         bool about_member;
@@ -377,7 +381,7 @@ static enum err take_wish(const Diloco__Wish *proto, struct wire_epoch *message)
     return proto->member != NULL ? take_newcomer(proto->member, message) : ERR_OK;
 }
 
-static enum err take_fields(const ProtobufCMessage *proto, struct wire_epoch *message)
+static enum err take_fields(const ProtobufCMessage *proto, struct epoch_message *message)
 {
     switch (message->type) {
     case WIRE_PREPARE: return take_prepare((const Diloco__Prepare *)proto, message);
@@ -394,7 +398,7 @@ static enum err take_fields(const ProtobufCMessage *proto, struct wire_epoch *me
     }
 }
 
-enum err wire_epoch_unpack(uint32_t type, const void *payload, size_t bytes_count, struct wire_epoch *message)
+enum err wire_epoch_unpack(uint32_t type, const void *payload, size_t bytes_count, struct epoch_message *message)
 {
     static const struct {
         const ProtobufCMessageDescriptor *descriptor;

@@ -46,57 +46,45 @@ enum wire_wish {
     WIRE_WISHES
 };
 
-struct wire_epoch {
+/* A WISH. */
+struct epoch_wish {
+    uint32_t kind; /* enum wire_wish */
+    uint32_t id;
+    uint64_t number;
+    const struct record_member *member; /* ENROL; NULL: none */
+    const uint8_t *proof;               /* EVICT: as in net/membership/proof.h, not checked; NULL: none */
+    size_t proof_bytes;
+};
+
+/* What net/membership/epoch says and hears. Of the fields after `ballot` a type uses those that name it. */
+struct epoch_message {
     enum wire_epoch_type type;
     uint64_t epoch;  /* of the record to be decided, from 1; CHAIN: of the newest one known; DECIDED, WISH: unused */
-    uint64_t ballot; /* from 1; DECIDED, CHAIN, WISH: unused */
-    union {
-        struct {
-            const uint8_t *draft; /* packed record whose start and carried results are to be fetched */
-            size_t draft_bytes;   /* 0: none */
-            bool recover;         /* its disk is in doubt, and all voters answer, whatever theirs */
-        } prepare;
-        struct {
-            uint64_t accepted_ballot; /* 0: none */
-            const uint8_t *accepted;  /* packed record */
-            size_t accepted_bytes;    /* 0: none */
-            uint64_t incarnation;
-            bool sealed;                /* false: it only says what it holds */
-            const struct holding *rows; /* in order of fragment, each once */
-            uint32_t rows_count;
-        } promise;
-        struct {
-            const uint8_t *record; /* packed */
-            size_t record_bytes;
-        } accept;
-        struct {
-            struct digest digest;
-            uint8_t signature[IDENT_SIGNATURE_BYTES]; /* record_vote_sign() */
-        } accepted;
-        struct {
-            const uint8_t *record; /* packed */
-            size_t record_bytes;
-            const struct record_vote *votes;
-            uint32_t votes_count;
-        } decided;
-        struct {
-            uint32_t kind; /* enum wire_wish */
-            uint32_t id;
-            uint64_t number;
-            const struct record_member *member; /* ENROL; NULL: none */
-            const uint8_t *proof;               /* EVICT: as in net/membership/proof.h, not checked; NULL: none */
-            size_t proof_bytes;
-        } wish;
-    };
-    void *memory[3]; /* what wire_epoch_unpack() took */
+    uint64_t ballot; /* from 1; REJECT: the one that was promised; DECIDED, CHAIN, WISH: unused */
+    /* A packed record. PREPARE: the draft whose start and carried results are to be fetched, if any. PROMISE: what was
+     * accepted, if anything was. ACCEPT, DECIDED. */
+    const uint8_t *bytes;
+    size_t bytes_count;
+    struct digest digest; /* ACCEPTED: of the record. PROMISE, ACCEPT, DECIDED: of `bytes`, computed by unpacking */
+    bool recover;         /* PREPARE: its disk is in doubt, and all voters answer, whatever theirs (rule 9) */
+    uint64_t accepted;    /* PROMISE: the ballot in which `bytes` was; 0: nothing was */
+    bool sealed;          /* PROMISE: it is the seal; false: its sender does not vote, and only says what it holds */
+    uint64_t incarnation; /* PROMISE */
+    const struct holding *rows; /* PROMISE: in order of fragment, each once */
+    uint32_t rows_count;
+    uint8_t signature[IDENT_SIGNATURE_BYTES]; /* ACCEPTED: record_vote_sign() */
+    const struct record_vote *votes;          /* DECIDED */
+    uint32_t votes_count;
+    struct epoch_wish wish; /* WISH */
+    void *memory[3];        /* what wire_epoch_unpack() took */
 };
 
 /* mem_free() the bytes. ERR_ARG: it would be over a limit. ERR_NOMEM. */
-ERR_MUST_CHECK enum err wire_epoch_pack(const struct wire_epoch *message, uint8_t **bytes, size_t *bytes_count);
+ERR_MUST_CHECK enum err wire_epoch_pack(const struct epoch_message *message, uint8_t **bytes, size_t *bytes_count);
 /* Checks every field's limit; ERR_PROTO names the field. ERR_NOMEM. After a failure there is nothing to free. */
 ERR_MUST_CHECK enum err wire_epoch_unpack(uint32_t type, const void *payload, size_t bytes_count,
-                                          struct wire_epoch *message);
+                                          struct epoch_message *message);
 /* Frees what wire_epoch_unpack() took; of another message nothing. */
-void wire_epoch_deinit(struct wire_epoch *message);
+void wire_epoch_deinit(struct epoch_message *message);
 
 #endif

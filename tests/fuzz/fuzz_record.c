@@ -58,7 +58,7 @@ static void try_record(const uint8_t *data, size_t bytes)
 
 static void try_message(uint32_t type, const uint8_t *data, size_t bytes)
 {
-    struct wire_epoch message;
+    struct epoch_message message;
     uint8_t *again;
     size_t again_bytes;
     if (wire_epoch_unpack(type, data, bytes, &message) != ERR_OK)

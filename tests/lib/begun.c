@@ -96,11 +96,11 @@ static enum err write_joined(const char *path, const struct record_entry *entry)
 {
     uint8_t *bytes;
     size_t count;
-    struct wire_epoch decided = {.type = WIRE_DECIDED};
-    decided.decided.record = entry->bytes;
-    decided.decided.record_bytes = entry->bytes_count;
-    decided.decided.votes = entry->votes;
-    decided.decided.votes_count = entry->votes_count;
+    struct epoch_message decided = {.type = WIRE_DECIDED};
+    decided.bytes = entry->bytes;
+    decided.bytes_count = entry->bytes_count;
+    decided.votes = entry->votes;
+    decided.votes_count = entry->votes_count;
     TRY(wire_epoch_pack(&decided, &bytes, &count));
     enum err err = fsio_replace(path, bytes, count, 0644);
     mem_free(bytes);

@@ -94,10 +94,10 @@ static void send_epoch(uint32_t i, const struct epoch_action *action)
     if (m->bytes_count > 0) {
         struct digest digest = record_digest(m->bytes, m->bytes_count);
         out.record = ew_record_of(&digest);
-        if (m->type == EPOCH_ACCEPT)
+        if (m->type == WIRE_ACCEPT)
             ew->records[out.record].proposed = true;
     }
-    if (m->type == EPOCH_ACCEPTED)
+    if (m->type == WIRE_ACCEPTED)
         memcpy(out.epoch.signature, &m->digest, sizeof m->digest);
     ew_send(&out);
 }
@@ -106,8 +106,8 @@ static void send_records(uint32_t i, uint32_t to, uint64_t after)
 {
     for (uint64_t e = after + 1; e <= ew->island[i].disk.holds.epoch; e++) {
         struct ew_message out = {.kind = EW_EPOCH, .from = i, .to = to, .record = ew->decided[e]};
-        out.epoch.type = EPOCH_RECORD;
-        out.epoch.epoch = e - 1;
+        out.epoch.type = WIRE_DECIDED;
+        out.epoch.epoch = e;
         out.votes_count = ew->decided_votes_count[e];
         memcpy(out.votes, ew->decided_votes[e], sizeof out.votes);
         ew_send(&out);
@@ -143,16 +143,16 @@ static void take_epoch_message(const struct ew_message *message)
     }
     m.votes = message->votes;
     m.votes_count = message->votes_count;
-    bool here = m.epoch == island->disk.holds.epoch;
-    if (here && (m.type == EPOCH_ACCEPT || (m.type == EPOCH_PROMISE && record != NULL)))
+    bool here = m.epoch == island->disk.holds.epoch + 1;
+    if (here && (m.type == WIRE_ACCEPT || (m.type == WIRE_PROMISE && record != NULL)))
         event.good = compose_follows(base_of(i), &record->record) == ERR_OK;
-    if (here && m.type == EPOCH_RECORD)
-        event.good = proved(ew_newest(i), message);
-    if (m.type == EPOCH_ACCEPTED)
+    if (m.type == WIRE_DECIDED)
+        event.good = here && proved(ew_newest(i), message);
+    if (m.type == WIRE_ACCEPTED)
         event.good = memcmp(m.signature, &m.digest, DIGEST_BYTES) == 0;
-    if (here && (m.type == EPOCH_PROMISE || m.type == EPOCH_HOLDINGS))
-        island->answer[message->from] = (struct ew_answer){
-            .there = true, .sealed = m.type == EPOCH_PROMISE, .ballot = m.ballot, .holds = message->holds};
+    if (here && m.type == WIRE_PROMISE)
+        island->answer[message->from] =
+            (struct ew_answer){.there = true, .sealed = m.sealed, .ballot = m.ballot, .holds = message->holds};
     ew_step(i, &event);
 }
 

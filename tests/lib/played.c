@@ -240,7 +240,7 @@ void played_say(struct played *played, uint32_t to)
     assert_ok(link_say(played->link, to, &played->out));
 }
 
-void played_say_epoch(struct played *played, uint32_t to, const struct wire_epoch *message)
+void played_say_epoch(struct played *played, uint32_t to, const struct epoch_message *message)
 {
     uint8_t *bytes;
     size_t count;
@@ -250,7 +250,7 @@ void played_say_epoch(struct played *played, uint32_t to, const struct wire_epoc
     mem_free(bytes);
 }
 
-bool played_heard_epoch(struct played *played, struct wire_epoch *message)
+bool played_heard_epoch(struct played *played, struct epoch_message *message)
 {
     take_in(played);
     if (played->epoch_count == 0)

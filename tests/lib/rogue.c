@@ -103,7 +103,7 @@ void rogue_say(struct rogue *rogue, uint32_t to, const struct wire_message *mess
     rogue_say_raw(rogue, to, message->type, payload, bytes);
 }
 
-void rogue_say_epoch(struct rogue *rogue, uint32_t to, const struct wire_epoch *message)
+void rogue_say_epoch(struct rogue *rogue, uint32_t to, const struct epoch_message *message)
 {
     uint8_t *payload;
     size_t bytes;
@@ -295,7 +295,7 @@ static void take_in(struct rogue *rogue, const struct link_message *in)
         return;
     tape(rogue, in);
     if (wire_is_epoch(in->header.type)) {
-        struct wire_epoch epoch;
+        struct epoch_message epoch;
         if (rogue->epoch_in != NULL && wire_epoch_unpack(in->header.type, in->payload, in->bytes, &epoch) == ERR_OK) {
             rogue->epoch_in(rogue, in->peer, &epoch);
             wire_epoch_deinit(&epoch);

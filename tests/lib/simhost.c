@@ -69,7 +69,7 @@ static uint32_t note_proposed(const uint8_t *bytes, size_t bytes_count)
 }
 
 /* What the liar says in its seal. */
-static void send_lie(uint32_t i, uint32_t k, struct wire_epoch *message)
+static void send_lie(uint32_t i, uint32_t k, struct epoch_message *message)
 {
     uint8_t *bytes;
     size_t count;
@@ -82,18 +82,18 @@ static void send_lie(uint32_t i, uint32_t k, struct wire_epoch *message)
 static void send(void *user, uint32_t slot, uint32_t type, const uint8_t *bytes, size_t bytes_count)
 {
     uint32_t i = *(const uint32_t *)user, k = sim_at(i, slot);
-    struct wire_epoch message;
+    struct epoch_message message;
     SIM_HOLDS(k < sim->n && k != i, "island %u sends to slot %u\n", i, slot);
     assert_ok(wire_epoch_unpack(type, bytes, bytes_count, &message));
     if (type == WIRE_ACCEPT) {
         die_now_and_then(i, 1);
         if (!sim->island[i].die)
-            (void)note_proposed(message.accept.record, message.accept.record_bytes);
+            (void)note_proposed(message.bytes, message.bytes_count);
     }
-    if (type == WIRE_PREPARE && message.prepare.draft_bytes > 0)
+    if (type == WIRE_PREPARE && message.bytes_count > 0)
         die_now_and_then(i, 1);
     if (!sim->island[i].die && sim->island[i].greeted[k] != 0) {
-        if (type == WIRE_PROMISE && message.promise.sealed && sim_lies(i, SIM_LIE_PROMISE))
+        if (type == WIRE_PROMISE && message.sealed && sim_lies(i, SIM_LIE_PROMISE))
             send_lie(i, k, &message);
         else
             sim_send_letter(i, k, type, bytes, bytes_count);

@@ -94,13 +94,13 @@ static uint32_t made_up(uint32_t i, uint32_t f, struct part_result *results)
 
 /* Of a fragment it is one version further, or a million, or has results that there are not, of the next version or of
  * the one after that; another way in each ballot. */
-void sim_lie_promise(uint32_t i, struct wire_epoch *out)
+void sim_lie_promise(uint32_t i, struct epoch_message *out)
 {
     static struct holding rows[SIM_F_MAX];
     static struct part_result results[SIM_F_MAX][CHAIN_PARTS_MAX];
-    memcpy(rows, out->promise.rows, out->promise.rows_count * sizeof rows[0]);
-    out->promise.rows = rows;
-    for (uint32_t k = 0; k < out->promise.rows_count; k++) {
+    memcpy(rows, out->rows, out->rows_count * sizeof rows[0]);
+    out->rows = rows;
+    for (uint32_t k = 0; k < out->rows_count; k++) {
         uint64_t way = ((out->ballot >> 32) + sim->seed + k) % 4;
         uint32_t count = way >= 2 ? made_up(i, rows[k].fragment, results[k]) : 0;
         rows[k].version += way == 0 ? 1 : way == 1 ? FAR_AHEAD : 0;

@@ -37,7 +37,7 @@ net/transfer    xfer > xfer_turn
 net/transfer    *
 net/config      view | vouch > chain > record
 net/config      *
-net/membership  epoch_wire > wire_epoch | epoch
+net/membership  epoch > wire_epoch
 net/membership  epoch > ballots | voters
 net/membership  compose > muster
 net/membership  *

@@ -168,7 +168,7 @@ static void storm(struct rogue *rogue, uint32_t to, struct wire_heartbeat *beat)
 {
     broken_seal(rogue, to, beat);
     for (int k = 0; k < 20; k++) {
-        struct wire_epoch message = {.type = WIRE_PREPARE, .epoch = rogue->heard_epoch[to] + 1};
+        struct epoch_message message = {.type = WIRE_PREPARE, .epoch = rogue->heard_epoch[to] + 1};
         message.ballot = ++storm_counter << 32 | rogue->self;
         rogue_say_epoch(rogue, to, &message);
     }
@@ -185,7 +185,7 @@ static void invented_draft(struct rogue *rogue, uint32_t to)
                             .members_count = 1,
                             .starts = starts,
                             .starts_count = FRAGMENTS};
-    struct wire_epoch message = {
+    struct epoch_message message = {
         .type = WIRE_PREPARE, .epoch = record.epoch, .ballot = (uint64_t)1 << 32 | rogue->self};
     uint8_t *bytes;
     size_t count;
@@ -194,8 +194,8 @@ static void invented_draft(struct rogue *rogue, uint32_t to)
         starts[f] = rogue->heard[to][f].at.version + 1000;
     assert_ok(record_check(&record));
     assert_ok(record_pack(&record, &bytes, &count));
-    message.prepare.draft = bytes;
-    message.prepare.draft_bytes = count;
+    message.bytes = bytes;
+    message.bytes_count = count;
     rogue_say_epoch(rogue, to, &message);
     mem_free(bytes);
 }
@@ -208,21 +208,21 @@ static void assert_nobody_repairs(const struct rogue *rogue)
 }
 
 /* Its seal says that it is far ahead, and it refuses every ballot. */
-static void false_seal(struct rogue *rogue, uint32_t from, struct wire_epoch *in)
+static void false_seal(struct rogue *rogue, uint32_t from, struct epoch_message *in)
 {
     struct holding rows[FRAGMENTS];
     if (in->type != WIRE_PREPARE)
         return;
-    struct wire_epoch message = {.type = WIRE_PROMISE, .epoch = in->epoch, .ballot = in->ballot};
+    struct epoch_message message = {.type = WIRE_PROMISE, .epoch = in->epoch, .ballot = in->ballot};
     for (uint32_t f = 0; f < FRAGMENTS; f++)
         rows[f] =
             (struct holding){.fragment = f, .version = rogue->heard[from][f].at.version + 1000000, .hash_known = true};
-    message.promise.sealed = true;
-    message.promise.incarnation = rogue->view.members[rogue->self].incarnation;
-    message.promise.rows = rows;
-    message.promise.rows_count = FRAGMENTS;
+    message.sealed = true;
+    message.incarnation = rogue->view.members[rogue->self].incarnation;
+    message.rows = rows;
+    message.rows_count = FRAGMENTS;
     rogue_say_epoch(rogue, from, &message);
-    message = (struct wire_epoch){.type = WIRE_REJECT, .epoch = in->epoch};
+    message = (struct epoch_message){.type = WIRE_REJECT, .epoch = in->epoch};
     message.ballot = (in->ballot >> 32) + 5;
     message.ballot = message.ballot << 32 | rogue->self;
     rogue_say_epoch(rogue, from, &message);
@@ -231,8 +231,8 @@ static void false_seal(struct rogue *rogue, uint32_t from, struct wire_epoch *in
 static void flood_of_wishes(struct rogue *rogue)
 {
     for (uint32_t k = 0; k < 3000; k++) {
-        struct wire_epoch wish = {.type = WIRE_WISH, .wish = {.kind = WIRE_WISH_EVICT, .id = k % 5, .number = 999}};
-        struct wire_epoch chain = {.type = WIRE_CHAIN};
+        struct epoch_message wish = {.type = WIRE_WISH, .wish = {.kind = WIRE_WISH_EVICT, .id = k % 5, .number = 999}};
+        struct epoch_message chain = {.type = WIRE_CHAIN};
         rogue_say_epoch(rogue, 0, &wish);
         rogue_say_epoch(rogue, 0, &chain);
         if (k % 100 == 0)
@@ -243,14 +243,15 @@ static void flood_of_wishes(struct rogue *rogue)
 /* A record that nobody has voted for, as decided, and as one to be accepted in a ballot that is another's. */
 static void forged_records(struct rogue *rogue)
 {
-    struct wire_epoch message = {.type = WIRE_DECIDED};
+    struct epoch_message message = {.type = WIRE_DECIDED};
     static const uint8_t bytes[200] = {8, 1};
-    message.decided.record = bytes;
-    message.decided.record_bytes = sizeof bytes;
+    message.bytes = bytes;
+    message.bytes_count = sizeof bytes;
     rogue_say_epoch(rogue, CLUSTER_MAX, &message);
-    message = (struct wire_epoch){.type = WIRE_ACCEPT, .epoch = rogue->heard_epoch[0] + 1, .ballot = (uint64_t)7 << 32};
-    message.accept.record = bytes;
-    message.accept.record_bytes = sizeof bytes;
+    message =
+        (struct epoch_message){.type = WIRE_ACCEPT, .epoch = rogue->heard_epoch[0] + 1, .ballot = (uint64_t)7 << 32};
+    message.bytes = bytes;
+    message.bytes_count = sizeof bytes;
     rogue_say_epoch(rogue, CLUSTER_MAX, &message);
 }
 

@@ -25,7 +25,7 @@ enum { TURN_MS = 1000 };
 static void send_decided(const struct record *record, const struct ident *first, const struct ident *second,
                          uint32_t count)
 {
-    struct wire_epoch message = {.type = WIRE_DECIDED};
+    struct epoch_message message = {.type = WIRE_DECIDED};
     struct record_vote votes[2] = {{.id = B, .ballot = 7}, {.id = C, .ballot = 7}};
     uint8_t *bytes;
     size_t bytes_count;
@@ -33,10 +33,10 @@ static void send_decided(const struct record *record, const struct ident *first,
     struct digest digest = record_digest(bytes, bytes_count);
     record_vote_sign(first, record->nonce, record->epoch, 7, &digest, votes[0].signature);
     record_vote_sign(second, record->nonce, record->epoch, 7, &digest, votes[1].signature);
-    message.decided.record = bytes;
-    message.decided.record_bytes = bytes_count;
-    message.decided.votes = votes;
-    message.decided.votes_count = count;
+    message.bytes = bytes;
+    message.bytes_count = bytes_count;
+    message.votes = votes;
+    message.votes_count = count;
     played_say_epoch(sitting_played[B], A, &message);
     mem_free(bytes);
     played_settle(sitting_played[B], A, WIRE_HELLO);
@@ -75,7 +75,7 @@ static void a_record_without_a_majoritys_votes_is_passed_over(void **state)
 
 static void say_prepare(uint32_t from, uint32_t counter)
 {
-    struct wire_epoch prepare = {.type = WIRE_PREPARE, .epoch = 1, .ballot = (uint64_t)counter << 32 | from};
+    struct epoch_message prepare = {.type = WIRE_PREPARE, .epoch = 1, .ballot = (uint64_t)counter << 32 | from};
     played_say_epoch(sitting_played[from], A, &prepare);
     played_settle(sitting_played[from], A, WIRE_HELLO);
 }
@@ -83,7 +83,7 @@ static void say_prepare(uint32_t from, uint32_t counter)
 static void a_vote_that_cannot_be_kept_is_not_given_until_it_can(void **state)
 {
     (void)state;
-    struct wire_epoch answer;
+    struct epoch_message answer;
     char aside[400];
     sitting_begin_played("council-disk");
     snprintf(aside, sizeof aside, "%s-aside", sitting_isle[A]->conf.state_folder);
@@ -123,7 +123,7 @@ int fsync(int fd)
 static void a_disk_that_takes_its_time_holds_back_the_vote_and_nothing_else(void **state)
 {
     (void)state;
-    struct wire_epoch answer;
+    struct epoch_message answer;
     sitting_begin_played("council-slow");
     pthread_mutex_lock(&disk);
     votes_flushed = 0;
@@ -194,23 +194,23 @@ static bool acknowledges(uint32_t f, uint32_t owner)
 static void a_seal_names_what_was_held_and_nothing_is_acknowledged_after_it(void **state)
 {
     (void)state;
-    struct wire_epoch answer;
+    struct epoch_message answer;
     sitting_begin_played("council-seal");
     store(A, 3, B);
     assert_true(acknowledges(3, B));
     say_prepare(B, 1);
     isle_wait(played_heard_epoch(sitting_played[B], &answer));
     assert_int_equal(answer.type, WIRE_PROMISE);
-    assert_true(answer.promise.sealed);
-    assert_int_equal(answer.promise.rows_count, ISLE_FRAGMENTS);
+    assert_true(answer.sealed);
+    assert_int_equal(answer.rows_count, ISLE_FRAGMENTS);
     for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++) {
-        const struct holding *row = &answer.promise.rows[f];
+        const struct holding *row = &answer.rows[f];
         assert_int_equal(row->held_count, f == 3 ? 1 : 0);
         assert_true(row->version == 0 && row->hash_known);
     }
     struct digest hash = digest_of(&(uint32_t){B}, sizeof(uint32_t));
-    assert_int_equal(answer.promise.rows[3].held[0].id.owner, B);
-    assert_true(digest_equal(&answer.promise.rows[3].held[0].id.digest, &hash));
+    assert_int_equal(answer.rows[3].held[0].id.owner, B);
+    assert_true(digest_equal(&answer.rows[3].held[0].id.digest, &hash));
     wire_epoch_deinit(&answer);
     store(A, 4, C);
     assert_false(acknowledges(4, C));

@@ -169,7 +169,7 @@ static void a_witness_that_is_lost_costs_no_epoch(void **state)
  * them: who makes no result is named so, too. */
 static bool a_proposes_within(int seconds)
 {
-    struct wire_epoch message;
+    struct epoch_message message;
     bool proposes = false;
     for (int k = 0; k < 2 * seconds && !proposes; k++) {
         for (uint32_t from = B; from <= C; from++) {

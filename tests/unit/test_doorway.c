@@ -249,7 +249,7 @@ static void assert_refused(const struct invite *invite, uint32_t id, const char 
 
 static void assert_let_in(uint32_t id)
 {
-    struct wire_epoch message;
+    struct epoch_message message;
     struct record record;
     struct runspec spec;
     if (guest.err != ERR_OK)
@@ -259,7 +259,7 @@ static void assert_let_in(uint32_t id)
     assert_true(digest_equal(&spec.digest, &island.spec.digest));
     runspec_deinit(&spec);
     assert_ok(wire_epoch_unpack(WIRE_DECIDED, guest.enrolled.records, guest.enrolled.records_bytes, &message));
-    assert_ok(record_unpack(message.decided.record, message.decided.record_bytes, &record));
+    assert_ok(record_unpack(message.bytes, message.bytes_count, &record));
     assert_int_equal(record.epoch, chain_last(island.chain)->epoch);
     assert_memory_equal(record_member(&record, id)->key, guest.ident->key, IDENT_KEY_BYTES);
     record_deinit(&record);

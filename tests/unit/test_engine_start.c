@@ -238,8 +238,8 @@ static void leave_initial_tensors(void)
 static void nobody_hears_of_it_before_it_knows_what_it_holds(void **state)
 {
     (void)state;
-    const struct wire_epoch prepare = {.type = WIRE_PREPARE, .epoch = 1, .ballot = (uint64_t)1 << 32 | A};
-    struct wire_epoch answer;
+    const struct epoch_message prepare = {.type = WIRE_PREPARE, .epoch = 1, .ballot = (uint64_t)1 << 32 | A};
+    struct epoch_message answer;
     leave_initial_tensors();
     start_held(B);
     while (uptime_s() < 1.5) { /* it greets, and says how it stands, several times a second */
@@ -253,9 +253,9 @@ static void nobody_hears_of_it_before_it_knows_what_it_holds(void **state)
     played_say_epoch(other, B, &prepare);
     isle_wait(played_heard_epoch(other, &answer));
     assert_int_equal(answer.type, WIRE_PROMISE);
-    assert_int_equal(answer.promise.rows_count, TENSORS);
+    assert_int_equal(answer.rows_count, TENSORS);
     for (uint32_t f = 0; f < TENSORS; f++)
-        assert_true(answer.promise.rows[f].hash_known);
+        assert_true(answer.rows[f].hash_known);
     wire_epoch_deinit(&answer);
     hosted_stop();
     played_close(other);

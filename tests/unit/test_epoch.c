@@ -57,30 +57,44 @@ static const struct epoch_action *did(enum epoch_action_type type)
     return NULL;
 }
 
-static const struct epoch_action *said(enum epoch_message_type type)
+/* A PROMISE that is no seal. */
+enum { HOLDINGS = WIRE_WISH + 1 };
+
+static bool is(const struct epoch_action *action, unsigned type)
+{
+    const struct epoch_message *m = &action->message;
+    bool seal = m->type == WIRE_PROMISE && m->sealed;
+    return action->type == EPOCH_DO_SEND &&
+           (type == HOLDINGS ? m->type == WIRE_PROMISE && !seal : m->type == type && seal == (type == WIRE_PROMISE));
+}
+
+static const struct epoch_action *said(unsigned type)
 {
     for (uint32_t i = 0; i < done_count; i++)
-        if (done[i].type == EPOCH_DO_SEND && done[i].message.type == type)
+        if (is(&done[i], type))
             return &done[i];
     return NULL;
 }
 
-static uint32_t times_said(enum epoch_message_type type)
+static uint32_t times_said(unsigned type)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < done_count; i++)
-        count += done[i].type == EPOCH_DO_SEND && done[i].message.type == type;
+        count += is(&done[i], type);
     return count;
 }
 
-static void hear(uint32_t from, enum epoch_message_type type, uint64_t in, const char *record, uint64_t accepted,
-                 bool good)
+static void hear(uint32_t from, unsigned type, uint64_t in, const char *record, uint64_t accepted, bool good)
 {
-    struct epoch_message m = {.type = type, .epoch = 5, .ballot = in, .accepted = accepted};
+    struct epoch_message m = {.type = type == HOLDINGS ? WIRE_PROMISE : type,
+                              .epoch = 6,
+                              .ballot = in,
+                              .accepted = accepted,
+                              .sealed = type == WIRE_PROMISE};
     if (record != NULL) {
         m.digest = digest_of_text(record);
         m.bytes = (const uint8_t *)record;
-        m.bytes_count = type == EPOCH_ACCEPTED ? 0 : strlen(record);
+        m.bytes_count = type == WIRE_ACCEPTED ? 0 : strlen(record);
     }
     step((struct epoch_event){.type = EPOCH_EV_MESSAGE, .from = from, .good = good, .message = &m});
 }
@@ -110,9 +124,9 @@ static uint64_t propose_now(void)
 
 static void compose_with(uint64_t in)
 {
-    hear(A, EPOCH_PROMISE, in, NULL, 0, true);
+    hear(A, WIRE_PROMISE, in, NULL, 0, true);
     assert_null(did(EPOCH_DO_COMPOSE));
-    hear(B, EPOCH_PROMISE, in, NULL, 0, true);
+    hear(B, WIRE_PROMISE, in, NULL, 0, true);
     assert_non_null(did(EPOCH_DO_COMPOSE));
 }
 
@@ -128,14 +142,14 @@ static void a_seal_is_said_when_it_is_durable(void **state)
     (void)state;
     begin(B, true, NULL);
     assert_true(epoch_open(epoch));
-    hear(A, EPOCH_PREPARE, ballot(1, A), NULL, 0, true);
-    assert_null(said(EPOCH_PROMISE));
+    hear(A, WIRE_PREPARE, ballot(1, A), NULL, 0, true);
+    assert_null(said(WIRE_PROMISE));
     assert_false(epoch_open(epoch)); /* from now on nothing is made that the seal would not show */
     struct epoch_vote vote = saved();
     assert_int_equal(vote.promised, ballot(1, A));
-    assert_int_equal(said(EPOCH_PROMISE)->to, A);
-    hear(A, EPOCH_PREPARE, ballot(1, A), NULL, 0, true); /* again: what it holds may be more now */
-    assert_non_null(said(EPOCH_PROMISE));
+    assert_int_equal(said(WIRE_PROMISE)->to, A);
+    hear(A, WIRE_PREPARE, ballot(1, A), NULL, 0, true); /* again: what it holds may be more now */
+    assert_non_null(said(WIRE_PROMISE));
     assert_null(did(EPOCH_DO_SAVE));
     begin(B, true, &vote); /* killed, and back */
     assert_true(epoch_sealed(epoch));
@@ -147,13 +161,13 @@ static void a_seal_is_for_the_highest_ballot(void **state)
 {
     (void)state;
     begin(B, true, NULL);
-    hear(A, EPOCH_PREPARE, ballot(1, A), NULL, 0, true);
-    hear(C, EPOCH_PREPARE, ballot(1, C), NULL, 0, true); /* while the first is on its way to disk */
+    hear(A, WIRE_PREPARE, ballot(1, A), NULL, 0, true);
+    hear(C, WIRE_PREPARE, ballot(1, C), NULL, 0, true); /* while the first is on its way to disk */
     saved();
-    assert_int_equal(times_said(EPOCH_PROMISE), 1);
-    assert_int_equal(said(EPOCH_PROMISE)->to, C);
-    hear(A, EPOCH_PREPARE, ballot(1, A), "draft", 0, true);
-    assert_int_equal(said(EPOCH_REJECT)->message.ballot, ballot(1, C));
+    assert_int_equal(times_said(WIRE_PROMISE), 1);
+    assert_int_equal(said(WIRE_PROMISE)->to, C);
+    hear(A, WIRE_PREPARE, ballot(1, A), "draft", 0, true);
+    assert_int_equal(said(WIRE_REJECT)->message.ballot, ballot(1, C));
     assert_null(did(EPOCH_DO_FETCH));
 }
 
@@ -161,32 +175,32 @@ static void nothing_is_accepted_below_a_promise(void **state)
 {
     (void)state;
     begin(B, true, NULL);
-    hear(C, EPOCH_PREPARE, ballot(2, C), NULL, 0, true);
+    hear(C, WIRE_PREPARE, ballot(2, C), NULL, 0, true);
     saved();
-    hear(A, EPOCH_ACCEPT, ballot(1, A), "x", 0, true);
+    hear(A, WIRE_ACCEPT, ballot(1, A), "x", 0, true);
     assert_null(did(EPOCH_DO_SAVE));
-    assert_int_equal(said(EPOCH_REJECT)->message.ballot, ballot(2, C));
+    assert_int_equal(said(WIRE_REJECT)->message.ballot, ballot(2, C));
 }
 
 static void one_record_is_accepted_in_a_ballot(void **state)
 {
     (void)state;
     begin(B, true, NULL);
-    hear(A, EPOCH_ACCEPT, ballot(1, A), "x", 0, true);
-    assert_null(said(EPOCH_ACCEPTED)); /* not before it is durable */
-    assert_true(epoch_sealed(epoch));  /* to accept is to be sealed */
+    hear(A, WIRE_ACCEPT, ballot(1, A), "x", 0, true);
+    assert_null(said(WIRE_ACCEPTED)); /* not before it is durable */
+    assert_true(epoch_sealed(epoch)); /* to accept is to be sealed */
     struct epoch_vote vote = saved();
     assert_int_equal(vote.accepted, ballot(1, A));
-    assert_int_equal(said(EPOCH_ACCEPTED)->message.ballot, ballot(1, A));
-    hear(A, EPOCH_ACCEPT, ballot(1, A), "y", 0, true);
+    assert_int_equal(said(WIRE_ACCEPTED)->message.ballot, ballot(1, A));
+    hear(A, WIRE_ACCEPT, ballot(1, A), "y", 0, true);
     assert_int_equal(done_count, 0);
-    hear(A, EPOCH_ACCEPT, ballot(1, A), "x", 0, true); /* its answer was lost */
-    assert_non_null(said(EPOCH_ACCEPTED));
-    hear(C, EPOCH_ACCEPT, ballot(1, C), "z", 0, false); /* it does not follow our record */
+    hear(A, WIRE_ACCEPT, ballot(1, A), "x", 0, true); /* its answer was lost */
+    assert_non_null(said(WIRE_ACCEPTED));
+    hear(C, WIRE_ACCEPT, ballot(1, C), "z", 0, false); /* it does not follow our record */
     assert_int_equal(done_count, 0);
-    hear(C, EPOCH_ACCEPT, ballot(3, A), "z", 0, true); /* the ballot is another's */
+    hear(C, WIRE_ACCEPT, ballot(3, A), "z", 0, true); /* the ballot is another's */
     assert_int_equal(done_count, 0);
-    hear(9, EPOCH_ACCEPT, ballot(3, 9), "z", 0, true); /* no voter */
+    hear(9, WIRE_ACCEPT, ballot(3, 9), "z", 0, true); /* no voter */
     assert_int_equal(done_count, 0);
 }
 
@@ -194,12 +208,12 @@ static void a_promise_names_what_was_accepted(void **state)
 {
     (void)state;
     begin(B, true, NULL);
-    hear(A, EPOCH_ACCEPT, ballot(1, A), "x", 0, true);
+    hear(A, WIRE_ACCEPT, ballot(1, A), "x", 0, true);
     struct epoch_vote vote = saved();
     begin(B, true, &vote);
-    hear(C, EPOCH_PREPARE, ballot(2, C), NULL, 0, true);
+    hear(C, WIRE_PREPARE, ballot(2, C), NULL, 0, true);
     saved();
-    const struct epoch_message *m = &said(EPOCH_PROMISE)->message;
+    const struct epoch_message *m = &said(WIRE_PROMISE)->message;
     assert_int_equal(m->accepted, ballot(1, A));
     assert_memory_equal(m->bytes, "x", 1);
 }
@@ -209,14 +223,14 @@ static void an_accepted_record_is_proposed_as_it_is(void **state)
     (void)state;
     begin(A, true, NULL);
     uint64_t in = propose_now();
-    hear(A, EPOCH_PROMISE, in, NULL, 0, true);
-    hear(C, EPOCH_PROMISE, in, "z", ballot(1, C) > in ? in : ballot(1, C), false); /* no record at all */
+    hear(A, WIRE_PROMISE, in, NULL, 0, true);
+    hear(C, WIRE_PROMISE, in, "z", ballot(1, C) > in ? in : ballot(1, C), false); /* no record at all */
     assert_int_equal(epoch_state(epoch), EPOCH_PREPARING);
-    hear(B, EPOCH_PROMISE, in, "x", 7, true);
+    hear(B, WIRE_PROMISE, in, "x", 7, true);
     assert_int_equal(epoch_state(epoch), EPOCH_ACCEPTING);
     assert_null(did(EPOCH_DO_COMPOSE));
-    assert_memory_equal(said(EPOCH_ACCEPT)->message.bytes, "x", 1);
-    assert_int_equal(times_said(EPOCH_ACCEPT), 3);
+    assert_memory_equal(said(WIRE_ACCEPT)->message.bytes, "x", 1);
+    assert_int_equal(times_said(WIRE_ACCEPT), 3);
 }
 
 static void the_highest_of_the_accepted_records_is_taken(void **state)
@@ -226,10 +240,10 @@ static void the_highest_of_the_accepted_records_is_taken(void **state)
     begin(A, true, NULL);
     assert_ok(epoch_begin(epoch, 5, five, 5, true, NULL, now_ms));
     uint64_t in = propose_now();
-    hear(2, EPOCH_PROMISE, in, "x", 7, true);
-    hear(3, EPOCH_PROMISE, in, "y", 9, true);
-    hear(4, EPOCH_PROMISE, in, "z", 8, true);
-    assert_memory_equal(said(EPOCH_ACCEPT)->message.bytes, "y", 1);
+    hear(2, WIRE_PROMISE, in, "x", 7, true);
+    hear(3, WIRE_PROMISE, in, "y", 9, true);
+    hear(4, WIRE_PROMISE, in, "z", 8, true);
+    assert_memory_equal(said(WIRE_ACCEPT)->message.bytes, "y", 1);
 }
 
 static void a_ballot_is_durable_before_it_is_said_and_never_used_twice(void **state)
@@ -238,10 +252,10 @@ static void a_ballot_is_durable_before_it_is_said_and_never_used_twice(void **st
     begin(A, true, NULL);
     step((struct epoch_event){.type = EPOCH_EV_WANT, .flag = true});
     assert_int_equal(epoch_state(epoch), EPOCH_CLAIMING);
-    assert_null(said(EPOCH_PREPARE));
+    assert_null(said(WIRE_PREPARE));
     struct epoch_vote vote = saved();
     uint64_t first = epoch_ballot(epoch);
-    assert_int_equal(times_said(EPOCH_PREPARE), 2);
+    assert_int_equal(times_said(WIRE_PREPARE), 2);
     begin(A, true, &vote); /* killed before its own seal */
     assert_true(propose_now() > first);
 }
@@ -252,21 +266,21 @@ static void who_proposes_promises_last(void **state)
     (void)state;
     begin(A, true, NULL);
     uint64_t in = propose_now();
-    assert_int_equal(times_said(EPOCH_PREPARE), 2); /* to the others */
+    assert_int_equal(times_said(WIRE_PREPARE), 2); /* to the others */
     now_ms += AGAIN;
     step((struct epoch_event){.type = EPOCH_EV_TICK});
-    assert_int_equal(times_said(EPOCH_PREPARE), 2);
+    assert_int_equal(times_said(WIRE_PREPARE), 2);
     assert_true(epoch_open(epoch));
-    hear(C, EPOCH_PROMISE, in, NULL, 0, true);
-    assert_int_equal(times_said(EPOCH_PREPARE), 1);
-    assert_int_equal(said(EPOCH_PREPARE)->to, A); /* with ours it is a majority */
-    hear(A, EPOCH_PREPARE, in, NULL, 0, true);
+    hear(C, WIRE_PROMISE, in, NULL, 0, true);
+    assert_int_equal(times_said(WIRE_PREPARE), 1);
+    assert_int_equal(said(WIRE_PREPARE)->to, A); /* with ours it is a majority */
+    hear(A, WIRE_PREPARE, in, NULL, 0, true);
     assert_true(epoch_sealed(epoch));
 
     begin(A, true, NULL);
     in = propose_now();
     step((struct epoch_event){.type = EPOCH_EV_WANT, .flag = false});
-    hear(C, EPOCH_PROMISE, in, NULL, 0, true);
+    hear(C, WIRE_PROMISE, in, NULL, 0, true);
     step((struct epoch_event){.type = EPOCH_EV_TICK});
     assert_int_equal(epoch_state(epoch), EPOCH_PREPARING); /* C is sealed, and would be for nothing */
 
@@ -287,13 +301,13 @@ static void a_majority_in_one_ballot_decides(void **state)
     compose_with(in);
     assert_true(epoch_promised(epoch, B) && !epoch_promised(epoch, C));
     propose("x");
-    hear(B, EPOCH_ACCEPTED, in, "x", 0, false); /* a bad signature */
-    hear(B, EPOCH_ACCEPTED, in, "y", 0, true);  /* another record */
-    hear(9, EPOCH_ACCEPTED, in, "x", 0, true);  /* no voter */
-    hear(A, EPOCH_ACCEPTED, in, "x", 0, true);
-    hear(A, EPOCH_ACCEPTED, in, "x", 0, true); /* once more */
+    hear(B, WIRE_ACCEPTED, in, "x", 0, false); /* a bad signature */
+    hear(B, WIRE_ACCEPTED, in, "y", 0, true);  /* another record */
+    hear(9, WIRE_ACCEPTED, in, "x", 0, true);  /* no voter */
+    hear(A, WIRE_ACCEPTED, in, "x", 0, true);
+    hear(A, WIRE_ACCEPTED, in, "x", 0, true); /* once more */
     assert_int_equal(epoch_state(epoch), EPOCH_ACCEPTING);
-    hear(C, EPOCH_ACCEPTED, in, "x", 0, true);
+    hear(C, WIRE_ACCEPTED, in, "x", 0, true);
     assert_int_equal(epoch_state(epoch), EPOCH_DECIDED);
     const struct epoch_action *decided = did(EPOCH_DO_DECIDED);
     assert_memory_equal(decided->bytes, "x", 1);
@@ -310,22 +324,22 @@ static void votes_of_two_ballots_decide_nothing(void **state)
     uint64_t first = propose_now();
     compose_with(first);
     propose("x");
-    hear(A, EPOCH_ACCEPTED, first, "x", 0, true);
-    hear(C, EPOCH_REJECT, ballot(4, C), NULL, 0, true);
-    hear(B, EPOCH_REJECT, ballot(4, C), NULL, 0, true);
+    hear(A, WIRE_ACCEPTED, first, "x", 0, true);
+    hear(C, WIRE_REJECT, ballot(4, C), NULL, 0, true);
+    hear(B, WIRE_REJECT, ballot(4, C), NULL, 0, true);
     assert_int_equal(epoch_state(epoch), EPOCH_IDLE);
     now_ms += 100 * TURN;
     step((struct epoch_event){.type = EPOCH_EV_TICK});
     saved();
     uint64_t second = epoch_ballot(epoch);
     assert_true(second > ballot(4, C));
-    hear(A, EPOCH_PROMISE, second, "x", first, true);
-    hear(B, EPOCH_PROMISE, second, NULL, 0, true);
+    hear(A, WIRE_PROMISE, second, "x", first, true);
+    hear(B, WIRE_PROMISE, second, NULL, 0, true);
     assert_int_equal(epoch_state(epoch), EPOCH_ACCEPTING);
-    hear(B, EPOCH_ACCEPTED, first, "x", 0, true);  /* late */
-    hear(C, EPOCH_ACCEPTED, second, "x", 0, true); /* one in each ballot, and A's of the first */
+    hear(B, WIRE_ACCEPTED, first, "x", 0, true);  /* late */
+    hear(C, WIRE_ACCEPTED, second, "x", 0, true); /* one in each ballot, and A's of the first */
     assert_int_equal(epoch_state(epoch), EPOCH_ACCEPTING);
-    hear(B, EPOCH_ACCEPTED, second, "x", 0, true);
+    hear(B, WIRE_ACCEPTED, second, "x", 0, true);
     assert_int_equal(epoch_state(epoch), EPOCH_DECIDED);
 }
 
@@ -334,20 +348,20 @@ static void a_disk_in_doubt_does_not_vote(void **state)
     (void)state;
     begin(B, false, NULL);
     assert_false(epoch_open(epoch));
-    hear(A, EPOCH_PREPARE, ballot(1, A), "draft", 0, true);
+    hear(A, WIRE_PREPARE, ballot(1, A), "draft", 0, true);
     assert_null(did(EPOCH_DO_SAVE));
-    assert_null(said(EPOCH_PROMISE));
+    assert_null(said(WIRE_PROMISE));
     assert_non_null(did(EPOCH_DO_FETCH)); /* it catches up */
-    assert_non_null(said(EPOCH_HOLDINGS));
-    hear(A, EPOCH_ACCEPT, ballot(1, A), "x", 0, true);
+    assert_non_null(said(HOLDINGS));
+    hear(A, WIRE_ACCEPT, ballot(1, A), "x", 0, true);
     assert_int_equal(done_count, 0);
     step((struct epoch_event){.type = EPOCH_EV_WANT, .flag = true});
     now_ms += 100 * TURN;
     step((struct epoch_event){.type = EPOCH_EV_TICK});
     assert_int_equal(done_count, 0);
-    hear(A, EPOCH_RECORD, 0, "x", 0, false); /* not proved */
+    hear(A, WIRE_DECIDED, 0, "x", 0, false); /* not proved */
     assert_int_equal(done_count, 0);
-    hear(A, EPOCH_RECORD, 0, "x", 0, true);
+    hear(A, WIRE_DECIDED, 0, "x", 0, true);
     assert_non_null(did(EPOCH_DO_DECIDED));
 }
 
@@ -361,13 +375,13 @@ static void a_lost_vote_is_what_all_voters_know(void **state)
     step((struct epoch_event){.type = EPOCH_EV_TICK});
     saved();
     uint64_t in = epoch_ballot(epoch);
-    assert_true(said(EPOCH_PREPARE)->message.recover);
-    hear(A, EPOCH_PROMISE, in, "x", 7, true);
-    hear(B, EPOCH_PROMISE, in, NULL, 0, true);
+    assert_true(said(WIRE_PREPARE)->message.recover);
+    hear(A, WIRE_PROMISE, in, "x", 7, true);
+    hear(B, WIRE_PROMISE, in, NULL, 0, true);
     assert_null(did(EPOCH_DO_TAKE_OVER)); /* C may be the one that knows */
-    hear(C, EPOCH_PROMISE, in, "y", 8, true);
+    hear(C, WIRE_PROMISE, in, "y", 8, true);
     assert_non_null(did(EPOCH_DO_TAKE_OVER));
-    assert_null(said(EPOCH_ACCEPT)); /* it does not propose */
+    assert_null(said(WIRE_ACCEPT)); /* it does not propose */
     propose("z");
     assert_int_equal(done_count, 0);
     step((struct epoch_event){.type = EPOCH_EV_RECOVERED});
@@ -377,27 +391,27 @@ static void a_lost_vote_is_what_all_voters_know(void **state)
     assert_int_equal(vote.accepted, 8);
     assert_int_equal(vote.promised, in);
     assert_memory_equal(vote.bytes, "y", 1);
-    hear(A, EPOCH_PREPARE, ballot(9, A), NULL, 0, true);
+    hear(A, WIRE_PREPARE, ballot(9, A), NULL, 0, true);
     saved();
-    assert_int_equal(said(EPOCH_PROMISE)->message.accepted, 8);
+    assert_int_equal(said(WIRE_PROMISE)->message.accepted, 8);
 }
 
 static void a_ballot_that_was_said_bars_lower_ones(void **state)
 {
     (void)state;
     struct epoch_vote vote = {.epoch = 5, .own = ballot(6, A)};
-    struct epoch_message m = {.type = EPOCH_PREPARE, .epoch = 5, .ballot = ballot(5, B), .recover = true};
+    struct epoch_message m = {.type = WIRE_PREPARE, .epoch = 6, .ballot = ballot(5, B), .recover = true};
     begin(A, false, &vote); /* in doubt, too */
     step((struct epoch_event){.type = EPOCH_EV_MESSAGE, .from = B, .good = true, .message = &m});
-    assert_int_equal(said(EPOCH_REJECT)->message.ballot, ballot(6, A)); /* B may have promised it */
+    assert_int_equal(said(WIRE_REJECT)->message.ballot, ballot(6, A)); /* B may have promised it */
     m.ballot = ballot(7, B);
     now_ms += TURN;
     step((struct epoch_event){.type = EPOCH_EV_MESSAGE, .from = B, .good = true, .message = &m});
     saved();
-    assert_int_equal(said(EPOCH_PROMISE)->to, B);
-    hear(C, EPOCH_PREPARE, ballot(8, C), NULL, 0, true); /* any other is still answered without a vote */
-    assert_null(said(EPOCH_PROMISE));
-    assert_non_null(said(EPOCH_HOLDINGS));
+    assert_int_equal(said(WIRE_PROMISE)->to, B);
+    hear(C, WIRE_PREPARE, ballot(8, C), NULL, 0, true); /* any other is still answered without a vote */
+    assert_null(said(WIRE_PROMISE));
+    assert_non_null(said(HOLDINGS));
 }
 
 /* Of three, C refuses whatever A proposes: with B it is a majority. */
@@ -406,13 +420,13 @@ static void one_refusal_ends_no_ballot(void **state)
     (void)state;
     begin(A, true, NULL);
     uint64_t in = propose_now();
-    hear(C, EPOCH_REJECT, ballot(in >> 32, C), NULL, 0, true);
+    hear(C, WIRE_REJECT, ballot(in >> 32, C), NULL, 0, true);
     assert_int_equal(epoch_state(epoch), EPOCH_PREPARING);
     compose_with(in);
     propose("x");
-    hear(C, EPOCH_REJECT, ballot(in >> 32, C), NULL, 0, true);
-    hear(A, EPOCH_ACCEPTED, in, "x", 0, true);
-    hear(B, EPOCH_ACCEPTED, in, "x", 0, true);
+    hear(C, WIRE_REJECT, ballot(in >> 32, C), NULL, 0, true);
+    hear(A, WIRE_ACCEPTED, in, "x", 0, true);
+    hear(B, WIRE_ACCEPTED, in, "x", 0, true);
     assert_int_equal(epoch_state(epoch), EPOCH_DECIDED);
 }
 
@@ -421,7 +435,7 @@ static void a_refused_ballot_ends_where_nobody_else_answers(void **state)
     (void)state;
     begin(A, true, NULL);
     uint64_t in = propose_now();
-    hear(C, EPOCH_REJECT, ballot(in >> 32, C), NULL, 0, true);
+    hear(C, WIRE_REJECT, ballot(in >> 32, C), NULL, 0, true);
     now_ms += 5 * TURN;
     step((struct epoch_event){.type = EPOCH_EV_TICK});
     assert_int_equal(epoch_state(epoch), EPOCH_IDLE);
@@ -435,21 +449,21 @@ static void a_storm_of_ballots_starves_nobody(void **state)
     begin(A, true, NULL);
     step((struct epoch_event){.type = EPOCH_EV_WANT, .flag = false});
     for (since_ms = now_ms; now_ms < since_ms + 10 * TURN && epoch_state(epoch) == EPOCH_IDLE; now_ms += TURN / 20) {
-        hear(C, EPOCH_PREPARE, ballot(++counter, C), NULL, 0, true);
+        hear(C, WIRE_PREPARE, ballot(++counter, C), NULL, 0, true);
         if (did(EPOCH_DO_SAVE) != NULL)
             saved();
-        promises += said(EPOCH_PROMISE) != NULL;
+        promises += said(WIRE_PROMISE) != NULL;
         step((struct epoch_event){.type = EPOCH_EV_TICK});
     }
     assert_int_equal(epoch_state(epoch), EPOCH_CLAIMING);
     assert_in_range(promises, 1, 5);
     saved();
     uint64_t in = epoch_ballot(epoch);
-    hear(C, EPOCH_PREPARE, ballot(++counter, C), NULL, 0, true);
+    hear(C, WIRE_PREPARE, ballot(++counter, C), NULL, 0, true);
     compose_with(in); /* what C has begun meanwhile was not taken in */
     propose("x");
-    hear(A, EPOCH_ACCEPTED, in, "x", 0, true);
-    hear(B, EPOCH_ACCEPTED, in, "x", 0, true);
+    hear(A, WIRE_ACCEPTED, in, "x", 0, true);
+    hear(B, WIRE_ACCEPTED, in, "x", 0, true);
     assert_int_equal(epoch_state(epoch), EPOCH_DECIDED);
 }
 
@@ -458,9 +472,9 @@ static void no_ballot_uses_the_counters_up(void **state)
 {
     (void)state;
     begin(A, true, NULL);
-    hear(C, EPOCH_PREPARE, ballot(UINT32_MAX, C), NULL, 0, true);
-    hear(C, EPOCH_REJECT, ballot(UINT32_MAX, C), NULL, 0, true);
-    assert_null(said(EPOCH_PROMISE));
+    hear(C, WIRE_PREPARE, ballot(UINT32_MAX, C), NULL, 0, true);
+    hear(C, WIRE_REJECT, ballot(UINT32_MAX, C), NULL, 0, true);
+    assert_null(said(WIRE_PROMISE));
     assert_true(propose_now() >> 32 < 100);
 }
 
@@ -472,7 +486,7 @@ static void unwanted_seals_are_rare(void **state)
     static const uint32_t voters[] = {A, B, C};
     begin(A, true, NULL);
     for (uint64_t number = 5; number < 105; number++) {
-        struct epoch_message m = {.type = EPOCH_PREPARE, .epoch = number, .ballot = ballot(1, C)};
+        struct epoch_message m = {.type = WIRE_PREPARE, .epoch = number + 1, .ballot = ballot(1, C)};
         assert_ok(epoch_begin(epoch, number, voters, 3, true, NULL, now_ms));
         step((struct epoch_event){.type = EPOCH_EV_MESSAGE, .from = C, .good = true, .message = &m});
         seals += epoch_sealed(epoch);
@@ -490,13 +504,13 @@ static void a_draft_is_sent_until_it_is_safe(void **state)
     compose_with(in);
     assert_ok(epoch_draft(epoch, (const uint8_t *)"d", 1, further, 2, now_ms));
     drain();
-    assert_int_equal(times_said(EPOCH_PREPARE), 4); /* voters, and who is none, once each */
-    assert_memory_equal(said(EPOCH_PREPARE)->message.bytes, "d", 1);
-    hear(9, EPOCH_HOLDINGS, in, NULL, 0, true);
+    assert_int_equal(times_said(WIRE_PREPARE), 4); /* voters, and who is none, once each */
+    assert_memory_equal(said(WIRE_PREPARE)->message.bytes, "d", 1);
+    hear(9, HOLDINGS, in, NULL, 0, true);
     assert_non_null(did(EPOCH_DO_COMPOSE));
     now_ms += AGAIN;
     step((struct epoch_event){.type = EPOCH_EV_TICK});
-    assert_int_equal(times_said(EPOCH_PREPARE), 4);
+    assert_int_equal(times_said(WIRE_PREPARE), 4);
     assert_non_null(did(EPOCH_DO_COMPOSE));
 }
 
@@ -519,7 +533,7 @@ static void a_seal_comes_to_an_end_without_its_proposer(void **state)
 {
     (void)state;
     begin(B, true, NULL);
-    hear(A, EPOCH_PREPARE, ballot(1, A), NULL, 0, true);
+    hear(A, WIRE_PREPARE, ballot(1, A), NULL, 0, true);
     saved();
     for (int i = 0; i < 100 && epoch_state(epoch) == EPOCH_IDLE; i++) {
         now_ms += TURN / 4;
@@ -532,18 +546,18 @@ static void who_is_behind_is_told_and_who_is_ahead_is_asked(void **state)
 {
     (void)state;
     begin(B, true, NULL);
-    struct epoch_message m = {.type = EPOCH_PREPARE, .epoch = 3, .ballot = ballot(1, A)};
+    struct epoch_message m = {.type = WIRE_PREPARE, .epoch = 4, .ballot = ballot(1, A)};
     step((struct epoch_event){.type = EPOCH_EV_MESSAGE, .from = A, .good = true, .message = &m});
     assert_int_equal(did(EPOCH_DO_CHAIN)->epoch, 3);
     m.epoch = 7;
     step((struct epoch_event){.type = EPOCH_EV_MESSAGE, .from = A, .good = true, .message = &m});
-    assert_int_equal(said(EPOCH_CHAIN)->message.epoch, 5);
+    assert_int_equal(said(WIRE_CHAIN)->message.epoch, 5);
     assert_false(epoch_sealed(epoch));
     step((struct epoch_event){.type = EPOCH_EV_HEARD, .from = C, .epoch = 6});
-    assert_null(said(EPOCH_CHAIN)); /* it has just asked */
+    assert_null(said(WIRE_CHAIN)); /* it has just asked */
     now_ms += AGAIN;
     step((struct epoch_event){.type = EPOCH_EV_HEARD, .from = C, .epoch = 6});
-    assert_int_equal(said(EPOCH_CHAIN)->to, C);
+    assert_int_equal(said(WIRE_CHAIN)->to, C);
     struct epoch_vote later = {.epoch = 9};
     assert_fails(ERR_STATE, "fetch the chain", epoch_begin(epoch, 5, three, 3, true, &later, now_ms));
 }
@@ -553,7 +567,7 @@ static void without_memory_an_event_is_as_lost(void **state)
     (void)state;
     begin(B, true, NULL);
     struct epoch_message m = {
-        .type = EPOCH_ACCEPT, .epoch = 5, .ballot = ballot(1, A), .bytes = (const uint8_t *)"x", .bytes_count = 1};
+        .type = WIRE_ACCEPT, .epoch = 6, .ballot = ballot(1, A), .bytes = (const uint8_t *)"x", .bytes_count = 1};
     struct epoch_event event = {.type = EPOCH_EV_MESSAGE, .from = A, .good = true, .message = &m};
     mem_fail_after(0);
     assert_int_equal(epoch_step(epoch, &event, now_ms), ERR_NOMEM);

@@ -24,9 +24,9 @@ static void drain(uint64_t *saved)
             *saved = action.number;
 }
 
-static void say(enum epoch_message_type type, uint32_t from)
+static void promise_of(uint32_t from)
 {
-    struct epoch_message message = {.type = type, .ballot = epoch_ballot(epoch)};
+    struct epoch_message message = {.type = WIRE_PROMISE, .epoch = 1, .ballot = epoch_ballot(epoch), .sealed = true};
     struct epoch_event event = {.type = EPOCH_EV_MESSAGE, .from = from, .good = true, .message = &message};
     assert_ok(epoch_step(epoch, &event, 2));
     drain(NULL);
@@ -60,15 +60,15 @@ static int tear_down(void **state)
 }
 
 /* As it comes in: it owns its memory. */
-static struct wire_epoch promise(bool sealed, uint64_t ballot, const struct holding *rows, uint32_t rows_count)
+static struct epoch_message promise(bool sealed, uint64_t ballot, const struct holding *rows, uint32_t rows_count)
 {
     uint8_t *bytes;
     size_t count;
-    struct wire_epoch out = {.type = WIRE_PROMISE, .epoch = 1, .ballot = ballot}, in;
-    out.promise.sealed = sealed;
-    out.promise.incarnation = 5;
-    out.promise.rows = rows;
-    out.promise.rows_count = rows_count;
+    struct epoch_message out = {.type = WIRE_PROMISE, .epoch = 1, .ballot = ballot}, in;
+    out.sealed = sealed;
+    out.incarnation = 5;
+    out.rows = rows;
+    out.rows_count = rows_count;
     assert_ok(wire_epoch_pack(&out, &bytes, &count));
     assert_ok(wire_epoch_unpack(WIRE_PROMISE, bytes, count, &in));
     mem_free(bytes);
@@ -84,7 +84,7 @@ static const struct holding all[] = {{.fragment = 0, .version = 4, .hash_known =
 static void answer_to(const struct sync *sync, uint32_t id, bool sealed, uint64_t ballot, const struct holding *rows,
                       uint32_t rows_count)
 {
-    struct wire_epoch in = promise(sealed, ballot, rows, rows_count);
+    struct epoch_message in = promise(sealed, ballot, rows, rows_count);
     holdings_answer(holdings, sync, id, &in);
     wire_epoch_deinit(&in);
 }
@@ -104,7 +104,7 @@ static void an_answer_is_what_compose_takes(void **state)
     assert_int_equal(got->id, OTHER);
     assert_int_equal(got->incarnation, 5);
     assert_false(got->sealed); /* it says so; net/membership/epoch has not taken the promise in */
-    say(EPOCH_PROMISE, OTHER);
+    promise_of(OTHER);
     got = holdings_answered(holdings, epoch, &count);
     assert_true(got->sealed);
     for (uint32_t f = 0; f < FRAGMENTS; f++) {
@@ -171,11 +171,11 @@ static void an_answer_stays_whole_for_its_caller(void **state)
 {
     (void)state;
     uint32_t count;
-    struct wire_epoch in = promise(true, epoch_ballot(epoch), all, FRAGMENTS);
+    struct epoch_message in = promise(true, epoch_ballot(epoch), all, FRAGMENTS);
     mem_fail_after(0); /* it takes none */
     holdings_answer(holdings, NULL, OTHER, &in);
     mem_fail_after(-1);
-    assert_int_equal(in.promise.rows[1].held[1].shards, 4);
+    assert_int_equal(in.rows[1].held[1].shards, 4);
     wire_epoch_deinit(&in);
     const struct compose_answer *got = holdings_answered(holdings, epoch, &count);
     assert_int_equal(count, 1);

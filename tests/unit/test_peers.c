@@ -286,7 +286,7 @@ static void each_complaint_about_an_island_is_logged_and_none_is_repeated(void *
 
 /* ---- up, away, back, gone ---- */
 
-static void say_wishes(const struct wire_epoch *wish, int count)
+static void say_wishes(const struct epoch_message *wish, int count)
 {
     for (int k = 1; k <= count; k++) {
         played_say_epoch(company.b, A, wish);
@@ -299,7 +299,7 @@ static void say_wishes(const struct wire_epoch *wish, int count)
 static void messages_about_the_next_epoch_have_a_quota(void **state)
 {
     (void)state;
-    struct wire_epoch wish = {.type = WIRE_WISH, .wish = {.kind = WIRE_WISH_EVICT, .id = 1, .number = 99}};
+    struct epoch_message wish = {.type = WIRE_WISH, .wish = {.kind = WIRE_WISH_EVICT, .id = 1, .number = 99}};
     company_begin("peers-flood", 2, true);
     played_greet(company.b, company.a);
     assert_string_equal(company_info(B).fault, "");

@@ -348,7 +348,7 @@ static void an_epoch_that_is_being_decided_for_long_is_told_with_what_it_waits_f
     (void)state;
     look_begin("status-sealed", 3, NULL);
     played_greet(look.b, look.a);
-    struct wire_epoch prepare = {.type = WIRE_PREPARE, .epoch = 1, .ballot = (uint64_t)1 << 32 | LOOK_B}, answer;
+    struct epoch_message prepare = {.type = WIRE_PREPARE, .epoch = 1, .ballot = (uint64_t)1 << 32 | LOOK_B}, answer;
     played_say_epoch(look.b, LOOK_A, &prepare);
     isle_wait(played_heard_epoch(look.b, &answer));
     assert_int_equal(answer.type, WIRE_PROMISE);
@@ -367,7 +367,7 @@ static void an_epoch_that_is_being_decided_for_long_is_told_with_what_it_waits_f
 
 static void be_sealed_by_b(void)
 {
-    struct wire_epoch prepare = {.type = WIRE_PREPARE, .epoch = 1, .ballot = (uint64_t)1 << 32 | LOOK_B}, answer;
+    struct epoch_message prepare = {.type = WIRE_PREPARE, .epoch = 1, .ballot = (uint64_t)1 << 32 | LOOK_B}, answer;
     played_say_epoch(look.b, LOOK_A, &prepare);
     isle_wait(played_heard_epoch(look.b, &answer));
     wire_epoch_deinit(&answer);
@@ -405,7 +405,7 @@ static void a_vote_that_cannot_be_kept_is_told_with_what_its_disk_says(void **st
     assert_silent(look_take(), COMPLAINT_DISK);
     snprintf(aside, sizeof aside, "%s-aside", look.a->conf.state_folder);
     assert_int_equal(rename(look.a->conf.state_folder, aside), 0);
-    struct wire_epoch prepare = {.type = WIRE_PREPARE, .epoch = 1, .ballot = (uint64_t)1 << 32 | LOOK_B};
+    struct epoch_message prepare = {.type = WIRE_PREPARE, .epoch = 1, .ballot = (uint64_t)1 << 32 | LOOK_B};
     played_say_epoch(look.b, LOOK_A, &prepare);
     isle_wait(membership_host_unkept(look.a->host)[0] != '\0');
     look.a->now_ms += 100;

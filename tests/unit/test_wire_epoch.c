@@ -12,7 +12,7 @@
 static uint8_t *packed; /* of the last message, until the next */
 static size_t packed_bytes;
 
-static void pack(const struct wire_epoch *message)
+static void pack(const struct epoch_message *message)
 {
     mem_free(packed);
     packed = NULL;
@@ -20,9 +20,9 @@ static void pack(const struct wire_epoch *message)
 }
 
 /* wire_epoch_deinit() what comes back. */
-static struct wire_epoch there_and_back(const struct wire_epoch *message)
+static struct epoch_message there_and_back(const struct epoch_message *message)
 {
-    struct wire_epoch back;
+    struct epoch_message back;
     memset(&back, 0xee, sizeof back);
     pack(message);
     assert_ok(wire_epoch_unpack(message->type, packed, packed_bytes, &back));
@@ -50,49 +50,51 @@ static const struct holding rows[] = {
     {.fragment = 4095, .version = 1ull << 62, .held = held + 2, .held_count = 1},
 };
 
-static struct wire_epoch a_prepare(void)
+static struct epoch_message a_prepare(void)
 {
-    return (struct wire_epoch){.type = WIRE_PREPARE,
-                               .epoch = 5,
-                               .ballot = 1ull << 63,
-                               .prepare = {.draft = record_bytes, .draft_bytes = sizeof record_bytes, .recover = true}};
+    return (struct epoch_message){.type = WIRE_PREPARE,
+                                  .epoch = 5,
+                                  .ballot = 1ull << 63,
+                                  .bytes = record_bytes,
+                                  .bytes_count = sizeof record_bytes,
+                                  .recover = true};
 }
 
-static struct wire_epoch a_promise(void)
+static struct epoch_message a_promise(void)
 {
-    return (struct wire_epoch){.type = WIRE_PROMISE,
-                               .epoch = 5,
-                               .ballot = 12,
-                               .promise = {.accepted_ballot = 11,
-                                           .accepted = record_bytes,
-                                           .accepted_bytes = sizeof record_bytes,
-                                           .incarnation = ~0ull,
-                                           .sealed = true,
-                                           .rows = rows,
-                                           .rows_count = 3}};
+    return (struct epoch_message){.type = WIRE_PROMISE,
+                                  .epoch = 5,
+                                  .ballot = 12,
+                                  .accepted = 11,
+                                  .bytes = record_bytes,
+                                  .bytes_count = sizeof record_bytes,
+                                  .incarnation = ~0ull,
+                                  .sealed = true,
+                                  .rows = rows,
+                                  .rows_count = 3};
 }
 
 static void proposals_come_back(void **state)
 {
     (void)state;
-    struct wire_epoch m = a_prepare(), b = there_and_back(&m);
-    assert_int_equal(b.prepare.draft_bytes, sizeof record_bytes);
-    assert_memory_equal(b.prepare.draft, record_bytes, sizeof record_bytes);
-    assert_true(b.prepare.recover);
+    struct epoch_message m = a_prepare(), b = there_and_back(&m);
+    assert_int_equal(b.bytes_count, sizeof record_bytes);
+    assert_memory_equal(b.bytes, record_bytes, sizeof record_bytes);
+    assert_true(b.recover);
     wire_epoch_deinit(&b);
-    m.prepare.draft_bytes = 0;
-    m.prepare.recover = false;
+    m.bytes_count = 0;
+    m.recover = false;
     b = there_and_back(&m);
-    assert_true(b.prepare.draft_bytes == 0 && !b.prepare.recover);
+    assert_true(b.bytes_count == 0 && !b.recover);
     wire_epoch_deinit(&b);
     wire_epoch_deinit(&b);
 
-    m = (struct wire_epoch){.type = WIRE_ACCEPT, .epoch = 1, .ballot = 1};
-    m.accept.record = record_bytes;
-    m.accept.record_bytes = sizeof record_bytes;
+    m = (struct epoch_message){.type = WIRE_ACCEPT, .epoch = 1, .ballot = 1};
+    m.bytes = record_bytes;
+    m.bytes_count = sizeof record_bytes;
     b = there_and_back(&m);
-    assert_int_equal(b.accept.record_bytes, sizeof record_bytes);
-    assert_memory_equal(b.accept.record, record_bytes, sizeof record_bytes);
+    assert_int_equal(b.bytes_count, sizeof record_bytes);
+    assert_memory_equal(b.bytes, record_bytes, sizeof record_bytes);
     wire_epoch_deinit(&b);
     wire_epoch_deinit(&m); /* of what it does not own it frees nothing */
 }
@@ -112,13 +114,13 @@ static void assert_results(const struct part_result *from, const struct part_res
 static void answers_come_back(void **state)
 {
     (void)state;
-    struct wire_epoch m = a_promise(), b = there_and_back(&m);
-    assert_true(b.promise.accepted_ballot == 11 && b.promise.incarnation == ~0ull);
-    assert_int_equal(b.promise.accepted_bytes, sizeof record_bytes);
-    assert_memory_equal(b.promise.accepted, record_bytes, sizeof record_bytes);
-    assert_int_equal(b.promise.rows_count, 3);
+    struct epoch_message m = a_promise(), b = there_and_back(&m);
+    assert_true(b.accepted == 11 && b.incarnation == ~0ull);
+    assert_int_equal(b.bytes_count, sizeof record_bytes);
+    assert_memory_equal(b.bytes, record_bytes, sizeof record_bytes);
+    assert_int_equal(b.rows_count, 3);
     for (int i = 0; i < 3; i++) {
-        const struct holding *from = &rows[i], *to = &b.promise.rows[i];
+        const struct holding *from = &rows[i], *to = &b.rows[i];
         assert_true(from->fragment == to->fragment && from->version == to->version);
         assert_true(from->hash_known == to->hash_known && digest_equal(&from->hash, &to->hash));
         assert_int_equal(from->held_count, to->held_count);
@@ -127,19 +129,19 @@ static void answers_come_back(void **state)
         assert_results(from->beyond, to->beyond, from->beyond_count, from->fragment, from->reach + 1);
     }
     wire_epoch_deinit(&b);
-    m.promise.accepted_ballot = m.promise.accepted_bytes = m.promise.rows_count = 0;
+    m.accepted = m.bytes_count = m.rows_count = 0;
     b = there_and_back(&m);
-    assert_true(b.promise.accepted_bytes == 0 && b.promise.rows_count == 0);
+    assert_true(b.bytes_count == 0 && b.rows_count == 0);
     wire_epoch_deinit(&b);
 
-    m = (struct wire_epoch){.type = WIRE_REJECT, .epoch = 1ull << 62, .ballot = ~0ull};
+    m = (struct epoch_message){.type = WIRE_REJECT, .epoch = 1ull << 62, .ballot = ~0ull};
     b = there_and_back(&m);
     wire_epoch_deinit(&b);
-    m = (struct wire_epoch){.type = WIRE_ACCEPTED, .epoch = 5, .ballot = 6, .accepted = {.digest = digest_of("d", 1)}};
-    memset(m.accepted.signature, 0x5a, sizeof m.accepted.signature);
+    m = (struct epoch_message){.type = WIRE_ACCEPTED, .epoch = 5, .ballot = 6, .digest = digest_of("d", 1)};
+    memset(m.signature, 0x5a, sizeof m.signature);
     b = there_and_back(&m);
-    assert_true(digest_equal(&b.accepted.digest, &m.accepted.digest));
-    assert_memory_equal(b.accepted.signature, m.accepted.signature, sizeof m.accepted.signature);
+    assert_true(digest_equal(&b.digest, &m.digest));
+    assert_memory_equal(b.signature, m.signature, sizeof m.signature);
     wire_epoch_deinit(&b);
 }
 
@@ -153,23 +155,23 @@ static void decisions_questions_and_wishes_come_back(void **state)
         votes[i].ballot = ~0ull - i;
         memset(votes[i].signature, (int)i, IDENT_SIGNATURE_BYTES);
     }
-    struct wire_epoch m = {.type = WIRE_DECIDED}, b;
-    m.decided.record = record_bytes;
-    m.decided.record_bytes = sizeof record_bytes;
+    struct epoch_message m = {.type = WIRE_DECIDED}, b;
+    m.bytes = record_bytes;
+    m.bytes_count = sizeof record_bytes;
     b = there_and_back(&m);
-    assert_int_equal(b.decided.votes_count, 0);
+    assert_int_equal(b.votes_count, 0);
     wire_epoch_deinit(&b);
-    m.decided.votes = votes;
-    m.decided.votes_count = RECORD_VOTERS_MAX;
+    m.votes = votes;
+    m.votes_count = RECORD_VOTERS_MAX;
     b = there_and_back(&m);
-    assert_int_equal(b.decided.votes_count, RECORD_VOTERS_MAX);
+    assert_int_equal(b.votes_count, RECORD_VOTERS_MAX);
     for (uint32_t i = 0; i < RECORD_VOTERS_MAX; i++) {
-        assert_true(b.decided.votes[i].id == votes[i].id && b.decided.votes[i].ballot == votes[i].ballot);
-        assert_memory_equal(b.decided.votes[i].signature, votes[i].signature, IDENT_SIGNATURE_BYTES);
+        assert_true(b.votes[i].id == votes[i].id && b.votes[i].ballot == votes[i].ballot);
+        assert_memory_equal(b.votes[i].signature, votes[i].signature, IDENT_SIGNATURE_BYTES);
     }
-    assert_memory_equal(b.decided.record, record_bytes, sizeof record_bytes);
+    assert_memory_equal(b.bytes, record_bytes, sizeof record_bytes);
     wire_epoch_deinit(&b);
-    m = (struct wire_epoch){.type = WIRE_CHAIN, .epoch = 0};
+    m = (struct epoch_message){.type = WIRE_CHAIN, .epoch = 0};
     b = there_and_back(&m);
     m.epoch = 1ull << 62;
     b = there_and_back(&m);
@@ -181,7 +183,7 @@ static void decisions_questions_and_wishes_come_back(void **state)
     static const uint64_t numbers[WIRE_WISHES] = {
         [WIRE_WISH_EVICT] = ~0ull, [WIRE_WISH_REVOKE] = ~0ull, [WIRE_WISH_STEPS] = ~0ull};
     for (uint32_t kind = WIRE_WISH_EVICT; kind < WIRE_WISHES; kind++) {
-        m = (struct wire_epoch){.type = WIRE_WISH, .wish = {.kind = kind, .number = numbers[kind]}};
+        m = (struct epoch_message){.type = WIRE_WISH, .wish = {.kind = kind, .number = numbers[kind]}};
         m.wish.member = kind == WIRE_WISH_ENROL ? &newcomer : NULL;
         m.wish.id = kind < WIRE_WISH_STEPS ? UINT32_MAX - 1 : 0;
         b = there_and_back(&m);
@@ -199,20 +201,20 @@ static void decisions_questions_and_wishes_come_back(void **state)
 
 /* ---- limits ---- */
 
-static void assert_refused(const char *text, const struct wire_epoch *message)
+static void assert_refused(const char *text, const struct epoch_message *message)
 {
-    struct wire_epoch back;
+    struct epoch_message back;
     pack(message);
     assert_fails(ERR_PROTO, text, wire_epoch_unpack(message->type, packed, packed_bytes, &back));
     for (int i = 0; i < 3; i++)
         assert_null(back.memory[i]);
 }
 
-#define REFUSED(make, text, change) \
-    do {                            \
-        struct wire_epoch m = make; \
-        change;                     \
-        assert_refused(text, &m);   \
+#define REFUSED(make, text, change)    \
+    do {                               \
+        struct epoch_message m = make; \
+        change;                        \
+        assert_refused(text, &m);      \
     } while (0)
 
 static void ballots_are_checked(void **state)
@@ -222,10 +224,10 @@ static void ballots_are_checked(void **state)
     REFUSED(a_prepare(), "about epoch 0", m.epoch = 0);
     REFUSED(a_prepare(), "about epoch 9223372036854775808", m.epoch = RECORD_NUMBER_MAX);
     REFUSED(a_promise(), "ballot 0", m.ballot = 0);
-    REFUSED(((struct wire_epoch){.type = WIRE_REJECT, .epoch = 1}), "ballot 0", (void)m);
-    REFUSED(((struct wire_epoch){.type = WIRE_ACCEPT, .epoch = 1}), "ballot 0", (void)m);
-    REFUSED(((struct wire_epoch){.type = WIRE_ACCEPTED, .epoch = 1}), "ballot 0", (void)m);
-    REFUSED(((struct wire_epoch){.type = WIRE_ACCEPT, .epoch = 1, .ballot = 1}), "nothing to accept", (void)m);
+    REFUSED(((struct epoch_message){.type = WIRE_REJECT, .epoch = 1}), "ballot 0", (void)m);
+    REFUSED(((struct epoch_message){.type = WIRE_ACCEPT, .epoch = 1}), "ballot 0", (void)m);
+    REFUSED(((struct epoch_message){.type = WIRE_ACCEPTED, .epoch = 1}), "ballot 0", (void)m);
+    REFUSED(((struct epoch_message){.type = WIRE_ACCEPT, .epoch = 1, .ballot = 1}), "nothing to accept", (void)m);
 }
 
 static void promises_are_checked(void **state)
@@ -233,18 +235,18 @@ static void promises_are_checked(void **state)
     (void)state;
     struct holding r[3];
     struct part_result h[3];
-#define ROWS(text, change)                              \
-    do {                                                \
-        memcpy(r, rows, sizeof r);                      \
-        memcpy(h, held, sizeof h);                      \
-        r[0].held = h;                                  \
-        r[2].held = h + 2;                              \
-        change;                                         \
-        REFUSED(a_promise(), text, m.promise.rows = r); \
+#define ROWS(text, change)                      \
+    do {                                        \
+        memcpy(r, rows, sizeof r);              \
+        memcpy(h, held, sizeof h);              \
+        r[0].held = h;                          \
+        r[2].held = h + 2;                      \
+        change;                                 \
+        REFUSED(a_promise(), text, m.rows = r); \
     } while (0)
-    REFUSED(a_promise(), "accepted in 0", m.promise.accepted_ballot = 0);
-    REFUSED(a_promise(), "accepted in 13", m.promise.accepted_ballot = 13);
-    REFUSED(a_promise(), "record of 0 bytes", m.promise.accepted_bytes = 0);
+    REFUSED(a_promise(), "accepted in 0", m.accepted = 0);
+    REFUSED(a_promise(), "accepted in 13", m.accepted = 13);
+    REFUSED(a_promise(), "record of 0 bytes", m.bytes_count = 0);
     ROWS("not in order", r[1].fragment = 0);
     ROWS("fragment 4096", r[2].fragment = 4096);
     ROWS("version 9223372036854775808", r[2].version = RECORD_NUMBER_MAX);
@@ -262,11 +264,16 @@ static void decisions_and_wishes_are_checked(void **state)
 {
     (void)state;
     static const struct record_vote vote = {.id = 1};
-    struct wire_epoch decided = {.type = WIRE_DECIDED, .decided = {record_bytes, sizeof record_bytes, &vote, 1}};
+    struct epoch_message decided = {.type = WIRE_DECIDED,
+                                    .bytes = record_bytes,
+                                    .bytes_count = sizeof record_bytes,
+                                    .votes = &vote,
+                                    .votes_count = 1};
     REFUSED(decided, "ballot 0", (void)m);
-    REFUSED(decided, "record of 0 bytes", m.decided.record_bytes = 0);
-    REFUSED(((struct wire_epoch){.type = WIRE_CHAIN}), "after epoch 9223372036854775808", m.epoch = RECORD_NUMBER_MAX);
-    struct wire_epoch wish = {.type = WIRE_WISH, .wish = {.kind = WIRE_WISH_REVOKE, .id = 1}};
+    REFUSED(decided, "record of 0 bytes", m.bytes_count = 0);
+    REFUSED(((struct epoch_message){.type = WIRE_CHAIN}), "after epoch 9223372036854775808",
+            m.epoch = RECORD_NUMBER_MAX);
+    struct epoch_message wish = {.type = WIRE_WISH, .wish = {.kind = WIRE_WISH_REVOKE, .id = 1}};
     REFUSED(wish, "unknown kind 0", m.wish.kind = 0);
     REFUSED(wish, "unknown kind 5", m.wish.kind = WIRE_WISHES);
     REFUSED(wish, "with number 1", (m.wish.kind = WIRE_WISH_ENROL, m.wish.id = 0, m.wish.number = 1));
@@ -275,7 +282,7 @@ static void decisions_and_wishes_are_checked(void **state)
     REFUSED(wish, "kind 4 without a newcomer", (m.wish.kind = WIRE_WISH_ENROL, m.wish.id = 0));
     REFUSED(wish, "kind 2 with a newcomer", m.wish.member = &bad);
     REFUSED(wish, "that no record can hold", (m.wish.kind = WIRE_WISH_ENROL, m.wish.id = 0, m.wish.member = &bad));
-    struct wire_epoch back;
+    struct epoch_message back;
     assert_fails(ERR_PROTO, "type 8 is none", wire_epoch_unpack(8, record_bytes, 1, &back));
     assert_fails(ERR_PROTO, "type 17 is none", wire_epoch_unpack(17, record_bytes, 1, &back));
     assert_false(wire_is_epoch(8) || wire_is_epoch(17) || !wire_is_epoch(9) || !wire_is_epoch(16));
@@ -287,7 +294,7 @@ static void decisions_and_wishes_are_checked(void **state)
 }
 
 /* The longest promise without a record: everything there is of everything. */
-static struct wire_epoch longest(struct holding *row, struct part_result *one)
+static struct epoch_message longest(struct holding *row, struct part_result *one)
 {
     for (uint32_t i = 0; i < WIRE_RESULTS_MAX; i++)
         one[i] =
@@ -298,10 +305,12 @@ static struct wire_epoch longest(struct holding *row, struct part_result *one)
                                   .hash_known = true,
                                   .held = one + (size_t)2 * i,
                                   .held_count = 2};
-    return (struct wire_epoch){.type = WIRE_PROMISE,
-                               .epoch = RECORD_NUMBER_MAX - 1,
-                               .ballot = UINT64_MAX,
-                               .promise = {.incarnation = 1, .rows = row, .rows_count = RECORD_FRAGMENTS_MAX}};
+    return (struct epoch_message){.type = WIRE_PROMISE,
+                                  .epoch = RECORD_NUMBER_MAX - 1,
+                                  .ballot = UINT64_MAX,
+                                  .incarnation = 1,
+                                  .rows = row,
+                                  .rows_count = RECORD_FRAGMENTS_MAX};
 }
 
 static void the_most_that_is_allowed_passes(void **state)
@@ -312,43 +321,43 @@ static void the_most_that_is_allowed_passes(void **state)
     static uint8_t record[WIRE_EPOCH_BYTES_MAX];
     uint8_t *bytes;
     size_t count;
-    struct wire_epoch m = longest(row, one), b = there_and_back(&m);
+    struct epoch_message m = longest(row, one), b = there_and_back(&m);
     print_message("the longest promise without a record has %zu bytes\n", packed_bytes);
     wire_epoch_deinit(&b);
-    m.promise.rows_count++;
+    m.rows_count++;
     assert_int_equal(wire_epoch_pack(&m, &bytes, &count), ERR_ARG);
-    m.promise.rows_count--;
+    m.rows_count--;
     row[0].held_count++;
     assert_int_equal(wire_epoch_pack(&m, &bytes, &count), ERR_ARG);
-    m = (struct wire_epoch){.type = WIRE_PROMISE, .epoch = 1, .ballot = 1};
-    m.promise.accepted_ballot = 1;
-    m.promise.accepted = record;
-    m.promise.accepted_bytes = RECORD_BYTES_MAX;
+    m = (struct epoch_message){.type = WIRE_PROMISE, .epoch = 1, .ballot = 1};
+    m.accepted = 1;
+    m.bytes = record;
+    m.bytes_count = RECORD_BYTES_MAX;
     b = there_and_back(&m);
-    assert_int_equal(b.promise.accepted_bytes, RECORD_BYTES_MAX);
+    assert_int_equal(b.bytes_count, RECORD_BYTES_MAX);
     wire_epoch_deinit(&b);
-    m.promise.accepted_bytes++;
+    m.bytes_count++;
     assert_refused("accepted record of 983041 bytes", &m);
-    m = (struct wire_epoch){.type = WIRE_ACCEPT, .epoch = 1, .ballot = 1};
-    m.accept.record = record;
-    m.accept.record_bytes = sizeof record;
+    m = (struct epoch_message){.type = WIRE_ACCEPT, .epoch = 1, .ballot = 1};
+    m.bytes = record;
+    m.bytes_count = sizeof record;
     assert_fails(ERR_ARG, "more than 1048576", wire_epoch_pack(&m, &bytes, &count));
     assert_fails(ERR_PROTO, "an ACCEPT of 1048577 bytes",
                  wire_epoch_unpack(WIRE_ACCEPT, record, WIRE_EPOCH_BYTES_MAX + 1, &b));
-    struct wire_epoch decided = {.type = WIRE_DECIDED, .decided.votes_count = RECORD_VOTERS_MAX + 1};
+    struct epoch_message decided = {.type = WIRE_DECIDED, .votes_count = RECORD_VOTERS_MAX + 1};
     assert_int_equal(wire_epoch_pack(&decided, &bytes, &count), ERR_ARG);
-    m = (struct wire_epoch){.type = WIRE_PREPARE, .epoch = 1, .ballot = 1};
-    m.prepare.draft = record;
-    m.prepare.draft_bytes = RECORD_BYTES_MAX + 1;
+    m = (struct epoch_message){.type = WIRE_PREPARE, .epoch = 1, .ballot = 1};
+    m.bytes = record;
+    m.bytes_count = RECORD_BYTES_MAX + 1;
     assert_refused("a draft of 983041 bytes", &m);
-    struct wire_epoch none = {.type = (enum wire_epoch_type)WIRE_BYE};
+    struct epoch_message none = {.type = (enum wire_epoch_type)WIRE_BYE};
     assert_int_equal(wire_epoch_pack(&none, &bytes, &count), ERR_ARG);
 }
 
 /* Two bytes announce a row each time. */
 static void assert_flood_refused(enum wire_epoch_type type, uint8_t field, size_t times, const char *text)
 {
-    struct wire_epoch back;
+    struct epoch_message back;
     uint8_t *bytes;
     assert_ok(mem_new(4 + 2 * times, 1, "a flood", &bytes));
     bytes[0] = 1 << 3;
@@ -375,7 +384,7 @@ static void any_bytes_are_survived(void **state)
 {
     (void)state;
     struct env_rng rng = env_rng_init(5, 6);
-    struct wire_epoch messages[2] = {a_prepare(), a_promise()}, back;
+    struct epoch_message messages[2] = {a_prepare(), a_promise()}, back;
     size_t passed = 0;
     for (int k = 0; k < 2; k++) {
         pack(&messages[k]);
@@ -403,8 +412,8 @@ static void any_bytes_are_survived(void **state)
 
 static enum err make_one(void *user)
 {
-    const struct wire_epoch *message = user;
-    struct wire_epoch back;
+    const struct epoch_message *message = user;
+    struct epoch_message back;
     uint8_t *bytes;
     size_t count;
     TRY(wire_epoch_pack(message, &bytes, &count));
@@ -418,7 +427,7 @@ static enum err make_one(void *user)
 static void every_path_without_memory_is_clean(void **state)
 {
     (void)state;
-    struct wire_epoch prepare = a_prepare(), promise = a_promise();
+    struct epoch_message prepare = a_prepare(), promise = a_promise();
     size_t failed = outofmem_walk(make_one, &prepare) + outofmem_walk(make_one, &promise);
     print_message("%zu allocations failed in turn\n", failed);
 }

@@ -65,11 +65,15 @@ static void advance(void)
 /* All that have not gone for good; and one of them. */
 static bool stays(uint32_t i)
 {
-    /* All whom it ever knew may have gone: it needs another invitation. */
-    bool touch = sim->newest == sim->island[i].disk.epoch;
-    for (uint32_t k = 0; k < sim->n && !touch; k++)
-        touch = k != i && sim_knows(i, k) && !sim->island[k].gone;
-    return sim->island[i].enrolled && !sim->island[i].gone && touch && !(sim->evicted && i == sim->liar);
+    /* All whom it ever knew may have gone: it needs another invitation, unless there is nobody else: a record that it
+     * has just decided by itself is on its disk in a moment. */
+    bool touch = sim->newest == sim->island[i].disk.epoch, alone = true;
+    for (uint32_t k = 0; k < sim->n; k++) {
+        bool other = k != i && !sim->island[k].gone;
+        touch = touch || (other && sim_knows(i, k));
+        alone = alone && !(other && sim->island[k].enrolled);
+    }
+    return (touch || alone) && sim->island[i].enrolled && !sim->island[i].gone && !(sim->evicted && i == sim->liar);
 }
 
 static uint32_t one_that_stays(void)

@@ -6,6 +6,11 @@
  * undefined after a failure unless the declaration says otherwise. The code tells the caller what to do, the text
  * tells a person what happened and what to do about it. The text is kept per thread until the next failure there.
  * Nothing here exits, aborts or prints.
+ *
+ * Owns: nothing of a run: what every program needs, as errors, memory, files, logs, sets and digests; the formats of
+ * run specs, configurations and tensor files; the contract with a trainer (ipc.h).
+ * Called by: daemon/, kernels/, net/, outer_opt/, worker/.
+ * Never includes: daemon/, net/, outer_opt/, kernels/, worker/.
  */
 #ifndef COMMON_ERR_H
 #define COMMON_ERR_H

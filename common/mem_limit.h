@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mem_limit: the most memory that this process may ever have. No state; called by what plans memory, never often. */
+/*
+ * mem_limit: the most memory that this process may ever have. No state; called by what plans memory, never often.
+ */
 #ifndef COMMON_MEM_LIMIT_H
 #define COMMON_MEM_LIMIT_H
 

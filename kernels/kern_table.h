@@ -18,6 +18,10 @@
  * that are given the same kern_place.choices.
  * Shapes: B batch, T time, C width, H query heads, G key/value heads, D head size, F hidden width, V vocabulary,
  * R = B * T rows. Row-major, the last index fastest. "+=" accumulates into the output.
+ *
+ * Owns: the table of operations of a training step, and the choice between its implementations.
+ * Called by: kernels/cpu, kernels/cuda, worker, worker/comm, worker/model.
+ * Never includes: <dnnl.h>, <omp.h>, daemon/, net/, outer_opt/, worker/.
  */
 #ifndef KERNELS_KERN_TABLE_H
 #define KERNELS_KERN_TABLE_H

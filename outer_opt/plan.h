@@ -6,6 +6,12 @@
  * Every island computes the plan from the registered tensors and the run spec and compares its digest with the
  * others'. A tensor starts on a block border (PLAN_BLOCK values) so that no codec block holds values of two tensors;
  * the padding is zeros and stays zero. Shards are cut on block borders too. Built once; read-only afterwards.
+ *
+ * Owns: fragments and shards, the schedule, codecs, outer optimizers: pure functions on arrays, with the same bits
+ * everywhere.
+ * Called by: daemon, daemon/control, daemon/ctl, daemon/rounds, daemon/state, daemon/trainer.
+ * Never includes: daemon/, net/, common/env.h, common/fsio.h, <math.h>, <pthread.h>, <sys/socket.h>, <time.h>,
+ * <unistd.h>, <zmq.h>.
  */
 #ifndef OUTER_OPT_PLAN_H
 #define OUTER_OPT_PLAN_H

@@ -6,6 +6,10 @@
  * Owns a run of the trainer from its first file to its last: data, model, inner optimizer, checkpoints, train.jsonl.
  * diloco-worker calls it, one call at a time; a call returns when the work is done. It never ends the process, handles
  * no signal, and knows nothing of the daemon that libdiloco does not say.
+ *
+ * Owns: diloco-worker: the training loop, data, inner optimizer, checkpoints, sampling.
+ * Called by: nobody; diloco-worker.c, its main(), lies beside it.
+ * Never includes: daemon/, net/, outer_opt/, <zmq.h>.
  */
 #ifndef WORKER_TRAIN_H
 #define WORKER_TRAIN_H

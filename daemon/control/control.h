@@ -4,6 +4,10 @@
  *
  * Reading is for everyone who can open the socket; what changes something is for root and the daemon's own user. Only
  * the loop's thread calls; nothing blocks. Commands are orders to the parts below it.
+ *
+ * Owns: the control socket, what `status` finds, and complaints.
+ * Called by: daemon.
+ * Never includes: <zmq.h>, <pthread.h>, net/transfer/.
  */
 #ifndef DAEMON_CONTROL_CONTROL_H
 #define DAEMON_CONTROL_CONTROL_H

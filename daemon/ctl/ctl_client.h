@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ctl_client: asking a daemon over its control socket: one request, one JSON answer. Blocking; any thread.
+ *
+ * Owns: the commands of dilococtl; it reaches a daemon by its control socket alone.
+ * Called by: daemon.
+ * Never includes: daemon/control/, daemon/peers/, daemon/transfer/, daemon/membership/, daemon/trainer/,
+ * daemon/rounds/, daemon/engine.h, <zmq.h>.
  */
 #ifndef DAEMON_CTL_CTL_CLIENT_H
 #define DAEMON_CTL_CTL_CLIENT_H

@@ -6,6 +6,10 @@
  * It decides nothing. Whoever has something to tell membership or the doorway, or to ask them, is given them. What is
  * decided is posted (EVENT_EPOCH) once it is durable; the engine takes it, changes over, and calls
  * membership_host_begin(). Only the loop's thread.
+ *
+ * Owns: the daemon's part of membership: votes, view records and proofs on disk; invitations and guests.
+ * Called by: daemon, daemon/control, daemon/peers.
+ * Never includes: daemon/peers/, daemon/transfer/, daemon/rounds/, daemon/control/, <zmq.h>, <sys/socket.h>.
  */
 #ifndef DAEMON_MEMBERSHIP_MEMBERSHIP_HOST_H
 #define DAEMON_MEMBERSHIP_MEMBERSHIP_HOST_H

@@ -6,6 +6,10 @@
  * rest is posted as events, and orders come from the engine. It reads the protocol's core, the trainer and the rounds,
  * and writes none of them. Only the loop's thread calls; nothing blocks. Whatever comes from a peer is input: the
  * connection proves its key, everything else is checked before it is believed.
+ *
+ * Owns: greetings and heartbeats; who is there, and what is wrong with whom.
+ * Called by: daemon, daemon/control.
+ * Never includes: daemon/control/, <pthread.h>.
  */
 #ifndef DAEMON_PEERS_PEERS_H
 #define DAEMON_PEERS_PEERS_H

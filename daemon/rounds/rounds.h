@@ -10,6 +10,11 @@
  * epoch that begins needs no call of its own here. Transfers are at the slots' memory: the caller ends those of a
  * fragment's objects before it orders anything for other parts.
  * A part never knows who asked: it sees no peer's connection and no trainer's socket.
+ *
+ * Owns: the arithmetic and disk work of rounds, as jobs: contributions, results, outer steps, states, checkpoints.
+ * Called by: daemon, daemon/control, daemon/peers, daemon/transfer.
+ * Never includes: daemon/peers/, daemon/transfer/, daemon/membership/, daemon/trainer/, daemon/control/, <zmq.h>,
+ * <sys/socket.h>.
  */
 #ifndef DAEMON_ROUNDS_ROUNDS_H
 #define DAEMON_ROUNDS_ROUNDS_H

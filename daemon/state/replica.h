@@ -13,6 +13,12 @@
  * parts is allocated when they are cut, and a trimmed mean's when there are more contributors than ever.
  * The functions run on job threads; two jobs may work on different shards of a fragment at a time, never on one. Where
  * it is said, the loop's thread calls, and no job of the fragment is under way.
+ *
+ * Owns: the run's state on this island: anchor, momentum, residuals, the ledger, checkpoints, memory for encoded
+ * objects.
+ * Called by: daemon, daemon/control, daemon/membership, daemon/rounds, daemon/trainer, daemon/transfer.
+ * Never includes: daemon/peers/, daemon/transfer/, daemon/membership/, daemon/trainer/, daemon/rounds/,
+ * daemon/control/, <zmq.h>, <sys/socket.h>.
  */
 #ifndef DAEMON_STATE_REPLICA_H
 #define DAEMON_STATE_REPLICA_H

@@ -5,6 +5,11 @@
  * What it says is posted as events; orders and answers come from the engine. It reads the protocol's core and never
  * writes it. Only the loop's thread calls; nothing blocks. Memory that jobs read or fill is pinned from the event or
  * order that hands it out until the answer comes back.
+ *
+ * Owns: the trainer's process, its socket and the memory shared with it; tokens trained and counted.
+ * Called by: daemon, daemon/control, daemon/membership, daemon/peers, daemon/transfer.
+ * Never includes: daemon/peers/, daemon/transfer/, daemon/membership/, daemon/rounds/, daemon/control/, <zmq.h>,
+ * <pthread.h>.
  */
 #ifndef DAEMON_TRAINER_TRAINER_H
 #define DAEMON_TRAINER_TRAINER_H

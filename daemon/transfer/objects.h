@@ -5,6 +5,10 @@
  *
  * It moves bytes between memory and connections; it knows nothing of greetings and heartbeats: what comes in, and who
  * is there, it hears from daemon/peers. Orders come from the engine. Only the loop's thread calls; nothing blocks.
+ *
+ * Owns: which objects go out and come in; copies of states for others, a state on its way in.
+ * Called by: daemon, daemon/peers.
+ * Never includes: daemon/peers/, daemon/membership/, daemon/control/, <zmq.h>, <sys/socket.h>, <pthread.h>.
  */
 #ifndef DAEMON_TRANSFER_OBJECTS_H
 #define DAEMON_TRANSFER_OBJECTS_H

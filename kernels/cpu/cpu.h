@@ -3,6 +3,10 @@
  * cpu: what the files of the CPU implementation share; private to this folder. Each file here is compiled once per
  * instruction set (ISA names it); CPU(name) gives a function the name of its variant. What an operation does and its
  * shapes stand in kern_table.h; cpu_table.c puts them together.
+ *
+ * Owns: the operations on the CPU, once for each instruction set.
+ * Called by: nobody; kernels/kern.c names its tables.
+ * Never includes: kernels/cuda/.
  */
 #ifndef KERNELS_CPU_CPU_H
 #define KERNELS_CPU_CPU_H

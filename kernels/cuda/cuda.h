@@ -4,6 +4,10 @@
  * does and its shapes stand in kern_table.h. An operation is a file of kernels with its launcher, a C function
  * cuda_NAME of the table's type. CUDA_OPERATIONS lists them for who puts a table together: cuda_table.c for a GPU,
  * and a test that emulates one. Both define the functions of the first part, which the launchers stand on.
+ *
+ * Owns: the operations on a GPU, and the host's side of them: libdiloco-cuda.so.
+ * Called by: nobody; kernels/kern_cuda.c opens the library that it becomes.
+ * Never includes: <dnnl.h>, <omp.h>, kernels/cpu/.
  */
 #ifndef KERNELS_CUDA_CUDA_H
 #define KERNELS_CUDA_CUDA_H

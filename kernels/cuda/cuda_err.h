@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cuda_err: where failures inside libdiloco-cuda.so go; see cuda_err.c. Private to this folder. */
+/*
+ * cuda_err: where failures inside libdiloco-cuda.so go; see cuda_err.c. Private to this folder.
+ */
 #ifndef KERNELS_CUDA_CUDA_ERR_H
 #define KERNELS_CUDA_CUDA_ERR_H
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Spans of a flat array as the optimizers' kernels take them: cut into pieces, a block each; private to this folder. */
+/*
+ * cuda_spans: spans of a flat array as the optimizers take them: cut into pieces, a block each. Private to this folder.
+ */
 #ifndef KERNELS_CUDA_CUDA_SPANS_H
 #define KERNELS_CUDA_CUDA_SPANS_H
 

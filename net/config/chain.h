@@ -5,6 +5,12 @@
  *
  * A part is what one owner makes of one fragment's version: its shards travel as one object. Records older than anyone
  * asks results of may be forgotten from the front. Pure; owns its records.
+ *
+ * Owns: who takes part in an epoch: records, their order, the slots of members; certificates of states.
+ * Called by: daemon, daemon/control, daemon/ctl, daemon/membership, daemon/peers, daemon/rounds, daemon/state,
+ * daemon/trainer, daemon/transfer, net/membership, net/sync.
+ * Never includes: common/env.h, common/fsio.h, net/sync/, net/membership/, net/transfer/, <pthread.h>,
+ * <sys/socket.h>, <time.h>, <unistd.h>, <zmq.h>.
  */
 #ifndef NET_CONFIG_CHAIN_H
 #define NET_CONFIG_CHAIN_H

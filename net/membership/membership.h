@@ -10,6 +10,10 @@
  *
  * What is decided is kept by the host and then told (MEMBERSHIP_DECIDED); whoever owns chain, view and core takes it,
  * changes over, and calls membership_begin(). Pure but for its host; one thread calls.
+ *
+ * Owns: how members decide who takes part: ballots and votes, what the next record says, who is lost.
+ * Called by: daemon, daemon/control, daemon/ctl, daemon/membership, daemon/peers, daemon/state.
+ * Never includes: daemon/, common/fsio.h, net/transfer/, <pthread.h>, <sys/socket.h>, <time.h>, <unistd.h>, <zmq.h>.
  */
 #ifndef NET_MEMBERSHIP_MEMBERSHIP_H
 #define NET_MEMBERSHIP_MEMBERSHIP_H

@@ -12,6 +12,12 @@
  * say), sync_fragment (a fragment's state machine), sync_owner (our parts' rounds), sync_patience (with whom),
  * sync_beyond (what a draft rests on), sync_certify (which results are held, and by whom), sync_core (memory and
  * actions), sync_types.
+ *
+ * Owns: the protocol of an island: fragments, the rounds of its parts, what it knows of its peers.
+ * Called by: daemon, daemon/control, daemon/ctl, daemon/membership, daemon/peers, daemon/rounds, daemon/trainer,
+ * daemon/transfer, net/membership.
+ * Never includes: daemon/, outer_opt/, common/env.h, common/fsio.h, net/membership/, net/transfer/, <pthread.h>,
+ * <sys/socket.h>, <time.h>, <unistd.h>, <zmq.h>.
  */
 #ifndef NET_SYNC_SYNC_H
 #define NET_SYNC_SYNC_H

@@ -11,6 +11,11 @@
  *
  * Pure: messages and time in, messages out; no socket, no clock. Objects lie in memory the caller keeps alive until
  * the transfer ends or is cancelled. Tables are allocated by xfer_new() and xfer_grow(). One thread calls.
+ *
+ * Owns: objects in chunks: windows, acknowledgements, resumption; how fast a line is.
+ * Called by: daemon/transfer.
+ * Never includes: daemon/, common/env.h, common/fsio.h, net/config/, net/sync/, net/membership/, <pthread.h>,
+ * <sys/socket.h>, <time.h>, <unistd.h>, <zmq.h>.
  */
 #ifndef NET_TRANSFER_XFER_H
 #define NET_TRANSFER_XFER_H

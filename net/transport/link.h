@@ -10,6 +10,11 @@
  * get an answer.
  *
  * All sockets belong to the thread that calls. Nothing blocks: sends and receives answer ERR_AGAIN.
+ *
+ * Owns: keys, connections and messages as bytes.
+ * Called by: daemon, daemon/control, daemon/ctl, daemon/membership, daemon/peers, daemon/rounds, daemon/state,
+ * daemon/trainer, daemon/transfer, net/config, net/membership, net/sync, net/transfer.
+ * Never includes: daemon/, net/transfer/, net/config/, net/sync/, net/membership/, <pthread.h>.
  */
 #ifndef NET_TRANSPORT_LINK_H
 #define NET_TRANSPORT_LINK_H

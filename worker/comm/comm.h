@@ -11,6 +11,10 @@
  * ERR_CLOSED: a rank is gone or cancel() was called; the communicator is of no use any more, and the text says which
  * rank, device and operation. Nothing waits longer than `patience_s` for another rank. One thread calls, but for
  * cancel(), which any thread and a signal handler may call.
+ *
+ * Owns: what the ranks of an island's trainer do together.
+ * Called by: worker, worker/model.
+ * Never includes: daemon/, net/, outer_opt/, worker/libdiloco/, worker/model/.
  */
 #ifndef WORKER_COMM_COMM_H
 #define WORKER_COMM_COMM_H

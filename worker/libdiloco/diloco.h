@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * diloco.h: the public interface of libdiloco, by which any trainer takes part in a run.
+ * diloco: the public interface of libdiloco, by which any trainer takes part in a run.
  *
  *     struct diloco *d;
  *     diloco_attach(&(struct diloco_options){.size = sizeof(struct diloco_options), .socket_path = path}, &d);
@@ -24,6 +24,10 @@
  * One struct diloco per process and thread: calls are not thread-safe against each other. No function exits, prints
  * or installs a signal handler. Failures return a negative value; diloco_error() says what happened and what to do.
  * A NULL where something is needed is a failure like any other.
+ *
+ * Owns: a trainer's end of the contract with its daemon.
+ * Called by: worker; any trainer.
+ * Never includes: daemon/, net/, outer_opt/, kernels/, worker/model/, worker/comm/, <zmq.h>, <pthread.h>.
  */
 #ifndef DILOCO_H
 #define DILOCO_H

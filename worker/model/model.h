@@ -7,6 +7,10 @@
  * Everything is allocated by model_new(), and what that takes is known before; the training path allocates nothing. One
  * thread calls. It never sees a file, an optimizer or a daemon. model_setup.c: parameters; model_pass.c: the passes;
  * both above model_work, their memory.
+ *
+ * Owns: a Llama-family decoder: parameters, passes, and what ranks share of it.
+ * Called by: worker.
+ * Never includes: daemon/, net/, outer_opt/, worker/libdiloco/, <pthread.h>, <unistd.h>, <sys/socket.h>.
  */
 #ifndef WORKER_MODEL_MODEL_H
 #define WORKER_MODEL_MODEL_H

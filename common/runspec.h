@@ -5,7 +5,8 @@
  * Every island of a run holds the same run spec; its digest is the run's identity and travels in every message, so
  * two islands with different specs refuse each other instead of diverging. What may differ between islands (paths,
  * threads, addresses) stands in the daemon's configuration, but for two keys that a trainer alone needs as well and
- * that are not under the digest: [run] init and [train] precision. Formulas and names: docs/ARCHITECTURE.md.
+ * that are not under the digest: [run] init and [train] precision. docs/PROTOCOL.md has the formulas, docs/DECISIONS.md
+ * the reasons.
  */
 #ifndef COMMON_RUNSPEC_H
 #define COMMON_RUNSPEC_H

@@ -42,7 +42,7 @@ struct outer_round {
 /* Those of version `version` (from 1) where every interval is alike. */
 struct outer_round outer_round_of(const struct outer_conf *conf, uint64_t version);
 
-/* The correction for an interval that is not the reference one [ours; docs/ARCHITECTURE.md]: momentum decays per
+/* The correction for an interval that is not the reference one [ours; docs/DECISIONS.md]: momentum decays per
  * reference interval, and the mean is brought to what a reference interval would have moved, by the sums of the inner
  * learning rates over both; lr makes up for it, so that momentum 0 and lr 1 stay an average. `momentum` is the round's
  * raised to the interval's length over the reference one's, `lr_ratio` the sum of its learning rates over that of the

@@ -7,7 +7,7 @@
  * masters and moments, and tp ranks that share each layer, a rank takes
  *     P (6 + 12/dp) / tp + activations + logits / tp + workspace        (AdamW or Muon; with SGD 4/dp)
  * where of the activations the residual stream and the norms are whole on every rank, and all others are 1/tp.
- * docs/ARCHITECTURE.md, "Memory of the trainer", has it in full. Evaluation and sampling have no gradients and no
+ * docs/TRAINER.md, "Memory of the trainer", has it in full. Evaluation and sampling have no gradients and no
  * moments. train and sample ask; nothing is owned or kept here. What a part takes is said by that part, next to where
  * it allocates (model_memory(), inner_memory(), moves_memory()).
  */

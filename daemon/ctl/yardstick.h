@@ -4,7 +4,7 @@
  *
  * One thread measures each piece of a daemon's work as dilocod does it: encoding with zstd and digest, decoding,
  * outer step, hash tree, cipher, copies, disk. Costs are of one core's time, in nanoseconds: what else this machine
- * does meanwhile hardly counts. docs/ARCHITECTURE.md ("Where the processor's time goes") says what each phase does.
+ * does meanwhile hardly counts. docs/DECISIONS.md ("Where the processor's time goes") says what each phase does.
  */
 #ifndef DAEMON_CTL_YARDSTICK_H
 #define DAEMON_CTL_YARDSTICK_H

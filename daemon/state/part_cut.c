@@ -123,7 +123,7 @@ double part_cut_square_sum(const struct vec_source *source, const struct plan_sh
 }
 
 /* A residual that is large beside the outer gradient is mostly old: with outer momentum it feeds itself (measured,
- * docs/ARCHITECTURE.md). It is cut down, and less of it kept. */
+ * docs/DECISIONS.md). It is cut down, and less of it kept. */
 bool part_cut_restrain(struct part_cut *cut, const struct restraint *rule, double norm, double tokens,
                        const struct plan_share *share, float *left)
 {

@@ -435,7 +435,7 @@ static enum err compare_loss(double *apart)
     spec.ff = 704;
     spec.context = 128;
     spec.warmup = 50;
-    TRY(fsio_read("docs/ARCHITECTURE.md", (size_t)1 << 24, &text, &bytes));
+    TRY(fsio_read("docs/PROTOCOL.md", (size_t)1 << 24, &text, &bytes));
     for (int i = 0; err == ERR_OK && i < PRECISIONS * LOSS_SEEDS; i++) {
         err = last_losses(&spec, i % PRECISIONS == 1, 1 + (uint64_t)i / PRECISIONS, text, bytes, &one);
         sum[i % PRECISIONS] += one / LOSS_SEEDS;

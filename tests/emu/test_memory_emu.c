@@ -368,7 +368,7 @@ static void what_a_refusal_suggests_fits(void **state)
     assert_true(seen[0] > 0 && seen[1] > 0 && seen[3] > 0 && seen[4] > 0 && seen[5] > 0);
 }
 
-/* By the formulas of docs/ARCHITECTURE.md, "Memory of the trainer". */
+/* By the formulas of docs/TRAINER.md, "Memory of the trainer". */
 static uint64_t documented_activations(const struct runspec *spec, int64_t batch, int recompute)
 {
     int64_t T = spec->context, R = batch * T, C = spec->width, F = spec->ff, H = spec->heads;

@@ -78,11 +78,11 @@ struct event {
 
 struct events;
 
-/* A queue with room for what has no fragments yet. ERR_NOMEM. */
+/* A queue with room for a run whose fragments are not known yet. ERR_NOMEM. */
 ERR_MUST_CHECK enum err events_new(struct events **out);
 void events_free(struct events *events);
 
-/* Room for what one input can cause in a run of this size; what is queued stays. ERR_NOMEM: the room is as before. */
+/* Room for what one input can cause in a run of this size; queued events stay. ERR_NOMEM: the room is as before. */
 ERR_MUST_CHECK enum err events_reserve(struct events *events, uint32_t fragments, uint32_t members);
 
 void event_post(struct events *events, const struct event *event);

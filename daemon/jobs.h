@@ -70,7 +70,7 @@ struct jobs_conf {
     int nice;                /* added to that of the process, 0 to 19 */
 };
 ERR_MUST_CHECK enum err jobs_new(const struct jobs_conf *conf, struct jobs **out);
-/* Waits for what is running; what was not begun is dropped. */
+/* Waits for running jobs; drops those that were not begun. */
 void jobs_free(struct jobs *jobs);
 
 /* What a thread has room for: values of its own, and as codec_reserve() has it. */

@@ -33,7 +33,8 @@ struct lag {
 
 /* A turn begins. */
 void lag_turn(struct lag *lag, uint64_t now_ns);
-/* What was done since the step before, or since the turn began. `name` is borrowed until the turn after this one. */
+/* A step has ended: it began where the one before ended, or with the turn. `name` is borrowed until the turn after this
+ * one. */
 void lag_step(struct lag *lag, const char *name, uint64_t now_ns);
 /* Whether the turn has lasted so long that what can wait should. */
 bool lag_is_up(const struct lag *lag, uint64_t now_ns);

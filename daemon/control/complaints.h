@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * complaints: what is not as it should be, and what to do about it, from what a status has found. Private to control/.
+ * complaints: faults that a status shows, each with its remedy. Private to control/.
  */
 #ifndef DAEMON_CONTROL_COMPLAINTS_H
 #define DAEMON_CONTROL_COMPLAINTS_H

@@ -19,7 +19,7 @@
 #include "common/err.h"
 #include "daemon/control/status.h"
 
-/* What is there once the run's plan is known; all borrowed. */
+/* The parts that exist once the run's plan is known; all borrowed. */
 struct control_plan {
     const struct model_plan *plan;
     const struct sync *sync;

@@ -60,7 +60,7 @@ struct status_conf {
     const struct alike *alike;       /* NULL: nor of losses */
 };
 
-/* What is not as it should be. The code is for programs, the text for people; both stand in docs/FORMATS.md. */
+/* A fault. The code is for programs, the text for people; both stand in docs/FORMATS.md. */
 enum complaint_code {
     COMPLAINT_AWAY,       /* member: an island is not heard */
     COMPLAINT_REFUSED,    /* member: it, or we, would not talk */
@@ -177,7 +177,7 @@ struct status_epoch {
     char waits[200];               /* what either waits for */
     struct membership_pending wishes[STATUS_WISHES_MAX]; /* what was asked about members, and is not decided */
     uint32_t wishes_count;
-    const char *unkept; /* why what is decided, or our voice in it, cannot be kept on disk; "" */
+    const char *unkept; /* why a decided record, or our vote, cannot be kept on disk; "" */
     char advice[600];   /* what is well, and could be better; "" */
 };
 
@@ -185,7 +185,7 @@ struct status_epoch {
 struct status_arriving {
     uint32_t fragments;        /* of which there is none yet */
     uint64_t bytes, bytes_due; /* of all: here, or arriving; and in all */
-    bool offered;              /* others that are heard have some of what is missing */
+    bool offered;              /* others that are heard have some of the missing results */
     uint64_t still_ms;         /* for so long nothing has come */
 };
 

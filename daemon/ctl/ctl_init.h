@@ -4,7 +4,7 @@
  * it runs as.
  *
  * dilocod.conf is the mark of an island and is written last, by a rename, when everything else is there and dilocod
- * --check-config has found it good. After a failure what was made is removed. A try that was killed leaves no
+ * --check-config has found it good. After a failure the new files are removed. A try that was killed leaves no
  * dilocod.conf, and what it leaves the next one takes up: a key is never replaced, whoever made it. Signals that would
  * end us wait meanwhile. Blocking; starts no daemon.
  */

@@ -26,7 +26,7 @@ struct ctl_text_look {
  * that is longer than a line stays whole. */
 void ctl_text_wrap(const char *mark, const char *lead, const char *text, int columns, FILE *file);
 
-/* "\033[1m" for a mark; "" for what is none. */
+/* "\033[1m" for a mark; "" for any other byte. */
 const char *ctl_text_escape(char mark);
 
 /* How standard output shows text: as wide as its terminal is; 0 columns if it is none. */

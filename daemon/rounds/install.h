@@ -16,9 +16,9 @@ ERR_MUST_CHECK enum err install_new(struct desk *desk, struct keep *keep, struct
 void install_free(struct install *install);
 /* A state lies whole in its memory: taken over now, or when nobody reads the anchor. */
 void install_state_in(struct install *install, uint32_t peer, const struct wire_key *key, uint64_t bytes);
-/* Where checkpoint and ledger lead, beside what is in memory: SYNC_EV_REPLAYED or SYNC_EV_UNPROVEN. */
+/* Where checkpoint and ledger lead, beside the state in memory: SYNC_EV_REPLAYED or SYNC_EV_UNPROVEN. */
 void install_replay(struct install *install, uint32_t f, uint64_t version);
-/* The same, put in the place of what is in memory: SYNC_EV_INSTALLED or SYNC_EV_UNPROVEN. */
+/* The same, put in the place of the state in memory: SYNC_EV_INSTALLED or SYNC_EV_UNPROVEN. */
 void install_mend(struct install *install, uint32_t f, uint64_t version);
 void install_unread(struct install *install, uint32_t f);
 /* A state has come and waits for readers. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * keep: what is written besides the ledger: checkpoints, from which a restart replays, and the exported anchors, which
+ * keep: files beside the ledger: checkpoints, from which a restart replays, and the exported anchors, which
  * are for people. The loop's thread calls.
  *
  * Checkpoints begin by themselves with keep_tick(), one at a time, unless rounds_conf.checkpoint_ms is 0: at once of a

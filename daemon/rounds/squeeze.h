@@ -17,7 +17,7 @@ struct squeeze {
     uint64_t asked;
 };
 
-/* What has been found best on a link of `bits_per_s` (0: not known). */
+/* The way found best on a link of `bits_per_s` (0: not known). */
 bool squeeze_best(const struct squeeze *squeeze, double bits_per_s);
 /* Whether the next range is to be compressed; squeeze_note() follows. Now and then the way that is not the best. */
 bool squeeze_next(struct squeeze *squeeze, double bits_per_s);

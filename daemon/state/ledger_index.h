@@ -42,7 +42,7 @@ struct ledger_entry *ledger_index_commit(const struct ledger_index *index, uint3
 struct ledger_entry *ledger_index_first(const struct ledger_index *index, uint32_t fragment, uint64_t version);
 struct ledger_entry *ledger_index_next(const struct ledger_index *index, const struct ledger_entry *entry);
 
-/* Adds what is not there. ERR_NOMEM; ERR_STATE: the version has LEDGER_RESULTS_MAX results. */
+/* Adds a record that is not there. ERR_NOMEM; ERR_STATE: the version has LEDGER_RESULTS_MAX results. */
 ERR_MUST_CHECK enum err ledger_index_add(struct ledger_index *index, const struct ledger_entry *entry);
 /* Takes out those of a segment whose bodies are at `offset` or further, or all of it. */
 void ledger_index_drop_from(struct ledger_index *index, uint32_t segment, uint64_t offset);

@@ -50,7 +50,7 @@ uint64_t ledger_record_end(uint64_t at, uint64_t bytes);
  * once, whole or not: so scanning any bytes takes time in proportion to their number. */
 enum ledger_found {
     LEDGER_NO_HEAD, /* no record begins here */
-    LEDGER_DAMAGED, /* one begins and reaches to `out->end`, and its body is not what was written */
+    LEDGER_DAMAGED, /* one begins and reaches to `out->end`, and its body was damaged */
     LEDGER_WHOLE,
 };
 enum ledger_found ledger_record_at(const uint8_t *segment, uint64_t bytes, uint64_t at, struct ledger_record *out);

@@ -75,7 +75,7 @@ size_t mean_places(const struct mean *mean);
 /* The mean's next `count` values are to be read from this place. With the last of them the inputs must end, too.
  * ERR_PROTO: input `*bad` does not have them. */
 ERR_MUST_CHECK enum err mean_place(struct mean *mean, size_t place, size_t count, size_t *bad);
-/* What was put there, once. ERR_PROTO: input `*bad` cannot be decoded. ERR_NOMEM. */
+/* The input that was put there, once. ERR_PROTO: input `*bad` cannot be decoded. ERR_NOMEM. */
 ERR_MUST_CHECK enum err mean_read(struct mean *mean, size_t place, struct codec *codec, float *out, size_t count,
                                   size_t *bad);
 /* Which input made a mean of `count` values too large to encode: the one with the largest magnitude, NaN and Inf above

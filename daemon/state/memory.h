@@ -34,7 +34,7 @@ struct memory_conf {
 struct memory memory_of(const struct memory_conf *conf);
 uint64_t memory_sum(const struct memory *memory);
 
-/* ERR_NOMEM: what is needed all the time is more than there is, by mem_limit(). */
+/* ERR_NOMEM: the run needs more all the time than there is, by mem_limit(). */
 ERR_MUST_CHECK enum err memory_check(const struct memory *memory, uint64_t params_count, const struct mem_limit *there);
 
 /* ---- the disk ---- */

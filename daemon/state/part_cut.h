@@ -63,7 +63,7 @@ struct restraint {
  * without a limit), with `tokens` behind it. Takes note of how large that was. True: the limit was passed. */
 bool part_cut_restrain(struct part_cut *cut, const struct restraint *rule, double norm, double tokens,
                        const struct plan_share *share, float *left);
-/* Sum of squares of what is encoded, before residuals. */
+/* Sum of squares of the encoded values, before residuals. */
 double part_cut_square_sum(const struct vec_source *source, const struct plan_share *share);
 
 #endif

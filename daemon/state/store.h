@@ -4,7 +4,7 @@
  *
  * A fragment's file holds anchor and momentum at one version, and those of the last checkpoint before an end in order
  * the residuals, and of which shards the owner's is. Fragments are independent, so no two files need to agree. Files
- * are whole or not there. What is written is copied to the kernel first, while the caller holds the fragment still, and
+ * are whole or not there. Values are copied to the kernel first, while the caller holds the fragment still, and
  * flushed and named afterwards, when it may change again. Blocking; runs on job threads and at start.
  */
 #ifndef DAEMON_STATE_STORE_H

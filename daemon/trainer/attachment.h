@@ -42,7 +42,7 @@ struct trainer_conf {
     uint64_t start_ms; /* of the daemon */
 };
 
-/* What is there once the run's plan is known; all borrowed. */
+/* The parts that exist once the run's plan is known; all borrowed. */
 struct trainer_plan {
     const struct model_plan *plan;
     struct replica *replica; /* for what its anchors count */

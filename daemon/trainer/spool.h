@@ -24,7 +24,7 @@ void spool_free(struct spool *spool);
 /* A descriptor that a trainer's output goes to; the caller closes it. -1: the file cannot be opened, which was logged,
  * and its output goes where ours does. */
 int spool_open(struct spool *spool);
-/* Logs what has come. */
+/* Logs the new lines. */
 void spool_tick(struct spool *spool, uint64_t now_ms);
 /* As lines_last(). */
 const char *spool_last(const struct spool *spool);

@@ -32,13 +32,13 @@ struct tally {
     } begun;
     double counted; /* mean over all parameters, as shards are counted one by one */
     char *path;
-    double saved;      /* of what is counted, in the file */
+    double saved;      /* the counted tokens, as in the file */
     uint64_t saved_ms; /* when it was written last; 0: not yet */
 
     struct jobs *jobs;     /* the caller's, from tally_init() on; NULL: it is written at once */
     struct tally_job *job; /* that writes it; NULL: none was needed yet */
     bool writing, again;   /* it is under way; and the file is to be written once more */
-    char *text;            /* what is to stand in it */
+    char *text;            /* its next content */
 
     struct tally_fragment *fragments;
     uint32_t fragments_count; /* as many as any was noted of */

@@ -73,7 +73,7 @@ void catchup_run(struct catchup *catchup, uint64_t now_ms);
 uint64_t catchup_bytes(const struct catchup *catchup, uint32_t f);
 /* When anything of any state came last; 0: never. */
 uint64_t catchup_moved_ms(const struct catchup *catchup);
-/* Whether this member sent us what is not of the hash that a majority signed. */
+/* Whether this member sent us leaves that are not of the hash that a majority signed. */
 bool catchup_lied(const struct catchup *catchup, uint32_t peer);
 
 #endif

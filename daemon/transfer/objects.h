@@ -44,7 +44,8 @@ struct objects_conf {
 ERR_MUST_CHECK enum err objects_new(const struct objects_conf *conf, struct objects **out);
 void objects_free(struct objects *objects);
 
-/* What is there once the run's plan is known; all borrowed. Of a witness replica, slots, rounds and vouches are NULL.
+/* The parts that exist once the run's plan is known; all borrowed. Of a witness replica, slots, rounds and vouches are
+ * NULL.
  */
 struct transfer_plan {
     const struct model_plan *plan;
@@ -72,7 +73,7 @@ uint64_t objects_window(const struct objects *objects, uint32_t peer);
 void objects_lost_sight(struct objects *objects, uint32_t peer);
 /* The peer restarted: transfers with it end. */
 void objects_reset(struct objects *objects, uint32_t peer);
-/* A new bulk connection: what was on its way on the one before may be lost, and the way may be another one. */
+/* A new bulk connection: bytes on the one before may be lost, and the way may be another one. */
 void objects_reconnected(struct objects *objects, uint32_t peer);
 
 /* A message about an object (WIRE_ACK, WIRE_DONE or WIRE_FETCH), or a chunk of one. */
@@ -109,7 +110,7 @@ ERR_MUST_CHECK enum err objects_take_plan(struct objects *objects, uint32_t peer
 
 /* ---- looking in ---- */
 
-/* Whether this member sent us what is not of the hash that a majority signed. */
+/* Whether this member sent us leaves that are not of the hash that a majority signed. */
 bool objects_lied(const struct objects *objects, uint32_t peer);
 /* Whether this object is on its way in and has moved lately. */
 bool objects_receiving(const struct objects *objects, const struct wire_key *key);

@@ -35,7 +35,7 @@ void ways_carry(struct ways *ways, struct xfer *xfer);
 /* How many unacknowledged bytes a peer takes in; until it is told, one chunk. */
 void ways_set_window(struct ways *ways, uint32_t peer, uint64_t window_bytes);
 uint64_t ways_window(const struct ways *ways, uint32_t peer);
-/* A new bulk connection: what was on its way may be lost, and the line may be another one. */
+/* A new bulk connection: bytes on their way may be lost, and the line may be another one. */
 void ways_reconnected(struct ways *ways, uint32_t peer);
 /* An acknowledgement's delay_us; before xfer is told of it. */
 void ways_note_delay(struct ways *ways, uint32_t peer, uint32_t delay_us);

@@ -3,7 +3,7 @@
  * record: the view record: who takes part in epoch e, who votes, who owns which shard, and from where the epoch starts.
  *
  * Record e + 1 is decided by a majority of the voters of record e (net/membership/epoch.h) and names record e by its
- * digest, so the records are a chain that anyone can check from record 0 on. What is signed is the digest of the packed
+ * digest, so the records are a chain that anyone can check from record 0 on. Voters sign the digest of the packed
  * bytes, so a record is kept and passed on as the bytes it was decided in. Pure. Bytes come from strangers.
  */
 #ifndef NET_CONFIG_RECORD_H

@@ -28,7 +28,7 @@ enum {
     VOUCH_ROW_BYTES = 72, /* packed */
 };
 
-/* What is vouched for: version `version`, above 0, of a fragment has this hash. */
+/* The subject of a signature: version `version`, above 0, of a fragment has this hash. */
 struct vouch_subject {
     const uint8_t *nonce; /* of the run, RECORD_NONCE_BYTES; borrowed */
     uint32_t fragment;
@@ -40,7 +40,7 @@ void vouch_sign(const struct ident *ident, const struct vouch_subject *subject,
 bool vouch_good(const uint8_t *key, const struct vouch_subject *subject,
                 const uint8_t signature[IDENT_SIGNATURE_BYTES]);
 
-/* ---- who has to vouch ---- */
+/* ---- whose signatures are needed ---- */
 
 struct vouch_voter {
     uint32_t id;
@@ -85,7 +85,7 @@ void vouch_pack(const struct vouch_certificate *certificate, uint8_t *out);
 /* ERR_PROTO: no such bytes, or too many. */
 ERR_MUST_CHECK enum err vouch_unpack(const uint8_t *bytes, size_t bytes_count, struct vouch_certificate *certificate);
 
-/* ---- what was signed, here and elsewhere ---- */
+/* ---- signatures, ours and those of others ---- */
 
 struct vouches_conf {
     const struct chain *chain; /* borrowed, as is what follows */

@@ -5,8 +5,8 @@
  *
  * A voter that has not promised takes a ballot of a member in that begins what the voter itself does not want only now
  * and then, and less often each time; within an epoch, a member's ballots at growing distances, which whoever backs off
- * after a refusal keeps anyway (net/membership/epoch). What is not taken in is as if it had been lost: it is safe, and
- * who means it says it again. Pure; plain memory inside struct epoch. The clock is the caller's.
+ * after a refusal keeps anyway (net/membership/epoch). A ballot that is not taken in is as if it had been lost: it is
+ * safe, and who means it says it again. Pure; plain memory inside struct epoch. The clock is the caller's.
  */
 #ifndef NET_MEMBERSHIP_BALLOTS_H
 #define NET_MEMBERSHIP_BALLOTS_H

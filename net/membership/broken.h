@@ -3,7 +3,7 @@
  * broken: which members broke their word, as a proof shows that is kept on disk and told the others: they stay evicted
  * as long as their key is on the roster, whoever is started again. Private to net/membership/.
  *
- * Of what is known of the members (seats.h) it writes that.
+ * Of the members' rows (seats.h) it writes that alone.
  */
 #ifndef NET_MEMBERSHIP_BROKEN_H
 #define NET_MEMBERSHIP_BROKEN_H

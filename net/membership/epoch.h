@@ -35,7 +35,7 @@ static inline uint32_t epoch_ballot_id(uint64_t ballot)
     return (uint32_t)ballot;
 }
 
-/* What has to be on disk before we speak: of one epoch, void in every other. */
+/* Must be on disk before we speak: of one epoch, void in every other. */
 struct epoch_vote {
     uint64_t epoch;
     uint64_t promised; /* 0: not sealed */

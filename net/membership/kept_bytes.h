@@ -23,7 +23,7 @@ static inline void kept_drop(struct kept_bytes *kept)
     *kept = (struct kept_bytes){0};
 }
 
-/* In place of what was kept. ERR_NOMEM: that is still there. */
+/* Replaces the kept bytes. ERR_NOMEM: these are still there. */
 ERR_MUST_CHECK static inline enum err kept_set(struct kept_bytes *kept, const uint8_t *bytes, size_t count)
 {
     uint8_t *copy = NULL;

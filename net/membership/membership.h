@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * membership: this island's voice in who takes part: messages of the epoch protocol in and out, what the others hold,
- * who is silent, and what is wanted of the members.
+ * who is silent, and which changes are wanted.
  *
  * net/membership/epoch has the rules of voting, net/membership/compose those of what the next record says; here both
  * are joined to the protocol's core, to what members say of themselves, and to the host's disk and network
  * (net/membership/membership_io.h). The same object runs in the daemon and in tests/sim. Of the core (net/sync/sync.h)
  * it seals, says what a draft wants fetched, and does nothing else to it.
  *
- * What is decided is kept by the host and then told (MEMBERSHIP_DECIDED); whoever owns chain, view and core takes it,
- * changes over, and calls membership_begin(). Pure but for its host; one thread calls.
+ * The host keeps each decided record and then tells it (MEMBERSHIP_DECIDED); whoever owns chain, view and core takes
+ * it, changes over, and calls membership_begin(). Pure but for its host; one thread calls.
  *
  * Owns: how members decide who takes part: ballots and votes, what the next record says, who is lost.
  * Called by: daemon, daemon/control, daemon/ctl, daemon/membership, daemon/peers, daemon/state.
@@ -117,7 +117,7 @@ bool membership_broke_word(const struct membership *membership, uint32_t member)
 uint64_t membership_sealed_ms(const struct membership *membership);
 /* Since when somebody wishes for another record, decided or not; 0: nobody does. */
 uint64_t membership_wished_ms(const struct membership *membership);
-/* What was asked about a member, is not decided, and is not forgotten yet. */
+/* A request about a member that is neither decided nor forgotten yet. */
 struct membership_pending {
     uint32_t kind; /* enum wire_wish: evict or revoke */
     uint32_t member;

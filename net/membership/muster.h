@@ -16,7 +16,7 @@
 #include "common/err.h"
 #include "net/config/record.h"
 
-/* What is wanted of one member, or of one who is to be enrolled. Members without one stay as they are. */
+/* The change wanted of one member, or of a newcomer. Members without one stay as they are. */
 struct muster_wish {
     /* Enrolled already: `id`, and what it says of itself now: address, uplink, incarnation, owner_wish; and
      * how many of its losses are to be remembered. Else all of it

@@ -4,7 +4,7 @@
  * whether its disk is in doubt, how far it has come, and what is wished of it. By slot. Private to
  * net/membership/.
  *
- * It says what is so, and asks for nothing. Time is that of the last seats_tick().
+ * It states facts, and asks for nothing. Time is that of the last seats_tick().
  */
 #ifndef NET_MEMBERSHIP_SEATS_H
 #define NET_MEMBERSHIP_SEATS_H

@@ -8,7 +8,7 @@
  * cut off are back. What a member says of itself stands until it says otherwise.
  *
  * What the record should say of them is net/membership/muster's to decide; whether it would say anything new is asked
- * here. Of what is known of the members (seats.h) it writes what is wished.
+ * here. Of the members' rows (seats.h) it writes the wishes.
  */
 #ifndef NET_MEMBERSHIP_WISHES_H
 #define NET_MEMBERSHIP_WISHES_H

@@ -11,7 +11,7 @@
 #include "net/config/vouch.h"
 #include "net/transport/wire.h"
 
-/* What was last told of a fragment; all ones: nothing. */
+/* The last report of a fragment; all ones: none. */
 struct rows_said {
     struct wire_fragment row;
     uint64_t epoch, held; /* held: mask of the parts whose results were named */

@@ -36,7 +36,7 @@ void sync_beyond_stored(struct sync *sync, const struct sync_event *event);
 /* Whether an object that `from` offers, of a later version than the next one, is wanted. */
 enum sync_want sync_beyond_wants(const struct sync *sync, const struct wire_key *key, uint32_t from);
 
-/* Asks for what is missing. At most as many actions as a version has parts. */
+/* Asks for the missing results. At most as many actions as a version has parts. */
 void sync_beyond_catch_up(struct sync *sync, uint32_t f);
 /* The member said that it has no such result. */
 void sync_beyond_not_available(struct sync *sync, const struct sync_event *event);

@@ -118,7 +118,7 @@ struct sync_fragment {
     struct bitset asked;       /* members that were asked for them */
     struct bitset without;     /* and said that they do not have one */
     uint64_t astray;           /* parts that somebody else than the owner was asked for */
-    struct wire_key state_key; /* REPAIR: what was asked for */
+    struct wire_key state_key; /* REPAIR: the state asked for */
     uint32_t state_from;
     uint64_t alone_ms; /* REPAIR: since when nobody can be asked; 0: somebody can */
     bool refused;      /* REPAIR: who was asked last has no state that it can prove */
@@ -218,7 +218,7 @@ bool sync_core_may_give(const struct sync *sync, uint32_t f, uint32_t member);
  * and have a state to give. 0: none. */
 uint64_t sync_core_announced(const struct sync *sync, uint32_t f, bool to_have);
 
-/* What is known of our present version. */
+/* Facts about our present version. */
 enum sync_proof sync_core_proof(const struct sync_fragment *fragment);
 /* Whether more than half of the voters that keep bytes, us among them, announce our state of our version: who has
  * another is wrong, or lies, and need not be waited for. */

@@ -40,7 +40,7 @@ void sync_fragment_send_contributions(struct sync *sync, uint32_t f, uint32_t on
 void sync_fragment_turned_down(struct sync *sync, const struct sync_event *event);
 /* The member's state has become what ours is: what it had refused of ours, or taken and dropped, goes to it again. */
 void sync_fragment_owner_mended(struct sync *sync, uint32_t f, uint32_t member);
-/* To be called every tick: sends what is due to be offered again. */
+/* To be called every tick: offers again the contributions that are due. */
 void sync_fragment_offer_again(struct sync *sync, uint32_t f);
 
 /* Asks a member for its state of the fragment, and remembers what and whom. */

@@ -24,7 +24,7 @@ void sync_patience_made(struct sync *sync, uint32_t f, uint64_t since_ms);
 /* Nothing is waited for: a new epoch, or the next one is being decided. */
 void sync_patience_anew(struct sync *sync, uint32_t f);
 
-/* It can be heard from now on: what is waited for from it is waited for anew. */
+/* It can be heard from now on: each wait for it begins again. */
 void sync_patience_up(struct sync *sync, uint32_t member);
 
 /* The round of our part has this many contributions, and waits for so many that take part. */

@@ -7,11 +7,11 @@
  *      └─────────────────────────────┘
  *
  * Each source is asked for two ranges of leaves at a time, each twice as long as the one before until it takes about
- * half a second to come, from its first byte on; each leaf is checked as soon as it is whole. What is HERE stays,
- * whatever becomes of its source, so a source that dies costs at most the leaf that it was at, of each range. Whose
- * leaf is not of its digest has lied, and is never asked again. A source that brings nothing for long is passed over
- * for a while, as long as there is another; alone it is asked again, for the request may be lost. At the end, who is
- * done takes over what slower ones would still need long for.
+ * half a second to come, from its first byte on; each leaf is checked as soon as it is whole. A leaf that is HERE
+ * stays, whatever becomes of its source, so a source that dies costs at most the leaf that it was at, of each range.
+ * Whose leaf is not of its digest has lied, and is never asked again. A source that brings nothing for long is passed
+ * over for a while, as long as there is another; alone it is asked again, for the request may be lost. At the end, who
+ * is done takes over what slower ones would still need long for.
  *
  * Pure: bytes and time in, requests out; no socket, no clock. Body and digests are the caller's, and kept by it as long
  * as the table lives. gather_new() allocates one byte a leaf. One thread calls.
@@ -59,7 +59,7 @@ enum gather_do {
     GATHER_ASK_AGAIN, /* likewise: what was asked for stands still. What of it is here stays */
     GATHER_DROP,      /* nothing of it may be written any more: the same memory may be asked of another, next */
 };
-/* What is to be done now; false: nothing. To be called until then, after every change and every so often. */
+/* The next request; false: none. To be called until then, after every change and every so often. */
 bool gather_next(struct gather *gather, uint64_t now_ms, enum gather_do *what, struct gather_range *range);
 
 /* Where a range goes, and its length. False: it was not asked of this member, or is not any more. */

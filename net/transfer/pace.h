@@ -22,7 +22,7 @@ struct pace pace_init(uint64_t rate_bits, uint64_t burst_bytes, uint64_t now_us)
 /* `bytes` went. */
 void pace_spend(struct pace *pace, uint64_t bytes, uint64_t now_us);
 
-/* Microseconds until `bytes` may go; 0: now. What is larger than the burst goes when the bucket is full. */
+/* Microseconds until `bytes` may go; 0: now. More than the burst goes when the bucket is full. */
 uint64_t pace_wait_us(const struct pace *pace, uint64_t bytes, uint64_t now_us);
 
 #endif

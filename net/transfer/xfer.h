@@ -51,7 +51,7 @@ struct xfer;
 
 ERR_MUST_CHECK enum err xfer_new(const struct xfer_conf *conf, struct xfer **out);
 void xfer_free(struct xfer *xfer);
-/* Room for so many peers and transfers, if there is less; what is under way goes on. ERR_NOMEM: all is as before. */
+/* Room for so many peers and transfers, if there is less; transfers under way go on. ERR_NOMEM: all is as before. */
 ERR_MUST_CHECK enum err xfer_grow(struct xfer *xfer, uint32_t peers_count, uint32_t outgoing_max,
                                   uint32_t incoming_max);
 
@@ -149,7 +149,7 @@ void xfer_tick(struct xfer *xfer, uint64_t now_ms);
 void xfer_lost_sight(struct xfer *xfer, uint32_t peer);
 /* The peer restarted or was lost for good: transfers with it end. */
 void xfer_reset_peer(struct xfer *xfer, uint32_t peer);
-/* Its number is another's from now on: what was counted begins anew, too. */
+/* Its number is another's from now on: its counts begin again, too. */
 void xfer_forget_peer(struct xfer *xfer, uint32_t peer);
 
 struct xfer_message {

@@ -26,7 +26,7 @@ struct caps {
     uint64_t receive_bytes;    /* that a receive buffer grows to; 0: not known */
     uint64_t wmem[2], rmem[2]; /* the first two values of tcp_wmem and tcp_rmem, which are to stay */
     int bbr_error;             /* why bbr cannot be set, as errno; 0: it can */
-    char congestion[16];       /* what is used instead */
+    char congestion[16];       /* the one used instead */
     char allowed[96];          /* tcp_allowed_congestion_control */
 };
 

@@ -20,7 +20,7 @@
 /* All borrowed. */
 struct enrol_conf {
     const struct invite *invite;
-    const struct ident *ident; /* our own key: what is enrolled */
+    const struct ident *ident; /* our own key, which is enrolled */
     const char *name;
     const char *address; /* "host:port" where we listen; "": we dial the others */
     uint64_t uplink;     /* bit/s */

@@ -50,8 +50,8 @@ ERR_MUST_CHECK enum err ident_curve(const uint8_t *key, uint8_t *curve_key);
  * and its mirror image do (both spell one y, RFC 8032 5.1.2). Of keys that ident_curve() takes. */
 int ident_compare(const uint8_t *left, const uint8_t *right);
 
-/* Signs `bytes` of `message`, with IDENT_SIGNATURE_BYTES. What is signed says what it is in its first bytes, so that no
- * signature of one thing is one of another. */
+/* Signs `bytes` of `message`, with IDENT_SIGNATURE_BYTES. A signed message names its kind in its first bytes, so that
+ * no signature of one thing is one of another. */
 void ident_sign(const struct ident *ident, const void *message, size_t bytes, uint8_t *signature);
 /* Whether it is that island's signature of this message. */
 bool ident_signed(const uint8_t *key, const void *message, size_t bytes, const uint8_t *signature);

@@ -4,7 +4,7 @@
  *
  * A token says where to knock, whose key answers there, of which run, until when, and a one-time secret; from it follow
  * the CURVE key pair with which its holder may knock, and the id by which the invitation is known. Only the token has
- * the secret: what is remembered is id and public key. A token is redeemed by one key, once; asked again by the same
+ * the secret: the inviter remembers id and public key. A token is redeemed by one key, once; asked again by the same
  * key the answer is the same, since it may have been lost. Pure: time, in seconds since 1970, and randomness are the
  * caller's. Tokens and bytes come from strangers.
  */
@@ -77,7 +77,7 @@ ERR_MUST_CHECK enum err invites_add(struct invites *invites, const struct invite
 const struct invite_row *invites_find(const struct invites *invites, const struct digest *id);
 /* By the key of a connection. */
 const struct invite_row *invites_of(const struct invites *invites, const uint8_t curve_key[IDENT_KEY_BYTES]);
-/* `*row` (may be NULL) is what was revoked. ERR_NOTFOUND. */
+/* `*row` (may be NULL) is the revoked one. ERR_NOTFOUND. */
 ERR_MUST_CHECK enum err invites_revoke(struct invites *invites, const struct digest *id, struct invite_row *row);
 /* Forgets one that is past its time at `now_s`, which `*row` (may be NULL) then is; false: there is none. */
 bool invites_expire(struct invites *invites, uint64_t now_s, struct invite_row *row);

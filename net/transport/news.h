@@ -43,7 +43,7 @@ void news_put(struct news *news, const struct link_event *event);
 void news_tell(struct news *news, enum link_event_type type, uint32_t peer, const char *text);
 /* False: there is none. */
 bool news_take(struct news *news, struct link_event *event);
-/* What was to be told of this peer is of nobody now. */
+/* News that wait of this peer are of nobody now. */
 void news_drop(struct news *news, uint32_t peer);
 
 #endif

@@ -40,7 +40,7 @@ bool wire_name_good(const char *name);
 /* Signs it for this run; `key` and `signature` are filled in. */
 void wire_enrol_sign(const struct ident *ident, const uint8_t nonce[WIRE_NONCE_BYTES], const struct digest *run_id,
                      struct wire_enrol *enrol);
-/* Whether who has `key` said it, for this run. */
+/* Whether the owner of `key` said it, for this run. */
 bool wire_enrol_signed(const struct wire_enrol *enrol, const uint8_t nonce[WIRE_NONCE_BYTES],
                        const struct digest *run_id);
 

@@ -2,8 +2,8 @@
 """What can be seen of the documents without running them: tests/lint/docs.sh.
 
 Every block says what it is; Python compiles, C compiles against diloco.h, run specs are taken by their parser, keys of
-other configurations exist; links and #anchors lead somewhere; every option that a command of the documents or of a man
-page has is one of that program's, and every command is one."""
+other configurations exist; links and #anchors lead somewhere; tests that are named are there, with their cases; every
+option that a command of the documents or of a man page has is one of that program's, and every command is one."""
 
 import os
 import re
@@ -234,6 +234,22 @@ def check_links(path):
             count("links")
 
 
+TEST = r"`((?:unit|num|sim|system)/\w+)`((?:: |, )?(?:\*[^*]+\*(?:, |; )?)*)"
+
+
+def check_tests(path):
+    """A test that a document names, as `unit/test_x`: *a case of it*, *another one*, is there, and so are its cases."""
+    text = " ".join(without_blocks(path).split())
+    for name, cases in re.findall(TEST, text):
+        source = ROOT / f"tests/{name}.c"
+        if not source.exists() and not (ROOT / f"tests/{name}.sh").exists():
+            fault(f"{path}: there is no test {name}")
+        for case in re.findall(r"\*([^*]+)\*", cases) if source.exists() else []:
+            count("tests")
+            if re.sub(r"\W+", "_", case) + "(" not in source.read_text():
+                fault(f"{path}: {name} has no case '{case}'")
+
+
 def typed(block):
     lines = block.text.splitlines()
     return [line[2:] for line in lines if line[:2] in ("$ ", "> ")] if block.language == "console" else lines
@@ -256,6 +272,7 @@ def check_document(path, table, every, folder):
         elif block.language == "ini":
             check_ini(block, folder)
     check_links(path)
+    check_tests(path)
     plain = without_blocks(path)
     for span in re.finditer(r"`([^`]+)`", plain):
         line = plain[: span.start()].count("\n") + 1

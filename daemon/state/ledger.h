@@ -22,9 +22,17 @@
 
 #include "common/digest.h"
 #include "common/err.h"
-#include "daemon/state/ledger_types.h"
+#include "daemon/state/ledger_record.h"
 
 struct ledger;
+
+struct ledger_conf {
+    const char *folder;     /* created if need be */
+    struct digest run_id;   /* results of another run are refused */
+    const uint8_t *nonce;   /* 16 bytes: and those of another run of the same spec; borrowed until it is open */
+    uint64_t segment_bytes; /* a new file is begun beyond this */
+    uint64_t keep_bytes;    /* results kept at most although a checkpoint covers them */
+};
 
 /* Whether a ledger in the folder, of whatever run, holds anything. */
 bool ledger_in(const char *folder);

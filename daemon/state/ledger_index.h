@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #include "common/err.h"
-#include "daemon/state/ledger_types.h"
+#include "daemon/state/ledger_record.h"
 
 struct ledger_entry {
     struct result_id key;  /* of a commit: fragment and version, else zeros */

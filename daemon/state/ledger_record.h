@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ledger_record: the bytes of the ledger's segments: their header, and records (docs/FORMATS.md, 7). Private to
- * ledger.c.
+ * ledger_record: the bytes of the ledger's segments: their header, and records (docs/FORMATS.md, 7). The functions are
+ * for ledger.c alone.
  *
  * Pure; reads what may be damaged or made by others: none of it reaches an assert.
  */
@@ -11,8 +11,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/digest.h"
 #include "common/err.h"
-#include "daemon/state/ledger_types.h"
+#include "net/transport/result_id.h"
+
+enum {
+    LEDGER_PARTS_MAX = 64,    /* of one version */
+    LEDGER_RESULTS_MAX = 256, /* of one version: each part's in a few epochs, and a few that were made twice */
+};
+
+/* Which results made a version, and what came of it. */
+struct ledger_commit {
+    uint32_t fragment, parts_count;
+    uint64_t version;
+    struct digest hash;                       /* of the version they made; zeros: it was not known yet */
+    struct result_id parts[LEDGER_PARTS_MAX]; /* of this fragment and version */
+};
 
 enum {
     LEDGER_VERSION = 4, /* it rises with WIRE_OBJECT_VERSION, too */

@@ -4,11 +4,50 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "common/mem.h"
-#include "daemon/state/replica_core.h"
+#include "daemon/state/packed.h"
+#include "outer_opt/recipe.h"
 #include "outer_opt/vhash.h"
+
+struct replica_fragment {
+    struct part_cut *cuts; /* of our contributions, one a part */
+    uint32_t cuts_count;
+    struct part_cut own; /* of our results */
+    float *anchor, *momentum, *residual, *pending;
+    struct packed owner_residual; /* of at least our own shards */
+    struct packed owner_pending;  /* of exactly these */
+    struct counted counted;
+    bool owner_made;           /* what is pending is of a mean that this cut made, not committed yet */
+    _Atomic bool settled;      /* the run's warm-up is over */
+    _Atomic uint64_t cut_down; /* residuals; jobs of several parts count */
+    struct mean mean;          /* of contributions to our own shards */
+};
+
+struct replica {
+    struct replica_conf conf;
+    struct recipe *recipe;
+    struct replica_fragment *fragments;
+};
+
+/* What encoding these shards takes; NULL: they are no part. */
+static struct part_cut *find_cut(const struct replica_fragment *fragment, uint64_t shards)
+{
+    for (uint32_t p = 0; p < fragment->cuts_count; p++)
+        if (fragment->cuts[p].shards == shards)
+            return &fragment->cuts[p];
+    return NULL;
+}
+
+/* What holds a fragment's residuals down. */
+static struct restraint restraint_of(const struct replica *replica, const struct replica_fragment *fragment)
+{
+    return (struct restraint){.decay = (double)replica->conf.feedback_decay,
+                              .limit = (double)replica->conf.feedback_limit,
+                              .settled = atomic_load(&fragment->settled)};
+}
 
 static bool has_momentum(const struct replica_conf *conf)
 {
@@ -175,7 +214,7 @@ static enum err make_recut(const struct replica *replica, uint32_t f, const uint
     const struct replica_fragment *fragment = &replica->fragments[f];
     TRY(mem_new(count, sizeof *out->cuts, "the recipe", &out->cuts));
     for (uint32_t p = 0; p < count; p++)
-        if (replica_find_cut(fragment, masks[p]) == NULL)
+        if (find_cut(fragment, masks[p]) == NULL)
             TRY(part_cut_new(replica->recipe, RECIPE_CONTRIBUTION, conf->plan, f, masks[p], conf->adaptive,
                              &out->cuts[p]));
     if (own != fragment->own.shards)
@@ -224,7 +263,7 @@ enum err replica_cut(struct replica *replica, uint32_t f, const uint64_t *masks,
         return ERR_OK;
     TRY_OUT(make_recut(replica, f, masks, count, own, &recut));
     for (uint32_t p = 0; p < count; p++) {
-        struct part_cut *before = replica_find_cut(fragment, masks[p]);
+        struct part_cut *before = find_cut(fragment, masks[p]);
         if (before == NULL)
             continue;
         recut.cuts[p] = *before;
@@ -499,4 +538,363 @@ void replica_clear(struct replica *replica, uint32_t f)
         mem_pages_clear(fragment->momentum, bytes);
     counted_clear(&fragment->counted);
     replica_clear_residuals(replica, f);
+}
+
+/* ---- our contribution to one part, in pieces ---- */
+
+void replica_encode_begin(struct replica *replica, uint32_t f, uint64_t shards, const float *base, const float *theta,
+                          struct codec *codec, uint8_t *frame, struct replica_encoding *out)
+{
+    struct replica_fragment *fragment = &replica->fragments[f];
+    *out = (struct replica_encoding){.replica = replica,
+                                     .fragment = f,
+                                     .cut = find_cut(fragment, shards),
+                                     .source = {.minuend = base, .subtrahend = theta, .residual = fragment->residual},
+                                     .left = fragment->pending,
+                                     .writer = codec_write_begin(frame)};
+    assert(out->cut != NULL); /* replica_cut() was not told of it */
+    part_cut_adapt(out->cut, &replica->conf.choice, &out->source, codec);
+}
+
+/* Each piece is encoded into a place of its own, as far behind what is written as those before it can get. Adaptive
+ * codecs are chosen by what they make of the values, and may get further than a frame has room for with others: one
+ * after the other. */
+void replica_encode_next(struct replica_encoding *e)
+{
+    for (size_t i = 0; i < e->pieces; i++)
+        codec_write_take(&e->writer, &e->piece[i].writer);
+    size_t place = e->writer.at, most = e->replica->conf.adaptive ? 1 : REPLICA_PIECES;
+    for (e->pieces = 0; e->pieces < most; e->pieces++) {
+        struct encoding_piece *piece = &e->piece[e->pieces];
+        *piece = (struct encoding_piece){.failed = false};
+        if (!part_cut_next(e->cut, &e->place, &piece->part))
+            return;
+        piece->writer = codec_write_at(e->writer.frame, place);
+        place += codec_part_bytes_max(&piece->part);
+    }
+}
+
+enum err replica_encode_piece(struct replica_encoding *e, size_t i, struct codec *codec)
+{
+    struct encoding_piece *piece = &e->piece[i];
+    enum err err = codec_write(codec, &piece->writer, &piece->part, &e->source, e->left, &piece->fault);
+    piece->failed = err != ERR_OK;
+    return err;
+}
+
+/* The first piece that something is wrong with. */
+static enum err tell_fault(const struct replica_encoding *e, enum err err)
+{
+    size_t i = 0;
+    while (i + 1 < e->pieces && !e->piece[i].failed)
+        i++;
+    size_t fault = e->piece[i].fault;
+    const struct plan_tensor *tensor = plan_tensor_at(e->replica->conf.plan, e->fragment, fault);
+    return err_set(err,
+                   "tensor %s holds NaN or Inf (near value %" PRIu64 "): fragment %" PRIu32
+                   " is not contributed and will be reset to the next anchor; lower the learning rate",
+                   tensor != NULL ? tensor->name : "(padding)", tensor != NULL ? fault - tensor->offset : 0,
+                   e->fragment);
+}
+
+static void restrain(struct replica_encoding *e, uint64_t tokens)
+{
+    struct replica_fragment *fragment = &e->replica->fragments[e->fragment];
+    const struct restraint rule = restraint_of(e->replica, fragment);
+    struct plan_share share;
+    plan_share(e->replica->conf.plan, e->fragment, e->cut->shards, &share);
+    double norm = rule.limit > 0 ? sqrt(part_cut_square_sum(&e->source, &share)) : 0;
+    if (part_cut_restrain(e->cut, &rule, norm, (double)tokens, &share, e->left))
+        atomic_fetch_add(&fragment->cut_down, 1);
+}
+
+enum err replica_encode_end(struct replica_encoding *e, enum err err, uint64_t tokens, size_t *frame_bytes)
+{
+    if (err == ERR_NONFINITE)
+        return tell_fault(e, err);
+    if (err != ERR_OK)
+        return err;
+    *frame_bytes = codec_write_end(&e->writer);
+    if (e->left != NULL)
+        restrain(e, tokens);
+    return ERR_OK;
+}
+
+enum err replica_encode(struct replica *replica, uint32_t f, uint64_t shards, const float *base, const float *theta,
+                        uint64_t tokens, struct codec *codec, uint8_t *frame, size_t *frame_bytes)
+{
+    struct replica_encoding e;
+    enum err err = ERR_OK;
+    replica_encode_begin(replica, f, shards, base, theta, codec, frame, &e);
+    for (replica_encode_next(&e); err == ERR_OK && e.pieces > 0;) {
+        for (size_t i = 0; err == ERR_OK && i < e.pieces; i++)
+            err = replica_encode_piece(&e, i, codec);
+        if (err == ERR_OK)
+            replica_encode_next(&e);
+    }
+    return replica_encode_end(&e, err, tokens, frame_bytes);
+}
+
+/* ---- the mean of contributions to our own part, and its encoding, in pieces ---- */
+
+static struct replica_fragment *fragment_of(const struct replica_reducing *r)
+{
+    return &r->replica->fragments[r->fragment];
+}
+
+enum err replica_reduce_begin(struct replica *replica, uint32_t f, struct mean_input *inputs, size_t inputs_count,
+                              uint8_t *frame, struct replica_reducing *out)
+{
+    struct replica_fragment *fragment = &replica->fragments[f];
+    struct packed *left = &fragment->owner_pending;
+    assert(fragment->own.shards != 0);
+    *out = (struct replica_reducing){.replica = replica,
+                                     .fragment = f,
+                                     .stage = REDUCING_BEGUN,
+                                     .inputs = inputs,
+                                     .inputs_count = inputs_count,
+                                     .count = replica_values(replica, f, fragment->own.shards),
+                                     .residual = fragment->owner_residual.values,
+                                     .left = left->values,
+                                     .writer = codec_write_begin(frame)};
+    fragment->owner_made = false;
+    TRY(mean_begin(&fragment->mean, &replica->conf.outliers, inputs, inputs_count, out->count, &out->bad));
+    if (inputs_count > 0 && inputs[0].by_shard != NULL)
+        mean_weigh_shards(&fragment->mean, replica->conf.plan, f, fragment->own.shards);
+    if (fragment->owner_residual.shards != fragment->own.shards) { /* it has others between them */
+        packed_copy(replica->conf.plan, f, &fragment->owner_residual, left);
+        out->residual = left->values;
+    }
+    return ERR_OK;
+}
+
+/* ---- cutting ---- */
+
+static bool cut_reducing(struct replica_reducing *r, struct reducing_piece *piece)
+{
+    *piece = (struct reducing_piece){.bad = 0};
+    if (!part_cut_next(&fragment_of(r)->own, &r->place, &piece->part))
+        return false;
+    piece->at = piece->part.at;
+    piece->part.at = 0;
+    return true;
+}
+
+/* The next pieces. Each is encoded into a place of its own, as far behind what is written as those before it can get.
+ */
+static enum err cut_pieces(struct replica_reducing *r)
+{
+    struct mean *mean = &fragment_of(r)->mean;
+    size_t place = r->writer.at;
+    for (r->pieces = 0; r->pieces < mean_places(mean) && cut_reducing(r, &r->piece[r->pieces]); r->pieces++) {
+        struct reducing_piece *piece = &r->piece[r->pieces];
+        TRY(mean_place(mean, r->pieces, (size_t)piece->part.count, &r->bad));
+        piece->writer = codec_write_at(r->writer.frame, place);
+        place += codec_part_bytes_max(&piece->part);
+    }
+    return ERR_OK;
+}
+
+/* What was made of the last ones, in their order, so that its bits do not depend on threads. */
+static void gather_pieces(struct replica_reducing *r)
+{
+    for (size_t i = 0; i < r->pieces; i++) {
+        r->square_sum += r->piece[i].square_sum;
+        codec_write_take(&r->writer, &r->piece[i].writer);
+    }
+}
+
+enum err replica_reduce_next(struct replica_reducing *r)
+{
+    struct mean *mean = &fragment_of(r)->mean;
+    if (r->stage == REDUCING_BEGUN) {
+        r->stage = REDUCING_LOOKS;
+        r->pieces = mean_looks(mean);
+        if (r->pieces > 0)
+            return ERR_OK;
+    }
+    if (r->stage == REDUCING_LOOKS) {
+        mean_judge(mean);
+        r->stage = REDUCING_MAKES;
+        r->pieces = 0;
+        if (r->replica->conf.adaptive) { /* codecs are chosen by all of it */
+            r->pieces = 1;
+            return mean_place(mean, 0, r->count, &r->bad);
+        }
+    }
+    if (r->replica->conf.adaptive)
+        r->pieces = 0;
+    else {
+        gather_pieces(r);
+        return cut_pieces(r);
+    }
+    return ERR_OK;
+}
+
+/* ---- making ---- */
+
+static enum err encode_piece(const struct replica_reducing *r, struct reducing_piece *piece, const float *mean,
+                             struct codec *codec, struct codec_writer *writer)
+{
+    size_t fault;
+    const struct vec_source source = {.minuend = mean,
+                                      .residual = r->residual != NULL ? r->residual + piece->at : NULL};
+    piece->square_sum = outer_square_sum(mean, NULL, (size_t)piece->part.count);
+    return codec_write(codec, writer, &piece->part, &source, r->left != NULL ? r->left + piece->at : NULL, &fault);
+}
+
+/* Adaptive: the mean whole, and its parts one after the other. */
+static enum err make_whole(struct replica_reducing *r, struct codec *codec, float *scratch)
+{
+    struct replica_fragment *fragment = fragment_of(r);
+    struct reducing_piece piece;
+    TRY(mean_read(&fragment->mean, 0, codec, scratch, r->count, &r->piece[0].bad));
+    const struct vec_source source = {.minuend = scratch, .residual = r->residual};
+    part_cut_adapt(&fragment->own, &r->replica->conf.choice, &source, codec);
+    while (cut_reducing(r, &piece)) {
+        TRY(encode_piece(r, &piece, scratch + piece.at, codec, &r->writer));
+        r->square_sum += piece.square_sum;
+    }
+    return ERR_OK;
+}
+
+static enum err make_piece(struct replica_reducing *r, size_t i, struct codec *codec, float *scratch)
+{
+    struct reducing_piece *piece = &r->piece[i];
+    TRY(mean_read(&fragment_of(r)->mean, i, codec, scratch, (size_t)piece->part.count, &piece->bad));
+    return encode_piece(r, piece, scratch, codec, &piece->writer);
+}
+
+enum err replica_reduce_piece(struct replica_reducing *r, size_t i, struct codec *codec, float *scratch)
+{
+    if (r->stage == REDUCING_LOOKS)
+        return mean_look(&fragment_of(r)->mean, i, codec);
+    enum err err = r->replica->conf.adaptive ? make_whole(r, codec, scratch) : make_piece(r, i, codec, scratch);
+    r->piece[i].failed = err != ERR_OK;
+    return err;
+}
+
+/* ---- the end ---- */
+
+/* The first input that something is wrong with. */
+static size_t first_bad(const struct replica_reducing *r)
+{
+    if (r->stage == REDUCING_LOOKS)
+        return mean_looked_bad(&fragment_of(r)->mean);
+    for (size_t i = 0; r->stage == REDUCING_MAKES && i < r->pieces; i++)
+        if (r->piece[i].failed)
+            return r->piece[i].bad;
+    return r->bad;
+}
+
+enum err replica_reduce_end(struct replica_reducing *r, enum err err, struct codec *codec, size_t *frame_bytes,
+                            size_t *bad)
+{
+    struct replica_fragment *fragment = fragment_of(r);
+    struct plan_share all = {.runs_count = r->count > 0, .values_count = r->count, .run = {{.end = r->count}}};
+    if (err == ERR_NONFINITE) {
+        *bad = mean_culprit(r->inputs, r->inputs_count, r->count, codec);
+        return err_set(err, "it holds NaN, Inf or numbers that make the mean larger than the codec can hold");
+    }
+    if (err != ERR_OK) {
+        *bad = first_bad(r);
+        return err;
+    }
+    *frame_bytes = codec_write_end(&r->writer);
+    const struct restraint rule = restraint_of(r->replica, fragment);
+    double tokens = mean_weight(r->inputs, r->inputs_count);
+    if (r->left != NULL && part_cut_restrain(&fragment->own, &rule, sqrt(r->square_sum), tokens, &all, r->left))
+        atomic_fetch_add(&fragment->cut_down, 1);
+    fragment->owner_made = r->left != NULL;
+    return ERR_OK;
+}
+
+enum err replica_reduce(struct replica *replica, uint32_t f, struct mean_input *inputs, size_t inputs_count,
+                        struct codec *codec, float *scratch, uint8_t *frame, size_t *frame_bytes, size_t *bad)
+{
+    struct replica_reducing r;
+    enum err err = replica_reduce_begin(replica, f, inputs, inputs_count, frame, &r);
+    while (err == ERR_OK && (err = replica_reduce_next(&r)) == ERR_OK && r.pieces > 0)
+        for (size_t i = 0; err == ERR_OK && i < r.pieces; i++)
+            err = replica_reduce_piece(&r, i, codec, scratch);
+    return replica_reduce_end(&r, err, codec, frame_bytes, bad);
+}
+
+/* ---- one outer step on some shards, in pieces ---- */
+
+enum err replica_apply_begin(struct replica *replica, uint32_t f, uint64_t shards, const struct outer_round *round,
+                             const uint8_t *frame, size_t frame_bytes, struct replica_applying *out)
+{
+    *out = (struct replica_applying){.replica = replica, .fragment = f, .round = *round};
+    plan_share(replica->conf.plan, f, shards, &out->share);
+    /* It could be decoded when it came; if these are the same bytes, no part of it stays undone. */
+    TRY(codec_intact(frame, frame_bytes));
+    return codec_read_begin(frame, frame_bytes, (size_t)out->share.values_count, &out->reader);
+}
+
+/* A piece ends with a segment, so that none is decoded twice. */
+static enum err cut_applying(struct replica_applying *a, struct applying_piece *piece)
+{
+    size_t count;
+    *piece = (struct applying_piece){.reader = a->reader, .at = a->at};
+    while (a->reader.values_left > 0 && piece->count < CODEC_SEGMENT) {
+        TRY(codec_read_skip_segment(&a->reader, &count));
+        piece->count += count;
+    }
+    a->at += piece->count;
+    return ERR_OK;
+}
+
+enum err replica_apply_next(struct replica_applying *a)
+{
+    for (a->pieces = 0; a->pieces < REPLICA_PIECES && a->reader.values_left > 0; a->pieces++)
+        TRY(cut_applying(a, &a->piece[a->pieces]));
+    return a->pieces == 0 ? codec_read_end(&a->reader) : ERR_OK;
+}
+
+/* The run that value `*at` of the share lies in; `*at` becomes its place in the fragment. */
+static const struct plan_shard *run_of(const struct plan_share *share, uint64_t *at)
+{
+    const struct plan_shard *run = share->run;
+    uint64_t before = 0;
+    for (; *at - before >= run->end - run->begin; run++)
+        before += run->end - run->begin;
+    *at = run->begin + (*at - before);
+    return run;
+}
+
+enum err replica_apply_piece(struct replica_applying *a, size_t i, struct codec *codec)
+{
+    const struct replica_fragment *fragment = &a->replica->fragments[a->fragment];
+    struct codec_reader reader = a->piece[i].reader;
+    uint64_t at = a->piece[i].at;
+    const struct plan_shard *run = run_of(&a->share, &at), *last = &a->share.run[a->share.runs_count - 1];
+    for (size_t left = a->piece[i].count; left > 0;) {
+        float *delta;
+        size_t count;
+        TRY(codec_read_segment(codec, &reader, &delta, &count));
+        left -= count;
+        while (count > 0) {
+            size_t take = run->end - at < count ? (size_t)(run->end - at) : count;
+            float *momentum = fragment->momentum != NULL ? fragment->momentum + at : NULL;
+            outer_step(&a->replica->conf.outer, &a->round, fragment->anchor + at, momentum, delta, take);
+            delta += take;
+            count -= take;
+            at += take;
+            if (at == run->end && run != last)
+                at = (++run)->begin;
+        }
+    }
+    return ERR_OK;
+}
+
+enum err replica_apply(struct replica *replica, uint32_t f, uint64_t shards, const struct outer_round *round,
+                       const uint8_t *frame, size_t frame_bytes, struct codec *codec)
+{
+    struct replica_applying a;
+    enum err err = replica_apply_begin(replica, f, shards, round, frame, frame_bytes, &a);
+    while (err == ERR_OK && (err = replica_apply_next(&a)) == ERR_OK && a.pieces > 0)
+        for (size_t i = 0; err == ERR_OK && i < a.pieces; i++)
+            err = replica_apply_piece(&a, i, codec);
+    return err;
 }

@@ -32,10 +32,22 @@
 #include "daemon/state/counted.h"
 #include "daemon/state/mean.h"
 #include "daemon/state/part_cut.h"
-#include "daemon/state/replica_types.h"
 #include "outer_opt/codec.h"
+#include "outer_opt/codec_types.h"
 #include "outer_opt/outer.h"
+#include "outer_opt/outlier.h"
 #include "outer_opt/plan.h"
+
+struct replica_conf {
+    const struct plan *plan; /* borrowed */
+    struct outer_conf outer;
+    struct codec_choice choice;
+    bool adaptive; /* tensor by tensor the codec that serves it best, at the error `choice` would make */
+    bool error_feedback;
+    float feedback_decay; /* share of a residual that is kept from one round to the next; 1: all */
+    float feedback_limit; /* largest residual over the usual outer gradient, as norms; 0: none */
+    struct outlier_conf outliers;
+};
 
 struct replica;
 

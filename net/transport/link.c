@@ -11,7 +11,57 @@
 #include "common/env.h"
 #include "common/log.h"
 #include "common/mem.h"
-#include "net/transport/link_core.h"
+#include "net/transport/address.h"
+#include "net/transport/backlog.h"
+#include "net/transport/dialled.h"
+#include "net/transport/guests.h"
+#include "net/transport/socket.h"
+#include "net/transport/zap.h"
+
+/* Connections to a peer: control and bulk. */
+enum { LINK_CONNECTIONS = 2 };
+
+/* Where the ROUTER finds a peer that dialled us. */
+struct link_route {
+    uint8_t id[SOCKET_ROUTE_BYTES];
+    size_t bytes; /* 0: none */
+    int fd;       /* ZeroMQ's; may be closed any time */
+};
+
+struct link_peer {
+    bool used;
+    uint8_t key[IDENT_KEY_BYTES];
+    char address[ADDRESS_BYTES];
+    /* by connection: control, bulk */
+    struct dialled dialled[LINK_CONNECTIONS];
+    struct link_route listened[LINK_CONNECTIONS];
+    uint64_t heard_ms; /* when a message of it, or a connection to it, came last (env_mono_ms()) */
+    uint64_t room;     /* bytes that the bulk connection's send buffer was last asked to hold; 0: it is new */
+};
+
+enum { LINK_CONGESTION_BYTES = 16 }; /* as the kernel has it */
+
+struct link {
+    const struct ident *ident;
+    void *context, *router, *router_monitor;
+    struct backlog *backlog;
+    struct zap *zap;
+    struct guests guests;
+    struct traffic *traffic;
+    struct link_peer *peers; /* by slot */
+    uint32_t places;         /* room in `peers` */
+    uint32_t used;           /* of these */
+    uint64_t run_tag, rate_limit;
+    char congestion[LINK_CONGESTION_BYTES]; /* "": as the system has it */
+    struct caps caps;
+    unsigned port;
+    uint32_t recv_turn, recv_burst, monitor_turn;
+    uint32_t mute_ms;
+    uint64_t ticked_ms; /* link_tick(), last */
+    uint64_t handed;    /* bytes */
+    zmq_msg_t payload;
+    struct news news;
+};
 
 /* DROPPED: a connection that brings nothing but nonsense does not hold up the others; BURST: nor one that never stops.
  */
@@ -696,4 +746,65 @@ void link_tick(struct link *link)
     dial_again(link, now_ms);
     for (size_t ended = backlog_check(link->backlog); ended > 0; ended--)
         news_tell(&link->news, LINK_MALFORMED, UINT32_MAX, "a message without end; its connection was closed");
+}
+
+/* ---- looking in ---- */
+
+unsigned link_port(const struct link *link)
+{
+    return link->port;
+}
+
+uint64_t link_handed_bytes(const struct link *link)
+{
+    return link->handed;
+}
+
+/* Where bulk goes; -1: nowhere. */
+static int bulk_fd(const struct link *link, uint32_t peer)
+{
+    const struct link_peer *p = peer < link->places ? &link->peers[peer] : NULL;
+    return p == NULL ? -1 : p->dialled[1].up ? p->dialled[1].fd : p->listened[1].fd;
+}
+
+bool link_undialled(const struct link *link, uint32_t peer, uint64_t for_ms)
+{
+    const struct dialled *d = peer < link->places ? &link->peers[peer].dialled[0] : NULL;
+    return d != NULL && d->socket != NULL && !d->up && env_mono_ms() >= d->since_ms + for_ms;
+}
+
+struct traffic_socket link_bulk_socket(const struct link *link, uint32_t peer)
+{
+    struct traffic_socket socket;
+    (void)traffic_socket(bulk_fd(link, peer), &socket);
+    return socket;
+}
+
+/* Not for every byte more: by half of what there is. */
+void link_make_room(struct link *link, uint32_t peer, uint64_t bytes)
+{
+    int fd = bulk_fd(link, peer);
+    if (fd < 0 || bytes <= link->peers[peer].room + link->peers[peer].room / 2)
+        return;
+    link->peers[peer].room = bytes;
+    (void)socket_make_room(fd, bytes, link->caps.grows_bytes);
+}
+
+const struct caps *link_caps(const struct link *link)
+{
+    return &link->caps;
+}
+
+void link_sample(struct link *link)
+{
+    traffic_sample(link->traffic);
+}
+
+struct link_counters link_counters(const struct link *link, uint32_t peer)
+{
+    if (peer >= link->places)
+        return (struct link_counters){.rtt_us = 0};
+    struct traffic_sum sum = traffic_of(link->traffic, peer);
+    return (struct link_counters){
+        .sent = sum.sent, .received = sum.received, .rtt_us = sum.rtt_us, .rtt_min_us = sum.rtt_min_us};
 }

@@ -43,8 +43,6 @@ rounds/rounds          | rounds_new        | engine_new control_new status_take 
 rounds/squeeze         | squeeze_best      | engine_new peers_new rounds_new trainer_new desk_init encode_new replica_new jobs_new | unit/squeeze
 rounds/standing        | standing_note     | engine_new peers_new rounds_new trainer_new desk_init encode_new replica_new jobs_new | unit/standing
 state/replica          | replica_new       | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new events_new | unit/replica unit/replica_cut unit/guards
-state/replica_encode   | replica_encode_piece | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new events_new | unit/replica_pieces unit/replica
-state/replica_apply    | replica_apply_piece | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new events_new | unit/replica_pieces unit/replica
 state/rivals           | rivals_of         | engine_new peers_new rounds_new trainer_new replica_new jobs_new events_new | unit/rivals
 membership/proofs      | proofs_save       | engine_new peers_new rounds_new trainer_new ledger_open replica_new jobs_new events_new | unit/proof
 state/parts            | parts_of          | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new events_new | unit/parts
@@ -87,11 +85,8 @@ transfer/catchup   | catchup_new      | peers/peers
 trainer/attachment | attachment_new   | trainer/trainer
 trainer/tally      | tally_init       | trainer/trainer
 state/part_cut     | part_cut_new     | state/replica
-state/replica_reduce | replica_reduce_piece | state/replica
 state/mean         | mean_begin       | state/replica
 state/packed       | packed_new       | state/replica
-state/ledger_append | ledger_append | state/ledger
-state/ledger_core   | ledger_core_add | state/ledger
 state/ledger_index  | ledger_index_add | state/ledger
 state/ledger_record | ledger_record_at | state/ledger
 rounds/desk        | desk_init        | rounds/rounds

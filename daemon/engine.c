@@ -150,6 +150,15 @@ static enum err set_plan(struct engine *engine, struct model_plan *plan, bool sa
 
 /* ---- what the trainer wants ---- */
 
+/* Whether somebody may still say which plan the run has: not if all others are heard and none of them knows one, as where
+ * islands joined before the first of them trained. */
+static bool plan_may_come(const struct engine *engine)
+{
+    struct bitset with_plan = peers_with_plan(engine->peers);
+    bool none = peers_heard(engine->peers) && bitset_empty(&with_plan);
+    return engine->now_ms < engine->judge_ms && (engine->conf->allow_other_base || !none);
+}
+
 /* Who joined takes the plan from others, so that a trainer of another model hears which tensor differs. */
 static bool waits_for_plan(struct engine *engine)
 {
@@ -166,7 +175,7 @@ static bool waits_for_plan(struct engine *engine)
     if (chain_last(engine->charter.chain)->epoch == 0)
         return false;
     engine->judge_ms = engine->judge_ms != 0 ? engine->judge_ms : engine->now_ms + PLAN_PATIENCE_MS;
-    return engine->now_ms < engine->judge_ms;
+    return plan_may_come(engine);
 }
 
 /* Whether a trainer's tensors are the run's; `other_base` becomes what is to be said of them where they need not be. */
@@ -226,7 +235,7 @@ static void judge_trainer(struct engine *engine)
 /* The plan has come, and what the disk has of it; or neither does. */
 static void judge_late(struct engine *engine)
 {
-    bool waits = engine->run.plan != NULL ? !engine->told : engine->now_ms < engine->judge_ms;
+    bool waits = engine->run.plan != NULL ? !engine->told : plan_may_come(engine);
     if (engine->judge_ms == 0 || (waits && events_fatal(engine->events)[0] == '\0'))
         return;
     if (attachment_registered(engine->trainer->attachment))

@@ -286,7 +286,8 @@ static void use(struct ledger *ledger, const struct hostile *hostile)
 {
     static uint8_t object[400];
     struct result_id key = made_result(1, 77, 0, 1, object, sizeof object);
-    struct ledger_commit commit = {.fragment = 1, .version = 77, .parts_count = 1};
+    struct ledger_commit commit = {
+        .fragment = 1, .version = 77, .parts_count = 1, .parts = {{.fragment = 1, .version = 77}}};
     const struct ledger_reach reach[RIG_FRAGMENTS] = {{0}};
     check_good(ledger, hostile);
     for (uint32_t f = 0; f < RIG_FRAGMENTS; f++)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/digest.h"
+#include "common/env.h"
 #include "common/fsio.h"
 #include "common/mem.h"
 #include "common/tensorfile.h"
@@ -69,6 +70,25 @@ static void two_islands(void **state)
 {
     (void)state;
     run_to_the_end("islands2", 2, "late = wait\n", "sleep=1", 30);
+}
+
+/* Of two that joined before anybody trained nobody knows the run's plan. Who waits for it all the same waits for 10 s.
+ */
+static void nobody_waits_for_a_plan_that_nobody_has(void **state)
+{
+    (void)state;
+    struct cluster_options options = {.run = "[run]\nname = plan\nsteps = 100000\n[model]\nlayers = 2\n"
+                                             "[data]\nformat = bytes\n[sync]\ninterval = 30\n",
+                                      .data = "sleep=1"};
+    struct cluster *cluster = cluster_new("plan", 2, &options);
+    double began_s = env_mono_s();
+    cluster_start_all(cluster);
+    for (uint32_t i = 0; i < 2; i++)
+        cluster_wait(cluster, i, cluster_training, 0, "training");
+    assert_true(env_mono_s() < began_s + 8);
+    for (uint32_t i = 0; i < 2; i++)
+        cluster_end(cluster, i, SIGTERM);
+    cluster_free(cluster);
 }
 
 static void three_islands_merging_late_results(void **state)
@@ -437,6 +457,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_island),
         cmocka_unit_test(two_islands),
+        cmocka_unit_test(nobody_waits_for_a_plan_that_nobody_has),
         cmocka_unit_test(three_islands_merging_late_results),
         cmocka_unit_test(four_islands_with_other_codecs),
         cmocka_unit_test(three_islands_with_coarse_codecs),

@@ -150,8 +150,8 @@ static enum err set_plan(struct engine *engine, struct model_plan *plan, bool sa
 
 /* ---- what the trainer wants ---- */
 
-/* Whether somebody may still say which plan the run has: not if all others are heard and none of them knows one, as where
- * islands joined before the first of them trained. */
+/* Whether somebody may still say which plan the run has: not if all others are heard and none of them knows one, as
+ * where islands joined before the first of them trained. */
 static bool plan_may_come(const struct engine *engine)
 {
     struct bitset with_plan = peers_with_plan(engine->peers);

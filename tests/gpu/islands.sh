@@ -109,7 +109,7 @@ together() {
 
 ctl paris init --name paris --data "$text" --run "$place/run.ini" --no-start >"$place/said" || { cat "$place/said"; fail "paris cannot be made"; }
 port=$(sed -n 's/^listen = .*://p' "$place/paris/dilocod.conf")
-sed -i "s/^listen = .*/listen = 127.0.0.1:$port/" "$place/paris/dilocod.conf"
+sed -i "s/^autostart = .*/autostart = no/; s/^listen = .*/listen = 127.0.0.1:$port/" "$place/paris/dilocod.conf"
 train_on paris "$one"
 begin=$(date +%s)
 together

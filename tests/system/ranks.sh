@@ -196,6 +196,7 @@ gone() { ! kill -0 "$1" 2>/dev/null || grep -q '^State:.Z' "/proc/$1/status"; }
 in_the_run() { ctl paris peers --json | tr -d '\n' | tr '{' '\n' | grep '"name": "oslo"' | grep -q '"role": "owner"'; }
 together() {
     ctl paris start >"$place/said" 2>&1 || { cat "$place/said"; fail "paris does not start"; }
+    sed -i "s/^autostart = .*/autostart = yes/" "$place/paris/dilocod.conf" # when it is started again
     # Until its parameters are the run's, with which oslo begins, too.
     for pause_s in 0.1 0.2 0.5 1 2 4 8 16 32; do
         [ "$(value paris anchors | wc -c)" -ne 65 ] || break
@@ -220,7 +221,7 @@ islands() { # what it is called, lines of [sync], whether there is trouble
     spec $steps "$2" >"$place/run.ini"
     ctl paris init --name paris --data "$text" --run "$place/run.ini" --no-start >"$place/said" || { cat "$place/said"; fail "paris cannot be made"; }
     port=$(sed -n 's/^listen = .*://p' "$place/paris/dilocod.conf")
-    sed -i "s/^threads = .*/threads = 1/; s/^listen = .*/listen = 127.0.0.1:$port/; s/^ranks = .*/ranks = 4/; s/^tensor_parallel = .*/tensor_parallel = 2/" "$place/paris/dilocod.conf"
+    sed -i "s/^autostart = .*/autostart = no/; s/^threads = .*/threads = 1/; s/^listen = .*/listen = 127.0.0.1:$port/; s/^ranks = .*/ranks = 4/; s/^tensor_parallel = .*/tensor_parallel = 2/" "$place/paris/dilocod.conf"
     grep -q '^tensor_parallel = 2' "$place/paris/dilocod.conf" || fail "the configuration has no tensor_parallel"
     together
     [ "$3" != trouble ] || { trouble "$1"; damage "$1"; }

@@ -281,14 +281,20 @@ static void replay(struct rogue *rogue)
             rogue_say_raw(rogue, CLUSTER_MAX, rogue->tape[k].type, rogue->tape[k].payload, rogue->tape[k].bytes);
 }
 
-static void another_run(struct rogue *rogue)
+/* Greets until one answers in its log: a greeting behind all that was replayed may be dropped, as any message. */
+static bool refused_as_of_another_run(struct rogue *rogue)
 {
     struct wire_message message = {.type = WIRE_HELLO};
     message.hello =
         (struct wire_hello){.session = 78, .island = rogue->self, .software = "of another run", .window_kib = 1};
     snprintf(message.hello.name, sizeof message.hello.name, "%s", rogue->view.members[rogue->self].name);
     memset(message.hello.run_id.byte, 7, sizeof message.hello.run_id.byte);
-    rogue_say(rogue, CLUSTER_MAX, &message);
+    for (uint32_t k = 0; k < 40; k++) {
+        rogue_say(rogue, CLUSTER_MAX, &message);
+        if (rogue_logged(rogue, 0, "island d is refused", 0.5))
+            return true;
+    }
+    return false;
 }
 
 /* ---- three honest islands, and one that lies ---- */
@@ -346,8 +352,7 @@ static void lies_hold_nobody_up(void **state)
     rogue->taping = false;
     replay(rogue);
     rogue_moves(rogue, NEW_ROUNDS, held_up_s, "it says once more what others said in old epochs");
-    another_run(rogue);
-    assert_true(rogue_logged(rogue, 0, "island d is refused", 5));
+    assert_true(refused_as_of_another_run(rogue));
     rogue_moves(rogue, NEW_ROUNDS, held_up_s, "it is of another run");
     for (uint32_t i = 0; i < rogue->self; i++)
         assert_in_range(rogue_memory_kib(cluster, i), 0, before[i] + memory_more_kib);

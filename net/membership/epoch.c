@@ -6,9 +6,6 @@
 
 #include "common/env.h"
 #include "common/mem.h"
-#include "net/membership/ballots.h"
-#include "net/membership/kept_bytes.h"
-#include "net/membership/voters.h"
 
 enum {
     ACTIONS_MAX = 2 * (EPOCH_VOTERS_MAX + EPOCH_ASKED_MAX) + 16, /* of one step; drained after each */
@@ -18,7 +15,274 @@ enum {
     REFUSED_COMPOSING_TURNS = 20,
 };
 
-_Static_assert((int)EPOCH_VOTERS_MAX == (int)VOTERS_MAX, "every voter has a place");
+/* ---- a copy of bytes that somebody else owned ---- */
+
+/* All zero at first; kept_drop() it in the end. */
+struct kept_bytes {
+    uint8_t *bytes;
+    size_t count;
+};
+
+static void kept_drop(struct kept_bytes *kept)
+{
+    mem_free(kept->bytes);
+    *kept = (struct kept_bytes){0};
+}
+
+/* Replaces the kept bytes. ERR_NOMEM: these are still there. */
+ERR_MUST_CHECK static enum err kept_set(struct kept_bytes *kept, const uint8_t *bytes, size_t count)
+{
+    uint8_t *copy = NULL;
+    if (count > 0) {
+        TRY(mem_new(count, 1, "bytes of a record", &copy));
+        memcpy(copy, bytes, count);
+    }
+    kept_drop(kept);
+    *kept = (struct kept_bytes){.bytes = copy, .count = count};
+    return ERR_OK;
+}
+
+/* ---- the voters as the one who proposes sees them: who can be heard, and what each answered to the ballot at hand
+ * ----
+ */
+
+struct voter {
+    uint32_t id;
+    bool up;
+    bool promised, accepted, rejected; /* our ballot */
+    struct record_vote vote;           /* `accepted`: signed */
+};
+
+/* All zero at first. */
+struct voters {
+    struct voter all[EPOCH_VOTERS_MAX];
+    uint32_t count;
+};
+
+static bool was_up(const struct voters *before, uint32_t id)
+{
+    for (uint32_t i = 0; i < before->count; i++)
+        if (before->all[i].id == id)
+            return before->all[i].up;
+    return false;
+}
+
+/* A new epoch, with these voters in order of id, at most EPOCH_VOTERS_MAX: who stays is as up as before. */
+static void voters_set(struct voters *voters, const uint32_t *ids, uint32_t count)
+{
+    const struct voters before = *voters;
+    *voters = (struct voters){.count = count};
+    for (uint32_t i = 0; i < count; i++)
+        voters->all[i] = (struct voter){.id = ids[i], .up = was_up(&before, ids[i])};
+}
+
+/* Borrowed; NULL: it does not vote. */
+static struct voter *voters_find(struct voters *voters, uint32_t id)
+{
+    for (uint32_t i = 0; i < voters->count; i++)
+        if (voters->all[i].id == id)
+            return &voters->all[i];
+    return NULL;
+}
+
+static uint32_t voters_majority(const struct voters *voters)
+{
+    return voters->count / 2 + 1;
+}
+
+/* How many that are up stand before this one. */
+static uint32_t voters_up_before(const struct voters *voters, uint32_t id)
+{
+    uint32_t before = 0;
+    for (uint32_t i = 0; i < voters->count && voters->all[i].id != id; i++)
+        before += voters->all[i].up;
+    return before;
+}
+
+/* A new ballot, to which nobody has answered. */
+static void voters_begin_ballot(struct voters *voters)
+{
+    for (uint32_t i = 0; i < voters->count; i++)
+        voters->all[i].promised = voters->all[i].accepted = voters->all[i].rejected = false;
+}
+
+static uint32_t voters_promised(const struct voters *voters)
+{
+    uint32_t promised = 0;
+    for (uint32_t i = 0; i < voters->count; i++)
+        promised += voters->all[i].promised;
+    return promised;
+}
+
+static bool voters_has_promised(const struct voters *voters, uint32_t id)
+{
+    bool promised = false;
+    for (uint32_t i = 0; i < voters->count; i++)
+        promised = promised || (voters->all[i].id == id && voters->all[i].promised);
+    return promised;
+}
+
+/* How many have not refused. */
+static uint32_t voters_left(const struct voters *voters)
+{
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < voters->count; i++)
+        left += !voters->all[i].rejected;
+    return left;
+}
+
+/* The votes of those who accepted; how many. */
+static uint32_t voters_accepted(const struct voters *voters, struct record_vote votes[EPOCH_VOTERS_MAX])
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < voters->count; i++)
+        if (voters->all[i].accepted)
+            votes[count++] = voters->all[i].vote;
+    return count;
+}
+
+/*
+ * ---- ballots: which of others' a voter takes in, and how long it leaves the next record to them ----
+ *
+ * So one who begins ballot after ballot seals nobody for long. A voter that has not promised takes a ballot of a member
+ * in that begins what the voter itself does not want only now and then, and less often each time; within an epoch, a
+ * member's ballots at growing distances, which whoever backs off after a refusal keeps anyway. A ballot that is not
+ * taken in is as if it had been lost: it is safe, and who means it says it again.
+ */
+
+/* Of one member. */
+struct ballots_member {
+    uint32_t id;
+    bool used;
+    uint64_t ballot;   /* the last one taken in, of this epoch; 0: none */
+    uint32_t count;    /* so many were */
+    uint64_t next_ms;  /* none before this */
+    uint64_t began_ms; /* when the first one was */
+    bool unwanted;     /* and whether nobody here wanted it */
+    uint32_t unwanted_count;
+    uint64_t unwanted_ms; /* of any epoch: none that is not wanted before this */
+    uint64_t said_ms;     /* how far it has used up what it may say */
+};
+
+/* All zero at first, but for turn_ms. */
+struct ballots {
+    uint64_t turn_ms;
+    struct ballots_member members[EPOCH_VOTERS_MAX];
+};
+
+/*
+ * In turns. PATIENCE: so long another may work on the next record, in an epoch; HASTE: if nobody here wanted it.
+ * UNWANTED: between two that are not wanted, at first; twice as long after each, DOUBLINGS at most. A member's ballots
+ * in one epoch: half a turn between the first two, twice as long each time. SAID, BURST: a message, repeated or not, in
+ * a twentieth of a turn, and so many at once, since a proposer asks anew with every draft.
+ */
+enum { PATIENCE = 20, HASTE = 3, UNWANTED = 30, UNWANTED_DOUBLINGS = 6, DOUBLINGS = 5, SAID = 20, BURST = 64 };
+/* Counters go up one by one. Who has missed some is far below this; from here on it is a member that wants to use them
+ * up. */
+static const uint64_t jump_max = (uint64_t)1 << 20;
+
+static struct ballots_member *ballots_of(struct ballots *ballots, uint32_t id)
+{
+    for (uint32_t i = 0; i < EPOCH_VOTERS_MAX; i++)
+        if (ballots->members[i].used && ballots->members[i].id == id)
+            return &ballots->members[i];
+    return NULL;
+}
+
+static bool votes(const uint32_t *voters, uint32_t voters_count, uint32_t id)
+{
+    for (uint32_t i = 0; i < voters_count; i++)
+        if (voters[i] == id)
+            return true;
+    return false;
+}
+
+/* A new epoch, with these voters: what is remembered of others is forgotten. */
+static void ballots_begin(struct ballots *ballots, const uint32_t *voters, uint32_t voters_count)
+{
+    uint32_t free = 0;
+    for (uint32_t i = 0; i < EPOCH_VOTERS_MAX; i++) {
+        struct ballots_member *member = &ballots->members[i];
+        if (!member->used || !votes(voters, voters_count, member->id))
+            *member = (struct ballots_member){0};
+        member->ballot = member->next_ms = member->began_ms = 0;
+        member->count = 0;
+    }
+    for (uint32_t k = 0; k < voters_count && k < EPOCH_VOTERS_MAX; k++) {
+        if (ballots_of(ballots, voters[k]) != NULL)
+            continue;
+        while (ballots->members[free].used)
+            free++;
+        ballots->members[free] = (struct ballots_member){.id = voters[k], .used = true};
+    }
+}
+
+/* Whether it is no further above the highest one than ballots can be that were taken in one by one. */
+static bool ballots_near(uint64_t ballot, uint64_t highest)
+{
+    return ballot >> 32 <= (highest >> 32) + jump_max;
+}
+
+static bool says_too_much(struct ballots_member *member, uint64_t turn_ms, uint64_t now_ms)
+{
+    uint64_t step_ms = turn_ms / SAID, from_ms = member->said_ms > now_ms ? member->said_ms : now_ms;
+    if (from_ms > now_ms + BURST * step_ms)
+        return true;
+    member->said_ms = from_ms + step_ms;
+    return false;
+}
+
+static uint32_t at_most(uint32_t count, uint32_t most)
+{
+    return count < most ? count : most;
+}
+
+/* One that seals us, and that we do not want. */
+static bool take_unwanted(struct ballots_member *member, uint64_t turn_ms, uint64_t now_ms)
+{
+    uint64_t longest_ms = (UNWANTED * turn_ms) << UNWANTED_DOUBLINGS;
+    if (now_ms < member->unwanted_ms)
+        return false;
+    if (now_ms >= member->unwanted_ms + longest_ms)
+        member->unwanted_count = 0;
+    member->unwanted_ms = now_ms + ((UNWANTED * turn_ms) << at_most(member->unwanted_count, UNWANTED_DOUBLINGS));
+    member->unwanted_count++;
+    return true;
+}
+
+/* Whether this ballot of the member is taken in. `highest`: heard of so far; `wanted`: we want the next record, or are
+ * sealed already. */
+static bool ballots_take(struct ballots *ballots, uint32_t id, uint64_t ballot, uint64_t highest, bool wanted,
+                         uint64_t now_ms)
+{
+    struct ballots_member *member = ballots_of(ballots, id);
+    if (member == NULL || !ballots_near(ballot, highest) || says_too_much(member, ballots->turn_ms, now_ms))
+        return false;
+    if (ballot <= member->ballot) /* again, or late */
+        return true;
+    if (now_ms < member->next_ms || (!wanted && !take_unwanted(member, ballots->turn_ms, now_ms)))
+        return false;
+    if (member->count == 0) {
+        member->began_ms = now_ms;
+        member->unwanted = !wanted;
+    }
+    member->next_ms = now_ms + ((ballots->turn_ms / 2) << at_most(member->count, DOUBLINGS));
+    member->count++;
+    member->ballot = ballot;
+    return true;
+}
+
+/* Until when to leave the next record to the member, of which a ballot was taken in; 0: none was. `doublings`: of our
+ * patience. */
+static uint64_t ballots_give_way(struct ballots *ballots, uint32_t id, unsigned doublings)
+{
+    const struct ballots_member *member = ballots_of(ballots, id);
+    if (member == NULL || member->count == 0)
+        return 0;
+    return member->began_ms + (((member->unwanted ? HASTE : PATIENCE) * ballots->turn_ms) << doublings);
+}
+
+/* ---- the table ---- */
 
 struct epoch {
     struct epoch_conf conf;

@@ -38,7 +38,6 @@ net/transfer    *
 net/config      view | vouch > chain > record
 net/config      *
 net/membership  epoch > wire_epoch
-net/membership  epoch > ballots | voters
 net/membership  compose > muster
 net/membership  *
 net/sync        rows > sync > sync_peers > sync_doubt > sync_fragment > sync_owner > sync_patience > sync_beyond > sync_certify > sync_core > sync_types

@@ -30,7 +30,7 @@ static void kept_drop(struct kept_bytes *kept)
 }
 
 /* Replaces the kept bytes. ERR_NOMEM: these are still there. */
-ERR_MUST_CHECK static enum err kept_set(struct kept_bytes *kept, const uint8_t *bytes, size_t count)
+static enum err kept_set(struct kept_bytes *kept, const uint8_t *bytes, size_t count)
 {
     uint8_t *copy = NULL;
     if (count > 0) {

@@ -7,10 +7,10 @@
 
 #include "common/log.h"
 #include "common/mem.h"
-#include "net/membership/broken.h"
 #include "net/membership/compose.h"
 #include "net/membership/epoch.h"
 #include "net/membership/holdings.h"
+#include "net/membership/proof.h"
 #include "net/membership/seats.h"
 #include "net/membership/wishes.h"
 
@@ -172,6 +172,112 @@ static void send_chain(struct membership *m, uint32_t to, uint64_t after)
         say(m, to, &out);
         record_entry_free(&entry);
     }
+}
+
+/* ---- who broke its word: as a proof shows that is kept on disk and told the others ---- */
+
+/* Whether it proves that this member broke its word. */
+static enum err check_proof(const struct membership *m, uint32_t slot, const uint8_t *proof, size_t count,
+                            struct wire_object *first)
+{
+    struct wire_object second;
+    const struct view_member *member = &m->conf.view->members[slot];
+    TRY(proof_open(proof, count, first, &second));
+    if (first->key.owner != member->id)
+        return err_set(ERR_PROTO, "a proof about id %" PRIu32 ", which is not island %s", first->key.owner,
+                       member->name);
+    return proof_check(first, &second, m->conf.view->nonce, member->key);
+}
+
+static void mark_broken(struct membership *m, uint32_t slot, const struct wire_object *what)
+{
+    struct seat *seat = &m->seats.seat[slot];
+    if (seat->broke_word)
+        return;
+    seat->broke_word = true;
+    seat->evict = slot != self_of(m); /* of ourselves the others will see to it */
+    tell(m, &(struct membership_news){.type = MEMBERSHIP_BROKE_WORD,
+                                      .member = slot,
+                                      .fragment = what->key.fragment,
+                                      .version = what->key.version});
+}
+
+/* Of one member, if there is one. */
+static enum err load_proof(struct membership *m, uint32_t slot)
+{
+    const struct view_member *member = &m->conf.view->members[slot];
+    struct wire_object what;
+    uint8_t *proof;
+    size_t count;
+    enum err err = m->conf.host->load_proof(m->conf.user, member->id, &proof, &count);
+    if (err == ERR_NOTFOUND)
+        return ERR_OK;
+    if (err == ERR_OK)
+        err = check_proof(m, slot, proof, count, &what);
+    if (err == ERR_OK)
+        mark_broken(m, slot, &what);
+    else if (err != ERR_NOMEM)
+        tell(m, &(struct membership_news){.type = MEMBERSHIP_NO_PROOF, .member = slot});
+    mem_free(proof);
+    return err == ERR_NOMEM ? err : ERR_OK;
+}
+
+/* Members of whom the host has a proof are marked. To be called whenever members came. What proves nothing is told
+ * (MEMBERSHIP_NO_PROOF). ERR_NOMEM. */
+static enum err load_proofs(struct membership *m)
+{
+    for (uint32_t i = 0; i < m->conf.view->count; i++)
+        if (m->conf.view->members[i].used && !m->seats.seat[i].broke_word)
+            TRY(load_proof(m, i));
+    return ERR_OK;
+}
+
+/* A proof that somebody told: kept, and its member marked. True: that is news. One that is none is ERR_PROTO. */
+static enum err take_proof(struct membership *m, uint32_t id, const uint8_t *proof, size_t proof_bytes, bool *news)
+{
+    uint32_t slot = view_slot(m->conf.view, id);
+    struct wire_object what;
+    *news = false;
+    if (slot == VIEW_NOBODY)
+        return err_set(ERR_NOTFOUND, "no island of id %" PRIu32 " is on the roster", id);
+    if (m->seats.seat[slot].broke_word)
+        return ERR_OK;
+    TRY(check_proof(m, slot, proof, proof_bytes, &what));
+    TRY(m->conf.host->save_proof(m->conf.user, id, proof, proof_bytes)); /* it is told again where this fails */
+    mark_broken(m, slot, &what);
+    *news = true;
+    return ERR_OK;
+}
+
+/* The wish by which a proof is told, of the next marked member after slot `*slot` (VIEW_NOBODY: the first): the caller
+ * frees `*proof` after it. False: there are no more. */
+static bool next_proof(const struct membership *m, uint32_t *slot, struct epoch_message *wish, uint8_t **proof)
+{
+    for (uint32_t i = *slot == VIEW_NOBODY ? 0 : *slot + 1; i < m->conf.view->count; i++) {
+        uint32_t id = m->conf.view->members[i].id;
+        size_t count;
+        if (!m->conf.view->members[i].used || !m->seats.seat[i].broke_word ||
+            m->conf.host->load_proof(m->conf.user, id, proof, &count) != ERR_OK)
+            continue;
+        *slot = i;
+        *wish = (struct epoch_message){.type = WIRE_WISH, .wish = {.kind = WIRE_WISH_EVICT, .id = id}};
+        wish->wish.proof = *proof;
+        wish->wish.proof_bytes = count;
+        return true;
+    }
+    return false;
+}
+
+/* Whether a marked member still takes part, by the newest record. */
+static bool proofs_pending(const struct membership *m)
+{
+    for (uint32_t i = 0; i < m->conf.view->count; i++) {
+        const struct view_member *member = &m->conf.view->members[i];
+        bool takes_part = member->role == RECORD_WITNESS ? member->voter : member->role != RECORD_AWAY;
+        if (member->used && m->seats.seat[i].broke_word && takes_part)
+            return true;
+    }
+    return false;
 }
 
 /* ---- composing ---- */
@@ -405,7 +511,7 @@ static void tell_proofs(struct membership *m, uint32_t member)
     struct epoch_message wish;
     uint8_t *proof;
     uint32_t slot = VIEW_NOBODY;
-    while (broken_next(&m->seats, &slot, &wish, &proof)) {
+    while (next_proof(m, &slot, &wish, &proof)) {
         for (uint32_t i = 0; i < view->count; i++)
             if (i != view->self && m->seats.seat[i].up && (member == VIEW_NOBODY || member == i))
                 say(m, view->members[i].id, &wish);
@@ -416,7 +522,7 @@ static void tell_proofs(struct membership *m, uint32_t member)
 static enum err proof_in(struct membership *m, const struct epoch_message *in)
 {
     bool news;
-    TRY(broken_take(&m->seats, in->wish.id, in->wish.proof, in->wish.proof_bytes, &news));
+    TRY(take_proof(m, in->wish.id, in->wish.proof, in->wish.proof_bytes, &news));
     if (news)
         tell_proofs(m, VIEW_NOBODY);
     return ERR_OK;
@@ -575,7 +681,7 @@ void membership_tick(struct membership *m, const struct bitset *silent, uint64_t
     if (m->taken)
         return;
     look_at_doubt(m, now_ms);
-    if (now_ms >= m->proofs_ms && broken_pending(&m->seats)) {
+    if (now_ms >= m->proofs_ms && proofs_pending(m)) {
         m->proofs_ms = now_ms + PROOFS_MS;
         tell_proofs(m, VIEW_NOBODY);
     }
@@ -618,7 +724,7 @@ void membership_rivals(struct membership *m, uint32_t owner, uint32_t fragment, 
     uint32_t slot = view_slot(view, owner);
     if (slot == VIEW_NOBODY) /* it has gone since */
         return;
-    if (broken_load(&m->seats) == ERR_OK && m->seats.seat[slot].broke_word) {
+    if (load_proofs(m) == ERR_OK && m->seats.seat[slot].broke_word) {
         tell_proofs(m, VIEW_NOBODY);
         return;
     }
@@ -662,7 +768,7 @@ enum err membership_begin(struct membership *m, uint64_t now_ms)
         if (record->members[i].voter && count < EPOCH_VOTERS_MAX)
             voters[count++] = record->members[i].id;
     seats_begin(&m->seats, now_ms);
-    TRY(broken_load(&m->seats));
+    TRY(load_proofs(m));
     wishes_fulfil(&m->wishes, &m->seats, record);
     forget_epoch(m);
     const struct epoch_vote *vote = &m->conf.disk->vote;
@@ -704,8 +810,6 @@ enum err membership_new(const struct membership_conf *conf, struct membership **
                                .turn_ms = TURN_MS,
                                .again_ms = MEMBERSHIP_AGAIN_MS};
     TRY_OUT(seats_init(conf->view, conf->chain, conf->disk, &m->seats));
-    m->seats.host = conf->host;
-    m->seats.user = conf->user;
     TRY_OUT(holdings_new(&m->holdings));
     TRY_OUT(epoch_new(&epoch, &m->epoch));
 out:

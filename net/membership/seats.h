@@ -65,8 +65,6 @@ struct seats {
     const struct view *view;
     const struct chain *chain;
     const struct voting_disk *disk;
-    const struct membership_io *host; /* for net/membership/broken; `user`: of its calls */
-    void *user;
     struct sync *sync; /* NULL: the run's plan is not known yet */
     uint32_t fragments_count;
     uint64_t *reached;       /* [fragments_count]: the version that most have reached, as of the last tick */

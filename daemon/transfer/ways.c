@@ -4,7 +4,6 @@
 #include "common/env.h"
 #include "common/mem.h"
 #include "net/transfer/line.h"
-#include "net/transfer/meter.h"
 #include "net/transfer/pace.h"
 
 enum { CHUNKS_PER_TURN = 64, BLOCKED_WAIT_US = 1000, GO_ON_US = 1, BITS = 8 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pace: a token bucket that holds traffic to a rate. Pure: the caller brings the time. Integers only.
+ * pace: our uplink: a token bucket that holds traffic to a rate, and a meter of what gets through. Pure: the caller
+ * brings the time and the counters. Integers only.
  *
  * What has to go at once (heartbeats, answers) is spent whether or not there is room for it; what can wait, waits until
  * that debt is paid. So the sum keeps the rate.
@@ -8,6 +9,7 @@
 #ifndef NET_TRANSFER_PACE_H
 #define NET_TRANSFER_PACE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct pace {
@@ -24,5 +26,15 @@ void pace_spend(struct pace *pace, uint64_t bytes, uint64_t now_us);
 
 /* Microseconds until `bytes` may go; 0: now. More than the burst goes when the bucket is full. */
 uint64_t pace_wait_us(const struct pace *pace, uint64_t bytes, uint64_t now_us);
+
+/* How fast a link is, seen from what gets through while there is something to send. */
+struct meter {
+    uint64_t bits_per_s; /* smoothed; 0: not known yet */
+    bool busy;
+    uint64_t since_us, bytes_then;
+};
+
+/* `arrived`: bytes acknowledged by all peers since the start; `outstanding`: bytes on their way or waiting. */
+void meter_update(struct meter *meter, uint64_t arrived, uint64_t outstanding, uint64_t now_us);
 
 #endif

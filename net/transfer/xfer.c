@@ -3,16 +3,172 @@
 
 #include <string.h>
 
+#include "common/bitset.h"
 #include "common/mem.h"
-#include "net/transfer/xfer_turn.h"
 
 /*
  * ASK: silence from the receiver after which a sender asks; STANDS: a transfer that brought nothing for so long is
  * asked after, and may be begun from elsewhere; LATER: pause after "not yet".
  */
-enum { ASK_MS = XFER_ASK_MS, STANDS_MS = 3000, LATER_MS = 300 };
+enum { ASK_MS = 1500, STANDS_MS = 3000, LATER_MS = 300 };
 enum { QUEUE_BESIDES = 64 };
 #define NOBODY UINT32_MAX /* whose slot is another's now */
+
+/*
+ * ---- whose chunk goes next ----
+ *
+ * Results go before contributions, and these before the rest, for which nobody stands still. As long as some of what
+ * others stand still for is unacknowledged, the rest may have half a window under way; an eighth while more of that
+ * waits; and one byte in 24 is the rest's own.
+ */
+
+struct outgoing {
+    bool used;
+    bool ask;  /* a question is to go: how far are you? */
+    bool hold; /* no bytes before the receiver has answered a question */
+    uint8_t pass;
+    uint32_t peer;
+    struct wire_key key;
+    const uint8_t *data;
+    uint64_t total, cursor, acked;
+    uint64_t heard_ms;    /* last word from the receiver, or our last question */
+    uint64_t answered_ms; /* last word from the receiver, or when the first byte went that it has to answer */
+    uint64_t not_before_ms;
+    uint64_t order; /* of arrival */
+};
+
+/* Of each peer: what others stand still for, and what nobody does. */
+enum { IN_A_HURRY, IN_NO_HURRY, FIRSTS };
+
+/* Of one peer, as of now: bytes that may be unacknowledged, those of a chunk, and those that are. */
+struct turn_way {
+    uint64_t window, chunk, outstanding;
+    struct outgoing *first[FIRSTS];
+};
+
+struct turn {
+    struct turn_way *ways; /* [peers]; the caller's */
+    uint32_t peers_count;
+    uint32_t peer; /* whose turn it is to be served first */
+    uint64_t owed; /* bytes that may go although nobody stands still for them */
+};
+
+/* 1/LEAST of a line; of a window 1/BEHIND what is unacknowledged, 1/BESIDE what waits. */
+enum { LEAST = 24, BESIDE = 8, BEHIND = 2 };
+
+/* Results first: the others stand still without them. States and plans last: nobody stands still for them. */
+static int urgency(uint32_t kind)
+{
+    return kind == WIRE_RESULT ? 0 : kind == WIRE_CONTRIBUTION ? 1 : 2;
+}
+
+static bool in_a_hurry(const struct outgoing *o)
+{
+    return o->key.kind == WIRE_RESULT || o->key.kind == WIRE_CONTRIBUTION;
+}
+
+static bool before(const struct outgoing *left, const struct outgoing *right)
+{
+    int l = urgency(left->key.kind);
+    int r = urgency(right->key.kind);
+    return l != r ? l < r : left->order < right->order;
+}
+
+static bool may_go(const struct outgoing *o, uint64_t now_ms)
+{
+    return o->used && now_ms >= o->not_before_ms && (o->ask || (!o->hold && o->cursor < o->total));
+}
+
+/* For each peer what goes first. Questions before bytes: they are small, and something waits for the answer. */
+static void choose_first(struct turn *turn, struct outgoing *outgoing, uint32_t count, uint64_t now_ms)
+{
+    for (uint32_t i = 0; i < turn->peers_count; i++)
+        turn->ways[i].first[IN_A_HURRY] = turn->ways[i].first[IN_NO_HURRY] = NULL;
+    for (uint32_t i = 0; i < count; i++) {
+        struct outgoing *o = &outgoing[i];
+        if (!may_go(o, now_ms))
+            continue;
+        struct outgoing **best = &turn->ways[o->peer].first[o->ask || in_a_hurry(o) ? IN_A_HURRY : IN_NO_HURRY];
+        if (*best == NULL || (o->ask && !(*best)->ask) || (o->ask == (*best)->ask && before(o, *best)))
+            *best = o;
+    }
+}
+
+/* What is under way to those that answer. They share our line, whoever they are for. */
+struct under_way {
+    bool hurry, more; /* others stand still for some of it; and for what waits */
+    uint64_t rest;    /* bytes that nobody stands still for */
+};
+
+static struct under_way look_under_way(const struct outgoing *outgoing, uint32_t count, uint64_t now_ms)
+{
+    struct under_way look = {.rest = 0};
+    for (uint32_t i = 0; i < count; i++) {
+        const struct outgoing *o = &outgoing[i];
+        if (!o->used || o->hold || now_ms >= o->answered_ms + ASK_MS)
+            continue;
+        look.hurry |= in_a_hurry(o) && o->cursor > o->acked;
+        look.more |= in_a_hurry(o) && o->cursor < o->total;
+        look.rest += in_a_hurry(o) ? 0 : o->cursor - o->acked;
+    }
+    return look;
+}
+
+/* Whether what nobody stands still for has to wait for what of it is under way. */
+static bool yields(const struct under_way *look, uint64_t window, uint64_t bytes)
+{
+    uint64_t most = window / (look->more ? BESIDE : BEHIND);
+    return (look->hurry || look->more) && look->rest > 0 && look->rest + bytes > most;
+}
+
+/* The next chunk of what is in a hurry, or of what is not, of `most` bytes. */
+static struct outgoing *next_of(struct turn *turn, const struct bitset *blocked, const struct under_way *look,
+                                int hurry, uint64_t most, uint64_t *bytes)
+{
+    for (uint32_t k = 0; k < turn->peers_count; k++) {
+        uint32_t peer = (turn->peer + k) % turn->peers_count;
+        const struct turn_way *way = &turn->ways[peer];
+        struct outgoing *o = way->first[hurry];
+        if (o == NULL || bitset_has(blocked, peer))
+            continue;
+        *bytes = o->ask ? 0 : o->total - o->cursor < way->chunk ? o->total - o->cursor : way->chunk;
+        if (*bytes > 0 && way->outstanding > 0 && way->outstanding + *bytes > way->window)
+            continue;
+        if (*bytes > most || (hurry == IN_NO_HURRY && yields(look, way->window, *bytes)))
+            continue;
+        turn->peer = (peer + 1) % turn->peers_count;
+        return o;
+    }
+    return NULL;
+}
+
+/* What may go now, and how many bytes of it (0: a question); NULL: nothing. `ways` are as of now, but for `first`. */
+static struct outgoing *turn_next(struct turn *turn, struct outgoing *outgoing, uint32_t count,
+                                  const struct bitset *blocked, uint64_t now_ms, uint64_t *bytes)
+{
+    const struct under_way look = look_under_way(outgoing, count, now_ms);
+    choose_first(turn, outgoing, count, now_ms);
+    struct outgoing *o = next_of(turn, blocked, &look, IN_NO_HURRY, turn->owed, bytes);
+    if (o == NULL)
+        o = next_of(turn, blocked, &look, IN_A_HURRY, UINT64_MAX, bytes);
+    return o != NULL ? o : next_of(turn, blocked, &look, IN_NO_HURRY, UINT64_MAX, bytes);
+}
+
+/* So much of it went. Owed only while something waits that nobody stands still for. */
+static void turn_sent(struct turn *turn, const struct outgoing *o, uint64_t bytes)
+{
+    bool waits = false;
+    for (uint32_t i = 0; i < turn->peers_count && !waits; i++)
+        waits = turn->ways[i].first[IN_NO_HURRY] != NULL;
+    if (!waits)
+        turn->owed = 0;
+    else if (in_a_hurry(o))
+        turn->owed = turn->owed < WIRE_CHUNK_BYTES_MAX ? turn->owed + bytes / LEAST : turn->owed;
+    else
+        turn->owed = turn->owed > bytes ? turn->owed - bytes : 0;
+}
+
+/* ---- the transfers ---- */
 
 struct incoming {
     bool used;
@@ -36,7 +192,7 @@ struct xfer {
     struct xfer_limit *limits; /* [peers] */
     struct xfer_flow *flows;   /* likewise */
     uint64_t order;
-    struct xfer_turn turn;
+    struct turn turn;
     uint64_t now_ms;
     struct xfer_message *queue; /* ring */
     size_t queue_room, queue_head, queue_count;
@@ -271,13 +427,13 @@ bool xfer_next(struct xfer *xfer, const struct bitset *blocked, struct xfer_chun
 {
     uint64_t bytes;
     for (uint32_t i = 0; i < xfer->conf.peers_count; i++) {
-        struct xfer_turn_way *way = &xfer->turn.ways[i];
+        struct turn_way *way = &xfer->turn.ways[i];
         way->window = xfer->limits[i].window;
         way->chunk = xfer->limits[i].chunk;
         way->outstanding = xfer_outstanding(xfer, i);
     }
     const struct outgoing *o =
-        xfer_turn_next(&xfer->turn, xfer->outgoing, xfer->conf.outgoing_max, blocked, xfer->now_ms, &bytes);
+        turn_next(&xfer->turn, xfer->outgoing, xfer->conf.outgoing_max, blocked, xfer->now_ms, &bytes);
     if (o == NULL)
         return false;
     *chunk = (struct xfer_chunk){.peer = o->peer,
@@ -300,7 +456,7 @@ void xfer_sent(struct xfer *xfer, const struct xfer_chunk *chunk, uint64_t now_m
         o->ask = false;
     if (o->cursor == o->acked)
         o->heard_ms = o->answered_ms = now_ms; /* nothing was outstanding: the clock starts now */
-    xfer_turn_sent(&xfer->turn, o, chunk->bytes);
+    turn_sent(&xfer->turn, o, chunk->bytes);
     o->cursor += chunk->bytes;
     xfer->flows[o->peer].sent += chunk->bytes;
 }

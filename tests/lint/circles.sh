@@ -33,7 +33,6 @@ net        transfer > transport
 net/transport   link > zap , traffic
 net/transport   link > wire
 net/transport   *
-net/transfer    xfer > xfer_turn
 net/transfer    *
 net/config      view | vouch > chain > record
 net/config      *

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "net/transfer/meter.h"
+#include "net/transfer/pace.h"
 
 /* A line of `rate` bytes a microsecond that has `total` bytes to carry; then nothing to do for as long again. */
 static void carry(struct meter *meter, uint64_t *now_us, uint64_t *arrived, double rate, uint64_t total)

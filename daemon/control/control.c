@@ -20,7 +20,6 @@
 #include "daemon/rounds/keep.h"
 #include "net/membership/wire_epoch.h"
 #include "net/transport/address.h"
-#include "net/transport/here.h"
 
 /* KEPT: of all places, for root and the user the daemon runs as. Who has neither asked anything nor taken of its answer
  * for IDLE loses its place; dilococtl asks once. */

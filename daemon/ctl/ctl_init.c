@@ -27,7 +27,6 @@
 #include "daemon/dconf.h"
 #include "daemon/founding.h"
 #include "net/transport/address.h"
-#include "net/transport/here.h"
 #include "net/transport/ident.h"
 
 enum { PORT_FIRST = 7600, PORT_LAST = 7699, RUN_BYTES_MAX = 1 << 20, SAID_BYTES = 4096 };

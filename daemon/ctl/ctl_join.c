@@ -14,7 +14,6 @@
 #include "daemon/joined.h"
 #include "net/transport/address.h"
 #include "net/transport/enrol.h"
-#include "net/transport/here.h"
 #include "net/transport/invite.h"
 #include "net/config/record.h"
 #include "net/membership/wire_epoch.h"

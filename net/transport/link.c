@@ -12,11 +12,280 @@
 #include "common/log.h"
 #include "common/mem.h"
 #include "net/transport/address.h"
-#include "net/transport/backlog.h"
-#include "net/transport/dialled.h"
-#include "net/transport/guests.h"
 #include "net/transport/socket.h"
+#include "net/transport/wire_enrol.h"
 #include "net/transport/zap.h"
+
+/* ---- one connection that we dial, and dial on: control or bulk, to a peer whose address is known ----
+ *
+ * ZeroMQ dials again by itself after a connection was lost, but never after it was refused. Who refuses us now may
+ * admit us soon, so here a refused one is dialled anew. */
+
+struct dialled {
+    void *socket, *monitor; /* NULL: we do not dial */
+    bool up;
+    uint64_t begun_ms; /* the present handshake */
+    uint64_t since_ms; /* since when it is not up; of use while it is not */
+    uint64_t again_ms; /* it was refused: when to dial anew; 0: it was not */
+    uint64_t ended_ms; /* when a handshake last ended without a word */
+    uint32_t ended;    /* how many did in a row */
+    int fd;            /* ZeroMQ's; may be closed any time */
+};
+
+enum dialled_news {
+    DIALLED_NOTHING,
+    DIALLED_CONNECTED, /* `fd` is known */
+    DIALLED_UP,
+    DIALLED_LOST,
+    DIALLED_FAILED,       /* to come up again after it was lost, or in the middle of a handshake */
+    DIALLED_NOT_ADMITTED, /* it said so; or handshake after handshake ends: it has another key than we think */
+    DIALLED_NO_ANSWER,    /* it takes connections, and says nothing */
+};
+
+enum { AGAIN_MS = 2000 };
+/* ENDED: handshakes that end one after the other, each so soon after the last one, are no accident. */
+enum { ENDED_IN_A_ROW = 3, ENDED_APART_MS = 15000 };
+
+static void dialled_close(struct dialled *dialled)
+{
+    socket_close(&dialled->socket, &dialled->monitor);
+    *dialled = (struct dialled){.fd = -1};
+}
+
+/* Begins to dial. ERR_CONF: the address is malformed; it is closed then. */
+static enum err dialled_open(struct dialled *dialled, void *context, const struct ident *ident,
+                             const uint8_t peer_key[IDENT_KEY_BYTES], const char *address, bool bulk,
+                             size_t part_bytes_max)
+{
+    char route[SOCKET_ROUTE_BYTES];
+    uint8_t server[IDENT_KEY_BYTES];
+    struct socket_dial conf = {.address = address,
+                               .server = server,
+                               .key = ident->curve_key,
+                               .secret = ident->curve_secret,
+                               .route = route,
+                               .route_bytes = socket_route(ident->key, bulk, env_random_u64(), route),
+                               .part_bytes_max = part_bytes_max};
+    *dialled = (struct dialled){.fd = -1, .since_ms = env_mono_ms()};
+    TRY(ident_curve(peer_key, server));
+    enum err err = socket_dial(context, &conf, &dialled->socket, &dialled->monitor);
+    if (err != ERR_OK)
+        dialled_close(dialled);
+    return err;
+}
+
+/* A server that does not admit us says so. One that has another key just ends the handshake; but so does one whose
+ * process ends meanwhile. One that hangs does not even do that: the kernel takes the connection, and we end it. ZeroMQ
+ * has no word for it, and `error` may be an older one. */
+static bool is_unanswered(const struct dialled *d, int error)
+{
+    bool closed = error == EPIPE || error == ECONNRESET;
+    return !closed || env_mono_ms() >= d->begun_ms + SOCKET_HANDSHAKE_MS - SOCKET_HANDSHAKE_MS / 10;
+}
+
+static bool ends_again(struct dialled *d)
+{
+    uint64_t now_ms = env_mono_ms();
+    d->ended = now_ms - d->ended_ms <= ENDED_APART_MS ? d->ended + 1 : 1;
+    d->ended_ms = now_ms;
+    return d->ended >= ENDED_IN_A_ROW;
+}
+
+/* What its monitor has to tell next. */
+static enum dialled_news dialled_next(struct dialled *dialled)
+{
+    uint16_t event;
+    uint32_t value;
+    if (!socket_event(dialled->monitor, &event, &value))
+        return DIALLED_NOTHING;
+    bool was_up = dialled->up;
+    dialled->up = event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED;
+    if (was_up)
+        dialled->since_ms = env_mono_ms();
+    switch (event) {
+    case ZMQ_EVENT_CONNECTED:
+        dialled->fd = (int)value;
+        dialled->begun_ms = env_mono_ms();
+        return DIALLED_CONNECTED;
+    case ZMQ_EVENT_HANDSHAKE_SUCCEEDED: dialled->ended = 0; return DIALLED_UP;
+    case ZMQ_EVENT_DISCONNECTED: return was_up ? DIALLED_LOST : DIALLED_FAILED;
+    default: break;
+    }
+    if (event != ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL) {
+        dialled->again_ms = env_mono_ms() + AGAIN_MS;
+        return DIALLED_NOT_ADMITTED;
+    }
+    if (is_unanswered(dialled, (int)value))
+        return DIALLED_NO_ANSWER;
+    return ends_again(dialled) ? DIALLED_NOT_ADMITTED : DIALLED_FAILED;
+}
+
+/* ---- guests: one-time keys that are admitted for a while to say one thing, and what they said last ----
+ *
+ * A guest is no member. One connection of each is known at a time, the one that spoke last. What it says waits here,
+ * one message a guest, until it is taken. */
+
+struct guest {
+    bool used;
+    uint8_t key[IDENT_KEY_BYTES]; /* one-time, of its connections */
+    uint64_t until_ms;
+    uint64_t serial; /* of its connection; 0: none is known */
+    uint8_t route[SOCKET_ROUTE_BYTES];
+    size_t route_bytes;
+    int fd; /* ZeroMQ's; may be closed any time */
+    bool waiting;
+    size_t bytes;
+    uint8_t said[WIRE_ENROL_BYTES_MAX];
+};
+
+struct guests {
+    struct guest *list; /* [ZAP_GUESTS_MAX], by zap's numbers; NULL: there was none yet */
+    uint32_t count;
+    uint64_t serial; /* last given */
+    uint32_t turn;
+};
+
+static void guests_free(struct guests *guests)
+{
+    mem_free(guests->list);
+    *guests = (struct guests){.list = NULL};
+}
+
+/* Admits, or moves the end of one that is admitted. */
+static enum err guests_admit(struct guests *guests, struct zap *zap, const uint8_t key[IDENT_KEY_BYTES],
+                             uint64_t until_ms)
+{
+    uint32_t number;
+    if (guests->list == NULL)
+        TRY(mem_new(ZAP_GUESTS_MAX, sizeof *guests->list, "guests", &guests->list));
+    TRY(zap_admit_guest(zap, key, &number));
+    struct guest *guest = &guests->list[number];
+    if (!guest->used) {
+        *guest = (struct guest){.used = true, .fd = -1};
+        memcpy(guest->key, key, sizeof guest->key);
+        guests->count++;
+    }
+    guest->until_ms = until_ms;
+    return ERR_OK;
+}
+
+/* The descriptor of its connection, which is to be ended; -1. */
+static int guests_dismiss(struct guests *guests, struct zap *zap, uint32_t number)
+{
+    if (guests->list == NULL || number >= ZAP_GUESTS_MAX || !guests->list[number].used)
+        return -1;
+    int fd = guests->list[number].fd;
+    zap_dismiss_guest(zap, number);
+    guests->list[number].used = false;
+    guests->count--;
+    return fd;
+}
+
+/* One whose time is over; ZAP_NOBODY. */
+static uint32_t guests_over(const struct guests *guests, uint64_t now_ms)
+{
+    for (uint32_t i = 0; i < ZAP_GUESTS_MAX && guests->count > 0; i++)
+        if (guests->list[i].used && now_ms >= guests->list[i].until_ms)
+            return i;
+    return ZAP_NOBODY;
+}
+
+/* A guest's message came on this route. Returns the descriptor of another connection of it, which is to be ended; -1.
+ * `bytes` is at most WIRE_ENROL_BYTES_MAX. */
+static int guests_said(struct guests *guests, uint32_t number, const void *route, size_t route_bytes, int fd,
+                       const void *message, size_t bytes)
+{
+    struct guest *guest = &guests->list[number];
+    bool same = guest->serial != 0 && guest->route_bytes == route_bytes && guest->fd == fd &&
+                memcmp(guest->route, route, route_bytes) == 0;
+    int other = same || guest->serial == 0 || guest->fd == fd ? -1 : guest->fd;
+    if (!same) {
+        guest->serial = ++guests->serial;
+        guest->route_bytes = route_bytes;
+        memcpy(guest->route, route, route_bytes);
+        guest->fd = fd;
+    }
+    memcpy(guest->said, message, bytes);
+    guest->bytes = bytes;
+    guest->waiting = true;
+    return other;
+}
+
+/* The next one that waits, in turn; NULL. Borrowed until the next call of anything here. */
+static const struct guest *guests_next(struct guests *guests)
+{
+    for (uint32_t k = 0; k < ZAP_GUESTS_MAX && guests->count > 0; k++) {
+        struct guest *guest = &guests->list[(guests->turn + k) % ZAP_GUESTS_MAX];
+        if (!guest->used || !guest->waiting)
+            continue;
+        guest->waiting = false;
+        guests->turn = (guests->turn + k + 1) % ZAP_GUESTS_MAX;
+        return guest;
+    }
+    return NULL;
+}
+
+/* By the connection; NULL: it is gone. */
+static const struct guest *guests_of(const struct guests *guests, uint64_t serial)
+{
+    for (uint32_t i = 0; i < ZAP_GUESTS_MAX && guests->count > 0; i++)
+        if (guests->list[i].used && guests->list[i].serial == serial)
+            return &guests->list[i];
+    return NULL;
+}
+
+/* ---- news: kept in order until they are asked for; a flood of strangers costs no more than this ---- */
+
+enum { NEWS_MAX = 64 };
+
+struct news {
+    struct link_event events[NEWS_MAX]; /* ring */
+    size_t head, count;
+};
+
+static bool news_full(const struct news *news)
+{
+    return news->count == NEWS_MAX;
+}
+
+/* Dropped where there is no room. */
+static void news_put(struct news *news, const struct link_event *event)
+{
+    if (!news_full(news))
+        news->events[(news->head + news->count++) % NEWS_MAX] = *event;
+}
+
+static void news_tell(struct news *news, enum link_event_type type, uint32_t peer, const char *text)
+{
+    struct link_event event = {.type = type, .peer = peer};
+    snprintf(event.text, sizeof event.text, "%s", text);
+    news_put(news, &event);
+}
+
+/* False: there is none. */
+static bool news_take(struct news *news, struct link_event *event)
+{
+    if (news->count == 0)
+        return false;
+    *event = news->events[news->head];
+    news->head = (news->head + 1) % NEWS_MAX;
+    news->count--;
+    return true;
+}
+
+/* News that wait of this peer are of nobody now. */
+static void news_drop(struct news *news, uint32_t peer)
+{
+    size_t count = news->count;
+    news->count = 0;
+    for (size_t i = 0; i < count; i++) {
+        const struct link_event *event = &news->events[(news->head + i) % NEWS_MAX];
+        if (event->peer != peer)
+            news->events[(news->head + news->count++) % NEWS_MAX] = *event;
+    }
+}
+
+/* ---- the link ---- */
 
 /* Connections to a peer: control and bulk. */
 enum { LINK_CONNECTIONS = 2 };

@@ -27,7 +27,6 @@
 #include "common/err.h"
 #include "net/transport/caps.h"
 #include "net/transport/ident.h"
-#include "net/transport/news.h"
 #include "net/transport/traffic.h"
 #include "net/transport/wire.h"
 
@@ -130,6 +129,23 @@ bool link_up(const struct link *link, uint32_t peer, bool bulk);
  * something in between keeps us out. */
 bool link_undialled(const struct link *link, uint32_t peer, uint64_t for_ms);
 
+enum link_event_type {
+    LINK_CONNECTED,    /* peer, bulk: a dialled connection is through; if it is control, greet the peer */
+    LINK_DISCONNECTED, /* peer, bulk: a dialled connection broke */
+    LINK_STRANGER,     /* text: an unknown key knocked and was refused */
+    LINK_NOT_ADMITTED, /* peer: it does not know our key, or is not the one we think */
+    LINK_NO_ANSWER,    /* peer: it takes connections, and says nothing */
+    LINK_MISMATCH,     /* peer (UINT32_MAX: a newcomer with a token), text: another protocol version or run */
+    LINK_MALFORMED,    /* peer (UINT32_MAX: not known whose), text: bytes that are no message */
+};
+
+struct link_event {
+    enum link_event_type type;
+    uint32_t peer;
+    bool bulk;                    /* which of its two connections */
+    char text[WIRE_REASON_BYTES]; /* for people */
+};
+
 /* Next event; false: none. */
 bool link_event(struct link *link, struct link_event *event);
 
@@ -139,7 +155,7 @@ struct link_counters {
     uint32_t rtt_min_us;     /* the shortest of the last minutes; 0: unknown */
 };
 
-/* Several times a second: ends connections that bring bytes and no message (net/transport/backlog.h), guests whose time
+/* Several times a second: ends connections that bring bytes and no message (net/transport/traffic.h), guests whose time
  * is over, and dials again where we were refused. */
 void link_tick(struct link *link);
 

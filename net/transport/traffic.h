@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * traffic: what each peer's connections have carried, bytes at the socket and round-trip time, as the kernel counts
- * them (TCP_INFO).
+ * them (TCP_INFO); and an end to those that bring bytes and no message.
  *
  * Owns the list of file descriptors that are known to carry a peer's traffic, and the sums over those that are gone.
  * The descriptors belong to ZeroMQ: nothing is read from them, written to them or closed here, and one may be closed or
@@ -56,5 +56,33 @@ void traffic_sample(struct traffic *traffic);
 
 /* As of the last sample. */
 struct traffic_sum traffic_of(const struct traffic *traffic, uint32_t peer);
+
+/* ---- connections that bring bytes and no message ----
+ *
+ * ZeroMQ hands a message over when its last part is there, and takes in any number of parts until then; its limits are
+ * on a part and on whole messages. So a member could fill our memory with one message that never ends. The kernel knows
+ * how much was taken from a connection: one that goes on for BACKLOG_BYTES_MAX without a message of it having been seen
+ * here is shut down. Honest ones stay far below: a message has two parts of 64 KiB at most, ZeroMQ's queue is bounded,
+ * and what waits in the kernel's buffer is not counted. The number of connections is bounded, too. Memory is in
+ * proportion to the highest descriptor. */
+
+enum { BACKLOG_BYTES_MAX = 16 << 20, BACKLOG_FDS_MAX = 1 << 20 };
+
+struct backlog;
+
+ERR_MUST_CHECK enum err backlog_new(size_t connections_max, struct backlog **out);
+/* NULL is fine. */
+void backlog_free(struct backlog *backlog);
+/* How many connections there may be from now on. */
+void backlog_allow(struct backlog *backlog, size_t connections_max);
+
+/* A connection that was accepted or dialled just now. More than there may be: it is shut down. */
+void backlog_open(struct backlog *backlog, int fd);
+/* A whole message of it was taken in. */
+void backlog_seen(struct backlog *backlog, int fd);
+/* Ends a connection: whoever it was of is not to be heard. */
+void backlog_end(struct backlog *backlog, int fd);
+/* Shuts down those that have brought too much; several times a second. Returns how many. */
+size_t backlog_check(struct backlog *backlog);
 
 #endif

@@ -104,10 +104,10 @@ bool record_differs(const struct record *a, const struct record *b);
 bool record_name_good(const char *name);
 
 /* Packed bytes: mem_free() them. Equal records pack to equal bytes. Of the record's sense only the limits are checked:
- * ERR_ARG. (net/config/record_pack.c) */
+ * ERR_ARG. (net/config/record_proto.c) */
 ERR_MUST_CHECK enum err record_pack(const struct record *record, uint8_t **bytes, size_t *bytes_count);
 /* Unpacks and checks (record_check()), and refuses bytes that record_pack() does not make of what they say: a record
- * has one digest. ERR_PROTO, ERR_NOMEM: `*out` is empty. (net/config/record_pack.c) */
+ * has one digest. ERR_PROTO, ERR_NOMEM: `*out` is empty. (net/config/record_proto.c) */
 ERR_MUST_CHECK enum err record_unpack(const uint8_t *bytes, size_t bytes_count, struct record *out);
 struct digest record_digest(const uint8_t *bytes, size_t bytes_count);
 

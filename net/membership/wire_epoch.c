@@ -8,7 +8,6 @@
 #include "net/transport/address.h"
 #include "net/membership/proof.h"
 #include "net/config/record_proto.h"
-#include "net/transport/unpack.h"
 
 void wire_epoch_deinit(struct epoch_message *message)
 {

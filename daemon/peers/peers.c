@@ -10,7 +10,7 @@
 #include "daemon/peers/peer.h"
 #include "daemon/rounds/desk.h"
 #include "daemon/rules.h"
-#include "net/sync/rows.h"
+#include "net/sync/sync.h"
 
 /* BEAT: heartbeats; an island that is silent for SILENT counts as away, which status shows within three seconds.
  * HELLO_AGAIN: greetings are repeated until both sides know the same of each other. */

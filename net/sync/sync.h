@@ -10,8 +10,8 @@
  * Members are slots in events and actions, and ids in keys (net/config/view.h). This is the one header of the
  * protocol core for other rooms. The floors below it, each of which knows only those under it: sync_peers (what peers
  * say), sync_fragment (a fragment's state machine), sync_owner (our parts' rounds), sync_patience (with whom),
- * sync_beyond (what a draft rests on), sync_certify (which results are held, and by whom), sync_core (memory and
- * actions), sync_types.
+ * sync_certify (which results are held, and by whom; what a draft rests on), sync_core (memory and actions),
+ * sync_types.
  *
  * Owns: the protocol of an island: fragments, the rounds of its parts, what it knows of its peers.
  * Called by: daemon, daemon/control, daemon/ctl, daemon/membership, daemon/peers, daemon/rounds, daemon/trainer,
@@ -33,6 +33,7 @@
 #include "net/transport/wire.h"
 
 struct sync;
+struct vouches; /* net/config/vouch.h */
 
 /* `conf` and what it points to are copied. ERR_ARG: too many members, or none; ERR_NOMEM. Caller frees. */
 ERR_MUST_CHECK enum err sync_new(const struct sync_conf *conf, struct sync **out);
@@ -159,5 +160,19 @@ enum sync_fault sync_fault(const struct sync *sync, uint32_t member);
 uint64_t sync_version_max(const struct sync *sync, uint32_t f);
 
 const char *sync_state_name(enum sync_state state);
+
+/* ---- which fragments a heartbeat tells of, and what ---- */
+
+/* The last report of a fragment; all ones: none. */
+struct rows_said {
+    struct wire_fragment row;
+    uint64_t epoch, held; /* held: mask of the parts whose results were named */
+};
+
+/* Adds to `beat`, whose epoch is set, what changed since `said` was last told, then some of the other fragments in turn
+ * from `*refresh` on; `said` (one for each fragment) and `*refresh` follow. `sync` may be NULL without fragments. What
+ * we vouch for is signed, once. */
+void rows_fill(const struct sync *sync, struct vouches *vouches, uint32_t fragments, struct rows_said *said,
+               uint32_t *refresh, struct wire_heartbeat *beat);
 
 #endif

@@ -4,8 +4,8 @@
  * who owns what. Private to net/sync/sync*.c.
  *
  * It is called by all of them and calls none; it takes no event, decides nothing, and allocates only in sync_core_new()
- * and sync_core_set_view(). Each floor writes only what is its own: sync_certify a fragment's parts and what members
- * hold of them, sync_beyond what a draft rests on beyond these, sync_patience its `wait` and a member's `conduct`,
+ * and sync_core_set_view(). Each floor writes only what is its own: sync_certify a fragment's parts, what members
+ * hold of them, and what a draft rests on beyond these, sync_patience its `wait` and a member's `conduct`,
  * sync_owner its `owner` and a member's `grace`, sync_doubt its proof, sync_fragment the rest of struct sync_fragment,
  * sync_peers the rest of struct sync_member (and, of a fragment, since when it is behind, when it may ask again, who
  * was asked, and since when nobody can be).
@@ -20,7 +20,6 @@
 #include "common/bitset.h"
 #include "common/digest.h"
 #include "common/err.h"
-#include "net/sync/grace.h"
 #include "net/sync/owner.h"
 #include "net/sync/sync_types.h"
 #include "net/transport/wire.h"

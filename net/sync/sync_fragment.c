@@ -3,7 +3,6 @@
 
 #include <stddef.h>
 
-#include "net/sync/sync_beyond.h"
 #include "net/sync/sync_certify.h"
 #include "net/sync/sync_owner.h"
 #include "net/sync/sync_patience.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "net/sync/sync_owner.h"
 
-#include "net/sync/grace.h"
 #include "net/sync/owner.h"
 #include "net/sync/sync_certify.h"
 #include "net/sync/sync_patience.h"

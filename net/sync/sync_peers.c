@@ -4,7 +4,6 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "net/sync/sync_beyond.h"
 #include "net/sync/sync_certify.h"
 #include "net/sync/sync_doubt.h"
 #include "net/sync/sync_fragment.h"

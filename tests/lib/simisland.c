@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "net/sync/rows.h"
+#include "net/sync/sync.h"
 
 struct sim_beat {
     bool taking_part, in_doubt, disk_fails;

@@ -39,8 +39,8 @@ net/config      *
 net/membership  epoch > wire_epoch
 net/membership  compose > muster
 net/membership  *
-net/sync        rows > sync > sync_peers > sync_doubt > sync_fragment > sync_owner > sync_patience > sync_beyond > sync_certify > sync_core > sync_types
-net/sync        sync_core > owner , grace
+net/sync        sync > sync_peers > sync_doubt > sync_fragment > sync_owner > sync_patience > sync_certify > sync_core > sync_types
+net/sync        sync_core > owner
 net/sync        sync_types > owner
 
 outer_opt  *

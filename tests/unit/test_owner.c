@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "common/digest.h"
-#include "net/sync/grace.h"
+#include "net/sync/owner.h"
 #include "net/sync/sync.h"
 #include "tests/lib/roster.h"
 

@@ -6,7 +6,8 @@
 #include <string.h>
 
 #include "common/digest.h"
-#include "net/sync/rows.h"
+#include "net/config/vouch.h"
+#include "net/sync/sync.h"
 #include "tests/lib/roster.h"
 
 enum { VERSION = 4 };

@@ -9,7 +9,6 @@
 #include "common/mem.h"
 #include "daemon/rules.h"
 #include "daemon/state/results.h"
-#include "daemon/state/rivals.h"
 #include "outer_opt/runaway.h"
 
 /* No run spec leads to larger numbers of an outer step. */
@@ -201,7 +200,7 @@ static void keep_proof(const struct desk *desk, const struct result_id *one, con
 {
     uint8_t *bytes = NULL;
     size_t count;
-    enum err err = rivals_proof(desk->conf.ledger, other, one, &bytes, &count);
+    enum err err = results_proof(desk->conf.ledger, other, one, &bytes, &count);
     if (err == ERR_OK)
         err = desk->conf.save_proof(desk->conf.folder, one->owner, bytes, count);
     if (err != ERR_OK)
@@ -229,7 +228,7 @@ static enum err run_receive(struct job *job, struct jobs_scratch *scratch)
     struct result_id there = wire_object_result(&what), other;
     j->digest = what.digest;
     TRY(ledger_append(desk->conf.ledger, &there, j->slot->data, j->slot->bytes));
-    j->rivals = rivals_of(desk->conf.ledger, &there, j->owner_key, &other);
+    j->rivals = results_rival(desk->conf.ledger, &there, j->owner_key, &other);
     if (j->rivals)
         keep_proof(desk, &there, &other);
     return ERR_OK;

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,12 +14,387 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/bytes.h"
 #include "common/fsio.h"
 #include "common/log.h"
 #include "common/mem.h"
-#include "daemon/state/ledger_index.h"
-#include "daemon/state/ledger_record.h"
 #include "net/transport/wire_object.h"
+#include "outer_opt/codec.h"
+
+/* ---- bytes of segments and records ---- */
+
+/* Of docs/FORMATS.md, 7. What reads them may find them damaged, or made by others: none of it reaches an assert.
+ *
+ * Segment header: 0  u32 magic "DLS1"   4  u32 version   8  u64 number   16  32 bytes run id   48  16 bytes nonce
+ * Record:         0  u32 magic "DLR1"   4  u32 kind   8  u64 bytes of the body
+ *                 16  32 bytes BLAKE2b over bytes 0..15 and the object's header (commit: the body)
+ *                 48  body, zeros to a multiple of 8
+ * Commit:         0  u32 fragment   4  u32 parts   8  u64 version   16  32 bytes hash of the version
+ *                 48  for each part: u64 epoch, u32 owner, 32 bytes digest of its result
+ *
+ * A result's header says all that the key has, and its own digests cover its bytes: they are not hashed a second time.
+ */
+enum {
+    LEDGER_VERSION = 4, /* it rises with WIRE_OBJECT_VERSION, too */
+    LEDGER_SEGMENT_HEADER = 64,
+    LEDGER_RECORD_HEADER = 48,
+    LEDGER_RECORD_ALIGN = 8, /* records begin on multiples of it */
+    LEDGER_NONCE_BYTES = 16,
+    LEDGER_COMMIT_BYTES_MAX = 48 + LEDGER_PARTS_MAX * 44,
+};
+
+/* Whose ledger it is. */
+struct ledger_run {
+    struct digest id;
+    uint8_t nonce[LEDGER_NONCE_BYTES];
+};
+
+enum ledger_kind { LEDGER_RESULT = 1, LEDGER_COMMIT = 2 };
+struct ledger_record {
+    enum ledger_kind kind;
+    struct result_id key; /* commit: fragment and version */
+    uint64_t at, bytes;   /* of the body: the result's object, or the packed commit */
+    uint64_t end;         /* where the next record begins */
+};
+
+/* What stands at `at` of a segment of `bytes`. A head is looked at in constant time, and the body of one that is right
+ * once, whole or not: so scanning any bytes takes time in proportion to their number. */
+enum ledger_found {
+    LEDGER_NO_HEAD, /* no record begins here */
+    LEDGER_DAMAGED, /* one begins and reaches to `out->end`, and its body was damaged */
+    LEDGER_WHOLE,
+};
+
+#define SEGMENT_MAGIC 0x31534c44u
+#define RECORD_MAGIC 0x31524c44u
+enum { RECORD_DIGEST = 16, COMMIT_HEADER = 48, PART_BYTES = 44 };
+_Static_assert(LEDGER_COMMIT_BYTES_MAX == COMMIT_HEADER + LEDGER_PARTS_MAX * PART_BYTES, "a commit's parts");
+_Static_assert((int)LEDGER_NONCE_BYTES == (int)WIRE_NONCE_BYTES, "a run has one nonce");
+/* A ledger whose results cannot be opened would be replayed to its checkpoint and no further, and nobody told. */
+_Static_assert((int)WIRE_OBJECT_VERSION == 4, "a new version of objects needs one of the ledger: raise LEDGER_VERSION");
+
+static void record_put_segment(uint64_t number, const struct ledger_run *run, uint8_t out[LEDGER_SEGMENT_HEADER])
+{
+    struct bytes_writer writer = bytes_writer_init(out, LEDGER_SEGMENT_HEADER);
+    bytes_put_u32(&writer, SEGMENT_MAGIC);
+    bytes_put_u32(&writer, LEDGER_VERSION);
+    bytes_put_u64(&writer, number);
+    bytes_put(&writer, run->id.byte, DIGEST_BYTES);
+    bytes_put(&writer, run->nonce, LEDGER_NONCE_BYTES);
+}
+
+/* ERR_CORRUPT: it is none. ERR_CONF: of another version, or another run. `path` is for the text. */
+static enum err record_get_segment(const uint8_t *header, uint64_t number, const struct ledger_run *run,
+                                   const char *path)
+{
+    struct bytes_reader reader = bytes_reader_init(header, LEDGER_SEGMENT_HEADER);
+    uint32_t magic = bytes_get_u32(&reader);
+    uint32_t version = bytes_get_u32(&reader);
+    uint64_t found = bytes_get_u64(&reader);
+    if (magic != SEGMENT_MAGIC || found != number)
+        return err_set(ERR_CORRUPT, "%s: not a ledger segment", path);
+    if (version != LEDGER_VERSION)
+        return err_set(ERR_CONF,
+                       "%s: ledger of version %" PRIu32 ", and this release reads version %d; go on with the release "
+                       "that wrote it, or begin anew in another folder; nothing saved was changed",
+                       path, version, LEDGER_VERSION);
+    if (memcmp(bytes_get(&reader, DIGEST_BYTES), run->id.byte, DIGEST_BYTES) != 0)
+        return err_set(
+            ERR_CONF, "%s: belongs to another run; use another [island] state folder, or the run spec it was made with",
+            path);
+    if (memcmp(bytes_get(&reader, LEDGER_NONCE_BYTES), run->nonce, LEDGER_NONCE_BYTES) != 0)
+        return err_set(ERR_CONF,
+                       "%s: belongs to another run that was begun with the same run spec; use another [island] state "
+                       "folder; nothing saved was changed",
+                       path);
+    return ERR_OK;
+}
+
+/* Of a body, what the record's own digest covers. */
+static uint64_t covered(enum ledger_kind kind, uint64_t bytes)
+{
+    return kind == LEDGER_RESULT && bytes > WIRE_OBJECT_HEADER_BYTES ? WIRE_OBJECT_HEADER_BYTES : bytes;
+}
+
+static struct digest record_digest(const uint8_t *header, enum ledger_kind kind, const uint8_t *body, uint64_t bytes)
+{
+    struct digest_state state;
+    digest_begin(&state);
+    digest_add(&state, header, RECORD_DIGEST);
+    digest_add(&state, body, (size_t)covered(kind, bytes));
+    return digest_end(&state);
+}
+
+/* The header of a record over `body`, which for a result is an object, whose own digests cover all of it. */
+static void record_put(enum ledger_kind kind, const uint8_t *body, uint64_t bytes, uint8_t out[LEDGER_RECORD_HEADER])
+{
+    struct bytes_writer writer = bytes_writer_init(out, LEDGER_RECORD_HEADER);
+    bytes_put_u32(&writer, RECORD_MAGIC);
+    bytes_put_u32(&writer, (uint32_t)kind);
+    bytes_put_u64(&writer, bytes);
+    struct digest digest = record_digest(out, kind, body, bytes);
+    bytes_put(&writer, digest.byte, DIGEST_BYTES);
+}
+
+/* Where a record ends whose body of `bytes` begins at `at`. */
+static uint64_t record_end(uint64_t at, uint64_t bytes)
+{
+    return at + (bytes + LEDGER_RECORD_ALIGN - 1) / LEDGER_RECORD_ALIGN * LEDGER_RECORD_ALIGN;
+}
+
+/* The head alone. Lengths are compared in a way that no length overflows. */
+static bool read_head(const uint8_t *segment, uint64_t bytes, uint64_t at, struct ledger_record *out)
+{
+    const uint8_t *header = segment + at;
+    struct bytes_reader reader = bytes_reader_init(header, LEDGER_RECORD_HEADER);
+    uint32_t magic = bytes_get_u32(&reader);
+    uint32_t kind = bytes_get_u32(&reader);
+    out->bytes = bytes_get_u64(&reader);
+    out->at = at + LEDGER_RECORD_HEADER;
+    if (magic != RECORD_MAGIC || (kind != LEDGER_RESULT && kind != LEDGER_COMMIT) || out->bytes > bytes - out->at)
+        return false;
+    out->kind = (enum ledger_kind)kind;
+    out->end = record_end(out->at, out->bytes);
+    bool fits = kind == LEDGER_RESULT ? out->bytes >= WIRE_OBJECT_HEADER_BYTES : out->bytes <= LEDGER_COMMIT_BYTES_MAX;
+    if (!fits || out->end > bytes)
+        return false;
+    struct digest digest = record_digest(header, out->kind, segment + out->at, out->bytes);
+    return memcmp(header + RECORD_DIGEST, digest.byte, DIGEST_BYTES) == 0;
+}
+
+/* Packs a commit; returns its bytes. */
+static size_t record_put_commit(const struct ledger_commit *commit, uint8_t out[LEDGER_COMMIT_BYTES_MAX])
+{
+    struct bytes_writer writer = bytes_writer_init(out, LEDGER_COMMIT_BYTES_MAX);
+    bytes_put_u32(&writer, commit->fragment);
+    bytes_put_u32(&writer, commit->parts_count);
+    bytes_put_u64(&writer, commit->version);
+    bytes_put(&writer, commit->hash.byte, DIGEST_BYTES);
+    for (uint32_t i = 0; i < commit->parts_count; i++) {
+        bytes_put_u64(&writer, commit->parts[i].epoch);
+        bytes_put_u32(&writer, commit->parts[i].owner);
+        bytes_put(&writer, commit->parts[i].digest.byte, DIGEST_BYTES);
+    }
+    return writer.at;
+}
+
+/* ERR_CORRUPT: it is none. */
+static enum err record_get_commit(const uint8_t *body, size_t bytes, struct ledger_commit *out)
+{
+    struct bytes_reader reader = bytes_reader_init(body, bytes);
+    memset(out, 0, sizeof *out);
+    out->fragment = bytes_get_u32(&reader);
+    uint32_t parts = bytes_get_u32(&reader);
+    out->version = bytes_get_u64(&reader);
+    const uint8_t *hash = bytes_get(&reader, DIGEST_BYTES);
+    if (hash == NULL || parts == 0 || parts > LEDGER_PARTS_MAX || bytes_left(&reader) != (size_t)parts * PART_BYTES)
+        return err_set(ERR_CORRUPT, "a commit of %" PRIu32 " parts in %zu bytes", parts, bytes);
+    memcpy(out->hash.byte, hash, DIGEST_BYTES);
+    for (uint32_t i = 0; i < parts; i++) {
+        out->parts[i].fragment = out->fragment;
+        out->parts[i].version = out->version;
+        out->parts[i].epoch = bytes_get_u64(&reader);
+        out->parts[i].owner = bytes_get_u32(&reader);
+        memcpy(out->parts[i].digest.byte, bytes_get(&reader, DIGEST_BYTES), DIGEST_BYTES);
+    }
+    out->parts_count = parts;
+    return ERR_OK;
+}
+
+static bool result_key(const uint8_t *body, struct ledger_record *out)
+{
+    struct wire_object what;
+    struct wire_meta meta;
+    const uint8_t *frame;
+    size_t frame_bytes;
+    if (wire_object_open(body, (size_t)out->bytes, &what, &meta, &frame, &frame_bytes) != ERR_OK ||
+        what.key.kind != WIRE_RESULT || codec_intact(frame, frame_bytes) != ERR_OK)
+        return false;
+    out->key = wire_object_result(&what);
+    return true;
+}
+
+static bool commit_key(const uint8_t *body, struct ledger_record *out)
+{
+    struct ledger_commit commit;
+    if (record_get_commit(body, (size_t)out->bytes, &commit) != ERR_OK)
+        return false;
+    out->key = (struct result_id){.fragment = commit.fragment, .version = commit.version};
+    return true;
+}
+
+static enum ledger_found record_at(const uint8_t *segment, uint64_t bytes, uint64_t at, struct ledger_record *out)
+{
+    if (at > bytes || bytes - at < LEDGER_RECORD_HEADER || !read_head(segment, bytes, at, out))
+        return LEDGER_NO_HEAD;
+    for (uint64_t i = out->at + out->bytes; i < out->end; i++)
+        if (segment[i] != 0)
+            return LEDGER_DAMAGED;
+    const uint8_t *body = segment + out->at;
+    bool whole = out->kind == LEDGER_RESULT ? result_key(body, out) : commit_key(body, out);
+    return whole ? LEDGER_WHOLE : LEDGER_DAMAGED;
+}
+
+/* ---- index ---- */
+
+/* Where the records are: a hash table by fragment and version, in memory, under the ledger's lock. The records of one
+ * version form a list in the order in which they were added. An entry takes 80 bytes, and 8 to 16 of the table; both
+ * grow by doubling. */
+struct ledger_entry {
+    struct result_id key;  /* of a commit: fragment and version, else zeros */
+    uint32_t segment : 30; /* index into the ledger's segments */
+    uint32_t commit : 1;
+    uint32_t unflushed : 1; /* a result that is to be durable, and is not yet: nobody hears of it */
+    uint32_t next;          /* of its version: index + 1; the index's own */
+    uint64_t offset, bytes; /* of the body in the file */
+};
+
+struct ledger_index {
+    struct ledger_entry *entries;
+    size_t count, room, results; /* results: entries that are no commits */
+    uint32_t *slots;             /* open addressing: index + 1 of a version's first entry */
+    size_t slots_room;           /* power of two */
+};
+
+/* At first; both double, and slots are at least two for each entry. */
+enum { ENTRIES_MIN = 1024, SLOTS_MIN = 2 * ENTRIES_MIN };
+
+/* Empty when zeroed. */
+static void index_deinit(struct ledger_index *index)
+{
+    mem_free(index->entries);
+    mem_free(index->slots);
+    *index = (struct ledger_index){0};
+}
+
+static size_t hash_of(uint32_t fragment, uint64_t version)
+{
+    uint64_t value = version * 0x9e3779b97f4a7c15u ^ ((uint64_t)fragment << 32);
+    value = (value ^ value >> 29) * 0xbf58476d1ce4e5b9u;
+    return (size_t)(value ^ value >> 32);
+}
+
+/* The slot of a version, or the free one where it would be. */
+static uint32_t *slot_of(const struct ledger_index *index, uint32_t fragment, uint64_t version)
+{
+    for (size_t at = hash_of(fragment, version);; at++) {
+        uint32_t *slot = &index->slots[at & (index->slots_room - 1)];
+        if (*slot == 0)
+            return slot;
+        const struct result_id *key = &index->entries[*slot - 1].key;
+        if (key->fragment == fragment && key->version == version)
+            return slot;
+    }
+}
+
+/* The first entry of a version, and the one after an entry; NULL: none. */
+static struct ledger_entry *index_first(const struct ledger_index *index, uint32_t fragment, uint64_t version)
+{
+    if (index->slots_room == 0)
+        return NULL;
+    uint32_t slot = *slot_of(index, fragment, version);
+    return slot != 0 ? &index->entries[slot - 1] : NULL;
+}
+
+static struct ledger_entry *index_next(const struct ledger_index *index, const struct ledger_entry *entry)
+{
+    return entry->next != 0 ? &index->entries[entry->next - 1] : NULL;
+}
+
+/* NULL: there is none. Borrowed until the next change. */
+static struct ledger_entry *index_find(const struct ledger_index *index, const struct result_id *key)
+{
+    struct ledger_entry *entry = index_first(index, key->fragment, key->version);
+    while (entry != NULL && (entry->commit || !result_id_equal(&entry->key, key)))
+        entry = index_next(index, entry);
+    return entry;
+}
+
+static struct ledger_entry *index_commit(const struct ledger_index *index, uint32_t fragment, uint64_t version)
+{
+    struct ledger_entry *entry = index_first(index, fragment, version);
+    while (entry != NULL && !entry->commit)
+        entry = index_next(index, entry);
+    return entry;
+}
+
+/* Puts an entry at the end of its version's list. */
+static void link_entry(struct ledger_index *index, uint32_t i)
+{
+    struct ledger_entry *entry = &index->entries[i];
+    uint32_t *link = slot_of(index, entry->key.fragment, entry->key.version);
+    while (*link != 0)
+        link = &index->entries[*link - 1].next;
+    entry->next = 0;
+    *link = i + 1;
+}
+
+static void link_all(struct ledger_index *index)
+{
+    for (size_t i = 0; i < index->slots_room; i++)
+        index->slots[i] = 0;
+    index->results = 0;
+    for (size_t i = 0; i < index->count; i++) {
+        index->entries[i].next = 0;
+        index->results += !index->entries[i].commit;
+    }
+    for (size_t i = 0; i < index->count; i++)
+        link_entry(index, (uint32_t)i);
+}
+
+static enum err index_grow(struct ledger_index *index)
+{
+    if (index->count == index->room) {
+        size_t room = index->room > 0 ? 2 * index->room : ENTRIES_MIN;
+        TRY(mem_grow(&index->entries, index->count, room, sizeof *index->entries, "the ledger's index"));
+        index->room = room;
+    }
+    if (2 * (index->count + 1) > index->slots_room) {
+        size_t room = index->slots_room > 0 ? 2 * index->slots_room : SLOTS_MIN;
+        uint32_t *slots = NULL;
+        TRY(mem_new(room, sizeof *slots, "the ledger's index", &slots));
+        mem_free(index->slots);
+        index->slots = slots;
+        index->slots_room = room;
+        link_all(index);
+    }
+    return ERR_OK;
+}
+
+/* Adds a record that is not there. ERR_NOMEM; ERR_STATE: the version has LEDGER_RESULTS_MAX results. */
+static enum err index_add(struct ledger_index *index, const struct ledger_entry *entry)
+{
+    size_t results = 0;
+    const struct ledger_entry *there = index_first(index, entry->key.fragment, entry->key.version);
+    for (; there != NULL; there = index_next(index, there))
+        results += !there->commit;
+    if (!entry->commit && results >= LEDGER_RESULTS_MAX)
+        return err_set(ERR_STATE, "the ledger has %d results of fragment %" PRIu32 ", version %" PRIu64 " already",
+                       LEDGER_RESULTS_MAX, entry->key.fragment, entry->key.version);
+    TRY(index_grow(index));
+    index->entries[index->count] = *entry;
+    index->results += !entry->commit;
+    link_entry(index, (uint32_t)index->count++);
+    return ERR_OK;
+}
+
+/* Takes out those of a segment whose bodies are at `offset` or further, or all of it. */
+static void index_drop_from(struct ledger_index *index, uint32_t segment, uint64_t offset)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < index->count; i++)
+        if (index->entries[i].segment != segment || index->entries[i].offset < offset)
+            index->entries[kept++] = index->entries[i];
+    index->count = kept;
+    link_all(index);
+}
+
+static void index_drop_segment(struct ledger_index *index, uint32_t segment)
+{
+    index_drop_from(index, segment, 0);
+}
+
+/* ---- a ledger ---- */
 
 enum { SEGMENTS_MAX = 65536 };
 /* A place in the ledger: the number of a segment and the bytes in it. */
@@ -73,7 +449,7 @@ static enum err create_segment(const struct ledger *ledger, uint64_t number, int
 {
     char *path;
     uint8_t header[LEDGER_SEGMENT_HEADER];
-    ledger_record_put_segment(number, &ledger->run, header);
+    record_put_segment(number, &ledger->run, header);
     if (number > LEDGER_SEGMENT_NUMBER_MAX)
         return err_set(ERR_STATE, "%s: the ledger's last file has the last number there is", ledger->folder);
     TRY(segment_path(ledger, number, &path));
@@ -129,14 +505,14 @@ static enum err read_commit(const struct ledger *ledger, const struct ledger_ent
 {
     uint8_t record[LEDGER_RECORD_HEADER + LEDGER_COMMIT_BYTES_MAX + LEDGER_RECORD_ALIGN] = {0};
     struct ledger_record found;
-    uint64_t bytes = ledger_record_end(LEDGER_RECORD_HEADER, entry->bytes);
+    uint64_t bytes = record_end(LEDGER_RECORD_HEADER, entry->bytes);
     off_t at = (off_t)(entry->offset - LEDGER_RECORD_HEADER);
     ssize_t got = pread(ledger->segments[entry->segment].fd, record, (size_t)bytes, at);
     if (got < 0)
         return err_set_errno(ERR_IO, "the ledger in %s", ledger->folder);
-    if (ledger_record_at(record, (uint64_t)got, 0, &found) != LEDGER_WHOLE || found.bytes != entry->bytes)
+    if (record_at(record, (uint64_t)got, 0, &found) != LEDGER_WHOLE || found.bytes != entry->bytes)
         return err_set(ERR_CORRUPT, "the ledger in %s: a commit was damaged since it was opened", ledger->folder);
-    return ledger_record_get_commit(record + LEDGER_RECORD_HEADER, (size_t)entry->bytes, out);
+    return record_get_commit(record + LEDGER_RECORD_HEADER, (size_t)entry->bytes, out);
 }
 
 /* ---- opening: every record is looked at ---- */
@@ -150,10 +526,10 @@ static enum err note_record(struct ledger *ledger, const struct ledger_record *r
                                  .commit = commit,
                                  .offset = record->at,
                                  .bytes = record->bytes};
-    struct ledger_entry *there = commit ? ledger_index_commit(&ledger->index, entry.key.fragment, entry.key.version)
-                                        : ledger_index_find(&ledger->index, &entry.key);
+    struct ledger_entry *there = commit ? index_commit(&ledger->index, entry.key.fragment, entry.key.version)
+                                        : index_find(&ledger->index, &entry.key);
     if (there == NULL)
-        return ledger_index_add(&ledger->index, &entry);
+        return index_add(&ledger->index, &entry);
     if (commit) {
         entry.next = there->next;
         *there = entry;
@@ -168,7 +544,7 @@ static enum err scan_records(struct ledger *ledger, const char *path, const uint
     struct ledger_record record;
     *good = LEDGER_SEGMENT_HEADER;
     for (uint64_t at = *good; at < bytes;) {
-        enum ledger_found found = ledger_record_at(map, bytes, at, &record);
+        enum ledger_found found = record_at(map, bytes, at, &record);
         if (found != LEDGER_WHOLE) {
             at = found == LEDGER_DAMAGED ? record.end : at + LEDGER_RECORD_ALIGN;
             continue;
@@ -195,7 +571,7 @@ static enum err scan_segment(struct ledger *ledger, const char *path, uint64_t n
     uint8_t *map = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
     if (map == MAP_FAILED)
         return err_set_errno(ERR_IO, "%s: cannot map", path);
-    enum err err = ledger_record_get_segment(map, number, &ledger->run, path);
+    enum err err = record_get_segment(map, number, &ledger->run, path);
     if (err == ERR_OK)
         err = scan_records(ledger, path, map, bytes, &good);
     munmap(map, bytes);
@@ -372,7 +748,7 @@ void ledger_close(struct ledger *ledger)
     pthread_mutex_destroy(&ledger->lock);
     pthread_mutex_destroy(&ledger->writing);
     mem_free(ledger->segments);
-    ledger_index_deinit(&ledger->index);
+    index_deinit(&ledger->index);
     mem_free(ledger->folder);
     mem_free(ledger->lock_path);
     mem_free(ledger);
@@ -395,7 +771,7 @@ uint64_t ledger_at(struct ledger *ledger)
 /* Of what is on its way to the disk nobody hears yet. */
 static const struct ledger_entry *told(const struct ledger *ledger, const struct result_id *key)
 {
-    const struct ledger_entry *entry = ledger_index_find(&ledger->index, key);
+    const struct ledger_entry *entry = index_find(&ledger->index, key);
     return entry != NULL && !entry->unflushed ? entry : NULL;
 }
 
@@ -411,8 +787,8 @@ size_t ledger_list(struct ledger *ledger, uint32_t fragment, uint64_t version, s
 {
     size_t count = 0;
     pthread_mutex_lock(&ledger->lock);
-    const struct ledger_entry *entry = ledger_index_first(&ledger->index, fragment, version);
-    for (; entry != NULL && count < max; entry = ledger_index_next(&ledger->index, entry))
+    const struct ledger_entry *entry = index_first(&ledger->index, fragment, version);
+    for (; entry != NULL && count < max; entry = index_next(&ledger->index, entry))
         if (!entry->commit && !entry->unflushed)
             out[count++] = entry->key;
     pthread_mutex_unlock(&ledger->lock);
@@ -423,8 +799,8 @@ uint64_t ledger_version_bytes(struct ledger *ledger, uint32_t fragment, uint64_t
 {
     uint64_t bytes = 0;
     pthread_mutex_lock(&ledger->lock);
-    const struct ledger_entry *entry = ledger_index_first(&ledger->index, fragment, version);
-    for (; entry != NULL; entry = ledger_index_next(&ledger->index, entry))
+    const struct ledger_entry *entry = index_first(&ledger->index, fragment, version);
+    for (; entry != NULL; entry = index_next(&ledger->index, entry))
         bytes += entry->commit ? 0 : entry->bytes;
     pthread_mutex_unlock(&ledger->lock);
     return bytes;
@@ -466,7 +842,7 @@ void ledger_unmap(struct ledger_map *map)
 enum err ledger_commit_of(struct ledger *ledger, uint32_t fragment, uint64_t version, struct ledger_commit *out)
 {
     pthread_mutex_lock(&ledger->lock);
-    const struct ledger_entry *entry = ledger_index_commit(&ledger->index, fragment, version);
+    const struct ledger_entry *entry = index_commit(&ledger->index, fragment, version);
     enum err err = entry != NULL
                        ? read_commit(ledger, entry, out)
                        : err_set(ERR_NOTFOUND, "the ledger does not know what made version %" PRIu64, version);
@@ -504,7 +880,7 @@ static void remove_segment(struct ledger *ledger, size_t index)
     close(ledger->segments[index].fd);
     ledger->segments[index].fd = -1;
     ledger->segments[index].bytes = ledger->segments[index].durable = 0;
-    ledger_index_drop_segment(&ledger->index, (uint32_t)index);
+    index_drop_segment(&ledger->index, (uint32_t)index);
 }
 
 void ledger_prune(struct ledger *ledger, const struct ledger_reach *reach, uint32_t fragments_count)
@@ -572,7 +948,7 @@ static void answer(struct ledger_flush *waiting, int error)
 static void lose(struct ledger *ledger, size_t index, struct ledger_flush *waiting, int error)
 {
     struct segment *segment = &ledger->segments[index];
-    ledger_index_drop_from(&ledger->index, (uint32_t)index, segment->durable);
+    index_drop_from(&ledger->index, (uint32_t)index, segment->durable);
     if (ftruncate(segment->fd, (off_t)segment->durable) != 0 && !ledger->doubtful)
         log_error("the ledger in %s cannot be cut back after a failed flush: %s", ledger->folder, strerror(errno));
     segment->bytes = segment->durable;
@@ -631,8 +1007,8 @@ enum err ledger_sync(struct ledger *ledger)
 
 static struct ledger_entry *find(const struct ledger *ledger, const struct ledger_entry *what)
 {
-    return what->commit ? ledger_index_commit(&ledger->index, what->key.fragment, what->key.version)
-                        : ledger_index_find(&ledger->index, &what->key);
+    return what->commit ? index_commit(&ledger->index, what->key.fragment, what->key.version)
+                        : index_find(&ledger->index, &what->key);
 }
 
 /* With the lock. */
@@ -653,12 +1029,12 @@ static enum err write_record(const struct ledger *ledger, const struct segment *
     static const uint8_t zeros[LEDGER_RECORD_ALIGN];
     uint8_t header[LEDGER_RECORD_HEADER];
     size_t bytes = (size_t)entry->bytes;
-    ledger_record_put(entry->commit ? LEDGER_COMMIT : LEDGER_RESULT, body, bytes, header);
+    record_put(entry->commit ? LEDGER_COMMIT : LEDGER_RESULT, body, bytes, header);
     if (lseek(segment->fd, (off_t)segment->bytes, SEEK_SET) < 0)
         return err_set_errno(ERR_IO, "the ledger in %s", ledger->folder);
     TRY(fsio_write_all(segment->fd, header, sizeof header, "the ledger"));
     TRY(fsio_write_all(segment->fd, body, bytes, "the ledger"));
-    return fsio_write_all(segment->fd, zeros, (size_t)(ledger_record_end(0, bytes) - bytes), "the ledger");
+    return fsio_write_all(segment->fd, zeros, (size_t)(record_end(0, bytes) - bytes), "the ledger");
 }
 
 /* A full segment is left for a new one; so is one whose flush has failed. With the lock. */
@@ -688,7 +1064,7 @@ static enum err note(struct ledger *ledger, struct ledger_entry *entry)
 {
     struct ledger_entry *there = find(ledger, entry);
     if (there == NULL)
-        return ledger_index_add(&ledger->index, entry);
+        return index_add(&ledger->index, entry);
     entry->next = there->next;
     *there = *entry;
     return ERR_OK;
@@ -722,7 +1098,7 @@ static enum err append(struct ledger *ledger, struct ledger_entry *entry, const 
         err = note(ledger, entry);
     if (err != ERR_OK)
         return cut_back(segment, err);
-    segment->bytes = ledger_record_end(entry->offset, entry->bytes);
+    segment->bytes = record_end(entry->offset, entry->bytes);
     ledger->lost = false;
     return ERR_OK;
 }
@@ -775,7 +1151,7 @@ static bool says_the_same(const struct ledger *ledger, const struct ledger_entry
     struct ledger_commit there;
     uint8_t packed[LEDGER_COMMIT_BYTES_MAX];
     return entry != NULL && read_commit(ledger, entry, &there) == ERR_OK &&
-           ledger_record_put_commit(&there, packed) == bytes && memcmp(packed, body, bytes) == 0;
+           record_put_commit(&there, packed) == bytes && memcmp(packed, body, bytes) == 0;
 }
 
 enum err ledger_append_commit(struct ledger *ledger, const struct ledger_commit *commit, bool durable)
@@ -785,7 +1161,7 @@ enum err ledger_append_commit(struct ledger *ledger, const struct ledger_commit 
     enum err err = ERR_OK;
     if (commit->parts_count == 0 || commit->parts_count > LEDGER_PARTS_MAX)
         return err_set(ERR_ARG, "a commit of %" PRIu32 " parts", commit->parts_count);
-    entry.bytes = ledger_record_put_commit(commit, body);
+    entry.bytes = record_put_commit(commit, body);
     take_turn(ledger);
     if (!says_the_same(ledger, find(ledger, &entry), body, (size_t)entry.bytes))
         err = append(ledger, &entry, body);

@@ -22,9 +22,22 @@
 
 #include "common/digest.h"
 #include "common/err.h"
-#include "daemon/state/ledger_record.h"
+#include "net/transport/result_id.h"
 
 struct ledger;
+
+enum {
+    LEDGER_PARTS_MAX = 64,    /* of one version */
+    LEDGER_RESULTS_MAX = 256, /* of one version: each part's in a few epochs, and a few that were made twice */
+};
+
+/* Which results made a version, and what came of it. */
+struct ledger_commit {
+    uint32_t fragment, parts_count;
+    uint64_t version;
+    struct digest hash;                       /* of the version they made; zeros: it was not known yet */
+    struct result_id parts[LEDGER_PARTS_MAX]; /* of this fragment and version */
+};
 
 struct ledger_conf {
     const char *folder;     /* created if need be */

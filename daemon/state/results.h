@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * results: what the ledger's results say: a result opened in place, and whose contributions it counts.
+ * results: what the ledger's results say: a result opened in place, whose contributions it counts, and
+ * whether its owner has signed another one.
  *
  * Any thread; the ledger locks inside.
  */
@@ -8,6 +9,7 @@
 #define DAEMON_STATE_RESULTS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "common/err.h"
@@ -37,5 +39,19 @@ double result_share(const struct wire_meta *meta, uint32_t id, bool alike);
 /* The first result that the ledger got of the part that `like` names, whatever its digest; false: it has none, and
  * `*out` is as it was. */
 bool results_find(struct ledger *ledger, const struct result_id *like, struct result_id *out);
+
+/* ---- two results of one part, both signed by its owner ----
+ *
+ * There can be one at most: an owner that makes another has lied, or works from an older disk without knowing it, and
+ * the two are the proof. */
+
+/* Whether the ledger has this result and another one of the same owner for the same fragment, version and epoch, and
+ * both are signed with this key. A result that is damaged or not signed proves nothing. */
+bool results_rival(struct ledger *ledger, const struct result_id *key, const uint8_t *owner_key,
+                   struct result_id *other);
+
+/* Both, as a proof (net/membership/proof.h). Caller frees `*bytes`. Fails as result_open(), or ERR_NOMEM. */
+ERR_MUST_CHECK enum err results_proof(struct ledger *ledger, const struct result_id *first,
+                                      const struct result_id *second, uint8_t **bytes, size_t *count);
 
 #endif

@@ -43,7 +43,6 @@ rounds/rounds          | rounds_new        | engine_new control_new status_take 
 rounds/squeeze         | squeeze_best      | engine_new peers_new rounds_new trainer_new desk_init encode_new replica_new jobs_new | unit/squeeze
 rounds/standing        | standing_note     | engine_new peers_new rounds_new trainer_new desk_init encode_new replica_new jobs_new | unit/standing
 state/replica          | replica_new       | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new events_new | unit/replica unit/replica_cut unit/guards
-state/rivals           | rivals_of         | engine_new peers_new rounds_new trainer_new replica_new jobs_new events_new | unit/rivals
 membership/proofs      | proofs_save       | engine_new peers_new rounds_new trainer_new ledger_open replica_new jobs_new events_new | unit/proof
 state/parts            | parts_of          | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new events_new | unit/parts
 state/ledger           | ledger_open       | engine_new peers_new rounds_new trainer_new slots_new replica_new jobs_new events_new | unit/ledger unit/ledger_at unit/ledger_flush
@@ -51,7 +50,7 @@ state/counted          | counted_note      | engine_new peers_new rounds_new tra
 membership/vote        | vote_open         | engine_new peers_new rounds_new trainer_new slots_new ledger_open replica_new jobs_new events_new | unit/vote
 membership/records     | records_load      | engine_new peers_new rounds_new trainer_new slots_new ledger_open replica_new jobs_new events_new | unit/records
 state/slots            | slots_new         | engine_new peers_new rounds_new trainer_new ledger_open jobs_new events_new | unit/slots
-state/results          | result_open       | engine_new peers_new rounds_new trainer_new replica_new jobs_new events_new | unit/results
+state/results          | result_open       | engine_new peers_new rounds_new trainer_new replica_new jobs_new events_new | unit/results unit/rivals
 state/store            | store_export_begin    | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new events_new | unit/store
 state/state_object     | state_object_install | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new | unit/state_object
 state/model_plan       | model_plan_parse  | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new  | unit/model_plan
@@ -86,9 +85,6 @@ trainer/attachment | attachment_new   | trainer/trainer
 trainer/tally      | tally_init       | trainer/trainer
 state/part_cut     | part_cut_new     | state/replica
 state/mean         | mean_begin       | state/replica
-state/packed       | packed_new       | state/replica
-state/ledger_index  | ledger_index_add | state/ledger
-state/ledger_record | ledger_record_at | state/ledger
 rounds/desk        | desk_init        | rounds/rounds
 rounds/encode      | encode_new       | rounds/rounds
 rounds/reduce      | reduce_new       | rounds/rounds

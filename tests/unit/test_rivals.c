@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/digest.h"
-#include "daemon/state/rivals.h"
+#include "daemon/state/results.h"
 #include "net/transport/ident.h"
 #include "net/transport/wire_object.h"
 #include "outer_opt/codec.h"
@@ -50,14 +50,14 @@ static void two_signed_results_of_one_part_are_rivals(void **state)
     (void)state;
     struct ledger *ledger = ledgers_new("rivals-two");
     struct result_id other, first = append(ledger, &owner, one, 1);
-    assert_false(rivals_of(ledger, &first, owner.key, &other)); /* not of itself */
+    assert_false(results_rival(ledger, &first, owner.key, &other)); /* not of itself */
     struct result_id again = append(ledger, &owner, one, 1);
     assert_true(digest_equal(&again.digest, &first.digest));
-    assert_false(rivals_of(ledger, &first, owner.key, &other));
+    assert_false(results_rival(ledger, &first, owner.key, &other));
     struct result_id second = append(ledger, &owner, one, 2);
-    assert_true(rivals_of(ledger, &second, owner.key, &other));
+    assert_true(results_rival(ledger, &second, owner.key, &other));
     assert_true(digest_equal(&other.digest, &first.digest));
-    assert_true(rivals_of(ledger, &first, owner.key, &other));
+    assert_true(results_rival(ledger, &first, owner.key, &other));
     assert_true(digest_equal(&other.digest, &second.digest));
     ledger_close(ledger);
 }
@@ -79,7 +79,7 @@ static void results_of_other_parts_are_none(void **state)
     key = one;
     key.owner = key.island = OWNER + 1;
     append(ledger, &owner, key, 2);
-    assert_false(rivals_of(ledger, &first, owner.key, &other));
+    assert_false(results_rival(ledger, &first, owner.key, &other));
     ledger_close(ledger);
 }
 
@@ -89,13 +89,13 @@ static void only_signatures_of_the_owner_prove_it(void **state)
     (void)state;
     struct ledger *ledger = ledgers_new("rivals-forged");
     struct result_id other, forged = append(ledger, &liar, one, 2), first = append(ledger, &owner, one, 1);
-    assert_false(rivals_of(ledger, &first, owner.key, &other));
-    assert_false(rivals_of(ledger, &forged, owner.key, &other));
+    assert_false(results_rival(ledger, &first, owner.key, &other));
+    assert_false(results_rival(ledger, &forged, owner.key, &other));
     struct result_id nowhere = first;
     nowhere.digest.byte[0] ^= 1;
-    assert_false(rivals_of(ledger, &nowhere, owner.key, &other));
+    assert_false(results_rival(ledger, &nowhere, owner.key, &other));
     struct result_id second = append(ledger, &owner, one, 3);
-    assert_true(rivals_of(ledger, &second, owner.key, &other)); /* past the forged one */
+    assert_true(results_rival(ledger, &second, owner.key, &other)); /* past the forged one */
     assert_true(digest_equal(&other.digest, &first.digest));
     ledger_close(ledger);
 }

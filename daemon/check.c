@@ -19,7 +19,6 @@
 #include "common/runspec.h"
 #include "common/words.h"
 #include "daemon/founding.h"
-#include "daemon/joined.h"
 #include "daemon/rules.h"
 #include "daemon/trainer/command.h"
 
@@ -155,7 +154,7 @@ static enum err check_joined(const char *path)
     struct record_entry entry;
     if (access(path, R_OK) != 0)
         return err_set(ERR_CONF, "[island] joined: user %s cannot read %s", user_name(), path);
-    if (joined_read(path, &record, &entry) != ERR_OK)
+    if (founding_read_joined(path, &record, &entry) != ERR_OK)
         return err_prefix(ERR_CONF, "[island] joined: %s", path);
     record_deinit(&record);
     record_entry_free(&entry);

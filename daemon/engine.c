@@ -20,7 +20,7 @@
 #include "daemon/control/control.h"
 #include "daemon/ground.h"
 #include "daemon/lag.h"
-#include "daemon/membership/charter.h"
+#include "daemon/membership/config_store.h"
 #include "daemon/membership/membership_host.h"
 #include "daemon/peers/peers.h"
 #include "daemon/rounds/apply.h"
@@ -51,7 +51,7 @@ struct engine {
     const struct dconf *conf;
     struct runspec spec;
     struct ident ident;
-    struct charter charter;
+    struct config_store configs;
     uint64_t now_ms, start_ms, tick_ms, sample_ms;
 
     /* from the ground up */
@@ -93,8 +93,8 @@ static void tell_expectation(struct engine *engine)
     bool begun = false;
     bool expecting = trainer_phase(engine->trainer) == TRAINER_STARTING;
     for (uint32_t f = 0; f < runplan_fragments(&engine->run); f++)
-        for (uint32_t i = 0; i < engine->charter.view.count; i++)
-            begun |= i != engine->charter.view.self && sync_heard(engine->run.sync, i, f).version > 0;
+        for (uint32_t i = 0; i < engine->configs.view.count; i++)
+            begun |= i != engine->configs.view.self && sync_heard(engine->run.sync, i, f).version > 0;
     sync_expect(engine->run.sync, expecting,
                 expecting && !begun && !attachment_without_initial(engine->trainer->attachment));
 }
@@ -138,7 +138,7 @@ static enum err set_plan(struct engine *engine, struct model_plan *plan, bool sa
     struct runplan_conf conf = {.conf = engine->conf,
                                 .spec = &engine->spec,
                                 .ident = &engine->ident,
-                                .charter = &engine->charter,
+                                .configs = &engine->configs,
                                 .ledger = engine->ledger,
                                 .jobs = engine->jobs,
                                 .events = engine->events,
@@ -172,7 +172,7 @@ static bool waits_for_plan(struct engine *engine)
         engine->judge_ms = UINT64_MAX;
         return true;
     }
-    if (chain_last(engine->charter.chain)->epoch == 0)
+    if (chain_last(engine->configs.chain)->epoch == 0)
         return false;
     engine->judge_ms = engine->judge_ms != 0 ? engine->judge_ms : engine->now_ms + PLAN_PATIENCE_MS;
     return plan_may_come(engine);
@@ -204,7 +204,7 @@ static void judge_trainer(struct engine *engine)
     char other_base[IPC_TEXT_BYTES] = "";
     struct model_plan *plan = NULL;
     static const char witness[] = "this is the run's witness, which trains nothing: attach at another island";
-    const char *no = view_is_witness(&engine->charter.view) ? witness : NULL;
+    const char *no = view_is_witness(&engine->configs.view) ? witness : NULL;
     if (events_fatal(engine->events)[0] != '\0') /* the daemon ends */
         no = events_fatal(engine->events);
     if (no != NULL) {
@@ -280,7 +280,7 @@ static void plan_in(struct engine *engine, uint32_t peer, const struct event *ev
     if (err == ERR_OK)
         err = set_plan(engine, plan, false);
     if (err == ERR_OK) {
-        log_info("the model's plan came from island %s", engine->charter.view.members[peer].name);
+        log_info("the model's plan came from island %s", engine->configs.view.members[peer].name);
     } else if (engine->run.plan != NULL) {
         event_post_fatal(engine->events, err_text());
     } else {
@@ -343,7 +343,7 @@ static void tell_report(const struct sync *sync, const struct sync_action *actio
 
 static void carry_report(struct engine *engine, const struct sync_action *action)
 {
-    const struct view *view = &engine->charter.view;
+    const struct view *view = &engine->configs.view;
     if (action->report == SYNC_REPORT_PEER_DIVERGED)
         peers_diverged(engine->peers, action->member, action->fragment);
     else
@@ -419,22 +419,22 @@ static void encoded(struct engine *engine, const struct event *event)
 static enum err switch_epoch(struct engine *engine, struct record *record, const struct digest *digest)
 {
     struct view_changes changes;
-    TRY(charter_adopt(&engine->charter, record, digest, &changes));
+    TRY(config_store_adopt(&engine->configs, record, digest, &changes));
     TRY(objects_members(engine->objects, &changes));
     TRY(peers_members(engine->peers, &changes));
     if (engine->told) {
-        TRY(events_reserve(engine->events, runplan_fragments(&engine->run), engine->charter.view.count));
+        TRY(events_reserve(engine->events, runplan_fragments(&engine->run), engine->configs.view.count));
         if (engine->run.rounds != NULL)
-            TRY(rounds_members(engine->run.rounds, engine->charter.view.count));
-        struct sync_view view = charter_sync_view(&engine->charter, membership_votes(engine->membership));
+            TRY(rounds_members(engine->run.rounds, engine->configs.view.count));
+        struct sync_view view = config_store_sync_view(&engine->configs, membership_votes(engine->membership));
         TRY(sync_begin_epoch(engine->run.sync, &view, engine->now_ms));
         carry_out_all(engine);
         for (uint32_t f = 0; f < runplan_fragments(&engine->run); f++)
             apply_post_held(engine->run.rounds->desk, f);
     }
-    for (uint32_t i = 0; i < engine->charter.view.count; i++)
+    for (uint32_t i = 0; i < engine->configs.view.count; i++)
         if (bitset_has(&changes.removed, i))
-            view_release(&engine->charter.view, i);
+            view_release(&engine->configs.view, i);
     if (engine->run.vouches != NULL)
         vouches_begin_epoch(engine->run.vouches);
     return membership_host_begin(engine->host, engine->now_ms);
@@ -449,11 +449,11 @@ static void begin_epoch(struct engine *engine)
         return;
     if (switch_epoch(engine, &record, &digest) != ERR_OK)
         event_post_fatal(engine->events, err_text());
-    else if (engine->run.rounds != NULL || view_is_witness(&engine->charter.view)) /* else it is not known yet */
+    else if (engine->run.rounds != NULL || view_is_witness(&engine->configs.view)) /* else it is not known yet */
         membership_host_tidy(engine->host,
-                             charter_old(&engine->charter, engine->run.rounds != NULL
-                                                               ? keep_first_epoch(engine->run.rounds->keep)
-                                                               : UINT64_MAX));
+                             config_store_old(&engine->configs, engine->run.rounds != NULL
+                                                                    ? keep_first_epoch(engine->run.rounds->keep)
+                                                                    : UINT64_MAX));
     record_deinit(&record);
 }
 
@@ -468,7 +468,7 @@ static enum err make_known(struct engine *engine)
         engine->listens_ms = engine->now_ms;
         peers_begin(engine->peers, engine->now_ms);
         TRY(membership_host_begin(engine->host, engine->now_ms));
-        log_info("island %s of %" PRIu32 " is ready", engine->conf->name, engine->charter.view.count);
+        log_info("island %s of %" PRIu32 " is ready", engine->conf->name, engine->configs.view.count);
     }
     return tell_plan(engine);
 }
@@ -569,7 +569,7 @@ static void end_turn(struct engine *engine)
 static enum err load_plan(struct engine *engine)
 {
     struct model_plan *plan;
-    TRY(runplan_find(engine->conf, &engine->spec, &engine->charter.view, &plan));
+    TRY(runplan_find(engine->conf, &engine->spec, &engine->configs.view, &plan));
     if (plan == NULL)
         return ERR_OK;
     engine->listens_ms = 0;
@@ -584,7 +584,7 @@ static enum err open_ground(struct engine *engine)
     const struct dconf *conf = engine->conf;
     struct ledger_conf ledger = {.folder = conf->state_folder,
                                  .run_id = engine->spec.digest,
-                                 .nonce = engine->charter.view.nonce,
+                                 .nonce = engine->configs.view.nonce,
                                  .segment_bytes = conf->ledger_segment,
                                  .keep_bytes = conf->ledger_keep};
     TRY(events_new(&engine->events));
@@ -599,7 +599,7 @@ static enum err open_link(struct engine *engine)
     const struct dconf *from = engine->conf;
     struct link_conf conf = {.ident = &engine->ident,
                              .listen = from->listen,
-                             .run_tag = wire_run_tag(engine->charter.view.nonce, &engine->spec.digest),
+                             .run_tag = wire_run_tag(engine->configs.view.nonce, &engine->spec.digest),
                              .rate_limit = from->rate_limit,
                              .congestion = from->congestion,
                              .io_threads = (int)from->io_threads};
@@ -610,8 +610,8 @@ static enum err open_membership(struct engine *engine)
 {
     struct membership_host_conf conf = {.folder = engine->conf->state_folder,
                                         .spec = &engine->spec,
-                                        .view = &engine->charter.view,
-                                        .chain = engine->charter.chain,
+                                        .view = &engine->configs.view,
+                                        .chain = engine->configs.chain,
                                         .ident = &engine->ident,
                                         .vote = engine->vote,
                                         .events = engine->events,
@@ -629,8 +629,8 @@ static enum err open_islands(struct engine *engine)
 {
     TRY(open_link(engine));
     struct objects_conf objects = {.spec = &engine->spec,
-                                   .view = &engine->charter.view,
-                                   .chain = engine->charter.chain,
+                                   .view = &engine->configs.view,
+                                   .chain = engine->configs.chain,
                                    .events = engine->events,
                                    .trainer = engine->trainer,
                                    .link = engine->link,
@@ -639,8 +639,8 @@ static enum err open_islands(struct engine *engine)
     TRY(open_membership(engine));
     struct peers_conf peers = {.conf = engine->conf,
                                .spec = &engine->spec,
-                               .view = &engine->charter.view,
-                               .chain = engine->charter.chain,
+                               .view = &engine->configs.view,
+                               .chain = engine->configs.chain,
                                .vote = engine->vote,
                                .link = engine->link,
                                .objects = engine->objects,
@@ -656,7 +656,7 @@ static enum err open_parts(struct engine *engine)
 {
     struct trainer_conf trainer = {.conf = engine->conf,
                                    .spec = &engine->spec,
-                                   .view = &engine->charter.view,
+                                   .view = &engine->configs.view,
                                    .events = engine->events,
                                    .jobs = engine->jobs,
                                    .start_ms = engine->start_ms};
@@ -668,8 +668,8 @@ static enum err open_parts(struct engine *engine)
                                    .doorway = membership_host_doorway(engine->host),
                                    .status = {.conf = engine->conf,
                                               .spec = &engine->spec,
-                                              .view = &engine->charter.view,
-                                              .charter = &engine->charter,
+                                              .view = &engine->configs.view,
+                                              .configs = &engine->configs,
                                               .vote = engine->vote,
                                               .ledger = engine->ledger,
                                               .link = engine->link,
@@ -699,7 +699,7 @@ enum err engine_new(const struct dconf *conf, struct engine **out)
     engine->now_ms = engine->start_ms = engine->listens_ms = env_mono_ms();
     TRY_OUT(ident_load(conf->key_path, &engine->ident));
     TRY_OUT(runspec_load(conf->run_path, NULL, 0, &engine->spec));
-    TRY_OUT(charter_open(conf, &engine->ident, &engine->spec, &engine->charter));
+    TRY_OUT(config_store_open(conf, &engine->ident, &engine->spec, &engine->configs));
     TRY_OUT(check_run(engine));
     TRY_OUT(open_ground(engine));
     TRY_OUT(open_parts(engine));
@@ -728,7 +728,7 @@ void engine_free(struct engine *engine)
     ledger_close(engine->ledger);
     events_free(engine->events);
     vote_close(engine->vote);
-    charter_close(&engine->charter);
+    config_store_close(&engine->configs);
     runspec_deinit(&engine->spec);
     mem_free(engine->items);
     mem_free(engine);
@@ -749,9 +749,9 @@ static void watch_states(struct engine *engine)
 static enum run_end end_of_run(const struct engine *engine)
 {
     uint32_t trainers[VIEW_SLOTS_MAX];
-    for (uint32_t i = 0; i < engine->charter.view.count; i++)
+    for (uint32_t i = 0; i < engine->configs.view.count; i++)
         trainers[i] = peers_info(engine->peers, i).trainer;
-    return engine->told ? run_end_of(engine->run.sync, &engine->charter.view, runplan_fragments(&engine->run), trainers)
+    return engine->told ? run_end_of(engine->run.sync, &engine->configs.view, runplan_fragments(&engine->run), trainers)
                         : RUN_GOES_ON;
 }
 
@@ -950,7 +950,7 @@ enum err engine_run(struct engine *engine, int signal_fd)
     const char *fatal = events_fatal(engine->events);
     sd_notify(0, "READY=1");
     log_info("island %s of %" PRIu32 " %s; control socket %s/control.sock", engine->conf->name,
-             engine->charter.view.count, engine->listens_ms != 0 ? "is ready" : "is up, and reads what it has saved",
+             engine->configs.view.count, engine->listens_ms != 0 ? "is ready" : "is up, and reads what it has saved",
              engine->conf->run_folder);
     advise(&engine->spec);
     begin_turn(engine);

@@ -11,6 +11,7 @@
 #include "common/fsio.h"
 #include "common/mem.h"
 #include "daemon/as_typed.h"
+#include "net/membership/wire_epoch.h"
 
 enum { DIGITS = 2 * FOUNDING_BYTES, FILE_BYTES_MAX = 256 };
 
@@ -110,4 +111,30 @@ enum err founding_record(const struct dconf *conf, const struct ident *ident, co
     record->members[0] = member_of(conf, ident);
     shardmap_assign(&record->map, &(struct shardmap_owner){.id = 0, .weight = conf->uplink}, 1);
     return ERR_OK;
+}
+
+/* ---- a run that this island joined ---- */
+
+enum err founding_read_joined(const char *path, struct record *record, struct record_entry *entry)
+{
+    struct epoch_message message;
+    char *data;
+    size_t bytes;
+    *record = (struct record){0};
+    *entry = (struct record_entry){0};
+    TRY(fsio_read(path, WIRE_EPOCH_BYTES_MAX, &data, &bytes));
+    enum err err = wire_epoch_unpack(WIRE_DECIDED, data, bytes, &message);
+    mem_free(data);
+    TRY(err);
+    struct record_entry borrowed = {.bytes = (uint8_t *)(uintptr_t)message.bytes,
+                                    .bytes_count = message.bytes_count,
+                                    .votes = (struct record_vote *)(uintptr_t)message.votes,
+                                    .votes_count = message.votes_count};
+    err = record_unpack(borrowed.bytes, borrowed.bytes_count, record);
+    if (err == ERR_OK)
+        err = record_entry_copy(&borrowed, entry);
+    if (err != ERR_OK)
+        record_deinit(record);
+    wire_epoch_deinit(&message);
+    return err;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * founding: the first record of a run, whose only member is its founder, and what is drawn at random for it.
+ * founding: how an island comes into its run: the first record of one that it founds, whose only member it is, with
+ * what is drawn at random for it; or the record by which it joined one.
  *
  * The run's nonce is made of what was drawn: an island that founds another run, with the same name, key and run spec,
  * founds another one, and what it signed in the run before proves nothing there. Blocking; any thread.
@@ -28,5 +29,10 @@ ERR_MUST_CHECK enum err founding_read(const char *path, uint8_t out[FOUNDING_BYT
  * to be a witness; as of founding_read(). record_deinit() it; on failure it is empty. */
 ERR_MUST_CHECK enum err founding_record(const struct dconf *conf, const struct ident *ident, const struct runspec *spec,
                                         struct record *record);
+
+/* The file with the view record by which an island joined its run: a DECIDED, as dilococtl join was told it. The
+ * record, and as it was decided: record_deinit() and record_entry_free() them. ERR_NOTFOUND: there is no such file;
+ * ERR_PROTO and others: damaged. On failure both are empty. */
+ERR_MUST_CHECK enum err founding_read_joined(const char *path, struct record *record, struct record_entry *entry);
 
 #endif

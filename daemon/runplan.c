@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/membership/proofs.h"
+#include "daemon/membership/config_store.h"
 #include "daemon/runplan.h"
 
 #include <inttypes.h>
@@ -70,13 +70,13 @@ static enum err new_sync(const struct runplan_conf *from, struct runplan *run)
         run->shards_counts[f] = plan->fragments[f].shards_count;
         run->filled[f] = parts_filled(plan, f);
     }
-    struct sync_conf conf = {.chain = from->charter->chain,
+    struct sync_conf conf = {.chain = from->configs->chain,
                              .fragments_count = plan->fragments_count,
                              .shards_counts = run->shards_counts,
                              .filled = run->filled,
                              .rule = {.quorum = (uint32_t)from->spec->quorum, .grace_ms = from->spec->grace_ms},
                              .patience_ms = PATIENCE_AWAYS * from->conf->away_ms,
-                             .view = charter_sync_view(from->charter, from->votes)};
+                             .view = config_store_sync_view(from->configs, from->votes)};
     return sync_new(&conf, &run->sync);
 }
 
@@ -84,16 +84,16 @@ static enum err new_rounds(const struct runplan_conf *from, struct runplan *run)
 {
     struct slots_conf slots = {.replica = run->replica,
                                .fragments_count = run->plan->plan->fragments_count,
-                               .members_count = from->charter->view.count};
+                               .members_count = from->configs->view.count};
     TRY(slots_new(&slots, &run->slots));
     struct rounds_conf conf = {.spec = from->spec,
-                               .view = &from->charter->view,
+                               .view = &from->configs->view,
                                .ident = from->ident,
-                               .nonce = from->charter->view.nonce,
+                               .nonce = from->configs->view.nonce,
                                .plan = run->plan,
                                .parts = &run->parts,
                                .folder = from->conf->state_folder,
-                               .save_proof = proofs_save,
+                               .save_proof = config_store_save_proof,
                                .compress_auto = from->conf->compress_auto,
                                .checkpoint_ms = from->conf->checkpoint_ms,
                                .ledger_keep = from->conf->ledger_keep,
@@ -109,8 +109,8 @@ static enum err new_rounds(const struct runplan_conf *from, struct runplan *run)
 
 static enum err new_vouches(const struct runplan_conf *from, struct runplan *run)
 {
-    const struct view *view = &from->charter->view;
-    struct vouches_conf vouches = {.chain = from->charter->chain,
+    const struct view *view = &from->configs->view;
+    struct vouches_conf vouches = {.chain = from->configs->chain,
                                    .ident = from->ident,
                                    .nonce = view->nonce,
                                    .id = view->members[view->self].id,
@@ -125,7 +125,7 @@ static enum err new_vouches(const struct runplan_conf *from, struct runplan *run
 static enum err check_checkpoints(const struct runplan_conf *from, struct runplan *run)
 {
     const char *folder = from->conf->state_folder;
-    const struct digest *nonce_id = &from->charter->view.nonce_id;
+    const struct digest *nonce_id = &from->configs->view.nonce_id;
     for (uint32_t f = 0; f < runplan_fragments(run); f++) {
         struct store_fragment state;
         if (store_check_fragment(folder, from->spec, nonce_id, run->plan, f) != ERR_CONF)
@@ -213,7 +213,7 @@ static void tell_memory(const struct plan *plan, const struct memory *memory)
 /* Before anything is allocated: a model that does not fit is refused, whoever names it. */
 static enum err check_memory(const struct runplan_conf *from, const struct replica_conf *replica, struct runplan *run)
 {
-    const struct view *view = &from->charter->view;
+    const struct view *view = &from->configs->view;
     const struct plan *plan = replica->plan;
     const struct memory_conf taking = {.replica = replica,
                                        .parts = &run->parts,
@@ -244,22 +244,22 @@ static enum err check_disk(const struct runplan_conf *from, const struct replica
 static enum err make_witness(const struct runplan_conf *from, struct model_plan *plan, bool saved, struct runplan *run)
 {
     run->plan = plan;
-    TRY(events_reserve(from->events, plan->plan->fragments_count, from->charter->view.count));
+    TRY(events_reserve(from->events, plan->plan->fragments_count, from->configs->view.count));
     TRY(new_sync(from, run));
     return saved ? recover(from, run) : save_first(from, run);
 }
 
 enum err runplan_make(const struct runplan_conf *from, struct model_plan *plan, bool saved, struct runplan *run)
 {
-    run->parts = (struct parts){.plan = plan->plan, .chain = from->charter->chain};
-    if (view_is_witness(&from->charter->view))
+    run->parts = (struct parts){.plan = plan->plan, .chain = from->configs->chain};
+    if (view_is_witness(&from->configs->view))
         return make_witness(from, plan, saved, run);
     struct replica_conf replica = replica_conf_of(from, plan->plan);
     TRY(check_memory(from, &replica, run));
     if (!saved)
         TRY(check_disk(from, &replica));
     run->plan = plan;
-    TRY(events_reserve(from->events, plan->plan->fragments_count, from->charter->view.count));
+    TRY(events_reserve(from->events, plan->plan->fragments_count, from->configs->view.count));
     TRY(replica_new(&replica, &run->replica));
     TRY(new_sync(from, run));
     TRY(new_rounds(from, run));

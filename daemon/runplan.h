@@ -14,10 +14,10 @@
 
 #include "common/err.h"
 #include "common/runspec.h"
-#include "daemon/membership/charter.h"
 #include "daemon/dconf.h"
 #include "daemon/event.h"
 #include "daemon/jobs.h"
+#include "daemon/membership/config_store.h"
 #include "daemon/rounds/rounds.h"
 #include "daemon/state/ledger.h"
 #include "daemon/state/model_plan.h"
@@ -33,7 +33,7 @@ struct runplan_conf {
     const struct dconf *conf;
     const struct runspec *spec;
     const struct ident *ident;
-    struct charter *charter;
+    struct config_store *configs;
     struct ledger *ledger;
     struct jobs *jobs;
     struct events *events;

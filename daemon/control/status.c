@@ -47,7 +47,7 @@ static void take_peer(struct status *status, uint32_t i)
     if (row->apart_from != NULL)
         row->apart_by_line = membership_apart_text(from->membership, i, apart, row->apart, sizeof row->apart);
     row->disk_fails = membership_disk_fails(from->membership, i);
-    row->drained = charter_drained(from->charter, row->member->id);
+    row->drained = config_store_drained(from->configs, row->member->id);
     row->may_vote = membership_may_vote(from->membership, i);
     if (from->rounds != NULL) {
         row->missed = sync_missed(from->sync, i, &row->too_late);

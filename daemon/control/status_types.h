@@ -11,21 +11,21 @@
 #include "common/bitset.h"
 #include "common/err.h"
 #include "common/runspec.h"
-#include "daemon/membership/charter.h"
 #include "daemon/control/alike.h"
 #include "daemon/control/progress.h"
 #include "daemon/dconf.h"
 #include "daemon/lag.h"
+#include "daemon/membership/config_store.h"
 #include "daemon/membership/membership_host.h"
+#include "daemon/membership/vote.h"
 #include "daemon/peers/peers.h"
 #include "daemon/rounds/recover.h"
 #include "daemon/rounds/rounds.h"
 #include "daemon/state/ledger.h"
 #include "daemon/state/model_plan.h"
-#include "daemon/membership/vote.h"
 #include "daemon/trainer/trainer.h"
-#include "net/sync/sync.h"
 #include "net/config/view.h"
+#include "net/sync/sync.h"
 
 /* Intervals without a round that closes, until that is told. */
 enum { STATUS_INTERVALS_BLOCKED = 3 };
@@ -37,7 +37,7 @@ struct status_conf {
     const struct dconf *conf;
     const struct runspec *spec;
     const struct view *view;
-    const struct charter *charter; /* whose view it is */
+    const struct config_store *configs; /* whose view it is */
     const struct vote *vote;
     struct ledger *ledger;
     struct link *link; /* whose counters are read anew */

@@ -11,12 +11,12 @@
 #include "common/mem.h"
 #include "common/runspec.h"
 #include "daemon/dconf.h"
-#include "daemon/joined.h"
+#include "daemon/founding.h"
+#include "net/config/record.h"
+#include "net/membership/wire_epoch.h"
 #include "net/transport/address.h"
 #include "net/transport/enrol.h"
 #include "net/transport/invite.h"
-#include "net/config/record.h"
-#include "net/membership/wire_epoch.h"
 
 enum { PATIENCE_S_MAX = 86400 };
 
@@ -257,7 +257,7 @@ static bool is_in(const struct home *home, const struct ctl_join *join, const st
     if (access(home->conf, F_OK) != 0 || dconf_load_home(home, NULL, NULL, 0, &conf) != ERR_OK)
         return false;
     bool in = conf.joined[0] != '\0' && join->init.name != NULL && strcmp(conf.name, join->init.name) == 0 &&
-              joined_read(conf.joined, &record, &entry) == ERR_OK;
+              founding_read_joined(conf.joined, &record, &entry) == ERR_OK;
     conf_deinit(&dconf_schema, &conf);
     if (!in)
         return false;

@@ -5,14 +5,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/as_typed.h"
 #include "common/env.h"
 #include "common/fsio.h"
 #include "common/log.h"
 #include "common/mem.h"
-#include "daemon/membership/records.h"
-#include "net/transport/wire_enrol.h"
+#include "daemon/as_typed.h"
+#include "daemon/membership/config_store.h"
 #include "net/membership/wire_epoch.h"
+#include "net/transport/wire_enrol.h"
 
 /* AGAIN: what the voters were told they are told again. */
 enum { AGAIN_MS = 1000, ORDERS_MAX = 64, ID_DIGITS_MIN = 4 };
@@ -261,7 +261,7 @@ static enum err pack_record(const struct doorway *doorway, uint8_t **bytes, size
 {
     struct record_entry entry;
     struct epoch_message out = {.type = WIRE_DECIDED};
-    TRY(records_read(doorway->conf.folder, last(doorway)->epoch, &entry));
+    TRY(config_store_read(doorway->conf.folder, last(doorway)->epoch, &entry));
     out.bytes = entry.bytes;
     out.bytes_count = entry.bytes_count;
     out.votes = entry.votes;

@@ -7,8 +7,7 @@
 #include "common/env.h"
 #include "common/log.h"
 #include "common/mem.h"
-#include "daemon/membership/proofs.h"
-#include "daemon/membership/records.h"
+#include "daemon/membership/config_store.h"
 
 enum { SAID_MS = 10000 };
 
@@ -148,7 +147,7 @@ static enum err run_record(struct job *job, struct jobs_scratch *scratch)
 {
     const struct disk_record *j = (const struct disk_record *)(const void *)job;
     (void)scratch;
-    return records_save(j->keep->folder, j->epoch, &j->entry);
+    return config_store_save(j->keep->folder, j->epoch, &j->entry);
 }
 
 static void done_record(struct job *job)
@@ -194,7 +193,7 @@ static enum err run_pack(struct job *job, struct jobs_scratch *scratch)
 {
     const struct disk_pack *j = (const struct disk_pack *)(const void *)job;
     (void)scratch;
-    return records_pack(j->folder, j->before);
+    return config_store_pack(j->folder, j->before);
 }
 
 static void done_pack(struct job *job)
@@ -292,19 +291,19 @@ static enum err keep_record(void *user, const struct record_entry *entry)
 static enum err read_record(void *user, uint64_t epoch, struct record_entry *out)
 {
     const struct membership_host *host = user;
-    return records_read(host->conf.folder, epoch, out);
+    return config_store_read(host->conf.folder, epoch, out);
 }
 
 static enum err save_proof(void *user, uint32_t id, const uint8_t *bytes, size_t bytes_count)
 {
     const struct membership_host *host = user;
-    return proofs_save(host->conf.folder, id, bytes, bytes_count);
+    return config_store_save_proof(host->conf.folder, id, bytes, bytes_count);
 }
 
 static enum err load_proof(void *user, uint32_t id, uint8_t **bytes, size_t *bytes_count)
 {
     const struct membership_host *host = user;
-    return proofs_load(host->conf.folder, id, bytes, bytes_count);
+    return config_store_load_proof(host->conf.folder, id, bytes, bytes_count);
 }
 
 static enum err settle(void *user)

@@ -7,7 +7,7 @@
 #include "common/env.h"
 #include "common/fsio.h"
 #include "common/mem.h"
-#include "daemon/membership/records.h"
+#include "daemon/membership/config_store.h"
 #include "daemon/membership/vote.h"
 #include "net/config/chain.h"
 #include "net/membership/wire_epoch.h"
@@ -110,10 +110,10 @@ static enum err write_joined(const char *path, const struct record_entry *entry)
 static enum err put_down(const struct begun_island *islands, uint32_t count, const struct record_entry *founding,
                          const struct record_entry *record)
 {
-    TRY(records_save(islands[0].state, 0, founding));
+    TRY(config_store_save(islands[0].state, 0, founding));
     for (uint32_t i = 0; i < count; i++) {
-        TRY(records_save(islands[i].state, 1, record));
-        TRY(records_copy(islands[i].sockets, 1, record));
+        TRY(config_store_save(islands[i].state, 1, record));
+        TRY(config_store_copy(islands[i].sockets, 1, record));
         if (islands[i].joined != NULL)
             TRY(write_joined(islands[i].joined, record));
     }
@@ -152,7 +152,7 @@ enum err begun_at_once(const struct begun_island *islands, uint32_t count, const
     TRY_OUT(pack(&record, &entry, &digest));
     for (uint32_t i = 0; i < count; i++) {
         TRY_OUT(fsio_mkdirs(islands[i].state, 0755));
-        TRY_OUT(records_save(islands[i].state, 0, &entry));
+        TRY_OUT(config_store_save(islands[i].state, 0, &entry));
     }
 out:
     record_deinit(&record);
@@ -169,7 +169,7 @@ enum err begun_view(const char *state, const uint8_t *key, struct view *view)
     struct view_changes changes;
     *view = (struct view){0};
     TRY(chain_new(&chain));
-    enum err err = records_load(state, NULL, false, chain);
+    enum err err = config_store_load(state, NULL, false, chain);
     if (err == ERR_OK)
         err = view_init(NULL, 0, view);
     if (err == ERR_OK)

@@ -9,7 +9,7 @@
 #include "common/fsio.h"
 #include "common/mem.h"
 #include "common/processors.h"
-#include "daemon/membership/proofs.h"
+#include "daemon/membership/config_store.h"
 #include "daemon/membership/membership_host.h"
 #include "daemon/rounds/copy.h"
 #include "daemon/rules.h"
@@ -116,7 +116,7 @@ static enum err open_link(struct isle *isle)
 {
     const struct link_conf conf = {.ident = &isle->run->idents[isle->self],
                                    .listen = isle->conf.listen,
-                                   .run_tag = wire_run_tag(isle->charter.view.nonce, &isle->run->spec.digest),
+                                   .run_tag = wire_run_tag(isle->configs.view.nonce, &isle->run->spec.digest),
                                    .rate_limit = isle->conf.rate_limit,
                                    .congestion = isle->conf.congestion,
                                    .io_threads = (int)isle->conf.io_threads};
@@ -126,8 +126,8 @@ static enum err open_link(struct isle *isle)
 static enum err open_objects(struct isle *isle)
 {
     const struct objects_conf conf = {.spec = &isle->run->spec,
-                                      .view = &isle->charter.view,
-                                      .chain = isle->charter.chain,
+                                      .view = &isle->configs.view,
+                                      .chain = isle->configs.chain,
                                       .events = isle->events,
                                       .trainer = isle->trainer,
                                       .link = isle->link,
@@ -139,8 +139,8 @@ static enum err open_membership(struct isle *isle)
 {
     const struct membership_host_conf conf = {.folder = isle->conf.state_folder,
                                               .spec = &isle->run->spec,
-                                              .view = &isle->charter.view,
-                                              .chain = isle->charter.chain,
+                                              .view = &isle->configs.view,
+                                              .chain = isle->configs.chain,
                                               .ident = &isle->run->idents[isle->self],
                                               .vote = isle->vote,
                                               .events = isle->events,
@@ -157,8 +157,8 @@ static enum err open_peers(struct isle *isle, uint64_t session)
 {
     const struct peers_conf conf = {.conf = &isle->conf,
                                     .spec = &isle->run->spec,
-                                    .view = &isle->charter.view,
-                                    .chain = isle->charter.chain,
+                                    .view = &isle->configs.view,
+                                    .chain = isle->configs.chain,
                                     .vote = isle->vote,
                                     .link = isle->link,
                                     .objects = isle->objects,
@@ -201,8 +201,8 @@ struct status_conf isle_status_conf(const struct isle *isle)
 {
     return (struct status_conf){.conf = &isle->conf,
                                 .spec = &isle->run->spec,
-                                .view = &isle->charter.view,
-                                .charter = &isle->charter,
+                                .view = &isle->configs.view,
+                                .configs = &isle->configs,
                                 .vote = isle->vote,
                                 .ledger = isle->ledger,
                                 .link = isle->link,
@@ -234,11 +234,11 @@ static void open_parts(struct isle *isle)
 {
     struct ledger_conf ledger = {.folder = isle->conf.state_folder,
                                  .run_id = isle->run->spec.digest,
-                                 .nonce = isle->charter.view.nonce,
+                                 .nonce = isle->configs.view.nonce,
                                  .segment_bytes = isle->conf.ledger_segment,
                                  .keep_bytes = isle->conf.ledger_keep};
     struct trainer_conf trainer = {
-        .conf = &isle->conf, .spec = &isle->run->spec, .view = &isle->charter.view, .start_ms = isle->now_ms};
+        .conf = &isle->conf, .spec = &isle->run->spec, .view = &isle->configs.view, .start_ms = isle->now_ms};
     assert_ok(events_new(&isle->events));
     assert_ok(ledger_open(&ledger, &isle->ledger));
     open_vote(isle);
@@ -261,7 +261,7 @@ struct isle *isle_open(struct isle_run *run, uint32_t self, const struct conf_ov
     isle->beats = calloc(ISLE_BEATS_MAX, sizeof *isle->beats);
     assert_true(isle->seen != NULL && isle->beats != NULL);
     assert_ok(dconf_load(isle_conf(run, self), overrides, overrides_count, &isle->conf));
-    assert_ok(charter_open(&isle->conf, &run->idents[self], &run->spec, &isle->charter));
+    assert_ok(config_store_open(&isle->conf, &run->idents[self], &run->spec, &isle->configs));
     open_parts(isle);
     for (size_t i = 0; i < WATCHED_MAX; i++)
         if (isles[i] == NULL) {
@@ -289,7 +289,7 @@ void isle_close(struct isle *isle)
     ledger_close(isle->ledger);
     events_free(isle->events);
     vote_close(isle->vote);
-    charter_close(&isle->charter);
+    config_store_close(&isle->configs);
     conf_deinit(&dconf_schema, &isle->conf);
     free(isle->seen);
     free(isle->beats);
@@ -317,24 +317,24 @@ static void make_sync(struct isle *isle)
     bool votes = membership_votes(isle->membership);
     for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++)
         isle->shards_counts[f] = isle->plan->plan->fragments[f].shards_count;
-    struct sync_conf conf = {.chain = isle->charter.chain,
+    struct sync_conf conf = {.chain = isle->configs.chain,
                              .fragments_count = ISLE_FRAGMENTS,
                              .shards_counts = isle->shards_counts,
                              .rule = {.quorum = (uint32_t)isle->run->spec.quorum, .grace_ms = isle->run->spec.grace_ms},
-                             .view = charter_sync_view(&isle->charter, votes)};
+                             .view = config_store_sync_view(&isle->configs, votes)};
     assert_ok(sync_new(&conf, &isle->sync));
 }
 
 static void make_rounds(struct isle *isle)
 {
     struct rounds_conf conf = {.spec = &isle->run->spec,
-                               .view = &isle->charter.view,
+                               .view = &isle->configs.view,
                                .ident = &isle->run->idents[isle->self],
-                               .nonce = isle->charter.view.nonce,
+                               .nonce = isle->configs.view.nonce,
                                .plan = isle->plan,
                                .parts = &isle->parts,
                                .folder = isle->conf.state_folder,
-                               .save_proof = proofs_save,
+                               .save_proof = config_store_save_proof,
                                .compress_auto = isle->conf.compress_auto,
                                .replica = isle->replica,
                                .ledger = isle->ledger,
@@ -347,8 +347,8 @@ static void make_rounds(struct isle *isle)
 
 static void make_vouches(struct isle *isle)
 {
-    const struct view *view = &isle->charter.view;
-    const struct vouches_conf conf = {.chain = isle->charter.chain,
+    const struct view *view = &isle->configs.view;
+    const struct vouches_conf conf = {.chain = isle->configs.chain,
                                       .ident = &isle->run->idents[isle->self],
                                       .nonce = view->nonce,
                                       .id = view->members[view->self].id,
@@ -362,7 +362,7 @@ void isle_make_plan(struct isle *isle)
     isle->plan = isle_model_plan(run);
     struct replica_conf replica = {
         .plan = isle->plan->plan, .outer = rules_outer(&run->spec), .choice = rules_codec(&run->spec)};
-    isle->parts = (struct parts){.plan = isle->plan->plan, .chain = isle->charter.chain};
+    isle->parts = (struct parts){.plan = isle->plan->plan, .chain = isle->configs.chain};
     assert_ok(events_reserve(isle->events, ISLE_FRAGMENTS, run->count));
     if (is_witness(run, isle->self)) {
         make_sync(isle);
@@ -423,9 +423,9 @@ static void carry_out(struct isle *isle)
 struct record isle_next_record(const struct isle *isle)
 {
     struct record record;
-    assert_ok(record_copy(chain_last(isle->charter.chain), &record));
+    assert_ok(record_copy(chain_last(isle->configs.chain), &record));
     record.epoch++;
-    record.previous = *chain_last_digest(isle->charter.chain);
+    record.previous = *chain_last_digest(isle->configs.chain);
     record.carried_count = 0;
     return record;
 }
@@ -451,9 +451,9 @@ void isle_set_owners(struct record *record, const uint32_t *ids, uint32_t count,
 /* A slot may be given anew at once: nobody else has anything there. */
 static void release(struct isle *isle, const struct view_changes *changes)
 {
-    for (uint32_t i = 0; i < isle->charter.view.count; i++)
+    for (uint32_t i = 0; i < isle->configs.view.count; i++)
         if (bitset_has(&changes->removed, i))
-            view_release(&isle->charter.view, i);
+            view_release(&isle->configs.view, i);
 }
 
 void isle_adopt(struct isle *isle, struct record *record)
@@ -464,13 +464,13 @@ void isle_adopt(struct isle *isle, struct record *record)
     assert_ok(record_pack(record, &bytes, &count));
     struct digest digest = record_digest(bytes, count);
     mem_free(bytes);
-    assert_ok(charter_adopt(&isle->charter, record, &digest, &changes));
+    assert_ok(config_store_adopt(&isle->configs, record, &digest, &changes));
     assert_ok(objects_members(isle->objects, &changes));
     assert_ok(peers_members(isle->peers, &changes));
     if (isle->sync != NULL) {
-        struct sync_view view = charter_sync_view(&isle->charter, membership_votes(isle->membership));
+        struct sync_view view = config_store_sync_view(&isle->configs, membership_votes(isle->membership));
         if (isle->rounds != NULL)
-            assert_ok(rounds_members(isle->rounds, isle->charter.view.count));
+            assert_ok(rounds_members(isle->rounds, isle->configs.view.count));
         assert_ok(sync_begin_epoch(isle->sync, &view, isle->now_ms));
         carry_out(isle);
     }
@@ -495,7 +495,7 @@ static void take_epoch(struct isle *isle)
     if (!membership_take(isle->membership, &record, &digest))
         return;
     isle_adopt(isle, &record);
-    assert_true(digest_equal(&digest, chain_last_digest(isle->charter.chain)));
+    assert_true(digest_equal(&digest, chain_last_digest(isle->configs.chain)));
     record_deinit(&record);
 }
 

@@ -14,18 +14,18 @@
 #include <stdint.h>
 
 #include "common/env.h"
-#include "daemon/membership/charter.h"
 #include "daemon/control/status_types.h"
 #include "daemon/dconf.h"
 #include "daemon/event.h"
 #include "daemon/jobs.h"
+#include "daemon/membership/config_store.h"
+#include "daemon/membership/vote.h"
 #include "daemon/peers/peers.h"
 #include "daemon/rounds/rounds.h"
 #include "daemon/state/ledger.h"
 #include "daemon/state/model_plan.h"
 #include "daemon/state/replica.h"
 #include "daemon/state/slots.h"
-#include "daemon/membership/vote.h"
 #include "daemon/trainer/trainer.h"
 #include "net/transport/link.h"
 #include "tests/lib/patience.h"
@@ -72,7 +72,7 @@ struct isle {
     uint64_t now_ms;
     bool engine; /* the core is stepped with what is posted for it, its orders are carried out, and epochs begin */
     struct dconf conf;
-    struct charter charter;
+    struct config_store configs;
     struct events *events;
     struct jobs *jobs;
     struct ledger *ledger;

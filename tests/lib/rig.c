@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/membership/proofs.h"
+#include "daemon/membership/config_store.h"
 #include "daemon/rules.h"
 #include "daemon/state/state_object.h"
 #include "tests/lib/roster.h"
@@ -101,7 +101,7 @@ struct rounds_conf rig_rounds_conf(const struct rig *rig)
                                 .plan = rig->plan,
                                 .parts = &rig->parts,
                                 .folder = rig->conf.folder,
-                                .save_proof = proofs_save,
+                                .save_proof = config_store_save_proof,
                                 .checkpoint_ms = rig->conf.checkpoint_ms,
                                 .ledger_keep = rig->conf.kept_bytes,
                                 .ledger_versions = rig->conf.versions,

@@ -114,12 +114,12 @@ void sitting_pass(uint64_t ms)
 
 uint64_t sitting_epoch(uint32_t i)
 {
-    return sitting_isle[i]->charter.view.epoch;
+    return sitting_isle[i]->configs.view.epoch;
 }
 
 const struct view_member *sitting_member(uint32_t i, uint32_t of)
 {
-    return &sitting_isle[i]->charter.view.members[of];
+    return &sitting_isle[i]->configs.view.members[of];
 }
 
 void sitting_meet(void)

@@ -15,11 +15,10 @@ event                  | events_new        | engine_new peers_new rounds_new tra
 jobs                   | jobs_new          | engine_new peers_new rounds_new trainer_new replica_new events_new          | unit/jobs
 rules                  | rules_round       | engine_new peers_new rounds_new trainer_new replica_new jobs_new            | unit/rules
 check                  | check_start       | engine_new peers_new rounds_new trainer_new replica_new jobs_new            | unit/check
-ground                 | ground_open_vote  | engine_new peers_new rounds_new trainer_new jobs_new events_new charter_open | unit/ground
-membership/charter     | charter_open      | engine_new peers_new rounds_new trainer_new jobs_new events_new | unit/charter
+ground                 | ground_open_vote  | engine_new peers_new rounds_new trainer_new jobs_new events_new config_store_open | unit/ground
+membership/config_store | config_store_open | engine_new peers_new rounds_new trainer_new slots_new jobs_new events_new | unit/charter unit/records unit/proof
 dconf                  | dconf_load        | engine_new peers_new rounds_new trainer_new replica_new jobs_new            | unit/dconf
-founding               | founding_draw     | engine_new peers_new rounds_new charter_open records_load ctl_ask | unit/founding
-joined                 | joined_read       | engine_new peers_new rounds_new dconf_load charter_open ctl_ask | unit/joined
+founding               | founding_draw     | engine_new peers_new rounds_new config_store_open config_store_load ctl_ask | unit/founding
 home                   | home_find         | engine_new peers_new rounds_new dconf_load ctl_ask ctl_home_start           | unit/home_folder
 supervisor             | supervisor_run    | engine_new peers_new rounds_new trainer_new dconf_load ctl_ask ctl_home_start | unit/supervisor
 as_typed               | as_typed          | engine_new peers_new rounds_new trainer_new dconf_load home_find ctl_ask ctl_init ctl_plan ctl_print_status forecast_run | unit/as_typed
@@ -43,12 +42,10 @@ rounds/rounds          | rounds_new        | engine_new control_new status_take 
 rounds/squeeze         | squeeze_best      | engine_new peers_new rounds_new trainer_new desk_init encode_new replica_new jobs_new | unit/squeeze
 rounds/standing        | standing_note     | engine_new peers_new rounds_new trainer_new desk_init encode_new replica_new jobs_new | unit/standing
 state/replica          | replica_new       | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new events_new | unit/replica unit/replica_cut unit/guards
-membership/proofs      | proofs_save       | engine_new peers_new rounds_new trainer_new ledger_open replica_new jobs_new events_new | unit/proof
 state/parts            | parts_of          | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new events_new | unit/parts
 state/ledger           | ledger_open       | engine_new peers_new rounds_new trainer_new slots_new replica_new jobs_new events_new | unit/ledger unit/ledger_at unit/ledger_flush
 state/counted          | counted_note      | engine_new peers_new rounds_new trainer_new slots_new ledger_open replica_new jobs_new events_new | unit/counted
 membership/vote        | vote_open         | engine_new peers_new rounds_new trainer_new slots_new ledger_open replica_new jobs_new events_new | unit/vote
-membership/records     | records_load      | engine_new peers_new rounds_new trainer_new slots_new ledger_open replica_new jobs_new events_new | unit/records
 state/slots            | slots_new         | engine_new peers_new rounds_new trainer_new ledger_open jobs_new events_new | unit/slots
 state/results          | result_open       | engine_new peers_new rounds_new trainer_new replica_new jobs_new events_new | unit/results unit/rivals
 state/store            | store_export_begin    | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new events_new | unit/store

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* charter: which records rule: those on disk, or the first one of a run that is founded; whose key is on the roster;
+/* configs: which records rule: those on disk, or the first one of a run that is founded; whose key is on the roster;
  * which way leads to whom; and what changes when the next record is adopted. */
 #include "tests/lib/testlib.h"
 
@@ -9,9 +9,8 @@
 
 #include "common/digest.h"
 #include "common/mem.h"
-#include "daemon/membership/charter.h"
 #include "daemon/founding.h"
-#include "daemon/membership/records.h"
+#include "daemon/membership/config_store.h"
 #include "tests/lib/begun.h"
 #include "tests/lib/overhear.h"
 
@@ -22,7 +21,7 @@ static const char *folder;
 static struct ident idents[ISLANDS], stranger;
 static struct runspec spec;
 static struct dconf conf;
-static struct charter charter;
+static struct config_store configs;
 
 static int set_up(void **state)
 {
@@ -38,7 +37,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     (void)state;
-    charter_close(&charter);
+    config_store_close(&configs);
     conf_deinit(&dconf_schema, &conf);
     runspec_deinit(&spec);
     return 0;
@@ -76,17 +75,17 @@ static void configure_three(void)
 
 static enum err open_as(const struct ident *ident)
 {
-    charter_close(&charter);
-    return charter_open(&conf, ident, &spec, &charter);
+    config_store_close(&configs);
+    return config_store_open(&conf, ident, &spec, &configs);
 }
 
 /* Record e + 1, changed by the test. */
 static struct record next_record(void)
 {
     struct record record;
-    assert_ok(record_copy(chain_last(charter.chain), &record));
+    assert_ok(record_copy(chain_last(configs.chain), &record));
     record.epoch++;
-    record.previous = *chain_last_digest(charter.chain);
+    record.previous = *chain_last_digest(configs.chain);
     return record;
 }
 
@@ -101,7 +100,7 @@ static void keep(const struct record *record)
         record_vote_sign(&idents[B + i], record->nonce, record->epoch, 5, &digest, votes[i].signature);
     entry.votes = votes;
     entry.votes_count = 2;
-    assert_ok(records_save(conf.state_folder, record->epoch, &entry));
+    assert_ok(config_store_save(conf.state_folder, record->epoch, &entry));
     mem_free(entry.bytes);
 }
 
@@ -124,12 +123,12 @@ static void the_first_record_is_the_founders_alone_and_is_kept(void **state)
     struct record kept;
     configure("address = a.example.org:7\nuplink = 3Mbit\nlisten =\n");
     assert_ok(open_as(&idents[A]));
-    const struct record *record = chain_last(charter.chain);
+    const struct record *record = chain_last(configs.chain);
     assert_int_equal(record->epoch, 0);
     assert_int_equal(record->members_count, 1);
     assert_int_equal(record->next_id, 1);
     assert_int_equal(record->steps, 77);
-    assert_int_equal(charter.view.self, A);
+    assert_int_equal(configs.view.self, A);
     const struct record_member *self = &record->members[0];
     assert_true(self->role == RECORD_OWNER && self->voter && self->owner_wish == RECORD_OWNER_DIALS);
     assert_string_equal(self->name, "a");
@@ -138,10 +137,10 @@ static void the_first_record_is_the_founders_alone_and_is_kept(void **state)
     for (uint32_t slot = 0; slot < SHARDMAP_SLOTS; slot++)
         assert_int_equal(record->map.owner[slot], 0);
     assert_ok(record_check(record));
-    assert_ok(records_read(conf.state_folder, 0, &entry));
+    assert_ok(config_store_read(conf.state_folder, 0, &entry));
     assert_ok(record_unpack(entry.bytes, entry.bytes_count, &kept));
     struct digest digest = record_digest(entry.bytes, entry.bytes_count);
-    assert_true(digest_equal(&digest, chain_last_digest(charter.chain)));
+    assert_true(digest_equal(&digest, chain_last_digest(configs.chain)));
     record_deinit(&kept);
     record_entry_free(&entry);
 }
@@ -153,20 +152,20 @@ static void a_founder_that_has_made_nothing_founds_what_its_configuration_says_n
     uint8_t nonce[RECORD_NONCE_BYTES];
     configure("uplink = 3Mbit\n");
     assert_ok(open_as(&idents[A]));
-    memcpy(nonce, charter.view.nonce, sizeof nonce);
+    memcpy(nonce, configs.view.nonce, sizeof nonce);
     configure("uplink = 5Mbit\n");
     assert_ok(open_as(&idents[A]));
-    assert_int_equal(chain_last(charter.chain)->members[0].uplink, 5000000);
-    assert_memory_equal(nonce, charter.view.nonce, sizeof nonce); /* whoever has a token of it comes in */
+    assert_int_equal(chain_last(configs.chain)->members[0].uplink, 5000000);
+    assert_memory_equal(nonce, configs.view.nonce, sizeof nonce); /* whoever has a token of it comes in */
     runspec_deinit(&spec);
     assert_ok(runspec_parse("[run]\nname = r\nsteps = 78\n", "r", &spec));
     assert_ok(open_as(&idents[A]));
-    assert_int_equal(chain_last(charter.chain)->steps, 78);
-    assert_memory_not_equal(nonce, charter.view.nonce, sizeof nonce);
+    assert_int_equal(chain_last(configs.chain)->steps, 78);
+    assert_memory_not_equal(nonce, configs.view.nonce, sizeof nonce);
     /* With others in it, it is what it is. */
     put_down(false);
     assert_ok(open_as(&idents[A]));
-    assert_int_equal(charter.view.count, ISLANDS);
+    assert_int_equal(configs.view.count, ISLANDS);
 }
 
 static void a_record_on_disk_rules(void **state)
@@ -180,10 +179,10 @@ static void a_record_on_disk_rules(void **state)
     record_deinit(&record);
     configure("uplink = 5Mbit\n");
     assert_ok(open_as(&idents[A]));
-    assert_int_equal(charter.view.epoch, 1);
-    assert_int_equal(charter.view.count, ISLANDS);
-    assert_int_equal(chain_last(charter.chain)->steps, 88);
-    assert_int_equal(charter.view.members[A].uplink, 1000000000);
+    assert_int_equal(configs.view.epoch, 1);
+    assert_int_equal(configs.view.count, ISLANDS);
+    assert_int_equal(chain_last(configs.chain)->steps, 88);
+    assert_int_equal(configs.view.members[A].uplink, 1000000000);
 }
 
 /* What people wrote goes before what the record says, and that before what the token said. */
@@ -193,12 +192,12 @@ static void a_way_that_the_configuration_knows_is_taken(void **state)
     configure_three();
     configure("inviter = b=there:2\nreach = nobody=x:1 c=near:2\n");
     assert_ok(open_as(&idents[A]));
-    assert_string_equal(charter.view.members[B].address, "there:2");
-    assert_string_equal(charter.view.members[C].address, "near:2");
+    assert_string_equal(configs.view.members[B].address, "there:2");
+    assert_string_equal(configs.view.members[C].address, "near:2");
     configure("inviter = c=there:2\n");
     assert_ok(open_as(&idents[A]));
-    assert_string_equal(charter.view.members[B].address, "");
-    assert_string_equal(charter.view.members[C].address, "c:1");
+    assert_string_equal(configs.view.members[B].address, "");
+    assert_string_equal(configs.view.members[C].address, "c:1");
 }
 
 static void a_record_that_nobody_decided_does_not_rule(void **state)
@@ -209,13 +208,13 @@ static void a_record_that_nobody_decided_does_not_rule(void **state)
     struct record record = next_record();
     struct record_entry entry = {0};
     assert_ok(record_pack(&record, &entry.bytes, &entry.bytes_count));
-    assert_ok(records_save(conf.state_folder, 1, &entry));
+    assert_ok(config_store_save(conf.state_folder, 1, &entry));
     mem_free(entry.bytes);
     record_deinit(&record);
     overhear_begin();
     assert_ok(open_as(&idents[A]));
     assert_true(strlen(overhear_end()) > 0);
-    assert_int_equal(charter.view.epoch, 0);
+    assert_int_equal(configs.view.epoch, 0);
 }
 
 static void whose_key_is_not_on_the_roster_is_told_what_to_do(void **state)
@@ -227,8 +226,8 @@ static void whose_key_is_not_on_the_roster_is_told_what_to_do(void **state)
     keep(&record);
     record_deinit(&record);
     assert_fails(ERR_CONF, "is not on the roster of epoch 1", open_as(&stranger));
-    assert_null(charter.chain);
-    assert_null(charter.view.members);
+    assert_null(configs.chain);
+    assert_null(configs.view.members);
     assert_ok(open_as(&idents[A]));
 }
 
@@ -246,17 +245,17 @@ static void who_is_no_witness_does_not_begin_as_one(void **state)
     conf.witness = false;
     assert_ok(open_as(&idents[A]));
     /* And the other way round, in a run of its own, which it has not begun. */
-    charter_close(&charter);
+    config_store_close(&configs);
     folder = testlib_folder("charter-witness");
     configure("");
     conf.witness = true;
     assert_fails(ERR_CONF, "a witness joins it: ", open_as(&idents[A]));
     put_down(true);
     assert_ok(open_as(&idents[A]));
-    assert_int_equal(charter.view.members[charter.view.self].role, RECORD_WITNESS);
-    struct sync_view view = charter_sync_view(&charter, true);
+    assert_int_equal(configs.view.members[configs.view.self].role, RECORD_WITNESS);
+    struct sync_view view = config_store_sync_view(&configs, true);
     assert_false(view.votes); /* of results */
-    assert_true(bitset_has(&view.witness, charter.view.self) && bitset_count(&view.witness) == 1);
+    assert_true(bitset_has(&view.witness, configs.view.self) && bitset_count(&view.witness) == 1);
     assert_int_equal(bitset_count(&view.keepers), 2);
     assert_int_equal(bitset_count(&view.taking_part), 2);
     assert_int_equal(view.certifying, 2);
@@ -275,7 +274,7 @@ static void a_record_that_is_adopted_changes_who_takes_part(void **state)
     struct view_changes changes;
     configure_three();
     assert_ok(open_as(&idents[A]));
-    struct sync_view before = charter_sync_view(&charter, true);
+    struct sync_view before = config_store_sync_view(&configs, true);
     assert_true(before.votes && bitset_has(&before.keepers, C) && bitset_has(&before.taking_part, C));
     assert_int_equal(before.certifying, 2);
     struct record record = next_record();
@@ -284,22 +283,22 @@ static void a_record_that_is_adopted_changes_who_takes_part(void **state)
     record.members[C].role = RECORD_AWAY;
     struct digest digest = digest_of("r", 1);
     overhear_begin();
-    assert_ok(charter_adopt(&charter, &record, &digest, &changes));
+    assert_ok(config_store_adopt(&configs, &record, &digest, &changes));
     overhear_assert_once(overhear_end(), "island c is lost: the run goes on without it, and it comes back by itself");
     assert_true(bitset_has(&changes.changed, C) && !bitset_has(&changes.changed, A));
-    struct sync_view view = charter_sync_view(&charter, true);
+    struct sync_view view = config_store_sync_view(&configs, true);
     assert_int_equal(view.epoch, 1);
     assert_false(bitset_has(&view.taking_part, C));                            /* rounds do not wait for it */
     assert_true(bitset_has(&view.keepers, C) && bitset_has(&view.members, C)); /* but it may still vote */
     assert_int_equal(view.self, A);
-    assert_false(charter_sync_view(&charter, false).votes);
+    assert_false(config_store_sync_view(&configs, false).votes);
     /* Who is taken off the roster is told, and how to come back. */
     record = next_record();
     for (uint32_t i = A; i < C; i++)
         record.members[i] = record.members[i + 1];
     record.members_count--;
     shardmap_assign(&record.map, owners + 1, 1);
-    assert_fails(ERR_STATE, "taken off the roster", charter_adopt(&charter, &record, &digest, &changes));
+    assert_fails(ERR_STATE, "taken off the roster", config_store_adopt(&configs, &record, &digest, &changes));
     record_deinit(&record);
 }
 
@@ -318,17 +317,17 @@ static void a_run_that_is_founded_anew_has_another_nonce(void **state)
         if (i > 1)
             assert_ok(founding_draw(drawn));
         assert_ok(open_as(&idents[A]));
-        memcpy(nonce[i], charter.view.nonce, RECORD_NONCE_BYTES);
+        memcpy(nonce[i], configs.view.nonce, RECORD_NONCE_BYTES);
         assert_ok(open_as(&idents[A])); /* as on disk */
-        assert_memory_equal(nonce[i], charter.view.nonce, RECORD_NONCE_BYTES);
+        assert_memory_equal(nonce[i], configs.view.nonce, RECORD_NONCE_BYTES);
         for (int k = 0; k < i; k++)
             assert_memory_not_equal(nonce[k], nonce[i], RECORD_NONCE_BYTES);
     }
     /* Whose state folder is lost is in the run that it founded, which others can tell it of. */
-    charter_close(&charter);
+    config_store_close(&configs);
     testlib_clear(conf.state_folder);
     assert_ok(open_as(&idents[A]));
-    assert_memory_equal(nonce[3], charter.view.nonce, RECORD_NONCE_BYTES);
+    assert_memory_equal(nonce[3], configs.view.nonce, RECORD_NONCE_BYTES);
     assert_int_equal(unlink(drawn), 0);
     testlib_clear(conf.state_folder);
     assert_fails(ERR_CONF, "as [island] founded says", open_as(&idents[A]));
@@ -345,7 +344,7 @@ static bool is_alone(uint64_t epoch)
 
 static void tidy(uint64_t needed)
 {
-    assert_ok(records_pack(conf.state_folder, charter_old(&charter, needed)));
+    assert_ok(config_store_pack(conf.state_folder, config_store_old(&configs, needed)));
 }
 
 /* Of neither what a restart needs nor what is new: those are files of their own. */
@@ -355,12 +354,12 @@ static void old_records_are_put_together_as_far_as_nobody_needs_them(void **stat
     enum { LAST = 700 };
     configure_three();
     assert_ok(open_as(&idents[A]));
-    while (chain_last(charter.chain)->epoch < LAST) {
+    while (chain_last(configs.chain)->epoch < LAST) {
         struct view_changes changes;
         struct record next = next_record();
         keep(&next);
         struct digest digest = record_digest_of(&next);
-        assert_ok(charter_adopt(&charter, &next, &digest, &changes));
+        assert_ok(config_store_adopt(&configs, &next, &digest, &changes));
     }
     tidy(0);
     assert_true(is_alone(0));
@@ -372,7 +371,7 @@ static void old_records_are_put_together_as_far_as_nobody_needs_them(void **stat
     tidy(UINT64_MAX); /* those of the last 256 stay */
     assert_true(is_alone(256));
     assert_ok(open_as(&idents[A]));
-    assert_int_equal(chain_last(charter.chain)->epoch, LAST);
+    assert_int_equal(chain_last(configs.chain)->epoch, LAST);
 }
 
 int main(void)

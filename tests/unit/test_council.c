@@ -12,8 +12,8 @@
 
 #include "common/digest.h"
 #include "common/mem.h"
+#include "daemon/membership/config_store.h"
 #include "daemon/membership/membership_host.h"
-#include "daemon/membership/records.h"
 #include "tests/lib/isle.h"
 #include "tests/lib/played.h"
 #include "tests/lib/sitting.h"
@@ -62,7 +62,7 @@ static void a_record_without_a_majoritys_votes_is_passed_over(void **state)
     record.epoch--;
     send_decided(&record, &sitting_run->idents[B], &sitting_run->idents[C], 2);
     assert_int_equal(sitting_epoch(A), 1);
-    assert_int_equal(chain_last(sitting_isle[A]->charter.chain)->steps, record.steps);
+    assert_int_equal(chain_last(sitting_isle[A]->configs.chain)->steps, record.steps);
     /* It is kept: who starts again knows it. */
     sitting_close(A);
     sitting_open(A, 0);
@@ -155,14 +155,14 @@ static void old_records_are_put_together(void **state)
     char path[400];
     sitting_begin_played("council-tidy");
     const char *folder = sitting_isle[A]->conf.state_folder;
-    assert_ok(records_read(folder, 0, &first));
+    assert_ok(config_store_read(folder, 0, &first));
     for (uint64_t epoch = 1; epoch <= PACK; epoch++)
-        assert_ok(records_copy(folder, epoch, &first));
+        assert_ok(config_store_copy(folder, epoch, &first));
     snprintf(path, sizeof path, "%s/record-%012u", folder, PACK - 1);
     membership_host_tidy(sitting_isle[A]->host, PACK);
     isle_wait(jobs_pending(sitting_isle[A]->jobs) == 0);
     assert_int_not_equal(access(path, F_OK), 0);
-    assert_ok(records_read(folder, PACK - 1, &found));
+    assert_ok(config_store_read(folder, PACK - 1, &found));
     assert_memory_equal(found.bytes, first.bytes, first.bytes_count);
     record_entry_free(&found);
     record_entry_free(&first);
@@ -259,7 +259,7 @@ static void what_one_island_wishes_all_decide(void **state)
     assert_int_equal(sitting_member(A, C)->role, RECORD_DRAINING);
     assert_ok(membership_wish(membership, WIRE_WISH_STEPS, 0, 4321));
     sitting_pass_until_epoch(A, 4);
-    assert_int_equal(chain_last(sitting_isle[A]->charter.chain)->steps, 4321);
+    assert_int_equal(chain_last(sitting_isle[A]->configs.chain)->steps, 4321);
     sitting_pass(SITTING_LONG_MS);
     assert_int_equal(sitting_epoch(A), 4);
     sitting_end();
@@ -330,7 +330,7 @@ static void who_is_enrolled_is_on_the_roster_once(void **state)
     memcpy(taken.key, sitting_run->idents[B].key, sizeof taken.key);
     assert_fails(ERR_STATE, "that key is on the roster already, as island b", membership_enrol(membership, &taken));
     sitting_pass_until_epoch(B, 1);
-    const struct record *record = chain_last(sitting_isle[B]->charter.chain);
+    const struct record *record = chain_last(sitting_isle[B]->configs.chain);
     assert_int_equal(record->members_count, 4);
     assert_int_equal(record->members[3].id, 3);
     assert_string_equal(record->members[3].name, "delta");

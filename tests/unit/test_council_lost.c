@@ -41,8 +41,8 @@ static void whom_a_majority_does_not_hear_is_lost_and_comes_back_by_itself(void 
     for (uint32_t i = 0; i < ISLANDS; i++) {
         assert_int_equal(sitting_epoch(i), 2); /* and it has learned of epoch 1 */
         assert_int_equal(sitting_member(i, C)->role, RECORD_OWNER);
-        assert_true(digest_equal(chain_last_digest(sitting_isle[i]->charter.chain),
-                                 chain_last_digest(sitting_isle[A]->charter.chain)));
+        assert_true(digest_equal(chain_last_digest(sitting_isle[i]->configs.chain),
+                                 chain_last_digest(sitting_isle[A]->configs.chain)));
     }
     sitting_end();
 }
@@ -142,7 +142,7 @@ static void beside_a_witness_one_goes_on(void **state)
     assert_int_equal(sitting_member(A, B)->role, RECORD_AWAY);
     assert_int_equal(sitting_member(C, C)->role, RECORD_WITNESS);
     assert_true(sitting_member(A, C)->voter && !sitting_member(A, B)->voter);
-    assert_int_equal(charter_sync_view(&sitting_isle[A]->charter, true).certifying, 1);
+    assert_int_equal(config_store_sync_view(&sitting_isle[A]->configs, true).certifying, 1);
     sitting_open(B, 0);
     isle_wait(peers_info(sitting_isle[A]->peers, B).up && peers_info(sitting_isle[C]->peers, B).up);
     for (int k = 0; sitting_member(A, B)->role != RECORD_OWNER && k < 20; k++)

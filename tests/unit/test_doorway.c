@@ -12,11 +12,11 @@
 #include "common/env.h"
 #include "common/fsio.h"
 #include "common/mem.h"
+#include "daemon/membership/config_store.h"
 #include "daemon/membership/doorway.h"
-#include "daemon/membership/records.h"
+#include "net/membership/wire_epoch.h"
 #include "net/transport/enrol.h"
 #include "net/transport/socket.h"
-#include "net/membership/wire_epoch.h"
 #include "tests/lib/sample_records.h"
 
 enum { TIMEOUT_MS = 20000, QUIET_MS = 300, DAY_S = 86400 };
@@ -94,7 +94,7 @@ static void add(struct record *record)
     struct record_entry entry = {0};
     struct digest digest = records_digest(record);
     assert_ok(record_pack(record, &entry.bytes, &entry.bytes_count));
-    assert_ok(records_save(island.folder, record->epoch, &entry));
+    assert_ok(config_store_save(island.folder, record->epoch, &entry));
     assert_ok(chain_add(island.chain, record, &digest));
     record_entry_free(&entry);
 }

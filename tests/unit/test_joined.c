@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "common/digest.h"
-#include "daemon/joined.h"
+#include "daemon/founding.h"
 #include "tests/lib/begun.h"
 
 enum { ISLANDS = 2 };
@@ -32,9 +32,9 @@ static void what_was_decided_is_read_and_nothing_else(void **state)
                                            .sockets = testlib_path(folder, names[i][2]),
                                            .joined = i > 0 ? path : NULL};
     }
-    assert_fails(ERR_NOTFOUND, "", joined_read(path, &record, &entry));
+    assert_fails(ERR_NOTFOUND, "", founding_read_joined(path, &record, &entry));
     assert_ok(begun_write(islands, ISLANDS, &spec, NULL));
-    assert_ok(joined_read(path, &record, &entry));
+    assert_ok(founding_read_joined(path, &record, &entry));
     struct digest digest = record_digest(entry.bytes, entry.bytes_count);
     assert_int_equal(record.epoch, 1);
     assert_int_equal(record.members_count, ISLANDS);
@@ -43,7 +43,7 @@ static void what_was_decided_is_read_and_nothing_else(void **state)
     record_deinit(&record);
     record_entry_free(&entry);
     assert_int_equal(truncate(path, 60), 0);
-    assert_int_equal(joined_read(path, &record, &entry), ERR_PROTO);
+    assert_int_equal(founding_read_joined(path, &record, &entry), ERR_PROTO);
     assert_null(record.members);
     assert_null(entry.bytes);
     runspec_deinit(&spec);

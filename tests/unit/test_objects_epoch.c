@@ -311,13 +311,13 @@ static void who_takes_a_slot_begins_anew(void **state)
     join_as(&record, C, "d"); /* while the slot of c is its own still */
     isle_adopt(a, &record);
     assert_false(objects_receiving(a->objects, &in));
-    assert_int_equal(view_slot_named(&a->charter.view, "c"), VIEW_NOBODY);
-    assert_int_equal(view_slot_named(&a->charter.view, "d"), C + 1);
+    assert_int_equal(view_slot_named(&a->configs.view, "c"), VIEW_NOBODY);
+    assert_int_equal(view_slot_named(&a->configs.view, "d"), C + 1);
     assert_new(C + 1);
     struct record next = isle_next_record(a);
     join_as(&next, C, "e");
     isle_adopt(a, &next);
-    assert_int_equal(view_slot_named(&a->charter.view, "e"), C);
+    assert_int_equal(view_slot_named(&a->configs.view, "e"), C);
     assert_new(C);
     isle_tick(a);
     end();

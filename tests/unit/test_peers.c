@@ -517,7 +517,7 @@ static void a_member_that_cannot_be_dialled_is_said_to_be_and_may_dial_us(void *
 {
     (void)state;
     company_begin("peers-undialled", 3, false);
-    struct view_member *member = &company.a->charter.view.members[C];
+    struct view_member *member = &company.a->configs.view.members[C];
     struct view_changes changes = {.changed = {{0}}};
     snprintf(member->address, sizeof member->address, "*:7600");
     bitset_add(&changes.changed, C);

@@ -6,7 +6,7 @@
 
 #include "common/digest.h"
 #include "common/mem.h"
-#include "daemon/membership/proofs.h"
+#include "daemon/membership/config_store.h"
 #include "net/membership/proof.h"
 
 enum { FRAME_BYTES = 3000, OBJECT_BYTES = 4096 };
@@ -92,13 +92,13 @@ static void it_is_kept(void **state)
     const char *folder = testlib_folder("proofs");
     uint8_t *proof, *back;
     size_t count = make(&owner, &owner, 7, 2, &proof), back_count;
-    assert_int_equal(proofs_load(folder, 9, &back, &back_count), ERR_NOTFOUND);
-    assert_ok(proofs_save(folder, 9, proof, count));
-    assert_ok(proofs_load(folder, 9, &back, &back_count));
+    assert_int_equal(config_store_load_proof(folder, 9, &back, &back_count), ERR_NOTFOUND);
+    assert_ok(config_store_save_proof(folder, 9, proof, count));
+    assert_ok(config_store_load_proof(folder, 9, &back, &back_count));
     assert_int_equal(back_count, count);
     assert_memory_equal(back, proof, count);
     mem_free(back);
-    assert_int_equal(proofs_load(folder, 8, &back, &back_count), ERR_NOTFOUND);
+    assert_int_equal(config_store_load_proof(folder, 8, &back, &back_count), ERR_NOTFOUND);
     mem_free(proof);
 }
 

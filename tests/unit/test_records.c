@@ -10,7 +10,7 @@
 #include "common/digest.h"
 #include "common/fsio.h"
 #include "common/mem.h"
-#include "daemon/membership/records.h"
+#include "daemon/membership/config_store.h"
 #include "tests/lib/outofmem.h"
 #include "tests/lib/overhear.h"
 #include "tests/lib/sample_records.h"
@@ -51,7 +51,7 @@ static struct record_entry entry_of(const struct record *record, uint32_t count)
 static void save(const struct record *record, uint64_t epoch, uint32_t votes)
 {
     struct record_entry entry = entry_of(record, votes);
-    assert_ok(records_save(folder, epoch, &entry));
+    assert_ok(config_store_save(folder, epoch, &entry));
     record_entry_free(&entry);
 }
 
@@ -72,7 +72,7 @@ static const char *path_of(uint64_t epoch)
 static enum err load(struct chain **chain)
 {
     assert_ok(chain_new(chain));
-    return records_load(folder, chain_records[0].nonce, true, *chain);
+    return config_store_load(folder, chain_records[0].nonce, true, *chain);
 }
 
 /* Fails unless epochs `first` to `last` are what is loaded. */
@@ -96,8 +96,8 @@ static void what_was_saved_is_read_as_it_was(void **state)
     (void)state;
     save_all("records-read");
     struct record_entry got, entry = entry_of(&chain_records[2], 3);
-    assert_ok(records_save(folder, 2, &entry)); /* in the place of what was there */
-    assert_ok(records_read(folder, 2, &got));
+    assert_ok(config_store_save(folder, 2, &entry)); /* in the place of what was there */
+    assert_ok(config_store_read(folder, 2, &got));
     assert_int_equal(got.bytes_count, entry.bytes_count);
     assert_memory_equal(got.bytes, entry.bytes, entry.bytes_count);
     assert_int_equal(got.votes_count, 3);
@@ -106,17 +106,17 @@ static void what_was_saved_is_read_as_it_was(void **state)
         assert_memory_equal(got.votes[i].signature, entry.votes[i].signature, IDENT_SIGNATURE_BYTES);
     }
     record_entry_free(&got);
-    assert_ok(records_read(folder, 0, &got)); /* of which nobody voted */
+    assert_ok(config_store_read(folder, 0, &got)); /* of which nobody voted */
     assert_int_equal(got.votes_count, 0);
     record_entry_free(&got);
-    assert_int_equal(records_read(folder, EPOCHS, &got), ERR_NOTFOUND);
+    assert_int_equal(config_store_read(folder, EPOCHS, &got), ERR_NOTFOUND);
     assert_null(got.bytes);
     entry.votes_count = RECORD_OWNERS_MAX + 2;
-    assert_fails(ERR_ARG, "a record of", records_save(folder, 2, &entry));
+    assert_fails(ERR_ARG, "a record of", config_store_save(folder, 2, &entry));
     entry.votes_count = 3;
     size_t bytes_count = entry.bytes_count;
     entry.bytes_count = (size_t)RECORD_BYTES_MAX + 1;
-    assert_fails(ERR_ARG, "a record of", records_save(folder, 2, &entry));
+    assert_fails(ERR_ARG, "a record of", config_store_save(folder, 2, &entry));
     entry.bytes_count = bytes_count;
     record_entry_free(&entry);
 }
@@ -159,7 +159,7 @@ static void a_damaged_one_ends_the_chain(void **state)
         struct record_entry got;
         save_all("records-damaged");
         flip(path_of(3), where[i]);
-        assert_fails(ERR_CORRUPT, "is damaged", records_read(folder, 3, &got));
+        assert_fails(ERR_CORRUPT, "is damaged", config_store_read(folder, 3, &got));
         overhear_begin();
         assert_loads(0, 2);
         assert_non_null(strstr(overhear_end(), "view record 3 is not used"));
@@ -201,13 +201,13 @@ static void old_ones_are_forgotten(void **state)
     (void)state;
     save_all("records-forget");
     testlib_file(folder, "recorded", "a stranger's");
-    records_forget(folder, 0);
+    config_store_forget(folder, 0);
     assert_loads(0, EPOCHS - 1);
-    records_forget(folder, 3);
+    config_store_forget(folder, 3);
     for (uint64_t e = 0; e < EPOCHS; e++)
         assert_int_equal(access(path_of(e), F_OK), e < 3 ? -1 : 0);
     assert_loads(3, EPOCHS - 1);
-    records_forget(folder, 3);
+    config_store_forget(folder, 3);
     assert_loads(3, EPOCHS - 1);
     assert_int_equal(access(testlib_path(folder, "recorded"), F_OK), 0);
 }
@@ -216,7 +216,7 @@ static void old_ones_are_forgotten(void **state)
 
 static void assert_unproved(const struct record_entry *entry)
 {
-    assert_ok(records_save(folder, 3, entry));
+    assert_ok(config_store_save(folder, 3, entry));
     overhear_begin();
     assert_loads(0, 2);
     assert_non_null(strstr(overhear_end(), "view record 3 is not used"));
@@ -248,7 +248,7 @@ static void a_record_without_a_majority_of_the_one_before_is_refused(void **stat
     entry.votes[1] = records_vote(1, &chain_records[2], BALLOT); /* for another record */
     assert_unproved(&entry);
     entry.votes[1] = good;
-    assert_ok(records_save(folder, 3, &entry));
+    assert_ok(config_store_save(folder, 3, &entry));
     assert_loads(0, EPOCHS - 1);
     record_entry_free(&entry);
 }
@@ -280,10 +280,10 @@ static void another_run_is_refused_and_left_alone(void **state)
     memcpy(nonce, chain_records[0].nonce, sizeof nonce);
     nonce[RECORD_NONCE_BYTES - 1] ^= 1;
     assert_ok(chain_new(&chain));
-    assert_fails(ERR_CONF, "of another run", records_load(folder, nonce, true, chain));
+    assert_fails(ERR_CONF, "of another run", config_store_load(folder, nonce, true, chain));
     chain_free(chain);
     assert_ok(chain_new(&chain)); /* who does not know which run it is takes what is there */
-    assert_ok(records_load(folder, nonce, false, chain));
+    assert_ok(config_store_load(folder, nonce, false, chain));
     assert_int_equal(chain_last(chain)->epoch, EPOCHS - 1);
     chain_free(chain);
     assert_loads(0, EPOCHS - 1);
@@ -295,7 +295,7 @@ static enum err load_once(void *user)
     (void)user;
     enum err err = chain_new(&chain);
     if (err == ERR_OK) {
-        err = records_load(folder, chain_records[0].nonce, true, chain);
+        err = config_store_load(folder, chain_records[0].nonce, true, chain);
         assert_true(err != ERR_OK || chain_last(chain)->epoch == EPOCHS - 1);
         chain_free(chain);
     }
@@ -345,13 +345,13 @@ static void assert_many(uint64_t first, uint64_t loaded)
     struct record_entry entry;
     struct record record;
     for (uint64_t e = first; e < MANY; e++) {
-        assert_ok(records_read(folder, e, &entry));
+        assert_ok(config_store_read(folder, e, &entry));
         assert_ok(record_unpack(entry.bytes, entry.bytes_count, &record));
         assert_true(record.epoch == e && entry.votes_count == (e == 0 ? 0 : 2));
         record_deinit(&record);
         record_entry_free(&entry);
     }
-    assert_int_equal(records_read(folder, MANY, &entry), ERR_NOTFOUND);
+    assert_int_equal(config_store_read(folder, MANY, &entry), ERR_NOTFOUND);
     assert_ok(load(&chain));
     assert_int_equal(chain_last(chain)->epoch, MANY - 1);
     assert_true(loaded == 0 || chain_at(chain, loaded - 1) == NULL);
@@ -364,15 +364,15 @@ static void old_records_are_few_files_and_can_be_passed_on(void **state)
     (void)state;
     save_many("records-many");
     assert_int_equal(files(), MANY);
-    assert_ok(records_pack(folder, PACK - 1)); /* not all of a file's are old */
+    assert_ok(config_store_pack(folder, PACK - 1)); /* not all of a file's are old */
     assert_int_equal(files(), MANY);
-    assert_ok(records_pack(folder, PACK + 10));
+    assert_ok(config_store_pack(folder, PACK + 10));
     assert_int_equal(files(), MANY - PACK + 1);
     assert_many(0, PACK);
-    assert_ok(records_pack(folder, MANY));
+    assert_ok(config_store_pack(folder, MANY));
     assert_int_equal(files(), MANY - 2 * PACK + 2);
     assert_many(0, 2 * PACK);
-    assert_ok(records_pack(folder, MANY)); /* nothing is left to do */
+    assert_ok(config_store_pack(folder, MANY)); /* nothing is left to do */
     assert_int_equal(files(), MANY - 2 * PACK + 2);
 }
 
@@ -381,12 +381,12 @@ static void a_pack_holds_those_that_were_there(void **state)
 {
     (void)state;
     save_many("records-late");
-    records_forget(folder, 100);
+    config_store_forget(folder, 100);
     assert_int_equal(files(), MANY - 100);
-    assert_ok(records_pack(folder, PACK));
+    assert_ok(config_store_pack(folder, PACK));
     assert_int_equal(files(), MANY - PACK + 1);
     assert_many(100, PACK);
-    assert_int_equal(records_read(folder, 99, &(struct record_entry){0}), ERR_NOTFOUND);
+    assert_int_equal(config_store_read(folder, 99, &(struct record_entry){0}), ERR_NOTFOUND);
 }
 
 /* The file with all of them is whole, and some are not removed yet. */
@@ -397,10 +397,10 @@ static void a_crash_while_packing_loses_nothing(void **state)
     char *bytes;
     size_t count;
     assert_ok(fsio_read(path_of(40), 1 << 20, &bytes, &count));
-    assert_ok(records_pack(folder, PACK));
+    assert_ok(config_store_pack(folder, PACK));
     assert_ok(fsio_replace(path_of(40), bytes, count, 0644));
     mem_free(bytes);
-    assert_ok(records_pack(folder, PACK));
+    assert_ok(config_store_pack(folder, PACK));
     assert_int_equal(files(), MANY - PACK + 1);
     assert_many(0, PACK);
 }
@@ -412,14 +412,14 @@ static void damage_costs_what_it_hits(void **state)
     struct record_entry entry;
     save_many("records-damage");
     testlib_damage(path_of(7), 50);
-    assert_ok(records_pack(folder, PACK));
-    assert_int_equal(records_read(folder, 7, &entry), ERR_NOTFOUND);
-    assert_ok(records_read(folder, 6, &entry));
+    assert_ok(config_store_pack(folder, PACK));
+    assert_int_equal(config_store_read(folder, 7, &entry), ERR_NOTFOUND);
+    assert_ok(config_store_read(folder, 6, &entry));
     record_entry_free(&entry);
     pack = testlib_path(folder, "records-000000000000");
     testlib_damage(pack, testlib_file_bytes(pack) - 5);
-    assert_int_equal(records_read(folder, PACK - 1, &entry), ERR_CORRUPT);
-    assert_ok(records_read(folder, PACK - 2, &entry));
+    assert_int_equal(config_store_read(folder, PACK - 1, &entry), ERR_CORRUPT);
+    assert_ok(config_store_read(folder, PACK - 2, &entry));
     record_entry_free(&entry);
     assert_many(PACK, PACK);
 }

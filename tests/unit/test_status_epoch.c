@@ -55,12 +55,12 @@ static void beat_apart(bool b_says_so)
     for (int k = 0; k < 20; k++) {
         struct wire_heartbeat *beat = played_beat(look.c);
         beat->silent_count = 1;
-        beat->silent[0] = look.a->charter.view.members[LOOK_B].id;
+        beat->silent[0] = look.a->configs.view.members[LOOK_B].id;
         say_and_wait(look.c);
         look.a->now_ms += 250;
         beat = played_beat(look.b);
         beat->silent_count = b_says_so;
-        beat->silent[0] = look.a->charter.view.members[LOOK_C].id;
+        beat->silent[0] = look.a->configs.view.members[LOOK_C].id;
         say_and_wait(look.b);
         isle_tick(look.a);
     }
@@ -111,7 +111,7 @@ static void a_slot_that_is_nobodys_is_not_shown(void **state)
     record.members[LOOK_B] = record.members[LOOK_C]; /* b's key has left the roster */
     record.members_count = 2;
     isle_adopt(look.a, &record);
-    assert_int_equal(look.a->charter.view.count, 3);
+    assert_int_equal(look.a->configs.view.count, 3);
     assert_silent(look_take(), COMPLAINT_AWAY);
     assert_silent(look_take(), COMPLAINT_ALONE);
     assert_int_equal(look_take()->islands, 2);

@@ -37,7 +37,7 @@ static void begin(const char *name, uint32_t count)
 static const struct status *take(void)
 {
     if (look.a->plan != NULL)
-        progress_note(look.progress, look.a->sync, ISLE_FRAGMENTS, look.a->charter.view.count, 0, look.a->now_ms);
+        progress_note(look.progress, look.a->sync, ISLE_FRAGMENTS, look.a->configs.view.count, 0, look.a->now_ms);
     return look_take();
 }
 
@@ -205,7 +205,7 @@ static void both_train(uint64_t step, double ours, double theirs)
     memcpy(&look.b->out.heartbeat.loss, &theirs, sizeof theirs);
     played_say(look.b, LOOK_A);
     isle_wait(isle_took_sync(look.a, SYNC_EV_HEARTBEAT, &event));
-    alike_note(alike, &look.a->charter.view, look.a->peers, look.a->trainer);
+    alike_note(alike, &look.a->configs.view, look.a->peers, look.a->trainer);
 }
 
 static bool is_told(void)
@@ -249,7 +249,7 @@ static void who_trains_the_same_batches_is_told(void **state)
         both_train(step, loss_at(step), loss_at(step));
     assert_true(is_told());
     assert_ok(trainer_leave(look.a->trainer, &(struct trainer_leaving){0}));
-    alike_note(alike, &look.a->charter.view, look.a->peers, look.a->trainer);
+    alike_note(alike, &look.a->configs.view, look.a->peers, look.a->trainer);
     assert_false(is_told()); /* one of them does not train any more */
     alike_free(alike);
     look_end();
@@ -270,14 +270,14 @@ static void whoever_is_ahead_is_compared_later(void **state)
         struct event event;
         played_say(look.b, LOOK_A);
         isle_wait(isle_took_sync(look.a, SYNC_EV_HEARTBEAT, &event));
-        alike_note(alike, &look.a->charter.view, look.a->peers, look.a->trainer);
+        alike_note(alike, &look.a->configs.view, look.a->peers, look.a->trainer);
     }
     assert_false(is_told());
     for (uint64_t step = 20; step < 32; step++) {
         struct ipc_report report = {.step = step, .tokens = step, .loss = loss_at(step)};
         played_trainer_say(look.trainer, &(struct ipc_message){.type = IPC_REPORT, .report = report});
     }
-    alike_note(alike, &look.a->charter.view, look.a->peers, look.a->trainer);
+    alike_note(alike, &look.a->configs.view, look.a->peers, look.a->trainer);
     assert_true(is_told());
     alike_free(alike);
     look_end();

@@ -20,10 +20,9 @@
 #include "common/env.h"
 #include "common/log.h"
 #include "common/mem.h"
+#include "daemon/as_typed.h"
 #include "daemon/ctl/ctl_client.h"
 #include "daemon/ctl/ctl_export.h"
-#include "daemon/as_typed.h"
-#include "daemon/ctl/ctl_help.h"
 #include "daemon/ctl/ctl_home.h"
 #include "daemon/ctl/ctl_init.h"
 #include "daemon/ctl/ctl_join.h"
@@ -31,9 +30,8 @@
 #include "daemon/ctl/ctl_plan.h"
 #include "daemon/ctl/ctl_print.h"
 #include "daemon/ctl/ctl_reset.h"
-#include "daemon/ctl/ctl_save.h"
 #include "daemon/ctl/ctl_service.h"
-#include "daemon/ctl/ctl_trainer.h"
+#include "daemon/ctl/ctl_wait.h"
 #include "daemon/ctl/ctl_watch.h"
 #include "daemon/dconf.h"
 #include "daemon/home.h"
@@ -150,8 +148,8 @@ static enum err run_watch(struct arguments *a)
 
 static enum err wait_for_trainer(const struct arguments *a, const char *const *wanted)
 {
-    struct ctl_trainer wait = {.socket = a->socket_path, .wanted = wanted, .json = a->json};
-    return ctl_trainer_wait(&wait);
+    struct ctl_wait wait = {.socket = a->socket_path, .wanted = wanted, .json = a->json};
+    return ctl_wait_trainer(&wait);
 }
 
 static enum err order(struct arguments *a, const char *request)
@@ -184,11 +182,11 @@ static enum err run_pause(struct arguments *a)
 
 static enum err run_save(struct arguments *a)
 {
-    char saved[CTL_SAVE_PATH_BYTES];
+    char saved[CTL_WAIT_PATH_BYTES];
     TRY(order(a, "save"));
     if (a->no_wait)
         return ERR_OK;
-    TRY(ctl_save_wait(a->socket_path, saved));
+    TRY(ctl_wait_saved(a->socket_path, saved));
     if (!a->json)
         printf("%s\n", saved);
     return ERR_OK;
@@ -200,7 +198,7 @@ static enum err find_socket(struct arguments *a);
 /* Of a file, no daemon is needed; else its present anchor. */
 static enum err run_export(struct arguments *a)
 {
-    char saved[CTL_SAVE_PATH_BYTES];
+    char saved[CTL_WAIT_PATH_BYTES];
     json_t *answer;
     a->export.folder = a->rest.count > 1 ? a->rest.item[1] : NULL;
     a->export.from = a->init.from;
@@ -212,7 +210,7 @@ static enum err run_export(struct arguments *a)
     TRY(find_socket(a));
     TRY(ctl_ask(a->socket_path, "save", &answer));
     json_decref(answer);
-    TRY(ctl_save_wait(a->socket_path, saved));
+    TRY(ctl_wait_saved(a->socket_path, saved));
     a->export.from = saved;
     return ctl_export(&a->export);
 }
@@ -501,6 +499,67 @@ static const struct command commands[] = {
 };
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
 
+/* ---- what help says beside the tables: which commands belong together, and how each is typed ---- */
+
+static const char *const of_making[] = {"init", "join TOKEN", "start", "stop", "keygen FILE", "reset", NULL};
+static const char *const of_looking[] = {"status", "watch", "logs", "peers", "fragments", NULL};
+static const char *const of_steering[] = {"invite",      "pause", "resume",     "leave", "evict NAME",
+                                          "revoke NAME", "save",  "export DIR", NULL};
+static const char *const of_planning[] = {"plan", NULL};
+static const struct commands_group groups[] = {{"make an island, and run it", of_making},
+                                               {"look at it", of_looking},
+                                               {"steer it, and the run", of_steering},
+                                               {"plan", of_planning}};
+
+static const struct commands_example examples[] = {
+    {"init", "dilococtl init --home ~/paris --name paris --data book.txt\n"
+             "sudo dilococtl init --name paris --data '/srv/text/*.txt' --device cuda\n"},
+    {"start", "dilococtl start --home ~/paris\n"},
+    {"stop", "dilococtl stop --home ~/paris\n"},
+    {"logs", "dilococtl logs --home ~/paris -f\n"
+             "dilococtl logs --home ~/paris --trainer\n"},
+    {"keygen", "dilococtl keygen /etc/diloco/island.key --name paris\n"},
+    {"invite", "dilococtl invite --home ~/paris --note 'for oslo' --expires 2h\n"
+               "dilococtl invite --home ~/paris --list\n"},
+    {"join", "dilococtl join TOKEN --home ~/oslo --name oslo --data book.txt\n"
+             "dilococtl join --token-file token --home ~/witness --witness\n"},
+    {"pause", "dilococtl pause --home ~/oslo\n"
+              "dilococtl pause --home ~/oslo --now\n"},
+    {"resume", "dilococtl resume --home ~/oslo\n"},
+    {"leave", "dilococtl leave --home ~/oslo --wait 120\n"},
+    {"evict", "dilococtl evict oslo --home ~/paris\n"},
+    {"revoke", "dilococtl revoke oslo --home ~/paris\n"},
+    {"reset", "dilococtl reset --home ~/oslo\n"},
+    {"status", "dilococtl status --home ~/paris\n"
+               "dilococtl status --check || echo 'the island is degraded'\n"},
+    {"peers", "dilococtl peers --home ~/paris\n"
+              "dilococtl peers --names\n"},
+    {"fragments", "dilococtl fragments --home ~/paris\n"},
+    {"watch", "dilococtl watch --home ~/paris\n"
+              "dilococtl watch --json --interval 5000 >>watched.jsonl\n"},
+    {"plan", "dilococtl plan --params 1e9 --step-time 1 --bandwidth 1Gbit --rtt 50 --plot plan.svg\n"},
+    {"save", "dilococtl save --home ~/paris\n"},
+    {"export", "dilococtl export --home ~/paris --format hf model\n"},
+    {"help", "dilococtl help invite\n"},
+    {"completion", "source <(dilococtl completion bash)\n"
+                   "dilococtl completion fish >~/.config/fish/completions/dilococtl.fish\n"},
+};
+
+/* Without options, which the caller adds. `rows` are borrowed. */
+static struct commands help_of(const struct commands_row *rows, size_t rows_count)
+{
+    return (struct commands){.program = "dilococtl",
+                             .about = "Makes an island, looks at its daemon and steers it.",
+                             .rows = rows,
+                             .rows_count = rows_count,
+                             .tells_names = "peers --names",
+                             .told_by = " home socket config ",
+                             .groups = groups,
+                             .groups_count = sizeof groups / sizeof groups[0],
+                             .examples = examples,
+                             .examples_count = sizeof examples / sizeof examples[0]};
+}
+
 /* What is said of all that stands in the tables. */
 static enum err tell(struct arguments *a,
                      enum err (*how)(const struct commands *commands, const char *word, FILE *file), const char *word)
@@ -508,7 +567,7 @@ static enum err tell(struct arguments *a,
     struct commands_row rows[COMMANDS];
     for (size_t i = 0; i < COMMANDS; i++)
         rows[i] = (struct commands_row){commands[i].name, commands[i].usage, commands[i].help, commands[i].takes};
-    struct commands all = ctl_help_of(rows, COMMANDS);
+    struct commands all = help_of(rows, COMMANDS);
     all.options = a->options;
     all.options_count = a->options_count;
     all.common = THE_DAEMON "version help ";

@@ -9,6 +9,7 @@
 #define DAEMON_CTL_CTL_EXPORT_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "common/err.h"
 
@@ -27,5 +28,12 @@ ERR_MUST_CHECK enum err ctl_export_check(const struct ctl_export *export);
 
 /* Makes the folder and says what it made. */
 ERR_MUST_CHECK enum err ctl_export(const struct ctl_export *export);
+
+/* ---- the vocabulary of bytes as a tokenizer that transformers loads: token n is byte n ---- */
+
+/* tokenizer.json: a BPE without merges over the 256 characters that stand for bytes. Caller frees with mem_free(). */
+ERR_MUST_CHECK enum err ctl_tokenizer(char **text);
+/* tokenizer_config.json, of a model that was trained on sequences of so many bytes. */
+ERR_MUST_CHECK enum err ctl_tokenizer_config(int64_t context, char **text);
 
 #endif

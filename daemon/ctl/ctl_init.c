@@ -19,11 +19,11 @@
 #include "common/fsio.h"
 #include "common/mem.h"
 #include "common/mixture.h"
+#include "common/origin.h"
 #include "common/program.h"
 #include "common/runspec.h"
-#include "daemon/ctl/ctl_draft.h"
-#include "daemon/ctl/ctl_origin.h"
 #include "daemon/as_typed.h"
+#include "daemon/ctl/ctl_draft.h"
 #include "daemon/dconf.h"
 #include "daemon/founding.h"
 #include "net/transport/address.h"
@@ -58,6 +58,58 @@ void ctl_admission_free(struct ctl_admission *admission)
     mem_free(admission->run_text);
     mem_free(admission->record);
     *admission = (struct ctl_admission){0};
+}
+
+/* ---- the run spec of a run that begins from a model ---- */
+
+/* A comment sign or a blank at the end of a path would be read as something else. */
+static enum err check_written(const struct runspec *meant, const char *text)
+{
+    struct runspec read;
+    TRY(runspec_parse(text, "the run spec", &read));
+    enum err err = strcmp(read.init, meant->init) == 0
+                       ? ERR_OK
+                       : err_set(ERR_CONF,
+                                 "--from: \"%s\" cannot stand in a run spec, where it would read \"%s\"; "
+                                 "rename the folder",
+                                 meant->init, read.init);
+    runspec_deinit(&read);
+    return err;
+}
+
+/* The run spec in `run`, or the sample where that is NULL, fitted to the model at `from`, with its place and digest;
+ * the caller's to mem_free(). ERR_CONF: the two do not go together, or the place cannot stand in a run spec. */
+static enum err fitted_run(const char *from, const char *run, char **text)
+{
+    const struct origin_base base = {.file = run, .text = ctl_draft_sample, .name = "the sample"};
+    struct runspec spec;
+    *text = NULL;
+    TRY(origin_spec(from, &base, true, &spec));
+    enum err err = ctl_draft_run_of(&spec, text);
+    if (err == ERR_OK)
+        err = check_written(&spec, *text);
+    runspec_deinit(&spec);
+    if (err != ERR_OK) {
+        mem_free(*text);
+        *text = NULL;
+    }
+    return err;
+}
+
+/* Whether the text of a run spec, read from `path`, means the same in another folder. ERR_CONF: init is relative. */
+static enum err check_moves(const char *text, const char *path)
+{
+    struct runspec spec;
+    TRY(runspec_parse(text, "the run spec", &spec)); /* of no folder, so that paths stay as they are written */
+    bool moves = spec.init[0] != '\0' && spec.init[0] != '/';
+    enum err err = ERR_OK;
+    if (moves)
+        err = err_set(ERR_CONF,
+                      "--run %s: [run] init is relative to its folder, and the island keeps the run spec in another; "
+                      "write the whole path",
+                      path);
+    runspec_deinit(&spec);
+    return err;
 }
 
 /* ---- what was asked for ---- */
@@ -302,7 +354,7 @@ static enum err copied_run(const char *path, char **text, size_t *bytes)
     TRY(runspec_load(path, NULL, 0, &spec));
     runspec_deinit(&spec);
     TRY(fsio_read(path, RUN_BYTES_MAX, text, bytes));
-    enum err err = ctl_origin_check(*text, path);
+    enum err err = check_moves(*text, path);
     if (err != ERR_OK)
         mem_free(*text);
     return err;
@@ -680,7 +732,7 @@ enum err ctl_init(const struct home *home, const struct ctl_init *init)
     TRY_OUT(choose_listen(&maker));
     TRY_OUT(find_program(&maker));
     if (init->from != NULL)
-        TRY_OUT(ctl_origin_run(init->from, init->run, &maker.fitted));
+        TRY_OUT(fitted_run(init->from, init->run, &maker.fitted));
     TRY_OUT(rehearse(&maker));
     TRY_OUT(mem_strdup(home->conf, &conf));
     maker.folder = dirname(conf);

@@ -9,10 +9,10 @@
 
 #include "common/env.h"
 #include "common/mem.h"
-#include "daemon/ctl/ctl_client.h"
 #include "daemon/as_typed.h"
+#include "daemon/ctl/ctl_client.h"
+#include "daemon/ctl/ctl_wait.h"
 #include "daemon/dconf.h"
-#include "daemon/ctl/ctl_trainer.h"
 
 enum { LOOK_MS = 100, ID_DIGITS = 12, DAY_S = 86400, NAMES_S = 1 };
 
@@ -290,8 +290,8 @@ static enum err wait_for(const struct ctl_members *ctl, uint64_t end_ms, const j
 static enum err wait_for_trainer(const struct ctl_members *ctl, uint64_t end_ms)
 {
     static const char *const wanted[] = {"stopped", "none", "finished", "ended", NULL};
-    struct ctl_trainer wait = {.socket = ctl->socket, .wanted = wanted, .end_ms = end_ms, .json = ctl->json};
-    enum err err = ctl_trainer_wait(&wait);
+    struct ctl_wait wait = {.socket = ctl->socket, .wanted = wanted, .end_ms = end_ms, .json = ctl->json};
+    enum err err = ctl_wait_trainer(&wait);
     if (err != ERR_AGAIN)
         return err;
     err = err_prefix(err, "not done after %" PRIu32 " s", ctl->patience_s);

@@ -7,8 +7,68 @@
 #ifndef DAEMON_CTL_CTL_PLAN_H
 #define DAEMON_CTL_CTL_PLAN_H
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
 #include "common/err.h"
-#include "daemon/ctl/ctl_plan_types.h"
+#include "daemon/ctl/ctl_ways.h"
+#include "daemon/ctl/yardstick.h"
+
+struct ctl_plan {
+    double params, step_s;
+    uint64_t layers, islands, interval, overlap;
+    const char *bandwidth; /* as 100Mbit */
+    double rtt_ms, loss;
+    double daemon_cores, daemon_memory; /* what a daemon may take, the latter in GiB; 0: as on this machine */
+    bool half_duplex, json;
+    const char *plot; /* file for a picture; NULL: none */
+};
+
+enum { PLAN_TARGETS = 5, PLAN_GRID = 50 };
+/* A run that trains for this part of its time is good. */
+#define PLAN_SHARE_GOOD 0.95
+/* Islands that are simulated at most, for the table and for what is recommended; they stand for more. */
+enum { PLAN_FEW = 4, PLAN_CROWD = 128 };
+
+/* What an island has. */
+struct plan_machine {
+    double cores, memory_bytes; /* that its daemon may take */
+    struct yardstick yardstick;
+    struct yardstick_codec codecs[WAYS];
+};
+
+/* What one way comes to. */
+struct plan_outcome {
+    double utilisation, bytes_per_day;
+    double cores, memory_bytes; /* of an island's daemon; data-parallel: none */
+    struct yardstick_cost cost;
+    double needed[PLAN_TARGETS];                   /* bit/s */
+    double curve[PLAN_GRID], bandwidth[PLAN_GRID]; /* for the picture: %, bit/s */
+};
+
+/* What a daemon's disk holds at most, as long as it keeps up with the rounds; and what is saved takes on this
+ * machine's, one job at a time. */
+struct plan_saving {
+    double checkpoints_bytes, ledger_bytes, exported_bytes; /* each with what is written before the old one goes */
+    double checkpoint_s, stop_s, export_s, start_s; /* all fragments; with residuals; the anchors; with all replayed */
+};
+
+struct plan_choice {
+    size_t proposal; /* of ctl_ways_proposal() */
+    uint64_t overlap;
+    double utilisation, cores, memory_bytes;
+    struct plan_saving saving;
+    bool carried; /* by the cores and the memory there are */
+};
+
+struct plan_found {
+    double bits_per_s;
+    uint32_t fragments;
+    struct plan_machine machine;
+    struct plan_outcome outcomes[WAYS];
+    struct plan_choice choice;
+};
 
 /* So many parameters, as 1e9, 350M or 1.3B, as people write the names of models. ERR_ARG. */
 ERR_MUST_CHECK enum err ctl_plan_params(const char *text, double *params);

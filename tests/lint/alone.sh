@@ -64,7 +64,6 @@ ctl/ctl_export         | ctl_export        | engine_new peers_new rounds_new hom
 ctl/ctl_init           | ctl_init          | engine_new peers_new rounds_new ctl_ask ctl_home_start ctl_service_start ctl_plan ctl_print_status forecast_run | unit/ctl_init
 ctl/ctl_join           | ctl_join          | engine_new peers_new rounds_new ctl_ask ctl_home_start ctl_service_start ctl_plan ctl_print_status forecast_run | unit/ctl_join
 ctl/yardstick          | yardstick_measure | engine_new peers_new rounds_new dconf_load ctl_ask ctl_plan forecast_run ctl_print_status | unit/yardstick
-ctl/ctl_plan_print     | ctl_plan_print    | engine_new peers_new rounds_new dconf_load ctl_ask ctl_print_status         | unit/ctl_plan
 ctl/ctl_ways           | ctl_ways_spec     | engine_new peers_new rounds_new dconf_load ctl_ask ctl_print_status         | unit/ctl_plan
 ctl/forecast           | forecast_run      | engine_new peers_new rounds_new dconf_load ctl_ask ctl_print_status ctl_plan | num/forecast
 '
@@ -91,10 +90,8 @@ rounds/install     | install_new      | rounds/rounds
 rounds/keep        | keep_new         | rounds/rounds
 rounds/recover     | recover_begin    | rounds/rounds
 ctl/ctl_text       | ctl_text_wrap    | ctl/ctl_print
-ctl/ctl_tokenizer  | ctl_tokenizer    | ctl/ctl_export
-ctl/ctl_origin     | ctl_origin_run   | ctl/ctl_init
 '
-programs='dilocod dilococtl ctl/ctl_help ctl/ctl_watch ctl/ctl_members ctl/ctl_reset ctl/ctl_save ctl/ctl_trainer' # tests/system runs them
+programs='dilocod dilococtl ctl/ctl_watch ctl/ctl_members ctl/ctl_reset ctl/ctl_wait' # tests/system runs them
 
 [ -x "$BUILD/tests/unit/test_event" ] || { echo "the tests are not built"; exit 77; }
 [ -f "$BUILD/daemon.a" ] || { echo "$BUILD/daemon.a is not built"; exit 1; }

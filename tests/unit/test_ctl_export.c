@@ -19,7 +19,6 @@
 #include "common/modelfiles.h"
 #include "common/tensorfile.h"
 #include "daemon/ctl/ctl_export.h"
-#include "daemon/ctl/ctl_tokenizer.h"
 #include "tests/lib/outofmem.h"
 #include "tests/lib/published.h"
 

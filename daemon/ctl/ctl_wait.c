@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/ctl/ctl_trainer.h"
+#include "daemon/ctl/ctl_wait.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -55,7 +56,7 @@ static enum err too_long(const json_t *status)
                    (long long)ctl_integer(trainer, "step"), text);
 }
 
-static bool is_wanted(const struct ctl_trainer *wait, const char *state)
+static bool is_wanted(const struct ctl_wait *wait, const char *state)
 {
     for (size_t i = 0; wait->wanted[i] != NULL; i++)
         if (strcmp(wait->wanted[i], state) == 0)
@@ -64,7 +65,7 @@ static bool is_wanted(const struct ctl_trainer *wait, const char *state)
 }
 
 /* One look. `last`: the state that was said last. */
-static enum err look(const struct ctl_trainer *wait, char last[64], bool said[REASONS], bool *there)
+static enum err look(const struct ctl_wait *wait, char last[64], bool said[REASONS], bool *there)
 {
     json_t *status;
     TRY(ctl_ask(wait->socket, "status", &status));
@@ -88,7 +89,7 @@ static enum err look(const struct ctl_trainer *wait, char last[64], bool said[RE
     return err;
 }
 
-enum err ctl_trainer_wait(const struct ctl_trainer *wait)
+enum err ctl_wait_trainer(const struct ctl_wait *wait)
 {
     char last[64] = "";
     bool said[REASONS] = {false}, there = false;
@@ -98,4 +99,23 @@ enum err ctl_trainer_wait(const struct ctl_trainer *wait)
             pause_ms(LOOK_MS);
     }
     return ERR_OK;
+}
+
+/* ---- a saved anchor ---- */
+
+enum err ctl_wait_saved(const char *socket, char saved[CTL_WAIT_PATH_BYTES])
+{
+    for (;;) {
+        json_t *status;
+        TRY(ctl_ask(socket, "status", &status));
+        bool failed = strcmp(ctl_text(status, "saving"), "failed") == 0;
+        bool done = strcmp(ctl_text(status, "saving"), "done") == 0;
+        snprintf(saved, CTL_WAIT_PATH_BYTES, "%s", ctl_text(status, "saved"));
+        json_decref(status);
+        if (failed)
+            return err_set(ERR_IO, "saving %s", saved);
+        if (done)
+            return ERR_OK;
+        pause_ms(LOOK_MS);
+    }
 }

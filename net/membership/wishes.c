@@ -90,14 +90,16 @@ enum err wishes_enrol(struct wishes *wishes, const struct seats *seats, const st
     return ERR_OK;
 }
 
-/* Whether the record puts somebody out that can be heard, or us: people wished so, of us or of another voter. */
+/* Whether the record puts somebody out that can be heard, or us: people wished so, of us or of another voter. Of a
+ * member that was lost the record counts one more loss: who was away itself cannot have noticed. */
 static bool was_put_out(const struct seats *seats, uint32_t member, const struct record *before)
 {
     const struct view_member *is = &seats->view->members[member];
+    const struct seat *seat = &seats->seat[member];
     const struct record_member *was = before != NULL && is->used ? record_member(before, is->id) : NULL;
-    bool here = member == seats->view->self || seats->seat[member].up;
-    return was != NULL && was->role != RECORD_AWAY && is->role == RECORD_AWAY && here && !seats_silent(seats, member) &&
-           seats->seat[member].apart_ms == 0;
+    bool here = member == seats->view->self || seat->up;
+    bool out = was != NULL && was->role != RECORD_AWAY && is->role == RECORD_AWAY;
+    return out && here && seat->losses <= was->losses && !seats_silent(seats, member) && seat->apart_ms == 0;
 }
 
 static void keep_enrolment(struct wishes *wishes, uint32_t k, uint32_t *kept)

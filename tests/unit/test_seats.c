@@ -174,6 +174,22 @@ static void who_was_lost_comes_back_at_once(void **state)
     }
 }
 
+/* Whoever was away when the record was made, be it the member itself, has not seen that it was lost. */
+static void who_was_lost_unseen_comes_back_at_once(void **state)
+{
+    (void)state;
+    for (uint32_t i = A; i < ISLANDS; i++) {
+        begin();
+        trains(i, 7);
+        struct record next = records_next(chain_last(chain));
+        next.members[i].role = RECORD_AWAY;
+        next.members[i].losses++;
+        take_record(next);
+        assert_false(seats_kept_out(&seats, i));
+        end();
+    }
+}
+
 /* One of two owners whose line is cut stands back, when that has lasted: until then one of them may be gone, which the
  * others need time to miss. */
 static void an_owner_stands_back_when_it_has_lasted(void **state)
@@ -309,6 +325,7 @@ int main(void)
         cmocka_unit_test(who_was_put_out_stays_out_while_its_trainer_stands),
         cmocka_unit_test(who_is_in_again_is_not_put_out_for_what_was),
         cmocka_unit_test(who_was_lost_comes_back_at_once),
+        cmocka_unit_test(who_was_lost_unseen_comes_back_at_once),
         cmocka_unit_test(what_nobody_asks_for_any_more_is_forgotten),
         cmocka_unit_test(what_was_asked_ends_with_its_epoch),
         cmocka_unit_test(an_owner_stands_back_when_it_has_lasted),

@@ -930,19 +930,6 @@ enum epoch_state epoch_state(const struct epoch *epoch)
     return epoch->state;
 }
 
-const char *epoch_state_name(enum epoch_state state)
-{
-    static const char *const names[EPOCH_STATES] = {
-        [EPOCH_IDLE] = "idle",           [EPOCH_CLAIMING] = "claiming",   [EPOCH_PREPARING] = "preparing",
-        [EPOCH_COMPOSING] = "composing", [EPOCH_ACCEPTING] = "accepting", [EPOCH_DECIDED] = "decided"};
-    return (unsigned)state < EPOCH_STATES ? names[state] : "unknown";
-}
-
-uint64_t epoch_number(const struct epoch *epoch)
-{
-    return epoch->number;
-}
-
 uint64_t epoch_ballot(const struct epoch *epoch)
 {
     return epoch->ballot;
@@ -956,9 +943,4 @@ bool epoch_promised(const struct epoch *epoch, uint32_t id)
 bool epoch_sealed(const struct epoch *epoch)
 {
     return epoch->vote.promised != 0;
-}
-
-bool epoch_open(const struct epoch *epoch)
-{
-    return epoch->may_vote && epoch->vote.promised == 0 && epoch->state != EPOCH_DECIDED;
 }

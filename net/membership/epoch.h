@@ -145,15 +145,11 @@ ERR_MUST_CHECK enum err epoch_propose(struct epoch *epoch, const uint8_t *bytes,
                                       const struct digest *digest, uint64_t now_ms);
 
 enum epoch_state epoch_state(const struct epoch *epoch);
-const char *epoch_state_name(enum epoch_state state);
-uint64_t epoch_number(const struct epoch *epoch);
 uint64_t epoch_ballot(const struct epoch *epoch); /* in which we propose, or did last */
 /* Whether that voter promised in epoch_ballot(): what it said it holds is a seal. */
 bool epoch_promised(const struct epoch *epoch, uint32_t id);
-/* Sealed until record e + 1 is known. */
+/* Sealed until record e + 1 is known: no result is made or acknowledged here. What is fetched for a draft is kept, but
+ * is no acknowledgement, now or later in this epoch. */
 bool epoch_sealed(const struct epoch *epoch);
-/* Whether results may be made and acknowledged here: we vote, and are not sealed. What is fetched for a draft is kept,
- * but is no acknowledgement, now or later in this epoch. */
-bool epoch_open(const struct epoch *epoch);
 
 #endif

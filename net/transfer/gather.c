@@ -425,14 +425,6 @@ uint64_t gather_bytes(const struct gather *gather)
     return bytes;
 }
 
-uint64_t gather_bytes_of(const struct gather *gather, uint32_t peer)
-{
-    for (uint32_t i = 0; i < GATHER_SOURCES_MAX; i++)
-        if (gather->sources[i].standing != SOURCE_NONE && gather->sources[i].peer == peer)
-            return gather->sources[i].bytes;
-    return 0;
-}
-
 uint32_t gather_givers(const struct gather *gather)
 {
     uint32_t count = 0;

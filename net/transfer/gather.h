@@ -73,11 +73,10 @@ bool gather_whole(const struct gather *gather);
 bool gather_has(const struct gather *gather, uint32_t peer);
 /* How many members may be asked, those that are passed over for a while too. */
 uint32_t gather_sources(const struct gather *gather);
-/* For the log: bytes that have come, those too that had to come again; those that are here, and of these from one
- * member; members that brought some. */
+/* For the log: bytes that have come, those too that had to come again; those that are here; members that brought
+ * some. */
 uint64_t gather_received(const struct gather *gather);
 uint64_t gather_bytes(const struct gather *gather);
-uint64_t gather_bytes_of(const struct gather *gather, uint32_t peer);
 uint32_t gather_givers(const struct gather *gather);
 
 #endif

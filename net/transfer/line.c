@@ -57,11 +57,6 @@ static uint64_t content(uint64_t rate, uint64_t us)
     return (uint64_t)((unsigned __int128)rate * us / US);
 }
 
-uint64_t line_bits_per_s(const struct line *line)
-{
-    return peak(&line->rate) * 8;
-}
-
 uint64_t line_flight(const struct line *line)
 {
     return line->sent - line->settled;

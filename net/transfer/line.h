@@ -75,8 +75,6 @@ uint64_t line_flight(const struct line *line);
 uint64_t line_window(const struct line *line);
 /* How large the next chunk should be: worth a quarter of LINE_QUEUE_MS. */
 size_t line_chunk_bytes(const struct line *line);
-/* Bits per second, as measured lately; 0: not known. */
-uint64_t line_bits_per_s(const struct line *line);
 
 /* What the kernel says now; before each of what follows, or nearly. */
 void line_look(struct line *line, const struct line_socket *socket);

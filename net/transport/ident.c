@@ -124,15 +124,6 @@ enum err ident_load(const char *path, struct ident *ident)
     return err;
 }
 
-enum err ident_parse(const char *text, uint8_t *key)
-{
-    uint8_t curve_key[IDENT_KEY_BYTES];
-    if (!decode(text, strlen(text), key) || ident_curve(key, curve_key) != ERR_OK)
-        return err_set(ERR_CONF, "\"%s\" is not a public key: %d characters as dilococtl keygen prints them", text,
-                       IDENT_TEXT_BYTES - 1);
-    return ERR_OK;
-}
-
 void ident_text(const uint8_t *key, char *text)
 {
     sodium_bin2base64(text, IDENT_TEXT_BYTES, key, IDENT_KEY_BYTES, BASE64);

@@ -39,8 +39,6 @@ ERR_MUST_CHECK enum err ident_save(const struct ident *ident, const char *path);
 /* ERR_NOTFOUND, ERR_CONF (not a key file, or readable by others), with the remedy. */
 ERR_MUST_CHECK enum err ident_load(const char *path, struct ident *ident);
 
-/* A public key, IDENT_KEY_BYTES, from its text. ERR_CONF: it is none. */
-ERR_MUST_CHECK enum err ident_parse(const char *text, uint8_t *key);
 /* `text` holds IDENT_TEXT_BYTES. Also for keys of connections. */
 void ident_text(const uint8_t *key, char *text);
 /* The key by which the island's connections are known. ERR_CONF: `key` is no public key. */

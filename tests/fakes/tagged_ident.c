@@ -54,12 +54,6 @@ bool ident_signed(const uint8_t *key, const void *message, size_t bytes, const u
 
 /* Not used in a simulated world, which has keys of its own. */
 
-enum err ident_parse(const char *text, uint8_t *key)
-{
-    memset(key, 0, IDENT_KEY_BYTES);
-    return err_set(ERR_CONF, "%s: no key is read from text here", text);
-}
-
 enum err ident_generate(struct ident *ident)
 {
     *ident = (struct ident){.public_text = ""};

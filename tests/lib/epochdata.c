@@ -131,11 +131,20 @@ static void apply(uint32_t i, uint32_t f)
 
 /* ---- owners ---- */
 
+/* Whether results may be made and acknowledged here: the island votes, and is not sealed. */
+static bool is_open(uint32_t i)
+{
+    const struct ew_island *island = &ew->island[i];
+    const struct record_member *self = record_member(ew_newest(i), i + 1);
+    return self->voter && self->incarnation == island->disk.holds.incarnation && !epoch_sealed(island->table) &&
+           epoch_state(island->table) != EPOCH_DECIDED;
+}
+
 static void make(uint32_t i, uint32_t f)
 {
     struct chain_part parts[CHAIN_PARTS_MAX];
     const struct ew_holds *holds = &ew->island[i].disk.holds;
-    uint32_t count = epoch_open(ew->island[i].table) ? parts_of(i, f, parts) : 0;
+    uint32_t count = is_open(i) ? parts_of(i, f, parts) : 0;
     for (uint32_t k = 0; k < count; k++) {
         if (parts[k].carried || parts[k].id.owner != i + 1 || parts[k].id.epoch != holds->epoch || !ew_chance(15))
             continue;
@@ -238,8 +247,7 @@ static void take_result(uint32_t i, uint32_t result)
         other = other || is_of(&ew->results[holds->held[r->id.fragment][k].result], part);
     if ((part == NULL || other) && !draft_wants(i, r) && !(part != NULL && ew->island[i].taking))
         return;
-    bool acked =
-        part != NULL && !other && !part->carried && part->id.epoch == holds->epoch && epoch_open(ew->island[i].table);
+    bool acked = part != NULL && !other && !part->carried && part->id.epoch == holds->epoch && is_open(i);
     ew_store(i, result, acked);
 }
 

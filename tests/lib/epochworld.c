@@ -401,7 +401,7 @@ void ew_drain(uint32_t i)
             struct digest digest = record_digest(action.bytes, action.bytes_count);
             island->draft = ew_record_of(&digest);
         } else if (action.type == EPOCH_DO_DECIDED) {
-            uint64_t e = epoch_number(island->table);
+            uint64_t e = ew_newest(i)->epoch;
             bool ours = action.votes_count > 0 && epoch_ballot_id(action.votes[0].ballot) == i + 1;
             decide(i, &action);
             for (uint32_t k = 0; k < ew->n && ours; k++)
@@ -664,12 +664,12 @@ void ew_print(void)
     for (uint32_t i = 0; i < ew->n; i++) {
         const struct ew_island *island = &ew->island[i];
         const struct ew_holds *h = &island->disk.holds;
-        print_message("island %u%s%s: epoch %llu incarnation %llu versions %llu %llu promised %llx accepted %llx %s\n",
-                      i + 1, island->gone ? " gone" : "", island->alive ? "" : " down", (unsigned long long)h->epoch,
-                      (unsigned long long)h->incarnation, (unsigned long long)h->version[0],
-                      (unsigned long long)h->version[1], (unsigned long long)island->disk.promised,
-                      (unsigned long long)island->disk.accepted,
-                      island->alive ? epoch_state_name(epoch_state(island->table)) : "");
+        print_message(
+            "island %u%s%s: epoch %llu incarnation %llu versions %llu %llu promised %llx accepted %llx state %d\n",
+            i + 1, island->gone ? " gone" : "", island->alive ? "" : " down", (unsigned long long)h->epoch,
+            (unsigned long long)h->incarnation, (unsigned long long)h->version[0], (unsigned long long)h->version[1],
+            (unsigned long long)island->disk.promised, (unsigned long long)island->disk.accepted,
+            island->alive ? (int)epoch_state(island->table) : -1);
     }
     const struct record *record = &ew->records[ew->decided[ew->newest]].record;
     for (uint32_t k = 0; k < record->members_count; k++)

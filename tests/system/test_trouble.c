@@ -329,10 +329,9 @@ static void strangers_are_refused_and_named(void **state)
     cluster_start(other, 1);
     assert_true(cluster_log_has(cluster, 0, "refused a connection with unknown key", 10));
     char known_by[IDENT_TEXT_BYTES]; /* what a connection shows of a key */
-    uint8_t key[IDENT_KEY_BYTES], curve_key[IDENT_KEY_BYTES];
-    assert_ok(ident_parse(other->island[1].public_key, key));
-    assert_ok(ident_curve(key, curve_key));
-    ident_text(curve_key, known_by);
+    struct ident ident;
+    assert_ok(ident_load(other->island[1].key, &ident));
+    ident_text(ident.curve_key, known_by);
     assert_true(cluster_log_has(cluster, 0, known_by, 0));
     assert_true(cluster_log_has(other, 1, "does not admit our key", 10));
     cluster_end(other, 1, SIGTERM);

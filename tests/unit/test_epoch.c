@@ -141,10 +141,10 @@ static void a_seal_is_said_when_it_is_durable(void **state)
 {
     (void)state;
     begin(B, true, NULL);
-    assert_true(epoch_open(epoch));
+    assert_false(epoch_sealed(epoch));
     hear(A, WIRE_PREPARE, ballot(1, A), NULL, 0, true);
     assert_null(said(WIRE_PROMISE));
-    assert_false(epoch_open(epoch)); /* from now on nothing is made that the seal would not show */
+    assert_true(epoch_sealed(epoch)); /* from now on nothing is made that the seal would not show */
     struct epoch_vote vote = saved();
     assert_int_equal(vote.promised, ballot(1, A));
     assert_int_equal(said(WIRE_PROMISE)->to, A);
@@ -154,7 +154,7 @@ static void a_seal_is_said_when_it_is_durable(void **state)
     begin(B, true, &vote); /* killed, and back */
     assert_true(epoch_sealed(epoch));
     assert_ok(epoch_begin(epoch, 6, three, 3, true, NULL, now_ms)); /* the next record is known */
-    assert_true(epoch_open(epoch));
+    assert_false(epoch_sealed(epoch));
 }
 
 static void a_seal_is_for_the_highest_ballot(void **state)
@@ -270,7 +270,7 @@ static void who_proposes_promises_last(void **state)
     now_ms += AGAIN;
     step((struct epoch_event){.type = EPOCH_EV_TICK});
     assert_int_equal(times_said(WIRE_PREPARE), 2);
-    assert_true(epoch_open(epoch));
+    assert_false(epoch_sealed(epoch));
     hear(C, WIRE_PROMISE, in, NULL, 0, true);
     assert_int_equal(times_said(WIRE_PREPARE), 1);
     assert_int_equal(said(WIRE_PREPARE)->to, A); /* with ours it is a majority */
@@ -313,7 +313,6 @@ static void a_majority_in_one_ballot_decides(void **state)
     assert_memory_equal(decided->bytes, "x", 1);
     assert_int_equal(decided->votes_count, 2);
     assert_int_equal(decided->votes[0].ballot, decided->votes[1].ballot);
-    assert_false(epoch_open(epoch));
 }
 
 /* The record is the same one, but a vote of the ballot before says nothing in this one. */
@@ -347,7 +346,6 @@ static void a_disk_in_doubt_does_not_vote(void **state)
 {
     (void)state;
     begin(B, false, NULL);
-    assert_false(epoch_open(epoch));
     hear(A, WIRE_PREPARE, ballot(1, A), "draft", 0, true);
     assert_null(did(EPOCH_DO_SAVE));
     assert_null(said(WIRE_PROMISE));

@@ -44,10 +44,8 @@ static size_t make(const struct ident *first, const struct ident *second, uint64
 static enum err check(const uint8_t *proof, size_t count)
 {
     struct wire_object first, second;
-    uint8_t key[IDENT_KEY_BYTES];
-    assert_ok(ident_parse(owner.public_text, key));
     TRY(proof_open(proof, count, &first, &second));
-    return proof_check(&first, &second, nonce, key);
+    return proof_check(&first, &second, nonce, owner.key);
 }
 
 static void two_signed_results_of_one_part_are_a_proof(void **state)

@@ -49,7 +49,7 @@ static void open_link(uint32_t self)
     struct link_member members[MEMBERS];
     for (uint32_t i = 0; i < MEMBERS; i++) {
         members[i] = (struct link_member){.name = names[i], .address = i != self ? addresses[i] : NULL};
-        assert_ok(ident_parse(idents[i].public_text, members[i].key));
+        memcpy(members[i].key, idents[i].key, sizeof members[i].key);
     }
     struct link_conf conf = {.ident = &idents[self],
                              .listen = "127.0.0.1:*",

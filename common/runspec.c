@@ -16,8 +16,10 @@ static const char *const patterns[] = {"strided", "sequential", "balanced", NULL
 static const char *const offset_kinds[] = {"spread", "zero", NULL};
 static const char *const lates[] = {"merge", "wait", NULL};
 static const char *const paces[] = {"run", "lockstep", NULL};
-static const char *const codecs[] = {"fp32",    "bf16",    "int8", "e3m0",     "int4",     "int2",
-                                     "ternary", "uniform", "topk", "powersgd", "adaptive", NULL};
+static const char *const codecs[] = {
+    [CODEC_ADAPTIVE] = "adaptive", [CODEC_FP32] = "fp32", [CODEC_BF16] = "bf16",         [CODEC_INT8] = "int8",
+    [CODEC_E3M0] = "e3m0",         [CODEC_INT4] = "int4", [CODEC_INT2] = "int2",         [CODEC_TERNARY] = "ternary",
+    [CODEC_UNIFORM] = "uniform",   [CODEC_TOPK] = "topk", [CODEC_POWERSGD] = "powersgd", NULL};
 static const char *const outlier_actions[] = {"keep", "drop", "clip", "trimmed", "median", NULL};
 static const char *const precisions[] = {"fp32", "bf16", NULL};
 static const char *const outers[] = {"nesterov", "heavyball", "average", NULL};
@@ -242,15 +244,15 @@ static enum err check_model(const char *path, struct runspec *spec)
 
 static enum err check_codec(const char *path, const struct runspec *spec)
 {
-    if (spec->codec == RUNSPEC_FP32 && spec->error_feedback)
+    if (spec->codec == CODEC_FP32 && spec->error_feedback)
         return err_set(ERR_CONF, "%s: [sync] error_feedback: fp32 leaves nothing over; set error_feedback = no", path);
-    bool drops = spec->codec == RUNSPEC_TOPK || spec->codec == RUNSPEC_POWERSGD;
+    bool drops = spec->codec == CODEC_TOPK || spec->codec == CODEC_POWERSGD;
     if (drops && !spec->error_feedback)
         return err_set(ERR_CONF,
                        "%s: [sync] error_feedback: %s leaves most of an outer gradient out, which would be lost; set "
                        "error_feedback = yes",
                        path, codecs[spec->codec]);
-    if (spec->codec == RUNSPEC_ADAPTIVE && !spec->error_feedback && spec->step >= 2)
+    if (spec->codec == CODEC_ADAPTIVE && !spec->error_feedback && spec->step >= 2)
         return err_set(ERR_CONF,
                        "%s: [sync] step: %g leaves out all of a block whose values are alike, round after round; with "
                        "codec = adaptive set a step below 2, or error_feedback = yes",

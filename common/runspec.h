@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/codec_id.h"
 #include "common/conf.h"
 #include "common/digest.h"
 #include "common/err.h"
@@ -25,19 +26,6 @@ enum runspec_pattern { RUNSPEC_STRIDED, RUNSPEC_SEQUENTIAL, RUNSPEC_BALANCED };
 enum runspec_offsets { RUNSPEC_SPREAD, RUNSPEC_ZERO };
 enum runspec_late { RUNSPEC_MERGE, RUNSPEC_WAIT };
 enum runspec_pace { RUNSPEC_RUN, RUNSPEC_LOCKSTEP };
-enum runspec_codec {
-    RUNSPEC_FP32,
-    RUNSPEC_BF16,
-    RUNSPEC_INT8,
-    RUNSPEC_E3M0,
-    RUNSPEC_INT4,
-    RUNSPEC_INT2,
-    RUNSPEC_TERNARY,
-    RUNSPEC_UNIFORM,
-    RUNSPEC_TOPK,
-    RUNSPEC_POWERSGD,
-    RUNSPEC_ADAPTIVE
-};
 enum runspec_outliers {
     RUNSPEC_OUTLIERS_KEEP,
     RUNSPEC_OUTLIERS_DROP,
@@ -79,7 +67,7 @@ struct runspec {
     bool eager;
     int late;  /* enum runspec_late */
     int pace;  /* enum runspec_pace */
-    int codec; /* enum runspec_codec */
+    int codec; /* enum codec_id */
     double step, keep;
     int64_t rank;
     bool error_feedback;

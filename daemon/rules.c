@@ -19,20 +19,14 @@ struct plan_conf rules_plan(const struct runspec *spec)
 
 struct codec_choice rules_codec(const struct runspec *spec)
 {
-    static const enum codec_id codecs[] = {
-        [RUNSPEC_FP32] = CODEC_FP32,         [RUNSPEC_BF16] = CODEC_BF16,        [RUNSPEC_INT8] = CODEC_INT8,
-        [RUNSPEC_E3M0] = CODEC_E3M0,         [RUNSPEC_INT4] = CODEC_INT4,        [RUNSPEC_INT2] = CODEC_INT2,
-        [RUNSPEC_TERNARY] = CODEC_TERNARY,   [RUNSPEC_UNIFORM] = CODEC_UNIFORM,  [RUNSPEC_TOPK] = CODEC_TOPK,
-        [RUNSPEC_POWERSGD] = CODEC_POWERSGD, [RUNSPEC_ADAPTIVE] = CODEC_UNIFORM,
-    };
-    return (struct codec_choice){.id = codecs[spec->codec],
-                                 .ratio = (float)(spec->codec == RUNSPEC_TOPK ? spec->keep : spec->step),
+    return (struct codec_choice){.id = spec->codec == CODEC_ADAPTIVE ? CODEC_UNIFORM : (enum codec_id)spec->codec,
+                                 .ratio = (float)(spec->codec == CODEC_TOPK ? spec->keep : spec->step),
                                  .rank = (uint32_t)spec->rank};
 }
 
 const char *rules_codec_name(const struct runspec *spec)
 {
-    return spec->codec == RUNSPEC_ADAPTIVE ? "adaptive" : codec_name(rules_codec(spec).id);
+    return spec->codec == CODEC_ADAPTIVE ? "adaptive" : codec_name(rules_codec(spec).id);
 }
 
 struct outer_conf rules_outer(const struct runspec *spec)

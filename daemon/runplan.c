@@ -54,7 +54,7 @@ static struct replica_conf replica_conf_of(const struct runplan_conf *from, cons
     return (struct replica_conf){.plan = plan,
                                  .outer = rules_outer(spec),
                                  .choice = rules_codec(spec),
-                                 .adaptive = spec->codec == RUNSPEC_ADAPTIVE,
+                                 .adaptive = spec->codec == CODEC_ADAPTIVE,
                                  .error_feedback = spec->error_feedback,
                                  .feedback_decay = (float)spec->feedback_decay,
                                  .feedback_limit = (float)spec->feedback_limit,

@@ -10,7 +10,7 @@
 /* Heads in one plane, bodies in the other. */
 static void block_room(const struct codec_kind *kind, size_t count, size_t room[PLANES_MAX])
 {
-    const struct vec_codec *vec = &vec_best()->codec[kind->vec];
+    const struct vec_codec *vec = &vec_best()->codec[kind->id];
     memset(room, 0, PLANES_MAX * sizeof *room);
     room[0] = blocks_of(count) * vec->head_bytes;
     room[1] = blocks_of(count) * (vec->raw_bytes - vec->head_bytes);
@@ -27,13 +27,13 @@ static size_t block_encode(struct codec *codec, const struct codec_kind *kind, c
     segment->planes_count = 2;
     segment->plane[0] = (struct plane){raw, room[0]};
     segment->plane[1] = (struct plane){raw + room[0], room[1]};
-    return codec->ops->codec[kind->vec].encode(source, blocks_of(segment->count), raw, residual);
+    return codec->ops->codec[kind->id].encode(source, blocks_of(segment->count), raw, residual);
 }
 
 static enum err block_decode(struct codec *codec, const struct codec_kind *kind, const struct segment *segment,
                              const float *weight, float *values)
 {
-    const struct vec_codec *vec = &codec->ops->codec[kind->vec];
+    const struct vec_codec *vec = &codec->ops->codec[kind->id];
     const struct plane *heads = &segment->plane[0], *bodies = &segment->plane[1];
     size_t blocks = blocks_of(segment->count), room[PLANES_MAX];
     kind->room(kind, segment->count, room);
@@ -49,9 +49,9 @@ static enum err block_decode(struct codec *codec, const struct codec_kind *kind,
     return ERR_OK;
 }
 
-#define BLOCK_KIND(name, NAME, noise)                                                          \
-    const struct codec_kind codec_kind_##name = {                                              \
-        CODEC_##NAME, #name, false, VEC_##NAME, block_room, block_encode, block_decode, noise, \
+#define BLOCK_KIND(name, NAME, noise)                                              \
+    const struct codec_kind codec_kind_##name = {                                  \
+        CODEC_##NAME, #name, false, block_room, block_encode, block_decode, noise, \
     }
 
 BLOCK_KIND(fp32, FP32, true);

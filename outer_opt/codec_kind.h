@@ -54,7 +54,6 @@ struct codec_kind {
     enum codec_id id;
     const char *name;
     bool whole; /* a part is one segment, whatever its size */
-    int vec;    /* enum vec_codec_id of a plain block codec, else -1 */
     /* Most bytes of each plane for `count` values; a decoder unpacks no more. */
     void (*room)(const struct codec_kind *kind, size_t count, size_t room[PLANES_MAX]);
     /* Fills segment->plane[] (data is given) from source; returns the index of the first faulty block, or the number of

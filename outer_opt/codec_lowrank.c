@@ -229,5 +229,5 @@ static enum err powersgd_decode(struct codec *codec, const struct codec_kind *ki
     return ERR_OK;
 }
 
-const struct codec_kind codec_kind_powersgd = {CODEC_POWERSGD,  "powersgd",      true, -1, powersgd_room,
+const struct codec_kind codec_kind_powersgd = {CODEC_POWERSGD,  "powersgd",      true, powersgd_room,
                                                powersgd_encode, powersgd_decode, false};

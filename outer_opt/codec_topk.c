@@ -209,4 +209,4 @@ static enum err topk_decode(struct codec *codec, const struct codec_kind *kind, 
     return ERR_OK;
 }
 
-const struct codec_kind codec_kind_topk = {CODEC_TOPK, "topk", false, -1, topk_room, topk_encode, topk_decode, false};
+const struct codec_kind codec_kind_topk = {CODEC_TOPK, "topk", false, topk_room, topk_encode, topk_decode, false};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * codec_types: which codecs there are, what they are asked to do, and the sizes all of them keep to.
+ * codec_types: what codecs are asked to do, and the sizes all of them keep to.
  *
  * The words that codec.h and its callers speak, and that each codec_*.c is told its task in. Other rooms get them with
  * codec.h. No function and no state: what a number means is in the codecs, how it is written in docs/FORMATS.md.
@@ -10,25 +10,12 @@
 
 #include <stdint.h>
 
+#include "common/codec_id.h"
 #include "outer_opt/vec_ops.h"
 
 /* The one that is written and read. 1: one codec a frame, no parts. 2: parts, planes. */
 enum { CODEC_FRAME_VERSION = 4 };
 enum { CODEC_BLOCK = VEC_BLOCK, CODEC_SEGMENT = 1 << 17, CODEC_HEADER_BYTES = 64, CODEC_RANK_MAX = 32 };
-
-/* Numbers on the wire; never reused. */
-enum codec_id {
-    CODEC_FP32 = 1,
-    CODEC_BF16 = 2,
-    CODEC_INT8 = 3,    /* absmax per 256 values, 255 levels */
-    CODEC_E3M0 = 4,    /* sign and 3 exponent bits (Streaming DiLoCo, 2501.18512) */
-    CODEC_INT4 = 5,    /* absmax per 64 values, 15 levels */
-    CODEC_INT2 = 6,    /* sign and one of two magnitudes, each the mean of its bin (MuLoCo, 2505.23725) */
-    CODEC_TERNARY = 7, /* -s, 0, s; s the mean of the values that are not 0 (after TernGrad, 1705.07878) */
-    CODEC_UNIFORM = 8, /* multiples of ratio * rms per 256 values, entropy-coded */
-    CODEC_TOPK = 9, /* the largest of every 4096 values, 2 bits each, and where they stand (SparseLoCo, 2508.15706) */
-    CODEC_POWERSGD = 10 /* two thin factors of a matrix (1905.13727) */
-};
 
 struct codec_choice {
     enum codec_id id;

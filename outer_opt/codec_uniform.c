@@ -80,5 +80,5 @@ static enum err uniform_decode(struct codec *codec, const struct codec_kind *kin
     return ERR_OK;
 }
 
-const struct codec_kind codec_kind_uniform = {CODEC_UNIFORM, "uniform",      false,          -1,
-                                              uniform_room,  uniform_encode, uniform_decode, false};
+const struct codec_kind codec_kind_uniform = {CODEC_UNIFORM,  "uniform",      false, uniform_room,
+                                              uniform_encode, uniform_decode, false};

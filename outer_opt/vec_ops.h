@@ -16,6 +16,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/codec_id.h"
+
 enum { VEC_BLOCK = 256 };
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "frames hold little-endian numbers, copied as they are");
@@ -43,7 +45,8 @@ struct vec_codec {
     vec_decode_add_fn *decode_add;
 };
 
-enum vec_codec_id { VEC_FP32, VEC_BF16, VEC_INT8, VEC_E3M0, VEC_INT4, VEC_INT2, VEC_TERNARY, VEC_CODECS };
+/* Those of which a block is packed by itself are CODEC_FP32 to CODEC_TERNARY. */
+enum { VEC_CODECS = CODEC_TERNARY + 1 };
 
 /* Uniform quantisation: per value the nearest multiple of a step of `ratio` times the block's root mean square, and per
  * block the step that these levels stand for (bf16, in `steps`): below a ratio of 2 the one that keeps the block's
@@ -80,7 +83,7 @@ typedef size_t vec_levels_unpack_fn(const uint8_t *packed, size_t blocks, const 
 
 struct vec_ops {
     const char *name;
-    struct vec_codec codec[VEC_CODECS];
+    struct vec_codec codec[VEC_CODECS]; /* by enum codec_id */
     vec_levels_encode_fn *levels_encode;
     vec_levels_decode_fn *levels_decode;
     vec_levels_decode_add_fn *levels_decode_add;

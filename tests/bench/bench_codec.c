@@ -61,7 +61,7 @@ static double time_memcpy(struct bench *b)
 /* The quantising pass alone: subtract, add the residual, scale, quantise, pack, new residual. */
 static double time_quantise(struct bench *b)
 {
-    const struct vec_codec *ops = &vec_best()->codec[VEC_E3M0];
+    const struct vec_codec *ops = &vec_best()->codec[CODEC_E3M0];
     double took[RUNS];
     for (int r = 0; r < RUNS; r++) {
         double begin_s = env_mono_s();

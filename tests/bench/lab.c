@@ -134,7 +134,7 @@ static enum err open_replica(struct lab *lab, uint32_t i)
     struct replica_conf conf = {.plan = lab->plan->plan,
                                 .outer = rules_outer(&lab->conf->spec),
                                 .choice = rules_codec(&lab->conf->spec),
-                                .adaptive = lab->conf->spec.codec == RUNSPEC_ADAPTIVE,
+                                .adaptive = lab->conf->spec.codec == CODEC_ADAPTIVE,
                                 .error_feedback = lab->conf->spec.error_feedback,
                                 .feedback_decay = (float)lab->conf->spec.feedback_decay,
                                 .feedback_limit = (float)lab->conf->spec.feedback_limit,

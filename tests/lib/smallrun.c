@@ -43,7 +43,7 @@ struct replica_conf smallrun_conf(const struct smallrun *run)
     return (struct replica_conf){.plan = run->plan->plan,
                                  .outer = rules_outer(spec),
                                  .choice = rules_codec(spec),
-                                 .adaptive = spec->codec == RUNSPEC_ADAPTIVE,
+                                 .adaptive = spec->codec == CODEC_ADAPTIVE,
                                  .error_feedback = spec->error_feedback,
                                  .feedback_decay = (float)spec->feedback_decay,
                                  .feedback_limit = (float)spec->feedback_limit,

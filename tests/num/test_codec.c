@@ -208,7 +208,7 @@ static void all_tables_give_the_same_bits(void **state)
         double scale = exp2(env_rng_uniform(&rng) * 270 - 145);
         testlib_fill_normal(&rng, x, COUNT, scale < 1e37 ? scale : 1e37);
         testlib_fill_normal(&rng, sub, COUNT, scale < 1e37 ? scale : 1e37);
-        for (int c = 0; c < VEC_CODECS; c++) {
+        for (int c = CODEC_FP32; c < VEC_CODECS; c++) {
             for (size_t t = 0; t < tables_count; t++) {
                 struct vec_source source = {.minuend = x, .subtrahend = sub};
                 size_t slot = t > 0;

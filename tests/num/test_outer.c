@@ -32,7 +32,7 @@ static void e3m0_vectors_hold_bit_for_bit(void **state)
         unsigned scale = (unsigned)strtoul(json_string_value(json_object_get(item, "scale_bf16")), NULL, 16);
         json_t *codes = json_object_get(item, "codes");
         for (size_t t = 0; t < tables_count; t++) {
-            const struct vec_codec *e3m0 = &tables[t]->codec[VEC_E3M0];
+            const struct vec_codec *e3m0 = &tables[t]->codec[CODEC_E3M0];
             uint8_t raw[130];
             struct vec_source source = {.minuend = x};
             assert_int_equal(e3m0->encode(&source, 1, raw, NULL), 1);
@@ -67,9 +67,9 @@ static void mean_vectors_hold_bit_for_bit(void **state)
                 uint8_t raw[1024];
                 testlib_hex_floats(json_array_get(json_object_get(item, "inputs_f32"), i), x, 256);
                 struct vec_source source = {.minuend = x};
-                assert_int_equal(tables[t]->codec[VEC_FP32].encode(&source, 1, raw, NULL), 1);
-                tables[t]->codec[VEC_FP32].decode_add(raw, raw + tables[t]->codec[VEC_FP32].head_bytes, 1, weights[i],
-                                                      sum);
+                assert_int_equal(tables[t]->codec[CODEC_FP32].encode(&source, 1, raw, NULL), 1);
+                tables[t]->codec[CODEC_FP32].decode_add(raw, raw + tables[t]->codec[CODEC_FP32].head_bytes, 1,
+                                                        weights[i], sum);
             }
             outer_mean_finish(sum, 256, weights, islands);
             for (size_t i = 0; i < count; i++)

@@ -80,7 +80,7 @@ static void world_init(struct world *w, const struct row *row)
     w->conf = (struct replica_conf){.plan = w->plan->plan,
                                     .outer = rules_outer(&w->spec),
                                     .choice = rules_codec(&w->spec),
-                                    .adaptive = w->spec.codec == RUNSPEC_ADAPTIVE,
+                                    .adaptive = w->spec.codec == CODEC_ADAPTIVE,
                                     .error_feedback = w->spec.error_feedback,
                                     .feedback_decay = 1,
                                     .outliers = rules_outliers(&w->spec)};

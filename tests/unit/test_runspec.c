@@ -26,7 +26,7 @@ static void defaults_and_derived_values(void **state)
     assert_int_equal(spec.kv_heads, spec.heads);
     assert_int_equal(spec.ff, 704); /* 8/3 * 256 = 682, up to a multiple of 32 */
     assert_int_equal(spec.interval, 30);
-    assert_int_equal(spec.codec, RUNSPEC_UNIFORM);
+    assert_int_equal(spec.codec, CODEC_UNIFORM);
     runspec_deinit(&spec);
     assert_ok(load("[model]\nvocab = 1048576\n[data]\nformat = uint32\n", &spec));
     assert_int_equal(spec.vocab, 1048576);
@@ -118,7 +118,7 @@ static void the_thin_sample_says_what_was_measured(void **state)
     assert_ok(runspec_load("conf/thin.ini", NULL, 0, &spec));
     assert_int_equal(spec.inner, RUNSPEC_MUON);
     assert_int_equal(spec.interval, 200);
-    assert_int_equal(spec.codec, RUNSPEC_UNIFORM);
+    assert_int_equal(spec.codec, CODEC_UNIFORM);
     assert_true(spec.step == 1.7);
     assert_true(spec.lr == 6e-3);
     assert_true(spec.outer_lr == 0.7);

@@ -104,7 +104,7 @@ static void fill_spec(void)
     spec.overlap = 902;
     spec.quorum = 903;
     spec.error_feedback = true;
-    spec.codec = RUNSPEC_INT8;
+    spec.codec = CODEC_INT8;
     spec.digest = digest_of("spec", 4);
 }
 

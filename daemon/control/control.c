@@ -16,7 +16,7 @@
 #include "common/log.h"
 #include "common/mem.h"
 #include "daemon/as_typed.h"
-#include "daemon/control/status_json.h"
+#include "daemon/control/status.h"
 #include "daemon/rounds/keep.h"
 #include "net/membership/wire_epoch.h"
 #include "net/transport/address.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * status: how this island is doing, taken once from all parts into a plain struct; printers make text of it.
+ * status: how this island is doing, taken once from all parts into a plain struct; and as JSON.
  *
  * Taking it changes nothing but the connections' counters, which are read anew. Only the loop's thread calls. Names and
  * texts are borrowed from the parts and valid until something else happens.
@@ -8,6 +8,7 @@
 #ifndef DAEMON_CONTROL_STATUS_H
 #define DAEMON_CONTROL_STATUS_H
 
+#include <jansson.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,5 +21,13 @@ void status_deinit(struct status *status);
 
 /* One line for people: where the run is and the first complaint. */
 void status_line(const struct status *status, char *line, size_t line_bytes);
+
+/* ---- as JSON, as docs/FORMATS.md describes the answers of the control socket ----
+ *
+ * The caller decrefs; NULL when out of memory. */
+
+json_t *status_json(const struct status *status);
+json_t *status_json_peers(const struct status *status);
+json_t *status_json_fragments(const struct status *status);
 
 #endif

@@ -19,7 +19,6 @@
 #include "common/runspec.h"
 #include "daemon/event.h"
 #include "daemon/jobs.h"
-#include "daemon/rounds/squeeze.h"
 #include "daemon/rounds/standing.h"
 #include "daemon/state/ledger.h"
 #include "daemon/state/model_plan.h"
@@ -67,6 +66,16 @@ struct desk_fragment {
     uint32_t readers;   /* jobs that read the anchor */
     uint32_t users;     /* jobs that work on the present parts */
     bool users_wanted;  /* someone waits for them to end */
+};
+
+/* Whether zstd behind the codec shortens a transfer on this link. Both ways are measured on what is really encoded; the
+ * shorter one is used, and the other tried again now and then. */
+struct squeeze {
+    struct squeeze_side {
+        double seconds, bytes; /* per value, smoothed */
+        uint64_t samples;
+    } side[2]; /* without, with */
+    uint64_t asked;
 };
 
 struct desk {
@@ -166,5 +175,15 @@ void desk_post(struct desk *desk, const struct sync_event *event);
 /* Which result of a part is to be applied: the one that the core holds, or, where it holds none, the first one that the
  * ledger has. */
 struct result_id desk_result(const struct desk *desk, const struct chain_part *part);
+
+/* ---- whether zstd pays: pure, the caller brings the measurements ---- */
+
+/* The way found best on a link of `bits_per_s` (0: not known). */
+bool squeeze_best(const struct squeeze *squeeze, double bits_per_s);
+/* Whether the next range is to be compressed; squeeze_note() follows. Now and then the way that is not the best. */
+bool squeeze_next(struct squeeze *squeeze, double bits_per_s);
+
+/* What encoding `values` values took, and how large they became. */
+void squeeze_note(struct squeeze *squeeze, bool with, uint64_t values, double seconds, uint64_t bytes);
 
 #endif

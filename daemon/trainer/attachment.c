@@ -13,7 +13,6 @@
 #include "daemon/as_typed.h"
 #include "daemon/state/counted.h"
 #include "daemon/trainer/door.h"
-#include "daemon/trainer/introduction.h"
 #include "daemon/trainer/shared.h"
 #include "daemon/trainer/tally.h"
 

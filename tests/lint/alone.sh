@@ -23,23 +23,20 @@ home                   | home_find         | engine_new peers_new rounds_new dco
 supervisor             | supervisor_run    | engine_new peers_new rounds_new trainer_new dconf_load ctl_ask ctl_home_start | unit/supervisor
 as_typed               | as_typed          | engine_new peers_new rounds_new trainer_new dconf_load home_find ctl_ask ctl_init ctl_plan ctl_print_status forecast_run | unit/as_typed
 control/control        | control_new       | engine_new                                                                  | unit/control
-control/status         | status_take       | engine_new control_new                                                      | unit/status unit/status_epoch unit/status_trainer unit/status_events unit/blocked
-control/status_json    | status_json       | engine_new control_new                                                      | unit/status_json
+control/status         | status_take       | engine_new control_new                                                      | unit/status unit/status_json unit/status_epoch unit/status_trainer unit/status_events unit/blocked
 peers/peers            | peers_new         | engine_new control_new status_take                                          | unit/peers unit/heartbeat unit/peers_pair unit/objects unit/objects_epoch unit/states
 membership/membership_host | membership_host_new       | engine_new control_new status_take                                          | unit/council unit/council_lost
 membership/doorway     | doorway_new       | engine_new peers_new membership_host_new rounds_new trainer_new                     | unit/doorway
 transfer/ways          | ways_new          | engine_new peers_new objects_new rounds_new trainer_new events_new          | unit/ways
 trainer/trainer        | trainer_new       | engine_new control_new status_take peers_new rounds_new                     | unit/trainer unit/training unit/resume unit/departure unit/phase unit/trainer_runs
-trainer/introduction   | introduction_init | engine_new peers_new rounds_new trainer_new attachment_new process_new shared_make replica_new events_new | unit/introduction
 trainer/shared         | shared_make       | engine_new control_new status_take peers_new rounds_new trainer_new attachment_new process_new | unit/shared unit/shared_memory
 trainer/lines          | lines_new         | engine_new control_new status_take peers_new rounds_new trainer_new attachment_new process_new | unit/lines
 trainer/spool          | spool_new         | engine_new control_new status_take peers_new rounds_new trainer_new attachment_new process_new | unit/lines
 trainer/process        | process_new       | engine_new control_new status_take peers_new rounds_new trainer_new attachment_new shared_make replica_new | unit/process unit/process_hung
 trainer/command        | command_make      | engine_new peers_new rounds_new trainer_new attachment_new shared_make replica_new | unit/program
-trainer/door           | door_open         | engine_new peers_new rounds_new trainer_new attachment_new process_new shared_make replica_new | unit/door
+trainer/door           | door_open         | engine_new peers_new rounds_new trainer_new attachment_new process_new shared_make replica_new | unit/door unit/introduction
 trainer/run_end        | run_end_of        | engine_new peers_new rounds_new trainer_new attachment_new process_new shared_make | unit/run_end
 rounds/rounds          | rounds_new        | engine_new control_new status_take peers_new trainer_new                    | unit/rounds unit/rounds_apply unit/rounds_parts unit/rounds_disk unit/rounds_export unit/rounds_install unit/rounds_memory unit/rounds_commit
-rounds/squeeze         | squeeze_best      | engine_new peers_new rounds_new trainer_new desk_init encode_new replica_new jobs_new | unit/squeeze
 rounds/standing        | standing_note     | engine_new peers_new rounds_new trainer_new desk_init encode_new replica_new jobs_new | unit/standing
 state/replica          | replica_new       | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new events_new | unit/replica unit/replica_cut unit/guards
 state/parts            | parts_of          | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new events_new | unit/parts

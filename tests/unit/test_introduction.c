@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "common/mem.h"
-#include "daemon/trainer/introduction.h"
+#include "daemon/trainer/door.h"
 
 static struct introduction said;
 

@@ -2,7 +2,7 @@
 /* squeeze: whether zstd pays on a link. */
 #include "tests/lib/testlib.h"
 
-#include "daemon/rounds/squeeze.h"
+#include "daemon/rounds/desk.h"
 
 /* zstd here: 400 MB/s of raw codes, saves a tenth of them. */
 static unsigned share_with(double bits_per_s)

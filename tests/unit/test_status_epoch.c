@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "common/digest.h"
-#include "daemon/control/status_json.h"
+#include "daemon/control/status.h"
 #include "daemon/membership/membership_host.h"
 #include "tests/lib/complains.h"
 #include "tests/lib/look.h"

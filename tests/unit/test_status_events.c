@@ -10,7 +10,7 @@
 #include "common/digest.h"
 #include "common/mem.h"
 #include "daemon/control/complaints.h"
-#include "daemon/control/status_json.h"
+#include "daemon/control/status.h"
 #include "daemon/trainer/process.h"
 #include "tests/lib/complains.h"
 #include "tests/lib/look.h"

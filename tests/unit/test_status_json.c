@@ -12,7 +12,6 @@
 #include "common/mem.h"
 #include "daemon/control/complaints.h"
 #include "daemon/control/status.h"
-#include "daemon/control/status_json.h"
 #include "net/membership/wire_epoch.h"
 
 enum { MEMBERS = 3, SELF = 1, FRAGMENTS = 2, CODES = COMPLAINT_CODES };

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 
 #include "common/digest.h"
-#include "daemon/control/status_json.h"
+#include "daemon/control/status.h"
 #include "daemon/trainer/process.h"
 #include "tests/lib/complains.h"
 #include "tests/lib/look.h"

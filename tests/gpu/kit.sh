@@ -24,7 +24,7 @@ for file in $programs $libraries; do ldd "$build/$file"; done |
     *) strip --strip-unneeded -o "$kit/lib/${library##*/}" "$(readlink -f "$library")" 2>/dev/null || cp -L "$library" "$kit/lib/" ;;
     esac
 done
-cp tests/gpu/run.sh tests/gpu/islands.sh tests/gpu/python.sh tests/gpu/torch_model.py tests/demo/shakespeare.txt "$kit"
+cp tests/gpu/run.sh tests/gpu/islands.sh tests/gpu/two_islands.sh tests/gpu/python.sh tests/gpu/torch_model.py tests/demo/shakespeare.txt "$kit"
 # The Python package and its tests lie in it as they do in the tree.
 mkdir -p "$kit/tree/tests/demo" "$kit/tree/worker/libdiloco/python" "$kit/tree/docs"
 cp -R tests/python "$kit/tree/tests/"

@@ -6,29 +6,13 @@
 set -eu
 : "${BUILD:?is not set: the folder of the programs, as in BUILD=build/gcc}"
 BUILD=$(cd "$BUILD" && pwd)
-text=$(cd "$(dirname "$0")" && pwd)/../demo/shakespeare.txt
+tests=$(cd "$(dirname "$0")/.." && pwd)
+text=$tests/demo/shakespeare.txt
 patience_s=120
 long=6000 # steps of a run in which an island comes back three times
 case ${SAN:-} in *thread*) patience_s=300 long=1500 ;; esac
 
-place=$(mktemp -d /tmp/diloco-ranks-XXXXXX) # sockets have short paths
-ctl() { home=$place/$1; shift; "$BUILD/dilococtl" --home "$home" "$@"; }
-end() {
-    for name in paris oslo; do
-        [ ! -d "$place/$name" ] || ctl $name stop >/dev/null 2>&1 || true
-    done
-    rm -rf "$place"
-}
-trap end EXIT
-trap 'exit 1' INT TERM
-fail() {
-    for name in paris oslo; do
-        echo "--- the log of $name:"
-        tail -n 25 "$place/$name/dilocod.log" 2>/dev/null || true
-    done
-    echo "$1"
-    exit 1
-}
+. "$tests/gpu/two_islands.sh"
 
 # ---- alone ----
 
@@ -144,20 +128,6 @@ refused 'vocab 2 is less than 4 tensor-parallel ranks' --ranks 4 --tensor-parall
 
 # ---- two islands ----
 
-value() { ctl "$1" status --json 2>/dev/null | tr ',{}' '\n\n\n' | sed -n "s/^ *\"$2\": *\"\{0,1\}\([^\"]*\)\"\{0,1\} *$/\1/p" | head -n 1; }
-await() { # what it is called, and a command that says yes
-    what=$1; shift
-    begin=$(date +%s)
-    until "$@"; do
-        [ $(($(date +%s) - begin)) -le $patience_s ] || fail "$what: not within $patience_s s"
-        sleep 0.3
-    done
-}
-finished() { [ "$(value "$1" state)" = finished ] && [ -n "$(value "$1" saved)" ]; }
-same() {
-    a=$(value paris anchors) b=$(value oslo anchors)
-    [ ${#a} -eq 64 ] && [ "$a" = "$b" ] && finished paris && finished oslo
-}
 at_step() { [ "$(value paris step || echo 0)" -ge "$1" ] 2>/dev/null; }
 
 # The ranks of paris, or their launcher.
@@ -180,50 +150,28 @@ trouble() { # what it is called
 }
 # All checkpoints of paris are damaged: its ranks go on together from the run's anchor.
 damage() { # what it is called
-    ctl paris stop >"$place/said" 2>&1 || { cat "$place/said"; fail "$1: paris does not stop"; }
+    must "$1: paris does not stop" paris stop
     so_far=$(steps_of paris/state/worker)
     for file in "$place/paris/state/worker"/worker-*.safetensors; do
         truncate -s 1000 "$file"
     done
-    ctl paris start >"$place/said" 2>&1 || { cat "$place/said"; fail "$1: paris does not start"; }
+    must "$1: paris does not start" paris start
     await "$1: paris trains on with no checkpoint that is whole" at_step $((so_far + 10))
     [ "$(grep -c 'going on from the run.s anchor' "$place/paris/dilocod.log")" -eq 1 ] ||
         fail "$1: not one line about where it goes on from"
 }
 gone() { ! kill -0 "$1" 2>/dev/null || grep -q '^State:.Z' "/proc/$1/status"; }
 
-# Oslo joins the run of paris before it has come far, so that both begin at nearly the same step.
-in_the_run() { ctl paris peers --json | tr -d '\n' | tr '{' '\n' | grep '"name": "oslo"' | grep -q '"role": "owner"'; }
-together() {
-    ctl paris start >"$place/said" 2>&1 || { cat "$place/said"; fail "paris does not start"; }
-    sed -i "s/^autostart = .*/autostart = yes/" "$place/paris/dilocod.conf" # when it is started again
-    # Until its parameters are the run's, with which oslo begins, too.
-    for pause_s in 0.1 0.2 0.5 1 2 4 8 16 32; do
-        [ "$(value paris anchors | wc -c)" -ne 65 ] || break
-        ctl paris resume --no-wait >"$place/said" 2>&1 || true
-        sleep $pause_s
-        ctl paris pause --now >"$place/said" 2>&1 || { cat "$place/said"; fail "paris does not pause"; }
-    done
-    ctl paris invite --json >"$place/token" || fail "paris invites nobody"
-    ctl oslo join "$(sed -n 's/.*"token": *"\([^"]*\)".*/\1/p' "$place/token")" --name oslo --data "$text" --listen '' --no-start >"$place/said" 2>&1 ||
-        { cat "$place/said"; fail "oslo does not join"; }
-    sed -i "s/^autostart = .*/autostart = no/; s/^threads = .*/threads = 1/" "$place/oslo/dilocod.conf"
-    ctl oslo start >"$place/said" 2>&1 || { cat "$place/said"; fail "oslo does not start"; }
-    await "oslo is in the run" in_the_run
-    for name in paris oslo; do
-        ctl $name resume --no-wait >"$place/said" 2>&1 || { cat "$place/said"; fail "$name does not begin"; }
-    done
-}
 islands() { # what it is called, lines of [sync], whether there is trouble
     rm -rf "$place/paris" "$place/oslo"
     steps=300
     [ "$3" != trouble ] || steps=$long
     spec $steps "$2" >"$place/run.ini"
-    ctl paris init --name paris --data "$text" --run "$place/run.ini" --no-start >"$place/said" || { cat "$place/said"; fail "paris cannot be made"; }
-    port=$(sed -n 's/^listen = .*://p' "$place/paris/dilocod.conf")
-    sed -i "s/^autostart = .*/autostart = no/; s/^threads = .*/threads = 1/; s/^listen = .*/listen = 127.0.0.1:$port/; s/^ranks = .*/ranks = 4/; s/^tensor_parallel = .*/tensor_parallel = 2/" "$place/paris/dilocod.conf"
+    make_paris
+    sed -i "s/^threads = .*/threads = 1/; s/^ranks = .*/ranks = 4/; s/^tensor_parallel = .*/tensor_parallel = 2/" "$place/paris/dilocod.conf"
     grep -q '^tensor_parallel = 2' "$place/paris/dilocod.conf" || fail "the configuration has no tensor_parallel"
-    together
+    together sed -i "s/^threads = .*/threads = 1/" "$place/oslo/dilocod.conf"
+    sed -i "s/^autostart = .*/autostart = yes/" "$place/paris/dilocod.conf" # when it is started again
     [ "$3" != trouble ] || { trouble "$1"; damage "$1"; }
     await "$1: both end with the same anchors" same
     for name in paris oslo; do # 4 sequences of 32 tokens a step
@@ -246,10 +194,10 @@ in_a_run() { # ranks, of which so many share layers
     rm -rf "$place/paris"
     spec 120 'overlap = 2
 codec = fp32' >"$place/run.ini"
-    ctl paris init --name paris --data "$text" --run "$place/run.ini" --listen '' --no-start >"$place/said" || { cat "$place/said"; fail "paris cannot be made"; }
+    must "paris cannot be made" paris init --name paris --data "$text" --run "$place/run.ini" --listen '' --no-start
     sed -i "s/^threads = .*/threads = 1/; s/^ranks = .*/ranks = $1/; s/^tensor_parallel = .*/tensor_parallel = $2/" "$place/paris/dilocod.conf"
     grep -q "^ranks = $1" "$place/paris/dilocod.conf" || fail "the configuration has no ranks"
-    ctl paris start >"$place/said" 2>&1 || { cat "$place/said"; fail "paris does not start"; }
+    must "paris does not start" paris start
     await "paris with $1 ranks is done" finished paris
     ctl paris stop >/dev/null || fail "paris does not stop"
     sed -n 's/.*"loss":\([0-9.]*\).*/\1/p' "$place/paris/state/worker/train.jsonl" >"$place/run$1"

@@ -280,7 +280,7 @@ static void plan_in(struct engine *engine, uint32_t peer, const struct event *ev
     if (err == ERR_OK)
         err = set_plan(engine, plan, false);
     if (err == ERR_OK) {
-        log_info("the model's plan came from island %s", engine->configs.view.members[peer].name);
+        log_info("the model's plan came from island %s", engine->configs.view.members[peer].as.name);
     } else if (engine->run.plan != NULL) {
         event_post_fatal(engine->events, err_text());
     } else {
@@ -347,7 +347,8 @@ static void carry_report(struct engine *engine, const struct sync_action *action
     if (action->report == SYNC_REPORT_PEER_DIVERGED)
         peers_diverged(engine->peers, action->member, action->fragment);
     else
-        tell_report(engine->run.sync, action, action->member == view->self ? NULL : view->members[action->member].name);
+        tell_report(engine->run.sync, action,
+                    action->member == view->self ? NULL : view->members[action->member].as.name);
 }
 
 static void order_encode(struct engine *engine, uint32_t f, uint64_t version)

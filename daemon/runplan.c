@@ -113,7 +113,7 @@ static enum err new_vouches(const struct runplan_conf *from, struct runplan *run
     struct vouches_conf vouches = {.chain = from->configs->chain,
                                    .ident = from->ident,
                                    .nonce = view->nonce,
-                                   .id = view->members[view->self].id,
+                                   .id = view->members[view->self].as.id,
                                    .fragments_count = run->plan->plan->fragments_count};
     return vouches_new(&vouches, &run->vouches);
 }
@@ -218,7 +218,7 @@ static enum err check_memory(const struct runplan_conf *from, const struct repli
     const struct memory_conf taking = {.replica = replica,
                                        .parts = &run->parts,
                                        .members_count = view->count,
-                                       .self = view->members[view->self].id,
+                                       .self = view->members[view->self].as.id,
                                        .job_threads = (uint32_t)processors_jobs(from->conf->job_threads)};
     struct memory memory = memory_of(&taking);
     const struct mem_limit there = mem_limit();

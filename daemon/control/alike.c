@@ -111,13 +111,13 @@ void alike_note(struct alike *alike, const struct view *view, const struct peers
             continue;
         struct peer_info peer = peers_info(peers, i);
         peer.up &= info.training && !info.finishing;
-        take(&alike->rows[i], &peer, view->members[i].id);
+        take(&alike->rows[i], &peer, view->members[i].as.id);
         look(&alike->rows[i], trainer, info.step);
     }
 }
 
 uint32_t alike_count(const struct alike *alike, const struct view *view, uint32_t slot)
 {
-    bool known = slot < alike->room && alike->rows[slot].id == view->members[slot].id;
+    bool known = slot < alike->room && alike->rows[slot].id == view->members[slot].as.id;
     return known ? alike->rows[slot].count : 0;
 }

@@ -95,7 +95,7 @@ static void complain_name(const struct status *status, const struct bitset *memb
         if (!bitset_has(members, i))
             continue;
         size_t at = strlen(text);
-        snprintf(text + at, text_bytes - at, "%s%s", gap, status->peers[i].member->name);
+        snprintf(text + at, text_bytes - at, "%s%s", gap, status->peers[i].member->as.name);
         gap = ", ";
     }
 }
@@ -142,7 +142,7 @@ static void complain_no_part(struct status *status)
     const struct view *view = status->from->view;
     const struct status_peer *self = &status->peers[view->self];
     char text[200];
-    if (complaints_drained(status) || self->member->role != RECORD_AWAY || self->apart_from != NULL ||
+    if (complaints_drained(status) || self->member->as.role != RECORD_AWAY || self->apart_from != NULL ||
         status->epoch.shut_out)
         return;
     snprintf(text, sizeof text, "this island takes no part: by the record of epoch %" PRIu64 " it was lost or evicted",
@@ -414,14 +414,14 @@ static void tell_of_peer(const struct status_peer *peer, char *text, size_t text
 {
     const struct view_member *member = peer->member;
     const char *note = peer->note;
-    if (note[0] == '\0' && member->address[0] == '\0')
+    if (note[0] == '\0' && member->as.address[0] == '\0')
         note = "no address is known here, so it has to dial us";
     const char *gap = note[0] != '\0' ? ": " : "";
     if (peer->heard)
-        snprintf(text, text_bytes, "island %s was last heard of %.0f s ago%s%s", member->name, peer->heard_s, gap,
+        snprintf(text, text_bytes, "island %s was last heard of %.0f s ago%s%s", member->as.name, peer->heard_s, gap,
                  note);
     else
-        snprintf(text, text_bytes, "island %s was not heard of yet%s%s", member->name, gap, note);
+        snprintf(text, text_bytes, "island %s was not heard of yet%s%s", member->as.name, gap, note);
 }
 
 /* Whether nothing moves: no round closes, and nobody can be taken for lost. */
@@ -432,8 +432,8 @@ static bool all_stands(const struct status *status)
 
 static const char *remedy_for_away(const struct status *status, const struct status_peer *peer)
 {
-    unsigned role = peer->member->role;
-    if (all_stands(status) && peer->member->voter)
+    unsigned role = peer->member->as.role;
+    if (all_stands(status) && peer->member->as.voter)
         return "check its daemon, its address and the line: so few of those that vote are here, or sure of their "
                "disks, that nobody can be taken for lost, and rounds stand until a majority is back";
     if (role == RECORD_WITNESS)
@@ -457,8 +457,8 @@ static void complain_of_peer(struct status *status, uint32_t i)
             "both");
     } else if (peer->refused) {
         complain_of(status, COMPLAINT_REFUSED, i, text, "mend that at the island that differs, and restart its daemon");
-    } else if (peer->member->role == RECORD_AWAY) {
-        snprintf(text, sizeof text, "island %s is lost%s", peer->member->name,
+    } else if (peer->member->as.role == RECORD_AWAY) {
+        snprintf(text, sizeof text, "island %s is lost%s", peer->member->as.name,
                  all_stands(status) ? "" : ": the run goes on without it");
         complain_of(status, COMPLAINT_LOST, i, text,
                     "start its daemon, or mend its line: it comes back by itself, and takes part again");
@@ -473,7 +473,7 @@ static void complain_apart(struct status *status, uint32_t i)
     const struct status_peer *peer = &status->peers[i];
     char text[400];
     snprintf(text, sizeof text, "%s: %s stands back, and the run goes on", peer->apart,
-             peer->self ? "this one" : peer->member->name);
+             peer->self ? "this one" : peer->member->as.name);
     complain_of(
         status, COMPLAINT_APART, i, text,
         peer->apart_by_line
@@ -485,8 +485,8 @@ static void complain_of_disk(struct status *status, uint32_t i)
 {
     const struct status_peer *peer = &status->peers[i];
     char text[400];
-    snprintf(text, sizeof text, "island %s says that its disk keeps nothing%s", peer->member->name,
-             peer->member->role == RECORD_AWAY ? ": the run goes on without it" : "");
+    snprintf(text, sizeof text, "island %s says that its disk keeps nothing%s", peer->member->as.name,
+             peer->member->as.role == RECORD_AWAY ? ": the run goes on without it" : "");
     complain_of(status, COMPLAINT_PEER_DISK, i, text,
                 "its own status says why, and what to do there; it takes part again by itself");
 }
@@ -510,7 +510,7 @@ static bool is_needed(const struct view *view, uint32_t i)
 {
     const struct view_member *pair[] = {&view->members[view->self], &view->members[i]};
     for (size_t k = 0; k < 2; k++)
-        if (pair[k]->voter || (pair[k]->role != RECORD_CONTRIBUTOR && pair[k]->role != RECORD_OBSERVER))
+        if (pair[k]->as.voter || (pair[k]->as.role != RECORD_CONTRIBUTOR && pair[k]->as.role != RECORD_OBSERVER))
             return true;
     return false;
 }
@@ -542,7 +542,7 @@ static struct bitset missing_voters(const struct status *status)
     struct bitset missing = {{0}};
     for (uint32_t i = 0; i < status->from->view->count; i++) {
         const struct status_peer *peer = &status->peers[i];
-        if (peer->member->used && peer->member->voter && !peer->up)
+        if (peer->member->used && peer->member->as.voter && !peer->up)
             bitset_add(&missing, i);
     }
     return missing;
@@ -602,7 +602,7 @@ static bool is_half(const struct status *status)
 {
     const struct view *view = status->from->view;
     for (uint32_t i = 0; i < view->count; i++)
-        if (view->members[i].used && view->members[i].role == RECORD_WITNESS)
+        if (view->members[i].used && view->members[i].as.role == RECORD_WITNESS)
             return false;
     return 2 * status->epoch.voters_heard == status->epoch.voters;
 }
@@ -690,7 +690,7 @@ static void complain_twins(struct status *status)
         if (!status->peers[i].twins)
             continue;
         snprintf(text, sizeof text, "two machines speak with the key of island %s, in turn",
-                 status->peers[i].member->name);
+                 status->peers[i].member->as.name);
         complain_of(status, COMPLAINT_TWINS, i, text,
                     "stop one of them; each island needs a key and a name of its own");
     }
@@ -708,7 +708,7 @@ static void complain_alike(struct status *status)
                  "this island and island %s train the same batches: in the last %" PRIu32
                  " reports their losses agree to six "
                  "digits",
-                 peer->member->name, peer->alike);
+                 peer->member->as.name, peer->alike);
         complain_of(status, COMPLAINT_SAME_BATCHES, i, text,
                     "give each island's generators a seed of their own: island.seed() in Python, diloco_seed() in C; "
                     "or data of its own");
@@ -736,7 +736,7 @@ static void complain_faults(struct status *status)
         char text[300];
         if (!peer->member->used || peer->self || peer->fault[0] == '\0')
             continue;
-        snprintf(text, sizeof text, "island %s: %s", peer->member->name, peer->fault);
+        snprintf(text, sizeof text, "island %s: %s", peer->member->as.name, peer->fault);
         complain_of(status, COMPLAINT_FAULT, i, text, remedy_for_fault(peer->fault_kind));
     }
 }
@@ -752,7 +752,7 @@ static void complain_pace(struct status *status)
         bool both = status->trainer.training && peer->training;
         if (peer->self || !peer->up || !both || peer->own_step <= peer->step + behind)
             continue;
-        snprintf(text, sizeof text, "island %s is %" PRIu64 " steps behind this one", peer->member->name,
+        snprintf(text, sizeof text, "island %s is %" PRIu64 " steps behind this one", peer->member->as.name,
                  peer->own_step - peer->step);
         complain_of(status, COMPLAINT_SLOW_PEER, i, text,
                     "rounds close at its pace; late = wait in the run spec keeps islands in step");
@@ -768,7 +768,7 @@ static void complain_missed(struct status *status)
         if (peer->missed < MISSED_TOLD || !peer->too_late || !peer->up || peer->self)
             continue;
         snprintf(text, sizeof text, "the last %" PRIu64 " rounds of our shards closed without island %s", peer->missed,
-                 peer->member->name);
+                 peer->member->as.name);
         complain_of(status, COMPLAINT_MISSED, i, text,
                     "it comes later than [sync] grace allows; make grace longer, or look at its line");
     }
@@ -783,7 +783,7 @@ static void complain_outliers(struct status *status)
         if (lately == 0)
             continue;
         snprintf(text, sizeof text, "of the last 8 contributions of island %s %u were outliers, and %s",
-                 status->peers[i].member->name, lately,
+                 status->peers[i].member->as.name, lately,
                  status->from->spec->outliers == RUNSPEC_OUTLIERS_DROP ? "left out" : "scaled down");
         complain_of(status, COMPLAINT_OUTLIER, i, text, "look at its loss, its data and its learning rate");
     }
@@ -913,7 +913,7 @@ struct bitset complaints_blockers(const struct status *status, uint32_t f)
     for (uint32_t i = 0; i < from->view->count; i++) {
         const struct status_peer *peer = &status->peers[i];
         struct wire_standing said = peer->self ? fragment->own : sync_heard(from->sync, i, f);
-        bool asked = peer->member->role == RECORD_OWNER || peer->member->role == RECORD_CONTRIBUTOR;
+        bool asked = peer->member->as.role == RECORD_OWNER || peer->member->as.role == RECORD_CONTRIBUTOR;
         if (asked && (peer->training || !peer->up) && said.contributed < round && said.abstained < round)
             bitset_add(&late, i);
     }
@@ -1013,12 +1013,12 @@ static void complain_runaway(struct status *status)
     }
     size_t used = strlen(text);
     snprintf(text + used, sizeof text - used, "; of the last 8 contributions of island %s %u were outliers",
-             worst->member->name, worst->outliers_lately);
+             worst->member->as.name, worst->outliers_lately);
     snprintf(
         action, sizeof action,
         "stop the trainer of island %s and look at its loss, data and learning rate (dilococtl evict %s, if nobody "
         "is there); then begin again from an earlier anchor",
-        worst->member->name, worst->member->name);
+        worst->member->as.name, worst->member->as.name);
     complain(status, COMPLAINT_RUNAWAY, NULL, text, action);
 }
 

@@ -265,7 +265,7 @@ static uint32_t voters_of(const struct view *view)
 {
     uint32_t voters = 0;
     for (uint32_t i = 0; i < view->count; i++)
-        voters += view->members[i].used && view->members[i].voter;
+        voters += view->members[i].used && view->members[i].as.voter;
     return voters;
 }
 
@@ -273,7 +273,7 @@ static uint32_t keepers_of(const struct view *view)
 {
     uint32_t keepers = 0;
     for (uint32_t i = 0; i < view->count; i++)
-        keepers += view->members[i].used && view->members[i].voter && view->members[i].role != RECORD_WITNESS;
+        keepers += view->members[i].used && view->members[i].as.voter && view->members[i].as.role != RECORD_WITNESS;
     return keepers;
 }
 
@@ -295,7 +295,7 @@ static enum err find_member(const struct control *control, const char *name, uin
     if (*slot == view->self)
         return err_set(ERR_ARG, "%s is this island itself; to leave the run, %s leave%s", name, as_typed(),
                        kind == WIRE_WISH_REVOKE ? ", and then revoke it at another island" : "");
-    if (view->members[*slot].voter && view->members[*slot].role != RECORD_WITNESS && keepers_of(view) < 2)
+    if (view->members[*slot].as.voter && view->members[*slot].as.role != RECORD_WITNESS && keepers_of(view) < 2)
         return err_set(ERR_STATE, "%s is the only island that votes and has the run's parameters: nobody could go on",
                        name);
     return ERR_OK;
@@ -305,14 +305,14 @@ static enum err order(struct control *control, const char *name, uint32_t kind, 
 {
     uint32_t slot;
     TRY(find_member(control, name, kind, &slot));
-    if (kind == WIRE_WISH_EVICT && control->conf.status.view->members[slot].role == RECORD_AWAY)
+    if (kind == WIRE_WISH_EVICT && control->conf.status.view->members[slot].as.role == RECORD_AWAY)
         return err_set(ERR_STATE, "%s takes no part just now; %s revoke %s takes its key off the roster", name,
                        as_typed(), name);
-    if (kind == WIRE_WISH_EVICT && control->conf.status.view->members[slot].role == RECORD_WITNESS)
+    if (kind == WIRE_WISH_EVICT && control->conf.status.view->members[slot].as.role == RECORD_WITNESS)
         return err_set(ERR_STATE,
                        "%s is the witness, which no round waits for; %s revoke %s takes its key off the roster", name,
                        as_typed(), name);
-    TRY(doorway_order(control->conf.doorway, kind, control->conf.status.view->members[slot].id, control->now_ms));
+    TRY(doorway_order(control->conf.doorway, kind, control->conf.status.view->members[slot].as.id, control->now_ms));
     *answer = ordered(control, text);
     return ERR_OK;
 }
@@ -352,8 +352,8 @@ static enum err check_others(const struct control *control)
 {
     const struct view *view = control->conf.status.view;
     for (uint32_t i = 0; i < view->count; i++)
-        if (i != view->self && view->members[i].used && view->members[i].voter &&
-            view->members[i].role != RECORD_WITNESS)
+        if (i != view->self && view->members[i].used && view->members[i].as.voter &&
+            view->members[i].as.role != RECORD_WITNESS)
             return ERR_OK;
     return err_set(ERR_STATE,
                    "no other island votes, so that the run would end with this one: invite another first; to "

@@ -49,7 +49,7 @@ static void take_peer(struct status *status, uint32_t i)
     if (row->apart_from != NULL)
         row->apart_by_line = membership_apart_text(from->membership, i, apart, row->apart, sizeof row->apart);
     row->disk_fails = membership_disk_fails(from->membership, i);
-    row->drained = config_store_drained(from->configs, row->member->id);
+    row->drained = config_store_drained(from->configs, row->member->as.id);
     row->may_vote = membership_may_vote(from->membership, i);
     if (from->rounds != NULL) {
         row->missed = sync_missed(from->sync, i, &row->too_late);
@@ -177,7 +177,7 @@ static const char *advice(const struct status *status)
     const struct view *view = status->from->view;
     uint32_t voters = status->epoch.voters;
     for (uint32_t i = 0; i < view->count; i++)
-        if (view->members[i].used && view->members[i].role == RECORD_WITNESS)
+        if (view->members[i].used && view->members[i].as.role == RECORD_WITNESS)
             return "";
     if (voters == 0 || voters % 2 != 0)
         return "";
@@ -207,7 +207,7 @@ static bool enough_copies(const struct status *status)
     uint32_t keepers = 0, sure = 0, majority = status->epoch.voters / 2 + 1;
     for (uint32_t i = 0; i < view->count; i++) {
         const struct view_member *member = &view->members[i];
-        if (!member->used || !member->voter || member->role == RECORD_WITNESS)
+        if (!member->used || !member->as.voter || member->as.role == RECORD_WITNESS)
             continue;
         keepers++;
         sure += status->peers[i].may_vote;
@@ -221,7 +221,7 @@ static void take_epoch(struct status *status)
     const struct membership *membership = from->membership;
     struct status_epoch *epoch = &status->epoch;
     uint64_t sealed_ms = membership_sealed_ms(membership), wished_ms = membership_wished_ms(membership);
-    bool voter = from->view->members[from->view->self].voter;
+    bool voter = from->view->members[from->view->self].as.voter;
     epoch->voters = membership_voters(membership, &epoch->voters_heard);
     epoch->votes = membership_votes(membership);
     for (uint32_t i = 0; i < from->view->count; i++)
@@ -300,7 +300,7 @@ static enum err take(struct status *status)
     status->quorum = from->sync != NULL ? sync_quorum(from->sync) : 0;
     for (uint32_t i = 0; i < from->view->count; i++)
         status->contributors +=
-            status->peers[i].member->role == RECORD_OWNER || status->peers[i].member->role == RECORD_CONTRIBUTOR;
+            status->peers[i].member->as.role == RECORD_OWNER || status->peers[i].member->as.role == RECORD_CONTRIBUTOR;
     status->left_s = time_left_s(status);
     uint64_t moved_ms = objects_state_moved_ms(from->objects);
     status->arriving.still_ms = status->now_ms - (moved_ms > from->start_ms ? moved_ms : from->start_ms);
@@ -374,7 +374,7 @@ static json_t *names_of(const struct status *status, const struct bitset *member
     json_t *names = json_array();
     for (uint32_t i = 0; i < status->from->view->count; i++)
         if (bitset_has(members, i))
-            json_array_append_new(names, json_string(status->peers[i].member->name));
+            json_array_append_new(names, json_string(status->peers[i].member->as.name));
     return names;
 }
 
@@ -467,7 +467,7 @@ static json_t *wishes_json(const struct status *status)
     for (uint32_t i = 0; i < epoch->wishes_count; i++) {
         const struct membership_pending *wish = &epoch->wishes[i];
         const char *kind = wish->kind == WIRE_WISH_EVICT ? "evict" : "revoke";
-        const char *island = status->from->view->members[wish->member].name;
+        const char *island = status->from->view->members[wish->member].as.name;
         json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:I}", "kind", kind, "island", island, "by", wish->by,
                                               "for_ms", (json_int_t)wish->for_ms));
     }
@@ -525,7 +525,7 @@ json_t *status_json(const struct status *status)
     json_t *json =
         json_pack("{s:s, s:s, s:o, s:o, s:o}", "island", from->conf->name, "software", "diloco " DILOCO_VERSION, "run",
                   run_json(from->spec), "trainer", trainer_json(status), "degraded", complaints_json(status));
-    json_object_set_new(json, "role", json_string(record_role_name(from->view->members[from->view->self].role)));
+    json_object_set_new(json, "role", json_string(record_role_name(from->view->members[from->view->self].as.role)));
     json_object_set_new(json, "undialled", json_boolean(status->undialled));
     json_object_set_new(json, "uptime_s", json_real((double)(status->now_ms - from->start_ms) / 1000));
     json_object_set_new(json, "restarts", restarts_json(status));
@@ -554,13 +554,13 @@ json_t *status_json(const struct status *status)
 static json_t *peer_json(const struct status_peer *peer)
 {
     const struct view_member *member = peer->member;
-    json_t *row = json_pack("{s:s, s:s, s:s, s:I, s:b, s:b, s:s}", "name", member->name, "public_key", member->key_text,
-                            "address", member->address, "uplink_bit_s", (json_int_t)member->uplink, "self", peer->self,
-                            "up", peer->up, "note", peer->note);
+    json_t *row = json_pack("{s:s, s:s, s:s, s:I, s:b, s:b, s:s}", "name", member->as.name, "public_key",
+                            member->key_text, "address", member->as.address, "uplink_bit_s",
+                            (json_int_t)member->as.uplink, "self", peer->self, "up", peer->up, "note", peer->note);
     json_object_set_new(row, "fault", json_string(peer->fault));
-    json_object_set_new(row, "id", json_integer(member->id));
-    json_object_set_new(row, "role", json_string(record_role_name(member->role)));
-    json_object_set_new(row, "voter", json_boolean(member->voter));
+    json_object_set_new(row, "id", json_integer(member->as.id));
+    json_object_set_new(row, "role", json_string(record_role_name(member->as.role)));
+    json_object_set_new(row, "voter", json_boolean(member->as.voter));
     json_object_set_new(row, "trainer", json_string(peer->trainer));
     json_object_set_new(row, "step", number(peer->step));
     json_object_set_new(row, "tokens", number(peer->tokens));

@@ -549,23 +549,23 @@ static void tell_changes(const struct config_store *configs, const struct record
     uint32_t owners = 0;
     for (uint32_t i = 0; i < view->count; i++) {
         const struct view_member *member = &view->members[i];
-        const struct record_member *old = record_member(before, member->id);
+        const struct record_member *old = record_member(before, member->as.id);
         if (!member->used)
             continue;
         if (member->leaving) {
-            log_info("island %s is not on the roster any more", member->name);
+            log_info("island %s is not on the roster any more", member->as.name);
             continue;
         }
-        owners += member->role == RECORD_OWNER;
+        owners += member->as.role == RECORD_OWNER;
         if (old == NULL)
-            log_info("island %s is on the roster now%s", member->name,
-                     member->role == RECORD_WITNESS ? ", as the witness" : "");
-        else if (member->role == RECORD_AWAY && old->role == RECORD_DRAINING)
-            log_info("island %s, which left, is away", member->name);
-        else if (member->role == RECORD_AWAY && old->role != RECORD_AWAY)
-            log_warn("island %s is lost: the run goes on without it, and it comes back by itself", member->name);
-        else if (member->role == RECORD_OWNER && old->role != RECORD_OWNER)
-            log_info("island %s takes part%s", member->name, old->role == RECORD_OBSERVER ? "" : " again");
+            log_info("island %s is on the roster now%s", member->as.name,
+                     member->as.role == RECORD_WITNESS ? ", as the witness" : "");
+        else if (member->as.role == RECORD_AWAY && old->role == RECORD_DRAINING)
+            log_info("island %s, which left, is away", member->as.name);
+        else if (member->as.role == RECORD_AWAY && old->role != RECORD_AWAY)
+            log_warn("island %s is lost: the run goes on without it, and it comes back by itself", member->as.name);
+        else if (member->as.role == RECORD_OWNER && old->role != RECORD_OWNER)
+            log_info("island %s takes part%s", member->as.name, old->role == RECORD_OBSERVER ? "" : " again");
     }
     log_info("epoch %" PRIu64 " has begun, with %" PRIu32 " of %" PRIu32 " islands as owners", view->epoch, owners,
              chain_last(configs->chain)->members_count);
@@ -622,15 +622,16 @@ struct sync_view config_store_sync_view(struct config_store *configs, bool votes
     out.certifying = record_certifying(chain_last(configs->chain));
     for (uint32_t i = 0; i < view->count; i++) {
         const struct view_member *member = &view->members[i];
-        configs->ids[i] = member->id;
+        configs->ids[i] = member->as.id;
         if (!member->used || member->leaving)
             continue;
         bitset_add(&out.members, i);
-        if (member->role == RECORD_WITNESS)
+        if (member->as.role == RECORD_WITNESS)
             bitset_add(&out.witness, i);
-        else if (member->voter)
+        else if (member->as.voter)
             bitset_add(&out.keepers, i);
-        if (member->role == RECORD_OWNER || member->role == RECORD_CONTRIBUTOR || member->role == RECORD_DRAINING)
+        if (member->as.role == RECORD_OWNER || member->as.role == RECORD_CONTRIBUTOR ||
+            member->as.role == RECORD_DRAINING)
             bitset_add(&out.taking_part, i);
     }
     out.votes = votes && bitset_has(&out.keepers, view->self);

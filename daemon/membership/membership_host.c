@@ -271,7 +271,7 @@ static void send(void *user, uint32_t slot, uint32_t type, const uint8_t *bytes,
     struct membership_host *host = user;
     enum err err = link_send(host->conf.link, slot, (enum wire_type)type, bytes, bytes_count, NULL, 0);
     if (err != ERR_OK && err != ERR_AGAIN && err != ERR_CLOSED)
-        log_error("cannot talk to island %s of the next epoch: %s", host->conf.view->members[slot].name, err_text());
+        log_error("cannot talk to island %s of the next epoch: %s", host->conf.view->members[slot].as.name, err_text());
 }
 
 /* ---- the disk ---- */
@@ -320,13 +320,13 @@ static void tell_apart(struct membership_host *host, const struct membership_new
     char text[300];
     (void)membership_apart_text(host->membership, news->member, news->from, text, sizeof text);
     log_warn("%s: %s stands back until that is over", text,
-             news->member == view->self ? "this one" : view->members[news->member].name);
+             news->member == view->self ? "this one" : view->members[news->member].as.name);
 }
 
 static void tell(void *user, const struct membership_news *news)
 {
     struct membership_host *host = user;
-    const char *name = host->conf.view->members[news->member].name;
+    const char *name = host->conf.view->members[news->member].as.name;
     switch (news->type) {
     case MEMBERSHIP_DECIDED: event_post(host->conf.events, &(struct event){.type = EVENT_EPOCH}); break;
     case MEMBERSHIP_VOTES:

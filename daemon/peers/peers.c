@@ -94,7 +94,7 @@ static uint32_t fragments_of(const struct peers *peers)
 
 static const char *name_of(const struct peers *peers, uint32_t peer)
 {
-    return peers->conf.view->members[peer].name;
+    return peers->conf.view->members[peer].as.name;
 }
 
 /* Whether a slot is another member's. */
@@ -154,9 +154,9 @@ static enum err make_room(struct peers *peers)
 static enum err set_member(struct peers *peers, uint32_t i)
 {
     const struct view_member *from = &peers->conf.view->members[i];
-    struct link_member member = {.name = from->name, .address = from->address};
+    struct link_member member = {.name = from->as.name, .address = from->as.address};
     struct peer *peer = &peers->peers[i];
-    memcpy(member.key, from->key, sizeof member.key);
+    memcpy(member.key, from->as.key, sizeof member.key);
     if (peer->since_ms == 0)
         peer->since_ms = peers->now_ms;
     if (peer->said == NULL && fragments_of(peers) > 0)
@@ -166,7 +166,7 @@ static enum err set_member(struct peers *peers, uint32_t i)
         return err;
     /* Nothing that is said of a member ends a daemon, or keeps one from starting. */
     snprintf(peer->note, sizeof peer->note, "it cannot be dialled, so it has to dial us: %.150s", err_text());
-    log_error("island %s cannot be dialled: %s", from->name, err_text());
+    log_error("island %s cannot be dialled: %s", from->as.name, err_text());
     return ERR_OK;
 }
 
@@ -237,7 +237,7 @@ static void fill_hello(struct peers *peers)
     *hello = (struct wire_hello){.run_id = conf->spec->digest,
                                  .plan_known = plan != NULL,
                                  .session = conf->session,
-                                 .island = conf->view->members[conf->view->self].id,
+                                 .island = conf->view->members[conf->view->self].as.id,
                                  .window_kib = (uint32_t)(conf->conf->window / 1024),
                                  .uplink = conf->conf->uplink,
                                  .owner_wish = owner_wish(peers),
@@ -277,7 +277,7 @@ static void put_silent(const struct view *view, const struct bitset *silent, str
     beat->silent_count = 0;
     for (uint32_t i = 0; i < view->count; i++)
         if (bitset_has(silent, i) && view->members[i].used)
-            beat->silent[beat->silent_count++] = view->members[i].id;
+            beat->silent[beat->silent_count++] = view->members[i].as.id;
 }
 
 /* A heartbeat without rows, and without what is each member's own: sequence and echo. */
@@ -381,7 +381,7 @@ static const char *misfit(const struct peers *peers, uint32_t slot, const struct
     const struct view_member *member = &conf->view->members[slot];
     if (!digest_equal(&hello->run_id, &conf->spec->digest))
         return "it has another run spec; give every island the same file";
-    if (hello->island != member->id || strcmp(hello->name, member->name) != 0)
+    if (hello->island != member->as.id || strcmp(hello->name, member->as.name) != 0)
         return "its name is not the one its key stands for";
     return plan_misfit(peers, hello->plan_known, &hello->plan_id);
 }
@@ -486,7 +486,7 @@ static void vouches_in(struct peers *peers, uint32_t slot, const struct wire_hea
         const struct vouch_subject subject = {
             .nonce = view->nonce, .fragment = row->fragment, .version = row->at.version, .hash = row->at.hash};
         if (row->vouched)
-            vouches_heard(vouches, view->members[slot].id, &subject, row->signature);
+            vouches_heard(vouches, view->members[slot].as.id, &subject, row->signature);
     }
 }
 
@@ -709,7 +709,7 @@ static void look_whether_undialled(struct peers *peers)
     const char *who = "";
     for (uint32_t i = 0; i < members_of(peers); i++) {
         const struct peer *peer = &peers->peers[i];
-        if (!is_other(peers, i) || !peer->up || peers->conf.view->members[i].role != RECORD_OWNER)
+        if (!is_other(peers, i) || !peer->up || peers->conf.view->members[i].as.role != RECORD_OWNER)
             continue;
         owners++;
         in_vain += peer->undialled;
@@ -771,7 +771,7 @@ void peers_bye(struct peers *peers, const char *reason)
 bool peers_heard(const struct peers *peers)
 {
     for (uint32_t i = 0; i < members_of(peers); i++)
-        if (is_other(peers, i) && peers->conf.view->members[i].role != RECORD_WITNESS &&
+        if (is_other(peers, i) && peers->conf.view->members[i].as.role != RECORD_WITNESS &&
             (!peers->peers[i].up || peers->peers[i].pulse.in == 0))
             return false;
     return true;
@@ -834,7 +834,7 @@ bool peers_shut_out(const struct peers *peers)
     uint32_t others = 0, unadmitted = 0;
     for (uint32_t i = 0; i < members_of(peers); i++) {
         const struct peer *peer = &peers->peers[i];
-        if (!is_other(peers, i) || !peers->conf.view->members[i].voter)
+        if (!is_other(peers, i) || !peers->conf.view->members[i].as.voter)
             continue;
         others++;
         unadmitted += !peer->up && peer->refused && peer->unadmitted;
@@ -904,7 +904,7 @@ static struct caps_line line_to(const struct peers *peers, uint32_t i)
     return (struct caps_line){.island = name_of(peers, i),
                               .rtt_us = link_counters(peers->conf.link, i).rtt_min_us,
                               .up_bits = conf->uplink < limit ? conf->uplink : limit,
-                              .down_bits = view->members[i].uplink,
+                              .down_bits = view->members[i].as.uplink,
                               .window_out = objects_window(peers->conf.objects, i),
                               .window_in = conf->window,
                               .connections = 1};
@@ -916,7 +916,7 @@ bool peers_capped(struct peers *peers, char text[CAPS_TEXT_BYTES])
     char of_line[CAPS_TEXT_BYTES];
     text[0] = '\0';
     for (uint32_t i = 0; i < members_of(peers); i++) {
-        bool sends = is_other(peers, i) && peers->peers[i].up && peers->conf.view->members[i].role != RECORD_WITNESS;
+        bool sends = is_other(peers, i) && peers->peers[i].up && peers->conf.view->members[i].as.role != RECORD_WITNESS;
         if (!sends || view_is_witness(peers->conf.view))
             continue;
         struct caps_line line = line_to(peers, i);

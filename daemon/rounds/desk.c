@@ -23,7 +23,7 @@ struct probe_job {
 enum err desk_init(struct desk *desk, const struct rounds_conf *conf)
 {
     *desk = (struct desk){.conf = *conf,
-                          .id = conf->view->members[conf->view->self].id,
+                          .id = conf->view->members[conf->view->self].as.id,
                           .probes = {.job_bytes = sizeof(struct probe_job)}};
     return mem_new(desk_fragments(desk), sizeof *desk->fragments, "rounds", &desk->fragments);
 }
@@ -52,7 +52,7 @@ uint32_t desk_fragments(const struct desk *desk)
 
 const char *desk_name(const struct desk *desk, uint32_t member)
 {
-    return desk->conf.view->members[member].name;
+    return desk->conf.view->members[member].as.name;
 }
 
 uint64_t desk_values(const struct desk *desk, uint32_t f, uint64_t shards)

@@ -304,10 +304,10 @@ static void weigh_shard(const struct mean_job *j, uint32_t s, float *weights)
     const struct desk *desk = j->reduce->desk;
     struct weight_input weighed[WIRE_CONTRIBUTORS_MAX];
     for (uint32_t i = 0; i < j->inputs_count; i++)
-        weighed[i] = (struct weight_input){.tokens = j->loads != NULL ? j->loads[i].tokens[s]
-                                                                      : wire_meta_contributor(&j->meta, i).tokens,
-                                           .missed = missed_in(j, i, s),
-                                           .owner = desk->conf.view->members[j->inputs[i].member].role == RECORD_OWNER};
+        weighed[i] = (struct weight_input){
+            .tokens = j->loads != NULL ? j->loads[i].tokens[s] : wire_meta_contributor(&j->meta, i).tokens,
+            .missed = missed_in(j, i, s),
+            .owner = desk->conf.view->members[j->inputs[i].member].as.role == RECORD_OWNER};
     weights_bound(desk->conf.spec->weight_max, weighed, j->inputs_count, weights);
 }
 
@@ -381,7 +381,7 @@ static uint32_t by_id(const struct view *view, const struct bitset *have, uint32
         if (!bitset_has(have, i))
             continue;
         uint32_t at = count++;
-        for (; at > 0 && view->members[members[at - 1]].id > view->members[i].id; at--)
+        for (; at > 0 && view->members[members[at - 1]].as.id > view->members[i].as.id; at--)
             members[at] = members[at - 1];
         members[at] = i;
     }

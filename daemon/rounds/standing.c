@@ -50,7 +50,7 @@ void standing_note(struct standing *standing, const struct view *view, const str
         member->outliers += outlier;
         member->judged++;
         if (outlier && tell)
-            tell_outlier(member, view->members[slot].name, &contributor, f, version, now_ms);
+            tell_outlier(member, view->members[slot].as.name, &contributor, f, version, now_ms);
     }
 }
 

@@ -334,7 +334,7 @@ static bool to_be_had(const struct attachment *a, uint32_t f)
 /* The shards in which the anchor counts work of ours that was contributed to versions after this one. */
 static uint64_t counted_since_then(const struct attachment *a, uint32_t f, uint64_t version)
 {
-    uint32_t id = a->conf.view->members[a->conf.view->self].id;
+    uint32_t id = a->conf.view->members[a->conf.view->self].as.id;
     return counted_since(replica_counted(a->plan.replica, f), id, version);
 }
 
@@ -418,7 +418,7 @@ static void resume_trainer(struct attachment *a)
  * ones. Who takes part from the beginning brings its own, which should be the same. */
 static bool joins(const struct attachment *a)
 {
-    uint8_t role = a->conf.view->members[a->conf.view->self].role;
+    uint8_t role = a->conf.view->members[a->conf.view->self].as.role;
     return role != RECORD_OWNER && role != RECORD_CONTRIBUTOR;
 }
 
@@ -638,7 +638,7 @@ static void tell_absent(const struct attachment *a)
         if (i != a->conf.view->self && sync_awaits(a->plan.sync, i) && !sync_up(a->plan.sync, i))
             log_warn("island %s is not here; no round closes without it, and what is trained meanwhile goes out when "
                      "it comes (%s status says what is known)",
-                     a->conf.view->members[i].name, as_typed());
+                     a->conf.view->members[i].as.name, as_typed());
 }
 
 static bool keeps_any(const struct attachment *a)
@@ -954,7 +954,7 @@ static void name_absent(const struct attachment *a, char *text, size_t text_byte
     snprintf(text, text_bytes, "away, and not done when last heard:");
     for (uint32_t i = 0; i < a->conf.view->count; i++)
         if (run_end_waits_for(a->plan.sync, a->conf.view, fragments_count, i) && !sync_up(a->plan.sync, i))
-            snprintf(text + strlen(text), text_bytes - strlen(text), " %s", a->conf.view->members[i].name);
+            snprintf(text + strlen(text), text_bytes - strlen(text), " %s", a->conf.view->members[i].as.name);
 }
 
 /* A trainer that is done waits for this, and so takes in what comes of rounds that others still make. */

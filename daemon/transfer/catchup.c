@@ -70,12 +70,12 @@ enum err catchup_new(const struct catchup_conf *conf, struct catchup **out)
 
 static const char *name_of(const struct catchup *catchup, uint32_t peer)
 {
-    return catchup->conf.view->members[peer].name;
+    return catchup->conf.view->members[peer].as.name;
 }
 
 static uint32_t id_of(const struct catchup *catchup, uint32_t peer)
 {
-    return catchup->conf.view->members[peer].id;
+    return catchup->conf.view->members[peer].as.id;
 }
 
 /* ---- an end ---- */

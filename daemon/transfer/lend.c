@@ -158,7 +158,7 @@ static struct wire_key head_key(const struct lend *lend, const struct lent *copy
     return (struct wire_key){.kind = WIRE_STATE,
                              .fragment = copy->loan.f,
                              .version = copy->loan.state.version,
-                             .island = lend->conf.view->members[lend->conf.view->self].id};
+                             .island = lend->conf.view->members[lend->conf.view->self].as.id};
 }
 
 /* What voters signed of it, as far as is known here: whether that is enough is for who asks to say, who may have heard
@@ -231,7 +231,7 @@ static bool leaves_asked(struct lend *lend, uint32_t peer, const struct wire_key
 void lend_fetch(struct lend *lend, uint32_t peer, const struct wire_key *key, uint64_t now_ms)
 {
     const struct view *view = lend->conf.view;
-    bool ours = key->island == view->members[view->self].id && key->fragment < lend->conf.fragments_count;
+    bool ours = key->island == view->members[view->self].as.id && key->fragment < lend->conf.fragments_count;
     if (!ours || !(key->kind == WIRE_STATE ? head_asked : leaves_asked)(lend, peer, key, now_ms))
         lend->conf.not_available(lend->conf.user, peer, key);
 }

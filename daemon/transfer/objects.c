@@ -57,7 +57,7 @@ static uint32_t transfers_before_plan(uint32_t slots)
 static bool is_maker(void *user, uint32_t peer, const struct wire_key *key)
 {
     const struct objects *objects = user;
-    return key->island == objects->conf.view->members[peer].id;
+    return key->island == objects->conf.view->members[peer].as.id;
 }
 
 static enum err new_xfer(struct objects *objects, uint32_t transfers)
@@ -581,7 +581,7 @@ static void done_in(struct objects *objects, uint32_t peer, const struct wire_ke
         return;
     event_post_sync(objects->conf.events,
                     &(struct sync_event){.type = SYNC_EV_TURNED_DOWN, .member = peer, .key = *key});
-    log_error("island %s refuses our %s", objects->conf.view->members[peer].name, wire_key_text(key));
+    log_error("island %s refuses our %s", objects->conf.view->members[peer].as.name, wire_key_text(key));
 }
 
 void objects_message_in(struct objects *objects, uint32_t peer, const struct wire_message *message, uint64_t now_ms)

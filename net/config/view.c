@@ -64,7 +64,7 @@ uint32_t view_slot(const struct view *view, uint32_t id)
 uint32_t view_slot_named(const struct view *view, const char *name)
 {
     for (uint32_t i = 0; i < view->count; i++)
-        if (view->members[i].used && !view->members[i].leaving && strcmp(view->members[i].name, name) == 0)
+        if (view->members[i].used && !view->members[i].leaving && strcmp(view->members[i].as.name, name) == 0)
             return i;
     return VIEW_NOBODY;
 }
@@ -97,21 +97,13 @@ static const char *address_of(const struct view *view, const struct record_membe
 
 static struct view_member member_of(const struct view *view, const struct record_member *from)
 {
-    struct view_member member = {.used = true,
-                                 .voter = from->voter,
-                                 .role = from->role,
-                                 .owner_wish = from->owner_wish,
-                                 .id = from->id,
-                                 .uplink = from->uplink,
-                                 .incarnation = from->incarnation};
-    put_text(member.name, sizeof member.name, from->name);
-    put_text(member.address, sizeof member.address, address_of(view, from));
-    memcpy(member.key, from->key, sizeof member.key);
-    ident_text(member.key, member.key_text);
+    struct view_member member = {.used = true, .as = *from};
+    put_text(member.as.address, sizeof member.as.address, address_of(view, from));
+    ident_text(member.as.key, member.key_text);
     return member;
 }
 
-static bool same(const struct view_member *left, const struct view_member *right)
+static bool same(const struct record_member *left, const struct record_member *right)
 {
     return strcmp(left->name, right->name) == 0 && strcmp(left->address, right->address) == 0 &&
            memcmp(left->key, right->key, sizeof left->key) == 0 && left->uplink == right->uplink &&
@@ -176,7 +168,7 @@ static void take_member(struct view *view, const struct record_member *from, str
         bitset_add(&changes->added, slot);
         if (slot >= view->count)
             view->count = slot + 1;
-    } else if (!same(&view->members[slot], &member)) {
+    } else if (!same(&view->members[slot].as, &member.as)) {
         bitset_add(&changes->changed, slot);
     }
     view->members[slot] = member;
@@ -192,7 +184,7 @@ enum err view_update(struct view *view, const struct record *record, const struc
         take_member(view, &record->members[i], changes);
     view->self = VIEW_NOBODY;
     for (uint32_t k = 0; k < view->places_count; k++)
-        if (memcmp(view->members[view->places[k].slot].key, own_key, IDENT_KEY_BYTES) == 0)
+        if (memcmp(view->members[view->places[k].slot].as.key, own_key, IDENT_KEY_BYTES) == 0)
             view->self = view->places[k].slot;
     view->epoch = record->epoch;
     view->id = *digest;
@@ -203,13 +195,13 @@ enum err view_update(struct view *view, const struct record *record, const struc
 
 bool view_is_witness(const struct view *view)
 {
-    return view->self != VIEW_NOBODY && view->members[view->self].role == RECORD_WITNESS;
+    return view->self != VIEW_NOBODY && view->members[view->self].as.role == RECORD_WITNESS;
 }
 
 uint32_t view_islands(const struct view *view, uint32_t end)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < end; i++)
-        count += !view->members[i].used || view->members[i].role != RECORD_WITNESS;
+        count += !view->members[i].used || view->members[i].as.role != RECORD_WITNESS;
     return count;
 }

@@ -36,17 +36,9 @@ struct view_way {
 
 struct view_member {
     bool used;
-    bool leaving; /* it is not on the roster any more; until view_release() */
-    bool voter;
-    uint8_t role;       /* enum record_role */
-    uint8_t owner_wish; /* enum record_wish */
-    uint32_t id;
-    char name[WIRE_NAME_BYTES];
-    char address[RECORD_ADDRESS_BYTES]; /* "host:port"; "" if it dials us */
-    uint8_t key[IDENT_KEY_BYTES];
+    bool leaving;            /* it is not on the roster any more; until view_release() */
+    struct record_member as; /* as the record says; but `address`: where we dial it; "" if it dials us */
     char key_text[IDENT_TEXT_BYTES];
-    uint64_t uplink; /* bit/s */
-    uint64_t incarnation;
 };
 
 struct view_place {

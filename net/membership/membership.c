@@ -70,7 +70,7 @@ static uint32_t self_of(const struct membership *m)
 
 static uint32_t id_of(const struct membership *m, uint32_t slot)
 {
-    return m->conf.view->members[slot].id;
+    return m->conf.view->members[slot].as.id;
 }
 
 bool membership_votes(const struct membership *m)
@@ -78,7 +78,8 @@ bool membership_votes(const struct membership *m)
     const struct view *view = m->conf.view;
     /* A record that we voted after is missing here: what we promised then is not known to those rules yet. */
     bool current = m->conf.disk->vote.epoch <= last(m)->epoch;
-    return view->self != VIEW_NOBODY && view->members[view->self].voter && current && m->conf.disk->doubt == VOTE_SURE;
+    return view->self != VIEW_NOBODY && view->members[view->self].as.voter && current &&
+           m->conf.disk->doubt == VOTE_SURE;
 }
 
 /* ---- to the host ---- */
@@ -137,7 +138,7 @@ static void add_holdings(struct membership *m, struct epoch_message *out)
 {
     /* A disk that is not in doubt is the one that the record names: the founder's first one, 0. */
     bool sure = m->conf.disk->doubt == VOTE_SURE;
-    out->incarnation = sure ? m->conf.view->members[self_of(m)].incarnation : m->conf.disk->incarnation;
+    out->incarnation = sure ? m->conf.view->members[self_of(m)].as.incarnation : m->conf.disk->incarnation;
     holdings_own(m->holdings, m->sync, &out->rows, &out->rows_count);
 }
 
@@ -183,10 +184,10 @@ static enum err check_proof(const struct membership *m, uint32_t slot, const uin
     struct wire_object second;
     const struct view_member *member = &m->conf.view->members[slot];
     TRY(proof_open(proof, count, first, &second));
-    if (first->key.owner != member->id)
+    if (first->key.owner != member->as.id)
         return err_set(ERR_PROTO, "a proof about id %" PRIu32 ", which is not island %s", first->key.owner,
-                       member->name);
-    return proof_check(first, &second, m->conf.view->nonce, member->key);
+                       member->as.name);
+    return proof_check(first, &second, m->conf.view->nonce, member->as.key);
 }
 
 static void mark_broken(struct membership *m, uint32_t slot, const struct wire_object *what)
@@ -209,7 +210,7 @@ static enum err load_proof(struct membership *m, uint32_t slot)
     struct wire_object what;
     uint8_t *proof;
     size_t count;
-    enum err err = m->conf.host->load_proof(m->conf.user, member->id, &proof, &count);
+    enum err err = m->conf.host->load_proof(m->conf.user, member->as.id, &proof, &count);
     if (err == ERR_NOTFOUND)
         return ERR_OK;
     if (err == ERR_OK)
@@ -254,7 +255,7 @@ static enum err take_proof(struct membership *m, uint32_t id, const uint8_t *pro
 static bool next_proof(const struct membership *m, uint32_t *slot, struct epoch_message *wish, uint8_t **proof)
 {
     for (uint32_t i = *slot == VIEW_NOBODY ? 0 : *slot + 1; i < m->conf.view->count; i++) {
-        uint32_t id = m->conf.view->members[i].id;
+        uint32_t id = m->conf.view->members[i].as.id;
         size_t count;
         if (!m->conf.view->members[i].used || !m->seats.seat[i].broke_word ||
             m->conf.host->load_proof(m->conf.user, id, proof, &count) != ERR_OK)
@@ -273,7 +274,7 @@ static bool proofs_pending(const struct membership *m)
 {
     for (uint32_t i = 0; i < m->conf.view->count; i++) {
         const struct view_member *member = &m->conf.view->members[i];
-        bool takes_part = member->role == RECORD_WITNESS ? member->voter : member->role != RECORD_AWAY;
+        bool takes_part = member->as.role == RECORD_WITNESS ? member->as.voter : member->as.role != RECORD_AWAY;
         if (member->used && m->seats.seat[i].broke_word && takes_part)
             return true;
     }
@@ -480,7 +481,8 @@ static bool good_vote(const struct membership *m, uint32_t member, const struct 
 {
     struct record_vote vote = {.id = id_of(m, member), .ballot = message->ballot};
     memcpy(vote.signature, message->signature, sizeof vote.signature);
-    return record_vote_good(m->conf.view->members[member].key, last(m)->nonce, message->epoch, &message->digest, &vote);
+    return record_vote_good(m->conf.view->members[member].as.key, last(m)->nonce, message->epoch, &message->digest,
+                            &vote);
 }
 
 /* Whether it brings a record that is good only if it follows ours, or is proved. */
@@ -514,7 +516,7 @@ static void tell_proofs(struct membership *m, uint32_t member)
     while (next_proof(m, &slot, &wish, &proof)) {
         for (uint32_t i = 0; i < view->count; i++)
             if (i != view->self && m->seats.seat[i].up && (member == VIEW_NOBODY || member == i))
-                say(m, view->members[i].id, &wish);
+                say(m, view->members[i].as.id, &wish);
         mem_free(proof);
     }
 }
@@ -588,7 +590,7 @@ void membership_kept(struct membership *m, const struct record_entry *entry)
     struct epoch_message out = decided_message(entry);
     for (uint32_t i = 0; i < view->count; i++)
         if (i != view->self && m->seats.seat[i].up && m->seats.seat[i].epoch <= last(m)->epoch)
-            say(m, view->members[i].id, &out);
+            say(m, view->members[i].as.id, &out);
     tell_of(m, MEMBERSHIP_DECIDED);
 }
 
@@ -698,8 +700,8 @@ static void tell_voters(struct membership *m, const struct epoch_message *wish)
 {
     const struct view *view = m->conf.view;
     for (uint32_t i = 0; i < view->count; i++)
-        if (i != view->self && m->seats.seat[i].up && view->members[i].voter)
-            say(m, view->members[i].id, wish);
+        if (i != view->self && m->seats.seat[i].up && view->members[i].as.voter)
+            say(m, view->members[i].as.id, wish);
 }
 
 enum err membership_wish(struct membership *m, uint32_t kind, uint32_t id, uint64_t number)
@@ -805,7 +807,7 @@ enum err membership_new(const struct membership_conf *conf, struct membership **
     *out = NULL;
     TRY_OUT(mem_new(1, sizeof *m, "membership", &m));
     m->conf = *conf;
-    struct epoch_conf epoch = {.self = conf->view->members[conf->view->self].id,
+    struct epoch_conf epoch = {.self = conf->view->members[conf->view->self].as.id,
                                .seed = conf->seed,
                                .turn_ms = TURN_MS,
                                .again_ms = MEMBERSHIP_AGAIN_MS};
@@ -852,7 +854,7 @@ bool membership_may_vote(const struct membership *m, uint32_t member)
     const struct view *view = m->conf.view;
     if (member == view->self)
         return membership_votes(m);
-    return view->members[member].used && view->members[member].voter && m->seats.seat[member].up &&
+    return view->members[member].used && view->members[member].as.voter && m->seats.seat[member].up &&
            !seats_in_doubt(&m->seats, member);
 }
 
@@ -904,7 +906,7 @@ bool membership_pending(const struct membership *m, uint32_t *at, struct members
             continue;
         *out = (struct membership_pending){.kind = off ? WIRE_WISH_REVOKE : WIRE_WISH_EVICT,
                                            .member = member,
-                                           .by = by != VIEW_NOBODY ? view->members[by].name : "one that is gone",
+                                           .by = by != VIEW_NOBODY ? view->members[by].as.name : "one that is gone",
                                            .for_ms = m->seats.now_ms - wish->since_ms};
         ++*at;
         return true;
@@ -924,13 +926,13 @@ static void add_names(const struct membership *m, bool lacking, char *text, size
     const struct view *view = m->conf.view;
     for (uint32_t i = 0; i < view->count; i++) {
         const struct view_member *member = &view->members[i];
-        bool asked = member->used && member->voter && i != view->self;
-        bool named = !lacking && asked && !epoch_promised(m->epoch, member->id);
+        bool asked = member->used && member->as.voter && i != view->self;
+        bool named = !lacking && asked && !epoch_promised(m->epoch, member->as.id);
         for (uint32_t k = 0; lacking && member->used && k < m->lacking_count; k++)
-            named |= m->lacking[k] == member->id;
+            named |= m->lacking[k] == member->as.id;
         size_t at = strlen(text);
         if (named)
-            snprintf(text + at, text_bytes - at, " %s", member->name);
+            snprintf(text + at, text_bytes - at, " %s", member->as.name);
     }
 }
 
@@ -956,7 +958,7 @@ void membership_waits(const struct membership *m, char *text, size_t text_bytes)
         if (!membership_votes(m))
             snprintf(text, text_bytes, "those that vote, of which this island is none now");
         else if (proposer != VIEW_NOBODY && proposer != self_of(m))
-            snprintf(text, text_bytes, "island %s, which proposes it", m->conf.view->members[proposer].name);
+            snprintf(text, text_bytes, "island %s, which proposes it", m->conf.view->members[proposer].as.name);
         else
             snprintf(text, text_bytes, "our turn to propose it");
         break;

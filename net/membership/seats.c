@@ -72,7 +72,7 @@ enum err seats_plan_known(struct seats *seats, struct sync *sync, uint32_t fragm
 
 static uint8_t losses_of(const struct seats *seats, uint32_t member)
 {
-    const struct record_member *named = record_member(last(seats), seats->view->members[member].id);
+    const struct record_member *named = record_member(last(seats), seats->view->members[member].as.id);
     return named != NULL ? named->losses : 0;
 }
 
@@ -82,8 +82,8 @@ void seats_begin(struct seats *seats, uint64_t now_ms)
         const struct view_member *member = i < seats->view->count ? &seats->view->members[i] : NULL;
         bool used = member != NULL && member->used;
         struct seat *seat = &seats->seat[i];
-        if (!used || !seat->used || seat->id != member->id) {
-            *seat = (struct seat){.used = used, .id = used ? member->id : 0};
+        if (!used || !seat->used || seat->id != member->as.id) {
+            *seat = (struct seat){.used = used, .id = used ? member->as.id : 0};
             bitset_remove(&seats->lost, i);
         }
         uint8_t losses = used ? losses_of(seats, i) : 0;
@@ -117,7 +117,7 @@ static void look_at_comers(struct seats *seats, uint64_t now_ms)
     for (uint32_t k = 0; k < many; k++) {
         uint32_t i = seats->next_comer++ % seats->view->count;
         const struct view_member *member = &seats->view->members[i];
-        bool comes = member->used && (member->role == RECORD_OBSERVER || member->role == RECORD_AWAY);
+        bool comes = member->used && (member->as.role == RECORD_OBSERVER || member->as.role == RECORD_AWAY);
         if (comes && seats->seat[i].up && as_far_as_most(seats, i))
             seats->seat[i].caught_up_ms = now_ms;
     }
@@ -166,17 +166,17 @@ static void listen(struct seats *seats)
     const struct view *view = seats->view;
     for (uint32_t i = 0; i < view->count; i++) {
         const struct view_member *member = &view->members[i];
-        bool owner = member->role == RECORD_OWNER;
-        seats->hearing[i] =
-            (struct hearing){.used = member->used,
-                             .voter = member->voter,
-                             .owner = owner,
-                             .candidate = !owner && member->role != RECORD_WITNESS && member->role != RECORD_DRAINING,
-                             .id = member->id,
-                             .uplink = member->uplink,
-                             .silent = i == view->self     ? &seats->silent
-                                       : seats->seat[i].up ? &seats->seat[i].silent
-                                                           : NULL};
+        bool owner = member->as.role == RECORD_OWNER;
+        seats->hearing[i] = (struct hearing){.used = member->used,
+                                             .voter = member->as.voter,
+                                             .owner = owner,
+                                             .candidate = !owner && member->as.role != RECORD_WITNESS &&
+                                                          member->as.role != RECORD_DRAINING,
+                                             .id = member->as.id,
+                                             .uplink = member->as.uplink,
+                                             .silent = i == view->self     ? &seats->silent
+                                                       : seats->seat[i].up ? &seats->seat[i].silent
+                                                                           : NULL};
     }
 }
 
@@ -227,7 +227,7 @@ static bool apart_lasts(const struct seats *seats, uint32_t member)
 
 bool seats_apart(const struct seats *seats, uint32_t member)
 {
-    bool owner = seats->view->members[member].role == RECORD_OWNER;
+    bool owner = seats->view->members[member].as.role == RECORD_OWNER;
     return owner ? apart_lasts(seats, member) : seats->seat[member].apart_ms != 0;
 }
 
@@ -261,17 +261,17 @@ bool seats_apart_text(const struct seats *seats, uint32_t member, uint32_t owner
     bool mutual = says_silent(seats, member, owner) && says_silent(seats, owner, member);
     uint32_t who = says_silent(seats, member, owner) ? member : owner, of = who == member ? owner : member;
     if (mutual) {
-        snprintf(text, text_bytes, "islands %s and %s do not hear each other", view->members[member].name,
-                 view->members[owner].name);
+        snprintf(text, text_bytes, "islands %s and %s do not hear each other", view->members[member].as.name,
+                 view->members[owner].as.name);
         return true;
     }
     /* Who makes no result is as if it were not heard (peers_tick()); of others it is not known which they mean. */
     if (who == view->self && seats->seat[of].up) {
-        snprintf(text, text_bytes, "island %s is heard, and makes no result of its shards", view->members[of].name);
+        snprintf(text, text_bytes, "island %s is heard, and makes no result of its shards", view->members[of].as.name);
         return false;
     }
-    snprintf(text, text_bytes, "island %s does not hear island %s%s", view->members[who].name, view->members[of].name,
-             who == view->self ? "" : ", or gets no result of it");
+    snprintf(text, text_bytes, "island %s does not hear island %s%s", view->members[who].as.name,
+             view->members[of].as.name, who == view->self ? "" : ", or gets no result of it");
     return true;
 }
 
@@ -285,7 +285,7 @@ static uint32_t voters_here(const struct seats *seats, bool able)
     const struct view *view = seats->view;
     uint32_t here = 0;
     for (uint32_t i = 0; i < view->count; i++)
-        here += view->members[i].used && view->members[i].voter && (i == view->self || seats->seat[i].up) &&
+        here += view->members[i].used && view->members[i].as.voter && (i == view->self || seats->seat[i].up) &&
                 !(able && seats->seat[i].disk_fails);
     return here;
 }
@@ -351,7 +351,7 @@ uint64_t seats_incarnation(const struct seats *seats, uint32_t member)
 static bool made_something(const struct seats *seats, uint32_t member)
 {
     bool self = member == seats->view->self;
-    if (seats->view->members[member].role == RECORD_WITNESS) /* nobody asks it to keep any */
+    if (seats->view->members[member].as.role == RECORD_WITNESS) /* nobody asks it to keep any */
         return false;
     if (seats->seat[member].holds)
         return true;
@@ -380,9 +380,10 @@ static bool nothing_made(const struct seats *seats)
 bool seats_doubt_is_over(const struct seats *seats)
 {
     const struct view_member *self = &seats->view->members[seats->view->self];
-    if (self->incarnation == seats->disk->incarnation)
+    if (self->as.incarnation == seats->disk->incarnation)
         return true;
-    return seats->disk->doubt == VOTE_FRESH && last(seats)->epoch == 0 && self->incarnation == 0 && nothing_made(seats);
+    return seats->disk->doubt == VOTE_FRESH && last(seats)->epoch == 0 && self->as.incarnation == 0 &&
+           nothing_made(seats);
 }
 
 /* Whether the member has said of every fragment what it holds; a witness holds none. */
@@ -391,7 +392,7 @@ static bool said_all(const struct seats *seats, uint32_t member)
     bool said = true;
     for (uint32_t f = 0; f < seats->fragments_count; f++)
         said = said && sync_heard(seats->sync, member, f).said;
-    return said || seats->view->members[member].role == RECORD_WITNESS;
+    return said || seats->view->members[member].as.role == RECORD_WITNESS;
 }
 
 /* Whether more than half of all members that take part are here, us among them, and nobody knows a later record: a disk
@@ -402,7 +403,7 @@ static bool nothing_newer(const struct seats *seats)
     uint32_t members = 0, here = 0;
     for (uint32_t i = 0; i < view->count; i++) {
         const struct seat *seat = &seats->seat[i];
-        bool self = i == view->self, takes_part = view->members[i].role != RECORD_AWAY;
+        bool self = i == view->self, takes_part = view->members[i].as.role != RECORD_AWAY;
         if (!view->members[i].used)
             continue;
         if (!self && seat->up && seat->epoch > last(seats)->epoch)
@@ -417,11 +418,11 @@ bool seats_majority_in_doubt(const struct seats *seats)
 {
     const struct view *view = seats->view;
     uint32_t sure = 0;
-    if (seats->sync == NULL || !view->members[view->self].voter || !nothing_newer(seats))
+    if (seats->sync == NULL || !view->members[view->self].as.voter || !nothing_newer(seats))
         return false;
     for (uint32_t i = 0; i < view->count; i++) {
         const struct view_member *member = &view->members[i];
-        if (!member->used || !member->voter || i == view->self)
+        if (!member->used || !member->as.voter || i == view->self)
             continue;
         if (!seats->seat[i].up || seats->seat[i].epoch != last(seats)->epoch || !said_all(seats, i))
             return false;

@@ -96,9 +96,9 @@ static bool was_put_out(const struct seats *seats, uint32_t member, const struct
 {
     const struct view_member *is = &seats->view->members[member];
     const struct seat *seat = &seats->seat[member];
-    const struct record_member *was = before != NULL && is->used ? record_member(before, is->id) : NULL;
+    const struct record_member *was = before != NULL && is->used ? record_member(before, is->as.id) : NULL;
     bool here = member == seats->view->self || seat->up;
-    bool out = was != NULL && was->role != RECORD_AWAY && is->role == RECORD_AWAY;
+    bool out = was != NULL && was->role != RECORD_AWAY && is->as.role == RECORD_AWAY;
     return out && here && seat->losses <= was->losses && !seats_silent(seats, member) && seat->apart_ms == 0;
 }
 
@@ -122,7 +122,7 @@ void wishes_fulfil(struct wishes *wishes, struct seats *seats, const struct reco
         struct seat *seat = &seats->seat[i]; /* whoever would come back may do so from now on, but one that hangs */
         if (was_put_out(seats, i, before))
             seats_put_out(seats, i);
-        else if (seats->view->members[i].role != RECORD_AWAY)
+        else if (seats->view->members[i].as.role != RECORD_AWAY)
             seat->out_ms = 0; /* it is in: to put it out again takes another wish */
         seat->evict = (seat->evict || seat->out.wished) && (seat->broke_word || seat->drain);
         seat->out = seat->off = (struct seat_wish){.wished = false};
@@ -241,12 +241,12 @@ uint32_t wishes_whom_to_ask(const struct seats *seats, struct bitset *asked, uin
     uint32_t count = 0;
     for (uint32_t i = 0; i < view->count && count < EPOCH_ASKED_MAX; i++) {
         const struct view_member *member = &view->members[i];
-        bool comes = !member->voter || member->role != RECORD_OWNER || seats_in_doubt(seats, i);
+        bool comes = !member->as.voter || member->as.role != RECORD_OWNER || seats_in_doubt(seats, i);
         bool here = member->used && !member->leaving && (i == view->self || seats->seat[i].up);
         if (!here || !comes || seats_kept_out(seats, i) || (!seats_caught_up(seats, i) && !bitset_has(asked, i)))
             continue;
         bitset_add(asked, i);
-        ids[count++] = member->id;
+        ids[count++] = member->as.id;
     }
     return count;
 }

@@ -351,7 +351,7 @@ static void make_vouches(struct isle *isle)
     const struct vouches_conf conf = {.chain = isle->configs.chain,
                                       .ident = &isle->run->idents[isle->self],
                                       .nonce = view->nonce,
-                                      .id = view->members[view->self].id,
+                                      .id = view->members[view->self].as.id,
                                       .fragments_count = ISLE_FRAGMENTS};
     assert_ok(vouches_new(&conf, &isle->vouches));
 }

@@ -21,9 +21,9 @@ static void open_link(struct rogue *rogue)
 {
     struct link_member members[CLUSTER_MAX];
     for (uint32_t i = 0; i < rogue->view.count; i++) {
-        members[i].name = rogue->view.members[i].name;
-        members[i].address = rogue->view.members[i].address;
-        memcpy(members[i].key, rogue->view.members[i].key, IDENT_KEY_BYTES);
+        members[i].name = rogue->view.members[i].as.name;
+        members[i].address = rogue->view.members[i].as.address;
+        memcpy(members[i].key, rogue->view.members[i].as.key, IDENT_KEY_BYTES);
     }
     struct link_conf conf = {.ident = &rogue->ident,
                              .members = members,
@@ -121,11 +121,11 @@ static void behave(struct rogue *rogue)
     message.hello = (struct wire_hello){.run_id = rogue->spec.digest,
                                         .session = rogue->session,
                                         .island = rogue->self,
-                                        .uplink = self->uplink,
+                                        .uplink = self->as.uplink,
                                         .software = "nonsense",
                                         .window_kib = 1024};
-    snprintf(message.hello.name, sizeof message.hello.name, "%s", self->name);
-    snprintf(message.hello.address, sizeof message.hello.address, "%s", self->address);
+    snprintf(message.hello.name, sizeof message.hello.name, "%s", self->as.name);
+    snprintf(message.hello.address, sizeof message.hello.address, "%s", self->as.address);
     if (rogue->sequence % 10 == 0)
         rogue_say(rogue, CLUSTER_MAX, &message);
     rogue->sequence++;
@@ -136,7 +136,7 @@ static void behave(struct rogue *rogue)
         message.heartbeat.session = rogue->session;
         message.heartbeat.sequence = rogue->sequence;
         message.heartbeat.epoch = rogue->heard_epoch[i];
-        message.heartbeat.incarnation = self->incarnation;
+        message.heartbeat.incarnation = self->as.incarnation;
         for (uint32_t f = 0; f < rogue->fragments; f++)
             message.heartbeat.fragments[message.heartbeat.fragments_count++] =
                 (struct wire_fragment){.fragment = f, .at.abstained = UINT64_MAX};
@@ -166,7 +166,7 @@ size_t rogue_part_values(const struct rogue *rogue, uint32_t f, uint32_t owner, 
     uint32_t count = plan->fragments[f].shards_count;
     size_t values = 0;
     for (uint32_t i = 0; i < rogue->view.count; i++)
-        uplinks[i] = rogue->view.members[i].uplink;
+        uplinks[i] = rogue->view.members[i].as.uplink;
     struct shardmap map = shardmap_of(uplinks, rogue->view.count);
     *shards = 0;
     for (uint32_t s = 0; s < count; s++) {

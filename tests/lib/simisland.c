@@ -373,7 +373,7 @@ static void send_heartbeat(uint32_t i)
     beat.silent_count = 0;
     for (uint32_t slot = 0; slot < island->view.count; slot++)
         if (bitset_has(&island->voice.silent, slot))
-            beat.silent[beat.silent_count++] = island->view.members[slot].id;
+            beat.silent[beat.silent_count++] = island->view.members[slot].as.id;
     beat.held_count = 0;
     for (uint32_t f = 0; f < sim->fragments; f++) {
         beat.taking_part |= island->trainer[f].up;

@@ -237,7 +237,7 @@ struct sync_view sim_view(uint32_t i)
     static uint32_t ids[VIEW_SLOTS_MAX];
     struct sim_island *island = &sim->island[i];
     for (uint32_t slot = 0; slot < island->view.count; slot++)
-        ids[slot] = island->view.members[slot].id;
+        ids[slot] = island->view.members[slot].as.id;
     struct sync_view view = roster_view(island->chain, island->view.self, ids, island->view.count);
     view.votes = view.votes && sim_votes(i);
     return view;

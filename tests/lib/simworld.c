@@ -111,7 +111,7 @@ uint32_t sim_slot(uint32_t i, uint32_t k)
 uint32_t sim_at(uint32_t i, uint32_t slot)
 {
     const struct view *view = &sim->island[i].view;
-    return slot < view->count && view->members[slot].used ? sim_of(view->members[slot].id) : sim->n;
+    return slot < view->count && view->members[slot].used ? sim_of(view->members[slot].as.id) : sim->n;
 }
 
 bool sim_knows(uint32_t i, uint32_t k)

@@ -218,7 +218,7 @@ static void false_seal(struct rogue *rogue, uint32_t from, struct epoch_message 
         rows[f] =
             (struct holding){.fragment = f, .version = rogue->heard[from][f].at.version + 1000000, .hash_known = true};
     message.sealed = true;
-    message.incarnation = rogue->view.members[rogue->self].incarnation;
+    message.incarnation = rogue->view.members[rogue->self].as.incarnation;
     message.rows = rows;
     message.rows_count = FRAGMENTS;
     rogue_say_epoch(rogue, from, &message);
@@ -287,7 +287,7 @@ static bool refused_as_of_another_run(struct rogue *rogue)
     struct wire_message message = {.type = WIRE_HELLO};
     message.hello =
         (struct wire_hello){.session = 78, .island = rogue->self, .software = "of another run", .window_kib = 1};
-    snprintf(message.hello.name, sizeof message.hello.name, "%s", rogue->view.members[rogue->self].name);
+    snprintf(message.hello.name, sizeof message.hello.name, "%s", rogue->view.members[rogue->self].as.name);
     memset(message.hello.run_id.byte, 7, sizeof message.hello.run_id.byte);
     for (uint32_t k = 0; k < 40; k++) {
         rogue_say(rogue, CLUSTER_MAX, &message);

@@ -48,9 +48,9 @@ static void open_rogue(struct rogue *rogue, struct cluster *cluster)
     assert_ok(runspec_load(rogue->conf.run_path, NULL, 0, &rogue->spec));
     assert_ok(begun_view(rogue->conf.state_folder, rogue->ident.key, &rogue->view));
     for (uint32_t i = 0; i < rogue->view.count; i++) {
-        members[i].name = rogue->view.members[i].name;
-        members[i].address = rogue->view.members[i].address;
-        memcpy(members[i].key, rogue->view.members[i].key, IDENT_KEY_BYTES);
+        members[i].name = rogue->view.members[i].as.name;
+        members[i].address = rogue->view.members[i].as.address;
+        memcpy(members[i].key, rogue->view.members[i].as.key, IDENT_KEY_BYTES);
     }
     struct link_conf conf = {.ident = &rogue->ident,
                              .members = members,
@@ -88,16 +88,16 @@ static void behave(struct rogue *rogue)
                                         .session = 77,
                                         .island = ROGUE,
                                         .name = "a",
-                                        .uplink = rogue->view.members[ROGUE].uplink,
+                                        .uplink = rogue->view.members[ROGUE].as.uplink,
                                         .software = "nonsense",
                                         .window_kib = 1024};
-    snprintf(message.hello.address, sizeof message.hello.address, "%s", rogue->view.members[ROGUE].address);
+    snprintf(message.hello.address, sizeof message.hello.address, "%s", rogue->view.members[ROGUE].as.address);
     say(rogue, &message);
     message = (struct wire_message){.type = WIRE_HEARTBEAT};
     message.heartbeat.session = 77;
     message.heartbeat.sequence = ++sequence;
     message.heartbeat.epoch = rogue->epoch;
-    message.heartbeat.incarnation = rogue->view.members[ROGUE].incarnation;
+    message.heartbeat.incarnation = rogue->view.members[ROGUE].as.incarnation;
     for (uint32_t f = 0; f < FRAGMENTS; f++)
         message.heartbeat.fragments[message.heartbeat.fragments_count++] =
             (struct wire_fragment){.fragment = f, .at.abstained = UINT64_MAX};
@@ -171,7 +171,7 @@ static struct wire_object object_of(const struct rogue *rogue, const struct wire
     uint64_t uplinks[ISLANDS];
     struct wire_object what = {.key = *key};
     for (uint32_t i = 0; i < ISLANDS; i++)
-        uplinks[i] = rogue->view.members[i].uplink;
+        uplinks[i] = rogue->view.members[i].as.uplink;
     struct shardmap map = shardmap_of(uplinks, ISLANDS);
     for (uint32_t s = 0; s < SHARDS; s++)
         if (map.owner[shardmap_slot(key->fragment, SHARDS, s)] == key->owner)

@@ -182,7 +182,7 @@ static void a_record_on_disk_rules(void **state)
     assert_int_equal(configs.view.epoch, 1);
     assert_int_equal(configs.view.count, ISLANDS);
     assert_int_equal(chain_last(configs.chain)->steps, 88);
-    assert_int_equal(configs.view.members[A].uplink, 1000000000);
+    assert_int_equal(configs.view.members[A].as.uplink, 1000000000);
 }
 
 /* What people wrote goes before what the record says, and that before what the token said. */
@@ -192,12 +192,12 @@ static void a_way_that_the_configuration_knows_is_taken(void **state)
     configure_three();
     configure("inviter = b=there:2\nreach = nobody=x:1 c=near:2\n");
     assert_ok(open_as(&idents[A]));
-    assert_string_equal(configs.view.members[B].address, "there:2");
-    assert_string_equal(configs.view.members[C].address, "near:2");
+    assert_string_equal(configs.view.members[B].as.address, "there:2");
+    assert_string_equal(configs.view.members[C].as.address, "near:2");
     configure("inviter = c=there:2\n");
     assert_ok(open_as(&idents[A]));
-    assert_string_equal(configs.view.members[B].address, "");
-    assert_string_equal(configs.view.members[C].address, "c:1");
+    assert_string_equal(configs.view.members[B].as.address, "");
+    assert_string_equal(configs.view.members[C].as.address, "c:1");
 }
 
 static void a_record_that_nobody_decided_does_not_rule(void **state)
@@ -252,7 +252,7 @@ static void who_is_no_witness_does_not_begin_as_one(void **state)
     assert_fails(ERR_CONF, "a witness joins it: ", open_as(&idents[A]));
     put_down(true);
     assert_ok(open_as(&idents[A]));
-    assert_int_equal(configs.view.members[configs.view.self].role, RECORD_WITNESS);
+    assert_int_equal(configs.view.members[configs.view.self].as.role, RECORD_WITNESS);
     struct sync_view view = config_store_sync_view(&configs, true);
     assert_false(view.votes); /* of results */
     assert_true(bitset_has(&view.witness, configs.view.self) && bitset_count(&view.witness) == 1);

@@ -232,7 +232,7 @@ static void a_seal_names_what_was_held_and_nothing_is_acknowledged_after_it(void
 /* As its hello says to all. */
 static void c_drains(void)
 {
-    const struct membership_said said = {.address = sitting_member(A, C)->address, .draining = true};
+    const struct membership_said said = {.address = sitting_member(A, C)->as.address, .draining = true};
     for (uint32_t i = 0; i < ISLANDS; i++)
         membership_said(sitting_isle[i]->membership, C, &said);
 }
@@ -251,12 +251,12 @@ static void what_one_island_wishes_all_decide(void **state)
     assert_int_equal(sitting_epoch(A), 0);
     assert_ok(membership_wish(membership, WIRE_WISH_EVICT, C, 0));
     sitting_pass_until_epoch(A, 1);
-    assert_int_equal(sitting_member(A, C)->role, RECORD_AWAY);
+    assert_int_equal(sitting_member(A, C)->as.role, RECORD_AWAY);
     sitting_pass_until_epoch(A, 2); /* it is well, and comes back by itself */
-    assert_int_equal(sitting_member(A, C)->role, RECORD_OWNER);
+    assert_int_equal(sitting_member(A, C)->as.role, RECORD_OWNER);
     c_drains();
     sitting_pass_until_epoch(A, 3);
-    assert_int_equal(sitting_member(A, C)->role, RECORD_DRAINING);
+    assert_int_equal(sitting_member(A, C)->as.role, RECORD_DRAINING);
     assert_ok(membership_wish(membership, WIRE_WISH_STEPS, 0, 4321));
     sitting_pass_until_epoch(A, 4);
     assert_int_equal(chain_last(sitting_isle[A]->configs.chain)->steps, 4321);
@@ -273,9 +273,9 @@ static void of_who_broke_its_word_an_eviction_is_wished_though_no_proof_was_kept
     sitting_meet();
     membership_rivals(sitting_isle[B]->membership, C, 0, 1);
     sitting_pass_until_epoch(A, 1);
-    assert_int_equal(sitting_member(A, C)->role, RECORD_AWAY);
+    assert_int_equal(sitting_member(A, C)->as.role, RECORD_AWAY);
     sitting_pass_until_epoch(A, 2);
-    assert_int_equal(sitting_member(A, C)->role, RECORD_OWNER);
+    assert_int_equal(sitting_member(A, C)->as.role, RECORD_OWNER);
     sitting_end();
 }
 
@@ -400,8 +400,8 @@ static void a_witness_s_new_disk_is_named_at_once(void **state)
     assert_sure(C, false);
     sitting_pass_until_epoch(A, 1);
     sitting_pass(1000);
-    assert_int_equal(sitting_member(A, C)->incarnation, incarnation);
-    assert_int_equal(sitting_member(A, C)->role, RECORD_WITNESS);
+    assert_int_equal(sitting_member(A, C)->as.incarnation, incarnation);
+    assert_int_equal(sitting_member(A, C)->as.role, RECORD_WITNESS);
     assert_sure(C, true);
     sitting_end();
 }
@@ -426,8 +426,8 @@ static void a_new_disk_among_others_that_have_made_something_waits_for_a_record(
         }
         sitting_pass_until_epoch(A, 1);
         sitting_pass(1000);
-        assert_int_equal(sitting_member(A, C)->incarnation, incarnation);
-        assert_int_equal(sitting_member(A, C)->role, RECORD_OWNER);
+        assert_int_equal(sitting_member(A, C)->as.incarnation, incarnation);
+        assert_int_equal(sitting_member(A, C)->as.role, RECORD_OWNER);
         assert_int_equal(sitting_epoch(C), 1);
         assert_sure(C, true);
         sitting_end();

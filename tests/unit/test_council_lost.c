@@ -25,8 +25,8 @@ static void whom_a_majority_does_not_hear_is_lost_and_comes_back_by_itself(void 
     sitting_pass(1000);
     for (uint32_t i = A; i <= B; i++) {
         assert_int_equal(sitting_epoch(i), 1);
-        assert_int_equal(sitting_member(i, C)->role, RECORD_AWAY);
-        assert_int_equal(sitting_member(i, A)->role, RECORD_OWNER);
+        assert_int_equal(sitting_member(i, C)->as.role, RECORD_AWAY);
+        assert_int_equal(sitting_member(i, A)->as.role, RECORD_OWNER);
         struct chain_part parts[CHAIN_PARTS_MAX];
         uint32_t count = parts_of(&sitting_isle[i]->parts, 0, 1, parts);
         for (uint32_t p = 0; p < count; p++)
@@ -40,7 +40,7 @@ static void whom_a_majority_does_not_hear_is_lost_and_comes_back_by_itself(void 
     sitting_pass(1000);
     for (uint32_t i = 0; i < ISLANDS; i++) {
         assert_int_equal(sitting_epoch(i), 2); /* and it has learned of epoch 1 */
-        assert_int_equal(sitting_member(i, C)->role, RECORD_OWNER);
+        assert_int_equal(sitting_member(i, C)->as.role, RECORD_OWNER);
         assert_true(digest_equal(chain_last_digest(sitting_isle[i]->configs.chain),
                                  chain_last_digest(sitting_isle[A]->configs.chain)));
     }
@@ -70,10 +70,10 @@ static void whom_one_alone_does_not_hear_stands_back(void **state)
     assert_false(peers_info(sitting_isle[A]->peers, C).up);
     for (uint32_t i = A; i <= B; i++) {
         assert_int_equal(sitting_epoch(i), 1); /* once is enough */
-        assert_int_equal(sitting_member(i, A)->role, RECORD_OWNER);
-        assert_int_equal(sitting_member(i, B)->role, RECORD_OWNER);
-        assert_int_equal(sitting_member(i, C)->role, RECORD_AWAY);
-        assert_true(sitting_member(i, C)->voter);
+        assert_int_equal(sitting_member(i, A)->as.role, RECORD_OWNER);
+        assert_int_equal(sitting_member(i, B)->as.role, RECORD_OWNER);
+        assert_int_equal(sitting_member(i, C)->as.role, RECORD_AWAY);
+        assert_true(sitting_member(i, C)->as.voter);
     }
     sitting_end();
 }
@@ -105,9 +105,9 @@ static void who_dies_puts_nobody_back(void **state)
     sitting_pass(1000);
     for (uint32_t i = A; i <= B; i++) {
         assert_int_equal(sitting_epoch(i), 1);
-        assert_int_equal(sitting_member(i, A)->role, RECORD_OWNER);
-        assert_int_equal(sitting_member(i, B)->role, RECORD_OWNER);
-        assert_int_equal(sitting_member(i, C)->role, RECORD_AWAY);
+        assert_int_equal(sitting_member(i, A)->as.role, RECORD_OWNER);
+        assert_int_equal(sitting_member(i, B)->as.role, RECORD_OWNER);
+        assert_int_equal(sitting_member(i, C)->as.role, RECORD_AWAY);
     }
     sitting_end();
 }
@@ -139,16 +139,16 @@ static void beside_a_witness_one_goes_on(void **state)
     sitting_close(B);
     sitting_pass(SITTING_LONG_MS / 2);
     sitting_pass_until_epoch(A, 1);
-    assert_int_equal(sitting_member(A, B)->role, RECORD_AWAY);
-    assert_int_equal(sitting_member(C, C)->role, RECORD_WITNESS);
-    assert_true(sitting_member(A, C)->voter && !sitting_member(A, B)->voter);
+    assert_int_equal(sitting_member(A, B)->as.role, RECORD_AWAY);
+    assert_int_equal(sitting_member(C, C)->as.role, RECORD_WITNESS);
+    assert_true(sitting_member(A, C)->as.voter && !sitting_member(A, B)->as.voter);
     assert_int_equal(config_store_sync_view(&sitting_isle[A]->configs, true).certifying, 1);
     sitting_open(B, 0);
     isle_wait(peers_info(sitting_isle[A]->peers, B).up && peers_info(sitting_isle[C]->peers, B).up);
-    for (int k = 0; sitting_member(A, B)->role != RECORD_OWNER && k < 20; k++)
+    for (int k = 0; sitting_member(A, B)->as.role != RECORD_OWNER && k < 20; k++)
         sitting_pass(1000);
-    assert_int_equal(sitting_member(A, B)->role, RECORD_OWNER);
-    assert_true(sitting_member(A, B)->voter && sitting_member(A, C)->voter);
+    assert_int_equal(sitting_member(A, B)->as.role, RECORD_OWNER);
+    assert_true(sitting_member(A, B)->as.voter && sitting_member(A, C)->as.voter);
     sitting_end();
 }
 
@@ -215,9 +215,9 @@ static void who_cannot_decide_does_not_seal_itself(void **state)
     assert_int_equal(membership_wished_ms(sitting_isle[A]->membership), 0); /* nor is anybody asked in vain */
     sitting_open(C, 0);
     isle_wait(peers_info(sitting_isle[A]->peers, C).up);
-    for (int k = 0; sitting_member(A, B)->role != RECORD_OWNER && k < 20; k++)
+    for (int k = 0; sitting_member(A, B)->as.role != RECORD_OWNER && k < 20; k++)
         sitting_pass(1000);
-    assert_int_equal(sitting_member(A, B)->role, RECORD_OWNER);
+    assert_int_equal(sitting_member(A, B)->as.role, RECORD_OWNER);
     sitting_end();
 }
 

@@ -326,7 +326,7 @@ static void a_heartbeat_says_whose_disk_it_is_and_whether_it_is_in_doubt(void **
     while (beat->silent_count == 0)
         beat = played_next_beat(company.b);
     assert_int_equal(beat->silent_count, 1);
-    assert_int_equal(beat->silent[0], company.a->configs.view.members[C].id);
+    assert_int_equal(beat->silent[0], company.a->configs.view.members[C].as.id);
     company_end();
     company.run = isle_run_new("peers-doubt", 2, NULL);
     company.run->doubt = true;

@@ -519,7 +519,7 @@ static void a_member_that_cannot_be_dialled_is_said_to_be_and_may_dial_us(void *
     company_begin("peers-undialled", 3, false);
     struct view_member *member = &company.a->configs.view.members[C];
     struct view_changes changes = {.changed = {{0}}};
-    snprintf(member->address, sizeof member->address, "*:7600");
+    snprintf(member->as.address, sizeof member->as.address, "*:7600");
     bitset_add(&changes.changed, C);
     assert_ok(peers_members(company.a->peers, &changes));
     assert_non_null(strstr(company_info(C).note, "it cannot be dialled, so it has to dial us: "));

@@ -123,7 +123,7 @@ static void what_nobody_asks_for_any_more_is_forgotten(void **state)
 {
     (void)state;
     begin();
-    uint32_t b = view.members[B].id, c = view.members[C].id;
+    uint32_t b = view.members[B].as.id, c = view.members[C].as.id;
     uint64_t epoch = view.epoch;
     struct record_member newcomer = {.name = "new", .role = RECORD_OBSERVER, .key = {7}};
     tick(0);
@@ -150,7 +150,7 @@ static void what_was_asked_ends_with_its_epoch(void **state)
 {
     (void)state;
     begin();
-    uint32_t b = view.members[B].id, c = view.members[C].id;
+    uint32_t b = view.members[B].as.id, c = view.members[C].as.id;
     assert_ok(wishes_add(&wishes, &seats, b, WIRE_WISH_REVOKE, c, view.epoch));
     assert_ok(wishes_add(&wishes, &seats, b, WIRE_WISH_STEPS, 0, 77));
     assert_true(revocation_asked(C));
@@ -200,7 +200,7 @@ static void an_owner_stands_back_when_it_has_lasted(void **state)
     uint64_t begun_ms = now_ms;
     bool apart = false;
     for (; !apart && now_ms < begun_ms + 60000; now_ms += 100) {
-        struct wire_heartbeat beat = {.taking_part = true, .silent_count = 1, .silent = {view.members[C].id}};
+        struct wire_heartbeat beat = {.taking_part = true, .silent_count = 1, .silent = {view.members[C].as.id}};
         seats_heard(&seats, B, &beat, now_ms);
         seats_tick(&seats, &nobody, now_ms);
         apart = seats_apart(&seats, B) || seats_apart(&seats, C);
@@ -226,7 +226,7 @@ static void nobody_stands_back_for_one_that_is_just_lost(void **state)
     for (; now_ms < begun_ms + 10000; now_ms += 10) {
         for (uint32_t i = B; i <= C; i++) {
             struct wire_heartbeat beat = {
-                .taking_part = true, .silent_count = 1, .silent = {view.members[B + C - i].id}};
+                .taking_part = true, .silent_count = 1, .silent = {view.members[B + C - i].as.id}};
             seats_heard(&seats, i, &beat, now_ms);
         }
         if (now_ms == begun_ms + 5010) {
@@ -293,7 +293,7 @@ static void who_holds_another_state_of_the_version_has_not_caught_up(void **stat
     struct sync_conf conf = {.fragments_count = 1, .shards_counts = shards};
     begin();
     for (uint32_t i = A; i < ISLANDS; i++) {
-        ids[i] = view.members[i].id;
+        ids[i] = view.members[i].as.id;
         bitset_add(&conf.view.members, i);
         bitset_add(&conf.view.keepers, i);
     }

@@ -8,9 +8,9 @@
 #include "tests/lib/overhear.h"
 
 enum { ANA, BOB, CYD, MEMBERS };
-static struct view_member members[MEMBERS] = {{.used = true, .id = 3, .name = "ana"},
-                                              {.used = true, .id = 13, .name = "bob"},
-                                              {.used = true, .id = 23, .name = "cyd"}};
+static struct view_member members[MEMBERS] = {{.used = true, .as.id = 3, .as.name = "ana"},
+                                              {.used = true, .as.id = 13, .as.name = "bob"},
+                                              {.used = true, .as.id = 23, .as.name = "cyd"}};
 static struct view_place places[MEMBERS] = {{3, ANA}, {13, BOB}, {23, CYD}};
 static const struct view view = {
     .members = members, .count = MEMBERS, .self = ANA, .places = places, .places_count = MEMBERS};

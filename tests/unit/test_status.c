@@ -305,7 +305,7 @@ static void whose_contributions_are_scaled_down_is_named(void **state)
     rig_bring_result(rig, 0, 2, true);
     char what[200];
     snprintf(what, sizeof what, "of the last 8 contributions of island %s 1 were outliers, and scaled down",
-             look.status.peers[LOOK_B].member->name);
+             look.status.peers[LOOK_B].member->as.name);
     assert_complains(take(), COMPLAINT_OUTLIER, what);
     assert_int_equal(look.status.peers[LOOK_B].outliers, 1);
     assert_int_equal(look.status.peers[LOOK_C].outliers, 0);
@@ -356,10 +356,10 @@ static void an_anchor_that_runs_away_names_the_outlier(void **state)
     rig_bring_result(rig, 0, 1, true);
     rig_bring_result(rig, 0, 2, true);
     snprintf(what, sizeof what, "; of the last 8 contributions of island %s 1 were outliers",
-             look.status.peers[LOOK_B].member->name);
+             look.status.peers[LOOK_B].member->as.name);
     assert_complains(take(), COMPLAINT_RUNAWAY, what);
     snprintf(what, sizeof what, "stop the trainer of island %s and look at its loss, data and learning rate",
-             look.status.peers[LOOK_B].member->name);
+             look.status.peers[LOOK_B].member->as.name);
     bool advised = false;
     for (size_t i = 0; i < look.status.complaints_count; i++)
         advised |= strstr(look.status.complaints[i].remedy, what) != NULL;
@@ -516,7 +516,7 @@ static void what_peers_say_stands_in_their_rows(void **state)
     look.a->now_ms += 1500;
     isle_wait((take(), look.status.peers[LOOK_C].received_bytes > 1000 && look.status.peers[LOOK_C].sent_bytes > 1000));
     const struct status_peer *rows = look.status.peers;
-    assert_string_equal(rows[LOOK_A].member->name, "a");
+    assert_string_equal(rows[LOOK_A].member->as.name, "a");
     assert_true(rows[LOOK_A].self && rows[LOOK_A].up && !rows[LOOK_B].self && !rows[LOOK_C].self);
     assert_string_equal(rows[LOOK_A].trainer, "training");
     assert_int_equal(rows[LOOK_A].step, 6);
@@ -525,7 +525,7 @@ static void what_peers_say_stands_in_their_rows(void **state)
     assert_false(rows[LOOK_B].up || rows[LOOK_B].heard);
     assert_string_equal(rows[LOOK_B].trainer, "none");
     assert_true(rows[LOOK_C].up && rows[LOOK_C].heard && rows[LOOK_C].heard_s == 1.5);
-    assert_string_equal(rows[LOOK_C].member->name, "c");
+    assert_string_equal(rows[LOOK_C].member->as.name, "c");
     assert_string_equal(rows[LOOK_C].trainer, "finishing");
     assert_int_equal(rows[LOOK_C].step, 11);
     assert_int_equal(rows[LOOK_C].tokens, 12);

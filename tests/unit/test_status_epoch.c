@@ -28,7 +28,7 @@ static void a_member_that_is_lost_is_so_and_rounds_do_not_wait_for_it(void **sta
     played_greet(look.b, look.a);
     assert_complains(look_take(), COMPLAINT_AWAY, "island c was not heard of yet");
     assert_silent(look_take(), COMPLAINT_LOST);
-    assert_string_equal(record_role_name(look.status.peers[LOOK_C].member->role), "owner");
+    assert_string_equal(record_role_name(look.status.peers[LOOK_C].member->as.role), "owner");
     struct record record = isle_next_record(look.a);
     isle_set_owners(&record, (const uint32_t[]){LOOK_A, LOOK_B}, 2, RECORD_AWAY);
     isle_adopt(look.a, &record);
@@ -55,12 +55,12 @@ static void beat_apart(bool b_says_so)
     for (int k = 0; k < 20; k++) {
         struct wire_heartbeat *beat = played_beat(look.c);
         beat->silent_count = 1;
-        beat->silent[0] = look.a->configs.view.members[LOOK_B].id;
+        beat->silent[0] = look.a->configs.view.members[LOOK_B].as.id;
         say_and_wait(look.c);
         look.a->now_ms += 250;
         beat = played_beat(look.b);
         beat->silent_count = b_says_so;
-        beat->silent[0] = look.a->configs.view.members[LOOK_C].id;
+        beat->silent[0] = look.a->configs.view.members[LOOK_C].as.id;
         say_and_wait(look.b);
         isle_tick(look.a);
     }

@@ -35,11 +35,14 @@ static void fill_peers(void)
     static const char *const names[] = {"amber", "birch", "cedar"};
     for (uint32_t i = 0; i < MEMBERS; i++) {
         uint64_t base = 100 * (i + 1);
-        members[i] = (struct view_member){
-            .used = true, .role = (uint8_t)(RECORD_OWNER + i), .voter = i == 0, .address = "", .uplink = base};
-        snprintf(members[i].name, sizeof members[i].name, "%s", names[i]);
+        members[i] = (struct view_member){.used = true,
+                                          .as.role = (uint8_t)(RECORD_OWNER + i),
+                                          .as.voter = i == 0,
+                                          .as.address = "",
+                                          .as.uplink = base};
+        snprintf(members[i].as.name, sizeof members[i].as.name, "%s", names[i]);
         if (i == 0)
-            snprintf(members[i].address, sizeof members[i].address, "host:1");
+            snprintf(members[i].as.address, sizeof members[i].as.address, "host:1");
         snprintf(members[i].key_text, sizeof members[i].key_text, "key of %s", names[i]);
         peers[i] = (struct status_peer){.member = &members[i],
                                         .self = i == SELF,
@@ -208,7 +211,7 @@ static void assert_hash(const json_t *object, const char *key, const struct dige
 static void assert_wish(const json_t *wish)
 {
     assert_text(wish, "kind", "revoke");
-    assert_text(wish, "island", view.members[1].name);
+    assert_text(wish, "island", view.members[1].as.name);
     assert_text(wish, "by", "c");
     assert_number(wish, "for_ms", 46);
 }
@@ -346,9 +349,9 @@ static void each_peer_has_a_row(void **state)
                                               "rtt_ms",         "",         "bytes_sent", "bytes_received",
                                               "unacknowledged", "outliers", "missed"};
         double base = 100 * (i + 1);
-        assert_text(row, "name", members[i].name);
+        assert_text(row, "name", members[i].as.name);
         assert_text(row, "public_key", members[i].key_text);
-        assert_text(row, "address", members[i].address);
+        assert_text(row, "address", members[i].as.address);
         assert_number(row, "uplink_bit_s", base);
         assert_text(row, "role", record_role_name(RECORD_OWNER + i));
         assert_true(json_is_true(json_object_get(row, "voter")) == (i == 0));
@@ -392,7 +395,7 @@ static void each_fragment_has_a_row(void **state)
         else
             assert_true(json_is_null(json_object_get(row, "hash")));
         assert_int_equal(json_array_size(have), 1);
-        assert_string_equal(json_string_value(json_array_get(have, 0)), members[f].name);
+        assert_string_equal(json_string_value(json_array_get(have, 0)), members[f].as.name);
         assert_int_equal(json_array_size(waiting), 1);
         assert_string_equal(json_string_value(json_array_get(waiting, 0)), "cedar");
     }

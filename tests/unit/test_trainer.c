@@ -407,7 +407,7 @@ static void who_joins_brings_no_initial_tensors(void **state)
 {
     (void)state;
     for (int away = 0; away < 2; away++) {
-        stage.run.view.members[stage.run.view.self].role = away != 0 ? RECORD_AWAY : RECORD_OBSERVER;
+        stage.run.view.members[stage.run.view.self].as.role = away != 0 ? RECORD_AWAY : RECORD_OBSERVER;
         stage_connect(&stage);
         stage_register(&stage);
         stage_tick(&stage, 2 * PATIENCE_MS);

@@ -548,8 +548,8 @@ static void an_end_that_is_not_known_is_said_when_nobody_came_in_time(void **sta
     stage_tick(&stage, 1);
     struct ipc_message message = stage_hear(&stage, IPC_END);
     assert_int_equal(message.end.over, 0);
-    assert_non_null(strstr(message.end.why, stage.run.view.members[2].name));
-    assert_null(strstr(message.end.why, stage.run.view.members[0].name));
+    assert_non_null(strstr(message.end.why, stage.run.view.members[2].as.name));
+    assert_null(strstr(message.end.why, stage.run.view.members[0].as.name));
     assert_non_null(strstr(message.end.why, "away"));
 }
 
@@ -562,7 +562,7 @@ static void begin_epoch(enum record_role role, bool voter, bool revoked)
     struct view_changes changes;
     struct sync_action action;
     uint8_t key[IDENT_KEY_BYTES];
-    memcpy(key, stage.run.view.members[stage.run.view.self].key, sizeof key);
+    memcpy(key, stage.run.view.members[stage.run.view.self].as.key, sizeof key);
     roster_role(&record, CYD, role, voter);
     roster_map_owners(&record);
     record.members_count -= revoked;

@@ -61,7 +61,7 @@ static void members_keep_their_slots_and_slots_in_use_are_not_given_anew(void **
     assert_set(&changes.added, 5, (uint32_t[]){0, 1, 2, 3, 4});
     assert_true(bitset_empty(&changes.changed) && bitset_empty(&changes.removed));
     assert_true(view.count == 5 && view.self == 2 && view_slot(&view, 13) == 3);
-    const char *name = view.members[3].name;
+    const char *name = view.members[3].as.name;
 
     begin_record(2); /* 11 and 14 leave, 20 and 21 come, and 13 moves */
     enrol(10);
@@ -75,12 +75,12 @@ static void members_keep_their_slots_and_slots_in_use_are_not_given_anew(void **
     assert_set(&changes.changed, 1, (uint32_t[]){3});
     assert_set(&changes.removed, 2, (uint32_t[]){1, 4});
     assert_true(view.self == 2 && view.count == 7);
-    assert_ptr_equal(name, view.members[3].name);
+    assert_ptr_equal(name, view.members[3].as.name);
     assert_string_equal(name, "m13");
-    assert_string_equal(view.members[3].address, "new:1");
+    assert_string_equal(view.members[3].as.address, "new:1");
     assert_int_equal(view_slot(&view, 11), VIEW_NOBODY);
     assert_true(view.members[1].used && view.members[1].leaving);
-    assert_string_equal(view.members[1].name, "m11"); /* still to be told of */
+    assert_string_equal(view.members[1].as.name, "m11"); /* still to be told of */
     assert_int_equal(view_slot_named(&view, "m11"), VIEW_NOBODY);
     assert_int_equal(view_slot_named(&view, "m21"), 6);
 
@@ -152,16 +152,16 @@ static void our_configuration_knows_another_way(void **state)
     for (uint32_t id = 1; id < 4; id++)
         enrol(id);
     update(&view, &roster[2]);
-    assert_string_equal(view.members[0].address, "10.0.0.1:1");
-    assert_string_equal(view.members[1].address, "m2:7600"); /* it says one itself */
+    assert_string_equal(view.members[0].as.address, "10.0.0.1:1");
+    assert_string_equal(view.members[1].as.address, "m2:7600"); /* it says one itself */
     strcpy(roster[0].address, "far:1");
     struct view_changes changes = update(&view, &roster[2]);
     assert_true(bitset_empty(&changes.changed));
     roster[0].address[0] = roster[1].address[0] = '\0';
     changes = update(&view, &roster[2]);
     assert_set(&changes.changed, 1, (uint32_t[]){1});
-    assert_string_equal(view.members[0].address, "10.0.0.1:1");
-    assert_string_equal(view.members[1].address, "inviter:2");
+    assert_string_equal(view.members[0].as.address, "10.0.0.1:1");
+    assert_string_equal(view.members[1].as.address, "inviter:2");
     view_free(&view);
     for (long n = 0; n < 3; n++) {
         mem_fail_after(n);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* configs: which records rule: those on disk, or the first one of a run that is founded; whose key is on the roster;
- * which way leads to whom; and what changes when the next record is adopted. */
+/* config_store: which records rule: those on disk, or the first one of a run that is founded; whose key is on the
+ * roster; which way leads to whom; and what changes when the next record is adopted. */
 #include "tests/lib/testlib.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* records: a chain of view records that a disk holds is believed as far as each is proved by the one before. */
+/* config_store: a chain of view records that a disk holds is believed as far as each is proved by the one before. */
 #include "tests/lib/testlib.h"
 
 #include <dirent.h>

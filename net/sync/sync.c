@@ -59,11 +59,6 @@ void sync_seal(struct sync *sync)
         sync_patience_anew(sync, f);
 }
 
-bool sync_sealed(const struct sync *sync)
-{
-    return sync->sealed;
-}
-
 /* `digest`: of this result of the owner's, or NULL. */
 static void want(struct sync *sync, uint32_t f, uint64_t version, uint64_t epoch, uint32_t owner,
                  const struct digest *digest)

@@ -57,7 +57,6 @@ void sync_set_votes(struct sync *sync, bool votes);
  * seal). What sync_held() tells after this is what the seal names. The seal outlasts a restart: it is set again before
  * results are told of that the ledger holds, since some may have come after it. */
 void sync_seal(struct sync *sync);
-bool sync_sealed(const struct sync *sync);
 /* A result of the version after ours, or after sync_reach(), that a proposed record wants to carry: it is fetched
  * although we are sealed, from whoever is up. To be said again when the version is another one. */
 void sync_want(struct sync *sync, uint32_t f, uint64_t version, uint64_t epoch, uint32_t owner);

@@ -11,6 +11,8 @@
 
 #include <string.h>
 
+#include "net/sync/sync_core.h"
+
 static uint32_t copies_of(const struct sim_result *result, bool honest)
 {
     const struct record *record = &sim_record(sim->decided[result->epoch])->record;
@@ -122,7 +124,7 @@ static bool by_false_words(uint32_t i, uint32_t f)
         words += k != i && member != NULL && member->voter && member->role != RECORD_WITNESS &&
                  sync_heard(island->sync, sim_slot(i, k), f).version > island->version[f];
     }
-    return sim->lie != SIM_HONEST && sync_sealed(island->sync) && words >= record_certifying(record);
+    return sim->lie != SIM_HONEST && island->sync->sealed && words >= record_certifying(record);
 }
 
 void sim_check_acknowledged(uint32_t i, uint32_t f, uint32_t number)

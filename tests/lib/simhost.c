@@ -291,7 +291,7 @@ static void look(uint32_t i)
     struct sim_island *island = &sim->island[i];
     struct sim_voice *voice = &island->voice;
     while (!island->die) {
-        if (sim_lies(i, SIM_LIE_SEAL) && sync_sealed(island->sync))
+        if (sim_lies(i, SIM_LIE_SEAL))
             island->sync->sealed = false;
         if (voice->wants) {
             voice->wants = false;

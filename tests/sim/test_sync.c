@@ -111,14 +111,14 @@ static void print_fragment(uint32_t i, uint32_t f)
     struct digest digest;
     bool acknowledged;
     uint32_t count = sync_parts(island->sync, f, &parts);
-    print_message("island %u fragment %u epoch %llu%s%s: version %llu %s contributed %llu abstained %llu trainer %d "
-                  "word %d settled %d work %u owner %s round %llu have %llx waits for",
-                  i, f, (unsigned long long)island->epoch, sync_sealed(island->sync) ? " sealed" : "",
-                  sim_in_doubt(i) ? " in doubt" : "", (unsigned long long)own.version,
-                  sync_state_name(sync_state(island->sync, f)), (unsigned long long)own.contributed,
-                  (unsigned long long)own.abstained, t->up, (int)t->word, t->settled, t->work,
-                  owner_state_name(owner->state), (unsigned long long)owner->round,
-                  (unsigned long long)bitset_word(&owner->have));
+    print_message(
+        "island %u fragment %u epoch %llu%s%s: version %llu %s contributed %llu abstained %llu trainer %d "
+        "word %d settled %d work %u owner %s round %llu have %llx waits for",
+        i, f, (unsigned long long)island->epoch, membership_sealed_ms(island->voice.membership) != 0 ? " sealed" : "",
+        sim_in_doubt(i) ? " in doubt" : "", (unsigned long long)own.version,
+        sync_state_name(sync_state(island->sync, f)), (unsigned long long)own.contributed,
+        (unsigned long long)own.abstained, t->up, (int)t->word, t->settled, t->work, owner_state_name(owner->state),
+        (unsigned long long)owner->round, (unsigned long long)bitset_word(&owner->have));
     for (uint32_t k = 0; k < sim->n; k++)
         if (sim_knows(i, k) && bitset_has(&waiting, sim_slot(i, k)))
             print_message(" %u", k);

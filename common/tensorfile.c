@@ -16,7 +16,7 @@
 #include "common/fsio.h"
 #include "common/mem.h"
 
-static const char digest_key[] = "blake2b", vouched_key[] = "vouched_bytes";
+static const char digest_key[] = "blake2b", certified_key[] = "certified_bytes";
 enum {
     READ_AT_A_TIME = 64 << 10,
     LENGTH_BYTES = 8,
@@ -33,8 +33,8 @@ struct tensorfile_writer {
     enum dtype dtype;
     uint64_t digest_offset; /* in the file, of the hexadecimal digits */
     uint64_t data_offset;
-    uint64_t data_at;       /* bytes that were written one after another */
-    uint64_t vouched_bytes; /* of the data that are still to come: the digest is not of them */
+    uint64_t data_at;         /* bytes that were written one after another */
+    uint64_t certified_bytes; /* of the data that are still to come: the digest is not of them */
     uint64_t values_expected;
     uint64_t values_written;
 };
@@ -80,10 +80,10 @@ static enum err header_text(const struct tensorfile_tensor *tensors, size_t tens
 }
 
 /* What the metadata say of it; 0: nothing. */
-static uint64_t vouched_of(const struct tensorfile_meta *meta, size_t meta_count)
+static uint64_t certified_of(const struct tensorfile_meta *meta, size_t meta_count)
 {
     for (size_t i = 0; i < meta_count; i++)
-        if (strcmp(meta[i].key, vouched_key) == 0)
+        if (strcmp(meta[i].key, certified_key) == 0)
             return strtoull(meta[i].value, NULL, 10);
     return 0;
 }
@@ -119,7 +119,7 @@ enum err tensorfile_create(const char *path, const struct tensorfile_tensor *ten
     TRY_OUT(fsio_begin(&writer->file, path, 0644));
     TRY_OUT(write_header(writer, text));
     writer->values_expected = data_bytes / dtype_bytes(writer->dtype);
-    writer->vouched_bytes = vouched_of(meta, meta_count);
+    writer->certified_bytes = certified_of(meta, meta_count);
     *out = writer;
 out:
     mem_free(text);
@@ -130,10 +130,10 @@ out:
 
 static enum err write_bytes(struct tensorfile_writer *writer, const void *data, size_t bytes)
 {
-    size_t vouched = writer->vouched_bytes < bytes ? (size_t)writer->vouched_bytes : bytes;
+    size_t vouched = writer->certified_bytes < bytes ? (size_t)writer->certified_bytes : bytes;
     uint64_t at = writer->data_offset + writer->data_at;
     digest_add(&writer->digest, (const uint8_t *)data + vouched, bytes - vouched);
-    writer->vouched_bytes -= vouched;
+    writer->certified_bytes -= vouched;
     writer->data_at += bytes;
     return fsio_rewrite(&writer->file, at, data, bytes);
 }
@@ -384,8 +384,8 @@ static enum err check_digest(struct tensorfile *file, bool required)
     if (hex == NULL || strlen(hex) != DIGEST_HEX_BYTES - 1)
         return damaged(file, "no checksum");
     uint64_t vouched = 0;
-    if (tensorfile_meta(file, vouched_key) != NULL)
-        TRY(tensorfile_meta_u64(file, vouched_key, &vouched));
+    if (tensorfile_meta(file, certified_key) != NULL)
+        TRY(tensorfile_meta_u64(file, certified_key, &vouched));
     if (vouched > file->data_bytes)
         return damaged(file, "its checksum leaves out more than there is");
     /* The digest was taken with zeros in its own place. */

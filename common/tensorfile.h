@@ -4,7 +4,7 @@
  *
  * Layout: u64 little-endian header length, a JSON header, then the data (docs/FORMATS.md). Any safetensors reader
  * opens our files. Ours carry "blake2b" in __metadata__: the digest of header (with that value as zeros) and data, but
- * for the first "vouched_bytes" of the data, where the metadata say so: for these its user has another digest.
+ * for the first "certified_bytes" of the data, where the metadata say so: for these its user has another digest.
  * Values are floats here; in the file they may be kept shorter (dtype.h). Reading maps the file and checks every offset
  * against the file's length before anything is used: a file may come from anybody.
  */
@@ -34,7 +34,7 @@ struct tensorfile_meta {
 struct tensorfile_writer;
 
 /* Starts a file with these tensors, all of one dtype, to be filled in this order. The file appears at `path` on commit
- * only. A key "vouched_bytes" of `meta` leaves so many bytes at the beginning of the data out of the checksum. */
+ * only. A key "certified_bytes" of `meta` leaves so many bytes at the beginning of the data out of the checksum. */
 ERR_MUST_CHECK enum err tensorfile_create(const char *path, const struct tensorfile_tensor *tensors,
                                           size_t tensors_count, const struct tensorfile_meta *meta, size_t meta_count,
                                           struct tensorfile_writer **out);
@@ -47,7 +47,7 @@ void tensorfile_abort(struct tensorfile_writer *writer);
 
 /* Floats in any order: `count` from the file's value `first` on, each value once; then the tensors as before and the
  * metadata as they are then, at most as long as they were at first. The checksum is made then, of what was written.
- * "vouched_bytes" is not for such a file. */
+ * "certified_bytes" is not for such a file. */
 ERR_MUST_CHECK enum err tensorfile_write_at(struct tensorfile_writer *writer, uint64_t first, const float *values,
                                             size_t count);
 ERR_MUST_CHECK enum err tensorfile_commit_as(struct tensorfile_writer *writer, const struct tensorfile_tensor *tensors,

@@ -147,17 +147,17 @@ static enum err check_folder(const char *key, const char *path)
     return err_set_errno(ERR_CONF, "[island] %s: user %s cannot write to %s", key, user_name(), path);
 }
 
-/* The record by which it joined. */
+/* The configuration by which it joined. */
 static enum err check_joined(const char *path)
 {
-    struct record record;
-    struct record_entry entry;
+    struct config config;
+    struct config_entry entry;
     if (access(path, R_OK) != 0)
         return err_set(ERR_CONF, "[island] joined: user %s cannot read %s", user_name(), path);
-    if (founding_read_joined(path, &record, &entry) != ERR_OK)
+    if (founding_read_joined(path, &config, &entry) != ERR_OK)
         return err_prefix(ERR_CONF, "[island] joined: %s", path);
-    record_deinit(&record);
-    record_entry_free(&entry);
+    config_deinit(&config);
+    config_entry_free(&entry);
     return ERR_OK;
 }
 

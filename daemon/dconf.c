@@ -16,13 +16,13 @@
 #include "common/mixture.h"
 #include "common/words.h"
 #include "net/transport/address.h"
-#include "net/config/record.h"
+#include "net/config/config.h"
 #include "net/transport/wire.h"
 
 static const char *const log_levels[] = {"error", "warning", "info", "debug", NULL};
 
-static const char *const owner_wishes[] = {
-    [RECORD_OWNER_AUTO] = "auto", [RECORD_OWNER_YES] = "yes", [RECORD_OWNER_NO] = "no", NULL};
+static const char *const owner_choices[] = {
+    [CONFIG_OWNER_AUTO] = "auto", [CONFIG_OWNER_YES] = "yes", [CONFIG_OWNER_NO] = "no", NULL};
 
 #define AT(field) offsetof(struct dconf, field)
 
@@ -39,13 +39,13 @@ static const struct conf_key keys[] = {
     {"island", "sockets", CONF_PATH, AT(run_folder), "/run/diloco", 0, 0, NULL, NULL,
      "Folder for the two Unix sockets: control.sock for dilococtl, worker.sock for trainers."},
     {"island", "joined", CONF_PATH, AT(joined), "", 0, 0, NULL, NULL,
-     "File with the view record by which this island joined its run: where the state folder has none, it begins from "
+     "File with the configuration by which this island joined its run: where the state folder has none, it begins from "
      "that one, and asks the others for those since. dilococtl join writes it."},
     {"island", "founded", CONF_PATH, AT(founded), "", 0, 0, NULL, NULL,
      "File with what was drawn at random when this island founded its run: by it the run is another one than any that "
      "it founded before, and still the same if the state folder is lost. dilococtl init writes it, reset draws "
      "another. Empty: the daemon draws it, and keeps it in the state folder."},
-    {"island", "owner", CONF_ENUM, AT(owner), "auto", 0, 0, owner_wishes, NULL,
+    {"island", "owner", CONF_ENUM, AT(owner), "auto", 0, 0, owner_choices, NULL,
      "Whether this island is to own shards, which it averages and votes with. auto: as the run decides; no: it only "
      "contributes, and comes and goes without notice."},
     {"island", "witness", CONF_BOOL, AT(witness), "no", 0, 0, NULL, NULL,
@@ -167,7 +167,7 @@ const struct conf_schema dconf_schema = {
 
 bool dconf_name_good(const char *name)
 {
-    return record_name_good(name);
+    return config_name_good(name);
 }
 
 const char *dconf_address(const struct dconf *conf)
@@ -181,10 +181,10 @@ const char *dconf_address(const struct dconf *conf)
     return address_good(conf->listen) ? conf->listen : "";
 }
 
-enum record_wish dconf_owner_wish(const struct dconf *conf)
+enum config_owner_choice dconf_owner_choice(const struct dconf *conf)
 {
-    bool dials = conf->listen[0] == '\0' && conf->owner != RECORD_OWNER_NO;
-    return dials ? RECORD_OWNER_DIALS : (enum record_wish)conf->owner;
+    bool dials = conf->listen[0] == '\0' && conf->owner != CONFIG_OWNER_NO;
+    return dials ? CONFIG_OWNER_DIALS : (enum config_owner_choice)conf->owner;
 }
 
 bool dconf_is_ours(const char *program)
@@ -199,7 +199,7 @@ static enum err make_witness(const char *path, struct dconf *conf)
     if (conf->data[0] != '\0')
         return err_set(ERR_CONF,
                        "%s: [worker] data: a witness trains on nothing; take it out, or [island] witness = yes", path);
-    if (conf->owner == RECORD_OWNER_YES)
+    if (conf->owner == CONFIG_OWNER_YES)
         return err_set(ERR_CONF, "%s: [island] owner: a witness owns nothing; take it out, or witness = yes", path);
     mem_free(conf->worker_program);
     conf->worker_program = NULL;
@@ -315,7 +315,7 @@ static enum err check_self(const char *path, const struct dconf *conf)
     if (conf->address[0] != '\0' && !address_good(conf->address))
         return err_set(ERR_CONF, "%s: [net] address: \"%s\" is not host:port, as in oslo.example.org:7600", path,
                        conf->address);
-    if (conf->listen[0] == '\0' && conf->owner == RECORD_OWNER_YES)
+    if (conf->listen[0] == '\0' && conf->owner == CONFIG_OWNER_YES)
         return err_set(
             ERR_CONF,
             "%s: [island] owner = yes, and [net] listen is empty: an island that nobody can dial owns nothing "

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dconf: the daemon's configuration file. Who takes part in the run it does not say: records do.
+ * dconf: the daemon's configuration file. Who takes part in the run it does not say: configurations do.
  *
  * One table of keys (dconf_schema) defines everything; conf/dilocod.conf is the manual. Read once at start.
  */
@@ -36,7 +36,7 @@ struct dconf {
 
     uint64_t checkpoint_ms, ledger_keep, ledger_segment;
     int log_level;
-    int owner; /* enum record_wish */
+    int owner; /* enum config_owner_choice */
     bool witness;
     bool in_home;                    /* dconf_load_home(): of an island in a folder */
     struct supervised supervised;    /* what started this daemon; dilocod fills it in */
@@ -49,8 +49,8 @@ extern const struct conf_schema dconf_schema;
 enum { DCONF_NAME_MAX = WIRE_NAME_BYTES - 1 };
 bool dconf_name_good(const char *name);
 
-/* What it wishes of owning shards (enum record_wish): as configured, but without `listen` nobody can dial it. */
-enum record_wish dconf_owner_wish(const struct dconf *conf);
+/* What it asks of owning shards (enum config_owner_choice): as configured, but without `listen` nobody can dial it. */
+enum config_owner_choice dconf_owner_choice(const struct dconf *conf);
 /* Where it says that others reach this island: [net] address, or `listen` where that names a host and a port; "": it
  * does not say. Borrowed. */
 const char *dconf_address(const struct dconf *conf);

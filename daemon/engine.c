@@ -25,7 +25,7 @@
 #include "daemon/peers/peers.h"
 #include "daemon/rounds/apply.h"
 #include "daemon/rounds/copy.h"
-#include "daemon/rounds/desk.h"
+#include "daemon/rounds/round_context.h"
 #include "daemon/rounds/encode.h"
 #include "daemon/rounds/install.h"
 #include "daemon/rounds/keep.h"
@@ -114,7 +114,7 @@ static enum err tell_plan(struct engine *engine)
                                      .sync = engine->run.sync,
                                      .shards_counts = engine->run.shards_counts,
                                      .rounds = engine->run.rounds,
-                                     .vouches = engine->run.vouches};
+                                     .certificates = engine->run.certificates};
     struct control_plan control = {.plan = engine->run.plan,
                                    .sync = engine->run.sync,
                                    .rounds = engine->run.rounds,
@@ -172,7 +172,7 @@ static bool waits_for_plan(struct engine *engine)
         engine->judge_ms = UINT64_MAX;
         return true;
     }
-    if (chain_last(engine->configs.chain)->epoch == 0)
+    if (config_log_last(engine->configs.config_log)->epoch == 0)
         return false;
     engine->judge_ms = engine->judge_ms != 0 ? engine->judge_ms : engine->now_ms + PLAN_PATIENCE_MS;
     return plan_may_come(engine);
@@ -354,8 +354,8 @@ static void carry_report(struct engine *engine, const struct sync_action *action
 static void order_encode(struct engine *engine, uint32_t f, uint64_t version)
 {
     struct replica_snapshot snapshot;
-    struct chain_part parts[CHAIN_PARTS_MAX];
-    /* Who has just joined may hold less than the oldest record it knows begins with: that round is over. */
+    struct version_part parts[VERSION_PARTS_MAX];
+    /* Who has just joined may hold less than the oldest configuration it knows begins with: that round is over. */
     bool known = parts_of(&engine->run.parts, f, version, parts) > 0;
     if (known && trainer_snapshot(engine->trainer, f, &snapshot))
         encode_begin(engine->run.rounds->encode, f, version, &snapshot);
@@ -380,11 +380,11 @@ static void carry_out(struct engine *engine, const struct sync_action *action)
     case SYNC_DO_REDUCE: order_reduce(engine, f, action->version); break;
     case SYNC_DO_STORE: reduce_store(engine->run.rounds->reduce, f, action->version); break;
     case SYNC_DO_APPLY: apply_begin(engine->run.rounds->apply, f, action->version); break;
-    case SYNC_DO_GIVE: trainer_give(engine->trainer, f); break;
-    case SYNC_DO_TAKE_BACK: trainer_take_back(engine->trainer, f); break;
+    case SYNC_DO_PUBLISH: trainer_publish(engine->trainer, f); break;
+    case SYNC_DO_WITHDRAW: trainer_withdraw(engine->trainer, f); break;
     case SYNC_DO_FETCH: objects_fetch(engine->objects, &action->key, action->member); break;
     case SYNC_DO_REPLAY: install_replay(engine->run.rounds->install, f, action->version); break;
-    case SYNC_DO_MEND: install_mend(engine->run.rounds->install, f, action->version); break;
+    case SYNC_DO_REPAIR: install_repair(engine->run.rounds->install, f, action->version); break;
     case SYNC_DO_RETIRE: objects_retire(engine->objects, f, action->version); break;
     case SYNC_DO_ANNOUNCE: peers_announce(engine->peers); break;
     case SYNC_DO_REPORT: carry_report(engine, action); break;
@@ -417,10 +417,10 @@ static void encoded(struct engine *engine, const struct event *event)
 
 /* ---- a new epoch ---- */
 
-static enum err switch_epoch(struct engine *engine, struct record *record, const struct digest *digest)
+static enum err switch_epoch(struct engine *engine, struct config *config, const struct digest *digest)
 {
     struct view_changes changes;
-    TRY(config_store_adopt(&engine->configs, record, digest, &changes));
+    TRY(config_store_adopt(&engine->configs, config, digest, &changes));
     TRY(objects_members(engine->objects, &changes));
     TRY(peers_members(engine->peers, &changes));
     if (engine->told) {
@@ -431,31 +431,31 @@ static enum err switch_epoch(struct engine *engine, struct record *record, const
         TRY(sync_begin_epoch(engine->run.sync, &view, engine->now_ms));
         carry_out_all(engine);
         for (uint32_t f = 0; f < runplan_fragments(&engine->run); f++)
-            apply_post_held(engine->run.rounds->desk, f);
+            apply_post_held(engine->run.rounds->context, f);
     }
     for (uint32_t i = 0; i < engine->configs.view.count; i++)
         if (bitset_has(&changes.removed, i))
             view_release(&engine->configs.view, i);
-    if (engine->run.vouches != NULL)
-        vouches_begin_epoch(engine->run.vouches);
+    if (engine->run.certificates != NULL)
+        certificates_begin_epoch(engine->run.certificates);
     return membership_host_begin(engine->host, engine->now_ms);
 }
 
 static void begin_epoch(struct engine *engine)
 {
-    struct record record;
+    struct config config;
     struct digest digest;
     engine->epoch_waits = engine->run.plan != NULL && !engine->told;
-    if (engine->epoch_waits || !membership_take(engine->membership, &record, &digest))
+    if (engine->epoch_waits || !membership_take(engine->membership, &config, &digest))
         return;
-    if (switch_epoch(engine, &record, &digest) != ERR_OK)
+    if (switch_epoch(engine, &config, &digest) != ERR_OK)
         event_post_fatal(engine->events, err_text());
     else if (engine->run.rounds != NULL || view_is_witness(&engine->configs.view)) /* else it is not known yet */
         membership_host_tidy(engine->host,
                              config_store_old(&engine->configs, engine->run.rounds != NULL
                                                                     ? keep_first_epoch(engine->run.rounds->keep)
                                                                     : UINT64_MAX));
-    record_deinit(&record);
+    config_deinit(&config);
 }
 
 /* ---- what the disk has is known ---- */
@@ -519,19 +519,23 @@ static void handle(struct engine *engine, const struct event *event)
         copy_start(engine->run.rounds->copy, f, trainer_base(engine->trainer, f), event->start.initial);
         break;
     case EVENT_READY: attachment_go(engine->trainer->attachment, rounds_step(engine->run.rounds)); break;
-    case EVENT_FILL: copy_give(engine->run.rounds->copy, f, trainer_area(engine->trainer, f)); break;
+    case EVENT_FILL: copy_publish(engine->run.rounds->copy, f, trainer_area(engine->trainer, f)); break;
     case EVENT_FINISHED: finished(engine); break;
     case EVENT_ENCODED: encoded(engine, event); break;
     case EVENT_COUNTED: trainer_counted(engine->trainer, f, event->version, event->shards, event->share); break;
-    case EVENT_GIVEN: trainer_given(engine->trainer, f); break;
+    case EVENT_PUBLISHED: trainer_published(engine->trainer, f); break;
     case EVENT_STARTED: started(engine, event); break;
     case EVENT_UNREAD: rounds_unread(engine->run.rounds, f); break;
     case EVENT_JUDGED: objects_judged(engine->objects, event->member, &event->object.key, event->object.done); break;
-    case EVENT_LEND: copy_lend(engine->run.rounds->copy, event->lend.loan); break;
-    case EVENT_LENT: objects_lent(engine->objects, event->lend.loan, event->lend.err, engine->now_ms); break;
+    case EVENT_SERVE_STATE: copy_serve(engine->run.rounds->copy, event->server.served); break;
+    case EVENT_STATE_SERVED:
+        objects_state_served(engine->objects, event->server.served, event->server.err, engine->now_ms);
+        break;
     case EVENT_RECOVERED: recovered(engine); break;
     case EVENT_KEPT: membership_host_kept(engine->host, engine->now_ms); break;
-    case EVENT_RIVALS: membership_rivals(engine->membership, event->rivals.owner, f, event->rivals.version); break;
+    case EVENT_EQUIVOCATION:
+        membership_equivocation(engine->membership, event->rivals.owner, f, event->rivals.version);
+        break;
     case EVENT_OBJECT: object_in(engine, event); break;
     case EVENT_TYPES: break;
     }
@@ -612,7 +616,7 @@ static enum err open_membership(struct engine *engine)
     struct membership_host_conf conf = {.folder = engine->conf->state_folder,
                                         .spec = &engine->spec,
                                         .view = &engine->configs.view,
-                                        .chain = engine->configs.chain,
+                                        .config_log = engine->configs.config_log,
                                         .ident = &engine->ident,
                                         .vote = engine->vote,
                                         .events = engine->events,
@@ -631,7 +635,7 @@ static enum err open_islands(struct engine *engine)
     TRY(open_link(engine));
     struct objects_conf objects = {.spec = &engine->spec,
                                    .view = &engine->configs.view,
-                                   .chain = engine->configs.chain,
+                                   .config_log = engine->configs.config_log,
                                    .events = engine->events,
                                    .trainer = engine->trainer,
                                    .link = engine->link,
@@ -641,7 +645,7 @@ static enum err open_islands(struct engine *engine)
     struct peers_conf peers = {.conf = engine->conf,
                                .spec = &engine->spec,
                                .view = &engine->configs.view,
-                               .chain = engine->configs.chain,
+                               .config_log = engine->configs.config_log,
                                .vote = engine->vote,
                                .link = engine->link,
                                .objects = engine->objects,
@@ -666,7 +670,7 @@ static enum err open_parts(struct engine *engine)
     struct control_conf control = {.folder = engine->conf->run_folder,
                                    .trainer = engine->trainer,
                                    .peers = engine->peers,
-                                   .doorway = membership_host_doorway(engine->host),
+                                   .join_server = membership_host_join_server(engine->host),
                                    .status = {.conf = engine->conf,
                                               .spec = &engine->spec,
                                               .view = &engine->configs.view,

@@ -92,16 +92,16 @@ const char *events_fatal(const struct events *events)
 const char *event_name(enum event_type type)
 {
     static const char *const names[EVENT_TYPES] = {
-        [EVENT_SYNC] = "sync",       [EVENT_ANNOUNCE] = "announce",
-        [EVENT_FATAL] = "fatal",     [EVENT_REGISTERED] = "registered",
-        [EVENT_START] = "start",     [EVENT_READY] = "ready",
-        [EVENT_FILL] = "fill",       [EVENT_FINISHED] = "finished",
-        [EVENT_ENCODED] = "encoded", [EVENT_COUNTED] = "counted",
-        [EVENT_GIVEN] = "given",     [EVENT_STARTED] = "started",
-        [EVENT_UNREAD] = "unread",   [EVENT_JUDGED] = "judged",
-        [EVENT_OBJECT] = "object",   [EVENT_EPOCH] = "epoch",
-        [EVENT_RIVALS] = "rivals",   [EVENT_LEND] = "lend",
-        [EVENT_LENT] = "lent",       [EVENT_RECOVERED] = "recovered",
+        [EVENT_SYNC] = "sync",           [EVENT_ANNOUNCE] = "announce",
+        [EVENT_FATAL] = "fatal",         [EVENT_REGISTERED] = "registered",
+        [EVENT_START] = "start",         [EVENT_READY] = "ready",
+        [EVENT_FILL] = "fill",           [EVENT_FINISHED] = "finished",
+        [EVENT_ENCODED] = "encoded",     [EVENT_COUNTED] = "counted",
+        [EVENT_PUBLISHED] = "given",     [EVENT_STARTED] = "started",
+        [EVENT_UNREAD] = "unread",       [EVENT_JUDGED] = "judged",
+        [EVENT_OBJECT] = "object",       [EVENT_EPOCH] = "epoch",
+        [EVENT_EQUIVOCATION] = "rivals", [EVENT_SERVE_STATE] = "lend",
+        [EVENT_STATE_SERVED] = "lent",   [EVENT_RECOVERED] = "recovered",
         [EVENT_KEPT] = "kept",
     };
     return (unsigned)type < EVENT_TYPES ? names[type] : "unknown";

@@ -30,22 +30,22 @@ enum event_type {
     /* of the rounds' jobs */
     EVENT_ENCODED,   /* fragment, err: the snapshot is not read any more */
     EVENT_COUNTED,   /* fragment, shards: a mask; of these an applied result counts us */
-    EVENT_GIVEN,     /* fragment: answer to EVENT_FILL */
+    EVENT_PUBLISHED, /* fragment: answer to EVENT_FILL */
     EVENT_STARTED,   /* fragment, initial, hash: answer to EVENT_START */
     EVENT_UNREAD,    /* fragment: no job reads its anchor now, or works on the parts it is cut in; who waits goes on */
     EVENT_JUDGED,    /* member, key, done: what became of an object that came in */
-    EVENT_LENT,      /* loan, err: answer to EVENT_LEND */
-    EVENT_RIVALS,    /* rivals: an owner, by id, has signed two results of one part: both are in the ledger */
-    EVENT_RECOVERED, /* of all fragments was read what the disk has */
+    EVENT_STATE_SERVED, /* loan, err: answer to EVENT_SERVE_STATE */
+    EVENT_EQUIVOCATION, /* rivals: an owner, by id, has signed two results of one part: both are in the ledger */
+    EVENT_RECOVERED,    /* of all fragments was read what the disk has */
     /* of the other islands */
-    EVENT_OBJECT, /* member, key, bytes: one lies whole in its memory */
-    EVENT_LEND,   /* loan: copy the fragment's state there, for others */
-    EVENT_KEPT,   /* a vote of ours, or a decided record, is durable: membership_host_kept() */
-    EVENT_EPOCH,  /* the next view record is decided: membership_take() */
+    EVENT_OBJECT,      /* member, key, bytes: one lies whole in its memory */
+    EVENT_SERVE_STATE, /* loan: copy the fragment's state there, for others */
+    EVENT_KEPT,        /* a vote of ours, or a decided configuration, is durable: membership_host_kept() */
+    EVENT_EPOCH,       /* the next configuration is decided: membership_take() */
     EVENT_TYPES
 };
 
-struct state_loan;
+struct served_state;
 
 struct event {
     enum event_type type;
@@ -61,9 +61,9 @@ struct event {
         } rivals;
         enum err err;
         struct {
-            struct state_loan *loan; /* state/state_object.h */
+            struct served_state *served; /* state/state_object.h */
             enum err err;
-        } lend;
+        } server;
         struct {
             bool initial;
             struct digest hash;

@@ -11,7 +11,7 @@
 #include "common/fsio.h"
 #include "common/mem.h"
 #include "daemon/as_typed.h"
-#include "net/membership/wire_epoch.h"
+#include "net/membership/wire_paxos.h"
 
 enum { DIGITS = 2 * FOUNDING_BYTES, FILE_BYTES_MAX = 256 };
 
@@ -55,7 +55,7 @@ enum err founding_read(const char *path, uint8_t out[FOUNDING_BYTES])
                           path, DIGITS, as_typed());
 }
 
-/* ---- record 0 ---- */
+/* ---- configuration 0 ---- */
 
 static enum err read_drawn(const struct dconf *conf, uint8_t out[FOUNDING_BYTES])
 {
@@ -71,7 +71,7 @@ static enum err read_drawn(const struct dconf *conf, uint8_t out[FOUNDING_BYTES]
 }
 
 static enum err make_nonce(const struct dconf *conf, const struct ident *ident, const struct digest *run_id,
-                           uint8_t nonce[RECORD_NONCE_BYTES])
+                           uint8_t nonce[CONFIG_NONCE_BYTES])
 {
     struct digest_state state;
     uint8_t drawn[FOUNDING_BYTES];
@@ -82,59 +82,59 @@ static enum err make_nonce(const struct dconf *conf, const struct ident *ident, 
     digest_add(&state, ident->key, sizeof ident->key);
     digest_add(&state, drawn, sizeof drawn);
     struct digest digest = digest_end(&state);
-    memcpy(nonce, digest.byte, RECORD_NONCE_BYTES);
+    memcpy(nonce, digest.byte, CONFIG_NONCE_BYTES);
     return ERR_OK;
 }
 
-static struct record_member member_of(const struct dconf *conf, const struct ident *ident)
+static struct config_member member_of(const struct dconf *conf, const struct ident *ident)
 {
-    struct record_member member = {
-        .uplink = conf->uplink, .role = RECORD_OWNER, .owner_wish = (uint8_t)dconf_owner_wish(conf), .voter = true};
+    struct config_member member = {
+        .uplink = conf->uplink, .role = CONFIG_OWNER, .owner_choice = (uint8_t)dconf_owner_choice(conf), .voter = true};
     memcpy(member.name, conf->name, strlen(conf->name));
     memcpy(member.address, dconf_address(conf), strlen(dconf_address(conf)));
     memcpy(member.key, ident->key, sizeof member.key);
     return member;
 }
 
-enum err founding_record(const struct dconf *conf, const struct ident *ident, const struct runspec *spec,
-                         struct record *record)
+enum err founding_config(const struct dconf *conf, const struct ident *ident, const struct runspec *spec,
+                         struct config *config)
 {
-    *record = (struct record){.steps = (uint64_t)spec->steps, .next_id = 1, .map = shardmap_empty()};
+    *config = (struct config){.steps = (uint64_t)spec->steps, .next_id = 1, .map = shardmap_empty()};
     if (conf->witness)
         return err_set(ERR_CONF,
                        "[island] witness = yes, and no run that this island has joined: a run begins with an island "
                        "that trains, and a witness joins it: %s join TOKEN --witness",
                        as_typed());
-    TRY(make_nonce(conf, ident, &spec->digest, record->nonce));
-    TRY(mem_new(1, sizeof *record->members, "the first record", &record->members));
-    record->members_count = 1;
-    record->members[0] = member_of(conf, ident);
-    shardmap_assign(&record->map, &(struct shardmap_owner){.id = 0, .weight = conf->uplink}, 1);
+    TRY(make_nonce(conf, ident, &spec->digest, config->nonce));
+    TRY(mem_new(1, sizeof *config->members, "the first configuration", &config->members));
+    config->members_count = 1;
+    config->members[0] = member_of(conf, ident);
+    shardmap_assign(&config->map, &(struct shardmap_owner){.id = 0, .weight = conf->uplink}, 1);
     return ERR_OK;
 }
 
 /* ---- a run that this island joined ---- */
 
-enum err founding_read_joined(const char *path, struct record *record, struct record_entry *entry)
+enum err founding_read_joined(const char *path, struct config *config, struct config_entry *entry)
 {
-    struct epoch_message message;
+    struct paxos_message message;
     char *data;
     size_t bytes;
-    *record = (struct record){0};
-    *entry = (struct record_entry){0};
-    TRY(fsio_read(path, WIRE_EPOCH_BYTES_MAX, &data, &bytes));
-    enum err err = wire_epoch_unpack(WIRE_DECIDED, data, bytes, &message);
+    *config = (struct config){0};
+    *entry = (struct config_entry){0};
+    TRY(fsio_read(path, WIRE_PAXOS_BYTES_MAX, &data, &bytes));
+    enum err err = wire_paxos_unpack(WIRE_DECIDED, data, bytes, &message);
     mem_free(data);
     TRY(err);
-    struct record_entry borrowed = {.bytes = (uint8_t *)(uintptr_t)message.bytes,
+    struct config_entry borrowed = {.bytes = (uint8_t *)(uintptr_t)message.bytes,
                                     .bytes_count = message.bytes_count,
-                                    .votes = (struct record_vote *)(uintptr_t)message.votes,
+                                    .votes = (struct config_vote *)(uintptr_t)message.votes,
                                     .votes_count = message.votes_count};
-    err = record_unpack(borrowed.bytes, borrowed.bytes_count, record);
+    err = config_unpack(borrowed.bytes, borrowed.bytes_count, config);
     if (err == ERR_OK)
-        err = record_entry_copy(&borrowed, entry);
+        err = config_entry_copy(&borrowed, entry);
     if (err != ERR_OK)
-        record_deinit(record);
-    wire_epoch_deinit(&message);
+        config_deinit(config);
+    wire_paxos_deinit(&message);
     return err;
 }

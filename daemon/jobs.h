@@ -31,7 +31,7 @@ enum jobs_work {
     JOBS_GIVE,    /* anchors to and from the trainer: they come before all others that wait */
     JOBS_STATES,  /* whole states: for others, from others, from our own disk */
     JOBS_SAVE,    /* checkpoints and exports */
-    JOBS_VOTE,    /* votes and view records, made durable */
+    JOBS_VOTE,    /* votes and configurations, made durable */
     JOBS_WORKS
 };
 /* "encode", ... */

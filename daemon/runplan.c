@@ -70,7 +70,7 @@ static enum err new_sync(const struct runplan_conf *from, struct runplan *run)
         run->shards_counts[f] = plan->fragments[f].shards_count;
         run->filled[f] = parts_filled(plan, f);
     }
-    struct sync_conf conf = {.chain = from->configs->chain,
+    struct sync_conf conf = {.config_log = from->configs->config_log,
                              .fragments_count = plan->fragments_count,
                              .shards_counts = run->shards_counts,
                              .filled = run->filled,
@@ -93,7 +93,7 @@ static enum err new_rounds(const struct runplan_conf *from, struct runplan *run)
                                .plan = run->plan,
                                .parts = &run->parts,
                                .folder = from->conf->state_folder,
-                               .save_proof = config_store_save_proof,
+                               .save_evidence = config_store_save_evidence,
                                .compress_auto = from->conf->compress_auto,
                                .checkpoint_ms = from->conf->checkpoint_ms,
                                .ledger_keep = from->conf->ledger_keep,
@@ -107,15 +107,15 @@ static enum err new_rounds(const struct runplan_conf *from, struct runplan *run)
     return rounds_new(&conf, &run->rounds);
 }
 
-static enum err new_vouches(const struct runplan_conf *from, struct runplan *run)
+static enum err new_certificates(const struct runplan_conf *from, struct runplan *run)
 {
     const struct view *view = &from->configs->view;
-    struct vouches_conf vouches = {.chain = from->configs->chain,
-                                   .ident = from->ident,
-                                   .nonce = view->nonce,
-                                   .id = view->members[view->self].as.id,
-                                   .fragments_count = run->plan->plan->fragments_count};
-    return vouches_new(&vouches, &run->vouches);
+    struct certificates_conf certificates = {.config_log = from->configs->config_log,
+                                             .ident = from->ident,
+                                             .nonce = view->nonce,
+                                             .id = view->members[view->self].as.id,
+                                             .fragments_count = run->plan->plan->fragments_count};
+    return certificates_new(&certificates, &run->certificates);
 }
 
 /* ---- what the disk has ---- */
@@ -251,7 +251,7 @@ static enum err make_witness(const struct runplan_conf *from, struct model_plan 
 
 enum err runplan_make(const struct runplan_conf *from, struct model_plan *plan, bool saved, struct runplan *run)
 {
-    run->parts = (struct parts){.plan = plan->plan, .chain = from->configs->chain};
+    run->parts = (struct parts){.plan = plan->plan, .config_log = from->configs->config_log};
     if (view_is_witness(&from->configs->view))
         return make_witness(from, plan, saved, run);
     struct replica_conf replica = replica_conf_of(from, plan->plan);
@@ -263,14 +263,14 @@ enum err runplan_make(const struct runplan_conf *from, struct model_plan *plan, 
     TRY(replica_new(&replica, &run->replica));
     TRY(new_sync(from, run));
     TRY(new_rounds(from, run));
-    TRY(new_vouches(from, run));
+    TRY(new_certificates(from, run));
     TRY(check_checkpoints(from, run));
     return saved ? recover(from, run) : save_first(from, run);
 }
 
 void runplan_free(struct runplan *run)
 {
-    vouches_free(run->vouches);
+    certificates_free(run->certificates);
     rounds_free(run->rounds);
     sync_free(run->sync);
     slots_free(run->slots);

@@ -24,7 +24,7 @@
 #include "daemon/state/parts.h"
 #include "daemon/state/replica.h"
 #include "daemon/state/slots.h"
-#include "net/config/vouch.h"
+#include "net/config/certificate.h"
 #include "net/sync/sync.h"
 #include "net/transport/ident.h"
 
@@ -40,7 +40,7 @@ struct runplan_conf {
     bool votes; /* our disk is not in doubt */
 };
 
-/* All NULL before; of a witness, which never sends a state, replica, slots, rounds and vouches stay so. */
+/* All NULL before; of a witness, which never sends a state, replica, slots, rounds and certifies stay so. */
 struct runplan {
     struct model_plan *plan;
     uint32_t *shards_counts; /* per fragment */
@@ -50,9 +50,9 @@ struct runplan {
     struct slots *slots;
     struct sync *sync;
     struct rounds *rounds;
-    struct vouches *vouches;       /* what members vouch for in heartbeats */
-    uint64_t memory_bytes;         /* at most */
-    struct runplan_saving *saving; /* of a plan that is new; NULL: it was on disk */
+    struct certificates *certificates; /* what members certify in heartbeats */
+    uint64_t memory_bytes;             /* at most */
+    struct runplan_saving *saving;     /* of a plan that is new; NULL: it was on disk */
 };
 
 /* The plan that an earlier start has left on disk; the caller's. `*out` is NULL where there is none that leads on: the

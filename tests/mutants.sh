@@ -64,7 +64,6 @@ targets() {
         test=${spec%%:*}
         [ ! -f "tests/$test.c" ] || echo "$build/tests/$test"
         case $test in
-        lint/alone) echo tests ;; # it looks into all of them
         system/demo) echo "$build/tests/demo/demo" && echo all ;;
         system/*)
             find tests/system -name 'tool_*.c' | sed "s,^,$build/,; s,\.c\$,,"

@@ -88,7 +88,7 @@ static enum err parse_stream(const char *text, struct train_options *options)
         return ERR_OK;
     if (sscanf(text, "%u/%u%n", &stream, &count, &end) != 2 || text[end] != '\0' || count == 0 || stream >= count)
         return err_set(ERR_ARG, "--stream %s: expected I/N with I from 0 to N - 1", text);
-    options->stream_given = true;
+    options->stream_published = true;
     options->stream = stream;
     options->streams_count = count;
     return ERR_OK;

@@ -33,7 +33,7 @@ struct moves {
     struct {
         uint64_t main, copy;
     } marks[MARKS];
-    uint64_t marks_given;
+    uint64_t marks_published;
     bool refused; /* to pin */
 };
 
@@ -164,7 +164,7 @@ static int device_move(void *user, const struct diloco_move *move)
 static uint64_t device_mark(void *user)
 {
     struct moves *m = user;
-    uint64_t number = ++m->marks_given;
+    uint64_t number = ++m->marks_published;
     m->marks[number % MARKS].main = m->kern->mark(m->dev, KERN_MAIN);
     m->marks[number % MARKS].copy = m->kern->mark(m->dev, KERN_COPY);
     return number;
@@ -173,7 +173,7 @@ static uint64_t device_mark(void *user)
 static int device_reached(void *user, uint64_t mark)
 {
     struct moves *m = user;
-    uint64_t oldest = m->marks_given >= MARKS ? m->marks_given - MARKS + 1 : 1;
+    uint64_t oldest = m->marks_published >= MARKS ? m->marks_published - MARKS + 1 : 1;
     uint64_t number = mark < oldest ? oldest : mark;
     if (m->kern->fault(m->dev) != ERR_OK)
         return -1;

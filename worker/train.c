@@ -275,7 +275,7 @@ static enum err attach(struct trainer *t)
     t->state.kept = NULL;
     t->state.kept_count = 0;
     t->was_attached = true;
-    if (!t->options->stream_given) {
+    if (!t->options->stream_published) {
         t->stream = start.island_index;
         t->streams_count = start.islands_count;
     }
@@ -459,7 +459,7 @@ static enum err evaluate(struct trainer *t)
 /* What of our work no result has counted. */
 static enum err keep(struct trainer *t)
 {
-    size_t bytes = diloco_keep_bytes(t->diloco);
+    size_t bytes = diloco_are_full_voters(t->diloco);
     mem_free(t->state.kept);
     t->state.kept = NULL;
     t->state.kept_count = 0;
@@ -580,8 +580,8 @@ enum err train_run(const struct train_options *options)
     enum err err;
     struct trainer t = {.options = options,
                         .spec = options->spec,
-                        .stream = options->stream_given ? options->stream : 0,
-                        .streams_count = options->stream_given ? options->streams_count : 1};
+                        .stream = options->stream_published ? options->stream : 0,
+                        .streams_count = options->stream_published ? options->streams_count : 1};
     /* Bad data is found before anything is allocated or announced. */
     TRY_OUT(open_data(&t));
     TRY_OUT(open_model(&t));

@@ -33,7 +33,7 @@ struct train_options {
     const struct launch_rank *rank; /* one of several; NULL: alone */
     int tensor_parallel; /* ranks that share each layer, a divisor of all; 0 is 1. The others share out each batch */
     const char *socket_path; /* of the island's daemon; NULL: train alone */
-    bool stream_given;       /* else the daemon's island number decides, or stream 0 of 1 */
+    bool stream_published;   /* else the daemon's island number decides, or stream 0 of 1 */
     uint32_t stream, streams_count;
     uint64_t checkpoint_every; /* steps; 0: only at the end */
     uint64_t eval_every;       /* steps; 0: only at the end */

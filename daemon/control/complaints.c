@@ -41,10 +41,10 @@ const char *complaint_name(enum complaint_code code)
         [COMPLAINT_LOSS_NAN] = "loss-nan",
         [COMPLAINT_NAN] = "nan",
         [COMPLAINT_BLOCKED] = "blocked",
-        [COMPLAINT_TWINS] = "twins",
+        [COMPLAINT_DUPLICATE_KEY] = "twins",
         [COMPLAINT_STATE_LOST] = "state-lost",
         [COMPLAINT_LOST] = "lost",
-        [COMPLAINT_APART] = "apart",
+        [COMPLAINT_PARTITIONED] = "apart",
         [COMPLAINT_NO_MAJORITY] = "no-majority",
         [COMPLAINT_SEALED] = "sealed",
         [COMPLAINT_DOUBT] = "doubt",
@@ -142,10 +142,11 @@ static void complain_no_part(struct status *status)
     const struct view *view = status->from->view;
     const struct status_peer *self = &status->peers[view->self];
     char text[200];
-    if (complaints_drained(status) || self->member->as.role != RECORD_AWAY || self->apart_from != NULL ||
+    if (complaints_drained(status) || self->member->as.role != CONFIG_AWAY || self->partitioned_from != NULL ||
         status->epoch.shut_out)
         return;
-    snprintf(text, sizeof text, "this island takes no part: by the record of epoch %" PRIu64 " it was lost or evicted",
+    snprintf(text, sizeof text,
+             "this island takes no part: by the configuration of epoch %" PRIu64 " it was lost or evicted",
              view->epoch);
     complain_of_us(
         status, COMPLAINT_NO_PART, text,
@@ -407,7 +408,7 @@ enum { MISSED_TOLD = 3, INTERVALS_BEHIND = 2, STRANGER_MS = 60000 };
 /* Of so many that are missing it is said since when. */
 enum { MISSING_TOLD = 3 };
 /* So long it may take to decide an epoch. */
-enum { SEALED_MS = 2000, WISHED_MS = 10000 };
+enum { SEALED_MS = 2000, REQUESTED_MS = 10000 };
 
 /* When and how it was last heard, behind `what`. */
 static void tell_of_peer(const struct status_peer *peer, char *text, size_t text_bytes)
@@ -436,10 +437,10 @@ static const char *remedy_for_away(const struct status *status, const struct sta
     if (all_stands(status) && peer->member->as.voter)
         return "check its daemon, its address and the line: so few of those that vote are here, or sure of their "
                "disks, that nobody can be taken for lost, and rounds stand until a majority is back";
-    if (role == RECORD_WITNESS)
+    if (role == CONFIG_WITNESS)
         return "check its daemon, its address and the line: rounds go on without the witness, but if an island is lost "
                "meanwhile, they stop until either is back";
-    if (role == RECORD_OWNER)
+    if (role == CONFIG_OWNER)
         return "check its daemon, its address and the line; rounds wait for its shards, until a majority of those that "
                "vote takes it for lost";
     return "check its daemon, its address and the line";
@@ -453,11 +454,11 @@ static void complain_of_peer(struct status *status, uint32_t i)
     if (peer->unadmitted) {
         complain_of(
             status, COMPLAINT_REFUSED, i, text,
-            "it may not know the newest record yet; if it lasts, compare the keys that dilococtl peers shows on "
+            "it may not know the newest configuration yet; if it lasts, compare the keys that dilococtl peers shows on "
             "both");
     } else if (peer->refused) {
         complain_of(status, COMPLAINT_REFUSED, i, text, "mend that at the island that differs, and restart its daemon");
-    } else if (peer->member->as.role == RECORD_AWAY) {
+    } else if (peer->member->as.role == CONFIG_AWAY) {
         snprintf(text, sizeof text, "island %s is lost%s", peer->member->as.name,
                  all_stands(status) ? "" : ": the run goes on without it");
         complain_of(status, COMPLAINT_LOST, i, text,
@@ -468,15 +469,15 @@ static void complain_of_peer(struct status *status, uint32_t i)
 }
 
 /* A majority hears both. */
-static void complain_apart(struct status *status, uint32_t i)
+static void complain_partitioned(struct status *status, uint32_t i)
 {
     const struct status_peer *peer = &status->peers[i];
     char text[400];
-    snprintf(text, sizeof text, "%s: %s stands back, and the run goes on", peer->apart,
+    snprintf(text, sizeof text, "%s: %s stands back, and the run goes on", peer->partitioned,
              peer->self ? "this one" : peer->member->as.name);
     complain_of(
-        status, COMPLAINT_APART, i, text,
-        peer->apart_by_line
+        status, COMPLAINT_PARTITIONED, i, text,
+        peer->partitioned_by_line
             ? "mend the line between them, or give one an address that the other can dial: then both take part again"
             : "look at its daemon, disk and memory: when it makes results, both take part again");
 }
@@ -486,7 +487,7 @@ static void complain_of_disk(struct status *status, uint32_t i)
     const struct status_peer *peer = &status->peers[i];
     char text[400];
     snprintf(text, sizeof text, "island %s says that its disk keeps nothing%s", peer->member->as.name,
-             peer->member->as.role == RECORD_AWAY ? ": the run goes on without it" : "");
+             peer->member->as.role == CONFIG_AWAY ? ": the run goes on without it" : "");
     complain_of(status, COMPLAINT_PEER_DISK, i, text,
                 "its own status says why, and what to do there; it takes part again by itself");
 }
@@ -510,7 +511,7 @@ static bool is_needed(const struct view *view, uint32_t i)
 {
     const struct view_member *pair[] = {&view->members[view->self], &view->members[i]};
     for (size_t k = 0; k < 2; k++)
-        if (pair[k]->as.voter || (pair[k]->as.role != RECORD_CONTRIBUTOR && pair[k]->as.role != RECORD_OBSERVER))
+        if (pair[k]->as.voter || (pair[k]->as.role != CONFIG_CONTRIBUTOR && pair[k]->as.role != CONFIG_OBSERVER))
             return true;
     return false;
 }
@@ -523,8 +524,8 @@ static void complain_peers(struct status *status)
         return;
     }
     for (uint32_t i = 0; i < view->count; i++)
-        if (view->members[i].used && status->peers[i].apart_from != NULL)
-            complain_apart(status, i);
+        if (view->members[i].used && status->peers[i].partitioned_from != NULL)
+            complain_partitioned(status, i);
         else if (view->members[i].used && !status->peers[i].up && !status->peers[i].drained && is_needed(view, i))
             complain_of_peer(status, i);
         else if (view->members[i].used && status->peers[i].disk_fails)
@@ -602,7 +603,7 @@ static bool is_half(const struct status *status)
 {
     const struct view *view = status->from->view;
     for (uint32_t i = 0; i < view->count; i++)
-        if (view->members[i].used && view->members[i].as.role == RECORD_WITNESS)
+        if (view->members[i].used && view->members[i].as.role == CONFIG_WITNESS)
             return false;
     return 2 * status->epoch.voters_heard == status->epoch.voters;
 }
@@ -644,17 +645,17 @@ static void complain_majority(struct status *status)
     }
 }
 
-/* The next record is long in coming; rounds close meanwhile unless this island is sealed. */
+/* The next configuration is long in coming; rounds close meanwhile unless this island is sealed. */
 static void complain_next_epoch(struct status *status)
 {
     const struct status_epoch *epoch = &status->epoch;
     bool closing = epoch->closing || epoch->sealed_ms == 0;
     char text[400];
-    if (epoch->sealed_ms <= SEALED_MS && epoch->wished_ms <= WISHED_MS)
+    if (epoch->sealed_ms <= SEALED_MS && epoch->requested_ms <= REQUESTED_MS)
         return;
     snprintf(text, sizeof text, "%s for %.0f s; it waits for %s",
              closing ? "a change of who takes part is wished, and not decided" : "the next epoch is being decided",
-             (double)(epoch->sealed_ms > 0 ? epoch->sealed_ms : epoch->wished_ms) / 1000, epoch->waits);
+             (double)(epoch->sealed_ms > 0 ? epoch->sealed_ms : epoch->requested_ms) / 1000, epoch->waits);
     complain(status, COMPLAINT_SEALED, NULL, text,
              closing ? "rounds close all the same; see to those that it waits for"
                      : "rounds go on when it is decided; see to those that it waits for");
@@ -683,15 +684,15 @@ static void complain_newcomers(struct status *status)
 }
 
 /* Both are let in, and undo what the other says. */
-static void complain_twins(struct status *status)
+static void complain_duplicate_key(struct status *status)
 {
     for (uint32_t i = 0; i < status->from->view->count; i++) {
         char text[200];
-        if (!status->peers[i].twins)
+        if (!status->peers[i].duplicate_key)
             continue;
         snprintf(text, sizeof text, "two machines speak with the key of island %s, in turn",
                  status->peers[i].member->as.name);
-        complain_of(status, COMPLAINT_TWINS, i, text,
+        complain_of(status, COMPLAINT_DUPLICATE_KEY, i, text,
                     "stop one of them; each island needs a key and a name of its own");
     }
 }
@@ -796,7 +797,7 @@ static void complain_all_peers(struct status *status)
     complain_next_epoch(status);
     complain_strangers(status);
     complain_newcomers(status);
-    complain_twins(status);
+    complain_duplicate_key(status);
     complain_faults(status);
     complain_alike(status);
     complain_pace(status);
@@ -886,8 +887,8 @@ static struct bitset without_result(const struct status *status, uint32_t f)
 {
     const struct status_conf *from = status->from;
     struct bitset owners = {{0}};
-    struct chain_part usual[CHAIN_PARTS_MAX];
-    const struct chain_part *parts;
+    struct version_part usual[VERSION_PARTS_MAX];
+    const struct version_part *parts;
     uint32_t count = sync_parts(from->sync, f, &parts);
     bool known = count > 0;
     if (!known) {
@@ -913,7 +914,7 @@ struct bitset complaints_blockers(const struct status *status, uint32_t f)
     for (uint32_t i = 0; i < from->view->count; i++) {
         const struct status_peer *peer = &status->peers[i];
         struct wire_standing said = peer->self ? fragment->own : sync_heard(from->sync, i, f);
-        bool asked = peer->member->as.role == RECORD_OWNER || peer->member->as.role == RECORD_CONTRIBUTOR;
+        bool asked = peer->member->as.role == CONFIG_OWNER || peer->member->as.role == CONFIG_CONTRIBUTOR;
         if (asked && (peer->training || !peer->up) && said.contributed < round && said.abstained < round)
             bitset_add(&late, i);
     }
@@ -1059,7 +1060,7 @@ static const struct {
     {COMPLAINT_BLOCKED, COMPLAINT_AWAY, ABOUT},
     {COMPLAINT_BLOCKED, COMPLAINT_LOST, ABOUT},
     {COMPLAINT_BLOCKED, COMPLAINT_PEER_DISK, ABOUT},
-    {COMPLAINT_BLOCKED, COMPLAINT_APART, ABOUT},
+    {COMPLAINT_BLOCKED, COMPLAINT_PARTITIONED, ABOUT},
     {COMPLAINT_BLOCKED, COMPLAINT_FAULT, ABOUT},
     {COMPLAINT_BLOCKED, COMPLAINT_SLOW_PEER, ABOUT},
     {COMPLAINT_BLOCKED, COMPLAINT_WAITING, ABOUT},
@@ -1069,7 +1070,7 @@ static const struct {
     {COMPLAINT_WAITING, COMPLAINT_AWAY, ABOUT},
     {COMPLAINT_WAITING, COMPLAINT_LOST, ABOUT},
     {COMPLAINT_WAITING, COMPLAINT_PEER_DISK, ABOUT},
-    {COMPLAINT_WAITING, COMPLAINT_APART, ABOUT},
+    {COMPLAINT_WAITING, COMPLAINT_PARTITIONED, ABOUT},
     {COMPLAINT_WAITING, COMPLAINT_FAULT, ABOUT},
     /* who is late */
     {COMPLAINT_SLOW_PEER, COMPLAINT_FAULT, ABOUT},

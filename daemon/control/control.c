@@ -18,7 +18,7 @@
 #include "daemon/as_typed.h"
 #include "daemon/control/status.h"
 #include "daemon/rounds/keep.h"
-#include "net/membership/wire_epoch.h"
+#include "net/membership/wire_paxos.h"
 #include "net/transport/address.h"
 
 /* KEPT: of all places, for root and the user the daemon runs as. Who has neither asked anything nor taken of its answer
@@ -164,7 +164,7 @@ static enum err command_save(struct control *control, const char *words, json_t 
 /* ---- commands: invitations ---- */
 
 /* Where a guest is to knock: as it was asked, as the configuration says, or what this machine can guess. */
-static enum err find_addresses(const struct control *control, const char *asked, struct doorway_ask *ask)
+static enum err find_addresses(const struct control *control, const char *asked, struct join_server_ask *ask)
 {
     unsigned port = link_port(control->conf.status.link);
     const char *own = strcmp(asked, "-") != 0 ? asked : dconf_address(control->conf.status.conf);
@@ -186,7 +186,7 @@ static enum err find_addresses(const struct control *control, const char *asked,
 }
 
 /* `island`, DCONF_NAME_MAX + 1 bytes: the name that was said, or "". */
-static enum err parse_ask(const struct control *control, const char *words, char *island, struct doorway_ask *ask)
+static enum err parse_ask(const struct control *control, const char *words, char *island, struct join_server_ask *ask)
 {
     char address[WIRE_ADDRESS_BYTES] = "";
     int used = 0;
@@ -201,16 +201,17 @@ static enum err parse_ask(const struct control *control, const char *words, char
     else if (!dconf_name_good(island))
         return err_set(ERR_ARG, "\"%s\" is no island's name: 1 to %d letters, digits, '-' or '_'", island,
                        DCONF_NAME_MAX);
-    *ask = (struct doorway_ask){.seconds = seconds, .island = island, .note = words + used + strspn(words + used, " ")};
+    *ask = (struct join_server_ask){
+        .seconds = seconds, .island = island, .note = words + used + strspn(words + used, " ")};
     return find_addresses(control, address, ask);
 }
 
-static enum err invite(struct control *control, const struct doorway_ask *ask, json_t **answer)
+static enum err invite(struct control *control, const struct join_server_ask *ask, json_t **answer)
 {
     struct digest id;
     char text[INVITE_TEXT_BYTES], hex[DIGEST_HEX_BYTES];
     uint64_t wall_s = env_wall_ms() / 1000;
-    TRY(doorway_invite(control->conf.doorway, ask, control->now_ms, wall_s, text, &id));
+    TRY(join_server_invite(control->conf.join_server, ask, control->now_ms, wall_s, text, &id));
     json_t *addresses = json_array();
     for (uint32_t i = 0; i < ask->addresses_count; i++)
         json_array_append_new(addresses, json_string(ask->addresses[i]));
@@ -222,7 +223,7 @@ static enum err invite(struct control *control, const struct doorway_ask *ask, j
 
 static enum err command_invite(struct control *control, const char *words, json_t **answer)
 {
-    struct doorway_ask ask;
+    struct join_server_ask ask;
     char island[DCONF_NAME_MAX + 1];
     TRY(parse_ask(control, words, island, &ask));
     if (island[0] == '\0' || view_slot_named(control->conf.status.view, island) == VIEW_NOBODY)
@@ -235,7 +236,7 @@ static enum err command_invite(struct control *control, const char *words, json_
 static enum err command_invites(struct control *control, const char *words, json_t **answer)
 {
     (void)words;
-    const struct invites *invites = doorway_invites(control->conf.doorway);
+    const struct invites *invites = join_server_invites(control->conf.join_server);
     uint64_t wall_s = env_wall_ms() / 1000;
     json_t *list = json_array();
     for (uint32_t i = 0; i < invites->count; i++) {
@@ -254,7 +255,7 @@ static enum err command_invites(struct control *control, const char *words, json
 
 static enum err command_uninvite(struct control *control, const char *words, json_t **answer)
 {
-    TRY(doorway_revoke(control->conf.doorway, words));
+    TRY(join_server_revoke(control->conf.join_server, words));
     *answer = json_pack("{s:s}", "ok", "the invitation is revoked: nobody comes in by its token");
     return ERR_OK;
 }
@@ -273,7 +274,7 @@ static uint32_t keepers_of(const struct view *view)
 {
     uint32_t keepers = 0;
     for (uint32_t i = 0; i < view->count; i++)
-        keepers += view->members[i].used && view->members[i].as.voter && view->members[i].as.role != RECORD_WITNESS;
+        keepers += view->members[i].used && view->members[i].as.voter && view->members[i].as.role != CONFIG_WITNESS;
     return keepers;
 }
 
@@ -294,8 +295,8 @@ static enum err find_member(const struct control *control, const char *name, uin
                        as_typed());
     if (*slot == view->self)
         return err_set(ERR_ARG, "%s is this island itself; to leave the run, %s leave%s", name, as_typed(),
-                       kind == WIRE_WISH_REVOKE ? ", and then revoke it at another island" : "");
-    if (view->members[*slot].as.voter && view->members[*slot].as.role != RECORD_WITNESS && keepers_of(view) < 2)
+                       kind == WIRE_CHANGE_REVOKE ? ", and then revoke it at another island" : "");
+    if (view->members[*slot].as.voter && view->members[*slot].as.role != CONFIG_WITNESS && keepers_of(view) < 2)
         return err_set(ERR_STATE, "%s is the only island that votes and has the run's parameters: nobody could go on",
                        name);
     return ERR_OK;
@@ -305,14 +306,15 @@ static enum err order(struct control *control, const char *name, uint32_t kind, 
 {
     uint32_t slot;
     TRY(find_member(control, name, kind, &slot));
-    if (kind == WIRE_WISH_EVICT && control->conf.status.view->members[slot].as.role == RECORD_AWAY)
+    if (kind == WIRE_CHANGE_EVICT && control->conf.status.view->members[slot].as.role == CONFIG_AWAY)
         return err_set(ERR_STATE, "%s takes no part just now; %s revoke %s takes its key off the roster", name,
                        as_typed(), name);
-    if (kind == WIRE_WISH_EVICT && control->conf.status.view->members[slot].as.role == RECORD_WITNESS)
+    if (kind == WIRE_CHANGE_EVICT && control->conf.status.view->members[slot].as.role == CONFIG_WITNESS)
         return err_set(ERR_STATE,
                        "%s is the witness, which no round waits for; %s revoke %s takes its key off the roster", name,
                        as_typed(), name);
-    TRY(doorway_order(control->conf.doorway, kind, control->conf.status.view->members[slot].as.id, control->now_ms));
+    TRY(join_server_order(control->conf.join_server, kind, control->conf.status.view->members[slot].as.id,
+                          control->now_ms));
     *answer = ordered(control, text);
     return ERR_OK;
 }
@@ -320,7 +322,7 @@ static enum err order(struct control *control, const char *name, uint32_t kind, 
 static enum err command_evict(struct control *control, const char *words, json_t **answer)
 {
     return order(
-        control, words, WIRE_WISH_EVICT,
+        control, words, WIRE_CHANGE_EVICT,
         "the voters are asked to go on without it; its key stays on the roster, so it comes back by itself once "
         "it has caught up",
         answer);
@@ -328,7 +330,7 @@ static enum err command_evict(struct control *control, const char *words, json_t
 
 static enum err command_revoke(struct control *control, const char *words, json_t **answer)
 {
-    return order(control, words, WIRE_WISH_REVOKE,
+    return order(control, words, WIRE_CHANGE_REVOKE,
                  "the voters are asked to take its key off the roster; it comes back only with a new invitation",
                  answer);
 }
@@ -353,7 +355,7 @@ static enum err check_others(const struct control *control)
     const struct view *view = control->conf.status.view;
     for (uint32_t i = 0; i < view->count; i++)
         if (i != view->self && view->members[i].used && view->members[i].as.voter &&
-            view->members[i].as.role != RECORD_WITNESS)
+            view->members[i].as.role != CONFIG_WITNESS)
             return ERR_OK;
     return err_set(ERR_STATE,
                    "no other island votes, so that the run would end with this one: invite another first; to "

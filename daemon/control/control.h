@@ -30,11 +30,11 @@ struct control_plan {
 };
 
 struct control_conf {
-    const char *folder;        /* for control.sock; borrowed */
-    struct trainer *trainer;   /* resume, pause */
-    struct peers *peers;       /* leave */
-    struct doorway *doorway;   /* invitations; evict, revoke */
-    struct status_conf status; /* before the plan is known */
+    const char *folder;              /* for control.sock; borrowed */
+    struct trainer *trainer;         /* resume, pause */
+    struct peers *peers;             /* leave */
+    struct join_server *join_server; /* invitations; evict, revoke */
+    struct status_conf status;       /* before the plan is known */
 };
 
 struct control;

@@ -15,12 +15,12 @@
 #include "daemon/rounds/recover.h"
 #include "daemon/rules.h"
 #include "daemon/trainer/attachment.h"
-#include "net/membership/wire_epoch.h"
+#include "net/membership/wire_paxos.h"
 
-enum { TWINS_MS = 60000 };
+enum { DUPLICATE_KEY_MS = 60000 };
 /* What is no matter of intervals while they are short. */
 enum { BLOCKED_MS = 60000, STANDS_MS = 5000 };
-/* What was certified before a seal may be applied so long after it. */
+/* What was committed before a seal may be applied so long after it. */
 enum { APPLIED_MS = 1000 };
 
 static void take_self(struct status *status, struct status_peer *row)
@@ -44,10 +44,11 @@ static void take_peer(struct status *status, uint32_t i)
     if (!row->member->used)
         return;
     status->islands++;
-    uint32_t apart = membership_apart_from(from->membership, i);
-    row->apart_from = apart != VIEW_NOBODY ? &from->view->members[apart] : NULL;
-    if (row->apart_from != NULL)
-        row->apart_by_line = membership_apart_text(from->membership, i, apart, row->apart, sizeof row->apart);
+    uint32_t partitioned = membership_partitioned_from(from->membership, i);
+    row->partitioned_from = partitioned != VIEW_NOBODY ? &from->view->members[partitioned] : NULL;
+    if (row->partitioned_from != NULL)
+        row->partitioned_by_line =
+            membership_partitioned_text(from->membership, i, partitioned, row->partitioned, sizeof row->partitioned);
     row->disk_fails = membership_disk_fails(from->membership, i);
     row->drained = config_store_drained(from->configs, row->member->as.id);
     row->may_vote = membership_may_vote(from->membership, i);
@@ -68,7 +69,7 @@ static void take_peer(struct status *status, uint32_t i)
     row->fault = begins ? "" : peer.fault; /* nothing can come of it yet */
     row->fault_kind = begins ? PEER_FAULT_NONE : peer.fault_kind;
     row->alike = from->alike != NULL ? alike_count(from->alike, from->view, i) : 0;
-    row->twins = peer.twins_ms > 0 && status->now_ms < peer.twins_ms + TWINS_MS;
+    row->duplicate_key = peer.duplicate_key_ms > 0 && status->now_ms < peer.duplicate_key_ms + DUPLICATE_KEY_MS;
     row->trainer = wire_trainer_name(peer.trainer);
     row->training = peer.trainer == WIRE_TRAINER_TRAINING;
     row->step = peer.step;
@@ -177,7 +178,7 @@ static const char *advice(const struct status *status)
     const struct view *view = status->from->view;
     uint32_t voters = status->epoch.voters;
     for (uint32_t i = 0; i < view->count; i++)
-        if (view->members[i].used && view->members[i].as.role == RECORD_WITNESS)
+        if (view->members[i].used && view->members[i].as.role == CONFIG_WITNESS)
             return "";
     if (voters == 0 || voters % 2 != 0)
         return "";
@@ -207,7 +208,7 @@ static bool enough_copies(const struct status *status)
     uint32_t keepers = 0, sure = 0, majority = status->epoch.voters / 2 + 1;
     for (uint32_t i = 0; i < view->count; i++) {
         const struct view_member *member = &view->members[i];
-        if (!member->used || !member->as.voter || member->as.role == RECORD_WITNESS)
+        if (!member->used || !member->as.voter || member->as.role == CONFIG_WITNESS)
             continue;
         keepers++;
         sure += status->peers[i].may_vote;
@@ -220,7 +221,7 @@ static void take_epoch(struct status *status)
     const struct status_conf *from = status->from;
     const struct membership *membership = from->membership;
     struct status_epoch *epoch = &status->epoch;
-    uint64_t sealed_ms = membership_sealed_ms(membership), wished_ms = membership_wished_ms(membership);
+    uint64_t sealed_ms = membership_sealed_ms(membership), requested_ms = membership_requested_ms(membership);
     bool voter = from->view->members[from->view->self].as.voter;
     epoch->voters = membership_voters(membership, &epoch->voters_heard);
     epoch->votes = membership_votes(membership);
@@ -235,14 +236,14 @@ static void take_epoch(struct status *status)
         epoch->sealed_ms = status->now_ms - sealed_ms;
     epoch->closing =
         epoch->sealed_ms > 0 && from->progress != NULL && progress_moved_ms(from->progress) > sealed_ms + APPLIED_MS;
-    if (sealed_ms == 0 && wished_ms > 0 && status->now_ms > wished_ms)
-        epoch->wished_ms = status->now_ms - wished_ms;
+    if (sealed_ms == 0 && requested_ms > 0 && status->now_ms > requested_ms)
+        epoch->requested_ms = status->now_ms - requested_ms;
     epoch->unkept = membership_host_unkept(from->host);
     epoch->exposed = vote_exposed(from->vote);
     membership_host_waits(from->host, epoch->waits, sizeof epoch->waits);
-    for (uint32_t at = 0; epoch->wishes_count < STATUS_WISHES_MAX &&
-                          membership_pending(membership, &at, &epoch->wishes[epoch->wishes_count]);)
-        epoch->wishes_count++;
+    for (uint32_t at = 0; epoch->change_requests_count < STATUS_CHANGE_REQUESTS_MAX &&
+                          membership_pending(membership, &at, &epoch->requests[epoch->change_requests_count]);)
+        epoch->change_requests_count++;
     as_typed_fill(advice(status), epoch->advice, sizeof epoch->advice);
 }
 
@@ -300,7 +301,7 @@ static enum err take(struct status *status)
     status->quorum = from->sync != NULL ? sync_quorum(from->sync) : 0;
     for (uint32_t i = 0; i < from->view->count; i++)
         status->contributors +=
-            status->peers[i].member->as.role == RECORD_OWNER || status->peers[i].member->as.role == RECORD_CONTRIBUTOR;
+            status->peers[i].member->as.role == CONFIG_OWNER || status->peers[i].member->as.role == CONFIG_CONTRIBUTOR;
     status->left_s = time_left_s(status);
     uint64_t moved_ms = objects_state_moved_ms(from->objects);
     status->arriving.still_ms = status->now_ms - (moved_ms > from->start_ms ? moved_ms : from->start_ms);
@@ -460,16 +461,16 @@ static void add_versions(json_t *json, const struct status *status)
 }
 
 /* What was asked of members, and by whom: not decided yet. */
-static json_t *wishes_json(const struct status *status)
+static json_t *change_requests_json(const struct status *status)
 {
     const struct status_epoch *epoch = &status->epoch;
     json_t *list = json_array();
-    for (uint32_t i = 0; i < epoch->wishes_count; i++) {
-        const struct membership_pending *wish = &epoch->wishes[i];
-        const char *kind = wish->kind == WIRE_WISH_EVICT ? "evict" : "revoke";
-        const char *island = status->from->view->members[wish->member].as.name;
-        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:I}", "kind", kind, "island", island, "by", wish->by,
-                                              "for_ms", (json_int_t)wish->for_ms));
+    for (uint32_t i = 0; i < epoch->change_requests_count; i++) {
+        const struct membership_pending *request = &epoch->requests[i];
+        const char *kind = request->kind == WIRE_CHANGE_EVICT ? "evict" : "revoke";
+        const char *island = status->from->view->members[request->member].as.name;
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:I}", "kind", kind, "island", island, "by", request->by,
+                                              "for_ms", (json_int_t)request->for_ms));
     }
     return list;
 }
@@ -484,10 +485,10 @@ static void add_epoch(json_t *json, const struct status *status)
     json_object_set_new(json, "votes", json_boolean(epoch->votes));
     json_object_set_new(json, "doubt", json_string(epoch->doubt));
     json_object_set_new(json, "sealed_ms", number(epoch->sealed_ms));
-    json_object_set_new(json, "wished_ms", number(epoch->wished_ms));
+    json_object_set_new(json, "requested_ms", number(epoch->requested_ms));
     json_object_set_new(json, "waits", json_string(epoch->waits));
     json_object_set_new(json, "advice", json_string(epoch->advice));
-    json_object_set_new(json, "wishes", wishes_json(status));
+    json_object_set_new(json, "change_requests", change_requests_json(status));
 }
 
 static void add_traffic(json_t *json, const struct status *status)
@@ -525,7 +526,7 @@ json_t *status_json(const struct status *status)
     json_t *json =
         json_pack("{s:s, s:s, s:o, s:o, s:o}", "island", from->conf->name, "software", "diloco " DILOCO_VERSION, "run",
                   run_json(from->spec), "trainer", trainer_json(status), "degraded", complaints_json(status));
-    json_object_set_new(json, "role", json_string(record_role_name(from->view->members[from->view->self].as.role)));
+    json_object_set_new(json, "role", json_string(config_role_name(from->view->members[from->view->self].as.role)));
     json_object_set_new(json, "undialled", json_boolean(status->undialled));
     json_object_set_new(json, "uptime_s", json_real((double)(status->now_ms - from->start_ms) / 1000));
     json_object_set_new(json, "restarts", restarts_json(status));
@@ -559,7 +560,7 @@ static json_t *peer_json(const struct status_peer *peer)
                             (json_int_t)member->as.uplink, "self", peer->self, "up", peer->up, "note", peer->note);
     json_object_set_new(row, "fault", json_string(peer->fault));
     json_object_set_new(row, "id", json_integer(member->as.id));
-    json_object_set_new(row, "role", json_string(record_role_name(member->as.role)));
+    json_object_set_new(row, "role", json_string(config_role_name(member->as.role)));
     json_object_set_new(row, "voter", json_boolean(member->as.voter));
     json_object_set_new(row, "trainer", json_string(peer->trainer));
     json_object_set_new(row, "step", number(peer->step));

@@ -76,32 +76,32 @@ enum complaint_code {
     COMPLAINT_PEER_DISK,  /* another island's disk cannot */
     COMPLAINT_RESTARTING, /* the trainer failed */
     COMPLAINT_ENDED,      /* the trainer ended by itself before the run's steps were done */
-    COMPLAINT_ENDED_BADLY,  /* the trainer failed when it had nothing more to contribute */
-    COMPLAINT_STOPPED,      /* no trainer is running, and nobody asked for that */
-    COMPLAINT_NOT_ATTACHED, /* none is attached, and none is configured or the one that runs does not come */
-    COMPLAINT_NO_PLAN,      /* its trainer may have another base, and nobody has said yet which is the run's */
-    COMPLAINT_STALLED,      /* the trainer does not finish its steps */
-    COMPLAINT_OUTLIER,      /* member: its contributions are left out or scaled down */
-    COMPLAINT_RUNAWAY,      /* an anchor grows without bound */
-    COMPLAINT_LOSS_NAN,     /* the trainer's loss is no number */
-    COMPLAINT_NAN,          /* what the trainer wants to contribute holds NaN or Inf */
-    COMPLAINT_BLOCKED,      /* rounds do not close, whatever the cause */
-    COMPLAINT_TWINS,        /* member: two machines speak with its key */
-    COMPLAINT_STATE_LOST,   /* the state folder was removed or replaced below the daemon */
-    COMPLAINT_LOST,         /* member: the record says that it is away: the run goes on without it */
-    COMPLAINT_APART,        /* member, or this island: it and an owner do not hear each other, so it owns nothing */
-    COMPLAINT_NO_MAJORITY,  /* so few that vote are heard that nothing can be decided, and mostly no round closes */
-    COMPLAINT_SEALED,       /* the next epoch is being decided for longer than that takes */
-    COMPLAINT_DOUBT,        /* this island has no vote, since its disk may have forgotten something */
-    COMPLAINT_MARK,         /* a copy of this island's folder that is put back would not be noticed */
-    COMPLAINT_SAME_BATCHES, /* member: it trains what our trainer trains */
-    COMPLAINT_FAULT,        /* an island does what it should not, or not what it should */
-    COMPLAINT_NOT_ADMITTED, /* a majority of the others does not know our key: this island was revoked */
-    COMPLAINT_NO_PART,      /* this island has left, or the others have put it out */
-    COMPLAINT_DAEMON_DIES,  /* the daemon was started again several times within an hour */
-    COMPLAINT_UNSUPERVISED, /* nobody starts the daemon again any more if it dies */
-    COMPLAINT_RECOVERING,   /* the daemon reads what it has saved, and takes part in nothing until it has */
-    COMPLAINT_LOOP_LAG,     /* the daemon did not look at what came in for more than a second, lately */
+    COMPLAINT_ENDED_BADLY,   /* the trainer failed when it had nothing more to contribute */
+    COMPLAINT_STOPPED,       /* no trainer is running, and nobody asked for that */
+    COMPLAINT_NOT_ATTACHED,  /* none is attached, and none is configured or the one that runs does not come */
+    COMPLAINT_NO_PLAN,       /* its trainer may have another base, and nobody has said yet which is the run's */
+    COMPLAINT_STALLED,       /* the trainer does not finish its steps */
+    COMPLAINT_OUTLIER,       /* member: its contributions are left out or scaled down */
+    COMPLAINT_RUNAWAY,       /* an anchor grows without bound */
+    COMPLAINT_LOSS_NAN,      /* the trainer's loss is no number */
+    COMPLAINT_NAN,           /* what the trainer wants to contribute holds NaN or Inf */
+    COMPLAINT_BLOCKED,       /* rounds do not close, whatever the cause */
+    COMPLAINT_DUPLICATE_KEY, /* member: two machines speak with its key */
+    COMPLAINT_STATE_LOST,    /* the state folder was removed or replaced below the daemon */
+    COMPLAINT_LOST,          /* member: the configuration says that it is away: the run goes on without it */
+    COMPLAINT_PARTITIONED,   /* member, or this island: it and an owner do not hear each other, so it owns nothing */
+    COMPLAINT_NO_MAJORITY,   /* so few that vote are heard that nothing can be decided, and mostly no round closes */
+    COMPLAINT_SEALED,        /* the next epoch is being decided for longer than that takes */
+    COMPLAINT_DOUBT,         /* this island has no vote, since its disk may have forgotten something */
+    COMPLAINT_MARK,          /* a copy of this island's folder that is put back would not be noticed */
+    COMPLAINT_SAME_BATCHES,  /* member: it trains what our trainer trains */
+    COMPLAINT_FAULT,         /* an island does what it should not, or not what it should */
+    COMPLAINT_NOT_ADMITTED,  /* a majority of the others does not know our key: this island was revoked */
+    COMPLAINT_NO_PART,       /* this island has left, or the others have put it out */
+    COMPLAINT_DAEMON_DIES,   /* the daemon was started again several times within an hour */
+    COMPLAINT_UNSUPERVISED,  /* nobody starts the daemon again any more if it dies */
+    COMPLAINT_RECOVERING,    /* the daemon reads what it has saved, and takes part in nothing until it has */
+    COMPLAINT_LOOP_LAG,      /* the daemon did not look at what came in for more than a second, lately */
     COMPLAINT_CODES
 };
 enum { COMPLAINT_BYTES = 600 };
@@ -135,14 +135,14 @@ struct status_peer {
     double heard_s; /* ago */
     uint64_t sent_bytes, received_bytes, unacknowledged_bytes;
     uint64_t outliers, missed;
-    unsigned outliers_lately;             /* of its last eight contributions */
-    const struct view_member *apart_from; /* an owner that is cut off from it, so that it stands back; or NULL */
-    char apart[300];                      /* how they are cut off from each other; "": they are not */
-    bool apart_by_line;                   /* as far as is known */
-    bool disk_fails;                      /* it says that its disk keeps nothing */
-    bool twins;                           /* two machines speak with its key */
-    uint32_t alike;                       /* so many of its losses in a row are ours */
-    bool too_late;                        /* later than the grace time, so that rounds do not wait for it */
+    unsigned outliers_lately;                   /* of its last eight contributions */
+    const struct view_member *partitioned_from; /* an owner that is cut off from it, so that it stands back; or NULL */
+    char partitioned[300];                      /* how they are cut off from each other; "": they are not */
+    bool partitioned_by_line;                   /* as far as is known */
+    bool disk_fails;                            /* it says that its disk keeps nothing */
+    bool duplicate_key;                         /* two machines speak with its key */
+    uint32_t alike;                             /* so many of its losses in a row are ours */
+    bool too_late;                              /* later than the grace time, so that rounds do not wait for it */
 };
 
 struct status_fragment {
@@ -158,14 +158,14 @@ struct status_fragment {
     double grown; /* how many times as large its anchor is that has run away; 0: it has not */
 };
 
-enum { STATUS_WISHES_MAX = 16 };
+enum { STATUS_CHANGE_REQUESTS_MAX = 16 };
 
 /* Who decides with whom, and how that goes. */
 struct status_epoch {
     uint32_t voters, voters_heard; /* us among them, if we are one */
     uint32_t voters_sure;          /* of those heard: whose disk is not in doubt, so that they may vote */
     bool majority;                 /* they are one: who is lost can be taken for lost, and all can go on */
-    bool enough;                   /* of those that keep bytes are sure for a round to close */
+    bool enough;                   /* of those that have a copy are sure for a round to close */
     bool shut_out;                 /* most of the others that vote do not know our key */
     bool founding;                 /* of a new run: nobody can vote before its model is known */
     bool votes;                    /* this island does */
@@ -173,11 +173,12 @@ struct status_epoch {
     const char *doubt;             /* why its disk is in doubt; "" */
     uint64_t sealed_ms;            /* for so long the next epoch is being decided; 0: it is not */
     bool closing;                  /* and rounds close all the same: the others do without us */
-    uint64_t wished_ms;            /* for so long a change is wished, and nobody is about to decide it; 0: none is */
+    uint64_t requested_ms;         /* for so long a change is wished, and nobody is about to decide it; 0: none is */
     char waits[200];               /* what either waits for */
-    struct membership_pending wishes[STATUS_WISHES_MAX]; /* what was asked about members, and is not decided */
-    uint32_t wishes_count;
-    const char *unkept; /* why a decided record, or our vote, cannot be kept on disk; "" */
+    struct membership_pending
+        requests[STATUS_CHANGE_REQUESTS_MAX]; /* what was asked about members, and is not decided */
+    uint32_t change_requests_count;
+    const char *unkept; /* why a decided configuration, or our vote, cannot be kept on disk; "" */
     char advice[600];   /* what is well, and could be better; "" */
 };
 

@@ -26,7 +26,7 @@ struct ctl_draft {
     const char *state, *sockets; /* relative to the configuration's folder, or absolute */
     const char *founded; /* file of what was drawn for the run that this one begins, relative or absolute; or NULL */
     /* Of an island that joins a run; NULL: this one begins a run. */
-    const char *joined;                         /* file of its view record, relative or absolute */
+    const char *joined;                         /* file of its configuration, relative or absolute */
     const char *inviter_name, *inviter_address; /* where it was reached */
 };
 

@@ -46,7 +46,7 @@ struct maker {
     char *data, *listen, *draft;
     char *fitted; /* the run spec, with --from */
     bool key_was_there, run_was_there;
-    char *joined; /* path of the record by which it joined */
+    char *joined; /* path of the configuration by which it joined */
     struct ctl_admission admission;
     struct ident ident;
     struct made made;
@@ -56,7 +56,7 @@ struct maker {
 void ctl_admission_free(struct ctl_admission *admission)
 {
     mem_free(admission->run_text);
-    mem_free(admission->record);
+    mem_free(admission->config);
     *admission = (struct ctl_admission){0};
 }
 
@@ -205,7 +205,7 @@ static bool in_a_run(const struct home *home)
 {
     char pattern[PATH_MAX];
     glob_t found = {0};
-    snprintf(pattern, sizeof pattern, "%s/record-*", home->state);
+    snprintf(pattern, sizeof pattern, "%s/config-*", home->state);
     bool there = glob(pattern, 0, NULL, &found) == 0;
     globfree(&found);
     return there;
@@ -223,7 +223,7 @@ static enum err needs_text(const struct ctl_init *init, bool *needs)
 
 static enum err check_asked(const struct home *home, const struct ctl_init *init)
 {
-    bool joins = init->enrol != NULL, text;
+    bool joins = init->redeem != NULL, text;
     TRY(needs_text(init, &text));
     if (init->name == NULL || (init->data == NULL && text))
         return err_set(ERR_ARG, "%s needs a name%s: %s %s --name NAME%s%s%s", joins ? "join" : "init",
@@ -363,7 +363,7 @@ static enum err copied_run(const char *path, char **text, size_t *bytes)
 static enum err run_text(const struct maker *maker, char **text, size_t *bytes)
 {
     const struct ctl_init *init = maker->init;
-    const char *made = init->enrol != NULL ? maker->admission.run_text : maker->fitted;
+    const char *made = init->redeem != NULL ? maker->admission.run_text : maker->fitted;
     if (made != NULL)
         TRY(mem_strdup(made, text));
     else if (init->run == NULL)
@@ -411,7 +411,7 @@ static enum err keep_run(const struct maker *maker, const char *text, size_t byt
     char *there;
     size_t there_bytes;
     const char *path = maker->home->run;
-    if (maker->init->enrol != NULL)
+    if (maker->init->redeem != NULL)
         return take_run(maker, text, bytes);
     TRY(runspec_load(path, NULL, 0, &spec));
     runspec_deinit(&spec);
@@ -485,7 +485,7 @@ static enum err draft_text(const struct maker *maker, const struct runspec *spec
                               .ranks = init->ranks,
                               .tensor_parallel = init->tensor_parallel,
                               .other_base = init->other_base,
-                              .founded = init->enrol == NULL ? "founded" : NULL,
+                              .founded = init->redeem == NULL ? "founded" : NULL,
                               .spec = spec,
                               .state = home->folder != NULL ? "state" : home->state,
                               .sockets = home->folder != NULL ? "run" : home->sockets};
@@ -518,7 +518,7 @@ static enum err rehearse_draft(const struct maker *maker)
 {
     struct runspec spec;
     char *text = NULL;
-    bool joins = maker->init->enrol != NULL;
+    bool joins = maker->init->redeem != NULL;
     if (!joins)
         TRY(foresee_run(maker, &spec));
     enum err err = draft_text(maker, joins ? NULL : &spec, &text);
@@ -592,14 +592,14 @@ static enum err ask_run(struct maker *maker)
 {
     sigset_t ends, before;
     struct ctl_admission *admission = &maker->admission;
-    if (maker->init->enrol == NULL)
+    if (maker->init->redeem == NULL)
         return ERR_OK;
     sigemptyset(&ends);
     sigaddset(&ends, SIGINT);
     sigaddset(&ends, SIGTERM);
     sigaddset(&ends, SIGHUP);
     sigprocmask(SIG_UNBLOCK, &ends, &before);
-    enum err err = maker->init->enrol(maker->init->user_data, &maker->ident, maker->listen, admission);
+    enum err err = maker->init->redeem(maker->init->user_data, &maker->ident, maker->listen, admission);
     sigprocmask(SIG_SETMASK, &before, NULL);
     for (size_t i = 0; admission->asked && i < maker->made.count; i++)
         if (strcmp(maker->made.path[i], maker->home->key) == 0) {
@@ -609,13 +609,13 @@ static enum err ask_run(struct maker *maker)
     return err;
 }
 
-static enum err keep_record(struct maker *maker)
+static enum err keep_config(struct maker *maker)
 {
     const struct ctl_admission *admission = &maker->admission;
-    if (maker->init->enrol == NULL)
+    if (maker->init->redeem == NULL)
         return ERR_OK;
     TRY(mem_printf(&maker->joined, "%s/joined", maker->folder));
-    TRY(fsio_replace(maker->joined, admission->record, admission->record_bytes, 0644));
+    TRY(fsio_replace(maker->joined, admission->config, admission->config_bytes, 0644));
     return remember(&maker->made, maker->joined);
 }
 
@@ -623,7 +623,7 @@ static enum err keep_record(struct maker *maker)
 static enum err draw_founding(struct maker *maker)
 {
     char *path;
-    if (maker->init->enrol != NULL)
+    if (maker->init->redeem != NULL)
         return ERR_OK;
     TRY(mem_printf(&path, "%s/founded", maker->folder));
     enum err err = founding_draw(path);
@@ -642,7 +642,7 @@ static enum err make_all(struct maker *maker)
     TRY(find_user(maker->init->user, &user));
     TRY(make_key(maker, user));
     TRY(ask_run(maker));
-    TRY(keep_record(maker));
+    TRY(keep_config(maker));
     TRY(draw_founding(maker));
     TRY(make_run(maker));
     TRY(make_folder(&maker->made, home->state, 0750));
@@ -651,7 +651,7 @@ static enum err make_all(struct maker *maker)
         TRY(make_folder(&maker->made, home->sockets, 0755));
     TRY(make_draft(maker));
     TRY(check_draft(maker));
-    if (maker->init->enrol != NULL)
+    if (maker->init->redeem != NULL)
         TRY(put_aside(home->conf));
     if (rename(maker->draft, home->conf) != 0)
         return err_set_errno(ERR_IO, "cannot rename %s to %s", maker->draft, home->conf);
@@ -705,15 +705,15 @@ static enum err say(const struct maker *maker)
     } else {
         printf("%s %s is made:\n  %s\n  %s%s\n  %s%s\n  %s/\n", init->witness ? "Witness" : "Island", init->name,
                home->conf, home->key, maker->key_was_there ? " (was there)" : "", home->run,
-               maker->run_was_there  ? " (was there)"
-               : init->enrol != NULL ? " (the run's)"
-               : init->from != NULL  ? " (for the model)"
-               : init->run != NULL   ? ""
-                                     : " (a sample)",
+               maker->run_was_there   ? " (was there)"
+               : init->redeem != NULL ? " (the run's)"
+               : init->from != NULL   ? " (for the model)"
+               : init->run != NULL    ? ""
+                                      : " (a sample)",
                home->state);
         printf("It %s%s. Its public key is %s\n", maker->listen[0] != '\0' ? "listens on " : "does not listen",
                maker->listen, maker->ident.public_text);
-        if (init->enrol == NULL)
+        if (init->redeem == NULL)
             advise(home->run);
     }
     return fflush(stdout) == 0 ? ERR_OK : err_set_errno(ERR_IO, "cannot write");

@@ -21,8 +21,8 @@
 /* What the run that takes an island in has told it. */
 struct ctl_admission {
     char *run_text;  /* its run spec */
-    uint8_t *record; /* a file's bytes: the view record by which it joined */
-    size_t record_bytes;
+    uint8_t *config; /* a file's bytes: the configuration by which it joined */
+    size_t config_bytes;
     char inviter_name[WIRE_NAME_BYTES], inviter_address[WIRE_ADDRESS_BYTES]; /* where it answered */
     char address[WIRE_ADDRESS_BYTES]; /* where the others reach this island; "": nowhere */
     bool asked;                       /* its key may be known to the run by now, so that it is kept whatever comes */
@@ -43,7 +43,7 @@ struct ctl_init {
     bool other_base; /* as [worker] allow_other_base */
     bool witness;    /* of the run that it joins: without `data` */
     /* A run that takes this island in, asked when it has its key; NULL: it begins a run. */
-    enum err (*enrol)(void *user, const struct ident *ident, const char *listen, struct ctl_admission *admission);
+    enum err (*redeem)(void *user, const struct ident *ident, const char *listen, struct ctl_admission *admission);
     void *user_data;
     const char *user; /* NULL: whoever calls; else who is to own key and state, and is made if there is no such user */
     bool json;

@@ -12,10 +12,10 @@
 #include "common/runspec.h"
 #include "daemon/dconf.h"
 #include "daemon/founding.h"
-#include "net/config/record.h"
-#include "net/membership/wire_epoch.h"
+#include "net/config/config.h"
+#include "net/membership/wire_paxos.h"
 #include "net/transport/address.h"
-#include "net/transport/enrol.h"
+#include "net/transport/join_client.h"
 #include "net/transport/invite.h"
 
 enum { PATIENCE_S_MAX = 86400 };
@@ -24,7 +24,7 @@ struct task {
     const struct ctl_join *join;
     struct invite invite;
     uint64_t uplink;
-    uint8_t owner_wish;
+    uint8_t owner_choice;
 };
 
 /* ---- what was asked for ---- */
@@ -67,14 +67,14 @@ enum err ctl_join_token(char *word, const char *file, char **token)
     return read_token(stdin, "standard input", token);
 }
 
-static enum err parse_owner(const char *text, uint8_t *wish)
+static enum err parse_owner(const char *text, uint8_t *request)
 {
-    static const char *const words[RECORD_OWNER_WISHES] = {
-        [RECORD_OWNER_AUTO] = "auto", [RECORD_OWNER_YES] = "yes", [RECORD_OWNER_NO] = "no"};
-    *wish = RECORD_OWNER_AUTO;
-    for (uint8_t i = 0; text != NULL && i < RECORD_OWNER_WISHES; i++)
+    static const char *const words[CONFIG_OWNER_CHOICES] = {
+        [CONFIG_OWNER_AUTO] = "auto", [CONFIG_OWNER_YES] = "yes", [CONFIG_OWNER_NO] = "no"};
+    *request = CONFIG_OWNER_AUTO;
+    for (uint8_t i = 0; text != NULL && i < CONFIG_OWNER_CHOICES; i++)
         if (words[i] != NULL && strcmp(words[i], text) == 0) {
-            *wish = i;
+            *request = i;
             return ERR_OK;
         }
     return text == NULL ? ERR_OK : err_set(ERR_ARG, "--owner %s: auto, yes or no", text);
@@ -113,33 +113,33 @@ static enum err choose_address(const struct task *task, const char *listen, char
 
 /* ---- what the run answers ---- */
 
-static enum err take_inviter(const struct record *record, const struct invite *invite, uint32_t answered,
+static enum err take_inviter(const struct config *config, const struct invite *invite, uint32_t answered,
                              struct ctl_admission *admission)
 {
-    const struct record_member *inviter = NULL;
-    for (uint32_t i = 0; i < record->members_count; i++)
-        if (memcmp(record->members[i].key, invite->inviter, IDENT_KEY_BYTES) == 0)
-            inviter = &record->members[i];
+    const struct config_member *inviter = NULL;
+    for (uint32_t i = 0; i < config->members_count; i++)
+        if (memcmp(config->members[i].key, invite->inviter, IDENT_KEY_BYTES) == 0)
+            inviter = &config->members[i];
     if (inviter == NULL)
-        return err_set(ERR_PROTO, "the record that came with the answer does not have the inviter");
+        return err_set(ERR_PROTO, "the configuration that came with the answer does not have the inviter");
     snprintf(admission->inviter_name, sizeof admission->inviter_name, "%s", inviter->name);
     snprintf(admission->inviter_address, sizeof admission->inviter_address, "%s", invite->addresses[answered]);
     return ERR_OK;
 }
 
-/* Whether the record is of the token's run, and has our key under the id that it was told. */
-static enum err check_record(const struct task *task, const struct ident *ident, uint32_t id,
-                             const struct record *record)
+/* Whether the configuration is of the token's run, and has our key under the id that it was told. */
+static enum err check_config(const struct task *task, const struct ident *ident, uint32_t id,
+                             const struct config *config)
 {
-    const struct record_member *self = record_member(record, id);
-    if (memcmp(record->nonce, task->invite.nonce, sizeof record->nonce) != 0)
-        return err_set(ERR_PROTO, "the record that came with the answer is of another run than the token");
+    const struct config_member *self = config_member(config, id);
+    if (memcmp(config->nonce, task->invite.nonce, sizeof config->nonce) != 0)
+        return err_set(ERR_PROTO, "the configuration that came with the answer is of another run than the token");
     if (self == NULL || memcmp(self->key, ident->key, sizeof self->key) != 0 ||
         strcmp(self->name, task->join->init.name) != 0)
-        return err_set(ERR_PROTO, "the record that came with the answer does not have this island");
-    if ((self->role == RECORD_WITNESS) != task->join->witness)
-        return err_set(ERR_PROTO, "the record that came with the answer has this island as %s",
-                       record_role_name(self->role));
+        return err_set(ERR_PROTO, "the configuration that came with the answer does not have this island");
+    if ((self->role == CONFIG_WITNESS) != task->join->witness)
+        return err_set(ERR_PROTO, "the configuration that came with the answer has this island as %s",
+                       config_role_name(self->role));
     return ERR_OK;
 }
 
@@ -153,19 +153,19 @@ static enum err check_spec(const struct task *task, const char *text)
     return same ? ERR_OK : err_set(ERR_PROTO, "the run spec that came with the answer is not the token's");
 }
 
-static enum err take_record(const struct task *task, const struct ident *ident, const struct wire_enrolled *enrolled,
+static enum err take_config(const struct task *task, const struct ident *ident, const struct wire_joined *joined,
                             uint32_t answered, struct ctl_admission *admission)
 {
-    struct epoch_message message;
-    struct record record = {0};
+    struct paxos_message message;
+    struct config config = {0};
     enum err err;
-    TRY(wire_epoch_unpack(WIRE_DECIDED, enrolled->records, enrolled->records_bytes, &message));
-    TRY_OUT(record_unpack(message.bytes, message.bytes_count, &record));
-    TRY_OUT(check_record(task, ident, enrolled->id, &record));
-    TRY_OUT(take_inviter(&record, &task->invite, answered, admission));
+    TRY(wire_paxos_unpack(WIRE_DECIDED, joined->configs, joined->configs_bytes, &message));
+    TRY_OUT(config_unpack(message.bytes, message.bytes_count, &config));
+    TRY_OUT(check_config(task, ident, joined->id, &config));
+    TRY_OUT(take_inviter(&config, &task->invite, answered, admission));
 out:
-    record_deinit(&record);
-    wire_epoch_deinit(&message);
+    config_deinit(&config);
+    wire_paxos_deinit(&message);
     return err;
 }
 
@@ -181,43 +181,43 @@ static uint32_t patience_ms(uint32_t said_s)
     return (said_s < PATIENCE_S_MAX ? said_s : PATIENCE_S_MAX) * 1000;
 }
 
-static enum err enrol(void *user, const struct ident *ident, const char *listen, struct ctl_admission *admission)
+static enum err redeem(void *user, const struct ident *ident, const char *listen, struct ctl_admission *admission)
 {
     const struct task *task = user;
-    struct wire_enrolled enrolled;
+    struct wire_joined joined;
     uint32_t answered = 0;
     TRY(choose_address(task, listen, admission->address));
-    uint8_t wish = task->owner_wish;
-    if (listen[0] == '\0' && wish != RECORD_OWNER_NO)
-        wish = RECORD_OWNER_DIALS;
-    struct enrol_conf conf = {.invite = &task->invite,
-                              .ident = ident,
-                              .name = task->join->init.name,
-                              .address = admission->address,
-                              .uplink = task->uplink,
-                              .owner_wish = wish,
-                              .witness = task->join->witness,
-                              .timeout_ms = patience_ms(task->join->patience_s),
-                              .decide_ms = patience_ms(task->join->decide_s),
-                              .late = say_late,
-                              .answered = &answered};
+    uint8_t request = task->owner_choice;
+    if (listen[0] == '\0' && request != CONFIG_OWNER_NO)
+        request = CONFIG_OWNER_DIALS;
+    struct join_client_conf conf = {.invite = &task->invite,
+                                    .ident = ident,
+                                    .name = task->join->init.name,
+                                    .address = admission->address,
+                                    .uplink = task->uplink,
+                                    .owner_choice = request,
+                                    .witness = task->join->witness,
+                                    .timeout_ms = patience_ms(task->join->patience_s),
+                                    .decide_ms = patience_ms(task->join->decide_s),
+                                    .late = say_late,
+                                    .answered = &answered};
     if (!task->join->init.json) {
         printf("Asking %s to be let in...\n", task->invite.addresses[0]);
         fflush(stdout);
     }
-    enum err err = enrol_ask(&conf, &enrolled);
+    enum err err = admit_ask(&conf, &joined);
     admission->asked = err == ERR_OK || err == ERR_CLOSED; /* refused, or never asked: nobody knows the key */
     TRY(err);
-    err = check_spec(task, enrolled.run_spec);
+    err = check_spec(task, joined.run_spec);
     if (err == ERR_OK)
-        err = take_record(task, ident, &enrolled, answered, admission);
+        err = take_config(task, ident, &joined, answered, admission);
     if (err == ERR_OK) {
-        admission->run_text = enrolled.run_spec;
-        admission->record = enrolled.records;
-        admission->record_bytes = enrolled.records_bytes;
-        enrolled = (struct wire_enrolled){0};
+        admission->run_text = joined.run_spec;
+        admission->config = joined.configs;
+        admission->config_bytes = joined.configs_bytes;
+        joined = (struct wire_joined){0};
     }
-    wire_enrolled_deinit(&enrolled);
+    wire_joined_deinit(&joined);
     return err;
 }
 
@@ -252,18 +252,18 @@ static enum err check_witness(struct ctl_join *join)
 static bool is_in(const struct home *home, const struct ctl_join *join, const struct invite *invite)
 {
     struct dconf conf;
-    struct record record;
-    struct record_entry entry;
+    struct config config;
+    struct config_entry entry;
     if (access(home->conf, F_OK) != 0 || dconf_load_home(home, NULL, NULL, 0, &conf) != ERR_OK)
         return false;
     bool in = conf.joined[0] != '\0' && join->init.name != NULL && strcmp(conf.name, join->init.name) == 0 &&
-              founding_read_joined(conf.joined, &record, &entry) == ERR_OK;
+              founding_read_joined(conf.joined, &config, &entry) == ERR_OK;
     conf_deinit(&dconf_schema, &conf);
     if (!in)
         return false;
-    in = memcmp(record.nonce, invite->nonce, sizeof record.nonce) == 0;
-    record_deinit(&record);
-    record_entry_free(&entry);
+    in = memcmp(config.nonce, invite->nonce, sizeof config.nonce) == 0;
+    config_deinit(&config);
+    config_entry_free(&entry);
     return in;
 }
 
@@ -284,14 +284,14 @@ enum err ctl_join(const struct home *home, struct ctl_join *join)
     if (join->init.name != NULL && !wire_name_good(join->init.name))
         return err_set(ERR_ARG, "--name %s: an island's name is 1 to %d letters, digits, '-' or '_'", join->init.name,
                        WIRE_NAME_BYTES - 1);
-    TRY(parse_owner(join->owner, &task.owner_wish));
+    TRY(parse_owner(join->owner, &task.owner_choice));
     TRY(invite_parse(join->token, &task.invite));
     join->already = is_in(home, join, &task.invite);
     if (join->already)
         return say_in(join);
     TRY(parse_uplink(join->init.uplink, &task.uplink));
     join->init.owner = join->owner;
-    join->init.enrol = enrol;
+    join->init.redeem = redeem;
     join->init.user_data = &task;
     return ctl_init(home, &join->init);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ctl_join: an island joins a run by a token: it is made as by init, but with the run's own spec, and the view record
+ * ctl_join: an island joins a run by a token: it is made as by init, but with the run's own spec, and the configuration
  * that has it on the roster.
  *
  * Blocks until the run has decided it. What is made is as ctl_init says; only the key stays after a failure that the
@@ -21,7 +21,7 @@ struct ctl_join {
     bool witness;         /* it has no data, and is called "witness" where no name is given */
     uint32_t patience_s;  /* for the inviter to be there */
     uint32_t decide_s;    /* and for the run to decide, in all */
-    struct ctl_init init; /* its enrol and owner are set here */
+    struct ctl_init init; /* its admit and owner are set here */
     bool already;         /* out: the island was in that run before */
 };
 

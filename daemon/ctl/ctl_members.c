@@ -190,7 +190,7 @@ enum err ctl_members_names(const struct ctl_members *ctl)
     return fflush(stdout) == 0 ? ERR_OK : err_set_errno(ERR_IO, "cannot write");
 }
 
-/* ---- waiting for a record ---- */
+/* ---- waiting for a configuration ---- */
 
 static const json_t *row_of(const json_t *peers, const char *name)
 {
@@ -202,7 +202,7 @@ static const json_t *row_of(const json_t *peers, const char *name)
     return NULL;
 }
 
-/* Whether the record of `peers` says it; `role`: which it then has, NULL: none, being gone. */
+/* Whether the configuration of `peers` says it; `role`: which it then has, NULL: none, being gone. */
 static bool says(const json_t *peers, const char *name, const char *role, json_int_t before)
 {
     const json_t *row = row_of(peers, name);

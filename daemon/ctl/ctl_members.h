@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ctl_members: invitations, and members that leave or are sent away: asks the daemon, and waits until a view record
+ * ctl_members: invitations, and members that leave or are sent away: asks the daemon, and waits until a configuration
  * says what was asked. Blocking; what came of it is said on standard output.
  */
 #ifndef DAEMON_CTL_CTL_MEMBERS_H
@@ -17,7 +17,7 @@ struct ctl_members {
     const char *island;  /* invite: the only one that the token lets in; NULL: any */
     const char *note;    /* invite; NULL: none */
     const char *address; /* invite: where guests knock; NULL: the daemon knows */
-    uint32_t patience_s; /* for a record to say it */
+    uint32_t patience_s; /* for a configuration to say it */
     bool no_wait, now, json;
 };
 
@@ -30,7 +30,7 @@ ERR_MUST_CHECK enum err ctl_members_uninvite(const struct ctl_members *ctl, cons
 /* Prints the names of the other islands, one a line. Waits a second at most, for a shell that completes words. */
 ERR_MUST_CHECK enum err ctl_members_names(const struct ctl_members *ctl);
 
-/* ERR_AGAIN: it was asked, and no record says it in time; with what it waits for. */
+/* ERR_AGAIN: it was asked, and no configuration says it in time; with what it waits for. */
 ERR_MUST_CHECK enum err ctl_members_leave(const struct ctl_members *ctl);
 ERR_MUST_CHECK enum err ctl_members_evict(const struct ctl_members *ctl, const char *name);
 ERR_MUST_CHECK enum err ctl_members_revoke(const struct ctl_members *ctl, const char *name);

@@ -12,7 +12,7 @@
 #include "common/mem_limit.h"
 #include "common/plot.h"
 #include "common/processors.h"
-#include "daemon/ctl/forecast.h"
+#include "daemon/ctl/simulate.h"
 #include "daemon/rules.h"
 #include "net/sync/sync.h"
 #include "net/transport/wire.h"
@@ -76,15 +76,15 @@ static double data_parallel(const struct ctl_plan *plan, double bits, double bit
 struct trial {
     const struct ctl_plan *plan;
     const struct way *way;
-    const struct yardstick_cost *cost;
+    const struct calibrate_cost *cost;
     double cores;
 };
 
-static struct forecast_conf conf_of(const struct trial *t, double bits_per_s, uint32_t most)
+static struct simulate_conf conf_of(const struct trial *t, double bits_per_s, uint32_t most)
 {
     const struct ctl_plan *plan = t->plan;
-    uint32_t threads = t->cores < FORECAST_THREADS_MAX ? (uint32_t)t->cores : FORECAST_THREADS_MAX;
-    struct forecast_conf conf = {.islands = (uint32_t)plan->islands,
+    uint32_t threads = t->cores < SIMULATE_THREADS_MAX ? (uint32_t)t->cores : SIMULATE_THREADS_MAX;
+    struct simulate_conf conf = {.islands = (uint32_t)plan->islands,
                                  .params = plan->params,
                                  .fragments = t->way->stream ? fragments_of(plan) : 1,
                                  .interval = plan->interval,
@@ -104,7 +104,7 @@ static struct forecast_conf conf_of(const struct trial *t, double bits_per_s, ui
                                           .store_ns = t->cost->store_ns + t->cost->disk_ns,
                                           .link_ns = t->cost->link_ns},
                                  .steps = 4 * plan->interval};
-    return plan->islands > most ? forecast_fewer(&conf, most) : conf;
+    return plan->islands > most ? simulate_fewer(&conf, most) : conf;
 }
 
 static enum err try_way(const struct trial *t, double bits_per_s, double *utilisation, double *bytes_per_day)
@@ -116,9 +116,9 @@ static enum err try_way(const struct trial *t, double bits_per_s, double *utilis
         *bytes_per_day = share_of((double)plan->islands) * copy * per_day * *utilisation;
         return ERR_OK;
     }
-    struct forecast_conf conf = conf_of(t, bits_per_s, PLAN_FEW);
-    struct forecast_result result;
-    TRY(forecast_run(&conf, &result));
+    struct simulate_conf conf = conf_of(t, bits_per_s, PLAN_FEW);
+    struct simulate_result result;
+    TRY(simulate_run(&conf, &result));
     *utilisation = result.utilisation;
     /* The few send more than their part where they stand for many. */
     double part = t->way->bits / conf.bits * share_of((double)plan->islands) / share_of(conf.islands);
@@ -147,7 +147,7 @@ static enum err needed(const struct trial *t, double target, double low, double 
     return ERR_OK;
 }
 
-static double cores_taken(const struct ctl_plan *plan, const struct yardstick_cost *cost, double utilisation)
+static double cores_taken(const struct ctl_plan *plan, const struct calibrate_cost *cost, double utilisation)
 {
     return 1e-9 * cost->all_ns * plan->params / ((double)plan->interval * plan->step_s) * utilisation;
 }
@@ -180,8 +180,8 @@ static uint64_t overlap_for(const struct trial *t, double bits_per_s)
     const struct ctl_plan *plan = t->plan;
     const double values = plan->params / fragments_of(plan);
     double line_s =
-        forecast_owner_share((uint32_t)plan->islands) * t->way->bits * values / bits_per_s / (1 - plan->loss);
-    double work_ns = t->cost->encode_ns + t->cost->reduce_ns / forecast_owners((uint32_t)plan->islands) +
+        simulate_owner_share((uint32_t)plan->islands) * t->way->bits * values / bits_per_s / (1 - plan->loss);
+    double work_ns = t->cost->encode_ns + t->cost->reduce_ns / simulate_owners((uint32_t)plan->islands) +
                      t->cost->store_ns + t->cost->disk_ns + t->cost->apply_ns;
     return 1 + (uint64_t)ceil((line_s + 1e-9 * work_ns * values + 2 * plan->rtt_ms / 1000) / plan->step_s);
 }
@@ -189,11 +189,11 @@ static uint64_t overlap_for(const struct trial *t, double bits_per_s)
 /* What was found with few islands, with more of them. */
 static enum err confirm(const struct trial *t, double bits_per_s, double *utilisation)
 {
-    struct forecast_conf conf = conf_of(t, bits_per_s, PLAN_CROWD);
-    struct forecast_result result;
+    struct simulate_conf conf = conf_of(t, bits_per_s, PLAN_CROWD);
+    struct simulate_result result;
     if (t->plan->islands <= PLAN_FEW)
         return ERR_OK;
-    TRY(forecast_run(&conf, &result));
+    TRY(simulate_run(&conf, &result));
     *utilisation = result.utilisation;
     return ERR_OK;
 }
@@ -204,7 +204,7 @@ enum { ANCHOR_BYTES = 4, STATE_BYTES = 8, RESIDUAL_BYTES = 8, LEDGER_KEEP = 1 <<
 
 static struct plan_saving saving_of(const struct trial *t, const struct plan_found *found)
 {
-    const struct yardstick *machine = &found->machine.yardstick;
+    const struct calibration *machine = &found->machine.yardstick;
     const double params = t->plan->params, file = STATE_BYTES + (t->way->error_feedback ? RESIDUAL_BYTES : 0);
     const double version = t->way->bits / 8, copied_ns = machine->copy_ns / sizeof(float);
     const double kept = (double)rules_versions((uint64_t)(STATE_BYTES * params), (uint64_t)ceil(version * params));
@@ -273,23 +273,23 @@ enum err ctl_plan_machine(const struct ctl_plan *plan, struct plan_machine *out)
 {
     out->cores = plan->daemon_cores > 0 ? plan->daemon_cores : processors_jobs(0);
     out->memory_bytes = plan->daemon_memory > 0 ? plan->daemon_memory * gib : (double)mem_limit().bytes;
-    TRY(yardstick_measure(disk, &out->yardstick));
+    TRY(calibrate_measure(disk, &out->yardstick));
     for (size_t i = 0; i < WAYS; i++) {
         if (i > 0 && ctl_ways[i].codec.id == ctl_ways[i - 1].codec.id)
             out->codecs[i] = out->codecs[i - 1];
         else
-            TRY(yardstick_measure_codec(&ctl_ways[i].codec, &out->codecs[i]));
+            TRY(calibrate_measure_codec(&ctl_ways[i].codec, &out->codecs[i]));
     }
     return ERR_OK;
 }
 
-static struct yardstick_cost cost_of(const struct ctl_plan *plan, const struct plan_machine *machine, size_t way)
+static struct calibrate_cost cost_of(const struct ctl_plan *plan, const struct plan_machine *machine, size_t way)
 {
-    const struct yardstick_run run = {.islands = (uint32_t)plan->islands,
-                                      .owners = forecast_owners((uint32_t)plan->islands),
+    const struct calibrate_run run = {.islands = (uint32_t)plan->islands,
+                                      .owners = simulate_owners((uint32_t)plan->islands),
                                       .bits = ctl_ways[way].bits,
                                       .error_feedback = ctl_ways[way].error_feedback};
-    return yardstick_cost(&machine->yardstick, &machine->codecs[way], &run);
+    return calibrate_cost(&machine->yardstick, &machine->codecs[way], &run);
 }
 
 static enum err check(const struct ctl_plan *plan)
@@ -309,8 +309,8 @@ static enum err check(const struct ctl_plan *plan)
                        plan->overlap, plan->interval);
     if (!(plan->loss >= 0 && plan->loss < loss_most) || !(plan->rtt_ms >= 0))
         return err_set(ERR_ARG, "--loss is a fraction from 0 to 0.9, --rtt milliseconds from 0 on");
-    if (plan->daemon_cores != 0 && !(plan->daemon_cores >= 1 && plan->daemon_cores <= FORECAST_THREADS_MAX))
-        return err_set(ERR_ARG, "--daemon-cores: %g; 1 to %d are possible", plan->daemon_cores, FORECAST_THREADS_MAX);
+    if (plan->daemon_cores != 0 && !(plan->daemon_cores >= 1 && plan->daemon_cores <= SIMULATE_THREADS_MAX))
+        return err_set(ERR_ARG, "--daemon-cores: %g; 1 to %d are possible", plan->daemon_cores, SIMULATE_THREADS_MAX);
     if (!(plan->daemon_memory >= 0))
         return err_set(ERR_ARG, "--daemon-memory: how many GiB may a daemon take?");
     return ERR_OK;
@@ -503,7 +503,7 @@ static void print_plan(const struct ctl_plan *plan, const struct plan_found *fou
 
 /* ---- for programs ---- */
 
-static json_t *cost_json(const struct yardstick_cost *cost)
+static json_t *cost_json(const struct calibrate_cost *cost)
 {
     return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "encode", cost->encode_ns, "reduce", cost->reduce_ns,
                      "store", cost->store_ns, "disk", cost->disk_ns, "apply", cost->apply_ns, "hash", cost->hash_ns,

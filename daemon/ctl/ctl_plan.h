@@ -13,7 +13,7 @@
 
 #include "common/err.h"
 #include "daemon/ctl/ctl_ways.h"
-#include "daemon/ctl/yardstick.h"
+#include "daemon/ctl/calibrate.h"
 
 struct ctl_plan {
     double params, step_s;
@@ -34,15 +34,15 @@ enum { PLAN_FEW = 4, PLAN_CROWD = 128 };
 /* What an island has. */
 struct plan_machine {
     double cores, memory_bytes; /* that its daemon may take */
-    struct yardstick yardstick;
-    struct yardstick_codec codecs[WAYS];
+    struct calibration yardstick;
+    struct calibrate_codec codecs[WAYS];
 };
 
 /* What one way comes to. */
 struct plan_outcome {
     double utilisation, bytes_per_day;
     double cores, memory_bytes; /* of an island's daemon; data-parallel: none */
-    struct yardstick_cost cost;
+    struct calibrate_cost cost;
     double needed[PLAN_TARGETS];                   /* bit/s */
     double curve[PLAN_GRID], bandwidth[PLAN_GRID]; /* for the picture: %, bit/s */
 };

@@ -233,7 +233,7 @@ static void print_epoch(const json_t *status, const struct ctl_text_look *look, 
     long long heard = (long long)ctl_integer(status, "voters_heard");
     long long sure = (long long)ctl_integer(status, "voters_sure");
     size_t index;
-    json_t *wish;
+    json_t *request;
     struct line line = {.used = 0}, next = {.used = 0};
     add(&line, "%lld, %lld of %lld islands that vote heard", (long long)ctl_integer(status, "epoch"), heard,
         (long long)ctl_integer(status, "voters"));
@@ -243,13 +243,13 @@ static void print_epoch(const json_t *status, const struct ctl_text_look *look, 
     say(&line, "epoch", look, file);
     if (ctl_integer(status, "sealed_ms") > 0)
         add(&next, "the next one is being decided; it waits for %s", ctl_text(status, "waits"));
-    else if (ctl_integer(status, "wished_ms") > 0)
+    else if (ctl_integer(status, "requested_ms") > 0)
         add(&next, "a change is wished, and not decided; it waits for %s", ctl_text(status, "waits"));
     say_text(next.text, "", look, file);
-    json_array_foreach (json_object_get(status, "wishes"), index, wish) {
+    json_array_foreach (json_object_get(status, "change_requests"), index, request) {
         struct line asked = {.used = 0};
-        add(&asked, "%s asks to %s %s, since %.0f s", ctl_text(wish, "by"), ctl_text(wish, "kind"),
-            ctl_text(wish, "island"), (double)ctl_integer(wish, "for_ms") / 1000);
+        add(&asked, "%s asks to %s %s, since %.0f s", ctl_text(request, "by"), ctl_text(request, "kind"),
+            ctl_text(request, "island"), (double)ctl_integer(request, "for_ms") / 1000);
         say_text(asked.text, "", look, file);
     }
 }

@@ -93,12 +93,12 @@ static enum err remove_mark(const struct dconf *conf)
     return err;
 }
 
-/* The records beside the sockets and the mark go last: with them the daemon would go on, or know that its state was
- * taken away. */
+/* The configurations beside the sockets and the mark go last: with them the daemon would go on, or know that its state
+ * was taken away. */
 static enum err move_all(const struct dconf *conf, const char *aside, int *moved)
 {
     TRY(move_matching(conf->state_folder, "*", aside, moved));
-    TRY(move_matching(conf->run_folder, "record-*", aside, moved));
+    TRY(move_matching(conf->run_folder, "config-*", aside, moved));
     TRY(remove_mark(conf));
     return conf->joined[0] != '\0' ? move(conf->joined, aside, moved) : ERR_OK;
 }
@@ -113,7 +113,8 @@ static enum err draw_anew(const struct dconf *conf, const char *aside)
     return founding_draw(conf->founded);
 }
 
-/* What begins with a state that is empty. The configuration of an island that joined starts no more without its record.
+/* What begins with a state that is empty. The configuration of an island that joined starts no more without its
+ * configuration.
  */
 static enum err describe_next(const struct dconf *conf, char **text)
 {

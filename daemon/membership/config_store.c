@@ -16,40 +16,41 @@
 #include "daemon/founding.h"
 #include "daemon/state/ledger.h"
 #include "daemon/state/store.h"
-#include "net/membership/proof.h"
+#include "net/membership/evidence.h"
 
-/* Who chases older versions fetches a state: records of epochs before that are not needed in memory, nor in files of
- * their own. */
+/* Who chases older versions fetches a state: configurations of epochs before that are not needed in memory, nor in
+ * files of their own. */
 enum { EPOCHS_KEPT = 256 };
 
 /* ---- files ---- */
 
 /*
- * File "record-EPOCH", 12 digits: magic u32 "DLE1", version u32, epoch u64, record bytes u64, votes u32, zero u32, the
- * record, for each vote id u32, zero u32, ballot u64 and signature; then 32 bytes BLAKE2b over all before.
+ * File "record-EPOCH", 12 digits: magic u32 "DLE1", version u32, epoch u64, configuration bytes u64, votes u32, zero
+ * u32, the configuration, for each vote id u32, zero u32, ballot u64 and signature; then 32 bytes BLAKE2b over all
+ * before.
  */
 #define RECORD_MAGIC 0x31454c44u
-enum { FILE_VERSION = 1, HEAD_BYTES = 32, VOTE_BYTES = 16 + IDENT_SIGNATURE_BYTES, VOTES_MAX = RECORD_OWNERS_MAX + 1 };
+enum { FILE_VERSION = 1, HEAD_BYTES = 32, VOTE_BYTES = 16 + IDENT_SIGNATURE_BYTES, VOTES_MAX = CONFIG_OWNERS_MAX + 1 };
 /* File "records-EPOCH": so many epochs from that one on, which is a multiple of it, as far as they were here: their
  * files as they were, one after the other. AT_ONCE: a disk that has thousands of files is tidied little by little. */
 enum { PACK_EPOCHS = 256, PACKS_AT_ONCE = 4 };
-enum { FILE_BYTES_MAX = HEAD_BYTES + RECORD_BYTES_MAX + VOTES_MAX * VOTE_BYTES + DIGEST_BYTES };
+enum { FILE_BYTES_MAX = HEAD_BYTES + CONFIG_BYTES_MAX + VOTES_MAX * VOTE_BYTES + DIGEST_BYTES };
 
 #define PACK_BYTES_MAX ((size_t)PACK_EPOCHS * FILE_BYTES_MAX)
 
 static enum err path_of(const char *folder, uint64_t epoch, char **path)
 {
-    return mem_printf(path, "%s/record-%012" PRIu64, folder, epoch);
+    return mem_printf(path, "%s/config-%012" PRIu64, folder, epoch);
 }
 
 static enum err pack_path_of(const char *folder, uint64_t epoch, char **path)
 {
-    return mem_printf(path, "%s/records-%012" PRIu64, folder, epoch / PACK_EPOCHS * PACK_EPOCHS);
+    return mem_printf(path, "%s/configs-%012" PRIu64, folder, epoch / PACK_EPOCHS * PACK_EPOCHS);
 }
 
 /* ---- one file ---- */
 
-static void write_entry(struct bytes_writer *writer, uint64_t epoch, const struct record_entry *entry)
+static void write_entry(struct bytes_writer *writer, uint64_t epoch, const struct config_entry *entry)
 {
     bytes_put_u32(writer, RECORD_MAGIC);
     bytes_put_u32(writer, FILE_VERSION);
@@ -70,14 +71,15 @@ static void write_entry(struct bytes_writer *writer, uint64_t epoch, const struc
 
 typedef enum err put_file(const char *path, const void *data, size_t bytes, mode_t mode);
 
-static enum err put(const char *folder, uint64_t epoch, const struct record_entry *entry, put_file *file)
+static enum err put(const char *folder, uint64_t epoch, const struct config_entry *entry, put_file *file)
 {
     char *path;
     uint8_t *data;
-    if (entry->bytes_count > RECORD_BYTES_MAX || entry->votes_count > VOTES_MAX)
-        return err_set(ERR_ARG, "a record of %zu bytes with %" PRIu32 " votes", entry->bytes_count, entry->votes_count);
+    if (entry->bytes_count > CONFIG_BYTES_MAX || entry->votes_count > VOTES_MAX)
+        return err_set(ERR_ARG, "a configuration of %zu bytes with %" PRIu32 " votes", entry->bytes_count,
+                       entry->votes_count);
     size_t bytes = HEAD_BYTES + entry->bytes_count + entry->votes_count * (size_t)VOTE_BYTES + DIGEST_BYTES;
-    TRY(mem_new(bytes, 1, "a view record", &data));
+    TRY(mem_new(bytes, 1, "a configuration", &data));
     struct bytes_writer writer = bytes_writer_init(data, bytes);
     write_entry(&writer, epoch, entry);
     enum err err = path_of(folder, epoch, &path);
@@ -89,17 +91,17 @@ static enum err put(const char *folder, uint64_t epoch, const struct record_entr
     return err;
 }
 
-enum err config_store_save(const char *folder, uint64_t epoch, const struct record_entry *entry)
+enum err config_store_save(const char *folder, uint64_t epoch, const struct config_entry *entry)
 {
     return put(folder, epoch, entry, fsio_replace);
 }
 
-enum err config_store_copy(const char *folder, uint64_t epoch, const struct record_entry *entry)
+enum err config_store_copy(const char *folder, uint64_t epoch, const struct config_entry *entry)
 {
     return put(folder, epoch, entry, fsio_put);
 }
 
-static enum err read_entry(const char *path, uint64_t epoch, const char *data, size_t bytes, struct record_entry *entry)
+static enum err read_entry(const char *path, uint64_t epoch, const char *data, size_t bytes, struct config_entry *entry)
 {
     struct bytes_reader reader = bytes_reader_init(data, bytes);
     uint32_t magic = bytes_get_u32(&reader), version = bytes_get_u32(&reader);
@@ -107,7 +109,7 @@ static enum err read_entry(const char *path, uint64_t epoch, const char *data, s
     uint32_t votes = bytes_get_u32(&reader);
     (void)bytes_get_u32(&reader);
     bool whole = !reader.failed && magic == RECORD_MAGIC && version == FILE_VERSION && said == epoch &&
-                 count <= RECORD_BYTES_MAX && votes <= VOTES_MAX &&
+                 count <= CONFIG_BYTES_MAX && votes <= VOTES_MAX &&
                  bytes == HEAD_BYTES + count + votes * (uint64_t)VOTE_BYTES + DIGEST_BYTES;
     if (whole) {
         struct digest digest = digest_of(data, bytes - DIGEST_BYTES);
@@ -117,8 +119,8 @@ static enum err read_entry(const char *path, uint64_t epoch, const char *data, s
         return err_set(ERR_CORRUPT, "%s is damaged", path);
     entry->bytes_count = (size_t)count;
     entry->votes_count = votes;
-    TRY(mem_new(entry->bytes_count, 1, "a view record", &entry->bytes));
-    TRY(mem_new(votes, sizeof *entry->votes, "a view record", &entry->votes));
+    TRY(mem_new(entry->bytes_count, 1, "a configuration", &entry->bytes));
+    TRY(mem_new(votes, sizeof *entry->votes, "a configuration", &entry->votes));
     memcpy(entry->bytes, bytes_get(&reader, entry->bytes_count), entry->bytes_count);
     for (uint32_t i = 0; i < votes; i++) {
         entry->votes[i].id = bytes_get_u32(&reader);
@@ -129,7 +131,7 @@ static enum err read_entry(const char *path, uint64_t epoch, const char *data, s
     return ERR_OK;
 }
 
-/* Bytes of the record that begins here, by its head; `*epoch`: its own. 0: it is no whole one. */
+/* Bytes of the configuration that begins here, by its head; `*epoch`: its own. 0: it is no whole one. */
 static size_t bytes_of(const char *data, size_t bytes, uint64_t *epoch)
 {
     struct bytes_reader reader = bytes_reader_init(data, bytes);
@@ -137,14 +139,14 @@ static size_t bytes_of(const char *data, size_t bytes, uint64_t *epoch)
     *epoch = bytes_get_u64(&reader);
     uint64_t count = bytes_get_u64(&reader);
     uint32_t votes = bytes_get_u32(&reader);
-    if (reader.failed || magic != RECORD_MAGIC || version != FILE_VERSION || count > RECORD_BYTES_MAX ||
+    if (reader.failed || magic != RECORD_MAGIC || version != FILE_VERSION || count > CONFIG_BYTES_MAX ||
         votes > VOTES_MAX)
         return 0;
     size_t whole = HEAD_BYTES + (size_t)count + votes * (size_t)VOTE_BYTES + DIGEST_BYTES;
     return whole <= bytes ? whole : 0;
 }
 
-static enum err read_alone(const char *folder, uint64_t epoch, struct record_entry *entry)
+static enum err read_alone(const char *folder, uint64_t epoch, struct config_entry *entry)
 {
     char *path = NULL, *data = NULL;
     size_t bytes;
@@ -158,7 +160,7 @@ out:
     return err;
 }
 
-static enum err read_packed(const char *folder, uint64_t epoch, struct record_entry *entry)
+static enum err read_packed(const char *folder, uint64_t epoch, struct config_entry *entry)
 {
     char *path = NULL, *data = NULL;
     size_t bytes, whole;
@@ -166,7 +168,7 @@ static enum err read_packed(const char *folder, uint64_t epoch, struct record_en
     enum err err;
     TRY_OUT(pack_path_of(folder, epoch, &path));
     TRY_OUT(fsio_read(path, PACK_BYTES_MAX, &data, &bytes));
-    err = err_set(ERR_NOTFOUND, "%s does not hold the record of epoch %" PRIu64, path, epoch);
+    err = err_set(ERR_NOTFOUND, "%s does not hold the configuration of epoch %" PRIu64, path, epoch);
     for (size_t at = 0; at < bytes; at += whole) {
         whole = bytes_of(data + at, bytes - at, &said);
         if (whole == 0) {
@@ -184,14 +186,14 @@ out:
     return err;
 }
 
-enum err config_store_read(const char *folder, uint64_t epoch, struct record_entry *entry)
+enum err config_store_read(const char *folder, uint64_t epoch, struct config_entry *entry)
 {
-    *entry = (struct record_entry){0};
+    *entry = (struct config_entry){0};
     enum err err = read_alone(folder, epoch, entry);
     if (err == ERR_NOTFOUND)
         err = read_packed(folder, epoch, entry);
     if (err != ERR_OK)
-        record_entry_free(entry);
+        config_entry_free(entry);
     return err;
 }
 
@@ -200,7 +202,7 @@ enum err config_store_read(const char *folder, uint64_t epoch, struct record_ent
 static bool epoch_of(const char *name, uint64_t *epoch)
 {
     char *end;
-    static const char head[] = "record-";
+    static const char head[] = "config-";
     if (strncmp(name, head, sizeof head - 1) != 0 || name[sizeof head - 1] < '0' || name[sizeof head - 1] > '9')
         return false;
     *epoch = strtoull(name + sizeof head - 1, &end, 10);
@@ -224,54 +226,56 @@ static bool oldest(const char *folder, uint64_t least, uint64_t *out)
     return found;
 }
 
-static enum err check_run(const char *folder, const struct record *record, const uint8_t *nonce, bool nonce_known)
+static enum err check_run(const char *folder, const struct config *config, const uint8_t *nonce, bool nonce_known)
 {
-    if (!nonce_known || memcmp(record->nonce, nonce, RECORD_NONCE_BYTES) == 0)
+    if (!nonce_known || memcmp(config->nonce, nonce, CONFIG_NONCE_BYTES) == 0)
         return ERR_OK;
-    return err_set(ERR_CONF,
-                   "the records in %s are of another run; give this run a state folder of its own, or empty that "
-                   "one with: %s reset",
-                   folder, as_typed());
+    return err_set(
+        ERR_CONF,
+        "the configurations in %s are of another run; give this run a state folder of its own, or empty that "
+        "one with: %s reset",
+        folder, as_typed());
 }
 
-static enum err add(const char *folder, uint64_t epoch, struct chain *chain, const uint8_t *nonce, bool nonce_known)
+static enum err add(const char *folder, uint64_t epoch, struct config_log *config_log, const uint8_t *nonce,
+                    bool nonce_known)
 {
-    struct record_entry entry = {0};
-    struct record record = {0};
+    struct config_entry entry = {0};
+    struct config config = {0};
     enum err err;
     TRY_OUT(read_alone(folder, epoch, &entry));
-    struct digest digest = record_digest(entry.bytes, entry.bytes_count);
-    TRY_OUT(record_unpack(entry.bytes, entry.bytes_count, &record));
-    TRY_OUT(check_run(folder, &record, nonce, nonce_known));
-    if (chain_last(chain) != NULL)
-        TRY_OUT(record_proved(chain_last(chain), chain_last_digest(chain), &record, &digest, entry.votes,
-                              entry.votes_count));
-    TRY_OUT(chain_add(chain, &record, &digest));
+    struct digest digest = config_digest(entry.bytes, entry.bytes_count);
+    TRY_OUT(config_unpack(entry.bytes, entry.bytes_count, &config));
+    TRY_OUT(check_run(folder, &config, nonce, nonce_known));
+    if (config_log_last(config_log) != NULL)
+        TRY_OUT(config_proved(config_log_last(config_log), config_log_last_digest(config_log), &config, &digest,
+                              entry.votes, entry.votes_count));
+    TRY_OUT(config_log_add(config_log, &config, &digest));
 out:
-    record_deinit(&record);
-    record_entry_free(&entry);
+    config_deinit(&config);
+    config_entry_free(&entry);
     return err;
 }
 
-enum err config_store_load(const char *folder, const uint8_t nonce[RECORD_NONCE_BYTES], bool nonce_known,
-                           struct chain *chain)
+enum err config_store_load(const char *folder, const uint8_t nonce[CONFIG_NONCE_BYTES], bool nonce_known,
+                           struct config_log *config_log)
 {
     uint64_t epoch;
     if (!oldest(folder, 0, &epoch))
-        return err_set(ERR_NOTFOUND, "no view record in %s", folder);
+        return err_set(ERR_NOTFOUND, "no configuration in %s", folder);
     for (;; epoch++) {
-        enum err err = add(folder, epoch, chain, nonce, nonce_known);
+        enum err err = add(folder, epoch, config_log, nonce, nonce_known);
         if (err == ERR_CONF || err == ERR_NOMEM)
             return err;
         if (err == ERR_OK)
             continue;
         if (err != ERR_NOTFOUND)
-            log_error("view record %" PRIu64 " is not used: %s; the others send it again", epoch, err_text());
-        if (chain_last(chain) != NULL)
+            log_error("configuration %" PRIu64 " is not used: %s; the others send it again", epoch, err_text());
+        if (config_log_last(config_log) != NULL)
             return ERR_OK;
         /* The oldest is of no use: what follows the gap is as good a beginning. */
         if (!oldest(folder, epoch + 1, &epoch))
-            return err_set(ERR_NOTFOUND, "no view record in %s", folder);
+            return err_set(ERR_NOTFOUND, "no configuration in %s", folder);
         epoch--;
     }
 }
@@ -304,14 +308,14 @@ static enum err add_to_pack(const char *folder, uint64_t epoch, char **pack, siz
 {
     char *path = NULL, *data = NULL;
     size_t count;
-    struct record_entry checked = {0};
+    struct config_entry checked = {0};
     enum err err;
     TRY_OUT(path_of(folder, epoch, &path));
     err = fsio_read(path, FILE_BYTES_MAX, &data, &count);
     if (err == ERR_OK)
         err = read_entry(path, epoch, data, count, &checked);
     if (err == ERR_OK)
-        err = mem_grow(pack, *bytes, *bytes + count, 1, "view records");
+        err = mem_grow(pack, *bytes, *bytes + count, 1, "configurations");
     if (err == ERR_OK) {
         memcpy(*pack + *bytes, data, count);
         *bytes += count;
@@ -322,7 +326,7 @@ static enum err add_to_pack(const char *folder, uint64_t epoch, char **pack, siz
         err = ERR_OK;
     }
 out:
-    record_entry_free(&checked);
+    config_entry_free(&checked);
     mem_free(path);
     mem_free(data);
     return err;
@@ -360,61 +364,61 @@ enum err config_store_pack(const char *folder, uint64_t before)
     return ERR_OK;
 }
 
-/* ---- the first record ---- */
+/* ---- the first configuration ---- */
 
 /* Kept, so that it rules from now on. */
-static enum err first_record(struct config_store *configs, const struct ident *ident, const struct runspec *spec)
+static enum err first_config(struct config_store *configs, const struct ident *ident, const struct runspec *spec)
 {
     enum err err;
-    struct record record = {0};
-    struct record_entry entry = {0};
-    TRY_OUT(founding_record(configs->conf, ident, spec, &record));
-    TRY_OUT(record_pack(&record, &entry.bytes, &entry.bytes_count));
-    struct digest digest = record_digest(entry.bytes, entry.bytes_count);
+    struct config config = {0};
+    struct config_entry entry = {0};
+    TRY_OUT(founding_config(configs->conf, ident, spec, &config));
+    TRY_OUT(config_pack(&config, &entry.bytes, &entry.bytes_count));
+    struct digest digest = config_digest(entry.bytes, entry.bytes_count);
     TRY_OUT(config_store_save(configs->conf->state_folder, 0, &entry));
-    TRY_OUT(chain_add(configs->chain, &record, &digest));
+    TRY_OUT(config_log_add(configs->config_log, &config, &digest));
 out:
-    record_deinit(&record);
-    record_entry_free(&entry);
+    config_deinit(&config);
+    config_entry_free(&entry);
     return err;
 }
 
 /* A founder that is alone and has made nothing yet founds the run that its configuration and run spec describe now. */
 static bool begun(const struct config_store *configs)
 {
-    const struct record *record = chain_last(configs->chain);
+    const struct config *config = config_log_last(configs->config_log);
     const char *folder = configs->conf->state_folder;
-    return record != NULL && (record->epoch > 0 || record->members_count > 1 || ledger_in(folder) || store_in(folder));
+    return config != NULL && (config->epoch > 0 || config->members_count > 1 || ledger_in(folder) || store_in(folder));
 }
 
-/* `record` is taken over. */
-static enum err begin_with(struct config_store *configs, struct record *record, const struct record_entry *entry)
+/* `config` is taken over. */
+static enum err begin_with(struct config_store *configs, struct config *config, const struct config_entry *entry)
 {
-    struct digest digest = record_digest(entry->bytes, entry->bytes_count);
-    chain_free(configs->chain);
-    TRY(chain_new(&configs->chain));
-    TRY(config_store_save(configs->conf->state_folder, record->epoch, entry));
-    return chain_add(configs->chain, record, &digest);
+    struct digest digest = config_digest(entry->bytes, entry->bytes_count);
+    config_log_free(configs->config_log);
+    TRY(config_log_new(&configs->config_log));
+    TRY(config_store_save(configs->conf->state_folder, config->epoch, entry));
+    return config_log_add(configs->config_log, config, &digest);
 }
 
 /* The copy beside the sockets: the others send what came after it. ERR_NOTFOUND: there is none. */
 static enum err begin_from_copy(struct config_store *configs)
 {
-    struct record_entry entry;
-    struct record record;
-    chain_free(configs->chain);
-    TRY(chain_new(&configs->chain));
-    TRY(config_store_load(configs->conf->run_folder, NULL, false, configs->chain));
-    uint64_t epoch = chain_last(configs->chain)->epoch;
-    TRY(record_copy(chain_last(configs->chain), &record));
+    struct config_entry entry;
+    struct config config;
+    config_log_free(configs->config_log);
+    TRY(config_log_new(&configs->config_log));
+    TRY(config_store_load(configs->conf->run_folder, NULL, false, configs->config_log));
+    uint64_t epoch = config_log_last(configs->config_log)->epoch;
+    TRY(config_copy(config_log_last(configs->config_log), &config));
     enum err err = config_store_read(configs->conf->run_folder, epoch, &entry);
     if (err == ERR_OK) {
-        err = begin_with(configs, &record, &entry);
-        record_entry_free(&entry);
+        err = begin_with(configs, &config, &entry);
+        config_entry_free(&entry);
     }
-    record_deinit(&record);
+    config_deinit(&config);
     if (err == ERR_OK)
-        log_warn("%s has no view record, as if it had been emptied: this island goes on from that of epoch %" PRIu64
+        log_warn("%s has no configuration, as if it had been emptied: this island goes on from that of epoch %" PRIu64
                  " in %s, and fetches the run's state from the others",
                  configs->conf->state_folder, epoch, configs->conf->run_folder);
     return err;
@@ -422,36 +426,36 @@ static enum err begin_from_copy(struct config_store *configs)
 
 static enum err begin_as_joined(struct config_store *configs)
 {
-    struct record record;
-    struct record_entry entry;
+    struct config config;
+    struct config_entry entry;
     const char *path = configs->conf->joined;
-    enum err err = founding_read_joined(path, &record, &entry);
+    enum err err = founding_read_joined(path, &config, &entry);
     if (err == ERR_NOTFOUND) /* as after a reset */
         return err_set(ERR_CONF,
-                       "%s: is not there; it is the view record by which this island joined its run: join again with "
+                       "%s: is not there; it is the configuration by which this island joined its run: join again with "
                        "an invitation of another island: %s join TOKEN --name %s",
                        path, as_typed(), configs->conf->name);
     if (err != ERR_OK)
         return err_set(ERR_CONF,
-                       "%s: is damaged; it is the view record by which this island joined its run: %s reset, "
+                       "%s: is damaged; it is the configuration by which this island joined its run: %s reset, "
                        "and join again with an invitation of another island",
                        path, as_typed());
-    err = begin_with(configs, &record, &entry);
-    record_deinit(&record);
-    record_entry_free(&entry);
+    err = begin_with(configs, &config, &entry);
+    config_deinit(&config);
+    config_entry_free(&entry);
     if (err == ERR_OK)
-        log_info("this island begins from the view record of epoch %" PRIu64 ", by which it joined",
-                 chain_last(configs->chain)->epoch);
+        log_info("this island begins from the configuration of epoch %" PRIu64 ", by which it joined",
+                 config_log_last(configs->config_log)->epoch);
     return err;
 }
 
-/* The records of the state folder; where that was emptied, the newest one that lies beside the sockets, or the one by
- * which this island joined. */
+/* The configurations of the state folder; where that was emptied, the newest one that lies beside the sockets, or the
+ * one by which this island joined. */
 static enum err load(struct config_store *configs, const struct ident *ident, const struct runspec *spec)
 {
-    TRY(chain_new(&configs->chain));
+    TRY(config_log_new(&configs->config_log));
     TRY(fsio_mkdirs(configs->conf->state_folder, 0755));
-    enum err err = config_store_load(configs->conf->state_folder, NULL, false, configs->chain);
+    enum err err = config_store_load(configs->conf->state_folder, NULL, false, configs->config_log);
     if (err == ERR_OK && begun(configs))
         return ERR_OK;
     if (err == ERR_NOTFOUND)
@@ -462,26 +466,26 @@ static enum err load(struct config_store *configs, const struct ident *ident, co
         return err;
     if (configs->conf->joined[0] != '\0')
         return begin_as_joined(configs);
-    chain_free(configs->chain);
-    TRY(chain_new(&configs->chain));
-    return first_record(configs, ident, spec);
+    config_log_free(configs->config_log);
+    TRY(config_log_new(&configs->config_log));
+    return first_config(configs, ident, spec);
 }
 
-/* A copy of the newest record beside the sockets, for a state folder that is emptied. Not as precious as the record:
- * the loop waits for no flush of it. */
+/* A copy of the newest configuration beside the sockets, for a state folder that is emptied. Not as precious as the
+ * configuration: the loop waits for no flush of it. */
 static void keep_copy(const struct config_store *configs)
 {
-    struct record_entry entry;
-    uint64_t epoch = chain_last(configs->chain)->epoch;
+    struct config_entry entry;
+    uint64_t epoch = config_log_last(configs->config_log)->epoch;
     enum err err = config_store_read(configs->conf->state_folder, epoch, &entry);
     if (err == ERR_OK) {
         err = config_store_copy(configs->conf->run_folder, epoch, &entry);
-        record_entry_free(&entry);
+        config_entry_free(&entry);
     }
     if (err == ERR_OK)
         config_store_forget(configs->conf->run_folder, epoch);
     else
-        log_warn("no copy of the newest view record: %s", err_text());
+        log_warn("no copy of the newest configuration: %s", err_text());
 }
 
 /* ---- life ---- */
@@ -493,20 +497,21 @@ static enum err not_on_the_roster(const struct config_store *configs)
     return err_set(ERR_CONF,
                    "the key of this island, %s, is not on the roster of epoch %" PRIu64
                    ": %s reset, and then join with a new invitation of another island; or give it back its key",
-                   text, chain_last(configs->chain)->epoch, as_typed());
+                   text, config_log_last(configs->config_log)->epoch, as_typed());
 }
 
-/* The record rules; who is told to be the other of the two would do what nobody expects. */
+/* The configuration rules; who is told to be the other of the two would do what nobody expects. */
 static enum err check_witness(const struct config_store *configs)
 {
     bool is = view_is_witness(&configs->view);
     if (is == configs->conf->witness)
         return ERR_OK;
-    return err_set(ERR_CONF,
-                   is ? "the run's record has this island as its witness: set [island] witness = yes, and take "
-                        "[worker] data out"
-                      : "[island] witness = yes, but the run's record has this island as one that trains, which it "
-                        "stays: set witness = no; for a witness, join with a name and a key of its own");
+    return err_set(
+        ERR_CONF,
+        is ? "the run's configuration has this island as its witness: set [island] witness = yes, and take "
+             "[worker] data out"
+           : "[island] witness = yes, but the run's configuration has this island as one that trains, which it "
+             "stays: set witness = no; for a witness, join with a name and a key of its own");
 }
 
 enum err config_store_open(const struct dconf *conf, const struct ident *ident, const struct runspec *spec,
@@ -521,8 +526,8 @@ enum err config_store_open(const struct dconf *conf, const struct ident *ident, 
     TRY_OUT(dconf_ways(conf, &ways, &count));
     TRY_OUT(view_init(ways, count, &configs->view));
     TRY_OUT(load(configs, ident, spec));
-    TRY_OUT(view_update(&configs->view, chain_last(configs->chain), chain_last_digest(configs->chain), configs->key,
-                        &changes));
+    TRY_OUT(view_update(&configs->view, config_log_last(configs->config_log),
+                        config_log_last_digest(configs->config_log), configs->key, &changes));
     configs->view.nonce_id = digest_of(configs->view.nonce, sizeof configs->view.nonce);
     if (configs->view.self == VIEW_NOBODY)
         err = not_on_the_roster(configs);
@@ -537,79 +542,79 @@ out:
 
 void config_store_close(struct config_store *configs)
 {
-    chain_free(configs->chain);
+    config_log_free(configs->config_log);
     view_free(&configs->view);
     *configs = (struct config_store){0};
 }
 
 /* What people want to know of it: who is lost, who came. */
-static void tell_changes(const struct config_store *configs, const struct record *before)
+static void tell_changes(const struct config_store *configs, const struct config *before)
 {
     const struct view *view = &configs->view;
     uint32_t owners = 0;
     for (uint32_t i = 0; i < view->count; i++) {
         const struct view_member *member = &view->members[i];
-        const struct record_member *old = record_member(before, member->as.id);
+        const struct config_member *old = config_member(before, member->as.id);
         if (!member->used)
             continue;
         if (member->leaving) {
             log_info("island %s is not on the roster any more", member->as.name);
             continue;
         }
-        owners += member->as.role == RECORD_OWNER;
+        owners += member->as.role == CONFIG_OWNER;
         if (old == NULL)
             log_info("island %s is on the roster now%s", member->as.name,
-                     member->as.role == RECORD_WITNESS ? ", as the witness" : "");
-        else if (member->as.role == RECORD_AWAY && old->role == RECORD_DRAINING)
+                     member->as.role == CONFIG_WITNESS ? ", as the witness" : "");
+        else if (member->as.role == CONFIG_AWAY && old->role == CONFIG_DRAINING)
             log_info("island %s, which left, is away", member->as.name);
-        else if (member->as.role == RECORD_AWAY && old->role != RECORD_AWAY)
+        else if (member->as.role == CONFIG_AWAY && old->role != CONFIG_AWAY)
             log_warn("island %s is lost: the run goes on without it, and it comes back by itself", member->as.name);
-        else if (member->as.role == RECORD_OWNER && old->role != RECORD_OWNER)
-            log_info("island %s takes part%s", member->as.name, old->role == RECORD_OBSERVER ? "" : " again");
+        else if (member->as.role == CONFIG_OWNER && old->role != CONFIG_OWNER)
+            log_info("island %s takes part%s", member->as.name, old->role == CONFIG_OBSERVER ? "" : " again");
     }
     log_info("epoch %" PRIu64 " has begun, with %" PRIu32 " of %" PRIu32 " islands as owners", view->epoch, owners,
-             chain_last(configs->chain)->members_count);
+             config_log_last(configs->config_log)->members_count);
 }
 
-static enum err adopt(struct config_store *configs, struct record *record, const struct digest *digest,
+static enum err adopt(struct config_store *configs, struct config *config, const struct digest *digest,
                       struct view_changes *changes)
 {
-    TRY(chain_add(configs->chain, record, digest));
-    const struct record *last = chain_last(configs->chain);
+    TRY(config_log_add(configs->config_log, config, digest));
+    const struct config *last = config_log_last(configs->config_log);
     if (last->epoch > EPOCHS_KEPT)
-        chain_forget(configs->chain, last->epoch - EPOCHS_KEPT);
+        config_log_forget(configs->config_log, last->epoch - EPOCHS_KEPT);
     keep_copy(configs);
-    return view_update(&configs->view, chain_last(configs->chain), digest, configs->key, changes);
+    return view_update(&configs->view, config_log_last(configs->config_log), digest, configs->key, changes);
 }
 
 uint64_t config_store_old(const struct config_store *configs, uint64_t needed)
 {
-    uint64_t last = chain_last(configs->chain)->epoch, kept = last > EPOCHS_KEPT ? last - EPOCHS_KEPT : 0;
+    uint64_t last = config_log_last(configs->config_log)->epoch, kept = last > EPOCHS_KEPT ? last - EPOCHS_KEPT : 0;
     return needed < kept ? needed : kept;
 }
 
-static bool has_us(const struct config_store *configs, const struct record *record)
+static bool has_us(const struct config_store *configs, const struct config *config)
 {
-    for (uint32_t i = 0; i < record->members_count; i++)
-        if (memcmp(record->members[i].key, configs->key, sizeof configs->key) == 0)
+    for (uint32_t i = 0; i < config->members_count; i++)
+        if (memcmp(config->members[i].key, configs->key, sizeof configs->key) == 0)
             return true;
     return false;
 }
 
-enum err config_store_adopt(struct config_store *configs, struct record *record, const struct digest *digest,
+enum err config_store_adopt(struct config_store *configs, struct config *config, const struct digest *digest,
                             struct view_changes *changes)
 {
-    struct record before;
-    if (!has_us(configs, record)) /* the view stays, so that the daemon can end in order */
+    struct config before;
+    if (!has_us(configs, config)) /* the view stays, so that the daemon can end in order */
         return err_set(ERR_STATE,
                        "this island was taken off the roster; to come back: %s reset, then join with a "
                        "new invitation of another island",
                        as_typed());
-    TRY(record_copy(chain_last(configs->chain), &before));
-    enum err err = adopt(configs, record, digest, changes);
+    TRY(config_copy(config_log_last(configs->config_log), &before));
+    enum err err = adopt(configs, config, digest, changes);
     if (err == ERR_OK)
         tell_changes(configs, &before);
-    record_deinit(&before);
+    config_deinit(&before);
     return err;
 }
 
@@ -619,19 +624,19 @@ struct sync_view config_store_sync_view(struct config_store *configs, bool votes
 {
     const struct view *view = &configs->view;
     struct sync_view out = {.epoch = view->epoch, .self = view->self, .slots = view->count, .ids = configs->ids};
-    out.certifying = record_certifying(chain_last(configs->chain));
+    out.commit_quorum = config_commit_quorum(config_log_last(configs->config_log));
     for (uint32_t i = 0; i < view->count; i++) {
         const struct view_member *member = &view->members[i];
         configs->ids[i] = member->as.id;
         if (!member->used || member->leaving)
             continue;
         bitset_add(&out.members, i);
-        if (member->as.role == RECORD_WITNESS)
+        if (member->as.role == CONFIG_WITNESS)
             bitset_add(&out.witness, i);
         else if (member->as.voter)
             bitset_add(&out.keepers, i);
-        if (member->as.role == RECORD_OWNER || member->as.role == RECORD_CONTRIBUTOR ||
-            member->as.role == RECORD_DRAINING)
+        if (member->as.role == CONFIG_OWNER || member->as.role == CONFIG_CONTRIBUTOR ||
+            member->as.role == CONFIG_DRAINING)
             bitset_add(&out.taking_part, i);
     }
     out.votes = votes && bitset_has(&out.keepers, view->self);
@@ -640,39 +645,39 @@ struct sync_view config_store_sync_view(struct config_store *configs, bool votes
 
 bool config_store_drained(const struct config_store *configs, uint32_t id)
 {
-    const struct record *record = chain_last(configs->chain);
-    for (; record != NULL; record = chain_at(configs->chain, record->epoch - 1)) {
-        const struct record_member *member = record_member(record, id);
-        if (member == NULL || member->role != RECORD_AWAY)
-            return member != NULL && member->role == RECORD_DRAINING;
-        if (record->epoch == 0)
+    const struct config *config = config_log_last(configs->config_log);
+    for (; config != NULL; config = config_log_at(configs->config_log, config->epoch - 1)) {
+        const struct config_member *member = config_member(config, id);
+        if (member == NULL || member->role != CONFIG_AWAY)
+            return member != NULL && member->role == CONFIG_DRAINING;
+        if (config->epoch == 0)
             break;
     }
     return false;
 }
 
-/* ---- proofs ---- */
+/* ---- evidence ---- */
 
-static enum err proof_path(const char *folder, uint32_t id, char **path)
+static enum err evidence_path(const char *folder, uint32_t id, char **path)
 {
     return mem_printf(path, "%s/proof-%010" PRIu32, folder, id);
 }
 
-enum err config_store_save_proof(const char *folder, uint32_t id, const uint8_t *bytes, size_t count)
+enum err config_store_save_evidence(const char *folder, uint32_t id, const uint8_t *bytes, size_t count)
 {
     char *path;
-    TRY(proof_path(folder, id, &path));
+    TRY(evidence_path(folder, id, &path));
     enum err err = fsio_replace(path, bytes, count, 0644);
     mem_free(path);
     return err;
 }
 
-enum err config_store_load_proof(const char *folder, uint32_t id, uint8_t **bytes, size_t *count)
+enum err config_store_load_evidence(const char *folder, uint32_t id, uint8_t **bytes, size_t *count)
 {
     char *path, *data = NULL;
     *bytes = NULL;
-    TRY(proof_path(folder, id, &path));
-    enum err err = fsio_read(path, PROOF_BYTES_MAX, &data, count);
+    TRY(evidence_path(folder, id, &path));
+    enum err err = fsio_read(path, EVIDENCE_BYTES_MAX, &data, count);
     mem_free(path);
     if (err == ERR_OK)
         *bytes = (uint8_t *)data;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * config_store: which configurations (view records) rule this island: those on its disk, the one by which it joined,
+ * config_store: which configurations (configurations) rule this island: those on its disk, the one by which it joined,
  * or, where there are none, the first one of a run that it founds; and who that makes of its members.
  *
- * It keeps the chain and the view that follows its newest record; only the loop's thread calls. The functions that take
- * a folder block, and any thread may call them.
+ * It keeps the config log and the view that follows its newest configuration; only the loop's thread calls. The
+ * functions that take a folder block, and any thread may call them.
  */
 #ifndef DAEMON_MEMBERSHIP_CONFIG_STORE_H
 #define DAEMON_MEMBERSHIP_CONFIG_STORE_H
@@ -16,63 +16,63 @@
 #include "common/err.h"
 #include "common/runspec.h"
 #include "daemon/dconf.h"
-#include "net/config/chain.h"
-#include "net/config/record.h"
+#include "net/config/config_log.h"
+#include "net/config/config.h"
 #include "net/config/view.h"
 #include "net/sync/sync.h"
 #include "net/transport/ident.h"
 
 struct config_store {
-    struct chain *chain;
+    struct config_log *config_log;
     struct view view;
     const struct dconf *conf; /* borrowed */
     uint8_t key[IDENT_KEY_BYTES];
     uint32_t ids[VIEW_SLOTS_MAX]; /* by slot, for config_store_sync_view() */
 };
 
-/* Reads the records, or makes the first one and keeps it. `conf` is borrowed. ERR_CONF: our key is not
- * on the roster, with the remedy; what founding_record() fails with. On failure `*configs` is empty. */
+/* Reads the configurations, or makes the first one and keeps it. `conf` is borrowed. ERR_CONF: our key is not
+ * on the roster, with the remedy; what founding_config() fails with. On failure `*configs` is empty. */
 ERR_MUST_CHECK enum err config_store_open(const struct dconf *conf, const struct ident *ident,
                                           const struct runspec *spec, struct config_store *configs);
 /* An empty one is fine. */
 void config_store_close(struct config_store *configs);
 
-/* The next record, decided: chain and view go over to it, and the log says who is lost and who came. The record is
- * taken over. ERR_STATE: we are not on its roster; then all is as before. */
-ERR_MUST_CHECK enum err config_store_adopt(struct config_store *configs, struct record *record,
+/* The next configuration, decided: config log and view go over to it, and the log says who is lost and who came. The
+ * configuration is taken over. ERR_STATE: we are not on its roster; then all is as before. */
+ERR_MUST_CHECK enum err config_store_adopt(struct config_store *configs, struct config *config,
                                            const struct digest *digest, struct view_changes *changes);
 
-/* Records before this epoch are needed in files of their own no more: before `needed`, the oldest that a restart goes
- * on from, and not of the last 256. */
+/* Configurations before this epoch are needed in files of their own no more: before `needed`, the oldest that a restart
+ * goes on from, and not of the last 256. */
 uint64_t config_store_old(const struct config_store *configs, uint64_t needed);
 
 /* Who takes part, as the core wants to know it; its ids are borrowed until the next call. `votes`: our disk is not in
  * doubt. */
 struct sync_view config_store_sync_view(struct config_store *configs, bool votes);
 
-/* Whether the member left the run as its people asked (dilococtl leave), as far as the records say: since it last took
- * part it is draining, or away. */
+/* Whether the member left the run as its people asked (dilococtl leave), as far as the configurations say: since it
+ * last took part it is draining, or away. */
 bool config_store_drained(const struct config_store *configs, uint32_t id);
 
 /* ---- the files of a folder ----
  *
- * Records are kept as the bytes that were signed, with the votes that decided them, so that they can be passed on and
- * prove who is a member: those that a restart needs in one file each, older ones many in a file. Loading checks every
- * one against the one before it. config_store_read() may run beside any other, since each file is replaced at once, and
- * packed before it is removed. */
+ * Configurations are kept as the bytes that were signed, with the votes that decided them, so that they can be passed
+ * on and prove who is a member: those that a restart needs in one file each, older ones many in a file. Loading checks
+ * every one against the one before it. config_store_read() may run beside any other, since each file is replaced at
+ * once, and packed before it is removed. */
 
 /* Durable when it returns. One that is there already is replaced. */
-ERR_MUST_CHECK enum err config_store_save(const char *folder, uint64_t epoch, const struct record_entry *entry);
+ERR_MUST_CHECK enum err config_store_save(const char *folder, uint64_t epoch, const struct config_entry *entry);
 /* The same without a flush: whole after a crash of this program, and whatever there is after one of the machine. */
-ERR_MUST_CHECK enum err config_store_copy(const char *folder, uint64_t epoch, const struct record_entry *entry);
+ERR_MUST_CHECK enum err config_store_copy(const char *folder, uint64_t epoch, const struct config_entry *entry);
 /* ERR_NOTFOUND; ERR_CORRUPT: damaged. After a failure there is nothing to free. */
-ERR_MUST_CHECK enum err config_store_read(const char *folder, uint64_t epoch, struct record_entry *entry);
+ERR_MUST_CHECK enum err config_store_read(const char *folder, uint64_t epoch, struct config_entry *entry);
 
-/* Puts all that are there in files of their own into `chain`, which is empty, from the oldest on, each proved by the
- * one before; a damaged or unproved one, and what comes after it, is left out and logged: others send it again.
+/* Puts all that are there in files of their own into `config log`, which is empty, from the oldest on, each proved by
+ * the one before; a damaged or unproved one, and what comes after it, is left out and logged: others send it again.
  * ERR_NOTFOUND: there is none. ERR_CONF: they are another run's. */
-ERR_MUST_CHECK enum err config_store_load(const char *folder, const uint8_t nonce[RECORD_NONCE_BYTES], bool nonce_known,
-                                          struct chain *chain);
+ERR_MUST_CHECK enum err config_store_load(const char *folder, const uint8_t nonce[CONFIG_NONCE_BYTES], bool nonce_known,
+                                          struct config_log *config_log);
 /* Removes those before `epoch` that are files of their own. */
 void config_store_forget(const char *folder, uint64_t epoch);
 /* Puts those before `before`, which no restart needs, into files of 256 epochs each, a few at a time:
@@ -80,14 +80,14 @@ void config_store_forget(const char *folder, uint64_t epoch);
  * crash at any instant. */
 ERR_MUST_CHECK enum err config_store_pack(const char *folder, uint64_t before);
 
-/* ---- proofs that members broke their word (net/membership/proof.h) ----
+/* ---- evidence that members broke their word (net/membership/evidence.h) ----
  *
  * A file each: whoever broke its word stays evicted, whoever is started again. Nothing is checked here: a file is what
  * somebody left there. One call at a time for one member. */
 
 /* Of the member of this id. Durable when it returns; one that is there already is replaced. */
-ERR_MUST_CHECK enum err config_store_save_proof(const char *folder, uint32_t id, const uint8_t *bytes, size_t count);
+ERR_MUST_CHECK enum err config_store_save_evidence(const char *folder, uint32_t id, const uint8_t *bytes, size_t count);
 /* Caller frees `*bytes`. ERR_NOTFOUND: there is none. */
-ERR_MUST_CHECK enum err config_store_load_proof(const char *folder, uint32_t id, uint8_t **bytes, size_t *count);
+ERR_MUST_CHECK enum err config_store_load_evidence(const char *folder, uint32_t id, uint8_t **bytes, size_t *count);
 
 #endif

@@ -11,7 +11,7 @@
 
 enum { SAID_MS = 10000 };
 
-/* ---- what is made durable: this island's votes, and the records that were decided ---- */
+/* ---- what is made durable: this island's votes, and the configurations that were decided ---- */
 
 /*
  * Disks take from a millisecond to seconds over a flush, and the loop waits for none: each kind is one job at a time
@@ -25,14 +25,14 @@ struct disk_vote {
     struct job job;
     struct disk *keep;
     struct vote_file file;
-    uint64_t number; /* of net/membership/epoch; 0: none is being written */
+    uint64_t number; /* of net/membership/paxos; 0: none is being written */
 };
 
-struct disk_record {
+struct disk_config {
     struct job job;
     struct disk *keep;
     uint64_t epoch;
-    struct record_entry entry; /* empty: there is none */
+    struct config_entry entry; /* empty: there is none */
     bool writing, durable;
 };
 
@@ -51,7 +51,7 @@ struct disk {
     struct disk_vote writing;
     uint64_t unsaved; /* number of the newest vote, if it is neither durable nor being written; 0: it is */
     uint64_t saved;   /* number of the newest one that is durable and was not taken; 0: none */
-    struct disk_record decided;
+    struct disk_config decided;
     struct disk_pack pack;
     char unkept[256]; /* why something could not be made durable last; "": it could */
     struct log_limit failed_said;
@@ -67,7 +67,7 @@ static void disk_init(struct disk *keep, struct jobs *jobs, struct vote *vote, s
 static void disk_deinit(struct disk *keep)
 {
     vote_file_deinit(&keep->writing.file);
-    record_entry_free(&keep->decided.entry);
+    config_entry_free(&keep->decided.entry);
 }
 
 /* Remembered for status until it succeeds. */
@@ -131,7 +131,7 @@ static void write_vote(struct disk *keep)
 }
 
 /* The vote is copied. */
-static void disk_save(struct disk *keep, const struct epoch_vote *vote, uint64_t number)
+static void disk_save(struct disk *keep, const struct paxos_vote *vote, uint64_t number)
 {
     if (vote_take(keep->vote, vote) != ERR_OK) { /* as if what asked for it were lost: it is asked again */
         failed(keep, "a vote is not given", err_text());
@@ -141,53 +141,53 @@ static void disk_save(struct disk *keep, const struct epoch_vote *vote, uint64_t
     write_vote(keep);
 }
 
-/* ---- records ---- */
+/* ---- configurations ---- */
 
-static enum err run_record(struct job *job, struct jobs_scratch *scratch)
+static enum err run_config(struct job *job, struct jobs_scratch *scratch)
 {
-    const struct disk_record *j = (const struct disk_record *)(const void *)job;
+    const struct disk_config *j = (const struct disk_config *)(const void *)job;
     (void)scratch;
     return config_store_save(j->keep->folder, j->epoch, &j->entry);
 }
 
-static void done_record(struct job *job)
+static void done_config(struct job *job)
 {
-    struct disk_record *j = (struct disk_record *)(void *)job;
+    struct disk_config *j = (struct disk_config *)(void *)job;
     j->writing = false;
     j->durable = job->err == ERR_OK;
     if (j->durable)
         kept(j->keep);
     else
-        failed(j->keep, "a decided record cannot be kept", job->text);
+        failed(j->keep, "a decided configuration cannot be kept", job->text);
 }
 
-static void write_record(struct disk *keep)
+static void write_config(struct disk *keep)
 {
-    struct disk_record *j = &keep->decided;
+    struct disk_config *j = &keep->decided;
     if (j->entry.bytes == NULL || j->writing || j->durable)
         return;
-    j->job = (struct job){.work = JOBS_VOTE, .run = run_record, .done = done_record};
+    j->job = (struct job){.work = JOBS_VOTE, .run = run_config, .done = done_config};
     j->keep = keep;
     j->writing = true;
     jobs_submit(keep->jobs, &j->job);
 }
 
 /* The entry is copied. ERR_NOMEM: it is not kept; the others send it when this daemon is started again. */
-static enum err disk_decided(struct disk *keep, const struct record_entry *entry)
+static enum err disk_decided(struct disk *keep, const struct config_entry *entry)
 {
-    struct disk_record *j = &keep->decided;
-    struct record record;
-    if (j->entry.bytes != NULL) /* net/membership/epoch decides an epoch once: it is that one */
+    struct disk_config *j = &keep->decided;
+    struct config config;
+    if (j->entry.bytes != NULL) /* net/membership/paxos decides an epoch once: it is that one */
         return ERR_OK;
-    TRY(record_unpack(entry->bytes, entry->bytes_count, &record));
-    j->epoch = record.epoch;
-    record_deinit(&record);
-    TRY(record_entry_copy(entry, &j->entry));
-    write_record(keep);
+    TRY(config_unpack(entry->bytes, entry->bytes_count, &config));
+    j->epoch = config.epoch;
+    config_deinit(&config);
+    TRY(config_entry_copy(entry, &j->entry));
+    write_config(keep);
     return ERR_OK;
 }
 
-/* ---- old records ---- */
+/* ---- old configurations ---- */
 
 static enum err run_pack(struct job *job, struct jobs_scratch *scratch)
 {
@@ -200,10 +200,10 @@ static void done_pack(struct job *job)
 {
     ((struct disk_pack *)(void *)job)->busy = false;
     if (job->err != ERR_OK)
-        log_warn("old view records stay in files of their own: %s", job->text);
+        log_warn("old configurations stay in files of their own: %s", job->text);
 }
 
-/* Puts the records before that epoch into few files; one at a time, else at the next call. */
+/* Puts the configurations before that epoch into few files; one at a time, else at the next call. */
 static void disk_pack(struct disk *keep, uint64_t before)
 {
     struct disk_pack *j = &keep->pack;
@@ -216,17 +216,17 @@ static void disk_pack(struct disk *keep, uint64_t before)
     jobs_submit(keep->jobs, &j->job);
 }
 
-/* ---- votes and records ---- */
+/* ---- votes and configurations ---- */
 
 /* What failed is tried again. */
 static void disk_tick(struct disk *keep)
 {
     write_vote(keep);
-    write_record(keep);
+    write_config(keep);
 }
 
-/* Another record has begun, or this one anew: nobody waits any more for what is being written. A record that is decided
- * stays so: only one that has begun is not needed any more, and that was taken from here. */
+/* Another configuration has begun, or this one anew: nobody waits any more for what is being written. A configuration
+ * that is decided stays so: only one that has begun is not needed any more, and that was taken from here. */
 static void disk_void(struct disk *keep)
 {
     keep->saved = keep->unsaved = 0;
@@ -240,14 +240,14 @@ static uint64_t disk_saved(struct disk *keep)
     return saved;
 }
 
-/* The record that is durable now, which the caller owns. False: there is none. */
-static bool disk_record(struct disk *keep, struct record_entry *entry)
+/* The configuration that is durable now, which the caller owns. False: there is none. */
+static bool disk_config(struct disk *keep, struct config_entry *entry)
 {
-    struct disk_record *j = &keep->decided;
+    struct disk_config *j = &keep->decided;
     if (!j->durable)
         return false;
     *entry = j->entry;
-    j->entry = (struct record_entry){0};
+    j->entry = (struct config_entry){0};
     j->durable = false;
     return true;
 }
@@ -258,7 +258,7 @@ struct membership_host {
     struct membership_host_conf conf;
     struct disk keep;
     struct membership *membership;
-    struct doorway *doorway;
+    struct join_server *join_server;
     bool shut_out; /* most of the others that vote do not know our key */
     bool planned;  /* the run's plan is known here */
     struct log_limit failed_said;
@@ -276,34 +276,34 @@ static void send(void *user, uint32_t slot, uint32_t type, const uint8_t *bytes,
 
 /* ---- the disk ---- */
 
-static void save_vote(void *user, const struct epoch_vote *vote, uint64_t number)
+static void save_vote(void *user, const struct paxos_vote *vote, uint64_t number)
 {
     struct membership_host *host = user;
     disk_save(&host->keep, vote, number);
 }
 
-static enum err keep_record(void *user, const struct record_entry *entry)
+static enum err keep_config(void *user, const struct config_entry *entry)
 {
     struct membership_host *host = user;
     return disk_decided(&host->keep, entry);
 }
 
-static enum err read_record(void *user, uint64_t epoch, struct record_entry *out)
+static enum err read_config(void *user, uint64_t epoch, struct config_entry *out)
 {
     const struct membership_host *host = user;
     return config_store_read(host->conf.folder, epoch, out);
 }
 
-static enum err save_proof(void *user, uint32_t id, const uint8_t *bytes, size_t bytes_count)
+static enum err save_evidence(void *user, uint32_t id, const uint8_t *bytes, size_t bytes_count)
 {
     const struct membership_host *host = user;
-    return config_store_save_proof(host->conf.folder, id, bytes, bytes_count);
+    return config_store_save_evidence(host->conf.folder, id, bytes, bytes_count);
 }
 
-static enum err load_proof(void *user, uint32_t id, uint8_t **bytes, size_t *bytes_count)
+static enum err load_evidence(void *user, uint32_t id, uint8_t **bytes, size_t *bytes_count)
 {
     const struct membership_host *host = user;
-    return config_store_load_proof(host->conf.folder, id, bytes, bytes_count);
+    return config_store_load_evidence(host->conf.folder, id, bytes, bytes_count);
 }
 
 static enum err settle(void *user)
@@ -314,11 +314,11 @@ static enum err settle(void *user)
 
 /* ---- people, and the engine ---- */
 
-static void tell_apart(struct membership_host *host, const struct membership_news *news)
+static void tell_partitioned(struct membership_host *host, const struct membership_news *news)
 {
     const struct view *view = host->conf.view;
     char text[300];
-    (void)membership_apart_text(host->membership, news->member, news->from, text, sizeof text);
+    (void)membership_partitioned_text(host->membership, news->member, news->from, text, sizeof text);
     log_warn("%s: %s stands back until that is over", text,
              news->member == view->self ? "this one" : view->members[news->member].as.name);
 }
@@ -334,7 +334,7 @@ static void tell(void *user, const struct membership_news *news)
         event_post(host->conf.events, &(struct event){.type = EVENT_ANNOUNCE});
         break;
     case MEMBERSHIP_WANTS: event_post_sync(host->conf.events, &(struct sync_event){.type = SYNC_EV_TICK}); break;
-    case MEMBERSHIP_APART: tell_apart(host, news); break;
+    case MEMBERSHIP_PARTITIONED: tell_partitioned(host, news); break;
     case MEMBERSHIP_DISK_FAILS:
         log_warn("island %s says that its disk keeps nothing: the run goes on without it until it does", name);
         break;
@@ -343,12 +343,14 @@ static void tell(void *user, const struct membership_news *news)
                   ". Its disk is older than it knew, or it lies: it is evicted, and stays so until its key is revoked",
                   name, news->fragment, news->version);
         break;
-    case MEMBERSHIP_PROOF_LOST:
+    case MEMBERSHIP_EVIDENCE_LOST:
         log_error("island %s has signed two different results of one part: fragment %" PRIu32 ", version %" PRIu64
-                  ". The proof of it could not be kept here, and is shown to nobody later: revoke keeps it out",
+                  ". The evidence of it could not be kept here, and is shown to nobody later: revoke keeps it out",
                   name, news->fragment, news->version);
         break;
-    case MEMBERSHIP_NO_PROOF: log_error("a proof about island %s is none, and not used: %s", name, err_text()); break;
+    case MEMBERSHIP_NO_EVIDENCE:
+        log_error("evidence about island %s is none, and not used: %s", name, err_text());
+        break;
     case MEMBERSHIP_SUSPECT:
         log_warn("two results of one part of island id %" PRIu32 " are shown; one of them stands", news->id);
         break;
@@ -361,25 +363,25 @@ static void tell(void *user, const struct membership_news *news)
 
 static const struct membership_io calls = {.send = send,
                                            .save_vote = save_vote,
-                                           .keep_record = keep_record,
-                                           .read_record = read_record,
-                                           .save_proof = save_proof,
-                                           .load_proof = load_proof,
+                                           .keep_config = keep_config,
+                                           .read_config = read_config,
+                                           .save_evidence = save_evidence,
+                                           .load_evidence = load_evidence,
                                            .settle = settle,
                                            .tell = tell};
 
 /* ---- the door: guests, and what people here ask about members ---- */
 
-static enum err enrol(void *user, const struct record_member *as)
+static enum err join(void *user, const struct config_member *as)
 {
     struct membership_host *host = user;
-    return membership_enrol(host->membership, as);
+    return membership_admit(host->membership, as);
 }
 
-static enum err wish(void *user, uint32_t kind, uint32_t id, uint64_t number)
+static enum err request(void *user, uint32_t kind, uint32_t id, uint64_t number)
 {
     struct membership_host *host = user;
-    return membership_wish(host->membership, kind, id, number);
+    return membership_change_request(host->membership, kind, id, number);
 }
 
 static enum err decidable(void *user)
@@ -394,7 +396,7 @@ static enum err decidable(void *user)
                    needed, voters, heard);
 }
 
-/* Before a trainer has ever run nobody knows the model, so no record can be made that lets anyone in. */
+/* Before a trainer has ever run nobody knows the model, so no configuration can be made that lets anyone in. */
 static enum err look_at_trainer(const struct membership_host *host)
 {
     enum trainer_phase phase = trainer_phase(host->conf.trainer);
@@ -416,20 +418,20 @@ static enum err is_open(void *user, bool begun)
     return begun ? ERR_OK : look_at_trainer(host);
 }
 
-static enum err open_doorway(struct membership_host *host)
+static enum err open_join_server(struct membership_host *host)
 {
     const struct membership_host_conf *from = &host->conf;
-    struct doorway_conf conf = {.folder = from->folder,
-                                .spec = from->spec,
-                                .ident = from->ident,
-                                .chain = from->chain,
-                                .link = from->link,
-                                .enrol = enrol,
-                                .wish = wish,
-                                .decidable = decidable,
-                                .open = is_open,
-                                .user = host};
-    return doorway_new(&conf, from->start_ms, env_wall_ms() / 1000, &host->doorway);
+    struct join_server_conf conf = {.folder = from->folder,
+                                    .spec = from->spec,
+                                    .ident = from->ident,
+                                    .config_log = from->config_log,
+                                    .link = from->link,
+                                    .join = join,
+                                    .request = request,
+                                    .decidable = decidable,
+                                    .open = is_open,
+                                    .user = host};
+    return join_server_new(&conf, from->start_ms, env_wall_ms() / 1000, &host->join_server);
 }
 
 /* ---- life ---- */
@@ -438,7 +440,7 @@ enum err membership_host_begin(struct membership_host *host, uint64_t now_ms)
 {
     disk_void(&host->keep);
     TRY(membership_begin(host->membership, now_ms));
-    doorway_begin(host->doorway);
+    join_server_begin(host->join_server);
     return ERR_OK;
 }
 
@@ -451,14 +453,14 @@ enum err membership_host_new(const struct membership_host_conf *conf, struct mem
     host->conf = *conf;
     disk_init(&host->keep, conf->jobs, conf->vote, conf->events, conf->folder);
     struct membership_conf membership = {.view = conf->view,
-                                         .chain = conf->chain,
+                                         .config_log = conf->config_log,
                                          .ident = conf->ident,
                                          .disk = vote_disk(conf->vote),
                                          .host = &calls,
                                          .user = host,
                                          .seed = env_random_u64()};
     TRY_OUT(membership_new(&membership, &host->membership));
-    TRY_OUT(open_doorway(host));
+    TRY_OUT(open_join_server(host));
     TRY_OUT(membership_host_begin(host, conf->start_ms));
 out:
     if (err != ERR_OK)
@@ -472,7 +474,7 @@ void membership_host_free(struct membership_host *host)
 {
     if (host == NULL)
         return;
-    doorway_free(host->doorway);
+    join_server_free(host->join_server);
     membership_free(host->membership);
     disk_deinit(&host->keep);
     mem_free(host);
@@ -483,9 +485,9 @@ struct membership *membership_host_membership(struct membership_host *host)
     return host->membership;
 }
 
-struct doorway *membership_host_doorway(struct membership_host *host)
+struct join_server *membership_host_join_server(struct membership_host *host)
 {
-    return host->doorway;
+    return host->join_server;
 }
 
 enum err membership_host_plan_known(struct membership_host *host, struct sync *sync, uint32_t fragments,
@@ -505,10 +507,10 @@ void membership_host_tidy(struct membership_host *host, uint64_t before)
 
 void membership_host_kept(struct membership_host *host, uint64_t now_ms)
 {
-    struct record_entry entry;
-    if (disk_record(&host->keep, &entry)) {
+    struct config_entry entry;
+    if (disk_config(&host->keep, &entry)) {
         membership_kept(host->membership, &entry);
-        record_entry_free(&entry);
+        config_entry_free(&entry);
     }
     uint64_t saved = disk_saved(&host->keep);
     if (saved != 0)
@@ -517,13 +519,13 @@ void membership_host_kept(struct membership_host *host, uint64_t now_ms)
 
 void membership_host_look(struct membership_host *host, uint64_t now_ms)
 {
-    doorway_look(host->doorway, now_ms, env_wall_ms() / 1000);
+    join_server_look(host->join_server, now_ms, env_wall_ms() / 1000);
 }
 
 void membership_host_tick(struct membership_host *host, const struct bitset *silent, bool shut_out, uint64_t now_ms)
 {
     host->shut_out = shut_out;
-    doorway_tick(host->doorway, now_ms, env_wall_ms() / 1000);
+    join_server_tick(host->join_server, now_ms, env_wall_ms() / 1000);
     disk_tick(&host->keep);
     membership_tick(host->membership, silent, now_ms);
 }

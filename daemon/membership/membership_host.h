@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * membership_host: the host of net/membership in this daemon: its votes, records and proofs on disk, its messages on
- * the link, its door (doorway.h), and what it has to say to people and to the engine.
+ * membership_host: the host of net/membership in this daemon: its votes, configurations and evidence on disk, its
+ * messages on the link, its door (join_server.h), and what it has to say to people and to the engine.
  *
- * It decides nothing. Whoever has something to tell membership or the doorway, or to ask them, is given them. What is
- * decided is posted (EVENT_EPOCH) once it is durable; the engine takes it, changes over, and calls
+ * It decides nothing. Whoever has something to tell membership or the join server, or to ask them, is given them. What
+ * is decided is posted (EVENT_EPOCH) once it is durable; the engine takes it, changes over, and calls
  * membership_host_begin(). Only the loop's thread.
  *
- * Owns: the daemon's part of membership: votes, view records and proofs on disk; invitations and guests.
+ * Owns: the daemon's part of membership: votes, configurations and evidence on disk; invitations and guests.
  * Called by: daemon, daemon/control, daemon/peers.
  * Never includes: daemon/peers/, daemon/transfer/, daemon/rounds/, daemon/control/, <zmq.h>, <sys/socket.h>.
  */
@@ -23,7 +23,7 @@
 #include "common/runspec.h"
 #include "daemon/event.h"
 #include "daemon/jobs.h"
-#include "daemon/membership/doorway.h"
+#include "daemon/membership/join_server.h"
 #include "daemon/membership/vote.h"
 #include "daemon/trainer/trainer.h"
 #include "net/membership/membership.h"
@@ -33,8 +33,8 @@
 struct membership_host_conf {
     const char *folder; /* of the state */
     const struct runspec *spec;
-    const struct view *view; /* follows the newest record of the chain */
-    const struct chain *chain;
+    const struct view *view; /* follows the newest configuration of the config log */
+    const struct config_log *config_log;
     const struct ident *ident;
     struct vote *vote;
     struct events *events;
@@ -45,23 +45,23 @@ struct membership_host_conf {
 };
 
 struct membership_host;
-/* The chain has the newest record, the view follows it. Fails as doorway_new(), too. */
+/* The config log has the newest configuration, the view follows it. Fails as join_server_new(), too. */
 ERR_MUST_CHECK enum err membership_host_new(const struct membership_host_conf *conf, struct membership_host **out);
 /* NULL is fine. */
 void membership_host_free(struct membership_host *host);
 /* Borrowed. */
 struct membership *membership_host_membership(struct membership_host *host);
-struct doorway *membership_host_doorway(struct membership_host *host);
+struct join_server *membership_host_join_server(struct membership_host *host);
 /* As membership_plan_known(). */
 ERR_MUST_CHECK enum err membership_host_plan_known(struct membership_host *host, struct sync *sync, uint32_t fragments,
                                                    const uint32_t *shards_counts);
 
-/* The chain has a new record, and view and core have changed over to it; or nothing was said before now. */
+/* The config log has a new configuration, and view and core have changed over to it; or nothing was said before now. */
 ERR_MUST_CHECK enum err membership_host_begin(struct membership_host *host, uint64_t now_ms);
-/* Records before that epoch, which no restart needs, are put together into few files, from which who was away for long
- * is told of them. What fails is logged, and tried at the next call. */
+/* Configurations before that epoch, which no restart needs, are put together into few files, from which who was away
+ * for long is told of them. What fails is logged, and tried at the next call. */
 void membership_host_tidy(struct membership_host *host, uint64_t before);
-/* EVENT_KEPT: a vote or a decided record has become durable. */
+/* EVENT_KEPT: a vote or a decided configuration has become durable. */
 void membership_host_kept(struct membership_host *host, uint64_t now_ms);
 /* Once a turn: guests that have said something. */
 void membership_host_look(struct membership_host *host, uint64_t now_ms);

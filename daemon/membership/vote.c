@@ -15,9 +15,9 @@
 
 /*
  * File "vote": magic u32 "DLV1", version u32, number u64, incarnation u64, epoch u64, promised u64, accepted u64, own
- * u64, digest of the accepted record 32 bytes, its length u64, the record; then 32 bytes BLAKE2b over all before. Mark:
- * magic u32 "DLM1", version u32, boot id 36 bytes, enum vote_doubt u32, number u64, incarnation u64, ledger u64; then
- * 32 bytes BLAKE2b over all before.
+ * u64, digest of the accepted configuration 32 bytes, its length u64, the configuration; then 32 bytes BLAKE2b over all
+ * before. Mark: magic u32 "DLM1", version u32, boot id 36 bytes, enum vote_doubt u32, number u64, incarnation u64,
+ * ledger u64; then 32 bytes BLAKE2b over all before.
  */
 #define VOTE_MAGIC 0x31564c44u
 #define MARK_MAGIC 0x314d4c44u
@@ -192,7 +192,7 @@ static enum err load(struct vote *vote)
 {
     char *data = NULL;
     size_t bytes;
-    enum err err = fsio_read(vote->path, VOTE_HEAD_BYTES + RECORD_BYTES_MAX + DIGEST_BYTES, &data, &bytes);
+    enum err err = fsio_read(vote->path, VOTE_HEAD_BYTES + CONFIG_BYTES_MAX + DIGEST_BYTES, &data, &bytes);
     if (err == ERR_NOTFOUND) {
         vote->disk.doubt = VOTE_FRESH;
         return ERR_OK;
@@ -204,7 +204,7 @@ static enum err load(struct vote *vote)
 }
 
 /* A disk that may have forgotten something is another disk. One that was in doubt already, and has forgotten nothing
- * since, stays the same, so that a record may name it however often it is started. */
+ * since, stays the same, so that a configuration may name it however often it is started. */
 static enum err judge(struct vote *vote, uint64_t ledger_at)
 {
     struct mark mark;
@@ -215,7 +215,7 @@ static enum err judge(struct vote *vote, uint64_t ledger_at)
     if (vote->disk.doubt == VOTE_SURE && marked && mark.number == vote->number &&
         mark.incarnation == vote->disk.incarnation && ledger_at >= mark.ledger_at) {
         vote->disk.doubt = mark.doubt;
-        vote->why = mark.doubt == VOTE_DOUBT ? "it was so before, and no record has named it since" : "";
+        vote->why = mark.doubt == VOTE_DOUBT ? "it was so before, and no configuration has named it since" : "";
         return ERR_OK;
     }
     if (vote->disk.doubt == VOTE_FRESH && marked) {
@@ -301,12 +301,12 @@ const struct voting_disk *vote_disk(const struct vote *vote)
     return &vote->disk;
 }
 
-const struct epoch_vote *vote_last(const struct vote *vote)
+const struct paxos_vote *vote_last(const struct vote *vote)
 {
     return &vote->disk.vote;
 }
 
-enum err vote_take(struct vote *vote, const struct epoch_vote *last)
+enum err vote_take(struct vote *vote, const struct paxos_vote *last)
 {
     uint8_t *bytes;
     TRY(mem_new(last->bytes_count, 1, "the last vote", &bytes));

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * vote: what this island promised and accepted when records were decided (net/membership/epoch.h), on disk; and whether
- * this disk may vote at all.
+ * vote: what this island promised and accepted when configurations were decided (net/membership/paxos.h), on disk; and
+ * whether this disk may vote at all.
  *
  * A daemon that comes back with an older disk has forgotten what it acknowledged, and the others could decide against
  * it. So beside the state folder, in a place that does not survive a boot or is marked with this boot's id, lies a
  * mark: the number of the last durable vote, how far the ledger was durable, and whether the disk was in doubt. Where
  * the disk holds less than the mark says, or there is no mark of this boot, the disk is in doubt, and gets a new
- * incarnation: until a record names that, or all other voters have told what they hold, it must not vote
+ * incarnation: until a configuration names that, or all other voters have told what they hold, it must not vote
  * (docs/PROTOCOL.md, "Epochs", rule 9).
  *
  * A flush takes what the disk takes, so a vote is given in three calls: vote_take() and vote_pack() in memory, in the
@@ -48,10 +48,10 @@ bool vote_exposed(const struct vote *vote);
 /* Of this disk; never 0. */
 uint64_t vote_incarnation(const struct vote *vote);
 /* The last one, durable or not; all zero if there is none. Its bytes are borrowed until vote_take(). */
-const struct epoch_vote *vote_last(const struct vote *vote);
+const struct paxos_vote *vote_last(const struct vote *vote);
 
 /* `last` is the last vote from here on, and not durable yet. ERR_NOMEM: the one before stays. */
-ERR_MUST_CHECK enum err vote_take(struct vote *vote, const struct epoch_vote *last);
+ERR_MUST_CHECK enum err vote_take(struct vote *vote, const struct paxos_vote *last);
 
 /* A vote as its file is to hold it. */
 struct vote_file {

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "net/membership/wire_epoch.h"
+#include "net/membership/wire_paxos.h"
 
 /* ---- heartbeats ---- */
 
@@ -82,27 +82,27 @@ uint64_t report_furthest(struct report *report, const char *name, bool up, uint6
 
 /* ---- twins ---- */
 
-enum { TWINS_SAID_MS = 60000 };
+enum { DUPLICATE_KEY_SAID_MS = 60000 };
 /* A greeting of the session before may have been on its way for long, and be answered by one of the new; more than that
  * does not happen to one machine. */
 enum { TURNS_TOLD = 4, TURNS_WITHIN_MS = 60000 };
 
-void twins_note(struct twins *twins, const char *name, uint64_t session, uint64_t now_ms)
+void duplicate_key_note(struct duplicate_key *duplicate_key, const char *name, uint64_t session, uint64_t now_ms)
 {
-    if (session == twins->session)
+    if (session == duplicate_key->session)
         return;
-    bool back = session == twins->before;
-    twins->before = twins->session;
-    twins->session = session;
-    if (!back || now_ms >= twins->turned_ms + TURNS_WITHIN_MS)
-        twins->turns = 0;
+    bool back = session == duplicate_key->before;
+    duplicate_key->before = duplicate_key->session;
+    duplicate_key->session = session;
+    if (!back || now_ms >= duplicate_key->turned_ms + TURNS_WITHIN_MS)
+        duplicate_key->turns = 0;
     if (!back)
         return;
-    twins->turned_ms = now_ms;
-    if (++twins->turns < TURNS_TOLD)
+    duplicate_key->turned_ms = now_ms;
+    if (++duplicate_key->turns < TURNS_TOLD)
         return;
-    twins->seen_ms = now_ms;
-    if (log_limit_pass(&twins->said, now_ms, TWINS_SAID_MS))
+    duplicate_key->seen_ms = now_ms;
+    if (log_limit_pass(&duplicate_key->said, now_ms, DUPLICATE_KEY_SAID_MS))
         log_error("two machines speak with the key of island %s, in turn; stop one, and give it a key of its own",
                   name);
 }
@@ -111,11 +111,11 @@ void twins_note(struct twins *twins, const char *name, uint64_t session, uint64_
 
 enum { FAULT_SAID_MS = 30000, DROPPED_MS = 60000 };
 
-/* Far more than anybody has to say. A proposer says something to everybody with each answer that it gets; all wishes
- * are told again every second; who asks for records waits a quarter of a second. */
+/* Far more than anybody has to say. A proposer says something to everybody with each answer that it gets; all change
+ * requests are told again every second; who asks for configurations waits a quarter of a second. */
 static const struct quota_rule messages_rule = {.every_ms = 5, .at_once = 1000};
-static const struct quota_rule chains_rule = {.every_ms = 200, .at_once = 10};
-static const struct quota_rule wishes_rule = {.every_ms = 30, .at_once = 100};
+static const struct quota_rule config_logs_rule = {.every_ms = 200, .at_once = 10};
+static const struct quota_rule change_requests_rule = {.every_ms = 30, .at_once = 100};
 
 static const char *text_of(enum sync_fault fault)
 {
@@ -151,9 +151,9 @@ void faults_dropped(struct faults *faults, uint64_t now_ms)
 
 bool faults_floods(struct faults *faults, uint32_t type, uint64_t now_ms)
 {
-    if (type == WIRE_CHAIN && !quota_take(&faults->chains, chains_rule, now_ms))
+    if (type == WIRE_CONFIG_LOG && !quota_take(&faults->chains, config_logs_rule, now_ms))
         return true;
-    if (type == WIRE_WISH && !quota_take(&faults->wishes, wishes_rule, now_ms))
+    if (type == WIRE_CHANGE_REQUEST && !quota_take(&faults->requests, change_requests_rule, now_ms))
         return true;
     return !quota_take(&faults->messages, messages_rule, now_ms);
 }

@@ -65,7 +65,7 @@ uint64_t report_furthest(struct report *report, const char *name, bool up, uint6
 
 /* Which of the two is the right one only their owner knows. A daemon that is started again has a new session and never
  * the one before; where the one before comes back, and the other again, two are alive. */
-struct twins {
+struct duplicate_key {
     uint64_t session, before;
     uint64_t turned_ms; /* when the one before last came back */
     unsigned turns;     /* how often it did, without a long pause */
@@ -74,7 +74,7 @@ struct twins {
 };
 
 /* All zero at first. The island greets with this session. */
-void twins_note(struct twins *twins, const char *name, uint64_t session, uint64_t now_ms);
+void duplicate_key_note(struct duplicate_key *duplicate_key, const char *name, uint64_t session, uint64_t now_ms);
 
 /* ---- what it does that it should not ---- */
 
@@ -84,7 +84,7 @@ struct faults {
     enum sync_fault now;
     struct log_limit said;
     uint64_t dropped_ms; /* when it last sent something that was dropped; 0: never */
-    struct quota messages, chains, wishes;
+    struct quota messages, chains, requests;
 };
 
 /* Once a tick: looks at what the core says of the member, which can be heard. True: it is to be told the others as one
@@ -92,7 +92,7 @@ struct faults {
 bool faults_look(struct faults *faults, const struct sync *sync, uint32_t member, const char *name, uint64_t now_ms);
 /* Something that it sent was dropped. */
 void faults_dropped(struct faults *faults, uint64_t now_ms);
-/* Whether a message of the epoch protocol is one too many; its type as in net/membership/wire_epoch.h. */
+/* Whether a message of the epoch protocol is one too many; its type as in net/membership/wire_paxos.h. */
 bool faults_floods(struct faults *faults, uint32_t type, uint64_t now_ms);
 /* What the core complains of in it. */
 enum sync_fault faults_now(const struct faults *faults);

@@ -8,7 +8,7 @@
 #include "common/log.h"
 #include "common/mem.h"
 #include "daemon/peers/peer.h"
-#include "daemon/rounds/desk.h"
+#include "daemon/rounds/round_context.h"
 #include "daemon/rules.h"
 #include "net/sync/sync.h"
 
@@ -33,7 +33,7 @@ struct peer {
     struct rows_said *said; /* [fragments]: what we last told it */
     uint32_t refresh;       /* next fragment to repeat */
     struct log_limit refused_said, malformed_said, diverged_said, plan_said;
-    struct twins twins;
+    struct duplicate_key duplicate_key;
     struct faults faults;
     bool undialled;               /* as it says: it dials us in vain */
     bool refused;                 /* it, or we, would not talk: not a matter of time */
@@ -105,10 +105,10 @@ static bool is_other(const struct peers *peers, uint32_t i)
 
 /* ---- what this island says of itself ---- */
 
-static uint8_t owner_wish(const struct peers *peers)
+static uint8_t owner_choice(const struct peers *peers)
 {
-    enum record_wish wish = dconf_owner_wish(peers->conf.conf);
-    return peers->undialled && wish != RECORD_OWNER_NO ? RECORD_OWNER_DIALS : (uint8_t)wish;
+    enum config_owner_choice request = dconf_owner_choice(peers->conf.conf);
+    return peers->undialled && request != CONFIG_OWNER_NO ? CONFIG_OWNER_DIALS : (uint8_t)request;
 }
 
 /* What others learn by our greeting. */
@@ -117,7 +117,7 @@ static void say_of_ourselves(struct peers *peers)
     const struct dconf *conf = peers->conf.conf;
     struct membership_said said = {.address = dconf_address(conf),
                                    .uplink = conf->uplink,
-                                   .owner_wish = owner_wish(peers),
+                                   .owner_choice = owner_choice(peers),
                                    .draining = peers->draining};
     membership_said(peers->membership, self_of(peers), &said);
 }
@@ -240,7 +240,7 @@ static void fill_hello(struct peers *peers)
                                  .island = conf->view->members[conf->view->self].as.id,
                                  .window_kib = (uint32_t)(conf->conf->window / 1024),
                                  .uplink = conf->conf->uplink,
-                                 .owner_wish = owner_wish(peers),
+                                 .owner_choice = owner_choice(peers),
                                  .draining = peers->draining};
     snprintf(hello->address, sizeof hello->address, "%s", dconf_address(conf->conf));
     if (hello->plan_known)
@@ -299,7 +299,8 @@ static void fill_beat(struct peers *peers)
     beat->trainer = trainer_word(phase);
     beat->epoch = conf->view->epoch;
     beat->incarnation = vote_incarnation(conf->vote);
-    beat->disk_fails = (rounds != NULL && desk_refuses(rounds->desk)) || membership_host_unkept(conf->host)[0] != '\0';
+    beat->disk_fails =
+        (rounds != NULL && round_context_refuses(rounds->context)) || membership_host_unkept(conf->host)[0] != '\0';
     beat->in_doubt = vote_doubt(conf->vote) != VOTE_SURE;
     beat->fragments_count = beat->held_count = 0;
     put_silent(conf->view, &peers->silent, beat);
@@ -314,7 +315,7 @@ static void send_heartbeat(struct peers *peers, uint32_t i)
     membership_beat(peers->membership, beat, peers->now_ms);
     pulse_out(&peer->pulse, beat, peers->now_ms);
     if (peers->plan.sync != NULL && !sync_is_witness(peers->plan.sync))
-        rows_fill(peers->plan.sync, peers->plan.vouches, fragments_of(peers), peer->said, &peer->refresh, beat);
+        rows_fill(peers->plan.sync, peers->plan.certificates, fragments_of(peers), peer->said, &peer->refresh, beat);
     peer->beat_ms = peers->now_ms + peers->pause_ms;
     say(peers, i);
 }
@@ -437,7 +438,7 @@ static void said_in(struct peers *peers, uint32_t i, const struct wire_hello *he
 {
     struct membership_said said = {.address = hello->address,
                                    .uplink = hello->uplink,
-                                   .owner_wish = hello->owner_wish,
+                                   .owner_choice = hello->owner_choice,
                                    .draining = hello->draining};
     membership_said(peers->membership, i, &said);
 }
@@ -449,7 +450,7 @@ static void hello_in(struct peers *peers, uint32_t i, const struct wire_hello *h
         return;
     said_in(peers, i, hello);
     bool restarted = peer->session != hello->session;
-    twins_note(&peer->twins, name_of(peers, i), hello->session, peers->now_ms);
+    duplicate_key_note(&peer->duplicate_key, name_of(peers, i), hello->session, peers->now_ms);
     bool was_up = peer->up && peer->greeted, again = peer->greeted;
     objects_set_window(peers->conf.objects, i, (uint64_t)hello->window_kib * 1024);
     peer->plan_known = hello->plan_known;
@@ -476,17 +477,17 @@ static void hello_in(struct peers *peers, uint32_t i, const struct wire_hello *h
     }
 }
 
-/* What the member in that slot vouches for. */
-static void vouches_in(struct peers *peers, uint32_t slot, const struct wire_heartbeat *beat)
+/* What the member in that slot certifies. */
+static void certificates_in(struct peers *peers, uint32_t slot, const struct wire_heartbeat *beat)
 {
     const struct view *view = peers->conf.view;
-    struct vouches *vouches = peers->plan.vouches;
-    for (uint32_t k = 0; vouches != NULL && k < beat->fragments_count; k++) {
+    struct certificates *certificates = peers->plan.certificates;
+    for (uint32_t k = 0; certificates != NULL && k < beat->fragments_count; k++) {
         const struct wire_fragment *row = &beat->fragments[k];
-        const struct vouch_subject subject = {
+        const struct certificate_subject subject = {
             .nonce = view->nonce, .fragment = row->fragment, .version = row->at.version, .hash = row->at.hash};
-        if (row->vouched)
-            vouches_heard(vouches, view->members[slot].as.id, &subject, row->signature);
+        if (row->certified)
+            certificates_heard(certificates, view->members[slot].as.id, &subject, row->signature);
     }
 }
 
@@ -507,7 +508,7 @@ static void heartbeat_in(struct peers *peers, uint32_t i, const struct wire_hear
         log_info("island %s is back", name_of(peers, i));
         peer_up(peers, i);
     }
-    vouches_in(peers, i, beat);
+    certificates_in(peers, i, beat);
     membership_heard(peers->membership, i, beat, peers->now_ms);
     event_post_sync(peers->conf.events, &(struct sync_event){.type = SYNC_EV_HEARTBEAT, .member = i, .beat = beat});
 }
@@ -562,8 +563,8 @@ static void control_in(struct peers *peers, const struct link_message *in)
         break;
     case WIRE_CHUNK:
     case WIRE_BULK_HELLO:
-    case WIRE_ENROL:
-    case WIRE_ENROLLED:
+    case WIRE_JOIN:
+    case WIRE_JOINED:
     case WIRE_REFUSAL: break;
     }
 }
@@ -709,7 +710,7 @@ static void look_whether_undialled(struct peers *peers)
     const char *who = "";
     for (uint32_t i = 0; i < members_of(peers); i++) {
         const struct peer *peer = &peers->peers[i];
-        if (!is_other(peers, i) || !peer->up || peers->conf.view->members[i].as.role != RECORD_OWNER)
+        if (!is_other(peers, i) || !peer->up || peers->conf.view->members[i].as.role != CONFIG_OWNER)
             continue;
         owners++;
         in_vain += peer->undialled;
@@ -771,7 +772,7 @@ void peers_bye(struct peers *peers, const char *reason)
 bool peers_heard(const struct peers *peers)
 {
     for (uint32_t i = 0; i < members_of(peers); i++)
-        if (is_other(peers, i) && peers->conf.view->members[i].as.role != RECORD_WITNESS &&
+        if (is_other(peers, i) && peers->conf.view->members[i].as.role != CONFIG_WITNESS &&
             (!peers->peers[i].up || peers->peers[i].pulse.in == 0))
             return false;
     return true;
@@ -874,7 +875,7 @@ struct peer_info peers_info(const struct peers *peers, uint32_t i)
                               .fault = fault,
                               .fault_kind = kind,
                               .heard_ms = peer->heard_ms,
-                              .twins_ms = peer->twins.seen_ms,
+                              .duplicate_key_ms = peer->duplicate_key.seen_ms,
                               .rtt_ms = peer->pulse.rtt_ms,
                               .step = peer->report.step,
                               .own_step = peer->report.own_step,
@@ -916,7 +917,7 @@ bool peers_capped(struct peers *peers, char text[CAPS_TEXT_BYTES])
     char of_line[CAPS_TEXT_BYTES];
     text[0] = '\0';
     for (uint32_t i = 0; i < members_of(peers); i++) {
-        bool sends = is_other(peers, i) && peers->peers[i].up && peers->conf.view->members[i].as.role != RECORD_WITNESS;
+        bool sends = is_other(peers, i) && peers->peers[i].up && peers->conf.view->members[i].as.role != CONFIG_WITNESS;
         if (!sends || view_is_witness(peers->conf.view))
             continue;
         struct caps_line line = line_to(peers, i);

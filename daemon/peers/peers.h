@@ -27,7 +27,7 @@
 #include "daemon/membership/vote.h"
 #include "daemon/trainer/trainer.h"
 #include "daemon/transfer/objects.h"
-#include "net/config/chain.h"
+#include "net/config/config_log.h"
 #include "net/config/view.h"
 #include "net/transport/caps.h"
 #include "net/transport/link.h"
@@ -37,8 +37,8 @@
 struct peers_conf {
     const struct dconf *conf;
     const struct runspec *spec;
-    const struct view *view; /* follows the newest record of the chain */
-    const struct chain *chain;
+    const struct view *view; /* follows the newest configuration of the config log */
+    const struct config_log *config_log;
     const struct vote *vote;
     struct link *link; /* open, and nobody is dialled yet */
     struct objects *objects;
@@ -116,8 +116,8 @@ struct peer_info {
     const char *note;  /* why it is not up; "" if nothing is known */
     const char *fault; /* what it does that it should not; "": nothing */
     enum peer_fault fault_kind;
-    uint64_t heard_ms; /* 0: never */
-    uint64_t twins_ms; /* when two machines last were seen to speak with its key; 0: never */
+    uint64_t heard_ms;         /* 0: never */
+    uint64_t duplicate_key_ms; /* when two machines last were seen to speak with its key; 0: never */
     uint32_t rtt_ms;
     /* as it last said */
     uint64_t step, tokens;

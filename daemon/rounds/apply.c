@@ -18,9 +18,9 @@ enum { SAVE_AGAIN_MS = 2000 };
 struct apply_fragment {
     uint64_t waits; /* version to apply when nobody reads the anchor; 0: none */
     /* of the step under way */
-    struct chain_part parts[CHAIN_PARTS_MAX];
-    struct replica_size sizes[CHAIN_PARTS_MAX]; /* of the results, by part */
-    struct result_id results[CHAIN_PARTS_MAX];  /* which one of each part */
+    struct version_part parts[VERSION_PARTS_MAX];
+    struct replica_size sizes[VERSION_PARTS_MAX]; /* of the results, by part */
+    struct result_id results[VERSION_PARTS_MAX];  /* which one of each part */
     uint32_t parts_count;
     uint32_t parts_left;      /* jobs */
     uint64_t moved, cleared;  /* masks: shards that count us, by what becomes of their residuals */
@@ -33,7 +33,7 @@ struct apply_fragment {
 };
 
 struct apply {
-    struct desk *desk;
+    struct round_context *context;
     struct apply_fragment *fragments;
     struct job_pool receives, parts, hashes;
 };
@@ -77,15 +77,15 @@ struct hash_job {
     double norm;
 };
 
-enum err apply_new(struct desk *desk, struct apply **out)
+enum err apply_new(struct round_context *context, struct apply **out)
 {
     TRY(mem_new(1, sizeof **out, "rounds", out));
     struct apply *apply = *out;
-    apply->desk = desk;
+    apply->context = context;
     apply->receives.job_bytes = sizeof(struct receive_job);
     apply->parts.job_bytes = sizeof(struct part_job);
     apply->hashes.job_bytes = sizeof(struct hash_job);
-    return mem_new(desk_fragments(desk), sizeof *apply->fragments, "rounds", &apply->fragments);
+    return mem_new(round_context_fragments(context), sizeof *apply->fragments, "rounds", &apply->fragments);
 }
 
 void apply_free(struct apply *apply)
@@ -108,12 +108,12 @@ static struct outer_round numbers_of(const struct wire_meta *meta)
     return (struct outer_round){.scale = number[0], .momentum = number[1], .lr = number[2]};
 }
 
-struct outer_round apply_numbers(const struct desk *desk, const struct wire_meta *meta,
+struct outer_round apply_numbers(const struct round_context *context, const struct wire_meta *meta,
                                  const struct replica_size *sizes, uint32_t sizes_count)
 {
     struct outer_round round = numbers_of(meta);
     double delta = 0, momentum = 0;
-    if (!desk->conf.spec->staleness_penalty)
+    if (!context->conf.spec->staleness_penalty)
         return round;
     for (uint32_t p = 0; p < sizes_count; p++) {
         delta += sizes[p].delta;
@@ -131,16 +131,16 @@ static enum err check_numbers(const struct wire_meta *meta)
     return good ? ERR_OK : err_set(ERR_PROTO, "its outer step has numbers that make no sense");
 }
 
-enum err apply_check(const struct desk *desk, const struct wire_meta *meta)
+enum err apply_check(const struct round_context *context, const struct wire_meta *meta)
 {
-    TRY(desk_check_step(desk, meta));
+    TRY(round_context_check_step(context, meta));
     return check_numbers(meta);
 }
 
-enum err apply_open(const struct desk *desk, const struct result_id *key, struct result *out)
+enum err apply_open(const struct round_context *context, const struct result_id *key, struct result *out)
 {
-    TRY(result_open(desk->conf.ledger, key, out));
-    enum err err = apply_check(desk, &out->meta);
+    TRY(result_open(context->conf.ledger, key, out));
+    enum err err = apply_check(context, &out->meta);
     if (err != ERR_OK)
         result_close(out);
     return err;
@@ -148,16 +148,16 @@ enum err apply_open(const struct desk *desk, const struct result_id *key, struct
 
 /* ---- what the ledger has already ---- */
 
-/* The result of a part that the record names, or the first that can be applied. */
-static bool find_held(const struct desk *desk, const struct chain_part *part, struct result_id *out)
+/* The result of a part that the configuration names, or the first that can be applied. */
+static bool find_held(const struct round_context *context, const struct version_part *part, struct result_id *out)
 {
     struct result_id keys[LEDGER_RESULTS_MAX];
-    size_t count = ledger_list(desk->conf.ledger, part->id.fragment, part->id.version, keys, LEDGER_RESULTS_MAX);
+    size_t count = ledger_list(context->conf.ledger, part->id.fragment, part->id.version, keys, LEDGER_RESULTS_MAX);
     for (size_t i = 0; i < count; i++) {
         struct result result;
         if (!result_id_same_part(&keys[i], &part->id) ||
             (part->carried && !digest_equal(&keys[i].digest, &part->id.digest)) ||
-            apply_open(desk, &keys[i], &result) != ERR_OK)
+            apply_open(context, &keys[i], &result) != ERR_OK)
             continue;
         result_close(&result);
         *out = keys[i];
@@ -166,121 +166,123 @@ static bool find_held(const struct desk *desk, const struct chain_part *part, st
     return false;
 }
 
-uint32_t apply_find_held(const struct desk *desk, uint32_t f, uint64_t version, struct result_id held[CHAIN_PARTS_MAX])
+uint32_t apply_find_held(const struct round_context *context, uint32_t f, uint64_t version,
+                         struct result_id held[VERSION_PARTS_MAX])
 {
-    struct chain_part parts[CHAIN_PARTS_MAX];
-    uint32_t count = desk_parts(desk, f, version, parts), found = 0;
+    struct version_part parts[VERSION_PARTS_MAX];
+    uint32_t count = round_context_parts(context, f, version, parts), found = 0;
     for (uint32_t p = 0; p < count; p++)
-        found += find_held(desk, &parts[p], &held[found]);
+        found += find_held(context, &parts[p], &held[found]);
     return found;
 }
 
-void apply_tell_held(struct desk *desk, const struct result_id *held, uint32_t count)
+void apply_tell_held(struct round_context *context, const struct result_id *held, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
-        desk_post(desk, &(struct sync_event){.type = SYNC_EV_STORED,
-                                             .fragment = held[i].fragment,
-                                             .version = held[i].version,
-                                             .epoch = held[i].epoch,
-                                             .owner = held[i].owner,
-                                             .hash = held[i].digest,
-                                             .member = SYNC_NOBODY});
+        round_context_post(context, &(struct sync_event){.type = SYNC_EV_STORED,
+                                                         .fragment = held[i].fragment,
+                                                         .version = held[i].version,
+                                                         .epoch = held[i].epoch,
+                                                         .owner = held[i].owner,
+                                                         .hash = held[i].digest,
+                                                         .member = SYNC_NOBODY});
 }
 
-void apply_post_held(struct desk *desk, uint32_t f)
+void apply_post_held(struct round_context *context, uint32_t f)
 {
-    struct result_id held[CHAIN_PARTS_MAX];
-    apply_tell_held(desk, held, apply_find_held(desk, f, desk->fragments[f].state.version + 1, held));
+    struct result_id held[VERSION_PARTS_MAX];
+    apply_tell_held(context, held, apply_find_held(context, f, context->fragments[f].state.version + 1, held));
 }
 
 /* ---- a result came in ---- */
 
 /* Two signed results of one part: kept, so that it outlasts this process. */
-static void keep_proof(const struct desk *desk, const struct result_id *one, const struct result_id *other)
+static void keep_evidence(const struct round_context *context, const struct result_id *one,
+                          const struct result_id *other)
 {
     uint8_t *bytes = NULL;
     size_t count;
-    enum err err = results_proof(desk->conf.ledger, other, one, &bytes, &count);
+    enum err err = results_evidence(context->conf.ledger, other, one, &bytes, &count);
     if (err == ERR_OK)
-        err = desk->conf.save_proof(desk->conf.folder, one->owner, bytes, count);
+        err = context->conf.save_evidence(context->conf.folder, one->owner, bytes, count);
     if (err != ERR_OK)
-        log_error("the proof that island id %" PRIu32 " signed two results of one part cannot be kept: %s", one->owner,
-                  err_text());
+        log_error("the evidence that island id %" PRIu32 " signed two results of one part cannot be kept: %s",
+                  one->owner, err_text());
     mem_free(bytes);
 }
 
 static enum err run_receive(struct job *job, struct jobs_scratch *scratch)
 {
     struct receive_job *j = (struct receive_job *)(void *)job;
-    const struct desk *desk = j->apply->desk;
+    const struct round_context *context = j->apply->context;
     const struct wire_key *key = &j->key;
     struct wire_object what;
     struct wire_meta meta;
     const uint8_t *frame;
     size_t frame_bytes;
     TRY(wire_object_open(j->slot->data, j->slot->bytes, &what, &meta, &frame, &frame_bytes));
-    TRY(desk_check_object(desk, &what, key, j->shards));
+    TRY(round_context_check_object(context, &what, key, j->shards));
     TRY(wire_object_signed(&what, j->owner_key));
-    TRY(apply_check(desk, &meta));
+    TRY(apply_check(context, &meta));
     TRY(codec_check(frame, frame_bytes, j->values_count));
     /* Nothing enters the ledger that a restart could not apply. */
     TRY(codec_decodable(scratch->codec, frame, frame_bytes, j->values_count));
     struct result_id there = wire_object_result(&what), other;
     j->digest = what.digest;
-    TRY(ledger_append(desk->conf.ledger, &there, j->slot->data, j->slot->bytes));
-    j->rivals = results_rival(desk->conf.ledger, &there, j->owner_key, &other);
+    TRY(ledger_append(context->conf.ledger, &there, j->slot->data, j->slot->bytes));
+    j->rivals = results_equivocation(context->conf.ledger, &there, j->owner_key, &other);
     if (j->rivals)
-        keep_proof(desk, &there, &other);
+        keep_evidence(context, &there, &other);
     return ERR_OK;
 }
 
 static void done_receive(struct job *job)
 {
     struct receive_job *j = (struct receive_job *)(void *)job;
-    struct desk *desk = j->apply->desk;
+    struct round_context *context = j->apply->context;
     const struct wire_key *key = &j->key;
     enum wire_done status = WIRE_RECEIVED;
     j->slot->busy = false;
     if (job->err == ERR_PROTO) {
         log_error("the result of fragment %" PRIu32 ", version %" PRIu64 ", owner %" PRIu32
                   " from island %s is damaged and not used: %s; it is fetched again",
-                  key->fragment, key->version, key->owner, desk_name(desk, j->peer), job->text);
+                  key->fragment, key->version, key->owner, desk_name(context, j->peer), job->text);
         status = WIRE_REFUSED;
     } else if (job->err != ERR_OK) {
-        desk_round_refused(desk, j->slot->bytes, job->text);
+        round_context_round_refused(context, j->slot->bytes, job->text);
         status = WIRE_NOT_YET; /* it is sent again until there is room */
     } else {
-        desk_disk_works(desk);
+        round_context_disk_works(context);
     }
-    desk_judged(desk, j->peer, key, status);
+    round_context_judged(context, j->peer, key, status);
     if (job->err == ERR_OK)
-        desk_post(desk, &(struct sync_event){.type = SYNC_EV_STORED,
-                                             .fragment = key->fragment,
-                                             .version = key->version,
-                                             .epoch = key->epoch,
-                                             .owner = key->owner,
-                                             .hash = j->digest,
-                                             .member = j->peer});
+        round_context_post(context, &(struct sync_event){.type = SYNC_EV_STORED,
+                                                         .fragment = key->fragment,
+                                                         .version = key->version,
+                                                         .epoch = key->epoch,
+                                                         .owner = key->owner,
+                                                         .hash = j->digest,
+                                                         .member = j->peer});
     if (job->err == ERR_OK && j->rivals)
-        event_post(desk->conf.events, &(struct event){.type = EVENT_RIVALS,
-                                                      .fragment = key->fragment,
-                                                      .rivals = {.owner = key->owner, .version = key->version}});
+        event_post(context->conf.events, &(struct event){.type = EVENT_EQUIVOCATION,
+                                                         .fragment = key->fragment,
+                                                         .rivals = {.owner = key->owner, .version = key->version}});
     job_pool_give(&j->apply->receives, j);
 }
 
 void apply_result_in(struct apply *apply, uint32_t peer, const struct wire_key *key, uint64_t bytes)
 {
-    struct desk *desk = apply->desk;
-    struct chain_part part;
-    uint32_t p = desk_part(desk, key, &part);
-    const uint8_t *owner_key = parts_owner_key(desk->conf.parts, key->epoch, key->owner);
-    if (p == CHAIN_PARTS_MAX || owner_key == NULL) { /* an epoch has begun meanwhile, and it counts nowhere */
-        desk_judged(desk, peer, key, WIRE_NOT_NEEDED);
+    struct round_context *context = apply->context;
+    struct version_part part;
+    uint32_t p = round_context_part(context, key, &part);
+    const uint8_t *owner_key = parts_owner_key(context->conf.parts, key->epoch, key->owner);
+    if (p == VERSION_PARTS_MAX || owner_key == NULL) { /* an epoch has begun meanwhile, and it counts nowhere */
+        round_context_judged(context, peer, key, WIRE_NOT_NEEDED);
         return;
     }
-    struct receive_job *j = desk_job(desk, &apply->receives);
+    struct receive_job *j = round_context_job(context, &apply->receives);
     if (j == NULL) {
-        desk_judged(desk, peer, key, WIRE_NOT_YET);
+        round_context_judged(context, peer, key, WIRE_NOT_YET);
         return;
     }
     j->apply = apply;
@@ -288,11 +290,11 @@ void apply_result_in(struct apply *apply, uint32_t peer, const struct wire_key *
     j->peer = peer;
     j->shards = part.shards;
     memcpy(j->owner_key, owner_key, sizeof j->owner_key);
-    j->values_count = (size_t)desk_values(desk, key->fragment, part.shards);
-    j->slot = slots_result(desk->conf.slots, key->fragment, p);
+    j->values_count = (size_t)round_context_values(context, key->fragment, part.shards);
+    j->slot = slots_result(context->conf.slots, key->fragment, p);
     j->slot->bytes = (size_t)bytes;
     j->slot->busy = true;
-    desk_submit(desk, &j->job, JOBS_RECEIVE, run_receive, done_receive);
+    round_context_submit(context, &j->job, JOBS_RECEIVE, run_receive, done_receive);
 }
 
 /* ---- the hash, when all parts are done, and what the version was made of ---- */
@@ -302,18 +304,18 @@ static enum err run_note(struct job *job, struct jobs_scratch *scratch)
 {
     struct hash_job *j = (struct hash_job *)(void *)job;
     (void)scratch;
-    return ledger_append_commit(j->apply->desk->conf.ledger, &j->commit, true);
+    return ledger_append_commit(j->apply->context->conf.ledger, &j->commit, true);
 }
 
 /* The hash in the ledger is only to find damage by: a restart makes it again. */
 static enum err run_hash(struct job *job, struct jobs_scratch *scratch)
 {
     struct hash_job *j = (struct hash_job *)(void *)job;
-    const struct rounds_conf *conf = &j->apply->desk->conf;
+    const struct rounds_conf *conf = &j->apply->context->conf;
     replica_commit(conf->replica, j->f, j->moved);
     replica_forget(conf->replica, j->f, j->cleared);
     j->norm = replica_norm(conf->replica, j->f);
-    TRY(desk_hash(j->apply->desk, j->f, j->version, j->step, scratch, &j->commit.hash));
+    TRY(desk_hash(j->apply->context, j->f, j->version, j->step, scratch, &j->commit.hash));
     if (j->commit.parts_count > 0)
         j->noted = ledger_append_commit(conf->ledger, &j->commit, false);
     if (j->noted != ERR_OK)
@@ -341,40 +343,40 @@ static void done_hash(struct job *job)
 {
     struct hash_job *j = (struct hash_job *)(void *)job;
     struct apply *apply = j->apply;
-    struct desk *desk = apply->desk;
-    struct store_fragment *state = &desk->fragments[j->f].state;
+    struct round_context *context = apply->context;
+    struct store_fragment *state = &context->fragments[j->f].state;
     char hex[DIGEST_HEX_BYTES];
     if (job->err != ERR_OK) { /* out of memory: the daemon ends, and goes on from the ledger */
-        event_post_fatal(desk->conf.events, job->text);
+        event_post_fatal(context->conf.events, job->text);
         job_pool_give(&apply->hashes, j);
         return;
     }
     if (j->noted != ERR_OK)
-        desk_disk_failed(desk, j->text);
+        round_context_disk_failed(context, j->text);
     state->version = j->version;
     state->hash = j->commit.hash;
     note_norm(&apply->fragments[j->f], j);
-    if (state->step >= rules_warm_until(desk->conf.spec))
-        replica_settle(desk->conf.replica, j->f);
+    if (state->step >= rules_warm_until(context->conf.spec))
+        replica_settle(context->conf.replica, j->f);
     log_debug("fragment %" PRIu32 " version %" PRIu64 " hash %s", j->f, j->version, digest_hex(&state->hash, hex));
-    desk_post(desk, &(struct sync_event){.type = SYNC_EV_APPLIED, .fragment = j->f, .hash = state->hash});
-    apply_post_held(desk, j->f);
+    round_context_post(context, &(struct sync_event){.type = SYNC_EV_APPLIED, .fragment = j->f, .hash = state->hash});
+    apply_post_held(context, j->f);
     job_pool_give(&apply->hashes, j);
 }
 
 static void hash(struct hash_job *j)
 {
-    struct desk *desk = j->apply->desk;
+    struct round_context *context = j->apply->context;
     const struct apply_fragment *fragment = &j->apply->fragments[j->f];
-    event_post(desk->conf.events,
+    event_post(context->conf.events,
                &(struct event){.type = EVENT_COUNTED,
                                .fragment = j->f,
                                .version = j->version,
                                .shards = j->moved | j->cleared,
                                .share = fragment->values > 0 ? fragment->ours / fragment->values : 0});
     if (j->commit.parts_count > 0)
-        desk_post(desk, &(struct sync_event){.type = SYNC_EV_MADE, .fragment = j->f});
-    desk_submit(desk, &j->job, JOBS_HASH, run_hash, done_hash);
+        round_context_post(context, &(struct sync_event){.type = SYNC_EV_MADE, .fragment = j->f});
+    round_context_submit(context, &j->job, JOBS_HASH, run_hash, done_hash);
 }
 
 static void done_note(struct job *job)
@@ -382,25 +384,26 @@ static void done_note(struct job *job)
     struct hash_job *j = (struct hash_job *)(void *)job;
     struct apply *apply = j->apply;
     if (job->err == ERR_OK) {
-        desk_disk_works(apply->desk);
+        round_context_disk_works(apply->context);
         hash(j);
         return;
     }
-    desk_round_refused(apply->desk, 0, job->text);
+    round_context_round_refused(apply->context, 0, job->text);
     apply->fragments[j->f].unsaved = j;
-    apply->fragments[j->f].save_again_ms = apply->desk->now_ms + SAVE_AGAIN_MS;
+    apply->fragments[j->f].save_again_ms = apply->context->now_ms + SAVE_AGAIN_MS;
 }
 
 /* What our own results left over. */
 static void move_owner_residual(struct apply *apply, uint32_t f)
 {
-    struct desk *desk = apply->desk;
+    struct round_context *context = apply->context;
     const struct apply_fragment *fragment = &apply->fragments[f];
-    struct replica *replica = desk->conf.replica;
+    struct replica *replica = context->conf.replica;
     for (uint32_t p = 0; p < fragment->parts_count; p++) {
-        if (fragment->parts[p].id.owner != desk_id(desk))
+        if (fragment->parts[p].id.owner != round_context_id(context))
             continue;
-        if (replica_owner_pending(replica, f) && digest_equal(&fragment->results[p].digest, &desk->fragments[f].made))
+        if (replica_owner_pending(replica, f) &&
+            digest_equal(&fragment->results[p].digest, &context->fragments[f].made))
             replica_commit_owner(replica, f);
         else
             replica_forget_owner(replica, f, fragment->parts[p].shards);
@@ -411,14 +414,14 @@ static void all_applied(struct apply *apply, uint32_t f, uint64_t version)
 {
     if (!apply->fragments[f].failed)
         move_owner_residual(apply, f);
-    struct hash_job *j = desk_job(apply->desk, &apply->hashes);
+    struct hash_job *j = round_context_job(apply->context, &apply->hashes);
     if (j == NULL)
         return;
     const struct apply_fragment *fragment = &apply->fragments[f];
     j->apply = apply;
     j->f = f;
     j->version = version;
-    j->step = apply->desk->fragments[f].state.step;
+    j->step = apply->context->fragments[f].state.step;
     j->moved = fragment->moved;
     j->cleared = fragment->cleared;
     j->commit.fragment = f;
@@ -426,20 +429,20 @@ static void all_applied(struct apply *apply, uint32_t f, uint64_t version)
     for (uint32_t p = 0; !fragment->failed && p < fragment->parts_count; p++)
         j->commit.parts[j->commit.parts_count++] = fragment->results[p];
     if (j->commit.parts_count > 0)
-        desk_submit(apply->desk, &j->job, JOBS_APPLY, run_note, done_note);
+        round_context_submit(apply->context, &j->job, JOBS_APPLY, run_note, done_note);
     else /* what others have will tell that it is not right */
         hash(j);
 }
 
 void apply_tick(struct apply *apply)
 {
-    for (uint32_t f = 0; f < desk_fragments(apply->desk); f++) {
+    for (uint32_t f = 0; f < round_context_fragments(apply->context); f++) {
         struct apply_fragment *fragment = &apply->fragments[f];
         struct hash_job *j = fragment->unsaved;
-        if (j == NULL || apply->desk->now_ms < fragment->save_again_ms)
+        if (j == NULL || apply->context->now_ms < fragment->save_again_ms)
             continue;
         fragment->unsaved = NULL;
-        desk_submit(apply->desk, &j->job, JOBS_APPLY, run_note, done_note);
+        round_context_submit(apply->context, &j->job, JOBS_APPLY, run_note, done_note);
     }
 }
 
@@ -454,7 +457,7 @@ enum residual_rule {
 
 /* `sent`: what this process encoded last for the shard. `ours`: the contribution of ours that is counted. */
 static enum residual_rule counts_ours(const struct wire_contributor *ours, uint64_t version,
-                                      const struct desk_sent *sent)
+                                      const struct round_context_sent *sent)
 {
     if (ours == NULL)
         return RESIDUAL_KEEP;
@@ -465,12 +468,12 @@ static enum residual_rule counts_ours(const struct wire_contributor *ours, uint6
  * are done, since then it is mostly all of them, and nothing need be copied. */
 static void judge_residuals(struct part_job *j, uint64_t shards, const struct wire_meta *meta)
 {
-    const struct desk *desk = j->apply->desk;
+    const struct round_context *context = j->apply->context;
     uint64_t mask[RESIDUAL_CLEAR + 1] = {0};
-    struct wire_contributor found, *ours = wire_meta_find(meta, desk_id(desk), &found) ? &found : NULL;
+    struct wire_contributor found, *ours = wire_meta_find(meta, round_context_id(context), &found) ? &found : NULL;
     for (uint32_t s = 0; s < PLAN_SHARDS_MAX; s++)
         if ((shards >> s & 1) != 0)
-            mask[counts_ours(ours, j->version, &desk->fragments[j->f].sent[s])] |= (uint64_t)1 << s;
+            mask[counts_ours(ours, j->version, &context->fragments[j->f].sent[s])] |= (uint64_t)1 << s;
     j->moved = mask[RESIDUAL_MOVE];
     j->cleared = mask[RESIDUAL_CLEAR];
 }
@@ -496,10 +499,10 @@ static enum err apply_shared(struct part_job *j, uint64_t shards, const struct r
                              struct jobs_scratch *scratch)
 {
     const struct apply_fragment *fragment = &j->apply->fragments[j->f];
-    const struct desk *desk = j->apply->desk;
-    struct outer_round round = apply_numbers(desk, &result->meta, fragment->sizes, fragment->parts_count);
-    enum err err =
-        replica_apply_begin(desk->conf.replica, j->f, shards, &round, result->frame, result->frame_bytes, &j->applying);
+    const struct round_context *context = j->apply->context;
+    struct outer_round round = apply_numbers(context, &result->meta, fragment->sizes, fragment->parts_count);
+    enum err err = replica_apply_begin(context->conf.replica, j->f, shards, &round, result->frame, result->frame_bytes,
+                                       &j->applying);
     while (err == ERR_OK && (err = replica_apply_next(&j->applying)) == ERR_OK && j->applying.pieces > 0)
         err = jobs_share(scratch, j->applying.pieces, apply_piece, &j->applying);
     return err;
@@ -508,11 +511,11 @@ static enum err apply_shared(struct part_job *j, uint64_t shards, const struct r
 static enum err run_apply(struct job *job, struct jobs_scratch *scratch)
 {
     struct part_job *j = (struct part_job *)(void *)job;
-    const struct desk *desk = j->apply->desk;
+    const struct round_context *context = j->apply->context;
     const struct apply_fragment *fragment = &j->apply->fragments[j->f];
-    const struct chain_part *part = &fragment->parts[j->p];
+    const struct version_part *part = &fragment->parts[j->p];
     struct result result;
-    TRY(apply_open(desk, &fragment->results[j->p], &result));
+    TRY(apply_open(context, &fragment->results[j->p], &result));
     j->step = result.meta.step;
     enum err err = apply_shared(j, part->shards, &result, scratch);
     if (err == ERR_OK)
@@ -526,24 +529,24 @@ static enum err run_apply(struct job *job, struct jobs_scratch *scratch)
 /* Whom the anchor counts now. ERR_NOMEM has been said. */
 static enum err note_counted(const struct part_job *j)
 {
-    const struct desk *desk = j->apply->desk;
-    const struct chain_part *part = &j->apply->fragments[j->f].parts[j->p];
+    const struct round_context *context = j->apply->context;
+    const struct version_part *part = &j->apply->fragments[j->f].parts[j->p];
     enum err err = j->job.err;
     if (err == ERR_NOMEM)
-        event_post_fatal(desk->conf.events, j->job.text);
+        event_post_fatal(context->conf.events, j->job.text);
     if (err != ERR_OK)
         return err;
-    err = counted_note(replica_counted(desk->conf.replica, j->f), part->shards, j->version, &j->meta);
+    err = dedup_note(replica_counted(context->conf.replica, j->f), part->shards, j->version, &j->meta);
     if (err != ERR_OK)
-        event_post_fatal(desk->conf.events, err_text());
+        event_post_fatal(context->conf.events, err_text());
     return err;
 }
 
 static void note_share(struct apply_fragment *fragment, const struct part_job *j)
 {
-    const struct desk *desk = j->apply->desk;
-    double values = (double)desk_values(desk, j->f, fragment->parts[j->p].shards),
-           share = result_share(&j->meta, desk_id(desk), rules_by_value(desk->conf.spec));
+    const struct round_context *context = j->apply->context;
+    double values = (double)round_context_values(context, j->f, fragment->parts[j->p].shards),
+           share = result_share(&j->meta, round_context_id(context), rules_by_value(context->conf.spec));
     fragment->ours += share * values;
     fragment->values += share > 0 ? values : 0;
 }
@@ -553,7 +556,7 @@ static void done_apply(struct job *job)
     struct part_job *j = (struct part_job *)(void *)job;
     struct apply *apply = j->apply;
     struct apply_fragment *fragment = &apply->fragments[j->f];
-    struct store_fragment *state = &apply->desk->fragments[j->f].state;
+    struct store_fragment *state = &apply->context->fragments[j->f].state;
     uint32_t f = j->f;
     uint64_t version = j->version;
     /* A result in our own ledger that cannot be applied leaves its shards as they were: the hash will differ, and the
@@ -565,7 +568,8 @@ static void done_apply(struct job *job)
     if (err == ERR_OK)
         note_share(fragment, j);
     if (err == ERR_OK)
-        standing_note(&apply->desk->standing, apply->desk->conf.view, &j->meta, f, version, apply->desk->now_ms, true);
+        standing_note(&apply->context->standing, apply->context->conf.view, &j->meta, f, version,
+                      apply->context->now_ms, true);
     mem_free((void *)(uintptr_t)j->meta.contributors);
     if (err == ERR_NOMEM) { /* it would be another version: the daemon ends, and goes on from the ledger */
         job_pool_give(&apply->parts, j);
@@ -588,7 +592,7 @@ static bool submit_parts(struct apply *apply, uint32_t f, uint64_t version, job_
     struct apply_fragment *fragment = &apply->fragments[f];
     fragment->parts_left = 1;
     for (uint32_t p = 0; p < fragment->parts_count; p++) {
-        struct part_job *j = desk_job(apply->desk, &apply->parts);
+        struct part_job *j = round_context_job(apply->context, &apply->parts);
         if (j == NULL)
             return false;
         j->apply = apply;
@@ -596,7 +600,7 @@ static bool submit_parts(struct apply *apply, uint32_t f, uint64_t version, job_
         j->p = p;
         j->version = version;
         fragment->parts_left++;
-        desk_submit(apply->desk, &j->job, JOBS_APPLY, run, done);
+        round_context_submit(apply->context, &j->job, JOBS_APPLY, run, done);
     }
     fragment->parts_left--;
     return true;
@@ -613,12 +617,12 @@ static void apply_parts(struct apply *apply, uint32_t f, uint64_t version)
 static enum err run_measure(struct job *job, struct jobs_scratch *scratch)
 {
     struct part_job *j = (struct part_job *)(void *)job;
-    const struct desk *desk = j->apply->desk;
+    const struct round_context *context = j->apply->context;
     struct apply_fragment *fragment = &j->apply->fragments[j->f];
-    const struct chain_part *part = &fragment->parts[j->p];
+    const struct version_part *part = &fragment->parts[j->p];
     struct result result;
-    TRY(apply_open(desk, &fragment->results[j->p], &result));
-    enum err err = replica_measure(desk->conf.replica, j->f, part->shards, result.frame, result.frame_bytes,
+    TRY(apply_open(context, &fragment->results[j->p], &result));
+    enum err err = replica_measure(context->conf.replica, j->f, part->shards, result.frame, result.frame_bytes,
                                    scratch->codec, &fragment->sizes[j->p]);
     result_close(&result);
     return err;
@@ -646,9 +650,9 @@ static void measure_parts(struct apply *apply, uint32_t f, uint64_t version)
 
 void apply_begin(struct apply *apply, uint32_t f, uint64_t version)
 {
-    struct desk *desk = apply->desk;
+    struct round_context *context = apply->context;
     struct apply_fragment *fragment = &apply->fragments[f];
-    if (desk_used(desk, f) || desk->fragments[f].readers > 0) {
+    if (round_context_used(context, f) || context->fragments[f].readers > 0) {
         fragment->waits = version;
         return;
     }
@@ -656,11 +660,11 @@ void apply_begin(struct apply *apply, uint32_t f, uint64_t version)
     fragment->moved = fragment->cleared = 0;
     fragment->ours = fragment->values = 0;
     fragment->failed = false;
-    fragment->parts_count = desk_parts(desk, f, version, fragment->parts);
+    fragment->parts_count = round_context_parts(context, f, version, fragment->parts);
     for (uint32_t p = 0; p < fragment->parts_count; p++)
-        fragment->results[p] = desk_result(desk, &fragment->parts[p]);
+        fragment->results[p] = round_context_result(context, &fragment->parts[p]);
     assert(fragment->parts_count > 0); /* else a version would come of nothing */
-    if (desk->conf.spec->staleness_penalty)
+    if (context->conf.spec->staleness_penalty)
         measure_parts(apply, f, version);
     else
         apply_parts(apply, f, version);

@@ -7,14 +7,14 @@
 #ifndef DAEMON_ROUNDS_APPLY_H
 #define DAEMON_ROUNDS_APPLY_H
 
-#include "daemon/rounds/desk.h"
+#include "daemon/rounds/round_context.h"
 #include "daemon/state/results.h"
 #include "outer_opt/outer.h"
 
 struct apply;
 
-/* `desk` is borrowed for its life. ERR_NOMEM. */
-ERR_MUST_CHECK enum err apply_new(struct desk *desk, struct apply **out);
+/* `round_context` is borrowed for its life. ERR_NOMEM. */
+ERR_MUST_CHECK enum err apply_new(struct round_context *context, struct apply **out);
 void apply_free(struct apply *apply);
 /* A result of `bytes` lies whole in its slot: looked at, into the ledger, then judged; SYNC_EV_STORED if it is good. */
 void apply_result_in(struct apply *apply, uint32_t peer, const struct wire_key *key, uint64_t bytes);
@@ -33,22 +33,24 @@ void apply_tick(struct apply *apply);
 
 /* A result from the ledger, if it can be applied: with numbers that make sense. ERR_NOTFOUND, ERR_PROTO; after a
  * failure there is nothing to close. Any thread. */
-ERR_MUST_CHECK enum err apply_open(const struct desk *desk, const struct result_id *key, struct result *out);
+ERR_MUST_CHECK enum err apply_open(const struct round_context *context, const struct result_id *key,
+                                   struct result *out);
 
 /* Fragment `f` has come to a new version, or an epoch has begun: results of the next version that the ledger has
  * already, from before a crash or kept beside an older state, are told, so that others hear of them and nobody fetches
  * or makes them again; but for those that cannot be applied, which are fetched. */
-void apply_post_held(struct desk *desk, uint32_t f);
+void apply_post_held(struct round_context *context, uint32_t f);
 /* The two halves of that: which results of `version` the ledger has that can be applied, at most one of each part, and
  * what is told of them. Finding is for any thread, while no epoch begins. */
-uint32_t apply_find_held(const struct desk *desk, uint32_t f, uint64_t version, struct result_id held[CHAIN_PARTS_MAX]);
-void apply_tell_held(struct desk *desk, const struct result_id *held, uint32_t count);
+uint32_t apply_find_held(const struct round_context *context, uint32_t f, uint64_t version,
+                         struct result_id held[VERSION_PARTS_MAX]);
+void apply_tell_held(struct round_context *context, const struct result_id *held, uint32_t count);
 
 /* Whether a result's step and numbers may be those of this run. ERR_PROTO: they make no sense. */
-ERR_MUST_CHECK enum err apply_check(const struct desk *desk, const struct wire_meta *meta);
+ERR_MUST_CHECK enum err apply_check(const struct round_context *context, const struct wire_meta *meta);
 /* The numbers of an outer step, as its result brings them; with CO2's staleness penalty, if the run has it, from
  * `sizes`: one of each of the version's parts, as replica_measure() found them. */
-struct outer_round apply_numbers(const struct desk *desk, const struct wire_meta *meta,
+struct outer_round apply_numbers(const struct round_context *context, const struct wire_meta *meta,
                                  const struct replica_size *sizes, uint32_t sizes_count);
 
 #endif

@@ -6,22 +6,22 @@
 #ifndef DAEMON_ROUNDS_COPY_H
 #define DAEMON_ROUNDS_COPY_H
 
-#include "daemon/rounds/desk.h"
+#include "daemon/rounds/round_context.h"
 #include "daemon/state/state_object.h"
 
 struct copy;
 
-/* `desk` is borrowed for its life. ERR_NOMEM. */
-ERR_MUST_CHECK enum err copy_new(struct desk *desk, struct copy **out);
+/* `round_context` is borrowed for its life. ERR_NOMEM. */
+ERR_MUST_CHECK enum err copy_new(struct round_context *context, struct copy **out);
 void copy_free(struct copy *copy);
-/* The anchor to an area of the trainer's memory: EVENT_GIVEN. To the base area, or with `initial` the tensors there
+/* The anchor to an area of the trainer's memory: EVENT_PUBLISHED. To the base area, or with `initial` the tensors there
  * become the anchor: EVENT_STARTED. The areas have room for all the fragment's values, padding included, and are
  * borrowed until the answer. Without memory for a job, or for the hash, the daemon ends. */
-void copy_give(struct copy *copy, uint32_t f, float *area);
+void copy_publish(struct copy *copy, uint32_t f, float *area);
 void copy_start(struct copy *copy, uint32_t f, float *base, bool initial);
-/* The fragment's state, which is `loan->state` and at rest, as an object of `loan->bytes`, and its leaves: EVENT_LENT;
- * the loan is borrowed until then. The anchor is read only while it is copied; the copy's leaves are digested after
- * that, and nobody waits for them. */
-void copy_lend(struct copy *copy, struct state_loan *loan);
+/* The fragment's state, which is `loan->state` and at rest, as an object of `loan->bytes`, and its leaves:
+ * EVENT_STATE_SERVED; the loan is borrowed until then. The anchor is read only while it is copied; the copy's leaves
+ * are digested after that, and nobody waits for them. */
+void copy_serve(struct copy *copy, struct served_state *served);
 
 #endif

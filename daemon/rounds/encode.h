@@ -6,12 +6,12 @@
 #ifndef DAEMON_ROUNDS_ENCODE_H
 #define DAEMON_ROUNDS_ENCODE_H
 
-#include "daemon/rounds/desk.h"
+#include "daemon/rounds/round_context.h"
 
 struct encode;
 
-/* `desk` is borrowed for its life. ERR_NOMEM. */
-ERR_MUST_CHECK enum err encode_new(struct desk *desk, struct encode **out);
+/* `round_context` is borrowed for its life. ERR_NOMEM. */
+ERR_MUST_CHECK enum err encode_new(struct round_context *context, struct encode **out);
 void encode_free(struct encode *encode);
 /* Our contribution to `version` from a snapshot, whose arrays are borrowed until EVENT_ENCODED, which says how it went:
  * ERR_NONFINITE, there is a NaN in it; ERR_NOMEM, with which the daemon ends. Now, or when no job stands in the way.

@@ -19,7 +19,7 @@ struct install_job {
     uint64_t bytes;
     bool expects; /* `hash` is what the peer announced */
     struct digest hash;
-    struct vouch_rule rule; /* who has to vouch for it */
+    struct certificate_rule rule; /* who has to certify it */
     uint32_t excused;
     struct store_fragment state; /* out */
 };
@@ -34,20 +34,20 @@ struct replay_job {
 };
 
 struct install {
-    struct desk *desk;
+    struct round_context *context;
     struct keep *keep;
     struct install_job **waits; /* [fragments]: one that waits until nobody reads the anchor */
     struct job_pool jobs, replays;
 };
 
-enum err install_new(struct desk *desk, struct keep *keep, struct install **out)
+enum err install_new(struct round_context *context, struct keep *keep, struct install **out)
 {
     TRY(mem_new(1, sizeof **out, "rounds", out));
-    (*out)->desk = desk;
+    (*out)->context = context;
     (*out)->keep = keep;
     (*out)->jobs.job_bytes = sizeof(struct install_job);
     (*out)->replays.job_bytes = sizeof(struct replay_job);
-    return mem_new(desk_fragments(desk), sizeof *(*out)->waits, "rounds", &(*out)->waits);
+    return mem_new(round_context_fragments(context), sizeof *(*out)->waits, "rounds", &(*out)->waits);
 }
 
 void install_free(struct install *install)
@@ -63,7 +63,7 @@ void install_free(struct install *install)
 static enum err run_install(struct job *job, struct jobs_scratch *scratch)
 {
     struct install_job *j = (struct install_job *)(void *)job;
-    const struct rounds_conf *conf = &j->install->desk->conf;
+    const struct rounds_conf *conf = &j->install->context->conf;
     (void)scratch;
     const struct state_expected expected = {.version = j->key.version,
                                             .steps = (uint64_t)conf->spec->steps,
@@ -77,39 +77,42 @@ static enum err run_install(struct job *job, struct jobs_scratch *scratch)
 
 static void installed(const struct install_job *j)
 {
-    struct desk *desk = j->install->desk;
+    struct round_context *context = j->install->context;
     uint32_t f = j->key.fragment;
-    struct desk_fragment *fragment = &desk->fragments[f];
+    struct round_context_fragment *fragment = &context->fragments[f];
     /* What of ours on its way the state counts: the very contribution, or one that we do not know any more. */
-    uint64_t counted = counted_since(replica_counted(desk->conf.replica, f), desk_id(desk), fragment->state.version) &
-                       desk_in_flight(desk, f, fragment->state.version);
+    uint64_t counted =
+        dedup_since(replica_counted(context->conf.replica, f), round_context_id(context), fragment->state.version) &
+        round_context_in_flight(context, f, fragment->state.version);
     fragment->state = j->state;
-    replica_clear_residuals(desk->conf.replica, f);
+    replica_clear_residuals(context->conf.replica, f);
     if (!j->own) /* the ledger does not lead here from any earlier checkpoint */
         keep_on_disk(j->install->keep, f, KEEP_NONE);
     if (counted != 0)
         event_post(
-            desk->conf.events,
+            context->conf.events,
             &(struct event){.type = EVENT_COUNTED, .fragment = f, .version = j->state.version, .shards = counted});
     if (!j->own)
-        desk_judged(desk, j->peer, &j->key, WIRE_RECEIVED);
-    desk_post(desk, &(struct sync_event){
-                        .type = SYNC_EV_INSTALLED, .fragment = f, .version = j->state.version, .hash = j->state.hash});
-    apply_post_held(desk, f);
+        round_context_judged(context, j->peer, &j->key, WIRE_RECEIVED);
+    round_context_post(
+        context, &(struct sync_event){
+                     .type = SYNC_EV_INSTALLED, .fragment = f, .version = j->state.version, .hash = j->state.hash});
+    apply_post_held(context, f);
 }
 
 static void done_install(struct job *job)
 {
     struct install_job *j = (struct install_job *)(void *)job;
-    struct desk *desk = j->install->desk;
+    struct round_context *context = j->install->context;
     uint32_t f = j->key.fragment;
-    slots_free_state(desk->conf.slots, f);
+    slots_free_state(context->conf.slots, f);
     if (job->err != ERR_OK) {
         log_error("the state of fragment %" PRIu32 " from island %s cannot be used: %s; asking again", f,
-                  desk_name(desk, j->peer), job->text);
-        desk_judged(desk, j->peer, &j->key, WIRE_REFUSED);
-        desk_post(desk,
-                  &(struct sync_event){.type = SYNC_EV_NOT_AVAILABLE, .member = j->peer, .key = j->key, .fragment = f});
+                  desk_name(context, j->peer), job->text);
+        round_context_judged(context, j->peer, &j->key, WIRE_REFUSED);
+        round_context_post(
+            context,
+            &(struct sync_event){.type = SYNC_EV_NOT_AVAILABLE, .member = j->peer, .key = j->key, .fragment = f});
     } else {
         installed(j);
     }
@@ -118,69 +121,70 @@ static void done_install(struct job *job)
 
 /* ---- where our own disk leads ---- */
 
-static enum err replay(const struct desk *desk, uint32_t f, uint64_t version, bool mend, struct codec *codec,
-                       struct store_fragment *state)
+static enum err replay(const struct round_context *context, uint32_t f, uint64_t version, bool mend,
+                       struct codec *codec, struct store_fragment *state)
 {
-    struct replica *shadow, *replica = desk->conf.replica;
-    size_t bytes = (size_t)desk->conf.plan->plan->fragments[f].values_count * sizeof(float);
+    struct replica *shadow, *replica = context->conf.replica;
+    size_t bytes = (size_t)context->conf.plan->plan->fragments[f].values_count * sizeof(float);
     TRY(replica_shadow(replica, f, &shadow));
-    enum err err = recover_replay(desk, f, version, shadow, codec, state);
+    enum err err = recover_replay(context, f, version, shadow, codec, state);
     if (err == ERR_OK && mend) {
         memcpy(replica_anchor(replica, f), replica_anchor(shadow, f), bytes);
         if (replica_momentum(replica, f) != NULL)
             memcpy(replica_momentum(replica, f), replica_momentum(shadow, f), bytes);
-        err = counted_copy(replica_counted(shadow, f), replica_counted(replica, f));
+        err = dedup_copy(replica_counted(shadow, f), replica_counted(replica, f));
     }
     replica_free(shadow);
     return err;
 }
 
-static void unproven(struct desk *desk, uint32_t f, uint64_t version, const char *text)
+static void unproven(struct round_context *context, uint32_t f, uint64_t version, const char *text)
 {
     log_warn("fragment %" PRIu32 ": our disk does not tell whether version %" PRIu64 " is right: %s", f, version, text);
-    desk_post(desk, &(struct sync_event){.type = SYNC_EV_UNPROVEN, .fragment = f, .version = version});
+    round_context_post(context, &(struct sync_event){.type = SYNC_EV_UNPROVEN, .fragment = f, .version = version});
 }
 
 static enum err run_replay(struct job *job, struct jobs_scratch *scratch)
 {
     struct replay_job *j = (struct replay_job *)(void *)job;
-    return replay(j->install->desk, j->f, j->version, false, scratch->codec, &j->state);
+    return replay(j->install->context, j->f, j->version, false, scratch->codec, &j->state);
 }
 
 static void done_replay(struct job *job)
 {
     struct replay_job *j = (struct replay_job *)(void *)job;
-    struct desk *desk = j->install->desk;
+    struct round_context *context = j->install->context;
     if (job->err != ERR_OK)
-        unproven(desk, j->f, j->version, job->text);
+        unproven(context, j->f, j->version, job->text);
     else
-        desk_post(desk, &(struct sync_event){
-                            .type = SYNC_EV_REPLAYED, .fragment = j->f, .version = j->version, .hash = j->state.hash});
+        round_context_post(
+            context, &(struct sync_event){
+                         .type = SYNC_EV_REPLAYED, .fragment = j->f, .version = j->version, .hash = j->state.hash});
     job_pool_give(&j->install->replays, j);
 }
 
 void install_replay(struct install *install, uint32_t f, uint64_t version)
 {
-    struct replay_job *j = desk_job(install->desk, &install->replays);
+    struct replay_job *j = round_context_job(install->context, &install->replays);
     if (j == NULL)
         return;
     j->install = install;
     j->f = f;
     j->version = version;
-    desk_submit(install->desk, &j->job, JOBS_STATES, run_replay, done_replay);
+    round_context_submit(install->context, &j->job, JOBS_STATES, run_replay, done_replay);
 }
 
-static enum err run_mend(struct job *job, struct jobs_scratch *scratch)
+static enum err run_repair(struct job *job, struct jobs_scratch *scratch)
 {
     struct install_job *j = (struct install_job *)(void *)job;
-    return replay(j->install->desk, j->key.fragment, j->key.version, true, scratch->codec, &j->state);
+    return replay(j->install->context, j->key.fragment, j->key.version, true, scratch->codec, &j->state);
 }
 
-static void done_mend(struct job *job)
+static void done_repair(struct job *job)
 {
     struct install_job *j = (struct install_job *)(void *)job;
     if (job->err != ERR_OK)
-        unproven(j->install->desk, j->key.fragment, j->key.version, job->text);
+        unproven(j->install->context, j->key.fragment, j->key.version, job->text);
     else
         installed(j);
     job_pool_give(&j->install->jobs, j);
@@ -191,37 +195,38 @@ static void done_mend(struct job *job)
 static void begin(struct install *install, struct install_job *j)
 {
     uint32_t f = j->key.fragment;
-    bool read = desk_used(install->desk, f) || install->desk->fragments[f].readers > 0;
+    bool read = round_context_used(install->context, f) || install->context->fragments[f].readers > 0;
     install->waits[f] = read ? j : NULL;
     if (!read)
-        desk_submit(install->desk, &j->job, JOBS_STATES, j->own ? run_mend : run_install,
-                    j->own ? done_mend : done_install);
+        round_context_submit(install->context, &j->job, JOBS_STATES, j->own ? run_repair : run_install,
+                             j->own ? done_repair : done_install);
 }
 
 void install_state_in(struct install *install, uint32_t peer, const struct wire_key *key, uint64_t bytes)
 {
-    struct desk *desk = install->desk;
-    struct install_job *j = desk_job(desk, &install->jobs);
+    struct round_context *context = install->context;
+    struct install_job *j = round_context_job(context, &install->jobs);
     if (j == NULL) {
-        desk_judged(desk, peer, key, WIRE_NOT_YET);
+        round_context_judged(context, peer, key, WIRE_NOT_YET);
         return;
     }
-    struct wire_standing said = sync_heard(desk->conf.sync, peer, key->fragment);
+    struct wire_standing said = sync_heard(context->conf.sync, peer, key->fragment);
     j->install = install;
     j->key = *key;
     j->peer = peer;
     j->bytes = bytes;
     j->expects = said.hash_known && said.version == key->version;
     j->hash = said.hash;
-    vouch_rule_of(desk->conf.parts->chain, key->fragment, key->version, &j->rule);
-    j->excused =
-        sync_excused(desk->conf.sync, key->fragment, key->version, desk_self(desk)) ? desk_id(desk) : VOUCH_NOBODY;
+    certificate_rule_of(context->conf.parts->config_log, key->fragment, key->version, &j->rule);
+    j->excused = sync_excused(context->conf.sync, key->fragment, key->version, round_context_self(context))
+                     ? round_context_id(context)
+                     : CERTIFICATE_NOBODY;
     begin(install, j);
 }
 
-void install_mend(struct install *install, uint32_t f, uint64_t version)
+void install_repair(struct install *install, uint32_t f, uint64_t version)
 {
-    struct install_job *j = desk_job(install->desk, &install->jobs);
+    struct install_job *j = round_context_job(install->context, &install->jobs);
     if (j == NULL)
         return;
     j->install = install;

@@ -6,20 +6,20 @@
 #ifndef DAEMON_ROUNDS_INSTALL_H
 #define DAEMON_ROUNDS_INSTALL_H
 
-#include "daemon/rounds/desk.h"
+#include "daemon/rounds/round_context.h"
 #include "daemon/rounds/keep.h"
 
 struct install;
 
 /* Both are borrowed for its life. ERR_NOMEM. */
-ERR_MUST_CHECK enum err install_new(struct desk *desk, struct keep *keep, struct install **out);
+ERR_MUST_CHECK enum err install_new(struct round_context *context, struct keep *keep, struct install **out);
 void install_free(struct install *install);
 /* A state lies whole in its memory: taken over now, or when nobody reads the anchor. */
 void install_state_in(struct install *install, uint32_t peer, const struct wire_key *key, uint64_t bytes);
 /* Where checkpoint and ledger lead, beside the state in memory: SYNC_EV_REPLAYED or SYNC_EV_UNPROVEN. */
 void install_replay(struct install *install, uint32_t f, uint64_t version);
 /* The same, put in the place of the state in memory: SYNC_EV_INSTALLED or SYNC_EV_UNPROVEN. */
-void install_mend(struct install *install, uint32_t f, uint64_t version);
+void install_repair(struct install *install, uint32_t f, uint64_t version);
 void install_unread(struct install *install, uint32_t f);
 /* A state has come and waits for readers. */
 bool install_waits(const struct install *install, uint32_t f);

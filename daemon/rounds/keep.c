@@ -24,12 +24,12 @@ struct keep_fragment {
     uint64_t since_ms; /* when that was written */
     uint64_t bytes;    /* of a checkpoint, without residuals */
     uint64_t results;  /* bytes of the newest version's */
-    uint64_t behind;   /* bytes of those that a restart replays, up to version `counted` */
+    uint64_t behind;   /* bytes of those that a restart replays, up to version `dedup` */
     uint64_t counted;
 };
 
 struct keep {
-    struct desk *desk;
+    struct round_context *context;
     const struct apply *apply;
     struct keep_fragment *fragments;
     struct job_pool checkpoints, exports;
@@ -68,18 +68,18 @@ struct export_job {
     struct store_fragment state;
 };
 
-enum err keep_new(struct desk *desk, const struct apply *apply, struct keep **out)
+enum err keep_new(struct round_context *context, const struct apply *apply, struct keep **out)
 {
-    const struct rounds_conf *conf = &desk->conf;
+    const struct rounds_conf *conf = &context->conf;
     TRY(mem_new(1, sizeof **out, "rounds", out));
     struct keep *keep = *out;
-    keep->desk = desk;
+    keep->context = context;
     keep->apply = apply;
     keep->checkpoints.job_bytes = sizeof(struct checkpoint_job);
     keep->exports.job_bytes = sizeof(struct export_job);
-    TRY(mem_new(desk_fragments(desk), sizeof *keep->in_file, "rounds", &keep->in_file));
-    TRY(mem_new(desk_fragments(desk), sizeof *keep->fragments, "rounds", &keep->fragments));
-    for (uint32_t f = 0; f < desk_fragments(desk); f++) {
+    TRY(mem_new(round_context_fragments(context), sizeof *keep->in_file, "rounds", &keep->in_file));
+    TRY(mem_new(round_context_fragments(context), sizeof *keep->fragments, "rounds", &keep->fragments));
+    for (uint32_t f = 0; f < round_context_fragments(context); f++) {
         keep->fragments[f].on_disk = KEEP_NONE;
         keep->fragments[f].bytes = store_fragment_bytes(conf->replica, conf->plan, f);
     }
@@ -126,11 +126,11 @@ void keep_on_disk(struct keep *keep, uint32_t f, uint64_t version)
 
 uint64_t keep_first_epoch(const struct keep *keep)
 {
-    const struct chain *chain = keep->desk->conf.parts->chain;
-    uint64_t first = chain_last(chain)->epoch, epoch;
-    for (uint32_t f = 0; f < desk_fragments(keep->desk); f++) {
+    const struct config_log *config_log = keep->context->conf.parts->config_log;
+    uint64_t first = config_log_last(config_log)->epoch, epoch;
+    for (uint32_t f = 0; f < round_context_fragments(keep->context); f++) {
         uint64_t version = keep->fragments[f].on_disk;
-        if (version == KEEP_NONE || !chain_epoch(chain, f, version + 1, &epoch))
+        if (version == KEEP_NONE || !config_log_epoch(config_log, f, version + 1, &epoch))
             return 0;
         first = epoch < first ? epoch : first;
     }
@@ -142,7 +142,7 @@ uint64_t keep_first_epoch(const struct keep *keep)
 static enum err run_write(struct job *job, struct jobs_scratch *scratch)
 {
     struct checkpoint_job *j = (struct checkpoint_job *)(void *)job;
-    const struct rounds_conf *conf = &j->keep->desk->conf;
+    const struct rounds_conf *conf = &j->keep->context->conf;
     const struct store_at at = {conf->folder, conf->spec, &conf->view->nonce_id, conf->plan};
     uint64_t begin_ms = env_mono_ms();
     (void)scratch;
@@ -164,24 +164,24 @@ static enum err run_flush(struct job *job, struct jobs_scratch *scratch)
 /* Of how many versions results are kept for others. */
 static uint64_t versions_kept(const struct keep *keep, const struct keep_fragment *fragment)
 {
-    uint64_t asked = keep->desk->conf.ledger_versions;
+    uint64_t asked = keep->context->conf.ledger_versions;
     return asked > 0 ? asked : rules_versions(fragment->bytes, fragment->results);
 }
 
 static void prune_ledger(struct keep *keep)
 {
-    uint32_t fragments = desk_fragments(keep->desk);
+    uint32_t fragments = round_context_fragments(keep->context);
     struct ledger_reach *reach;
     if (mem_new(fragments, sizeof *reach, "versions", &reach) != ERR_OK)
         return;
     for (uint32_t f = 0; f < fragments; f++) {
         const struct keep_fragment *fragment = &keep->fragments[f];
-        uint64_t version = keep->desk->fragments[f].state.version;
+        uint64_t version = keep->context->fragments[f].state.version;
         reach[f].saved = fragment->on_disk != KEEP_NONE ? fragment->on_disk : 0;
         uint64_t kept = versions_kept(keep, fragment);
         reach[f].served = version > kept ? version - kept : 0;
     }
-    ledger_prune(keep->desk->conf.ledger, reach, fragments);
+    ledger_prune(keep->context->conf.ledger, reach, fragments);
     mem_free(reach);
 }
 
@@ -193,14 +193,14 @@ static void end_checkpoint(struct checkpoint_job *j, enum err err)
     struct keep_fragment *fragment = &keep->fragments[j->f];
     uint32_t f = j->f;
     bool again = fragment->again;
-    keep->next_ms = keep->desk->now_ms + REST * j->took_ms;
+    keep->next_ms = keep->context->now_ms + REST * j->took_ms;
     keep->busy--;
     if (err != ERR_OK) {
-        keep->retry_ms = keep->desk->now_ms + CHECKPOINT_AGAIN_MS;
+        keep->retry_ms = keep->context->now_ms + CHECKPOINT_AGAIN_MS;
     } else if (!fragment->left) {
         start_from(fragment, j->state.version);
         fragment->whole = j->residuals;
-        fragment->since_ms = keep->desk->now_ms;
+        fragment->since_ms = keep->context->now_ms;
     }
     fragment->busy = fragment->left = fragment->again = false;
     job_pool_give(&keep->checkpoints, j);
@@ -212,7 +212,7 @@ static void failed(const struct checkpoint_job *j)
 {
     char text[400];
     snprintf(text, sizeof text, "checkpoint of fragment %" PRIu32 " failed: %s", j->f, j->job.text);
-    desk_disk_failed(j->keep->desk, text);
+    round_context_disk_failed(j->keep->context, text);
 }
 
 static void done_flush(struct job *job)
@@ -222,7 +222,7 @@ static void done_flush(struct job *job)
     if (job->err != ERR_OK)
         failed(j);
     else
-        desk_disk_works(keep->desk);
+        round_context_disk_works(keep->context);
     end_checkpoint(j, job->err);
     prune_ledger(keep);
 }
@@ -230,46 +230,46 @@ static void done_flush(struct job *job)
 static void done_write(struct job *job)
 {
     struct checkpoint_job *j = (struct checkpoint_job *)(void *)job;
-    struct desk *desk = j->keep->desk;
+    struct round_context *context = j->keep->context;
     uint32_t f = j->f;
     if (job->err == ERR_OK) {
-        desk_submit(desk, &j->job, JOBS_SAVE, run_flush, done_flush);
+        round_context_submit(context, &j->job, JOBS_SAVE, run_flush, done_flush);
     } else {
         failed(j);
         end_checkpoint(j, job->err);
     }
-    desk_read_end(desk, f);
+    round_context_read_end(context, f);
 }
 
-/* One in doubt would vouch for itself from then on. */
+/* One in doubt would certify itself from then on. */
 static bool stands_still(const struct keep *keep, uint32_t f)
 {
-    const struct sync *sync = keep->desk->conf.sync;
+    const struct sync *sync = keep->context->conf.sync;
     enum sync_state doing = sync_state(sync, f);
     return sync_known(sync, f) && doing != SYNC_APPLYING && doing != SYNC_REPAIR && !sync_in_doubt(sync, f);
 }
 
 static void begin_checkpoint(struct keep *keep, uint32_t f, bool residuals)
 {
-    struct desk *desk = keep->desk;
-    struct checkpoint_job *j = desk_job(desk, &keep->checkpoints);
+    struct round_context *context = keep->context;
+    struct checkpoint_job *j = round_context_job(context, &keep->checkpoints);
     if (j == NULL)
         return;
     j->keep = keep;
     j->f = f;
     j->residuals = residuals;
-    j->state = desk->fragments[f].state;
+    j->state = context->fragments[f].state;
     keep->fragments[f].busy = true;
     keep->busy++;
-    desk_read_begin(desk, f);
-    desk_submit(desk, &j->job, JOBS_SAVE, run_write, done_write);
+    round_context_read_begin(context, f);
+    round_context_submit(context, &j->job, JOBS_SAVE, run_write, done_write);
 }
 
 void keep_checkpoint(struct keep *keep, uint32_t f)
 {
     struct keep_fragment *fragment = &keep->fragments[f];
-    bool residuals = store_has_residuals(keep->desk->conf.replica, f);
-    bool there = fragment->on_disk == keep->desk->fragments[f].state.version && (fragment->whole || !residuals);
+    bool residuals = store_has_residuals(keep->context->conf.replica, f);
+    bool there = fragment->on_disk == keep->context->fragments[f].state.version && (fragment->whole || !residuals);
     if (fragment->busy)
         fragment->again = true;
     else if (!there && stands_still(keep, f))
@@ -282,9 +282,9 @@ void keep_checkpoint(struct keep *keep, uint32_t f)
 static void count_behind(struct keep *keep, uint32_t f)
 {
     struct keep_fragment *fragment = &keep->fragments[f];
-    uint64_t version = keep->desk->fragments[f].state.version;
+    uint64_t version = keep->context->fragments[f].state.version;
     while (fragment->counted < version) {
-        fragment->results = ledger_version_bytes(keep->desk->conf.ledger, f, ++fragment->counted);
+        fragment->results = ledger_version_bytes(keep->context->conf.ledger, f, ++fragment->counted);
         fragment->behind += fragment->results;
     }
 }
@@ -293,7 +293,7 @@ static void count_behind(struct keep *keep, uint32_t f)
 static uint64_t replay_bytes(const struct keep *keep, uint32_t f)
 {
     const struct keep_fragment *fragment = &keep->fragments[f];
-    uint64_t versions = keep->desk->fragments[f].state.version - fragment->on_disk;
+    uint64_t versions = keep->context->fragments[f].state.version - fragment->on_disk;
     uint64_t outer_steps = versions * (fragment->bytes / RULES_REPLAYED_MAX + 1);
     return fragment->behind > outer_steps ? fragment->behind : outer_steps;
 }
@@ -301,11 +301,12 @@ static uint64_t replay_bytes(const struct keep *keep, uint32_t f)
 static bool is_due(const struct keep *keep, uint32_t f)
 {
     const struct keep_fragment *fragment = &keep->fragments[f];
-    const struct desk *desk = keep->desk;
+    const struct round_context *context = keep->context;
     if (fragment->on_disk == KEEP_NONE)
         return true;
-    return fragment->on_disk != desk->fragments[f].state.version &&
-           (replay_bytes(keep, f) >= fragment->bytes || desk->now_ms >= fragment->since_ms + desk->conf.checkpoint_ms);
+    return fragment->on_disk != context->fragments[f].state.version &&
+           (replay_bytes(keep, f) >= fragment->bytes ||
+            context->now_ms >= fragment->since_ms + context->conf.checkpoint_ms);
 }
 
 /* The ledger may let nothing go before checkpoints cover it: it has outgrown both what it is to keep, and what
@@ -313,20 +314,20 @@ static bool is_due(const struct keep *keep, uint32_t f)
 static bool is_pressing(const struct keep *keep)
 {
     uint64_t results = 0, checkpoints = 0;
-    for (uint32_t f = 0; f < desk_fragments(keep->desk); f++) {
+    for (uint32_t f = 0; f < round_context_fragments(keep->context); f++) {
         results += keep->fragments[f].behind;
         checkpoints += keep->fragments[f].bytes;
     }
-    return results > checkpoints && results > keep->desk->conf.ledger_keep;
+    return results > checkpoints && results > keep->context->conf.ledger_keep;
 }
 
 static void pace(struct keep *keep)
 {
-    const struct desk *desk = keep->desk;
-    uint32_t fragments = desk_fragments(desk), next = fragments;
+    const struct round_context *context = keep->context;
+    uint32_t fragments = round_context_fragments(context), next = fragments;
     uint64_t most = 0;
     bool none = false;
-    if (desk->conf.checkpoint_ms == 0 || keep->resting || keep->busy > 0 || desk->now_ms < keep->retry_ms)
+    if (context->conf.checkpoint_ms == 0 || keep->resting || keep->busy > 0 || context->now_ms < keep->retry_ms)
         return;
     for (uint32_t f = 0; f < fragments; f++)
         count_behind(keep, f);
@@ -339,14 +340,14 @@ static void pace(struct keep *keep)
             next = f;
         }
     }
-    if (next < fragments && (none || desk->now_ms >= keep->next_ms || is_pressing(keep)))
+    if (next < fragments && (none || context->now_ms >= keep->next_ms || is_pressing(keep)))
         begin_checkpoint(keep, next, false);
 }
 
 void keep_checkpoint_all(struct keep *keep)
 {
     keep->resting = true;
-    for (uint32_t f = 0; f < desk_fragments(keep->desk); f++)
+    for (uint32_t f = 0; f < round_context_fragments(keep->context); f++)
         keep_checkpoint(keep, f);
 }
 
@@ -356,7 +357,7 @@ static enum err run_export(struct job *job, struct jobs_scratch *scratch)
 {
     struct export_job *j = (struct export_job *)(void *)job;
     struct keep *keep = j->keep;
-    const struct rounds_conf *conf = &keep->desk->conf;
+    const struct rounds_conf *conf = &keep->context->conf;
     (void)scratch;
     if (keep->export == NULL)
         TRY(store_export_begin(conf->folder, conf->spec, conf->plan, &keep->export));
@@ -372,7 +373,7 @@ static enum err run_export_end(struct job *job, struct jobs_scratch *scratch)
 
 static void export_ended(struct keep *keep, enum err err, const char *text)
 {
-    struct desk *desk = keep->desk;
+    struct round_context *context = keep->context;
     keep->writing = false;
     store_export_free(keep->export);
     keep->export = NULL;
@@ -381,10 +382,10 @@ static void export_ended(struct keep *keep, enum err err, const char *text)
         snprintf(keep->saved, sizeof keep->saved, "failed: %.300s", text);
         log_error("the anchor could not be written: %s", text);
         keep->written_versions = UINT64_MAX;
-        keep->seen_ms = desk->now_ms + EXPORT_AGAIN_MS;
+        keep->seen_ms = context->now_ms + EXPORT_AGAIN_MS;
     } else {
         keep->saving = ROUNDS_EXPORT_DONE;
-        snprintf(keep->saved, sizeof keep->saved, "%.280s/anchor.safetensors", desk->conf.folder);
+        snprintf(keep->saved, sizeof keep->saved, "%.280s/anchor.safetensors", context->conf.folder);
         log_info("the anchor is in %s", keep->saved);
     }
     if (keep->wanted) { /* again, meanwhile: the answer to that is still to come */
@@ -421,47 +422,47 @@ static void done_export(struct job *job)
     job_pool_give(&keep->exports, j);
     if (err == ERR_OK)
         export_more(keep);
-    desk_read_end(keep->desk, f);
+    round_context_read_end(keep->context, f);
 }
 
-static uint64_t versions_sum(const struct desk *desk)
+static uint64_t versions_sum(const struct round_context *context)
 {
     uint64_t sum = 0;
-    for (uint32_t f = 0; f < desk_fragments(desk); f++)
-        sum += desk->fragments[f].state.version;
+    for (uint32_t f = 0; f < round_context_fragments(context); f++)
+        sum += context->fragments[f].state.version;
     return sum;
 }
 
 /* A step that is ordered and waits for readers has changed nothing yet. */
 static bool may_export(const struct keep *keep, uint32_t f)
 {
-    enum sync_state doing = sync_state(keep->desk->conf.sync, f);
+    enum sync_state doing = sync_state(keep->context->conf.sync, f);
     bool applying = doing == SYNC_APPLYING && !apply_waits(keep->apply, f);
-    return sync_known(keep->desk->conf.sync, f) && doing != SYNC_REPAIR && !applying;
+    return sync_known(keep->context->conf.sync, f) && doing != SYNC_REPAIR && !applying;
 }
 
 static bool all_known(const struct keep *keep)
 {
-    for (uint32_t f = 0; f < desk_fragments(keep->desk); f++)
-        if (!sync_known(keep->desk->conf.sync, f) || sync_state(keep->desk->conf.sync, f) == SYNC_REPAIR)
+    for (uint32_t f = 0; f < round_context_fragments(keep->context); f++)
+        if (!sync_known(keep->context->conf.sync, f) || sync_state(keep->context->conf.sync, f) == SYNC_REPAIR)
             return false;
     return true;
 }
 
 static void submit_export(struct keep *keep, uint32_t f, job_run *run, job_done *done)
 {
-    struct desk *desk = keep->desk;
-    struct export_job *j = desk_job(desk, &keep->exports);
+    struct round_context *context = keep->context;
+    struct export_job *j = round_context_job(context, &keep->exports);
     if (j == NULL)
         return;
     j->keep = keep;
     j->f = f;
     keep->export_job = true;
     if (done == done_export) {
-        j->state = desk->fragments[f].state;
-        desk_read_begin(desk, f);
+        j->state = context->fragments[f].state;
+        round_context_read_begin(context, f);
     }
-    desk_submit(desk, &j->job, JOBS_SAVE, run, done);
+    round_context_submit(context, &j->job, JOBS_SAVE, run, done);
 }
 
 /* The next fragment that stands still goes into the file; when all are there, it ends. */
@@ -473,7 +474,7 @@ static void export_more(struct keep *keep)
         submit_export(keep, 0, run_export_end, done_export_end);
         return;
     }
-    for (uint32_t f = 0; f < desk_fragments(keep->desk); f++)
+    for (uint32_t f = 0; f < round_context_fragments(keep->context); f++)
         if (!keep->in_file[f] && may_export(keep, f)) {
             submit_export(keep, f, run_export, done_export);
             return;
@@ -482,11 +483,11 @@ static void export_more(struct keep *keep)
 
 static void begin_export(struct keep *keep)
 {
-    for (uint32_t f = 0; f < desk_fragments(keep->desk); f++)
+    for (uint32_t f = 0; f < round_context_fragments(keep->context); f++)
         keep->in_file[f] = false;
-    keep->missing = desk_fragments(keep->desk);
+    keep->missing = round_context_fragments(keep->context);
     keep->written_versions = 0;
-    keep->written_ms = keep->desk->now_ms;
+    keep->written_ms = keep->context->now_ms;
     keep->wanted = false;
     keep->writing = true;
     keep->saving = ROUNDS_EXPORT_WRITING;
@@ -514,8 +515,8 @@ void keep_follow(struct keep *keep)
  * for a while, and now and then. */
 static void follow(struct keep *keep)
 {
-    uint64_t now_ms = keep->desk->now_ms;
-    uint64_t sum = versions_sum(keep->desk);
+    uint64_t now_ms = keep->context->now_ms;
+    uint64_t sum = versions_sum(keep->context);
     if (sum != keep->seen_versions) {
         keep->seen_versions = sum;
         keep->seen_ms = now_ms;

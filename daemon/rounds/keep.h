@@ -15,7 +15,7 @@
 #define DAEMON_ROUNDS_KEEP_H
 
 #include "daemon/rounds/apply.h"
-#include "daemon/rounds/desk.h"
+#include "daemon/rounds/round_context.h"
 
 /* Of the exported anchors. */
 enum rounds_export_state { ROUNDS_EXPORT_NONE, ROUNDS_EXPORT_WRITING, ROUNDS_EXPORT_DONE, ROUNDS_EXPORT_FAILED };
@@ -23,13 +23,13 @@ enum rounds_export_state { ROUNDS_EXPORT_NONE, ROUNDS_EXPORT_WRITING, ROUNDS_EXP
 struct keep;
 
 /* Both are borrowed for its life. ERR_NOMEM. */
-ERR_MUST_CHECK enum err keep_new(struct desk *desk, const struct apply *apply, struct keep **out);
+ERR_MUST_CHECK enum err keep_new(struct round_context *context, const struct apply *apply, struct keep **out);
 void keep_free(struct keep *keep);
 
 /* `version` of the fragment is on disk, or, KEEP_NONE, none that the ledger leads on from. */
 #define KEEP_NONE UINT64_MAX
 void keep_on_disk(struct keep *keep, uint32_t f, uint64_t version);
-/* The oldest epoch whose record a restart needs to go on from the checkpoints; 0: that is not known. */
+/* The oldest epoch whose configuration a restart needs to go on from the checkpoints; 0: that is not known. */
 uint64_t keep_first_epoch(const struct keep *keep);
 /* Begins a checkpoint with residuals, if the fragment stands still and the disk has not all of this version; where one
  * is being written, when that has ended. A disk that refuses is noted on the desk. */

@@ -12,13 +12,13 @@
 enum { STANDING_VERSIONS = 8 };
 
 struct replay {
-    const struct desk *desk;
+    const struct round_context *context;
     uint32_t f;
     struct replica *replica; /* into which, and what it then holds */
     struct store_fragment *state;
     struct codec *codec;
-    struct replica_size sizes[CHAIN_PARTS_MAX]; /* by part of the commit */
-    struct ledger_commit commit;                /* of the version being replayed */
+    struct replica_size sizes[VERSION_PARTS_MAX]; /* by part of the commit */
+    struct ledger_commit commit;                  /* of the version being replayed */
 };
 
 /* Whether a result that was opened can be decoded, and how large it is; then closes it. */
@@ -33,7 +33,7 @@ static enum err measure(struct replay *replay, struct result *result, struct rep
 static enum err look_at_part(struct replay *replay, uint32_t part, uint64_t *shards)
 {
     struct result result;
-    TRY(apply_open(replay->desk, &replay->commit.parts[part], &result));
+    TRY(apply_open(replay->context, &replay->commit.parts[part], &result));
     uint64_t mask = result.what.shards;
     bool again = (*shards & mask) != 0;
     *shards |= mask;
@@ -54,7 +54,7 @@ static bool look_at_version(struct replay *replay)
                       " cannot be used: %s; what follows is fetched from other islands",
                       replay->f, replay->commit.version, replay->commit.parts[i].owner, err_text());
     }
-    uint64_t filled = parts_filled(replay->desk->conf.plan->plan, replay->f);
+    uint64_t filled = parts_filled(replay->context->conf.plan->plan, replay->f);
     return whole && (shards & filled) == filled;
 }
 
@@ -62,13 +62,13 @@ static enum err apply_part(struct replay *replay, uint32_t part)
 {
     struct store_fragment *state = replay->state;
     struct result result;
-    TRY(apply_open(replay->desk, &replay->commit.parts[part], &result));
-    struct outer_round round = apply_numbers(replay->desk, &result.meta, replay->sizes, replay->commit.parts_count);
+    TRY(apply_open(replay->context, &replay->commit.parts[part], &result));
+    struct outer_round round = apply_numbers(replay->context, &result.meta, replay->sizes, replay->commit.parts_count);
     enum err err = replica_apply(replay->replica, replay->f, result.what.shards, &round, result.frame,
                                  result.frame_bytes, replay->codec);
     if (err == ERR_OK)
-        err = counted_note(replica_counted(replay->replica, replay->f), result.what.shards, replay->commit.version,
-                           &result.meta);
+        err = dedup_note(replica_counted(replay->replica, replay->f), result.what.shards, replay->commit.version,
+                         &result.meta);
     if (err == ERR_OK && result.meta.step > state->step)
         state->step = result.meta.step;
     result_close(&result);
@@ -79,7 +79,7 @@ static enum err apply_part(struct replay *replay, uint32_t part)
  * missing or of no use, which is found before anything is changed. */
 static enum err replay_version(struct replay *replay, uint64_t version)
 {
-    enum err err = ledger_commit_of(replay->desk->conf.ledger, replay->f, version, &replay->commit);
+    enum err err = ledger_commit_of(replay->context->conf.ledger, replay->f, version, &replay->commit);
     if (err != ERR_OK || !look_at_version(replay))
         return err_set(ERR_NOTFOUND, "the ledger does not have all of version %" PRIu64, version);
     for (uint32_t i = 0; i < replay->commit.parts_count; i++)
@@ -89,24 +89,24 @@ static enum err replay_version(struct replay *replay, uint64_t version)
 
 /* On from `*state`, which `replica` holds, as far as the ledger says how versions were made, at most to version `upto`.
  */
-static enum err replay_all(const struct desk *desk, uint32_t f, uint64_t upto, struct replica *replica,
+static enum err replay_all(const struct round_context *context, uint32_t f, uint64_t upto, struct replica *replica,
                            struct codec *codec, struct store_fragment *state)
 {
     enum err err = ERR_OK;
-    struct replay replay = {.desk = desk, .f = f, .replica = replica, .state = state, .codec = codec};
+    struct replay replay = {.context = context, .f = f, .replica = replica, .state = state, .codec = codec};
     while (state->version < upto && (err = replay_version(&replay, state->version + 1)) == ERR_OK)
         state->version++;
     return err == ERR_NOTFOUND ? ERR_OK : err;
 }
 
 /* Of what was replayed: its hash, which is what it was when the version was made. */
-static enum err hash_replayed(const struct desk *desk, uint32_t f, struct jobs_scratch *scratch,
+static enum err hash_replayed(const struct round_context *context, uint32_t f, struct jobs_scratch *scratch,
                               struct store_fragment *state)
 {
     static const struct digest none;
     struct ledger_commit commit;
-    TRY(desk_hash(desk, f, state->version, state->step, scratch, &state->hash));
-    if (ledger_commit_of(desk->conf.ledger, f, state->version, &commit) == ERR_OK &&
+    TRY(desk_hash(context, f, state->version, state->step, scratch, &state->hash));
+    if (ledger_commit_of(context->conf.ledger, f, state->version, &commit) == ERR_OK &&
         !digest_equal(&commit.hash, &none) && !digest_equal(&commit.hash, &state->hash))
         log_warn("fragment %" PRIu32 ": version %" PRIu64 " is another one, made from the checkpoint and the ledger's "
                  "results, than it was in memory before; the other islands' will tell which is right",
@@ -114,28 +114,28 @@ static enum err hash_replayed(const struct desk *desk, uint32_t f, struct jobs_s
     return ERR_OK;
 }
 
-static bool made_by_us(const struct desk *desk, uint32_t f, uint64_t version)
+static bool made_by_us(const struct round_context *context, uint32_t f, uint64_t version)
 {
     struct result_id keys[LEDGER_RESULTS_MAX];
-    size_t count = ledger_list(desk->conf.ledger, f, version, keys, LEDGER_RESULTS_MAX);
+    size_t count = ledger_list(context->conf.ledger, f, version, keys, LEDGER_RESULTS_MAX);
     for (size_t i = 0; i < count; i++)
-        if (keys[i].owner == desk_id(desk))
+        if (keys[i].owner == round_context_id(context))
             return true;
     return false;
 }
 
 /* Who was an outlier in the last versions, as far as the ledger still has their results. */
-static void note_standing(const struct desk *desk, uint32_t f, uint64_t upto, struct standing *standing)
+static void note_standing(const struct round_context *context, uint32_t f, uint64_t upto, struct standing *standing)
 {
     for (uint64_t version = upto > STANDING_VERSIONS ? upto - STANDING_VERSIONS + 1 : 1; version <= upto; version++) {
         struct ledger_commit commit;
-        if (ledger_commit_of(desk->conf.ledger, f, version, &commit) != ERR_OK)
+        if (ledger_commit_of(context->conf.ledger, f, version, &commit) != ERR_OK)
             continue;
         for (uint32_t i = 0; i < commit.parts_count; i++) {
             struct result result;
-            if (result_open(desk->conf.ledger, &commit.parts[i], &result) != ERR_OK)
+            if (result_open(context->conf.ledger, &commit.parts[i], &result) != ERR_OK)
                 continue;
-            standing_note(standing, desk->conf.view, &result.meta, f, version, desk->now_ms, false);
+            standing_note(standing, context->conf.view, &result.meta, f, version, context->now_ms, false);
             result_close(&result);
         }
     }
@@ -170,7 +170,7 @@ struct recover_job {
 };
 
 struct recover {
-    struct desk *desk;
+    struct round_context *context;
     struct recover_fragment *fragments; /* a job is at each, until it has ended */
     struct job_pool jobs;
     uint32_t ended;
@@ -181,19 +181,19 @@ struct recover {
     char text[sizeof((struct job *)NULL)->text];
 };
 
-enum err recover_new(struct desk *desk, struct recover **out)
+enum err recover_new(struct round_context *context, struct recover **out)
 {
     TRY(mem_new(1, sizeof **out, "rounds", out));
-    (*out)->desk = desk;
+    (*out)->context = context;
     (*out)->jobs.job_bytes = sizeof(struct recover_job);
-    return mem_new(desk_fragments(desk), sizeof *(*out)->fragments, "rounds", &(*out)->fragments);
+    return mem_new(round_context_fragments(context), sizeof *(*out)->fragments, "rounds", &(*out)->fragments);
 }
 
 void recover_free(struct recover *recover)
 {
     if (recover == NULL)
         return;
-    for (uint32_t f = 0; recover->fragments != NULL && f < desk_fragments(recover->desk); f++) {
+    for (uint32_t f = 0; recover->fragments != NULL && f < round_context_fragments(recover->context); f++) {
         standing_deinit(&recover->fragments[f].standing);
         mem_free(recover->fragments[f].held);
     }
@@ -205,7 +205,7 @@ void recover_free(struct recover *recover)
 /* Without a checkpoint there is nothing that follows. */
 static enum err load(struct recover_job *j)
 {
-    const struct rounds_conf *conf = &j->recover->desk->conf;
+    const struct rounds_conf *conf = &j->recover->context->conf;
     struct recover_fragment *fragment = &j->recover->fragments[j->f];
     struct store_fragment *state = &fragment->state;
     enum err err =
@@ -227,11 +227,11 @@ static enum err load(struct recover_job *j)
 
 static enum err replay_next(struct recover_job *j, struct codec *codec)
 {
-    const struct desk *desk = j->recover->desk;
+    const struct round_context *context = j->recover->context;
     struct recover_fragment *fragment = &j->recover->fragments[j->f];
     struct store_fragment *state = &fragment->state;
     uint64_t before = state->version;
-    TRY(replay_all(desk, j->f, before + 1, desk->conf.replica, codec, state));
+    TRY(replay_all(context, j->f, before + 1, context->conf.replica, codec, state));
     j->replayed = state->version - before;
     fragment->replayed |= j->replayed > 0;
     j->stage = j->replayed > 0 ? STAGE_REPLAY : STAGE_END;
@@ -241,8 +241,8 @@ static enum err replay_next(struct recover_job *j, struct codec *codec)
 static enum err find_held(struct recover_job *j)
 {
     struct recover_fragment *fragment = &j->recover->fragments[j->f];
-    struct result_id held[CHAIN_PARTS_MAX];
-    uint32_t count = apply_find_held(j->recover->desk, j->f, fragment->state.version + 1, held);
+    struct result_id held[VERSION_PARTS_MAX];
+    uint32_t count = apply_find_held(j->recover->context, j->f, fragment->state.version + 1, held);
     TRY(mem_new(count, sizeof *held, "results that are there", &fragment->held));
     memcpy(fragment->held, held, count * sizeof *held);
     fragment->held_count = count;
@@ -251,19 +251,19 @@ static enum err find_held(struct recover_job *j)
 
 static enum err end(struct recover_job *j, struct jobs_scratch *scratch)
 {
-    const struct desk *desk = j->recover->desk;
+    const struct round_context *context = j->recover->context;
     struct recover_fragment *fragment = &j->recover->fragments[j->f];
     struct store_fragment *state = &fragment->state;
     bool replayed = fragment->replayed;
     j->ended = true;
     j->replayed = 0;
-    TRY(standing_members(&fragment->standing, desk->standing.count));
-    note_standing(desk, j->f, state->version, &fragment->standing);
+    TRY(standing_members(&fragment->standing, context->standing.count));
+    note_standing(context, j->f, state->version, &fragment->standing);
     /* The checkpoint's residuals are older than results made from them, even than one that is of no use now. */
-    if (replayed || made_by_us(desk, j->f, state->version + 1))
-        replica_clear_residuals(desk->conf.replica, j->f);
+    if (replayed || made_by_us(context, j->f, state->version + 1))
+        replica_clear_residuals(context->conf.replica, j->f);
     if (replayed)
-        TRY(hash_replayed(desk, j->f, scratch, state));
+        TRY(hash_replayed(context, j->f, scratch, state));
     return find_held(j);
 }
 
@@ -294,24 +294,24 @@ static void done_recover(struct job *job)
     recover->replayed += j->replayed;
     note_failure(recover, j);
     if (job->err == ERR_OK && !j->ended && !recover->stopped) {
-        desk_submit(recover->desk, job, JOBS_STATES, run_recover, done_recover);
+        round_context_submit(recover->context, job, JOBS_STATES, run_recover, done_recover);
         return;
     }
     job_pool_give(&recover->jobs, j);
     recover->ended++;
-    if (recover->ended == desk_fragments(recover->desk) && !recover->stopped)
-        event_post(recover->desk->conf.events, &(struct event){.type = EVENT_RECOVERED});
+    if (recover->ended == round_context_fragments(recover->context) && !recover->stopped)
+        event_post(recover->context->conf.events, &(struct event){.type = EVENT_RECOVERED});
 }
 
 enum err recover_begin(struct recover *recover)
 {
-    for (uint32_t f = 0; f < desk_fragments(recover->desk); f++) {
+    for (uint32_t f = 0; f < round_context_fragments(recover->context); f++) {
         struct recover_job *j = job_pool_take(&recover->jobs);
         if (j == NULL)
             return err_set(ERR_NOMEM, "out of memory for recovering fragment %" PRIu32, f);
         j->recover = recover;
         j->f = f;
-        desk_submit(recover->desk, &j->job, JOBS_STATES, run_recover, done_recover);
+        round_context_submit(recover->context, &j->job, JOBS_STATES, run_recover, done_recover);
     }
     return ERR_OK;
 }
@@ -323,19 +323,20 @@ void recover_stop(struct recover *recover)
 
 struct rounds_recovery recover_info(const struct recover *recover)
 {
-    return (struct rounds_recovery){
-        .fragments = desk_fragments(recover->desk), .fragments_done = recover->ended, .versions = recover->replayed};
+    return (struct rounds_recovery){.fragments = round_context_fragments(recover->context),
+                                    .fragments_done = recover->ended,
+                                    .versions = recover->replayed};
 }
 
 enum err recover_end(struct recover *recover, struct keep *keep)
 {
-    struct desk *desk = recover->desk;
+    struct round_context *context = recover->context;
     if (recover->err != ERR_OK)
         return err_set(recover->err, "%s", recover->text);
-    for (uint32_t f = 0; f < desk_fragments(desk); f++) {
+    for (uint32_t f = 0; f < round_context_fragments(context); f++) {
         const struct recover_fragment *fragment = &recover->fragments[f];
-        desk->fragments[f].state = fragment->state;
-        standing_add(&desk->standing, &fragment->standing);
+        context->fragments[f].state = fragment->state;
+        standing_add(&context->standing, &fragment->standing);
         keep_on_disk(keep, f, fragment->known ? fragment->saved : KEEP_NONE);
     }
     return ERR_OK;
@@ -348,19 +349,19 @@ bool recover_known(const struct recover *recover, uint32_t f)
 
 void recover_tell_held(struct recover *recover, uint32_t f)
 {
-    apply_tell_held(recover->desk, recover->fragments[f].held, recover->fragments[f].held_count);
+    apply_tell_held(recover->context, recover->fragments[f].held, recover->fragments[f].held_count);
 }
 
 /* ---- beside what is in memory ---- */
 
 /* A checkpoint may be written, and results it covers let go of, between our looks at either: then once more. */
-enum err recover_replay(const struct desk *desk, uint32_t f, uint64_t version, struct replica *shadow,
+enum err recover_replay(const struct round_context *context, uint32_t f, uint64_t version, struct replica *shadow,
                         struct codec *codec, struct store_fragment *state)
 {
-    const struct rounds_conf *conf = &desk->conf;
+    const struct rounds_conf *conf = &context->conf;
     for (int attempt = 0; attempt < 2; attempt++) {
         TRY(store_load_fragment(conf->folder, conf->spec, &conf->view->nonce_id, conf->plan, shadow, f, state));
-        TRY(replay_all(desk, f, version, shadow, codec, state));
+        TRY(replay_all(context, f, version, shadow, codec, state));
         if (state->version == version)
             return replica_hash(shadow, f, version, state->step, &state->hash);
     }

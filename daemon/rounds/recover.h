@@ -9,7 +9,7 @@
 #ifndef DAEMON_ROUNDS_RECOVER_H
 #define DAEMON_ROUNDS_RECOVER_H
 
-#include "daemon/rounds/desk.h"
+#include "daemon/rounds/round_context.h"
 #include "daemon/rounds/keep.h"
 
 /* How far a start has come with reading what the disk has. */
@@ -20,8 +20,8 @@ struct rounds_recovery {
 
 struct recover;
 
-/* `desk` is borrowed for its life. ERR_NOMEM. */
-ERR_MUST_CHECK enum err recover_new(struct desk *desk, struct recover **out);
+/* `round_context` is borrowed for its life. ERR_NOMEM. */
+ERR_MUST_CHECK enum err recover_new(struct round_context *context, struct recover **out);
 /* No job may be under way. NULL is fine. */
 void recover_free(struct recover *recover);
 
@@ -41,7 +41,7 @@ void recover_tell_held(struct recover *recover, uint32_t f);
 
 /* Into `shadow` (replica_shadow()), up to `version`; on a job's thread, with its codec. ERR_NOTFOUND: they do not lead
  * there. */
-ERR_MUST_CHECK enum err recover_replay(const struct desk *desk, uint32_t f, uint64_t version, struct replica *shadow,
-                                       struct codec *codec, struct store_fragment *state);
+ERR_MUST_CHECK enum err recover_replay(const struct round_context *context, uint32_t f, uint64_t version,
+                                       struct replica *shadow, struct codec *codec, struct store_fragment *state);
 
 #endif

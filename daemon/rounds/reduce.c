@@ -23,7 +23,7 @@ struct reduce_fragment {
 };
 
 struct reduce {
-    struct desk *desk;
+    struct round_context *context;
     struct reduce_fragment *fragments;
     struct job_pool checks, means, stores;
 };
@@ -54,7 +54,7 @@ struct mean_job {
     uint64_t version;
     struct slot *slot;
     bool compress;
-    struct chain_part part;
+    struct version_part part;
     uint32_t p; /* the part's index */
     struct wire_meta meta;
     struct mean_input inputs[WIRE_CONTRIBUTORS_MAX];
@@ -77,15 +77,15 @@ struct store_job {
     struct result_id there; /* out: which one it has */
 };
 
-enum err reduce_new(struct desk *desk, struct reduce **out)
+enum err reduce_new(struct round_context *context, struct reduce **out)
 {
     TRY(mem_new(1, sizeof **out, "rounds", out));
     struct reduce *reduce = *out;
-    reduce->desk = desk;
+    reduce->context = context;
     reduce->checks.job_bytes = sizeof(struct check_job);
     reduce->means.job_bytes = sizeof(struct mean_job);
     reduce->stores.job_bytes = sizeof(struct store_job);
-    return mem_new(desk_fragments(desk), sizeof *reduce->fragments, "rounds", &reduce->fragments);
+    return mem_new(round_context_fragments(context), sizeof *reduce->fragments, "rounds", &reduce->fragments);
 }
 
 void reduce_free(struct reduce *reduce)
@@ -104,21 +104,21 @@ void reduce_free(struct reduce *reduce)
 static enum err run_check(struct job *job, struct jobs_scratch *scratch)
 {
     struct check_job *j = (struct check_job *)(void *)job;
-    const struct desk *desk = j->reduce->desk;
+    const struct round_context *context = j->reduce->context;
     const uint8_t *frame;
     size_t frame_bytes;
     struct wire_object what;
     (void)scratch;
     TRY(wire_object_open(j->slot->data, j->slot->bytes, &what, &j->meta, &frame, &frame_bytes));
-    TRY(desk_check_object(desk, &what, &j->key, j->shards));
-    TRY(desk_check_step(desk, &j->meta));
+    TRY(round_context_check_object(context, &what, &j->key, j->shards));
+    TRY(round_context_check_step(context, &j->meta));
     return codec_check(frame, frame_bytes, j->values_count);
 }
 
 static void done_check(struct job *job)
 {
     struct check_job *j = (struct check_job *)(void *)job;
-    struct desk *desk = j->reduce->desk;
+    struct round_context *context = j->reduce->context;
     uint32_t f = j->key.fragment;
     uint64_t version = j->key.version;
     struct sync_event event = {
@@ -129,43 +129,43 @@ static void done_check(struct job *job)
     if (job->err != ERR_OK) {
         log_error("the contribution of island %s to fragment %" PRIu32 ", version %" PRIu64
                   " is damaged and not counted: %s",
-                  desk_name(desk, j->peer), f, version, job->text);
+                  desk_name(context, j->peer), f, version, job->text);
         event.type = SYNC_EV_CONTRIBUTION_REFUSED;
         status = WIRE_REFUSED;
-    } else if (!sync_base_agrees(desk->conf.sync, f, version, &j->meta.base_hash)) {
+    } else if (!sync_base_agrees(context->conf.sync, f, version, &j->meta.base_hash)) {
         log_error("island %s contributes to fragment %" PRIu32 " from another version %" PRIu64
                   " than ours; not counted, one of us has to repair",
-                  desk_name(desk, j->peer), f, version - 1);
+                  desk_name(context, j->peer), f, version - 1);
         event.type = SYNC_EV_CONTRIBUTION_REFUSED;
         status = WIRE_REFUSED;
     }
-    desk_judged(desk, j->peer, &j->key, status);
-    desk_post(desk, &event);
+    round_context_judged(context, j->peer, &j->key, status);
+    round_context_post(context, &event);
     job_pool_give(&j->reduce->checks, j);
 }
 
 void reduce_contribution_in(struct reduce *reduce, uint32_t peer, const struct wire_key *key, uint64_t bytes)
 {
-    struct desk *desk = reduce->desk;
-    struct chain_part part;
-    if (desk_part(desk, key, &part) == CHAIN_PARTS_MAX) { /* an epoch has begun meanwhile */
-        desk_judged(desk, peer, key, WIRE_NOT_NEEDED);
+    struct round_context *context = reduce->context;
+    struct version_part part;
+    if (round_context_part(context, key, &part) == VERSION_PARTS_MAX) { /* an epoch has begun meanwhile */
+        round_context_judged(context, peer, key, WIRE_NOT_NEEDED);
         return;
     }
-    struct check_job *j = desk_job(desk, &reduce->checks);
+    struct check_job *j = round_context_job(context, &reduce->checks);
     if (j == NULL) {
-        desk_judged(desk, peer, key, WIRE_NOT_YET);
+        round_context_judged(context, peer, key, WIRE_NOT_YET);
         return;
     }
-    j->values_count = (size_t)desk_values(desk, key->fragment, part.shards);
+    j->values_count = (size_t)round_context_values(context, key->fragment, part.shards);
     j->reduce = reduce;
     j->key = *key;
     j->shards = part.shards;
     j->peer = peer;
-    j->slot = slots_in(desk->conf.slots, key->fragment, peer);
+    j->slot = slots_in(context->conf.slots, key->fragment, peer);
     j->slot->bytes = (size_t)bytes;
     j->slot->busy = true;
-    desk_submit(desk, &j->job, JOBS_CHECK, run_check, done_check);
+    round_context_submit(context, &j->job, JOBS_CHECK, run_check, done_check);
 }
 
 /* ---- the mean over our part ---- */
@@ -174,14 +174,14 @@ void reduce_contribution_in(struct reduce *reduce, uint32_t peer, const struct w
 static enum err mean_piece(void *user, size_t i, struct jobs_scratch *scratch)
 {
     struct mean_job *j = user;
-    TRY(desk_set_compression(j->reduce->desk, j->compress, scratch->codec));
+    TRY(round_context_set_compression(j->reduce->context, j->compress, scratch->codec));
     return replica_reduce_piece(&j->reducing, i, scratch->codec, scratch->values);
 }
 
 /* On all threads that have nothing else to do: of an encoding there is a job for each part, of this but one. */
 static enum err reduce_shared(struct mean_job *j, struct jobs_scratch *scratch, size_t *frame_bytes)
 {
-    enum err err = replica_reduce_begin(j->reduce->desk->conf.replica, j->f, j->inputs, j->inputs_count,
+    enum err err = replica_reduce_begin(j->reduce->context->conf.replica, j->f, j->inputs, j->inputs_count,
                                         wire_object_frame(j->slot->data), &j->reducing);
     while (err == ERR_OK && (err = replica_reduce_next(&j->reducing)) == ERR_OK && j->reducing.pieces > 0)
         err = jobs_share(scratch, j->reducing.pieces, mean_piece, j);
@@ -211,24 +211,24 @@ static void name_inputs(struct mean_job *j)
 static enum err run_mean(struct job *job, struct jobs_scratch *scratch)
 {
     struct mean_job *j = (struct mean_job *)(void *)job;
-    const struct desk *desk = j->reduce->desk;
+    const struct round_context *context = j->reduce->context;
     size_t frame_bytes;
     TRY(reduce_shared(j, scratch, &frame_bytes));
     name_inputs(j);
-    const struct wire_object what = desk_object(desk, WIRE_RESULT, &j->part);
+    const struct wire_object what = round_context_object(context, WIRE_RESULT, &j->part);
     struct digest digest;
-    return wire_object_seal(&what, &j->meta, desk->conf.ident, j->slot->data, frame_bytes, &j->slot->bytes, &digest);
+    return wire_object_seal(&what, &j->meta, context->conf.ident, j->slot->data, frame_bytes, &j->slot->bytes, &digest);
 }
 
 static void done_mean(struct job *job)
 {
     struct mean_job *j = (struct mean_job *)(void *)job;
-    struct desk *desk = j->reduce->desk;
+    struct round_context *context = j->reduce->context;
     struct sync_event event = {.type = SYNC_EV_REDUCED, .fragment = j->f};
     mem_free(j->loads);
     j->slot->busy = false;       /* its object has a version when it stands in the ledger */
     if (job->err == ERR_NOMEM) { /* it is nobody's contribution's fault: the daemon ends */
-        event_post_fatal(desk->conf.events, job->text);
+        event_post_fatal(context->conf.events, job->text);
         job_pool_give(&j->reduce->means, j);
         return;
     }
@@ -236,19 +236,19 @@ static void done_mean(struct job *job)
         event.type = SYNC_EV_DROPPED;
         event.member = j->inputs[j->bad].member;
         log_error("fragment %" PRIu32 ", version %" PRIu64 ": the contribution of island %s cannot be used: %s", j->f,
-                  j->version, desk_name(desk, event.member), job->text);
+                  j->version, desk_name(context, event.member), job->text);
     }
-    desk_post(desk, &event);
+    round_context_post(context, &event);
     job_pool_give(&j->reduce->means, j);
-    desk_use_end(desk, event.fragment);
+    round_context_use_end(context, event.fragment);
 }
 
 /* Where a member's contribution to our part lies. */
 static const struct slot *slot_of(const struct mean_job *j, uint32_t member)
 {
-    const struct desk *desk = j->reduce->desk;
-    return member == desk_self(desk) ? slots_out(desk->conf.slots, j->f, j->p)
-                                     : slots_in(desk->conf.slots, j->f, member);
+    const struct round_context *context = j->reduce->context;
+    return member == round_context_self(context) ? slots_out(context->conf.slots, j->f, j->p)
+                                                 : slots_in(context->conf.slots, j->f, member);
 }
 
 /* It was checked when it came; opening it again only finds the places. `tokens`: out: by shard. */
@@ -261,10 +261,10 @@ static bool open_input(const struct mean_job *j, uint32_t member, struct wire_co
     if (wire_object_open(slot->data, slot->bytes, &what, meta, &input->frame, &input->bytes) != ERR_OK)
         return false;
     uint32_t id = what.key.island;
-    *contributor =
-        (struct wire_contributor){.id = id,
-                                  .tokens = desk_tokens(j->reduce->desk, j->f, j->part.shards, id, meta, tokens),
-                                  .digest = what.digest};
+    *contributor = (struct wire_contributor){
+        .id = id,
+        .tokens = round_context_tokens(j->reduce->context, j->f, j->part.shards, id, meta, tokens),
+        .digest = what.digest};
     return true;
 }
 
@@ -288,8 +288,8 @@ static void add_input(struct mean_job *j, uint32_t member)
 
 static uint64_t missed_in(const struct mean_job *j, uint32_t i, uint32_t s)
 {
-    const struct counted *counted = replica_counted(j->reduce->desk->conf.replica, j->f);
-    uint64_t last = counted_last(counted, wire_meta_contributor(&j->meta, i).id, (uint64_t)1 << s);
+    const struct dedup *counted = replica_counted(j->reduce->context->conf.replica, j->f);
+    uint64_t last = dedup_last(counted, wire_meta_contributor(&j->meta, i).id, (uint64_t)1 << s);
     return last > 0 && last < j->version ? j->version - 1 - last : 0; /* whom no result has counted has missed none */
 }
 
@@ -301,26 +301,26 @@ static bool in_part(const struct mean_job *j, uint32_t s)
 /* What the inputs weigh in a shard: as the tokens of the work that is in it, as far as the others' go. */
 static void weigh_shard(const struct mean_job *j, uint32_t s, float *weights)
 {
-    const struct desk *desk = j->reduce->desk;
+    const struct round_context *context = j->reduce->context;
     struct weight_input weighed[WIRE_CONTRIBUTORS_MAX];
     for (uint32_t i = 0; i < j->inputs_count; i++)
         weighed[i] = (struct weight_input){
             .tokens = j->loads != NULL ? j->loads[i].tokens[s] : wire_meta_contributor(&j->meta, i).tokens,
             .missed = missed_in(j, i, s),
-            .owner = desk->conf.view->members[j->inputs[i].member].as.role == RECORD_OWNER};
-    weights_bound(desk->conf.spec->weight_max, weighed, j->inputs_count, weights);
+            .owner = context->conf.view->members[j->inputs[i].member].as.role == CONFIG_OWNER};
+    weights_bound(context->conf.spec->weight_max, weighed, j->inputs_count, weights);
 }
 
 /* Whether every input holds as much work in each shard, of as many rounds. In the epoch before, the shards may have
  * been several owners', each of whom counted others. */
 static bool all_alike(const struct mean_job *j)
 {
-    const struct counted *counted = replica_counted(j->reduce->desk->conf.replica, j->f);
+    const struct dedup *counted = replica_counted(j->reduce->context->conf.replica, j->f);
     uint64_t shards = j->part.shards;
     for (uint32_t i = 0; !j->uneven && i < j->inputs_count; i++) {
         uint32_t id = wire_meta_contributor(&j->meta, i).id;
-        uint64_t last = counted_last(counted, id, shards);
-        if (last > 0 && (counted_since(counted, id, last - 1) & shards) != shards)
+        uint64_t last = dedup_last(counted, id, shards);
+        if (last > 0 && (dedup_since(counted, id, last - 1) & shards) != shards)
             return false;
     }
     return !j->uneven;
@@ -351,7 +351,7 @@ static void weigh_each_shard(struct mean_job *j)
     for (uint32_t i = 0; i < j->inputs_count; i++) {
         for (uint32_t s = 0; s < PLAN_SHARDS_MAX; s++)
             by_shard[s] = (double)j->loads[i].weights[s];
-        j->inputs[i].weight = (float)desk_average(j->reduce->desk, j->f, j->part.shards, by_shard);
+        j->inputs[i].weight = (float)round_context_average(j->reduce->context, j->f, j->part.shards, by_shard);
         j->inputs[i].by_shard = j->loads[i].weights;
     }
 }
@@ -390,15 +390,16 @@ static uint32_t by_id(const struct view *view, const struct bitset *have, uint32
 
 static void make_mean(struct reduce *reduce, uint32_t f, uint64_t version, const struct bitset *have)
 {
-    struct desk *desk = reduce->desk;
-    struct chain_part part;
-    struct slot *slot = slots_own(desk->conf.slots, f);
-    uint32_t p = desk_own_part(desk, f, version, &part);
-    if (p == CHAIN_PARTS_MAX) { /* it is another's to make, or made */
-        desk_post(desk, &(struct sync_event){.type = SYNC_EV_OVERTAKEN, .fragment = f});
+    struct round_context *context = reduce->context;
+    struct version_part part;
+    struct slot *slot = slots_own(context->conf.slots, f);
+    uint32_t p = round_context_own_part(context, f, version, &part);
+    if (p == VERSION_PARTS_MAX) { /* it is another's to make, or made */
+        round_context_post(context, &(struct sync_event){.type = SYNC_EV_OVERTAKEN, .fragment = f});
         return;
     }
-    struct mean_job *j = desk_room(desk, slot, f, part.shards) ? desk_job(desk, &reduce->means) : NULL;
+    struct mean_job *j =
+        round_context_room(context, slot, f, part.shards) ? round_context_job(context, &reduce->means) : NULL;
     if (j == NULL)
         return;
     j->reduce = reduce;
@@ -407,37 +408,37 @@ static void make_mean(struct reduce *reduce, uint32_t f, uint64_t version, const
     j->slot = slot;
     j->part = part;
     j->p = p;
-    uint32_t members[VIEW_SLOTS_MAX], members_count = by_id(desk->conf.view, have, members);
+    uint32_t members[VIEW_SLOTS_MAX], members_count = by_id(context->conf.view, have, members);
     for (uint32_t k = 0; k < members_count; k++)
         add_input(j, members[k]);
     if (weigh_inputs(j) != ERR_OK) {
-        event_post_fatal(desk->conf.events, err_text());
+        event_post_fatal(context->conf.events, err_text());
         job_pool_give(&reduce->means, j);
         return;
     }
-    struct outer_round round =
-        rules_round(desk->conf.spec, desk_fragments(desk), f, version, desk->fragments[f].state.step, j->meta.step);
+    struct outer_round round = rules_round(context->conf.spec, round_context_fragments(context), f, version,
+                                           context->fragments[f].state.step, j->meta.step);
     memcpy(j->meta.outer, (float[]){round.scale, round.momentum, round.lr}, sizeof j->meta.outer);
-    j->compress = desk_compress(desk, false);
+    j->compress = round_context_compress(context, false);
     slot->busy = true;
     slot->version = 0;
     reduce->fragments[f].made_version = version;
     reduce->fragments[f].store_again_ms = 0; /* what was to be stored from there is overwritten */
-    desk_use_begin(desk, f);
-    desk_submit(desk, &j->job, JOBS_REDUCE, run_mean, done_mean);
+    round_context_use_begin(context, f);
+    round_context_submit(context, &j->job, JOBS_REDUCE, run_mean, done_mean);
 }
 
 static void try_mean(struct reduce *reduce, uint32_t f)
 {
     struct reduce_fragment *fragment = &reduce->fragments[f];
     uint64_t version = fragment->mean_waits;
-    /* What came was for the parts of another epoch, of which the chain may know nothing any more. */
-    bool overtaken = fragment->mean_epoch != reduce->desk->conf.view->epoch;
-    if (version == 0 || (!overtaken && !desk_cut(reduce->desk, f, version)))
+    /* What came was for the parts of another epoch, of which the config log may know nothing any more. */
+    bool overtaken = fragment->mean_epoch != reduce->context->conf.view->epoch;
+    if (version == 0 || (!overtaken && !round_context_cut(reduce->context, f, version)))
         return;
     fragment->mean_waits = 0;
     if (overtaken) {
-        desk_post(reduce->desk, &(struct sync_event){.type = SYNC_EV_OVERTAKEN, .fragment = f});
+        round_context_post(reduce->context, &(struct sync_event){.type = SYNC_EV_OVERTAKEN, .fragment = f});
         return;
     }
     make_mean(reduce, f, version, &fragment->mean_have);
@@ -447,7 +448,7 @@ void reduce_begin(struct reduce *reduce, uint32_t f, uint64_t version, const str
 {
     reduce->fragments[f].mean_waits = version;
     reduce->fragments[f].mean_have = *have;
-    reduce->fragments[f].mean_epoch = reduce->desk->conf.view->epoch;
+    reduce->fragments[f].mean_epoch = reduce->context->conf.view->epoch;
     try_mean(reduce, f);
 }
 
@@ -456,7 +457,7 @@ void reduce_begin(struct reduce *reduce, uint32_t f, uint64_t version, const str
 static enum err run_store(struct job *job, struct jobs_scratch *scratch)
 {
     struct store_job *j = (struct store_job *)(void *)job;
-    struct ledger *ledger = j->reduce->desk->conf.ledger;
+    struct ledger *ledger = j->reduce->context->conf.ledger;
     struct wire_object what;
     (void)scratch;
     TRY(wire_object_peek(j->slot->data, j->slot->bytes, &what));
@@ -471,15 +472,15 @@ static enum err run_store(struct job *job, struct jobs_scratch *scratch)
 /* Our result is durable; its residual moves when it is applied, which it need not be if an epoch begins. */
 static void stored(struct reduce *reduce, uint32_t f, const struct store_job *j)
 {
-    struct desk *desk = reduce->desk;
-    desk->fragments[f].made = j->ours ? j->there.digest : (struct digest){{0}};
-    desk_post(desk, &(struct sync_event){.type = SYNC_EV_STORED,
-                                         .fragment = f,
-                                         .version = j->version,
-                                         .epoch = j->there.epoch,
-                                         .owner = j->there.owner,
-                                         .hash = j->there.digest,
-                                         .member = desk_self(desk)});
+    struct round_context *context = reduce->context;
+    context->fragments[f].made = j->ours ? j->there.digest : (struct digest){{0}};
+    round_context_post(context, &(struct sync_event){.type = SYNC_EV_STORED,
+                                                     .fragment = f,
+                                                     .version = j->version,
+                                                     .epoch = j->there.epoch,
+                                                     .owner = j->there.owner,
+                                                     .hash = j->there.digest,
+                                                     .member = round_context_self(context)});
 }
 
 void reduce_unread(struct reduce *reduce, uint32_t f)
@@ -497,39 +498,39 @@ static void done_store(struct job *job)
     if (there)
         j->slot->busy = false;
     if (job->err != ERR_OK) {
-        desk_round_refused(reduce->desk, j->slot->bytes, job->text);
-        fragment->store_again_ms = there ? reduce->desk->now_ms + STORE_AGAIN_MS : 0;
+        round_context_round_refused(reduce->context, j->slot->bytes, job->text);
+        fragment->store_again_ms = there ? reduce->context->now_ms + STORE_AGAIN_MS : 0;
     } else {
-        desk_disk_works(reduce->desk);
+        round_context_disk_works(reduce->context);
         fragment->store_again_ms = 0;
         j->slot->epoch = j->there.epoch;
         j->slot->version = there && j->ours ? j->version : 0; /* another one that stands is sent from the ledger */
         stored(reduce, f, j);
     }
     job_pool_give(&reduce->stores, j);
-    desk_use_end(reduce->desk, f);
+    round_context_use_end(reduce->context, f);
 }
 
 void reduce_store(struct reduce *reduce, uint32_t f, uint64_t version)
 {
-    struct desk *desk = reduce->desk;
-    struct store_job *j = desk_job(desk, &reduce->stores);
+    struct round_context *context = reduce->context;
+    struct store_job *j = round_context_job(context, &reduce->stores);
     if (j == NULL)
         return;
     j->reduce = reduce;
     j->f = f;
     j->version = version;
-    j->slot = slots_own(desk->conf.slots, f);
+    j->slot = slots_own(context->conf.slots, f);
     j->slot->busy = true;
-    desk_use_begin(desk, f);
-    desk_submit(desk, &j->job, JOBS_STORE, run_store, done_store);
+    round_context_use_begin(context, f);
+    round_context_submit(context, &j->job, JOBS_STORE, run_store, done_store);
 }
 
 void reduce_tick(struct reduce *reduce)
 {
-    for (uint32_t f = 0; f < desk_fragments(reduce->desk); f++) {
+    for (uint32_t f = 0; f < round_context_fragments(reduce->context); f++) {
         struct reduce_fragment *fragment = &reduce->fragments[f];
-        if (fragment->store_again_ms == 0 || reduce->desk->now_ms < fragment->store_again_ms)
+        if (fragment->store_again_ms == 0 || reduce->context->now_ms < fragment->store_again_ms)
             continue;
         fragment->store_again_ms = 0;
         reduce_store(reduce, f, fragment->made_version);

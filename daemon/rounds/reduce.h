@@ -6,12 +6,12 @@
 #ifndef DAEMON_ROUNDS_REDUCE_H
 #define DAEMON_ROUNDS_REDUCE_H
 
-#include "daemon/rounds/desk.h"
+#include "daemon/rounds/round_context.h"
 
 struct reduce;
 
-/* `desk` is borrowed for its life. ERR_NOMEM. */
-ERR_MUST_CHECK enum err reduce_new(struct desk *desk, struct reduce **out);
+/* `round_context` is borrowed for its life. ERR_NOMEM. */
+ERR_MUST_CHECK enum err reduce_new(struct round_context *context, struct reduce **out);
 void reduce_free(struct reduce *reduce);
 /* A contribution of `bytes` lies whole in its slot: looked at, then judged, and the core is told if it is good. */
 void reduce_contribution_in(struct reduce *reduce, uint32_t peer, const struct wire_key *key, uint64_t bytes);

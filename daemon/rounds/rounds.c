@@ -6,7 +6,7 @@
 #include "common/mem.h"
 #include "daemon/rounds/apply.h"
 #include "daemon/rounds/copy.h"
-#include "daemon/rounds/desk.h"
+#include "daemon/rounds/round_context.h"
 #include "daemon/rounds/encode.h"
 #include "daemon/rounds/install.h"
 #include "daemon/rounds/keep.h"
@@ -15,21 +15,21 @@
 
 static enum err open_all(struct rounds *rounds, const struct rounds_conf *conf)
 {
-    TRY(mem_new(1, sizeof *rounds->desk, "rounds", &rounds->desk));
-    struct desk *desk = rounds->desk;
-    TRY(desk_init(desk, conf));
+    TRY(mem_new(1, sizeof *rounds->context, "rounds", &rounds->context));
+    struct round_context *context = rounds->context;
+    TRY(round_context_init(context, conf));
     const struct jobs_room room = {.values = replica_piece_values(replica_conf(conf->replica)),
                                    .factor_values = replica_factor_values(conf->replica),
                                    .segment_values = replica_segment_values(conf->replica)};
     TRY(jobs_set_scratch(conf->jobs, &room));
-    TRY(encode_new(desk, &rounds->encode));
-    TRY(reduce_new(desk, &rounds->reduce));
+    TRY(encode_new(context, &rounds->encode));
+    TRY(reduce_new(context, &rounds->reduce));
     TRY(rounds_members(rounds, conf->view->count));
-    TRY(apply_new(desk, &rounds->apply));
-    TRY(copy_new(desk, &rounds->copy));
-    TRY(keep_new(desk, rounds->apply, &rounds->keep));
-    TRY(recover_new(desk, &rounds->recover));
-    return install_new(desk, rounds->keep, &rounds->install);
+    TRY(apply_new(context, &rounds->apply));
+    TRY(copy_new(context, &rounds->copy));
+    TRY(keep_new(context, rounds->apply, &rounds->keep));
+    TRY(recover_new(context, &rounds->recover));
+    return install_new(context, rounds->keep, &rounds->install);
 }
 
 enum err rounds_new(const struct rounds_conf *conf, struct rounds **out)
@@ -56,21 +56,21 @@ void rounds_free(struct rounds *rounds)
     apply_free(rounds->apply);
     reduce_free(rounds->reduce);
     encode_free(rounds->encode);
-    if (rounds->desk != NULL)
-        desk_deinit(rounds->desk);
-    mem_free(rounds->desk);
+    if (rounds->context != NULL)
+        round_context_deinit(rounds->context);
+    mem_free(rounds->context);
     mem_free(rounds);
 }
 
 enum err rounds_members(struct rounds *rounds, uint32_t count)
 {
-    TRY(slots_members(rounds->desk->conf.slots, count));
-    return standing_members(&rounds->desk->standing, count);
+    TRY(slots_members(rounds->context->conf.slots, count));
+    return standing_members(&rounds->context->standing, count);
 }
 
 void rounds_begin(struct rounds *rounds, uint32_t f, const struct digest *hash)
 {
-    rounds->desk->fragments[f].state = (struct store_fragment){.hash = *hash};
+    rounds->context->fragments[f].state = (struct store_fragment){.hash = *hash};
 }
 
 void rounds_object_in(struct rounds *rounds, uint32_t peer, const struct wire_key *key, uint64_t bytes)
@@ -95,9 +95,9 @@ void rounds_unread(struct rounds *rounds, uint32_t f)
 
 void rounds_tick(struct rounds *rounds, uint64_t now_ms, uint64_t uplink_bits)
 {
-    rounds->desk->now_ms = now_ms;
-    rounds->desk->uplink_bits = uplink_bits;
-    desk_probe(rounds->desk);
+    rounds->context->now_ms = now_ms;
+    rounds->context->uplink_bits = uplink_bits;
+    round_context_probe(rounds->context);
     reduce_tick(rounds->reduce);
     apply_tick(rounds->apply);
     keep_tick(rounds->keep);
@@ -107,31 +107,31 @@ void rounds_tick(struct rounds *rounds, uint64_t now_ms, uint64_t uplink_bits)
 
 const struct store_fragment *rounds_state(const struct rounds *rounds, uint32_t f)
 {
-    return &rounds->desk->fragments[f].state;
+    return &rounds->context->fragments[f].state;
 }
 
 uint64_t rounds_step(const struct rounds *rounds)
 {
     uint64_t step = 0;
-    for (uint32_t f = 0; f < desk_fragments(rounds->desk); f++)
-        if (rounds->desk->fragments[f].state.step > step)
-            step = rounds->desk->fragments[f].state.step;
+    for (uint32_t f = 0; f < round_context_fragments(rounds->context); f++)
+        if (rounds->context->fragments[f].state.step > step)
+            step = rounds->context->fragments[f].state.step;
     return step;
 }
 
 struct rounds_info rounds_info(const struct rounds *rounds)
 {
-    const struct desk *desk = rounds->desk;
-    bool worth = !desk->conf.compress_auto || squeeze_best(&desk->squeeze, (double)desk->uplink_bits);
-    struct rounds_info info = {.disk_note = desk->disk_note,
-                               .compressing = desk->conf.spec->zstd_level > 0 && worth,
+    const struct round_context *context = rounds->context;
+    bool worth = !context->conf.compress_auto || zstd_choice_best(&context->zstd_choice, (double)context->uplink_bits);
+    struct rounds_info info = {.disk_note = context->disk_note,
+                               .compressing = context->conf.spec->zstd_level > 0 && worth,
                                .saving = keep_saving(rounds->keep),
                                .saved = keep_saved(rounds->keep)};
-    jobs_cpu(desk->conf.jobs, info.cpu_ns);
+    jobs_cpu(context->conf.jobs, info.cpu_ns);
     return info;
 }
 
 uint64_t rounds_outliers(const struct rounds *rounds, uint32_t member, unsigned *lately)
 {
-    return standing_outliers(&rounds->desk->standing, member, lately);
+    return standing_outliers(&rounds->context->standing, member, lately);
 }

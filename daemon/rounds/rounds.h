@@ -23,7 +23,7 @@
 #include <stdint.h>
 
 #include "common/err.h"
-#include "daemon/rounds/desk.h"
+#include "daemon/rounds/round_context.h"
 #include "daemon/rounds/keep.h"
 
 struct apply;
@@ -35,7 +35,7 @@ struct reduce;
 
 /* Its parts, each as its own header has it: whoever orders something, or asks, does so there. */
 struct rounds {
-    struct desk *desk;
+    struct round_context *context;
     struct encode *encode;
     struct reduce *reduce;
     struct apply *apply;

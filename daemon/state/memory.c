@@ -37,8 +37,8 @@ static uint64_t object_bytes(const struct memory_conf *conf, uint32_t f, uint64_
 /* What a fragment takes as it is cut now. */
 static void add_parts(struct memory *memory, const struct memory_conf *conf, uint32_t f)
 {
-    struct chain_part parts[CHAIN_PARTS_MAX];
-    uint64_t masks[CHAIN_PARTS_MAX], own = 0;
+    struct version_part parts[VERSION_PARTS_MAX];
+    uint64_t masks[VERSION_PARTS_MAX], own = 0;
     uint32_t count = parts_usual(conf->parts, f, parts);
     for (uint32_t p = 0; p < count; p++) {
         masks[p] = parts[p].shards;

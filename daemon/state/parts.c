@@ -14,9 +14,10 @@ uint64_t parts_filled(const struct plan *plan, uint32_t f)
     return filled;
 }
 
-uint32_t parts_of(const struct parts *parts, uint32_t f, uint64_t version, struct chain_part out[CHAIN_PARTS_MAX])
+uint32_t parts_of(const struct parts *parts, uint32_t f, uint64_t version, struct version_part out[VERSION_PARTS_MAX])
 {
-    uint32_t count = chain_parts(parts->chain, f, parts->plan->fragments[f].shards_count, version, out), kept = 0;
+    uint32_t count = config_log_parts(parts->config_log, f, parts->plan->fragments[f].shards_count, version, out),
+             kept = 0;
     uint64_t filled = parts_filled(parts->plan, f);
     for (uint32_t p = 0; p < count; p++)
         if ((out[p].shards & filled) != 0)
@@ -24,27 +25,27 @@ uint32_t parts_of(const struct parts *parts, uint32_t f, uint64_t version, struc
     return kept;
 }
 
-uint32_t parts_usual(const struct parts *parts, uint32_t f, struct chain_part out[CHAIN_PARTS_MAX])
+uint32_t parts_usual(const struct parts *parts, uint32_t f, struct version_part out[VERSION_PARTS_MAX])
 {
-    return parts_of(parts, f, record_start(chain_last(parts->chain), f) + 2, out);
+    return parts_of(parts, f, config_start(config_log_last(parts->config_log), f) + 2, out);
 }
 
 uint32_t parts_find(const struct parts *parts, uint32_t f, uint64_t version, uint64_t epoch, uint32_t owner,
-                    struct chain_part *out)
+                    struct version_part *out)
 {
-    struct chain_part all[CHAIN_PARTS_MAX];
+    struct version_part all[VERSION_PARTS_MAX];
     uint32_t count = parts_of(parts, f, version, all);
     for (uint32_t p = 0; p < count; p++)
         if (all[p].id.owner == owner && all[p].id.epoch == epoch) {
             *out = all[p];
             return p;
         }
-    return CHAIN_PARTS_MAX;
+    return VERSION_PARTS_MAX;
 }
 
 const uint8_t *parts_owner_key(const struct parts *parts, uint64_t epoch, uint32_t owner)
 {
-    const struct record *record = chain_at(parts->chain, epoch);
-    const struct record_member *member = record != NULL ? record_member(record, owner) : NULL;
+    const struct config *config = config_log_at(parts->config_log, epoch);
+    const struct config_member *member = config != NULL ? config_member(config, owner) : NULL;
     return member != NULL ? member->key : NULL;
 }

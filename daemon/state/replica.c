@@ -91,7 +91,7 @@ struct replica_fragment {
     float *anchor, *momentum, *residual, *pending;
     struct packed owner_residual; /* of at least our own shards */
     struct packed owner_pending;  /* of exactly these */
-    struct counted counted;
+    struct dedup counted;
     bool owner_made;           /* what is pending is of a mean that this cut made, not committed yet */
     _Atomic bool settled;      /* the run's warm-up is over */
     _Atomic uint64_t cut_down; /* residuals; jobs of several parts count */
@@ -227,7 +227,7 @@ void replica_free(struct replica *replica)
         mem_pages_free(fragment->pending, count, sizeof(float));
         packed_deinit(&fragment->owner_residual);
         packed_deinit(&fragment->owner_pending);
-        counted_clear(&fragment->counted);
+        dedup_clear(&fragment->counted);
         mean_deinit(&fragment->mean);
         part_cut_deinit(&fragment->own);
         free_cuts(fragment->cuts, fragment->cuts_count);
@@ -540,14 +540,14 @@ enum { LEAVES_A_PIECE = 32 };
 enum err replica_hash_begin(struct replica *replica, uint32_t f, struct replica_hashing *h)
 {
     const struct replica_fragment *fragment = &replica->fragments[f];
-    const struct counted *counted = &fragment->counted;
+    const struct dedup *counted = &fragment->counted;
     const size_t values_bytes = (size_t)replica->conf.plan->fragments[f].values_count * sizeof(float);
     *h = (struct replica_hashing){.fragment = f, .values_bytes = values_bytes, .rows_count = counted->count};
-    TRY(mem_new(counted_bytes(counted), 1, "a version hash", &h->rows));
-    counted_pack(counted, h->rows);
+    TRY(mem_new(dedup_bytes(counted), 1, "a version hash", &h->rows));
+    dedup_pack(counted, h->rows);
     h->spans[0] = (struct digest_span){fragment->anchor, values_bytes};
     h->spans[1] = (struct digest_span){fragment->momentum, fragment->momentum != NULL ? values_bytes : 0};
-    h->spans[2] = (struct digest_span){h->rows, counted_bytes(counted)};
+    h->spans[2] = (struct digest_span){h->rows, dedup_bytes(counted)};
     h->bytes = h->spans[0].bytes + h->spans[1].bytes + h->spans[2].bytes;
     h->leaves_count = digest_tree_leaves(h->bytes);
     h->pieces = (h->leaves_count + LEAVES_A_PIECE - 1) / LEAVES_A_PIECE;
@@ -587,7 +587,7 @@ enum err replica_hash(struct replica *replica, uint32_t f, uint64_t version, uin
     return err;
 }
 
-struct counted *replica_counted(struct replica *replica, uint32_t f)
+struct dedup *replica_counted(struct replica *replica, uint32_t f)
 {
     return &replica->fragments[f].counted;
 }
@@ -608,7 +608,7 @@ void replica_clear(struct replica *replica, uint32_t f)
     mem_pages_clear(fragment->anchor, bytes);
     if (fragment->momentum != NULL)
         mem_pages_clear(fragment->momentum, bytes);
-    counted_clear(&fragment->counted);
+    dedup_clear(&fragment->counted);
     replica_clear_residuals(replica, f);
 }
 

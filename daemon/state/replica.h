@@ -29,7 +29,7 @@
 
 #include "common/digest.h"
 #include "common/err.h"
-#include "daemon/state/counted.h"
+#include "daemon/state/dedup.h"
 #include "daemon/state/mean.h"
 #include "daemon/state/part_cut.h"
 #include "outer_opt/codec.h"
@@ -242,7 +242,7 @@ ERR_MUST_CHECK enum err replica_measure(struct replica *replica, uint32_t f, uin
 double replica_norm(const struct replica *replica, uint32_t f);
 
 /* What the anchor counts: the caller changes it beside what it applies, on one thread. Borrowed. */
-struct counted *replica_counted(struct replica *replica, uint32_t f);
+struct dedup *replica_counted(struct replica *replica, uint32_t f);
 
 /* Hash of a fragment as `version`, whose newest result is of run step `step`: anchor, momentum and what they count. */
 ERR_MUST_CHECK enum err replica_hash(struct replica *replica, uint32_t f, uint64_t version, uint64_t step,

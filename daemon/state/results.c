@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/state/results.h"
 
-#include "net/membership/proof.h"
+#include "net/membership/evidence.h"
 #include "outer_opt/fbits.h"
 
 enum err result_open(struct ledger *ledger, const struct result_id *key, struct result *out)
@@ -67,8 +67,8 @@ static bool is_signed(struct ledger *ledger, const struct result_id *key, const 
     return good;
 }
 
-bool results_rival(struct ledger *ledger, const struct result_id *key, const uint8_t *owner_key,
-                   struct result_id *other)
+bool results_equivocation(struct ledger *ledger, const struct result_id *key, const uint8_t *owner_key,
+                          struct result_id *other)
 {
     struct result_id keys[LEDGER_RESULTS_MAX];
     size_t count = ledger_list(ledger, key->fragment, key->version, keys, LEDGER_RESULTS_MAX);
@@ -82,15 +82,15 @@ bool results_rival(struct ledger *ledger, const struct result_id *key, const uin
     return false;
 }
 
-enum err results_proof(struct ledger *ledger, const struct result_id *first, const struct result_id *second,
-                       uint8_t **bytes, size_t *count)
+enum err results_evidence(struct ledger *ledger, const struct result_id *first, const struct result_id *second,
+                          uint8_t **bytes, size_t *count)
 {
     struct result a, b;
     *bytes = NULL;
     TRY(result_open(ledger, first, &a));
     enum err err = result_open(ledger, second, &b);
     if (err == ERR_OK) {
-        err = proof_make(a.map.object, a.map.bytes, b.map.object, b.map.bytes, bytes, count);
+        err = evidence_make(a.map.object, a.map.bytes, b.map.object, b.map.bytes, bytes, count);
         result_close(&b);
     }
     result_close(&a);

@@ -5,14 +5,14 @@
 
 #include "common/bitset.h"
 #include "common/mem.h"
-#include "net/config/chain.h"
+#include "net/config/config_log.h"
 #include "net/transport/wire_object.h"
 
 /* Members' slots stand in pieces that never move. */
 enum { PIECE = 64, PIECES = BITSET_MAX / PIECE };
 
 struct fragment_slots {
-    struct slot *out, *result; /* [CHAIN_PARTS_MAX] each */
+    struct slot *out, *result; /* [VERSION_PARTS_MAX] each */
     struct slot *in[PIECES];
     struct slot own;
     uint8_t *state;
@@ -55,8 +55,8 @@ enum err slots_new(const struct slots_conf *conf, struct slots **out)
     TRY_OUT(mem_new(conf->fragments_count, sizeof *slots->fragments, "slots", &slots->fragments));
     for (uint32_t f = 0; f < conf->fragments_count; f++) {
         struct fragment_slots *fragment = &slots->fragments[f];
-        TRY_OUT(mem_new(CHAIN_PARTS_MAX, sizeof *fragment->out, "slots", &fragment->out));
-        TRY_OUT(mem_new(CHAIN_PARTS_MAX, sizeof *fragment->result, "slots", &fragment->result));
+        TRY_OUT(mem_new(VERSION_PARTS_MAX, sizeof *fragment->out, "slots", &fragment->out));
+        TRY_OUT(mem_new(VERSION_PARTS_MAX, sizeof *fragment->result, "slots", &fragment->result));
     }
     TRY_OUT(slots_members(slots, conf->members_count));
 out:
@@ -80,8 +80,8 @@ void slots_free(struct slots *slots)
         return;
     for (uint32_t f = 0; slots->fragments != NULL && f < slots->conf.fragments_count; f++) {
         struct fragment_slots *fragment = &slots->fragments[f];
-        free_row(fragment->out, CHAIN_PARTS_MAX);
-        free_row(fragment->result, CHAIN_PARTS_MAX);
+        free_row(fragment->out, VERSION_PARTS_MAX);
+        free_row(fragment->result, VERSION_PARTS_MAX);
         for (size_t i = 0; i < PIECES; i++)
             free_row(fragment->in[i], PIECE);
         mem_free(fragment->own.data);
@@ -95,7 +95,7 @@ void slots_free(struct slots *slots)
 uint64_t slots_bytes(uint32_t fragments_count, uint32_t members_count)
 {
     uint64_t in = ((uint64_t)members_count + PIECE - 1) / PIECE * PIECE;
-    return fragments_count * (sizeof(struct fragment_slots) + (2 * CHAIN_PARTS_MAX + in) * sizeof(struct slot));
+    return fragments_count * (sizeof(struct fragment_slots) + (2 * VERSION_PARTS_MAX + in) * sizeof(struct slot));
 }
 
 struct slot *slots_out(const struct slots *slots, uint32_t f, uint32_t p)

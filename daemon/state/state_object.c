@@ -10,24 +10,24 @@
 
 /* 0 u32 magic "DLT4"  4 u32 fragment  8 u64 version  16 u64 step  24 u64 values  32 hash  64 u64 rows of what is
  * counted  72 u64 rows of the certificate  80 zeros  128 the body: anchor, then momentum, then the rows of what is
- * counted (counted.h); then the certificate (net/config/vouch.h). A head: the same 128 bytes, the certificate, the
+ * counted (dedup.h); then the certificate (net/config/certificate.h). A head: the same 128 bytes, the certificate, the
  * leaves. */
 #define STATE_MAGIC 0x34544c44u
 enum { STATE_CERTIFICATE = 72, STATE_ZEROS = STATE_HEADER_BYTES - 80 };
 
 uint64_t state_object_bytes(struct replica *replica, uint32_t f)
 {
-    return STATE_HEADER_BYTES + replica_state_bytes(replica, f) + counted_bytes(replica_counted(replica, f));
+    return STATE_HEADER_BYTES + replica_state_bytes(replica, f) + dedup_bytes(replica_counted(replica, f));
 }
 
 static uint64_t body_bytes_max(const struct replica *replica, uint32_t f, uint32_t members)
 {
-    return replica_state_bytes(replica, f) + (uint64_t)members * COUNTED_ROWS_OF_ONE_MAX * COUNTED_ROW_BYTES;
+    return replica_state_bytes(replica, f) + (uint64_t)members * DEDUP_ROWS_OF_ONE_MAX * DEDUP_ROW_BYTES;
 }
 
 uint64_t state_head_bytes_max(struct replica *replica, uint32_t f, uint32_t members)
 {
-    return STATE_HEADER_BYTES + vouch_bytes(RECORD_VOTERS_MAX) +
+    return STATE_HEADER_BYTES + certificate_bytes(CONFIG_VOTERS_MAX) +
            (uint64_t)digest_tree_leaves(body_bytes_max(replica, f, members)) * DIGEST_BYTES;
 }
 
@@ -48,14 +48,14 @@ void state_object_make(struct replica *replica, const struct plan *plan, uint32_
     bytes_put(&writer, replica_anchor(replica, f), count * sizeof(float));
     if (replica_momentum(replica, f) != NULL)
         bytes_put(&writer, replica_momentum(replica, f), count * sizeof(float));
-    counted_pack(replica_counted(replica, f), out + writer.at);
+    dedup_pack(replica_counted(replica, f), out + writer.at);
 }
 
-void state_object_certify(uint8_t *object, uint64_t bytes, const struct vouch_certificate *certificate)
+void state_object_certify(uint8_t *object, uint64_t bytes, const struct certificate *certificate)
 {
     struct bytes_writer writer = bytes_writer_init(object + STATE_CERTIFICATE, sizeof(uint64_t));
     bytes_put_u64(&writer, certificate->count);
-    vouch_pack(certificate, object + bytes);
+    certificate_pack(certificate, object + bytes);
 }
 
 /* ---- what comes in ---- */
@@ -63,16 +63,16 @@ void state_object_certify(uint8_t *object, uint64_t bytes, const struct vouch_ce
 /* The hash is the one that this version has: voters say so; or, of initial tensors, about which nobody votes, its
  * sender said so before. ERR_AGAIN: more of them may still say so. */
 static enum err check_hash(const struct state_expected *expected, uint32_t f, const struct digest *hash,
-                           const uint8_t *rows, size_t rows_bytes, struct vouch_certificate *certificate)
+                           const uint8_t *rows, size_t rows_bytes, struct certificate *certificate)
 {
-    const struct vouch_subject subject = {
+    const struct certificate_subject subject = {
         .nonce = expected->nonce, .fragment = f, .version = expected->version, .hash = *hash};
-    TRY(vouch_unpack(rows, rows_bytes, certificate));
+    TRY(certificate_unpack(rows, rows_bytes, certificate));
     if (expected->version > 0 && expected->heard != NULL)
-        vouches_complete(expected->heard, &subject, certificate);
+        certificates_complete(expected->heard, &subject, certificate);
     if (expected->version > 0) {
-        enum err err = vouch_check(expected->rule, &subject, certificate, expected->excused);
-        bool may_come = err != ERR_OK && !vouch_forged(expected->rule, &subject, certificate);
+        enum err err = certificate_check(expected->rule, &subject, certificate, expected->excused);
+        bool may_come = err != ERR_OK && !certificate_forged(expected->rule, &subject, certificate);
         return may_come ? ERR_AGAIN : err;
     }
     if (expected->hash != NULL && !digest_equal(expected->hash, hash))
@@ -83,7 +83,7 @@ static enum err check_hash(const struct state_expected *expected, uint32_t f, co
 /* What the first bytes say. */
 struct header {
     struct store_fragment state;
-    uint64_t rows, vouches;
+    uint64_t rows, certificates;
 };
 
 /* As far as it needs no hash: nothing behind it has been looked at, and no memory taken. */
@@ -98,12 +98,11 @@ static enum err read_header(const struct plan *plan, uint32_t f, const struct st
     uint64_t count = bytes_get_u64(&reader);
     const uint8_t *announced = bytes_get(&reader, DIGEST_BYTES);
     header->rows = bytes_get_u64(&reader);
-    header->vouches = bytes_get_u64(&reader);
+    header->certificates = bytes_get_u64(&reader);
     const uint8_t *zeros = bytes_get(&reader, STATE_ZEROS);
     if (zeros == NULL || memcmp(zeros, (uint8_t[STATE_ZEROS]){0}, STATE_ZEROS) != 0 || magic != STATE_MAGIC ||
-        fragment != f || count != plan->fragments[f].values_count || header->vouches > RECORD_VOTERS_MAX ||
-        header->rows > (uint64_t)WIRE_MEMBERS_MAX * COUNTED_ROWS_OF_ONE_MAX ||
-        header->state.version != expected->version)
+        fragment != f || count != plan->fragments[f].values_count || header->certificates > CONFIG_VOTERS_MAX ||
+        header->rows > (uint64_t)WIRE_MEMBERS_MAX * DEDUP_ROWS_OF_ONE_MAX || header->state.version != expected->version)
         return err_set(ERR_PROTO, "not this state of this fragment");
     if (header->state.step > expected->steps)
         return err_set(ERR_PROTO, "step %" PRIu64 " of a run of %" PRIu64, header->state.step, expected->steps);
@@ -135,20 +134,20 @@ enum err state_object_install(struct replica *replica, const struct plan *plan, 
     uint64_t count = plan->fragments[f].values_count, values = replica_state_bytes(replica, f);
     bool momentum = replica_momentum(replica, f) != NULL;
     TRY(read_header(plan, f, expected, object, bytes, &header));
-    uint64_t body = values + header.rows * COUNTED_ROW_BYTES;
-    if (bytes != STATE_HEADER_BYTES + body + vouch_bytes((uint32_t)header.vouches))
+    uint64_t body = values + header.rows * DEDUP_ROW_BYTES;
+    if (bytes != STATE_HEADER_BYTES + body + certificate_bytes((uint32_t)header.certificates))
         return err_set(ERR_PROTO, "not this state of this fragment");
     const uint8_t *from = object + STATE_HEADER_BYTES;
     const struct digest tree = digest_tree(from, (size_t)body);
     TRY(check_tree(plan, f, momentum, &header, &tree));
-    struct vouch_certificate certificate;
-    enum err err =
-        check_hash(expected, f, &header.state.hash, from + body, vouch_bytes((uint32_t)header.vouches), &certificate);
+    struct certificate certificate;
+    enum err err = check_hash(expected, f, &header.state.hash, from + body,
+                              certificate_bytes((uint32_t)header.certificates), &certificate);
     if (err != ERR_OK)
         return err == ERR_AGAIN ? ERR_PROTO : err;
-    struct counted counted = {0};
-    TRY(counted_unpack(from + values, (size_t)(body - values), &counted));
-    counted_clear(replica_counted(replica, f));
+    struct dedup counted = {0};
+    TRY(dedup_unpack(from + values, (size_t)(body - values), &counted));
+    dedup_clear(replica_counted(replica, f));
     *replica_counted(replica, f) = counted;
     *state = header.state;
     memcpy(replica_anchor(replica, f), from, count * sizeof(float));
@@ -159,9 +158,9 @@ enum err state_object_install(struct replica *replica, const struct plan *plan, 
 
 /* ---- heads ---- */
 
-uint64_t state_head_bytes(uint64_t object_bytes, const struct vouch_certificate *certificate)
+uint64_t state_head_bytes(uint64_t object_bytes, const struct certificate *certificate)
 {
-    return STATE_HEADER_BYTES + vouch_bytes(certificate->count) +
+    return STATE_HEADER_BYTES + certificate_bytes(certificate->count) +
            (uint64_t)digest_tree_leaves(object_bytes - STATE_HEADER_BYTES) * DIGEST_BYTES;
 }
 
@@ -185,19 +184,18 @@ enum err state_object_check(struct replica *replica, const struct plan *plan, ui
                             const struct store_fragment *state, uint64_t bytes, const struct digest *leaves)
 {
     uint64_t body = bytes - STATE_HEADER_BYTES;
-    const struct header header = {.state = *state,
-                                  .rows = (body - replica_state_bytes(replica, f)) / COUNTED_ROW_BYTES};
+    const struct header header = {.state = *state, .rows = (body - replica_state_bytes(replica, f)) / DEDUP_ROW_BYTES};
     const struct digest tree = digest_tree_root(leaves, state_object_leaves(bytes), body);
     return check_tree(plan, f, replica_momentum(replica, f) != NULL, &header, &tree);
 }
 
 void state_head_make(const uint8_t *object, uint64_t object_bytes, const struct digest *leaves,
-                     const struct vouch_certificate *certificate, uint8_t *out)
+                     const struct certificate *certificate, uint8_t *out)
 {
-    size_t certified = vouch_bytes(certificate->count);
+    size_t committed = certificate_bytes(certificate->count);
     memcpy(out, object, STATE_HEADER_BYTES);
     state_object_certify(out, STATE_HEADER_BYTES, certificate);
-    memcpy(out + STATE_HEADER_BYTES + certified, leaves,
+    memcpy(out + STATE_HEADER_BYTES + committed, leaves,
            digest_tree_leaves(object_bytes - STATE_HEADER_BYTES) * DIGEST_BYTES);
 }
 
@@ -207,20 +205,20 @@ enum err state_head_open(struct replica *replica, const struct plan *plan, uint3
 {
     struct header header = {.rows = 0};
     TRY(read_header(plan, f, expected, bytes, bytes_count, &header));
-    size_t certified = vouch_bytes((uint32_t)header.vouches);
-    head->body_bytes = replica_state_bytes(replica, f) + header.rows * COUNTED_ROW_BYTES;
+    size_t committed = certificate_bytes((uint32_t)header.certificates);
+    head->body_bytes = replica_state_bytes(replica, f) + header.rows * DEDUP_ROW_BYTES;
     head->leaves_count = digest_tree_leaves(head->body_bytes);
-    head->leaves = bytes + STATE_HEADER_BYTES + certified;
+    head->leaves = bytes + STATE_HEADER_BYTES + committed;
     if (head->body_bytes > body_bytes_max(replica, f, members) ||
-        bytes_count != STATE_HEADER_BYTES + certified + (uint64_t)head->leaves_count * DIGEST_BYTES)
+        bytes_count != STATE_HEADER_BYTES + committed + (uint64_t)head->leaves_count * DIGEST_BYTES)
         return err_set(ERR_PROTO, "not the head of this state");
     const struct digest tree =
         digest_tree_root((const struct digest *)(const void *)head->leaves, head->leaves_count, head->body_bytes);
     TRY(check_tree(plan, f, replica_momentum(replica, f) != NULL, &header, &tree));
     head->hash = header.state.hash;
     enum err err =
-        check_hash(expected, f, &header.state.hash, bytes + STATE_HEADER_BYTES, certified, &head->certificate);
-    head->object_bytes = STATE_HEADER_BYTES + head->body_bytes + vouch_bytes(head->certificate.count);
+        check_hash(expected, f, &header.state.hash, bytes + STATE_HEADER_BYTES, committed, &head->certificate);
+    head->object_bytes = STATE_HEADER_BYTES + head->body_bytes + certificate_bytes(head->certificate.count);
     return err;
 }
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * state_object: a fragment's whole state (anchor and momentum at a version, and what they count) as bytes, for an
- * island whose own is wrong or missing. It carries the signatures of voters for its hash (net/config/vouch.h):
+ * island whose own is wrong or missing. It carries the signatures of voters for its hash (net/config/certificate.h):
  * whoever sends it need not be believed. Verified by its hash, and that by them, before anything is replaced.
  *
  * Its *body* is what the hash covers by a digest tree; its *head* is all else, and the tree's leaves: so a body whose
- * head is there can come in pieces, from anyone, each piece checked as it comes (net/transfer/gather.h).
+ * head is there can come in pieces, from anyone, each piece checked as it comes (net/transfer/piece_picker.h).
  */
 #ifndef DAEMON_STATE_STATE_OBJECT_H
 #define DAEMON_STATE_STATE_OBJECT_H
@@ -15,7 +15,7 @@
 #include "common/err.h"
 #include "daemon/state/replica.h"
 #include "daemon/state/store.h"
-#include "net/config/vouch.h"
+#include "net/config/certificate.h"
 
 enum { STATE_HEADER_BYTES = 128 }; /* of an object, before its body */
 
@@ -25,19 +25,19 @@ uint64_t state_object_bytes(struct replica *replica, uint32_t f);
 void state_object_make(struct replica *replica, const struct plan *plan, uint32_t f, const struct store_fragment *state,
                        uint8_t *out);
 
-/* Puts the certificate of its hash behind an object of `bytes`, in memory with vouch_bytes(certificate->count) more.
- * Version 0 has none. */
-void state_object_certify(uint8_t *object, uint64_t bytes, const struct vouch_certificate *certificate);
+/* Puts the certificate of its hash behind an object of `bytes`, in memory with certificate_bytes(certificate->count)
+ * more. Version 0 has none. */
+void state_object_certify(uint8_t *object, uint64_t bytes, const struct certificate *certificate);
 
 /* What a state that comes in has to be. */
 struct state_expected {
     uint64_t version;
-    uint64_t steps;                /* of the run: no state is of a later step */
-    const uint8_t *nonce;          /* of the run */
-    const struct vouch_rule *rule; /* who has to vouch for a version above 0 */
-    uint32_t excused;              /* as in vouch_check() */
-    struct vouches *heard;         /* what voters signed besides, as far as is known here; NULL: nothing */
-    const struct digest *hash;     /* of version 0, for which nobody vouches: as its sender says; NULL: not known */
+    uint64_t steps;                      /* of the run: no state is of a later step */
+    const uint8_t *nonce;                /* of the run */
+    const struct certificate_rule *rule; /* who has to certify a version above 0 */
+    uint32_t excused;                    /* as in certificate_check() */
+    struct certificates *heard;          /* what voters signed besides, as far as is known here; NULL: nothing */
+    const struct digest *hash; /* of version 0, for which nobody certifies: as its sender says; NULL: not known */
 };
 /* Checks and takes it over. ERR_PROTO: not such an object, its values are not those of its hash, or it is not what is
  * expected; the replica is then as it was. */
@@ -46,7 +46,7 @@ ERR_MUST_CHECK enum err state_object_install(struct replica *replica, const stru
                                              uint64_t bytes, struct store_fragment *state);
 
 /* A copy of a state for others, in the caller's memory. */
-struct state_loan {
+struct served_state {
     uint32_t f;
     struct store_fragment state;
     uint8_t *object; /* without a certificate */
@@ -64,9 +64,9 @@ ERR_MUST_CHECK enum err state_object_check(struct replica *replica, const struct
                                            const struct store_fragment *state, uint64_t bytes,
                                            const struct digest *leaves);
 /* The head of an object of so many bytes, without its own certificate. */
-uint64_t state_head_bytes(uint64_t object_bytes, const struct vouch_certificate *certificate);
+uint64_t state_head_bytes(uint64_t object_bytes, const struct certificate *certificate);
 void state_head_make(const uint8_t *object, uint64_t object_bytes, const struct digest *leaves,
-                     const struct vouch_certificate *certificate, uint8_t *out);
+                     const struct certificate *certificate, uint8_t *out);
 
 /* The largest that a head may be among so many members. */
 uint64_t state_head_bytes_max(struct replica *replica, uint32_t f, uint32_t members);
@@ -75,8 +75,8 @@ struct state_head {
     struct digest hash;
     uint64_t body_bytes, object_bytes;
     size_t leaves_count;
-    const uint8_t *leaves;                /* DIGEST_BYTES each; in the head's memory */
-    struct vouch_certificate certificate; /* with what is known here */
+    const uint8_t *leaves;          /* DIGEST_BYTES each; in the head's memory */
+    struct certificate certificate; /* with what is known here */
 };
 /* Checks all of a head: its leaves are those of its hash, and that is the version's. Nothing is taken on trust, and no
  * memory taken. ERR_PROTO; ERR_AGAIN: all that is wrong is that too few signatures of voters are known yet. */

@@ -47,8 +47,8 @@ enum { ARRAYS_MAX = 5 };
 
 static const char owner_array[] = "owner_residual", owner_key[] = "owner_shards";
 /* What is counted: rows as they are packed, in an array of as many words. */
-static const char counted_array[] = "counted", counted_key[] = "counted_rows";
-enum { ROW_WORDS = COUNTED_ROW_BYTES / (int)sizeof(float) };
+static const char counted_array[] = "counted", dedup_key[] = "counted_rows";
+enum { ROW_WORDS = DEDUP_ROW_BYTES / (int)sizeof(float) };
 
 /* The arrays a fragment's file holds, but for the owner's residual and what is counted: those that `hash` is of come
  * first. Those the configuration has no use for are left out. */
@@ -65,7 +65,7 @@ static size_t list_arrays(const struct model_plan *plan, struct replica *replica
     return n;
 }
 
-static uint64_t vouched_bytes(const struct array *arrays, size_t count)
+static uint64_t certified_bytes(const struct array *arrays, size_t count)
 {
     uint64_t bytes = 0;
     for (size_t i = 0; i < count; i++)
@@ -76,7 +76,7 @@ static uint64_t vouched_bytes(const struct array *arrays, size_t count)
 uint64_t store_fragment_bytes(struct replica *replica, const struct model_plan *plan, uint32_t f)
 {
     struct array arrays[ARRAYS_MAX];
-    return vouched_bytes(arrays, list_arrays(plan, replica, f, false, arrays));
+    return certified_bytes(arrays, list_arrays(plan, replica, f, false, arrays));
 }
 
 bool store_has_residuals(struct replica *replica, uint32_t f)
@@ -88,7 +88,7 @@ bool store_has_residuals(struct replica *replica, uint32_t f)
 static enum err begin_fragment(const struct store_at *at, const struct array *arrays, size_t count,
                                const struct store_numbers *numbers, struct tensorfile_writer **out)
 {
-    char *path, version[32], step[32], owner_shards[32], counted_rows[32], vouched[32];
+    char *path, version[32], step[32], owner_shards[32], counted_rows[32], certified[32];
     char hash[DIGEST_HEX_BYTES], run[DIGEST_HEX_BYTES], plan_id[DIGEST_HEX_BYTES], nonce_hex[DIGEST_HEX_BYTES];
     struct tensorfile_tensor tensors[ARRAYS_MAX];
     for (size_t i = 0; i < count; i++)
@@ -97,13 +97,13 @@ static enum err begin_fragment(const struct store_at *at, const struct array *ar
     snprintf(step, sizeof step, "%" PRIu64, numbers->state.step);
     snprintf(owner_shards, sizeof owner_shards, "%" PRIu64, numbers->owned);
     snprintf(counted_rows, sizeof counted_rows, "%zu", numbers->rows);
-    snprintf(vouched, sizeof vouched, "%" PRIu64, vouched_bytes(arrays, count));
+    snprintf(certified, sizeof certified, "%" PRIu64, certified_bytes(arrays, count));
     const struct tensorfile_meta meta[] = {{"format", fragment_format},
                                            {"version", version},
                                            {"step", step},
                                            {owner_key, owner_shards},
-                                           {counted_key, counted_rows},
-                                           {"vouched_bytes", vouched},
+                                           {dedup_key, counted_rows},
+                                           {"certified_bytes", certified},
                                            {"hash", digest_hex(&numbers->state.hash, hash)},
                                            {"run_id", digest_hex(&at->spec->digest, run)},
                                            {"nonce_id", digest_hex(at->nonce_id, nonce_hex)},
@@ -120,7 +120,7 @@ enum err store_write_fragment(const struct store_at *at, struct replica *replica
     enum err err;
     struct array arrays[ARRAYS_MAX];
     float *rows = NULL;
-    const struct counted *counted = replica_counted(replica, f);
+    const struct dedup *counted = replica_counted(replica, f);
     struct store_numbers numbers = {.f = f, .state = *state, .rows = counted->count};
     size_t count = list_arrays(at->plan, replica, f, residuals, arrays);
     *out = NULL;
@@ -129,8 +129,8 @@ enum err store_write_fragment(const struct store_at *at, struct replica *replica
         arrays[count++] = (struct array){owner_array, replica_owner_residual(replica, f),
                                          replica_values(replica, f, numbers.owned), true};
     }
-    TRY_OUT(mem_new(counted_bytes(counted), 1, "what is counted", &rows));
-    counted_pack(counted, (uint8_t *)rows);
+    TRY_OUT(mem_new(dedup_bytes(counted), 1, "what is counted", &rows));
+    dedup_pack(counted, (uint8_t *)rows);
     if (counted->count > 0)
         arrays[count++] = (struct array){counted_array, rows, counted->count * ROW_WORDS, true};
     TRY_OUT(begin_fragment(at, arrays, count, &numbers, out));
@@ -204,16 +204,16 @@ static enum err load_counted(const struct tensorfile *file, struct replica *repl
 {
     uint64_t count;
     const float *rows = NULL;
-    struct counted counted = {0};
-    TRY(tensorfile_meta_u64(file, counted_key, &count));
-    if (count > (uint64_t)BITSET_MAX * COUNTED_ROWS_OF_ONE_MAX)
+    struct dedup counted = {0};
+    TRY(tensorfile_meta_u64(file, dedup_key, &count));
+    if (count > (uint64_t)BITSET_MAX * DEDUP_ROWS_OF_ONE_MAX)
         return err_set(ERR_CORRUPT, "%" PRIu64 " rows of what is counted", count);
     if (count > 0)
         TRY(tensorfile_values(file, counted_array, count * ROW_WORDS, &rows));
-    enum err err = counted_unpack((const uint8_t *)rows, (size_t)count * COUNTED_ROW_BYTES, &counted);
+    enum err err = dedup_unpack((const uint8_t *)rows, (size_t)count * DEDUP_ROW_BYTES, &counted);
     if (err != ERR_OK)
         return err == ERR_PROTO ? err_prefix(ERR_CORRUPT, "not a whole checkpoint") : err;
-    counted_clear(replica_counted(replica, f));
+    dedup_clear(replica_counted(replica, f));
     *replica_counted(replica, f) = counted;
     return ERR_OK;
 }

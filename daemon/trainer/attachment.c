@@ -11,7 +11,7 @@
 #include "common/log.h"
 #include "common/mem.h"
 #include "daemon/as_typed.h"
-#include "daemon/state/counted.h"
+#include "daemon/state/dedup.h"
 #include "daemon/trainer/door.h"
 #include "daemon/trainer/shared.h"
 #include "daemon/trainer/tally.h"
@@ -335,7 +335,7 @@ static bool to_be_had(const struct attachment *a, uint32_t f)
 static uint64_t counted_since_then(const struct attachment *a, uint32_t f, uint64_t version)
 {
     uint32_t id = a->conf.view->members[a->conf.view->self].as.id;
-    return counted_since(replica_counted(a->plan.replica, f), id, version);
+    return dedup_since(replica_counted(a->plan.replica, f), id, version);
 }
 
 /* What was in flight from `base` may have been counted by a round that closed while nobody was attached; or before, and
@@ -419,7 +419,7 @@ static void resume_trainer(struct attachment *a)
 static bool joins(const struct attachment *a)
 {
     uint8_t role = a->conf.view->members[a->conf.view->self].as.role;
-    return role != RECORD_OWNER && role != RECORD_CONTRIBUTOR;
+    return role != CONFIG_OWNER && role != CONFIG_CONTRIBUTOR;
 }
 
 /* Whether there is a state to start from. A peer at version 0 has no more than its trainer's initial tensors, which are
@@ -598,7 +598,7 @@ static bool is_ready(const struct attachment *a, uint32_t f)
     return state != SYNC_LISTENING && state != SYNC_APPLYING;
 }
 
-/* Whether what the others have is not to be had: without a majority nobody vouches for it. Then training goes on from
+/* Whether what the others have is not to be had: without a majority nobody certifies it. Then training goes on from
  * what is here, as that of an island that is cut off, and what comes later is taken in as it comes. */
 static bool stands_still(struct attachment *a, uint32_t f)
 {
@@ -817,9 +817,9 @@ static void report_in(struct attachment *a, const struct ipc_report *report)
         a->own_step = step;
 }
 
-void attachment_give(struct attachment *a, uint32_t f)
+void attachment_publish(struct attachment *a, uint32_t f)
 {
-    if (!shared_give(a->shared, f))
+    if (!shared_publish(a->shared, f))
         return;
     shared_pin(a->shared);
     post(a, EVENT_FILL, f);
@@ -850,7 +850,7 @@ static void word_said(struct attachment *a, uint32_t f, enum shared_news news)
 {
     switch (news) {
     case SHARED_NOTHING: break;
-    case SHARED_GIVE: attachment_give(a, f); break;
+    case SHARED_PUBLISH: attachment_publish(a, f); break;
     case SHARED_MIXED: post_in_turn(a, SYNC_EV_MIXED, f); break;
     case SHARED_SNAPSHOT:
         note_tokens(a, f);

@@ -115,7 +115,7 @@ void attachment_expect(struct attachment *attachment);
 bool attachment_leave(struct attachment *attachment, struct trainer_leaving *leaving);
 
 /* Brings the anchor to the trainer, or wakes it if it is there, or remembers that it waits. */
-void attachment_give(struct attachment *attachment, uint32_t f);
+void attachment_publish(struct attachment *attachment, uint32_t f);
 /* The word of a fragment has changed. */
 void attachment_wake(struct attachment *attachment, uint32_t f);
 

@@ -31,7 +31,7 @@ static bool takes_part(uint32_t trainer)
 bool run_end_waits_for(const struct sync *sync, const struct view *view, uint32_t fragments_count, uint32_t member)
 {
     const struct view_member *one = &view->members[member];
-    bool part = one->as.role == RECORD_OWNER || one->as.role == RECORD_CONTRIBUTOR || one->as.role == RECORD_DRAINING;
+    bool part = one->as.role == CONFIG_OWNER || one->as.role == CONFIG_CONTRIBUTOR || one->as.role == CONFIG_DRAINING;
     return member != view->self && one->used && !one->leaving && part && !settled(sync, fragments_count, member);
 }
 

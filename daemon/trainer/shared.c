@@ -19,9 +19,9 @@ enum { PAGE_BYTES = 4096, LINE_BYTES = 64, AREAS = 2 };
 /* Our own copy of what the shared memory says about places: the trainer can write there, so we do not ask it. */
 struct shared_fragment {
     uint64_t values_count, area_offset[AREAS];
-    uint64_t counted; /* mask: shards of which an applied result counts us, and the trainer has not taken it in yet */
-    bool void_work;   /* the snapshot was refused: the trainer's values are replaced by the next anchor */
-    bool give_waits;  /* an anchor is to be given as soon as the trainer has finished what it is doing */
+    uint64_t counted;   /* mask: shards of which an applied result counts us, and the trainer has not taken it in yet */
+    bool void_work;     /* the snapshot was refused: the trainer's values are replaced by the next anchor */
+    bool publish_waits; /* an anchor is to be given as soon as the trainer has finished what it is doing */
 };
 
 struct shared {
@@ -370,10 +370,10 @@ void shared_forget(struct shared *shared, uint32_t f)
 
 /* ---- snapshots ---- */
 
-static bool give_waited(struct shared *shared, uint32_t f)
+static bool publish_waited(struct shared *shared, uint32_t f)
 {
-    bool waited = shared->fragments[f].give_waits;
-    shared->fragments[f].give_waits = false;
+    bool waited = shared->fragments[f].publish_waits;
+    shared->fragments[f].publish_waits = false;
     return waited;
 }
 
@@ -381,7 +381,7 @@ enum shared_news shared_taken(struct shared *shared, uint32_t f)
 {
     if (ipc_word(ipc_at(shared, f)) != IPC_SNAPSHOT)
         return SHARED_NOTHING; /* said again after attaching again, or not true */
-    return give_waited(shared, f) ? SHARED_GIVE : SHARED_SNAPSHOT;
+    return publish_waited(shared, f) ? SHARED_PUBLISH : SHARED_SNAPSHOT;
 }
 
 void shared_snapshot(struct shared *shared, uint32_t f, struct replica_snapshot *out)
@@ -444,7 +444,7 @@ enum err shared_release(struct shared *shared, uint32_t f, bool *wake)
 
 /* ---- anchors ---- */
 
-bool shared_give(struct shared *shared, uint32_t f)
+bool shared_publish(struct shared *shared, uint32_t f)
 {
     struct ipc_fragment *fragment = ipc_at(shared, f);
     if (ipc_move(fragment, IPC_DAEMON, IPC_FREE, IPC_FILLING)) {
@@ -452,7 +452,7 @@ bool shared_give(struct shared *shared, uint32_t f)
     } else if (ipc_move(fragment, IPC_DAEMON, IPC_SNAPSHOT, IPC_FILLING)) {
         fragment->due_step = due_after(shared, f, fragment->snapshot_step);
     } else if (!ipc_move(fragment, IPC_DAEMON, IPC_ANCHOR, IPC_FILLING) && ipc_word(fragment) != IPC_FILLING) {
-        shared->fragments[f].give_waits = true; /* COPYING or MIXING: it says when it has finished */
+        shared->fragments[f].publish_waits = true; /* COPYING or MIXING: it says when it has finished */
         return false;
     }
     return true;
@@ -477,7 +477,7 @@ static void put_ranges(struct shared *shared, uint32_t f, struct ipc_fragment *f
     fragment->ranges_count = count;
 }
 
-enum err shared_given(struct shared *shared, uint32_t f, uint64_t version)
+enum err shared_published(struct shared *shared, uint32_t f, uint64_t version)
 {
     struct ipc_fragment *fragment = ipc_at(shared, f);
     put_ranges(shared, f, fragment);
@@ -485,7 +485,7 @@ enum err shared_given(struct shared *shared, uint32_t f, uint64_t version)
     return move_ours(shared, f, IPC_FILLING, IPC_ANCHOR);
 }
 
-bool shared_take_back(struct shared *shared, uint32_t f)
+bool shared_withdraw(struct shared *shared, uint32_t f)
 {
     return ipc_move(ipc_at(shared, f), IPC_DAEMON, IPC_ANCHOR, IPC_FILLING);
 }
@@ -496,7 +496,7 @@ enum shared_news shared_mixed(struct shared *shared, uint32_t f)
     if (word == IPC_ANCHOR || word == IPC_MIXING || word == IPC_FILLING)
         return SHARED_NOTHING; /* about an earlier anchor; this one's own word follows */
     shared_forget(shared, f);
-    return give_waited(shared, f) ? SHARED_GIVE : SHARED_MIXED;
+    return publish_waited(shared, f) ? SHARED_PUBLISH : SHARED_MIXED;
 }
 
 bool shared_stands(const struct shared *shared, uint32_t f, uint64_t step)
@@ -532,7 +532,7 @@ enum err shared_resume(struct shared *shared, uint32_t f, uint64_t version, stru
     /* An anchor comes, by what is counted of the snapshot that is there now. Once the trainer may move words again it
      * could take the anchor of before in and leave the next snapshot there, which would be taken for the same. */
     if (!up_to_date)
-        (void)shared_give(shared, f);
+        (void)shared_publish(shared, f);
     /* We died while writing an anchor of which the ledger knows nothing: the trainer takes its snapshot anew. */
     return word == IPC_FILLING && up_to_date ? move_ours(shared, f, IPC_FILLING, IPC_FREE) : ERR_OK;
 }

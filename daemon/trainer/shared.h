@@ -87,7 +87,7 @@ enum shared_news {
     SHARED_NOTHING,  /* said twice, or not true */
     SHARED_SNAPSHOT, /* a snapshot waits to be encoded */
     SHARED_MIXED,    /* the anchor was taken in */
-    SHARED_GIVE      /* an anchor that had to wait for it can be given now */
+    SHARED_PUBLISH   /* an anchor that had to wait for it can be given now */
 };
 enum shared_news shared_taken(struct shared *shared, uint32_t f);
 enum shared_news shared_mixed(struct shared *shared, uint32_t f);
@@ -106,14 +106,14 @@ void shared_share(struct shared *shared, uint32_t f, double share);
 /* Gives the area of a snapshot back without an anchor. `*wake`: the trainer is to be woken. ERR_PROTO as below. */
 ERR_MUST_CHECK enum err shared_release(struct shared *shared, uint32_t f, bool *wake);
 
-/* The area is ours: it is to be filled, then shared_given(). False: the trainer is at it; shared_taken() or
- * shared_mixed() will say SHARED_GIVE. */
-bool shared_give(struct shared *shared, uint32_t f);
+/* The area is ours: it is to be filled, then shared_published(). False: the trainer is at it; shared_taken() or
+ * shared_mixed() will say SHARED_PUBLISH. */
+bool shared_publish(struct shared *shared, uint32_t f);
 /* The area holds the anchor of `version`: the trainer's. It is to be woken. ERR_PROTO: somebody else wrote over a word
  * that is ours, so nothing in the memory can be believed: the trainer has to begin anew. */
-ERR_MUST_CHECK enum err shared_given(struct shared *shared, uint32_t f, uint64_t version);
+ERR_MUST_CHECK enum err shared_published(struct shared *shared, uint32_t f, uint64_t version);
 /* Takes an anchor back that the trainer has not begun to mix. */
-bool shared_take_back(struct shared *shared, uint32_t f);
+bool shared_withdraw(struct shared *shared, uint32_t f);
 
 /* A trainer attached again while this island stands at `version`: what its word tells. It moves none until it is
  * welcomed; with a base older than `version` the area is ours by then, for the anchor that follows. */

@@ -138,29 +138,29 @@ void trainer_release(struct trainer *trainer, uint32_t f)
         attachment_wake(trainer->attachment, f);
 }
 
-void trainer_give(struct trainer *trainer, uint32_t f)
+void trainer_publish(struct trainer *trainer, uint32_t f)
 {
     if (attachment_shared(trainer->attachment) != NULL)
-        attachment_give(trainer->attachment, f);
+        attachment_publish(trainer->attachment, f);
 }
 
-void trainer_given(struct trainer *trainer, uint32_t f)
+void trainer_published(struct trainer *trainer, uint32_t f)
 {
     shared_unpin(attachment_pinned(trainer->attachment));
     struct shared *shared = attachment_shared(trainer->attachment);
     if (shared == NULL)
         return;
-    if (shared_given(shared, f, sync_anchor_version(trainer->plan.sync, f)) != ERR_OK)
+    if (shared_published(shared, f, sync_anchor_version(trainer->plan.sync, f)) != ERR_OK)
         attachment_refuse(trainer->attachment, err_text());
     else
         attachment_wake(trainer->attachment, f);
 }
 
-void trainer_take_back(struct trainer *trainer, uint32_t f)
+void trainer_withdraw(struct trainer *trainer, uint32_t f)
 {
     struct shared *shared = attachment_shared(trainer->attachment);
-    if (shared != NULL && shared_take_back(shared, f))
-        event_post_sync(trainer->conf.events, &(struct sync_event){.type = SYNC_EV_TAKEN_BACK, .fragment = f});
+    if (shared != NULL && shared_withdraw(shared, f))
+        event_post_sync(trainer->conf.events, &(struct sync_event){.type = SYNC_EV_WITHDRAWN, .fragment = f});
 }
 
 void trainer_run_step(struct trainer *trainer, uint64_t step)

@@ -57,7 +57,7 @@ void trainer_tick(struct trainer *trainer, uint64_t now_ms, bool peers_heard, en
 float *trainer_base(struct trainer *trainer, uint32_t f);
 float *trainer_area(struct trainer *trainer, uint32_t f);
 void trainer_started(struct trainer *trainer, uint32_t f, bool initial);
-void trainer_given(struct trainer *trainer, uint32_t f);
+void trainer_published(struct trainer *trainer, uint32_t f);
 
 /* ---- the core's orders, and what rounds say ---- */
 
@@ -66,8 +66,8 @@ bool trainer_snapshot(struct trainer *trainer, uint32_t f, struct replica_snapsh
 void trainer_encoded(struct trainer *trainer, uint32_t f, enum err err);
 void trainer_counted(struct trainer *trainer, uint32_t f, uint64_t version, uint64_t shards, double share);
 void trainer_release(struct trainer *trainer, uint32_t f);
-void trainer_give(struct trainer *trainer, uint32_t f);
-void trainer_take_back(struct trainer *trainer, uint32_t f);
+void trainer_publish(struct trainer *trainer, uint32_t f);
+void trainer_withdraw(struct trainer *trainer, uint32_t f);
 /* How far the run is, by the furthest island. */
 void trainer_run_step(struct trainer *trainer, uint64_t step);
 

@@ -5,15 +5,15 @@
 
 #include "common/log.h"
 #include "common/mem.h"
-#include "daemon/transfer/catchup.h"
-#include "daemon/transfer/lend.h"
-#include "daemon/transfer/ways.h"
+#include "daemon/transfer/state_transfer.h"
+#include "daemon/transfer/state_server.h"
+#include "daemon/transfer/send_scheduler.h"
 #include "daemon/state/results.h"
 
 /* STATES: heads and leaves that go out or come in at a time. */
 enum { SERVED_MAX = 64, STATES_MAX = 64, PLAN_AGAIN_MS = 2000 };
 
-/* Something served from outside the slots: a mapped ledger record. */
+/* Something served from outside the slots: a mapped ledger configuration. */
 struct served {
     bool used;
     uint32_t peer;
@@ -25,9 +25,9 @@ struct objects {
     struct objects_conf conf;
     struct transfer_plan plan; /* .plan NULL: not known yet */
     struct xfer *xfer;
-    struct ways *ways;
-    struct lend *lend;       /* NULL before the plan is known, as is */
-    struct catchup *catchup; /* this */
+    struct send_scheduler *scheduler;
+    struct state_server *server;           /* NULL before the plan is known, as is */
+    struct state_transfer *state_transfer; /* this */
     struct served served[SERVED_MAX];
     uint8_t *plan_in;        /* one on its way in */
     uint64_t plan_ms;        /* when to ask for one (again) */
@@ -70,7 +70,7 @@ static enum err new_xfer(struct objects *objects, uint32_t transfers)
                              .user = objects};
     struct xfer *xfer;
     TRY(xfer_new(&conf, &xfer));
-    ways_carry(objects->ways, xfer);
+    send_scheduler_carry(objects->scheduler, xfer);
     xfer_free(objects->xfer);
     objects->xfer = xfer;
     return ERR_OK;
@@ -82,8 +82,9 @@ enum err objects_new(const struct objects_conf *conf, struct objects **out)
     *out = NULL;
     TRY(mem_new(1, sizeof *objects, "objects", &objects));
     objects->conf = *conf;
-    struct ways_conf ways = {.link = conf->link, .members_count = conf->view->count, .rate_limit = conf->rate_limit};
-    enum err err = ways_new(&ways, &objects->ways);
+    struct send_scheduler_conf scheduler = {
+        .link = conf->link, .members_count = conf->view->count, .rate_limit = conf->rate_limit};
+    enum err err = send_scheduler_new(&scheduler, &objects->scheduler);
     if (err == ERR_OK)
         err = new_xfer(objects, transfers_before_plan(conf->view->count));
     if (err != ERR_OK)
@@ -98,10 +99,10 @@ void objects_free(struct objects *objects)
     if (objects == NULL)
         return;
     end_served(objects, UINT32_MAX, NULL);
-    catchup_free(objects->catchup);
-    lend_free(objects->lend);
+    state_transfer_free(objects->state_transfer);
+    state_server_free(objects->server);
     xfer_free(objects->xfer);
-    ways_free(objects->ways);
+    send_scheduler_free(objects->scheduler);
     mem_free(objects->plan_in);
     mem_free(objects);
 }
@@ -110,35 +111,35 @@ void objects_free(struct objects *objects)
 static enum err begin_states(struct objects *objects)
 {
     const struct transfer_plan *run = &objects->plan;
-    struct lend_conf lend = {.fragments_count = run->plan->plan->fragments_count,
-                             .replica = run->replica,
-                             .sync = run->sync,
-                             .rounds = run->rounds,
-                             .view = objects->conf.view,
-                             .vouches = run->vouches,
-                             .events = objects->conf.events,
-                             .xfer = objects->xfer,
-                             .not_available = say_not_available,
-                             .user = objects};
-    struct catchup_conf catchup = {.plan = run->plan->plan,
-                                   .replica = run->replica,
-                                   .slots = run->slots,
-                                   .sync = run->sync,
-                                   .rounds = run->rounds,
-                                   .view = objects->conf.view,
-                                   .chain = objects->conf.chain,
-                                   .spec = objects->conf.spec,
-                                   .trainer = objects->conf.trainer,
-                                   .vouches = run->vouches,
-                                   .events = objects->conf.events,
-                                   .xfer = objects->xfer,
-                                   .fetch = say_fetch,
-                                   .user = objects};
-    TRY(lend_new(&lend, &objects->lend));
-    enum err err = catchup_new(&catchup, &objects->catchup);
+    struct state_server_conf server = {.fragments_count = run->plan->plan->fragments_count,
+                                       .replica = run->replica,
+                                       .sync = run->sync,
+                                       .rounds = run->rounds,
+                                       .view = objects->conf.view,
+                                       .certificates = run->certificates,
+                                       .events = objects->conf.events,
+                                       .xfer = objects->xfer,
+                                       .not_available = say_not_available,
+                                       .user = objects};
+    struct state_transfer_conf state_transfer = {.plan = run->plan->plan,
+                                                 .replica = run->replica,
+                                                 .slots = run->slots,
+                                                 .sync = run->sync,
+                                                 .rounds = run->rounds,
+                                                 .view = objects->conf.view,
+                                                 .config_log = objects->conf.config_log,
+                                                 .spec = objects->conf.spec,
+                                                 .trainer = objects->conf.trainer,
+                                                 .certificates = run->certificates,
+                                                 .events = objects->conf.events,
+                                                 .xfer = objects->xfer,
+                                                 .fetch = say_fetch,
+                                                 .user = objects};
+    TRY(state_server_new(&server, &objects->server));
+    enum err err = state_transfer_new(&state_transfer, &objects->state_transfer);
     if (err != ERR_OK) {
-        lend_free(objects->lend);
-        objects->lend = NULL;
+        state_server_free(objects->server);
+        objects->server = NULL;
     }
     return err;
 }
@@ -159,10 +160,10 @@ enum err objects_plan_known(struct objects *objects, const struct transfer_plan 
 static void forget(struct objects *objects, uint32_t peer)
 {
     objects_reset(objects, peer);
-    if (objects->catchup != NULL)
-        catchup_forget(objects->catchup, peer, true);
+    if (objects->state_transfer != NULL)
+        state_transfer_forget(objects->state_transfer, peer, true);
     xfer_forget_peer(objects->xfer, peer);
-    ways_forget(objects->ways, peer);
+    send_scheduler_forget(objects->scheduler, peer);
 }
 
 enum err objects_members(struct objects *objects, const struct view_changes *changes)
@@ -171,7 +172,7 @@ enum err objects_members(struct objects *objects, const struct view_changes *cha
     uint32_t transfers = objects->plan.plan != NULL
                              ? transfers_of(objects->plan.plan->plan->fragments_count, view->count)
                              : transfers_before_plan(view->count);
-    TRY(ways_grow(objects->ways, view->count));
+    TRY(send_scheduler_grow(objects->scheduler, view->count));
     TRY(xfer_grow(objects->xfer, view->count, transfers, transfers));
     for (uint32_t i = 0; i < view->count; i++)
         if (i != view->self && bitset_has(&changes->removed, i))
@@ -182,12 +183,12 @@ enum err objects_members(struct objects *objects, const struct view_changes *cha
 
 void objects_set_window(struct objects *objects, uint32_t peer, uint64_t window_bytes)
 {
-    ways_set_window(objects->ways, peer, window_bytes);
+    send_scheduler_set_window(objects->scheduler, peer, window_bytes);
 }
 
 uint64_t objects_window(const struct objects *objects, uint32_t peer)
 {
-    return ways_window(objects->ways, peer);
+    return send_scheduler_window(objects->scheduler, peer);
 }
 
 void objects_lost_sight(struct objects *objects, uint32_t peer)
@@ -199,15 +200,15 @@ void objects_reset(struct objects *objects, uint32_t peer)
 {
     xfer_reset_peer(objects->xfer, peer);
     end_served(objects, peer, NULL);
-    if (objects->catchup == NULL)
+    if (objects->state_transfer == NULL)
         return;
-    catchup_forget(objects->catchup, peer, false);
-    lend_forget(objects->lend, peer);
+    state_transfer_forget(objects->state_transfer, peer, false);
+    state_server_forget(objects->server, peer);
 }
 
 void objects_reconnected(struct objects *objects, uint32_t peer)
 {
-    ways_reconnected(objects->ways, peer);
+    send_scheduler_reconnected(objects->scheduler, peer);
 }
 
 /* ---- saying something of an object ---- */
@@ -289,8 +290,8 @@ static bool surely_wanted(const struct objects *objects, const struct wire_key *
     return row.version + 1 == key->version;
 }
 
-/* The part that a key names, and its index; CHAIN_PARTS_MAX: there is none. */
-static uint32_t part_of(const struct objects *objects, const struct wire_key *key, struct chain_part *part)
+/* The part that a key names, and its index; VERSION_PARTS_MAX: there is none. */
+static uint32_t part_of(const struct objects *objects, const struct wire_key *key, struct version_part *part)
 {
     return parts_find(objects->plan.parts, key->fragment, key->version, key->epoch, key->owner, part);
 }
@@ -298,9 +299,9 @@ static uint32_t part_of(const struct objects *objects, const struct wire_key *ke
 void objects_send(struct objects *objects, const struct wire_key *key, uint32_t member, uint64_t now_ms)
 {
     const struct slots *slots = objects->plan.slots;
-    struct chain_part part;
+    struct version_part part;
     uint32_t p = part_of(objects, key, &part);
-    if (p == CHAIN_PARTS_MAX)
+    if (p == VERSION_PARTS_MAX)
         return;
     const struct slot *slot =
         key->kind == WIRE_CONTRIBUTION ? slots_out(slots, key->fragment, p) : slots_own(slots, key->fragment);
@@ -311,7 +312,7 @@ void objects_send(struct objects *objects, const struct wire_key *key, uint32_t 
 void objects_fetch(struct objects *objects, const struct wire_key *key, uint32_t member)
 {
     if (key->kind == WIRE_STATE)
-        catchup_want(objects->catchup, key, member);
+        state_transfer_want(objects->state_transfer, key, member);
     else if (!xfer_receiving(objects->xfer, key))
         say_fetch(objects, member, key);
 }
@@ -429,8 +430,8 @@ static bool servable(const struct objects *objects, const struct wire_key *key)
 static void serve(struct objects *objects, uint32_t peer, const struct wire_key *key, uint64_t now_ms)
 {
     bool already;
-    if (of_a_state(key) && objects->lend != NULL) {
-        lend_fetch(objects->lend, peer, key, now_ms);
+    if (of_a_state(key) && objects->server != NULL) {
+        state_server_fetch(objects->server, peer, key, now_ms);
         return;
     }
     struct served *served = new_served(objects, peer, key, &already);
@@ -488,14 +489,14 @@ static enum xfer_verdict offered(void *user, uint32_t peer, const struct wire_ke
                                  struct xfer_offer *offer)
 {
     struct objects *objects = user;
-    struct chain_part part;
+    struct version_part part;
     if (key->kind == WIRE_PLAN)
         return offer_plan(objects, total, offer);
     offer->answer = WIRE_NOT_YET;
     if (objects->plan.sync == NULL)
         return XFER_ANSWER;
     if (of_a_state(key))
-        return catchup_offered(objects->catchup, peer, key, total, offer);
+        return state_transfer_offered(objects->state_transfer, peer, key, total, offer);
     switch (sync_wants(objects->plan.sync, key, peer)) {
     case SYNC_WANT: break;
     case SYNC_HAVE: offer->answer = WIRE_RECEIVED; return XFER_ANSWER;
@@ -503,7 +504,7 @@ static enum xfer_verdict offered(void *user, uint32_t peer, const struct wire_ke
     case SYNC_NOT_YET: return XFER_ANSWER;
     }
     uint32_t p = part_of(objects, key, &part);
-    if (p == CHAIN_PARTS_MAX)
+    if (p == VERSION_PARTS_MAX)
         return XFER_ANSWER;
     struct slot *slot = key->kind == WIRE_CONTRIBUTION ? slots_in(objects->plan.slots, key->fragment, peer)
                                                        : slots_result(objects->plan.slots, key->fragment, p);
@@ -513,24 +514,25 @@ static enum xfer_verdict offered(void *user, uint32_t peer, const struct wire_ke
 void objects_judged(struct objects *objects, uint32_t peer, const struct wire_key *key, enum wire_done done)
 {
     if (key->kind == WIRE_STATE)
-        catchup_judged(objects->catchup, key);
+        state_transfer_judged(objects->state_transfer, key);
     else
         xfer_finish(objects->xfer, peer, key, done);
 }
 
-void objects_lent(struct objects *objects, const struct state_loan *loan, enum err err, uint64_t now_ms)
+void objects_state_served(struct objects *objects, const struct served_state *served, enum err err, uint64_t now_ms)
 {
-    lend_made(objects->lend, loan, err, now_ms);
+    state_server_made(objects->server, served, err, now_ms);
 }
 
 bool objects_lied(const struct objects *objects, uint32_t peer)
 {
-    return objects->catchup != NULL && catchup_lied(objects->catchup, peer);
+    return objects->state_transfer != NULL && state_transfer_lied(objects->state_transfer, peer);
 }
 
 bool objects_receiving(const struct objects *objects, const struct wire_key *key)
 {
-    return key->kind == WIRE_STATE ? catchup_has_begun(objects->catchup, key) : xfer_receiving(objects->xfer, key);
+    return key->kind == WIRE_STATE ? state_transfer_has_begun(objects->state_transfer, key)
+                                   : xfer_receiving(objects->xfer, key);
 }
 
 enum err objects_take_plan(struct objects *objects, uint32_t peer, const struct wire_key *key, uint64_t bytes,
@@ -559,11 +561,11 @@ static void state_done_in(struct objects *objects, uint32_t peer, const struct w
                           uint64_t now_ms)
 {
     bool ends = key->kind == WIRE_STATE && (status == WIRE_NOT_NEEDED || status == WIRE_REFUSED);
-    if (objects->catchup == NULL)
+    if (objects->state_transfer == NULL)
         return;
-    lend_heard(objects->lend, peer, key, ends, now_ms);
+    state_server_heard(objects->server, peer, key, ends, now_ms);
     if (status == WIRE_NOT_AVAILABLE || status == WIRE_GONE)
-        catchup_not_available(objects->catchup, peer, key);
+        state_transfer_not_available(objects->state_transfer, peer, key);
 }
 
 static void done_in(struct objects *objects, uint32_t peer, const struct wire_key *key, uint32_t status,
@@ -589,11 +591,11 @@ void objects_message_in(struct objects *objects, uint32_t peer, const struct wir
     switch (message->type) {
     case WIRE_ACK:
         /* It waits for more of an object that we do not send any more: it may ask again. */
-        ways_note_delay(objects->ways, peer, message->ack.delay_us);
+        send_scheduler_note_delay(objects->scheduler, peer, message->ack.delay_us);
         if (!xfer_ack_in(objects->xfer, peer, &message->ack, now_ms))
             say_done(objects, peer, &message->ack.key, WIRE_GONE);
-        if (of_a_state(&message->ack.key) && objects->lend != NULL)
-            lend_heard(objects->lend, peer, &message->ack.key, false, now_ms);
+        if (of_a_state(&message->ack.key) && objects->server != NULL)
+            state_server_heard(objects->server, peer, &message->ack.key, false, now_ms);
         break;
     case WIRE_DONE: done_in(objects, peer, &message->done.key, message->done.status, now_ms); break;
     case WIRE_FETCH: serve(objects, peer, &message->fetch.key, now_ms); break;
@@ -604,12 +606,12 @@ void objects_message_in(struct objects *objects, uint32_t peer, const struct wir
 void objects_chunk_in(struct objects *objects, uint32_t peer, const struct wire_chunk *chunk, uint64_t now_ms)
 {
     uint64_t bytes = 0;
-    uint32_t delay_us = ways_clock_us() - chunk->stamp_us;
+    uint32_t delay_us = send_scheduler_clock_us() - chunk->stamp_us;
     bool whole = xfer_chunk_in(objects->xfer, peer, chunk, delay_us, now_ms, &bytes) == XFER_COMPLETE;
-    if (of_a_state(&chunk->key) && objects->catchup != NULL) {
+    if (of_a_state(&chunk->key) && objects->state_transfer != NULL) {
         uint64_t have = whole ? bytes : xfer_have(objects->xfer, &chunk->key);
         if (have > 0)
-            catchup_in(objects->catchup, peer, &chunk->key, have, whole, now_ms);
+            state_transfer_in(objects->state_transfer, peer, &chunk->key, have, whole, now_ms);
     } else if (whole) {
         event_post(objects->conf.events, &(struct event){.type = EVENT_OBJECT,
                                                          .fragment = chunk->key.fragment,
@@ -622,45 +624,45 @@ void objects_chunk_in(struct objects *objects, uint32_t peer, const struct wire_
 
 void objects_flush(struct objects *objects, uint64_t now_ms)
 {
-    if (objects->catchup != NULL)
-        catchup_run(objects->catchup, now_ms);
+    if (objects->state_transfer != NULL)
+        state_transfer_run(objects->state_transfer, now_ms);
     send_messages(objects);
-    ways_flush(objects->ways, now_ms);
+    send_scheduler_flush(objects->scheduler, now_ms);
 }
 
 void objects_tick(struct objects *objects, const struct bitset *with_plan, uint64_t now_ms)
 {
     xfer_tick(objects->xfer, now_ms);
-    if (objects->lend != NULL)
-        lend_tick(objects->lend, now_ms);
+    if (objects->server != NULL)
+        state_server_tick(objects->server, now_ms);
     want_plan(objects, with_plan, now_ms);
 }
 
 uint64_t objects_wait_us(const struct objects *objects)
 {
-    return ways_wait_us(objects->ways);
+    return send_scheduler_wait_us(objects->scheduler);
 }
 
 /* ---- looking in ---- */
 
 uint64_t objects_state_bytes(const struct objects *objects, uint32_t f)
 {
-    return objects->catchup != NULL ? catchup_bytes(objects->catchup, f) : 0;
+    return objects->state_transfer != NULL ? state_transfer_bytes(objects->state_transfer, f) : 0;
 }
 
 uint64_t objects_state_moved_ms(const struct objects *objects)
 {
-    return objects->catchup != NULL ? catchup_moved_ms(objects->catchup) : 0;
+    return objects->state_transfer != NULL ? state_transfer_moved_ms(objects->state_transfer) : 0;
 }
 
 uint64_t objects_sent_bytes(const struct objects *objects)
 {
-    return ways_sent_bytes(objects->ways);
+    return send_scheduler_sent_bytes(objects->scheduler);
 }
 
 uint64_t objects_wasted_bytes(const struct objects *objects)
 {
-    return ways_wasted_bytes(objects->ways);
+    return send_scheduler_wasted_bytes(objects->scheduler);
 }
 
 uint64_t objects_unacknowledged(const struct objects *objects, uint32_t peer)
@@ -670,5 +672,5 @@ uint64_t objects_unacknowledged(const struct objects *objects, uint32_t peer)
 
 uint64_t objects_uplink_bits(const struct objects *objects)
 {
-    return ways_uplink_bits(objects->ways);
+    return send_scheduler_uplink_bits(objects->scheduler);
 }

@@ -24,7 +24,7 @@
 #include "daemon/state/slots.h"
 #include "daemon/trainer/trainer.h"
 #include "net/config/view.h"
-#include "net/config/vouch.h"
+#include "net/config/certificate.h"
 #include "net/sync/sync.h"
 #include "net/transport/link.h"
 
@@ -34,7 +34,7 @@ struct objects;
 struct objects_conf {
     const struct runspec *spec;
     const struct view *view;
-    const struct chain *chain;
+    const struct config_log *config_log;
     struct events *events;
     const struct trainer *trainer;
     struct link *link;
@@ -44,8 +44,8 @@ struct objects_conf {
 ERR_MUST_CHECK enum err objects_new(const struct objects_conf *conf, struct objects **out);
 void objects_free(struct objects *objects);
 
-/* The parts that exist once the run's plan is known; all borrowed. Of a witness replica, slots, rounds and vouches are
- * NULL.
+/* The parts that exist once the run's plan is known; all borrowed. Of a witness replica, slots, rounds and certifies
+ * are NULL.
  */
 struct transfer_plan {
     const struct model_plan *plan;
@@ -56,7 +56,8 @@ struct transfer_plan {
     struct sync *sync;             /* read, and sealed, by nobody but membership */
     const uint32_t *shards_counts; /* per fragment */
     const struct rounds *rounds;
-    struct vouches *vouches; /* what members vouch for in heartbeats; states that go out are certified with it */
+    struct certificates
+        *certificates; /* what members certify in heartbeats; states that go out are committed with it */
 };
 ERR_MUST_CHECK enum err objects_plan_known(struct objects *objects, const struct transfer_plan *plan);
 
@@ -101,8 +102,8 @@ void objects_retire(struct objects *objects, uint32_t f, uint64_t version);
 void objects_retire_results(struct objects *objects, uint32_t f, uint64_t version);
 /* What became of an object that came in: for its sender. */
 void objects_judged(struct objects *objects, uint32_t peer, const struct wire_key *key, enum wire_done done);
-/* EVENT_LENT: the copy of a state is there, for those who asked for it. */
-void objects_lent(struct objects *objects, const struct state_loan *loan, enum err err, uint64_t now_ms);
+/* EVENT_STATE_SERVED: the copy of a state is there, for those who asked for it. */
+void objects_state_served(struct objects *objects, const struct served_state *served, enum err err, uint64_t now_ms);
 /* EVENT_OBJECT with a plan: parsed, and checked to be the one its sender announced (`plan_id`). ERR_STATE: one is known
  * already; other failures say what is wrong with it. */
 ERR_MUST_CHECK enum err objects_take_plan(struct objects *objects, uint32_t peer, const struct wire_key *key,

@@ -86,8 +86,8 @@ void view_release(struct view *view, uint32_t slot)
         view->count--;
 }
 
-/* Where to dial it, by our own configuration or the record. */
-static const char *address_of(const struct view *view, const struct record_member *from)
+/* Where to dial it, by our own configuration file or the configuration. */
+static const char *address_of(const struct view *view, const struct config_member *from)
 {
     for (size_t i = 0; i < view->ways_count; i++)
         if (strcmp(view->ways[i].name, from->name) == 0 && (view->ways[i].first || from->address[0] == '\0'))
@@ -95,7 +95,7 @@ static const char *address_of(const struct view *view, const struct record_membe
     return from->address;
 }
 
-static struct view_member member_of(const struct view *view, const struct record_member *from)
+static struct view_member member_of(const struct view *view, const struct config_member *from)
 {
     struct view_member member = {.used = true, .as = *from};
     put_text(member.as.address, sizeof member.as.address, address_of(view, from));
@@ -103,23 +103,23 @@ static struct view_member member_of(const struct view *view, const struct record
     return member;
 }
 
-static bool same(const struct record_member *left, const struct record_member *right)
+static bool same(const struct config_member *left, const struct config_member *right)
 {
     return strcmp(left->name, right->name) == 0 && strcmp(left->address, right->address) == 0 &&
            memcmp(left->key, right->key, sizeof left->key) == 0 && left->uplink == right->uplink &&
-           left->role == right->role && left->owner_wish == right->owner_wish && left->voter == right->voter &&
+           left->role == right->role && left->owner_choice == right->owner_choice && left->voter == right->voter &&
            left->incarnation == right->incarnation;
 }
 
 /* Before anything changes: ids in order, keys that are keys, and room for all of them. */
-static enum err check_update(const struct view *view, const struct record *record)
+static enum err check_update(const struct view *view, const struct config *config)
 {
     uint32_t needed = 0, there = 0;
-    for (uint32_t i = 0; i < record->members_count; i++) {
-        const struct record_member *from = &record->members[i];
+    for (uint32_t i = 0; i < config->members_count; i++) {
+        const struct config_member *from = &config->members[i];
         uint8_t curve[IDENT_KEY_BYTES];
-        if (i > 0 && from->id <= record->members[i - 1].id)
-            return err_set(ERR_STATE, "a record whose members are not in order of id");
+        if (i > 0 && from->id <= config->members[i - 1].id)
+            return err_set(ERR_STATE, "a configuration whose members are not in order of id");
         if (ident_curve(from->key, curve) != ERR_OK)
             return err_set(ERR_STATE, "island %s has a public key that is none", from->name);
         needed += view_slot(view, from->id) == VIEW_NOBODY;
@@ -132,15 +132,15 @@ static enum err check_update(const struct view *view, const struct record *recor
     return ERR_OK;
 }
 
-/* Who is not in the record leaves. */
-static void drop_leavers(struct view *view, const struct record *record, struct view_changes *changes)
+/* Who is not in the configuration leaves. */
+static void drop_leavers(struct view *view, const struct config *config, struct view_changes *changes)
 {
     uint32_t kept = 0, next = 0;
     for (uint32_t k = 0; k < view->places_count; k++) {
         struct view_place place = view->places[k];
-        while (next < record->members_count && record->members[next].id < place.id)
+        while (next < config->members_count && config->members[next].id < place.id)
             next++;
-        if (next < record->members_count && record->members[next].id == place.id) {
+        if (next < config->members_count && config->members[next].id == place.id) {
             view->places[kept++] = place;
         } else {
             view->members[place.slot].leaving = true;
@@ -158,7 +158,7 @@ static void add_place(struct view *view, uint32_t id, uint32_t slot)
     view->places_count++;
 }
 
-static void take_member(struct view *view, const struct record_member *from, struct view_changes *changes)
+static void take_member(struct view *view, const struct config_member *from, struct view_changes *changes)
 {
     struct view_member member = member_of(view, from);
     uint32_t slot = view_slot(view, from->id);
@@ -174,34 +174,34 @@ static void take_member(struct view *view, const struct record_member *from, str
     view->members[slot] = member;
 }
 
-enum err view_update(struct view *view, const struct record *record, const struct digest *digest,
+enum err view_update(struct view *view, const struct config *config, const struct digest *digest,
                      const uint8_t own_key[IDENT_KEY_BYTES], struct view_changes *changes)
 {
     *changes = (struct view_changes){.added = {{0}}};
-    TRY(check_update(view, record));
-    drop_leavers(view, record, changes);
-    for (uint32_t i = 0; i < record->members_count; i++)
-        take_member(view, &record->members[i], changes);
+    TRY(check_update(view, config));
+    drop_leavers(view, config, changes);
+    for (uint32_t i = 0; i < config->members_count; i++)
+        take_member(view, &config->members[i], changes);
     view->self = VIEW_NOBODY;
     for (uint32_t k = 0; k < view->places_count; k++)
         if (memcmp(view->members[view->places[k].slot].as.key, own_key, IDENT_KEY_BYTES) == 0)
             view->self = view->places[k].slot;
-    view->epoch = record->epoch;
+    view->epoch = config->epoch;
     view->id = *digest;
-    if (memcmp(view->nonce, record->nonce, sizeof view->nonce) != 0) /* once: jobs read it */
-        memcpy(view->nonce, record->nonce, sizeof view->nonce);
+    if (memcmp(view->nonce, config->nonce, sizeof view->nonce) != 0) /* once: jobs read it */
+        memcpy(view->nonce, config->nonce, sizeof view->nonce);
     return ERR_OK;
 }
 
 bool view_is_witness(const struct view *view)
 {
-    return view->self != VIEW_NOBODY && view->members[view->self].as.role == RECORD_WITNESS;
+    return view->self != VIEW_NOBODY && view->members[view->self].as.role == CONFIG_WITNESS;
 }
 
 uint32_t view_islands(const struct view *view, uint32_t end)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < end; i++)
-        count += !view->members[i].used || view->members[i].as.role != RECORD_WITNESS;
+        count += !view->members[i].used || view->members[i].as.role != CONFIG_WITNESS;
     return count;
 }

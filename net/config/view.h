@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * view: this daemon's slots of the members of the newest view record.
+ * view: this daemon's slots of the members of the newest configuration.
  *
  * A member has an id in the run, for ever, and a slot here, as long as it is on the roster: what a daemon keeps of its
- * members lies in arrays by slot. Ids alone are on the wire, in records and on disk; only here are they turned into
- * each other. A slot whose member has left stays taken until the caller has let go of everything that lies there.
+ * members lies in arrays by slot. Ids alone are on the wire, in configurations and on disk; only here are they turned
+ * into each other. A slot whose member has left stays taken until the caller has let go of everything that lies there.
  *
  * Owns its members; they do not move, so a pointer to one or to its strings is good until its slot is released. Where a
- * member listens is what the record says, or what our own configuration says of that name: it may know a nearer way, or
- * one where the record says none. It knows no file, no socket and no clock.
+ * member listens is what the configuration says, or what our own configuration says of that name: it may know a nearer
+ * way, or one where the configuration says none. It knows no file, no socket and no clock.
  */
 #ifndef NET_CONFIG_VIEW_H
 #define NET_CONFIG_VIEW_H
@@ -21,7 +21,7 @@
 #include "common/digest.h"
 #include "common/err.h"
 #include "net/transport/ident.h"
-#include "net/config/record.h"
+#include "net/config/config.h"
 #include "net/transport/wire.h"
 
 enum { VIEW_SLOTS_MAX = BITSET_MAX };
@@ -30,14 +30,14 @@ enum { VIEW_SLOTS_MAX = BITSET_MAX };
 /* Where our own configuration has an island reached. */
 struct view_way {
     char name[WIRE_NAME_BYTES];
-    char address[RECORD_ADDRESS_BYTES]; /* "host:port" */
-    bool first;                         /* whatever the record says; else only where it says no address */
+    char address[CONFIG_ADDRESS_BYTES]; /* "host:port" */
+    bool first;                         /* whatever the configuration says; else only where it says no address */
 };
 
 struct view_member {
     bool used;
     bool leaving;            /* it is not on the roster any more; until view_release() */
-    struct record_member as; /* as the record says; but `address`: where we dial it; "" if it dials us */
+    struct config_member as; /* as the configuration says; but `address`: where we dial it; "" if it dials us */
     char key_text[IDENT_TEXT_BYTES];
 };
 
@@ -50,8 +50,8 @@ struct view {
     uint32_t count;              /* highest slot in use + 1 */
     uint32_t self;               /* our own slot; VIEW_NOBODY: our key is not on the roster */
     uint64_t epoch;
-    uint8_t nonce[RECORD_NONCE_BYTES]; /* of the run */
-    struct digest id;                  /* of the record */
+    uint8_t nonce[CONFIG_NONCE_BYTES]; /* of the run */
+    struct digest id;                  /* of the configuration */
     struct digest nonce_id;            /* over the nonce */
 
     struct view_place *places; /* in order of id */
@@ -60,8 +60,8 @@ struct view {
     size_t ways_count;
 };
 
-/* Nobody yet. `ways`: what our own configuration knows, of two for one name the first; copied. ERR_NOMEM: `*view` is
- * empty. */
+/* Nobody yet. `send_scheduler`: what our own configuration knows, of two for one name the first; copied. ERR_NOMEM:
+ * `*view` is empty. */
 ERR_MUST_CHECK enum err view_init(const struct view_way *ways, size_t ways_count, struct view *view);
 /* An empty one is fine; leaves it empty. */
 void view_free(struct view *view);
@@ -71,10 +71,10 @@ struct view_changes {
     struct bitset added, changed, removed;
 };
 
-/* Goes over to this record, of this digest. Members that stay keep their slots; new ones take the lowest free ones, in
- * order of id; who left keeps its slot, `leaving`, until it is released. We are who has `own_key`. ERR_STATE: not
- * enough free slots, or a member that is none; the view is as before. */
-ERR_MUST_CHECK enum err view_update(struct view *view, const struct record *record, const struct digest *digest,
+/* Goes over to this configuration, of this digest. Members that stay keep their slots; new ones take the lowest free
+ * ones, in order of id; who left keeps its slot, `leaving`, until it is released. We are who has `own_key`. ERR_STATE:
+ * not enough free slots, or a member that is none; the view is as before. */
+ERR_MUST_CHECK enum err view_update(struct view *view, const struct config *config, const struct digest *digest,
                                     const uint8_t own_key[IDENT_KEY_BYTES], struct view_changes *changes);
 /* The caller has let go of a slot whose member left: it may be given anew. A slot that is not leaving stays. */
 void view_release(struct view *view, uint32_t slot);

@@ -92,7 +92,7 @@ static bool all_hear_all(const struct hearing *members, uint32_t count)
     return true;
 }
 
-/* A voter has kept what was certified: another one may have to get it from that one, and cannot where their line is
+/* A voter has kept what was committed: another one may have to get it from that one, and cannot where their line is
  * cut. */
 static bool judged_before(const struct hearing *a, const struct hearing *b)
 {
@@ -110,27 +110,27 @@ static uint32_t next_candidate(const struct hearing *members, uint32_t count, co
     return next;
 }
 
-struct bitset hearing_apart(const struct hearing *members, uint32_t count)
+struct bitset hearing_partitioned(const struct hearing *members, uint32_t count)
 {
-    struct bitset owners = {{0}}, apart = {{0}}, judged = {{0}}, lost = hearing_lost(members, count);
+    struct bitset owners = {{0}}, partitioned = {{0}}, judged = {{0}}, lost = hearing_lost(members, count);
     uint32_t next;
     if (all_hear_all(members, count) || !majority_speaks(members, count))
-        return apart;
+        return partitioned;
     for (uint32_t i = 0; i < count; i++)
         if (members[i].used && members[i].owner && !bitset_has(&lost, i))
             bitset_add(&owners, i);
     while ((next = next_apart(members, count, &owners)) < count) {
         bitset_remove(&owners, next);
-        bitset_add(&apart, next);
+        bitset_add(&partitioned, next);
     }
     while ((next = next_candidate(members, count, &judged)) < count) {
         bitset_add(&judged, next);
         if (bitset_has(&lost, next))
             continue;
         if (cut_off_from(members, count, &owners, next) > 0)
-            bitset_add(&apart, next);
+            bitset_add(&partitioned, next);
         else
             bitset_add(&owners, next); /* whoever comes after it has to hear it, too */
     }
-    return apart;
+    return partitioned;
 }

@@ -24,7 +24,7 @@
 /* A member, by its place in an array. */
 struct hearing {
     bool used, voter;
-    bool owner;     /* role RECORD_OWNER */
+    bool owner;     /* role CONFIG_OWNER */
     bool candidate; /* no owner, and it would become one */
     uint32_t id;
     uint64_t uplink;             /* bit/s */
@@ -33,7 +33,7 @@ struct hearing {
 
 /* Places of those whom a majority of the voters does not hear; nobody says it of itself. `count` <= BITSET_MAX. */
 struct bitset hearing_lost(const struct hearing *members, uint32_t count);
-/* Whether we, at place `self`, are lost ourselves and others can go on without us: one that keeps bytes, can be heard
+/* Whether we, at place `self`, are lost ourselves and others can go on without us: one that has a copy, can be heard
  * and is not lost. */
 bool hearing_yields(const struct hearing *members, uint32_t count, uint32_t self);
 /* Whether one of the two says that it does not hear the other. */
@@ -41,6 +41,6 @@ bool hearing_cut(const struct hearing *members, uint32_t a, uint32_t b);
 /* Whether all owners that are not lost have a say: else somebody may stand back of whom it is not known here. */
 bool hearing_all_owners(const struct hearing *members, uint32_t count);
 /* Places of those who have to stand back; who is lost need not, nor anybody where no majority of voters is heard. */
-struct bitset hearing_apart(const struct hearing *members, uint32_t count);
+struct bitset hearing_partitioned(const struct hearing *members, uint32_t count);
 
 #endif

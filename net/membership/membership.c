@@ -7,21 +7,21 @@
 
 #include "common/log.h"
 #include "common/mem.h"
-#include "net/membership/compose.h"
-#include "net/membership/epoch.h"
-#include "net/membership/holdings.h"
-#include "net/membership/proof.h"
-#include "net/membership/seats.h"
-#include "net/membership/wishes.h"
+#include "net/membership/next_config.h"
+#include "net/membership/paxos.h"
+#include "net/membership/promise_reports.h"
+#include "net/membership/evidence.h"
+#include "net/membership/member_progress.h"
+#include "net/membership/change_requests.h"
 
 /* TURN: how long the next voter waits for the one before it. ASKED: so long those who might join are waited for, once
  * enough voters have sealed. OVERDUE: so long what only a few of them show may take to be fetched. PROOFS: as long as
  * one whose word is broken takes part, the others are told so often. */
-enum { TURN_MS = 1000, ASKED_MS = 700, OVERDUE_MS = 4000, PROOFS_MS = 2000 };
-/* For each so many members it is looked so much less often whether another record would say something else. */
+enum { TURN_MS = 1000, ASKED_MS = 700, OVERDUE_MS = 4000, EVIDENCE_ALL_MS = 2000 };
+/* For each so many members it is looked so much less often whether another configuration would say something else. */
 enum { LOOK_MEMBERS = 128, LOOK_MS = 100 };
-/* Records in answer to one question. */
-enum { CHAIN_MOST = 64 };
+/* Configurations in answer to one question. */
+enum { CONFIG_LOG_MOST = 64 };
 
 /* A message to ourselves, packed. */
 struct own_message {
@@ -35,32 +35,32 @@ struct membership {
     struct membership_conf conf;
     struct sync *sync;             /* NULL: the run's plan is not known yet */
     const uint32_t *shards_counts; /* per fragment; likewise */
-    struct epoch *epoch;
-    struct holdings *holdings; /* what members answered in our ballot */
-    struct seats seats;
-    struct wishes wishes;
+    struct paxos *paxos;
+    struct promise_reports *reports; /* what members answered in our ballot */
+    struct member_progress progress;
+    struct change_requests requests;
     struct own_message own[OWN_MAX];
     uint32_t own_count;
-    uint64_t saving; /* number of the last vote that went to the disk in this epoch, until it is durable; 0: none */
-    uint64_t saved;  /* number of a vote that is durable, to be told net/membership/epoch; 0: none */
-    bool compose;    /* ordered */
-    bool take_over;  /* ordered: what all voters hold together is to be here */
-    uint32_t lacking[RECORD_OWNERS_MAX + 1]; /* of the last draft, by id: who lacks some of what it rests on */
+    uint64_t saving;  /* number of the last vote that went to the disk in this epoch, until it is durable; 0: none */
+    uint64_t saved;   /* number of a vote that is durable, to be told net/membership/paxos; 0: none */
+    bool next_config; /* ordered */
+    bool take_over;   /* ordered: what all voters hold together is to be here */
+    uint32_t lacking[CONFIG_OWNERS_MAX + 1]; /* of the last draft, by id: who lacks some of what it rests on */
     uint32_t lacking_count;
-    uint64_t sealed_ms; /* since when we are sealed; 0: we are not */
-    uint64_t wished_ms; /* since when another record would say something else; 0: it would not */
-    uint64_t look_ms;   /* when that is looked at again */
-    uint64_t asked_ms;  /* since when those who might join are asked; 0: they are not */
-    uint64_t proofs_ms; /* when proofs are told again */
+    uint64_t sealed_ms;       /* since when we are sealed; 0: we are not */
+    uint64_t requested_ms;    /* since when another configuration would say something else; 0: it would not */
+    uint64_t look_ms;         /* when that is looked at again */
+    uint64_t asked_ms;        /* since when those who might join are asked; 0: they are not */
+    uint64_t evidence_all_ms; /* when evidence are told again */
     struct bitset asked;
-    bool taken; /* `record` is decided and waits to be taken */
-    struct record record;
+    bool taken; /* `config` is decided and waits to be taken */
+    struct config config;
     struct digest digest;
 };
 
-static const struct record *last(const struct membership *m)
+static const struct config *last(const struct membership *m)
 {
-    return chain_last(m->conf.chain);
+    return config_log_last(m->conf.config_log);
 }
 
 static uint32_t self_of(const struct membership *m)
@@ -76,7 +76,7 @@ static uint32_t id_of(const struct membership *m, uint32_t slot)
 bool membership_votes(const struct membership *m)
 {
     const struct view *view = m->conf.view;
-    /* A record that we voted after is missing here: what we promised then is not known to those rules yet. */
+    /* A configuration that we voted after is missing here: what we promised then is not known to those rules yet. */
     bool current = m->conf.disk->vote.epoch <= last(m)->epoch;
     return view->self != VIEW_NOBODY && view->members[view->self].as.voter && current &&
            m->conf.disk->doubt == VOTE_SURE;
@@ -115,7 +115,7 @@ static void say_own(struct membership *m, uint32_t type, uint8_t *bytes, size_t 
     m->own[m->own_count++] = (struct own_message){type, bytes, bytes_count};
 }
 
-static void say(struct membership *m, uint32_t to, const struct epoch_message *message)
+static void say(struct membership *m, uint32_t to, const struct paxos_message *message)
 {
     uint8_t *bytes;
     size_t count;
@@ -123,7 +123,7 @@ static void say(struct membership *m, uint32_t to, const struct epoch_message *m
     log_debug("epoch message %d, ballot %" PRIx64 ", to id %" PRIu32, (int)message->type, message->ballot, to);
     if (slot == VIEW_NOBODY)
         return;
-    if (failed(m, wire_epoch_pack(message, &bytes, &count), "a message of the next epoch"))
+    if (failed(m, wire_paxos_pack(message, &bytes, &count), "a message of the next epoch"))
         return;
     if (slot == self_of(m)) {
         say_own(m, message->type, bytes, count);
@@ -134,65 +134,65 @@ static void say(struct membership *m, uint32_t to, const struct epoch_message *m
 }
 
 /* What we hold, as it is now. */
-static void add_holdings(struct membership *m, struct epoch_message *out)
+static void add_promise_reports(struct membership *m, struct paxos_message *out)
 {
-    /* A disk that is not in doubt is the one that the record names: the founder's first one, 0. */
+    /* A disk that is not in doubt is the one that the configuration names: the founder's first one, 0. */
     bool sure = m->conf.disk->doubt == VOTE_SURE;
     out->incarnation = sure ? m->conf.view->members[self_of(m)].as.incarnation : m->conf.disk->incarnation;
-    holdings_own(m->holdings, m->sync, &out->rows, &out->rows_count);
+    promise_reports_own(m->reports, m->sync, &out->rows, &out->rows_count);
 }
 
-static void send_message(struct membership *m, uint32_t to, struct epoch_message *message)
+static void send_message(struct membership *m, uint32_t to, struct paxos_message *message)
 {
     if (message->type == WIRE_PROMISE)
-        add_holdings(m, message);
+        add_promise_reports(m, message);
     else if (message->type == WIRE_ACCEPTED)
-        record_vote_sign(m->conf.ident, last(m)->nonce, message->epoch, message->ballot, &message->digest,
+        config_vote_sign(m->conf.ident, last(m)->nonce, message->epoch, message->ballot, &message->digest,
                          message->signature);
     say(m, to, message);
 }
 
-static struct epoch_message decided_message(const struct record_entry *entry)
+static struct paxos_message decided_message(const struct config_entry *entry)
 {
-    return (struct epoch_message){.type = WIRE_DECIDED,
+    return (struct paxos_message){.type = WIRE_DECIDED,
                                   .bytes = entry->bytes,
                                   .bytes_count = entry->bytes_count,
                                   .votes = entry->votes,
                                   .votes_count = entry->votes_count};
 }
 
-/* The records after `after`, as they were decided: some, since who knows those asks for the next. */
-static void send_chain(struct membership *m, uint32_t to, uint64_t after)
+/* The configurations after `after`, as they were decided: some, since who knows those asks for the next. */
+static void send_config_log(struct membership *m, uint32_t to, uint64_t after)
 {
-    uint64_t end = last(m)->epoch - after > CHAIN_MOST ? after + CHAIN_MOST : last(m)->epoch;
+    uint64_t end = last(m)->epoch - after > CONFIG_LOG_MOST ? after + CONFIG_LOG_MOST : last(m)->epoch;
     for (uint64_t epoch = after + 1; epoch <= end; epoch++) {
-        struct record_entry entry;
-        if (m->conf.host->read_record(m->conf.user, epoch, &entry) != ERR_OK)
+        struct config_entry entry;
+        if (m->conf.host->read_config(m->conf.user, epoch, &entry) != ERR_OK)
             return; /* another member is asked next */
-        struct epoch_message out = decided_message(&entry);
+        struct paxos_message out = decided_message(&entry);
         say(m, to, &out);
-        record_entry_free(&entry);
+        config_entry_free(&entry);
     }
 }
 
-/* ---- who broke its word: as a proof shows that is kept on disk and told the others ---- */
+/* ---- who broke its word: as evidence shows that is kept on disk and told the others ---- */
 
 /* Whether it proves that this member broke its word. */
-static enum err check_proof(const struct membership *m, uint32_t slot, const uint8_t *proof, size_t count,
-                            struct wire_object *first)
+static enum err check_evidence(const struct membership *m, uint32_t slot, const uint8_t *evidence, size_t count,
+                               struct wire_object *first)
 {
     struct wire_object second;
     const struct view_member *member = &m->conf.view->members[slot];
-    TRY(proof_open(proof, count, first, &second));
+    TRY(evidence_open(evidence, count, first, &second));
     if (first->key.owner != member->as.id)
-        return err_set(ERR_PROTO, "a proof about id %" PRIu32 ", which is not island %s", first->key.owner,
+        return err_set(ERR_PROTO, "evidence about id %" PRIu32 ", which is not island %s", first->key.owner,
                        member->as.name);
-    return proof_check(first, &second, m->conf.view->nonce, member->as.key);
+    return evidence_check(first, &second, m->conf.view->nonce, member->as.key);
 }
 
 static void mark_broken(struct membership *m, uint32_t slot, const struct wire_object *what)
 {
-    struct seat *seat = &m->seats.seat[slot];
+    struct seat *seat = &m->progress.seat[slot];
     if (seat->broke_word)
         return;
     seat->broke_word = true;
@@ -204,78 +204,81 @@ static void mark_broken(struct membership *m, uint32_t slot, const struct wire_o
 }
 
 /* Of one member, if there is one. */
-static enum err load_proof(struct membership *m, uint32_t slot)
+static enum err load_evidence(struct membership *m, uint32_t slot)
 {
     const struct view_member *member = &m->conf.view->members[slot];
     struct wire_object what;
-    uint8_t *proof;
+    uint8_t *evidence;
     size_t count;
-    enum err err = m->conf.host->load_proof(m->conf.user, member->as.id, &proof, &count);
+    enum err err = m->conf.host->load_evidence(m->conf.user, member->as.id, &evidence, &count);
     if (err == ERR_NOTFOUND)
         return ERR_OK;
     if (err == ERR_OK)
-        err = check_proof(m, slot, proof, count, &what);
+        err = check_evidence(m, slot, evidence, count, &what);
     if (err == ERR_OK)
         mark_broken(m, slot, &what);
     else if (err != ERR_NOMEM)
-        tell(m, &(struct membership_news){.type = MEMBERSHIP_NO_PROOF, .member = slot});
-    mem_free(proof);
+        tell(m, &(struct membership_news){.type = MEMBERSHIP_NO_EVIDENCE, .member = slot});
+    mem_free(evidence);
     return err == ERR_NOMEM ? err : ERR_OK;
 }
 
-/* Members of whom the host has a proof are marked. To be called whenever members came. What proves nothing is told
- * (MEMBERSHIP_NO_PROOF). ERR_NOMEM. */
-static enum err load_proofs(struct membership *m)
+/* Members of whom the host has evidence are marked. To be called whenever members came. What proves nothing is told
+ * (MEMBERSHIP_NO_EVIDENCE). ERR_NOMEM. */
+static enum err load_all_evidence(struct membership *m)
 {
     for (uint32_t i = 0; i < m->conf.view->count; i++)
-        if (m->conf.view->members[i].used && !m->seats.seat[i].broke_word)
-            TRY(load_proof(m, i));
+        if (m->conf.view->members[i].used && !m->progress.seat[i].broke_word)
+            TRY(load_evidence(m, i));
     return ERR_OK;
 }
 
-/* A proof that somebody told: kept, and its member marked. True: that is news. One that is none is ERR_PROTO. */
-static enum err take_proof(struct membership *m, uint32_t id, const uint8_t *proof, size_t proof_bytes, bool *news)
+/* Evidence that somebody told: kept, and its member marked. True: that is news. One that is none is ERR_PROTO. */
+static enum err take_evidence(struct membership *m, uint32_t id, const uint8_t *evidence, size_t evidence_bytes,
+                              bool *news)
 {
     uint32_t slot = view_slot(m->conf.view, id);
     struct wire_object what;
     *news = false;
     if (slot == VIEW_NOBODY)
         return err_set(ERR_NOTFOUND, "no island of id %" PRIu32 " is on the roster", id);
-    if (m->seats.seat[slot].broke_word)
+    if (m->progress.seat[slot].broke_word)
         return ERR_OK;
-    TRY(check_proof(m, slot, proof, proof_bytes, &what));
-    TRY(m->conf.host->save_proof(m->conf.user, id, proof, proof_bytes)); /* it is told again where this fails */
+    TRY(check_evidence(m, slot, evidence, evidence_bytes, &what));
+    TRY(m->conf.host->save_evidence(m->conf.user, id, evidence,
+                                    evidence_bytes)); /* it is told again where this fails */
     mark_broken(m, slot, &what);
     *news = true;
     return ERR_OK;
 }
 
-/* The wish by which a proof is told, of the next marked member after slot `*slot` (VIEW_NOBODY: the first): the caller
- * frees `*proof` after it. False: there are no more. */
-static bool next_proof(const struct membership *m, uint32_t *slot, struct epoch_message *wish, uint8_t **proof)
+/* The change request by which evidence is told, of the next marked member after slot `*slot` (VIEW_NOBODY: the first):
+ * the caller frees `*proof` after it. False: there are no more. */
+static bool next_evidence(const struct membership *m, uint32_t *slot, struct paxos_message *request, uint8_t **evidence)
 {
     for (uint32_t i = *slot == VIEW_NOBODY ? 0 : *slot + 1; i < m->conf.view->count; i++) {
         uint32_t id = m->conf.view->members[i].as.id;
         size_t count;
-        if (!m->conf.view->members[i].used || !m->seats.seat[i].broke_word ||
-            m->conf.host->load_proof(m->conf.user, id, proof, &count) != ERR_OK)
+        if (!m->conf.view->members[i].used || !m->progress.seat[i].broke_word ||
+            m->conf.host->load_evidence(m->conf.user, id, evidence, &count) != ERR_OK)
             continue;
         *slot = i;
-        *wish = (struct epoch_message){.type = WIRE_WISH, .wish = {.kind = WIRE_WISH_EVICT, .id = id}};
-        wish->wish.proof = *proof;
-        wish->wish.proof_bytes = count;
+        *request =
+            (struct paxos_message){.type = WIRE_CHANGE_REQUEST, .request = {.kind = WIRE_CHANGE_EVICT, .id = id}};
+        request->request.evidence = *evidence;
+        request->request.evidence_bytes = count;
         return true;
     }
     return false;
 }
 
-/* Whether a marked member still takes part, by the newest record. */
-static bool proofs_pending(const struct membership *m)
+/* Whether a marked member still takes part, by the newest configuration. */
+static bool evidence_all_pending(const struct membership *m)
 {
     for (uint32_t i = 0; i < m->conf.view->count; i++) {
         const struct view_member *member = &m->conf.view->members[i];
-        bool takes_part = member->as.role == RECORD_WITNESS ? member->as.voter : member->as.role != RECORD_AWAY;
-        if (member->used && m->seats.seat[i].broke_word && takes_part)
+        bool takes_part = member->as.role == CONFIG_WITNESS ? member->as.voter : member->as.role != CONFIG_AWAY;
+        if (member->used && m->progress.seat[i].broke_word && takes_part)
             return true;
     }
     return false;
@@ -283,72 +286,72 @@ static bool proofs_pending(const struct membership *m)
 
 /* ---- composing ---- */
 
-/* What net/membership/compose starts from. */
-static struct compose_base base_of(const struct membership *m)
+/* What net/membership/next_config starts from. */
+static struct next_config_base base_of(const struct membership *m)
 {
-    return (struct compose_base){.record = last(m),
-                                 .digest = chain_last_digest(m->conf.chain),
-                                 .shards = m->shards_counts,
-                                 .fragments_count = m->seats.fragments_count};
+    return (struct next_config_base){.config = last(m),
+                                     .digest = config_log_last_digest(m->conf.config_log),
+                                     .shards = m->shards_counts,
+                                     .fragments_count = m->progress.fragments_count};
 }
 
-static enum err propose(struct membership *m, const struct record *draft, bool safe, const uint32_t *asked,
+static enum err propose(struct membership *m, const struct config *draft, bool safe, const uint32_t *asked,
                         uint32_t asked_count, uint64_t now_ms)
 {
     uint8_t *bytes;
     size_t count;
     enum err err;
-    TRY(record_check(draft)); /* what nobody would accept is not proposed, but said */
-    TRY(record_pack(draft, &bytes, &count));
-    struct digest digest = record_digest(bytes, count);
+    TRY(config_check(draft)); /* what nobody would accept is not proposed, but said */
+    TRY(config_pack(draft, &bytes, &count));
+    struct digest digest = config_digest(bytes, count);
     if (safe)
-        err = epoch_propose(m->epoch, bytes, count, &digest, now_ms);
+        err = paxos_propose(m->paxos, bytes, count, &digest, now_ms);
     else
-        err = epoch_draft(m->epoch, bytes, count, asked, asked_count, now_ms);
+        err = paxos_draft(m->paxos, bytes, count, asked, asked_count, now_ms);
     mem_free(bytes);
     return err;
 }
 
-static enum err compose_next(struct membership *m, uint64_t now_ms)
+static enum err next_config_next(struct membership *m, uint64_t now_ms)
 {
     enum err err;
-    struct muster_wish *wishes = NULL;
-    struct compose_out out = {0};
-    struct compose_base base = base_of(m);
-    uint32_t count, answers_count, asked[EPOCH_ASKED_MAX];
-    const struct compose_answer *answers = holdings_answered(m->holdings, m->epoch, &answers_count);
-    uint32_t asked_count = wishes_whom_to_ask(&m->seats, &m->asked, asked);
+    struct change_request *requests = NULL;
+    struct next_config_out out = {0};
+    struct next_config_base base = base_of(m);
+    uint32_t count, answers_count, asked[PAXOS_ASKED_MAX];
+    const struct next_config_answer *answers = promise_reports_answered(m->reports, m->paxos, &answers_count);
+    uint32_t asked_count = change_requests_whom_to_ask(&m->progress, &m->asked, asked);
     base.overdue = m->asked_ms != 0 && now_ms >= m->asked_ms + OVERDUE_MS;
-    TRY_OUT(wishes_gather(&m->wishes, &m->seats, true, &wishes, &count));
-    TRY_OUT(compose(&base, answers, answers_count, wishes, count, &out));
+    TRY_OUT(change_requests_gather(&m->requests, &m->progress, true, &requests, &count));
+    TRY_OUT(next_config(&base, answers, answers_count, requests, count, &out));
     if (out.ask) {
-        log_debug("next record: %" PRIu32 " answers do not suffice", answers_count);
-        TRY_OUT(epoch_draft(m->epoch, NULL, 0, asked, asked_count, now_ms));
+        log_debug("next configuration: %" PRIu32 " answers do not suffice", answers_count);
+        TRY_OUT(paxos_draft(m->paxos, NULL, 0, asked, asked_count, now_ms));
         goto out;
     }
-    if (m->wishes.steps != 0)
-        out.draft.steps = m->wishes.steps;
+    if (m->requests.steps != 0)
+        out.draft.steps = m->requests.steps;
     if (m->asked_ms == 0)
         m->asked_ms = now_ms;
-    bool waits = now_ms < m->asked_ms + ASKED_MS && !wishes_all_there(wishes, count, asked, asked_count);
-    bool safe = compose_safe(&out.draft, &base, answers, answers_count, m->lacking, &m->lacking_count);
-    log_debug("next record: %s, %" PRIu32 " answers, %" PRIu32 " lack something of it%s",
+    bool waits = now_ms < m->asked_ms + ASKED_MS && !change_requests_all_there(requests, count, asked, asked_count);
+    bool safe = next_config_safe(&out.draft, &base, answers, answers_count, m->lacking, &m->lacking_count);
+    log_debug("next configuration: %s, %" PRIu32 " answers, %" PRIu32 " lack something of it%s",
               safe ? "safe" : "not safe yet", answers_count, m->lacking_count,
               waits ? "; those who might join are waited for" : "");
     TRY_OUT(propose(m, &out.draft, safe && !waits, asked, asked_count, now_ms));
     for (uint32_t i = 0; i < out.suspects_count; i++)
         tell(m, &(struct membership_news){.type = MEMBERSHIP_SUSPECT, .id = out.suspects[i]});
 out:
-    record_deinit(&out.draft);
-    mem_free(wishes);
+    config_deinit(&out.draft);
+    mem_free(requests);
     return err;
 }
 
 /* What a draft starts from and carries is fetched, sealed or not. */
 static void fetch(struct membership *m, const uint8_t *bytes, size_t bytes_count)
 {
-    struct record draft;
-    if (m->sync == NULL || record_unpack(bytes, bytes_count, &draft) != ERR_OK)
+    struct config draft;
+    if (m->sync == NULL || config_unpack(bytes, bytes_count, &draft) != ERR_OK)
         return;
     for (uint32_t f = 0; f < draft.starts_count; f++)
         sync_want_start(m->sync, f, draft.starts[f]);
@@ -357,14 +360,14 @@ static void fetch(struct membership *m, const uint8_t *bytes, size_t bytes_count
         sync_want_this(m->sync, carried->id.fragment, carried->id.version, carried->id.epoch, carried->id.owner,
                        &carried->id.digest);
     }
-    record_deinit(&draft);
+    config_deinit(&draft);
     tell_of(m, MEMBERSHIP_WANTS);
 }
 
-/* ---- what net/membership/epoch orders ---- */
+/* ---- what net/membership/paxos orders ---- */
 
 /* Until it is durable nothing is said of it. */
-static void save_vote(struct membership *m, const struct epoch_action *action)
+static void save_vote(struct membership *m, const struct paxos_action *action)
 {
     /* From here on nothing new is acknowledged: what the answer names is all. */
     if (action->vote.promised != 0 && m->sync != NULL)
@@ -373,13 +376,13 @@ static void save_vote(struct membership *m, const struct epoch_action *action)
     m->conf.host->save_vote(m->conf.user, &action->vote, action->number);
 }
 
-static void decided(struct membership *m, const struct epoch_action *action)
+static void decided(struct membership *m, const struct paxos_action *action)
 {
-    const struct record_entry entry = {.bytes = (uint8_t *)(uintptr_t)action->bytes,
+    const struct config_entry entry = {.bytes = (uint8_t *)(uintptr_t)action->bytes,
                                        .bytes_count = action->bytes_count,
-                                       .votes = (struct record_vote *)(uintptr_t)action->votes,
+                                       .votes = (struct config_vote *)(uintptr_t)action->votes,
                                        .votes_count = action->votes_count};
-    (void)failed(m, m->conf.host->keep_record(m->conf.user, &entry), "keeping a record that was decided");
+    (void)failed(m, m->conf.host->keep_config(m->conf.user, &entry), "keeping a configuration that was decided");
 }
 
 /* Our disk is in doubt no more. */
@@ -394,55 +397,55 @@ static void end_doubt(struct membership *m)
 
 static void carry_out(struct membership *m, uint64_t now_ms)
 {
-    struct epoch_action action;
-    while (epoch_action(m->epoch, &action)) {
+    struct paxos_action action;
+    while (paxos_action(m->paxos, &action)) {
         switch (action.type) {
-        case EPOCH_DO_SAVE: save_vote(m, &action); break;
-        case EPOCH_DO_SEND: send_message(m, action.to, &action.message); break;
-        case EPOCH_DO_COMPOSE: m->compose = true; break;
-        case EPOCH_DO_FETCH: fetch(m, action.bytes, action.bytes_count); break;
-        case EPOCH_DO_DECIDED: decided(m, &action); break;
-        case EPOCH_DO_CHAIN: send_chain(m, action.to, action.epoch); break;
-        case EPOCH_DO_TAKE_OVER: m->take_over = true; break;
-        case EPOCH_DO_VOTE: end_doubt(m); break;
+        case PAXOS_DO_SAVE: save_vote(m, &action); break;
+        case PAXOS_DO_SEND: send_message(m, action.to, &action.message); break;
+        case PAXOS_DO_COMPOSE: m->next_config = true; break;
+        case PAXOS_DO_FETCH: fetch(m, action.bytes, action.bytes_count); break;
+        case PAXOS_DO_DECIDED: decided(m, &action); break;
+        case PAXOS_DO_CONFIG_LOG: send_config_log(m, action.to, action.epoch); break;
+        case PAXOS_DO_TAKE_OVER: m->take_over = true; break;
+        case PAXOS_DO_VOTE: end_doubt(m); break;
         }
     }
-    if (m->sealed_ms == 0 && epoch_sealed(m->epoch))
+    if (m->sealed_ms == 0 && paxos_sealed(m->paxos))
         m->sealed_ms = now_ms;
 }
 
-static void step(struct membership *m, const struct epoch_event *event, uint64_t now_ms)
+static void step(struct membership *m, const struct paxos_event *event, uint64_t now_ms)
 {
-    (void)failed(m, epoch_step(m->epoch, event, now_ms), "the next epoch");
+    (void)failed(m, paxos_step(m->paxos, event, now_ms), "the next epoch");
     carry_out(m, now_ms);
 }
 
-static void take_in(struct membership *m, uint32_t member, struct epoch_message *message, uint64_t now_ms);
+static void take_in(struct membership *m, uint32_t member, struct paxos_message *message, uint64_t now_ms);
 
 static void take_own(struct membership *m, uint64_t now_ms)
 {
-    struct epoch_message message;
+    struct paxos_message message;
     struct own_message own = m->own[0];
     memmove(m->own, m->own + 1, --m->own_count * sizeof own);
-    if (wire_epoch_unpack(own.type, own.bytes, own.bytes_count, &message) == ERR_OK)
+    if (wire_paxos_unpack(own.type, own.bytes, own.bytes_count, &message) == ERR_OK)
         take_in(m, self_of(m), &message, now_ms);
     mem_free(own.bytes);
 }
 
 static void take_over(struct membership *m, uint64_t now_ms)
 {
-    struct epoch_event event = {.type = EPOCH_EV_RECOVERED, .good = true};
+    struct paxos_event event = {.type = PAXOS_EV_RECOVERED, .good = true};
     m->take_over = false;
-    if (holdings_here(m->holdings, m->epoch, last(m), id_of(m, self_of(m)), m->sync))
+    if (promise_reports_here(m->reports, m->paxos, last(m), id_of(m, self_of(m)), m->sync))
         step(m, &event, now_ms);
 }
 
 /* What was ordered of ourselves, until nothing is left. */
 static void settle(struct membership *m, uint64_t now_ms)
 {
-    while (m->saved != 0 || m->compose || m->take_over || m->own_count > 0) {
+    while (m->saved != 0 || m->next_config || m->take_over || m->own_count > 0) {
         if (m->saved != 0) {
-            struct epoch_event event = {.type = EPOCH_EV_SAVED, .number = m->saved, .good = true};
+            struct paxos_event event = {.type = PAXOS_EV_SAVED, .number = m->saved, .good = true};
             m->saved = 0;
             step(m, &event, now_ms);
         } else if (m->own_count > 0) {
@@ -450,8 +453,8 @@ static void settle(struct membership *m, uint64_t now_ms)
         } else if (m->take_over) {
             take_over(m, now_ms);
         } else {
-            m->compose = false;
-            (void)failed(m, compose_next(m, now_ms), "composing the next record");
+            m->next_config = false;
+            (void)failed(m, next_config_next(m, now_ms), "composing the next configuration");
             carry_out(m, now_ms);
         }
     }
@@ -459,107 +462,108 @@ static void settle(struct membership *m, uint64_t now_ms)
 
 /* ---- in ---- */
 
-/* Whether the record follows ours: what it says is checked before it is accepted, or believed to be decided. */
-static bool follows(const struct membership *m, const struct epoch_message *message)
+/* Whether the configuration follows ours: what it says is checked before it is accepted, or believed to be decided. */
+static bool follows(const struct membership *m, const struct paxos_message *message)
 {
-    struct record record;
-    struct compose_base base = base_of(m);
-    if (record_unpack(message->bytes, message->bytes_count, &record) != ERR_OK) {
-        log_debug("a record is passed over: %s", err_text());
+    struct config config;
+    struct next_config_base base = base_of(m);
+    if (config_unpack(message->bytes, message->bytes_count, &config) != ERR_OK) {
+        log_debug("a configuration is passed over: %s", err_text());
         return false;
     }
-    enum err err = message->type == WIRE_DECIDED ? record_proved(last(m), base.digest, &record, &message->digest,
+    enum err err = message->type == WIRE_DECIDED ? config_proved(last(m), base.digest, &config, &message->digest,
                                                                  message->votes, message->votes_count)
-                                                 : compose_follows(&base, &record);
+                                                 : next_config_follows(&base, &config);
     if (err != ERR_OK)
-        log_debug("record %" PRIu64 " is passed over: %s", record.epoch, err_text());
-    record_deinit(&record);
+        log_debug("configuration %" PRIu64 " is passed over: %s", config.epoch, err_text());
+    config_deinit(&config);
     return err == ERR_OK;
 }
 
-static bool good_vote(const struct membership *m, uint32_t member, const struct epoch_message *message)
+static bool good_vote(const struct membership *m, uint32_t member, const struct paxos_message *message)
 {
-    struct record_vote vote = {.id = id_of(m, member), .ballot = message->ballot};
+    struct config_vote vote = {.id = id_of(m, member), .ballot = message->ballot};
     memcpy(vote.signature, message->signature, sizeof vote.signature);
-    return record_vote_good(m->conf.view->members[member].as.key, last(m)->nonce, message->epoch, &message->digest,
+    return config_vote_good(m->conf.view->members[member].as.key, last(m)->nonce, message->epoch, &message->digest,
                             &vote);
 }
 
-/* Whether it brings a record that is good only if it follows ours, or is proved. */
-static bool brings_record(const struct epoch_message *message)
+/* Whether it brings a configuration that is good only if it follows ours, or is proved. */
+static bool brings_config(const struct paxos_message *message)
 {
     return message->type == WIRE_ACCEPT || message->type == WIRE_DECIDED ||
            (message->type == WIRE_PROMISE && message->bytes_count > 0);
 }
 
 /* What a promise says that the member holds is taken over, and what it points to goes on pointing to the same. `*good`:
- * as in struct epoch_event. False: it is of no use. */
-static bool judge(struct membership *m, uint32_t member, struct epoch_message *message, bool *good)
+ * as in struct paxos_event. False: it is of no use. */
+static bool judge(struct membership *m, uint32_t member, struct paxos_message *message, bool *good)
 {
     *good = true;
     if (message->type == WIRE_ACCEPTED)
         *good = good_vote(m, member, message);
-    else if (brings_record(message))
+    else if (brings_config(message))
         *good = follows(m, message);
     if (message->type == WIRE_PROMISE && message->epoch == last(m)->epoch + 1)
-        holdings_answer(m->holdings, m->sync, id_of(m, member), message);
+        promise_reports_answer(m->reports, m->sync, id_of(m, member), message);
     return *good || message->type != WIRE_DECIDED;
 }
 
-/* Proofs of broken words, to one member, or to all that are here. */
-static void tell_proofs(struct membership *m, uint32_t member)
+/* Evidence of broken words, to one member, or to all that are here. */
+static void tell_all_evidence(struct membership *m, uint32_t member)
 {
     const struct view *view = m->conf.view;
-    struct epoch_message wish;
-    uint8_t *proof;
+    struct paxos_message request;
+    uint8_t *evidence;
     uint32_t slot = VIEW_NOBODY;
-    while (next_proof(m, &slot, &wish, &proof)) {
+    while (next_evidence(m, &slot, &request, &evidence)) {
         for (uint32_t i = 0; i < view->count; i++)
-            if (i != view->self && m->seats.seat[i].up && (member == VIEW_NOBODY || member == i))
-                say(m, view->members[i].as.id, &wish);
-        mem_free(proof);
+            if (i != view->self && m->progress.seat[i].up && (member == VIEW_NOBODY || member == i))
+                say(m, view->members[i].as.id, &request);
+        mem_free(evidence);
     }
 }
 
-static enum err proof_in(struct membership *m, const struct epoch_message *in)
+static enum err proof_in(struct membership *m, const struct paxos_message *in)
 {
     bool news;
-    TRY(take_proof(m, in->wish.id, in->wish.proof, in->wish.proof_bytes, &news));
+    TRY(take_evidence(m, in->request.id, in->request.evidence, in->request.evidence_bytes, &news));
     if (news)
-        tell_proofs(m, VIEW_NOBODY);
+        tell_all_evidence(m, VIEW_NOBODY);
     return ERR_OK;
 }
 
-static void wish_in(struct membership *m, uint32_t member, const struct epoch_message *in)
+static void change_request_in(struct membership *m, uint32_t member, const struct paxos_message *in)
 {
     enum err err;
-    if (in->wish.proof_bytes > 0)
+    if (in->request.evidence_bytes > 0)
         err = proof_in(m, in);
-    else if (in->wish.kind == WIRE_WISH_ENROL)
-        err = wishes_enrol(&m->wishes, &m->seats, last(m), in->wish.member);
+    else if (in->request.kind == WIRE_CHANGE_ADMIT)
+        err = change_requests_admit(&m->requests, &m->progress, last(m), in->request.member);
     else
-        err = wishes_add(&m->wishes, &m->seats, id_of(m, member), in->wish.kind, in->wish.id, in->wish.number);
+        err = change_requests_add(&m->requests, &m->progress, id_of(m, member), in->request.kind, in->request.id,
+                                  in->request.number);
     if (err != ERR_OK)
-        log_debug("a wish is passed over: %s", err_text());
+        log_debug("a change request is passed over: %s", err_text());
 }
 
 /* Frees the message. */
-static void take_in(struct membership *m, uint32_t member, struct epoch_message *message, uint64_t now_ms)
+static void take_in(struct membership *m, uint32_t member, struct paxos_message *message, uint64_t now_ms)
 {
     log_debug("epoch message %d, ballot %" PRIx64 ", of slot %" PRIu32, (int)message->type, message->ballot, member);
-    struct epoch_event event = {.type = EPOCH_EV_MESSAGE, .from = id_of(m, member), .message = message};
-    if (message->type == WIRE_WISH)
-        wish_in(m, member, message);
+    struct paxos_event event = {.type = PAXOS_EV_MESSAGE, .from = id_of(m, member), .message = message};
+    if (message->type == WIRE_CHANGE_REQUEST)
+        change_request_in(m, member, message);
     else if (!m->taken && judge(m, member, message, &event.good))
         step(m, &event, now_ms);
-    wire_epoch_deinit(message);
+    wire_paxos_deinit(message);
 }
 
 enum err membership_message_in(struct membership *m, uint32_t member, uint32_t type, const void *payload, size_t bytes,
                                uint64_t now_ms)
 {
-    struct epoch_message message;
-    TRY(wire_epoch_unpack(type, payload, bytes, &message));
+    struct paxos_message message;
+    TRY(wire_paxos_unpack(type, payload, bytes, &message));
     take_in(m, member, &message, now_ms);
     settle(m, now_ms);
     return ERR_OK;
@@ -573,36 +577,36 @@ void membership_saved(struct membership *m, uint64_t number, uint64_t now_ms)
 }
 
 /* Everyone may know it now. */
-void membership_kept(struct membership *m, const struct record_entry *entry)
+void membership_kept(struct membership *m, const struct config_entry *entry)
 {
     const struct view *view = m->conf.view;
-    struct record record;
-    if (m->taken || record_unpack(entry->bytes, entry->bytes_count, &record) != ERR_OK)
+    struct config config;
+    if (m->taken || config_unpack(entry->bytes, entry->bytes_count, &config) != ERR_OK)
         return;
-    if (record.epoch != last(m)->epoch + 1) {
-        record_deinit(&record);
+    if (config.epoch != last(m)->epoch + 1) {
+        config_deinit(&config);
         return;
     }
-    record_deinit(&m->record);
-    m->record = record;
-    m->digest = record_digest(entry->bytes, entry->bytes_count);
+    config_deinit(&m->config);
+    m->config = config;
+    m->digest = config_digest(entry->bytes, entry->bytes_count);
     m->taken = true;
-    struct epoch_message out = decided_message(entry);
+    struct paxos_message out = decided_message(entry);
     for (uint32_t i = 0; i < view->count; i++)
-        if (i != view->self && m->seats.seat[i].up && m->seats.seat[i].epoch <= last(m)->epoch)
+        if (i != view->self && m->progress.seat[i].up && m->progress.seat[i].epoch <= last(m)->epoch)
             say(m, view->members[i].as.id, &out);
     tell_of(m, MEMBERSHIP_DECIDED);
 }
 
 void membership_beat(struct membership *m, const struct wire_heartbeat *beat, uint64_t now_ms)
 {
-    seats_said(&m->seats, beat, now_ms);
+    member_progress_said(&m->progress, beat, now_ms);
 }
 
 void membership_heard(struct membership *m, uint32_t member, const struct wire_heartbeat *beat, uint64_t now_ms)
 {
-    struct epoch_event event = {.type = EPOCH_EV_HEARD, .from = id_of(m, member), .good = true, .epoch = beat->epoch};
-    seats_heard(&m->seats, member, beat, now_ms);
+    struct paxos_event event = {.type = PAXOS_EV_HEARD, .from = id_of(m, member), .good = true, .epoch = beat->epoch};
+    member_progress_heard(&m->progress, member, beat, now_ms);
     if (!m->taken)
         step(m, &event, now_ms);
     settle(m, now_ms);
@@ -610,43 +614,43 @@ void membership_heard(struct membership *m, uint32_t member, const struct wire_h
 
 void membership_up(struct membership *m, uint32_t member, bool up, uint64_t now_ms)
 {
-    struct epoch_event event = {.type = EPOCH_EV_UP, .from = id_of(m, member), .good = true, .flag = up};
-    m->seats.seat[member].up = up;
+    struct paxos_event event = {.type = PAXOS_EV_UP, .from = id_of(m, member), .good = true, .flag = up};
+    m->progress.seat[member].up = up;
     if (!up)
-        holdings_drop(m->holdings, id_of(m, member));
+        promise_reports_drop(m->reports, id_of(m, member));
     step(m, &event, now_ms);
     settle(m, now_ms);
     if (up)
-        tell_proofs(m, member);
+        tell_all_evidence(m, member);
 }
 
 /* ---- time ---- */
 
 static void look_at_doubt(struct membership *m, uint64_t now_ms)
 {
-    struct epoch_event recover = {.type = EPOCH_EV_RECOVER, .good = true};
+    struct paxos_event recover = {.type = PAXOS_EV_RECOVER, .good = true};
     /* The epoch begins anew then, by a vote that has to be on disk. */
     if (m->conf.disk->doubt == VOTE_SURE || m->saving != 0)
         return;
-    if (!seats_doubt_is_over(&m->seats)) {
-        if (seats_majority_in_doubt(&m->seats))
+    if (!member_progress_doubt_is_over(&m->progress)) {
+        if (member_progress_majority_in_doubt(&m->progress))
             step(m, &recover, now_ms);
         return;
     }
     end_doubt(m);
-    seats_doubt_anew(&m->seats);
+    member_progress_doubt_anew(&m->progress);
     (void)failed(m, membership_begin(m, now_ms), "the next epoch");
 }
 
 /* Once each time, on every island that sees it. */
-static void tell_apart(struct membership *m)
+static void tell_partitioned(struct membership *m)
 {
     for (uint32_t i = 0; i < m->conf.view->count; i++) {
-        uint32_t from = seats_apart_from(&m->seats, i);
-        bool new = from != VIEW_NOBODY && !m->seats.seat[i].apart_told;
-        m->seats.seat[i].apart_told = from != VIEW_NOBODY;
+        uint32_t from = member_progress_partitioned_from(&m->progress, i);
+        bool new = from != VIEW_NOBODY && !m->progress.seat[i].partitioned_told;
+        m->progress.seat[i].partitioned_told = from != VIEW_NOBODY;
         if (new)
-            tell(m, &(struct membership_news){.type = MEMBERSHIP_APART, .member = i, .from = from});
+            tell(m, &(struct membership_news){.type = MEMBERSHIP_PARTITIONED, .member = i, .from = from});
     }
 }
 
@@ -654,7 +658,7 @@ static void tell_apart(struct membership *m)
 static void tell_disks(struct membership *m)
 {
     for (uint32_t i = 0; i < m->conf.view->count; i++) {
-        struct seat *seat = &m->seats.seat[i];
+        struct seat *seat = &m->progress.seat[i];
         bool fails = m->conf.view->members[i].used && seat->up && seat->disk_fails;
         if (fails && !seat->disk_told)
             tell(m, &(struct membership_news){.type = MEMBERSHIP_DISK_FAILS, .member = i});
@@ -662,32 +666,32 @@ static void tell_disks(struct membership *m)
     }
 }
 
-/* Whether another record would say something else. That takes the longer the more members there are, so it is looked at
- * less often then; who is lost among many is so for longer than this anyhow. */
+/* Whether another configuration would say something else. That takes the longer the more members there are, so it is
+ * looked at less often then; who is lost among many is so for longer than this anyhow. */
 static bool changes(struct membership *m, uint64_t now_ms)
 {
     if (now_ms < m->look_ms)
-        return m->wished_ms != 0;
+        return m->requested_ms != 0;
     m->look_ms = now_ms + (uint64_t)m->conf.view->count / LOOK_MEMBERS * LOOK_MS;
-    bool wanted = wishes_change(&m->wishes, &m->seats);
-    m->wished_ms = !wanted ? 0 : m->wished_ms != 0 ? m->wished_ms : now_ms;
+    bool wanted = change_requests_change(&m->requests, &m->progress);
+    m->requested_ms = !wanted ? 0 : m->requested_ms != 0 ? m->requested_ms : now_ms;
     return wanted;
 }
 
 void membership_tick(struct membership *m, const struct bitset *silent, uint64_t now_ms)
 {
-    struct epoch_event want = {.type = EPOCH_EV_WANT, .good = true}, tick = {.type = EPOCH_EV_TICK, .good = true};
-    seats_tick(&m->seats, silent, now_ms);
-    tell_apart(m);
+    struct paxos_event want = {.type = PAXOS_EV_WANT, .good = true}, tick = {.type = PAXOS_EV_TICK, .good = true};
+    member_progress_tick(&m->progress, silent, now_ms);
+    tell_partitioned(m);
     tell_disks(m);
     if (m->taken)
         return;
     look_at_doubt(m, now_ms);
-    if (now_ms >= m->proofs_ms && proofs_pending(m)) {
-        m->proofs_ms = now_ms + PROOFS_MS;
-        tell_proofs(m, VIEW_NOBODY);
+    if (now_ms >= m->evidence_all_ms && evidence_all_pending(m)) {
+        m->evidence_all_ms = now_ms + EVIDENCE_ALL_MS;
+        tell_all_evidence(m, VIEW_NOBODY);
     }
-    wishes_tick(&m->wishes, &m->seats);
+    change_requests_tick(&m->requests, &m->progress);
     want.flag = changes(m, now_ms);
     step(m, &want, now_ms);
     step(m, &tick, now_ms);
@@ -696,56 +700,57 @@ void membership_tick(struct membership *m, const struct bitset *silent, uint64_t
 
 /* ---- what is wished ---- */
 
-static void tell_voters(struct membership *m, const struct epoch_message *wish)
+static void tell_voters(struct membership *m, const struct paxos_message *request)
 {
     const struct view *view = m->conf.view;
     for (uint32_t i = 0; i < view->count; i++)
-        if (i != view->self && m->seats.seat[i].up && view->members[i].as.voter)
-            say(m, view->members[i].as.id, wish);
+        if (i != view->self && m->progress.seat[i].up && view->members[i].as.voter)
+            say(m, view->members[i].as.id, request);
 }
 
-enum err membership_wish(struct membership *m, uint32_t kind, uint32_t id, uint64_t number)
+enum err membership_change_request(struct membership *m, uint32_t kind, uint32_t id, uint64_t number)
 {
-    struct epoch_message wish = {.type = WIRE_WISH, .wish = {.kind = kind, .id = id, .number = number}};
-    TRY(wishes_add(&m->wishes, &m->seats, id_of(m, self_of(m)), kind, id, number));
-    tell_voters(m, &wish);
+    struct paxos_message request = {.type = WIRE_CHANGE_REQUEST, .request = {.kind = kind, .id = id, .number = number}};
+    TRY(change_requests_add(&m->requests, &m->progress, id_of(m, self_of(m)), kind, id, number));
+    tell_voters(m, &request);
     return ERR_OK;
 }
 
-enum err membership_enrol(struct membership *m, const struct record_member *as)
+enum err membership_admit(struct membership *m, const struct config_member *as)
 {
-    struct epoch_message wish = {.type = WIRE_WISH, .wish = {.kind = WIRE_WISH_ENROL, .member = as}};
-    TRY(wishes_enrol(&m->wishes, &m->seats, last(m), as));
-    tell_voters(m, &wish);
+    struct paxos_message request = {.type = WIRE_CHANGE_REQUEST, .request = {.kind = WIRE_CHANGE_ADMIT, .member = as}};
+    TRY(change_requests_admit(&m->requests, &m->progress, last(m), as));
+    tell_voters(m, &request);
     return ERR_OK;
 }
 
-void membership_rivals(struct membership *m, uint32_t owner, uint32_t fragment, uint64_t version)
+void membership_equivocation(struct membership *m, uint32_t owner, uint32_t fragment, uint64_t version)
 {
     const struct view *view = m->conf.view;
     uint32_t slot = view_slot(view, owner);
     if (slot == VIEW_NOBODY) /* it has gone since */
         return;
-    if (load_proofs(m) == ERR_OK && m->seats.seat[slot].broke_word) {
-        tell_proofs(m, VIEW_NOBODY);
+    if (load_all_evidence(m) == ERR_OK && m->progress.seat[slot].broke_word) {
+        tell_all_evidence(m, VIEW_NOBODY);
         return;
     }
-    /* The proof could not be kept. */
+    /* The evidence could not be kept. */
     tell(m, &(struct membership_news){
-                .type = MEMBERSHIP_PROOF_LOST, .member = slot, .fragment = fragment, .version = version});
+                .type = MEMBERSHIP_EVIDENCE_LOST, .member = slot, .fragment = fragment, .version = version});
     if (slot != view->self)
-        (void)failed(m, membership_wish(m, WIRE_WISH_EVICT, owner, last(m)->epoch), "asking for an eviction");
+        (void)failed(m, membership_change_request(m, WIRE_CHANGE_EVICT, owner, last(m)->epoch),
+                     "asking for an eviction");
 }
 
 void membership_said(struct membership *m, uint32_t member, const struct membership_said *said)
 {
-    struct seat *seat = &m->seats.seat[member];
+    struct seat *seat = &m->progress.seat[member];
     seat->said = true;
     snprintf(seat->address, sizeof seat->address, "%s", said->address);
     memset(seat->address + strlen(seat->address), 0, sizeof seat->address - strlen(seat->address));
     seat->uplink = said->uplink;
-    seat->owner_wish = said->owner_wish;
-    if (seat->drains != said->draining) /* else what others wish of it stands */
+    seat->owner_choice = said->owner_choice;
+    if (seat->drains != said->draining) /* else what others ask of it stands */
         seat->drain = said->draining;
     seat->drains = said->draining;
 }
@@ -754,32 +759,32 @@ void membership_said(struct membership *m, uint32_t member, const struct members
 
 static void forget_epoch(struct membership *m)
 {
-    holdings_clear(m->holdings);
-    m->asked_ms = m->sealed_ms = m->wished_ms = m->look_ms = 0;
+    promise_reports_clear(m->reports);
+    m->asked_ms = m->sealed_ms = m->requested_ms = m->look_ms = 0;
     m->asked = (struct bitset){{0}};
     m->lacking_count = 0;
-    m->compose = m->take_over = false;
+    m->next_config = m->take_over = false;
     m->saving = m->saved = 0;
 }
 
 enum err membership_begin(struct membership *m, uint64_t now_ms)
 {
-    const struct record *record = last(m);
-    uint32_t voters[EPOCH_VOTERS_MAX], count = 0;
-    for (uint32_t i = 0; i < record->members_count; i++)
-        if (record->members[i].voter && count < EPOCH_VOTERS_MAX)
-            voters[count++] = record->members[i].id;
-    seats_begin(&m->seats, now_ms);
-    TRY(load_proofs(m));
-    wishes_fulfil(&m->wishes, &m->seats, record);
+    const struct config *config = last(m);
+    uint32_t voters[PAXOS_VOTERS_MAX], count = 0;
+    for (uint32_t i = 0; i < config->members_count; i++)
+        if (config->members[i].voter && count < PAXOS_VOTERS_MAX)
+            voters[count++] = config->members[i].id;
+    member_progress_begin(&m->progress, now_ms);
+    TRY(load_all_evidence(m));
+    change_requests_fulfil(&m->requests, &m->progress, config);
     forget_epoch(m);
-    const struct epoch_vote *vote = &m->conf.disk->vote;
-    TRY(epoch_begin(m->epoch, record->epoch, voters, count, membership_votes(m),
-                    vote->epoch == record->epoch ? vote : NULL, now_ms));
+    const struct paxos_vote *vote = &m->conf.disk->vote;
+    TRY(paxos_begin(m->paxos, config->epoch, voters, count, membership_votes(m),
+                    vote->epoch == config->epoch ? vote : NULL, now_ms));
     for (uint32_t i = 0; i < m->conf.view->count; i++)
-        if (m->seats.seat[i].used && m->seats.seat[i].up)
+        if (m->progress.seat[i].used && m->progress.seat[i].up)
             membership_up(m, i, true, now_ms);
-    if (epoch_sealed(m->epoch)) {
+    if (paxos_sealed(m->paxos)) {
         m->sealed_ms = now_ms;
         if (m->sync != NULL)
             sync_seal(m->sync);
@@ -787,13 +792,13 @@ enum err membership_begin(struct membership *m, uint64_t now_ms)
     return ERR_OK;
 }
 
-bool membership_take(struct membership *m, struct record *record, struct digest *digest)
+bool membership_take(struct membership *m, struct config *config, struct digest *digest)
 {
     if (!m->taken)
         return false;
-    *record = m->record;
+    *config = m->config;
     *digest = m->digest;
-    m->record = (struct record){0};
+    m->config = (struct config){0};
     m->taken = false;
     return true;
 }
@@ -807,13 +812,13 @@ enum err membership_new(const struct membership_conf *conf, struct membership **
     *out = NULL;
     TRY_OUT(mem_new(1, sizeof *m, "membership", &m));
     m->conf = *conf;
-    struct epoch_conf epoch = {.self = conf->view->members[conf->view->self].as.id,
+    struct paxos_conf epoch = {.self = conf->view->members[conf->view->self].as.id,
                                .seed = conf->seed,
                                .turn_ms = TURN_MS,
                                .again_ms = MEMBERSHIP_AGAIN_MS};
-    TRY_OUT(seats_init(conf->view, conf->chain, conf->disk, &m->seats));
-    TRY_OUT(holdings_new(&m->holdings));
-    TRY_OUT(epoch_new(&epoch, &m->epoch));
+    TRY_OUT(member_progress_init(conf->view, conf->config_log, conf->disk, &m->progress));
+    TRY_OUT(promise_reports_new(&m->reports));
+    TRY_OUT(paxos_new(&epoch, &m->paxos));
 out:
     if (err != ERR_OK)
         membership_free(m);
@@ -828,21 +833,21 @@ void membership_free(struct membership *m)
         return;
     for (uint32_t i = 0; i < m->own_count; i++)
         mem_free(m->own[i].bytes);
-    record_deinit(&m->record);
-    epoch_free(m->epoch);
-    holdings_free(m->holdings);
-    seats_deinit(&m->seats);
+    config_deinit(&m->config);
+    paxos_free(m->paxos);
+    promise_reports_free(m->reports);
+    member_progress_deinit(&m->progress);
     mem_free(m);
 }
 
 enum err membership_plan_known(struct membership *m, struct sync *sync, uint32_t fragments_count,
                                const uint32_t *shards_counts)
 {
-    TRY(holdings_reserve(m->holdings, fragments_count));
-    TRY(seats_plan_known(&m->seats, sync, fragments_count));
+    TRY(promise_reports_reserve(m->reports, fragments_count));
+    TRY(member_progress_plan_known(&m->progress, sync, fragments_count));
     m->sync = sync;
     m->shards_counts = shards_counts;
-    if (epoch_sealed(m->epoch))
+    if (paxos_sealed(m->paxos))
         sync_seal(sync);
     return ERR_OK;
 }
@@ -854,33 +859,34 @@ bool membership_may_vote(const struct membership *m, uint32_t member)
     const struct view *view = m->conf.view;
     if (member == view->self)
         return membership_votes(m);
-    return view->members[member].used && view->members[member].as.voter && m->seats.seat[member].up &&
-           !seats_in_doubt(&m->seats, member);
+    return view->members[member].used && view->members[member].as.voter && m->progress.seat[member].up &&
+           !member_progress_in_doubt(&m->progress, member);
 }
 
 bool membership_broke_word(const struct membership *m, uint32_t member)
 {
-    return m->seats.seat[member].broke_word;
+    return m->progress.seat[member].broke_word;
 }
 
 bool membership_silent(const struct membership *m, uint32_t member)
 {
-    return seats_silent(&m->seats, member);
+    return member_progress_silent(&m->progress, member);
 }
 
 bool membership_disk_fails(const struct membership *m, uint32_t member)
 {
-    return m->seats.seat[member].up && seats_disk_fails(&m->seats, member);
+    return m->progress.seat[member].up && member_progress_disk_fails(&m->progress, member);
 }
 
-uint32_t membership_apart_from(const struct membership *m, uint32_t member)
+uint32_t membership_partitioned_from(const struct membership *m, uint32_t member)
 {
-    return seats_apart_from(&m->seats, member);
+    return member_progress_partitioned_from(&m->progress, member);
 }
 
-bool membership_apart_text(const struct membership *m, uint32_t member, uint32_t owner, char *text, size_t text_bytes)
+bool membership_partitioned_text(const struct membership *m, uint32_t member, uint32_t owner, char *text,
+                                 size_t text_bytes)
 {
-    return seats_apart_text(&m->seats, member, owner, text, text_bytes);
+    return member_progress_partitioned_text(&m->progress, member, owner, text, text_bytes);
 }
 
 uint64_t membership_sealed_ms(const struct membership *m)
@@ -888,9 +894,9 @@ uint64_t membership_sealed_ms(const struct membership *m)
     return m->sealed_ms;
 }
 
-uint64_t membership_wished_ms(const struct membership *m)
+uint64_t membership_requested_ms(const struct membership *m)
 {
-    return m->wished_ms;
+    return m->requested_ms;
 }
 
 bool membership_pending(const struct membership *m, uint32_t *at, struct membership_pending *out)
@@ -899,15 +905,15 @@ bool membership_pending(const struct membership *m, uint32_t *at, struct members
     for (; *at < 2 * view->count; ++*at) {
         uint32_t member = *at / 2;
         bool off = *at % 2 != 0;
-        const struct seat *seat = &m->seats.seat[member];
-        const struct seat_wish *wish = off ? &seat->off : &seat->out;
-        uint32_t by = view_slot(view, wish->by);
-        if (!seat->used || !wish->wished)
+        const struct seat *seat = &m->progress.seat[member];
+        const struct seat_change_request *request = off ? &seat->off : &seat->out;
+        uint32_t by = view_slot(view, request->by);
+        if (!seat->used || !request->requested)
             continue;
-        *out = (struct membership_pending){.kind = off ? WIRE_WISH_REVOKE : WIRE_WISH_EVICT,
+        *out = (struct membership_pending){.kind = off ? WIRE_CHANGE_REVOKE : WIRE_CHANGE_EVICT,
                                            .member = member,
                                            .by = by != VIEW_NOBODY ? view->members[by].as.name : "one that is gone",
-                                           .for_ms = m->seats.now_ms - wish->since_ms};
+                                           .for_ms = m->progress.now_ms - request->since_ms};
         ++*at;
         return true;
     }
@@ -916,8 +922,8 @@ bool membership_pending(const struct membership *m, uint32_t *at, struct members
 
 uint32_t membership_voters(const struct membership *m, uint32_t *heard)
 {
-    *heard = seats_voters_heard(&m->seats);
-    return record_voters(last(m));
+    *heard = member_progress_voters_heard(&m->progress);
+    return config_voters(last(m));
 }
 
 /* Appends the names of voters: of others who have not promised yet, or of those who lack something. */
@@ -927,7 +933,7 @@ static void add_names(const struct membership *m, bool lacking, char *text, size
     for (uint32_t i = 0; i < view->count; i++) {
         const struct view_member *member = &view->members[i];
         bool asked = member->used && member->as.voter && i != view->self;
-        bool named = !lacking && asked && !epoch_promised(m->epoch, member->as.id);
+        bool named = !lacking && asked && !paxos_promised(m->paxos, member->as.id);
         for (uint32_t k = 0; lacking && member->used && k < m->lacking_count; k++)
             named |= m->lacking[k] == member->as.id;
         size_t at = strlen(text);
@@ -938,22 +944,22 @@ static void add_names(const struct membership *m, bool lacking, char *text, size
 
 void membership_waits(const struct membership *m, char *text, size_t text_bytes)
 {
-    uint32_t proposer = view_slot(m->conf.view, epoch_ballot_id(m->conf.disk->vote.promised));
+    uint32_t proposer = view_slot(m->conf.view, paxos_ballot_id(m->conf.disk->vote.promised));
     text[0] = '\0';
-    if (m->sealed_ms == 0 && m->wished_ms == 0)
+    if (m->sealed_ms == 0 && m->requested_ms == 0)
         return;
-    switch (epoch_state(m->epoch)) {
-    case EPOCH_PREPARING:
+    switch (paxos_state(m->paxos)) {
+    case PAXOS_PREPARING:
         snprintf(text, text_bytes, "an answer of");
         add_names(m, false, text, text_bytes);
         break;
-    case EPOCH_COMPOSING:
+    case PAXOS_COMPOSING:
         snprintf(text, text_bytes,
-                 m->lacking_count > 0 ? "what the next record rests on to be fetched by"
+                 m->lacking_count > 0 ? "what the next configuration rests on to be fetched by"
                                       : "what those hold who might take part");
         add_names(m, true, text, text_bytes);
         break;
-    case EPOCH_ACCEPTING: snprintf(text, text_bytes, "a majority to accept the next record"); break;
+    case PAXOS_ACCEPTING: snprintf(text, text_bytes, "a majority to accept the next configuration"); break;
     default:
         if (!membership_votes(m))
             snprintf(text, text_bytes, "those that vote, of which this island is none now");

@@ -3,15 +3,15 @@
  * membership: this island's voice in who takes part: messages of the epoch protocol in and out, what the others hold,
  * who is silent, and which changes are wanted.
  *
- * net/membership/epoch has the rules of voting, net/membership/compose those of what the next record says; here both
- * are joined to the protocol's core, to what members say of themselves, and to the host's disk and network
+ * net/membership/paxos has the rules of voting, net/membership/next_config those of what the next configuration says;
+ * here both are joined to the protocol's core, to what members say of themselves, and to the host's disk and network
  * (net/membership/membership_io.h). The same object runs in the daemon and in tests/sim. Of the core (net/sync/sync.h)
  * it seals, says what a draft wants fetched, and does nothing else to it.
  *
- * The host keeps each decided record and then tells it (MEMBERSHIP_DECIDED); whoever owns chain, view and core takes
- * it, changes over, and calls membership_begin(). Pure but for its host; one thread calls.
+ * The host keeps each decided configuration and then tells it (MEMBERSHIP_DECIDED); whoever owns config log, view and
+ * core takes it, changes over, and calls membership_begin(). Pure but for its host; one thread calls.
  *
- * Owns: how members decide who takes part: ballots and votes, what the next record says, who is lost.
+ * Owns: how members decide who takes part: ballots and votes, what the next configuration says, who is lost.
  * Called by: daemon, daemon/control, daemon/ctl, daemon/membership, daemon/peers, daemon/state.
  * Never includes: daemon/, common/fsio.h, net/transfer/, <pthread.h>, <sys/socket.h>, <time.h>, <unistd.h>, <zmq.h>.
  */
@@ -24,11 +24,11 @@
 
 #include "common/bitset.h"
 #include "common/err.h"
-#include "net/config/chain.h"
-#include "net/config/record.h"
+#include "net/config/config_log.h"
+#include "net/config/config.h"
 #include "net/config/view.h"
 #include "net/membership/membership_io.h"
-#include "net/membership/wire_epoch.h"
+#include "net/membership/wire_paxos.h"
 #include "net/sync/sync.h"
 #include "net/transport/ident.h"
 #include "net/transport/wire.h"
@@ -38,8 +38,8 @@ enum { MEMBERSHIP_AGAIN_MS = 250 };
 
 /* All borrowed. */
 struct membership_conf {
-    const struct view *view; /* follows the newest record of the chain */
-    const struct chain *chain;
+    const struct view *view; /* follows the newest configuration of the config log */
+    const struct config_log *config_log;
     const struct ident *ident;
     const struct voting_disk *disk;
     const struct membership_io *host;
@@ -56,11 +56,11 @@ void membership_free(struct membership *membership);
 ERR_MUST_CHECK enum err membership_plan_known(struct membership *membership, struct sync *sync,
                                               uint32_t fragments_count, const uint32_t *shards_counts);
 
-/* The chain has a new record, and view and core have changed over to it; or this process begins. ERR_NOMEM and others:
- * the daemon cannot go on. */
+/* The config log has a new configuration, and view and core have changed over to it; or this process begins. ERR_NOMEM
+ * and others: the daemon cannot go on. */
 ERR_MUST_CHECK enum err membership_begin(struct membership *membership, uint64_t now_ms);
-/* MEMBERSHIP_DECIDED: the record, which the caller owns from now on, and its digest; false: none. */
-bool membership_take(struct membership *membership, struct record *record, struct digest *digest);
+/* MEMBERSHIP_DECIDED: the configuration, which the caller owns from now on, and its digest; false: none. */
+bool membership_take(struct membership *membership, struct config *config, struct digest *digest);
 
 /* ---- what comes in ---- */
 
@@ -77,32 +77,33 @@ void membership_up(struct membership *membership, uint32_t member, bool up, uint
 /* `silent`: members that we have not heard for as long as the run allows (by slot). */
 void membership_tick(struct membership *membership, const struct bitset *silent, uint64_t now_ms);
 
-/* What a member, or we ourselves, say of it: goes into the next record that is made for another reason, but for
+/* What a member, or we ourselves, say of it: goes into the next configuration that is made for another reason, but for
  * `draining`, which is one. */
 struct membership_said {
-    const char *address; /* "host:port"; "": it dials the others */
-    uint64_t uplink;     /* bit/s; 0: as the record says */
-    uint8_t owner_wish;  /* enum record_wish */
+    const char *address;  /* "host:port"; "": it dials the others */
+    uint64_t uplink;      /* bit/s; 0: as the configuration says */
+    uint8_t owner_choice; /* enum config_owner_choice */
     bool draining;
 };
 void membership_said(struct membership *membership, uint32_t member, const struct membership_said *said);
 
-/* What somebody here asks for, until a record says it: kinds and numbers as in net/membership/wire_epoch.h. All voters
- * are told, those that can be heard: ask again now and then. ERR_NOTFOUND: nobody of that id. */
-ERR_MUST_CHECK enum err membership_wish(struct membership *membership, uint32_t kind, uint32_t id, uint64_t number);
+/* What somebody here asks for, until a configuration says it: kinds and numbers as in net/membership/wire_paxos.h. All
+ * voters are told, those that can be heard: ask again now and then. ERR_NOTFOUND: nobody of that id. */
+ERR_MUST_CHECK enum err membership_change_request(struct membership *membership, uint32_t kind, uint32_t id,
+                                                  uint64_t number);
 /* A new member, as of an invitation that was redeemed; likewise. ERR_STATE: too many at a time, or its name or key is
  * taken. */
-ERR_MUST_CHECK enum err membership_enrol(struct membership *membership, const struct record_member *as);
-/* An owner, by its id, has signed two results of one part; the host has the proof, if that could be kept. Nobody can
+ERR_MUST_CHECK enum err membership_admit(struct membership *membership, const struct config_member *as);
+/* An owner, by its id, has signed two results of one part; the host has the evidence, if that could be kept. Nobody can
  * tell which is the right one; it has broken its word and is evicted. If it is ourselves, the others will see to it. */
-void membership_rivals(struct membership *membership, uint32_t owner, uint32_t fragment, uint64_t version);
+void membership_equivocation(struct membership *membership, uint32_t owner, uint32_t fragment, uint64_t version);
 
 /* ---- the host's answers ---- */
 
 /* The vote of this number, and all before it, are durable. */
 void membership_saved(struct membership *membership, uint64_t number, uint64_t now_ms);
-/* The record that was decided is durable. */
-void membership_kept(struct membership *membership, const struct record_entry *entry);
+/* The configuration that was decided is durable. */
+void membership_kept(struct membership *membership, const struct config_entry *entry);
 
 /* ---- looking in ---- */
 
@@ -115,11 +116,11 @@ bool membership_may_vote(const struct membership *membership, uint32_t member);
 bool membership_broke_word(const struct membership *membership, uint32_t member);
 /* Since when the next epoch is being decided, so that nothing is made; 0: it is not. */
 uint64_t membership_sealed_ms(const struct membership *membership);
-/* Since when somebody wishes for another record, decided or not; 0: nobody does. */
-uint64_t membership_wished_ms(const struct membership *membership);
+/* Since when somebody asks for another configuration, decided or not; 0: nobody does. */
+uint64_t membership_requested_ms(const struct membership *membership);
 /* A request about a member that is neither decided nor forgotten yet. */
 struct membership_pending {
-    uint32_t kind; /* enum wire_wish: evict or revoke */
+    uint32_t kind; /* enum wire_change_request: evict or revoke */
     uint32_t member;
     const char *by; /* name of the island where it was asked; borrowed of the view */
     uint64_t for_ms;
@@ -135,10 +136,10 @@ bool membership_silent(const struct membership *membership, uint32_t member);
 /* Whether a member that is heard says that its disk keeps nothing. */
 bool membership_disk_fails(const struct membership *membership, uint32_t member);
 /* The owner that is cut off from the member, which may be us, so that it stands back; VIEW_NOBODY: it does not. */
-uint32_t membership_apart_from(const struct membership *membership, uint32_t member);
+uint32_t membership_partitioned_from(const struct membership *membership, uint32_t member);
 /* Into `text`: whether it is a line that keeps those two apart, or that one of them makes no result, as far as that is
  * known here; false: it is no line for sure. */
-bool membership_apart_text(const struct membership *membership, uint32_t member, uint32_t owner, char *text,
-                           size_t text_bytes);
+bool membership_partitioned_text(const struct membership *membership, uint32_t member, uint32_t owner, char *text,
+                                 size_t text_bytes);
 
 #endif

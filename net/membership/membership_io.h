@@ -13,8 +13,8 @@
 #include <stdint.h>
 
 #include "common/err.h"
-#include "net/config/record.h"
-#include "net/membership/epoch.h"
+#include "net/config/config.h"
+#include "net/membership/paxos.h"
 
 /* Whether a disk may vote (rule 9 of docs/PROTOCOL.md, "Epochs"). */
 enum vote_doubt {
@@ -27,20 +27,20 @@ enum vote_doubt {
 struct voting_disk {
     enum vote_doubt doubt;
     uint64_t incarnation;   /* never 0 */
-    struct epoch_vote vote; /* the last one, durable or not; all zero if there is none */
+    struct paxos_vote vote; /* the last one, durable or not; all zero if there is none */
 };
 
 enum membership_news_type {
-    MEMBERSHIP_DECIDED,    /* the next record is durable here: membership_take() */
-    MEMBERSHIP_VOTES,      /* this island votes from now on: its disk is in doubt no more */
-    MEMBERSHIP_WANTS,      /* the protocol's core was told to fetch something: step it, with SYNC_EV_TICK */
-    MEMBERSHIP_APART,      /* `member` stands back, cut off from `from` */
-    MEMBERSHIP_DISK_FAILS, /* `member`, another one, says that its disk keeps nothing */
-    MEMBERSHIP_BROKE_WORD, /* `member` has signed two results of one part: of `fragment`, `version` */
-    MEMBERSHIP_PROOF_LOST, /* the same, but the proof could not be kept: who asks later is not shown it */
-    MEMBERSHIP_NO_PROOF,   /* what is kept as a proof about `member` is none: err_text() says why */
-    MEMBERSHIP_SUSPECT,    /* seals show two results of one part of the member of `id` */
-    MEMBERSHIP_FAILED,     /* `text` failed with `err`, as err_text() says; it is tried again */
+    MEMBERSHIP_DECIDED,       /* the next configuration is durable here: membership_take() */
+    MEMBERSHIP_VOTES,         /* this island votes from now on: its disk is in doubt no more */
+    MEMBERSHIP_WANTS,         /* the protocol's core was told to fetch something: step it, with SYNC_EV_TICK */
+    MEMBERSHIP_PARTITIONED,   /* `member` stands back, cut off from `from` */
+    MEMBERSHIP_DISK_FAILS,    /* `member`, another one, says that its disk keeps nothing */
+    MEMBERSHIP_BROKE_WORD,    /* `member` has signed two results of one part: of `fragment`, `version` */
+    MEMBERSHIP_EVIDENCE_LOST, /* the same, but the evidence could not be kept: who asks later is not shown it */
+    MEMBERSHIP_NO_EVIDENCE,   /* what is kept as evidence about `member` is none: err_text() says why */
+    MEMBERSHIP_SUSPECT,       /* seals show two results of one part of the member of `id` */
+    MEMBERSHIP_FAILED,        /* `text` failed with `err`, as err_text() says; it is tried again */
 };
 
 struct membership_news {
@@ -57,16 +57,17 @@ struct membership_io {
     void (*send)(void *user, uint32_t slot, uint32_t type, const uint8_t *bytes, size_t bytes_count);
     /* The vote is the last one from here on; when it is durable, membership_saved() with `number`, or one after it.
      * Copied. Where it cannot be made durable, nothing: what asked for it asks again. */
-    void (*save_vote)(void *user, const struct epoch_vote *vote, uint64_t number);
-    /* When the record is durable, membership_kept(). Copied. ERR_NOMEM: the others send it again. */
-    enum err (*keep_record)(void *user, const struct record_entry *entry);
-    /* The record of an epoch, as it was decided: record_entry_free(). ERR_NOTFOUND and others: another member has it.
+    void (*save_vote)(void *user, const struct paxos_vote *vote, uint64_t number);
+    /* When the configuration is durable, membership_kept(). Copied. ERR_NOMEM: the others send it again. */
+    enum err (*keep_config)(void *user, const struct config_entry *entry);
+    /* The configuration of an epoch, as it was decided: config_entry_free(). ERR_NOTFOUND and others: another member
+     * has it.
      */
-    enum err (*read_record)(void *user, uint64_t epoch, struct record_entry *out);
-    /* The proof that the member of this id signed two results of one part (net/membership/proof.h), for good. The
-     * caller of load_proof() frees `*bytes`; ERR_NOTFOUND: there is none. */
-    enum err (*save_proof)(void *user, uint32_t id, const uint8_t *bytes, size_t bytes_count);
-    enum err (*load_proof)(void *user, uint32_t id, uint8_t **bytes, size_t *bytes_count);
+    enum err (*read_config)(void *user, uint64_t epoch, struct config_entry *out);
+    /* The evidence that the member of this id signed two results of one part (net/membership/evidence.h), for good. The
+     * caller of load_evidence() frees `*bytes`; ERR_NOTFOUND: there is none. */
+    enum err (*save_evidence)(void *user, uint32_t id, const uint8_t *bytes, size_t bytes_count);
+    enum err (*load_evidence)(void *user, uint32_t id, uint8_t **bytes, size_t *bytes_count);
     /* The disk is in doubt no more, durably. A failure: it still is. */
     enum err (*settle)(void *user);
     void (*tell)(void *user, const struct membership_news *news);

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-#include "net/config/vouch.h"
-#include "net/sync/sync_certify.h"
+#include "net/config/certificate.h"
+#include "net/sync/sync_commit.h"
 #include "net/sync/sync_core.h"
 #include "net/sync/sync_doubt.h"
 #include "net/sync/sync_fragment.h"
@@ -68,15 +68,15 @@ static void want(struct sync *sync, uint32_t f, uint64_t version, uint64_t epoch
     sync_beyond_want(sync, f, version, epoch, owner, digest);
     struct sync_parts *parts = &sync->fragments[f].parts;
     bool next = version == sync->fragments[f].own.version + 1;
-    uint32_t p = next ? sync_certify_find(parts, epoch, owner) : CHAIN_PARTS_MAX;
-    if (p == CHAIN_PARTS_MAX)
+    uint32_t p = next ? sync_commit_find(parts, epoch, owner) : VERSION_PARTS_MAX;
+    if (p == VERSION_PARTS_MAX)
         return;
     if ((parts->wanted >> p & 1) == 0)
         sync_peers_fetch_now(sync, f);
     parts->wanted |= (uint64_t)1 << p;
     if (digest != NULL)
-        sync_certify_prefer(parts, p, digest);
-    if (digest != NULL && sync_certify_lacks(sync, f, p))
+        sync_commit_prefer(parts, p, digest);
+    if (digest != NULL && sync_commit_lacks(sync, f, p))
         sync_beyond_reset(sync, f); /* what is kept beyond it is reached again with the other one */
 }
 
@@ -248,7 +248,7 @@ void sync_take_over(struct sync *sync, uint32_t f, uint64_t version)
     sync_peers_fetch_now(sync, f);
 }
 
-uint32_t sync_parts(const struct sync *sync, uint32_t f, const struct chain_part **parts)
+uint32_t sync_parts(const struct sync *sync, uint32_t f, const struct version_part **parts)
 {
     *parts = sync->fragments[f].parts.part;
     return sync->fragments[f].parts.count;
@@ -267,7 +267,7 @@ uint64_t sync_reach(const struct sync *sync, uint32_t f)
     return sync_beyond_reach(sync, f);
 }
 
-uint32_t sync_reach_parts(const struct sync *sync, uint32_t f, const struct chain_part **parts)
+uint32_t sync_reach_parts(const struct sync *sync, uint32_t f, const struct version_part **parts)
 {
     *parts = sync_beyond_parts(sync, f)->part;
     return sync_beyond_parts(sync, f)->count;
@@ -283,15 +283,15 @@ bool sync_reach_held(const struct sync *sync, uint32_t f, uint32_t p, struct dig
 bool sync_has(const struct sync *sync, uint32_t f, uint64_t epoch, uint32_t owner, const struct digest *digest)
 {
     const struct sync_parts *parts = &sync->fragments[f].parts;
-    uint32_t p = sync_certify_find(parts, epoch, owner);
-    return p == CHAIN_PARTS_MAX || ((parts->held >> p & 1) != 0 && digest_equal(&parts->digest[p], digest));
+    uint32_t p = sync_commit_find(parts, epoch, owner);
+    return p == VERSION_PARTS_MAX || ((parts->held >> p & 1) != 0 && digest_equal(&parts->digest[p], digest));
 }
 
-uint32_t sync_uncertified(const struct sync *sync, uint32_t f)
+uint32_t sync_uncommitted(const struct sync *sync, uint32_t f)
 {
     uint32_t count = 0;
     for (uint32_t p = 0; p < sync->fragments[f].parts.count; p++)
-        count += (sync->fragments[f].parts.held >> p & 1) && !sync_certify_counts(sync, f, p);
+        count += (sync->fragments[f].parts.held >> p & 1) && !sync_commit_counts(sync, f, p);
     return count;
 }
 
@@ -300,7 +300,7 @@ uint32_t sync_stands_against(const struct sync *sync, uint32_t f)
     const struct sync_fragment *fragment = &sync->fragments[f];
     enum sync_proof proof = sync_core_proof(fragment);
     bool answered = proof == SYNC_PROOF_CONFIRMED || proof == SYNC_PROOF_FAILED;
-    if (!answered || !fragment->own.hash_known || sync->now_ms < fragment->proof_ms + SYNC_DISPUTE_MS ||
+    if (!answered || !fragment->own.hash_known || sync->now_ms < fragment->evidence_ms + SYNC_DISPUTE_MS ||
         sync_core_most_agree(sync, f))
         return SYNC_NOBODY;
     return sync_core_differs(sync, f);
@@ -359,13 +359,13 @@ static bool row_differs(const struct rows_said *a, const struct rows_said *b)
     return left->version != right->version || left->contributed != right->contributed ||
            left->abstained != right->abstained || a->epoch != b->epoch || a->held != b->held ||
            left->hash_known != right->hash_known || !digest_equal(&left->hash, &right->hash) ||
-           a->row.vouched != b->row.vouched || left->repairing != right->repairing;
+           a->row.certified != b->row.certified || left->repairing != right->repairing;
 }
 
 /* The results of the next version that we acknowledge. */
 static uint64_t held_parts(const struct sync *sync, uint32_t f)
 {
-    const struct chain_part *parts;
+    const struct version_part *parts;
     struct digest digest;
     bool acknowledged;
     uint64_t held = 0;
@@ -382,12 +382,13 @@ static bool sure_of(const struct sync *sync, uint32_t f)
     return sync_known(sync, f) && sync_state(sync, f) != SYNC_REPAIR && !sync_in_doubt(sync, f);
 }
 
-static struct rows_said own_row(const struct sync *sync, struct vouches *vouches, uint32_t f, uint64_t epoch)
+static struct rows_said own_row(const struct sync *sync, struct certificates *certificates, uint32_t f, uint64_t epoch)
 {
     struct rows_said said = {
         .row = {.fragment = f, .at = sync_own(sync, f)}, .epoch = epoch, .held = held_parts(sync, f)};
     const struct wire_standing *at = &said.row.at;
-    said.row.vouched = sure_of(sync, f) && vouches_own(vouches, f, at->version, &at->hash, said.row.signature);
+    said.row.certified =
+        sure_of(sync, f) && certificates_own(certificates, f, at->version, &at->hash, said.row.signature);
     return said;
 }
 
@@ -400,7 +401,7 @@ static bool room(const struct wire_heartbeat *beat, uint32_t rows_kept)
 
 static void put(const struct sync *sync, const struct rows_said *said, struct wire_heartbeat *beat)
 {
-    const struct chain_part *parts;
+    const struct version_part *parts;
     struct digest digest;
     bool acknowledged;
     struct wire_fragment *row = &beat->fragments[beat->fragments_count++];
@@ -417,11 +418,11 @@ static void put(const struct sync *sync, const struct rows_said *said, struct wi
     }
 }
 
-void rows_fill(const struct sync *sync, struct vouches *vouches, uint32_t fragments, struct rows_said *said,
+void rows_fill(const struct sync *sync, struct certificates *certificates, uint32_t fragments, struct rows_said *said,
                uint32_t *refresh, struct wire_heartbeat *beat)
 {
     for (uint32_t f = 0; f < fragments && room(beat, REFRESH); f++) {
-        struct rows_said row = own_row(sync, vouches, f, beat->epoch);
+        struct rows_said row = own_row(sync, certificates, f, beat->epoch);
         if (!row_differs(&row, &said[f]))
             continue;
         put(sync, &row, beat);
@@ -435,7 +436,7 @@ void rows_fill(const struct sync *sync, struct vouches *vouches, uint32_t fragme
             there = beat->fragments[i].fragment == f;
         if (there)
             continue;
-        said[f] = own_row(sync, vouches, f, beat->epoch);
+        said[f] = own_row(sync, certificates, f, beat->epoch);
         put(sync, &said[f], beat);
     }
 }

@@ -33,13 +33,13 @@
 #include "net/transport/wire.h"
 
 struct sync;
-struct vouches; /* net/config/vouch.h */
+struct certificates; /* net/config/certificate.h */
 
 /* `conf` and what it points to are copied. ERR_ARG: too many members, or none; ERR_NOMEM. Caller frees. */
 ERR_MUST_CHECK enum err sync_new(const struct sync_conf *conf, struct sync **out);
 /* NULL is fine. */
 void sync_free(struct sync *sync);
-/* Memory that sync_new() takes for so many slots, all in use, of which so many are voters that keep bytes. */
+/* Memory that sync_new() takes for so many slots, all in use, of which so many are full voters. */
 uint64_t sync_bytes(uint32_t slots, uint32_t fragments, uint32_t keepers);
 
 /* Fragment `f` is at `version` with `hash`; results of the version after it that the ledger holds follow as
@@ -47,9 +47,9 @@ uint64_t sync_bytes(uint32_t slots, uint32_t fragments, uint32_t keepers);
  * this a fragment is blank; it fetches a peer's state as soon as one has it. */
 void sync_restore(struct sync *sync, uint32_t f, uint64_t version, const struct digest *hash);
 
-/* A new epoch has begun: the chain has its record. Results that do not count in it are dropped, contributions go to
- * the new owners, and a seal ends. Between sync_step()s, with no action left; drain sync_action() after it. ERR_NOMEM:
- * the core is of no use any more. */
+/* A new epoch has begun: the config log has its configuration. Results that do not count in it are dropped,
+ * contributions go to the new owners, and a seal ends. Between sync_step()s, with no action left; drain sync_action()
+ * after it. ERR_NOMEM: the core is of no use any more. */
 ERR_MUST_CHECK enum err sync_begin_epoch(struct sync *sync, const struct sync_view *view, uint64_t now_ms);
 /* Whether we vote may change within an epoch: our disk is not in doubt any more. */
 void sync_set_votes(struct sync *sync, bool votes);
@@ -57,15 +57,15 @@ void sync_set_votes(struct sync *sync, bool votes);
  * seal). What sync_held() tells after this is what the seal names. The seal outlasts a restart: it is set again before
  * results are told of that the ledger holds, since some may have come after it. */
 void sync_seal(struct sync *sync);
-/* A result of the version after ours, or after sync_reach(), that a proposed record wants to carry: it is fetched
- * although we are sealed, from whoever is up. To be said again when the version is another one. */
+/* A result of the version after ours, or after sync_reach(), that a proposed configuration wants to carry: it is
+ * fetched although we are sealed, from whoever is up. To be said again when the version is another one. */
 void sync_want(struct sync *sync, uint32_t f, uint64_t version, uint64_t epoch, uint32_t owner);
 /* Likewise; and where its owner made two results of the part, and the other one is here, this one takes its place when
- * it comes: those who split over them could never certify the next epoch's start otherwise. */
+ * it comes: those who split over them could never commit the next epoch's start otherwise. */
 void sync_want_this(struct sync *sync, uint32_t f, uint64_t version, uint64_t epoch, uint32_t owner,
                     const struct digest *digest);
-/* The version that a proposed record starts from: the results on the way there are fetched, sealed or not, though they
- * need not count here; seen with the next tick. The last one said holds. */
+/* The version that a proposed configuration starts from: the results on the way there are fetched, sealed or not,
+ * though they need not count here; seen with the next tick. The last one said holds. */
 void sync_want_start(struct sync *sync, uint32_t f, uint64_t version);
 
 /* A version that a voter showed when all of them were asked, since the disks of most are in doubt (rule 9): its results
@@ -81,7 +81,7 @@ void sync_expect(struct sync *sync, bool expecting, bool brings_initial);
 bool sync_fetching_state(const struct sync *sync, uint32_t f, struct wire_key *key);
 void sync_state_moves(struct sync *sync, uint32_t f);
 
-/* Takes one event in; then drain sync_action() until it returns false, before the next one. Only SYNC_DO_TAKE_BACK and
+/* Takes one event in; then drain sync_action() until it returns false, before the next one. Only SYNC_DO_WITHDRAW and
  * SYNC_DO_ENCODE may be answered while draining. `now_ms` never goes back. */
 void sync_step(struct sync *sync, const struct sync_event *event, uint64_t now_ms);
 bool sync_action(struct sync *sync, struct sync_action *action);
@@ -98,22 +98,22 @@ bool sync_known(const struct sync *sync, uint32_t f);
 /* Whether others hold another state of our version and our own disk has been asked which is right. */
 bool sync_in_doubt(const struct sync *sync, uint32_t f);
 
-/* Whether the voice of a voter, ours or another's, is missing among those that vouch for a version
- * (net/config/vouch.h) and may be taken for given when it takes a state over: it cannot say what it held, and those
- * of the others who can be heard are too few without it. */
+/* Whether the voice of a voter, ours or another's, is missing among those that certify a version
+ * (net/config/certificate.h) and may be taken for given when it takes a state over: it cannot say what it held, and
+ * those of the others who can be heard are too few without it. */
 bool sync_excused(const struct sync *sync, uint32_t f, uint64_t version, uint32_t member);
 
 /* The parts of the version after the fragment's, borrowed until the next event; 0: its epoch is not known. */
-uint32_t sync_parts(const struct sync *sync, uint32_t f, const struct chain_part **parts);
+uint32_t sync_parts(const struct sync *sync, uint32_t f, const struct version_part **parts);
 /* Whether the result of part `p` of these is here, and its digest; `*acknowledged`: and we say so in heartbeats, as a
  * voter whose disk is not in doubt does of what it had before its seal. */
 bool sync_held(const struct sync *sync, uint32_t f, uint32_t p, struct digest *digest, bool *acknowledged);
 
-/* How far the bytes lead that are here: our version; or, where a proposed record starts further on, the last one of
- * which, as of all before it, every result is here, counted or not. With the parts of the version after it, borrowed
+/* How far the bytes lead that are here: our version; or, where a proposed configuration starts further on, the last one
+ * of which, as of all before it, every result is here, counted or not. With the parts of the version after it, borrowed
  * until the next event, and whether the result of part `p` of these is here: what a draft can rest on, at us. */
 uint64_t sync_reach(const struct sync *sync, uint32_t f);
-uint32_t sync_reach_parts(const struct sync *sync, uint32_t f, const struct chain_part **parts);
+uint32_t sync_reach_parts(const struct sync *sync, uint32_t f, const struct version_part **parts);
 bool sync_reach_held(const struct sync *sync, uint32_t f, uint32_t p, struct digest *digest);
 
 /* Whether this very result of the version after ours is here. One that is of no part of it needs not be. */
@@ -144,15 +144,15 @@ struct bitset sync_waiting_for(const struct sync *sync, uint32_t f);
  * not tell, neither has given way to the other, and most do not hold ours: people have to see to it. SYNC_NOBODY: there
  * is none. */
 uint32_t sync_stands_against(const struct sync *sync, uint32_t f);
-/* How many results of the next version are here and not certified. */
-uint32_t sync_uncertified(const struct sync *sync, uint32_t f);
+/* How many results of the next version are here and not committed. */
+uint32_t sync_uncommitted(const struct sync *sync, uint32_t f);
 /* The round of our part; borrowed until sync_free(). */
 const struct owner *sync_owner(const struct sync *sync, uint32_t f);
 /* With a quorum: rounds of our shards in a row that closed without the member, though it takes part; `*too_late`: it is
  * later than the run's grace, so that they no longer wait for it. */
 uint64_t sync_missed(const struct sync *sync, uint32_t member, bool *too_late);
 /* What there is to complain of in a member that can be heard. SYNC_FAULT_NO_RESULT is for a majority to judge: where it
- * complains of the same, the next record goes on without that member. */
+ * complains of the same, the next configuration goes on without that member. */
 enum sync_fault sync_fault(const struct sync *sync, uint32_t member);
 /* The highest version that we, or more than half of the others, are known to hold; to a witness, the highest of the
  * voters that can be heard. */
@@ -170,8 +170,8 @@ struct rows_said {
 
 /* Adds to `beat`, whose epoch is set, what changed since `said` was last told, then some of the other fragments in turn
  * from `*refresh` on; `said` (one for each fragment) and `*refresh` follow. `sync` may be NULL without fragments. What
- * we vouch for is signed, once. */
-void rows_fill(const struct sync *sync, struct vouches *vouches, uint32_t fragments, struct rows_said *said,
+ * we certify is signed, once. */
+void rows_fill(const struct sync *sync, struct certificates *certificates, uint32_t fragments, struct rows_said *said,
                uint32_t *refresh, struct wire_heartbeat *beat);
 
 #endif

@@ -15,7 +15,7 @@ static const char what_for[] = "the protocol";
  *   a tick, of each fragment: the fetch of every part's result (P), or a report, and the way to a state: a retirement,
  * an announcement, the fetch (4); one contribution that was refused is offered again (1); and its owner's check may
  * close the round (1). a heartbeat, of each fragment: a report, the way to a state, its owner's check (5), or a replay;
- * and the outer step, where it certifies (1). "replayed": a report, the way to the mending, its owner's check (5). a
+ * and the outer step, where it commits (1). "replayed": a report, the way to the mending, its owner's check (5). a
  * peer that came up: of each fragment a contribution to each of its parts (P), and one announcement. "encoded": an
  * announcement, a contribution to every part (P), the owner's check (P + 2 in all). "stored": our result to every other
  * member (M - 1), an announcement, the outer step (M + 1 in all). "installed": a report, a retirement, an announcement;
@@ -25,10 +25,10 @@ static const char what_for[] = "the protocol";
  *
  * So no fragment takes more than the largest of M + 2, P + 2 and 6, which is below M + P + 5; and one announcement
  * belongs to no fragment. What is left is for a caller that answers an action at once, while it drains: for a
- * SYNC_DO_TAKE_BACK taken out, SYNC_EV_TAKEN_BACK puts two in; a SYNC_DO_ENCODE that is answered with SYNC_EV_REFUSED
+ * SYNC_DO_WITHDRAW taken out, SYNC_EV_WITHDRAWN puts two in; a SYNC_DO_ENCODE that is answered with SYNC_EV_REFUSED
  * was alone.
  */
-enum { ACTIONS_BESIDES_MEMBERS = CHAIN_PARTS_MAX + 5, ACTIONS_OF_NO_FRAGMENT = 1 };
+enum { ACTIONS_BESIDES_MEMBERS = VERSION_PARTS_MAX + 5, ACTIONS_OF_NO_FRAGMENT = 1 };
 
 static size_t ring_room(uint64_t slots, uint64_t fragments)
 {
@@ -75,15 +75,15 @@ static enum err alloc_member(struct sync *sync, const struct sync_view *view, ui
     uint32_t fragments = sync->conf.fragments_count;
     if (peer->fragments == NULL)
         TRY(mem_new(fragments, sizeof *peer->fragments, what_for, &peer->fragments));
-    if (peer->holdings == NULL && bitset_has(&view->keepers, slot))
-        return mem_new(fragments, sizeof *peer->holdings, what_for, &peer->holdings);
+    if (peer->reports == NULL && bitset_has(&view->keepers, slot))
+        return mem_new(fragments, sizeof *peer->reports, what_for, &peer->reports);
     return ERR_OK;
 }
 
 static void drop_member(struct sync_member *peer)
 {
     mem_free(peer->fragments);
-    mem_free(peer->holdings);
+    mem_free(peer->reports);
     *peer = (struct sync_member){0};
 }
 
@@ -95,8 +95,8 @@ static void age_member(struct sync *sync, uint32_t slot)
         struct wire_standing *row = &peer->fragments[f];
         if (row->contributed > row->version)
             row->contributed = row->version;
-        if (peer->holdings != NULL)
-            peer->holdings[f].count = 0;
+        if (peer->reports != NULL)
+            peer->reports[f].count = 0;
     }
 }
 
@@ -166,9 +166,9 @@ void sync_core_free(struct sync *sync)
 /* ---- parts ---- */
 
 uint32_t sync_core_parts(const struct sync *sync, uint32_t f, uint64_t version,
-                         struct chain_part parts[CHAIN_PARTS_MAX])
+                         struct version_part parts[VERSION_PARTS_MAX])
 {
-    uint32_t count = chain_parts(sync->conf.chain, f, sync->shards_counts[f], version, parts), kept = 0;
+    uint32_t count = config_log_parts(sync->conf.config_log, f, sync->shards_counts[f], version, parts), kept = 0;
     for (uint32_t p = 0; p < count; p++)
         if ((parts[p].shards & sync->filled[f]) != 0)
             parts[kept++] = parts[p];
@@ -305,7 +305,7 @@ bool sync_core_disputed(const struct sync *sync, uint32_t f)
     enum sync_proof proof = sync_core_proof(fragment);
     if (proof == SYNC_PROOF_NONE || proof == SYNC_PROOF_ASKED)
         return proof == SYNC_PROOF_ASKED;
-    if (sync->now_ms >= fragment->proof_ms + SYNC_DISPUTE_MS || sync_core_most_agree(sync, f))
+    if (sync->now_ms >= fragment->evidence_ms + SYNC_DISPUTE_MS || sync_core_most_agree(sync, f))
         return false;
     return sync_core_differs(sync, f) != SYNC_NOBODY;
 }
@@ -317,7 +317,7 @@ bool sync_core_unproven(const struct sync *sync, uint32_t member)
     return sync->now_ms < sync->peers[member].conduct.unproven_until_ms;
 }
 
-bool sync_core_may_give(const struct sync *sync, uint32_t f, uint32_t member)
+bool sync_core_may_publish(const struct sync *sync, uint32_t f, uint32_t member)
 {
     if (!sync_core_other(sync, member) || !sync->peers[member].up)
         return false;
@@ -331,7 +331,7 @@ static bool announces(const struct sync *sync, uint32_t f, uint32_t member, bool
     const struct sync_member *peer = &sync->peers[member];
     if (!sync_core_other(sync, member))
         return false;
-    return peer->fragments[f].said && (sync_core_may_give(sync, f, member) || !to_have);
+    return peer->fragments[f].said && (sync_core_may_publish(sync, f, member) || !to_have);
 }
 
 /* Whether any of those who vote announces. */

@@ -34,21 +34,21 @@ enum { SYNC_YIELD_MS = 30000, SYNC_DISPUTE_MS = 45000 };
 /* Of the version after a fragment's: its parts, and which of their results are here. Masks are by part. */
 struct sync_parts {
     uint32_t count; /* 0: their epoch is not known */
-    struct chain_part part[CHAIN_PARTS_MAX];
-    struct digest digest[CHAIN_PARTS_MAX]; /* of those held */
-    uint64_t held, acknowledged;           /* acknowledged: and told in heartbeats, if we vote */
-    uint64_t certified;                    /* those that were seen to count: they do for good */
-    uint64_t wanted;                       /* by a proposed record */
-    uint64_t rivals;                       /* held, and somebody was asked for another one of the same part */
-    uint64_t other;                        /* of those held: wanted is another result of the part, of this digest */
-    struct digest wanted_digest[CHAIN_PARTS_MAX];
+    struct version_part part[VERSION_PARTS_MAX];
+    struct digest digest[VERSION_PARTS_MAX]; /* of those held */
+    uint64_t held, acknowledged;             /* acknowledged: and told in heartbeats, if we vote */
+    uint64_t committed;                      /* those that were seen to count: they do for good */
+    uint64_t wanted;                         /* by a proposed configuration */
+    uint64_t rivals;                         /* held, and somebody was asked for another one of the same part */
+    uint64_t other;                          /* of those held: wanted is another result of the part, of this digest */
+    struct digest wanted_digest[VERSION_PARTS_MAX];
 };
 
 /* Results beyond the next version, of which all are here and may not count yet: of those of `version` it is kept which
- * are here, too, while a proposed record rests on them. */
+ * are here, too, while a proposed configuration rests on them. */
 struct sync_beyond {
     uint64_t version;        /* 0: nothing is kept beyond the next version */
-    struct sync_parts parts; /* its own; nothing of it is acknowledged, certified or a rival */
+    struct sync_parts parts; /* its own; nothing of it is acknowledged, committed or a rival */
     uint64_t fetch_ms;       /* no new request before */
     uint32_t tries;
     struct bitset asked; /* members that were */
@@ -57,9 +57,9 @@ struct sync_beyond {
 /* What a voter says it holds of the version after its own; found by owner, in the order it was said, as 1 + index. */
 struct sync_holding {
     uint32_t count;
-    struct wire_held held[CHAIN_PARTS_MAX];
-    uint8_t first[CHAIN_PARTS_MAX]; /* by the owner's id modulo CHAIN_PARTS_MAX; 0: none */
-    uint8_t next[CHAIN_PARTS_MAX];
+    struct wire_held held[VERSION_PARTS_MAX];
+    uint8_t first[VERSION_PARTS_MAX]; /* by the owner's id modulo VERSION_PARTS_MAX; 0: none */
+    uint8_t next[VERSION_PARTS_MAX];
 };
 
 struct sync_known_hash {
@@ -96,10 +96,10 @@ struct sync_conduct {
 
 /* How far our trainer is with an anchor that has no hash yet. */
 enum sync_ahead {
-    SYNC_AHEAD_NOT,    /* it has none */
-    SYNC_AHEAD_GIVEN,  /* it is being given one */
-    SYNC_AHEAD_MIXED,  /* it has taken it in */
-    SYNC_AHEAD_SNAPPED /* and has taken the next snapshot */
+    SYNC_AHEAD_NOT,       /* it has none */
+    SYNC_AHEAD_PUBLISHED, /* it is being given one */
+    SYNC_AHEAD_MIXED,     /* it has taken it in */
+    SYNC_AHEAD_SNAPPED    /* and has taken the next snapshot */
 };
 
 struct sync_fragment {
@@ -109,7 +109,7 @@ struct sync_fragment {
     bool trainer;              /* attached to this fragment */
     bool lost;                 /* go to REPAIR as soon as the state allows */
     uint32_t lost_to;          /* from this member */
-    bool complete;             /* all results of version + 1 are stored and certified */
+    bool complete;             /* all results of version + 1 are stored and committed */
     bool anew;                 /* ENCODING: a new epoch has begun, so once more when it ends */
     uint64_t behind_ms;        /* since when a peer is known to be ahead; 0: not */
     uint64_t fetch_ms;         /* no new request before */
@@ -124,15 +124,16 @@ struct sync_fragment {
     /* A state that too few can prove, as far as we hear: since when it is tried, when again, and how often it was. */
     uint64_t trial_ms, trial_next_ms;
     uint32_t trials;
-    enum sync_proof proof; /* of proof_version; answered at proof_ms, and not asked for again before proof_next_ms */
-    uint64_t proof_version, proof_ms, proof_next_ms;
+    enum sync_proof
+        proof; /* of proof_version; answered at evidence_ms, and not asked for again before evidence_next_ms */
+    uint64_t proof_version, evidence_ms, evidence_next_ms;
     struct bitset turned_down;        /* owners that refuse our contribution in flight */
     uint64_t offer_ms, offer_wait_ms; /* when it is offered again; how long is waited the next time */
     struct sync_known_hash hashes[SYNC_HASHES];
     struct wire_standing own;
     struct sync_parts parts;
     struct sync_beyond beyond; /* of the parts */
-    uint64_t start_wanted;     /* a proposed record starts from this version */
+    uint64_t start_wanted;     /* a proposed configuration starts from this version */
     uint64_t taken_over;       /* a voter showed it when all were asked, since most disks were in doubt */
     struct owner owner;
     uint32_t missing_last; /* the member that our shard's round was last seen to wait for */
@@ -151,7 +152,7 @@ struct sync_member {
     struct sync_conduct conduct;     /* as long as it is a member */
     struct grace grace;              /* with a quorum: how late its contributions to our shards are */
     struct wire_standing *fragments; /* NULL: nobody has this slot */
-    struct sync_holding *holdings;   /* [fragments]; of voters that keep bytes; NULL of others */
+    struct sync_holding *reports;    /* [fragments]; of full voters; NULL of others */
 };
 
 struct sync {
@@ -184,12 +185,12 @@ uint32_t sync_core_id(const struct sync *sync, uint32_t slot);
 uint32_t sync_core_slots(const struct sync *sync);
 uint32_t sync_core_self(const struct sync *sync);
 bool sync_core_other(const struct sync *sync, uint32_t slot);
-/* A slot in use, ours or another's, whose member keeps bytes: all but the witness. */
+/* A slot in use, ours or another's, whose member has a copy: all but the witness. */
 bool sync_core_keeps(const struct sync *sync, uint32_t slot);
 
-/* The parts of a version (chain_parts()), less those without values: nobody makes them. */
+/* The parts of a version (config_log_parts()), less those without values: nobody makes them. */
 uint32_t sync_core_parts(const struct sync *sync, uint32_t f, uint64_t version,
-                         struct chain_part parts[CHAIN_PARTS_MAX]);
+                         struct version_part parts[VERSION_PARTS_MAX]);
 
 /* Puts an action at the end of the ring. There is room for all that one event can cause (sync_core_new() says why), so
  * a full ring is a bug of ours, and an action that was dropped in silence would be a round that never ends: it asserts.
@@ -211,15 +212,15 @@ const struct digest *sync_core_hash_at(const struct sync_fragment *fragment, uin
 bool sync_core_unproven(const struct sync *sync, uint32_t member);
 
 /* Whether the member is another one that can be asked for its state. */
-bool sync_core_may_give(const struct sync *sync, uint32_t f, uint32_t member);
-/* The highest version of a fragment that more than half of the others announce that vote and keep bytes, or, where none
- * of these does, of all others: no single word leads further than a vote. With `to_have` only those count that are up
- * and have a state to give. 0: none. */
+bool sync_core_may_publish(const struct sync *sync, uint32_t f, uint32_t member);
+/* The highest version of a fragment that more than half of the others announce that vote and have a copy, or, where
+ * none of these does, of all others: no single word leads further than a vote. With `to_have` only those count that are
+ * up and have a state to give. 0: none. */
 uint64_t sync_core_announced(const struct sync *sync, uint32_t f, bool to_have);
 
 /* Facts about our present version. */
 enum sync_proof sync_core_proof(const struct sync_fragment *fragment);
-/* Whether more than half of the voters that keep bytes, us among them, announce our state of our version: who has
+/* Whether more than half of the full voters, us among them, announce our state of our version: who has
  * another is wrong, or lies, and need not be waited for. */
 bool sync_core_most_agree(const struct sync *sync, uint32_t f);
 /* Whether it is open which state of our version is right: our disk has been asked, or it was a short while ago,

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "net/sync/sync_doubt.h"
 
-#include "net/sync/sync_certify.h"
+#include "net/sync/sync_commit.h"
 #include "net/sync/sync_fragment.h"
 #include "net/sync/sync_owner.h"
 
 /* Our disk is read for one fragment at most so often, whatever others say. */
-enum { PROOF_AGAIN_MS = 10000 };
+enum { EVIDENCE_AGAIN_MS = 10000 };
 
 /* Those who are known to have a hash of a version. */
 struct party {
@@ -41,7 +41,7 @@ static struct party our_party(const struct sync *sync, uint32_t f, uint64_t vers
     return ours;
 }
 
-/* The one with more votes: whatever is to count in the end has to be vouched for; then the larger one; between equals
+/* The one with more votes: whatever is to count in the end has to be certified; then the larger one; between equals
  * the one with the lowest member. Both sides count alike. */
 static bool outweighs(const struct party *them, const struct party *us)
 {
@@ -57,25 +57,26 @@ static bool initial_wrong(const struct sync *sync, uint32_t f, const struct dige
     return outweighs(&them, &us);
 }
 
-/* Whether a certificate of their hash of our version can be there: so many who keep bytes announce it as have to vouch
- * for it. Where we cannot say which one is right ourselves, our own voice need not be among these (sync_excused()). */
+/* Whether a certificate of their hash of our version can be there: so many who have a copy announce it as have to
+ * certify for it. Where we cannot say which one is right ourselves, our own voice need not be among these
+ * (sync_excused()). */
 static bool can_be_certified(const struct sync *sync, uint32_t f, const struct party *them)
 {
     uint64_t version = sync->fragments[f].own.version;
     bool excused = sync_doubt_excused(sync, f, version, sync_core_self(sync));
-    return them->votes > 0 && them->votes + excused >= sync->conf.view.certifying;
+    return them->votes > 0 && them->votes + excused >= sync->conf.view.commit_quorum;
 }
 
 /* Whether to give way although our disk does not say that we are wrong. If it confirms us: to most of all who keep
  * bytes; and when others have had time to find that they are wrong, to a party that is no smaller and has the lowest
  * member, or two whose disks confirm them both would go different ways for ever. If it cannot tell: to a state that can
- * be certified; of two whose disks cannot, the one with the lower id waits, so that not both take the other's. */
+ * be committed; of two whose disks cannot, the one with the lower id waits, so that not both take the other's. */
 static bool gives_way(const struct sync *sync, uint32_t f, const struct digest *theirs)
 {
     const struct sync_fragment *fragment = &sync->fragments[f];
     struct party them = party_of(sync, f, fragment->own.version, theirs),
                  us = our_party(sync, f, fragment->own.version);
-    bool late = sync->now_ms >= fragment->proof_ms + SYNC_YIELD_MS;
+    bool late = sync->now_ms >= fragment->evidence_ms + SYNC_YIELD_MS;
     if (sync_core_proof(fragment) == SYNC_PROOF_CONFIRMED)
         return 2 * them.votes > bitset_count(&sync->conf.view.keepers) || (late && outweighs(&them, &us));
     bool waits = !late && us.votes > 0 && them.lowest > us.lowest;
@@ -85,11 +86,11 @@ static bool gives_way(const struct sync *sync, uint32_t f, const struct digest *
 static void ask_our_disk(struct sync *sync, uint32_t f)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
-    if (sync->now_ms < fragment->proof_next_ms)
+    if (sync->now_ms < fragment->evidence_next_ms)
         return;
     fragment->proof = SYNC_PROOF_ASKED;
     fragment->proof_version = fragment->own.version;
-    fragment->proof_next_ms = sync->now_ms + PROOF_AGAIN_MS;
+    fragment->evidence_next_ms = sync->now_ms + EVIDENCE_AGAIN_MS;
     sync_core_put_version(sync, SYNC_DO_REPLAY, f, fragment->own.version);
 }
 
@@ -140,9 +141,9 @@ static bool next_is_certain(const struct sync *sync, uint32_t f)
 {
     const struct sync_parts *parts = &sync->fragments[f].parts;
     for (uint32_t p = 0; p < parts->count; p++)
-        if (!sync_certify_counts(sync, f, p))
+        if (!sync_commit_counts(sync, f, p))
             return false;
-    return parts->count > 0 && sync_certify_missing(parts) == 0;
+    return parts->count > 0 && sync_commit_missing(parts) == 0;
 }
 
 /* We repair our state, and cannot say what this version is: ours, or the next one, whose results we have and cannot
@@ -167,7 +168,7 @@ static bool speechless(const struct sync *sync, uint32_t f, uint64_t version, ui
            (row->version == version && sync_doubt_differs(sync, f, member));
 }
 
-/* Voters but for this member that can be heard and have come so far: they have vouched for the version, or can. */
+/* Voters but for this member that can be heard and have come so far: they have certified the version, or can. */
 static uint32_t voices(const struct sync *sync, uint32_t f, uint64_t version, uint32_t except)
 {
     uint32_t count = 0;
@@ -184,7 +185,7 @@ static uint32_t voices(const struct sync *sync, uint32_t f, uint64_t version, ui
 bool sync_doubt_excused(const struct sync *sync, uint32_t f, uint64_t version, uint32_t member)
 {
     return bitset_has(&sync->conf.view.keepers, member) && speechless(sync, f, version, member) &&
-           voices(sync, f, version, member) < sync->conf.view.certifying;
+           voices(sync, f, version, member) < sync->conf.view.commit_quorum;
 }
 
 void sync_doubt_answered(struct sync *sync, const struct sync_event *event)
@@ -194,14 +195,14 @@ void sync_doubt_answered(struct sync *sync, const struct sync_event *event)
     bool found = event->type == SYNC_EV_REPLAYED;
     if (fragment->state == SYNC_REPAIR) {
         if (!found && event->version == fragment->own.version)
-            sync_fragment_cannot_mend(sync, f);
+            sync_fragment_cannot_repair(sync, f);
         return;
     }
     if (sync_core_proof(fragment) != SYNC_PROOF_ASKED || event->version != fragment->own.version)
         return; /* of a version that is over */
     bool right = found && digest_equal(&event->hash, &fragment->own.hash);
     fragment->proof = right ? SYNC_PROOF_CONFIRMED : SYNC_PROOF_FAILED;
-    fragment->proof_ms = sync->now_ms;
+    fragment->evidence_ms = sync->now_ms;
     if (found && !right) {
         sync_core_report(sync, SYNC_REPORT_DAMAGED, f, sync_core_self(sync));
         sync_fragment_raise(sync, f, SYNC_EV_LOST, &(struct sync_event){.member = sync_core_self(sync)});

@@ -3,7 +3,7 @@
 
 #include <stddef.h>
 
-#include "net/sync/sync_certify.h"
+#include "net/sync/sync_commit.h"
 #include "net/sync/sync_owner.h"
 #include "net/sync/sync_patience.h"
 
@@ -29,7 +29,7 @@ static void arrive(struct sync *sync, uint32_t f, uint64_t version, const struct
     sync_core_remember_hash(fragment, version, hash);
     sync_patience_arrived(sync, f);
     sync_beyond_reset(sync, f);
-    sync_certify_arrive(sync, f); /* results of the next one that the ledger has are told after this */
+    sync_commit_arrive(sync, f); /* results of the next one that the ledger has are told after this */
     sync_core_put_version(sync, SYNC_DO_RETIRE, f, version);
     sync_owner_advanced(sync, f, version);
     sync_core_announce(sync);
@@ -51,15 +51,15 @@ void sync_fragment_ask_for_state(struct sync *sync, uint32_t f, uint32_t member)
         sync, (struct sync_action){.type = SYNC_DO_FETCH, .fragment = f, .key = fragment->state_key, .member = member});
 }
 
-void sync_fragment_mend(struct sync *sync, uint32_t f)
+void sync_fragment_repair(struct sync *sync, uint32_t f)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
     fragment->state_key = (struct wire_key){0};
     fragment->state_from = sync_core_self(sync);
-    sync_core_put_version(sync, SYNC_DO_MEND, f, fragment->own.version);
+    sync_core_put_version(sync, SYNC_DO_REPAIR, f, fragment->own.version);
 }
 
-void sync_fragment_cannot_mend(struct sync *sync, uint32_t f)
+void sync_fragment_cannot_repair(struct sync *sync, uint32_t f)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
     if (fragment->state_from != sync_core_self(sync))
@@ -115,7 +115,7 @@ static void repair(struct sync *sync, uint32_t f, const struct sync_event *event
     sync_core_put_version(sync, SYNC_DO_RETIRE, f, fragment->own.version + 1);
     sync_core_announce(sync); /* nobody is to ask us for the state */
     if (event->member == sync_core_self(sync))
-        sync_fragment_mend(sync, f);
+        sync_fragment_repair(sync, f);
     else
         sync_fragment_ask_for_state(sync, f, event->member);
 }
@@ -222,7 +222,7 @@ static void give(struct sync *sync, uint32_t f)
     struct sync_fragment *fragment = &sync->fragments[f];
     if (fragment->trainer) {
         fragment->state = SYNC_MIXING;
-        sync_core_put_version(sync, SYNC_DO_GIVE, f, sync->fragments[f].own.version);
+        sync_core_put_version(sync, SYNC_DO_PUBLISH, f, sync->fragments[f].own.version);
     } else {
         fragment->state = SYNC_LISTENING;
         settle(sync, f);
@@ -248,14 +248,14 @@ static void made(struct sync *sync, uint32_t f, const struct sync_event *event)
     fragment->made = true;
     if (!fragment->trainer)
         return;
-    fragment->ahead = SYNC_AHEAD_GIVEN;
-    sync_core_put_version(sync, SYNC_DO_GIVE, f, fragment->own.version + 1);
+    fragment->ahead = SYNC_AHEAD_PUBLISHED;
+    sync_core_put_version(sync, SYNC_DO_PUBLISH, f, fragment->own.version + 1);
 }
 
 static void mixed_ahead(struct sync *sync, uint32_t f, const struct sync_event *event)
 {
     (void)event;
-    if (sync->fragments[f].ahead == SYNC_AHEAD_GIVEN)
+    if (sync->fragments[f].ahead == SYNC_AHEAD_PUBLISHED)
         sync->fragments[f].ahead = SYNC_AHEAD_MIXED;
 }
 
@@ -291,7 +291,7 @@ static void applied(struct sync *sync, uint32_t f, const struct sync_event *even
     sync_patience_made(sync, f, since_ms);
     switch (ahead) {
     case SYNC_AHEAD_NOT: give(sync, f); break;
-    case SYNC_AHEAD_GIVEN: fragment->state = SYNC_MIXING; break;
+    case SYNC_AHEAD_PUBLISHED: fragment->state = SYNC_MIXING; break;
     case SYNC_AHEAD_MIXED: mixed(sync, f, event); break;
     case SYNC_AHEAD_SNAPPED: encode(sync, f, event); break;
     }
@@ -311,13 +311,13 @@ static void installed(struct sync *sync, uint32_t f, const struct sync_event *ev
 static void take_back(struct sync *sync, uint32_t f, const struct sync_event *event)
 {
     (void)event;
-    sync_core_put_version(sync, SYNC_DO_TAKE_BACK, f, sync->fragments[f].own.version);
+    sync_core_put_version(sync, SYNC_DO_WITHDRAW, f, sync->fragments[f].own.version);
 }
 
-static void repair_take_back(struct sync *sync, uint32_t f, const struct sync_event *event)
+static void repair_withdraw(struct sync *sync, uint32_t f, const struct sync_event *event)
 {
     repair_later(sync, f, event);
-    sync_core_put_version(sync, SYNC_DO_TAKE_BACK, f, sync->fragments[f].own.version);
+    sync_core_put_version(sync, SYNC_DO_WITHDRAW, f, sync->fragments[f].own.version);
 }
 
 static void taken_back(struct sync *sync, uint32_t f, const struct sync_event *event)
@@ -388,11 +388,11 @@ static handler *const handlers[SYNC_STATES][SYNC_FRAGMENT_EVENTS] = {
                        [SYNC_EV_LOST] = ignore}, /* the comparison comes again with the next version */
     [SYNC_MIXING] = {[SYNC_EV_TRAINER_DOWN] = trainer_down_at_rest,
                      [SYNC_EV_MIXED] = mixed,
-                     [SYNC_EV_TAKEN_BACK] = taken_back,
+                     [SYNC_EV_WITHDRAWN] = taken_back,
                      [SYNC_EV_SETTLED] = settled,
                      [SYNC_EV_COMPLETE] = take_back,
                      [SYNC_EV_EPOCH] = ignore,
-                     [SYNC_EV_LOST] = repair_take_back},
+                     [SYNC_EV_LOST] = repair_withdraw},
     [SYNC_REPAIR] = {[SYNC_EV_TRAINER_DOWN] = trainer_down,
                      [SYNC_EV_SNAPSHOT] = ignore,
                      [SYNC_EV_SETTLED] = settled,
@@ -454,7 +454,7 @@ void sync_fragment_offer_again(struct sync *sync, uint32_t f)
 void sync_fragment_look(struct sync *sync, uint32_t f)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
-    if (fragment->complete || !sync_certify_complete(sync, f))
+    if (fragment->complete || !sync_commit_complete(sync, f))
         return;
     fragment->complete = true;
     sync_fragment_raise(sync, f, SYNC_EV_COMPLETE, &(struct sync_event){.fragment = f});
@@ -463,7 +463,7 @@ void sync_fragment_look(struct sync *sync, uint32_t f)
 void sync_fragment_result_stored(struct sync *sync, const struct sync_event *event)
 {
     uint32_t f = event->fragment, self = sync_core_self(sync);
-    bool news = sync_certify_stored(sync, f, event);
+    bool news = sync_commit_stored(sync, f, event);
     if (event->owner == sync_core_id(sync, self) && (event->epoch == sync->conf.view.epoch || event->member == self))
         sync_owner_stored(sync, f, event->version, event->member);
     if (!news)
@@ -482,7 +482,7 @@ void sync_fragment_epoch(struct sync *sync, uint32_t f)
     fragment->start_wanted = fragment->taken_over = 0;
     sync_beyond_reset(sync, f);
     sync_patience_anew(sync, f);
-    sync_certify_epoch(sync, f);
+    sync_commit_epoch(sync, f);
     sync_owner_epoch(sync, f);
     sync_core_put_version(sync, SYNC_DO_RETIRE, f, fragment->own.version + 1);
     sync_fragment_look(sync, f);
@@ -494,7 +494,7 @@ void sync_fragment_restore(struct sync *sync, uint32_t f, uint64_t version, cons
     struct sync_fragment *fragment = &sync->fragments[f];
     fragment->own.version = version;
     sync_core_remember_hash(fragment, version, hash);
-    sync_certify_arrive(sync, f);
+    sync_commit_arrive(sync, f);
     sync_owner_restore(sync, f, version);
 }
 
@@ -507,15 +507,15 @@ enum sync_want sync_fragment_wants_state(const struct sync *sync, const struct w
     return asked && fragment->state_from == from ? SYNC_WANT : SYNC_NOT_NEEDED;
 }
 
-/* While we are sealed only what counts anyway, or what a proposed record wants to carry, is stored. */
+/* While we are sealed only what counts anyway, or what a proposed configuration wants to carry, is stored. */
 static bool may_store(const struct sync *sync, uint32_t f, uint32_t p)
 {
     const struct sync_parts *parts = &sync->fragments[f].parts;
     if (!sync->sealed || parts->part[p].carried || (parts->wanted >> p & 1))
         return true;
     uint64_t version = sync->fragments[f].own.version;
-    return version < sync_certify_start(sync, f) || version < sync->fragments[f].start_wanted ||
-           sync_certify_applied(sync, f);
+    return version < sync_commit_start(sync, f) || version < sync->fragments[f].start_wanted ||
+           sync_commit_applied(sync, f);
 }
 
 enum sync_want sync_fragment_wants_result(const struct sync *sync, const struct wire_key *key, uint32_t from)
@@ -525,12 +525,12 @@ enum sync_want sync_fragment_wants_result(const struct sync *sync, const struct 
         return SYNC_HAVE;
     if (key->version > fragment->own.version + 1)
         return sync_beyond_wants(sync, key, from);
-    uint32_t p = sync_certify_part(sync, key->fragment, key->epoch, key->owner);
-    if (p == CHAIN_PARTS_MAX)
+    uint32_t p = sync_commit_part(sync, key->fragment, key->epoch, key->owner);
+    if (p == VERSION_PARTS_MAX)
         return key->epoch > sync->conf.view.epoch ? SYNC_NOT_YET : SYNC_NOT_NEEDED;
-    if (!sync_certify_lacks(sync, key->fragment, p))
-        return (fragment->parts.rivals >> p & 1) && sync_certify_rival(sync, key->fragment, p) == from ? SYNC_WANT
-                                                                                                       : SYNC_HAVE;
+    if (!sync_commit_lacks(sync, key->fragment, p))
+        return (fragment->parts.rivals >> p & 1) && sync_commit_rival(sync, key->fragment, p) == from ? SYNC_WANT
+                                                                                                      : SYNC_HAVE;
     if (!may_store(sync, key->fragment, p))
         return SYNC_NOT_YET;
     /* It is signed, so anybody may pass it on; but only who was asked may fill our line with it. */
@@ -545,7 +545,7 @@ struct bitset sync_fragment_waiting_for(const struct sync *sync, uint32_t f)
     struct bitset waiting = {{0}};
     if (fragment->state != SYNC_CONTRIBUTED)
         return waiting;
-    waiting = sync_certify_waiting_for(sync, f);
+    waiting = sync_commit_waiting_for(sync, f);
     for (uint32_t p = 0; p < parts->count; p++) {
         uint32_t owner = sync_core_slot(sync, parts->part[p].id.owner);
         if (!(parts->held >> p & 1) && owner != SYNC_NOBODY && sync_core_other(sync, owner))

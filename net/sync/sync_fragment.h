@@ -46,9 +46,9 @@ void sync_fragment_offer_again(struct sync *sync, uint32_t f);
 /* Asks a member for its state of the fragment, and remembers what and whom. */
 void sync_fragment_ask_for_state(struct sync *sync, uint32_t f, uint32_t member);
 /* REPAIR: puts in place what our own disk leads to; nobody's state is waited for. */
-void sync_fragment_mend(struct sync *sync, uint32_t f);
+void sync_fragment_repair(struct sync *sync, uint32_t f);
 /* Our disk does not lead to our version: the state is asked of others. */
-void sync_fragment_cannot_mend(struct sync *sync, uint32_t f);
+void sync_fragment_cannot_repair(struct sync *sync, uint32_t f);
 /* As sync_fetching_state() and sync_state_moves(). */
 bool sync_fragment_fetching_state(const struct sync *sync, uint32_t f, struct wire_key *key);
 void sync_fragment_state_moves(struct sync *sync, uint32_t f);

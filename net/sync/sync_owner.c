@@ -2,7 +2,7 @@
 #include "net/sync/sync_owner.h"
 
 #include "net/sync/owner.h"
-#include "net/sync/sync_certify.h"
+#include "net/sync/sync_commit.h"
 #include "net/sync/sync_patience.h"
 
 /* ---- who is missing, and for how long ---- */
@@ -24,7 +24,7 @@ static bool may_come(const struct sync *sync, uint32_t f, uint32_t i)
     if ((!peer->up || peer->deaf || peer->cut_off) && !bitset_has(&sync->conf.view.keepers, i))
         return false;
     if (peer->fragments[f].version >= round)
-        return false; /* it is past it, as it says; what that means for the round, sync_certify_lost() says */
+        return false; /* it is past it, as it says; what that means for the round, sync_commit_lost() says */
     return !peer->heard || peer->fragments[f].contributed >= round ||
            (peer->taking_part && peer->fragments[f].abstained < round);
 }
@@ -95,7 +95,7 @@ static bool may_close(const struct sync *sync, uint32_t f)
 {
     const struct sync_fragment *fragment = &sync->fragments[f];
     return fragment->owner.round == fragment->own.version + 1 && fragment->own.hash_known && !sync->sealed &&
-           sync->conf.view.votes && sync_certify_ours(sync, f) < CHAIN_PARTS_MAX && !sync_core_disputed(sync, f);
+           sync->conf.view.votes && sync_commit_ours(sync, f) < VERSION_PARTS_MAX && !sync_core_disputed(sync, f);
 }
 
 uint32_t sync_owner_quorum(const struct sync *sync)
@@ -120,7 +120,7 @@ static void step(struct sync *sync, uint32_t f, struct owner_input input)
         input.grace_ms = sync->conf.rule.quorum > 0 ? grace_for(sync, f) : 0;
         /* A result that exists already, although we lost it, is not made again, or two islands would apply different
          * ones. Who shows it may be away; it stays the truth. */
-        if ((!input.missing || sync->conf.rule.quorum > 0) && sync_certify_lost(sync, f, round))
+        if ((!input.missing || sync->conf.rule.quorum > 0) && sync_commit_lost(sync, f, round))
             return;
     }
     /* What a job brings that was at work when the seal came is of no use: the seal does not name it. */
@@ -238,7 +238,7 @@ void sync_owner_stored(struct sync *sync, uint32_t f, uint64_t version, uint32_t
 void sync_owner_heard(struct sync *sync, uint32_t f, uint32_t member)
 {
     const struct owner *owner = &sync->fragments[f].owner;
-    if (owner->state == OWNER_REDUCING && sync_certify_lost(sync, f, owner->round))
+    if (owner->state == OWNER_REDUCING && sync_commit_lost(sync, f, owner->round))
         step(sync, f, (struct owner_input){.event = OWNER_SHOWN, .member = member});
 }
 
@@ -257,7 +257,7 @@ void sync_owner_advanced(struct sync *sync, uint32_t f, uint64_t version)
 /* Whether a part of that version is ours to make. */
 static bool ours(const struct sync *sync, uint32_t f, uint64_t version)
 {
-    struct chain_part parts[CHAIN_PARTS_MAX];
+    struct version_part parts[VERSION_PARTS_MAX];
     uint32_t id = sync_core_id(sync, sync_core_self(sync));
     uint32_t count = sync_core_parts(sync, f, version, parts);
     for (uint32_t p = 0; p < count; p++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "net/sync/sync_patience.h"
 
-#include "net/sync/sync_certify.h"
+#include "net/sync/sync_commit.h"
 
 /*
  * ROUNDS: beside its own patience, so many usual rounds are waited. FIRST: so many times as long before any round is
@@ -168,9 +168,9 @@ static bool claims(const struct sync *sync, uint32_t member)
         const struct sync_fragment *fragment = &sync->fragments[f];
         uint64_t round = fragment->own.version + 1;
         bool collects = fragment->owner.state == OWNER_COLLECTING && !bitset_empty(&fragment->owner.have) &&
-                        fragment->owner.round == round && sync_certify_ours(sync, f) < CHAIN_PARTS_MAX;
-        if (collects && fragment->own.hash_known && sync_certify_claims(sync, f, round, member) &&
-            !sync_certify_surely_lost(sync, f, round))
+                        fragment->owner.round == round && sync_commit_ours(sync, f) < VERSION_PARTS_MAX;
+        if (collects && fragment->own.hash_known && sync_commit_claims(sync, f, round, member) &&
+            !sync_commit_surely_lost(sync, f, round))
             return true;
     }
     return false;

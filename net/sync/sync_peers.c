@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "net/sync/sync_certify.h"
+#include "net/sync/sync_commit.h"
 #include "net/sync/sync_doubt.h"
 #include "net/sync/sync_fragment.h"
 #include "net/sync/sync_owner.h"
@@ -31,7 +31,7 @@ void sync_peers_up(struct sync *sync, uint32_t member)
     peer->fragments_said = 0;
     memset(peer->fragments, 0, sync->conf.fragments_count * sizeof *peer->fragments);
     sync_patience_up(sync, member);
-    sync_certify_forget(sync, member);
+    sync_commit_forget(sync, member);
     for (uint32_t f = 0; f < sync->conf.fragments_count; f++)
         if (sync->fragments[f].state == SYNC_CONTRIBUTED)
             sync_fragment_send_contributions(sync, f, member);
@@ -69,9 +69,9 @@ static void row_in(struct sync *sync, uint32_t member, const struct wire_heartbe
     *said = row->at;
     said->contributed = now ? row->at.contributed : 0;
     said->said = true;
-    /* Who may have forgotten what it held does not vouch for what it holds, until a record names its disk. */
+    /* Who may have forgotten what it held does not certify what it holds, until a configuration names its disk. */
     uint32_t held_count = now && !beat->in_doubt ? row->held_count : 0;
-    sync_certify_heard(sync, row->fragment, member, beat->held + row->held_first, held_count);
+    sync_commit_heard(sync, row->fragment, member, beat->held + row->held_first, held_count);
     sync_owner_heard(sync, row->fragment, member);
     if (differed && !sync_doubt_differs(sync, row->fragment, member))
         sync_fragment_owner_mended(sync, row->fragment, member);
@@ -92,7 +92,7 @@ static bool silent_in(const struct sync *sync, struct sync_member *peer, const s
             bitset_remove(&heard, slot);
         peer->deaf = peer->deaf || slot == view->self;
     }
-    peer->cut_off = bitset_count(&heard) < view->certifying;
+    peer->cut_off = bitset_count(&heard) < view->commit_quorum;
     return peer->deaf != was_deaf || peer->cut_off != was_cut_off;
 }
 
@@ -125,7 +125,7 @@ static uint32_t agreeing(const struct sync *sync, uint32_t f, uint32_t member)
     const struct wire_standing *row = &sync->peers[member].fragments[f];
     uint32_t count = 0;
     for (uint32_t i = 0; i < sync_core_slots(sync); i++) {
-        if (!sync_core_may_give(sync, f, i))
+        if (!sync_core_may_publish(sync, f, i))
             continue;
         const struct wire_standing *other = &sync->peers[i].fragments[f];
         if (other->version == row->version && digest_equal(&other->hash, &row->hash))
@@ -142,7 +142,7 @@ static uint32_t state_source(const struct sync *sync, uint32_t f, uint32_t befor
     uint32_t best = SYNC_NOBODY, best_agree = 0, first = before == SYNC_NOBODY ? 0 : before + 1;
     for (uint32_t k = 0; k < sync_core_slots(sync); k++) {
         uint32_t i = (first + k) % sync_core_slots(sync);
-        if (!sync_core_may_give(sync, f, i) || sync->peers[i].fragments[f].version != version)
+        if (!sync_core_may_publish(sync, f, i) || sync->peers[i].fragments[f].version != version)
             continue;
         uint32_t agree = agreeing(sync, f, i);
         if (agree > best_agree) {
@@ -153,12 +153,12 @@ static uint32_t state_source(const struct sync *sync, uint32_t f, uint32_t befor
     return best;
 }
 
-/* Whether a proposed record wants to carry the result of a part that is not here: who has it may not say so, for it
- * came after its seal, or was told of before a restart. */
+/* Whether a proposed configuration wants to carry the result of a part that is not here: who has it may not say so, for
+ * it came after its seal, or was told of before a restart. */
 static bool wanted(const struct sync *sync, uint32_t f, uint32_t p)
 {
     const struct sync_parts *parts = &sync->fragments[f].parts;
-    return (parts->wanted >> p & 1) != 0 && sync_certify_lacks(sync, f, p);
+    return (parts->wanted >> p & 1) != 0 && sync_commit_lacks(sync, f, p);
 }
 
 /* Whether the member may be asked for the result of a part of the next version. */
@@ -167,18 +167,17 @@ static bool may_have(const struct sync *sync, uint32_t f, uint32_t p, uint32_t m
     const struct sync_member *peer = &sync->peers[member];
     return sync_core_other(sync, member) && sync_core_keeps(sync, member) && peer->up &&
            !bitset_has(&sync->fragments[f].without, member) &&
-           (wanted(sync, f, p) || sync_certify_has(sync, f, member, p));
+           (wanted(sync, f, p) || sync_commit_has(sync, f, member, p));
 }
 
 /* Whether a result is its owner's to bring: the owner is there and shows none. It may be on its way; and what others
- * hold of its part it fetches itself. But not what a record wants to carry, or what exists for certain: an owner whose
- * disk is in doubt does not say what it has. */
+ * hold of its part it fetches itself. But not what a configuration wants to carry, or what exists for certain: an owner
+ * whose disk is in doubt does not say what it has. */
 static bool owner_brings_it(const struct sync *sync, uint32_t f, uint32_t p, uint32_t owner)
 {
     bool there = owner != SYNC_NOBODY && sync_core_other(sync, owner) && sync->peers[owner].up;
     bool new = sync->fragments[f].parts.part[p].id.epoch == sync->conf.view.epoch;
-    return there && new && !wanted(sync, f, p) && !sync_certify_has(sync, f, owner, p) &&
-           !sync_certify_applied(sync, f);
+    return there && new && !wanted(sync, f, p) && !sync_commit_has(sync, f, owner, p) && !sync_commit_applied(sync, f);
 }
 
 /* The member to ask for a result: its owner first, then all who hold it in turn, since one may be silent. */
@@ -205,7 +204,7 @@ static uint32_t result_source(const struct sync *sync, uint32_t f, uint32_t p)
 static void fetch_part(struct sync *sync, uint32_t f, uint32_t p, uint32_t from)
 {
     const struct sync_fragment *fragment = &sync->fragments[f];
-    const struct chain_part *part = &fragment->parts.part[p];
+    const struct version_part *part = &fragment->parts.part[p];
     struct wire_key key = {.kind = WIRE_RESULT,
                            .fragment = f,
                            .version = fragment->own.version + 1,
@@ -222,7 +221,7 @@ static bool fetch_results(struct sync *sync, uint32_t f)
     const struct sync_parts *parts = &fragment->parts;
     bool asked = false;
     for (uint32_t p = 0; p < parts->count; p++) {
-        uint32_t from = sync_certify_lacks(sync, f, p) ? result_source(sync, f, p) : SYNC_NOBODY;
+        uint32_t from = sync_commit_lacks(sync, f, p) ? result_source(sync, f, p) : SYNC_NOBODY;
         if (from == SYNC_NOBODY)
             continue;
         bitset_add(&fragment->asked, from);
@@ -242,14 +241,14 @@ static bool someone_holds_more(const struct sync *sync, uint32_t f)
     uint64_t lacking = 0;
     bool any_wanted = false;
     for (uint32_t p = 0; p < fragment->parts.count; p++) {
-        lacking |= (uint64_t)sync_certify_lacks(sync, f, p) << p;
+        lacking |= (uint64_t)sync_commit_lacks(sync, f, p) << p;
         any_wanted = any_wanted || wanted(sync, f, p);
     }
     for (uint32_t i = 0; i < sync_core_slots(sync); i++) {
         if (!sync_core_other(sync, i) || !sync->peers[i].up)
             continue;
         if (sync->peers[i].fragments[f].version > fragment->own.version ||
-            (sync_core_keeps(sync, i) && (any_wanted || sync_certify_has_any(sync, f, i, lacking))))
+            (sync_core_keeps(sync, i) && (any_wanted || sync_commit_has_any(sync, f, i, lacking))))
             return true;
     }
     return false;
@@ -265,7 +264,7 @@ static void fill_blank(struct sync *sync, uint32_t f)
     sync_fragment_raise(sync, f, SYNC_EV_LOST, &(struct sync_event){.member = from});
 }
 
-/* Whether as many voters as certify said that they have come to this version, though some may be gone since: what one
+/* Whether as many voters as commit said that they have come to this version, though some may be gone since: what one
  * alone says, and proposes, sends nobody for a state for long: there may be no certificate of it. Where our own disk is
  * in doubt our voice may be missing from one. */
 static bool surely_reached(const struct sync *sync, uint32_t f, uint64_t version)
@@ -275,21 +274,21 @@ static bool surely_reached(const struct sync *sync, uint32_t f, uint64_t version
     for (uint32_t i = 0; i < sync_core_slots(sync); i++)
         count += sync_core_other(sync, i) && bitset_has(&view->keepers, i) && sync->peers[i].fragments[f].said &&
                  sync->peers[i].fragments[f].version >= version;
-    return count >= view->certifying;
+    return count >= view->commit_quorum;
 }
 
-/* What the newest record starts from, or one that is proposed, may be at one member only: the next one after `before`
- * that says it has come so far. */
+/* What the newest configuration starts from, or one that is proposed, may be at one member only: the next one after
+ * `before` that says it has come so far. */
 static uint32_t start_source(const struct sync *sync, uint32_t f, uint32_t before)
 {
     const struct sync_fragment *fragment = &sync->fragments[f];
-    uint64_t start = sync_certify_start(sync, f);
+    uint64_t start = sync_commit_start(sync, f);
     if (fragment->start_wanted > start && surely_reached(sync, f, fragment->start_wanted))
         start = fragment->start_wanted;
     uint32_t slots = sync_core_slots(sync), first = before == SYNC_NOBODY ? 0 : before + 1;
     for (uint32_t k = 0; k < slots && fragment->own.version < start; k++) {
         uint32_t i = (first + k) % slots;
-        if (sync_core_may_give(sync, f, i) && sync->peers[i].fragments[f].version >= start)
+        if (sync_core_may_publish(sync, f, i) && sync->peers[i].fragments[f].version >= start)
             return i;
     }
     return SYNC_NOBODY;
@@ -313,8 +312,8 @@ static bool may_be_proved(struct sync *sync, uint32_t f, uint64_t version)
     return true;
 }
 
-/* Results do not lead on from here: takes a state, if more than half of the others are ahead by `by`, or a record
- * starts further on. */
+/* Results do not lead on from here: takes a state, if more than half of the others are ahead by `by`, or a
+ * configuration starts further on. */
 static void fall_behind(struct sync *sync, uint32_t f, uint64_t by)
 {
     uint64_t announced = sync_core_announced(sync, f, true), own = sync->fragments[f].own.version;
@@ -346,7 +345,7 @@ static void nobody_to_ask(struct sync *sync, uint32_t f)
     if (!fragment->own.hash_known || sync->now_ms < fragment->alone_ms + ALONE_MS)
         return;
     fragment->alone_ms = 0;
-    sync_fragment_mend(sync, f);
+    sync_fragment_repair(sync, f);
 }
 
 static void ask_again_for_state(struct sync *sync, uint32_t f)
@@ -368,7 +367,7 @@ static void ask_again_for_state(struct sync *sync, uint32_t f)
     if (back && start != SYNC_NOBODY)
         sync_fragment_ask_for_state(sync, f, start);
     else if (back && fragment->own.hash_known)
-        sync_fragment_mend(sync, f); /* who made us ask was wrong: nobody goes back behind what it has acknowledged */
+        sync_fragment_repair(sync, f); /* who made us ask was wrong: nobody goes back behind what it has acknowledged */
     else
         sync_fragment_ask_for_state(sync, f, from);
 }
@@ -385,20 +384,20 @@ static void ask_for_more(struct sync *sync, uint32_t f)
     bool known = fragment->parts.count > 0;
     if (fetch_results(sync, f) || (known && bitset_empty(&fragment->without)))
         return;
-    /* All who could be asked have said that their ledgers do not go back so far; or our records do not. */
+    /* All who could be asked have said that their ledgers do not go back so far; or our configurations do not. */
     fragment->without = (struct bitset){{0}};
     fall_behind(sync, f, 1);
 }
 
 /* Two results of one part prove that their owner broke its word, and split the voters so that neither may ever count:
  * so one that another holds is fetched though we have one. Once: it may not be true. True if there was one. */
-static bool fetch_rivals(struct sync *sync, uint32_t f)
+static bool fetch_equivocation(struct sync *sync, uint32_t f)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
     struct sync_parts *parts = &fragment->parts;
     bool asked = false;
     for (uint32_t p = 0; p < parts->count; p++) {
-        uint32_t from = parts->rivals >> p & 1 ? SYNC_NOBODY : sync_certify_rival(sync, f, p);
+        uint32_t from = parts->rivals >> p & 1 ? SYNC_NOBODY : sync_commit_rival(sync, f, p);
         if (from == SYNC_NOBODY)
             continue;
         parts->rivals |= (uint64_t)1 << p;
@@ -408,7 +407,7 @@ static bool fetch_rivals(struct sync *sync, uint32_t f)
     return asked;
 }
 
-/* Whether a proposed record starts further on, or carries a result that is not here. */
+/* Whether a proposed configuration starts further on, or carries a result that is not here. */
 static bool draft_needs_more(const struct sync *sync, uint32_t f)
 {
     const struct sync_fragment *fragment = &sync->fragments[f];
@@ -422,9 +421,9 @@ void sync_peers_catch_up(struct sync *sync, uint32_t f)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
     if (!sync_core_keeps(sync, sync_core_self(sync)))
-        return; /* a witness catches up with records alone */
+        return; /* a witness catches up with configurations alone */
     /* Either: a tick has room for as many requests as a version has parts. */
-    if (!fetch_rivals(sync, f) && !fragment->lost && fragment->state != SYNC_REPAIR)
+    if (!fetch_equivocation(sync, f) && !fragment->lost && fragment->state != SYNC_REPAIR)
         sync_beyond_catch_up(sync, f);
     if (!fragment->own.hash_known && fragment->state == SYNC_LISTENING) {
         fill_blank(sync, f);
@@ -441,7 +440,7 @@ void sync_peers_catch_up(struct sync *sync, uint32_t f)
     if (fragment->behind_ms == 0)
         fragment->behind_ms = sync->now_ms;
     /* What the next round but one was made from is on its way no more; and all rounds stand still for what a proposed
-     * record rests on. */
+     * configuration rests on. */
     bool urgent = someone_ahead(sync, f, 1) || draft_needs_more(sync, f);
     uint64_t patience_ms = urgent ? 0 : PATIENCE_MS;
     if (sync->now_ms >= fragment->behind_ms + patience_ms && sync->now_ms >= fragment->fetch_ms)

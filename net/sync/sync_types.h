@@ -14,7 +14,7 @@
 
 #include "common/bitset.h"
 #include "common/digest.h"
-#include "net/config/chain.h"
+#include "net/config/config_log.h"
 #include "net/sync/owner.h"
 #include "net/transport/wire.h"
 
@@ -26,14 +26,14 @@ enum { SYNC_BEHIND_MAX = 16 };
 /*
  * A fragment on its island (version v; the round makes v + 1):
  *
- *   IDLE ──snapshot──▶ ENCODING ──encoded──▶ CONTRIBUTED ──all parts' results certified──▶ APPLYING
+ *   IDLE ──snapshot──▶ ENCODING ──encoded──▶ CONTRIBUTED ──all parts' results committed──▶ APPLYING
  *    ▲ ▲                  │ ▲ refused (NaN)     │                        made: the anchor goes │ to the trainer
  *    │ └──────────────────┘ └── a new epoch ────┘                                              │ applied: v := v + 1
  *    │                                                                                         ▼
  *    └──────────────────────────────── trainer took the anchor in ◀───────────────────────── MIXING
  *
- *   A part's result is certified when it is durable at so many voters that every later epoch knows of it
- * (net/config/record.h): only then does it count. When a new epoch begins while a contribution is on its way, it is
+ *   A part's result is committed when it is durable at so many voters that every later epoch knows of it
+ * (net/config/config.h): only then does it count. When a new epoch begins while a contribution is on its way, it is
  * encoded anew for the new owners. IDLE goes to APPLYING directly when the others closed the round without us; MIXING
  * does so after taking the anchor back. The trainer need not wait for the hash of its anchor, only what is said to
  * others does: what the trainer does with the anchor while APPLYING is kept for when the version has its hash.
@@ -57,7 +57,7 @@ enum sync_event_type {
     SYNC_EV_TRAINER_DOWN, /* it is gone */
     SYNC_EV_SNAPSHOT,     /* a snapshot was taken and waits to be encoded */
     SYNC_EV_MIXED,        /* the anchor was taken in */
-    SYNC_EV_TAKEN_BACK,   /* answer to SYNC_DO_TAKE_BACK: it worked */
+    SYNC_EV_WITHDRAWN,    /* answer to SYNC_DO_WITHDRAW: it worked */
     SYNC_EV_SETTLED,      /* it will contribute nothing more */
     /* of one fragment, from jobs */
     SYNC_EV_ENCODED, /* our contribution is ready to go */
@@ -65,11 +65,11 @@ enum sync_event_type {
     SYNC_EV_MADE,    /* version + 1 is in place, and what it is made of is durable; its hash follows. May be left out */
     SYNC_EV_APPLIED, /* hash: of version + 1, which is in place */
     SYNC_EV_INSTALLED, /* version, hash: a peer's state, or what our disk leads to, is in place */
-    SYNC_EV_COMPLETE,  /* internal: every part's result is stored and certified */
+    SYNC_EV_COMPLETE,  /* internal: every part's result is stored and committed */
     SYNC_EV_LOST,      /* internal: member: our state must be replaced by the peer's; ourselves: by our disk's */
     SYNC_EV_EPOCH,     /* internal: a new epoch has begun */
     SYNC_FRAGMENT_EVENTS,
-    /* of one fragment, answers to SYNC_DO_REPLAY, and to SYNC_DO_MEND where it fails */
+    /* of one fragment, answers to SYNC_DO_REPLAY, and to SYNC_DO_REPAIR where it fails */
     SYNC_EV_REPLAYED = SYNC_FRAGMENT_EVENTS, /* version, hash: where checkpoint and ledger lead */
     SYNC_EV_UNPROVEN,                        /* version: they do not lead there */
     /* of one part */
@@ -101,20 +101,20 @@ struct sync_event {
 };
 
 enum sync_action_type {
-    SYNC_DO_ENCODE,    /* fragment: encode the snapshot as contribution to `version` */
-    SYNC_DO_RELEASE,   /* fragment: give the snapshot area back to the trainer, no anchor comes */
-    SYNC_DO_SEND,      /* key, member: send this object */
-    SYNC_DO_REDUCE,    /* fragment, version: mean over the owner's contributions (sync_owner()->have) for our part */
-    SYNC_DO_STORE,     /* fragment, version: write our part's result to the ledger, durably */
-    SYNC_DO_APPLY,     /* fragment, version: outer step with the results of `version` */
-    SYNC_DO_GIVE,      /* fragment, version: bring the anchor that is in place to the trainer */
-    SYNC_DO_TAKE_BACK, /* fragment: try to take the anchor back from the trainer */
-    SYNC_DO_FETCH,     /* key, member: ask it for this object */
-    SYNC_DO_REPLAY,    /* fragment, version: what hash do checkpoint and ledger lead to? The state stays as it is */
-    SYNC_DO_MEND,      /* fragment, version: put in place what they lead to */
-    SYNC_DO_RETIRE,    /* fragment, version: contributions and results up to `version` are not sent any more */
-    SYNC_DO_ANNOUNCE,  /* send a heartbeat soon */
-    SYNC_DO_REPORT,    /* report, fragment, version, member: for log and status */
+    SYNC_DO_ENCODE,   /* fragment: encode the snapshot as contribution to `version` */
+    SYNC_DO_RELEASE,  /* fragment: give the snapshot area back to the trainer, no anchor comes */
+    SYNC_DO_SEND,     /* key, member: send this object */
+    SYNC_DO_REDUCE,   /* fragment, version: mean over the owner's contributions (sync_owner()->have) for our part */
+    SYNC_DO_STORE,    /* fragment, version: write our part's result to the ledger, durably */
+    SYNC_DO_APPLY,    /* fragment, version: outer step with the results of `version` */
+    SYNC_DO_PUBLISH,  /* fragment, version: bring the anchor that is in place to the trainer */
+    SYNC_DO_WITHDRAW, /* fragment: try to take the anchor back from the trainer */
+    SYNC_DO_FETCH,    /* key, member: ask it for this object */
+    SYNC_DO_REPLAY,   /* fragment, version: what hash do checkpoint and ledger lead to? The state stays as it is */
+    SYNC_DO_REPAIR,   /* fragment, version: put in place what they lead to */
+    SYNC_DO_RETIRE,   /* fragment, version: contributions and results up to `version` are not sent any more */
+    SYNC_DO_ANNOUNCE, /* send a heartbeat soon */
+    SYNC_DO_REPORT,   /* report, fragment, version, member: for log and status */
 };
 
 enum sync_report {
@@ -153,14 +153,14 @@ struct sync_view {
     const uint32_t *ids;       /* [slots]; copied */
     struct bitset members;     /* slots in use, ours too */
     struct bitset taking_part; /* whose contributions rounds may wait for */
-    struct bitset keepers;     /* voters that keep bytes */
-    uint32_t certifying;       /* at how many of them a result has to be durable */
+    struct bitset keepers;     /* full voters */
+    uint32_t commit_quorum;    /* at how many of them a result has to be durable */
     struct bitset witness;     /* who keeps no bytes, and so has nothing to say of fragments; at most one */
     bool votes;                /* we are one of the keepers, and our disk is not in doubt */
 };
 
 struct sync_conf {
-    const struct chain *chain; /* borrowed: which parts a version has */
+    const struct config_log *config_log; /* borrowed: which parts a version has */
     uint32_t fragments_count;
     const uint32_t *shards_counts; /* per fragment, copied */
     const uint64_t *filled;        /* likewise: mask of the shards with values; NULL: all have */

@@ -9,8 +9,8 @@
  *   port      1 to 65535, decimal, without leading zeros
  *
  * Everywhere an address comes in it is held against this: command lines, configuration, invitations, greetings,
- * records. Whatever it takes ZeroMQ takes too, and dials as the host that is written there. The grammar is pure. Any
- * thread.
+ * configurations. Whatever it takes ZeroMQ takes too, and dials as the host that is written there. The grammar is pure.
+ * Any thread.
  */
 #ifndef NET_TRANSPORT_ADDRESS_H
 #define NET_TRANSPORT_ADDRESS_H

@@ -18,7 +18,7 @@
 #include "common/digest.h"
 #include "common/err.h"
 #include "net/transport/ident.h"
-#include "net/transport/wire_enrol.h"
+#include "net/transport/wire_join.h"
 
 enum {
     INVITE_ADDRESSES_MAX = 4,
@@ -82,12 +82,12 @@ ERR_MUST_CHECK enum err invites_revoke(struct invites *invites, const struct dig
 /* Forgets one that is past its time at `now_s`, which `*row` (may be NULL) then is; false: there is none. */
 bool invites_expire(struct invites *invites, uint64_t now_s, struct invite_row *row);
 
-/* Whether `key` may be enrolled by this invitation; from now on no other. `*again`: it has been before, and what it was
+/* Whether `key` may be admitted by this invitation; from now on no other. `*again`: it has been before, and what it was
  * told is to be told again. ERR_NOTFOUND: unknown here, or revoked; ERR_STATE: past its time, or redeemed by another
  * key. The text is fit to be a refusal's reason. */
 ERR_MUST_CHECK enum err invites_redeem(struct invites *invites, const struct digest *id,
                                        const uint8_t key[IDENT_KEY_BYTES], uint64_t now_s, bool *again);
-/* It could not be enrolled after all: the invitation is open again. */
+/* It could not be admitted after all: the invitation is open again. */
 void invites_reopen(struct invites *invites, const struct digest *id);
 
 /* For a file (docs/FORMATS.md): into `out` (INVITES_BYTES_MAX); returns the length. */

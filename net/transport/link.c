@@ -13,7 +13,7 @@
 #include "common/mem.h"
 #include "net/transport/address.h"
 #include "net/transport/socket.h"
-#include "net/transport/wire_enrol.h"
+#include "net/transport/wire_join.h"
 #include "net/transport/zap.h"
 
 /* ---- one connection that we dial, and dial on: control or bulk, to a peer whose address is known ----
@@ -135,7 +135,7 @@ struct guest {
     int fd; /* ZeroMQ's; may be closed any time */
     bool waiting;
     size_t bytes;
-    uint8_t said[WIRE_ENROL_BYTES_MAX];
+    uint8_t said[WIRE_JOIN_BYTES_MAX];
 };
 
 struct guests {
@@ -191,7 +191,7 @@ static uint32_t guests_over(const struct guests *guests, uint64_t now_ms)
 }
 
 /* A guest's message came on this route. Returns the descriptor of another connection of it, which is to be ended; -1.
- * `bytes` is at most WIRE_ENROL_BYTES_MAX. */
+ * `bytes` is at most WIRE_JOIN_BYTES_MAX. */
 static int guests_said(struct guests *guests, uint32_t number, const void *route, size_t route_bytes, int fd,
                        const void *message, size_t bytes)
 {
@@ -339,7 +339,7 @@ enum { DROPPED_PER_TURN = 64, BURST = 16 };
  * back for every second one that comes in. */
 enum { SEGMENT_BYTES = 1448, SEGMENT_HEADER_BYTES = 66, SEGMENTS_ACKED = 2 };
 /* Of a part on either connection: the messages of epochs are larger than all others. */
-enum { BULK_PART_BYTES_MAX = WIRE_CHUNK_HEADER_BYTES + WIRE_CHUNK_BYTES_MAX, PART_BYTES_MAX = WIRE_EPOCH_BYTES_MAX };
+enum { BULK_PART_BYTES_MAX = WIRE_CHUNK_HEADER_BYTES + WIRE_CHUNK_BYTES_MAX, PART_BYTES_MAX = WIRE_PAXOS_BYTES_MAX };
 /* PARTS of a message: header and payload. PLACES are made so many at a time.
  * KNOCKS: connections beside those of members. */
 enum { MESSAGE_PARTS = 2, PLACES = 16, KNOCKS_MAX = 256 };
@@ -787,7 +787,7 @@ static void put_header(const struct link *link, enum wire_type type, uint8_t hea
 static void answer_version(struct link *link, const struct link_route *route, uint32_t version)
 {
     char text[WIRE_REASON_BYTES];
-    uint8_t header[WIRE_HEADER_BYTES], payload[WIRE_ENROL_BYTES_MAX];
+    uint8_t header[WIRE_HEADER_BYTES], payload[WIRE_JOIN_BYTES_MAX];
     snprintf(text, sizeof text,
              "the inviter speaks protocol version %d, the newcomer %" PRIu32 "; install the same release", WIRE_VERSION,
              version);
@@ -806,7 +806,7 @@ static void guest_in(struct link *link, uint32_t number, const struct link_route
 {
     const struct wire_header *header = &message->header;
     bool good = route->bytes > 0 && header->version == WIRE_VERSION && header->run_tag == link->run_tag &&
-                header->type == WIRE_ENROL && message->bytes <= WIRE_ENROL_BYTES_MAX;
+                header->type == WIRE_JOIN && message->bytes <= WIRE_JOIN_BYTES_MAX;
     int end = route->fd;
     if (route->bytes > 0 && header->version != WIRE_VERSION) {
         answer_version(link, route, header->version);

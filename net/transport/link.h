@@ -91,7 +91,7 @@ ERR_MUST_CHECK enum err link_say(struct link *link, uint32_t peer, const struct 
 /* ---- guests ---- */
 
 /* Connections that prove this one-time key are let in until `until_ms` (env_mono_ms()); once more moves the end. They
- * are no member's: an ENROL of at most WIRE_ENROL_BYTES_MAX is all that is heard from them, and anything else ends the
+ * are no member's: an JOIN of at most WIRE_JOIN_BYTES_MAX is all that is heard from them, and anything else ends the
  * connection. ERR_STATE: there are as many guests as can be. */
 ERR_MUST_CHECK enum err link_admit(struct link *link, const uint8_t key[IDENT_KEY_BYTES], uint64_t until_ms);
 /* Its connection ends, even if an answer is still on its way: keep a guest that was answered till its time is over. */
@@ -100,12 +100,12 @@ void link_unadmit(struct link *link, const uint8_t key[IDENT_KEY_BYTES]);
 struct link_guest {
     uint64_t connection;    /* for link_guest_send() */
     const uint8_t *key;     /* the one-time key it proved */
-    const uint8_t *payload; /* of its ENROL; with `key` valid until the next call of anything but link_guest_send() */
+    const uint8_t *payload; /* of its JOIN; with `key` valid until the next call of anything but link_guest_send() */
     size_t bytes;
 };
 /* The next guest that has said something since; false: none. They are heard in link_recv(). */
 bool link_guest_recv(struct link *link, struct link_guest *guest);
-/* Answers it: ENROLLED or REFUSAL. ERR_CLOSED: it is gone. */
+/* Answers it: JOINED or REFUSAL. ERR_CLOSED: it is gone. */
 ERR_MUST_CHECK enum err link_guest_send(struct link *link, uint64_t connection, enum wire_type type, const void *bytes,
                                         size_t bytes_count);
 

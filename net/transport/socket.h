@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * socket: ZeroMQ sockets as connections between islands have them: options, CURVE keys, and what a monitor tells. For
- * link and enrol.
+ * link and admit.
  *
  * Sockets belong to the thread that calls. Nothing blocks.
  */

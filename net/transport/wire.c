@@ -154,7 +154,7 @@ static enum err pack_hello(const struct wire_hello *hello, uint8_t *out, size_t 
     proto.window_kib = hello->window_kib;
     proto.address = (char *)(uintptr_t)hello->address;
     proto.uplink = hello->uplink;
-    proto.owner_wish = hello->owner_wish;
+    proto.owner_choice = hello->owner_choice;
     proto.draining = hello->draining;
     return pack_checked(&proto.base, out, bytes);
 }
@@ -170,10 +170,10 @@ static enum err check_hello(const Diloco__Hello *proto, struct wire_hello *hello
     if (hello->window_kib < WIRE_WINDOW_KIB_MIN || hello->window_kib > WIRE_WINDOW_KIB_MAX)
         return err_set(ERR_PROTO, "window of %" PRIu32 " KiB", hello->window_kib);
     hello->uplink = proto->uplink;
-    hello->owner_wish = (uint8_t)proto->owner_wish;
+    hello->owner_choice = (uint8_t)proto->owner_choice;
     hello->draining = proto->draining;
-    if (proto->owner_wish >= WIRE_OWNER_WISHES)
-        return err_set(ERR_PROTO, "owner wish %" PRIu32, proto->owner_wish);
+    if (proto->owner_choice >= WIRE_OWNER_CHOICES)
+        return err_set(ERR_PROTO, "owner choice %" PRIu32, proto->owner_choice);
     TRY(text_from(proto->address, "address", hello->address, sizeof hello->address));
     if (hello->address[0] != '\0' && !address_good(hello->address))
         return err_set(ERR_PROTO, "the address \"%s\"", hello->address);
@@ -224,7 +224,7 @@ static enum err pack_heartbeat(const struct wire_heartbeat *beat, uint8_t *out, 
         row->abstained = from->at.abstained;
         row->hash = binary_of(&from->at.hash, from->at.hash_known);
         row->repairing = from->at.repairing;
-        row->signature.len = from->vouched ? WIRE_SIGNATURE_BYTES : 0;
+        row->signature.len = from->certified ? WIRE_SIGNATURE_BYTES : 0;
         row->signature.data = (uint8_t *)(uintptr_t)from->signature;
         row->n_held = from->held_count;
         row->held = lists.held_at + from->held_first;
@@ -270,11 +270,11 @@ static enum err take_held(const Diloco__FragmentState *row, struct wire_fragment
 
 static enum err take_signature(const Diloco__FragmentState *row, struct wire_fragment *to)
 {
-    to->vouched = row->signature.len > 0;
-    if (to->vouched && (row->signature.len != WIRE_SIGNATURE_BYTES || !to->at.hash_known))
-        return err_set(ERR_PROTO, "a heartbeat that vouches for fragment %" PRIu32 " with %zu bytes%s", row->fragment,
+    to->certified = row->signature.len > 0;
+    if (to->certified && (row->signature.len != WIRE_SIGNATURE_BYTES || !to->at.hash_known))
+        return err_set(ERR_PROTO, "a heartbeat that certifies fragment %" PRIu32 " with %zu bytes%s", row->fragment,
                        row->signature.len, to->at.hash_known ? "" : " and without a hash");
-    if (to->vouched)
+    if (to->certified)
         memcpy(to->signature, row->signature.data, WIRE_SIGNATURE_BYTES);
     else
         memset(to->signature, 0, WIRE_SIGNATURE_BYTES);
@@ -372,8 +372,8 @@ enum err wire_pack(const struct wire_message *message, uint8_t *out, size_t *byt
     case WIRE_BYE: bye.reason = (char *)(uintptr_t)message->bye.reason; return pack_checked(&bye.base, out, bytes);
     case WIRE_BULK_HELLO: *bytes = 0; return ERR_OK;
     case WIRE_CHUNK:
-    case WIRE_ENROL:
-    case WIRE_ENROLLED:
+    case WIRE_JOIN:
+    case WIRE_JOINED:
     case WIRE_REFUSAL: break;
     }
     return err_set(ERR_ARG, "message type %d has no control payload", (int)message->type);
@@ -521,7 +521,7 @@ enum err wire_chunk_get(const void *payload, size_t bytes, struct wire_chunk *ch
 
 bool wire_is_epoch(uint32_t type)
 {
-    return type >= WIRE_PREPARE && type <= WIRE_WISH;
+    return type >= WIRE_PREPARE && type <= WIRE_CHANGE_REQUEST;
 }
 
 bool wire_key_equal(const struct wire_key *left, const struct wire_key *right)

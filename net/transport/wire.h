@@ -25,7 +25,7 @@ enum {
     WIRE_CHUNK_HEADER_BYTES = 60,
     WIRE_CHUNK_BYTES_MAX = 64 << 10,   /* of payload in one chunk */
     WIRE_CONTROL_BYTES_MAX = 64 << 10, /* of one control payload, but for */
-    WIRE_EPOCH_BYTES_MAX = 1 << 20,    /* the epoch protocol's (net/membership/wire_epoch.h) */
+    WIRE_PAXOS_BYTES_MAX = 1 << 20,    /* the epoch protocol's (net/membership/wire_paxos.h) */
     WIRE_NAME_BYTES = 64,
     WIRE_ADDRESS_BYTES = 256, /* with the zero at its end */
     WIRE_REASON_BYTES = 256,
@@ -36,8 +36,8 @@ enum {
     WIRE_PLAN_FRAGMENTS_MAX = 4096,
     WIRE_WINDOW_KIB_MIN = 64, /* of bulk data a receiver takes in unacknowledged */
     WIRE_WINDOW_KIB_MAX = 1 << 20,
-    WIRE_NONCE_BYTES = 16, /* of a run */
-    WIRE_OWNER_WISHES = 4, /* enum record_wish */
+    WIRE_NONCE_BYTES = 16,  /* of a run */
+    WIRE_OWNER_CHOICES = 4, /* enum config_owner_choice */
     WIRE_SIGNATURE_BYTES = 64,
 };
 
@@ -50,23 +50,23 @@ enum wire_type {
     WIRE_BYE = 6,
     WIRE_CHUNK = 7,      /* bulk connection only */
     WIRE_BULK_HELLO = 8, /* empty: makes a bulk connection known */
-    /* 9 to 16: enum wire_epoch_type */
-    /* between a listener and a guest: net/transport/wire_enrol.h */
-    WIRE_ENROL = 17,
-    WIRE_ENROLLED = 18,
+    /* 9 to 16: enum wire_paxos_type */
+    /* between a listener and a guest: net/transport/wire_join.h */
+    WIRE_JOIN = 17,
+    WIRE_JOINED = 18,
     WIRE_REFUSAL = 19,
 };
 
-/* Of the epoch protocol, with a limit and functions of their own (net/membership/wire_epoch.h). */
-enum wire_epoch_type {
+/* Of the epoch protocol, with a limit and functions of their own (net/membership/wire_paxos.h). */
+enum wire_paxos_type {
     WIRE_PREPARE = 9,
     WIRE_PROMISE = 10,
     WIRE_REJECT = 11,
     WIRE_ACCEPT = 12,
     WIRE_ACCEPTED = 13,
     WIRE_DECIDED = 14,
-    WIRE_CHAIN = 15,
-    WIRE_WISH = 16,
+    WIRE_CONFIG_LOG = 15,
+    WIRE_CHANGE_REQUEST = 16,
 };
 
 /* STATE: a state's head; LEAVES: a range of leaves of its body (daemon/state/state_object.h). */
@@ -106,10 +106,10 @@ struct wire_hello {
     uint32_t island;
     char name[WIRE_NAME_BYTES], software[WIRE_NAME_BYTES];
     uint32_t window_kib; /* WIRE_WINDOW_KIB_MIN to _MAX */
-    /* for the next record */
+    /* for the next configuration */
     char address[WIRE_ADDRESS_BYTES]; /* "host:port"; "": it dials the others */
-    uint64_t uplink;                  /* bit/s; 0: as the record says */
-    uint8_t owner_wish;               /* enum record_wish */
+    uint64_t uplink;                  /* bit/s; 0: as the configuration says */
+    uint8_t owner_choice;             /* enum config_owner_choice */
     bool draining;
 };
 
@@ -125,7 +125,7 @@ struct wire_standing {
 struct wire_fragment {
     uint32_t fragment;
     struct wire_standing at;
-    bool vouched; /* `signature` is there: the sender vouches for that version and hash (net/config/vouch.h) */
+    bool certified; /* `signature` is there: the sender certifies that version and hash (net/config/certificate.h) */
     uint8_t signature[WIRE_SIGNATURE_BYTES];
     uint32_t held_first, held_count; /* in the heartbeat's `held`: results of version + 1 that are durable here */
 };
@@ -220,7 +220,7 @@ ERR_MUST_CHECK enum err wire_pack(const struct wire_message *message, uint8_t *o
 /* Unpacks a payload of type `type` and checks every field's limit. ERR_PROTO names the field. */
 ERR_MUST_CHECK enum err wire_unpack(uint32_t type, const void *payload, size_t bytes, struct wire_message *message);
 
-/* Whether it is an enum wire_epoch_type. */
+/* Whether it is an enum wire_paxos_type. */
 bool wire_is_epoch(uint32_t type);
 
 /* ---- bulk payloads ---- */

@@ -157,14 +157,14 @@ void aims_join_large(void **state)
     camp_end();
 }
 
-struct pace {
+struct token_bucket {
     double rate, longest_s; /* versions a second; and the longest time without any */
 };
 
 /* By the log's stamps, between the first and the last version of the time. */
-static struct pace pace_between(const char *log, double from_s, double to_s)
+static struct token_bucket pace_between(const char *log, double from_s, double to_s)
 {
-    struct pace pace = {0};
+    struct token_bucket pace = {0};
     double first_s = said_first(log, from_s, "debug: fragment ", " hash "), last_s = first_s;
     unsigned count = 0;
     for (double at_s = first_s; at_s > 0 && at_s < to_s; count++) {
@@ -194,8 +194,8 @@ void aims_join_cost(void **state)
         double owner_s = said_now_s() - begin_s;
         assert_true(owner_s < SPAN_S);
         proc_sleep_ms((long)((SPAN_S - owner_s) * 1000));
-        struct pace before = pace_between(camp.log[0], begin_s - SPAN_S, begin_s);
-        struct pace during = pace_between(camp.log[0], begin_s, begin_s + SPAN_S);
+        struct token_bucket before = pace_between(camp.log[0], begin_s - SPAN_S, begin_s);
+        struct token_bucket during = pace_between(camp.log[0], begin_s, begin_s + SPAN_S);
         print_message("%s owns after %.1f s; versions a second: %.2f before, %.2f in %d s from `join`; longest time "
                       "without one %.2f and %.2f s\n",
                       names[camp.count - 1], owner_s, before.rate, during.rate, SPAN_S, before.longest_s,

@@ -17,7 +17,7 @@
 
 #include "common/env.h"
 #include "common/fsio.h"
-#include "daemon/ctl/yardstick.h"
+#include "daemon/ctl/calibrate.h"
 #include "common/runspec.h"
 #include "net/transport/ident.h"
 #include "tests/bench/bench.h"
@@ -354,7 +354,7 @@ static double gloo_s(size_t count, int processes)
 }
 
 /* What `dilococtl plan` takes the daemon's processor time for, and its memory, a parameter. */
-static struct yardstick_cost plan_says(const struct yardstick *machine, const struct exchange *x)
+static struct calibrate_cost plan_says(const struct calibration *machine, const struct exchange *x)
 {
     static const struct {
         const char *codec;
@@ -365,14 +365,14 @@ static struct yardstick_cost plan_says(const struct yardstick *machine, const st
                 {"int8", {.id = CODEC_INT8}, 7.5},
                 {"e3m0", {.id = CODEC_E3M0}, 3.6}};
     size_t at = 0;
-    struct yardstick_codec codec;
+    struct calibrate_codec codec;
     while (strcmp(rows[at].codec, x->codec) != 0)
         at++;
-    if (yardstick_measure_codec(&rows[at].choice, &codec) != ERR_OK)
+    if (calibrate_measure_codec(&rows[at].choice, &codec) != ERR_OK)
         fprintf(stderr, "bench: %s\n", err_text());
-    const struct yardstick_run run = {
+    const struct calibrate_run run = {
         .islands = (uint32_t)x->islands_count, .owners = (uint32_t)x->islands_count, .bits = rows[at].bits};
-    return yardstick_cost(machine, &codec, &run);
+    return calibrate_cost(machine, &codec, &run);
 }
 
 static json_t *number_or_null(double value)
@@ -382,7 +382,7 @@ static json_t *number_or_null(double value)
 
 /* Under `exchange` all there is; by themselves the figures that are followed over time. */
 static void note(json_t *summary, json_t *all, const struct exchange *x, struct figures *f, double gloo,
-                 const struct yardstick_cost *plan)
+                 const struct calibrate_cost *plan)
 {
     char name[64];
     const char *codec = x->codec[0] != '\0' ? x->codec : "uniform";
@@ -417,8 +417,8 @@ void bench_exchange(json_t *summary, const char *programs, const char *only)
         int islands;
     } sizes[] = {{SMALL, 2}, {LARGE, 2}, {SMALL, 4}, {LARGE, 4}};
     json_t *all = json_object();
-    struct yardstick machine;
-    if (yardstick_measure(".", &machine) != ERR_OK)
+    struct calibration machine;
+    if (calibrate_measure(".", &machine) != ERR_OK)
         fprintf(stderr, "bench: %s\n", err_text());
     for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
         double gloo = gloo_s(sizes[s].count, sizes[s].islands);
@@ -438,7 +438,7 @@ void bench_exchange(json_t *summary, const char *programs, const char *only)
                      x.islands_count);
             if ((only != NULL && strstr(name, only) == NULL) || !measure(&x, &f))
                 continue;
-            const struct yardstick_cost plan = plan_says(&machine, &x);
+            const struct calibrate_cost plan = plan_says(&machine, &x);
             printf(
                 "             %-8s %.3f s; processor time a parameter: daemon %.1f ns (plan says %.1f), trainer %.1f "
                 "ns; memory %.1f bytes (%.1f)\n             %s\n",

@@ -17,7 +17,7 @@
 enum { TICK_MS = 100, BEAT_MS = 1000, SECONDS = 20, FRAGMENTS = 24, SHARDS = 64 };
 
 struct crowd {
-    struct chain *chain;
+    struct config_log *config_log;
     struct view view;
     struct sync *sync;
     struct membership *membership;
@@ -31,7 +31,7 @@ static void send_nowhere(void *user, uint32_t slot, uint32_t type, const uint8_t
     (void)user, (void)slot, (void)type, (void)bytes, (void)bytes_count;
 }
 
-static void save_vote(void *user, const struct epoch_vote *vote, uint64_t number)
+static void save_vote(void *user, const struct paxos_vote *vote, uint64_t number)
 {
     struct crowd *crowd = user;
     crowd->disk.vote = *vote;
@@ -52,34 +52,35 @@ static void tell_nobody(void *user, const struct membership_news *news)
 static void begin(struct crowd *crowd, uint32_t count)
 {
     static const struct membership_io host = {
-        .send = send_nowhere, .save_vote = save_vote, .load_proof = no_proof, .tell = tell_nobody};
+        .send = send_nowhere, .save_vote = save_vote, .load_evidence = no_proof, .tell = tell_nobody};
     static struct ident ours, one;
-    struct record record = roster_record(count);
+    struct config config = roster_config(count);
     struct view_changes changes;
     struct digest hash = digest_of("a", 1);
     *crowd = (struct crowd){.count = count, .disk = {.incarnation = 1}, .now_ms = 1000};
     for (uint32_t i = 0; i < count; i++) {
         assert_ok(ident_generate(&one));
         ours = i == 0 ? one : ours;
-        memcpy(record.members[i].key, one.key, sizeof one.key);
-        record.members[i].incarnation = i + 1;
+        memcpy(config.members[i].key, one.key, sizeof one.key);
+        config.members[i].incarnation = i + 1;
         crowd->ids[i] = roster_id(i);
     }
-    assert_ok(chain_new(&crowd->chain));
-    roster_add(crowd->chain, &record);
+    assert_ok(config_log_new(&crowd->config_log));
+    roster_add(crowd->config_log, &config);
     assert_ok(view_init(NULL, 0, &crowd->view));
-    assert_ok(view_update(&crowd->view, chain_last(crowd->chain), chain_last_digest(crowd->chain), ours.key, &changes));
+    assert_ok(view_update(&crowd->view, config_log_last(crowd->config_log), config_log_last_digest(crowd->config_log),
+                          ours.key, &changes));
     for (uint32_t f = 0; f < FRAGMENTS; f++)
         crowd->shards[f] = SHARDS;
-    struct sync_conf conf = {.chain = crowd->chain,
+    struct sync_conf conf = {.config_log = crowd->config_log,
                              .fragments_count = FRAGMENTS,
                              .shards_counts = crowd->shards,
-                             .view = roster_view(crowd->chain, 0, crowd->ids, count)};
+                             .view = roster_view(crowd->config_log, 0, crowd->ids, count)};
     assert_ok(sync_new(&conf, &crowd->sync));
     for (uint32_t f = 0; f < FRAGMENTS; f++)
         sync_restore(crowd->sync, f, 7, &hash);
     assert_ok(membership_new(&(struct membership_conf){.view = &crowd->view,
-                                                       .chain = crowd->chain,
+                                                       .config_log = crowd->config_log,
                                                        .ident = &ours,
                                                        .disk = &crowd->disk,
                                                        .host = &host,
@@ -106,7 +107,7 @@ static void end(struct crowd *crowd)
     membership_free(crowd->membership);
     sync_free(crowd->sync);
     view_free(&crowd->view);
-    chain_free(crowd->chain);
+    config_log_free(crowd->config_log);
 }
 
 /* A share of one core: of membership alone, without reading, checking and answering heartbeats. */

@@ -24,7 +24,7 @@ enum {
     LOSS_STEPS = 300,
     LOSS_LAST = 50,
     LOSS_SEEDS = 5,
-    WAYS_MAX = 4,
+    SEND_SCHEDULER_MAX = 4,
     LINE_BYTES = 512
 };
 #define LOG "build/bench/train_torch.log"
@@ -282,7 +282,7 @@ static void torch_close(struct torch *t)
 static size_t torch_ways(const struct torch *t)
 {
     size_t count = json_array_size(json_object_get(t->about, "ways"));
-    return count < WAYS_MAX ? count : WAYS_MAX;
+    return count < SEND_SCHEDULER_MAX ? count : SEND_SCHEDULER_MAX;
 }
 
 static const char *torch_way(const struct torch *t, size_t way)
@@ -306,7 +306,7 @@ static double torch_step(struct torch *t, size_t way)
 struct figures {
     double rate[PRECISIONS][ROUNDS];    /* GFLOP/s of products */
     double seconds[PRECISIONS][ROUNDS]; /* of a step */
-    double torch[WAYS_MAX][ROUNDS];
+    double torch[SEND_SCHEDULER_MAX][ROUNDS];
     int rounds;
 };
 

@@ -47,7 +47,7 @@ struct lab {
     const struct kern *kern;
     struct kern_dev *dev;
     struct model_plan *plan;
-    struct chain *chain;
+    struct config_log *config_log;
     struct parts parts;
     struct codec *codec;
     struct island island[LAB_ISLANDS_MAX];
@@ -122,9 +122,9 @@ static enum err make_plan(struct lab *lab)
     static const uint64_t weights[LAB_ISLANDS_MAX] = {1, 1, 1, 1, 1, 1, 1, 1};
     enum err err = model_plan_new(&lab->conf->spec, rows, (uint32_t)model->tensors_count, &lab->plan);
     mem_free(rows);
-    lab->chain = err == ERR_OK ? shares_chain(weights, lab->conf->islands) : NULL;
+    lab->config_log = err == ERR_OK ? shares_config_log(weights, lab->conf->islands) : NULL;
     if (err == ERR_OK)
-        lab->parts = (struct parts){.plan = lab->plan->plan, .chain = lab->chain};
+        lab->parts = (struct parts){.plan = lab->plan->plan, .config_log = lab->config_log};
     return err;
 }
 
@@ -269,7 +269,7 @@ static void clean_up(struct lab *lab)
     mem_free(lab->tokens);
     mem_free(lab->targets);
     codec_free(lab->codec);
-    chain_free(lab->chain);
+    config_log_free(lab->config_log);
     model_plan_free(lab->plan);
     if (lab->dev != NULL)
         lab->kern->close(lab->dev);

@@ -45,7 +45,7 @@ struct rows {
 struct item {
     struct item *next;
     uint64_t number; /* rises with every item; of a mark it is what mark() has returned */
-    enum { WORK, COPY, LENT, AFTER, MARK } kind;
+    enum { WORK, COPY, SERVED, AFTER, MARK } kind;
     void (*work)(void *context); /* WORK; its context is `taken` */
     struct rows rows;            /* COPY; LENT: one from pinned memory, which must be then what it is now */
     void *taken;                 /* what `from` held when it was queued, if that is what counts; ours */
@@ -99,7 +99,7 @@ static void do_rows(const struct rows *rows)
 }
 
 /* A GPU may have copied sooner. */
-static void look_at_lent(const struct item *item)
+static void look_at_served(const struct item *item)
 {
     const struct rows *rows = &item->rows;
     for (size_t i = 0; i < rows->count; i++)
@@ -118,9 +118,9 @@ static void run(struct kern_dev *dev, enum kern_queue queue, uint64_t upto)
             dev->end[queue] = &dev->first[queue];
         if (item->kind == AFTER)
             run(dev, item->queue, item->upto);
-        if (item->kind == LENT)
-            look_at_lent(item);
-        if (item->kind == COPY || item->kind == LENT)
+        if (item->kind == SERVED)
+            look_at_served(item);
+        if (item->kind == COPY || item->kind == SERVED)
             do_rows(&item->rows);
         if (item->kind == WORK)
             item->work(item->taken);
@@ -510,7 +510,7 @@ static void queue_rows(struct kern_dev *dev, enum kern_queue queue, struct rows 
         mem_free(taken);
         return;
     }
-    item->kind = from == PINNED ? LENT : COPY;
+    item->kind = from == PINNED ? SERVED : COPY;
     item->rows = rows;
     item->taken = taken;
     if (from == HOST) {

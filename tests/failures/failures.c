@@ -49,7 +49,7 @@ struct island {
     double since_s, next_s;    /* of this life or absence; when it ends */
     double up_s;               /* of lives that have ended */
     long long tokens, counted; /* as `status` said last */
-    long long tokens_first, counted_first; /* in this life */
+    long long tokens_first, dedup_first; /* in this life */
     unsigned failures;
     long long open; /* trained and not counted when it was killed or had left, as `status` said then */
 };
@@ -103,11 +103,11 @@ static void note_trainer(struct island *island, const json_t *part)
     if (training && !island->trains) {
         island->trains = true;
         island->tokens_first = island->tokens;
-        island->counted_first = island->counted;
+        island->dedup_first = island->counted;
         if (island->failures > 0)
             add(&all.to_training, now_s() - island->since_s);
     }
-    if (island->trains && !island->counts && island->counted > island->counted_first) {
+    if (island->trains && !island->counts && island->counted > island->dedup_first) {
         island->counts = true;
         if (island->failures > 0)
             add(&all.to_counted, now_s() - island->since_s);
@@ -137,7 +137,7 @@ static void look_at_all(void)
 static void note_open(struct island *island)
 {
     if (island->trains)
-        island->open += island->tokens - island->tokens_first - (island->counted - island->counted_first);
+        island->open += island->tokens - island->tokens_first - (island->counted - island->dedup_first);
 }
 
 /* ---- failing ---- */

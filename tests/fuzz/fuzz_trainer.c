@@ -365,7 +365,7 @@ static void move_results(struct play *play)
 
 static void move_hold(struct play *play)
 {
-    static const unsigned of_jobs = 1u << EVENT_START | 1u << EVENT_STARTED | 1u << EVENT_FILL | 1u << EVENT_GIVEN;
+    static const unsigned of_jobs = 1u << EVENT_START | 1u << EVENT_STARTED | 1u << EVENT_FILL | 1u << EVENT_PUBLISHED;
     uint8_t which = byte_of(play);
     stage_answer(&play->stage);
     play->stage.held = which == 0 ? 0 : which == 1 ? of_jobs | 1u << EVENT_ENCODED : 1u << EVENT_ENCODED;

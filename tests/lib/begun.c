@@ -9,73 +9,73 @@
 #include "common/mem.h"
 #include "daemon/membership/config_store.h"
 #include "daemon/membership/vote.h"
-#include "net/config/chain.h"
-#include "net/membership/wire_epoch.h"
+#include "net/config/config_log.h"
+#include "net/membership/wire_paxos.h"
 
 enum { PATH_BYTES = 512 };
 static const uint64_t ballot = (uint64_t)1 << 32; /* the founder's first */
 
-/* ---- the two records ---- */
+/* ---- the two configurations ---- */
 
-static enum err make(const struct begun_island *islands, uint32_t count, struct record *record)
+static enum err make(const struct begun_island *islands, uint32_t count, struct config *config)
 {
-    struct shardmap_owner owners[RECORD_OWNERS_MAX];
+    struct shardmap_owner owners[CONFIG_OWNERS_MAX];
     uint32_t owners_count = 0;
-    TRY(mem_new(count, sizeof *record->members, "a test's run", &record->members));
-    record->members_count = record->next_id = count;
+    TRY(mem_new(count, sizeof *config->members, "a test's run", &config->members));
+    config->members_count = config->next_id = count;
     for (uint32_t i = 0; i < count; i++) {
-        struct record_member *member = &record->members[i];
-        *member = (struct record_member){.id = i, .uplink = islands[i].uplink, .role = RECORD_OWNER, .voter = true};
+        struct config_member *member = &config->members[i];
+        *member = (struct config_member){.id = i, .uplink = islands[i].uplink, .role = CONFIG_OWNER, .voter = true};
         snprintf(member->name, sizeof member->name, "%s", islands[i].name);
         snprintf(member->address, sizeof member->address, "%s", islands[i].address);
         memcpy(member->key, islands[i].ident->key, sizeof member->key);
         if (islands[i].witness)
-            member->role = RECORD_WITNESS;
+            member->role = CONFIG_WITNESS;
         else
             owners[owners_count++] = (struct shardmap_owner){.id = i, .weight = islands[i].uplink};
     }
     for (uint32_t i = 0; i < count; i++)
-        record->members[i].voter = !islands[i].witness || owners_count % 2 == 0;
-    record->map = shardmap_empty();
-    shardmap_assign(&record->map, owners, owners_count);
+        config->members[i].voter = !islands[i].witness || owners_count % 2 == 0;
+    config->map = shardmap_empty();
+    shardmap_assign(&config->map, owners, owners_count);
     return ERR_OK;
 }
 
 static enum err make_both(const struct begun_island *islands, uint32_t count, const struct runspec *spec,
-                          const uint8_t *nonce, struct record *founding, struct record *record)
+                          const uint8_t *nonce, struct config *founding, struct config *config)
 {
     uint64_t drawn[] = {env_random_u64(), env_random_u64()};
-    _Static_assert(sizeof drawn == RECORD_NONCE_BYTES, "a nonce");
-    *founding = (struct record){.steps = (uint64_t)spec->steps};
-    *record = (struct record){.steps = (uint64_t)spec->steps, .epoch = 1};
-    memcpy(founding->nonce, nonce != NULL ? nonce : (const uint8_t *)drawn, RECORD_NONCE_BYTES);
-    memcpy(record->nonce, founding->nonce, RECORD_NONCE_BYTES);
+    _Static_assert(sizeof drawn == CONFIG_NONCE_BYTES, "a nonce");
+    *founding = (struct config){.steps = (uint64_t)spec->steps};
+    *config = (struct config){.steps = (uint64_t)spec->steps, .epoch = 1};
+    memcpy(founding->nonce, nonce != NULL ? nonce : (const uint8_t *)drawn, CONFIG_NONCE_BYTES);
+    memcpy(config->nonce, founding->nonce, CONFIG_NONCE_BYTES);
     TRY(make(islands, 1, founding));
-    return make(islands, count, record);
+    return make(islands, count, config);
 }
 
-static enum err pack(const struct record *record, struct record_entry *entry, struct digest *digest)
+static enum err pack(const struct config *config, struct config_entry *entry, struct digest *digest)
 {
-    TRY(record_pack(record, &entry->bytes, &entry->bytes_count));
-    *digest = record_digest(entry->bytes, entry->bytes_count);
+    TRY(config_pack(config, &entry->bytes, &entry->bytes_count));
+    *digest = config_digest(entry->bytes, entry->bytes_count);
     return ERR_OK;
 }
 
 /* As the founder decides it, alone. */
-static enum err decide(const struct begun_island *founder, const struct record *record, struct record_entry *entry)
+static enum err decide(const struct begun_island *founder, const struct config *config, struct config_entry *entry)
 {
     struct digest digest;
     TRY(mem_new(1, sizeof *entry->votes, "a test's run", &entry->votes));
     entry->votes_count = 1;
-    entry->votes[0] = (struct record_vote){.id = 0, .ballot = ballot};
-    TRY(pack(record, entry, &digest));
-    record_vote_sign(founder->ident, record->nonce, record->epoch, ballot, &digest, entry->votes[0].signature);
+    entry->votes[0] = (struct config_vote){.id = 0, .ballot = ballot};
+    TRY(pack(config, entry, &digest));
+    config_vote_sign(founder->ident, config->nonce, config->epoch, ballot, &digest, entry->votes[0].signature);
     return ERR_OK;
 }
 
 /* ---- what lies where ---- */
 
-/* A disk that has begun, which the record then names. */
+/* A disk that has begun, which the configuration then names. */
 static enum err make_disk(const struct begun_island *island, uint64_t *incarnation)
 {
     char mark[PATH_BYTES];
@@ -92,30 +92,30 @@ static enum err make_disk(const struct begun_island *island, uint64_t *incarnati
 }
 
 /* What dilococtl join is told. */
-static enum err write_joined(const char *path, const struct record_entry *entry)
+static enum err write_joined(const char *path, const struct config_entry *entry)
 {
     uint8_t *bytes;
     size_t count;
-    struct epoch_message decided = {.type = WIRE_DECIDED};
+    struct paxos_message decided = {.type = WIRE_DECIDED};
     decided.bytes = entry->bytes;
     decided.bytes_count = entry->bytes_count;
     decided.votes = entry->votes;
     decided.votes_count = entry->votes_count;
-    TRY(wire_epoch_pack(&decided, &bytes, &count));
+    TRY(wire_paxos_pack(&decided, &bytes, &count));
     enum err err = fsio_replace(path, bytes, count, 0644);
     mem_free(bytes);
     return err;
 }
 
-static enum err put_down(const struct begun_island *islands, uint32_t count, const struct record_entry *founding,
-                         const struct record_entry *record)
+static enum err put_down(const struct begun_island *islands, uint32_t count, const struct config_entry *founding,
+                         const struct config_entry *config)
 {
     TRY(config_store_save(islands[0].state, 0, founding));
     for (uint32_t i = 0; i < count; i++) {
-        TRY(config_store_save(islands[i].state, 1, record));
-        TRY(config_store_copy(islands[i].sockets, 1, record));
+        TRY(config_store_save(islands[i].state, 1, config));
+        TRY(config_store_copy(islands[i].sockets, 1, config));
         if (islands[i].joined != NULL)
-            TRY(write_joined(islands[i].joined, record));
+            TRY(write_joined(islands[i].joined, config));
     }
     return ERR_OK;
 }
@@ -124,19 +124,19 @@ enum err begun_write(const struct begun_island *islands, uint32_t count, const s
                      const uint8_t *nonce)
 {
     enum err err;
-    struct record founding = {0}, record = {0};
-    struct record_entry first = {0}, second = {0};
-    TRY_OUT(make_both(islands, count, spec, nonce, &founding, &record));
+    struct config founding = {0}, config = {0};
+    struct config_entry first = {0}, second = {0};
+    TRY_OUT(make_both(islands, count, spec, nonce, &founding, &config));
     for (uint32_t i = 0; i < count; i++)
-        TRY_OUT(make_disk(&islands[i], &record.members[i].incarnation));
-    TRY_OUT(pack(&founding, &first, &record.previous));
-    TRY_OUT(decide(&islands[0], &record, &second));
+        TRY_OUT(make_disk(&islands[i], &config.members[i].incarnation));
+    TRY_OUT(pack(&founding, &first, &config.previous));
+    TRY_OUT(decide(&islands[0], &config, &second));
     TRY_OUT(put_down(islands, count, &first, &second));
 out:
-    record_deinit(&founding);
-    record_deinit(&record);
-    record_entry_free(&first);
-    record_entry_free(&second);
+    config_deinit(&founding);
+    config_deinit(&config);
+    config_entry_free(&first);
+    config_entry_free(&second);
     return err;
 }
 
@@ -144,19 +144,19 @@ enum err begun_at_once(const struct begun_island *islands, uint32_t count, const
                        const uint8_t *nonce)
 {
     enum err err;
-    struct record record = {.steps = (uint64_t)spec->steps};
-    struct record_entry entry = {0};
+    struct config config = {.steps = (uint64_t)spec->steps};
+    struct config_entry entry = {0};
     struct digest digest;
-    memcpy(record.nonce, nonce, sizeof record.nonce);
-    TRY_OUT(make(islands, count, &record));
-    TRY_OUT(pack(&record, &entry, &digest));
+    memcpy(config.nonce, nonce, sizeof config.nonce);
+    TRY_OUT(make(islands, count, &config));
+    TRY_OUT(pack(&config, &entry, &digest));
     for (uint32_t i = 0; i < count; i++) {
         TRY_OUT(fsio_mkdirs(islands[i].state, 0755));
         TRY_OUT(config_store_save(islands[i].state, 0, &entry));
     }
 out:
-    record_deinit(&record);
-    record_entry_free(&entry);
+    config_deinit(&config);
+    config_entry_free(&entry);
     return err;
 }
 
@@ -165,16 +165,17 @@ out:
 enum err begun_view(const char *state, const uint8_t *key, struct view *view)
 {
     static const uint8_t nobody[IDENT_KEY_BYTES];
-    struct chain *chain;
+    struct config_log *config_log;
     struct view_changes changes;
     *view = (struct view){0};
-    TRY(chain_new(&chain));
-    enum err err = config_store_load(state, NULL, false, chain);
+    TRY(config_log_new(&config_log));
+    enum err err = config_store_load(state, NULL, false, config_log);
     if (err == ERR_OK)
         err = view_init(NULL, 0, view);
     if (err == ERR_OK)
-        err = view_update(view, chain_last(chain), chain_last_digest(chain), key != NULL ? key : nobody, &changes);
-    chain_free(chain);
+        err = view_update(view, config_log_last(config_log), config_log_last_digest(config_log),
+                          key != NULL ? key : nobody, &changes);
+    config_log_free(config_log);
     if (err != ERR_OK)
         view_free(view);
     return err;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * begun: a run of several islands on disk, as it is when one has founded it and the others have joined: record 0 is the
- * founder's alone, record 1, which the founder has voted for, has all of them as owners and voters. A test then starts
- * them at once, as fast as if they had always been there.
+ * begun: a run of several islands on disk, as it is when one has founded it and the others have joined: configuration 0
+ * is the founder's alone, configuration 1, which the founder has voted for, has all of them as owners and voters. A
+ * test then starts them at once, as fast as if they had always been there.
  *
- * It writes what daemons would have: in each state folder record, vote and, of the founder, record 0; the copy of the
- * newest record and the mark of the vote beside the sockets; the file of those that joined. Blocking; no cmocka here.
+ * It writes what daemons would have: in each state folder configuration, vote and, of the founder, configuration 0; the
+ * copy of the newest configuration and the mark of the vote beside the sockets; the file of those that joined.
+ * Blocking; no cmocka here.
  */
 #ifndef TESTS_LIB_BEGUN_H
 #define TESTS_LIB_BEGUN_H
@@ -34,13 +35,13 @@ struct begun_island {
  * folders are made; what is there of a run before is not looked at. `nonce`: of the run; NULL: drawn. */
 ERR_MUST_CHECK enum err begun_write(const struct begun_island *islands, uint32_t count, const struct runspec *spec,
                                     const uint8_t *nonce);
-/* All of them in record 0, which no daemon makes so, and nothing but that: for tests of parts, where the first epoch is
- * 0 and disks are new. */
+/* All of them in configuration 0, which no daemon makes so, and nothing but that: for tests of parts, where the first
+ * epoch is 0 and disks are new. */
 ERR_MUST_CHECK enum err begun_at_once(const struct begun_island *islands, uint32_t count, const struct runspec *spec,
                                       const uint8_t *nonce);
 
-/* The membership by the newest record of a state folder, as the owner of `key` sees it, or nobody (NULL). view_free()
- * it. */
+/* The membership by the newest configuration of a state folder, as the owner of `key` sees it, or nobody (NULL).
+ * view_free() it. */
 ERR_MUST_CHECK enum err begun_view(const char *state, const uint8_t *key, struct view *view);
 
 #endif

@@ -27,7 +27,7 @@ struct cluster {
     char run[256];
     uint32_t count;
     bool witness; /* the last one is */
-    bool begun;   /* its records are on disk: of several islands from the first start on */
+    bool begun;   /* its configurations are on disk: of several islands from the first start on */
     struct cluster_island island[CLUSTER_MAX];
 };
 
@@ -49,7 +49,7 @@ void cluster_configure(struct cluster *cluster, uint32_t i, const struct cluster
 void cluster_configure_after(struct cluster *cluster, uint32_t i, const char *line, const char *more);
 
 /* Puts the run down as the configurations are now, with all islands as members (tests/lib/begun.h), if it is not there:
- * before the first start, or before what looks at its records. */
+ * before the first start, or before what looks at its configurations. */
 void cluster_begin(struct cluster *cluster);
 void cluster_start(struct cluster *cluster, uint32_t i);
 void cluster_start_all(struct cluster *cluster);

@@ -5,46 +5,46 @@
 
 #include <string.h>
 
-#include "tests/lib/sample_records.h"
+#include "tests/lib/sample_configs.h"
 
 struct drafting drafting;
 
-const struct compose_base *drafting_base(void)
+const struct next_config_base *drafting_base(void)
 {
     static const uint32_t shards[DRAFTING_F] = {DRAFTING_SHARDS, DRAFTING_SHARDS};
-    static struct compose_base b;
-    drafting.last_digest = records_digest(&drafting.last);
-    b = (struct compose_base){.record = &drafting.last,
-                              .digest = &drafting.last_digest,
-                              .shards = shards,
-                              .fragments_count = DRAFTING_F,
-                              .overdue = drafting.overdue};
+    static struct next_config_base b;
+    drafting.last_digest = configs_digest(&drafting.last);
+    b = (struct next_config_base){.config = &drafting.last,
+                                  .digest = &drafting.last_digest,
+                                  .shards = shards,
+                                  .fragments_count = DRAFTING_F,
+                                  .overdue = drafting.overdue};
     return &b;
 }
 
 void drafting_start(uint32_t owners, bool witness)
 {
-    record_deinit(&drafting.last);
-    drafting.last = records_first(owners, witness);
+    config_deinit(&drafting.last);
+    drafting.last = configs_first(owners, witness);
     drafting.last.epoch = 4;
-    drafting.answers_count = drafting.wishes_count = 0;
+    drafting.answers_count = drafting.change_requests_count = 0;
     drafting.overdue = false;
     memset(drafting.results, 0, sizeof drafting.results);
     memset(drafting.rows, 0, sizeof drafting.rows);
 }
 
-struct compose_answer *drafting_holds(uint32_t id, bool sealed, uint64_t version)
+struct next_config_answer *drafting_holds(uint32_t id, bool sealed, uint64_t version)
 {
-    struct compose_answer *h = &drafting.answers[drafting.answers_count];
+    struct next_config_answer *h = &drafting.answers[drafting.answers_count];
     for (uint32_t f = 0; f < DRAFTING_F; f++)
         drafting.rows[drafting.answers_count][f] =
             (struct holding){.fragment = f, .version = version, .held = drafting.results[drafting.answers_count][f]};
-    const struct record_member *member = record_member(&drafting.last, id);
-    *h = (struct compose_answer){.id = id,
-                                 .incarnation = member != NULL ? member->incarnation : 0,
-                                 .sealed = sealed,
-                                 .rows = drafting.rows[drafting.answers_count],
-                                 .rows_count = DRAFTING_F};
+    const struct config_member *member = config_member(&drafting.last, id);
+    *h = (struct next_config_answer){.id = id,
+                                     .incarnation = member != NULL ? member->incarnation : 0,
+                                     .sealed = sealed,
+                                     .rows = drafting.rows[drafting.answers_count],
+                                     .rows_count = DRAFTING_F};
     drafting.answers_count++;
     return h;
 }
@@ -67,30 +67,30 @@ struct part_result *drafting_with(uint32_t owner, uint64_t epoch, const char *te
     return result;
 }
 
-struct muster_wish *drafting_wish(uint32_t id)
+struct change_request *drafting_request(uint32_t id)
 {
-    struct muster_wish *w = &drafting.wishes[drafting.wishes_count++];
+    struct change_request *w = &drafting.requests[drafting.change_requests_count++];
     memset(w, 0, sizeof *w);
-    w->as = *record_member(&drafting.last, id);
+    w->as = *config_member(&drafting.last, id);
     return w;
 }
 
 void drafting_make(void)
 {
-    record_deinit(&drafting.out.draft);
-    assert_ok(compose(drafting_base(), drafting.answers, drafting.answers_count, drafting.wishes, drafting.wishes_count,
-                      &drafting.out));
+    config_deinit(&drafting.out.draft);
+    assert_ok(next_config(drafting_base(), drafting.answers, drafting.answers_count, drafting.requests,
+                          drafting.change_requests_count, &drafting.out));
     if (drafting.out.ask)
         return;
-    assert_ok(record_check(&drafting.out.draft));
-    assert_ok(compose_follows(drafting_base(), &drafting.out.draft));
+    assert_ok(config_check(&drafting.out.draft));
+    assert_ok(next_config_follows(drafting_base(), &drafting.out.draft));
 }
 
 bool drafting_safe(void)
 {
-    uint32_t lacking[RECORD_OWNERS_MAX + 1], count;
-    return compose_safe(&drafting.out.draft, drafting_base(), drafting.answers, drafting.answers_count, lacking,
-                        &count);
+    uint32_t lacking[CONFIG_OWNERS_MAX + 1], count;
+    return next_config_safe(&drafting.out.draft, drafting_base(), drafting.answers, drafting.answers_count, lacking,
+                            &count);
 }
 
 bool drafting_carries(const char *text)
@@ -104,7 +104,7 @@ bool drafting_carries(const char *text)
 
 bool drafting_votes(uint32_t id)
 {
-    const struct record_member *member = record_member(&drafting.out.draft, id);
+    const struct config_member *member = config_member(&drafting.out.draft, id);
     return member != NULL && member->voter;
 }
 
@@ -126,7 +126,7 @@ void drafting_seals(uint32_t owners, bool witness)
 int drafting_end(void **state)
 {
     (void)state;
-    record_deinit(&drafting.out.draft);
-    record_deinit(&drafting.last);
+    config_deinit(&drafting.out.draft);
+    config_deinit(&drafting.last);
     return 0;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * drafting: a last record, what members say that they hold, and what is wished of them, of which net/membership/compose
- * makes the draft of the next record. One at a time; two fragments of six shards. No cmocka state but drafting_end().
+ * drafting: a last configuration, what members say that they hold, and what is wished of them, of which
+ * net/membership/next_config makes the draft of the next configuration. One at a time; two fragments of six shards. No
+ * cmocka state but drafting_end().
  */
 #ifndef TESTS_LIB_DRAFTING_H
 #define TESTS_LIB_DRAFTING_H
@@ -9,22 +10,22 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "net/membership/compose.h"
+#include "net/membership/next_config.h"
 
 enum { DRAFTING_F = 2, DRAFTING_SHARDS = 6, DRAFTING_RESULTS = 4, DRAFTING_ISLANDS = 8 };
 
 struct drafting {
-    struct record last;
+    struct config last;
     struct digest last_digest;
     /* In the order in which they answered. */
     struct part_result results[DRAFTING_ISLANDS][DRAFTING_F][DRAFTING_RESULTS];
     struct holding rows[DRAFTING_ISLANDS][DRAFTING_F];
-    struct compose_answer answers[DRAFTING_ISLANDS];
+    struct next_config_answer answers[DRAFTING_ISLANDS];
     uint32_t answers_count;
-    struct muster_wish wishes[DRAFTING_ISLANDS];
-    uint32_t wishes_count;
+    struct change_request requests[DRAFTING_ISLANDS];
+    uint32_t change_requests_count;
     bool overdue;
-    struct compose_out out;
+    struct next_config_out out;
 };
 extern struct drafting drafting;
 
@@ -33,14 +34,14 @@ void drafting_start(uint32_t owners, bool witness);
 /* Likewise, and all have sealed at version 6. */
 void drafting_seals(uint32_t owners, bool witness);
 /* Member `id` answers. */
-struct compose_answer *drafting_holds(uint32_t id, bool sealed, uint64_t version);
+struct next_config_answer *drafting_holds(uint32_t id, bool sealed, uint64_t version);
 /* Whoever answered last holds a result of its next version of fragment 0, too. */
 struct part_result *drafting_with(uint32_t owner, uint64_t epoch, const char *text);
-/* The shards of fragment 0 that the last record's map gives the owner. */
+/* The shards of fragment 0 that the last configuration's map gives the owner. */
 uint64_t drafting_mask_of(uint32_t owner);
-/* A wish of a member, as the last record has it. */
-struct muster_wish *drafting_wish(uint32_t id);
-const struct compose_base *drafting_base(void);
+/* A change request of a member, as the last configuration has it. */
+struct change_request *drafting_request(uint32_t id);
+const struct next_config_base *drafting_base(void);
 /* Makes the draft anew; it follows, or nothing came of it (`out.ask`). */
 void drafting_make(void);
 /* A teardown. */

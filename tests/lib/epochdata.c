@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The abstract data plane of epochworld: results are made, fetched, acknowledged, certified and applied. */
+/* The abstract data plane of epochworld: results are made, fetched, acknowledged, committed and applied. */
 #include "tests/lib/epochworld.h"
 
 #include <string.h>
@@ -33,19 +33,19 @@ void ew_store(uint32_t i, uint32_t result, bool acked)
     written(i);
 }
 
-static uint32_t parts_of(uint32_t i, uint32_t f, struct chain_part parts[CHAIN_PARTS_MAX])
+static uint32_t parts_of(uint32_t i, uint32_t f, struct version_part parts[VERSION_PARTS_MAX])
 {
-    return chain_parts(ew->island[i].chain, f, EW_SHARDS, ew->island[i].disk.holds.version[f] + 1, parts);
+    return config_log_parts(ew->island[i].config_log, f, EW_SHARDS, ew->island[i].disk.holds.version[f] + 1, parts);
 }
 
-static bool is_of(const struct part_result *result, const struct chain_part *part)
+static bool is_of(const struct part_result *result, const struct version_part *part)
 {
     return result->id.owner == part->id.owner && result->id.epoch == part->id.epoch && result->shards == part->shards &&
            (!part->carried || digest_equal(&result->id.digest, &part->id.digest));
 }
 
 /* The part of the island's next version that a result makes; NULL: none. */
-static const struct chain_part *part_of(uint32_t i, uint32_t result, struct chain_part parts[CHAIN_PARTS_MAX])
+static const struct version_part *part_of(uint32_t i, uint32_t result, struct version_part parts[VERSION_PARTS_MAX])
 {
     const struct part_result *r = &ew->results[result];
     if (r->id.version != ew->island[i].disk.holds.version[r->id.fragment] + 1)
@@ -57,30 +57,30 @@ static const struct chain_part *part_of(uint32_t i, uint32_t result, struct chai
     return NULL;
 }
 
-/* ---- certified? ---- */
+/* ---- committed? ---- */
 
-static bool certified(uint32_t i, uint32_t result)
+static bool committed(uint32_t i, uint32_t result)
 {
     const struct part_result *r = &ew->results[result];
-    const struct record *record = chain_at(ew->island[i].chain, r->id.epoch);
+    const struct config *config = config_log_at(ew->island[i].config_log, r->id.epoch);
     const struct ew_held *own = held_of(i, r->id.fragment, result);
     uint32_t copies = 0;
-    for (uint32_t k = 0; record != NULL && k < record->members_count; k++) {
-        const struct record_member *member = &record->members[k];
+    for (uint32_t k = 0; config != NULL && k < config->members_count; k++) {
+        const struct config_member *member = &config->members[k];
         uint32_t m = member->id - 1;
         bool acked = m == i ? own != NULL && own->acked : (ew->island[i].acks[result] >> m & 1) != 0;
-        copies += member->voter && member->role != RECORD_WITNESS && acked;
+        copies += member->voter && member->role != CONFIG_WITNESS && acked;
     }
-    return record != NULL && copies >= record_certifying(record);
+    return config != NULL && copies >= config_commit_quorum(config);
 }
 
-static uint32_t result_for(uint32_t i, uint32_t f, const struct chain_part *part)
+static uint32_t result_for(uint32_t i, uint32_t f, const struct version_part *part)
 {
     const struct ew_holds *holds = &ew->island[i].disk.holds;
     for (uint32_t k = 0; k < holds->held_count[f]; k++) {
         uint32_t result = holds->held[f][k].result;
         if (ew->results[result].id.version == holds->version[f] + 1 && is_of(&ew->results[result], part) &&
-            (part->carried || certified(i, result)))
+            (part->carried || committed(i, result)))
             return result;
     }
     return 0;
@@ -102,8 +102,8 @@ static void advance(uint32_t i, uint32_t f, uint64_t version)
 
 static void apply(uint32_t i, uint32_t f)
 {
-    struct chain_part parts[CHAIN_PARTS_MAX];
-    uint32_t results[CHAIN_PARTS_MAX];
+    struct version_part parts[VERSION_PARTS_MAX];
+    uint32_t results[VERSION_PARTS_MAX];
     uint32_t count = parts_of(i, f, parts);
     uint64_t version = ew->island[i].disk.holds.version[f] + 1;
     for (uint32_t k = 0; k < count; k++) {
@@ -135,14 +135,14 @@ static void apply(uint32_t i, uint32_t f)
 static bool is_open(uint32_t i)
 {
     const struct ew_island *island = &ew->island[i];
-    const struct record_member *self = record_member(ew_newest(i), i + 1);
-    return self->voter && self->incarnation == island->disk.holds.incarnation && !epoch_sealed(island->table) &&
-           epoch_state(island->table) != EPOCH_DECIDED;
+    const struct config_member *self = config_member(ew_newest(i), i + 1);
+    return self->voter && self->incarnation == island->disk.holds.incarnation && !paxos_sealed(island->table) &&
+           paxos_state(island->table) != PAXOS_DECIDED;
 }
 
 static void make(uint32_t i, uint32_t f)
 {
-    struct chain_part parts[CHAIN_PARTS_MAX];
+    struct version_part parts[VERSION_PARTS_MAX];
     const struct ew_holds *holds = &ew->island[i].disk.holds;
     uint32_t count = is_open(i) ? parts_of(i, f, parts) : 0;
     for (uint32_t k = 0; k < count; k++) {
@@ -177,17 +177,17 @@ static void ask(uint32_t i, uint32_t from, enum ew_kind kind, uint32_t f, uint32
 static void fetch_draft(uint32_t i)
 {
     struct ew_island *island = &ew->island[i];
-    const struct record *draft = &ew->records[island->draft].record;
+    const struct config *draft = &ew->configs[island->draft].config;
     for (uint32_t f = 0; island->draft != 0 && f < ew->fragments; f++) {
         const struct ew_holds *holds = &island->disk.holds;
         struct part_result results[EW_HELD_MAX];
         struct holding has = {
             .fragment = f, .version = holds->version[f], .held = results, .held_count = holds->held_count[f]};
-        struct compose_lack lack;
+        struct next_config_lack lack;
         uint32_t from = (uint32_t)ew_below(ew->n), result = 0;
         for (uint32_t k = 0; k < holds->held_count[f]; k++)
             results[k] = ew->results[holds->held[f][k].result];
-        if (island->witness || from == i || !ew_chance(30) || !compose_lacks(draft, f, &has, &lack))
+        if (island->witness || from == i || !ew_chance(30) || !next_config_lacks(draft, f, &has, &lack))
             continue;
         for (uint32_t k = 1; !lack.start && k < ew->results_count; k++)
             if (digest_equal(&ew->results[k].id.digest, &draft->carried[lack.carried].id.digest))
@@ -199,11 +199,11 @@ static void fetch_draft(uint32_t i)
 bool ew_take_over(uint32_t i)
 {
     const struct ew_island *island = &ew->island[i];
-    struct chain_part parts[CHAIN_PARTS_MAX];
+    struct version_part parts[VERSION_PARTS_MAX];
     bool lacks = false;
     for (uint32_t k = 0; k < ew->n; k++) {
         const struct ew_answer *answer = &island->answer[k];
-        if (!answer->there || answer->ballot != epoch_ballot(island->table) ||
+        if (!answer->there || answer->ballot != paxos_ballot(island->table) ||
             (ew->island[k].witness && !island->witness))
             continue;
         for (uint32_t f = 0; f < ew->fragments; f++) {
@@ -225,7 +225,7 @@ bool ew_take_over(uint32_t i)
 
 static bool draft_wants(uint32_t i, const struct part_result *r)
 {
-    const struct record *draft = &ew->records[ew->island[i].draft].record;
+    const struct config *draft = &ew->configs[ew->island[i].draft].config;
     for (uint32_t k = 0; ew->island[i].draft != 0 && k < draft->carried_count; k++)
         if (draft->carried[k].id.fragment == r->id.fragment &&
             digest_equal(&draft->carried[k].id.digest, &r->id.digest))
@@ -236,12 +236,12 @@ static bool draft_wants(uint32_t i, const struct part_result *r)
 /* A voter stores and acknowledges only results of its own version + 1 (rule 1), one of each part. */
 static void take_result(uint32_t i, uint32_t result)
 {
-    struct chain_part parts[CHAIN_PARTS_MAX];
+    struct version_part parts[VERSION_PARTS_MAX];
     const struct part_result *r = &ew->results[result];
     const struct ew_holds *holds = &ew->island[i].disk.holds;
     if (r->id.version != holds->version[r->id.fragment] + 1)
         return;
-    const struct chain_part *part = part_of(i, result, parts);
+    const struct version_part *part = part_of(i, result, parts);
     bool other = false;
     for (uint32_t k = 0; part != NULL && k < holds->held_count[r->id.fragment]; k++)
         other = other || is_of(&ew->results[holds->held[r->id.fragment][k].result], part);
@@ -261,7 +261,7 @@ static void take_state(const struct ew_message *m)
 static void take_beat(const struct ew_message *m)
 {
     struct ew_island *island = &ew->island[m->to];
-    struct chain_part parts[CHAIN_PARTS_MAX];
+    struct version_part parts[VERSION_PARTS_MAX];
     bool digests_only = ew->island[m->from].witness && !island->witness;
     for (uint32_t f = 0; f < ew->fragments; f++) {
         if (m->holds.version[f] > island->disk.holds.version[f] && !digests_only && ew_chance(30))
@@ -279,17 +279,17 @@ static void take_beat(const struct ew_message *m)
 void ew_data_message(const struct ew_message *m)
 {
     const struct ew_island *island = &ew->island[m->to];
-    bool can_give = !island->witness || ew->island[m->from].witness;
+    bool can_publish = !island->witness || ew->island[m->from].witness;
     switch (m->kind) {
     case EW_BEAT: take_beat(m); break;
     case EW_RESULT: take_result(m->to, m->result); break;
     case EW_STATE: take_state(m); break;
     case EW_FETCH:
-        if (can_give && ew_keeps(m->to, m->fragment, m->result))
+        if (can_publish && ew_keeps(m->to, m->fragment, m->result))
             ask(m->to, m->from, EW_RESULT, m->fragment, m->result);
         break;
     case EW_FETCH_STATE:
-        if (can_give)
+        if (can_publish)
             ew_send(&(struct ew_message){
                 .kind = EW_STATE, .from = m->to, .to = m->from, .fragment = m->fragment, .holds = island->disk.holds});
         break;
@@ -306,18 +306,18 @@ void ew_data_turn(uint32_t i)
     fetch_draft(i);
 }
 
-/* A new record: what it does not carry counts nowhere beyond its start. */
+/* A new configuration: what it does not carry counts nowhere beyond its start. */
 void ew_learned(uint32_t i, uint32_t number)
 {
-    const struct record *record = &ew->records[number].record;
+    const struct config *config = &ew->configs[number].config;
     struct ew_holds *holds = &ew->island[i].disk.holds;
     for (uint32_t f = 0; f < ew->fragments; f++) {
-        uint64_t start = record_start(record, f);
+        uint64_t start = config_start(config, f);
         uint32_t carried_count, kept = 0;
-        const struct part_result *carried = record_carried(record, f, &carried_count);
+        const struct part_result *carried = config_carried(config, f, &carried_count);
         EW_HOLDS(ew->island[i].witness || holds->version[f] <= start + 1,
                  "I5: island %u is at version %llu of fragment %u, and epoch %llu starts from %llu\n", i + 1,
-                 (unsigned long long)holds->version[f], f, (unsigned long long)record->epoch,
+                 (unsigned long long)holds->version[f], f, (unsigned long long)config->epoch,
                  (unsigned long long)start);
         for (uint32_t s = 0; s < EW_SHARDS && holds->version[f] == start + 1 && !ew->island[i].witness; s++) {
             bool same = false;
@@ -326,7 +326,7 @@ void ew_learned(uint32_t i, uint32_t number)
                     same || ((carried[k].shards >> s & 1) != 0 &&
                              digest_equal(&carried[k].id.digest, &ew->results[ew->truth[f][start + 1][s]].id.digest));
             EW_HOLDS(same, "I5: island %u has applied a result that epoch %llu does not carry\n", i + 1,
-                     (unsigned long long)record->epoch);
+                     (unsigned long long)config->epoch);
         }
         for (uint32_t k = 0; k < holds->held_count[f]; k++) {
             bool stands = false; /* even while there is no owner who could make the other parts */

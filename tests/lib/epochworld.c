@@ -8,7 +8,7 @@
 
 struct ew_world *ew;
 
-static struct ident idents[EW_N_MAX]; /* of the process: records want keys that are keys */
+static struct ident idents[EW_N_MAX]; /* of the process: configurations want keys that are keys */
 static bool idents_there;
 
 uint64_t ew_below(uint64_t bound)
@@ -21,48 +21,48 @@ bool ew_chance(unsigned percent)
     return ew_below(100) < percent;
 }
 
-/* ---- records ---- */
+/* ---- configurations ---- */
 
-uint32_t ew_record_of(const struct digest *digest)
+uint32_t ew_config_of(const struct digest *digest)
 {
-    for (uint32_t k = ew->records_count; k > 1; k--)
-        if (digest_equal(&ew->records[k - 1].digest, digest))
+    for (uint32_t k = ew->configs_count; k > 1; k--)
+        if (digest_equal(&ew->configs[k - 1].digest, digest))
             return k - 1;
     return 0;
 }
 
-uint32_t ew_record_add(const struct record *record)
+uint32_t ew_config_add(const struct config *config)
 {
     uint8_t *bytes;
     size_t count;
-    assert_ok(record_pack(record, &bytes, &count));
-    struct digest digest = record_digest(bytes, count);
-    uint32_t known = ew_record_of(&digest);
+    assert_ok(config_pack(config, &bytes, &count));
+    struct digest digest = config_digest(bytes, count);
+    uint32_t known = ew_config_of(&digest);
     if (known != 0) {
         mem_free(bytes);
         return known;
     }
-    EW_HOLDS(ew->records_count < EW_RECORDS_MAX, "too many records\n");
-    assert_ok(record_check(record));
-    struct ew_record *there = &ew->records[ew->records_count];
-    *there = (struct ew_record){.bytes = bytes, .bytes_count = count, .digest = digest};
-    assert_ok(record_copy(record, &there->record));
-    return ew->records_count++;
+    EW_HOLDS(ew->configs_count < EW_CONFIGS_MAX, "too many configurations\n");
+    assert_ok(config_check(config));
+    struct ew_config *there = &ew->configs[ew->configs_count];
+    *there = (struct ew_config){.bytes = bytes, .bytes_count = count, .digest = digest};
+    assert_ok(config_copy(config, &there->config));
+    return ew->configs_count++;
 }
 
-const struct record *ew_newest(uint32_t i)
+const struct config *ew_newest(uint32_t i)
 {
-    return chain_last(ew->island[i].chain);
+    return config_log_last(ew->island[i].config_log);
 }
 
-static const struct compose_base *base_of(uint32_t i)
+static const struct next_config_base *base_of(uint32_t i)
 {
     static const uint32_t shards[EW_F_MAX] = {EW_SHARDS, EW_SHARDS};
-    static struct compose_base base;
-    base = (struct compose_base){.record = ew_newest(i),
-                                 .digest = chain_last_digest(ew->island[i].chain),
-                                 .shards = shards,
-                                 .fragments_count = ew->fragments};
+    static struct next_config_base base;
+    base = (struct next_config_base){.config = ew_newest(i),
+                                     .digest = config_log_last_digest(ew->island[i].config_log),
+                                     .shards = shards,
+                                     .fragments_count = ew->fragments};
     return &base;
 }
 
@@ -86,26 +86,26 @@ void ew_send(const struct ew_message *message)
     }
 }
 
-static void send_epoch(uint32_t i, const struct epoch_action *action)
+static void send_epoch(uint32_t i, const struct paxos_action *action)
 {
-    const struct epoch_message *m = &action->message;
+    const struct paxos_message *m = &action->message;
     struct ew_message out = {.kind = EW_EPOCH, .from = i, .to = action->to - 1, .epoch = *m};
     out.holds = ew->island[i].disk.holds;
     if (m->bytes_count > 0) {
-        struct digest digest = record_digest(m->bytes, m->bytes_count);
-        out.record = ew_record_of(&digest);
+        struct digest digest = config_digest(m->bytes, m->bytes_count);
+        out.config = ew_config_of(&digest);
         if (m->type == WIRE_ACCEPT)
-            ew->records[out.record].proposed = true;
+            ew->configs[out.config].proposed = true;
     }
     if (m->type == WIRE_ACCEPTED)
         memcpy(out.epoch.signature, &m->digest, sizeof m->digest);
     ew_send(&out);
 }
 
-static void send_records(uint32_t i, uint32_t to, uint64_t after)
+static void send_configs(uint32_t i, uint32_t to, uint64_t after)
 {
     for (uint64_t e = after + 1; e <= ew->island[i].disk.holds.epoch; e++) {
-        struct ew_message out = {.kind = EW_EPOCH, .from = i, .to = to, .record = ew->decided[e]};
+        struct ew_message out = {.kind = EW_EPOCH, .from = i, .to = to, .config = ew->decided[e]};
         out.epoch.type = WIRE_DECIDED;
         out.epoch.epoch = e;
         out.votes_count = ew->decided_votes_count[e];
@@ -114,38 +114,38 @@ static void send_records(uint32_t i, uint32_t to, uint64_t after)
     }
 }
 
-/* As record_proved() has it, with signatures that are the digest itself. */
-static bool proved(const struct record *previous, const struct ew_message *m)
+/* As config_proved() has it, with signatures that are the digest itself. */
+static bool proved(const struct config *previous, const struct ew_message *m)
 {
     uint32_t good = 0, seen = 0;
     for (uint32_t k = 0; k < m->votes_count; k++) {
-        const struct record_member *member = record_member(previous, m->votes[k].id);
-        bool fits = memcmp(m->votes[k].signature, &ew->records[m->record].digest, DIGEST_BYTES) == 0;
+        const struct config_member *member = config_member(previous, m->votes[k].id);
+        bool fits = memcmp(m->votes[k].signature, &ew->configs[m->config].digest, DIGEST_BYTES) == 0;
         if (member != NULL && member->voter && fits && m->votes[k].ballot == m->votes[0].ballot &&
             (seen >> member->id & 1) == 0)
             good++;
         seen |= (uint32_t)1 << m->votes[k].id;
     }
-    return good >= record_majority(previous);
+    return good >= config_majority(previous);
 }
 
 static void take_epoch_message(const struct ew_message *message)
 {
     uint32_t i = message->to;
     struct ew_island *island = &ew->island[i];
-    struct epoch_message m = message->epoch;
-    const struct ew_record *record = message->record != 0 ? &ew->records[message->record] : NULL;
-    struct epoch_event event = {.type = EPOCH_EV_MESSAGE, .from = message->from + 1, .good = true, .message = &m};
-    if (record != NULL) {
-        m.bytes = record->bytes;
-        m.bytes_count = record->bytes_count;
-        m.digest = record->digest;
+    struct paxos_message m = message->epoch;
+    const struct ew_config *config = message->config != 0 ? &ew->configs[message->config] : NULL;
+    struct paxos_event event = {.type = PAXOS_EV_MESSAGE, .from = message->from + 1, .good = true, .message = &m};
+    if (config != NULL) {
+        m.bytes = config->bytes;
+        m.bytes_count = config->bytes_count;
+        m.digest = config->digest;
     }
     m.votes = message->votes;
     m.votes_count = message->votes_count;
     bool here = m.epoch == island->disk.holds.epoch + 1;
-    if (here && (m.type == WIRE_ACCEPT || (m.type == WIRE_PROMISE && record != NULL)))
-        event.good = compose_follows(base_of(i), &record->record) == ERR_OK;
+    if (here && (m.type == WIRE_ACCEPT || (m.type == WIRE_PROMISE && config != NULL)))
+        event.good = next_config_follows(base_of(i), &config->config) == ERR_OK;
     if (m.type == WIRE_DECIDED)
         event.good = here && proved(ew_newest(i), message);
     if (m.type == WIRE_ACCEPTED)
@@ -162,21 +162,21 @@ static void take_epoch_message(const struct ew_message *message)
 static bool must_recover(uint32_t i)
 {
     const struct ew_island *island = &ew->island[i];
-    const struct record *record = ew_newest(i);
+    const struct config *config = ew_newest(i);
     uint32_t sound = 0;
-    for (uint32_t k = 0; k < record->members_count; k++) {
-        const struct record_member *member = &record->members[k];
+    for (uint32_t k = 0; k < config->members_count; k++) {
+        const struct config_member *member = &config->members[k];
         uint32_t m = member->id - 1;
         const struct ew_holds *holds = m == i ? &island->disk.holds : &island->peer[m];
         if (!member->voter)
             continue;
-        if (holds->incarnation == 0 || holds->epoch != record->epoch ||
+        if (holds->incarnation == 0 || holds->epoch != config->epoch ||
             (m != i && ew->now_ms - island->heard_ms[m] >= EW_SILENT_MS))
             return false;
         sound += holds->incarnation == member->incarnation;
     }
-    return sound < record_majority(record) &&
-           island->disk.holds.incarnation != record_member(record, i + 1)->incarnation;
+    return sound < config_majority(config) &&
+           island->disk.holds.incarnation != config_member(config, i + 1)->incarnation;
 }
 
 static void say_who_is_up(uint32_t i)
@@ -184,7 +184,7 @@ static void say_who_is_up(uint32_t i)
     struct ew_island *island = &ew->island[i];
     for (uint32_t k = 0; k < ew->n; k++) {
         bool up = k == i || ew->now_ms - island->heard_ms[k] < EW_SILENT_MS;
-        assert_ok(epoch_step(island->table, &(struct epoch_event){.type = EPOCH_EV_UP, .from = k + 1, .flag = up},
+        assert_ok(paxos_step(island->table, &(struct paxos_event){.type = PAXOS_EV_UP, .from = k + 1, .flag = up},
                              ew->now_ms));
     }
 }
@@ -192,30 +192,30 @@ static void say_who_is_up(uint32_t i)
 static void begin_epoch(uint32_t i, bool first)
 {
     struct ew_island *island = &ew->island[i];
-    const struct record *record = ew_newest(i);
+    const struct config *config = ew_newest(i);
     uint32_t voters[EW_N_MAX], count = 0;
-    for (uint32_t k = 0; k < record->members_count; k++)
-        if (record->members[k].voter)
-            voters[count++] = record->members[k].id;
-    const struct record_member *self = record_member(record, i + 1);
+    for (uint32_t k = 0; k < config->members_count; k++)
+        if (config->members[k].voter)
+            voters[count++] = config->members[k].id;
+    const struct config_member *self = config_member(config, i + 1);
     const struct ew_disk *disk = &island->disk;
-    const struct ew_record *accepted = &ew->records[disk->accepted_record];
-    struct epoch_vote vote = {.epoch = disk->vote_epoch,
+    const struct ew_config *accepted = &ew->configs[disk->accepted_config];
+    struct paxos_vote vote = {.epoch = disk->vote_epoch,
                               .promised = disk->promised,
                               .accepted = disk->accepted,
                               .own = disk->own,
                               .digest = accepted->digest,
-                              .bytes = disk->accepted_record != 0 ? accepted->bytes : NULL,
-                              .bytes_count = disk->accepted_record != 0 ? accepted->bytes_count : 0};
+                              .bytes = disk->accepted_config != 0 ? accepted->bytes : NULL,
+                              .bytes_count = disk->accepted_config != 0 ? accepted->bytes_count : 0};
     bool may_vote = self->voter && self->incarnation == disk->holds.incarnation;
-    assert_ok(epoch_begin(island->table, record->epoch, voters, count, may_vote, first ? &vote : NULL, ew->now_ms));
+    assert_ok(paxos_begin(island->table, config->epoch, voters, count, may_vote, first ? &vote : NULL, ew->now_ms));
     say_who_is_up(i);
     memset(island->answer, 0, sizeof island->answer);
     island->draft = 0;
     island->want_ms = ew->now_ms + ew_below(EW_BEAT_MS);
 }
 
-static void save(uint32_t i, const struct epoch_action *action)
+static void save(uint32_t i, const struct paxos_action *action)
 {
     struct ew_island *island = &ew->island[i];
     EW_HOLDS(island->saves < EW_SAVES_MAX, "island %u saves without end\n", i);
@@ -229,7 +229,7 @@ static void save(uint32_t i, const struct epoch_action *action)
                          .promised = action->vote.promised,
                          .accepted = action->vote.accepted,
                          .own = action->vote.own,
-                         .record = action->vote.accepted != 0 ? ew_record_of(&action->vote.digest) : 0};
+                         .config = action->vote.accepted != 0 ? ew_config_of(&action->vote.digest) : 0};
 }
 
 static void flush(uint32_t i)
@@ -243,31 +243,32 @@ static void flush(uint32_t i)
         disk->promised = one.promised;
         disk->accepted = one.accepted;
         disk->own = one.own;
-        disk->accepted_record = one.record;
+        disk->accepted_config = one.config;
         island->mark = ++disk->number;
-        ew_step(i, &(struct epoch_event){.type = EPOCH_EV_SAVED, .number = one.number});
+        ew_step(i, &(struct paxos_event){.type = PAXOS_EV_SAVED, .number = one.number});
     }
 }
 
-static void decide(uint32_t i, const struct epoch_action *action)
+static void decide(uint32_t i, const struct paxos_action *action)
 {
     struct ew_island *island = &ew->island[i];
-    struct digest digest = record_digest(action->bytes, action->bytes_count);
-    uint32_t number = ew_record_of(&digest);
-    const struct record *next = &ew->records[number].record;
+    struct digest digest = config_digest(action->bytes, action->bytes_count);
+    uint32_t number = ew_config_of(&digest);
+    const struct config *next = &ew->configs[number].config;
     uint64_t e = next->epoch;
     EW_HOLDS(e < EW_E_MAX, "too many epochs\n");
-    EW_HOLDS(ew->decided[e] == 0 || ew->decided[e] == number, "I6: two records of epoch %llu\n", (unsigned long long)e);
+    EW_HOLDS(ew->decided[e] == 0 || ew->decided[e] == number, "I6: two configurations of epoch %llu\n",
+             (unsigned long long)e);
     ew->newest = e > ew->newest ? e : ew->newest;
     ew->decided[e] = number;
     ew->decided_votes_count[e] = action->votes_count;
     memcpy(ew->decided_votes[e], action->votes, action->votes_count * sizeof action->votes[0]);
     for (uint32_t f = 0; f < ew->fragments; f++)
-        EW_HOLDS(record_start(next, f) >= record_start(ew_newest(i), f), "I5: epoch %llu starts below\n",
+        EW_HOLDS(config_start(next, f) >= config_start(ew_newest(i), f), "I5: epoch %llu starts below\n",
                  (unsigned long long)e);
-    struct record copy;
-    assert_ok(record_copy(next, &copy));
-    assert_ok(chain_add(island->chain, &copy, &digest));
+    struct config copy;
+    assert_ok(config_copy(next, &copy));
+    assert_ok(config_log_add(island->config_log, &copy, &digest));
     island->disk.holds.epoch = e;
     island->mark = ++island->disk.number;
     island->saves = 0;
@@ -275,29 +276,29 @@ static void decide(uint32_t i, const struct epoch_action *action)
     begin_epoch(i, false);
 }
 
-static uint32_t wishes_of(uint32_t i, bool answers, struct muster_wish *wishes)
+static uint32_t change_requests_of(uint32_t i, bool answers, struct change_request *requests)
 {
     const struct ew_island *island = &ew->island[i];
-    const struct record *record = ew_newest(i);
+    const struct config *config = ew_newest(i);
     uint32_t count = 0;
     for (uint32_t k = 0; k < ew->n; k++) {
-        const struct record_member *member = record_member(record, k + 1);
-        struct muster_wish *wish = &wishes[count];
+        const struct config_member *member = config_member(config, k + 1);
+        struct change_request *request = &requests[count];
         const struct ew_answer *answer = &island->answer[k];
-        memset(wish, 0, sizeof *wish);
-        wish->as = *member;
-        wish->as.uplink = ew->island[k].uplink;
-        wish->silent = k != i && ew->now_ms - island->heard_ms[k] >= EW_SILENT_MS;
+        memset(request, 0, sizeof *request);
+        request->as = *member;
+        request->as.uplink = ew->island[k].uplink;
+        request->silent = k != i && ew->now_ms - island->heard_ms[k] >= EW_SILENT_MS;
         if (k == i)
-            wish->as.incarnation = island->disk.holds.incarnation;
-        else if (answers && answer->there && answer->ballot == epoch_ballot(island->table))
-            wish->as.incarnation = answer->holds.incarnation;
+            request->as.incarnation = island->disk.holds.incarnation;
+        else if (answers && answer->there && answer->ballot == paxos_ballot(island->table))
+            request->as.incarnation = answer->holds.incarnation;
         else if (island->peer[k].incarnation != 0)
-            wish->as.incarnation = island->peer[k].incarnation;
+            request->as.incarnation = island->peer[k].incarnation;
         const struct ew_holds *holds = k == i ? &island->disk.holds : &island->peer[k];
-        wish->caught_up = true;
+        request->caught_up = true;
         for (uint32_t f = 0; f < ew->fragments; f++)
-            wish->caught_up = wish->caught_up && holds->version[f] + 2 >= island->disk.holds.version[f];
+            request->caught_up = request->caught_up && holds->version[f] + 2 >= island->disk.holds.version[f];
         count++;
     }
     return count;
@@ -306,20 +307,20 @@ static uint32_t wishes_of(uint32_t i, bool answers, struct muster_wish *wishes)
 /* Whether another epoch would differ in who takes part: then one is wanted. */
 static void ask_for_change(uint32_t i)
 {
-    struct muster_wish wishes[EW_N_MAX];
-    uint32_t count = wishes_of(i, false, wishes);
-    const struct record *record = ew_newest(i);
-    struct record next;
+    struct change_request requests[EW_N_MAX];
+    uint32_t count = change_requests_of(i, false, requests);
+    const struct config *config = ew_newest(i);
+    struct config next;
     bool differs = false;
-    assert_ok(record_copy(record, &next));
-    if (muster(&next, wishes, count) == ERR_OK)
+    assert_ok(config_copy(config, &next));
+    if (muster(&next, requests, count) == ERR_OK)
         for (uint32_t k = 0; k < next.members_count; k++)
-            differs = differs || next.members[k].role != record->members[k].role ||
-                      next.members[k].voter != record->members[k].voter ||
-                      (next.members[k].voter && next.members[k].incarnation != record->members[k].incarnation) ||
-                      (!ew->healing && next.members[k].uplink != record->members[k].uplink);
-    record_deinit(&next);
-    ew_step(i, &(struct epoch_event){.type = EPOCH_EV_WANT, .flag = differs || (!ew->healing && ew_chance(2))});
+            differs = differs || next.members[k].role != config->members[k].role ||
+                      next.members[k].voter != config->members[k].voter ||
+                      (next.members[k].voter && next.members[k].incarnation != config->members[k].incarnation) ||
+                      (!ew->healing && next.members[k].uplink != config->members[k].uplink);
+    config_deinit(&next);
+    ew_step(i, &(struct paxos_event){.type = PAXOS_EV_WANT, .flag = differs || (!ew->healing && ew_chance(2))});
 }
 
 static void copy_holds(const struct ew_holds *holds, struct holding *rows, struct part_result (*results)[EW_HELD_MAX])
@@ -332,88 +333,88 @@ static void copy_holds(const struct ew_holds *holds, struct holding *rows, struc
     }
 }
 
-static void propose(uint32_t i, const struct record *draft, const struct compose_answer *answers, uint32_t count)
+static void propose(uint32_t i, const struct config *draft, const struct next_config_answer *answers, uint32_t count)
 {
     struct ew_island *island = &ew->island[i];
-    uint32_t lacking[RECORD_OWNERS_MAX + 1], lacking_count, everyone[EW_N_MAX];
-    uint32_t number = ew_record_add(draft);
-    const struct ew_record *record = &ew->records[number];
+    uint32_t lacking[CONFIG_OWNERS_MAX + 1], lacking_count, everyone[EW_N_MAX];
+    uint32_t number = ew_config_add(draft);
+    const struct ew_config *config = &ew->configs[number];
     for (uint32_t k = 0; k < ew->n; k++)
         everyone[k] = k + 1;
-    if (compose_safe(draft, base_of(i), answers, count, lacking, &lacking_count))
-        assert_ok(epoch_propose(island->table, record->bytes, record->bytes_count, &record->digest, ew->now_ms));
+    if (next_config_safe(draft, base_of(i), answers, count, lacking, &lacking_count))
+        assert_ok(paxos_propose(island->table, config->bytes, config->bytes_count, &config->digest, ew->now_ms));
     else
-        assert_ok(epoch_draft(island->table, record->bytes, record->bytes_count, everyone, ew->n, ew->now_ms));
+        assert_ok(paxos_draft(island->table, config->bytes, config->bytes_count, everyone, ew->n, ew->now_ms));
 }
 
-static void compose_next(uint32_t i)
+static void next_config_next(uint32_t i)
 {
     struct ew_island *island = &ew->island[i];
-    struct compose_answer answers[EW_N_MAX];
+    struct next_config_answer answers[EW_N_MAX];
     struct holding rows[EW_N_MAX][EW_F_MAX];
     struct part_result results[EW_N_MAX][EW_F_MAX][EW_HELD_MAX];
-    struct muster_wish wishes[EW_N_MAX];
-    struct compose_out out;
+    struct change_request requests[EW_N_MAX];
+    struct next_config_out out;
     uint32_t count = 0, everyone[EW_N_MAX];
     for (uint32_t k = 0; k < ew->n; k++) {
         const struct ew_answer *answer = &island->answer[k];
         everyone[k] = k + 1;
-        if (!answer->there || answer->ballot != epoch_ballot(island->table))
+        if (!answer->there || answer->ballot != paxos_ballot(island->table))
             continue;
         copy_holds(&answer->holds, rows[count], results[count]);
-        answers[count] = (struct compose_answer){.id = k + 1,
-                                                 .incarnation = answer->holds.incarnation,
-                                                 .sealed = answer->sealed && epoch_promised(island->table, k + 1),
-                                                 .rows = rows[count],
-                                                 .rows_count = ew->fragments};
+        answers[count] = (struct next_config_answer){.id = k + 1,
+                                                     .incarnation = answer->holds.incarnation,
+                                                     .sealed = answer->sealed && paxos_promised(island->table, k + 1),
+                                                     .rows = rows[count],
+                                                     .rows_count = ew->fragments};
         count++;
     }
-    uint32_t wishes_count = wishes_of(i, true, wishes);
-    enum err err = compose(base_of(i), answers, count, wishes, wishes_count, &out);
+    uint32_t change_requests_count = change_requests_of(i, true, requests);
+    enum err err = next_config(base_of(i), answers, count, requests, change_requests_count, &out);
     EW_HOLDS(err == ERR_OK || err == ERR_STATE, "compose: %s\n", err_text());
     if (err == ERR_OK && !out.ask)
         propose(i, &out.draft, answers, count);
     else
-        assert_ok(epoch_draft(island->table, NULL, 0, everyone, ew->n, ew->now_ms));
-    record_deinit(&out.draft);
+        assert_ok(paxos_draft(island->table, NULL, 0, everyone, ew->n, ew->now_ms));
+    config_deinit(&out.draft);
 }
 
 void ew_drain(uint32_t i)
 {
     struct ew_island *island = &ew->island[i];
-    struct epoch_action action;
+    struct paxos_action action;
     bool composing = false, taking = false;
-    while (epoch_action(island->table, &action)) {
-        if (action.type == EPOCH_DO_SAVE)
+    while (paxos_action(island->table, &action)) {
+        if (action.type == PAXOS_DO_SAVE)
             save(i, &action);
-        else if (action.type == EPOCH_DO_SEND)
+        else if (action.type == PAXOS_DO_SEND)
             send_epoch(i, &action);
-        else if (action.type == EPOCH_DO_CHAIN)
-            send_records(i, action.to - 1, action.epoch);
-        else if (action.type == EPOCH_DO_COMPOSE)
+        else if (action.type == PAXOS_DO_CONFIG_LOG)
+            send_configs(i, action.to - 1, action.epoch);
+        else if (action.type == PAXOS_DO_COMPOSE)
             composing = true;
-        else if (action.type == EPOCH_DO_TAKE_OVER)
+        else if (action.type == PAXOS_DO_TAKE_OVER)
             taking = true;
-        else if (action.type == EPOCH_DO_VOTE) {
-            island->disk.holds.incarnation = record_member(ew_newest(i), i + 1)->incarnation;
+        else if (action.type == PAXOS_DO_VOTE) {
+            island->disk.holds.incarnation = config_member(ew_newest(i), i + 1)->incarnation;
             island->mark = ++island->disk.number;
-        } else if (action.type == EPOCH_DO_FETCH) {
-            struct digest digest = record_digest(action.bytes, action.bytes_count);
-            island->draft = ew_record_of(&digest);
-        } else if (action.type == EPOCH_DO_DECIDED) {
+        } else if (action.type == PAXOS_DO_FETCH) {
+            struct digest digest = config_digest(action.bytes, action.bytes_count);
+            island->draft = ew_config_of(&digest);
+        } else if (action.type == PAXOS_DO_DECIDED) {
             uint64_t e = ew_newest(i)->epoch;
-            bool ours = action.votes_count > 0 && epoch_ballot_id(action.votes[0].ballot) == i + 1;
+            bool ours = action.votes_count > 0 && paxos_ballot_id(action.votes[0].ballot) == i + 1;
             decide(i, &action);
             for (uint32_t k = 0; k < ew->n && ours; k++)
                 if (k != i)
-                    send_records(i, k, e);
+                    send_configs(i, k, e);
             return;
         }
     }
     island->taking = taking;
     if (taking && !ew_take_over(i)) {
         ew->recoveries++;
-        ew_step(i, &(struct epoch_event){.type = EPOCH_EV_RECOVERED});
+        ew_step(i, &(struct paxos_event){.type = PAXOS_EV_RECOVERED});
         return;
     }
     if (!composing)
@@ -422,15 +423,15 @@ void ew_drain(uint32_t i)
         ew_crash(i, 100 + ew_below(1500));
         return;
     }
-    compose_next(i);
+    next_config_next(i);
     ew_drain(i);
-    if (island->alive && epoch_state(island->table) == EPOCH_ACCEPTING && !ew->healing && ew_chance(4))
+    if (island->alive && paxos_state(island->table) == PAXOS_ACCEPTING && !ew->healing && ew_chance(4))
         ew_crash(i, 100 + ew_below(1500));
 }
 
-void ew_step(uint32_t i, const struct epoch_event *event)
+void ew_step(uint32_t i, const struct paxos_event *event)
 {
-    assert_ok(epoch_step(ew->island[i].table, event, ew->now_ms));
+    assert_ok(paxos_step(ew->island[i].table, event, ew->now_ms));
     ew_drain(i);
 }
 
@@ -443,10 +444,10 @@ void ew_crash(uint32_t i, uint64_t for_ms)
         return;
     island->alive = false;
     island->revive_ms = ew->now_ms + for_ms;
-    epoch_free(island->table);
-    chain_free(island->chain);
+    paxos_free(island->table);
+    config_log_free(island->config_log);
     island->table = NULL;
-    island->chain = NULL;
+    island->config_log = NULL;
     island->saves = 0;
 }
 
@@ -460,19 +461,19 @@ void ew_roll_back(uint32_t i)
 void ew_start(uint32_t i)
 {
     struct ew_island *island = &ew->island[i];
-    struct epoch_conf conf = {
+    struct paxos_conf conf = {
         .self = i + 1, .seed = env_rng_u64(&ew->rng), .turn_ms = EW_TURN_MS, .again_ms = EW_AGAIN_MS};
     island->alive = true;
     if (island->mark != island->disk.number) { /* rule 9: a disk in doubt has another incarnation */
         island->disk.holds.incarnation = ++ew->incarnations;
         island->mark = ++island->disk.number;
     }
-    assert_ok(epoch_new(&conf, &island->table));
-    assert_ok(chain_new(&island->chain));
+    assert_ok(paxos_new(&conf, &island->table));
+    assert_ok(config_log_new(&island->config_log));
     for (uint64_t e = 0; e <= island->disk.holds.epoch; e++) {
-        struct record copy;
-        assert_ok(record_copy(&ew->records[ew->decided[e]].record, &copy));
-        assert_ok(chain_add(island->chain, &copy, &ew->records[ew->decided[e]].digest));
+        struct config copy;
+        assert_ok(config_copy(&ew->configs[ew->decided[e]].config, &copy));
+        assert_ok(config_log_add(island->config_log, &copy, &ew->configs[ew->decided[e]].digest));
     }
     memset(island->peer, 0, sizeof island->peer);
     memset(island->acks, 0, sizeof island->acks);
@@ -487,23 +488,23 @@ bool ew_majority(uint32_t without)
     for (uint32_t i = 0; i < ew->n; i++)
         if (!ew->island[i].gone && i != without && ew->island[i].disk.holds.epoch > known)
             known = ew->island[i].disk.holds.epoch;
-    for (uint32_t k = 1; k < ew->records_count; k++) {
-        const struct record *record = &ew->records[k].record;
-        bool pending = ew->records[k].proposed && record->epoch > ew->newest;
-        if (!pending && (record->epoch < known || ew->decided[record->epoch] != k))
+    for (uint32_t k = 1; k < ew->configs_count; k++) {
+        const struct config *config = &ew->configs[k].config;
+        bool pending = ew->configs[k].proposed && config->epoch > ew->newest;
+        if (!pending && (config->epoch < known || ew->decided[config->epoch] != k))
             continue;
         uint32_t able = 0, keepers = 0;
-        for (uint32_t m = 0; m < record->members_count; m++) {
-            const struct record_member *member = &record->members[m];
+        for (uint32_t m = 0; m < config->members_count; m++) {
+            const struct config_member *member = &config->members[m];
             uint32_t i = member->id - 1;
             if (!member->voter || ew->island[i].gone || i == without ||
                 member->incarnation != ew->island[i].disk.holds.incarnation ||
                 ew->island[i].mark != ew->island[i].disk.number)
                 continue;
             able++;
-            keepers += member->role != RECORD_WITNESS;
+            keepers += member->role != CONFIG_WITNESS;
         }
-        if (able < record_majority(record) || keepers == 0)
+        if (able < config_majority(config) || keepers == 0)
             return false;
     }
     return true;
@@ -518,21 +519,21 @@ uint64_t ew_top(uint32_t f)
     return top;
 }
 
-static struct record first_record(uint32_t voters, bool witness)
+static struct config first_config(uint32_t voters, bool witness)
 {
-    struct record first = {.epoch = 0, .next_id = ew->n + 1};
+    struct config first = {.epoch = 0, .next_id = ew->n + 1};
     struct shardmap_owner owners[EW_N_MAX];
     uint32_t owners_count = 0;
     assert_ok(mem_new(ew->n, sizeof first.members[0], "members", &first.members));
     first.members_count = ew->n;
     for (uint32_t i = 0; i < ew->n; i++) {
-        struct record_member *member = &first.members[i];
+        struct config_member *member = &first.members[i];
         bool is_witness = witness && i == voters - 1;
-        *member = (struct record_member){.id = i + 1, .uplink = 100, .incarnation = i + 1, .voter = i < voters};
+        *member = (struct config_member){.id = i + 1, .uplink = 100, .incarnation = i + 1, .voter = i < voters};
         snprintf(member->name, sizeof member->name, "island%u", i + 1);
         memcpy(member->key, idents[i].key, sizeof member->key);
-        member->role = is_witness ? RECORD_WITNESS : i < voters ? RECORD_OWNER : RECORD_OBSERVER;
-        if (member->role == RECORD_OWNER)
+        member->role = is_witness ? CONFIG_WITNESS : i < voters ? CONFIG_OWNER : CONFIG_OBSERVER;
+        if (member->role == CONFIG_OWNER)
             owners[owners_count++] = (struct shardmap_owner){.id = i + 1, .weight = 100};
     }
     first.map = shardmap_empty();
@@ -558,11 +559,11 @@ void ew_begin(uint64_t seed, uint32_t n, uint32_t voters, bool witness)
     ew->rng = env_rng_init(seed, 77);
     ew->n = n;
     ew->now_ms = 1000;
-    ew->records_count = ew->results_count = 1;
+    ew->configs_count = ew->results_count = 1;
     ew->incarnations = n;
-    struct record first = first_record(voters, witness);
-    ew->decided[0] = ew_record_add(&first);
-    record_deinit(&first);
+    struct config first = first_config(voters, witness);
+    ew->decided[0] = ew_config_add(&first);
+    config_deinit(&first);
     for (uint32_t i = 0; i < n; i++) {
         struct ew_island *island = &ew->island[i];
         island->uplink = 100;
@@ -575,13 +576,13 @@ void ew_end(void)
 {
     for (uint32_t i = 0; i < ew->n; i++)
         ew_crash(i, 0);
-    for (uint32_t k = 1; k < ew->records_count; k++) {
-        record_deinit(&ew->records[k].record);
-        mem_free(ew->records[k].bytes);
+    for (uint32_t k = 1; k < ew->configs_count; k++) {
+        config_deinit(&ew->configs[k].config);
+        mem_free(ew->configs[k].bytes);
     }
     for (uint32_t k = 0; k < ew->messages_end; k++)
         ew->messages[k].used = false;
-    ew->records_count = 0;
+    ew->configs_count = 0;
 }
 
 void ew_free(void)
@@ -608,7 +609,7 @@ static void take_beat(const struct ew_message *m)
     island->heard_ms[m->from] = ew->now_ms;
     island->peer[m->from] = m->holds;
     ew_data_message(m);
-    ew_step(m->to, &(struct epoch_event){.type = EPOCH_EV_HEARD, .from = m->from + 1, .epoch = m->holds.epoch});
+    ew_step(m->to, &(struct paxos_event){.type = PAXOS_EV_HEARD, .from = m->from + 1, .epoch = m->holds.epoch});
 }
 
 static void deliver(void)
@@ -649,11 +650,11 @@ void ew_turn(void)
             island->want_ms = ew->now_ms + 2 * EW_BEAT_MS;
             say_who_is_up(i);
             if (must_recover(i))
-                ew_step(i, &(struct epoch_event){.type = EPOCH_EV_RECOVER});
+                ew_step(i, &(struct paxos_event){.type = PAXOS_EV_RECOVER});
             ask_for_change(i);
         }
         if (island->alive)
-            ew_step(i, &(struct epoch_event){.type = EPOCH_EV_TICK});
+            ew_step(i, &(struct paxos_event){.type = PAXOS_EV_TICK});
         if (island->alive)
             ew_data_turn(i);
     }
@@ -669,11 +670,11 @@ void ew_print(void)
             i + 1, island->gone ? " gone" : "", island->alive ? "" : " down", (unsigned long long)h->epoch,
             (unsigned long long)h->incarnation, (unsigned long long)h->version[0], (unsigned long long)h->version[1],
             (unsigned long long)island->disk.promised, (unsigned long long)island->disk.accepted,
-            island->alive ? (int)epoch_state(island->table) : -1);
+            island->alive ? (int)paxos_state(island->table) : -1);
     }
-    const struct record *record = &ew->records[ew->decided[ew->newest]].record;
-    for (uint32_t k = 0; k < record->members_count; k++)
-        print_message("  record %llu: island %u role %u voter %d incarnation %llu\n", (unsigned long long)record->epoch,
-                      record->members[k].id, record->members[k].role, record->members[k].voter,
-                      (unsigned long long)record->members[k].incarnation);
+    const struct config *config = &ew->configs[ew->decided[ew->newest]].config;
+    for (uint32_t k = 0; k < config->members_count; k++)
+        print_message("  configuration %llu: island %u role %u voter %d incarnation %llu\n",
+                      (unsigned long long)config->epoch, config->members[k].id, config->members[k].role,
+                      config->members[k].voter, (unsigned long long)config->members[k].incarnation);
 }

@@ -9,7 +9,7 @@
 
 #include "common/digest.h"
 #include "common/tensorfile.h"
-#include "daemon/state/counted.h"
+#include "daemon/state/dedup.h"
 #include "outer_opt/vhash.h"
 
 void forge_checkpoint(const char *state_folder)
@@ -38,8 +38,7 @@ void forge_checkpoint(const char *state_folder)
     float *forged = malloc(n * sizeof *forged);
     memcpy(forged, values[0], n * sizeof *forged);
     forged[5] += 0.25f;
-    struct vhash_subject subject = {
-        .fragment = 1, .momentum = true, .count = n, .rows = rows_bytes / COUNTED_ROW_BYTES};
+    struct vhash_subject subject = {.fragment = 1, .momentum = true, .count = n, .rows = rows_bytes / DEDUP_ROW_BYTES};
     assert_ok(tensorfile_meta_u64(file, "version", &subject.version));
     assert_ok(tensorfile_meta_u64(file, "step", &subject.step));
     struct digest_tree_state tree;
@@ -50,7 +49,7 @@ void forge_checkpoint(const char *state_folder)
     struct digest root = digest_tree_end(&tree), hash = vhash_root(&subject, &root);
     char hex[DIGEST_HEX_BYTES];
     const char *keys[] = {"format",   "version", "step",         "hash",         "run_id",
-                          "nonce_id", "plan_id", "owner_shards", "counted_rows", "vouched_bytes"};
+                          "nonce_id", "plan_id", "owner_shards", "counted_rows", "certified_bytes"};
     enum { KEYS = sizeof keys / sizeof keys[0] };
     struct tensorfile_meta meta[KEYS];
     for (size_t i = 0; i < KEYS; i++)

@@ -37,7 +37,7 @@ struct isle_run *isle_run_new(const char *name, uint32_t count, const char *sync
                              "layers_per_fragment = 1\nzstd_level = 0\n%s",
                              sync != NULL ? sync : "interval = 100\n");
     run->count = count;
-    for (uint32_t i = 0; i < RECORD_NONCE_BYTES; i++)
+    for (uint32_t i = 0; i < CONFIG_NONCE_BYTES; i++)
         run->nonce[i] = (uint8_t)env_random_u64();
     assert_ok(runspec_load(run->path, NULL, 0, &run->spec));
     for (uint32_t i = 0; i < count; i++) {
@@ -127,7 +127,7 @@ static enum err open_objects(struct isle *isle)
 {
     const struct objects_conf conf = {.spec = &isle->run->spec,
                                       .view = &isle->configs.view,
-                                      .chain = isle->configs.chain,
+                                      .config_log = isle->configs.config_log,
                                       .events = isle->events,
                                       .trainer = isle->trainer,
                                       .link = isle->link,
@@ -140,7 +140,7 @@ static enum err open_membership(struct isle *isle)
     const struct membership_host_conf conf = {.folder = isle->conf.state_folder,
                                               .spec = &isle->run->spec,
                                               .view = &isle->configs.view,
-                                              .chain = isle->configs.chain,
+                                              .config_log = isle->configs.config_log,
                                               .ident = &isle->run->idents[isle->self],
                                               .vote = isle->vote,
                                               .events = isle->events,
@@ -158,7 +158,7 @@ static enum err open_peers(struct isle *isle, uint64_t session)
     const struct peers_conf conf = {.conf = &isle->conf,
                                     .spec = &isle->run->spec,
                                     .view = &isle->configs.view,
-                                    .chain = isle->configs.chain,
+                                    .config_log = isle->configs.config_log,
                                     .vote = isle->vote,
                                     .link = isle->link,
                                     .objects = isle->objects,
@@ -279,7 +279,7 @@ void isle_close(struct isle *isle)
             isles[i] = NULL;
     jobs_free(isle->jobs);
     isle_close_islands(isle);
-    vouches_free(isle->vouches);
+    certificates_free(isle->certificates);
     trainer_free(isle->trainer);
     rounds_free(isle->rounds);
     sync_free(isle->sync);
@@ -317,7 +317,7 @@ static void make_sync(struct isle *isle)
     bool votes = membership_votes(isle->membership);
     for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++)
         isle->shards_counts[f] = isle->plan->plan->fragments[f].shards_count;
-    struct sync_conf conf = {.chain = isle->configs.chain,
+    struct sync_conf conf = {.config_log = isle->configs.config_log,
                              .fragments_count = ISLE_FRAGMENTS,
                              .shards_counts = isle->shards_counts,
                              .rule = {.quorum = (uint32_t)isle->run->spec.quorum, .grace_ms = isle->run->spec.grace_ms},
@@ -334,7 +334,7 @@ static void make_rounds(struct isle *isle)
                                .plan = isle->plan,
                                .parts = &isle->parts,
                                .folder = isle->conf.state_folder,
-                               .save_proof = config_store_save_proof,
+                               .save_evidence = config_store_save_evidence,
                                .compress_auto = isle->conf.compress_auto,
                                .replica = isle->replica,
                                .ledger = isle->ledger,
@@ -345,15 +345,15 @@ static void make_rounds(struct isle *isle)
     assert_ok(rounds_new(&conf, &isle->rounds));
 }
 
-static void make_vouches(struct isle *isle)
+static void make_certificates(struct isle *isle)
 {
     const struct view *view = &isle->configs.view;
-    const struct vouches_conf conf = {.chain = isle->configs.chain,
-                                      .ident = &isle->run->idents[isle->self],
-                                      .nonce = view->nonce,
-                                      .id = view->members[view->self].as.id,
-                                      .fragments_count = ISLE_FRAGMENTS};
-    assert_ok(vouches_new(&conf, &isle->vouches));
+    const struct certificates_conf conf = {.config_log = isle->configs.config_log,
+                                           .ident = &isle->run->idents[isle->self],
+                                           .nonce = view->nonce,
+                                           .id = view->members[view->self].as.id,
+                                           .fragments_count = ISLE_FRAGMENTS};
+    assert_ok(certificates_new(&conf, &isle->certificates));
 }
 
 void isle_make_plan(struct isle *isle)
@@ -362,7 +362,7 @@ void isle_make_plan(struct isle *isle)
     isle->plan = isle_model_plan(run);
     struct replica_conf replica = {
         .plan = isle->plan->plan, .outer = rules_outer(&run->spec), .choice = rules_codec(&run->spec)};
-    isle->parts = (struct parts){.plan = isle->plan->plan, .chain = isle->configs.chain};
+    isle->parts = (struct parts){.plan = isle->plan->plan, .config_log = isle->configs.config_log};
     assert_ok(events_reserve(isle->events, ISLE_FRAGMENTS, run->count));
     if (is_witness(run, isle->self)) {
         make_sync(isle);
@@ -374,7 +374,7 @@ void isle_make_plan(struct isle *isle)
     assert_ok(slots_new(&slots, &isle->slots));
     make_sync(isle);
     make_rounds(isle);
-    make_vouches(isle);
+    make_certificates(isle);
 }
 
 enum err isle_tell_plan(struct isle *isle)
@@ -387,7 +387,7 @@ enum err isle_tell_plan(struct isle *isle)
                                        .sync = isle->sync,
                                        .shards_counts = isle->shards_counts,
                                        .rounds = isle->rounds,
-                                       .vouches = isle->vouches};
+                                       .certificates = isle->certificates};
     TRY(objects_plan_known(isle->objects, &plan));
     TRY(membership_host_plan_known(isle->host, isle->sync, ISLE_FRAGMENTS, isle->shards_counts));
     return peers_plan_known(isle->peers, &plan);
@@ -420,32 +420,32 @@ static void carry_out(struct isle *isle)
     }
 }
 
-struct record isle_next_record(const struct isle *isle)
+struct config isle_next_config(const struct isle *isle)
 {
-    struct record record;
-    assert_ok(record_copy(chain_last(isle->configs.chain), &record));
-    record.epoch++;
-    record.previous = *chain_last_digest(isle->configs.chain);
-    record.carried_count = 0;
-    return record;
+    struct config config;
+    assert_ok(config_copy(config_log_last(isle->configs.config_log), &config));
+    config.epoch++;
+    config.previous = *config_log_last_digest(isle->configs.config_log);
+    config.carried_count = 0;
+    return config;
 }
 
-void isle_set_owners(struct record *record, const uint32_t *ids, uint32_t count, enum record_role role)
+void isle_set_owners(struct config *config, const uint32_t *ids, uint32_t count, enum config_role role)
 {
     struct shardmap_owner owners[ISLE_MAX];
-    for (uint32_t i = 0; i < record->members_count; i++) {
-        struct record_member *member = &record->members[i];
+    for (uint32_t i = 0; i < config->members_count; i++) {
+        struct config_member *member = &config->members[i];
         bool owner = false;
         for (uint32_t k = 0; k < count; k++)
             owner |= ids[k] == member->id;
-        if (owner || member->role == RECORD_OWNER) {
-            member->role = (uint8_t)(owner ? RECORD_OWNER : role);
+        if (owner || member->role == CONFIG_OWNER) {
+            member->role = (uint8_t)(owner ? CONFIG_OWNER : role);
             member->voter = owner;
         }
     }
     for (uint32_t k = 0; k < count; k++)
         owners[k] = (struct shardmap_owner){.id = ids[k], .weight = 1};
-    shardmap_assign(&record->map, owners, count);
+    shardmap_assign(&config->map, owners, count);
 }
 
 /* A slot may be given anew at once: nobody else has anything there. */
@@ -456,15 +456,15 @@ static void release(struct isle *isle, const struct view_changes *changes)
             view_release(&isle->configs.view, i);
 }
 
-void isle_adopt(struct isle *isle, struct record *record)
+void isle_adopt(struct isle *isle, struct config *config)
 {
     uint8_t *bytes;
     size_t count;
     struct view_changes changes;
-    assert_ok(record_pack(record, &bytes, &count));
-    struct digest digest = record_digest(bytes, count);
+    assert_ok(config_pack(config, &bytes, &count));
+    struct digest digest = config_digest(bytes, count);
     mem_free(bytes);
-    assert_ok(config_store_adopt(&isle->configs, record, &digest, &changes));
+    assert_ok(config_store_adopt(&isle->configs, config, &digest, &changes));
     assert_ok(objects_members(isle->objects, &changes));
     assert_ok(peers_members(isle->peers, &changes));
     if (isle->sync != NULL) {
@@ -475,8 +475,8 @@ void isle_adopt(struct isle *isle, struct record *record)
         carry_out(isle);
     }
     release(isle, &changes);
-    if (isle->vouches != NULL)
-        vouches_begin_epoch(isle->vouches);
+    if (isle->certificates != NULL)
+        certificates_begin_epoch(isle->certificates);
     assert_ok(membership_host_begin(isle->host, isle->now_ms));
 }
 
@@ -490,13 +490,13 @@ void isle_step(struct isle *isle, const struct sync_event *event)
 
 static void take_epoch(struct isle *isle)
 {
-    struct record record;
+    struct config config;
     struct digest digest;
-    if (!membership_take(isle->membership, &record, &digest))
+    if (!membership_take(isle->membership, &config, &digest))
         return;
-    isle_adopt(isle, &record);
-    assert_true(digest_equal(&digest, chain_last_digest(isle->configs.chain)));
-    record_deinit(&record);
+    isle_adopt(isle, &config);
+    assert_true(digest_equal(&digest, config_log_last_digest(isle->configs.config_log)));
+    config_deinit(&config);
 }
 
 /* Takes out what was posted, as the engine does after each thing that happened. */
@@ -510,10 +510,10 @@ static void collect(struct isle *isle)
             take_epoch(isle);
         if (event.type == EVENT_KEPT)
             membership_host_kept(isle->host, isle->now_ms);
-        if (event.type == EVENT_LEND)
-            copy_lend(isle->rounds->copy, event.lend.loan);
-        if (event.type == EVENT_LENT)
-            objects_lent(isle->objects, event.lend.loan, event.lend.err, isle->now_ms);
+        if (event.type == EVENT_SERVE_STATE)
+            copy_serve(isle->rounds->copy, event.server.served);
+        if (event.type == EVENT_STATE_SERVED)
+            objects_state_served(isle->objects, event.server.served, event.server.err, isle->now_ms);
         if (event.type == EVENT_SYNC && event.sync.type == SYNC_EV_HEARTBEAT) {
             struct wire_heartbeat *copy = &isle->beats[isle->beats_count++ % ISLE_BEATS_MAX];
             *copy = *event.sync.beat;

@@ -44,8 +44,8 @@ struct isle_run {
     struct ident idents[ISLE_MAX]; /* of islands a, b, c */
     char addresses[ISLE_MAX][32];  /* where each listens; "": it dials out */
     uint64_t uplinks[ISLE_MAX];    /* bit/s */
-    uint8_t nonce[RECORD_NONCE_BYTES];
-    bool begun;                /* its records are on disk: from the first isle_conf() on */
+    uint8_t nonce[CONFIG_NONCE_BYTES];
+    bool begun;                /* its configurations are on disk: from the first isle_conf() on */
     bool doubt;                /* disks are as vote_open() finds them; else none is in doubt */
     bool witness;              /* the last one is, and so has no more than a core */
     uint32_t opened[ISLE_MAX]; /* how often an island was */
@@ -91,7 +91,7 @@ struct isle {
     struct slots *slots;
     struct sync *sync;
     struct rounds *rounds;
-    struct vouches *vouches;
+    struct certificates *certificates;
     /* what was posted and not looked at yet; heartbeats are copied */
     struct event *seen;
     size_t seen_head, seen_count;
@@ -115,13 +115,15 @@ void isle_make_plan(struct isle *isle);
 ERR_MUST_CHECK enum err isle_tell_plan(struct isle *isle);
 void isle_know_plan(struct isle *isle);
 
-/* The record that follows the island's newest and says the same; the test changes it, and hands it to isle_adopt(). */
-struct record isle_next_record(const struct isle *isle);
-/* Makes `count` members, by slot, the owners, with equal parts; the others of role RECORD_OWNER get `role` and no vote.
+/* The configuration that follows the island's newest and says the same; the test changes it, and hands it to
+ * isle_adopt(). */
+struct config isle_next_config(const struct isle *isle);
+/* Makes `count` members, by slot, the owners, with equal parts; the others of role CONFIG_OWNER get `role` and no vote.
  */
-void isle_set_owners(struct record *record, const uint32_t *ids, uint32_t count, enum record_role role);
-/* A new epoch begins, as the engine sees to it; the record is taken over. Its council is as if it had been decided. */
-void isle_adopt(struct isle *isle, struct record *record);
+void isle_set_owners(struct config *config, const uint32_t *ids, uint32_t count, enum config_role role);
+/* A new epoch begins, as the engine sees to it; the configuration is taken over. Its council is as if it had been
+ * decided. */
+void isle_adopt(struct isle *isle, struct config *config);
 
 /* Takes in what is there and sends what may go; what is posted meanwhile is kept. */
 void isle_turn(struct isle *isle);

@@ -240,24 +240,24 @@ void played_say(struct played *played, uint32_t to)
     assert_ok(link_say(played->link, to, &played->out));
 }
 
-void played_say_epoch(struct played *played, uint32_t to, const struct epoch_message *message)
+void played_say_epoch(struct played *played, uint32_t to, const struct paxos_message *message)
 {
     uint8_t *bytes;
     size_t count;
-    assert_ok(wire_epoch_pack(message, &bytes, &count));
+    assert_ok(wire_paxos_pack(message, &bytes, &count));
     isle_wait((take_in(played), link_up(played->link, to, false)));
     assert_ok(link_send(played->link, to, (enum wire_type)message->type, bytes, count, NULL, 0));
     mem_free(bytes);
 }
 
-bool played_heard_epoch(struct played *played, struct epoch_message *message)
+bool played_heard_epoch(struct played *played, struct paxos_message *message)
 {
     take_in(played);
     if (played->epoch_count == 0)
         return false;
     struct played_epoch first = played->epoch[0];
     memmove(played->epoch, played->epoch + 1, --played->epoch_count * sizeof first);
-    assert_ok(wire_epoch_unpack(first.type, first.payload, first.bytes, message));
+    assert_ok(wire_paxos_unpack(first.type, first.payload, first.bytes, message));
     free(first.payload);
     return true;
 }

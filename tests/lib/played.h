@@ -15,7 +15,7 @@
 #include "net/transport/ident.h"
 #include "net/transport/link.h"
 #include "net/transport/wire.h"
-#include "net/membership/wire_epoch.h"
+#include "net/membership/wire_paxos.h"
 #include "tests/lib/isle.h"
 
 struct played {
@@ -50,9 +50,9 @@ void played_holds(struct wire_heartbeat *beat, uint32_t f, uint32_t owner, const
 void played_hold_the_same(struct played *played, uint32_t to, uint32_t fragments, uint64_t version);
 /* Says what is in `out`, or a message about an object; waits for a connection if there is none yet. */
 void played_say(struct played *played, uint32_t to);
-/* A message of the epoch protocol; and the next one that it hears, which is to be freed with wire_epoch_deinit(). */
-void played_say_epoch(struct played *played, uint32_t to, const struct epoch_message *message);
-bool played_heard_epoch(struct played *played, struct epoch_message *message);
+/* A message of the epoch protocol; and the next one that it hears, which is to be freed with wire_paxos_deinit(). */
+void played_say_epoch(struct played *played, uint32_t to, const struct paxos_message *message);
+bool played_heard_epoch(struct played *played, struct paxos_message *message);
 void played_say_done(struct played *played, uint32_t to, const struct wire_key *key, enum wire_done status);
 /* An ack for the pass of the chunk last heard; `resume`: something was lost. */
 void played_say_ack(struct played *played, uint32_t to, const struct wire_key *key, uint64_t have, bool resume);

@@ -51,7 +51,7 @@ static struct ipc_message hear(struct played_trainer *trainer, enum ipc_type typ
     return message;
 }
 
-void played_trainer_give_initial(struct played_trainer *trainer)
+void played_trainer_publish_initial(struct played_trainer *trainer)
 {
     int fd;
     attachment_accept(trainer->isle->trainer->attachment, "");
@@ -93,7 +93,7 @@ void played_trainer_start(struct played_trainer *trainer)
     int fd;
     bool engine = trainer->isle->engine;
     trainer->isle->engine = false; /* what it would step is stepped here */
-    played_trainer_give_initial(trainer);
+    played_trainer_publish_initial(trainer);
     start_fragments(trainer->isle);
     hear(trainer, IPC_GO, &fd);
     trainer->isle->engine = engine;

@@ -25,7 +25,7 @@ struct played_trainer *played_trainer_open(struct isle *isle);
 /* The plan being known: is accepted, gives its initial tensors (zeros) and trains. */
 void played_trainer_start(struct played_trainer *trainer);
 /* Accepted, it has given its initial tensors, and the jobs that take them over are under way. */
-void played_trainer_give_initial(struct played_trainer *trainer);
+void played_trainer_publish_initial(struct played_trainer *trainer);
 void played_trainer_say(struct played_trainer *trainer, const struct ipc_message *message);
 void played_trainer_close(struct played_trainer *trainer);
 

@@ -41,7 +41,7 @@ static void read_spec(struct rig *rig)
 static void update_view(struct rig *rig)
 {
     struct view_changes changes;
-    assert_ok(view_update(&rig->view, chain_last(rig->chain), chain_last_digest(rig->chain),
+    assert_ok(view_update(&rig->view, config_log_last(rig->config_log), config_log_last_digest(rig->config_log),
                           rig_ident(rig->conf.self)->key, &changes));
     assert_int_equal(rig->view.self, rig->conf.self);
 }
@@ -49,17 +49,17 @@ static void update_view(struct rig *rig)
 static void make_view(struct rig *rig)
 {
     assert_in_range(rig->conf.members, 1, RIG_MEMBERS_MAX);
-    struct record record = shares_record((const uint64_t[RIG_MEMBERS_MAX]){1, 1, 1}, rig->conf.members);
+    struct config config = shares_config((const uint64_t[RIG_MEMBERS_MAX]){1, 1, 1}, rig->conf.members);
     for (uint32_t i = 0; i < rig->conf.members; i++) {
         rig->ids[i] = rig_id(i);
-        snprintf(record.members[i].name, sizeof record.members[i].name, "%s", names[i]);
-        memcpy(record.members[i].key, rig_ident(i)->key, IDENT_KEY_BYTES);
+        snprintf(config.members[i].name, sizeof config.members[i].name, "%s", names[i]);
+        memcpy(config.members[i].key, rig_ident(i)->key, IDENT_KEY_BYTES);
     }
     if (rig->conf.map != NULL)
-        record.map = *rig->conf.map;
-    assert_ok(chain_new(&rig->chain));
+        config.map = *rig->conf.map;
+    assert_ok(config_log_new(&rig->config_log));
     assert_ok(view_init(NULL, 0, &rig->view));
-    roster_add(rig->chain, &record);
+    roster_add(rig->config_log, &config);
     update_view(rig);
     rig->view.nonce_id = rig->spec.digest;
 }
@@ -84,11 +84,11 @@ static void open_sync(struct rig *rig)
     uint32_t shards[RIG_FRAGMENTS];
     for (uint32_t f = 0; f < RIG_FRAGMENTS; f++)
         shards[f] = rig->plan->plan->fragments[f].shards_count;
-    struct sync_conf conf = {.chain = rig->chain,
+    struct sync_conf conf = {.config_log = rig->config_log,
                              .fragments_count = RIG_FRAGMENTS,
                              .shards_counts = shards,
                              .rule = {.quorum = (uint32_t)rig->spec.quorum, .grace_ms = rig->spec.grace_ms},
-                             .view = roster_view(rig->chain, rig->conf.self, rig->ids, rig->conf.members)};
+                             .view = roster_view(rig->config_log, rig->conf.self, rig->ids, rig->conf.members)};
     assert_ok(sync_new(&conf, &rig->sync));
 }
 
@@ -101,7 +101,7 @@ struct rounds_conf rig_rounds_conf(const struct rig *rig)
                                 .plan = rig->plan,
                                 .parts = &rig->parts,
                                 .folder = rig->conf.folder,
-                                .save_proof = config_store_save_proof,
+                                .save_evidence = config_store_save_evidence,
                                 .checkpoint_ms = rig->conf.checkpoint_ms,
                                 .ledger_keep = rig->conf.kept_bytes,
                                 .ledger_versions = rig->conf.versions,
@@ -176,7 +176,7 @@ struct rig *rig_open(const struct rig_conf *conf)
     make_plan(rig);
     assert_int_equal(rig->plan->plan->fragments_count, RIG_FRAGMENTS);
     assert_ok(events_reserve(rig->events, RIG_FRAGMENTS, conf->members));
-    rig->parts = (struct parts){.plan = rig->plan->plan, .chain = rig->chain};
+    rig->parts = (struct parts){.plan = rig->plan->plan, .config_log = rig->config_log};
     rig->replica = new_replica(rig);
     open_sync(rig);
     open_rounds(rig);
@@ -209,7 +209,7 @@ void rig_close(struct rig *rig)
     rounds_free(rig->rounds);
     sync_free(rig->sync);
     view_free(&rig->view);
-    chain_free(rig->chain);
+    config_log_free(rig->config_log);
     slots_free(rig->slots);
     replica_free(rig->replica);
     model_plan_free(rig->plan);
@@ -264,9 +264,9 @@ static void carry_out(struct rig *rig, const struct sync_action *action)
     case SYNC_DO_REDUCE: reduce_begin(rig->rounds->reduce, f, action->version, &sync_owner(rig->sync, f)->have); break;
     case SYNC_DO_STORE: reduce_store(rig->rounds->reduce, f, action->version); break;
     case SYNC_DO_APPLY: apply_begin(rig->rounds->apply, f, action->version); break;
-    case SYNC_DO_GIVE: copy_give(rig->rounds->copy, f, rig->area[f]); break;
+    case SYNC_DO_PUBLISH: copy_publish(rig->rounds->copy, f, rig->area[f]); break;
     case SYNC_DO_REPLAY: install_replay(rig->rounds->install, f, action->version); break;
-    case SYNC_DO_MEND: install_mend(rig->rounds->install, f, action->version); break;
+    case SYNC_DO_REPAIR: install_repair(rig->rounds->install, f, action->version); break;
     default: break; /* other parts' */
     }
 }
@@ -302,7 +302,7 @@ static void confirm(struct rig *rig, uint32_t f)
 {
     static struct wire_heartbeat beat;
     struct wire_standing own = sync_own(rig->sync, f);
-    const struct chain_part *parts;
+    const struct version_part *parts;
     uint32_t count = sync_parts(rig->sync, f, &parts), held = 0;
     struct digest digest;
     bool acknowledged;
@@ -373,7 +373,7 @@ void rig_wait_ended(struct rig *rig)
     assert_int_equal(count, 1);
 }
 
-void rig_take_back(struct rig *rig)
+void rig_withdraw(struct rig *rig)
 {
     rig_wait_ended(rig);
     assert_true(jobs_take_back(rig->jobs));
@@ -384,7 +384,7 @@ void rig_settle(struct rig *rig)
 {
     rig_drain(rig);
     while (jobs_pending(rig->jobs) > 0)
-        rig_take_back(rig);
+        rig_withdraw(rig);
 }
 
 void rig_tick(struct rig *rig, uint64_t later_ms)
@@ -396,17 +396,17 @@ void rig_tick(struct rig *rig, uint64_t later_ms)
     rig_drain(rig);
 }
 
-void rig_epoch(struct rig *rig, struct record *record)
+void rig_epoch(struct rig *rig, struct config *config)
 {
     struct sync_action action;
-    roster_add(rig->chain, record);
+    roster_add(rig->config_log, config);
     update_view(rig);
-    struct sync_view view = roster_view(rig->chain, rig->conf.self, rig->ids, rig->conf.members);
+    struct sync_view view = roster_view(rig->config_log, rig->conf.self, rig->ids, rig->conf.members);
     assert_ok(sync_begin_epoch(rig->sync, &view, rig->now_ms));
     while (sync_action(rig->sync, &action))
         carry_out(rig, &action);
     for (uint32_t f = 0; f < RIG_FRAGMENTS; f++)
-        apply_post_held(rig->rounds->desk, f);
+        apply_post_held(rig->rounds->context, f);
     rig_drain(rig);
 }
 
@@ -518,8 +518,9 @@ void rig_greet(struct rig *rig)
 static void seal_pattern(const struct rig *rig, const struct wire_key *key, const struct wire_meta *meta, float amount,
                          struct rig_object *out)
 {
-    struct chain_part part;
-    assert_true(parts_find(&rig->parts, key->fragment, key->version, key->epoch, key->owner, &part) < CHAIN_PARTS_MAX);
+    struct version_part part;
+    assert_true(parts_find(&rig->parts, key->fragment, key->version, key->epoch, key->owner, &part) <
+                VERSION_PARTS_MAX);
     size_t count = replica_values(rig->replica, key->fragment, part.shards);
     float *values = calloc(count, sizeof *values);
     assert_non_null(values);
@@ -545,7 +546,7 @@ void rig_contribution(const struct rig *rig, uint32_t f, uint32_t member, uint64
 /* Of what a member contributed to a part: ours is the one we encoded last; the others' we never see. */
 static struct digest contribution_digest(const struct rig *rig, const struct wire_key *key, uint32_t member)
 {
-    struct chain_part part;
+    struct version_part part;
     uint32_t p = parts_find(&rig->parts, key->fragment, key->version, key->epoch, key->owner, &part);
     const struct slot *slot = slots_out(rig->slots, key->fragment, p);
     struct wire_object what;
@@ -580,8 +581,9 @@ void rig_result(const struct rig *rig, uint32_t f, uint32_t shard, const struct 
 static void lay(struct rig *rig, struct slot *slot, const struct rig_object *object)
 {
     const struct wire_key *key = &object->key;
-    struct chain_part part;
-    assert_true(parts_find(&rig->parts, key->fragment, key->version, key->epoch, key->owner, &part) < CHAIN_PARTS_MAX);
+    struct version_part part;
+    assert_true(parts_find(&rig->parts, key->fragment, key->version, key->epoch, key->owner, &part) <
+                VERSION_PARTS_MAX);
     assert_ok(slots_room(rig->slots, slot, key->fragment, part.shards));
     assert_true(object->bytes <= slot->bytes_max);
     memcpy(slot->data, object->byte, object->bytes);
@@ -595,9 +597,9 @@ void rig_bring(struct rig *rig, uint32_t peer, const struct rig_object *object)
     if (key->kind == WIRE_CONTRIBUTION) {
         lay(rig, slots_in(rig->slots, key->fragment, peer), object);
     } else if (key->kind == WIRE_RESULT) {
-        struct chain_part part;
+        struct version_part part;
         uint32_t p = parts_find(&rig->parts, key->fragment, key->version, key->epoch, key->owner, &part);
-        assert_true(p < CHAIN_PARTS_MAX);
+        assert_true(p < VERSION_PARTS_MAX);
         lay(rig, slots_result(rig->slots, key->fragment, p), object);
     } else {
         assert_ok(slots_take_state(rig->slots, key->fragment, object->bytes, &state));

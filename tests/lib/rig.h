@@ -15,7 +15,7 @@
 
 #include "daemon/rounds/apply.h"
 #include "daemon/rounds/copy.h"
-#include "daemon/rounds/desk.h"
+#include "daemon/rounds/round_context.h"
 #include "daemon/rounds/encode.h"
 #include "daemon/rounds/install.h"
 #include "daemon/rounds/keep.h"
@@ -40,14 +40,14 @@ struct rig_conf {
     uint64_t checkpoint_ms;             /* 0: only those that are ordered */
     uint64_t versions;                  /* of results, for others; 0: as the codec has it */
     uint64_t times;                     /* each matrix has so many times its rows; 0: once */
-    const struct shardmap *map;         /* of record 0, by rig_id(); NULL: equal shares */
+    const struct shardmap *map;         /* of configuration 0, by rig_id(); NULL: equal shares */
 };
 
 struct rig {
     struct rig_conf conf;
     struct runspec spec;
     struct view view;
-    struct chain *chain;
+    struct config_log *config_log;
     uint32_t ids[RIG_MEMBERS_MAX];
     struct model_plan *plan;
     struct parts parts;
@@ -87,8 +87,8 @@ void rig_close(struct rig *rig);
 struct rig *rig_again(struct rig *rig);
 /* What its rounds were born with. */
 struct rounds_conf rig_rounds_conf(const struct rig *rig);
-/* The next epoch: this record follows, which is taken over, and everybody goes over to it. */
-void rig_epoch(struct rig *rig, struct record *record);
+/* The next epoch: this configuration follows, which is taken over, and everybody goes over to it. */
+void rig_epoch(struct rig *rig, struct config *config);
 /* Another replica that holds what the rig's does, for what should have come of it; freed before the rig is closed. */
 struct replica *rig_twin(const struct rig *rig);
 
@@ -97,7 +97,7 @@ struct replica *rig_twin(const struct rig *rig);
 /* Deals with all events. */
 void rig_drain(struct rig *rig);
 /* Waits for one job, takes it back, drains. */
-void rig_take_back(struct rig *rig);
+void rig_withdraw(struct rig *rig);
 /* Waits for a job to end, and leaves it where it is: the loop does not know yet. */
 void rig_wait_ended(struct rig *rig);
 /* Until no job is left. */

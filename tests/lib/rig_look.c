@@ -108,7 +108,7 @@ void rig_assert_set(const struct bitset *set, struct bitset want)
 
 void rig_assert_held(const struct rig *rig, uint32_t f, struct bitset want)
 {
-    const struct chain_part *parts;
+    const struct version_part *parts;
     uint32_t count = sync_parts(rig->sync, f, &parts);
     struct bitset held = {{0}};
     struct digest digest;

@@ -31,11 +31,11 @@ void rig_seal(const struct rig *rig, const struct wire_key *key, const struct wi
 {
     struct codec *codec;
     size_t frame_bytes, fault;
-    struct chain_part of;
+    struct version_part of;
     struct digest digest;
     struct codec_part part = {.count = count, .choice = rules_codec(&rig->spec)};
     struct vec_source source = {.minuend = values};
-    assert_true(parts_find(&rig->parts, key->fragment, key->version, key->epoch, key->owner, &of) < CHAIN_PARTS_MAX);
+    assert_true(parts_find(&rig->parts, key->fragment, key->version, key->epoch, key->owner, &of) < VERSION_PARTS_MAX);
     assert_true(wire_object_bytes_max(codec_frame_bytes_max(&part, 1), of.shards, RIG_MEMBERS_MAX) <= sizeof out->byte);
     assert_ok(codec_new(0, &codec));
     assert_ok(codec_encode(codec, &part, 1, &source, NULL, wire_object_frame(out->byte), &frame_bytes, &fault));
@@ -118,21 +118,21 @@ bool rig_has(const struct rig *rig, uint32_t f, uint64_t version, uint32_t owner
 void rig_certify(const struct rig *rig, const struct digest *hash, const struct bitset *members,
                  struct rig_object *object)
 {
-    const struct vouch_subject subject = {.nonce = rig->spec.digest.byte,
-                                          .fragment = object->key.fragment,
-                                          .version = object->key.version,
-                                          .hash = *hash};
-    struct vouch_certificate certificate = {.count = 0};
+    const struct certificate_subject subject = {.nonce = rig->spec.digest.byte,
+                                                .fragment = object->key.fragment,
+                                                .version = object->key.version,
+                                                .hash = *hash};
+    struct certificate certificate = {.count = 0};
     struct bytes_reader there = bytes_reader_init(object->byte + STATE_CERTIFICATE, sizeof(uint64_t));
-    object->bytes -= vouch_bytes((uint32_t)bytes_get_u64(&there));
+    object->bytes -= certificate_bytes((uint32_t)bytes_get_u64(&there));
     for (uint32_t i = 0; i < rig->conf.members; i++) {
         if (!bitset_has(members, i))
             continue;
-        struct vouch *row = &certificate.rows[certificate.count++];
+        struct certificate_row *row = &certificate.rows[certificate.count++];
         row->id = rig_id(i);
-        vouch_sign(rig_ident(i), &subject, row->signature);
+        certificate_row_sign(rig_ident(i), &subject, row->signature);
     }
-    assert_true(object->bytes + vouch_bytes(certificate.count) <= sizeof object->byte);
+    assert_true(object->bytes + certificate_bytes(certificate.count) <= sizeof object->byte);
     state_object_certify(object->byte, object->bytes, &certificate);
-    object->bytes += vouch_bytes(certificate.count);
+    object->bytes += certificate_bytes(certificate.count);
 }

@@ -103,11 +103,11 @@ void rogue_say(struct rogue *rogue, uint32_t to, const struct wire_message *mess
     rogue_say_raw(rogue, to, message->type, payload, bytes);
 }
 
-void rogue_say_epoch(struct rogue *rogue, uint32_t to, const struct epoch_message *message)
+void rogue_say_paxos(struct rogue *rogue, uint32_t to, const struct paxos_message *message)
 {
     uint8_t *payload;
     size_t bytes;
-    assert_ok(wire_epoch_pack(message, &payload, &bytes));
+    assert_ok(wire_paxos_pack(message, &payload, &bytes));
     rogue_say_raw(rogue, to, message->type, payload, bytes);
     mem_free(payload);
 }
@@ -295,10 +295,10 @@ static void take_in(struct rogue *rogue, const struct link_message *in)
         return;
     tape(rogue, in);
     if (wire_is_epoch(in->header.type)) {
-        struct epoch_message epoch;
-        if (rogue->epoch_in != NULL && wire_epoch_unpack(in->header.type, in->payload, in->bytes, &epoch) == ERR_OK) {
+        struct paxos_message epoch;
+        if (rogue->epoch_in != NULL && wire_paxos_unpack(in->header.type, in->payload, in->bytes, &epoch) == ERR_OK) {
             rogue->epoch_in(rogue, in->peer, &epoch);
-            wire_epoch_deinit(&epoch);
+            wire_paxos_deinit(&epoch);
         }
         return;
     }

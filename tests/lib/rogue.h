@@ -19,7 +19,7 @@
 #include "net/transport/link.h"
 #include "net/config/view.h"
 #include "net/transport/wire.h"
-#include "net/membership/wire_epoch.h"
+#include "net/membership/wire_paxos.h"
 #include "tests/lib/cluster.h"
 
 enum {
@@ -62,7 +62,7 @@ struct rogue {
     void (*result)(struct rogue *rogue, uint32_t to, uint64_t version, float *values, size_t count); /* other ones */
     void (*beat)(struct rogue *rogue, uint32_t to, struct wire_heartbeat *beat);                     /* other words */
     void (*fetched)(struct rogue *rogue, uint32_t from, const struct wire_key *key);
-    void (*epoch_in)(struct rogue *rogue, uint32_t from, struct epoch_message *message);
+    void (*epoch_in)(struct rogue *rogue, uint32_t from, struct paxos_message *message);
     bool taping;
     struct rogue_taped tape[ROGUE_TAPE];
     size_t taped;
@@ -80,7 +80,7 @@ void rogue_moves(struct rogue *rogue, uint64_t versions, double seconds, const c
 
 /* To one island, or to all (CLUSTER_MAX). */
 void rogue_say(struct rogue *rogue, uint32_t to, const struct wire_message *message);
-void rogue_say_epoch(struct rogue *rogue, uint32_t to, const struct epoch_message *message);
+void rogue_say_paxos(struct rogue *rogue, uint32_t to, const struct paxos_message *message);
 void rogue_say_raw(struct rogue *rogue, uint32_t to, uint32_t type, const void *payload, size_t bytes);
 /* A whole object of one chunk at most, or the first chunk of one that is said to be longer. */
 void rogue_send(struct rogue *rogue, uint32_t to, const struct wire_key *key, uint64_t total, const uint8_t *data,

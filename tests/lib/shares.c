@@ -4,37 +4,37 @@
 #include "tests/lib/roster.h"
 #include "tests/lib/testlib.h"
 
-struct record shares_record(const uint64_t *weights, uint32_t count)
+struct config shares_config(const uint64_t *weights, uint32_t count)
 {
     struct shardmap_owner owners[SHARDMAP_OWNERS_MAX];
-    struct record record = roster_record(count);
+    struct config config = roster_config(count);
     for (uint32_t i = 0; i < count; i++)
         owners[i] = (struct shardmap_owner){.id = roster_id(i), .weight = weights[i]};
-    record.map = shardmap_empty();
-    shardmap_assign(&record.map, owners, count);
-    return record;
+    config.map = shardmap_empty();
+    shardmap_assign(&config.map, owners, count);
+    return config;
 }
 
-struct chain *shares_chain(const uint64_t *weights, uint32_t count)
+struct config_log *shares_config_log(const uint64_t *weights, uint32_t count)
 {
-    struct chain *chain;
-    struct record record = shares_record(weights, count);
-    assert_ok(chain_new(&chain));
-    roster_add(chain, &record);
-    return chain;
+    struct config_log *config_log;
+    struct config config = shares_config(weights, count);
+    assert_ok(config_log_new(&config_log));
+    roster_add(config_log, &config);
+    return config_log;
 }
 
 uint32_t shares_id(const struct parts *parts, uint32_t member)
 {
-    const struct record *record = chain_at(parts->chain, 0);
-    assert_true(record != NULL && member < record->members_count);
-    return record->members[member].id;
+    const struct config *config = config_log_at(parts->config_log, 0);
+    assert_true(config != NULL && member < config->members_count);
+    return config->members[member].id;
 }
 
 struct bitset shares_owners(const struct parts *parts, uint32_t f)
 {
     struct bitset owners = {{0}};
-    for (uint32_t i = 0; i < chain_at(parts->chain, 0)->members_count; i++)
+    for (uint32_t i = 0; i < config_log_at(parts->config_log, 0)->members_count; i++)
         if (shares_mask(parts, f, i) != 0)
             bitset_add(&owners, i);
     return owners;
@@ -43,21 +43,21 @@ struct bitset shares_owners(const struct parts *parts, uint32_t f)
 uint64_t shares_masks(const struct parts *parts, uint32_t f, const struct bitset *members)
 {
     uint64_t shards = 0;
-    for (uint32_t i = 0; i < chain_at(parts->chain, 0)->members_count; i++)
+    for (uint32_t i = 0; i < config_log_at(parts->config_log, 0)->members_count; i++)
         shards |= bitset_has(members, i) ? shares_mask(parts, f, i) : 0;
     return shards;
 }
 
 uint64_t shares_mask(const struct parts *parts, uint32_t f, uint32_t member)
 {
-    struct chain_part part = {0};
+    struct version_part part = {0};
     parts_find(parts, f, 1, 0, shares_id(parts, member), &part);
     return part.shards;
 }
 
 uint32_t shares_part(const struct parts *parts, uint32_t f, uint32_t member)
 {
-    struct chain_part part;
+    struct version_part part;
     return parts_find(parts, f, 1, 0, shares_id(parts, member), &part);
 }
 
@@ -81,8 +81,8 @@ uint32_t shares_first(const struct parts *parts, uint32_t f, uint32_t member)
 enum err shares_cut(const struct parts *parts, struct replica *replica, uint32_t self)
 {
     for (uint32_t f = 0; f < parts->plan->fragments_count; f++) {
-        struct chain_part all[CHAIN_PARTS_MAX];
-        uint64_t masks[CHAIN_PARTS_MAX];
+        struct version_part all[VERSION_PARTS_MAX];
+        uint64_t masks[VERSION_PARTS_MAX];
         uint32_t count = parts_of(parts, f, 1, all);
         for (uint32_t p = 0; p < count; p++)
             masks[p] = all[p].shards;

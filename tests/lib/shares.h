@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * shares: a chain of record 0 alone, what its members own in version 1, where a test counts on that being one run of
- * values, and a replica cut into these parts.
+ * shares: a config log of configuration 0 alone, what its members own in version 1, where a test counts on that being
+ * one run of values, and a replica cut into these parts.
  *
- * `member` is a place in record 0, which is a slot where nobody has come or gone; shares_id() is its id.
+ * `member` is a place in configuration 0, which is a slot where nobody has come or gone; shares_id() is its id.
  */
 #ifndef TESTS_LIB_SHARES_H
 #define TESTS_LIB_SHARES_H
@@ -12,10 +12,11 @@
 #include "daemon/state/parts.h"
 #include "daemon/state/replica.h"
 
-/* Record 0 of so many owners, whose ids are tests/lib/roster's, with shards by these weights. The caller frees. */
-struct chain *shares_chain(const uint64_t *weights, uint32_t count);
-/* The same record for the caller to change, who frees it or puts it into a chain. */
-struct record shares_record(const uint64_t *weights, uint32_t count);
+/* Configuration 0 of so many owners, whose ids are tests/lib/roster's, with shards by these weights. The caller frees.
+ */
+struct config_log *shares_config_log(const uint64_t *weights, uint32_t count);
+/* The same configuration for the caller to change, who frees it or puts it into a config log. */
+struct config shares_config(const uint64_t *weights, uint32_t count);
 
 uint32_t shares_id(const struct parts *parts, uint32_t member);
 /* Members that own shards of the fragment, and the mask of those that some of them own. */
@@ -24,7 +25,7 @@ uint64_t shares_masks(const struct parts *parts, uint32_t f, const struct bitset
 
 /* The mask of a member's shards; 0: it has none. */
 uint64_t shares_mask(const struct parts *parts, uint32_t f, uint32_t member);
-/* Its part's index; CHAIN_PARTS_MAX: it has none. */
+/* Its part's index; VERSION_PARTS_MAX: it has none. */
 uint32_t shares_part(const struct parts *parts, uint32_t f, uint32_t member);
 /* Its values; fails the running test if they are several runs; empty if it has none. */
 struct plan_shard shares_run(const struct parts *parts, uint32_t f, uint32_t member);

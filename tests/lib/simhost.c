@@ -2,7 +2,8 @@
 /*
  * The host of net/membership in a simulated world: what daemon/membership/membership_host.c is in the daemon, with a
  * disk that takes its time, fills up and is lost, and letters for messages. Its own additions: a proposer dies now and
- * then, before its draft or its record is said, when its vote is on its way to disk, or when it has just decided.
+ * then, before its draft or its configuration is said, when its vote is on its way to disk, or when it has just
+ * decided.
  */
 #include "tests/lib/simworld.h"
 
@@ -12,21 +13,21 @@
 #include "common/mem.h"
 #include "net/sync/sync_core.h"
 
-enum { TICK_MS = 100, ENROL_MS = 2000, EVICT_MS = 2000 };
+enum { TICK_MS = 100, ADMIT_MS = 2000, EVICT_MS = 2000 };
 
 static struct sim_voice *voice_of(uint32_t i)
 {
     return &sim->island[i].voice;
 }
 
-static const struct record *last(uint32_t i)
+static const struct config *last(uint32_t i)
 {
-    return chain_last(sim->island[i].chain);
+    return config_log_last(sim->island[i].config_log);
 }
 
-const struct record_member *sim_member_of(uint32_t i, uint32_t k)
+const struct config_member *sim_member_of(uint32_t i, uint32_t k)
 {
-    return sim_knows(i, k) ? record_member(last(i), sim_id(k)) : NULL;
+    return sim_knows(i, k) ? config_member(last(i), sim_id(k)) : NULL;
 }
 
 bool sim_in_doubt(uint32_t i)
@@ -53,28 +54,28 @@ static void die_now_and_then(uint32_t i, unsigned percent)
 
 /* ---- the network ---- */
 
-/* A record that is said, or voted for, may still be decided when all else is lost. */
+/* A configuration that is said, or voted for, may still be decided when all else is lost. */
 static uint32_t note_proposed(const uint8_t *bytes, size_t bytes_count)
 {
-    struct record record;
-    struct digest digest = record_digest(bytes, bytes_count);
-    uint32_t number = sim_record_of(&digest);
+    struct config config;
+    struct digest digest = config_digest(bytes, bytes_count);
+    uint32_t number = sim_config_of(&digest);
     if (number == 0) {
-        assert_ok(record_unpack(bytes, bytes_count, &record));
-        number = sim_record_add(&record);
-        record_deinit(&record);
+        assert_ok(config_unpack(bytes, bytes_count, &config));
+        number = sim_config_add(&config);
+        config_deinit(&config);
     }
-    sim_record(number)->proposed = true;
+    sim_config(number)->proposed = true;
     return number;
 }
 
 /* What the liar says in its seal. */
-static void send_lie(uint32_t i, uint32_t k, struct epoch_message *message)
+static void send_lie(uint32_t i, uint32_t k, struct paxos_message *message)
 {
     uint8_t *bytes;
     size_t count;
     sim_lie_promise(i, message);
-    assert_ok(wire_epoch_pack(message, &bytes, &count));
+    assert_ok(wire_paxos_pack(message, &bytes, &count));
     sim_send_letter(i, k, message->type, bytes, count);
     mem_free(bytes);
 }
@@ -82,9 +83,9 @@ static void send_lie(uint32_t i, uint32_t k, struct epoch_message *message)
 static void send(void *user, uint32_t slot, uint32_t type, const uint8_t *bytes, size_t bytes_count)
 {
     uint32_t i = *(const uint32_t *)user, k = sim_at(i, slot);
-    struct epoch_message message;
+    struct paxos_message message;
     SIM_HOLDS(k < sim->n && k != i, "island %u sends to slot %u\n", i, slot);
-    assert_ok(wire_epoch_unpack(type, bytes, bytes_count, &message));
+    assert_ok(wire_paxos_unpack(type, bytes, bytes_count, &message));
     if (type == WIRE_ACCEPT) {
         die_now_and_then(i, 1);
         if (!sim->island[i].die)
@@ -98,7 +99,7 @@ static void send(void *user, uint32_t slot, uint32_t type, const uint8_t *bytes,
         else
             sim_send_letter(i, k, type, bytes, bytes_count);
     }
-    wire_epoch_deinit(&message);
+    wire_paxos_deinit(&message);
 }
 
 /* ---- the disk ---- */
@@ -123,7 +124,7 @@ static void write_vote(uint32_t i)
     voice->unsaved.number = 0;
 }
 
-static void save_vote(void *user, const struct epoch_vote *vote, uint64_t number)
+static void save_vote(void *user, const struct paxos_vote *vote, uint64_t number)
 {
     uint32_t i = *(const uint32_t *)user;
     struct sim_island *island = &sim->island[i];
@@ -131,7 +132,7 @@ static void save_vote(void *user, const struct epoch_vote *vote, uint64_t number
         return;
     uint32_t accepted = vote->accepted != 0 ? note_proposed(vote->bytes, vote->bytes_count) : 0;
     island->voting.vote = *vote;
-    island->voting.vote.bytes = accepted != 0 ? sim_record(accepted)->bytes : NULL;
+    island->voting.vote.bytes = accepted != 0 ? sim_config(accepted)->bytes : NULL;
     island->voice.unsaved = (struct sim_saving){.number = number, .vote = island->voting.vote, .accepted = accepted};
     write_vote(i);
     die_now_and_then(i, 1);
@@ -151,7 +152,7 @@ static void vote_is_durable(uint32_t i)
     disk->promised = writing->vote.promised;
     disk->accepted = writing->vote.accepted;
     disk->own = writing->vote.own;
-    disk->accepted_record = writing->accepted;
+    disk->accepted_config = writing->accepted;
     sim_mark(i);
     uint64_t number = writing->number;
     writing->number = 0;
@@ -159,55 +160,55 @@ static void vote_is_durable(uint32_t i)
     membership_saved(island->voice.membership, number, sim_clock(i));
 }
 
-static enum err keep_record(void *user, const struct record_entry *entry)
+static enum err keep_config(void *user, const struct config_entry *entry)
 {
     uint32_t i = *(const uint32_t *)user;
     struct sim_voice *voice = voice_of(i);
     if (sim->island[i].die || voice->keeping != 0)
         return ERR_OK;
-    struct digest digest = record_digest(entry->bytes, entry->bytes_count);
-    sim_decided(i, sim_record_of(&digest), entry->votes, entry->votes_count);
-    voice->keeping = sim_record_of(&digest);
+    struct digest digest = config_digest(entry->bytes, entry->bytes_count);
+    sim_decided(i, sim_config_of(&digest), entry->votes, entry->votes_count);
+    voice->keeping = sim_config_of(&digest);
     voice->kept_ms = sim->now_ms + disk_delay_ms();
     die_now_and_then(i, 2);
     return ERR_OK;
 }
 
-static struct record_entry entry_of(uint32_t number)
+static struct config_entry entry_of(uint32_t number)
 {
-    struct sim_record *record = sim_record(number);
-    return (struct record_entry){.bytes = record->bytes,
-                                 .bytes_count = record->bytes_count,
-                                 .votes = record->votes,
-                                 .votes_count = record->votes_count};
+    struct sim_config *config = sim_config(number);
+    return (struct config_entry){.bytes = config->bytes,
+                                 .bytes_count = config->bytes_count,
+                                 .votes = config->votes,
+                                 .votes_count = config->votes_count};
 }
 
 static void record_is_durable(uint32_t i)
 {
     struct sim_island *island = &sim->island[i];
-    const struct record_entry entry = entry_of(island->voice.keeping);
-    uint64_t epoch = sim_record(island->voice.keeping)->record.epoch;
+    const struct config_entry entry = entry_of(island->voice.keeping);
+    uint64_t epoch = sim_config(island->voice.keeping)->config.epoch;
     island->voice.keeping = 0;
     island->disk.epoch = epoch > island->disk.epoch ? epoch : island->disk.epoch;
     membership_kept(island->voice.membership, &entry);
     die_now_and_then(i, 1);
 }
 
-static enum err read_record(void *user, uint64_t epoch, struct record_entry *out)
+static enum err read_config(void *user, uint64_t epoch, struct config_entry *out)
 {
-    (void)user; /* it asks for what its chain has alone */
-    const struct record_entry entry = entry_of(sim->decided[epoch]);
-    return record_entry_copy(&entry, out);
+    (void)user; /* it asks for what its config log has alone */
+    const struct config_entry entry = entry_of(sim->decided[epoch]);
+    return config_entry_copy(&entry, out);
 }
 
-static enum err save_proof(void *user, uint32_t id, const uint8_t *bytes, size_t bytes_count)
+static enum err save_evidence(void *user, uint32_t id, const uint8_t *bytes, size_t bytes_count)
 {
-    return sim_save_proof(*(const uint32_t *)user, sim_of(id), bytes, bytes_count);
+    return sim_save_evidence(*(const uint32_t *)user, sim_of(id), bytes, bytes_count);
 }
 
-static enum err load_proof(void *user, uint32_t id, uint8_t **bytes, size_t *bytes_count)
+static enum err load_evidence(void *user, uint32_t id, uint8_t **bytes, size_t *bytes_count)
 {
-    return sim_load_proof(*(const uint32_t *)user, sim_of(id), bytes, bytes_count);
+    return sim_load_evidence(*(const uint32_t *)user, sim_of(id), bytes, bytes_count);
 }
 
 static enum err settle(void *user)
@@ -229,15 +230,15 @@ static void tell(void *user, const struct membership_news *news)
     case MEMBERSHIP_DECIDED: voice->taken = true; break;
     case MEMBERSHIP_VOTES: sim->island[i].announce = true; break;
     case MEMBERSHIP_WANTS: voice->wants = true; break;
-    case MEMBERSHIP_APART: break;
+    case MEMBERSHIP_PARTITIONED: break;
     case MEMBERSHIP_DISK_FAILS: break;
-    case MEMBERSHIP_PROOF_LOST:
+    case MEMBERSHIP_EVIDENCE_LOST:
     case MEMBERSHIP_BROKE_WORD:
         SIM_HOLDS(sim_at(i, news->member) == sim->liar && sim->lie != SIM_HONEST,
                   "island %u says that honest island %u broke its word\n", i, sim_at(i, news->member));
-        sim->tally.broken++;
+        sim->tally.equivocated++;
         break;
-    case MEMBERSHIP_NO_PROOF: SIM_HOLDS(false, "island %u: %s\n", i, err_text()); break;
+    case MEMBERSHIP_NO_EVIDENCE: SIM_HOLDS(false, "island %u: %s\n", i, err_text()); break;
     case MEMBERSHIP_SUSPECT:
         SIM_HOLDS(sim->lie >= SIM_LIE_PROMISE, "island %u suspects an honest island of two results of one part\n", i);
         break;
@@ -249,10 +250,10 @@ static void tell(void *user, const struct membership_news *news)
 
 static const struct membership_io host = {.send = send,
                                           .save_vote = save_vote,
-                                          .keep_record = keep_record,
-                                          .read_record = read_record,
-                                          .save_proof = save_proof,
-                                          .load_proof = load_proof,
+                                          .keep_config = keep_config,
+                                          .read_config = read_config,
+                                          .save_evidence = save_evidence,
+                                          .load_evidence = load_evidence,
                                           .settle = settle,
                                           .tell = tell};
 
@@ -262,14 +263,14 @@ static const struct membership_io host = {.send = send,
 static void adopt(uint32_t i)
 {
     struct sim_island *island = &sim->island[i];
-    struct record record;
+    struct config config;
     struct digest digest;
     island->voice.taken = false;
-    if (!membership_take(island->voice.membership, &record, &digest))
+    if (!membership_take(island->voice.membership, &config, &digest))
         return;
-    SIM_HOLDS(record.epoch == island->epoch + 1 && sim_record_of(&digest) == sim->decided[record.epoch],
-              "island %u takes a record that was not decided\n", i);
-    record_deinit(&record);
+    SIM_HOLDS(config.epoch == island->epoch + 1 && sim_config_of(&digest) == sim->decided[config.epoch],
+              "island %u takes a configuration that was not decided\n", i);
+    config_deinit(&config);
     sim_extend(i);
     sim_tell("island %u begins epoch %llu", i, (unsigned long long)island->epoch);
     struct sync_view view = sim_view(i);
@@ -279,8 +280,8 @@ static void adopt(uint32_t i)
     for (uint32_t f = 0; f < sim->fragments; f++)
         if (sync_known(island->sync, f))
             sim_tell_held(i, f);
-    if (island->vouches != NULL)
-        vouches_begin_epoch(island->vouches);
+    if (island->certificates != NULL)
+        certificates_begin_epoch(island->certificates);
     assert_ok(membership_begin(island->voice.membership, sim_clock(i)));
     sync_set_votes(island->sync, membership_votes(island->voice.membership));
 }
@@ -321,7 +322,7 @@ static void said(uint32_t i, uint32_t k)
     const struct sim_island *island = &sim->island[k];
     const struct membership_said words = {.address = "",
                                           .uplink = island->uplink,
-                                          .owner_wish = island->wants_shards ? RECORD_OWNER_AUTO : RECORD_OWNER_NO,
+                                          .owner_choice = island->wants_shards ? CONFIG_OWNER_AUTO : CONFIG_OWNER_NO,
                                           .draining = sim->now_ms < island->drains_ms && !sim->healing};
     membership_said(voice_of(i)->membership, sim_slot(i, k), &words);
 }
@@ -348,27 +349,28 @@ void sim_voice_beat(uint32_t i, const struct wire_heartbeat *beat)
 
 /* ---- time ---- */
 
-static struct record_member newcomer(uint32_t k)
+static struct config_member newcomer(uint32_t k)
 {
     struct ident ident = sim_ident(k);
-    struct record_member as = {.role = sim->island[k].witness ? RECORD_WITNESS : RECORD_OBSERVER,
+    struct config_member as = {.role = sim->island[k].witness ? CONFIG_WITNESS : CONFIG_OBSERVER,
                                .uplink = sim->island[k].uplink,
-                               .owner_wish = sim->island[k].wants_shards ? RECORD_OWNER_AUTO : RECORD_OWNER_NO};
+                               .owner_choice = sim->island[k].wants_shards ? CONFIG_OWNER_AUTO : CONFIG_OWNER_NO};
     snprintf(as.name, sizeof as.name, "m%u", k);
     memcpy(as.key, ident.key, sizeof as.key);
     return as;
 }
 
-/* As the daemon's doorway does until a record has them: at one island, and at another one when that is away. */
-static void enrol_newcomers(uint32_t i)
+/* As the daemon's join server does until a configuration has them: at one island, and at another one when that is away.
+ */
+static void admit_newcomers(uint32_t i)
 {
     uint32_t first = 0;
-    while (first < sim->n && (!sim->island[first].enrolled || !sim->island[first].alive || sim_stopped(first)))
+    while (first < sim->n && (!sim->island[first].joined || !sim->island[first].alive || sim_stopped(first)))
         first++;
     for (uint32_t k = 0; first == i && k < sim->n; k++) {
-        struct record_member as = newcomer(k);
-        if (!sim->island[k].enrolled && sim->now_ms >= sim->island[k].revive_ms)
-            (void)!membership_enrol(voice_of(i)->membership, &as);
+        struct config_member as = newcomer(k);
+        if (!sim->island[k].joined && sim->now_ms >= sim->island[k].revive_ms)
+            (void)!membership_admit(voice_of(i)->membership, &as);
     }
 }
 
@@ -376,19 +378,20 @@ static void enrol_newcomers(uint32_t i)
 static void evict_the_liar(uint32_t i)
 {
     if (sim->evicted && i != sim->liar)
-        sim_voice_wish_out(i, sim->liar);
+        sim_voice_change_request_out(i, sim->liar);
 }
 
-void sim_voice_wish_out(uint32_t i, uint32_t whom)
+void sim_voice_change_request_out(uint32_t i, uint32_t whom)
 {
     if (sim_member_of(i, whom) != NULL && !sim->island[i].die)
-        (void)!membership_wish(voice_of(i)->membership, WIRE_WISH_EVICT, sim_id(whom), sim->island[i].epoch);
+        (void)!membership_change_request(voice_of(i)->membership, WIRE_CHANGE_EVICT, sim_id(whom),
+                                         sim->island[i].epoch);
 }
 
-void sim_voice_wish_steps(uint32_t i)
+void sim_voice_change_request_steps(uint32_t i)
 {
     if (sim_member_of(i, i) != NULL && !sim->island[i].die)
-        (void)!membership_wish(voice_of(i)->membership, WIRE_WISH_STEPS, 0, 1000 + sim_below(1000));
+        (void)!membership_change_request(voice_of(i)->membership, WIRE_CHANGE_STEPS, 0, 1000 + sim_below(1000));
 }
 
 static void listen(uint32_t i)
@@ -412,9 +415,9 @@ void sim_voice_tick(uint32_t i)
     voice->tick_ms = sim->now_ms + TICK_MS;
     listen(i);
     said(i, i);
-    if (sim->now_ms >= voice->enrol_ms) {
-        voice->enrol_ms = sim->now_ms + ENROL_MS;
-        enrol_newcomers(i);
+    if (sim->now_ms >= voice->admit_ms) {
+        voice->admit_ms = sim->now_ms + ADMIT_MS;
+        admit_newcomers(i);
         evict_the_liar(i);
     }
     membership_tick(voice->membership, &voice->silent, sim_clock(i));
@@ -423,11 +426,11 @@ void sim_voice_tick(uint32_t i)
 
 /* ---- life ---- */
 
-static struct epoch_vote vote_on(const struct sim_disk *disk)
+static struct paxos_vote vote_on(const struct sim_disk *disk)
 {
-    const struct sim_record *accepted = sim_record(disk->accepted_record);
-    bool has = disk->accepted_record != 0;
-    return (struct epoch_vote){.epoch = disk->vote_epoch,
+    const struct sim_config *accepted = sim_config(disk->accepted_config);
+    bool has = disk->accepted_config != 0;
+    return (struct paxos_vote){.epoch = disk->vote_epoch,
                                .promised = disk->promised,
                                .accepted = disk->accepted,
                                .own = disk->own,
@@ -452,7 +455,7 @@ void sim_voice_start(uint32_t i)
     island->voting.incarnation = island->disk.incarnation;
     island->voting.vote = vote_on(&island->disk);
     struct membership_conf conf = {.view = &island->view,
-                                   .chain = island->chain,
+                                   .config_log = island->config_log,
                                    .ident = &voice->ident,
                                    .disk = &island->voting,
                                    .host = &host,
@@ -466,14 +469,14 @@ void sim_voice_start(uint32_t i)
 void sim_voice_plan_known(uint32_t i)
 {
     struct sim_island *island = &sim->island[i];
-    struct vouches_conf conf = {.chain = island->chain,
-                                .ident = &island->voice.ident,
-                                .nonce = island->view.nonce,
-                                .id = sim_id(i),
-                                .fragments_count = sim->fragments};
+    struct certificates_conf conf = {.config_log = island->config_log,
+                                     .ident = &island->voice.ident,
+                                     .nonce = island->view.nonce,
+                                     .id = sim_id(i),
+                                     .fragments_count = sim->fragments};
     assert_ok(membership_plan_known(island->voice.membership, island->sync, sim->fragments, sim->shards_counts));
     if (!island->witness)
-        assert_ok(vouches_new(&conf, &island->vouches));
+        assert_ok(certificates_new(&conf, &island->certificates));
 }
 
 void sim_voice_end(uint32_t i)
@@ -481,6 +484,6 @@ void sim_voice_end(uint32_t i)
     struct sim_voice *voice = voice_of(i);
     membership_free(voice->membership);
     memset(voice, 0, sizeof *voice);
-    vouches_free(sim->island[i].vouches);
-    sim->island[i].vouches = NULL;
+    certificates_free(sim->island[i].certificates);
+    sim->island[i].certificates = NULL;
 }

@@ -14,7 +14,7 @@ struct sim_beat {
     uint64_t session, sequence, epoch;
     uint32_t held_count;
     struct wire_fragment rows[SIM_F_MAX];
-    struct wire_held held[SIM_F_MAX * CHAIN_PARTS_MAX];
+    struct wire_held held[SIM_F_MAX * VERSION_PARTS_MAX];
 };
 
 /* Large, and used from the start up: never cleared as a whole. */
@@ -85,22 +85,22 @@ static void deliver_contribution(const struct sim_object *o)
 }
 
 /* Whether so many voters signed the state's hash, by what its sender has of them and who asks has heard itself. */
-static bool certified(const struct sim_object *o)
+static bool committed(const struct sim_object *o)
 {
     struct sim_island *from = &sim->island[o->from];
     struct sim_island *to = &sim->island[o->to];
     uint32_t f = o->key.fragment;
-    const struct vouch_subject subject = {
+    const struct certificate_subject subject = {
         .nonce = from->view.nonce, .fragment = f, .version = o->key.version, .hash = from->hash[f]};
-    struct vouch_certificate certificate;
-    struct vouch_rule rule;
+    struct certificate certificate;
+    struct certificate_rule rule;
     if (o->key.version == 0)
         return true;
-    vouches_known(from->vouches, &subject, &certificate);
-    vouches_complete(to->vouches, &subject, &certificate);
-    vouch_rule_of(to->chain, f, o->key.version, &rule);
+    certificates_known(from->certificates, &subject, &certificate);
+    certificates_complete(to->certificates, &subject, &certificate);
+    certificate_rule_of(to->config_log, f, o->key.version, &rule);
     bool excused = sync_excused(to->sync, f, o->key.version, to->view.self);
-    return vouch_check(&rule, &subject, &certificate, excused ? sim_id(o->to) : VOUCH_NOBODY) == ERR_OK;
+    return certificate_check(&rule, &subject, &certificate, excused ? sim_id(o->to) : CERTIFICATE_NOBODY) == ERR_OK;
 }
 
 /* A state names, per member and shard, the last work that was counted. */
@@ -111,8 +111,8 @@ static void deliver_state(const struct sim_object *o)
     uint32_t f = o->key.fragment;
     if (from->version[f] != o->key.version)
         return;
-    if (!certified(o)) {
-        sim->tally.uncertified++;
+    if (!committed(o)) {
+        sim->tally.uncommitted++;
         sim_add_job(
             o->to, 5 + sim_below(50),
             (struct sync_event){.type = SYNC_EV_NOT_AVAILABLE, .member = sim_slot(o->to, o->from), .key = o->key}, 0);
@@ -140,7 +140,7 @@ static void deliver_state(const struct sim_object *o)
 static uint32_t one_that_counts(const struct sim_object *o, uint32_t number)
 {
     const struct sim_island *from = &sim->island[o->from];
-    const struct chain_part *parts;
+    const struct version_part *parts;
     struct digest digest;
     bool acknowledged;
     uint32_t f = o->key.fragment;
@@ -295,7 +295,7 @@ static uint64_t beat_delay_ms(void)
 
 void sim_note_acknowledged(uint32_t i, uint32_t f)
 {
-    const struct chain_part *parts;
+    const struct version_part *parts;
     struct digest digest;
     bool acknowledged;
     uint32_t count = sync_parts(sim->island[i].sync, f, &parts);
@@ -314,7 +314,7 @@ static void put_rows(uint32_t i, struct sim_beat *beat)
     heartbeat.epoch = island->epoch;
     heartbeat.fragments_count = heartbeat.held_count = 0;
     memset(said, 0xff, sizeof said);
-    rows_fill(island->sync, island->vouches, sim->fragments, said, &refresh, &heartbeat);
+    rows_fill(island->sync, island->certificates, sim->fragments, said, &refresh, &heartbeat);
     SIM_HOLDS(heartbeat.fragments_count == sim->fragments, "island %u says nothing of a fragment\n", i);
     memcpy(beat->rows, heartbeat.fragments, sim->fragments * sizeof beat->rows[0]);
     memcpy(beat->held, heartbeat.held, heartbeat.held_count * sizeof beat->held[0]);
@@ -325,7 +325,7 @@ static void put_rows(uint32_t i, struct sim_beat *beat)
 static void look_at_held(uint32_t i, uint32_t f)
 {
     const struct sim_island *island = &sim->island[i];
-    const struct chain_part *parts;
+    const struct version_part *parts;
     struct digest digest;
     bool acknowledged;
     uint32_t count = sync_parts(island->sync, f, &parts);
@@ -398,15 +398,15 @@ static void send_heartbeat(uint32_t i)
     island->beat_ms = sim->now_ms + 300;
 }
 
-static void take_vouches(uint32_t i, uint32_t from, const struct wire_heartbeat *beat)
+static void take_certificates(uint32_t i, uint32_t from, const struct wire_heartbeat *beat)
 {
     const struct sim_island *island = &sim->island[i];
-    for (uint32_t k = 0; island->vouches != NULL && k < beat->fragments_count; k++) {
+    for (uint32_t k = 0; island->certificates != NULL && k < beat->fragments_count; k++) {
         const struct wire_fragment *row = &beat->fragments[k];
-        const struct vouch_subject subject = {
+        const struct certificate_subject subject = {
             .nonce = island->view.nonce, .fragment = row->fragment, .version = row->at.version, .hash = row->at.hash};
-        if (row->vouched)
-            vouches_heard(island->vouches, sim_id(from), &subject, row->signature);
+        if (row->certified)
+            certificates_heard(island->certificates, sim_id(from), &subject, row->signature);
     }
 }
 
@@ -424,7 +424,7 @@ static void beat_in(size_t k)
         return;
     to->taken_in[beat->from] = beat->sequence;
     struct wire_heartbeat *heartbeat = heartbeat_of(beat);
-    take_vouches(beat->to, beat->from, heartbeat);
+    take_certificates(beat->to, beat->from, heartbeat);
     sim_step(beat->to, &(struct sync_event){
                            .type = SYNC_EV_HEARTBEAT, .member = sim_slot(beat->to, beat->from), .beat = heartbeat});
     sim_voice_heard(beat->to, beat->from, heartbeat);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "common/mem.h"
-#include "net/membership/proof.h"
+#include "net/membership/evidence.h"
 #include "net/transport/wire_object.h"
 
 /* In rough worlds it says things in heartbeats now and then only, so that lie and truth follow each other. In a steady
@@ -30,7 +30,7 @@ static void hold_all(uint32_t i, struct wire_fragment *rows, struct wire_held *h
 {
     *held_count = 0;
     for (uint32_t f = 0; f < sim->fragments; f++) {
-        const struct chain_part *parts;
+        const struct version_part *parts;
         uint32_t count = sync_parts(sim->island[i].sync, f, &parts);
         rows[f].held_first = *held_count;
         rows[f].held_count = count;
@@ -44,7 +44,7 @@ static void hold_all(uint32_t i, struct wire_fragment *rows, struct wire_held *h
 }
 
 /* To half of them it holds the other result of its part. */
-static void hold_twins(uint32_t i, uint32_t to, const struct wire_fragment *rows, struct wire_held *held)
+static void hold_duplicate_key(uint32_t i, uint32_t to, const struct wire_fragment *rows, struct wire_held *held)
 {
     const struct sim_island *island = &sim->island[i];
     for (uint32_t f = 0; f < sim->fragments; f++) {
@@ -71,7 +71,7 @@ void sim_lie_beat(uint32_t i, uint32_t to, struct wire_fragment *rows, struct wi
     if (sim_lies(i, SIM_LIE_HELD) && sim_chance(50))
         hold_all(i, rows, held, held_count);
     if (sim_lies(i, SIM_LIE_TWO_ACKS))
-        hold_twins(i, to, rows, held);
+        hold_duplicate_key(i, to, rows, held);
 }
 
 static int by_owner(const void *left, const void *right)
@@ -82,7 +82,7 @@ static int by_owner(const void *left, const void *right)
 /* A result of every part, none of which there is. */
 static uint32_t made_up(uint32_t i, uint32_t f, struct part_result *results)
 {
-    const struct chain_part *parts;
+    const struct version_part *parts;
     uint32_t count = sync_parts(sim->island[i].sync, f, &parts);
     for (uint32_t p = 0; p < count; p++) {
         results[p] = (struct part_result){.id = parts[p].id, .shards = parts[p].shards};
@@ -94,10 +94,10 @@ static uint32_t made_up(uint32_t i, uint32_t f, struct part_result *results)
 
 /* Of a fragment it is one version further, or a million, or has results that there are not, of the next version or of
  * the one after that; another way in each ballot. */
-void sim_lie_promise(uint32_t i, struct epoch_message *out)
+void sim_lie_promise(uint32_t i, struct paxos_message *out)
 {
     static struct holding rows[SIM_F_MAX];
-    static struct part_result results[SIM_F_MAX][CHAIN_PARTS_MAX];
+    static struct part_result results[SIM_F_MAX][VERSION_PARTS_MAX];
     memcpy(rows, out->rows, out->rows_count * sizeof rows[0]);
     out->rows = rows;
     for (uint32_t k = 0; k < out->rows_count; k++) {
@@ -115,26 +115,26 @@ void sim_lie_promise(uint32_t i, struct epoch_message *out)
 /* ---- and is found out ---- */
 
 /* Of each island that made two results of one part: the first proof that anybody had of it. */
-static uint8_t *proofs[SIM_N_MAX];
-static size_t proofs_bytes[SIM_N_MAX];
+static uint8_t *evidence[SIM_N_MAX];
+static size_t evidence_all_bytes[SIM_N_MAX];
 
-enum err sim_save_proof(uint32_t i, uint32_t k, const uint8_t *bytes, size_t bytes_count)
+enum err sim_save_evidence(uint32_t i, uint32_t k, const uint8_t *bytes, size_t bytes_count)
 {
-    sim->island[i].disk.proofs |= (uint64_t)1 << k;
-    mem_free(proofs[k]);
-    assert_ok(mem_new(bytes_count, 1, "a proof", &proofs[k]));
-    memcpy(proofs[k], bytes, bytes_count);
-    proofs_bytes[k] = bytes_count;
+    sim->island[i].disk.evidence |= (uint64_t)1 << k;
+    mem_free(evidence[k]);
+    assert_ok(mem_new(bytes_count, 1, "a proof", &evidence[k]));
+    memcpy(evidence[k], bytes, bytes_count);
+    evidence_all_bytes[k] = bytes_count;
     return ERR_OK;
 }
 
-enum err sim_load_proof(uint32_t i, uint32_t k, uint8_t **bytes, size_t *bytes_count)
+enum err sim_load_evidence(uint32_t i, uint32_t k, uint8_t **bytes, size_t *bytes_count)
 {
-    if (k == sim->n || (sim->island[i].disk.proofs >> k & 1) == 0)
+    if (k == sim->n || (sim->island[i].disk.evidence >> k & 1) == 0)
         return err_set(ERR_NOTFOUND, "no proof about island %u", k);
-    assert_ok(mem_new(proofs_bytes[k], 1, "a proof", bytes));
-    memcpy(*bytes, proofs[k], proofs_bytes[k]);
-    *bytes_count = proofs_bytes[k];
+    assert_ok(mem_new(evidence_all_bytes[k], 1, "a proof", bytes));
+    memcpy(*bytes, evidence[k], evidence_all_bytes[k]);
+    *bytes_count = evidence_all_bytes[k];
     return ERR_OK;
 }
 
@@ -165,11 +165,11 @@ void sim_prove(uint32_t i, uint32_t number)
 {
     const struct sim_result *result = sim_result(number);
     uint8_t first[OBJECT_BYTES], second[OBJECT_BYTES], *proof;
-    size_t first_bytes, second_bytes, proof_bytes;
+    size_t first_bytes, second_bytes, evidence_bytes;
     make_object(number, first, &first_bytes);
     make_object(result->twin, second, &second_bytes);
-    assert_ok(proof_make(first, first_bytes, second, second_bytes, &proof, &proof_bytes));
-    assert_ok(sim_save_proof(i, result->owner, proof, proof_bytes));
+    assert_ok(evidence_make(first, first_bytes, second, second_bytes, &proof, &evidence_bytes));
+    assert_ok(sim_save_evidence(i, result->owner, proof, evidence_bytes));
     mem_free(proof);
-    membership_rivals(sim->island[i].voice.membership, sim_id(result->owner), result->fragment, result->version);
+    membership_equivocation(sim->island[i].voice.membership, sim_id(result->owner), result->fragment, result->version);
 }

@@ -128,9 +128,9 @@ void sim_start(uint32_t i)
 {
     struct sim_island *island = &sim->island[i];
     judge_disk(i);
-    sim_load_chain(i);
+    sim_load_config_log(i);
     sim_voice_start(i);
-    struct sync_conf conf = {.chain = island->chain,
+    struct sync_conf conf = {.config_log = island->config_log,
                              .fragments_count = sim->fragments,
                              .shards_counts = sim->shards_counts,
                              .rule = {.quorum = sim->quorum, .grace_ms = 400},
@@ -177,7 +177,7 @@ static bool others_remember(uint32_t i)
 {
     for (uint32_t k = 0; k < sim->n; k++) {
         const struct sim_island *other = &sim->island[k];
-        if (k != i && other->enrolled && !other->gone && other->disk.epoch < sim->newest)
+        if (k != i && other->joined && !other->gone && other->disk.epoch < sim->newest)
             return false;
     }
     return true;
@@ -201,7 +201,7 @@ void sim_crash(uint32_t i)
 /* Whether what the island held is also held by another, for all that counts. */
 static bool is_spare_copy(uint32_t i)
 {
-    return record_certifying(sim_newest()) >= 2 && others_remember(i);
+    return config_commit_quorum(sim_newest()) >= 2 && others_remember(i);
 }
 
 /* Everywhere, or everywhere but at one; and one of the disks may come back older or empty, as long as others have what
@@ -209,7 +209,7 @@ static bool is_spare_copy(uint32_t i)
 void sim_blackout(void)
 {
     for (uint32_t i = 0; i < sim->n; i++) {
-        if (sim->island[i].gone || !sim->island[i].enrolled)
+        if (sim->island[i].gone || !sim->island[i].joined)
             return; /* all voters have to come back */
         if (!sim->island[i].alive || sim_in_doubt(i))
             return;
@@ -282,7 +282,7 @@ static void people_intervene(uint32_t i, uint32_t whom)
     if (sim_chance(50))
         island->drains_ms = sim->now_ms + 1000 + sim_below(20000);
     else if (sim->island[i].alive && i != whom)
-        sim_voice_wish_out(i, whom);
+        sim_voice_change_request_out(i, whom);
 }
 
 void sim_disturb(void)
@@ -298,7 +298,7 @@ void sim_disturb(void)
         island->wants_shards ^= sim->lie != SIM_LIE_PROMISE && sim_chance(50);
         island->uplink = 1000000 * (1 + sim_below(8));
         if (island->alive && sim_chance(50)) /* soon: of what a member says of itself an epoch hears later */
-            sim_voice_wish_steps((uint32_t)(island - sim->island));
+            sim_voice_change_request_steps((uint32_t)(island - sim->island));
     }
     if (sim->people && sim_below(4000) < 4)
         people_intervene((uint32_t)sim_below(sim->n), (uint32_t)sim_below(sim->n));
@@ -322,10 +322,10 @@ void sim_disturb(void)
     }
 }
 
-void sim_mend(void)
+void sim_repair(void)
 {
     for (uint32_t i = 0; i < sim->n; i++) {
-        if (sim->island[i].enrolled && !sim->island[i].gone && !sim->island[i].alive &&
+        if (sim->island[i].joined && !sim->island[i].gone && !sim->island[i].alive &&
             sim->now_ms >= sim->island[i].revive_ms)
             sim_start(i);
         if (sim->island[i].alive && !sim_stopped(i) && sim->now_ms >= sim->island[i].trainer_up_ms)

@@ -48,7 +48,7 @@ void sim_end(void)
         struct sim_island *island = &sim->island[i];
         sim_voice_end(i);
         sync_free(island->sync);
-        chain_free(island->chain);
+        config_log_free(island->config_log);
         view_free(&island->view);
         free(island->disk.ledger);
         free(island->disk.commits);
@@ -57,7 +57,7 @@ void sim_end(void)
     }
     for (size_t k = 1; k < sim->results_end; k++)
         free(results[k].spans);
-    sim_records_end();
+    sim_configs_end();
 }
 
 void sim_free(void)
@@ -223,7 +223,7 @@ static uint32_t reduce(uint32_t i, uint32_t f, uint64_t version, const struct bi
 {
     struct sim_island *island = &sim->island[i];
     uint32_t shards_count = sim->shards_counts[f], number = (uint32_t)sim->results_end;
-    const struct chain_part *parts;
+    const struct version_part *parts;
     SIM_HOLDS(number < SIM_RESULTS_MAX, "too many results");
     struct sim_result *result = &results[sim->results_end++];
     *result = (struct sim_result){.fragment = f, .owner = i, .version = version, .epoch = island->epoch};
@@ -285,7 +285,7 @@ uint32_t sim_twin(uint32_t number)
     results[twin].spans = calloc(spans, sizeof *results[twin].spans);
     memcpy(results[twin].spans, results[number].spans, spans * sizeof *results[twin].spans);
     results[twin].acknowledged = 0;
-    results[twin].certified = false;
+    results[twin].committed = false;
     results[twin].twin = number;
     results[number].twin = twin;
     return twin;
@@ -346,7 +346,7 @@ static struct sync_event replay(uint32_t i, uint32_t f, uint64_t version)
     return event;
 }
 
-static void do_mend(uint32_t i, uint32_t f, uint64_t version)
+static void do_repair(uint32_t i, uint32_t f, uint64_t version)
 {
     struct sync_event event = replay(i, f, version);
     if (event.type == SYNC_EV_REPLAYED)
@@ -373,7 +373,7 @@ static void do_store(uint32_t i, uint32_t f, uint64_t version)
 static void do_apply(uint32_t i, uint32_t f, uint64_t version)
 {
     struct sim_island *island = &sim->island[i];
-    const struct chain_part *parts;
+    const struct version_part *parts;
     struct digest digest;
     bool acknowledged;
     uint64_t shards = 0;
@@ -426,15 +426,15 @@ static void do_action(uint32_t i, const struct sync_action *action)
         break;
     case SYNC_DO_STORE: do_store(i, f, action->version); break;
     case SYNC_DO_APPLY: do_apply(i, f, action->version); break;
-    case SYNC_DO_GIVE:
+    case SYNC_DO_PUBLISH:
         SIM_HOLDS(island->trainer[f].up, "island %u gives an anchor to nobody\n", i);
         island->trainer[f].word = SIM_ANCHOR;
         sim_add_job(i, 1 + sim_below(100), (struct sync_event){.type = SYNC_EV_MIXED, .fragment = f}, 0);
         break;
-    case SYNC_DO_TAKE_BACK: break; /* the trainer is always just about to take it: MIXED comes */
+    case SYNC_DO_WITHDRAW: break; /* the trainer is always just about to take it: MIXED comes */
     case SYNC_DO_FETCH: do_fetch(i, action); break;
     case SYNC_DO_REPLAY: sim_add_job(i, 20 + sim_below(200), replay(i, f, action->version), 0); break;
-    case SYNC_DO_MEND: do_mend(i, f, action->version); break;
+    case SYNC_DO_REPAIR: do_repair(i, f, action->version); break;
     case SYNC_DO_RETIRE: sim_retire(i, WIRE_CONTRIBUTION, f, action->version); break;
     case SYNC_DO_ANNOUNCE: island->announce = true; break;
     case SYNC_DO_REPORT:
@@ -471,7 +471,7 @@ static bool made(uint32_t i, uint32_t f)
 }
 
 /* As the daemon does, of each result that it applies: whether another one of its part is on the disk, too. */
-static void look_for_rivals(uint32_t i, uint32_t f)
+static void look_for_equivocation(uint32_t i, uint32_t f)
 {
     const struct sim_island *island = &sim->island[i];
     for (uint32_t s = 0; s < sim->shards_counts[f]; s++) {
@@ -489,7 +489,7 @@ static void applied(uint32_t i, uint32_t f, struct digest *hash)
              island->applying[f][0]);
     island->step_by_step[f] = true;
     sim_arrive_at(i, f, version);
-    look_for_rivals(i, f);
+    look_for_equivocation(i, f);
     if (sim->flips && sim_chance(1) && !sim->healing) {
         island->hash[f].byte[3] ^= 1; /* a bit of the anchor flips */
         island->disturbed = true;

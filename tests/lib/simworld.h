@@ -15,17 +15,17 @@
 
 #include "tests/lib/testlib.h"
 
-#include "net/config/chain.h"
+#include "net/config/config_log.h"
 #include "net/config/view.h"
-#include "net/config/vouch.h"
+#include "net/config/certificate.h"
 #include "net/membership/membership.h"
 #include "net/sync/sync.h"
-#include "net/membership/wire_epoch.h"
+#include "net/membership/wire_paxos.h"
 
 enum { SIM_N_MAX = 64, SIM_F_MAX = 3, SIM_V_MAX = 400, SIM_SMALL = 8 /* islands of most runs */ };
 enum { SIM_SHARDS_MAX = SHARDMAP_SLOTS, SIM_SHARDS_FEW = 7, SIM_EPOCHS_MAX = 512 };
 enum { SIM_JOBS_MAX = 1 << 15, SIM_OBJECTS_MAX = 1 << 15, SIM_BEATS_MAX = 1 << 15, SIM_RESULTS_MAX = 1 << 17 };
-enum { SIM_RECORDS_MAX = 1 << 13, SIM_LETTERS_MAX = 1 << 15, SIM_MESSAGE_MAX = 1 << 20 };
+enum { SIM_CONFIGS_MAX = 1 << 13, SIM_LETTERS_MAX = 1 << 15, SIM_MESSAGE_MAX = 1 << 20 };
 enum { SIM_LINE_MS = 80, SIM_STEP_MS = 20, SIM_SILENT_MS = 1000, SIM_AWAY_MS = 3000 };
 /* Contributions and results of two rounds each, a state, and what was asked for, of two versions where a draft rests on
  * them: however long a link is away. */
@@ -39,7 +39,7 @@ struct sim_result {
     uint32_t *spans;       /* [n][1 + shards_count]: to, and from by shard */
     uint32_t twin;         /* the other one that a liar made of the same part; 0: none */
     uint64_t acknowledged; /* by these islands, durably, while it could count */
-    bool certified;
+    bool committed;
 };
 
 struct sim_contribution {
@@ -67,13 +67,13 @@ struct sim_disk {
     uint64_t version[SIM_F_MAX];
     struct digest hash[SIM_F_MAX]; /* the checkpoint; the commits lead on from it */
     uint64_t flushed[SIM_F_MAX];   /* commits up to this version are durable: a result came after them */
-    uint64_t epoch, epoch_first;   /* the newest record it has, and the first that has it */
+    uint64_t epoch, epoch_first;   /* the newest configuration it has, and the first that has it */
     bool fresh;                    /* nothing was ever on it */
     uint64_t number, incarnation;  /* of durable votes; of the disk */
     uint64_t stored;               /* how many results were, ever */
     uint64_t vote_epoch, promised, accepted, own;
-    uint32_t accepted_record; /* its number in the world */
-    uint64_t proofs;          /* of these islands: that they signed two results of one part */
+    uint32_t accepted_config; /* its number in the world */
+    uint64_t evidence;        /* of these islands: that they signed two results of one part */
 };
 
 /* Outside the disk; it does not survive the machine (daemon/membership/vote.h). */
@@ -83,14 +83,14 @@ struct sim_mark {
     uint64_t number, incarnation, stored;
 };
 
-/* Every record that anyone composed; its number in the world names it, 0: none. */
-struct sim_record {
-    struct record record;
+/* Every configuration that anyone composed; its number in the world names it, 0: none. */
+struct sim_config {
+    struct config config;
     uint8_t *bytes;
     size_t bytes_count;
     struct digest digest;
     bool proposed, decided;
-    struct record_vote votes[RECORD_VOTERS_MAX];
+    struct config_vote votes[CONFIG_VOTERS_MAX];
     uint32_t votes_count;
 };
 
@@ -106,8 +106,8 @@ struct sim_letter {
 /* A vote on its way to the disk. */
 struct sim_saving {
     uint64_t number, due_ms; /* number: 0: there is none */
-    struct epoch_vote vote;
-    uint32_t accepted; /* the number of its record in the world */
+    struct paxos_vote vote;
+    uint32_t accepted; /* the number of its configuration in the world */
 };
 
 /* An island's voice in who takes part, and what of it is on its way to the disk. */
@@ -116,15 +116,15 @@ struct sim_voice {
     struct membership *membership;
     struct ident ident;
     struct sim_saving writing, unsaved; /* unsaved: the newest, where another one is being written */
-    uint32_t keeping;                   /* the number of the record that was decided; 0: none */
+    uint32_t keeping;                   /* the number of the configuration that was decided; 0: none */
     uint64_t kept_ms;                   /* when it is durable */
-    bool taken, wants;                  /* the record that was decided waits; the core is to be stepped */
+    bool taken, wants;                  /* the configuration that was decided waits; the core is to be stepped */
     struct bitset silent;               /* members that we do not hear, by slot */
-    uint64_t tick_ms, enrol_ms;
+    uint64_t tick_ms, admit_ms;
 };
 
 struct sim_island {
-    bool enrolled;    /* some record has it */
+    bool joined;      /* some configuration has it */
     bool alive, gone; /* gone: for good */
     bool die;         /* as soon as what it does now is done */
     bool witness;
@@ -132,23 +132,23 @@ struct sim_island {
     uint64_t uplink;
     struct sim_mark mark;
     struct view view;
-    struct vouches *vouches; /* NULL: of the witness */
+    struct certificates *certificates; /* NULL: of the witness */
     struct voting_disk voting;
     uint64_t full_ms;   /* the disk takes nothing until then */
     uint64_t clock_ms;  /* by how much its clock has jumped */
     uint64_t drains_ms; /* it leaves until then, by its own word */
-    bool forgot;        /* what its disks had up to this incarnation, which a record may still come to name */
+    bool forgot;        /* what its disks had up to this incarnation, which a configuration may still come to name */
     uint64_t forgot_upto;
     struct sim_voice voice;
     uint64_t revive_ms, trainer_up_ms, go_on_ms; /* go_on_ms: stopped until then */
     struct sync *sync;
-    struct chain *chain;
+    struct config_log *config_log;
     uint64_t session, epoch;
-    uint64_t known;              /* members of its newest record */
+    uint64_t known;              /* members of its newest configuration */
     struct sim_disk disk, older; /* older: as it was some time ago */
     struct digest hash[SIM_F_MAX];
     uint64_t version[SIM_F_MAX];
-    bool step_by_step[SIM_F_MAX]; /* it applied what its records say; no state of a later epoch was taken over */
+    bool step_by_step[SIM_F_MAX]; /* it applied what its configurations say; no state of a later epoch was taken over */
     uint32_t next[SIM_F_MAX];     /* our part's result, reduced and not yet stored */
     uint32_t applying[SIM_F_MAX][SIM_SHARDS_MAX];     /* results of the version that is being applied */
     struct sim_contribution out[SIM_F_MAX];           /* ours */
@@ -196,7 +196,7 @@ enum sim_lie {
 /* What happened, so that nobody takes an idle world for a sound one. */
 struct sim_tally {
     unsigned blackouts, recoveries, older, emptied, witness_disks, deaths, joined, proposers_died, forks, named, swaps,
-        stuck, broken, full, uncertified, asked;
+        stuck, equivocated, full, uncommitted, asked;
 };
 
 struct sim_world {
@@ -222,24 +222,24 @@ struct sim_world {
     uint32_t line_ms;  /* how long an object may take, about */
     bool jumps;        /* a clock jumps now and then */
     bool people;       /* ask for an eviction now and then, or drain an island */
-    uint32_t disk_ms;  /* how long a vote or a record may take to be durable; 0: no time */
+    uint32_t disk_ms;  /* how long a vote or a configuration may take to be durable; 0: no time */
     bool full;         /* a disk takes nothing for a while, now and then */
     bool flips;        /* memory is damaged now and then */
     bool disks;        /* a disk comes back older or empty now and then, or without what was not flushed */
     bool deaths;       /* an island goes for good now and then */
     bool blackouts;    /* power is lost everywhere now and then */
-    bool hand_written; /* record 0 is: it names no disk */
+    bool hand_written; /* configuration 0 is: it names no disk */
     enum sim_lie lie;
     uint32_t liar;
     bool steady, lying;               /* it lies all the time since it began, and nothing else is wrong */
-    bool beyond;                      /* a record was decided that rests on disks which were lost while it was */
+    bool beyond;                      /* a configuration was decided that rests on disks which were lost while it was */
     bool evicted;                     /* the liar, by people, once it was named */
-    bool forked;                      /* by a liar's fault a result counts that the next record may not name */
+    bool forked;                      /* by a liar's fault a result counts that the next configuration may not name */
     bool split;                       /* and two results of one part were applied */
     uint32_t ids[SIM_N_MAX];          /* 0: not on the roster yet */
-    uint32_t decided[SIM_EPOCHS_MAX]; /* numbers of the records */
+    uint32_t decided[SIM_EPOCHS_MAX]; /* numbers of the configurations */
     uint64_t newest, incarnations;
-    uint32_t records_count;
+    uint32_t configs_count;
     size_t letters_end;
     uint32_t upto[SIM_F_MAX][SIM_SHARDS_MAX][SIM_N_MAX]; /* of each island's work, what has been counted */
     struct sim_tally tally;
@@ -257,7 +257,7 @@ extern struct sim_world *sim;
         }                                                                                                          \
     } while (0)
 
-/* With TEST_TRACE=1 a world tells its story: one line for what islands do to records and disks. */
+/* With TEST_TRACE=1 a world tells its story: one line for what islands do to configurations and disks. */
 void sim_tell(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* A world of n islands, none of which has started. The caller sets fragments, shards and the percentages, and then
@@ -275,7 +275,7 @@ uint64_t sim_clock(uint32_t i);
 /* The slot that island i has for island k, and back. */
 uint32_t sim_slot(uint32_t i, uint32_t k);
 uint32_t sim_at(uint32_t i, uint32_t slot);
-/* Whether i's newest record has k. */
+/* Whether i's newest configuration has k. */
 bool sim_knows(uint32_t i, uint32_t k);
 /* Whether they hear each other. */
 bool sim_linked(uint32_t i, uint32_t k);
@@ -323,38 +323,38 @@ void sim_beats_in(void);
 void sim_note_acknowledged(uint32_t i, uint32_t f);
 void sim_run_island(uint32_t i);
 
-/* ---- records, and letters about them: simrecords.c ---- */
+/* ---- configurations, and letters about them: simconfigs.c ---- */
 
-/* Record 0: the islands that are enrolled, of which those own shards that want to. */
+/* Configuration 0: the islands that are admitted, of which those own shards that want to. */
 void sim_found(void);
-void sim_records_end(void);
-/* The number of the record of this digest; 0: there is none. */
-uint32_t sim_record_of(const struct digest *digest);
-uint32_t sim_record_add(const struct record *record);
-struct sim_record *sim_record(uint32_t number);
-const struct record *sim_newest(void);
-/* A record is decided: there is no other of its epoch, and it goes on from the one before. */
-void sim_decided(uint32_t i, uint32_t number, const struct record_vote *votes, uint32_t votes_count);
+void sim_configs_end(void);
+/* The number of the configuration of this digest; 0: there is none. */
+uint32_t sim_config_of(const struct digest *digest);
+uint32_t sim_config_add(const struct config *config);
+struct sim_config *sim_config(uint32_t number);
+const struct config *sim_newest(void);
+/* A configuration is decided: there is no other of its epoch, and it goes on from the one before. */
+void sim_decided(uint32_t i, uint32_t number, const struct config_vote *votes, uint32_t votes_count);
 uint32_t sim_id(uint32_t i);
 /* The island of this id; sim->n: none. */
 uint32_t sim_of(uint32_t id);
-/* Its chain as far as its disk knows it. */
-void sim_load_chain(uint32_t i);
+/* Its config log as far as its disk knows it. */
+void sim_load_config_log(uint32_t i);
 struct sync_view sim_view(uint32_t i);
 /* The mark says what the disk has. */
 void sim_mark(uint32_t i);
-/* Puts the next record, which was decided, at the end of the island's chain. */
+/* Puts the next configuration, which was decided, at the end of the island's config log. */
 void sim_extend(uint32_t i);
 void sim_send_letter(uint32_t from, uint32_t to, uint32_t type, const uint8_t *bytes, size_t bytes_count);
 void sim_letters_in(void);
 /* Whether all that can still be decided can be, without one more island (n: none): a majority of the voters of the
- * newest record, and of those proposed since, lives, and their disks are not in doubt. */
+ * newest configuration, and of those proposed since, lives, and their disks are not in doubt. */
 bool sim_can_spare(uint32_t without);
 
 /* ---- the host of net/membership: simhost.c ---- */
 
 struct ident sim_ident(uint32_t i);
-/* The island begins, its chain and view loaded; and when its core is there. */
+/* The island begins, its config log and view loaded; and when its core is there. */
 void sim_voice_start(uint32_t i);
 void sim_voice_plan_known(uint32_t i);
 void sim_voice_end(uint32_t i);
@@ -365,15 +365,15 @@ void sim_voice_heard(uint32_t i, uint32_t k, const struct wire_heartbeat *beat);
 void sim_voice_beat(uint32_t i, const struct wire_heartbeat *beat);
 void sim_voice_tick(uint32_t i);
 /* Somebody asks there for another number of steps. */
-void sim_voice_wish_steps(uint32_t i);
+void sim_voice_change_request_steps(uint32_t i);
 /* Likewise, that the run goes on without an island. */
-void sim_voice_wish_out(uint32_t i, uint32_t whom);
+void sim_voice_change_request_out(uint32_t i, uint32_t whom);
 bool sim_votes(uint32_t i);
 bool sim_in_doubt(uint32_t i);
 bool sim_disk_full(uint32_t i);
 
-/* What island i's newest record says of island k; NULL: nothing. */
-const struct record_member *sim_member_of(uint32_t i, uint32_t k);
+/* What island i's newest configuration says of island k; NULL: nothing. */
+const struct config_member *sim_member_of(uint32_t i, uint32_t k);
 
 /* ---- the liar: simliar.c ---- */
 
@@ -382,11 +382,11 @@ bool sim_lies(uint32_t i, enum sim_lie lie);
 struct sim_beat;
 void sim_lie_beat(uint32_t i, uint32_t to, struct wire_fragment *rows, struct wire_held *held, uint32_t *held_count);
 /* What it says in its seal. */
-void sim_lie_promise(uint32_t i, struct epoch_message *out);
+void sim_lie_promise(uint32_t i, struct paxos_message *out);
 /* Island i has both results that island k made of one part: the proof is kept, and told. */
 void sim_prove(uint32_t i, uint32_t number);
-enum err sim_save_proof(uint32_t i, uint32_t k, const uint8_t *bytes, size_t bytes_count);
-enum err sim_load_proof(uint32_t i, uint32_t k, uint8_t **bytes, size_t *bytes_count);
+enum err sim_save_evidence(uint32_t i, uint32_t k, const uint8_t *bytes, size_t bytes_count);
+enum err sim_load_evidence(uint32_t i, uint32_t k, uint8_t **bytes, size_t *bytes_count);
 /* The result that the liar sends to `to` instead of its own. */
 uint32_t sim_lie_result(uint32_t to, uint32_t number);
 
@@ -397,7 +397,7 @@ void sim_check_applied(uint32_t i, uint32_t f, uint64_t version);
 void sim_check_hash(uint32_t i, uint32_t f);
 /* It says, durably, that it holds a result. */
 void sim_check_acknowledged(uint32_t i, uint32_t f, uint32_t number);
-/* It has taken in a new record. */
+/* It has taken in a new configuration. */
 void sim_check_epoch(uint32_t i);
 
 /* ---- trouble: simtrouble.c ---- */
@@ -418,6 +418,6 @@ void sim_sever(uint32_t from, uint32_t to);
 /* What the seed has in store for this moment. */
 void sim_disturb(void);
 /* What was killed, stopped or cut comes back when its time has come. */
-void sim_mend(void);
+void sim_repair(void);
 
 #endif

@@ -40,7 +40,7 @@ void sitting_meet(void);
 void sitting_pass_until_epoch(uint32_t i, uint64_t epoch);
 
 uint64_t sitting_epoch(uint32_t i);
-/* What island i has on record of member `of`. */
+/* What island i has on configuration of member `of`. */
 const struct view_member *sitting_member(uint32_t i, uint32_t of);
 
 #endif

@@ -25,14 +25,14 @@ struct smallrun smallrun_new(const char *more)
     assert_ok(runspec_parse(text, "text", &run.spec));
     assert_ok(model_plan_new(&run.spec, smallrun_tensors, SMALLRUN_TENSORS, &run.plan));
     assert_int_equal(run.plan->plan->fragments_count, SMALLRUN_FRAGMENTS);
-    run.chain = shares_chain(weights, SMALLRUN_MEMBERS);
-    run.parts = (struct parts){.plan = run.plan->plan, .chain = run.chain};
+    run.config_log = shares_config_log(weights, SMALLRUN_MEMBERS);
+    run.parts = (struct parts){.plan = run.plan->plan, .config_log = run.config_log};
     return run;
 }
 
 void smallrun_free(struct smallrun *run)
 {
-    chain_free(run->chain);
+    config_log_free(run->config_log);
     model_plan_free(run->plan);
     runspec_deinit(&run->spec);
 }

@@ -18,7 +18,7 @@ enum { SMALLRUN_MEMBERS = 3, SMALLRUN_FRAGMENTS = 3, SMALLRUN_TENSORS = 5, SMALL
 struct smallrun {
     struct runspec spec;
     struct model_plan *plan;
-    struct chain *chain; /* record 0: the last of three members owns half of everything */
+    struct config_log *config_log; /* configuration 0: the last of three members owns half of everything */
     struct parts parts;
 };
 

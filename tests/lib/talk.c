@@ -5,19 +5,19 @@
 
 #include "common/digest.h"
 #include "tests/lib/roster.h"
-#include "tests/lib/sample_records.h"
+#include "tests/lib/sample_configs.h"
 
 enum { ACTIONS_MAX = 256 };
 
 struct sync *talk_sync;
-struct chain *talk_chain;
+struct config_log *talk_config_log;
 uint64_t talk_now_ms;
 struct wire_fragment talk_said[TALK_MEMBERS_MAX];
 uint64_t talk_epoch_of[TALK_MEMBERS_MAX];
 bool talk_takes_part[TALK_MEMBERS_MAX];
 bool talk_witness;
 uint64_t talk_patience_ms;
-static struct wire_held holds[TALK_MEMBERS_MAX][CHAIN_PARTS_MAX];
+static struct wire_held holds[TALK_MEMBERS_MAX][VERSION_PARTS_MAX];
 static struct bitset deaf_to[TALK_MEMBERS_MAX];
 static uint32_t ids[TALK_MEMBERS_MAX], self_slot;
 static struct sync_action got[ACTIONS_MAX]; /* what the last event ordered */
@@ -127,9 +127,9 @@ static struct sync_view view_of(uint32_t self)
 {
     uint32_t slots = 0;
     self_slot = self;
-    while (slots < TALK_MEMBERS_MAX && record_member(chain_last(talk_chain), ids[slots]) != NULL)
+    while (slots < TALK_MEMBERS_MAX && config_member(config_log_last(talk_config_log), ids[slots]) != NULL)
         slots++;
-    return roster_view(talk_chain, self, ids, slots);
+    return roster_view(talk_config_log, self, ids, slots);
 }
 
 /* We are member `self` of `count`, all of whom vote, at `version` with hash 'a'; all are up and say the same of
@@ -140,19 +140,19 @@ void talk_among(uint32_t count, uint32_t self, uint64_t owners, uint64_t version
     static const uint32_t shards_count = 16;
     uint32_t numbers[TALK_MEMBERS_MAX], numbers_count = 0;
     struct digest hash = talk_hash_named('a', version);
-    struct record record = roster_record(count);
+    struct config config = roster_config(count);
     for (uint32_t i = 0; i < count; i++)
         if ((owners >> i & 1) != 0)
             numbers[numbers_count++] = i;
     if (talk_witness)
-        roster_role(&record, count - 1, RECORD_WITNESS, true);
-    record.map = shardmap_empty();
-    roster_map(&record, numbers, numbers_count);
-    assert_ok(chain_new(&talk_chain));
-    roster_add(talk_chain, &record);
+        roster_role(&config, count - 1, CONFIG_WITNESS, true);
+    config.map = shardmap_empty();
+    roster_map(&config, numbers, numbers_count);
+    assert_ok(config_log_new(&talk_config_log));
+    roster_add(talk_config_log, &config);
     for (uint32_t i = 0; i < TALK_MEMBERS_MAX; i++)
         ids[i] = roster_id(i);
-    struct sync_conf conf = {.chain = talk_chain,
+    struct sync_conf conf = {.config_log = talk_config_log,
                              .fragments_count = 1,
                              .shards_counts = &shards_count,
                              .rule = rule,
@@ -175,8 +175,10 @@ void talk_among(uint32_t count, uint32_t self, uint64_t owners, uint64_t version
 
 void talk_contributes(uint32_t member, uint64_t version)
 {
-    talk_happens((struct sync_event){
-        .type = SYNC_EV_CONTRIBUTION, .member = member, .version = version, .epoch = chain_last(talk_chain)->epoch});
+    talk_happens((struct sync_event){.type = SYNC_EV_CONTRIBUTION,
+                                     .member = member,
+                                     .version = version,
+                                     .epoch = config_log_last(talk_config_log)->epoch});
 }
 
 /* A result of this owner, made in an epoch, is on our disk. */
@@ -192,7 +194,7 @@ void talk_stored_of(uint32_t owner, uint64_t version, uint64_t epoch, uint32_t f
 
 void talk_stored(uint32_t owner, uint64_t version, uint32_t from)
 {
-    talk_stored_of(owner, version, chain_last(talk_chain)->epoch, from);
+    talk_stored_of(owner, version, config_log_last(talk_config_log)->epoch, from);
 }
 
 void talk_we_contribute(void)
@@ -207,8 +209,8 @@ int talk_ends(void **state)
     (void)state;
     sync_free(talk_sync);
     talk_sync = NULL;
-    chain_free(talk_chain);
-    talk_chain = NULL;
+    config_log_free(talk_config_log);
+    talk_config_log = NULL;
     talk_witness = false;
     return 0;
 }
@@ -217,7 +219,7 @@ struct wire_key talk_result_key(uint64_t version, uint32_t owner)
 {
     return (struct wire_key){.kind = WIRE_RESULT,
                              .version = version,
-                             .epoch = chain_last(talk_chain)->epoch,
+                             .epoch = config_log_last(talk_config_log)->epoch,
                              .owner = roster_id(owner),
                              .island = roster_id(owner)};
 }
@@ -226,7 +228,7 @@ struct wire_key talk_contribution_key(uint64_t version, uint32_t owner, uint32_t
 {
     return (struct wire_key){.kind = WIRE_CONTRIBUTION,
                              .version = version,
-                             .epoch = chain_last(talk_chain)->epoch,
+                             .epoch = config_log_last(talk_config_log)->epoch,
                              .owner = roster_id(owner),
                              .island = roster_id(island)};
 }
@@ -240,14 +242,14 @@ uint32_t talk_asked_for(uint32_t owner)
     return UINT32_MAX;
 }
 
-struct record talk_draft(void)
+struct config talk_draft(void)
 {
-    return roster_next(talk_chain);
+    return roster_next(talk_config_log);
 }
 
-void talk_begin_epoch(struct record *record)
+void talk_begin_epoch(struct config *config)
 {
-    roster_add(talk_chain, record);
+    roster_add(talk_config_log, config);
     struct sync_view view = view_of(self_slot);
     got_count = 0;
     assert_ok(sync_begin_epoch(talk_sync, &view, talk_now_ms));
@@ -256,7 +258,7 @@ void talk_begin_epoch(struct record *record)
 
 void talk_follows(uint32_t member)
 {
-    talk_epoch_of[member] = chain_last(talk_chain)->epoch;
+    talk_epoch_of[member] = config_log_last(talk_config_log)->epoch;
     talk_said[member].held_count = 0;
     talk_hear(member);
 }
@@ -276,10 +278,10 @@ void talk_applied(uint64_t version)
     talk_happens((struct sync_event){.type = SYNC_EV_APPLIED, .hash = talk_hash_named('a', version)});
 }
 
-/* The shards of an owner's part in the present record. */
+/* The shards of an owner's part in the present configuration. */
 uint64_t talk_shards_of(uint32_t owner)
 {
-    const struct chain_part *parts;
+    const struct version_part *parts;
     uint32_t count = sync_parts(talk_sync, 0, &parts);
     for (uint32_t p = 0; p < count; p++)
         if (parts[p].id.owner == roster_id(owner))
@@ -290,7 +292,7 @@ uint64_t talk_shards_of(uint32_t owner)
 /* Whether the result of that owner's part is here, and whether we say so. */
 static bool held(uint32_t owner, uint64_t epoch, bool *told)
 {
-    const struct chain_part *parts;
+    const struct version_part *parts;
     struct digest digest;
     uint32_t count = sync_parts(talk_sync, 0, &parts);
     *told = false;
@@ -314,16 +316,16 @@ bool talk_held_in_silence(uint32_t owner, uint64_t epoch)
 
 void talk_epoch_later(void)
 {
-    struct record record = talk_draft();
-    records_start(&record, 0, 4);
-    talk_begin_epoch(&record);
+    struct config config = talk_draft();
+    configs_start(&config, 0, 4);
+    talk_begin_epoch(&config);
 }
 
-struct record talk_draft_with_one(char name)
+struct config talk_draft_with_one(char name)
 {
-    struct record record = talk_draft();
+    struct config config = talk_draft();
     struct digest digest = talk_result_named(name, 0, 5, 0);
-    records_start(&record, 0, 4);
-    roster_carry(&record, 0, 0, 0, talk_shards_of(0), &digest);
-    return record;
+    configs_start(&config, 0, 4);
+    roster_carry(&config, 0, 0, 0, talk_shards_of(0), &digest);
+    return config;
 }

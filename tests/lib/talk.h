@@ -15,7 +15,7 @@
 enum { TALK_MEMBERS_MAX = 5 };
 
 extern struct sync *talk_sync;
-extern struct chain *talk_chain;
+extern struct config_log *talk_config_log;
 extern uint64_t talk_now_ms;
 /* What each will say in its next heartbeat. */
 extern struct wire_fragment talk_said[TALK_MEMBERS_MAX];
@@ -52,10 +52,10 @@ void talk_we_contribute(void);
 void talk_stored(uint32_t owner, uint64_t version, uint32_t from);
 void talk_stored_of(uint32_t owner, uint64_t version, uint64_t epoch, uint32_t from);
 
-/* The next record, as the last one; and the epoch that it begins, for us: the others go on in the last one until they
- * follow. */
-struct record talk_draft(void);
-void talk_begin_epoch(struct record *record);
+/* The next configuration, as the last one; and the epoch that it begins, for us: the others go on in the last one until
+ * they follow. */
+struct config talk_draft(void);
+void talk_begin_epoch(struct config *config);
 void talk_follows(uint32_t member);
 
 /* ---- what the last event ordered; NULL: nothing of the kind ---- */
@@ -77,14 +77,14 @@ struct wire_key talk_contribution_key(uint64_t version, uint32_t owner, uint32_t
 /* ---- what is held ---- */
 /* The fragment's outer step is taken. */
 void talk_applied(uint64_t version);
-/* The shards of an owner's part in the present record. */
+/* The shards of an owner's part in the present configuration. */
 uint64_t talk_shards_of(uint32_t owner);
 /* Whether the result of that owner's part is here, and we say so; and whether it is, and we do not. */
 bool talk_held_and_told(uint32_t owner, uint64_t epoch);
 bool talk_held_in_silence(uint32_t owner, uint64_t epoch);
 /* The next epoch begins, and starts at version 4. */
 void talk_epoch_later(void);
-/* The next record, which carries member 0's result of version 5, of that name. */
-struct record talk_draft_with_one(char name);
+/* The next configuration, which carries member 0's result of version 5, of that name. */
+struct config talk_draft_with_one(char name);
 
 #endif

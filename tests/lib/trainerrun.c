@@ -43,19 +43,19 @@ static void make_view(struct trainerrun *run, uint32_t islands)
     static const uint64_t weights[TRAINERRUN_ISLANDS] = {1, 1, 1};
     struct ident ident[TRAINERRUN_ISLANDS];
     struct view_changes changes;
-    struct record record = shares_record(weights, islands);
+    struct config config = shares_config(weights, islands);
     uint32_t self = islands == 1 ? 0 : 1;
     for (uint32_t i = 0; i < islands; i++) {
         assert_ok(ident_generate(&ident[i]));
-        snprintf(record.members[i].name, sizeof record.members[i].name, "%s", islands == 1 ? one[i] : three[i]);
-        memcpy(record.members[i].key, ident[i].key, IDENT_KEY_BYTES);
+        snprintf(config.members[i].name, sizeof config.members[i].name, "%s", islands == 1 ? one[i] : three[i]);
+        memcpy(config.members[i].key, ident[i].key, IDENT_KEY_BYTES);
         run->ids[i] = roster_id(i);
     }
-    assert_ok(chain_new(&run->chain));
-    roster_add(run->chain, &record);
+    assert_ok(config_log_new(&run->config_log));
+    roster_add(run->config_log, &config);
     assert_ok(view_init(NULL, 0, &run->view));
-    assert_ok(
-        view_update(&run->view, chain_last(run->chain), chain_last_digest(run->chain), ident[self].key, &changes));
+    assert_ok(view_update(&run->view, config_log_last(run->config_log), config_log_last_digest(run->config_log),
+                          ident[self].key, &changes));
     assert_int_equal(run->view.self, self);
 }
 
@@ -63,7 +63,7 @@ static void make_replica(struct trainerrun *run)
 {
     struct replica_conf conf = {
         .plan = run->plan->plan, .outer = rules_outer(&run->spec), .choice = rules_codec(&run->spec)};
-    run->parts = (struct parts){.plan = run->plan->plan, .chain = run->chain};
+    run->parts = (struct parts){.plan = run->plan->plan, .config_log = run->config_log};
     assert_ok(replica_new(&conf, &run->replica));
     assert_ok(shares_cut(&run->parts, run->replica, run->view.self));
 }
@@ -93,7 +93,7 @@ void trainerrun_close(struct trainerrun *run)
     replica_free(run->replica);
     model_plan_free(run->plan);
     view_free(&run->view);
-    chain_free(run->chain);
+    config_log_free(run->config_log);
     runspec_deinit(&run->spec);
 }
 
@@ -128,11 +128,11 @@ void trainerrun_new_sync(struct trainerrun *run)
     sync_free(run->sync);
     for (uint32_t f = 0; f < TRAINERRUN_FRAGMENTS; f++)
         shards[f] = run->plan->plan->fragments[f].shards_count;
-    struct sync_conf conf = {.chain = run->chain,
+    struct sync_conf conf = {.config_log = run->config_log,
                              .fragments_count = TRAINERRUN_FRAGMENTS,
                              .shards_counts = shards,
-                             .view = roster_view(run->chain, run->view.self, run->ids, run->view.count)};
-    conf.view.certifying = 1;
+                             .view = roster_view(run->config_log, run->view.self, run->ids, run->view.count)};
+    conf.view.commit_quorum = 1;
     assert_ok(sync_new(&conf, &run->sync));
 }
 
@@ -201,7 +201,7 @@ void trainerrun_commit(struct trainerrun *run, uint32_t f, uint64_t version)
     for (size_t i = 0; i < count; i++) {
         struct result result;
         assert_ok(result_open(run->ledger, &keys[i], &result));
-        assert_ok(counted_note(replica_counted(run->replica, f), result.what.shards, version, &result.meta));
+        assert_ok(dedup_note(replica_counted(run->replica, f), result.what.shards, version, &result.meta));
         result_close(&result);
     }
 }

@@ -31,7 +31,7 @@ extern const struct ipc_tensor trainerrun_tensors[TRAINERRUN_TENSORS];
 struct trainerrun {
     struct runspec spec;
     struct view view;
-    struct chain *chain;
+    struct config_log *config_log;
     uint32_t ids[TRAINERRUN_ISLANDS]; /* by slot */
     struct model_plan *plan;
     struct parts parts;

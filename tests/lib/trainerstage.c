@@ -117,8 +117,8 @@ void stage_forget_plan(struct stage *stage)
 static void note(struct stage *stage, const struct event *event)
 {
     static const char *const of_sync[SYNC_FRAGMENT_EVENTS] = {
-        [SYNC_EV_TRAINER_DOWN] = "down", [SYNC_EV_SNAPSHOT] = "snapshot",     [SYNC_EV_MIXED] = "mixed",
-        [SYNC_EV_SETTLED] = "settled",   [SYNC_EV_TAKEN_BACK] = "taken-back",
+        [SYNC_EV_TRAINER_DOWN] = "down", [SYNC_EV_SNAPSHOT] = "snapshot",    [SYNC_EV_MIXED] = "mixed",
+        [SYNC_EV_SETTLED] = "settled",   [SYNC_EV_WITHDRAWN] = "taken-back",
     };
     char text[64] = "";
     bool sync = event->type == EVENT_SYNC;
@@ -187,7 +187,7 @@ static void order_apply(struct stage *stage, uint32_t f, uint64_t version)
     }
     trainerrun_commit(&stage->run, f, version);
     event.shards =
-        counted_since(replica_counted(stage->run.replica, f), stage->run.ids[stage->run.view.self], version - 1);
+        dedup_since(replica_counted(stage->run.replica, f), stage->run.ids[stage->run.view.self], version - 1);
     event_post(stage->events, &event);
     event_post_sync(stage->events, &(struct sync_event){.type = SYNC_EV_MADE, .fragment = f});
     if (!stage->hashes)
@@ -216,8 +216,8 @@ static void carry_out(struct stage *stage, const struct sync_action *action)
     switch (action->type) {
     case SYNC_DO_ENCODE: order_encode(stage, f); break;
     case SYNC_DO_RELEASE: trainer_release(stage->trainer, f); break;
-    case SYNC_DO_GIVE: trainer_give(stage->trainer, f); break;
-    case SYNC_DO_TAKE_BACK: trainer_take_back(stage->trainer, f); break;
+    case SYNC_DO_PUBLISH: trainer_publish(stage->trainer, f); break;
+    case SYNC_DO_WITHDRAW: trainer_withdraw(stage->trainer, f); break;
     case SYNC_DO_APPLY: order_apply(stage, f, action->version); break;
     case SYNC_DO_REDUCE:
         event_post_sync(stage->events, &(struct sync_event){.type = SYNC_EV_REDUCED, .fragment = f});
@@ -227,7 +227,7 @@ static void carry_out(struct stage *stage, const struct sync_action *action)
     case SYNC_DO_SEND:
     case SYNC_DO_FETCH:
     case SYNC_DO_REPLAY:
-    case SYNC_DO_MEND:
+    case SYNC_DO_REPAIR:
     case SYNC_DO_RETIRE:
     case SYNC_DO_ANNOUNCE: break;
     }
@@ -292,7 +292,7 @@ static void fill(struct stage *stage, uint32_t f)
     size_t bytes;
     const float *anchor = values_of(stage, f, &bytes);
     memcpy(trainer_area(stage->trainer, f), anchor, bytes);
-    post(stage, EVENT_GIVEN, f);
+    post(stage, EVENT_PUBLISHED, f);
 }
 
 static void encoded(struct stage *stage, const struct event *event)
@@ -311,7 +311,7 @@ static void handle(struct stage *stage, const struct event *event)
     case EVENT_STARTED: started(stage, event); break;
     case EVENT_READY: attachment_go(stage->trainer->attachment, stage->go_step); break;
     case EVENT_FILL: fill(stage, event->fragment); break;
-    case EVENT_GIVEN: trainer_given(stage->trainer, event->fragment); break;
+    case EVENT_PUBLISHED: trainer_published(stage->trainer, event->fragment); break;
     case EVENT_ENCODED: encoded(stage, event); break;
     case EVENT_COUNTED:
         trainer_counted(stage->trainer, event->fragment, event->version, event->shards, event->share);

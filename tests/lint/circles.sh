@@ -34,12 +34,12 @@ net/transport   link > zap , traffic
 net/transport   link > wire
 net/transport   *
 net/transfer    *
-net/config      view | vouch > chain > record
+net/config      view | certificate > config_log > config
 net/config      *
-net/membership  epoch > wire_epoch
-net/membership  compose > muster
+net/membership  paxos > wire_paxos
+net/membership  next_config > assign_roles
 net/membership  *
-net/sync        sync > sync_peers > sync_doubt > sync_fragment > sync_owner > sync_patience > sync_certify > sync_core > sync_types
+net/sync        sync > sync_peers > sync_doubt > sync_fragment > sync_owner > sync_patience > sync_commit > sync_core > sync_types
 net/sync        sync_core > owner
 net/sync        sync_types > owner
 

@@ -3,7 +3,7 @@
 # A calendar that jumps does not matter: the time of day is asked for logs, and for when an invitation ends and a
 # daemon was started again, which is told to people as a date. All else goes by the monotonic clock.
 set -u
-may='common/env.c common/log.c net/transport/enrol.c daemon/supervisor.c daemon/membership/membership_host.c daemon/control/control.c worker/train.c'
+may='common/env.c common/log.c net/transport/join_client.c daemon/supervisor.c daemon/membership/membership_host.c daemon/control/control.c worker/train.c'
 bad=0
 files=$(tests/files.sh '*.c' '*.h' | grep -E '^(daemon|worker|net|outer_opt|kernels|common)/')
 [ -n "$files" ] || { echo "no source files found"; exit 1; }

@@ -135,7 +135,7 @@ static enum err join(struct island *island, const struct island *inviter)
 
 /* ---- the loss ---- */
 
-/* From the loss to the first version that a record without the lost island has made. */
+/* From the loss to the first version that a configuration without the lost island has made. */
 static enum err watch_loss(const struct island *lost)
 {
     const char *home = outlive.island[0].home;

@@ -4,8 +4,8 @@
  * return, held against the invariants of docs/PROTOCOL.md, "Epochs":
  *   I1: one applied result per (fragment, version, shard), over all islands and all time;
  *   I5: starts never fall, and a version belongs to one epoch;
- *   I6: one decided record per epoch;
- *   L: a live majority of the newest proposed record comes to new versions within LIVE_MS after the faults end.
+ *   I6: one decided configuration per epoch;
+ *   L: a live majority of the newest proposed configuration comes to new versions within LIVE_MS after the faults end.
  * A failure prints the seed; TEST_SEED=n repeats it, TEST_SEEDS=n changes how many are tried.
  */
 #include "tests/lib/epochworld.h"

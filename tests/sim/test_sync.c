@@ -7,15 +7,16 @@
  * full, slow, older or empty, power lost everywhere; killed trainers, damaged memory; islands that join, owners that
  * change, two proposers at once; a witness; a member that lies. After every event that could break it
  * (tests/lib/simcheck.c), for every seed:
- *   - I1: one result of a shard is ever applied, by whomever, and at most one ever certified; all islands that reach a
+ *   - I1: one result of a shard is ever applied, by whomever, and at most one ever committed; all islands that reach a
  *     version of a fragment have the same hash, and in the end all are at the same version;
  *   - I2, I3: no work is counted twice, and none is lost on islands nothing was killed on;
- *   - I5, I6: one record of an epoch; starts never fall; what an island applied is what the next record names;
+ *   - I5, I6: one configuration of an epoch; starts never fall; what an island applied is what the next configuration
+ * names;
  *   - L: PROGRESS_MS after the last trouble every fragment has moved on, or, where memory was damaged or somebody lied
  *     and it is open whose state is right, DISPUTE_MS after it. The premise is kept by the faults themselves
- *     (sim_can_spare()): a majority of the voters of the newest record, and of every one proposed since, stays, with
- *     disks that are not in doubt; or all voters come back. One exception is counted: a record may be decided that
- * rests on a disk which was lost while it was, before anyone could know;
+ *     (sim_can_spare()): a majority of the voters of the newest configuration, and of every one proposed since, stays,
+ * with disks that are not in doubt; or all voters come back. One exception is counted: a configuration may be decided
+ * that rests on a disk which was lost while it was, before anyone could know;
  *   - nobody believes a liar: what the bound is, simcheck.c says. One that made two results of one part is evicted in
  *     the end;
  *   - what waits to be sent is bounded, however long a link is away.
@@ -56,7 +57,7 @@ static struct sim_tally tally;
 static void advance(void)
 {
     sim->now_ms += SIM_STEP_MS;
-    sim_mend();
+    sim_repair();
     if (!sim->healing)
         sim_disturb();
     sim_turn();
@@ -65,15 +66,15 @@ static void advance(void)
 /* All that have not gone for good; and one of them. */
 static bool stays(uint32_t i)
 {
-    /* All whom it ever knew may have gone: it needs another invitation, unless there is nobody else: a record that it
-     * has just decided by itself is on its disk in a moment. */
+    /* All whom it ever knew may have gone: it needs another invitation, unless there is nobody else: a configuration
+     * that it has just decided by itself is on its disk in a moment. */
     bool touch = sim->newest == sim->island[i].disk.epoch, alone = true;
     for (uint32_t k = 0; k < sim->n; k++) {
         bool other = k != i && !sim->island[k].gone;
         touch = touch || (other && sim_knows(i, k));
-        alone = alone && !(other && sim->island[k].enrolled);
+        alone = alone && !(other && sim->island[k].joined);
     }
-    return (touch || alone) && sim->island[i].enrolled && !sim->island[i].gone && !(sim->evicted && i == sim->liar);
+    return (touch || alone) && sim->island[i].joined && !sim->island[i].gone && !(sim->evicted && i == sim->liar);
 }
 
 static uint32_t one_that_stays(void)
@@ -107,7 +108,7 @@ static void print_fragment(uint32_t i, uint32_t f)
     const struct owner *owner = sync_owner(island->sync, f);
     struct wire_standing own = sync_own(island->sync, f);
     struct bitset waiting = sync_waiting_for(island->sync, f);
-    const struct chain_part *parts;
+    const struct version_part *parts;
     struct digest digest;
     bool acknowledged;
     uint32_t count = sync_parts(island->sync, f, &parts);
@@ -128,7 +129,7 @@ static void print_fragment(uint32_t i, uint32_t f)
         print_message(" %u:%llu%s%s", sim_of(parts[p].id.owner), (unsigned long long)parts[p].id.epoch,
                       parts[p].carried ? " carried" : "", held ? acknowledged ? " acknowledged" : " held" : "");
     }
-    print_message(", %u uncertified, hash %02x%02x", sync_uncertified(island->sync, f), own.hash.byte[0],
+    print_message(", %u uncommitted, hash %02x%02x", sync_uncommitted(island->sync, f), own.hash.byte[0],
                   own.hash.byte[3]);
     if (sync_stands_against(island->sync, f) != SYNC_NOBODY)
         print_message(", stands against another");
@@ -144,24 +145,24 @@ static const char *waits_of(uint32_t i)
 
 static void print_world(void)
 {
-    const struct record *record = sim_newest();
-    for (uint32_t k = 0; k < record->members_count; k++) {
-        uint32_t i = sim_of(record->members[k].id);
+    const struct config *config = sim_newest();
+    for (uint32_t k = 0; k < config->members_count; k++) {
+        uint32_t i = sim_of(config->members[k].id);
         const struct sim_island *island = &sim->island[i];
         print_message("island %u: role %u%s, disk %llu%s, of epoch %llu, promised %llx, accepted %llx in %llu%s%s, the "
-                      "record names %llu, %s\n",
-                      i, record->members[k].role, record->members[k].voter ? " votes" : "",
+                      "configuration names %llu, %s\n",
+                      i, config->members[k].role, config->members[k].voter ? " votes" : "",
                       (unsigned long long)island->disk.incarnation, sim_in_doubt(i) ? " in doubt" : "",
                       (unsigned long long)island->disk.epoch, (unsigned long long)island->disk.promised,
                       (unsigned long long)island->disk.accepted, (unsigned long long)island->disk.vote_epoch,
                       island->gone ? ", gone" : "", island->alive ? "" : ", down",
-                      (unsigned long long)record->members[k].incarnation, island->alive ? waits_of(i) : "");
+                      (unsigned long long)config->members[k].incarnation, island->alive ? waits_of(i) : "");
     }
     if (sim->lie != SIM_HONEST)
         print_message("island %u lied, in the way %d%s\n", sim->liar, (int)sim->lie, sim->forked ? ": a fork" : "");
     for (uint32_t f = 0; f < sim->fragments; f++)
-        print_message("epoch %llu starts fragment %u from %llu\n", (unsigned long long)record->epoch, f,
-                      (unsigned long long)record_start(record, f));
+        print_message("epoch %llu starts fragment %u from %llu\n", (unsigned long long)config->epoch, f,
+                      (unsigned long long)config_start(config, f));
     for (uint32_t i = 0; i < sim->n; i++)
         for (uint32_t f = 0; sim->island[i].alive && f < sim->fragments; f++)
             print_fragment(i, f);
@@ -242,9 +243,9 @@ static void add_up(void)
     tally.forks += t->forks;
     tally.named += t->named > 0;
     tally.stuck += t->stuck;
-    tally.broken += t->broken > 0;
+    tally.equivocated += t->equivocated > 0;
     tally.full += t->full;
-    tally.uncertified += t->uncertified;
+    tally.uncommitted += t->uncommitted;
     tally.asked += t->asked;
 }
 
@@ -254,10 +255,10 @@ static void print_tally(const char *name)
         "%s: %u worlds, %llu epochs, %llu versions; power lost everywhere %u, disks older %u, emptied %u "
         "(a witness's %u), doubts ended %u, islands gone %u, joined %u, proposers dead half-way %u, disks full %u, "
         "people ask %u, "
-        "forks by liars %u, liars proved %u, states not certified %u, too much lost to go on %u\n",
+        "forks by liars %u, liars proved %u, states not committed %u, too much lost to go on %u\n",
         name, worlds, (unsigned long long)epochs, (unsigned long long)versions, tally.blackouts, tally.older,
         tally.emptied, tally.witness_disks, tally.recoveries, tally.deaths, tally.joined, tally.proposers_died,
-        tally.full, tally.asked, tally.forks, tally.broken, tally.uncertified, tally.stuck);
+        tally.full, tally.asked, tally.forks, tally.equivocated, tally.uncommitted, tally.stuck);
 }
 
 /* Two who are on the roster do not hear each other any more, or one of them does not hear the other one. Not the
@@ -265,10 +266,9 @@ static void print_tally(const char *name)
 static bool sever(void)
 {
     uint32_t a = (uint32_t)sim_below(sim->n), b = (uint32_t)sim_below(sim->n);
-    if (record_voters(sim_newest()) < 3) /* nothing could be decided between two that do not hear each other */
+    if (config_voters(sim_newest()) < 3) /* nothing could be decided between two that do not hear each other */
         return false;
-    if (a == b || !sim->island[a].enrolled || !sim->island[b].enrolled || sim->island[a].witness ||
-        sim->island[b].witness)
+    if (a == b || !sim->island[a].joined || !sim->island[b].joined || sim->island[a].witness || sim->island[b].witness)
         return false;
     sim_sever(a, b);
     if (sim_chance(60))
@@ -303,7 +303,7 @@ static void run_world(uint64_t work_ms)
     uint64_t before[SIM_F_MAX], progress_ms = sim->flips || sim->lie != SIM_HONEST ? DISPUTE_MS : PROGRESS_MS;
     sim_found();
     for (uint32_t i = 0; i < sim->n; i++)
-        if (sim->island[i].enrolled)
+        if (sim->island[i].joined)
             sim_start(i);
     while (sim->now_ms < work_ms) {
         if (sim->sever_ms != 0 && sim->now_ms >= sim->sever_ms && !severed)
@@ -327,7 +327,8 @@ static void run_world(uint64_t work_ms)
         before[f] = reached(f);
     while (sim->now_ms < work_ms + LOOK_MS || (sim->now_ms < work_ms + progress_ms && !moved_on(before)))
         advance(); /* everyone is back and works a little more */
-    /* The premise of L: a record that was proposed while nobody knew yet that a disk was lost may rest on that disk. */
+    /* The premise of L: a configuration that was proposed while nobody knew yet that a disk was lost may rest on that
+     * disk. */
     if (!moved_on(before) && sim->beyond) {
         sim->tally.stuck++;
         add_up();
@@ -366,16 +367,16 @@ struct mix {
 };
 
 /* Some of the islands are there from the beginning, and some of these own shards. */
-static void enrol(uint32_t joiners)
+static void join(uint32_t joiners)
 {
     uint32_t owners = 0;
     for (uint32_t i = 0; i < sim->n; i++) {
         struct sim_island *island = &sim->island[i];
-        island->enrolled = i + joiners < sim->n;
+        island->joined = i + joiners < sim->n;
         island->wants_shards = sim_chance(70);
         island->uplink = 1000000;
-        island->revive_ms = island->enrolled ? 0 : 5000 + sim_below(WORK_MS / 2);
-        owners += island->enrolled && island->wants_shards;
+        island->revive_ms = island->joined ? 0 : 5000 + sim_below(WORK_MS / 2);
+        owners += island->joined && island->wants_shards;
     }
     if (owners == 0)
         sim->island[0].wants_shards = true;
@@ -387,7 +388,7 @@ static void choose_liar(void)
     sim->lie = (enum sim_lie)(1 + sim_below(SIM_LIES - 1));
     sim->liar = (uint32_t)sim_below(sim->n);
     for (uint32_t i = 0; i < sim->n; i++)
-        sim->island[i].wants_shards = sim->island[i].enrolled = true;
+        sim->island[i].wants_shards = sim->island[i].joined = true;
     sim->flips = sim->disks = sim->deaths = sim->blackouts = false;
     sim->full = sim->people = false; /* who says what it likes in seals is not to be left as the only one that votes */
 }
@@ -426,9 +427,9 @@ static void draw(const struct mix *mix)
         sim->shards_counts[f] = 1 + (uint32_t)sim_below(SIM_SHARDS_FEW);
     uint32_t joiners = mix->sever ? sim->n - 3 : sim->n / 2; /* at most */
     if (mix->witness)                                        /* it is the last one, and joins later now and then */
-        enrol(!mix->sever && sim_chance(30));
+        join(!mix->sever && sim_chance(30));
     else
-        enrol(sim->n > 2 && sim_chance(50) ? (uint32_t)sim_below(joiners + 1) : 0);
+        join(sim->n > 2 && sim_chance(50) ? (uint32_t)sim_below(joiners + 1) : 0);
     if (mix->witness) {
         sim->island[sim->n - 1].witness = true;
         sim->island[sim->n - 1].wants_shards = false;
@@ -537,7 +538,7 @@ static void promises_hold_for_many_islands(void **state)
         sim->kill_permille = 3;
         sim->deaths = true;
         sim->shards_counts[0] = SIM_SHARDS_MAX;
-        enrol(4);
+        join(4);
         run_world(MANY_WORK_MS);
         sim_end();
     }

@@ -13,8 +13,8 @@
 #include "common/digest.h"
 #include "common/env.h"
 #include "common/mem.h"
-#include "net/config/record.h"
-#include "net/config/vouch.h"
+#include "net/config/config.h"
+#include "net/config/certificate.h"
 #include "tests/lib/proc.h"
 #include "tests/lib/rogue.h"
 
@@ -86,13 +86,13 @@ static void other_hash(struct rogue *rogue, uint32_t to, struct wire_heartbeat *
 {
     for (uint32_t f = 0; f < FRAGMENTS; f++) {
         struct wire_fragment *row = &beat->fragments[f];
-        struct vouch_subject subject = {.nonce = rogue->view.nonce, .fragment = f};
+        struct certificate_subject subject = {.nonce = rogue->view.nonce, .fragment = f};
         row->at.version = subject.version = rogue->heard[to][f].at.version;
         row->at.hash = rogue->heard[to][f].at.hash;
         row->at.hash.byte[0] ^= 1;
-        row->at.hash_known = row->vouched = true;
+        row->at.hash_known = row->certified = true;
         subject.hash = row->at.hash;
-        vouch_sign(&rogue->ident, &subject, row->signature);
+        certificate_row_sign(&rogue->ident, &subject, row->signature);
     }
 }
 
@@ -168,35 +168,36 @@ static void storm(struct rogue *rogue, uint32_t to, struct wire_heartbeat *beat)
 {
     broken_seal(rogue, to, beat);
     for (int k = 0; k < 20; k++) {
-        struct epoch_message message = {.type = WIRE_PREPARE, .epoch = rogue->heard_epoch[to] + 1};
+        struct paxos_message message = {.type = WIRE_PREPARE, .epoch = rogue->heard_epoch[to] + 1};
         message.ballot = ++storm_counter << 32 | rogue->self;
-        rogue_say_epoch(rogue, to, &message);
+        rogue_say_paxos(rogue, to, &message);
     }
 }
 
-/* A draft of the next record that starts far beyond all, as it says that it is itself; it owns all of it alone. */
+/* A draft of the next configuration that starts far beyond all, as it says that it is itself; it owns all of it alone.
+ */
 static void invented_draft(struct rogue *rogue, uint32_t to)
 {
     uint64_t starts[FRAGMENTS];
-    struct record_member member = {.role = RECORD_OWNER, .voter = true, .name = "x", .uplink = 1};
-    struct record record = {.epoch = rogue->heard_epoch[to] + 1,
+    struct config_member member = {.role = CONFIG_OWNER, .voter = true, .name = "x", .uplink = 1};
+    struct config config = {.epoch = rogue->heard_epoch[to] + 1,
                             .next_id = 1,
                             .members = &member,
                             .members_count = 1,
                             .starts = starts,
                             .starts_count = FRAGMENTS};
-    struct epoch_message message = {
-        .type = WIRE_PREPARE, .epoch = record.epoch, .ballot = (uint64_t)1 << 32 | rogue->self};
+    struct paxos_message message = {
+        .type = WIRE_PREPARE, .epoch = config.epoch, .ballot = (uint64_t)1 << 32 | rogue->self};
     uint8_t *bytes;
     size_t count;
     memcpy(member.key, rogue->ident.key, sizeof member.key);
     for (uint32_t f = 0; f < FRAGMENTS; f++)
         starts[f] = rogue->heard[to][f].at.version + 1000;
-    assert_ok(record_check(&record));
-    assert_ok(record_pack(&record, &bytes, &count));
+    assert_ok(config_check(&config));
+    assert_ok(config_pack(&config, &bytes, &count));
     message.bytes = bytes;
     message.bytes_count = count;
-    rogue_say_epoch(rogue, to, &message);
+    rogue_say_paxos(rogue, to, &message);
     mem_free(bytes);
 }
 
@@ -208,12 +209,12 @@ static void assert_nobody_repairs(const struct rogue *rogue)
 }
 
 /* Its seal says that it is far ahead, and it refuses every ballot. */
-static void false_seal(struct rogue *rogue, uint32_t from, struct epoch_message *in)
+static void false_seal(struct rogue *rogue, uint32_t from, struct paxos_message *in)
 {
     struct holding rows[FRAGMENTS];
     if (in->type != WIRE_PREPARE)
         return;
-    struct epoch_message message = {.type = WIRE_PROMISE, .epoch = in->epoch, .ballot = in->ballot};
+    struct paxos_message message = {.type = WIRE_PROMISE, .epoch = in->epoch, .ballot = in->ballot};
     for (uint32_t f = 0; f < FRAGMENTS; f++)
         rows[f] =
             (struct holding){.fragment = f, .version = rogue->heard[from][f].at.version + 1000000, .hash_known = true};
@@ -221,38 +222,39 @@ static void false_seal(struct rogue *rogue, uint32_t from, struct epoch_message 
     message.incarnation = rogue->view.members[rogue->self].as.incarnation;
     message.rows = rows;
     message.rows_count = FRAGMENTS;
-    rogue_say_epoch(rogue, from, &message);
-    message = (struct epoch_message){.type = WIRE_REJECT, .epoch = in->epoch};
+    rogue_say_paxos(rogue, from, &message);
+    message = (struct paxos_message){.type = WIRE_REJECT, .epoch = in->epoch};
     message.ballot = (in->ballot >> 32) + 5;
     message.ballot = message.ballot << 32 | rogue->self;
-    rogue_say_epoch(rogue, from, &message);
+    rogue_say_paxos(rogue, from, &message);
 }
 
-static void flood_of_wishes(struct rogue *rogue)
+static void flood_of_change_requests(struct rogue *rogue)
 {
     for (uint32_t k = 0; k < 3000; k++) {
-        struct epoch_message wish = {.type = WIRE_WISH, .wish = {.kind = WIRE_WISH_EVICT, .id = k % 5, .number = 999}};
-        struct epoch_message chain = {.type = WIRE_CHAIN};
-        rogue_say_epoch(rogue, 0, &wish);
-        rogue_say_epoch(rogue, 0, &chain);
+        struct paxos_message request = {.type = WIRE_CHANGE_REQUEST,
+                                        .request = {.kind = WIRE_CHANGE_EVICT, .id = k % 5, .number = 999}};
+        struct paxos_message config_log = {.type = WIRE_CONFIG_LOG};
+        rogue_say_paxos(rogue, 0, &request);
+        rogue_say_paxos(rogue, 0, &config_log);
         if (k % 100 == 0)
             rogue_pass(rogue, 1);
     }
 }
 
-/* A record that nobody has voted for, as decided, and as one to be accepted in a ballot that is another's. */
-static void forged_records(struct rogue *rogue)
+/* A configuration that nobody has voted for, as decided, and as one to be accepted in a ballot that is another's. */
+static void forged_configs(struct rogue *rogue)
 {
-    struct epoch_message message = {.type = WIRE_DECIDED};
+    struct paxos_message message = {.type = WIRE_DECIDED};
     static const uint8_t bytes[200] = {8, 1};
     message.bytes = bytes;
     message.bytes_count = sizeof bytes;
-    rogue_say_epoch(rogue, CLUSTER_MAX, &message);
+    rogue_say_paxos(rogue, CLUSTER_MAX, &message);
     message =
-        (struct epoch_message){.type = WIRE_ACCEPT, .epoch = rogue->heard_epoch[0] + 1, .ballot = (uint64_t)7 << 32};
+        (struct paxos_message){.type = WIRE_ACCEPT, .epoch = rogue->heard_epoch[0] + 1, .ballot = (uint64_t)7 << 32};
     message.bytes = bytes;
     message.bytes_count = sizeof bytes;
-    rogue_say_epoch(rogue, CLUSTER_MAX, &message);
+    rogue_say_paxos(rogue, CLUSTER_MAX, &message);
 }
 
 static void huge_objects(struct rogue *rogue)
@@ -342,10 +344,10 @@ static void lies_hold_nobody_up(void **state)
     rogue_pass(rogue, 2500); /* so long a doubt may end by itself */
     rogue_moves(rogue, NEW_ROUNDS, held_up_s, "its disk is always another one");
     rogue->beat = NULL;
-    forged_records(rogue);
+    forged_configs(rogue);
     huge_objects(rogue);
     unasked_state(rogue);
-    flood_of_wishes(rogue);
+    flood_of_change_requests(rogue);
     rogue_moves(rogue, NEW_ROUNDS, held_up_s, "it sends nonsense");
     assert_true(rogue_logged(rogue, 0, "island d sent something we drop", 5));
     assert_true(rogue_named(rogue, 0, "island d: ", 5));

@@ -181,7 +181,7 @@ static void two_of_three_at_once_stop_the_run_until_either_is_back(void **state)
         uint32_t back = first == 0 ? WITNESS : B, later = first == 0 ? B : WITNESS;
         burn(cluster, B);
         burn(cluster, WITNESS);
-        proc_sleep_ms(2 * AWAY_MS); /* what had gone out is certified, or not */
+        proc_sleep_ms(2 * AWAY_MS); /* what had gone out is committed, or not */
         long long stands = versions(cluster, A), decided = epoch(cluster, A);
         proc_sleep_ms(4 * AWAY_MS);
         assert_int_equal(versions(cluster, A), stands);

@@ -28,7 +28,7 @@ static void the_trainer_does_not_wait_for_the_hash(void **state)
     applying();
     assert_int_equal(sync_anchor_version(talk_sync, 0), 4);
     made();
-    const struct sync_action *give = talk_ordered(SYNC_DO_GIVE);
+    const struct sync_action *give = talk_ordered(SYNC_DO_PUBLISH);
     assert_true(give != NULL && give->version == 5);
     assert_int_equal(sync_anchor_version(talk_sync, 0), 5);
     assert_null(talk_ordered(SYNC_DO_ANNOUNCE));
@@ -40,7 +40,7 @@ static void the_trainer_does_not_wait_for_the_hash(void **state)
     talk_tick(100);
     assert_null(talk_ordered(SYNC_DO_APPLY));
     talk_applied(5);
-    assert_null(talk_ordered(SYNC_DO_GIVE)); /* once is enough */
+    assert_null(talk_ordered(SYNC_DO_PUBLISH)); /* once is enough */
     assert_non_null(talk_ordered(SYNC_DO_ANNOUNCE));
     assert_int_equal(sync_own(talk_sync, 0).version, 5);
     assert_int_equal(sync_anchor_version(talk_sync, 0), 5);
@@ -60,7 +60,7 @@ static void a_trainer_that_is_quicker_than_the_hash_goes_on(void **state)
     talk_happens((struct sync_event){.type = SYNC_EV_MIXED});
     assert_int_equal(sync_state(talk_sync, 0), SYNC_APPLYING);
     talk_applied(5);
-    assert_null(talk_ordered(SYNC_DO_GIVE));
+    assert_null(talk_ordered(SYNC_DO_PUBLISH));
     assert_null(talk_ordered(SYNC_DO_ENCODE));
     assert_int_equal(sync_state(talk_sync, 0), SYNC_IDLE);
     talk_happens((struct sync_event){.type = SYNC_EV_SNAPSHOT});
@@ -105,7 +105,7 @@ static void what_is_said_before_its_time_is_not_heard(void **state)
     applying();
     talk_happens((struct sync_event){.type = SYNC_EV_MIXED});
     talk_applied(5);
-    assert_non_null(talk_ordered(SYNC_DO_GIVE));
+    assert_non_null(talk_ordered(SYNC_DO_PUBLISH));
     assert_int_equal(sync_state(talk_sync, 0), SYNC_MIXING);
     talk_ends(NULL);
     /* Nor does anything of one version's hash last until the next one's. */
@@ -121,7 +121,7 @@ static void what_is_said_before_its_time_is_not_heard(void **state)
     assert_int_equal(sync_anchor_version(talk_sync, 0), 5);
     talk_happens((struct sync_event){.type = SYNC_EV_SNAPSHOT});
     talk_applied(6);
-    assert_non_null(talk_ordered(SYNC_DO_GIVE));
+    assert_non_null(talk_ordered(SYNC_DO_PUBLISH));
     assert_int_equal(sync_state(talk_sync, 0), SYNC_MIXING);
     talk_ends(NULL);
 }
@@ -134,7 +134,7 @@ static void a_trainer_that_goes_meanwhile_is_given_nothing(void **state)
         if (when == 0)
             talk_happens((struct sync_event){.type = SYNC_EV_TRAINER_DOWN});
         made();
-        assert_int_equal(talk_ordered(SYNC_DO_GIVE) != NULL, when > 0);
+        assert_int_equal(talk_ordered(SYNC_DO_PUBLISH) != NULL, when > 0);
         if (when > 1)
             talk_happens((struct sync_event){.type = SYNC_EV_MIXED});
         if (when > 2)
@@ -142,12 +142,12 @@ static void a_trainer_that_goes_meanwhile_is_given_nothing(void **state)
         if (when > 0)
             talk_happens((struct sync_event){.type = SYNC_EV_TRAINER_DOWN});
         talk_applied(5);
-        assert_null(talk_ordered(SYNC_DO_GIVE));
+        assert_null(talk_ordered(SYNC_DO_PUBLISH));
         assert_null(talk_ordered(SYNC_DO_ENCODE));
         assert_int_equal(sync_state(talk_sync, 0), SYNC_LISTENING);
         /* The next one starts from what is there. */
         talk_happens((struct sync_event){.type = SYNC_EV_TRAINER_UP, .version = 5});
-        assert_null(talk_ordered(SYNC_DO_GIVE));
+        assert_null(talk_ordered(SYNC_DO_PUBLISH));
         assert_int_equal(sync_state(talk_sync, 0), SYNC_IDLE);
         talk_ends(NULL);
     }
@@ -161,10 +161,10 @@ static void an_epoch_that_begins_meanwhile_changes_nothing(void **state)
     made();
     talk_happens((struct sync_event){.type = SYNC_EV_MIXED});
     talk_happens((struct sync_event){.type = SYNC_EV_SNAPSHOT});
-    struct record record = talk_draft();
-    talk_begin_epoch(&record);
+    struct config config = talk_draft();
+    talk_begin_epoch(&config);
     assert_null(talk_ordered(SYNC_DO_ENCODE));
-    assert_null(talk_ordered(SYNC_DO_GIVE));
+    assert_null(talk_ordered(SYNC_DO_PUBLISH));
     assert_int_equal(sync_anchor_version(talk_sync, 0), 5);
     talk_applied(5);
     assert_int_equal(talk_ordered(SYNC_DO_ENCODE)->version, 6);

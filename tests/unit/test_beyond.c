@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a draft rests on and we cannot apply: it is fetched and kept, however far beyond our version, and counts nowhere
- * before a record is decided that starts there. tests/sim has the whole of it.
+ * before a configuration is decided that starts there. tests/sim has the whole of it.
  */
 #include "tests/lib/talk.h"
 
 #include "common/digest.h"
-#include "net/membership/holdings.h"
+#include "net/membership/promise_reports.h"
 #include "tests/lib/roster.h"
-#include "tests/lib/sample_records.h"
+#include "tests/lib/sample_configs.h"
 
 static const struct owner_rule everyone = {0};
 enum { LATER_MS = 3000 };
@@ -30,15 +30,15 @@ static void draft_starts_at(uint64_t version)
     talk_tick(LATER_MS);
 }
 
-static void record_starts_at(uint64_t version)
+static void config_starts_at(uint64_t version)
 {
-    struct record record = talk_draft();
-    records_start(&record, 0, version);
-    talk_begin_epoch(&record);
+    struct config config = talk_draft();
+    configs_start(&config, 0, version);
+    talk_begin_epoch(&config);
 }
 
 /* Of what we alone hold nothing is certain, whatever is proposed. */
-static void a_draft_certifies_nothing(void **state)
+static void a_draft_commits_nothing(void **state)
 {
     (void)state;
     for (uint64_t start = 5; start <= 1000; start += 995) {
@@ -51,7 +51,7 @@ static void a_draft_certifies_nothing(void **state)
             assert_null(talk_ordered(SYNC_DO_APPLY));
             assert_int_not_equal(sync_state(talk_sync, 0), SYNC_REPAIR);
         }
-        assert_int_equal(sync_uncertified(talk_sync, 0), 3);
+        assert_int_equal(sync_uncommitted(talk_sync, 0), 3);
         assert_int_equal(sync_reach(talk_sync, 0), 5);
         talk_ends(NULL);
     }
@@ -72,7 +72,7 @@ static void what_it_starts_from_is_fetched_and_applied_once_it_is_decided(void *
     assert_true(talk_held_in_silence(0, 0));
     assert_int_equal(sync_reach(talk_sync, 0), 5);
     assert_int_equal(sync_own(talk_sync, 0).version, 4);
-    record_starts_at(5);
+    config_starts_at(5);
     assert_non_null(talk_ordered(SYNC_DO_APPLY));
     talk_applied(5);
     assert_int_equal(sync_own(talk_sync, 0).version, 5);
@@ -96,7 +96,7 @@ static void so_is_what_lies_further_on(void **state)
         talk_tick(LATER_MS);
     }
     assert_int_equal(talk_asked_for(0), UINT32_MAX); /* no further than it starts */
-    record_starts_at(7);
+    config_starts_at(7);
     for (uint64_t version = 5; version <= 7; version++) {
         assert_non_null(talk_ordered(SYNC_DO_APPLY));
         talk_applied(version);
@@ -108,7 +108,7 @@ static void so_is_what_lies_further_on(void **state)
 
 static bool keeps_beyond(const struct digest *digest)
 {
-    const struct chain_part *parts;
+    const struct version_part *parts;
     struct digest kept;
     uint32_t count = sync_reach_parts(talk_sync, 0, &parts);
     for (uint32_t p = 0; p < count; p++)
@@ -149,17 +149,17 @@ static void so_is_what_it_carries_beyond_its_start(void **state)
 static void an_answer_names_how_far_the_bytes_lead(void **state)
 {
     (void)state;
-    struct holdings *holdings;
+    struct promise_reports *reports;
     const struct holding *rows;
     uint32_t count;
-    assert_ok(holdings_new(&holdings));
-    assert_ok(holdings_reserve(holdings, 1));
+    assert_ok(promise_reports_new(&reports));
+    assert_ok(promise_reports_reserve(reports, 1));
     sealed_at(4);
     draft_starts_at(5);
     talk_stored(0, 5, 0);
     sync_want(talk_sync, 0, 6, 0, roster_id(0));
     talk_stored(0, 6, 0);
-    holdings_own(holdings, talk_sync, &rows, &count);
+    promise_reports_own(reports, talk_sync, &rows, &count);
     assert_int_equal(count, 1);
     assert_int_equal(rows[0].version, 4); /* that is what our seal says of what counts */
     assert_int_equal(rows[0].held_count, 1);
@@ -169,10 +169,10 @@ static void an_answer_names_how_far_the_bytes_lead(void **state)
     assert_true(sync_reach_held(talk_sync, 0, 0, &kept));
     assert_true(digest_equal(&rows[0].beyond[0].id.digest, &kept));
     sync_want_start(talk_sync, 0, 4); /* another draft, which may carry what this one took for granted */
-    holdings_own(holdings, talk_sync, &rows, &count);
+    promise_reports_own(reports, talk_sync, &rows, &count);
     assert_int_equal(rows[0].reach, 0);
     assert_int_equal(rows[0].held_count, 1);
-    holdings_free(holdings);
+    promise_reports_free(reports);
     talk_ends(NULL);
 }
 
@@ -207,7 +207,7 @@ static void each_who_may_have_it_is_asked_in_turn(void **state)
     talk_ends(NULL);
 }
 
-/* Its results are in no ledger any more, so that a state has to do: where as many as certify have said that they came
+/* Its results are in no ledger any more, so that a state has to do: where as many as commit have said that they came
  * so far, though most of them are gone; not because one says so, and somebody proposes it. */
 static void where_nobody_has_it_any_more_a_state_is_taken(void **state)
 {
@@ -271,7 +271,7 @@ int main(void)
 {
     assert_ok(digest_init());
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(a_draft_certifies_nothing, talk_ends),
+        cmocka_unit_test_teardown(a_draft_commits_nothing, talk_ends),
         cmocka_unit_test_teardown(what_it_starts_from_is_fetched_and_applied_once_it_is_decided, talk_ends),
         cmocka_unit_test_teardown(so_is_what_lies_further_on, talk_ends),
         cmocka_unit_test_teardown(so_is_what_it_carries_beyond_its_start, talk_ends),

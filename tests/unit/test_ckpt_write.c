@@ -300,7 +300,7 @@ static void ranks_wait_for_a_slow_disk(void **state)
 
 /* ---- the writer alone ---- */
 
-struct desk {
+struct round_context {
     const struct kern *kern;
     struct kern_dev *dev;
     struct model *model;
@@ -309,7 +309,7 @@ struct desk {
     const char *folder;
 };
 
-static void open_desk(struct desk *d, const char *name)
+static void open_desk(struct round_context *d, const char *name)
 {
     struct model_conf conf = {.batch = spec.batch, .train = true};
     d->folder = testlib_folder(name);
@@ -321,7 +321,7 @@ static void open_desk(struct desk *d, const char *name)
     assert_ok(ckpt_writer_new(d->folder, &spec, d->model, d->inner, &d->writer));
 }
 
-static void close_desk(struct desk *d)
+static void close_desk(struct round_context *d)
 {
     ckpt_writer_free(d->writer);
     inner_free(d->inner);
@@ -338,13 +338,13 @@ static struct ckpt_state state_at(uint64_t step)
     return state;
 }
 
-static void fill(struct desk *d, float value)
+static void fill(struct round_context *d, float value)
 {
     for (int64_t i = 0; i < d->model->own_count; i++)
         d->model->w[i] = d->inner->m[i] = d->inner->v[i] = value;
 }
 
-static void assert_holds(struct desk *d, uint64_t step, float value)
+static void assert_holds(struct round_context *d, uint64_t step, float value)
 {
     struct ckpt_state read = {0};
     fill(d, -1);
@@ -363,7 +363,7 @@ static void assert_holds(struct desk *d, uint64_t step, float value)
 static void the_file_holds_what_was_there(void **state)
 {
     (void)state;
-    struct desk d;
+    struct round_context d;
     open_desk(&d, "desk");
     on((struct disk){.step = ANY, .calls = 1});
     for (int turn = 0; turn < 3; turn++) { /* in the same memory */
@@ -387,7 +387,7 @@ static void the_file_holds_what_was_there(void **state)
 static void without_memory_for_a_copy_values_are_written_at_once(void **state)
 {
     (void)state;
-    struct desk d;
+    struct round_context d;
     open_desk(&d, "little");
     overhear_begin();
     on((struct disk){.step = ANY});
@@ -413,7 +413,7 @@ static void without_memory_for_a_copy_values_are_written_at_once(void **state)
 static void it_survives_without_memory(void **state)
 {
     (void)state;
-    struct desk d;
+    struct round_context d;
     bool failed = true;
     on((struct disk){0});
     for (long n = 0; n == 0 || failed; n++) {

@@ -33,7 +33,7 @@ static struct control_conf conf_of(void)
     return (struct control_conf){.folder = a->conf.run_folder,
                                  .trainer = a->trainer,
                                  .peers = a->peers,
-                                 .doorway = membership_host_doorway(a->host),
+                                 .join_server = membership_host_join_server(a->host),
                                  .status = {.conf = &a->conf,
                                             .spec = &run->spec,
                                             .view = &a->configs.view,

@@ -37,7 +37,7 @@ static void what_was_asked_for_is_in_the_configuration(void **state)
     assert_string_equal(conf.state_folder, testlib_path(folder, "state"));
     assert_string_equal(conf.run_folder, testlib_path(folder, "run"));
     assert_string_equal(dconf_address(&conf), "paris.example.org:7600");
-    assert_int_equal(conf.owner, RECORD_OWNER_NO);
+    assert_int_equal(conf.owner, CONFIG_OWNER_NO);
     assert_string_equal(conf.inviter, "");
     assert_string_equal(conf.joined, "");
     conf_deinit(&dconf_schema, &conf);

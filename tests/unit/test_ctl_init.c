@@ -392,7 +392,7 @@ static void where_it_cannot_listen_nothing_is_made_and_nobody_asked(void **state
     snprintf(all, sizeof all, "*:%u", ntohs(address.sin_port));
     for (int joins = 0; joins < 2; joins++) {
         asked = false;
-        init.enrol = joins ? note_asked : NULL;
+        init.redeem = joins ? note_asked : NULL;
         REFUSES(listen, used, ERR_CONF, "127.0.0.1:");
         REFUSES(listen, used, ERR_CONF, "the port is in use; choose another with --listen");
         REFUSES(listen, all, ERR_CONF, "the port is in use");

@@ -294,8 +294,8 @@ static void orders_for_one_that_is_gone_do_nothing(void **state)
     assert_false(trainer_snapshot(stage.trainer, 0, &snapshot));
     trainer_counted(stage.trainer, 0, 1, all, 0);
     trainer_release(stage.trainer, 0);
-    trainer_give(stage.trainer, 0);
-    trainer_take_back(stage.trainer, 1);
+    trainer_publish(stage.trainer, 0);
+    trainer_withdraw(stage.trainer, 1);
     trainer_run_step(stage.trainer, 99);
     attachment_go(stage.trainer->attachment, 5);
     stage_turn(&stage);
@@ -311,8 +311,8 @@ static void orders_for_one_that_is_gone_do_nothing(void **state)
     assert_false(trainer_snapshot(stage.trainer, 0, &snapshot));
     trainer_counted(stage.trainer, 0, 1, all, 0);
     trainer_release(stage.trainer, 0);
-    trainer_give(stage.trainer, 0);
-    trainer_take_back(stage.trainer, 0);
+    trainer_publish(stage.trainer, 0);
+    trainer_withdraw(stage.trainer, 0);
     trainer_run_step(stage.trainer, 99);
     attachment_go(stage.trainer->attachment, 5);
     stage_turn(&stage);

@@ -238,8 +238,8 @@ static void leave_initial_tensors(void)
 static void nobody_hears_of_it_before_it_knows_what_it_holds(void **state)
 {
     (void)state;
-    const struct epoch_message prepare = {.type = WIRE_PREPARE, .epoch = 1, .ballot = (uint64_t)1 << 32 | A};
-    struct epoch_message answer;
+    const struct paxos_message prepare = {.type = WIRE_PREPARE, .epoch = 1, .ballot = (uint64_t)1 << 32 | A};
+    struct paxos_message answer;
     leave_initial_tensors();
     start_held(B);
     while (uptime_s() < 1.5) { /* it greets, and says how it stands, several times a second */
@@ -256,7 +256,7 @@ static void nobody_hears_of_it_before_it_knows_what_it_holds(void **state)
     assert_int_equal(answer.rows_count, TENSORS);
     for (uint32_t f = 0; f < TENSORS; f++)
         assert_true(answer.rows[f].hash_known);
-    wire_epoch_deinit(&answer);
+    wire_paxos_deinit(&answer);
     hosted_stop();
     played_close(other);
 }

@@ -293,14 +293,14 @@ static void every_half_comes_back_and_others_go_to_the_nearest(void **state)
     }
 }
 
-/* ---- what another digest vouches for, and what comes in any order ---- */
+/* ---- what another digest certifies, and what comes in any order ---- */
 
-static void what_is_vouched_for_is_left_out_of_the_checksum(void **state)
+static void what_is_certified_is_left_out_of_the_checksum(void **state)
 {
     (void)state;
     static float values[1016];
     const char *path = testlib_path(testlib_folder("files-vouched"), "t");
-    const struct tensorfile_meta meta[] = {{"vouched_bytes", "60"}};
+    const struct tensorfile_meta meta[] = {{"certified_bytes", "60"}};
     struct tensorfile_writer *writer;
     struct tensorfile *file;
     for (size_t i = 0; i < 1016; i++)
@@ -320,7 +320,7 @@ static void what_is_vouched_for_is_left_out_of_the_checksum(void **state)
     testlib_damage(path, data + 60);
     testlib_damage(path, data - 1); /* the header */
     assert_int_equal(tensorfile_open(path, true, &file), ERR_CORRUPT);
-    const struct tensorfile_meta more[] = {{"vouched_bytes", "4065"}};
+    const struct tensorfile_meta more[] = {{"certified_bytes", "4065"}};
     assert_ok(tensorfile_create(path, tensors, 3, more, 1, &writer));
     assert_ok(tensorfile_write(writer, values, 1016));
     assert_ok(tensorfile_commit(writer));
@@ -423,7 +423,7 @@ int main(void)
         cmocka_unit_test(values_are_floats_whatever_they_are_kept_as),
         cmocka_unit_test(shorter_values_are_written_rounded),
         cmocka_unit_test(every_half_comes_back_and_others_go_to_the_nearest),
-        cmocka_unit_test(what_is_vouched_for_is_left_out_of_the_checksum),
+        cmocka_unit_test(what_is_certified_is_left_out_of_the_checksum),
         cmocka_unit_test(tensors_may_come_in_any_order_and_the_metadata_last),
         cmocka_unit_test(a_large_file_is_flushed_in_pieces),
     };

@@ -24,10 +24,10 @@ struct frame {
 static struct parts parts_of_three(void)
 {
     static const uint64_t weights[MEMBERS] = {1, 1, 2};
-    static struct chain *chain;
-    if (chain == NULL)
-        chain = shares_chain(weights, MEMBERS);
-    return (struct parts){.plan = plan, .chain = chain};
+    static struct config_log *config_log;
+    if (config_log == NULL)
+        config_log = shares_config_log(weights, MEMBERS);
+    return (struct parts){.plan = plan, .config_log = config_log};
 }
 
 static struct replica *restrained(struct codec_choice choice, float limit)

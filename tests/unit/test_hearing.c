@@ -45,9 +45,9 @@ static uint64_t lost(uint32_t count)
     return bitset_word(&set);
 }
 
-static uint64_t apart(uint32_t count)
+static uint64_t partitioned(uint32_t count)
 {
-    struct bitset set = hearing_apart(member, count);
+    struct bitset set = hearing_partitioned(member, count);
     return bitset_word(&set);
 }
 
@@ -73,17 +73,17 @@ static void of_two_who_do_not_hear_each_other_one_stands_back(void **state)
 {
     (void)state;
     begin(3, 0);
-    assert_int_equal(apart(3), 0);
+    assert_int_equal(partitioned(3), 0);
     cut(0, 1);
-    assert_int_equal(apart(3), 1 << 1); /* the higher id */
+    assert_int_equal(partitioned(3), 1 << 1); /* the higher id */
     begin(3, 0);
     deaf(0, 1); /* one way is enough */
-    assert_int_equal(apart(3), 1 << 1);
+    assert_int_equal(partitioned(3), 1 << 1);
     begin(3, 0);
     deaf(1, 0);
-    assert_int_equal(apart(3), 1 << 1);
+    assert_int_equal(partitioned(3), 1 << 1);
     member[0].uplink = 999;
-    assert_int_equal(apart(3), 1 << 0); /* the slower one */
+    assert_int_equal(partitioned(3), 1 << 0); /* the slower one */
 }
 
 static void who_is_cut_off_from_most_stands_back_first(void **state)
@@ -93,9 +93,9 @@ static void who_is_cut_off_from_most_stands_back_first(void **state)
     cut(0, 3);
     cut(0, 4);
     member[0].uplink = 9999;
-    assert_int_equal(apart(5), 1 << 0);
+    assert_int_equal(partitioned(5), 1 << 0);
     cut(1, 2); /* another pair */
-    assert_int_equal(apart(5), 1 << 0 | 1 << 2);
+    assert_int_equal(partitioned(5), 1 << 0 | 1 << 2);
 }
 
 /* Two sites of which one island alone hears both: of the four others, two stay. */
@@ -107,7 +107,7 @@ static void those_who_stay_all_hear_each_other(void **state)
     cut(0, 4);
     cut(1, 3);
     cut(1, 4);
-    assert_int_equal(apart(5), 1 << 3 | 1 << 4);
+    assert_int_equal(partitioned(5), 1 << 3 | 1 << 4);
     for (uint32_t round = 0; round < 2000; round++) {
         begin(N, 0);
         struct env_rng rng = env_rng_init(round, 1);
@@ -115,7 +115,7 @@ static void those_who_stay_all_hear_each_other(void **state)
             for (uint32_t k = 0; k < N; k++)
                 if (i != k && env_rng_below(&rng, 5) == 0)
                     deaf(i, k);
-        uint64_t back = apart(N) | lost(N);
+        uint64_t back = partitioned(N) | lost(N);
         for (uint32_t i = 0; i < N; i++)
             for (uint32_t k = 0; k < N; k++)
                 assert_true((back >> i & 1) || (back >> k & 1) || !bitset_has(&silent[i], k));
@@ -129,10 +129,10 @@ static void who_is_lost_puts_nobody_back(void **state)
     cut(0, 2);
     cut(1, 2);
     assert_int_equal(lost(3), 1 << 2);
-    assert_int_equal(apart(3), 0);
+    assert_int_equal(partitioned(3), 0);
     member[2].owner = member[2].voter = false;
     member[2].candidate = true; /* it may as well be dead */
-    assert_int_equal(apart(3), 0);
+    assert_int_equal(partitioned(3), 0);
 }
 
 static void who_owns_nothing_stays_back_until_all_owners_hear_it(void **state)
@@ -140,21 +140,21 @@ static void who_owns_nothing_stays_back_until_all_owners_hear_it(void **state)
     (void)state;
     begin(3, 2);
     deaf(2, 3);
-    assert_int_equal(apart(5), 1 << 3);
+    assert_int_equal(partitioned(5), 1 << 3);
     begin(3, 2);
     cut(3, 4); /* two who come: one at a time */
-    assert_int_equal(apart(5), 1 << 4);
+    assert_int_equal(partitioned(5), 1 << 4);
     member[3].candidate = false; /* it would not own anything, so it is in nobody's way */
-    assert_int_equal(apart(5), 0);
+    assert_int_equal(partitioned(5), 0);
     /* An owner that hears all others does not stand back for one that would come. */
     begin(3, 1);
     member[3].id = 1;
     member[3].uplink = 99999;
     cut(0, 3);
-    assert_int_equal(apart(4), 1 << 3);
+    assert_int_equal(partitioned(4), 1 << 3);
 }
 
-/* Both of two owners left at once: the one that votes holds what was certified, and the other cannot get it. */
+/* Both of two owners left at once: the one that votes holds what was committed, and the other cannot get it. */
 static void where_nobody_owns_a_voter_comes_first(void **state)
 {
     (void)state;
@@ -162,9 +162,9 @@ static void where_nobody_owns_a_voter_comes_first(void **state)
     member[2] = (struct hearing){.used = true, .voter = true, .id = 12, .silent = &silent[2]}; /* the witness */
     member[1].voter = true;
     cut(0, 1);
-    assert_int_equal(apart(3), 1 << 0);
+    assert_int_equal(partitioned(3), 1 << 0);
     member[0].voter = true;
-    assert_int_equal(apart(3), 1 << 1);
+    assert_int_equal(partitioned(3), 1 << 1);
 }
 
 /* Or it would let in whom that one does not hear. */
@@ -189,9 +189,9 @@ static void a_minority_puts_nobody_back(void **state)
     begin(4, 0);
     cut(0, 1);
     member[2].silent = NULL;
-    assert_int_equal(apart(4), 1 << 1);
+    assert_int_equal(partitioned(4), 1 << 1);
     member[3].silent = NULL;
-    assert_int_equal(apart(4), 0);
+    assert_int_equal(partitioned(4), 0);
 }
 
 /* Who makes no result of its shards, and can be heard: not if nobody else were left. */

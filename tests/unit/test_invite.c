@@ -280,24 +280,24 @@ static void the_list_comes_back_from_its_file_or_is_refused(void **state)
 
 /* ---- the messages ---- */
 
-static struct wire_enrol enrolment(void)
+static struct wire_join enrolment(void)
 {
-    struct wire_enrol enrol = {.invitation = {{8}}, .uplink = 5000, .owner_wish = 2, .witness = true};
-    strcpy(enrol.name, "bert-1_x");
-    strcpy(enrol.address, "b.example.org:7600");
-    wire_enrol_sign(&bert, (const uint8_t[WIRE_NONCE_BYTES]){7}, &(struct digest){{6}}, &enrol);
-    return enrol;
+    struct wire_join join = {.invitation = {{8}}, .uplink = 5000, .owner_choice = 2, .witness = true};
+    strcpy(join.name, "bert-1_x");
+    strcpy(join.address, "b.example.org:7600");
+    wire_join_sign(&bert, (const uint8_t[WIRE_NONCE_BYTES]){7}, &(struct digest){{6}}, &join);
+    return join;
 }
 
 static void what_a_guest_says_is_signed_for_one_run(void **state)
 {
     (void)state;
-    uint8_t bytes[WIRE_ENROL_BYTES_MAX], nonce[WIRE_NONCE_BYTES] = {7};
+    uint8_t bytes[WIRE_JOIN_BYTES_MAX], nonce[WIRE_NONCE_BYTES] = {7};
     struct digest run_id = {{6}};
-    struct wire_enrol in = enrolment(), out;
-    assert_ok(wire_enrol_unpack(bytes, wire_enrol_pack(&in, bytes), &out));
+    struct wire_join in = enrolment(), out;
+    assert_ok(wire_join_unpack(bytes, wire_join_pack(&in, bytes), &out));
     assert_memory_equal(&in, &out, sizeof in);
-    assert_true(wire_enrol_signed(&out, nonce, &run_id));
+    assert_true(wire_join_signed(&out, nonce, &run_id));
     for (int k = 0; k < 10; k++) {
         out = in;
         out.invitation.byte[31] ^= k == 0;
@@ -306,7 +306,7 @@ static void what_a_guest_says_is_signed_for_one_run(void **state)
             memcpy(out.key, anna.key, sizeof out.key);
         out.address[0] = k == 3 ? 'c' : 'b';
         out.uplink += k == 4;
-        out.owner_wish -= k == 5;
+        out.owner_choice -= k == 5;
         out.witness ^= k == 6;
         nonce[15] ^= k == 7;
         run_id.byte[0] ^= k == 8;
@@ -314,76 +314,76 @@ static void what_a_guest_says_is_signed_for_one_run(void **state)
             strcpy(out.name, "bert-1_");
             strcpy(out.address, "xb.example.org:7600");
         }
-        assert_false(wire_enrol_signed(&out, nonce, &run_id));
+        assert_false(wire_join_signed(&out, nonce, &run_id));
         nonce[15] ^= k == 7;
         run_id.byte[0] ^= k == 8;
     }
 }
 
-static void what_is_no_enrolment_is_refused(void **state)
+static void what_is_no_admission_is_refused(void **state)
 {
     (void)state;
-    static uint8_t bytes[WIRE_ENROL_BYTES_MAX + 1];
-    struct wire_enrol out;
+    static uint8_t bytes[WIRE_JOIN_BYTES_MAX + 1];
+    struct wire_join out;
     static const struct {
         const char *name, *address;
         uint64_t uplink;
-        uint8_t wish;
+        uint8_t request;
         const char *says;
     } rows[] = {{"", "b:1", 1, 0, "a name"},          {"a b", "b:1", 1, 0, "a name"},
                 {"b", "b", 1, 0, "an address"},       {"b", "b:0", 1, 0, "an address"},
                 {"b", "b:70000", 1, 0, "an address"}, {"b", "b\n:1", 1, 0, "an address"},
                 {"b", ":1", 1, 0, "an address"},      {"b", "b:1x", 1, 0, "an address"},
-                {"b", "b:1", 0, 0, "an uplink"},      {"b", "b:1", 1, 4, "owner wish 4"}};
+                {"b", "b:1", 0, 0, "an uplink"},      {"b", "b:1", 1, 4, "owner choice 4"}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct wire_enrol in = enrolment();
+        struct wire_join in = enrolment();
         strcpy(in.name, rows[i].name);
         strcpy(in.address, rows[i].address);
         in.uplink = rows[i].uplink;
-        in.owner_wish = rows[i].wish;
-        assert_fails(ERR_PROTO, rows[i].says, wire_enrol_unpack(bytes, wire_enrol_pack(&in, bytes), &out));
+        in.owner_choice = rows[i].request;
+        assert_fails(ERR_PROTO, rows[i].says, wire_join_unpack(bytes, wire_join_pack(&in, bytes), &out));
     }
-    struct wire_enrol in = enrolment();
+    struct wire_join in = enrolment();
     memset(in.key, 0, sizeof in.key);
-    assert_fails(ERR_PROTO, "a key that is none", wire_enrol_unpack(bytes, wire_enrol_pack(&in, bytes), &out));
-    assert_fails(ERR_PROTO, "4097 bytes", wire_enrol_unpack(bytes, sizeof bytes, &out));
-    assert_fails(ERR_PROTO, "invitation of 0 bytes", wire_enrol_unpack(bytes, 0, &out));
+    assert_fails(ERR_PROTO, "a key that is none", wire_join_unpack(bytes, wire_join_pack(&in, bytes), &out));
+    assert_fails(ERR_PROTO, "4097 bytes", wire_join_unpack(bytes, sizeof bytes, &out));
+    assert_fails(ERR_PROTO, "invitation of 0 bytes", wire_join_unpack(bytes, 0, &out));
     for (size_t i = 0; i < sizeof bytes - 1; i += 2) { /* an empty field again and again */
         bytes[i] = 15 << 3 | 2;
         bytes[i + 1] = 0;
     }
-    assert_int_equal(wire_enrol_unpack(bytes, sizeof bytes - 1, &out), ERR_PROTO);
+    assert_int_equal(wire_join_unpack(bytes, sizeof bytes - 1, &out), ERR_PROTO);
 }
 
 static void answers_come_back(void **state)
 {
     (void)state;
-    static uint8_t records[WIRE_ENROLLED_BYTES_MAX];
-    struct wire_enrolled in = {.id = 70000, .records = records, .records_bytes = 1 << 20, .run_spec = "[run]\n"}, out;
-    uint8_t *bytes, small[WIRE_ENROL_BYTES_MAX];
+    static uint8_t configs[WIRE_JOINED_BYTES_MAX];
+    struct wire_joined in = {.id = 70000, .configs = configs, .configs_bytes = 1 << 20, .run_spec = "[run]\n"}, out;
+    uint8_t *bytes, small[WIRE_JOIN_BYTES_MAX];
     char reason[WIRE_REASON_BYTES], longer[600];
     size_t count;
-    records[12345] = 9;
-    assert_ok(wire_enrolled_pack(&in, &bytes, &count));
-    assert_ok(wire_enrolled_unpack(bytes, count, &out));
-    assert_true(out.id == 70000 && out.records_bytes == in.records_bytes);
-    assert_memory_equal(out.records, records, in.records_bytes);
+    configs[12345] = 9;
+    assert_ok(wire_joined_pack(&in, &bytes, &count));
+    assert_ok(wire_joined_unpack(bytes, count, &out));
+    assert_true(out.id == 70000 && out.configs_bytes == in.configs_bytes);
+    assert_memory_equal(out.configs, configs, in.configs_bytes);
     assert_string_equal(out.run_spec, "[run]\n");
-    wire_enrolled_deinit(&out);
-    assert_null(out.records);
-    assert_int_equal(wire_enrolled_unpack(bytes, count - 1, &out), ERR_PROTO);
-    assert_int_equal(wire_enrolled_unpack(bytes, 0, &out), ERR_PROTO);
+    wire_joined_deinit(&out);
+    assert_null(out.configs);
+    assert_int_equal(wire_joined_unpack(bytes, count - 1, &out), ERR_PROTO);
+    assert_int_equal(wire_joined_unpack(bytes, 0, &out), ERR_PROTO);
     for (long n = 0; n < 6; n++) {
         mem_fail_after(n);
-        enum err err = wire_enrolled_unpack(bytes, count, &out);
+        enum err err = wire_joined_unpack(bytes, count, &out);
         mem_fail_after(-1);
         assert_true(err == ERR_NOMEM || err == ERR_PROTO || err == ERR_OK);
-        assert_true(err == ERR_OK || (out.records == NULL && out.run_spec == NULL));
-        wire_enrolled_deinit(&out);
+        assert_true(err == ERR_OK || (out.configs == NULL && out.run_spec == NULL));
+        wire_joined_deinit(&out);
     }
     mem_free(bytes);
-    in.records_bytes = WIRE_ENROLLED_BYTES_MAX;
-    assert_fails(ERR_ARG, "a guest takes", wire_enrolled_pack(&in, &bytes, &count));
+    in.configs_bytes = WIRE_JOINED_BYTES_MAX;
+    assert_fails(ERR_ARG, "a guest takes", wire_joined_pack(&in, &bytes, &count));
     assert_ok(wire_refusal_unpack(small, wire_refusal_pack("no\x1b[0m", small), reason));
     assert_string_equal(reason, "no?[0m");
     memset(longer, 'x', sizeof longer);
@@ -408,7 +408,7 @@ int main(void)
         cmocka_unit_test(past_its_time_or_revoked_it_is_worth_nothing),
         cmocka_unit_test(the_list_comes_back_from_its_file_or_is_refused),
         cmocka_unit_test(what_a_guest_says_is_signed_for_one_run),
-        cmocka_unit_test(what_is_no_enrolment_is_refused),
+        cmocka_unit_test(what_is_no_admission_is_refused),
         cmocka_unit_test(answers_come_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

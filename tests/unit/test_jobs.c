@@ -506,7 +506,7 @@ static void without_memory_there_are_no_threads(void **state)
 
 /* ---- pools ---- */
 
-struct counted {
+struct dedup {
     struct job job;
     char before[24];
     uint64_t turns;
@@ -517,14 +517,14 @@ static void a_pool_gives_zeroed_jobs_and_uses_them_again(void **state)
 {
     (void)state;
     enum { MANY = 20 };
-    struct job_pool pool = {.job_bytes = sizeof(struct counted)};
-    struct counted *jobs[MANY];
-    static const struct counted zero;
+    struct job_pool pool = {.job_bytes = sizeof(struct dedup)};
+    struct dedup *jobs[MANY];
+    static const struct dedup zero;
     for (int round = 0; round < 3; round++) {
         for (int i = 0; i < MANY; i++) {
             jobs[i] = job_pool_take(&pool);
             assert_non_null(jobs[i]);
-            struct counted seen = *jobs[i];
+            struct dedup seen = *jobs[i];
             seen.job.next = seen.job.made = NULL; /* jobs.c's */
             assert_memory_equal(&seen, &zero, sizeof seen);
             for (int k = 0; k < i; k++)
@@ -556,14 +556,14 @@ static void a_pool_gives_zeroed_jobs_and_uses_them_again(void **state)
 static void a_pool_without_memory_says_so_and_goes_on(void **state)
 {
     (void)state;
-    struct job_pool pool = {.job_bytes = sizeof(struct counted)};
-    struct counted *first = job_pool_take(&pool);
+    struct job_pool pool = {.job_bytes = sizeof(struct dedup)};
+    struct dedup *first = job_pool_take(&pool);
     assert_non_null(first);
     mem_fail_after(0);
     assert_null(job_pool_take(&pool));
     mem_fail_after(-1);
     assert_non_null(strstr(err_text(), "out of memory"));
-    struct counted *second = job_pool_take(&pool);
+    struct dedup *second = job_pool_take(&pool);
     assert_non_null(second);
     assert_ptr_not_equal(first, second);
     job_pool_deinit(&pool);
@@ -582,7 +582,7 @@ static struct mill mill;
 
 static enum err run_counted(struct job *job, struct jobs_scratch *scratch)
 {
-    struct counted *counted = (struct counted *)(void *)job;
+    struct dedup *counted = (struct dedup *)(void *)job;
     scratch->values[0] += 1;
     counted->turns++;
     return ERR_OK;
@@ -592,7 +592,7 @@ static void submit_counted(void);
 
 static void done_counted(struct job *job)
 {
-    struct counted *counted = (struct counted *)(void *)job;
+    struct dedup *counted = (struct dedup *)(void *)job;
     assert_int_equal(counted->turns, 1);
     mill.done++;
     mill.sum += counted->turns;
@@ -603,7 +603,7 @@ static void done_counted(struct job *job)
 static void submit_counted(void)
 {
     enum { ALL = 3000 };
-    struct counted *counted = mill.submitted < ALL ? job_pool_take(&mill.pool) : NULL;
+    struct dedup *counted = mill.submitted < ALL ? job_pool_take(&mill.pool) : NULL;
     if (counted == NULL)
         return;
     counted->job.run = run_counted;
@@ -615,7 +615,7 @@ static void submit_counted(void)
 static void of_many_jobs_each_is_done_once(void **state)
 {
     (void)state;
-    mill = (struct mill){.jobs = threads(4), .pool = {.job_bytes = sizeof(struct counted)}};
+    mill = (struct mill){.jobs = threads(4), .pool = {.job_bytes = sizeof(struct dedup)}};
     assert_ok(jobs_set_scratch(mill.jobs, &(struct jobs_room){.values = 16, .factor_values = 0}));
     for (int i = 0; i < 50; i++)
         submit_counted();

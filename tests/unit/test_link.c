@@ -19,7 +19,7 @@
 #include "net/transport/ident.h"
 #include "net/transport/link.h"
 #include "net/transport/socket.h"
-#include "net/membership/wire_epoch.h"
+#include "net/membership/wire_paxos.h"
 
 static struct ident idents[4];
 static char addresses[4][32];
@@ -192,11 +192,11 @@ static void messages_travel_both_ways_on_both_connections(void **state)
     link_free(b);
 }
 
-/* Records and promises of a run of many members are larger than anything else (docs/PROTOCOL.md, "Messages"). */
+/* Configurations and promises of a run of many members are larger than anything else (docs/PROTOCOL.md, "Messages"). */
 static void the_largest_message_of_epochs_passes_either_way(void **state)
 {
     (void)state;
-    static uint8_t large[WIRE_EPOCH_BYTES_MAX];
+    static uint8_t large[WIRE_PAXOS_BYTES_MAX];
     struct link_event event;
     struct link_message message;
     struct link *a = open_link(0, 2, 1, NULL);

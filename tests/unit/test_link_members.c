@@ -13,7 +13,7 @@
 #include "common/env.h"
 #include "net/transport/link.h"
 #include "net/transport/socket.h"
-#include "net/transport/wire_enrol.h"
+#include "net/transport/wire_join.h"
 
 enum { RUN = 77, MANY = 200, PATIENCE_MS = 20000, ANSWER_BYTES = 1 << 20 };
 enum { OURS, ANNA, BERT, CARL, IDENTS };
@@ -339,8 +339,8 @@ static void many_members_talk(void **state)
     (void)state;
     static struct ident crowd[LINK_SLOTS_MAX];
     static struct caller callers[2 * LINK_SLOTS_MAX];
-    const char *wish = getenv("MEMBERS");
-    uint32_t many = wish != NULL ? (uint32_t)strtoul(wish, NULL, 10) : MANY;
+    const char *request = getenv("MEMBERS");
+    uint32_t many = request != NULL ? (uint32_t)strtoul(request, NULL, 10) : MANY;
     struct rlimit limit;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
     limit.rlim_cur = limit.rlim_max;
@@ -414,7 +414,7 @@ static bool answered(struct caller *caller, uint32_t type, size_t bytes)
 static void a_guest_says_who_it_is_and_gets_an_answer(void **state)
 {
     (void)state;
-    static uint8_t answer[ANSWER_BYTES], longest[WIRE_ENROL_BYTES_MAX];
+    static uint8_t answer[ANSWER_BYTES], longest[WIRE_JOIN_BYTES_MAX];
     struct caller guest, other;
     struct link_guest said;
     open_hub();
@@ -424,22 +424,22 @@ static void a_guest_says_who_it_is_and_gets_an_answer(void **state)
     hang_up(&guest);
     call_as_guest(&guest);
     wait_for(is_up(&guest));
-    assert_ok(say(&guest, WIRE_ENROL, "it is me", 8));
+    assert_ok(say(&guest, WIRE_JOIN, "it is me", 8));
     wait_for(guest_said(&said));
     assert_memory_equal(said.key, guest_key, sizeof guest_key);
     assert_int_equal(said.bytes, 8);
     assert_memory_equal(said.payload, "it is me", 8);
-    assert_ok(link_guest_send(hub.link, said.connection, WIRE_ENROLLED, answer, sizeof answer));
-    wait_for(answered(&guest, WIRE_ENROLLED, sizeof answer));
+    assert_ok(link_guest_send(hub.link, said.connection, WIRE_JOINED, answer, sizeof answer));
+    wait_for(answered(&guest, WIRE_JOINED, sizeof answer));
     /* The answer may have been lost: it asks again, and once more from another connection. */
     memset(longest, 'x', sizeof longest);
-    assert_ok(say(&guest, WIRE_ENROL, longest, sizeof longest));
+    assert_ok(say(&guest, WIRE_JOIN, longest, sizeof longest));
     wait_for(guest_said(&said));
     assert_int_equal(said.bytes, sizeof longest);
     uint64_t before = said.connection;
     call_as_guest(&other);
     wait_for(is_up(&other));
-    assert_ok(say(&other, WIRE_ENROL, "", 0));
+    assert_ok(say(&other, WIRE_JOIN, "", 0));
     wait_for(guest_said(&said));
     wait_for(was_cut(&guest)); /* one at a time */
     assert_int_equal(link_guest_send(hub.link, before, WIRE_REFUSAL, "", 0), ERR_CLOSED);
@@ -458,14 +458,14 @@ static void a_guest_says_who_it_is_and_gets_an_answer(void **state)
 static void whatever_else_a_guest_says_ends_it(void **state)
 {
     (void)state;
-    static uint8_t bytes[WIRE_ENROL_BYTES_MAX + 1];
+    static uint8_t bytes[WIRE_JOIN_BYTES_MAX + 1];
     static const struct {
         uint64_t run;
         uint32_t type;
         size_t bytes;
-    } rows[] = {{RUN, WIRE_HELLO, 0},      {RUN, WIRE_HEARTBEAT, 0},       {RUN, WIRE_CHUNK, 100},
-                {RUN, WIRE_BULK_HELLO, 0}, {RUN, WIRE_ENROLLED, 10},       {RUN, 0, 0},
-                {RUN + 1, WIRE_ENROL, 10}, {RUN, WIRE_ENROL, sizeof bytes}};
+    } rows[] = {{RUN, WIRE_HELLO, 0},      {RUN, WIRE_HEARTBEAT, 0},      {RUN, WIRE_CHUNK, 100},
+                {RUN, WIRE_BULK_HELLO, 0}, {RUN, WIRE_JOINED, 10},        {RUN, 0, 0},
+                {RUN + 1, WIRE_JOIN, 10},  {RUN, WIRE_JOIN, sizeof bytes}};
     open_hub();
     set(0, &idents[ANNA]);
     assert_ok(link_admit(hub.link, guest_key, env_mono_ms() + 10 * PATIENCE_MS));
@@ -497,11 +497,11 @@ static void a_guest_whose_time_is_over_is_a_stranger(void **state)
     assert_ok(link_admit(hub.link, guest_key, env_mono_ms() + 1000));
     call_as_guest(&guest);
     wait_for(is_up(&guest));
-    assert_ok(say(&guest, WIRE_ENROL, "", 0));
+    assert_ok(say(&guest, WIRE_JOIN, "", 0));
     wait_for(guest_said(&said));
     uint32_t before = hub.strangers;
     usleep(1100000);
-    assert_ok(say(&guest, WIRE_ENROL, "", 0));
+    assert_ok(say(&guest, WIRE_JOIN, "", 0));
     wait_for(was_cut(&guest));
     call_as_guest(&late);
     wait_for(hub.strangers > before && was_refused(&late));
@@ -528,7 +528,7 @@ static void a_member_is_no_guest(void **state)
     assert_ok(link_admit(hub.link, idents[ANNA].curve_key, env_mono_ms() + PATIENCE_MS));
     call(&anna, &idents[ANNA]);
     wait_for(is_up(&anna));
-    assert_ok(say(&anna, WIRE_ENROL, "", 0)); /* has no place on a member's connection */
+    assert_ok(say(&anna, WIRE_JOIN, "", 0)); /* has no place on a member's connection */
     wait_for(hub.malformed == 1);
     assert_false(link_guest_recv(hub.link, &said));
     assert_ok(say(&anna, WIRE_HELLO, "", 0));

@@ -60,7 +60,7 @@ struct world {
     struct runspec spec;
     struct model_plan *plan;
     struct replica_conf conf;
-    struct chain *chain;
+    struct config_log *config_log;
     struct parts parts;
     struct memory_conf whole;
     uint64_t tables; /* at most */
@@ -84,8 +84,8 @@ static void world_init(struct world *w, const struct row *row)
                                     .error_feedback = w->spec.error_feedback,
                                     .feedback_decay = 1,
                                     .outliers = rules_outliers(&w->spec)};
-    w->chain = shares_chain(weights, MEMBERS);
-    w->parts = (struct parts){.plan = w->plan->plan, .chain = w->chain};
+    w->config_log = shares_config_log(weights, MEMBERS);
+    w->parts = (struct parts){.plan = w->plan->plan, .config_log = w->config_log};
     w->whole = (struct memory_conf){.replica = &w->conf,
                                     .parts = &w->parts,
                                     .members_count = MEMBERS,
@@ -99,7 +99,7 @@ static void world_deinit(struct world *w)
     slots_free(w->slots);
     jobs_free(w->jobs);
     replica_free(w->replica);
-    chain_free(w->chain);
+    config_log_free(w->config_log);
     model_plan_free(w->plan);
     runspec_deinit(&w->spec);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* peers: objects that are not what they were: a state that is changing, and what a new epoch leaves of what is on its
- * way out and in. One island with all its parts, another played on a real link; the records are the test's. */
+ * way out and in. One island with all its parts, another played on a real link; the configurations are the test's. */
 #include "tests/lib/testlib.h"
 
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "daemon/peers/peers.h"
 #include "tests/lib/isle.h"
 #include "tests/lib/played.h"
-#include "tests/lib/sample_records.h"
+#include "tests/lib/sample_configs.h"
 #include "tests/lib/shares.h"
 
 enum { A, B, C };
@@ -116,13 +116,13 @@ static void a_state_that_is_changing_or_of_another_version_is_not_to_be_had(void
 
 /* ---- a new epoch ---- */
 
-/* Record 1: b and a are its owners, and c, if there is one, is away; or all stay what they are. */
+/* Configuration 1: b and a are its owners, and c, if there is one, is away; or all stay what they are. */
 static void next_epoch(bool without_c)
 {
-    struct record record = isle_next_record(a);
+    struct config config = isle_next_config(a);
     if (without_c)
-        isle_set_owners(&record, (const uint32_t[]){A, B}, 2, RECORD_AWAY);
-    isle_adopt(a, &record);
+        isle_set_owners(&config, (const uint32_t[]){A, B}, 2, CONFIG_AWAY);
+    isle_adopt(a, &config);
 }
 
 static void offer(const struct wire_key *key, enum wire_done status)
@@ -146,7 +146,7 @@ static void what_is_of_an_older_epoch_is_not_needed_and_of_a_newer_one_not_yet(v
     played_send(b, A, &early, pattern, SOME);
     isle_wait(isle_took(a, EVENT_OBJECT, &event));
     assert_true(wire_key_equal(&event.object.key, &early));
-    /* Of a result of the epoch before nothing is left, for the record does not carry it. */
+    /* Of a result of the epoch before nothing is left, for the configuration does not carry it. */
     struct wire_key old_result = result(THIRD, B, 0);
     offer(&old_result, WIRE_NOT_NEEDED);
     end();
@@ -175,8 +175,8 @@ static void what_was_on_its_way_in_is_dropped_and_its_slot_free(void **state)
 
 static void fill(struct slot *slot, uint32_t f, uint32_t owner, uint64_t epoch)
 {
-    struct chain_part part;
-    assert_true(parts_find(&a->parts, f, 1, epoch, owner, &part) < CHAIN_PARTS_MAX);
+    struct version_part part;
+    assert_true(parts_find(&a->parts, f, 1, epoch, owner, &part) < VERSION_PARTS_MAX);
     assert_ok(slots_room(a->slots, slot, f, part.shards));
     assert_true(slot->bytes_max >= SOME);
     memcpy(slot->data, pattern, SOME);
@@ -203,15 +203,15 @@ static void a_slot_of_the_epoch_before_is_not_sent_from(void **state)
     end();
 }
 
-/* Record 1: a and b are its owners, c is away, and its result of the epoch before is carried: our part of version 1 is
- * what is left of what we own, and that of version 2 all of it. b begins to send for version 1. */
+/* Configuration 1: a and b are its owners, c is away, and its result of the epoch before is carried: our part of
+ * version 1 is what is left of what we own, and that of version 2 all of it. b begins to send for version 1. */
 static struct wire_key begin_carried(const char *name, size_t bytes)
 {
     begin(name, 3);
-    struct record record = isle_next_record(a);
-    isle_set_owners(&record, (const uint32_t[]){A, B}, 2, RECORD_AWAY);
-    records_carry(&record, LARGE, C, 0, shares_mask(&a->parts, LARGE, C));
-    isle_adopt(a, &record);
+    struct config config = isle_next_config(a);
+    isle_set_owners(&config, (const uint32_t[]){A, B}, 2, CONFIG_AWAY);
+    configs_carry(&config, LARGE, C, 0, shares_mask(&a->parts, LARGE, C));
+    isle_adopt(a, &config);
     struct wire_key first = contribution(LARGE, A, B, 1);
     for (size_t at = 0; at < bytes; at += CHUNK)
         played_send_chunk(b, A, &first, MANY, at, pattern + at, CHUNK);
@@ -277,12 +277,12 @@ static void a_slot_does_not_grow_before_what_is_whole_in_it_was_judged(void **st
     end();
 }
 
-static void join_as(struct record *record, uint32_t at, const char *name)
+static void join_as(struct config *config, uint32_t at, const char *name)
 {
     struct ident ident;
-    struct record_member *member = &record->members[at];
+    struct config_member *member = &config->members[at];
     assert_ok(ident_generate(&ident));
-    *member = (struct record_member){.id = record->next_id++, .role = RECORD_OBSERVER};
+    *member = (struct config_member){.id = config->next_id++, .role = CONFIG_OBSERVER};
     snprintf(member->name, sizeof member->name, "%s", name);
     memcpy(member->key, ident.key, sizeof member->key);
 }
@@ -306,15 +306,15 @@ static void who_takes_a_slot_begins_anew(void **state)
     played_beat(c)->step = 77;
     played_say(c, A);
     isle_wait(peers_info(a->peers, C).step == 77);
-    struct record record = isle_next_record(a);
-    isle_set_owners(&record, (const uint32_t[]){A, B}, 2, RECORD_AWAY);
-    join_as(&record, C, "d"); /* while the slot of c is its own still */
-    isle_adopt(a, &record);
+    struct config config = isle_next_config(a);
+    isle_set_owners(&config, (const uint32_t[]){A, B}, 2, CONFIG_AWAY);
+    join_as(&config, C, "d"); /* while the slot of c is its own still */
+    isle_adopt(a, &config);
     assert_false(objects_receiving(a->objects, &in));
     assert_int_equal(view_slot_named(&a->configs.view, "c"), VIEW_NOBODY);
     assert_int_equal(view_slot_named(&a->configs.view, "d"), C + 1);
     assert_new(C + 1);
-    struct record next = isle_next_record(a);
+    struct config next = isle_next_config(a);
     join_as(&next, C, "e");
     isle_adopt(a, &next);
     assert_int_equal(view_slot_named(&a->configs.view, "e"), C);

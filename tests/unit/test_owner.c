@@ -138,10 +138,10 @@ static void a_new_epoch_begins_the_round_anew(void **state)
 
 /* ---- the sync core ---- */
 
-static struct chain *chain;
+static struct config_log *config_log;
 
-/* Our core, of member 0 among `count`, in an epoch whose record is `record`: slots are numbers. */
-static struct sync *sync_among(uint32_t count, uint32_t fragments, struct owner_rule rule, struct record *record)
+/* Our core, of member 0 among `count`, in an epoch whose configuration is `config`: slots are numbers. */
+static struct sync *sync_among(uint32_t count, uint32_t fragments, struct owner_rule rule, struct config *config)
 {
     static uint32_t ids[128], shards_counts[8];
     struct sync *sync;
@@ -149,13 +149,13 @@ static struct sync *sync_among(uint32_t count, uint32_t fragments, struct owner_
         ids[i] = roster_id(i);
     for (uint32_t f = 0; f < fragments; f++)
         shards_counts[f] = SHARDMAP_SLOTS;
-    assert_ok(chain_new(&chain));
-    roster_add(chain, record);
-    struct sync_conf conf = {.chain = chain,
+    assert_ok(config_log_new(&config_log));
+    roster_add(config_log, config);
+    struct sync_conf conf = {.config_log = config_log,
                              .fragments_count = fragments,
                              .shards_counts = shards_counts,
                              .rule = rule,
-                             .view = roster_view(chain, 0, ids, count)};
+                             .view = roster_view(config_log, 0, ids, count)};
     assert_ok(sync_new(&conf, &sync));
     return sync;
 }
@@ -163,14 +163,14 @@ static struct sync *sync_among(uint32_t count, uint32_t fragments, struct owner_
 static void end(struct sync *sync)
 {
     sync_free(sync);
-    chain_free(chain);
-    chain = NULL;
+    config_log_free(config_log);
+    config_log = NULL;
 }
 
 static struct sync *new_sync(void)
 {
-    struct record record = roster_record(2);
-    return sync_among(2, 2, everyone, &record);
+    struct config config = roster_config(2);
+    return sync_among(2, 2, everyone, &config);
 }
 
 /* Our own result of version `version` is on the disk. */
@@ -224,11 +224,11 @@ static struct sync *quorum_of_one(void)
 {
     static struct wire_heartbeat beat = {
         .taking_part = true, .fragments_count = 1, .fragments = {{.at.hash_known = false}}};
-    struct record record = roster_record(3);
-    roster_role(&record, 1, RECORD_CONTRIBUTOR, false);
-    roster_role(&record, 2, RECORD_CONTRIBUTOR, false);
-    roster_map_owners(&record);
-    struct sync *sync = sync_among(3, 1, (struct owner_rule){.quorum = 1, .grace_ms = 1000}, &record);
+    struct config config = roster_config(3);
+    roster_role(&config, 1, CONFIG_CONTRIBUTOR, false);
+    roster_role(&config, 2, CONFIG_CONTRIBUTOR, false);
+    roster_map_owners(&config);
+    struct sync *sync = sync_among(3, 1, (struct owner_rule){.quorum = 1, .grace_ms = 1000}, &config);
     sync_restore(sync, 0, 0, &(struct digest){{0}});
     for (uint32_t i = 1; i < 3; i++) {
         happens(sync, (struct sync_event){.type = SYNC_EV_PEER_UP, .member = i}, 1);
@@ -263,30 +263,30 @@ static uint64_t round_takes(struct sync *sync, uint64_t late_ms)
 static void a_quorum_is_at_most_those_who_take_part(void **state)
 {
     (void)state;
-    struct record record = roster_record(3);
+    struct config config = roster_config(3);
     for (uint32_t there = 3; there >= 1; there--) {
         if (there < 3)
-            roster_role(&record, there, RECORD_AWAY, there == 2);
-        roster_map_owners(&record);
+            roster_role(&config, there, CONFIG_AWAY, there == 2);
+        roster_map_owners(&config);
         for (uint32_t set = 0; set <= 4; set++) {
-            struct record copy;
-            assert_ok(record_copy(&record, &copy));
+            struct config copy;
+            assert_ok(config_copy(&config, &copy));
             struct sync *sync = sync_among(3, 1, (struct owner_rule){.quorum = set, .grace_ms = 50}, &copy);
             assert_int_equal(sync_quorum(sync), set < there ? set : there);
             end(sync);
         }
     }
-    record_deinit(&record);
+    config_deinit(&config);
 }
 
 /* Set to more than there are, it closes a round of those who are there without the longest patience for anybody. */
 static void a_quorum_of_more_than_take_part_closes_rounds(void **state)
 {
     (void)state;
-    struct record record = roster_record(3);
-    roster_role(&record, 2, RECORD_AWAY, false);
-    roster_map_owners(&record);
-    struct sync *sync = sync_among(3, 1, (struct owner_rule){.quorum = 3, .grace_ms = 0}, &record);
+    struct config config = roster_config(3);
+    roster_role(&config, 2, CONFIG_AWAY, false);
+    roster_map_owners(&config);
+    struct sync *sync = sync_among(3, 1, (struct owner_rule){.quorum = 3, .grace_ms = 0}, &config);
     struct wire_heartbeat beat = {.taking_part = true, .fragments_count = 1, .fragments = {{.at.hash_known = false}}};
     sync_restore(sync, 0, 0, &(struct digest){{0}});
     happens(sync, (struct sync_event){.type = SYNC_EV_PEER_UP, .member = 1}, 1);
@@ -418,8 +418,8 @@ static struct sync *among_many(uint64_t ahead)
 {
     static struct wire_heartbeat beat;
     struct digest hash = digest_of("a", 1);
-    struct record record = roster_record(MANY);
-    struct sync *sync = sync_among(MANY, FRAGMENTS, everyone, &record);
+    struct config config = roster_config(MANY);
+    struct sync *sync = sync_among(MANY, FRAGMENTS, everyone, &config);
     memset(&beat, 0, sizeof beat);
     beat.taking_part = true;
     beat.fragments_count = FRAGMENTS;

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* parts: which parts make a version: they cover it once, none is empty, and everybody finds the same; and those of an
- * epoch whose record carries results. */
+ * epoch whose configuration carries results. */
 #include "tests/lib/testlib.h"
 
 #include "common/digest.h"
 #include "daemon/state/parts.h"
 #include "tests/lib/roster.h"
-#include "tests/lib/sample_records.h"
+#include "tests/lib/sample_configs.h"
 #include "tests/lib/shares.h"
 #include "tests/lib/smallrun.h"
 
 enum { MANY = 20, START = 4 };
 
-static struct chain *many_owners(void)
+static struct config_log *many_owners(void)
 {
     uint64_t weights[MANY];
     for (uint64_t i = 0; i < MANY; i++)
         weights[i] = i == 7 || i == MANY - 1 ? 0 : 1 + i % 3;
-    return shares_chain(weights, MANY);
+    return shares_config_log(weights, MANY);
 }
 
 /* Codecs whose shards end between tensors: some are empty. */
@@ -29,10 +29,10 @@ static void the_parts_of_a_version_cover_it_once(void **state)
     static const char *const lines[] = {"", with_empty_shards};
     for (size_t k = 0; k < 2; k++) {
         struct smallrun run = smallrun_new(lines[k]);
-        struct chain *chain = many_owners();
-        const struct parts parts = {.plan = run.plan->plan, .chain = chain};
+        struct config_log *config_log = many_owners();
+        const struct parts parts = {.plan = run.plan->plan, .config_log = config_log};
         for (uint32_t f = 0; f < SMALLRUN_FRAGMENTS; f++) {
-            struct chain_part all[CHAIN_PARTS_MAX];
+            struct version_part all[VERSION_PARTS_MAX];
             uint64_t seen = 0, values = 0;
             uint32_t count = parts_of(&parts, f, 3, all);
             assert_in_range(count, 1, MANY - 2); /* two have nothing */
@@ -51,7 +51,7 @@ static void the_parts_of_a_version_cover_it_once(void **state)
             assert_true((seen & ~plan_shards(parts.plan, f)) == 0);
             assert_true((parts_filled(parts.plan, f) & ~seen) == 0);
         }
-        chain_free(chain);
+        config_log_free(config_log);
         smallrun_free(&run);
     }
 }
@@ -60,18 +60,18 @@ static void a_part_is_found_by_its_epoch_and_owner(void **state)
 {
     (void)state;
     struct smallrun run = smallrun_new("");
-    struct chain *chain = many_owners();
-    const struct parts parts = {.plan = run.plan->plan, .chain = chain};
-    struct chain_part all[CHAIN_PARTS_MAX], found;
+    struct config_log *config_log = many_owners();
+    const struct parts parts = {.plan = run.plan->plan, .config_log = config_log};
+    struct version_part all[VERSION_PARTS_MAX], found;
     uint32_t count = parts_of(&parts, 0, 1, all);
     for (uint32_t p = 0; p < count; p++) {
         assert_int_equal(parts_find(&parts, 0, 1, 0, all[p].id.owner, &found), p);
         assert_true(found.shards == all[p].shards && found.id.owner == all[p].id.owner);
-        assert_int_equal(parts_find(&parts, 0, 1, 1, all[p].id.owner, &found), CHAIN_PARTS_MAX);
+        assert_int_equal(parts_find(&parts, 0, 1, 1, all[p].id.owner, &found), VERSION_PARTS_MAX);
     }
-    assert_int_equal(parts_find(&parts, 0, 1, 0, roster_id(7), &found), CHAIN_PARTS_MAX);
-    assert_int_equal(parts_find(&parts, 0, 1, 0, UINT32_MAX, &found), CHAIN_PARTS_MAX);
-    chain_free(chain);
+    assert_int_equal(parts_find(&parts, 0, 1, 0, roster_id(7), &found), VERSION_PARTS_MAX);
+    assert_int_equal(parts_find(&parts, 0, 1, 0, UINT32_MAX, &found), VERSION_PARTS_MAX);
+    config_log_free(config_log);
     smallrun_free(&run);
 }
 
@@ -102,17 +102,17 @@ static void shards_without_values_are_not_filled(void **state)
 /* ---- an epoch that begins with results of the one before ---- */
 
 /* Member 1 owns no more from START on; of fragment 0 its result of version START + 1 is carried. */
-static void begin_epoch(const struct smallrun *run, struct chain *chain, struct digest *digest)
+static void begin_epoch(const struct smallrun *run, struct config_log *config_log, struct digest *digest)
 {
-    const struct parts parts = {.plan = run->plan->plan, .chain = chain};
-    struct record next = roster_next(chain);
+    const struct parts parts = {.plan = run->plan->plan, .config_log = config_log};
+    struct config next = roster_next(config_log);
     *digest = digest_of("carried", 7);
     for (uint32_t f = 0; f < SMALLRUN_FRAGMENTS; f++)
-        records_start(&next, f, START);
+        configs_start(&next, f, START);
     roster_carry(&next, 0, 1, 0, shares_mask(&parts, 0, 1), digest);
-    roster_role(&next, 1, RECORD_AWAY, false);
+    roster_role(&next, 1, CONFIG_AWAY, false);
     roster_map_owners(&next);
-    roster_add(chain, &next);
+    roster_add(config_log, &next);
 }
 
 static void what_is_carried_is_of_the_first_version_alone(void **state)
@@ -120,10 +120,10 @@ static void what_is_carried_is_of_the_first_version_alone(void **state)
     (void)state;
     struct smallrun run = smallrun_new("");
     const struct parts parts = run.parts;
-    struct chain_part before[CHAIN_PARTS_MAX], all[CHAIN_PARTS_MAX], usual[CHAIN_PARTS_MAX], found;
+    struct version_part before[VERSION_PARTS_MAX], all[VERSION_PARTS_MAX], usual[VERSION_PARTS_MAX], found;
     struct digest digest;
     uint32_t before_count = parts_of(&parts, 0, START, before);
-    begin_epoch(&run, run.chain, &digest);
+    begin_epoch(&run, run.config_log, &digest);
     /* What is over stays what it was. */
     assert_int_equal(parts_of(&parts, 0, START, all), before_count);
     assert_memory_equal(all, before, before_count * sizeof *all);
@@ -138,9 +138,9 @@ static void what_is_carried_is_of_the_first_version_alone(void **state)
     }
     assert_true(seen == plan_shards(parts.plan, 0));
     assert_true(carried == shares_mask(&parts, 0, 1));
-    assert_int_not_equal(parts_find(&parts, 0, START + 1, 0, roster_id(1), &found), CHAIN_PARTS_MAX);
+    assert_int_not_equal(parts_find(&parts, 0, START + 1, 0, roster_id(1), &found), VERSION_PARTS_MAX);
     assert_true(found.carried && digest_equal(&found.id.digest, &digest));
-    assert_int_equal(parts_find(&parts, 0, START + 2, 0, roster_id(1), &found), CHAIN_PARTS_MAX);
+    assert_int_equal(parts_find(&parts, 0, START + 2, 0, roster_id(1), &found), VERSION_PARTS_MAX);
     /* Later versions, and those of the first where nothing is carried, are the usual ones. */
     for (uint32_t f = 0; f < SMALLRUN_FRAGMENTS; f++) {
         uint32_t usual_count = parts_usual(&parts, f, usual);
@@ -161,27 +161,27 @@ static void an_owners_key_is_known_as_long_as_its_epoch_is(void **state)
 {
     (void)state;
     struct smallrun run = smallrun_new("");
-    struct chain *chain;
+    struct config_log *config_log;
     struct parts parts = {.plan = run.plan->plan};
     struct digest digest;
-    assert_ok(chain_new(&chain));
-    parts.chain = chain;
+    assert_ok(config_log_new(&config_log));
+    parts.config_log = config_log;
     assert_null(parts_owner_key(&parts, 0, 0));
-    struct record first = records_first(3, false), next = records_next(&first);
-    records_map(&next, (const uint32_t[]){0, 1}, 2);
+    struct config first = configs_first(3, false), next = configs_next(&first);
+    configs_map(&next, (const uint32_t[]){0, 1}, 2);
     next.members_count = 2;
-    digest = records_digest(&first);
-    assert_ok(chain_add(chain, &first, &digest));
-    digest = records_digest(&next);
-    assert_ok(chain_add(chain, &next, &digest));
-    assert_memory_equal(parts_owner_key(&parts, 0, 2), records_ident(2)->key, IDENT_KEY_BYTES);
+    digest = configs_digest(&first);
+    assert_ok(config_log_add(config_log, &first, &digest));
+    digest = configs_digest(&next);
+    assert_ok(config_log_add(config_log, &next, &digest));
+    assert_memory_equal(parts_owner_key(&parts, 0, 2), configs_ident(2)->key, IDENT_KEY_BYTES);
     assert_null(parts_owner_key(&parts, 1, 2));
-    assert_memory_equal(parts_owner_key(&parts, 1, 1), records_ident(1)->key, IDENT_KEY_BYTES);
+    assert_memory_equal(parts_owner_key(&parts, 1, 1), configs_ident(1)->key, IDENT_KEY_BYTES);
     assert_null(parts_owner_key(&parts, 1, UINT32_MAX));
     assert_null(parts_owner_key(&parts, 2, 1));
-    chain_forget(chain, 1);
+    config_log_forget(config_log, 1);
     assert_null(parts_owner_key(&parts, 0, 2));
-    chain_free(chain);
+    config_log_free(config_log);
     smallrun_free(&run);
 }
 

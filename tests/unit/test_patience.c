@@ -178,7 +178,7 @@ static void a_claim_that_is_not_proved_holds_nobody_up(void **state)
     }
 }
 
-/* As many as certify are believed: then our result was lost, and is not to be made again. */
+/* As many as commit are believed: then our result was lost, and is not to be made again. */
 static void what_as_many_say_as_certify_is_believed(void **state)
 {
     (void)state;

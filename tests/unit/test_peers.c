@@ -286,10 +286,10 @@ static void each_complaint_about_an_island_is_logged_and_none_is_repeated(void *
 
 /* ---- up, away, back, gone ---- */
 
-static void say_wishes(const struct epoch_message *wish, int count)
+static void say_change_requests(const struct paxos_message *request, int count)
 {
     for (int k = 1; k <= count; k++) {
-        played_say_epoch(company.b, A, wish);
+        played_say_epoch(company.b, A, request);
         if (k % 10 == 0) /* a queue does not hold them all */
             (void)played_settle(company.b, A, WIRE_ACK);
     }
@@ -299,14 +299,15 @@ static void say_wishes(const struct epoch_message *wish, int count)
 static void messages_about_the_next_epoch_have_a_quota(void **state)
 {
     (void)state;
-    struct epoch_message wish = {.type = WIRE_WISH, .wish = {.kind = WIRE_WISH_EVICT, .id = 1, .number = 99}};
+    struct paxos_message request = {.type = WIRE_CHANGE_REQUEST,
+                                    .request = {.kind = WIRE_CHANGE_EVICT, .id = 1, .number = 99}};
     company_begin("peers-flood", 2, true);
     played_greet(company.b, company.a);
     assert_string_equal(company_info(B).fault, "");
     overhear_begin();
-    say_wishes(&wish, 90);
+    say_change_requests(&request, 90);
     assert_string_equal(company_info(B).fault, "");
-    say_wishes(&wish, 30);
+    say_change_requests(&request, 30);
     overhear_assert_once(overhear_end(), "more messages about the next epoch than anybody needs");
     assert_string_equal(company_info(B).fault, "it sends what nobody can use");
     company_end();
@@ -473,25 +474,25 @@ static void two_machines_with_one_key_are_told(void **state)
         greet_as(1000 + k);
     greet_as(1004); /* a greeting of the session before was long on its way */
     greet_as(1005);
-    assert_int_equal(company_info(B).twins_ms, 0);
+    assert_int_equal(company_info(B).duplicate_key_ms, 0);
     company.a->now_ms += 60000; /* and once more, much later */
     greet_as(1004);
     greet_as(1005);
-    assert_int_equal(company_info(B).twins_ms, 0);
+    assert_int_equal(company_info(B).duplicate_key_ms, 0);
     overhear_begin();
     for (int k = 0; k < 3; k++) {
         company.a->now_ms += 1000;
         greet_as(1004);
         greet_as(1005);
     }
-    assert_int_equal(company_info(B).twins_ms, company.a->now_ms);
+    assert_int_equal(company_info(B).duplicate_key_ms, company.a->now_ms);
     overhear_assert_once(overhear_end(), "two machines speak with the key of island b");
     company_end();
 }
 
 /* As a stopped daemon: the kernel takes connections for it, and nobody answers. That its key is wrong is no more likely
  * than before. */
-/* As all who own say. It wishes to own again when one of them gets through. */
+/* As all who own say. It asks to own again when one of them gets through. */
 static void who_is_dialled_in_vain_says_so_and_need_not_own(void **state)
 {
     (void)state;
@@ -506,13 +507,13 @@ static void who_is_dialled_in_vain_says_so_and_need_not_own(void **state)
         company_say(company.b);
         isle_tick(company.a);
         assert_int_equal(peers_undialled(company.a->peers), in_vain == 1);
-        uint8_t wish = in_vain == 1 ? RECORD_OWNER_DIALS : RECORD_OWNER_AUTO;
-        isle_wait(played_heard_type(company.b, WIRE_HELLO) && company.b->in.hello.owner_wish == wish);
+        uint8_t request = in_vain == 1 ? CONFIG_OWNER_DIALS : CONFIG_OWNER_AUTO;
+        isle_wait(played_heard_type(company.b, WIRE_HELLO) && company.b->in.hello.owner_choice == request);
     }
     company_end();
 }
 
-/* Of what a record says of a member nothing ends us. Its own greeting brings it back. */
+/* Of what a configuration says of a member nothing ends us. Its own greeting brings it back. */
 static void a_member_that_cannot_be_dialled_is_said_to_be_and_may_dial_us(void **state)
 {
     (void)state;

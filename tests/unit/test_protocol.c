@@ -499,7 +499,7 @@ static void who_was_damaged_mends_itself_from_its_own_disk(void **state)
     says_other(1, 'b');
     our_disk_says(&right);
     assert_non_null(talk_reported(SYNC_REPORT_DAMAGED));
-    assert_non_null(talk_ordered(SYNC_DO_MEND));
+    assert_non_null(talk_ordered(SYNC_DO_REPAIR));
     assert_null(talk_ordered(SYNC_DO_FETCH));
     assert_int_equal(sync_state(talk_sync, 0), SYNC_REPAIR);
     talk_tick(60000);
@@ -547,16 +547,16 @@ static void repairing_ends_though_nobody_can_be_asked(void **state)
         for (int t = 0; t < 300 && !mends; t++) {
             talk_tick(100);
             assert_null(talk_ordered(SYNC_DO_FETCH));
-            mends = talk_ordered(SYNC_DO_MEND) != NULL;
+            mends = talk_ordered(SYNC_DO_REPAIR) != NULL;
             assert_false(mends && t < 99); /* it may come back yet */
         }
         assert_true(mends);
         our_disk_says(NULL); /* it does not lead there: once more, later */
         talk_tick(100);
-        assert_null(talk_ordered(SYNC_DO_MEND));
+        assert_null(talk_ordered(SYNC_DO_REPAIR));
         for (int t = 0; t < 10; t++)
             talk_tick(1100);
-        assert_non_null(talk_ordered(SYNC_DO_MEND));
+        assert_non_null(talk_ordered(SYNC_DO_REPAIR));
         talk_happens((struct sync_event){.type = SYNC_EV_INSTALLED, .version = 4, .hash = ours});
         assert_int_equal(sync_state(talk_sync, 0), SYNC_LISTENING);
         talk_ends(NULL);
@@ -570,7 +570,7 @@ static bool asks_and_is_refused(void)
     for (int t = 0; t < 3000; t++) {
         talk_tick(100);
         const struct sync_action *fetch = talk_ordered(SYNC_DO_FETCH);
-        if (talk_ordered(SYNC_DO_MEND) != NULL)
+        if (talk_ordered(SYNC_DO_REPAIR) != NULL)
             return false;
         if (fetch == NULL || fetch->key.kind != WIRE_STATE)
             continue;
@@ -595,17 +595,17 @@ static void a_state_that_nobody_proves_is_tried_for_a_while(void **state)
     while (asks_and_is_refused())
         last_ms = talk_now_ms;
     assert_in_range(last_ms - began_ms, 14000, 16000);
-    assert_non_null(talk_ordered(SYNC_DO_MEND));
+    assert_non_null(talk_ordered(SYNC_DO_REPAIR));
     talk_happens((struct sync_event){.type = SYNC_EV_INSTALLED, .version = 4, .hash = talk_hash_named('a', 4)});
     assert_int_equal(sync_state(talk_sync, 0), SYNC_LISTENING);
     assert_true(asks_and_is_refused());
     assert_in_range(talk_now_ms - began_ms, 58000, 63000);
 }
 
-/* Where our disk cannot tell: a state that so many hold as have to vouch for it, us among them where the others that
+/* Where our disk cannot tell: a state that so many hold as have to certify it, us among them where the others that
  * can be heard are too few. Of two such islands the one with the higher id at once, the other one after a while, so
  * that not both take each other's. */
-static void where_disks_cannot_tell_what_can_be_certified_is_right(void **state)
+static void where_disks_cannot_tell_what_can_be_committed_is_right(void **state)
 {
     (void)state;
     talk_among(4, 3, 15, 4, (struct owner_rule){0});
@@ -702,7 +702,7 @@ int main(void)
         cmocka_unit_test_teardown(a_disk_that_fails_at_mending_is_no_end, talk_ends),
         cmocka_unit_test_teardown(repairing_ends_though_nobody_can_be_asked, talk_ends),
         cmocka_unit_test_teardown(a_state_that_nobody_proves_is_tried_for_a_while, talk_ends),
-        cmocka_unit_test_teardown(where_disks_cannot_tell_what_can_be_certified_is_right, talk_ends),
+        cmocka_unit_test_teardown(where_disks_cannot_tell_what_can_be_committed_is_right, talk_ends),
         cmocka_unit_test_teardown(a_confirmed_state_gives_way_to_most_of_all, talk_ends),
         cmocka_unit_test_teardown(an_answer_too_late_means_nothing, talk_ends),
     };

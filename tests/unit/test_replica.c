@@ -521,8 +521,8 @@ int main(void)
                                     {.name = "second", .layer = -1, .count = 700}};
     struct plan_conf conf = {.pattern = PLAN_BALANCED, .fragments = 1};
     assert_ok(plan_new(tensors, 2, &conf, &plan));
-    struct chain *chain = shares_chain((const uint64_t[MEMBERS]){1, 1, 2}, MEMBERS);
-    three = (struct parts){.plan = plan, .chain = chain};
+    struct config_log *config_log = shares_config_log((const uint64_t[MEMBERS]){1, 1, 2}, MEMBERS);
+    three = (struct parts){.plan = plan, .config_log = config_log};
     assert_ok(codec_new(1, &codec));
     scratch = malloc(SCRATCH_VALUES * sizeof *scratch);
     const struct CMUnitTest tests[] = {
@@ -543,7 +543,7 @@ int main(void)
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     free(scratch);
     codec_free(codec);
-    chain_free(chain);
+    config_log_free(config_log);
     plan_free(plan);
     return failed;
 }

@@ -211,13 +211,13 @@ static struct digest after_rounds(const struct smallrun *run, const struct shard
 {
     static struct world w;
     static const uint64_t even[MEMBERS] = {1, 1, 1};
-    struct record record = shares_record(even, MEMBERS);
-    struct chain *chain;
-    record.map = *map;
-    assert_ok(chain_new(&chain));
-    roster_add(chain, &record);
-    const struct parts owners = {.plan = run->plan->plan, .chain = chain};
-    struct chain_part all[CHAIN_PARTS_MAX];
+    struct config config = shares_config(even, MEMBERS);
+    struct config_log *config_log;
+    config.map = *map;
+    assert_ok(config_log_new(&config_log));
+    roster_add(config_log, &config);
+    const struct parts owners = {.plan = run->plan->plan, .config_log = config_log};
+    struct version_part all[VERSION_PARTS_MAX];
     struct part parts[MEMBERS];
     struct digest_state digest;
     uint32_t count = parts_of(&owners, F, 1, all);
@@ -249,7 +249,7 @@ static struct digest after_rounds(const struct smallrun *run, const struct shard
         digest_add(&digest, replica_residual(w.members[i], F), bytes);
         replica_free(w.members[i]);
     }
-    chain_free(chain);
+    config_log_free(config_log);
     return digest_end(&digest);
 }
 
@@ -258,7 +258,7 @@ static void the_same_anchors_come_of_any_owners(void **state)
 {
     (void)state;
     struct smallrun run = smallrun_new("codec = e3m0\nerror_feedback = yes\n");
-    struct shardmap runs = chain_last(run.chain)->map, scattered = runs, alone = runs;
+    struct shardmap runs = config_log_last(run.config_log)->map, scattered = runs, alone = runs;
     for (uint32_t slot = 0; slot < SHARDMAP_SLOTS; slot++) {
         scattered.owner[slot] = roster_id(slot * slot % 7 % MEMBERS);
         alone.owner[slot] = roster_id(1);

@@ -397,7 +397,7 @@ static void who_missed_a_round_may_weigh_as_two(void **state)
     uint8_t row[WIRE_CONTRIBUTOR_BYTES];
     struct wire_meta only_first = {.contributors = row, .contributors_count = 1};
     wire_contributor_put(row, 0, &(struct wire_contributor){.id = rig_id(1)});
-    assert_ok(counted_note(replica_counted(rig->replica, 0), ~0ull, 1, &only_first));
+    assert_ok(dedup_note(replica_counted(rig->replica, 0), ~0ull, 1, &only_first));
     rig_contribute(rig, 0, 0.01f, 100);
     struct wire_meta meta;
     static float values[4096];
@@ -553,7 +553,8 @@ static void a_disk_that_refuses_is_tried_again(void **state)
             assert_int_equal(rig_told_count(rig, SYNC_EV_STORED), 0);
             assert_int_equal(rig_ordered_count(rig, SYNC_DO_SEND), 0);
             assert_false(own->busy);
-            assert_int_equal(desk_refuses(rig->rounds->desk), attempt > 0); /* not for a moment's lack of room */
+            assert_int_equal(round_context_refuses(rig->rounds->context),
+                             attempt > 0); /* not for a moment's lack of room */
             rig_tick(rig, 1999);
             assert_false(own->busy);
             if (attempt == 2)
@@ -568,7 +569,7 @@ static void a_disk_that_refuses_is_tried_again(void **state)
         rig_tick(rig, 2000);
         assert_false(own->busy); /* once */
         rig_settle(rig);
-        assert_false(desk_refuses(rig->rounds->desk));
+        assert_false(round_context_refuses(rig->rounds->context));
         rig_close(rig);
     }
 }

@@ -299,7 +299,7 @@ static void a_result_that_cannot_be_applied_leaves_its_shard(void **state)
     rig_close(rig);
 }
 
-/* Of two that the ledger has of one part the one counts that is certified, not the one that came first. */
+/* Of two that the ledger has of one part the one counts that is committed, not the one that came first. */
 static void the_result_that_the_core_holds_is_applied(void **state)
 {
     (void)state;
@@ -344,7 +344,7 @@ static void exactly_the_shards_that_name_us_are_counted(void **state)
         /* Nothing is given to the trainer before it is known what of its work the anchor holds. */
         const struct event *made = rig_told(rig, SYNC_EV_MADE, 1);
         assert_true(counted < made && made < rig_told(rig, SYNC_EV_APPLIED, 1));
-        assert_non_null(rig_ordered(rig, SYNC_DO_GIVE, 1));
+        assert_non_null(rig_ordered(rig, SYNC_DO_PUBLISH, 1));
     }
     rig_close(rig);
 }
@@ -493,7 +493,7 @@ static void read_anchor(struct rig *rig, enum reader reader)
     if (reader == EXPORT)
         keep_export(rig->rounds->keep);
     if (reader == GIVE || reader == TWO_OF_THEM)
-        copy_give(rig->rounds->copy, 0, rig->area[0]);
+        copy_publish(rig->rounds->copy, 0, rig->area[0]);
 }
 
 /* All results are there; the last one's job has ended, and the core does not know it yet. */
@@ -520,7 +520,7 @@ static void an_outer_step_waits_for_readers(void **state)
         struct replica *twin = rig_twin(rig);
         rig_forget(rig);
         read_anchor(rig, reader);
-        rig_take_back(rig); /* the last result, and the order to apply */
+        rig_withdraw(rig); /* the last result, and the order to apply */
         assert_int_equal(rig_ordered_count(rig, SYNC_DO_APPLY), 1);
         assert_int_equal(rig_posted_count(rig, EVENT_UNREAD), 0);
         assert_int_equal(jobs_pending(rig->jobs), reader == TWO_OF_THEM ? 2 : 1);
@@ -553,11 +553,11 @@ static void an_outer_step_waits_for_a_reader_that_came_later(void **state)
     struct replica *twin = rig_twin(rig);
     rig->hold_unread = true;
     keep_checkpoint(rig->rounds->keep, 0);
-    rig_take_back(rig);
-    rig_take_back(rig);
+    rig_withdraw(rig);
+    rig_withdraw(rig);
     assert_int_equal(rig_posted_count(rig, EVENT_UNREAD), 1);
-    rig_take_back(rig); /* the checkpoint is flushed */
-    copy_give(rig->rounds->copy, 0, rig->area[0]);
+    rig_withdraw(rig); /* the checkpoint is flushed */
+    copy_publish(rig->rounds->copy, 0, rig->area[0]);
     rounds_unread(rig->rounds, 0);
     assert_int_equal(jobs_pending(rig->jobs), 1);
     rig->hold_unread = false;

@@ -187,18 +187,18 @@ static void results_go_when_checkpoints_cover_them(void **state)
 }
 
 /* Of the epochs that versions after the checkpoints belong to. */
-static void records_are_needed_from_the_oldest_checkpoint_on(void **state)
+static void configurations_are_needed_from_the_oldest_checkpoint_on(void **state)
 {
     (void)state;
     struct bitset all = bitset_first(MEMBERS);
     struct rig *rig = rig_new("disk-records", exact, MEMBERS, SELF, 0);
     for (uint64_t epoch = 1; epoch <= 2; epoch++) {
-        struct record next;
+        struct config next;
         for (uint32_t f = 0; f < RIG_FRAGMENTS; f++)
             rig_round(rig, f, &all);
-        assert_ok(record_copy(chain_last(rig->chain), &next));
+        assert_ok(config_copy(config_log_last(rig->config_log), &next));
         next.epoch++;
-        next.previous = *chain_last_digest(rig->chain);
+        next.previous = *config_log_last_digest(rig->config_log);
         uint64_t starts[RIG_FRAGMENTS];
         for (uint32_t f = 0; f < RIG_FRAGMENTS; f++)
             starts[f] = epoch;
@@ -384,8 +384,8 @@ static void a_replay_stops_before_a_version_that_is_not_whole(void **state)
     rig_close(rig);
 }
 
-/* The record is whole, and what it holds is not: the version that is said to be made of it is not made again, and its
- * state is fetched once the others are found ahead. */
+/* The configuration is whole, and what it holds is not: the version that is said to be made of it is not made again,
+ * and its state is fetched once the others are found ahead. */
 static void a_replay_stops_before_a_result_of_no_use(void **state)
 {
     (void)state;
@@ -490,7 +490,7 @@ int main(void)
         cmocka_unit_test(a_state_of_a_peer_is_always_written),
         cmocka_unit_test(a_checkpoint_that_fails_is_said_and_tried_again),
         cmocka_unit_test(results_go_when_checkpoints_cover_them),
-        cmocka_unit_test(records_are_needed_from_the_oldest_checkpoint_on),
+        cmocka_unit_test(configurations_are_needed_from_the_oldest_checkpoint_on),
         cmocka_unit_test(a_replay_leads_where_life_has_led),
         cmocka_unit_test(residuals_outlive_a_restart_if_nothing_used_them),
         cmocka_unit_test(a_replay_stops_before_a_version_that_is_not_whole),

@@ -141,15 +141,15 @@ static void a_second_save_ends_with_the_newer_versions(void **state)
     rig_bring(rig, 2, &object);
     rig_wait_ended(rig);
     keep_export(rig->rounds->keep);
-    rig_take_back(rig); /* the last result; the step waits for the reader */
+    rig_withdraw(rig); /* the last result; the step waits for the reader */
     assert_int_equal(sync_state(rig->sync, 0), SYNC_APPLYING);
     keep_export(rig->rounds->keep);
     rig_tick(rig, 100);
     assert_int_equal(jobs_pending(rig->jobs), 1); /* one at a time */
     rig->hold_unread = true;
     for (uint32_t f = 0; f < RIG_FRAGMENTS; f++)
-        rig_take_back(rig);
-    rig_take_back(rig); /* the file's end */
+        rig_withdraw(rig);
+    rig_withdraw(rig); /* the file's end */
     assert_saving(rig, ROUNDS_EXPORT_WRITING, "");
     assert_file_holds(rig, before, "0,0");
     rig->hold_unread = false;
@@ -172,7 +172,7 @@ static void a_step_that_waits_keeps_no_export_back(void **state)
     (void)state;
     struct rig *rig = rig_new("export-beside", exact, 3, 1, 0);
     begin_applying(rig, 0);
-    copy_give(rig->rounds->copy, 0, rig->area[0]);
+    copy_publish(rig->rounds->copy, 0, rig->area[0]);
     apply_begin(rig->rounds->apply, 0, 1);
     keep_export(rig->rounds->keep);
     assert_int_equal(jobs_pending(rig->jobs), 2);

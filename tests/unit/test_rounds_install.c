@@ -27,11 +27,11 @@ static void an_anchor_is_copied_for_the_trainer(void **state)
     rig_round(rig, 1, &(struct bitset){{0}});
     memset(rig->area[1], 0, bytes);
     rig_forget(rig);
-    copy_give(rig->rounds->copy, 1, rig->area[1]);
+    copy_publish(rig->rounds->copy, 1, rig->area[1]);
     rig_settle(rig);
     assert_memory_equal(rig->area[1], replica_anchor(rig->replica, 1), bytes);
-    assert_int_equal(rig_posted_count(rig, EVENT_GIVEN), 1);
-    assert_true(rig_posted(rig, EVENT_GIVEN, 1) < rig_posted(rig, EVENT_UNREAD, 1));
+    assert_int_equal(rig_posted_count(rig, EVENT_PUBLISHED), 1);
+    assert_true(rig_posted(rig, EVENT_PUBLISHED, 1) < rig_posted(rig, EVENT_UNREAD, 1));
     memset(rig->base[1], 0, bytes);
     copy_start(rig->rounds->copy, 1, rig->base[1], false);
     rig_settle(rig);
@@ -131,7 +131,7 @@ static void count_ours(struct rig *rig, struct replica *twin, uint64_t shards, s
     struct wire_meta meta = {.contributors_count = 1, .contributors = row};
     struct store_fragment state = {.version = rounds_state(rig->rounds, 1)->version, .step = RIG_STATE_STEP};
     wire_contributor_put(row, 0, &(struct wire_contributor){.id = rig_id(SELF), .digest = {{1}}});
-    assert_ok(counted_note(replica_counted(twin, 1), shards, state.version + 1, &meta));
+    assert_ok(dedup_note(replica_counted(twin, 1), shards, state.version + 1, &meta));
     assert_ok(replica_hash(twin, 1, state.version, state.step, &state.hash));
     object->bytes = (size_t)state_object_bytes(twin, 1);
     state_object_make(twin, rig->plan->plan, 1, &state, object->byte);
@@ -192,7 +192,7 @@ static void assert_refused(struct rig *rig, struct replica *before, const struct
     assert_false(rig_all_zero(replica_residual(rig->replica, 1), rig_values(rig, 1)));
 }
 
-static void a_state_that_no_majority_vouches_for_is_refused(void **state)
+static void a_state_that_no_majority_certifies_is_refused(void **state)
 {
     (void)state;
     static struct rig_object good, other, bad;
@@ -259,9 +259,9 @@ static void a_state_waits_for_readers(void **state)
     rig_bring(rig, 0, &object);
     assert_int_equal(jobs_pending(rig->jobs), 1);
     rig->hold_unread = true;
-    rig_take_back(rig);
+    rig_withdraw(rig);
     assert_int_equal(rig_posted_count(rig, EVENT_UNREAD), 1);
-    rig_take_back(rig); /* the checkpoint is flushed */
+    rig_withdraw(rig); /* the checkpoint is flushed */
     assert_int_equal(jobs_pending(rig->jobs), 0);
     assert_holds(rig, before, 1);
     for (int i = 0; i < 2; i++)
@@ -373,7 +373,7 @@ static void a_damaged_memory_is_mended_from_the_ledger(void **state)
     assert_holds(rig, good, 1);
     assert_true(rig_all_zero(replica_residual(rig->replica, 1), rig_values(rig, 1)));
     assert_int_equal(rounds_state(rig->rounds, 1)->version, 3);
-    assert_non_null(rig_ordered(rig, SYNC_DO_GIVE, 1)); /* the trainer takes it in again */
+    assert_non_null(rig_ordered(rig, SYNC_DO_PUBLISH, 1)); /* the trainer takes it in again */
     replica_free(good);
     rig_close(rig);
 }
@@ -404,7 +404,7 @@ static void a_disk_that_does_not_lead_to_our_version_mends_nothing(void **state)
     rig_close(rig);
 }
 
-/* It would vouch for itself from then on. */
+/* It would certify itself from then on. */
 static void a_fragment_in_doubt_is_not_written(void **state)
 {
     (void)state;
@@ -433,7 +433,7 @@ int main(void)
         cmocka_unit_test(initial_tensors_are_version_0),
         cmocka_unit_test(a_state_of_a_peer_takes_the_place_of_ours),
         cmocka_unit_test(what_was_on_its_way_is_counted_where_the_state_says_so),
-        cmocka_unit_test(a_state_that_no_majority_vouches_for_is_refused),
+        cmocka_unit_test(a_state_that_no_majority_certifies_is_refused),
         cmocka_unit_test(a_state_waits_for_readers),
         cmocka_unit_test(a_state_and_an_outer_step_never_wait_for_the_same_anchor),
         cmocka_unit_test(a_replay_tells_where_the_ledger_leads),

@@ -180,7 +180,7 @@ static struct rig *before_applying(const char *sync)
     rig_round(rig, 0, &all);
     keep_checkpoint(rig->rounds->keep, 0);
     rig_settle(rig);
-    rig->hold = 1u << SYNC_DO_APPLY | 1u << SYNC_DO_GIVE;
+    rig->hold = 1u << SYNC_DO_APPLY | 1u << SYNC_DO_PUBLISH;
     rig_contribute(rig, 0, 0.01f, 5000);
     for (uint32_t i = 0; i < SELF; i++)
         rig_bring_contribution(rig, 0, i, 100, 0.02f);
@@ -246,9 +246,9 @@ static void no_version_without_a_shard_is_applied(void **state)
     }
 }
 
-static void order_give(struct rig *rig)
+static void order_publish(struct rig *rig)
 {
-    copy_give(rig->rounds->copy, 0, rig->area[0]);
+    copy_publish(rig->rounds->copy, 0, rig->area[0]);
 }
 
 static void order_start(struct rig *rig)
@@ -266,8 +266,8 @@ static void no_anchor_is_told_that_was_not_copied(void **state)
             struct rig_conf conf = {
                 .folder = testlib_folder("memory-copy"), .sync = exact, .members = MEMBERS, .self = SELF};
             struct rig *rig = rig_open(&conf);
-            fatal = starve(rig, initial ? order_start : order_give, n);
-            assert_int_equal(rig_posted_count(rig, initial ? EVENT_STARTED : EVENT_GIVEN), fatal ? 0 : 1);
+            fatal = starve(rig, initial ? order_start : order_publish, n);
+            assert_int_equal(rig_posted_count(rig, initial ? EVENT_STARTED : EVENT_PUBLISHED), fatal ? 0 : 1);
             assert_int_equal(sync_known(rig->sync, 0), initial && !fatal);
             rig_close(rig);
         }

@@ -255,7 +255,7 @@ static void end_round(struct rig *rig, const struct rig_object *object, uint64_t
     assert_true(testlib_sem_wait(&begun, DEADLINE_S));
     rig_bring(rig, 1, object);
     for (int k = 0; k < MANY && rounds_state(rig->rounds, 0)->version < version; k++)
-        rig_take_back(rig);
+        rig_withdraw(rig);
     assert_int_equal(rounds_state(rig->rounds, 0)->version, version);
     assert_true(held);
 }
@@ -272,7 +272,7 @@ static void a_slow_disk_holds_no_outer_step_up(void **state)
     begin_round(rig, &object);
     held = true;
     keep_checkpoint(rig->rounds->keep, 0);
-    rig_take_back(rig); /* it is copied */
+    rig_withdraw(rig); /* it is copied */
     end_round(rig, &object, 2);
     assert_int_equal(saved(rig, 0), 0);
     held = false;
@@ -315,14 +315,14 @@ static void a_checkpoint_that_was_overtaken_by_a_state_leads_nowhere(void **stat
     struct rig *rig = begin("pace-overtaken", 0);
     held = true;
     rounds_until_due(rig, 0);
-    rig_take_back(rig);
+    rig_withdraw(rig);
     assert_true(testlib_sem_wait(&begun, DEADLINE_S));
     held = false;
     rig_make_state(rig, 0, 0.5f, &twin, &object);
     rig_diverge(rig, 0, twin);
     rig_bring(rig, 0, &object);
     for (int k = 0; k < MANY && rounds_state(rig->rounds, 0)->step != RIG_STATE_STEP; k++)
-        rig_take_back(rig);
+        rig_withdraw(rig);
     assert_int_equal(rounds_state(rig->rounds, 0)->step, RIG_STATE_STEP);
     sem_post(&go);
     rig_settle(rig);
@@ -347,7 +347,7 @@ static void an_export_holds_nothing_while_it_is_flushed(void **state)
     held = true;
     keep_export(rig->rounds->keep);
     for (uint32_t f = 0; f < RIG_FRAGMENTS; f++)
-        rig_take_back(rig);
+        rig_withdraw(rig);
     end_round(rig, &object, 1);
     assert_int_equal(rounds_info(rig->rounds).saving, ROUNDS_EXPORT_WRITING);
     held = false;

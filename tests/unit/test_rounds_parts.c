@@ -61,20 +61,20 @@ static struct rig *open_rig(const char *folder, int threads)
 /* All stay, and own these. */
 static void own_epoch(struct rig *rig, struct shardmap map)
 {
-    struct record record = roster_next(rig->chain);
-    record.map = map;
-    rig_epoch(rig, &record);
+    struct config config = roster_next(rig->config_log);
+    config.map = map;
+    rig_epoch(rig, &config);
 }
 
 /* Member 2 is away in the next epoch, and this result of the one before is carried; NULL: none. */
 static void begin_epoch(struct rig *rig, struct shardmap map, const struct result_id *carried, uint64_t shards)
 {
-    struct record record = roster_next(rig->chain);
-    roster_role(&record, 2, RECORD_AWAY, false);
-    record.map = map;
+    struct config config = roster_next(rig->config_log);
+    roster_role(&config, 2, CONFIG_AWAY, false);
+    config.map = map;
     if (carried != NULL)
-        roster_carry(&record, F, roster_number(carried->owner), carried->epoch, shards, &carried->digest);
-    rig_epoch(rig, &record);
+        roster_carry(&config, F, roster_number(carried->owner), carried->epoch, shards, &carried->digest);
+    rig_epoch(rig, &config);
 }
 
 static struct result_id put_result(struct rig *rig, uint32_t owner, bool counts_us);
@@ -251,7 +251,7 @@ static void assert_a_state_counts(uint64_t shards)
     object.key.version = 5;
     wire_contributor_put(row, 0, &(struct wire_contributor){.id = rig_id(SELF), .digest = {{1}}});
     if (shards != 0)
-        assert_ok(counted_note(replica_counted(twin, F), shards, 1, &meta));
+        assert_ok(dedup_note(replica_counted(twin, F), shards, 1, &meta));
     assert_ok(replica_hash(twin, F, state.version, state.step, &state.hash));
     object.bytes = (size_t)state_object_bytes(twin, F);
     state_object_make(twin, rig->plan->plan, F, &state, object.byte);
@@ -377,7 +377,7 @@ static void who_was_not_counted_in_a_shard_may_weigh_more_there(void **state)
     uint8_t row[WIRE_CONTRIBUTOR_BYTES];
     struct wire_meta only = {.contributors = row, .contributors_count = 1};
     wire_contributor_put(row, 0, &(struct wire_contributor){.id = rig_id(0)});
-    assert_ok(counted_note(replica_counted(rig->replica, F), 1 << 3, 1, &only));
+    assert_ok(dedup_note(replica_counted(rig->replica, F), 1 << 3, 1, &only));
     rig->hold = ~0u;
     posted_count = 0;
     uint64_t before = rig->snapshot[F].tokens;
@@ -477,7 +477,7 @@ static void a_mean_that_an_epoch_overtakes_is_not_made(void **state)
     (void)state;
     struct rig *rig = with_a_mean_that_waits("parts-overtaken");
     uint32_t count;
-    const struct part_result *kept = record_carried(chain_last(rig->chain), F, &count);
+    const struct part_result *kept = config_carried(config_log_last(rig->config_log), F, &count);
     assert_int_equal(count, 1);
     const struct result_id key = {.owner = kept->id.owner, .epoch = kept->id.epoch, .digest = kept->id.digest};
     begin_epoch(rig, map_of(first | second | third, 0, 0), &key, first);
@@ -498,7 +498,7 @@ static void an_owner_whose_mean_an_epoch_overtakes_goes_on(void **state)
         .kind = WIRE_CONTRIBUTION, .fragment = F, .version = 1, .epoch = 3, .owner = rig_id(SELF), .island = rig_id(0)};
     rig_step(rig, &(struct sync_event){.type = SYNC_EV_TRAINER_DOWN, .fragment = F});
     own_epoch(rig, map_of(first, second | third, 0)); /* other parts than the replica is cut for */
-    copy_give(rig->rounds->copy, F, rig->area[F]);    /* somebody reads the anchor */
+    copy_publish(rig->rounds->copy, F, rig->area[F]); /* somebody reads the anchor */
     for (uint32_t i = 0; i < MEMBERS; i += 2) {
         rig_contribution(rig, F, i, 100, 0.01f, &object);
         struct slot *slot = slots_in(rig->slots, F, i);

@@ -106,7 +106,7 @@ static uint64_t shards_of(uint32_t f)
 /* The n-th part of a fragment: its shards. */
 static uint64_t part(uint32_t f, uint32_t n)
 {
-    struct chain_part parts[CHAIN_PARTS_MAX];
+    struct version_part parts[VERSION_PARTS_MAX];
     assert_in_range(n, 0, parts_of(&run.parts, f, 1, parts) - 1);
     return parts[n].shards;
 }
@@ -221,16 +221,16 @@ static void an_anchor_is_mixed_where_it_counts_us_and_shifted_elsewhere(void **s
             counted |= (subset >> n & 1) != 0 ? part(F, n) : 0;
         take_snapshot(F, 6, 60);
         shared_counted(shared, F, counted);
-        assert_true(shared_give(shared, F));
-        assert_ok(shared_given(shared, F, subset + 1));
+        assert_true(shared_publish(shared, F));
+        assert_ok(shared_published(shared, F, subset + 1));
         assert_int_equal(word_of(F), IPC_ANCHOR);
         assert_int_equal(ipc_fragment(shm, F)->anchor_version, subset + 1);
         assert_modes(F, counted, false);
         take_anchor(F);
         assert_int_equal(shared_mixed(shared, F), SHARED_MIXED);
         /* What was taken in is done with: nothing of ours is in the next one. */
-        assert_true(shared_give(shared, F));
-        assert_ok(shared_given(shared, F, subset + 2));
+        assert_true(shared_publish(shared, F));
+        assert_ok(shared_published(shared, F, subset + 2));
         assert_modes(F, 0, false);
         take_anchor(F);
         assert_int_equal(shared_mixed(shared, F), SHARED_MIXED);
@@ -245,8 +245,8 @@ static void only_shards_that_hold_values_are_named(void **state)
     assert_int_equal(__builtin_popcountll(thin), 1);
     take_snapshot(THIN, 8, 60);
     shared_counted(shared, THIN, all);
-    assert_true(shared_give(shared, THIN));
-    assert_ok(shared_given(shared, THIN, 1));
+    assert_true(shared_publish(shared, THIN));
+    assert_ok(shared_published(shared, THIN, 1));
     assert_modes(THIN, thin, false);
 }
 
@@ -257,13 +257,13 @@ static void what_is_counted_adds_up_until_the_anchor_is_taken_in(void **state)
     uint64_t first = part(F, 0), both = part(F, 1);
     take_snapshot(F, 6, 60);
     shared_counted(shared, F, first);
-    assert_true(shared_give(shared, F));
-    assert_ok(shared_given(shared, F, 1));
-    assert_true(shared_take_back(shared, F));
+    assert_true(shared_publish(shared, F));
+    assert_ok(shared_published(shared, F, 1));
+    assert_true(shared_withdraw(shared, F));
     shared_counted(shared, F, both);
     both |= first;
-    assert_true(shared_give(shared, F));
-    assert_ok(shared_given(shared, F, 2));
+    assert_true(shared_publish(shared, F));
+    assert_ok(shared_published(shared, F, 2));
     assert_modes(F, both, false);
 }
 
@@ -277,19 +277,19 @@ static void void_work_is_replaced_by_the_next_anchor_alone(void **state)
     assert_ok(shared_release(shared, F, &wake));
     take_snapshot(F, 12, 120);
     shared_counted(shared, F, all);
-    assert_true(shared_give(shared, F));
-    assert_ok(shared_given(shared, F, 1));
+    assert_true(shared_publish(shared, F));
+    assert_ok(shared_published(shared, F, 1));
     assert_modes(F, all, true);
     take_anchor(F);
     assert_int_equal(shared_mixed(shared, F), SHARED_MIXED);
-    assert_true(shared_give(shared, F));
-    assert_ok(shared_given(shared, F, 2));
+    assert_true(shared_publish(shared, F));
+    assert_ok(shared_published(shared, F, 2));
     assert_modes(F, 0, false);
     /* A good snapshot makes up for a bad one before it. */
-    assert_true(shared_take_back(shared, F));
+    assert_true(shared_withdraw(shared, F));
     shared_void(shared, F, true);
     shared_void(shared, F, false);
-    assert_ok(shared_given(shared, F, 3));
+    assert_ok(shared_published(shared, F, 3));
     assert_modes(F, 0, false);
 }
 
@@ -300,8 +300,8 @@ static void what_a_trainer_before_left_is_forgotten(void **state)
     shared_counted(shared, F, all);
     shared_void(shared, F, true);
     shared_forget(shared, F);
-    assert_true(shared_give(shared, F));
-    assert_ok(shared_given(shared, F, 1));
+    assert_true(shared_publish(shared, F));
+    assert_ok(shared_published(shared, F, 1));
     assert_modes(F, 0, false);
 }
 
@@ -320,7 +320,7 @@ static void an_anchor_is_given_as_the_word_allows(void **state)
                                           .values_count = fragment->values_count,
                                           .area_offset = {fragment->area_offset[0], fragment->area_offset[1]}};
         bool busy = word == IPC_COPYING || word == IPC_MIXING;
-        assert_int_equal(shared_give(fresh, F), !busy);
+        assert_int_equal(shared_publish(fresh, F), !busy);
         assert_int_equal(ipc_word(fragment), busy ? word : (uint32_t)IPC_FILLING);
         /* After a snapshot it is taken in when that was due to come back, and the next one is due an interval on; where
          * nothing was sent it is taken in at once. */
@@ -336,23 +336,23 @@ static void an_anchor_that_had_to_wait_is_asked_for_once(void **state)
     (void)state;
     struct ipc_fragment *fragment = ipc_fragment(shm, F);
     assert_true(ipc_move(fragment, IPC_TRAINER, IPC_FREE, IPC_COPYING));
-    assert_false(shared_give(shared, F));
+    assert_false(shared_publish(shared, F));
     assert_int_equal(shared_taken(shared, F), SHARED_NOTHING); /* not yet */
     assert_true(ipc_move(fragment, IPC_TRAINER, IPC_COPYING, IPC_SNAPSHOT));
-    assert_int_equal(shared_taken(shared, F), SHARED_GIVE);
+    assert_int_equal(shared_taken(shared, F), SHARED_PUBLISH);
     assert_int_equal(shared_taken(shared, F), SHARED_SNAPSHOT);
-    assert_true(shared_give(shared, F));
-    assert_ok(shared_given(shared, F, 1));
+    assert_true(shared_publish(shared, F));
+    assert_ok(shared_published(shared, F, 1));
     assert_true(ipc_move(fragment, IPC_TRAINER, IPC_ANCHOR, IPC_MIXING));
-    assert_false(shared_give(shared, F));
+    assert_false(shared_publish(shared, F));
     assert_int_equal(shared_mixed(shared, F), SHARED_NOTHING);
     assert_true(ipc_move(fragment, IPC_TRAINER, IPC_MIXING, IPC_FREE));
-    assert_int_equal(shared_mixed(shared, F), SHARED_GIVE);
+    assert_int_equal(shared_mixed(shared, F), SHARED_PUBLISH);
     assert_int_equal(shared_mixed(shared, F), SHARED_MIXED);
-    assert_true(shared_give(shared, F));
+    assert_true(shared_publish(shared, F));
     /* What waits for one fragment is not asked for by another. */
     put_word(F, IPC_COPYING);
-    assert_false(shared_give(shared, F));
+    assert_false(shared_publish(shared, F));
     put_word(THIN, IPC_SNAPSHOT);
     assert_int_equal(shared_taken(shared, THIN), SHARED_SNAPSHOT);
 }
@@ -362,7 +362,7 @@ static void an_anchor_is_taken_back_until_the_trainer_begins_with_it(void **stat
     (void)state;
     for (uint32_t word = IPC_FREE; word < IPC_WORDS; word++) {
         put_word(F, word);
-        assert_int_equal(shared_take_back(shared, F), word == IPC_ANCHOR);
+        assert_int_equal(shared_withdraw(shared, F), word == IPC_ANCHOR);
         assert_int_equal(word_of(F), word == IPC_ANCHOR ? IPC_FILLING : word);
     }
 }
@@ -386,11 +386,11 @@ static void a_word_written_over_is_named_and_left_as_it_is(void **state)
         uint32_t found = word == IPC_WORDS ? OUTSIDE : word;
         if (word == IPC_FILLING)
             continue;
-        assert_true(shared_give(shared, THIN));
+        assert_true(shared_publish(shared, THIN));
         put_word(THIN, found);
         snprintf(part, sizeof part, "fragment 1: the trainer, or another process, wrote %s over the daemon's FILLING",
                  ipc_word_name(found));
-        assert_fails(ERR_PROTO, part, shared_given(shared, THIN, 1));
+        assert_fails(ERR_PROTO, part, shared_published(shared, THIN, 1));
         assert_int_equal(word_of(THIN), found);
         put_word(THIN, IPC_FREE);
     }
@@ -431,14 +431,14 @@ static void void_work_stays_void_for_the_next_daemon(void **state)
     struct shared *again;
     for (uint32_t word = IPC_FREE; word < IPC_WORDS; word++) {
         bool is_void = word == IPC_ANCHOR;
-        assert_true(shared_give(shared, F));
+        assert_true(shared_publish(shared, F));
         shared_void(shared, F, true);
-        assert_ok(shared_given(shared, F, 1));
+        assert_ok(shared_published(shared, F, 1));
         put_word(F, word); /* only in an anchor that was not taken in, the ranges are news */
         assert_ok(shared_adopt(&conf, dup(shared_fd(shared)), shared_session(shared), &again));
         assert_ok(shared_resume(again, F, 2, &resumed));
         put_word(F, IPC_FILLING);
-        assert_ok(shared_given(again, F, 2));
+        assert_ok(shared_published(again, F, 2));
         assert_modes(F, 0, is_void);
         shared_free(again);
         put_word(F, IPC_FREE);
@@ -454,8 +454,8 @@ static void what_was_counted_is_asked_of_the_ledger_again(void **state)
     shared_counted(shared, F, all);
     assert_ok(shared_resume(shared, F, 1, &resumed));
     assert_true(resumed.in_flight);
-    assert_true(shared_give(shared, F));
-    assert_ok(shared_given(shared, F, 1));
+    assert_true(shared_publish(shared, F));
+    assert_ok(shared_published(shared, F, 1));
     assert_modes(F, 0, false);
     assert_int_equal(counted_tokens(part(F, 0)), 60); /* those outlive the daemon */
 }
@@ -482,8 +482,8 @@ static void a_trainer_that_writes_meanwhile_moves_no_write_of_ours(void **state)
     atomic_store(&scribbling, true);
     assert_int_equal(pthread_create(&thread, NULL, scribble, NULL), 0);
     for (uint64_t v = 1; v <= GIFTS; v++) {
-        assert_true(shared_give(shared, F));
-        assert_ok(shared_given(shared, F, v)); /* one that is moved is written outside of the memory */
+        assert_true(shared_publish(shared, F));
+        assert_ok(shared_published(shared, F, v)); /* one that is moved is written outside of the memory */
     }
     atomic_store(&scribbling, false);
     pthread_join(thread, NULL);
@@ -509,7 +509,7 @@ static void a_step_beyond_the_run_is_no_long_way(void **state)
     assert_ok(shared_release(its, F, &wake));
     assert_true(fragment->due_step > TRAINERRUN_STEPS);
     atomic_store(&fragment->word, IPC_SNAPSHOT);
-    assert_true(shared_give(its, F));
+    assert_true(shared_publish(its, F));
     assert_true(fragment->due_step > TRAINERRUN_STEPS);
     alarm(0);
     munmap(memory, shared_bytes(its));

@@ -5,7 +5,7 @@
 
 #include "common/digest.h"
 #include "tests/lib/roster.h"
-#include "tests/lib/sample_records.h"
+#include "tests/lib/sample_configs.h"
 
 static const struct owner_rule everyone = {0};
 
@@ -13,13 +13,13 @@ static const struct owner_rule everyone = {0};
 static void with_one_voter(uint32_t count, uint32_t self, uint32_t voter, uint64_t version)
 {
     talk_among(count, self, 1, version, everyone);
-    struct record record = talk_draft();
-    roster_map(&record, &voter, 1);
-    for (uint32_t i = 0; i < record.members_count; i++) {
-        record.members[i].voter = record.members[i].id == roster_id(voter);
-        record.members[i].role = record.members[i].voter ? RECORD_OWNER : RECORD_CONTRIBUTOR;
+    struct config config = talk_draft();
+    roster_map(&config, &voter, 1);
+    for (uint32_t i = 0; i < config.members_count; i++) {
+        config.members[i].voter = config.members[i].id == roster_id(voter);
+        config.members[i].role = config.members[i].voter ? CONFIG_OWNER : CONFIG_CONTRIBUTOR;
     }
-    talk_begin_epoch(&record);
+    talk_begin_epoch(&config);
     for (uint32_t i = 0; i < count; i++)
         if (i != self)
             talk_follows(i);
@@ -78,14 +78,14 @@ static void who_repairs_is_asked_for_nothing(void **state)
     talk_ends(NULL);
 }
 
-/* Nor for what a record starts from, where it is the only one that has come so far. */
+/* Nor for what a configuration starts from, where it is the only one that has come so far. */
 static void nor_for_a_start(void **state)
 {
     (void)state;
     talk_among(3, 2, 1, 4, everyone);
-    struct record record = talk_draft();
-    records_start(&record, 0, 9);
-    talk_begin_epoch(&record);
+    struct config config = talk_draft();
+    configs_start(&config, 0, 9);
+    talk_begin_epoch(&config);
     talk_is_at(0, 9);
     talk_said[0].at.repairing = true;
     talk_follows(0);

@@ -9,17 +9,17 @@
 #include "common/mem.h"
 #include "daemon/state/state_object.h"
 #include "tests/lib/outofmem.h"
-#include "tests/lib/sample_records.h"
+#include "tests/lib/sample_configs.h"
 #include "tests/lib/smallrun.h"
 
-enum { F = 1, VERSION = 40, STEP = 321, HEADER_BYTES = 128, CERTIFICATE_BYTES = 2 * VOUCH_ROW_BYTES };
+enum { F = 1, VERSION = 40, STEP = 321, HEADER_BYTES = 128, CERTIFICATE_BYTES = 2 * CERTIFICATE_ROW_BYTES };
 /* Where the header has what (docs/FORMATS.md, 5). */
 enum { AT_STEP = 16, AT_HASH = 32, AT_COUNTS = 64 };
 
 static struct smallrun run;
-/* Three voters; two of them vouch for what is sent, and that is enough. */
-static struct record record;
-static struct vouch_rule rule;
+/* Three voters; two of them certify what is sent, and that is enough. */
+static struct config config;
+static struct certificate_rule rule;
 static struct state_expected any;
 
 struct object {
@@ -36,25 +36,26 @@ static struct replica *filled(const struct smallrun *of, uint64_t seed)
     return replica;
 }
 
-static void vouch(struct vouch_certificate *certificate, uint32_t id, const struct vouch_subject *subject)
+static void certificate_row(struct certificate *certificate, uint32_t id, const struct certificate_subject *subject)
 {
     certificate->rows[certificate->count].id = id;
-    vouch_sign(records_ident(id), subject, certificate->rows[certificate->count++].signature);
+    certificate_row_sign(configs_ident(id), subject, certificate->rows[certificate->count++].signature);
 }
 
 /* Puts another certificate behind an object that has one of two rows. */
-static void certify(struct object *object, const struct vouch_certificate *certificate)
+static void certify(struct object *object, const struct certificate *certificate)
 {
     uint64_t bytes = object->bytes - CERTIFICATE_BYTES;
-    uint64_t with = bytes + vouch_bytes(certificate->count);
+    uint64_t with = bytes + certificate_bytes(certificate->count);
     assert_ok(mem_grow(&object->data, object->bytes, (with > object->bytes ? with : object->bytes) + 1, 1, "a state"));
     state_object_certify(object->data, bytes, certificate);
     object->bytes = with;
 }
 
-static struct vouch_subject subject_of(const struct object *object)
+static struct certificate_subject subject_of(const struct object *object)
 {
-    return (struct vouch_subject){.nonce = record.nonce, .fragment = F, .version = VERSION, .hash = object->state.hash};
+    return (struct certificate_subject){
+        .nonce = config.nonce, .fragment = F, .version = VERSION, .hash = object->state.hash};
 }
 
 static struct object make(const struct smallrun *of, struct replica *replica)
@@ -65,10 +66,10 @@ static struct object make(const struct smallrun *of, struct replica *replica)
     assert_ok(mem_new((size_t)object.bytes, 1, "a state", &object.data));
     assert_ok(replica_hash(replica, F, VERSION, STEP, &object.state.hash));
     state_object_make(replica, of->plan->plan, F, &object.state, object.data);
-    const struct vouch_subject subject = subject_of(&object);
-    struct vouch_certificate certificate = {.count = 0};
-    vouch(&certificate, 2, &subject);
-    vouch(&certificate, 0, &subject);
+    const struct certificate_subject subject = subject_of(&object);
+    struct certificate certificate = {.count = 0};
+    certificate_row(&certificate, 2, &subject);
+    certificate_row(&certificate, 0, &subject);
     state_object_certify(object.data, bytes, &certificate);
     return object;
 }
@@ -156,13 +157,13 @@ static void a_changed_byte_is_seen(void **state)
         object.data[at] ^= 0x08;
         assert_refused(header        ? "not this state"
                        : step        ? " of " /* a run of fewer, or its hash */
-                       : certificate ? "vouched for by 1 voters"
+                       : certificate ? "certified by 1 voters"
                                      : "not those of its hash",
                        F, &any, object.data, object.bytes);
         object.data[at] ^= 0x08;
     }
     object.data[object.bytes - 1] ^= 0x08;
-    assert_refused("vouched for by 1 voters", F, &any, object.data, object.bytes);
+    assert_refused("certified by 1 voters", F, &any, object.data, object.bytes);
     object.data[object.bytes - CERTIFICATE_BYTES - 1] ^= 0x80; /* the last value's sign */
     assert_refused("not those of its hash", F, &any, object.data, object.bytes);
     mem_free(object.data);
@@ -205,38 +206,38 @@ static void another_version_or_fragment_than_asked_for_is_refused(void **state)
     replica_free(from);
 }
 
-/* A version that no majority of the voters vouches for is not taken over, however well it agrees with itself. */
+/* A version that no majority of the voters certifies is not taken over, however well it agrees with itself. */
 static void a_state_without_a_majority_behind_it_is_refused(void **state)
 {
     (void)state;
     struct replica *from = filled(&run, 1);
     struct object object = make(&run, from);
-    const struct vouch_subject subject = subject_of(&object);
-    struct vouch_subject other = subject, different = subject;
-    struct vouch_certificate none = {.count = 0}, one = none, twice = none, stranger = none, forged = none,
-                             another = none, lie = none;
+    const struct certificate_subject subject = subject_of(&object);
+    struct certificate_subject other = subject, different = subject;
+    struct certificate none = {.count = 0}, one = none, twice = none, stranger = none, forged = none, another = none,
+                       lie = none;
     other.version--;
     different.hash.byte[0] ^= 1;
-    vouch(&one, 1, &subject);
-    vouch(&twice, 1, &subject);
-    vouch(&twice, 1, &subject);
-    vouch(&stranger, 1, &subject);
-    vouch(&stranger, 3, &subject);
-    vouch(&forged, 1, &subject);
-    vouch(&forged, 1, &subject);
+    certificate_row(&one, 1, &subject);
+    certificate_row(&twice, 1, &subject);
+    certificate_row(&twice, 1, &subject);
+    certificate_row(&stranger, 1, &subject);
+    certificate_row(&stranger, 3, &subject);
+    certificate_row(&forged, 1, &subject);
+    certificate_row(&forged, 1, &subject);
     forged.rows[1].id = 2;
-    vouch(&another, 1, &subject);
-    vouch(&another, 2, &other);
-    vouch(&lie, 1, &subject);
-    vouch(&lie, 2, &different);
-    const struct vouch_certificate *bad[] = {&none, &one, &twice, &stranger, &forged, &another, &lie};
+    certificate_row(&another, 1, &subject);
+    certificate_row(&another, 2, &other);
+    certificate_row(&lie, 1, &subject);
+    certificate_row(&lie, 2, &different);
+    const struct certificate *bad[] = {&none, &one, &twice, &stranger, &forged, &another, &lie};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         mem_free(object.data);
         object = make(&run, from);
         certify(&object, bad[i]);
         assert_refused("are needed", F, &any, object.data, object.bytes);
     }
-    vouch(&one, 2, &subject);
+    certificate_row(&one, 2, &subject);
     mem_free(object.data);
     object = make(&run, from);
     certify(&object, &one);
@@ -253,15 +254,15 @@ static void a_liars_state_with_its_own_hash_is_refused(void **state)
     (void)state;
     struct replica *truth = filled(&run, 1), *lies = filled(&run, 3);
     struct object honest = make(&run, truth), object = make(&run, lies);
-    const struct vouch_subject subject = subject_of(&object), right = subject_of(&honest);
-    struct vouch_certificate certificate = {.count = 0};
-    vouch(&certificate, 2, &subject);
-    vouch(&certificate, 0, &right);
-    vouch(&certificate, 1, &right);
+    const struct certificate_subject subject = subject_of(&object), right = subject_of(&honest);
+    struct certificate certificate = {.count = 0};
+    certificate_row(&certificate, 2, &subject);
+    certificate_row(&certificate, 0, &right);
+    certificate_row(&certificate, 1, &right);
     certify(&object, &certificate);
     struct state_expected expected = any;
     expected.hash = &object.state.hash;
-    assert_refused("vouched for by 1 voters", F, &expected, object.data, object.bytes);
+    assert_refused("certified by 1 voters", F, &expected, object.data, object.bytes);
     mem_free(object.data);
     mem_free(honest.data);
     replica_free(truth);
@@ -273,12 +274,12 @@ static void a_voter_that_lost_its_own_takes_one_of_the_other(void **state)
     (void)state;
     struct replica *from = filled(&run, 1), *to = filled(&run, 2);
     struct object object = make(&run, from);
-    const struct vouch_subject subject = subject_of(&object);
-    struct vouch_certificate certificate = {.count = 0};
+    const struct certificate_subject subject = subject_of(&object);
+    struct certificate certificate = {.count = 0};
     struct state_expected expected = any;
-    vouch(&certificate, 0, &subject);
+    certificate_row(&certificate, 0, &subject);
     certify(&object, &certificate);
-    assert_refused("vouched for by 1 voters", F, &any, object.data, object.bytes);
+    assert_refused("certified by 1 voters", F, &any, object.data, object.bytes);
     expected.excused = 1;
     assert_ok(install(to, F, &expected, object.data, object.bytes));
     mem_free(object.data);
@@ -365,8 +366,7 @@ struct head {
     uint64_t bytes;
 };
 
-static struct head head_of(struct replica *replica, const struct object *object,
-                           const struct vouch_certificate *certificate)
+static struct head head_of(struct replica *replica, const struct object *object, const struct certificate *certificate)
 {
     uint64_t bytes = object->bytes - CERTIFICATE_BYTES;
     size_t count = state_object_leaves(bytes);
@@ -385,12 +385,12 @@ static struct head head_of(struct replica *replica, const struct object *object,
     return head;
 }
 
-static struct vouch_certificate two_voices(const struct object *object)
+static struct certificate two_voices(const struct object *object)
 {
-    const struct vouch_subject subject = subject_of(object);
-    struct vouch_certificate certificate = {.count = 0};
-    vouch(&certificate, 2, &subject);
-    vouch(&certificate, 0, &subject);
+    const struct certificate_subject subject = subject_of(object);
+    struct certificate certificate = {.count = 0};
+    certificate_row(&certificate, 2, &subject);
+    certificate_row(&certificate, 0, &subject);
     return certificate;
 }
 
@@ -405,7 +405,7 @@ static void a_head_and_its_body_make_a_state(void **state)
     (void)state;
     struct replica *from = filled(&run, 1), *to = filled(&run, 2);
     struct object object = make(&run, from);
-    const struct vouch_certificate certificate = two_voices(&object);
+    const struct certificate certificate = two_voices(&object);
     struct head head = head_of(from, &object, &certificate);
     struct state_head opened;
     uint8_t *whole;
@@ -448,7 +448,7 @@ static void a_head_that_proves_nothing_is_refused(void **state)
     (void)state;
     struct replica *from = filled(&run, 1), *to = filled(&run, 2);
     struct object object = make(&run, from);
-    const struct vouch_certificate certificate = two_voices(&object);
+    const struct certificate certificate = two_voices(&object);
     struct head head = head_of(from, &object, &certificate);
     for (uint64_t at = 0; at < head.bytes; at++) {
         struct state_head opened;
@@ -470,17 +470,17 @@ static void a_head_that_proves_nothing_is_refused(void **state)
         assert_no_head("not ", head.data, head.bytes);
     }
     mem_free(head.data);
-    const struct vouch_subject subject = subject_of(&object);
-    struct vouch_certificate one = {.count = 0};
-    vouch(&one, 2, &subject);
+    const struct certificate_subject subject = subject_of(&object);
+    struct certificate one = {.count = 0};
+    certificate_row(&one, 2, &subject);
     head = head_of(from, &object, &one);
     struct state_head opened;
-    assert_fails(ERR_AGAIN, "vouched for by 1 voters", open_head(to, head.data, head.bytes, &opened));
+    assert_fails(ERR_AGAIN, "certified by 1 voters", open_head(to, head.data, head.bytes, &opened));
     mem_free(head.data);
-    vouch(&one, 1, &subject);
+    certificate_row(&one, 1, &subject);
     one.rows[1].signature[3] ^= 1;
     head = head_of(from, &object, &one);
-    assert_no_head("vouched for by 1 voters", head.data, head.bytes); /* and never will be: it is forged */
+    assert_no_head("certified by 1 voters", head.data, head.bytes); /* and never will be: it is forged */
     mem_free(head.data);
     mem_free(object.data);
     replica_free(to);
@@ -506,19 +506,22 @@ int main(void)
         cmocka_unit_test(a_step_beyond_the_run_is_refused),
         cmocka_unit_test(without_memory_nothing_is_installed),
     };
-    record = records_first(3, false);
-    struct digest digest = records_digest(&record);
-    struct record copy;
-    struct chain *chain;
-    assert_ok(record_copy(&record, &copy));
-    assert_ok(chain_new(&chain));
-    assert_ok(chain_add(chain, &copy, &digest));
-    vouch_rule_of(chain, F, VERSION, &rule);
-    any = (struct state_expected){
-        .version = VERSION, .steps = SMALLRUN_STEPS, .nonce = record.nonce, .rule = &rule, .excused = VOUCH_NOBODY};
+    config = configs_first(3, false);
+    struct digest digest = configs_digest(&config);
+    struct config copy;
+    struct config_log *config_log;
+    assert_ok(config_copy(&config, &copy));
+    assert_ok(config_log_new(&config_log));
+    assert_ok(config_log_add(config_log, &copy, &digest));
+    certificate_rule_of(config_log, F, VERSION, &rule);
+    any = (struct state_expected){.version = VERSION,
+                                  .steps = SMALLRUN_STEPS,
+                                  .nonce = config.nonce,
+                                  .rule = &rule,
+                                  .excused = CERTIFICATE_NOBODY};
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    chain_free(chain);
-    record_deinit(&record);
+    config_log_free(config_log);
+    config_deinit(&config);
     smallrun_free(&run);
     return failed;
 }

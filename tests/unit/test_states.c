@@ -8,13 +8,13 @@
 
 #include "common/digest.h"
 #include "common/mem.h"
-#include "daemon/transfer/catchup.h"
-#include "daemon/transfer/lend.h"
+#include "daemon/transfer/state_transfer.h"
+#include "daemon/transfer/state_server.h"
 #include "daemon/peers/peers.h"
 #include "daemon/rules.h"
 #include "daemon/state/state_object.h"
 #include "daemon/trainer/attachment.h"
-#include "net/transfer/gather.h"
+#include "net/transfer/piece_picker.h"
 #include "tests/lib/isle.h"
 #include "tests/lib/played.h"
 #include "tests/lib/played_trainer.h"
@@ -37,7 +37,7 @@ struct whole {
 
 static struct whole whole_of(struct replica *replica, uint32_t f)
 {
-    const struct vouch_certificate none = {.count = 0};
+    const struct certificate none = {.count = 0};
     const struct plan *plan = a->plan->plan;
     struct whole whole = {.bytes = state_object_bytes(replica, f)};
     struct digest *leaves = calloc(state_object_leaves(whole.bytes), sizeof *leaves);
@@ -217,7 +217,7 @@ static void two_states_are_kept_for_others_and_no_longer_than_they_read(void **s
     played_say_done(b, A, &second, WIRE_NOT_NEEDED);
     assert_fetches(b, &third, other.head, other.head_bytes);
     /* Who is silent for long is let go; c is not. */
-    pass(LEND_IDLE_MS - 2000);
+    pass(STATE_SERVER_IDLE_MS - 2000);
     assert_fetches(c, &leaves, large.object + STATE_HEADER_BYTES, DIGEST_LEAF_BYTES);
     pass(4000);
     assert_denied(b, &leaves);
@@ -249,7 +249,7 @@ static void memory_of_copies_goes_when_nobody_reads(void **state)
     assert_fetches(c, &head, whole.head, whole.head_bytes);
     assert_int_equal(mem_pages_bytes(), with);
     played_say_done(c, A, &head, WIRE_NOT_NEEDED);
-    pass(LEND_IDLE_MS + 2000);
+    pass(STATE_SERVER_IDLE_MS + 2000);
     assert_int_equal(mem_pages_bytes(), before);
     free_whole(&whole);
     end();
@@ -287,7 +287,7 @@ static void one_reader_has_few_ranges_on_their_way(void **state)
     struct whole whole = whole_of(a->replica, LARGE);
     const struct wire_key head = head_key(LARGE, A);
     assert_fetches(b, &head, whole.head, whole.head_bytes);
-    for (uint32_t i = 0; i < LEND_RANGES_MAX; i++) {
+    for (uint32_t i = 0; i < STATE_SERVER_RANGES_MAX; i++) {
         const struct wire_key key = leaves_key(LARGE, A, 4 * i, 4);
         played_say_fetch(b, A, &key);
         isle_wait(objects_unacknowledged(a->objects, B) > 0);
@@ -423,7 +423,7 @@ static void a_state_comes_from_two_at_once(void **state)
 /* One that serves all that was asked for at a time, and hears in order what is said of it. */
 static bool serves_and_counts(struct server *server, uint32_t *open, struct event *event)
 {
-    struct wire_key keys[LEND_RANGES_MAX];
+    struct wire_key keys[STATE_SERVER_RANGES_MAX];
     uint32_t count = 0;
     while (played_heard(server->played)) {
         const struct wire_message *in = &server->played->in;
@@ -433,7 +433,7 @@ static bool serves_and_counts(struct server *server, uint32_t *open, struct even
             played_send(server->played, A, &in->fetch.key, theirs.head, theirs.head_bytes);
         if (in->type != WIRE_FETCH || in->fetch.key.kind != WIRE_LEAVES)
             continue;
-        assert_true(++*open <= GATHER_ASKS); /* or it would be refused as too much at a time */
+        assert_true(++*open <= PIECE_PICKER_ASKS); /* or it would be refused as too much at a time */
         keys[count++] = in->fetch.key;
     }
     for (uint32_t i = 0; i < count; i++)
@@ -614,7 +614,7 @@ static void no_state_comes_in_while_a_trainers_tensors_are_taken_over(void **sta
     (void)state;
     begin_with("states-initial", false);
     struct played_trainer *trainer = played_trainer_open(a);
-    played_trainer_give_initial(trainer);
+    played_trainer_publish_initial(trainer);
     assert_true(attachment_initialising(a->trainer->attachment));
     lose(OTHER, 0.25f);
     isle_wait(played_heard_type(b, WIRE_FETCH));

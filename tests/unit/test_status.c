@@ -217,11 +217,11 @@ static void two_machines_with_one_key_are_told_for_a_minute(void **state)
         played_greet(look.b, look.a);
         played_settle(look.b, LOOK_A, WIRE_HELLO);
     }
-    assert_complains(take(), COMPLAINT_TWINS, "two machines speak with the key of island b");
+    assert_complains(take(), COMPLAINT_DUPLICATE_KEY, "two machines speak with the key of island b");
     look.a->now_ms += 60000 - 1;
-    assert_complains(take(), COMPLAINT_TWINS, "");
+    assert_complains(take(), COMPLAINT_DUPLICATE_KEY, "");
     look.a->now_ms++;
-    assert_silent(take(), COMPLAINT_TWINS);
+    assert_silent(take(), COMPLAINT_DUPLICATE_KEY);
     look_end();
 }
 

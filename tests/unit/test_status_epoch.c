@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* status: what it says of epochs: who is lost and who is not there at all, who votes, what the next record waits for,
- * and whether this island has a say. One island with all its parts, others played; the records are the test's. */
+/* status: what it says of epochs: who is lost and who is not there at all, who votes, what the next configuration waits
+ * for, and whether this island has a say. One island with all its parts, others played; the configurations are the
+ * test's. */
 #include "tests/lib/testlib.h"
 
 #include <stdio.h>
@@ -28,10 +29,10 @@ static void a_member_that_is_lost_is_so_and_rounds_do_not_wait_for_it(void **sta
     played_greet(look.b, look.a);
     assert_complains(look_take(), COMPLAINT_AWAY, "island c was not heard of yet");
     assert_silent(look_take(), COMPLAINT_LOST);
-    assert_string_equal(record_role_name(look.status.peers[LOOK_C].member->as.role), "owner");
-    struct record record = isle_next_record(look.a);
-    isle_set_owners(&record, (const uint32_t[]){LOOK_A, LOOK_B}, 2, RECORD_AWAY);
-    isle_adopt(look.a, &record);
+    assert_string_equal(config_role_name(look.status.peers[LOOK_C].member->as.role), "owner");
+    struct config config = isle_next_config(look.a);
+    isle_set_owners(&config, (const uint32_t[]){LOOK_A, LOOK_B}, 2, CONFIG_AWAY);
+    isle_adopt(look.a, &config);
     assert_complains(look_take(), COMPLAINT_LOST, "island c is lost: the run goes on without it");
     assert_silent(look_take(), COMPLAINT_AWAY);
     assert_silent(look_take(), COMPLAINT_NO_MAJORITY);
@@ -74,10 +75,10 @@ static void who_stands_back_is_told_with_whom_it_does_not_hear(void **state)
     played_greet(look.b, look.a);
     played_greet(look.c, look.a);
     beat_apart(false); /* one way, or c blames b for its results: nobody else can tell */
-    assert_complains(look_take(), COMPLAINT_APART,
+    assert_complains(look_take(), COMPLAINT_PARTITIONED,
                      "island c does not hear island b, or gets no result of it: c stands back");
     beat_apart(true);
-    assert_complains(look_take(), COMPLAINT_APART, "islands c and b do not hear each other: c stands back");
+    assert_complains(look_take(), COMPLAINT_PARTITIONED, "islands c and b do not hear each other: c stands back");
     assert_silent(look_take(), COMPLAINT_LOST);
     look_end();
 }
@@ -95,9 +96,9 @@ static void who_is_heard_and_makes_no_result_is_told_as_such(void **state)
         look.a->now_ms += 250;
         membership_host_tick(look.a->host, &silent, false, look.a->now_ms);
     }
-    assert_complains(look_take(), COMPLAINT_APART,
+    assert_complains(look_take(), COMPLAINT_PARTITIONED,
                      "island c is heard, and makes no result of its shards: c stands back");
-    assert_remedy(COMPLAINT_APART, "look at its daemon, disk and memory");
+    assert_remedy(COMPLAINT_PARTITIONED, "look at its daemon, disk and memory");
     look_end();
 }
 
@@ -106,11 +107,11 @@ static void a_slot_that_is_nobodys_is_not_shown(void **state)
     (void)state;
     look_begin("status-slot", 3, NULL);
     played_greet(look.c, look.a);
-    struct record record = isle_next_record(look.a);
-    isle_set_owners(&record, (const uint32_t[]){LOOK_A, LOOK_C}, 2, RECORD_AWAY);
-    record.members[LOOK_B] = record.members[LOOK_C]; /* b's key has left the roster */
-    record.members_count = 2;
-    isle_adopt(look.a, &record);
+    struct config config = isle_next_config(look.a);
+    isle_set_owners(&config, (const uint32_t[]){LOOK_A, LOOK_C}, 2, CONFIG_AWAY);
+    config.members[LOOK_B] = config.members[LOOK_C]; /* b's key has left the roster */
+    config.members_count = 2;
+    isle_adopt(look.a, &config);
     assert_int_equal(look.a->configs.view.count, 3);
     assert_silent(look_take(), COMPLAINT_AWAY);
     assert_silent(look_take(), COMPLAINT_ALONE);
@@ -150,9 +151,9 @@ static void a_witness_that_is_away_is_no_island(void **state)
     assert_complains(look_take(), COMPLAINT_AWAY, "island c was not heard of yet");
     assert_non_null(strstr(complaint_of(look_take(), COMPLAINT_AWAY)->remedy, "rounds go on without the witness"));
     assert_silent(look_take(), COMPLAINT_NO_MAJORITY);
-    struct record record = isle_next_record(look.a);
-    isle_set_owners(&record, (const uint32_t[]){LOOK_A}, 1, RECORD_AWAY);
-    isle_adopt(look.a, &record); /* b is lost, and one copy is enough; but without the witness nobody could let b in */
+    struct config config = isle_next_config(look.a);
+    isle_set_owners(&config, (const uint32_t[]){LOOK_A}, 1, CONFIG_AWAY);
+    isle_adopt(look.a, &config); /* b is lost, and one copy is enough; but without the witness nobody could let b in */
     assert_string_equal(look_take()->epoch.advice, "");
     assert_complains(look_take(), COMPLAINT_NO_MAJORITY, "1 of the 2 that vote are heard, no majority: rounds close");
     played_greet(look.c, look.a);
@@ -298,7 +299,8 @@ static void in_a_minority_nobody_is_taken_for_lost(void **state)
     look_end();
 }
 
-/* It was away when it was revoked, so it has no record that says so: b and c have another key for it, or none. */
+/* It was away when it was revoked, so it has no configuration that says so: b and c have another key for it, or none.
+ */
 static void whom_most_do_not_let_in_is_told_that_it_was_probably_revoked(void **state)
 {
     (void)state;
@@ -348,18 +350,18 @@ static void an_epoch_that_is_being_decided_for_long_is_told_with_what_it_waits_f
     (void)state;
     look_begin("status-sealed", 3, NULL);
     played_greet(look.b, look.a);
-    struct epoch_message prepare = {.type = WIRE_PREPARE, .epoch = 1, .ballot = (uint64_t)1 << 32 | LOOK_B}, answer;
+    struct paxos_message prepare = {.type = WIRE_PREPARE, .epoch = 1, .ballot = (uint64_t)1 << 32 | LOOK_B}, answer;
     played_say_epoch(look.b, LOOK_A, &prepare);
     isle_wait(played_heard_epoch(look.b, &answer));
     assert_int_equal(answer.type, WIRE_PROMISE);
-    wire_epoch_deinit(&answer);
+    wire_paxos_deinit(&answer);
     look.a->now_ms += 2000;
     assert_silent(look_take(), COMPLAINT_SEALED);
     look.a->now_ms += 500;
     assert_complains(look_take(), COMPLAINT_SEALED, "decided for 2 s; it waits for island b, which proposes it");
     assert_int_equal(look.status.epoch.sealed_ms, 2500);
-    struct record record = isle_next_record(look.a);
-    isle_adopt(look.a, &record);
+    struct config config = isle_next_config(look.a);
+    isle_adopt(look.a, &config);
     assert_silent(look_take(), COMPLAINT_SEALED);
     assert_int_equal(look.status.epoch.sealed_ms, 0);
     look_end();
@@ -367,10 +369,10 @@ static void an_epoch_that_is_being_decided_for_long_is_told_with_what_it_waits_f
 
 static void be_sealed_by_b(void)
 {
-    struct epoch_message prepare = {.type = WIRE_PREPARE, .epoch = 1, .ballot = (uint64_t)1 << 32 | LOOK_B}, answer;
+    struct paxos_message prepare = {.type = WIRE_PREPARE, .epoch = 1, .ballot = (uint64_t)1 << 32 | LOOK_B}, answer;
     played_say_epoch(look.b, LOOK_A, &prepare);
     isle_wait(played_heard_epoch(look.b, &answer));
-    wire_epoch_deinit(&answer);
+    wire_paxos_deinit(&answer);
 }
 
 /* Where the others do without this island, rounds do not wait for what it is sealed for. */
@@ -405,7 +407,7 @@ static void a_vote_that_cannot_be_kept_is_told_with_what_its_disk_says(void **st
     assert_silent(look_take(), COMPLAINT_DISK);
     snprintf(aside, sizeof aside, "%s-aside", look.a->conf.state_folder);
     assert_int_equal(rename(look.a->conf.state_folder, aside), 0);
-    struct epoch_message prepare = {.type = WIRE_PREPARE, .epoch = 1, .ballot = (uint64_t)1 << 32 | LOOK_B};
+    struct paxos_message prepare = {.type = WIRE_PREPARE, .epoch = 1, .ballot = (uint64_t)1 << 32 | LOOK_B};
     played_say_epoch(look.b, LOOK_A, &prepare);
     isle_wait(membership_host_unkept(look.a->host)[0] != '\0');
     look.a->now_ms += 100;
@@ -420,7 +422,7 @@ static void a_vote_that_cannot_be_kept_is_told_with_what_its_disk_says(void **st
 }
 
 /* It drains, and the others do not answer. */
-static void a_wish_that_nobody_decides_is_told_as_one(void **state)
+static void a_change_request_that_nobody_decides_is_told_as_one(void **state)
 {
     (void)state;
     look_begin_run("status-wish", 3, NULL);
@@ -433,7 +435,7 @@ static void a_wish_that_nobody_decides_is_told_as_one(void **state)
         look.a->now_ms += 250;
         isle_tick(look.a);
     }
-    assert_true(look_take()->epoch.wished_ms > 0);
+    assert_true(look_take()->epoch.requested_ms > 0);
     assert_int_equal(look.status.epoch.sealed_ms, 0);
     assert_string_equal(look.status.epoch.waits, "those that vote, of which this island is none now");
     assert_silent(look_take(), COMPLAINT_SEALED);
@@ -448,16 +450,16 @@ static void a_wish_that_nobody_decides_is_told_as_one(void **state)
     look_end();
 }
 
-static void adopt_role(uint32_t slot, enum record_role role)
+static void adopt_role(uint32_t slot, enum config_role role)
 {
-    struct record record = isle_next_record(look.a);
+    struct config config = isle_next_config(look.a);
     uint32_t owners[ISLE_MAX], count = 0;
     for (uint32_t i = 0; i < look.run->count; i++)
         if (i != slot)
             owners[count++] = i;
-    isle_set_owners(&record, owners, count, role);
-    record.members[slot].role = (uint8_t)role;
-    isle_adopt(look.a, &record);
+    isle_set_owners(&config, owners, count, role);
+    config.members[slot].role = (uint8_t)role;
+    isle_adopt(look.a, &config);
 }
 
 /* What people have to do something about is a complaint: one that was put out, or drained. */
@@ -468,32 +470,32 @@ static void an_island_that_takes_no_part_says_so_itself(void **state)
     played_greet(look.b, look.a);
     played_greet(look.c, look.a);
     assert_silent(look_take(), COMPLAINT_NO_PART);
-    adopt_role(LOOK_A, RECORD_AWAY);
+    adopt_role(LOOK_A, CONFIG_AWAY);
     assert_complains(look_take(), COMPLAINT_NO_PART,
-                     "this island takes no part: by the record of epoch 1 it was lost or evicted");
+                     "this island takes no part: by the configuration of epoch 1 it was lost or evicted");
     assert_remedy(COMPLAINT_NO_PART, "it comes back by itself");
-    adopt_role(LOOK_C, RECORD_AWAY);
+    adopt_role(LOOK_C, CONFIG_AWAY);
     assert_silent(look_take(), COMPLAINT_NO_PART);
     peers_drain(look.a->peers, true);
     assert_silent(look_take(), COMPLAINT_NO_PART); /* it is not decided yet */
-    adopt_role(LOOK_A, RECORD_DRAINING);
+    adopt_role(LOOK_A, CONFIG_DRAINING);
     assert_silent(look_take(), COMPLAINT_NO_PART); /* it left as its people asked: nothing is wrong */
     peers_drain(look.a->peers, false);
     assert_silent(look_take(), COMPLAINT_NO_PART); /* it comes back */
     look_end();
 }
 
-/* As drain itself suggests: then it is stopped, and some time later a record says that it is away. */
+/* As drain itself suggests: then it is stopped, and some time later a configuration says that it is away. */
 static void who_drained_and_is_away_is_no_complaint(void **state)
 {
     (void)state;
     look_begin("status-drained", 3, NULL);
     played_greet(look.b, look.a);
     assert_complains(look_take(), COMPLAINT_AWAY, "island c");
-    adopt_role(LOOK_C, RECORD_DRAINING);
+    adopt_role(LOOK_C, CONFIG_DRAINING);
     assert_silent(look_take(), COMPLAINT_AWAY);
     assert_true(look.status.peers[LOOK_C].drained);
-    adopt_role(LOOK_C, RECORD_AWAY);
+    adopt_role(LOOK_C, CONFIG_AWAY);
     assert_silent(look_take(), COMPLAINT_LOST);
     assert_silent(look_take(), COMPLAINT_AWAY);
     assert_int_equal(look.status.islands_drained, 1);
@@ -501,12 +503,12 @@ static void who_drained_and_is_away_is_no_complaint(void **state)
     assert_int_equal(json_array_size(json_object_get(json, "left")), 1);
     assert_string_equal(json_string_value(json_array_get(json_object_get(json, "left"), 0)), "c");
     json_decref(json);
-    struct record record = isle_next_record(look.a);
-    isle_set_owners(&record, (const uint32_t[]){LOOK_A, LOOK_B, LOOK_C}, 3, RECORD_OWNER);
-    record.members[LOOK_C].role = RECORD_OWNER;
-    record.members[LOOK_C].voter = true;
-    isle_adopt(look.a, &record); /* it took part again, and is lost now */
-    adopt_role(LOOK_C, RECORD_AWAY);
+    struct config config = isle_next_config(look.a);
+    isle_set_owners(&config, (const uint32_t[]){LOOK_A, LOOK_B, LOOK_C}, 3, CONFIG_OWNER);
+    config.members[LOOK_C].role = CONFIG_OWNER;
+    config.members[LOOK_C].voter = true;
+    isle_adopt(look.a, &config); /* it took part again, and is lost now */
+    adopt_role(LOOK_C, CONFIG_AWAY);
     assert_complains(look_take(), COMPLAINT_LOST, "island c is lost");
     assert_int_equal(look.status.islands_drained, 0);
     look_end();
@@ -533,7 +535,7 @@ int main(void)
         cmocka_unit_test(an_epoch_that_is_being_decided_for_long_is_told_with_what_it_waits_for),
         cmocka_unit_test(rounds_that_close_do_not_wait_for_the_next_epoch),
         cmocka_unit_test(a_vote_that_cannot_be_kept_is_told_with_what_its_disk_says),
-        cmocka_unit_test(a_wish_that_nobody_decides_is_told_as_one),
+        cmocka_unit_test(a_change_request_that_nobody_decides_is_told_as_one),
         cmocka_unit_test(an_island_that_takes_no_part_says_so_itself),
         cmocka_unit_test(who_drained_and_is_away_is_no_complaint),
     };

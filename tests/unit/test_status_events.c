@@ -301,7 +301,7 @@ static void imagine(uint32_t heard)
     look.status.epoch = (struct status_epoch){
         .voters = 4, .voters_heard = heard, .voters_sure = heard, .majority = heard > 2, .doubt = "", .unkept = ""};
     for (uint32_t i = 0; i < 4; i++) {
-        members[i] = (struct view_member){.used = true, .as.voter = true, .as.role = RECORD_OWNER, .as.address = ""};
+        members[i] = (struct view_member){.used = true, .as.voter = true, .as.role = CONFIG_OWNER, .as.address = ""};
         snprintf(members[i].as.name, sizeof members[i].as.name, "%c", "abcd"[i]);
         rows[i] =
             (struct status_peer){.member = &members[i], .self = i == LOOK_A, .up = i < heard, .note = "", .fault = ""};
@@ -336,7 +336,7 @@ static void two_halves_are_told_that_a_witness_helps(void **state)
     complaints_all(&look.status);
     assert_null(strstr(remedy_of(COMPLAINT_NO_MAJORITY), "witness"));
     imagine(2); /* there is one already */
-    members[D].as.role = RECORD_WITNESS;
+    members[D].as.role = CONFIG_WITNESS;
     complaints_all(&look.status);
     assert_null(strstr(remedy_of(COMPLAINT_NO_MAJORITY), "with a witness"));
     forget();

@@ -12,7 +12,7 @@
 #include "common/mem.h"
 #include "daemon/control/complaints.h"
 #include "daemon/control/status.h"
-#include "net/membership/wire_epoch.h"
+#include "net/membership/wire_paxos.h"
 
 enum { MEMBERS = 3, SELF = 1, FRAGMENTS = 2, CODES = COMPLAINT_CODES };
 
@@ -36,7 +36,7 @@ static void fill_peers(void)
     for (uint32_t i = 0; i < MEMBERS; i++) {
         uint64_t base = 100 * (i + 1);
         members[i] = (struct view_member){.used = true,
-                                          .as.role = (uint8_t)(RECORD_OWNER + i),
+                                          .as.role = (uint8_t)(CONFIG_OWNER + i),
                                           .as.voter = i == 0,
                                           .as.address = "",
                                           .as.uplink = base};
@@ -93,8 +93,8 @@ static void fill_complaints(void)
 static void fill_epoch(void)
 {
     view.epoch = 41;
-    status.epoch.wishes[0] = (struct membership_pending){WIRE_WISH_REVOKE, 1, "c", 46};
-    status.epoch.wishes_count = 1;
+    status.epoch.requests[0] = (struct membership_pending){WIRE_CHANGE_REVOKE, 1, "c", 46};
+    status.epoch.change_requests_count = 1;
 }
 
 static void fill_spec(void)
@@ -154,7 +154,7 @@ static int fill(void **state)
                                        .votes = true,
                                        .doubt = "why",
                                        .sealed_ms = 44,
-                                       .wished_ms = 45,
+                                       .requested_ms = 45,
                                        .waits = "an answer",
                                        .advice = "a third"},
                              .left_s = 33,
@@ -208,12 +208,12 @@ static void assert_hash(const json_t *object, const char *key, const struct dige
     assert_text(object, key, digest_hex(hash, hex));
 }
 
-static void assert_wish(const json_t *wish)
+static void assert_change_request(const json_t *request)
 {
-    assert_text(wish, "kind", "revoke");
-    assert_text(wish, "island", view.members[1].as.name);
-    assert_text(wish, "by", "c");
-    assert_number(wish, "for_ms", 46);
+    assert_text(request, "kind", "revoke");
+    assert_text(request, "island", view.members[1].as.name);
+    assert_text(request, "by", "c");
+    assert_number(request, "for_ms", 46);
 }
 
 static void assert_processor(const json_t *processor)
@@ -291,11 +291,11 @@ static void a_status_says_what_was_taken(void **state)
     assert_true(json_is_true(json_object_get(json, "votes")));
     assert_text(json, "doubt", "why");
     assert_number(json, "sealed_ms", 44);
-    assert_number(json, "wished_ms", 45);
+    assert_number(json, "requested_ms", 45);
     assert_text(json, "waits", "an answer");
     assert_text(json, "advice", "a third");
     assert_number(json, "left_s", 33);
-    assert_wish(json_array_get(json_object_get(json, "wishes"), 0));
+    assert_change_request(json_array_get(json_object_get(json, "change_requests"), 0));
     assert_text(json, "capped", "a setting");
     assert_text(json, "saving", "done");
     assert_text(json, "saved", "there");
@@ -353,7 +353,7 @@ static void each_peer_has_a_row(void **state)
         assert_text(row, "public_key", members[i].key_text);
         assert_text(row, "address", members[i].as.address);
         assert_number(row, "uplink_bit_s", base);
-        assert_text(row, "role", record_role_name(RECORD_OWNER + i));
+        assert_text(row, "role", config_role_name(CONFIG_OWNER + i));
         assert_true(json_is_true(json_object_get(row, "voter")) == (i == 0));
         assert_true(json_is_true(json_object_get(row, "self")) == (i == SELF));
         assert_true(json_is_true(json_object_get(row, "up")) == (i != 2));
@@ -506,8 +506,8 @@ static void the_document_names_what_peers_and_fragments_hold(void **state)
     add_keys(json, &printed);
     json_decref(json);
     add_text(&printed, "status");
-    for (unsigned i = RECORD_OWNER; i < RECORD_ROLES; i++)
-        add_text(&printed, record_role_name(i));
+    for (unsigned i = CONFIG_OWNER; i < CONFIG_ROLES; i++)
+        add_text(&printed, config_role_name(i));
     for (uint32_t i = 0; i < WIRE_TRAINER_STATES; i++)
         add_text(&printed, wire_trainer_name(i));
     read_document("\n`peers`: ", "\n`fragments`: ", &documented);

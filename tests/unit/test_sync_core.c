@@ -7,13 +7,13 @@
 
 enum { MEMBERS = 3, FRAGMENTS = 2 };
 /* As said above grow_ring(). */
-enum { ROOM = FRAGMENTS * (MEMBERS + CHAIN_PARTS_MAX + 5) + 1 };
+enum { ROOM = FRAGMENTS * (MEMBERS + VERSION_PARTS_MAX + 5) + 1 };
 
 static const uint32_t ids[MEMBERS + 2] = {13, 3, 23, 43, 33};
 
 static struct sync_view view_of(uint32_t members)
 {
-    struct sync_view view = {.self = 1, .slots = members, .ids = ids, .certifying = 2, .votes = true};
+    struct sync_view view = {.self = 1, .slots = members, .ids = ids, .commit_quorum = 2, .votes = true};
     view.members = view.taking_part = view.keepers = bitset_first(members);
     return view;
 }
@@ -75,7 +75,7 @@ static void members_come_and_go(void **state)
     struct sync *sync = sync_of_three();
     sync->peers[2].up = true;
     sync->peers[2].fragments[1] = (struct wire_standing){.version = 7, .contributed = 8, .abstained = 3, .said = true};
-    sync->peers[2].holdings[1].count = 1;
+    sync->peers[2].reports[1].count = 1;
     struct sync_view view = view_of(MEMBERS + 2);
     bitset_remove(&view.members, 0);
     bitset_remove(&view.keepers, 4);
@@ -86,12 +86,12 @@ static void members_come_and_go(void **state)
     assert_false(sync_core_other(sync, 1));
     assert_true(sync_core_other(sync, 4));
     assert_null(sync->peers[0].fragments);
-    assert_null(sync->peers[4].holdings);
+    assert_null(sync->peers[4].reports);
     assert_true(sync->peers[2].up);
     assert_int_equal(sync->peers[2].fragments[1].version, 7);
     assert_int_equal(sync->peers[2].fragments[1].contributed, 7); /* it was to other owners */
     assert_int_equal(sync->peers[2].fragments[1].abstained, 3);
-    assert_int_equal(sync->peers[2].holdings[1].count, 0);
+    assert_int_equal(sync->peers[2].reports[1].count, 0);
     for (uint64_t i = 0; i < (uint64_t)ROOM + 2 * FRAGMENTS; i++)
         sync_core_put_version(sync, SYNC_DO_APPLY, 1, i);
     for (uint64_t i = 0; i < (uint64_t)ROOM + 2 * FRAGMENTS; i++)

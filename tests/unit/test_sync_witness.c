@@ -43,7 +43,7 @@ static void what_a_witness_says_of_fragments_is_not_believed(void **state)
 }
 
 /* A result that is here counts when the other island has it, too: the witness has no copies. */
-static void what_a_witness_holds_certifies_nothing(void **state)
+static void what_a_witness_holds_commits_nothing(void **state)
 {
     (void)state;
     among_three(0);
@@ -52,12 +52,12 @@ static void what_a_witness_holds_certifies_nothing(void **state)
     talk_shows(2, 0);
     talk_shows(2, 1);
     assert_null(talk_ordered(SYNC_DO_APPLY));
-    assert_int_equal(sync_uncertified(talk_sync, 0), 2);
+    assert_int_equal(sync_uncommitted(talk_sync, 0), 2);
     talk_shows(1, 1);
     struct digest first = talk_result_named('a', 0, VERSION + 1, 0);
     talk_shows_digest(1, 0, &first);
     talk_hear(1);
-    assert_int_equal(sync_uncertified(talk_sync, 0), 0);
+    assert_int_equal(sync_uncommitted(talk_sync, 0), 0);
 }
 
 static void nothing_is_sent_to_a_witness(void **state)
@@ -169,7 +169,7 @@ int main(void)
     assert_ok(digest_init());
     const struct CMUnitTest tests[] = {
         CASE(what_a_witness_says_of_fragments_is_not_believed),
-        CASE(what_a_witness_holds_certifies_nothing),
+        CASE(what_a_witness_holds_commits_nothing),
         CASE(nothing_is_sent_to_a_witness),
         CASE(nothing_is_asked_of_a_witness),
         CASE(nobody_waits_for_a_witness),

@@ -407,7 +407,7 @@ static void who_joins_brings_no_initial_tensors(void **state)
 {
     (void)state;
     for (int away = 0; away < 2; away++) {
-        stage.run.view.members[stage.run.view.self].as.role = away != 0 ? RECORD_AWAY : RECORD_OBSERVER;
+        stage.run.view.members[stage.run.view.self].as.role = away != 0 ? CONFIG_AWAY : CONFIG_OBSERVER;
         stage_connect(&stage);
         stage_register(&stage);
         stage_tick(&stage, 2 * PATIENCE_MS);
@@ -567,7 +567,7 @@ static void who_is_far_behind_catches_up_first(void **state)
     assert_posted(&stage, "start 1, up 1@6");
 }
 
-/* What the others are ahead by does not come, for nobody vouches for it: training does not wait for that. */
+/* What the others are ahead by does not come, for nobody certifies it: training does not wait for that. */
 static void who_cannot_catch_up_trains_all_the_same(void **state)
 {
     (void)state;

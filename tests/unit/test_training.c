@@ -238,7 +238,7 @@ static void an_anchor_that_was_repaired_is_put_there_anew(void **state)
     stage_results(&stage, 0, &none);
     stage_hear(&stage, IPC_WAKE);
     stage_forget(&stage);
-    trainer_give(stage.trainer, 0); /* of the same version */
+    trainer_publish(stage.trainer, 0); /* of the same version */
     stage_turn(&stage);
     assert_posted(&stage, "fill 0");
     assert_woken(0);
@@ -251,7 +251,7 @@ static void orders_reach_the_memory(void **state)
     trainer_run_step(stage.trainer, 321);
     assert_int_equal(atomic_load(&stage.shm->run_step), 321);
     trainer_release(stage.trainer, 0); /* there is none */
-    trainer_take_back(stage.trainer, 0);
+    trainer_withdraw(stage.trainer, 0);
     stage_turn(&stage);
     assert_posted(&stage, "");
     stage_hear_nothing(&stage);
@@ -556,22 +556,22 @@ static void an_end_that_is_not_known_is_said_when_nobody_came_in_time(void **sta
 /* ---- who is away ---- */
 
 /* The next epoch, in which cyd is of this role, or off the roster. Ana owns and votes as before. */
-static void begin_epoch(enum record_role role, bool voter, bool revoked)
+static void begin_epoch(enum config_role role, bool voter, bool revoked)
 {
-    struct record record = roster_next(stage.run.chain);
+    struct config config = roster_next(stage.run.config_log);
     struct view_changes changes;
     struct sync_action action;
     uint8_t key[IDENT_KEY_BYTES];
     memcpy(key, stage.run.view.members[stage.run.view.self].as.key, sizeof key);
-    roster_role(&record, CYD, role, voter);
-    roster_map_owners(&record);
-    record.members_count -= revoked;
-    roster_add(stage.run.chain, &record);
-    assert_ok(
-        view_update(&stage.run.view, chain_last(stage.run.chain), chain_last_digest(stage.run.chain), key, &changes));
+    roster_role(&config, CYD, role, voter);
+    roster_map_owners(&config);
+    config.members_count -= revoked;
+    roster_add(stage.run.config_log, &config);
+    assert_ok(view_update(&stage.run.view, config_log_last(stage.run.config_log),
+                          config_log_last_digest(stage.run.config_log), key, &changes));
     if (revoked)
         view_release(&stage.run.view, CYD);
-    struct sync_view view = roster_view(stage.run.chain, stage.run.view.self, stage.run.ids, TRAINERRUN_ISLANDS);
+    struct sync_view view = roster_view(stage.run.config_log, stage.run.view.self, stage.run.ids, TRAINERRUN_ISLANDS);
     assert_ok(sync_begin_epoch(stage.run.sync, &view, stage.now_ms));
     while (sync_action(stage.run.sync, &action))
         continue;
@@ -582,11 +582,11 @@ static void only_islands_that_rounds_wait_for_are_missed(void **state)
 {
     (void)state;
     static const struct {
-        enum record_role role;
+        enum config_role role;
         bool voter, revoked, missed, end_open;
-    } cases[] = {{RECORD_OWNER, true, false, true, true},       {RECORD_DRAINING, true, false, true, true},
-                 {RECORD_AWAY, true, false, false, false},      {RECORD_CONTRIBUTOR, false, false, false, true},
-                 {RECORD_OBSERVER, false, false, false, false}, {RECORD_CONTRIBUTOR, false, true, false, false}};
+    } cases[] = {{CONFIG_OWNER, true, false, true, true},       {CONFIG_DRAINING, true, false, true, true},
+                 {CONFIG_AWAY, true, false, false, false},      {CONFIG_CONTRIBUTOR, false, false, false, true},
+                 {CONFIG_OBSERVER, false, false, false, false}, {CONFIG_CONTRIBUTOR, false, true, false, false}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++, end(state), begin(state)) {
         begin_epoch(cases[i].role, cases[i].voter, cases[i].revoked);
         overhear_begin();

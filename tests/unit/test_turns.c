@@ -5,7 +5,7 @@
 
 #include "common/digest.h"
 #include "tests/lib/roster.h"
-#include "tests/lib/sample_records.h"
+#include "tests/lib/sample_configs.h"
 
 static const struct owner_rule everyone = {0};
 
@@ -19,10 +19,10 @@ static void a_contribution_is_encoded_anew_for_the_new_owners(void **state)
     assert_non_null(talk_sent_to(0));
     assert_int_equal(talk_sent_to(0)->key.epoch, 0);
     assert_non_null(talk_sent_to(1));
-    struct record record = talk_draft();
-    records_start(&record, 0, 4);
-    roster_map(&record, (uint32_t[]){1, 2}, 2);
-    talk_begin_epoch(&record);
+    struct config config = talk_draft();
+    configs_start(&config, 0, 4);
+    roster_map(&config, (uint32_t[]){1, 2}, 2);
+    talk_begin_epoch(&config);
     assert_non_null(talk_ordered(SYNC_DO_RETIRE));
     assert_int_equal(talk_ordered(SYNC_DO_RETIRE)->version, 5);
     assert_non_null(talk_ordered(SYNC_DO_ENCODE));
@@ -47,8 +47,8 @@ static void nothing_is_sent_for_a_carried_result(void **state)
     (void)state;
     talk_among(4, 3, 3, 4, everyone);
     talk_we_contribute();
-    struct record record = talk_draft_with_one('a');
-    talk_begin_epoch(&record);
+    struct config config = talk_draft_with_one('a');
+    talk_begin_epoch(&config);
     talk_happens((struct sync_event){.type = SYNC_EV_ENCODED});
     assert_null(talk_sent_to(0));
     assert_non_null(talk_sent_to(1));
@@ -136,9 +136,9 @@ static void what_is_being_applied_stands_in_every_epoch(void **state)
     talk_stored(0, 5, 0);
     talk_shows(0, 0);
     assert_int_equal(sync_state(talk_sync, 0), SYNC_APPLYING);
-    struct record record = talk_draft();
-    records_start(&record, 0, 5);
-    talk_begin_epoch(&record);
+    struct config config = talk_draft();
+    configs_start(&config, 0, 5);
+    talk_begin_epoch(&config);
     assert_null(talk_ordered(SYNC_DO_ENCODE));
     assert_null(talk_ordered(SYNC_DO_APPLY)); /* once is enough */
     assert_int_equal(sync_state(talk_sync, 0), SYNC_APPLYING);
@@ -146,8 +146,8 @@ static void what_is_being_applied_stands_in_every_epoch(void **state)
     assert_int_equal(sync_own(talk_sync, 0).version, 5);
     assert_int_equal(sync_state(talk_sync, 0), SYNC_MIXING);
     /* Likewise while the trainer takes the anchor in. */
-    record = talk_draft();
-    talk_begin_epoch(&record);
+    config = talk_draft();
+    talk_begin_epoch(&config);
     assert_null(talk_ordered(SYNC_DO_ENCODE));
     assert_int_equal(sync_state(talk_sync, 0), SYNC_MIXING);
     talk_happens((struct sync_event){.type = SYNC_EV_MIXED});
@@ -162,13 +162,13 @@ static void a_repair_goes_on_in_the_new_epoch(void **state)
     talk_among(3, 2, 3, 4, everyone);
     talk_happens((struct sync_event){.type = SYNC_EV_LOST, .member = 0});
     assert_int_equal(sync_state(talk_sync, 0), SYNC_REPAIR);
-    struct record record = talk_draft();
-    records_start(&record, 0, 9);
-    roster_map(&record, (uint32_t[]){0}, 1);
-    talk_begin_epoch(&record);
+    struct config config = talk_draft();
+    configs_start(&config, 0, 9);
+    roster_map(&config, (uint32_t[]){0}, 1);
+    talk_begin_epoch(&config);
     assert_null(talk_ordered(SYNC_DO_ENCODE));
     assert_int_equal(sync_state(talk_sync, 0), SYNC_REPAIR);
-    const struct chain_part *parts;
+    const struct version_part *parts;
     assert_int_equal(sync_parts(talk_sync, 0, &parts), 2); /* of version 5 */
     talk_happens((struct sync_event){.type = SYNC_EV_INSTALLED, .version = 9, .hash = talk_hash_named('a', 9)});
     assert_int_equal(sync_state(talk_sync, 0), SYNC_LISTENING);
@@ -193,7 +193,7 @@ static void nobody_goes_back_behind_its_own_version(void **state)
     talk_hear(1);
     talk_tick(60000);
     assert_null(talk_ordered(SYNC_DO_FETCH));
-    assert_non_null(talk_ordered(SYNC_DO_MEND));
+    assert_non_null(talk_ordered(SYNC_DO_REPAIR));
     talk_happens((struct sync_event){.type = SYNC_EV_INSTALLED, .version = 16, .hash = talk_hash_named('a', 16)});
     assert_int_equal(sync_own(talk_sync, 0).version, 16);
     talk_ends(NULL);
@@ -204,9 +204,9 @@ static void a_start_that_one_member_has_is_taken_from_it(void **state)
 {
     (void)state;
     talk_among(3, 2, 1, 4, everyone);
-    struct record record = talk_draft();
-    records_start(&record, 0, 9);
-    talk_begin_epoch(&record);
+    struct config config = talk_draft();
+    configs_start(&config, 0, 9);
+    talk_begin_epoch(&config);
     talk_is_at(0, 9);
     talk_follows(0);
     talk_hear(0);
@@ -232,7 +232,7 @@ static void an_owner_behind_its_own_fragment_does_not_close(void **state)
     talk_contributes(1, 6);
     talk_contributes(2, 6);
     talk_tick(10000);
-    assert_null(talk_ordered(SYNC_DO_REDUCE)); /* version 5 is not certified: it may be made anew */
+    assert_null(talk_ordered(SYNC_DO_REDUCE)); /* version 5 is not committed: it may be made anew */
     talk_shows(1, 0);
     assert_non_null(talk_ordered(SYNC_DO_APPLY));
     talk_applied(5);
@@ -247,7 +247,8 @@ static void who_does_not_vote_makes_no_result(void **state)
     (void)state;
     for (int doubt = 0; doubt < 2; doubt++) {
         talk_among(3, 0, 1, 4, everyone);
-        struct sync_view view = roster_view(talk_chain, 0, (uint32_t[]){roster_id(0), roster_id(1), roster_id(2)}, 3);
+        struct sync_view view =
+            roster_view(talk_config_log, 0, (uint32_t[]){roster_id(0), roster_id(1), roster_id(2)}, 3);
         view.votes = !doubt;
         assert_ok(sync_begin_epoch(talk_sync, &view, talk_now_ms));
         struct sync_action action;
@@ -276,10 +277,10 @@ static void who_does_not_take_part_is_not_waited_for(void **state)
     talk_contributes(2, 5);
     talk_tick(60000);
     assert_null(talk_ordered(SYNC_DO_REDUCE)); /* without member 3 */
-    struct record record = talk_draft();
-    records_start(&record, 0, 4);
-    roster_role(&record, 3, RECORD_AWAY, true);
-    talk_begin_epoch(&record);
+    struct config config = talk_draft();
+    configs_start(&config, 0, 4);
+    roster_role(&config, 3, CONFIG_AWAY, true);
+    talk_begin_epoch(&config);
     talk_contributes(1, 5);
     assert_null(talk_ordered(SYNC_DO_REDUCE));
     talk_contributes(2, 5);
@@ -292,10 +293,10 @@ static void who_only_contributes_and_is_away_is_not_waited_for(void **state)
 {
     (void)state;
     talk_among(3, 0, 1, 4, everyone);
-    struct record record = talk_draft();
-    records_start(&record, 0, 4);
-    roster_role(&record, 2, RECORD_CONTRIBUTOR, false);
-    talk_begin_epoch(&record);
+    struct config config = talk_draft();
+    configs_start(&config, 0, 4);
+    roster_role(&config, 2, CONFIG_CONTRIBUTOR, false);
+    talk_begin_epoch(&config);
     talk_contributes(1, 5);
     assert_null(talk_ordered(SYNC_DO_REDUCE)); /* without member 2, which is there */
     talk_goes_away(2);
@@ -310,10 +311,10 @@ static void who_only_contributes_and_is_cut_off_is_not_waited_for(void **state)
     (void)state;
     for (uint32_t deaf_to = 0; deaf_to < 2; deaf_to++) {
         talk_among(3, 0, 1, 4, everyone);
-        struct record record = talk_draft();
-        records_start(&record, 0, 4);
-        roster_role(&record, 2, RECORD_CONTRIBUTOR, false);
-        talk_begin_epoch(&record); /* two vote, so what counts is held by both */
+        struct config config = talk_draft();
+        configs_start(&config, 0, 4);
+        roster_role(&config, 2, CONFIG_CONTRIBUTOR, false);
+        talk_begin_epoch(&config); /* two vote, so what counts is held by both */
         talk_contributes(1, 5);
         talk_hear(2);
         assert_null(talk_ordered(SYNC_DO_REDUCE));
@@ -328,10 +329,10 @@ static void who_does_not_take_part_may_contribute(void **state)
 {
     (void)state;
     talk_among(3, 0, 1, 4, everyone);
-    struct record record = talk_draft();
-    records_start(&record, 0, 4);
-    roster_role(&record, 2, RECORD_AWAY, true);
-    talk_begin_epoch(&record);
+    struct config config = talk_draft();
+    configs_start(&config, 0, 4);
+    roster_role(&config, 2, CONFIG_AWAY, true);
+    talk_begin_epoch(&config);
     talk_contributes(2, 5);
     assert_true(bitset_has(&sync_owner(talk_sync, 0)->have, 2));
     assert_null(talk_ordered(SYNC_DO_REDUCE)); /* member 1 is missing */

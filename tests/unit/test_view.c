@@ -13,32 +13,32 @@
 
 /* ---- slots ---- */
 
-static struct record_member roster[VIEW_SLOTS_MAX + 1];
-static struct record record;
+static struct config_member roster[VIEW_SLOTS_MAX + 1];
+static struct config config;
 
 /* Puts a member of this id, with a name and a key that follow from it, at the end of the roster. */
-static void enrol(uint32_t id)
+static void join(uint32_t id)
 {
-    struct record_member *member = &roster[record.members_count++];
-    *member = (struct record_member){.id = id, .uplink = 1000 + id, .role = RECORD_CONTRIBUTOR};
+    struct config_member *member = &roster[config.members_count++];
+    *member = (struct config_member){.id = id, .uplink = 1000 + id, .role = CONFIG_CONTRIBUTOR};
     snprintf(member->name, sizeof member->name, "m%u", id);
     snprintf(member->address, sizeof member->address, "m%u:7600", id);
     uint8_t seed[crypto_sign_SEEDBYTES] = {(uint8_t)id, (uint8_t)(id >> 8), 3}, secret[IDENT_SECRET_BYTES];
     crypto_sign_seed_keypair(member->key, secret, seed);
 }
 
-static void begin_record(uint64_t epoch)
+static void begin_config(uint64_t epoch)
 {
-    record = (struct record){.epoch = epoch, .nonce = {9}, .members = roster};
+    config = (struct config){.epoch = epoch, .nonce = {9}, .members = roster};
 }
 
-static struct view_changes update(struct view *view, const struct record_member *own)
+static struct view_changes update(struct view *view, const struct config_member *own)
 {
     struct view_changes changes;
-    struct digest digest = digest_of(&record.epoch, sizeof record.epoch);
-    assert_ok(view_update(view, &record, &digest, own->key, &changes));
+    struct digest digest = digest_of(&config.epoch, sizeof config.epoch);
+    assert_ok(view_update(view, &config, &digest, own->key, &changes));
     assert_true(digest_equal(&view->id, &digest));
-    assert_int_equal(view->epoch, record.epoch);
+    assert_int_equal(view->epoch, config.epoch);
     return changes;
 }
 
@@ -54,22 +54,22 @@ static void members_keep_their_slots_and_slots_in_use_are_not_given_anew(void **
     (void)state;
     struct view view;
     assert_ok(view_init(NULL, 0, &view));
-    begin_record(1);
+    begin_config(1);
     for (uint32_t id = 10; id < 15; id++)
-        enrol(id);
+        join(id);
     struct view_changes changes = update(&view, &roster[2]);
     assert_set(&changes.added, 5, (uint32_t[]){0, 1, 2, 3, 4});
     assert_true(bitset_empty(&changes.changed) && bitset_empty(&changes.removed));
     assert_true(view.count == 5 && view.self == 2 && view_slot(&view, 13) == 3);
     const char *name = view.members[3].as.name;
 
-    begin_record(2); /* 11 and 14 leave, 20 and 21 come, and 13 moves */
-    enrol(10);
-    enrol(12);
-    enrol(13);
+    begin_config(2); /* 11 and 14 leave, 20 and 21 come, and 13 moves */
+    join(10);
+    join(12);
+    join(13);
     strcpy(roster[2].address, "new:1");
-    enrol(20);
-    enrol(21);
+    join(20);
+    join(21);
     changes = update(&view, &roster[1]);
     assert_set(&changes.added, 2, (uint32_t[]){5, 6});
     assert_set(&changes.changed, 1, (uint32_t[]){3});
@@ -86,11 +86,11 @@ static void members_keep_their_slots_and_slots_in_use_are_not_given_anew(void **
 
     view_release(&view, 1);
     view_release(&view, 2); /* it does not leave: nothing happens */
-    begin_record(3);
-    enrol(10);
-    enrol(12);
-    enrol(30);
-    enrol(31);
+    begin_config(3);
+    join(10);
+    join(12);
+    join(30);
+    join(31);
     changes = update(&view, &roster[1]);
     assert_set(&changes.added, 2, (uint32_t[]){1, 7}); /* 4 was not let go of */
     assert_set(&changes.removed, 3, (uint32_t[]){3, 5, 6});
@@ -98,8 +98,8 @@ static void members_keep_their_slots_and_slots_in_use_are_not_given_anew(void **
     for (uint32_t slot = 3; slot < 7; slot++)
         view_release(&view, slot);
     assert_int_equal(view.count, 8);
-    begin_record(4);
-    enrol(10);
+    begin_config(4);
+    join(10);
     changes = update(&view, &roster[0]);
     for (uint32_t slot = 1; slot < 8; slot++)
         view_release(&view, slot);
@@ -112,18 +112,18 @@ static void another_key_is_a_change_and_we_are_who_has_ours(void **state)
     (void)state;
     struct view view;
     assert_ok(view_init(NULL, 0, &view));
-    begin_record(1);
-    enrol(1);
-    enrol(2);
+    begin_config(1);
+    join(1);
+    join(2);
     update(&view, &roster[1]);
-    struct record_member before = roster[1];
-    begin_record(2);
-    enrol(1);
-    enrol(2);
+    struct config_member before = roster[1];
+    begin_config(2);
+    join(1);
+    join(2);
     memcpy(roster[1].key, roster[0].key, sizeof roster[1].key);
-    enrol(3);
+    join(3);
     memcpy(roster[0].key, roster[2].key, sizeof roster[0].key);
-    record.members_count = 2;
+    config.members_count = 2;
     struct view_changes changes = update(&view, &before);
     assert_set(&changes.changed, 2, (uint32_t[]){0, 1});
     assert_int_equal(view.self, VIEW_NOBODY);
@@ -132,10 +132,10 @@ static void another_key_is_a_change_and_we_are_who_has_ours(void **state)
     assert_string_equal(view.members[1].key_text, text);
     for (int k = 0; k < 6; k++) { /* the same but for one thing */
         roster[0].uplink += k == 0;
-        roster[0].role = k == 1 ? RECORD_OBSERVER : roster[0].role;
+        roster[0].role = k == 1 ? CONFIG_OBSERVER : roster[0].role;
         roster[0].voter |= k == 2;
         roster[0].incarnation += k == 3;
-        roster[0].owner_wish = k == 4 ? RECORD_OWNER_NO : roster[0].owner_wish;
+        roster[0].owner_choice = k == 4 ? CONFIG_OWNER_NO : roster[0].owner_choice;
         changes = update(&view, &before);
         assert_int_equal(bitset_count(&changes.changed), k < 5);
     }
@@ -148,9 +148,9 @@ static void our_configuration_knows_another_way(void **state)
     struct view view;
     static const struct view_way ways[] = {{"m1", "10.0.0.1:1", true}, {"m2", "inviter:2", false}};
     assert_ok(view_init(ways, 2, &view));
-    begin_record(1);
+    begin_config(1);
     for (uint32_t id = 1; id < 4; id++)
-        enrol(id);
+        join(id);
     update(&view, &roster[2]);
     assert_string_equal(view.members[0].as.address, "10.0.0.1:1");
     assert_string_equal(view.members[1].as.address, "m2:7600"); /* it says one itself */
@@ -176,10 +176,10 @@ static void islands_are_counted_without_the_witness(void **state)
     (void)state;
     struct view view;
     assert_ok(view_init(NULL, 0, &view));
-    begin_record(1);
+    begin_config(1);
     for (uint32_t id = 0; id < 3; id++)
-        enrol(id);
-    roster[1].role = RECORD_WITNESS;
+        join(id);
+    roster[1].role = CONFIG_WITNESS;
     update(&view, &roster[2]);
     assert_false(view_is_witness(&view));
     assert_int_equal(view_islands(&view, view.count), 2);
@@ -196,34 +196,34 @@ static void a_thousand_fit_and_what_cannot_be_changes_nothing(void **state)
     struct view_changes changes;
     struct digest digest = {{1}};
     assert_ok(view_init(NULL, 0, &view));
-    begin_record(1);
+    begin_config(1);
     for (uint32_t id = 0; id < VIEW_SLOTS_MAX; id++)
-        enrol(3 * id);
+        join(3 * id);
     changes = update(&view, &roster[7]);
     assert_int_equal(bitset_count(&changes.added), VIEW_SLOTS_MAX);
     for (uint32_t i = 0; i < VIEW_SLOTS_MAX; i++)
         assert_true(view_slot(&view, 3 * i) == i && view_slot(&view, 3 * i + 1) == VIEW_NOBODY);
-    begin_record(2);
+    begin_config(2);
     for (uint32_t id = 1; id < VIEW_SLOTS_MAX; id++)
-        enrol(3 * id);
-    enrol(3 * VIEW_SLOTS_MAX);
+        join(3 * id);
+    join(3 * VIEW_SLOTS_MAX);
     /* One left and one came, but what is of the former is not let go of yet. */
     assert_fails(ERR_STATE, "1 new islands, and 0 of 1024 places are free",
-                 view_update(&view, &record, &digest, roster[0].key, &changes));
+                 view_update(&view, &config, &digest, roster[0].key, &changes));
     assert_int_equal(view_slot(&view, 0), 0);
     assert_true(view.epoch == 1 && !view.members[0].leaving);
-    record.members_count--;
+    config.members_count--;
     changes = update(&view, &roster[0]);
     assert_set(&changes.removed, 1, (uint32_t[]){0});
     view_release(&view, 0);
-    enrol(3 * VIEW_SLOTS_MAX);
+    join(3 * VIEW_SLOTS_MAX);
     changes = update(&view, &roster[0]);
     assert_set(&changes.added, 1, (uint32_t[]){0});
     roster[5].id = roster[4].id;
-    assert_fails(ERR_STATE, "not in order", view_update(&view, &record, &digest, roster[0].key, &changes));
+    assert_fails(ERR_STATE, "not in order", view_update(&view, &config, &digest, roster[0].key, &changes));
     roster[5].id = roster[4].id + 3;
     memset(roster[5].key, 0, sizeof roster[5].key);
-    assert_fails(ERR_STATE, "public key", view_update(&view, &record, &digest, roster[0].key, &changes));
+    assert_fails(ERR_STATE, "public key", view_update(&view, &config, &digest, roster[0].key, &changes));
     view_free(&view);
 }
 

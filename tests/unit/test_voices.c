@@ -108,7 +108,7 @@ static void nobody_is_excused_while_the_others_are_enough(void **state)
     assert_false(excused(0));
     talk_said[2] = (struct wire_fragment){.at.version = 0};
     talk_hear(2);
-    assert_true(excused(0)); /* it has nothing to vouch for, either */
+    assert_true(excused(0)); /* it has nothing to certify, either */
     talk_is_at(2, VERSION - 1);
     talk_hear(2);
     assert_true(excused(0)); /* it has not come so far */
@@ -124,14 +124,14 @@ static void who_does_not_vote_is_never_excused(void **state)
     (void)state;
     static const uint32_t two[] = {0, 1};
     talk_among(3, 0, 7, VERSION, everyone);
-    struct record record = talk_draft();
-    roster_map(&record, two, 2);
-    for (uint32_t i = 0; i < record.members_count; i++)
-        if (record.members[i].id == roster_id(2)) {
-            record.members[i].role = RECORD_CONTRIBUTOR;
-            record.members[i].voter = false;
+    struct config config = talk_draft();
+    roster_map(&config, two, 2);
+    for (uint32_t i = 0; i < config.members_count; i++)
+        if (config.members[i].id == roster_id(2)) {
+            config.members[i].role = CONFIG_CONTRIBUTOR;
+            config.members[i].voter = false;
         }
-    talk_begin_epoch(&record);
+    talk_begin_epoch(&config);
     talk_said[2] = (struct wire_fragment){.at.version = 0};
     talk_follows(2);
     talk_hear(2);
@@ -171,7 +171,7 @@ static void a_second_result_of_a_part_is_fetched_once(void **state)
     /* It is in the ledger, and the one that we hold stays. */
     talk_happens((struct sync_event){
         .type = SYNC_EV_STORED, .version = VERSION + 1, .owner = roster_id(0), .hash = other, .member = 2});
-    const struct chain_part *parts;
+    const struct version_part *parts;
     struct digest held, ours = talk_result_named('a', 0, VERSION + 1, 0);
     bool told;
     sync_parts(talk_sync, 0, &parts);

@@ -14,7 +14,7 @@
 #include "daemon/membership/vote.h"
 #include "tests/lib/outofmem.h"
 
-enum { LEDGER = 4000, RECORD_BYTES = 700, BOOT_AT = 8, MARK_BODY = 72 };
+enum { LEDGER = 4000, CONFIG_BYTES = 700, BOOT_AT = 8, MARK_BODY = 72 };
 
 static const char *folder, *mark;
 
@@ -39,25 +39,25 @@ static struct vote *open_vote(uint64_t ledger_at)
     return vote;
 }
 
-static uint8_t record[RECORD_BYTES];
+static uint8_t config[CONFIG_BYTES];
 
 /* The `number`th vote there is. */
-static struct epoch_vote a_vote(uint64_t number)
+static struct paxos_vote a_vote(uint64_t number)
 {
-    struct epoch_vote vote = {.epoch = 3,
+    struct paxos_vote vote = {.epoch = 3,
                               .promised = 100 + number,
                               .accepted = 90 + number,
                               .own = 80 + number,
-                              .bytes = record,
-                              .bytes_count = sizeof record - (size_t)number};
-    memset(record, (int)number, sizeof record);
-    vote.digest = digest_of(record, vote.bytes_count);
+                              .bytes = config,
+                              .bytes_count = sizeof config - (size_t)number};
+    memset(config, (int)number, sizeof config);
+    vote.digest = digest_of(config, vote.bytes_count);
     return vote;
 }
 
 static void assert_last(const struct vote *vote, uint64_t number)
 {
-    const struct epoch_vote want = a_vote(number), *last = vote_last(vote);
+    const struct paxos_vote want = a_vote(number), *last = vote_last(vote);
     assert_true(last->epoch == want.epoch && last->promised == want.promised);
     assert_true(last->accepted == want.accepted && last->own == want.own);
     assert_true(digest_equal(&last->digest, &want.digest));
@@ -77,7 +77,7 @@ static void assert_doubt(const struct vote *vote, const char *why)
     assert_non_null(strstr(vote_why(vote), why));
 }
 
-static enum err save(struct vote *vote, const struct epoch_vote *last)
+static enum err save(struct vote *vote, const struct paxos_vote *last)
 {
     struct vote_file file;
     assert_ok(vote_take(vote, last));
@@ -91,7 +91,7 @@ static enum err save(struct vote *vote, const struct epoch_vote *last)
 static uint64_t live(void)
 {
     struct vote *vote = open_vote(0);
-    struct epoch_vote last = a_vote(1);
+    struct paxos_vote last = a_vote(1);
     assert_ok(vote_settle(vote));
     assert_ok(save(vote, &last));
     last = a_vote(2);
@@ -163,11 +163,11 @@ static void who_was_killed_votes_at_once(void **state)
         vote_close(vote);
     }
     struct vote *vote = open_vote(LEDGER);
-    struct epoch_vote last = *vote_last(vote); /* its own bytes */
+    struct paxos_vote last = *vote_last(vote); /* its own bytes */
     last.promised = 500;
     assert_ok(save(vote, &last));
     assert_int_equal(vote_last(vote)->promised, 500);
-    last = (struct epoch_vote){.epoch = 4, .promised = 1}; /* of which nothing is accepted */
+    last = (struct paxos_vote){.epoch = 4, .promised = 1}; /* of which nothing is accepted */
     assert_ok(save(vote, &last));
     vote_close(vote);
     vote = open_vote(LEDGER);
@@ -186,7 +186,7 @@ static void a_vote_that_is_on_its_way_is_not_in_the_mark(void **state)
     live();
     for (int written = 0; written < 2; written++) {
         struct vote *vote = open_vote(LEDGER);
-        struct epoch_vote last = a_vote(3);
+        struct paxos_vote last = a_vote(3);
         assert_ok(vote_take(vote, &last));
         assert_ok(vote_pack(vote, &file));
         last = a_vote(4);
@@ -217,7 +217,7 @@ static void assert_stays_in_doubt(uint64_t ledger_at, uint64_t incarnation, cons
     assert_doubt(vote, why);
     uint64_t first = vote_incarnation(vote);
     assert_int_not_equal(first, incarnation);
-    struct epoch_vote last = a_vote(5);
+    struct paxos_vote last = a_vote(5);
     assert_ok(save(vote, &last)); /* ballots are remembered all the same */
     assert_ok(vote_mark(vote, LEDGER + 9999));
     assert_int_equal(vote_doubt(vote), VOTE_DOUBT);
@@ -228,8 +228,8 @@ static void assert_stays_in_doubt(uint64_t ledger_at, uint64_t incarnation, cons
     first = vote_incarnation(vote);
     assert_ok(vote_mark(vote, LEDGER + 9999));
     vote_close(vote);
-    vote = open_vote(LEDGER + 9999); /* nothing more: a record may have named it meanwhile */
-    assert_doubt(vote, "no record has named it");
+    vote = open_vote(LEDGER + 9999); /* nothing more: a configuration may have named it meanwhile */
+    assert_doubt(vote, "no configuration has named it");
     assert_int_equal(vote_incarnation(vote), first);
     assert_last(vote, 5);
     assert_ok(vote_settle(vote));
@@ -258,7 +258,7 @@ static void an_older_folder_is_in_doubt(void **state)
     uint64_t incarnation = live();
     char *older = read_all(testlib_path(folder, "vote"), &bytes);
     struct vote *vote = open_vote(LEDGER);
-    struct epoch_vote last = a_vote(3);
+    struct paxos_vote last = a_vote(3);
     assert_ok(save(vote, &last));
     vote_close(vote);
     write_all(testlib_path(folder, "vote"), older, bytes);
@@ -280,7 +280,7 @@ static void an_older_folder_of_another_incarnation_is_in_doubt(void **state)
     assert_int_equal(unlink(testlib_path(folder, "vote")), 0);
     struct vote *vote = open_vote(LEDGER);
     assert_doubt(vote, "emptied");
-    struct epoch_vote last = a_vote(3);
+    struct paxos_vote last = a_vote(3);
     assert_ok(save(vote, &last));
     assert_ok(vote_settle(vote)); /* as many votes as the older one has */
     assert_ok(save(vote, &last));
@@ -430,7 +430,7 @@ static void without_a_place_for_the_mark_nothing_is_told(void **state)
     assert_sure(vote);
     assert_int_equal(unlink(mark), 0);
     assert_int_equal(rmdir(testlib_path(folder, "nowhere")), 0);
-    struct epoch_vote last = a_vote(1);
+    struct paxos_vote last = a_vote(1);
     assert_fails(ERR_IO, "cannot create", vote_mark(vote, LEDGER + 1));
     assert_fails(ERR_IO, "cannot create", save(vote, &last));
     vote_close(vote);
@@ -449,7 +449,7 @@ static void a_vote_that_cannot_be_saved_is_not_given(void **state)
     assert_sure(vote);
     assert_int_equal(unlink(testlib_path(folder, "vote")), 0);
     assert_int_equal(rmdir(folder), 0);
-    struct epoch_vote last = a_vote(3);
+    struct paxos_vote last = a_vote(3);
     assert_int_equal(save(vote, &last), ERR_IO);
     vote_close(vote);
     assert_ok(fsio_mkdirs(below, 0700));

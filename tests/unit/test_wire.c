@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "common/digest.h"
-#include "net/transfer/pace.h"
+#include "net/transfer/token_bucket.h"
 #include "net/transport/wire.h"
 
 static uint8_t raw[WIRE_CONTROL_BYTES_MAX];
@@ -283,30 +283,30 @@ static void headers_and_chunks_come_back(void **state)
 static void pace_keeps_the_rate(void **state)
 {
     (void)state;
-    struct pace pace = pace_init(80000000, 100000, 0); /* 10 MB/s */
+    struct token_bucket pace = token_bucket_init(80000000, 100000, 0); /* 10 MB/s */
     uint64_t now = 0, sent = 0;
     while (now < 3000000) {
-        uint64_t wait = pace_wait_us(&pace, 65536, now);
+        uint64_t wait = token_bucket_wait_us(&pace, 65536, now);
         if (wait == 0) {
-            pace_spend(&pace, 65536, now);
-            pace_spend(&pace, 500, now); /* and what does not wait */
+            token_bucket_spend(&pace, 65536, now);
+            token_bucket_spend(&pace, 500, now); /* and what does not wait */
             sent += 66036;
         }
         now += wait;
     }
     assert_in_range(sent, 29900000, 30300000);
     now += 100000000; /* a long rest does not save up more than the burst */
-    assert_int_equal(pace_wait_us(&pace, 100000, now), 0);
-    pace_spend(&pace, 100000, now);
-    assert_in_range(pace_wait_us(&pace, 10000, now), 1000, 1001);
-    assert_int_equal(pace_wait_us(&pace, 1u << 30, now + 10000),
-                     0);                      /* larger than the burst: when the bucket is full */
-    pace_spend(&pace, 10100000, now + 10000); /* and then that debt is paid: a second for 10 MB */
-    assert_in_range(pace_wait_us(&pace, 0, now + 10000), 1000000, 1000001);
-    assert_in_range(pace_wait_us(&pace, 50000, now + 510000), 505000, 505001);
-    struct pace open = pace_init(0, 1, 0);
-    pace_spend(&open, 1u << 30, 0);
-    assert_int_equal(pace_wait_us(&open, 1u << 30, 0), 0);
+    assert_int_equal(token_bucket_wait_us(&pace, 100000, now), 0);
+    token_bucket_spend(&pace, 100000, now);
+    assert_in_range(token_bucket_wait_us(&pace, 10000, now), 1000, 1001);
+    assert_int_equal(token_bucket_wait_us(&pace, 1u << 30, now + 10000),
+                     0);                              /* larger than the burst: when the bucket is full */
+    token_bucket_spend(&pace, 10100000, now + 10000); /* and then that debt is paid: a second for 10 MB */
+    assert_in_range(token_bucket_wait_us(&pace, 0, now + 10000), 1000000, 1000001);
+    assert_in_range(token_bucket_wait_us(&pace, 50000, now + 510000), 505000, 505001);
+    struct token_bucket open = token_bucket_init(0, 1, 0);
+    token_bucket_spend(&open, 1u << 30, 0);
+    assert_int_equal(token_bucket_wait_us(&open, 1u << 30, 0), 0);
 }
 
 int main(void)

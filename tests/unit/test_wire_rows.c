@@ -11,7 +11,7 @@
 static uint8_t raw[WIRE_CONTROL_BYTES_MAX];
 static struct wire_message there, back;
 
-static struct wire_fragment row_of(uint32_t f, bool vouched)
+static struct wire_fragment row_of(uint32_t f, bool certified)
 {
     struct wire_fragment row = {.fragment = f,
                                 .at.version = ((uint64_t)1 << 63) - 1,
@@ -19,8 +19,8 @@ static struct wire_fragment row_of(uint32_t f, bool vouched)
                                 .at.abstained = UINT64_MAX,
                                 .at.hash = digest_of(&f, sizeof f),
                                 .at.hash_known = true,
-                                .vouched = vouched};
-    for (size_t i = 0; vouched && i < sizeof row.signature; i++)
+                                .certified = certified};
+    for (size_t i = 0; certified && i < sizeof row.signature; i++)
         row.signature[i] = (uint8_t)(f + i);
     return row;
 }
@@ -38,7 +38,7 @@ static void signatures_come_back(void **state)
     assert_ok(wire_unpack(WIRE_HEARTBEAT, raw, bytes, &back));
     for (uint32_t i = 0; i < 2; i++) {
         const struct wire_fragment *row = &back.heartbeat.fragments[i], *want = &there.heartbeat.fragments[i];
-        assert_int_equal(row->vouched, want->vouched);
+        assert_int_equal(row->certified, want->certified);
         assert_memory_equal(row->signature, want->signature, sizeof row->signature);
         assert_true(digest_equal(&row->at.hash, &want->at.hash));
     }
@@ -81,7 +81,7 @@ static void the_largest_heartbeat_fits(void **state)
     print_message("the largest heartbeat has %zu bytes\n", bytes);
     assert_ok(wire_unpack(WIRE_HEARTBEAT, raw, bytes, &back));
     assert_int_equal(back.heartbeat.fragments_count, WIRE_FRAGMENTS_MAX);
-    assert_true(back.heartbeat.fragments[WIRE_FRAGMENTS_MAX - 1].vouched);
+    assert_true(back.heartbeat.fragments[WIRE_FRAGMENTS_MAX - 1].certified);
 }
 
 static void a_signature_is_whole_and_of_something(void **state)
@@ -100,7 +100,7 @@ static void a_signature_is_whole_and_of_something(void **state)
         if (bytes == 0 || bytes == WIRE_SIGNATURE_BYTES)
             assert_ok(wire_unpack(WIRE_HEARTBEAT, raw, packed, &back));
         else
-            assert_fails(ERR_PROTO, "vouches for fragment 0", wire_unpack(WIRE_HEARTBEAT, raw, packed, &back));
+            assert_fails(ERR_PROTO, "certifies fragment 0", wire_unpack(WIRE_HEARTBEAT, raw, packed, &back));
     }
     row.hash.len = 0;
     row.signature.len = WIRE_SIGNATURE_BYTES;

@@ -61,9 +61,9 @@ static int move_fragment(struct diloco *d, uint32_t f)
     bool released;
     int result = attach_settle_move(d, f, false);
     if (result == DILOCO_OK)
-        result = attach_take_back(d, f, &released);
+        result = attach_withdraw(d, f, &released);
     if (result == DILOCO_OK && ipc_word(fragment) == IPC_ANCHOR && d->step >= fragment->mix_step)
-        result = attach_take_in(d, f, false);
+        result = attach_merge(d, f, false);
     if (result == DILOCO_OK && ipc_word(fragment) == IPC_FREE && d->step >= fragment->due_step)
         result = attach_snapshot(d, f, false);
     return result;
@@ -271,7 +271,7 @@ static int await_go(struct diloco *d, struct ipc_message *message)
             return result;
         for (uint32_t f = 0; result == DILOCO_OK && f < d->shm->fragments_count; f++) {
             if (is_due(d, ipc_fragment(d->shm, f)))
-                result = attach_take_in(d, f, false);
+                result = attach_merge(d, f, false);
             if (result == DILOCO_OK)
                 result = attach_settle_move(d, f, true);
         }
@@ -421,11 +421,11 @@ static int finish_fragment(struct diloco *d, uint32_t f, bool *pending)
 {
     struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
     bool released = false;
-    int result = attach_take_back(d, f, &released);
+    int result = attach_withdraw(d, f, &released);
     if (released)
         d->local[f].tokens_counted = d->tokens; /* refused for good: waiting would not make it better */
     if (result == DILOCO_OK && ipc_word(fragment) == IPC_ANCHOR)
-        result = attach_take_in(d, f, d->local[f].sent && fragment->snapshot_tokens == d->tokens);
+        result = attach_merge(d, f, d->local[f].sent && fragment->snapshot_tokens == d->tokens);
     if (result == DILOCO_OK)
         result = attach_settle_move(d, f, true);
     if (result != DILOCO_OK)
@@ -581,9 +581,9 @@ int diloco_anchor(struct diloco *d, int tensor, float *values, uint64_t count)
     return attach_read_anchor(d, tensor, values, count);
 }
 
-size_t diloco_keep_bytes(const struct diloco *d)
+size_t diloco_are_full_voters(const struct diloco *d)
 {
-    return d != NULL && d->begun ? attach_keep_bytes(d) : 0;
+    return d != NULL && d->begun ? attach_are_full_voters(d) : 0;
 }
 
 int diloco_keep_ranks(const struct diloco *d)
@@ -629,8 +629,8 @@ size_t diloco_keep(struct diloco *d, void *to, size_t bytes)
         return 0;
     }
     keep_apart(d, true);
-    if (to == NULL || bytes < attach_keep_bytes(d))
-        attach_fail(d, DILOCO_ERROR, "diloco_keep() without room for diloco_keep_bytes()");
+    if (to == NULL || bytes < attach_are_full_voters(d))
+        attach_fail(d, DILOCO_ERROR, "diloco_keep() without room for diloco_are_full_voters()");
     else
         written = attach_keep(d, to);
     return kept(d, written);

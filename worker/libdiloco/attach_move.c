@@ -456,7 +456,7 @@ int attach_snapshot(struct diloco *d, uint32_t f, bool final)
     return attach_settle_move(d, f, false);
 }
 
-int attach_take_in(struct diloco *d, uint32_t f, bool ending)
+int attach_merge(struct diloco *d, uint32_t f, bool ending)
 {
     struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
     struct local *local = &d->local[f];
@@ -516,7 +516,7 @@ int attach_settle_move(struct diloco *d, uint32_t f, bool wait)
     return result;
 }
 
-int attach_take_back(struct diloco *d, uint32_t f, bool *released)
+int attach_withdraw(struct diloco *d, uint32_t f, bool *released)
 {
     struct local *local = &d->local[f];
     *released = local->sent && local->moving == IPC_FREE && ipc_word(ipc_fragment(d->shm, f)) == IPC_FREE;

@@ -39,7 +39,7 @@ ERR_MUST_CHECK int attach_snapshot(struct diloco *d, uint32_t f, bool final);
 
 /* ANCHOR -> MIXING; nothing happens if the daemon took the anchor back just now. `ending`: nothing was trained since
  * the snapshot and nothing will be, so the anchor replaces what it already contains. */
-ERR_MUST_CHECK int attach_take_in(struct diloco *d, uint32_t f, bool ending);
+ERR_MUST_CHECK int attach_merge(struct diloco *d, uint32_t f, bool ending);
 
 /* COPYING -> SNAPSHOT or MIXING -> FREE, if that has been done; waits for it with `wait`. Not while words must not move
  * (attach_words_free()). DILOCO_ERROR: somebody else wrote the word meanwhile. */
@@ -47,7 +47,7 @@ ERR_MUST_CHECK int attach_settle_move(struct diloco *d, uint32_t f, bool wait);
 
 /* A snapshot that the daemon refused (a NaN in it), or lost, comes back as FREE without an anchor: `*released` then,
  * and what was set aside for it is back, unless it held NaN. */
-ERR_MUST_CHECK int attach_take_back(struct diloco *d, uint32_t f, bool *released);
+ERR_MUST_CHECK int attach_withdraw(struct diloco *d, uint32_t f, bool *released);
 
 /* What is kept of a tensor, by its number; of a device, waited for. `values` NULL: whether there is such, 1 or 0. The
  * word of its fragment says where its anchor is and whether anything is on its way. */

@@ -1,0 +1,524 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/membership/join_server.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/env.h"
+#include "common/fsio.h"
+#include "common/log.h"
+#include "common/mem.h"
+#include "daemon/as_typed.h"
+#include "daemon/membership/config_store.h"
+#include "net/membership/wire_paxos.h"
+#include "net/transport/wire_join.h"
+
+/* AGAIN: what the voters were told they are told again. */
+enum { AGAIN_MS = 1000, ORDERS_MAX = 64, ID_DIGITS_MIN = 4 };
+enum { ORDER_MS = 10 * 60 * 1000, GUEST_MS = 10 * 60 * 1000 }; /* so long each stands */
+
+/* Who was let in, and waits for the configuration that says so. */
+struct arrival {
+    bool used;
+    uint64_t connection;
+    struct digest invitation;
+    struct config_member as;
+    uint64_t told_ms, asked_ms; /* the voters; by the guest */
+};
+
+struct order {
+    uint32_t kind, id;
+    uint64_t epoch; /* in which it was told last */
+    uint64_t since_ms, told_ms;
+};
+
+struct join_server {
+    struct join_server_conf conf;
+    char *path;
+    char *run_text;
+    struct invites invites;
+    struct arrival arrivals[INVITES_MAX];
+    struct order orders[ORDERS_MAX];
+    uint32_t orders_count;
+};
+
+static const struct config *last(const struct join_server *join_server)
+{
+    return config_log_last(join_server->conf.config_log);
+}
+
+static const struct config_member *by_key(const struct config *config, const uint8_t key[IDENT_KEY_BYTES])
+{
+    for (uint32_t i = 0; i < config->members_count; i++)
+        if (memcmp(config->members[i].key, key, IDENT_KEY_BYTES) == 0)
+            return &config->members[i];
+    return NULL;
+}
+
+/* ---- the table ---- */
+
+static enum err save(const struct join_server *join_server)
+{
+    uint8_t bytes[INVITES_BYTES_MAX];
+    size_t count = invites_pack(&join_server->invites, bytes);
+    return fsio_replace(join_server->path, bytes, count, 0600);
+}
+
+static enum err put_aside(const struct join_server *join_server)
+{
+    char *aside;
+    TRY(mem_printf(&aside, "%s.damaged", join_server->path));
+    log_error("%s: %s", join_server->path, err_text());
+    enum err err =
+        rename(join_server->path, aside) == 0 ? ERR_OK : err_set_errno(ERR_IO, "%s: cannot rename", join_server->path);
+    mem_free(aside);
+    return err;
+}
+
+static enum err load(struct join_server *join_server)
+{
+    char *data = NULL;
+    size_t bytes;
+    enum err err = fsio_read(join_server->path, INVITES_BYTES_MAX, &data, &bytes);
+    if (err == ERR_NOTFOUND)
+        return ERR_OK;
+    if (err == ERR_OK)
+        err = invites_unpack(data, bytes, &join_server->invites);
+    mem_free(data);
+    return err == ERR_CORRUPT ? put_aside(join_server) : err;
+}
+
+static enum err admit(struct join_server *join_server, const struct invite_row *row, uint64_t now_ms, uint64_t wall_s)
+{
+    uint64_t left_s = row->expiry_s > wall_s ? row->expiry_s - wall_s : 0;
+    return link_admit(join_server->conf.link, row->curve_key, now_ms + left_s * 1000);
+}
+
+/* ---- life ---- */
+
+enum err join_server_new(const struct join_server_conf *conf, uint64_t now_ms, uint64_t wall_s,
+                         struct join_server **out)
+{
+    enum err err;
+    struct join_server *join_server = NULL;
+    *out = NULL;
+    TRY_OUT(mem_new(1, sizeof *join_server, "invitations", &join_server));
+    join_server->conf = *conf;
+    TRY_OUT(mem_printf(&join_server->path, "%s/invites", conf->folder));
+    TRY_OUT(runspec_text(conf->spec, &join_server->run_text));
+    TRY_OUT(load(join_server));
+    for (uint32_t i = 0; i < join_server->invites.count; i++)
+        TRY_OUT(admit(join_server, &join_server->invites.rows[i], now_ms, wall_s));
+out:
+    if (err != ERR_OK)
+        join_server_free(join_server);
+    else
+        *out = join_server;
+    return err;
+}
+
+void join_server_free(struct join_server *join_server)
+{
+    if (join_server == NULL)
+        return;
+    mem_free(join_server->path);
+    mem_free(join_server->run_text);
+    mem_free(join_server);
+}
+
+/* ---- what people ask ---- */
+
+static void forget(struct join_server *join_server, const struct invite_row *row)
+{
+    link_unadmit(join_server->conf.link, row->curve_key);
+    for (uint32_t k = 0; k < INVITES_MAX; k++)
+        if (digest_equal(&join_server->arrivals[k].invitation, &row->id))
+            join_server->arrivals[k].used = false;
+}
+
+/* Takes out the one for this island that nobody has redeemed; false: there is none. */
+static bool replace(struct invites *invites, const char *island, struct invite_row *row)
+{
+    for (uint32_t i = 0; island[0] != '\0' && i < invites->count; i++) {
+        const struct invite_row *old = &invites->rows[i];
+        if (!old->redeemed && strcmp(old->island, island) == 0)
+            return invites_revoke(invites, &old->id, row) == ERR_OK;
+    }
+    return false;
+}
+
+/* Durable, or all is as before. */
+static enum err add(struct join_server *join_server, const struct invite *invite, const struct join_server_ask *ask)
+{
+    struct invites before = join_server->invites;
+    struct invite_row old;
+    bool replaced = replace(&join_server->invites, ask->island, &old);
+    enum err err = invites_add(&join_server->invites, invite, ask->island, ask->note);
+    if (err == ERR_OK)
+        err = save(join_server);
+    if (err != ERR_OK)
+        join_server->invites = before;
+    else if (replaced)
+        forget(join_server, &old);
+    return err;
+}
+
+enum err join_server_invite(struct join_server *join_server, const struct join_server_ask *ask, uint64_t now_ms,
+                            uint64_t wall_s, char *text, struct digest *id)
+{
+    struct invite invite = {.addresses_count = ask->addresses_count,
+                            .run_id = join_server->conf.spec->digest,
+                            .expiry_s = wall_s + ask->seconds};
+    memcpy(invite.addresses, ask->addresses, sizeof invite.addresses);
+    memcpy(invite.inviter, join_server->conf.ident->key, sizeof invite.inviter);
+    memcpy(invite.nonce, last(join_server)->nonce, sizeof invite.nonce);
+    for (size_t at = 0; at < sizeof invite.seed; at += sizeof(uint64_t)) {
+        uint64_t word = env_random_u64();
+        memcpy(invite.seed + at, &word, sizeof word);
+    }
+    *id = invite_id(&invite);
+    TRY(invite_text(&invite, text));
+    enum err err = add(join_server, &invite, ask);
+    if (err == ERR_OK)
+        err = admit(join_server, invites_find(&join_server->invites, id), now_ms, wall_s);
+    if (err != ERR_OK) {
+        (void)!invites_revoke(&join_server->invites, id, NULL);
+        memset(text, 0, INVITE_TEXT_BYTES);
+    }
+    return err;
+}
+
+enum err join_server_revoke(struct join_server *join_server, const char *id_begin)
+{
+    char hex[DIGEST_HEX_BYTES];
+    const struct invite_row *found = NULL;
+    size_t digits = strlen(id_begin);
+    for (uint32_t i = 0; i < join_server->invites.count; i++) {
+        const struct invite_row *row = &join_server->invites.rows[i];
+        if (digits < ID_DIGITS_MIN || strncmp(digest_hex(&row->id, hex), id_begin, digits) != 0)
+            continue;
+        if (found != NULL)
+            return err_set(ERR_ARG, "two invitations begin with %.80s; give more of it", id_begin);
+        found = row;
+    }
+    if (found == NULL)
+        return err_set(ERR_NOTFOUND, "no invitation %.80s is open here; list them with: %s invite --list", id_begin,
+                       as_typed());
+    struct invite_row row = *found;
+    struct invites before = join_server->invites;
+    TRY(invites_revoke(&join_server->invites, &row.id, NULL));
+    enum err err = save(join_server);
+    if (err != ERR_OK) /* after the next start it would be open again */
+        join_server->invites = before;
+    else
+        forget(join_server, &row);
+    return err;
+}
+
+const struct invites *join_server_invites(const struct join_server *join_server)
+{
+    return &join_server->invites;
+}
+
+static enum err tell(struct join_server *join_server, struct order *order, uint64_t now_ms)
+{
+    order->told_ms = now_ms;
+    order->epoch = last(join_server)->epoch;
+    return join_server->conf.request(join_server->conf.user, order->kind, order->id, order->epoch);
+}
+
+enum err join_server_order(struct join_server *join_server, uint32_t kind, uint32_t id, uint64_t now_ms)
+{
+    struct order order = {.kind = kind, .id = id, .since_ms = now_ms};
+    if (kind != WIRE_CHANGE_EVICT && kind != WIRE_CHANGE_REVOKE)
+        return err_set(ERR_ARG, "an order of kind %" PRIu32, kind);
+    if (join_server->orders_count == ORDERS_MAX)
+        return err_set(ERR_STATE, "%d orders about members wait to be decided; no more can", ORDERS_MAX);
+    TRY(join_server->conf.decidable(join_server->conf.user));
+    TRY(tell(join_server, &order, now_ms));
+    for (uint32_t k = 0; k < join_server->orders_count; k++)
+        if (join_server->orders[k].kind == kind && join_server->orders[k].id == id) {
+            join_server->orders[k] = order;
+            return ERR_OK;
+        }
+    join_server->orders[join_server->orders_count++] = order;
+    return ERR_OK;
+}
+
+/* ---- answers ---- */
+
+static void refuse(struct join_server *join_server, uint64_t connection, const char *name, const char *reason)
+{
+    uint8_t bytes[WIRE_JOIN_BYTES_MAX];
+    log_warn("guest %s is refused: %s", name, reason);
+    size_t count = wire_refusal_pack(reason, bytes);
+    if (link_guest_send(join_server->conf.link, connection, WIRE_REFUSAL, bytes, count) != ERR_OK)
+        log_debug("a guest is gone: %s", err_text()); /* it asks again */
+}
+
+/* The newest configuration as it was decided. */
+static enum err pack_config(const struct join_server *join_server, uint8_t **bytes, size_t *bytes_count)
+{
+    struct config_entry entry;
+    struct paxos_message out = {.type = WIRE_DECIDED};
+    TRY(config_store_read(join_server->conf.folder, last(join_server)->epoch, &entry));
+    out.bytes = entry.bytes;
+    out.bytes_count = entry.bytes_count;
+    out.votes = entry.votes;
+    out.votes_count = entry.votes_count;
+    enum err err = wire_paxos_pack(&out, bytes, bytes_count);
+    config_entry_free(&entry);
+    return err;
+}
+
+static void welcome(struct join_server *join_server, uint64_t connection, const struct config_member *member)
+{
+    struct wire_joined joined = {.id = member->id, .run_spec = join_server->run_text};
+    uint8_t *bytes = NULL;
+    size_t count;
+    enum err err = pack_config(join_server, &joined.configs, &joined.configs_bytes);
+    if (err == ERR_OK)
+        err = wire_joined_pack(&joined, &bytes, &count);
+    if (err == ERR_OK)
+        err = link_guest_send(join_server->conf.link, connection, WIRE_JOINED, bytes, count);
+    if (err != ERR_OK && err != ERR_CLOSED)
+        log_error("island %s is on the roster, and cannot be told: %s", member->name, err_text());
+    mem_free(joined.configs);
+    mem_free(bytes);
+}
+
+/* ---- guests ---- */
+
+static enum err one_witness(const struct config *config)
+{
+    const struct config_member *witness = config_witness(config);
+    if (witness == NULL)
+        return ERR_OK;
+    return err_set(ERR_STATE,
+                   "%s is the run's witness already, and there is at most one: join as an island that trains, or take "
+                   "that one off the roster first, with: dilococtl revoke %s",
+                   witness->name, witness->name);
+}
+
+/* Whether what it says is its own, by the invitation it holds, and something that a configuration may say. */
+static enum err judge(const struct join_server *join_server, const struct link_guest *guest,
+                      const struct wire_join *join)
+{
+    const struct invite_row *row = invites_of(&join_server->invites, guest->key);
+    if (row == NULL || !digest_equal(&row->id, &join->invitation))
+        return err_set(ERR_STATE, "the token is not the one by which this connection was made; ask for another");
+    if (row->island[0] != '\0' && strcmp(row->island, join->name) != 0)
+        return err_set(ERR_STATE, "the token is for island %s; join by that name, or ask for another token",
+                       row->island);
+    if (!wire_join_signed(join, last(join_server)->nonce, &join_server->conf.spec->digest))
+        return err_set(ERR_STATE, "the signature is not of the key that is to be admitted, or of another run");
+    const struct config_member *same = config_member_named(last(join_server), join->name);
+    const struct config_member *is = by_key(last(join_server), join->key);
+    if (is != NULL && is != same)
+        return err_set(ERR_STATE, "that key is on the roster already, as island %s; join by that name", is->name);
+    if (is == NULL && same != NULL)
+        return err_set(ERR_STATE,
+                       "an island called %s is on the roster already; take another name; if this is it on a new disk, "
+                       "free it: dilococtl revoke %s elsewhere",
+                       join->name, join->name);
+    if (is != NULL && (is->role == CONFIG_WITNESS) != join->witness)
+        return err_set(ERR_STATE, "island %s is on the roster as %s, and stays that; join %s --witness", is->name,
+                       join->witness ? "one that trains" : "the witness", join->witness ? "without" : "with");
+    return is == NULL && join->witness ? one_witness(last(join_server)) : ERR_OK;
+}
+
+/* From now on no other key redeems it, whatever happens to this process. */
+static enum err redeem(struct join_server *join_server, const struct wire_join *join, uint64_t wall_s)
+{
+    bool again;
+    TRY(invites_redeem(&join_server->invites, &join->invitation, join->key, wall_s, &again));
+    if (again)
+        return ERR_OK;
+    enum err err = save(join_server);
+    if (err != ERR_OK)
+        invites_reopen(&join_server->invites, &join->invitation);
+    return err;
+}
+
+static void reopen(struct join_server *join_server, const struct digest *invitation)
+{
+    invites_reopen(&join_server->invites, invitation);
+    if (save(join_server) != ERR_OK)
+        log_error("an invitation that was not used stays closed: %s", err_text());
+}
+
+static struct config_member member_of(const struct wire_join *join)
+{
+    struct config_member as = {.uplink = join->uplink, .role = CONFIG_OBSERVER, .owner_choice = join->owner_choice};
+    if (join->witness)
+        as.role = CONFIG_WITNESS;
+    memcpy(as.name, join->name, sizeof as.name);
+    memcpy(as.address, join->address, sizeof as.address);
+    memcpy(as.key, join->key, sizeof as.key);
+    return as;
+}
+
+/* There is one for each invitation. */
+static struct arrival *arrival_of(struct join_server *join_server, const struct digest *invitation)
+{
+    struct arrival *free = NULL;
+    for (uint32_t k = 0; k < INVITES_MAX; k++) {
+        struct arrival *arrival = &join_server->arrivals[k];
+        if (arrival->used && digest_equal(&arrival->invitation, invitation))
+            return arrival;
+        if (!arrival->used)
+            free = arrival;
+    }
+    return free;
+}
+
+static enum err let_in(struct join_server *join_server, const struct link_guest *guest, const struct wire_join *join,
+                       uint64_t now_ms, uint64_t wall_s)
+{
+    TRY(join_server->conf.open(join_server->conf.user, invites_of(&join_server->invites, guest->key)->redeemed));
+    TRY(redeem(join_server, join, wall_s));
+    const struct config_member *is = by_key(last(join_server), join->key);
+    if (is != NULL) {
+        welcome(join_server, guest->connection, is);
+        return ERR_OK;
+    }
+    struct config_member as = member_of(join);
+    enum err err = join_server->conf.join(join_server->conf.user, &as);
+    if (err != ERR_OK) {
+        reopen(join_server, &join->invitation);
+        return err;
+    }
+    struct arrival *arrival = arrival_of(join_server, &join->invitation);
+    if (!arrival->used)
+        log_info("guest %s has redeemed an invitation; the voters are asked to put it on the roster", as.name);
+    *arrival = (struct arrival){.used = true,
+                                .connection = guest->connection,
+                                .invitation = join->invitation,
+                                .as = as,
+                                .told_ms = now_ms,
+                                .asked_ms = now_ms};
+    return ERR_OK;
+}
+
+static void guest_in(struct join_server *join_server, const struct link_guest *guest, uint64_t now_ms, uint64_t wall_s)
+{
+    struct wire_join join;
+    enum err err = wire_join_unpack(guest->payload, guest->bytes, &join);
+    const char *name = err == ERR_OK ? join.name : "(unnamed)";
+    if (err == ERR_OK)
+        err = judge(join_server, guest, &join);
+    if (err == ERR_OK)
+        err = let_in(join_server, guest, &join, now_ms, wall_s);
+    if (err != ERR_OK)
+        refuse(join_server, guest->connection, name, err_text());
+}
+
+void join_server_look(struct join_server *join_server, uint64_t now_ms, uint64_t wall_s)
+{
+    struct link_guest guest;
+    while (link_guest_recv(join_server->conf.link, &guest))
+        guest_in(join_server, &guest, now_ms, wall_s);
+}
+
+/* ---- what the configuration says ---- */
+
+static void settle(struct join_server *join_server, struct arrival *arrival)
+{
+    const struct config_member *is = by_key(last(join_server), arrival->as.key);
+    const struct config_member *same = config_member_named(last(join_server), arrival->as.name);
+    if (is != NULL) {
+        welcome(join_server, arrival->connection, is);
+        arrival->used = false;
+    } else if (same != NULL) {
+        refuse(join_server, arrival->connection, arrival->as.name,
+               "another island has come by that name; take another");
+        reopen(join_server, &arrival->invitation);
+        arrival->used = false;
+    } else if (arrival->as.role == CONFIG_WITNESS && one_witness(last(join_server)) != ERR_OK) {
+        refuse(join_server, arrival->connection, arrival->as.name, err_text());
+        reopen(join_server, &arrival->invitation);
+        arrival->used = false;
+    }
+}
+
+static bool fulfilled(const struct join_server *join_server, const struct order *order)
+{
+    const struct config_member *member = config_member(last(join_server), order->id);
+    if (order->kind == WIRE_CHANGE_EVICT && last(join_server)->epoch > order->epoch && member != NULL)
+        return member->role == CONFIG_AWAY;
+    return member == NULL;
+}
+
+void join_server_begin(struct join_server *join_server)
+{
+    uint32_t kept = 0;
+    for (uint32_t k = 0; k < INVITES_MAX; k++)
+        if (join_server->arrivals[k].used)
+            settle(join_server, &join_server->arrivals[k]);
+    for (uint32_t k = 0; k < join_server->orders_count; k++)
+        if (!fulfilled(join_server, &join_server->orders[k]))
+            join_server->orders[kept++] = join_server->orders[k];
+    join_server->orders_count = kept;
+}
+
+static void tell_arrivals(struct join_server *join_server, uint64_t now_ms)
+{
+    for (uint32_t k = 0; k < INVITES_MAX; k++) {
+        struct arrival *arrival = &join_server->arrivals[k];
+        if (!arrival->used || now_ms < arrival->told_ms + AGAIN_MS)
+            continue;
+        if (now_ms > arrival->asked_ms + GUEST_MS) {
+            log_info("guest %s has not asked for %d minutes, and is put forward no more; its token stays good for it",
+                     arrival->as.name, GUEST_MS / 60000);
+            arrival->used = false;
+            continue;
+        }
+        arrival->told_ms = now_ms;
+        if (join_server->conf.join(join_server->conf.user, &arrival->as) != ERR_OK)
+            log_debug("island %s is not admitted yet: %s", arrival->as.name, err_text());
+    }
+}
+
+/* Whether it stands no more, which is said. */
+static bool has_ended(const struct join_server *join_server, const struct order *order, uint64_t now_ms)
+{
+    const struct config_member *member = config_member(last(join_server), order->id);
+    const char *what = order->kind == WIRE_CHANGE_EVICT ? "evict" : "revoke",
+               *whom = member != NULL ? member->name : "?";
+    if (now_ms > order->since_ms + ORDER_MS)
+        log_warn("to %s %s was not decided within %d minutes, and is asked no more", what, whom, ORDER_MS / 60000);
+    else if (join_server->conf.decidable(join_server->conf.user) != ERR_OK)
+        log_warn("to %s %s was not decided, and is asked no more: %s", what, whom, err_text());
+    else
+        return false;
+    return true;
+}
+
+static void tell_orders(struct join_server *join_server, uint64_t now_ms)
+{
+    uint32_t kept = 0;
+    for (uint32_t k = 0; k < join_server->orders_count; k++) {
+        struct order *order = &join_server->orders[k];
+        if (has_ended(join_server, order, now_ms))
+            continue;
+        if (now_ms >= order->told_ms + AGAIN_MS && tell(join_server, order, now_ms) != ERR_OK)
+            log_debug("an order about a member is not carried out yet: %s", err_text());
+        join_server->orders[kept++] = *order;
+    }
+    join_server->orders_count = kept;
+}
+
+void join_server_tick(struct join_server *join_server, uint64_t now_ms, uint64_t wall_s)
+{
+    struct invite_row row;
+    bool changed = false;
+    while (invites_expire(&join_server->invites, wall_s, &row)) {
+        forget(join_server, &row);
+        changed = true;
+    }
+    if (changed && save(join_server) != ERR_OK)
+        log_error("expired invitations stay listed: %s", err_text());
+    tell_arrivals(join_server, now_ms);
+    tell_orders(join_server, now_ms);
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * join_server: who is let in: the invitations that this island has given out, the guests that knock with them, and what
+ * people here have asked to be changed about members.
+ *
+ * An invitation is durable (file `invites`, docs/FORMATS.md) before its token is told, so that a daemon that was killed
+ * still knows whom it invited; a redeemed one is durable before the newcomer is proposed. A guest is answered when a
+ * decided configuration has it on the roster, with that configuration as it was decided, or with the reason why not;
+ * asked again by the same key, the answer is the same. What was asked is told the voters again until a configuration
+ * says it; an order for ten minutes at most, and only as long as a majority of the voters is heard: what a minority
+ * asked while it was cut off must not be done when it is back. A guest that has not asked for as long is proposed no
+ * more.
+ *
+ * Only the loop's thread; it blocks for a write of the table. Times: `now_ms` of env_mono_ms(), `wall_s` in seconds
+ * since 1970. What guests say is input from strangers that hold a token.
+ */
+#ifndef DAEMON_MEMBERSHIP_JOIN_SERVER_H
+#define DAEMON_MEMBERSHIP_JOIN_SERVER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/err.h"
+#include "common/runspec.h"
+#include "net/config/config_log.h"
+#include "net/transport/ident.h"
+#include "net/transport/invite.h"
+#include "net/transport/link.h"
+#include "net/config/config.h"
+
+/* All borrowed. */
+struct join_server_conf {
+    const char *folder; /* of the state: for the table, and for configurations */
+    const struct runspec *spec;
+    const struct ident *ident;
+    const struct config_log *config_log;
+    struct link *link;
+    /* Tell the voters, as membership_admit() and membership_change_request() do. */
+    enum err (*join)(void *user, const struct config_member *as);
+    enum err (*request)(void *user, uint32_t kind, uint32_t id, uint64_t number);
+    /* ERR_STATE: why nobody can decide now what is asked here; why nobody can come in here. */
+    enum err (*decidable)(void *user);
+    enum err (*open)(void *user,
+                     bool begun); /* `begun`: the guest's token is redeemed, and its key waits for the configuration */
+    void *user;
+};
+
+struct join_server;
+/* Reads the table, and admits whose time is not over. A damaged table is logged and put aside as .damaged. ERR_IO,
+ * ERR_NOMEM. */
+ERR_MUST_CHECK enum err join_server_new(const struct join_server_conf *conf, uint64_t now_ms, uint64_t wall_s,
+                                        struct join_server **out);
+/* NULL is fine. */
+void join_server_free(struct join_server *join_server);
+
+/* ---- what people ask ---- */
+
+struct join_server_ask {
+    char addresses[INVITE_ADDRESSES_MAX][WIRE_ADDRESS_BYTES]; /* where to knock */
+    uint32_t addresses_count;
+    uint64_t seconds;   /* it is good for */
+    const char *island; /* the only one that it lets in; "": any */
+    const char *note;
+};
+/* Makes an invitation; its token into `text` (INVITE_TEXT_BYTES). One for an island takes the place of an earlier one
+ * for it that nobody has redeemed. ERR_ARG; ERR_STATE: too many are open; ERR_IO: it
+ * cannot be kept, and is worth nothing. */
+ERR_MUST_CHECK enum err join_server_invite(struct join_server *join_server, const struct join_server_ask *ask,
+                                           uint64_t now_ms, uint64_t wall_s, char *text, struct digest *id);
+/* Takes one back, by the first digits of its id (at least 4). ERR_NOTFOUND; ERR_ARG: two begin so. */
+ERR_MUST_CHECK enum err join_server_revoke(struct join_server *join_server, const char *id_begin);
+/* Borrowed. */
+const struct invites *join_server_invites(const struct join_server *join_server);
+
+/* Evict or revoke a member (enum wire_change_request). ERR_ARG: another kind; ERR_STATE: too many orders are open, or
+ * nobody could decide it now; what `change request` fails with. */
+ERR_MUST_CHECK enum err join_server_order(struct join_server *join_server, uint32_t kind, uint32_t id, uint64_t now_ms);
+
+/* ---- what happens ---- */
+
+/* Once a turn: guests that have said something. */
+void join_server_look(struct join_server *join_server, uint64_t now_ms, uint64_t wall_s);
+void join_server_tick(struct join_server *join_server, uint64_t now_ms, uint64_t wall_s);
+/* The config log has a new configuration. */
+void join_server_begin(struct join_server *join_server);
+
+#endif

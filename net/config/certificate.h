@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * certificate: which hash a version of a fragment has, by the signatures of those who hold it: what a voter signs, what
+ * is kept of what others sign, and the certificate that goes with a state, so that who takes it over need not believe
+ * who sends it.
+ *
+ * Full voters sign the hash of each version they come to; a witness has none to sign. A version is certified
+ * for when so many of them signed one hash as have to hold a result before it counts (config_commit_quorum()): of the
+ * epoch that the version belongs to, or of the newest configuration. Pure; owns its memory. Signatures come from
+ * strangers: they are kept as they come, and checked when they are needed, once.
+ */
+#ifndef NET_CONFIG_CERTIFICATE_H
+#define NET_CONFIG_CERTIFICATE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/digest.h"
+#include "common/err.h"
+#include "net/config/config_log.h"
+#include "net/transport/ident.h"
+#include "net/config/config.h"
+
+#define CERTIFICATE_NOBODY UINT32_MAX
+enum {
+    CERTIFICATE_KEPT = 4,       /* versions of a fragment, of each voter */
+    CERTIFICATE_ROW_BYTES = 72, /* packed */
+};
+
+/* The subject of a signature: version `version`, above 0, of a fragment has this hash. */
+struct certificate_subject {
+    const uint8_t *nonce; /* of the run, CONFIG_NONCE_BYTES; borrowed */
+    uint32_t fragment;
+    uint64_t version;
+    struct digest hash;
+};
+void certificate_row_sign(const struct ident *ident, const struct certificate_subject *subject,
+                          uint8_t signature[IDENT_SIGNATURE_BYTES]);
+bool certificate_row_good(const uint8_t *key, const struct certificate_subject *subject,
+                          const uint8_t signature[IDENT_SIGNATURE_BYTES]);
+
+/* ---- whose signatures are needed ---- */
+
+struct certificate_voter {
+    uint32_t id;
+    uint8_t key[IDENT_KEY_BYTES];
+};
+/* The voters of one configuration that have a copy, and how many of them it takes. */
+struct certificate_quorum {
+    uint32_t needed, count;
+    struct certificate_voter voters[CONFIG_VOTERS_MAX];
+};
+/* Each of them is enough: the newest configuration's first, then the one's that the version belongs to, if that is
+ * another and known. A copy, so that any thread may use it. */
+struct certificate_rule {
+    uint32_t count;
+    struct certificate_quorum quorums[2];
+};
+void certificate_rule_of(const struct config_log *config_log, uint32_t fragment, uint64_t version,
+                         struct certificate_rule *out);
+
+/* ---- a certificate ---- */
+
+struct certificate_row {
+    uint32_t id;
+    uint8_t signature[IDENT_SIGNATURE_BYTES];
+};
+struct certificate {
+    uint32_t count;
+    struct certificate_row rows[CONFIG_VOTERS_MAX];
+};
+/* Whether it proves the subject: rows that count nowhere do no harm, and no voter counts twice. `excused`: a voter of
+ * the newest configuration whose own voice is missing and is taken for given; CERTIFICATE_NOBODY: none. One that
+ * somebody really gave is needed in any case. ERR_PROTO says what is missing. */
+ERR_MUST_CHECK enum err certificate_check(const struct certificate_rule *rule,
+                                          const struct certificate_subject *subject,
+                                          const struct certificate *certificate, uint32_t excused);
+
+/* Whether a row is said to be a voter's of the rule, and is not: nobody sends such a one who means well. */
+bool certificate_forged(const struct certificate_rule *rule, const struct certificate_subject *subject,
+                        const struct certificate *certificate);
+
+size_t certificate_bytes(uint32_t count);
+/* Into `out`, certificate_bytes(certificate->count). */
+void certificate_pack(const struct certificate *certificate, uint8_t *out);
+/* ERR_PROTO: no such bytes, or too many. */
+ERR_MUST_CHECK enum err certificate_unpack(const uint8_t *bytes, size_t bytes_count, struct certificate *certificate);
+
+/* ---- signatures, ours and those of others ---- */
+
+struct certificates_conf {
+    const struct config_log *config_log; /* borrowed, as is what follows */
+    const struct ident *ident;           /* ours */
+    const uint8_t *nonce;                /* of the run */
+    uint32_t id;                         /* ours */
+    uint32_t fragments_count;
+};
+
+/* Memory: 128 bytes for each voter of the two newest configurations that has a copy and each of its last
+ * CERTIFICATE_KEPT versions of a fragment, taken as they come: 46 KiB for three voters and 32 fragments. */
+struct certificates;
+/* `conf` is copied. ERR_NOMEM. */
+ERR_MUST_CHECK enum err certificates_new(const struct certificates_conf *conf, struct certificates **out);
+/* NULL is fine. */
+void certificates_free(struct certificates *certificates);
+/* The config log has another newest configuration: what those said who do not vote any more is forgotten. */
+void certificates_begin_epoch(struct certificates *certificates);
+
+/* A member signed this, as it says. Of who is no such voter nothing is kept; nor is it without memory, for it is said
+ * again. */
+void certificates_heard(struct certificates *certificates, uint32_t id, const struct certificate_subject *subject,
+                        const uint8_t signature[IDENT_SIGNATURE_BYTES]);
+/* Our own signature, made once for a version. False: we are no full voter, or there is no memory. */
+bool certificates_own(struct certificates *certificates, uint32_t fragment, uint64_t version, const struct digest *hash,
+                      uint8_t signature[IDENT_SIGNATURE_BYTES]);
+/* All good signatures of it that are known here, of voters of the newest configuration and of the version's own. */
+void certificates_known(struct certificates *certificates, const struct certificate_subject *subject,
+                        struct certificate *out);
+/* Puts those before the certificate's rows, which somebody sent: who catches up may hear a voter that the sender does
+ * not hear. Rows of voters that are known here already are left out. */
+void certificates_complete(struct certificates *certificates, const struct certificate_subject *subject,
+                           struct certificate *certificate);
+
+#endif

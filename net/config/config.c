@@ -1,0 +1,507 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "net/config/config.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/bytes.h"
+#include "common/mem.h"
+#include "net/transport/address.h"
+
+_Static_assert((int)CONFIG_OWNERS_MAX == (int)SHARDMAP_OWNERS_MAX, "owners of a configuration and of its map");
+
+/* ---- life ---- */
+
+void config_deinit(struct config *config)
+{
+    mem_free(config->members);
+    mem_free(config->starts);
+    mem_free(config->carried);
+    memset(config, 0, sizeof *config);
+}
+
+static enum err copy_array(const void *from, uint32_t count, size_t size, const char *what, void *out)
+{
+    void **array = out;
+    *array = NULL;
+    if (count == 0)
+        return ERR_OK;
+    TRY(mem_new(count, size, what, out));
+    memcpy(*array, from, count * size);
+    return ERR_OK;
+}
+
+enum err config_copy(const struct config *config, struct config *out)
+{
+    enum err err;
+    *out = *config;
+    out->members = NULL;
+    out->starts = NULL;
+    out->carried = NULL;
+    TRY_OUT(copy_array(config->members, config->members_count, sizeof *config->members, "a configuration's members",
+                       &out->members));
+    TRY_OUT(copy_array(config->starts, config->starts_count, sizeof *config->starts, "a configuration's starts",
+                       &out->starts));
+    TRY_OUT(copy_array(config->carried, config->carried_count, sizeof *config->carried,
+                       "a configuration's carried results", &out->carried));
+out:
+    if (err != ERR_OK)
+        config_deinit(out);
+    return err;
+}
+
+struct digest config_digest(const uint8_t *bytes, size_t bytes_count)
+{
+    return digest_of(bytes, bytes_count);
+}
+
+/* ---- looking up ---- */
+
+const char *config_role_name(unsigned role)
+{
+    static const char *const names[CONFIG_ROLES] = {
+        [CONFIG_OWNER] = "owner",     [CONFIG_CONTRIBUTOR] = "contributor", [CONFIG_OBSERVER] = "observer",
+        [CONFIG_WITNESS] = "witness", [CONFIG_DRAINING] = "draining",       [CONFIG_AWAY] = "away",
+    };
+    return role < CONFIG_ROLES && names[role] != NULL ? names[role] : "unknown";
+}
+
+const struct config_member *config_member(const struct config *config, uint32_t id)
+{
+    uint32_t low = 0, high = config->members_count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (config->members[middle].id < id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < config->members_count && config->members[low].id == id ? &config->members[low] : NULL;
+}
+
+const struct config_member *config_member_named(const struct config *config, const char *name)
+{
+    for (uint32_t i = 0; i < config->members_count; i++)
+        if (strcmp(config->members[i].name, name) == 0)
+            return &config->members[i];
+    return NULL;
+}
+
+static uint64_t start_of(const uint64_t *starts, uint32_t starts_count, uint32_t fragment)
+{
+    return fragment < starts_count ? starts[fragment] : 0;
+}
+
+uint64_t config_start(const struct config *config, uint32_t fragment)
+{
+    return start_of(config->starts, config->starts_count, fragment);
+}
+
+const struct part_result *config_carried(const struct config *config, uint32_t fragment, uint32_t *count)
+{
+    uint32_t low = 0, high = config->carried_count;
+    *count = 0;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (config->carried[middle].id.fragment < fragment)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    while (low + *count < config->carried_count && config->carried[low + *count].id.fragment == fragment)
+        ++*count;
+    return *count > 0 ? &config->carried[low] : NULL;
+}
+
+const struct config_member *config_witness(const struct config *config)
+{
+    for (uint32_t i = 0; i < config->members_count; i++)
+        if (config->members[i].role == CONFIG_WITNESS)
+            return &config->members[i];
+    return NULL;
+}
+
+static uint32_t voters_that_are_full_voters(const struct config *config)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < config->members_count; i++)
+        count += config->members[i].voter && config->members[i].role != CONFIG_WITNESS;
+    return count;
+}
+
+uint32_t config_voters(const struct config *config)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < config->members_count; i++)
+        count += config->members[i].voter;
+    return count;
+}
+
+uint32_t config_majority(const struct config *config)
+{
+    return config_voters(config) / 2 + 1;
+}
+
+uint32_t config_commit_quorum(const struct config *config)
+{
+    uint32_t majority = config_majority(config), keeping = voters_that_are_full_voters(config);
+    return majority < keeping ? majority : keeping;
+}
+
+/* ---- what makes sense by itself ---- */
+
+static bool same_member(const struct config_member *a, const struct config_member *b)
+{
+    return a->id == b->id && a->role == b->role && a->voter == b->voter && a->incarnation == b->incarnation &&
+           a->uplink == b->uplink && a->owner_choice == b->owner_choice && strcmp(a->address, b->address) == 0;
+}
+
+bool config_differs(const struct config *a, const struct config *b)
+{
+    bool same = a->members_count == b->members_count && a->steps == b->steps && a->paused == b->paused;
+    for (uint32_t i = 0; same && i < a->members_count; i++)
+        same = same_member(&a->members[i], &b->members[i]);
+    return !same || memcmp(&a->map, &b->map, sizeof a->map) != 0;
+}
+
+bool config_name_good(const char *name)
+{
+    size_t good = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_");
+    return good > 0 && name[good] == '\0' && good < WIRE_NAME_BYTES;
+}
+
+static bool vote_suits(const struct config_member *member)
+{
+    switch (member->role) {
+    case CONFIG_OWNER: return member->voter;
+    case CONFIG_CONTRIBUTOR:
+    case CONFIG_OBSERVER: return !member->voter;
+    default: return true;
+    }
+}
+
+static enum err check_member(const struct config *config, const struct config_member *member)
+{
+    uint8_t curve_key[IDENT_KEY_BYTES];
+    if (member->id >= config->next_id)
+        return err_set(ERR_PROTO,
+                       "a configuration with member %" PRIu32 " before that id was given (next: %" PRIu32 ")",
+                       member->id, config->next_id);
+    if (memchr(member->name, '\0', sizeof member->name) == NULL || !config_name_good(member->name))
+        return err_set(ERR_PROTO,
+                       "a configuration whose member %" PRIu32
+                       " has a name that is not of 1 to %d letters, digits, '-' or "
+                       "'_'",
+                       member->id, WIRE_NAME_BYTES - 1);
+    if (memchr(member->address, '\0', sizeof member->address) == NULL ||
+        (member->address[0] != '\0' && !address_good(member->address)))
+        return err_set(ERR_PROTO, "a configuration whose member %s has an address that is not host:port", member->name);
+    if (member->role < CONFIG_OWNER || member->role >= CONFIG_ROLES || member->owner_choice >= CONFIG_OWNER_CHOICES)
+        return err_set(ERR_PROTO, "a configuration whose member %s has role %u and owner choice %u", member->name,
+                       (unsigned)member->role, (unsigned)member->owner_choice);
+    if (member->losses > CONFIG_LOSSES_MAX)
+        return err_set(ERR_PROTO, "a configuration whose member %s has %u losses", member->name,
+                       (unsigned)member->losses);
+    if (!vote_suits(member))
+        return err_set(ERR_PROTO, "a configuration whose member %s has role %u and %s", member->name,
+                       (unsigned)member->role, member->voter ? "votes" : "does not vote");
+    if (ident_curve(member->key, curve_key) != ERR_OK)
+        return err_set(ERR_PROTO, "a configuration whose member %s has a key that is no public key", member->name);
+    return ERR_OK;
+}
+
+static int compare_names(const void *left, const void *right)
+{
+    const struct config_member *const *l = left, *const *r = right;
+    return strcmp((*l)->name, (*r)->name);
+}
+
+static int compare_keys(const void *left, const void *right)
+{
+    const struct config_member *const *l = left, *const *r = right;
+    return ident_compare((*l)->key, (*r)->key);
+}
+
+static enum err check_unique(const struct config *config, int (*compare)(const void *, const void *), const char *what)
+{
+    const struct config_member *sorted[CONFIG_MEMBERS_MAX];
+    for (uint32_t i = 0; i < config->members_count; i++)
+        sorted[i] = &config->members[i];
+    qsort(sorted, config->members_count, sizeof sorted[0], compare);
+    for (uint32_t i = 1; i < config->members_count; i++)
+        if (compare(&sorted[i - 1], &sorted[i]) == 0)
+            return err_set(ERR_PROTO, "a configuration whose members %" PRIu32 " and %" PRIu32 " have one %s",
+                           sorted[i - 1]->id, sorted[i]->id, what);
+    return ERR_OK;
+}
+
+static enum err check_members(const struct config *config)
+{
+    uint32_t of_role[CONFIG_ROLES] = {0};
+    for (uint32_t i = 0; i < config->members_count; i++) {
+        TRY(check_member(config, &config->members[i]));
+        of_role[config->members[i].role]++;
+        if (i > 0 && config->members[i].id <= config->members[i - 1].id)
+            return err_set(ERR_PROTO, "a configuration whose members are not in order of id");
+    }
+    TRY(check_unique(config, compare_names, "name"));
+    TRY(check_unique(config, compare_keys, "key"));
+    if (of_role[CONFIG_OWNER] > CONFIG_OWNERS_MAX || of_role[CONFIG_WITNESS] > 1)
+        return err_set(ERR_PROTO, "a configuration with %" PRIu32 " owners and %" PRIu32 " witnesses",
+                       of_role[CONFIG_OWNER], of_role[CONFIG_WITNESS]);
+    if (voters_that_are_full_voters(config) == 0)
+        return err_set(ERR_PROTO, "a configuration without a full voter");
+    if (config_voters(config) > CONFIG_VOTERS_MAX)
+        return err_set(ERR_PROTO, "a configuration with %" PRIu32 " voters", config_voters(config));
+    return ERR_OK;
+}
+
+static enum err check_map(const struct config *config)
+{
+    uint32_t free_slots = 0, owners = 0;
+    for (uint32_t i = 0; i < config->members_count; i++)
+        owners += config->members[i].role == CONFIG_OWNER;
+    for (uint32_t slot = 0; slot < SHARDMAP_SLOTS; slot++) {
+        uint32_t id = config->map.owner[slot];
+        const struct config_member *member = config_member(config, id);
+        if (id == SHARDMAP_NOBODY)
+            free_slots++;
+        else if (member == NULL || member->role != CONFIG_OWNER)
+            return err_set(ERR_PROTO, "a configuration whose slot %" PRIu32 " belongs to %" PRIu32 ", who is no owner",
+                           slot, id);
+    }
+    if (free_slots != 0 && (owners > 0 || free_slots != SHARDMAP_SLOTS))
+        return err_set(ERR_PROTO, "a configuration with %" PRIu32 " owners and %" PRIu32 " slots of nobody", owners,
+                       free_slots);
+    return ERR_OK;
+}
+
+static enum err check_starts(const uint64_t *starts, uint32_t starts_count)
+{
+    if (starts_count > CONFIG_FRAGMENTS_MAX)
+        return err_set(ERR_PROTO, "starts of %" PRIu32 " fragments", starts_count);
+    for (uint32_t i = 0; i < starts_count; i++)
+        if (starts[i] >= CONFIG_NUMBER_MAX)
+            return err_set(ERR_PROTO, "fragment %" PRIu32 " starts from version %" PRIu64, i, starts[i]);
+    return ERR_OK;
+}
+
+enum err config_carried_check(uint64_t epoch, const uint64_t *starts, uint32_t starts_count,
+                              const struct part_result *carried, uint32_t carried_count)
+{
+    uint64_t seen = 0; /* shards of the fragment that is being looked at */
+    TRY(check_starts(starts, starts_count));
+    if (carried_count > CONFIG_CARRIED_MAX)
+        return err_set(ERR_PROTO, "%" PRIu32 " carried results", carried_count);
+    for (uint32_t i = 0; i < carried_count; i++) {
+        const struct part_result *one = &carried[i];
+        if (one->id.fragment >= CONFIG_FRAGMENTS_MAX ||
+            one->id.version != start_of(starts, starts_count, one->id.fragment) + 1)
+            return err_set(ERR_PROTO,
+                           "a result carried for fragment %" PRIu32 ", version %" PRIu64 ", which is not the first one",
+                           one->id.fragment, one->id.version);
+        if (one->id.epoch >= epoch)
+            return err_set(ERR_PROTO, "a result of epoch %" PRIu64 " carried into epoch %" PRIu64, one->id.epoch,
+                           epoch);
+        if (i > 0 && result_id_order(&carried[i - 1].id, &one->id) >= 0)
+            return err_set(ERR_PROTO, "carried results that are not in order of fragment, owner and epoch");
+        if (i == 0 || carried[i - 1].id.fragment != one->id.fragment)
+            seen = 0;
+        if (one->shards == 0 || (one->shards & seen) != 0)
+            return err_set(ERR_PROTO, "a result of %" PRIu32 " carried for fragment %" PRIu32 " with %s", one->id.owner,
+                           one->id.fragment, one->shards == 0 ? "no shards" : "shards of another one");
+        seen |= one->shards;
+    }
+    return ERR_OK;
+}
+
+enum err config_check(const struct config *config)
+{
+    static const struct digest zero;
+    if (config->epoch >= CONFIG_NUMBER_MAX)
+        return err_set(ERR_PROTO, "a configuration of epoch %" PRIu64, config->epoch);
+    if (config->epoch == 0 && !digest_equal(&config->previous, &zero))
+        return err_set(ERR_PROTO, "configuration 0 names one before it");
+    if (config->members_count > CONFIG_MEMBERS_MAX)
+        return err_set(ERR_PROTO, "a configuration of %" PRIu32 " members", config->members_count);
+    TRY(check_members(config));
+    TRY(check_map(config));
+    TRY(config_carried_check(config->epoch, config->starts, config->starts_count, config->carried,
+                             config->carried_count));
+    for (uint32_t i = 0; i < config->carried_count; i++)
+        if (config->carried[i].id.owner >= config->next_id)
+            return err_set(ERR_PROTO, "a configuration that carries a result of %" PRIu32 " before that id was given",
+                           config->carried[i].id.owner);
+    return ERR_OK;
+}
+
+/* ---- one after the other ---- */
+
+/* An id is one member's for ever: the same ones are the same members, and new ones were not given before. */
+static enum err check_ids(const struct config *previous, const struct config *next)
+{
+    if (next->next_id < previous->next_id)
+        return err_set(ERR_PROTO, "configuration %" PRIu64 " gives ids a second time", next->epoch);
+    for (uint32_t i = 0; i < next->members_count; i++) {
+        const struct config_member *member = &next->members[i], *old = config_member(previous, member->id);
+        bool same =
+            old != NULL && strcmp(old->name, member->name) == 0 && memcmp(old->key, member->key, sizeof old->key) == 0;
+        if (!same && member->id < previous->next_id)
+            return err_set(ERR_PROTO, "configuration %" PRIu64 " gives %s the id %" PRIu32 " of somebody else",
+                           next->epoch, member->name, member->id);
+        if (same && (old->role == CONFIG_WITNESS) != (member->role == CONFIG_WITNESS))
+            return err_set(ERR_PROTO, "configuration %" PRIu64 " makes %s, who was %s witness, %s", next->epoch,
+                           member->name, old->role == CONFIG_WITNESS ? "the" : "no", config_role_name(member->role));
+    }
+    return ERR_OK;
+}
+
+/* Whether a configuration carries exactly this result. */
+static bool carries(const struct config *config, const struct part_result *carried)
+{
+    uint32_t count;
+    const struct part_result *of = config_carried(config, carried->id.fragment, &count);
+    for (uint32_t i = 0; i < count; i++)
+        if (part_result_equal(&of[i], carried))
+            return true;
+    return false;
+}
+
+/* What the one before carried stands until its version is complete, which a higher start says. What is new was made in
+ * the epoch before, by an owner. */
+static enum err check_carried_on(const struct config *previous, const struct config *next)
+{
+    for (uint32_t i = 0; i < previous->carried_count; i++) {
+        const struct part_result *old = &previous->carried[i];
+        if (config_start(next, old->id.fragment) < old->id.version && !carries(next, old))
+            return err_set(ERR_PROTO,
+                           "configuration %" PRIu64 " drops the result of %" PRIu32 " for fragment %" PRIu32
+                           ", version %" PRIu64 ", which the one before carried",
+                           next->epoch, old->id.owner, old->id.fragment, old->id.version);
+    }
+    for (uint32_t i = 0; i < next->carried_count; i++) {
+        const struct part_result *carried = &next->carried[i];
+        const struct config_member *owner = config_member(previous, carried->id.owner);
+        bool made = carried->id.epoch == previous->epoch && owner != NULL && owner->role == CONFIG_OWNER;
+        if (!made && !carries(previous, carried))
+            return err_set(ERR_PROTO,
+                           "configuration %" PRIu64 " carries a result of %" PRIu32 " in epoch %" PRIu64
+                           ", who was no owner of the epoch before, which did not carry it either",
+                           next->epoch, carried->id.owner, carried->id.epoch);
+    }
+    return ERR_OK;
+}
+
+enum err config_follows(const struct config *previous, const struct digest *previous_digest, const struct config *next)
+{
+    uint32_t fragments = previous->starts_count > next->starts_count ? previous->starts_count : next->starts_count;
+    if (next->epoch != previous->epoch + 1)
+        return err_set(ERR_PROTO, "configuration %" PRIu64 " where %" PRIu64 " is due", next->epoch,
+                       previous->epoch + 1);
+    if (memcmp(next->nonce, previous->nonce, CONFIG_NONCE_BYTES) != 0)
+        return err_set(ERR_PROTO, "configuration %" PRIu64 " is of another run", next->epoch);
+    if (!digest_equal(&next->previous, previous_digest))
+        return err_set(ERR_PROTO,
+                       "configuration %" PRIu64 " follows another one than the configuration %" PRIu64 " known here",
+                       next->epoch, previous->epoch);
+    TRY(check_ids(previous, next));
+    for (uint32_t f = 0; f < fragments; f++)
+        if (config_start(next, f) < config_start(previous, f))
+            return err_set(ERR_PROTO, "configuration %" PRIu64 " goes back to version %" PRIu64 " of fragment %" PRIu32,
+                           next->epoch, config_start(next, f), f);
+    return check_carried_on(previous, next);
+}
+
+/* ---- votes ---- */
+
+static const char vote_mark[] = "diloco record vote";
+enum { VOTE_BYTES = sizeof vote_mark - 1 + CONFIG_NONCE_BYTES + 8 + 8 + DIGEST_BYTES };
+
+/* What is signed: mark, nonce, epoch, ballot, digest. */
+static void vote_message(const uint8_t nonce[CONFIG_NONCE_BYTES], uint64_t epoch, uint64_t ballot,
+                         const struct digest *digest, uint8_t out[VOTE_BYTES])
+{
+    struct bytes_writer writer = bytes_writer_init(out, VOTE_BYTES);
+    bytes_put(&writer, vote_mark, sizeof vote_mark - 1);
+    bytes_put(&writer, nonce, CONFIG_NONCE_BYTES);
+    bytes_put_u64(&writer, epoch);
+    bytes_put_u64(&writer, ballot);
+    bytes_put(&writer, digest->byte, DIGEST_BYTES);
+}
+
+void config_vote_sign(const struct ident *ident, const uint8_t nonce[CONFIG_NONCE_BYTES], uint64_t epoch,
+                      uint64_t ballot, const struct digest *digest, uint8_t *signature)
+{
+    uint8_t message[VOTE_BYTES];
+    vote_message(nonce, epoch, ballot, digest, message);
+    ident_sign(ident, message, sizeof message, signature);
+}
+
+bool config_vote_good(const uint8_t *key, const uint8_t nonce[CONFIG_NONCE_BYTES], uint64_t epoch,
+                      const struct digest *digest, const struct config_vote *vote)
+{
+    uint8_t message[VOTE_BYTES];
+    vote_message(nonce, epoch, vote->ballot, digest, message);
+    return ident_signed(key, message, sizeof message, vote->signature);
+}
+
+/* Whether it is the first vote of a voter of `previous` in its ballot, and good. */
+static bool vote_counts(const struct config *previous, const struct config *next, const struct digest *next_digest,
+                        const struct config_vote *votes, uint32_t i)
+{
+    const struct config_member *member = config_member(previous, votes[i].id);
+    if (member == NULL || !member->voter)
+        return false;
+    for (uint32_t k = 0; k < i; k++)
+        if (votes[k].id == votes[i].id && votes[k].ballot == votes[i].ballot)
+            return false;
+    return config_vote_good(member->key, previous->nonce, next->epoch, next_digest, &votes[i]);
+}
+
+void config_entry_free(struct config_entry *entry)
+{
+    mem_free(entry->bytes);
+    mem_free(entry->votes);
+    *entry = (struct config_entry){0};
+}
+
+enum err config_entry_copy(const struct config_entry *entry, struct config_entry *out)
+{
+    enum err err;
+    *out = (struct config_entry){.bytes_count = entry->bytes_count, .votes_count = entry->votes_count};
+    TRY_OUT(mem_new(entry->bytes_count, 1, "a configuration", &out->bytes));
+    TRY_OUT(mem_new(entry->votes_count, sizeof *out->votes, "a configuration", &out->votes));
+    memcpy(out->bytes, entry->bytes, entry->bytes_count);
+    if (entry->votes_count > 0)
+        memcpy(out->votes, entry->votes, entry->votes_count * sizeof *out->votes);
+out:
+    if (err != ERR_OK)
+        config_entry_free(out);
+    return err;
+}
+
+enum err config_proved(const struct config *previous, const struct digest *previous_digest, const struct config *next,
+                       const struct digest *next_digest, const struct config_vote *votes, uint32_t votes_count)
+{
+    uint64_t ballots[CONFIG_VOTERS_MAX]; /* of the votes that count */
+    uint32_t good = 0, most = 0;
+    TRY(config_follows(previous, previous_digest, next));
+    if (votes_count > CONFIG_VOTERS_MAX)
+        return err_set(ERR_PROTO, "configuration %" PRIu64 " with %" PRIu32 " votes", next->epoch, votes_count);
+    for (uint32_t i = 0; i < votes_count; i++)
+        if (vote_counts(previous, next, next_digest, votes, i))
+            ballots[good++] = votes[i].ballot;
+    for (uint32_t i = 0; i < good; i++) {
+        uint32_t same = 0;
+        for (uint32_t k = 0; k < good; k++)
+            same += ballots[k] == ballots[i];
+        most = same > most ? same : most;
+    }
+    if (most < config_majority(previous))
+        return err_set(ERR_PROTO,
+                       "configuration %" PRIu64 " has the votes of %" PRIu32 " of the %" PRIu32
+                       " voters before it in one ballot; %" PRIu32 " are needed",
+                       next->epoch, most, config_voters(previous), config_majority(previous));
+    return ERR_OK;
+}

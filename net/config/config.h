@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * config: the configuration: who takes part in epoch e, who votes, who owns which shard, and from where the epoch
+ * starts.
+ *
+ * Configuration e + 1 is decided by a majority of the voters of configuration e (net/membership/paxos.h) and names
+ * configuration e by its digest, so the configurations are a config log that anyone can check from configuration 0 on.
+ * Voters sign the digest of the packed bytes, so a configuration is kept and passed on as the bytes it was decided in.
+ * Pure. Bytes come from strangers.
+ */
+#ifndef NET_CONFIG_CONFIG_H
+#define NET_CONFIG_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/digest.h"
+#include "common/err.h"
+#include "common/shardmap.h"
+#include "net/transport/result_id.h"
+#include "net/transport/ident.h"
+#include "net/transport/wire.h"
+
+enum {
+    CONFIG_NONCE_BYTES = 16,
+    CONFIG_ADDRESS_BYTES = 256,                           /* with the zero at its end */
+    CONFIG_BYTES_MAX = WIRE_PAXOS_BYTES_MAX - (64 << 10), /* packed; with its votes it is still one message */
+    CONFIG_MEMBERS_MAX = 1024,
+    CONFIG_OWNERS_MAX = SHARDMAP_OWNERS_MAX,
+    CONFIG_VOTERS_MAX = CONFIG_OWNERS_MAX + 1, /* and the witness */
+    CONFIG_FRAGMENTS_MAX = WIRE_PLAN_FRAGMENTS_MAX,
+    CONFIG_CARRIED_MAX = 8192,
+    CONFIG_LOSSES_MAX = 6,
+};
+/* Epochs and versions are below it, so that one more is a number, too. */
+#define CONFIG_NUMBER_MAX ((uint64_t)1 << 63)
+
+enum config_role {
+    CONFIG_OWNER = 1,       /* contributes, owns shards, votes */
+    CONFIG_CONTRIBUTOR = 2, /* contributes */
+    CONFIG_OBSERVER = 3,    /* catching up */
+    CONFIG_WITNESS = 4,     /* no trainer, no shard, no bytes; votes where that helps; stays one */
+    CONFIG_DRAINING = 5,    /* its last contribution is on its way; owns nothing; it may still vote */
+    CONFIG_AWAY = 6,        /* on the roster, and does not take part now; it may still vote */
+    CONFIG_ROLES
+};
+
+/* Whether a member is to own shards. DIALS: none can dial it, so it owns only beside a single other: two that cannot be
+ * dialled would never meet. */
+enum config_owner_choice {
+    CONFIG_OWNER_AUTO = 0,
+    CONFIG_OWNER_YES = 1,
+    CONFIG_OWNER_NO = 2,
+    CONFIG_OWNER_DIALS = 3,
+    CONFIG_OWNER_CHOICES
+};
+
+struct config_member {
+    uint32_t id;
+    char name[WIRE_NAME_BYTES];
+    uint8_t key[IDENT_KEY_BYTES];
+    char address[CONFIG_ADDRESS_BYTES]; /* "host:port"; "": it dials the others */
+    uint64_t uplink;                    /* bit/s */
+    uint64_t incarnation;               /* of its disk: the one that may vote (docs/PROTOCOL.md, 9, rule 9) */
+    uint8_t role;                       /* enum config_role */
+    uint8_t owner_choice;               /* enum config_owner_choice */
+    bool voter;
+    uint8_t losses; /* how often configurations said lately that it is lost: one more each time, at most
+                       CONFIG_LOSSES_MAX */
+};
+
+struct config {
+    uint8_t nonce[CONFIG_NONCE_BYTES]; /* of the run */
+    uint64_t epoch;
+    struct digest previous; /* of configuration epoch - 1; zero in configuration 0 */
+    uint32_t next_id;       /* ids below were given */
+    uint64_t steps;         /* of the run */
+    bool paused;
+    struct shardmap map;           /* owners by id; SHARDMAP_NOBODY only where there is no owner at all */
+    struct config_member *members; /* in order of id: the whole roster */
+    uint32_t members_count;
+    uint64_t *starts; /* per fragment; of those beyond, and where there are none: 0 */
+    uint32_t starts_count;
+    /* Results of earlier epochs that stand, of version start + 1: they count in this epoch because the configuration
+     * names them. In order of fragment, then owner, then epoch; each once. */
+    struct part_result *carried;
+    uint32_t carried_count;
+};
+
+/* Frees what the configuration points to and empties it; an empty one is fine. */
+void config_deinit(struct config *config);
+/* A deep copy. ERR_NOMEM: `*out` is empty. */
+ERR_MUST_CHECK enum err config_copy(const struct config *config, struct config *out);
+
+/* Whether what the configuration says makes sense by itself: limits, orders, unique ids, names and keys, roles that may
+ * vote, at most one witness, owners that vote, a map of owners, masks of one fragment that are disjoint. ERR_PROTO
+ * names what does not. A key of a member costs it about 50 µs. */
+ERR_MUST_CHECK enum err config_check(const struct config *config);
+/* The part of it about carried results in an epoch with these starts; also of a draft (net/membership/wire_paxos.h). */
+ERR_MUST_CHECK enum err config_carried_check(uint64_t epoch, const uint64_t *starts, uint32_t starts_count,
+                                             const struct part_result *carried, uint32_t carried_count);
+/* Whether `b` says anything about members, who owns what, or the run, that `a` does not; where the epochs start and
+ * what they carry is left out. */
+bool config_differs(const struct config *a, const struct config *b);
+/* 1 to WIRE_NAME_BYTES - 1 letters, digits, '-' or '_'. */
+bool config_name_good(const char *name);
+
+/* Packed bytes: mem_free() them. Equal configurations pack to equal bytes. Of the configuration's sense only the limits
+ * are checked: ERR_ARG. (net/config/config_proto.c) */
+ERR_MUST_CHECK enum err config_pack(const struct config *config, uint8_t **bytes, size_t *bytes_count);
+/* Unpacks and checks (config_check()), and refuses bytes that config_pack() does not make of what they say: a
+ * configuration has one digest. ERR_PROTO, ERR_NOMEM: `*out` is empty. (net/config/config_proto.c) */
+ERR_MUST_CHECK enum err config_unpack(const uint8_t *bytes, size_t bytes_count, struct config *out);
+struct digest config_digest(const uint8_t *bytes, size_t bytes_count);
+
+/* Whether `next` may follow `previous`, of this digest, whoever decided it: epoch, nonce, digest; ids and starts that
+ * never fall, an id that stays one member's; carried results that are kept as long as their version is not complete,
+ * and new ones that are of an owner of `previous`. ERR_PROTO names what does not. */
+ERR_MUST_CHECK enum err config_follows(const struct config *previous, const struct digest *previous_digest,
+                                       const struct config *next);
+
+/* "owner", "contributor", …; "unknown". */
+const char *config_role_name(unsigned role);
+/* The witness; NULL: there is none. */
+const struct config_member *config_witness(const struct config *config);
+
+/* NULL: nobody of that id. Borrowed. */
+const struct config_member *config_member(const struct config *config, uint32_t id);
+const struct config_member *config_member_named(const struct config *config, const char *name);
+/* Version that the epoch starts from. */
+uint64_t config_start(const struct config *config, uint32_t fragment);
+/* The results carried for a fragment, `*count` of them, borrowed. */
+const struct part_result *config_carried(const struct config *config, uint32_t fragment, uint32_t *count);
+uint32_t config_voters(const struct config *config);   /* how many */
+uint32_t config_majority(const struct config *config); /* of them */
+/* At how many full voters a result has to be durable (docs/PROTOCOL.md, 9, rule 3). */
+uint32_t config_commit_quorum(const struct config *config);
+
+/* ---- votes: who accepted it ---- */
+
+struct config_vote {
+    uint32_t id;
+    uint64_t ballot;
+    uint8_t signature[IDENT_SIGNATURE_BYTES];
+};
+/* Signs that `ident` accepts the configuration of this digest, which is that of `epoch`, in `ballot`. */
+void config_vote_sign(const struct ident *ident, const uint8_t nonce[CONFIG_NONCE_BYTES], uint64_t epoch,
+                      uint64_t ballot, const struct digest *digest, uint8_t *signature);
+bool config_vote_good(const uint8_t *key, const uint8_t nonce[CONFIG_NONCE_BYTES], uint64_t epoch,
+                      const struct digest *digest, const struct config_vote *vote);
+/* A configuration as it was decided, kept and passed on; the first of a run has no votes. */
+struct config_entry {
+    uint8_t *bytes;
+    size_t bytes_count;
+    struct config_vote *votes;
+    uint32_t votes_count;
+};
+/* Frees both and empties it; an empty one is fine. */
+void config_entry_free(struct config_entry *entry);
+/* ERR_NOMEM: `*out` is empty. */
+ERR_MUST_CHECK enum err config_entry_copy(const struct config_entry *entry, struct config_entry *out);
+
+/* Whether `votes` prove that `next`, of this digest, follows `previous`, of that: it may (config_follows()), and a
+ * majority of the voters of `previous` accepted it in one ballot. Votes that count nowhere do no harm. ERR_PROTO says
+ * what is missing. */
+ERR_MUST_CHECK enum err config_proved(const struct config *previous, const struct digest *previous_digest,
+                                      const struct config *next, const struct digest *next_digest,
+                                      const struct config_vote *votes, uint32_t votes_count);
+
+#endif

@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "net/membership/assign_roles.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/mem.h"
+
+/* A member on its way into the next configuration. */
+struct place {
+    struct config_member *member;
+    bool shy;         /* is not to own, unless nobody else can */
+    bool gone;        /* revoked: not in the configuration */
+    bool able;        /* to vote, in the configuration as it was made so far */
+    bool leaving;     /* votes in the last configuration, and would better not */
+    bool ready;       /* to own, if it has to */
+    bool partitioned; /* leaving only because it and an owner do not hear each other */
+    int patience;     /* of those leaving, the lower ones leave first; below UNWILLING: they can't vote, or soon */
+};
+
+enum { UNWILLING = 3 };
+/* Who was lost so often lately owns nothing, as long as so many others do. */
+enum { UNSTEADY = 3, STEADY_MIN = 3 };
+
+static const struct change_request *change_request_of(const struct change_request *requests, uint32_t count,
+                                                      uint32_t id)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (!requests[i].join && requests[i].as.id == id)
+            return &requests[i];
+    return NULL;
+}
+
+static bool may_admit(const struct config *next, const struct change_request *request)
+{
+    if (!request->join || request->revoked || next->members_count == WIRE_MEMBERS_MAX || next->next_id == UINT32_MAX)
+        return false;
+    for (uint32_t i = 0; i < next->members_count; i++) {
+        const struct config_member *member = &next->members[i];
+        if (strcmp(member->name, request->as.name) == 0 || ident_compare(member->key, request->as.key) == 0 ||
+            (member->role == CONFIG_WITNESS && request->as.role == CONFIG_WITNESS))
+            return false;
+    }
+    return true;
+}
+
+static enum err join(struct config *next, const struct change_request *requests, uint32_t count)
+{
+    TRY(mem_grow(&next->members, next->members_count, (size_t)next->members_count + count, sizeof next->members[0],
+                 "members"));
+    for (uint32_t i = 0; i < count; i++) {
+        if (!may_admit(next, &requests[i]))
+            continue;
+        struct config_member *member = &next->members[next->members_count++];
+        *member = requests[i].as;
+        member->id = next->next_id++;
+        member->voter = false;
+        member->role = requests[i].as.role == CONFIG_WITNESS ? CONFIG_WITNESS : CONFIG_OBSERVER;
+    }
+    return ERR_OK;
+}
+
+/* Two islands that cannot be dialled never meet, so of more than two islands those that can be own. */
+static bool is_shy(const struct config_member *member, uint32_t islands)
+{
+    return member->owner_choice == CONFIG_OWNER_NO || (member->owner_choice == CONFIG_OWNER_DIALS && islands > 2);
+}
+
+/* A trainer's island that votes: it stays an owner, leaves, or waits until its disk is whole again. */
+static void place_voter(struct place *place, const struct change_request *request, bool doubt)
+{
+    struct config_member *member = place->member;
+    bool lost = request->silent || request->evicted || request->partitioned;
+    place->leaving = lost || request->draining || (doubt && !request->caught_up);
+    if (lost && !request->evicted && member->role != CONFIG_AWAY && member->losses < CONFIG_LOSSES_MAX)
+        member->losses++;
+    if (lost)
+        member->role = CONFIG_AWAY;
+    else if (request->draining)
+        member->role = CONFIG_DRAINING;
+    else if (member->role != CONFIG_OWNER || doubt)
+        member->role = request->caught_up ? CONFIG_OWNER : CONFIG_AWAY;
+    if (doubt && request->caught_up && !lost)
+        member->incarnation = request->as.incarnation;
+    place->able = !place->leaving;
+    place->patience = lost ? 0 : doubt ? 1 : 2;
+    place->partitioned = request->partitioned && !request->silent && !request->evicted;
+}
+
+/* `shy`: it is not to own. */
+static void place_other(struct config_member *member, const struct change_request *request, bool shy)
+{
+    member->incarnation = request->as.incarnation;
+    if (request->evicted)
+        member->role = CONFIG_AWAY;
+    else if (request->silent)
+        return; /* it pauses */
+    else if (request->draining)
+        member->role = CONFIG_DRAINING;
+    else if (shy || request->partitioned)
+        member->role = request->near || member->role == CONFIG_CONTRIBUTOR ? CONFIG_CONTRIBUTOR : CONFIG_OBSERVER;
+    else if (request->caught_up)
+        member->role = CONFIG_OWNER;
+    else if (member->role != CONFIG_CONTRIBUTOR)
+        member->role = CONFIG_OBSERVER;
+}
+
+static void place_witness(struct place *place, const struct change_request *request, bool doubt)
+{
+    bool lost = request->silent || request->evicted || request->draining;
+    place->leaving = place->member->voter && lost;
+    /* One that cannot vote yet would only be missed where all voters are needed. */
+    place->able = !lost && (place->member->voter || doubt || !request->in_doubt);
+    if (doubt && !lost)
+        place->member->incarnation = request->as.incarnation; /* it has nothing to catch up with */
+}
+
+/* `islands`: that train, on the next roster. */
+static void place_one(struct place *place, const struct change_request *request, uint32_t islands)
+{
+    struct config_member *member = place->member;
+    place->shy = is_shy(member, islands);
+    if (request == NULL) { /* as it is */
+        place->able = member->voter;
+        return;
+    }
+    bool doubt = request->as.incarnation != member->incarnation;
+    memcpy(member->address, request->as.address, sizeof member->address);
+    member->uplink = request->as.uplink;
+    member->owner_choice = request->as.owner_choice;
+    member->losses = request->as.losses < member->losses ? request->as.losses : member->losses;
+    place->shy = is_shy(member, islands);
+    if (request->revoked)
+        place->gone = true;
+    else if (member->role == CONFIG_WITNESS)
+        place_witness(place, request, doubt);
+    else if (member->voter)
+        place_voter(place, request, doubt);
+    else {
+        place_other(member, request, place->shy);
+        place->ready =
+            request->caught_up && !request->partitioned && !request->silent && !request->evicted && !request->draining;
+        place->able = member->role == CONFIG_OWNER;
+    }
+}
+
+/* Whether `a` is to own shards rather than `b`. */
+static bool sooner(const struct config_member *a, const struct config_member *b)
+{
+    bool yes_a = a->owner_choice == CONFIG_OWNER_YES, yes_b = b->owner_choice == CONFIG_OWNER_YES;
+    if (yes_a != yes_b)
+        return yes_a;
+    return a->uplink != b->uplink ? a->uplink > b->uplink : a->id < b->id;
+}
+
+static bool may_own(const struct place *place)
+{
+    return !place->gone && place->able && place->member->role == CONFIG_OWNER;
+}
+
+static bool willing(const struct place *place)
+{
+    return may_own(place) && !place->shy;
+}
+
+/* Of those who are lost again and again, whose losses cost all others an epoch each, none owns while so many others do
+ * without it. */
+static bool may_be_spared(const struct place *places, uint32_t count)
+{
+    uint32_t others = 0;
+    for (uint32_t i = 0; i < count; i++)
+        others += willing(&places[i]) && places[i].member->losses < UNSTEADY;
+    return others >= STEADY_MIN;
+}
+
+/* Somebody has to own the shards: where nobody is left who would, those do who would not, and have caught up. True:
+ * there is somebody willing, or nobody at all. */
+static bool find_willing(struct place *places, uint32_t count)
+{
+    bool owner = false;
+    for (uint32_t i = 0; i < count; i++) {
+        if (willing(&places[i]))
+            return true;
+        owner |= may_own(&places[i]);
+    }
+    for (uint32_t i = 0; !owner && i < count; i++) {
+        if (places[i].gone || !places[i].ready || places[i].member->role != CONFIG_CONTRIBUTOR)
+            continue;
+        places[i].member->role = CONFIG_OWNER;
+        places[i].able = true;
+    }
+    return false;
+}
+
+/* At most CONFIG_OWNERS_MAX own; who wants not to leaves the voters as far as rule 5 lets it. */
+static void pick_owners(struct place *places, uint32_t count)
+{
+    bool some = find_willing(places, count), spare = may_be_spared(places, count);
+    for (uint32_t i = 0; i < count; i++) {
+        struct config_member *member = places[i].member;
+        if (places[i].gone || member->role != CONFIG_OWNER)
+            continue;
+        uint32_t before = 0;
+        for (uint32_t k = 0; k < count; k++)
+            before += k != i && (some ? willing(&places[k]) : may_own(&places[k])) && sooner(places[k].member, member);
+        bool unsteady = spare && member->losses >= UNSTEADY;
+        if ((!some || !places[i].shy) && before < CONFIG_OWNERS_MAX && !unsteady)
+            continue;
+        places[i].able = false;
+        places[i].leaving = member->voter;
+        places[i].patience = UNWILLING;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        if (!places[i].member->voter && places[i].member->role == CONFIG_OWNER && !places[i].able)
+            places[i].member->role = CONFIG_CONTRIBUTOR;
+}
+
+/* How good a set of voters is. */
+struct worth {
+    bool possible;
+    int spare;     /* how many more may be lost */
+    uint32_t need; /* at how many a result has to be durable */
+};
+
+static struct worth worth_of(uint32_t voters, uint32_t keepers, uint32_t mute)
+{
+    uint32_t majority = voters / 2 + 1;
+    return (struct worth){.possible = keepers > 0,
+                          .spare = (int)voters - (int)majority - (int)mute,
+                          .need = majority < keepers ? majority : keepers};
+}
+
+static bool better(struct worth a, struct worth b)
+{
+    if (a.possible != b.possible)
+        return a.possible;
+    return a.spare != b.spare ? a.spare > b.spare : a.need < b.need;
+}
+
+/* The next one to leave the voters; NULL: none is left. */
+static struct place *next_leaving(struct place *places, uint32_t count)
+{
+    struct place *first = NULL;
+    for (uint32_t i = 0; i < count; i++)
+        if (places[i].leaving && !places[i].gone && places[i].member->voter &&
+            places[i].member->role != CONFIG_WITNESS && (first == NULL || places[i].patience < first->patience))
+            first = &places[i];
+    return first;
+}
+
+struct poll {
+    uint32_t staying, coming, leaving; /* that have a copy */
+    uint32_t lost;                     /* of those leaving */
+    struct place *witness;
+};
+
+/* Who stands back can vote, and gets what is to be committed from others who have it; but not if there is only one
+ * other and the witness, which keeps no bytes: those two go on without it. */
+static void let_vote_who_stand_back(struct place *places, uint32_t count)
+{
+    uint32_t keepers = 0;
+    bool witness = false;
+    for (uint32_t i = 0; i < count; i++) {
+        bool keeps = places[i].member->role != CONFIG_WITNESS;
+        keepers += keeps && places[i].able && !places[i].gone;
+        witness |= !keeps && places[i].able && !places[i].gone;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        if (places[i].partitioned && (keepers > 1 || !witness)) {
+            places[i].leaving = false;
+            places[i].able = true;
+        }
+}
+
+static struct poll poll_of(struct place *places, uint32_t count)
+{
+    struct poll poll = {0};
+    for (uint32_t i = 0; i < count; i++) {
+        if (places[i].gone)
+            continue;
+        const struct config_member *member = places[i].member;
+        if (member->role == CONFIG_WITNESS)
+            poll.witness = &places[i];
+        else if (places[i].leaving && member->voter) {
+            poll.leaving++;
+            poll.lost += places[i].patience < UNWILLING;
+        } else if (places[i].able) {
+            poll.staying += member->voter;
+            poll.coming += !member->voter;
+        }
+    }
+    return poll;
+}
+
+/* Rule 5: of those who would better not vote, as few leave as it takes to get the best set: the one that can lose most,
+ * then the one in which a result is committed at fewest. The witness votes where that helps. */
+static enum err pick_voters(struct place *places, uint32_t count)
+{
+    let_vote_who_stand_back(places, count);
+    struct poll poll = poll_of(places, count);
+    uint32_t fewest = poll.coming < poll.leaving ? poll.coming : poll.leaving; /* others take their places */
+    bool was = poll.witness != NULL && poll.witness->member->voter;
+    struct worth best = {0};
+    uint32_t best_out = 0;
+    bool best_witness = false;
+    for (uint32_t out = fewest; out <= poll.leaving; out++) {
+        for (int change = 0; change < 2; change++) {
+            bool with = (change != 0) != was;
+            if (with && !was && (poll.witness == NULL || !poll.witness->able))
+                continue;
+            uint32_t keepers = poll.staying + poll.coming + poll.leaving - out;
+            uint32_t mute = (poll.lost > out ? poll.lost - out : 0) + (with && !poll.witness->able);
+            struct worth worth = worth_of(keepers + with, keepers, mute);
+            if (!better(worth, best))
+                continue;
+            best = worth;
+            best_out = out;
+            best_witness = with;
+        }
+    }
+    if (!best.possible)
+        return err_set(ERR_STATE, "no full voter would be left: drain, evict or revoke fewer at a time");
+    for (struct place *place; best_out > 0 && (place = next_leaving(places, count)) != NULL; best_out--) {
+        place->member->voter = false;
+        if (place->member->role == CONFIG_OWNER)
+            place->member->role = CONFIG_CONTRIBUTOR;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        struct config_member *member = places[i].member;
+        member->voter = !places[i].gone && (member->voter || (places[i].able && member->role == CONFIG_OWNER));
+    }
+    if (poll.witness != NULL)
+        poll.witness->member->voter = best_witness;
+    return ERR_OK;
+}
+
+static uint32_t owners_of(const struct config *next, const struct place *places, bool unwilling,
+                          struct shardmap_owner owners[CONFIG_OWNERS_MAX])
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < next->members_count; i++) {
+        const struct config_member *member = places[i].member;
+        if (!places[i].gone && member->role == CONFIG_OWNER && (places[i].able || unwilling) &&
+            count < CONFIG_OWNERS_MAX)
+            owners[count++] = (struct shardmap_owner){.id = member->id, .weight = member->uplink};
+    }
+    return count;
+}
+
+/* An owner that wants not to be one and goes on voting has no slot, unless nobody else is there. */
+static void share_out(struct config *next, const struct place *places)
+{
+    struct shardmap_owner owners[CONFIG_OWNERS_MAX];
+    uint32_t count = owners_of(next, places, false, owners);
+    if (count == 0)
+        count = owners_of(next, places, true, owners);
+    if (count > 0)
+        shardmap_assign(&next->map, owners, count);
+    else
+        next->map = shardmap_empty();
+}
+
+static uint32_t islands_of(const struct config *next, const struct change_request *requests,
+                           uint32_t change_requests_count)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < next->members_count; i++) {
+        const struct change_request *request = change_request_of(requests, change_requests_count, next->members[i].id);
+        count += next->members[i].role != CONFIG_WITNESS && (request == NULL || !request->revoked);
+    }
+    return count;
+}
+
+enum err muster(struct config *next, const struct change_request *requests, uint32_t change_requests_count)
+{
+    uint32_t before = next->members_count;
+    TRY(join(next, requests, change_requests_count));
+    struct place *places;
+    TRY(mem_new(next->members_count, sizeof *places, "members", &places));
+    uint32_t islands = islands_of(next, requests, change_requests_count);
+    for (uint32_t i = 0; i < next->members_count; i++) {
+        places[i].member = &next->members[i];
+        if (i < before)
+            place_one(&places[i], change_request_of(requests, change_requests_count, next->members[i].id), islands);
+    }
+    pick_owners(places, next->members_count);
+    enum err err = pick_voters(places, next->members_count);
+    if (err == ERR_OK) {
+        share_out(next, places);
+        uint32_t kept = 0;
+        for (uint32_t i = 0; i < next->members_count; i++)
+            if (!places[i].gone)
+                next->members[kept++] = next->members[i];
+        next->members_count = kept;
+    }
+    mem_free(places);
+    return err;
+}

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * member_progress: what is known of each member when the next configuration is thought of: whether it is heard, by us
+ * and by a majority, whether its disk is in doubt, how far it has come, and what is wished of it. By slot. Private to
+ * net/membership/.
+ *
+ * It states facts, and asks for nothing. Time is that of the last member_progress_tick().
+ */
+#ifndef NET_MEMBERSHIP_MEMBER_PROGRESS_H
+#define NET_MEMBERSHIP_MEMBER_PROGRESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/bitset.h"
+#include "common/err.h"
+#include "common/quota.h"
+#include "net/config/config_log.h"
+#include "net/membership/hearing.h"
+#include "net/membership/membership_io.h"
+#include "net/sync/sync.h"
+#include "net/config/view.h"
+#include "net/transport/wire.h"
+
+/* What somebody asked for about a member, as long as that is told again. */
+struct seat_change_request {
+    bool requested;
+    uint32_t by; /* id of who asked */
+    uint64_t since_ms, told_ms;
+};
+
+struct seat {
+    uint32_t id;
+    bool used, up;
+    bool drain;                          /* by its own word */
+    bool evict;                          /* for good, or while it drains */
+    struct seat_change_request out, off; /* evict, revoke: others ask so */
+    bool broke_word;                     /* it signed two results of one part */
+    uint64_t doubt_ms;                   /* since when it says that its disk is in doubt; 0: it does not */
+    uint64_t caught_up_ms;               /* when one that comes was last seen as far as most; 0: never */
+    uint64_t incarnation;                /* as it says; 0: it has not */
+    struct quota disks;                  /* how often that was another one */
+    uint64_t epoch;                      /* of its last heartbeat */
+    bool trains;                         /* as it said last, as is */
+    uint64_t step;                       /* this */
+    uint64_t out_ms, out_step; /* when somebody put it out of the run, and at what step of its trainer; 0: not so */
+    bool drains;               /* as it said last */
+    bool said;                 /* these three are its own words */
+    char address[CONFIG_ADDRESS_BYTES];
+    uint64_t uplink;         /* bit/s; 0: as the configuration says */
+    uint8_t owner_choice;    /* enum config_owner_choice */
+    bool holds;              /* it has said in this process that it holds a result */
+    struct bitset silent;    /* whom it does not hear */
+    uint8_t losses;          /* as the configuration says, */
+    uint64_t losses_ms;      /* since then */
+    uint64_t partitioned_ms; /* since when it has to stand back, cut off from an owner; 0: it has not */
+    bool partitioned_told;   /* people */
+    bool disk_fails;         /* as it said last */
+    bool disk_told;          /* people */
+};
+
+struct member_progress {
+    /* borrowed; the view follows the config log's newest configuration */
+    const struct view *view;
+    const struct config_log *config_log;
+    const struct voting_disk *disk;
+    struct sync *sync; /* NULL: the run's plan is not known yet */
+    uint32_t fragments_count;
+    uint64_t *reached;       /* [fragments_count]: the version that most have reached, as of the last tick */
+    uint32_t next_comer;     /* slot that is looked at next */
+    struct seat *seat;       /* [VIEW_SLOTS_MAX] */
+    struct hearing *hearing; /* [VIEW_SLOTS_MAX]: by which it is judged who is lost, and who stands back */
+    struct bitset lost;      /* as of the last tick: a majority of the voters does not hear them */
+    bool hears_owners;       /* likewise: we hear all owners that are not lost */
+    uint64_t yields_ms;      /* since when that is so of us, and others can go on; 0: it is not */
+    uint64_t looked_ms;      /* when it was judged last who stands back */
+    struct bitset silent;    /* to us */
+    uint64_t now_ms;         /* of the last tick */
+    uint64_t begun_ms;       /* when the epoch began here */
+};
+
+/* Of nobody yet: member_progress_begin() follows. ERR_NOMEM. */
+ERR_MUST_CHECK enum err member_progress_init(const struct view *view, const struct config_log *config_log,
+                                             const struct voting_disk *disk, struct member_progress *progress);
+/* An empty one is fine. */
+void member_progress_deinit(struct member_progress *progress);
+
+/* The run's plan: the core, borrowed, and how many fragments there are. ERR_NOMEM. */
+ERR_MUST_CHECK enum err member_progress_plan_known(struct member_progress *progress, struct sync *sync,
+                                                   uint32_t fragments_count);
+
+/* A new epoch: slots are whose the view says; one that is another member's now begins anew. */
+void member_progress_begin(struct member_progress *progress, uint64_t now_ms);
+/* What a member's heartbeat says: its epoch, whom it does not hear, and its disk. */
+void member_progress_heard(struct member_progress *progress, uint32_t member, const struct wire_heartbeat *beat,
+                           uint64_t now_ms);
+/* Likewise our own, of our trainer: who proposes is held to what holds for others. */
+void member_progress_said(struct member_progress *progress, const struct wire_heartbeat *beat, uint64_t now_ms);
+/* `silent`: members that we have not heard for as long as the run allows. */
+void member_progress_tick(struct member_progress *progress, const struct bitset *silent, uint64_t now_ms);
+
+/* Whether a majority of the voters does not hear the member. Who is silent itself has no say in it. */
+bool member_progress_silent(const struct member_progress *progress, uint32_t member);
+/* Whether the member, which may be us, has to stand back, since it and an owner do not hear each other
+ * (net/membership/hearing.h); an owner only when that has lasted. */
+bool member_progress_partitioned(const struct member_progress *progress, uint32_t member);
+/* Whether we are to take ourselves for lost: a majority has said so for a while, and others can go on without us. */
+bool member_progress_yields(const struct member_progress *progress);
+/* Whether we hear all owners that are not lost: only then may somebody be let in, who may be one that stands back. */
+bool member_progress_hear_owners(const struct member_progress *progress);
+/* An owner which is cut off from it, when that has lasted; VIEW_NOBODY: it does not stand back. */
+uint32_t member_progress_partitioned_from(const struct member_progress *progress, uint32_t member);
+/* Which of the two it is that keeps the member, which stands back, and that owner apart, into `text`: a line, or that
+ * one makes no result, as far as that is known here; false: it is no line for sure. */
+bool member_progress_partitioned_text(const struct member_progress *progress, uint32_t member, uint32_t owner,
+                                      char *text, size_t text_bytes);
+/* Whether the member, which may be us, says that its disk keeps nothing. */
+bool member_progress_disk_fails(const struct member_progress *progress, uint32_t member);
+/* How many voters are here, us among them. */
+uint32_t member_progress_voters_heard(const struct member_progress *progress);
+/* How many of them can keep a vote. */
+uint32_t member_progress_voters_able(const struct member_progress *progress);
+/* Whether the member has come as far as most have: a guess, which what it answers to a draft confirms. */
+bool member_progress_caught_up(const struct member_progress *progress, uint32_t member);
+/* Somebody wished that the run goes on without the member, and that is so now. */
+void member_progress_put_out(struct member_progress *progress, uint32_t member);
+/* Whether it, which may be us, is to stay out: its trainer has not moved since, and it has not been long. */
+bool member_progress_kept_out(const struct member_progress *progress, uint32_t member);
+/* Whether its disk, which may be ours, is in doubt so that a configuration has to name it. */
+bool member_progress_in_doubt(const struct member_progress *progress, uint32_t member);
+/* Our own doubt has ended by itself: those of others may do so, too, before a configuration has to name them. */
+void member_progress_doubt_anew(struct member_progress *progress);
+/* How many of a member's losses are to be remembered: one less for every 20 minutes that the configuration has said so.
+ */
+uint8_t member_progress_losses(const struct member_progress *progress, uint32_t member);
+/* As that member says, which may be us; 0: it has not. */
+uint64_t member_progress_incarnation(const struct member_progress *progress, uint32_t member);
+
+/* Whether our disk, which is in doubt, may vote: a configuration names it, or nothing can have been forgotten, since
+ * all voters are here, and nobody who is has made anything. */
+bool member_progress_doubt_is_over(const struct member_progress *progress);
+/* Power was lost everywhere: every voter is here, in this epoch, has said what it holds (a run that begins looks the
+ * same until then), and so many of their disks are in doubt that no majority is left. What they know together is all
+ * there is, as far as more than half of all who take part know of no later configuration. */
+bool member_progress_majority_in_doubt(const struct member_progress *progress);
+
+#endif

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * promise_reports: what this island holds, as a seal tells it, and what members answered to our own ballot, as
+ * net/membership/next_config takes it. Private to net/membership/.
+ *
+ * One answer a member is kept, the last one; answers to another ballot do not count.
+ */
+#ifndef NET_MEMBERSHIP_PROMISE_REPORTS_H
+#define NET_MEMBERSHIP_PROMISE_REPORTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/err.h"
+#include "net/membership/next_config.h"
+#include "net/membership/paxos.h"
+#include "net/sync/sync.h"
+#include "net/membership/wire_paxos.h"
+
+struct promise_reports;
+ERR_MUST_CHECK enum err promise_reports_new(struct promise_reports **out);
+/* NULL is fine. */
+void promise_reports_free(struct promise_reports *reports);
+/* The run has so many fragments. ERR_NOMEM. */
+ERR_MUST_CHECK enum err promise_reports_reserve(struct promise_reports *reports, uint32_t fragments_count);
+/* A new epoch: nothing was answered. */
+void promise_reports_clear(struct promise_reports *reports);
+
+/* What we hold; borrowed until the next call. None before promise_reports_reserve(), and ever of a witness. */
+void promise_reports_own(struct promise_reports *reports, const struct sync *sync, const struct holding **rows,
+                         uint32_t *rows_count);
+
+/* A promise, or what one says who does not vote; its memory is taken over, and the caller may read on in it until the
+ * next call. One for which there is no room is as if lost; so is that of a member without a vote whose state is another
+ * than ours of its version, as far as `sync` knows (NULL: nothing). */
+void promise_reports_answer(struct promise_reports *reports, const struct sync *sync, uint32_t id,
+                            struct paxos_message *answer);
+/* It cannot be heard any more: what it alone holds, nobody could fetch. The others' answers have to do, or its next. */
+void promise_reports_drop(struct promise_reports *reports, uint32_t id);
+/* Those who answered our ballot; borrowed until the next call. */
+const struct next_config_answer *promise_reports_answered(struct promise_reports *reports, const struct paxos *paxos,
+                                                          uint32_t *count);
+/* Whether all other voters of the configuration that have a copy have answered our ballot, and can be heard still, and
+ * all that those hold who answered is here; what is not, the core is told to fetch. `self`: our id. */
+bool promise_reports_here(const struct promise_reports *reports, const struct paxos *paxos, const struct config *config,
+                          uint32_t self, struct sync *sync);
+
+#endif

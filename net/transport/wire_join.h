@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * wire_join: the messages between a guest and the island that invited it, as structs and as bytes.
+ *
+ * A guest proves a one-time key, says once who it is (JOIN), and is put on the roster (JOINED) or not (REFUSAL). It
+ * signs what it says with its own key, over the run and the invitation, so that nobody admits another's key and no
+ * signature is of use elsewhere. Pure. Bytes come from strangers: limits are checked before memory is taken.
+ */
+#ifndef NET_TRANSPORT_WIRE_JOIN_H
+#define NET_TRANSPORT_WIRE_JOIN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/digest.h"
+#include "common/err.h"
+#include "net/transport/ident.h"
+#include "net/transport/wire.h"
+
+enum {
+    WIRE_JOIN_BYTES_MAX = 4096,
+    WIRE_JOINED_BYTES_MAX = 2 << 20,
+};
+
+struct wire_join {
+    struct digest invitation;
+    char name[WIRE_NAME_BYTES];
+    uint8_t key[IDENT_KEY_BYTES];
+    char address[WIRE_ADDRESS_BYTES]; /* "host:port"; "": it dials the others */
+    uint64_t uplink;                  /* bit/s */
+    uint8_t owner_choice;             /* enum config_owner_choice */
+    bool witness;
+    uint8_t signature[IDENT_SIGNATURE_BYTES];
+};
+
+/* A member's name: 1 to 63 letters, digits, '-' or '_'. */
+bool wire_name_good(const char *name);
+
+/* Signs it for this run; `key` and `signature` are filled in. */
+void wire_join_sign(const struct ident *ident, const uint8_t nonce[WIRE_NONCE_BYTES], const struct digest *run_id,
+                    struct wire_join *join);
+/* Whether the owner of `key` said it, for this run. */
+bool wire_join_signed(const struct wire_join *join, const uint8_t nonce[WIRE_NONCE_BYTES], const struct digest *run_id);
+
+/* Packs into `out` (WIRE_JOIN_BYTES_MAX); returns the length. */
+size_t wire_join_pack(const struct wire_join *join, uint8_t *out);
+/* ERR_PROTO names the field. The signature is the caller's to check. */
+ERR_MUST_CHECK enum err wire_join_unpack(const void *bytes, size_t bytes_count, struct wire_join *join);
+
+struct wire_joined {
+    uint32_t id;
+    uint8_t *configs; /* packed configurations, opaque here */
+    size_t configs_bytes;
+    char *run_spec; /* its text */
+};
+
+/* Packed bytes: mem_free() them. ERR_ARG: more than WIRE_JOINED_BYTES_MAX. */
+ERR_MUST_CHECK enum err wire_joined_pack(const struct wire_joined *joined, uint8_t **bytes, size_t *bytes_count);
+/* wire_joined_deinit() it. ERR_PROTO, ERR_NOMEM: it is empty. */
+ERR_MUST_CHECK enum err wire_joined_unpack(const void *bytes, size_t bytes_count, struct wire_joined *joined);
+void wire_joined_deinit(struct wire_joined *joined);
+
+/* Packs into `out` (WIRE_JOIN_BYTES_MAX), cut to WIRE_REASON_BYTES; returns the length. */
+size_t wire_refusal_pack(const char *reason, uint8_t *out);
+ERR_MUST_CHECK enum err wire_refusal_unpack(const void *bytes, size_t bytes_count, char reason[WIRE_REASON_BYTES]);
+
+#endif

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* evidence: two signed results of one part, as bytes that anybody can check; and kept on disk. */
+#include "tests/lib/testlib.h"
+
+#include <string.h>
+
+#include "common/digest.h"
+#include "common/mem.h"
+#include "daemon/membership/config_store.h"
+#include "net/membership/evidence.h"
+
+enum { FRAME_BYTES = 3000, OBJECT_BYTES = 4096 };
+
+static struct ident owner, other;
+static uint8_t nonce[WIRE_NONCE_BYTES];
+
+/* A result of the owner's part: the frame need not be one. */
+static size_t result_of(const struct ident *ident, uint64_t version, uint8_t content, uint8_t *object)
+{
+    uint8_t contributors[WIRE_CONTRIBUTOR_BYTES];
+    struct wire_contributor one = {.id = 3, .tokens = 10};
+    struct wire_meta meta = {.step = 5, .contributors = contributors, .contributors_count = 1};
+    struct wire_object what = {
+        .key = {.kind = WIRE_RESULT, .fragment = 1, .version = version, .epoch = 2, .owner = 9, .island = 9},
+        .shards = 6};
+    size_t bytes;
+    struct digest digest;
+    wire_contributor_put(contributors, 0, &one);
+    memcpy(what.nonce, nonce, sizeof nonce);
+    memset(wire_object_frame(object), content, FRAME_BYTES);
+    assert_ok(wire_object_seal(&what, &meta, ident, object, FRAME_BYTES, &bytes, &digest));
+    return bytes;
+}
+
+static size_t make(const struct ident *first, const struct ident *second, uint64_t version, uint8_t content,
+                   uint8_t **evidence)
+{
+    static uint8_t a[OBJECT_BYTES], b[OBJECT_BYTES];
+    size_t a_bytes = result_of(first, 7, 1, a), b_bytes = result_of(second, version, content, b), count;
+    assert_ok(evidence_make(a, a_bytes, b, b_bytes, evidence, &count));
+    return count;
+}
+
+static enum err check(const uint8_t *evidence, size_t count)
+{
+    struct wire_object first, second;
+    TRY(evidence_open(evidence, count, &first, &second));
+    return evidence_check(&first, &second, nonce, owner.key);
+}
+
+static void two_signed_results_of_one_part_are_a_evidence(void **state)
+{
+    (void)state;
+    uint8_t *evidence;
+    size_t count = make(&owner, &owner, 7, 2, &evidence);
+    assert_true(count < 1000); /* without their payloads */
+    assert_ok(check(evidence, count));
+    mem_free(evidence);
+}
+
+static void anything_else_is_none(void **state)
+{
+    (void)state;
+    uint8_t *evidence;
+    size_t count = make(&owner, &owner, 7, 1, &evidence);
+    assert_fails(ERR_PROTO, "one result", check(evidence, count)); /* the same twice */
+    mem_free(evidence);
+    count = make(&owner, &owner, 8, 2, &evidence);
+    assert_fails(ERR_PROTO, "another object", check(evidence, count)); /* of two versions */
+    mem_free(evidence);
+    count = make(&owner, &other, 7, 2, &evidence);
+    assert_fails(ERR_PROTO, "sign", check(evidence, count)); /* one is somebody else's */
+    mem_free(evidence);
+    count = make(&owner, &owner, 7, 2, &evidence);
+    nonce[0] ^= 1;
+    assert_fails(ERR_PROTO, "another run", check(evidence, count));
+    nonce[0] ^= 1;
+    for (size_t k = 0; k < count; k++) { /* every byte of it counts */
+        evidence[k] ^= 4;
+        assert_int_equal(check(evidence, count), ERR_PROTO);
+        evidence[k] ^= 4;
+        assert_int_equal(check(evidence, k), ERR_PROTO);
+    }
+    mem_free(evidence);
+}
+
+static void it_is_kept(void **state)
+{
+    (void)state;
+    const char *folder = testlib_folder("evidence");
+    uint8_t *evidence, *back;
+    size_t count = make(&owner, &owner, 7, 2, &evidence), back_count;
+    assert_int_equal(config_store_load_evidence(folder, 9, &back, &back_count), ERR_NOTFOUND);
+    assert_ok(config_store_save_evidence(folder, 9, evidence, count));
+    assert_ok(config_store_load_evidence(folder, 9, &back, &back_count));
+    assert_int_equal(back_count, count);
+    assert_memory_equal(back, evidence, count);
+    mem_free(back);
+    assert_int_equal(config_store_load_evidence(folder, 8, &back, &back_count), ERR_NOTFOUND);
+    mem_free(evidence);
+}
+
+int main(void)
+{
+    assert_ok(digest_init());
+    assert_ok(ident_generate(&owner));
+    assert_ok(ident_generate(&other));
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(two_signed_results_of_one_part_are_a_evidence),
+        cmocka_unit_test(anything_else_is_none),
+        cmocka_unit_test(it_is_kept),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* member_progress: whom somebody put out of the run stays out as long as its trainer stands, whoever it is that
+ * proposes. */
+#include "tests/lib/testlib.h"
+
+#include <string.h>
+
+#include "common/digest.h"
+#include "common/mem.h"
+#include "net/membership/member_progress.h"
+#include "net/membership/change_requests.h"
+#include "net/membership/wire_paxos.h"
+#include "tests/lib/sample_configs.h"
+
+enum { A, B, C, ISLANDS };
+
+static struct config_log *config_log;
+static struct view view;
+static struct member_progress progress;
+static struct change_requests requests;
+static uint64_t now_ms;
+
+static void take_config(struct config config)
+{
+    struct view_changes changes;
+    struct digest digest = configs_digest(&config);
+    assert_ok(config_log_add(config_log, &config, &digest));
+    assert_ok(view_update(&view, config_log_last(config_log), &digest, configs_ident(A)->key, &changes));
+    member_progress_begin(&progress, now_ms);
+    change_requests_fulfil(&requests, &progress, config_log_last(config_log));
+}
+
+/* We are a, and hear the others. */
+static void begin(void)
+{
+    now_ms = 1000;
+    assert_ok(config_log_new(&config_log));
+    assert_ok(view_init(NULL, 0, &view));
+    assert_ok(member_progress_init(&view, config_log, NULL, &progress));
+    memset(&requests, 0, sizeof requests);
+    take_config(configs_first(ISLANDS, false));
+    assert_int_equal(view.self, A);
+    for (uint32_t i = B; i < ISLANDS; i++)
+        progress.seat[i].up = true;
+}
+
+static void end(void)
+{
+    member_progress_deinit(&progress);
+    view_free(&view);
+    config_log_free(config_log);
+}
+
+/* What an island's heartbeat says of its trainer, which is at this step. */
+static void trains(uint32_t i, uint64_t step)
+{
+    struct wire_heartbeat beat = {.taking_part = true, .step = step};
+    if (i == A)
+        member_progress_said(&progress, &beat, now_ms);
+    else
+        member_progress_heard(&progress, i, &beat, now_ms);
+}
+
+static void is_away(uint32_t i)
+{
+    struct config next = configs_next(config_log_last(config_log));
+    next.members[i].role = CONFIG_AWAY;
+    take_config(next);
+}
+
+static void who_was_put_out_stays_out_while_its_trainer_stands(void **state)
+{
+    (void)state;
+    for (uint32_t i = A; i < ISLANDS; i++) {
+        begin();
+        trains(i, 7);
+        is_away(i);
+        for (uint32_t k = A; k < ISLANDS; k++)
+            assert_int_equal(member_progress_kept_out(&progress, k), k == i);
+        now_ms += 1000;
+        trains(i, 8); /* on its way before it stood */
+        for (int k = 0; k < 60; k++) {
+            now_ms += 1000;
+            trains(i, 8);
+            assert_true(member_progress_kept_out(&progress, i));
+        }
+        trains(i, 9);
+        assert_false(member_progress_kept_out(&progress, i));
+        end();
+    }
+}
+
+/* Somebody else, who knows better or less, let it in. */
+static void who_is_in_again_is_not_put_out_for_what_was(void **state)
+{
+    (void)state;
+    for (uint32_t i = A; i < ISLANDS; i++) {
+        begin();
+        trains(i, 7);
+        is_away(i);
+        assert_true(member_progress_kept_out(&progress, i));
+        struct config next = configs_next(config_log_last(config_log));
+        next.members[i].role = CONFIG_OWNER;
+        take_config(next);
+        trains(i, 7);
+        assert_false(member_progress_kept_out(&progress, i));
+        end();
+    }
+}
+
+static bool revocation_asked(uint32_t i)
+{
+    return progress.seat[i].off.requested;
+}
+
+static void tick(uint64_t ms)
+{
+    now_ms += ms;
+    progress.now_ms = now_ms;
+    change_requests_tick(&requests, &progress);
+}
+
+static void what_nobody_asks_for_any_more_is_forgotten(void **state)
+{
+    (void)state;
+    begin();
+    uint32_t b = view.members[B].as.id, c = view.members[C].as.id;
+    uint64_t epoch = view.epoch;
+    struct config_member newcomer = {.name = "new", .role = CONFIG_OBSERVER, .key = {7}};
+    tick(0);
+    assert_ok(change_requests_add(&requests, &progress, b, WIRE_CHANGE_REVOKE, c, epoch + 1)); /* of another epoch */
+    assert_false(revocation_asked(C));
+    assert_ok(change_requests_add(&requests, &progress, b, WIRE_CHANGE_REVOKE, c, epoch));
+    assert_ok(change_requests_admit(&requests, &progress, config_log_last(config_log), &newcomer));
+    for (int k = 0; k < 20; k++) {
+        tick(1000);
+        assert_ok(change_requests_add(&requests, &progress, b, WIRE_CHANGE_REVOKE, c, epoch));
+        assert_true(revocation_asked(C));
+    }
+    assert_int_equal(progress.seat[C].off.since_ms, 1000);
+    assert_int_equal(requests.admit_count, 0);
+    tick(CHANGE_REQUESTS_TOLD_MS);
+    assert_true(revocation_asked(C));
+    tick(1);
+    assert_false(revocation_asked(C));
+    end();
+}
+
+/* Whoever asked has to ask again, and does not where it was cut off meanwhile. */
+static void what_was_asked_ends_with_its_epoch(void **state)
+{
+    (void)state;
+    begin();
+    uint32_t b = view.members[B].as.id, c = view.members[C].as.id;
+    assert_ok(change_requests_add(&requests, &progress, b, WIRE_CHANGE_REVOKE, c, view.epoch));
+    assert_ok(change_requests_add(&requests, &progress, b, WIRE_CHANGE_STEPS, 0, 77));
+    assert_true(revocation_asked(C));
+    take_config(configs_next(config_log_last(config_log)));
+    assert_false(revocation_asked(C));
+    assert_int_equal(requests.steps, 0);
+    end();
+}
+
+/* Nobody wished it. */
+static void who_was_lost_comes_back_at_once(void **state)
+{
+    (void)state;
+    for (uint32_t i = A; i < ISLANDS; i++) {
+        begin();
+        trains(i, 7);
+        bitset_add(&progress.lost, i);
+        is_away(i);
+        assert_false(member_progress_kept_out(&progress, i));
+        end();
+    }
+}
+
+/* Whoever was away when the configuration was made, be it the member itself, has not seen that it was lost. */
+static void who_was_lost_unseen_comes_back_at_once(void **state)
+{
+    (void)state;
+    for (uint32_t i = A; i < ISLANDS; i++) {
+        begin();
+        trains(i, 7);
+        struct config next = configs_next(config_log_last(config_log));
+        next.members[i].role = CONFIG_AWAY;
+        next.members[i].losses++;
+        take_config(next);
+        assert_false(member_progress_kept_out(&progress, i));
+        end();
+    }
+}
+
+/* One of two owners whose line is cut stands back, when that has lasted: until then one of them may be gone, which the
+ * others need time to miss. */
+static void an_owner_stands_back_when_it_has_lasted(void **state)
+{
+    (void)state;
+    const struct bitset nobody = {{0}};
+    begin();
+    uint64_t begun_ms = now_ms;
+    bool partitioned = false;
+    for (; !partitioned && now_ms < begun_ms + 60000; now_ms += 100) {
+        struct wire_heartbeat beat = {.taking_part = true, .silent_count = 1, .silent = {view.members[C].as.id}};
+        member_progress_heard(&progress, B, &beat, now_ms);
+        member_progress_tick(&progress, &nobody, now_ms);
+        partitioned = member_progress_partitioned(&progress, B) || member_progress_partitioned(&progress, C);
+    }
+    assert_true(partitioned);
+    assert_false(member_progress_partitioned(&progress, B) &&
+                 member_progress_partitioned(&progress, C)); /* the run keeps one of them */
+    assert_in_range(now_ms - begun_ms, 3000, 4000);
+    struct wire_heartbeat beat = {.taking_part = true};
+    member_progress_heard(&progress, B, &beat, now_ms);
+    member_progress_tick(&progress, &nobody, now_ms + 1000);
+    assert_false(member_progress_partitioned(&progress, B) || member_progress_partitioned(&progress, C));
+    end();
+}
+
+/* Then the one that stayed is gone: at no moment are both out, or nobody would own anything. */
+static void nobody_stands_back_for_one_that_is_just_lost(void **state)
+{
+    (void)state;
+    struct bitset deaf = {{0}};
+    begin();
+    uint64_t begun_ms = now_ms;
+    uint32_t stays = VIEW_NOBODY;
+    for (; now_ms < begun_ms + 10000; now_ms += 10) {
+        for (uint32_t i = B; i <= C; i++) {
+            struct wire_heartbeat beat = {
+                .taking_part = true, .silent_count = 1, .silent = {view.members[B + C - i].as.id}};
+            member_progress_heard(&progress, i, &beat, now_ms);
+        }
+        if (now_ms == begun_ms + 5010) {
+            stays = member_progress_partitioned(&progress, B) ? C : B;
+            assert_true(member_progress_partitioned(&progress, B + C - stays));
+            bitset_add(&deaf, stays);
+        }
+        member_progress_tick(&progress, &deaf, now_ms);
+        bool lost = stays != VIEW_NOBODY && member_progress_silent(&progress, stays);
+        assert_int_equal(lost, now_ms >= begun_ms + 5010);
+        assert_false(lost && member_progress_partitioned(&progress, B + C - stays));
+    }
+    end();
+}
+
+/* It makes no result, and what it would acknowledge it cannot keep: as good as lost, to itself as well. */
+static void whose_disk_keeps_nothing_is_as_good_as_lost(void **state)
+{
+    (void)state;
+    static const struct voting_disk disk = {.doubt = VOTE_FRESH, .incarnation = 1};
+    for (uint32_t i = A; i < ISLANDS; i++) {
+        for (int fails = 1; fails >= 0; fails--) {
+            struct wire_heartbeat beat = {.taking_part = true, .disk_fails = fails != 0};
+            struct change_request *all;
+            uint32_t count;
+            begin();
+            progress.disk = &disk;
+            if (i == A)
+                member_progress_said(&progress, &beat, now_ms);
+            else
+                member_progress_heard(&progress, i, &beat, now_ms);
+            assert_int_equal(member_progress_voters_heard(&progress), ISLANDS);
+            assert_int_equal(member_progress_voters_able(&progress), ISLANDS - fails);
+            assert_ok(change_requests_gather(&requests, &progress, false, &all, &count));
+            assert_int_equal(count, ISLANDS);
+            for (uint32_t k = A; k < ISLANDS; k++)
+                assert_int_equal(all[k].silent, k == i && fails != 0);
+            mem_free(all);
+            end();
+        }
+    }
+}
+
+/* As the member's heartbeat says it of the only fragment there is. */
+static void says(uint32_t i, uint64_t version, const struct digest *hash)
+{
+    static struct wire_heartbeat beat;
+    beat = (struct wire_heartbeat){.fragments_count = 1};
+    beat.fragments[0] = (struct wire_fragment){.at.version = version, .at.hash_known = hash != NULL};
+    if (hash != NULL)
+        beat.fragments[0].at.hash = *hash;
+    sync_step(progress.sync, &(struct sync_event){.type = SYNC_EV_HEARTBEAT, .member = i, .beat = &beat}, now_ms);
+    for (struct sync_action action; sync_action(progress.sync, &action);)
+        ;
+}
+
+/* The same number is not the same state: of another one nothing goes on. */
+static void who_holds_another_state_of_the_version_has_not_caught_up(void **state)
+{
+    (void)state;
+    static const uint32_t shards[] = {1};
+    static uint32_t ids[ISLANDS];
+    const struct digest run = digest_of("run", 3), own = digest_of("own", 3);
+    struct sync_conf conf = {.fragments_count = 1, .shards_counts = shards};
+    begin();
+    for (uint32_t i = A; i < ISLANDS; i++) {
+        ids[i] = view.members[i].as.id;
+        bitset_add(&conf.view.members, i);
+        bitset_add(&conf.view.keepers, i);
+    }
+    conf.config_log = config_log;
+    conf.view.epoch = view.epoch;
+    conf.view.self = A;
+    conf.view.slots = ISLANDS;
+    conf.view.ids = ids;
+    conf.view.commit_quorum = 2;
+    struct sync *sync;
+    assert_ok(sync_new(&conf, &sync));
+    sync_restore(sync, 0, 0, &run);
+    assert_ok(member_progress_plan_known(&progress, sync, 1));
+    sync_step(sync, &(struct sync_event){.type = SYNC_EV_PEER_UP, .member = B}, now_ms);
+    says(B, 0, NULL);
+    assert_false(member_progress_caught_up(&progress, B));
+    says(B, 0, &own);
+    assert_false(member_progress_caught_up(&progress, B));
+    says(B, 0, &run);
+    assert_true(member_progress_caught_up(&progress, B));
+    sync_free(sync);
+    end();
+}
+
+int main(void)
+{
+    assert_ok(digest_init());
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_was_put_out_stays_out_while_its_trainer_stands),
+        cmocka_unit_test(who_is_in_again_is_not_put_out_for_what_was),
+        cmocka_unit_test(who_was_lost_comes_back_at_once),
+        cmocka_unit_test(who_was_lost_unseen_comes_back_at_once),
+        cmocka_unit_test(what_nobody_asks_for_any_more_is_forgotten),
+        cmocka_unit_test(what_was_asked_ends_with_its_epoch),
+        cmocka_unit_test(an_owner_stands_back_when_it_has_lasted),
+        cmocka_unit_test(nobody_stands_back_for_one_that_is_just_lost),
+        cmocka_unit_test(whose_disk_keeps_nothing_is_as_good_as_lost),
+        cmocka_unit_test(who_holds_another_state_of_the_version_has_not_caught_up),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,456 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* council: what is forged is passed over; what cannot be made durable is not told; what one change requests all decide;
+ * whose disk is in doubt waits. */
+#include "tests/lib/testlib.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "common/digest.h"
+#include "common/mem.h"
+#include "daemon/membership/config_store.h"
+#include "daemon/membership/membership_host.h"
+#include "tests/lib/isle.h"
+#include "tests/lib/played.h"
+#include "tests/lib/sitting.h"
+
+enum { TURN_MS = 1000 };
+
+/* ---- what is decided ---- */
+
+static void send_decided(const struct config *config, const struct ident *first, const struct ident *second,
+                         uint32_t count)
+{
+    struct paxos_message message = {.type = WIRE_DECIDED};
+    struct config_vote votes[2] = {{.id = B, .ballot = 7}, {.id = C, .ballot = 7}};
+    uint8_t *bytes;
+    size_t bytes_count;
+    assert_ok(config_pack(config, &bytes, &bytes_count));
+    struct digest digest = config_digest(bytes, bytes_count);
+    config_vote_sign(first, config->nonce, config->epoch, 7, &digest, votes[0].signature);
+    config_vote_sign(second, config->nonce, config->epoch, 7, &digest, votes[1].signature);
+    message.bytes = bytes;
+    message.bytes_count = bytes_count;
+    message.votes = votes;
+    message.votes_count = count;
+    played_say_epoch(sitting_played[B], A, &message);
+    mem_free(bytes);
+    played_settle(sitting_played[B], A, WIRE_HELLO);
+    isle_wait(jobs_pending(sitting_isle[A]->jobs) == 0); /* had it been good, it would be on its way to disk */
+}
+
+static void a_configuration_without_a_majoritys_votes_is_passed_over(void **state)
+{
+    (void)state;
+    struct ident other;
+    sitting_begin_played("council-forged");
+    assert_ok(ident_generate(&other));
+    struct config config = isle_next_config(sitting_isle[A]);
+    config.steps++;
+    send_decided(&config, &sitting_run->idents[B], &sitting_run->idents[C], 0);
+    send_decided(&config, &sitting_run->idents[B], &sitting_run->idents[C], 1);
+    send_decided(&config, &sitting_run->idents[B], &other, 2);
+    send_decided(&config, &sitting_run->idents[B], &sitting_run->idents[B], 2); /* one cannot vote for two */
+    assert_int_equal(sitting_epoch(A), 0);
+    config.epoch++; /* votes for another configuration */
+    send_decided(&config, &sitting_run->idents[B], &sitting_run->idents[C], 2);
+    assert_int_equal(sitting_epoch(A), 0);
+    config.epoch--;
+    send_decided(&config, &sitting_run->idents[B], &sitting_run->idents[C], 2);
+    assert_int_equal(sitting_epoch(A), 1);
+    assert_int_equal(config_log_last(sitting_isle[A]->configs.config_log)->steps, config.steps);
+    /* It is kept: who starts again knows it. */
+    sitting_close(A);
+    sitting_open(A, 0);
+    assert_int_equal(sitting_epoch(A), 1);
+    config_deinit(&config);
+    sitting_end();
+}
+
+/* ---- votes ---- */
+
+static void say_prepare(uint32_t from, uint32_t counter)
+{
+    struct paxos_message prepare = {.type = WIRE_PREPARE, .epoch = 1, .ballot = (uint64_t)counter << 32 | from};
+    played_say_epoch(sitting_played[from], A, &prepare);
+    played_settle(sitting_played[from], A, WIRE_HELLO);
+}
+
+static void a_vote_that_cannot_be_kept_is_not_given_until_it_can(void **state)
+{
+    (void)state;
+    struct paxos_message answer;
+    char aside[400];
+    sitting_begin_played("council-disk");
+    snprintf(aside, sizeof aside, "%s-aside", sitting_isle[A]->conf.state_folder);
+    assert_int_equal(rename(sitting_isle[A]->conf.state_folder, aside), 0);
+    say_prepare(B, 1);
+    sitting_pass(500);
+    played_settle(sitting_played[B], A, WIRE_HELLO);
+    assert_false(played_heard_epoch(sitting_played[B], &answer));
+    assert_true(membership_sealed_ms(sitting_isle[A]->membership) > 0); /* but nothing is acknowledged any more */
+    assert_int_equal(rename(aside, sitting_isle[A]->conf.state_folder), 0);
+    sitting_pass(500);
+    isle_wait(played_heard_epoch(sitting_played[B], &answer));
+    assert_int_equal(answer.type, WIRE_PROMISE);
+    assert_int_equal(answer.ballot, (uint64_t)1 << 32 | B);
+    wire_paxos_deinit(&answer);
+    assert_int_equal(vote_last(sitting_isle[A]->vote)->promised, (uint64_t)1 << 32 | B);
+    sitting_end();
+}
+
+/* Flushes wait while the test holds them; how many there were of a vote. */
+static pthread_mutex_t disk = PTHREAD_MUTEX_INITIALIZER;
+static atomic_int votes_flushed;
+
+int fsync(int fd)
+{
+    char link[64], path[400];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t got = readlink(link, path, sizeof path - 1);
+    path[got > 0 ? got : 0] = '\0';
+    pthread_mutex_lock(&disk);
+    pthread_mutex_unlock(&disk);
+    votes_flushed += strstr(path, "state-a/vote.new") != NULL;
+    return (int)syscall(SYS_fsync, fd);
+}
+
+/* And of votes that come meanwhile only the newest is worth a flush. */
+static void a_disk_that_takes_its_time_holds_back_the_vote_and_nothing_else(void **state)
+{
+    (void)state;
+    struct paxos_message answer;
+    sitting_begin_played("council-slow");
+    pthread_mutex_lock(&disk);
+    votes_flushed = 0;
+    for (uint32_t counter = 1; counter <= 3; counter++) {
+        sitting_isle[A]->now_ms += TURN_MS; /* ballots that come faster are passed over */
+        say_prepare(B, counter);
+    }
+    played_settle(sitting_played[B], A, WIRE_HELLO); /* the loop answers */
+    assert_int_equal(votes_flushed, 0);
+    assert_false(played_heard_epoch(sitting_played[B], &answer));
+    assert_int_equal(vote_last(sitting_isle[A]->vote)->promised, (uint64_t)3 << 32 | B);
+    pthread_mutex_unlock(&disk);
+    for (uint64_t ballot = 0; ballot != ((uint64_t)3 << 32 | B);) {
+        isle_wait(played_heard_epoch(sitting_played[B], &answer));
+        assert_int_equal(answer.type, WIRE_PROMISE);
+        ballot = answer.ballot;
+        wire_paxos_deinit(&answer);
+    }
+    assert_int_equal(votes_flushed, 2);
+    sitting_end();
+}
+
+/* By a job, beside everything else. */
+static void old_configurations_are_put_together(void **state)
+{
+    (void)state;
+    enum { PACK = 256 };
+    struct config_entry first, found;
+    char path[400];
+    sitting_begin_played("council-tidy");
+    const char *folder = sitting_isle[A]->conf.state_folder;
+    assert_ok(config_store_read(folder, 0, &first));
+    for (uint64_t epoch = 1; epoch <= PACK; epoch++)
+        assert_ok(config_store_copy(folder, epoch, &first));
+    snprintf(path, sizeof path, "%s/config-%012u", folder, PACK - 1);
+    membership_host_tidy(sitting_isle[A]->host, PACK);
+    isle_wait(jobs_pending(sitting_isle[A]->jobs) == 0);
+    assert_int_not_equal(access(path, F_OK), 0);
+    assert_ok(config_store_read(folder, PACK - 1, &found));
+    assert_memory_equal(found.bytes, first.bytes, first.bytes_count);
+    config_entry_free(&found);
+    config_entry_free(&first);
+    sitting_end();
+}
+
+static void store(uint32_t i, uint32_t f, uint32_t owner)
+{
+    struct digest hash = digest_of(&owner, sizeof owner);
+    isle_step(
+        sitting_isle[i],
+        &(struct sync_event){
+            .type = SYNC_EV_STORED, .fragment = f, .member = SYNC_NOBODY, .owner = owner, .version = 1, .hash = hash});
+}
+
+/* Whether island a tells the others that it holds the owner's result. */
+static bool acknowledges(uint32_t f, uint32_t owner)
+{
+    const struct version_part *parts;
+    struct digest digest;
+    bool acknowledged = false;
+    uint32_t count = sync_parts(sitting_isle[A]->sync, f, &parts);
+    for (uint32_t p = 0; p < count; p++)
+        if (parts[p].id.owner == owner && sync_held(sitting_isle[A]->sync, f, p, &digest, &acknowledged))
+            return acknowledged;
+    return false;
+}
+
+static void a_seal_names_what_was_held_and_nothing_is_acknowledged_after_it(void **state)
+{
+    (void)state;
+    struct paxos_message answer;
+    sitting_begin_played("council-seal");
+    store(A, 3, B);
+    assert_true(acknowledges(3, B));
+    say_prepare(B, 1);
+    isle_wait(played_heard_epoch(sitting_played[B], &answer));
+    assert_int_equal(answer.type, WIRE_PROMISE);
+    assert_true(answer.sealed);
+    assert_int_equal(answer.rows_count, ISLE_FRAGMENTS);
+    for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++) {
+        const struct holding *row = &answer.rows[f];
+        assert_int_equal(row->held_count, f == 3 ? 1 : 0);
+        assert_true(row->version == 0 && row->hash_known);
+    }
+    struct digest hash = digest_of(&(uint32_t){B}, sizeof(uint32_t));
+    assert_int_equal(answer.rows[3].held[0].id.owner, B);
+    assert_true(digest_equal(&answer.rows[3].held[0].id.digest, &hash));
+    wire_paxos_deinit(&answer);
+    store(A, 4, C);
+    assert_false(acknowledges(4, C));
+    assert_true(acknowledges(3, B)); /* what was said is not taken back */
+    /* A lower ballot is turned down, and a higher one gets its answer. */
+    say_prepare(C, 1);
+    isle_wait(played_heard_epoch(sitting_played[C], &answer));
+    assert_int_equal(answer.type, WIRE_PROMISE);
+    wire_paxos_deinit(&answer);
+    say_prepare(B, 1);
+    isle_wait(played_heard_epoch(sitting_played[B], &answer));
+    assert_int_equal(answer.type, WIRE_REJECT);
+    wire_paxos_deinit(&answer);
+    sitting_end();
+}
+
+/* ---- change requests ---- */
+
+/* As its hello says to all. */
+static void c_drains(void)
+{
+    const struct membership_said said = {.address = sitting_member(A, C)->as.address, .draining = true};
+    for (uint32_t i = 0; i < ISLANDS; i++)
+        membership_said(sitting_isle[i]->membership, C, &said);
+}
+
+static void what_one_island_change_requests_all_decide(void **state)
+{
+    (void)state;
+    sitting_begin_all("council-wish");
+    sitting_meet();
+    struct membership *membership = sitting_isle[B]->membership;
+    assert_fails(ERR_NOTFOUND, "no island of id 99", membership_change_request(membership, WIRE_CHANGE_EVICT, 99, 0));
+    assert_fails(ERR_ARG, "a change request of kind 4", membership_change_request(membership, WIRE_CHANGE_ADMIT, C, 0));
+    assert_ok(membership_change_request(membership, WIRE_CHANGE_EVICT, C,
+                                        7)); /* said of another epoch: it may have come back since */
+    sitting_pass(3000);
+    assert_int_equal(sitting_epoch(A), 0);
+    assert_ok(membership_change_request(membership, WIRE_CHANGE_EVICT, C, 0));
+    sitting_pass_until_epoch(A, 1);
+    assert_int_equal(sitting_member(A, C)->as.role, CONFIG_AWAY);
+    sitting_pass_until_epoch(A, 2); /* it is well, and comes back by itself */
+    assert_int_equal(sitting_member(A, C)->as.role, CONFIG_OWNER);
+    c_drains();
+    sitting_pass_until_epoch(A, 3);
+    assert_int_equal(sitting_member(A, C)->as.role, CONFIG_DRAINING);
+    assert_ok(membership_change_request(membership, WIRE_CHANGE_STEPS, 0, 4321));
+    sitting_pass_until_epoch(A, 4);
+    assert_int_equal(config_log_last(sitting_isle[A]->configs.config_log)->steps, 4321);
+    sitting_pass(SITTING_LONG_MS);
+    assert_int_equal(sitting_epoch(A), 4);
+    sitting_end();
+}
+
+/* Its disk is full, say: nobody can be shown the evidence, so that c comes back as one that was merely evicted. */
+static void of_who_broke_its_word_an_eviction_is_requested_though_no_evidence_was_kept(void **state)
+{
+    (void)state;
+    sitting_begin_all("council-proof-lost");
+    sitting_meet();
+    membership_equivocation(sitting_isle[B]->membership, C, 0, 1);
+    sitting_pass_until_epoch(A, 1);
+    assert_int_equal(sitting_member(A, C)->as.role, CONFIG_AWAY);
+    sitting_pass_until_epoch(A, 2);
+    assert_int_equal(sitting_member(A, C)->as.role, CONFIG_OWNER);
+    sitting_end();
+}
+
+/* C's disk is full, say, when it drains: the others decide it, and c cannot keep what they decided. */
+static void what_is_decided_and_cannot_be_kept_is_told_until_it_can(void **state)
+{
+    (void)state;
+    char aside[400], waits[300];
+    sitting_begin_all("council-unkept");
+    sitting_meet();
+    const struct membership_host *host = sitting_isle[C]->host;
+    assert_string_equal(membership_host_unkept(host), "");
+    snprintf(aside, sizeof aside, "%s-aside", sitting_isle[C]->conf.state_folder);
+    assert_int_equal(rename(sitting_isle[C]->conf.state_folder, aside), 0);
+    c_drains();
+    sitting_pass(SITTING_LONG_MS);
+    assert_true(sitting_epoch(A) > 0 && sitting_epoch(C) == 0);
+    assert_non_null(strstr(membership_host_unkept(host), "cannot create"));
+    membership_host_waits(host, waits, sizeof waits);
+    assert_non_null(strstr(waits, "this island's disk: "));
+    assert_int_equal(rename(aside, sitting_isle[C]->conf.state_folder), 0);
+    for (int k = 0; sitting_epoch(C) == 0 && k < 20; k++)
+        sitting_pass(1000);
+    assert_true(sitting_epoch(C) > 0);
+    assert_string_equal(membership_host_unkept(host), "");
+    sitting_end();
+}
+
+static struct config_member newcomer(const char *name, struct ident *ident)
+{
+    struct config_member as = {.uplink = 1000000, .role = CONFIG_OBSERVER};
+    assert_ok(ident_generate(ident));
+    snprintf(as.name, sizeof as.name, "%s", name);
+    memcpy(as.key, ident->key, sizeof as.key);
+    return as;
+}
+
+static void who_is_admitted_is_on_the_roster_once(void **state)
+{
+    (void)state;
+    struct ident ident, other;
+    sitting_begin_all("council-enrol");
+    sitting_meet();
+    struct membership *membership = sitting_isle[A]->membership;
+    struct config_member as = newcomer("delta", &ident), same = newcomer("delta", &other),
+                         taken = newcomer("b", &other);
+    assert_ok(membership_admit(membership, &as));
+    assert_ok(membership_admit(membership, &as));
+    assert_fails(ERR_STATE, "delta is being admitted already", membership_admit(membership, &same));
+    assert_fails(ERR_STATE, "an island called b is on the roster", membership_admit(membership, &taken));
+    snprintf(taken.name, sizeof taken.name, "beta");
+    memcpy(taken.key, sitting_run->idents[B].key, sizeof taken.key);
+    assert_fails(ERR_STATE, "that key is on the roster already, as island b", membership_admit(membership, &taken));
+    sitting_pass_until_epoch(B, 1);
+    const struct config *config = config_log_last(sitting_isle[B]->configs.config_log);
+    assert_int_equal(config->members_count, 4);
+    assert_int_equal(config->members[3].id, 3);
+    assert_string_equal(config->members[3].name, "delta");
+    assert_false(config->members[3].voter);       /* it holds nothing yet */
+    assert_ok(membership_admit(membership, &as)); /* said once more: it is there */
+    assert_fails(ERR_STATE, "an island called delta is on the roster", membership_admit(membership, &same));
+    sitting_pass(SITTING_LONG_MS);
+    assert_int_equal(sitting_epoch(B), 1);
+    sitting_end();
+}
+
+/* ---- disks in doubt ---- */
+
+static void assert_sure(uint32_t i, bool sure)
+{
+    assert_int_equal(vote_doubt(sitting_isle[i]->vote) == VOTE_SURE, sure);
+    assert_int_equal(membership_votes(sitting_isle[i]->membership), sure);
+}
+
+/* The first start of a run: what nobody has made, nobody can have forgotten. One who is not here may have. */
+static void new_disks_vote_when_all_are_here_and_have_made_nothing(void **state)
+{
+    (void)state;
+    sitting_begin("council-fresh");
+    sitting_run->doubt = true;
+    sitting_open(A, 0);
+    sitting_pass(2000);
+    assert_sure(A, false);
+    sitting_open(B, 0);
+    isle_wait(peers_info(sitting_isle[A]->peers, B).up && peers_info(sitting_isle[B]->peers, A).up);
+    sitting_pass(SITTING_LONG_MS);
+    assert_sure(A, false);
+    assert_sure(B, false);
+    sitting_open(C, 0);
+    sitting_meet();
+    sitting_pass(2000);
+    for (uint32_t i = A; i <= C; i++)
+        assert_sure(i, true);
+    assert_int_equal(sitting_epoch(A), 0);
+    sitting_end();
+}
+
+static void so_they_do_beside_a_witness(void **state)
+{
+    (void)state;
+    sitting_begin_with_witness("council-fresh-witness", true);
+    sitting_pass(2000);
+    for (uint32_t i = A; i <= C; i++)
+        assert_sure(i, true);
+    assert_int_equal(sitting_epoch(A), 0);
+    sitting_end();
+}
+
+/* It has nothing to catch up with: the next configuration names its disk. */
+static void a_witness_s_new_disk_is_named_at_once(void **state)
+{
+    (void)state;
+    sitting_begin_with_witness("council-witness-disk", false);
+    sitting_close(C);
+    assert_int_equal(unlink(testlib_path(sitting_run->folder, "s-c/vote.mark")), 0);
+    sitting_run->doubt = true;
+    for (uint32_t i = A; i <= B; i++)
+        store(i, 3, B); /* somebody has made something */
+    sitting_open(C, 0);
+    uint64_t incarnation = vote_incarnation(sitting_isle[C]->vote);
+    sitting_meet();
+    assert_sure(C, false);
+    sitting_pass_until_epoch(A, 1);
+    sitting_pass(1000);
+    assert_int_equal(sitting_member(A, C)->as.incarnation, incarnation);
+    assert_int_equal(sitting_member(A, C)->as.role, CONFIG_WITNESS);
+    assert_sure(C, true);
+    sitting_end();
+}
+
+/* Others hold a version, or a result: a new disk may have been asked to keep it. The next configuration names it. */
+static void a_new_disk_among_others_that_have_made_something_waits_for_a_configuration(void **state)
+{
+    (void)state;
+    for (int what = 0; what < 2; what++) {
+        sitting_begin("council-named");
+        for (uint32_t i = A; i <= B; i++)
+            sitting_open(i, what == 0 ? 1 : 0);
+        for (uint32_t i = A; what == 1 && i <= B; i++)
+            store(i, 3, B);
+        isle_wait(peers_info(sitting_isle[A]->peers, B).up && peers_info(sitting_isle[B]->peers, A).up);
+        sitting_run->doubt = true;
+        sitting_open(C, what == 0 ? 1 : 0);
+        uint64_t incarnation = vote_incarnation(sitting_isle[C]->vote);
+        for (int k = 0; sitting_epoch(C) < 1 && k < 200; k++) {
+            assert_sure(C, false); /* whomever it has met */
+            sitting_pass(100);
+        }
+        sitting_pass_until_epoch(A, 1);
+        sitting_pass(1000);
+        assert_int_equal(sitting_member(A, C)->as.incarnation, incarnation);
+        assert_int_equal(sitting_member(A, C)->as.role, CONFIG_OWNER);
+        assert_int_equal(sitting_epoch(C), 1);
+        assert_sure(C, true);
+        sitting_end();
+    }
+}
+
+int main(void)
+{
+    assert_ok(digest_init());
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(so_they_do_beside_a_witness),
+        cmocka_unit_test(a_witness_s_new_disk_is_named_at_once),
+        cmocka_unit_test(a_configuration_without_a_majoritys_votes_is_passed_over),
+        cmocka_unit_test(a_vote_that_cannot_be_kept_is_not_given_until_it_can),
+        cmocka_unit_test(old_configurations_are_put_together),
+        cmocka_unit_test(a_disk_that_takes_its_time_holds_back_the_vote_and_nothing_else),
+        cmocka_unit_test(a_seal_names_what_was_held_and_nothing_is_acknowledged_after_it),
+        cmocka_unit_test(what_one_island_change_requests_all_decide),
+        cmocka_unit_test(of_who_broke_its_word_an_eviction_is_requested_though_no_evidence_was_kept),
+        cmocka_unit_test(what_is_decided_and_cannot_be_kept_is_told_until_it_can),
+        cmocka_unit_test(who_is_admitted_is_on_the_roster_once),
+        cmocka_unit_test(new_disks_vote_when_all_are_here_and_have_made_nothing),
+        cmocka_unit_test(a_new_disk_among_others_that_have_made_something_waits_for_a_configuration),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

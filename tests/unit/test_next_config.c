@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* next_config: where the next epoch starts and what it carries, and when that is safe, by the shortest runs that break
+ * the rules. */
+#include "tests/lib/testlib.h"
+
+#include <string.h>
+
+#include "tests/lib/drafting.h"
+#include "tests/lib/outofmem.h"
+#include "tests/lib/sample_configs.h"
+
+/* ---- start and carried results ---- */
+
+static void the_highest_version_with_its_bytes_is_the_start(void **state)
+{
+    (void)state;
+    drafting_start(2, true);
+    drafting_holds(0, true, 6);
+    drafting_holds(2, true, 9); /* the witness: digests are no copies */
+    drafting_make();
+    assert_false(drafting.out.ask);
+    assert_int_equal(config_start(&drafting.out.draft, 0), 6);
+    drafting_holds(1, false, 7);
+    drafting_make();
+    assert_int_equal(config_start(&drafting.out.draft, 1), 7);
+}
+
+/* What one of three alone says is taken for a while; what it cannot have, if the others are enough, never. */
+static void no_claim_of_one_alone_holds_a_configuration_up(void **state)
+{
+    (void)state;
+    drafting_start(3, false);
+    drafting_holds(0, true, 6);
+    drafting_holds(1, true, 6);
+    drafting_holds(2, true, 7);
+    drafting_make();
+    assert_int_equal(config_start(&drafting.out.draft, 0), 7);
+    drafting.overdue = true;
+    drafting_make();
+    assert_int_equal(config_start(&drafting.out.draft, 0), 6);
+    drafting_start(3, false);
+    drafting_holds(0, true, 6);
+    drafting_holds(1, true, 6);
+    drafting_holds(2, true, 1000000);
+    drafting_make();
+    assert_int_equal(config_start(&drafting.out.draft, 0), 6);
+    drafting_start(3, false);
+    drafting_holds(0, true, 6);
+    drafting_holds(2, true, 9); /* without it there are too few seals: the two are all there is to go by */
+    drafting.overdue = true;
+    drafting_make();
+    assert_int_equal(config_start(&drafting.out.draft, 0), 9);
+}
+
+/* A result that one of three alone shows was committed nowhere, if the others are enough: it is left out in time. */
+static void no_result_of_one_alone_holds_a_configuration_up(void **state)
+{
+    (void)state;
+    drafting_start(3, false);
+    drafting_holds(0, true, 6);
+    drafting_with(0, 4, "shown by two");
+    drafting_holds(1, true, 6);
+    drafting_with(0, 4, "shown by two");
+    drafting_holds(2, true, 6);
+    drafting_with(1, 4, "shown by one");
+    drafting_make();
+    assert_int_equal(drafting.out.draft.carried_count, 2);
+    drafting.overdue = true;
+    drafting_make();
+    assert_int_equal(drafting.out.draft.carried_count, 1);
+    assert_true(drafting_carries("shown by two"));
+}
+
+static void too_few_seals_say_nothing(void **state)
+{
+    (void)state;
+    drafting_start(3, false);
+    drafting_holds(0, true, 6);
+    drafting_holds(1, false, 6);
+    drafting_make();
+    assert_true(drafting.out.ask);
+    drafting_holds(2, true, 6)->incarnation = 99; /* a seal of a disk that the configuration does not name */
+    drafting_make();
+    assert_true(drafting.out.ask);
+}
+
+static void a_configuration_never_starts_below_the_one_before(void **state)
+{
+    (void)state;
+    drafting_start(3, false);
+    configs_start(&drafting.last, 0, 5);
+    drafting_holds(0, true, 4);
+    drafting_holds(1, true, 4);
+    drafting_make();
+    assert_true(drafting.out.ask);
+    drafting_holds(2, false, 5);
+    drafting_make();
+    assert_false(drafting.out.ask);
+    assert_int_equal(config_start(&drafting.out.draft, 0), 5);
+}
+
+static void a_sealed_result_of_the_next_version_is_carried(void **state)
+{
+    (void)state;
+    drafting_start(3, false);
+    drafting_holds(0, true, 6);
+    drafting_with(1, 4, "sealed");
+    drafting_with(2, 3, "of an older epoch");
+    drafting_holds(1, true, 5);
+    drafting_with(2, 4, "of version 6");
+    drafting_holds(2, false, 6);
+    drafting_with(2, 4, "not sealed");
+    drafting_make();
+    assert_int_equal(drafting.out.draft.carried_count, 1);
+    assert_true(drafting_carries("sealed"));
+    assert_int_equal(drafting.out.draft.carried[0].id.version, 7);
+    assert_int_equal(drafting.out.draft.carried[0].id.epoch, 4);
+    assert_int_equal(drafting.out.suspects_count, 0);
+}
+
+static void a_result_of_a_wrong_owner_is_not_carried(void **state)
+{
+    (void)state;
+    drafting_start(3, false);
+    drafting_holds(0, true, 6);
+    drafting_with(1, 4, "of other shards")->shards = drafting_mask_of(2);
+    drafting_with(2, 4, "of some of its shards")->shards &= drafting_mask_of(2) - 1;
+    drafting_with(70000, 4, "of nobody")->shards = 1;
+    drafting_holds(1, true, 6);
+    drafting_make();
+    assert_int_equal(drafting.out.draft.carried_count, 0);
+    configs_carry(&drafting.out.draft, 0, 1, 4, drafting_mask_of(2)); /* an acceptor looks as well */
+    assert_fails(ERR_PROTO, "does not count", next_config_follows(drafting_base(), &drafting.out.draft));
+}
+
+static void a_result_that_only_a_witness_holds_was_committed_nowhere(void **state)
+{
+    (void)state;
+    drafting_start(2, true);
+    drafting_holds(1, true, 6);
+    drafting_holds(2, true, 6);
+    drafting_with(0, 4, "digest");
+    drafting_make();
+    assert_false(drafting.out.ask);
+    assert_int_equal(drafting.out.draft.carried_count, 0);
+}
+
+/* A alone holds r, e2 carries it; B and C never fetched it and seal e3. */
+static void what_was_carried_into_an_unfinished_version_stands(void **state)
+{
+    (void)state;
+    drafting_start(3, false);
+    configs_start(&drafting.last, 0, 6);
+    configs_carry(&drafting.last, 0, 0, 3, 3);
+    struct part_result old = drafting.last.carried[0];
+    drafting_holds(1, true, 6);
+    drafting_holds(2, true, 6);
+    drafting_make();
+    assert_true(drafting.out.ask); /* its bytes are at somebody else */
+    drafting_holds(0, false, 6);
+    struct part_result *has = drafting_with(0, 3, "");
+    has->shards = old.shards;
+    has->id.digest = old.id.digest;
+    drafting_make();
+    assert_false(drafting.out.ask);
+    assert_int_equal(drafting.out.draft.carried_count, 1);
+    assert_memory_equal(&drafting.out.draft.carried[0], &old, sizeof old);
+    drafting.rows[1][0].version = 7; /* the version is complete */
+    drafting_make();
+    assert_int_equal(drafting.out.draft.carried_count, 0);
+}
+
+static void of_two_results_the_one_at_more_voters_stands_and_its_owner_is_named(void **state)
+{
+    (void)state;
+    drafting_start(4, false);
+    drafting_holds(0, true, 6);
+    drafting_with(3, 4, "one");
+    drafting_holds(1, true, 6);
+    drafting_with(3, 4, "other");
+    drafting_holds(2, true, 6);
+    drafting_with(3, 4, "other");
+    drafting_make();
+    assert_int_equal(drafting.out.draft.carried_count, 1);
+    assert_true(drafting_carries("other"));
+    assert_int_equal(drafting.out.suspects_count, 1);
+    assert_int_equal(drafting.out.suspects[0], 3);
+    drafting_holds(3, true, 6);
+    drafting_with(3, 4, "one"); /* now they are equal: everyone has to choose the same one */
+    drafting_make();
+    struct digest chosen = drafting.out.draft.carried[0].id.digest;
+    drafting.rows[0][0].held = drafting.results[1][0];
+    drafting.rows[1][0].held = drafting.results[0][0];
+    drafting_make();
+    assert_memory_equal(&chosen, &drafting.out.draft.carried[0].id.digest, sizeof chosen);
+}
+
+/* ---- rule 2 ---- */
+
+static void a_draft_is_safe_when_its_own_voters_hold_it(void **state)
+{
+    (void)state;
+    uint32_t lacking[CONFIG_OWNERS_MAX + 1], count;
+    drafting_start(3, false);
+    drafting_holds(0, true, 6);
+    drafting_with(0, 4, "r");
+    drafting_holds(1, true, 5);
+    drafting_make();
+    assert_true(drafting_carries("r"));
+    assert_false(next_config_safe(&drafting.out.draft, drafting_base(), drafting.answers, drafting.answers_count,
+                                  lacking, &count));
+    assert_int_equal(count, 2);
+    assert_int_equal(lacking[0], 1);
+    assert_int_equal(lacking[1], 2); /* has not answered */
+    struct next_config_lack lack;
+    assert_true(next_config_lacks(&drafting.out.draft, 0, &drafting.rows[1][0], &lack));
+    assert_true(lack.start);
+    drafting.rows[1][0].version = 6;
+    assert_true(next_config_lacks(&drafting.out.draft, 0, &drafting.rows[1][0], &lack));
+    assert_false(lack.start);
+    assert_int_equal(lack.carried, 0);
+    drafting.rows[1][1].version = 6;
+    assert_false(drafting_safe());
+    drafting_with(0, 4, "r"); /* fetched, sealed as it is */
+    assert_true(drafting_safe());
+    drafting.answers[1].incarnation++; /* a receipt of another disk */
+    assert_false(drafting_safe());
+}
+
+/* One who is below the start has all that leads there, and of what is carried beyond it what it names. */
+static void what_is_kept_for_a_draft_is_a_copy(void **state)
+{
+    (void)state;
+    struct next_config_lack lack;
+    drafting_start(3, false);
+    drafting_holds(0, true, 6);
+    drafting_with(0, 4, "r");
+    drafting_holds(1, true, 4);
+    struct holding *kept = drafting.rows[1];
+    kept[0].reach = kept[1].reach = 5;
+    drafting_make();
+    assert_int_equal(drafting.out.draft.starts[0], 6);
+    assert_true(next_config_lacks(&drafting.out.draft, 0, &kept[0], &lack));
+    assert_true(lack.start);
+    kept[0].reach = kept[1].reach = 6;
+    assert_true(next_config_lacks(&drafting.out.draft, 0, &kept[0], &lack));
+    assert_false(lack.start);
+    assert_false(drafting_safe());
+    struct part_result has = drafting.out.draft.carried[0];
+    has.id.version = kept[0].version + 1;
+    kept[0].held = &has; /* as one of the version after its own: that is another one */
+    kept[0].held_count = 1;
+    assert_false(drafting_safe());
+    kept[0].held_count = 0;
+    has.id.version = kept[0].reach + 1;
+    kept[0].beyond = &has;
+    kept[0].beyond_count = 1;
+    assert_true(drafting_safe());
+    has.id.digest.byte[0] ^= 1;
+    assert_false(drafting_safe());
+    has.id.digest.byte[0] ^= 1;
+    kept[0].reach = 7; /* kept for another draft: which result of that version it has, it does not say */
+    assert_false(drafting_safe());
+}
+
+/* A start is what somebody is at: what is only kept may count nowhere. */
+static void no_start_is_composed_from_what_is_kept(void **state)
+{
+    (void)state;
+    drafting_seals(3, false);
+    for (uint32_t i = 0; i < 3; i++)
+        drafting.rows[i][0].reach = 7;
+    drafting_make();
+    assert_int_equal(drafting.out.draft.starts[0], 6);
+}
+
+static void a_witness_is_no_copy(void **state)
+{
+    (void)state;
+    drafting_start(2, true);
+    drafting_holds(0, true, 6);
+    drafting_holds(2, true, 6);
+    drafting_make();
+    assert_false(drafting_safe());
+    drafting_request(1)->silent = true; /* {A, W}: A commits alone */
+    drafting_make();
+    assert_true(drafting_safe());
+}
+
+static enum err compose_once(void *context)
+{
+    struct next_config_out once;
+    enum err err = next_config(context, drafting.answers, drafting.answers_count, drafting.requests,
+                               drafting.change_requests_count, &once);
+    config_deinit(&once.draft);
+    return err;
+}
+
+static void every_path_without_memory_is_clean(void **state)
+{
+    (void)state;
+    drafting_seals(3, false);
+    drafting_with(1, 4, "r");
+    assert_true(outofmem_walk(compose_once, (void *)drafting_base()) > 3);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_highest_version_with_its_bytes_is_the_start),
+        cmocka_unit_test(no_claim_of_one_alone_holds_a_configuration_up),
+        cmocka_unit_test(no_result_of_one_alone_holds_a_configuration_up),
+        cmocka_unit_test(too_few_seals_say_nothing),
+        cmocka_unit_test(a_configuration_never_starts_below_the_one_before),
+        cmocka_unit_test(a_sealed_result_of_the_next_version_is_carried),
+        cmocka_unit_test(a_result_of_a_wrong_owner_is_not_carried),
+        cmocka_unit_test(a_result_that_only_a_witness_holds_was_committed_nowhere),
+        cmocka_unit_test(what_was_carried_into_an_unfinished_version_stands),
+        cmocka_unit_test(of_two_results_the_one_at_more_voters_stands_and_its_owner_is_named),
+        cmocka_unit_test(a_draft_is_safe_when_its_own_voters_hold_it),
+        cmocka_unit_test(what_is_kept_for_a_draft_is_a_copy),
+        cmocka_unit_test(no_start_is_composed_from_what_is_kept),
+        cmocka_unit_test(a_witness_is_no_copy),
+        cmocka_unit_test(every_path_without_memory_is_clean),
+    };
+    return cmocka_run_group_tests(tests, NULL, drafting_end);
+}

@@ -130,10 +130,10 @@ out:
 
 static enum err write_bytes(struct tensorfile_writer *writer, const void *data, size_t bytes)
 {
-    size_t vouched = writer->certified_bytes < bytes ? (size_t)writer->certified_bytes : bytes;
+    size_t certified = writer->certified_bytes < bytes ? (size_t)writer->certified_bytes : bytes;
     uint64_t at = writer->data_offset + writer->data_at;
-    digest_add(&writer->digest, (const uint8_t *)data + vouched, bytes - vouched);
-    writer->certified_bytes -= vouched;
+    digest_add(&writer->digest, (const uint8_t *)data + certified, bytes - certified);
+    writer->certified_bytes -= certified;
     writer->data_at += bytes;
     return fsio_rewrite(&writer->file, at, data, bytes);
 }
@@ -383,10 +383,10 @@ static enum err check_digest(struct tensorfile *file, bool required)
         return ERR_OK;
     if (hex == NULL || strlen(hex) != DIGEST_HEX_BYTES - 1)
         return damaged(file, "no checksum");
-    uint64_t vouched = 0;
+    uint64_t certified = 0;
     if (tensorfile_meta(file, certified_key) != NULL)
-        TRY(tensorfile_meta_u64(file, certified_key, &vouched));
-    if (vouched > file->data_bytes)
+        TRY(tensorfile_meta_u64(file, certified_key, &certified));
+    if (certified > file->data_bytes)
         return damaged(file, "its checksum leaves out more than there is");
     /* The digest was taken with zeros in its own place. */
     size_t header_bytes = (size_t)(file->data - file->map);
@@ -401,7 +401,7 @@ static enum err check_digest(struct tensorfile *file, bool required)
     digest_add(&state, file->map, before);
     digest_add(&state, zeros, sizeof zeros);
     digest_add(&state, place + sizeof zeros, header_bytes - before - sizeof zeros);
-    digest_add(&state, file->data + vouched, file->data_bytes - vouched);
+    digest_add(&state, file->data + certified, file->data_bytes - certified);
     struct digest digest = digest_end(&state);
     char found[DIGEST_HEX_BYTES];
     if (strcmp(digest_hex(&digest, found), hex) != 0)

@@ -534,7 +534,7 @@ static void handle(struct engine *engine, const struct event *event)
     case EVENT_RECOVERED: recovered(engine); break;
     case EVENT_KEPT: membership_host_kept(engine->host, engine->now_ms); break;
     case EVENT_EQUIVOCATION:
-        membership_equivocation(engine->membership, event->rivals.owner, f, event->rivals.version);
+        membership_equivocation(engine->membership, event->equivocation.owner, f, event->equivocation.version);
         break;
     case EVENT_OBJECT: object_in(engine, event); break;
     case EVENT_TYPES: break;

@@ -58,7 +58,7 @@ struct event {
         struct {
             uint32_t owner;
             uint64_t version;
-        } rivals;
+        } equivocation;
         enum err err;
         struct {
             struct served_state *served; /* state/state_object.h */

@@ -69,7 +69,7 @@ together() { # how many, pattern, tests
 }
 # The longest first, or the last of them would be waited for alone.
 by_length() {
-    long='/test_(trouble|join|disk|islands|size|catchup|liar|outlives|harmless)$'
+    long='/test_(trouble|join|disk|islands|size|state_transfer|liar|outlives|harmless)$'
     printf '%s\n' "$@" | grep -E "$long"
     printf '%s\n' "$@" | grep -vE "$long"
 }

@@ -459,7 +459,7 @@ static enum err evaluate(struct trainer *t)
 /* What of our work no result has counted. */
 static enum err keep(struct trainer *t)
 {
-    size_t bytes = diloco_are_full_voters(t->diloco);
+    size_t bytes = diloco_keep_bytes(t->diloco);
     mem_free(t->state.kept);
     t->state.kept = NULL;
     t->state.kept_count = 0;

@@ -204,7 +204,7 @@ enum { ANCHOR_BYTES = 4, STATE_BYTES = 8, RESIDUAL_BYTES = 8, LEDGER_KEEP = 1 <<
 
 static struct plan_saving saving_of(const struct trial *t, const struct plan_found *found)
 {
-    const struct calibration *machine = &found->machine.yardstick;
+    const struct calibration *machine = &found->machine.calibration;
     const double params = t->plan->params, file = STATE_BYTES + (t->way->error_feedback ? RESIDUAL_BYTES : 0);
     const double version = t->way->bits / 8, copied_ns = machine->copy_ns / sizeof(float);
     const double kept = (double)rules_versions((uint64_t)(STATE_BYTES * params), (uint64_t)ceil(version * params));
@@ -273,7 +273,7 @@ enum err ctl_plan_machine(const struct ctl_plan *plan, struct plan_machine *out)
 {
     out->cores = plan->daemon_cores > 0 ? plan->daemon_cores : processors_jobs(0);
     out->memory_bytes = plan->daemon_memory > 0 ? plan->daemon_memory * gib : (double)mem_limit().bytes;
-    TRY(calibrate_measure(disk, &out->yardstick));
+    TRY(calibrate_measure(disk, &out->calibration));
     for (size_t i = 0; i < WAYS; i++) {
         if (i > 0 && ctl_ways[i].codec.id == ctl_ways[i - 1].codec.id)
             out->codecs[i] = out->codecs[i - 1];
@@ -289,7 +289,7 @@ static struct calibrate_cost cost_of(const struct ctl_plan *plan, const struct p
                                       .owners = simulate_owners((uint32_t)plan->islands),
                                       .bits = ctl_ways[way].bits,
                                       .error_feedback = ctl_ways[way].error_feedback};
-    return calibrate_cost(&machine->yardstick, &machine->codecs[way], &run);
+    return calibrate_cost(&machine->calibration, &machine->codecs[way], &run);
 }
 
 static enum err check(const struct ctl_plan *plan)
@@ -489,7 +489,7 @@ static void print_choice(const struct ctl_plan *plan, const struct plan_found *f
            " fragments; a daemon takes %.1f cores and %s.\n",
            100 * choice->utilisation, found->fragments, choice->cores, human_memory(choice->memory_bytes, text));
     print_carried(found);
-    print_saving(&choice->saving, found->machine.yardstick.disk_ns);
+    print_saving(&choice->saving, found->machine.calibration.disk_ns);
     print_loss(plan, choice);
     print_weights(plan);
     printf("\n%s", spec);
@@ -572,7 +572,7 @@ static enum err plan_json(const struct ctl_plan *plan, const struct plan_found *
                             "bandwidth_bit_s", found->bits_per_s, "interval", (json_int_t)plan->interval, "overlap",
                             (json_int_t)plan->overlap, "fragments", (json_int_t)found->fragments, "daemon_cores",
                             found->machine.cores, "daemon_memory_bytes", found->machine.memory_bytes,
-                            "disk_bytes_per_s", 1e9 / found->machine.yardstick.disk_ns, "rows", rows, "recommended",
+                            "disk_bytes_per_s", 1e9 / found->machine.calibration.disk_ns, "rows", rows, "recommended",
                             choice_json(plan, &found->choice));
     bool good =
         all != NULL && json_dumpf(all, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(6)) == 0;

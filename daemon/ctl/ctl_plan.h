@@ -34,7 +34,7 @@ enum { PLAN_FEW = 4, PLAN_CROWD = 128 };
 /* What an island has. */
 struct plan_machine {
     double cores, memory_bytes; /* that its daemon may take */
-    struct calibration yardstick;
+    struct calibration calibration;
     struct calibrate_codec codecs[WAYS];
 };
 

@@ -80,7 +80,7 @@ uint64_t report_furthest(struct report *report, const char *name, bool up, uint6
     return up && !too_far && report->step > furthest ? report->step : furthest;
 }
 
-/* ---- twins ---- */
+/* ---- one key on two machines ---- */
 
 enum { DUPLICATE_KEY_SAID_MS = 60000 };
 /* A greeting of the session before may have been on its way for long, and be answered by one of the new; more than that
@@ -151,7 +151,7 @@ void faults_dropped(struct faults *faults, uint64_t now_ms)
 
 bool faults_floods(struct faults *faults, uint32_t type, uint64_t now_ms)
 {
-    if (type == WIRE_CONFIG_LOG && !quota_take(&faults->chains, config_logs_rule, now_ms))
+    if (type == WIRE_CONFIG_LOG && !quota_take(&faults->config_logs, config_logs_rule, now_ms))
         return true;
     if (type == WIRE_CHANGE_REQUEST && !quota_take(&faults->requests, change_requests_rule, now_ms))
         return true;

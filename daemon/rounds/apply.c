@@ -49,7 +49,7 @@ struct receive_job {
     size_t values_count;
     uint8_t owner_key[IDENT_KEY_BYTES];
     struct digest digest; /* out */
-    bool rivals;          /* out: its owner has signed another one, too */
+    bool equivocated;     /* out: its owner has signed another one, too */
 };
 
 /* One part of an outer step, or of the measuring before it. */
@@ -230,8 +230,8 @@ static enum err run_receive(struct job *job, struct jobs_scratch *scratch)
     struct result_id there = wire_object_result(&what), other;
     j->digest = what.digest;
     TRY(ledger_append(context->conf.ledger, &there, j->slot->data, j->slot->bytes));
-    j->rivals = results_equivocation(context->conf.ledger, &there, j->owner_key, &other);
-    if (j->rivals)
+    j->equivocated = results_equivocation(context->conf.ledger, &there, j->owner_key, &other);
+    if (j->equivocated)
         keep_evidence(context, &there, &other);
     return ERR_OK;
 }
@@ -246,7 +246,7 @@ static void done_receive(struct job *job)
     if (job->err == ERR_PROTO) {
         log_error("the result of fragment %" PRIu32 ", version %" PRIu64 ", owner %" PRIu32
                   " from island %s is damaged and not used: %s; it is fetched again",
-                  key->fragment, key->version, key->owner, desk_name(context, j->peer), job->text);
+                  key->fragment, key->version, key->owner, round_context_name(context, j->peer), job->text);
         status = WIRE_REFUSED;
     } else if (job->err != ERR_OK) {
         round_context_round_refused(context, j->slot->bytes, job->text);
@@ -263,10 +263,11 @@ static void done_receive(struct job *job)
                                                          .owner = key->owner,
                                                          .hash = j->digest,
                                                          .member = j->peer});
-    if (job->err == ERR_OK && j->rivals)
-        event_post(context->conf.events, &(struct event){.type = EVENT_EQUIVOCATION,
-                                                         .fragment = key->fragment,
-                                                         .rivals = {.owner = key->owner, .version = key->version}});
+    if (job->err == ERR_OK && j->equivocated)
+        event_post(context->conf.events,
+                   &(struct event){.type = EVENT_EQUIVOCATION,
+                                   .fragment = key->fragment,
+                                   .equivocation = {.owner = key->owner, .version = key->version}});
     job_pool_give(&j->apply->receives, j);
 }
 
@@ -315,7 +316,7 @@ static enum err run_hash(struct job *job, struct jobs_scratch *scratch)
     replica_commit(conf->replica, j->f, j->moved);
     replica_forget(conf->replica, j->f, j->cleared);
     j->norm = replica_norm(conf->replica, j->f);
-    TRY(desk_hash(j->apply->context, j->f, j->version, j->step, scratch, &j->commit.hash));
+    TRY(round_context_hash(j->apply->context, j->f, j->version, j->step, scratch, &j->commit.hash));
     if (j->commit.parts_count > 0)
         j->noted = ledger_append_commit(conf->ledger, &j->commit, false);
     if (j->noted != ERR_OK)

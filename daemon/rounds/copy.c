@@ -106,7 +106,7 @@ static enum err run_start(struct job *job, struct jobs_scratch *scratch)
         return ERR_OK;
     }
     memcpy(anchor, j->base, anchor_bytes(context, j->f));
-    return desk_hash(context, j->f, 0, 0, scratch, &j->hash);
+    return round_context_hash(context, j->f, 0, 0, scratch, &j->hash);
 }
 
 static void done_start(struct job *job)

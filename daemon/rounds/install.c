@@ -108,7 +108,7 @@ static void done_install(struct job *job)
     slots_free_state(context->conf.slots, f);
     if (job->err != ERR_OK) {
         log_error("the state of fragment %" PRIu32 " from island %s cannot be used: %s; asking again", f,
-                  desk_name(context, j->peer), job->text);
+                  round_context_name(context, j->peer), job->text);
         round_context_judged(context, j->peer, &j->key, WIRE_REFUSED);
         round_context_post(
             context,

@@ -105,7 +105,7 @@ static enum err hash_replayed(const struct round_context *context, uint32_t f, s
 {
     static const struct digest none;
     struct ledger_commit commit;
-    TRY(desk_hash(context, f, state->version, state->step, scratch, &state->hash));
+    TRY(round_context_hash(context, f, state->version, state->step, scratch, &state->hash));
     if (ledger_commit_of(context->conf.ledger, f, state->version, &commit) == ERR_OK &&
         !digest_equal(&commit.hash, &none) && !digest_equal(&commit.hash, &state->hash))
         log_warn("fragment %" PRIu32 ": version %" PRIu64 " is another one, made from the checkpoint and the ledger's "

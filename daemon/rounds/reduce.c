@@ -129,13 +129,13 @@ static void done_check(struct job *job)
     if (job->err != ERR_OK) {
         log_error("the contribution of island %s to fragment %" PRIu32 ", version %" PRIu64
                   " is damaged and not counted: %s",
-                  desk_name(context, j->peer), f, version, job->text);
+                  round_context_name(context, j->peer), f, version, job->text);
         event.type = SYNC_EV_CONTRIBUTION_REFUSED;
         status = WIRE_REFUSED;
     } else if (!sync_base_agrees(context->conf.sync, f, version, &j->meta.base_hash)) {
         log_error("island %s contributes to fragment %" PRIu32 " from another version %" PRIu64
                   " than ours; not counted, one of us has to repair",
-                  desk_name(context, j->peer), f, version - 1);
+                  round_context_name(context, j->peer), f, version - 1);
         event.type = SYNC_EV_CONTRIBUTION_REFUSED;
         status = WIRE_REFUSED;
     }
@@ -236,7 +236,7 @@ static void done_mean(struct job *job)
         event.type = SYNC_EV_DROPPED;
         event.member = j->inputs[j->bad].member;
         log_error("fragment %" PRIu32 ", version %" PRIu64 ": the contribution of island %s cannot be used: %s", j->f,
-                  j->version, desk_name(context, event.member), job->text);
+                  j->version, round_context_name(context, event.member), job->text);
     }
     round_context_post(context, &event);
     job_pool_give(&j->reduce->means, j);

@@ -50,7 +50,7 @@ uint32_t round_context_fragments(const struct round_context *context)
     return context->conf.plan->plan->fragments_count;
 }
 
-const char *desk_name(const struct round_context *context, uint32_t member)
+const char *round_context_name(const struct round_context *context, uint32_t member)
 {
     return context->conf.view->members[member].as.name;
 }
@@ -188,8 +188,8 @@ static enum err hash_piece(void *hashing, size_t i, struct jobs_scratch *scratch
     return ERR_OK;
 }
 
-enum err desk_hash(const struct round_context *context, uint32_t f, uint64_t version, uint64_t step,
-                   struct jobs_scratch *scratch, struct digest *hash)
+enum err round_context_hash(const struct round_context *context, uint32_t f, uint64_t version, uint64_t step,
+                            struct jobs_scratch *scratch, struct digest *hash)
 {
     struct replica_hashing hashing;
     enum err err = replica_hash_begin(context->conf.replica, f, &hashing);

@@ -101,7 +101,7 @@ void round_context_deinit(struct round_context *context);
 uint32_t round_context_self(const struct round_context *context); /* slot; not for jobs */
 uint32_t round_context_id(const struct round_context *context);   /* ours */
 uint32_t round_context_fragments(const struct round_context *context);
-const char *desk_name(const struct round_context *context, uint32_t member);
+const char *round_context_name(const struct round_context *context, uint32_t member);
 /* Values of some shards. */
 uint64_t round_context_values(const struct round_context *context, uint32_t f, uint64_t shards);
 
@@ -135,8 +135,8 @@ void round_context_read_begin(struct round_context *context, uint32_t f);
 void round_context_read_end(struct round_context *context, uint32_t f);
 
 /* The hash of a fragment as replica_hash() makes it, on all threads that have nothing else to do; for a job. */
-ERR_MUST_CHECK enum err desk_hash(const struct round_context *context, uint32_t f, uint64_t version, uint64_t step,
-                                  struct jobs_scratch *scratch, struct digest *hash);
+ERR_MUST_CHECK enum err round_context_hash(const struct round_context *context, uint32_t f, uint64_t version,
+                                           uint64_t step, struct jobs_scratch *scratch, struct digest *hash);
 
 /* The disk refused: remembered for status, logged now and then; or it works. */
 void round_context_disk_failed(struct round_context *context, const char *text);

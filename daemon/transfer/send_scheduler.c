@@ -42,7 +42,7 @@ uint32_t send_scheduler_clock_us(void)
 
 static void begin_way(struct way *way)
 {
-    *way = (struct way){.congestion = congestion_window_init(now_us()), .window = LINE_CHUNK_MAX};
+    *way = (struct way){.congestion = congestion_window_init(now_us()), .window = CONGESTION_CHUNK_MAX};
 }
 
 static void add_flow(struct xfer_flow *sum, const struct xfer_flow *flow)
@@ -177,7 +177,7 @@ static void set_limit(struct send_scheduler *scheduler, uint32_t peer)
     struct xfer_limit limit = {.window = smaller(congestion_window_now(&way->congestion), way->window),
                                .chunk = congestion_window_chunk_bytes(&way->congestion)};
     if (scheduler->bucket.rate_bits > 0)
-        limit.chunk = smaller(limit.chunk, paced > LINE_CHUNK_MIN ? paced : LINE_CHUNK_MIN);
+        limit.chunk = smaller(limit.chunk, paced > CONGESTION_CHUNK_MIN ? paced : CONGESTION_CHUNK_MIN);
     xfer_set_limit(scheduler->xfer, peer, &limit);
 }
 

@@ -122,7 +122,7 @@ const struct config_member *config_witness(const struct config *config)
     return NULL;
 }
 
-static uint32_t voters_that_are_full_voters(const struct config *config)
+static uint32_t full_voters(const struct config *config)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < config->members_count; i++)
@@ -145,7 +145,7 @@ uint32_t config_majority(const struct config *config)
 
 uint32_t config_commit_quorum(const struct config *config)
 {
-    uint32_t majority = config_majority(config), keeping = voters_that_are_full_voters(config);
+    uint32_t majority = config_majority(config), keeping = full_voters(config);
     return majority < keeping ? majority : keeping;
 }
 
@@ -250,7 +250,7 @@ static enum err check_members(const struct config *config)
     if (of_role[CONFIG_OWNER] > CONFIG_OWNERS_MAX || of_role[CONFIG_WITNESS] > 1)
         return err_set(ERR_PROTO, "a configuration with %" PRIu32 " owners and %" PRIu32 " witnesses",
                        of_role[CONFIG_OWNER], of_role[CONFIG_WITNESS]);
-    if (voters_that_are_full_voters(config) == 0)
+    if (full_voters(config) == 0)
         return err_set(ERR_PROTO, "a configuration without a full voter");
     if (config_voters(config) > CONFIG_VOTERS_MAX)
         return err_set(ERR_PROTO, "a configuration with %" PRIu32 " voters", config_voters(config));

@@ -371,7 +371,7 @@ static uint32_t islands_of(const struct config *next, const struct change_reques
     return count;
 }
 
-enum err muster(struct config *next, const struct change_request *requests, uint32_t change_requests_count)
+enum err assign_roles(struct config *next, const struct change_request *requests, uint32_t change_requests_count)
 {
     uint32_t before = next->members_count;
     TRY(join(next, requests, change_requests_count));

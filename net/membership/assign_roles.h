@@ -37,7 +37,7 @@ struct change_request {
 /* Makes members, next_id and map of `next`, whose members and map are those of the last configuration still. Admissions
  * of a name or key that is there already, and of a second witness, are left out. ERR_NOMEM; ERR_STATE: nobody would be
  * left who votes and has a copy, or there is no room on the roster. */
-ERR_MUST_CHECK enum err muster(struct config *next, const struct change_request *requests,
-                               uint32_t change_requests_count);
+ERR_MUST_CHECK enum err assign_roles(struct config *next, const struct change_request *requests,
+                                     uint32_t change_requests_count);
 
 #endif

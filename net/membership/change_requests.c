@@ -232,7 +232,7 @@ bool change_requests_change(const struct change_requests *requests, const struct
     if (err == ERR_OK && requests->steps != 0)
         next.steps = requests->steps;
     if (err == ERR_OK)
-        err = muster(&next, all, count);
+        err = assign_roles(&next, all, count);
     bool wanted = err == ERR_OK && config_differs(last, &next);
     config_deinit(&next);
     mem_free(all);

@@ -350,7 +350,7 @@ static enum err fill(struct work *work, struct change_request *requests, uint32_
         draft->carried[i] = work->carried[i];
     draft->carried_count = work->carried_count;
     mark_caught_up(work, draft->starts, requests, change_requests_count);
-    return muster(draft, requests, change_requests_count);
+    return assign_roles(draft, requests, change_requests_count);
 }
 
 enum err next_config(const struct next_config_base *base, const struct next_config_answer *answers,

@@ -49,8 +49,8 @@ struct next_config_out {
     uint32_t suspects_count;
 };
 
-/* `change_requests`: caught_up is filled in here. ERR_NOMEM; ERR_STATE: muster()'s, or more carried results than a
- * configuration has room for. `*out` is empty then. */
+/* `change_requests`: caught_up is filled in here. ERR_NOMEM; ERR_STATE: assign_roles()'s, or more carried results than
+ * a configuration has room for. `*out` is empty then. */
 ERR_MUST_CHECK enum err next_config(const struct next_config_base *base, const struct next_config_answer *answers,
                                     uint32_t answers_count, struct change_request *requests,
                                     uint32_t change_requests_count, struct next_config_out *out);

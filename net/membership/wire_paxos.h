@@ -47,7 +47,7 @@ enum wire_change_request {
 };
 
 /* A CHANGE_REQUEST. */
-struct epoch_change_request {
+struct paxos_change_request {
     uint32_t kind; /* enum wire_change_request */
     uint32_t id;
     uint64_t number;
@@ -77,7 +77,7 @@ struct paxos_message {
     uint8_t signature[IDENT_SIGNATURE_BYTES]; /* ACCEPTED: config_vote_sign() */
     const struct config_vote *votes;          /* DECIDED */
     uint32_t votes_count;
-    struct epoch_change_request request; /* CHANGE_REQUEST */
+    struct paxos_change_request request; /* CHANGE_REQUEST */
     void *memory[3];                     /* what wire_paxos_unpack() took */
 };
 

@@ -300,7 +300,7 @@ uint32_t sync_stands_against(const struct sync *sync, uint32_t f)
     const struct sync_fragment *fragment = &sync->fragments[f];
     enum sync_proof proof = sync_core_proof(fragment);
     bool answered = proof == SYNC_PROOF_CONFIRMED || proof == SYNC_PROOF_FAILED;
-    if (!answered || !fragment->own.hash_known || sync->now_ms < fragment->evidence_ms + SYNC_DISPUTE_MS ||
+    if (!answered || !fragment->own.hash_known || sync->now_ms < fragment->proof_ms + SYNC_DISPUTE_MS ||
         sync_core_most_agree(sync, f))
         return SYNC_NOBODY;
     return sync_core_differs(sync, f);

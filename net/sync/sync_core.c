@@ -305,7 +305,7 @@ bool sync_core_disputed(const struct sync *sync, uint32_t f)
     enum sync_proof proof = sync_core_proof(fragment);
     if (proof == SYNC_PROOF_NONE || proof == SYNC_PROOF_ASKED)
         return proof == SYNC_PROOF_ASKED;
-    if (sync->now_ms >= fragment->evidence_ms + SYNC_DISPUTE_MS || sync_core_most_agree(sync, f))
+    if (sync->now_ms >= fragment->proof_ms + SYNC_DISPUTE_MS || sync_core_most_agree(sync, f))
         return false;
     return sync_core_differs(sync, f) != SYNC_NOBODY;
 }

@@ -124,9 +124,8 @@ struct sync_fragment {
     /* A state that too few can prove, as far as we hear: since when it is tried, when again, and how often it was. */
     uint64_t trial_ms, trial_next_ms;
     uint32_t trials;
-    enum sync_proof
-        proof; /* of proof_version; answered at evidence_ms, and not asked for again before evidence_next_ms */
-    uint64_t proof_version, evidence_ms, evidence_next_ms;
+    enum sync_proof proof; /* of proof_version; answered at proof_ms, and not asked for again before proof_next_ms */
+    uint64_t proof_version, proof_ms, proof_next_ms;
     struct bitset turned_down;        /* owners that refuse our contribution in flight */
     uint64_t offer_ms, offer_wait_ms; /* when it is offered again; how long is waited the next time */
     struct sync_known_hash hashes[SYNC_HASHES];

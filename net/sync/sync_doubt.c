@@ -6,7 +6,7 @@
 #include "net/sync/sync_owner.h"
 
 /* Our disk is read for one fragment at most so often, whatever others say. */
-enum { EVIDENCE_AGAIN_MS = 10000 };
+enum { PROOF_AGAIN_MS = 10000 };
 
 /* Those who are known to have a hash of a version. */
 struct party {
@@ -76,7 +76,7 @@ static bool gives_way(const struct sync *sync, uint32_t f, const struct digest *
     const struct sync_fragment *fragment = &sync->fragments[f];
     struct party them = party_of(sync, f, fragment->own.version, theirs),
                  us = our_party(sync, f, fragment->own.version);
-    bool late = sync->now_ms >= fragment->evidence_ms + SYNC_YIELD_MS;
+    bool late = sync->now_ms >= fragment->proof_ms + SYNC_YIELD_MS;
     if (sync_core_proof(fragment) == SYNC_PROOF_CONFIRMED)
         return 2 * them.votes > bitset_count(&sync->conf.view.keepers) || (late && outweighs(&them, &us));
     bool waits = !late && us.votes > 0 && them.lowest > us.lowest;
@@ -86,11 +86,11 @@ static bool gives_way(const struct sync *sync, uint32_t f, const struct digest *
 static void ask_our_disk(struct sync *sync, uint32_t f)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
-    if (sync->now_ms < fragment->evidence_next_ms)
+    if (sync->now_ms < fragment->proof_next_ms)
         return;
     fragment->proof = SYNC_PROOF_ASKED;
     fragment->proof_version = fragment->own.version;
-    fragment->evidence_next_ms = sync->now_ms + EVIDENCE_AGAIN_MS;
+    fragment->proof_next_ms = sync->now_ms + PROOF_AGAIN_MS;
     sync_core_put_version(sync, SYNC_DO_REPLAY, f, fragment->own.version);
 }
 
@@ -202,7 +202,7 @@ void sync_doubt_answered(struct sync *sync, const struct sync_event *event)
         return; /* of a version that is over */
     bool right = found && digest_equal(&event->hash, &fragment->own.hash);
     fragment->proof = right ? SYNC_PROOF_CONFIRMED : SYNC_PROOF_FAILED;
-    fragment->evidence_ms = sync->now_ms;
+    fragment->proof_ms = sync->now_ms;
     if (found && !right) {
         sync_core_report(sync, SYNC_REPORT_DAMAGED, f, sync_core_self(sync));
         sync_fragment_raise(sync, f, SYNC_EV_LOST, &(struct sync_event){.member = sync_core_self(sync)});

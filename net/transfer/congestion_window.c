@@ -21,7 +21,7 @@ static uint64_t next_drain_us(uint64_t now_us)
 struct congestion_window congestion_window_init(uint64_t now_us)
 {
     return (struct congestion_window){
-        .window = CONGESTION_WINDOW_NOW_MIN, .drain_us = next_drain_us(now_us), .starting = true};
+        .window = CONGESTION_WINDOW_MIN, .drain_us = next_drain_us(now_us), .starting = true};
 }
 
 static uint64_t larger(uint64_t a, uint64_t b)
@@ -73,7 +73,7 @@ static uint64_t window_now(const struct congestion_window *congestion)
 {
     uint64_t drained = content(peak(&congestion->rate), congestion->free_us) * DRAIN_NUM / DRAIN_DEN;
     return larger(congestion->draining ? smaller(drained, congestion->window) : congestion->window,
-                  CONGESTION_WINDOW_NOW_MIN);
+                  CONGESTION_WINDOW_MIN);
 }
 
 uint64_t congestion_window_now(const struct congestion_window *congestion)
@@ -82,13 +82,13 @@ uint64_t congestion_window_now(const struct congestion_window *congestion)
         larger(content(peak(&congestion->rate), UNSENT_US), 2 * congestion_window_chunk_bytes(congestion));
     uint64_t room = smaller(less(window_now(congestion), on_line(congestion)),
                             less(unsent_max, congestion->socket.unsent + congestion->handed));
-    return larger(congestion_window_flight(congestion) + room, CONGESTION_WINDOW_NOW_MIN);
+    return larger(congestion_window_flight(congestion) + room, CONGESTION_WINDOW_MIN);
 }
 
 size_t congestion_window_chunk_bytes(const struct congestion_window *congestion)
 {
     uint64_t bytes = smaller(content(peak(&congestion->rate), CHUNK_US), window_now(congestion) / 4);
-    return (size_t)larger(smaller(bytes, LINE_CHUNK_MAX), LINE_CHUNK_MIN);
+    return (size_t)larger(smaller(bytes, CONGESTION_CHUNK_MAX), CONGESTION_CHUNK_MIN);
 }
 
 /* ---- sending ---- */
@@ -198,7 +198,7 @@ static void set_window(struct congestion_window *congestion, const struct sample
         aim = larger(aim, congestion->window);
     else if (congestion->starting && sample->full)
         aim = most;
-    congestion->window = larger(aim, CONGESTION_WINDOW_NOW_MIN);
+    congestion->window = larger(aim, CONGESTION_WINDOW_MIN);
 }
 
 void congestion_window_delivered(struct congestion_window *congestion, uint64_t bytes, uint32_t delay_us,

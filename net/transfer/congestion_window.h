@@ -23,7 +23,11 @@
 #include <stdint.h>
 
 enum { LINE_QUEUE_MS = 80, LINE_MARKS = 64 };
-enum { LINE_CHUNK_MIN = 4 << 10, LINE_CHUNK_MAX = 64 << 10, CONGESTION_WINDOW_NOW_MIN = 2 * LINE_CHUNK_MIN };
+enum {
+    CONGESTION_CHUNK_MIN = 4 << 10,
+    CONGESTION_CHUNK_MAX = 64 << 10,
+    CONGESTION_WINDOW_MIN = 2 * CONGESTION_CHUNK_MIN
+};
 
 /* What the kernel says of our end of the connection. */
 struct line_socket {
@@ -71,7 +75,7 @@ struct congestion_window congestion_window_init(uint64_t now_us);
 
 /* Bytes sent and not settled, wherever they are. */
 uint64_t congestion_window_flight(const struct congestion_window *congestion);
-/* How many bytes may be sent and not settled now; at least CONGESTION_WINDOW_NOW_MIN. */
+/* How many bytes may be sent and not settled now; at least CONGESTION_WINDOW_MIN. */
 uint64_t congestion_window_now(const struct congestion_window *congestion);
 /* How large the next chunk should be: worth a quarter of LINE_QUEUE_MS. */
 size_t congestion_window_chunk_bytes(const struct congestion_window *congestion);

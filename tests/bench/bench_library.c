@@ -145,7 +145,7 @@ static double peak_bytes(void)
 
 static bool keep(struct diloco *d, struct found *found)
 {
-    size_t room = diloco_are_full_voters(d);
+    size_t room = diloco_keep_bytes(d);
     void *memory = malloc(room);
     if (memory == NULL)
         return false;

@@ -313,7 +313,7 @@ static void ask_for_change(uint32_t i)
     struct config next;
     bool differs = false;
     assert_ok(config_copy(config, &next));
-    if (muster(&next, requests, count) == ERR_OK)
+    if (assign_roles(&next, requests, count) == ERR_OK)
         for (uint32_t k = 0; k < next.members_count; k++)
             differs = differs || next.members[k].role != config->members[k].role ||
                       next.members[k].voter != config->members[k].voter ||

@@ -31,8 +31,8 @@ enum {
 };
 enum { STATE_BYTES = LARGE * VALUES * 8 };
 
-#define SPEC(steps, interval)                                          \
-    "[run]\nname = catchup\nsteps = " #steps "\n[model]\nlayers = 2\n" \
+#define SPEC(steps, interval)                                           \
+    "[run]\nname = transfer\nsteps = " #steps "\n[model]\nlayers = 2\n" \
     "[sync]\ninterval = " #interval "\nlayers_per_fragment = 1\noverlap = 2\nlate = merge\n"
 /* Goes on within [worker]. Old results are soon let go, or the joiner would come by those. */
 #define MORE "[net]\naway = 1s\n[storage]\ncheckpoint = 1s\nledger_keep = 1MiB\nledger_segment = 64KiB\n"
@@ -286,7 +286,7 @@ static void an_empty_island_takes_its_state_from_all(void **state)
     (void)state;
     if (no_namespaces[0] != '\0')
         skip_because(no_namespaces);
-    struct cluster *cluster = begin("catchup", SPEC(200, 20));
+    struct cluster *cluster = begin("transfer", SPEC(200, 20));
     for (uint32_t i = 0; i < SOURCES; i++)
         cluster_wait(cluster, i, cluster_trainer_finished, 0, "the end of training");
     double three_s = from_three(cluster);
@@ -315,7 +315,7 @@ static void rounds_do_not_wait_for_a_state(void **state)
     (void)state;
     if (no_namespaces[0] != '\0')
         skip_because(no_namespaces);
-    struct cluster *cluster = begin("catchup-rounds", SPEC(100000, 60));
+    struct cluster *cluster = begin("transfer-rounds", SPEC(100000, 60));
     for (uint32_t i = 0; i < SOURCES; i++)
         cluster_wait(cluster, i, cluster_versions_reach, 8 * FRAGMENTS, "versions without the one that is lost");
     cluster_start(cluster, JOINER);

@@ -163,7 +163,7 @@ static void save(const struct synth *s, struct diloco *d)
 {
     char path[600];
     struct fsio_writer writer;
-    size_t bytes = diloco_are_full_voters(d);
+    size_t bytes = diloco_keep_bytes(d);
     char *kept = malloc(bytes);
     checkpoint_path(s, path, sizeof path);
     bytes = diloco_keep(d, kept, bytes);

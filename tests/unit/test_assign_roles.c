@@ -221,7 +221,7 @@ static void there_is_one_witness(void **state)
     }
 }
 
-static void who_drains_or_change_requests_not_to_own_owns_nothing(void **state)
+static void who_drains_or_wants_not_to_own_owns_nothing(void **state)
 {
     (void)state;
     drafting_seals(4, false);
@@ -328,7 +328,7 @@ static void who_is_lost_again_and_again_only_contributes_while_others_suffice(vo
     assert_int_equal(drafting_slots_of(1), 16); /* none is better */
 }
 
-static void where_nobody_change_requests_to_own_those_do_who_can(void **state)
+static void where_nobody_wants_to_own_those_do_who_can(void **state)
 {
     (void)state;
     drafting_seals(1, false);
@@ -383,10 +383,10 @@ int main(void)
         cmocka_unit_test(a_disk_in_doubt_votes_again_when_it_has_caught_up),
         cmocka_unit_test(who_is_new_gets_an_id_of_its_own),
         cmocka_unit_test(there_is_one_witness),
-        cmocka_unit_test(who_drains_or_change_requests_not_to_own_owns_nothing),
+        cmocka_unit_test(who_drains_or_wants_not_to_own_owns_nothing),
         cmocka_unit_test(who_cannot_be_dialled_owns_only_beside_a_single_other),
         cmocka_unit_test(who_is_lost_again_and_again_only_contributes_while_others_suffice),
-        cmocka_unit_test(where_nobody_change_requests_to_own_those_do_who_can),
+        cmocka_unit_test(where_nobody_wants_to_own_those_do_who_can),
         cmocka_unit_test(uplinks_move_few_slots),
     };
     return cmocka_run_group_tests(tests, NULL, drafting_end);

@@ -246,7 +246,7 @@ static void gather(float *to)
 
 static void keep(struct outcome *out)
 {
-    out->kept_bytes = diloco_are_full_voters(d);
+    out->kept_bytes = diloco_keep_bytes(d);
     out->kept = calloc(1, out->kept_bytes);
     say(KEEP);
     out->kept_bytes = diloco_keep(d, out->kept, out->kept_bytes);
@@ -338,7 +338,7 @@ static void rank_0_saves_alone_what_it_has_alone(void **state)
     assert_int_equal(keep_apart(&ranks[0], d), DILOCO_OK); /* nobody else does anything */
     for (int i = 0; i < COUNT; i++)
         assert_true(apart[DILOCO_KEPT_SENT][i] == (float)i + 0.5f);
-    bytes = diloco_are_full_voters(d);
+    bytes = diloco_keep_bytes(d);
     char *kept = calloc(1, bytes);
     assert_true(diloco_keep(d, kept, bytes) > 0);
     free(kept);

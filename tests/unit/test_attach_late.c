@@ -142,7 +142,7 @@ static void what_is_under_way_is_kept(void **state)
         assert_int_equal(ipc_word(fragment), IPC_COPYING);
         if (connecting)
             hold_the_line();
-        size_t bytes = diloco_are_full_voters(d);
+        size_t bytes = diloco_keep_bytes(d);
         char *kept = calloc(1, bytes);
         late.refuse = 3;
         bytes = diloco_keep(d, kept, bytes);

@@ -48,7 +48,7 @@ static void assert_room(size_t parts)
     fragment->due_step = 1;
     assert_int_equal(train(0.5f), DILOCO_OK);
     assert_int_equal(ipc_word(fragment), IPC_SNAPSHOT);
-    size_t room = diloco_are_full_voters(d);
+    size_t room = diloco_keep_bytes(d);
     assert_in_range(room, values, values + sizeof(struct ipc_fragment));
     void *kept = malloc(room);
     assert_non_null(kept);

@@ -228,7 +228,7 @@ static void set_aside_and_back(void)
     assert_int_equal(step_narrow(8), DILOCO_OK);
     fragment->due_step = UINT64_MAX;
     assert_int_equal(step_narrow(8), DILOCO_OK);
-    size_t bytes = diloco_are_full_voters(d);
+    size_t bytes = diloco_keep_bytes(d);
     char *room = calloc(1, bytes);
     assert_true(diloco_keep(d, room, bytes) > 0);
     free(room);
@@ -314,7 +314,7 @@ static void what_is_carried_is_kept(void **state)
     bring_anchor(1, 1000.3f, reset, 1);
     assert_int_equal(step_narrow(0), DILOCO_OK);
     assert_int_equal(step_narrow(4), DILOCO_OK);
-    kept_bytes = diloco_are_full_voters(d);
+    kept_bytes = diloco_keep_bytes(d);
     kept = calloc(1, kept_bytes);
     kept_bytes = diloco_keep(d, kept, kept_bytes);
     assert_true(kept_bytes > 0);
@@ -344,7 +344,7 @@ static int give_apart(void *user, int number, enum diloco_kept kind, float *valu
 /* All that is kept, in one piece. */
 static char *keep_whole(size_t *bytes)
 {
-    *bytes = diloco_are_full_voters(d);
+    *bytes = diloco_keep_bytes(d);
     char *whole = calloc(1, *bytes);
     *bytes = diloco_keep(d, whole, *bytes);
     assert_true(*bytes > 0);

@@ -13,7 +13,7 @@ static void everything_takes_some_time(void **state)
     (void)state;
     struct calibration machine;
     struct calibrate_codec fp32, uniform;
-    assert_ok(calibrate_measure(testlib_folder("yardstick"), &machine));
+    assert_ok(calibrate_measure(testlib_folder("calibrate"), &machine));
     const double taken[] = {machine.step_ns,   machine.hash_ns,   machine.copy_ns,
                             machine.digest_ns, machine.cipher_ns, machine.disk_ns};
     for (size_t i = 0; i < sizeof taken / sizeof taken[0]; i++)

@@ -39,7 +39,7 @@ static void nothing_is_applied_before_it_is_committed(void **state)
 }
 
 /* Who trains only is as good as nobody, whatever it holds; so is a voter who keeps digests. */
-static void only_voters_that_are_full_voters_certify(void **state)
+static void only_full_voters_commit(void **state)
 {
     (void)state;
     talk_among(4, 3, 1, 4, everyone);
@@ -392,7 +392,7 @@ int main(void)
     assert_ok(digest_init());
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(nothing_is_applied_before_it_is_committed, talk_ends),
-        cmocka_unit_test_teardown(only_voters_that_are_full_voters_certify, talk_ends),
+        cmocka_unit_test_teardown(only_full_voters_commit, talk_ends),
         cmocka_unit_test_teardown(two_results_of_one_owner_do_not_certify_each_other, talk_ends),
         cmocka_unit_test_teardown(who_is_an_epoch_ahead_confirms_nothing, talk_ends),
         cmocka_unit_test_teardown(what_is_held_counts_in_its_epoch_alone, talk_ends),

@@ -95,7 +95,7 @@ static void assert_loads(uint64_t first, uint64_t last)
 static void what_was_saved_is_read_as_it_was(void **state)
 {
     (void)state;
-    save_all("records-read");
+    save_all("configs-read");
     struct config_entry got, entry = entry_of(&config_log_configs[2], 3);
     assert_ok(config_store_save(folder, 2, &entry)); /* in the place of what was there */
     assert_ok(config_store_read(folder, 2, &got));
@@ -125,13 +125,13 @@ static void what_was_saved_is_read_as_it_was(void **state)
 static void the_whole_config_log_is_loaded(void **state)
 {
     (void)state;
-    save_all("records-chain");
+    save_all("configs-log");
     testlib_file(folder, "config-7", "a stranger's");
     testlib_file(folder, "config-000000000009.new", "what a crash left");
     testlib_file(folder, "config-0000000000011", "thirteen digits");
     assert_loads(0, EPOCHS - 1);
     struct config_log *config_log;
-    folder = testlib_folder("records-none");
+    folder = testlib_folder("configs-none");
     assert_fails(ERR_NOTFOUND, "no configuration", load(&config_log));
     config_log_free(config_log);
     folder = testlib_path(folder, "nowhere");
@@ -158,7 +158,7 @@ static void a_damaged_one_ends_the_config_log(void **state)
     static const size_t where[] = {0, 4, 8, 16, 24, RECORD_AT, RECORD_AT + 300};
     for (size_t i = 0; i < sizeof where / sizeof where[0]; i++) {
         struct config_entry got;
-        save_all("records-damaged");
+        save_all("configs-damaged");
         flip(path_of(3), where[i]);
         assert_fails(ERR_CORRUPT, "is damaged", config_store_read(folder, 3, &got));
         overhear_begin();
@@ -180,7 +180,7 @@ static void a_damaged_one_ends_the_config_log(void **state)
 static void the_config_log_begins_with_the_oldest_that_is_whole(void **state)
 {
     (void)state;
-    save_all("records-oldest");
+    save_all("configs-oldest");
     flip(path_of(0), RECORD_AT);
     overhear_begin();
     assert_loads(1, EPOCHS - 1);
@@ -200,7 +200,7 @@ static void the_config_log_begins_with_the_oldest_that_is_whole(void **state)
 static void old_ones_are_forgotten(void **state)
 {
     (void)state;
-    save_all("records-forget");
+    save_all("configs-forget");
     testlib_file(folder, "recorded", "a stranger's");
     config_store_forget(folder, 0);
     assert_loads(0, EPOCHS - 1);
@@ -226,7 +226,7 @@ static void assert_unproved(const struct config_entry *entry)
 static void a_configuration_without_a_majority_of_the_one_before_is_refused(void **state)
 {
     (void)state;
-    save_all("records-votes");
+    save_all("configs-votes");
     struct config_entry entry = entry_of(&config_log_configs[3], 3);
     for (uint32_t count = 0; count < 2; count++) {
         entry.votes_count = count;
@@ -258,7 +258,7 @@ static void a_configuration_without_a_majority_of_the_one_before_is_refused(void
 static void a_configuration_of_another_config_log_is_refused(void **state)
 {
     (void)state;
-    save_all("records-other");
+    save_all("configs-other");
     struct config other;
     assert_ok(config_copy(&config_log_configs[3], &other));
     other.previous = configs_digest(&config_log_configs[1]);
@@ -277,7 +277,7 @@ static void another_run_is_refused_and_left_alone(void **state)
     (void)state;
     struct config_log *config_log;
     uint8_t nonce[CONFIG_NONCE_BYTES];
-    save_all("records-run");
+    save_all("configs-run");
     memcpy(nonce, config_log_configs[0].nonce, sizeof nonce);
     nonce[CONFIG_NONCE_BYTES - 1] ^= 1;
     assert_ok(config_log_new(&config_log));
@@ -307,7 +307,7 @@ static enum err load_once(void *user)
 static void without_memory_no_shorter_config_log_is_loaded(void **state)
 {
     (void)state;
-    save_all("records-memory");
+    save_all("configs-memory");
     print_message("%zu allocations failed in turn\n", outofmem_walk(load_once, NULL));
 }
 
@@ -363,7 +363,7 @@ static void assert_many(uint64_t first, uint64_t loaded)
 static void old_configurations_are_few_files_and_can_be_passed_on(void **state)
 {
     (void)state;
-    save_many("records-many");
+    save_many("configs-many");
     assert_int_equal(files(), MANY);
     assert_ok(config_store_pack(folder, PACK - 1)); /* not all of a file's are old */
     assert_int_equal(files(), MANY);
@@ -381,7 +381,7 @@ static void old_configurations_are_few_files_and_can_be_passed_on(void **state)
 static void a_pack_holds_those_that_were_there(void **state)
 {
     (void)state;
-    save_many("records-late");
+    save_many("configs-late");
     config_store_forget(folder, 100);
     assert_int_equal(files(), MANY - 100);
     assert_ok(config_store_pack(folder, PACK));
@@ -394,7 +394,7 @@ static void a_pack_holds_those_that_were_there(void **state)
 static void a_crash_while_packing_loses_nothing(void **state)
 {
     (void)state;
-    save_many("records-crash");
+    save_many("configs-crash");
     char *bytes;
     size_t count;
     assert_ok(fsio_read(path_of(40), 1 << 20, &bytes, &count));
@@ -411,7 +411,7 @@ static void damage_costs_what_it_hits(void **state)
     (void)state;
     const char *pack;
     struct config_entry entry;
-    save_many("records-damage");
+    save_many("configs-damage");
     testlib_damage(path_of(7), 50);
     assert_ok(config_store_pack(folder, PACK));
     assert_int_equal(config_store_read(folder, 7, &entry), ERR_NOTFOUND);

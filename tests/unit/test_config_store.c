@@ -26,7 +26,7 @@ static struct config_store configs;
 static int set_up(void **state)
 {
     (void)state;
-    folder = testlib_folder("charter");
+    folder = testlib_folder("config-store");
     assert_ok(runspec_parse("[run]\nname = r\nsteps = 77\n", "r", &spec));
     for (int i = 0; i < ISLANDS; i++)
         assert_ok(ident_generate(&idents[i]));
@@ -246,7 +246,7 @@ static void who_is_no_witness_does_not_begin_as_one(void **state)
     assert_ok(open_as(&idents[A]));
     /* And the other way round, in a run of its own, which it has not begun. */
     config_store_close(&configs);
-    folder = testlib_folder("charter-witness");
+    folder = testlib_folder("config-store-witness");
     configure("");
     conf.witness = true;
     assert_fails(ERR_CONF, "a witness joins it: ", open_as(&idents[A]));
@@ -310,7 +310,7 @@ static void a_run_that_is_founded_anew_has_another_nonce(void **state)
     uint8_t nonce[4][CONFIG_NONCE_BYTES];
     const char *drawn = testlib_path(folder, "founded");
     for (int i = 0; i < 4; i++) {
-        testlib_folder("charter");
+        testlib_folder("config-store");
         configure("");
         mem_free(conf.founded);
         assert_ok(mem_strdup(i > 1 ? drawn : "", &conf.founded));

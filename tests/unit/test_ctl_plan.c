@@ -147,7 +147,7 @@ static const struct ctl_plan one_billion = {.params = 1e9,
 static struct plan_machine machine_of(double cores, double gib, double encode_ns)
 {
     struct plan_machine machine = {.cores = cores, .memory_bytes = gib * 1073741824};
-    machine.yardstick = (struct calibration){0.5, 2, 0.4, 0.3, 0.5, 1};
+    machine.calibration = (struct calibration){0.5, 2, 0.4, 0.3, 0.5, 1};
     for (int i = 0; i < WAYS; i++)
         machine.codecs[i] = (struct calibrate_codec){encode_ns, 1, 0.3};
     return machine;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rivals: two results of one part that its owner has signed are evidence, and nothing else is. */
+/* equivocation: two results of one part that its owner has signed are evidence, and nothing else is. */
 #include "tests/lib/testlib.h"
 
 #include <string.h>
@@ -48,7 +48,7 @@ static const struct wire_key one = {
 static void two_signed_results_of_one_part_are_equivocation(void **state)
 {
     (void)state;
-    struct ledger *ledger = ledgers_new("rivals-two");
+    struct ledger *ledger = ledgers_new("equivocation-two");
     struct result_id other, first = append(ledger, &owner, one, 1);
     assert_false(results_equivocation(ledger, &first, owner.key, &other)); /* not of itself */
     struct result_id again = append(ledger, &owner, one, 1);
@@ -65,7 +65,7 @@ static void two_signed_results_of_one_part_are_equivocation(void **state)
 static void results_of_other_parts_are_none(void **state)
 {
     (void)state;
-    struct ledger *ledger = ledgers_new("rivals-parts");
+    struct ledger *ledger = ledgers_new("equivocation-parts");
     struct result_id other, first = append(ledger, &owner, one, 1);
     struct wire_key key = one;
     key.epoch++;
@@ -87,7 +87,7 @@ static void results_of_other_parts_are_none(void **state)
 static void only_signatures_of_the_owner_prove_it(void **state)
 {
     (void)state;
-    struct ledger *ledger = ledgers_new("rivals-forged");
+    struct ledger *ledger = ledgers_new("equivocation-forged");
     struct result_id other, forged = append(ledger, &liar, one, 2), first = append(ledger, &owner, one, 1);
     assert_false(results_equivocation(ledger, &first, owner.key, &other));
     assert_false(results_equivocation(ledger, &forged, owner.key, &other));

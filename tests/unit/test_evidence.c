@@ -48,7 +48,7 @@ static enum err check(const uint8_t *evidence, size_t count)
     return evidence_check(&first, &second, nonce, owner.key);
 }
 
-static void two_signed_results_of_one_part_are_a_evidence(void **state)
+static void two_signed_results_of_one_part_are_evidence(void **state)
 {
     (void)state;
     uint8_t *evidence;
@@ -106,7 +106,7 @@ int main(void)
     assert_ok(ident_generate(&owner));
     assert_ok(ident_generate(&other));
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_signed_results_of_one_part_are_a_evidence),
+        cmocka_unit_test(two_signed_results_of_one_part_are_evidence),
         cmocka_unit_test(anything_else_is_none),
         cmocka_unit_test(it_is_kept),
     };

@@ -299,7 +299,7 @@ static void what_is_certified_is_left_out_of_the_checksum(void **state)
 {
     (void)state;
     static float values[1016];
-    const char *path = testlib_path(testlib_folder("files-vouched"), "t");
+    const char *path = testlib_path(testlib_folder("files-certified"), "t");
     const struct tensorfile_meta meta[] = {{"certified_bytes", "60"}};
     struct tensorfile_writer *writer;
     struct tensorfile *file;

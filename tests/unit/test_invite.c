@@ -280,7 +280,7 @@ static void the_list_comes_back_from_its_file_or_is_refused(void **state)
 
 /* ---- the messages ---- */
 
-static struct wire_join enrolment(void)
+static struct wire_join admission(void)
 {
     struct wire_join join = {.invitation = {{8}}, .uplink = 5000, .owner_choice = 2, .witness = true};
     strcpy(join.name, "bert-1_x");
@@ -294,7 +294,7 @@ static void what_a_guest_says_is_signed_for_one_run(void **state)
     (void)state;
     uint8_t bytes[WIRE_JOIN_BYTES_MAX], nonce[WIRE_NONCE_BYTES] = {7};
     struct digest run_id = {{6}};
-    struct wire_join in = enrolment(), out;
+    struct wire_join in = admission(), out;
     assert_ok(wire_join_unpack(bytes, wire_join_pack(&in, bytes), &out));
     assert_memory_equal(&in, &out, sizeof in);
     assert_true(wire_join_signed(&out, nonce, &run_id));
@@ -336,14 +336,14 @@ static void what_is_no_admission_is_refused(void **state)
                 {"b", ":1", 1, 0, "an address"},      {"b", "b:1x", 1, 0, "an address"},
                 {"b", "b:1", 0, 0, "an uplink"},      {"b", "b:1", 1, 4, "owner choice 4"}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct wire_join in = enrolment();
+        struct wire_join in = admission();
         strcpy(in.name, rows[i].name);
         strcpy(in.address, rows[i].address);
         in.uplink = rows[i].uplink;
         in.owner_choice = rows[i].request;
         assert_fails(ERR_PROTO, rows[i].says, wire_join_unpack(bytes, wire_join_pack(&in, bytes), &out));
     }
-    struct wire_join in = enrolment();
+    struct wire_join in = admission();
     memset(in.key, 0, sizeof in.key);
     assert_fails(ERR_PROTO, "a key that is none", wire_join_unpack(bytes, wire_join_pack(&in, bytes), &out));
     assert_fails(ERR_PROTO, "4097 bytes", wire_join_unpack(bytes, sizeof bytes, &out));

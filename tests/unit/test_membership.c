@@ -47,7 +47,7 @@ static void a_configuration_without_a_majoritys_votes_is_passed_over(void **stat
 {
     (void)state;
     struct ident other;
-    sitting_begin_played("council-forged");
+    sitting_begin_played("membership-forged");
     assert_ok(ident_generate(&other));
     struct config config = isle_next_config(sitting_isle[A]);
     config.steps++;
@@ -85,7 +85,7 @@ static void a_vote_that_cannot_be_kept_is_not_given_until_it_can(void **state)
     (void)state;
     struct paxos_message answer;
     char aside[400];
-    sitting_begin_played("council-disk");
+    sitting_begin_played("membership-disk");
     snprintf(aside, sizeof aside, "%s-aside", sitting_isle[A]->conf.state_folder);
     assert_int_equal(rename(sitting_isle[A]->conf.state_folder, aside), 0);
     say_prepare(B, 1);
@@ -124,7 +124,7 @@ static void a_disk_that_takes_its_time_holds_back_the_vote_and_nothing_else(void
 {
     (void)state;
     struct paxos_message answer;
-    sitting_begin_played("council-slow");
+    sitting_begin_played("membership-slow");
     pthread_mutex_lock(&disk);
     votes_flushed = 0;
     for (uint32_t counter = 1; counter <= 3; counter++) {
@@ -153,7 +153,7 @@ static void old_configurations_are_put_together(void **state)
     enum { PACK = 256 };
     struct config_entry first, found;
     char path[400];
-    sitting_begin_played("council-tidy");
+    sitting_begin_played("membership-tidy");
     const char *folder = sitting_isle[A]->conf.state_folder;
     assert_ok(config_store_read(folder, 0, &first));
     for (uint64_t epoch = 1; epoch <= PACK; epoch++)
@@ -195,7 +195,7 @@ static void a_seal_names_what_was_held_and_nothing_is_acknowledged_after_it(void
 {
     (void)state;
     struct paxos_message answer;
-    sitting_begin_played("council-seal");
+    sitting_begin_played("membership-seal");
     store(A, 3, B);
     assert_true(acknowledges(3, B));
     say_prepare(B, 1);
@@ -237,10 +237,10 @@ static void c_drains(void)
         membership_said(sitting_isle[i]->membership, C, &said);
 }
 
-static void what_one_island_change_requests_all_decide(void **state)
+static void what_one_island_asks_for_all_decide(void **state)
 {
     (void)state;
-    sitting_begin_all("council-wish");
+    sitting_begin_all("membership-request");
     sitting_meet();
     struct membership *membership = sitting_isle[B]->membership;
     assert_fails(ERR_NOTFOUND, "no island of id 99", membership_change_request(membership, WIRE_CHANGE_EVICT, 99, 0));
@@ -269,7 +269,7 @@ static void what_one_island_change_requests_all_decide(void **state)
 static void of_who_broke_its_word_an_eviction_is_requested_though_no_evidence_was_kept(void **state)
 {
     (void)state;
-    sitting_begin_all("council-proof-lost");
+    sitting_begin_all("membership-evidence-lost");
     sitting_meet();
     membership_equivocation(sitting_isle[B]->membership, C, 0, 1);
     sitting_pass_until_epoch(A, 1);
@@ -284,7 +284,7 @@ static void what_is_decided_and_cannot_be_kept_is_told_until_it_can(void **state
 {
     (void)state;
     char aside[400], waits[300];
-    sitting_begin_all("council-unkept");
+    sitting_begin_all("membership-unkept");
     sitting_meet();
     const struct membership_host *host = sitting_isle[C]->host;
     assert_string_equal(membership_host_unkept(host), "");
@@ -317,7 +317,7 @@ static void who_is_admitted_is_on_the_roster_once(void **state)
 {
     (void)state;
     struct ident ident, other;
-    sitting_begin_all("council-enrol");
+    sitting_begin_all("membership-admit");
     sitting_meet();
     struct membership *membership = sitting_isle[A]->membership;
     struct config_member as = newcomer("delta", &ident), same = newcomer("delta", &other),
@@ -354,7 +354,7 @@ static void assert_sure(uint32_t i, bool sure)
 static void new_disks_vote_when_all_are_here_and_have_made_nothing(void **state)
 {
     (void)state;
-    sitting_begin("council-fresh");
+    sitting_begin("membership-fresh");
     sitting_run->doubt = true;
     sitting_open(A, 0);
     sitting_pass(2000);
@@ -376,7 +376,7 @@ static void new_disks_vote_when_all_are_here_and_have_made_nothing(void **state)
 static void so_they_do_beside_a_witness(void **state)
 {
     (void)state;
-    sitting_begin_with_witness("council-fresh-witness", true);
+    sitting_begin_with_witness("membership-fresh-witness", true);
     sitting_pass(2000);
     for (uint32_t i = A; i <= C; i++)
         assert_sure(i, true);
@@ -388,7 +388,7 @@ static void so_they_do_beside_a_witness(void **state)
 static void a_witness_s_new_disk_is_named_at_once(void **state)
 {
     (void)state;
-    sitting_begin_with_witness("council-witness-disk", false);
+    sitting_begin_with_witness("membership-witness-disk", false);
     sitting_close(C);
     assert_int_equal(unlink(testlib_path(sitting_run->folder, "s-c/vote.mark")), 0);
     sitting_run->doubt = true;
@@ -411,7 +411,7 @@ static void a_new_disk_among_others_that_have_made_something_waits_for_a_configu
 {
     (void)state;
     for (int what = 0; what < 2; what++) {
-        sitting_begin("council-named");
+        sitting_begin("membership-named");
         for (uint32_t i = A; i <= B; i++)
             sitting_open(i, what == 0 ? 1 : 0);
         for (uint32_t i = A; what == 1 && i <= B; i++)
@@ -445,7 +445,7 @@ int main(void)
         cmocka_unit_test(old_configurations_are_put_together),
         cmocka_unit_test(a_disk_that_takes_its_time_holds_back_the_vote_and_nothing_else),
         cmocka_unit_test(a_seal_names_what_was_held_and_nothing_is_acknowledged_after_it),
-        cmocka_unit_test(what_one_island_change_requests_all_decide),
+        cmocka_unit_test(what_one_island_asks_for_all_decide),
         cmocka_unit_test(of_who_broke_its_word_an_eviction_is_requested_though_no_evidence_was_kept),
         cmocka_unit_test(what_is_decided_and_cannot_be_kept_is_told_until_it_can),
         cmocka_unit_test(who_is_admitted_is_on_the_roster_once),

@@ -14,7 +14,7 @@
 static void whom_a_majority_does_not_hear_is_lost_and_comes_back_by_itself(void **state)
 {
     (void)state;
-    sitting_begin_all("council-lost");
+    sitting_begin_all("membership-lost");
     sitting_meet();
     sitting_pass(SITTING_LONG_MS / 2);
     assert_int_equal(sitting_epoch(A), 0); /* nothing is to be decided */
@@ -51,7 +51,7 @@ static void whom_a_majority_does_not_hear_is_lost_and_comes_back_by_itself(void 
 static void whom_one_alone_does_not_hear_stands_back(void **state)
 {
     (void)state;
-    sitting_begin("council-one");
+    sitting_begin("membership-one");
     sitting_played[C] = played_open(sitting_run, C, 0, NULL);
     sitting_open(A, 0);
     sitting_open(B, 0);
@@ -82,7 +82,7 @@ static void whom_one_alone_does_not_hear_stands_back(void **state)
 static void who_dies_puts_nobody_back(void **state)
 {
     (void)state;
-    sitting_run = isle_run_new("council-dies", ISLANDS, NULL);
+    sitting_run = isle_run_new("membership-dies", ISLANDS, NULL);
     sitting_run->uplinks[C] = 2 * sitting_run->uplinks[A];
     for (uint32_t i = 0; i < ISLANDS; i++)
         isle_listen(sitting_run, i);
@@ -116,7 +116,7 @@ static void a_minority_decides_nothing(void **state)
 {
     (void)state;
     char text[200];
-    sitting_begin_all("council-minority");
+    sitting_begin_all("membership-minority");
     sitting_meet();
     sitting_close(B);
     sitting_close(C);
@@ -135,7 +135,7 @@ static void a_minority_decides_nothing(void **state)
 static void beside_a_witness_one_goes_on(void **state)
 {
     (void)state;
-    sitting_begin_with_witness("council-witness", false);
+    sitting_begin_with_witness("membership-witness", false);
     sitting_close(B);
     sitting_pass(SITTING_LONG_MS / 2);
     sitting_pass_until_epoch(A, 1);
@@ -156,7 +156,7 @@ static void beside_a_witness_one_goes_on(void **state)
 static void a_witness_that_is_lost_costs_no_epoch(void **state)
 {
     (void)state;
-    sitting_begin_with_witness("council-witness-lost", false);
+    sitting_begin_with_witness("membership-witness-lost", false);
     sitting_close(C);
     sitting_pass(SITTING_LONG_MS);
     assert_true(membership_silent(sitting_isle[A]->membership, C));
@@ -190,7 +190,7 @@ static bool a_proposes_within(int seconds)
 static void who_makes_no_result_gives_its_shards_away_itself(void **state)
 {
     (void)state;
-    sitting_begin_played("council-yields");
+    sitting_begin_played("membership-yields");
     assert_false(a_proposes_within(2)); /* a line that is back looks the same at first */
     assert_true(a_proposes_within(5));
     sitting_end();
@@ -201,7 +201,7 @@ static void who_makes_no_result_gives_its_shards_away_itself(void **state)
 static void who_cannot_decide_does_not_seal_itself(void **state)
 {
     (void)state;
-    sitting_begin_with_witness("council-witness-both", false);
+    sitting_begin_with_witness("membership-witness-both", false);
     sitting_close(B);
     sitting_pass(SITTING_LONG_MS / 2);
     sitting_pass_until_epoch(A, 1);

@@ -468,7 +468,7 @@ static void greet_as(uint64_t session)
 static void two_machines_with_one_key_are_told(void **state)
 {
     (void)state;
-    company_begin("peers-twins", 2, true);
+    company_begin("peers-duplicate", 2, true);
     played_greet(company.b, company.a);
     for (uint64_t k = 0; k < 6; k++) /* however often it is started again */
         greet_as(1000 + k);

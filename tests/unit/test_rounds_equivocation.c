@@ -14,7 +14,7 @@ static void two_results_of_a_part_name_their_owner(void **state)
     (void)state;
     static struct rig_object first, second;
     struct bitset all = bitset_first(3);
-    struct rig *rig = rig_new("rivals-two", coarse, 3, 0, 0);
+    struct rig *rig = rig_new("equivocation-two", coarse, 3, 0, 0);
     rig_contribute(rig, F, 0.01f, 1000);
     rig_result(rig, F, 2, &all, 0.01f, &first);
     rig_result(rig, F, 2, &all, 0.02f, &second);
@@ -28,8 +28,8 @@ static void two_results_of_a_part_name_their_owner(void **state)
     rig_settle(rig);
     const struct event *event = rig_posted(rig, EVENT_EQUIVOCATION, F);
     assert_int_equal(rig_posted_count(rig, EVENT_EQUIVOCATION), 1);
-    assert_int_equal(event->rivals.owner, rig_id(2));
-    assert_int_equal(event->rivals.version, 1);
+    assert_int_equal(event->equivocation.owner, rig_id(2));
+    assert_int_equal(event->equivocation.version, 1);
     rig_close(rig);
 }
 
@@ -40,7 +40,7 @@ static void of_two_islands_one_helps_the_other(void **state)
     static struct rig_object good, alone;
     struct replica *twin;
     struct bitset all = bitset_first(2), none = {{0}};
-    struct rig *rig = rig_new("rivals-help", coarse, 2, 1, 0);
+    struct rig *rig = rig_new("equivocation-help", coarse, 2, 1, 0);
     rig_round(rig, F, &all);
     rig_make_state(rig, F, 0.5f, &twin, &good);
     rig_diverge(rig, F, twin);

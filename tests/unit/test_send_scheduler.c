@@ -154,7 +154,7 @@ static void little_goes_before_anything_is_known(void **state)
     uint64_t bytes = 0;
     while (hear(&chunk))
         bytes += chunk.bytes;
-    assert_int_equal(bytes, CONGESTION_WINDOW_NOW_MIN);
+    assert_int_equal(bytes, CONGESTION_WINDOW_MIN);
     assert_int_equal(send_scheduler_sent_bytes(scheduler), bytes);
     assert_true((int32_t)(send_scheduler_clock_us() - chunk.stamp_us) >= 0);
     end();
@@ -221,12 +221,12 @@ static void a_new_connection_is_asked_what_has_come(void **state)
     send_scheduler_reconnected(scheduler, B);
     must_hear(&chunk);
     assert_int_equal(chunk.bytes, 0);
-    assert_int_equal(chunk.offset, CONGESTION_WINDOW_NOW_MIN);
+    assert_int_equal(chunk.offset, CONGESTION_WINDOW_MIN);
     struct wire_ack ack = {.key = key, .have = 0, .ask = WIRE_ASK_GO_ON, .pass = chunk.pass};
     assert_true(xfer_ack_in(xfer, B, &ack, env_mono_ms()));
     must_hear(&chunk);
     assert_int_equal(chunk.offset, 0);
-    assert_int_equal(send_scheduler_wasted_bytes(scheduler), CONGESTION_WINDOW_NOW_MIN);
+    assert_int_equal(send_scheduler_wasted_bytes(scheduler), CONGESTION_WINDOW_MIN);
     end();
 }
 
@@ -243,14 +243,14 @@ static void other_transfers_go_on_counting(void **state)
     xfer = new_xfer();
     send_scheduler_carry(scheduler, xfer);
     xfer_free(before);
-    assert_int_equal(send_scheduler_sent_bytes(scheduler), CONGESTION_WINDOW_NOW_MIN);
-    assert_int_equal(send_scheduler_wasted_bytes(scheduler), CONGESTION_WINDOW_NOW_MIN);
+    assert_int_equal(send_scheduler_sent_bytes(scheduler), CONGESTION_WINDOW_MIN);
+    assert_int_equal(send_scheduler_wasted_bytes(scheduler), CONGESTION_WINDOW_MIN);
     begin_object();
     must_hear(&chunk);
     acknowledge(&chunk);
     while (hear(&chunk)) {
     }
-    assert_true(send_scheduler_sent_bytes(scheduler) >= 2 * CONGESTION_WINDOW_NOW_MIN + LINE_CHUNK_MIN);
+    assert_true(send_scheduler_sent_bytes(scheduler) >= 2 * CONGESTION_WINDOW_MIN + CONGESTION_CHUNK_MIN);
     end();
 }
 

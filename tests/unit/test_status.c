@@ -67,12 +67,12 @@ static void every_code_has_a_name_of_its_own(void **state)
         for (unsigned k = 0; k < i; k++)
             assert_string_not_equal(complaint_name((enum complaint_code)i), complaint_name((enum complaint_code)k));
     static const char *const names[COMPLAINT_CODES] = {
-        "away",        "refused",     "alone",        "stranger",   "slow-peer",    "missed",     "waiting",
-        "behind",      "repair",      "differs",      "disk",       "peer-disk",    "restarting", "ended",
-        "ended-badly", "stopped",     "not-attached", "no-plan",    "stalled",      "outlier",    "runaway",
-        "loss-nan",    "nan",         "blocked",      "twins",      "state-lost",   "lost",       "apart",
-        "no-majority", "sealed",      "doubt",        "mark",       "same-batches", "fault",      "not-admitted",
-        "no-part",     "daemon-dies", "unsupervised", "recovering", "loop-lag"};
+        "away",        "refused",     "alone",        "stranger",      "slow-peer",    "missed",     "waiting",
+        "behind",      "repair",      "differs",      "disk",          "peer-disk",    "restarting", "ended",
+        "ended-badly", "stopped",     "not-attached", "no-plan",       "stalled",      "outlier",    "runaway",
+        "loss-nan",    "nan",         "blocked",      "duplicate-key", "state-lost",   "lost",       "partitioned",
+        "no-majority", "sealed",      "doubt",        "mark",          "same-batches", "fault",      "not-admitted",
+        "no-part",     "daemon-dies", "unsupervised", "recovering",    "loop-lag"};
     for (unsigned i = 0; i < COMPLAINT_CODES; i++)
         assert_string_equal(complaint_name((enum complaint_code)i), names[i]);
     assert_string_equal(complaint_name(COMPLAINT_CODES), "unknown");
@@ -210,7 +210,7 @@ static void a_stranger_is_told_for_a_minute(void **state)
 static void two_machines_with_one_key_are_told_for_a_minute(void **state)
 {
     (void)state;
-    look_begin("status-twins", 2, NULL);
+    look_begin("status-duplicate", 2, NULL);
     uint64_t session = look.b->session;
     for (uint64_t k = 0; k < 8; k++) {
         look.b->session = session + k % 2;

@@ -71,7 +71,7 @@ static void beat_apart(bool b_says_so)
 static void who_stands_back_is_told_with_whom_it_does_not_hear(void **state)
 {
     (void)state;
-    look_begin("status-apart", 3, NULL);
+    look_begin("status-partitioned", 3, NULL);
     played_greet(look.b, look.a);
     played_greet(look.c, look.a);
     beat_apart(false); /* one way, or c blames b for its results: nobody else can tell */
@@ -425,7 +425,7 @@ static void a_vote_that_cannot_be_kept_is_told_with_what_its_disk_says(void **st
 static void a_change_request_that_nobody_decides_is_told_as_one(void **state)
 {
     (void)state;
-    look_begin_run("status-wish", 3, NULL);
+    look_begin_run("status-request", 3, NULL);
     open_in_doubt();
     isle_know_plan(look.a);
     look.a->engine = true;

@@ -581,9 +581,9 @@ int diloco_anchor(struct diloco *d, int tensor, float *values, uint64_t count)
     return attach_read_anchor(d, tensor, values, count);
 }
 
-size_t diloco_are_full_voters(const struct diloco *d)
+size_t diloco_keep_bytes(const struct diloco *d)
 {
-    return d != NULL && d->begun ? attach_are_full_voters(d) : 0;
+    return d != NULL && d->begun ? attach_keep_bytes(d) : 0;
 }
 
 int diloco_keep_ranks(const struct diloco *d)
@@ -629,8 +629,8 @@ size_t diloco_keep(struct diloco *d, void *to, size_t bytes)
         return 0;
     }
     keep_apart(d, true);
-    if (to == NULL || bytes < attach_are_full_voters(d))
-        attach_fail(d, DILOCO_ERROR, "diloco_keep() without room for diloco_are_full_voters()");
+    if (to == NULL || bytes < attach_keep_bytes(d))
+        attach_fail(d, DILOCO_ERROR, "diloco_keep() without room for diloco_keep_bytes()");
     else
         written = attach_keep(d, to);
     return kept(d, written);

@@ -53,7 +53,7 @@ static size_t parts_of(const struct local *local)
     return 2u + (local->aside != NULL) + (local->past != NULL) + (local->carry != NULL);
 }
 
-size_t attach_are_full_voters(const struct diloco *d)
+size_t attach_keep_bytes(const struct diloco *d)
 {
     size_t bytes = attach_keep_rest_bytes(d);
     for (uint32_t f = 0; f < fragments_of(d); f++)

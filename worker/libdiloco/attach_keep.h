@@ -16,8 +16,8 @@
 #include "worker/libdiloco/attach_core.h"
 
 /* At most; 0 before there is a shared memory. */
-size_t attach_are_full_voters(const struct diloco *d);
-/* Writes what is kept now; `to` has room for attach_are_full_voters(). Waits for a device to have done what it was
+size_t attach_keep_bytes(const struct diloco *d);
+/* Writes what is kept now; `to` has room for attach_keep_bytes(). Waits for a device to have done what it was
  * told. Returns how many bytes it is; 0 if that failed. */
 size_t attach_keep(struct diloco *d, void *to);
 

@@ -295,7 +295,7 @@ DILOCO_API int diloco_anchor(struct diloco *d, int tensor, float *values, uint64
  * diloco_keep() as diloco_keep_ranks() says: all, of whom rank 0 gets it all and the others 0; or, where rank 0 has all
  * values, it alone, so that who saves in rank 0 needs no others: what these call does nothing. */
 DILOCO_API int diloco_keep_ranks(const struct diloco *d);
-DILOCO_API size_t diloco_are_full_voters(const struct diloco *d);
+DILOCO_API size_t diloco_keep_bytes(const struct diloco *d);
 DILOCO_API size_t diloco_keep(struct diloco *d, void *to, size_t bytes);
 
 /* The same a tensor at a time, so that each rank saves its own parts and a checkpoint can be read by other ranks than

@@ -136,14 +136,14 @@ static void complain_of_us(struct status *status, enum complaint_code code, cons
     complain_of(status, code, status->from->view->self, what, remedy);
 }
 
-/* Who stands back since a line is cut is told so in other words. */
+/* Who stands back since a line is cut is told so in other words; who is back, and catches up, needs nobody's help. */
 static void complain_no_part(struct status *status)
 {
     const struct view *view = status->from->view;
     const struct status_peer *self = &status->peers[view->self];
     char text[200];
     if (complaints_drained(status) || self->member->as.role != CONFIG_AWAY || self->partitioned_from != NULL ||
-        status->epoch.shut_out)
+        self->catches_up || status->epoch.shut_out)
         return;
     snprintf(text, sizeof text,
              "this island takes no part: by the configuration of epoch %" PRIu64 " it was lost or evicted",

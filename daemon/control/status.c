@@ -51,6 +51,7 @@ static void take_peer(struct status *status, uint32_t i)
             membership_partitioned_text(from->membership, i, partitioned, row->partitioned, sizeof row->partitioned);
     row->disk_fails = membership_disk_fails(from->membership, i);
     row->drained = config_store_drained(from->configs, row->member->as.id);
+    row->catches_up = membership_catches_up(from->membership, i);
     row->may_vote = membership_may_vote(from->membership, i);
     if (from->rounds != NULL) {
         row->missed = sync_missed(from->sync, i, &row->too_late);
@@ -527,6 +528,7 @@ json_t *status_json(const struct status *status)
         json_pack("{s:s, s:s, s:o, s:o, s:o}", "island", from->conf->name, "software", "diloco " DILOCO_VERSION, "run",
                   run_json(from->spec), "trainer", trainer_json(status), "degraded", complaints_json(status));
     json_object_set_new(json, "role", json_string(config_role_name(from->view->members[from->view->self].as.role)));
+    json_object_set_new(json, "catches_up", json_boolean(status->peers[from->view->self].catches_up));
     json_object_set_new(json, "undialled", json_boolean(status->undialled));
     json_object_set_new(json, "uptime_s", json_real((double)(status->now_ms - from->start_ms) / 1000));
     json_object_set_new(json, "restarts", restarts_json(status));
@@ -561,6 +563,7 @@ static json_t *peer_json(const struct status_peer *peer)
     json_object_set_new(row, "fault", json_string(peer->fault));
     json_object_set_new(row, "id", json_integer(member->as.id));
     json_object_set_new(row, "role", json_string(config_role_name(member->as.role)));
+    json_object_set_new(row, "catches_up", json_boolean(peer->catches_up));
     json_object_set_new(row, "voter", json_boolean(member->as.voter));
     json_object_set_new(row, "trainer", json_string(peer->trainer));
     json_object_set_new(row, "step", number(peer->step));

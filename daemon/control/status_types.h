@@ -119,6 +119,7 @@ struct status_peer {
     bool self, up;
     bool refused;    /* it, or we, would not talk: not a matter of time */
     bool drained;    /* it left the run as its people asked */
+    bool catches_up; /* it is away by the configuration, and back: it takes part again by itself */
     bool unadmitted; /* refused, since it does not know our key, or has another than we think */
     bool may_vote;   /* it votes, is heard, and its disk is not in doubt */
     const char *note;

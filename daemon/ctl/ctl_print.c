@@ -74,8 +74,9 @@ static void print_role(const json_t *status, const struct ctl_text_look *look, F
         {"draining", "it has left: it owns nothing, and nobody waits for it; resume takes part again, stop ends it"},
         {"away", "put out: the others go on without it; what it trains is merged when it is back"},
     };
+    bool back = json_is_true(json_object_get(status, "catches_up"));
     for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++)
-        if (strcmp(ctl_text(status, "role"), roles[i].role) == 0)
+        if (strcmp(back ? "observer" : ctl_text(status, "role"), roles[i].role) == 0)
             say_text(roles[i].text, "role", look, file);
     print_arriving(json_object_get(status, "arriving"), look, file);
     if (json_is_true(json_object_get(status, "undialled")))
@@ -427,7 +428,9 @@ void ctl_print_peers(const json_t *answer, const struct ctl_text_look *look, FIL
                 human_loss(ctl_number(row, "loss"), loss), human_count(ctl_number(row, "tokens_per_s"), speed),
                 self ? "-" : rtt, self ? "-" : human_bytes(ctl_number(row, "bytes_sent"), sent),
                 self ? "-" : human_bytes(ctl_number(row, "bytes_received"), received));
-        if (strcmp(ctl_text(row, "role"), "owner") != 0)
+        if (json_is_true(json_object_get(row, "catches_up")))
+            ctl_text_wrap("", below, "away; it is back, and catches up", look->columns, file);
+        else if (strcmp(ctl_text(row, "role"), "owner") != 0)
             ctl_text_wrap("", below, ctl_text(row, "role"), look->columns, file);
         if (ctl_text(row, "note")[0] != '\0')
             ctl_text_wrap("", below, ctl_text(row, "note"), look->columns, file);

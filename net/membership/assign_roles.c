@@ -87,9 +87,10 @@ static void place_voter(struct place *place, const struct change_request *reques
     place->partitioned = request->partitioned && !request->silent && !request->evicted;
 }
 
-/* `shy`: it is not to own. */
+/* `shy`: it is not to own. Who was away is so until it has caught up: that it is back is no reason for an epoch. */
 static void place_other(struct config_member *member, const struct change_request *request, bool shy)
 {
+    bool owns = !shy && !request->partitioned;
     member->incarnation = request->as.incarnation;
     if (request->evicted)
         member->role = CONFIG_AWAY;
@@ -97,11 +98,11 @@ static void place_other(struct config_member *member, const struct change_reques
         return; /* it pauses */
     else if (request->draining)
         member->role = CONFIG_DRAINING;
-    else if (shy || request->partitioned)
-        member->role = request->near || member->role == CONFIG_CONTRIBUTOR ? CONFIG_CONTRIBUTOR : CONFIG_OBSERVER;
-    else if (request->caught_up)
+    else if (owns && request->caught_up)
         member->role = CONFIG_OWNER;
-    else if (member->role != CONFIG_CONTRIBUTOR)
+    else if (!owns && request->near)
+        member->role = CONFIG_CONTRIBUTOR;
+    else if (member->role != CONFIG_CONTRIBUTOR && member->role != CONFIG_AWAY)
         member->role = CONFIG_OBSERVER;
 }
 

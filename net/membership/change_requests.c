@@ -215,6 +215,20 @@ enum err change_requests_gather(const struct change_requests *requests, const st
     return ERR_OK;
 }
 
+bool change_requests_catches_up(const struct change_requests *requests, const struct member_progress *progress,
+                                uint32_t member)
+{
+    const struct config *config = config_log_last(progress->config_log);
+    const struct config_member *as = config_member(config, progress->view->members[member].as.id);
+    if (as == NULL || as->role != CONFIG_AWAY || progress->seat[member].broke_word)
+        return false;
+    struct change_request request = change_request_of(requests, progress, as, false);
+    bool heard = member == progress->view->self ? member_progress_voters_heard(progress) >= config_majority(config)
+                                                : progress->seat[member].up;
+    return heard && !request.silent && !request.partitioned && !request.evicted && !request.revoked &&
+           !request.draining;
+}
+
 bool change_requests_change(const struct change_requests *requests, const struct member_progress *progress)
 {
     struct config next = {0};

@@ -52,6 +52,10 @@ void change_requests_tick(struct change_requests *requests, struct member_progre
 ERR_MUST_CHECK enum err change_requests_gather(const struct change_requests *requests,
                                                const struct member_progress *progress, bool said,
                                                struct change_request **out, uint32_t *count);
+/* Whether a member that is away, which may be us, is back and comes in again by itself when it has caught up: it is
+ * heard, and nobody wishes otherwise. */
+bool change_requests_catches_up(const struct change_requests *requests, const struct member_progress *progress,
+                                uint32_t member);
 /* Ids of those who might take part from the next configuration on, at most PAXOS_ASKED_MAX: what they hold has to be
  * known, or the configuration says nothing new. `asked`: slots of those who were asked for this configuration already,
  * who stay so: a version more, which others have come to meanwhile, they fetch now. */

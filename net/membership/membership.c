@@ -878,6 +878,11 @@ bool membership_disk_fails(const struct membership *m, uint32_t member)
     return m->progress.seat[member].up && member_progress_disk_fails(&m->progress, member);
 }
 
+bool membership_catches_up(const struct membership *m, uint32_t member)
+{
+    return change_requests_catches_up(&m->requests, &m->progress, member);
+}
+
 uint32_t membership_partitioned_from(const struct membership *m, uint32_t member)
 {
     return member_progress_partitioned_from(&m->progress, member);

@@ -135,6 +135,8 @@ uint32_t membership_voters(const struct membership *membership, uint32_t *heard)
 bool membership_silent(const struct membership *membership, uint32_t member);
 /* Whether a member that is heard says that its disk keeps nothing. */
 bool membership_disk_fails(const struct membership *membership, uint32_t member);
+/* Whether a member that is away, which may be us, is back and catches up: it takes part again by itself. */
+bool membership_catches_up(const struct membership *membership, uint32_t member);
 /* The owner that is cut off from the member, which may be us, so that it stands back; VIEW_NOBODY: it does not. */
 uint32_t membership_partitioned_from(const struct membership *membership, uint32_t member);
 /* Into `text`: whether it is a line that keeps those two apart, or that one of them makes no result, as far as that is

@@ -160,6 +160,31 @@ static void another_takes_its_place_when_it_has_caught_up(void **state)
     assert_int_equal(config_member(&drafting.out.draft, 3)->role, CONFIG_CONTRIBUTOR);
 }
 
+/* Else an eviction would last for as long as a configuration takes, and each return cost two of them. */
+static void who_is_back_is_away_until_it_has_caught_up(void **state)
+{
+    (void)state;
+    drafting_seals(3, false);
+    configs_add(&drafting.last, CONFIG_AWAY);
+    drafting_request(3);
+    drafting_holds(3, false, 5);
+    drafting_make();
+    assert_int_equal(config_member(&drafting.out.draft, 3)->role, CONFIG_AWAY);
+    assert_false(config_differs(&drafting.last, &drafting.out.draft)); /* no reason for an epoch */
+    drafting.requests[0].as.owner_choice = CONFIG_OWNER_NO;
+    drafting_make();
+    assert_int_equal(config_member(&drafting.out.draft, 3)->role, CONFIG_AWAY);
+    drafting.requests[0].as.owner_choice = drafting.last.members[3].owner_choice;
+    drafting.requests[0].partitioned = true;
+    drafting_make();
+    assert_int_equal(config_member(&drafting.out.draft, 3)->role, CONFIG_AWAY);
+    drafting.requests[0].partitioned = false;
+    for (uint32_t f = 0; f < DRAFTING_F; f++)
+        drafting.rows[3][f].version = 6;
+    drafting_make();
+    assert_int_equal(config_member(&drafting.out.draft, 3)->role, CONFIG_OWNER);
+}
+
 static void a_disk_in_doubt_votes_again_when_it_has_caught_up(void **state)
 {
     (void)state;
@@ -380,6 +405,7 @@ int main(void)
         cmocka_unit_test(a_witness_votes_where_it_helps),
         cmocka_unit_test(a_witness_votes_when_its_disk_is_named),
         cmocka_unit_test(another_takes_its_place_when_it_has_caught_up),
+        cmocka_unit_test(who_is_back_is_away_until_it_has_caught_up),
         cmocka_unit_test(a_disk_in_doubt_votes_again_when_it_has_caught_up),
         cmocka_unit_test(who_is_new_gets_an_id_of_its_own),
         cmocka_unit_test(there_is_one_witness),

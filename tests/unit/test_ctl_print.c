@@ -187,6 +187,8 @@ static void what_an_island_is_to_the_run_is_said_in_words(void **state)
         assert_prints(roles[i][1]);
         assert_prints("           rome has left the run\n");
     }
+    print(ctl_print_status, "{\"role\":\"away\",\"catches_up\":true,\"degraded\":[]}");
+    assert_prints(roles[2][1]); /* it is back */
 }
 
 static void of_a_newcomer_it_says_how_much_is_here(void **state)

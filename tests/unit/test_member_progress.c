@@ -108,6 +108,49 @@ static void who_is_in_again_is_not_put_out_for_what_was(void **state)
     }
 }
 
+static void who_is_back_catches_up_unless_somebody_wishes_otherwise(void **state)
+{
+    (void)state;
+    begin();
+    assert_false(change_requests_catches_up(&requests, &progress, B)); /* it takes part */
+    bitset_add(&progress.lost, B);
+    is_away(B);
+    assert_false(change_requests_catches_up(&requests, &progress, B));
+    bitset_remove(&progress.lost, B);
+    assert_true(change_requests_catches_up(&requests, &progress, B));
+    progress.seat[B].up = false;
+    assert_false(change_requests_catches_up(&requests, &progress, B));
+    progress.seat[B].up = true;
+    struct seat *seat = &progress.seat[B];
+    bool *const against[] = {&seat->broke_word,    &seat->evict, &seat->out.requested,
+                             &seat->off.requested, &seat->drain, &seat->disk_fails};
+    for (size_t k = 0; k < sizeof against / sizeof against[0]; k++) {
+        *against[k] = true;
+        assert_false(change_requests_catches_up(&requests, &progress, B));
+        *against[k] = false;
+    }
+    trains(B, 7);
+    member_progress_put_out(&progress, B);
+    assert_false(change_requests_catches_up(&requests, &progress, B)); /* its trainer stands */
+    end();
+}
+
+/* Of itself: it hears a majority, which hears it. */
+static void who_is_alone_does_not_take_itself_for_back(void **state)
+{
+    static const struct voting_disk disk;
+    (void)state;
+    begin();
+    progress.disk = &disk;
+    bitset_add(&progress.lost, A);
+    is_away(A);
+    bitset_remove(&progress.lost, A);
+    assert_true(change_requests_catches_up(&requests, &progress, A));
+    progress.seat[B].up = progress.seat[C].up = false;
+    assert_false(change_requests_catches_up(&requests, &progress, A));
+    end();
+}
+
 static bool revocation_asked(uint32_t i)
 {
     return progress.seat[i].off.requested;
@@ -326,6 +369,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_was_put_out_stays_out_while_its_trainer_stands),
         cmocka_unit_test(who_is_in_again_is_not_put_out_for_what_was),
+        cmocka_unit_test(who_is_back_catches_up_unless_somebody_wishes_otherwise),
+        cmocka_unit_test(who_is_alone_does_not_take_itself_for_back),
         cmocka_unit_test(who_was_lost_comes_back_at_once),
         cmocka_unit_test(who_was_lost_unseen_comes_back_at_once),
         cmocka_unit_test(what_nobody_asks_for_any_more_is_forgotten),

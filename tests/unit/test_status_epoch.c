@@ -470,10 +470,17 @@ static void an_island_that_takes_no_part_says_so_itself(void **state)
     played_greet(look.b, look.a);
     played_greet(look.c, look.a);
     assert_silent(look_take(), COMPLAINT_NO_PART);
+    struct wire_heartbeat stands = {.taking_part = true, .step = 7};
+    membership_beat(look.a->membership, &stands, look.a->now_ms);
     adopt_role(LOOK_A, CONFIG_AWAY);
     assert_complains(look_take(), COMPLAINT_NO_PART,
                      "this island takes no part: by the configuration of epoch 1 it was lost or evicted");
     assert_remedy(COMPLAINT_NO_PART, "it comes back by itself");
+    assert_false(look.status.peers[LOOK_A].catches_up);
+    stands.taking_part = false; /* nothing hangs: it is let in when it has caught up */
+    membership_beat(look.a->membership, &stands, look.a->now_ms);
+    assert_silent(look_take(), COMPLAINT_NO_PART);
+    assert_true(look.status.peers[LOOK_A].catches_up);
     adopt_role(LOOK_C, CONFIG_AWAY);
     assert_silent(look_take(), COMPLAINT_NO_PART);
     peers_drain(look.a->peers, true);

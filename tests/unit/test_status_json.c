@@ -46,6 +46,7 @@ static void fill_peers(void)
         snprintf(members[i].key_text, sizeof members[i].key_text, "key of %s", names[i]);
         peers[i] = (struct status_peer){.member = &members[i],
                                         .self = i == SELF,
+                                        .catches_up = i == 1,
                                         .up = i != 2,
                                         .note = i == 2 ? "silent" : "",
                                         .fault = i == 0 ? "it lies" : "",
@@ -355,6 +356,7 @@ static void each_peer_has_a_row(void **state)
         assert_number(row, "uplink_bit_s", base);
         assert_text(row, "role", config_role_name(CONFIG_OWNER + i));
         assert_true(json_is_true(json_object_get(row, "voter")) == (i == 0));
+        assert_true(json_is_true(json_object_get(row, "catches_up")) == (i == 1));
         assert_true(json_is_true(json_object_get(row, "self")) == (i == SELF));
         assert_true(json_is_true(json_object_get(row, "up")) == (i != 2));
         assert_text(row, "note", i == 2 ? "silent" : "");

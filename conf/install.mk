@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# make install, make uninstall: DESTDIR= PREFIX=/usr/local SYSCONFDIR=/etc, for both the same.
+# make install and make uninstall, with the same DESTDIR=, PREFIX= and SYSCONFDIR=; and the wheel. Read by the Makefile.
+#
+#   make install   DESTDIR= PREFIX=/usr/local; make uninstall takes all of it away again, and nothing else
+#   make wheel     the Python package with libdiloco inside, build/wheel/
+
 INSTALL := install
 DESTBIN := $(DESTDIR)$(PREFIX)/bin
 DESTLIB := $(DESTDIR)$(PREFIX)/lib
@@ -51,3 +55,7 @@ uninstall:
 	rm -rf $(DESTDOC)
 	@for folder in $(DESTLIB)/diloco $(DESTDIR)$(PREFIX)/share/diloco $(DESTDIR)$(SYSCONFDIR)/diloco; do \
 		rmdir "$$folder" 2>/dev/null || [ ! -d "$$folder" ] || echo "$$folder stays: what is in it is not of make install"; done
+
+# A wheel that carries libdiloco.so.0, for machines like this one: build/wheel/diloco-*.whl.
+wheel: $(B)/libdiloco.so.0
+	@conf/wheel.sh $(B)/libdiloco.so.0 $(firstword $(subst -, ,$(MACHINE))) build/wheel

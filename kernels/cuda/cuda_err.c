@@ -2,7 +2,8 @@
 /*
  * cuda_err: stands for common/err.c inside libdiloco-cuda.so. A library of its own would have a record of failures of
  * its own, which nobody reads: here a text is made and handed to the program at once (kern_services.h). The linker
- * gives cuda_err_set() the name err_set (see the Makefile), so that common/ and the tables are written as everywhere.
+ * gives cuda_err_set() the name err_set (see kernels/cuda.mk), so that common/ and the tables are written as they are
+ * everywhere.
  * What else of err.h is used in the library one day, the linker asks for.
  */
 #include "kernels/cuda/cuda_err.h"

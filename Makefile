@@ -140,8 +140,8 @@ $(B)/diloco-worker: $(B)/worker/diloco-worker.o $(foreach room,worker kernels co
 $(B)/libdiloco.a: $(LIBDILOCO_OBJ)
 	$(call say,AR)rm -f $@ && ar rcs $@ $^
 # Loaded into other people's programs: of common/ only what it uses, and nothing but the C library (tests/lint/library.sh).
-$(B)/libdiloco.so.0: $(call objects,$(wildcard worker/libdiloco/*.c)) $(B)/common.a
-	$(call say,LINK)$(CC) $(LDFLAGS_ALL) $(LDFLAGS) -shared -Wl,-soname,libdiloco.so.0 $(if $(SAN),,-Wl$(comma)-z$(comma)defs) $^ -Wl,--as-needed -lm -o $@
+$(B)/libdiloco.so.0: $(call objects,$(wildcard worker/libdiloco/*.c)) $(B)/common.a Makefile
+	$(call say,LINK)$(CC) $(LDFLAGS_ALL) $(LDFLAGS) -shared -Wl,-soname,libdiloco.so.0 $(if $(SAN),,-Wl$(comma)-z$(comma)defs) $(filter-out Makefile,$^) -Wl,--as-needed -lm -o $@
 
 include tests/tests.mk
 include conf/install.mk

@@ -7,7 +7,8 @@
 #   tests/mutants.sh --changed REVISION          those of files that differ from that revision, the patches themselves
 #                                                among them; MUTANTS_MOST=N: only so many, others for each commit
 #   tests/mutants.sh --refresh [NAME]...         writes anew those that apply only where lines have moved, or one beside
-#                                                them has changed; what they change must be as it was. Runs nothing
+#                                                them has changed; what they change must be as it was, in the same
+#                                                function and nowhere else. Runs nothing
 #
 # tests/mutants/NAME.patch is a unified diff below two lines:
 #   # fault: one sentence that says what is wrong now
@@ -170,12 +171,64 @@ for name in "$@"; do
 done
 copy_tree || { echo "cannot copy the tree to $tree"; exit 1; }
 
-# With less of its context, if need be: then as git writes it now.
+# What refresh asks of a patch before and after, hunk by hunk: with `what` = functions, in which function the change is;
+# with `what` = places, how often what it changes is in the copy, with so much of its context.
+# git names the function above a hunk, so a line of the context may be the head of a later one.
+cat >"$place/hunks.awk" <<'AWK'
+function name_of(line) {
+    sub(/[ \t]+$/, "", line)
+    if (match(line, /[A-Za-z_][A-Za-z_0-9]*\(/)) return substr(line, RSTART, RLENGTH - 1)
+    return substr(line, 1, 80)
+}
+function places(    first, last, lines, n, i, j, found) {
+    first = lead > context ? lead - context + 1 : 1
+    last = trail > context ? count - (trail - context) : count
+    n = 0
+    while ((getline line < (tree "/" file)) > 0) lines[++n] = line
+    close(tree "/" file)
+    for (i = 0; i + last - first < n; i++) {
+        for (j = first; j <= last && lines[i + 1 + j - first] == old[j]; j++) continue
+        found += j > last
+    }
+    return found + 0
+}
+old_left + new_left == 0 && /^\+\+\+ / { file = $0; sub(/^\+\+\+ (b\/)?/, "", file); sub(/\t.*/, "", file) }
+old_left + new_left == 0 && /^@@ / {
+    split($2, from, ","); split($3, to, ",")
+    old_left = from[2] == "" ? 1 : from[2]; new_left = to[2] == "" ? 1 : to[2]
+    sub(/^@@ [^@]*@@ ?/, ""); name = name_of($0)
+    lead = trail = count = changed = 0
+    next
+}
+old_left + new_left == 0 || /^\\/ { next }
+{ kind = substr($0, 1, 1); text = substr($0, 2) }
+kind != "+" { old[++count] = text; old_left-- }
+kind != "-" { new_left-- }
+kind == "+" || kind == "-" { changed = 1; trail = 0 }
+kind != "+" && kind != "-" {
+    trail++
+    if (!changed) lead++
+    if (!changed && text ~ /^[A-Za-z_$]/) name = name_of(text)
+}
+old_left + new_left == 0 { print what == "places" ? places() : name }
+AWK
+hunks() { # what, patch, context
+    LC_ALL=C awk -v what="$1" -v context="${3:-0}" -v tree="$tree" -f "$place/hunks.awk" "$2"
+}
+
+# With less of its context, if need be: then as git writes it now. Where other code looks alike, git may have taken that,
+# and the fault would be another one: then the patch stays as it is, and `reason` says why.
 refresh() { # patch
+    reason="does not apply any more"
     for context in 2 1; do
+        hunks places "$1" $context | awk '$1 > 1 { bad = 1 } END { exit bad }' ||
+            { reason="with less of its context it applies at more than one place"; return 1; }
         in_copy apply --whitespace=nowarn -C$context "$1" 2>/dev/null || continue
-        { sed '/^diff /,$d; /^--- /,$d' "$1" && in_copy diff; } >"$place/refreshed" && mv "$place/refreshed" "$1"
+        { sed '/^diff /,$d; /^--- /,$d' "$1" && in_copy diff; } >"$place/refreshed"
         in_copy checkout -q -- . && in_copy clean -fdq
+        was=$(hunks functions "$1") is=$(hunks functions "$place/refreshed")
+        [ "$was" = "$is" ] || { reason="was in $(echo $was), would be in $(echo $is)"; return 1; }
+        mv "$place/refreshed" "$1"
         return
     done
     return 1
@@ -186,7 +239,7 @@ if [ $mode = refresh ]; then
     while IFS= read -r patch; do
         in_copy apply --check "$patch" 2>/dev/null && continue
         if refresh "$patch"; then echo "written anew  $(label "$patch"): look at it"; else
-            echo "STALE         $(label "$patch")"
+            echo "STALE         $(label "$patch"): $reason"
             bad=1
         fi
     done <"$place/patches"

@@ -9,7 +9,8 @@
 
 /* Numbers on the wire; never reused. */
 enum codec_id {
-    CODEC_ADAPTIVE = 0, /* none itself: a run's want to choose among the others, tensor by tensor; never on the wire */
+    CODEC_ADAPTIVE =
+        0, /* no codec itself: a run spec's choice to pick among the others, tensor by tensor; never on the wire */
     CODEC_FP32 = 1,
     CODEC_BF16 = 2,
     CODEC_INT8 = 3,    /* absmax per 256 values, 255 levels */

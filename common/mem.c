@@ -88,7 +88,7 @@ enum err mem_pages_new(size_t count, size_t size, const char *what, void *out)
         map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (map == NULL || map == MAP_FAILED)
         return err_set(ERR_NOMEM, "out of memory: %zu bytes for %s", bytes, what);
-    if (bytes >= HUGE_BYTES) /* a change request: a kernel without them, or told not to, takes small ones */
+    if (bytes >= HUGE_BYTES) /* only a hint: a kernel without them, or told not to, takes small ones */
         (void)madvise(map, bytes, MADV_HUGEPAGE);
     lazy_bytes += bytes;
     memcpy(out, &map, sizeof map);

@@ -2,11 +2,11 @@
 /*
  * tensorfile: named tensors in one file, in the safetensors layout, with a checksum.
  *
- * Layout: u64 little-endian header length, a JSON header, then the data (docs/FORMATS.md). Any safetensors reader
- * opens our files. Ours carry "blake2b" in __metadata__: the digest of header (with that value as zeros) and data, but
- * for the first "certified_bytes" of the data, where the metadata say so: for these its user has another digest.
- * Values are floats here; in the file they may be kept shorter (dtype.h). Reading maps the file and checks every offset
- * against the file's length before anything is used: a file may come from anybody.
+ * Layout: u64 little-endian header length, a JSON header, then the data (docs/FORMATS.md). Any safetensors reader opens
+ * our files. Ours carry "blake2b" in __metadata__: the digest of header (with that value as zeros) and data, but for
+ * the first "certified_bytes" of the data, where the metadata say so: its user has another digest of these. Values are
+ * floats here; in the file they may be kept shorter (dtype.h). Reading maps the file and checks every offset against
+ * the file's length before anything is used: a file may come from anybody.
  */
 #ifndef COMMON_TENSORFILE_H
 #define COMMON_TENSORFILE_H

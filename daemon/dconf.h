@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dconf: the daemon's configuration file. Who takes part in the run it does not say: configurations do.
+ * dconf: the daemon's configuration file (dilocod.conf). It does not list the run's members: the run's configurations
+ * do.
  *
  * One table of keys (dconf_schema) defines everything; conf/dilocod.conf is the manual. Read once at start.
  */
@@ -49,7 +50,8 @@ extern const struct conf_schema dconf_schema;
 enum { DCONF_NAME_MAX = WIRE_NAME_BYTES - 1 };
 bool dconf_name_good(const char *name);
 
-/* What it asks of owning shards (enum config_owner_choice): as configured, but without `listen` nobody can dial it. */
+/* Whether this island is to own shards (enum config_owner_choice): `owner` of the file; without `listen` nobody can
+ * dial it, which it says instead. */
 enum config_owner_choice dconf_owner_choice(const struct dconf *conf);
 /* Where it says that others reach this island: [net] address, or `listen` where that names a host and a port; "": it
  * does not say. Borrowed. */

@@ -34,12 +34,12 @@ enum event_type {
     EVENT_STARTED,   /* fragment, initial, hash: answer to EVENT_START */
     EVENT_UNREAD,    /* fragment: no job reads its anchor now, or works on the parts it is cut in; who waits goes on */
     EVENT_JUDGED,    /* member, key, done: what became of an object that came in */
-    EVENT_STATE_SERVED, /* loan, err: answer to EVENT_SERVE_STATE */
-    EVENT_EQUIVOCATION, /* rivals: an owner, by id, has signed two results of one part: both are in the ledger */
-    EVENT_RECOVERED,    /* of all fragments was read what the disk has */
+    EVENT_STATE_SERVED, /* served, err: answer to EVENT_SERVE_STATE */
+    EVENT_EQUIVOCATION, /* equivocation: an owner, by id, has signed two results of one part: both are in the ledger */
+    EVENT_RECOVERED,    /* all fragments have been read from the disk */
     /* of the other islands */
-    EVENT_OBJECT,      /* member, key, bytes: one lies whole in its memory */
-    EVENT_SERVE_STATE, /* loan: copy the fragment's state there, for others */
+    EVENT_OBJECT,      /* member, key, bytes: the whole object lies in its memory */
+    EVENT_SERVE_STATE, /* served: copy the fragment's state there, for others */
     EVENT_KEPT,        /* a vote of ours, or a decided configuration, is durable: membership_host_kept() */
     EVENT_EPOCH,       /* the next configuration is decided: membership_take() */
     EVENT_TYPES

@@ -14,11 +14,11 @@
  *   mark of votes   /dev/shm/diloco-UID/KEY.mark            /run/diloco/vote.mark
  *
  * The configuration of either may say otherwise of key, run spec, state and sockets. One daemon at a time runs in a
- * folder: it holds a configuration lock (POSIX fcntl) on dilocod.pid. The kernel ends the lock with the process,
- * however that ends, and names the process that holds it; the number written in the file is for people, and nobody is
- * signalled by it. So does its supervisor (daemon/supervisor.h) with supervisor.pid. The mark is not in the folder:
- * whoever copies that back later would bring an older mark with an older state, and the daemon would not know that it
- * has forgotten something. Any thread; no memory but that of struct home.
+ * folder: it holds a record lock (POSIX fcntl) on dilocod.pid. The kernel ends the lock with the process, however that
+ * ends, and names the process that holds it; the number written in the file is for people, and nobody is signalled by
+ * it. So does its supervisor (daemon/supervisor.h) with supervisor.pid. The mark is not in the folder: whoever copies
+ * that back later would bring an older mark with an older state, and the daemon would not know that it has forgotten
+ * something. Any thread; no memory but that of struct home.
  */
 #ifndef DAEMON_HOME_H
 #define DAEMON_HOME_H

@@ -40,7 +40,7 @@ struct runplan_conf {
     bool votes; /* our disk is not in doubt */
 };
 
-/* All NULL before; of a witness, which never sends a state, replica, slots, rounds and certifies stay so. */
+/* All NULL before; of a witness, which never sends a state, replica, slots, rounds and certificates stay so. */
 struct runplan {
     struct model_plan *plan;
     uint32_t *shards_counts; /* per fragment */

@@ -654,7 +654,7 @@ static void complain_next_epoch(struct status *status)
     if (epoch->sealed_ms <= SEALED_MS && epoch->requested_ms <= REQUESTED_MS)
         return;
     snprintf(text, sizeof text, "%s for %.0f s; it waits for %s",
-             closing ? "a change of who takes part is wished, and not decided" : "the next epoch is being decided",
+             closing ? "a requested change of members has not been decided" : "the next epoch is being decided",
              (double)(epoch->sealed_ms > 0 ? epoch->sealed_ms : epoch->requested_ms) / 1000, epoch->waits);
     complain(status, COMPLAINT_SEALED, NULL, text,
              closing ? "rounds close all the same; see to those that it waits for"

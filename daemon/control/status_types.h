@@ -137,7 +137,7 @@ struct status_peer {
     uint64_t sent_bytes, received_bytes, unacknowledged_bytes;
     uint64_t outliers, missed;
     unsigned outliers_lately;                   /* of its last eight contributions */
-    const struct view_member *partitioned_from; /* an owner that is cut off from it, so that it stands back; or NULL */
+    const struct view_member *partitioned_from; /* an owner that it is cut off from, so that it stands back; or NULL */
     char partitioned[300];                      /* how they are cut off from each other; "": they are not */
     bool partitioned_by_line;                   /* as far as is known */
     bool disk_fails;                            /* it says that its disk keeps nothing */
@@ -166,7 +166,7 @@ struct status_epoch {
     uint32_t voters, voters_heard; /* us among them, if we are one */
     uint32_t voters_sure;          /* of those heard: whose disk is not in doubt, so that they may vote */
     bool majority;                 /* they are one: who is lost can be taken for lost, and all can go on */
-    bool enough;                   /* of those that have a copy are sure for a round to close */
+    bool enough;                   /* enough full voters are heard for a round to close */
     bool shut_out;                 /* most of the others that vote do not know our key */
     bool founding;                 /* of a new run: nobody can vote before its model is known */
     bool votes;                    /* this island does */
@@ -174,10 +174,10 @@ struct status_epoch {
     const char *doubt;             /* why its disk is in doubt; "" */
     uint64_t sealed_ms;            /* for so long the next epoch is being decided; 0: it is not */
     bool closing;                  /* and rounds close all the same: the others do without us */
-    uint64_t requested_ms;         /* for so long a change is wished, and nobody is about to decide it; 0: none is */
-    char waits[200];               /* what either waits for */
-    struct membership_pending
-        requests[STATUS_CHANGE_REQUESTS_MAX]; /* what was asked about members, and is not decided */
+    uint64_t requested_ms; /* for so long a change has been asked for, and nobody is about to decide it; 0: nothing is
+                              asked for */
+    char waits[200];       /* what either waits for */
+    struct membership_pending requests[STATUS_CHANGE_REQUESTS_MAX]; /* asked about members and not decided */
     uint32_t change_requests_count;
     const char *unkept; /* why a decided configuration, or our vote, cannot be kept on disk; "" */
     char advice[600];   /* what is well, and could be better; "" */

@@ -21,7 +21,7 @@
 /* What the run that takes an island in has told it. */
 struct ctl_admission {
     char *run_text;  /* its run spec */
-    uint8_t *config; /* a file's bytes: the configuration by which it joined */
+    uint8_t *config; /* bytes of a file: the run's configuration by which it joined */
     size_t config_bytes;
     char inviter_name[WIRE_NAME_BYTES], inviter_address[WIRE_ADDRESS_BYTES]; /* where it answered */
     char address[WIRE_ADDRESS_BYTES]; /* where the others reach this island; "": nowhere */

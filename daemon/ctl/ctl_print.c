@@ -245,7 +245,7 @@ static void print_epoch(const json_t *status, const struct ctl_text_look *look, 
     if (ctl_integer(status, "sealed_ms") > 0)
         add(&next, "the next one is being decided; it waits for %s", ctl_text(status, "waits"));
     else if (ctl_integer(status, "requested_ms") > 0)
-        add(&next, "a change is wished, and not decided; it waits for %s", ctl_text(status, "waits"));
+        add(&next, "a requested change of members is not decided; it waits for %s", ctl_text(status, "waits"));
     say_text(next.text, "", look, file);
     json_array_foreach (json_object_get(status, "change_requests"), index, request) {
         struct line asked = {.used = 0};

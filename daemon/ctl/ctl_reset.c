@@ -93,8 +93,8 @@ static enum err remove_mark(const struct dconf *conf)
     return err;
 }
 
-/* The configurations beside the sockets and the mark go last: with them the daemon would go on, or know that its state
- * was taken away. */
+/* The copy of the newest configuration, beside the sockets, and the mark go last: with them the daemon would go on, or
+ * know that its state was taken away. */
 static enum err move_all(const struct dconf *conf, const char *aside, int *moved)
 {
     TRY(move_matching(conf->state_folder, "*", aside, moved));
@@ -113,9 +113,8 @@ static enum err draw_anew(const struct dconf *conf, const char *aside)
     return founding_draw(conf->founded);
 }
 
-/* What begins with a state that is empty. The configuration of an island that joined starts no more without its
- * configuration.
- */
+/* The remedy: how an island with an empty state begins. An island that joined does not start again without the
+ * configuration by which it joined. */
 static enum err describe_next(const struct dconf *conf, char **text)
 {
     bool ours;

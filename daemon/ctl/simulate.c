@@ -14,7 +14,7 @@
 /* With many islands heartbeats and ticks become rarer, as they would have to on real lines. */
 enum { EVENTS_MAX = 1 << 24, LATER_US = 20000, TICK_US_MIN = 100000, ISLANDS_FEW = 16 };
 enum { BEAT_GAP_US = 3000, BEAT_GAP_US_MAX = 2000000 };
-/* Of this machine's memory, what a forecast may take. */
+/* The share of this machine's memory that a simulation may take. */
 static const double memory_share_most = 0.8;
 
 enum word { FREE, SNAPSHOT, ANCHOR };
@@ -85,8 +85,8 @@ static void push(struct world *w, uint64_t delay_us, struct happening event)
 {
     if (w->heap_count == w->heap_room && w->err == ERR_OK) {
         size_t room = w->heap_room > 0 ? 2 * w->heap_room : 1024;
-        w->err = room > EVENTS_MAX ? err_set(ERR_NOMEM, "a forecast of this size has too many messages under way")
-                                   : mem_grow(&w->heap, w->heap_room, room, sizeof *w->heap, "the forecast");
+        w->err = room > EVENTS_MAX ? err_set(ERR_NOMEM, "a simulation of this size has too many messages under way")
+                                   : mem_grow(&w->heap, w->heap_room, room, sizeof *w->heap, "the simulation");
         w->heap_room = w->err == ERR_OK ? room : w->heap_room;
     }
     if (w->err != ERR_OK) {
@@ -392,7 +392,7 @@ static void send_beat(struct world *w, uint32_t i)
         held += same_row(&said, &island->said[f]) ? 0 : (uint32_t)__builtin_popcountll(said.held);
     }
     size_t bytes = sizeof *beat + rows * sizeof *beat->rows + held * sizeof *beat->held;
-    if (mem_new(1, bytes, "the forecast", &beat) != ERR_OK) {
+    if (mem_new(1, bytes, "the simulation", &beat) != ERR_OK) {
         w->err = ERR_NOMEM;
         return;
     }
@@ -479,7 +479,7 @@ static enum err make_config_log(struct world *w)
     struct config config = {.next_id = conf->islands, .map = shardmap_empty()};
     struct digest digest = {{0}};
     enum err err;
-    TRY_OUT(mem_new(conf->islands, sizeof *config.members, "the forecast", &config.members));
+    TRY_OUT(mem_new(conf->islands, sizeof *config.members, "the simulation", &config.members));
     config.members_count = conf->islands;
     for (uint32_t i = 0; i < conf->islands; i++) {
         bool owner = i < simulate_owners(conf->islands);
@@ -495,10 +495,10 @@ static enum err make_config_log(struct world *w)
         w->owned[config.map.owner[slot]]++;
     TRY_OUT(config_log_new(&w->config_log));
     TRY_OUT(config_log_add(w->config_log, &config, &digest));
-    TRY_OUT(mem_new(conf->islands, sizeof *w->ids, "the forecast", &w->ids));
+    TRY_OUT(mem_new(conf->islands, sizeof *w->ids, "the simulation", &w->ids));
     for (uint32_t i = 0; i < conf->islands; i++)
         w->ids[i] = i;
-    TRY_OUT(mem_new(conf->fragments, sizeof *w->shards_counts, "the forecast", &w->shards_counts));
+    TRY_OUT(mem_new(conf->fragments, sizeof *w->shards_counts, "the simulation", &w->shards_counts));
     for (uint32_t f = 0; f < conf->fragments; f++)
         w->shards_counts[f] = SHARDMAP_SLOTS;
 out:
@@ -521,9 +521,9 @@ static enum err start_island(struct world *w, uint32_t i)
                                       .keepers = bitset_first(simulate_owners(conf->islands)),
                                       .commit_quorum = config_commit_quorum(config_log_last(w->config_log)),
                                       .votes = i < simulate_owners(conf->islands)}};
-    TRY(mem_new(conf->fragments, sizeof *island->trainer, "the forecast", &island->trainer));
-    TRY(mem_new(conf->fragments, sizeof *island->version, "the forecast", &island->version));
-    TRY(mem_new(conf->fragments, sizeof *island->said, "the forecast", &island->said));
+    TRY(mem_new(conf->fragments, sizeof *island->trainer, "the simulation", &island->trainer));
+    TRY(mem_new(conf->fragments, sizeof *island->version, "the simulation", &island->version));
+    TRY(mem_new(conf->fragments, sizeof *island->said, "the simulation", &island->said));
     TRY(sync_new(&sync, &island->sync));
     for (uint32_t f = 0; f < conf->fragments; f++) {
         sync_restore(island->sync, f, 0, &(struct digest){{0}});
@@ -630,7 +630,7 @@ enum err simulate_run(const struct simulate_conf *conf, struct simulate_result *
     struct world *w = NULL;
     TRY(check(conf));
     TRY(check_memory(conf));
-    TRY(mem_new(1, sizeof *w, "the forecast", &w));
+    TRY(mem_new(1, sizeof *w, "the simulation", &w));
     w->conf = conf;
     w->schedule = (struct schedule){.interval = conf->interval, .fragments = conf->fragments, .spread = true};
     w->step_us = (uint64_t)(1e6 * conf->step_s);
@@ -640,8 +640,8 @@ enum err simulate_run(const struct simulate_conf *conf, struct simulate_result *
     w->tick_us = TICK_US_MIN * many / ISLANDS_FEW;
     w->beat_gap_us = BEAT_GAP_US * many * many / ISLANDS_FEW / ISLANDS_FEW;
     w->beat_gap_us = w->beat_gap_us < BEAT_GAP_US_MAX ? w->beat_gap_us : BEAT_GAP_US_MAX;
-    TRY_OUT(mem_new(conf->islands, sizeof *w->island, "the forecast", &w->island));
-    TRY_OUT(mem_new(1, sizeof *w->beat, "the forecast", &w->beat));
+    TRY_OUT(mem_new(conf->islands, sizeof *w->island, "the simulation", &w->island));
+    TRY_OUT(mem_new(1, sizeof *w->beat, "the simulation", &w->beat));
     TRY_OUT(make_config_log(w));
     for (uint32_t i = 0; i < conf->islands; i++)
         TRY_OUT(start_island(w, i));
@@ -652,7 +652,7 @@ enum err simulate_run(const struct simulate_conf *conf, struct simulate_result *
     }
     err = w->err;
     if (err == ERR_OK && !all_done(w))
-        err = err_set(ERR_STATE, "the forecast came to a stand");
+        err = err_set(ERR_STATE, "the simulation came to a stand");
     sum_up(w, result);
 out:
     clean_up(w);

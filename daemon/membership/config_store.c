@@ -25,13 +25,13 @@ enum { EPOCHS_KEPT = 256 };
 /* ---- files ---- */
 
 /*
- * File "record-EPOCH", 12 digits: magic u32 "DLE1", version u32, epoch u64, configuration bytes u64, votes u32, zero
+ * File "config-EPOCH", 12 digits: magic u32 "DLE1", version u32, epoch u64, configuration bytes u64, votes u32, zero
  * u32, the configuration, for each vote id u32, zero u32, ballot u64 and signature; then 32 bytes BLAKE2b over all
  * before.
  */
 #define RECORD_MAGIC 0x31454c44u
 enum { FILE_VERSION = 1, HEAD_BYTES = 32, VOTE_BYTES = 16 + IDENT_SIGNATURE_BYTES, VOTES_MAX = CONFIG_OWNERS_MAX + 1 };
-/* File "records-EPOCH": so many epochs from that one on, which is a multiple of it, as far as they were here: their
+/* File "configs-EPOCH": so many epochs from that one on, which is a multiple of it, as far as they were here: their
  * files as they were, one after the other. AT_ONCE: a disk that has thousands of files is tidied little by little. */
 enum { PACK_EPOCHS = 256, PACKS_AT_ONCE = 4 };
 enum { FILE_BYTES_MAX = HEAD_BYTES + CONFIG_BYTES_MAX + VOTES_MAX * VOTE_BYTES + DIGEST_BYTES };
@@ -472,7 +472,7 @@ static enum err load(struct config_store *configs, const struct ident *ident, co
 }
 
 /* A copy of the newest configuration beside the sockets, for a state folder that is emptied. Not as precious as the
- * configuration: the loop waits for no flush of it. */
+ * configuration in the state folder: the loop waits for no flush of it. */
 static void keep_copy(const struct config_store *configs)
 {
     struct config_entry entry;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * config_store: which configurations (configurations) rule this island: those on its disk, the one by which it joined,
- * or, where there are none, the first one of a run that it founds; and who that makes of its members.
+ * config_store: which configurations rule this island: those on its disk, the one by which it joined, or, where there
+ * are none, the first one of a run that it founds; and who that makes of its members.
  *
  * It keeps the config log and the view that follows its newest configuration; only the loop's thread calls. The
  * functions that take a folder block, and any thread may call them.
@@ -42,8 +42,8 @@ void config_store_close(struct config_store *configs);
 ERR_MUST_CHECK enum err config_store_adopt(struct config_store *configs, struct config *config,
                                            const struct digest *digest, struct view_changes *changes);
 
-/* Configurations before this epoch are needed in files of their own no more: before `needed`, the oldest that a restart
- * goes on from, and not of the last 256. */
+/* Configurations before this epoch no longer need files of their own: they are older than `needed`, the oldest that a
+ * restart goes on from, and not among the last 256. */
 uint64_t config_store_old(const struct config_store *configs, uint64_t needed);
 
 /* Who takes part, as the core wants to know it; its ids are borrowed until the next call. `votes`: our disk is not in
@@ -68,9 +68,9 @@ ERR_MUST_CHECK enum err config_store_copy(const char *folder, uint64_t epoch, co
 /* ERR_NOTFOUND; ERR_CORRUPT: damaged. After a failure there is nothing to free. */
 ERR_MUST_CHECK enum err config_store_read(const char *folder, uint64_t epoch, struct config_entry *entry);
 
-/* Puts all that are there in files of their own into `config log`, which is empty, from the oldest on, each proved by
- * the one before; a damaged or unproved one, and what comes after it, is left out and logged: others send it again.
- * ERR_NOTFOUND: there is none. ERR_CONF: they are another run's. */
+/* Loads those that have files of their own into `config_log`, which is empty, from the oldest on, each proved by the
+ * one before. Logs and leaves out a damaged or unproved one and all after it: others send them again. ERR_NOTFOUND:
+ * there is none. ERR_CONF: they are another run's. */
 ERR_MUST_CHECK enum err config_store_load(const char *folder, const uint8_t nonce[CONFIG_NONCE_BYTES], bool nonce_known,
                                           struct config_log *config_log);
 /* Removes those before `epoch` that are files of their own. */

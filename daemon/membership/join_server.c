@@ -14,7 +14,7 @@
 #include "net/membership/wire_paxos.h"
 #include "net/transport/wire_join.h"
 
-/* AGAIN: what the voters were told they are told again. */
+/* AGAIN: requests are repeated to the voters after this. */
 enum { AGAIN_MS = 1000, ORDERS_MAX = 64, ID_DIGITS_MIN = 4 };
 enum { ORDER_MS = 10 * 60 * 1000, GUEST_MS = 10 * 60 * 1000 }; /* so long each stands */
 
@@ -301,7 +301,7 @@ static enum err one_witness(const struct config *config)
                    witness->name, witness->name);
 }
 
-/* Whether what it says is its own, by the invitation it holds, and something that a configuration may say. */
+/* Whether the guest signed this itself, holds that invitation, and asks for a member that a configuration may have. */
 static enum err judge(const struct join_server *join_server, const struct link_guest *guest,
                       const struct wire_join *join)
 {
@@ -480,7 +480,7 @@ static void tell_arrivals(struct join_server *join_server, uint64_t now_ms)
     }
 }
 
-/* Whether it stands no more, which is said. */
+/* Whether it stands no more; says so in the log. */
 static bool has_ended(const struct join_server *join_server, const struct order *order, uint64_t now_ms)
 {
     const struct config_member *member = config_member(last(join_server), order->id);

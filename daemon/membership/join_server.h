@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * join_server: who is let in: the invitations that this island has given out, the guests that knock with them, and what
- * people here have asked to be changed about members.
+ * join_server: the invitations that this island has given out, the guests that knock with them, and the changes of
+ * members that people here have asked for.
  *
  * An invitation is durable (file `invites`, docs/FORMATS.md) before its token is told, so that a daemon that was killed
- * still knows whom it invited; a redeemed one is durable before the newcomer is proposed. A guest is answered when a
- * decided configuration has it on the roster, with that configuration as it was decided, or with the reason why not;
- * asked again by the same key, the answer is the same. What was asked is told the voters again until a configuration
- * says it; an order for ten minutes at most, and only as long as a majority of the voters is heard: what a minority
- * asked while it was cut off must not be done when it is back. A guest that has not asked for as long is proposed no
- * more.
+ * still knows whom it invited; a redeemed one is durable before the newcomer is proposed. A guest gets its answer when
+ * a decided configuration has it on the roster: that configuration as it was decided, or the reason why not. The same
+ * key that asks again gets the same answer. Every request is repeated to the voters until a configuration fulfils it.
+ * An order is repeated for ten minutes at most, and only while a majority of the voters is heard: the orders of a
+ * minority that was cut off must not be carried out when it is back. A guest that has not asked for ten minutes is no
+ * longer proposed.
  *
  * Only the loop's thread; it blocks for a write of the table. Times: `now_ms` of env_mono_ms(), `wall_s` in seconds
- * since 1970. What guests say is input from strangers that hold a token.
+ * since 1970. Messages of guests are input from strangers that hold a token.
  */
 #ifndef DAEMON_MEMBERSHIP_JOIN_SERVER_H
 #define DAEMON_MEMBERSHIP_JOIN_SERVER_H
@@ -35,10 +35,10 @@ struct join_server_conf {
     const struct ident *ident;
     const struct config_log *config_log;
     struct link *link;
-    /* Tell the voters, as membership_admit() and membership_change_request() do. */
+    /* Tell the voters; as membership_admit() and membership_change_request(). */
     enum err (*join)(void *user, const struct config_member *as);
     enum err (*request)(void *user, uint32_t kind, uint32_t id, uint64_t number);
-    /* ERR_STATE: why nobody can decide now what is asked here; why nobody can come in here. */
+    /* ERR_STATE: the reason why nothing asked here can be decided now; why nobody can come in here. */
     enum err (*decidable)(void *user);
     enum err (*open)(void *user,
                      bool begun); /* `begun`: the guest's token is redeemed, and its key waits for the configuration */
@@ -46,14 +46,14 @@ struct join_server_conf {
 };
 
 struct join_server;
-/* Reads the table, and admits whose time is not over. A damaged table is logged and put aside as .damaged. ERR_IO,
- * ERR_NOMEM. */
+/* Reads the table, and lets the one-time keys connect whose time is not over. A damaged table is logged and put aside
+ * as .damaged. ERR_IO, ERR_NOMEM. */
 ERR_MUST_CHECK enum err join_server_new(const struct join_server_conf *conf, uint64_t now_ms, uint64_t wall_s,
                                         struct join_server **out);
 /* NULL is fine. */
 void join_server_free(struct join_server *join_server);
 
-/* ---- what people ask ---- */
+/* ---- requests of people ---- */
 
 struct join_server_ask {
     char addresses[INVITE_ADDRESSES_MAX][WIRE_ADDRESS_BYTES]; /* where to knock */
@@ -72,11 +72,11 @@ ERR_MUST_CHECK enum err join_server_revoke(struct join_server *join_server, cons
 /* Borrowed. */
 const struct invites *join_server_invites(const struct join_server *join_server);
 
-/* Evict or revoke a member (enum wire_change_request). ERR_ARG: another kind; ERR_STATE: too many orders are open, or
- * nobody could decide it now; what `change request` fails with. */
+/* Evicts or revokes a member (enum wire_change_request). ERR_ARG: another kind; ERR_STATE: too many orders are open, or
+ * nobody could decide it now; and the errors of `change_request`. */
 ERR_MUST_CHECK enum err join_server_order(struct join_server *join_server, uint32_t kind, uint32_t id, uint64_t now_ms);
 
-/* ---- what happens ---- */
+/* ---- turns ---- */
 
 /* Once a turn: guests that have said something. */
 void join_server_look(struct join_server *join_server, uint64_t now_ms, uint64_t wall_s);

@@ -3,8 +3,8 @@
  * membership_host: the host of net/membership in this daemon: its votes, configurations and evidence on disk, its
  * messages on the link, its door (join_server.h), and what it has to say to people and to the engine.
  *
- * It decides nothing. Whoever has something to tell membership or the join server, or to ask them, is given them. What
- * is decided is posted (EVENT_EPOCH) once it is durable; the engine takes it, changes over, and calls
+ * It decides nothing. Whoever has something to tell membership or the join server, or to ask them, is given them. A
+ * decided configuration is posted (EVENT_EPOCH) once it is durable; the engine takes it, changes over, and calls
  * membership_host_begin(). Only the loop's thread.
  *
  * Owns: the daemon's part of membership: votes, configurations and evidence on disk; invitations and guests.
@@ -56,10 +56,10 @@ struct join_server *membership_host_join_server(struct membership_host *host);
 ERR_MUST_CHECK enum err membership_host_plan_known(struct membership_host *host, struct sync *sync, uint32_t fragments,
                                                    const uint32_t *shards_counts);
 
-/* The config log has a new configuration, and view and core have changed over to it; or nothing was said before now. */
+/* The config log has a new configuration, and view and core have changed over to it; also once at the start. */
 ERR_MUST_CHECK enum err membership_host_begin(struct membership_host *host, uint64_t now_ms);
-/* Configurations before that epoch, which no restart needs, are put together into few files, from which who was away
- * for long is told of them. What fails is logged, and tried at the next call. */
+/* Packs the configurations before that epoch, which no restart needs, into few files; an island that was away for long
+ * is sent them from there. A failure is logged, and the next call tries again. */
 void membership_host_tidy(struct membership_host *host, uint64_t before);
 /* EVENT_KEPT: a vote or a decided configuration has become durable. */
 void membership_host_kept(struct membership_host *host, uint64_t now_ms);

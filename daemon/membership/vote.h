@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * vote: what this island promised and accepted when configurations were decided (net/membership/paxos.h), on disk; and
- * whether this disk may vote at all.
+ * vote: this island's promises and acceptances (net/membership/paxos.h), on disk; and whether this disk may vote at
+ * all.
  *
  * A daemon that comes back with an older disk has forgotten what it acknowledged, and the others could decide against
  * it. So beside the state folder, in a place that does not survive a boot or is marked with this boot's id, lies a
  * mark: the number of the last durable vote, how far the ledger was durable, and whether the disk was in doubt. Where
  * the disk holds less than the mark says, or there is no mark of this boot, the disk is in doubt, and gets a new
- * incarnation: until a configuration names that, or all other voters have told what they hold, it must not vote
- * (docs/PROTOCOL.md, "Epochs", rule 9).
+ * incarnation: until a configuration names that incarnation, or all other voters have told what they hold, it must not
+ * vote (docs/PROTOCOL.md, "Epochs", rule 9).
  *
  * A flush takes what the disk takes, so a vote is given in three calls: vote_take() and vote_pack() in memory, in the
  * loop's thread, and vote_write(), which blocks, in any other. All else is the loop's thread's; vote_mark() and

@@ -19,8 +19,8 @@ void copy_free(struct copy *copy);
  * borrowed until the answer. Without memory for a job, or for the hash, the daemon ends. */
 void copy_publish(struct copy *copy, uint32_t f, float *area);
 void copy_start(struct copy *copy, uint32_t f, float *base, bool initial);
-/* The fragment's state, which is `loan->state` and at rest, as an object of `loan->bytes`, and its leaves:
- * EVENT_STATE_SERVED; the loan is borrowed until then. The anchor is read only while it is copied; the copy's leaves
+/* Copies the fragment's state, which is `served->state` and at rest, as an object of `served->bytes`, with its leaves:
+ * EVENT_STATE_SERVED; `served` is borrowed until then. The anchor is read only while it is copied; the copy's leaves
  * are digested after that, and nobody waits for them. */
 void copy_serve(struct copy *copy, struct served_state *served);
 

@@ -24,7 +24,7 @@ struct keep_fragment {
     uint64_t since_ms; /* when that was written */
     uint64_t bytes;    /* of a checkpoint, without residuals */
     uint64_t results;  /* bytes of the newest version's */
-    uint64_t behind;   /* bytes of those that a restart replays, up to version `dedup` */
+    uint64_t behind;   /* bytes of those that a restart replays, up to version `counted` */
     uint64_t counted;
 };
 

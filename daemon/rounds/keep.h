@@ -32,7 +32,7 @@ void keep_on_disk(struct keep *keep, uint32_t f, uint64_t version);
 /* The oldest epoch whose configuration a restart needs to go on from the checkpoints; 0: that is not known. */
 uint64_t keep_first_epoch(const struct keep *keep);
 /* Begins a checkpoint with residuals, if the fragment stands still and the disk has not all of this version; where one
- * is being written, when that has ended. A disk that refuses is noted on the desk. */
+ * is being written, when that has ended. A disk that refuses is noted in the round context. */
 void keep_checkpoint(struct keep *keep, uint32_t f);
 /* One of each fragment, at the end: from then on none begins by itself. */
 void keep_checkpoint_all(struct keep *keep);

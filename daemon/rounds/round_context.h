@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * round_context: what all jobs of the rounds share: the run's parts, what each fragment's anchor is and who reads it,
- * whether zstd pays, and what the disk said last.
+ * round_context: shared by all jobs of the rounds: the run's parts, each fragment's anchor and its readers, whether
+ * zstd pays, and the disk's last answer.
  *
  * Readers: a job that reads an anchor begins and ends reading it; who changes it (an outer step, a peer's state, a
- * residual that moves) waits until nobody reads, and is told by EVENT_UNREAD.
- * Users: jobs that encode or reduce work on the parts that a fragment is cut in. Who wants it cut anew, for a version
- * of other parts, waits until there are no users and no readers; who was refused is told by EVENT_UNREAD, too. The
- * loop's thread owns it; jobs read `conf` and, of the fragment they work on, what cannot change under them.
+ * residual that moves) waits until nobody reads, and is told by EVENT_UNREAD. Users: jobs that encode or reduce work on
+ * the parts that a fragment is cut in. Who wants it cut anew, for a version of other parts, waits until there are no
+ * users and no readers; who was refused is told by EVENT_UNREAD, too. The loop's thread owns it; jobs read `conf` and,
+ * of the fragment they work on, what cannot change under them.
  */
 #ifndef DAEMON_ROUNDS_ROUND_CONTEXT_H
 #define DAEMON_ROUNDS_ROUND_CONTEXT_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dedup: what an anchor counts: for each member and shard the last contribution that a result counted, by the version
- * it made and by its digest.
+ * dedup: the dedup table of an anchor: for each member and shard the last contribution that a result counted, by the
+ * version it made and by its digest.
  *
  * It follows from the results, as the anchor does, is part of the version hash, and goes with every state: so who takes
  * a state over knows which of its own work is in it, and sends again what is not (docs/PROTOCOL.md, "Epochs", rule 7).

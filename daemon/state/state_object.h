@@ -36,8 +36,8 @@ struct state_expected {
     const uint8_t *nonce;                /* of the run */
     const struct certificate_rule *rule; /* who has to certify a version above 0 */
     uint32_t excused;                    /* as in certificate_check() */
-    struct certificates *heard;          /* what voters signed besides, as far as is known here; NULL: nothing */
-    const struct digest *hash; /* of version 0, for which nobody certifies: as its sender says; NULL: not known */
+    struct certificates *heard;          /* further signatures known here; NULL: none */
+    const struct digest *hash;           /* of version 0, which nobody certifies: as its sender says; NULL: not known */
 };
 /* Checks and takes it over. ERR_PROTO: not such an object, its values are not those of its hash, or it is not what is
  * expected; the replica is then as it was. */
@@ -76,7 +76,7 @@ struct state_head {
     uint64_t body_bytes, object_bytes;
     size_t leaves_count;
     const uint8_t *leaves;          /* DIGEST_BYTES each; in the head's memory */
-    struct certificate certificate; /* with what is known here */
+    struct certificate certificate; /* with the signatures known here */
 };
 /* Checks all of a head: its leaves are those of its hash, and that is the version's. Nothing is taken on trust, and no
  * memory taken. ERR_PROTO; ERR_AGAIN: all that is wrong is that too few signatures of voters are known yet. */

@@ -87,7 +87,7 @@ enum shared_news {
     SHARED_NOTHING,  /* said twice, or not true */
     SHARED_SNAPSHOT, /* a snapshot waits to be encoded */
     SHARED_MIXED,    /* the anchor was taken in */
-    SHARED_PUBLISH   /* an anchor that had to wait for it can be given now */
+    SHARED_PUBLISH   /* an anchor that had to wait for it can be published now */
 };
 enum shared_news shared_taken(struct shared *shared, uint32_t f);
 enum shared_news shared_mixed(struct shared *shared, uint32_t f);

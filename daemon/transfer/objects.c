@@ -13,7 +13,7 @@
 /* STATES: heads and leaves that go out or come in at a time. */
 enum { SERVED_MAX = 64, STATES_MAX = 64, PLAN_AGAIN_MS = 2000 };
 
-/* Something served from outside the slots: a mapped ledger configuration. */
+/* Something served from outside the slots: a mapped ledger record. */
 struct served {
     bool used;
     uint32_t peer;
@@ -107,7 +107,7 @@ void objects_free(struct objects *objects)
     mem_free(objects);
 }
 
-/* Who lends states, and who looks for them. */
+/* Makes the state server and the state transfer. */
 static enum err begin_states(struct objects *objects)
 {
     const struct transfer_plan *run = &objects->plan;

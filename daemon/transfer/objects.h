@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * objects: which objects go out and come in, and the line's share of them: contributions and results from their slots,
- * old results from the ledger, and the plan; states it leaves to lend and catchup.
+ * old results from the ledger, and the plan. It leaves states to state_server and state_transfer.
  *
  * It moves bytes between memory and connections; it knows nothing of greetings and heartbeats: what comes in, and who
  * is there, it hears from daemon/peers. Orders come from the engine. Only the loop's thread calls; nothing blocks.
@@ -44,9 +44,8 @@ struct objects_conf {
 ERR_MUST_CHECK enum err objects_new(const struct objects_conf *conf, struct objects **out);
 void objects_free(struct objects *objects);
 
-/* The parts that exist once the run's plan is known; all borrowed. Of a witness replica, slots, rounds and certifies
- * are NULL.
- */
+/* The parts that exist once the run's plan is known; all borrowed. Of a witness replica, slots, rounds and certificates
+ * are NULL. */
 struct transfer_plan {
     const struct model_plan *plan;
     struct replica *replica;
@@ -57,7 +56,7 @@ struct transfer_plan {
     const uint32_t *shards_counts; /* per fragment */
     const struct rounds *rounds;
     struct certificates
-        *certificates; /* what members certify in heartbeats; states that go out are committed with it */
+        *certificates; /* signatures that members sent in heartbeats; states that go out are certified with them */
 };
 ERR_MUST_CHECK enum err objects_plan_known(struct objects *objects, const struct transfer_plan *plan);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * send_scheduler: how much goes to whom, and when: what a peer takes in, what the line to it holds, and for all
- * together the rate limit. Takes the chunks that xfer has ready and hands them to the connections. Private to
+ * send_scheduler: which peer sends next, and how much: within the peer's window, the line's congestion window, and the
+ * rate limit for all together. Takes the chunks that xfer has ready and hands them to the connections. Private to
  * daemon/transfer.
  */
 #ifndef DAEMON_TRANSFER_SEND_SCHEDULER_H
@@ -51,7 +51,7 @@ uint64_t send_scheduler_wait_us(const struct send_scheduler *scheduler);
 /* Bytes of objects handed to connections; of these, lost or not taken. */
 uint64_t send_scheduler_sent_bytes(const struct send_scheduler *scheduler);
 uint64_t send_scheduler_wasted_bytes(const struct send_scheduler *scheduler);
-/* Of our uplink, as measured while there was something to send, per second; 0: not known. */
+/* Our uplink in bits per second, as measured while there was something to send; 0: not known. */
 uint64_t send_scheduler_uplink_bits(const struct send_scheduler *scheduler);
 
 #endif

@@ -19,7 +19,7 @@ struct reader {
 struct served {
     bool used, made;
     struct served_state served; /* a job is at it until `made` */
-    uint8_t *memory;            /* of `loan`, or of the one before: pages that the kernel need not clear again */
+    uint8_t *memory;            /* of `served`, or of the one before: pages that the kernel need not clear again */
     uint64_t memory_bytes, used_ms;
     struct reader readers[STATE_SERVER_READERS_MAX];
 };

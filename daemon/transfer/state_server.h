@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * state_server: copies of our fragments' states for islands that fetch them: whom they are made for, how long they are
- * kept, and what of them goes out. Private to daemon/transfer.
+ * state_server: copies of our fragments' states for islands that fetch them: makes, keeps and sends them. Private to
+ * daemon/transfer.
  *
  * A copy stays at its version while our own fragment goes on, so that whoever began with it can end with it, and
  * several of us can serve the same one. There are MEMORY_STATES_SERVED at a time, each for STATE_SERVER_READERS_MAX
@@ -24,17 +24,17 @@ enum { STATE_SERVER_READERS_MAX = 4, STATE_SERVER_RANGES_MAX = 8, STATE_SERVER_I
 
 struct state_server;
 
-/* All borrowed. Of a witness, which nobody asks, replica, rounds and certifies are NULL. */
+/* All borrowed. Of a witness, which nobody asks, replica, rounds and certificates are NULL. */
 struct state_server_conf {
     uint32_t fragments_count;
     struct replica *replica;
     const struct sync *sync;
     const struct rounds *rounds;
     const struct view *view;
-    struct certificates *certificates; /* what heads are committed with */
+    struct certificates *certificates; /* heads are certified with these */
     struct events *events;
     struct xfer *xfer;
-    /* This is not to be had here, or not any more. */
+    /* Tells the peer that we do not have this object, or no longer. */
     void (*not_available)(void *user, uint32_t peer, const struct wire_key *key);
     void *user;
 };
@@ -47,7 +47,7 @@ void state_server_free(struct state_server *server);
 void state_server_fetch(struct state_server *server, uint32_t peer, const struct wire_key *key, uint64_t now_ms);
 /* EVENT_STATE_SERVED. */
 void state_server_made(struct state_server *server, const struct served_state *served, enum err err, uint64_t now_ms);
-/* A word of a peer on a head or on leaves; `ended`: it needs no more of that state. */
+/* A peer's answer about a head or leaves; `ended`: it needs no more of that state. */
 void state_server_heard(struct state_server *server, uint32_t peer, const struct wire_key *key, bool ended,
                         uint64_t now_ms);
 /* It restarted, or its slot is another's. */

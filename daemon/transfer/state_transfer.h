@@ -4,9 +4,9 @@
  * signatures prove, then the leaves of its body, each proved by the head (daemon/state/state_object.h,
  * net/transfer/piece_picker.h). Private to daemon/transfer.
  *
- * The core says which version is wanted (SYNC_DO_FETCH), and all who announce that version with the same hash are
- * asked; what came stays, whoever of them goes. When all of it is there it is handed on by EVENT_OBJECT, under the name
- * by which the core asked for it. When nobody has it any more the core is told, and asks for another version.
+ * The core names the version (SYNC_DO_FETCH), and all who announce that version with the same hash are asked; leaves
+ * that have come stay, whoever of them goes. A complete state is handed on by EVENT_OBJECT, under the name by which the
+ * core asked for it. When nobody has the state any more the core is told, and asks for another version.
  * STATE_TRANSFER_AT_ONCE fragments come in at a time, so that those who serve them keep few copies. Only the loop's
  * thread calls.
  */
@@ -29,7 +29,7 @@ enum { STATE_TRANSFER_AT_ONCE = MEMORY_STATES_FETCHED };
 
 struct state_transfer;
 
-/* All borrowed. Of a witness replica, slots, rounds and certifies are NULL. */
+/* All borrowed. Of a witness replica, slots, rounds and certificates are NULL. */
 struct state_transfer_conf {
     const struct plan *plan;
     struct replica *replica;
@@ -40,7 +40,7 @@ struct state_transfer_conf {
     const struct config_log *config_log;
     const struct runspec *spec;
     const struct trainer *trainer;
-    struct certificates *certificates; /* what voters signed, beside what heads say */
+    struct certificates *certificates; /* signatures of voters, beside those in heads */
     struct events *events;
     struct xfer *xfer;
     void (*fetch)(void *user, uint32_t peer, const struct wire_key *key); /* says that we want this */
@@ -60,13 +60,13 @@ enum xfer_verdict state_transfer_offered(struct state_transfer *state_transfer, 
                                          const struct wire_key *key, uint64_t total, struct xfer_offer *offer);
 void state_transfer_in(struct state_transfer *state_transfer, uint32_t peer, const struct wire_key *key, uint64_t have,
                        bool whole, uint64_t now_ms);
-/* A peer does not have what we asked it for, or has stopped sending it. */
+/* A peer does not have the object that we asked it for, or has stopped sending it. */
 void state_transfer_not_available(struct state_transfer *state_transfer, uint32_t peer, const struct wire_key *key);
-/* What became of the state that was handed on. */
+/* How the state that was handed on was judged. */
 void state_transfer_judged(struct state_transfer *state_transfer, const struct wire_key *key);
 /* It restarted; `gone`: its slot is another's. */
 void state_transfer_forget(struct state_transfer *state_transfer, uint32_t peer, bool gone);
-/* Asks whoever can be asked now. */
+/* Sends the questions that are due now. */
 void state_transfer_run(struct state_transfer *state_transfer, uint64_t now_ms);
 
 /* Of a fragment's state on its way in: bytes that are here and checked, or being taken over. */

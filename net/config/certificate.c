@@ -42,7 +42,7 @@ bool certificate_row_good(const uint8_t *key, const struct certificate_subject *
     return ident_signed(key, message, sizeof message, signature);
 }
 
-/* ---- who has to certify ---- */
+/* ---- the signatures needed ---- */
 
 static bool is_full(const struct config_member *member)
 {
@@ -96,9 +96,9 @@ static bool certificates_for(const struct certificate *certificate, const struct
     return false;
 }
 
-/* Whether so many voices are enough; `spared`: and one more that is taken for given. An island that lost its disk
- * cannot say what it held. Without its voice two voters could never help each other again, for the other's alone is
- * no majority; but nobody takes his own silence for a proof. */
+/* Whether so many signatures are enough; `spared`: and one more that counts as given. An island that lost its disk
+ * cannot say what it held. Without its signature two voters could never help each other again, for the other's alone is
+ * no majority; but nobody takes its own silence for a signature. */
 static bool enough(const struct certificate_quorum *quorum, uint32_t given, bool spared)
 {
     return given > 0 && given + (spared ? 1 : 0) >= quorum->needed;

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * certificate: which hash a version of a fragment has, by the signatures of those who hold it: what a voter signs, what
- * is kept of what others sign, and the certificate that goes with a state, so that who takes it over need not believe
- * who sends it.
+ * certificate: signatures of voters for the hash of a fragment's version: our own, those heard from others, and the
+ * certificate that goes with a state, so that its receiver need not believe its sender.
  *
- * Full voters sign the hash of each version they come to; a witness has none to sign. A version is certified
- * for when so many of them signed one hash as have to hold a result before it counts (config_commit_quorum()): of the
- * epoch that the version belongs to, or of the newest configuration. Pure; owns its memory. Signatures come from
- * strangers: they are kept as they come, and checked when they are needed, once.
+ * Full voters sign the hash of each version they come to; a witness has none to sign. A version is certified when as
+ * many of them have signed one hash as must hold a result before it counts (config_commit_quorum()): of the version's
+ * epoch, or of the newest configuration. Pure; owns its memory. Signatures come from strangers: they are kept as they
+ * come, and checked when they are needed, once.
  */
 #ifndef NET_CONFIG_CERTIFICATE_H
 #define NET_CONFIG_CERTIFICATE_H
@@ -40,19 +39,19 @@ void certificate_row_sign(const struct ident *ident, const struct certificate_su
 bool certificate_row_good(const uint8_t *key, const struct certificate_subject *subject,
                           const uint8_t signature[IDENT_SIGNATURE_BYTES]);
 
-/* ---- whose signatures are needed ---- */
+/* ---- the signatures needed ---- */
 
 struct certificate_voter {
     uint32_t id;
     uint8_t key[IDENT_KEY_BYTES];
 };
-/* The voters of one configuration that have a copy, and how many of them it takes. */
+/* The full voters of one configuration, and how many of them it takes. */
 struct certificate_quorum {
     uint32_t needed, count;
     struct certificate_voter voters[CONFIG_VOTERS_MAX];
 };
-/* Each of them is enough: the newest configuration's first, then the one's that the version belongs to, if that is
- * another and known. A copy, so that any thread may use it. */
+/* Each of the two is enough: the newest configuration's first, then that of the version's epoch, if it is another and
+ * known. A copy, so that any thread may use it. */
 struct certificate_rule {
     uint32_t count;
     struct certificate_quorum quorums[2];
@@ -71,13 +70,13 @@ struct certificate {
     struct certificate_row rows[CONFIG_VOTERS_MAX];
 };
 /* Whether it proves the subject: rows that count nowhere do no harm, and no voter counts twice. `excused`: a voter of
- * the newest configuration whose own voice is missing and is taken for given; CERTIFICATE_NOBODY: none. One that
- * somebody really gave is needed in any case. ERR_PROTO says what is missing. */
+ * the newest configuration that counts as having signed although its signature is missing; CERTIFICATE_NOBODY: none. At
+ * least one real signature is needed in any case. ERR_PROTO says what is missing. */
 ERR_MUST_CHECK enum err certificate_check(const struct certificate_rule *rule,
                                           const struct certificate_subject *subject,
                                           const struct certificate *certificate, uint32_t excused);
 
-/* Whether a row is said to be a voter's of the rule, and is not: nobody sends such a one who means well. */
+/* Whether a row names a voter of the rule and the signature is not that voter's: no honest sender sends one. */
 bool certificate_forged(const struct certificate_rule *rule, const struct certificate_subject *subject,
                         const struct certificate *certificate);
 
@@ -97,18 +96,17 @@ struct certificates_conf {
     uint32_t fragments_count;
 };
 
-/* Memory: 128 bytes for each voter of the two newest configurations that has a copy and each of its last
- * CERTIFICATE_KEPT versions of a fragment, taken as they come: 46 KiB for three voters and 32 fragments. */
+/* Memory: 128 bytes for each full voter of the two newest configurations and each of its last CERTIFICATE_KEPT versions
+ * of a fragment, taken as they come: 46 KiB for three voters and 32 fragments. */
 struct certificates;
 /* `conf` is copied. ERR_NOMEM. */
 ERR_MUST_CHECK enum err certificates_new(const struct certificates_conf *conf, struct certificates **out);
 /* NULL is fine. */
 void certificates_free(struct certificates *certificates);
-/* The config log has another newest configuration: what those said who do not vote any more is forgotten. */
+/* The config log has another newest configuration: forgets the signatures of members that no longer vote. */
 void certificates_begin_epoch(struct certificates *certificates);
 
-/* A member signed this, as it says. Of who is no such voter nothing is kept; nor is it without memory, for it is said
- * again. */
+/* A member says that it signed this. Kept only of voters, and only if there is memory: it is said again. */
 void certificates_heard(struct certificates *certificates, uint32_t id, const struct certificate_subject *subject,
                         const uint8_t signature[IDENT_SIGNATURE_BYTES]);
 /* Our own signature, made once for a version. False: we are no full voter, or there is no memory. */
@@ -117,8 +115,8 @@ bool certificates_own(struct certificates *certificates, uint32_t fragment, uint
 /* All good signatures of it that are known here, of voters of the newest configuration and of the version's own. */
 void certificates_known(struct certificates *certificates, const struct certificate_subject *subject,
                         struct certificate *out);
-/* Puts those before the certificate's rows, which somebody sent: who catches up may hear a voter that the sender does
- * not hear. Rows of voters that are known here already are left out. */
+/* Puts the signatures known here before the rows of a certificate that somebody sent: the receiver may hear a voter
+ * that the sender does not hear. Rows of voters that are known here already are left out. */
 void certificates_complete(struct certificates *certificates, const struct certificate_subject *subject,
                            struct certificate *certificate);
 

@@ -368,8 +368,8 @@ static bool carries(const struct config *config, const struct part_result *carri
     return false;
 }
 
-/* What the one before carried stands until its version is complete, which a higher start says. What is new was made in
- * the epoch before, by an owner. */
+/* Results that the configuration before carried stand until their version is complete, which a higher start says. New
+ * ones were made in the epoch before, by an owner. */
 static enum err check_carried_on(const struct config *previous, const struct config *next)
 {
     for (uint32_t i = 0; i < previous->carried_count; i++) {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * config: the configuration: who takes part in epoch e, who votes, who owns which shard, and from where the epoch
- * starts.
+ * config: a configuration: the members of epoch e, its voters, the owner of each shard, and the versions that the epoch
+ * starts from.
  *
  * Configuration e + 1 is decided by a majority of the voters of configuration e (net/membership/paxos.h) and names
- * configuration e by its digest, so the configurations are a config log that anyone can check from configuration 0 on.
- * Voters sign the digest of the packed bytes, so a configuration is kept and passed on as the bytes it was decided in.
- * Pure. Bytes come from strangers.
+ * configuration e by its digest, so the configurations are a log that anyone can check from configuration 0 on. Voters
+ * sign the digest of the packed bytes, so a configuration is kept and passed on as the bytes it was decided in. Pure.
+ * Bytes come from strangers.
  */
 #ifndef NET_CONFIG_CONFIG_H
 #define NET_CONFIG_CONFIG_H

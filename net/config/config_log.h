@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * config_log: the configurations that this island knows, in order, and what follows from them: which epoch a version
- * belongs to, and which parts make it.
+ * config_log: the configurations that this island knows, in order; and from them the epoch of a version and the parts
+ * that make it.
  *
- * A part is what one owner makes of one fragment's version: its shards travel as one object. Configurations older than
- * anyone asks results of may be forgotten from the front. Pure; owns its configurations.
+ * A part is what one owner makes of one fragment's version: its shards travel as one object. Configurations of epochs
+ * whose results nobody asks for any more may be forgotten from the front. Pure; owns its configurations.
  *
  * Owns: who takes part in an epoch: configurations, their order, the slots of members; certificates of states.
  * Called by: daemon, daemon/control, daemon/ctl, daemon/membership, daemon/peers, daemon/rounds, daemon/state,
  * daemon/trainer, daemon/transfer, net/membership, net/sync.
- * Never includes: common/env.h, common/fsio.h, net/sync/, net/membership/, net/transfer/, <pthread.h>,
- * <sys/socket.h>, <time.h>, <unistd.h>, <zmq.h>.
+ * Never includes: common/env.h, common/fsio.h, net/sync/, net/membership/, net/transfer/, <pthread.h>, <sys/socket.h>,
+ * <time.h>, <unistd.h>, <zmq.h>.
  */
 #ifndef NET_CONFIG_CONFIG_LOG_H
 #define NET_CONFIG_CONFIG_LOG_H

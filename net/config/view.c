@@ -86,7 +86,7 @@ void view_release(struct view *view, uint32_t slot)
         view->count--;
 }
 
-/* Where to dial it, by our own configuration file or the configuration. */
+/* Where to dial it, by our own configuration file or by the run's configuration. */
 static const char *address_of(const struct view *view, const struct config_member *from)
 {
     for (size_t i = 0; i < view->ways_count; i++)

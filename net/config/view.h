@@ -6,9 +6,9 @@
  * members lies in arrays by slot. Ids alone are on the wire, in configurations and on disk; only here are they turned
  * into each other. A slot whose member has left stays taken until the caller has let go of everything that lies there.
  *
- * Owns its members; they do not move, so a pointer to one or to its strings is good until its slot is released. Where a
- * member listens is what the configuration says, or what our own configuration says of that name: it may know a nearer
- * way, or one where the configuration says none. It knows no file, no socket and no clock.
+ * Owns its members; they do not move, so a pointer to one or to its strings is good until its slot is released. A
+ * member's address is the configuration's, or the one that our own configuration file (`[net] reach`) has for that
+ * name: it may know a nearer way, or one where the configuration has none. It knows no file, no socket and no clock.
  */
 #ifndef NET_CONFIG_VIEW_H
 #define NET_CONFIG_VIEW_H
@@ -31,7 +31,7 @@ enum { VIEW_SLOTS_MAX = BITSET_MAX };
 struct view_way {
     char name[WIRE_NAME_BYTES];
     char address[CONFIG_ADDRESS_BYTES]; /* "host:port" */
-    bool first;                         /* whatever the configuration says; else only where it says no address */
+    bool first; /* goes before the configuration's address; else it counts only where that has none */
 };
 
 struct view_member {
@@ -60,8 +60,8 @@ struct view {
     size_t ways_count;
 };
 
-/* Nobody yet. `send_scheduler`: what our own configuration knows, of two for one name the first; copied. ERR_NOMEM:
- * `*view` is empty. */
+/* Nobody yet. `ways`: from our own configuration file, of two for one name the first; copied. ERR_NOMEM: `*view` is
+ * empty. */
 ERR_MUST_CHECK enum err view_init(const struct view_way *ways, size_t ways_count, struct view *view);
 /* An empty one is fine; leaves it empty. */
 void view_free(struct view *view);

@@ -15,7 +15,7 @@ enum { PIECE_PICKER_MS = 2000, IDLE_MAX = 7 };
  * long. */
 enum { SAID_MS = 30000 };
 
-/* ---- what is asked for ---- */
+/* ---- requests ---- */
 
 static void ask(struct seat_change_request *request, uint32_t by, uint64_t now_ms)
 {
@@ -38,7 +38,7 @@ enum err change_requests_add(struct change_requests *requests, struct member_pro
         return err_set(ERR_ARG, "a change request of kind %" PRIu32, kind);
     if (seat == NULL)
         return err_set(ERR_NOTFOUND, "no island of id %" PRIu32 " is on the roster", id);
-    if (number == progress->view->epoch) /* one that is late would put out who has come back */
+    if (number == progress->view->epoch) /* a late one would put out a member that has come back */
         ask(kind == WIRE_CHANGE_REVOKE ? &seat->off : &seat->out, by, progress->now_ms);
     return ERR_OK;
 }
@@ -91,8 +91,8 @@ enum err change_requests_admit(struct change_requests *requests, const struct me
     return ERR_OK;
 }
 
-/* Whether the configuration puts somebody out that can be heard, or us: people wished so, of us or of another voter. Of
- * a member that was lost the configuration counts one more loss: who was away itself cannot have noticed. */
+/* Whether the configuration puts a member out that can be heard, or us: people asked for that, here or at another
+ * voter. Of a lost member the configuration counts one more loss: a member that was away itself cannot have noticed. */
 static bool was_put_out(const struct member_progress *progress, uint32_t member, const struct config *before)
 {
     const struct view_member *is = &progress->view->members[member];
@@ -253,7 +253,7 @@ bool change_requests_change(const struct change_requests *requests, const struct
     return wanted;
 }
 
-/* ---- those who might take part ---- */
+/* ---- members that might take part ---- */
 
 uint32_t change_requests_whom_to_ask(const struct member_progress *progress, struct bitset *asked, uint32_t *ids)
 {

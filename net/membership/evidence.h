@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * evidence: that the owner of a part has signed two results of it: both, without their payloads, as bytes that anybody
- * can check who knows its key.
+ * evidence: two signed results of one part, without their payloads, as bytes that anybody can check who knows the
+ * owner's key.
  *
  * An owner makes one result of a part. One that makes another has lied, or works from an older disk without knowing it.
  * Pure. Checking accepts bytes from strangers: none reach an assert.
@@ -21,7 +21,7 @@ enum { EVIDENCE_BYTES_MAX = 8 + 2 * WIRE_OBJECT_STUB_BYTES_MAX };
 ERR_MUST_CHECK enum err evidence_make(const uint8_t *first, size_t first_bytes, const uint8_t *second,
                                       size_t second_bytes, uint8_t **out, size_t *out_bytes);
 
-/* What the two are results of: as the first one says. ERR_PROTO: it is no evidence, whoever has signed. */
+/* Takes the two apart; nothing is checked against a key. ERR_PROTO: the bytes are no evidence. */
 ERR_MUST_CHECK enum err evidence_open(const uint8_t *bytes, size_t count, struct wire_object *first,
                                       struct wire_object *second);
 /* Whether they are of this run, of one part, different, and both signed with the owner's key. ERR_PROTO. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hearing: who is lost, and who has to stand back, by whom each member says that it does not hear.
+ * hearing: finds lost members, and members that have to stand back, from the lists of members that each one does not
+ * hear.
  *
  * A member that a majority of the voters does not hear is lost. Where only a line between two owners is cut, nobody is
  * lost, and yet no round can close: each waits for what the other can't bring. Then one of the two stands back, until
@@ -40,7 +41,8 @@ bool hearing_yields(const struct hearing *members, uint32_t count, uint32_t self
 bool hearing_cut(const struct hearing *members, uint32_t a, uint32_t b);
 /* Whether all owners that are not lost have a say: else somebody may stand back of whom it is not known here. */
 bool hearing_all_owners(const struct hearing *members, uint32_t count);
-/* Places of those who have to stand back; who is lost need not, nor anybody where no majority of voters is heard. */
+/* Places of the members that have to stand back. A lost one need not, nor anybody where no majority of voters is heard.
+ */
 struct bitset hearing_partitioned(const struct hearing *members, uint32_t count);
 
 #endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * member_progress: what is known of each member when the next configuration is thought of: whether it is heard, by us
- * and by a majority, whether its disk is in doubt, how far it has come, and what is wished of it. By slot. Private to
- * net/membership/.
+ * member_progress: facts about each member for the next configuration: whether we and a majority hear it, whether its
+ * disk is in doubt, how far it has come, and the changes asked of it. By slot. Private to net/membership/.
  *
  * It states facts, and asks for nothing. Time is that of the last member_progress_tick().
  */
@@ -23,10 +22,10 @@
 #include "net/config/view.h"
 #include "net/transport/wire.h"
 
-/* What somebody asked for about a member, as long as that is told again. */
+/* A request about a member, as long as it is repeated. */
 struct seat_change_request {
     bool requested;
-    uint32_t by; /* id of who asked */
+    uint32_t by; /* id of the asker */
     uint64_t since_ms, told_ms;
 };
 
@@ -70,7 +69,7 @@ struct member_progress {
     uint64_t *reached;       /* [fragments_count]: the version that most have reached, as of the last tick */
     uint32_t next_comer;     /* slot that is looked at next */
     struct seat *seat;       /* [VIEW_SLOTS_MAX] */
-    struct hearing *hearing; /* [VIEW_SLOTS_MAX]: by which it is judged who is lost, and who stands back */
+    struct hearing *hearing; /* [VIEW_SLOTS_MAX]: for judging who is lost and who stands back */
     struct bitset lost;      /* as of the last tick: a majority of the voters does not hear them */
     bool hears_owners;       /* likewise: we hear all owners that are not lost */
     uint64_t yields_ms;      /* since when that is so of us, and others can go on; 0: it is not */
@@ -90,29 +89,30 @@ void member_progress_deinit(struct member_progress *progress);
 ERR_MUST_CHECK enum err member_progress_plan_known(struct member_progress *progress, struct sync *sync,
                                                    uint32_t fragments_count);
 
-/* A new epoch: slots are whose the view says; one that is another member's now begins anew. */
+/* A new epoch: the view says whose each slot is; a slot that has changed hands begins anew. */
 void member_progress_begin(struct member_progress *progress, uint64_t now_ms);
-/* What a member's heartbeat says: its epoch, whom it does not hear, and its disk. */
+/* Takes in a member's heartbeat: its epoch, the members it does not hear, and its disk. */
 void member_progress_heard(struct member_progress *progress, uint32_t member, const struct wire_heartbeat *beat,
                            uint64_t now_ms);
-/* Likewise our own, of our trainer: who proposes is held to what holds for others. */
+/* Likewise our own, of our trainer: the proposer is held to the same rules as others. */
 void member_progress_said(struct member_progress *progress, const struct wire_heartbeat *beat, uint64_t now_ms);
 /* `silent`: members that we have not heard for as long as the run allows. */
 void member_progress_tick(struct member_progress *progress, const struct bitset *silent, uint64_t now_ms);
 
-/* Whether a majority of the voters does not hear the member. Who is silent itself has no say in it. */
+/* Whether a majority of the voters does not hear the member. A silent voter has no say in it. */
 bool member_progress_silent(const struct member_progress *progress, uint32_t member);
 /* Whether the member, which may be us, has to stand back, since it and an owner do not hear each other
  * (net/membership/hearing.h); an owner only when that has lasted. */
 bool member_progress_partitioned(const struct member_progress *progress, uint32_t member);
 /* Whether we are to take ourselves for lost: a majority has said so for a while, and others can go on without us. */
 bool member_progress_yields(const struct member_progress *progress);
-/* Whether we hear all owners that are not lost: only then may somebody be let in, who may be one that stands back. */
+/* Whether we hear all owners that are not lost: only then may a member be let in, for it may be one that stands back.
+ */
 bool member_progress_hear_owners(const struct member_progress *progress);
 /* An owner which is cut off from it, when that has lasted; VIEW_NOBODY: it does not stand back. */
 uint32_t member_progress_partitioned_from(const struct member_progress *progress, uint32_t member);
-/* Which of the two it is that keeps the member, which stands back, and that owner apart, into `text`: a line, or that
- * one makes no result, as far as that is known here; false: it is no line for sure. */
+/* Writes the cause into `text` why the member stands back for that owner, as far as it is known here: a cut line, or
+ * one of the two makes no result. False: it is surely no line. */
 bool member_progress_partitioned_text(const struct member_progress *progress, uint32_t member, uint32_t owner,
                                       char *text, size_t text_bytes);
 /* Whether the member, which may be us, says that its disk keeps nothing. */
@@ -123,13 +123,14 @@ uint32_t member_progress_voters_heard(const struct member_progress *progress);
 uint32_t member_progress_voters_able(const struct member_progress *progress);
 /* Whether the member has come as far as most have: a guess, which what it answers to a draft confirms. */
 bool member_progress_caught_up(const struct member_progress *progress, uint32_t member);
-/* Somebody wished that the run goes on without the member, and that is so now. */
+/* Somebody has put the member out of the run by a request. */
 void member_progress_put_out(struct member_progress *progress, uint32_t member);
-/* Whether it, which may be us, is to stay out: its trainer has not moved since, and it has not been long. */
+/* Whether the member, which may be us, is to stay out: its trainer has not moved since it was put out, not long ago. */
 bool member_progress_kept_out(const struct member_progress *progress, uint32_t member);
 /* Whether its disk, which may be ours, is in doubt so that a configuration has to name it. */
 bool member_progress_in_doubt(const struct member_progress *progress, uint32_t member);
-/* Our own doubt has ended by itself: those of others may do so, too, before a configuration has to name them. */
+/* Our own doubt has ended by itself: the doubts of others may do so, too, before a configuration has to name their
+ * disks. */
 void member_progress_doubt_anew(struct member_progress *progress);
 /* How many of a member's losses are to be remembered: one less for every 20 minutes that the configuration has said so.
  */
@@ -137,8 +138,8 @@ uint8_t member_progress_losses(const struct member_progress *progress, uint32_t 
 /* As that member says, which may be us; 0: it has not. */
 uint64_t member_progress_incarnation(const struct member_progress *progress, uint32_t member);
 
-/* Whether our disk, which is in doubt, may vote: a configuration names it, or nothing can have been forgotten, since
- * all voters are here, and nobody who is has made anything. */
+/* Whether our disk, which is in doubt, may vote: a configuration names it; or nothing can have been forgotten, since
+ * all voters are here and nobody here has made anything. */
 bool member_progress_doubt_is_over(const struct member_progress *progress);
 /* Power was lost everywhere: every voter is here, in this epoch, has said what it holds (a run that begins looks the
  * same until then), and so many of their disks are in doubt that no majority is left. What they know together is all

@@ -18,7 +18,7 @@
  * enough voters have sealed. OVERDUE: so long what only a few of them show may take to be fetched. PROOFS: as long as
  * one whose word is broken takes part, the others are told so often. */
 enum { TURN_MS = 1000, ASKED_MS = 700, OVERDUE_MS = 4000, EVIDENCE_ALL_MS = 2000 };
-/* For each so many members it is looked so much less often whether another configuration would say something else. */
+/* For each so many members we look that much less often whether another configuration would differ. */
 enum { LOOK_MEMBERS = 128, LOOK_MS = 100 };
 /* Configurations in answer to one question. */
 enum { CONFIG_LOG_MOST = 64 };
@@ -51,7 +51,7 @@ struct membership {
     uint64_t requested_ms;    /* since when another configuration would say something else; 0: it would not */
     uint64_t look_ms;         /* when that is looked at again */
     uint64_t asked_ms;        /* since when those who might join are asked; 0: they are not */
-    uint64_t evidence_all_ms; /* when evidence are told again */
+    uint64_t evidence_all_ms; /* when evidence is told again */
     struct bitset asked;
     bool taken; /* `config` is decided and waits to be taken */
     struct config config;
@@ -76,7 +76,7 @@ static uint32_t id_of(const struct membership *m, uint32_t slot)
 bool membership_votes(const struct membership *m)
 {
     const struct view *view = m->conf.view;
-    /* A configuration that we voted after is missing here: what we promised then is not known to those rules yet. */
+    /* A configuration that we voted after is missing here: paxos does not know yet what we promised then. */
     bool current = m->conf.disk->vote.epoch <= last(m)->epoch;
     return view->self != VIEW_NOBODY && view->members[view->self].as.voter && current &&
            m->conf.disk->doubt == VOTE_SURE;
@@ -161,7 +161,7 @@ static struct paxos_message decided_message(const struct config_entry *entry)
                                   .votes_count = entry->votes_count};
 }
 
-/* The configurations after `after`, as they were decided: some, since who knows those asks for the next. */
+/* Some of the configurations after `after`, as they were decided: the asker then asks for the next ones. */
 static void send_config_log(struct membership *m, uint32_t to, uint64_t after)
 {
     uint64_t end = last(m)->epoch - after > CONFIG_LOG_MOST ? after + CONFIG_LOG_MOST : last(m)->epoch;
@@ -175,7 +175,7 @@ static void send_config_log(struct membership *m, uint32_t to, uint64_t after)
     }
 }
 
-/* ---- who broke its word: as evidence shows that is kept on disk and told the others ---- */
+/* ---- members that broke their word: evidence, kept on disk and told the others ---- */
 
 /* Whether it proves that this member broke its word. */
 static enum err check_evidence(const struct membership *m, uint32_t slot, const uint8_t *evidence, size_t count,
@@ -223,7 +223,7 @@ static enum err load_evidence(struct membership *m, uint32_t slot)
     return err == ERR_NOMEM ? err : ERR_OK;
 }
 
-/* Members of whom the host has evidence are marked. To be called whenever members came. What proves nothing is told
+/* Marks members of whom the host has evidence. Call it whenever members came. Reports a file that proves nothing
  * (MEMBERSHIP_NO_EVIDENCE). ERR_NOMEM. */
 static enum err load_all_evidence(struct membership *m)
 {
@@ -233,7 +233,7 @@ static enum err load_all_evidence(struct membership *m)
     return ERR_OK;
 }
 
-/* Evidence that somebody told: kept, and its member marked. True: that is news. One that is none is ERR_PROTO. */
+/* Keeps evidence that somebody told, and marks its member. True: it is news. ERR_PROTO: it proves nothing. */
 static enum err take_evidence(struct membership *m, uint32_t id, const uint8_t *evidence, size_t evidence_bytes,
                               bool *news)
 {
@@ -252,8 +252,8 @@ static enum err take_evidence(struct membership *m, uint32_t id, const uint8_t *
     return ERR_OK;
 }
 
-/* The change request by which evidence is told, of the next marked member after slot `*slot` (VIEW_NOBODY: the first):
- * the caller frees `*proof` after it. False: there are no more. */
+/* The change request that tells the evidence about the next marked member after slot `*slot` (VIEW_NOBODY: the first):
+ * the caller frees `*evidence` after it. False: there are no more. */
 static bool next_evidence(const struct membership *m, uint32_t *slot, struct paxos_message *request, uint8_t **evidence)
 {
     for (uint32_t i = *slot == VIEW_NOBODY ? 0 : *slot + 1; i < m->conf.view->count; i++) {
@@ -286,7 +286,7 @@ static bool evidence_all_pending(const struct membership *m)
 
 /* ---- composing ---- */
 
-/* What net/membership/next_config starts from. */
+/* The base of a draft (net/membership/next_config.h). */
 static struct next_config_base base_of(const struct membership *m)
 {
     return (struct next_config_base){.config = last(m),
@@ -301,7 +301,7 @@ static enum err propose(struct membership *m, const struct config *draft, bool s
     uint8_t *bytes;
     size_t count;
     enum err err;
-    TRY(config_check(draft)); /* what nobody would accept is not proposed, but said */
+    TRY(config_check(draft)); /* nobody would accept it: say so instead of proposing it */
     TRY(config_pack(draft, &bytes, &count));
     struct digest digest = config_digest(bytes, count);
     if (safe)
@@ -462,7 +462,7 @@ static void settle(struct membership *m, uint64_t now_ms)
 
 /* ---- in ---- */
 
-/* Whether the configuration follows ours: what it says is checked before it is accepted, or believed to be decided. */
+/* Whether the configuration follows ours: it is checked before it is accepted, or believed to be decided. */
 static bool follows(const struct membership *m, const struct paxos_message *message)
 {
     struct config config;
@@ -509,7 +509,7 @@ static bool judge(struct membership *m, uint32_t member, struct paxos_message *m
     return *good || message->type != WIRE_DECIDED;
 }
 
-/* Evidence of broken words, to one member, or to all that are here. */
+/* Sends evidence of broken words to one member, or to all that are here. */
 static void tell_all_evidence(struct membership *m, uint32_t member)
 {
     const struct view *view = m->conf.view;
@@ -666,8 +666,8 @@ static void tell_disks(struct membership *m)
     }
 }
 
-/* Whether another configuration would say something else. That takes the longer the more members there are, so it is
- * looked at less often then; who is lost among many is so for longer than this anyhow. */
+/* Whether another configuration would differ. That takes the longer the more members there are, so we look less often
+ * then; among many a member is lost for longer than this anyhow. */
 static bool changes(struct membership *m, uint64_t now_ms)
 {
     if (now_ms < m->look_ms)
@@ -698,7 +698,7 @@ void membership_tick(struct membership *m, const struct bitset *silent, uint64_t
     settle(m, now_ms);
 }
 
-/* ---- what is wished ---- */
+/* ---- change requests ---- */
 
 static void tell_voters(struct membership *m, const struct paxos_message *request)
 {

@@ -3,8 +3,8 @@
  * membership: this island's voice in who takes part: messages of the epoch protocol in and out, what the others hold,
  * who is silent, and which changes are wanted.
  *
- * net/membership/paxos has the rules of voting, net/membership/next_config those of what the next configuration says;
- * here both are joined to the protocol's core, to what members say of themselves, and to the host's disk and network
+ * net/membership/paxos has the rules of voting, net/membership/next_config those of the next configuration's contents;
+ * here both are joined to the protocol's core, to the members' words, and to the host's disk and network
  * (net/membership/membership_io.h). The same object runs in the daemon and in tests/sim. Of the core (net/sync/sync.h)
  * it seals, says what a draft wants fetched, and does nothing else to it.
  *
@@ -77,7 +77,7 @@ void membership_up(struct membership *membership, uint32_t member, bool up, uint
 /* `silent`: members that we have not heard for as long as the run allows (by slot). */
 void membership_tick(struct membership *membership, const struct bitset *silent, uint64_t now_ms);
 
-/* What a member, or we ourselves, say of it: goes into the next configuration that is made for another reason, but for
+/* A member's own word, ours included: goes into the next configuration that is made for another reason, but for
  * `draining`, which is one. */
 struct membership_said {
     const char *address;  /* "host:port"; "": it dials the others */
@@ -87,8 +87,8 @@ struct membership_said {
 };
 void membership_said(struct membership *membership, uint32_t member, const struct membership_said *said);
 
-/* What somebody here asks for, until a configuration says it: kinds and numbers as in net/membership/wire_paxos.h. All
- * voters are told, those that can be heard: ask again now and then. ERR_NOTFOUND: nobody of that id. */
+/* Asks for a change, until a configuration fulfils it: kinds and numbers as in net/membership/wire_paxos.h. Tells all
+ * voters that can be heard: ask again now and then. ERR_NOTFOUND: nobody of that id. */
 ERR_MUST_CHECK enum err membership_change_request(struct membership *membership, uint32_t kind, uint32_t id,
                                                   uint64_t number);
 /* A new member, as of an invitation that was redeemed; likewise. ERR_STATE: too many at a time, or its name or key is
@@ -116,7 +116,7 @@ bool membership_may_vote(const struct membership *membership, uint32_t member);
 bool membership_broke_word(const struct membership *membership, uint32_t member);
 /* Since when the next epoch is being decided, so that nothing is made; 0: it is not. */
 uint64_t membership_sealed_ms(const struct membership *membership);
-/* Since when somebody asks for another configuration, decided or not; 0: nobody does. */
+/* Since when another configuration is asked for, decided or not; 0: none is. */
 uint64_t membership_requested_ms(const struct membership *membership);
 /* A request about a member that is neither decided nor forgotten yet. */
 struct membership_pending {
@@ -127,7 +127,7 @@ struct membership_pending {
 };
 /* The next one after number `*at`, 0 at first; false: there is no more. */
 bool membership_pending(const struct membership *membership, uint32_t *at, struct membership_pending *out);
-/* What either waits for, and whom: into `text`; "" if nothing is decided or wished. */
+/* Writes what the decision or the request waits for, and for whom, into `text`; "": there is neither. */
 void membership_waits(const struct membership *membership, char *text, size_t text_bytes);
 /* How many vote, and how many of them are heard, us among them. */
 uint32_t membership_voters(const struct membership *membership, uint32_t *heard);
@@ -139,8 +139,8 @@ bool membership_disk_fails(const struct membership *membership, uint32_t member)
 bool membership_catches_up(const struct membership *membership, uint32_t member);
 /* The owner that is cut off from the member, which may be us, so that it stands back; VIEW_NOBODY: it does not. */
 uint32_t membership_partitioned_from(const struct membership *membership, uint32_t member);
-/* Into `text`: whether it is a line that keeps those two apart, or that one of them makes no result, as far as that is
- * known here; false: it is no line for sure. */
+/* Into `text`: whether a cut line is the cause, or one of the two makes no result, as far as that is known here; false:
+ * it is no line for sure. */
 bool membership_partitioned_text(const struct membership *membership, uint32_t member, uint32_t owner, char *text,
                                  size_t text_bytes);
 

@@ -37,8 +37,8 @@ enum membership_news_type {
     MEMBERSHIP_PARTITIONED,   /* `member` stands back, cut off from `from` */
     MEMBERSHIP_DISK_FAILS,    /* `member`, another one, says that its disk keeps nothing */
     MEMBERSHIP_BROKE_WORD,    /* `member` has signed two results of one part: of `fragment`, `version` */
-    MEMBERSHIP_EVIDENCE_LOST, /* the same, but the evidence could not be kept: who asks later is not shown it */
-    MEMBERSHIP_NO_EVIDENCE,   /* what is kept as evidence about `member` is none: err_text() says why */
+    MEMBERSHIP_EVIDENCE_LOST, /* the same, but the evidence could not be kept, so that it cannot be shown later */
+    MEMBERSHIP_NO_EVIDENCE,   /* the file of evidence about `member` proves nothing: err_text() says why */
     MEMBERSHIP_SUSPECT,       /* seals show two results of one part of the member of `id` */
     MEMBERSHIP_FAILED,        /* `text` failed with `err`, as err_text() says; it is tried again */
 };

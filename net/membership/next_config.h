@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * next_config: what configuration e + 1 says, from configuration e, what those who answered hold, and what is wanted of
- * the members; and whether it is safe to propose (rules 1 to 5 and 9 of docs/PROTOCOL.md, "Epochs").
+ * next_config: makes a draft of configuration e + 1 from configuration e, the promise reports and the change requests,
+ * and says whether it is safe to propose (rules 1 to 5 and 9 of docs/PROTOCOL.md, "Epochs").
  *
- * The start of a fragment is the highest version that anyone who answered is at, bytes and all, as far as that can be;
- * every sealed result of the version after it that is valid in epoch e is carried. A draft is proposed only when what
- * it rests on is durable at so many of its own voters that it would be committed there: until then it tells who lacks
- * what. Pure. Answers come from strangers: whatever makes no sense in epoch e is left out.
+ * A fragment starts from the highest version that anyone who answered has, bytes and all, as far as that can be; every
+ * sealed result of the version after it that is valid in epoch e is carried. A draft is proposed only when starts and
+ * carried results are durable at so many of its own voters that they would be committed there: until then it tells who
+ * lacks what. Pure. Answers come from strangers: whatever makes no sense in epoch e is left out.
  */
 #ifndef NET_MEMBERSHIP_NEXT_CONFIG_H
 #define NET_MEMBERSHIP_NEXT_CONFIG_H
@@ -20,7 +20,7 @@
 #include "net/membership/assign_roles.h"
 #include "net/membership/wire_paxos.h"
 
-/* What one member answered. */
+/* The answer of one member. */
 struct next_config_answer {
     uint32_t id;
     uint64_t incarnation;
@@ -35,35 +35,35 @@ struct next_config_base {
     const struct digest *digest;
     const uint32_t *shards; /* per fragment: into how many it is cut */
     uint32_t fragments_count;
-    /* What only a few answered has had its time to be fetched: it is left out where the other seals are enough, for
-     * then it was committed nowhere, or stands in them. */
+    /* A result that only a few answered has had its time to be fetched: it is left out where the other seals are
+     * enough, for then it was committed nowhere, or stands in them. */
     bool overdue;
 };
 
 enum { NEXT_CONFIG_SUSPECTS_MAX = CONFIG_OWNERS_MAX };
 
 struct next_config_out {
-    bool ask;            /* what was answered does not suffice: ask further members, and again. There is no draft */
+    bool ask;            /* the answers do not suffice: ask further members, and again. There is no draft */
     struct config draft; /* config_deinit() */
-    uint32_t suspects[NEXT_CONFIG_SUSPECTS_MAX]; /* owners of whom two results of one part are shown */
+    uint32_t suspects[NEXT_CONFIG_SUSPECTS_MAX]; /* owners of which seals show two results of one part */
     uint32_t suspects_count;
 };
 
-/* `change_requests`: caught_up is filled in here. ERR_NOMEM; ERR_STATE: assign_roles()'s, or more carried results than
- * a configuration has room for. `*out` is empty then. */
+/* Fills in caught_up of `requests`. ERR_NOMEM; ERR_STATE: from assign_roles(), or there are more carried results than a
+ * configuration has room for. On failure `*out` is empty. */
 ERR_MUST_CHECK enum err next_config(const struct next_config_base *base, const struct next_config_answer *answers,
                                     uint32_t answers_count, struct change_request *requests,
                                     uint32_t change_requests_count, struct next_config_out *out);
 
-/* Rule 2: whether start and carried results of the draft are durable at config_commit_quorum() of its own voters that
- * keep bytes. `lacking`, room for CONFIG_OWNERS_MAX + 1 ids, and `*lacking_count`: those of its voters that lack some
- * of it, or have not answered. */
+/* Rule 2: whether starts and carried results of the draft are durable at config_commit_quorum() of its own full voters.
+ * `lacking`, room for CONFIG_OWNERS_MAX + 1 ids, and `*lacking_count`: its voters that lack some of it, or have not
+ * answered. */
 bool next_config_safe(const struct config *draft, const struct next_config_base *base,
                       const struct next_config_answer *answers, uint32_t answers_count, uint32_t *lacking,
                       uint32_t *lacking_count);
 
-/* What a holder lacks of a fragment in a draft or configuration: the start (then it fetches a state, or the results up
- * to it), or else this carried result. False: nothing. */
+/* Whether a holder lacks something of a fragment in a draft or configuration: the start (then it fetches a state, or
+ * the results up to it), or else this carried result. False: it lacks nothing. */
 struct next_config_lack {
     bool start;
     uint32_t carried; /* index in the configuration */

@@ -4,12 +4,11 @@
  * Made Simple", 2001) in one table, (state, event, time) -> (state, actions). The rules it keeps are those of
  * docs/PROTOCOL.md, "Epochs".
  *
- * It opens no socket or file and reads no clock. A configuration is bytes with a digest here; who signs, checks
- * signatures and unpacks is the caller, who says of each message whether it is `good`. One struct epoch serves one
- * island for all epochs: paxos_begin() whenever a configuration became the newest. Owns what it is given: bytes are
- * copied.
+ * It opens no socket or file and reads no clock. A configuration is bytes with a digest here; the caller signs, checks
+ * signatures, unpacks, and says of each message whether it is `good`. One struct paxos serves one island for all
+ * epochs: paxos_begin() whenever a configuration became the newest. Bytes given to it are copied.
  *
- * After each call that takes `now_ms`, drain paxos_action() until it says false; what an action points to is borrowed
+ * After each call that takes `now_ms`, drain paxos_action() until it says false; an action's pointers are borrowed
  * until the next such call. A message to our own id comes back as an event like any other.
  *
  * Another register that says "configuration e + 1 is ..." (a compare-and-swap elsewhere) takes the place of the second
@@ -30,7 +29,7 @@
 
 enum { PAXOS_VOTERS_MAX = 128, PAXOS_ASKED_MAX = 128 };
 
-/* A ballot is (counter << 32 | id of who proposes); 0: none. */
+/* A ballot is (counter << 32 | id of the proposer); 0: none. */
 static inline uint32_t paxos_ballot_id(uint64_t ballot)
 {
     return (uint32_t)ballot;
@@ -49,11 +48,12 @@ struct paxos_vote {
 
 /*
  *   IDLE --wanted or sealed, our turn--> CLAIMING --ballot saved--> PREPARING --a majority promised--> COMPOSING
- *    ^                                                               | one of them had accepted a configuration  |
- * paxos_propose() |                                                               v v
- *    +---- REJECT of a higher ballot (pause) ---- from all ------ ACCEPTING <-----------------------------+
- *                                                                    | a majority accepted in this ballot
- *   DECIDED <--- DECIDED that is good, in any state ----------------+
+ *    ^                                                       an accepted  |                             |
+ *    |                                                     configuration  |             paxos_propose()  |
+ *    |                                                                  v                              v
+ *    +---- REJECT of a higher ballot (pause) ---- from all --------- ACCEPTING <-----------------------+
+ *                                                                       | a majority accepted in this ballot
+ *   DECIDED <--- DECIDED that is good, in any state --------------------+
  */
 enum paxos_state {
     PAXOS_IDLE,
@@ -95,10 +95,9 @@ enum paxos_action_type {
     /* `message` to the island `to`. The caller adds what takes a key, a disk or other members: PROMISE: incarnation and
      * rows, for it is what that island holds. ACCEPTED: the signature. */
     PAXOS_DO_SEND,
-    PAXOS_DO_COMPOSE, /* when all else is drained: paxos_draft() or paxos_propose(), from what those hold who promised
-                       */
-    PAXOS_DO_FETCH,   /* fetch what we lack of what the draft `bytes` starts from and carries; sealed or not */
-    PAXOS_DO_DECIDED, /* `bytes` with `votes` is configuration e + 1: keep it durably, tell all, paxos_begin() */
+    PAXOS_DO_COMPOSE,    /* when all else is drained: paxos_draft() or paxos_propose(), from the promise reports */
+    PAXOS_DO_FETCH,      /* fetch what we lack of the draft's starts and carried results (`bytes`); sealed or not */
+    PAXOS_DO_DECIDED,    /* `bytes` with `votes` is configuration e + 1: keep it durably, tell all, paxos_begin() */
     PAXOS_DO_CONFIG_LOG, /* send `to` the configurations after `epoch`, each as DECIDED */
     PAXOS_DO_TAKE_OVER,  /* every voter promised: fetch what any of them holds; PAXOS_EV_RECOVERED when all is here */
     PAXOS_DO_VOTE, /* our disk is in doubt no more, by the incarnation that the configuration names: set the mark */
@@ -129,7 +128,7 @@ ERR_MUST_CHECK enum err paxos_new(const struct paxos_conf *conf, struct paxos **
 void paxos_free(struct paxos *paxos);
 
 /* Configuration `number` is the newest; `voters` are its voters in order of id, at most PAXOS_VOTERS_MAX (ERR_ARG).
- * `may_vote`: we are one of them and our disk is not in doubt (rule 9). `vote`: what is on disk, NULL if nothing is;
+ * `may_vote`: we are one of them and our disk is not in doubt (rule 9). `vote`: the one on disk; NULL: there is none;
  * one of an earlier epoch is void, one of a later is ERR_STATE: the configuration that it belongs to is missing. */
 ERR_MUST_CHECK enum err paxos_begin(struct paxos *paxos, uint64_t number, const uint32_t *voters, uint32_t voters_count,
                                     bool may_vote, const struct paxos_vote *vote, uint64_t now_ms);
@@ -147,10 +146,10 @@ ERR_MUST_CHECK enum err paxos_propose(struct paxos *paxos, const uint8_t *bytes,
 
 enum paxos_state paxos_state(const struct paxos *paxos);
 uint64_t paxos_ballot(const struct paxos *paxos); /* in which we propose, or did last */
-/* Whether that voter promised in paxos_ballot(): what it said it holds is a seal. */
+/* Whether that voter promised in paxos_ballot(): then its report is a seal. */
 bool paxos_promised(const struct paxos *paxos, uint32_t id);
-/* Sealed until configuration e + 1 is known: no result is made or acknowledged here. What is fetched for a draft is
- * kept, but is no acknowledgement, now or later in this epoch. */
+/* Sealed until configuration e + 1 is known: no result is made or acknowledged here. Results fetched for a draft are
+ * kept, and never acknowledged in this epoch. */
 bool paxos_sealed(const struct paxos *paxos);
 
 #endif

@@ -336,7 +336,7 @@ static enum err take_config_log(const Diloco__ConfigLog *proto, struct paxos_mes
     return ERR_OK;
 }
 
-/* Who is to be admitted: what a configuration could not hold is not wished. */
+/* The newcomer to admit: refused unless a configuration could hold it. */
 static enum err take_newcomer(const Diloco__ConfigMember *proto, struct paxos_message *message)
 {
     struct config_member *member;

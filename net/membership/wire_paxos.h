@@ -2,11 +2,10 @@
 /*
  * wire_paxos: the messages of the epoch protocol, types WIRE_PREPARE to WIRE_CHANGE_REQUEST, as structs and as bytes.
  *
- * They are larger than other control messages (WIRE_PAXOS_BYTES_MAX) and of variable size. What wire_paxos_unpack()
- * fills points into memory of the message, which wire_paxos_deinit() frees; whoever packs one lets it point to what it
- * likes, which stays its own. Configurations travel as packed bytes, which are checked by who unpacks them
- * (net/config/config.h). Pure. Input comes from strangers: no bytes reach an assert, and memory is bounded whatever
- * they say.
+ * They are larger than other control messages (WIRE_PAXOS_BYTES_MAX) and of variable size. wire_paxos_unpack() fills it
+ * with pointers into memory of the message, which wire_paxos_deinit() frees. A message to be packed may point anywhere:
+ * that memory stays the caller's. Configurations travel as packed bytes; whoever unpacks them (net/config/config.h)
+ * checks them. Pure. Input comes from strangers: no bytes reach an assert, and memory is bounded whatever they say.
  */
 #ifndef NET_MEMBERSHIP_WIRE_PAXOS_H
 #define NET_MEMBERSHIP_WIRE_PAXOS_H
@@ -23,7 +22,7 @@
 
 enum { WIRE_RESULTS_MAX = CONFIG_CARRIED_MAX }; /* in one message, for all fragments */
 
-/* What a member holds of a fragment: its state, and results that are durable there, acknowledged or only fetched. */
+/* A member's holding of a fragment: its state, and results that are durable there, acknowledged or only fetched. */
 struct holding {
     uint32_t fragment;
     uint64_t version;
@@ -37,12 +36,12 @@ struct holding {
     uint32_t beyond_count;
 };
 
-/* What a change request asks for; `number` beside it where it needs one. */
+/* The kinds of change requests; `number` goes with those that need one. */
 enum wire_change_request {
-    WIRE_CHANGE_EVICT = 1,  /* number: the epoch in which it is wished; in another it is void, but with evidence */
+    WIRE_CHANGE_EVICT = 1,  /* number: the epoch in which it is asked; in another it is void, unless it has evidence */
     WIRE_CHANGE_REVOKE = 2, /* likewise */
     WIRE_CHANGE_STEPS = 3,  /* number: steps of the run; about nobody: id 0 */
-    WIRE_CHANGE_ADMIT = 4,  /* member: who redeemed an invitation; about nobody yet: id 0 */
+    WIRE_CHANGE_ADMIT = 4,  /* member: the newcomer that redeemed an invitation; about nobody yet: id 0 */
     WIRE_CHANGE_REQUESTS
 };
 
@@ -56,21 +55,21 @@ struct paxos_change_request {
     size_t evidence_bytes;
 };
 
-/* What net/membership/paxos says and hears. Of the fields after `ballot` a type uses those that name it. */
+/* A message of net/membership/paxos. Of the fields after `ballot` a type uses those that name it. */
 struct paxos_message {
     enum wire_paxos_type type;
     uint64_t epoch;  /* of the configuration to be decided, from 1; CONFIG_LOG: of the newest one known; DECIDED,
                         CHANGE_REQUEST: unused */
     uint64_t ballot; /* from 1; REJECT: the one that was promised; DECIDED, CONFIG_LOG, CHANGE_REQUEST: unused */
     /* A packed configuration. PREPARE: the draft whose start and carried results are to be fetched, if any. PROMISE:
-     * what was accepted, if anything was. ACCEPT, DECIDED. */
+     * the accepted one, if there is one. ACCEPT, DECIDED. */
     const uint8_t *bytes;
     size_t bytes_count;
     struct digest
         digest;        /* ACCEPTED: of the configuration. PROMISE, ACCEPT, DECIDED: of `bytes`, computed by unpacking */
     bool recover;      /* PREPARE: its disk is in doubt, and all voters answer, whatever theirs (rule 9) */
     uint64_t accepted; /* PROMISE: the ballot in which `bytes` was; 0: nothing was */
-    bool sealed;       /* PROMISE: it is the seal; false: its sender does not vote, and only says what it holds */
+    bool sealed;       /* PROMISE: it is the seal; false: its sender does not vote, and only reports its holdings */
     uint64_t incarnation;       /* PROMISE */
     const struct holding *rows; /* PROMISE: in order of fragment, each once */
     uint32_t rows_count;
@@ -86,7 +85,7 @@ ERR_MUST_CHECK enum err wire_paxos_pack(const struct paxos_message *message, uin
 /* Checks every field's limit; ERR_PROTO names the field. ERR_NOMEM. After a failure there is nothing to free. */
 ERR_MUST_CHECK enum err wire_paxos_unpack(uint32_t type, const void *payload, size_t bytes_count,
                                           struct paxos_message *message);
-/* Frees what wire_paxos_unpack() took; of another message nothing. */
+/* Frees the memory that wire_paxos_unpack() took; of another message nothing. */
 void wire_paxos_deinit(struct paxos_message *message);
 
 #endif

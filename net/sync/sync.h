@@ -57,8 +57,8 @@ void sync_set_votes(struct sync *sync, bool votes);
  * seal). What sync_held() tells after this is what the seal names. The seal outlasts a restart: it is set again before
  * results are told of that the ledger holds, since some may have come after it. */
 void sync_seal(struct sync *sync);
-/* A result of the version after ours, or after sync_reach(), that a proposed configuration wants to carry: it is
- * fetched although we are sealed, from whoever is up. To be said again when the version is another one. */
+/* A result of the version after ours, or after sync_reach(), that a proposed configuration wants to carry: the core
+ * fetches it although we are sealed, from whoever is up. To be said again when the version is another one. */
 void sync_want(struct sync *sync, uint32_t f, uint64_t version, uint64_t epoch, uint32_t owner);
 /* Likewise; and where its owner made two results of the part, and the other one is here, this one takes its place when
  * it comes: those who split over them could never commit the next epoch's start otherwise. */
@@ -98,9 +98,9 @@ bool sync_known(const struct sync *sync, uint32_t f);
 /* Whether others hold another state of our version and our own disk has been asked which is right. */
 bool sync_in_doubt(const struct sync *sync, uint32_t f);
 
-/* Whether the voice of a voter, ours or another's, is missing among those that certify a version
- * (net/config/certificate.h) and may be taken for given when it takes a state over: it cannot say what it held, and
- * those of the others who can be heard are too few without it. */
+/* Whether a voter's signature, ours or another's, that is missing among those for a version (net/config/certificate.h)
+ * may be taken for given when that voter takes a state over: it cannot say what it held, and the others that can be
+ * heard are too few without it. */
 bool sync_excused(const struct sync *sync, uint32_t f, uint64_t version, uint32_t member);
 
 /* The parts of the version after the fragment's, borrowed until the next event; 0: its epoch is not known. */

@@ -39,7 +39,7 @@ void sync_commit_prefer(struct sync_parts *parts, uint32_t p, const struct diges
         parts->other |= bit(p);
 }
 
-/* The other result of a part, as a proposed configuration wants it: its owner signed both. */
+/* The other result of a part, which a proposed configuration wants: its owner signed both. */
 static bool take_other(struct sync_parts *parts, uint32_t p, const struct digest *digest)
 {
     if (!(parts->other & bit(p)) || !digest_equal(digest, &parts->wanted_digest[p]))

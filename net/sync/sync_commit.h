@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sync_commit: which results of a fragment's next version are here, who else has them, and whether they count. Private
- * to net/sync/sync*.c.
+ * sync_commit: the results of a fragment's next version that are here, who else has them, and whether they count.
+ * Private to net/sync/sync*.c.
  *
  * A result counts when it is committed: its bytes are durable at so many voters that every later epoch has to know of
  * it (net/config/config.h), or the epoch's configuration itself names it. Before that nothing may be applied, for a
@@ -58,13 +58,13 @@ bool sync_commit_lacks(const struct sync *sync, uint32_t f, uint32_t p);
  * they may be stored and told by who is sealed, too. */
 bool sync_commit_applied(const struct sync *sync, uint32_t f);
 /* Whether a result of our own part of `version` that is not here is elsewhere: we lost it. What one member alone says
- * of it counts as long as it may still show it; what as many say as commit, always. */
+ * of it counts as long as it may still show it; the word of as many as commit counts always. */
 bool sync_commit_lost(const struct sync *sync, uint32_t f, uint64_t version);
 bool sync_commit_surely_lost(const struct sync *sync, uint32_t f, uint64_t version);
 /* Whether that member says so. */
 bool sync_commit_claims(const struct sync *sync, uint32_t f, uint64_t version, uint32_t member);
 
-/* Up to which version all results count: what the epoch's configuration starts from, or what was taken over from all
+/* The version up to which all results count: the start in the epoch's configuration, or the version taken over from all
  * voters when most disks were in doubt (rule 9). */
 uint64_t sync_commit_start(const struct sync *sync, uint32_t f);
 /* Whether the result of part `p`, which is here, counts. */

@@ -15,8 +15,8 @@ static const char what_for[] = "the protocol";
  *   a tick, of each fragment: the fetch of every part's result (P), or a report, and the way to a state: a retirement,
  * an announcement, the fetch (4); one contribution that was refused is offered again (1); and its owner's check may
  * close the round (1). a heartbeat, of each fragment: a report, the way to a state, its owner's check (5), or a replay;
- * and the outer step, where it commits (1). "replayed": a report, the way to the mending, its owner's check (5). a
- * peer that came up: of each fragment a contribution to each of its parts (P), and one announcement. "encoded": an
+ * and the outer step, where it commits (1). "replayed": a report, the way to the repair, its owner's check (5). a peer
+ * that came up: of each fragment a contribution to each of its parts (P), and one announcement. "encoded": an
  * announcement, a contribution to every part (P), the owner's check (P + 2 in all). "stored": our result to every other
  * member (M - 1), an announcement, the outer step (M + 1 in all). "installed": a report, a retirement, an announcement;
  * "refused": a release, an announcement, the owner's check; either may then go the way to a state (6 in all). a new
@@ -25,8 +25,8 @@ static const char what_for[] = "the protocol";
  *
  * So no fragment takes more than the largest of M + 2, P + 2 and 6, which is below M + P + 5; and one announcement
  * belongs to no fragment. What is left is for a caller that answers an action at once, while it drains: for a
- * SYNC_DO_WITHDRAW taken out, SYNC_EV_WITHDRAWN puts two in; a SYNC_DO_ENCODE that is answered with SYNC_EV_REFUSED
- * was alone.
+ * SYNC_DO_WITHDRAW taken out, SYNC_EV_WITHDRAWN puts two in; a SYNC_DO_ENCODE that is answered with SYNC_EV_REFUSED was
+ * alone.
  */
 enum { ACTIONS_BESIDES_MEMBERS = VERSION_PARTS_MAX + 5, ACTIONS_OF_NO_FRAGMENT = 1 };
 

@@ -97,8 +97,8 @@ struct sync_conduct {
 /* How far our trainer is with an anchor that has no hash yet. */
 enum sync_ahead {
     SYNC_AHEAD_NOT,       /* it has none */
-    SYNC_AHEAD_PUBLISHED, /* it is being given one */
-    SYNC_AHEAD_MIXED,     /* it has taken it in */
+    SYNC_AHEAD_PUBLISHED, /* one is being published to it */
+    SYNC_AHEAD_MIXED,     /* it has merged it */
     SYNC_AHEAD_SNAPPED    /* and has taken the next snapshot */
 };
 
@@ -184,7 +184,7 @@ uint32_t sync_core_id(const struct sync *sync, uint32_t slot);
 uint32_t sync_core_slots(const struct sync *sync);
 uint32_t sync_core_self(const struct sync *sync);
 bool sync_core_other(const struct sync *sync, uint32_t slot);
-/* A slot in use, ours or another's, whose member has a copy: all but the witness. */
+/* A slot in use, ours or another's, of a member with a copy of the state: all but the witness. */
 bool sync_core_keeps(const struct sync *sync, uint32_t slot);
 
 /* The parts of a version (config_log_parts()), less those without values: nobody makes them. */
@@ -219,8 +219,8 @@ uint64_t sync_core_announced(const struct sync *sync, uint32_t f, bool to_have);
 
 /* Facts about our present version. */
 enum sync_proof sync_core_proof(const struct sync_fragment *fragment);
-/* Whether more than half of the full voters, us among them, announce our state of our version: who has
- * another is wrong, or lies, and need not be waited for. */
+/* Whether more than half of the full voters, us among them, announce our state of our version: a member with another
+ * one is wrong, or lies, and need not be waited for. */
 bool sync_core_most_agree(const struct sync *sync, uint32_t f);
 /* Whether it is open which state of our version is right: our disk has been asked, or it was a short while ago,
  * somebody who is up still holds another one, and ours is not that of most. */

@@ -57,9 +57,8 @@ static bool initial_wrong(const struct sync *sync, uint32_t f, const struct dige
     return outweighs(&them, &us);
 }
 
-/* Whether a certificate of their hash of our version can be there: so many who have a copy announce it as have to
- * certify for it. Where we cannot say which one is right ourselves, our own voice need not be among these
- * (sync_excused()). */
+/* Whether a certificate of their hash of our version can exist: as many full voters announce it as have to certify it.
+ * Where we cannot say which one is right, our own signature need not be among these (sync_excused()). */
 static bool can_be_certified(const struct sync *sync, uint32_t f, const struct party *them)
 {
     uint64_t version = sync->fragments[f].own.version;

@@ -69,7 +69,8 @@ static void row_in(struct sync *sync, uint32_t member, const struct wire_heartbe
     *said = row->at;
     said->contributed = now ? row->at.contributed : 0;
     said->said = true;
-    /* Who may have forgotten what it held does not certify what it holds, until a configuration names its disk. */
+    /* A member whose disk may have forgotten something does not commit results that it holds, until a configuration
+     * names its disk. */
     uint32_t held_count = now && !beat->in_doubt ? row->held_count : 0;
     sync_commit_heard(sync, row->fragment, member, beat->held + row->held_first, held_count);
     sync_owner_heard(sync, row->fragment, member);

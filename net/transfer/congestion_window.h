@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * congestion_window: how much may be on its way to one peer, so that the line is full and its queues are not.
+ * congestion_window: how many bytes may be on their way to one peer, so that the line is full and its queues are short.
  *
  * Measures, from what is sent and acknowledged, the rate at which it arrives and how long it waited in the line's
  * queues. There are two witnesses: the delay one way, by the receiver's clock against ours, of which only changes count

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * piece_picker: the leaves of one body (common/digest.h) on their way in, from several members at once.
+ * piece_picker: picks which leaf of a body (common/digest.h) to ask of which member, while several send at once.
  *
  *   MISSING ──asked of a source──▶ ASKED ──came, and is of its digest──▶ HERE
  *      ▲                             │ its source is gone, stands still, lies, or is too slow at the end │
@@ -56,7 +56,7 @@ struct gather_range {
 };
 enum piece_picker_do {
     PIECE_PICKER_ASK,       /* ask for it */
-    PIECE_PICKER_ASK_AGAIN, /* likewise: what was asked for stands still. What of it is here stays */
+    PIECE_PICKER_ASK_AGAIN, /* likewise: an earlier question stands still. Bytes of it that are here stay */
     PIECE_PICKER_DROP,      /* nothing of it may be written any more: the same memory may be asked of another, next */
 };
 /* The next request; false: none. To be called until then, after every change and every so often. */

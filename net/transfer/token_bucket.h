@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * token_bucket: our uplink: a token bucket that holds traffic to a rate, and a meter of what gets through. Pure: the
- * caller brings the time and the counters. Integers only.
+ * token_bucket: a token bucket that holds our uplink's traffic to a rate, and an estimator of the rate that gets
+ * through. Pure: the caller brings the time and the counters. Integers only.
  *
  * What has to go at once (heartbeats, answers) is spent whether or not there is room for it; what can wait, waits until
  * that debt is paid. So the sum keeps the rate.

@@ -82,7 +82,7 @@ ERR_MUST_CHECK enum err invites_revoke(struct invites *invites, const struct dig
 /* Forgets one that is past its time at `now_s`, which `*row` (may be NULL) then is; false: there is none. */
 bool invites_expire(struct invites *invites, uint64_t now_s, struct invite_row *row);
 
-/* Whether `key` may be admitted by this invitation; from now on no other. `*again`: it has been before, and what it was
+/* Redeems this invitation for `key`; from now on no other key may use it. `*again`: it has been before, and what it was
  * told is to be told again. ERR_NOTFOUND: unknown here, or revoked; ERR_STATE: past its time, or redeemed by another
  * key. The text is fit to be a refusal's reason. */
 ERR_MUST_CHECK enum err invites_redeem(struct invites *invites, const struct digest *id,

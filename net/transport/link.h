@@ -91,7 +91,7 @@ ERR_MUST_CHECK enum err link_say(struct link *link, uint32_t peer, const struct 
 /* ---- guests ---- */
 
 /* Connections that prove this one-time key are let in until `until_ms` (env_mono_ms()); once more moves the end. They
- * are no member's: an JOIN of at most WIRE_JOIN_BYTES_MAX is all that is heard from them, and anything else ends the
+ * are no member's: a JOIN of at most WIRE_JOIN_BYTES_MAX is all that is heard from them, and anything else ends the
  * connection. ERR_STATE: there are as many guests as can be. */
 ERR_MUST_CHECK enum err link_admit(struct link *link, const uint8_t key[IDENT_KEY_BYTES], uint64_t until_ms);
 /* Its connection ends, even if an answer is still on its way: keep a guest that was answered till its time is over. */

@@ -125,7 +125,7 @@ struct wire_standing {
 struct wire_fragment {
     uint32_t fragment;
     struct wire_standing at;
-    bool certified; /* `signature` is there: the sender certifies that version and hash (net/config/certificate.h) */
+    bool certified; /* there is a `signature`: the sender certifies that version and hash (net/config/certificate.h) */
     uint8_t signature[WIRE_SIGNATURE_BYTES];
     uint32_t held_first, held_count; /* in the heartbeat's `held`: results of version + 1 that are durable here */
 };

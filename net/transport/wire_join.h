@@ -2,9 +2,9 @@
 /*
  * wire_join: the messages between a guest and the island that invited it, as structs and as bytes.
  *
- * A guest proves a one-time key, says once who it is (JOIN), and is put on the roster (JOINED) or not (REFUSAL). It
- * signs what it says with its own key, over the run and the invitation, so that nobody admits another's key and no
- * signature is of use elsewhere. Pure. Bytes come from strangers: limits are checked before memory is taken.
+ * A guest proves a one-time key, says once who it is (JOIN), and is admitted to the roster (JOINED) or refused
+ * (REFUSAL). It signs what it says with its own key, over the run and the invitation, so that nobody admits another's
+ * key and no signature is of use elsewhere. Pure. Bytes come from strangers: limits are checked before memory is taken.
  */
 #ifndef NET_TRANSPORT_WIRE_JOIN_H
 #define NET_TRANSPORT_WIRE_JOIN_H

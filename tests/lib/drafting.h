@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * drafting: a last configuration, what members say that they hold, and what is wished of them, of which
+ * drafting: a last configuration, what members say that they hold, and the changes wanted of them, of which
  * net/membership/next_config makes the draft of the next configuration. One at a time; two fragments of six shards. No
  * cmocka state but drafting_end().
  */

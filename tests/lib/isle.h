@@ -121,7 +121,7 @@ struct config isle_next_config(const struct isle *isle);
 /* Makes `count` members, by slot, the owners, with equal parts; the others of role CONFIG_OWNER get `role` and no vote.
  */
 void isle_set_owners(struct config *config, const uint32_t *ids, uint32_t count, enum config_role role);
-/* A new epoch begins, as the engine sees to it; the configuration is taken over. Its council is as if it had been
+/* A new epoch begins, as the engine sees to it; the configuration is taken over. Its membership is as if it had been
  * decided. */
 void isle_adopt(struct isle *isle, struct config *config);
 

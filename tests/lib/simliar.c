@@ -114,7 +114,7 @@ void sim_lie_promise(uint32_t i, struct paxos_message *out)
 
 /* ---- and is found out ---- */
 
-/* Of each island that made two results of one part: the first proof that anybody had of it. */
+/* Of each island that made two results of one part: the first evidence that anybody had of it. */
 static uint8_t *evidence[SIM_N_MAX];
 static size_t evidence_all_bytes[SIM_N_MAX];
 
@@ -131,7 +131,7 @@ enum err sim_save_evidence(uint32_t i, uint32_t k, const uint8_t *bytes, size_t 
 enum err sim_load_evidence(uint32_t i, uint32_t k, uint8_t **bytes, size_t *bytes_count)
 {
     if (k == sim->n || (sim->island[i].disk.evidence >> k & 1) == 0)
-        return err_set(ERR_NOTFOUND, "no proof about island %u", k);
+        return err_set(ERR_NOTFOUND, "no evidence about island %u", k);
     assert_ok(mem_new(evidence_all_bytes[k], 1, "a proof", bytes));
     memcpy(*bytes, evidence[k], evidence_all_bytes[k]);
     *bytes_count = evidence_all_bytes[k];

@@ -383,7 +383,7 @@ struct sim_beat;
 void sim_lie_beat(uint32_t i, uint32_t to, struct wire_fragment *rows, struct wire_held *held, uint32_t *held_count);
 /* What it says in its seal. */
 void sim_lie_promise(uint32_t i, struct paxos_message *out);
-/* Island i has both results that island k made of one part: the proof is kept, and told. */
+/* Island i has both results that island k made of one part: the evidence is kept, and told. */
 void sim_prove(uint32_t i, uint32_t number);
 enum err sim_save_evidence(uint32_t i, uint32_t k, const uint8_t *bytes, size_t bytes_count);
 enum err sim_load_evidence(uint32_t i, uint32_t k, uint8_t **bytes, size_t *bytes_count);

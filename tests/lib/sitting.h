@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sitting: a council of three islands, a, b and c, whose time is the test's: each with all its parts on loopback, or
- * played by the test (tests/lib/played.h).
+ * sitting: the membership of three islands, a, b and c, whose time is the test's: each with all its parts on loopback,
+ * or played by the test (tests/lib/played.h).
  *
  * One at a time; a helper that fails fails the running test.
  */

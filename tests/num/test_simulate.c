@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The forecast against the published table of Streaming DiLoCo (2501.18512, table 4): bandwidth, in Gbit/s, at which
+ * The simulation against the published table of Streaming DiLoCo (2501.18512, table 4): bandwidth, in Gbit/s, at which
  * 1B, 10B and 100B models train for 50, 80, 90, 95 and 99 % of the time; 2 islands, interval 100. The paper's grid has
  * steps of a factor 1.21, and one of these is allowed.
  */

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* config_store: a config log of configurations that a disk holds is believed as far as each is proved by the one
- * before. */
+/* config_store: a config log on disk is believed as far as each configuration is proved by the one before. */
 #include "tests/lib/testlib.h"
 
 #include <dirent.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* config_store: which configurations rule: those on disk, or the first one of a run that is founded; whose key is on
- * the roster; which way leads to whom; and what changes when the next configuration is adopted. */
+/* config_store: which configurations rule: those on disk, or the first one of a run that this island founds; whose key
+ * is on the roster; which way leads to whom; and what changes when the next configuration is adopted. */
 #include "tests/lib/testlib.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ctl_plan: what makes no sense is refused with the reason, and what is recommended is not; nothing is recommended that
- * the machine does not carry, nor a loss stated that was not measured. What a forecast comes to is tested in tests/num.
- */
+ * the machine does not carry, nor a loss stated that was not measured. The results of simulations are tested in
+ * tests/num. */
 #include "tests/lib/testlib.h"
 
 #include <math.h>

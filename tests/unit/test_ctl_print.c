@@ -221,7 +221,7 @@ static void of_the_epoch_it_says_who_votes_and_what_the_next_one_waits_for(void 
     assert_prints("advice     take a third\nadvice     modprobe tcp_bbr\ndegraded   no\n");
     print(ctl_print_status,
           "{\"epoch\":3,\"sealed_ms\":0,\"requested_ms\":900,\"waits\":\"the others\",\"degraded\":[]}");
-    assert_prints("           a change is wished, and not decided; it waits for the others\n");
+    assert_prints("           a requested change of members is not decided; it waits for the others\n");
     print(ctl_print_status, "{\"epoch\":3,\"change_requests\":["
                             "{\"kind\":\"revoke\",\"island\":\"oslo\",\"by\":\"paris\",\"for_ms\":12000}],"
                             "\"degraded\":[]}");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* join_server: who is let in, and when; with guests that knock over loopback, and voters played by the test. */
+/* join_server: when it lets a guest in; with guests that knock over loopback, and voters played by the test. */
 #include "tests/lib/testlib.h"
 
 #include <pthread.h>

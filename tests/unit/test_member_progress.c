@@ -204,7 +204,7 @@ static void what_was_asked_ends_with_its_epoch(void **state)
     end();
 }
 
-/* Nobody wished it. */
+/* Nobody asked for it. */
 static void who_was_lost_comes_back_at_once(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* council: what is forged is passed over; what cannot be made durable is not told; what one change requests all decide;
- * whose disk is in doubt waits. */
+/* membership: a forged message is passed over; nothing is told before it is durable; a request of one is decided by
+ * all; an island whose disk is in doubt waits. */
 #include "tests/lib/testlib.h"
 
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* council: who is lost, and who comes back, is decided by a majority that says so, and by no less; beside a witness,
- * too. */
+/* membership: a majority that says so decides who is lost and who comes back, and no fewer do; beside a witness, too.
+ */
 #include "tests/lib/testlib.h"
 
 #include "common/digest.h"

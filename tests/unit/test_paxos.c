@@ -260,7 +260,7 @@ static void a_ballot_is_durable_before_it_is_said_and_never_used_twice(void **st
     assert_true(propose_now() > first);
 }
 
-/* A, whom nobody answers, or whose change request is gone before anybody has, makes and acknowledges as ever. */
+/* A, which nobody answers, or which no longer wants a change before anybody answers, makes and acknowledges as ever. */
 static void who_proposes_promises_last(void **state)
 {
     (void)state;

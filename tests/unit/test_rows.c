@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rows: what a heartbeat certifies: each version that we come to, once, and not while it is open whether it is right.
- */
+/* rows: a heartbeat certifies each version that we come to, once, and not while it is open whether it is right. */
 #include "tests/lib/talk.h"
 
 #include <string.h>

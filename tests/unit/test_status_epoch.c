@@ -392,7 +392,7 @@ static void rounds_that_close_do_not_wait_for_the_next_epoch(void **state)
     sync_restore(look.a->sync, 0, 6, &hash);
     progress_note(look.progress, look.a->sync, ISLE_FRAGMENTS, 3, 0, look.a->now_ms);
     look.a->now_ms += 1000;
-    assert_complains(look_take(), COMPLAINT_SEALED, "a change of who takes part is wished, and not decided for 4 s");
+    assert_complains(look_take(), COMPLAINT_SEALED, "a requested change of members has not been decided for 4 s");
     assert_remedy(COMPLAINT_SEALED, "rounds close all the same");
     look_end();
 }
@@ -446,7 +446,7 @@ static void a_change_request_that_nobody_decides_is_told_as_one(void **state)
         look.a->now_ms += 250;
         isle_tick(look.a);
     }
-    assert_complains(look_take(), COMPLAINT_SEALED, "a change of who takes part is wished, and not decided for 1");
+    assert_complains(look_take(), COMPLAINT_SEALED, "a requested change of members has not been decided for 1");
     look_end();
 }
 

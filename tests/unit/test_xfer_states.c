@@ -156,7 +156,7 @@ static void who_is_silent_holds_no_state_back(void **state)
         assert_true(xfer_next(x, &nobody, &chunk));
     }
     assert_int_equal(go(WIRE_LEAVES, 2500), MANY - 2);
-    /* What is not lent any more does not go on. */
+    /* A state that is no longer served does not go on. */
     assert_int_equal(xfer_sending(x, 1, WIRE_LEAVES), 1);
     xfer_withdraw(x, bytes_of[3], CHUNK);
     assert_int_equal(xfer_sending(x, 1, WIRE_LEAVES), 1);

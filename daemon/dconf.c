@@ -39,10 +39,10 @@ static const struct conf_key keys[] = {
     {"island", "sockets", CONF_PATH, AT(run_folder), "/run/diloco", 0, 0, NULL, NULL,
      "Folder for the two Unix sockets: control.sock for dilococtl, worker.sock for trainers."},
     {"island", "joined", CONF_PATH, AT(joined), "", 0, 0, NULL, NULL,
-     "File with the configuration by which this island joined its run: where the state folder has none, it begins from "
-     "that one, and asks the others for those since. dilococtl join writes it."},
+     "File with the run's configuration by which this island joined: where the state folder has no configuration, it "
+     "begins from that one, and asks the others for later ones. dilococtl join writes it."},
     {"island", "founded", CONF_PATH, AT(founded), "", 0, 0, NULL, NULL,
-     "File with what was drawn at random when this island founded its run: by it the run is another one than any that "
+     "File with the random bytes drawn when this island founded its run: by it the run is another one than any that "
      "it founded before, and still the same if the state folder is lost. dilococtl init writes it, reset draws "
      "another. Empty: the daemon draws it, and keeps it in the state folder."},
     {"island", "owner", CONF_ENUM, AT(owner), "auto", 0, 0, owner_choices, NULL,

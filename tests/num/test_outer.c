@@ -234,6 +234,30 @@ static void quadratic_rule_vectors_hold(void **state)
     }
 }
 
+static double halved_lr(const void *user, uint64_t step)
+{
+    (void)user;
+    (void)step;
+    return 0.5;
+}
+
+/* (5 / 0.5)^2 = 100 steps from step 40 on, 20 before. Fragments of one run keep their turns, and end with it. */
+static void growing_intervals_keep_turns_and_end_with_the_run(void **state)
+{
+    (void)state;
+    static const uint64_t due[4][7] = {{20, 40, 140, 240, 300}, {25, 45, 145, 245, 300}, {}, {35, 55, 155, 255, 300}};
+    const struct schedule schedule = {
+        .interval = 20, .fragments = 4, .spread = true, .growth = 5, .steps = 300, .lr_warmup = 40, .lr = halved_lr};
+    for (uint32_t f = 0; f < 4; f += f + 1) {
+        uint64_t at = 0;
+        for (size_t k = 0; due[f][k] != 0; k++) {
+            at = schedule_next_due(&schedule, f, at);
+            assert_int_equal(at, due[f][k]);
+        }
+        assert_true(schedule_next_due(&schedule, f, schedule.steps) > schedule.steps); /* whoever asks gets an answer */
+    }
+}
+
 static void a_warm_start_is_denser_and_leads_into_the_schedule(void **state)
 {
     (void)state;
@@ -368,6 +392,71 @@ static void average_is_the_mean_of_parameters(void **state)
     assert_true(ball[0] == 1 - 0.25f - 0.375f);
 }
 
+/* Whoever made a result chose the numbers that came with it. Under `average` they mean nothing. */
+static void an_average_heeds_no_numbers(void **state)
+{
+    (void)state;
+    const struct outer_conf average = {.kind = OUTER_AVERAGE};
+    const struct outer_round round = {.scale = 0.5f, .momentum = 0.9f, .lr = 0.25f};
+    float theta[VEC_BLOCK], delta[VEC_BLOCK];
+    for (int i = 0; i < VEC_BLOCK; i++) {
+        theta[i] = (float)i;
+        delta[i] = (float)(2 * i - 100);
+    }
+    outer_step(&average, &round, theta, NULL, delta, VEC_BLOCK);
+    for (int i = 0; i < VEC_BLOCK; i++)
+        assert_true(theta[i] == (float)(100 - i));
+}
+
+/* g = delta / 4; buffer = buffer / 2 + g; theta = theta - 4 (g + buffer / 2): all of it exact, to the last value. */
+static void a_scaled_step_is_scaled_to_its_end(void **state)
+{
+    (void)state;
+    const struct outer_conf conf = {.kind = OUTER_NESTEROV};
+    const struct outer_round round = {.scale = 0.25f, .momentum = 0.5f, .lr = 4};
+    float theta[VEC_BLOCK] = {0}, buffer[VEC_BLOCK], delta[VEC_BLOCK];
+    for (int i = 0; i < VEC_BLOCK; i++) {
+        buffer[i] = 8;
+        delta[i] = (float)(8 * i);
+    }
+    outer_step(&conf, &round, theta, buffer, delta, VEC_BLOCK);
+    for (int i = 0; i < VEC_BLOCK; i++) {
+        assert_true(buffer[i] == (float)(4 + 2 * i));
+        assert_true(theta[i] == (float)(-4 * (2 * i + 2 + i)));
+    }
+}
+
+/* Where nothing moved there is no gap, and nothing to be scaled by one. */
+static void a_gap_of_nothing_changes_nothing(void **state)
+{
+    (void)state;
+    const struct outer_round round = {.scale = 0.75f, .momentum = 0.5f, .lr = 1};
+    assert_true(outer_round_penalised(round, 0, 0).scale == 0.75f);
+    assert_true(outer_round_penalised(round, 1, 0).scale == 0.75f);
+    assert_true(outer_round_penalised(round, 0, 1).scale == 0.75f);
+    assert_true(outer_round_penalised(round, 1, 1).scale == 0.375f);
+}
+
+/* Against sums in long double: of any number of blocks, and of differences that no float holds. */
+static void square_sums_are_those_of_exact_differences(void **state)
+{
+    (void)state;
+    enum { BLOCKS = 13, COUNT = BLOCKS * VEC_BLOCK };
+    static float a[COUNT], b[COUNT];
+    for (size_t t = 0; t < tables_count; t++)
+        for (size_t blocks = 0; blocks <= BLOCKS; blocks++) {
+            long double alone = 0, apart = 0;
+            for (size_t i = 0; i < blocks * VEC_BLOCK; i++) {
+                a[i] = (float)(i % 5 + 1);
+                b[i] = ldexpf((float)(i % 3 + 1), -24);
+                alone += (long double)a[i] * a[i];
+                apart += ((long double)a[i] - b[i]) * ((long double)a[i] - b[i]);
+            }
+            assert_true(tables[t]->square_sum(a, NULL, blocks) == (double)alone);
+            assert_true(fabs(tables[t]->square_sum(a, b, blocks) - (double)apart) <= 1e-13 * (double)apart);
+        }
+}
+
 static void co2_vectors_hold(void **state)
 {
     (void)state;
@@ -465,7 +554,12 @@ int main(void)
         cmocka_unit_test(balanced_plans_are_even_and_ordered),
         cmocka_unit_test(senseless_plans_are_refused),
         cmocka_unit_test(average_is_the_mean_of_parameters),
+        cmocka_unit_test(an_average_heeds_no_numbers),
+        cmocka_unit_test(a_scaled_step_is_scaled_to_its_end),
+        cmocka_unit_test(a_gap_of_nothing_changes_nothing),
+        cmocka_unit_test(square_sums_are_those_of_exact_differences),
         cmocka_unit_test(quadratic_rule_vectors_hold),
+        cmocka_unit_test(growing_intervals_keep_turns_and_end_with_the_run),
         cmocka_unit_test(a_warm_start_is_denser_and_leads_into_the_schedule),
         cmocka_unit_test(co2_vectors_hold),
         cmocka_unit_test(a_round_adapts_to_its_interval),

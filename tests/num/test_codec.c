@@ -175,6 +175,101 @@ static void error_feedback_sends_everything_in_the_end(void **state)
     codec_free(codec);
 }
 
+/* One block under one of the codecs of which a block is packed by itself; what `y` should become is exact. */
+static void assert_decoded(enum codec_id id, const float x[CODEC_BLOCK], const float want[CODEC_BLOCK])
+{
+    for (size_t t = 0; t < tables_count; t++) {
+        const struct vec_codec *codec = &tables[t]->codec[id];
+        const struct vec_source source = {.minuend = x};
+        uint8_t raw[4 * CODEC_BLOCK];
+        float y[CODEC_BLOCK];
+        assert_int_equal(codec->encode(&source, 1, raw, NULL), 1);
+        codec->decode(raw, raw + codec->head_bytes, 1, y);
+        for (size_t i = 0; i < CODEC_BLOCK; i++)
+            if (y[i] != want[i])
+                fail_msg("%s, %s: %a becomes %a, not %a", codec_name(id), tables[t]->name, (double)x[i], (double)y[i],
+                         (double)want[i]);
+    }
+}
+
+/* FORMATS.md: a magnitude reaches a border that it is on; just below it does not. Scales down to the smallest. */
+static void e3m0_reaches_a_border_on_it(void **state)
+{
+    (void)state;
+    static const float borders[7] = {0x1p-7f, 0x1.8p-6f, 0x1.8p-5f, 0x1.8p-4f, 0x1.8p-3f, 0x1.8p-2f, 0x1.8p-1f};
+    static const int powers[] = {0, 100, -62, -63, -64, -100, -130, -133};
+    for (size_t k = 0; k < sizeof powers / sizeof powers[0]; k++) {
+        float x[CODEC_BLOCK] = {0}, want[CODEC_BLOCK] = {0};
+        x[0] = want[0] = ldexpf(1, powers[k]); /* the scale */
+        for (int m = 1; m <= 7; m++) {
+            x[m] = ldexpf(borders[m - 1], powers[k]);
+            want[m] = ldexpf(1, powers[k] + m - 7);
+            x[128 + m] = -nextafterf(x[m], 0);
+            want[128 + m] = m == 1 ? 0 : -want[m - 1];
+        }
+        assert_decoded(CODEC_E3M0, x, want);
+    }
+}
+
+/* 127 times a power of two is a scale without rounding: all 255 levels come back, of the smallest numbers there are,
+ * too. */
+static void int8_has_all_levels_of_any_size(void **state)
+{
+    (void)state;
+    static const int powers[] = {-133, -130, -120, -70, -63, 0, 100, 120};
+    for (size_t k = 0; k < sizeof powers / sizeof powers[0]; k++) {
+        float x[CODEC_BLOCK] = {0};
+        for (int level = -127; level <= 127; level++)
+            x[level + 127] = ldexpf((float)level, powers[k]);
+        assert_decoded(CODEC_INT8, x, x);
+    }
+}
+
+static void bf16_rounds_ties_to_even(void **state)
+{
+    (void)state;
+    float x[CODEC_BLOCK] = {0}, want[CODEC_BLOCK] = {0};
+    for (int i = 0; i < 128; i++) {
+        x[2 * i] = 1 + (float)(2 * i + 1) * 0x1p-8f; /* halfway between two */
+        want[2 * i] = 1 + (float)(i % 2 == 0 ? i : i + 1) * 0x1p-7f;
+        x[2 * i + 1] = -x[2 * i];
+        want[2 * i + 1] = -want[2 * i];
+    }
+    assert_decoded(CODEC_BF16, x, want);
+}
+
+/* minuend - subtrahend + residual, each rounded, in this order, whatever the codec. */
+static void a_source_is_summed_in_its_order(void **state)
+{
+    (void)state;
+    for (unsigned id = 1; id < CODECS_END; id++) {
+        struct bench b;
+        struct env_rng rng = env_rng_init(18, id);
+        uint8_t *frame;
+        size_t bytes;
+        bench_init(&b, id);
+        assert_ok(mem_new(b.frame_max, 1, "frame", &frame));
+        testlib_fill_normal(&rng, b.y, N, 1);
+        testlib_fill_normal(&rng, b.sum, N, 1e-3);
+        testlib_fill_normal(&rng, b.residual, N, 1e-3);
+        for (size_t i = 0; i < N; i++) {
+            b.sum[i] += b.y[i];
+            b.x[i] = b.y[i] - b.sum[i];
+            b.x[i] += b.residual[i];
+        }
+        struct vec_source parts = {.minuend = b.y, .subtrahend = b.sum, .residual = b.residual};
+        struct vec_source whole = {.minuend = b.x};
+        assert_ok(codec_encode(b.codec, &b.part, 1, &parts, b.residual, frame, &bytes, &b.fault));
+        memset(b.part.factor, 0, 512 * 4 * sizeof(float));
+        assert_ok(codec_encode(b.codec, &b.part, 1, &whole, b.sum, b.frame, &b.frame_bytes, &b.fault));
+        assert_int_equal(bytes, b.frame_bytes);
+        assert_memory_equal(frame, b.frame, bytes);
+        assert_memory_equal(b.residual, b.sum, N * sizeof *b.sum);
+        mem_free(frame);
+        bench_deinit(&b);
+    }
+}
+
 static void not_a_number_is_refused_and_placed(void **state)
 {
     (void)state;
@@ -377,6 +472,129 @@ static void topk_sends_the_largest(void **state)
         assert_true(least >= left);
     }
     assert_true(b.y[0] == -3.0f);
+    bench_deinit(&b);
+}
+
+/* A hundredth, rounded up: 41 of 4096, then 3 of the 256 that are left. A bin stands for the mean of its own. */
+static void topk_takes_its_share_of_equal_values(void **state)
+{
+    (void)state;
+    enum { FIRST = 4096, COUNT = FIRST + CODEC_BLOCK, LARGE = 30 };
+    struct bench b;
+    bench_init(&b, CODEC_TOPK);
+    b.part.count = COUNT;
+    b.part.choice.ratio = 0.01f;
+    for (size_t i = 0; i < FIRST; i++)
+        b.x[i] = (i % 2 == 0 ? 1.0f : -1.0f) * (i + LARGE < FIRST ? 1 : 2);
+    for (size_t i = FIRST; i < COUNT; i++)
+        b.x[i] = 0.5f;
+    b.x[FIRST + 7] = 5;
+    b.x[FIRST + 9] = -3; /* their mean, so of the upper bin */
+    b.x[COUNT - 1] = 1;
+    struct vec_source source = {.minuend = b.x};
+    assert_ok(codec_encode(b.codec, &b.part, 1, &source, b.residual, b.frame, &b.frame_bytes, &b.fault));
+    assert_ok(codec_decode(b.codec, b.frame, b.frame_bytes, b.y, COUNT));
+    size_t ones = 0, twos = 0, others = 0;
+    for (size_t i = 0; i < FIRST; i++) {
+        assert_true(b.y[i] == 0 || b.y[i] == b.x[i]);
+        ones += fabsf(b.y[i]) == 1;
+        twos += fabsf(b.y[i]) == 2;
+    }
+    assert_int_equal(twos, LARGE); /* none makes room for a smaller one */
+    assert_int_equal(ones, 41 - LARGE);
+    for (size_t i = FIRST; i < COUNT; i++)
+        others += b.y[i] != 0;
+    assert_int_equal(others, 3);
+    assert_true(b.y[FIRST + 7] == 4 && b.y[FIRST + 9] == -4 && b.y[COUNT - 1] == 1);
+    bench_deinit(&b);
+}
+
+/* A frame of 256 values in one segment of topk, of these planes. */
+static enum err decode_topk(struct bench *b, const uint8_t *gaps, uint32_t gaps_bytes, uint32_t marks_bytes)
+{
+    uint8_t frame[512] = {0}, *at = frame + CODEC_HEADER_BYTES;
+    const struct vec_source zeros = {.minuend = b->x};
+    const uint16_t head[3] = {2, 0x3f80, 0x4000}; /* two kept, of magnitude 1 or 2 */
+    const uint32_t planes = 4 + sizeof head + 4 + gaps_bytes + 4 + marks_bytes;
+    b->part.count = CODEC_BLOCK;
+    assert_ok(codec_encode(b->codec, &b->part, 1, &zeros, NULL, b->frame, &b->frame_bytes, &b->fault));
+    memcpy(frame, b->frame, CODEC_HEADER_BYTES);
+    memcpy(frame + 24, &(uint64_t){12 + planes}, 8);
+    memcpy(at, (const uint8_t[]){CODEC_TOPK, 3, 0, 0}, 4);
+    memcpy(at + 4, (const uint32_t[]){CODEC_BLOCK, planes, sizeof head}, 12);
+    memcpy(at + 16, head, sizeof head);
+    at += 16 + sizeof head;
+    memcpy(at, &gaps_bytes, 4);
+    memcpy(at + 4, gaps, gaps_bytes);
+    at += 4 + gaps_bytes;
+    memcpy(at, &marks_bytes, 4);
+    at[4] = 1; /* the first one is 2 */
+    return codec_decode(b->codec, frame, CODEC_HEADER_BYTES + 12 + planes, b->y, CODEC_BLOCK);
+}
+
+/* FORMATS.md: a segment that refers to what is not there is refused, and so are bytes left over. */
+static void topk_refuses_what_does_not_add_up(void **state)
+{
+    (void)state;
+    struct bench b;
+    bench_init(&b, CODEC_TOPK);
+    assert_ok(decode_topk(&b, (const uint8_t[]){3, 251}, 2, 1));
+    for (size_t i = 0; i < CODEC_BLOCK; i++)
+        assert_true(b.y[i] == (i == 3 ? 2 : i == 255 ? 1 : 0));
+    assert_ok(decode_topk(&b, (const uint8_t[]){0, 254}, 2, 1));
+    assert_int_equal(decode_topk(&b, (const uint8_t[]){3, 252}, 2, 1), ERR_PROTO);
+    assert_int_equal(decode_topk(&b, (const uint8_t[]){0, 255, 0}, 3, 1), ERR_PROTO);
+    assert_int_equal(decode_topk(&b, (const uint8_t[]){255, 1, 0}, 3, 1), ERR_PROTO);
+    assert_int_equal(decode_topk(&b, (const uint8_t[]){3}, 1, 1), ERR_PROTO);
+    assert_int_equal(decode_topk(&b, (const uint8_t[]){3, 251, 0}, 3, 1), ERR_PROTO);
+    assert_int_equal(decode_topk(&b, (const uint8_t[]){3, 251}, 2, 2), ERR_PROTO);
+    assert_int_equal(decode_topk(&b, (const uint8_t[]){3, 251}, 2, 0), ERR_PROTO);
+    bench_deinit(&b);
+}
+
+/* Of a matrix with singular values 1 and 1/2 one direction is sent: after some encodings it is the first one, whatever
+ * the start, since each goes on where the last one ended. */
+static void powersgd_goes_on_from_round_to_round(void **state)
+{
+    (void)state;
+    struct bench b;
+    bench_init(&b, CODEC_POWERSGD);
+    b.part.choice.rank = 1;
+    b.x[0] = 1;
+    b.x[512 + 1] = 0.5f;
+    bench_round(&b);
+    assert_true(fabsf(b.y[0] - 1) > 0.01f);
+    for (int i = 0; i < 8; i++)
+        bench_round(&b);
+    assert_true(fabsf(b.y[0] - 1) < 0.005f && fabsf(b.y[512 + 1]) < 0.001f);
+    bench_deinit(&b);
+}
+
+/* FORMATS.md: zeros behind the matrix, fewer than a block. */
+static void powersgd_pads_with_zeros(void **state)
+{
+    (void)state;
+    enum { COUNT = 512 };
+    struct bench b;
+    bench_init(&b, CODEC_POWERSGD);
+    b.part.count = COUNT;
+    b.part.choice.rank = 1;
+    b.part.rows = 3;
+    b.part.cols = 100;
+    for (size_t i = 0; i < COUNT; i++) {
+        b.x[i] = i < 300 ? (float)(i / 100 + 1) * (float)(i % 100) : 0;
+        b.y[i] = b.residual[i] = 7;
+    }
+    struct vec_source source = {.minuend = b.x};
+    assert_ok(codec_encode(b.codec, &b.part, 1, &source, b.residual, b.frame, &b.frame_bytes, &b.fault));
+    assert_ok(codec_decode(b.codec, b.frame, b.frame_bytes, b.y, COUNT));
+    for (size_t i = 0; i < COUNT; i++)
+        assert_true(i < 300 ? fabsf(b.y[i] - b.x[i]) < 4 : b.y[i] == 0 && b.residual[i] == 0);
+    b.part.rows = 1; /* a whole block would be padding */
+    b.part.cols = 256;
+    memset(b.part.factor, 0, 256 * sizeof(float));
+    assert_ok(codec_encode(b.codec, &b.part, 1, &source, b.residual, b.frame, &b.frame_bytes, &b.fault));
+    assert_fails(ERR_PROTO, "a shape that does not fit", codec_decode(b.codec, b.frame, b.frame_bytes, b.y, COUNT));
     bench_deinit(&b);
 }
 
@@ -605,6 +823,10 @@ int main(void)
         cmocka_unit_test(codecs_keep_their_error_bounds),
         cmocka_unit_test(e3m0_keeps_direction_and_elementwise_bound),
         cmocka_unit_test(error_feedback_sends_everything_in_the_end),
+        cmocka_unit_test(e3m0_reaches_a_border_on_it),
+        cmocka_unit_test(int8_has_all_levels_of_any_size),
+        cmocka_unit_test(bf16_rounds_ties_to_even),
+        cmocka_unit_test(a_source_is_summed_in_its_order),
         cmocka_unit_test(not_a_number_is_refused_and_placed),
         cmocka_unit_test(all_tables_give_the_same_bits),
         cmocka_unit_test(damaged_frames_are_refused),
@@ -613,7 +835,11 @@ int main(void)
         cmocka_unit_test(sums_and_zeros_are_exact),
         cmocka_unit_test(uniform_keeps_outliers),
         cmocka_unit_test(topk_sends_the_largest),
+        cmocka_unit_test(topk_takes_its_share_of_equal_values),
+        cmocka_unit_test(topk_refuses_what_does_not_add_up),
         cmocka_unit_test(powersgd_is_exact_up_to_its_rank),
+        cmocka_unit_test(powersgd_goes_on_from_round_to_round),
+        cmocka_unit_test(powersgd_pads_with_zeros),
         cmocka_unit_test(levels_agree_between_tables),
         cmocka_unit_test(uniform_makes_no_infinity),
         cmocka_unit_test(recipe_cuts_by_tensor),

@@ -146,6 +146,26 @@ static void work_set_aside_counts_once(void **state)
     }
 }
 
+/* By hand: D = -2, E = 8, of which half and a quarter are taken ahead; one more step of 1; an anchor 3 further on. */
+static void an_estimate_comes_and_goes_with_its_past(void **state)
+{
+    (void)state;
+    const struct aside_rule rule = {.fresh = 0.5f, .past = 0.25f, .decay = 0.5f};
+    for (int how = 0; how < 4; how++) {
+        float live = 12, base = 10, anchor = 13, aside, past = 8;
+        aside_out(&rule, &live, &base, &aside, &past, 1);
+        assert_true(aside == 2 && live == 10 + 0.5f * 2 - 0.25f * 8);
+        live += 1;
+        if (how < 2)
+            aside_in(&rule, &live, &base, &anchor, &aside, &past, how == 0, 1);
+        else
+            aside_off(&rule, &live, &aside, &past, how == 2, 1);
+        static const float lives[4] = {10 + 1 + 3, 10 + 1 + 3 + 2, 10 + 1 + 2, 10 + 1};
+        assert_true(live == lives[how]);
+        assert_true(past == (how == 0 ? 0.5f * 8 - 2 : 8));
+    }
+}
+
 static void a_late_anchor_is_taken_in_when_it_comes(void **state)
 {
     (void)state;
@@ -648,6 +668,7 @@ int main(void)
         cmocka_unit_test(work_on_its_way_for_an_interval_is_set_aside),
         cmocka_unit_test(work_set_aside_comes_back_when_its_snapshot_is_off),
         cmocka_unit_test(work_set_aside_counts_once),
+        cmocka_unit_test(an_estimate_comes_and_goes_with_its_past),
         cmocka_unit_test(a_late_anchor_is_taken_in_when_it_comes),
         cmocka_unit_test(the_end_and_an_order_to_leave_are_told),
         cmocka_unit_test(a_step_never_waits_for_the_daemon),

@@ -89,7 +89,8 @@ struct grace {
 void grace_arrived(struct grace *grace, uint64_t late_ms);
 /* A round closed without it, that long after the quorum was there. */
 void grace_missed(struct grace *grace, uint64_t waited_ms);
-/* Whether a round probes: one in eight, the same ones for the owners of all shards, since a version waits for each. */
+/* Whether a round probes: one in eight, the same ones for the owners of all shards, since a version waits for each.
+ * Fragments take turns. */
 bool grace_probes(uint32_t fragment, uint64_t round);
 /* How long after the quorum it is worth waiting for; at most `most_ms`. */
 uint64_t grace_wait(const struct grace *grace, uint64_t most_ms, bool probe);

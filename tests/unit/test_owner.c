@@ -106,6 +106,19 @@ static void a_round_that_is_over_marks_nobody(void **state)
     assert_int_equal(bitset_word(&owner.have), 4);
 }
 
+/* Grace is counted from the contribution that made the quorum, and again from the one that makes it again. */
+static void a_quorum_that_is_lost_is_waited_for_anew(void **state)
+{
+    (void)state;
+    struct owner owner = reducing_two_of_three();
+    step(&owner, &two_of_three, OWNER_DROPPED, 1);
+    assert_int_equal(check(&owner, &two_of_three, 15, 150), OWNER_NOTHING);
+    step(&owner, &two_of_three, OWNER_CONTRIBUTED, 2);
+    assert_int_equal(check(&owner, &two_of_three, 15, 200), OWNER_NOTHING);
+    assert_int_equal(check(&owner, &two_of_three, 15, 299), OWNER_NOTHING);
+    assert_int_equal(check(&owner, &two_of_three, 15, 300), OWNER_REDUCE);
+}
+
 /* A new epoch: what came was for other shards, and what a job brings is of no use. */
 static void a_new_epoch_begins_the_round_anew(void **state)
 {
@@ -257,6 +270,55 @@ static uint64_t round_takes(struct sync *sync, uint64_t late_ms)
     happens(sync, (struct sync_event){.type = SYNC_EV_APPLIED}, now_ms);
     assert_int_equal(sync_own(sync, 0).version, version);
     return took_ms;
+}
+
+/* By hand, as RFC 6298 has it: the first lateness L has a deviation of L / 2; then the deviation takes in a quarter of
+ * how far off the last one was, and after it the mean an eighth of it; 4 deviations and 50 ms are added. */
+static void a_usual_lateness_is_smoothed(void **state)
+{
+    (void)state;
+    struct grace grace = {0};
+    assert_int_equal(grace_wait(&grace, 10000, false), 10000); /* nothing is known of it */
+    grace_arrived(&grace, 400);
+    assert_int_equal(grace_wait(&grace, 10000, false), 400 + 4 * 200 + 50);
+    grace_arrived(&grace, 800); /* 400 off */
+    assert_int_equal(grace_wait(&grace, 10000, false), 450 + 4 * 250 + 50);
+    grace_arrived(&grace, 50); /* 400 off, the other way */
+    assert_int_equal(grace_wait(&grace, 10000, false), 400 + 4 * 287 + 50);
+    grace = (struct grace){.known = true, .late_ms = 1000, .deviation_ms = 10};
+    assert_int_equal(grace_wait(&grace, 1000, false), 1000); /* as late as may be */
+    assert_int_equal(grace_wait(&grace, 999, false), 0);
+}
+
+static void lateness_doubles_and_never_comes_round(void **state)
+{
+    (void)state;
+    struct grace grace = {0};
+    uint64_t before_ms = 0;
+    for (uint64_t missed = 1; missed <= 300; missed++) {
+        grace_missed(&grace, 10);
+        assert_true(grace.late_ms == 2 * before_ms || missed == 1 || missed > 30);
+        assert_true(grace.late_ms >= before_ms);
+        assert_int_equal(grace_wait(&grace, 60000, false), grace.late_ms > 60000 ? 0 : grace.late_ms + 50);
+        before_ms = grace.late_ms;
+    }
+    assert_true(before_ms > 60000);
+    grace_arrived(&grace, 100); /* it is back, and nothing of that remains */
+    assert_int_equal(grace_wait(&grace, 60000, false), 100 + 4 * 50 + 50);
+}
+
+static void fragments_take_turns_to_probe(void **state)
+{
+    (void)state;
+    for (uint64_t at = 0; at < 40; at++) {
+        unsigned fragments = 0, rounds = 0;
+        for (uint32_t k = 0; k < 8; k++) {
+            fragments += grace_probes(k, at);
+            rounds += grace_probes(3, at + k);
+        }
+        assert_int_equal(fragments, 1);
+        assert_int_equal(rounds, 1);
+    }
 }
 
 /* Of two that are left, or one. */
@@ -498,7 +560,11 @@ int main(void)
         cmocka_unit_test(one_that_mended_itself_is_taken),
         cmocka_unit_test(what_came_during_a_failed_reduction_counts),
         cmocka_unit_test(a_round_that_is_over_marks_nobody),
+        cmocka_unit_test(a_quorum_that_is_lost_is_waited_for_anew),
         cmocka_unit_test(a_new_epoch_begins_the_round_anew),
+        cmocka_unit_test(a_usual_lateness_is_smoothed),
+        cmocka_unit_test(lateness_doubles_and_never_comes_round),
+        cmocka_unit_test(fragments_take_turns_to_probe),
         cmocka_unit_test(a_quorum_is_at_most_those_who_take_part),
         cmocka_unit_test(a_quorum_of_more_than_take_part_closes_rounds),
         cmocka_unit_test(grace_follows_how_late_an_island_usually_is),

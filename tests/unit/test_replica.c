@@ -159,7 +159,8 @@ static void the_one_who_sends_nonsense_is_left_out(void **state)
     for (uint32_t culprit = 0; culprit < MEMBERS; culprit++) {
         for (uint32_t i = 0; i < MEMBERS; i++) {
             float *values = calloc(n, sizeof *values);
-            values[n / 2] = i == culprit ? 3.4e38f : 1.0f; /* beyond bf16, so beyond any scale */
+            /* Beyond bf16, so beyond any scale, above or below. */
+            values[n / 2] = i != culprit ? 1.0f : culprit % 2 == 0 ? 3.4e38f : -3.4e38f;
             struct vec_source source = {.minuend = values};
             struct codec_part part = {.count = n, .choice = {.id = CODEC_FP32}};
             assert_ok(codec_encode(plain, &part, 1, &source, NULL, in[i].bytes, &in[i].count, &bad));

@@ -807,8 +807,9 @@ static void complain_all_peers(struct status *status)
 
 /* ---- of rounds ---- */
 
-/* How long a finishing trainer may stand still, and one that waits as late = wait has it. */
-enum { FINISHING_TOLD_MS = 3000, STANDING_TOLD_MS = 3000 };
+/* How long a finishing trainer may stand still, where an island that it waits for is away, and where all are heard; and
+ * one that waits as late = wait has it. */
+enum { FINISHING_TOLD_MS = 3000, LAST_ROUND_MS = 20000, STANDING_TOLD_MS = 3000 };
 /* Versions behind the newest: one is on its way in every round. */
 enum { VERSIONS_BEHIND = 1 };
 /* Until it is told that nothing comes of a state that is fetched. */
@@ -830,6 +831,19 @@ static void complain_standing(struct status *status)
         "run spec would not wait");
 }
 
+/* Islands that are heard come to the step of the last round within an interval, and then the round takes its time. */
+static struct bitset waited_too_long(const struct status *status, struct bitset waiting)
+{
+    const struct progress *progress = status->from->progress;
+    uint64_t stands_ms = status->now_ms - status->trainer.report_ms;
+    uint64_t interval_ms = progress != NULL ? progress_steps_ms(progress, (uint64_t)status->from->spec->interval) : 0;
+    bool usual = stands_ms < (interval_ms > LAST_ROUND_MS ? interval_ms : LAST_ROUND_MS);
+    for (uint32_t i = 0; i < status->islands; i++)
+        if (stands_ms < FINISHING_TOLD_MS || (usual && status->peers[i].up))
+            bitset_remove(&waiting, i);
+    return waiting;
+}
+
 /* Where its own contributions are still to come, it is not the others that it waits for. */
 static void complain_waiting(struct status *status)
 {
@@ -838,8 +852,8 @@ static void complain_waiting(struct status *status)
     for (uint32_t f = 0; f < status->fragments_count; f++)
         bitset_add_all(&waiting, &status->fragments[f].waiting);
     bitset_remove(&waiting, status->from->view->self);
-    if (status->phase != TRAINER_FINISHING || bitset_empty(&waiting) || complaints_owes(status) ||
-        status->now_ms < status->trainer.report_ms + FINISHING_TOLD_MS)
+    waiting = waited_too_long(status, waiting);
+    if (status->phase != TRAINER_FINISHING || bitset_empty(&waiting) || complaints_owes(status))
         return;
     complain_name(status, &waiting, text, sizeof text);
     complain(status, COMPLAINT_WAITING, &waiting, text,

@@ -231,10 +231,12 @@ static void one_that_was_to_leave_and_hangs_is_told(void **state)
     look_end();
 }
 
-static void a_trainer_that_stands_still_at_its_end_names_whom_it_waits_for(void **state)
+/* a's trainer has just made its second step and is to finish; rounds of two fragments wait for b. */
+static void finish_but_for_b(const char *name)
 {
-    (void)state;
-    look_begin("status-waiting", 3, NULL);
+    struct event event;
+    struct trainer_leaving leaving;
+    look_begin(name, 3, NULL);
     played_greet(look.b, look.a);
     played_greet(look.c, look.a);
     look_train(1);
@@ -243,7 +245,6 @@ static void a_trainer_that_stands_still_at_its_end_names_whom_it_waits_for(void 
     isle_step(look.a, &(struct sync_event){.type = SYNC_EV_STORED, .fragment = 1, .version = 1, .owner = LOOK_C});
     isle_step(look.a, &(struct sync_event){.type = SYNC_EV_STORED, .fragment = 2, .version = 1, .owner = LOOK_C});
     /* c has said that it waits for nobody and that nobody has to wait for it. */
-    struct event event;
     struct wire_heartbeat *beat = played_beat(look.c);
     for (uint32_t f = 1; f <= 2; f++)
         played_holds(beat, f, LOOK_C, &(struct digest){{0}}); /* so its results count */
@@ -252,24 +253,68 @@ static void a_trainer_that_stands_still_at_its_end_names_whom_it_waits_for(void 
     look.a->now_ms += 3000;
     assert_silent(look_take(), COMPLAINT_WAITING); /* it trains */
     played_trainer_say(look.trainer, &(struct ipc_message){.type = IPC_SETTLED, .fragment = 3});
-    struct trainer_leaving leaving;
-    look_train(2); /* just now */
+    look_train(2);
     assert_ok(trainer_leave(look.a->trainer, &leaving));
-    look.a->now_ms += 2999;
-    assert_silent(look_take(), COMPLAINT_WAITING);
-    look.a->now_ms++;
-    assert_silent(look_take(),
-                  COMPLAINT_WAITING); /* its own contributions to the others are still to come: it hangs itself */
-    look.a->now_ms += 60000;
-    assert_complains(look_take(), COMPLAINT_STALLED, "has not finished a step for 1 min 3 s");
+}
+
+static void settle_the_rest(void)
+{
     for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++)
         if (f != 1 && f != 2)
             isle_step(look.a, &(struct sync_event){.type = SYNC_EV_SETTLED, .fragment = f});
+}
+
+static void a_trainer_that_stands_still_at_its_end_names_whom_it_waits_for(void **state)
+{
+    (void)state;
+    finish_but_for_b("status-waiting");
+    look.a->now_ms += 20000;
+    assert_silent(look_take(),
+                  COMPLAINT_WAITING); /* its own contributions to the others are still to come: it hangs itself */
+    look.a->now_ms += 43000;
+    assert_complains(look_take(), COMPLAINT_STALLED, "has not finished a step for 1 min 3 s");
+    settle_the_rest();
     assert_complains(look_take(), COMPLAINT_WAITING, "it waits for b");
     assert_null(strstr(complaint_of(look_take(), COMPLAINT_WAITING)->what, "b, c"));
     assert_silent(look_take(), COMPLAINT_STALLED);
     isle_step(look.a, &(struct sync_event){.type = SYNC_EV_STORED, .fragment = 1, .version = 1, .owner = LOOK_B});
     isle_step(look.a, &(struct sync_event){.type = SYNC_EV_STORED, .fragment = 2, .version = 1, .owner = LOOK_B});
+    look_end();
+}
+
+static void islands_that_are_heard_have_the_time_of_a_round_before_it_is_told(void **state)
+{
+    (void)state;
+    finish_but_for_b("status-usual");
+    settle_the_rest();
+    uint64_t since_ms = look.a->now_ms;
+    look.a->now_ms = since_ms + 19999;
+    assert_silent(look_take(), COMPLAINT_WAITING);
+    look.a->now_ms = since_ms + 20000;
+    assert_complains(look_take(), COMPLAINT_WAITING, "it waits for b");
+    /* Where an interval takes longer, that long. */
+    uint64_t interval_s = (uint64_t)look.run->spec.interval * 30;
+    assert_ok(progress_new(&look.progress));
+    progress_note(look.progress, look.a->sync, ISLE_FRAGMENTS, 3, 0, since_ms);
+    progress_note(look.progress, look.a->sync, ISLE_FRAGMENTS, 3, 1, since_ms + 30000);
+    look.a->now_ms = since_ms + interval_s * 1000 - 1;
+    assert_silent(look_take(), COMPLAINT_WAITING);
+    look.a->now_ms++;
+    assert_complains(look_take(), COMPLAINT_WAITING, "it waits for b");
+    look_end();
+}
+
+static void one_that_is_away_at_the_end_is_told_within_seconds(void **state)
+{
+    (void)state;
+    finish_but_for_b("status-gone");
+    settle_the_rest();
+    look.a->now_ms += 2999;
+    isle_tick(look.a); /* nobody has been heard for so long */
+    assert_false(peers_info(look.a->peers, LOOK_B).up);
+    assert_silent(look_take(), COMPLAINT_WAITING);
+    look.a->now_ms++;
+    assert_complains(look_take(), COMPLAINT_WAITING, "it waits for b");
     look_end();
 }
 
@@ -286,6 +331,8 @@ int main(void)
         cmocka_unit_test(a_trainer_that_sends_nan_is_told_until_it_sends_none),
         cmocka_unit_test(one_that_was_to_leave_and_hangs_is_told),
         cmocka_unit_test(a_trainer_that_stands_still_at_its_end_names_whom_it_waits_for),
+        cmocka_unit_test(islands_that_are_heard_have_the_time_of_a_round_before_it_is_told),
+        cmocka_unit_test(one_that_is_away_at_the_end_is_told_within_seconds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

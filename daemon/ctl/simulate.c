@@ -19,11 +19,6 @@ static const double memory_share_most = 0.8;
 
 enum word { FREE, SNAPSHOT, ANCHOR };
 
-struct said {
-    struct wire_fragment row;
-    uint64_t held; /* mask of parts */
-};
-
 struct trainer_fragment {
     enum word word;
     bool sent; /* contributed, and its result not taken in */
@@ -34,7 +29,7 @@ struct island {
     struct sync *sync;
     struct trainer_fragment *trainer; /* by fragment */
     uint64_t *version;
-    struct said *said; /* by fragment: in its last heartbeats */
+    struct rows_said *said; /* by fragment: in its last heartbeats */
     uint64_t step, waiting_since_us, stalled_us;
     bool waiting, announce;
     uint64_t up_free_us, down_free_us, beat_us;
@@ -337,77 +332,27 @@ static void job_done(struct world *w, const struct happening *event)
         job(w, event->island, (struct sync_event){.type = SYNC_EV_APPLIED, .fragment = done.fragment});
 }
 
-static struct said row_of(const struct sync *sync, uint32_t f)
-{
-    struct said said = {.row = {.fragment = f, .at = sync_own(sync, f)}};
-    const struct version_part *parts;
-    struct digest digest;
-    bool acknowledged;
-    uint32_t count = sync_parts(sync, f, &parts);
-    for (uint32_t p = 0; p < count; p++)
-        if (sync_held(sync, f, p, &digest, &acknowledged) && acknowledged)
-            said.held |= (uint64_t)1 << p;
-    return said;
-}
-
-static bool same_row(const struct said *a, const struct said *b)
-{
-    const struct wire_standing *left = &a->row.at, *right = &b->row.at;
-    return left->version == right->version && left->contributed == right->contributed &&
-           left->abstained == right->abstained && left->hash_known == right->hash_known && a->held == b->held &&
-           left->repairing == right->repairing;
-}
-
-static void put_row(const struct sync *sync, struct beat *beat, const struct said *said)
-{
-    const struct version_part *parts;
-    struct digest digest;
-    bool acknowledged;
-    struct wire_fragment *row = &beat->rows[beat->count++];
-    uint32_t count = sync_parts(sync, said->row.fragment, &parts);
-    *row = said->row;
-    row->held_first = beat->held_count;
-    for (uint32_t p = 0; p < count; p++) {
-        if ((said->held >> p & 1) == 0)
-            continue;
-        (void)sync_held(sync, row->fragment, p, &digest, &acknowledged);
-        struct wire_held *held = &beat->held[beat->held_count++];
-        held->owner = parts[p].id.owner;
-        memcpy(held->tag, digest.byte, sizeof held->tag);
-    }
-    row->held_count = beat->held_count - row->held_first;
-}
-
 /* What has changed since its last one, as far as it fits; all get it at the same time. */
 static void send_beat(struct world *w, uint32_t i)
 {
     struct island *island = &w->island[i];
+    struct wire_heartbeat *all = w->beat;
     struct beat *beat;
-    uint32_t rows = 0, held = 0;
     island->announce = false;
     island->beat_us = w->now_us + w->beat_gap_us;
-    for (uint32_t f = 0; f < w->conf->fragments; f++) {
-        struct said said = row_of(island->sync, f);
-        rows += !same_row(&said, &island->said[f]);
-        held += same_row(&said, &island->said[f]) ? 0 : (uint32_t)__builtin_popcountll(said.held);
-    }
-    size_t bytes = sizeof *beat + rows * sizeof *beat->rows + held * sizeof *beat->held;
-    if (mem_new(1, bytes, "the simulation", &beat) != ERR_OK) {
+    all->fragments_count = all->held_count = 0;
+    if (!rows_fill(island->sync, NULL, w->conf->fragments, island->said, NULL, all))
+        announce(w, i); /* the next one has the rest */
+    size_t rows_bytes = all->fragments_count * sizeof *beat->rows, held_bytes = all->held_count * sizeof *beat->held;
+    if (mem_new(1, sizeof *beat + rows_bytes + held_bytes, "the simulation", &beat) != ERR_OK) {
         w->err = ERR_NOMEM;
         return;
     }
-    beat->held = (struct wire_held *)(beat->rows + rows);
-    for (uint32_t f = 0; f < w->conf->fragments; f++) {
-        struct said said = row_of(island->sync, f);
-        if (same_row(&said, &island->said[f]))
-            continue;
-        if (beat->held_count + WIRE_HELD_OF_ONE_MAX > WIRE_HELD_MAX) {
-            announce(w, i); /* the next one has the rest */
-            break;
-        }
-        put_row(island->sync, beat, &said);
-        island->said[f] = said;
-    }
+    beat->count = all->fragments_count;
+    beat->held_count = all->held_count;
+    beat->held = (struct wire_held *)(beat->rows + beat->count);
+    memcpy(beat->rows, all->fragments, rows_bytes);
+    memcpy(beat->held, all->held, held_bytes);
     push(w, half_trip_us(w), (struct happening){.kind = BEAT, .island = i, .beat = beat});
 }
 
@@ -608,7 +553,7 @@ double simulate_bytes(const struct simulate_conf *conf)
     uint32_t owners = simulate_owners(conf->islands);
     double island =
         (double)sync_bytes(conf->islands, conf->fragments, owners) + sizeof(struct island) +
-        conf->fragments * (double)(sizeof(struct trainer_fragment) + sizeof(uint64_t) + sizeof(struct said));
+        conf->fragments * (double)(sizeof(struct trainer_fragment) + sizeof(uint64_t) + sizeof(struct rows_said));
     double under_way = 2.0 * conf->islands * owners;
     return conf->islands * island + 2 * under_way * sizeof(struct happening);
 }

@@ -387,8 +387,8 @@ static struct rows_said own_row(const struct sync *sync, struct certificates *ce
     struct rows_said said = {
         .row = {.fragment = f, .at = sync_own(sync, f)}, .epoch = epoch, .held = held_parts(sync, f)};
     const struct wire_standing *at = &said.row.at;
-    said.row.certified =
-        sure_of(sync, f) && certificates_own(certificates, f, at->version, &at->hash, said.row.signature);
+    said.row.certified = certificates != NULL && sure_of(sync, f) &&
+                         certificates_own(certificates, f, at->version, &at->hash, said.row.signature);
     return said;
 }
 
@@ -418,16 +418,10 @@ static void put(const struct sync *sync, const struct rows_said *said, struct wi
     }
 }
 
-void rows_fill(const struct sync *sync, struct certificates *certificates, uint32_t fragments, struct rows_said *said,
-               uint32_t *refresh, struct wire_heartbeat *beat)
+/* Those that have not changed, in turn. */
+static void repeat(const struct sync *sync, struct certificates *certificates, uint32_t fragments,
+                   struct rows_said *said, uint32_t *refresh, struct wire_heartbeat *beat)
 {
-    for (uint32_t f = 0; f < fragments && room(beat, REFRESH); f++) {
-        struct rows_said row = own_row(sync, certificates, f, beat->epoch);
-        if (!row_differs(&row, &said[f]))
-            continue;
-        put(sync, &row, beat);
-        said[f] = row;
-    }
     uint32_t changed = beat->fragments_count;
     for (uint32_t k = 0; k < REFRESH && k < fragments && room(beat, 0); k++) {
         uint32_t f = (*refresh)++ % fragments;
@@ -439,4 +433,20 @@ void rows_fill(const struct sync *sync, struct certificates *certificates, uint3
         said[f] = own_row(sync, certificates, f, beat->epoch);
         put(sync, &said[f], beat);
     }
+}
+
+bool rows_fill(const struct sync *sync, struct certificates *certificates, uint32_t fragments, struct rows_said *said,
+               uint32_t *refresh, struct wire_heartbeat *beat)
+{
+    uint32_t f = 0;
+    for (; f < fragments && room(beat, refresh != NULL ? REFRESH : 0); f++) {
+        struct rows_said row = own_row(sync, certificates, f, beat->epoch);
+        if (!row_differs(&row, &said[f]))
+            continue;
+        put(sync, &row, beat);
+        said[f] = row;
+    }
+    if (refresh != NULL)
+        repeat(sync, certificates, fragments, said, refresh, beat);
+    return f == fragments;
 }

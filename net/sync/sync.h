@@ -169,9 +169,10 @@ struct rows_said {
 };
 
 /* Adds to `beat`, whose epoch is set, what changed since `said` was last told, then some of the other fragments in turn
- * from `*refresh` on; `said` (one for each fragment) and `*refresh` follow. `sync` may be NULL without fragments. What
- * we certify is signed, once. */
-void rows_fill(const struct sync *sync, struct certificates *certificates, uint32_t fragments, struct rows_said *said,
+ * from `*refresh` on; `said` (one for each fragment) and `*refresh` follow. `refresh` NULL: only what changed. `sync`
+ * may be NULL without fragments. What we certify is signed, once; `certificates` NULL: nothing is. False if what
+ * changed found no room for all of it: the next one has the rest. */
+bool rows_fill(const struct sync *sync, struct certificates *certificates, uint32_t fragments, struct rows_said *said,
                uint32_t *refresh, struct wire_heartbeat *beat);
 
 #endif

@@ -82,6 +82,23 @@ static void nothing_is_while_our_state_is_in_doubt(void **state)
     assert_false(row()->certified);
 }
 
+static void without_a_turn_only_changes_are_told_and_what_finds_no_room_is_left(void **state)
+{
+    (void)state;
+    begin(2);
+    beat.held_count = 0;
+    beat.fragments_count = WIRE_FRAGMENTS_MAX;
+    assert_false(rows_fill(talk_sync, NULL, 1, &said, NULL, &beat));
+    assert_int_equal(beat.fragments_count, WIRE_FRAGMENTS_MAX);
+    beat.fragments_count = 0;
+    assert_true(rows_fill(talk_sync, NULL, 1, &said, NULL, &beat));
+    assert_int_equal(beat.fragments_count, 1);
+    assert_false(beat.fragments[0].certified);
+    beat.fragments_count = 0;
+    assert_true(rows_fill(talk_sync, NULL, 1, &said, NULL, &beat));
+    assert_int_equal(beat.fragments_count, 0);
+}
+
 int main(void)
 {
     assert_ok(digest_init());
@@ -89,6 +106,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(each_version_is_certified, end),
         cmocka_unit_test_teardown(nothing_is_while_our_state_is_in_doubt, end),
+        cmocka_unit_test_teardown(without_a_turn_only_changes_are_told_and_what_finds_no_room_is_left, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

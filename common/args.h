@@ -34,9 +34,9 @@ struct args_option {
     const char *help;
 };
 
-/* Reads options from argv[1..); what does not start with "--", and is no option of one letter, goes to `rest` (may be
- * NULL: then it is refused). "--name value" and "--name=value"; "--" ends options. ERR_ARG says what is wrong and how
- * to get help. */
+/* Reads options from argv[1..). Arguments that do not start with "--", and are no option of one letter, go to `rest`;
+ * NULL: they are refused. "--name value" and "--name=value"; "--" ends options. ERR_ARG names the fault and how to get
+ * help. */
 ERR_MUST_CHECK enum err args_parse(int argc, char **argv, const struct args_option *options, size_t options_count,
                                    struct args_list *rest);
 

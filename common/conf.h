@@ -44,7 +44,7 @@ ERR_MUST_CHECK enum err conf_parse_with(const struct conf_schema *schema, const 
 void conf_deinit(const struct conf_schema *schema, void *out);
 
 /* Writes every key in file form. `with_help` adds the comment, unit, range and default above each; without it the text
- * is canonical: equal structs give equal text, and what is of this machine alone is left out. */
+ * is canonical: equal structs give equal text, and keys of this machine alone are left out. */
 void conf_print(const struct conf_schema *schema, const void *in, bool with_help, FILE *file);
 
 /* As conf_print() with help, but only these keys, as "section.name" and NULL after the last. */

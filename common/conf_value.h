@@ -43,12 +43,12 @@ struct conf_key {
     const char *help;           /* one sentence or more */
 };
 
-/* Parses `text` into the key's field of `base`, replacing what is there. `folder` is what a relative path is taken
- * from; NULL leaves it as it is. ERR_CONF says why the text will not do, without naming file or key. */
+/* Parses `text` into the key's field of `base` and replaces its value. A relative path is taken from `folder`; NULL
+ * leaves it as it is. ERR_CONF says why the text will not do, without naming file or key. */
 ERR_MUST_CHECK enum err conf_value_set(const struct conf_key *key, const char *text, const char *folder, void *base);
 
-/* Adds `text` to what is there, and is true, where a key may be given in several lines: sources of a mixture. Otherwise
- * `*added` is false and nothing has changed. */
+/* Where a key may be given in several lines (sources of a mixture), adds `text` to its value, and `*added` is true.
+ * Otherwise `*added` is false and nothing has changed. */
 ERR_MUST_CHECK enum err conf_value_add(const struct conf_key *key, const char *text, const char *folder, void *base,
                                        bool *added);
 

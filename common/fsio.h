@@ -15,8 +15,8 @@
 
 #include "common/err.h"
 
-/* As err_set_errno(), and what to do about it follows, where errno tells: a full disk or quota, one that fails or may
- * only be read, a folder of another user. For what was to be written. */
+/* As err_set_errno(), for a failed write, with the remedy behind it where errno tells: a full disk or quota, a disk
+ * that fails or may only be read, a folder of another user. */
 enum err fsio_failed(enum err code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Locks an open file or folder (flock) for this open file description alone. `*held`: it is ours; else someone else
@@ -50,7 +50,7 @@ ERR_MUST_CHECK enum err fsio_begin(struct fsio_writer *writer, const char *path,
 ERR_MUST_CHECK enum err fsio_write(struct fsio_writer *writer, const void *data, size_t bytes);
 /* Overwrites bytes that were already written. */
 ERR_MUST_CHECK enum err fsio_rewrite(struct fsio_writer *writer, uint64_t offset, const void *data, size_t bytes);
-/* Reads back what was written. ERR_IO. */
+/* Reads back the bytes written. ERR_IO. */
 ERR_MUST_CHECK enum err fsio_reread(const struct fsio_writer *writer, uint64_t offset, void *data, size_t bytes);
 /* Flushes, in pieces of FSIO_FLUSH_BYTES where the file is larger, so that flushes of other files wait for one of them
  * and not for all; renames, flushes the folder; ends the writer whatever the outcome. */

@@ -2,8 +2,8 @@
 /*
  * human: numbers as people read them: three digits and a unit. Programs get the exact ones, from JSON.
  *
- * All are pure, write into `text`, cut to fit, and return it; HUMAN_BYTES hold any of them. What is no number is "?",
- * what has no end "inf"; a unit changes where the three digits would round up to 1000 of it.
+ * All are pure, write into `text`, cut to fit, and return it; HUMAN_BYTES hold any of them. NaN is "?", infinity "inf";
+ * a unit changes where the three digits would round up to 1000 of it.
  */
 #ifndef COMMON_HUMAN_H
 #define COMMON_HUMAN_H
@@ -22,7 +22,7 @@ const char *human_rate(double bits_per_s, char text[HUMAN_BYTES]);
 const char *human_flops(double flops_per_s, char text[HUMAN_BYTES]);
 /* "890", "12.3k", "1.2B": things counted; whole below 1000, and no zeros at the end of a fraction. */
 const char *human_count(double count, char text[HUMAN_BYTES]);
-/* "2.3457", "1.2e+06"; "-" for 0 and what is no number: it is not known. */
+/* "2.3457", "1.2e+06"; "-" for 0 and NaN: it is not known. */
 const char *human_loss(double loss, char text[HUMAN_BYTES]);
 /* "850 ms", "4.2 s", "43 s", "5 min 3 s", "2 h 14 min", "3 d 4 h": the two largest units. */
 const char *human_duration(double seconds, char text[HUMAN_BYTES]);

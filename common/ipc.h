@@ -57,8 +57,8 @@ enum { IPC_ALIGN = 64 };
 enum ipc_word { IPC_FREE, IPC_COPYING, IPC_SNAPSHOT, IPC_FILLING, IPC_ANCHOR, IPC_MIXING, IPC_WORDS };
 enum ipc_side { IPC_TRAINER, IPC_DAEMON, IPC_SIDES };
 
-/* trainer: base, base_version, due_step, what is counted and, as SNAPSHOT, what is on its way are those of its
- * checkpoint. daemon: IPC_KEPT_NOTHING, if the base area holds the present anchor instead. */
+/* trainer: base, base_version, due_step, the counted tokens and, as SNAPSHOT, the contribution on its way are those of
+ * its checkpoint. daemon: IPC_KEPT_NOTHING, if the base area holds the present anchor instead. */
 enum ipc_kept {
     IPC_KEPT_NOTHING,
     IPC_KEPT_ALL,

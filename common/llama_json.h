@@ -2,8 +2,8 @@
 /*
  * llama_json: config.json of a published model, read and written as `LlamaForCausalLM` has it.
  *
- * Reading is strict: what would make the model compute something else than ours is refused by name. What is left out
- * has the published code's default, or is refused where that has none. No files: text in, text out. Any thread.
+ * Reading is strict: it refuses by name any key that would make the model compute something else than ours. A missing
+ * key has the published code's default, or is refused where that has none. No files: text in, text out. Any thread.
  */
 #ifndef COMMON_LLAMA_JSON_H
 #define COMMON_LLAMA_JSON_H

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mem: allocation with overflow checks, cache-line alignment for arrays, and a switch that makes the n-th
- * allocation fail, so that tests can walk every out-of-memory path.
+ * mem: allocation with overflow checks, cache-line alignment for arrays, and a switch that makes the n-th allocation
+ * fail, so that tests can walk every out-of-memory path.
  *
- * Any thread may call. Hot paths do not: they use what was allocated at start or when the plan became known.
+ * Any thread may call. Hot paths do not: they use memory allocated at start or when the plan became known.
  */
 #ifndef COMMON_MEM_H
 #define COMMON_MEM_H
@@ -18,8 +18,8 @@ enum { MEM_ALIGN = 64 };
  * the thing in the error text. count == 0 gives a valid pointer. Free with mem_free(). */
 ERR_MUST_CHECK enum err mem_new(size_t count, size_t size, const char *what, void *out);
 
-/* The same, but what it holds is not defined, and memory is taken as it is first written to: for what is large and
- * mostly not filled. */
+/* The same, but its contents are undefined, and the system takes memory for it as it is first written to: for large
+ * arrays that are mostly not filled. */
 ERR_MUST_CHECK enum err mem_new_unset(size_t count, size_t size, const char *what, void *out);
 
 /* Zeroed memory for arrays as large as a model, aligned to MEM_ALIGN: the kernel clears each page when it is first

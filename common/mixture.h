@@ -40,8 +40,8 @@ struct mixture {
     size_t count; /* at least 1 */
 };
 
-/* `folder`: what relative paths are taken from; NULL, "." or "" leaves them. ERR_CONF names the source and what is
- * wrong: a name twice, no weight, or one that does not parse. Free with mixture_free(). */
+/* Relative paths are taken from `folder`; NULL, "." or "" leaves them. ERR_CONF names the source and the fault: a name
+ * twice, no weight, or one that does not parse. Free with mixture_free(). */
 ERR_MUST_CHECK enum err mixture_parse(const char *text, const char *folder, struct mixture *mixture);
 void mixture_free(struct mixture *mixture);
 

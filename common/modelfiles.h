@@ -27,7 +27,7 @@ void modelfiles_close(struct modelfiles *files);
 
 /* Its model, by config.json, or by the run spec that a file carries. ERR_CONF: a file that carries none. */
 ERR_MUST_CHECK enum err modelfiles_config(const struct modelfiles *files, struct llama_config *config);
-/* What was opened is a folder. */
+/* Whether a folder was opened. */
 bool modelfiles_is_folder(const struct modelfiles *files);
 /* A word of a file's metadata; of a folder written by `dilococtl export`, of its diloco.json. NULL: there is none.
  * Borrowed until close. */

@@ -23,7 +23,7 @@ struct newfolder {
     int parent_fd; /* of the folder that both are in */
 };
 
-/* Makes the place to fill. `ours`: whether a file of this name is one that such a folder has. What is at `path` may be
+/* Makes the place to fill. `ours`: whether a file of this name is one that such a folder has. At `path` there may be
  * nothing, or an empty folder; also, where `mark` is not NULL, a folder of nothing but files of ours, with the one that
  * is called so. ERR_STATE: it is something else, or another program is at it; ERR_ARG: no name of a folder. Each with
  * the remedy; that for a folder that could be replaced is --force. */

@@ -89,8 +89,8 @@ struct runspec {
 /* The table of keys, for --help, documentation and tests. */
 extern const struct conf_schema runspec_schema;
 
-/* Reads and checks a run spec, fills derived values (ff, kv_heads) and the digest. ERR_CONF says what is wrong and
- * where. Free with runspec_deinit(). */
+/* Reads and checks a run spec, fills derived values (ff, kv_heads) and the digest. ERR_CONF names the fault and its
+ * place. Free with runspec_deinit(). */
 ERR_MUST_CHECK enum err runspec_load(const char *path, const struct conf_override *overrides, size_t overrides_count,
                                      struct runspec *spec);
 /* The same from text, as runspec_text() gives it; `name` stands for the file in errors. */

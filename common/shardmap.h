@@ -3,8 +3,8 @@
  * shardmap: which island owns which shard.
  *
  * Every fragment is cut into the same shards for ever, at most SHARDMAP_SLOTS (outer_opt/plan.h). A map gives each slot
- * an owner, and shards lie on slots, so one map is for all fragments: who comes or goes changes owners, and no border.
- * Pure integer arithmetic, so everyone who starts from the same map and weights gets the same one.
+ * an owner, and shards lie on slots, so one map is for all fragments: a member that comes or goes changes owners, and
+ * no border. Pure integer arithmetic, so everyone who starts from the same map and weights gets the same one.
  */
 #ifndef COMMON_SHARDMAP_H
 #define COMMON_SHARDMAP_H

@@ -46,7 +46,7 @@ ERR_MUST_CHECK enum err tensorfile_commit(struct tensorfile_writer *writer);
 void tensorfile_abort(struct tensorfile_writer *writer);
 
 /* Floats in any order: `count` from the file's value `first` on, each value once; then the tensors as before and the
- * metadata as they are then, at most as long as they were at first. The checksum is made then, of what was written.
+ * metadata as they are then, at most as long as they were at first. The checksum is made then, over the bytes written.
  * "certified_bytes" is not for such a file. */
 ERR_MUST_CHECK enum err tensorfile_write_at(struct tensorfile_writer *writer, uint64_t first, const float *values,
                                             size_t count);

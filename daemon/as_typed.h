@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * as_typed: how a command of this island begins, as somebody types it: what dilocod and dilococtl suggest works when it
- * is copied.
+ * as_typed: how a command of this island begins when somebody types it, so that people can copy the commands that
+ * dilocod and dilococtl suggest.
  *
- * Set by main() from what was given on the command line, before there are other threads; read by whoever suggests a
- * command. What is to be typed at another island begins with "dilococtl" only.
+ * main() sets it from the command line, before there are other threads; all code that suggests a command reads it. A
+ * command for another island begins with "dilococtl" only.
  */
 #ifndef DAEMON_AS_TYPED_H
 #define DAEMON_AS_TYPED_H
@@ -14,7 +14,7 @@
 /* Adds an option ("--home") and its value, with quotes where a shell needs them; NULL: was not given. */
 void as_typed_add(const char *option, const char *value);
 
-/* "dilococtl", and what was added; valid until the next as_typed_add(). */
+/* "dilococtl" and the additions; valid until the next as_typed_add(). */
 const char *as_typed(void);
 
 /* Copies `text` with as_typed() in place of each "{here}"; with "dilococtl" if that does not fit into `out`. "{logs}"

@@ -16,8 +16,8 @@
  * unit does. Others are who they are. ERR_ARG: there is no such user; ERR_STATE: it cannot be. */
 ERR_MUST_CHECK enum err check_as(const char *user);
 
-/* ERR_CONF, ERR_NOTFOUND: the first thing that is wrong, with file or key and remedy. Says on standard output what was
- * found, and in the log what may be a mistake. */
+/* Prints its findings on standard output, and possible mistakes in the log. ERR_CONF, ERR_NOTFOUND: the first fault,
+ * with file or key and remedy. */
 ERR_MUST_CHECK enum err check_start(const struct dconf *conf);
 
 #endif

@@ -88,8 +88,8 @@ ERR_MUST_CHECK enum err dconf_check_trainer(const char *path, const struct dconf
  * other nothing is known. ERR_CONF. */
 ERR_MUST_CHECK enum err dconf_check_grid(const struct dconf *conf, const struct runspec *spec);
 
-/* The ways to others that it knows: those of [net] reach, then that to the inviter. mem_free() the array. ERR_CONF: the
- * key that has what is no way, and what. */
+/* The ways to others that it knows: those of [net] reach, then that to the inviter. mem_free() the array. ERR_CONF:
+ * names the key and the text that is no way. */
 ERR_MUST_CHECK enum err dconf_ways(const struct dconf *conf, struct view_way **out, size_t *out_count);
 
 #endif

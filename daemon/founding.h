@@ -3,7 +3,7 @@
  * founding: the configuration with which an island begins: of a run that it founds, the first one, whose only member it
  * is, with the random bytes of that run; of a run that it joined, the one by which it joined.
  *
- * The run's nonce is made of what was drawn: an island that founds another run, with the same name, key and run spec,
+ * The run's nonce is made of the random bytes: an island that founds another run, with the same name, key and run spec,
  * founds another one, and what it signed in the run before proves nothing there. Blocking; any thread.
  */
 #ifndef DAEMON_FOUNDING_H

@@ -4,9 +4,9 @@
  * processors all its threads take.
  *
  * A turn is all that the loop does between two waits; while it lasts, no heartbeat goes out and nobody is answered. The
- * loop says when a turn begins, what it has done, and when the turn ends; what is kept is the longest turn lately and
- * since the start, and the longest step of the present one, by name. Plain structs, zero at birth; times come as
- * arguments and may only go on; only the loop's thread calls.
+ * loop says when a turn begins, what it has done, and when the turn ends; it keeps the longest turn lately and since
+ * the start, and the longest step of the present one, by name. Plain structs, zero at birth; times come as arguments
+ * and may only go on; only the loop's thread calls.
  */
 #ifndef DAEMON_LAG_H
 #define DAEMON_LAG_H

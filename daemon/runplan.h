@@ -56,7 +56,7 @@ struct runplan {
 };
 
 /* The plan that an earlier start has left on disk; the caller's. `*out` is NULL where there is none that leads on: the
- * first trainer, or another island, brings one. ERR_CONF: what is saved is of another run. */
+ * first trainer, or another island, brings one. ERR_CONF: the saved plan is of another run. */
 ERR_MUST_CHECK enum err runplan_find(const struct dconf *conf, const struct runspec *spec, const struct view *view,
                                      struct model_plan **out);
 /* Allocates, and has jobs read what the disk has: EVENT_RECOVERED when that is over, and runplan_restore() follows.
@@ -66,7 +66,8 @@ ERR_MUST_CHECK enum err runplan_find(const struct dconf *conf, const struct runs
  * still the caller's. */
 ERR_MUST_CHECK enum err runplan_make(const struct runplan_conf *conf, struct model_plan *plan, bool saved,
                                      struct runplan *run);
-/* Tells the protocol's core what was read, fragment by fragment: SYNC_EV_STORED may follow. Returns what went wrong. */
+/* Tells the protocol's core the state that was read, fragment by fragment: SYNC_EV_STORED may follow. Returns the first
+ * error. */
 ERR_MUST_CHECK enum err runplan_restore(struct runplan *run);
 /* An empty one is fine. */
 void runplan_free(struct runplan *run);

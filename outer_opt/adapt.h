@@ -3,8 +3,8 @@
  * adapt: a codec for every tensor, so that all together take the fewest bytes at the error one codec for all would make
  * (L-GreCo, 2210.17357: a dynamic programme over discretised error).
  *
- * Errors are sums of squares over all tensors, so what is spent on a small tensor is saved on a large one. Each
- * candidate is tried on a stretch of each tensor. Allocates nothing after adapt_new(). One struct adapt per thread.
+ * Errors are sums of squares over all tensors, so bits spent on a small tensor are saved on a large one. Each candidate
+ * is tried on a stretch of each tensor. Allocates nothing after adapt_new(). One struct adapt per thread.
  */
 #ifndef OUTER_OPT_ADAPT_H
 #define OUTER_OPT_ADAPT_H

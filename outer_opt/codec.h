@@ -82,8 +82,8 @@ struct codec_reader {
 };
 ERR_MUST_CHECK enum err codec_read_begin(const uint8_t *frame, size_t frame_bytes, size_t values_count,
                                          struct codec_reader *out);
-/* What is left of the present segment, decoded, in memory of `codec`, whose caller may write there; `*count` 0 at the
- * frame's end. ERR_PROTO as codec_decode(). */
+/* The rest of the present segment, decoded, in memory of `codec`; the caller may write there; `*count` 0 at the frame's
+ * end. ERR_PROTO as codec_decode(). */
 ERR_MUST_CHECK enum err codec_read_segment(struct codec *codec, struct codec_reader *reader, float **values,
                                            size_t *count);
 /* The next `count` values, in whole blocks, wherever segments end: values = decoded, or with `weight` values = values +
@@ -92,7 +92,7 @@ ERR_MUST_CHECK enum err codec_read(struct codec *codec, struct codec_reader *rea
                                    float *values);
 /* Past the next `count` values, without decoding them: as far as headers tell. ERR_PROTO. */
 ERR_MUST_CHECK enum err codec_read_skip(struct codec_reader *reader, size_t count);
-/* Past what is left of the present segment; how many values those were. ERR_PROTO. */
+/* Skips the rest of the present segment; returns through `*count` how many values. ERR_PROTO. */
 ERR_MUST_CHECK enum err codec_read_skip_segment(struct codec_reader *reader, size_t *count);
 /* After the last value: whether the frame ends there. ERR_PROTO. */
 ERR_MUST_CHECK enum err codec_read_end(const struct codec_reader *reader);
@@ -110,7 +110,8 @@ struct codec_writer codec_write_at(uint8_t *frame, size_t at);
  * of a multiple of CODEC_SEGMENT values: the same frame comes of it. */
 ERR_MUST_CHECK enum err codec_write(struct codec *codec, struct codec_writer *writer, const struct codec_part *part,
                                     const struct vec_source *source, float *residual, size_t *fault);
-/* Moves what was written elsewhere, at or behind where `writer` stands, to there, and goes on behind it. */
+/* Moves the bytes that `elsewhere` wrote, at or behind the place of `writer`, to that place, and goes on behind them.
+ */
 void codec_write_take(struct codec_writer *writer, const struct codec_writer *elsewhere);
 /* The header; returns the frame's bytes. */
 size_t codec_write_end(const struct codec_writer *writer);

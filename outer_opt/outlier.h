@@ -4,10 +4,10 @@
  *
  * A contribution is judged where there are three or more: it is an outlier if its norm is more than `threshold` times
  * the upper median of the others', whatever was before. One that weighs more than is usual holds the work of more
- * tokens, and may be that many times larger; its weight is bounded (weights.h). Small norms are no harm. What is an
- * outlier is brought to the median and not to the limit: three times the norm of each of two others would outweigh
- * both, and as they pull the anchor back they grow, and so would the limit. An owner decides this for its own shards;
- * what it decided travels with its result, so nothing here has to be the same elsewhere. Pure.
+ * tokens, and may be that many times larger; its weight is bounded (weights.h). Small norms are no harm. An outlier is
+ * brought to the median and not to the limit: three times the norm of each of two others would outweigh both, and as
+ * they pull the anchor back they grow, and so would the limit. An owner decides this for its own shards; what it
+ * decided travels with its result, so nothing here has to be the same elsewhere. Pure.
  */
 #ifndef OUTER_OPT_OUTLIER_H
 #define OUTER_OPT_OUTLIER_H

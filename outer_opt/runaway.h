@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 enum { RUNAWAY_ROUNDS = 16 };
-static const double runaway_most = 1e300; /* stands for what is no number any more */
+static const double runaway_most = 1e300; /* stands for NaN */
 
 /* Of one fragment; zeros at first. */
 struct runaway {

@@ -2,9 +2,9 @@
 /*
  * vhash: the hash of one version of one fragment: all that its state is, bit for bit.
  *
- * It covers what is below and the digest tree (common/digest.h) over the state's body: anchor, momentum, and the packed
- * rows of what the anchor counts, one behind the other. So whoever has the tree's leaves and this can prove each of
- * them by the version's hash alone (docs/FORMATS.md, 4). Pure; no allocation.
+ * It covers the fields below and the digest tree (common/digest.h) over the state's body: anchor, momentum, and the
+ * packed rows of what the anchor counts, one behind the other. So whoever has the tree's leaves and this can prove each
+ * of them by the version's hash alone (docs/FORMATS.md, 4). Pure; no allocation.
  */
 #ifndef OUTER_OPT_VHASH_H
 #define OUTER_OPT_VHASH_H

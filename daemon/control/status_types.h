@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * status_types: what a status is made of: where it is taken from, and what was found. Types only.
+ * status_types: the structs of a status: its sources and its findings. Types only.
  */
 #ifndef DAEMON_CONTROL_STATUS_TYPES_H
 #define DAEMON_CONTROL_STATUS_TYPES_H
@@ -165,7 +165,7 @@ enum { STATUS_CHANGE_REQUESTS_MAX = 16 };
 struct status_epoch {
     uint32_t voters, voters_heard; /* us among them, if we are one */
     uint32_t voters_sure;          /* of those heard: whose disk is not in doubt, so that they may vote */
-    bool majority;                 /* they are one: who is lost can be taken for lost, and all can go on */
+    bool majority;                 /* they are a majority: it can declare members lost, so the rest go on */
     bool enough;                   /* enough full voters are heard for a round to close */
     bool shut_out;                 /* most of the others that vote do not know our key */
     bool founding;                 /* of a new run: nobody can vote before its model is known */
@@ -180,7 +180,7 @@ struct status_epoch {
     struct membership_pending requests[STATUS_CHANGE_REQUESTS_MAX]; /* asked about members and not decided */
     uint32_t change_requests_count;
     const char *unkept; /* why a decided configuration, or our vote, cannot be kept on disk; "" */
-    char advice[600];   /* what is well, and could be better; "" */
+    char advice[600];   /* nothing is wrong, but something could be better; "" */
 };
 
 /* How much of the run's state is here, as on an island that joins. */

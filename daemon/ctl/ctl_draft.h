@@ -24,7 +24,8 @@ struct ctl_draft {
     bool other_base;             /* its trainer may build upon another frozen base than the run's */
     const struct runspec *spec;  /* whose model and batch its ranks are to share out; NULL: nobody knows it yet */
     const char *state, *sockets; /* relative to the configuration's folder, or absolute */
-    const char *founded; /* file of what was drawn for the run that this one begins, relative or absolute; or NULL */
+    const char
+        *founded; /* file of the random bytes of the run that this island founds, relative or absolute; or NULL */
     /* Of an island that joins a run; NULL: this one begins a run. */
     const char *joined;                         /* file of its configuration, relative or absolute */
     const char *inviter_name, *inviter_address; /* where it was reached */

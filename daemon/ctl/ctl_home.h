@@ -4,7 +4,7 @@
  *
  * Nothing is signalled but the processes that hold the folder's locks (daemon/home.h), and, where none does, the
  * trainer that a killed daemon has left (common/pidfile.h), through descriptors of them, so that a number that now
- * means another process does no harm. Blocking; standard output says what was done.
+ * means another process does no harm. Blocking; it reports on standard output.
  */
 #ifndef DAEMON_CTL_CTL_HOME_H
 #define DAEMON_CTL_CTL_HOME_H

@@ -31,7 +31,7 @@ void ctl_admission_free(struct ctl_admission *admission);
 
 struct ctl_init {
     const char *name, *data;
-    const char *run;     /* file to copy; NULL: the sample, or what is there */
+    const char *run;     /* file to copy; NULL: the one that is there, or the sample */
     const char *from;    /* model that the run begins from, which `run` or the sample is fitted to; NULL: none */
     const char *steps;   /* of the run that begins, in place of the run spec's; NULL: as they are */
     const char *listen;  /* NULL: chosen here */
@@ -45,12 +45,12 @@ struct ctl_init {
     /* A run that takes this island in, asked when it has its key; NULL: it begins a run. */
     enum err (*redeem)(void *user, const struct ident *ident, const char *listen, struct ctl_admission *admission);
     void *user_data;
-    const char *user; /* NULL: whoever calls; else who is to own key and state, and is made if there is no such user */
+    const char *user; /* owner of key and state, made if there is no such user; NULL: the caller */
     bool json;
 };
 
-/* Makes the island and says what it made. ERR_ARG: something is not given, or not as it has to be; ERR_STATE: there is
- * an island already; ERR_CONF: what was given will not do. Each with the remedy. */
+/* Makes the island and reports it. ERR_ARG: an option is missing or malformed; ERR_STATE: there is an island already;
+ * ERR_CONF: a value will not do. Each with the remedy. */
 ERR_MUST_CHECK enum err ctl_init(const struct home *home, const struct ctl_init *init);
 
 /* A TCP port, from 7600 on, on which nobody listens just now; 0: there is none. */

@@ -3,8 +3,8 @@
  * ctl_join: an island joins a run by a token: it is made as by init, but with the run's own spec, and the configuration
  * that has it on the roster.
  *
- * Blocks until the run has decided it. What is made is as ctl_init says; only the key stays after a failure that the
- * run may have heard of, and by it the next try goes on where this one stopped. Starts no daemon.
+ * Blocks until the run has decided it. It makes the files that ctl_init lists; only the key stays after a failure that
+ * the run may have heard of, and by it the next try goes on where this one stopped. Starts no daemon.
  */
 #ifndef DAEMON_CTL_CTL_JOIN_H
 #define DAEMON_CTL_CTL_JOIN_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ctl_members: invitations, and members that leave or are sent away: asks the daemon, and waits until a configuration
- * says what was asked. Blocking; what came of it is said on standard output.
+ * fulfils the request. Blocking; reports on standard output.
  */
 #ifndef DAEMON_CTL_CTL_MEMBERS_H
 #define DAEMON_CTL_CTL_MEMBERS_H

@@ -28,7 +28,7 @@ struct ctl_plan {
 enum { PLAN_TARGETS = 5, PLAN_GRID = 50 };
 /* A run that trains for this part of its time is good. */
 #define PLAN_SHARE_GOOD 0.95
-/* Islands that are simulated at most, for the table and for what is recommended; they stand for more. */
+/* Most islands that are simulated, for the table and for the recommendation; they stand for more. */
 enum { PLAN_FEW = 4, PLAN_CROWD = 128 };
 
 /* What an island has. */
@@ -47,10 +47,11 @@ struct plan_outcome {
     double curve[PLAN_GRID], bandwidth[PLAN_GRID]; /* for the picture: %, bit/s */
 };
 
-/* What a daemon's disk holds at most, as long as it keeps up with the rounds; and what is saved takes on this
- * machine's, one job at a time. */
+/* The most that a daemon's disk holds, as long as it keeps up with the rounds; and the time of saves on this machine's
+ * disk, one job at a time. */
 struct plan_saving {
-    double checkpoints_bytes, ledger_bytes, exported_bytes; /* each with what is written before the old one goes */
+    double checkpoints_bytes, ledger_bytes,
+        exported_bytes;                             /* each with the new file that is written before the old one goes */
     double checkpoint_s, stop_s, export_s, start_s; /* all fragments; with residuals; the anchors; with all replayed */
 };
 

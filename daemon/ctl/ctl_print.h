@@ -17,7 +17,7 @@ void ctl_print_state(const json_t *status, FILE *file);
 /* What its trainer runs on, as far as that says so: a line of it. */
 void ctl_print_machine(const json_t *status, const struct ctl_text_look *look, FILE *file);
 void ctl_print_peers(const json_t *answer, const struct ctl_text_look *look, FILE *file);
-/* Who is who: keys, uplinks, addresses, for comparing islands' configurations. */
+/* The members' keys, uplinks and addresses, for comparing islands. */
 void ctl_print_members(const json_t *answer, const struct ctl_text_look *look, FILE *file);
 void ctl_print_fragments(const json_t *answer, const struct ctl_text_look *look, FILE *file);
 

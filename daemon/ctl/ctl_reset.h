@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ctl_reset: an island forgets its run: what it keeps of it is moved aside, so that it can begin or join another. Key
- * and configuration stay. Blocking; what was done is said on standard output.
+ * ctl_reset: an island forgets its run: moves the run's files aside, so that it can begin or join another. Key and
+ * dilocod.conf stay. Blocking; reports on standard output.
  */
 #ifndef DAEMON_CTL_CTL_RESET_H
 #define DAEMON_CTL_CTL_RESET_H

@@ -4,8 +4,8 @@
  *
  * While it is open the terminal shows its alternate screen, keys come one by one, and signals are taken in between:
  * whatever ends the program but SIGKILL leaves the terminal as it was found, and so does Ctrl-Z. Nothing is cleared
- * before it is drawn, and what has not changed is not drawn again, so that nothing flickers. One at a time, from the
- * main thread; threads that are started while it is open have its signals blocked.
+ * before it is drawn, and unchanged text is not drawn again, so that nothing flickers. One at a time, from the main
+ * thread; threads that are started while it is open have its signals blocked.
  */
 #ifndef DAEMON_CTL_CTL_SCREEN_H
 #define DAEMON_CTL_CTL_SCREEN_H
@@ -33,8 +33,8 @@ int ctl_screen_columns(const struct ctl_screen *screen);
 /* It shows more than ASCII. */
 bool ctl_screen_utf8(const struct ctl_screen *screen);
 
-/* Draws lines, each ended by '\n', from the first row on; what has no room, by columns of the terminal or rows, is cut.
- * ERR_IO: the terminal has gone. */
+/* Draws lines, each ended by '\n', from the first row on; cuts text beyond the terminal's columns or rows. ERR_IO: the
+ * terminal has gone. */
 ERR_MUST_CHECK enum err ctl_screen_draw(struct ctl_screen *screen, const char *text);
 
 enum ctl_screen_event {
@@ -50,8 +50,8 @@ enum { CTL_SCREEN_UP = 0x100, CTL_SCREEN_DOWN, CTL_SCREEN_PAGE_UP, CTL_SCREEN_PA
 enum ctl_screen_event ctl_screen_wait(struct ctl_screen *screen, int fd, uint64_t ms, int *key);
 
 /* As many columns of UTF-8 text as fit into `columns`, with its marks (ctl_text.h), into `out`, cut to fit there, too.
- * What has no width and joins nothing is a question mark, as all beyond ASCII is without `utf8`. Returns how many
- * columns it has. Without `colours` looks are left out. Pure but for the locale; for tests. */
+ * A character without width that joins nothing becomes a question mark, as does all beyond ASCII without `utf8`.
+ * Returns how many columns it has. Without `colours` looks are left out. Pure but for the locale; for tests. */
 int ctl_screen_clip(const char *line, size_t line_bytes, int columns, bool utf8, bool colours, char *out,
                     size_t out_bytes);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ctl_service: starting and stopping the daemon that runs as this machine's service, and its log: by systemd's own
- * programs. Blocking; what was done is said on standard output.
+ * programs. Blocking; reports on standard output.
  */
 #ifndef DAEMON_CTL_CTL_SERVICE_H
 #define DAEMON_CTL_CTL_SERVICE_H

@@ -19,7 +19,7 @@
 
 struct ctl_text_look {
     int columns;  /* that a line may have; 0: any number */
-    bool verbose; /* what is well, and could be better; and what follows from an event, too */
+    bool verbose; /* also advice, and complaints that follow from another one */
 };
 
 /* In lines of so many columns, the first behind `lead`, the others below what follows it, each with this mark. A word

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ctl_view: what `watch` shows: a daemon's answers, and what follows from those before them: rates, time left, the last
- * losses, since when who is waited for. As text for ctl_screen; it knows no terminal, no socket and no clock.
+ * ctl_view: the text of `watch`: a daemon's answers, and figures from earlier ones: rates, time left, the last losses,
+ * and for whom it waits since when. As text for ctl_screen; it knows no terminal, no socket and no clock.
  */
 #ifndef DAEMON_CTL_CTL_VIEW_H
 #define DAEMON_CTL_CTL_VIEW_H
@@ -21,7 +21,7 @@ void ctl_view_free(struct ctl_view *view);
 /* One answer of the daemon to each of `status`, `peers` and `fragments`; the view keeps them, and takes control
  * characters out of their texts. Time only goes on. */
 void ctl_view_take(struct ctl_view *view, json_t *status, json_t *peers, json_t *fragments, uint64_t now_ms);
-/* There is none just now, for this reason. What was seen last is shown on. */
+/* There is no answer just now, for this reason. The last one stays on the screen. */
 void ctl_view_fail(struct ctl_view *view, const char *why, uint64_t now_ms);
 
 struct ctl_view_look {

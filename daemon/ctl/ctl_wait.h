@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ctl_wait: waiting until the daemon says that what was asked of it is done: its trainer is in a state, and on standard
- * output how it comes there and what keeps it; or an anchor is saved. Blocking.
+ * ctl_wait: waits until the daemon has done a request: until its trainer is in a state, with progress and obstacles on
+ * standard output, or until an anchor is saved. Blocking.
  */
 #ifndef DAEMON_CTL_CTL_WAIT_H
 #define DAEMON_CTL_CTL_WAIT_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ctl_ways: the ways to synchronise that dilococtl plan compares, the run specs it may recommend, and what is known of
- * what these cost in loss.
+ * ctl_ways: the ways to synchronise that dilococtl plan compares, the run specs it may recommend, and their measured
+ * cost in loss.
  *
  * The losses are those of docs/QUALITY.md, "What is known": held-out, over data-parallel training with a tuned learning
  * rate on as many tokens. Most of what may be recommended was not measured so. Tables and text; no state.
@@ -31,7 +31,7 @@ struct proposal {
     const char *codec_lines, *outer_lines; /* of [sync] and [outer] */
 };
 
-/* What was measured, with small models and an overlap of one step: percent over data-parallel training. */
+/* Measured with small models and an overlap of one step: percent over data-parallel training. */
 struct known_loss {
     uint64_t islands, rounds, interval;
     size_t way;
@@ -48,7 +48,7 @@ uint64_t ctl_ways_overlap_max(size_t which);
 enum { CTL_WAYS_SPEC_BYTES = 400 };
 void ctl_ways_spec(size_t which, uint64_t overlap, char text[CTL_WAYS_SPEC_BYTES]);
 
-/* What is known of a proposal, in order of islands; how much. */
+/* The measurements of a proposal, in order of islands; returns their number. */
 enum { CTL_WAYS_LOSSES_MAX = 4 };
 size_t ctl_ways_losses(size_t which, const struct known_loss *out[CTL_WAYS_LOSSES_MAX]);
 

@@ -4,8 +4,8 @@
  * machines (net/sync/sync.h) in virtual time, trainers that only count steps, and objects that only have a size.
  *
  * The link: every island has an uplink and a downlink of bits_per_s, or one line for both; an object takes its turn on
- * the sender's uplink and the receiver's downlink together, and arrives half a round trip later; what is lost is sent
- * again and so takes that much longer. Its work every daemon does on a few threads, a job on one of them at a time, and
+ * the sender's uplink and the receiver's downlink together, and arrives half a round trip later; lost bytes are sent
+ * again and so take that much longer. Its work every daemon does on a few threads, a job on one of them at a time, and
  * means on all of them. Deterministic.
  */
 #ifndef DAEMON_CTL_SIMULATE_H
@@ -33,13 +33,14 @@ struct simulate_conf {
     uint64_t interval;  /* H, steps */
     uint64_t overlap;   /* tau, steps */
     double step_s;      /* one inner step */
-    double slack;       /* steps a result may be late without holding up the next step: while a step's beginning does
-                         * not need it and its end does not change what is sent; the paper's model has 2/3 */
-    double bits;        /* per parameter, encoded */
+    /* Steps a result may be late without holding up the next step: the first part of a step, which does not need it,
+     * and the last part, which does not change the outer gradient. The paper's model has 2/3. */
+    double slack;
+    double bits; /* per parameter, encoded */
     double bits_per_s;
     bool half_duplex;
     double rtt_s;
-    double loss; /* part of what is sent that has to be sent again */
+    double loss; /* share of the bytes that has to be sent again */
     struct simulate_work work;
     uint64_t steps; /* to simulate: four intervals or more; the second half is measured */
 };

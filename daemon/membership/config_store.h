@@ -37,7 +37,7 @@ ERR_MUST_CHECK enum err config_store_open(const struct dconf *conf, const struct
 /* An empty one is fine. */
 void config_store_close(struct config_store *configs);
 
-/* The next configuration, decided: config log and view go over to it, and the log says who is lost and who came. The
+/* The next configuration, decided: config log and view go over to it, and the log names lost and new members. The
  * configuration is taken over. ERR_STATE: we are not on its roster; then all is as before. */
 ERR_MUST_CHECK enum err config_store_adopt(struct config_store *configs, struct config *config,
                                            const struct digest *digest, struct view_changes *changes);
@@ -76,8 +76,8 @@ ERR_MUST_CHECK enum err config_store_load(const char *folder, const uint8_t nonc
 /* Removes those before `epoch` that are files of their own. */
 void config_store_forget(const char *folder, uint64_t epoch);
 /* Puts those before `before`, which no restart needs, into files of 256 epochs each, a few at a time:
- * config_store_load() passes them over, and config_store_read() reads them for who was away for long. Whole after a
- * crash at any instant. */
+ * config_store_load() passes them over, and config_store_read() reads them for a member that was away for long. Whole
+ * after a crash at any instant. */
 ERR_MUST_CHECK enum err config_store_pack(const char *folder, uint64_t before);
 
 /* ---- evidence that members broke their word (net/membership/evidence.h) ----

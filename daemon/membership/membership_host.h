@@ -69,9 +69,9 @@ void membership_host_look(struct membership_host *host, uint64_t now_ms);
  * that vote do not know our key, so that nobody can come in here. */
 void membership_host_tick(struct membership_host *host, const struct bitset *silent, bool shut_out, uint64_t now_ms);
 
-/* Why what is decided, or our vote, cannot be made durable; "": it can. Borrowed until the next change. */
+/* Why a decided configuration, or our vote, cannot be made durable; "": it can. Borrowed until the next change. */
 const char *membership_host_unkept(const struct membership_host *host);
-/* As membership_waits(), and for our disk, if that is what is waited for. */
+/* As membership_waits(); names our disk, too, if the wait is for that. */
 void membership_host_waits(const struct membership_host *host, char *text, size_t text_bytes);
 
 #endif

@@ -33,7 +33,7 @@ struct pulse {
 
 /* The other side restarted: what it sent is void. */
 void pulse_restart(struct pulse *pulse);
-/* The next one goes now: fills in what is each member's own. */
+/* The next one goes now: fills in the fields of one member. */
 void pulse_out(struct pulse *pulse, struct wire_heartbeat *beat, uint64_t now_ms);
 /* One came. False: it was overtaken on its way, so what it says was taken back since. */
 bool pulse_in(struct pulse *pulse, const struct wire_heartbeat *beat, uint64_t now_ms);
@@ -55,9 +55,9 @@ void report_take(struct report *report, const struct wire_heartbeat *beat, uint6
 /* It restarted: what it said is void. */
 void report_restart(struct report *report);
 
-/* `furthest`, or its step if that is further and no more than `most`. What is beyond is logged once, under its `name`,
- * when it has lasted: who was away for long does not know the rounds yet that brought the others so far. `up`: it can
- * be heard. */
+/* `furthest`, or its step if that is further and no more than `most`. A step beyond is logged once, under its `name`,
+ * when it has lasted: an island that was away for long does not know the rounds yet that brought the others so far.
+ * `up`: it can be heard. */
 uint64_t report_furthest(struct report *report, const char *name, bool up, uint64_t furthest, uint64_t most,
                          uint64_t now_ms);
 
@@ -78,8 +78,8 @@ void duplicate_key_note(struct duplicate_key *duplicate_key, const char *name, u
 
 /* ---- what it does that it should not ---- */
 
-/* The core finds most of it (net/sync/sync.h); beside that, a peer may send what is dropped, or more than anybody has
- * to say. All zero at first. */
+/* The core finds most of it (net/sync/sync.h); beside that, a peer may send messages that are dropped, or more than
+ * anybody has to say. All zero at first. */
 struct faults {
     enum sync_fault now;
     struct log_limit said;

@@ -7,7 +7,7 @@
  * and writes none of them. Only the loop's thread calls; nothing blocks. Whatever comes from a peer is input: the
  * connection proves its key, everything else is checked before it is believed.
  *
- * Owns: greetings and heartbeats; who is there, and what is wrong with whom.
+ * Owns: greetings and heartbeats; which members are up, and their faults.
  * Called by: daemon, daemon/control.
  * Never includes: daemon/control/, <pthread.h>.
  */

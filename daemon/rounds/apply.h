@@ -40,8 +40,8 @@ ERR_MUST_CHECK enum err apply_open(const struct round_context *context, const st
  * already, from before a crash or kept beside an older state, are told, so that others hear of them and nobody fetches
  * or makes them again; but for those that cannot be applied, which are fetched. */
 void apply_post_held(struct round_context *context, uint32_t f);
-/* The two halves of that: which results of `version` the ledger has that can be applied, at most one of each part, and
- * what is told of them. Finding is for any thread, while no epoch begins. */
+/* The two halves of that: finds the ledger's results of `version` that can be applied, at most one of each part; and
+ * tells of them. Finding is for any thread, while no epoch begins. */
 uint32_t apply_find_held(const struct round_context *context, uint32_t f, uint64_t version,
                          struct result_id held[VERSION_PARTS_MAX]);
 void apply_tell_held(struct round_context *context, const struct result_id *held, uint32_t count);

@@ -15,9 +15,8 @@ ERR_MUST_CHECK enum err encode_new(struct round_context *context, struct encode 
 void encode_free(struct encode *encode);
 /* Our contribution to `version` from a snapshot, whose arrays are borrowed until EVENT_ENCODED, which says how it went:
  * ERR_NONFINITE, there is a NaN in it; ERR_NOMEM, with which the daemon ends. Now, or when no job stands in the way.
- * May be ordered again for the same version, when an epoch has begun and its parts are others: what was encoded for
- * shards that are not carried is replaced, and so is an order that is not carried out yet; one EVENT_ENCODED follows.
- */
+ * May be ordered again for the same version, when an epoch has begun and its parts are others: it replaces the encoding
+ * of shards that are not carried, and an order that is not carried out yet; one EVENT_ENCODED follows. */
 void encode_begin(struct encode *encode, uint32_t f, uint64_t version, const struct replica_snapshot *snapshot);
 void encode_unread(struct encode *encode, uint32_t f);
 

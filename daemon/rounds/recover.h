@@ -31,8 +31,8 @@ ERR_MUST_CHECK enum err recover_begin(struct recover *recover);
 /* The daemon ends: pieces under way end, and no EVENT_RECOVERED comes. */
 void recover_stop(struct recover *recover);
 struct rounds_recovery recover_info(const struct recover *recover);
-/* After EVENT_RECOVERED, once: puts the findings into the round context. Returns what went wrong, of the first fragment
- * of which something did; what is merely not there, or damaged, is nothing that goes wrong. */
+/* After EVENT_RECOVERED, once: puts the findings into the round context. Returns the error of the first fragment that
+ * has one; a file that is merely missing or damaged is no error. */
 ERR_MUST_CHECK enum err recover_end(struct recover *recover, struct keep *keep);
 /* From then on: whether a fragment has a state; and what the ledger holds of the version after it, as
  * apply_post_held() tells it. */

@@ -19,7 +19,7 @@ void reduce_contribution_in(struct reduce *reduce, uint32_t peer, const struct w
  * SYNC_EV_DROPPED with the member whose contribution cannot be averaged. Now, or when no job stands in the way;
  * SYNC_EV_OVERTAKEN if an epoch begins before that, since what came was for its predecessor. */
 void reduce_begin(struct reduce *reduce, uint32_t f, uint64_t version, const struct bitset *have);
-/* What is in that slot, into the ledger; a disk that refuses is tried again by reduce_tick(): SYNC_EV_STORED. */
+/* Writes that slot's result into the ledger: SYNC_EV_STORED. reduce_tick() tries a disk again that refuses. */
 void reduce_store(struct reduce *reduce, uint32_t f, uint64_t version);
 /* Nobody reads the anchor: the residual of a result that is durable moves; a mean that waits is made. */
 void reduce_unread(struct reduce *reduce, uint32_t f);

@@ -6,8 +6,8 @@
  * Readers: a job that reads an anchor begins and ends reading it; who changes it (an outer step, a peer's state, a
  * residual that moves) waits until nobody reads, and is told by EVENT_UNREAD. Users: jobs that encode or reduce work on
  * the parts that a fragment is cut in. Who wants it cut anew, for a version of other parts, waits until there are no
- * users and no readers; who was refused is told by EVENT_UNREAD, too. The loop's thread owns it; jobs read `conf` and,
- * of the fragment they work on, what cannot change under them.
+ * users and no readers; a refused one is told by EVENT_UNREAD, too. The loop's thread owns it; jobs read `conf` and, of
+ * the fragment they work on, what cannot change under them.
  */
 #ifndef DAEMON_ROUNDS_ROUND_CONTEXT_H
 #define DAEMON_ROUNDS_ROUND_CONTEXT_H
@@ -68,8 +68,8 @@ struct round_context_fragment {
     bool users_wanted;  /* someone waits for them to end */
 };
 
-/* Whether zstd behind the codec shortens a transfer on this link. Both ways are measured on what is really encoded; the
- * shorter one is used, and the other tried again now and then. */
+/* Whether zstd behind the codec shortens a transfer on this link. Both ways are measured on real encodings; the shorter
+ * one is used, and the other tried again now and then. */
 struct zstd_choice {
     struct zstd_choice_side {
         double seconds, bytes; /* per value, smoothed */

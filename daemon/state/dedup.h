@@ -3,10 +3,10 @@
  * dedup: the dedup table of an anchor: for each member and shard the last contribution that a result counted, by the
  * version it made and by its digest.
  *
- * It follows from the results, as the anchor does, is part of the version hash, and goes with every state: so who takes
- * a state over knows which of its own work is in it, and sends again what is not (docs/PROTOCOL.md, "Epochs", rule 7).
- * One row for a member's shards that one contribution covers; packed in order of member and lowest shard, so equal
- * tables are equal bytes. Pure. The caller sees to it that one thread changes it at a time.
+ * It follows from the results, as the anchor does, is part of the version hash, and goes with every state: so an island
+ * that takes a state over knows which of its own work is in it, and sends the rest again (docs/PROTOCOL.md, "Epochs",
+ * rule 7). One row for a member's shards that one contribution covers; packed in order of member and lowest shard, so
+ * equal tables are equal bytes. Pure. The caller sees to it that one thread changes it at a time.
  */
 #ifndef DAEMON_STATE_DEDUP_H
 #define DAEMON_STATE_DEDUP_H

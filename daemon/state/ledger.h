@@ -54,7 +54,7 @@ bool ledger_in(const char *folder);
 ERR_MUST_CHECK enum err ledger_open(const struct ledger_conf *conf, struct ledger **out);
 void ledger_close(struct ledger *ledger);
 
-/* How far it reaches on the disk: what is flushed later is further, and a folder that has lost records at its end, or a
+/* How far it reaches on the disk: a later flush reaches further, and a folder that has lost records at its end, or a
  * whole file, reaches less far; after the latter nowhere, 0, until something is appended. */
 uint64_t ledger_at(struct ledger *ledger);
 
@@ -108,7 +108,7 @@ void ledger_prune(struct ledger *ledger, const struct ledger_reach *reach, uint3
 
 struct ledger_stats {
     uint64_t records, bytes, segments; /* records: results */
-    bool lost; /* the folder, or the file that is appended to, is not there any more: what is written goes nowhere */
+    bool lost; /* the folder, or the file that is appended to, is not there any more: writes go nowhere */
 };
 struct ledger_stats ledger_stats(struct ledger *ledger);
 

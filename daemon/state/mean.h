@@ -33,7 +33,7 @@ struct mean_input {
 
 /* Empty when zeroed. */
 struct mean {
-    struct codec_reader *readers; /* of the inputs: behind what was placed, then at each place */
+    struct codec_reader *readers; /* of the inputs: behind the placed values, then at each place */
     double *squares;              /* of the inputs, as mean_look() found them; below 0: it is damaged */
     size_t inputs_room;
     float *decoded; /* trimmed means and medians: a piece of every contribution */

@@ -25,7 +25,7 @@ struct memory {
 };
 
 /* Whose memory: that of the member with the id `self`, of so many, with the parts there are at first. Where others
- * leave, and their shards come to us, our own part grows, and with it what is said of own shards here. */
+ * leave, and their shards come to us, our own part grows, and with it the figures for own shards here. */
 struct memory_conf {
     const struct replica_conf *replica;
     const struct parts *parts;

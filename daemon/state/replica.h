@@ -65,10 +65,10 @@ uint64_t replica_bytes(const struct replica_conf *conf);
 
 /* From now on fragment `f` is encoded in these parts, disjoint masks, and we reduce `own`: one of them, or 0. Carried
  * parts are in none. The loop's thread calls, and nothing is encoding or reducing; costs nothing where nothing has
- * changed. ERR_NOMEM: all is as before.
- * Residuals and what is pending stay. The owner's residual follows the shards: those in `own`, and those in no part,
- * keep theirs; new ones begin at zero; what others own now is forgotten. A mean that is not committed is, too, where
- * `own` changes. What is usual for a part, and the codecs chosen for its tensors, stay with a mask that stays. */
+ * changed. ERR_NOMEM: all is as before. Residuals and pending values stay. The owner's residual follows the shards:
+ * those in `own`, and those in no part, keep theirs; new ones begin at zero; what others own now is forgotten. A mean
+ * that is not committed is, too, where `own` changes. A mask that stays keeps its part's usual norm and the codecs
+ * chosen for its tensors. */
 ERR_MUST_CHECK enum err replica_cut(struct replica *replica, uint32_t f, const uint64_t *masks, uint32_t count,
                                     uint64_t own);
 /* Whether it is cut like that already. */
@@ -190,10 +190,10 @@ void replica_settle(struct replica *replica, uint32_t f);
 /* How often a residual of that fragment was cut down to feedback_limit. */
 uint64_t replica_feedback_cuts(const struct replica *replica, uint32_t f);
 
-/* A result counts what was encoded last for these shards: its residual is added to the next one. Once for an encoding.
+/* A result counts the last encoding for these shards: its residual is added to the next one. Once for an encoding.
  * Where it is all shards, residual and pending one change places, and replica_residual() is another array. */
 void replica_commit(struct replica *replica, uint32_t f, uint64_t shards);
-/* It counts what is not known any more: nothing is added there. */
+/* It counts an encoding that is not known any more: nothing is added there. */
 void replica_forget(struct replica *replica, uint32_t f, uint64_t shards);
 /* Our result was applied: the residual of the mean that was made last moves. */
 void replica_commit_owner(struct replica *replica, uint32_t f);

@@ -50,8 +50,8 @@ struct slot *slots_result(const struct slots *slots, uint32_t f, uint32_t p);
 /* The result of our own part. */
 struct slot *slots_own(const struct slots *slots, uint32_t f);
 
-/* Makes sure a slot has room for one object over the values of these shards. Where it has to grow, what was in it is
- * gone, and the caller sees to it that no transfer is at the memory any more. ERR_NOMEM: it is as before. */
+/* Makes sure a slot has room for one object over the values of these shards. Growing loses its contents; the caller
+ * sees to it that no transfer is at the memory any more. ERR_NOMEM: it is as before. */
 ERR_MUST_CHECK enum err slots_room(struct slots *slots, struct slot *slot, uint32_t f, uint64_t shards);
 /* Bytes of the tables, without what slots_room() takes. */
 uint64_t slots_bytes(uint32_t fragments_count, uint32_t members_count);

@@ -34,13 +34,13 @@ struct state_expected {
     uint64_t version;
     uint64_t steps;                      /* of the run: no state is of a later step */
     const uint8_t *nonce;                /* of the run */
-    const struct certificate_rule *rule; /* who has to certify a version above 0 */
+    const struct certificate_rule *rule; /* the voters that have to certify a version above 0 */
     uint32_t excused;                    /* as in certificate_check() */
     struct certificates *heard;          /* further signatures known here; NULL: none */
     const struct digest *hash;           /* of version 0, which nobody certifies: as its sender says; NULL: not known */
 };
-/* Checks and takes it over. ERR_PROTO: not such an object, its values are not those of its hash, or it is not what is
- * expected; the replica is then as it was. */
+/* Checks and takes it over. ERR_PROTO: not such an object, its values are not those of its hash, or it is not the
+ * expected one; the replica is then as it was. */
 ERR_MUST_CHECK enum err state_object_install(struct replica *replica, const struct plan *plan, uint32_t f,
                                              const struct state_expected *expected, const uint8_t *object,
                                              uint64_t bytes, struct store_fragment *state);
@@ -83,7 +83,7 @@ struct state_head {
 ERR_MUST_CHECK enum err state_head_open(struct replica *replica, const struct plan *plan, uint32_t f,
                                         const struct state_expected *expected, uint32_t members, const uint8_t *bytes,
                                         uint64_t bytes_count, struct state_head *head);
-/* Lays down in `object`, head->object_bytes, what is not its body, which comes behind STATE_HEADER_BYTES. */
+/* Lays down all but the body in `object`, head->object_bytes; the body comes behind STATE_HEADER_BYTES. */
 void state_head_begin(const uint8_t *bytes, const struct state_head *head, uint8_t *object);
 
 #endif

@@ -15,7 +15,7 @@
 
 enum run_end {
     RUN_GOES_ON, /* contributions or anchors are still to come */
-    RUN_OPEN,    /* all who are here have contributed all; somebody who is away has not said so */
+    RUN_OPEN,    /* all members here have contributed all; one that is away has not said so */
     RUN_OVER     /* everybody has, and our trainer has the last anchors */
 };
 

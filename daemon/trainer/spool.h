@@ -4,9 +4,9 @@
  *
  * It goes into a file, trainer.log in the state folder, which the trainer appends to and the daemon reads behind it: no
  * pipe, which would hold the trainer up while the daemon is busy, and end it when the daemon ends. A daemon that is
- * killed leaves the trainer printing, and the next one goes on where the last one stopped: what has gone into the log
- * is zeroes in the file (and takes no room on the disk, where the file system can do that), so that the file itself
- * says what has not. Only the loop's thread calls; nothing blocks but a disk.
+ * killed leaves the trainer printing, and the next one goes on where the last one stopped: the part that has gone into
+ * the log is zeroes in the file (and takes no room on the disk, where the file system can do that), so the file itself
+ * shows the rest. Only the loop's thread calls; nothing blocks but a disk.
  */
 #ifndef DAEMON_TRAINER_SPOOL_H
 #define DAEMON_TRAINER_SPOOL_H
@@ -17,7 +17,7 @@
 
 struct spool;
 
-/* Of a trainer that is to be started, or runs; what is in the file comes into the log with the first tick. */
+/* Of a trainer that is to be started, or runs; the first tick brings the file's contents into the log. */
 ERR_MUST_CHECK enum err spool_new(const char *state_folder, struct spool **out);
 void spool_free(struct spool *spool);
 

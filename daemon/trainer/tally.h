@@ -3,9 +3,9 @@
  * tally: the tokens that this island's trainers have trained, and how many of them are counted in the anchors. Private
  * to trainer/.
  *
- * It outlives trainers, and, in a small file of the state folder, daemons; a daemon that is killed loses what was
- * counted in the last second, or since a checkpoint is being written. Only the loop's thread calls; a job writes the
- * file, since a disk that is busy may take long to flush it.
+ * It outlives trainers, and, in a small file of the state folder, daemons; a daemon that is killed loses the counts of
+ * the last second, or since the checkpoint being written began. Only the loop's thread calls; a job writes the file,
+ * since a disk that is busy may take long to flush it.
  */
 #ifndef DAEMON_TRAINER_TALLY_H
 #define DAEMON_TRAINER_TALLY_H
@@ -28,7 +28,7 @@ struct tally {
     struct {
         bool there;                  /* one is attached */
         bool idle;                   /* the last one had trained nothing when it went */
-        uint64_t kept, before, last; /* as it began, and what was known then */
+        uint64_t kept, before, last; /* as it began, and as known then */
     } begun;
     double counted; /* mean over all parameters, as shards are counted one by one */
     char *path;
@@ -51,8 +51,8 @@ void tally_deinit(struct tally *tally);
 
 /* A new trainer counts on from `kept` tokens, which those before it have trained. */
 void tally_begin(struct tally *tally, uint64_t kept);
-/* It is gone, after `tokens`. One that has trained nothing leaves what is known as it found it: the next one may go on
- * from what an earlier one kept. */
+/* It is gone, after `tokens`. One that has trained nothing leaves the tally as it was: the next one may go on from an
+ * earlier one's checkpoint. */
 void tally_end(struct tally *tally, uint64_t tokens);
 /* The trainer that was there is there again, with a new connection or a new daemon. */
 void tally_resume(struct tally *tally);

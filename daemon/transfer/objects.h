@@ -3,8 +3,8 @@
  * objects: which objects go out and come in, and the line's share of them: contributions and results from their slots,
  * old results from the ledger, and the plan. It leaves states to state_server and state_transfer.
  *
- * It moves bytes between memory and connections; it knows nothing of greetings and heartbeats: what comes in, and who
- * is there, it hears from daemon/peers. Orders come from the engine. Only the loop's thread calls; nothing blocks.
+ * It moves bytes between memory and connections; it knows nothing of greetings and heartbeats: daemon/peers tells it of
+ * messages and of members that come and go. Orders come from the engine. Only the loop's thread calls; nothing blocks.
  *
  * Owns: which objects go out and come in; copies of states for others, a state on its way in.
  * Called by: daemon, daemon/peers.
@@ -60,8 +60,8 @@ struct transfer_plan {
 };
 ERR_MUST_CHECK enum err objects_plan_known(struct objects *objects, const struct transfer_plan *plan);
 
-/* A new epoch, and the view follows it: what is on its way in is of parts that are none any more, and the slots of
- * those who went are others' from now on. ERR_NOMEM. */
+/* A new epoch, and the view follows it: objects on their way in are of parts that exist no more, and the slots of
+ * members that left are others' from now on. ERR_NOMEM. */
 ERR_MUST_CHECK enum err objects_members(struct objects *objects, const struct view_changes *changes);
 
 /* ---- what peers hears ---- */
@@ -104,7 +104,7 @@ void objects_judged(struct objects *objects, uint32_t peer, const struct wire_ke
 /* EVENT_STATE_SERVED: the copy of a state is there, for those who asked for it. */
 void objects_state_served(struct objects *objects, const struct served_state *served, enum err err, uint64_t now_ms);
 /* EVENT_OBJECT with a plan: parsed, and checked to be the one its sender announced (`plan_id`). ERR_STATE: one is known
- * already; other failures say what is wrong with it. */
+ * already; other errors name its fault. */
 ERR_MUST_CHECK enum err objects_take_plan(struct objects *objects, uint32_t peer, const struct wire_key *key,
                                           uint64_t bytes, const struct digest *plan_id, struct model_plan **out);
 

@@ -71,7 +71,7 @@ struct certificate {
 };
 /* Whether it proves the subject: rows that count nowhere do no harm, and no voter counts twice. `excused`: a voter of
  * the newest configuration that counts as having signed although its signature is missing; CERTIFICATE_NOBODY: none. At
- * least one real signature is needed in any case. ERR_PROTO says what is missing. */
+ * least one real signature is needed in any case. ERR_PROTO names the lack. */
 ERR_MUST_CHECK enum err certificate_check(const struct certificate_rule *rule,
                                           const struct certificate_subject *subject,
                                           const struct certificate *certificate, uint32_t excused);

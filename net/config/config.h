@@ -162,8 +162,8 @@ void config_entry_free(struct config_entry *entry);
 ERR_MUST_CHECK enum err config_entry_copy(const struct config_entry *entry, struct config_entry *out);
 
 /* Whether `votes` prove that `next`, of this digest, follows `previous`, of that: it may (config_follows()), and a
- * majority of the voters of `previous` accepted it in one ballot. Votes that count nowhere do no harm. ERR_PROTO says
- * what is missing. */
+ * majority of the voters of `previous` accepted it in one ballot. Votes that count nowhere do no harm. ERR_PROTO names
+ * the lack. */
 ERR_MUST_CHECK enum err config_proved(const struct config *previous, const struct digest *previous_digest,
                                       const struct config *next, const struct digest *next_digest,
                                       const struct config_vote *votes, uint32_t votes_count);

@@ -3,10 +3,9 @@
  * config_proto: configurations, and their parts in epoch messages, as Protocol Buffers (net/transport/wire.proto).
  * Private to net/. Pure.
  *
- * The bytes of a configuration are what is signed and kept. protobuf-c packs fields in order of their numbers and
- * leaves out what is zero, so equal configurations pack to equal bytes. Unpacking is more liberal than that (unknown
- * fields, other orders, long numbers), so config_unpack() packs again what it unpacked, and both have to be the same
- * bytes.
+ * A configuration is signed and kept as these bytes. protobuf-c packs fields in order of their numbers and leaves out
+ * zeros, so equal configurations pack to equal bytes. Unpacking is more liberal than that (unknown fields, other
+ * orders, long numbers), so config_unpack() packs again what it unpacked, and both have to be the same bytes.
  *
  * protobuf-c takes memory for whatever the bytes announce: two bytes can become a message of a hundred. Here it gets
  * UNPACK_BYTES_MAX and no more, whatever they say.

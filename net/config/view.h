@@ -72,8 +72,8 @@ struct view_changes {
 };
 
 /* Goes over to this configuration, of this digest. Members that stay keep their slots; new ones take the lowest free
- * ones, in order of id; who left keeps its slot, `leaving`, until it is released. We are who has `own_key`. ERR_STATE:
- * not enough free slots, or a member that is none; the view is as before. */
+ * ones, in order of id; a member that left keeps its slot, `leaving`, until it is released. We are the member with
+ * `own_key`. ERR_STATE: not enough free slots, or a member that is none; the view is as before. */
 ERR_MUST_CHECK enum err view_update(struct view *view, const struct config *config, const struct digest *digest,
                                     const uint8_t own_key[IDENT_KEY_BYTES], struct view_changes *changes);
 /* The caller has let go of a slot whose member left: it may be given anew. A slot that is not leaving stays. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * membership: this island's voice in who takes part: messages of the epoch protocol in and out, what the others hold,
- * who is silent, and which changes are wanted.
+ * membership: this island's voice in who takes part: messages of the epoch protocol in and out, the others' holdings,
+ * silent members, and wanted changes.
  *
  * net/membership/paxos has the rules of voting, net/membership/next_config those of the next configuration's contents;
  * here both are joined to the protocol's core, to the members' words, and to the host's disk and network
@@ -11,7 +11,7 @@
  * The host keeps each decided configuration and then tells it (MEMBERSHIP_DECIDED); whoever owns config log, view and
  * core takes it, changes over, and calls membership_begin(). Pure but for its host; one thread calls.
  *
- * Owns: how members decide who takes part: ballots and votes, what the next configuration says, who is lost.
+ * Owns: how members decide who takes part: ballots and votes, the next configuration's contents, lost members.
  * Called by: daemon, daemon/control, daemon/ctl, daemon/membership, daemon/peers, daemon/state.
  * Never includes: daemon/, common/fsio.h, net/transfer/, <pthread.h>, <sys/socket.h>, <time.h>, <unistd.h>, <zmq.h>.
  */

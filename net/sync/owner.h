@@ -33,7 +33,7 @@ enum owner_event {
     OWNER_ADVANCED,    /* version: a result for it stands */
     OWNER_OVERTAKEN,   /* the reduction was not begun: an epoch came first */
     OWNER_SHOWN,       /* somebody shows the result of this round: the one being made is of no use */
-    OWNER_RESTARTED,   /* our state was wrong: what was taken and refused was measured against it */
+    OWNER_RESTARTED,   /* our state was wrong: contributions were accepted and refused by it */
     OWNER_BEGUN,       /* version: a new epoch: what came was for other shards; the round after this version begins */
     OWNER_EVENTS
 };

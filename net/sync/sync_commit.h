@@ -54,8 +54,8 @@ bool sync_commit_has(const struct sync *sync, uint32_t f, uint32_t member, uint3
 bool sync_commit_has_any(const struct sync *sync, uint32_t f, uint32_t member, uint64_t parts);
 /* Whether a part has no result here, or not the one that a proposed configuration wants. */
 bool sync_commit_lacks(const struct sync *sync, uint32_t f, uint32_t p);
-/* Whether a full voter says that it has applied the next version: all its results are committed then, so
- * they may be stored and told by who is sealed, too. */
+/* Whether a full voter says that it has applied the next version: all its results are committed then, so a sealed
+ * island, too, may store and tell them. */
 bool sync_commit_applied(const struct sync *sync, uint32_t f);
 /* Whether a result of our own part of `version` that is not here is elsewhere: we lost it. What one member alone says
  * of it counts as long as it may still show it; the word of as many as commit counts always. */
@@ -79,12 +79,12 @@ struct bitset sync_commit_waiting_for(const struct sync *sync, uint32_t f);
 
 /* ---- what a draft rests on, and we cannot apply: results beyond the next version ----
  *
- * A draft may start from a version that we have not come to, and carry results of the one after it; and who is sealed
+ * A draft may start from a version that we have not come to, and carry results of the one after it; and a sealed island
  * acknowledges nothing, so that the results on the way there need not count here. They are fetched all the same, one
  * version after the other, and kept in the ledger: bytes are what a draft needs to be safe (rule 2 of docs/PROTOCOL.md,
  * "Epochs"). None of them counts before a decided configuration starts from there; a draft commits nothing. */
 
-/* The fragment has come to another version, or an epoch has begun: what is kept is found again where it counts. */
+/* The fragment has come to another version, or an epoch has begun: sorts the kept results anew where they count. */
 void sync_beyond_reset(struct sync *sync, uint32_t f);
 
 /* How far the bytes lead that are here: the fragment's version, or a later one of which, as of all before it, every

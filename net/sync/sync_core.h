@@ -4,11 +4,11 @@
  * who owns what. Private to net/sync/sync*.c.
  *
  * It is called by all of them and calls none; it takes no event, decides nothing, and allocates only in sync_core_new()
- * and sync_core_set_view(). Each floor writes only what is its own: sync_certify a fragment's parts, what members
- * hold of them, and what a draft rests on beyond these, sync_patience its `wait` and a member's `conduct`,
- * sync_owner its `owner` and a member's `grace`, sync_doubt its proof, sync_fragment the rest of struct sync_fragment,
- * sync_peers the rest of struct sync_member (and, of a fragment, since when it is behind, when it may ask again, who
- * was asked, and since when nobody can be).
+ * and sync_core_set_view(). Each floor writes only its own fields: sync_commit a fragment's parts, the members' copies
+ * of them, and a draft's results beyond these, sync_patience its `wait` and a member's `conduct`, sync_owner its
+ * `owner` and a member's `grace`, sync_doubt its proof, sync_fragment the rest of struct sync_fragment, sync_peers the
+ * rest of struct sync_member (and, of a fragment, since when it is behind, when it may ask again, who was asked, and
+ * since when nobody can be).
  */
 #ifndef NET_SYNC_SYNC_CORE_H
 #define NET_SYNC_SYNC_CORE_H
@@ -120,7 +120,7 @@ struct sync_fragment {
     struct wire_key state_key; /* REPAIR: the state asked for */
     uint32_t state_from;
     uint64_t alone_ms; /* REPAIR: since when nobody can be asked; 0: somebody can */
-    bool refused;      /* REPAIR: who was asked last has no state that it can prove */
+    bool refused;      /* REPAIR: the member asked last has no state that it can prove */
     /* A state that too few can prove, as far as we hear: since when it is tried, when again, and how often it was. */
     uint64_t trial_ms, trial_next_ms;
     uint32_t trials;
@@ -222,8 +222,8 @@ enum sync_proof sync_core_proof(const struct sync_fragment *fragment);
 /* Whether more than half of the full voters, us among them, announce our state of our version: a member with another
  * one is wrong, or lies, and need not be waited for. */
 bool sync_core_most_agree(const struct sync *sync, uint32_t f);
-/* Whether it is open which state of our version is right: our disk has been asked, or it was a short while ago,
- * somebody who is up still holds another one, and ours is not that of most. */
+/* Whether it is open which state of our version is right: our disk has been asked, or it was a short while ago, a
+ * member that is up still holds another one, and ours is not that of most. */
 bool sync_core_disputed(const struct sync *sync, uint32_t f);
 /* A member that is up and holds another state of our version; SYNC_NOBODY: there is none. */
 uint32_t sync_core_differs(const struct sync *sync, uint32_t f);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sync_doubt: who is wrong when two hashes of a version differ. Private to net/sync/sync*.c.
+ * sync_doubt: finds the wrong side when two hashes of a version differ. Private to net/sync/sync*.c.
  *
  * Nobody believes another's hash before he has asked his own disk: checkpoint and ledger lead to one hash, and
  * whoever's memory has another one was wrong and mends itself from there. Only where the disk cannot tell, or most of

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sync_owner: our parts' rounds: who is missing, how long they are worth waiting for, when to reduce, store and
- * publish. Private to net/sync/sync*.c.
+ * sync_owner: our parts' rounds: the missing members, how long to wait for them, when to reduce, store and announce.
+ * Private to net/sync/sync*.c.
  *
  * Runs the pure tables of owner and grace with what the core knows of the members, and puts what they order. Called by
  * the floors above it; it never raises an event of a fragment and never looks at a hash. For a fragment of which we own

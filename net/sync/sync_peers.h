@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sync_peers: what peers say of themselves: who is up, what each holds, whose hash is right when two differ, and how to
- * catch up with those who are ahead. Private to net/sync/sync*.c.
+ * sync_peers: takes in the peers' heartbeats: which are up, and their holdings and hashes; and catches up with those
+ * that are ahead. Private to net/sync/sync*.c.
  *
  * Writes down heartbeats and raises SYNC_EV_LOST where they prove that our state has to be replaced. Called by sync
  * alone. It never changes a fragment's state itself: that is sync_fragment's table.
@@ -21,7 +21,7 @@ void sync_peers_down(struct sync *sync, uint32_t member);
 void sync_peers_heartbeat_in(struct sync *sync, const struct sync_event *event);
 /* A member does not have what we asked it for. */
 void sync_peers_not_available(struct sync *sync, const struct sync_event *event);
-/* Something of the fragment is wanted that cannot wait: what was asked for last holds the next question up no more. */
+/* Something of the fragment is wanted that cannot wait: the last question no longer holds up the next. */
 void sync_peers_fetch_now(struct sync *sync, uint32_t f);
 /* To be called every tick: asks for what others have and we lack, with patience. */
 void sync_peers_catch_up(struct sync *sync, uint32_t f);

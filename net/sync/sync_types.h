@@ -35,10 +35,10 @@ enum { SYNC_BEHIND_MAX = 16 };
  *   A part's result is committed when it is durable at so many voters that every later epoch knows of it
  * (net/config/config.h): only then does it count. When a new epoch begins while a contribution is on its way, it is
  * encoded anew for the new owners. IDLE goes to APPLYING directly when the others closed the round without us; MIXING
- * does so after taking the anchor back. The trainer need not wait for the hash of its anchor, only what is said to
- * others does: what the trainer does with the anchor while APPLYING is kept for when the version has its hash.
- * LISTENING is IDLE without a trainer. REPAIR: our state is wrong or too old to be mended by results; a peer's is
- * fetched, then MIXING (or LISTENING).
+ * does so after taking the anchor back. The trainer need not wait for the hash of its anchor; only announcements to
+ * others do: what the trainer does with the anchor while APPLYING is kept for when the version has its hash. LISTENING
+ * is IDLE without a trainer. REPAIR: our state is wrong or too old to be mended by results; a peer's is fetched, then
+ * MIXING (or LISTENING).
  */
 enum sync_state {
     SYNC_LISTENING,

@@ -2,16 +2,15 @@
 /*
  * congestion_window: how many bytes may be on their way to one peer, so that the line is full and its queues are short.
  *
- * Measures, from what is sent and acknowledged, the rate at which it arrives and how long it waited in the line's
- * queues. There are two witnesses: the delay one way, by the receiver's clock against ours, of which only changes count
- * (as LEDBAT, RFC 6817); our own socket's queue is in it. And TCP's round trip: the queue of what comes the other way
- * is in it. What both saw is the line's. Allowed is rate x (round trip without that wait + LINE_QUEUE_MS), the rate
- * being a maximum over the last samples (as BBR, Cardwell et al., ACM Queue 14.5, 2016), and twice as much in each
- * round as long as no queue is seen. So the line never runs dry, and what waits in it is worth about LINE_QUEUE_MS:
- * heartbeats and answers, on a connection of their own, wait no longer behind bulk. Beside that a little may wait in
- * the socket, so that TCP always has something to send where loss or its own start makes it the slower one. Now and
- * then the window is cut below what the line itself holds, so that the shortest delay is measured without our own
- * queue.
+ * Measures, from chunks and acknowledgements, the rate of arrival and the time spent in the line's queues. There are
+ * two witnesses: the delay one way, by the receiver's clock against ours, of which only changes count (as LEDBAT, RFC
+ * 6817); our own socket's queue is in it. And TCP's round trip: the queue of what comes the other way is in it. What
+ * both saw is the line's. Allowed is rate x (round trip without that wait + LINE_QUEUE_MS), the rate being a maximum
+ * over the last samples (as BBR, Cardwell et al., ACM Queue 14.5, 2016), and twice as much in each round as long as no
+ * queue is seen. So the line never runs dry, and what waits in it is worth about LINE_QUEUE_MS: heartbeats and answers,
+ * on a connection of their own, wait no longer behind bulk. Beside that a little may wait in the socket, so that TCP
+ * always has something to send where loss or its own start makes it the slower one. Now and then the window is cut
+ * below what the line itself holds, so that the shortest delay is measured without our own queue.
  *
  * Pure: the caller brings time and counters. Integers only.
  */
@@ -63,7 +62,7 @@ struct congestion_window {
     uint64_t window;           /* bytes on the line */
     struct line_socket socket; /* as last told */
     uint64_t handed;           /* bytes handed to it since */
-    uint64_t free_us;          /* of a round trip, what is not our queue */
+    uint64_t free_us;          /* the round trip without our own queue */
     uint64_t drain_us;         /* when to measure the shortest delay next, or when that ends */
     bool draining;
     bool starting;      /* no queue was ever seen, or for some rounds now: twice as much in each */

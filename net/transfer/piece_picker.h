@@ -10,8 +10,8 @@
  * half a second to come, from its first byte on; each leaf is checked as soon as it is whole. A leaf that is HERE
  * stays, whatever becomes of its source, so a source that dies costs at most the leaf that it was at, of each range.
  * Whose leaf is not of its digest has lied, and is never asked again. A source that brings nothing for long is passed
- * over for a while, as long as there is another; alone it is asked again, for the request may be lost. At the end, who
- * is done takes over what slower ones would still need long for.
+ * over for a while, as long as there is another; alone it is asked again, for the request may be lost. At the end, a
+ * source that is done takes over leaves for which slower ones would still need long.
  *
  * Pure: bytes and time in, requests out; no socket, no clock. Body and digests are the caller's, and kept by it as long
  * as the table lives. piece_picker_new() allocates one byte a leaf. One thread calls.

@@ -3,8 +3,8 @@
  * token_bucket: a token bucket that holds our uplink's traffic to a rate, and an estimator of the rate that gets
  * through. Pure: the caller brings the time and the counters. Integers only.
  *
- * What has to go at once (heartbeats, answers) is spent whether or not there is room for it; what can wait, waits until
- * that debt is paid. So the sum keeps the rate.
+ * Urgent bytes (heartbeats, answers) are spent whether or not there is room for them; what can wait, waits until that
+ * debt is paid. So the sum keeps the rate.
  */
 #ifndef NET_TRANSFER_TOKEN_BUCKET_H
 #define NET_TRANSFER_TOKEN_BUCKET_H

@@ -2,15 +2,15 @@
 /*
  * xfer: moving objects of many chunks between islands: windows, acknowledgements, resumption.
  *
- * Chunks of an object go in order on a connection that keeps order, so what is missing is known from that order and
- * nothing is sent twice that was not lost: each time a sender goes back its chunks carry another pass, and a complaint
- * about an earlier pass is an old one. The receiver acknowledges how far it has come without a gap, complains once a
- * pass, and says Done when it wants no more. A sender that hears nothing asks with an empty chunk, which arrives after
- * everything that was sent before it. An object that may not be wanted yet begins with such a question. So a transfer
- * survives a lost connection, memory is bounded by the window, and every message may be lost.
+ * Chunks of an object go in order on a connection that keeps order, so that order alone shows a gap, and only lost
+ * bytes are sent twice: each time a sender goes back its chunks carry another pass, and a complaint about an earlier
+ * pass is an old one. The receiver acknowledges how far it has come without a gap, complains once a pass, and says Done
+ * when it wants no more. A sender that hears nothing asks with an empty chunk, which arrives after everything that was
+ * sent before it. An object that may not be wanted yet begins with such a question. So a transfer survives a lost
+ * connection, memory is bounded by the window, and every message may be lost.
  *
- * Pure: messages and time in, messages out; no socket, no clock. Objects lie in memory the caller keeps alive until
- * the transfer ends or is cancelled. Tables are allocated by xfer_new() and xfer_grow(). One thread calls.
+ * Pure: messages and time in, messages out; no socket, no clock. Objects lie in memory the caller keeps alive until the
+ * transfer ends or is cancelled. Tables are allocated by xfer_new() and xfer_grow(). One thread calls.
  *
  * Owns: objects in chunks: windows, acknowledgements, resumption; how fast a line is.
  * Called by: daemon/transfer.
@@ -62,7 +62,7 @@ struct xfer_limit {
 };
 void xfer_set_limit(struct xfer *xfer, uint32_t peer, const struct xfer_limit *limit);
 
-/* Bytes since the start, for one peer; what is neither delivered nor given up is on its way. */
+/* Bytes since the start, for one peer; those neither delivered nor given up are on their way. */
 struct xfer_flow {
     uint64_t sent, delivered;
     uint64_t given_up; /* lost, unwanted, or of a transfer that ended */
@@ -129,7 +129,7 @@ void xfer_finish(struct xfer *xfer, uint32_t peer, const struct wire_key *key, e
 /* Whether this object is on its way in, from anyone, and has moved lately (or is whole and being looked at). */
 bool xfer_receiving(const struct xfer *xfer, const struct wire_key *key);
 
-/* How much of it has come without a gap, of what is not whole yet; 0: it is not on its way in. */
+/* How many bytes of an object on its way in have come without a gap; 0: it is not on its way in. */
 uint64_t xfer_have(const struct xfer *xfer, const struct wire_key *key);
 
 /* ---- messages and time ---- */

@@ -3,10 +3,10 @@
  * caps: what this machine's kernel lets a connection carry, and which setting to change where that is less than a line
  * between islands could.
  *
- * A sender keeps what is not acknowledged, a receiver what it announces as its window: so one connection carries at
- * most a buffer in a round trip (RFC 7323), and about half of a buffer holds bytes, the rest is the kernel's own. And a
- * congestion control that takes every loss for a queue carries at most 1.22 segments / (round trip x sqrt(share lost))
- * (Mathis et al., CCR 27.3, 1997), which bbr (Cardwell et al., ACM Queue 14.5, 2016) does not.
+ * A sender buffers unacknowledged bytes, a receiver its announced window: so one connection carries at most a buffer in
+ * a round trip (RFC 7323), and about half of a buffer holds bytes, the rest is the kernel's own. And a congestion
+ * control that takes every loss for a queue carries at most 1.22 segments / (round trip x sqrt(share lost)) (Mathis et
+ * al., CCR 27.3, 1997), which bbr (Cardwell et al., ACM Queue 14.5, 2016) does not.
  *
  * caps_read() looks at the system once; the rest is pure. Nothing is changed here.
  */

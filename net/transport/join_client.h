@@ -30,15 +30,15 @@ struct join_client_conf {
     uint32_t timeout_ms; /* until someone takes the question */
     uint32_t decide_ms;  /* in all, where someone does: the run has to decide it, which takes what that takes */
     uint32_t *answered;  /* if not NULL: becomes the number of the address at which there was an answer */
-    /* If not NULL: called once, when there is no answer after a few seconds, with what is waited for. */
+    /* If not NULL: called once, when there is no answer after a few seconds, with the cause of the wait. */
     void (*late)(void *user, const char *what);
     void *user;
 };
 
 /* Blocks until there is an answer. ERR_ARG: a name or an address that is none. ERR_STATE: refused, with the reason; or
- * past its time, by our own clock, before anyone was asked. ERR_CLOSED: nobody answered in time, with what was heard at
- * each address, and what to do; asked again later with the same key, the answer is the same. ERR_PROTO: an answer that
- * is none. wire_joined_deinit() it; on failure it is empty. */
+ * past its time, by our own clock, before anyone was asked. ERR_CLOSED: nobody answered in time; names what each
+ * address answered, and the remedy; asked again later with the same key, the answer is the same. ERR_PROTO: an answer
+ * that is none. wire_joined_deinit() it; on failure it is empty. */
 ERR_MUST_CHECK enum err admit_ask(const struct join_client_conf *conf, struct wire_joined *joined);
 
 #endif

@@ -58,9 +58,9 @@ ERR_MUST_CHECK enum err link_new(const struct link_conf *conf, struct link **out
 void link_free(struct link *link);
 
 /* Adds the member of a slot, changes it, or with NULL removes it. Another address is dialled, another key is the one
- * that is admitted from now on; the same again changes nothing. Who is removed, or had another key, is not heard any
- * more, whatever is on its way, and its connections are closed; nothing more is told of it. ERR_CONF: the address is
- * malformed (the member is admitted, and may dial us); ERR_STATE: another member has this key. */
+ * that is admitted from now on; the same again changes nothing. A member that is removed, or had another key, is not
+ * heard any more, whatever is on its way, and its connections are closed; nothing more is told of it. ERR_CONF: the
+ * address is malformed (the member is admitted, and may dial us); ERR_STATE: another member has this key. */
 ERR_MUST_CHECK enum err link_set(struct link *link, uint32_t slot, const struct link_member *member);
 
 /* Port that was bound (with port 0 in `listen`, the one the system chose); 0 if none. */

@@ -31,7 +31,7 @@ void traffic_free(struct traffic *traffic);
 ERR_MUST_CHECK enum err traffic_grow(struct traffic *traffic, uint32_t peers_count);
 /* The number is another peer's from now on. */
 void traffic_forget(struct traffic *traffic, uint32_t peer);
-/* What is known to carry its traffic, or did; returns how many. */
+/* The connections known to carry its traffic, now or earlier; returns how many. */
 enum { TRAFFIC_FDS_MAX = 8 };
 size_t traffic_fds(const struct traffic *traffic, uint32_t peer, int fds[TRAFFIC_FDS_MAX]);
 

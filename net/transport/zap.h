@@ -5,7 +5,7 @@
  *
  * Owns the socket on which ZeroMQ asks about each connection to the listeners of its context. A key of the lists is let
  * in, and every message of its connection then names whose it is (zap_who()); of any other no message is ever
- * delivered. Who is dismissed, or gets another key, is not heard any more on the connections that he has. It answers
+ * delivered. A member that is dismissed, or gets another key, is not heard any more on its old connections. It answers
  * and never calls: what happened is told by zap_serve(). Requests are made by ZeroMQ's own threads, but their content
  * comes from strangers: no bytes reach an assert. It reads no clock.
  *

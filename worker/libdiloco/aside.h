@@ -33,13 +33,13 @@ struct aside_rule {
 void aside_out(const struct aside_rule *rule, float *live, const float *base, float *aside, const float *past,
                size_t count);
 
-/* The anchor is there: `live`, trained on since, moves with it; if the contribution is not counted in it, what was set
+/* The anchor is there: `live`, trained on since, moves with it; if the contribution is not counted in it, the work set
  * aside comes back. */
 void aside_in(const struct aside_rule *rule, float *live, const float *base, const float *anchor, const float *aside,
               float *past, bool counted, size_t count);
 
-/* Neither counted nor missed: the contribution is off. The estimate goes; what was set aside comes back with `restore`
- * (not if it held NaN: what else such an island has trained is nothing to keep). */
+/* Neither counted nor missed: the contribution is off. The estimate goes; the work set aside comes back with `restore`
+ * (not if it held NaN: then nothing else that the island has trained is worth keeping). */
 void aside_off(const struct aside_rule *rule, float *live, const float *aside, const float *past, bool restore,
                size_t count);
 

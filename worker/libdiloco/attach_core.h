@@ -91,7 +91,7 @@ struct diloco {
     uint64_t session;
     struct local *local; /* by fragment */
     float *stretch;      /* for values on their way to a device that can only read and write; NULL until then */
-    void *bad;           /* beside the tensors, one value: whether what is set aside holds NaN */
+    void *bad;           /* beside the tensors, one value: whether the work set aside holds NaN */
     bool pinned;         /* the device knows the shared memory */
 
     /* The connection: attach_link alone writes these. */
@@ -109,7 +109,7 @@ struct diloco {
 };
 
 /* Copies a caller's struct, that begins with its size, to `to` of `known` bytes; false if it is none that this library
- * knows: shorter, or longer with something in what is not known. */
+ * knows: shorter, or longer with an unknown member that is not zero. */
 bool attach_take(void *to, size_t known, const void *from);
 #define ATTACH_WRONG_SIZE "struct %s has no size that this library knows; begin it with .size = sizeof(struct ...)"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * attach_group: the ranks of a trainer that hold its tensors in parts (options.group). Rank 0 has the socket, moves the
- * words and decides; what is to be done to values it orders of the others, who do the same to their own parts, in the
- * same order. Here orders are given and heard, and it is known which parts are done; attach_follow carries them out.
+ * words and decides; it orders every operation on values of the other ranks, which do the same to their own parts, in
+ * the same order. Here orders are given and heard, and it is known which parts are done; attach_follow carries them
+ * out.
  *
  * Owns the memory that ranks share for values which are not in the daemon's. With one rank all of this is nothing.
  */
@@ -25,7 +26,7 @@ enum attach_order_kind {
     ATTACH_ORDER_KEPT_IN,    /* `which`: enum diloco_kept; by options.kept_values */
     ATTACH_ORDER_SNAPSHOT,
     ATTACH_ORDER_ANCHOR, /* `sent`, `ending` */
-    ATTACH_ORDER_BACK,   /* what was set aside */
+    ATTACH_ORDER_BACK,   /* the work set aside */
     ATTACH_ORDER_SETTLE, /* wait until all is done, then meet */
     ATTACH_ORDER_WAIT,   /* nothing yet: rank 0 lives */
     ATTACH_ORDER_END     /* of the call: result, step, start, error */

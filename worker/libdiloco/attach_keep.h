@@ -3,9 +3,9 @@
  * attach_keep: what a trainer's checkpoint keeps of its attachment, so that work which no result has counted goes on
  * after a restart as if the trainer had never been away.
  *
- * For each fragment: the anchor its tensors last took in, what of its tokens is counted, the snapshot that is on its
- * way, and what is set aside. Called by the public calls, on the trainer's thread; costs a copy. The bytes are for the
- * machine that wrote them, carry a version and a digest, and are checked before any of them is used.
+ * For each fragment: the anchor its tensors last took in, its counted tokens, the snapshot on its way, and the work set
+ * aside. Called by the public calls, on the trainer's thread; costs a copy. The bytes are for the machine that wrote
+ * them, carry a version and a digest, and are checked before any of them is used.
  */
 #ifndef WORKER_LIBDILOCO_ATTACH_KEEP_H
 #define WORKER_LIBDILOCO_ATTACH_KEEP_H
@@ -17,13 +17,14 @@
 
 /* At most; 0 before there is a shared memory. */
 size_t attach_keep_bytes(const struct diloco *d);
-/* Writes what is kept now; `to` has room for attach_keep_bytes(). Waits for a device to have done what it was
- * told. Returns how many bytes it is; 0 if that failed. */
+/* Writes the kept bytes as of now; `to` has room for attach_keep_bytes(). Waits for a device to finish its orders.
+ * Returns how many bytes it wrote; 0 if that failed. */
 size_t attach_keep(struct diloco *d, void *to);
 
 /* Of which only the values are left out, that attach_kept_out() gives. */
 size_t attach_keep_rest_bytes(const struct diloco *d);
-/* Waits for what is under way; from then on until the next step attach_kept_out() gives what belongs together. */
+/* Waits for operations under way; from then on until the next step attach_kept_out() gives values that belong together.
+ */
 ERR_MUST_CHECK int attach_keep_settle(struct diloco *d);
 /* After all values. Returns how many bytes it is; 0 if that failed. */
 size_t attach_keep_rest(struct diloco *d, void *to);

@@ -2,7 +2,7 @@
 /*
  * attach_link: the connection between a trainer and its daemon.
  *
- * Owns the socket, what is still to be said, and whether the daemon has welcomed us. Called by attach_move and the
+ * Owns the socket, the messages still to be sent, and whether the daemon has welcomed us. Called by attach_move and the
  * public calls, on the trainer's thread. The first time it waits for the daemon; while training goes on nothing here
  * waits: what cannot be sent is kept in order, attaching again goes on a little with every turn, and a daemon that is
  * gone is no error. It never touches a tensor's values or a word.
@@ -40,8 +40,7 @@ void attach_say(struct diloco *d, enum ipc_type type, uint32_t fragment);
 void attach_settle(struct diloco *d, uint32_t fragment);
 /* Sends a report if there is room for it just now. */
 void attach_report(struct diloco *d, const struct ipc_report *report);
-/* Takes in what has arrived, sends what waits, goes on with attaching again; never waits. Only a refusal is an error.
- */
+/* Takes in messages, sends waiting ones, goes on with attaching again; never waits. Only a refusal is an error. */
 ERR_MUST_CHECK int attach_turn(struct diloco *d);
 /* False while a connection is being made anew: the daemon reads the words then, so they must not change. */
 bool attach_words_free(const struct diloco *d);

@@ -20,7 +20,7 @@
 enum attach_area { ATTACH_BASE, ATTACH_AREA };
 ERR_MUST_CHECK int attach_copy_out(struct diloco *d, uint32_t f, enum attach_area to);
 ERR_MUST_CHECK int attach_copy_in(struct diloco *d, uint32_t f, enum attach_area from);
-/* The same for what is set aside, Eager's past, or what 16 bits could not hold, and memory of the caller's; done when
+/* The same for work set aside, Eager's past, or the remainders of 16-bit values, and memory of the caller's; done when
  * it returns. */
 enum attach_beside { ATTACH_ASIDE, ATTACH_PAST, ATTACH_CARRY };
 ERR_MUST_CHECK int attach_beside_out(struct diloco *d, uint32_t f, enum attach_beside which, float *values);
@@ -46,11 +46,11 @@ ERR_MUST_CHECK int attach_merge(struct diloco *d, uint32_t f, bool ending);
 ERR_MUST_CHECK int attach_settle_move(struct diloco *d, uint32_t f, bool wait);
 
 /* A snapshot that the daemon refused (a NaN in it), or lost, comes back as FREE without an anchor: `*released` then,
- * and what was set aside for it is back, unless it held NaN. */
+ * and the work set aside for it is back, unless it held NaN. */
 ERR_MUST_CHECK int attach_withdraw(struct diloco *d, uint32_t f, bool *released);
 
-/* What is kept of a tensor, by its number; of a device, waited for. `values` NULL: whether there is such, 1 or 0. The
- * word of its fragment says where its anchor is and whether anything is on its way. */
+/* The kept values of a tensor, by its number; of a device, waited for. `values` NULL: whether there is such, 1 or 0.
+ * The word of its fragment says where its anchor is and whether anything is on its way. */
 ERR_MUST_CHECK int attach_kept_out(struct diloco *d, int tensor, enum diloco_kept kind, float *values, uint64_t count);
 /* All ranks put what their callers have of a fragment's tensors (options.kept_values) into its base area, its area, or
  * beside. Done when it returns. */

@@ -19,9 +19,10 @@ void attach_widen(enum diloco_type type, const void *values, float *out, size_t 
 /* to(count) of `type` = values(count), rounded. */
 void attach_narrow(enum diloco_type type, const float *values, void *to, size_t count);
 
-/* Adds what was carried. */
+/* Adds the carried remainders. */
 void attach_carry_in(float *values, const float *carry, size_t count);
-/* Rounds values(count) to ones that `type` can hold, and keeps the rest in carry(count): none of what is not finite. */
+/* Rounds values(count) to ones that `type` can hold, and keeps the rest in carry(count): none for values that are not
+ * finite. */
 void attach_carry_out(enum diloco_type type, float *values, float *carry, size_t count);
 
 #endif

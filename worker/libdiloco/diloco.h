@@ -14,16 +14,16 @@
  *     diloco_detach(d);
  *
  * Every struct that a caller fills begins with its own size (`.size = sizeof(struct ...)`), so that a library with more
- * members than the caller was compiled with knows what is there.
+ * members than the caller was compiled with knows which are there.
  *
  * diloco_step() copies fragments that are due out of the tensors and mixes anchors that are due into them; it costs
  * nothing when neither is. It does not wait for the network unless the run spec says late = wait, and for a device that
- * queues what it is told only at the end and in diloco_keep(). If the daemon goes
- * away, training goes on and the library attaches again by itself when it is back.
+ * queues what it is told only at the end and in diloco_keep(). If the daemon goes away, training goes on and the
+ * library attaches again by itself when it is back.
  *
- * One struct diloco per process and thread: calls are not thread-safe against each other. No function exits, prints
- * or installs a signal handler. Failures return a negative value; diloco_error() says what happened and what to do.
- * A NULL where something is needed is a failure like any other.
+ * One struct diloco per process and thread: calls are not thread-safe against each other. No function exits, prints or
+ * installs a signal handler. Failures return a negative value; diloco_error() says what happened and what to do. A NULL
+ * where something is needed is a failure like any other.
  *
  * Owns: a trainer's end of the contract with its daemon.
  * Called by: worker; any trainer.
@@ -51,15 +51,15 @@ enum diloco_result {
     DILOCO_UNREACHABLE = -3, /* no daemon at the socket, or none that this user may reach (diloco_attach only) */
 };
 
-/* What the values of a tensor are. They are exchanged as fp32: what is read is widened, what is written is rounded to
- * the nearest, and what rounding cut off is kept here (4 bytes a value) and goes out with the next contribution, so
- * that an island that trains in 16 bits does not pull the others towards its own grid. Who has fp32 masters of a 16-bit
+/* The type of a tensor's values. They are exchanged as fp32: reading widens them, writing rounds to the nearest, and
+ * the library keeps the rounding's remainder (4 bytes a value), which goes out with the next contribution, so that an
+ * island that trains in 16 bits does not pull the others towards its own grid. A trainer with fp32 masters of a 16-bit
  * model registers these, and copies them when diloco_changed() says so. */
 enum diloco_type { DILOCO_F32, DILOCO_BF16, DILOCO_F16 };
 
-/* What is to be done to values of one tensor: rows * columns of them from value `first` on, closely packed; in host
- * memory the rows begin `stride` values apart. What is written here in brackets, as [aside], are arrays from alloc(),
- * packed as the tensor is, from their value `beside` on. A value that is not finite is treated like any other.
+/* An operation on values of one tensor: rows * columns of them from value `first` on, closely packed; in host memory
+ * the rows begin `stride` values apart. Names in brackets here, as [aside], are arrays from alloc(), packed as the
+ * tensor is, from their value `beside` on. A value that is not finite is treated like any other.
  *
  * Of 16 bits, `tensor` below is the wider value tensor + [carry], fp32; assigned to, it is rounded to the nearest, and
  * [carry] = what rounding cut off (0 where the value, or that, is not finite). */
@@ -74,8 +74,8 @@ enum diloco_move_kind {
     DILOCO_ASIDE_OUT,     /* aside_out(): tensor and [aside], from base */
     DILOCO_ASIDE_COUNTED, /* aside_in(), counted: tensor and [past], from base and the anchor in host */
     DILOCO_ASIDE_MISSED,  /* aside_in(), not counted */
-    DILOCO_ASIDE_LOOK,    /* [bad](1) = 1 if [aside] holds what is not finite; an int32_t */
-    DILOCO_ASIDE_OFF,     /* aside_off(): with what was set aside restored unless [bad] is not 0 */
+    DILOCO_ASIDE_LOOK,    /* [bad](1) = 1 if [aside] holds a value that is not finite; an int32_t */
+    DILOCO_ASIDE_OFF,     /* aside_off(): with the work set aside restored unless [bad] is not 0 */
 };
 
 struct diloco_move {
@@ -218,7 +218,7 @@ struct diloco_start {
     uint64_t version; /* highest version among the fragments */
     uint64_t tokens;  /* that trainers of this island have trained in this run, in all their lives, for which a */
     uint64_t tokens_counted; /* data position may stand; those of them that results have counted */
-    uint32_t island_index;   /* 0 .. islands_count - 1, as they are now: who comes or goes later changes both, */
+    uint32_t island_index;   /* 0 .. islands_count - 1, as they are now: islands that come or go later change both, */
     uint32_t islands_count;  /* so that parts of data that go by them may overlap */
     char island[64];
 };
@@ -257,7 +257,7 @@ DILOCO_API int diloco_place(struct diloco *d, int tensor, void *data);
 
 /* Ends registration and waits until the daemon says where to start; the tensors then hold the anchor (at the very
  * beginning of a run that this island founds: their own initial values, or those of the other founders if they differ;
- * with options.kept: the anchor and what was trained since and is not counted in it). Of a checkpoint that results have
+ * with options.kept: the anchor and the work since that is not counted in it). Of a checkpoint that results have
  * counted beyond, after a crash, nothing is kept: counted twice would be worse. */
 DILOCO_API int diloco_begin(struct diloco *d, struct diloco_start *start);
 
@@ -309,17 +309,17 @@ DILOCO_API size_t diloco_keep_rest_bytes(const struct diloco *d);
 DILOCO_API size_t diloco_keep_rest(struct diloco *d, void *to, size_t bytes);
 
 /* This trainer is to end soon, as after a SIGTERM. A diloco_step() that waits for an anchor waits no longer, and
- * returns DILOCO_STOP, as the next one does; diloco_finish() contributes what is there, waits for `wait_ms` at most
- * until it is counted, and returns DILOCO_OPEN. What is contributed and not counted by then may be counted later. To
- * the daemon the trainer has neither finished nor left the run: it is welcome again. Of a group rank 0 says it. For
+ * returns DILOCO_STOP, as the next one does; diloco_finish() contributes the work so far, waits for `wait_ms` at most
+ * until it is counted, and returns DILOCO_OPEN. A contribution that is not counted by then may be counted later. To the
+ * daemon the trainer has neither finished nor left the run: it is welcome again. Of a group rank 0 says it. For
  * options.interrupted and between calls; in a signal handler set a variable for these. */
 DILOCO_API void diloco_ending(struct diloco *d, int wait_ms);
 
-/* Sends what has not been sent, and waits until it is counted and the run is over: every island has contributed all.
- * The tensors then hold the anchor, the same on every island. DILOCO_OPEN: it is counted, but the run is not known to
- * be over; diloco_error() says why. Others have been away for half a minute and not said that they are done: the
- * tensors hold the anchor. Or this island leaves: what it has trained of a fragment since its last contribution was due
- * is still in the tensors, and a checkpoint with diloco_keep() keeps it for when it joins again. DILOCO_INTERRUPTED: it
+/* Sends all unsent work, and waits until it is counted and the run is over: every island has contributed all. The
+ * tensors then hold the anchor, the same on every island. DILOCO_OPEN: it is counted, but the run is not known to be
+ * over; diloco_error() says why. Others have been away for half a minute and not said that they are done: the tensors
+ * hold the anchor. Or this island leaves: what it has trained of a fragment since its last contribution was due is
+ * still in the tensors, and a checkpoint with diloco_keep() keeps it for when it joins again. DILOCO_INTERRUPTED: it
  * may be called again. */
 DILOCO_API int diloco_finish(struct diloco *d);
 

@@ -83,17 +83,15 @@ static void orthonormalise(float *p, size_t rows, uint32_t rank)
     }
 }
 
-/* p = X q;  returns the first row with a value that is not finite, or rows. */
+/* p = X q; returns the first row with a value that is not finite, or rows. A sum with such a value in it is not finite,
+ * whatever its other terms and factors are. */
 static size_t multiply(const struct vec_source *source, size_t rows, size_t cols, uint32_t rank, const float *q,
                        float *p)
 {
     for (size_t i = 0; i < rows; i++) {
         float sum[CODEC_RANK_MAX] = {0};
-        uint32_t most = 0;
         for (size_t j = 0; j < cols; j++) {
             float x = element(source, i * cols + j);
-            uint32_t magnitude = float_bits(x) & FBITS_MAGNITUDE;
-            most = magnitude > most ? magnitude : most;
             for (uint32_t k = 0; k < rank; k++)
                 sum[k] += x * q[j * rank + k];
         }
@@ -102,8 +100,6 @@ static size_t multiply(const struct vec_source *source, size_t rows, size_t cols
             if (!finite_bits(sum[k]))
                 return i;
         }
-        if (most >= FBITS_INF)
-            return i;
     }
     return rows;
 }

@@ -134,6 +134,35 @@ static void a_codec_takes_the_option_that_is_its_own(void **state)
     assert_string_equal(rules_codec_name(&spec), "adaptive");
 }
 
+/* No two of these are equal, so none stands for another. */
+static void each_option_reaches_what_it_is_for(void **state)
+{
+    (void)state;
+    struct runspec spec = {.outer = RUNSPEC_HEAVY_BALL,
+                           .outer_lr = 0.5,
+                           .outer_momentum = 0.25,
+                           .outer_clip = 3,
+                           .outer_average = 7,
+                           .outer_warmup = 11,
+                           .outliers = RUNSPEC_OUTLIERS_TRIMMED,
+                           .outlier_threshold = 13,
+                           .trim = 2,
+                           .pattern = RUNSPEC_SEQUENTIAL,
+                           .layers_per_fragment = 5,
+                           .fragments = 6,
+                           .codec = CODEC_POWERSGD};
+    struct outer_conf outer = rules_outer(&spec);
+    assert_true(outer.kind == OUTER_HEAVY_BALL && outer.lr == 0.5f && outer.momentum == 0.25f && outer.clip == 3);
+    assert_true(outer.average_versions == 7 && outer.warmup_versions == 11);
+    struct outlier_conf outliers = rules_outliers(&spec);
+    assert_true(outliers.action == OUTLIER_TRIMMED && outliers.threshold == 13 && outliers.trim == 2);
+    struct plan_conf plan = rules_plan(&spec);
+    assert_true(plan.pattern == PLAN_SEQUENTIAL && plan.layers_per_fragment == 5 && plan.fragments == 6);
+    assert_true(plan.whole_tensors); /* a matrix is not cut between two owners */
+    spec.codec = CODEC_ADAPTIVE;
+    assert_false(rules_plan(&spec).whole_tensors);
+}
+
 /* The share of a step that Eager takes ahead is the difference between two outer steps and one: with one island, after
  * any number of rounds, the anchor to come. */
 static void an_eager_island_alone_is_at_the_anchor_to_come(void **state)
@@ -182,6 +211,7 @@ int main(void)
         cmocka_unit_test(two_warm_ups_are_two),
         cmocka_unit_test(two_rounds_on_is_the_furthest),
         cmocka_unit_test(a_codec_takes_the_option_that_is_its_own),
+        cmocka_unit_test(each_option_reaches_what_it_is_for),
         cmocka_unit_test(an_eager_island_alone_is_at_the_anchor_to_come),
         cmocka_unit_test(results_are_kept_while_they_are_fewer_bytes_than_the_state),
     };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check: what a start would stumble over, found before it: key, run spec, trainer, corpus, folders, as the user that
+ * check: finds before a start the faults that would end it: key, run spec, trainer, corpus, folders, as the user that
  * the daemon will run as sees them.
  *
  * For `dilocod --check-config` alone. Opens no port and changes no file. A start itself goes on without a corpus or a

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * engine: the daemon of one island: its parts, the loop, and what goes between the parts.
+ * engine: the daemon of one island: its parts, the loop, and the events and orders between the parts.
  *
  * Parts post events (daemon/event.h); the engine alone takes them out, steps the protocol's core, hands its orders out,
  * and brings one part's answer to another. One thread, which owns every socket and timer; long work runs on job threads
@@ -8,8 +8,8 @@
  *
  * Owns: what an island's daemon is made of: the loop, its events and jobs, start and stop, the configuration, the
  * folder it lives in.
- * Called by: daemon/control, daemon/ctl, daemon/membership, daemon/peers, daemon/rounds, daemon/state,
- * daemon/trainer, daemon/transfer.
+ * Called by: daemon/control, daemon/ctl, daemon/membership, daemon/peers, daemon/rounds, daemon/state, daemon/trainer,
+ * daemon/transfer.
  * Never includes: worker/, kernels/.
  */
 #ifndef DAEMON_ENGINE_H

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * event: what the parts of the daemon have to say, in the order they said it.
+ * event: the events that the daemon's parts post, in order.
  *
  * Parts post; only the engine takes out, steps the protocol's core, and calls parts with what follows. So no part calls
- * one that lies above it, nothing is entered twice, and a trace of a run is a list of events.
- * The queue is bounded by what one input can cause; overrunning it is our bug and asserts. It belongs to the loop's
- * thread; job threads never see it.
+ * one that lies above it, nothing is entered twice, and a trace of a run is a list of events. The queue is bounded by
+ * what one input can cause; overrunning it is our bug and asserts. It belongs to the loop's thread; job threads never
+ * see it.
  */
 #ifndef DAEMON_EVENT_H
 #define DAEMON_EVENT_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * home: where an island's files are, and who runs there.
+ * home: the places of an island's files, and the process that runs there.
  *
  *                   in a folder (--home DIR, DILOCO_HOME)   of this machine's service
  *   configuration   DIR/dilocod.conf                        /etc/diloco/dilocod.conf

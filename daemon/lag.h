@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lag: what the daemon takes of its machine's time: how long its loop does not look at what comes in, and how many
- * processors all its threads take.
+ * lag: the daemon's use of time: how long its loop does not look at its sockets, and how many processors all its
+ * threads take.
  *
  * A turn is all that the loop does between two waits; while it lasts, no heartbeat goes out and nobody is answered. The
  * loop says when a turn begins, what it has done, and when the turn ends; it keeps the longest turn lately and since

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rules: what a run spec means to outer_opt/: plan, codec, schedule, outer optimizer and the numbers of a round.
+ * rules: a run spec in terms of outer_opt/: plan, codec, schedule, outer optimizer and the numbers of a round.
  */
 #ifndef DAEMON_RULES_H
 #define DAEMON_RULES_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * runplan: what an island has once the run's plan is known: replica, slots, the protocol's core and the rounds,
+ * runplan: the parts of an island that the run's plan makes: replica, slots, the protocol's core and the rounds,
  * recovered from its disk by jobs.
  *
  * Made once, by the engine, and freed after all that looks into it. What stands above it is told by the engine. Only

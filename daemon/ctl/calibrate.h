@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * calibrate: what an exchange costs on this machine, measured for about a second, and what it comes to for a run.
+ * calibrate: the cost of an exchange on this machine, measured for about a second, and reckoned for a run.
  *
- * One thread measures each piece of a daemon's work as dilocod does it: encoding with zstd and digest, decoding,
- * outer step, hash tree, cipher, copies, disk. Costs are of one core's time, in nanoseconds: what else this machine
- * does meanwhile hardly counts. docs/DECISIONS.md ("Where the processor's time goes") says what each phase does.
+ * One thread measures each piece of a daemon's work as dilocod does it: encoding with zstd and digest, decoding, outer
+ * step, hash tree, cipher, copies, disk. Costs are of one core's time, in nanoseconds: what else this machine does
+ * meanwhile hardly counts. docs/DECISIONS.md ("Where the processor's time goes") says what each phase does.
  */
 #ifndef DAEMON_CTL_CALIBRATE_H
 #define DAEMON_CTL_CALIBRATE_H

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ctl_draft: what dilococtl init writes: an island's configuration from a few answers, and a run spec to begin with.
+ * ctl_draft: the files of dilococtl init: an island's configuration file from a few answers, and a run spec to begin
+ * with.
  *
  * Pure: no file, no clock. Texts are the caller's to mem_free().
  */

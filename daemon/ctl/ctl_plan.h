@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ctl_plan: dilococtl plan: what a link and a machine are good for. A table of how much of its time a run would train
- * under each way of synchronising, what of the machine its daemons take, what bandwidth each needs, what it sends, and
- * a run spec to begin with.
+ * ctl_plan: dilococtl plan: the share of its time that a run would train on a link and a machine. A table for each way
+ * of synchronising: that share, the daemons' share of the machine, bandwidth, traffic; and a run spec to begin with.
  */
 #ifndef DAEMON_CTL_CTL_PLAN_H
 #define DAEMON_CTL_CTL_PLAN_H

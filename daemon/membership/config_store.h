@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * config_store: which configurations rule this island: those on its disk, the one by which it joined, or, where there
- * are none, the first one of a run that it founds; and who that makes of its members.
+ * are none, the first one of a run that it founds.
  *
  * It keeps the config log and the view that follows its newest configuration; only the loop's thread calls. The
  * functions that take a folder block, and any thread may call them.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * peer: what one other island says and does: its heartbeats by number, what it says of its trainer, whether a second
- * machine speaks with its key, and what there is to complain of in it. Private to peers/.
+ * peer: one other island as heard: its heartbeats by number, its trainer, whether a second machine speaks with its key,
+ * and its faults. Private to peers/.
  *
  * For people: in the log when it begins and ends, and for status. It decides nothing: an island whose results do not
  * come is named to the others with those that are not heard, and a majority of the voters judges. Plain memory, only

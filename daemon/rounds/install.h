@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * install: a state in the place of the one in memory: a peer's that came in, or what our own checkpoint and ledger lead
- * to; and what these lead to, beside it, for the core to compare. The loop's thread calls.
+ * install: puts a state in the place of the one in memory: a peer's, or the one that our own checkpoint and ledger lead
+ * to; or makes the latter beside it, for the core to compare. The loop's thread calls.
  */
 #ifndef DAEMON_ROUNDS_INSTALL_H
 #define DAEMON_ROUNDS_INSTALL_H

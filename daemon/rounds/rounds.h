@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rounds: a round's arithmetic and disk work, as jobs: encode, reduce, store, apply, give, install, checkpoint, export.
+ * rounds: a round's arithmetic and disk work, as jobs: encode, reduce, store, apply, publish, install, checkpoint,
+ * export.
  *
  * Born when the run's plan is known. Orders come from the engine; what becomes of them is posted as events. Only the
  * loop's thread calls; jobs run on threads of their own and touch the part or fragment they are for. The protocol's
- * core sees to it that no two of them want the same; where that is not its business, readers are waited for.
- * Everything goes by the parts of a version (daemon/state/parts.h). Encoding and reducing for a version whose parts are
- * not those of the one before cut the replica anew first, which waits for jobs that work on the parts there were; so an
- * epoch that begins needs no call of its own here. Transfers are at the slots' memory: the caller ends those of a
- * fragment's objects before it orders anything for other parts.
- * A part never knows who asked: it sees no peer's connection and no trainer's socket.
+ * core sees to it that no two of them want the same; where that is not its business, readers are waited for. Everything
+ * goes by the parts of a version (daemon/state/parts.h). Encoding and reducing for a version whose parts are not those
+ * of the one before cut the replica anew first, which waits for jobs that work on the parts there were; so an epoch
+ * that begins needs no call of its own here. Transfers are at the slots' memory: the caller ends those of a fragment's
+ * objects before it orders anything for other parts. A part never knows who asked: it sees no peer's connection and no
+ * trainer's socket.
  *
  * Owns: the arithmetic and disk work of rounds, as jobs: contributions, results, outer steps, states, checkpoints.
  * Called by: daemon, daemon/control, daemon/peers, daemon/transfer.

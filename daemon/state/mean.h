@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mean: the mean of contributions to some shards of a fragment, or what the run spec has in its place for outliers.
+ * mean: the mean of contributions to some shards of a fragment, or the run spec's robust form of it against outliers.
  *
  * It is made piece by piece, so that neither it nor a contribution is ever whole in memory. Owns memory for that;
  * nothing is remembered from one mean to the next. Reads frames; never writes one. Private to replica. One job at a

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * memory: what a run takes on this island, of memory and of disk, stated before anything is taken. Pure but for asking
- * how much disk there is.
+ * memory: the memory and disk that a run takes on this island, stated before anything is taken. Pure but for asking for
+ * the free disk.
  */
 #ifndef DAEMON_STATE_MEMORY_H
 #define DAEMON_STATE_MEMORY_H

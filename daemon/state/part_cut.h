@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * part_cut: what encoding one part of a fragment takes: the codec of each stretch of a tensor in it, and how large its
- * outer gradients usually are. Private to replica.
+ * part_cut: cuts one part of a fragment for encoding: the codec of each stretch of a tensor in it, and the usual size
+ * of its outer gradients. Private to replica.
  *
  * Made for a mask of shards, and good as long as that mask is a part. One job at a time works with it.
  */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * parts: which parts make a version of a fragment: who owns which shards of it, by what epoch
- * (net/config/config_log.h), less those without values. Rounds, transfers and the trainer's tallies all ask here, and
- * keep nothing of the answer beyond a version. Pure.
+ * parts: the parts that make a version of a fragment, each with owner, epoch and shards (net/config/config_log.h), less
+ * those without values. Rounds, transfers and the trainer's tallies all ask here, and keep nothing of the answer beyond
+ * a version. Pure.
  */
 #ifndef DAEMON_STATE_PARTS_H
 #define DAEMON_STATE_PARTS_H

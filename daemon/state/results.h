@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * results: what the ledger's results say: a result opened in place, whose contributions it counts, and
- * whether its owner has signed another one.
+ * results: reads the ledger's results in place: the contributions that one counts, and whether its owner has signed
+ * another one.
  *
  * Any thread; the ledger locks inside.
  */

@@ -2,7 +2,8 @@
 /*
  * state_object: a fragment's whole state (anchor and momentum at a version, and what they count) as bytes, for an
  * island whose own is wrong or missing. It carries the signatures of voters for its hash (net/config/certificate.h):
- * whoever sends it need not be believed. Verified by its hash, and that by them, before anything is replaced.
+ * its sender need not be believed. The hash is checked by these, and the state by its hash, before anything is
+ * replaced.
  *
  * Its *body* is what the hash covers by a digest tree; its *head* is all else, and the tree's leaves: so a body whose
  * head is there can come in pieces, from anyone, each piece checked as it comes (net/transfer/piece_picker.h).

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * attachment: the trainer's socket: who may attach, registering, starting, attaching again, and what it says while it
- * trains.
+ * attachment: the trainer's socket: admits a trainer, registers, starts and attaches it again, and reads its reports
+ * while it trains.
  *
  *   NONE ──it connects──▶ REGISTERING ──all tensors said──▶ REGISTERED ──they fit the run──▶ WELCOMING, or RESUMING
  *   WELCOMING ──peers heard, or patience over──▶ INITIAL ──its tensors are in the base areas──▶ STARTING

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * command: what the trainer's process is started with: program, arguments, environment. Private to trainer/.
+ * command: the command of the trainer's process: program, arguments, environment. Private to trainer/.
  *
- * Ours (dconf_is_ours()) is told all that the configuration says; one of somebody else's gets the arguments that
- * stand in `program`, and no others. Both find the daemon's socket in DILOCO_SOCKET.
+ * Ours (dconf_is_ours()) is told all that the configuration says; one of somebody else's gets the arguments that stand
+ * in `program`, and no others. Both find the daemon's socket in DILOCO_SOCKET.
  */
 #ifndef DAEMON_TRAINER_COMMAND_H
 #define DAEMON_TRAINER_COMMAND_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * door: worker.sock: who may come in by it, and what a trainer says of itself when it attaches: who it is, its tensors,
- * and the memory it had from a daemon before this one. Private to trainer/.
+ * door: worker.sock: lets processes in, and reads a trainer's words when it attaches: its identity, its tensors, and
+ * the memory it had from a daemon before this one. Private to trainer/.
  *
  * Root and the daemon's own user may come in; with [worker] group everybody in that group, too: the socket's mode sees
  * to that, so who could connect is let in. Only the loop's thread calls; nothing is sent from here.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lines: what a program prints, as lines for a log: whole ones, not too long and not too many. Private to trainer/.
+ * lines: a program's output as lines for a log: whole ones, not too long and not too many. Private to trainer/.
  *
  * A line has LINES_BYTES at most; of a longer one it is said how much was left out. After a burst so many lines a
  * second pass, and how many did not is said; the last of these are kept, and told when the program ends, since they may

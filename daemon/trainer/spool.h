@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * spool: what the trainer prints, on its way into the island's log. Private to trainer/.
+ * spool: the trainer's output, on its way into the island's log. Private to trainer/.
  *
  * It goes into a file, trainer.log in the state folder, which the trainer appends to and the daemon reads behind it: no
  * pipe, which would hold the trainer up while the daemon is busy, and end it when the daemon ends. A daemon that is

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * membership: this island's voice in who takes part: messages of the epoch protocol in and out, the others' holdings,
- * silent members, and wanted changes.
+ * membership: this island's voice in decisions about members: messages of the epoch protocol in and out, the others'
+ * holdings, silent members, and wanted changes.
  *
  * net/membership/paxos has the rules of voting, net/membership/next_config those of the next configuration's contents;
  * here both are joined to the protocol's core, to the members' words, and to the host's disk and network

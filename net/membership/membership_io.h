@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * membership_io: what membership asks of the program it lives in: a disk, a way to the other members, and somebody to
- * tell. The daemon has files, keys and links (daemon/membership/membership_host.c), the simulator has arrays
- * (tests/lib/simhost.c); nothing else of membership differs between them.
+ * membership_io: the host that membership needs: a disk, a way to the other members, and somebody to tell. The daemon
+ * has files, keys and links (daemon/membership/membership_host.c), the simulator has arrays (tests/lib/simhost.c);
+ * nothing else of membership differs between them.
  *
  * Types only. No call may call back into membership: what it leads to comes with the host's next call.
  */

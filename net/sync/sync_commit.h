@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sync_commit: the results of a fragment's next version that are here, who else has them, and whether they count.
- * Private to net/sync/sync*.c.
+ * sync_commit: the results of a fragment's next version: which are here, which at other members, and whether they
+ * count. Private to net/sync/sync*.c.
  *
  * A result counts when it is committed: its bytes are durable at so many voters that every later epoch has to know of
  * it (net/config/config.h), or the epoch's configuration itself names it. Before that nothing may be applied, for a

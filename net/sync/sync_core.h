@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sync_core: what the floors of the protocol core stand on: its memory, the ring of actions, the hashes remembered, and
- * who owns what. Private to net/sync/sync*.c.
+ * sync_core: the ground floor of the protocol core: its memory, the ring of actions, the hashes remembered, and the
+ * owners. Private to net/sync/sync*.c.
  *
  * It is called by all of them and calls none; it takes no event, decides nothing, and allocates only in sync_core_new()
  * and sync_core_set_view(). Each floor writes only its own fields: sync_commit a fragment's parts, the members' copies

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sync_types: the words of the sync protocol: states, events, actions, reports, and what an island says of a fragment.
+ * sync_types: the words of the sync protocol: states, events, actions, reports, and an island's report about a
+ * fragment.
  *
  * Types only: no function, no memory. Everyone who speaks with the protocol core uses them; other rooms get them with
  * net/sync/sync.h, the files of the core include them here. Nothing in it is ever sent: net/transport/wire.h has what

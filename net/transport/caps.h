@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * caps: what this machine's kernel lets a connection carry, and which setting to change where that is less than a line
- * between islands could.
+ * caps: the rate that this machine's kernel lets a connection carry, and the setting to change where that is less than
+ * a line between islands could.
  *
  * A sender buffers unacknowledged bytes, a receiver its announced window: so one connection carries at most a buffer in
  * a round trip (RFC 7323), and about half of a buffer holds bytes, the rest is the kernel's own. And a congestion

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ident: who an island is: one Ed25519 key pair (RFC 8032). What it signs is signed with it, and the CURVE key pair of
- * its connections follows from it (the birational map of RFC 7748, 4.1), so an island has one public key.
+ * ident: an island's identity: one Ed25519 key pair (RFC 8032). The island signs with it, and the CURVE key pair of its
+ * connections follows from it (the birational map of RFC 7748, 4.1), so an island has one public key.
  *
  * Public keys are written in base64url without padding (RFC 4648, 5): 43 characters. The secret stands in a file that
  * its owner alone can read; one that others can read is refused. Pure but for that file; any thread.

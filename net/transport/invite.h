@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * invite: the token that lets somebody in, and what an island remembers of those it gave out.
+ * invite: the token that lets a newcomer in, and an island's table of those it has given out.
  *
  * A token says where to knock, whose key answers there, of which run, until when, and a one-time secret; from it follow
  * the CURVE key pair with which its holder may knock, and the id by which the invitation is known. Only the token has

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * result_id: the name of a result: what one owner made, in one epoch, of its part of a fragment's version.
- * Configurations, promises, the ledger and its commits name results so. Pure.
+ * result_id: the name of a result: one owner's, of one epoch, for its part of a fragment's version. Configurations,
+ * promises, the ledger and its commits name results so. Pure.
  */
 #ifndef NET_TRANSPORT_RESULT_ID_H
 #define NET_TRANSPORT_RESULT_ID_H

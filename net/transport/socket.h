@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * socket: ZeroMQ sockets as connections between islands have them: options, CURVE keys, and what a monitor tells. For
- * link and admit.
+ * socket: ZeroMQ sockets for connections between islands: options, CURVE keys, and a monitor's events. For link and
+ * join_client.
  *
  * Sockets belong to the thread that calls. Nothing blocks.
  */

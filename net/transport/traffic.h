@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * traffic: what each peer's connections have carried, bytes at the socket and round-trip time, as the kernel counts
- * them (TCP_INFO); and an end to those that bring bytes and no message.
+ * traffic: the traffic of each peer's connections, bytes at the socket and round-trip time, as the kernel counts them
+ * (TCP_INFO); and an end to those that bring bytes and no message.
  *
  * Owns the list of file descriptors that are known to carry a peer's traffic, and the sums over those that are gone.
  * The descriptors belong to ZeroMQ: nothing is read from them, written to them or closed here, and one may be closed or

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * zap: who may connect: answers ZeroMQ's authentication requests (ZAP, RFC 27) by a list of members' public keys, and
+ * zap: lets keys connect: answers ZeroMQ's authentication requests (ZAP, RFC 27) by a list of members' public keys, and
  * one of guests' one-time keys.
  *
  * Owns the socket on which ZeroMQ asks about each connection to the listeners of its context. A key of the lists is let

@@ -85,8 +85,8 @@ static struct job *queue_get(struct queue *queue)
 
 const char *jobs_work_name(enum jobs_work work)
 {
-    static const char *const names[JOBS_WORKS] = {"encode", "check", "reduce", "store", "receive", "apply",
-                                                  "hash",   "give",  "states", "save",  "vote"};
+    static const char *const names[JOBS_WORKS] = {"encode", "check",   "reduce", "store", "receive", "apply",
+                                                  "hash",   "publish", "states", "save",  "vote"};
     return names[work];
 }
 
@@ -320,7 +320,7 @@ void jobs_submit(struct jobs *jobs, struct job *job)
     if (lane != NULL) /* a trainer may stand still for what is urgent */
         queue_put(&lane->queue, job);
     else
-        queue_put(job->work == JOBS_GIVE ? &jobs->urgent : &jobs->waiting, job);
+        queue_put(job->work == JOBS_PUBLISH ? &jobs->urgent : &jobs->waiting, job);
     pthread_cond_signal(lane != NULL ? &lane->came : &jobs->work);
     pthread_mutex_unlock(&jobs->lock);
 }

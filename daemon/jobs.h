@@ -28,7 +28,7 @@ enum jobs_work {
     JOBS_RECEIVE, /* others' results: whether they are whole, and into the ledger */
     JOBS_APPLY,   /* outer steps */
     JOBS_HASH,    /* of versions */
-    JOBS_GIVE,    /* anchors to and from the trainer: they come before all others that wait */
+    JOBS_PUBLISH, /* anchors to and from the trainer: they come before all others that wait */
     JOBS_STATES,  /* whole states: for others, from others, from our own disk */
     JOBS_SAVE,    /* checkpoints and exports */
     JOBS_VOTE,    /* votes and configurations, made durable */

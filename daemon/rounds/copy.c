@@ -93,7 +93,7 @@ void copy_publish(struct copy *copy, uint32_t f, float *area)
     j->f = f;
     j->area = area;
     round_context_read_begin(copy->context, f);
-    round_context_submit(copy->context, &j->job, JOBS_GIVE, run_publish, done_publish);
+    round_context_submit(copy->context, &j->job, JOBS_PUBLISH, run_publish, done_publish);
 }
 
 static enum err run_start(struct job *job, struct jobs_scratch *scratch)
@@ -132,7 +132,7 @@ void copy_start(struct copy *copy, uint32_t f, float *base, bool initial)
     j->base = base;
     j->initial = initial;
     round_context_read_begin(copy->context, f);
-    round_context_submit(copy->context, &j->job, JOBS_GIVE, run_start, done_start);
+    round_context_submit(copy->context, &j->job, JOBS_PUBLISH, run_start, done_start);
 }
 
 /* ---- for other islands ---- */

@@ -179,7 +179,7 @@ static void an_anchor_for_the_trainer_overtakes_what_waits(void **state)
     (void)state;
     struct jobs *jobs = threads(1);
     struct gate gate = {.job.work = JOBS_ENCODE};
-    struct note plain = {.job.work = JOBS_HASH}, give = {.job.work = JOBS_GIVE}, again = give;
+    struct note plain = {.job.work = JOBS_HASH}, give = {.job.work = JOBS_PUBLISH}, again = give;
     places = 0;
     submit_gate(jobs, &gate);
     assert_true(testlib_sem_wait(&gate.begun, DEADLINE_S));
@@ -291,7 +291,7 @@ static void processor_time_is_booked_under_what_it_was_for(void **state)
     struct jobs *jobs = threads(1);
     uint64_t ns[JOBS_WORKS];
     struct job job[] = {{.work = JOBS_HASH, .run = run_busy, .done = done_nothing},
-                        {.work = JOBS_GIVE, .run = run_busy, .done = done_nothing},
+                        {.work = JOBS_PUBLISH, .run = run_busy, .done = done_nothing},
                         {.work = JOBS_HASH, .run = run_busy, .done = done_nothing}};
     for (int i = 0; i < 3; i++)
         jobs_submit(jobs, &job[i]);
@@ -299,7 +299,7 @@ static void processor_time_is_booked_under_what_it_was_for(void **state)
         take_next(jobs);
     jobs_cpu(jobs, ns);
     for (int work = 0; work < JOBS_WORKS; work++) {
-        unsigned times = work == JOBS_HASH ? 2 : work == JOBS_GIVE ? 1 : 0;
+        unsigned times = work == JOBS_HASH ? 2 : work == JOBS_PUBLISH ? 1 : 0;
         assert_true(ns[work] >= times * BUSY_MS * 1000000u && (ns[work] == 0) == (times == 0));
         assert_true(jobs_work_name((enum jobs_work)work)[0] != '\0');
     }

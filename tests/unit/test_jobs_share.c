@@ -228,7 +228,7 @@ static void an_anchor_for_the_trainer_comes_before_pieces(void **state)
     (void)state;
     struct jobs *jobs = threads(2);
     struct queued q = {.job = {.work = JOBS_HASH, .run = run_queued, .done = done_nothing}};
-    struct giving give = {.job = {.work = JOBS_GIVE, .run = run_giving, .done = done_nothing}, .before = &q};
+    struct giving give = {.job = {.work = JOBS_PUBLISH, .run = run_giving, .done = done_nothing}, .before = &q};
     sem_init(&q.begun, 0, 0);
     sem_init(&q.submitted, 0, 0);
     sem_init(&q.given, 0, 0);

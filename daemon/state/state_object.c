@@ -192,10 +192,10 @@ enum err state_object_check(struct replica *replica, const struct plan *plan, ui
 void state_head_make(const uint8_t *object, uint64_t object_bytes, const struct digest *leaves,
                      const struct certificate *certificate, uint8_t *out)
 {
-    size_t committed = certificate_bytes(certificate->count);
+    size_t certified = certificate_bytes(certificate->count);
     memcpy(out, object, STATE_HEADER_BYTES);
     state_object_certify(out, STATE_HEADER_BYTES, certificate);
-    memcpy(out + STATE_HEADER_BYTES + committed, leaves,
+    memcpy(out + STATE_HEADER_BYTES + certified, leaves,
            digest_tree_leaves(object_bytes - STATE_HEADER_BYTES) * DIGEST_BYTES);
 }
 
@@ -205,19 +205,19 @@ enum err state_head_open(struct replica *replica, const struct plan *plan, uint3
 {
     struct header header = {.rows = 0};
     TRY(read_header(plan, f, expected, bytes, bytes_count, &header));
-    size_t committed = certificate_bytes((uint32_t)header.certificates);
+    size_t certified = certificate_bytes((uint32_t)header.certificates);
     head->body_bytes = replica_state_bytes(replica, f) + header.rows * DEDUP_ROW_BYTES;
     head->leaves_count = digest_tree_leaves(head->body_bytes);
-    head->leaves = bytes + STATE_HEADER_BYTES + committed;
+    head->leaves = bytes + STATE_HEADER_BYTES + certified;
     if (head->body_bytes > body_bytes_max(replica, f, members) ||
-        bytes_count != STATE_HEADER_BYTES + committed + (uint64_t)head->leaves_count * DIGEST_BYTES)
+        bytes_count != STATE_HEADER_BYTES + certified + (uint64_t)head->leaves_count * DIGEST_BYTES)
         return err_set(ERR_PROTO, "not the head of this state");
     const struct digest tree =
         digest_tree_root((const struct digest *)(const void *)head->leaves, head->leaves_count, head->body_bytes);
     TRY(check_tree(plan, f, replica_momentum(replica, f) != NULL, &header, &tree));
     head->hash = header.state.hash;
     enum err err =
-        check_hash(expected, f, &header.state.hash, bytes + STATE_HEADER_BYTES, committed, &head->certificate);
+        check_hash(expected, f, &header.state.hash, bytes + STATE_HEADER_BYTES, certified, &head->certificate);
     head->object_bytes = STATE_HEADER_BYTES + head->body_bytes + certificate_bytes(head->certificate.count);
     return err;
 }

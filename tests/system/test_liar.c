@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A member of the run that lies, with a good key, to real daemons: whatever it says, the others' rounds go on, their
- * anchors are the same everywhere, their memory does not grow, and it is named. Where there is a proof, it is evicted,
+ * anchors are the same everywhere, their memory does not grow, and it is named. Where there is evidence, it is evicted,
  * and stays so whoever is started again.
  */
 #include "tests/lib/testlib.h"

@@ -147,7 +147,6 @@ void member_progress_heard(struct member_progress *progress, uint32_t member, co
     struct seat *seat = &progress->seat[member];
     seat->epoch = beat->epoch;
     look_at_trainer(seat, beat, now_ms);
-    seat->holds |= beat->held_count > 0;
     seat->disk_fails = beat->disk_fails;
     if (beat->incarnation != seat->incarnation && quota_take(&seat->disks, disks_rule, now_ms))
         seat->incarnation = beat->incarnation;
@@ -349,43 +348,22 @@ uint64_t member_progress_incarnation(const struct member_progress *progress, uin
     return member == progress->view->self ? progress->disk->incarnation : progress->seat[member].incarnation;
 }
 
-/* A version, or a result that may become one: we may have been asked to keep it, or have made it. */
-static bool made_something(const struct member_progress *progress, uint32_t member)
+/* The founder's first disk. Nobody else is in configuration 0, so all that may rest on its word are versions that it
+ * has made itself. */
+static bool founds(const struct member_progress *progress)
 {
-    bool self = member == progress->view->self;
-    if (progress->view->members[member].as.role == CONFIG_WITNESS) /* nobody asks it to keep any */
-        return false;
-    if (progress->seat[member].holds)
-        return true;
-    for (uint32_t f = 0; f < progress->fragments_count; f++) {
-        struct wire_standing row = self ? sync_own(progress->sync, f) : sync_heard(progress->sync, member, f);
-        if (row.version > 0 || (!self && !row.said))
-            return true;
-    }
-    return false;
-}
-
-/* Whether all voters are here, and none of those who are here has made anything: then nothing was ever acknowledged
- * that we could have forgotten. Of a majority that would not be known: with what we said and one who is not here now, a
- * result may have counted there. */
-static bool nothing_made(const struct member_progress *progress)
-{
-    const struct view *view = progress->view;
-    if (progress->sync == NULL || member_progress_voters_heard(progress) < config_voters(last(progress)))
-        return false;
-    for (uint32_t i = 0; i < view->count; i++)
-        if (view->members[i].used && (i == view->self || progress->seat[i].up) && made_something(progress, i))
-            return false;
-    return true;
+    const struct config *config = last(progress);
+    bool first = progress->disk->doubt == VOTE_FRESH && config->epoch == 0 && config->members_count == 1 &&
+                 config->members[0].incarnation == 0 && progress->sync != NULL;
+    for (uint32_t f = 0; f < progress->fragments_count && first; f++)
+        first = sync_own(progress->sync, f).version == 0;
+    return first;
 }
 
 bool member_progress_doubt_is_over(const struct member_progress *progress)
 {
     const struct view_member *self = &progress->view->members[progress->view->self];
-    if (self->as.incarnation == progress->disk->incarnation)
-        return true;
-    return progress->disk->doubt == VOTE_FRESH && last(progress)->epoch == 0 && self->as.incarnation == 0 &&
-           nothing_made(progress);
+    return self->as.incarnation == progress->disk->incarnation || founds(progress);
 }
 
 /* Whether the member has said of every fragment what it holds; a witness holds none. */

@@ -49,7 +49,6 @@ struct seat {
     char address[CONFIG_ADDRESS_BYTES];
     uint64_t uplink;         /* bit/s; 0: as the configuration says */
     uint8_t owner_choice;    /* enum config_owner_choice */
-    bool holds;              /* it has said in this process that it holds a result */
     struct bitset silent;    /* whom it does not hear */
     uint8_t losses;          /* as the configuration says, */
     uint64_t losses_ms;      /* since then */
@@ -138,12 +137,12 @@ uint8_t member_progress_losses(const struct member_progress *progress, uint32_t 
 /* As that member says, which may be us; 0: it has not. */
 uint64_t member_progress_incarnation(const struct member_progress *progress, uint32_t member);
 
-/* Whether our disk, which is in doubt, may vote: a configuration names it; or nothing can have been forgotten, since
- * all voters are here and nobody here has made anything. */
+/* Whether our disk, which is in doubt, may vote: a configuration names it, or it is the founder's first one, on which
+ * nothing has been made yet. */
 bool member_progress_doubt_is_over(const struct member_progress *progress);
-/* Power was lost everywhere: every voter is here, in this epoch, has said what it holds (a run that begins looks the
- * same until then), and so many of their disks are in doubt that no majority is left. What they know together is all
- * there is, as far as more than half of all who take part know of no later configuration. */
+/* Power was lost everywhere: every voter is here, in this epoch, has said what it holds, and so many of their disks are
+ * in doubt that no majority is left. What they know together is all there is, as far as more than half of all who take
+ * part know of no later configuration. */
 bool member_progress_majority_in_doubt(const struct member_progress *progress);
 
 #endif

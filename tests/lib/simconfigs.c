@@ -165,7 +165,7 @@ void sim_found(void)
         struct ident ident = sim_ident(i);
         memcpy(member->key, ident.key, sizeof member->key);
         member->uplink = island->uplink;
-        member->incarnation = sim->hand_written ? 0 : i + 1;
+        member->incarnation = i + 1;
         member->owner_choice = island->wants_shards ? CONFIG_OWNER_AUTO : CONFIG_OWNER_NO;
     }
     roster_map_owners(&config);
@@ -174,7 +174,7 @@ void sim_found(void)
     configs[sim->decided[0]].decided = true;
     join(&config);
     config_deinit(&config);
-    for (uint32_t i = 0; i < sim->n && !sim->hand_written; i++) {
+    for (uint32_t i = 0; i < sim->n; i++) {
         struct sim_island *island = &sim->island[i];
         if (!island->joined)
             continue;

@@ -219,16 +219,15 @@ struct sim_world {
     unsigned loss_percent, kill_permille;
     unsigned shuffle_permille; /* how often who wants to own, or an uplink, changes for no reason */
     uint32_t quorum;
-    uint32_t line_ms;  /* how long an object may take, about */
-    bool jumps;        /* a clock jumps now and then */
-    bool people;       /* ask for an eviction now and then, or drain an island */
-    uint32_t disk_ms;  /* how long a vote or a configuration may take to be durable; 0: no time */
-    bool full;         /* a disk takes nothing for a while, now and then */
-    bool flips;        /* memory is damaged now and then */
-    bool disks;        /* a disk comes back older or empty now and then, or without what was not flushed */
-    bool deaths;       /* an island goes for good now and then */
-    bool blackouts;    /* power is lost everywhere now and then */
-    bool hand_written; /* configuration 0 is: it names no disk */
+    uint32_t line_ms; /* how long an object may take, about */
+    bool jumps;       /* a clock jumps now and then */
+    bool people;      /* ask for an eviction now and then, or drain an island */
+    uint32_t disk_ms; /* how long a vote or a configuration may take to be durable; 0: no time */
+    bool full;        /* a disk takes nothing for a while, now and then */
+    bool flips;       /* memory is damaged now and then */
+    bool disks;       /* a disk comes back older or empty now and then, or without what was not flushed */
+    bool deaths;      /* an island goes for good now and then */
+    bool blackouts;   /* power is lost everywhere now and then */
     enum sim_lie lie;
     uint32_t liar;
     bool steady, lying;               /* it lies all the time since it began, and nothing else is wrong */

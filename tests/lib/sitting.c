@@ -142,11 +142,10 @@ void sitting_pass_until_epoch(uint32_t i, uint64_t epoch)
 }
 
 /* Islands a and b, and a witness. */
-void sitting_begin_with_witness(const char *name, bool new_disks)
+void sitting_begin_with_witness(const char *name)
 {
     sitting_run = isle_run_new(name, ISLANDS, NULL);
     sitting_run->witness = true;
-    sitting_run->doubt = new_disks;
     for (uint32_t i = 0; i < ISLANDS; i++)
         isle_listen(sitting_run, i);
     for (uint32_t i = 0; i < ISLANDS; i++)

@@ -26,7 +26,7 @@ extern struct played *sitting_played[ISLANDS]; /* likewise */
 void sitting_begin(const char *name);
 void sitting_begin_all(const char *name);
 void sitting_begin_played(const char *name);
-void sitting_begin_with_witness(const char *name, bool new_disks);
+void sitting_begin_with_witness(const char *name);
 void sitting_end(void);
 /* One comes, with this version of every fragment, or goes without a word. */
 void sitting_open(uint32_t i, uint64_t version);

@@ -399,7 +399,6 @@ static void sever_later(void)
 {
     sim->sever_ms = 1 + sim_below(WORK_MS);
     sim->disks = sim->deaths = sim->blackouts = false;
-    sim->hand_written = false; /* new disks of a hand-written run vote once all have met */
     sim->shuffle_permille = 0;
     for (uint32_t i = 0; i < sim->n; i++)
         sim->island[i].wants_shards = !sim->island[i].witness;
@@ -417,7 +416,6 @@ static void draw(const struct mix *mix)
     sim->disks = mix->rough && seed % 3 != 0;
     sim->deaths = mix->rough && seed % 5 < 3;
     sim->blackouts = mix->rough && seed % 7 < 2;
-    sim->hand_written = sim_chance(50);
     sim->disk_ms = sim_chance(50) ? 1 + (uint32_t)sim_below(300) : 0;
     sim->full = mix->rough && sim_chance(30);
     sim->jumps = mix->rough && sim_chance(20);

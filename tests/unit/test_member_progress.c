@@ -31,17 +31,22 @@ static void take_config(struct config config)
 }
 
 /* We are a, and hear the others. */
-static void begin(void)
+static void begin_by(struct config config)
 {
     now_ms = 1000;
     assert_ok(config_log_new(&config_log));
     assert_ok(view_init(NULL, 0, &view));
     assert_ok(member_progress_init(&view, config_log, NULL, &progress));
     memset(&requests, 0, sizeof requests);
-    take_config(configs_first(ISLANDS, false));
+    take_config(config);
     assert_int_equal(view.self, A);
-    for (uint32_t i = B; i < ISLANDS; i++)
+    for (uint32_t i = B; i < config.members_count; i++)
         progress.seat[i].up = true;
+}
+
+static void begin(void)
+{
+    begin_by(configs_first(ISLANDS, false));
 }
 
 static void end(void)
@@ -328,30 +333,36 @@ static void says(uint32_t i, uint64_t version, const struct digest *hash)
         ;
 }
 
-/* The same number is not the same state: of another one nothing goes on. */
-static void who_holds_another_state_of_the_version_has_not_caught_up(void **state)
+/* Of one fragment, which we hold at `version`. */
+static struct sync *know_plan(uint64_t version, const struct digest *hash)
 {
-    (void)state;
     static const uint32_t shards[] = {1};
     static uint32_t ids[ISLANDS];
-    const struct digest run = digest_of("run", 3), own = digest_of("own", 3);
-    struct sync_conf conf = {.fragments_count = 1, .shards_counts = shards};
-    begin();
-    for (uint32_t i = A; i < ISLANDS; i++) {
+    struct sync *sync;
+    struct sync_conf conf = {.config_log = config_log, .fragments_count = 1, .shards_counts = shards};
+    conf.view.slots = config_log_last(config_log)->members_count;
+    for (uint32_t i = A; i < conf.view.slots; i++) {
         ids[i] = view.members[i].as.id;
         bitset_add(&conf.view.members, i);
         bitset_add(&conf.view.keepers, i);
     }
-    conf.config_log = config_log;
     conf.view.epoch = view.epoch;
     conf.view.self = A;
-    conf.view.slots = ISLANDS;
     conf.view.ids = ids;
-    conf.view.commit_quorum = 2;
-    struct sync *sync;
+    conf.view.commit_quorum = config_commit_quorum(config_log_last(config_log));
     assert_ok(sync_new(&conf, &sync));
-    sync_restore(sync, 0, 0, &run);
+    sync_restore(sync, 0, version, hash);
     assert_ok(member_progress_plan_known(&progress, sync, 1));
+    return sync;
+}
+
+/* The same number is not the same state: of another one nothing goes on. */
+static void who_holds_another_state_of_the_version_has_not_caught_up(void **state)
+{
+    (void)state;
+    const struct digest run = digest_of("run", 3), own = digest_of("own", 3);
+    begin();
+    struct sync *sync = know_plan(0, &run);
     sync_step(sync, &(struct sync_event){.type = SYNC_EV_PEER_UP, .member = B}, now_ms);
     says(B, 0, NULL);
     assert_false(member_progress_caught_up(&progress, B));
@@ -361,6 +372,29 @@ static void who_holds_another_state_of_the_version_has_not_caught_up(void **stat
     assert_true(member_progress_caught_up(&progress, B));
     sync_free(sync);
     end();
+}
+
+/* Nobody else was there, so what it has not made nobody has. */
+static void a_new_disk_votes_where_its_island_is_alone_and_has_made_nothing(void **state)
+{
+    (void)state;
+    static const struct voting_disk fresh = {.doubt = VOTE_FRESH, .incarnation = 9};
+    static const struct voting_disk older = {.doubt = VOTE_DOUBT, .incarnation = 9};
+    const struct digest hash = digest_of("run", 3);
+    for (uint32_t islands = 1; islands <= 2; islands++)
+        for (uint64_t version = 0; version <= 1; version++) {
+            struct config config = configs_first(islands, false);
+            config.members[A].incarnation = 0;
+            begin_by(config);
+            progress.disk = &fresh;
+            assert_false(member_progress_doubt_is_over(&progress)); /* what it holds is not known yet */
+            struct sync *sync = know_plan(version, &hash);
+            assert_int_equal(member_progress_doubt_is_over(&progress), islands == 1 && version == 0);
+            progress.disk = &older;
+            assert_false(member_progress_doubt_is_over(&progress));
+            sync_free(sync);
+            end();
+        }
 }
 
 int main(void)
@@ -379,6 +413,7 @@ int main(void)
         cmocka_unit_test(nobody_stands_back_for_one_that_is_just_lost),
         cmocka_unit_test(whose_disk_keeps_nothing_is_as_good_as_lost),
         cmocka_unit_test(who_holds_another_state_of_the_version_has_not_caught_up),
+        cmocka_unit_test(a_new_disk_votes_where_its_island_is_alone_and_has_made_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -135,7 +135,7 @@ static void a_minority_decides_nothing(void **state)
 static void beside_a_witness_one_goes_on(void **state)
 {
     (void)state;
-    sitting_begin_with_witness("membership-witness", false);
+    sitting_begin_with_witness("membership-witness");
     sitting_close(B);
     sitting_pass(SITTING_LONG_MS / 2);
     sitting_pass_until_epoch(A, 1);
@@ -156,7 +156,7 @@ static void beside_a_witness_one_goes_on(void **state)
 static void a_witness_that_is_lost_costs_no_epoch(void **state)
 {
     (void)state;
-    sitting_begin_with_witness("membership-witness-lost", false);
+    sitting_begin_with_witness("membership-witness-lost");
     sitting_close(C);
     sitting_pass(SITTING_LONG_MS);
     assert_true(membership_silent(sitting_isle[A]->membership, C));
@@ -201,7 +201,7 @@ static void who_makes_no_result_gives_its_shards_away_itself(void **state)
 static void who_cannot_decide_does_not_seal_itself(void **state)
 {
     (void)state;
-    sitting_begin_with_witness("membership-witness-both", false);
+    sitting_begin_with_witness("membership-witness-both");
     sitting_close(B);
     sitting_pass(SITTING_LONG_MS / 2);
     sitting_pass_until_epoch(A, 1);

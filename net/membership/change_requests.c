@@ -91,8 +91,14 @@ enum err change_requests_admit(struct change_requests *requests, const struct me
     return ERR_OK;
 }
 
+static bool says_doubt(const struct member_progress *progress, uint32_t member)
+{
+    return member == progress->view->self ? progress->disk->doubt != VOTE_SURE : progress->seat[member].doubt_ms != 0;
+}
+
 /* Whether the configuration puts a member out that can be heard, or us: people asked for that, here or at another
- * voter. Of a lost member the configuration counts one more loss: a member that was away itself cannot have noticed. */
+ * voter. Of a lost member the configuration counts one more loss: a member that was away itself cannot have noticed.
+ * A member whose disk is in doubt is away until it has caught up, and put out only if somebody asked for that. */
 static bool was_put_out(const struct member_progress *progress, uint32_t member, const struct config *before)
 {
     const struct view_member *is = &progress->view->members[member];
@@ -100,8 +106,8 @@ static bool was_put_out(const struct member_progress *progress, uint32_t member,
     const struct config_member *was = before != NULL && is->used ? config_member(before, is->as.id) : NULL;
     bool here = member == progress->view->self || seat->up;
     bool out = was != NULL && was->role != CONFIG_AWAY && is->as.role == CONFIG_AWAY;
-    return out && here && seat->losses <= was->losses && !member_progress_silent(progress, member) &&
-           seat->partitioned_ms == 0;
+    return out && here && (seat->out.requested || !says_doubt(progress, member)) && seat->losses <= was->losses &&
+           !member_progress_silent(progress, member) && seat->partitioned_ms == 0;
 }
 
 static void keep_admission(struct change_requests *requests, uint32_t k, uint32_t *kept)
@@ -179,7 +185,7 @@ static struct change_request change_request_of(const struct change_requests *req
         request.as.uplink = seat->uplink != 0 ? seat->uplink : member->uplink;
         request.as.owner_choice = seat->owner_choice;
     }
-    request.in_doubt = self ? progress->disk->doubt != VOTE_SURE : seat->doubt_ms != 0 || seat->incarnation == 0;
+    request.in_doubt = says_doubt(progress, slot) || (!self && seat->incarnation == 0);
     /* Who can keep nothing makes no result, and nothing is committed by it: it is as good as lost until it can. */
     request.silent = (self ? member_progress_yields(progress) : member_progress_silent(progress, slot)) ||
                      member_progress_disk_fails(progress, slot);

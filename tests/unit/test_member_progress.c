@@ -18,6 +18,7 @@ static struct config_log *config_log;
 static struct view view;
 static struct member_progress progress;
 static struct change_requests requests;
+static struct voting_disk disk;
 static uint64_t now_ms;
 
 static void take_config(struct config config)
@@ -34,9 +35,10 @@ static void take_config(struct config config)
 static void begin_by(struct config config)
 {
     now_ms = 1000;
+    disk = (struct voting_disk){.doubt = VOTE_SURE};
     assert_ok(config_log_new(&config_log));
     assert_ok(view_init(NULL, 0, &view));
-    assert_ok(member_progress_init(&view, config_log, NULL, &progress));
+    assert_ok(member_progress_init(&view, config_log, &disk, &progress));
     memset(&requests, 0, sizeof requests);
     take_config(config);
     assert_int_equal(view.self, A);
@@ -143,10 +145,8 @@ static void who_is_back_catches_up_unless_somebody_wishes_otherwise(void **state
 /* Of itself: it hears a majority, which hears it. */
 static void who_is_alone_does_not_take_itself_for_back(void **state)
 {
-    static const struct voting_disk disk;
     (void)state;
     begin();
-    progress.disk = &disk;
     bitset_add(&progress.lost, A);
     is_away(A);
     bitset_remove(&progress.lost, A);
@@ -239,6 +239,28 @@ static void who_was_lost_unseen_comes_back_at_once(void **state)
     }
 }
 
+/* Nobody wished that either: its configuration waits until it has caught up, its trainer may be as quick as it likes.
+ * But one may have been asked to go beside that. */
+static void whose_disk_is_in_doubt_was_not_put_out(void **state)
+{
+    (void)state;
+    for (uint32_t i = A; i < ISLANDS; i++) {
+        for (int asked = 0; asked < 2; asked++) {
+            struct wire_heartbeat beat = {.taking_part = true, .step = 7, .in_doubt = true, .incarnation = 77};
+            begin();
+            if (i == A)
+                disk.doubt = VOTE_DOUBT;
+            else
+                member_progress_heard(&progress, i, &beat, now_ms);
+            member_progress_said(&progress, &beat, now_ms);
+            progress.seat[i].out.requested = asked != 0;
+            is_away(i);
+            assert_int_equal(member_progress_kept_out(&progress, i), asked != 0);
+            end();
+        }
+    }
+}
+
 /* One of two owners whose line is cut stands back, when that has lasted: until then one of them may be gone, which the
  * others need time to miss. */
 static void an_owner_stands_back_when_it_has_lasted(void **state)
@@ -296,14 +318,13 @@ static void nobody_stands_back_for_one_that_is_just_lost(void **state)
 static void whose_disk_keeps_nothing_is_as_good_as_lost(void **state)
 {
     (void)state;
-    static const struct voting_disk disk = {.doubt = VOTE_FRESH, .incarnation = 1};
     for (uint32_t i = A; i < ISLANDS; i++) {
         for (int fails = 1; fails >= 0; fails--) {
             struct wire_heartbeat beat = {.taking_part = true, .disk_fails = fails != 0};
             struct change_request *all;
             uint32_t count;
             begin();
-            progress.disk = &disk;
+            disk = (struct voting_disk){.doubt = VOTE_FRESH, .incarnation = 1};
             if (i == A)
                 member_progress_said(&progress, &beat, now_ms);
             else
@@ -407,6 +428,7 @@ int main(void)
         cmocka_unit_test(who_is_alone_does_not_take_itself_for_back),
         cmocka_unit_test(who_was_lost_comes_back_at_once),
         cmocka_unit_test(who_was_lost_unseen_comes_back_at_once),
+        cmocka_unit_test(whose_disk_is_in_doubt_was_not_put_out),
         cmocka_unit_test(what_nobody_asks_for_any_more_is_forgotten),
         cmocka_unit_test(what_was_asked_ends_with_its_epoch),
         cmocka_unit_test(an_owner_stands_back_when_it_has_lasted),

@@ -398,23 +398,54 @@ static bool lacks_some(const struct config *draft, const struct next_config_base
     return false;
 }
 
+static void add_lacking(uint32_t id, uint32_t *lacking, uint32_t *lacking_count)
+{
+    if (*lacking_count < CONFIG_OWNERS_MAX + 1)
+        lacking[(*lacking_count)++] = id;
+}
+
+/* Where one full voter alone is left, what it says that it holds is not enough: another one that has sealed, and votes
+ * no more, holds it, too. It is not waited for for ever where the other seals are enough. */
+static bool is_confirmed(const struct config *draft, const struct next_config_base *base,
+                         const struct next_config_answer *answers, uint32_t answers_count, uint32_t *lacking,
+                         uint32_t *lacking_count)
+{
+    struct tally rest = {0};
+    bool leaves = false;
+    for (uint32_t i = 0; i < answers_count; i++) {
+        const struct config_member *member = config_member(draft, answers[i].id);
+        if (!is_seal(base->config, &answers[i]) || !is_full(base->config, answers[i].id) ||
+            (member != NULL && member->voter)) {
+            count_seal(base->config, &answers[i], &rest);
+            continue;
+        }
+        if (!lacks_some(draft, base, &answers[i]))
+            return true;
+        leaves = true;
+        add_lacking(answers[i].id, lacking, lacking_count);
+    }
+    return !leaves || (base->overdue && enough(base->config, rest));
+}
+
 bool next_config_safe(const struct config *draft, const struct next_config_base *base,
                       const struct next_config_answer *answers, uint32_t answers_count, uint32_t *lacking,
                       uint32_t *lacking_count)
 {
-    uint32_t have = 0;
+    uint32_t have = 0, full = 0;
     *lacking_count = 0;
     for (uint32_t i = 0; i < draft->members_count; i++) {
         const struct config_member *member = &draft->members[i];
         if (!member->voter || member->role == CONFIG_WITNESS)
             continue;
         const struct next_config_answer *answer = answer_of(answers, answers_count, member->id, member->incarnation);
+        full++;
         if (answer != NULL && !lacks_some(draft, base, answer))
             have++;
-        else if (*lacking_count < CONFIG_OWNERS_MAX + 1)
-            lacking[(*lacking_count)++] = member->id;
+        else
+            add_lacking(member->id, lacking, lacking_count);
     }
-    return have >= config_commit_quorum(draft);
+    return have >= config_commit_quorum(draft) &&
+           (full > 1 || is_confirmed(draft, base, answers, answers_count, lacking, lacking_count));
 }
 
 enum err next_config_follows(const struct next_config_base *base, const struct config *next)

@@ -55,9 +55,9 @@ ERR_MUST_CHECK enum err next_config(const struct next_config_base *base, const s
                                     uint32_t answers_count, struct change_request *requests,
                                     uint32_t change_requests_count, struct next_config_out *out);
 
-/* Rule 2: whether starts and carried results of the draft are durable at config_commit_quorum() of its own full voters.
- * `lacking`, room for CONFIG_OWNERS_MAX + 1 ids, and `*lacking_count`: its voters that lack some of it, or have not
- * answered. */
+/* Rule 2: whether start and carried results of the draft are durable at config_commit_quorum() of its own full voters;
+ * where it has one alone, also at another one that has sealed and votes no more. `lacking`, room for
+ * CONFIG_OWNERS_MAX + 1 ids, and `*lacking_count`: those of them that lack some of it, or have not answered. */
 bool next_config_safe(const struct config *draft, const struct next_config_base *base,
                       const struct next_config_answer *answers, uint32_t answers_count, uint32_t *lacking,
                       uint32_t *lacking_count);

@@ -228,6 +228,39 @@ static void a_draft_is_safe_when_its_own_voters_hold_it(void **state)
 }
 
 /* One who is below the start has all that leads there, and of what is carried beyond it what it names. */
+/* 0 drains, 2 is lost, and 1 says what it likes: it would begin alone with a version that nobody else has seen. */
+static void what_the_only_voter_left_says_another_one_holds(void **state)
+{
+    (void)state;
+    drafting_start(3, false);
+    drafting_holds(0, true, 6);
+    drafting_holds(1, true, 7);
+    drafting_request(0)->draining = true;
+    drafting_request(2)->silent = true;
+    for (int overdue = 0; overdue < 2; overdue++) { /* without it there are too few seals, however long it takes */
+        drafting.overdue = overdue != 0;
+        drafting_make();
+        assert_int_equal(config_voters(&drafting.out.draft), 1);
+        assert_int_equal(config_start(&drafting.out.draft, 0), 7);
+        assert_false(drafting_safe());
+    }
+    for (uint32_t f = 0; f < DRAFTING_F; f++)
+        drafting.rows[0][f].reach = 7; /* it has fetched what makes it */
+    drafting_make();
+    assert_true(drafting_safe());
+    drafting_start(2, true);
+    drafting_holds(0, true, 6);
+    drafting_holds(1, true, 7);
+    drafting_holds(2, true, 0);
+    drafting_request(0)->draining = true;
+    drafting_make();
+    assert_true(drafting_votes(1) && !drafting_votes(0));
+    assert_false(drafting_safe());
+    drafting.overdue = true; /* those two may do without it, as if it were lost */
+    drafting_make();
+    assert_true(drafting_safe());
+}
+
 static void what_is_kept_for_a_draft_is_a_copy(void **state)
 {
     (void)state;
@@ -318,6 +351,7 @@ int main(void)
         cmocka_unit_test(what_was_carried_into_an_unfinished_version_stands),
         cmocka_unit_test(of_two_results_the_one_at_more_voters_stands_and_its_owner_is_named),
         cmocka_unit_test(a_draft_is_safe_when_its_own_voters_hold_it),
+        cmocka_unit_test(what_the_only_voter_left_says_another_one_holds),
         cmocka_unit_test(what_is_kept_for_a_draft_is_a_copy),
         cmocka_unit_test(no_start_is_composed_from_what_is_kept),
         cmocka_unit_test(a_witness_is_no_copy),

@@ -117,6 +117,30 @@ static bool rests_on_the_lost(const struct config *config)
     return good < config_majority(config) || lost >= config_commit_quorum(config);
 }
 
+/* A configuration counts one more loss of a member at most, and one less for each 20 minutes that some island has seen
+ * a configuration say that number. */
+static void check_losses(const struct config *before, const struct config *config)
+{
+    for (uint32_t k = 0; k < config->members_count && sim->n <= SIM_SMALL; k++) {
+        const struct config_member *is = &config->members[k], *was = config_member(before, is->id);
+        uint64_t *since_ms = sim->losses_ms[named_in(is)], most_ms = 0;
+        if (was != NULL && was->losses == is->losses)
+            continue;
+        for (uint32_t i = 0; i < sim->n; i++) {
+            most_ms = sim_clock(i) - since_ms[i] > most_ms ? sim_clock(i) - since_ms[i] : most_ms;
+            since_ms[i] = sim_clock(i);
+        }
+        if (was == NULL)
+            continue;
+        uint32_t less = is->losses < was->losses ? was->losses - is->losses : 0;
+        SIM_HOLDS(is->losses <= was->losses + 1, "epoch %llu counts more than one loss of island %u\n",
+                  (unsigned long long)config->epoch, named_in(is));
+        SIM_HOLDS(less <= most_ms / SIM_FORGIVE_MS, "epoch %llu forgives island %u %u losses after %llu ms\n",
+                  (unsigned long long)config->epoch, named_in(is), less, (unsigned long long)most_ms);
+        sim->tally.forgiven += less;
+    }
+}
+
 void sim_decided(uint32_t i, uint32_t number, const struct config_vote *votes, uint32_t votes_count)
 {
     struct sim_config *config = &configs[number];
@@ -131,6 +155,7 @@ void sim_decided(uint32_t i, uint32_t number, const struct config_vote *votes, u
     for (uint32_t f = 0; f < sim->fragments; f++)
         SIM_HOLDS(config_start(&config->config, f) >= config_start(sim_newest(), f), "I5: epoch %llu starts below\n",
                   (unsigned long long)epoch);
+    check_losses(sim_newest(), &config->config);
     config->decided = true;
     config->votes_count = votes_count;
     memcpy(config->votes, votes, votes_count * sizeof votes[0]);
@@ -141,9 +166,9 @@ void sim_decided(uint32_t i, uint32_t number, const struct config_vote *votes, u
     for (uint32_t k = 0; k < config->config.carried_count; k++)
         sim_tell("  carries result %u", sim_number(&config->config.carried[k].id.digest));
     for (uint32_t k = 0; k < config->config.members_count; k++)
-        sim_tell("  %s: role %u%s, disk %llu", config->config.members[k].name, config->config.members[k].role,
-                 config->config.members[k].voter ? ", votes" : "",
-                 (unsigned long long)config->config.members[k].incarnation);
+        sim_tell("  %s: role %u%s, disk %llu, lost %u times", config->config.members[k].name,
+                 config->config.members[k].role, config->config.members[k].voter ? ", votes" : "",
+                 (unsigned long long)config->config.members[k].incarnation, config->config.members[k].losses);
     sim->newest = epoch;
     sim->beyond = sim->beyond || rests_on_the_lost(&config->config);
     join(&config->config);

@@ -285,6 +285,16 @@ static void people_intervene(uint32_t i, uint32_t whom)
         sim_voice_change_request_out(i, whom);
 }
 
+/* A long time passes without anything, for all or, as far as their clocks can tell, for some. */
+static void pass_long(void)
+{
+    bool all = sim_chance(50);
+    uint64_t long_ms = SIM_FORGIVE_MS / 2 + sim_below(2 * SIM_FORGIVE_MS);
+    for (uint32_t i = 0; i < sim->n; i++)
+        if (all || sim_chance(50))
+            sim->island[i].clock_ms += long_ms;
+}
+
 void sim_disturb(void)
 {
     if (sim_below(1000) < sim->kill_permille)
@@ -294,8 +304,7 @@ void sim_disturb(void)
     if (sim_below(1000) < sim->shuffle_permille) {
         struct sim_island *island = &sim->island[sim_below(sim->n)];
         sim->tally.swaps++;
-        /* Who says what it likes in seals is not to be left as the only one that votes. */
-        island->wants_shards ^= sim->lie != SIM_LIE_PROMISE && sim_chance(50);
+        island->wants_shards ^= sim_chance(50);
         island->uplink = 1000000 * (1 + sim_below(8));
         if (island->alive && sim_chance(50)) /* soon: of what a member says of itself an epoch hears later */
             sim_voice_change_request_steps((uint32_t)(island - sim->island));
@@ -304,6 +313,8 @@ void sim_disturb(void)
         people_intervene((uint32_t)sim_below(sim->n), (uint32_t)sim_below(sim->n));
     if (sim->jumps && sim_below(4000) < 2)
         sim->island[sim_below(sim->n)].clock_ms += sim_below(40000);
+    if (sim->forgives && sim_below(1000) < 2)
+        pass_long();
     if (sim->full && sim_below(4000) < 2) {
         sim->island[sim_below(sim->n)].full_ms = sim->now_ms + 500 + sim_below(10000);
         sim->tally.full++;

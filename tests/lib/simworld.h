@@ -26,6 +26,7 @@ enum { SIM_N_MAX = 64, SIM_F_MAX = 3, SIM_V_MAX = 400, SIM_SMALL = 8 /* islands 
 enum { SIM_SHARDS_MAX = SHARDMAP_SLOTS, SIM_SHARDS_FEW = 7, SIM_EPOCHS_MAX = 512 };
 enum { SIM_JOBS_MAX = 1 << 15, SIM_OBJECTS_MAX = 1 << 15, SIM_BEATS_MAX = 1 << 15, SIM_RESULTS_MAX = 1 << 17 };
 enum { SIM_CONFIGS_MAX = 1 << 13, SIM_LETTERS_MAX = 1 << 15, SIM_MESSAGE_MAX = 1 << 20 };
+enum { SIM_FORGIVE_MS = 20 * 60 * 1000 }; /* docs/PROTOCOL.md: after so long one loss of a member is forgotten */
 enum { SIM_LINE_MS = 80, SIM_STEP_MS = 20, SIM_SILENT_MS = 1000, SIM_AWAY_MS = 3000 };
 /* Contributions and results of two rounds each, a state, and what was asked for, of two versions where a draft rests on
  * them: however long a link is away. */
@@ -196,7 +197,7 @@ enum sim_lie {
 /* What happened, so that nobody takes an idle world for a sound one. */
 struct sim_tally {
     unsigned blackouts, recoveries, older, emptied, witness_disks, deaths, joined, proposers_died, forks, named, swaps,
-        stuck, equivocated, full, uncommitted, asked;
+        stuck, equivocated, full, uncommitted, asked, forgiven;
 };
 
 struct sim_world {
@@ -221,6 +222,7 @@ struct sim_world {
     uint32_t quorum;
     uint32_t line_ms; /* how long an object may take, about */
     bool jumps;       /* a clock jumps now and then */
+    bool forgives;    /* losses are, since clocks jump by hours */
     bool people;      /* ask for an eviction now and then, or drain an island */
     uint32_t disk_ms; /* how long a vote or a configuration may take to be durable; 0: no time */
     bool full;        /* a disk takes nothing for a while, now and then */
@@ -237,6 +239,7 @@ struct sim_world {
     bool split;                       /* and two results of one part were applied */
     uint32_t ids[SIM_N_MAX];          /* 0: not on the roster yet */
     uint32_t decided[SIM_EPOCHS_MAX]; /* numbers of the configurations */
+    uint64_t losses_ms[SIM_SMALL][SIM_SMALL]; /* [member][i]: i's clock when a configuration first said its losses */
     uint64_t newest, incarnations;
     uint32_t configs_count;
     size_t letters_end;

@@ -247,6 +247,7 @@ static void add_up(void)
     tally.full += t->full;
     tally.uncommitted += t->uncommitted;
     tally.asked += t->asked;
+    tally.forgiven += t->forgiven;
 }
 
 static void print_tally(const char *name)
@@ -254,11 +255,11 @@ static void print_tally(const char *name)
     print_message(
         "%s: %u worlds, %llu epochs, %llu versions; power lost everywhere %u, disks older %u, emptied %u "
         "(a witness's %u), doubts ended %u, islands gone %u, joined %u, proposers dead half-way %u, disks full %u, "
-        "people ask %u, "
+        "people ask %u, losses forgiven %u, "
         "forks by liars %u, liars proved %u, states not committed %u, too much lost to go on %u\n",
         name, worlds, (unsigned long long)epochs, (unsigned long long)versions, tally.blackouts, tally.older,
         tally.emptied, tally.witness_disks, tally.recoveries, tally.deaths, tally.joined, tally.proposers_died,
-        tally.full, tally.asked, tally.forks, tally.equivocated, tally.uncommitted, tally.stuck);
+        tally.full, tally.asked, tally.forgiven, tally.forks, tally.equivocated, tally.uncommitted, tally.stuck);
 }
 
 /* Two who are on the roster do not hear each other any more, or one of them does not hear the other one. Not the
@@ -389,8 +390,7 @@ static void choose_liar(void)
     sim->liar = (uint32_t)sim_below(sim->n);
     for (uint32_t i = 0; i < sim->n; i++)
         sim->island[i].wants_shards = sim->island[i].joined = true;
-    sim->flips = sim->disks = sim->deaths = sim->blackouts = false;
-    sim->full = sim->people = false; /* who says what it likes in seals is not to be left as the only one that votes */
+    sim->flips = sim->disks = sim->deaths = sim->blackouts = sim->full = false;
 }
 
 /* A line is cut for good. With one more out of the way there may be no majority that hears each other, nor where no
@@ -419,6 +419,7 @@ static void draw(const struct mix *mix)
     sim->disk_ms = sim_chance(50) ? 1 + (uint32_t)sim_below(300) : 0;
     sim->full = mix->rough && sim_chance(30);
     sim->jumps = mix->rough && sim_chance(20);
+    sim->forgives = mix->rough && seed % 9 == 2;
     sim->people = mix->rough && !mix->sever && sim_chance(30);
     sim->line_ms = mix->rough && sim_chance(20) ? SIM_LINE_MS + (uint32_t)sim_below(3000) : SIM_LINE_MS;
     for (uint32_t f = 0; f < sim->fragments; f++)

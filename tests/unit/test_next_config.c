@@ -256,8 +256,22 @@ static void what_the_only_voter_left_says_another_one_holds(void **state)
     drafting_make();
     assert_true(drafting_votes(1) && !drafting_votes(0));
     assert_false(drafting_safe());
-    drafting.overdue = true; /* those two may do without it, as if it were lost */
+    drafting_start(2, true); /* what it does not get, those two may do without, as if it were lost */
+    configs_start(&drafting.last, 0, 6);
+    configs_carry(&drafting.last, 0, 0, 3, 3);
+    drafting_holds(0, true, 6);
+    drafting_holds(2, true, 0);
+    drafting_holds(1, true, 6);
+    drafting_with(0, 3, "")->shards = drafting.last.carried[0].shards;
+    drafting.results[2][0][0].id.digest = drafting.last.carried[0].id.digest;
+    drafting.rows[0][1].version = drafting.rows[2][1].version = 6;
+    drafting_request(0)->draining = true;
     drafting_make();
+    assert_int_equal(drafting.out.draft.carried_count, 1);
+    assert_false(drafting_safe());
+    drafting.overdue = true;
+    drafting_make();
+    assert_int_equal(drafting.out.draft.carried_count, 1);
     assert_true(drafting_safe());
 }
 

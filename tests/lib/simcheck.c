@@ -61,7 +61,7 @@ static void count_work(uint32_t f, uint64_t version, uint32_t s)
 {
     const struct sim_result *result = sim_result(sim->truth[f][version][s]);
     for (uint32_t k = 0; k < sim->n && !sim->forked; k++) {
-        if ((result->contributors >> k & 1) == 0)
+        if ((result->contributors >> k & 1) == 0 || (sim->copied && k == sim->liar))
             continue;
         SIM_HOLDS(sim_from(result, k, s) >= sim->upto[f][s][k],
                   "fragment %u shard %u version %llu counts work of island %u twice\n", f, s,

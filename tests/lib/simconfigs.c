@@ -141,15 +141,20 @@ static void check_losses(const struct config *before, const struct config *confi
     }
 }
 
-void sim_decided(uint32_t i, uint32_t number, const struct config_vote *votes, uint32_t votes_count)
+bool sim_decided(uint32_t i, uint32_t number, const struct config_vote *votes, uint32_t votes_count)
 {
     struct sim_config *config = &configs[number];
     uint64_t epoch = config->config.epoch;
     SIM_HOLDS(number != 0 && epoch < SIM_EPOCHS_MAX, "island %u decides a configuration that nobody composed\n", i);
+    if (sim->copied && sim->decided[epoch] != 0 && sim->decided[epoch] != number) {
+        sim->tally.doubled += !sim->doubled;
+        sim->doubled = true;
+        return false;
+    }
     SIM_HOLDS(sim->decided[epoch] == 0 || sim->decided[epoch] == number,
               "I6: island %u: two configurations of epoch %llu\n", i, (unsigned long long)epoch);
     if (config->decided)
-        return;
+        return true;
     SIM_HOLDS(epoch == sim->newest + 1, "epoch %llu is decided after epoch %llu\n", (unsigned long long)epoch,
               (unsigned long long)sim->newest);
     for (uint32_t f = 0; f < sim->fragments; f++)
@@ -172,6 +177,7 @@ void sim_decided(uint32_t i, uint32_t number, const struct config_vote *votes, u
     sim->newest = epoch;
     sim->beyond = sim->beyond || rests_on_the_lost(&config->config);
     join(&config->config);
+    return true;
 }
 
 void sim_found(void)

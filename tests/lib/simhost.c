@@ -167,7 +167,8 @@ static enum err keep_config(void *user, const struct config_entry *entry)
     if (sim->island[i].die || voice->keeping != 0)
         return ERR_OK;
     struct digest digest = config_digest(entry->bytes, entry->bytes_count);
-    sim_decided(i, sim_config_of(&digest), entry->votes, entry->votes_count);
+    if (!sim_decided(i, sim_config_of(&digest), entry->votes, entry->votes_count))
+        return ERR_OK;
     voice->keeping = sim_config_of(&digest);
     voice->kept_ms = sim->now_ms + disk_delay_ms();
     die_now_and_then(i, 2);

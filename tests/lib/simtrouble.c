@@ -285,6 +285,47 @@ static void people_intervene(uint32_t i, uint32_t whom)
         sim_voice_change_request_out(i, whom);
 }
 
+/* Each lies in the world's array while it is heard: what points into it goes on pointing to its own. */
+static void swap_daemons(void)
+{
+    struct sim_island *island = &sim->island[sim->liar], copy = sim->other;
+    copy.wants_shards = island->wants_shards; /* these are its people's */
+    copy.uplink = island->uplink;
+    copy.drains_ms = island->drains_ms;
+    sim->other = *island;
+    *island = copy;
+}
+
+/* The other machine has no mark: the copy is in doubt there, and another disk. */
+static void copy_island(void)
+{
+    struct sim_island *island = &sim->island[sim->liar];
+    sim->other = *island;
+    *island = (struct sim_island){.joined = true, .disturbed = true, .clock_ms = sim->other.clock_ms};
+    sim->other.disturbed = true;
+    sim_new_disk(&island->disk);
+    sim_new_disk(&island->older);
+    copy_disk(&island->disk, &sim->other.disk);
+    memcpy(island->counted, sim->other.counted, sizeof island->counted);
+    for (uint32_t f = 0; f < sim->fragments; f++)
+        island->trainer[f].work = sim->other.trainer[f].work;
+    island->wants_shards = sim->other.wants_shards;
+    island->uplink = sim->other.uplink;
+    sim->copied = true;
+}
+
+void sim_take_turns(void)
+{
+    if (!sim->copied && (!sim->island[sim->liar].alive || sim_in_doubt(sim->liar)))
+        return;
+    sim_tell("island %u: the other daemon of its key speaks", sim->liar);
+    sim->tally.turns++;
+    if (sim->copied)
+        swap_daemons();
+    else
+        copy_island();
+}
+
 /* A long time passes without anything, for all or, as far as their clocks can tell, for some. */
 static void pass_long(void)
 {
@@ -313,6 +354,8 @@ void sim_disturb(void)
         people_intervene((uint32_t)sim_below(sim->n), (uint32_t)sim_below(sim->n));
     if (sim->jumps && sim_below(4000) < 2)
         sim->island[sim_below(sim->n)].clock_ms += sim_below(40000);
+    if (sim->lie == SIM_LIE_COPY && sim_below(1000) < 1 + sim->seed % 8)
+        sim_take_turns();
     if (sim->forgives && sim_below(1000) < 2)
         pass_long();
     if (sim->full && sim_below(4000) < 2) {

@@ -34,26 +34,37 @@ void sim_begin(uint64_t seed, uint32_t n)
     sim->line_ms = SIM_LINE_MS;
     sim->results_end = 1; /* 0: none */
     for (uint32_t i = 0; i < n; i++) {
-        struct sim_disk *disks[] = {&sim->island[i].disk, &sim->island[i].older};
-        for (int k = 0; k < 2; k++) {
-            disks[k]->ledger = calloc(ledger_places(), sizeof(uint32_t));
-            disks[k]->commits = calloc((size_t)SIM_F_MAX * SIM_V_MAX * SIM_SHARDS_MAX, sizeof(uint32_t));
-        }
+        sim_new_disk(&sim->island[i].disk);
+        sim_new_disk(&sim->island[i].older);
     }
+}
+
+void sim_new_disk(struct sim_disk *disk)
+{
+    disk->ledger = calloc(ledger_places(), sizeof(uint32_t));
+    disk->commits = calloc((size_t)SIM_F_MAX * SIM_V_MAX * SIM_SHARDS_MAX, sizeof(uint32_t));
+}
+
+static void end_island(uint32_t i)
+{
+    struct sim_island *island = &sim->island[i];
+    sim_voice_end(i);
+    sync_free(island->sync);
+    config_log_free(island->config_log);
+    view_free(&island->view);
+    free(island->disk.ledger);
+    free(island->disk.commits);
+    free(island->older.ledger);
+    free(island->older.commits);
 }
 
 void sim_end(void)
 {
-    for (uint32_t i = 0; i < sim->n; i++) {
-        struct sim_island *island = &sim->island[i];
-        sim_voice_end(i);
-        sync_free(island->sync);
-        config_log_free(island->config_log);
-        view_free(&island->view);
-        free(island->disk.ledger);
-        free(island->disk.commits);
-        free(island->older.ledger);
-        free(island->older.commits);
+    for (uint32_t i = 0; i < sim->n; i++)
+        end_island(i);
+    if (sim->copied) {
+        sim->island[sim->liar] = sim->other;
+        end_island(sim->liar);
     }
     for (size_t k = 1; k < sim->results_end; k++)
         free(results[k].spans);
@@ -218,6 +229,20 @@ uint32_t sim_number(const struct digest *digest)
     return number;
 }
 
+/* Two daemons of one key may each make a result of one part. */
+static void look_for_other(struct sim_result *result, uint32_t number)
+{
+    for (uint32_t k = number; sim->copied && result->owner == sim->liar && k-- > 1;) {
+        struct sim_result *other = &results[k];
+        if (other->owner != result->owner || other->fragment != result->fragment || other->version != result->version ||
+            other->epoch != result->epoch || other->twin != 0)
+            continue;
+        other->twin = number;
+        result->twin = k;
+        return;
+    }
+}
+
 /* The mean over these members' contributions (by slot) for our part. */
 static uint32_t reduce(uint32_t i, uint32_t f, uint64_t version, const struct bitset *have)
 {
@@ -228,6 +253,7 @@ static uint32_t reduce(uint32_t i, uint32_t f, uint64_t version, const struct bi
     struct sim_result *result = &results[sim->results_end++];
     *result = (struct sim_result){.fragment = f, .owner = i, .version = version, .epoch = island->epoch};
     result->spans = calloc((size_t)sim->n * (1 + shards_count), sizeof *result->spans);
+    look_for_other(result, number);
     uint32_t count = sync_parts(island->sync, f, &parts);
     for (uint32_t p = 0; p < count; p++)
         if (!parts[p].carried && parts[p].id.owner == sim_id(i) && parts[p].id.epoch == island->epoch)
@@ -522,6 +548,8 @@ static void finish_job(struct sim_job *job)
     struct sync_event event = job->event;
     if (island->alive && island->session == job->session && sim_stopped(i))
         return; /* later */
+    if (sim->copied && i == sim->liar && sim->other.alive && sim->other.session == job->session)
+        return; /* when that daemon is heard again */
     job->used = false;
     if (!island->alive || island->session != job->session)
         return;

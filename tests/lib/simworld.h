@@ -191,13 +191,14 @@ enum sim_lie {
     SIM_LIE_TWO,      /* it makes two results of its part and sends one to each half of the others */
     SIM_LIE_TWO_ACKS, /* and tells each half that it holds the one that this half has */
     SIM_LIE_SEAL,     /* it promises, and goes on making and acknowledging results */
-    SIM_LIES
+    SIM_LIES,
+    SIM_LIE_COPY = SIM_LIES /* it does not lie: its disk was copied, and two daemons speak with its key, in turns */
 };
 
 /* What happened, so that nobody takes an idle world for a sound one. */
 struct sim_tally {
     unsigned blackouts, recoveries, older, emptied, witness_disks, deaths, joined, proposers_died, forks, named, swaps,
-        stuck, equivocated, full, uncommitted, asked, forgiven;
+        stuck, equivocated, full, uncommitted, asked, forgiven, turns, doubled;
 };
 
 struct sim_world {
@@ -232,6 +233,9 @@ struct sim_world {
     bool blackouts;   /* power is lost everywhere now and then */
     enum sim_lie lie;
     uint32_t liar;
+    bool
+        doubled; /* since they both voted, two configurations of one epoch were decided: such a world goes no further */
+    bool copied; /* its disk is, and a second daemon has begun */
     bool steady, lying;               /* it lies all the time since it began, and nothing else is wrong */
     bool beyond;                      /* a configuration was decided that rests on disks which were lost while it was */
     bool evicted;                     /* the liar, by people, once it was named */
@@ -239,6 +243,7 @@ struct sim_world {
     bool split;                       /* and two results of one part were applied */
     uint32_t ids[SIM_N_MAX];          /* 0: not on the roster yet */
     uint32_t decided[SIM_EPOCHS_MAX]; /* numbers of the configurations */
+    struct sim_island other;          /* of the two daemons the one that nobody hears now */
     uint64_t losses_ms[SIM_SMALL][SIM_SMALL]; /* [member][i]: i's clock when a configuration first said its losses */
     uint64_t newest, incarnations;
     uint32_t configs_count;
@@ -265,6 +270,7 @@ void sim_tell(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* A world of n islands, none of which has started. The caller sets fragments, shards and the percentages, and then
  * calls sim_found(). */
 void sim_begin(uint64_t seed, uint32_t n);
+void sim_new_disk(struct sim_disk *disk);
 /* Ends all islands; the memory is kept for the next world. */
 void sim_end(void);
 void sim_free(void);
@@ -335,8 +341,9 @@ uint32_t sim_config_of(const struct digest *digest);
 uint32_t sim_config_add(const struct config *config);
 struct sim_config *sim_config(uint32_t number);
 const struct config *sim_newest(void);
-/* A configuration is decided: there is no other of its epoch, and it goes on from the one before. */
-void sim_decided(uint32_t i, uint32_t number, const struct config_vote *votes, uint32_t votes_count);
+/* A configuration is decided: there is no other of its epoch, and it goes on from the one before. False: there is
+ * another one, since two daemons voted with one key. */
+bool sim_decided(uint32_t i, uint32_t number, const struct config_vote *votes, uint32_t votes_count);
 uint32_t sim_id(uint32_t i);
 /* The island of this id; sim->n: none. */
 uint32_t sim_of(uint32_t id);
@@ -410,6 +417,8 @@ void sim_start(uint32_t i);
 void sim_crash(uint32_t i);
 /* Power is lost everywhere. */
 void sim_blackout(void);
+/* The liar's disk is copied, and a second daemon begins on another machine; from then on they take turns. */
+void sim_take_turns(void);
 /* It stands still for a while, and nobody is told. */
 void sim_stop(uint32_t i);
 void sim_trainers_up(uint32_t i);

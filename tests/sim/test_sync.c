@@ -17,6 +17,9 @@
  *     (sim_can_spare()): a majority of the voters of the newest configuration, and of every one proposed since, stays,
  * with disks that are not in doubt; or all voters come back. One exception is counted: a configuration may be decided
  * that rests on a disk which was lost while it was, before anyone could know;
+ *   - two daemons of one key, which take turns, harm nobody else. What breaks all the same is counted: once a
+ *     configuration has named the copy's disk both vote, so two configurations of one epoch may be decided (I6); and
+ *     two halves that they led apart, neither of which is a majority, stand still;
  *   - nobody believes a liar: what the bound is, simcheck.c says. One that made two results of one part is evicted in
  *     the end;
  *   - what waits to be sent is bounded, however long a link is away.
@@ -248,6 +251,8 @@ static void add_up(void)
     tally.uncommitted += t->uncommitted;
     tally.asked += t->asked;
     tally.forgiven += t->forgiven;
+    tally.turns += t->turns;
+    tally.doubled += t->doubled;
 }
 
 static void print_tally(const char *name)
@@ -255,11 +260,12 @@ static void print_tally(const char *name)
     print_message(
         "%s: %u worlds, %llu epochs, %llu versions; power lost everywhere %u, disks older %u, emptied %u "
         "(a witness's %u), doubts ended %u, islands gone %u, joined %u, proposers dead half-way %u, disks full %u, "
-        "people ask %u, losses forgiven %u, "
+        "people ask %u, losses forgiven %u, turns of two daemons of one key %u (two configurations of an epoch %u), "
         "forks by liars %u, liars proved %u, states not committed %u, too much lost to go on %u\n",
         name, worlds, (unsigned long long)epochs, (unsigned long long)versions, tally.blackouts, tally.older,
         tally.emptied, tally.witness_disks, tally.recoveries, tally.deaths, tally.joined, tally.proposers_died,
-        tally.full, tally.asked, tally.forgiven, tally.forks, tally.equivocated, tally.uncommitted, tally.stuck);
+        tally.full, tally.asked, tally.forgiven, tally.turns, tally.doubled, tally.forks, tally.equivocated,
+        tally.uncommitted, tally.stuck);
 }
 
 /* Two who are on the roster do not hear each other any more, or one of them does not hear the other one. Not the
@@ -306,7 +312,7 @@ static void run_world(uint64_t work_ms)
     for (uint32_t i = 0; i < sim->n; i++)
         if (sim->island[i].joined)
             sim_start(i);
-    while (sim->now_ms < work_ms) {
+    while (sim->now_ms < work_ms && !sim->doubled) {
         if (sim->sever_ms != 0 && sim->now_ms >= sim->sever_ms && !severed)
             severed = sever();
         advance();
@@ -314,7 +320,7 @@ static void run_world(uint64_t work_ms)
     }
     check_steady();
     sim->healing = true;
-    sim->evicted = sim->lie == SIM_LIE_TWO || sim->lie == SIM_LIE_TWO_ACKS;
+    sim->evicted = sim->lie == SIM_LIE_TWO || sim->lie == SIM_LIE_TWO_ACKS || sim->lie == SIM_LIE_COPY;
     for (uint32_t i = 0; i < sim->n && sim->evicted; i++)
         sim->island[i].wants_shards = true; /* somebody has to own what it did */
     sim->loss_percent = 0;
@@ -326,12 +332,15 @@ static void run_world(uint64_t work_ms)
     }
     for (uint32_t f = 0; f < sim->fragments; f++)
         before[f] = reached(f);
-    while (sim->now_ms < work_ms + LOOK_MS || (sim->now_ms < work_ms + progress_ms && !moved_on(before)))
+    while (!sim->doubled &&
+           (sim->now_ms < work_ms + LOOK_MS || (sim->now_ms < work_ms + progress_ms && !moved_on(before))))
         advance(); /* everyone is back and works a little more */
     /* The premise of L: a configuration that was proposed while nobody knew yet that a disk was lost may rest on that
      * disk. */
-    if (!moved_on(before) && sim->beyond) {
-        sim->tally.stuck++;
+    bool excused =
+        sim->beyond || (sim->copied && sim->forked); /* two sides of a fork, neither of which is a majority */
+    if (sim->doubled || (!moved_on(before) && excused)) {
+        sim->tally.stuck += !sim->doubled;
         add_up();
         return;
     }
@@ -364,7 +373,7 @@ static void run_world(uint64_t work_ms)
 struct mix {
     const char *name;
     uint32_t n_min, n_max;
-    bool rough, witness, quorum, liars, sever, steady;
+    bool rough, witness, quorum, liars, sever, steady, copy;
 };
 
 /* Some of the islands are there from the beginning, and some of these own shards. */
@@ -384,9 +393,9 @@ static void join(uint32_t joiners)
 }
 
 /* One that owns shards lies. It is the one fault of disks then: whatever it says that it keeps may be lost. */
-static void choose_liar(void)
+static void choose_liar(bool copy)
 {
-    sim->lie = (enum sim_lie)(1 + sim_below(SIM_LIES - 1));
+    sim->lie = copy ? SIM_LIE_COPY : (enum sim_lie)(1 + sim_below(SIM_LIES - 1));
     sim->liar = (uint32_t)sim_below(sim->n);
     for (uint32_t i = 0; i < sim->n; i++)
         sim->island[i].wants_shards = sim->island[i].joined = true;
@@ -435,7 +444,7 @@ static void draw(const struct mix *mix)
         sim->island[0].wants_shards = sim->island[1].wants_shards = true;
     }
     if (mix->liars)
-        choose_liar();
+        choose_liar(mix->copy);
     if (mix->sever)
         sever_later();
     sim->steady = mix->steady;
@@ -519,6 +528,13 @@ static void nobody_believes_a_liar(void **state)
     run_mix(&(struct mix){.name = "liars", .n_min = 3, .n_max = 6, .rough = true, .liars = true}, 450);
 }
 
+static void two_daemons_of_one_key_harm_nobody_else(void **state)
+{
+    (void)state;
+    run_mix(&(struct mix){.name = "a copied disk", .n_min = 3, .n_max = 6, .rough = true, .liars = true, .copy = true},
+            200);
+}
+
 static void a_liar_holds_nobody_up(void **state)
 {
     (void)state;
@@ -549,10 +565,15 @@ int main(void)
     const char *trace = getenv("TEST_TRACE");
     log_init("sim", trace != NULL && strcmp(trace, "debug") == 0 ? LOG_LEVEL_DEBUG : LOG_LEVEL_ERROR);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(calm_islands_agree_and_lose_nothing), cmocka_unit_test(promises_hold_under_any_trouble),
-        cmocka_unit_test(promises_hold_for_three_and_four),    cmocka_unit_test(promises_hold_with_a_witness),
-        cmocka_unit_test(promises_hold_with_a_quorum),         cmocka_unit_test(nobody_believes_a_liar),
-        cmocka_unit_test(a_line_that_is_cut_stops_nobody),     cmocka_unit_test(a_liar_holds_nobody_up),
+        cmocka_unit_test(calm_islands_agree_and_lose_nothing),
+        cmocka_unit_test(promises_hold_under_any_trouble),
+        cmocka_unit_test(promises_hold_for_three_and_four),
+        cmocka_unit_test(promises_hold_with_a_witness),
+        cmocka_unit_test(promises_hold_with_a_quorum),
+        cmocka_unit_test(nobody_believes_a_liar),
+        cmocka_unit_test(two_daemons_of_one_key_harm_nobody_else),
+        cmocka_unit_test(a_line_that_is_cut_stops_nobody),
+        cmocka_unit_test(a_liar_holds_nobody_up),
         cmocka_unit_test(promises_hold_for_many_islands),
     };
     int failures = cmocka_run_group_tests(tests, NULL, NULL);

@@ -149,6 +149,9 @@ enum err begun_at_once(const struct begun_island *islands, uint32_t count, const
     struct digest digest;
     memcpy(config.nonce, nonce, sizeof config.nonce);
     TRY_OUT(make(islands, count, &config));
+    for (uint32_t i = 0; i < count; i++)
+        if (islands[i].sockets != NULL)
+            TRY_OUT(make_disk(&islands[i], &config.members[i].incarnation));
     TRY_OUT(pack(&config, &entry, &digest));
     for (uint32_t i = 0; i < count; i++) {
         TRY_OUT(fsio_mkdirs(islands[i].state, 0755));

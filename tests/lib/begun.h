@@ -35,8 +35,8 @@ struct begun_island {
  * folders are made; what is there of a run before is not looked at. `nonce`: of the run; NULL: drawn. */
 ERR_MUST_CHECK enum err begun_write(const struct begun_island *islands, uint32_t count, const struct runspec *spec,
                                     const uint8_t *nonce);
-/* All of them in configuration 0, which no daemon makes so, and nothing but that: for tests of parts, where the first
- * epoch is 0 and disks are new. */
+/* All of them in configuration 0, which no daemon makes so: for tests of parts, where the first epoch is 0. It names
+ * the disks of those that have `sockets`; others' are new, and in doubt. */
 ERR_MUST_CHECK enum err begun_at_once(const struct begun_island *islands, uint32_t count, const struct runspec *spec,
                                       const uint8_t *nonce);
 

@@ -73,14 +73,17 @@ void isle_listen(struct isle_run *run, uint32_t i)
 static void put_down(struct isle_run *run)
 {
     struct begun_island islands[ISLE_MAX];
-    char state[32];
+    char state[32], sockets[32];
     for (uint32_t i = 0; i < run->count; i++) {
+        snprintf(sockets, sizeof sockets, "s-%s", isle_names[i]);
         snprintf(state, sizeof state, "state-%s", isle_names[i]);
         islands[i] = (struct begun_island){.name = isle_names[i],
                                            .address = run->addresses[i],
                                            .ident = &run->idents[i],
                                            .uplink = run->uplinks[i],
                                            .witness = is_witness(run, i),
+                                           /* A founder alone ends the doubt of its disk itself. */
+                                           .sockets = run->count > 1 ? testlib_path(run->folder, sockets) : NULL,
                                            .state = testlib_path(run->folder, state)};
     }
     assert_ok(begun_at_once(islands, run->count, &run->spec, run->nonce));

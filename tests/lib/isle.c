@@ -82,8 +82,7 @@ static void put_down(struct isle_run *run)
                                            .ident = &run->idents[i],
                                            .uplink = run->uplinks[i],
                                            .witness = is_witness(run, i),
-                                           /* A founder alone ends the doubt of its disk itself. */
-                                           .sockets = run->count > 1 ? testlib_path(run->folder, sockets) : NULL,
+                                           .sockets = run->disks_named ? testlib_path(run->folder, sockets) : NULL,
                                            .state = testlib_path(run->folder, state)};
     }
     assert_ok(begun_at_once(islands, run->count, &run->spec, run->nonce));

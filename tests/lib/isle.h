@@ -47,6 +47,7 @@ struct isle_run {
     uint8_t nonce[CONFIG_NONCE_BYTES];
     bool begun;                /* its configurations are on disk: from the first isle_conf() on */
     bool doubt;                /* disks are as vote_open() finds them; else none is in doubt */
+    bool disks_named;          /* by configuration 0, which it is written with: so daemons of several vote at once */
     bool witness;              /* the last one is, and so has no more than a core */
     uint32_t opened[ISLE_MAX]; /* how often an island was */
 };

@@ -447,6 +447,7 @@ static void begin_with_another(const char *name, bool share)
 {
     isle_run_free(hosted.run);
     hosted.run = isle_run_new(name, 2, NULL);
+    hosted.run->disks_named = true;
     hosted.run->uplinks[A] = share ? hosted.run->uplinks[B] : 1000;
     hosted_conf(B); /* the run spec, whose digest the played one needs */
     other = played_open(hosted.run, A, 0, NULL);

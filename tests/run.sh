@@ -4,8 +4,7 @@
 # A test is a program: exit 0 passes, 77 skips (its last line is the reason), anything else fails.
 # A line "skip: REASON" inside a test counts as a skipped part of it, so that nothing skipped looks like a pass.
 # Those that mostly compute run beside each other, as many as there are processors; then unit tests, twice as many; then
-# programs that start daemons: the long ones, as many as processors, and beside these, one by one, scripts, which may use
-# ports and folders that the documents name, and the short ones.
+# programs that start daemons and mostly wait, one more than processors, the longest first; at last scripts, one by one.
 # Under a sanitizer all but the first run one by one: there they compute, too.
 set -u
 logs=$BUILD/test-logs
@@ -68,15 +67,16 @@ together() { # how many, pattern, tests
         echo "$name" | grep -qE "$pattern" && printf '%s\0' "$test"
     done | xargs -0 -r -n 1 -P "$at_once" "$0" --one
 }
-long='/test_(trouble|join|refused|damaged|disk|islands|size|state_transfer|liar|outlives|harmless)$'
-long() { printf '%s\n' "$@" | grep -E "$long"; }
-short() { printf '%s\n' "$@" | grep -vE "$long"; }
+# The longest first, or the last of them would be waited for alone.
+by_length() {
+    long='/test_(trouble|join|refused|damaged|disk|islands|size|state_transfer|liar|outlives|harmless)$'
+    printf '%s\n' "$@" | grep -E "$long"
+    printf '%s\n' "$@" | grep -vE "$long"
+}
 together "$(nproc)" '^(script:)?(sim|num|emu|lint|fuzz)/' "$@"
 if [ -z "${SAN:-}" ]; then
     together $((2 * $(nproc))) '^unit/' "$@"
-    { together 1 '^script:system/' "$@"; together 1 '^system/' $(short "$@"); } &
-    together "$(nproc)" '^system/' $(long "$@")
-    wait
+    together $(($(nproc) + 1)) '^system/' $(by_length "$@")
 fi
 for test in "$@"; do
     [ -f "$(stem_of "$test").count" ] || "$0" --one "$test"

@@ -62,7 +62,7 @@ void process_finished(struct process *process);
 void process_stop(struct process *process);
 
 size_t process_poll(const struct process *process, struct pollfd *items, size_t items_max);
-/* Looks whether it has ended. Call it each turn: calls in between take this time for now. */
+/* Looks whether it has ended. Call it each turn: `now_ms` is the time of all other calls until the next one. */
 void process_run(struct process *process, uint64_t now_ms);
 void process_tick(struct process *process, uint64_t now_ms);
 

@@ -306,10 +306,17 @@ static enum err load_evidence(void *user, uint32_t id, uint8_t **bytes, size_t *
     return config_store_load_evidence(host->conf.folder, id, bytes, bytes_count);
 }
 
-static enum err settle(void *user)
+static enum err settle(void *user, uint64_t named)
 {
     const struct membership_host *host = user;
-    return vote_settle(host->conf.vote);
+    return vote_settle(host->conf.vote, named);
+}
+
+static void distrust(void *user)
+{
+    const struct membership_host *host = user;
+    vote_distrust(host->conf.vote);
+    log_warn("this disk is in doubt: %s. It has no vote until the others know it again", vote_why(host->conf.vote));
 }
 
 /* ---- people, and the engine ---- */
@@ -368,6 +375,7 @@ static const struct membership_io calls = {.send = send,
                                            .save_evidence = save_evidence,
                                            .load_evidence = load_evidence,
                                            .settle = settle,
+                                           .distrust = distrust,
                                            .tell = tell};
 
 /* ---- the door: guests, and what people here ask about members ---- */

@@ -17,12 +17,12 @@
  * File "vote": magic u32 "DLV1", version u32, number u64, incarnation u64, epoch u64, promised u64, accepted u64, own
  * u64, digest of the accepted configuration 32 bytes, its length u64, the configuration; then 32 bytes BLAKE2b over all
  * before. Mark: magic u32 "DLM1", version u32, boot id 36 bytes, enum vote_doubt u32, number u64, incarnation u64,
- * ledger u64; then 32 bytes BLAKE2b over all before.
+ * ledger u64, named u64; then 32 bytes BLAKE2b over all before.
  */
 #define VOTE_MAGIC 0x31564c44u
 #define MARK_MAGIC 0x314d4c44u
-enum { VOTE_VERSION = 1, VOTE_HEAD_BYTES = 4 + 4 + 6 * 8 + DIGEST_BYTES + 8, BOOT_BYTES = 36 };
-enum { MARK_BODY_BYTES = 4 + 4 + BOOT_BYTES + 4 + 3 * 8, MARK_BYTES = MARK_BODY_BYTES + DIGEST_BYTES };
+enum { VOTE_VERSION = 1, MARK_VERSION = 2, VOTE_HEAD_BYTES = 4 + 4 + 6 * 8 + DIGEST_BYTES + 8, BOOT_BYTES = 36 };
+enum { MARK_BODY_BYTES = 4 + 4 + BOOT_BYTES + 4 + 4 * 8, MARK_BYTES = MARK_BODY_BYTES + DIGEST_BYTES };
 static const char boot_path[] = "/proc/sys/kernel/random/boot_id";
 
 struct vote {
@@ -41,7 +41,7 @@ struct vote {
 
 struct mark {
     enum vote_doubt doubt;
-    uint64_t number, incarnation, ledger_at;
+    uint64_t number, incarnation, ledger_at, named;
 };
 
 /* ---- the mark ---- */
@@ -68,13 +68,14 @@ static bool read_mark(const struct vote *vote, struct mark *mark)
     if (good) {
         struct bytes_reader reader = bytes_reader_init(data, MARK_BYTES);
         struct digest digest = digest_of(data, MARK_BODY_BYTES);
-        good = bytes_get_u32(&reader) == MARK_MAGIC && bytes_get_u32(&reader) == VOTE_VERSION &&
+        good = bytes_get_u32(&reader) == MARK_MAGIC && bytes_get_u32(&reader) == MARK_VERSION &&
                memcmp(bytes_get(&reader, BOOT_BYTES), vote->boot, BOOT_BYTES) == 0 && vote->boot[0] != '\0';
         uint32_t doubt = bytes_get_u32(&reader);
         mark->doubt = doubt <= VOTE_DOUBT ? (enum vote_doubt)doubt : VOTE_DOUBT;
         mark->number = bytes_get_u64(&reader);
         mark->incarnation = bytes_get_u64(&reader);
         mark->ledger_at = bytes_get_u64(&reader);
+        mark->named = bytes_get_u64(&reader);
         good = good && memcmp(bytes_get(&reader, DIGEST_BYTES), digest.byte, DIGEST_BYTES) == 0;
     }
     return good;
@@ -87,12 +88,13 @@ static enum err write_mark(struct vote *vote)
     uint8_t data[MARK_BYTES];
     struct bytes_writer writer = bytes_writer_init(data, sizeof data);
     bytes_put_u32(&writer, MARK_MAGIC);
-    bytes_put_u32(&writer, VOTE_VERSION);
+    bytes_put_u32(&writer, MARK_VERSION);
     bytes_put(&writer, vote->boot, BOOT_BYTES);
     bytes_put_u32(&writer, (uint32_t)vote->disk.doubt);
     bytes_put_u64(&writer, vote->durable);
     bytes_put_u64(&writer, vote->disk.incarnation);
     bytes_put_u64(&writer, vote->ledger_at);
+    bytes_put_u64(&writer, vote->disk.named);
     struct digest digest = digest_of(data, MARK_BODY_BYTES);
     bytes_put(&writer, digest.byte, DIGEST_BYTES);
     if (vote->mark_fd < 0)
@@ -215,6 +217,7 @@ static enum err judge(struct vote *vote, uint64_t ledger_at)
     if (vote->disk.doubt == VOTE_SURE && marked && mark.number == vote->number &&
         mark.incarnation == vote->disk.incarnation && ledger_at >= mark.ledger_at) {
         vote->disk.doubt = mark.doubt;
+        vote->disk.named = mark.named;
         vote->why = mark.doubt == VOTE_DOUBT ? "it was so before, and no configuration has named it since" : "";
         return ERR_OK;
     }
@@ -329,16 +332,26 @@ enum err vote_mark(struct vote *vote, uint64_t ledger_at)
     return err;
 }
 
-enum err vote_settle(struct vote *vote)
+enum err vote_settle(struct vote *vote, uint64_t named)
 {
     pthread_mutex_lock(&vote->lock);
-    enum vote_doubt before = vote->disk.doubt;
+    struct voting_disk before = vote->disk;
     vote->disk.doubt = VOTE_SURE;
+    vote->disk.named = named;
     enum err err = write_mark(vote); /* without one the next start would be in doubt again, after it has voted */
     if (err != ERR_OK)
-        vote->disk.doubt = before;
+        vote->disk = before;
     else
         vote->why = "";
     pthread_mutex_unlock(&vote->lock);
     return err;
+}
+
+void vote_distrust(struct vote *vote)
+{
+    pthread_mutex_lock(&vote->lock);
+    vote->disk.doubt = VOTE_DOUBT;
+    vote->why = "the newest configuration names another disk of this island: a copy of its folder runs elsewhere";
+    (void)mark_if_can(vote);
+    pthread_mutex_unlock(&vote->lock);
 }

@@ -11,8 +11,8 @@
  * vote (docs/PROTOCOL.md, "Epochs", rule 9).
  *
  * A flush takes what the disk takes, so a vote is given in three calls: vote_take() and vote_pack() in memory, in the
- * loop's thread, and vote_write(), which blocks, in any other. All else is the loop's thread's; vote_mark() and
- * vote_settle() may run beside vote_write().
+ * loop's thread, and vote_write(), which blocks, in any other. All else is the loop's thread's; vote_mark(),
+ * vote_settle() and vote_distrust() may run beside vote_write().
  */
 #ifndef DAEMON_MEMBERSHIP_VOTE_H
 #define DAEMON_MEMBERSHIP_VOTE_H
@@ -67,7 +67,10 @@ ERR_MUST_CHECK enum err vote_write(struct vote *vote, const struct vote_file *fi
 /* The ledger is durable up to here: said before anyone is told that a result is held. A mark that cannot be written is
  * ERR_IO: then nothing may be told. */
 ERR_MUST_CHECK enum err vote_mark(struct vote *vote, uint64_t ledger_at);
-/* The doubt is over. ERR_IO: it is not, since the mark cannot be written. */
-ERR_MUST_CHECK enum err vote_settle(struct vote *vote);
+/* The doubt is over: a configuration that names the incarnation `named` counts this disk. ERR_IO: it is not, since the
+ * mark cannot be written. */
+ERR_MUST_CHECK enum err vote_settle(struct vote *vote, uint64_t named);
+/* In doubt from here on: a configuration names another disk of this island. */
+void vote_distrust(struct vote *vote);
 
 #endif

@@ -73,13 +73,25 @@ static uint32_t id_of(const struct membership *m, uint32_t slot)
     return m->conf.view->members[slot].as.id;
 }
 
+/* Our disk forgot nothing, and yet the newest configuration names one that it neither is nor followed: a copy of it
+ * runs somewhere with our key. That one votes then, so ours must not. */
+static bool is_another_named(const struct membership *m)
+{
+    const struct view *view = m->conf.view;
+    const struct voting_disk *disk = m->conf.disk;
+    if (view->self == VIEW_NOBODY || disk->doubt != VOTE_SURE)
+        return false;
+    uint64_t named = view->members[view->self].as.incarnation;
+    return named != disk->incarnation && named != disk->named;
+}
+
 bool membership_votes(const struct membership *m)
 {
     const struct view *view = m->conf.view;
     /* A configuration that we voted after is missing here: paxos does not know yet what we promised then. */
     bool current = m->conf.disk->vote.epoch <= last(m)->epoch;
     return view->self != VIEW_NOBODY && view->members[view->self].as.voter && current &&
-           m->conf.disk->doubt == VOTE_SURE;
+           m->conf.disk->doubt == VOTE_SURE && !is_another_named(m);
 }
 
 /* ---- to the host ---- */
@@ -388,7 +400,8 @@ static void decided(struct membership *m, const struct paxos_action *action)
 /* Our disk is in doubt no more. */
 static void end_doubt(struct membership *m)
 {
-    if (failed(m, m->conf.host->settle(m->conf.user), "telling the disk that it is not in doubt"))
+    uint64_t named = m->conf.view->members[self_of(m)].as.incarnation;
+    if (failed(m, m->conf.host->settle(m->conf.user, named), "telling the disk that it is not in doubt"))
         return;
     if (m->sync != NULL)
         sync_set_votes(m->sync, membership_votes(m));
@@ -774,6 +787,8 @@ enum err membership_begin(struct membership *m, uint64_t now_ms)
     for (uint32_t i = 0; i < config->members_count; i++)
         if (config->members[i].voter && count < PAXOS_VOTERS_MAX)
             voters[count++] = config->members[i].id;
+    if (is_another_named(m))
+        m->conf.host->distrust(m->conf.user);
     member_progress_begin(&m->progress, now_ms);
     TRY(load_all_evidence(m));
     change_requests_fulfil(&m->requests, &m->progress, config);

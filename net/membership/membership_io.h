@@ -23,10 +23,12 @@ enum vote_doubt {
     VOTE_DOUBT, /* it may hold less than it did once */
 };
 
-/* This island's disk as far as votes are concerned. The host's; it changes in save_vote() and settle() alone. */
+/* This island's disk as far as votes are concerned. The host's; it changes in save_vote(), settle() and distrust()
+ * alone. */
 struct voting_disk {
     enum vote_doubt doubt;
     uint64_t incarnation;   /* never 0 */
+    uint64_t named;         /* by the configuration when the last doubt ended: this one, or one before it */
     struct paxos_vote vote; /* the last one, durable or not; all zero if there is none */
 };
 
@@ -68,8 +70,11 @@ struct membership_io {
      * caller of load_evidence() frees `*bytes`; ERR_NOTFOUND: there is none. */
     enum err (*save_evidence)(void *user, uint32_t id, const uint8_t *bytes, size_t bytes_count);
     enum err (*load_evidence)(void *user, uint32_t id, uint8_t **bytes, size_t *bytes_count);
-    /* The disk is in doubt no more, durably. A failure: it still is. */
-    enum err (*settle)(void *user);
+    /* The disk is in doubt no more, durably, and stands for the incarnation `named`. A failure: it still is. */
+    enum err (*settle)(void *user, uint64_t named);
+    /* The disk is in doubt from here on, though it forgot nothing: the configuration names another one of our key. If
+     * that cannot be made durable, nothing: the next start finds the same. */
+    void (*distrust)(void *user);
     void (*tell)(void *user, const struct membership_news *news);
 };
 

@@ -141,20 +141,15 @@ static void check_losses(const struct config *before, const struct config *confi
     }
 }
 
-bool sim_decided(uint32_t i, uint32_t number, const struct config_vote *votes, uint32_t votes_count)
+void sim_decided(uint32_t i, uint32_t number, const struct config_vote *votes, uint32_t votes_count)
 {
     struct sim_config *config = &configs[number];
     uint64_t epoch = config->config.epoch;
     SIM_HOLDS(number != 0 && epoch < SIM_EPOCHS_MAX, "island %u decides a configuration that nobody composed\n", i);
-    if (sim->copied && sim->decided[epoch] != 0 && sim->decided[epoch] != number) {
-        sim->tally.doubled += !sim->doubled;
-        sim->doubled = true;
-        return false;
-    }
     SIM_HOLDS(sim->decided[epoch] == 0 || sim->decided[epoch] == number,
               "I6: island %u: two configurations of epoch %llu\n", i, (unsigned long long)epoch);
     if (config->decided)
-        return true;
+        return;
     SIM_HOLDS(epoch == sim->newest + 1, "epoch %llu is decided after epoch %llu\n", (unsigned long long)epoch,
               (unsigned long long)sim->newest);
     for (uint32_t f = 0; f < sim->fragments; f++)
@@ -177,7 +172,6 @@ bool sim_decided(uint32_t i, uint32_t number, const struct config_vote *votes, u
     sim->newest = epoch;
     sim->beyond = sim->beyond || rests_on_the_lost(&config->config);
     join(&config->config);
-    return true;
 }
 
 void sim_found(void)
@@ -329,7 +323,8 @@ void sim_mark(uint32_t i)
                                      .doubt = island->voting.doubt,
                                      .number = disk->number,
                                      .incarnation = disk->incarnation,
-                                     .stored = disk->stored};
+                                     .stored = disk->stored,
+                                     .named = island->voting.named};
 }
 
 /* ---- what can still be decided ---- */

@@ -167,8 +167,7 @@ static enum err keep_config(void *user, const struct config_entry *entry)
     if (sim->island[i].die || voice->keeping != 0)
         return ERR_OK;
     struct digest digest = config_digest(entry->bytes, entry->bytes_count);
-    if (!sim_decided(i, sim_config_of(&digest), entry->votes, entry->votes_count))
-        return ERR_OK;
+    sim_decided(i, sim_config_of(&digest), entry->votes, entry->votes_count);
     voice->keeping = sim_config_of(&digest);
     voice->kept_ms = sim->now_ms + disk_delay_ms();
     die_now_and_then(i, 2);
@@ -212,15 +211,26 @@ static enum err load_evidence(void *user, uint32_t id, uint8_t **bytes, size_t *
     return sim_load_evidence(*(const uint32_t *)user, sim_of(id), bytes, bytes_count);
 }
 
-static enum err settle(void *user)
+static enum err settle(void *user, uint64_t named)
 {
     uint32_t i = *(const uint32_t *)user;
     struct sim_island *island = &sim->island[i];
     sim_tell("island %u votes: its disk is not in doubt", i);
     sim->tally.recoveries++;
     island->voting.doubt = VOTE_SURE;
+    island->voting.named = named;
     sim_mark(i);
     return ERR_OK;
+}
+
+static void distrust(void *user)
+{
+    uint32_t i = *(const uint32_t *)user;
+    sim_tell("island %u votes no more: another disk of its key is named", i);
+    SIM_HOLDS(sim->copied && i == sim->liar, "island %u takes its disk for one of two\n", i);
+    sim->tally.distrusted++;
+    sim->island[i].voting.doubt = VOTE_DOUBT;
+    sim_mark(i);
 }
 
 static void tell(void *user, const struct membership_news *news)
@@ -256,6 +266,7 @@ static const struct membership_io host = {.send = send,
                                           .save_evidence = save_evidence,
                                           .load_evidence = load_evidence,
                                           .settle = settle,
+                                          .distrust = distrust,
                                           .tell = tell};
 
 /* ---- the engine ---- */

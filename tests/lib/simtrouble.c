@@ -102,6 +102,7 @@ static void judge_disk(uint32_t i)
         island->voting.doubt = VOTE_DOUBT;
     else
         island->voting.doubt = mark->doubt;
+    island->voting.named = mark->named;
     bool same = mark->there && mark->number == disk->number && mark->incarnation == disk->incarnation &&
                 disk->stored >= mark->stored;
     if (same)
@@ -292,6 +293,7 @@ static void swap_daemons(void)
     copy.wants_shards = island->wants_shards; /* these are its people's */
     copy.uplink = island->uplink;
     copy.drains_ms = island->drains_ms;
+    copy.clock_ms = island->clock_ms; /* of both machines, so that one count holds for both */
     sim->other = *island;
     *island = copy;
 }
@@ -317,6 +319,8 @@ static void copy_island(void)
 void sim_take_turns(void)
 {
     if (!sim->copied && (!sim->island[sim->liar].alive || sim_in_doubt(sim->liar)))
+        return;
+    if (!sim_can_spare(sim->liar)) /* a daemon that is not heard is as good as killed */
         return;
     sim_tell("island %u: the other daemon of its key speaks", sim->liar);
     sim->tally.turns++;

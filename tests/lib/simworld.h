@@ -81,7 +81,7 @@ struct sim_disk {
 struct sim_mark {
     bool there;
     enum vote_doubt doubt; /* of this disk, which has not been forgiven yet */
-    uint64_t number, incarnation, stored;
+    uint64_t number, incarnation, stored, named;
 };
 
 /* Every configuration that anyone composed; its number in the world names it, 0: none. */
@@ -198,7 +198,7 @@ enum sim_lie {
 /* What happened, so that nobody takes an idle world for a sound one. */
 struct sim_tally {
     unsigned blackouts, recoveries, older, emptied, witness_disks, deaths, joined, proposers_died, forks, named, swaps,
-        stuck, equivocated, full, uncommitted, asked, forgiven, turns, doubled;
+        stuck, equivocated, full, uncommitted, asked, forgiven, turns, distrusted;
 };
 
 struct sim_world {
@@ -233,9 +233,7 @@ struct sim_world {
     bool blackouts;   /* power is lost everywhere now and then */
     enum sim_lie lie;
     uint32_t liar;
-    bool
-        doubled; /* since they both voted, two configurations of one epoch were decided: such a world goes no further */
-    bool copied; /* its disk is, and a second daemon has begun */
+    bool copied;                      /* its disk is, and a second daemon has begun */
     bool steady, lying;               /* it lies all the time since it began, and nothing else is wrong */
     bool beyond;                      /* a configuration was decided that rests on disks which were lost while it was */
     bool evicted;                     /* the liar, by people, once it was named */
@@ -341,9 +339,8 @@ uint32_t sim_config_of(const struct digest *digest);
 uint32_t sim_config_add(const struct config *config);
 struct sim_config *sim_config(uint32_t number);
 const struct config *sim_newest(void);
-/* A configuration is decided: there is no other of its epoch, and it goes on from the one before. False: there is
- * another one, since two daemons voted with one key. */
-bool sim_decided(uint32_t i, uint32_t number, const struct config_vote *votes, uint32_t votes_count);
+/* A configuration is decided: there is no other of its epoch, and it goes on from the one before. */
+void sim_decided(uint32_t i, uint32_t number, const struct config_vote *votes, uint32_t votes_count);
 uint32_t sim_id(uint32_t i);
 /* The island of this id; sim->n: none. */
 uint32_t sim_of(uint32_t id);

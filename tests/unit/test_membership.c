@@ -385,6 +385,55 @@ static void a_witness_s_new_disk_is_named_at_once(void **state)
     sitting_end();
 }
 
+/* What island c has on its disks. */
+static void copy_home(const char *from, const char *to)
+{
+    static const char *const parts[] = {"state-c", "s-c"};
+    for (size_t k = 0; k < sizeof parts / sizeof parts[0]; k++) {
+        char command[1500];
+        const char *folder = sitting_run->folder;
+        snprintf(command, sizeof command, "mkdir -p '%s/%s' && rm -rf '%s/%s/%s' && cp -a '%s/%s/%s' '%s/%s/'", folder,
+                 to, folder, to, parts[k], folder, from, parts[k], folder, to);
+        assert_int_equal(system(command), 0);
+    }
+}
+
+/* Its folder was copied, and a second daemon has begun on the copy, which a configuration names: the first one's disk
+ * forgot nothing, and yet it has no vote beside that one, until it is named again itself. */
+static void of_two_disks_of_one_key_the_one_that_is_named_votes(void **state)
+{
+    (void)state;
+    sitting_begin_all("membership-copied");
+    sitting_meet();
+    assert_sure(C, true);
+    uint64_t first = vote_incarnation(sitting_isle[C]->vote);
+    sitting_close(C);
+    copy_home(".", "first");
+    assert_int_equal(unlink(testlib_path(sitting_run->folder, "s-c/vote.mark")), 0);
+    sitting_run->doubt = true;
+    sitting_open(C, 0);
+    uint64_t copy = vote_incarnation(sitting_isle[C]->vote);
+    sitting_pass_until_epoch(A, 1);
+    sitting_pass(1000);
+    assert_true(copy != first && sitting_member(A, C)->as.incarnation == copy);
+    assert_sure(C, true);
+    sitting_close(C);
+    copy_home("first", ".");
+    sitting_open(C, 0);
+    assert_int_equal(vote_incarnation(sitting_isle[C]->vote), first);
+    assert_sure(C, true); /* it does not know of configuration 1 */
+    for (int k = 0; sitting_epoch(C) < 1 && k < 200; k++)
+        sitting_pass(20);
+    assert_int_equal(sitting_epoch(C), 1);
+    assert_sure(C, false);
+    assert_non_null(strstr(vote_why(sitting_isle[C]->vote), "names another disk"));
+    sitting_pass_until_epoch(A, 2);
+    sitting_pass(1000);
+    assert_true(sitting_member(A, C)->as.incarnation == first);
+    assert_sure(C, true);
+    sitting_end();
+}
+
 /* Others hold a version, or a result: a new disk may have been asked to keep it. The next configuration names it. */
 static void a_new_disk_among_others_that_have_made_something_waits_for_a_configuration(void **state)
 {
@@ -427,6 +476,7 @@ int main(void)
         cmocka_unit_test(of_who_broke_its_word_an_eviction_is_requested_though_no_evidence_was_kept),
         cmocka_unit_test(what_is_decided_and_cannot_be_kept_is_told_until_it_can),
         cmocka_unit_test(who_is_admitted_is_on_the_roster_once),
+        cmocka_unit_test(of_two_disks_of_one_key_the_one_that_is_named_votes),
         cmocka_unit_test(the_founders_first_disk_votes_at_once),
         cmocka_unit_test(a_new_disk_among_others_that_have_made_something_waits_for_a_configuration),
     };

@@ -14,7 +14,7 @@
 #include "daemon/membership/vote.h"
 #include "tests/lib/outofmem.h"
 
-enum { LEDGER = 4000, CONFIG_BYTES = 700, BOOT_AT = 8, MARK_BODY = 72 };
+enum { LEDGER = 4000, CONFIG_BYTES = 700, BOOT_AT = 8, MARK_BODY = 80 };
 
 static const char *folder, *mark;
 
@@ -92,7 +92,7 @@ static uint64_t live(void)
 {
     struct vote *vote = open_vote(0);
     struct paxos_vote last = a_vote(1);
-    assert_ok(vote_settle(vote));
+    assert_ok(vote_settle(vote, vote_incarnation(vote)));
     assert_ok(save(vote, &last));
     last = a_vote(2);
     assert_ok(save(vote, &last));
@@ -140,7 +140,7 @@ static void the_first_start_is_fresh(void **state)
     assert_int_not_equal(vote_incarnation(vote), incarnation);
     incarnation = vote_incarnation(vote);
     assert_ok(vote_mark(vote, LEDGER));
-    assert_ok(vote_settle(vote));
+    assert_ok(vote_settle(vote, vote_incarnation(vote)));
     assert_sure(vote);
     vote_close(vote);
     vote = open_vote(LEDGER);
@@ -232,13 +232,37 @@ static void assert_stays_in_doubt(uint64_t ledger_at, uint64_t incarnation, cons
     assert_doubt(vote, "no configuration has named it");
     assert_int_equal(vote_incarnation(vote), first);
     assert_last(vote, 5);
-    assert_ok(vote_settle(vote));
+    assert_ok(vote_settle(vote, vote_incarnation(vote)));
     assert_sure(vote);
     incarnation = vote_incarnation(vote);
     vote_close(vote);
     vote = open_vote(LEDGER + 9999);
     assert_sure(vote);
     assert_int_equal(vote_incarnation(vote), incarnation);
+    vote_close(vote);
+}
+
+/* The daemon of a copied folder: its disk forgot nothing, and only a configuration that names it gives it its vote. */
+static void a_disk_beside_which_another_is_named_is_in_doubt_until_it_is_named(void **state)
+{
+    (void)state;
+    machine("vote-copied");
+    uint64_t incarnation = live();
+    struct vote *vote = open_vote(LEDGER);
+    assert_sure(vote);
+    assert_true(vote_disk(vote)->named == incarnation);
+    vote_distrust(vote);
+    assert_doubt(vote, "names another disk of this island");
+    vote_close(vote);
+    vote = open_vote(LEDGER);
+    assert_doubt(vote, "no configuration has named it");
+    assert_int_equal(vote_incarnation(vote), incarnation);
+    assert_last(vote, 2);
+    assert_ok(vote_settle(vote, incarnation + 1)); /* with all others, by the name of a disk that is gone */
+    vote_close(vote);
+    vote = open_vote(LEDGER);
+    assert_sure(vote);
+    assert_true(vote_incarnation(vote) == incarnation && vote_disk(vote)->named == incarnation + 1);
     vote_close(vote);
 }
 
@@ -282,7 +306,7 @@ static void an_older_folder_of_another_incarnation_is_in_doubt(void **state)
     assert_doubt(vote, "emptied");
     struct paxos_vote last = a_vote(3);
     assert_ok(save(vote, &last));
-    assert_ok(vote_settle(vote)); /* as many votes as the older one has */
+    assert_ok(vote_settle(vote, vote_incarnation(vote))); /* as many votes as the older one has */
     assert_ok(save(vote, &last));
     vote_close(vote);
     write_all(testlib_path(folder, "vote"), older, bytes);
@@ -418,10 +442,10 @@ static void without_a_place_for_the_mark_nothing_is_told(void **state)
     const char *good = mark;
     mark = testlib_path(folder, "nowhere/the.mark");
     struct vote *vote = open_vote(0);
-    assert_fails(ERR_IO, "cannot create", vote_settle(vote));
+    assert_fails(ERR_IO, "cannot create", vote_settle(vote, vote_incarnation(vote)));
     assert_int_equal(vote_doubt(vote), VOTE_FRESH); /* the doubt is not over */
     assert_ok(fsio_mkdirs(testlib_path(folder, "nowhere"), 0700));
-    assert_ok(vote_settle(vote)); /* tried again */
+    assert_ok(vote_settle(vote, vote_incarnation(vote))); /* tried again */
     assert_sure(vote);
     assert_ok(vote_mark(vote, LEDGER));
     vote_close(vote);
@@ -487,6 +511,7 @@ int main(void)
         cmocka_unit_test(the_first_start_is_fresh),
         cmocka_unit_test(who_was_killed_votes_at_once),
         cmocka_unit_test(a_vote_that_is_on_its_way_is_not_in_the_mark),
+        cmocka_unit_test(a_disk_beside_which_another_is_named_is_in_doubt_until_it_is_named),
         cmocka_unit_test(an_older_ledger_is_in_doubt),
         cmocka_unit_test(an_older_folder_is_in_doubt),
         cmocka_unit_test(an_older_folder_of_another_incarnation_is_in_doubt),

@@ -306,10 +306,10 @@ static enum err load_evidence(void *user, uint32_t id, uint8_t **bytes, size_t *
     return config_store_load_evidence(host->conf.folder, id, bytes, bytes_count);
 }
 
-static enum err settle(void *user, uint64_t named)
+static enum err settle(void *user, uint64_t named, uint64_t trusted_epoch)
 {
     const struct membership_host *host = user;
-    return vote_settle(host->conf.vote, named);
+    return vote_settle(host->conf.vote, named, trusted_epoch);
 }
 
 static void distrust(void *user)

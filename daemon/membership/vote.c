@@ -17,12 +17,12 @@
  * File "vote": magic u32 "DLV1", version u32, number u64, incarnation u64, epoch u64, promised u64, accepted u64, own
  * u64, digest of the accepted configuration 32 bytes, its length u64, the configuration; then 32 bytes BLAKE2b over all
  * before. Mark: magic u32 "DLM1", version u32, boot id 36 bytes, enum vote_doubt u32, number u64, incarnation u64,
- * ledger u64, named u64; then 32 bytes BLAKE2b over all before.
+ * ledger u64, named u64, trusted epoch u64; then 32 bytes BLAKE2b over all before.
  */
 #define VOTE_MAGIC 0x31564c44u
 #define MARK_MAGIC 0x314d4c44u
 enum { VOTE_VERSION = 1, MARK_VERSION = 2, VOTE_HEAD_BYTES = 4 + 4 + 6 * 8 + DIGEST_BYTES + 8, BOOT_BYTES = 36 };
-enum { MARK_BODY_BYTES = 4 + 4 + BOOT_BYTES + 4 + 4 * 8, MARK_BYTES = MARK_BODY_BYTES + DIGEST_BYTES };
+enum { MARK_BODY_BYTES = 4 + 4 + BOOT_BYTES + 4 + 5 * 8, MARK_BYTES = MARK_BODY_BYTES + DIGEST_BYTES };
 static const char boot_path[] = "/proc/sys/kernel/random/boot_id";
 
 struct vote {
@@ -41,7 +41,7 @@ struct vote {
 
 struct mark {
     enum vote_doubt doubt;
-    uint64_t number, incarnation, ledger_at, named;
+    uint64_t number, incarnation, ledger_at, named, trusted_epoch;
 };
 
 /* ---- the mark ---- */
@@ -76,6 +76,7 @@ static bool read_mark(const struct vote *vote, struct mark *mark)
         mark->incarnation = bytes_get_u64(&reader);
         mark->ledger_at = bytes_get_u64(&reader);
         mark->named = bytes_get_u64(&reader);
+        mark->trusted_epoch = bytes_get_u64(&reader);
         good = good && memcmp(bytes_get(&reader, DIGEST_BYTES), digest.byte, DIGEST_BYTES) == 0;
     }
     return good;
@@ -95,6 +96,7 @@ static enum err write_mark(struct vote *vote)
     bytes_put_u64(&writer, vote->disk.incarnation);
     bytes_put_u64(&writer, vote->ledger_at);
     bytes_put_u64(&writer, vote->disk.named);
+    bytes_put_u64(&writer, vote->disk.trusted_epoch);
     struct digest digest = digest_of(data, MARK_BODY_BYTES);
     bytes_put(&writer, digest.byte, DIGEST_BYTES);
     if (vote->mark_fd < 0)
@@ -218,6 +220,7 @@ static enum err judge(struct vote *vote, uint64_t ledger_at)
         mark.incarnation == vote->disk.incarnation && ledger_at >= mark.ledger_at) {
         vote->disk.doubt = mark.doubt;
         vote->disk.named = mark.named;
+        vote->disk.trusted_epoch = mark.trusted_epoch;
         vote->why = mark.doubt == VOTE_DOUBT ? "it was so before, and no configuration has named it since" : "";
         return ERR_OK;
     }
@@ -332,12 +335,13 @@ enum err vote_mark(struct vote *vote, uint64_t ledger_at)
     return err;
 }
 
-enum err vote_settle(struct vote *vote, uint64_t named)
+enum err vote_settle(struct vote *vote, uint64_t named, uint64_t trusted_epoch)
 {
     pthread_mutex_lock(&vote->lock);
     struct voting_disk before = vote->disk;
     vote->disk.doubt = VOTE_SURE;
     vote->disk.named = named;
+    vote->disk.trusted_epoch = trusted_epoch;
     enum err err = write_mark(vote); /* without one the next start would be in doubt again, after it has voted */
     if (err != ERR_OK)
         vote->disk = before;

@@ -67,9 +67,9 @@ ERR_MUST_CHECK enum err vote_write(struct vote *vote, const struct vote_file *fi
 /* The ledger is durable up to here: said before anyone is told that a result is held. A mark that cannot be written is
  * ERR_IO: then nothing may be told. */
 ERR_MUST_CHECK enum err vote_mark(struct vote *vote, uint64_t ledger_at);
-/* The doubt is over: a configuration that names the incarnation `named` counts this disk. ERR_IO: it is not, since the
+/* The doubt is over: struct voting_disk says what `named` and `trusted_epoch` are. ERR_IO: all is as it was, since the
  * mark cannot be written. */
-ERR_MUST_CHECK enum err vote_settle(struct vote *vote, uint64_t named);
+ERR_MUST_CHECK enum err vote_settle(struct vote *vote, uint64_t named, uint64_t trusted_epoch);
 /* In doubt from here on: a configuration names another disk of this island. */
 void vote_distrust(struct vote *vote);
 

@@ -177,7 +177,9 @@ static struct change_request change_request_of(const struct change_requests *req
     bool self = slot == progress->view->self;
     bool doubt = member_progress_in_doubt(progress, slot);
     uint64_t incarnation = member_progress_incarnation(progress, slot);
-    if (doubt && incarnation != 0)
+    /* An older word may be of the disk before the one that the newest configuration names. */
+    bool fresh_word = self || seat->epoch >= config_log_last(progress->config_log)->epoch;
+    if (doubt && incarnation != 0 && fresh_word)
         request.as.incarnation = incarnation;
     request.as.losses = member_progress_losses(progress, slot);
     if (said && seat->said) {

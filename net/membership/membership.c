@@ -82,7 +82,7 @@ static bool is_another_named(const struct membership *m)
     if (view->self == VIEW_NOBODY || disk->doubt != VOTE_SURE)
         return false;
     uint64_t named = view->members[view->self].as.incarnation;
-    return named != disk->incarnation && named != disk->named;
+    return named != disk->incarnation && named != disk->named && last(m)->epoch > disk->trusted_epoch;
 }
 
 bool membership_votes(const struct membership *m)
@@ -397,11 +397,11 @@ static void decided(struct membership *m, const struct paxos_action *action)
     (void)failed(m, m->conf.host->keep_config(m->conf.user, &entry), "keeping a configuration that was decided");
 }
 
-/* Our disk is in doubt no more. */
-static void end_doubt(struct membership *m)
+/* Our disk is in doubt no more; `trusted_epoch`: as in struct voting_disk. */
+static void end_doubt(struct membership *m, uint64_t trusted_epoch)
 {
     uint64_t named = m->conf.view->members[self_of(m)].as.incarnation;
-    if (failed(m, m->conf.host->settle(m->conf.user, named), "telling the disk that it is not in doubt"))
+    if (failed(m, m->conf.host->settle(m->conf.user, named, trusted_epoch), "telling the disk that it is not in doubt"))
         return;
     if (m->sync != NULL)
         sync_set_votes(m->sync, membership_votes(m));
@@ -420,7 +420,8 @@ static void carry_out(struct membership *m, uint64_t now_ms)
         case PAXOS_DO_DECIDED: decided(m, &action); break;
         case PAXOS_DO_CONFIG_LOG: send_config_log(m, action.to, action.epoch); break;
         case PAXOS_DO_TAKE_OVER: m->take_over = true; break;
-        case PAXOS_DO_VOTE: end_doubt(m); break;
+        /* The next configuration may have been proposed when our disk was another one. */
+        case PAXOS_DO_VOTE: end_doubt(m, last(m)->epoch + 1); break;
         }
     }
     if (m->sealed_ms == 0 && paxos_sealed(m->paxos))
@@ -650,7 +651,7 @@ static void look_at_doubt(struct membership *m, uint64_t now_ms)
             step(m, &recover, now_ms);
         return;
     }
-    end_doubt(m);
+    end_doubt(m, last(m)->epoch);
     member_progress_doubt_anew(&m->progress);
     (void)failed(m, membership_begin(m, now_ms), "the next epoch");
 }
@@ -780,6 +781,23 @@ static void forget_epoch(struct membership *m)
     m->saving = m->saved = 0;
 }
 
+/* What the newest configuration calls our disk, if that is not in doubt. */
+static void judge_name(struct membership *m)
+{
+    const struct voting_disk *disk = m->conf.disk;
+    if (is_another_named(m)) {
+        m->conf.host->distrust(m->conf.user);
+        return;
+    }
+    if (self_of(m) == VIEW_NOBODY || disk->doubt != VOTE_SURE || last(m)->epoch != disk->trusted_epoch)
+        return;
+    uint64_t named = m->conf.view->members[self_of(m)].as.incarnation;
+    if (named == disk->incarnation || named == disk->named)
+        return;
+    (void)failed(m, m->conf.host->settle(m->conf.user, named, disk->trusted_epoch),
+                 "keeping by which name the disk votes");
+}
+
 enum err membership_begin(struct membership *m, uint64_t now_ms)
 {
     const struct config *config = last(m);
@@ -787,8 +805,7 @@ enum err membership_begin(struct membership *m, uint64_t now_ms)
     for (uint32_t i = 0; i < config->members_count; i++)
         if (config->members[i].voter && count < PAXOS_VOTERS_MAX)
             voters[count++] = config->members[i].id;
-    if (is_another_named(m))
-        m->conf.host->distrust(m->conf.user);
+    judge_name(m);
     member_progress_begin(&m->progress, now_ms);
     TRY(load_all_evidence(m));
     change_requests_fulfil(&m->requests, &m->progress, config);

@@ -29,6 +29,7 @@ struct voting_disk {
     enum vote_doubt doubt;
     uint64_t incarnation;   /* never 0 */
     uint64_t named;         /* by the configuration when the last doubt ended: this one, or one before it */
+    uint64_t trusted_epoch; /* configurations up to this one's may name any: they may be older than that end */
     struct paxos_vote vote; /* the last one, durable or not; all zero if there is none */
 };
 
@@ -70,8 +71,8 @@ struct membership_io {
      * caller of load_evidence() frees `*bytes`; ERR_NOTFOUND: there is none. */
     enum err (*save_evidence)(void *user, uint32_t id, const uint8_t *bytes, size_t bytes_count);
     enum err (*load_evidence)(void *user, uint32_t id, uint8_t **bytes, size_t *bytes_count);
-    /* The disk is in doubt no more, durably, and stands for the incarnation `named`. A failure: it still is. */
-    enum err (*settle)(void *user, uint64_t named);
+    /* The disk is in doubt no more, durably, and has these values. A failure: nothing has changed. */
+    enum err (*settle)(void *user, uint64_t named, uint64_t trusted_epoch);
     /* The disk is in doubt from here on, though it forgot nothing: the configuration names another one of our key. If
      * that cannot be made durable, nothing: the next start finds the same. */
     void (*distrust)(void *user);

@@ -86,7 +86,7 @@ static enum err make_disk(const struct begun_island *island, uint64_t *incarnati
     TRY(fsio_mkdirs(island->sockets, 0755));
     TRY(vote_open(&conf, 0, &vote));
     *incarnation = vote_incarnation(vote);
-    enum err err = vote_settle(vote, vote_incarnation(vote));
+    enum err err = vote_settle(vote, vote_incarnation(vote), 0);
     vote_close(vote);
     return err;
 }

@@ -229,7 +229,7 @@ static void open_vote(struct isle *isle)
     assert_ok(fsio_mkdirs(isle->conf.run_folder, 0755));
     assert_ok(vote_open(&conf, ledger_at(isle->ledger), &isle->vote));
     if (!isle->run->doubt && vote_doubt(isle->vote) != VOTE_SURE)
-        assert_ok(vote_settle(isle->vote, isle->configs.view.members[isle->configs.view.self].as.incarnation));
+        assert_ok(vote_settle(isle->vote, isle->configs.view.members[isle->configs.view.self].as.incarnation, 0));
 }
 
 static void open_parts(struct isle *isle)

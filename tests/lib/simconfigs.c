@@ -324,7 +324,8 @@ void sim_mark(uint32_t i)
                                      .number = disk->number,
                                      .incarnation = disk->incarnation,
                                      .stored = disk->stored,
-                                     .named = island->voting.named};
+                                     .named = island->voting.named,
+                                     .trusted_epoch = island->voting.trusted_epoch};
 }
 
 /* ---- what can still be decided ---- */

@@ -211,14 +211,17 @@ static enum err load_evidence(void *user, uint32_t id, uint8_t **bytes, size_t *
     return sim_load_evidence(*(const uint32_t *)user, sim_of(id), bytes, bytes_count);
 }
 
-static enum err settle(void *user, uint64_t named)
+static enum err settle(void *user, uint64_t named, uint64_t trusted_epoch)
 {
     uint32_t i = *(const uint32_t *)user;
     struct sim_island *island = &sim->island[i];
-    sim_tell("island %u votes: its disk is not in doubt", i);
-    sim->tally.recoveries++;
+    bool ends = island->voting.doubt != VOTE_SURE;
+    if (ends)
+        sim_tell("island %u votes: its disk is not in doubt", i);
+    sim->tally.recoveries += ends;
     island->voting.doubt = VOTE_SURE;
     island->voting.named = named;
+    island->voting.trusted_epoch = trusted_epoch;
     sim_mark(i);
     return ERR_OK;
 }

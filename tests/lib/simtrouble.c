@@ -103,6 +103,7 @@ static void judge_disk(uint32_t i)
     else
         island->voting.doubt = mark->doubt;
     island->voting.named = mark->named;
+    island->voting.trusted_epoch = mark->trusted_epoch;
     bool same = mark->there && mark->number == disk->number && mark->incarnation == disk->incarnation &&
                 disk->stored >= mark->stored;
     if (same)

@@ -81,7 +81,7 @@ struct sim_disk {
 struct sim_mark {
     bool there;
     enum vote_doubt doubt; /* of this disk, which has not been forgiven yet */
-    uint64_t number, incarnation, stored, named;
+    uint64_t number, incarnation, stored, named, trusted_epoch;
 };
 
 /* Every configuration that anyone composed; its number in the world names it, 0: none. */

@@ -14,7 +14,7 @@
 #include "daemon/membership/vote.h"
 #include "tests/lib/outofmem.h"
 
-enum { LEDGER = 4000, CONFIG_BYTES = 700, BOOT_AT = 8, MARK_BODY = 80 };
+enum { LEDGER = 4000, CONFIG_BYTES = 700, BOOT_AT = 8, MARK_BODY = 88 };
 
 static const char *folder, *mark;
 
@@ -92,7 +92,7 @@ static uint64_t live(void)
 {
     struct vote *vote = open_vote(0);
     struct paxos_vote last = a_vote(1);
-    assert_ok(vote_settle(vote, vote_incarnation(vote)));
+    assert_ok(vote_settle(vote, vote_incarnation(vote), 0));
     assert_ok(save(vote, &last));
     last = a_vote(2);
     assert_ok(save(vote, &last));
@@ -140,7 +140,7 @@ static void the_first_start_is_fresh(void **state)
     assert_int_not_equal(vote_incarnation(vote), incarnation);
     incarnation = vote_incarnation(vote);
     assert_ok(vote_mark(vote, LEDGER));
-    assert_ok(vote_settle(vote, vote_incarnation(vote)));
+    assert_ok(vote_settle(vote, vote_incarnation(vote), 0));
     assert_sure(vote);
     vote_close(vote);
     vote = open_vote(LEDGER);
@@ -232,7 +232,7 @@ static void assert_stays_in_doubt(uint64_t ledger_at, uint64_t incarnation, cons
     assert_doubt(vote, "no configuration has named it");
     assert_int_equal(vote_incarnation(vote), first);
     assert_last(vote, 5);
-    assert_ok(vote_settle(vote, vote_incarnation(vote)));
+    assert_ok(vote_settle(vote, vote_incarnation(vote), 0));
     assert_sure(vote);
     incarnation = vote_incarnation(vote);
     vote_close(vote);
@@ -258,11 +258,12 @@ static void a_disk_beside_which_another_is_named_is_in_doubt_until_it_is_named(v
     assert_doubt(vote, "no configuration has named it");
     assert_int_equal(vote_incarnation(vote), incarnation);
     assert_last(vote, 2);
-    assert_ok(vote_settle(vote, incarnation + 1)); /* with all others, by the name of a disk that is gone */
+    assert_ok(vote_settle(vote, incarnation + 1, 5)); /* with all others, by the name of a disk that is gone */
     vote_close(vote);
     vote = open_vote(LEDGER);
     assert_sure(vote);
     assert_true(vote_incarnation(vote) == incarnation && vote_disk(vote)->named == incarnation + 1);
+    assert_int_equal(vote_disk(vote)->trusted_epoch, 5);
     vote_close(vote);
 }
 
@@ -306,7 +307,7 @@ static void an_older_folder_of_another_incarnation_is_in_doubt(void **state)
     assert_doubt(vote, "emptied");
     struct paxos_vote last = a_vote(3);
     assert_ok(save(vote, &last));
-    assert_ok(vote_settle(vote, vote_incarnation(vote))); /* as many votes as the older one has */
+    assert_ok(vote_settle(vote, vote_incarnation(vote), 0)); /* as many votes as the older one has */
     assert_ok(save(vote, &last));
     vote_close(vote);
     write_all(testlib_path(folder, "vote"), older, bytes);
@@ -442,10 +443,10 @@ static void without_a_place_for_the_mark_nothing_is_told(void **state)
     const char *good = mark;
     mark = testlib_path(folder, "nowhere/the.mark");
     struct vote *vote = open_vote(0);
-    assert_fails(ERR_IO, "cannot create", vote_settle(vote, vote_incarnation(vote)));
+    assert_fails(ERR_IO, "cannot create", vote_settle(vote, vote_incarnation(vote), 0));
     assert_int_equal(vote_doubt(vote), VOTE_FRESH); /* the doubt is not over */
     assert_ok(fsio_mkdirs(testlib_path(folder, "nowhere"), 0700));
-    assert_ok(vote_settle(vote, vote_incarnation(vote))); /* tried again */
+    assert_ok(vote_settle(vote, vote_incarnation(vote), 0)); /* tried again */
     assert_sure(vote);
     assert_ok(vote_mark(vote, LEDGER));
     vote_close(vote);

@@ -211,7 +211,7 @@ enum err config_pack(const struct config *config, uint8_t **bytes, size_t *bytes
         return err_set(ERR_ARG,
                        "a configuration of %" PRIu32 " members, %" PRIu32 " starts and %" PRIu32 " carried results",
                        config->members_count, config->starts_count, config->carried_count);
-    TRY(mem_new(1, sizeof *rows, "a configuration being packed", &rows));
+    TRY(mem_new_unset(1, sizeof *rows, "a configuration being packed", &rows));
     to_proto(config, rows, &proto);
     *bytes_count = diloco__config__get_packed_size(&proto);
     enum err err = ERR_OK;
@@ -219,7 +219,7 @@ enum err config_pack(const struct config *config, uint8_t **bytes, size_t *bytes
         err = err_set(ERR_ARG, "a configuration of %zu bytes, more than %d: too many members, or results to carry",
                       *bytes_count, CONFIG_BYTES_MAX);
     else
-        err = mem_new(*bytes_count, 1, "a packed configuration", bytes);
+        err = mem_new_unset(*bytes_count, 1, "a packed configuration", bytes);
     if (err == ERR_OK)
         diloco__config__pack(&proto, *bytes);
     mem_free(rows);

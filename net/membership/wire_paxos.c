@@ -89,7 +89,7 @@ static enum err pack_promise(const struct paxos_message *message, uint8_t **byte
     Diloco__Promise proto = DILOCO__PROMISE__INIT;
     if (message->rows_count > CONFIG_FRAGMENTS_MAX)
         return err_set(ERR_ARG, "a promise with %" PRIu32 " fragments", message->rows_count);
-    TRY(mem_new(1, sizeof *rows, "a message being packed", &rows));
+    TRY(mem_new_unset(1, sizeof *rows, "a message being packed", &rows));
     enum err err = rows_to_proto(message, rows);
     proto.epoch = message->epoch;
     proto.ballot = message->ballot;

@@ -24,6 +24,30 @@ static uint64_t beats_due_ms[SIM_BEATS_MAX]; /* 0: not used */
 
 /* ---- objects ---- */
 
+/* How much of a fragment it is, in slots of shards: a state is all of it, with its momentum. */
+static uint32_t slots_of(uint32_t from, const struct wire_key *key)
+{
+    const struct shardmap *map = &config_log_last(sim->island[from].config_log)->map;
+    uint32_t slots = 0;
+    if (key->kind == WIRE_STATE)
+        return 2 * SHARDMAP_SLOTS;
+    for (uint32_t k = 0; k < SHARDMAP_SLOTS; k++)
+        slots += map->owner[k] == key->owner;
+    return slots;
+}
+
+/* It takes its turn on the sender's uplink and the receiver's downlink together, as it does for dilococtl plan
+ * (daemon/ctl/simulate.c). Returns when it has left both. */
+static uint64_t pass_lines(uint32_t from, uint32_t to, const struct wire_key *key)
+{
+    uint64_t *up_ms = &sim->island[from].up_free_ms, *down_ms = &sim->island[to].down_free_ms;
+    uint64_t start_ms = sim->now_ms > *up_ms ? sim->now_ms : *up_ms;
+    start_ms = *down_ms > start_ms ? *down_ms : start_ms;
+    *up_ms = *down_ms = start_ms + (uint64_t)sim->fragment_ms * slots_of(from, key) / SHARDMAP_SLOTS;
+    sim->tally.line_ms += *up_ms - start_ms;
+    return *up_ms;
+}
+
 void sim_add_object(uint32_t from, uint32_t to, const struct wire_key *key)
 {
     struct sim_object *slot = NULL;
@@ -45,9 +69,13 @@ void sim_add_object(uint32_t from, uint32_t to, const struct wire_key *key)
         SIM_HOLDS(sim->objects_end < SIM_OBJECTS_MAX, "too many objects");
         slot = &objects[sim->objects_end++];
     }
-    *slot = (struct sim_object){
-        true, from, to, sim->island[from].session, sim->island[to].session, sim->now_ms + 5 + sim_below(sim->line_ms),
-        *key};
+    *slot = (struct sim_object){true,
+                                from,
+                                to,
+                                sim->island[from].session,
+                                sim->island[to].session,
+                                pass_lines(from, to, key) + 5 + sim_below(sim->line_ms),
+                                *key};
 }
 
 void sim_retire(uint32_t i, uint32_t kind, uint32_t f, uint64_t version_max)
@@ -180,9 +208,12 @@ static void try_object(struct sim_object *o)
         return;
     }
     o->try_ms = sim->now_ms + 20 + sim_below(2 * sim->line_ms);
-    if (!sim_linked(o->from, o->to) || sim_stopped(o->from) || sim_stopped(o->to) || !sim_knows(o->to, o->from) ||
-        sim_chance(sim->loss_percent))
-        return; /* what comes is acknowledged */
+    if (!sim_linked(o->from, o->to) || sim_stopped(o->from) || sim_stopped(o->to) || !sim_knows(o->to, o->from))
+        return;
+    if (sim_chance(sim->loss_percent)) { /* it goes once more: what comes is acknowledged */
+        o->try_ms += pass_lines(o->from, o->to, &o->key) - sim->now_ms;
+        return;
+    }
     enum sync_want want = sync_wants(to->sync, &o->key, sim_slot(o->to, o->from));
     if (want == SYNC_NOT_YET)
         return;

@@ -135,10 +135,11 @@ struct sim_island {
     struct view view;
     struct certificates *certificates; /* NULL: of the witness */
     struct voting_disk voting;
-    uint64_t full_ms;   /* the disk takes nothing until then */
-    uint64_t clock_ms;  /* by how much its clock has jumped */
-    uint64_t drains_ms; /* it leaves until then, by its own word */
-    bool forgot;        /* what its disks had up to this incarnation, which a configuration may still come to name */
+    uint64_t full_ms;                  /* the disk takes nothing until then */
+    uint64_t clock_ms;                 /* by how much its clock has jumped */
+    uint64_t drains_ms;                /* it leaves until then, by its own word */
+    uint64_t up_free_ms, down_free_ms; /* when its lines have sent, and brought, all that is on its way */
+    bool forgot; /* what its disks had up to this incarnation, which a configuration may still come to name */
     uint64_t forgot_upto;
     struct sim_voice voice;
     uint64_t revive_ms, trainer_up_ms, go_on_ms; /* go_on_ms: stopped until then */
@@ -199,6 +200,7 @@ enum sim_lie {
 struct sim_tally {
     unsigned blackouts, recoveries, older, emptied, witness_disks, deaths, joined, proposers_died, forks, named, swaps,
         stuck, equivocated, full, uncommitted, asked, forgiven, turns, distrusted;
+    uint64_t line_ms; /* for which objects held a line */
 };
 
 struct sim_world {
@@ -221,16 +223,17 @@ struct sim_world {
     unsigned loss_percent, kill_permille;
     unsigned shuffle_permille; /* how often who wants to own, or an uplink, changes for no reason */
     uint32_t quorum;
-    uint32_t line_ms; /* how long an object may take, about */
-    bool jumps;       /* a clock jumps now and then */
-    bool forgives;    /* losses are, since clocks jump by hours */
-    bool people;      /* ask for an eviction now and then, or drain an island */
-    uint32_t disk_ms; /* how long a vote or a configuration may take to be durable; 0: no time */
-    bool full;        /* a disk takes nothing for a while, now and then */
-    bool flips;       /* memory is damaged now and then */
-    bool disks;       /* a disk comes back older or empty now and then, or without what was not flushed */
-    bool deaths;      /* an island goes for good now and then */
-    bool blackouts;   /* power is lost everywhere now and then */
+    uint32_t line_ms;     /* how long an object may take, about, apart from its turn on the lines */
+    uint32_t fragment_ms; /* how long a whole fragment holds a line; 0: no time */
+    bool jumps;           /* a clock jumps now and then */
+    bool forgives;        /* losses are, since clocks jump by hours */
+    bool people;          /* ask for an eviction now and then, or drain an island */
+    uint32_t disk_ms;     /* how long a vote or a configuration may take to be durable; 0: no time */
+    bool full;            /* a disk takes nothing for a while, now and then */
+    bool flips;           /* memory is damaged now and then */
+    bool disks;           /* a disk comes back older or empty now and then, or without what was not flushed */
+    bool deaths;          /* an island goes for good now and then */
+    bool blackouts;       /* power is lost everywhere now and then */
     enum sim_lie lie;
     uint32_t liar;
     bool copied;                      /* its disk is, and a second daemon has begun */

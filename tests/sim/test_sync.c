@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The protocol of N islands in virtual time under a seeded network: the core (net/sync) and the membership
- * (net/membership) that the daemon has, joined as the daemon
- * joins them. Faults in swarms drawn from the seed: delay, loss, repetition, reordering, links broken both ways or one
+ * (net/membership) that the daemon has, joined as the daemon joins them. Faults in swarms drawn from the seed: delay,
+ * loss, repetition, reordering, lines on which objects take turns, as in dilococtl plan, links broken both ways or one
  * way; daemons killed, some for good, proposers killed half-way, daemons stopped; what was not flushed lost, disks
  * full, slow, older or empty, power lost everywhere; killed trainers, damaged memory; islands that join, owners that
  * change, two proposers at once; a witness; a member that lies. After every event that could break it
@@ -252,6 +252,7 @@ static void add_up(void)
     tally.forgiven += t->forgiven;
     tally.turns += t->turns;
     tally.distrusted += t->distrusted;
+    tally.line_ms += t->line_ms;
 }
 
 static void print_tally(const char *name)
@@ -260,11 +261,11 @@ static void print_tally(const char *name)
         "%s: %u worlds, %llu epochs, %llu versions; power lost everywhere %u, disks older %u, emptied %u "
         "(a witness's %u), doubts ended %u, islands gone %u, joined %u, proposers dead half-way %u, disks full %u, "
         "people ask %u, losses forgiven %u, turns of two daemons of one key %u (doubts %u), "
-        "forks by liars %u, liars proved %u, states not committed %u, too much lost to go on %u\n",
+        "objects held lines for %llu s, forks by liars %u, liars proved %u, states not committed %u, too much lost to go on %u\n",
         name, worlds, (unsigned long long)epochs, (unsigned long long)versions, tally.blackouts, tally.older,
         tally.emptied, tally.witness_disks, tally.recoveries, tally.deaths, tally.joined, tally.proposers_died,
-        tally.full, tally.asked, tally.forgiven, tally.turns, tally.distrusted, tally.forks, tally.equivocated,
-        tally.uncommitted, tally.stuck);
+        tally.full, tally.asked, tally.forgiven, tally.turns, tally.distrusted,
+        (unsigned long long)tally.line_ms / 1000, tally.forks, tally.equivocated, tally.uncommitted, tally.stuck);
 }
 
 /* Two who are on the roster do not hear each other any more, or one of them does not hear the other one. Not the
@@ -428,6 +429,7 @@ static void draw(const struct mix *mix)
     sim->forgives = mix->rough && seed % 9 == 2;
     sim->people = mix->rough && !mix->sever && sim_chance(30);
     sim->line_ms = mix->rough && sim_chance(20) ? SIM_LINE_MS + (uint32_t)sim_below(3000) : SIM_LINE_MS;
+    sim->fragment_ms = mix->rough && seed % 4 == 1 ? 1 + (uint32_t)(seed % 150) : 0;
     for (uint32_t f = 0; f < sim->fragments; f++)
         sim->shards_counts[f] = 1 + (uint32_t)sim_below(SIM_SHARDS_FEW);
     uint32_t joiners = mix->sever ? sim->n - 3 : sim->n / 2; /* at most */

@@ -4,7 +4,8 @@
 # A test is a program: exit 0 passes, 77 skips (its last line is the reason), anything else fails.
 # A line "skip: REASON" inside a test counts as a skipped part of it, so that nothing skipped looks like a pass.
 # Those that mostly compute run beside each other, as many as there are processors; then unit tests, twice as many; then
-# programs that start daemons and mostly wait, one more than processors, the longest first; at last scripts, one by one.
+# programs that start daemons and mostly wait, three times as many, the longest first; at last scripts, as many as there
+# are processors.
 # Under a sanitizer all but the first run one by one: there they compute, too.
 set -u
 logs=$BUILD/test-logs
@@ -69,14 +70,21 @@ together() { # how many, pattern, tests
 }
 # The longest first, or the last of them would be waited for alone.
 by_length() {
-    long='/test_(trouble|join|refused|damaged|disk|islands|size|state_transfer|liar|outlives|harmless)$'
-    printf '%s\n' "$@" | grep -E "$long"
-    printf '%s\n' "$@" | grep -vE "$long"
+    long=
+    for name in sim/test_sync system/test_trouble system/test_islands system/test_join system/test_disk system/test_size \
+        system/test_state_transfer system/test_damaged system/test_liar system/test_outlives system/test_harmless \
+        system/test_refused system/docs sim/test_epochs num/outer_bits unit/test_join_client; do
+        printf '%s\n' "$@" | grep -E "/$name(\.sh)?\$"
+        long="$long|$name"
+    done
+    printf '%s\n' "$@" | grep -vE "/(${long#|})(\.sh)?\$"
 }
-together "$(nproc)" '^(script:)?(sim|num|emu|lint|fuzz)/' "$@"
+sorted=$(by_length "$@")
+together "$(nproc)" '^(script:)?(sim|num|emu|lint|fuzz)/' $sorted
 if [ -z "${SAN:-}" ]; then
-    together $((2 * $(nproc))) '^unit/' "$@"
-    together $(($(nproc) + 1)) '^system/' $(by_length "$@")
+    together $((2 * $(nproc))) '^unit/' $sorted
+    together $((3 * $(nproc))) '^system/' $sorted
+    together "$(nproc)" '^script:system/' $sorted
 fi
 for test in "$@"; do
     [ -f "$(stem_of "$test").count" ] || "$0" --one "$test"

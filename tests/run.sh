@@ -4,8 +4,8 @@
 # A test is a program: exit 0 passes, 77 skips (its last line is the reason), anything else fails.
 # A line "skip: REASON" inside a test counts as a skipped part of it, so that nothing skipped looks like a pass.
 # Those that mostly compute run beside each other, as many as there are processors; then unit tests, twice as many; then
-# programs that start daemons and mostly wait, three times as many, the longest first; at last scripts, as many as there
-# are processors.
+# programs that start daemons and mostly wait, three times as many; at last scripts, and programs whose trainers compute
+# all the time, as many as there are processors: beside these the others would wait twice as long. The longest first.
 # Under a sanitizer all but the first run one by one: there they compute, too.
 set -u
 logs=$BUILD/test-logs
@@ -64,6 +64,7 @@ together() { # how many, pattern, tests
     at_once=$1 pattern=$2
     shift 2
     for test in "$@"; do
+        [ -f "$(stem_of "$test").count" ] && continue
         case $test in *.sh) name=script:$(name_of "$test") ;; *) name=$(name_of "$test") ;; esac
         echo "$name" | grep -qE "$pattern" && printf '%s\0' "$test"
     done | xargs -0 -r -n 1 -P "$at_once" "$0" --one
@@ -71,20 +72,21 @@ together() { # how many, pattern, tests
 # The longest first, or the last of them would be waited for alone.
 by_length() {
     long=
-    for name in sim/test_sync system/test_trouble system/test_islands system/test_join system/test_disk system/test_size \
-        system/test_state_transfer system/test_damaged system/test_liar system/test_outlives system/test_harmless \
-        system/test_refused system/docs sim/test_epochs num/outer_bits unit/test_join_client; do
+    for name in sim/test_sync system/test_trouble system/test_disk system/test_size system/test_state_transfer \
+        system/test_islands system/test_damaged system/test_liar system/test_outlives system/test_harmless \
+        system/test_refused system/test_join system/docs system/ranks system/test_supervised system/demo sim/test_epochs num/outer_bits unit/test_join_client; do
         printf '%s\n' "$@" | grep -E "/$name(\.sh)?\$"
         long="$long|$name"
     done
     printf '%s\n' "$@" | grep -vE "/(${long#|})(\.sh)?\$"
 }
+waiting='trouble|islands|disk|size|state_transfer|damaged|outlives|harmless|liar|refused|paused|own_trainer|watch|copying|rogue'
 sorted=$(by_length "$@")
 together "$(nproc)" '^(script:)?(sim|num|emu|lint|fuzz)/' $sorted
 if [ -z "${SAN:-}" ]; then
     together $((2 * $(nproc))) '^unit/' $sorted
-    together $((3 * $(nproc))) '^system/' $sorted
-    together "$(nproc)" '^script:system/' $sorted
+    together $((3 * $(nproc))) "^system/test_($waiting)\$" $sorted
+    together "$(nproc)" '^(script:)?system/' $sorted
 fi
 for test in "$@"; do
     [ -f "$(stem_of "$test").count" ] || "$0" --one "$test"

@@ -63,7 +63,7 @@ const char *village_spec(int interval)
 {
     return testlib_file(folder, "small.ini",
                         "[run]\nname = small\nsteps = 1000000\n"
-                        "[model]\nwidth = 16\nlayers = 2\nheads = 2\ncontext = 16\n[train]\nbatch = 1\n"
+                        "[model]\nwidth = 64\nlayers = 2\nheads = 2\ncontext = 32\n[train]\nbatch = 4\n"
                         "[sync]\ninterval = %d\nlayers_per_fragment = 1\n",
                         interval);
 }

@@ -413,6 +413,32 @@ static void ranks_that_were_not_meant_are_refused(void **state)
     free((void *)(uintptr_t)out);
 }
 
+static void assert_threads(int width, int batch, long threads)
+{
+    char run[400], out[400], want[80];
+    snprintf(run, sizeof run, "%s",
+             testlib_file(folder, "threads.ini",
+                          "[run]\nname = x\nsteps = 1\n[model]\nlayers = 1\nheads = 2\nwidth = %d\ncontext = 32\n"
+                          "[train]\nbatch = %d\n",
+                          width, batch));
+    snprintf(out, sizeof out, "%s/threads-%d", folder, width);
+    snprintf(want, sizeof want, ", %ld of %ld processors", threads, sysconf(_SC_NPROCESSORS_ONLN));
+    assert_int_equal(
+        RUN("diloco-worker", "train", "--run", run, "--data", "README.md", "--out", out, "--device", "cpu"), 0);
+    assert_says(want);
+}
+
+/* To wake a thread for a small product takes longer than the product. */
+static void a_small_model_takes_few_threads(void **state)
+{
+    (void)state;
+    assert_threads(16, 1, 1);
+    if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
+        print_message("skip: that a larger one takes more: there is one processor\n");
+    else
+        assert_threads(256, 1, 2);
+}
+
 int main(void)
 {
     assert_ok(digest_init());
@@ -427,6 +453,7 @@ int main(void)
         cmocka_unit_test(what_a_command_does_not_take_it_refuses),
         cmocka_unit_test(what_the_trainer_s_commands_do_not_take_they_refuse),
         cmocka_unit_test(ranks_that_were_not_meant_are_refused),
+        cmocka_unit_test(a_small_model_takes_few_threads),
         cmocka_unit_test(a_line_is_planned_for),
         cmocka_unit_test(a_running_island_is_looked_at_and_steered),
     };

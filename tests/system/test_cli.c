@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "common/digest.h"
+#include "common/processors.h"
 #include "common/fsio.h"
 #include "common/mem.h"
 #include "tests/lib/cli.h"
@@ -433,7 +434,7 @@ static void a_small_model_takes_few_threads(void **state)
 {
     (void)state;
     assert_threads(16, 1, 1);
-    if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
+    if (processors_here() < 2)
         print_message("skip: that a larger one takes more: there is one processor\n");
     else
         assert_threads(256, 1, 2);

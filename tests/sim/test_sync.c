@@ -540,6 +540,24 @@ static void a_liar_holds_nobody_up(void **state)
     run_mix(&(struct mix){.name = "one liar", .n_min = 3, .n_max = 5, .liars = true, .steady = true}, 150);
 }
 
+/* Worlds in which a fault was found that few others show. */
+static void worlds_that_once_broke_hold(void **state)
+{
+    (void)state;
+    static const struct {
+        struct mix mix;
+        uint64_t seed;
+    } worlds_kept[] = {
+        /* A disk recovers, and a configuration proposed before that names the one before it. */
+        {{.name = "three or four", .n_min = 3, .n_max = 4, .rough = true}, 60039},
+        {{.name = "two and a witness", .n_min = 3, .n_max = 3, .rough = true, .witness = true}, 60040},
+        /* A disk forgets the configuration by which it votes. */
+        {{.name = "quorum", .n_min = 3, .n_max = SIM_SMALL, .rough = true, .quorum = true}, 60208},
+    };
+    for (size_t k = 0; k < sizeof worlds_kept / sizeof worlds_kept[0]; k++)
+        run_seed(worlds_kept[k].seed, &worlds_kept[k].mix);
+}
+
 /* As many islands as a run may have. */
 static void promises_hold_for_many_islands(void **state)
 {
@@ -574,6 +592,7 @@ int main(void)
         cmocka_unit_test(a_line_that_is_cut_stops_nobody),
         cmocka_unit_test(a_liar_holds_nobody_up),
         cmocka_unit_test(promises_hold_for_many_islands),
+        cmocka_unit_test(worlds_that_once_broke_hold),
     };
     int failures = cmocka_run_group_tests(tests, NULL, NULL);
     print_message("at most %u objects of a fragment from one island to another\n", most_waiting);

@@ -129,9 +129,9 @@ static const struct conf_key keys[] = {
      "processes must be a multiple of it; so many of them together count as one where the batch is shared out."},
     {"worker", "threads", CONF_INT, AT(threads), "0", 0, 1024, NULL, "threads",
      "CPU threads of the trainer, of each of its processes; 0: as many as the model's size is worth, up to all, shared "
-     "among them. Several trainers on one machine "
-     "share its cores best where each has some of its own. Threads that wait sleep, unless OMP_WAIT_POLICY in the "
-     "daemon's environment says otherwise: active is for a machine that does nothing else."},
+     "among them. Several trainers on one machine share its cores best where each has some of its own. Threads that "
+     "wait sleep, unless OMP_WAIT_POLICY in the daemon's environment says otherwise: active is for a machine that does "
+     "nothing else."},
     {"worker", "checkpoint_every", CONF_INT, AT(checkpoint_every), "200", 0, 1e9, NULL, "steps",
      "Steps between the trainer's checkpoints; 0: only at the end."},
     {"worker", "eval_every", CONF_INT, AT(eval_every), "0", 0, 1e9, NULL, "steps",

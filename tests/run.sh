@@ -74,7 +74,8 @@ by_length() {
     long=
     for name in sim/test_sync system/test_trouble system/test_disk system/test_size system/test_state_transfer \
         system/test_islands system/test_damaged system/test_liar system/test_outlives system/test_harmless \
-        system/test_refused system/test_join system/docs system/ranks system/test_supervised system/demo sim/test_epochs num/outer_bits unit/test_join_client; do
+        system/test_refused system/test_join system/docs system/ranks system/test_supervised system/demo \
+        sim/test_epochs num/outer_bits unit/test_join_client; do
         printf '%s\n' "$@" | grep -E "/$name(\.sh)?\$"
         long="$long|$name"
     done

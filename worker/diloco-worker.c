@@ -196,13 +196,14 @@ static const char *device_of(const struct arguments *a)
     return a->devices != NULL && strcmp(a->device, "auto") == 0 ? "cuda" : a->device;
 }
 
-/* How many CPU threads a rank takes where nobody says it, of its share of all. A layer wakes all of them about
- * thirty times, and to wake one takes up to 0.1 ms: with less to multiply for each, fewer are faster. Measured on two
- * cores of a virtual machine, steps of one thread and of two: 0.1 and 2.3 ms with 4 thousand multiplications in a
- * matrix of a layer, 2.7 and 6.1 ms with a million, 16 and 12 ms with 8 million. */
+/* How many CPU threads a rank takes where nobody says it, of its share of all: each operation wakes them, so one that
+ * has little to multiply is slower by more of them. Steps of two layers on two cores of a virtual machine, three runs
+ * each, with one thread and with two: 0.11 and 2.3 to 2.6 ms with 4 thousand multiplications in a matrix of a layer
+ * (tokens x width x width), 2.7 and 5.0 to 6.2 ms with a million, 4.0 to 5.4 and 6.0 to 7.4 ms with two, 8.1 to 11.2
+ * and 9.4 to 10.7 ms with four, 16 and 12 to 15 ms with eight. */
 static int threads_worth(const struct runspec *spec, int ranks)
 {
-    static const int64_t of_each = 1 << 20;
+    static const int64_t of_each = 1 << 21;
     unsigned processors = processors_here(), share = processors > (unsigned)ranks ? processors / (unsigned)ranks : 1;
     int64_t many = spec->batch * spec->context * spec->width / ranks * spec->width / of_each;
     return many < 1 ? 1 : many < (int64_t)share ? (int)many : (int)share;

@@ -32,7 +32,8 @@ struct vote {
     struct voting_disk disk; /* `doubt` is written by the loop's thread alone, which needs no lock to read it */
     pthread_mutex_t lock;    /* the mark, and what it says */
     int mark_fd;             /* -1: not open yet */
-    uint64_t durable;        /* number of the vote that is on disk */
+    bool mark_locked;
+    uint64_t durable; /* number of the vote that is on disk */
     uint64_t ledger_at;
     bool exposed;
     const char *why;
@@ -82,6 +83,26 @@ static bool read_mark(const struct vote *vote, struct mark *mark)
     return good;
 }
 
+/* A copy of an island's folder beside the first one would find the mark of that one here, and be as sure of its disk:
+ * so one daemon has the mark at a time. Where it cannot be made, nothing. */
+static enum err open_mark(struct vote *vote)
+{
+    bool held;
+    if (vote->mark_fd < 0)
+        vote->mark_fd = open(vote->mark_path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (vote->mark_fd < 0 || vote->mark_locked)
+        return ERR_OK;
+    TRY(fsio_lock(vote->mark_fd, vote->mark_path, &held));
+    vote->mark_locked = held;
+    return held
+               ? ERR_OK
+               : err_set(ERR_CONF,
+                         "another dilocod is running with these sockets or, if this folder is a copy, with this "
+                         "island's key: it has %s; stop it, or give this one sockets of its own ([island] sockets), or "
+                         "join as another island (dilococtl join)",
+                         vote->mark_path);
+}
+
 /* In place: a crash of the machine ends its worth anyway, and a crash of the daemon leaves what was written. With the
  * lock. */
 static enum err write_mark(struct vote *vote)
@@ -99,8 +120,7 @@ static enum err write_mark(struct vote *vote)
     bytes_put_u64(&writer, vote->disk.trusted_epoch);
     struct digest digest = digest_of(data, MARK_BODY_BYTES);
     bytes_put(&writer, digest.byte, DIGEST_BYTES);
-    if (vote->mark_fd < 0)
-        vote->mark_fd = open(vote->mark_path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    TRY(open_mark(vote));
     if (vote->mark_fd < 0)
         return fsio_failed(ERR_IO, "cannot create %s", vote->mark_path);
     if (pwrite(vote->mark_fd, data, sizeof data, 0) != (ssize_t)sizeof data)
@@ -260,6 +280,7 @@ enum err vote_open(const struct vote_conf *conf, uint64_t ledger_at, struct vote
     TRY_OUT(mem_strdup(conf->mark, &vote->mark_path));
     read_boot(vote);
     TRY_OUT(load(vote));
+    TRY_OUT(open_mark(vote));
     TRY_OUT(judge(vote, ledger_at));
 out:
     if (err != ERR_OK)

@@ -31,8 +31,8 @@ struct vote_conf {
 
 struct vote;
 
-/* `ledger_at`: how far the ledger reaches as it was found (ledger_at()). ERR_CORRUPT: the file is damaged, with
- * the remedy; ERR_IO, ERR_NOMEM. */
+/* `ledger_at`: how far the ledger reaches as it was found (ledger_at()). ERR_CORRUPT: the file is damaged; ERR_CONF:
+ * another daemon has the mark, since it has this key, too; both with the remedy; ERR_IO, ERR_NOMEM. */
 ERR_MUST_CHECK enum err vote_open(const struct vote_conf *conf, uint64_t ledger_at, struct vote **out);
 /* NULL is fine. */
 void vote_close(struct vote *vote);

@@ -314,8 +314,6 @@ static void copy_island(void)
         island->trainer[f].work = sim->other.trainer[f].work;
     island->wants_shards = sim->other.wants_shards;
     island->uplink = sim->other.uplink;
-    island->up_free_ms = sim->other.up_free_ms;
-    island->down_free_ms = sim->other.down_free_ms;
     sim->copied = true;
 }
 

@@ -196,6 +196,23 @@ static void a_copy_of_the_folder_that_is_put_back_is_noticed(void **state)
     assert_int_equal(CTL("stop"), 0);
 }
 
+/* Nothing is running when it is made, so that its disk is as sure as the first one's. */
+static void a_copy_beside_the_first_one_is_refused(void **state)
+{
+    (void)state;
+    const char *copy = testlib_path(village_folder(), "beside");
+    shell("cp -a %1$s %2$s", home, copy);
+    assert_true(homes_configure(copy, "net", "listen", homes_somewhere()));
+    assert_int_equal(CTL("start"), 0);
+    int pid = daemon_pid();
+    assert_int_equal(RUN("dilocod", "--home", copy), 2);
+    assert_says("if this folder is a copy, with this island's key");
+    assert_true(lives(pid));
+    wait_for_versions(ask(NULL, "versions") + 3);
+    assert_int_equal(CTL("stop"), 0);
+    shell("rm -r %2$s", home, copy);
+}
+
 static void it_is_stopped_and_goes_on_from_where_it_was(void **state)
 {
     (void)state;
@@ -374,6 +391,7 @@ int main(void)
         cmocka_unit_test(a_second_start_and_a_second_init_change_nothing),
         cmocka_unit_test(it_is_stopped_and_goes_on_from_where_it_was),
         cmocka_unit_test(a_copy_of_the_folder_that_is_put_back_is_noticed),
+        cmocka_unit_test(a_copy_beside_the_first_one_is_refused),
         cmocka_unit_test(a_trainers_threads_wait_asleep_unless_the_environment_says),
         cmocka_unit_test(the_trainer_of_a_killed_daemon_is_stopped_as_well),
         cmocka_unit_test(whom_a_stale_file_names_is_not_ended),

@@ -4,7 +4,9 @@
 #include "tests/lib/testlib.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -267,6 +269,24 @@ static void a_disk_beside_which_another_is_named_is_in_doubt_until_it_is_named(v
     vote_close(vote);
 }
 
+/* A copy of a folder that was not running has a vote that fits the mark. */
+static void one_daemon_has_a_mark_at_a_time(void **state)
+{
+    (void)state;
+    machine("vote-twice");
+    uint64_t incarnation = live();
+    struct vote *first = open_vote(LEDGER), *second = NULL;
+    struct vote_conf conf = {.folder = folder, .mark = mark};
+    assert_sure(first);
+    assert_fails(ERR_CONF, "with this island's key", vote_open(&conf, LEDGER, &second));
+    assert_null(second);
+    vote_close(first);
+    second = open_vote(LEDGER);
+    assert_sure(second);
+    assert_true(vote_incarnation(second) == incarnation);
+    vote_close(second);
+}
+
 static void an_older_ledger_is_in_doubt(void **state)
 {
     (void)state;
@@ -450,14 +470,18 @@ static void without_a_place_for_the_mark_nothing_is_told(void **state)
     assert_sure(vote);
     assert_ok(vote_mark(vote, LEDGER));
     vote_close(vote);
-    /* It was sure when it was opened, and the place is gone since. */
+    /* It was sure when it was opened, and nothing more can be written. */
+    struct rlimit before, none;
     vote = open_vote(LEDGER);
     assert_sure(vote);
-    assert_int_equal(unlink(mark), 0);
-    assert_int_equal(rmdir(testlib_path(folder, "nowhere")), 0);
-    struct paxos_vote last = a_vote(1);
-    assert_fails(ERR_IO, "cannot create", vote_mark(vote, LEDGER + 1));
-    assert_fails(ERR_IO, "cannot create", save(vote, &last));
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    none = (struct rlimit){.rlim_cur = 0, .rlim_max = before.rlim_max};
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
+    enum err err = vote_mark(vote, LEDGER + 1);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    signal(SIGXFSZ, SIG_DFL);
+    assert_fails(ERR_IO, "cannot write", err);
     vote_close(vote);
     mark = good;
 }
@@ -513,6 +537,7 @@ int main(void)
         cmocka_unit_test(who_was_killed_votes_at_once),
         cmocka_unit_test(a_vote_that_is_on_its_way_is_not_in_the_mark),
         cmocka_unit_test(a_disk_beside_which_another_is_named_is_in_doubt_until_it_is_named),
+        cmocka_unit_test(one_daemon_has_a_mark_at_a_time),
         cmocka_unit_test(an_older_ledger_is_in_doubt),
         cmocka_unit_test(an_older_folder_is_in_doubt),
         cmocka_unit_test(an_older_folder_of_another_incarnation_is_in_doubt),

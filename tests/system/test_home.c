@@ -210,7 +210,7 @@ static void a_copy_beside_the_first_one_is_refused(void **state)
     assert_true(lives(pid));
     wait_for_versions(ask(NULL, "versions") + 3);
     assert_int_equal(CTL("stop"), 0);
-    shell("rm -r %2$s", home, copy);
+    shell("rm -r %1$s", copy, "");
 }
 
 static void it_is_stopped_and_goes_on_from_where_it_was(void **state)

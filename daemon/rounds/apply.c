@@ -47,9 +47,11 @@ struct receive_job {
     struct slot *slot;
     uint64_t shards;
     size_t values_count;
+    bool owner_known;
     uint8_t owner_key[IDENT_KEY_BYTES];
-    struct digest digest; /* out */
-    bool equivocated;     /* out: its owner has signed another one, too */
+    struct digest carried; /* of the result that the configuration names; zeros: none */
+    struct digest digest;  /* out */
+    bool equivocated;      /* out: its owner has signed another one, too */
 };
 
 /* One part of an outer step, or of the measuring before it. */
@@ -211,6 +213,17 @@ static void keep_evidence(const struct round_context *context, const struct resu
     mem_free(bytes);
 }
 
+/* Of who owned before our configurations begin no key is known here. What is carried from there the voters have named
+ * by its digest, which is as good. */
+static enum err check_owner(const struct receive_job *j, const struct wire_object *what)
+{
+    if (j->owner_known)
+        return wire_object_signed(what, j->owner_key);
+    if (!digest_equal(&what->digest, &j->carried))
+        return err_set(ERR_PROTO, "another one than the configuration carries");
+    return ERR_OK;
+}
+
 static enum err run_receive(struct job *job, struct jobs_scratch *scratch)
 {
     struct receive_job *j = (struct receive_job *)(void *)job;
@@ -222,7 +235,7 @@ static enum err run_receive(struct job *job, struct jobs_scratch *scratch)
     size_t frame_bytes;
     TRY(wire_object_open(j->slot->data, j->slot->bytes, &what, &meta, &frame, &frame_bytes));
     TRY(round_context_check_object(context, &what, key, j->shards));
-    TRY(wire_object_signed(&what, j->owner_key));
+    TRY(check_owner(j, &what));
     TRY(apply_check(context, &meta));
     TRY(codec_check(frame, frame_bytes, j->values_count));
     /* Nothing enters the ledger that a restart could not apply. */
@@ -230,7 +243,7 @@ static enum err run_receive(struct job *job, struct jobs_scratch *scratch)
     struct result_id there = wire_object_result(&what), other;
     j->digest = what.digest;
     TRY(ledger_append(context->conf.ledger, &there, j->slot->data, j->slot->bytes));
-    j->equivocated = results_equivocation(context->conf.ledger, &there, j->owner_key, &other);
+    j->equivocated = j->owner_known && results_equivocation(context->conf.ledger, &there, j->owner_key, &other);
     if (j->equivocated)
         keep_evidence(context, &there, &other);
     return ERR_OK;
@@ -277,7 +290,8 @@ void apply_result_in(struct apply *apply, uint32_t peer, const struct wire_key *
     struct version_part part;
     uint32_t p = round_context_part(context, key, &part);
     const uint8_t *owner_key = parts_owner_key(context->conf.parts, key->epoch, key->owner);
-    if (p == VERSION_PARTS_MAX || owner_key == NULL) { /* an epoch has begun meanwhile, and it counts nowhere */
+    if (p == VERSION_PARTS_MAX || (owner_key == NULL && !part.carried)) {
+        /* An epoch has begun meanwhile, and it counts nowhere. */
         round_context_judged(context, peer, key, WIRE_NOT_NEEDED);
         return;
     }
@@ -290,7 +304,10 @@ void apply_result_in(struct apply *apply, uint32_t peer, const struct wire_key *
     j->key = *key;
     j->peer = peer;
     j->shards = part.shards;
-    memcpy(j->owner_key, owner_key, sizeof j->owner_key);
+    j->owner_known = owner_key != NULL;
+    if (j->owner_known)
+        memcpy(j->owner_key, owner_key, sizeof j->owner_key);
+    j->carried = part.id.digest;
     j->values_count = (size_t)round_context_values(context, key->fragment, part.shards);
     j->slot = slots_result(context->conf.slots, key->fragment, p);
     j->slot->bytes = (size_t)bytes;

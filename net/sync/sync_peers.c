@@ -14,10 +14,11 @@
  * PATIENCE: before a missing result is fetched instead of waited for: the owner is normally on its way with it.
  * FETCH_AGAIN: an unanswered request is made again, possibly to another member. STATE_MOVED: pause before a state is
  * asked for again that the member did not have. ALONE: before a state that nobody can give is what our own disk leads
- * to. TRIAL: so long a state is looked for that too few could prove who are heard; PAUSE: from then to the next time,
+ * to. FETCH_TRIES: so often the results of a version are asked for while one of them is here, however far behind it
+ * is. TRIAL: so long a state is looked for that too few could prove who are heard; PAUSE: from then to the next time,
  * at first.
  */
-enum { PATIENCE_MS = 400, FETCH_AGAIN_MS = 2000, STATE_MOVED_MS = 250, ALONE_MS = 10000 };
+enum { PATIENCE_MS = 400, FETCH_AGAIN_MS = 2000, STATE_MOVED_MS = 250, ALONE_MS = 10000, FETCH_TRIES_MAX = 8 };
 enum { TRIAL_MS = 15000, TRIAL_PAUSE_MS = 60000, TRIAL_DOUBLINGS = 4 };
 
 /* ---- peers ---- */
@@ -377,7 +378,8 @@ static void ask_again_for_state(struct sync *sync, uint32_t f)
 static void ask_for_more(struct sync *sync, uint32_t f)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
-    if (fragment->parts.held == 0 && someone_ahead(sync, f, SYNC_BEHIND_MAX))
+    bool in_vain = fragment->parts.held == 0 || fragment->fetch_tries >= FETCH_TRIES_MAX;
+    if (in_vain && someone_ahead(sync, f, SYNC_BEHIND_MAX))
         fall_behind(sync, f, SYNC_BEHIND_MAX + 1);
     if (fragment->state == SYNC_REPAIR || fragment->lost)
         return;

@@ -332,6 +332,27 @@ static void not_available_is_believed_of_who_was_asked(void **state)
     talk_ends(NULL);
 }
 
+/* One of two results is here, and whoever is asked for the other sends what is of no use, or nothing, for ever. */
+static void who_asks_for_a_result_in_vain_takes_a_state(void **state)
+{
+    (void)state;
+    talk_among(4, 3, 3, 4, (struct owner_rule){0});
+    talk_stored(1, 5, 1);
+    for (uint32_t i = 0; i < 3; i++)
+        talk_is_at(i, 4 + 17);
+    int asked = 0;
+    for (int t = 0; t < 600 && sync_state(talk_sync, 0) != SYNC_REPAIR; t++) {
+        for (uint32_t i = 0; i < 3; i++)
+            talk_hear(i);
+        talk_tick(100);
+        asked += talk_asked_for(0) != UINT32_MAX;
+    }
+    assert_int_equal(sync_state(talk_sync, 0), SYNC_REPAIR);
+    assert_int_equal(asked, 8); /* of a result that takes its time it is not thrown away what is here already */
+    assert_int_equal(talk_ordered(SYNC_DO_FETCH)->key.kind, WIRE_STATE);
+    talk_ends(NULL);
+}
+
 /* ---- what was refused ---- */
 
 static void turned_down(uint32_t member, const struct wire_key *key)
@@ -693,6 +714,7 @@ int main(void)
         cmocka_unit_test_teardown(what_somebody_has_applied_is_asked_of_him, talk_ends),
         cmocka_unit_test_teardown(one_word_does_not_replace_a_state, talk_ends),
         cmocka_unit_test_teardown(not_available_is_believed_of_who_was_asked, talk_ends),
+        cmocka_unit_test_teardown(who_asks_for_a_result_in_vain_takes_a_state, talk_ends),
         cmocka_unit_test_teardown(what_was_refused_is_offered_again, talk_ends),
         cmocka_unit_test_teardown(a_refusal_of_something_else_means_nothing, talk_ends),
         cmocka_unit_test_teardown(an_owner_that_has_repaired_forgets_whom_it_refused, talk_ends),

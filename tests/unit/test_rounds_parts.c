@@ -174,6 +174,33 @@ static bool in(const struct rig *rig, uint64_t shards, size_t i)
     return false;
 }
 
+/* Who joined with the configuration that carries it has never had the one in which it was made, and an island that goes
+ * on forgets it: so the owner's key is known to neither. */
+static void a_carried_result_is_known_by_its_digest(void **state)
+{
+    (void)state;
+    static struct rig_object wanted, other;
+    struct wire_object what;
+    struct bitset all = bitset_first(MEMBERS);
+    struct rig *rig = open_rig("parts-by-digest", 0);
+    rig_result(rig, F, 0, &all, 0.01f, &wanted);
+    rig_result(rig, F, 0, &all, 0.02f, &other);
+    assert_ok(wire_object_peek(wanted.byte, wanted.bytes, &what));
+    struct result_id carried = wire_object_result(&what);
+    begin_epoch(rig, map_of(first, second | third, 0), &carried, first);
+    config_log_forget(rig->config_log, 1);
+    rig_forget(rig);
+    rig_bring(rig, 0, &other);
+    rig_settle(rig);
+    assert_int_equal(rig_told_count(rig, SYNC_EV_STORED), 0);
+    assert_int_equal(rig_posted(rig, EVENT_JUDGED, F)->object.done, WIRE_REFUSED);
+    rig_bring(rig, 2, &wanted);
+    rig_settle(rig);
+    assert_int_equal(rig_told_count(rig, SYNC_EV_STORED), 1);
+    assert_int_equal(rig_posted_count(rig, EVENT_EQUIVOCATION), 0);
+    rig_close(rig);
+}
+
 /* ---- encode again ---- */
 
 /* What is carried stays as it went out, and its residual pending; the rest goes out anew, from later work. Then, in
@@ -596,6 +623,7 @@ int main(void)
 {
     assert_ok(digest_init());
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_carried_result_is_known_by_its_digest),
         cmocka_unit_test(what_is_carried_is_not_sent_again_and_nothing_counts_twice),
         cmocka_unit_test(what_a_carried_result_counts_a_state_counts_too),
         cmocka_unit_test(each_shard_weighs_the_work_that_is_in_it),

@@ -16,8 +16,9 @@
 
 /* TURN: how long the next voter waits for the one before it. ASKED: so long those who might join are waited for, once
  * enough voters have sealed. OVERDUE: so long what only a few of them show may take to be fetched. PROOFS: as long as
- * one whose word is broken takes part, the others are told so often. */
-enum { TURN_MS = 1000, ASKED_MS = 700, OVERDUE_MS = 4000, EVIDENCE_ALL_MS = 2000 };
+ * one whose word is broken takes part, the others are told so often. FAREWELL: so long the connection to one that is
+ * off the roster stands, or it might never hear of it. */
+enum { TURN_MS = 1000, ASKED_MS = 700, OVERDUE_MS = 4000, EVIDENCE_ALL_MS = 2000, FAREWELL_MS = 200 };
 /* For each so many members we look that much less often whether another configuration would differ. */
 enum { LOOK_MEMBERS = 128, LOOK_MS = 100 };
 /* Configurations in answer to one question. */
@@ -53,7 +54,8 @@ struct membership {
     uint64_t asked_ms;        /* since when those who might join are asked; 0: they are not */
     uint64_t evidence_all_ms; /* when evidence is told again */
     struct bitset asked;
-    bool taken; /* `config` is decided and waits to be taken */
+    bool taken;           /* `config` is decided and waits to be taken */
+    uint64_t farewell_ms; /* before this the host is not told of it; 0: it is told */
     struct config config;
     struct digest digest;
 };
@@ -590,6 +592,24 @@ void membership_saved(struct membership *m, uint64_t number, uint64_t now_ms)
     settle(m, now_ms);
 }
 
+/* Whether somebody who is up is off the roster by it: as soon as it is taken nothing goes there any more, and whoever
+ * is not told waits for good, since nobody lets it in to ask. */
+static bool sends_away(const struct membership *m, const struct config *config)
+{
+    const struct view *view = m->conf.view;
+    for (uint32_t i = 0; i < view->count; i++)
+        if (i != view->self && view->members[i].used && m->progress.seat[i].up &&
+            config_member(config, view->members[i].as.id) == NULL)
+            return true;
+    return false;
+}
+
+static void tell_decided(struct membership *m)
+{
+    m->farewell_ms = 0;
+    tell_of(m, MEMBERSHIP_DECIDED);
+}
+
 /* Everyone may know it now. */
 void membership_kept(struct membership *m, const struct config_entry *entry)
 {
@@ -609,7 +629,10 @@ void membership_kept(struct membership *m, const struct config_entry *entry)
     for (uint32_t i = 0; i < view->count; i++)
         if (i != view->self && m->progress.seat[i].up && m->progress.seat[i].epoch <= last(m)->epoch)
             say(m, view->members[i].as.id, &out);
-    tell_of(m, MEMBERSHIP_DECIDED);
+    if (sends_away(m, &m->config))
+        m->farewell_ms = m->progress.now_ms + FAREWELL_MS;
+    else
+        tell_decided(m);
 }
 
 void membership_beat(struct membership *m, const struct wire_heartbeat *beat, uint64_t now_ms)
@@ -698,6 +721,8 @@ void membership_tick(struct membership *m, const struct bitset *silent, uint64_t
     member_progress_tick(&m->progress, silent, now_ms);
     tell_partitioned(m);
     tell_disks(m);
+    if (m->farewell_ms != 0 && now_ms >= m->farewell_ms)
+        tell_decided(m);
     if (m->taken)
         return;
     look_at_doubt(m, now_ms);
@@ -826,7 +851,7 @@ enum err membership_begin(struct membership *m, uint64_t now_ms)
 
 bool membership_take(struct membership *m, struct config *config, struct digest *digest)
 {
-    if (!m->taken)
+    if (!m->taken || m->farewell_ms != 0)
         return false;
     *config = m->config;
     *digest = m->digest;

@@ -371,11 +371,14 @@ static void a_forged_signature_is_dropped_and_heard_anew(void **state)
     begin(3, false);
     struct certificates *certificates = new_certificates();
     const struct certificate_subject subject = subject_of(VERSION, 'a');
+    struct certificate known;
     uint8_t forged[IDENT_SIGNATURE_BYTES];
     assert_true(sign(certificates, &subject));
     certificate_row_sign(configs_ident(1), &subject, forged);
     certificates_heard(certificates, 2, &subject, forged);
     certificates_heard(certificates, SELF, &subject, forged); /* as if it were ours */
+    certificates_known(certificates, &subject, &known);       /* whoever gets one that is forged refuses all */
+    assert_int_equal(known.count, 1);
     assert_false(enough(certificates, &subject, CERTIFICATE_NOBODY));
     assert_false(enough(certificates, &subject, CERTIFICATE_NOBODY));
     hear(certificates, 2, &subject);

@@ -71,6 +71,27 @@ static void a_configuration_without_a_majoritys_votes_is_passed_over(void **stat
     sitting_end();
 }
 
+/* Where it is taken at once, the connection ends before the word is out. */
+static void who_is_off_the_roster_is_told_before_it_is_taken(void **state)
+{
+    (void)state;
+    struct paxos_message told = {0};
+    static const uint32_t owners[] = {A, B};
+    sitting_begin_played("membership-farewell");
+    struct config config = isle_next_config(sitting_isle[A]);
+    isle_set_owners(&config, owners, 2, CONFIG_OWNER);
+    config.members_count = 2;
+    send_decided(&config, &sitting_run->idents[B], &sitting_run->idents[C], 2);
+    isle_wait(played_heard_epoch(sitting_played[C], &told));
+    assert_int_equal(told.type, WIRE_DECIDED);
+    assert_int_equal(sitting_epoch(A), 0);
+    sitting_pass(400);
+    assert_int_equal(sitting_epoch(A), 1);
+    wire_paxos_deinit(&told);
+    config_deinit(&config);
+    sitting_end();
+}
+
 /* ---- votes ---- */
 
 static void say_prepare(uint32_t from, uint32_t counter)
@@ -468,6 +489,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_witness_s_new_disk_is_named_at_once),
         cmocka_unit_test(a_configuration_without_a_majoritys_votes_is_passed_over),
+        cmocka_unit_test(who_is_off_the_roster_is_told_before_it_is_taken),
         cmocka_unit_test(a_vote_that_cannot_be_kept_is_not_given_until_it_can),
         cmocka_unit_test(old_configurations_are_put_together),
         cmocka_unit_test(a_disk_that_takes_its_time_holds_back_the_vote_and_nothing_else),

@@ -216,9 +216,8 @@ static enum err nobody_answered(const struct ask *ask)
                           "another island); with another address: dilococtl invite --address HOST:PORT there",
         [HEARD_CLOSED] = "check that these are its address and port, and that dilocod is what listens there",
         [HEARD_STRANGER] = "ask for another token",
-        [HEARD_UP] =
-            "the run may have no majority just now, or its first trainer has not attached yet: dilococtl status "
-            "says so there; the token stays good, and the same command goes on later"};
+        [HEARD_UP] = ("the run may have no majority just now, or its first trainer has not attached yet: dilococtl "
+                      "status says so there; the token stays good, and the same command goes on later")};
     enum { LIST_BYTES = 330 }; /* so that the remedy has its place */
     enum heard most = HEARD_NOTHING;
     char text[INVITE_ADDRESSES_MAX * (WIRE_ADDRESS_BYTES + 100)] = "";

@@ -62,7 +62,8 @@ static void ranks_that_share_layers_train_the_same(void **state)
         story.tied = kind / 2 % 2 == 1;
         story.muon = kind / 4 == 1;
         story.bf16 = kind / 4 == 2;
-        const double near = story.bf16 ? 2e-3 : 1e-5, far = story.bf16 ? 5e-2 : 1e-3; /* losses, weights */
+        /* Losses, weights. bf16 has 8 bits: compilers that add up otherwise differ by twice as much there. */
+        const double near = story.bf16 ? 4e-3 : 1e-5, far = story.bf16 ? 5e-2 : 1e-3;
         story.recompute = (enum model_recompute)(kind % MODEL_RECOMPUTES);
         const struct launch_conf alone = {.ranks = 1, .device = "cpu"};
         const struct launch_conf all = {.ranks = story.rows * story.tp, .device = "cpu"};

@@ -321,7 +321,9 @@ static void a_frozen_base_is_in_the_text_and_in_no_fragment(void **state)
     assert_ok(parse(plan->text, strlen(plan->text), &again));
     assert_true(digest_equal(&again->id, &plan->id));
     assert_int_equal(again->frozen_count, 2);
-    assert_memory_equal(again->tensors, plan->tensors, WITH_BASE * sizeof *plan->tensors);
+    assert_string_equal(again->text, plan->text);
+    for (uint32_t i = 0; i < WITH_BASE; i++)
+        assert_true(again->tensors[i].sum == plan->tensors[i].sum);
     model_plan_free(again);
     tensors[0].sum++;
     again = plan_of(tensors, WITH_BASE);

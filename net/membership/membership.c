@@ -15,9 +15,9 @@
 #include "net/membership/change_requests.h"
 
 /* TURN: how long the next voter waits for the one before it. ASKED: so long those who might join are waited for, once
- * enough voters have sealed. OVERDUE: so long what only a few of them show may take to be fetched. PROOFS: as long as
- * one whose word is broken takes part, the others are told so often. FAREWELL: so long the connection to one that is
- * off the roster stands, or it might never hear of it. */
+ * enough voters have sealed. OVERDUE: so long what only a few of them show may take to be fetched. EVIDENCE_ALL: as
+ * long as one whose word is broken takes part, the others are told so often. FAREWELL: so long the connection to one
+ * that is off the roster stands, or it might never hear of it. */
 enum { TURN_MS = 1000, ASKED_MS = 700, OVERDUE_MS = 4000, EVIDENCE_ALL_MS = 2000, FAREWELL_MS = 200 };
 /* For each so many members we look that much less often whether another configuration would differ. */
 enum { LOOK_MEMBERS = 128, LOOK_MS = 100 };

@@ -348,7 +348,7 @@ static void who_asks_for_a_result_in_vain_takes_a_state(void **state)
         asked += talk_asked_for(0) != UINT32_MAX;
     }
     assert_int_equal(sync_state(talk_sync, 0), SYNC_REPAIR);
-    assert_int_equal(asked, 8); /* of a result that takes its time it is not thrown away what is here already */
+    assert_int_equal(asked, 8); /* one that takes its time does not cost what is here */
     assert_int_equal(talk_ordered(SYNC_DO_FETCH)->key.kind, WIRE_STATE);
     talk_ends(NULL);
 }

@@ -157,6 +157,8 @@ static void complain_no_part(struct status *status)
 static const char *remedy_for_doubt(const struct status *status)
 {
     const struct status_epoch *epoch = &status->epoch;
+    if (!epoch->majority && epoch->voters_heard == epoch->voters && !bitset_empty(&epoch->awaited))
+        return "see to those that are missing: they would know whether the run went on without this disk";
     if (!epoch->majority && epoch->voters_heard < epoch->voters)
         return "see to those that are missing: too few are sure of their disks to name this one anew, so it votes "
                "again when a majority that is, or all that vote, are here";
@@ -587,6 +589,15 @@ static void complain_doubts(struct status *status)
              "%" PRIu32 " of the %" PRIu32 " islands that vote are heard, but the disks of %" PRIu32
              " are in doubt, so the others are no majority",
              epoch->voters_heard, epoch->voters, epoch->voters_heard - epoch->voters_sure);
+    if (epoch->voters_heard == epoch->voters && !bitset_empty(&epoch->awaited)) {
+        size_t at = strlen(text);
+        snprintf(text + at, sizeof text - at, ": whether the run went on without them would be known to");
+        complain_name(status, &epoch->awaited, text, sizeof text);
+        complain(status, COMPLAINT_NO_MAJORITY, &epoch->awaited, text,
+                 "bring those back that are missing: it goes on when more than half of those that take part are here, "
+                 "and one that votes alone waits half a minute for those that were away, too");
+        return;
+    }
     if (epoch->voters_heard == epoch->voters) {
         complain(status, COMPLAINT_NO_MAJORITY, &missing, text,
                  "nothing to do: all are here, tell each other what they hold, and vote again in some seconds");

@@ -233,6 +233,7 @@ static void take_epoch(struct status *status)
     epoch->founding = voter && vote_doubt(from->vote) == VOTE_FRESH;
     epoch->enough = enough_copies(status);
     epoch->doubt = voter && !epoch->votes ? vote_why(from->vote) : "";
+    epoch->awaited = membership_awaited(membership);
     if (sealed_ms > 0 && status->now_ms > sealed_ms)
         epoch->sealed_ms = status->now_ms - sealed_ms;
     epoch->closing =

@@ -172,6 +172,7 @@ struct status_epoch {
     bool votes;                    /* this island does */
     bool exposed;                  /* the mark of our votes lies in our own folder */
     const char *doubt;             /* why its disk is in doubt; "" */
+    struct bitset awaited;         /* members whom it then has to hear, besides others that vote */
     uint64_t sealed_ms;            /* for so long the next epoch is being decided; 0: it is not */
     bool closing;                  /* and rounds close all the same: the others do without us */
     uint64_t requested_ms; /* for so long a change has been asked for, and nobody is about to decide it; 0: nothing is

@@ -8,6 +8,8 @@
 /* A disk that is in doubt for so long needs a configuration to name it: one that has just begun may find by itself that
  * it cannot have forgotten anything. */
 enum { DOUBT_MS = 2000 };
+/* Who votes alone and is in doubt waits so long for those who were away: as long as daemons take to find each other. */
+enum { ALONE_MS = 30 * 1000 };
 /* One of a member's losses is forgotten after so long, then the next. */
 enum { FORGIVE_MS = 20 * 60 * 1000 };
 /* APART: two who have not heard each other for so long since one of them first said so are not about to be told lost:
@@ -141,10 +143,17 @@ void member_progress_said(struct member_progress *progress, const struct wire_he
     progress->seat[progress->view->self].disk_fails = beat->disk_fails;
 }
 
+void member_progress_up(struct member_progress *progress, uint32_t member, bool up)
+{
+    progress->seat[member].up = up;
+    progress->seat[member].heard = progress->seat[member].heard && up;
+}
+
 void member_progress_heard(struct member_progress *progress, uint32_t member, const struct wire_heartbeat *beat,
                            uint64_t now_ms)
 {
     struct seat *seat = &progress->seat[member];
+    seat->heard = true;
     seat->epoch = beat->epoch;
     look_at_trainer(seat, beat, now_ms);
     seat->disk_fails = beat->disk_fails;
@@ -375,24 +384,42 @@ static bool said_all(const struct member_progress *progress, uint32_t member)
     return said || progress->view->members[member].as.role == CONFIG_WITNESS;
 }
 
-/* Whether more than half of all members that take part are here, us among them, and nobody knows a later configuration:
- * a disk that has forgotten the last configurations believes in voters who are none any more, and may be the only one
+/* A disk that has forgotten the last configurations believes in voters who are none any more, and may be the only one
  * of them. */
-static bool nothing_newer(const struct member_progress *progress)
+struct bitset member_progress_awaited(const struct member_progress *progress)
 {
     const struct view *view = progress->view;
-    uint32_t members = 0, here = 0;
+    struct bitset missing = {{0}}, away = {{0}};
+    uint32_t members = 0, voters = 0;
     for (uint32_t i = 0; i < view->count; i++) {
-        const struct seat *seat = &progress->seat[i];
-        bool self = i == view->self, takes_part = view->members[i].as.role != CONFIG_AWAY;
-        if (!view->members[i].used)
+        const struct view_member *member = &view->members[i];
+        bool takes_part = member->as.role != CONFIG_AWAY;
+        if (!member->used)
             continue;
-        if (!self && seat->up && seat->epoch > last(progress)->epoch)
-            return false;
         members += takes_part;
-        here += takes_part && (self || (seat->up && seat->incarnation != 0));
+        voters += member->as.voter;
+        if (i != view->self && !(progress->seat[i].up && progress->seat[i].heard))
+            bitset_add(takes_part ? &missing : &away, i);
     }
-    return 2 * here > members;
+    bool alone = voters == 1 && progress->now_ms < progress->begun_ms + ALONE_MS;
+    if (alone)
+        bitset_add_all(&missing, &away);
+    else if (2 * bitset_count(&missing) < members)
+        missing = (struct bitset){{0}};
+    return missing;
+}
+
+/* Whether nobody who is here knows a later configuration, and nobody is awaited who might. */
+static bool nothing_newer(const struct member_progress *progress)
+{
+    const struct bitset awaited = member_progress_awaited(progress);
+    for (uint32_t i = 0; i < progress->view->count; i++) {
+        const struct seat *seat = &progress->seat[i];
+        if (progress->view->members[i].used && i != progress->view->self && seat->up &&
+            seat->epoch > last(progress)->epoch)
+            return false;
+    }
+    return bitset_empty(&awaited);
 }
 
 bool member_progress_majority_in_doubt(const struct member_progress *progress)

@@ -32,6 +32,7 @@ struct seat_change_request {
 struct seat {
     uint32_t id;
     bool used, up;
+    bool heard;                          /* a heartbeat has come since it is up */
     bool drain;                          /* by its own word */
     bool evict;                          /* for good, or while it drains */
     struct seat_change_request out, off; /* evict, revoke: others ask so */
@@ -90,6 +91,8 @@ ERR_MUST_CHECK enum err member_progress_plan_known(struct member_progress *progr
 
 /* A new epoch: the view says whose each slot is; a slot that has changed hands begins anew. */
 void member_progress_begin(struct member_progress *progress, uint64_t now_ms);
+/* The member can be heard from now on, or not any more. */
+void member_progress_up(struct member_progress *progress, uint32_t member, bool up);
 /* Takes in a member's heartbeat: its epoch, the members it does not hear, and its disk. */
 void member_progress_heard(struct member_progress *progress, uint32_t member, const struct wire_heartbeat *beat,
                            uint64_t now_ms);
@@ -141,8 +144,12 @@ uint64_t member_progress_incarnation(const struct member_progress *progress, uin
  * nothing has been made yet. */
 bool member_progress_doubt_is_over(const struct member_progress *progress);
 /* Power was lost everywhere: every voter is here, in this epoch, has said what it holds, and so many of their disks are
- * in doubt that no majority is left. What they know together is all there is, as far as more than half of all who take
- * part know of no later configuration. */
+ * in doubt that no majority is left. What they know together is all there is, as far as those who are here know of no
+ * later configuration, and nobody is awaited. */
 bool member_progress_majority_in_doubt(const struct member_progress *progress);
+/* Whom a voter whose disk is in doubt waits for, besides other voters, before it takes our configuration for the
+ * newest: those that take part and are not heard, unless more than half of all who do are here. One that votes alone
+ * waits for all others, for half a minute: nobody else can know that it had the vote once, and another has it now. */
+struct bitset member_progress_awaited(const struct member_progress *progress);
 
 #endif

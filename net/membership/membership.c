@@ -652,7 +652,7 @@ void membership_heard(struct membership *m, uint32_t member, const struct wire_h
 void membership_up(struct membership *m, uint32_t member, bool up, uint64_t now_ms)
 {
     struct paxos_event event = {.type = PAXOS_EV_UP, .from = id_of(m, member), .good = true, .flag = up};
-    m->progress.seat[member].up = up;
+    member_progress_up(&m->progress, member, up);
     if (!up)
         promise_reports_drop(m->reports, id_of(m, member));
     step(m, &event, now_ms);
@@ -918,6 +918,11 @@ bool membership_may_vote(const struct membership *m, uint32_t member)
         return membership_votes(m);
     return view->members[member].used && view->members[member].as.voter && m->progress.seat[member].up &&
            !member_progress_in_doubt(&m->progress, member);
+}
+
+struct bitset membership_awaited(const struct membership *m)
+{
+    return member_progress_awaited(&m->progress);
 }
 
 bool membership_broke_word(const struct membership *m, uint32_t member)

@@ -112,6 +112,8 @@ bool membership_votes(const struct membership *membership);
 /* Whether a member, which may be us, is a voter that is heard and may vote: its disk is not in doubt, as far as it
  * says. */
 bool membership_may_vote(const struct membership *membership, uint32_t member);
+/* Whom a voter whose disk is in doubt has to hear, besides other voters, before it recovers by itself. */
+struct bitset membership_awaited(const struct membership *membership);
 /* Whether a member is known to have signed two results of one part. */
 bool membership_broke_word(const struct membership *membership, uint32_t member);
 /* Since when the next epoch is being decided, so that nothing is made; 0: it is not. */

@@ -37,15 +37,56 @@ static uint32_t slots_of(uint32_t from, const struct wire_key *key)
 }
 
 /* It takes its turn on the sender's uplink and the receiver's downlink together, as it does for dilococtl plan
- * (daemon/ctl/simulate.c). Returns when it has left both. */
-static uint64_t pass_lines(uint32_t from, uint32_t to, const struct wire_key *key)
+ * (daemon/ctl/simulate.c). */
+static void pass_lines(struct sim_object *o)
 {
-    uint64_t *up_ms = &sim->island[from].up_free_ms, *down_ms = &sim->island[to].down_free_ms;
+    uint64_t *up_ms = &sim->island[o->from].up_free_ms, *down_ms = &sim->island[o->to].down_free_ms;
     uint64_t start_ms = sim->now_ms > *up_ms ? sim->now_ms : *up_ms;
     start_ms = *down_ms > start_ms ? *down_ms : start_ms;
-    *up_ms = *down_ms = start_ms + (uint64_t)sim->fragment_ms * slots_of(from, key) / SHARDMAP_SLOTS;
+    *up_ms = *down_ms = start_ms + (uint64_t)sim->fragment_ms * slots_of(o->from, &o->key) / SHARDMAP_SLOTS;
     sim->tally.line_ms += *up_ms - start_ms;
-    return *up_ms;
+    o->try_ms = *up_ms + o->delay_ms;
+    o->sent = true;
+}
+
+/* It waits for its turn, behind all that wait already; where objects take no time on a line, it has it at once. */
+static void await_lines(struct sim_object *o, uint64_t delay_ms)
+{
+    o->delay_ms = delay_ms;
+    o->number = ++sim->objects_count;
+    o->sent = false;
+    if (sim->fragment_ms == 0)
+        pass_lines(o);
+}
+
+static bool is_over(const struct sim_object *o)
+{
+    const struct sim_island *from = &sim->island[o->from], *to = &sim->island[o->to];
+    return !from->alive || from->session != o->from_session || !to->alive || to->session != o->to_session;
+}
+
+/* Whether both lines are free before the next step. */
+static bool may_pass(const struct sim_object *o)
+{
+    uint64_t next_ms = sim->now_ms + SIM_STEP_MS;
+    return sim->island[o->from].up_free_ms < next_ms && sim->island[o->to].down_free_ms < next_ms;
+}
+
+/* What is given up while it waits has held no line. */
+static void fill_lines(void)
+{
+    struct sim_object *first;
+    do {
+        first = NULL;
+        for (size_t k = 0; k < sim->objects_end; k++) {
+            struct sim_object *o = &objects[k];
+            o->used = o->used && (o->sent || !is_over(o));
+            if (o->used && !o->sent && may_pass(o) && (first == NULL || o->number < first->number))
+                first = o;
+        }
+        if (first != NULL)
+            pass_lines(first);
+    } while (first != NULL);
 }
 
 void sim_add_object(uint32_t from, uint32_t to, const struct wire_key *key)
@@ -69,13 +110,13 @@ void sim_add_object(uint32_t from, uint32_t to, const struct wire_key *key)
         SIM_HOLDS(sim->objects_end < SIM_OBJECTS_MAX, "too many objects");
         slot = &objects[sim->objects_end++];
     }
-    *slot = (struct sim_object){true,
-                                from,
-                                to,
-                                sim->island[from].session,
-                                sim->island[to].session,
-                                pass_lines(from, to, key) + 5 + sim_below(sim->line_ms),
-                                *key};
+    *slot = (struct sim_object){.used = true,
+                                .from = from,
+                                .to = to,
+                                .from_session = sim->island[from].session,
+                                .to_session = sim->island[to].session,
+                                .key = *key};
+    await_lines(slot, 5 + sim_below(sim->line_ms));
 }
 
 void sim_retire(uint32_t i, uint32_t kind, uint32_t f, uint64_t version_max)
@@ -201,17 +242,17 @@ static void deliver_result(const struct sim_object *o)
 
 static void try_object(struct sim_object *o)
 {
-    struct sim_island *from = &sim->island[o->from];
     struct sim_island *to = &sim->island[o->to];
-    if (!from->alive || from->session != o->from_session || !to->alive || to->session != o->to_session) {
+    if (is_over(o)) {
         o->used = false;
         return;
     }
-    o->try_ms = sim->now_ms + 20 + sim_below(2 * sim->line_ms);
+    uint64_t again_ms = 20 + sim_below(2 * sim->line_ms);
+    o->try_ms = sim->now_ms + again_ms;
     if (!sim_linked(o->from, o->to) || sim_stopped(o->from) || sim_stopped(o->to) || !sim_knows(o->to, o->from))
         return;
     if (sim_chance(sim->loss_percent)) { /* it goes once more: what comes is acknowledged */
-        o->try_ms += pass_lines(o->from, o->to, &o->key) - sim->now_ms;
+        await_lines(o, again_ms);
         return;
     }
     enum sync_want want = sync_wants(to->sync, &o->key, sim_slot(o->to, o->from));
@@ -232,8 +273,10 @@ static void try_object(struct sim_object *o)
 
 void sim_try_objects(void)
 {
+    if (sim->fragment_ms != 0)
+        fill_lines();
     for (size_t k = 0; k < sim->objects_end; k++)
-        if (objects[k].used && objects[k].try_ms <= sim->now_ms)
+        if (objects[k].used && objects[k].sent && objects[k].try_ms <= sim->now_ms)
             try_object(&objects[k]);
     while (sim->objects_end > 0 && !objects[sim->objects_end - 1].used)
         sim->objects_end--;

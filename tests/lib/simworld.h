@@ -138,7 +138,7 @@ struct sim_island {
     uint64_t full_ms;                  /* the disk takes nothing until then */
     uint64_t clock_ms;                 /* by how much its clock has jumped */
     uint64_t drains_ms;                /* it leaves until then, by its own word */
-    uint64_t up_free_ms, down_free_ms; /* when its lines have sent, and brought, all that is on its way */
+    uint64_t up_free_ms, down_free_ms; /* when its lines have sent, and brought, what they are at */
     bool forgot; /* what its disks had up to this incarnation, which a configuration may still come to name */
     uint64_t forgot_upto;
     struct sim_voice voice;
@@ -175,8 +175,10 @@ struct sim_job {
 
 struct sim_object {
     bool used;
+    bool sent; /* it has had its turn on the lines, and is tried at `try_ms` */
     uint32_t from, to;
-    uint64_t from_session, to_session, try_ms;
+    uint64_t number; /* in the order in which they were handed over */
+    uint64_t from_session, to_session, delay_ms, try_ms;
     struct wire_key key;
 };
 
@@ -212,6 +214,7 @@ struct sim_world {
     bool severed[SIM_N_MAX][SIM_N_MAX];   /* [from][to]: cut until all are to come to rest */
     uint64_t link_ms[SIM_N_MAX][SIM_N_MAX];
     size_t jobs_end, objects_end, results_end; /* all after are unused */
+    uint64_t objects_count;                    /* how often one was handed over */
     size_t beats_end, beats_free;              /* free: those before are used */
     uint32_t waiting_most; /* objects of one fragment on their way from one island to another, at a time */
     uint32_t truth[SIM_F_MAX][SIM_V_MAX][SIM_SHARDS_MAX]; /* numbers of the results that were applied */

@@ -553,6 +553,12 @@ static void worlds_that_once_broke_hold(void **state)
         {{.name = "two and a witness", .n_min = 3, .n_max = 3, .rough = true, .witness = true}, 60040},
         /* A disk forgets the configuration by which it votes. */
         {{.name = "quorum", .n_min = 3, .n_max = SIM_SMALL, .rough = true, .quorum = true}, 60208},
+        /* A disk forgets that another island has the only vote, and was away where it believes to be. */
+        {{.name = "trouble", .n_min = 2, .n_max = SIM_SMALL, .rough = true}, 4277},
+        /* Power is lost everywhere in an epoch in which nobody takes part. */
+        {{.name = "trouble", .n_min = 2, .n_max = SIM_SMALL, .rough = true}, 6748},
+        /* One owner serves seven that have fallen far behind, over a slow line. */
+        {{.name = "trouble", .n_min = 2, .n_max = SIM_SMALL, .rough = true}, 10793},
     };
     for (size_t k = 0; k < sizeof worlds_kept / sizeof worlds_kept[0]; k++)
         run_seed(worlds_kept[k].seed, &worlds_kept[k].mix);

@@ -418,6 +418,76 @@ static void a_new_disk_votes_where_its_island_is_alone_and_has_made_nothing(void
         }
 }
 
+/* ---- a voter whose disk is in doubt ---- */
+
+/* The island is up, and what its heartbeat says of its epoch. */
+static void is_heard(uint32_t i, uint64_t epoch)
+{
+    member_progress_up(&progress, i, true);
+    member_progress_heard(&progress, i, &(struct wire_heartbeat){.epoch = epoch}, now_ms);
+}
+
+/* We have the only vote, our disk is in doubt, and b was in this role. */
+static struct sync *begin_alone(enum config_role own, enum config_role other)
+{
+    static const struct voting_disk older = {.doubt = VOTE_DOUBT, .incarnation = 9};
+    const struct digest hash = digest_of("run", 3);
+    struct config config = configs_first(2, false);
+    config.members[A].role = (uint8_t)own;
+    config.members[B].role = (uint8_t)other;
+    config.members[B].voter = false;
+    begin_by(config);
+    progress.disk = &older;
+    progress.seat[B].up = false;
+    return know_plan(3, &hash);
+}
+
+static void pass(uint64_t ms)
+{
+    static const struct bitset nobody = {{0}};
+    now_ms += ms;
+    member_progress_tick(&progress, &nobody, now_ms);
+}
+
+/* Its disk may have forgotten that the other one has the vote by now. */
+static void who_votes_alone_waits_for_who_was_away(void **state)
+{
+    (void)state;
+    for (int role = 0; role < 2; role++) {
+        struct sync *sync = begin_alone(role == 0 ? CONFIG_OWNER : CONFIG_AWAY, CONFIG_AWAY);
+        pass(29000);
+        assert_false(member_progress_majority_in_doubt(&progress));
+        const struct bitset awaited = member_progress_awaited(&progress);
+        assert_true(bitset_has(&awaited, B));
+        member_progress_up(&progress, B, true); /* it has said nothing yet */
+        assert_false(member_progress_majority_in_doubt(&progress));
+        is_heard(B, 1);
+        assert_false(member_progress_majority_in_doubt(&progress));
+        is_heard(B, 0);
+        assert_true(member_progress_majority_in_doubt(&progress));
+        member_progress_up(&progress, B, false);
+        member_progress_up(&progress, B, true); /* it may have gone on meanwhile */
+        assert_false(member_progress_majority_in_doubt(&progress));
+        pass(2000);
+        assert_true(member_progress_majority_in_doubt(&progress)); /* it may be gone for good */
+        sync_free(sync);
+        end();
+    }
+}
+
+/* It took part: who of the two has the vote now is for both to say, however long that takes. */
+static void who_votes_alone_waits_for_who_takes_part(void **state)
+{
+    (void)state;
+    struct sync *sync = begin_alone(CONFIG_OWNER, CONFIG_OWNER);
+    pass(3600 * 1000);
+    assert_false(member_progress_majority_in_doubt(&progress));
+    is_heard(B, 0);
+    assert_true(member_progress_majority_in_doubt(&progress));
+    sync_free(sync);
+    end();
+}
+
 int main(void)
 {
     assert_ok(digest_init());
@@ -436,6 +506,8 @@ int main(void)
         cmocka_unit_test(whose_disk_keeps_nothing_is_as_good_as_lost),
         cmocka_unit_test(who_holds_another_state_of_the_version_has_not_caught_up),
         cmocka_unit_test(a_new_disk_votes_where_its_island_is_alone_and_has_made_nothing),
+        cmocka_unit_test(who_votes_alone_waits_for_who_was_away),
+        cmocka_unit_test(who_votes_alone_waits_for_who_takes_part),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -273,6 +273,23 @@ static void whose_disks_are_in_doubt_are_no_majority(void **state)
     look_end();
 }
 
+/* It has the only vote, and the other one would know whether it still has it. */
+static void a_lone_voter_in_doubt_tells_whom_it_waits_for(void **state)
+{
+    (void)state;
+    look_begin_run("status-lone", 2, NULL);
+    open_in_doubt();
+    struct config config = isle_next_config(look.a);
+    isle_set_owners(&config, (const uint32_t[]){LOOK_A}, 1, CONFIG_AWAY);
+    config.members[LOOK_B].role = CONFIG_AWAY;
+    config.members[LOOK_B].voter = false;
+    isle_adopt(look.a, &config);
+    assert_complains(look_take(), COMPLAINT_NO_MAJORITY, "whether the run went on without them would be known to b");
+    assert_remedy(COMPLAINT_NO_MAJORITY, "one that votes alone waits half a minute");
+    assert_remedy(COMPLAINT_DOUBT, "they would know");
+    look_end();
+}
+
 /* One of three was started again: the others are a majority, and name its disk anew. */
 static void one_disk_in_doubt_leaves_a_majority(void **state)
 {
@@ -535,6 +552,7 @@ int main(void)
         cmocka_unit_test(too_few_that_vote_are_told_and_that_nothing_is_lost),
         cmocka_unit_test(a_disk_in_doubt_is_told_and_has_no_vote),
         cmocka_unit_test(whose_disks_are_in_doubt_are_no_majority),
+        cmocka_unit_test(a_lone_voter_in_doubt_tells_whom_it_waits_for),
         cmocka_unit_test(one_disk_in_doubt_leaves_a_majority),
         cmocka_unit_test(in_a_minority_nobody_is_taken_for_lost),
         cmocka_unit_test(whom_most_do_not_let_in_is_told_that_it_was_probably_revoked),

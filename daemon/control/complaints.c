@@ -158,7 +158,7 @@ static const char *remedy_for_doubt(const struct status *status)
 {
     const struct status_epoch *epoch = &status->epoch;
     if (!epoch->majority && epoch->voters_heard == epoch->voters && !bitset_empty(&epoch->awaited))
-        return "see to those that are missing: they would know whether the run went on without this disk";
+        return "nothing to do: it votes again when the others are here, or in half a minute";
     if (!epoch->majority && epoch->voters_heard < epoch->voters)
         return "see to those that are missing: too few are sure of their disks to name this one anew, so it votes "
                "again when a majority that is, or all that vote, are here";
@@ -594,8 +594,7 @@ static void complain_doubts(struct status *status)
         snprintf(text + at, sizeof text - at, ": whether the run went on without them would be known to");
         complain_name(status, &epoch->awaited, text, sizeof text);
         complain(status, COMPLAINT_NO_MAJORITY, &epoch->awaited, text,
-                 "bring those back that are missing: it goes on when more than half of those that take part are here, "
-                 "and one that votes alone waits half a minute for those that were away, too");
+                 "nothing to do: it waits for them for half a minute, then it goes on alone");
         return;
     }
     if (epoch->voters_heard == epoch->voters) {

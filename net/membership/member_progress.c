@@ -8,7 +8,7 @@
 /* A disk that is in doubt for so long needs a configuration to name it: one that has just begun may find by itself that
  * it cannot have forgotten anything. */
 enum { DOUBT_MS = 2000 };
-/* Who votes alone and is in doubt waits so long for those who were away: as long as daemons take to find each other. */
+/* Who votes alone and is in doubt waits so long for the others: daemons find each other sooner. */
 enum { ALONE_MS = 30 * 1000 };
 /* One of a member's losses is forgotten after so long, then the next. */
 enum { FORGIVE_MS = 20 * 60 * 1000 };
@@ -384,29 +384,22 @@ static bool said_all(const struct member_progress *progress, uint32_t member)
     return said || progress->view->members[member].as.role == CONFIG_WITNESS;
 }
 
-/* A disk that has forgotten the last configurations believes in voters who are none any more, and may be the only one
- * of them. */
+/* The only voter of a configuration is the only one whom the next one needs: with two, one of whom has an older disk,
+ * the other knows of it. */
 struct bitset member_progress_awaited(const struct member_progress *progress)
 {
     const struct view *view = progress->view;
-    struct bitset missing = {{0}}, away = {{0}};
-    uint32_t members = 0, voters = 0;
+    struct bitset missing = {{0}};
+    uint32_t voters = 0;
     for (uint32_t i = 0; i < view->count; i++) {
-        const struct view_member *member = &view->members[i];
-        bool takes_part = member->as.role != CONFIG_AWAY;
-        if (!member->used)
+        if (!view->members[i].used)
             continue;
-        members += takes_part;
-        voters += member->as.voter;
+        voters += view->members[i].as.voter;
         if (i != view->self && !(progress->seat[i].up && progress->seat[i].heard))
-            bitset_add(takes_part ? &missing : &away, i);
+            bitset_add(&missing, i);
     }
     bool alone = voters == 1 && progress->now_ms < progress->begun_ms + ALONE_MS;
-    if (alone)
-        bitset_add_all(&missing, &away);
-    else if (2 * bitset_count(&missing) < members)
-        missing = (struct bitset){{0}};
-    return missing;
+    return alone ? missing : (struct bitset){{0}};
 }
 
 /* Whether nobody who is here knows a later configuration, and nobody is awaited who might. */

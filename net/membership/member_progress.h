@@ -147,8 +147,7 @@ bool member_progress_doubt_is_over(const struct member_progress *progress);
  * in doubt that no majority is left. What they know together is all there is, as far as those who are here know of no
  * later configuration, and nobody is awaited. */
 bool member_progress_majority_in_doubt(const struct member_progress *progress);
-/* Whom a voter whose disk is in doubt waits for, besides other voters, before it takes our configuration for the
- * newest: those that take part and are not heard, unless more than half of all who do are here. One that votes alone
+/* Whom a voter whose disk is in doubt waits for, before it takes our configuration for the newest: one that votes alone
  * waits for all others, for half a minute: nobody else can know that it had the vote once, and another has it now. */
 struct bitset member_progress_awaited(const struct member_progress *progress);
 

@@ -285,8 +285,8 @@ static void a_lone_voter_in_doubt_tells_whom_it_waits_for(void **state)
     config.members[LOOK_B].voter = false;
     isle_adopt(look.a, &config);
     assert_complains(look_take(), COMPLAINT_NO_MAJORITY, "whether the run went on without them would be known to b");
-    assert_remedy(COMPLAINT_NO_MAJORITY, "one that votes alone waits half a minute");
-    assert_remedy(COMPLAINT_DOUBT, "they would know");
+    assert_remedy(COMPLAINT_NO_MAJORITY, "for half a minute, then it goes on alone");
+    assert_remedy(COMPLAINT_DOUBT, "or in half a minute");
     look_end();
 }
 

@@ -189,6 +189,9 @@ static bool row_here(struct sync *sync, const struct holding *row)
     uint64_t version = sync_own(sync, row->fragment).version;
     if (row->version > version)
         sync_take_over(sync, row->fragment, row->version);
+    /* Without a state it is as if at version 0, and takes nothing in. */
+    if (!sync_known(sync, row->fragment))
+        return row->version == 0 && !row->hash_known && row->held_count == 0;
     if (row->version != version)
         return row->version < version;
     for (uint32_t k = 0; k < row->held_count; k++) {

@@ -16,6 +16,7 @@ struct wire_fragment talk_said[TALK_MEMBERS_MAX];
 uint64_t talk_epoch_of[TALK_MEMBERS_MAX];
 bool talk_takes_part[TALK_MEMBERS_MAX];
 bool talk_witness;
+bool talk_empty;
 uint64_t talk_patience_ms;
 static struct wire_held holds[TALK_MEMBERS_MAX][VERSION_PARTS_MAX];
 static struct bitset deaf_to[TALK_MEMBERS_MAX];
@@ -160,7 +161,7 @@ void talk_among(uint32_t count, uint32_t self, uint64_t owners, uint64_t version
                              .view = view_of(self)};
     talk_now_ms = 1000;
     assert_ok(sync_new(&conf, &talk_sync));
-    if (!sync_is_witness(talk_sync))
+    if (!sync_is_witness(talk_sync) && !talk_empty)
         sync_restore(talk_sync, 0, version, &hash);
     for (uint32_t i = 0; i < count; i++) {
         talk_takes_part[i] = true;
@@ -211,7 +212,7 @@ int talk_ends(void **state)
     talk_sync = NULL;
     config_log_free(talk_config_log);
     talk_config_log = NULL;
-    talk_witness = false;
+    talk_witness = talk_empty = false;
     return 0;
 }
 

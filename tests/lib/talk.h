@@ -22,6 +22,7 @@ extern struct wire_fragment talk_said[TALK_MEMBERS_MAX];
 extern uint64_t talk_epoch_of[TALK_MEMBERS_MAX]; /* in which it speaks */
 extern bool talk_takes_part[TALK_MEMBERS_MAX];
 extern bool talk_witness;         /* of talk_among(): its last member is the witness; until talk_ends() */
+extern bool talk_empty;           /* likewise: we have no state */
 extern uint64_t talk_patience_ms; /* with who does not do its part, from the next talk_among() on; 0: no end */
 
 /* We are member `self` of `count`, all of whom vote, at `version` with hash 'a'; all are up and say the same of

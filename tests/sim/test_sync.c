@@ -557,6 +557,9 @@ static void worlds_that_once_broke_hold(void **state)
         {{.name = "trouble", .n_min = 2, .n_max = SIM_SMALL, .rough = true}, 4277},
         /* Power is lost everywhere in an epoch in which nobody takes part. */
         {{.name = "trouble", .n_min = 2, .n_max = SIM_SMALL, .rough = true}, 6748},
+        /* An empty disk recovers when power was lost, and has no state yet of a fragment of which results are
+           committed. */
+        {{.name = "trouble", .n_min = 2, .n_max = SIM_SMALL, .rough = true}, 34945},
         /* One owner serves seven that have fallen far behind, over a slow line. */
         {{.name = "trouble", .n_min = 2, .n_max = SIM_SMALL, .rough = true}, 10793},
     };

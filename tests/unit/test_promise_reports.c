@@ -324,6 +324,31 @@ static void who_recovers_has_come_to_what_was_shown(void **state)
     talk_ends(NULL);
 }
 
+/* An empty disk, and version 1 is under way: it has a state before it has the results that others hold. */
+static void who_recovers_has_a_state_first(void **state)
+{
+    (void)state;
+    static const struct owner_rule everyone = {0};
+    static const struct part_result committed = {.id.owner = 1, .shards = 1, .id.digest = {{7}}};
+    const struct holding unknown = {.version = 0}, begun = {.hash_known = true},
+                         holding = {.held = &committed, .held_count = 1};
+    const struct holding *first[] = {&unknown, &begun, &holding};
+    for (size_t k = 0; k < sizeof first / sizeof first[0]; k++) {
+        talk_empty = true;
+        talk_among(3, 2, 1, 0, everyone);
+        sync_set_votes(talk_sync, false);
+        sync_seal(talk_sync);
+        assert_false(sync_known(talk_sync, 0));
+        promise_reports_free(reports);
+        assert_ok(promise_reports_new(&reports));
+        assert_ok(promise_reports_reserve(reports, 1));
+        answer(roster_id(0), true, paxos_ballot(paxos), first[k], 1);
+        answer(roster_id(1), true, paxos_ballot(paxos), &unknown, 1);
+        assert_int_equal(all_is_here(), k == 0);
+        talk_ends(NULL);
+    }
+}
+
 int main(void)
 {
     assert_ok(digest_init());
@@ -333,6 +358,7 @@ int main(void)
         CASE(what_makes_no_sense_is_passed_over),      CASE(who_joins_holds_our_state_of_the_version),
         CASE(an_answer_stays_whole_for_its_caller),    CASE(what_we_hold_is_told_by_fragment_and_owner),
         CASE(who_recovers_has_come_to_what_was_shown), CASE(who_recovers_waits_for_all_answers),
+        CASE(who_recovers_has_a_state_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

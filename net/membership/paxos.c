@@ -416,8 +416,8 @@ static bool take_ballot(struct paxos *paxos, const struct paxos_event *event, bo
 static enum err on_prepare(struct paxos *paxos, const struct paxos_event *event, uint64_t now_ms)
 {
     const struct paxos_message *m = event->message;
-    bool waits = !paxos->recovering || m->recover; /* who proposes without us waits for our voice */
-    if (!take_ballot(paxos, event, waits, now_ms))
+    /* Who recovers goes on: whoever proposes may be waiting for its voice. */
+    if (!take_ballot(paxos, event, !paxos->recovering || m->recover, now_ms))
         return ERR_OK;
     bool answers = paxos->may_vote || (m->recover && voter_of(paxos, paxos->conf.self) != NULL);
     uint64_t bar = paxos->vote.promised;
@@ -448,7 +448,7 @@ static enum err on_prepare(struct paxos *paxos, const struct paxos_event *event,
 static enum err on_accept(struct paxos *paxos, const struct paxos_event *event, uint64_t now_ms)
 {
     const struct paxos_message *m = event->message;
-    if (!take_ballot(paxos, event, true, now_ms))
+    if (!take_ballot(paxos, event, !paxos->recovering, now_ms))
         return ERR_OK;
     if (!paxos->may_vote || !event->good || m->bytes_count == 0)
         return ERR_OK;

@@ -560,6 +560,8 @@ static void worlds_that_once_broke_hold(void **state)
         /* An empty disk recovers when power was lost, and has no state yet of a fragment of which results are
            committed. */
         {{.name = "trouble", .n_min = 2, .n_max = SIM_SMALL, .rough = true}, 34945},
+        /* A proposal waits for the voice of one whose disk is in doubt, which left it to that one. */
+        {{.name = "trouble", .n_min = 2, .n_max = SIM_SMALL, .rough = true}, 53957},
         /* One owner serves seven that have fallen far behind, over a slow line. */
         {{.name = "trouble", .n_min = 2, .n_max = SIM_SMALL, .rough = true}, 10793},
     };

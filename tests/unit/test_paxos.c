@@ -394,6 +394,25 @@ static void a_lost_vote_is_what_all_voters_know(void **state)
     assert_int_equal(said(WIRE_PROMISE)->message.accepted, 8);
 }
 
+/* A's ballot needs B, whose disk is in doubt, and is said again and again: B does not leave it to A. */
+static void who_recovers_does_not_wait_for_who_waits_for_it(void **state)
+{
+    (void)state;
+    static const uint32_t types[] = {WIRE_PREPARE, WIRE_ACCEPT};
+    for (size_t t = 0; t < sizeof types / sizeof types[0]; t++) {
+        begin(B, false, NULL);
+        step((struct paxos_event){.type = PAXOS_EV_RECOVER});
+        bool asks = false;
+        for (uint64_t ms = 0; ms < 3 * TURN && !asks; ms += TURN / 5) {
+            now_ms += TURN / 5;
+            hear(A, types[t], ballot(3, A), "x", 0, true);
+            step((struct paxos_event){.type = PAXOS_EV_TICK});
+            asks = did(PAXOS_DO_SAVE) != NULL;
+        }
+        assert_true(asks);
+    }
+}
+
 static void a_ballot_that_was_said_bars_lower_ones(void **state)
 {
     (void)state;
@@ -599,6 +618,7 @@ int main(void)
         cmocka_unit_test(votes_of_two_ballots_decide_nothing),
         cmocka_unit_test(a_disk_in_doubt_does_not_vote),
         cmocka_unit_test(a_lost_vote_is_what_all_voters_know),
+        cmocka_unit_test(who_recovers_does_not_wait_for_who_waits_for_it),
         cmocka_unit_test(a_ballot_that_was_said_bars_lower_ones),
         cmocka_unit_test(one_refusal_ends_no_ballot),
         cmocka_unit_test(a_refused_ballot_ends_where_nobody_else_answers),

@@ -8,8 +8,9 @@
 /* A disk that is in doubt for so long needs a configuration to name it: one that has just begun may find by itself that
  * it cannot have forgotten anything. */
 enum { DOUBT_MS = 2000 };
-/* Who votes alone and is in doubt waits so long for the others: daemons find each other sooner. */
-enum { ALONE_MS = 30 * 1000 };
+/* Who votes alone and is in doubt waits so long for the others: daemons find each other sooner. TICK: of the time
+ * between two ticks no more counts, for a machine that slept has asked nobody meanwhile. */
+enum { ALONE_MS = 30 * 1000, ALONE_TICK_MS = 1000 };
 /* One of a member's losses is forgotten after so long, then the next. */
 enum { FORGIVE_MS = 20 * 60 * 1000 };
 /* APART: two who have not heard each other for so long since one of them first said so are not about to be told lost:
@@ -93,6 +94,7 @@ void member_progress_begin(struct member_progress *progress, uint64_t now_ms)
         seat->losses = losses;
     }
     progress->begun_ms = progress->now_ms = now_ms;
+    progress->awake_ms = 0;
 }
 
 /* ---- what members say ---- */
@@ -208,8 +210,10 @@ static void look_whether_we_yield(struct member_progress *progress)
 
 void member_progress_tick(struct member_progress *progress, const struct bitset *silent, uint64_t now_ms)
 {
+    uint64_t passed_ms = now_ms - progress->now_ms;
     progress->silent = *silent;
     progress->now_ms = now_ms;
+    progress->awake_ms += passed_ms < ALONE_TICK_MS ? passed_ms : ALONE_TICK_MS;
     listen(progress);
     look_how_far_most_are(progress);
     struct bitset before = progress->lost;
@@ -398,7 +402,7 @@ struct bitset member_progress_awaited(const struct member_progress *progress)
         if (i != view->self && !(progress->seat[i].up && progress->seat[i].heard))
             bitset_add(&missing, i);
     }
-    bool alone = voters == 1 && progress->now_ms < progress->begun_ms + ALONE_MS;
+    bool alone = voters == 1 && progress->awake_ms < ALONE_MS;
     return alone ? missing : (struct bitset){{0}};
 }
 

@@ -77,6 +77,7 @@ struct member_progress {
     struct bitset silent;    /* to us */
     uint64_t now_ms;         /* of the last tick */
     uint64_t begun_ms;       /* when the epoch began here */
+    uint64_t awake_ms;       /* for so long since then, without what the machine slept */
 };
 
 /* Of nobody yet: member_progress_begin() follows. ERR_NOMEM. */

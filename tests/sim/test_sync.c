@@ -562,6 +562,8 @@ static void worlds_that_once_broke_hold(void **state)
         {{.name = "trouble", .n_min = 2, .n_max = SIM_SMALL, .rough = true}, 34945},
         /* A proposal waits for the voice of one whose disk is in doubt, which left it to that one. */
         {{.name = "trouble", .n_min = 2, .n_max = SIM_SMALL, .rough = true}, 53957},
+        /* A machine sleeps while its island, which votes alone and has an older disk, waits for the others. */
+        {{.name = "trouble", .n_min = 2, .n_max = SIM_SMALL, .rough = true}, 66431},
         /* One owner serves seven that have fallen far behind, over a slow line. */
         {{.name = "trouble", .n_min = 2, .n_max = SIM_SMALL, .rough = true}, 10793},
     };

@@ -18,7 +18,7 @@
 /* Sanitizers and a busy machine take their time. */
 enum { PATIENCE_S = 60, MOST_VALUES = 256 * 32, NO_ROUNDS = 1000000, SOME_ROUNDS = 20 };
 
-static const char *text, *model, *paris, *oslo, *rome, *bern;
+static const char *text, *model, *paris, *oslo, *rome, *bern, *lund, *bonn;
 static struct published what;
 
 /* Whether a folder or file holds the model that the run has begun from. */
@@ -119,6 +119,23 @@ static void who_has_not_the_model_waits_for_one_who_has(void **state)
     GOOD(oslo, "stop");
 }
 
+/* It has nothing left, and the other one, which may know the model, is not heard for as long as that is waited for. */
+static void who_brings_its_model_late_may_go_on(void **state)
+{
+    (void)state;
+    GOOD(lund, "init", "--name", "lund", "--data", text, "--run", village_spec(SOME_ROUNDS), "--listen",
+         homes_somewhere());
+    join_run(bonn, lund, "bonn");
+    assert_true(homes_wait_role(lund, "bonn", "owner", PATIENCE_S));
+    assert_true(homes_wait_versions(bonn, 3, PATIENCE_S));
+    GOOD(lund, "stop");
+    GOOD(bonn, "stop");
+    homes_empty_state(bonn);
+    GOOD(bonn, "start", "--no-wait");
+    wait_training(bonn);
+    GOOD(bonn, "stop");
+}
+
 static void a_running_island_is_exported(void **state)
 {
     (void)state;
@@ -156,9 +173,12 @@ int main(void)
     oslo = village_home("oslo");
     rome = village_home("rome");
     bern = village_home("bern");
+    lund = village_home("lund");
+    bonn = village_home("bonn");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_has_not_the_model_begins_from_it_too),
         cmocka_unit_test(who_has_not_the_model_waits_for_one_who_has),
+        cmocka_unit_test(who_brings_its_model_late_may_go_on),
         cmocka_unit_test(a_running_island_is_exported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

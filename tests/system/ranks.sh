@@ -88,6 +88,23 @@ for shape in '2' '4 --tensor-parallel 2'; do
     cmp "$place/$whole/worker-000000050.safetensors" "$place/halves$name/worker-000000050.safetensors" ||
         fail "$shape ranks that were stopped end otherwise"
 done
+# The first rank alone is told: all stop behind the same step.
+told_one() {
+    (before=exec; train alone --ranks 2) & pid=$!
+    for _ in $(seq 600); do
+        [ "$(steps_of alone)" -lt 20 ] || break
+        sleep 0.02
+    done
+    kill -TERM "$(pgrep -P "$pid" | head -n 1)" 2>/dev/null || true
+    wait "$pid" || fail "alone: an end that one rank was asked for is no failure: $(cat "$place/alone.log")"
+    [ "$(steps_of alone)" -lt 50 ]
+}
+until told_one; do
+    rm -rf "$place/alone"
+done
+train alone --ranks 2 || { cat "$place/alone.log"; fail "two ranks do not go on where one was told to stop"; }
+cmp "$place/many2/worker-000000050.safetensors" "$place/alone/worker-000000050.safetensors" ||
+    fail "two ranks of which one was told to stop end otherwise"
 in_pieces() {
     for shape in '4 --tensor-parallel 2' 4 '2 --tensor-parallel 2'; do
         so_far=$(steps_of changing)

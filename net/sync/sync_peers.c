@@ -361,12 +361,14 @@ static void ask_again_for_state(struct sync *sync, uint32_t f)
         sync->now_ms >= fragment->trial_ms + TRIAL_MS && !surely_reached(sync, f, version))
         from = SYNC_NOBODY; /* it was tried, or they have taken it back */
     bool back = from == SYNC_NOBODY || sync->peers[from].fragments[f].version < fragment->own.version;
+    /* The only one who is at what most have come to cannot prove it; who is further may. */
+    bool vain = fragment->refused && from == fragment->state_from;
     if (from == SYNC_NOBODY && start == SYNC_NOBODY) {
         nobody_to_ask(sync, f);
         return;
     }
     fragment->alone_ms = 0;
-    if (back && start != SYNC_NOBODY)
+    if ((back || vain) && start != SYNC_NOBODY)
         sync_fragment_ask_for_state(sync, f, start);
     else if (back && fragment->own.hash_known)
         sync_fragment_repair(sync, f); /* who made us ask was wrong: nobody goes back behind what it has acknowledged */

@@ -564,6 +564,8 @@ static void worlds_that_once_broke_hold(void **state)
         {{.name = "trouble", .n_min = 2, .n_max = SIM_SMALL, .rough = true}, 53957},
         /* A machine sleeps while its island, which votes alone and has an older disk, waits for the others. */
         {{.name = "trouble", .n_min = 2, .n_max = SIM_SMALL, .rough = true}, 66431},
+        /* An empty disk asks the only one that still has what most have come to, and who cannot prove it. */
+        {{.name = "trouble", .n_min = 2, .n_max = SIM_SMALL, .rough = true}, 83371},
         /* One owner serves seven that have fallen far behind, over a slow line. */
         {{.name = "trouble", .n_min = 2, .n_max = SIM_SMALL, .rough = true}, 10793},
     };

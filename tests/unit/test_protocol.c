@@ -584,6 +584,8 @@ static void repairing_ends_though_nobody_can_be_asked(void **state)
     }
 }
 
+static uint32_t last_asked; /* of those below */
+
 /* A state is asked for, of one who has none that it can prove; false: our disk is to mend ours, or nothing comes of it.
  */
 static bool asks_and_is_refused(void)
@@ -596,6 +598,7 @@ static bool asks_and_is_refused(void)
         if (fetch == NULL || fetch->key.kind != WIRE_STATE)
             continue;
         struct sync_event refused = {.type = SYNC_EV_NOT_AVAILABLE, .member = fetch->member, .key = fetch->key};
+        last_asked = fetch->member;
         talk_happens(refused);
         return true;
     }
@@ -621,6 +624,24 @@ static void a_state_that_nobody_proves_is_tried_for_a_while(void **state)
     assert_int_equal(sync_state(talk_sync, 0), SYNC_LISTENING);
     assert_true(asks_and_is_refused());
     assert_in_range(talk_now_ms - began_ms, 58000, 63000);
+}
+
+/* We have no state. What most have come to only one still has, who cannot prove it; what that one and another have
+ * promised starts further on, where the other one is. */
+static void who_is_further_is_asked_where_the_others_refuse(void **state)
+{
+    (void)state;
+    talk_empty = true;
+    talk_among(3, 2, 1, 4, (struct owner_rule){0});
+    talk_is_at(0, 5);
+    talk_hear(0);
+    sync_take_over(talk_sync, 0, 5);
+    bool asked[2] = {false, false};
+    for (int k = 0; k < 4; k++) {
+        assert_true(asks_and_is_refused());
+        asked[last_asked] = true;
+    }
+    assert_true(asked[0] && asked[1]);
 }
 
 /* Where our disk cannot tell: a state that so many hold as have to certify it, us among them where the others that
@@ -724,6 +745,7 @@ int main(void)
         cmocka_unit_test_teardown(a_disk_that_fails_at_mending_is_no_end, talk_ends),
         cmocka_unit_test_teardown(repairing_ends_though_nobody_can_be_asked, talk_ends),
         cmocka_unit_test_teardown(a_state_that_nobody_proves_is_tried_for_a_while, talk_ends),
+        cmocka_unit_test_teardown(who_is_further_is_asked_where_the_others_refuse, talk_ends),
         cmocka_unit_test_teardown(where_disks_cannot_tell_what_can_be_committed_is_right, talk_ends),
         cmocka_unit_test_teardown(a_confirmed_state_gives_way_to_most_of_all, talk_ends),
         cmocka_unit_test_teardown(an_answer_too_late_means_nothing, talk_ends),

@@ -159,6 +159,7 @@ void change_requests_tick(struct change_requests *requests, struct member_progre
         struct seat *seat = &progress->seat[i];
         seat->out.requested = seat->out.requested && !over(seat->out.told_ms, progress->now_ms);
         seat->off.requested = seat->off.requested && !over(seat->off.told_ms, progress->now_ms);
+        seat->evict = seat->evict && (seat->broke_word || seat->drain); /* who resumes wishes to come back */
     }
 }
 

@@ -566,6 +566,8 @@ static void worlds_that_once_broke_hold(void **state)
         {{.name = "trouble", .n_min = 2, .n_max = SIM_SMALL, .rough = true}, 66431},
         /* An empty disk asks the only one that still has what most have come to, and who cannot prove it. */
         {{.name = "trouble", .n_min = 2, .n_max = SIM_SMALL, .rough = true}, 83371},
+        /* The only island that is left drains, is evicted, and resumes. */
+        {{.name = "two and a witness", .n_min = 3, .n_max = 3, .rough = true, .witness = true}, 521},
         /* One owner serves seven that have fallen far behind, over a slow line. */
         {{.name = "trouble", .n_min = 2, .n_max = SIM_SMALL, .rough = true}, 10793},
     };

@@ -209,6 +209,26 @@ static void what_was_asked_ends_with_its_epoch(void **state)
     end();
 }
 
+/* It is out for as long as it drains; then it may come back, though nothing else has changed. */
+static void who_was_evicted_while_it_drained_comes_back_when_it_resumes(void **state)
+{
+    (void)state;
+    begin();
+    progress.seat[B].drain = true;
+    assert_ok(change_requests_add(&requests, &progress, view.members[A].as.id, WIRE_CHANGE_EVICT, view.members[B].as.id,
+                                  view.epoch));
+    is_away(B);
+    trains(B, 1);
+    tick(6000);
+    trains(B, 2); /* it does not hang */
+    assert_false(member_progress_kept_out(&progress, B));
+    assert_true(progress.seat[B].evict);
+    progress.seat[B].drain = false;
+    tick(1);
+    assert_true(change_requests_catches_up(&requests, &progress, B));
+    end();
+}
+
 /* Nobody asked for it. */
 static void who_was_lost_comes_back_at_once(void **state)
 {
@@ -510,6 +530,7 @@ int main(void)
         cmocka_unit_test(who_is_in_again_is_not_put_out_for_what_was),
         cmocka_unit_test(who_is_back_catches_up_unless_somebody_wishes_otherwise),
         cmocka_unit_test(who_is_alone_does_not_take_itself_for_back),
+        cmocka_unit_test(who_was_evicted_while_it_drained_comes_back_when_it_resumes),
         cmocka_unit_test(who_was_lost_comes_back_at_once),
         cmocka_unit_test(who_was_lost_unseen_comes_back_at_once),
         cmocka_unit_test(whose_disk_is_in_doubt_was_not_put_out),

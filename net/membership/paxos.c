@@ -13,6 +13,7 @@ enum {
     /* turns that a ballot is held on to which somebody refused: with a majority still to be had, and while composing */
     REFUSED_TURNS = 2,
     REFUSED_COMPOSING_TURNS = 20,
+    OTHERS_TURNS = 3, /* for so long those who have come as far are heard again, if they are there */
 };
 
 /* ---- a copy of bytes that somebody else owned ---- */
@@ -317,6 +318,8 @@ struct paxos {
     struct ballots others;                      /* which of theirs are taken in */
     unsigned failures;                          /* ballots of ours that came to nothing */
     uint64_t config_log_ms;                     /* not before that do we ask for the config log again */
+    uint32_t config_log_from;                   /* whom we asked last: it may not hear us */
+    bool config_log_others;                     /* others know as much: they have their turn first */
     struct config_vote votes[PAXOS_VOTERS_MAX]; /* decided */
     struct paxos_action actions[ACTIONS_MAX];
     uint32_t actions_count, actions_next;
@@ -667,10 +670,18 @@ static handler *const message_handlers[] = {
 
 static enum err heard(struct paxos *paxos, const struct paxos_event *event, uint64_t now_ms)
 {
-    if (event->epoch > paxos->number && now_ms >= paxos->config_log_ms) {
-        paxos->config_log_ms = now_ms + paxos->conf.again_ms;
-        send_to(paxos, event->from, WIRE_CONFIG_LOG, 0)->epoch = paxos->number;
+    if (event->epoch <= paxos->number)
+        return ERR_OK;
+    bool other = event->from != paxos->config_log_from, due = now_ms >= paxos->config_log_ms;
+    bool waits = paxos->config_log_others && now_ms < paxos->config_log_ms + OTHERS_TURNS * paxos->conf.turn_ms;
+    if (!due || (!other && waits)) {
+        paxos->config_log_others |= other;
+        return ERR_OK;
     }
+    paxos->config_log_from = event->from;
+    paxos->config_log_others = false;
+    paxos->config_log_ms = now_ms + paxos->conf.again_ms;
+    send_to(paxos, event->from, WIRE_CONFIG_LOG, 0)->epoch = paxos->number;
     return ERR_OK;
 }
 
@@ -889,7 +900,8 @@ enum err paxos_begin(struct paxos *paxos, uint64_t number, const uint32_t *voter
     paxos->owe_promise = paxos->owe_accepted = false;
     uint64_t seen = paxos->vote.promised > paxos->vote.own ? paxos->vote.promised : paxos->vote.own;
     paxos->seen = seen;
-    paxos->ballot = paxos->best = paxos->config_log_ms = 0;
+    paxos->ballot = paxos->best = paxos->config_log_ms = paxos->config_log_from = 0;
+    paxos->config_log_others = false;
     paxos->asked_count = paxos->failures = 0;
     paxos->wanted = paxos->due_set = paxos->recovering = false;
     paxos->recovered = 0;

@@ -568,6 +568,8 @@ static void worlds_that_once_broke_hold(void **state)
         {{.name = "trouble", .n_min = 2, .n_max = SIM_SMALL, .rough = true}, 83371},
         /* The only island that is left drains, is evicted, and resumes. */
         {{.name = "two and a witness", .n_min = 3, .n_max = 3, .rough = true, .witness = true}, 521},
+        /* Of two who know the newest configuration one does not hear whoever asks for it. */
+        {{.name = "a line cut, three", .n_min = 3, .n_max = 3, .rough = true, .sever = true}, 1245},
         /* One owner serves seven that have fallen far behind, over a slow line. */
         {{.name = "trouble", .n_min = 2, .n_max = SIM_SMALL, .rough = true}, 10793},
     };

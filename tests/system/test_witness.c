@@ -239,6 +239,8 @@ static void the_witness_does_not_grow_with_the_model(void **state)
                   cluster_status_number(cluster, WITNESS, "params"), island / 1024, witness / 1024);
     assert_true(cluster_status_number(cluster, WITNESS, "params") > 2 * LARGE);
     assert_true(island > 2 * LARGE / 1024 * 8);
+    assert_true(cluster_status_number(cluster, A, "memory_bytes") > 2 * LARGE * 8);
+    assert_int_equal(cluster_status_number(cluster, WITNESS, "memory_bytes"), 0); /* what it might come to take */
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     assert_true(witness < WITNESS_KIB_MAX);
 #endif

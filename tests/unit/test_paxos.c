@@ -579,6 +579,36 @@ static void who_is_behind_is_told_and_who_is_ahead_is_asked(void **state)
     assert_fails(ERR_STATE, "fetch the config log", paxos_begin(paxos, 5, three, 3, true, &later, now_ms));
 }
 
+static uint32_t asked_on_hearing(uint32_t from)
+{
+    step((struct paxos_event){.type = PAXOS_EV_HEARD, .from = from, .epoch = 6});
+    const struct paxos_action *asks = said(WIRE_CONFIG_LOG);
+    return asks != NULL ? asks->to : 0;
+}
+
+/* C is always heard just behind A, which does not hear us; then C is gone. */
+static void who_does_not_answer_does_not_keep_others_from_being_asked(void **state)
+{
+    (void)state;
+    begin(B, true, NULL);
+    assert_int_equal(asked_on_hearing(A), A);
+    now_ms += AGAIN / 5;
+    assert_int_equal(asked_on_hearing(C), 0); /* it has just asked */
+    now_ms += TURN;
+    assert_int_equal(asked_on_hearing(A), 0);
+    now_ms += AGAIN / 5;
+    assert_int_equal(asked_on_hearing(C), C);
+    now_ms += TURN;
+    assert_int_equal(asked_on_hearing(A), A);
+    assert_int_equal(asked_on_hearing(C), 0);
+    for (uint64_t ms = 0; ms < 2 * TURN; ms += AGAIN) {
+        now_ms += AGAIN;
+        assert_int_equal(asked_on_hearing(A), 0);
+    }
+    now_ms += 2 * TURN;
+    assert_int_equal(asked_on_hearing(A), A);
+}
+
 static void without_memory_an_event_is_as_lost(void **state)
 {
     (void)state;
@@ -629,6 +659,7 @@ int main(void)
         cmocka_unit_test(the_islands_take_turns),
         cmocka_unit_test(a_seal_comes_to_an_end_without_its_proposer),
         cmocka_unit_test(who_is_behind_is_told_and_who_is_ahead_is_asked),
+        cmocka_unit_test(who_does_not_answer_does_not_keep_others_from_being_asked),
         cmocka_unit_test(without_memory_an_event_is_as_lost),
     };
     return cmocka_run_group_tests(tests, NULL, end);

@@ -81,7 +81,7 @@ by_length() {
     done
     printf '%s\n' "$@" | grep -vE "/(${long#|})(\.sh)?\$"
 }
-waiting='trouble|join|newcomer|islands|disk|size|state_transfer|damaged|outlives|harmless|liar|refused|paused|own_trainer|watch|copying|rogue'
+waiting='trouble|join|newcomer|islands|disk|size|state_transfer|damaged|outlives|harmless|liar|refused|paused|own_trainer|watch|copying|rogue|models'
 sorted=$(by_length "$@")
 together "$(nproc)" '^(script:)?(sim|num|emu|lint|fuzz)/' $sorted
 if [ -z "${SAN:-}" ]; then

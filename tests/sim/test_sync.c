@@ -554,7 +554,7 @@ static void worlds_that_once_broke_hold(void **state)
         /* A disk forgets the configuration by which it votes. */
         {{.name = "quorum", .n_min = 3, .n_max = SIM_SMALL, .rough = true, .quorum = true}, 60208},
         /* A disk forgets that another island has the only vote, and was away where it believes to be. */
-        {{.name = "trouble", .n_min = 2, .n_max = SIM_SMALL, .rough = true}, 4277},
+        {{.name = "trouble", .n_min = 2, .n_max = SIM_SMALL, .rough = true}, 5237},
         /* Power is lost everywhere in an epoch in which nobody takes part. */
         {{.name = "trouble", .n_min = 2, .n_max = SIM_SMALL, .rough = true}, 6748},
         /* An empty disk recovers when power was lost, and has no state yet of a fragment of which results are
@@ -562,16 +562,12 @@ static void worlds_that_once_broke_hold(void **state)
         {{.name = "trouble", .n_min = 2, .n_max = SIM_SMALL, .rough = true}, 34945},
         /* A proposal waits for the voice of one whose disk is in doubt, which left it to that one. */
         {{.name = "trouble", .n_min = 2, .n_max = SIM_SMALL, .rough = true}, 53957},
-        /* A machine sleeps while its island, which votes alone and has an older disk, waits for the others. */
-        {{.name = "trouble", .n_min = 2, .n_max = SIM_SMALL, .rough = true}, 66431},
         /* An empty disk asks the only one that still has what most have come to, and who cannot prove it. */
         {{.name = "trouble", .n_min = 2, .n_max = SIM_SMALL, .rough = true}, 83371},
         /* The only island that is left drains, is evicted, and resumes. */
         {{.name = "two and a witness", .n_min = 3, .n_max = 3, .rough = true, .witness = true}, 521},
         /* Of two who know the newest configuration one does not hear whoever asks for it. */
         {{.name = "a line cut, three", .n_min = 3, .n_max = 3, .rough = true, .sever = true}, 1245},
-        /* One owner serves seven that have fallen far behind, over a slow line. */
-        {{.name = "trouble", .n_min = 2, .n_max = SIM_SMALL, .rough = true}, 10793},
     };
     for (size_t k = 0; k < sizeof worlds_kept / sizeof worlds_kept[0]; k++)
         run_seed(worlds_kept[k].seed, &worlds_kept[k].mix);

@@ -14,6 +14,7 @@ import hashlib
 import pathlib
 import sys
 import time
+import weakref
 
 import torch
 import torch.distributed as dist
@@ -165,12 +166,17 @@ def main():
         name = copies_differ(model)
         assert name is None, f"in the end ranks hold other copies of {name}"
     parameters = {name.removeprefix("module."): whole(value).clone() for name, value in model.named_parameters()}
-    if a.how == "plain" or dist.get_rank() == 0:
+    writes = a.how == "plain" or dist.get_rank() == 0
+    if writes:
         torch.save(parameters, a.out)
-        print(f"over: {over}, {mixes} mixes with equal copies", flush=True)
+    group = weakref.ref(dist.group.WORLD) if a.how != "plain" else None
     island.detach()
-    if a.how != "plain":
+    if group is not None:
+        del model, optimizer, loss
         dist.destroy_process_group()
+        assert group() is None, "the island still holds the process group"
+    if writes:
+        print(f"over: {over}, {mixes} mixes with equal copies", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Islands of several ranks, and of several types, beside one of a single process: one model in the end, bit for bit."""
 
+import gc
 import re
 import sys
 import unittest
+import weakref
 from unittest import mock
 
 import torch
@@ -95,6 +97,22 @@ class Ranks(unittest.TestCase):
             words = r"ranks on here \(rank 0\) and there \(rank 1\): .* on one machine"
             with self.assertRaisesRegex(diloco.DilocoError, words):
                 RankGroup()
+
+    def test_after_its_end_no_process_group_is_held(self):
+        """One that is would be destroyed too late: threads of it and the end of the interpreter end the process."""
+        gc.disable()
+        self.addCleanup(gc.enable)
+        for backend in ("gloo", "nccl"):  # of the latter it makes one of its own for bytes
+            with self.subTest(backend), mock.patch.object(dist, "get_backend", lambda _group: backend):
+                dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+                try:
+                    group = RankGroup()
+                    held = [weakref.ref(group.group), weakref.ref(group.bytes_group)]
+                    self.assertEqual(group.bytes_group is group.group, backend == "gloo")
+                    group.close()
+                finally:
+                    dist.destroy_process_group()
+                self.assertEqual([one() for one in held], [None, None])
 
     def test_islands_of_three_types_in_one_run(self):
         types = [torch.float32, torch.bfloat16, torch.float16]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Python package with PyTorch: models, types, ranks and other people's trainers on real islands."""
 
+import gc
 import itertools
 import os
 import re
@@ -9,6 +10,7 @@ import time
 import types
 import unittest
 import warnings
+import weakref
 
 import torch
 
@@ -288,6 +290,24 @@ class Islands(unittest.TestCase):
             for name, anchor in anchor_of(paris).items():
                 self.assertTrue(torch.equal(getattr(model, name).detach(), anchor.bfloat16()), name)
             self.assertEqual(paris.trainer()["tokens_counted"], 7 * 500)
+
+    def test_after_detach_the_model_is_its_owner_s_alone(self):
+        """Without a collection, which may never come: its memory on a GPU is wanted again at once."""
+        gc.disable()
+        self.addCleanup(gc.enable)
+        for as_device in (False, True):
+            with self.subTest(as_device=as_device), Run(SPEC) as run:
+                paris = run.found("paris", "")
+                model = torch.nn.Linear(40, 30)
+                options = dict(socket=paris.socket(), trainer="once", wait=20, kept=None, group=None)
+                island = diloco.Island(Module(model, as_device=as_device), **options)
+                island.step(tokens=7)
+                island.load_state_dict(island.state_dict())
+                kept = weakref.ref(model.weight)
+                island.detach()
+                del model
+                self.assertIsNone(kept())
+                self.assertFalse(island.attached)
 
     def test_a_model_whose_parameters_move_goes_on_as_the_run_s(self):
         """By what people do to a model after they have attached it; where it cannot be, they learn it at that step."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import os
 import socket
+import time
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from . import _abi
 from ._errors import DilocoError
 
 HEADER_BYTES = 16  # pid and descriptor of rank 0
+FREES_S = 0.05
 
 
 def _machine() -> tuple[str, str]:
@@ -54,13 +56,22 @@ class RankGroup:
         self.bytes_group = self.group if speaks else dist.new_group(ranks, backend="gloo")
         self.rank, self.count, self.first = dist.get_rank(self.group), len(ranks), ranks[0]
         self.failure: BaseException | None = None
-        self.struct = _abi.sized(
+        self.struct: Any = _abi.sized(
             _abi.Group,
             rank=self.rank,
             count=self.count,
             broadcast=_abi.BROADCAST(self._broadcast),
             barrier=_abi.BARRIER(self._barrier),
         )
+
+    def close(self) -> None:
+        """After the last word of all ranks. Of the process groups it holds none any more."""
+        if self.bytes_group is not self.group and dist.is_initialized():
+            dist.destroy_process_group(self.bytes_group)
+        self.group = self.bytes_group = self.struct = None
+        # Of PyTorch 2.15's gloo, a thread that still frees what the last collective moved, of which parts are Python's,
+        # aborts the process if the interpreter ends meanwhile. Asleep, this one gives it the time.
+        time.sleep(FREES_S)
 
     def _broadcast(self, _user: Any, address: int, count: int, fd: Any) -> int:
         try:

@@ -92,7 +92,7 @@ class Moves:
     write, and the library computes on the host."""
 
     def __init__(self, values: list[torch.Tensor]):
-        self.flat = [value.view(-1) for value in values]
+        self.open(values)
         devices = sorted({value.device for value in values}, key=str)
         self.cuda = devices[0].type == "cuda"
         self.out = {device: torch.cuda.Stream(device) for device in devices if self.cuda}
@@ -114,6 +114,10 @@ class Moves:
             self.device = devices[0]
             self.struct.alloc = _abi.ALLOC(self._alloc)
             self.struct.free = _abi.FREE(self._free)
+
+    def open(self, values: list[torch.Tensor]) -> None:
+        """After close(), too."""
+        self.flat = [value.view(-1) for value in values]
 
     # ---- memory beside the tensors ----
 
@@ -237,5 +241,6 @@ class Moves:
         self.pinned = 0
 
     def close(self) -> None:
+        self.flat = []
         self.marks.clear()
         self.beside.clear()

@@ -187,6 +187,8 @@ class Module(Tensors):
         self._hooks = [module.register_load_state_dict_post_hook(self._note_load) for module in self._owners()]
         self._hooks.append(self._still.listen())
         self.loaded, self.idle = False, 0
+        if self._moves is not None:
+            self._moves.open(self._values)
         if not isinstance(self._model, dict):
             self.frozen = frozen_of(self._frozen(self._model), self._group, _along)
 

@@ -153,9 +153,9 @@ class Island:
         self._socket = socket if socket is not None else os.environ.get("DILOCO_SOCKET", "")
         self._waits_from: float | None = time.monotonic()
         self._waits = wait
-        self._interrupted = _abi.INTERRUPTED_CALL(self._waited)
-        self._before_moves = _abi.BEFORE_MOVES(self._place)
-        self._kept_values = _abi.KEPT_VALUES(self._take_kept)
+        self._interrupted: Any = _abi.INTERRUPTED_CALL(self._waited)
+        self._before_moves: Any = _abi.BEFORE_MOVES(self._place)
+        self._kept_values: Any = _abi.KEPT_VALUES(self._take_kept)
         self._trainer = trainer
         self._misplaced: BaseException | None = None
         self._rate_from = time.monotonic()
@@ -529,7 +529,7 @@ class Island:
             raise DilocoError("load_state_dict() after detach()")
         self._whole(state)
         self._loose = False
-        self.detach()
+        self._end_session()
         self._waits_from = time.monotonic()
         self._begin(state)
 
@@ -564,7 +564,17 @@ class Island:
     # ---- the end ----
 
     def detach(self) -> None:
-        """Lets go of the daemon. Without finish() before, it counts this as a crash and starts the trainer anew."""
+        """Lets go of the daemon and of the model. Without finish() before, the daemon counts this as a crash and starts
+        the trainer anew."""
+        self._end_session()
+        # Callbacks and the methods that they call hold each other. Only a collection would end them, and with them the
+        # model's memory and the process group, whose threads may not outlive the interpreter.
+        self._interrupted = self._before_moves = self._kept_values = None
+        self._tensors = Tensors()
+        if self._group is not None:
+            self._group.close()
+
+    def _end_session(self) -> None:
         if self._handle and self._loose:
             self._loose = False
             _log.warning(

@@ -6,7 +6,8 @@
 # Those that mostly compute run beside each other, as many as there are processors; then unit tests, twice as many; then
 # programs that start daemons and mostly wait, three times as many; at last scripts, and programs whose trainers compute
 # all the time, as many as there are processors: beside these the others would wait twice as long. The longest first.
-# Under a sanitizer all but the first run one by one: there they compute, too.
+# Under a sanitizer unit tests run as many as there are processors, and all others behind them one by one: there they
+# compute, too.
 set -u
 logs=$BUILD/test-logs
 longest_s=1800 # no test takes so long anywhere: one that hangs is a failure, not the end of the whole run
@@ -84,7 +85,9 @@ by_length() {
 waiting='trouble|join|newcomer|islands|disk|size|state_transfer|damaged|outlives|harmless|liar|refused|paused|own_trainer|watch|copying|rogue|models'
 sorted=$(by_length "$@")
 together "$(nproc)" '^(script:)?(sim|num|emu|lint|fuzz)/' $sorted
-if [ -z "${SAN:-}" ]; then
+if [ -n "${SAN:-}" ]; then
+    together "$(nproc)" '^unit/' $sorted
+else
     together $((2 * $(nproc))) '^unit/' $sorted
     together $((3 * $(nproc))) "^system/test_($waiting)\$" $sorted
     together "$(nproc)" '^(script:)?system/' $sorted

@@ -198,6 +198,8 @@ unsigned testlib_seeds(unsigned initial)
     const char *text = getenv("TEST_SEEDS");
 #ifdef __SANITIZE_THREAD__
     initial = initial / 20 + 1;
+#elif defined(__SANITIZE_ADDRESS__)
+    initial = initial / 4 + 1;
 #endif
     return text != NULL ? (unsigned)strtoul(text, NULL, 10) : initial;
 }

@@ -13,6 +13,7 @@ import warnings
 import weakref
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from islands import ROOT, TEXT, Run, anchor_of, assert_one_model, device, free_port, main
 
@@ -303,10 +304,11 @@ class Islands(unittest.TestCase):
                 island = diloco.Island(Module(model, as_device=as_device), **options)
                 island.step(tokens=7)
                 island.load_state_dict(island.state_dict())
-                kept = weakref.ref(model.weight)
+                kept, memory = weakref.ref(model.weight), StorageWeakRef(model.weight.untyped_storage())
                 island.detach()
                 del model
                 self.assertIsNone(kept())
+                self.assertTrue(memory.expired())
                 self.assertFalse(island.attached)
 
     def test_a_model_whose_parameters_move_goes_on_as_the_run_s(self):

@@ -78,9 +78,9 @@ void testlib_fill_laplace(struct env_rng *rng, float *out, size_t count, double 
 /* ||a - b|| / ||b|| */
 double testlib_relative_error(const float *a, const float *b, size_t count);
 
-/* How many seeds to try of what runs in one thread: `initial`; a quarter of it where every access is looked up, as the
- * worlds in which the memory is misused are not the rare ones; a twentieth where it is looked up for races, of which
- * there can be none; at least one. The environment variable TEST_SEEDS overrides all. */
+/* How many seeds to try of what runs in one thread: `initial`; a quarter of it where every access is looked up, which
+ * takes several times as long; a twentieth where it is looked up for races, of which there can be none; at least one.
+ * The environment variable TEST_SEEDS overrides all. */
 unsigned testlib_seeds(unsigned initial);
 
 /* Waits for a semaphore; false: nobody posted it in time. */

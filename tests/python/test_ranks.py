@@ -110,6 +110,7 @@ class Ranks(unittest.TestCase):
                     held = [weakref.ref(group.group), weakref.ref(group.bytes_group)]
                     self.assertEqual(group.bytes_group is group.group, backend == "gloo")
                     group.close()
+                    group.close()
                 finally:
                     dist.destroy_process_group()
                 self.assertEqual([one() for one in held], [None, None])

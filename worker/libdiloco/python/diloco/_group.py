@@ -65,7 +65,9 @@ class RankGroup:
         )
 
     def close(self) -> None:
-        """After the last word of all ranks. Of the process groups it holds none any more."""
+        """After the last word of all ranks, once or more often. Of the process groups it holds none any more."""
+        if self.struct is None:
+            return
         if self.bytes_group is not self.group and dist.is_initialized():
             dist.destroy_process_group(self.bytes_group)
         self.group = self.bytes_group = self.struct = None

@@ -38,7 +38,8 @@ static size_t ring_room(uint64_t slots, uint64_t fragments)
 uint64_t sync_core_bytes(uint64_t slots, uint64_t fragments, uint64_t keepers)
 {
     uint64_t fragment = sizeof(struct sync_fragment) + sizeof(uint32_t) + sizeof(uint64_t);
-    uint64_t member = sizeof(struct sync_member) + sizeof(uint32_t) + fragments * sizeof(struct wire_standing);
+    uint64_t member =
+        sizeof(struct sync_member) + sizeof(uint32_t) + fragments * (sizeof(struct wire_standing) + sizeof(uint64_t));
     return sizeof(struct sync) + ring_room(slots, fragments) * sizeof(struct sync_action) + fragments * fragment +
            slots * member + keepers * fragments * sizeof(struct sync_holding);
 }
@@ -75,6 +76,8 @@ static enum err alloc_member(struct sync *sync, const struct sync_view *view, ui
     uint32_t fragments = sync->conf.fragments_count;
     if (peer->fragments == NULL)
         TRY(mem_new(fragments, sizeof *peer->fragments, what_for, &peer->fragments));
+    if (peer->without == NULL)
+        TRY(mem_new(fragments, sizeof *peer->without, what_for, &peer->without));
     if (peer->reports == NULL && bitset_has(&view->keepers, slot))
         return mem_new(fragments, sizeof *peer->reports, what_for, &peer->reports);
     return ERR_OK;
@@ -83,6 +86,7 @@ static enum err alloc_member(struct sync *sync, const struct sync_view *view, ui
 static void drop_member(struct sync_member *peer)
 {
     mem_free(peer->fragments);
+    mem_free(peer->without);
     mem_free(peer->reports);
     *peer = (struct sync_member){0};
 }
@@ -188,6 +192,21 @@ uint32_t sync_core_slot(const struct sync *sync, uint32_t id)
 uint32_t sync_core_id(const struct sync *sync, uint32_t slot)
 {
     return sync->ids[slot];
+}
+
+void sync_core_ask_anew(struct sync *sync, uint32_t f)
+{
+    sync->fragments[f].asked = (struct bitset){{0}};
+    sync->fragments[f].astray = 0;
+    sync_core_forget_without(sync, f);
+}
+
+void sync_core_forget_without(struct sync *sync, uint32_t f)
+{
+    sync->fragments[f].without = 0;
+    for (uint32_t i = 0; i < sync->slots_room; i++)
+        if (sync->peers[i].without != NULL)
+            sync->peers[i].without[f] = 0;
 }
 
 uint32_t sync_core_slots(const struct sync *sync)

@@ -115,8 +115,9 @@ struct sync_fragment {
     uint64_t fetch_ms;         /* no new request before */
     uint32_t fetch_tries;      /* requests for results of version + 1 so far */
     struct bitset asked;       /* members that were asked for them */
-    struct bitset without;     /* and said that they do not have one */
     uint64_t astray;           /* parts that somebody else than the owner was asked for */
+    uint64_t without;          /* parts that somebody who was asked does not have */
+    uint64_t without_ms;       /* when one of them said so last */
     struct wire_key state_key; /* REPAIR: the state asked for */
     uint32_t state_from;
     uint64_t alone_ms; /* REPAIR: since when nobody can be asked; 0: somebody can */
@@ -151,7 +152,8 @@ struct sync_member {
     struct sync_conduct conduct;     /* as long as it is a member */
     struct grace grace;              /* with a quorum: how late its contributions to our shards are */
     struct wire_standing *fragments; /* NULL: nobody has this slot */
-    struct sync_holding *reports;    /* [fragments]; of full voters; NULL of others */
+    uint64_t *without;            /* [fragments]: parts of the next version that it was asked for and does not have */
+    struct sync_holding *reports; /* [fragments]; of full voters; NULL of others */
 };
 
 struct sync {
@@ -180,6 +182,9 @@ ERR_MUST_CHECK enum err sync_core_set_view(struct sync *sync, const struct sync_
 /* The slot of a member, by its id; SYNC_NOBODY: it is none of this epoch. */
 uint32_t sync_core_slot(const struct sync *sync, uint32_t id);
 uint32_t sync_core_id(const struct sync *sync, uint32_t slot);
+/* Forgets of a fragment who was asked for results, and who does not have them; or the latter alone. */
+void sync_core_ask_anew(struct sync *sync, uint32_t f);
+void sync_core_forget_without(struct sync *sync, uint32_t f);
 /* Slots: all are below this; whether a slot is another member's. */
 uint32_t sync_core_slots(const struct sync *sync);
 uint32_t sync_core_self(const struct sync *sync);

@@ -24,8 +24,7 @@ static void arrive(struct sync *sync, uint32_t f, uint64_t version, const struct
     fragment->behind_ms = 0;
     fragment->fetch_ms = 0;
     fragment->fetch_tries = 0;
-    fragment->asked = fragment->without = (struct bitset){{0}};
-    fragment->astray = 0;
+    sync_core_ask_anew(sync, f);
     sync_core_remember_hash(fragment, version, hash);
     sync_patience_arrived(sync, f);
     sync_beyond_reset(sync, f);
@@ -475,8 +474,7 @@ void sync_fragment_result_stored(struct sync *sync, const struct sync_event *eve
 void sync_fragment_epoch(struct sync *sync, uint32_t f)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
-    fragment->without = fragment->asked = (struct bitset){{0}};
-    fragment->astray = 0;
+    sync_core_ask_anew(sync, f);
     fragment->fetch_ms = 0;
     fragment->missing_last = 0;
     fragment->start_wanted = fragment->taken_over = 0;

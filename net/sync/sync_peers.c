@@ -15,10 +15,17 @@
  * FETCH_AGAIN: an unanswered request is made again, possibly to another member. STATE_MOVED: pause before a state is
  * asked for again that the member did not have. ALONE: before a state that nobody can give is what our own disk leads
  * to. FETCH_TRIES: so often the results of a version are asked for while one of them is here, however far behind it
- * is. TRIAL: so long a state is looked for that too few could prove who are heard; PAUSE: from then to the next time,
- * at first.
+ * is. WITHOUT: who does not have a result is asked again, if for so long nobody else said anything. TRIAL: so long a
+ * state is looked for that too few could prove who are heard; PAUSE: from then to the next time, at first.
  */
-enum { PATIENCE_MS = 400, FETCH_AGAIN_MS = 2000, STATE_MOVED_MS = 250, ALONE_MS = 10000, FETCH_TRIES_MAX = 8 };
+enum {
+    PATIENCE_MS = 400,
+    FETCH_AGAIN_MS = 2000,
+    STATE_MOVED_MS = 250,
+    ALONE_MS = 10000,
+    FETCH_TRIES_MAX = 8,
+    WITHOUT_MS = 10000
+};
 enum { TRIAL_MS = 15000, TRIAL_PAUSE_MS = 60000, TRIAL_DOUBLINGS = 4 };
 
 /* ---- peers ---- */
@@ -31,6 +38,7 @@ void sync_peers_up(struct sync *sync, uint32_t member)
     peer->heard = false;
     peer->fragments_said = 0;
     memset(peer->fragments, 0, sync->conf.fragments_count * sizeof *peer->fragments);
+    memset(peer->without, 0, sync->conf.fragments_count * sizeof *peer->without);
     sync_patience_up(sync, member);
     sync_commit_forget(sync, member);
     for (uint32_t f = 0; f < sync->conf.fragments_count; f++)
@@ -168,8 +176,7 @@ static bool may_have(const struct sync *sync, uint32_t f, uint32_t p, uint32_t m
 {
     const struct sync_member *peer = &sync->peers[member];
     return sync_core_other(sync, member) && sync_core_keeps(sync, member) && peer->up &&
-           !bitset_has(&sync->fragments[f].without, member) &&
-           (wanted(sync, f, p) || sync_commit_has(sync, f, member, p));
+           (peer->without[f] >> p & 1) == 0 && (wanted(sync, f, p) || sync_commit_has(sync, f, member, p));
 }
 
 /* Whether a result is its owner's to bring: the owner is there and shows none. It may be on its way; and what others
@@ -386,11 +393,14 @@ static void ask_for_more(struct sync *sync, uint32_t f)
     if (fragment->state == SYNC_REPAIR || fragment->lost)
         return;
     fragment->fetch_ms = sync->now_ms + FETCH_AGAIN_MS;
+    /* They may have it meanwhile; and one who is silent is no reason not to ask them. */
+    if (fragment->without != 0 && sync->now_ms >= fragment->without_ms + WITHOUT_MS)
+        sync_core_forget_without(sync, f);
     bool known = fragment->parts.count > 0;
-    if (fetch_results(sync, f) || (known && bitset_empty(&fragment->without)))
+    if (fetch_results(sync, f) || (known && fragment->without == 0))
         return;
     /* All who could be asked have said that their ledgers do not go back so far; or our configurations do not. */
-    fragment->without = (struct bitset){{0}};
+    sync_core_forget_without(sync, f);
     fall_behind(sync, f, 1);
 }
 
@@ -471,8 +481,13 @@ void sync_peers_not_available(struct sync *sync, const struct sync_event *event)
     if (key->kind != WIRE_RESULT || key->version != fragment->own.version + 1 ||
         !bitset_has(&fragment->asked, event->member))
         return;
-    bitset_add(&fragment->without, event->member); /* the next one is asked at once */
-    fragment->fetch_ms = 0;
+    uint32_t p = sync_commit_part(sync, key->fragment, key->epoch, key->owner);
+    if (p == VERSION_PARTS_MAX)
+        return;
+    fragment->without |= (uint64_t)1 << p;
+    fragment->without_ms = sync->now_ms;
+    sync->peers[event->member].without[key->fragment] |= (uint64_t)1 << p;
+    fragment->fetch_ms = 0; /* the next one is asked at once */
 }
 
 /* To a witness, who has none itself: the highest of those whose copies count. */

@@ -336,8 +336,8 @@ void cluster_print_logs(struct cluster *cluster)
         if (log == NULL)
             continue;
         size_t length = strlen(log);
-        print_message("---- end of %s's log ----\n%s\n", cluster->island[i].name,
-                      log + (length > 3000 ? length - 3000 : 0));
+        print_message("---- end of %s's log, which is whole in %s ----\n%s\n", cluster->island[i].name,
+                      cluster->island[i].log, log + (length > 3000 ? length - 3000 : 0));
         mem_free(log);
     }
 }

@@ -30,7 +30,7 @@ static uint32_t copies_of(const struct sim_result *result, bool honest)
 static bool by_a_lie(uint32_t number)
 {
     const struct sim_result *result = sim_result(number);
-    bool may = sim->lie == SIM_LIE_VERSION || sim->lie >= SIM_LIE_PROMISE;
+    bool may = sim->lie == SIM_LIE_VERSION || sim->lie >= SIM_LIE_DRAFT;
     return may && copies_of(result, true) < config_commit_quorum(&sim_config(sim->decided[result->epoch])->config);
 }
 

@@ -93,7 +93,7 @@ static void send(void *user, uint32_t slot, uint32_t type, const uint8_t *bytes,
     }
     if (type == WIRE_PREPARE && message.bytes_count > 0)
         die_now_and_then(i, 1);
-    if (!sim->island[i].die && sim->island[i].greeted[k] != 0) {
+    if (!sim->island[i].die && sim->island[i].greeted[k] != 0 && !sim_lies(i, SIM_LIE_DRAFT)) {
         if (type == WIRE_PROMISE && message.sealed && sim_lies(i, SIM_LIE_PROMISE))
             send_lie(i, k, &message);
         else
@@ -425,6 +425,7 @@ void sim_voice_tick(uint32_t i)
     struct sim_island *island = &sim->island[i];
     struct sim_voice *voice = &island->voice;
     look(i);
+    sim_lie_draft(i);
     if (sim->now_ms < voice->tick_ms || island->die)
         return;
     voice->tick_ms = sim->now_ms + TICK_MS;

@@ -11,7 +11,7 @@
 
 /* In rough worlds it says things in heartbeats now and then only, so that lie and truth follow each other. In a steady
  * one it begins when there have been some rounds, and everybody votes. */
-enum { FAR_AHEAD = 1000000, SPELL_MS = 700 };
+enum { FAR_AHEAD = 1000000, DRAFT_AHEAD = 1000, SPELL_MS = 700, DRAFT_MS = 4000 };
 
 bool sim_lies(uint32_t i, enum sim_lie lie)
 {
@@ -61,9 +61,10 @@ static void hold_duplicate_key(uint32_t i, uint32_t to, const struct wire_fragme
 void sim_lie_beat(uint32_t i, uint32_t to, struct wire_fragment *rows, struct wire_held *held, uint32_t *held_count)
 {
     for (uint32_t f = 0; f < sim->fragments; f++) {
-        if (sim_lies(i, SIM_LIE_VERSION))
+        bool ahead = sim_lies(i, SIM_LIE_VERSION) || sim_lies(i, SIM_LIE_DRAFT);
+        if (ahead)
             rows[f].at.version += FAR_AHEAD;
-        if (sim_lies(i, SIM_LIE_VERSION) && sim_chance(50))
+        if (ahead && sim_chance(50))
             rows[f].at.contributed = rows[f].at.version + 1;
         if (sim_lies(i, SIM_LIE_HASH))
             rows[f].at.hash.byte[0] ^= 0x55;
@@ -72,6 +73,50 @@ void sim_lie_beat(uint32_t i, uint32_t to, struct wire_fragment *rows, struct wi
         hold_all(i, rows, held, held_count);
     if (sim_lies(i, SIM_LIE_TWO_ACKS))
         hold_duplicate_key(i, to, rows, held);
+}
+
+/* Of the next configuration, for one island: it starts far beyond it, and the liar owns all of it alone. */
+static void draft_for(uint32_t i, uint32_t to, uint64_t *starts, struct config_member *alone, struct config *draft)
+{
+    struct ident ident = sim_ident(i);
+    *alone = (struct config_member){.id = sim_id(i), .role = CONFIG_OWNER, .voter = true, .name = "liar", .uplink = 1};
+    memcpy(alone->key, ident.key, sizeof alone->key);
+    *draft = (struct config){.epoch = sim->island[to].epoch + 1,
+                             .next_id = sim_id(i) + 1,
+                             .members = alone,
+                             .members_count = 1,
+                             .starts = starts,
+                             .starts_count = sim->fragments};
+    for (uint32_t f = 0; f < sim->fragments; f++)
+        starts[f] = sim->island[to].version[f] + DRAFT_AHEAD;
+    for (uint32_t slot = 0; slot < SHARDMAP_SLOTS; slot++)
+        draft->map.owner[slot] = sim_id(i);
+}
+
+void sim_lie_draft(uint32_t i)
+{
+    uint64_t starts[SIM_F_MAX], counter = 1 + sim->now_ms / DRAFT_MS;
+    if (!sim_lies(i, SIM_LIE_DRAFT) || sim->now_ms % DRAFT_MS >= SIM_STEP_MS)
+        return;
+    for (uint32_t to = 0; to < sim->n; to++) {
+        struct config_member alone;
+        struct config draft;
+        struct paxos_message message = {.type = WIRE_PREPARE, .ballot = counter << 32 | sim_id(i)};
+        uint8_t *bytes, *letter;
+        size_t bytes_count, letter_bytes;
+        if (to == i || !sim_knows(i, to))
+            continue;
+        draft_for(i, to, starts, &alone, &draft);
+        assert_ok(config_check(&draft));
+        assert_ok(config_pack(&draft, &bytes, &bytes_count));
+        message.epoch = draft.epoch;
+        message.bytes = bytes;
+        message.bytes_count = bytes_count;
+        assert_ok(wire_paxos_pack(&message, &letter, &letter_bytes));
+        sim_send_letter(i, to, message.type, letter, letter_bytes);
+        mem_free(letter);
+        mem_free(bytes);
+    }
 }
 
 static int by_owner(const void *left, const void *right)

@@ -345,7 +345,7 @@ static void do_fetch(uint32_t i, const struct sync_action *action)
              key->kind == WIRE_STATE ? "state" : "result", key->fragment, (unsigned long long)key->version);
     if (!other->alive || sim->link_down[i][from] || sim_chance(sim->loss_percent) || !sim_knows(from, i))
         return;
-    if (sim_stopped(from))
+    if (sim_stopped(from) || sim_lies(from, SIM_LIE_DRAFT))
         return; /* it is as if the request were lost */
     bool has = key->kind == WIRE_STATE
                    ? other->version[key->fragment] == key->version && sync_known(other->sync, key->fragment)

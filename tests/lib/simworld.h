@@ -189,6 +189,7 @@ enum sim_lie {
     SIM_LIE_HELD,     /* that it holds results that there are not */
     SIM_LIE_MUTE,     /* that it contributes, and sends nothing */
     SIM_LIE_IDLE,     /* it owns parts and makes no result */
+    SIM_LIE_DRAFT,    /* it is a million versions ahead, proposes to start there, and answers nobody */
     SIM_LIE_PROMISE,  /* in its seals, that it has versions and results that there are not */
     SIM_LIE_LOSES,    /* it acknowledges what others made, and does not keep it */
     SIM_LIE_TWO,      /* it makes two results of its part and sends one to each half of the others */
@@ -393,6 +394,8 @@ bool sim_lies(uint32_t i, enum sim_lie lie);
 /* What the liar makes of its heartbeat to island `to`. */
 struct sim_beat;
 void sim_lie_beat(uint32_t i, uint32_t to, struct wire_fragment *rows, struct wire_held *held, uint32_t *held_count);
+/* At every tick: now and then it proposes a configuration of its own. */
+void sim_lie_draft(uint32_t i);
 /* What it says in its seal. */
 void sim_lie_promise(uint32_t i, struct paxos_message *out);
 /* Island i has both results that island k made of one part: the evidence is kept, and told. */

@@ -46,15 +46,20 @@ enum {
     HEAL_MS = 240000,
     STEADY_FROM_MS = 10000,
     STEADY_MS = 110000,
-    STEADY_VERSIONS = 45
+    STEADY_VERSIONS = 45,
+    STEADY_STILL_MS = 25000 /* an owner that makes no result takes longest */
 };
 
 enum { PROGRESS_SEEDS = 1000 };
 
 static uint32_t most_waiting;
-static uint64_t epochs, versions;
+static uint64_t epochs, versions, most_still_ms;
 static unsigned worlds;
 static struct sim_tally tally;
+/* Of a steady world: since when each fragment stands at its version, and the longest that one did. */
+static struct {
+    uint64_t version[SIM_F_MAX], since_ms[SIM_F_MAX], most_ms;
+} still;
 
 static void advance(void)
 {
@@ -291,6 +296,19 @@ static void begin_to_lie(void)
     sim->lying = sim->lying || sure;
 }
 
+static void note_standstill(void)
+{
+    for (uint32_t f = 0; sim->lying && f < sim->fragments; f++) {
+        uint64_t version = reached(f);
+        if (version != still.version[f] || still.since_ms[f] == 0) {
+            still.version[f] = version;
+            still.since_ms[f] = sim->now_ms;
+        }
+        uint64_t ms = sim->now_ms - still.since_ms[f];
+        still.most_ms = ms > still.most_ms ? ms : still.most_ms;
+    }
+}
+
 /* One that lies, and goes on lying, holds nobody up for long. */
 static void check_steady(void)
 {
@@ -302,6 +320,11 @@ static void check_steady(void)
         SIM_HOLDS(reached(f) >= STEADY_VERSIONS, "fragment %u is held up by lie %d of island %u: version %llu\n", f,
                   (int)sim->lie, sim->liar, (unsigned long long)reached(f));
     }
+    most_still_ms = still.most_ms > most_still_ms ? still.most_ms : most_still_ms;
+    if (still.most_ms > STEADY_STILL_MS)
+        print_world();
+    SIM_HOLDS(still.most_ms <= STEADY_STILL_MS, "lie %d of island %u holds a fragment up for %llu ms\n", (int)sim->lie,
+              sim->liar, (unsigned long long)still.most_ms);
 }
 
 static void run_world(uint64_t work_ms)
@@ -317,6 +340,7 @@ static void run_world(uint64_t work_ms)
             severed = sever();
         advance();
         begin_to_lie();
+        note_standstill();
     }
     check_steady();
     sim->healing = true;
@@ -393,7 +417,9 @@ static void join(uint32_t joiners)
 /* One that owns shards lies. It is the one fault of disks then: whatever it says that it keeps may be lost. */
 static void choose_liar(bool copy)
 {
-    sim->lie = copy ? SIM_LIE_COPY : (enum sim_lie)(1 + sim_below(SIM_LIES - 1));
+    enum sim_lie drawn = (enum sim_lie)(1 + sim_below(SIM_LIES - 2));
+    drawn += drawn >= SIM_LIE_DRAFT;
+    sim->lie = copy ? SIM_LIE_COPY : sim->seed % 11 == 0 ? SIM_LIE_DRAFT : drawn;
     sim->liar = (uint32_t)sim_below(sim->n);
     for (uint32_t i = 0; i < sim->n; i++)
         sim->island[i].wants_shards = sim->island[i].joined = true;
@@ -451,10 +477,13 @@ static void draw(const struct mix *mix)
         return;
     sim->lie = (enum sim_lie)(1 + sim_below(SIM_LIE_LOSES - 1));
     sim->shuffle_permille = sim->lie == SIM_LIE_PROMISE; /* now and then an epoch */
+    if (sim->lie == SIM_LIE_DRAFT && seed % 2 == 0)
+        sim->island[sim->liar].uplink = 1; /* it owns next to nothing */
 }
 
 static void run_seed(uint64_t seed, const struct mix *mix)
 {
+    memset(&still, 0, sizeof still);
     sim_begin(seed, mix->n_min + (uint32_t)(seed % (mix->n_max - mix->n_min + 1)));
     draw(mix);
     run_world(mix->steady ? STEADY_MS : WORK_MS);
@@ -538,6 +567,7 @@ static void a_liar_holds_nobody_up(void **state)
 {
     (void)state;
     run_mix(&(struct mix){.name = "one liar", .n_min = 3, .n_max = 5, .liars = true, .steady = true}, 150);
+    print_message("one liar: a fragment stood still for %llu ms at most\n", (unsigned long long)most_still_ms);
 }
 
 /* Worlds in which a fault was found that few others show. */

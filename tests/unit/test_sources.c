@@ -90,15 +90,17 @@ static void nor_for_a_start(void **state)
     talk_said[0].at.repairing = true;
     talk_follows(0);
     talk_hear(0);
+    struct wire_key key = talk_result_key(5, 0);
+    key.epoch = 0;
     for (int tries = 0; tries < 20; tries++) {
-        talk_happens((struct sync_event){.type = SYNC_EV_NOT_AVAILABLE, .member = 0, .key = talk_result_key(5, 0)});
+        talk_happens((struct sync_event){.type = SYNC_EV_NOT_AVAILABLE, .member = 0, .key = key});
         talk_tick(2500);
         assert_int_not_equal(sync_state(talk_sync, 0), SYNC_REPAIR);
     }
     talk_said[0].at.repairing = false;
     talk_hear(0);
     for (int tries = 0; tries < 20 && sync_state(talk_sync, 0) != SYNC_REPAIR; tries++) {
-        talk_happens((struct sync_event){.type = SYNC_EV_NOT_AVAILABLE, .member = 0, .key = talk_result_key(5, 0)});
+        talk_happens((struct sync_event){.type = SYNC_EV_NOT_AVAILABLE, .member = 0, .key = key});
         talk_tick(2500);
     }
     expect_source(talk_ordered(SYNC_DO_FETCH), 0, 9);
@@ -172,6 +174,65 @@ static void a_vote_outweighs_any_number_without(void **state)
     }
 }
 
+/* One says that it has come further than all, and never answers; the results that a proposed configuration wants are at
+ * their owners alone, and each of the others says that it does not have them. However often it was asked before, each
+ * owner is asked for its own in the end. */
+static void one_that_is_silent_hides_nobody(void **state)
+{
+    (void)state;
+    enum { LIAR = 3, WANTED = 2, TICKS_BEFORE = 12, TICKS = 12 };
+    for (uint32_t before = 0; before < TICKS_BEFORE; before++) {
+        bool owner_asked[WANTED] = {false};
+        talk_among(5, 4, 0x7, 4, everyone);
+        talk_is_at(LIAR, 1000000);
+        talk_hear(LIAR);
+        for (uint32_t t = 0; t < before; t++)
+            talk_tick(2500);
+        for (uint32_t owner = 0; owner < WANTED; owner++)
+            sync_want(talk_sync, 0, 5, talk_result_key(5, owner).epoch, roster_id(owner));
+        for (uint32_t t = 0; t < TICKS; t++) {
+            talk_tick(2500);
+            for (uint32_t answers = 0; answers < 8; answers++) {
+                uint32_t asked[WANTED];
+                for (uint32_t owner = 0; owner < WANTED; owner++)
+                    asked[owner] = talk_asked_for(owner);
+                for (uint32_t owner = 0; owner < WANTED; owner++) {
+                    owner_asked[owner] = owner_asked[owner] || asked[owner] == owner;
+                    if (asked[owner] < LIAR && asked[owner] != owner)
+                        talk_happens((struct sync_event){
+                            .type = SYNC_EV_NOT_AVAILABLE, .member = asked[owner], .key = talk_result_key(5, owner)});
+                }
+                talk_tick(20);
+            }
+        }
+        for (uint32_t owner = 0; owner < WANTED; owner++)
+            if (!owner_asked[owner])
+                fail_msg("owner %u was not asked for its result, after %u questions", owner, before);
+        assert_int_not_equal(sync_state(talk_sync, 0), SYNC_REPAIR);
+        talk_ends(NULL);
+    }
+}
+
+/* Nor one that has it later than it was asked for it. */
+static void who_did_not_have_it_is_asked_again(void **state)
+{
+    (void)state;
+    enum { LIAR = 1 };
+    talk_among(3, 2, 1, 4, everyone);
+    talk_is_at(LIAR, 1000000);
+    talk_hear(LIAR);
+    sync_want(talk_sync, 0, 5, talk_result_key(5, 0).epoch, roster_id(0));
+    uint32_t times = 0;
+    for (uint32_t t = 0; t < 40; t++) {
+        talk_tick(1000);
+        times += talk_asked_for(0) == 0;
+        if (talk_asked_for(0) == 0)
+            talk_happens((struct sync_event){.type = SYNC_EV_NOT_AVAILABLE, .member = 0, .key = talk_result_key(5, 0)});
+    }
+    assert_in_range(times, 2, 10); /* not all the time, either */
+    talk_ends(NULL);
+}
+
 #define CASE(name) cmocka_unit_test_teardown(name, talk_ends)
 
 int main(void)
@@ -181,6 +242,7 @@ int main(void)
         CASE(who_repairs_is_asked_for_nothing),      CASE(nor_for_a_start),
         CASE(the_word_of_those_who_vote_leads),      CASE(the_hash_of_those_who_vote_is_fetched),
         CASE(initial_values_are_those_of_who_votes), CASE(a_vote_outweighs_any_number_without),
+        CASE(one_that_is_silent_hides_nobody),       CASE(who_did_not_have_it_is_asked_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -210,9 +210,10 @@ static void a_start_that_one_member_has_is_taken_from_it(void **state)
     talk_is_at(0, 9);
     talk_follows(0);
     talk_hear(0);
-    struct wire_key key = talk_result_key(5, 0);
     for (int tries = 0; tries < 20 && talk_ordered(SYNC_DO_FETCH) == NULL; tries++)
         talk_tick(2500);
+    assert_non_null(talk_ordered(SYNC_DO_FETCH));
+    struct wire_key key = talk_ordered(SYNC_DO_FETCH)->key;
     talk_happens((struct sync_event){.type = SYNC_EV_NOT_AVAILABLE, .member = 0, .key = key});
     talk_tick(2500);
     const struct sync_action *fetch = talk_ordered(SYNC_DO_FETCH);

@@ -396,6 +396,7 @@ struct mix {
     const char *name;
     uint32_t n_min, n_max;
     bool rough, witness, quorum, liars, sever, steady, copy;
+    enum sim_lie lie; /* steady: this one; SIM_HONEST: it is drawn */
 };
 
 /* Some of the islands are there from the beginning, and some of these own shards. */
@@ -476,6 +477,7 @@ static void draw(const struct mix *mix)
     if (!mix->steady)
         return;
     sim->lie = (enum sim_lie)(1 + sim_below(SIM_LIE_LOSES - 1));
+    sim->lie = mix->lie != SIM_HONEST ? mix->lie : sim->lie;
     sim->shuffle_permille = sim->lie == SIM_LIE_PROMISE; /* now and then an epoch */
     if (sim->lie == SIM_LIE_DRAFT && seed % 2 == 0)
         sim->island[sim->liar].uplink = 1; /* it owns next to nothing */
@@ -598,6 +600,8 @@ static void worlds_that_once_broke_hold(void **state)
         {{.name = "two and a witness", .n_min = 3, .n_max = 3, .rough = true, .witness = true}, 521},
         /* Of two who know the newest configuration one does not hear whoever asks for it. */
         {{.name = "a line cut, three", .n_min = 3, .n_max = 3, .rough = true, .sever = true}, 1245},
+        /* One that is silent claims all results, and others lack some each. */
+        {{.name = "one liar", .n_min = 3, .n_max = 5, .liars = true, .steady = true, .lie = SIM_LIE_DRAFT}, 452},
     };
     for (size_t k = 0; k < sizeof worlds_kept / sizeof worlds_kept[0]; k++)
         run_seed(worlds_kept[k].seed, &worlds_kept[k].mix);

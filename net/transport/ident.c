@@ -79,6 +79,14 @@ enum err ident_save(const struct ident *ident, const char *path)
     return err;
 }
 
+static enum err holds_no_key(const char *path)
+{
+    return err_set(ERR_CONF,
+                   "key file %s: holds no key, or a damaged one; restore it from a copy, or make another with: "
+                   "dilococtl keygen FILE",
+                   path);
+}
+
 static enum err check_private(const char *path)
 {
     struct stat status;
@@ -87,7 +95,7 @@ static enum err check_private(const char *path)
                              path, path);
     if ((status.st_mode & (S_IRWXG | S_IRWXO)) != 0)
         return err_set(ERR_CONF, "key file %s: others may read it; run: chmod 600 %s", path, path);
-    return ERR_OK;
+    return status.st_size > KEY_FILE_BYTES_MAX ? holds_no_key(path) : ERR_OK;
 }
 
 /* 32 bytes from so many characters, all of them. */
@@ -112,10 +120,7 @@ enum err ident_load(const char *path, struct ident *ident)
     const char *mark = strstr(text, secret_mark);
     const char *secret = mark != NULL ? mark + strlen(secret_mark) : "";
     if (!decode(secret, strcspn(secret, " \r\n"), seed))
-        err = err_set(ERR_CONF,
-                      "key file %s: holds no key, or a damaged one; restore it from a copy, or make another with: "
-                      "dilococtl keygen FILE",
-                      path);
+        err = holds_no_key(path);
     else
         fill(ident, seed);
     sodium_memzero(text, bytes);

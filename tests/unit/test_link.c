@@ -102,6 +102,8 @@ static void keys_are_saved_privately(void **state)
     const char *bad = testlib_file(folder, "bad", "secret = tooshort\n");
     assert_int_equal(chmod(bad, 0600), 0);
     assert_fails(ERR_CONF, "holds no key", ident_load(bad, &back));
+    assert_int_equal(truncate(bad, 1 << 20), 0); /* some other file */
+    assert_fails(ERR_CONF, "holds no key", ident_load(bad, &back));
     uint8_t key[IDENT_KEY_BYTES] = {0},
             curve_key[IDENT_KEY_BYTES]; /* a point of small order: anyone could sign for it */
     assert_fails(ERR_CONF, "not a public key", ident_curve(key, curve_key));

@@ -196,8 +196,10 @@ uint32_t sync_core_id(const struct sync *sync, uint32_t slot)
 
 void sync_core_ask_anew(struct sync *sync, uint32_t f)
 {
-    sync->fragments[f].asked = (struct bitset){{0}};
-    sync->fragments[f].astray = 0;
+    struct sync_fragment *fragment = &sync->fragments[f];
+    fragment->asked = (struct bitset){{0}};
+    fragment->astray = 0;
+    memset(fragment->asks, 0, sizeof fragment->asks);
     sync_core_forget_without(sync, f);
 }
 

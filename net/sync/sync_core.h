@@ -102,20 +102,27 @@ enum sync_ahead {
     SYNC_AHEAD_SNAPPED    /* and has taken the next snapshot */
 };
 
+/* For a result of the next version. */
+struct sync_ask {
+    uint64_t asked_ms; /* when somebody was asked who may still answer; 0: nobody was */
+    uint32_t next;     /* the slot after the one that was asked last; 0: nobody was */
+};
+
 struct sync_fragment {
     enum sync_state state;
-    bool made;                 /* APPLYING: version + 1 is in place, and has no hash yet */
-    enum sync_ahead ahead;     /* of such a one */
-    bool trainer;              /* attached to this fragment */
-    bool lost;                 /* go to REPAIR as soon as the state allows */
-    uint32_t lost_to;          /* from this member */
-    bool complete;             /* all results of version + 1 are stored and committed */
-    bool anew;                 /* ENCODING: a new epoch has begun, so once more when it ends */
-    uint64_t behind_ms;        /* since when a peer is known to be ahead; 0: not */
-    uint64_t fetch_ms;         /* no new request before */
-    uint32_t fetch_tries;      /* requests for results of version + 1 so far */
-    struct bitset asked;       /* members that were asked for them */
-    uint64_t astray;           /* parts that somebody else than the owner was asked for */
+    bool made;             /* APPLYING: version + 1 is in place, and has no hash yet */
+    enum sync_ahead ahead; /* of such a one */
+    bool trainer;          /* attached to this fragment */
+    bool lost;             /* go to REPAIR as soon as the state allows */
+    uint32_t lost_to;      /* from this member */
+    bool complete;         /* all results of version + 1 are stored and committed */
+    bool anew;             /* ENCODING: a new epoch has begun, so once more when it ends */
+    uint64_t behind_ms;    /* since when a peer is known to be ahead; 0: not */
+    uint64_t fetch_ms;     /* no new request before */
+    uint32_t fetch_tries;  /* requests for results of version + 1 so far */
+    struct bitset asked;   /* members that were asked for them */
+    uint64_t astray;       /* parts that somebody else than the owner was asked for */
+    struct sync_ask asks[VERSION_PARTS_MAX];
     uint64_t without;          /* parts that somebody who was asked does not have */
     uint64_t without_ms;       /* when one of them said so last */
     struct wire_key state_key; /* REPAIR: the state asked for */

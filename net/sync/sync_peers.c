@@ -47,6 +47,14 @@ void sync_peers_up(struct sync *sync, uint32_t member)
     sync_core_announce(sync);
 }
 
+/* Whoever was asked: it answers no more, or something is wanted that cannot wait. */
+static void ask_at_once(struct sync_fragment *fragment)
+{
+    fragment->fetch_ms = 0;
+    for (uint32_t p = 0; p < VERSION_PARTS_MAX; p++)
+        fragment->asks[p].asked_ms = 0;
+}
+
 void sync_peers_down(struct sync *sync, uint32_t member)
 {
     sync->peers[member].up = false;
@@ -56,14 +64,14 @@ void sync_peers_down(struct sync *sync, uint32_t member)
         bool asked =
             fragment->state == SYNC_REPAIR ? fragment->state_from == member : bitset_has(&fragment->asked, member);
         if (asked)
-            fragment->fetch_ms = 0; /* it answers no more */
+            ask_at_once(fragment);
     }
 }
 
 void sync_peers_fetch_now(struct sync *sync, uint32_t f)
 {
     if (sync->fragments[f].state != SYNC_REPAIR)
-        sync->fragments[f].fetch_ms = 0;
+        ask_at_once(&sync->fragments[f]);
 }
 
 /* What the member says of one fragment. What it contributed and holds is of the owners of its epoch. */
@@ -193,18 +201,15 @@ static bool owner_brings_it(const struct sync *sync, uint32_t f, uint32_t p, uin
 static uint32_t result_source(const struct sync *sync, uint32_t f, uint32_t p)
 {
     const struct sync_fragment *fragment = &sync->fragments[f];
-    uint32_t slots = sync_core_slots(sync), holders = 0;
+    uint32_t slots = sync_core_slots(sync), first = fragment->asks[p].next;
     uint32_t owner = sync_core_slot(sync, fragment->parts.part[p].id.owner);
     if (owner_brings_it(sync, f, p, owner))
         return SYNC_NOBODY;
-    for (uint32_t i = 0; i < slots; i++)
-        holders += may_have(sync, f, p, i);
-    uint32_t turn = holders > 0 ? fragment->fetch_tries % holders : 0;
-    for (uint32_t k = 0; k < slots; k++) {
-        uint32_t i = ((owner != SYNC_NOBODY ? owner : 0) + k) % slots;
-        if (may_have(sync, f, p, i) && turn-- == 0)
-            return i;
-    }
+    if (first == 0 && owner != SYNC_NOBODY)
+        first = owner;
+    for (uint32_t k = 0; k < slots; k++)
+        if (may_have(sync, f, p, (first + k) % slots))
+            return (first + k) % slots;
     return SYNC_NOBODY;
 }
 
@@ -223,22 +228,34 @@ static void fetch_part(struct sync *sync, uint32_t f, uint32_t p, uint32_t from)
     sync_core_put(sync, (struct sync_action){.type = SYNC_DO_FETCH, .fragment = f, .key = key, .member = from});
 }
 
-/* Asks for every missing result of the next version. True if there was one to ask. */
+/* Asks for the result of a part, unless somebody was asked who may still answer. False: there is nobody to ask. */
+static bool fetch_result(struct sync *sync, uint32_t f, uint32_t p)
+{
+    struct sync_fragment *fragment = &sync->fragments[f];
+    struct sync_ask *ask = &fragment->asks[p];
+    if (ask->asked_ms == 0 || sync->now_ms >= ask->asked_ms + FETCH_AGAIN_MS) {
+        uint32_t from = result_source(sync, f, p);
+        if (from == SYNC_NOBODY)
+            return false;
+        *ask = (struct sync_ask){.asked_ms = sync->now_ms, .next = from + 1};
+        bitset_add(&fragment->asked, from);
+        if (sync_core_id(sync, from) != fragment->parts.part[p].id.owner)
+            fragment->astray |= (uint64_t)1 << p;
+        fetch_part(sync, f, p, from);
+    }
+    uint64_t again_ms = ask->asked_ms + FETCH_AGAIN_MS;
+    fragment->fetch_ms = again_ms < fragment->fetch_ms ? again_ms : fragment->fetch_ms;
+    return true;
+}
+
+/* Every missing one of the next version. False: there is nobody to ask for any of them. */
 static bool fetch_results(struct sync *sync, uint32_t f)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
-    const struct sync_parts *parts = &fragment->parts;
     bool asked = false;
-    for (uint32_t p = 0; p < parts->count; p++) {
-        uint32_t from = sync_commit_lacks(sync, f, p) ? result_source(sync, f, p) : SYNC_NOBODY;
-        if (from == SYNC_NOBODY)
-            continue;
-        bitset_add(&fragment->asked, from);
-        if (sync_core_id(sync, from) != parts->part[p].id.owner)
-            fragment->astray |= (uint64_t)1 << p;
-        fetch_part(sync, f, p, from);
-        asked = true;
-    }
+    for (uint32_t p = 0; p < fragment->parts.count; p++)
+        if (sync_commit_lacks(sync, f, p) && fetch_result(sync, f, p))
+            asked = true;
     fragment->fetch_tries += asked;
     return asked;
 }
@@ -286,16 +303,22 @@ static bool surely_reached(const struct sync *sync, uint32_t f, uint64_t version
     return count >= view->commit_quorum;
 }
 
-/* What the newest configuration starts from, or one that is proposed, may be at one member only: the next one after
- * `before` that says it has come so far. */
-static uint32_t start_source(const struct sync *sync, uint32_t f, uint32_t before)
+/* What the newest configuration starts from, or one that is proposed. */
+static uint64_t start_to_reach(const struct sync *sync, uint32_t f)
 {
     const struct sync_fragment *fragment = &sync->fragments[f];
     uint64_t start = sync_commit_start(sync, f);
     if (fragment->start_wanted > start && surely_reached(sync, f, fragment->start_wanted))
         start = fragment->start_wanted;
+    return start;
+}
+
+/* It may be at one member only: the next one after `before` that says it has come so far. */
+static uint32_t start_source(const struct sync *sync, uint32_t f, uint32_t before)
+{
+    uint64_t start = start_to_reach(sync, f);
     uint32_t slots = sync_core_slots(sync), first = before == SYNC_NOBODY ? 0 : before + 1;
-    for (uint32_t k = 0; k < slots && fragment->own.version < start; k++) {
+    for (uint32_t k = 0; k < slots && sync->fragments[f].own.version < start; k++) {
         uint32_t i = (first + k) % slots;
         if (sync_core_may_publish(sync, f, i) && sync->peers[i].fragments[f].version >= start)
             return i;
@@ -322,12 +345,15 @@ static bool may_be_proved(struct sync *sync, uint32_t f, uint64_t version)
 }
 
 /* Results do not lead on from here: takes a state, if more than half of the others are ahead by `by`, or a
- * configuration starts further on. */
-static void fall_behind(struct sync *sync, uint32_t f, uint64_t by)
+ * configuration starts by `start_by` further on. */
+static void fall_behind(struct sync *sync, uint32_t f, uint64_t by, uint64_t start_by)
 {
     uint64_t announced = sync_core_announced(sync, f, true), own = sync->fragments[f].own.version;
     bool ahead = announced >= own && announced - own >= by && may_be_proved(sync, f, announced);
-    uint32_t from = ahead ? state_source(sync, f, SYNC_NOBODY) : start_source(sync, f, SYNC_NOBODY);
+    bool starts = start_to_reach(sync, f) >= own + start_by;
+    uint32_t from = ahead    ? state_source(sync, f, SYNC_NOBODY)
+                    : starts ? start_source(sync, f, SYNC_NOBODY)
+                             : SYNC_NOBODY;
     if (from == SYNC_NOBODY)
         return;
     sync_core_report(sync, SYNC_REPORT_BEHIND, f, from);
@@ -387,9 +413,10 @@ static void ask_again_for_state(struct sync *sync, uint32_t f)
 static void ask_for_more(struct sync *sync, uint32_t f)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
-    bool in_vain = fragment->parts.held == 0 || fragment->fetch_tries >= FETCH_TRIES_MAX;
+    /* One member's word that it is far ahead is no reason not to ask for the results of a start that is near. */
+    bool often = fragment->fetch_tries >= FETCH_TRIES_MAX, in_vain = fragment->parts.held == 0 || often;
     if (in_vain && someone_ahead(sync, f, SYNC_BEHIND_MAX))
-        fall_behind(sync, f, SYNC_BEHIND_MAX + 1);
+        fall_behind(sync, f, SYNC_BEHIND_MAX + 1, often ? 1 : SYNC_BEHIND_MAX + 1);
     if (fragment->state == SYNC_REPAIR || fragment->lost)
         return;
     fragment->fetch_ms = sync->now_ms + FETCH_AGAIN_MS;
@@ -401,7 +428,7 @@ static void ask_for_more(struct sync *sync, uint32_t f)
         return;
     /* All who could be asked have said that their ledgers do not go back so far; or our configurations do not. */
     sync_core_forget_without(sync, f);
-    fall_behind(sync, f, 1);
+    fall_behind(sync, f, 1, 1);
 }
 
 /* Two results of one part prove that their owner broke its word, and split the voters so that neither may ever count:
@@ -484,6 +511,7 @@ void sync_peers_not_available(struct sync *sync, const struct sync_event *event)
     uint32_t p = sync_commit_part(sync, key->fragment, key->epoch, key->owner);
     if (p == VERSION_PARTS_MAX)
         return;
+    fragment->asks[p].asked_ms = 0;
     fragment->without |= (uint64_t)1 << p;
     fragment->without_ms = sync->now_ms;
     sync->peers[event->member].without[key->fragment] |= (uint64_t)1 << p;

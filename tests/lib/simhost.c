@@ -93,10 +93,11 @@ static void send(void *user, uint32_t slot, uint32_t type, const uint8_t *bytes,
     }
     if (type == WIRE_PREPARE && message.bytes_count > 0)
         die_now_and_then(i, 1);
-    if (!sim->island[i].die && sim->island[i].greeted[k] != 0 && !sim_lies(i, SIM_LIE_DRAFT)) {
-        if (type == WIRE_PROMISE && message.sealed && sim_lies(i, SIM_LIE_PROMISE))
+    bool promises = type == WIRE_PROMISE && message.sealed, drafts = sim_lies(i, SIM_LIE_DRAFT);
+    if (!sim->island[i].die && sim->island[i].greeted[k] != 0) {
+        if (promises && (sim_lies(i, SIM_LIE_PROMISE) || (drafts && sim->seed % 3 == 0)))
             send_lie(i, k, &message);
-        else
+        else if (!drafts)
             sim_send_letter(i, k, type, bytes, bytes_count);
     }
     wire_paxos_deinit(&message);
@@ -254,7 +255,7 @@ static void tell(void *user, const struct membership_news *news)
         break;
     case MEMBERSHIP_NO_EVIDENCE: SIM_HOLDS(false, "island %u: %s\n", i, err_text()); break;
     case MEMBERSHIP_SUSPECT:
-        SIM_HOLDS(sim->lie >= SIM_LIE_PROMISE, "island %u suspects an honest island of two results of one part\n", i);
+        SIM_HOLDS(sim->lie >= SIM_LIE_DRAFT, "island %u suspects an honest island of two results of one part\n", i);
         break;
     case MEMBERSHIP_FAILED: /* where a liar's seal makes no sense, nothing can be composed */
         SIM_HOLDS(news->err == ERR_STATE, "island %u: %s: %s\n", i, news->text, err_text());

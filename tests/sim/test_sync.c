@@ -602,6 +602,8 @@ static void worlds_that_once_broke_hold(void **state)
         {{.name = "a line cut, three", .n_min = 3, .n_max = 3, .rough = true, .sever = true}, 1245},
         /* One that is silent claims all results, and others lack some each. */
         {{.name = "one liar", .n_min = 3, .n_max = 5, .liars = true, .steady = true, .lie = SIM_LIE_DRAFT}, 452},
+        /* It is asked for the state of a start to which results lead. */
+        {{.name = "one liar", .n_min = 3, .n_max = 5, .liars = true, .steady = true, .lie = SIM_LIE_DRAFT}, 510},
     };
     for (size_t k = 0; k < sizeof worlds_kept / sizeof worlds_kept[0]; k++)
         run_seed(worlds_kept[k].seed, &worlds_kept[k].mix);

@@ -175,12 +175,12 @@ static void a_vote_outweighs_any_number_without(void **state)
 }
 
 /* One says that it has come further than all, and never answers; the results that a proposed configuration wants are at
- * their owners alone, and each of the others says that it does not have them. However often it was asked before, each
- * owner is asked for its own in the end. */
+ * their owners alone, and each of the others says that it does not have them. However often it was asked before, and
+ * though it has just said so of another result, each owner is asked for its own before long. */
 static void one_that_is_silent_hides_nobody(void **state)
 {
     (void)state;
-    enum { LIAR = 3, WANTED = 2, TICKS_BEFORE = 12, TICKS = 12 };
+    enum { LIAR = 3, WANTED = 2, TICKS_BEFORE = 12, TICKS = 6 };
     for (uint32_t before = 0; before < TICKS_BEFORE; before++) {
         bool owner_asked[WANTED] = {false};
         talk_among(5, 4, 0x7, 4, everyone);
@@ -188,20 +188,17 @@ static void one_that_is_silent_hides_nobody(void **state)
         talk_hear(LIAR);
         for (uint32_t t = 0; t < before; t++)
             talk_tick(2500);
-        for (uint32_t owner = 0; owner < WANTED; owner++)
-            sync_want(talk_sync, 0, 5, talk_result_key(5, owner).epoch, roster_id(owner));
         for (uint32_t t = 0; t < TICKS; t++) {
-            talk_tick(2500);
+            uint32_t wanted = t * WANTED / TICKS; /* 0, and then 1; or the other way round */
+            wanted = before % 2 == 0 ? wanted : WANTED - 1 - wanted;
+            sync_want(talk_sync, 0, 5, talk_result_key(5, wanted).epoch, roster_id(wanted));
+            talk_tick(1000);
             for (uint32_t answers = 0; answers < 8; answers++) {
-                uint32_t asked[WANTED];
-                for (uint32_t owner = 0; owner < WANTED; owner++)
-                    asked[owner] = talk_asked_for(owner);
-                for (uint32_t owner = 0; owner < WANTED; owner++) {
-                    owner_asked[owner] = owner_asked[owner] || asked[owner] == owner;
-                    if (asked[owner] < LIAR && asked[owner] != owner)
-                        talk_happens((struct sync_event){
-                            .type = SYNC_EV_NOT_AVAILABLE, .member = asked[owner], .key = talk_result_key(5, owner)});
-                }
+                uint32_t asked = talk_asked_for(wanted);
+                owner_asked[wanted] = owner_asked[wanted] || asked == wanted;
+                if (asked < LIAR && asked != wanted)
+                    talk_happens((struct sync_event){
+                        .type = SYNC_EV_NOT_AVAILABLE, .member = asked, .key = talk_result_key(5, wanted)});
                 talk_tick(20);
             }
         }
@@ -211,6 +208,27 @@ static void one_that_is_silent_hides_nobody(void **state)
         assert_int_not_equal(sync_state(talk_sync, 0), SYNC_REPAIR);
         talk_ends(NULL);
     }
+}
+
+/* The others are on their way. */
+static void a_no_asks_for_that_one_alone(void **state)
+{
+    (void)state;
+    talk_among(4, 3, 0x3, 4, everyone);
+    for (uint32_t owner = 0; owner < 2; owner++)
+        sync_want(talk_sync, 0, 5, talk_result_key(5, owner).epoch, roster_id(owner));
+    talk_is_at(2, 6);
+    talk_hear(2);
+    talk_tick(100);
+    assert_int_equal(talk_asked_for(0), 0);
+    assert_int_equal(talk_asked_for(1), 1);
+    talk_happens((struct sync_event){.type = SYNC_EV_NOT_AVAILABLE, .member = 0, .key = talk_result_key(5, 0)});
+    talk_tick(100);
+    assert_int_equal(talk_asked_for(0), 1);
+    assert_int_equal(talk_asked_for(1), UINT32_MAX);
+    talk_tick(2000);
+    assert_int_equal(talk_asked_for(1), 2); /* for it, too, one may be silent */
+    talk_ends(NULL);
 }
 
 /* Nor one that has it later than it was asked for it. */
@@ -233,6 +251,31 @@ static void who_did_not_have_it_is_asked_again(void **state)
     talk_ends(NULL);
 }
 
+/* Results lead to a start that is near, though one says that it is far beyond it, and has a state. */
+static void a_start_that_is_near_is_reached_by_results(void **state)
+{
+    (void)state;
+    enum { LIAR = 0, OWNER = 1 };
+    talk_among(4, 3, 1u << OWNER, 4, everyone);
+    struct config config = talk_draft();
+    configs_start(&config, 0, 5);
+    talk_begin_epoch(&config);
+    talk_is_at(LIAR, 1000000);
+    talk_is_at(OWNER, 5);
+    for (uint32_t i = 0; i < 3; i++) {
+        talk_follows(i);
+        talk_hear(i);
+    }
+    bool asked = false;
+    for (int t = 0; t < 4 && !asked; t++) {
+        talk_tick(1000);
+        asked = talk_asked_for(OWNER) == OWNER;
+        assert_int_not_equal(sync_state(talk_sync, 0), SYNC_REPAIR);
+    }
+    assert_true(asked);
+    talk_ends(NULL);
+}
+
 #define CASE(name) cmocka_unit_test_teardown(name, talk_ends)
 
 int main(void)
@@ -243,6 +286,7 @@ int main(void)
         CASE(the_word_of_those_who_vote_leads),      CASE(the_hash_of_those_who_vote_is_fetched),
         CASE(initial_values_are_those_of_who_votes), CASE(a_vote_outweighs_any_number_without),
         CASE(one_that_is_silent_hides_nobody),       CASE(who_did_not_have_it_is_asked_again),
+        CASE(a_no_asks_for_that_one_alone),          CASE(a_start_that_is_near_is_reached_by_results),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

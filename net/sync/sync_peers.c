@@ -350,10 +350,11 @@ static void fall_behind(struct sync *sync, uint32_t f, uint64_t by, uint64_t sta
 {
     uint64_t announced = sync_core_announced(sync, f, true), own = sync->fragments[f].own.version;
     bool ahead = announced >= own && announced - own >= by && may_be_proved(sync, f, announced);
-    bool starts = start_to_reach(sync, f) >= own + start_by;
-    uint32_t from = ahead    ? state_source(sync, f, SYNC_NOBODY)
-                    : starts ? start_source(sync, f, SYNC_NOBODY)
-                             : SYNC_NOBODY;
+    uint32_t from = SYNC_NOBODY;
+    if (ahead)
+        from = state_source(sync, f, SYNC_NOBODY);
+    else if (start_to_reach(sync, f) >= own + start_by)
+        from = start_source(sync, f, SYNC_NOBODY);
     if (from == SYNC_NOBODY)
         return;
     sync_core_report(sync, SYNC_REPORT_BEHIND, f, from);

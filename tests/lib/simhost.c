@@ -93,9 +93,11 @@ static void send(void *user, uint32_t slot, uint32_t type, const uint8_t *bytes,
     }
     if (type == WIRE_PREPARE && message.bytes_count > 0)
         die_now_and_then(i, 1);
+    /* False seals of a member that is silent else stop a run for good in which it is needed: of three, one is away. */
     bool promises = type == WIRE_PROMISE && message.sealed, drafts = sim_lies(i, SIM_LIE_DRAFT);
+    bool seals = drafts && sim->steady && sim->seed % 3 == 0;
     if (!sim->island[i].die && sim->island[i].greeted[k] != 0) {
-        if (promises && (sim_lies(i, SIM_LIE_PROMISE) || (drafts && sim->seed % 3 == 0)))
+        if (promises && (sim_lies(i, SIM_LIE_PROMISE) || seals))
             send_lie(i, k, &message);
         else if (!drafts)
             sim_send_letter(i, k, type, bytes, bytes_count);

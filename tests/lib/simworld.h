@@ -189,7 +189,7 @@ enum sim_lie {
     SIM_LIE_HELD,     /* that it holds results that there are not */
     SIM_LIE_MUTE,     /* that it contributes, and sends nothing */
     SIM_LIE_IDLE,     /* it owns parts and makes no result */
-    SIM_LIE_DRAFT,    /* it is a million versions ahead, proposes to start there, and answers with false seals or not */
+    SIM_LIE_DRAFT,    /* it is a million versions ahead, wants all to start there, and answers nobody, or falsely */
     SIM_LIE_PROMISE,  /* in its seals, that it has versions and results that there are not */
     SIM_LIE_LOSES,    /* it acknowledges what others made, and does not keep it */
     SIM_LIE_TWO,      /* it makes two results of its part and sends one to each half of the others */

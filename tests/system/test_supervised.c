@@ -180,7 +180,8 @@ static void a_wrong_configuration_is_not_tried_again(void **state)
     assert_true(log_says("run.ini:3: [run] steps"));
     assert_true(log_says("dilocod ended with status 2, for the reason above, so it is not started again"));
     assert_nothing_runs();
-    assert_null(strstr(strstr(log_text(), "run.ini:3") + 1, "run.ini:3")); /* once */
+    /* Once. (A trainer that begins just then reads the file too, and says the same of itself.) */
+    assert_null(strstr(strstr(log_text(), "dilocod ended with") + 1, "dilocod ended with"));
     assert_int_equal(HOMES_RUN(home, "start"), 1);
     assert_told("dilocod has ended");
     assert_nothing_runs();

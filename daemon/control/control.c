@@ -155,7 +155,10 @@ static enum err command_save(struct control *control, const char *words, json_t 
     if (control->conf.status.recovers != NULL)
         return err_set(ERR_STATE, "this island still reads what it has saved: ask again when it has");
     if (control->rounds == NULL)
-        return err_set(ERR_STATE, "there is no anchor yet: no trainer was attached");
+        return err_set(ERR_STATE,
+                       "there is no anchor yet, for no trainer has been attached: ask again when it trains, as %s "
+                       "status shows",
+                       as_typed());
     keep_export(control->rounds->keep);
     *answer = done("the anchor is being written; status shows where");
     return ERR_OK;

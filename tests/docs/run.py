@@ -33,8 +33,9 @@ PATIENCE_S = int(os.environ.get("DOCS_PATIENCE", "45"))  # until what is asked f
 
 # What goes on until Ctrl-C is pressed: for some seconds.
 FOREVER = r"^(sudo )?(\S*dilococtl (.* )?(watch|logs -f)\b|journalctl .*-f\b)"
-# What changes nothing may be asked again until it says what the document says.
-ASKED_AGAIN = r"^(sudo )?\S*dilococtl (.* )?(status|peers|fragments|logs|invite --list)\b|^journalctl|^cat |^ls "
+# What changes nothing may be asked again until it says what the document says; and a save, which says itself to ask
+# again where the trainer has only begun.
+ASKED_AGAIN = r"^(sudo )?\S*dilococtl (.* )?(status|peers|fragments|logs|invite --list|save)\b|^journalctl|^cat |^ls "
 # A run of hours becomes one of a minute: a model whose steps take milliseconds. It is to end when all of the document
 # is read to the end, and not under somebody's hands on a machine that is fast or slow.
 SHORTER = [

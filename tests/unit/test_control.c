@@ -257,7 +257,7 @@ static void an_unknown_command_and_an_impossible_one_say_why(void **state)
     assert_refused(fd, "resume\n", "state", "no trainer is configured");
     assert_refused(fd, "pause\n", "state", "no trainer is running");
     assert_refused(fd, "pause now\n", "state", "no trainer that this daemon started is running");
-    assert_refused(fd, "save\n", "state", "there is no anchor yet");
+    assert_refused(fd, "save\n", "state", "ask again when it trains");
     close(fd);
 }
 

@@ -21,7 +21,8 @@ mkdir -p "$dir/conf" "$dir/tests/demo"
 sed 's/^steps = .*/steps = 20/; s/^interval = .*/interval = 10/; s/^warmup = .*/warmup = 5/' conf/demo.ini >"$dir/conf/demo.ini"
 ln -s "$root/$text" "$dir/$text"
 cd "$dir"
-"$programs/tests/demo/demo" --programs "$programs" >said 2>&1 || { cat said; exit 1; }
+"$programs/tests/demo/demo" --programs "$programs" >said 2>&1 ||
+    { tail -n 20 build/demo/*.log; cat said; exit 1; } # the logs go with the folder
 cmp build/demo/corpus "$root/$text"
 
 # What it says, in this order.

@@ -19,6 +19,7 @@ enum { DEMO_EVALS = 10, DEMO_EVAL_BATCHES = 54 };
 struct demo_island {
     const char *name;
     char home[64], log[64], state[80], control[96];
+    size_t log_from; /* what stood there before is looked at no more */
     int pid;
     bool finished;
     /* as last told by its daemon */

@@ -118,6 +118,16 @@ static bool is_overdue(const struct status *status, uint32_t f)
     return status->furthest >= step;
 }
 
+/* Its state is not here, and others have one: what is missing is told as that, and holds up nobody's round. */
+static bool is_to_come(const struct status *status, uint32_t f)
+{
+    const struct status_conf *from = status->from;
+    bool offered = false;
+    for (uint32_t i = 0; i < from->view->count && !offered; i++)
+        offered = sync_up(from->sync, i) && sync_heard(from->sync, i, f).hash_known;
+    return offered && !sync_known(from->sync, f);
+}
+
 static void take_arriving(struct status *status, uint32_t f)
 {
     const struct status_conf *from = status->from;
@@ -127,8 +137,7 @@ static void take_arriving(struct status *status, uint32_t f)
     arriving->fragments += !known;
     arriving->bytes += known ? due : objects_state_bytes(from->objects, f);
     arriving->bytes_due += due;
-    for (uint32_t i = 0; i < from->view->count && !known; i++)
-        arriving->offered = arriving->offered || (sync_up(from->sync, i) && sync_heard(from->sync, i, f).hash_known);
+    arriving->offered = arriving->offered || is_to_come(status, f);
 }
 
 static void take_fragment(struct status *status, uint32_t f, struct digest_state *anchors)
@@ -147,7 +156,7 @@ static void take_fragment(struct status *status, uint32_t f, struct digest_state
     if (!status->witness) {
         row->feedback_cuts = replica_feedback_cuts(from->replica, f);
         row->grown = apply_grown(from->rounds->apply, f);
-        row->blocked = takes_too_long(status, f) || is_overdue(status, f);
+        row->blocked = !is_to_come(status, f) && (takes_too_long(status, f) || is_overdue(status, f));
     }
     if (!status->witness)
         take_arriving(status, f);

@@ -147,6 +147,21 @@ static void an_island_without_a_trainer_sees_it_too(void **state)
 
 /* ---- by time ---- */
 
+/* As one that has just joined, over a slow line: rounds go on without it. */
+static void whose_state_is_to_come_is_told_that_alone(void **state)
+{
+    (void)state;
+    peers[B]->out.heartbeat.fragments[5].at.contributed = 1;
+    beat(B);
+    assert_silent(take(), COMPLAINT_BLOCKED);
+    wait_ms(SHORT_MS + 1);
+    assert_says("no round of 1 out of 41 fragments has closed for 3 intervals; fragment 5 waits for c");
+    assert_false(sync_known(a->sync, 5));
+    peers[B]->out.heartbeat.fragments[5].at.hash_known = true;
+    beat(B);
+    assert_silent(take(), COMPLAINT_BLOCKED);
+}
+
 /* At the run's end, or in lockstep, no step goes by any more. */
 static void a_round_that_is_under_way_for_too_long_is_told(void **state)
 {
@@ -287,6 +302,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(steps_go_by_and_nothing_closes),
         CASE(an_island_without_a_trainer_sees_it_too),
+        CASE(whose_state_is_to_come_is_told_that_alone),
         CASE(a_round_that_is_under_way_for_too_long_is_told),
         CASE(without_a_trainer_it_is_known_from_what_the_others_say),
         CASE(a_version_that_somebody_has_and_we_do_not_come_to_is_told),

@@ -950,7 +950,7 @@ struct bitset complaints_blockers(const struct status *status, uint32_t f)
     return bitset_empty(&late) ? owners : late;
 }
 
-/* Needs no cause: whatever keeps rounds from closing, here or elsewhere, shows on every island. */
+/* Needs no cause: whatever keeps rounds from closing, here or elsewhere, shows on every island that has the state. */
 static void complain_blocked(struct status *status)
 {
     uint32_t count = 0, first = 0;

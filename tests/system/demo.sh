@@ -22,7 +22,7 @@ sed 's/^steps = .*/steps = 20/; s/^interval = .*/interval = 10/; s/^warmup = .*/
 ln -s "$root/$text" "$dir/$text"
 cd "$dir"
 "$programs/tests/demo/demo" --programs "$programs" >said 2>&1 ||
-    { tail -n 20 build/demo/*.log; cat said; exit 1; } # the logs go with the folder
+    { tail -n 20 said; tail -n 8 build/demo/*.log; exit 1; } # which go with the folder
 cmp build/demo/corpus "$root/$text"
 
 # What it says, in this order.

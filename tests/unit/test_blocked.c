@@ -147,15 +147,21 @@ static void an_island_without_a_trainer_sees_it_too(void **state)
 
 /* ---- by time ---- */
 
-/* As one that has just joined, over a slow line: rounds go on without it. */
-static void whose_state_is_to_come_is_told_that_alone(void **state)
+/* B has contributed, and says so. */
+static void wait_long_for_c(void)
 {
-    (void)state;
     peers[B]->out.heartbeat.fragments[5].at.contributed = 1;
     beat(B);
     assert_silent(take(), COMPLAINT_BLOCKED);
     wait_ms(SHORT_MS + 1);
     assert_says("no round of 1 out of 41 fragments has closed for 3 intervals; fragment 5 waits for c");
+}
+
+/* As one that has just joined, over a slow line: rounds go on without it. */
+static void whose_state_is_to_come_is_told_that_alone(void **state)
+{
+    (void)state;
+    wait_long_for_c();
     assert_false(sync_known(a->sync, 5));
     peers[B]->out.heartbeat.fragments[5].at.hash_known = true;
     beat(B);
@@ -193,11 +199,7 @@ static void a_round_that_is_under_way_for_too_long_is_told(void **state)
 static void without_a_trainer_it_is_known_from_what_the_others_say(void **state)
 {
     (void)state;
-    peers[B]->out.heartbeat.fragments[5].at.contributed = 1;
-    beat(B);
-    assert_silent(take(), COMPLAINT_BLOCKED);
-    wait_ms(SHORT_MS + 1);
-    assert_says("no round of 1 out of 41 fragments has closed for 3 intervals; fragment 5 waits for c");
+    wait_long_for_c();
     peers[C]->out.heartbeat.trainer = WIRE_TRAINER_NONE; /* has none, and is not waited for; of shards it is an owner */
     beat(C);
     assert_says("no round of 1 out of 41 fragments has closed for 3 intervals; fragment 5 waits for a, b, c");

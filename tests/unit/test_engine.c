@@ -401,6 +401,7 @@ static void who_attaches_while_it_ends_is_refused_with_the_reason(void **state)
 
 /* ---- the loop ---- */
 
+/* Requests that wait behind an answer which nobody reads are no reason to wake. */
 static void a_client_that_does_not_read_does_not_keep_the_loop_busy(void **state)
 {
     (void)state;

@@ -695,7 +695,7 @@ static void look_after(struct peers *peers, uint32_t i)
     if (peer->greeted && peers->now_ms >= peer->beat_ms)
         send_heartbeat(peers, i);
     if (peer->up && peers->now_ms > peer->heard_ms + peers->silent_ms) {
-        log_warn("island %s has not been heard of for %.1f s; training goes on", name_of(peers, i),
+        log_warn("island %s has not been heard of for %.1f s", name_of(peers, i),
                  (double)(peers->now_ms - peer->heard_ms) / 1000);
         snprintf(peer->note, sizeof peer->note, "silent");
         peer_gone(peers, i);

@@ -9,6 +9,7 @@
 #include "daemon/rounds/round_context.h"
 #include "daemon/rounds/rounds.h"
 #include "daemon/state/state_object.h"
+#include "daemon/transfer/state_server.h"
 #include "daemon/trainer/attachment.h"
 #include "net/transfer/piece_picker.h"
 #include "net/config/certificate.h"
@@ -16,7 +17,8 @@
 /*
  * AGAIN: before a member is asked for a head again; SOON: if it said that it has the leaves no more. ANSWER: for the
  * first head to come, which may have to wait for a copy. HEAD: for one to be whole, as long as there are others; more
- * each time. ALONE: until nobody has it any more.
+ * each time. ALONE: until nobody has it any more, but for those whose line is cut: STATE_SERVER_IDLE_MS, for so long
+ * they keep their copy.
  */
 enum { AGAIN_MS = 2000, SOON_MS = 200, ANSWER_MS = 20000, HEAD_MS = 10000, ALONE_MS = 5000 };
 /* Of one fragment, while our disk keeps nothing: one state in so long. */
@@ -33,6 +35,7 @@ struct chase {
     struct bitset asked, refused, bad, slow; /* for the head; who does not have it, whose was none, whose took long */
     struct bitset offered;                   /* who has it, while another's is on its way */
     uint64_t again_ms, alone_ms, head_ms;    /* head_ms: when the one on its way takes long */
+    uint64_t cut_ms;                         /* until then who is cut off keeps its copy */
     uint64_t patience_ms;
     uint8_t *head; /* the one that is here, or on its way from `head_from` */
     uint64_t head_bytes;
@@ -186,6 +189,11 @@ void state_transfer_want(struct state_transfer *state_transfer, const struct wir
         chase->member = member;
         return;
     }
+    if (chase->picker != NULL)
+        log_warn("fragment %" PRIu32 ": version %" PRIu64 " is fetched now, and not version %" PRIu64
+                 ", of which %" PRIu64 " of %" PRIu64 " bytes are here",
+                 key->fragment, key->version, chase->key.version, piece_picker_bytes(chase->picker),
+                 chase->opened.body_bytes);
     if (chase->on)
         end_chase(state_transfer, chase, false);
     *chase = (struct chase){.on = true, .key = *key, .member = member, .hash = said.hash, .patience_ms = HEAD_MS};
@@ -256,6 +264,16 @@ static void look_at_head(struct state_transfer *state_transfer, struct chase *ch
     }
 }
 
+/* A line was cut in the middle of it: who has the copy may be back at any moment. */
+static bool is_cut_off(const struct state_transfer *state_transfer, const struct chase *chase)
+{
+    for (uint32_t i = 0; chase->picker != NULL && i < state_transfer->conf.view->count; i++)
+        if (!sync_up(state_transfer->conf.sync, i) && bitset_has(&chase->asked, i) && !bitset_has(&chase->refused, i) &&
+            !bitset_has(&chase->bad, i))
+            return state_transfer->now_ms < chase->cut_ms;
+    return false;
+}
+
 /* At first who has moved on is not waited for: the core asks for what they have now. */
 static bool lost(const struct state_transfer *state_transfer, const struct chase *chase)
 {
@@ -280,10 +298,15 @@ static void run_one(struct state_transfer *state_transfer, struct chase *chase)
     if (state_transfer->now_ms >= chase->again_ms)
         ask_for_heads(state_transfer, chase);
     ask_ranges(state_transfer, chase);
-    if (chase->picker != NULL ? piece_picker_sources(chase->picker) > 0 : chase->head != NULL)
+    bool comes = chase->picker != NULL ? piece_picker_sources(chase->picker) > 0 : chase->head != NULL;
+    if (comes) {
         chase->alone_ms = state_transfer->now_ms + ALONE_MS;
-    else if (lost(state_transfer, chase))
+        chase->cut_ms = state_transfer->now_ms + STATE_SERVER_IDLE_MS;
+    } else if (is_cut_off(state_transfer, chase)) {
+        chase->alone_ms = state_transfer->now_ms + ALONE_MS; /* when it is back it may take a moment */
+    } else if (lost(state_transfer, chase)) {
         give_up(state_transfer, chase);
+    }
 }
 
 /* Without a disk no result can be kept, so that states alone would come, each soon too old: a few do. */

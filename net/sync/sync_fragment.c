@@ -475,7 +475,8 @@ void sync_fragment_epoch(struct sync *sync, uint32_t f)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
     sync_core_ask_anew(sync, f);
-    fragment->fetch_ms = 0;
+    if (fragment->state != SYNC_REPAIR) /* a state is of no epoch, and may be half here */
+        fragment->fetch_ms = 0;
     fragment->missing_last = 0;
     fragment->start_wanted = fragment->taken_over = 0;
     sync_beyond_reset(sync, f);

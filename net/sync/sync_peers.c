@@ -61,9 +61,8 @@ void sync_peers_down(struct sync *sync, uint32_t member)
     /* What it said stays true: a round does not close over someone who may have contributed elsewhere. */
     for (uint32_t f = 0; f < sync->conf.fragments_count; f++) {
         struct sync_fragment *fragment = &sync->fragments[f];
-        bool asked =
-            fragment->state == SYNC_REPAIR ? fragment->state_from == member : bitset_has(&fragment->asked, member);
-        if (asked)
+        /* A state may be half here, and more of it may come, of others or when the line is back. */
+        if (fragment->state != SYNC_REPAIR && bitset_has(&fragment->asked, member))
             ask_at_once(fragment);
     }
 }

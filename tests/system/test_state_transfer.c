@@ -335,6 +335,32 @@ static void rounds_do_not_wait_for_a_state(void **state)
     cluster_wait(cluster, JOINER, cluster_versions_reach, cluster_status_number(cluster, 0, "versions"), "its state");
 }
 
+/* The sources have moved on when their lines are back, and still have the copy that was under way. */
+static void a_state_goes_on_after_a_cut(void **state)
+{
+    (void)state;
+    if (no_namespaces[0] != '\0')
+        skip_because(no_namespaces);
+    struct cluster *cluster = begin("transfer-cut", SPEC(100000, 60));
+    for (uint32_t i = 0; i < SOURCES; i++)
+        cluster_wait(cluster, i, cluster_versions_reach, 8 * FRAGMENTS, "versions without the one that is lost");
+    cluster_start(cluster, JOINER);
+    (void)first_to_bring(STATE_BYTES / 8);
+    for (int i = 0; i < SOURCES; i++)
+        assert_true(wan_cut(&lines[i], true));
+    assert_true(cluster_log_has(cluster, JOINER, "has not been heard of", 10));
+    proc_sleep_ms(500);
+    for (int i = 0; i < SOURCES; i++)
+        assert_true(wan_cut(&lines[i], false));
+    for (int i = 0; i < 1200 && arrivals(cluster, 0).count < FRAGMENTS; i++)
+        proc_sleep_ms(50);
+    assert_true(arrivals(cluster, 0).count >= FRAGMENTS);
+    if (cluster_log_has(cluster, JOINER, "bytes are here", 0))
+        cluster_print_logs(cluster);
+    assert_false(cluster_log_has(cluster, JOINER, "bytes are here", 0)); /* nothing that was here came in vain */
+    cluster_wait(cluster, JOINER, cluster_versions_reach, cluster_status_number(cluster, 0, "versions"), "its state");
+}
+
 int main(void)
 {
     assert_ok(digest_init());
@@ -343,6 +369,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(an_empty_island_takes_its_state_from_all, end),
         cmocka_unit_test_teardown(rounds_do_not_wait_for_a_state, end),
+        cmocka_unit_test_teardown(a_state_goes_on_after_a_cut, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

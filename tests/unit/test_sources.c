@@ -276,17 +276,50 @@ static void a_start_that_is_near_is_reached_by_results(void **state)
     talk_ends(NULL);
 }
 
+/* A state of gigabytes takes hours on a slow line, in which islands come and go, and lines are cut. */
+static void a_state_on_its_way_outlives_an_epoch_and_a_cut(void **state)
+{
+    (void)state;
+    talk_among(5, 4, 0xf, 4, everyone);
+    for (uint32_t i = 0; i < 4; i++)
+        says(i, 'a', 30);
+    talk_happens((struct sync_event){.type = SYNC_EV_LOST, .member = 0});
+    expect_source(talk_ordered(SYNC_DO_FETCH), 0, 30);
+    struct config config = talk_draft();
+    talk_begin_epoch(&config);
+    assert_null(talk_ordered(SYNC_DO_FETCH));
+    talk_goes_away(0);
+    for (uint32_t i = 1; i < 4; i++)
+        says(i, 'a', 31);
+    for (int t = 0; t < 40; t++) {
+        sync_state_moves(talk_sync, 0);
+        talk_tick(1000);
+        assert_null(talk_ordered(SYNC_DO_FETCH));
+    }
+    struct wire_key key;
+    assert_true(sync_fetching_state(talk_sync, 0, &key));
+    talk_happens((struct sync_event){.type = SYNC_EV_NOT_AVAILABLE, .member = 0, .key = key}); /* it is given up */
+    expect_source(asks_in_the_end(), 1, 31);
+    talk_ends(NULL);
+}
+
 #define CASE(name) cmocka_unit_test_teardown(name, talk_ends)
 
 int main(void)
 {
     assert_ok(digest_init());
     const struct CMUnitTest tests[] = {
-        CASE(who_repairs_is_asked_for_nothing),      CASE(nor_for_a_start),
-        CASE(the_word_of_those_who_vote_leads),      CASE(the_hash_of_those_who_vote_is_fetched),
-        CASE(initial_values_are_those_of_who_votes), CASE(a_vote_outweighs_any_number_without),
-        CASE(one_that_is_silent_hides_nobody),       CASE(who_did_not_have_it_is_asked_again),
-        CASE(a_no_asks_for_that_one_alone),          CASE(a_start_that_is_near_is_reached_by_results),
+        CASE(who_repairs_is_asked_for_nothing),
+        CASE(nor_for_a_start),
+        CASE(the_word_of_those_who_vote_leads),
+        CASE(the_hash_of_those_who_vote_is_fetched),
+        CASE(initial_values_are_those_of_who_votes),
+        CASE(a_vote_outweighs_any_number_without),
+        CASE(one_that_is_silent_hides_nobody),
+        CASE(who_did_not_have_it_is_asked_again),
+        CASE(a_no_asks_for_that_one_alone),
+        CASE(a_start_that_is_near_is_reached_by_results),
+        CASE(a_state_on_its_way_outlives_an_epoch_and_a_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -551,6 +551,66 @@ static void a_source_that_restarts_midway_costs_little(void **state)
     end();
 }
 
+/* Until all lines are cut, half of it is here. */
+static void cut_midway(const char *name)
+{
+    begin(name);
+    lose(LARGE, 0.25f);
+    servers[0].silent = true;
+    while (servers[1].leaves < LARGE_LEAVES / 2) {
+        serve(&servers[1]);
+        isle_turn_all();
+    }
+    servers[1].silent = true;
+    for (int i = 0; i < LOOKS; i++)
+        isle_turn_all();
+    for (uint32_t i = B; i <= C; i++)
+        isle_step(a, &(struct sync_event){.type = SYNC_EV_PEER_DOWN, .member = i});
+}
+
+static void wait_cut(uint64_t ms)
+{
+    for (uint64_t until_ms = a->now_ms + ms; a->now_ms < until_ms;) {
+        a->now_ms += 500;
+        isle_tick(a);
+        isle_turn_all();
+    }
+}
+
+/* A line of an ordinary household is down for some seconds now and then, and a state of gigabytes takes hours. */
+static void who_is_cut_off_goes_on_where_it_was(void **state)
+{
+    (void)state;
+    cut_midway("states-cut");
+    uint32_t before = servers[1].leaves;
+    wait_cut(STATE_SERVER_IDLE_MS - 2000);
+    assert_non_null(slots_state(a->slots, LARGE));
+    isle_step(a, &(struct sync_event){.type = SYNC_EV_PEER_UP, .member = C});
+    (void)played_beat(c);
+    played_say(c, A);
+    isle_wait((played_heard_type(c, WIRE_FETCH) && c->in.fetch.key.kind == WIRE_STATE) ||
+              (a->now_ms += 10, isle_tick(a), false));
+    const struct wire_key head = c->in.fetch.key;
+    played_send(c, A, &head, theirs.head, theirs.head_bytes);
+    servers[1].silent = false;
+    assert_comes(LARGE);
+    assert_in_range(servers[1].leaves, LARGE_LEAVES, LARGE_LEAVES + before - 1); /* what was on its way comes again */
+    free_whole(&theirs);
+    end();
+}
+
+static void who_is_cut_off_for_long_begins_anew(void **state)
+{
+    (void)state;
+    struct event event;
+    cut_midway("states-cut-long");
+    wait_cut(STATE_SERVER_IDLE_MS);
+    isle_wait(isle_took_sync(a, SYNC_EV_NOT_AVAILABLE, &event) || (a->now_ms += 100, isle_tick(a), false));
+    assert_null(slots_state(a->slots, LARGE));
+    free_whole(&theirs);
+    end();
+}
+
 static void assert_core_is_told(uint32_t f, uint32_t member)
 {
     struct event event;
@@ -646,6 +706,8 @@ int main(void)
         cmocka_unit_test(ranges_of_another_length_are_not_taken),
         cmocka_unit_test(a_head_that_proves_nothing_is_refused),
         cmocka_unit_test(a_source_that_restarts_midway_costs_little),
+        cmocka_unit_test(who_is_cut_off_goes_on_where_it_was),
+        cmocka_unit_test(who_is_cut_off_for_long_begins_anew),
         cmocka_unit_test(what_nobody_has_is_told_to_the_core),
         cmocka_unit_test(what_was_not_asked_for_is_not_taken),
         cmocka_unit_test(no_state_comes_in_while_a_trainers_tensors_are_taken_over),

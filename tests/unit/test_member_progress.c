@@ -362,6 +362,41 @@ static void whose_disk_keeps_nothing_is_as_good_as_lost(void **state)
 }
 
 /* As the member's heartbeat says it of the only fragment there is. */
+/* By which name the next configuration would have the disk of b. */
+static uint64_t to_be_named(void)
+{
+    struct change_request *all;
+    uint32_t count;
+    assert_ok(change_requests_gather(&requests, &progress, false, &all, &count));
+    uint64_t incarnation = all[B].as.incarnation;
+    mem_free(all);
+    return incarnation;
+}
+
+/* What it says from before a configuration may be of the disk before the one that this configuration names. */
+static void an_older_word_names_no_disk(void **state)
+{
+    (void)state;
+    enum { FIRST = 77, SECOND = 78, LONG_MS = 10000 };
+    struct wire_heartbeat beat = {.taking_part = true, .in_doubt = true, .incarnation = FIRST};
+    const struct bitset nobody = {{0}};
+    begin();
+    member_progress_heard(&progress, B, &beat, now_ms);
+    assert_int_equal(to_be_named(), view.members[B].as.incarnation); /* it may find that it was never in doubt */
+    member_progress_tick(&progress, &nobody, now_ms += LONG_MS);
+    assert_int_equal(to_be_named(), FIRST);
+    struct config next = configs_next(config_log_last(config_log));
+    next.members[B].incarnation = SECOND;
+    take_config(next);
+    member_progress_tick(&progress, &nobody, now_ms += LONG_MS);
+    assert_int_equal(to_be_named(), SECOND);
+    beat.epoch = view.epoch;
+    member_progress_heard(&progress, B, &beat, now_ms);
+    member_progress_tick(&progress, &nobody, now_ms += LONG_MS);
+    assert_int_equal(to_be_named(), FIRST);
+    end();
+}
+
 static void says(uint32_t i, uint64_t version, const struct digest *hash)
 {
     static struct wire_heartbeat beat;
@@ -539,6 +574,7 @@ int main(void)
         cmocka_unit_test(an_owner_stands_back_when_it_has_lasted),
         cmocka_unit_test(nobody_stands_back_for_one_that_is_just_lost),
         cmocka_unit_test(whose_disk_keeps_nothing_is_as_good_as_lost),
+        cmocka_unit_test(an_older_word_names_no_disk),
         cmocka_unit_test(who_holds_another_state_of_the_version_has_not_caught_up),
         cmocka_unit_test(a_new_disk_votes_where_its_island_is_alone_and_has_made_nothing),
         cmocka_unit_test(who_votes_alone_asks_the_others_for_a_while),

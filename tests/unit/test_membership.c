@@ -455,6 +455,35 @@ static void of_two_disks_of_one_key_the_one_that_is_named_votes(void **state)
     sitting_end();
 }
 
+/* The configuration before the one by which it recovered names the disk before it. */
+static void a_disk_that_forgot_a_configuration_is_no_copy(void **state)
+{
+    (void)state;
+    sitting_begin_all("membership-forgot");
+    sitting_meet();
+    sitting_close(C);
+    assert_int_equal(unlink(testlib_path(sitting_run->folder, "s-c/vote.mark")), 0);
+    sitting_run->doubt = true;
+    sitting_open(C, 0);
+    uint64_t second = vote_incarnation(sitting_isle[C]->vote);
+    sitting_pass_until_epoch(A, 1);
+    sitting_pass(1000);
+    assert_true(sitting_member(C, C)->as.incarnation == second);
+    assert_sure(C, true);
+    sitting_close(C);
+    assert_int_equal(unlink(testlib_path(sitting_run->folder, "state-c/config-000000000001")), 0);
+    sitting_open(C, 0);
+    assert_int_equal(sitting_epoch(C), 0);
+    assert_true(vote_incarnation(sitting_isle[C]->vote) == second && sitting_member(C, C)->as.incarnation != second);
+    for (int k = 0; sitting_epoch(C) < 1 && k < 200; k++) {
+        assert_sure(C, true);
+        sitting_pass(20);
+    }
+    assert_int_equal(sitting_epoch(C), 1);
+    assert_sure(C, true);
+    sitting_end();
+}
+
 /* Others hold a version, or a result: a new disk may have been asked to keep it. The next configuration names it. */
 static void a_new_disk_among_others_that_have_made_something_waits_for_a_configuration(void **state)
 {
@@ -499,6 +528,7 @@ int main(void)
         cmocka_unit_test(what_is_decided_and_cannot_be_kept_is_told_until_it_can),
         cmocka_unit_test(who_is_admitted_is_on_the_roster_once),
         cmocka_unit_test(of_two_disks_of_one_key_the_one_that_is_named_votes),
+        cmocka_unit_test(a_disk_that_forgot_a_configuration_is_no_copy),
         cmocka_unit_test(the_founders_first_disk_votes_at_once),
         cmocka_unit_test(a_new_disk_among_others_that_have_made_something_waits_for_a_configuration),
     };

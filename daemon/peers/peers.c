@@ -26,6 +26,7 @@ struct peer {
     bool up;      /* greeted and heard from lately */
     uint64_t session, heard_ms, hello_ms, beat_ms;
     uint64_t since_ms; /* its slot is its own */
+    uint64_t vain_ms;  /* since when we dial it in vain, though we hear it; 0: we do not */
     struct pulse pulse;
     bool plan_known;
     struct digest plan_id;
@@ -311,7 +312,7 @@ static void send_heartbeat(struct peers *peers, uint32_t i)
     struct peer *peer = &peers->peers[i];
     struct wire_heartbeat *beat = &peers->out.heartbeat;
     fill_beat(peers);
-    beat->undialled = peer->up && link_undialled(peers->conf.link, i, UNDIALLED_MS);
+    beat->undialled = peer->vain_ms != 0 && peers->now_ms >= peer->vain_ms + UNDIALLED_MS;
     membership_beat(peers->membership, beat, peers->now_ms);
     pulse_out(&peer->pulse, beat, peers->now_ms);
     if (peers->plan.sync != NULL && !sync_is_witness(peers->plan.sync))
@@ -363,6 +364,7 @@ static void peer_gone(struct peers *peers, uint32_t i)
         membership_up(peers->membership, i, false, peers->now_ms);
     }
     peer->up = false;
+    peer->vain_ms = 0; /* where a line is cut, dialling in vain says nothing */
 }
 
 /* Why the plan that it has, if it knows one, is not ours; NULL: it may be. */
@@ -682,6 +684,8 @@ void peers_flush(struct peers *peers, uint64_t now_ms)
 static void look_after(struct peers *peers, uint32_t i)
 {
     struct peer *peer = &peers->peers[i];
+    bool in_vain = peer->up && link_undialled(peers->conf.link, i);
+    peer->vain_ms = !in_vain ? 0 : peer->vain_ms != 0 ? peer->vain_ms : peers->now_ms;
     bool settled = peer->greeted && peer->plan_known == (peers->plan.plan != NULL);
     if (!settled && link_up(peers->conf.link, i, false) && peers->now_ms >= peer->hello_ms)
         send_hello(peers, i);
@@ -797,12 +801,21 @@ const struct digest *peers_plan_id(const struct peers *peers, uint32_t peer)
     return &peers->peers[peer].plan_id;
 }
 
+/* A witness never does, nor who waits for its state: neither can tell how far rounds bring anybody. */
+static bool knows_rounds(const struct peers *peers)
+{
+    bool knows = !view_is_witness(peers->conf.view);
+    for (uint32_t f = 0; knows && peers->plan.sync != NULL && f < fragments_of(peers); f++)
+        knows = sync_known(peers->plan.sync, f);
+    return knows;
+}
+
 uint64_t peers_furthest(struct peers *peers, uint64_t own_step)
 {
     uint64_t last = (uint64_t)peers->conf.spec->steps, furthest = own_step;
     uint64_t known = peers->plan.rounds != NULL ? rounds_step(peers->plan.rounds) : 0;
     uint64_t most = rules_furthest(peers->conf.spec, fragments_of(peers), known > own_step ? known : own_step);
-    bool judges = !view_is_witness(peers->conf.view); /* which cannot tell how far rounds bring anybody */
+    bool judges = knows_rounds(peers);
     for (uint32_t i = 0; i < members_of(peers); i++)
         if (is_other(peers, i) && judges)
             furthest = report_furthest(&peers->peers[i].report, name_of(peers, i), peers->peers[i].up, furthest, most,

@@ -25,7 +25,6 @@ struct dialled {
     void *socket, *monitor; /* NULL: we do not dial */
     bool up;
     uint64_t begun_ms; /* the present handshake */
-    uint64_t since_ms; /* since when it is not up; of use while it is not */
     uint64_t again_ms; /* it was refused: when to dial anew; 0: it was not */
     uint64_t ended_ms; /* when a handshake last ended without a word */
     uint32_t ended;    /* how many did in a row */
@@ -66,7 +65,7 @@ static enum err dialled_open(struct dialled *dialled, void *context, const struc
                                .route = route,
                                .route_bytes = socket_route(ident->key, bulk, env_random_u64(), route),
                                .part_bytes_max = part_bytes_max};
-    *dialled = (struct dialled){.fd = -1, .since_ms = env_mono_ms()};
+    *dialled = (struct dialled){.fd = -1};
     TRY(ident_curve(peer_key, server));
     enum err err = socket_dial(context, &conf, &dialled->socket, &dialled->monitor);
     if (err != ERR_OK)
@@ -100,8 +99,6 @@ static enum dialled_news dialled_next(struct dialled *dialled)
         return DIALLED_NOTHING;
     bool was_up = dialled->up;
     dialled->up = event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED;
-    if (was_up)
-        dialled->since_ms = env_mono_ms();
     switch (event) {
     case ZMQ_EVENT_CONNECTED:
         dialled->fd = (int)value;
@@ -1036,10 +1033,10 @@ static int bulk_fd(const struct link *link, uint32_t peer)
     return p == NULL ? -1 : p->dialled[1].up ? p->dialled[1].fd : p->listened[1].fd;
 }
 
-bool link_undialled(const struct link *link, uint32_t peer, uint64_t for_ms)
+bool link_undialled(const struct link *link, uint32_t peer)
 {
     const struct dialled *d = peer < link->places ? &link->peers[peer].dialled[0] : NULL;
-    return d != NULL && d->socket != NULL && !d->up && env_mono_ms() >= d->since_ms + for_ms;
+    return d != NULL && d->socket != NULL && !d->up;
 }
 
 struct traffic_socket link_bulk_socket(const struct link *link, uint32_t peer)

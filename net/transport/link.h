@@ -125,9 +125,8 @@ const struct caps *link_caps(const struct link *link);
 /* Whether there is a connection to send on. */
 bool link_up(const struct link *link, uint32_t peer, bool bulk);
 
-/* Whether we have dialled it for `for_ms` and longer, and it has not come up: nobody is behind its address, or
- * something in between keeps us out. */
-bool link_undialled(const struct link *link, uint32_t peer, uint64_t for_ms);
+/* Whether we dial it, and it has not come up: nobody is behind its address, or something in between keeps us out. */
+bool link_undialled(const struct link *link, uint32_t peer);
 
 enum link_event_type {
     LINK_CONNECTED,    /* peer, bulk: a dialled connection is through; if it is control, greet the peer */

@@ -255,11 +255,21 @@ static void the_furthest_island_is_known_but_nobody_is_beyond_the_end(void **sta
 static void a_step_that_no_round_can_bring_is_not_believed(void **state)
 {
     (void)state;
+    static const struct digest hash = {.byte = {1}};
     company_begin("peers-too-far", 3, true);
     uint64_t interval = (uint64_t)company.run->spec.interval;
     assert_true((uint64_t)company.run->spec.steps > 8 * interval);
     played_greet(company.b, company.a);
     played_greet(company.c, company.a);
+    overhear_begin();
+    for (int k = 0; k < 2; k++, company.a->now_ms += 60000) {
+        played_beat(company.b)->step = 8 * interval;
+        company_say(company.b);
+        assert_int_equal(peers_furthest(company.a->peers, 7), 7);
+    }
+    assert_string_equal(overhear_end(), ""); /* our state is not here: what rounds have done is not known */
+    for (uint32_t f = 0; f < company.a->plan->plan->fragments_count; f++)
+        sync_restore(company.a->sync, f, 0, &hash);
     overhear_begin();
     played_beat(company.b)->step = (uint64_t)1 << 62;
     company_say(company.b);

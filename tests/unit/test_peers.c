@@ -513,6 +513,43 @@ static void who_is_dialled_in_vain_says_so_and_need_not_own(void **state)
     company_end();
 }
 
+/* B is heard for so long, and then says nothing; the last that a told it. */
+static bool told_in_vain(uint64_t heard_for_ms)
+{
+    for (uint64_t until_ms = company.a->now_ms + heard_for_ms; company.a->now_ms < until_ms;) {
+        company.a->now_ms += 500;
+        (void)played_beat(company.b);
+        company_say(company.b);
+        isle_tick(company.a);
+    }
+    isle_wait(played_heard_type(company.b, WIRE_HEARTBEAT));
+    while (played_heard_type(company.b, WIRE_HEARTBEAT))
+        continue;
+    return company.b->in.heartbeat.undialled;
+}
+
+/* As after a cut, when our dialling needs a moment longer than its own. */
+static void only_who_is_heard_is_told_that_it_is_dialled_in_vain(void **state)
+{
+    (void)state;
+    company.run = isle_run_new("peers-behind", 2, NULL);
+    isle_listen(company.run, A);
+    company.b = played_open(company.run, B, 0, NULL);
+    company.c = NULL;
+    snprintf(company.run->addresses[B], sizeof company.run->addresses[B], "127.0.0.1:1"); /* nobody is there */
+    company.a = isle_open(company.run, A, NULL, 0);
+    for (int cuts = 0; cuts < 2; cuts++) {
+        played_greet(company.b, company.a);
+        assert_false(told_in_vain(13000));
+        if (cuts == 1)
+            assert_true(told_in_vain(4000));
+        company.a->now_ms += 20000;
+        isle_tick(company.a);
+        assert_false(company_info(B).up);
+    }
+    company_end();
+}
+
 /* Of what a configuration says of a member nothing ends us. Its own greeting brings it back. */
 static void a_member_that_cannot_be_dialled_is_said_to_be_and_may_dial_us(void **state)
 {
@@ -616,6 +653,7 @@ int main(void)
         cmocka_unit_test(that_a_contribution_of_ours_is_refused_is_told),
         cmocka_unit_test(two_machines_with_one_key_are_told),
         cmocka_unit_test(who_is_dialled_in_vain_says_so_and_need_not_own),
+        cmocka_unit_test(only_who_is_heard_is_told_that_it_is_dialled_in_vain),
         cmocka_unit_test(a_member_that_cannot_be_dialled_is_said_to_be_and_may_dial_us),
         cmocka_unit_test(who_does_not_answer_is_not_taken_for_one_with_a_wrong_key),
         cmocka_unit_test(without_memory_there_are_no_peers_and_nothing_is_left),

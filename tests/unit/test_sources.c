@@ -287,14 +287,16 @@ static void a_state_on_its_way_outlives_an_epoch_and_a_cut(void **state)
     expect_source(talk_ordered(SYNC_DO_FETCH), 0, 30);
     struct config config = talk_draft();
     talk_begin_epoch(&config);
+    talk_tick(100);
     assert_null(talk_ordered(SYNC_DO_FETCH));
+    sync_state_moves(talk_sync, 0);
     talk_goes_away(0);
     for (uint32_t i = 1; i < 4; i++)
         says(i, 'a', 31);
     for (int t = 0; t < 40; t++) {
-        sync_state_moves(talk_sync, 0);
         talk_tick(1000);
         assert_null(talk_ordered(SYNC_DO_FETCH));
+        sync_state_moves(talk_sync, 0);
     }
     struct wire_key key;
     assert_true(sync_fetching_state(talk_sync, 0, &key));

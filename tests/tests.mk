@@ -126,7 +126,7 @@ check-long: check
 	@$(MAKE) --no-print-directory PREREQS_PRESENT=1 outlive failures
 
 sim: $(B)/tests/sim/test_sync
-	@TEST_SEEDS=$(or $(SEEDS),10000) $<
+	@BUILD=$(B) SEEDS='$(SEEDS)' FIRST='$(FIRST)' JOBS='$(JOBS)' tests/sim.sh
 
 lint: all
 	@BUILD=$(B) CC='$(CC)' tests/run.sh $(wildcard tests/lint/*.sh)

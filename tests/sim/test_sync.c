@@ -23,7 +23,8 @@
  *     the end;
  *   - what waits to be sent is bounded, however long a link is away.
  * A failure prints the seed. TEST_SEED=n repeats it, with TEST_TRACE=1 it tells what happened; TEST_SEEDS=n changes how
- * many are tried, from TEST_SEED_FIRST=n on; TEST_FILTER names the mix. make sim SEEDS=n runs so many of each.
+ * many are tried, from TEST_SEED_FIRST=n on; TEST_FILTER names the case, and TEST_MIX one of its mixes ("?" lists
+ * them). make sim SEEDS=n FIRST=n runs so many of each mix, on all processors.
  */
 #include "tests/lib/simworld.h"
 
@@ -495,7 +496,12 @@ static void run_seed(uint64_t seed, const struct mix *mix)
 /* With many, every now and then a line says how far it has come. */
 static void run_mix(const struct mix *mix, unsigned initial)
 {
-    const char *one = getenv("TEST_SEED"), *from = getenv("TEST_SEED_FIRST");
+    const char *one = getenv("TEST_SEED"), *from = getenv("TEST_SEED_FIRST"), *only = getenv("TEST_MIX");
+    if (only != NULL && strcmp(only, mix->name) != 0) {
+        if (strcmp(only, "?") == 0)
+            print_message("mix: %s\n", mix->name);
+        return;
+    }
     unsigned count = one != NULL ? 1 : testlib_seeds(initial);
     uint64_t first = one != NULL ? strtoull(one, NULL, 10) : from != NULL ? strtoull(from, NULL, 10) : 1;
     memset(&tally, 0, sizeof tally);
@@ -576,6 +582,8 @@ static void a_liar_holds_nobody_up(void **state)
 static void worlds_that_once_broke_hold(void **state)
 {
     (void)state;
+    if (getenv("TEST_MIX") != NULL)
+        return;
     static const struct {
         struct mix mix;
         uint64_t seed;
@@ -613,6 +621,8 @@ static void worlds_that_once_broke_hold(void **state)
 static void promises_hold_for_many_islands(void **state)
 {
     (void)state;
+    if (getenv("TEST_MIX") != NULL)
+        return;
     static const uint32_t sizes[] = {16, 33, SIM_N_MAX};
     for (uint64_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++) {
         sim_begin(k + 1, sizes[k]);

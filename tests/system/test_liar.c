@@ -288,12 +288,12 @@ static bool refused_as_of_another_run(struct rogue *rogue)
 {
     struct wire_message message = {.type = WIRE_HELLO};
     message.hello =
-        (struct wire_hello){.session = 78, .island = rogue->self, .software = "of another run", .window_kib = 1};
+        (struct wire_hello){.session = 78, .island = rogue->self, .software = "of another run", .window_kib = 1024};
     snprintf(message.hello.name, sizeof message.hello.name, "%s", rogue->view.members[rogue->self].as.name);
     memset(message.hello.run_id.byte, 7, sizeof message.hello.run_id.byte);
     for (uint32_t k = 0; k < 40; k++) {
         rogue_say(rogue, CLUSTER_MAX, &message);
-        if (rogue_logged(rogue, 0, "island d is refused", 0.5))
+        if (rogue_logged(rogue, 0, "island d is refused: it has another run spec", 0.5))
             return true;
     }
     return false;

@@ -13,7 +13,7 @@
 #   make fuzz      searches for bytes that break us, with clang's libFuzzer
 #   make check-python   what only PyTorch can show of the Python package
 #   make mutants   plants the faults of tests/mutants one by one: which test sees which?
-#   make sim       the simulation of the protocol, SEEDS=10000 of each kind of trouble: hours
+#   make sim       the simulation of the protocol, SEEDS=10000 of each kind of trouble from FIRST=1 on: hours
 #   make bench     speeds as ratios within one run, to build/bench/summary.json
 #   make bench-quality   what each algorithm costs in loss, at equal tokens: hours, and goes on where it was stopped
 #   make check-gpu   what only a GPU can show: kernels, sanitizers, whole models, islands (tests/gpu)
@@ -121,7 +121,7 @@ gpu-kit: all $(GPU_TESTS) $(GPU_TOOLS)
 	@$(if $(CUDA_WITHOUT),echo 'gpu-kit: CUDA: $(CUDA_WITHOUT)'; exit 1,tests/gpu/kit.sh $(B) build/gpu-kit)
 
 check-long: check
-	@TEST_SEEDS=$(or $(SEEDS),2000) $(B)/tests/sim/test_sync
+	@$(MAKE) --no-print-directory PREREQS_PRESENT=1 sim SEEDS=$(or $(SEEDS),2000)
 	@TEST_SEEDS=$(or $(SEEDS),2000) $(B)/tests/sim/test_epochs
 	@$(MAKE) --no-print-directory PREREQS_PRESENT=1 outlive failures
 

@@ -15,7 +15,8 @@ $1
 EOF
     last=$((from + count)) worlds=0 said=$OUT/said.$$
     while [ "$from" -lt $last ]; do
-        if TEST_FILTER=$case TEST_MIX=$mix TEST_SEED_FIRST=$from TEST_SEEDS=$((last - from)) "$program" >"$said" 2>&1; then
+        if TEST_FILTER=$case TEST_MIX=$mix TEST_SEED_FIRST=$from TEST_SEEDS=$((last - from)) "$program" \
+            >"$said" 2>&1; then
             worlds=$((worlds + $(awk '/ worlds, / { sub(/^[^:]*: /, ""); n += $1 } END { print n + 0 }' "$said")))
             break
         fi
@@ -43,9 +44,11 @@ for number in "$seeds" "$first" "$jobs"; do
 done
 OUT=$(mktemp -d)
 export OUT
+: >"$OUT/worlds"
 tell() {
-    cat "$OUT/worlds" 2>/dev/null | awk -F '|' '{ n[$1] += $2; all += $2 }
-        END { for (mix in n) printf "%-26s %9d worlds\n", mix, n[mix] | "sort"; close("sort"); printf "%-26s %9d worlds\n", "all", all }'
+    awk -F '|' '{ n[$1] += $2; all += $2 }
+        END { for (mix in n) printf "%-26s %9d worlds\n", mix, n[mix] | "sort"
+              close("sort"); printf "%-26s %9d worlds\n", "all", all }' "$OUT/worlds"
     if [ -s "$OUT/broken" ]; then
         echo "broken promises: $(grep -c '^seed ' "$OUT/broken")"
         cat "$OUT/broken"
@@ -53,7 +56,8 @@ tell() {
 }
 trap 'tell; rm -rf "$OUT"' EXIT
 trap 'exit 1' INT TERM
-TEST_MIX=? "$program" 2>&1 | awk '/^\[ RUN/ { at = $NF } sub(/^mix: /, "") { print at "|" $0 }' | sort -u >"$OUT/mixes"
+TEST_MIX='?' "$program" 2>&1 |
+    awk '/^\[ RUN/ { at = $NF } sub(/^mix: /, "") { print at "|" $0 }' | sort -u >"$OUT/mixes"
 [ -s "$OUT/mixes" ] || { echo "sim: $program names no mix" >&2; exit 1; }
 from=$first
 while [ "$from" -lt $((first + seeds)) ]; do

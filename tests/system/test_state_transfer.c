@@ -308,6 +308,16 @@ static void an_empty_island_takes_its_state_from_all(void **state)
     cluster_assert_one_truth(cluster);
 }
 
+/* The joiner begins to fetch its state in the middle of rounds, and is too far behind for results. */
+static struct cluster *join_rounds(const char *name)
+{
+    struct cluster *cluster = begin(name, SPEC(100000, 60));
+    for (uint32_t i = 0; i < SOURCES; i++)
+        cluster_wait(cluster, i, cluster_versions_reach, 8 * FRAGMENTS, "versions without the one that is lost");
+    cluster_start(cluster, JOINER);
+    return cluster;
+}
+
 /* Rounds on the same lines go on: one after the other, nothing but what is under way would be made before the state is
  * there. */
 static void rounds_do_not_wait_for_a_state(void **state)
@@ -315,10 +325,7 @@ static void rounds_do_not_wait_for_a_state(void **state)
     (void)state;
     if (no_namespaces[0] != '\0')
         skip_because(no_namespaces);
-    struct cluster *cluster = begin("transfer-rounds", SPEC(100000, 60));
-    for (uint32_t i = 0; i < SOURCES; i++)
-        cluster_wait(cluster, i, cluster_versions_reach, 8 * FRAGMENTS, "versions without the one that is lost");
-    cluster_start(cluster, JOINER);
+    struct cluster *cluster = join_rounds("transfer-rounds");
     assert_true(cluster_log_has(cluster, JOINER, "island a is here", 30));
     long long first = cluster_status_number(cluster, 0, "versions");
     double since_s = env_mono_s();
@@ -341,10 +348,7 @@ static void a_state_goes_on_after_a_cut(void **state)
     (void)state;
     if (no_namespaces[0] != '\0')
         skip_because(no_namespaces);
-    struct cluster *cluster = begin("transfer-cut", SPEC(100000, 60));
-    for (uint32_t i = 0; i < SOURCES; i++)
-        cluster_wait(cluster, i, cluster_versions_reach, 8 * FRAGMENTS, "versions without the one that is lost");
-    cluster_start(cluster, JOINER);
+    struct cluster *cluster = join_rounds("transfer-cut");
     (void)first_to_bring(STATE_BYTES / 8);
     for (int i = 0; i < SOURCES; i++)
         assert_true(wan_cut(&lines[i], true));

@@ -383,16 +383,25 @@ static void nobody_to_ask(struct sync *sync, uint32_t f)
     sync_fragment_repair(sync, f);
 }
 
+/* Whether this member's state was refused for a while: nobody who is left may be able to prove it. */
+static bool was_tried(const struct sync *sync, uint32_t f, uint32_t member)
+{
+    const struct sync_fragment *fragment = &sync->fragments[f];
+    uint64_t version = member != SYNC_NOBODY ? sync->peers[member].fragments[f].version : 0;
+    return fragment->own.hash_known && version > fragment->own.version && fragment->refused &&
+           sync->now_ms >= fragment->trial_ms + TRIAL_MS && !surely_reached(sync, f, version);
+}
+
 static void ask_again_for_state(struct sync *sync, uint32_t f)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
     if (fragment->state_from == sync_core_self(sync) || sync->now_ms < fragment->fetch_ms)
         return;
     uint32_t from = state_source(sync, f, fragment->state_from), start = start_source(sync, f, fragment->state_from);
-    uint64_t version = from != SYNC_NOBODY ? sync->peers[from].fragments[f].version : 0;
-    if (fragment->own.hash_known && version > fragment->own.version && fragment->refused &&
-        sync->now_ms >= fragment->trial_ms + TRIAL_MS && !surely_reached(sync, f, version))
-        from = SYNC_NOBODY; /* it was tried, or they have taken it back */
+    if (was_tried(sync, f, from)) /* or they have taken it back */
+        from = SYNC_NOBODY;
+    if (from == SYNC_NOBODY && was_tried(sync, f, start)) /* results may lead to it */
+        start = SYNC_NOBODY;
     bool back = from == SYNC_NOBODY || sync->peers[from].fragments[f].version < fragment->own.version;
     /* The only one who is at what most have come to cannot prove it; who is further may. */
     bool vain = fragment->refused && from == fragment->state_from;

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Worlds of the simulator by the thousand: SEEDS of each mix, from seed FIRST on, on all processors (JOBS). Goes on
-# behind a world that breaks a promise, and names each by what repeats it. For `make sim`.
+# behind a world that breaks a promise, and names each by what repeats it. For `make sim`. Of a mix in several sizes
+# ("calm") a broken world costs those of larger size with the seeds before it in its hundred: they are not run.
 #
 # It calls itself for some seeds of one mix: tests/sim.sh "CASE|MIX|FIRST|COUNT".
 set -eu

@@ -10,6 +10,7 @@
 # compute, too.
 set -u
 logs=$BUILD/test-logs
+processors=$(nproc) # before OMP_NUM_THREADS is set, which nproc heeds
 longest_s=1800 # no test takes so long anywhere: one that hangs is a failure, not the end of the whole run
 case ${SAN:-} in
 *thread*)
@@ -84,13 +85,13 @@ by_length() {
 }
 waiting='trouble|join|newcomer|islands|disk|size|state_transfer|damaged|outlives|harmless|liar|refused|paused|own_trainer|watch|copying|rogue|models'
 sorted=$(by_length "$@")
-together "$(nproc)" '^(script:)?(sim|num|emu|lint|fuzz)/' $sorted
+together "$processors" '^(script:)?(sim|num|emu|lint|fuzz)/' $sorted
 if [ -n "${SAN:-}" ]; then
-    together "$(nproc)" '^unit/' $sorted
+    together "$processors" '^unit/' $sorted
 else
-    together $((2 * $(nproc))) '^unit/' $sorted
-    together $((3 * $(nproc))) "^system/test_($waiting)\$" $sorted
-    together "$(nproc)" '^(script:)?system/' $sorted
+    together $((2 * processors)) '^unit/' $sorted
+    together $((3 * processors)) "^system/test_($waiting)\$" $sorted
+    together "$processors" '^(script:)?system/' $sorted
 fi
 for test in "$@"; do
     [ -f "$(stem_of "$test").count" ] || "$0" --one "$test"

@@ -16,7 +16,7 @@ tar -cf - -T "$work/files" | tar -xf - -C "$copy" || exit 1
 ln -s "$PWD/$BUILD" "$copy/$BUILD" || exit 1
 : >"$copy/build/generated.c" # what is built belongs to no list
 (IFS=:; for folder in $PATH; do ls -d "$folder"/* 2>/dev/null; done) |
-    awk -F/ '!seen[$NF]++ && $NF !~ /^(git|clang-format|cc|c\+\+)$/' | xargs -d '\n' ln -s -t "$work/tools" || exit 1
+    awk -F/ '!seen[$NF]++ && $NF !~ /^(git|clang|clang-format|cc|c\+\+)$/' | xargs -d '\n' ln -s -t "$work/tools" || exit 1
 cd "$copy" || exit 1
 export PATH="$work/tools" CC=true
 ! command -v git || { echo "git is still there: this proves nothing"; exit 1; }

@@ -519,62 +519,62 @@ static void calm_islands_agree_and_lose_nothing(void **state)
 {
     (void)state;
     for (uint32_t n = 1; n <= SIM_SMALL; n++)
-        run_mix(&(struct mix){.name = "calm", .n_min = n, .n_max = n}, 15);
+        run_mix(&(struct mix){.name = "calm", .n_min = n, .n_max = n}, 8);
 }
 
 static void promises_hold_under_any_trouble(void **state)
 {
     (void)state;
-    run_mix(&(struct mix){.name = "trouble", .n_min = 2, .n_max = SIM_SMALL, .rough = true}, 1000);
+    run_mix(&(struct mix){.name = "trouble", .n_min = 2, .n_max = SIM_SMALL, .rough = true}, 500);
 }
 
 static void promises_hold_for_three_and_four(void **state)
 {
     (void)state;
-    run_mix(&(struct mix){.name = "three or four", .n_min = 3, .n_max = 4, .rough = true}, 800);
+    run_mix(&(struct mix){.name = "three or four", .n_min = 3, .n_max = 4, .rough = true}, 400);
 }
 
 static void promises_hold_with_a_witness(void **state)
 {
     (void)state;
-    run_mix(&(struct mix){.name = "two and a witness", .n_min = 3, .n_max = 3, .rough = true, .witness = true}, 400);
-    run_mix(&(struct mix){.name = "more and a witness", .n_min = 4, .n_max = 6, .rough = true, .witness = true}, 200);
+    run_mix(&(struct mix){.name = "two and a witness", .n_min = 3, .n_max = 3, .rough = true, .witness = true}, 200);
+    run_mix(&(struct mix){.name = "more and a witness", .n_min = 4, .n_max = 6, .rough = true, .witness = true}, 100);
 }
 
 static void promises_hold_with_a_quorum(void **state)
 {
     (void)state;
-    run_mix(&(struct mix){.name = "quorum", .n_min = 3, .n_max = SIM_SMALL, .rough = true, .quorum = true}, 400);
+    run_mix(&(struct mix){.name = "quorum", .n_min = 3, .n_max = SIM_SMALL, .rough = true, .quorum = true}, 200);
 }
 
 static void a_line_that_is_cut_stops_nobody(void **state)
 {
     (void)state;
-    run_mix(&(struct mix){.name = "a line cut", .n_min = 3, .n_max = SIM_SMALL, .rough = true, .sever = true}, 150);
-    run_mix(&(struct mix){.name = "a line cut, three", .n_min = 3, .n_max = 3, .rough = true, .sever = true}, 100);
+    run_mix(&(struct mix){.name = "a line cut", .n_min = 3, .n_max = SIM_SMALL, .rough = true, .sever = true}, 75);
+    run_mix(&(struct mix){.name = "a line cut, three", .n_min = 3, .n_max = 3, .rough = true, .sever = true}, 50);
     run_mix(
         &(struct mix){
             .name = "a line cut, and a witness", .n_min = 3, .n_max = 4, .rough = true, .sever = true, .witness = true},
-        100);
+        50);
 }
 
 static void nobody_believes_a_liar(void **state)
 {
     (void)state;
-    run_mix(&(struct mix){.name = "liars", .n_min = 3, .n_max = 6, .rough = true, .liars = true}, 450);
+    run_mix(&(struct mix){.name = "liars", .n_min = 3, .n_max = 6, .rough = true, .liars = true}, 225);
 }
 
 static void two_daemons_of_one_key_harm_nobody(void **state)
 {
     (void)state;
     run_mix(&(struct mix){.name = "a copied disk", .n_min = 3, .n_max = 6, .rough = true, .liars = true, .copy = true},
-            200);
+            100);
 }
 
 static void a_liar_holds_nobody_up(void **state)
 {
     (void)state;
-    run_mix(&(struct mix){.name = "one liar", .n_min = 3, .n_max = 5, .liars = true, .steady = true}, 150);
+    run_mix(&(struct mix){.name = "one liar", .n_min = 3, .n_max = 5, .liars = true, .steady = true}, 75);
     print_message("one liar: a fragment stood still for %llu ms at most\n", (unsigned long long)most_still_ms);
 }
 

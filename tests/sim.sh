@@ -16,8 +16,11 @@ $1
 EOF
     last=$((from + count)) worlds=0 said=$OUT/said.$$
     while [ "$from" -lt $last ]; do
-        if TEST_FILTER=$case TEST_MIX=$mix TEST_SEED_FIRST=$from TEST_SEEDS=$((last - from)) "$program" \
-            >"$said" 2>&1; then
+        status=0
+        TEST_FILTER=$case TEST_MIX=$mix TEST_SEED_FIRST=$from TEST_SEEDS=$((last - from)) "$program" \
+            >"$said" 2>&1 || status=$?
+        [ -d "$OUT" ] || exit 1 # interrupted meanwhile
+        if [ $status = 0 ]; then
             worlds=$((worlds + $(awk '/ worlds, / { sub(/^[^:]*: /, ""); n += $1 } END { print n + 0 }' "$said")))
             break
         fi
@@ -55,7 +58,8 @@ tell() {
         cat "$OUT/broken"
     fi
 }
-trap 'tell; rm -rf "$OUT"' EXIT
+runs=
+trap '[ -z "$runs" ] || kill "$runs" 2>/dev/null || true; tell; rm -rf "$OUT"' EXIT
 trap 'exit 1' INT TERM
 TEST_MIX='?' "$program" 2>&1 |
     awk '/^\[ RUN/ { at = $NF } sub(/^mix: /, "") { print at "|" $0 }' | sort -u >"$OUT/mixes"
@@ -67,5 +71,8 @@ while [ "$from" -lt $((first + seeds)) ]; do
     sed "s/\$/|$from|$count/" "$OUT/mixes"
     from=$((from + count))
 done >"$OUT/all"
-xargs -d '\n' -n 1 -P "$jobs" "$0" <"$OUT/all"
+xargs -d '\n' -n 1 -P "$jobs" "$0" <"$OUT/all" & # behind us: a shell hears of no signal while it runs a program
+runs=$!
+wait "$runs"
+runs=
 [ ! -s "$OUT/broken" ]

@@ -97,6 +97,10 @@ static enum err refuse_key(struct loader *loader, const char *section, const cha
     bool known_section = false;
     if (is_gone(schema, section))
         return err_set(ERR_CONF, "%s: [%s]: %s", where(loader), section, schema->gone_remedy);
+    list_names(schema, NULL, there_are, sizeof there_are);
+    if (section[0] == '\0')
+        return err_set(ERR_CONF, "%s: %.40s%s: it stands in no section; put one of these before it: %s", where(loader),
+                       name, strlen(name) > 40 ? "..." : "", there_are);
     for (size_t i = 0; i < schema->keys_count; i++)
         known_section |= strcmp(schema->keys[i].section, section) == 0;
     list_names(schema, known_section ? section : NULL, there_are, sizeof there_are);
@@ -183,17 +187,37 @@ static bool split_line(struct loader *loader, char *text, char *line, size_t lin
     return true;
 }
 
+/* The next line, as fgets() has it, but for one with bytes that are no text: of a file that was damaged (zeros, after a
+ * power cut) fgets() would have given the part before them alone. */
+static enum err take_line(struct loader *loader, size_t *bytes)
+{
+    int byte = 0;
+    size_t count = 0;
+    loader->line++;
+    while (byte != '\n' && count + 1 < sizeof loader->text && (byte = getc(loader->file)) != EOF) {
+        if (iscntrl(byte) && !isspace(byte))
+            return err_set(ERR_CONF,
+                           "%s: a byte that is no text (0x%02x); this file is damaged, or another one is meant",
+                           where(loader), (unsigned)byte);
+        loader->text[count++] = (char)byte;
+    }
+    loader->text[count] = '\0';
+    *bytes = count;
+    return ERR_OK;
+}
+
 /* inih's line source. It counts lines (Debian's inih does not pass them on), strips indentation (which inih would take
  * for a continuation of the value above), and brings in lines that are longer than Debian's inih takes (198 bytes, and
  * it would silently cut them): a command line may be. */
 static char *read_line(char *line, int line_bytes, void *stream)
 {
     struct loader *loader = stream;
-    if (loader->err != ERR_OK || fgets(loader->text, sizeof loader->text, loader->file) == NULL)
+    size_t length = 0;
+    if (loader->err == ERR_OK)
+        loader->err = take_line(loader, &length);
+    if (loader->err != ERR_OK || length == 0)
         return NULL;
-    loader->line++;
     loader->value = NULL;
-    size_t length = strlen(loader->text);
     bool cut = length + 1 == sizeof loader->text && loader->text[length - 1] != '\n';
     char *text = loader->text + strspn(loader->text, " \t");
     if (!cut && strlen(text) < (size_t)line_bytes) {

@@ -141,6 +141,7 @@ static void refusals_name_line_key_and_remedy(void **state)
         {"[main]\ntitle\n", "a.ini:2: expected [section] or key = value"},
         {"[main]\ntitle = x\n[peer]\naddress = y\n", "a.ini:4: [peer]: no more of these; leave it out"},
         {"[main]\ntitle = x\n[peer a]\nuplink = 1bit\n", "a.ini:4: [peer a]: no more of these; leave it out"},
+        {"title = x\n[main]\n", "a.ini:1: title: it stands in no section; put one of these before it: [main], [extra]"},
         {"[main]\ntitle = x\n[peers]\na = b\n", "a.ini:4: [peers]: no such section; there are: [main], [extra]"},
     };
     for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
@@ -149,6 +150,33 @@ static void refusals_name_line_key_and_remedy(void **state)
     }
     struct sample s;
     assert_fails(ERR_CONF, "nowhere.ini: cannot open", conf_load(&schema, "nowhere.ini", NULL, 0, &s));
+}
+
+/* A file that a power cut left with zeros in it, or another one: what stands before them is not all. */
+static void a_file_with_bytes_that_are_no_text_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *part;
+        size_t bytes;
+    } files[] = {
+        {"[main]\ntitle = x\0\0\0\0", "a.ini:2: a byte that is no text (0x00); this file is damaged", 20},
+        {"[main]\ntitle = x\n\0\0\0\n", "a.ini:3: a byte that is no text (0x00)", 21},
+        {"\177ELF\2\1\n[main]\n", "a.ini:1: a byte that is no text (0x7f)", 14},
+    };
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        struct sample s;
+        FILE *file = fopen(testlib_path(folder, "a.ini"), "we");
+        assert_non_null(file);
+        assert_int_equal(fwrite(files[i].text, 1, files[i].bytes, file), files[i].bytes);
+        assert_int_equal(fclose(file), 0);
+        assert_fails(ERR_CONF, files[i].part, conf_load(&schema, testlib_path(folder, "a.ini"), NULL, 0, &s));
+    }
+    struct sample s;
+    /* Letters of any language are text. */
+    assert_ok(load("# \xc3\xa9t\xc3\xa9\r\n[main]\r\n\ttitle = \xc3\xa9\t\r\n", &s));
+    assert_string_equal(s.title, "\xc3\xa9");
+    conf_deinit(&schema, &s);
 }
 
 /* inih's end at 198 bytes: a command line, or a comment, may be longer. */
@@ -280,6 +308,7 @@ int main(void)
         cmocka_unit_test(printed_text_reads_back_the_same),
         cmocka_unit_test(only_the_keys_that_are_named_are_printed),
         cmocka_unit_test(refusals_name_line_key_and_remedy),
+        cmocka_unit_test(a_file_with_bytes_that_are_no_text_is_refused),
         cmocka_unit_test(long_lines_are_whole),
         cmocka_unit_test(lines_without_end_are_refused_not_cut),
         cmocka_unit_test(a_mixture_may_stand_in_several_lines),

@@ -35,7 +35,7 @@ static void put(struct tty *tty, unsigned char c)
     if ((c & 0xc0) == 0x80) /* of a character that has its cell */
         return;
     if (tty->column >= tty->columns || tty->row >= tty->rows)
-        tty->beyond = true;
+        tty->beyond = tty->beyond || !tty->behind;
     else
         tty->cells[tty->row][tty->column] = (char)(c < 0x80 ? c : '*');
     tty->column++;
@@ -61,6 +61,7 @@ static void obey(struct tty *tty, char order)
     case 'H':
         tty->row = tty->args[0] > 0 ? tty->args[0] - 1 : 0;
         tty->column = tty->args_count > 1 && tty->args[1] > 0 ? tty->args[1] - 1 : 0;
+        tty->behind = tty->behind && (tty->row > 0 || tty->column > 0);
         break;
     case 'K':
         if (tty->column < tty->columns)
@@ -193,6 +194,7 @@ void tty_resize(struct tty *tty, int rows, int columns)
 {
     struct winsize size = {.ws_row = (unsigned short)rows, .ws_col = (unsigned short)columns};
     tty_look(tty, 0.05);
+    tty->behind = rows != tty->rows || columns != tty->columns;
     tty->rows = rows;
     tty->columns = columns;
     assert_int_equal(ioctl(tty->fd, TIOCSWINSZ, &size), 0);

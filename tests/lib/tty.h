@@ -19,8 +19,9 @@ struct tty {
     bool alternate;     /* the alternate screen is shown */
     bool cursor_hidden; /* and no cursor */
     bool beyond;        /* something was written where there is no room */
-    bool coloured;      /* a colour or a look was asked for */
-    size_t bytes;       /* that came so far */
+    bool behind;   /* it has not begun a screen anew since its size changed: what it writes may be for the old one */
+    bool coloured; /* a colour or a look was asked for */
+    size_t bytes;  /* that came so far */
     struct termios before;
     /* private */
     int row, column, saved[2], state, args[2], args_count;

@@ -129,6 +129,7 @@ struct sync_fragment {
     uint32_t state_from;
     uint64_t alone_ms; /* REPAIR: since when nobody can be asked; 0: somebody can */
     bool refused;      /* REPAIR: the member asked last has no state that it can prove */
+    uint64_t vain_ms;  /* REPAIR: since when all who are asked refuse; 0: the last one did not */
     /* A state that too few can prove, as far as we hear: since when it is tried, when again, and how often it was. */
     uint64_t trial_ms, trial_next_ms;
     uint32_t trials;

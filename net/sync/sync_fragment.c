@@ -55,6 +55,7 @@ void sync_fragment_repair(struct sync *sync, uint32_t f)
     struct sync_fragment *fragment = &sync->fragments[f];
     fragment->state_key = (struct wire_key){0};
     fragment->state_from = sync_core_self(sync);
+    fragment->vain_ms = 0;
     sync_core_put_version(sync, SYNC_DO_REPAIR, f, fragment->own.version);
 }
 
@@ -76,6 +77,7 @@ bool sync_fragment_fetching_state(const struct sync *sync, uint32_t f, struct wi
 void sync_fragment_state_moves(struct sync *sync, uint32_t f)
 {
     sync->fragments[f].fetch_ms = sync->now_ms + STATE_AGAIN_MS;
+    sync->fragments[f].vain_ms = 0;
 }
 
 /* ---- handlers: [state][event]; the picture is in sync_types.h ---- */
@@ -109,7 +111,7 @@ static void repair(struct sync *sync, uint32_t f, const struct sync_event *event
     struct sync_fragment *fragment = &sync->fragments[f];
     fragment->lost = false;
     fragment->state = SYNC_REPAIR;
-    fragment->alone_ms = 0;
+    fragment->alone_ms = fragment->vain_ms = 0;
     /* A contribution in flight is void, and the next one takes its memory. */
     sync_core_put_version(sync, SYNC_DO_RETIRE, f, fragment->own.version + 1);
     sync_core_announce(sync); /* nobody is to ask us for the state */

@@ -16,7 +16,9 @@
  * asked for again that the member did not have. ALONE: before a state that nobody can give is what our own disk leads
  * to. FETCH_TRIES: so often the results of a version are asked for while one of them is here, however far behind it
  * is. WITHOUT: who does not have a result is asked again, if for so long nobody else said anything. TRIAL: so long a
- * state is looked for that too few could prove who are heard; PAUSE: from then to the next time, at first.
+ * state is looked for that too few could prove who are heard; PAUSE: from then to the next time, at first. VAIN: so
+ * long one that there should be a proof of is asked for while all who are asked refuse: who signed it may have
+ * forgotten it.
  */
 enum {
     PATIENCE_MS = 400,
@@ -26,7 +28,7 @@ enum {
     FETCH_TRIES_MAX = 8,
     WITHOUT_MS = 10000
 };
-enum { TRIAL_MS = 15000, TRIAL_PAUSE_MS = 60000, TRIAL_DOUBLINGS = 4 };
+enum { TRIAL_MS = 15000, TRIAL_PAUSE_MS = 60000, TRIAL_DOUBLINGS = 4, VAIN_MS = 60000 };
 
 /* ---- peers ---- */
 
@@ -388,8 +390,10 @@ static bool was_tried(const struct sync *sync, uint32_t f, uint32_t member)
 {
     const struct sync_fragment *fragment = &sync->fragments[f];
     uint64_t version = member != SYNC_NOBODY ? sync->peers[member].fragments[f].version : 0;
-    return fragment->own.hash_known && version > fragment->own.version && fragment->refused &&
-           sync->now_ms >= fragment->trial_ms + TRIAL_MS && !surely_reached(sync, f, version);
+    if (!fragment->own.hash_known || version <= fragment->own.version || !fragment->refused)
+        return false;
+    return surely_reached(sync, f, version) ? sync->now_ms >= fragment->vain_ms + VAIN_MS
+                                            : sync->now_ms >= fragment->trial_ms + TRIAL_MS;
 }
 
 static void ask_again_for_state(struct sync *sync, uint32_t f)
@@ -509,6 +513,8 @@ void sync_peers_not_available(struct sync *sync, const struct sync_event *event)
             wire_key_equal(key, &fragment->state_key)) { /* it moved on, or is busy, or cannot prove it: ask again */
             fragment->fetch_ms = sync->now_ms + STATE_MOVED_MS;
             fragment->refused = true;
+            if (fragment->vain_ms == 0)
+                fragment->vain_ms = sync->now_ms;
         }
         return;
     }

@@ -606,6 +606,8 @@ static void worlds_that_once_broke_hold(void **state)
         {{.name = "trouble", .n_min = 2, .n_max = SIM_SMALL, .rough = true}, 83371},
         /* Who is far behind is left with one that has forgotten what a third one, gone since, signed. */
         {{.name = "quorum", .n_min = 3, .n_max = SIM_SMALL, .rough = true, .quorum = true}, 501210},
+        /* Two have come so far; of these one's disk is another one, and the other has forgotten what it signed. */
+        {{.name = "a copied disk", .n_min = 3, .n_max = 6, .rough = true, .liars = true, .copy = true}, 511540},
         /* The only island that is left drains, is evicted, and resumes. */
         {{.name = "two and a witness", .n_min = 3, .n_max = 3, .rough = true, .witness = true}, 521},
         /* Of two who know the newest configuration one does not hear whoever asks for it. */

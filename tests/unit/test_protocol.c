@@ -587,23 +587,29 @@ static void repairing_ends_though_nobody_can_be_asked(void **state)
 
 static uint32_t last_asked; /* of those below */
 
-/* A state is asked for, of one who has none that it can prove; false: our disk is to mend ours, or nothing comes of it.
- */
-static bool asks_and_is_refused(void)
+/* The next request for a state; NULL: our disk is to mend ours, or none comes. */
+static const struct sync_action *next_request(void)
 {
     for (int t = 0; t < 3000; t++) {
         talk_tick(100);
         const struct sync_action *fetch = talk_ordered(SYNC_DO_FETCH);
         if (talk_ordered(SYNC_DO_REPAIR) != NULL)
-            return false;
-        if (fetch == NULL || fetch->key.kind != WIRE_STATE)
-            continue;
-        struct sync_event refused = {.type = SYNC_EV_NOT_AVAILABLE, .member = fetch->member, .key = fetch->key};
-        last_asked = fetch->member;
-        talk_happens(refused);
-        return true;
+            return NULL;
+        if (fetch != NULL && fetch->key.kind == WIRE_STATE)
+            return fetch;
     }
-    return false;
+    return NULL;
+}
+
+static bool asks_and_is_refused(void)
+{
+    const struct sync_action *fetch = next_request();
+    if (fetch == NULL)
+        return false;
+    struct sync_event refused = {.type = SYNC_EV_NOT_AVAILABLE, .member = fetch->member, .key = fetch->key};
+    last_asked = fetch->member;
+    talk_happens(refused);
+    return true;
 }
 
 /* One of two others is ahead, and the one that is away says nothing: it may prove it by what it has heard of that one,
@@ -631,6 +637,46 @@ static void a_state_that_nobody_proves_is_tried_for_a_while(void **state)
         assert_int_equal(sync_state(talk_sync, 0), SYNC_LISTENING);
         assert_true(asks_and_is_refused());
         assert_in_range(talk_now_ms - began_ms, started == 1 ? 30000 : 58000, 63000);
+        talk_ends(NULL);
+    }
+}
+
+/* Both others have come there, and neither can prove it: one has lost its disk since, the other forgotten what that one
+ * signed. Their results lead there. A state that was on its way for a while before it failed is asked for anew. */
+static void a_state_whose_proof_is_lost_is_left_for_results(void **state)
+{
+    (void)state;
+    for (int cut = 0; cut < 2; cut++) {
+        talk_among(3, 2, 3, 4, (struct owner_rule){0});
+        for (uint32_t i = 0; i < 2; i++) {
+            talk_is_at(i, 4 + 17);
+            talk_hear(i);
+        }
+        assert_true(asks_and_is_refused());
+        uint64_t began_ms = talk_now_ms, last_ms = talk_now_ms;
+        if (cut == 1) {
+            const struct sync_action *fetch = next_request();
+            assert_non_null(fetch);
+            struct sync_event ends = {.type = SYNC_EV_NOT_AVAILABLE, .member = fetch->member, .key = fetch->key};
+            for (int t = 0; t < 40; t++) {
+                sync_state_moves(talk_sync, 0);
+                talk_tick(1000);
+            }
+            talk_happens(ends);
+            began_ms = talk_now_ms;
+        }
+        for (int k = 0; k < 400 && asks_and_is_refused(); k++)
+            last_ms = talk_now_ms;
+        assert_in_range(last_ms - began_ms, 58000, 62000);
+        assert_non_null(talk_ordered(SYNC_DO_REPAIR));
+        talk_happens((struct sync_event){.type = SYNC_EV_INSTALLED, .version = 4, .hash = talk_hash_named('a', 4)});
+        assert_int_equal(sync_state(talk_sync, 0), SYNC_LISTENING);
+        /* The next time it is asked for as long. */
+        assert_true(asks_and_is_refused());
+        began_ms = talk_now_ms;
+        for (int k = 0; k < 400 && asks_and_is_refused(); k++)
+            last_ms = talk_now_ms;
+        assert_in_range(last_ms - began_ms, 58000, 62000);
         talk_ends(NULL);
     }
 }
@@ -754,6 +800,7 @@ int main(void)
         cmocka_unit_test_teardown(a_disk_that_fails_at_mending_is_no_end, talk_ends),
         cmocka_unit_test_teardown(repairing_ends_though_nobody_can_be_asked, talk_ends),
         cmocka_unit_test_teardown(a_state_that_nobody_proves_is_tried_for_a_while, talk_ends),
+        cmocka_unit_test_teardown(a_state_whose_proof_is_lost_is_left_for_results, talk_ends),
         cmocka_unit_test_teardown(who_is_further_is_asked_where_the_others_refuse, talk_ends),
         cmocka_unit_test_teardown(where_disks_cannot_tell_what_can_be_committed_is_right, talk_ends),
         cmocka_unit_test_teardown(a_confirmed_state_gives_way_to_most_of_all, talk_ends),

@@ -97,10 +97,11 @@ static enum err refuse_key(struct loader *loader, const char *section, const cha
     bool known_section = false;
     if (is_gone(schema, section))
         return err_set(ERR_CONF, "%s: [%s]: %s", where(loader), section, schema->gone_remedy);
-    list_names(schema, NULL, there_are, sizeof there_are);
-    if (section[0] == '\0')
+    if (section[0] == '\0') {
+        list_names(schema, NULL, there_are, sizeof there_are);
         return err_set(ERR_CONF, "%s: %.40s%s: it stands in no section; put one of these before it: %s", where(loader),
                        name, strlen(name) > 40 ? "..." : "", there_are);
+    }
     for (size_t i = 0; i < schema->keys_count; i++)
         known_section |= strcmp(schema->keys[i].section, section) == 0;
     list_names(schema, known_section ? section : NULL, there_are, sizeof there_are);

@@ -17,8 +17,8 @@
  * to. FETCH_TRIES: so often the results of a version are asked for while one of them is here, however far behind it
  * is. WITHOUT: who does not have a result is asked again, if for so long nobody else said anything. TRIAL: so long a
  * state is looked for that too few could prove who are heard; PAUSE: from then to the next time, at first. VAIN: so
- * long one that there should be a proof of is asked for while all who are asked refuse: who signed it may have
- * forgotten it.
+ * long all who are asked for a state refuse before it is given up although enough are heard who have come so far: one
+ * may have lost its disk since, and another forgotten what that one signed.
  */
 enum {
     PATIENCE_MS = 400,

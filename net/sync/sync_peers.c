@@ -390,10 +390,10 @@ static bool was_tried(const struct sync *sync, uint32_t f, uint32_t member)
 {
     const struct sync_fragment *fragment = &sync->fragments[f];
     uint64_t version = member != SYNC_NOBODY ? sync->peers[member].fragments[f].version : 0;
-    if (!fragment->own.hash_known || version <= fragment->own.version || !fragment->refused)
+    if (!fragment->own.hash_known || version < fragment->own.version || !fragment->refused)
         return false;
-    return surely_reached(sync, f, version) ? sync->now_ms >= fragment->vain_ms + VAIN_MS
-                                            : sync->now_ms >= fragment->trial_ms + TRIAL_MS;
+    bool sure = version == fragment->own.version || surely_reached(sync, f, version);
+    return sure ? sync->now_ms >= fragment->vain_ms + VAIN_MS : sync->now_ms >= fragment->trial_ms + TRIAL_MS;
 }
 
 static void ask_again_for_state(struct sync *sync, uint32_t f)

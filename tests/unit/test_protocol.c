@@ -686,6 +686,25 @@ static void a_state_whose_proof_is_lost_is_left_for_results(void **state)
     }
 }
 
+/* They said that they were further, and take it back when we have begun to ask. None of them can prove even what we
+ * have: who could may have begun to ask, too. */
+static void a_state_that_is_ours_again_is_not_asked_for_without_end(void **state)
+{
+    (void)state;
+    talk_among(3, 2, 3, 4, (struct owner_rule){0});
+    for (uint32_t i = 0; i < 2; i++) {
+        talk_is_at(i, 4 + 17);
+        talk_hear(i);
+    }
+    assert_true(asks_and_is_refused());
+    uint64_t began_ms = talk_now_ms;
+    for (uint32_t i = 0; i < 2; i++) {
+        talk_is_at(i, 4);
+        talk_hear(i);
+    }
+    assert_left_after_a_minute(began_ms);
+}
+
 /* What was on its way for a while was no refusal: when it fails, it is asked for anew. */
 static void a_state_that_came_half_way_is_asked_for_anew(void **state)
 {
@@ -827,6 +846,7 @@ int main(void)
         cmocka_unit_test_teardown(repairing_ends_though_nobody_can_be_asked, talk_ends),
         cmocka_unit_test_teardown(a_state_that_nobody_proves_is_tried_for_a_while, talk_ends),
         cmocka_unit_test_teardown(a_state_whose_proof_is_lost_is_left_for_results, talk_ends),
+        cmocka_unit_test_teardown(a_state_that_is_ours_again_is_not_asked_for_without_end, talk_ends),
         cmocka_unit_test_teardown(a_state_that_came_half_way_is_asked_for_anew, talk_ends),
         cmocka_unit_test_teardown(who_is_further_is_asked_where_the_others_refuse, talk_ends),
         cmocka_unit_test_teardown(where_disks_cannot_tell_what_can_be_committed_is_right, talk_ends),

@@ -382,6 +382,7 @@ static void nobody_to_ask(struct sync *sync, uint32_t f)
     if (!fragment->own.hash_known || sync->now_ms < fragment->alone_ms + ALONE_MS)
         return;
     fragment->alone_ms = 0;
+    fragment->by_results = fragment->refused;
     sync_fragment_repair(sync, f);
 }
 
@@ -427,8 +428,10 @@ static void ask_for_more(struct sync *sync, uint32_t f)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
     /* One member's word that it is far ahead is no reason not to ask for the results of a start that is near. */
-    bool often = fragment->fetch_tries >= FETCH_TRIES_MAX, in_vain = fragment->parts.held == 0 || often;
-    if (in_vain && someone_ahead(sync, f, SYNC_BEHIND_MAX))
+    bool often = fragment->fetch_tries >= FETCH_TRIES_MAX, far = someone_ahead(sync, f, SYNC_BEHIND_MAX);
+    fragment->by_results = fragment->by_results && far && !often;
+    bool in_vain = often || (fragment->parts.held == 0 && !fragment->by_results);
+    if (in_vain && far)
         fall_behind(sync, f, SYNC_BEHIND_MAX + 1, often ? 1 : SYNC_BEHIND_MAX + 1);
     if (fragment->state == SYNC_REPAIR || fragment->lost)
         return;

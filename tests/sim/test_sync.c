@@ -608,6 +608,8 @@ static void worlds_that_once_broke_hold(void **state)
         {{.name = "quorum", .n_min = 3, .n_max = SIM_SMALL, .rough = true, .quorum = true}, 501210},
         /* Two have come so far; of these one's disk is another one, and the other has forgotten what it signed. */
         {{.name = "a copied disk", .n_min = 3, .n_max = 6, .rough = true, .liars = true, .copy = true}, 511540},
+        /* Who is far behind is left with the only one that had come to a version when another one went for good. */
+        {{.name = "more and a witness", .n_min = 4, .n_max = 6, .rough = true, .witness = true}, 515112},
         /* The only voter takes back what it lied, and everybody else has begun to ask for a state. */
         {{.name = "liars", .n_min = 3, .n_max = 6, .rough = true, .liars = true}, 514853},
         /* The only island that is left drains, is evicted, and resumes. */

@@ -686,6 +686,24 @@ static void a_state_whose_proof_is_lost_is_left_for_results(void **state)
     }
 }
 
+/* Further ahead than one waits for results: a state is asked for at once, and while none can be proved, the results,
+ * for a ledger may go back so far; where it does not, the state again. */
+static void who_is_far_behind_goes_by_results_where_no_state_is_proved(void **state)
+{
+    (void)state;
+    talk_among(3, 2, 3, 4, (struct owner_rule){0});
+    for (uint32_t i = 0; i < 2; i++) {
+        talk_is_at(i, 4 + 17);
+        talk_hear(i);
+    }
+    assert_int_equal(results_asked(), 0);
+    for (int time = 0; time < 2; time++) {
+        assert_true(asks_and_is_refused());
+        assert_left_after_a_minute(talk_now_ms);
+        assert_in_range(results_asked(), 1, 16);
+    }
+}
+
 /* They said that they were further, and take it back when we have begun to ask. None of them can prove even what we
  * have: who could may have begun to ask, too. */
 static void a_state_that_is_ours_again_is_not_asked_for_without_end(void **state)
@@ -846,6 +864,7 @@ int main(void)
         cmocka_unit_test_teardown(repairing_ends_though_nobody_can_be_asked, talk_ends),
         cmocka_unit_test_teardown(a_state_that_nobody_proves_is_tried_for_a_while, talk_ends),
         cmocka_unit_test_teardown(a_state_whose_proof_is_lost_is_left_for_results, talk_ends),
+        cmocka_unit_test_teardown(who_is_far_behind_goes_by_results_where_no_state_is_proved, talk_ends),
         cmocka_unit_test_teardown(a_state_that_is_ours_again_is_not_asked_for_without_end, talk_ends),
         cmocka_unit_test_teardown(a_state_that_came_half_way_is_asked_for_anew, talk_ends),
         cmocka_unit_test_teardown(who_is_further_is_asked_where_the_others_refuse, talk_ends),

@@ -4,14 +4,14 @@
 # behind a world that breaks a promise, and names each by what repeats it. For `make sim`. Of a mix in several sizes
 # ("calm") a broken world costs those of larger size with the seeds before it in its hundred: they are not run.
 #
-# It calls itself for some seeds of one mix: tests/sim.sh "CASE|MIX|FIRST|COUNT".
+# It calls itself for some seeds of one mix: tests/sim.sh "PROGRAM|CASE|MIX|FIRST|COUNT".
 set -eu
 : "${BUILD:?is not set: the folder of the programs, as in BUILD=build/gcc}"
-program=$BUILD/tests/sim/test_sync
+programs="$BUILD/tests/sim/test_sync $BUILD/tests/sim/test_epochs"
 at_once=100
 
 some() {
-    IFS='|' read -r case mix from count <<EOF
+    IFS='|' read -r program case mix from count <<EOF
 $1
 EOF
     last=$((from + count)) worlds=0 said=$OUT/said.$$
@@ -61,9 +61,13 @@ tell() {
 runs=
 trap '[ -z "$runs" ] || kill "$runs" 2>/dev/null || true; tell; rm -rf "$OUT"' EXIT
 trap 'exit 1' INT TERM
-TEST_MIX='?' "$program" 2>&1 |
-    awk '/^\[ RUN/ { at = $NF } sub(/^mix: /, "") { print at "|" $0 }' | sort -u >"$OUT/mixes"
-[ -s "$OUT/mixes" ] || { echo "sim: $program names no mix" >&2; exit 1; }
+for program in $programs; do
+    TEST_MIX='?' "$program" 2>&1 |
+        awk -v program="$program" '/^\[ RUN/ { at = $NF } sub(/^mix: /, "") { print program "|" at "|" $0 }' |
+        sort -u >"$OUT/its"
+    [ -s "$OUT/its" ] || { echo "sim: $program names no mix" >&2; exit 1; }
+    cat "$OUT/its" >>"$OUT/mixes"
+done
 from=$first
 while [ "$from" -lt $((first + seeds)) ]; do
     count=$((first + seeds - from))

@@ -249,6 +249,14 @@ static void flush(uint32_t i)
     }
 }
 
+/* Whether its starts may be at nobody else than an island that has lost them since it said that it holds them. */
+static bool rests_on_the_lost(const struct config *config)
+{
+    const struct config_member *member = config_member(config, ew->rolled_id);
+    return ew->rolled && member != NULL && member->voter && member->role != CONFIG_WITNESS &&
+           member->incarnation == ew->rolled_incarnation && config_commit_quorum(config) == 1;
+}
+
 static void decide(uint32_t i, const struct paxos_action *action)
 {
     struct ew_island *island = &ew->island[i];
@@ -259,6 +267,7 @@ static void decide(uint32_t i, const struct paxos_action *action)
     EW_HOLDS(e < EW_E_MAX, "too many epochs\n");
     EW_HOLDS(ew->decided[e] == 0 || ew->decided[e] == number, "I6: two configurations of epoch %llu\n",
              (unsigned long long)e);
+    ew->beyond = ew->beyond || (ew->decided[e] == 0 && rests_on_the_lost(next));
     ew->newest = e > ew->newest ? e : ew->newest;
     ew->decided[e] = number;
     ew->decided_votes_count[e] = action->votes_count;
@@ -454,6 +463,8 @@ void ew_crash(uint32_t i, uint64_t for_ms)
 void ew_roll_back(uint32_t i)
 {
     ew_crash(i, 50 + ew_below(1000));
+    ew->rolled_id = i + 1;
+    ew->rolled_incarnation = ew->island[i].disk.holds.incarnation;
     ew->island[i].disk = ew->island[i].older;
     ew->rolled = true;
 }

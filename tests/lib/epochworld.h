@@ -119,6 +119,10 @@ struct ew_world {
     uint64_t cut_ms[EW_N_MAX][EW_N_MAX], delay_most_ms;
     unsigned loss_percent, crash_permille;
     bool healing, rolled, blackout;
+    uint32_t rolled_id; /* of the island whose disk came back older, and the incarnation it had said to be */
+    uint64_t rolled_incarnation;
+    /* A configuration was decided that rests on what that disk has lost: it was proposed when nobody could know. */
+    bool beyond;
     unsigned recoveries;
     uint64_t incarnations;
 };

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# tests/sim.sh behind `make sim`, with a program in place of the simulator: it runs all seeds of all mixes, goes on behind
+# tests/sim.sh behind `make sim`, with programs in place of the two simulations: it runs all seeds of all mixes, goes on behind
 # one that breaks a promise, names each, counts what ran, and does not pass where something broke or ended early.
 set -eu
 work=$(mktemp -d)
@@ -31,7 +31,16 @@ done
 [ "$DIES" != "$TEST_MIX" ] || { echo "Segmentation fault"; exit 139; }
 echo "$TEST_MIX: $TEST_SEEDS worlds, 3 epochs"
 EOF
-chmod +x "$work/tests/sim/test_sync"
+cat >"$work/tests/sim/test_epochs" <<'EOF'
+#!/bin/sh
+if [ "$TEST_MIX" = '?' ]; then
+    printf '[ RUN      ] one_truth\nmix: epochs\n[       OK ] one_truth\n'
+    exit 0
+fi
+echo "$TEST_FILTER|$TEST_MIX" >>"$WORK/asked"
+echo "$TEST_MIX: $TEST_SEEDS worlds, at most 5 epochs"
+EOF
+chmod +x "$work/tests/sim/test_sync" "$work/tests/sim/test_epochs"
 
 sim() { # wanted exit status, seeds that break a promise, mix in which the program dies, number of seeds, first one
     status=0
@@ -44,8 +53,9 @@ says() { grep -qE "$1" "$work/said" || complain "it does not say: $1"; }
 sim 0 '' '' 250 41
 says '^calm +250 worlds$'
 says '^a line cut +250 worlds$'
-says '^all +500 worlds$'
-[ "$(sort -u "$work/asked" | tr '\n' ' ')" = 'all_agree|a line cut nobody_loses|calm ' ] ||
+says '^epochs +250 worlds$'
+says '^all +750 worlds$'
+[ "$(sort -u "$work/asked" | tr '\n' ' ')" = 'all_agree|a line cut nobody_loses|calm one_truth|epochs ' ] ||
     complain "it asks for other cases: $(sort -u "$work/asked")"
 
 # The first of a hundred, two beside each other, and the last of all; those of other runs do not count.

@@ -120,9 +120,10 @@ struct sync_fragment {
     uint64_t behind_ms;    /* since when a peer is known to be ahead; 0: not */
     uint64_t fetch_ms;     /* no new request before */
     uint32_t fetch_tries;  /* requests for results of version + 1 so far */
-    bool by_results;       /* these are asked for first, however far behind it is: nobody could prove a state */
-    struct bitset asked;   /* members that were asked for them */
-    uint64_t astray;       /* parts that somebody else than the owner was asked for */
+    /* Until then these are asked for first, however far behind it is: nobody could prove a state. */
+    uint64_t by_results_ms;
+    struct bitset asked; /* members that were asked for them */
+    uint64_t astray;     /* parts that somebody else than the owner was asked for */
     struct sync_ask asks[VERSION_PARTS_MAX];
     uint64_t without;          /* parts that somebody who was asked does not have */
     uint64_t without_ms;       /* when one of them said so last */

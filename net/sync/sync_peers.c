@@ -18,7 +18,8 @@
  * is. WITHOUT: who does not have a result is asked again, if for so long nobody else said anything. TRIAL: so long a
  * state is looked for that too few could prove who are heard; PAUSE: from then to the next time, at first. VAIN: so
  * long all who are asked for a state refuse before it is given up although enough are heard who have come so far: one
- * may have lost its disk since, and another forgotten what that one signed.
+ * may have lost its disk since, and another forgotten what that one signed. BY_RESULTS: so long results are asked for
+ * then, before a state is again, which somebody may be able to prove by now.
  */
 enum {
     PATIENCE_MS = 400,
@@ -28,7 +29,7 @@ enum {
     FETCH_TRIES_MAX = 8,
     WITHOUT_MS = 10000
 };
-enum { TRIAL_MS = 15000, TRIAL_PAUSE_MS = 60000, TRIAL_DOUBLINGS = 4, VAIN_MS = 60000 };
+enum { TRIAL_MS = 15000, TRIAL_PAUSE_MS = 60000, TRIAL_DOUBLINGS = 4, VAIN_MS = 60000, BY_RESULTS_MS = 60000 };
 
 /* ---- peers ---- */
 
@@ -382,7 +383,8 @@ static void nobody_to_ask(struct sync *sync, uint32_t f)
     if (!fragment->own.hash_known || sync->now_ms < fragment->alone_ms + ALONE_MS)
         return;
     fragment->alone_ms = 0;
-    fragment->by_results = fragment->refused;
+    if (fragment->refused)
+        fragment->by_results_ms = sync->now_ms + BY_RESULTS_MS;
     sync_fragment_repair(sync, f);
 }
 
@@ -429,8 +431,7 @@ static void ask_for_more(struct sync *sync, uint32_t f)
     struct sync_fragment *fragment = &sync->fragments[f];
     /* One member's word that it is far ahead is no reason not to ask for the results of a start that is near. */
     bool often = fragment->fetch_tries >= FETCH_TRIES_MAX, far = someone_ahead(sync, f, SYNC_BEHIND_MAX);
-    fragment->by_results = fragment->by_results && far && !often;
-    bool in_vain = often || (fragment->parts.held == 0 && !fragment->by_results);
+    bool in_vain = often || (fragment->parts.held == 0 && sync->now_ms >= fragment->by_results_ms);
     if (in_vain && far)
         fall_behind(sync, f, SYNC_BEHIND_MAX + 1, often ? 1 : SYNC_BEHIND_MAX + 1);
     if (fragment->state == SYNC_REPAIR || fragment->lost)

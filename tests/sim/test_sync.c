@@ -610,6 +610,8 @@ static void worlds_that_once_broke_hold(void **state)
         {{.name = "a copied disk", .n_min = 3, .n_max = 6, .rough = true, .liars = true, .copy = true}, 511540},
         /* Who is far behind is left with the only one that had come to a version when another one went for good. */
         {{.name = "more and a witness", .n_min = 4, .n_max = 6, .rough = true, .witness = true}, 515112},
+        /* No state comes over a line that is cut; when it is mended, results still come one by one. */
+        {{.name = "a line cut, three", .n_min = 3, .n_max = 3, .rough = true, .sever = true}, 520481},
         /* The only voter takes back what it lied, and everybody else has begun to ask for a state. */
         {{.name = "liars", .n_min = 3, .n_max = 6, .rough = true, .liars = true}, 514853},
         /* The only island that is left drains, is evicted, and resumes. */

@@ -122,10 +122,9 @@ gpu-kit: all $(GPU_TESTS) $(GPU_TOOLS)
 
 check-long: check
 	@$(MAKE) --no-print-directory PREREQS_PRESENT=1 sim SEEDS=$(or $(SEEDS),2000)
-	@TEST_SEEDS=$(or $(SEEDS),2000) $(B)/tests/sim/test_epochs
 	@$(MAKE) --no-print-directory PREREQS_PRESENT=1 outlive failures
 
-sim: $(B)/tests/sim/test_sync
+sim: $(B)/tests/sim/test_sync $(B)/tests/sim/test_epochs
 	@BUILD=$(B) SEEDS='$(SEEDS)' FIRST='$(FIRST)' JOBS='$(JOBS)' tests/sim.sh
 
 lint: all

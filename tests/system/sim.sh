@@ -88,3 +88,9 @@ sim 2 '' '' 0 1
 says 'sim: "0" is none of 1, 2, 3'
 sim 2 '' '' 10 x
 says 'sim: "x" is none of 1, 2, 3'
+
+# `make sim` builds what it runs.
+env -u MAKEFLAGS -u MFLAGS make -n B=build/none PREREQS_PRESENT=1 sim >"$work/said" 2>&1 || complain "make -n sim fails"
+for program in test_sync test_epochs; do
+    says "build/none/tests/sim/$program"
+done

@@ -168,7 +168,7 @@ static void run_mix(unsigned initial, const struct mix *mix)
                   mix->name, worlds, (unsigned long long)epochs_all, epochs_most, (unsigned long long)versions_all,
                   held_to_progress - lost, recovered, lost);
     assert_true(count < JUDGED_MIN || held_to_progress * 2 > worlds);
-    assert_true(count < JUDGED_MIN || lost * 100 < worlds);
+    assert_true(count < JUDGED_MIN || lost * 20 < worlds);
 }
 
 static void three_islands_keep_one_truth_under_trouble(void **state)

@@ -612,6 +612,8 @@ static void worlds_that_once_broke_hold(void **state)
         {{.name = "more and a witness", .n_min = 4, .n_max = 6, .rough = true, .witness = true}, 515112},
         /* No state comes over a line that is cut; when it is mended, results still come one by one. */
         {{.name = "a line cut, three", .n_min = 3, .n_max = 3, .rough = true, .sever = true}, 520481},
+        /* One asks for a result of an epoch that it does not know yet, and then for a state that nobody can prove. */
+        {{.name = "three or four", .n_min = 3, .n_max = 4, .rough = true}, 531327},
         /* The only voter takes back what it lied, and everybody else has begun to ask for a state. */
         {{.name = "liars", .n_min = 3, .n_max = 6, .rough = true, .liars = true}, 514853},
         /* The only island that is left drains, is evicted, and resumes. */

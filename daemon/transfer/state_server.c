@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/transfer/state_server.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "common/log.h"
@@ -46,6 +47,9 @@ static void end_reader(struct state_server *server, struct reader *reader)
 
 static void end_copy(struct state_server *server, struct served *copy)
 {
+    if (copy->used)
+        log_debug("the copy of fragment %" PRIu32 ", version %" PRIu64 ", is let go", copy->served.f,
+                  copy->served.state.version);
     for (uint32_t i = 0; i < STATE_SERVER_READERS_MAX; i++)
         end_reader(server, &copy->readers[i]);
     if (copy->served.object != NULL)

@@ -229,6 +229,7 @@ static void ask_for_heads(struct state_transfer *state_transfer, struct chase *c
         bitset_remove(&chase->refused, i);
         bitset_remove(&chase->offered, i);
         asked++;
+        log_debug("asking island %s for the head of the %s", name_of(state_transfer, i), wire_key_text(&key));
         state_transfer->conf.fetch(state_transfer->conf.user, i, &key);
     }
 }
@@ -397,6 +398,8 @@ static enum xfer_verdict offer_head(struct state_transfer *state_transfer, struc
         state_head_bytes_max(state_transfer->conf.replica, chase->key.fragment, state_transfer->conf.view->count);
     if (chase->picker != NULL) {
         offer->answer = piece_picker_add(chase->picker, peer, state_transfer->now_ms) ? WIRE_RECEIVED : WIRE_NOT_NEEDED;
+        log_debug("island %s brings fragment %" PRIu32 ", version %" PRIu64 ", too", name_of(state_transfer, peer),
+                  chase->key.fragment, chase->key.version);
         return XFER_ANSWER;
     }
     if (bitset_has(&chase->bad, peer) || total > most)
@@ -557,6 +560,8 @@ void state_transfer_in(struct state_transfer *state_transfer, uint32_t peer, con
 void state_transfer_not_available(struct state_transfer *state_transfer, uint32_t peer, const struct wire_key *key)
 {
     struct chase *chase = chase_of(state_transfer, peer, key);
+    log_debug("island %s has not the %s%s", name_of(state_transfer, peer), wire_key_text(key),
+              chase == NULL ? ", which is not asked of it any more" : "");
     if (chase == NULL)
         return;
     if (key->kind == WIRE_LEAVES && chase->picker != NULL && piece_picker_has(chase->picker, peer)) {

@@ -18,9 +18,17 @@
  * AGAIN: before a member is asked for a head again; SOON: if it said that it has the leaves no more. ANSWER: for the
  * first head to come, which may have to wait for a copy. HEAD: for one to be whole, as long as there are others; more
  * each time. ALONE: until nobody has it any more, but for those whose line is cut: STATE_SERVER_IDLE_MS, for so long
- * they keep their copy.
+ * they keep their copy. SILENT: so much longer where one that was asked has not answered: behind a cut TCP may try
+ * again after many seconds only.
  */
-enum { AGAIN_MS = 2000, SOON_MS = 200, ANSWER_MS = 20000, HEAD_MS = 10000, ALONE_MS = 5000 };
+enum {
+    AGAIN_MS = 2000,
+    SOON_MS = 200,
+    ANSWER_MS = 20000,
+    HEAD_MS = 10000,
+    ALONE_MS = 5000,
+    SILENT_MS = ANSWER_MS - ALONE_MS
+};
 /* Of one fragment, while our disk keeps nothing: one state in so long. */
 enum { PACED_MS = 30000 };
 
@@ -280,7 +288,10 @@ static bool lost(const struct state_transfer *state_transfer, const struct chase
 {
     static const struct bitset nobody;
     bool late = state_transfer->now_ms >= chase->alone_ms;
-    return chase->picker != NULL ? late : late || !may_come(state_transfer, chase, &nobody);
+    bool may = may_come(state_transfer, chase, &nobody);
+    if (chase->picker == NULL)
+        return late || !may;
+    return late && (!may || state_transfer->now_ms >= chase->alone_ms + SILENT_MS);
 }
 
 static void run_one(struct state_transfer *state_transfer, struct chase *chase)

@@ -599,6 +599,30 @@ static void who_is_cut_off_goes_on_where_it_was(void **state)
     end();
 }
 
+/* What was on its way when the line was cut comes before anything new, and TCP takes its time to try again. */
+static void who_is_back_may_take_long_to_answer(void **state)
+{
+    (void)state;
+    cut_midway("states-cut-slow");
+    uint32_t before = servers[1].leaves;
+    wait_cut(1000);
+    for (uint32_t i = B; i <= C; i++)
+        isle_step(a, &(struct sync_event){.type = SYNC_EV_PEER_UP, .member = i});
+    (void)played_beat(c);
+    played_say(c, A);
+    isle_wait((played_heard_type(c, WIRE_FETCH) && c->in.fetch.key.kind == WIRE_STATE) ||
+              (a->now_ms += 10, isle_tick(a), false));
+    const struct wire_key head = c->in.fetch.key;
+    wait_cut(15000);
+    assert_non_null(slots_state(a->slots, LARGE));
+    played_send(c, A, &head, theirs.head, theirs.head_bytes);
+    servers[1].silent = false;
+    assert_comes(LARGE);
+    assert_in_range(servers[1].leaves, LARGE_LEAVES, LARGE_LEAVES + before - 1);
+    free_whole(&theirs);
+    end();
+}
+
 static void who_is_cut_off_for_long_begins_anew(void **state)
 {
     (void)state;
@@ -707,6 +731,7 @@ int main(void)
         cmocka_unit_test(a_head_that_proves_nothing_is_refused),
         cmocka_unit_test(a_source_that_restarts_midway_costs_little),
         cmocka_unit_test(who_is_cut_off_goes_on_where_it_was),
+        cmocka_unit_test(who_is_back_may_take_long_to_answer),
         cmocka_unit_test(who_is_cut_off_for_long_begins_anew),
         cmocka_unit_test(what_nobody_has_is_told_to_the_core),
         cmocka_unit_test(what_was_not_asked_for_is_not_taken),

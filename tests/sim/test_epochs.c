@@ -201,6 +201,14 @@ static void five_islands_and_a_witness_do(void **state)
     run_mix(600, &(struct mix){"epochs of four, a witness", 5, 5, true});
 }
 
+static void worlds_that_once_broke_hold(void **state)
+{
+    (void)state;
+    if (getenv("TEST_MIX") != NULL || getenv("TEST_SEED") != NULL)
+        return;
+    run(1306, 3, 3, true); /* the next configuration rests on a disk that came back older just before */
+}
+
 static int end(void **state)
 {
     (void)state;
@@ -216,6 +224,7 @@ int main(void)
         cmocka_unit_test(four_islands_do),
         cmocka_unit_test(three_islands_and_one_that_joins_do),
         cmocka_unit_test(five_islands_and_a_witness_do),
+        cmocka_unit_test(worlds_that_once_broke_hold),
     };
     return cmocka_run_group_tests(tests, NULL, end);
 }

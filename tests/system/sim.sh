@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# tests/sim.sh behind `make sim`, with programs in place of the two simulations: it runs all seeds of all mixes, goes on behind
-# one that breaks a promise, names each, counts what ran, and does not pass where something broke or ended early.
+# tests/sim.sh behind `make sim`, with programs in place of the two simulations: it runs all seeds of all mixes, goes on
+# behind one that breaks a promise, names each, counts what ran, and does not pass where something broke or ended early.
 set -eu
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -14,6 +14,7 @@ struct place {
     bool able;        /* to vote, in the configuration as it was made so far */
     bool leaving;     /* votes in the last configuration, and would better not */
     bool ready;       /* to own, if it has to */
+    bool owns;        /* in the next configuration, if it votes there */
     bool partitioned; /* leaving only because it and an owner do not hear each other */
     int patience;     /* of those leaving, the lower ones leave first; below UNWILLING: they can't vote, or soon */
 };
@@ -22,12 +23,18 @@ enum { UNWILLING = 3 };
 /* Who was lost so often lately owns nothing, as long as so many others do. */
 enum { UNSTEADY = 3, STEADY_MIN = 3 };
 
+/* Requests mostly stand in the order of the members, so each is looked for from where the last one was found: with a
+ * thousand members that is a thousand looks, not a million. `from`: there; 0 at first. */
 static const struct change_request *change_request_of(const struct change_request *requests, uint32_t count,
-                                                      uint32_t id)
+                                                      uint32_t id, uint32_t *from)
 {
-    for (uint32_t i = 0; i < count; i++)
-        if (!requests[i].join && requests[i].as.id == id)
-            return &requests[i];
+    for (uint32_t k = 0, i = *from; k < count; k++, i++) {
+        i = i < count ? i : 0;
+        if (requests[i].join || requests[i].as.id != id)
+            continue;
+        *from = i + 1;
+        return &requests[i];
+    }
     return NULL;
 }
 
@@ -193,27 +200,44 @@ static bool find_willing(struct place *places, uint32_t count)
     return false;
 }
 
-/* At most CONFIG_OWNERS_MAX own; who wants not to leaves the voters as far as rule 5 lets it. */
-static void pick_owners(struct place *places, uint32_t count)
+static int compare_sooner(const void *a, const void *b)
+{
+    const struct place *const *one = a, *const *other = b;
+    return sooner((*one)->member, (*other)->member) ? -1 : 1;
+}
+
+/* Of those who would own, the CONFIG_OWNERS_MAX first do. */
+static enum err choose_owners(struct place *places, uint32_t count)
 {
     bool some = find_willing(places, count), spare = may_be_spared(places, count);
+    struct place **order;
+    uint32_t many = 0;
+    TRY(mem_new(count, sizeof *order, "members", &order));
+    for (uint32_t i = 0; i < count; i++)
+        if ((some ? willing(&places[i]) : may_own(&places[i])) && !(spare && places[i].member->losses >= UNSTEADY))
+            order[many++] = &places[i];
+    qsort(order, many, sizeof(struct place *), compare_sooner);
+    for (uint32_t k = 0; k < many && k < CONFIG_OWNERS_MAX; k++)
+        order[k]->owns = true;
+    mem_free(order);
+    return ERR_OK;
+}
+
+/* Who is not to own leaves the voters as far as rule 5 lets it. */
+static enum err pick_owners(struct place *places, uint32_t count)
+{
+    TRY(choose_owners(places, count));
     for (uint32_t i = 0; i < count; i++) {
         struct config_member *member = places[i].member;
-        if (places[i].gone || member->role != CONFIG_OWNER)
-            continue;
-        uint32_t before = 0;
-        for (uint32_t k = 0; k < count; k++)
-            before += k != i && (some ? willing(&places[k]) : may_own(&places[k])) && sooner(places[k].member, member);
-        bool unsteady = spare && member->losses >= UNSTEADY;
-        if ((!some || !places[i].shy) && before < CONFIG_OWNERS_MAX && !unsteady)
+        if (places[i].gone || places[i].owns || member->role != CONFIG_OWNER)
             continue;
         places[i].able = false;
         places[i].leaving = member->voter;
         places[i].patience = UNWILLING;
+        if (!member->voter)
+            member->role = CONFIG_CONTRIBUTOR;
     }
-    for (uint32_t i = 0; i < count; i++)
-        if (!places[i].member->voter && places[i].member->role == CONFIG_OWNER && !places[i].able)
-            places[i].member->role = CONFIG_CONTRIBUTOR;
+    return ERR_OK;
 }
 
 /* How good a set of voters is. */
@@ -364,9 +388,10 @@ static void share_out(struct config *next, const struct place *places)
 static uint32_t islands_of(const struct config *next, const struct change_request *requests,
                            uint32_t change_requests_count)
 {
-    uint32_t count = 0;
+    uint32_t count = 0, from = 0;
     for (uint32_t i = 0; i < next->members_count; i++) {
-        const struct change_request *request = change_request_of(requests, change_requests_count, next->members[i].id);
+        const struct change_request *request =
+            change_request_of(requests, change_requests_count, next->members[i].id, &from);
         count += next->members[i].role != CONFIG_WITNESS && (request == NULL || !request->revoked);
     }
     return count;
@@ -378,14 +403,16 @@ enum err assign_roles(struct config *next, const struct change_request *requests
     TRY(join(next, requests, change_requests_count));
     struct place *places;
     TRY(mem_new(next->members_count, sizeof *places, "members", &places));
-    uint32_t islands = islands_of(next, requests, change_requests_count);
+    uint32_t islands = islands_of(next, requests, change_requests_count), from = 0;
     for (uint32_t i = 0; i < next->members_count; i++) {
         places[i].member = &next->members[i];
         if (i < before)
-            place_one(&places[i], change_request_of(requests, change_requests_count, next->members[i].id), islands);
+            place_one(&places[i], change_request_of(requests, change_requests_count, next->members[i].id, &from),
+                      islands);
     }
-    pick_owners(places, next->members_count);
-    enum err err = pick_voters(places, next->members_count);
+    enum err err = pick_owners(places, next->members_count);
+    if (err == ERR_OK)
+        err = pick_voters(places, next->members_count);
     if (err == ERR_OK) {
         share_out(next, places);
         uint32_t kept = 0;

@@ -11,8 +11,12 @@ struct bitset hearing_lost(const struct hearing *members, uint32_t count)
         if (!members[i].used || !members[i].voter)
             continue;
         voters++;
-        for (uint32_t k = 0; members[i].silent != NULL && k < count; k++)
-            deaf[k] += k != i && bitset_has(members[i].silent, k);
+        /* Mostly nobody is: then that takes a look at the set's words, not at each member. */
+        for (int w = 0; members[i].silent != NULL && w < BITSET_WORDS; w++)
+            for (uint64_t left = members[i].silent->word[w]; left != 0; left &= left - 1) {
+                uint32_t k = (uint32_t)(64 * w + __builtin_ctzll(left));
+                deaf[k] += k != i;
+            }
     }
     for (uint32_t k = 0; k < count; k++)
         if (deaf[k] > voters / 2)

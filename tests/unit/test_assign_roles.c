@@ -4,7 +4,10 @@
 
 #include <string.h>
 
+#include "common/bitset.h"
+#include "net/membership/assign_roles.h"
 #include "tests/lib/drafting.h"
+#include "tests/lib/roster.h"
 #include "tests/lib/sample_configs.h"
 
 static void three_do_not_become_two(void **state)
@@ -395,6 +398,42 @@ static void uplinks_move_few_slots(void **state)
                              drafting.change_requests_count, &drafting.out));
 }
 
+/* Whether each of `expected` owns in the next configuration, and nobody else; all are heard and have caught up. The
+ * requests stand in another order than the members. */
+static void assert_owners(uint32_t islands, uint32_t fast, uint32_t losses, const struct bitset *expected)
+{
+    struct config config = roster_config(islands);
+    struct change_request requests[CONFIG_OWNERS_MAX + 4];
+    for (uint32_t i = 0; i < islands; i++) {
+        config.members[i].uplink = config.members[i].id == fast ? 200 : 100;
+        config.members[i].losses = config.members[i].id == fast ? losses : 0;
+    }
+    for (uint32_t i = 0; i < islands; i++)
+        requests[islands - 1 - i] = (struct change_request){.as = config.members[i], .near = true, .caught_up = true};
+    assert_ok(assign_roles(&config, requests, islands));
+    for (uint32_t i = 0; i < islands; i++) {
+        const struct config_member *member = &config.members[i];
+        assert_int_equal(member->role, bitset_has(expected, i) ? CONFIG_OWNER : CONFIG_CONTRIBUTOR);
+        assert_int_equal(member->voter, bitset_has(expected, i));
+    }
+    config_deinit(&config);
+}
+
+static void of_too_many_the_fast_and_old_own_and_nobody_keeps_a_place_that_it_may_not_have(void **state)
+{
+    (void)state;
+    struct bitset first = {{0}};
+    for (uint32_t i = 0; i < CONFIG_OWNERS_MAX; i++)
+        bitset_add(&first, i);
+    assert_owners(CONFIG_OWNERS_MAX, 0, 0, &first);
+    uint32_t many = CONFIG_OWNERS_MAX + 4, last = CONFIG_OWNERS_MAX - 1;
+    assert_owners(many, 0, 0, &first);
+    assert_owners(many, roster_id(many - 1), 3, &first); /* lost too often */
+    bitset_remove(&first, last);
+    bitset_add(&first, many - 1);
+    assert_owners(many, roster_id(many - 1), 0, &first);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -414,6 +453,7 @@ int main(void)
         cmocka_unit_test(who_is_lost_again_and_again_only_contributes_while_others_suffice),
         cmocka_unit_test(where_nobody_wants_to_own_those_do_who_can),
         cmocka_unit_test(uplinks_move_few_slots),
+        cmocka_unit_test(of_too_many_the_fast_and_old_own_and_nobody_keeps_a_place_that_it_may_not_have),
     };
     return cmocka_run_group_tests(tests, NULL, drafting_end);
 }

@@ -184,8 +184,8 @@ const char *dconf_address(const struct dconf *conf)
 
 enum config_owner_choice dconf_owner_choice(const struct dconf *conf)
 {
-    bool dials = conf->listen[0] == '\0' && conf->owner != CONFIG_OWNER_NO;
-    return dials ? CONFIG_OWNER_DIALS : (enum config_owner_choice)conf->owner;
+    uint8_t choice = (uint8_t)conf->owner;
+    return conf->listen[0] == '\0' ? config_owner_undialled(choice) : choice;
 }
 
 bool dconf_is_ours(const char *program)

@@ -506,10 +506,10 @@ static const char *const of_looking[] = {"status", "watch", "logs", "peers", "fr
 static const char *const of_steering[] = {"invite",      "pause", "resume",     "leave", "evict NAME",
                                           "revoke NAME", "save",  "export DIR", NULL};
 static const char *const of_planning[] = {"plan", NULL};
-static const struct commands_group groups[] = {{"make an island, and run it", of_making},
-                                               {"look at it", of_looking},
-                                               {"steer it, and the run", of_steering},
-                                               {"plan", of_planning}};
+static const struct commands_group groups[] = {{"I want to make an island, and run it", of_making},
+                                               {"I want to look at it", of_looking},
+                                               {"I want to steer it, and the run", of_steering},
+                                               {"I want to know beforehand", of_planning}};
 
 static const struct commands_example examples[] = {
     {"init", "dilococtl init --home ~/paris --name paris --data book.txt\n"
@@ -518,7 +518,7 @@ static const struct commands_example examples[] = {
     {"stop", "dilococtl stop --home ~/paris\n"},
     {"logs", "dilococtl logs --home ~/paris -f\n"
              "dilococtl logs --home ~/paris --trainer\n"},
-    {"keygen", "dilococtl keygen /etc/diloco/island.key --name paris\n"},
+    {"keygen", "dilococtl keygen /etc/diloco/island.key\n"},
     {"invite", "dilococtl invite --home ~/paris --note 'for oslo' --expires 2h\n"
                "dilococtl invite --home ~/paris --list\n"},
     {"join", "dilococtl join TOKEN --home ~/oslo --name oslo --data book.txt\n"

@@ -747,7 +747,7 @@ static void watch_states(struct engine *engine)
     for (uint32_t f = 0; engine->told && f < runplan_fragments(&engine->run); f++) {
         struct wire_key key;
         if (sync_fetching_state(engine->run.sync, f, &key) && objects_receiving(engine->objects, &key))
-            sync_state_moves(engine->run.sync, f);
+            sync_state_moves(engine->run.sync, f, objects_state_comes(engine->objects, &key));
     }
 }
 

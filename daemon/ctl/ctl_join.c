@@ -187,9 +187,7 @@ static enum err redeem(void *user, const struct ident *ident, const char *listen
     struct wire_joined joined;
     uint32_t answered = 0;
     TRY(choose_address(task, listen, admission->address));
-    uint8_t request = task->owner_choice;
-    if (listen[0] == '\0' && request != CONFIG_OWNER_NO)
-        request = CONFIG_OWNER_DIALS;
+    uint8_t request = listen[0] == '\0' ? config_owner_undialled(task->owner_choice) : task->owner_choice;
     struct join_client_conf conf = {.invite = &task->invite,
                                     .ident = ident,
                                     .name = task->join->init.name,

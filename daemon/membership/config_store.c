@@ -29,7 +29,7 @@ enum { EPOCHS_KEPT = 256 };
  * u32, the configuration, for each vote id u32, zero u32, ballot u64 and signature; then 32 bytes BLAKE2b over all
  * before.
  */
-#define RECORD_MAGIC 0x31454c44u
+#define CONFIG_MAGIC 0x31454c44u
 enum { FILE_VERSION = 1, HEAD_BYTES = 32, VOTE_BYTES = 16 + IDENT_SIGNATURE_BYTES, VOTES_MAX = CONFIG_OWNERS_MAX + 1 };
 /* File "configs-EPOCH": so many epochs from that one on, which is a multiple of it, as far as they were here: their
  * files as they were, one after the other. AT_ONCE: a disk that has thousands of files is tidied little by little. */
@@ -52,7 +52,7 @@ static enum err pack_path_of(const char *folder, uint64_t epoch, char **path)
 
 static void write_entry(struct bytes_writer *writer, uint64_t epoch, const struct config_entry *entry)
 {
-    bytes_put_u32(writer, RECORD_MAGIC);
+    bytes_put_u32(writer, CONFIG_MAGIC);
     bytes_put_u32(writer, FILE_VERSION);
     bytes_put_u64(writer, epoch);
     bytes_put_u64(writer, entry->bytes_count);
@@ -108,7 +108,7 @@ static enum err read_entry(const char *path, uint64_t epoch, const char *data, s
     uint64_t said = bytes_get_u64(&reader), count = bytes_get_u64(&reader);
     uint32_t votes = bytes_get_u32(&reader);
     (void)bytes_get_u32(&reader);
-    bool whole = !reader.failed && magic == RECORD_MAGIC && version == FILE_VERSION && said == epoch &&
+    bool whole = !reader.failed && magic == CONFIG_MAGIC && version == FILE_VERSION && said == epoch &&
                  count <= CONFIG_BYTES_MAX && votes <= VOTES_MAX &&
                  bytes == HEAD_BYTES + count + votes * (uint64_t)VOTE_BYTES + DIGEST_BYTES;
     if (whole) {
@@ -139,7 +139,7 @@ static size_t bytes_of(const char *data, size_t bytes, uint64_t *epoch)
     *epoch = bytes_get_u64(&reader);
     uint64_t count = bytes_get_u64(&reader);
     uint32_t votes = bytes_get_u32(&reader);
-    if (reader.failed || magic != RECORD_MAGIC || version != FILE_VERSION || count > CONFIG_BYTES_MAX ||
+    if (reader.failed || magic != CONFIG_MAGIC || version != FILE_VERSION || count > CONFIG_BYTES_MAX ||
         votes > VOTES_MAX)
         return 0;
     size_t whole = HEAD_BYTES + (size_t)count + votes * (size_t)VOTE_BYTES + DIGEST_BYTES;

@@ -9,29 +9,29 @@
 
 /* ---- heartbeats ---- */
 
-void pulse_restart(struct pulse *pulse)
+void beats_restart(struct beats *beats)
 {
-    pulse->in = pulse->in_ms = 0;
+    beats->in = beats->in_ms = 0;
 }
 
-void pulse_out(struct pulse *pulse, struct wire_heartbeat *beat, uint64_t now_ms)
+void beats_out(struct beats *beats, struct wire_heartbeat *beat, uint64_t now_ms)
 {
-    beat->sequence = ++pulse->out;
-    beat->echo = pulse->in;
-    beat->echo_delay_ms = (uint32_t)(now_ms - pulse->in_ms);
-    pulse->sent_ms[pulse->out % PULSE_KEPT] = now_ms;
+    beat->sequence = ++beats->out;
+    beat->echo = beats->in;
+    beat->echo_delay_ms = (uint32_t)(now_ms - beats->in_ms);
+    beats->sent_ms[beats->out % BEATS_KEPT] = now_ms;
 }
 
-bool pulse_in(struct pulse *pulse, const struct wire_heartbeat *beat, uint64_t now_ms)
+bool beats_in(struct beats *beats, const struct wire_heartbeat *beat, uint64_t now_ms)
 {
-    if (beat->sequence <= pulse->in)
+    if (beat->sequence <= beats->in)
         return false;
-    pulse->in = beat->sequence;
-    pulse->in_ms = now_ms;
-    uint64_t ago = pulse->out - beat->echo; /* many are on their way at a time where that is long */
-    uint64_t sent_ms = pulse->sent_ms[beat->echo % PULSE_KEPT];
-    if (beat->echo > 0 && ago < PULSE_KEPT && now_ms >= sent_ms + beat->echo_delay_ms)
-        pulse->rtt_ms = (uint32_t)(now_ms - sent_ms - beat->echo_delay_ms);
+    beats->in = beat->sequence;
+    beats->in_ms = now_ms;
+    uint64_t ago = beats->out - beat->echo; /* many are on their way at a time where that is long */
+    uint64_t sent_ms = beats->sent_ms[beat->echo % BEATS_KEPT];
+    if (beat->echo > 0 && ago < BEATS_KEPT && now_ms >= sent_ms + beat->echo_delay_ms)
+        beats->rtt_ms = (uint32_t)(now_ms - sent_ms - beat->echo_delay_ms);
     return true;
 }
 

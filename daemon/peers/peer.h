@@ -21,22 +21,22 @@
 /* ---- heartbeats by their numbers: which is news, and how long a round trip takes ---- */
 
 /* As many heartbeats may be on their way to be answered, one every few milliseconds. */
-enum { PULSE_KEPT = 256 };
+enum { BEATS_KEPT = 256 };
 
 /* All zero at first. */
-struct pulse {
+struct beats {
     uint64_t in, in_ms;           /* last one received */
     uint64_t out;                 /* last one sent */
-    uint64_t sent_ms[PULSE_KEPT]; /* when it and those before it went, by number */
+    uint64_t sent_ms[BEATS_KEPT]; /* when it and those before it went, by number */
     uint32_t rtt_ms;              /* 0: not known */
 };
 
 /* The other side restarted: what it sent is void. */
-void pulse_restart(struct pulse *pulse);
+void beats_restart(struct beats *beats);
 /* The next one goes now: fills in the fields of one member. */
-void pulse_out(struct pulse *pulse, struct wire_heartbeat *beat, uint64_t now_ms);
+void beats_out(struct beats *beats, struct wire_heartbeat *beat, uint64_t now_ms);
 /* One came. False: it was overtaken on its way, so what it says was taken back since. */
-bool pulse_in(struct pulse *pulse, const struct wire_heartbeat *beat, uint64_t now_ms);
+bool beats_in(struct beats *beats, const struct wire_heartbeat *beat, uint64_t now_ms);
 
 /* ---- what it last said of its trainer, and how far the run is by that ---- */
 

@@ -27,7 +27,7 @@ struct peer {
     uint64_t session, heard_ms, hello_ms, beat_ms;
     uint64_t since_ms; /* its slot is its own */
     uint64_t vain_ms;  /* since when we dial it in vain, though we hear it; 0: we do not */
-    struct pulse pulse;
+    struct beats beats;
     bool plan_known;
     struct digest plan_id;
     struct report report;
@@ -108,8 +108,8 @@ static bool is_other(const struct peers *peers, uint32_t i)
 
 static uint8_t owner_choice(const struct peers *peers)
 {
-    enum config_owner_choice request = dconf_owner_choice(peers->conf.conf);
-    return peers->undialled && request != CONFIG_OWNER_NO ? CONFIG_OWNER_DIALS : (uint8_t)request;
+    uint8_t choice = (uint8_t)dconf_owner_choice(peers->conf.conf);
+    return peers->undialled ? config_owner_undialled(choice) : choice;
 }
 
 /* What others learn by our greeting. */
@@ -314,7 +314,7 @@ static void send_heartbeat(struct peers *peers, uint32_t i)
     fill_beat(peers);
     beat->undialled = peer->vain_ms != 0 && peers->now_ms >= peer->vain_ms + UNDIALLED_MS;
     membership_beat(peers->membership, beat, peers->now_ms);
-    pulse_out(&peer->pulse, beat, peers->now_ms);
+    beats_out(&peer->beats, beat, peers->now_ms);
     if (peers->plan.sync != NULL && !sync_is_witness(peers->plan.sync))
         rows_fill(peers->plan.sync, peers->plan.certificates, fragments_of(peers), peer->said, &peer->refresh, beat);
     peer->beat_ms = peers->now_ms + peers->pause_ms;
@@ -464,7 +464,7 @@ static void hello_in(struct peers *peers, uint32_t i, const struct wire_hello *h
     peer->heard_ms = peers->now_ms;
     if (restarted) {
         /* What it said before is void. */
-        pulse_restart(&peer->pulse);
+        beats_restart(&peer->beats);
         report_restart(&peer->report);
         objects_reset(peers->conf.objects, i);
         peer_gone(peers, i);
@@ -502,7 +502,7 @@ static void heartbeat_in(struct peers *peers, uint32_t i, const struct wire_hear
         return;
     }
     peer->heard_ms = peers->now_ms;
-    if (!pulse_in(&peer->pulse, beat, peers->now_ms))
+    if (!beats_in(&peer->beats, beat, peers->now_ms))
         return;
     report_take(&peer->report, beat, trainer_info(peers->conf.trainer).step);
     peer->undialled = beat->undialled;
@@ -777,7 +777,7 @@ bool peers_heard(const struct peers *peers)
 {
     for (uint32_t i = 0; i < members_of(peers); i++)
         if (is_other(peers, i) && peers->conf.view->members[i].as.role != CONFIG_WITNESS &&
-            (!peers->peers[i].up || peers->peers[i].pulse.in == 0))
+            (!peers->peers[i].up || peers->peers[i].beats.in == 0))
             return false;
     return true;
 }
@@ -889,7 +889,7 @@ struct peer_info peers_info(const struct peers *peers, uint32_t i)
                               .fault_kind = kind,
                               .heard_ms = peer->heard_ms,
                               .duplicate_key_ms = peer->duplicate_key.seen_ms,
-                              .rtt_ms = peer->pulse.rtt_ms,
+                              .rtt_ms = peer->beats.rtt_ms,
                               .step = peer->report.step,
                               .own_step = peer->report.own_step,
                               .tokens = peer->report.tokens,

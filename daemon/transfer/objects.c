@@ -162,8 +162,7 @@ static void forget(struct objects *objects, uint32_t peer)
     objects_reset(objects, peer);
     if (objects->state_transfer != NULL)
         state_transfer_forget(objects->state_transfer, peer, true);
-    xfer_forget_peer(objects->xfer, peer);
-    send_scheduler_forget(objects->scheduler, peer);
+    send_scheduler_forget(objects->scheduler, peer); /* and what it had of transfers */
 }
 
 enum err objects_members(struct objects *objects, const struct view_changes *changes)
@@ -533,6 +532,11 @@ bool objects_receiving(const struct objects *objects, const struct wire_key *key
 {
     return key->kind == WIRE_STATE ? state_transfer_has_begun(objects->state_transfer, key)
                                    : xfer_receiving(objects->xfer, key);
+}
+
+bool objects_state_comes(const struct objects *objects, const struct wire_key *key)
+{
+    return state_transfer_comes(objects->state_transfer, key);
 }
 
 enum err objects_take_plan(struct objects *objects, uint32_t peer, const struct wire_key *key, uint64_t bytes,

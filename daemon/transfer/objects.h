@@ -112,8 +112,10 @@ ERR_MUST_CHECK enum err objects_take_plan(struct objects *objects, uint32_t peer
 
 /* Whether this member sent us leaves that are not of the hash that a majority signed. */
 bool objects_lied(const struct objects *objects, uint32_t peer);
-/* Whether this object is on its way in and has moved lately. */
+/* Whether this object is on its way in and has moved lately; a state: or is asked for. */
 bool objects_receiving(const struct objects *objects, const struct wire_key *key);
+/* Whether bytes of this state come, from somebody who has proved it. */
+bool objects_state_comes(const struct objects *objects, const struct wire_key *key);
 /* Of a fragment's state that is fetched: bytes that are here; and when anything of any state came last; 0: never. */
 uint64_t objects_state_bytes(const struct objects *objects, uint32_t f);
 uint64_t objects_state_moved_ms(const struct objects *objects);

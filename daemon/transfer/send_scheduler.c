@@ -12,7 +12,7 @@ enum { BURST_PARTS = 50, CHUNK_PARTS = 40 };
 
 struct way {
     struct congestion_window congestion;
-    struct xfer_flow seen;   /* as far as `line` knows of it */
+    struct xfer_flow seen;   /* as far as `congestion` knows of it */
     struct xfer_flow before; /* of transfers that have ended */
     uint64_t window;         /* bytes that the peer takes in unacknowledged */
     uint32_t delay_us;       /* of the chunk last acknowledged */
@@ -22,10 +22,10 @@ struct way {
 struct send_scheduler {
     struct send_scheduler_conf conf;
     struct xfer *xfer;
-    struct way *scheduler; /* [members] */
+    struct way *ways;      /* [members] */
     struct xfer_flow gone; /* of members that have left */
     struct token_bucket bucket;
-    uint64_t paced;             /* bytes of all that link handed over, as far as `token_bucket` knows of them */
+    uint64_t paced;             /* bytes of all that link handed over, as far as `bucket` knows of them */
     struct rate_estimator rate; /* our uplink, as seen */
     uint64_t wait_us;
 };
@@ -56,16 +56,16 @@ enum err send_scheduler_new(const struct send_scheduler_conf *conf, struct send_
 {
     struct send_scheduler *scheduler;
     *out = NULL;
-    TRY(mem_new(1, sizeof *scheduler, "objects", &scheduler));
+    TRY(mem_new(1, sizeof *scheduler, "the send scheduler", &scheduler));
     scheduler->conf = *conf;
     scheduler->bucket = token_bucket_init(conf->rate_limit, conf->rate_limit / BITS / BURST_PARTS, now_us());
-    enum err err = mem_new(conf->members_count, sizeof *scheduler->scheduler, "objects", &scheduler->scheduler);
+    enum err err = mem_new(conf->members_count, sizeof *scheduler->ways, "the send scheduler", &scheduler->ways);
     if (err != ERR_OK) {
         send_scheduler_free(scheduler);
         return err;
     }
     for (uint32_t i = 0; i < conf->members_count; i++)
-        begin_way(&scheduler->scheduler[i]);
+        begin_way(&scheduler->ways[i]);
     *out = scheduler;
     return ERR_OK;
 }
@@ -74,7 +74,7 @@ void send_scheduler_free(struct send_scheduler *scheduler)
 {
     if (scheduler == NULL)
         return;
-    mem_free(scheduler->scheduler);
+    mem_free(scheduler->ways);
     mem_free(scheduler);
 }
 
@@ -83,10 +83,10 @@ enum err send_scheduler_grow(struct send_scheduler *scheduler, uint32_t members_
     uint32_t before = scheduler->conf.members_count;
     if (members_count <= before)
         return ERR_OK;
-    TRY(mem_grow(&scheduler->scheduler, before, members_count, sizeof *scheduler->scheduler, "objects"));
+    TRY(mem_grow(&scheduler->ways, before, members_count, sizeof *scheduler->ways, "the send scheduler"));
     scheduler->conf.members_count = members_count;
     for (uint32_t i = before; i < members_count; i++)
-        begin_way(&scheduler->scheduler[i]);
+        begin_way(&scheduler->ways[i]);
     return ERR_OK;
 }
 
@@ -98,14 +98,14 @@ void send_scheduler_forget(struct send_scheduler *scheduler, uint32_t peer)
         add_flow(&scheduler->gone, &flow);
         xfer_forget_peer(scheduler->xfer, peer);
     }
-    add_flow(&scheduler->gone, &scheduler->scheduler[peer].before);
-    begin_way(&scheduler->scheduler[peer]);
+    add_flow(&scheduler->gone, &scheduler->ways[peer].before);
+    begin_way(&scheduler->ways[peer]);
 }
 
 void send_scheduler_carry(struct send_scheduler *scheduler, struct xfer *xfer)
 {
     for (uint32_t i = 0; i < scheduler->conf.members_count && scheduler->xfer != NULL; i++) {
-        struct way *way = &scheduler->scheduler[i];
+        struct way *way = &scheduler->ways[i];
         struct xfer_flow flow = xfer_flow(scheduler->xfer, i);
         congestion_window_given_up(&way->congestion, congestion_window_flight(&way->congestion));
         way->before.sent += flow.sent;
@@ -118,17 +118,17 @@ void send_scheduler_carry(struct send_scheduler *scheduler, struct xfer *xfer)
 
 void send_scheduler_set_window(struct send_scheduler *scheduler, uint32_t peer, uint64_t window_bytes)
 {
-    scheduler->scheduler[peer].window = window_bytes;
+    scheduler->ways[peer].window = window_bytes;
 }
 
 uint64_t send_scheduler_window(const struct send_scheduler *scheduler, uint32_t peer)
 {
-    return scheduler->scheduler[peer].window;
+    return scheduler->ways[peer].window;
 }
 
 void send_scheduler_reconnected(struct send_scheduler *scheduler, uint32_t peer)
 {
-    struct way *way = &scheduler->scheduler[peer];
+    struct way *way = &scheduler->ways[peer];
     uint64_t flight = congestion_window_flight(&way->congestion);
     way->congestion = congestion_window_init(now_us());
     congestion_window_sent(&way->congestion, flight, now_us());
@@ -137,7 +137,7 @@ void send_scheduler_reconnected(struct send_scheduler *scheduler, uint32_t peer)
 
 void send_scheduler_note_delay(struct send_scheduler *scheduler, uint32_t peer, uint32_t delay_us)
 {
-    scheduler->scheduler[peer].delay_us = delay_us;
+    scheduler->ways[peer].delay_us = delay_us;
 }
 
 /* ---- what may go ---- */
@@ -145,14 +145,14 @@ void send_scheduler_note_delay(struct send_scheduler *scheduler, uint32_t peer, 
 /* What arrived, or will not any more, since the last look. */
 static void follow(struct send_scheduler *scheduler, uint32_t peer, uint64_t at_us)
 {
-    struct way *way = &scheduler->scheduler[peer];
+    struct way *way = &scheduler->ways[peer];
     struct xfer_flow flow = xfer_flow(scheduler->xfer, peer);
     if (congestion_window_flight(&way->congestion) == 0 && flow.sent == way->seen.sent)
         return;
     struct traffic_socket socket = link_bulk_socket(scheduler->conf.link, peer);
-    congestion_window_look(
-        &way->congestion,
-        &(struct line_socket){.unsent = socket.unsent, .retransmits = socket.retransmits, .queue_us = socket.queue_us});
+    congestion_window_look(&way->congestion, &(struct congestion_socket){.unsent = socket.unsent,
+                                                                         .retransmits = socket.retransmits,
+                                                                         .queue_us = socket.queue_us});
     if (flow.delivered > way->seen.delivered) {
         congestion_window_delivered(&way->congestion, flow.delivered - way->seen.delivered, way->delay_us, at_us);
         /* Only then: more of it than the line needs would be a queue that nobody can overtake. */
@@ -172,7 +172,7 @@ static uint64_t smaller(uint64_t a, uint64_t b)
 
 static void set_limit(struct send_scheduler *scheduler, uint32_t peer)
 {
-    const struct way *way = &scheduler->scheduler[peer];
+    const struct way *way = &scheduler->ways[peer];
     uint64_t paced = scheduler->bucket.rate_bits / BITS / CHUNK_PARTS;
     struct xfer_limit limit = {.window = smaller(congestion_window_now(&way->congestion), way->window),
                                .chunk = congestion_window_chunk_bytes(&way->congestion)};
@@ -192,7 +192,7 @@ static void pace_all(struct send_scheduler *scheduler, uint64_t at_us)
 static enum err send_chunk(struct send_scheduler *scheduler, const struct xfer_chunk *chunk, uint64_t now_ms,
                            uint64_t at_us)
 {
-    struct way *way = &scheduler->scheduler[chunk->peer];
+    struct way *way = &scheduler->ways[chunk->peer];
     uint8_t head[WIRE_CHUNK_HEADER_BYTES];
     struct wire_chunk fields = {.key = chunk->key,
                                 .pass = chunk->pass,
@@ -238,7 +238,7 @@ static struct xfer_flow sum_of(const struct send_scheduler *scheduler)
     for (uint32_t i = 0; i < scheduler->conf.members_count; i++) {
         struct xfer_flow flow = xfer_flow(scheduler->xfer, i);
         add_flow(&sum, &flow);
-        add_flow(&sum, &scheduler->scheduler[i].before);
+        add_flow(&sum, &scheduler->ways[i].before);
     }
     return sum;
 }

@@ -101,7 +101,7 @@ static struct wire_key head_key(const struct state_transfer *state_transfer, con
 }
 
 static struct wire_key leaves_key(const struct state_transfer *state_transfer, const struct chase *chase,
-                                  const struct gather_range *range)
+                                  const struct piece_range *range)
 {
     struct wire_key key = head_key(state_transfer, chase, range->peer);
     key.kind = WIRE_LEAVES;
@@ -121,7 +121,7 @@ static void drop_head(struct state_transfer *state_transfer, struct chase *chase
 static void ask_ranges(struct state_transfer *state_transfer, struct chase *chase)
 {
     enum piece_picker_do what;
-    struct gather_range range;
+    struct piece_range range;
     while (chase->picker != NULL && piece_picker_next(chase->picker, state_transfer->now_ms, &what, &range)) {
         const struct wire_key key = leaves_key(state_transfer, chase, &range);
         log_debug("%s island %s for the %s, from %" PRIu32 ", %" PRIu32,
@@ -211,6 +211,11 @@ bool state_transfer_has_begun(const struct state_transfer *state_transfer, const
 {
     const struct chase *chase = &state_transfer->chases[key->fragment];
     return chase->on && chase->key.version == key->version;
+}
+
+bool state_transfer_comes(const struct state_transfer *state_transfer, const struct wire_key *key)
+{
+    return state_transfer_has_begun(state_transfer, key) && state_transfer->chases[key->fragment].picker != NULL;
 }
 
 /* ---- whom to ask ---- */
@@ -389,9 +394,9 @@ static struct chase *chase_of(struct state_transfer *state_transfer, uint32_t pe
     return ours ? chase : NULL;
 }
 
-static struct gather_range range_of(uint32_t peer, const struct wire_key *key)
+static struct piece_range range_of(uint32_t peer, const struct wire_key *key)
 {
-    return (struct gather_range){.peer = peer, .first = key->first, .count = key->count};
+    return (struct piece_range){.peer = peer, .first = key->first, .count = key->count};
 }
 
 static void lied(struct state_transfer *state_transfer, const struct chase *chase, uint32_t peer, const char *how)
@@ -441,7 +446,7 @@ enum xfer_verdict state_transfer_offered(struct state_transfer *state_transfer, 
                                          const struct wire_key *key, uint64_t total, struct xfer_offer *offer)
 {
     struct chase *chase = chase_of(state_transfer, peer, key);
-    const struct gather_range range = range_of(peer, key);
+    const struct piece_range range = range_of(peer, key);
     offer->answer = WIRE_NOT_NEEDED;
     if (chase == NULL)
         return XFER_ANSWER;
@@ -532,7 +537,7 @@ static void hand_on(struct state_transfer *state_transfer, struct chase *chase)
 static void leaves_in(struct state_transfer *state_transfer, struct chase *chase, uint32_t peer,
                       const struct wire_key *key, uint64_t have, bool whole)
 {
-    const struct gather_range range = range_of(peer, key);
+    const struct piece_range range = range_of(peer, key);
     uint8_t *to;
     uint64_t bytes;
     if (!piece_picker_place(chase->picker, &range, &to, &bytes)) { /* it is another's by now */

@@ -52,8 +52,10 @@ void state_transfer_free(struct state_transfer *state_transfer);
 
 /* The core wants this state, and heard of it from `member`. */
 void state_transfer_want(struct state_transfer *state_transfer, const struct wire_key *key, uint32_t member);
-/* Whether the state of that version is on its way. */
+/* Whether the state of that version is asked for, or on its way. */
 bool state_transfer_has_begun(const struct state_transfer *state_transfer, const struct wire_key *key);
+/* Whether somebody's head of it has proved it here, so that its bytes come. */
+bool state_transfer_comes(const struct state_transfer *state_transfer, const struct wire_key *key);
 
 /* xfer's question, of a head or of leaves; and: some of it has come, or all. */
 enum xfer_verdict state_transfer_offered(struct state_transfer *state_transfer, uint32_t peer,

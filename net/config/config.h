@@ -47,14 +47,21 @@ enum config_role {
 };
 
 /* Whether a member is to own shards. DIALS: none can dial it, so it owns only beside a single other: two that cannot be
- * dialled would never meet. */
+ * dialled would never meet. NO_DIALS: nor would it. */
 enum config_owner_choice {
     CONFIG_OWNER_AUTO = 0,
     CONFIG_OWNER_YES = 1,
     CONFIG_OWNER_NO = 2,
     CONFIG_OWNER_DIALS = 3,
+    CONFIG_OWNER_NO_DIALS = 4,
     CONFIG_OWNER_CHOICES
 };
+/* The choice of a member that cannot be dialled. */
+static inline uint8_t config_owner_undialled(uint8_t choice)
+{
+    bool no = choice == CONFIG_OWNER_NO || choice == CONFIG_OWNER_NO_DIALS;
+    return no ? CONFIG_OWNER_NO_DIALS : CONFIG_OWNER_DIALS;
+}
 
 struct config_member {
     uint32_t id;

@@ -6,10 +6,14 @@
 
 #include "common/mem.h"
 
+/* Whether it is to own: yes; it would rather not, and does where nobody would; or none can dial it, and it does only
+ * where nobody else can, since others that cannot be dialled would never get its results. */
+enum shyness { WILLING, RATHER_NOT, UNREACHED, SHYNESSES };
+
 /* A member on its way into the next configuration. */
 struct place {
     struct config_member *member;
-    bool shy;         /* is not to own, unless nobody else can */
+    enum shyness shy;
     bool gone;        /* revoked: not in the configuration */
     bool able;        /* to vote, in the configuration as it was made so far */
     bool leaving;     /* votes in the last configuration, and would better not */
@@ -68,9 +72,12 @@ static enum err join(struct config *next, const struct change_request *requests,
 }
 
 /* Two islands that cannot be dialled never meet, so of more than two islands those that can be own. */
-static bool is_shy(const struct config_member *member, uint32_t islands)
+static enum shyness shyness_of(const struct config_member *member, uint32_t islands)
 {
-    return member->owner_choice == CONFIG_OWNER_NO || (member->owner_choice == CONFIG_OWNER_DIALS && islands > 2);
+    uint8_t choice = member->owner_choice;
+    if ((choice == CONFIG_OWNER_DIALS || choice == CONFIG_OWNER_NO_DIALS) && islands > 2)
+        return UNREACHED;
+    return choice == CONFIG_OWNER_NO || choice == CONFIG_OWNER_NO_DIALS ? RATHER_NOT : WILLING;
 }
 
 /* A trainer's island that votes: it stays an owner, leaves, or waits until its disk is whole again. */
@@ -94,10 +101,10 @@ static void place_voter(struct place *place, const struct change_request *reques
     place->partitioned = request->partitioned && !request->silent && !request->evicted;
 }
 
-/* `shy`: it is not to own. Who was away is so until it has caught up: that it is back is no reason for an epoch. */
-static void place_other(struct config_member *member, const struct change_request *request, bool shy)
+/* Who was away is so until it has caught up: that it is back is no reason for an epoch. */
+static void place_other(struct config_member *member, const struct change_request *request, enum shyness shy)
 {
-    bool owns = !shy && !request->partitioned;
+    bool owns = shy == WILLING && !request->partitioned;
     member->incarnation = request->as.incarnation;
     if (request->evicted)
         member->role = CONFIG_AWAY;
@@ -127,7 +134,7 @@ static void place_witness(struct place *place, const struct change_request *requ
 static void place_one(struct place *place, const struct change_request *request, uint32_t islands)
 {
     struct config_member *member = place->member;
-    place->shy = is_shy(member, islands);
+    place->shy = shyness_of(member, islands);
     if (request == NULL) { /* as it is */
         place->able = member->voter;
         return;
@@ -137,7 +144,7 @@ static void place_one(struct place *place, const struct change_request *request,
     member->uplink = request->as.uplink;
     member->owner_choice = request->as.owner_choice;
     member->losses = request->as.losses < member->losses ? request->as.losses : member->losses;
-    place->shy = is_shy(member, islands);
+    place->shy = shyness_of(member, islands);
     if (request->revoked)
         place->gone = true;
     else if (member->role == CONFIG_WITNESS)
@@ -168,7 +175,7 @@ static bool may_own(const struct place *place)
 
 static bool willing(const struct place *place)
 {
-    return may_own(place) && !place->shy;
+    return may_own(place) && place->shy == WILLING;
 }
 
 /* Of those who are lost again and again, whose losses cost all others an epoch each, none owns while so many others do
@@ -181,23 +188,30 @@ static bool may_be_spared(const struct place *places, uint32_t count)
     return others >= STEADY_MIN;
 }
 
-/* Somebody has to own the shards: where nobody is left who would, those do who would not, and have caught up. True:
- * there is somebody willing, or nobody at all. */
-static bool find_willing(struct place *places, uint32_t count)
+/* Those of this shyness own who would not, and have caught up. True: there is one. */
+static bool persuade(struct place *places, uint32_t count, enum shyness shy)
 {
-    bool owner = false;
+    bool any = false;
     for (uint32_t i = 0; i < count; i++) {
-        if (willing(&places[i]))
-            return true;
-        owner |= may_own(&places[i]);
-    }
-    for (uint32_t i = 0; !owner && i < count; i++) {
-        if (places[i].gone || !places[i].ready || places[i].member->role != CONFIG_CONTRIBUTOR)
+        if (places[i].gone || places[i].shy != shy || !places[i].ready || places[i].member->role != CONFIG_CONTRIBUTOR)
             continue;
         places[i].member->role = CONFIG_OWNER;
-        places[i].able = true;
+        places[i].able = any = true;
     }
-    return false;
+    return any;
+}
+
+/* Somebody has to own the shards. How shy those are that do: where nobody is left who would, the least shy of all. */
+static enum shyness find_owners(struct place *places, uint32_t count)
+{
+    for (enum shyness shy = WILLING; shy < SHYNESSES; shy++) {
+        bool any = false;
+        for (uint32_t i = 0; i < count; i++)
+            any |= may_own(&places[i]) && places[i].shy == shy;
+        if (any || (shy != WILLING && persuade(places, count, shy)))
+            return shy;
+    }
+    return UNREACHED;
 }
 
 static int compare_sooner(const void *a, const void *b)
@@ -209,12 +223,13 @@ static int compare_sooner(const void *a, const void *b)
 /* Of those who would own, the CONFIG_OWNERS_MAX first do. */
 static enum err choose_owners(struct place *places, uint32_t count)
 {
-    bool some = find_willing(places, count), spare = may_be_spared(places, count);
+    enum shyness shy = find_owners(places, count);
+    bool spare = may_be_spared(places, count);
     struct place **order;
     uint32_t many = 0;
     TRY(mem_new(count, sizeof *order, "members", &order));
     for (uint32_t i = 0; i < count; i++)
-        if ((some ? willing(&places[i]) : may_own(&places[i])) && !(spare && places[i].member->losses >= UNSTEADY))
+        if (may_own(&places[i]) && places[i].shy <= shy && !(spare && places[i].member->losses >= UNSTEADY))
             order[many++] = &places[i];
     qsort(order, many, sizeof(struct place *), compare_sooner);
     for (uint32_t k = 0; k < many && k < CONFIG_OWNERS_MAX; k++)
@@ -344,7 +359,7 @@ static enum err pick_voters(struct place *places, uint32_t count)
         }
     }
     if (!best.possible)
-        return err_set(ERR_STATE, "no full voter would be left: drain, evict or revoke fewer at a time");
+        return err_set(ERR_STATE, "no full voter would be left: let fewer leave, and evict or revoke fewer, at a time");
     for (struct place *place; best_out > 0 && (place = next_leaving(places, count)) != NULL; best_out--) {
         place->member->voter = false;
         if (place->member->role == CONFIG_OWNER)

@@ -10,7 +10,7 @@
 
 /* Those who come are gathered for so long: each costs an epoch. Twice as long after each configuration that changed
  * nothing, as it is where somebody is always a little behind, but for IDLE_MAX times. */
-enum { PIECE_PICKER_MS = 2000, IDLE_MAX = 7 };
+enum { GATHERED_MS = 2000, IDLE_MAX = 7 };
 /* What a member says of itself, its uplink for one, is a reason for a configuration when an epoch has stood for so
  * long. */
 enum { SAID_MS = 30000 };
@@ -201,7 +201,7 @@ static struct change_request change_request_of(const struct change_requests *req
     bool answers = self || (seat->up && !bitset_has(&seat->silent, progress->view->self));
     request.near = answers && member_progress_caught_up(progress, slot) &&
                    (!comes || member_progress_hear_owners(progress)) &&
-                   (!comes || progress->now_ms >= progress->begun_ms + ((uint64_t)PIECE_PICKER_MS << requests->idle));
+                   (!comes || progress->now_ms >= progress->begun_ms + ((uint64_t)GATHERED_MS << requests->idle));
     request.caught_up = request.near;
     return request;
 }

@@ -13,9 +13,10 @@ enum { DOUBT_MS = 2000 };
 enum { ALONE_MS = 30 * 1000, ALONE_TICK_MS = 1000 };
 /* One of a member's losses is forgotten after so long, then the next. */
 enum { FORGIVE_MS = 20 * 60 * 1000 };
-/* APART: two who have not heard each other for so long since one of them first said so are not about to be told lost:
- * the others, whose heartbeats may be a second apart from both of theirs, would have said so by now. LOOK: how often it
- * is looked who that is. YIELDS: so long after a line is back others may still say that they do not hear us. */
+/* PARTITIONED: two who have not heard each other for so long since one of them first said so are not about to be told
+ * lost: the others, whose heartbeats may be a second apart from both of theirs, would have said so by now. LOOK: how
+ * often it is looked who that is. YIELDS: so long after a line is back others may still say that they do not hear us.
+ */
 enum { PARTITIONED_MS = 3000, LOOK_MS = 250, YIELDS_MS = 3000 };
 /* Who was as far as most so lately soon is again, once rounds stand still. */
 enum { CAUGHT_UP_MS = 1000 };

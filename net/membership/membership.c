@@ -42,10 +42,10 @@ struct membership {
     struct change_requests requests;
     struct own_message own[OWN_MAX];
     uint32_t own_count;
-    uint64_t saving;  /* number of the last vote that went to the disk in this epoch, until it is durable; 0: none */
-    uint64_t saved;   /* number of a vote that is durable, to be told net/membership/paxos; 0: none */
-    bool next_config; /* ordered */
-    bool take_over;   /* ordered: what all voters hold together is to be here */
+    uint64_t saving; /* number of the last vote that went to the disk in this epoch, until it is durable; 0: none */
+    uint64_t saved;  /* number of a vote that is durable, to be told net/membership/paxos; 0: none */
+    bool compose;    /* ordered */
+    bool take_over;  /* ordered: what all voters hold together is to be here */
     uint32_t lacking[CONFIG_OWNERS_MAX + 1]; /* of the last draft, by id: who lacks some of what it rests on */
     uint32_t lacking_count;
     uint64_t sealed_ms;       /* since when we are sealed; 0: we are not */
@@ -326,7 +326,7 @@ static enum err propose(struct membership *m, const struct config *draft, bool s
     return err;
 }
 
-static enum err next_config_next(struct membership *m, uint64_t now_ms)
+static enum err compose(struct membership *m, uint64_t now_ms)
 {
     enum err err;
     struct change_request *requests = NULL;
@@ -417,7 +417,7 @@ static void carry_out(struct membership *m, uint64_t now_ms)
         switch (action.type) {
         case PAXOS_DO_SAVE: save_vote(m, &action); break;
         case PAXOS_DO_SEND: send_message(m, action.to, &action.message); break;
-        case PAXOS_DO_COMPOSE: m->next_config = true; break;
+        case PAXOS_DO_COMPOSE: m->compose = true; break;
         case PAXOS_DO_FETCH: fetch(m, action.bytes, action.bytes_count); break;
         case PAXOS_DO_DECIDED: decided(m, &action); break;
         case PAXOS_DO_CONFIG_LOG: send_config_log(m, action.to, action.epoch); break;
@@ -459,7 +459,7 @@ static void take_over(struct membership *m, uint64_t now_ms)
 /* What was ordered of ourselves, until nothing is left. */
 static void settle(struct membership *m, uint64_t now_ms)
 {
-    while (m->saved != 0 || m->next_config || m->take_over || m->own_count > 0) {
+    while (m->saved != 0 || m->compose || m->take_over || m->own_count > 0) {
         if (m->saved != 0) {
             struct paxos_event event = {.type = PAXOS_EV_SAVED, .number = m->saved, .good = true};
             m->saved = 0;
@@ -469,8 +469,8 @@ static void settle(struct membership *m, uint64_t now_ms)
         } else if (m->take_over) {
             take_over(m, now_ms);
         } else {
-            m->next_config = false;
-            (void)failed(m, next_config_next(m, now_ms), "composing the next configuration");
+            m->compose = false;
+            (void)failed(m, compose(m, now_ms), "composing the next configuration");
             carry_out(m, now_ms);
         }
     }
@@ -802,7 +802,7 @@ static void forget_epoch(struct membership *m)
     m->asked_ms = m->sealed_ms = m->requested_ms = m->look_ms = 0;
     m->asked = (struct bitset){{0}};
     m->lacking_count = 0;
-    m->next_config = m->take_over = false;
+    m->compose = m->take_over = false;
     m->saving = m->saved = 0;
 }
 

@@ -164,9 +164,9 @@ bool sync_fetching_state(const struct sync *sync, uint32_t f, struct wire_key *k
     return sync_fragment_fetching_state(sync, f, key);
 }
 
-void sync_state_moves(struct sync *sync, uint32_t f)
+void sync_state_moves(struct sync *sync, uint32_t f, bool comes)
 {
-    sync_fragment_state_moves(sync, f);
+    sync_fragment_state_moves(sync, f, comes);
 }
 
 /* ---- looking in ---- */

@@ -10,7 +10,7 @@
  * Members are slots in events and actions, and ids in keys (net/config/view.h). This is the one header of the
  * protocol core for other rooms. The floors below it, each of which knows only those under it: sync_peers (what peers
  * say), sync_fragment (a fragment's state machine), sync_owner (our parts' rounds), sync_patience (with whom),
- * sync_certify (which results are held, and by whom; what a draft rests on), sync_core (memory and actions),
+ * sync_commit (which results are held, and by whom; what a draft rests on), sync_core (memory and actions),
  * sync_types.
  *
  * Owns: the protocol of an island: fragments, the rounds of its parts, what it knows of its peers.
@@ -76,10 +76,11 @@ void sync_take_over(struct sync *sync, uint32_t f, uint64_t version);
  * its initial tensors, so that blank fragments need not be fetched from peers that have no more than that. */
 void sync_expect(struct sync *sync, bool expecting, bool brings_initial);
 
-/* REPAIR: which state was asked for; false in other states. While it is on its way sync_state_moves() keeps it from
- * being asked for again. */
+/* REPAIR: which state was asked for; false in other states. While it is asked for, or on its way, sync_state_moves()
+ * keeps it from being asked for anew. `comes`: bytes of it do, so that somebody could prove it; without them it may be
+ * one that all who are asked refuse, again and again. */
 bool sync_fetching_state(const struct sync *sync, uint32_t f, struct wire_key *key);
-void sync_state_moves(struct sync *sync, uint32_t f);
+void sync_state_moves(struct sync *sync, uint32_t f, bool comes);
 
 /* Takes one event in; then drain sync_action() until it returns false, before the next one. Only SYNC_DO_WITHDRAW and
  * SYNC_DO_ENCODE may be answered while draining. `now_ms` never goes back. */

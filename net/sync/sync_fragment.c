@@ -74,10 +74,11 @@ bool sync_fragment_fetching_state(const struct sync *sync, uint32_t f, struct wi
     return sync->fragments[f].state == SYNC_REPAIR;
 }
 
-void sync_fragment_state_moves(struct sync *sync, uint32_t f)
+void sync_fragment_state_moves(struct sync *sync, uint32_t f, bool comes)
 {
     sync->fragments[f].fetch_ms = sync->now_ms + STATE_AGAIN_MS;
-    sync->fragments[f].vain_ms = 0;
+    if (comes)
+        sync->fragments[f].vain_ms = 0;
 }
 
 /* ---- handlers: [state][event]; the picture is in sync_types.h ---- */

@@ -51,7 +51,7 @@ void sync_fragment_repair(struct sync *sync, uint32_t f);
 void sync_fragment_cannot_repair(struct sync *sync, uint32_t f);
 /* As sync_fetching_state() and sync_state_moves(). */
 bool sync_fragment_fetching_state(const struct sync *sync, uint32_t f, struct wire_key *key);
-void sync_fragment_state_moves(struct sync *sync, uint32_t f);
+void sync_fragment_state_moves(struct sync *sync, uint32_t f, bool comes);
 
 /* Whether a state that `from` offers, or a result, is wanted. */
 enum sync_want sync_fragment_wants_state(const struct sync *sync, const struct wire_key *key, uint32_t from);

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "net/transfer/congestion_window.h"
 
-enum { US = 1000000, QUEUE_US = LINE_QUEUE_MS * 1000, QUEUE_HIGH_US = QUEUE_US * 5 / 4, QUEUE_LOW_US = QUEUE_US / 2 };
+enum {
+    US = 1000000,
+    QUEUE_US = CONGESTION_QUEUE_MS * 1000,
+    QUEUE_HIGH_US = QUEUE_US * 5 / 4,
+    QUEUE_LOW_US = QUEUE_US / 2
+};
 /*
  * RATE_SPAN: for how long a maximum counts. DELAY_SPAN: for how long a shortest delay counts; DRAIN: after so long the
  * window is cut to DRAIN_NUM/DRAIN_DEN of the line's content for a round. MARKS_PER_WINDOW: samples in a window.
@@ -40,16 +45,16 @@ static uint64_t less(uint64_t a, uint64_t b)
     return a > b ? a - b : 0;
 }
 
-static uint64_t peak(const struct line_peak *peak)
+static uint64_t peak(const struct congestion_peak *peak)
 {
     return larger(peak->now, peak->before);
 }
 
 /* Spans pass only while there are samples: a pause makes nothing forgotten. */
-static void put(struct line_peak *peak, uint64_t value, uint64_t span_us, uint64_t now_us)
+static void put(struct congestion_peak *peak, uint64_t value, uint64_t span_us, uint64_t now_us)
 {
     if (now_us >= peak->since_us + span_us)
-        *peak = (struct line_peak){.before = peak->now, .since_us = now_us};
+        *peak = (struct congestion_peak){.before = peak->now, .since_us = now_us};
     peak->now = larger(peak->now, value);
 }
 
@@ -93,7 +98,7 @@ size_t congestion_window_chunk_bytes(const struct congestion_window *congestion)
 
 /* ---- sending ---- */
 
-void congestion_window_look(struct congestion_window *congestion, const struct line_socket *socket)
+void congestion_window_look(struct congestion_window *congestion, const struct congestion_socket *socket)
 {
     congestion->socket = *socket;
     congestion->handed = 0;
@@ -103,18 +108,20 @@ void congestion_window_sent(struct congestion_window *congestion, uint64_t bytes
 {
     congestion->sent += bytes;
     congestion->handed += bytes;
-    const struct line_mark *last =
-        &congestion->marks[(congestion->marks_head + congestion->marks_count + LINE_MARKS - 1) % LINE_MARKS];
+    const struct congestion_mark *last =
+        &congestion
+             ->marks[(congestion->marks_head + congestion->marks_count + CONGESTION_MARKS - 1) % CONGESTION_MARKS];
     bool soon = congestion->marks_count > 0 && congestion->sent - last->sent < congestion->window / MARKS_PER_WINDOW;
-    if (soon || congestion->marks_count == LINE_MARKS)
+    if (soon || congestion->marks_count == CONGESTION_MARKS)
         return;
-    congestion->marks[(congestion->marks_head + congestion->marks_count++) % LINE_MARKS] = (struct line_mark){
-        .sent = congestion->sent,
-        .at_us = now_us,
-        .delivered = congestion->delivered,
-        .delivered_us = congestion->delivered_us,
-        .retransmits = congestion->socket.retransmits,
-        .full = congestion_window_flight(congestion) >= window_now(congestion) - window_now(congestion) / 4};
+    congestion->marks[(congestion->marks_head + congestion->marks_count++) % CONGESTION_MARKS] =
+        (struct congestion_mark){.sent = congestion->sent,
+                                 .at_us = now_us,
+                                 .delivered = congestion->delivered,
+                                 .delivered_us = congestion->delivered_us,
+                                 .retransmits = congestion->socket.retransmits,
+                                 .full = congestion_window_flight(congestion) >=
+                                         window_now(congestion) - window_now(congestion) / 4};
 }
 
 /* ---- what comes back ---- */
@@ -145,10 +152,10 @@ static uint64_t queue_of(struct congestion_window *congestion, int64_t delay, ui
 static struct sample take_sample(struct congestion_window *congestion, uint32_t delay_us, uint64_t now_us)
 {
     struct sample sample = {.any = false};
-    const struct line_mark *mark = NULL;
+    const struct congestion_mark *mark = NULL;
     while (congestion->marks_count > 0 && congestion->marks[congestion->marks_head].sent <= congestion->settled) {
         mark = &congestion->marks[congestion->marks_head];
-        congestion->marks_head = (congestion->marks_head + 1) % LINE_MARKS;
+        congestion->marks_head = (congestion->marks_head + 1) % CONGESTION_MARKS;
         congestion->marks_count--;
     }
     if (mark == NULL)

@@ -23,7 +23,7 @@ struct source {
     uint32_t asks;
     uint32_t share;               /* leaves of a range */
     uint64_t whole_ms;            /* a range of it last became whole */
-    uint64_t bytes;               /* good ones */
+    bool gave;                    /* good leaves */
     uint64_t moved_ms, passed_ms; /* it last brought something, or was asked when idle; it is not asked before */
     uint64_t rate;                /* bytes a second; 0: not known */
     uint64_t rate_ms, rate_bytes; /* of the measurement under way */
@@ -42,8 +42,9 @@ struct piece_picker {
     struct piece_picker_conf conf;
     uint8_t *leaves; /* enum leaf */
     uint32_t here, missing;
-    uint32_t low; /* none before it is missing */
-    uint64_t received;
+    uint32_t low;            /* none before it is missing */
+    uint64_t received, good; /* bytes: all, and those of whole leaves that are here */
+    uint32_t givers;
     struct source sources[PIECE_PICKER_SOURCES_MAX];
     struct ask asks[PIECE_PICKER_SOURCES_MAX * PIECE_PICKER_ASKS];
 };
@@ -246,7 +247,7 @@ static void grow(struct source *source, const struct ask *ask, uint64_t now_ms)
     source->whole_ms = now_ms;
 }
 
-static bool ask_one(struct piece_picker *picker, struct source *source, uint64_t now_ms, struct gather_range *range)
+static bool ask_one(struct piece_picker *picker, struct source *source, uint64_t now_ms, struct piece_range *range)
 {
     struct ask *ask = NULL;
     for (uint32_t i = 0; i < ASKS_MAX && ask == NULL; i++)
@@ -265,17 +266,17 @@ static bool ask_one(struct piece_picker *picker, struct source *source, uint64_t
         source->rate_bytes = 0;
     }
     *ask = (struct ask){.used = true, .source = source, .first = first, .end = end, .at = first, .asked_ms = now_ms};
-    *range = (struct gather_range){.peer = source->peer, .first = first, .count = end - first};
+    *range = (struct piece_range){.peer = source->peer, .first = first, .count = end - first};
     return true;
 }
 
-static struct gather_range range_of(const struct ask *ask)
+static struct piece_range range_of(const struct ask *ask)
 {
-    return (struct gather_range){.peer = ask->source->peer, .first = ask->first, .count = ask->end - ask->first};
+    return (struct piece_range){.peer = ask->source->peer, .first = ask->first, .count = ask->end - ask->first};
 }
 
 /* Requests may be lost; whoever has one twice goes on where it is. */
-static bool ask_again(struct piece_picker *picker, uint64_t now_ms, struct gather_range *range)
+static bool ask_again(struct piece_picker *picker, uint64_t now_ms, struct piece_range *range)
 {
     for (uint32_t i = 0; i < ASKS_MAX; i++) {
         struct ask *ask = &picker->asks[i];
@@ -302,7 +303,7 @@ static struct source *whom(struct piece_picker *picker, uint64_t now_ms)
 }
 
 bool piece_picker_next(struct piece_picker *picker, uint64_t now_ms, enum piece_picker_do *what,
-                       struct gather_range *range)
+                       struct piece_range *range)
 {
     pass_over_who_stands(picker, now_ms);
     take_over_at_the_end(picker, now_ms);
@@ -326,7 +327,7 @@ bool piece_picker_next(struct piece_picker *picker, uint64_t now_ms, enum piece_
 
 /* ---- coming in ---- */
 
-static struct ask *find_ask(const struct piece_picker *picker, const struct gather_range *range)
+static struct ask *find_ask(const struct piece_picker *picker, const struct piece_range *range)
 {
     for (uint32_t i = 0; i < ASKS_MAX; i++) {
         const struct ask *ask = &picker->asks[i];
@@ -337,7 +338,7 @@ static struct ask *find_ask(const struct piece_picker *picker, const struct gath
     return NULL;
 }
 
-bool piece_picker_place(const struct piece_picker *picker, const struct gather_range *range, uint8_t **to,
+bool piece_picker_place(const struct piece_picker *picker, const struct piece_range *range, uint8_t **to,
                         uint64_t *bytes)
 {
     const struct ask *ask = find_ask(picker, range);
@@ -366,7 +367,7 @@ static bool good_leaf(const struct piece_picker *picker, uint32_t leaf)
     return memcmp(digest.byte, picker->conf.digests + (size_t)leaf * DIGEST_BYTES, DIGEST_BYTES) == 0;
 }
 
-bool piece_picker_in(struct piece_picker *picker, const struct gather_range *range, uint64_t have, uint64_t now_ms)
+bool piece_picker_in(struct piece_picker *picker, const struct piece_range *range, uint64_t have, uint64_t now_ms)
 {
     struct ask *ask = find_ask(picker, range);
     if (ask == NULL || have <= ask->have)
@@ -381,7 +382,9 @@ bool piece_picker_in(struct piece_picker *picker, const struct gather_range *ran
             piece_picker_condemn(picker, source->peer);
             return false;
         }
-        source->bytes += begin_of(picker, ask->at + 1) - begin_of(picker, ask->at);
+        picker->givers += !source->gave;
+        source->gave = true;
+        picker->good += begin_of(picker, ask->at + 1) - begin_of(picker, ask->at);
         picker->leaves[ask->at++] = LEAF_HERE;
         picker->here++;
     }
@@ -421,16 +424,10 @@ uint64_t piece_picker_received(const struct piece_picker *picker)
 
 uint64_t piece_picker_bytes(const struct piece_picker *picker)
 {
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < PIECE_PICKER_SOURCES_MAX; i++)
-        bytes += picker->sources[i].bytes;
-    return bytes;
+    return picker->good;
 }
 
 uint32_t piece_picker_givers(const struct piece_picker *picker)
 {
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < PIECE_PICKER_SOURCES_MAX; i++)
-        count += picker->sources[i].bytes > 0;
-    return count;
+    return picker->givers;
 }

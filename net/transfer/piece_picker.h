@@ -51,7 +51,7 @@ void piece_picker_lose(struct piece_picker *picker, uint32_t peer);
 void piece_picker_condemn(struct piece_picker *picker, uint32_t peer);
 
 /* A range of leaves, asked of one member. */
-struct gather_range {
+struct piece_range {
     uint32_t peer, first, count;
 };
 enum piece_picker_do {
@@ -61,14 +61,14 @@ enum piece_picker_do {
 };
 /* The next request; false: none. To be called until then, after every change and every so often. */
 bool piece_picker_next(struct piece_picker *picker, uint64_t now_ms, enum piece_picker_do *what,
-                       struct gather_range *range);
+                       struct piece_range *range);
 
 /* Where a range goes, and its length. False: it was not asked of this member, or is not any more. */
-bool piece_picker_place(const struct piece_picker *picker, const struct gather_range *range, uint8_t **to,
+bool piece_picker_place(const struct piece_picker *picker, const struct piece_range *range, uint8_t **to,
                         uint64_t *bytes);
 /* So many bytes of it are there, without a gap. False: a leaf is not the one of its digest. The member has lied, and
  * all that it was asked for is dropped. */
-bool piece_picker_in(struct piece_picker *picker, const struct gather_range *range, uint64_t have, uint64_t now_ms);
+bool piece_picker_in(struct piece_picker *picker, const struct piece_range *range, uint64_t have, uint64_t now_ms);
 
 bool piece_picker_whole(const struct piece_picker *picker);
 /* Whether it may be asked. */

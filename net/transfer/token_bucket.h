@@ -22,10 +22,10 @@ struct token_bucket {
 struct token_bucket token_bucket_init(uint64_t rate_bits, uint64_t burst_bytes, uint64_t now_us);
 
 /* `bytes` went. */
-void token_bucket_spend(struct token_bucket *pace, uint64_t bytes, uint64_t now_us);
+void token_bucket_spend(struct token_bucket *bucket, uint64_t bytes, uint64_t now_us);
 
 /* Microseconds until `bytes` may go; 0: now. More than the burst goes when the bucket is full. */
-uint64_t token_bucket_wait_us(const struct token_bucket *pace, uint64_t bytes, uint64_t now_us);
+uint64_t token_bucket_wait_us(const struct token_bucket *bucket, uint64_t bytes, uint64_t now_us);
 
 /* How fast a link is, seen from what gets through while there is something to send. */
 struct rate_estimator {
@@ -35,6 +35,6 @@ struct rate_estimator {
 };
 
 /* `arrived`: bytes acknowledged by all peers since the start; `outstanding`: bytes on their way or waiting. */
-void rate_estimator_update(struct rate_estimator *meter, uint64_t arrived, uint64_t outstanding, uint64_t now_us);
+void rate_estimator_update(struct rate_estimator *estimator, uint64_t arrived, uint64_t outstanding, uint64_t now_us);
 
 #endif

@@ -142,7 +142,7 @@ static struct outgoing *next_of(struct turn *turn, const struct bitset *blocked,
     return NULL;
 }
 
-/* What may go now, and how many bytes of it (0: a question); NULL: nothing. `send_scheduler` are as of now, but for
+/* What may go now, and how many bytes of it (0: a question); NULL: nothing. `turn->ways` are as of now, but for
  * `first`. */
 static struct outgoing *turn_next(struct turn *turn, struct outgoing *outgoing, uint32_t count,
                                   const struct bitset *blocked, uint64_t now_ms, uint64_t *bytes)

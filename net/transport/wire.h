@@ -37,7 +37,7 @@ enum {
     WIRE_WINDOW_KIB_MIN = 64, /* of bulk data a receiver takes in unacknowledged */
     WIRE_WINDOW_KIB_MAX = 1 << 20,
     WIRE_NONCE_BYTES = 16,  /* of a run */
-    WIRE_OWNER_CHOICES = 4, /* enum config_owner_choice */
+    WIRE_OWNER_CHOICES = 5, /* enum config_owner_choice */
     WIRE_SIGNATURE_BYTES = 64,
 };
 

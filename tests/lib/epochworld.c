@@ -356,7 +356,7 @@ static void propose(uint32_t i, const struct config *draft, const struct next_co
         assert_ok(paxos_draft(island->table, config->bytes, config->bytes_count, everyone, ew->n, ew->now_ms));
 }
 
-static void next_config_next(uint32_t i)
+static void compose(uint32_t i)
 {
     struct ew_island *island = &ew->island[i];
     struct next_config_answer answers[EW_N_MAX];
@@ -432,7 +432,7 @@ void ew_drain(uint32_t i)
         ew_crash(i, 100 + ew_below(1500));
         return;
     }
-    next_config_next(i);
+    compose(i);
     ew_drain(i);
     if (island->alive && paxos_state(island->table) == PAXOS_ACCEPTING && !ew->healing && ew_chance(4))
         ew_crash(i, 100 + ew_below(1500));

@@ -121,7 +121,7 @@ static bool rests_on_the_lost(const struct config *config)
  * a configuration say that number. */
 static void check_losses(const struct config *before, const struct config *config)
 {
-    for (uint32_t k = 0; k < config->members_count && sim->n <= SIM_SMALL; k++) {
+    for (uint32_t k = 0; k < config->members_count && sim->n <= SIM_NINE; k++) {
         const struct config_member *is = &config->members[k], *was = config_member(before, is->id);
         uint64_t *since_ms = sim->losses_ms[named_in(is)], most_ms = 0;
         if (was != NULL && was->losses == is->losses)
@@ -183,15 +183,15 @@ void sim_found(void)
         if (!island->joined)
             continue;
         roster_join(&config, i,
-                    island->witness        ? CONFIG_WITNESS
-                    : island->wants_shards ? CONFIG_OWNER
-                                           : CONFIG_CONTRIBUTOR);
+                    island->witness                          ? CONFIG_WITNESS
+                    : island->wants_shards && !island->dials ? CONFIG_OWNER
+                                                             : CONFIG_CONTRIBUTOR);
         struct config_member *member = &config.members[config.members_count - 1];
         struct ident ident = sim_ident(i);
         memcpy(member->key, ident.key, sizeof member->key);
         member->uplink = island->uplink;
         member->incarnation = i + 1;
-        member->owner_choice = island->wants_shards ? CONFIG_OWNER_AUTO : CONFIG_OWNER_NO;
+        member->owner_choice = sim_owner_choice(i);
     }
     roster_map_owners(&config);
     sim->incarnations = sim->n;

@@ -186,7 +186,7 @@ static struct config_entry entry_of(uint32_t number)
                                  .votes_count = config->votes_count};
 }
 
-static void record_is_durable(uint32_t i)
+static void config_is_durable(uint32_t i)
 {
     struct sim_island *island = &sim->island[i];
     const struct config_entry entry = entry_of(island->voice.keeping);
@@ -320,7 +320,7 @@ static void look(uint32_t i)
         } else if (voice->writing.number != 0 && voice->writing.due_ms <= sim->now_ms && !sim_disk_full(i)) {
             vote_is_durable(i);
         } else if (voice->keeping != 0 && voice->kept_ms <= sim->now_ms && !sim_disk_full(i)) {
-            record_is_durable(i);
+            config_is_durable(i);
         } else {
             return;
         }
@@ -340,7 +340,7 @@ static void said(uint32_t i, uint32_t k)
     const struct sim_island *island = &sim->island[k];
     const struct membership_said words = {.address = "",
                                           .uplink = island->uplink,
-                                          .owner_choice = island->wants_shards ? CONFIG_OWNER_AUTO : CONFIG_OWNER_NO,
+                                          .owner_choice = sim_owner_choice(k),
                                           .draining = sim->now_ms < island->drains_ms && !sim->healing};
     membership_said(voice_of(i)->membership, sim_slot(i, k), &words);
 }
@@ -372,7 +372,7 @@ static struct config_member newcomer(uint32_t k)
     struct ident ident = sim_ident(k);
     struct config_member as = {.role = sim->island[k].witness ? CONFIG_WITNESS : CONFIG_OBSERVER,
                                .uplink = sim->island[k].uplink,
-                               .owner_choice = sim->island[k].wants_shards ? CONFIG_OWNER_AUTO : CONFIG_OWNER_NO};
+                               .owner_choice = sim_owner_choice(k)};
     snprintf(as.name, sizeof as.name, "m%u", k);
     memcpy(as.key, ident.key, sizeof as.key);
     return as;
@@ -383,7 +383,8 @@ static struct config_member newcomer(uint32_t k)
 static void admit_newcomers(uint32_t i)
 {
     uint32_t first = 0;
-    while (first < sim->n && (!sim->island[first].joined || !sim->island[first].alive || sim_stopped(first)))
+    while (first < sim->n &&
+           (!sim->island[first].joined || !sim->island[first].alive || sim->island[first].dials || sim_stopped(first)))
         first++;
     for (uint32_t k = 0; first == i && k < sim->n; k++) {
         struct config_member as = newcomer(k);

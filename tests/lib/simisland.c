@@ -515,6 +515,22 @@ void sim_beats_in(void)
 
 /* ---- time ---- */
 
+/* As the daemon does: a state that is asked for, or on its way, is not asked for anew. */
+static void watch_states(uint32_t i)
+{
+    struct sim_island *island = &sim->island[i];
+    struct wire_key key;
+    for (uint32_t f = 0; f < sim->fragments; f++) {
+        if (!sync_fetching_state(island->sync, f, &key))
+            continue;
+        for (size_t k = 0; k < sim->objects_end; k++) {
+            const struct sim_object *o = &objects[k];
+            if (o->used && o->to == i && !is_over(o) && wire_key_equal(&o->key, &key))
+                sync_state_moves(island->sync, f, committed(o));
+        }
+    }
+}
+
 void sim_run_island(uint32_t i)
 {
     for (uint32_t f = 0; f < sim->fragments; f++)
@@ -524,6 +540,7 @@ void sim_run_island(uint32_t i)
     look_after_peers(i);
     if (sim->island[i].announce || sim->now_ms >= sim->island[i].beat_ms)
         send_heartbeat(i);
+    watch_states(i);
     sim_step(i, &(struct sync_event){.type = SYNC_EV_TICK});
     sim_voice_tick(i);
 }

@@ -390,7 +390,9 @@ void sim_repair(void)
         if (sim->island[i].alive && !sim_stopped(i) && sim->now_ms >= sim->island[i].trainer_up_ms)
             sim_trainers_up(i);
         for (uint32_t k = 0; k < sim->n; k++)
-            if (sim->severed[i][k] ? sim->finishing : sim->healing || sim->now_ms >= sim->link_ms[i][k])
+            if (!sim_meet(i, k))
+                sim->link_down[i][k] = true;
+            else if (sim->severed[i][k] ? sim->finishing : sim->healing || sim->now_ms >= sim->link_ms[i][k])
                 sim->link_down[i][k] = sim->severed[i][k] = false;
     }
 }

@@ -130,6 +130,18 @@ bool sim_knows(uint32_t i, uint32_t k)
     return (sim->island[i].known >> k & 1) != 0;
 }
 
+bool sim_meet(uint32_t i, uint32_t k)
+{
+    return !sim->island[i].dials || !sim->island[k].dials;
+}
+
+uint8_t sim_owner_choice(uint32_t i)
+{
+    const struct sim_island *island = &sim->island[i];
+    uint8_t choice = island->wants_shards ? CONFIG_OWNER_AUTO : CONFIG_OWNER_NO;
+    return island->dials ? config_owner_undialled(choice) : choice;
+}
+
 bool sim_linked(uint32_t i, uint32_t k)
 {
     return !sim->link_down[i][k] && !sim->link_down[k][i];

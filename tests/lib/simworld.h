@@ -22,7 +22,7 @@
 #include "net/sync/sync.h"
 #include "net/membership/wire_paxos.h"
 
-enum { SIM_N_MAX = 64, SIM_F_MAX = 3, SIM_V_MAX = 400, SIM_SMALL = 8 /* islands of most runs */ };
+enum { SIM_N_MAX = 64, SIM_F_MAX = 3, SIM_V_MAX = 400, SIM_SMALL = 8, /* islands of most runs */ SIM_NINE = 9 };
 enum { SIM_SHARDS_MAX = SHARDMAP_SLOTS, SIM_SHARDS_FEW = 7, SIM_EPOCHS_MAX = 512 };
 enum { SIM_JOBS_MAX = 1 << 15, SIM_OBJECTS_MAX = 1 << 15, SIM_BEATS_MAX = 1 << 15, SIM_RESULTS_MAX = 1 << 17 };
 enum { SIM_CONFIGS_MAX = 1 << 13, SIM_LETTERS_MAX = 1 << 15, SIM_MESSAGE_MAX = 1 << 20 };
@@ -130,6 +130,7 @@ struct sim_island {
     bool die;         /* as soon as what it does now is done */
     bool witness;
     bool wants_shards;
+    bool dials; /* it cannot be dialled: no two of these meet */
     uint64_t uplink;
     struct sim_mark mark;
     struct view view;
@@ -249,7 +250,7 @@ struct sim_world {
     uint32_t ids[SIM_N_MAX];          /* 0: not on the roster yet */
     uint32_t decided[SIM_EPOCHS_MAX]; /* numbers of the configurations */
     struct sim_island other;          /* of the two daemons the one that nobody hears now */
-    uint64_t losses_ms[SIM_SMALL][SIM_SMALL]; /* [member][i]: i's clock when a configuration first said its losses */
+    uint64_t losses_ms[SIM_NINE][SIM_NINE]; /* [member][i]: i's clock when a configuration first said its losses */
     uint64_t newest, incarnations;
     uint32_t configs_count;
     size_t letters_end;
@@ -292,6 +293,10 @@ uint32_t sim_at(uint32_t i, uint32_t slot);
 bool sim_knows(uint32_t i, uint32_t k);
 /* Whether they hear each other. */
 bool sim_linked(uint32_t i, uint32_t k);
+/* Whether a line is between them at all. */
+bool sim_meet(uint32_t i, uint32_t k);
+/* What its people say of owning: enum config_owner_choice. */
+uint8_t sim_owner_choice(uint32_t i);
 
 const struct sim_result *sim_result(uint32_t number);
 uint32_t sim_from(const struct sim_result *result, uint32_t island, uint32_t shard);

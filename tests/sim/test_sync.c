@@ -200,7 +200,7 @@ static void check_work(uint32_t f, uint32_t s)
 static bool everyone_heard_of(uint32_t i)
 {
     for (uint32_t k = 0; k < sim->n; k++)
-        if (k != i && stays(k) && sim->island[k].greeted[i] != sim->island[i].session)
+        if (k != i && stays(k) && sim_meet(i, k) && sim->island[k].greeted[i] != sim->island[i].session)
             return false;
     return true;
 }
@@ -396,7 +396,7 @@ static void run_world(uint64_t work_ms)
 struct mix {
     const char *name;
     uint32_t n_min, n_max;
-    bool rough, witness, quorum, liars, sever, steady, copy;
+    bool rough, witness, quorum, liars, sever, steady, copy, nat;
     enum sim_lie lie; /* steady: this one; SIM_HONEST: it is drawn */
 };
 
@@ -470,6 +470,10 @@ static void draw(const struct mix *mix)
         sim->island[sim->n - 1].wants_shards = false;
         sim->island[0].wants_shards = sim->island[1].wants_shards = true;
     }
+    for (uint32_t i = 1; i < sim->n && mix->nat; i += 2)
+        sim->island[i].dials = true;
+    if (mix->nat) /* else those that nobody can dial would be all that is left to own */
+        sim->island[0].joined = sim->island[0].wants_shards = true;
     if (mix->liars)
         choose_liar(mix->copy);
     if (mix->sever)
@@ -547,6 +551,19 @@ static void promises_hold_with_a_quorum(void **state)
     run_mix(&(struct mix){.name = "quorum", .n_min = 3, .n_max = SIM_SMALL, .rough = true, .quorum = true}, 200);
 }
 
+static void promises_hold_for_nine(void **state)
+{
+    (void)state;
+    run_mix(&(struct mix){.name = "nine", .n_min = SIM_NINE, .n_max = SIM_NINE, .rough = true}, 40);
+}
+
+/* Every second one cannot be dialled, so that no two of these meet. */
+static void promises_hold_behind_nat(void **state)
+{
+    (void)state;
+    run_mix(&(struct mix){.name = "behind NAT", .n_min = 3, .n_max = 7, .rough = true, .nat = true}, 100);
+}
+
 static void a_line_that_is_cut_stops_nobody(void **state)
 {
     (void)state;
@@ -620,6 +637,10 @@ static void worlds_that_once_broke_hold(void **state)
         {{.name = "two and a witness", .n_min = 3, .n_max = 3, .rough = true, .witness = true}, 521},
         /* Of two who know the newest configuration one does not hear whoever asks for it. */
         {{.name = "a line cut, three", .n_min = 3, .n_max = 3, .rough = true, .sever = true}, 1245},
+        /* The last that would own drains, and of those who would not one cannot be dialled. */
+        {{.name = "behind NAT", .n_min = 3, .n_max = 7, .rough = true, .nat = true}, 701649},
+        /* Two, and a witness: each one's disk confirms a state that the other does not have. */
+        {{.name = "two and a witness", .n_min = 3, .n_max = 3, .rough = true, .witness = true}, 600112},
         /* One that is silent claims all results, and others lack some each. */
         {{.name = "one liar", .n_min = 3, .n_max = 5, .liars = true, .steady = true, .lie = SIM_LIE_DRAFT}, 452},
         /* It is asked for the state of a start to which results lead. */
@@ -660,6 +681,8 @@ int main(void)
         cmocka_unit_test(promises_hold_for_three_and_four),
         cmocka_unit_test(promises_hold_with_a_witness),
         cmocka_unit_test(promises_hold_with_a_quorum),
+        cmocka_unit_test(promises_hold_for_nine),
+        cmocka_unit_test(promises_hold_behind_nat),
         cmocka_unit_test(nobody_believes_a_liar),
         cmocka_unit_test(two_daemons_of_one_key_harm_nobody),
         cmocka_unit_test(a_line_that_is_cut_stops_nobody),

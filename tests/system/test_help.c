@@ -36,10 +36,10 @@ static void help_of_all_is_in_groups_and_has_what_is_common(void **state)
     (void)state;
     assert_int_equal(RUN("dilococtl", "--help"), 0);
     assert_fits();
-    static const char *const there[] = {"\nmake an island, and run it\n",
-                                        "\nlook at it\n",
-                                        "\nsteer it, and the run\n",
-                                        "\nplan\n",
+    static const char *const there[] = {"\nI want to make an island, and run it\n",
+                                        "\nI want to look at it\n",
+                                        "\nI want to steer it, and the run\n",
+                                        "\nI want to know beforehand\n",
                                         "  join TOKEN ",
                                         "  resume  ",
                                         "  evict NAME ",
@@ -86,6 +86,23 @@ static void help_of_one_command_is_about_that_one(void **state)
     }
 }
 
+/* Whether each option in the examples below is one of those that the help above them lists. */
+static void assert_examples_use_its_options(void)
+{
+    char *examples = strstr(cli_out, "\nexamples\n"), option[40], listed[48];
+    assert_non_null(examples);
+    *examples++ = '\0';
+    for (const char *at = examples; (at = strstr(at, " -")) != NULL; at++) {
+        size_t bytes = strcspn(at + 1, " \n=");
+        if (at[1 + bytes] == '\0' || bytes < 3 || strncmp(at + 1, "--", 2) != 0)
+            continue;
+        snprintf(option, sizeof option, "%.*s", (int)bytes, at + 1);
+        snprintf(listed, sizeof listed, "\n  %s ", option);
+        if (strstr(cli_out, listed) == NULL)
+            fail_msg("%s is in an example, and the command does not take it: %s", option, examples);
+    }
+}
+
 /* A command that is in no table of the help would be shown below the others, without an example. */
 static void every_command_has_a_group_and_an_example(void **state)
 {
@@ -100,6 +117,7 @@ static void every_command_has_a_group_and_an_example(void **state)
     for (char *name = strtok(list, " "); name != NULL; name = strtok(NULL, " "), count++) {
         assert_int_equal(RUN("dilococtl", name, "--help"), 0);
         assert_prints("\nexamples\n");
+        assert_examples_use_its_options();
     }
     assert_true(count > 15);
     assert_int_equal(RUN("dilococtl", "--help"), 0);

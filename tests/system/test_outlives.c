@@ -221,6 +221,31 @@ static void what_a_minority_trained_counts(void **state)
     wan_end(&wan);
 }
 
+/* While the last one is away the others come further than results are asked for. Then the first one is lost for good,
+ * and the second one has forgotten what that one signed: it cannot prove a state, and its ledger leads on. */
+static void who_was_away_goes_by_results_where_nobody_can_prove_a_state(void **state)
+{
+    (void)state;
+    struct cluster *cluster = begin("results", SPEC(20000));
+    burn(cluster, 2);
+    long long then = cluster_status_number(cluster, 1, "versions");
+    cluster_wait(cluster, 1, cluster_versions_reach, then + FRAGMENTS * 20, "more versions than results are asked for");
+    burn(cluster, 0);
+    burn(cluster, 1);
+    cluster_start(cluster, 1);
+    cluster_start(cluster, 2);
+    double since_s = env_mono_s();
+    assert_true(cluster_log_has(cluster, 2, "too far behind for results; fetching island b's state", 20));
+    cluster_wait(cluster, 2, cluster_versions_reach, then + FRAGMENTS * 20, "what the other one has");
+    print_message("it has come as far after %.1f s\n", env_mono_s() - since_s);
+    assert_true(cluster_log_has(cluster, 2, "now holds what our ledger leads to", 0)); /* and no state */
+    cluster_wait(cluster, 2, cluster_versions_reach, cluster_status_number(cluster, 1, "versions") + NEW_ROUND,
+                 "a round of the two that are left");
+    for (uint32_t i = 1; i < ISLANDS; i++)
+        assert_int_equal(cluster_end(cluster, i, SIGTERM), 0);
+    cluster_free(cluster);
+}
+
 int main(void)
 {
     assert_ok(digest_init());
@@ -231,6 +256,7 @@ int main(void)
         cmocka_unit_test(the_proposer_dies_between_seal_and_decision),
         cmocka_unit_test(power_is_lost_everywhere),
         cmocka_unit_test(what_a_minority_trained_counts),
+        cmocka_unit_test(who_was_away_goes_by_results_where_nobody_can_prove_a_state),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

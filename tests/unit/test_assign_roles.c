@@ -382,6 +382,41 @@ static void where_nobody_wants_to_own_those_do_who_can(void **state)
     assert_int_equal(drafting_slots_of(2), 0);
 }
 
+/* Others that cannot be dialled would never get its results. */
+static void where_nobody_wants_to_own_those_do_first_that_can_be_dialled(void **state)
+{
+    (void)state;
+    static const uint8_t choices[3][2] = {{CONFIG_OWNER_NO_DIALS, CONFIG_OWNER_NO},
+                                          {CONFIG_OWNER_DIALS, CONFIG_OWNER_NO},
+                                          {CONFIG_OWNER_NO_DIALS, CONFIG_OWNER_DIALS}};
+    for (int k = 0; k < 3; k++) {
+        drafting_seals(1, false);
+        for (uint32_t i = 0; i < 2; i++)
+            configs_add(&drafting.last, CONFIG_CONTRIBUTOR);
+        drafting_request(0)->draining = true;
+        for (uint32_t id = 1; id < 3; id++) {
+            drafting_request(id)->as.owner_choice = choices[k][id - 1];
+            drafting_holds(id, false, 6);
+        }
+        drafting_make();
+        assert_int_equal(drafting_slots_of(1), k < 2 ? 0 : SHARDMAP_SLOTS / 2); /* there is no other */
+        assert_int_equal(drafting_slots_of(2), k < 2 ? SHARDMAP_SLOTS : SHARDMAP_SLOTS / 2);
+        assert_int_equal(config_member(&drafting.out.draft, 1)->role, k < 2 ? CONFIG_CONTRIBUTOR : CONFIG_OWNER);
+    }
+    /* One that owns, and was left alone when it could be dialled, hands over. */
+    drafting_seals(1, false);
+    for (uint32_t i = 0; i < 2; i++)
+        configs_add(&drafting.last, CONFIG_CONTRIBUTOR);
+    drafting_request(0)->as.owner_choice = CONFIG_OWNER_DIALS;
+    drafting_request(1)->as.owner_choice = CONFIG_OWNER_NO;
+    drafting_request(2)->as.owner_choice = CONFIG_OWNER_NO_DIALS;
+    for (uint32_t id = 1; id < 3; id++)
+        drafting_holds(id, false, 6);
+    drafting_make();
+    assert_int_equal(drafting_slots_of(1), SHARDMAP_SLOTS);
+    assert_false(drafting_votes(0));
+}
+
 static void uplinks_move_few_slots(void **state)
 {
     (void)state;
@@ -393,7 +428,7 @@ static void uplinks_move_few_slots(void **state)
     assert_int_equal(drafting_slots_of(1), 16);
     config_deinit(&drafting.out.draft);
     drafting.requests[0].revoked = drafting.requests[1].revoked = drafting.requests[2].revoked = true;
-    assert_fails(ERR_STATE, "fewer at a time",
+    assert_fails(ERR_STATE, "at a time",
                  next_config(drafting_base(), drafting.answers, drafting.answers_count, drafting.requests,
                              drafting.change_requests_count, &drafting.out));
 }
@@ -452,6 +487,7 @@ int main(void)
         cmocka_unit_test(who_cannot_be_dialled_owns_only_beside_a_single_other),
         cmocka_unit_test(who_is_lost_again_and_again_only_contributes_while_others_suffice),
         cmocka_unit_test(where_nobody_wants_to_own_those_do_who_can),
+        cmocka_unit_test(where_nobody_wants_to_own_those_do_first_that_can_be_dialled),
         cmocka_unit_test(uplinks_move_few_slots),
         cmocka_unit_test(of_too_many_the_fast_and_old_own_and_nobody_keeps_a_place_that_it_may_not_have),
     };

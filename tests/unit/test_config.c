@@ -309,7 +309,7 @@ static void members_that_make_no_sense_are_refused(void **state)
     SENSELESS("not host:port", memset(m[1].address, '1', sizeof m[1].address));
     SENSELESS("role 0", m[4].role = 0);
     SENSELESS("role 7", m[4].role = CONFIG_ROLES);
-    SENSELESS("owner choice 4", m[4].owner_choice = CONFIG_OWNER_CHOICES);
+    SENSELESS("owner choice 5", m[4].owner_choice = CONFIG_OWNER_CHOICES);
     SENSELESS("7 losses", m[4].losses = CONFIG_LOSSES_MAX + 1);
     SENSELESS("does not vote", m[1].voter = false);
     SENSELESS("role 2 and votes", m[4].voter = true);

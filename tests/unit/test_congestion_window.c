@@ -88,11 +88,11 @@ static void run(struct world *w, uint64_t us)
             w->head = (w->head + 1) % QUEUE_MAX;
             w->count--;
             w->delivered[p.flow] += p.bytes;
-            congestion_window_look(&w->flows[p.flow], &(struct line_socket){.queue_us = p.queue_us});
+            congestion_window_look(&w->flows[p.flow], &(struct congestion_socket){.queue_us = p.queue_us});
             congestion_window_delivered(&w->flows[p.flow], p.bytes, p.delay_us, w->now_us);
         }
         for (unsigned i = 0; i < w->flows_count; i++)
-            congestion_window_look(&w->flows[i], &(struct line_socket){0});
+            congestion_window_look(&w->flows[i], &(struct congestion_socket){0});
         bool sent = true;
         while (sent) {
             sent = false;
@@ -244,11 +244,11 @@ static void what_waits_in_the_socket_is_little(void **state)
     struct congestion_window *congestion = &w->flows[0];
     run(w, 10 * US);
     uint64_t flight = congestion_window_flight(congestion), rate = bits_per_s(congestion) / 8;
-    congestion_window_look(congestion, &(struct line_socket){.unsent = flight});
+    congestion_window_look(congestion, &(struct congestion_socket){.unsent = flight});
     assert_int_equal(congestion_window_now(congestion), flight);
-    congestion_window_look(congestion, &(struct line_socket){.unsent = flight / 10});
+    congestion_window_look(congestion, &(struct congestion_socket){.unsent = flight / 10});
     uint64_t room = congestion_window_now(congestion) - flight;
-    assert_in_range(room, 1, rate * LINE_QUEUE_MS / 1000);
+    assert_in_range(room, 1, rate * CONGESTION_QUEUE_MS / 1000);
     assert_true(congestion_window_now(congestion) > flight);
     congestion_window_sent(congestion, room, w->now_us); /* until the next look it counts as waiting */
     assert_int_equal(congestion_window_now(congestion), congestion_window_flight(congestion));
@@ -263,8 +263,8 @@ static uint64_t window_after_delay(bool retransmitted)
     for (int i = 0; i < 200; i++) { /* everything comes half a second late */
         w->now_us += 10000;
         congestion_window_sent(congestion, 10000, w->now_us);
-        congestion_window_look(congestion,
-                               &(struct line_socket){.retransmits = (uint64_t)i * retransmitted, .queue_us = 500000});
+        congestion_window_look(
+            congestion, &(struct congestion_socket){.retransmits = (uint64_t)i * retransmitted, .queue_us = 500000});
         congestion_window_delivered(congestion, congestion_window_flight(congestion),
                                     (uint32_t)(500000 - CLOCKS_DIFFER_US), w->now_us);
     }

@@ -334,7 +334,7 @@ static void what_is_no_admission_is_refused(void **state)
                 {"b", "b", 1, 0, "an address"},       {"b", "b:0", 1, 0, "an address"},
                 {"b", "b:70000", 1, 0, "an address"}, {"b", "b\n:1", 1, 0, "an address"},
                 {"b", ":1", 1, 0, "an address"},      {"b", "b:1x", 1, 0, "an address"},
-                {"b", "b:1", 0, 0, "an uplink"},      {"b", "b:1", 1, 4, "owner choice 4"}};
+                {"b", "b:1", 0, 0, "an uplink"},      {"b", "b:1", 1, 5, "owner choice 5"}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct wire_join in = admission();
         strcpy(in.name, rows[i].name);

@@ -323,6 +323,26 @@ static void who_takes_a_slot_begins_anew(void **state)
     end();
 }
 
+/* Else what is measured of our uplink would come to nonsense, and what status shows would fall. */
+static void what_was_sent_to_one_that_leaves_stays_counted(void **state)
+{
+    (void)state;
+    begin("objects-leaves", 3);
+    uint32_t p = shares_part(&a->parts, SMALL, C);
+    fill(slots_out(a->slots, SMALL, p), SMALL, C, 0);
+    struct wire_key out = contribution(SMALL, C, A, 0);
+    objects_send(a->objects, &out, C, a->now_ms);
+    isle_wait(played_heard_type(c, WIRE_CHUNK));
+    uint64_t sent = objects_sent_bytes(a->objects);
+    assert_int_equal(sent, SOME);
+    struct config config = isle_next_config(a);
+    isle_set_owners(&config, (const uint32_t[]){A, B}, 2, CONFIG_AWAY);
+    join_as(&config, C, "d");
+    isle_adopt(a, &config);
+    assert_int_equal(objects_sent_bytes(a->objects), sent);
+    end();
+}
+
 int main(void)
 {
     assert_ok(digest_init());
@@ -337,6 +357,7 @@ int main(void)
         cmocka_unit_test(a_slot_that_grows_is_not_written_by_what_filled_it_before),
         cmocka_unit_test(a_slot_does_not_grow_before_what_is_whole_in_it_was_judged),
         cmocka_unit_test(who_takes_a_slot_begins_anew),
+        cmocka_unit_test(what_was_sent_to_one_that_leaves_stays_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -445,7 +445,7 @@ static void a_state_on_its_way_is_not_asked_for_again(void **state)
     for (uint64_t now_ms = 200; now_ms < 120000; now_ms += 100) {
         for (uint32_t f = 0; f < 2; f++)
             if (sync_fetching_state(sync, f, &key))
-                sync_state_moves(sync, f);
+                sync_state_moves(sync, f, true);
         assert_int_equal(tick(sync, now_ms, SYNC_DO_FETCH), 0);
     }
     assert_int_equal(tick(sync, 200000, SYNC_DO_FETCH), 2); /* it stands still */

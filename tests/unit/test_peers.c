@@ -501,13 +501,17 @@ static void who_is_dialled_in_vain_says_so_and_need_not_own(void **state)
     assert_ok(mem_strdup("*:7600", &company.a->conf.listen));
     played_greet(company.b, company.a);
     assert_false(peers_undialled(company.a->peers));
-    for (int in_vain = 1; in_vain >= 0; in_vain--) {
+    static const uint8_t says[2][2] = {{CONFIG_OWNER_AUTO, CONFIG_OWNER_DIALS},
+                                       {CONFIG_OWNER_NO, CONFIG_OWNER_NO_DIALS}};
+    for (int k = 0; k < 4; k++) {
+        bool no = k / 2 != 0, in_vain = k % 2 == 0;
+        company.a->conf.owner = no ? CONFIG_OWNER_NO : CONFIG_OWNER_AUTO;
         played_beat(company.b);
-        company.b->out.heartbeat.undialled = in_vain == 1;
+        company.b->out.heartbeat.undialled = in_vain;
         company_say(company.b);
         isle_tick(company.a);
-        assert_int_equal(peers_undialled(company.a->peers), in_vain == 1);
-        uint8_t request = in_vain == 1 ? CONFIG_OWNER_DIALS : CONFIG_OWNER_AUTO;
+        assert_int_equal(peers_undialled(company.a->peers), in_vain);
+        uint8_t request = says[no][in_vain];
         isle_wait(played_heard_type(company.b, WIRE_HELLO) && company.b->in.hello.owner_choice == request);
     }
     company_end();

@@ -22,7 +22,7 @@ struct line {
     bool shuffled;               /* its ranges come in pieces, in any order */
     uint64_t far_ms;             /* from asking to the first byte */
     unsigned deaf;               /* so many requests are lost */
-    struct gather_range ranges[LINE_MAX];
+    struct piece_range ranges[LINE_MAX];
     uint64_t have[LINE_MAX];  /* of each */
     uint64_t ready[LINE_MAX]; /* likewise: when it begins to come; NEVER: the request was lost */
     size_t count;
@@ -92,7 +92,7 @@ static void take_off(struct line *line, size_t i)
 }
 
 /* What is asked for was missing, and of nobody else; what is dropped was asked for. */
-static void follow(enum piece_picker_do what, const struct gather_range *range)
+static void follow(enum piece_picker_do what, const struct piece_range *range)
 {
     struct line *line = &w.lines[range->peer];
     assert_true(range->count > 0 && range->count <= WIRE_LEAVES_MAX && range->first + range->count <= w.leaves);
@@ -133,12 +133,12 @@ static void follow(enum piece_picker_do what, const struct gather_range *range)
 static void ask(void)
 {
     enum piece_picker_do what;
-    struct gather_range range;
+    struct piece_range range;
     while (piece_picker_next(w.picker, w.now_ms, &what, &range))
         follow(what, &range);
 }
 
-static void note_here(const struct gather_range *range, uint64_t have)
+static void note_here(const struct piece_range *range, uint64_t have)
 {
     for (uint32_t k = range->first; k < range->first + range->count; k++) {
         uint64_t end = (uint64_t)(k + 1) * LEAF < w.bytes ? (uint64_t)(k + 1) * LEAF : w.bytes;
@@ -161,7 +161,7 @@ static void bring(uint32_t peer, uint64_t budget)
 {
     struct line *line = &w.lines[peer];
     for (size_t which; budget > 0 && (which = next_of(line)) < line->count;) {
-        const struct gather_range range = line->ranges[which];
+        const struct piece_range range = line->ranges[which];
         uint8_t *to;
         uint64_t bytes, at = line->have[which], from = (uint64_t)range.first * LEAF + at;
         assert_true(piece_picker_place(w.picker, &range, &to, &bytes));
@@ -430,7 +430,7 @@ static void who_is_condemned_is_asked_for_nothing(void **state)
     add(1, 1 << 20);
     ask();
     assert_int_equal(w.lines[1].count, PIECE_PICKER_ASKS);
-    struct gather_range range = w.lines[1].ranges[0], other = range;
+    struct piece_range range = w.lines[1].ranges[0], other = range;
     uint8_t *to;
     uint64_t bytes;
     piece_picker_condemn(w.picker, 1);
@@ -442,6 +442,25 @@ static void who_is_condemned_is_asked_for_nothing(void **state)
     assert_int_equal(w.lines[1].sent, 0);
     other.peer = 0;
     assert_false(piece_picker_place(w.picker, &other, &to, &bytes)); /* all is here */
+    teardown();
+}
+
+/* As many more come as it has places for sources: what the first one brought is here all the same. */
+static void what_is_here_is_told_when_its_source_has_gone(void **state)
+{
+    (void)state;
+    setup(50 * LEAF);
+    add(0, 1 << 20);
+    ask();
+    run(100);
+    uint64_t here = piece_picker_bytes(w.picker);
+    assert_true(here > 0 && !piece_picker_whole(w.picker));
+    for (uint32_t peer = 0; peer <= PIECE_PICKER_SOURCES_MAX; peer++) {
+        assert_true(piece_picker_add(w.picker, 100 + peer, w.now_ms));
+        piece_picker_lose(w.picker, peer == 0 ? 0 : 99 + peer);
+    }
+    assert_int_equal(piece_picker_bytes(w.picker), here);
+    assert_int_equal(piece_picker_givers(w.picker), 1);
     teardown();
 }
 
@@ -534,6 +553,7 @@ int main(void)
         cmocka_unit_test(a_liar_is_found_at_the_leaf_and_not_asked_again),
         cmocka_unit_test(where_all_lie_nothing_is_whole),
         cmocka_unit_test(who_is_condemned_is_asked_for_nothing),
+        cmocka_unit_test(what_is_here_is_told_when_its_source_has_gone),
         cmocka_unit_test(who_stands_still_is_passed_over_while_there_is_another),
         cmocka_unit_test(at_the_end_nobody_waits_for_the_slowest),
         cmocka_unit_test(any_mixture_ends_with_the_right_bytes),

@@ -608,6 +608,7 @@ static bool asks_and_is_refused(void)
         return false;
     struct sync_event refused = {.type = SYNC_EV_NOT_AVAILABLE, .member = fetch->member, .key = fetch->key};
     last_asked = fetch->member;
+    sync_state_moves(talk_sync, 0, false); /* as the daemon says while it asks for one */
     talk_happens(refused);
     return true;
 }
@@ -761,7 +762,7 @@ static void a_state_that_came_half_way_is_asked_for_anew(void **state)
     assert_non_null(fetch);
     struct sync_event ends = {.type = SYNC_EV_NOT_AVAILABLE, .member = fetch->member, .key = fetch->key};
     for (int t = 0; t < 40; t++) {
-        sync_state_moves(talk_sync, 0);
+        sync_state_moves(talk_sync, 0, true);
         talk_tick(1000);
     }
     talk_happens(ends);

@@ -289,14 +289,14 @@ static void a_state_on_its_way_outlives_an_epoch_and_a_cut(void **state)
     talk_begin_epoch(&config);
     talk_tick(100);
     assert_null(talk_ordered(SYNC_DO_FETCH));
-    sync_state_moves(talk_sync, 0);
+    sync_state_moves(talk_sync, 0, true);
     talk_goes_away(0);
     for (uint32_t i = 1; i < 4; i++)
         says(i, 'a', 31);
     for (int t = 0; t < 40; t++) {
         talk_tick(1000);
         assert_null(talk_ordered(SYNC_DO_FETCH));
-        sync_state_moves(talk_sync, 0);
+        sync_state_moves(talk_sync, 0, true);
     }
     struct wire_key key;
     assert_true(sync_fetching_state(talk_sync, 0, &key));

@@ -655,6 +655,8 @@ static void what_nobody_has_is_told_to_the_core(void **state)
     struct wire_key first = head_key(LARGE, B), second = head_key(LARGE, C);
     isle_wait(played_heard_of(b, WIRE_FETCH, &first));
     isle_wait(played_heard_of(c, WIRE_FETCH, &second));
+    assert_true(objects_receiving(a->objects, &first) &&
+                !objects_state_comes(a->objects, &first)); /* asked for alone */
     played_say_done(b, A, &first, WIRE_NOT_AVAILABLE);
     played_say_done(c, A, &second, WIRE_NOT_AVAILABLE);
     assert_core_is_told(LARGE, B);
@@ -667,6 +669,7 @@ static void what_nobody_has_is_told_to_the_core(void **state)
     isle_wait((played_heard_type(b, WIRE_FETCH) && b->in.fetch.key.kind == WIRE_LEAVES));
     const struct wire_key leaves = b->in.fetch.key;
     assert_non_null(slots_state(a->slots, LARGE));
+    assert_true(objects_state_comes(a->objects, &first));
     played_say_done(b, A, &leaves, WIRE_NOT_AVAILABLE);
     isle_wait(played_heard_of(b, WIRE_FETCH, &first) || (a->now_ms += 100, isle_tick(a), false));
     played_say_done(b, A, &first, WIRE_NOT_AVAILABLE);

@@ -294,7 +294,8 @@ static void object_in(struct engine *engine, const struct event *event)
     if (event->object.key.kind == WIRE_PLAN)
         plan_in(engine, event->member, event);
     else
-        rounds_object_in(engine->run.rounds, event->member, &event->object.key, event->object.bytes);
+        rounds_object_in(engine->run.rounds, event->member, &event->object.key, event->object.bytes,
+                         event->object.excused);
 }
 
 /* ---- what the core reports of our own fragments, in words ---- */
@@ -310,7 +311,7 @@ static void tell_diverged(const struct sync_action *action, const char *peer)
                   action->fragment, action->version, peer);
 }
 
-/* `peer`: the name of the member it is about; NULL: ourselves. */
+/* `peer`: the name of the member it is about; NULL: ourselves, or one that has left. */
 static void tell_report(const struct sync *sync, const struct sync_action *action, const char *peer)
 {
     switch (action->report) {
@@ -327,7 +328,9 @@ static void tell_report(const struct sync *sync, const struct sync_action *actio
                  peer);
         break;
     case SYNC_REPORT_REPAIRED:
-        if (peer == NULL)
+        if (action->member == SYNC_NOBODY)
+            log_info("fragment %" PRIu32 " now holds the state of an island that has left", action->fragment);
+        else if (peer == NULL)
             log_info("fragment %" PRIu32 " now holds what our ledger leads to", action->fragment);
         else
             log_info("fragment %" PRIu32 " now holds island %s's state", action->fragment, peer);
@@ -348,7 +351,9 @@ static void carry_report(struct engine *engine, const struct sync_action *action
         peers_diverged(engine->peers, action->member, action->fragment);
     else
         tell_report(engine->run.sync, action,
-                    action->member == view->self ? NULL : view->members[action->member].as.name);
+                    action->member == view->self || action->member == SYNC_NOBODY
+                        ? NULL
+                        : view->members[action->member].as.name);
 }
 
 static void order_encode(struct engine *engine, uint32_t f, uint64_t version)
@@ -433,9 +438,13 @@ static enum err switch_epoch(struct engine *engine, struct config *config, const
         for (uint32_t f = 0; f < runplan_fragments(&engine->run); f++)
             apply_post_held(engine->run.rounds->context, f);
     }
-    for (uint32_t i = 0; i < engine->configs.view.count; i++)
-        if (bitset_has(&changes.removed, i))
-            view_release(&engine->configs.view, i);
+    for (uint32_t i = 0; i < engine->configs.view.count; i++) {
+        if (!bitset_has(&changes.removed, i))
+            continue;
+        if (engine->told && engine->run.rounds != NULL)
+            rounds_forget(engine->run.rounds, i);
+        view_release(&engine->configs.view, i);
+    }
     if (engine->run.certificates != NULL)
         certificates_begin_epoch(engine->run.certificates);
     return membership_host_begin(engine->host, engine->now_ms);
@@ -781,11 +790,11 @@ static void tick_islands(struct engine *engine)
 static void tick(struct engine *engine)
 {
     engine->tick_ms = engine->now_ms + TICK_MS;
+    watch_states(engine); /* before the core looks: of a state that is half here another version is not asked for */
     step_sync(engine, &(struct sync_event){.type = SYNC_EV_TICK});
     drain(engine);
     if (engine->told)
         tell_expectation(engine);
-    watch_states(engine);
     if (engine->listens_ms != 0)
         tick_islands(engine);
     stepped(engine, "the tick of the other islands");

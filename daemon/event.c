@@ -55,6 +55,12 @@ enum err events_reserve(struct events *events, uint32_t fragments, uint32_t memb
     return room > events->room ? make_room(events, room) : ERR_OK;
 }
 
+enum err events_more(struct events *events, uint32_t count)
+{
+    size_t room = 2 * (events->count + count);
+    return room > events->room ? make_room(events, 2 * room) : ERR_OK;
+}
+
 void event_post(struct events *events, const struct event *event)
 {
     assert(events->count < events->room);

@@ -72,6 +72,7 @@ struct event {
             struct wire_key key;
             uint64_t bytes;
             enum wire_done done;
+            bool excused; /* a state: proved without our signature, which was excused then (sync_excused()) */
         } object;
     };
 };
@@ -84,6 +85,10 @@ void events_free(struct events *events);
 
 /* Room for what one input can cause in a run of this size; queued events stay. ERR_NOMEM: the room is as before. */
 ERR_MUST_CHECK enum err events_reserve(struct events *events, uint32_t fragments, uint32_t members);
+
+/* Room for so many events besides, and for as many again: where one input tells of every part of a fragment, or of all
+ * fragments. ERR_NOMEM: the room is as before. */
+ERR_MUST_CHECK enum err events_more(struct events *events, uint32_t count);
 
 void event_post(struct events *events, const struct event *event);
 void event_post_sync(struct events *events, const struct sync_event *event);

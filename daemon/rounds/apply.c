@@ -178,8 +178,13 @@ uint32_t apply_find_held(const struct round_context *context, uint32_t f, uint64
     return found;
 }
 
+/* A new epoch, or a start, tells of all parts of all fragments before any is taken in. */
 void apply_tell_held(struct round_context *context, const struct result_id *held, uint32_t count)
 {
+    if (events_more(context->conf.events, count) != ERR_OK) {
+        event_post_fatal(context->conf.events, err_text());
+        return;
+    }
     for (uint32_t i = 0; i < count; i++)
         round_context_post(context, &(struct sync_event){.type = SYNC_EV_STORED,
                                                          .fragment = held[i].fragment,

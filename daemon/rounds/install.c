@@ -202,7 +202,7 @@ static void begin(struct install *install, struct install_job *j)
                              j->own ? done_repair : done_install);
 }
 
-void install_state_in(struct install *install, uint32_t peer, const struct wire_key *key, uint64_t bytes)
+void install_state_in(struct install *install, uint32_t peer, const struct wire_key *key, uint64_t bytes, bool excused)
 {
     struct round_context *context = install->context;
     struct install_job *j = round_context_job(context, &install->jobs);
@@ -218,9 +218,8 @@ void install_state_in(struct install *install, uint32_t peer, const struct wire_
     j->expects = said.hash_known && said.version == key->version;
     j->hash = said.hash;
     certificate_rule_of(context->conf.parts->config_log, key->fragment, key->version, &j->rule);
-    j->excused = sync_excused(context->conf.sync, key->fragment, key->version, round_context_self(context))
-                     ? round_context_id(context)
-                     : CERTIFICATE_NOBODY;
+    excused = excused || sync_excused(context->conf.sync, key->fragment, key->version, round_context_self(context));
+    j->excused = excused ? round_context_id(context) : CERTIFICATE_NOBODY;
     begin(install, j);
 }
 

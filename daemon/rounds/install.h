@@ -15,7 +15,8 @@ struct install;
 ERR_MUST_CHECK enum err install_new(struct round_context *context, struct keep *keep, struct install **out);
 void install_free(struct install *install);
 /* A state lies whole in its memory: taken over now, or when nobody reads the anchor. */
-void install_state_in(struct install *install, uint32_t peer, const struct wire_key *key, uint64_t bytes);
+/* `excused`: its head was proved without our signature (sync_excused()), and so is all of it. */
+void install_state_in(struct install *install, uint32_t peer, const struct wire_key *key, uint64_t bytes, bool excused);
 /* Where checkpoint and ledger lead, beside the state in memory: SYNC_EV_REPLAYED or SYNC_EV_UNPROVEN. */
 void install_replay(struct install *install, uint32_t f, uint64_t version);
 /* The same, put in the place of the state in memory: SYNC_EV_INSTALLED or SYNC_EV_UNPROVEN. */

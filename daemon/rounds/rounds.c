@@ -68,19 +68,24 @@ enum err rounds_members(struct rounds *rounds, uint32_t count)
     return standing_members(&rounds->context->standing, count);
 }
 
+void rounds_forget(struct rounds *rounds, uint32_t member)
+{
+    standing_forget(&rounds->context->standing, member);
+}
+
 void rounds_begin(struct rounds *rounds, uint32_t f, const struct digest *hash)
 {
     rounds->context->fragments[f].state = (struct store_fragment){.hash = *hash};
 }
 
-void rounds_object_in(struct rounds *rounds, uint32_t peer, const struct wire_key *key, uint64_t bytes)
+void rounds_object_in(struct rounds *rounds, uint32_t peer, const struct wire_key *key, uint64_t bytes, bool excused)
 {
     if (key->kind == WIRE_CONTRIBUTION)
         reduce_contribution_in(rounds->reduce, peer, key, bytes);
     else if (key->kind == WIRE_RESULT)
         apply_result_in(rounds->apply, peer, key, bytes);
     else
-        install_state_in(rounds->install, peer, key, bytes);
+        install_state_in(rounds->install, peer, key, bytes, excused);
 }
 
 void rounds_unread(struct rounds *rounds, uint32_t f)

@@ -54,10 +54,12 @@ void rounds_free(struct rounds *rounds);
 /* Room for members in slots 0 to `count` - 1 (BITSET_MAX at most), at any time; the view's are there from the
  * beginning. ERR_NOMEM: for as many as before, or more. */
 ERR_MUST_CHECK enum err rounds_members(struct rounds *rounds, uint32_t count);
+/* The member of that slot has left: what is known of it is not another's, who gets the slot. */
+void rounds_forget(struct rounds *rounds, uint32_t member);
 /* The run begins here: fragment `f` is at version 0 with this hash. */
 void rounds_begin(struct rounds *rounds, uint32_t f, const struct digest *hash);
 /* An object of a peer lies whole in its slot: checked, then EVENT_JUDGED and what the core wants to know. */
-void rounds_object_in(struct rounds *rounds, uint32_t peer, const struct wire_key *key, uint64_t bytes);
+void rounds_object_in(struct rounds *rounds, uint32_t peer, const struct wire_key *key, uint64_t bytes, bool excused);
 /* Nobody reads the anchor any more (EVENT_UNREAD): goes on with what waited for that. */
 void rounds_unread(struct rounds *rounds, uint32_t f);
 /* Once a tick. `uplink_bits`: per second, as measured; 0: not known. */

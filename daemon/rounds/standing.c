@@ -24,6 +24,12 @@ enum err standing_members(struct standing *standing, uint32_t count)
     return ERR_OK;
 }
 
+void standing_forget(struct standing *standing, uint32_t member)
+{
+    if (member < standing->count)
+        standing->members[member] = (struct standing_member){0};
+}
+
 static void tell_outlier(struct standing_member *member, const char *name, const struct wire_contributor *contributor,
                          uint32_t f, uint64_t version, uint64_t now_ms)
 {

@@ -33,6 +33,8 @@ struct standing {
 void standing_deinit(struct standing *standing);
 /* For members 0 to `count` - 1, who are never taken away. ERR_NOMEM. */
 ERR_MUST_CHECK enum err standing_members(struct standing *standing, uint32_t count);
+/* The slot is another member's from now on. */
+void standing_forget(struct standing *standing, uint32_t member);
 /* Whom a result of fragment `f`, version `version`, counts, and how. `tell`: it is news, and goes to the log. */
 void standing_note(struct standing *standing, const struct view *view, const struct wire_meta *meta, uint32_t f,
                    uint64_t version, uint64_t now_ms, bool tell);

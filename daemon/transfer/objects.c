@@ -387,6 +387,24 @@ static void use_served(struct served *slot, uint32_t peer, const struct wire_key
     slot->key = *key;
 }
 
+/* Of the version after ours, the result that counts here: its owner may have made two, and this one has been taken for
+ * what is to be carried. */
+static bool held_here(const struct objects *objects, const struct wire_key *key, struct result_id *out)
+{
+    const struct sync *sync = objects->plan.sync;
+    const struct version_part *parts;
+    bool acknowledged;
+    uint32_t count =
+        key->version == sync_own(sync, key->fragment).version + 1 ? sync_parts(sync, key->fragment, &parts) : 0;
+    for (uint32_t p = 0; p < count; p++) {
+        *out = parts[p].id;
+        if (out->owner == key->owner && out->epoch == key->epoch &&
+            sync_held(sync, key->fragment, p, &out->digest, &acknowledged))
+            return true;
+    }
+    return false;
+}
+
 /* The result that a key asks for: of a version that we have made, the one that it is made of. */
 static bool which_result(const struct objects *objects, const struct wire_key *key, struct result_id *out)
 {
@@ -395,7 +413,7 @@ static bool which_result(const struct objects *objects, const struct wire_key *k
     struct result_id like = {
         .fragment = key->fragment, .owner = key->owner, .version = key->version, .epoch = key->epoch};
     if (ledger_commit_of(ledger, key->fragment, key->version, &commit) != ERR_OK)
-        return results_find(ledger, &like, out);
+        return held_here(objects, key, out) || results_find(ledger, &like, out);
     for (uint32_t p = 0; p < commit.parts_count; p++) {
         *out = commit.parts[p];
         if (result_id_same_part(out, &like))

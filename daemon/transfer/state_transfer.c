@@ -38,6 +38,7 @@ struct chase {
     bool asking; /* it is its turn */
     bool handed; /* all of it is there, and being taken over */
     struct wire_key key;
+    bool excused;    /* the head was proved without our signature: all of it is judged as the head was */
     uint32_t member; /* whom the core heard it of */
     struct digest hash;
     struct bitset asked, refused, bad, slow; /* for the head; who does not have it, whose was none, whose took long */
@@ -461,12 +462,13 @@ enum xfer_verdict state_transfer_offered(struct state_transfer *state_transfer, 
     return XFER_ANSWER;
 }
 
-static struct state_expected expected_of(const struct state_transfer *state_transfer, const struct chase *chase,
+static struct state_expected expected_of(const struct state_transfer *state_transfer, struct chase *chase,
                                          struct certificate_rule *rule)
 {
     const struct state_transfer_conf *conf = &state_transfer->conf;
     uint32_t f = chase->key.fragment, self = conf->view->self;
     bool excused = sync_excused(conf->sync, f, chase->key.version, self);
+    chase->excused = excused;
     certificate_rule_of(conf->config_log, f, chase->key.version, rule);
     return (struct state_expected){.version = chase->key.version,
                                    .steps = (uint64_t)conf->spec->steps,
@@ -527,11 +529,12 @@ static void hand_on(struct state_transfer *state_transfer, struct chase *chase)
              chase->key.fragment, chase->key.version, (double)(state_transfer->now_ms - chase->begin_ms) / 1000, here,
              piece_picker_givers(chase->picker), again);
     chase->handed = true;
-    event_post(state_transfer->conf.events,
-               &(struct event){.type = EVENT_OBJECT,
-                               .fragment = chase->key.fragment,
-                               .member = chase->member,
-                               .object = {.key = chase->key, .bytes = chase->opened.object_bytes}});
+    event_post(
+        state_transfer->conf.events,
+        &(struct event){.type = EVENT_OBJECT,
+                        .fragment = chase->key.fragment,
+                        .member = chase->member,
+                        .object = {.key = chase->key, .bytes = chase->opened.object_bytes, .excused = chase->excused}});
 }
 
 static void leaves_in(struct state_transfer *state_transfer, struct chase *chase, uint32_t peer,

@@ -159,7 +159,7 @@ bool sync_commit_stored(struct sync *sync, uint32_t f, const struct sync_event *
 }
 
 /* From the last one on, so that those of one owner are found in the order they were said. */
-static void hold(struct sync_holding *holding, const struct wire_held *held, uint32_t count)
+static void hold(struct sync_tags *holding, const struct wire_held *held, uint32_t count)
 {
     holding->count = count;
     memset(holding->first, 0, sizeof holding->first);
@@ -173,7 +173,7 @@ static void hold(struct sync_holding *holding, const struct wire_held *held, uin
 
 void sync_commit_heard(struct sync *sync, uint32_t f, uint32_t member, const struct wire_held *held, uint32_t count)
 {
-    struct sync_holding *holding = sync->peers[member].reports;
+    struct sync_tags *holding = sync->peers[member].reports;
     struct sync_parts *parts = &sync->fragments[f].parts;
     if (parts->acknowledged != parts->held && surely_applied(sync, f))
         parts->acknowledged = parts->held;
@@ -184,7 +184,7 @@ void sync_commit_heard(struct sync *sync, uint32_t f, uint32_t member, const str
 
 void sync_commit_forget(struct sync *sync, uint32_t member)
 {
-    struct sync_holding *holding = sync->peers[member].reports;
+    struct sync_tags *holding = sync->peers[member].reports;
     for (uint32_t f = 0; holding != NULL && f < sync->conf.fragments_count; f++)
         holding[f].count = 0;
 }
@@ -193,7 +193,7 @@ void sync_commit_forget(struct sync *sync, uint32_t member)
  */
 static const struct wire_held *said(const struct sync *sync, uint32_t f, uint32_t member, uint32_t owner, uint32_t nth)
 {
-    const struct sync_holding *holding = sync->peers[member].reports;
+    const struct sync_tags *holding = sync->peers[member].reports;
     if (holding == NULL || holding[f].count == 0)
         return NULL;
     holding += f;

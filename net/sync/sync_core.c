@@ -41,7 +41,7 @@ uint64_t sync_core_bytes(uint64_t slots, uint64_t fragments, uint64_t keepers)
     uint64_t member =
         sizeof(struct sync_member) + sizeof(uint32_t) + fragments * (sizeof(struct wire_standing) + sizeof(uint64_t));
     return sizeof(struct sync) + ring_room(slots, fragments) * sizeof(struct sync_action) + fragments * fragment +
-           slots * member + keepers * fragments * sizeof(struct sync_holding);
+           slots * member + keepers * fragments * sizeof(struct sync_tags);
 }
 
 static enum err grow_ring(struct sync *sync, uint32_t slots)
@@ -104,6 +104,20 @@ static void age_member(struct sync *sync, uint32_t slot)
     }
 }
 
+/* Whose slot it is no more gives no state: another one is asked, unless it comes from others already. */
+static void forget_source(struct sync *sync, uint32_t slot)
+{
+    for (uint32_t f = 0; f < sync->conf.fragments_count; f++) {
+        struct sync_fragment *fragment = &sync->fragments[f];
+        if (fragment->lost_to == slot)
+            fragment->lost_to = SYNC_NOBODY;
+        if (fragment->state_from != slot)
+            continue;
+        fragment->state_from = SYNC_NOBODY;
+        fragment->fetch_ms = fragment->state == SYNC_REPAIR ? sync->now_ms : fragment->fetch_ms;
+    }
+}
+
 enum err sync_core_set_view(struct sync *sync, const struct sync_view *view)
 {
     if (view->slots == 0 || view->slots > SYNC_MEMBERS_MAX || view->self >= view->slots ||
@@ -113,8 +127,10 @@ enum err sync_core_set_view(struct sync *sync, const struct sync_view *view)
     TRY(grow_slots(sync, view->slots));
     for (uint32_t i = 0; i < sync->slots_room; i++) {
         bool used = i < view->slots && bitset_has(&view->members, i);
-        if (sync->peers[i].fragments != NULL && (!used || sync->ids[i] != view->ids[i]))
+        if (sync->peers[i].fragments != NULL && (!used || sync->ids[i] != view->ids[i])) {
             drop_member(&sync->peers[i]);
+            forget_source(sync, i);
+        }
         if (!used)
             continue;
         TRY(alloc_member(sync, view, i));

@@ -54,8 +54,9 @@ struct sync_beyond {
     struct bitset asked; /* members that were */
 };
 
-/* What a voter says it holds of the version after its own; found by owner, in the order it was said, as 1 + index. */
-struct sync_holding {
+/* What a voter says it holds of the version after its own, by the tags that heartbeats have (a PROMISE names all of it:
+ * struct holding); found by owner, in the order it was said, as 1 + index. */
+struct sync_tags {
     uint32_t count;
     struct wire_held held[VERSION_PARTS_MAX];
     uint8_t first[VERSION_PARTS_MAX]; /* by the owner's id modulo VERSION_PARTS_MAX; 0: none */
@@ -162,8 +163,8 @@ struct sync_member {
     struct sync_conduct conduct;     /* as long as it is a member */
     struct grace grace;              /* with a quorum: how late its contributions to our shards are */
     struct wire_standing *fragments; /* NULL: nobody has this slot */
-    uint64_t *without;            /* [fragments]: parts of the next version that it was asked for and does not have */
-    struct sync_holding *reports; /* [fragments]; of full voters; NULL of others */
+    uint64_t *without;         /* [fragments]: parts of the next version that it was asked for and does not have */
+    struct sync_tags *reports; /* [fragments]; of full voters; NULL of others */
 };
 
 struct sync {

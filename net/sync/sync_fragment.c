@@ -116,10 +116,15 @@ static void repair(struct sync *sync, uint32_t f, const struct sync_event *event
     /* A contribution in flight is void, and the next one takes its memory. */
     sync_core_put_version(sync, SYNC_DO_RETIRE, f, fragment->own.version + 1);
     sync_core_announce(sync); /* nobody is to ask us for the state */
-    if (event->member == sync_core_self(sync))
+    if (event->member == sync_core_self(sync)) {
         sync_fragment_repair(sync, f);
-    else
+    } else if (event->member != SYNC_NOBODY) {
         sync_fragment_ask_for_state(sync, f, event->member);
+    } else { /* it has left since: with the next tick somebody else is asked */
+        fragment->state_key = (struct wire_key){0};
+        fragment->state_from = SYNC_NOBODY;
+        fragment->fetch_ms = sync->now_ms;
+    }
 }
 
 /* Not now: after the step that is under way. */

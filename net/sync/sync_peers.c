@@ -513,7 +513,8 @@ void sync_peers_not_available(struct sync *sync, const struct sync_event *event)
         return;
     struct sync_fragment *fragment = &sync->fragments[key->fragment];
     if (key->kind == WIRE_STATE) {
-        if (fragment->state == SYNC_REPAIR && event->member == fragment->state_from &&
+        bool ours = event->member == fragment->state_from || fragment->state_from == SYNC_NOBODY;
+        if (fragment->state == SYNC_REPAIR && ours &&
             wire_key_equal(key, &fragment->state_key)) { /* it moved on, or is busy, or cannot prove it: ask again */
             fragment->fetch_ms = sync->now_ms + STATE_MOVED_MS;
             fragment->refused = true;

@@ -605,7 +605,7 @@ void rig_bring(struct rig *rig, uint32_t peer, const struct rig_object *object)
         assert_ok(slots_take_state(rig->slots, key->fragment, object->bytes, &state));
         memcpy(state, object->byte, object->bytes);
     }
-    rounds_object_in(rig->rounds, peer, key, object->bytes);
+    rounds_object_in(rig->rounds, peer, key, object->bytes, rig->excused);
     rig_drain(rig);
 }
 

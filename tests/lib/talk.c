@@ -128,8 +128,9 @@ static struct sync_view view_of(uint32_t self)
 {
     uint32_t slots = 0;
     self_slot = self;
-    while (slots < TALK_MEMBERS_MAX && config_member(config_log_last(talk_config_log), ids[slots]) != NULL)
-        slots++;
+    for (uint32_t i = 0; i < TALK_MEMBERS_MAX; i++)
+        if (config_member(config_log_last(talk_config_log), ids[i]) != NULL)
+            slots = i + 1; /* of one that has left there is none */
     return roster_view(talk_config_log, self, ids, slots);
 }
 

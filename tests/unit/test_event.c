@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "daemon/event.h"
+#include "net/config/config_log.h"
 #include "tests/lib/aborts.h"
 #include "tests/lib/outofmem.h"
 
@@ -158,6 +159,26 @@ static void there_is_room_for_what_one_input_causes_in_the_largest_run(void **st
     events_free(events);
 }
 
+/* As many owners as there can be hold all parts of all fragments up: a new epoch tells of each. */
+static void there_is_room_for_every_part_of_every_fragment(void **state)
+{
+    (void)state;
+    struct events *events = queue();
+    uint32_t posted = 0, taken = 0;
+    assert_ok(events_reserve(events, 40, 64));
+    for (uint32_t f = 0; f < 40; f++) {
+        assert_ok(events_more(events, VERSION_PARTS_MAX));
+        for (uint32_t p = 0; p < VERSION_PARTS_MAX; p++)
+            post_number(events, posted++);
+    }
+    for (uint32_t k = 0; k < 4 * 40 + 2 * 64; k++) /* and for what else one input causes */
+        post_number(events, posted++);
+    while (taken < posted)
+        assert_number(events, taken++);
+    assert_empty(events);
+    events_free(events);
+}
+
 static void overrun(void *events)
 {
     for (uint32_t i = 0; i < 1 << 20; i++)
@@ -250,6 +271,7 @@ int main(void)
         cmocka_unit_test(however_often_the_ring_goes_round_all_come_once_and_in_order),
         cmocka_unit_test(what_follows_from_an_event_waits_its_turn),
         cmocka_unit_test(a_queue_that_grows_keeps_what_is_in_it),
+        cmocka_unit_test(there_is_room_for_every_part_of_every_fragment),
         cmocka_unit_test(there_is_room_for_what_one_input_causes_in_the_largest_run),
         cmocka_unit_test(a_queue_that_is_overrun_ends_the_process_rather_than_lose_one),
         cmocka_unit_test(the_first_reason_to_end_is_kept_and_told_once),

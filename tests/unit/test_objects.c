@@ -415,6 +415,28 @@ static void a_result_comes_from_the_slot_only_when_it_stands_there(void **state)
     end();
 }
 
+/* Whose owner made two, the core has taken this one for what is to be carried, and who asks needs it. */
+static void of_two_results_of_a_part_the_one_that_counts_is_given(void **state)
+{
+    (void)state;
+    for (int counts = 0; counts < 2; counts++) {
+        begin("objects-two");
+        struct wire_key key = result_of(SMALL, 1, B);
+        struct result_id two[2];
+        for (int k = 0; k < 2; k++)
+            two[k] = made_append(a->ledger, SMALL, 1, B, pattern + k * SOME, SOME);
+        isle_step(a, &(struct sync_event){.type = SYNC_EV_STORED,
+                                          .fragment = SMALL,
+                                          .version = 1,
+                                          .owner = B,
+                                          .hash = two[counts].digest,
+                                          .member = SYNC_NOBODY});
+        played_say_fetch(b, A, &key);
+        assert_hears(b, &key, (size_t)counts * SOME, SOME);
+        end();
+    }
+}
+
 static void what_is_nowhere_is_not_available(void **state)
 {
     (void)state;
@@ -564,6 +586,7 @@ int main(void)
         cmocka_unit_test(a_peer_that_restarts_ends_its_transfers_and_no_other_peers),
         cmocka_unit_test(old_results_come_from_the_ledger),
         cmocka_unit_test(a_result_comes_from_the_slot_only_when_it_stands_there),
+        cmocka_unit_test(of_two_results_of_a_part_the_one_that_counts_is_given),
         cmocka_unit_test(what_is_nowhere_is_not_available),
         cmocka_unit_test(what_is_fetched_and_not_there_is_told_to_the_core),
         cmocka_unit_test(contributions_are_taken_in_as_the_core_wants_them),

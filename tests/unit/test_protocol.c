@@ -729,6 +729,36 @@ static void who_goes_by_results_goes_on_by_them(void **state)
     assert_int_equal(version, 4 + 6);
 }
 
+/* While our snapshot is encoded it turns out that our state is wrong, and whose state is to be had is taken off the
+ * roster before the snapshot is: whoever has its slot then, or nobody, is not asked for it. */
+static void whose_state_was_wanted_may_leave_the_roster(void **state)
+{
+    (void)state;
+    for (int asked = 0; asked < 2; asked++) {
+        talk_among(3, 2, 3, 4, (struct owner_rule){0});
+        if (asked == 0) {
+            talk_happens((struct sync_event){.type = SYNC_EV_TRAINER_UP, .version = sync_own(talk_sync, 0).version});
+            talk_happens((struct sync_event){.type = SYNC_EV_SNAPSHOT});
+            assert_int_equal(sync_state(talk_sync, 0), SYNC_ENCODING);
+        }
+        talk_happens((struct sync_event){.type = SYNC_EV_LOST, .member = 1});
+        struct config config = talk_draft();
+        config.members[1] = config.members[2];
+        config.members_count = 2;
+        roster_map_owners(&config);
+        talk_begin_epoch(&config);
+        if (asked == 0)
+            talk_happens((struct sync_event){.type = SYNC_EV_ENCODED});
+        assert_int_equal(sync_state(talk_sync, 0), SYNC_REPAIR);
+        talk_is_at(0, 5);
+        talk_follows(0);
+        const struct sync_action *fetch = next_request();
+        assert_non_null(fetch);
+        assert_int_equal(fetch->member, 0);
+        talk_ends(NULL);
+    }
+}
+
 /* They said that they were further, and take it back when we have begun to ask. None of them can prove even what we
  * have: who could may have begun to ask, too. */
 static void a_state_that_is_ours_again_is_not_asked_for_without_end(void **state)
@@ -890,6 +920,7 @@ int main(void)
         cmocka_unit_test_teardown(a_state_that_nobody_proves_is_tried_for_a_while, talk_ends),
         cmocka_unit_test_teardown(a_state_whose_proof_is_lost_is_left_for_results, talk_ends),
         cmocka_unit_test_teardown(who_is_far_behind_goes_by_results_where_no_state_is_proved, talk_ends),
+        cmocka_unit_test_teardown(whose_state_was_wanted_may_leave_the_roster, talk_ends),
         cmocka_unit_test_teardown(who_goes_by_results_goes_on_by_them, talk_ends),
         cmocka_unit_test_teardown(a_state_that_is_ours_again_is_not_asked_for_without_end, talk_ends),
         cmocka_unit_test_teardown(a_state_that_came_half_way_is_asked_for_anew, talk_ends),

@@ -192,6 +192,31 @@ static void assert_refused(struct rig *rig, struct replica *before, const struct
     assert_false(rig_all_zero(replica_residual(rig->replica, 1), rig_values(rig, 1)));
 }
 
+/* Ours was excused when its head came; others that are there since are no reason to throw all of it away. */
+static void a_state_is_judged_as_its_head_was(void **state)
+{
+    (void)state;
+    static struct rig_object good;
+    struct bitset one = RIG_SET(0), all = bitset_first(MEMBERS);
+    struct replica *twin;
+    struct digest hash;
+    struct rig *rig = rig_new("install-excused", coarse, MEMBERS, SELF, 0);
+    rig_round(rig, 1, &all);
+    rig_make_state(rig, 1, 0.5f, &twin, &good);
+    assert_ok(replica_hash(twin, 1, 1, RIG_STATE_STEP, &hash));
+    rig_diverge(rig, 1, twin);
+    rig_certify(rig, &hash, &one, &good);
+    for (int excused = 0; excused < 2; excused++) {
+        rig_forget(rig);
+        rig->excused = excused != 0;
+        rig_bring(rig, 0, &good);
+        rig_settle(rig);
+        assert_int_equal(rig_told_count(rig, SYNC_EV_INSTALLED), excused);
+    }
+    replica_free(twin);
+    rig_close(rig);
+}
+
 static void a_state_that_no_majority_certifies_is_refused(void **state)
 {
     (void)state;
@@ -433,6 +458,7 @@ int main(void)
         cmocka_unit_test(initial_tensors_are_version_0),
         cmocka_unit_test(a_state_of_a_peer_takes_the_place_of_ours),
         cmocka_unit_test(what_was_on_its_way_is_counted_where_the_state_says_so),
+        cmocka_unit_test(a_state_is_judged_as_its_head_was),
         cmocka_unit_test(a_state_that_no_majority_certifies_is_refused),
         cmocka_unit_test(a_state_waits_for_readers),
         cmocka_unit_test(a_state_and_an_outer_step_never_wait_for_the_same_anchor),

@@ -84,7 +84,7 @@ static void an_encoding_ends_as_refused(void **state)
 static void order_object_in(struct rig *rig)
 {
     uint32_t peer = roster_number(object.key.kind == WIRE_RESULT ? object.key.owner : object.key.island);
-    rounds_object_in(rig->rounds, peer, &object.key, object.bytes);
+    rounds_object_in(rig->rounds, peer, &object.key, object.bytes, false);
 }
 
 static void what_comes_in_is_not_yet_received(void **state)

@@ -287,7 +287,7 @@ static void assert_a_state_counts(uint64_t shards)
     uint8_t *place;
     assert_ok(slots_take_state(rig->slots, F, object.bytes, &place));
     memcpy(place, object.byte, object.bytes);
-    rounds_object_in(rig->rounds, 0, &object.key, object.bytes);
+    rounds_object_in(rig->rounds, 0, &object.key, object.bytes, false);
     settle(rig);
     assert_int_equal(rounds_state(rig->rounds, F)->version, 5);
     assert_int_equal(how_many(EVENT_COUNTED), shards != 0);

@@ -57,6 +57,19 @@ static void who_sends_what_is_usual_again_is_forgotten_after_eight_results(void 
     standing_deinit(&standing);
 }
 
+static void who_takes_a_slot_is_not_blamed_for_the_one_before(void **state)
+{
+    (void)state;
+    struct standing standing = {0};
+    assert_ok(standing_members(&standing, MEMBERS));
+    note(&standing, MEMBERS, 0, false);
+    assert_standing(&standing, CYD, 1, 1);
+    standing_forget(&standing, CYD);
+    standing_forget(&standing, MEMBERS); /* there is none */
+    assert_standing(&standing, CYD, 0, 0);
+    standing_deinit(&standing);
+}
+
 static void news_of_an_outlier_are_told(void **state)
 {
     (void)state;
@@ -77,6 +90,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_sends_what_is_usual_again_is_forgotten_after_eight_results),
+        cmocka_unit_test(who_takes_a_slot_is_not_blamed_for_the_one_before),
         cmocka_unit_test(news_of_an_outlier_are_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

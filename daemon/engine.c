@@ -535,6 +535,7 @@ static void handle(struct engine *engine, const struct event *event)
     case EVENT_PUBLISHED: trainer_published(engine->trainer, f); break;
     case EVENT_STARTED: started(engine, event); break;
     case EVENT_UNREAD: rounds_unread(engine->run.rounds, f); break;
+    case EVENT_ON_DISK: rounds_on_disk(engine->run.rounds, f); break;
     case EVENT_JUDGED: objects_judged(engine->objects, event->member, &event->object.key, event->object.done); break;
     case EVENT_SERVE_STATE: copy_serve(engine->run.rounds->copy, event->server.served); break;
     case EVENT_STATE_SERVED:

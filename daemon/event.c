@@ -118,6 +118,7 @@ const char *event_name(enum event_type type)
         [EVENT_SERVE_STATE] = "serve-state",
         [EVENT_STATE_SERVED] = "state-served",
         [EVENT_RECOVERED] = "recovered",
+        [EVENT_ON_DISK] = "on-disk",
         [EVENT_KEPT] = "kept",
     };
     return (unsigned)type < EVENT_TYPES ? names[type] : "unknown";

@@ -37,6 +37,7 @@ enum event_type {
     EVENT_STATE_SERVED, /* served, err: answer to EVENT_SERVE_STATE */
     EVENT_EQUIVOCATION, /* equivocation: an owner, by id, has signed two results of one part: both are in the ledger */
     EVENT_RECOVERED,    /* all fragments have been read from the disk */
+    EVENT_ON_DISK,      /* fragment: what keep_now() was asked for is there, or the disk refuses */
     /* of the other islands */
     EVENT_OBJECT,      /* member, key, bytes: the whole object lies in its memory */
     EVENT_SERVE_STATE, /* served: copy the fragment's state there, for others */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/rounds/install.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -37,6 +38,7 @@ struct install {
     struct round_context *context;
     struct keep *keep;
     struct install_job **waits; /* [fragments]: one that waits until nobody reads the anchor */
+    struct install_job **kept;  /* [fragments]: one that is on its way to the disk */
     struct job_pool jobs, replays;
 };
 
@@ -47,6 +49,7 @@ enum err install_new(struct round_context *context, struct keep *keep, struct in
     (*out)->keep = keep;
     (*out)->jobs.job_bytes = sizeof(struct install_job);
     (*out)->replays.job_bytes = sizeof(struct replay_job);
+    TRY(mem_new(round_context_fragments(context), sizeof *(*out)->kept, "rounds", &(*out)->kept));
     return mem_new(round_context_fragments(context), sizeof *(*out)->waits, "rounds", &(*out)->waits);
 }
 
@@ -57,6 +60,7 @@ void install_free(struct install *install)
     job_pool_deinit(&install->jobs);
     job_pool_deinit(&install->replays);
     mem_free(install->waits);
+    mem_free(install->kept);
     mem_free(install);
 }
 
@@ -73,6 +77,19 @@ static enum err run_install(struct job *job, struct jobs_scratch *scratch)
                                             .hash = j->expects ? &j->hash : NULL};
     return state_object_install(conf->replica, conf->plan->plan, j->key.fragment, &expected,
                                 slots_state(conf->slots, j->key.fragment), j->bytes, &j->state);
+}
+
+/* The core hears of it. */
+static void tell_installed(const struct install_job *j)
+{
+    struct round_context *context = j->install->context;
+    uint32_t f = j->key.fragment;
+    if (!j->own)
+        round_context_judged(context, j->peer, &j->key, WIRE_RECEIVED);
+    round_context_post(
+        context, &(struct sync_event){
+                     .type = SYNC_EV_INSTALLED, .fragment = f, .version = j->state.version, .hash = j->state.hash});
+    apply_post_held(context, f);
 }
 
 static void installed(const struct install_job *j)
@@ -92,12 +109,24 @@ static void installed(const struct install_job *j)
         event_post(
             context->conf.events,
             &(struct event){.type = EVENT_COUNTED, .fragment = f, .version = j->state.version, .shards = counted});
-    if (!j->own)
-        round_context_judged(context, j->peer, &j->key, WIRE_RECEIVED);
-    round_context_post(
-        context, &(struct sync_event){
-                     .type = SYNC_EV_INSTALLED, .fragment = f, .version = j->state.version, .hash = j->state.hash});
-    apply_post_held(context, f);
+}
+
+/* Of a state from elsewhere nothing leads to it on our disk: what we acknowledge on top of it would be gone with it. */
+static void keep_first(struct install_job *j)
+{
+    struct install *install = j->install;
+    uint32_t f = j->key.fragment;
+    install->kept[f] = j;
+    keep_now(install->keep, f);
+}
+
+void install_on_disk(struct install *install, uint32_t f)
+{
+    struct install_job *j = install->kept[f];
+    assert(j != NULL);
+    install->kept[f] = NULL;
+    tell_installed(j);
+    job_pool_give(&install->jobs, j);
 }
 
 static void done_install(struct job *job)
@@ -115,6 +144,8 @@ static void done_install(struct job *job)
             &(struct sync_event){.type = SYNC_EV_NOT_AVAILABLE, .member = j->peer, .key = j->key, .fragment = f});
     } else {
         installed(j);
+        keep_first(j);
+        return;
     }
     job_pool_give(&j->install->jobs, j);
 }
@@ -183,10 +214,12 @@ static enum err run_repair(struct job *job, struct jobs_scratch *scratch)
 static void done_repair(struct job *job)
 {
     struct install_job *j = (struct install_job *)(void *)job;
-    if (job->err != ERR_OK)
+    if (job->err != ERR_OK) {
         unproven(j->install->context, j->key.fragment, j->key.version, job->text);
-    else
+    } else {
         installed(j);
+        tell_installed(j);
+    }
     job_pool_give(&j->install->jobs, j);
 }
 

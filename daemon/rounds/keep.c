@@ -20,6 +20,7 @@ struct keep_fragment {
     bool again;        /* one more is ordered, with residuals, when that has ended */
     bool left;         /* the ledger does not lead on any more from the one that is being written */
     bool whole;        /* the one on disk has its residuals */
+    bool tells;        /* EVENT_ON_DISK when what it holds now is there */
     uint64_t on_disk;  /* version; KEEP_NONE: none that the ledger leads on from */
     uint64_t since_ms; /* when that was written */
     uint64_t bytes;    /* of a checkpoint, without residuals */
@@ -187,6 +188,12 @@ static void prune_ledger(struct keep *keep)
 
 static void begin_checkpoint(struct keep *keep, uint32_t f, bool residuals);
 
+static void told(struct keep *keep, uint32_t f)
+{
+    keep->fragments[f].tells = false;
+    event_post(keep->context->conf.events, &(struct event){.type = EVENT_ON_DISK, .fragment = f});
+}
+
 static void end_checkpoint(struct checkpoint_job *j, enum err err)
 {
     struct keep *keep = j->keep;
@@ -202,8 +209,13 @@ static void end_checkpoint(struct checkpoint_job *j, enum err err)
         fragment->whole = j->residuals;
         fragment->since_ms = keep->context->now_ms;
     }
+    bool left = fragment->left;
     fragment->busy = fragment->left = fragment->again = false;
     job_pool_give(&keep->checkpoints, j);
+    if (fragment->tells && left)
+        begin_checkpoint(keep, f, false);
+    else if (fragment->tells)
+        told(keep, f);
     if (again)
         keep_checkpoint(keep, f);
 }
@@ -263,6 +275,13 @@ static void begin_checkpoint(struct keep *keep, uint32_t f, bool residuals)
     keep->busy++;
     round_context_read_begin(context, f);
     round_context_submit(context, &j->job, JOBS_SAVE, run_write, done_write);
+}
+
+void keep_now(struct keep *keep, uint32_t f)
+{
+    keep->fragments[f].tells = true;
+    if (!keep->fragments[f].busy)
+        begin_checkpoint(keep, f, false);
 }
 
 void keep_checkpoint(struct keep *keep, uint32_t f)

@@ -34,6 +34,9 @@ uint64_t keep_first_epoch(const struct keep *keep);
 /* Begins a checkpoint with residuals, if the fragment stands still and the disk has not all of this version; where one
  * is being written, when that has ended. A disk that refuses is noted in the round context. */
 void keep_checkpoint(struct keep *keep, uint32_t f);
+/* Begins a checkpoint of what the fragment holds now, which nothing changes before EVENT_ON_DISK says that it is there,
+ * or that the disk refuses: no result of the next version may count by a state that a restart would not have. */
+void keep_now(struct keep *keep, uint32_t f);
 /* One of each fragment, at the end: from then on none begins by itself. */
 void keep_checkpoint_all(struct keep *keep);
 /* Writes all anchors to one file, one after the other, each as soon as nothing changes it. */

@@ -88,6 +88,11 @@ void rounds_object_in(struct rounds *rounds, uint32_t peer, const struct wire_ke
         install_state_in(rounds->install, peer, key, bytes, excused);
 }
 
+void rounds_on_disk(struct rounds *rounds, uint32_t f)
+{
+    install_on_disk(rounds->install, f);
+}
+
 void rounds_unread(struct rounds *rounds, uint32_t f)
 {
     /* The core asks for a state in REPAIR, and orders an outer step in APPLYING: one after the other. */

@@ -60,6 +60,8 @@ void rounds_forget(struct rounds *rounds, uint32_t member);
 void rounds_begin(struct rounds *rounds, uint32_t f, const struct digest *hash);
 /* An object of a peer lies whole in its slot: checked, then EVENT_JUDGED and what the core wants to know. */
 void rounds_object_in(struct rounds *rounds, uint32_t peer, const struct wire_key *key, uint64_t bytes, bool excused);
+/* EVENT_ON_DISK: the state that was taken over is durable. */
+void rounds_on_disk(struct rounds *rounds, uint32_t f);
 /* Nobody reads the anchor any more (EVENT_UNREAD): goes on with what waited for that. */
 void rounds_unread(struct rounds *rounds, uint32_t f);
 /* Once a tick. `uplink_bits`: per second, as measured; 0: not known. */

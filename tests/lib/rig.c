@@ -349,6 +349,7 @@ static void handle(struct rig *rig, const struct event *event)
         if (!rig->hold_unread)
             rounds_unread(rig->rounds, f);
         break;
+    case EVENT_ON_DISK: rounds_on_disk(rig->rounds, f); break;
     default: break; /* for the trainer and the peers, or looked at in events_fatal() */
     }
 }

@@ -294,10 +294,10 @@ static void a_state_waits_for_readers(void **state)
     assert_int_equal(jobs_pending(rig->jobs), 1); /* once */
     rig_settle(rig);
     assert_installed(rig, twin, &object);
-    /* What the checkpoint has is the state before. */
+    /* The checkpoint that was written meanwhile has the state before; it is not the last one. */
     size_t count = rig_values(rig, 1);
     float *anchor = calloc(count, sizeof *anchor);
-    memcpy(anchor, replica_anchor(before, 1), count * sizeof *anchor);
+    memcpy(anchor, replica_anchor(twin, 1), count * sizeof *anchor);
     replica_free(before);
     replica_free(twin);
     rig = rig_again(rig);

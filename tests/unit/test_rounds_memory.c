@@ -281,6 +281,7 @@ static void a_state_is_not_taken_over(void **state)
     (void)state;
     bool installed = false;
     long n = 0;
+    int unkept_times = 0;
     for (; !installed && n < ALLOCATIONS_MAX; n++) {
         struct rig *rig = rig_new("memory-install", coarse, MEMBERS, SELF, 0);
         struct replica *before = rig_twin(rig);
@@ -292,21 +293,23 @@ static void a_state_is_not_taken_over(void **state)
         rig->hold = ~0u;
         bool fatal = starve(rig, order_object_in, n);
         installed = rig_told_count(rig, SYNC_EV_INSTALLED) == 1;
-        assert_int_equal(rig_posted_count(rig, EVENT_JUDGED), 1);
+        bool unkept = fatal && n > 0; /* taken over, and there is no job to write it: the daemon ends, nobody was told */
+        assert_int_equal(rig_posted_count(rig, EVENT_JUDGED), unkept ? 0 : 1);
         for (size_t i = 0; i < rig->posted_count; i++)
             if (rig->posted[i].type == EVENT_JUDGED)
                 assert_int_equal(rig->posted[i].object.done, installed ? WIRE_RECEIVED
                                                              : fatal   ? WIRE_NOT_YET
                                                                        : WIRE_REFUSED);
-        assert_int_equal(fatal, n == 0);
+        unkept_times += unkept;
         assert_int_equal(rig_told_count(rig, SYNC_EV_NOT_AVAILABLE), !fatal && !installed);
-        assert_memory_equal(replica_anchor(rig->replica, 0), replica_anchor(installed ? twin : before, 0),
+        assert_memory_equal(replica_anchor(rig->replica, 0), replica_anchor(installed || unkept ? twin : before, 0),
                             rig_values(rig, 0) * sizeof(float));
         replica_free(before);
         replica_free(twin);
         rig_close(rig);
     }
-    assert_int_equal(n, 3);
+    assert_int_equal(n, 4);
+    assert_int_equal(unkept_times, 1);
 }
 
 static void order_checkpoint(struct rig *rig)

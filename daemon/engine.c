@@ -472,6 +472,8 @@ static void begin_epoch(struct engine *engine)
 /* Not before this do other islands hear anything: what a voter says that it holds has to be all of it. */
 static enum err make_known(struct engine *engine)
 {
+    if (engine->run.rounds != NULL && recover_damaged(engine->run.rounds->recover))
+        TRY(ground_lost(engine->vote, "a checkpoint was damaged"));
     TRY(runplan_restore(&engine->run));
     sync_set_votes(engine->run.sync, membership_votes(engine->membership));
     if (engine->listens_ms == 0) {
@@ -584,7 +586,10 @@ static void end_turn(struct engine *engine)
 static enum err load_plan(struct engine *engine)
 {
     struct model_plan *plan;
-    TRY(runplan_find(engine->conf, &engine->spec, &engine->configs.view, &plan));
+    bool damaged;
+    TRY(runplan_find(engine->conf, &engine->spec, &engine->configs.view, &plan, &damaged));
+    if (damaged) /* what it holds of the run is not known until the plan is: it would say that it holds nothing */
+        TRY(ground_lost(engine->vote, "the plan of its fragments was damaged"));
     if (plan == NULL)
         return ERR_OK;
     engine->listens_ms = 0;

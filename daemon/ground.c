@@ -12,6 +12,13 @@
 
 enum { LOOK_MS = 1000, GONE_MS = 5000 };
 
+static void tell_doubt(const struct vote *vote)
+{
+    log_warn("this disk is in doubt: %s. Until the others know it again, this island trains and contributes, and has "
+             "no vote",
+             vote_why(vote));
+}
+
 /* The mark lies where a boot takes it away, and no copy of the state brings it back. */
 enum err ground_open_vote(const struct dconf *conf, const char *public_key, struct ledger *ledger, struct vote **out)
 {
@@ -28,11 +35,19 @@ enum err ground_open_vote(const struct dconf *conf, const char *public_key, stru
             mark, (unsigned)geteuid());
     mem_free(mark);
     if (err == ERR_OK && vote_doubt(*out) == VOTE_DOUBT)
-        log_warn(
-            "this disk is in doubt: %s. Until the others know it again, this island trains and contributes, and has "
-            "no vote",
-            vote_why(*out));
+        tell_doubt(*out);
+    if (err == ERR_OK && ledger_passed_over(ledger))
+        err = ground_lost(*out, "records in the middle of its ledger are damaged");
     return err;
+}
+
+enum err ground_lost(struct vote *vote, const char *why)
+{
+    bool sure = vote_doubt(vote) == VOTE_SURE;
+    TRY(vote_lost(vote, why));
+    if (sure)
+        tell_doubt(vote);
+    return ERR_OK;
 }
 
 bool ground_is_gone(struct ground *ground, struct ledger *ledger, uint64_t now_ms)

@@ -24,6 +24,8 @@ ERR_MUST_CHECK enum err ground_open_vote(const struct dconf *conf, const char *p
 struct ground {
     uint64_t look_ms, gone_ms; /* when it is looked next; since when it is gone, 0: it is there */
 };
+/* The disk is known to hold less than it did: people are told, and it has no vote (vote_lost()). */
+ERR_MUST_CHECK enum err ground_lost(struct vote *vote, const char *why);
 /* Whether the state folder, or the ledger in it, has been gone for so long (5 s) that the daemon is to end: somebody
  * who moves it may bring it back meanwhile. Looks once in a second. */
 bool ground_is_gone(struct ground *ground, struct ledger *ledger, uint64_t now_ms);

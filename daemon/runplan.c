@@ -35,9 +35,10 @@ static enum err go_on_without_plan(const char *folder, const struct runspec *spe
 }
 
 enum err runplan_find(const struct dconf *conf, const struct runspec *spec, const struct view *view,
-                      struct model_plan **out)
+                      struct model_plan **out, bool *damaged)
 {
     enum err err = store_load_plan(conf->state_folder, spec, out);
+    *damaged = err == ERR_CORRUPT;
     if (err == ERR_NOTFOUND || err == ERR_CORRUPT || err == ERR_CONF)
         return go_on_without_plan(conf->state_folder, spec, view, err);
     return err;

@@ -56,9 +56,10 @@ struct runplan {
 };
 
 /* The plan that an earlier start has left on disk; the caller's. `*out` is NULL where there is none that leads on: the
- * first trainer, or another island, brings one. ERR_CONF: the saved plan is of another run. */
+ * first trainer, or another island, brings one. `*damaged`: there was one. ERR_CONF: the saved plan is another run's.
+ */
 ERR_MUST_CHECK enum err runplan_find(const struct dconf *conf, const struct runspec *spec, const struct view *view,
-                                     struct model_plan **out);
+                                     struct model_plan **out, bool *damaged);
 /* Allocates, and has jobs read what the disk has: EVENT_RECOVERED when that is over, and runplan_restore() follows.
  * Until then no epoch may begin, and nobody hears of the plan: of what this island holds nothing is known yet.
  * `saved`: the plan is on disk already; if not, a job keeps it first, and EVENT_FATAL says if that fails. On failure

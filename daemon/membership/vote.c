@@ -227,6 +227,18 @@ static enum err load(struct vote *vote)
     return err;
 }
 
+/* As another disk, durably. */
+static enum err begin_anew(struct vote *vote)
+{
+    struct vote_file file;
+    vote->disk.incarnation = env_random_u64() | 1;
+    vote->number++;
+    TRY(vote_pack(vote, &file));
+    enum err err = vote_write(vote, &file);
+    vote_file_deinit(&file);
+    return err;
+}
+
 /* A disk that may have forgotten something is another disk. One that was in doubt already, and has forgotten nothing
  * since, stays the same, so that a configuration may name it however often it is started. */
 static enum err judge(struct vote *vote, uint64_t ledger_at)
@@ -258,13 +270,16 @@ static enum err judge(struct vote *vote, uint64_t ledger_at)
         vote->disk.doubt = VOTE_DOUBT;
         vote->why = "the state folder is older than it was: the end of the ledger is missing";
     }
-    struct vote_file file;
-    vote->disk.incarnation = env_random_u64() | 1;
-    vote->number++;
-    TRY(vote_pack(vote, &file));
-    enum err err = vote_write(vote, &file);
-    vote_file_deinit(&file);
-    return err;
+    return begin_anew(vote);
+}
+
+enum err vote_lost(struct vote *vote, const char *why)
+{
+    if (vote->disk.doubt != VOTE_SURE)
+        return ERR_OK;
+    vote->disk.doubt = VOTE_DOUBT;
+    vote->why = why;
+    return begin_anew(vote);
 }
 
 enum err vote_open(const struct vote_conf *conf, uint64_t ledger_at, struct vote **out)

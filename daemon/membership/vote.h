@@ -70,6 +70,10 @@ ERR_MUST_CHECK enum err vote_mark(struct vote *vote, uint64_t ledger_at);
 /* The doubt is over: struct voting_disk says what `named` and `trusted_epoch` are. ERR_IO: all is as it was, since the
  * mark cannot be written. */
 ERR_MUST_CHECK enum err vote_settle(struct vote *vote, uint64_t named, uint64_t trusted_epoch);
+/* In doubt from here on, as another disk: it is known to hold less than it did, and `why`, which outlives the vote,
+ * says what is missing. A fresh one, or one in doubt already, stays as it is. To be called before this island has
+ * spoken to any other one. ERR_IO, ERR_NOMEM: it must not go on. */
+ERR_MUST_CHECK enum err vote_lost(struct vote *vote, const char *why);
 /* In doubt from here on: a configuration names another disk of this island. */
 void vote_distrust(struct vote *vote);
 

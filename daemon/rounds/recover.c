@@ -153,6 +153,7 @@ enum stage {
 struct recover_fragment {
     struct store_fragment state;
     bool known;     /* it has one */
+    bool damaged;   /* it had one, which cannot be read */
     uint64_t saved; /* the version that its checkpoint holds */
     bool replayed;  /* versions after that */
     struct standing standing;
@@ -211,6 +212,7 @@ static enum err load(struct recover_job *j)
     enum err err =
         store_load_fragment(conf->folder, conf->spec, &conf->view->nonce_id, conf->plan, conf->replica, j->f, state);
     fragment->known = err == ERR_OK;
+    fragment->damaged = err == ERR_CORRUPT;
     fragment->saved = err == ERR_OK ? state->version : 0;
     j->stage = STAGE_REPLAY;
     j->ended = err != ERR_OK;
@@ -340,6 +342,14 @@ enum err recover_end(struct recover *recover, struct keep *keep)
         keep_on_disk(keep, f, fragment->known ? fragment->saved : KEEP_NONE);
     }
     return ERR_OK;
+}
+
+bool recover_damaged(const struct recover *recover)
+{
+    bool damaged = false;
+    for (uint32_t f = 0; f < round_context_fragments(recover->context); f++)
+        damaged |= recover->fragments[f].damaged;
+    return damaged;
 }
 
 bool recover_known(const struct recover *recover, uint32_t f)

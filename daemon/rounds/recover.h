@@ -36,6 +36,8 @@ struct rounds_recovery recover_info(const struct recover *recover);
 ERR_MUST_CHECK enum err recover_end(struct recover *recover, struct keep *keep);
 /* From then on: whether a fragment has a state; and what the ledger holds of the version after it, as
  * apply_post_held() tells it. */
+/* Whether a checkpoint was damaged, so that what this disk held of its fragment is gone. */
+bool recover_damaged(const struct recover *recover);
 bool recover_known(const struct recover *recover, uint32_t f);
 void recover_tell_held(struct recover *recover, uint32_t f);
 

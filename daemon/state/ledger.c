@@ -435,6 +435,7 @@ struct ledger {
     uint64_t failures; /* flushes that failed */
     bool doubtful;     /* one of the last segment did: nothing more goes there */
     bool lost;         /* a segment with records was put aside, and nothing was appended since */
+    bool passed_over;  /* damaged records were, when it was opened */
 };
 
 /* ---- segments ---- */
@@ -549,6 +550,7 @@ static enum err scan_records(struct ledger *ledger, const char *path, const uint
             at = found == LEDGER_DAMAGED ? record.end : at + LEDGER_RECORD_ALIGN;
             continue;
         }
+        ledger->passed_over |= at > *good;
         if (at > *good)
             log_warn("%s: %" PRIu64 " bytes at offset %" PRIu64 " are damaged and were passed over; what is missing is "
                      "fetched from the other islands. Check this machine's disk",
@@ -752,6 +754,11 @@ void ledger_close(struct ledger *ledger)
     mem_free(ledger->folder);
     mem_free(ledger->lock_path);
     mem_free(ledger);
+}
+
+bool ledger_passed_over(const struct ledger *ledger)
+{
+    return ledger->passed_over;
 }
 
 uint64_t ledger_at(struct ledger *ledger)

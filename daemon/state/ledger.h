@@ -58,6 +58,10 @@ void ledger_close(struct ledger *ledger);
  * whole file, reaches less far; after the latter nowhere, 0, until something is appended. */
 uint64_t ledger_at(struct ledger *ledger);
 
+/* Whether damaged records were passed over when it was opened, with whole ones behind them: what it acknowledged once
+ * may be missing. */
+bool ledger_passed_over(const struct ledger *ledger);
+
 /* Flushes everything appended so far. A flush that fails, here or below, fails all that was appended since the last
  * good one: the ledger forgets it, and every caller that waits for any of it gets ERR_IO or ERR_NOSPACE. */
 ERR_MUST_CHECK enum err ledger_sync(struct ledger *ledger);

@@ -101,6 +101,27 @@ static void flip_byte(const char *folder, const char *name, off_t at)
     close(fd);
 }
 
+/* The others decide without what the file held, so it does not vote until they have given it all of it. */
+static void a_file_that_cannot_be_read_costs_the_vote_until_it_is_mended(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *file, *why;
+    } rows[] = {{"fragment-0001.safetensors", "a checkpoint was damaged"}, {"plan.txt", "the plan of its fragments"}};
+    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+        struct cluster *cluster = trouble_begin("unread", 3);
+        char doubt[160];
+        snprintf(doubt, sizeof doubt, "this disk is in doubt: %s", rows[k].why);
+        cluster_wait(cluster, 1, cluster_versions_reach, 6, "some versions");
+        assert_int_equal(cluster_end(cluster, 1, SIGTERM), 0);
+        flip_byte(cluster->island[1].state, rows[k].file, 30);
+        cluster_start(cluster, 1);
+        assert_true(cluster_log_has(cluster, 1, doubt, 5));
+        assert_true(cluster_log_has(cluster, 1, "this island votes: its disk is not in doubt", 30));
+        trouble_end_well(cluster);
+    }
+}
+
 static void damaged_files_are_noticed_and_mended(void **state)
 {
     (void)state;
@@ -182,6 +203,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_trainer_whose_words_are_overwritten_begins_anew),
         cmocka_unit_test(a_nan_is_named_and_contained),
+        cmocka_unit_test(a_file_that_cannot_be_read_costs_the_vote_until_it_is_mended),
         cmocka_unit_test(damaged_files_are_noticed_and_mended),
         cmocka_unit_test(a_silent_divergence_is_found_and_repaired),
         cmocka_unit_test(a_full_disk_is_said_and_waited_out),

@@ -126,8 +126,12 @@ static void damage_costs_the_damaged_record_alone(void **state)
         for (uint64_t v = 1; v <= 6; v++)
             append(ledger, 0, v, 0);
         ledger_close(ledger);
+        ledger = ledgers_open(folder);
+        assert_false(ledger_passed_over(ledger));
+        ledger_close(ledger);
         testlib_damage(ledgers_segment(folder, 1), HEADER_BYTES + 2 * RECORD_BYTES + where[i]);
         ledger = ledgers_open(folder);
+        assert_true(ledger_passed_over(ledger));
         assert_lacks(ledger, 0, 3, 0);
         for (uint64_t v = 1; v <= 6; v++)
             if (v != 3)

@@ -293,7 +293,7 @@ static void a_state_is_not_taken_over(void **state)
         rig->hold = ~0u;
         bool fatal = starve(rig, order_object_in, n);
         installed = rig_told_count(rig, SYNC_EV_INSTALLED) == 1;
-        bool unkept = fatal && n > 0; /* taken over, and there is no job to write it: the daemon ends, nobody was told */
+        bool unkept = fatal && n > 0; /* taken over, and no job is to be had that writes it: the daemon ends */
         assert_int_equal(rig_posted_count(rig, EVENT_JUDGED), unkept ? 0 : 1);
         for (size_t i = 0; i < rig->posted_count; i++)
             if (rig->posted[i].type == EVENT_JUDGED)

@@ -269,6 +269,28 @@ static void a_disk_beside_which_another_is_named_is_in_doubt_until_it_is_named(v
     vote_close(vote);
 }
 
+/* Its mark fits, and a checkpoint in it cannot be read. */
+static void a_disk_that_is_known_to_have_lost_something_is_in_doubt(void **state)
+{
+    (void)state;
+    machine("vote-lost");
+    uint64_t incarnation = live();
+    struct vote *vote = open_vote(LEDGER);
+    assert_sure(vote);
+    assert_ok(vote_lost(vote, "a checkpoint was damaged"));
+    assert_doubt(vote, "a checkpoint was damaged");
+    uint64_t lost = vote_incarnation(vote);
+    assert_true(lost != incarnation);
+    assert_ok(vote_lost(vote, "so was another one"));
+    assert_doubt(vote, "a checkpoint was damaged");
+    assert_true(vote_incarnation(vote) == lost);
+    vote_close(vote);
+    vote = open_vote(LEDGER);
+    assert_doubt(vote, "no configuration has named it");
+    assert_true(vote_incarnation(vote) == lost);
+    vote_close(vote);
+}
+
 /* A copy of a folder that was not running has a vote that fits the mark. */
 static void one_daemon_has_a_mark_at_a_time(void **state)
 {
@@ -537,6 +559,7 @@ int main(void)
         cmocka_unit_test(who_was_killed_votes_at_once),
         cmocka_unit_test(a_vote_that_is_on_its_way_is_not_in_the_mark),
         cmocka_unit_test(a_disk_beside_which_another_is_named_is_in_doubt_until_it_is_named),
+        cmocka_unit_test(a_disk_that_is_known_to_have_lost_something_is_in_doubt),
         cmocka_unit_test(one_daemon_has_a_mark_at_a_time),
         cmocka_unit_test(an_older_ledger_is_in_doubt),
         cmocka_unit_test(an_older_folder_is_in_doubt),

@@ -116,6 +116,8 @@ static void keep_first(struct install_job *j)
 {
     struct install *install = j->install;
     uint32_t f = j->key.fragment;
+    if (install->kept[f] != NULL) /* a newer one, while the disk stood: the core hears of this one alone */
+        job_pool_give(&install->jobs, install->kept[f]);
     install->kept[f] = j;
     keep_now(install->keep, f);
 }

@@ -337,6 +337,28 @@ static void a_checkpoint_that_was_overtaken_by_a_state_leads_nowhere(void **stat
     rig_close(rig);
 }
 
+/* The disk stands while a state is written; meanwhile another one has come. */
+static void of_two_states_the_core_hears_of_the_last_one(void **state)
+{
+    (void)state;
+    static struct rig_object object;
+    struct replica *twin;
+    struct rig *rig = begin("pace-two", 0);
+    rig_make_state(rig, 0, 0.5f, &twin, &object);
+    rig_diverge(rig, 0, twin);
+    for (int k = 0; k < 2; k++) {
+        rig_bring(rig, 0, &object);
+        rig_withdraw(rig); /* it is taken over, and on its way to the disk */
+        assert_int_equal(rounds_state(rig->rounds, 0)->step, RIG_STATE_STEP);
+    }
+    assert_int_equal(rig_told_count(rig, SYNC_EV_INSTALLED), 0);
+    rig_settle(rig);
+    assert_int_equal(rig_told_count(rig, SYNC_EV_INSTALLED), 1);
+    assert_int_equal(rig_posted_count(rig, EVENT_ON_DISK), 1);
+    replica_free(twin);
+    rig_close(rig);
+}
+
 /* Held is the fragment that is being copied, and none while the file is flushed. */
 static void an_export_holds_nothing_while_it_is_flushed(void **state)
 {
@@ -399,6 +421,7 @@ int main(void)
         cmocka_unit_test(a_slow_disk_holds_no_outer_step_up),
         cmocka_unit_test(the_end_writes_all_with_residuals),
         cmocka_unit_test(a_checkpoint_that_was_overtaken_by_a_state_leads_nowhere),
+        cmocka_unit_test(of_two_states_the_core_hears_of_the_last_one),
         cmocka_unit_test(an_export_holds_nothing_while_it_is_flushed),
         cmocka_unit_test(versions_that_nobody_is_served_go),
     };

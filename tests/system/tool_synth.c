@@ -215,8 +215,19 @@ static void tell_end(const struct synth *s, int result)
     log_info("ended with %d, tensors %s", result, digest_hex(&digest, hex));
 }
 
+/* Once, after that step or the first one behind it: who has fallen behind the run goes past some. */
+static bool falls_due(long *due, uint64_t step)
+{
+    if (*due == 0 || step < (uint64_t)*due)
+        return false;
+    *due = 0;
+    return true;
+}
+
 static int train(struct synth *s, struct diloco *d, uint64_t step)
 {
+    (void)falls_due(&s->nan_step, step); /* one that was started again has had them */
+    (void)falls_due(&s->spike_step, step);
     while (step < (uint64_t)s->spec.steps) {
         if (stop_signal != 0) {
             if (s->keep != 0)
@@ -225,9 +236,9 @@ static int train(struct synth *s, struct diloco *d, uint64_t step)
         }
         step++;
         double loss = inner_step(s, step);
-        if (step == (uint64_t)s->nan_step)
+        if (falls_due(&s->nan_step, step))
             s->tensor[1][3] = NAN;
-        if (step == (uint64_t)s->spike_step)
+        if (falls_due(&s->spike_step, step))
             for (int t = 0; t < s->tensors_count; t++)
                 for (size_t i = 0; i < s->count[t]; i++)
                     s->tensor[t][i] += 1000;

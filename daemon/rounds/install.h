@@ -14,8 +14,8 @@ struct install;
 /* Both are borrowed for its life. ERR_NOMEM. */
 ERR_MUST_CHECK enum err install_new(struct round_context *context, struct keep *keep, struct install **out);
 void install_free(struct install *install);
-/* A state lies whole in its memory: taken over now, or when nobody reads the anchor. */
-/* `excused`: its head was proved without our signature (sync_excused()), and so is all of it. */
+/* A state lies whole in its memory: taken over now, or when nobody reads the anchor. `excused`: its head was proved
+ * without our signature (sync_excused()), and so is all of it. */
 void install_state_in(struct install *install, uint32_t peer, const struct wire_key *key, uint64_t bytes, bool excused);
 /* EVENT_ON_DISK: the state that was taken over is durable, and the core hears of it. */
 void install_on_disk(struct install *install, uint32_t f);

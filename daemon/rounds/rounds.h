@@ -58,7 +58,8 @@ ERR_MUST_CHECK enum err rounds_members(struct rounds *rounds, uint32_t count);
 void rounds_forget(struct rounds *rounds, uint32_t member);
 /* The run begins here: fragment `f` is at version 0 with this hash. */
 void rounds_begin(struct rounds *rounds, uint32_t f, const struct digest *hash);
-/* An object of a peer lies whole in its slot: checked, then EVENT_JUDGED and what the core wants to know. */
+/* An object of a peer lies whole in its slot: checked, then EVENT_JUDGED and what the core wants to know. `excused`: a
+ * state that was proved without our signature (sync_excused()). */
 void rounds_object_in(struct rounds *rounds, uint32_t peer, const struct wire_key *key, uint64_t bytes, bool excused);
 /* EVENT_ON_DISK: the state that was taken over is durable. */
 void rounds_on_disk(struct rounds *rounds, uint32_t f);

@@ -14,7 +14,7 @@
 #include "daemon/state/replica.h"
 
 /* States that are copied for other islands at a time, and that come in at a time. */
-enum { MEMORY_STATES_SERVED = 2, MEMORY_STATES_FETCHED = 2 };
+enum { MEMORY_STATES_SERVED = 3, MEMORY_STATES_FETCHED = 2 };
 
 /* Bytes at most. */
 struct memory {

@@ -6,7 +6,6 @@
 
 #include "common/log.h"
 #include "common/mem.h"
-#include "daemon/state/memory.h"
 #include "daemon/state/state_object.h"
 
 struct reader {
@@ -205,10 +204,18 @@ static bool send_head(struct state_server *server, struct served *copy, struct r
     return send(server, reader->peer, &key, reader->head, reader->head_bytes, true, now_ms);
 }
 
+static uint32_t copies_of(struct state_server *server, uint32_t peer)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < MEMORY_STATES_SERVED; i++)
+        count += server->copies[i].used && find_reader(&server->copies[i], peer) != NULL;
+    return count;
+}
+
 static bool head_asked(struct state_server *server, uint32_t peer, const struct wire_key *key, uint64_t now_ms)
 {
     struct served *copy = find_copy(server, key->fragment, key->version);
-    if (copy == NULL)
+    if (copy == NULL && copies_of(server, peer) < STATE_SERVER_OF_ONE)
         copy = new_copy(server, key->fragment, key->version);
     struct reader *reader = copy != NULL ? find_reader(copy, peer) : NULL;
     if (copy != NULL && reader == NULL)

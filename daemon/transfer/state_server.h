@@ -5,14 +5,16 @@
  *
  * A copy stays at its version while our own fragment goes on, so that whoever began with it can end with it, and
  * several of us can serve the same one. There are MEMORY_STATES_SERVED at a time, each for STATE_SERVER_READERS_MAX
- * readers; a reader that has gone silent, or has all, is let go, and the copy goes with the last of them. Only the
- * loop's thread calls; copies are made by jobs, which are asked for by EVENT_SERVE_STATE.
+ * readers; of these one reader has STATE_SERVER_OF_ONE, so that one that is slow leaves room for the next. A reader
+ * that has gone silent, or has all, is let go, and the copy goes with the last of them. Only the loop's thread calls;
+ * copies are made by jobs, which are asked for by EVENT_SERVE_STATE.
  */
 #ifndef DAEMON_TRANSFER_STATE_SERVER_H
 #define DAEMON_TRANSFER_STATE_SERVER_H
 
 #include "daemon/event.h"
 #include "daemon/rounds/rounds.h"
+#include "daemon/state/memory.h"
 #include "daemon/state/replica.h"
 #include "daemon/state/state_object.h"
 #include "net/config/view.h"
@@ -20,7 +22,12 @@
 #include "net/sync/sync.h"
 #include "net/transfer/xfer.h"
 
-enum { STATE_SERVER_READERS_MAX = 4, STATE_SERVER_RANGES_MAX = 8, STATE_SERVER_IDLE_MS = 30000 };
+enum {
+    STATE_SERVER_READERS_MAX = 4,
+    STATE_SERVER_OF_ONE = MEMORY_STATES_FETCHED,
+    STATE_SERVER_RANGES_MAX = 8,
+    STATE_SERVER_IDLE_MS = 30000
+};
 
 struct state_server;
 

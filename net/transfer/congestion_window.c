@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "net/transfer/congestion_window.h"
 
-enum {
-    US = 1000000,
-    QUEUE_US = CONGESTION_QUEUE_MS * 1000,
-    QUEUE_HIGH_US = QUEUE_US * 5 / 4,
-    QUEUE_LOW_US = QUEUE_US / 2
-};
+enum { US = 1000000, QUEUE_US = CONGESTION_QUEUE_MS * 1000, QUEUE_LOW_US = QUEUE_US / 2 };
+/* How much less queue a flow of twice the rate makes, about QUEUE_US at 2^QUEUE_RATE_LOG bytes per second. */
+enum { FAIR_US = QUEUE_US / 10, QUEUE_RATE_LOG = 20, QUEUE_OF_FREE = 5 };
 /*
  * RATE_SPAN: for how long a maximum counts. DELAY_SPAN: for how long a shortest delay counts; DRAIN: after so long the
  * window is cut to DRAIN_NUM/DRAIN_DEN of the line's content for a round. MARKS_PER_WINDOW: samples in a window.
@@ -61,6 +58,28 @@ static void put(struct congestion_peak *peak, uint64_t value, uint64_t span_us, 
 static uint64_t content(uint64_t rate, uint64_t us)
 {
     return (uint64_t)((unsigned __int128)rate * us / US);
+}
+
+/* Binary logarithm in units of 1/FAIR_US, straight between powers of two. */
+static uint64_t log2_fair(uint64_t value)
+{
+    uint64_t whole = 0;
+    while (value >> (whole + 1) > 0)
+        whole++;
+    return whole * FAIR_US + content(FAIR_US, (value - ((uint64_t)1 << whole)) * US >> whole);
+}
+
+/*
+ * The queue that a flow of such a rate makes. Were it the same for all, those that share a line would keep whatever
+ * shares they have, for ever: each one's window is its rate of before times the same time. As the larger one stops at
+ * a shorter queue than the smaller one, they come to the same rate. (So does Swift with a target that falls with the
+ * window: Kumar et al., SIGCOMM 2020, 3.1.)
+ */
+static uint64_t queue_aim_us(uint64_t rate, uint64_t free_us)
+{
+    uint64_t most = QUEUE_US + QUEUE_RATE_LOG * FAIR_US, log = log2_fair(larger(rate, 1));
+    uint64_t least = larger(QUEUE_LOW_US, free_us / QUEUE_OF_FREE);
+    return smaller(larger(less(most, log), least), QUEUE_US);
 }
 
 uint64_t congestion_window_flight(const struct congestion_window *congestion)
@@ -120,8 +139,9 @@ void congestion_window_sent(struct congestion_window *congestion, uint64_t bytes
                                  .delivered = congestion->delivered,
                                  .delivered_us = congestion->delivered_us,
                                  .retransmits = congestion->socket.retransmits,
-                                 .full = congestion_window_flight(congestion) >=
-                                         window_now(congestion) - window_now(congestion) / 4};
+                                 .full =
+                                     congestion_window_flight(congestion) + congestion_window_chunk_bytes(congestion) >=
+                                     window_now(congestion) - window_now(congestion) / 8};
 }
 
 /* ---- what comes back ---- */
@@ -187,9 +207,10 @@ static void drain(struct congestion_window *congestion, const struct sample *sam
 /* Whether the line takes more than it gets: no queue from the start, or for some rounds of full windows. */
 static void note_queue(struct congestion_window *congestion, const struct sample *sample, uint64_t now_us)
 {
-    if (sample->queue_us >= QUEUE_LOW_US)
+    uint64_t low_us = queue_aim_us(peak(&congestion->rate), congestion->free_us) / 2;
+    if (sample->queue_us >= low_us)
         congestion->starting = false;
-    if (sample->queue_us >= QUEUE_LOW_US || !sample->full || congestion->draining)
+    if (sample->queue_us >= low_us || !sample->full || congestion->draining)
         congestion->queued_us = now_us;
     else if (now_us > congestion->queued_us + STARTING_ROUNDS * sample->round_us)
         congestion->starting = true;
@@ -198,8 +219,9 @@ static void note_queue(struct congestion_window *congestion, const struct sample
 static void set_window(struct congestion_window *congestion, const struct sample *sample, uint64_t bytes)
 {
     uint64_t most = congestion->window + bytes; /* one sample may be wrong: twice in a round at most */
-    uint64_t rate = sample->queue_us > QUEUE_HIGH_US ? sample->rate : peak(&congestion->rate);
-    uint64_t aim = smaller(content(rate, congestion->free_us + QUEUE_US), most);
+    uint64_t queue_us = queue_aim_us(peak(&congestion->rate), congestion->free_us);
+    uint64_t rate = sample->queue_us > queue_us * 5 / 4 ? sample->rate : peak(&congestion->rate);
+    uint64_t aim = smaller(content(rate, congestion->free_us + queue_us) + CONGESTION_CHUNK_MIN, most);
     /* What TCP sent again came late for another reason than a queue. */
     if (sample->retransmitted)
         aim = larger(aim, congestion->window);

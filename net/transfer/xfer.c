@@ -94,15 +94,20 @@ static void choose_first(struct turn *turn, struct outgoing *outgoing, uint32_t 
     }
 }
 
-/* What is under way to those that answer. They share our line, whoever they are for. */
+/* What is under way to those that answer. They share our line, whoever they are for: its measure is the largest window,
+ * or who has a small one would wait for all that the others have under way. */
 struct under_way {
     bool hurry, more; /* others stand still for some of it; and for what waits */
     uint64_t rest;    /* bytes that nobody stands still for */
+    uint64_t window;  /* the largest of all peers */
 };
 
-static struct under_way look_under_way(const struct outgoing *outgoing, uint32_t count, uint64_t now_ms)
+static struct under_way look_under_way(const struct turn *turn, const struct outgoing *outgoing, uint32_t count,
+                                       uint64_t now_ms)
 {
     struct under_way look = {.rest = 0};
+    for (uint32_t i = 0; i < turn->peers_count; i++)
+        look.window = turn->ways[i].window > look.window ? turn->ways[i].window : look.window;
     for (uint32_t i = 0; i < count; i++) {
         const struct outgoing *o = &outgoing[i];
         if (!o->used || o->hold || now_ms >= o->answered_ms + ASK_MS)
@@ -115,9 +120,9 @@ static struct under_way look_under_way(const struct outgoing *outgoing, uint32_t
 }
 
 /* Whether what nobody stands still for has to wait for what of it is under way. */
-static bool yields(const struct under_way *look, uint64_t window, uint64_t bytes)
+static bool yields(const struct under_way *look, uint64_t bytes)
 {
-    uint64_t most = window / (look->more ? BESIDE : BEHIND);
+    uint64_t most = look->window / (look->more ? BESIDE : BEHIND);
     return (look->hurry || look->more) && look->rest > 0 && look->rest + bytes > most;
 }
 
@@ -134,7 +139,7 @@ static struct outgoing *next_of(struct turn *turn, const struct bitset *blocked,
         *bytes = o->ask ? 0 : o->total - o->cursor < way->chunk ? o->total - o->cursor : way->chunk;
         if (*bytes > 0 && way->outstanding > 0 && way->outstanding + *bytes > way->window)
             continue;
-        if (*bytes > most || (hurry == IN_NO_HURRY && yields(look, way->window, *bytes)))
+        if (*bytes > most || (hurry == IN_NO_HURRY && yields(look, *bytes)))
             continue;
         turn->peer = (peer + 1) % turn->peers_count;
         return o;
@@ -147,7 +152,7 @@ static struct outgoing *next_of(struct turn *turn, const struct bitset *blocked,
 static struct outgoing *turn_next(struct turn *turn, struct outgoing *outgoing, uint32_t count,
                                   const struct bitset *blocked, uint64_t now_ms, uint64_t *bytes)
 {
-    const struct under_way look = look_under_way(outgoing, count, now_ms);
+    const struct under_way look = look_under_way(turn, outgoing, count, now_ms);
     choose_first(turn, outgoing, count, now_ms);
     struct outgoing *o = next_of(turn, blocked, &look, IN_NO_HURRY, turn->owed, bytes);
     if (o == NULL)

@@ -125,7 +125,14 @@ static uint64_t measure(struct world *w, uint64_t us, uint64_t *queue_ms)
 static const uint64_t rates[] = {1000000, 2000000, 10000000, 100000000, 1000000000};
 static const uint64_t bases_us[] = {200, 20000, 100000, 300000};
 
-enum { SHARE_MIN = 950, QUEUE_MS_MAX = 200, START_QUEUE_MS_MAX = 300, REVERSE_MS = 100 };
+enum {
+    SHARE_MIN = 950,
+    EVEN_MIN = 200,
+    LONG_MIN_SHARE = 100,
+    QUEUE_MS_MAX = 200,
+    START_QUEUE_MS_MAX = 300,
+    REVERSE_MS = 100
+};
 
 static void assert_full_and_short(uint64_t bits, uint64_t base_us, uint64_t reverse_us)
 {
@@ -200,6 +207,38 @@ static void flows_share_a_line(void **state)
     for (unsigned i = 0; i < 3; i++) /* nobody starves */
         assert_true((w->delivered[i] - before[i]) * 1000 / (w->rate * 60) > 150);
     free_world(w);
+}
+
+/* One that was cut off, or has just begun and sees the other's queue, comes to its share, too: slowly on long lines. */
+static void assert_even(uint64_t bits, uint64_t base_us)
+{
+    struct world *w = new_world(bits, base_us, 2);
+    bool is_long = base_us > 100000;
+    uint64_t least = is_long ? LONG_MIN_SHARE : EVEN_MIN;
+    uint64_t queue_most = QUEUE_MS_MAX + (uint64_t)2 * CONGESTION_CHUNK_MIN * 8000 / bits;
+    uint64_t queue_ms, before[2];
+    w->busy[1] = false;
+    run(w, 10 * US);
+    w->flows[1].starting = false;
+    w->busy[1] = true;
+    run(w, is_long ? 100 * US : 20 * US);
+    for (unsigned i = 0; i < 2; i++)
+        before[i] = w->delivered[i];
+    uint64_t share = measure(w, 20 * US, &queue_ms);
+    uint64_t of_late = (w->delivered[1] - before[1]) * 1000 / (w->rate * 20);
+    if (share < SHARE_MIN || queue_ms > queue_most || of_late < least || of_late > 1000 - EVEN_MIN)
+        fail_msg("%" PRIu64 " Mbit/s, %" PRIu64 " ms: %" PRIu64 "/1000 used, %" PRIu64
+                 " of them by who came late, %" PRIu64 " ms of queue",
+                 bits / 1000000, base_us / 1000, share, of_late, queue_ms);
+    free_world(w);
+}
+
+static void who_comes_late_gets_its_share(void **state)
+{
+    (void)state;
+    for (size_t r = 0; r < sizeof rates / sizeof *rates; r++)
+        for (size_t b = 0; b < sizeof bases_us / sizeof *bases_us; b++)
+            assert_even(rates[r], bases_us[b]);
 }
 
 /* A rest, or objects too small to fill it, make the line no slower. */
@@ -286,6 +325,7 @@ int main(void)
         cmocka_unit_test(what_comes_the_other_way_does_not_matter),
         cmocka_unit_test(a_line_that_changes_is_followed),
         cmocka_unit_test(flows_share_a_line),
+        cmocka_unit_test(who_comes_late_gets_its_share),
         cmocka_unit_test(a_rest_makes_nothing_forgotten),
         cmocka_unit_test(what_is_given_up_is_not_delivered),
         cmocka_unit_test(what_waits_in_the_socket_is_little),

@@ -215,7 +215,8 @@ static void states_on_their_way_take_no_more_than_is_said(void **state)
         for (int i = 0; i < MEMORY_STATES_SERVED; i++)
             assert_ok(mem_pages_new((size_t)largest, 1, "a state for others", &served[i]));
         uint64_t taken = outofmem_allocated() - before, said = memory_of(&w.whole).states;
-        assert_in_range(taken, said / 2 - w.tables, said + w.tables); /* half of it where there is no momentum */
+        /* Half of it where there is no momentum; and digests of leaves are said, and not made here. */
+        assert_in_range(taken, said / 2 - said / 64 - w.tables, said + w.tables);
         for (int i = 0; i < MEMORY_STATES_SERVED; i++)
             mem_pages_free(served[i], (size_t)largest, 1);
         world_deinit(&w);

@@ -198,24 +198,25 @@ static void a_state_goes_out_as_it_was_when_it_was_asked_for(void **state)
     end();
 }
 
-static void two_states_are_kept_for_others_and_no_longer_than_they_read(void **state)
+static void few_states_are_kept_for_others_and_no_longer_than_they_read(void **state)
 {
     (void)state;
-    begin("states-two");
+    begin("states-few");
     struct whole large = whole_of(a->replica, LARGE), small = whole_of(a->replica, SMALL),
-                 other = whole_of(a->replica, OTHER);
+                 other = whole_of(a->replica, OTHER), last = whole_of(a->replica, THIRD);
     const struct wire_key first = head_key(LARGE, A), second = head_key(SMALL, A), third = head_key(OTHER, A),
-                          leaves = leaves_key(LARGE, A, 0, 1);
+                          fourth = head_key(THIRD, A), leaves = leaves_key(LARGE, A, 0, 1);
     assert_fetches(b, &first, large.head, large.head_bytes);
     assert_fetches(b, &second, small.head, small.head_bytes);
+    assert_denied(b, &third); /* what is left is for who comes after it */
+    assert_fetches(c, &third, other.head, other.head_bytes);
     assert_fetches(c, &first, large.head, large.head_bytes);
-    assert_denied(b, &third);
     played_say_done(b, A, &first, WIRE_NOT_NEEDED); /* it has all; c reads on */
-    assert_denied(b, &third);
+    assert_denied(b, &fourth);
     assert_denied(b, &leaves);
     assert_fetches(c, &leaves, large.object + STATE_HEADER_BYTES, DIGEST_LEAF_BYTES);
     played_say_done(b, A, &second, WIRE_NOT_NEEDED);
-    assert_fetches(b, &third, other.head, other.head_bytes);
+    assert_fetches(b, &fourth, last.head, last.head_bytes);
     /* Who is silent for long is let go; c is not. */
     pass(STATE_SERVER_IDLE_MS - 2000);
     assert_fetches(c, &leaves, large.object + STATE_HEADER_BYTES, DIGEST_LEAF_BYTES);
@@ -226,6 +227,7 @@ static void two_states_are_kept_for_others_and_no_longer_than_they_read(void **s
     free_whole(&large);
     free_whole(&small);
     free_whole(&other);
+    free_whole(&last);
     end();
 }
 
@@ -260,23 +262,25 @@ static void a_reader_that_restarts_is_let_go(void **state)
     (void)state;
     begin("states-restart");
     struct whole large = whole_of(a->replica, LARGE), small = whole_of(a->replica, SMALL),
-                 other = whole_of(a->replica, OTHER);
+                 other = whole_of(a->replica, OTHER), last = whole_of(a->replica, THIRD);
     const struct wire_key first = head_key(LARGE, A), second = head_key(SMALL, A), third = head_key(OTHER, A),
-                          leaves = leaves_key(SMALL, A, 0, 1);
+                          fourth = head_key(THIRD, A), leaves = leaves_key(SMALL, A, 0, 1);
     struct event event;
     assert_fetches(b, &first, large.head, large.head_bytes);
+    assert_fetches(b, &third, other.head, other.head_bytes);
     assert_fetches(c, &second, small.head, small.head_bytes);
-    assert_denied(b, &third);
+    assert_denied(b, &fourth);
     b->session++;
     b->sequence = 0;
     played_hello(b);
     played_say(b, A);
     isle_wait(isle_took_sync(a, SYNC_EV_PEER_DOWN, &event));
-    assert_fetches(b, &third, other.head, other.head_bytes);
+    assert_fetches(b, &fourth, last.head, last.head_bytes);
     assert_fetches(c, &leaves, small.object + STATE_HEADER_BYTES, small.bytes - STATE_HEADER_BYTES);
     free_whole(&large);
     free_whole(&small);
     free_whole(&other);
+    free_whole(&last);
     end();
 }
 
@@ -722,7 +726,7 @@ int main(void)
     assert_ok(digest_init());
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_state_goes_out_as_it_was_when_it_was_asked_for),
-        cmocka_unit_test(two_states_are_kept_for_others_and_no_longer_than_they_read),
+        cmocka_unit_test(few_states_are_kept_for_others_and_no_longer_than_they_read),
         cmocka_unit_test(memory_of_copies_goes_when_nobody_reads),
         cmocka_unit_test(a_reader_that_restarts_is_let_go),
         cmocka_unit_test(one_reader_has_few_ranges_on_their_way),

@@ -133,6 +133,20 @@ static void states_yield_to_rounds(void **state)
     assert_int_equal(go(WIRE_LEAVES, 40), 8);
 }
 
+/* A short window is no reason to wait for what another has under way. */
+static void who_has_a_short_window_gets_its_turn(void **state)
+{
+    (void)state;
+    const struct wire_key long_one = leaves_of(1), short_one = leaves_of(2), result = result_of(3);
+    xfer_set_limit(x, 0, &(struct xfer_limit){.window = 3 * CHUNK, .chunk = CHUNK});
+    assert_ok(xfer_send(x, 1, &long_one, bytes_of[0], 4 * CHUNK, false, 0));
+    assert_int_equal(go(WIRE_LEAVES, 0), 4);
+    assert_ok(xfer_send(x, 1, &result, bytes_of[1], 2 * CHUNK, false, 0));
+    assert_int_equal(go(WIRE_RESULT, 0), 2);
+    assert_ok(xfer_send(x, 0, &short_one, bytes_of[2], MANY * CHUNK, false, 0));
+    assert_int_equal(go(WIRE_LEAVES, 0), 3);
+}
+
 /* One that answers is waited for; one that is only asked, and does not, is not. */
 static void who_is_silent_holds_no_state_back(void **state)
 {
@@ -218,6 +232,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(leaves_come_from_who_was_asked_alone, begin, end),
         cmocka_unit_test_setup_teardown(states_yield_to_rounds, begin, end),
+        cmocka_unit_test_setup_teardown(who_has_a_short_window_gets_its_turn, begin, end),
         cmocka_unit_test_setup_teardown(who_is_silent_holds_no_state_back, begin, end),
         cmocka_unit_test_setup_teardown(states_come_to_an_end_on_a_line_that_is_never_free, begin, end),
         cmocka_unit_test_setup_teardown(nobody_holds_an_object_back_from_its_maker, begin, end),

@@ -87,12 +87,29 @@ static bool must_go_on(void)
     return all || ew_majority(ew->n);
 }
 
-/* Whether what the newest configuration starts from was lost by the only one who had it, when nobody could know. */
+static bool anyone_keeps(const struct part_result *carried)
+{
+    uint32_t f = carried->id.fragment, result = 0;
+    for (uint32_t k = 1; k < ew->results_count; k++)
+        if (digest_equal(&ew->results[k].id.digest, &carried->id.digest))
+            result = k;
+    for (uint32_t i = 0; i < ew->n; i++)
+        if (!ew->island[i].witness &&
+            (ew->island[i].disk.holds.version[f] >= carried->id.version || ew_keeps(i, f, result)))
+            return true;
+    return false;
+}
+
+/* Whether what the newest configuration starts from, or carries, was lost by the only one who had it, when nobody could
+ * know. */
 static bool is_lost(void)
 {
     const struct config *newest = &ew->configs[ew->decided[ew->newest]].config;
     for (uint32_t f = 0; f < ew->fragments && ew->beyond; f++)
         if (ew_top(f) < config_start(newest, f))
+            return true;
+    for (uint32_t k = 0; k < newest->carried_count && ew->beyond; k++)
+        if (!anyone_keeps(&newest->carried[k]))
             return true;
     return false;
 }

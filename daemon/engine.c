@@ -250,7 +250,6 @@ static void started(struct engine *engine, const struct event *event)
     trainer_started(engine->trainer, f, event->start.initial);
     if (!event->start.initial || sync_known(engine->run.sync, f))
         return;
-    rounds_begin(engine->run.rounds, f, &event->start.hash);
     sync_restore(engine->run.sync, f, 0, &event->start.hash);
     peers_announce(engine->peers);
 }

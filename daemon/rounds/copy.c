@@ -11,6 +11,8 @@ enum { LEAVES_AT_A_TIME = 128 };
 
 struct copy {
     struct round_context *context;
+    struct keep *keep;
+    struct start_job **kept; /* [fragments]: initial tensors, on their way to the disk; NULL: none */
     struct job_pool gives, starts, served;
 };
 
@@ -40,14 +42,15 @@ struct serve_job {
     size_t done; /* leaves */
 };
 
-enum err copy_new(struct round_context *context, struct copy **out)
+enum err copy_new(struct round_context *context, struct keep *keep, struct copy **out)
 {
     TRY(mem_new(1, sizeof **out, "rounds", out));
     **out = (struct copy){.context = context,
+                          .keep = keep,
                           .gives.job_bytes = sizeof(struct publish_job),
                           .starts.job_bytes = sizeof(struct start_job),
                           .served.job_bytes = sizeof(struct serve_job)};
-    return ERR_OK;
+    return mem_new(round_context_fragments(context), sizeof *(*out)->kept, "rounds", &(*out)->kept);
 }
 
 void copy_free(struct copy *copy)
@@ -57,6 +60,7 @@ void copy_free(struct copy *copy)
     job_pool_deinit(&copy->gives);
     job_pool_deinit(&copy->starts);
     job_pool_deinit(&copy->served);
+    mem_free(copy->kept);
     mem_free(copy);
 }
 
@@ -109,17 +113,46 @@ static enum err run_start(struct job *job, struct jobs_scratch *scratch)
     return round_context_hash(context, j->f, 0, 0, scratch, &j->hash);
 }
 
+static void tell_started(struct start_job *j)
+{
+    struct copy *copy = j->copy;
+    event_post(
+        copy->context->conf.events,
+        &(struct event){.type = EVENT_STARTED, .fragment = j->f, .start = {.initial = j->initial, .hash = j->hash}});
+    job_pool_give(&copy->starts, j);
+}
+
+/* What counts on top of initial tensors would be lost with them: first they go to the disk. */
+static void keep_first(struct start_job *j)
+{
+    struct copy *copy = j->copy;
+    round_context_begin(copy->context, j->f, &j->hash);
+    copy->kept[j->f] = j;
+    keep_now(copy->keep, j->f);
+}
+
+void copy_on_disk(struct copy *copy, uint32_t f)
+{
+    struct start_job *j = copy->kept[f];
+    copy->kept[f] = NULL;
+    if (j != NULL)
+        tell_started(j);
+}
+
 static void done_start(struct job *job)
 {
     struct start_job *j = (struct start_job *)(void *)job;
     struct copy *copy = j->copy;
-    struct event event = {.type = EVENT_STARTED, .fragment = j->f, .start = {.initial = j->initial, .hash = j->hash}};
-    if (job->err == ERR_OK)
-        event_post(copy->context->conf.events, &event);
-    else /* out of memory: the run must not begin with a hash that is none */
+    uint32_t f = j->f;
+    if (job->err != ERR_OK) { /* out of memory: the run must not begin with a hash that is none */
         event_post_fatal(copy->context->conf.events, job->text);
-    job_pool_give(&copy->starts, j);
-    round_context_read_end(copy->context, event.fragment);
+        job_pool_give(&copy->starts, j);
+    } else if (j->initial && !sync_known(copy->context->conf.sync, f)) {
+        keep_first(j);
+    } else {
+        tell_started(j);
+    }
+    round_context_read_end(copy->context, f);
 }
 
 void copy_start(struct copy *copy, uint32_t f, float *base, bool initial)

@@ -17,7 +17,7 @@ void install_free(struct install *install);
 /* A state lies whole in its memory: taken over now, or when nobody reads the anchor. `excused`: its head was proved
  * without our signature (sync_excused()), and so is all of it. */
 void install_state_in(struct install *install, uint32_t peer, const struct wire_key *key, uint64_t bytes, bool excused);
-/* EVENT_ON_DISK: the state that was taken over is durable, and the core hears of it. */
+/* EVENT_ON_DISK: the state that was taken over is durable, and the core hears of it, if it is about such. */
 void install_on_disk(struct install *install, uint32_t f);
 /* Where checkpoint and ledger lead, beside the state in memory: SYNC_EV_REPLAYED or SYNC_EV_UNPROVEN. */
 void install_replay(struct install *install, uint32_t f, uint64_t version);

@@ -35,6 +35,11 @@ void round_context_deinit(struct round_context *context)
     mem_free(context->fragments);
 }
 
+void round_context_begin(struct round_context *context, uint32_t f, const struct digest *hash)
+{
+    context->fragments[f].state = (struct store_fragment){.hash = *hash};
+}
+
 uint32_t round_context_self(const struct round_context *context)
 {
     return context->conf.view->self;

@@ -98,6 +98,8 @@ struct round_context {
 ERR_MUST_CHECK enum err round_context_init(struct round_context *context, const struct rounds_conf *conf);
 void round_context_deinit(struct round_context *context);
 
+/* The run begins here: fragment `f` is at version 0 with this hash. */
+void round_context_begin(struct round_context *context, uint32_t f, const struct digest *hash);
 uint32_t round_context_self(const struct round_context *context); /* slot; not for jobs */
 uint32_t round_context_id(const struct round_context *context);   /* ours */
 uint32_t round_context_fragments(const struct round_context *context);

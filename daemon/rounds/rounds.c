@@ -26,8 +26,8 @@ static enum err open_all(struct rounds *rounds, const struct rounds_conf *conf)
     TRY(reduce_new(context, &rounds->reduce));
     TRY(rounds_members(rounds, conf->view->count));
     TRY(apply_new(context, &rounds->apply));
-    TRY(copy_new(context, &rounds->copy));
     TRY(keep_new(context, rounds->apply, &rounds->keep));
+    TRY(copy_new(context, rounds->keep, &rounds->copy));
     TRY(recover_new(context, &rounds->recover));
     return install_new(context, rounds->keep, &rounds->install);
 }
@@ -73,11 +73,6 @@ void rounds_forget(struct rounds *rounds, uint32_t member)
     standing_forget(&rounds->context->standing, member);
 }
 
-void rounds_begin(struct rounds *rounds, uint32_t f, const struct digest *hash)
-{
-    rounds->context->fragments[f].state = (struct store_fragment){.hash = *hash};
-}
-
 void rounds_object_in(struct rounds *rounds, uint32_t peer, const struct wire_key *key, uint64_t bytes, bool excused)
 {
     if (key->kind == WIRE_CONTRIBUTION)
@@ -90,6 +85,7 @@ void rounds_object_in(struct rounds *rounds, uint32_t peer, const struct wire_ke
 
 void rounds_on_disk(struct rounds *rounds, uint32_t f)
 {
+    copy_on_disk(rounds->copy, f);
     install_on_disk(rounds->install, f);
 }
 

@@ -56,12 +56,10 @@ void rounds_free(struct rounds *rounds);
 ERR_MUST_CHECK enum err rounds_members(struct rounds *rounds, uint32_t count);
 /* The member of that slot has left: what is known of it is not another's, who gets the slot. */
 void rounds_forget(struct rounds *rounds, uint32_t member);
-/* The run begins here: fragment `f` is at version 0 with this hash. */
-void rounds_begin(struct rounds *rounds, uint32_t f, const struct digest *hash);
 /* An object of a peer lies whole in its slot: checked, then EVENT_JUDGED and what the core wants to know. `excused`: a
  * state that was proved without our signature (sync_excused()). */
 void rounds_object_in(struct rounds *rounds, uint32_t peer, const struct wire_key *key, uint64_t bytes, bool excused);
-/* EVENT_ON_DISK: the state that was taken over is durable. */
+/* EVENT_ON_DISK: initial tensors, or the state that was taken over, are durable. */
 void rounds_on_disk(struct rounds *rounds, uint32_t f);
 /* Nobody reads the anchor any more (EVENT_UNREAD): goes on with what waited for that. */
 void rounds_unread(struct rounds *rounds, uint32_t f);

@@ -73,7 +73,7 @@ static void start_fragments(struct isle *isle)
         assert_true(isle_took(isle, EVENT_START, &event) && event.start.initial);
         struct digest hash = digest_of(&f, sizeof f);
         trainer_started(isle->trainer, event.fragment, true);
-        rounds_begin(isle->rounds, event.fragment, &hash);
+        round_context_begin(isle->rounds->context, event.fragment, &hash);
         sync_restore(isle->sync, event.fragment, 0, &hash);
     }
     isle_tick(isle);

@@ -17,7 +17,7 @@ static void know_states(struct isle *one, uint64_t version)
 {
     for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++) {
         struct digest hash = digest_of(&f, sizeof f);
-        rounds_begin(one->rounds, f, &hash);
+        round_context_begin(one->rounds->context, f, &hash);
         sync_restore(one->sync, f, version, &hash);
     }
 }

@@ -36,7 +36,7 @@ static void know_states(void)
 {
     for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++) {
         struct digest hash = hash_of(f);
-        rounds_begin(a->rounds, f, &hash);
+        round_context_begin(a->rounds->context, f, &hash);
         sync_restore(a->sync, f, 0, &hash);
     }
 }

@@ -37,7 +37,7 @@ static void begin(const char *name, uint32_t count)
     isle_know_plan(a);
     for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++) {
         struct digest hash = hash_of(f);
-        rounds_begin(a->rounds, f, &hash);
+        round_context_begin(a->rounds->context, f, &hash);
         sync_restore(a->sync, f, 0, &hash);
     }
     played_greet(b, a);

@@ -65,6 +65,27 @@ static void initial_tensors_are_version_0(void **state)
     rig_close(rig);
 }
 
+/* Else what counts on top of them would be lost with them, and nobody would know. */
+static void initial_tensors_count_when_they_are_on_disk(void **state)
+{
+    (void)state;
+    struct rig_conf conf = {
+        .folder = testlib_folder("install-first"), .sync = coarse, .members = MEMBERS, .self = SELF};
+    struct rig *rig = rig_open(&conf);
+    rig_pattern(rig->base[0], rig_values(rig, 0), 5, 3);
+    copy_start(rig->rounds->copy, 0, rig->base[0], true);
+    rig_withdraw(rig); /* the anchor is there, and on its way to the disk */
+    assert_int_equal(rig_posted_count(rig, EVENT_STARTED), 0);
+    assert_false(sync_known(rig->sync, 0));
+    rig_settle(rig);
+    assert_true(sync_known(rig->sync, 0));
+    struct digest hash = rounds_state(rig->rounds, 0)->hash;
+    rig = rig_again(rig);
+    assert_true(sync_known(rig->sync, 0));
+    assert_true(digest_equal(&rounds_state(rig->rounds, 0)->hash, &hash));
+    rig_close(rig);
+}
+
 /* ---- a peer's state ---- */
 
 static void assert_holds(const struct rig *rig, struct replica *twin, uint32_t f)
@@ -456,6 +477,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_anchor_is_copied_for_the_trainer),
         cmocka_unit_test(initial_tensors_are_version_0),
+        cmocka_unit_test(initial_tensors_count_when_they_are_on_disk),
         cmocka_unit_test(a_state_of_a_peer_takes_the_place_of_ours),
         cmocka_unit_test(what_was_on_its_way_is_counted_where_the_state_says_so),
         cmocka_unit_test(a_state_is_judged_as_its_head_was),

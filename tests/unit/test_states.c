@@ -72,7 +72,7 @@ static void know_states(void)
         struct digest hash;
         fill(a->replica, f, 0.5f);
         assert_ok(replica_hash(a->replica, f, 0, 0, &hash));
-        rounds_begin(a->rounds, f, &hash);
+        round_context_begin(a->rounds->context, f, &hash);
         sync_restore(a->sync, f, 0, &hash);
     }
 }

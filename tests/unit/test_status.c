@@ -475,7 +475,7 @@ static void a_disk_that_cannot_be_written_is_told_until_it_can(void **state)
     struct digest hash = digest_of("x", 1);
     char aside[300];
     look_begin("status-disk", 1, NULL);
-    rounds_begin(look.a->rounds, 1, &hash);
+    round_context_begin(look.a->rounds->context, 1, &hash);
     sync_restore(look.a->sync, 1, 0, &hash);
     assert_silent(take(), COMPLAINT_DISK);
     snprintf(aside, sizeof aside, "%s-aside", look.a->conf.state_folder);

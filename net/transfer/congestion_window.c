@@ -2,7 +2,11 @@
 #include "net/transfer/congestion_window.h"
 
 enum { US = 1000000, QUEUE_US = CONGESTION_QUEUE_MS * 1000, QUEUE_LOW_US = QUEUE_US / 2 };
-/* How much less queue a flow of twice the rate makes, about QUEUE_US at 2^QUEUE_RATE_LOG bytes per second. */
+/*
+ * The queue that a flow makes: QUEUE_US up to 2^QUEUE_RATE_LOG bytes per second, FAIR_US less for each doubling of its
+ * rate, and never less than QUEUE_LOW_US, or than 1/QUEUE_OF_FREE of the line's own round trip: on a long line less
+ * would leave it idle where answers come unevenly.
+ */
 enum { FAIR_US = QUEUE_US / 10, QUEUE_RATE_LOG = 20, QUEUE_OF_FREE = 5 };
 /*
  * RATE_SPAN: for how long a maximum counts. DELAY_SPAN: for how long a shortest delay counts; DRAIN: after so long the
@@ -66,14 +70,14 @@ static uint64_t log2_fair(uint64_t value)
     uint64_t whole = 0;
     while (value >> (whole + 1) > 0)
         whole++;
-    return whole * FAIR_US + content(FAIR_US, (value - ((uint64_t)1 << whole)) * US >> whole);
+    return whole * FAIR_US + ((value - ((uint64_t)1 << whole)) * FAIR_US >> whole);
 }
 
 /*
  * The queue that a flow of such a rate makes. Were it the same for all, those that share a line would keep whatever
  * shares they have, for ever: each one's window is its rate of before times the same time. As the larger one stops at
- * a shorter queue than the smaller one, they come to the same rate. (So does Swift with a target that falls with the
- * window: Kumar et al., SIGCOMM 2020, 3.1.)
+ * a shorter queue than the smaller one, their rates come nearer to each other. (So does Swift with a target that falls
+ * with the window: Kumar et al., SIGCOMM 2020, 3.1.)
  */
 static uint64_t queue_aim_us(uint64_t rate, uint64_t free_us)
 {
@@ -221,6 +225,7 @@ static void set_window(struct congestion_window *congestion, const struct sample
     uint64_t most = congestion->window + bytes; /* one sample may be wrong: twice in a round at most */
     uint64_t queue_us = queue_aim_us(peak(&congestion->rate), congestion->free_us);
     uint64_t rate = sample->queue_us > queue_us * 5 / 4 ? sample->rate : peak(&congestion->rate);
+    /* And one chunk: a window of few chunks would stay at as many, since a part of one is never on its way. */
     uint64_t aim = smaller(content(rate, congestion->free_us + queue_us) + CONGESTION_CHUNK_MIN, most);
     /* What TCP sent again came late for another reason than a queue. */
     if (sample->retransmitted)

@@ -7,11 +7,12 @@
  * 6817); our own socket's queue is in it. And TCP's round trip: the queue of what comes the other way is in it. What
  * both saw is the line's. Allowed is rate x (round trip without that wait + CONGESTION_QUEUE_MS, or less, down to half
  * of it, the faster it is) and a chunk, the rate being a maximum over the last samples (as BBR, Cardwell et al., ACM
- * Queue 14.5, 2016), and twice as much in each round as long as no queue is seen. So the line never runs dry, those
- * that share it come to equal rates, and what waits in it is worth about CONGESTION_QUEUE_MS: heartbeats and answers,
- * on a connection of their own, wait no longer behind bulk. Beside that a little may wait in the socket, so that TCP
- * always has something to send where loss or its own start makes it the slower one. Now and then the window is cut
- * below what the line itself holds, so that the shortest delay is measured without our own queue.
+ * Queue 14.5, 2016), and twice as much in each round as long as no queue is seen. So the line never runs dry, the
+ * rates of those that share it come nearer to each other, and what waits in it is worth about CONGESTION_QUEUE_MS:
+ * heartbeats and answers, on a connection of their own, wait no longer behind bulk. Beside that a little may wait in
+ * the socket, so that TCP always has something to send where loss or its own start makes it the slower one. Now and
+ * then the window is cut below what the line itself holds, so that the shortest delay is measured without our own
+ * queue.
  *
  * Pure: the caller brings time and counters. Integers only.
  */

@@ -112,6 +112,39 @@ static void a_state_of_a_peer_is_always_written(void **state)
     rig_close(rig);
 }
 
+/* The same where the disk refuses it first: what is on disk has its version, and is another state. */
+static void a_state_of_a_peer_that_the_disk_refused_is_written_later(void **state)
+{
+    (void)state;
+    static struct rig_object object;
+    struct replica *twin;
+    struct rlimit limit;
+    struct bitset all = bitset_first(MEMBERS);
+    struct rig *rig = rig_new("disk-refused", exact, MEMBERS, SELF, 0);
+    rig_round(rig, 0, &all);
+    keep_checkpoint(rig->rounds->keep, 0);
+    rig_settle(rig);
+    rig_make_state(rig, 0, 0.5f, &twin, &object);
+    rig_diverge(rig, 0, twin);
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = 1000;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    rig_bring(rig, 0, &object);
+    rig_settle(rig);
+    limit.rlim_cur = limit.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    rig_mixed(rig, 0);
+    assert_int_equal(rounds_state(rig->rounds, 0)->version, 1);
+    assert_non_null(strstr(rounds_info(rig->rounds).disk_note, "checkpoint of fragment 0 failed"));
+    assert_true(begins_checkpoint(rig, 0));
+    rig_settle(rig);
+    replica_free(twin);
+    rig = rig_again(rig);
+    assert_int_equal(rounds_state(rig->rounds, 0)->step, RIG_STATE_STEP);
+    rig_close(rig);
+}
+
 static void a_checkpoint_that_fails_is_said_and_tried_again(void **state)
 {
     (void)state;
@@ -490,6 +523,7 @@ int main(void)
         cmocka_unit_test(a_version_is_written_once),
         cmocka_unit_test(a_fragment_that_does_not_stand_still_is_not_written),
         cmocka_unit_test(a_state_of_a_peer_is_always_written),
+        cmocka_unit_test(a_state_of_a_peer_that_the_disk_refused_is_written_later),
         cmocka_unit_test(a_checkpoint_that_fails_is_said_and_tried_again),
         cmocka_unit_test(results_go_when_checkpoints_cover_them),
         cmocka_unit_test(configurations_are_needed_from_the_oldest_checkpoint_on),

@@ -13,10 +13,10 @@
  *   - I5, I6: one configuration of an epoch; starts never fall; what an island applied is what the next configuration
  * names;
  *   - L: PROGRESS_MS after the last trouble every fragment has moved on, or, where memory was damaged or somebody lied
- *     and it is open whose state is right, DISPUTE_MS after it. The premise is kept by the faults themselves
- *     (sim_can_spare()): a majority of the voters of the newest configuration, and of every one proposed since, stays,
- * with disks that are not in doubt; or all voters come back. One exception is counted: a configuration may be decided
- * that rests on a disk which was lost while it was, before anyone could know;
+ *     and it is open whose state is right, DISPUTE_MS after it; of more than a FEW islands DOUBTS_MS later. The premise
+ * is kept by the faults themselves (sim_can_spare()): a majority of the voters of the newest configuration, and of
+ * every one proposed since, stays, with disks that are not in doubt; or all voters come back. One exception is counted:
+ * a configuration may be decided that rests on a disk which was lost while it was, before anyone could know;
  *   - two daemons of one key, the second on a copy of the first one's disk, which take turns, harm nobody else: never
  *     do both vote in one epoch;
  *   - nobody believes a liar: what the bound is, simcheck.c says. One that made two results of one part is evicted in
@@ -42,6 +42,8 @@ enum {
     CALM_MS = 30000,
     CALM_EPOCHS = 5, /* somebody may be let in who has caught up only now */
     PROGRESS_MS = 45000,
+    DOUBTS_MS = 40000, /* longer where many vote: after power loss disks leave doubt one after the other */
+    FEW = 4,
     DISPUTE_MS = 120000, /* a contribution that was refused is offered again after a minute at most */
     MANY_WORK_MS = 20000,
     HEAL_MS = 240000,
@@ -332,6 +334,7 @@ static void run_world(uint64_t work_ms)
 {
     bool severed = false;
     uint64_t before[SIM_F_MAX], progress_ms = sim->flips || sim->lie != SIM_HONEST ? DISPUTE_MS : PROGRESS_MS;
+    progress_ms += sim->n > FEW ? DOUBTS_MS : 0;
     sim_found();
     for (uint32_t i = 0; i < sim->n; i++)
         if (sim->island[i].joined)

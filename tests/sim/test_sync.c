@@ -285,6 +285,8 @@ static bool sever(void)
         return false;
     if (a == b || !sim->island[a].joined || !sim->island[b].joined || sim->island[a].witness || sim->island[b].witness)
         return false;
+    if (sim->island[a].disk.epoch < sim->newest || sim->island[b].disk.epoch < sim->newest)
+        return false; /* by what these know, nothing could be decided without them, and who knows better may be dead */
     sim_sever(a, b);
     if (sim_chance(60))
         sim_sever(b, a);

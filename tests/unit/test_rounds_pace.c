@@ -4,9 +4,11 @@
 #include "tests/lib/testlib.h"
 
 #include <semaphore.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -14,7 +16,7 @@
 #include "common/tensorfile.h"
 #include "tests/lib/rig.h"
 
-enum { MEMBERS = 3, SELF = 2, OLD_MS = 600000, SLOW_MS = 40, PART = 25, MANY = 200, DEADLINE_S = 10 };
+enum { MEMBERS = 3, SELF = 2, OLD_MS = 600000, SLOW_MS = 40, PART = 25, MANY = 200, DEADLINE_S = 10, AGAIN_MS = 10000 };
 
 static const char coarse[] = "codec = uniform\nerror_feedback = yes\n";
 
@@ -337,6 +339,44 @@ static void a_checkpoint_that_was_overtaken_by_a_state_leads_nowhere(void **stat
     rig_close(rig);
 }
 
+/* The same where the disk refuses the one after it: what it has leads nowhere, so the next one does not wait its turn.
+ */
+static void a_checkpoint_that_was_overtaken_is_followed_when_the_disk_works(void **state)
+{
+    (void)state;
+    static struct rig_object object;
+    struct replica *twin;
+    struct rlimit limit;
+    struct rig *rig = begin("pace-overtaken-refused", 0);
+    held = true;
+    rounds_until_due(rig, 0);
+    rig_withdraw(rig);
+    assert_true(testlib_sem_wait(&begun, DEADLINE_S));
+    held = false;
+    rig_make_state(rig, 0, 0.5f, &twin, &object);
+    rig_diverge(rig, 0, twin);
+    rig_bring(rig, 0, &object);
+    for (int k = 0; k < MANY && rounds_state(rig->rounds, 0)->step != RIG_STATE_STEP; k++)
+        rig_withdraw(rig);
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = 1000;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    sem_post(&go);
+    rig_settle(rig);
+    limit.rlim_cur = limit.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    assert_non_null(strstr(rounds_info(rig->rounds).disk_note, "checkpoint of fragment 0 failed"));
+    rig_mixed(rig, 0);
+    rig_tick(rig, AGAIN_MS);
+    rig_settle(rig);
+    assert_string_equal(rounds_info(rig->rounds).disk_note, "");
+    replica_free(twin);
+    rig = rig_again(rig);
+    assert_int_equal(rounds_state(rig->rounds, 0)->step, RIG_STATE_STEP);
+    rig_close(rig);
+}
+
 /* The disk stands while a state is written; meanwhile another one has come. */
 static void of_two_states_the_core_hears_of_the_last_one(void **state)
 {
@@ -421,6 +461,7 @@ int main(void)
         cmocka_unit_test(a_slow_disk_holds_no_outer_step_up),
         cmocka_unit_test(the_end_writes_all_with_residuals),
         cmocka_unit_test(a_checkpoint_that_was_overtaken_by_a_state_leads_nowhere),
+        cmocka_unit_test(a_checkpoint_that_was_overtaken_is_followed_when_the_disk_works),
         cmocka_unit_test(of_two_states_the_core_hears_of_the_last_one),
         cmocka_unit_test(an_export_holds_nothing_while_it_is_flushed),
         cmocka_unit_test(versions_that_nobody_is_served_go),

@@ -729,6 +729,33 @@ static void who_goes_by_results_goes_on_by_them(void **state)
     assert_int_equal(version, 4 + 6);
 }
 
+/* For a minute: a state may be proved again by then, and is far nearer to where the others are. */
+static void who_goes_by_results_asks_for_a_state_again_after_a_minute(void **state)
+{
+    (void)state;
+    talk_among(3, 2, 3, 4, (struct owner_rule){0});
+    for (uint32_t i = 0; i < 2; i++) {
+        talk_is_at(i, 4 + 1000);
+        talk_hear(i);
+    }
+    assert_true(asks_and_is_refused());
+    assert_left_after_a_while(talk_now_ms);
+    uint64_t version = 4, began_ms = talk_now_ms, told_ms = talk_now_ms;
+    while (sync_state(talk_sync, 0) != SYNC_REPAIR && talk_now_ms < began_ms + 120000) {
+        talk_tick(100);
+        for (uint32_t owner = 0; talk_now_ms >= told_ms + 1000 && owner < 2; owner++)
+            if (talk_asked_for(owner) != UINT32_MAX)
+                talk_stored(owner, version + 1, owner);
+        if (talk_ordered(SYNC_DO_APPLY) == NULL)
+            continue;
+        talk_applied(++version);
+        told_ms = talk_now_ms;
+    }
+    assert_int_equal(sync_state(talk_sync, 0), SYNC_REPAIR);
+    assert_in_range(talk_now_ms - began_ms, 58000, 64000);
+    assert_true(version > 4 + 10);
+}
+
 /* While our snapshot is encoded it turns out that our state is wrong, and whose state is to be had is taken off the
  * roster before the snapshot is: whoever has its slot then, or nobody, is not asked for it. */
 static void whose_state_was_wanted_may_leave_the_roster(void **state)
@@ -922,6 +949,7 @@ int main(void)
         cmocka_unit_test_teardown(who_is_far_behind_goes_by_results_where_no_state_is_proved, talk_ends),
         cmocka_unit_test_teardown(whose_state_was_wanted_may_leave_the_roster, talk_ends),
         cmocka_unit_test_teardown(who_goes_by_results_goes_on_by_them, talk_ends),
+        cmocka_unit_test_teardown(who_goes_by_results_asks_for_a_state_again_after_a_minute, talk_ends),
         cmocka_unit_test_teardown(a_state_that_is_ours_again_is_not_asked_for_without_end, talk_ends),
         cmocka_unit_test_teardown(a_state_that_came_half_way_is_asked_for_anew, talk_ends),
         cmocka_unit_test_teardown(who_is_further_is_asked_where_the_others_refuse, talk_ends),

@@ -21,6 +21,7 @@
 #include "daemon/founding.h"
 #include "daemon/rules.h"
 #include "daemon/trainer/command.h"
+#include "net/config/config_proof.h"
 
 /* Of the unit file. */
 static const char unit_user[] = "diloco";

@@ -48,6 +48,7 @@ struct arguments {
     const char *home_option, *socket, *config;
     struct home home;
     bool json, verbose, no_wait, no_start, now, check, follow, trainer, help, version, list, witness, names;
+    bool contributor, as_owner;
     enum verdict verdict; /* of status --check */
     uint64_t interval_ms;
     struct ctl_plan plan;
@@ -389,6 +390,9 @@ static struct ctl_members about_members(const struct arguments *a)
                                 .expires = a->expires,
                                 .island = a->island,
                                 .note = a->note,
+                                .as = a->contributor ? "contributor"
+                                      : a->as_owner  ? "owner"
+                                                     : NULL,
                                 .address = a->init.address,
                                 .patience_s = patience_s(a, MEMBERS_S),
                                 .no_wait = a->no_wait,
@@ -407,10 +411,13 @@ static enum err run_peers(struct arguments *a)
 static enum err run_invite(struct arguments *a)
 {
     struct ctl_members ctl = about_members(a);
-    bool asks = a->expires != NULL || a->island != NULL || a->note != NULL || a->init.address != NULL;
+    bool asks = a->expires != NULL || a->island != NULL || a->note != NULL || a->init.address != NULL ||
+                a->contributor || a->as_owner;
+    if (a->contributor && a->as_owner)
+        return err_set(ERR_ARG, "invite: --contributor and --as-owner are two things; ask for one");
     if ((a->list || a->revoke != NULL) + asks > 1 || (a->list && a->revoke != NULL))
         return err_set(ERR_ARG, "invite: --list, --revoke ID, and a new invitation with --for, --expires, "
-                                "--note or --address are three things; ask for one");
+                                "--note, --address, --contributor or --as-owner are three things; ask for one");
     if (a->revoke != NULL)
         return ctl_members_uninvite(&ctl, a->revoke);
     return a->list ? ctl_members_list(&ctl) : ctl_members_invite(&ctl);
@@ -422,22 +429,32 @@ static enum err run_leave(struct arguments *a)
     return ctl_members_leave(&ctl);
 }
 
-static enum err run_evict(struct arguments *a)
+/* An order about one member, by the command's own word. */
+static enum err run_about_member(struct arguments *a)
 {
     struct ctl_members ctl = about_members(a);
+    const char *word = a->rest.item[0];
     if (a->rest.count < 2)
-        return err_set(ERR_ARG, "evict whom? %s evict NAME, as %s peers lists them", as_typed(), as_typed());
-    return ctl_members_evict(&ctl, a->rest.item[1]);
+        return err_set(ERR_ARG, "%s whom? %s %s NAME, as %s peers lists them%s%s%s", word, as_typed(), word, as_typed(),
+                       strcmp(word, "revoke") == 0 ? "; an invitation: " : "",
+                       strcmp(word, "revoke") == 0 ? as_typed() : "",
+                       strcmp(word, "revoke") == 0 ? " invite --revoke ID" : "");
+    return ctl_members_order(&ctl, word, a->rest.item[1]);
 }
 
-static enum err run_revoke(struct arguments *a)
+static enum err run_orders(struct arguments *a)
 {
     struct ctl_members ctl = about_members(a);
+    return ctl_members_orders(&ctl);
+}
+
+static enum err run_about_order(struct arguments *a)
+{
+    struct ctl_members ctl = about_members(a);
+    const char *word = a->rest.item[0];
     if (a->rest.count < 2)
-        return err_set(ERR_ARG,
-                       "revoke whom? %s revoke NAME, as %s peers lists them; an invitation: %s invite --revoke ID",
-                       as_typed(), as_typed(), as_typed());
-    return ctl_members_revoke(&ctl, a->rest.item[1]);
+        return err_set(ERR_ARG, "%s which? %s %s NUMBER, as %s orders lists them", word, as_typed(), word, as_typed());
+    return ctl_members_about_order(&ctl, word, a->rest.item[1], a->rest.count > 2 ? a->rest.item[2] : NULL);
 }
 
 static enum err run_reset(struct arguments *a)
@@ -466,7 +483,7 @@ static const struct command commands[] = {
     {"keygen", "keygen FILE", "make this island's key", run_keygen, 2, NOTHING, " json "},
     {"invite", "invite",
      "make a token by which one more island joins this run; --list and --revoke those that are open", run_invite, 1,
-     DAEMON, THE_DAEMON "for expires note address list revoke "},
+     DAEMON, THE_DAEMON "for expires note address list revoke contributor as-owner "},
     {"join", "join TOKEN", "make an island of the run that it invites to, and start it", run_join_run, 2, PLACE,
      " home json name data listen address uplink " OF_TRAINER
      " allow-other-base owner witness token-file no-start no-wait wait "},
@@ -475,9 +492,24 @@ static const struct command commands[] = {
     {"resume", "resume", "train on here, after pause or leave", run_resume, 1, DAEMON, THE_DAEMON "no-wait "},
     {"leave", "leave", "leave the run: pause, and have the others take over what this island owns", run_leave, 1,
      DAEMON, THE_DAEMON "now no-wait wait "},
-    {"evict", "evict NAME", "have the run go on without an island, until it has caught up again", run_evict, 2, DAEMON,
+    {"evict", "evict NAME", "have the run go on without an island, until it has caught up again", run_about_member, 2,
+     DAEMON, THE_DAEMON "no-wait wait "},
+    {"revoke", "revoke NAME", "take an island's key off the roster", run_about_member, 2, DAEMON,
      THE_DAEMON "no-wait wait "},
-    {"revoke", "revoke NAME", "take an island's key off the roster", run_revoke, 2, DAEMON, THE_DAEMON "no-wait wait "},
+    {"contributor", "contributor NAME", "have an island own no shards and not vote; its work goes on counting",
+     run_about_member, 2, DAEMON, THE_DAEMON "no-wait wait "},
+    {"owner", "owner NAME", "let a contributor own shards and vote", run_about_member, 2, DAEMON,
+     THE_DAEMON "no-wait wait "},
+    {"grant", "grant NAME", "let an island give orders to the run, as this one does", run_about_member, 2, DAEMON,
+     THE_DAEMON "no-wait wait "},
+    {"ungrant", "ungrant NAME", "let it give no more", run_about_member, 2, DAEMON, THE_DAEMON "no-wait wait "},
+    {"founder", "founder NAME", "have an island grant in the founder's place", run_about_member, 2, DAEMON,
+     THE_DAEMON "no-wait wait "},
+    {"orders", "orders", "orders that wait: who gave them, and what they wait for", run_orders, 1, DAEMON, THE_DAEMON},
+    {"approve", "approve NUMBER ISLAND", "agree to an order that takes the founder, or a majority", run_about_order, 3,
+     DAEMON, THE_DAEMON "no-wait "},
+    {"withdraw", "withdraw NUMBER", "take an order of this island back", run_about_order, 2, DAEMON,
+     THE_DAEMON "no-wait "},
     {"reset", "reset", "forget the run: move aside what is kept of it; key and configuration stay", run_reset, 1,
      ISLAND, " home json "},
     {"status", "status", "how this island is doing, and what is wrong", run_status, 1, DAEMON,
@@ -503,12 +535,15 @@ enum { COMMANDS = sizeof commands / sizeof commands[0] };
 
 static const char *const of_making[] = {"init", "join TOKEN", "start", "stop", "keygen FILE", "reset", NULL};
 static const char *const of_looking[] = {"status", "watch", "logs", "peers", "fragments", NULL};
-static const char *const of_steering[] = {"invite",      "pause", "resume",     "leave", "evict NAME",
-                                          "revoke NAME", "save",  "export DIR", NULL};
+static const char *const of_steering[] = {"pause", "resume", "leave", "save", "export DIR", NULL};
+static const char *const of_ordering[] = {
+    "invite",       "evict NAME",   "revoke NAME", "contributor NAME",      "owner NAME",      "grant NAME",
+    "ungrant NAME", "founder NAME", "orders",      "approve NUMBER ISLAND", "withdraw NUMBER", NULL};
 static const char *const of_planning[] = {"plan", NULL};
 static const struct commands_group groups[] = {{"I want to make an island, and run it", of_making},
                                                {"I want to look at it", of_looking},
-                                               {"I want to steer it, and the run", of_steering},
+                                               {"I want to steer it", of_steering},
+                                               {"I want to say who is in the run, and what", of_ordering},
                                                {"I want to know beforehand", of_planning}};
 
 static const struct commands_example examples[] = {
@@ -529,6 +564,14 @@ static const struct commands_example examples[] = {
     {"leave", "dilococtl leave --home ~/oslo --wait 120\n"},
     {"evict", "dilococtl evict oslo --home ~/paris\n"},
     {"revoke", "dilococtl revoke oslo --home ~/paris\n"},
+    {"contributor", "dilococtl contributor oslo --home ~/paris\n"},
+    {"owner", "dilococtl owner oslo --home ~/paris\n"},
+    {"grant", "dilococtl grant oslo --home ~/paris\n"},
+    {"ungrant", "dilococtl ungrant oslo --home ~/paris\n"},
+    {"founder", "dilococtl founder oslo --home ~/paris\n"},
+    {"orders", "dilococtl orders --home ~/paris\n"},
+    {"approve", "dilococtl approve 7 oslo --home ~/paris\n"},
+    {"withdraw", "dilococtl withdraw 7 --home ~/oslo\n"},
     {"reset", "dilococtl reset --home ~/oslo\n"},
     {"status", "dilococtl status --home ~/paris\n"
                "dilococtl status --check || echo 'the island is degraded'\n"},
@@ -662,6 +705,14 @@ static const struct arguments usual = {
     .wait_s = UINT64_MAX, /* NOT_SAID */
     .plan = {.layers = 24, .islands = 2, .interval = 100, .overlap = 5, .rtt_ms = 50}};
 
+static enum err parse_and_obey(struct arguments *a, int argc, char **argv, enum verdict *verdict)
+{
+    TRY(args_parse_given(argc, argv, a->options, a->options_count, &a->rest, &a->given));
+    enum err err = obey(a);
+    *verdict = a->verdict;
+    return err;
+}
+
 static enum err run(int argc, char **argv, enum verdict *verdict)
 {
     struct arguments a = usual;
@@ -709,6 +760,9 @@ static enum err run(int argc, char **argv, enum verdict *verdict)
         {"note", ARGS_STRING, &a.note, "TEXT", "what --list shows of it"},
         {"list", ARGS_FLAG, &a.list, NULL, "the invitations of this island"},
         {"revoke", ARGS_STRING, &a.revoke, "ID", "take one back, by the first digits of its id"},
+        {"contributor", ARGS_FLAG, &a.contributor, NULL, "who comes by it owns no shards and does not vote"},
+        {"as-owner", ARGS_FLAG, &a.as_owner, NULL,
+         "who comes by it may own and vote (default: where fewer than five islands own)"},
         {"wait", ARGS_U64, &a.wait_s, "SECONDS",
          "how long to wait until the run has decided it (default 30; to join 60, and 600 once the inviter is there)"},
         {"no-start", ARGS_FLAG, &a.no_start, NULL, "only make it"},
@@ -730,10 +784,7 @@ static enum err run(int argc, char **argv, enum verdict *verdict)
     };
     a.options = options;
     a.options_count = sizeof options / sizeof options[0];
-    TRY(args_parse_given(argc, argv, options, a.options_count, &a.rest, &a.given));
-    enum err err = obey(&a);
-    *verdict = a.verdict;
-    return err;
+    return parse_and_obey(&a, argc, argv, verdict);
 }
 
 int main(int argc, char **argv)

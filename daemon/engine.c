@@ -685,6 +685,7 @@ static enum err open_parts(struct engine *engine)
                                    .trainer = engine->trainer,
                                    .peers = engine->peers,
                                    .join_server = membership_host_join_server(engine->host),
+                                   .membership = membership_host_membership(engine->host),
                                    .status = {.conf = engine->conf,
                                               .spec = &engine->spec,
                                               .view = &engine->configs.view,

@@ -11,6 +11,7 @@
 #include "common/fsio.h"
 #include "common/mem.h"
 #include "daemon/as_typed.h"
+#include "net/config/config_proof.h"
 #include "net/membership/wire_paxos.h"
 
 enum { DIGITS = 2 * FOUNDING_BYTES, FILE_BYTES_MAX = 256 };
@@ -88,8 +89,11 @@ static enum err make_nonce(const struct dconf *conf, const struct ident *ident, 
 
 static struct config_member member_of(const struct dconf *conf, const struct ident *ident)
 {
-    struct config_member member = {
-        .uplink = conf->uplink, .role = CONFIG_OWNER, .owner_choice = (uint8_t)dconf_owner_choice(conf), .voter = true};
+    struct config_member member = {.uplink = conf->uplink,
+                                   .role = CONFIG_OWNER,
+                                   .owner_choice = (uint8_t)dconf_owner_choice(conf),
+                                   .voter = true,
+                                   .operates = true};
     memcpy(member.name, conf->name, strlen(conf->name));
     memcpy(member.address, dconf_address(conf), strlen(dconf_address(conf)));
     memcpy(member.key, ident->key, sizeof member.key);

@@ -15,6 +15,7 @@
 #include "common/runspec.h"
 #include "daemon/dconf.h"
 #include "net/config/config.h"
+#include "net/config/config_proof.h"
 #include "net/transport/ident.h"
 
 enum { FOUNDING_BYTES = 16 };

@@ -188,15 +188,26 @@ static enum err find_addresses(const struct control *control, const char *asked,
                          as_typed());
 }
 
+/* INVITE_AS: it is none. */
+static enum invite_as parse_as(const char *text)
+{
+    static const char *const names[INVITE_AS] = {
+        [INVITE_AUTO] = "auto", [INVITE_OWNER] = "owner", [INVITE_CONTRIBUTOR] = "contributor"};
+    enum invite_as as = INVITE_AUTO;
+    while (as < INVITE_AS && strcmp(names[as], text) != 0)
+        as++;
+    return as;
+}
+
 /* `island`, DCONF_NAME_MAX + 1 bytes: the name that was said, or "". */
 static enum err parse_ask(const struct control *control, const char *words, char *island, struct join_server_ask *ask)
 {
-    char address[WIRE_ADDRESS_BYTES] = "";
+    char address[WIRE_ADDRESS_BYTES] = "", as[16] = "";
     int used = 0;
     unsigned long long seconds = 0;
     _Static_assert(DCONF_NAME_MAX == 63, "the width below");
-    if (sscanf(words, "%llu %255s %63s%n", &seconds, address, island, &used) != 3)
-        return err_set(ERR_ARG, "invite SECONDS ADDRESS|- ISLAND|- NOTE");
+    if (sscanf(words, "%llu %255s %63s %15s%n", &seconds, address, island, as, &used) != 4 || parse_as(as) == INVITE_AS)
+        return err_set(ERR_ARG, "invite SECONDS ADDRESS|- ISLAND|- auto|owner|contributor NOTE");
     if (seconds < INVITE_SECONDS_MIN || seconds > (unsigned long long)INVITE_DAYS_MAX * DAY_S)
         return err_set(ERR_ARG, "an invitation is good for %d second to %d days", INVITE_SECONDS_MIN, INVITE_DAYS_MAX);
     if (strcmp(island, "-") == 0)
@@ -205,7 +216,7 @@ static enum err parse_ask(const struct control *control, const char *words, char
         return err_set(ERR_ARG, "\"%s\" is no island's name: 1 to %d letters, digits, '-' or '_'", island,
                        DCONF_NAME_MAX);
     *ask = (struct join_server_ask){
-        .seconds = seconds, .island = island, .note = words + used + strspn(words + used, " ")};
+        .seconds = seconds, .island = island, .as = parse_as(as), .note = words + used + strspn(words + used, " ")};
     return find_addresses(control, address, ask);
 }
 
@@ -263,7 +274,7 @@ static enum err command_uninvite(struct control *control, const char *words, jso
     return ERR_OK;
 }
 
-/* ---- commands: members, which the voters decide: `status` and `peers` show when ---- */
+/* ---- commands: orders, which the voters carry out: `status` and `peers` show when ---- */
 
 static uint32_t voters_of(const struct view *view)
 {
@@ -271,14 +282,6 @@ static uint32_t voters_of(const struct view *view)
     for (uint32_t i = 0; i < view->count; i++)
         voters += view->members[i].used && view->members[i].as.voter;
     return voters;
-}
-
-static uint32_t keepers_of(const struct view *view)
-{
-    uint32_t keepers = 0;
-    for (uint32_t i = 0; i < view->count; i++)
-        keepers += view->members[i].used && view->members[i].as.voter && view->members[i].as.role != CONFIG_WITNESS;
-    return keepers;
 }
 
 /* What `peers` shows when it is done, and since when: for who waits. */
@@ -289,53 +292,174 @@ static json_t *ordered(const struct control *control, const char *text)
                      "voters", (int)voters, "needed", (int)(voters / 2 + 1));
 }
 
-static enum err find_member(const struct control *control, const char *name, uint32_t kind, uint32_t *slot)
+/* One of ours, which waits. */
+static bool find_order(const struct control *control, uint64_t number, struct membership_pending *out)
 {
-    const struct view *view = control->conf.status.view;
-    *slot = view_slot_named(view, name);
-    if (*slot == VIEW_NOBODY)
-        return err_set(ERR_NOTFOUND, "no island called \"%.63s\" is on the roster; %s peers lists them", name,
-                       as_typed());
-    if (*slot == view->self)
-        return err_set(ERR_ARG, "%s is this island itself; to leave the run, %s leave%s", name, as_typed(),
-                       kind == WIRE_CHANGE_REVOKE ? ", and then revoke it at another island" : "");
-    if (view->members[*slot].as.voter && view->members[*slot].as.role != CONFIG_WITNESS && keepers_of(view) < 2)
-        return err_set(ERR_STATE, "%s is the only island that votes and has the run's parameters: nobody could go on",
-                       name);
+    for (uint32_t at = 0; membership_pending(control->conf.membership, &at, out);)
+        if (out->ours && out->order->number == number)
+            return true;
+    return false;
+}
+
+static enum err give(struct control *control, uint32_t kind, uint32_t subject, uint64_t value, const char *text,
+                     json_t **answer)
+{
+    struct membership_pending pending;
+    uint64_t number;
+    char approved[300];
+    TRY(membership_order(control->conf.membership, kind, subject, value, &number));
+    bool takes_approval = find_order(control, number, &pending) && pending.takes_approval;
+    if (takes_approval)
+        snprintf(approved, sizeof approved,
+                 "it takes the founder, or %" PRIu32 " of the islands that vote: at the others of these, dilococtl "
+                 "approve %" PRIu64 " %s",
+                 pending.needed, number, pending.by);
+    *answer = ordered(control, takes_approval ? approved : text);
+    json_object_set_new(*answer, "order", json_integer((json_int_t)number));
+    json_object_set_new(*answer, "takes_approval", json_boolean(takes_approval));
     return ERR_OK;
 }
 
-static enum err order(struct control *control, const char *name, uint32_t kind, const char *text, json_t **answer)
+static enum err find_member(const struct control *control, const char *name, uint32_t *slot)
 {
-    uint32_t slot;
-    TRY(find_member(control, name, kind, &slot));
-    if (kind == WIRE_CHANGE_EVICT && control->conf.status.view->members[slot].as.role == CONFIG_AWAY)
+    *slot = view_slot_named(control->conf.status.view, name);
+    if (*slot != VIEW_NOBODY)
+        return ERR_OK;
+    return err_set(ERR_NOTFOUND, "no island called \"%.63s\" is on the roster; %s peers lists them", name, as_typed());
+}
+
+/* Orders about one member, by the command's name. */
+static const struct about_member {
+    const char *name;
+    uint32_t kind;
+    const char *text;
+} about_members[] = {
+    {"evict", ORDER_EVICT,
+     "the voters are asked to go on without it; its key stays on the roster, so it comes back by itself once it has "
+     "caught up"},
+    {"revoke", ORDER_REVOKE,
+     "the voters are asked to take its key off the roster; it comes back only with a new invitation"},
+    {"owner", ORDER_OWNER, "the voters are asked to let it own shards and vote, as the run needs it"},
+    {"contributor", ORDER_CONTRIBUTOR,
+     "the voters are asked to take shards and vote from it; its work goes on counting"},
+    {"grant", ORDER_GRANT, "the voters are asked to let it give orders"},
+    {"ungrant", ORDER_UNGRANT, "the voters are asked to take no more orders from it"},
+    {"founder", ORDER_FOUNDER, "the voters are asked to let it grant, in the founder's place"},
+};
+
+/* What it takes elsewhere, or would say nothing. */
+static enum err check_subject(const struct control *control, const struct about_member *about, uint32_t slot)
+{
+    const struct view *view = control->conf.status.view;
+    const char *name = view->members[slot].as.name;
+    bool sends_away = about->kind == ORDER_EVICT || about->kind == ORDER_REVOKE;
+    if (sends_away && slot == view->self)
+        return err_set(ERR_ARG, "%s is this island itself; to leave the run, %s leave%s", name, as_typed(),
+                       about->kind == ORDER_REVOKE ? ", and then revoke it at another island" : "");
+    if (about->kind == ORDER_EVICT && view->members[slot].as.role == CONFIG_AWAY)
         return err_set(ERR_STATE, "%s takes no part just now; %s revoke %s takes its key off the roster", name,
                        as_typed(), name);
-    if (kind == WIRE_CHANGE_EVICT && control->conf.status.view->members[slot].as.role == CONFIG_WITNESS)
+    if (about->kind == ORDER_EVICT && view->members[slot].as.role == CONFIG_WITNESS)
         return err_set(ERR_STATE,
                        "%s is the witness, which no round waits for; %s revoke %s takes its key off the roster", name,
                        as_typed(), name);
-    TRY(join_server_order(control->conf.join_server, kind, control->conf.status.view->members[slot].as.id,
-                          control->now_ms));
-    *answer = ordered(control, text);
     return ERR_OK;
+}
+
+static enum err order_about(struct control *control, const char *name, const char *words, json_t **answer)
+{
+    const struct about_member *about = about_members;
+    uint32_t slot;
+    while (strcmp(about->name, name) != 0)
+        about++;
+    TRY(find_member(control, words, &slot));
+    TRY(check_subject(control, about, slot));
+    return give(control, about->kind, control->conf.status.view->members[slot].as.id, 0, about->text, answer);
 }
 
 static enum err command_evict(struct control *control, const char *words, json_t **answer)
 {
-    return order(
-        control, words, WIRE_CHANGE_EVICT,
-        "the voters are asked to go on without it; its key stays on the roster, so it comes back by itself once "
-        "it has caught up",
-        answer);
+    return order_about(control, "evict", words, answer);
 }
 
 static enum err command_revoke(struct control *control, const char *words, json_t **answer)
 {
-    return order(control, words, WIRE_CHANGE_REVOKE,
-                 "the voters are asked to take its key off the roster; it comes back only with a new invitation",
-                 answer);
+    return order_about(control, "revoke", words, answer);
+}
+
+static enum err command_owner(struct control *control, const char *words, json_t **answer)
+{
+    return order_about(control, "owner", words, answer);
+}
+
+static enum err command_contributor(struct control *control, const char *words, json_t **answer)
+{
+    return order_about(control, "contributor", words, answer);
+}
+
+static enum err command_grant(struct control *control, const char *words, json_t **answer)
+{
+    return order_about(control, "grant", words, answer);
+}
+
+static enum err command_ungrant(struct control *control, const char *words, json_t **answer)
+{
+    return order_about(control, "ungrant", words, answer);
+}
+
+static enum err command_founder(struct control *control, const char *words, json_t **answer)
+{
+    return order_about(control, "founder", words, answer);
+}
+
+/* "NUMBER", of this island, or "NUMBER ISLAND". `*signer`: its id. */
+static enum err parse_order(const struct control *control, const char *words, uint64_t *number, uint32_t *signer)
+{
+    const struct view *view = control->conf.status.view;
+    char island[DCONF_NAME_MAX + 1] = "";
+    unsigned long long value = 0;
+    uint32_t slot = view->self;
+    if (sscanf(words, "%llu %63s", &value, island) < 1 || value == 0)
+        return err_set(ERR_ARG, "an order is known by its number, and by the island that gave it: %s orders lists them",
+                       as_typed());
+    if (island[0] != '\0')
+        TRY(find_member(control, island, &slot));
+    *number = value;
+    *signer = view->members[slot].as.id;
+    return ERR_OK;
+}
+
+static enum err command_approve(struct control *control, const char *words, json_t **answer)
+{
+    uint64_t number;
+    uint32_t signer;
+    TRY(parse_order(control, words, &number, &signer));
+    TRY(membership_approve(control->conf.membership, signer, number));
+    *answer = ordered(control, "this island agrees; it is carried out when a majority of the islands that vote does");
+    return ERR_OK;
+}
+
+static enum err command_withdraw(struct control *control, const char *words, json_t **answer)
+{
+    uint64_t number;
+    uint32_t signer;
+    TRY(parse_order(control, words, &number, &signer));
+    if (signer != control->conf.status.view->members[control->conf.status.view->self].as.id)
+        return err_set(ERR_ARG, "only the island that gave an order takes it back");
+    TRY(membership_withdraw(control->conf.membership, number));
+    *answer = ordered(control, "it is asked no more; what is being decided now may have it still");
+    return ERR_OK;
+}
+
+static enum err command_orders(struct control *control, const char *words, json_t **answer)
+{
+    struct membership_pending pending;
+    (void)words;
+    json_t *list = json_array();
+    for (uint32_t at = 0; membership_pending(control->conf.membership, &at, &pending);)
+        json_array_append_new(list, status_json_order(&pending));
+    *answer = json_pack("{s:o}", "orders", list);
+    return ERR_OK;
 }
 
 /* ---- commands: leaving ---- */
@@ -424,6 +548,14 @@ static const struct command commands[] = {
     {"leave", true, true, command_leave},
     {"evict", true, true, command_evict},
     {"revoke", true, true, command_revoke},
+    {"owner", true, true, command_owner},
+    {"contributor", true, true, command_contributor},
+    {"grant", true, true, command_grant},
+    {"ungrant", true, true, command_ungrant},
+    {"founder", true, true, command_founder},
+    {"approve", true, true, command_approve},
+    {"withdraw", true, true, command_withdraw},
+    {"orders", false, false, command_orders},
 };
 
 /* What stands after the command; NULL: it is another one. */

@@ -33,7 +33,8 @@ struct control_conf {
     const char *folder;              /* for control.sock; borrowed */
     struct trainer *trainer;         /* resume, pause */
     struct peers *peers;             /* leave */
-    struct join_server *join_server; /* invitations; evict, revoke */
+    struct join_server *join_server; /* invitations */
+    struct membership *membership;   /* orders */
     struct status_conf status;       /* before the plan is known */
 };
 

@@ -252,9 +252,9 @@ static void take_epoch(struct status *status)
     epoch->unkept = membership_host_unkept(from->host);
     epoch->exposed = vote_exposed(from->vote);
     membership_host_waits(from->host, epoch->waits, sizeof epoch->waits);
-    for (uint32_t at = 0; epoch->change_requests_count < STATUS_CHANGE_REQUESTS_MAX &&
-                          membership_pending(membership, &at, &epoch->requests[epoch->change_requests_count]);)
-        epoch->change_requests_count++;
+    for (uint32_t at = 0; epoch->orders_count < STATUS_ORDERS_MAX &&
+                          membership_pending(membership, &at, &epoch->orders[epoch->orders_count]);)
+        epoch->orders_count++;
     as_typed_fill(advice(status), epoch->advice, sizeof epoch->advice);
 }
 
@@ -471,18 +471,27 @@ static void add_versions(json_t *json, const struct status *status)
                                   (json_int_t)status->arriving.bytes_due));
 }
 
-/* What was asked of members, and by whom: not decided yet. */
-static json_t *change_requests_json(const struct status *status)
+json_t *status_json_order(const struct membership_pending *pending)
 {
-    const struct status_epoch *epoch = &status->epoch;
-    json_t *list = json_array();
-    for (uint32_t i = 0; i < epoch->change_requests_count; i++) {
-        const struct membership_pending *request = &epoch->requests[i];
-        const char *kind = request->kind == WIRE_CHANGE_EVICT ? "evict" : "revoke";
-        const char *island = status->from->view->members[request->member].as.name;
-        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:I}", "kind", kind, "island", island, "by", request->by,
-                                              "for_ms", (json_int_t)request->for_ms));
+    const struct order *order = pending->order;
+    const char *about = order->kind == ORDER_ADMIT ? order->join.name : pending->about != NULL ? pending->about : "";
+    char text[200];
+    order_text(order, pending->about, text, sizeof text);
+    json_t *row = json_pack("{s:I, s:s, s:s, s:s, s:s, s:b, s:I}", "number", (json_int_t)order->number, "by",
+                            pending->by, "kind", order_kind_name(order->kind), "island", about, "text", text, "ours",
+                            pending->ours, "for_ms", (json_int_t)pending->for_ms);
+    if (pending->takes_approval) {
+        json_object_set_new(row, "approvals", number(pending->approvals));
+        json_object_set_new(row, "needed", number(pending->needed));
     }
+    return row;
+}
+
+static json_t *orders_json(const struct status_epoch *epoch)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < epoch->orders_count; i++)
+        json_array_append_new(list, status_json_order(&epoch->orders[i]));
     return list;
 }
 
@@ -499,7 +508,7 @@ static void add_epoch(json_t *json, const struct status *status)
     json_object_set_new(json, "requested_ms", number(epoch->requested_ms));
     json_object_set_new(json, "waits", json_string(epoch->waits));
     json_object_set_new(json, "advice", json_string(epoch->advice));
-    json_object_set_new(json, "change_requests", change_requests_json(status));
+    json_object_set_new(json, "orders", orders_json(epoch));
 }
 
 static void add_traffic(json_t *json, const struct status *status)
@@ -564,7 +573,7 @@ json_t *status_json(const struct status *status)
     return json;
 }
 
-static json_t *peer_json(const struct status_peer *peer)
+static json_t *peer_json(const struct status_peer *peer, const struct view *view)
 {
     const struct view_member *member = peer->member;
     json_t *row = json_pack("{s:s, s:s, s:s, s:I, s:b, s:b, s:s}", "name", member->as.name, "public_key",
@@ -575,6 +584,9 @@ static json_t *peer_json(const struct status_peer *peer)
     json_object_set_new(row, "role", json_string(config_role_name(member->as.role)));
     json_object_set_new(row, "catches_up", json_boolean(peer->catches_up));
     json_object_set_new(row, "voter", json_boolean(member->as.voter));
+    json_object_set_new(row, "contributor", json_boolean(member->as.contributor));
+    json_object_set_new(row, "operator", json_boolean(member->as.operates));
+    json_object_set_new(row, "founder", json_boolean(member->as.id == view->founder));
     json_object_set_new(row, "trainer", json_string(peer->trainer));
     json_object_set_new(row, "step", number(peer->step));
     json_object_set_new(row, "tokens", number(peer->tokens));
@@ -595,7 +607,7 @@ json_t *status_json_peers(const struct status *status)
     json_t *peers = json_array();
     for (uint32_t i = 0; i < status->from->view->count; i++)
         if (status->peers[i].member->used)
-            json_array_append_new(peers, peer_json(&status->peers[i]));
+            json_array_append_new(peers, peer_json(&status->peers[i], status->from->view));
     return json_pack("{s:I, s:o}", "epoch", (json_int_t)status->from->view->epoch, "peers", peers);
 }
 

@@ -29,5 +29,6 @@ void status_line(const struct status *status, char *line, size_t line_bytes);
 json_t *status_json(const struct status *status);
 json_t *status_json_peers(const struct status *status);
 json_t *status_json_fragments(const struct status *status);
+json_t *status_json_order(const struct membership_pending *pending);
 
 #endif

@@ -159,7 +159,7 @@ struct status_fragment {
     double grown; /* how many times as large its anchor is that has run away; 0: it has not */
 };
 
-enum { STATUS_CHANGE_REQUESTS_MAX = 16 };
+enum { STATUS_ORDERS_MAX = 16 };
 
 /* Who decides with whom, and how that goes. */
 struct status_epoch {
@@ -178,8 +178,8 @@ struct status_epoch {
     uint64_t requested_ms; /* for so long a change has been asked for, and nobody is about to decide it; 0: nothing is
                               asked for */
     char waits[200];       /* what either waits for */
-    struct membership_pending requests[STATUS_CHANGE_REQUESTS_MAX]; /* asked about members and not decided */
-    uint32_t change_requests_count;
+    struct membership_pending orders[STATUS_ORDERS_MAX]; /* that wait, the first of them */
+    uint32_t orders_count;
     const char *unkept; /* why a decided configuration, or our vote, cannot be kept on disk; "" */
     char advice[600];   /* nothing is wrong, but something could be better; "" */
 };

@@ -13,6 +13,7 @@
 #include "daemon/dconf.h"
 #include "daemon/founding.h"
 #include "net/config/config.h"
+#include "net/config/config_proof.h"
 #include "net/membership/wire_paxos.h"
 #include "net/transport/address.h"
 #include "net/transport/join_client.h"

@@ -105,8 +105,8 @@ enum err ctl_members_invite(const struct ctl_members *ctl)
     if (ctl->island != NULL && !dconf_name_good(ctl->island))
         return err_set(ERR_ARG, "--for %s: an island's name is 1 to %d letters, digits, '-' or '_'", ctl->island,
                        DCONF_NAME_MAX);
-    TRY(mem_printf(&request, "invite %" PRIu64 " %s %s %s", seconds, ctl->address != NULL ? ctl->address : "-",
-                   ctl->island != NULL ? ctl->island : "-", note));
+    TRY(mem_printf(&request, "invite %" PRIu64 " %s %s %s %s", seconds, ctl->address != NULL ? ctl->address : "-",
+                   ctl->island != NULL ? ctl->island : "-", ctl->as != NULL ? ctl->as : "auto", note));
     enum err err = ctl_ask(ctl->socket, request, &answer);
     mem_free(request);
     TRY(err);
@@ -202,15 +202,44 @@ static const json_t *row_of(const json_t *peers, const char *name)
     return NULL;
 }
 
-/* Whether the configuration of `peers` says it; `role`: which it then has, NULL: none, being gone. */
-static bool says(const json_t *peers, const char *name, const char *role, json_int_t before)
+/* What a configuration says when an order of a word is carried out. */
+struct outcome {
+    const char *word;
+    const char *role; /* that the member has then; NULL: `flag` tells */
+    const char *flag; /* of its row; NULL: with no role either, it is off the roster */
+    bool set;         /* what that is */
+    const char *done;
+};
+static const struct outcome outcomes[] = {
+    {"leave", "draining", NULL, false, "this island owns nothing now, and nobody waits for it"},
+    {"evict", "away", NULL, false, "takes no part"},
+    {"revoke", NULL, NULL, false, "is off the roster"},
+    {"owner", NULL, "contributor", false, "may own shards and vote"},
+    {"contributor", NULL, "contributor", true, "owns no shards, and votes no more than it has to"},
+    {"grant", NULL, "operator", true, "may give orders"},
+    {"ungrant", NULL, "operator", false, "gives no more orders"},
+    {"founder", NULL, "founder", true, "is the one that grants"},
+};
+
+static const struct outcome *outcome_of(const char *word)
+{
+    const struct outcome *outcome = outcomes;
+    while (strcmp(outcome->word, word) != 0)
+        outcome++;
+    return outcome;
+}
+
+/* Whether the configuration of `peers` says it. */
+static bool says(const json_t *peers, const char *name, const struct outcome *outcome, json_int_t before)
 {
     const json_t *row = row_of(peers, name);
-    if (role == NULL)
+    if (outcome->flag != NULL)
+        return row != NULL && json_is_true(json_object_get(row, outcome->flag)) == outcome->set;
+    if (outcome->role == NULL)
         return row == NULL;
     bool changed = ctl_integer(peers, "epoch") > before || name == NULL;
     return row != NULL && changed &&
-           (strcmp(ctl_text(row, "role"), role) == 0 || strcmp(ctl_text(row, "role"), "away") == 0);
+           (strcmp(ctl_text(row, "role"), outcome->role) == 0 || strcmp(ctl_text(row, "role"), "away") == 0);
 }
 
 static uint32_t voters_heard(const json_t *peers, uint32_t *voters)
@@ -255,6 +284,14 @@ static enum err too_long(const struct ctl_members *ctl, const json_t *peers, boo
                    ctl->patience_s, needed, voters, up, epoch, as_typed());
 }
 
+static enum err not_approved(const struct ctl_members *ctl)
+{
+    return err_set(ERR_AGAIN,
+                   "not approved after %" PRIu32
+                   " s; it stays asked for seven days, and %s orders shows how many agree",
+                   ctl->patience_s, as_typed());
+}
+
 static uint64_t end_of(const struct ctl_members *ctl)
 {
     return env_mono_ms() + ctl->patience_s * UINT64_C(1000);
@@ -262,7 +299,7 @@ static uint64_t end_of(const struct ctl_members *ctl)
 
 /* Says in which epoch. */
 static enum err wait_for(const struct ctl_members *ctl, uint64_t end_ms, const json_t *asked, const char *name,
-                         const char *role, const char *done)
+                         const struct outcome *outcome)
 {
     json_int_t before = ctl_integer(asked, "epoch");
     if (ctl->no_wait)
@@ -271,14 +308,15 @@ static enum err wait_for(const struct ctl_members *ctl, uint64_t end_ms, const j
         json_t *peers;
         enum err err = ctl_ask(ctl->socket, "peers", &peers);
         TRY(err);
-        bool there = says(peers, name, role, before);
+        bool there = says(peers, name, outcome, before);
         if (there && ctl->json)
-            printf("{\"ok\":\"%s\",\"epoch\":%lld}\n", done, (long long)ctl_integer(peers, "epoch"));
+            printf("{\"ok\":\"%s\",\"epoch\":%lld}\n", outcome->done, (long long)ctl_integer(peers, "epoch"));
         else if (there)
-            printf("decided: %s%s%s, in epoch %lld\n", name != NULL ? name : "", name != NULL ? " " : "", done,
+            printf("decided: %s%s%s, in epoch %lld\n", name != NULL ? name : "", name != NULL ? " " : "", outcome->done,
                    (long long)ctl_integer(peers, "epoch"));
         else if (env_mono_ms() > end_ms)
-            err = too_long(ctl, peers, name == NULL);
+            err = json_is_true(json_object_get(asked, "takes_approval")) ? not_approved(ctl)
+                                                                         : too_long(ctl, peers, name == NULL);
         json_decref(peers);
         if (there || err != ERR_OK)
             return fflush(stdout) == 0 || err != ERR_OK ? err : err_set_errno(ERR_IO, "cannot write");
@@ -308,27 +346,65 @@ enum err ctl_members_leave(const struct ctl_members *ctl)
     uint64_t end_ms = end_of(ctl);
     enum err err = ctl->no_wait ? ERR_OK : wait_for_trainer(ctl, end_ms);
     if (err == ERR_OK)
-        err = wait_for(ctl, end_ms, answer, NULL, "draining", "this island owns nothing now, and nobody waits for it");
+        err = wait_for(ctl, end_ms, answer, NULL, outcome_of("leave"));
     if (err == ERR_OK && !ctl->json && !ctl->no_wait)
         printf("%s stop ends its daemon; %s resume brings it back into the run\n", as_typed(), as_typed());
     json_decref(answer);
     return err;
 }
 
-enum err ctl_members_evict(const struct ctl_members *ctl, const char *name)
+enum err ctl_members_order(const struct ctl_members *ctl, const char *word, const char *name)
 {
     json_t *answer;
-    TRY(order(ctl, "evict", name, &answer));
-    enum err err = wait_for(ctl, end_of(ctl), answer, name, "away", "takes no part");
+    TRY(order(ctl, word, name, &answer));
+    enum err err = wait_for(ctl, end_of(ctl), answer, name, outcome_of(word));
     json_decref(answer);
     return err;
 }
 
-enum err ctl_members_revoke(const struct ctl_members *ctl, const char *name)
+/* ---- orders that wait ---- */
+
+static void print_order(const json_t *row)
+{
+    printf("%-6lld  %-16s  %-30s  %.0f s", (long long)ctl_integer(row, "number"), ctl_text(row, "by"),
+           ctl_text(row, "text"), (double)ctl_integer(row, "for_ms") / 1000);
+    if (json_object_get(row, "needed") != NULL)
+        printf("; %lld of %lld voters agree: %s approve %lld %s", (long long)ctl_integer(row, "approvals"),
+               (long long)ctl_integer(row, "needed"), as_typed(), (long long)ctl_integer(row, "number"),
+               ctl_text(row, "by"));
+    putchar('\n');
+}
+
+enum err ctl_members_orders(const struct ctl_members *ctl)
+{
+    json_t *answer, *row;
+    size_t index;
+    enum err err = ERR_OK;
+    TRY(ctl_ask(ctl->socket, "orders", &answer));
+    const json_t *list = json_object_get(answer, "orders");
+    if (ctl->json) {
+        err = print_json(answer);
+    } else if (json_array_size(list) == 0) {
+        puts("no order waits");
+    } else {
+        printf("%-6s  %-16s  %-30s  %s\n", "number", "of", "order", "since");
+        json_array_foreach (list, index, row)
+            print_order(row);
+    }
+    json_decref(answer);
+    return err;
+}
+
+enum err ctl_members_about_order(const struct ctl_members *ctl, const char *word, const char *number,
+                                 const char *island)
 {
     json_t *answer;
-    TRY(order(ctl, "revoke", name, &answer));
-    enum err err = wait_for(ctl, end_of(ctl), answer, name, NULL, "is off the roster");
+    char *what;
+    TRY(mem_printf(&what, "%s%s%s", number, island != NULL ? " " : "", island != NULL ? island : ""));
+    enum err err = order(ctl, word, what, &answer);
+    mem_free(what);
+    TRY(err);
+    err = ctl->json && !ctl->no_wait ? print_json(answer) : ERR_OK;
     json_decref(answer);
     return err;
 }

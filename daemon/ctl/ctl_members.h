@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ctl_members: invitations, and members that leave or are sent away: asks the daemon, and waits until a configuration
- * fulfils the request. Blocking; reports on standard output.
+ * ctl_members: invitations, members that leave, and orders about members: asks the daemon, and waits until a
+ * configuration says it. Blocking; reports on standard output.
  */
 #ifndef DAEMON_CTL_CTL_MEMBERS_H
 #define DAEMON_CTL_CTL_MEMBERS_H
@@ -16,6 +16,7 @@ struct ctl_members {
     const char *expires; /* invite: as 24h; NULL: a day */
     const char *island;  /* invite: the only one that the token lets in; NULL: any */
     const char *note;    /* invite; NULL: none */
+    const char *as;      /* invite: owner, contributor; NULL: as the run decides */
     const char *address; /* invite: where guests knock; NULL: the daemon knows */
     uint32_t patience_s; /* for a configuration to say it */
     bool no_wait, now, json;
@@ -32,7 +33,12 @@ ERR_MUST_CHECK enum err ctl_members_names(const struct ctl_members *ctl);
 
 /* ERR_AGAIN: it was asked, and no configuration says it in time; with what it waits for. */
 ERR_MUST_CHECK enum err ctl_members_leave(const struct ctl_members *ctl);
-ERR_MUST_CHECK enum err ctl_members_evict(const struct ctl_members *ctl, const char *name);
-ERR_MUST_CHECK enum err ctl_members_revoke(const struct ctl_members *ctl, const char *name);
+/* The order of this word about a member: evict, revoke, owner, contributor, grant, ungrant. */
+ERR_MUST_CHECK enum err ctl_members_order(const struct ctl_members *ctl, const char *word, const char *name);
+/* Orders that wait, with who gave them and what they wait for. */
+ERR_MUST_CHECK enum err ctl_members_orders(const struct ctl_members *ctl);
+/* approve, withdraw: the order of this number; `island`: which gave it, NULL: this one. */
+ERR_MUST_CHECK enum err ctl_members_about_order(const struct ctl_members *ctl, const char *word, const char *number,
+                                                const char *island);
 
 #endif

@@ -234,7 +234,7 @@ static void print_epoch(const json_t *status, const struct ctl_text_look *look, 
     long long heard = (long long)ctl_integer(status, "voters_heard");
     long long sure = (long long)ctl_integer(status, "voters_sure");
     size_t index;
-    json_t *request;
+    json_t *order;
     struct line line = {.used = 0}, next = {.used = 0};
     add(&line, "%lld, %lld of %lld islands that vote heard", (long long)ctl_integer(status, "epoch"), heard,
         (long long)ctl_integer(status, "voters"));
@@ -245,12 +245,15 @@ static void print_epoch(const json_t *status, const struct ctl_text_look *look, 
     if (ctl_integer(status, "sealed_ms") > 0)
         add(&next, "the next one is being decided; it waits for %s", ctl_text(status, "waits"));
     else if (ctl_integer(status, "requested_ms") > 0)
-        add(&next, "a requested change of members is not decided; it waits for %s", ctl_text(status, "waits"));
+        add(&next, "a change of members is not decided; it waits for %s", ctl_text(status, "waits"));
     say_text(next.text, "", look, file);
-    json_array_foreach (json_object_get(status, "change_requests"), index, request) {
+    json_array_foreach (json_object_get(status, "orders"), index, order) {
         struct line asked = {.used = 0};
-        add(&asked, "%s asks to %s %s, since %.0f s", ctl_text(request, "by"), ctl_text(request, "kind"),
-            ctl_text(request, "island"), (double)ctl_integer(request, "for_ms") / 1000);
+        add(&asked, "order %lld of %s waits: %s, since %.0f s", (long long)ctl_integer(order, "number"),
+            ctl_text(order, "by"), ctl_text(order, "text"), (double)ctl_integer(order, "for_ms") / 1000);
+        if (json_object_get(order, "needed") != NULL)
+            add(&asked, "; %lld of %lld voters agree", (long long)ctl_integer(order, "approvals"),
+                (long long)ctl_integer(order, "needed"));
         say_text(asked.text, "", look, file);
     }
 }

@@ -16,6 +16,7 @@
 #include "daemon/founding.h"
 #include "daemon/state/ledger.h"
 #include "daemon/state/store.h"
+#include "net/config/config_proof.h"
 #include "net/membership/evidence.h"
 
 /* Who chases older versions fetches a state: configurations of epochs before that are not needed in memory, nor in

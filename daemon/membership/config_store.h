@@ -18,6 +18,7 @@
 #include "daemon/dconf.h"
 #include "net/config/config_log.h"
 #include "net/config/config.h"
+#include "net/config/config_proof.h"
 #include "net/config/view.h"
 #include "net/sync/sync.h"
 #include "net/transport/ident.h"

@@ -11,26 +11,21 @@
 #include "common/mem.h"
 #include "daemon/as_typed.h"
 #include "daemon/membership/config_store.h"
+#include "net/config/config_proof.h"
 #include "net/membership/wire_paxos.h"
 #include "net/transport/wire_join.h"
 
-/* AGAIN: requests are repeated to the voters after this. */
-enum { AGAIN_MS = 1000, ORDERS_MAX = 64, ID_DIGITS_MIN = 4 };
-enum { ORDER_MS = 10 * 60 * 1000, GUEST_MS = 10 * 60 * 1000 }; /* so long each stands */
+/* AGAIN: membership is told after this that a guest still waits; GUEST: for so long without its asking. CONTRIBUTORS:
+ * where so many own, newcomers contribute if nothing else was said. */
+enum { AGAIN_MS = 1000, GUEST_MS = 10 * 60 * 1000, ID_DIGITS_MIN = 4, CONTRIBUTORS_OWNERS = 5 };
 
 /* Who was let in, and waits for the configuration that says so. */
 struct arrival {
     bool used;
     uint64_t connection;
-    struct digest invitation;
-    struct config_member as;
-    uint64_t told_ms, asked_ms; /* the voters; by the guest */
-};
-
-struct order {
-    uint32_t kind, id;
-    uint64_t epoch; /* in which it was told last */
-    uint64_t since_ms, told_ms;
+    struct wire_join join; /* as it signed it */
+    bool contributor;
+    uint64_t told_ms, asked_ms; /* membership; by the guest */
 };
 
 struct join_server {
@@ -39,8 +34,6 @@ struct join_server {
     char *run_text;
     struct invites invites;
     struct arrival arrivals[INVITES_MAX];
-    struct order orders[ORDERS_MAX];
-    uint32_t orders_count;
 };
 
 static const struct config *last(const struct join_server *join_server)
@@ -133,7 +126,7 @@ static void forget(struct join_server *join_server, const struct invite_row *row
 {
     link_unadmit(join_server->conf.link, row->curve_key);
     for (uint32_t k = 0; k < INVITES_MAX; k++)
-        if (digest_equal(&join_server->arrivals[k].invitation, &row->id))
+        if (digest_equal(&join_server->arrivals[k].join.invitation, &row->id))
             join_server->arrivals[k].used = false;
 }
 
@@ -154,7 +147,7 @@ static enum err add(struct join_server *join_server, const struct invite *invite
     struct invites before = join_server->invites;
     struct invite_row old;
     bool replaced = replace(&join_server->invites, ask->island, &old);
-    enum err err = invites_add(&join_server->invites, invite, ask->island, ask->note);
+    enum err err = invites_add(&join_server->invites, invite, ask->as, ask->island, ask->note);
     if (err == ERR_OK)
         err = save(join_server);
     if (err != ERR_OK)
@@ -170,6 +163,7 @@ enum err join_server_invite(struct join_server *join_server, const struct join_s
     struct invite invite = {.addresses_count = ask->addresses_count,
                             .run_id = join_server->conf.spec->digest,
                             .expiry_s = wall_s + ask->seconds};
+    TRY(join_server->conf.may_invite(join_server->conf.user));
     memcpy(invite.addresses, ask->addresses, sizeof invite.addresses);
     memcpy(invite.inviter, join_server->conf.ident->key, sizeof invite.inviter);
     memcpy(invite.nonce, last(join_server)->nonce, sizeof invite.nonce);
@@ -219,31 +213,6 @@ enum err join_server_revoke(struct join_server *join_server, const char *id_begi
 const struct invites *join_server_invites(const struct join_server *join_server)
 {
     return &join_server->invites;
-}
-
-static enum err tell(struct join_server *join_server, struct order *order, uint64_t now_ms)
-{
-    order->told_ms = now_ms;
-    order->epoch = last(join_server)->epoch;
-    return join_server->conf.request(join_server->conf.user, order->kind, order->id, order->epoch);
-}
-
-enum err join_server_order(struct join_server *join_server, uint32_t kind, uint32_t id, uint64_t now_ms)
-{
-    struct order order = {.kind = kind, .id = id, .since_ms = now_ms};
-    if (kind != WIRE_CHANGE_EVICT && kind != WIRE_CHANGE_REVOKE)
-        return err_set(ERR_ARG, "an order of kind %" PRIu32, kind);
-    if (join_server->orders_count == ORDERS_MAX)
-        return err_set(ERR_STATE, "%d orders about members wait to be decided; no more can", ORDERS_MAX);
-    TRY(join_server->conf.decidable(join_server->conf.user));
-    TRY(tell(join_server, &order, now_ms));
-    for (uint32_t k = 0; k < join_server->orders_count; k++)
-        if (join_server->orders[k].kind == kind && join_server->orders[k].id == id) {
-            join_server->orders[k] = order;
-            return ERR_OK;
-        }
-    join_server->orders[join_server->orders_count++] = order;
-    return ERR_OK;
 }
 
 /* ---- answers ---- */
@@ -311,7 +280,7 @@ static enum err judge(const struct join_server *join_server, const struct link_g
     if (row->island[0] != '\0' && strcmp(row->island, join->name) != 0)
         return err_set(ERR_STATE, "the token is for island %s; join by that name, or ask for another token",
                        row->island);
-    if (!wire_join_signed(join, last(join_server)->nonce, &join_server->conf.spec->digest))
+    if (!wire_join_signed(join, last(join_server)->nonce))
         return err_set(ERR_STATE, "the signature is not of the key that is to be admitted, or of another run");
     const struct config_member *same = config_member_named(last(join_server), join->name);
     const struct config_member *is = by_key(last(join_server), join->key);
@@ -348,15 +317,17 @@ static void reopen(struct join_server *join_server, const struct digest *invitat
         log_error("an invitation that was not used stays closed: %s", err_text());
 }
 
-static struct config_member member_of(const struct wire_join *join)
+/* By what was said with the invitation, or else by how many own: in a large run one more owner is one more that all
+ * others wait for, and trust. */
+static bool as_contributor(const struct join_server *join_server, const struct wire_join *join)
 {
-    struct config_member as = {.uplink = join->uplink, .role = CONFIG_OBSERVER, .owner_choice = join->owner_choice};
-    if (join->witness)
-        as.role = CONFIG_WITNESS;
-    memcpy(as.name, join->name, sizeof as.name);
-    memcpy(as.address, join->address, sizeof as.address);
-    memcpy(as.key, join->key, sizeof as.key);
-    return as;
+    const struct invite_row *row = invites_find(&join_server->invites, &join->invitation);
+    uint32_t owners = 0;
+    if (join->witness || row == NULL || row->as == INVITE_OWNER)
+        return false;
+    for (uint32_t i = 0; i < last(join_server)->members_count; i++)
+        owners += last(join_server)->members[i].role == CONFIG_OWNER;
+    return row->as == INVITE_CONTRIBUTOR || owners >= CONTRIBUTORS_OWNERS;
 }
 
 /* There is one for each invitation. */
@@ -365,7 +336,7 @@ static struct arrival *arrival_of(struct join_server *join_server, const struct 
     struct arrival *free = NULL;
     for (uint32_t k = 0; k < INVITES_MAX; k++) {
         struct arrival *arrival = &join_server->arrivals[k];
-        if (arrival->used && digest_equal(&arrival->invitation, invitation))
+        if (arrival->used && digest_equal(&arrival->join.invitation, invitation))
             return arrival;
         if (!arrival->used)
             free = arrival;
@@ -383,19 +354,19 @@ static enum err let_in(struct join_server *join_server, const struct link_guest 
         welcome(join_server, guest->connection, is);
         return ERR_OK;
     }
-    struct config_member as = member_of(join);
-    enum err err = join_server->conf.join(join_server->conf.user, &as);
+    struct arrival *arrival = arrival_of(join_server, &join->invitation);
+    bool contributor = arrival->used ? arrival->contributor : as_contributor(join_server, join);
+    enum err err = join_server->conf.join(join_server->conf.user, join, contributor);
     if (err != ERR_OK) {
         reopen(join_server, &join->invitation);
         return err;
     }
-    struct arrival *arrival = arrival_of(join_server, &join->invitation);
     if (!arrival->used)
-        log_info("guest %s has redeemed an invitation; the voters are asked to put it on the roster", as.name);
+        log_info("guest %s has redeemed an invitation; the voters are asked to put it on the roster", join->name);
     *arrival = (struct arrival){.used = true,
                                 .connection = guest->connection,
-                                .invitation = join->invitation,
-                                .as = as,
+                                .join = *join,
+                                .contributor = contributor,
                                 .told_ms = now_ms,
                                 .asked_ms = now_ms};
     return ERR_OK;
@@ -425,41 +396,28 @@ void join_server_look(struct join_server *join_server, uint64_t now_ms, uint64_t
 
 static void settle(struct join_server *join_server, struct arrival *arrival)
 {
-    const struct config_member *is = by_key(last(join_server), arrival->as.key);
-    const struct config_member *same = config_member_named(last(join_server), arrival->as.name);
+    const struct config_member *is = by_key(last(join_server), arrival->join.key);
+    const struct config_member *same = config_member_named(last(join_server), arrival->join.name);
     if (is != NULL) {
         welcome(join_server, arrival->connection, is);
         arrival->used = false;
     } else if (same != NULL) {
-        refuse(join_server, arrival->connection, arrival->as.name,
+        refuse(join_server, arrival->connection, arrival->join.name,
                "another island has come by that name; take another");
-        reopen(join_server, &arrival->invitation);
+        reopen(join_server, &arrival->join.invitation);
         arrival->used = false;
-    } else if (arrival->as.role == CONFIG_WITNESS && one_witness(last(join_server)) != ERR_OK) {
-        refuse(join_server, arrival->connection, arrival->as.name, err_text());
-        reopen(join_server, &arrival->invitation);
+    } else if (arrival->join.witness && one_witness(last(join_server)) != ERR_OK) {
+        refuse(join_server, arrival->connection, arrival->join.name, err_text());
+        reopen(join_server, &arrival->join.invitation);
         arrival->used = false;
     }
 }
 
-static bool fulfilled(const struct join_server *join_server, const struct order *order)
-{
-    const struct config_member *member = config_member(last(join_server), order->id);
-    if (order->kind == WIRE_CHANGE_EVICT && last(join_server)->epoch > order->epoch && member != NULL)
-        return member->role == CONFIG_AWAY;
-    return member == NULL;
-}
-
 void join_server_begin(struct join_server *join_server)
 {
-    uint32_t kept = 0;
     for (uint32_t k = 0; k < INVITES_MAX; k++)
         if (join_server->arrivals[k].used)
             settle(join_server, &join_server->arrivals[k]);
-    for (uint32_t k = 0; k < join_server->orders_count; k++)
-        if (!fulfilled(join_server, &join_server->orders[k]))
-            join_server->orders[kept++] = join_server->orders[k];
-    join_server->orders_count = kept;
 }
 
 static void tell_arrivals(struct join_server *join_server, uint64_t now_ms)
@@ -470,43 +428,14 @@ static void tell_arrivals(struct join_server *join_server, uint64_t now_ms)
             continue;
         if (now_ms > arrival->asked_ms + GUEST_MS) {
             log_info("guest %s has not asked for %d minutes, and is put forward no more; its token stays good for it",
-                     arrival->as.name, GUEST_MS / 60000);
+                     arrival->join.name, GUEST_MS / 60000);
             arrival->used = false;
             continue;
         }
         arrival->told_ms = now_ms;
-        if (join_server->conf.join(join_server->conf.user, &arrival->as) != ERR_OK)
-            log_debug("island %s is not admitted yet: %s", arrival->as.name, err_text());
+        if (join_server->conf.join(join_server->conf.user, &arrival->join, arrival->contributor) != ERR_OK)
+            log_debug("island %s is not admitted yet: %s", arrival->join.name, err_text());
     }
-}
-
-/* Whether it stands no more; says so in the log. */
-static bool has_ended(const struct join_server *join_server, const struct order *order, uint64_t now_ms)
-{
-    const struct config_member *member = config_member(last(join_server), order->id);
-    const char *what = order->kind == WIRE_CHANGE_EVICT ? "evict" : "revoke",
-               *whom = member != NULL ? member->name : "?";
-    if (now_ms > order->since_ms + ORDER_MS)
-        log_warn("to %s %s was not decided within %d minutes, and is asked no more", what, whom, ORDER_MS / 60000);
-    else if (join_server->conf.decidable(join_server->conf.user) != ERR_OK)
-        log_warn("to %s %s was not decided, and is asked no more: %s", what, whom, err_text());
-    else
-        return false;
-    return true;
-}
-
-static void tell_orders(struct join_server *join_server, uint64_t now_ms)
-{
-    uint32_t kept = 0;
-    for (uint32_t k = 0; k < join_server->orders_count; k++) {
-        struct order *order = &join_server->orders[k];
-        if (has_ended(join_server, order, now_ms))
-            continue;
-        if (now_ms >= order->told_ms + AGAIN_MS && tell(join_server, order, now_ms) != ERR_OK)
-            log_debug("an order about a member is not carried out yet: %s", err_text());
-        join_server->orders[kept++] = *order;
-    }
-    join_server->orders_count = kept;
 }
 
 void join_server_tick(struct join_server *join_server, uint64_t now_ms, uint64_t wall_s)
@@ -520,5 +449,4 @@ void join_server_tick(struct join_server *join_server, uint64_t now_ms, uint64_t
     if (changed && save(join_server) != ERR_OK)
         log_error("expired invitations stay listed: %s", err_text());
     tell_arrivals(join_server, now_ms);
-    tell_orders(join_server, now_ms);
 }

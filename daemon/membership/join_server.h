@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * join_server: the invitations that this island has given out, the guests that knock with them, and the changes of
- * members that people here have asked for.
+ * join_server: the invitations that this island has given out, and the guests that knock with them.
  *
  * An invitation is durable (file `invites`, docs/FORMATS.md) before its token is told, so that a daemon that was killed
  * still knows whom it invited; a redeemed one is durable before the newcomer is proposed. A guest gets its answer when
  * a decided configuration has it on the roster: that configuration as it was decided, or the reason why not. The same
- * key that asks again gets the same answer. Every request is repeated to the voters until a configuration fulfils it.
- * An order is repeated for ten minutes at most, and only while a majority of the voters is heard: the orders of a
- * minority that was cut off must not be carried out when it is back. A guest that has not asked for ten minutes is no
- * longer proposed.
+ * key that asks again gets the same answer. The order that admits a guest is this island's, so that only operators
+ * invite; it stands while the guest asks, and ten minutes longer.
  *
  * Only the loop's thread; it blocks for a write of the table. Times: `now_ms` of env_mono_ms(), `wall_s` in seconds
  * since 1970. Messages of guests are input from strangers that hold a token.
@@ -35,11 +32,9 @@ struct join_server_conf {
     const struct ident *ident;
     const struct config_log *config_log;
     struct link *link;
-    /* Tell the voters; as membership_admit() and membership_change_request(). */
-    enum err (*join)(void *user, const struct config_member *as);
-    enum err (*request)(void *user, uint32_t kind, uint32_t id, uint64_t number);
-    /* ERR_STATE: the reason why nothing asked here can be decided now; why nobody can come in here. */
-    enum err (*decidable)(void *user);
+    enum err (*join)(void *user, const struct wire_join *join, bool contributor); /* as membership_admit() */
+    enum err (*may_invite)(void *user); /* ERR_STATE: the reason why this island lets nobody in */
+    /* ERR_STATE: the reason why nobody can come in here now. */
     enum err (*open)(void *user,
                      bool begun); /* `begun`: the guest's token is redeemed, and its key waits for the configuration */
     void *user;
@@ -60,10 +55,11 @@ struct join_server_ask {
     uint32_t addresses_count;
     uint64_t seconds;   /* it is good for */
     const char *island; /* the only one that it lets in; "": any */
+    enum invite_as as;
     const char *note;
 };
 /* Makes an invitation; its token into `text` (INVITE_TEXT_BYTES). One for an island takes the place of an earlier one
- * for it that nobody has redeemed. ERR_ARG; ERR_STATE: too many are open; ERR_IO: it
+ * for it that nobody has redeemed. ERR_ARG; ERR_STATE: too many are open, or this island may not invite; ERR_IO: it
  * cannot be kept, and is worth nothing. */
 ERR_MUST_CHECK enum err join_server_invite(struct join_server *join_server, const struct join_server_ask *ask,
                                            uint64_t now_ms, uint64_t wall_s, char *text, struct digest *id);
@@ -71,10 +67,6 @@ ERR_MUST_CHECK enum err join_server_invite(struct join_server *join_server, cons
 ERR_MUST_CHECK enum err join_server_revoke(struct join_server *join_server, const char *id_begin);
 /* Borrowed. */
 const struct invites *join_server_invites(const struct join_server *join_server);
-
-/* Evicts or revokes a member (enum wire_change_request). ERR_ARG: another kind; ERR_STATE: too many orders are open, or
- * nobody could decide it now; and the errors of `change_request`. */
-ERR_MUST_CHECK enum err join_server_order(struct join_server *join_server, uint32_t kind, uint32_t id, uint64_t now_ms);
 
 /* ---- turns ---- */
 

@@ -3,11 +3,14 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "common/env.h"
 #include "common/log.h"
 #include "common/mem.h"
 #include "daemon/membership/config_store.h"
+#include "net/config/config_orders.h"
+#include "net/config/config_proof.h"
 
 enum { SAID_MS = 10000 };
 
@@ -330,9 +333,26 @@ static void tell_partitioned(struct membership_host *host, const struct membersh
              news->member == view->self ? "this one" : view->members[news->member].as.name);
 }
 
+/* NULL: nobody of that id. */
+static const char *name_by_id(const struct membership_host *host, uint32_t id)
+{
+    uint32_t slot = view_slot(host->conf.view, id);
+    return slot != VIEW_NOBODY ? host->conf.view->members[slot].as.name : NULL;
+}
+
+/* The log of every island has who asked for what. */
+static void tell_ordered(const struct membership_news *news)
+{
+    char text[200];
+    order_text(news->order, config_name_of(news->config, news->order->subject), text, sizeof text);
+    log_info("decided: %s, by order %" PRIu64 " of %s", text, news->order->number,
+             config_name_of(news->config, news->order->signer));
+}
+
 static void tell(void *user, const struct membership_news *news)
 {
     struct membership_host *host = user;
+    char text[200];
     const char *name = host->conf.view->members[news->member].as.name;
     switch (news->type) {
     case MEMBERSHIP_DECIDED: event_post(host->conf.events, &(struct event){.type = EVENT_EPOCH}); break;
@@ -358,6 +378,16 @@ static void tell(void *user, const struct membership_news *news)
     case MEMBERSHIP_NO_EVIDENCE:
         log_error("evidence about island %s is none, and not used: %s", name, err_text());
         break;
+    case MEMBERSHIP_ORDERED: tell_ordered(news); break;
+    case MEMBERSHIP_ORDER_ENDED:
+        order_text(news->order, name_by_id(host, news->order->subject), text, sizeof text);
+        log_warn("to %s (order %" PRIu64 " of this island) is asked no more: %s", text, news->order->number,
+                 news->text);
+        break;
+    case MEMBERSHIP_ORDER_REFUSED:
+        order_text(news->order, name_by_id(host, news->order->subject), text, sizeof text);
+        log_warn("island %s sends an order that is refused, to %s: %s", name, text, news->text);
+        break;
     case MEMBERSHIP_SUSPECT:
         log_warn("two results of one part of island id %" PRIu32 " are shown; one of them stands", news->id);
         break;
@@ -378,30 +408,27 @@ static const struct membership_io calls = {.send = send,
                                            .distrust = distrust,
                                            .tell = tell};
 
-/* ---- the door: guests, and what people here ask about members ---- */
+/* ---- the door ---- */
 
-static enum err join(void *user, const struct config_member *as)
+static enum err join(void *user, const struct wire_join *join, bool contributor)
 {
     struct membership_host *host = user;
-    return membership_admit(host->membership, as);
+    return membership_admit(host->membership, join, contributor);
 }
 
-static enum err request(void *user, uint32_t kind, uint32_t id, uint64_t number)
-{
-    struct membership_host *host = user;
-    return membership_change_request(host->membership, kind, id, number);
-}
-
-static enum err decidable(void *user)
+static enum err may_invite(void *user)
 {
     const struct membership_host *host = user;
-    uint32_t heard, voters = membership_voters(host->membership, &heard), needed = voters / 2 + 1;
-    if (heard >= needed)
+    const struct view *view = host->conf.view;
+    char operators[256] = "";
+    if (view->self != VIEW_NOBODY && view->members[view->self].as.operates)
         return ERR_OK;
-    return err_set(ERR_STATE,
-                   "nobody could decide it now: it takes %" PRIu32 " of the %" PRIu32 " islands that vote, and %" PRIu32
-                   " are heard here; ask again when they are back, or at an island that hears them",
-                   needed, voters, heard);
+    for (uint32_t i = 0; i < view->count; i++)
+        if (view->members[i].used && view->members[i].as.operates)
+            snprintf(operators + strlen(operators), sizeof operators - strlen(operators), "%s%s",
+                     operators[0] != '\0' ? ", " : "", view->members[i].as.name);
+    return err_set(ERR_STATE, "this island is no operator of the run, so its tokens would let nobody in: invite at %s",
+                   operators[0] != '\0' ? operators : "one that is (there is none now)");
 }
 
 /* Before a trainer has ever run nobody knows the model, so no configuration can be made that lets anyone in. */
@@ -435,8 +462,7 @@ static enum err open_join_server(struct membership_host *host)
                                     .config_log = from->config_log,
                                     .link = from->link,
                                     .join = join,
-                                    .request = request,
-                                    .decidable = decidable,
+                                    .may_invite = may_invite,
                                     .open = is_open,
                                     .user = host};
     return join_server_new(&conf, from->start_ms, env_wall_ms() / 1000, &host->join_server);

@@ -111,11 +111,11 @@ void duplicate_key_note(struct duplicate_key *duplicate_key, const char *name, u
 
 enum { FAULT_SAID_MS = 30000, DROPPED_MS = 60000 };
 
-/* Far more than anybody has to say. A proposer says something to everybody with each answer that it gets; all change
- * requests are told again every second; who asks for configurations waits a quarter of a second. */
+/* Far more than anybody has to say. A proposer says something to everybody with each answer that it gets; all orders
+ * are told again every second; who asks for configurations waits a quarter of a second. */
 static const struct quota_rule messages_rule = {.every_ms = 5, .at_once = 1000};
 static const struct quota_rule config_logs_rule = {.every_ms = 200, .at_once = 10};
-static const struct quota_rule change_requests_rule = {.every_ms = 30, .at_once = 100};
+static const struct quota_rule orders_rule = {.every_ms = 30, .at_once = 100};
 
 static const char *text_of(enum sync_fault fault)
 {
@@ -153,7 +153,7 @@ bool faults_floods(struct faults *faults, uint32_t type, uint64_t now_ms)
 {
     if (type == WIRE_CONFIG_LOG && !quota_take(&faults->config_logs, config_logs_rule, now_ms))
         return true;
-    if (type == WIRE_CHANGE_REQUEST && !quota_take(&faults->requests, change_requests_rule, now_ms))
+    if ((type == WIRE_ORDER || type == WIRE_EVIDENCE) && !quota_take(&faults->orders, orders_rule, now_ms))
         return true;
     return !quota_take(&faults->messages, messages_rule, now_ms);
 }

@@ -84,7 +84,7 @@ struct faults {
     enum sync_fault now;
     struct log_limit said;
     uint64_t dropped_ms; /* when it last sent something that was dropped; 0: never */
-    struct quota messages, config_logs, requests;
+    struct quota messages, config_logs, orders;
 };
 
 /* Once a tick: looks at what the core says of the member, which can be heard. True: it is to be told the others as one

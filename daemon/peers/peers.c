@@ -33,7 +33,7 @@ struct peer {
     struct report report;
     struct rows_said *said; /* [fragments]: what we last told it */
     uint32_t refresh;       /* next fragment to repeat */
-    struct log_limit refused_said, malformed_said, diverged_said, plan_said;
+    struct log_limit refused_said, malformed_said, diverged_said, plan_said, word_said;
     struct duplicate_key duplicate_key;
     struct faults faults;
     bool undialled;               /* as it says: it dials us in vain */
@@ -71,6 +71,7 @@ struct peers {
     bool draining;  /* we are leaving the run, or have left it */
     bool undialled; /* the owners dial us in vain */
     bool news;      /* all others are to be greeted again */
+    uint64_t word;  /* number of our word in the last greeting */
     struct strangers strangers;
     struct newcomers newcomers;
     struct log_limit anyone_said;
@@ -116,11 +117,10 @@ static uint8_t owner_choice(const struct peers *peers)
 static void say_of_ourselves(struct peers *peers)
 {
     const struct dconf *conf = peers->conf.conf;
-    struct membership_said said = {.address = dconf_address(conf),
-                                   .uplink = conf->uplink,
-                                   .owner_choice = owner_choice(peers),
-                                   .draining = peers->draining};
-    membership_said(peers->membership, self_of(peers), &said);
+    struct member_word word = {
+        .uplink = conf->uplink, .owner_choice = owner_choice(peers), .draining = peers->draining};
+    snprintf(word.address, sizeof word.address, "%s", dconf_address(conf));
+    membership_say(peers->membership, &word);
 }
 
 void peers_drain(struct peers *peers, bool draining)
@@ -240,10 +240,8 @@ static void fill_hello(struct peers *peers)
                                  .session = conf->session,
                                  .island = conf->view->members[conf->view->self].as.id,
                                  .window_kib = (uint32_t)(conf->conf->window / 1024),
-                                 .uplink = conf->conf->uplink,
-                                 .owner_choice = owner_choice(peers),
-                                 .draining = peers->draining};
-    snprintf(hello->address, sizeof hello->address, "%s", dconf_address(conf->conf));
+                                 .word = *membership_own_word(peers->membership)};
+    peers->word = hello->word.number;
     if (hello->plan_known)
         hello->plan_id = plan->id;
     snprintf(hello->name, sizeof hello->name, "%s", conf->conf->name);
@@ -435,22 +433,14 @@ enum err peers_members(struct peers *peers, const struct view_changes *changes)
 
 /* ---- greetings and heartbeats in ---- */
 
-/* What a member says of itself. */
-static void said_in(struct peers *peers, uint32_t i, const struct wire_hello *hello)
-{
-    struct membership_said said = {.address = hello->address,
-                                   .uplink = hello->uplink,
-                                   .owner_choice = hello->owner_choice,
-                                   .draining = hello->draining};
-    membership_said(peers->membership, i, &said);
-}
-
 static void hello_in(struct peers *peers, uint32_t i, const struct wire_hello *hello)
 {
     struct peer *peer = &peers->peers[i];
     if (refuse(peers, i, misfit(peers, i, hello)))
         return;
-    said_in(peers, i, hello);
+    if (membership_word(peers->membership, i, &hello->word) != ERR_OK &&
+        log_limit_pass(&peer->word_said, peers->now_ms, REFUSED_SAID_MS))
+        log_warn("what island %s says of itself is passed over: %s", name_of(peers, i), err_text());
     bool restarted = peer->session != hello->session;
     duplicate_key_note(&peer->duplicate_key, name_of(peers, i), hello->session, peers->now_ms);
     bool was_up = peer->up && peer->greeted, again = peer->greeted;
@@ -736,7 +726,8 @@ void peers_tick(struct peers *peers, uint64_t now_ms)
     peers->now_ms = now_ms;
     link_tick(peers->conf.link);
     look_whether_undialled(peers);
-    bool news = peers->news;
+    /* By a new configuration our word may have another number. */
+    bool news = peers->news || membership_own_word(peers->membership)->number != peers->word;
     peers->news = false;
     for (uint32_t i = 0; i < members_of(peers); i++) {
         if (!is_other(peers, i))

@@ -9,6 +9,7 @@
 #include "common/mem.h"
 #include "net/transport/address.h"
 
+_Static_assert((int)ORDER_APPROVALS_MAX == (int)CONFIG_VOTERS_MAX, "every voter may approve");
 _Static_assert((int)CONFIG_OWNERS_MAX == (int)SHARDMAP_OWNERS_MAX, "owners of a configuration and of its map");
 
 /* ---- life ---- */
@@ -18,6 +19,9 @@ void config_deinit(struct config *config)
     mem_free(config->members);
     mem_free(config->starts);
     mem_free(config->carried);
+    mem_free(config->orders);
+    mem_free(config->words);
+    mem_free(config->marks);
     memset(config, 0, sizeof *config);
 }
 
@@ -39,12 +43,21 @@ enum err config_copy(const struct config *config, struct config *out)
     out->members = NULL;
     out->starts = NULL;
     out->carried = NULL;
+    out->orders = NULL;
+    out->words = NULL;
+    out->marks = NULL;
     TRY_OUT(copy_array(config->members, config->members_count, sizeof *config->members, "a configuration's members",
                        &out->members));
     TRY_OUT(copy_array(config->starts, config->starts_count, sizeof *config->starts, "a configuration's starts",
                        &out->starts));
     TRY_OUT(copy_array(config->carried, config->carried_count, sizeof *config->carried,
                        "a configuration's carried results", &out->carried));
+    TRY_OUT(copy_array(config->orders, config->orders_count, sizeof *config->orders, "a configuration's orders",
+                       &out->orders));
+    TRY_OUT(
+        copy_array(config->words, config->words_count, sizeof *config->words, "a configuration's words", &out->words));
+    TRY_OUT(
+        copy_array(config->marks, config->marks_count, sizeof *config->marks, "a configuration's marks", &out->marks));
 out:
     if (err != ERR_OK)
         config_deinit(out);
@@ -154,12 +167,13 @@ uint32_t config_commit_quorum(const struct config *config)
 static bool same_member(const struct config_member *a, const struct config_member *b)
 {
     return a->id == b->id && a->role == b->role && a->voter == b->voter && a->incarnation == b->incarnation &&
-           a->uplink == b->uplink && a->owner_choice == b->owner_choice && strcmp(a->address, b->address) == 0;
+           a->uplink == b->uplink && a->owner_choice == b->owner_choice && a->draining == b->draining &&
+           strcmp(a->address, b->address) == 0;
 }
 
 bool config_differs(const struct config *a, const struct config *b)
 {
-    bool same = a->members_count == b->members_count && a->steps == b->steps && a->paused == b->paused;
+    bool same = a->members_count == b->members_count && b->orders_count == 0;
     for (uint32_t i = 0; same && i < a->members_count; i++)
         same = same_member(&a->members[i], &b->members[i]);
     return !same || memcmp(&a->map, &b->map, sizeof a->map) != 0;
@@ -200,6 +214,11 @@ static enum err check_member(const struct config *config, const struct config_me
     if (member->role < CONFIG_OWNER || member->role >= CONFIG_ROLES || member->owner_choice >= CONFIG_OWNER_CHOICES)
         return err_set(ERR_PROTO, "a configuration whose member %s has role %u and owner choice %u", member->name,
                        (unsigned)member->role, (unsigned)member->owner_choice);
+    if (member->word >= MEMBER_WORD_NUMBER_MAX)
+        return err_set(ERR_PROTO, "a configuration whose member %s has a word of number %" PRIu64, member->name,
+                       member->word);
+    if (member->role == CONFIG_DRAINING && !member->draining)
+        return err_set(ERR_PROTO, "a configuration whose member %s drains without having said so", member->name);
     if (member->losses > CONFIG_LOSSES_MAX)
         return err_set(ERR_PROTO, "a configuration whose member %s has %u losses", member->name,
                        (unsigned)member->losses);
@@ -277,6 +296,48 @@ static enum err check_map(const struct config *config)
     return ERR_OK;
 }
 
+/* Lists of orders, words and marks: their lengths and their order. */
+static enum err check_lists(const struct config *config)
+{
+    uint32_t approved = 0;
+    if (config->orders_count > CONFIG_ORDERS_MAX || config->words_count > CONFIG_MEMBERS_MAX ||
+        config->marks_count > CONFIG_MEMBERS_MAX)
+        return err_set(ERR_PROTO, "a configuration with %" PRIu32 " orders, %" PRIu32 " words and %" PRIu32 " marks",
+                       config->orders_count, config->words_count, config->marks_count);
+    for (uint32_t i = 0; i < config->orders_count; i++) {
+        TRY(order_check(&config->orders[i]));
+        approved += config->orders[i].approvals_count > 0;
+        if (i > 0 && order_compare(&config->orders[i - 1], &config->orders[i]) >= 0)
+            return err_set(ERR_PROTO, "a configuration whose orders are not in order");
+    }
+    if (approved > CONFIG_APPROVED_MAX)
+        return err_set(ERR_PROTO, "a configuration with %" PRIu32 " orders that were approved", approved);
+    for (uint32_t i = 0; i < config->words_count; i++)
+        if (config_member(config, config->words[i].id) == NULL ||
+            (i > 0 && config->words[i].id <= config->words[i - 1].id))
+            return err_set(ERR_PROTO, "a configuration with a word of %" PRIu32 " that is out of place",
+                           config->words[i].id);
+    for (uint32_t i = 0; i < config->marks_count; i++)
+        if (config_member(config, config->marks[i].id) == NULL || config->marks[i].number == 0 ||
+            config->marks[i].number >= ORDER_NUMBER_MAX || (i > 0 && config->marks[i].id <= config->marks[i - 1].id))
+            return err_set(ERR_PROTO, "a configuration with a mark of %" PRIu32 " that is out of place",
+                           config->marks[i].id);
+    return ERR_OK;
+}
+
+/* Who grants is an operator. Only a founder of epoch 0 carries nothing out. */
+static enum err check_run(const struct config *config)
+{
+    const struct config_member *founder = config_member(config, config->founder);
+    if (config->founder != CONFIG_NOBODY && (founder == NULL || !founder->operates))
+        return err_set(ERR_PROTO, "a configuration whose founder %" PRIu32 " is no operator", config->founder);
+    if (config->epoch == 0 && config->orders_count + config->words_count + config->marks_count > 0)
+        return err_set(ERR_PROTO, "configuration 0 carries out orders");
+    return config->steps < CONFIG_NUMBER_MAX
+               ? ERR_OK
+               : err_set(ERR_PROTO, "a configuration with %" PRIu64 " steps", config->steps);
+}
+
 static enum err check_starts(const uint64_t *starts, uint32_t starts_count)
 {
     if (starts_count > CONFIG_FRAGMENTS_MAX)
@@ -327,6 +388,8 @@ enum err config_check(const struct config *config)
         return err_set(ERR_PROTO, "a configuration of %" PRIu32 " members", config->members_count);
     TRY(check_members(config));
     TRY(check_map(config));
+    TRY(check_lists(config));
+    TRY(check_run(config));
     TRY(config_carried_check(config->epoch, config->starts, config->starts_count, config->carried,
                              config->carried_count));
     for (uint32_t i = 0; i < config->carried_count; i++)
@@ -411,97 +474,4 @@ enum err config_follows(const struct config *previous, const struct digest *prev
             return err_set(ERR_PROTO, "configuration %" PRIu64 " goes back to version %" PRIu64 " of fragment %" PRIu32,
                            next->epoch, config_start(next, f), f);
     return check_carried_on(previous, next);
-}
-
-/* ---- votes ---- */
-
-static const char vote_mark[] = "diloco record vote";
-enum { VOTE_BYTES = sizeof vote_mark - 1 + CONFIG_NONCE_BYTES + 8 + 8 + DIGEST_BYTES };
-
-/* What is signed: mark, nonce, epoch, ballot, digest. */
-static void vote_message(const uint8_t nonce[CONFIG_NONCE_BYTES], uint64_t epoch, uint64_t ballot,
-                         const struct digest *digest, uint8_t out[VOTE_BYTES])
-{
-    struct bytes_writer writer = bytes_writer_init(out, VOTE_BYTES);
-    bytes_put(&writer, vote_mark, sizeof vote_mark - 1);
-    bytes_put(&writer, nonce, CONFIG_NONCE_BYTES);
-    bytes_put_u64(&writer, epoch);
-    bytes_put_u64(&writer, ballot);
-    bytes_put(&writer, digest->byte, DIGEST_BYTES);
-}
-
-void config_vote_sign(const struct ident *ident, const uint8_t nonce[CONFIG_NONCE_BYTES], uint64_t epoch,
-                      uint64_t ballot, const struct digest *digest, uint8_t *signature)
-{
-    uint8_t message[VOTE_BYTES];
-    vote_message(nonce, epoch, ballot, digest, message);
-    ident_sign(ident, message, sizeof message, signature);
-}
-
-bool config_vote_good(const uint8_t *key, const uint8_t nonce[CONFIG_NONCE_BYTES], uint64_t epoch,
-                      const struct digest *digest, const struct config_vote *vote)
-{
-    uint8_t message[VOTE_BYTES];
-    vote_message(nonce, epoch, vote->ballot, digest, message);
-    return ident_signed(key, message, sizeof message, vote->signature);
-}
-
-/* Whether it is the first vote of a voter of `previous` in its ballot, and good. */
-static bool vote_counts(const struct config *previous, const struct config *next, const struct digest *next_digest,
-                        const struct config_vote *votes, uint32_t i)
-{
-    const struct config_member *member = config_member(previous, votes[i].id);
-    if (member == NULL || !member->voter)
-        return false;
-    for (uint32_t k = 0; k < i; k++)
-        if (votes[k].id == votes[i].id && votes[k].ballot == votes[i].ballot)
-            return false;
-    return config_vote_good(member->key, previous->nonce, next->epoch, next_digest, &votes[i]);
-}
-
-void config_entry_free(struct config_entry *entry)
-{
-    mem_free(entry->bytes);
-    mem_free(entry->votes);
-    *entry = (struct config_entry){0};
-}
-
-enum err config_entry_copy(const struct config_entry *entry, struct config_entry *out)
-{
-    enum err err;
-    *out = (struct config_entry){.bytes_count = entry->bytes_count, .votes_count = entry->votes_count};
-    TRY_OUT(mem_new(entry->bytes_count, 1, "a configuration", &out->bytes));
-    TRY_OUT(mem_new(entry->votes_count, sizeof *out->votes, "a configuration", &out->votes));
-    memcpy(out->bytes, entry->bytes, entry->bytes_count);
-    if (entry->votes_count > 0)
-        memcpy(out->votes, entry->votes, entry->votes_count * sizeof *out->votes);
-out:
-    if (err != ERR_OK)
-        config_entry_free(out);
-    return err;
-}
-
-enum err config_proved(const struct config *previous, const struct digest *previous_digest, const struct config *next,
-                       const struct digest *next_digest, const struct config_vote *votes, uint32_t votes_count)
-{
-    uint64_t ballots[CONFIG_VOTERS_MAX]; /* of the votes that count */
-    uint32_t good = 0, most = 0;
-    TRY(config_follows(previous, previous_digest, next));
-    if (votes_count > CONFIG_VOTERS_MAX)
-        return err_set(ERR_PROTO, "configuration %" PRIu64 " with %" PRIu32 " votes", next->epoch, votes_count);
-    for (uint32_t i = 0; i < votes_count; i++)
-        if (vote_counts(previous, next, next_digest, votes, i))
-            ballots[good++] = votes[i].ballot;
-    for (uint32_t i = 0; i < good; i++) {
-        uint32_t same = 0;
-        for (uint32_t k = 0; k < good; k++)
-            same += ballots[k] == ballots[i];
-        most = same > most ? same : most;
-    }
-    if (most < config_majority(previous))
-        return err_set(ERR_PROTO,
-                       "configuration %" PRIu64 " has the votes of %" PRIu32 " of the %" PRIu32
-                       " voters before it in one ballot; %" PRIu32 " are needed",
-                       next->epoch, most, config_voters(previous), config_majority(previous));
-    return ERR_OK;
 }

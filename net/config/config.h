@@ -18,6 +18,7 @@
 #include "common/digest.h"
 #include "common/err.h"
 #include "common/shardmap.h"
+#include "net/config/order.h"
 #include "net/transport/result_id.h"
 #include "net/transport/ident.h"
 #include "net/transport/wire.h"
@@ -32,7 +33,10 @@ enum {
     CONFIG_FRAGMENTS_MAX = WIRE_PLAN_FRAGMENTS_MAX,
     CONFIG_CARRIED_MAX = 8192,
     CONFIG_LOSSES_MAX = 6,
+    CONFIG_ORDERS_MAX = 64,  /* carried out by one configuration */
+    CONFIG_APPROVED_MAX = 4, /* of them, that have approvals */
 };
+#define CONFIG_NOBODY UINT32_MAX /* no member's id */
 /* Epochs and versions are below it, so that one more is a number, too. */
 #define CONFIG_NUMBER_MAX ((uint64_t)1 << 63)
 
@@ -67,14 +71,32 @@ struct config_member {
     uint32_t id;
     char name[WIRE_NAME_BYTES];
     uint8_t key[IDENT_KEY_BYTES];
+    /* Its own word (net/transport/member_word.h); number 0: it has said none yet. */
+    uint64_t word;                      /* number */
     char address[CONFIG_ADDRESS_BYTES]; /* "host:port"; "": it dials the others */
     uint64_t uplink;                    /* bit/s */
-    uint64_t incarnation;               /* of its disk: the one that may vote (docs/PROTOCOL.md, 9, rule 9) */
-    uint8_t role;                       /* enum config_role */
     uint8_t owner_choice;               /* enum config_owner_choice */
+    bool draining;
+    /* By order (net/config/order.h). */
+    bool contributor;     /* it is to own no shards, and to become no voter */
+    bool operates;        /* it may sign orders */
+    uint64_t incarnation; /* of its disk: the one that may vote (docs/PROTOCOL.md, 9, rule 9) */
+    uint8_t role;         /* enum config_role */
     bool voter;
     uint8_t losses; /* how often configurations said lately that it is lost: one more each time, at most
                        CONFIG_LOSSES_MAX */
+};
+
+/* A member's word that is new in a configuration: what it says stands in the member's row. */
+struct config_word {
+    uint32_t id;
+    uint8_t signature[IDENT_SIGNATURE_BYTES];
+};
+
+/* Which orders of a member were carried out: `number`, and number - 1 - k where bit k of `below` is set. */
+struct config_mark {
+    uint32_t id;
+    uint64_t number, below;
 };
 
 struct config {
@@ -84,6 +106,7 @@ struct config {
     uint32_t next_id;       /* ids below were given */
     uint64_t steps;         /* of the run */
     bool paused;
+    uint32_t founder;              /* id of the operator that grants; CONFIG_NOBODY */
     struct shardmap map;           /* owners by id; SHARDMAP_NOBODY only where there is no owner at all */
     struct config_member *members; /* in order of id: the whole roster */
     uint32_t members_count;
@@ -93,6 +116,12 @@ struct config {
      * names them. In order of fragment, then owner, then epoch; each once. */
     struct part_result *carried;
     uint32_t carried_count;
+    struct order *orders; /* that it carries out: in order of signer, then number */
+    uint32_t orders_count;
+    struct config_word *words; /* in order of id; a newcomer's stands in the order that admits it */
+    uint32_t words_count;
+    struct config_mark *marks; /* in order of id: of members on the roster */
+    uint32_t marks_count;
 };
 
 /* Frees what the configuration points to and empties it; an empty one is fine. */
@@ -101,14 +130,14 @@ void config_deinit(struct config *config);
 ERR_MUST_CHECK enum err config_copy(const struct config *config, struct config *out);
 
 /* Whether what the configuration says makes sense by itself: limits, orders, unique ids, names and keys, roles that may
- * vote, at most one witness, owners that vote, a map of owners, masks of one fragment that are disjoint. ERR_PROTO
- * names what does not. A key of a member costs it about 50 µs. */
+ * vote, at most one witness, owners that vote, a map of owners, masks of one fragment that are disjoint, orders.
+ * ERR_PROTO names what does not. A key of a member costs it about 50 µs. */
 ERR_MUST_CHECK enum err config_check(const struct config *config);
 /* The part of it about carried results in an epoch with these starts; also of a draft (net/membership/wire_paxos.h). */
 ERR_MUST_CHECK enum err config_carried_check(uint64_t epoch, const uint64_t *starts, uint32_t starts_count,
                                              const struct part_result *carried, uint32_t carried_count);
-/* Whether `b` says anything about members, who owns what, or the run, that `a` does not; where the epochs start and
- * what they carry is left out. */
+/* Whether `b` says anything about members, who owns what, or the run, that `a` does not, or carries out an order; where
+ * the epochs start and what they carry is left out. */
 bool config_differs(const struct config *a, const struct config *b);
 /* 1 to WIRE_NAME_BYTES - 1 letters, digits, '-' or '_'. */
 bool config_name_good(const char *name);
@@ -143,36 +172,5 @@ uint32_t config_voters(const struct config *config);   /* how many */
 uint32_t config_majority(const struct config *config); /* of them */
 /* At how many full voters a result has to be durable (docs/PROTOCOL.md, 9, rule 3). */
 uint32_t config_commit_quorum(const struct config *config);
-
-/* ---- votes: who accepted it ---- */
-
-struct config_vote {
-    uint32_t id;
-    uint64_t ballot;
-    uint8_t signature[IDENT_SIGNATURE_BYTES];
-};
-/* Signs that `ident` accepts the configuration of this digest, which is that of `epoch`, in `ballot`. */
-void config_vote_sign(const struct ident *ident, const uint8_t nonce[CONFIG_NONCE_BYTES], uint64_t epoch,
-                      uint64_t ballot, const struct digest *digest, uint8_t *signature);
-bool config_vote_good(const uint8_t *key, const uint8_t nonce[CONFIG_NONCE_BYTES], uint64_t epoch,
-                      const struct digest *digest, const struct config_vote *vote);
-/* A configuration as it was decided, kept and passed on; the first of a run has no votes. */
-struct config_entry {
-    uint8_t *bytes;
-    size_t bytes_count;
-    struct config_vote *votes;
-    uint32_t votes_count;
-};
-/* Frees both and empties it; an empty one is fine. */
-void config_entry_free(struct config_entry *entry);
-/* ERR_NOMEM: `*out` is empty. */
-ERR_MUST_CHECK enum err config_entry_copy(const struct config_entry *entry, struct config_entry *out);
-
-/* Whether `votes` prove that `next`, of this digest, follows `previous`, of that: it may (config_follows()), and a
- * majority of the voters of `previous` accepted it in one ballot. Votes that count nowhere do no harm. ERR_PROTO names
- * the lack. */
-ERR_MUST_CHECK enum err config_proved(const struct config *previous, const struct digest *previous_digest,
-                                      const struct config *next, const struct digest *next_digest,
-                                      const struct config_vote *votes, uint32_t votes_count);
 
 #endif

@@ -22,6 +22,7 @@
 #include "common/digest.h"
 #include "common/err.h"
 #include "net/config/config.h"
+#include "net/config/config_proof.h"
 
 struct version_part {
     struct result_id id; /* of its result; the digest only of a carried one, else zeros */

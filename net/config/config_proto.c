@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "common/mem.h"
+#include "net/config/config_proof.h"
+#include "net/transport/wire.pb-c.h"
 
 /* ---- bounded memory ---- */
 
@@ -81,7 +83,7 @@ void config_vote_to_proto(const struct config_vote *vote, Diloco__ConfigVote *pr
     proto->signature = config_bytes_to_proto(vote->signature, IDENT_SIGNATURE_BYTES);
 }
 
-void config_member_to_proto(const struct config_member *member, Diloco__ConfigMember *proto)
+static void member_to_proto(const struct config_member *member, Diloco__ConfigMember *proto)
 {
     diloco__config_member__init(proto);
     proto->id = member->id;
@@ -94,6 +96,10 @@ void config_member_to_proto(const struct config_member *member, Diloco__ConfigMe
     proto->owner_choice = member->owner_choice;
     proto->voter = member->voter;
     proto->losses = member->losses;
+    proto->word = member->word;
+    proto->draining = member->draining;
+    proto->contributor = member->contributor;
+    proto->operates = member->operates;
 }
 
 enum err config_bytes_from_proto(const ProtobufCBinaryData *proto, const char *what, void *out, size_t out_bytes)
@@ -121,6 +127,59 @@ enum err config_vote_from_proto(const Diloco__ConfigVote *proto, struct config_v
     return config_bytes_from_proto(&proto->signature, "a vote's signature", vote->signature, IDENT_SIGNATURE_BYTES);
 }
 
+/* ---- orders ---- */
+
+Diloco__Order *order_to_proto(const struct order *order, struct order_proto *to)
+{
+    Diloco__Order *proto = &to->order;
+    diloco__order__init(proto);
+    proto->kind = order->kind;
+    proto->signer = order->signer;
+    proto->number = order->number;
+    proto->epoch = order->epoch;
+    proto->subject = order->subject;
+    proto->value = order->value;
+    if (order->kind == ORDER_ADMIT) {
+        wire_join_to_proto(&order->join, &to->word, &to->join);
+        proto->join = &to->join;
+    }
+    proto->signature = config_bytes_to_proto(order->signature, sizeof order->signature);
+    for (uint32_t i = 0; i < order->approvals_count; i++) {
+        diloco__order_approval__init(&to->approvals[i]);
+        to->approvals[i].id = order->approvals[i].id;
+        to->approvals[i].signature = config_bytes_to_proto(order->approvals[i].signature, IDENT_SIGNATURE_BYTES);
+        to->approvals_at[i] = &to->approvals[i];
+    }
+    proto->n_approvals = order->approvals_count;
+    proto->approvals = to->approvals_at;
+    return proto;
+}
+
+enum err order_from_proto(const Diloco__Order *proto, struct order *order)
+{
+    *order = (struct order){.kind = proto->kind,
+                            .signer = proto->signer,
+                            .number = proto->number,
+                            .epoch = proto->epoch,
+                            .subject = proto->subject,
+                            .value = proto->value};
+    if ((proto->join != NULL) != (proto->kind == ORDER_ADMIT))
+        return err_set(ERR_PROTO, "an order of kind %" PRIu32 " %s a newcomer", proto->kind,
+                       proto->join != NULL ? "with" : "without");
+    if (proto->join != NULL)
+        TRY(wire_join_from_proto(proto->join, &order->join));
+    TRY(config_bytes_from_proto(&proto->signature, "an order's signature", order->signature, sizeof order->signature));
+    if (proto->n_approvals > ORDER_APPROVALS_MAX)
+        return err_set(ERR_PROTO, "an order with %zu approvals", proto->n_approvals);
+    order->approvals_count = (uint32_t)proto->n_approvals;
+    for (size_t i = 0; i < proto->n_approvals; i++) {
+        order->approvals[i].id = proto->approvals[i]->id;
+        TRY(config_bytes_from_proto(&proto->approvals[i]->signature, "an approval's signature",
+                                    order->approvals[i].signature, IDENT_SIGNATURE_BYTES));
+    }
+    return order_check(order);
+}
+
 /* config_check() judges the text itself. */
 static enum err text_from_proto(const char *text, const char *what, char *out, size_t out_bytes)
 {
@@ -131,7 +190,7 @@ static enum err text_from_proto(const char *text, const char *what, char *out, s
     return ERR_OK;
 }
 
-enum err config_member_from_proto(const Diloco__ConfigMember *proto, struct config_member *member)
+static enum err member_from_proto(const Diloco__ConfigMember *proto, struct config_member *member)
 {
     if (proto->role > UINT8_MAX || proto->owner_choice > UINT8_MAX || proto->losses > UINT8_MAX)
         return err_set(ERR_PROTO, "a member with role %" PRIu32 ", owner choice %" PRIu32 " and %" PRIu32 " losses",
@@ -142,6 +201,10 @@ enum err config_member_from_proto(const Diloco__ConfigMember *proto, struct conf
     member->role = (uint8_t)proto->role;
     member->owner_choice = (uint8_t)proto->owner_choice;
     member->voter = proto->voter != 0;
+    member->word = proto->word;
+    member->draining = proto->draining != 0;
+    member->contributor = proto->contributor != 0;
+    member->operates = proto->operates != 0;
     member->losses = (uint8_t)proto->losses;
     TRY(text_from_proto(proto->name, "a member's name", member->name, sizeof member->name));
     TRY(text_from_proto(proto->address, "a member's address", member->address, sizeof member->address));
@@ -154,6 +217,10 @@ enum err config_member_from_proto(const Diloco__ConfigMember *proto, struct conf
 struct rows {
     Diloco__ConfigMember members[CONFIG_MEMBERS_MAX], *members_at[CONFIG_MEMBERS_MAX];
     Diloco__ConfigCarried carried[CONFIG_CARRIED_MAX], *carried_at[CONFIG_CARRIED_MAX];
+    struct order_proto orders[CONFIG_ORDERS_MAX];
+    Diloco__Order *orders_at[CONFIG_ORDERS_MAX];
+    Diloco__ConfigWord words[CONFIG_MEMBERS_MAX], *words_at[CONFIG_MEMBERS_MAX];
+    Diloco__ConfigMark marks[CONFIG_MEMBERS_MAX], *marks_at[CONFIG_MEMBERS_MAX];
 };
 
 static bool map_empty(const struct shardmap *map)
@@ -164,11 +231,37 @@ static bool map_empty(const struct shardmap *map)
     return true;
 }
 
+static void lists_to_proto(const struct config *config, struct rows *rows, Diloco__Config *proto)
+{
+    for (uint32_t i = 0; i < config->orders_count; i++)
+        rows->orders_at[i] = order_to_proto(&config->orders[i], &rows->orders[i]);
+    for (uint32_t i = 0; i < config->words_count; i++) {
+        diloco__config_word__init(&rows->words[i]);
+        rows->words[i].id = config->words[i].id;
+        rows->words[i].signature = config_bytes_to_proto(config->words[i].signature, IDENT_SIGNATURE_BYTES);
+        rows->words_at[i] = &rows->words[i];
+    }
+    for (uint32_t i = 0; i < config->marks_count; i++) {
+        diloco__config_mark__init(&rows->marks[i]);
+        rows->marks[i].id = config->marks[i].id;
+        rows->marks[i].number = config->marks[i].number;
+        rows->marks[i].below = config->marks[i].below;
+        rows->marks_at[i] = &rows->marks[i];
+    }
+    proto->n_orders = config->orders_count;
+    proto->orders = rows->orders_at;
+    proto->n_words = config->words_count;
+    proto->words = rows->words_at;
+    proto->n_marks = config->marks_count;
+    proto->marks = rows->marks_at;
+}
+
 static void to_proto(const struct config *config, struct rows *rows, Diloco__Config *proto)
 {
     diloco__config__init(proto);
+    lists_to_proto(config, rows, proto);
     for (uint32_t i = 0; i < config->members_count; i++) {
-        config_member_to_proto(&config->members[i], &rows->members[i]);
+        member_to_proto(&config->members[i], &rows->members[i]);
         rows->members_at[i] = &rows->members[i];
     }
     for (uint32_t i = 0; i < config->carried_count; i++) {
@@ -181,6 +274,7 @@ static void to_proto(const struct config *config, struct rows *rows, Diloco__Con
     proto->next_id = config->next_id;
     proto->steps = config->steps;
     proto->paused = config->paused;
+    proto->founder = config->founder;
     proto->n_map = map_empty(&config->map) ? 0 : SHARDMAP_SLOTS;
     proto->map = (uint32_t *)(uintptr_t)config->map.owner;
     proto->n_members = config->members_count;
@@ -189,6 +283,17 @@ static void to_proto(const struct config *config, struct rows *rows, Diloco__Con
     proto->starts = config->starts;
     proto->n_carried = config->carried_count;
     proto->carried = rows->carried_at;
+}
+
+static bool orders_fit(const struct config *config)
+{
+    bool fit = config->orders_count <= CONFIG_ORDERS_MAX && config->words_count <= CONFIG_MEMBERS_MAX &&
+               config->marks_count <= CONFIG_MEMBERS_MAX;
+    for (uint32_t i = 0; fit && i < config->orders_count; i++)
+        fit = config->orders[i].approvals_count <= ORDER_APPROVALS_MAX &&
+              memchr(config->orders[i].join.name, '\0', WIRE_NAME_BYTES) != NULL &&
+              memchr(config->orders[i].join.word.address, '\0', ADDRESS_BYTES) != NULL;
+    return fit;
 }
 
 static bool texts_end(const struct config *config)
@@ -207,7 +312,7 @@ enum err config_pack(const struct config *config, uint8_t **bytes, size_t *bytes
     struct rows *rows;
     Diloco__Config proto;
     if (config->members_count > CONFIG_MEMBERS_MAX || config->starts_count > CONFIG_FRAGMENTS_MAX ||
-        config->carried_count > CONFIG_CARRIED_MAX || !texts_end(config))
+        config->carried_count > CONFIG_CARRIED_MAX || !texts_end(config) || !orders_fit(config))
         return err_set(ERR_ARG,
                        "a configuration of %" PRIu32 " members, %" PRIu32 " starts and %" PRIu32 " carried results",
                        config->members_count, config->starts_count, config->carried_count);
@@ -234,6 +339,10 @@ static enum err check_counts(const Diloco__Config *proto)
         proto->n_carried > CONFIG_CARRIED_MAX)
         return err_set(ERR_PROTO, "a configuration of %zu members, %zu starts and %zu carried results",
                        proto->n_members, proto->n_starts, proto->n_carried);
+    if (proto->n_orders > CONFIG_ORDERS_MAX || proto->n_words > CONFIG_MEMBERS_MAX ||
+        proto->n_marks > CONFIG_MEMBERS_MAX)
+        return err_set(ERR_PROTO, "a configuration with %zu orders, %zu words and %zu marks", proto->n_orders,
+                       proto->n_words, proto->n_marks);
     if (proto->n_map != 0 && proto->n_map != SHARDMAP_SLOTS)
         return err_set(ERR_PROTO, "a configuration whose map has %zu slots", proto->n_map);
     return ERR_OK;
@@ -244,13 +353,36 @@ static enum err new_array(size_t count, size_t size, const char *what, void *out
     return count > 0 ? mem_new(count, size, what, out) : ERR_OK;
 }
 
+static enum err lists_from_proto(const Diloco__Config *proto, struct config *out)
+{
+    TRY(new_array(proto->n_orders, sizeof *out->orders, "a configuration's orders", &out->orders));
+    out->orders_count = (uint32_t)proto->n_orders;
+    for (size_t i = 0; i < proto->n_orders; i++)
+        TRY(order_from_proto(proto->orders[i], &out->orders[i]));
+    TRY(new_array(proto->n_words, sizeof *out->words, "a configuration's words", &out->words));
+    out->words_count = (uint32_t)proto->n_words;
+    for (size_t i = 0; i < proto->n_words; i++) {
+        out->words[i].id = proto->words[i]->id;
+        TRY(config_bytes_from_proto(&proto->words[i]->signature, "a word's signature", out->words[i].signature,
+                                    IDENT_SIGNATURE_BYTES));
+    }
+    TRY(new_array(proto->n_marks, sizeof *out->marks, "a configuration's marks", &out->marks));
+    out->marks_count = (uint32_t)proto->n_marks;
+    for (size_t i = 0; i < proto->n_marks; i++)
+        out->marks[i] = (struct config_mark){
+            .id = proto->marks[i]->id, .number = proto->marks[i]->number, .below = proto->marks[i]->below};
+    return ERR_OK;
+}
+
 static enum err from_proto(const Diloco__Config *proto, struct config *out)
 {
     TRY(check_counts(proto));
+    TRY(lists_from_proto(proto, out));
     out->epoch = proto->epoch;
     out->next_id = proto->next_id;
     out->steps = proto->steps;
     out->paused = proto->paused != 0;
+    out->founder = proto->founder;
     TRY(config_bytes_from_proto(&proto->nonce, "a configuration's nonce", out->nonce, CONFIG_NONCE_BYTES));
     TRY(config_bytes_from_proto(&proto->previous, "a configuration's previous digest", out->previous.byte,
                                 DIGEST_BYTES));
@@ -260,7 +392,7 @@ static enum err from_proto(const Diloco__Config *proto, struct config *out)
     TRY(new_array(proto->n_members, sizeof *out->members, "a configuration's members", &out->members));
     out->members_count = (uint32_t)proto->n_members;
     for (size_t i = 0; i < proto->n_members; i++)
-        TRY(config_member_from_proto(proto->members[i], &out->members[i]));
+        TRY(member_from_proto(proto->members[i], &out->members[i]));
     TRY(new_array(proto->n_starts, sizeof *out->starts, "a configuration's starts", &out->starts));
     out->starts_count = (uint32_t)proto->n_starts;
     if (proto->n_starts > 0)

@@ -20,6 +20,7 @@
 
 #include "common/err.h"
 #include "net/config/config.h"
+#include "net/config/config_proof.h"
 #include "net/transport/wire.pb-c.h"
 
 /* The views lie in what they are of. */
@@ -27,11 +28,20 @@ void config_carried_to_proto(const struct part_result *carried, Diloco__ConfigCa
 void config_vote_to_proto(const struct config_vote *vote, Diloco__ConfigVote *proto);
 ProtobufCBinaryData config_bytes_to_proto(const void *bytes, size_t bytes_count);
 
-void config_member_to_proto(const struct config_member *member, Diloco__ConfigMember *proto);
+/* What an order as a message points to. */
+struct order_proto {
+    Diloco__Order order;
+    Diloco__Join join;
+    Diloco__MemberWord word;
+    Diloco__OrderApproval approvals[ORDER_APPROVALS_MAX], *approvals_at[ORDER_APPROVALS_MAX];
+};
+/* Returns &to->order. */
+Diloco__Order *order_to_proto(const struct order *order, struct order_proto *to);
+/* With its limits checked (order_check()). ERR_PROTO. */
+ERR_MUST_CHECK enum err order_from_proto(const Diloco__Order *proto, struct order *order);
 
 /* Lengths alone are checked here. ERR_PROTO. */
 ERR_MUST_CHECK enum err config_carried_from_proto(const Diloco__ConfigCarried *proto, struct part_result *carried);
-ERR_MUST_CHECK enum err config_member_from_proto(const Diloco__ConfigMember *proto, struct config_member *member);
 ERR_MUST_CHECK enum err config_vote_from_proto(const Diloco__ConfigVote *proto, struct config_vote *vote);
 /* So many bytes, exactly. */
 ERR_MUST_CHECK enum err config_bytes_from_proto(const ProtobufCBinaryData *proto, const char *what, void *out,

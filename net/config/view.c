@@ -187,6 +187,7 @@ enum err view_update(struct view *view, const struct config *config, const struc
         if (memcmp(view->members[view->places[k].slot].as.key, own_key, IDENT_KEY_BYTES) == 0)
             view->self = view->places[k].slot;
     view->epoch = config->epoch;
+    view->founder = config->founder;
     view->id = *digest;
     if (memcmp(view->nonce, config->nonce, sizeof view->nonce) != 0) /* once: jobs read it */
         memcpy(view->nonce, config->nonce, sizeof view->nonce);

@@ -53,6 +53,7 @@ struct view {
     uint8_t nonce[CONFIG_NONCE_BYTES]; /* of the run */
     struct digest id;                  /* of the configuration */
     struct digest nonce_id;            /* over the nonce */
+    uint32_t founder;                  /* id of the operator that grants; CONFIG_NOBODY */
 
     struct view_place *places; /* in order of id */
     uint32_t places_count;

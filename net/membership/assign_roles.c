@@ -7,14 +7,13 @@
 #include "common/mem.h"
 
 /* Whether it is to own: yes; it would rather not, and does where nobody would; or none can dial it, and it does only
- * where nobody else can, since others that cannot be dialled would never get its results. */
-enum shyness { WILLING, RATHER_NOT, UNREACHED, SHYNESSES };
+ * where nobody else can, since others that cannot be dialled would never get its results; or it is not to, by order. */
+enum shyness { WILLING, RATHER_NOT, UNREACHED, SHYNESSES, NEVER = SHYNESSES };
 
 /* A member on its way into the next configuration. */
 struct place {
     struct config_member *member;
     enum shyness shy;
-    bool gone;        /* revoked: not in the configuration */
     bool able;        /* to vote, in the configuration as it was made so far */
     bool leaving;     /* votes in the last configuration, and would better not */
     bool ready;       /* to own, if it has to */
@@ -34,7 +33,7 @@ static const struct change_request *change_request_of(const struct change_reques
 {
     for (uint32_t k = 0, i = *from; k < count; k++, i++) {
         i = i < count ? i : 0;
-        if (requests[i].join || requests[i].as.id != id)
+        if (requests[i].id != id)
             continue;
         *from = i + 1;
         return &requests[i];
@@ -42,39 +41,12 @@ static const struct change_request *change_request_of(const struct change_reques
     return NULL;
 }
 
-static bool may_admit(const struct config *next, const struct change_request *request)
-{
-    if (!request->join || request->revoked || next->members_count == WIRE_MEMBERS_MAX || next->next_id == UINT32_MAX)
-        return false;
-    for (uint32_t i = 0; i < next->members_count; i++) {
-        const struct config_member *member = &next->members[i];
-        if (strcmp(member->name, request->as.name) == 0 || ident_compare(member->key, request->as.key) == 0 ||
-            (member->role == CONFIG_WITNESS && request->as.role == CONFIG_WITNESS))
-            return false;
-    }
-    return true;
-}
-
-static enum err join(struct config *next, const struct change_request *requests, uint32_t count)
-{
-    TRY(mem_grow(&next->members, next->members_count, (size_t)next->members_count + count, sizeof next->members[0],
-                 "members"));
-    for (uint32_t i = 0; i < count; i++) {
-        if (!may_admit(next, &requests[i]))
-            continue;
-        struct config_member *member = &next->members[next->members_count++];
-        *member = requests[i].as;
-        member->id = next->next_id++;
-        member->voter = false;
-        member->role = requests[i].as.role == CONFIG_WITNESS ? CONFIG_WITNESS : CONFIG_OBSERVER;
-    }
-    return ERR_OK;
-}
-
 /* Two islands that cannot be dialled never meet, so of more than two islands those that can be own. */
 static enum shyness shyness_of(const struct config_member *member, uint32_t islands)
 {
     uint8_t choice = member->owner_choice;
+    if (member->contributor)
+        return NEVER;
     if ((choice == CONFIG_OWNER_DIALS || choice == CONFIG_OWNER_NO_DIALS) && islands > 2)
         return UNREACHED;
     return choice == CONFIG_OWNER_NO || choice == CONFIG_OWNER_NO_DIALS ? RATHER_NOT : WILLING;
@@ -85,17 +57,17 @@ static void place_voter(struct place *place, const struct change_request *reques
 {
     struct config_member *member = place->member;
     bool lost = request->silent || request->evicted || request->partitioned;
-    place->leaving = lost || request->draining || (doubt && !request->caught_up);
+    place->leaving = lost || member->draining || (doubt && !request->caught_up);
     if (lost && !request->evicted && member->role != CONFIG_AWAY && member->losses < CONFIG_LOSSES_MAX)
         member->losses++;
     if (lost)
         member->role = CONFIG_AWAY;
-    else if (request->draining)
-        member->role = CONFIG_DRAINING;
+    else if (member->draining)
+        member->role = member->role == CONFIG_AWAY ? CONFIG_AWAY : CONFIG_DRAINING;
     else if (member->role != CONFIG_OWNER || doubt)
         member->role = request->caught_up ? CONFIG_OWNER : CONFIG_AWAY;
     if (doubt && request->caught_up && !lost)
-        member->incarnation = request->as.incarnation;
+        member->incarnation = request->incarnation;
     place->able = !place->leaving;
     place->patience = lost ? 0 : doubt ? 1 : 2;
     place->partitioned = request->partitioned && !request->silent && !request->evicted;
@@ -105,13 +77,13 @@ static void place_voter(struct place *place, const struct change_request *reques
 static void place_other(struct config_member *member, const struct change_request *request, enum shyness shy)
 {
     bool owns = shy == WILLING && !request->partitioned;
-    member->incarnation = request->as.incarnation;
+    member->incarnation = request->incarnation;
     if (request->evicted)
         member->role = CONFIG_AWAY;
     else if (request->silent)
         return; /* it pauses */
-    else if (request->draining)
-        member->role = CONFIG_DRAINING;
+    else if (member->draining)
+        member->role = member->role == CONFIG_AWAY ? CONFIG_AWAY : CONFIG_DRAINING;
     else if (owns && request->caught_up)
         member->role = CONFIG_OWNER;
     else if (!owns && request->near)
@@ -122,12 +94,12 @@ static void place_other(struct config_member *member, const struct change_reques
 
 static void place_witness(struct place *place, const struct change_request *request, bool doubt)
 {
-    bool lost = request->silent || request->evicted || request->draining;
+    bool lost = request->silent || request->evicted || place->member->draining;
     place->leaving = place->member->voter && lost;
     /* One that cannot vote yet would only be missed where all voters are needed. */
     place->able = !lost && (place->member->voter || doubt || !request->in_doubt);
     if (doubt && !lost)
-        place->member->incarnation = request->as.incarnation; /* it has nothing to catch up with */
+        place->member->incarnation = request->incarnation; /* it has nothing to catch up with */
 }
 
 /* `islands`: that train, on the next roster. */
@@ -135,26 +107,22 @@ static void place_one(struct place *place, const struct change_request *request,
 {
     struct config_member *member = place->member;
     place->shy = shyness_of(member, islands);
-    if (request == NULL) { /* as it is */
+    if (member->role == CONFIG_DRAINING && !member->draining) /* it would come back */
+        member->role = CONFIG_AWAY;
+    if (request == NULL || (request->unheard && !request->evicted)) { /* as it is */
         place->able = member->voter;
         return;
     }
-    bool doubt = request->as.incarnation != member->incarnation;
-    memcpy(member->address, request->as.address, sizeof member->address);
-    member->uplink = request->as.uplink;
-    member->owner_choice = request->as.owner_choice;
-    member->losses = request->as.losses < member->losses ? request->as.losses : member->losses;
-    place->shy = shyness_of(member, islands);
-    if (request->revoked)
-        place->gone = true;
-    else if (member->role == CONFIG_WITNESS)
+    bool doubt = request->incarnation != member->incarnation;
+    member->losses = request->losses < member->losses ? request->losses : member->losses;
+    if (member->role == CONFIG_WITNESS)
         place_witness(place, request, doubt);
     else if (member->voter)
         place_voter(place, request, doubt);
     else {
         place_other(member, request, place->shy);
         place->ready =
-            request->caught_up && !request->partitioned && !request->silent && !request->evicted && !request->draining;
+            request->caught_up && !request->partitioned && !request->silent && !request->evicted && !member->draining;
         place->able = member->role == CONFIG_OWNER;
     }
 }
@@ -170,7 +138,7 @@ static bool sooner(const struct config_member *a, const struct config_member *b)
 
 static bool may_own(const struct place *place)
 {
-    return !place->gone && place->able && place->member->role == CONFIG_OWNER;
+    return place->able && place->shy != NEVER && place->member->role == CONFIG_OWNER;
 }
 
 static bool willing(const struct place *place)
@@ -193,7 +161,7 @@ static bool persuade(struct place *places, uint32_t count, enum shyness shy)
 {
     bool any = false;
     for (uint32_t i = 0; i < count; i++) {
-        if (places[i].gone || places[i].shy != shy || !places[i].ready || places[i].member->role != CONFIG_CONTRIBUTOR)
+        if (places[i].shy != shy || !places[i].ready || places[i].member->role != CONFIG_CONTRIBUTOR)
             continue;
         places[i].member->role = CONFIG_OWNER;
         places[i].able = any = true;
@@ -244,7 +212,7 @@ static enum err pick_owners(struct place *places, uint32_t count)
     TRY(choose_owners(places, count));
     for (uint32_t i = 0; i < count; i++) {
         struct config_member *member = places[i].member;
-        if (places[i].gone || places[i].owns || member->role != CONFIG_OWNER)
+        if (places[i].owns || member->role != CONFIG_OWNER)
             continue;
         places[i].able = false;
         places[i].leaving = member->voter;
@@ -282,8 +250,8 @@ static struct place *next_leaving(struct place *places, uint32_t count)
 {
     struct place *first = NULL;
     for (uint32_t i = 0; i < count; i++)
-        if (places[i].leaving && !places[i].gone && places[i].member->voter &&
-            places[i].member->role != CONFIG_WITNESS && (first == NULL || places[i].patience < first->patience))
+        if (places[i].leaving && places[i].member->voter && places[i].member->role != CONFIG_WITNESS &&
+            (first == NULL || places[i].patience < first->patience))
             first = &places[i];
     return first;
 }
@@ -302,8 +270,8 @@ static void let_vote_who_stand_back(struct place *places, uint32_t count)
     bool witness = false;
     for (uint32_t i = 0; i < count; i++) {
         bool keeps = places[i].member->role != CONFIG_WITNESS;
-        keepers += keeps && places[i].able && !places[i].gone;
-        witness |= !keeps && places[i].able && !places[i].gone;
+        keepers += keeps && places[i].able;
+        witness |= !keeps && places[i].able;
     }
     for (uint32_t i = 0; i < count; i++)
         if (places[i].partitioned && (keepers > 1 || !witness)) {
@@ -316,8 +284,6 @@ static struct poll poll_of(struct place *places, uint32_t count)
 {
     struct poll poll = {0};
     for (uint32_t i = 0; i < count; i++) {
-        if (places[i].gone)
-            continue;
         const struct config_member *member = places[i].member;
         if (member->role == CONFIG_WITNESS)
             poll.witness = &places[i];
@@ -367,7 +333,7 @@ static enum err pick_voters(struct place *places, uint32_t count)
     }
     for (uint32_t i = 0; i < count; i++) {
         struct config_member *member = places[i].member;
-        member->voter = !places[i].gone && (member->voter || (places[i].able && member->role == CONFIG_OWNER));
+        member->voter = member->voter || (places[i].able && member->role == CONFIG_OWNER);
     }
     if (poll.witness != NULL)
         poll.witness->member->voter = best_witness;
@@ -380,8 +346,7 @@ static uint32_t owners_of(const struct config *next, const struct place *places,
     uint32_t count = 0;
     for (uint32_t i = 0; i < next->members_count; i++) {
         const struct config_member *member = places[i].member;
-        if (!places[i].gone && member->role == CONFIG_OWNER && (places[i].able || unwilling) &&
-            count < CONFIG_OWNERS_MAX)
+        if (member->role == CONFIG_OWNER && (places[i].able || unwilling) && count < CONFIG_OWNERS_MAX)
             owners[count++] = (struct shardmap_owner){.id = member->id, .weight = member->uplink};
     }
     return count;
@@ -400,42 +365,28 @@ static void share_out(struct config *next, const struct place *places)
         next->map = shardmap_empty();
 }
 
-static uint32_t islands_of(const struct config *next, const struct change_request *requests,
-                           uint32_t change_requests_count)
+static uint32_t islands_of(const struct config *next)
 {
-    uint32_t count = 0, from = 0;
-    for (uint32_t i = 0; i < next->members_count; i++) {
-        const struct change_request *request =
-            change_request_of(requests, change_requests_count, next->members[i].id, &from);
-        count += next->members[i].role != CONFIG_WITNESS && (request == NULL || !request->revoked);
-    }
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < next->members_count; i++)
+        count += next->members[i].role != CONFIG_WITNESS;
     return count;
 }
 
 enum err assign_roles(struct config *next, const struct change_request *requests, uint32_t change_requests_count)
 {
-    uint32_t before = next->members_count;
-    TRY(join(next, requests, change_requests_count));
     struct place *places;
     TRY(mem_new(next->members_count, sizeof *places, "members", &places));
-    uint32_t islands = islands_of(next, requests, change_requests_count), from = 0;
+    uint32_t islands = islands_of(next), from = 0;
     for (uint32_t i = 0; i < next->members_count; i++) {
         places[i].member = &next->members[i];
-        if (i < before)
-            place_one(&places[i], change_request_of(requests, change_requests_count, next->members[i].id, &from),
-                      islands);
+        place_one(&places[i], change_request_of(requests, change_requests_count, next->members[i].id, &from), islands);
     }
     enum err err = pick_owners(places, next->members_count);
     if (err == ERR_OK)
         err = pick_voters(places, next->members_count);
-    if (err == ERR_OK) {
+    if (err == ERR_OK)
         share_out(next, places);
-        uint32_t kept = 0;
-        for (uint32_t i = 0; i < next->members_count; i++)
-            if (!places[i].gone)
-                next->members[kept++] = next->members[i];
-        next->members_count = kept;
-    }
     mem_free(places);
     return err;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * member_progress: facts about each member for the next configuration: whether we and a majority hear it, whether its
- * disk is in doubt, how far it has come, and the changes asked of it. By slot. Private to net/membership/.
+ * disk is in doubt, how far it has come, and its own word. By slot. Private to net/membership/.
  *
  * It states facts, and asks for nothing. Time is that of the last member_progress_tick().
  */
@@ -22,41 +22,28 @@
 #include "net/config/view.h"
 #include "net/transport/wire.h"
 
-/* A request about a member, as long as it is repeated. */
-struct seat_change_request {
-    bool requested;
-    uint32_t by; /* id of the asker */
-    uint64_t since_ms, told_ms;
-};
-
 struct seat {
     uint32_t id;
     bool used, up;
-    bool heard;                          /* a heartbeat has come since it is up */
-    bool drain;                          /* by its own word */
-    bool evict;                          /* for good, or while it drains */
-    struct seat_change_request out, off; /* evict, revoke: others ask so */
-    bool broke_word;                     /* it signed two results of one part */
-    uint64_t doubt_ms;                   /* since when it says that its disk is in doubt; 0: it does not */
-    uint64_t caught_up_ms;               /* when one that comes was last seen as far as most; 0: never */
-    uint64_t incarnation;                /* as it says; 0: it has not */
-    struct quota disks;                  /* how often that was another one */
-    uint64_t epoch;                      /* of its last heartbeat */
-    bool trains;                         /* as it said last, as is */
-    uint64_t step;                       /* this */
+    bool heard;                /* a heartbeat has come since it is up */
+    bool broke_word;           /* it signed two results of one part */
+    uint64_t doubt_ms;         /* since when it says that its disk is in doubt; 0: it does not */
+    uint64_t caught_up_ms;     /* when one that comes was last seen as far as most; 0: never */
+    uint64_t incarnation;      /* as it says; 0: it has not */
+    struct quota disks;        /* how often that was another one */
+    uint64_t epoch;            /* of its last heartbeat */
+    bool trains;               /* as it said last, as is */
+    uint64_t step;             /* this */
     uint64_t out_ms, out_step; /* when somebody put it out of the run, and at what step of its trainer; 0: not so */
-    bool drains;               /* as it said last */
-    bool said;                 /* these three are its own words */
-    char address[CONFIG_ADDRESS_BYTES];
-    uint64_t uplink;         /* bit/s; 0: as the configuration says */
-    uint8_t owner_choice;    /* enum config_owner_choice */
-    struct bitset silent;    /* whom it does not hear */
-    uint8_t losses;          /* as the configuration says, */
-    uint64_t losses_ms;      /* since then */
-    uint64_t partitioned_ms; /* since when it has to stand back, cut off from an owner; 0: it has not */
-    bool partitioned_told;   /* people */
-    bool disk_fails;         /* as it said last */
-    bool disk_told;          /* people */
+    bool said;                 /* this: */
+    struct member_word word;   /* its own, signed by it */
+    struct bitset silent;      /* whom it does not hear */
+    uint8_t losses;            /* as the configuration says, */
+    uint64_t losses_ms;        /* since then */
+    uint64_t partitioned_ms;   /* since when it has to stand back, cut off from an owner; 0: it has not */
+    bool partitioned_told;     /* people */
+    bool disk_fails;           /* as it said last */
+    bool disk_told;            /* people */
 };
 
 struct member_progress {
@@ -126,7 +113,7 @@ uint32_t member_progress_voters_heard(const struct member_progress *progress);
 uint32_t member_progress_voters_able(const struct member_progress *progress);
 /* Whether the member has come as far as most have: a guess, which what it answers to a draft confirms. */
 bool member_progress_caught_up(const struct member_progress *progress, uint32_t member);
-/* Somebody has put the member out of the run by a request. */
+/* Somebody has put the member out of the run by an order. */
 void member_progress_put_out(struct member_progress *progress, uint32_t member);
 /* Whether the member, which may be us, is to stay out: its trainer has not moved since it was put out, not long ago. */
 bool member_progress_kept_out(const struct member_progress *progress, uint32_t member);

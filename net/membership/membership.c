@@ -7,18 +7,29 @@
 
 #include "common/log.h"
 #include "common/mem.h"
+#include "net/config/config_proof.h"
 #include "net/membership/next_config.h"
 #include "net/membership/paxos.h"
 #include "net/membership/promise_reports.h"
 #include "net/membership/evidence.h"
 #include "net/membership/member_progress.h"
 #include "net/membership/change_requests.h"
+#include "net/membership/order_pool.h"
+#include "net/config/config_orders.h"
 
 /* TURN: how long the next voter waits for the one before it. ASKED: so long those who might join are waited for, once
  * enough voters have sealed. OVERDUE: so long what only a few of them show may take to be fetched. EVIDENCE_ALL: as
  * long as one whose word is broken takes part, the others are told so often. FAREWELL: so long the connection to one
- * that is off the roster stands, or it might never hear of it. */
-enum { TURN_MS = 1000, ASKED_MS = 700, OVERDUE_MS = 4000, EVIDENCE_ALL_MS = 2000, FAREWELL_MS = 200 };
+ * that is off the roster stands, or it might never hear of it. REFUSED_SAID: orders that are refused are told so often.
+ */
+enum {
+    TURN_MS = 1000,
+    ASKED_MS = 700,
+    OVERDUE_MS = 4000,
+    EVIDENCE_ALL_MS = 2000,
+    FAREWELL_MS = 200,
+    REFUSED_SAID_MS = 10000
+};
 /* For each so many members we look that much less often whether another configuration would differ. */
 enum { LOOK_MEMBERS = 128, LOOK_MS = 100 };
 /* Configurations in answer to one question. */
@@ -40,6 +51,8 @@ struct membership {
     struct promise_reports *reports; /* what members answered in our ballot */
     struct member_progress progress;
     struct change_requests requests;
+    struct order_pool *orders;
+    struct log_limit refused_said;
     struct own_message own[OWN_MAX];
     uint32_t own_count;
     uint64_t saving; /* number of the last vote that went to the disk in this epoch, until it is durable; 0: none */
@@ -54,8 +67,10 @@ struct membership {
     uint64_t asked_ms;        /* since when those who might join are asked; 0: they are not */
     uint64_t evidence_all_ms; /* when evidence is told again */
     struct bitset asked;
-    bool taken;           /* `config` is decided and waits to be taken */
-    uint64_t farewell_ms; /* before this the host is not told of it; 0: it is told */
+    bool says;                   /* this: */
+    struct member_word own_word; /* for our greeting */
+    bool taken;                  /* `config` is decided and waits to be taken */
+    uint64_t farewell_ms;        /* before this the host is not told of it; 0: it is told */
     struct config config;
     struct digest digest;
 };
@@ -210,7 +225,6 @@ static void mark_broken(struct membership *m, uint32_t slot, const struct wire_o
     if (seat->broke_word)
         return;
     seat->broke_word = true;
-    seat->evict = slot != self_of(m); /* of ourselves the others will see to it */
     tell(m, &(struct membership_news){.type = MEMBERSHIP_BROKE_WORD,
                                       .member = slot,
                                       .fragment = what->key.fragment,
@@ -266,9 +280,9 @@ static enum err take_evidence(struct membership *m, uint32_t id, const uint8_t *
     return ERR_OK;
 }
 
-/* The change request that tells the evidence about the next marked member after slot `*slot` (VIEW_NOBODY: the first):
- * the caller frees `*evidence` after it. False: there are no more. */
-static bool next_evidence(const struct membership *m, uint32_t *slot, struct paxos_message *request, uint8_t **evidence)
+/* The message that tells the evidence about the next marked member after slot `*slot` (VIEW_NOBODY: the first): the
+ * caller frees `*evidence` after it. False: there are no more. */
+static bool next_evidence(const struct membership *m, uint32_t *slot, struct paxos_message *message, uint8_t **evidence)
 {
     for (uint32_t i = *slot == VIEW_NOBODY ? 0 : *slot + 1; i < m->conf.view->count; i++) {
         uint32_t id = m->conf.view->members[i].as.id;
@@ -277,10 +291,7 @@ static bool next_evidence(const struct membership *m, uint32_t *slot, struct pax
             m->conf.host->load_evidence(m->conf.user, id, evidence, &count) != ERR_OK)
             continue;
         *slot = i;
-        *request =
-            (struct paxos_message){.type = WIRE_CHANGE_REQUEST, .request = {.kind = WIRE_CHANGE_EVICT, .id = id}};
-        request->request.evidence = *evidence;
-        request->request.evidence_bytes = count;
+        *message = (struct paxos_message){.type = WIRE_EVIDENCE, .id = id, .bytes = *evidence, .bytes_count = count};
         return true;
     }
     return false;
@@ -300,13 +311,17 @@ static bool evidence_all_pending(const struct membership *m)
 
 /* ---- composing ---- */
 
-/* The base of a draft (net/membership/next_config.h). */
-static struct next_config_base base_of(const struct membership *m)
+/* The base of a draft (net/membership/next_config.h); `wanted`: NULL for judging one of another member. */
+static struct next_config_base base_of(const struct membership *m, const struct wanted_changes *wanted)
 {
     return (struct next_config_base){.config = last(m),
                                      .digest = config_log_last_digest(m->conf.config_log),
                                      .shards = m->shards_counts,
-                                     .fragments_count = m->progress.fragments_count};
+                                     .fragments_count = m->progress.fragments_count,
+                                     .orders = wanted != NULL ? wanted->orders : NULL,
+                                     .orders_count = wanted != NULL ? wanted->orders_count : 0,
+                                     .words = wanted != NULL ? wanted->words : NULL,
+                                     .words_count = wanted != NULL ? wanted->words_count : 0};
 }
 
 static enum err propose(struct membership *m, const struct config *draft, bool safe, const uint32_t *asked,
@@ -316,6 +331,7 @@ static enum err propose(struct membership *m, const struct config *draft, bool s
     size_t count;
     enum err err;
     TRY(config_check(draft)); /* nobody would accept it: say so instead of proposing it */
+    TRY(config_orders_follow(last(m), draft));
     TRY(config_pack(draft, &bytes, &count));
     struct digest digest = config_digest(bytes, count);
     if (safe)
@@ -331,20 +347,22 @@ static enum err compose(struct membership *m, uint64_t now_ms)
     enum err err;
     struct change_request *requests = NULL;
     struct next_config_out out = {0};
-    struct next_config_base base = base_of(m);
+    struct wanted_changes *wanted = NULL;
+    struct next_config_base base;
     uint32_t count, answers_count, asked[PAXOS_ASKED_MAX];
     const struct next_config_answer *answers = promise_reports_answered(m->reports, m->paxos, &answers_count);
     uint32_t asked_count = change_requests_whom_to_ask(&m->progress, &m->asked, asked);
+    TRY_OUT(mem_new_unset(1, sizeof *wanted, "changes", &wanted));
+    change_requests_wanted(&m->progress, m->orders, true, wanted);
+    base = base_of(m, wanted);
     base.overdue = m->asked_ms != 0 && now_ms >= m->asked_ms + OVERDUE_MS;
-    TRY_OUT(change_requests_gather(&m->requests, &m->progress, true, &requests, &count));
+    TRY_OUT(change_requests_gather(&m->requests, &m->progress, wanted, &requests, &count));
     TRY_OUT(next_config(&base, answers, answers_count, requests, count, &out));
     if (out.ask) {
         log_debug("next configuration: %" PRIu32 " answers do not suffice", answers_count);
         TRY_OUT(paxos_draft(m->paxos, NULL, 0, asked, asked_count, now_ms));
         goto out;
     }
-    if (m->requests.steps != 0)
-        out.draft.steps = m->requests.steps;
     if (m->asked_ms == 0)
         m->asked_ms = now_ms;
     bool waits = now_ms < m->asked_ms + ASKED_MS && !change_requests_all_there(requests, count, asked, asked_count);
@@ -358,6 +376,7 @@ static enum err compose(struct membership *m, uint64_t now_ms)
 out:
     config_deinit(&out.draft);
     mem_free(requests);
+    mem_free(wanted);
     return err;
 }
 
@@ -482,7 +501,7 @@ static void settle(struct membership *m, uint64_t now_ms)
 static bool follows(const struct membership *m, const struct paxos_message *message)
 {
     struct config config;
-    struct next_config_base base = base_of(m);
+    struct next_config_base base = base_of(m, NULL);
     if (config_unpack(message->bytes, message->bytes_count, &config) != ERR_OK) {
         log_debug("a configuration is passed over: %s", err_text());
         return false;
@@ -529,13 +548,13 @@ static bool judge(struct membership *m, uint32_t member, struct paxos_message *m
 static void tell_all_evidence(struct membership *m, uint32_t member)
 {
     const struct view *view = m->conf.view;
-    struct paxos_message request;
+    struct paxos_message message;
     uint8_t *evidence;
     uint32_t slot = VIEW_NOBODY;
-    while (next_evidence(m, &slot, &request, &evidence)) {
+    while (next_evidence(m, &slot, &message, &evidence)) {
         for (uint32_t i = 0; i < view->count; i++)
             if (i != view->self && m->progress.seat[i].up && (member == VIEW_NOBODY || member == i))
-                say(m, view->members[i].as.id, &request);
+                say(m, view->members[i].as.id, &message);
         mem_free(evidence);
     }
 }
@@ -543,24 +562,46 @@ static void tell_all_evidence(struct membership *m, uint32_t member)
 static enum err proof_in(struct membership *m, const struct paxos_message *in)
 {
     bool news;
-    TRY(take_evidence(m, in->request.id, in->request.evidence, in->request.evidence_bytes, &news));
+    TRY(take_evidence(m, in->id, in->bytes, in->bytes_count, &news));
     if (news)
         tell_all_evidence(m, VIEW_NOBODY);
     return ERR_OK;
 }
 
-static void change_request_in(struct membership *m, uint32_t member, const struct paxos_message *in)
+/* To all voters that can be heard. */
+static void tell_voters(struct membership *m, const struct paxos_message *message)
 {
-    enum err err;
-    if (in->request.evidence_bytes > 0)
-        err = proof_in(m, in);
-    else if (in->request.kind == WIRE_CHANGE_ADMIT)
-        err = change_requests_admit(&m->requests, &m->progress, last(m), in->request.member);
-    else
-        err = change_requests_add(&m->requests, &m->progress, id_of(m, member), in->request.kind, in->request.id,
-                                  in->request.number);
+    const struct view *view = m->conf.view;
+    for (uint32_t i = 0; i < view->count; i++)
+        if (i != view->self && m->progress.seat[i].up && view->members[i].as.voter)
+            say(m, view->members[i].as.id, message);
+}
+
+static void tell_orders(struct membership *m)
+{
+    const struct order *order;
+    while ((order = order_pool_to_tell(m->orders, m->progress.now_ms)) != NULL) {
+        struct paxos_message message = {.type = WIRE_ORDER, .order = order};
+        tell_voters(m, &message);
+    }
+}
+
+/* An order that its signer may not give is told people once in a while; who sends it is known by its link. */
+static enum err order_in(struct membership *m, uint32_t member, const struct order *order)
+{
+    bool news;
+    enum err err = order_pool_take(m->orders, last(m), order, m->progress.now_ms, &news);
+    if (err == ERR_STATE && log_limit_pass(&m->refused_said, m->progress.now_ms, REFUSED_SAID_MS))
+        tell(m, &(struct membership_news){
+                    .type = MEMBERSHIP_ORDER_REFUSED, .member = member, .order = order, .text = err_text()});
+    return err;
+}
+
+static void ask_in(struct membership *m, uint32_t member, const struct paxos_message *in)
+{
+    enum err err = in->type == WIRE_EVIDENCE ? proof_in(m, in) : order_in(m, member, in->order);
     if (err != ERR_OK)
-        log_debug("a change request is passed over: %s", err_text());
+        log_debug("what a member asks is passed over: %s", err_text());
 }
 
 /* Frees the message. */
@@ -568,8 +609,8 @@ static void take_in(struct membership *m, uint32_t member, struct paxos_message 
 {
     log_debug("epoch message %d, ballot %" PRIx64 ", of slot %" PRIu32, (int)message->type, message->ballot, member);
     struct paxos_event event = {.type = PAXOS_EV_MESSAGE, .from = id_of(m, member), .message = message};
-    if (message->type == WIRE_CHANGE_REQUEST)
-        change_request_in(m, member, message);
+    if (message->type == WIRE_ORDER || message->type == WIRE_EVIDENCE)
+        ask_in(m, member, message);
     else if (!m->taken && judge(m, member, message, &event.good))
         step(m, &event, now_ms);
     wire_paxos_deinit(message);
@@ -625,6 +666,9 @@ void membership_kept(struct membership *m, const struct config_entry *entry)
     m->config = config;
     m->digest = config_digest(entry->bytes, entry->bytes_count);
     m->taken = true;
+    for (uint32_t i = 0; i < m->config.orders_count; i++)
+        tell(m,
+             &(struct membership_news){.type = MEMBERSHIP_ORDERED, .order = &m->config.orders[i], .config = last(m)});
     struct paxos_message out = decided_message(entry);
     for (uint32_t i = 0; i < view->count; i++)
         if (i != view->self && m->progress.seat[i].up && m->progress.seat[i].epoch <= last(m)->epoch)
@@ -710,9 +754,21 @@ static bool changes(struct membership *m, uint64_t now_ms)
     if (now_ms < m->look_ms)
         return m->requested_ms != 0;
     m->look_ms = now_ms + (uint64_t)m->conf.view->count / LOOK_MEMBERS * LOOK_MS;
-    bool wanted = change_requests_change(&m->requests, &m->progress);
+    bool wanted = change_requests_change(&m->requests, &m->progress, m->orders);
     m->requested_ms = !wanted ? 0 : m->requested_ms != 0 ? m->requested_ms : now_ms;
     return wanted;
+}
+
+static bool hears_majority(const struct membership *m)
+{
+    return member_progress_voters_heard(&m->progress) >= config_majority(last(m));
+}
+
+static void order_ended(void *user, const struct order *order, const char *why)
+{
+    struct membership *m = user;
+    if (order->kind != ORDER_ADMIT) /* who keeps the guests says it */
+        tell(m, &(struct membership_news){.type = MEMBERSHIP_ORDER_ENDED, .order = order, .text = why});
 }
 
 void membership_tick(struct membership *m, const struct bitset *silent, uint64_t now_ms)
@@ -730,37 +786,58 @@ void membership_tick(struct membership *m, const struct bitset *silent, uint64_t
         m->evidence_all_ms = now_ms + EVIDENCE_ALL_MS;
         tell_all_evidence(m, VIEW_NOBODY);
     }
-    change_requests_tick(&m->requests, &m->progress);
+    order_pool_tick(m->orders, last(m), hears_majority(m), now_ms, order_ended, m);
+    tell_orders(m);
     want.flag = changes(m, now_ms);
     step(m, &want, now_ms);
     step(m, &tick, now_ms);
     settle(m, now_ms);
 }
 
-/* ---- change requests ---- */
+/* ---- orders ---- */
 
-static void tell_voters(struct membership *m, const struct paxos_message *request)
+/* Before anybody waits for it in vain. */
+static enum err check_decidable(const struct membership *m)
 {
-    const struct view *view = m->conf.view;
-    for (uint32_t i = 0; i < view->count; i++)
-        if (i != view->self && m->progress.seat[i].up && view->members[i].as.voter)
-            say(m, view->members[i].as.id, request);
+    uint32_t heard = member_progress_voters_heard(&m->progress), needed = config_majority(last(m));
+    if (heard >= needed)
+        return ERR_OK;
+    return err_set(ERR_STATE,
+                   "nobody could decide it now: it takes %" PRIu32 " of the %" PRIu32 " islands that vote, and %" PRIu32
+                   " are heard here; ask again when they are back, or at an island that hears them",
+                   needed, config_voters(last(m)), heard);
 }
 
-enum err membership_change_request(struct membership *m, uint32_t kind, uint32_t id, uint64_t number)
+static enum err give(struct membership *m, const struct order *what, uint64_t *number)
 {
-    struct paxos_message request = {.type = WIRE_CHANGE_REQUEST, .request = {.kind = kind, .id = id, .number = number}};
-    TRY(change_requests_add(&m->requests, &m->progress, id_of(m, self_of(m)), kind, id, number));
-    tell_voters(m, &request);
+    TRY(order_pool_give(m->orders, m->conf.ident, last(m), id_of(m, self_of(m)), what, m->progress.now_ms, number));
+    tell_orders(m);
     return ERR_OK;
 }
 
-enum err membership_admit(struct membership *m, const struct config_member *as)
+enum err membership_order(struct membership *m, uint32_t kind, uint32_t subject, uint64_t value, uint64_t *number)
 {
-    struct paxos_message request = {.type = WIRE_CHANGE_REQUEST, .request = {.kind = WIRE_CHANGE_ADMIT, .member = as}};
-    TRY(change_requests_admit(&m->requests, &m->progress, last(m), as));
-    tell_voters(m, &request);
+    const struct order what = {.kind = kind, .subject = subject, .value = value};
+    TRY(check_decidable(m));
+    return give(m, &what, number);
+}
+
+enum err membership_admit(struct membership *m, const struct wire_join *join, bool contributor)
+{
+    const struct order what = {.kind = ORDER_ADMIT, .join = *join, .value = contributor};
+    return give(m, &what, NULL);
+}
+
+enum err membership_approve(struct membership *m, uint32_t signer, uint64_t number)
+{
+    TRY(order_pool_approve(m->orders, m->conf.ident, last(m), id_of(m, self_of(m)), signer, number));
+    tell_orders(m);
     return ERR_OK;
+}
+
+enum err membership_withdraw(struct membership *m, uint64_t number)
+{
+    return order_pool_withdraw(m->orders, id_of(m, self_of(m)), number);
 }
 
 void membership_equivocation(struct membership *m, uint32_t owner, uint32_t fragment, uint64_t version)
@@ -776,22 +853,52 @@ void membership_equivocation(struct membership *m, uint32_t owner, uint32_t frag
     /* The evidence could not be kept. */
     tell(m, &(struct membership_news){
                 .type = MEMBERSHIP_EVIDENCE_LOST, .member = slot, .fragment = fragment, .version = version});
-    if (slot != view->self)
-        (void)failed(m, membership_change_request(m, WIRE_CHANGE_EVICT, owner, last(m)->epoch),
-                     "asking for an eviction");
+    m->progress.seat[slot].broke_word = true; /* as long as this process lives */
 }
 
-void membership_said(struct membership *m, uint32_t member, const struct membership_said *said)
+/* ---- words ---- */
+
+enum err membership_word(struct membership *m, uint32_t member, const struct member_word *word)
 {
     struct seat *seat = &m->progress.seat[member];
+    if (seat->said && memcmp(seat->word.signature, word->signature, sizeof word->signature) == 0 &&
+        seat->word.number == word->number && member_word_same(&seat->word, word))
+        return ERR_OK;
+    TRY(member_word_check(word));
+    if (!member_word_signed(m->conf.view->members[member].as.key, last(m)->nonce, word))
+        return err_set(ERR_PROTO, "a word of island %s that it did not sign", m->conf.view->members[member].as.name);
     seat->said = true;
-    snprintf(seat->address, sizeof seat->address, "%s", said->address);
-    memset(seat->address + strlen(seat->address), 0, sizeof seat->address - strlen(seat->address));
-    seat->uplink = said->uplink;
-    seat->owner_choice = said->owner_choice;
-    if (seat->drains != said->draining) /* else what others ask of it stands */
-        seat->drain = said->draining;
-    seat->drains = said->draining;
+    seat->word = *word;
+    return ERR_OK;
+}
+
+/* With the number that the newest configuration leaves it. */
+static void sign_own_word(struct membership *m)
+{
+    struct seat *seat = &m->progress.seat[self_of(m)];
+    const struct config_member *as = config_member(last(m), id_of(m, self_of(m)));
+    struct member_word said = {.uplink = as->uplink, .owner_choice = as->owner_choice, .draining = as->draining};
+    memcpy(said.address, as->address, sizeof said.address);
+    if (m->own_word.uplink == 0)
+        m->own_word.uplink = as->uplink;
+    bool new = !member_word_same(&said, &m->own_word);
+    m->own_word.number = as->word == 0 || new ? as->word + 1 : as->word;
+    member_word_sign(m->conf.ident, last(m)->nonce, &m->own_word);
+    seat->said = true;
+    seat->word = m->own_word;
+}
+
+void membership_say(struct membership *m, const struct member_word *what)
+{
+    m->own_word = *what;
+    m->says = true;
+    if (self_of(m) != VIEW_NOBODY)
+        sign_own_word(m);
+}
+
+const struct member_word *membership_own_word(const struct membership *m)
+{
+    return &m->own_word;
 }
 
 /* ---- epochs ---- */
@@ -834,6 +941,9 @@ enum err membership_begin(struct membership *m, uint64_t now_ms)
     member_progress_begin(&m->progress, now_ms);
     TRY(load_all_evidence(m));
     change_requests_fulfil(&m->requests, &m->progress, config);
+    order_pool_begin(m->orders, m->conf.ident, config);
+    if (m->says && self_of(m) != VIEW_NOBODY)
+        sign_own_word(m);
     forget_epoch(m);
     const struct paxos_vote *vote = &m->conf.disk->vote;
     TRY(paxos_begin(m->paxos, config->epoch, voters, count, membership_votes(m),
@@ -875,6 +985,7 @@ enum err membership_new(const struct membership_conf *conf, struct membership **
                                .again_ms = MEMBERSHIP_AGAIN_MS};
     TRY_OUT(member_progress_init(conf->view, conf->config_log, conf->disk, &m->progress));
     TRY_OUT(promise_reports_new(&m->reports));
+    TRY_OUT(order_pool_new(&m->orders));
     TRY_OUT(paxos_new(&epoch, &m->paxos));
 out:
     if (err != ERR_OK)
@@ -893,6 +1004,7 @@ void membership_free(struct membership *m)
     config_deinit(&m->config);
     paxos_free(m->paxos);
     promise_reports_free(m->reports);
+    order_pool_free(m->orders);
     member_progress_deinit(&m->progress);
     mem_free(m);
 }
@@ -968,23 +1080,22 @@ uint64_t membership_requested_ms(const struct membership *m)
 
 bool membership_pending(const struct membership *m, uint32_t *at, struct membership_pending *out)
 {
-    const struct view *view = m->conf.view;
-    for (; *at < 2 * view->count; ++*at) {
-        uint32_t member = *at / 2;
-        bool off = *at % 2 != 0;
-        const struct seat *seat = &m->progress.seat[member];
-        const struct seat_change_request *request = off ? &seat->off : &seat->out;
-        uint32_t by = view_slot(view, request->by);
-        if (!seat->used || !request->requested)
-            continue;
-        *out = (struct membership_pending){.kind = off ? WIRE_CHANGE_REVOKE : WIRE_CHANGE_EVICT,
-                                           .member = member,
-                                           .by = by != VIEW_NOBODY ? view->members[by].as.name : "one that is gone",
-                                           .for_ms = m->progress.now_ms - request->since_ms};
-        ++*at;
-        return true;
-    }
-    return false;
+    const struct waiting_order *waiting = order_pool_next(m->orders, at);
+    if (waiting == NULL)
+        return false;
+    const struct order *order = &waiting->order;
+    const struct config_member *by = config_member(last(m), order->signer);
+    const struct config_member *about = order_about_member(order->kind) ? config_member(last(m), order->subject) : NULL;
+    *out = (struct membership_pending){.order = order,
+                                       .by = by != NULL ? by->name : "one that is gone",
+                                       .about = about != NULL ? about->name : NULL,
+                                       .ours = waiting->ours,
+                                       .takes_approval = config_order_takes_approval(last(m), order),
+                                       .needed = config_majority(last(m)),
+                                       .for_ms = m->progress.now_ms - waiting->since_ms};
+    if (out->takes_approval)
+        out->approvals = config_order_approvals(last(m), order);
+    return true;
 }
 
 uint32_t membership_voters(const struct membership *m, uint32_t *heard)

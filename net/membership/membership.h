@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * membership: this island's voice in decisions about members: messages of the epoch protocol in and out, the others'
- * holdings, silent members, and wanted changes.
+ * holdings, silent members, members' words, and orders.
  *
  * net/membership/paxos has the rules of voting, net/membership/next_config those of the next configuration's contents;
  * here both are joined to the protocol's core, to the members' words, and to the host's disk and network
@@ -26,12 +26,14 @@
 #include "common/err.h"
 #include "net/config/config_log.h"
 #include "net/config/config.h"
+#include "net/config/config_proof.h"
 #include "net/config/view.h"
 #include "net/membership/membership_io.h"
 #include "net/membership/wire_paxos.h"
 #include "net/sync/sync.h"
 #include "net/transport/ident.h"
 #include "net/transport/wire.h"
+#include "net/transport/wire_join.h"
 
 /* A message without an answer goes again after this. */
 enum { MEMBERSHIP_AGAIN_MS = 250 };
@@ -77,23 +79,39 @@ void membership_up(struct membership *membership, uint32_t member, bool up, uint
 /* `silent`: members that we have not heard for as long as the run allows (by slot). */
 void membership_tick(struct membership *membership, const struct bitset *silent, uint64_t now_ms);
 
-/* A member's own word, ours included: goes into the next configuration that is made for another reason, but for
- * `draining`, which is one. */
-struct membership_said {
-    const char *address;  /* "host:port"; "": it dials the others */
-    uint64_t uplink;      /* bit/s; 0: as the configuration says */
-    uint8_t owner_choice; /* enum config_owner_choice */
-    bool draining;
-};
-void membership_said(struct membership *membership, uint32_t member, const struct membership_said *said);
+/* What another member says of itself. It goes into the next configuration that is made for another reason, but where it
+ * begins or ends to drain, which is one. ERR_PROTO: it did not sign that. */
+ERR_MUST_CHECK enum err membership_word(struct membership *membership, uint32_t member, const struct member_word *word);
+/* Likewise of ourselves: all but number and signature. */
+void membership_say(struct membership *membership, const struct member_word *what);
+/* That word, signed, for our greeting; borrowed. Its number rises when it says something new. */
+const struct member_word *membership_own_word(const struct membership *membership);
 
-/* Asks for a change, until a configuration fulfils it: kinds and numbers as in net/membership/wire_paxos.h. Tells all
- * voters that can be heard: ask again now and then. ERR_NOTFOUND: nobody of that id. */
-ERR_MUST_CHECK enum err membership_change_request(struct membership *membership, uint32_t kind, uint32_t id,
-                                                  uint64_t number);
-/* A new member, as of an invitation that was redeemed; likewise. ERR_STATE: too many at a time, or its name or key is
- * taken. */
-ERR_MUST_CHECK enum err membership_admit(struct membership *membership, const struct config_member *as);
+/* ---- orders: net/config/order.h ---- */
+
+/* People here order something of the run: kind and value, and the subject, by id. Told all voters that can be heard,
+ * until a configuration carries it out. `*number`: of the order. ERR_STATE: it may not be ordered here, nobody could
+ * decide it now, or it makes no sense; the reason is fit for people. */
+ERR_MUST_CHECK enum err membership_order(struct membership *membership, uint32_t kind, uint32_t subject, uint64_t value,
+                                         uint64_t *number);
+/* A newcomer, as it signed itself, which redeemed an invitation of ours; asked again and again while it waits.
+ * ERR_STATE as above. */
+ERR_MUST_CHECK enum err membership_admit(struct membership *membership, const struct wire_join *join, bool contributor);
+/* People here agree to an order that waits, or take back one that they gave. ERR_NOTFOUND; ERR_STATE. */
+ERR_MUST_CHECK enum err membership_approve(struct membership *membership, uint32_t signer, uint64_t number);
+ERR_MUST_CHECK enum err membership_withdraw(struct membership *membership, uint64_t number);
+/* An order that waits. */
+struct membership_pending {
+    const struct order *order; /* borrowed, until the next call that takes a time */
+    const char *by, *about;    /* names of its signer and of its subject, borrowed likewise; about NULL: of nobody */
+    bool ours;
+    bool takes_approval;
+    uint32_t approvals, needed; /* where it does */
+    uint64_t for_ms;
+};
+/* The next one after number `*at`, 0 at first; false: there is no more. */
+bool membership_pending(const struct membership *membership, uint32_t *at, struct membership_pending *out);
+
 /* An owner, by its id, has signed two results of one part; the host has the evidence, if that could be kept. Nobody can
  * tell which is the right one; it has broken its word and is evicted. If it is ourselves, the others will see to it. */
 void membership_equivocation(struct membership *membership, uint32_t owner, uint32_t fragment, uint64_t version);
@@ -120,15 +138,6 @@ bool membership_broke_word(const struct membership *membership, uint32_t member)
 uint64_t membership_sealed_ms(const struct membership *membership);
 /* Since when another configuration is asked for, decided or not; 0: none is. */
 uint64_t membership_requested_ms(const struct membership *membership);
-/* A request about a member that is neither decided nor forgotten yet. */
-struct membership_pending {
-    uint32_t kind; /* enum wire_change_request: evict or revoke */
-    uint32_t member;
-    const char *by; /* name of the island where it was asked; borrowed of the view */
-    uint64_t for_ms;
-};
-/* The next one after number `*at`, 0 at first; false: there is no more. */
-bool membership_pending(const struct membership *membership, uint32_t *at, struct membership_pending *out);
 /* Writes what the decision or the request waits for, and for whom, into `text`; "": there is neither. */
 void membership_waits(const struct membership *membership, char *text, size_t text_bytes);
 /* How many vote, and how many of them are heard, us among them. */

@@ -14,6 +14,7 @@
 
 #include "common/err.h"
 #include "net/config/config.h"
+#include "net/config/config_proof.h"
 #include "net/membership/paxos.h"
 
 /* Whether a disk may vote (rule 9 of docs/PROTOCOL.md, "Epochs"). */
@@ -42,6 +43,9 @@ enum membership_news_type {
     MEMBERSHIP_BROKE_WORD,    /* `member` has signed two results of one part: of `fragment`, `version` */
     MEMBERSHIP_EVIDENCE_LOST, /* the same, but the evidence could not be kept, so that it cannot be shown later */
     MEMBERSHIP_NO_EVIDENCE,   /* the file of evidence about `member` proves nothing: err_text() says why */
+    MEMBERSHIP_ORDERED,       /* a decided configuration, `config`, carries out `order` */
+    MEMBERSHIP_ORDER_ENDED,   /* `order`, given here, is asked no more, because of `text` */
+    MEMBERSHIP_ORDER_REFUSED, /* `member` has sent an order that may not be given, because of `text` */
     MEMBERSHIP_SUSPECT,       /* seals show two results of one part of the member of `id` */
     MEMBERSHIP_FAILED,        /* `text` failed with `err`, as err_text() says; it is tried again */
 };
@@ -53,6 +57,8 @@ struct membership_news {
     uint64_t version;
     enum err err;
     const char *text;
+    const struct order *order;
+    const struct config *config; /* ORDERED: the one before, which has who asked and whom it is about */
 };
 
 struct membership_io {

@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/log.h"
 #include "common/mem.h"
+#include "net/config/config_orders.h"
 
 /* A valid result of the version after the start, and at how many full voters it was sealed. */
 struct candidate {
@@ -316,11 +318,37 @@ static void mark_caught_up(const struct work *work, const uint64_t *starts, stru
 {
     for (uint32_t i = 0; i < count; i++) {
         const struct next_config_answer *answer =
-            answer_of(work->answers, work->answers_count, requests[i].as.id, requests[i].as.incarnation);
-        requests[i].caught_up = !requests[i].join && answer != NULL;
+            answer_of(work->answers, work->answers_count, requests[i].id, requests[i].incarnation);
+        requests[i].caught_up = answer != NULL;
         for (uint32_t f = 0; requests[i].caught_up && f < work->base->fragments_count; f++)
             requests[i].caught_up = reaches(row_of(answer, f), starts[f]);
     }
+}
+
+/* Whom an order puts out goes, whatever else is known of it. */
+static void put_out(const struct config *draft, struct change_request *requests, uint32_t count)
+{
+    for (uint32_t i = 0; i < draft->orders_count; i++)
+        for (uint32_t k = 0; draft->orders[i].kind == ORDER_EVICT && k < count; k++)
+            requests[k].evicted |= requests[k].id == draft->orders[i].subject;
+}
+
+enum err next_config_obey(const struct next_config_base *base, struct config *next, struct change_request *requests,
+                          uint32_t change_requests_count)
+{
+    next->orders_count = next->words_count = 0;
+    for (uint32_t i = 0; i < base->orders_count; i++) {
+        enum err err = config_order_apply(base->config, next, base->orders[i]);
+        if (err == ERR_NOMEM)
+            return err;
+        if (err != ERR_OK)
+            log_debug("order %" PRIu64 " of %s waits: %s", base->orders[i]->number,
+                      config_name_of(base->config, base->orders[i]->signer), err_text());
+    }
+    for (uint32_t i = 0; i < base->words_count; i++)
+        TRY(config_word_apply(base->config, next, base->words[i].id, base->words[i].word));
+    put_out(next, requests, change_requests_count);
+    return ERR_OK;
 }
 
 static enum err fill(struct work *work, struct change_request *requests, uint32_t change_requests_count)
@@ -349,6 +377,7 @@ static enum err fill(struct work *work, struct change_request *requests, uint32_
     for (uint32_t i = 0; i < work->carried_count; i++)
         draft->carried[i] = work->carried[i];
     draft->carried_count = work->carried_count;
+    TRY(next_config_obey(work->base, draft, requests, change_requests_count));
     mark_caught_up(work, draft->starts, requests, change_requests_count);
     return assign_roles(draft, requests, change_requests_count);
 }
@@ -451,6 +480,7 @@ bool next_config_safe(const struct config *draft, const struct next_config_base 
 enum err next_config_follows(const struct next_config_base *base, const struct config *next)
 {
     TRY(config_follows(base->config, base->digest, next));
+    TRY(config_orders_follow(base->config, next));
     for (uint32_t i = 0; i < next->carried_count; i++) {
         const struct part_result *carried = &next->carried[i];
         if (carried->id.fragment >= base->fragments_count || !valid(base, carried))

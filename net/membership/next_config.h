@@ -4,9 +4,10 @@
  * and says whether it is safe to propose (rules 1 to 5 and 9 of docs/PROTOCOL.md, "Epochs").
  *
  * A fragment starts from the highest version that anyone who answered has, bytes and all, as far as that can be; every
- * sealed result of the version after it that is valid in epoch e is carried. A draft is proposed only when starts and
- * carried results are durable at so many of its own voters that they would be committed there: until then it tells who
- * lacks what. Pure. Answers come from strangers: whatever makes no sense in epoch e is left out.
+ * sealed result of the version after it that is valid in epoch e is carried. Orders that may be carried out are, but
+ * for those that make no sense beside others, which wait. A draft is proposed only when starts and carried results are
+ * durable at so many of its own voters that they would be committed there: until then it tells who lacks what. Pure.
+ * Answers come from strangers: whatever makes no sense in epoch e is left out.
  */
 #ifndef NET_MEMBERSHIP_NEXT_CONFIG_H
 #define NET_MEMBERSHIP_NEXT_CONFIG_H
@@ -29,7 +30,13 @@ struct next_config_answer {
     uint32_t rows_count;
 };
 
-/* The last configuration, and how the run cuts its fragments. */
+/* What a member says of itself. */
+struct next_config_word {
+    uint32_t id;
+    const struct member_word *word;
+};
+
+/* The last configuration, how the run cuts its fragments, and what is wanted of the next one. */
 struct next_config_base {
     const struct config *config;
     const struct digest *digest;
@@ -38,6 +45,10 @@ struct next_config_base {
     /* A result that only a few answered has had its time to be fetched: it is left out where the other seals are
      * enough, for then it was committed nowhere, or stands in them. */
     bool overdue;
+    const struct order *const *orders; /* that may be carried out, in order of signer, then number */
+    uint32_t orders_count;
+    const struct next_config_word *words; /* of members, as heard last */
+    uint32_t words_count;
 };
 
 enum { NEXT_CONFIG_SUSPECTS_MAX = CONFIG_OWNERS_MAX };
@@ -71,8 +82,13 @@ struct next_config_lack {
 bool next_config_lacks(const struct config *draft, uint32_t fragment, const struct holding *holds,
                        struct next_config_lack *lack);
 
-/* Whether an acceptor may accept `next`: it follows (config_follows()), and what it carries was made in epoch e by the
- * owner of exactly these shards, or was carried by it. ERR_PROTO. */
+/* Orders and words carried out in `next`, a copy of the last configuration (net/config/config_orders.h); whom they put
+ * out is so in `requests`. ERR_NOMEM. */
+ERR_MUST_CHECK enum err next_config_obey(const struct next_config_base *base, struct config *next,
+                                         struct change_request *requests, uint32_t change_requests_count);
+
+/* Whether an acceptor may accept `next`: it follows (config_follows(), config_orders_follow()), and what it carries was
+ * made in epoch e by the owner of exactly these shards, or was carried by it. ERR_PROTO. */
 ERR_MUST_CHECK enum err next_config_follows(const struct next_config_base *base, const struct config *next);
 
 #endif

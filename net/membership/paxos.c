@@ -6,6 +6,7 @@
 
 #include "common/env.h"
 #include "common/mem.h"
+#include "net/config/config_proof.h"
 
 enum {
     ACTIONS_MAX = 2 * (PAXOS_VOTERS_MAX + PAXOS_ASKED_MAX) + 16, /* of one step; drained after each */
@@ -163,6 +164,7 @@ struct ballots_member {
     uint32_t unwanted_count;
     uint64_t unwanted_ms; /* of any epoch: none that is not wanted before this */
     uint64_t said_ms;     /* how far it has used up what it may say */
+    bool broken;          /* it has proposed what may not follow: nothing is left to it in this epoch */
 };
 
 /* All zero at first, but for turn_ms. */
@@ -208,6 +210,7 @@ static void ballots_begin(struct ballots *ballots, const uint32_t *voters, uint3
             *member = (struct ballots_member){0};
         member->ballot = member->next_ms = member->began_ms = 0;
         member->count = 0;
+        member->broken = false;
     }
     for (uint32_t k = 0; k < voters_count && k < PAXOS_VOTERS_MAX; k++) {
         if (ballots_of(ballots, voters[k]) != NULL)
@@ -278,9 +281,16 @@ static bool ballots_take(struct ballots *ballots, uint32_t id, uint64_t ballot, 
 static uint64_t ballots_give_way(struct ballots *ballots, uint32_t id, unsigned doublings)
 {
     const struct ballots_member *member = ballots_of(ballots, id);
-    if (member == NULL || member->count == 0)
+    if (member == NULL || member->count == 0 || member->broken)
         return 0;
     return member->began_ms + (((member->unwanted ? HASTE : PATIENCE) * ballots->turn_ms) << doublings);
+}
+
+static void ballots_break(struct ballots *ballots, uint32_t id)
+{
+    struct ballots_member *member = ballots_of(ballots, id);
+    if (member != NULL)
+        member->broken = true;
 }
 
 /* ---- the table ---- */
@@ -453,8 +463,16 @@ static enum err on_accept(struct paxos *paxos, const struct paxos_event *event, 
     const struct paxos_message *m = event->message;
     if (!take_ballot(paxos, event, !paxos->recovering, now_ms))
         return ERR_OK;
-    if (!paxos->may_vote || !event->good || m->bytes_count == 0)
+    if (!paxos->may_vote || m->bytes_count == 0)
         return ERR_OK;
+    if (!event->good) { /* it seals us for nothing: whoever is next need not wait for it */
+        if (m->ballot < paxos->vote.promised)
+            send_to(paxos, event->from, WIRE_REJECT, paxos->vote.promised);
+        ballots_break(&paxos->others, event->from);
+        if (paxos->due_set && paxos->due_ms > now_ms + our_turn(paxos))
+            paxos->due_ms = now_ms + our_turn(paxos);
+        return ERR_OK;
+    }
     if (m->ballot < paxos->vote.promised) {
         send_to(paxos, event->from, WIRE_REJECT, paxos->vote.promised);
         return ERR_OK;

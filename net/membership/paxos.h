@@ -25,6 +25,7 @@
 #include "common/digest.h"
 #include "common/err.h"
 #include "net/config/config.h"
+#include "net/config/config_proof.h"
 #include "net/membership/wire_paxos.h"
 
 enum { PAXOS_VOTERS_MAX = 128, PAXOS_ASKED_MAX = 128 };

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/mem.h"
-#include "net/transport/address.h"
+#include "net/config/config_proof.h"
 #include "net/membership/evidence.h"
 #include "net/config/config_proto.h"
 
@@ -139,11 +139,18 @@ static enum err pack_ballot(const struct paxos_message *message, uint8_t **bytes
     return pack_out(&accepted.base, bytes, bytes_count);
 }
 
+static enum err pack_order(const struct order *order, uint8_t **bytes, size_t *bytes_count)
+{
+    Diloco__OrderMessage proto = DILOCO__ORDER_MESSAGE__INIT;
+    struct order_proto of;
+    proto.order = order_to_proto(order, &of);
+    return pack_out(&proto.base, bytes, bytes_count);
+}
+
 enum err wire_paxos_pack(const struct paxos_message *message, uint8_t **bytes, size_t *bytes_count)
 {
     Diloco__ConfigLog config_log = DILOCO__CONFIG_LOG__INIT;
-    Diloco__ChangeRequest request = DILOCO__CHANGE_REQUEST__INIT;
-    Diloco__ConfigMember member = DILOCO__CONFIG_MEMBER__INIT;
+    Diloco__Evidence evidence = DILOCO__EVIDENCE__INIT;
     switch (message->type) {
     case WIRE_PREPARE: return pack_prepare(message, bytes, bytes_count);
     case WIRE_PROMISE: return pack_promise(message, bytes, bytes_count);
@@ -152,16 +159,11 @@ enum err wire_paxos_pack(const struct paxos_message *message, uint8_t **bytes, s
     case WIRE_ACCEPTED: return pack_ballot(message, bytes, bytes_count);
     case WIRE_DECIDED: return pack_decided(message, bytes, bytes_count);
     case WIRE_CONFIG_LOG: config_log.after = message->epoch; return pack_out(&config_log.base, bytes, bytes_count);
-    case WIRE_CHANGE_REQUEST:
-        request.kind = message->request.kind;
-        request.id = message->request.id;
-        request.number = message->request.number;
-        request.evidence = config_bytes_to_proto(message->request.evidence, message->request.evidence_bytes);
-        if (message->request.member != NULL) {
-            config_member_to_proto(message->request.member, &member);
-            request.member = &member;
-        }
-        return pack_out(&request.base, bytes, bytes_count);
+    case WIRE_ORDER: return pack_order(message->order, bytes, bytes_count);
+    case WIRE_EVIDENCE:
+        evidence.id = message->id;
+        evidence.evidence = config_bytes_to_proto(message->bytes, message->bytes_count);
+        return pack_out(&evidence.base, bytes, bytes_count);
     }
     return err_set(ERR_ARG, "message type %d is none of the epoch protocol", (int)message->type);
 }
@@ -336,52 +338,22 @@ static enum err take_config_log(const Diloco__ConfigLog *proto, struct paxos_mes
     return ERR_OK;
 }
 
-/* The newcomer to admit: refused unless a configuration could hold it. */
-static enum err take_newcomer(const Diloco__ConfigMember *proto, struct paxos_message *message)
+static enum err take_order(const Diloco__OrderMessage *proto, struct paxos_message *message)
 {
-    struct config_member *member;
-    uint8_t curve[IDENT_KEY_BYTES];
-    TRY(take(message, 0, 1, sizeof *member, "a newcomer", &member));
-    message->request.member = member;
-    TRY(config_member_from_proto(proto, member));
-    bool role = member->role == CONFIG_OBSERVER || member->role == CONFIG_WITNESS;
-    if (member->id != 0 || member->voter || member->incarnation != 0 || !role || member->uplink == 0 ||
-        member->losses != 0 || member->owner_choice >= CONFIG_OWNER_CHOICES || !config_name_good(member->name))
-        return err_set(ERR_PROTO, "a newcomer that no configuration can hold");
-    if (member->address[0] != '\0' && !address_good(member->address))
-        return err_set(ERR_PROTO, "a newcomer whose address is none");
-    return ident_curve(member->key, curve) == ERR_OK ? ERR_OK : err_set(ERR_PROTO, "a newcomer whose key is none");
+    struct order *order;
+    if (proto->order == NULL)
+        return err_set(ERR_PROTO, "an ORDER without one");
+    TRY(take(message, 0, 1, sizeof *order, "an order", &order));
+    message->order = order;
+    return order_from_proto(proto->order, order);
 }
 
-static enum err take_change_request(const Diloco__ChangeRequest *proto, struct paxos_message *message)
+static enum err take_evidence(const Diloco__Evidence *proto, struct paxos_message *message)
 {
-    static const struct {
-        bool about_member;
-        uint64_t number_max;
-    } requests[WIRE_CHANGE_REQUESTS] = {
-        [WIRE_CHANGE_EVICT] = {true, UINT64_MAX},
-        [WIRE_CHANGE_REVOKE] = {true, UINT64_MAX},
-        [WIRE_CHANGE_STEPS] = {false, UINT64_MAX},
-        [WIRE_CHANGE_ADMIT] = {false, 0},
-    };
-    message->request.kind = proto->kind;
-    message->request.id = proto->id;
-    message->request.number = proto->number;
-    if (proto->kind < WIRE_CHANGE_EVICT || proto->kind >= WIRE_CHANGE_REQUESTS)
-        return err_set(ERR_PROTO, "a change request of unknown kind %" PRIu32, proto->kind);
-    if (proto->number > requests[proto->kind].number_max || (proto->id != 0 && !requests[proto->kind].about_member))
-        return err_set(ERR_PROTO, "a change request of kind %" PRIu32 " about member %" PRIu32 " with number %" PRIu64,
-                       proto->kind, proto->id, proto->number);
-    if ((proto->member != NULL) != (proto->kind == WIRE_CHANGE_ADMIT))
-        return err_set(ERR_PROTO, "a change request of kind %" PRIu32 " %s a newcomer", proto->kind,
-                       proto->member != NULL ? "with" : "without");
-    if (proto->evidence.len > 0 && (proto->kind != WIRE_CHANGE_EVICT || proto->evidence.len > EVIDENCE_BYTES_MAX))
-        return err_set(ERR_PROTO, "a change request of kind %" PRIu32 " with evidence of %zu bytes", proto->kind,
-                       proto->evidence.len);
-    if (proto->evidence.len > 0)
-        return take_bytes(message, 0, &proto->evidence, "evidence", &message->request.evidence,
-                          &message->request.evidence_bytes);
-    return proto->member != NULL ? take_newcomer(proto->member, message) : ERR_OK;
+    message->id = proto->id;
+    if (proto->evidence.len == 0 || proto->evidence.len > EVIDENCE_BYTES_MAX)
+        return err_set(ERR_PROTO, "evidence of %zu bytes", proto->evidence.len);
+    return take_bytes(message, 0, &proto->evidence, "evidence", &message->bytes, &message->bytes_count);
 }
 
 static enum err take_fields(const ProtobufCMessage *proto, struct paxos_message *message)
@@ -397,7 +369,8 @@ static enum err take_fields(const ProtobufCMessage *proto, struct paxos_message 
     case WIRE_ACCEPTED: return take_accepted((const Diloco__Accepted *)proto, message);
     case WIRE_DECIDED: return take_decided((const Diloco__Decided *)proto, message);
     case WIRE_CONFIG_LOG: return take_config_log((const Diloco__ConfigLog *)proto, message);
-    default: return take_change_request((const Diloco__ChangeRequest *)proto, message);
+    case WIRE_ORDER: return take_order((const Diloco__OrderMessage *)proto, message);
+    default: return take_evidence((const Diloco__Evidence *)proto, message);
     }
 }
 
@@ -414,7 +387,8 @@ enum err wire_paxos_unpack(uint32_t type, const void *payload, size_t bytes_coun
         [WIRE_ACCEPTED - WIRE_PREPARE] = {&diloco__accepted__descriptor, "an ACCEPTED"},
         [WIRE_DECIDED - WIRE_PREPARE] = {&diloco__decided__descriptor, "a DECIDED"},
         [WIRE_CONFIG_LOG - WIRE_PREPARE] = {&diloco__config_log__descriptor, "a CONFIG_LOG"},
-        [WIRE_CHANGE_REQUEST - WIRE_PREPARE] = {&diloco__change_request__descriptor, "a CHANGE_REQUEST"},
+        [WIRE_ORDER - WIRE_PREPARE] = {&diloco__order_message__descriptor, "an ORDER"},
+        [WIRE_EVIDENCE - WIRE_PREPARE] = {&diloco__evidence__descriptor, "an EVIDENCE"},
     };
     ProtobufCMessage *proto;
     memset(message, 0, sizeof *message);

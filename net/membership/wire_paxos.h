@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * wire_paxos: the messages of the epoch protocol, types WIRE_PREPARE to WIRE_CHANGE_REQUEST, as structs and as bytes.
+ * wire_paxos: the messages of the epoch protocol, types WIRE_PREPARE to WIRE_EVIDENCE, as structs and as bytes.
  *
  * They are larger than other control messages (WIRE_PAXOS_BYTES_MAX) and of variable size. wire_paxos_unpack() fills it
  * with pointers into memory of the message, which wire_paxos_deinit() frees. A message to be packed may point anywhere:
@@ -16,6 +16,7 @@
 
 #include "common/digest.h"
 #include "common/err.h"
+#include "net/config/config_proof.h"
 #include "net/transport/ident.h"
 #include "net/config/config.h"
 #include "net/transport/wire.h"
@@ -36,33 +37,14 @@ struct holding {
     uint32_t beyond_count;
 };
 
-/* The kinds of change requests; `number` goes with those that need one. */
-enum wire_change_request {
-    WIRE_CHANGE_EVICT = 1,  /* number: the epoch in which it is asked; in another it is void, unless it has evidence */
-    WIRE_CHANGE_REVOKE = 2, /* likewise */
-    WIRE_CHANGE_STEPS = 3,  /* number: steps of the run; about nobody: id 0 */
-    WIRE_CHANGE_ADMIT = 4,  /* member: the newcomer that redeemed an invitation; about nobody yet: id 0 */
-    WIRE_CHANGE_REQUESTS
-};
-
-/* A CHANGE_REQUEST. */
-struct paxos_change_request {
-    uint32_t kind; /* enum wire_change_request */
-    uint32_t id;
-    uint64_t number;
-    const struct config_member *member; /* JOIN; NULL: none */
-    const uint8_t *evidence;            /* EVICT: as in net/membership/evidence.h, not checked; NULL: none */
-    size_t evidence_bytes;
-};
-
 /* A message of net/membership/paxos. Of the fields after `ballot` a type uses those that name it. */
 struct paxos_message {
     enum wire_paxos_type type;
-    uint64_t epoch;  /* of the configuration to be decided, from 1; CONFIG_LOG: of the newest one known; DECIDED,
-                        CHANGE_REQUEST: unused */
-    uint64_t ballot; /* from 1; REJECT: the one that was promised; DECIDED, CONFIG_LOG, CHANGE_REQUEST: unused */
+    uint64_t epoch;  /* of the configuration to be decided, from 1; CONFIG_LOG: of the newest one known; DECIDED, ORDER,
+                        EVIDENCE: unused */
+    uint64_t ballot; /* from 1; REJECT: the one that was promised; DECIDED, CONFIG_LOG, ORDER, EVIDENCE: unused */
     /* A packed configuration. PREPARE: the draft whose start and carried results are to be fetched, if any. PROMISE:
-     * the accepted one, if there is one. ACCEPT, DECIDED. */
+     * the accepted one, if there is one. ACCEPT, DECIDED. EVIDENCE: as in net/membership/evidence.h, not checked. */
     const uint8_t *bytes;
     size_t bytes_count;
     struct digest
@@ -76,8 +58,9 @@ struct paxos_message {
     uint8_t signature[IDENT_SIGNATURE_BYTES]; /* ACCEPTED: config_vote_sign() */
     const struct config_vote *votes;          /* DECIDED */
     uint32_t votes_count;
-    struct paxos_change_request request; /* CHANGE_REQUEST */
-    void *memory[3];                     /* what wire_paxos_unpack() took */
+    const struct order *order; /* ORDER; limits checked (order_check()), signatures not */
+    uint32_t id;               /* EVIDENCE: the member that it is about */
+    void *memory[3];           /* what wire_paxos_unpack() took */
 };
 
 /* mem_free() the bytes. ERR_ARG: it would be over a limit. ERR_NOMEM. */

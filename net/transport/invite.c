@@ -189,7 +189,8 @@ const struct invite_row *invites_of(const struct invites *invites, const uint8_t
     return NULL;
 }
 
-enum err invites_add(struct invites *invites, const struct invite *invite, const char *island, const char *note)
+enum err invites_add(struct invites *invites, const struct invite *invite, enum invite_as as, const char *island,
+                     const char *note)
 {
     struct digest id = invite_id(invite);
     if (find(invites, &id) != NULL)
@@ -197,7 +198,7 @@ enum err invites_add(struct invites *invites, const struct invite *invite, const
     if (invites->count == INVITES_MAX)
         return err_set(ERR_STATE, "%d invitations are open, and no more can be; revoke some", INVITES_MAX);
     struct invite_row *row = &invites->rows[invites->count++];
-    *row = (struct invite_row){.id = id, .expiry_s = invite->expiry_s};
+    *row = (struct invite_row){.id = id, .expiry_s = invite->expiry_s, .as = (uint8_t)as};
     invite_curve(invite, row->curve_key, NULL);
     memcpy(row->island, island, strnlen(island, sizeof row->island - 1));
     for (size_t i = 0; i + 1 < sizeof row->note && note[i] != '\0'; i++)
@@ -268,7 +269,7 @@ void invites_reopen(struct invites *invites, const struct digest *id)
 /* ---- for a file: magic, version, rows, each u32; the rows; the digest of all that ---- */
 
 #define INVITES_MAGIC 0x56494c44u /* "DLIV" */
-enum { INVITES_VERSION = 2 };
+enum { INVITES_VERSION = 3 };
 
 size_t invites_pack(const struct invites *invites, uint8_t *out)
 {
@@ -283,6 +284,7 @@ size_t invites_pack(const struct invites *invites, uint8_t *out)
         bytes_put_u64(&writer, row->expiry_s);
         bytes_put(&writer, row->note, sizeof row->note);
         bytes_put(&writer, row->island, sizeof row->island);
+        bytes_put_u8(&writer, row->as);
         bytes_put_u8(&writer, row->redeemed);
         bytes_put(&writer, row->by, sizeof row->by);
     }
@@ -306,6 +308,7 @@ static void take_row(struct bytes_reader *reader, struct invite_row *row)
     row->note[sizeof row->note - 1] = '\0';
     take_bytes(reader, (uint8_t *)row->island, sizeof row->island);
     row->island[sizeof row->island - 1] = '\0';
+    row->as = bytes_get_u8(reader);
     row->redeemed = bytes_get_u8(reader) != 0;
     take_bytes(reader, row->by, sizeof row->by);
 }

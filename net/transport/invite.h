@@ -26,7 +26,7 @@ enum {
     INVITE_TEXT_BYTES = 2048, /* with the zero at its end */
     INVITE_NOTE_BYTES = 64,
     INVITES_MAX = 64, /* open at a time */
-    INVITES_BYTES_MAX = 12 + INVITES_MAX * (169 + WIRE_NAME_BYTES) + DIGEST_BYTES,
+    INVITES_BYTES_MAX = 12 + INVITES_MAX * (170 + WIRE_NAME_BYTES) + DIGEST_BYTES,
 };
 
 struct invite {
@@ -53,12 +53,16 @@ void invite_curve(const struct invite *invite, uint8_t key[IDENT_KEY_BYTES], uin
 
 /* ---- those that were given out ---- */
 
+/* As what its guest comes in. AUTO: as the run decides when it comes. */
+enum invite_as { INVITE_AUTO, INVITE_OWNER, INVITE_CONTRIBUTOR, INVITE_AS };
+
 struct invite_row {
     struct digest id;
     uint8_t curve_key[IDENT_KEY_BYTES]; /* of the connection with which it is redeemed */
     uint64_t expiry_s;
     char note[INVITE_NOTE_BYTES]; /* for people */
     char island[WIRE_NAME_BYTES]; /* the only one that it lets in; "": any */
+    uint8_t as;                   /* enum invite_as */
     bool redeemed;
     uint8_t by[IDENT_KEY_BYTES]; /* redeemed: by whom */
 };
@@ -71,8 +75,8 @@ struct invites {
 
 /* `island` is a name, or ""; `note` is cut to INVITE_NOTE_BYTES, and to printable ASCII. ERR_STATE: as many as can be
  * are open, or this one is. */
-ERR_MUST_CHECK enum err invites_add(struct invites *invites, const struct invite *invite, const char *island,
-                                    const char *note);
+ERR_MUST_CHECK enum err invites_add(struct invites *invites, const struct invite *invite, enum invite_as as,
+                                    const char *island, const char *note);
 /* NULL: there is none. */
 const struct invite_row *invites_find(const struct invites *invites, const struct digest *id);
 /* By the key of a connection. */

@@ -35,9 +35,8 @@ static enum err prepare(struct ask *ask)
 {
     const struct join_client_conf *conf = ask->conf;
     struct wire_join join = {.invitation = invite_id(conf->invite),
-                             .uplink = conf->uplink,
-                             .owner_choice = conf->owner_choice,
-                             .witness = conf->witness};
+                             .witness = conf->witness,
+                             .word = {.number = 1, .uplink = conf->uplink, .owner_choice = conf->owner_choice}};
     if (!wire_name_good(conf->name))
         return err_set(ERR_ARG, "the name \"%s\" must be 1 to %d letters, digits, '-' or '_'", conf->name,
                        WIRE_NAME_BYTES - 1);
@@ -46,8 +45,8 @@ static enum err prepare(struct ask *ask)
     if (env_wall_ms() / 1000 >= conf->invite->expiry_s)
         return err_set(ERR_STATE, "this invitation has expired (or this machine's clock is wrong); ask for another");
     snprintf(join.name, sizeof join.name, "%s", conf->name);
-    snprintf(join.address, sizeof join.address, "%s", conf->address);
-    wire_join_sign(conf->ident, conf->invite->nonce, &conf->invite->run_id, &join);
+    snprintf(join.word.address, sizeof join.word.address, "%s", conf->address);
+    wire_join_sign(conf->ident, conf->invite->nonce, &join);
     ask->payload_bytes = wire_join_pack(&join, ask->payload);
     ask->context = zmq_ctx_new();
     return ask->context != NULL ? ERR_OK : socket_failed("cannot start ZeroMQ");

@@ -8,8 +8,11 @@
 #include <string.h>
 
 #include "common/bytes.h"
-#include "net/transport/address.h"
+#include "net/transport/member_word_proto.h"
 #include "net/transport/wire.pb-c.h"
+
+_Static_assert((int)MEMBER_WORD_NONCE_BYTES == (int)WIRE_NONCE_BYTES, "one nonce");
+_Static_assert((int)ADDRESS_BYTES == (int)WIRE_ADDRESS_BYTES, "one address");
 
 #define HEADER_MAGIC 0x31434c44u /* "DLC1" */
 enum { WORD_BITS = 64 };
@@ -145,6 +148,7 @@ static enum err pack_checked(const ProtobufCMessage *proto, uint8_t *out, size_t
 static enum err pack_hello(const struct wire_hello *hello, uint8_t *out, size_t *bytes)
 {
     Diloco__Hello proto = DILOCO__HELLO__INIT;
+    Diloco__MemberWord word;
     proto.run_id = binary_of(&hello->run_id, true);
     proto.plan_id = binary_of(&hello->plan_id, hello->plan_known);
     proto.session = hello->session;
@@ -152,10 +156,8 @@ static enum err pack_hello(const struct wire_hello *hello, uint8_t *out, size_t 
     proto.name = (char *)(uintptr_t)hello->name;
     proto.software = (char *)(uintptr_t)hello->software;
     proto.window_kib = hello->window_kib;
-    proto.address = (char *)(uintptr_t)hello->address;
-    proto.uplink = hello->uplink;
-    proto.owner_choice = hello->owner_choice;
-    proto.draining = hello->draining;
+    member_word_to_proto(&hello->word, &word);
+    proto.word = &word;
     return pack_checked(&proto.base, out, bytes);
 }
 
@@ -169,14 +171,7 @@ static enum err check_hello(const Diloco__Hello *proto, struct wire_hello *hello
     hello->window_kib = proto->window_kib;
     if (hello->window_kib < WIRE_WINDOW_KIB_MIN || hello->window_kib > WIRE_WINDOW_KIB_MAX)
         return err_set(ERR_PROTO, "window of %" PRIu32 " KiB", hello->window_kib);
-    hello->uplink = proto->uplink;
-    hello->owner_choice = (uint8_t)proto->owner_choice;
-    hello->draining = proto->draining;
-    if (proto->owner_choice >= WIRE_OWNER_CHOICES)
-        return err_set(ERR_PROTO, "owner choice %" PRIu32, proto->owner_choice);
-    TRY(text_from(proto->address, "address", hello->address, sizeof hello->address));
-    if (hello->address[0] != '\0' && !address_good(hello->address))
-        return err_set(ERR_PROTO, "the address \"%s\"", hello->address);
+    TRY(member_word_from_proto(proto->word, &hello->word));
     TRY(text_from(proto->name, "name", hello->name, sizeof hello->name));
     return text_from(proto->software, "software", hello->software, sizeof hello->software);
 }
@@ -521,7 +516,7 @@ enum err wire_chunk_get(const void *payload, size_t bytes, struct wire_chunk *ch
 
 bool wire_is_epoch(uint32_t type)
 {
-    return type >= WIRE_PREPARE && type <= WIRE_CHANGE_REQUEST;
+    return type >= WIRE_PREPARE && type <= WIRE_EVIDENCE;
 }
 
 bool wire_key_equal(const struct wire_key *left, const struct wire_key *right)

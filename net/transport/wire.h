@@ -17,9 +17,9 @@
 #include "common/digest.h"
 #include "common/err.h"
 #include "common/bitset.h"
+#include "net/transport/member_word.h"
 
-/* 1: first version. */
-enum { WIRE_VERSION = 5 };
+enum { WIRE_VERSION = 6 }; /* net/transport/wire.proto says what each one brought */
 enum {
     WIRE_HEADER_BYTES = 16,
     WIRE_CHUNK_HEADER_BYTES = 60,
@@ -36,8 +36,7 @@ enum {
     WIRE_PLAN_FRAGMENTS_MAX = 4096,
     WIRE_WINDOW_KIB_MIN = 64, /* of bulk data a receiver takes in unacknowledged */
     WIRE_WINDOW_KIB_MAX = 1 << 20,
-    WIRE_NONCE_BYTES = 16,  /* of a run */
-    WIRE_OWNER_CHOICES = 5, /* enum config_owner_choice */
+    WIRE_NONCE_BYTES = 16, /* of a run */
     WIRE_SIGNATURE_BYTES = 64,
 };
 
@@ -50,11 +49,11 @@ enum wire_type {
     WIRE_BYE = 6,
     WIRE_CHUNK = 7,      /* bulk connection only */
     WIRE_BULK_HELLO = 8, /* empty: makes a bulk connection known */
-    /* 9 to 16: enum wire_paxos_type */
+    /* 9 to 17: enum wire_paxos_type */
     /* between a listener and a guest: net/transport/wire_join.h */
-    WIRE_JOIN = 17,
-    WIRE_JOINED = 18,
-    WIRE_REFUSAL = 19,
+    WIRE_JOIN = 18,
+    WIRE_JOINED = 19,
+    WIRE_REFUSAL = 20,
 };
 
 /* Of the epoch protocol, with a limit and functions of their own (net/membership/wire_paxos.h). */
@@ -66,7 +65,8 @@ enum wire_paxos_type {
     WIRE_ACCEPTED = 13,
     WIRE_DECIDED = 14,
     WIRE_CONFIG_LOG = 15,
-    WIRE_CHANGE_REQUEST = 16,
+    WIRE_ORDER = 16,
+    WIRE_EVIDENCE = 17,
 };
 
 /* STATE: a state's head; LEAVES: a range of leaves of its body (daemon/state/state_object.h). */
@@ -105,12 +105,8 @@ struct wire_hello {
     uint64_t session;
     uint32_t island;
     char name[WIRE_NAME_BYTES], software[WIRE_NAME_BYTES];
-    uint32_t window_kib; /* WIRE_WINDOW_KIB_MIN to _MAX */
-    /* for the next configuration */
-    char address[WIRE_ADDRESS_BYTES]; /* "host:port"; "": it dials the others */
-    uint64_t uplink;                  /* bit/s; 0: as the configuration says */
-    uint8_t owner_choice;             /* enum config_owner_choice */
-    bool draining;
+    uint32_t window_kib;     /* WIRE_WINDOW_KIB_MIN to _MAX */
+    struct member_word word; /* for the next configuration; its signature is not checked yet */
 };
 
 /* How a fragment stands on an island. */

@@ -7,11 +7,11 @@
 
 #include "common/bytes.h"
 #include "common/mem.h"
-#include "net/transport/address.h"
+#include "net/transport/member_word_proto.h"
 #include "net/transport/wire.pb-c.h"
 
 /* What is signed begins with this, so that it is a signature of nothing else. */
-static const char label[] = "diloco enrol 1";
+static const char label[] = "diloco join";
 enum { SIGNED_BYTES_MAX = 1024, UNPACK_BESIDES = 64 << 10 };
 
 /* ---- fields ---- */
@@ -64,58 +64,60 @@ static ProtobufCBinaryData binary_of(const uint8_t *bytes, size_t count)
 
 /* ---- admit ---- */
 
-/* Label with its zero, nonce, run_id, invitation, key, uplink u64, owner choice u8, witness u8, name and address, each
- * with its zero. */
-static size_t put_signed(const struct wire_join *join, const uint8_t nonce[WIRE_NONCE_BYTES],
-                         const struct digest *run_id, uint8_t *out)
+/* Label with its zero, nonce, invitation, key, witness u8, name with its zero, and the word's signature. */
+static size_t put_signed(const struct wire_join *join, const uint8_t nonce[WIRE_NONCE_BYTES], uint8_t *out)
 {
     struct bytes_writer writer = bytes_writer_init(out, SIGNED_BYTES_MAX);
     bytes_put(&writer, label, sizeof label);
     bytes_put(&writer, nonce, WIRE_NONCE_BYTES);
-    bytes_put(&writer, run_id->byte, sizeof run_id->byte);
     bytes_put(&writer, join->invitation.byte, sizeof join->invitation.byte);
     bytes_put(&writer, join->key, sizeof join->key);
-    bytes_put_u64(&writer, join->uplink);
-    bytes_put_u8(&writer, join->owner_choice);
     bytes_put_u8(&writer, join->witness);
     bytes_put(&writer, join->name, strlen(join->name) + 1);
-    bytes_put(&writer, join->address, strlen(join->address) + 1);
+    bytes_put(&writer, join->word.signature, sizeof join->word.signature);
     return writer.at;
 }
 
-void wire_join_sign(const struct ident *ident, const uint8_t nonce[WIRE_NONCE_BYTES], const struct digest *run_id,
-                    struct wire_join *join)
+void wire_join_sign(const struct ident *ident, const uint8_t nonce[WIRE_NONCE_BYTES], struct wire_join *join)
 {
     uint8_t message[SIGNED_BYTES_MAX];
+    member_word_sign(ident, nonce, &join->word);
     memcpy(join->key, ident->key, sizeof join->key);
-    ident_sign(ident, message, put_signed(join, nonce, run_id, message), join->signature);
+    ident_sign(ident, message, put_signed(join, nonce, message), join->signature);
 }
 
-bool wire_join_signed(const struct wire_join *join, const uint8_t nonce[WIRE_NONCE_BYTES], const struct digest *run_id)
+bool wire_join_signed(const struct wire_join *join, const uint8_t nonce[WIRE_NONCE_BYTES])
 {
     uint8_t message[SIGNED_BYTES_MAX];
-    size_t bytes = put_signed(join, nonce, run_id, message);
-    return ident_signed(join->key, message, bytes, join->signature);
+    size_t bytes = put_signed(join, nonce, message);
+    return ident_signed(join->key, message, bytes, join->signature) &&
+           member_word_signed(join->key, nonce, &join->word);
+}
+
+void wire_join_to_proto(const struct wire_join *join, Diloco__MemberWord *word, Diloco__Join *proto)
+{
+    diloco__join__init(proto);
+    proto->invitation = binary_of(join->invitation.byte, sizeof join->invitation.byte);
+    proto->name = (char *)(uintptr_t)join->name;
+    proto->key = binary_of(join->key, sizeof join->key);
+    proto->witness = join->witness;
+    proto->signature = binary_of(join->signature, sizeof join->signature);
+    member_word_to_proto(&join->word, word);
+    proto->word = word;
 }
 
 size_t wire_join_pack(const struct wire_join *join, uint8_t *out)
 {
-    Diloco__Join proto = DILOCO__JOIN__INIT;
-    proto.invitation = binary_of(join->invitation.byte, sizeof join->invitation.byte);
-    proto.name = (char *)(uintptr_t)join->name;
-    proto.key = binary_of(join->key, sizeof join->key);
-    proto.address = (char *)(uintptr_t)join->address;
-    proto.uplink = join->uplink;
-    proto.owner_choice = join->owner_choice;
-    proto.witness = join->witness;
-    proto.signature = binary_of(join->signature, sizeof join->signature);
+    Diloco__Join proto;
+    Diloco__MemberWord word;
+    wire_join_to_proto(join, &word, &proto);
     return protobuf_c_message_pack(&proto.base, out);
 }
 
-static enum err take_admit(const Diloco__Join *proto, struct wire_join *join)
+enum err wire_join_from_proto(const Diloco__Join *proto, struct wire_join *join)
 {
     uint8_t curve_key[IDENT_KEY_BYTES];
-    *join = (struct wire_join){.uplink = proto->uplink, .witness = proto->witness};
+    *join = (struct wire_join){.witness = proto->witness};
     if (!fixed_from(&proto->invitation, sizeof join->invitation.byte, join->invitation.byte))
         return err_set(ERR_PROTO, "invitation of %zu bytes", proto->invitation.len);
     if (!wire_name_good(proto->name))
@@ -123,17 +125,9 @@ static enum err take_admit(const Diloco__Join *proto, struct wire_join *join)
     memcpy(join->name, proto->name, strlen(proto->name) + 1);
     if (!fixed_from(&proto->key, sizeof join->key, join->key) || ident_curve(join->key, curve_key) != ERR_OK)
         return err_set(ERR_PROTO, "a key that is none");
-    if (proto->address[0] != '\0' && !address_good(proto->address))
-        return err_set(ERR_PROTO, "an address that is not host:port");
-    memcpy(join->address, proto->address, strlen(proto->address) + 1);
-    if (proto->uplink == 0)
-        return err_set(ERR_PROTO, "an uplink of 0");
-    if (proto->owner_choice >= WIRE_OWNER_CHOICES)
-        return err_set(ERR_PROTO, "owner choice %" PRIu32, proto->owner_choice);
-    join->owner_choice = (uint8_t)proto->owner_choice;
     if (!fixed_from(&proto->signature, sizeof join->signature, join->signature))
         return err_set(ERR_PROTO, "signature of %zu bytes", proto->signature.len);
-    return ERR_OK;
+    return member_word_from_proto(proto->word, &join->word);
 }
 
 enum err wire_join_unpack(const void *bytes, size_t bytes_count, struct wire_join *join)
@@ -145,7 +139,7 @@ enum err wire_join_unpack(const void *bytes, size_t bytes_count, struct wire_joi
     ProtobufCMessage *proto = unpack(&diloco__join__descriptor, bytes, bytes_count, &allocator);
     if (proto == NULL)
         return err_set(ERR_PROTO, "an admission that is damaged, or holds too much");
-    enum err err = take_admit((const Diloco__Join *)proto, join);
+    enum err err = wire_join_from_proto((const Diloco__Join *)proto, join);
     protobuf_c_message_free_unpacked(proto, &allocator);
     return err;
 }

@@ -4,7 +4,8 @@
  *
  * A guest proves a one-time key, says once who it is (JOIN), and is admitted to the roster (JOINED) or refused
  * (REFUSAL). It signs what it says with its own key, over the run and the invitation, so that nobody admits another's
- * key and no signature is of use elsewhere. Pure. Bytes come from strangers: limits are checked before memory is taken.
+ * key, or one that is not there, and no signature is of use elsewhere; the order that admits it carries this. Pure.
+ * Bytes come from strangers: limits are checked before memory is taken.
  */
 #ifndef NET_TRANSPORT_WIRE_JOIN_H
 #define NET_TRANSPORT_WIRE_JOIN_H
@@ -18,6 +19,9 @@
 #include "net/transport/ident.h"
 #include "net/transport/wire.h"
 
+struct Diloco__Join; /* net/transport/wire.pb-c.h */
+struct Diloco__MemberWord;
+
 enum {
     WIRE_JOIN_BYTES_MAX = 4096,
     WIRE_JOINED_BYTES_MAX = 2 << 20,
@@ -27,26 +31,27 @@ struct wire_join {
     struct digest invitation;
     char name[WIRE_NAME_BYTES];
     uint8_t key[IDENT_KEY_BYTES];
-    char address[WIRE_ADDRESS_BYTES]; /* "host:port"; "": it dials the others */
-    uint64_t uplink;                  /* bit/s */
-    uint8_t owner_choice;             /* enum config_owner_choice */
     bool witness;
+    struct member_word word;
     uint8_t signature[IDENT_SIGNATURE_BYTES];
 };
 
 /* A member's name: 1 to 63 letters, digits, '-' or '_'. */
 bool wire_name_good(const char *name);
 
-/* Signs it for this run; `key` and `signature` are filled in. */
-void wire_join_sign(const struct ident *ident, const uint8_t nonce[WIRE_NONCE_BYTES], const struct digest *run_id,
-                    struct wire_join *join);
-/* Whether the owner of `key` said it, for this run. */
-bool wire_join_signed(const struct wire_join *join, const uint8_t nonce[WIRE_NONCE_BYTES], const struct digest *run_id);
+/* Signs it, and its word, for this run; `key` and both signatures are filled in. */
+void wire_join_sign(const struct ident *ident, const uint8_t nonce[WIRE_NONCE_BYTES], struct wire_join *join);
+/* Whether the owner of `key` said both, for this run. */
+bool wire_join_signed(const struct wire_join *join, const uint8_t nonce[WIRE_NONCE_BYTES]);
 
 /* Packs into `out` (WIRE_JOIN_BYTES_MAX); returns the length. */
 size_t wire_join_pack(const struct wire_join *join, uint8_t *out);
 /* ERR_PROTO names the field. The signature is the caller's to check. */
 ERR_MUST_CHECK enum err wire_join_unpack(const void *bytes, size_t bytes_count, struct wire_join *join);
+/* As Protocol Buffers, for the order that admits the guest. The views lie in the JOIN, and in `word`. */
+void wire_join_to_proto(const struct wire_join *join, struct Diloco__MemberWord *word, struct Diloco__Join *proto);
+/* As wire_join_unpack(). */
+ERR_MUST_CHECK enum err wire_join_from_proto(const struct Diloco__Join *proto, struct wire_join *join);
 
 struct wire_joined {
     uint32_t id;

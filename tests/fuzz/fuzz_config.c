@@ -11,7 +11,7 @@
 #include "net/membership/wire_paxos.h"
 #include "tests/lib/fuzz.h"
 
-enum { EPOCH_TYPES = WIRE_CHANGE_REQUEST - WIRE_PREPARE + 1 };
+enum { EPOCH_TYPES = WIRE_EVIDENCE - WIRE_PREPARE + 1 };
 
 /* Parts of the first versions; that they are disjoint and of all shards. */
 static void take_parts(const struct config_log *config_log)

@@ -10,6 +10,8 @@
 #include "daemon/membership/config_store.h"
 #include "daemon/membership/vote.h"
 #include "net/config/config_log.h"
+#include "net/config/config_orders.h"
+#include "net/config/config_proof.h"
 #include "net/membership/wire_paxos.h"
 
 enum { PATH_BYTES = 512 };
@@ -17,27 +19,58 @@ static const uint64_t ballot = (uint64_t)1 << 32; /* the founder's first */
 
 /* ---- the two configurations ---- */
 
-static enum err make(const struct begun_island *islands, uint32_t count, struct config *config)
+/* Its word on itself; the rest is set_roles()'s. */
+static struct config_member member_of(const struct begun_island *island, uint32_t id)
+{
+    struct config_member member = {.id = id, .uplink = island->uplink};
+    snprintf(member.name, sizeof member.name, "%s", island->name);
+    snprintf(member.address, sizeof member.address, "%s", island->address);
+    memcpy(member.key, island->ident->key, sizeof member.key);
+    return member;
+}
+
+static void set_roles(const struct begun_island *islands, struct config *config)
 {
     struct shardmap_owner owners[CONFIG_OWNERS_MAX];
     uint32_t owners_count = 0;
-    TRY(mem_new(count, sizeof *config->members, "a test's run", &config->members));
-    config->members_count = config->next_id = count;
-    for (uint32_t i = 0; i < count; i++) {
-        struct config_member *member = &config->members[i];
-        *member = (struct config_member){.id = i, .uplink = islands[i].uplink, .role = CONFIG_OWNER, .voter = true};
-        snprintf(member->name, sizeof member->name, "%s", islands[i].name);
-        snprintf(member->address, sizeof member->address, "%s", islands[i].address);
-        memcpy(member->key, islands[i].ident->key, sizeof member->key);
-        if (islands[i].witness)
-            member->role = CONFIG_WITNESS;
-        else
+    for (uint32_t i = 0; i < config->members_count; i++) {
+        config->members[i].role = islands[i].witness ? CONFIG_WITNESS : CONFIG_OWNER;
+        if (!islands[i].witness)
             owners[owners_count++] = (struct shardmap_owner){.id = i, .weight = islands[i].uplink};
     }
-    for (uint32_t i = 0; i < count; i++)
+    for (uint32_t i = 0; i < config->members_count; i++)
         config->members[i].voter = !islands[i].witness || owners_count % 2 == 0;
     config->map = shardmap_empty();
     shardmap_assign(&config->map, owners, owners_count);
+}
+
+/* The first `count` of them; the first two are operators. */
+static enum err make(const struct begun_island *islands, uint32_t count, struct config *config)
+{
+    TRY(mem_new(count, sizeof *config->members, "a test's run", &config->members));
+    config->members_count = config->next_id = count;
+    for (uint32_t i = 0; i < count; i++) {
+        config->members[i] = member_of(&islands[i], i);
+        config->members[i].operates = i < 2;
+    }
+    set_roles(islands, config);
+    return ERR_OK;
+}
+
+/* The founder lets the others in. */
+static enum err admit(const struct begun_island *islands, uint32_t count, const struct config *founding,
+                      struct config *config)
+{
+    for (uint32_t i = 1; i < count; i++) {
+        struct order order = {.kind = ORDER_ADMIT, .number = i};
+        order.join =
+            (struct wire_join){.witness = islands[i].witness, .word = {.number = 1, .uplink = islands[i].uplink}};
+        snprintf(order.join.name, sizeof order.join.name, "%s", islands[i].name);
+        snprintf(order.join.word.address, sizeof order.join.word.address, "%s", islands[i].address);
+        wire_join_sign(islands[i].ident, founding->nonce, &order.join);
+        order_sign(islands[0].ident, founding->nonce, &order);
+        TRY(config_order_apply(founding, config, &order));
+    }
     return ERR_OK;
 }
 
@@ -47,11 +80,13 @@ static enum err make_both(const struct begun_island *islands, uint32_t count, co
     uint64_t drawn[] = {env_random_u64(), env_random_u64()};
     _Static_assert(sizeof drawn == CONFIG_NONCE_BYTES, "a nonce");
     *founding = (struct config){.steps = (uint64_t)spec->steps};
-    *config = (struct config){.steps = (uint64_t)spec->steps, .epoch = 1};
     memcpy(founding->nonce, nonce != NULL ? nonce : (const uint8_t *)drawn, CONFIG_NONCE_BYTES);
-    memcpy(config->nonce, founding->nonce, CONFIG_NONCE_BYTES);
     TRY(make(islands, 1, founding));
-    return make(islands, count, config);
+    TRY(config_copy(founding, config));
+    config->epoch = 1;
+    TRY(admit(islands, count, founding, config));
+    set_roles(islands, config);
+    return ERR_OK;
 }
 
 static enum err pack(const struct config *config, struct config_entry *entry, struct digest *digest)

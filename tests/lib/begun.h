@@ -36,7 +36,7 @@ struct begun_island {
 ERR_MUST_CHECK enum err begun_write(const struct begun_island *islands, uint32_t count, const struct runspec *spec,
                                     const uint8_t *nonce);
 /* All of them in configuration 0, which no daemon makes so: for tests of parts, where the first epoch is 0. It names
- * the disks of those that have `sockets`; others' are new, and in doubt. */
+ * the disks of those that have `sockets`; others' are new, and in doubt. The first two are operators. */
 ERR_MUST_CHECK enum err begun_at_once(const struct begun_island *islands, uint32_t count, const struct runspec *spec,
                                       const uint8_t *nonce);
 

@@ -3,6 +3,7 @@
 
 #include "tests/lib/testlib.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "tests/lib/sample_configs.h"
@@ -13,12 +14,26 @@ const struct next_config_base *drafting_base(void)
 {
     static const uint32_t shards[DRAFTING_F] = {DRAFTING_SHARDS, DRAFTING_SHARDS};
     static struct next_config_base b;
+    static struct next_config_word words[DRAFTING_ISLANDS];
+    static const struct order *orders[DRAFTING_ISLANDS];
+    for (uint32_t i = 0; i < drafting.words_count; i++) {
+        member_word_sign(configs_ident(drafting.words_of[i]), drafting.last.nonce, &drafting.words[i]);
+        words[i] = (struct next_config_word){.id = drafting.words_of[i], .word = &drafting.words[i]};
+    }
+    for (uint32_t i = 0; i < drafting.orders_count; i++) {
+        order_sign(configs_ident(0), drafting.last.nonce, &drafting.orders[i]);
+        orders[i] = &drafting.orders[i];
+    }
     drafting.last_digest = configs_digest(&drafting.last);
     b = (struct next_config_base){.config = &drafting.last,
                                   .digest = &drafting.last_digest,
                                   .shards = shards,
                                   .fragments_count = DRAFTING_F,
-                                  .overdue = drafting.overdue};
+                                  .overdue = drafting.overdue,
+                                  .orders = orders,
+                                  .orders_count = drafting.orders_count,
+                                  .words = words,
+                                  .words_count = drafting.words_count};
     return &b;
 }
 
@@ -28,6 +43,7 @@ void drafting_start(uint32_t owners, bool witness)
     drafting.last = configs_first(owners, witness);
     drafting.last.epoch = 4;
     drafting.answers_count = drafting.change_requests_count = 0;
+    drafting.words_count = drafting.orders_count = 0;
     drafting.overdue = false;
     memset(drafting.results, 0, sizeof drafting.results);
     memset(drafting.rows, 0, sizeof drafting.rows);
@@ -70,9 +86,42 @@ struct part_result *drafting_with(uint32_t owner, uint64_t epoch, const char *te
 struct change_request *drafting_request(uint32_t id)
 {
     struct change_request *w = &drafting.requests[drafting.change_requests_count++];
-    memset(w, 0, sizeof *w);
-    w->as = *config_member(&drafting.last, id);
+    const struct config_member *member = config_member(&drafting.last, id);
+    *w = (struct change_request){.id = id, .incarnation = member->incarnation, .losses = member->losses};
     return w;
+}
+
+struct member_word *drafting_word(uint32_t id)
+{
+    const struct config_member *member = config_member(&drafting.last, id);
+    for (uint32_t i = 0; i < drafting.words_count; i++)
+        if (drafting.words_of[i] == id)
+            return &drafting.words[i];
+    drafting.words_of[drafting.words_count] = id;
+    struct member_word *word = &drafting.words[drafting.words_count++];
+    *word = (struct member_word){.number = member->word + 1,
+                                 .uplink = member->uplink,
+                                 .owner_choice = member->owner_choice,
+                                 .draining = member->draining};
+    memcpy(word->address, member->address, sizeof word->address);
+    return word;
+}
+
+struct order *drafting_order(uint32_t kind, uint32_t subject)
+{
+    struct order *order = &drafting.orders[drafting.orders_count++];
+    *order =
+        (struct order){.kind = kind, .subject = subject, .number = drafting.orders_count, .epoch = drafting.last.epoch};
+    return order;
+}
+
+struct order *drafting_admit(const char *name, uint32_t key)
+{
+    struct order *order = drafting_order(ORDER_ADMIT, 0);
+    order->join.word = (struct member_word){.number = 1, .uplink = 1000000000};
+    snprintf(order->join.name, sizeof order->join.name, "%s", name);
+    wire_join_sign(configs_ident(key), drafting.last.nonce, &order->join);
+    return order;
 }
 
 void drafting_make(void)

@@ -25,6 +25,10 @@ struct drafting {
     struct change_request requests[DRAFTING_ISLANDS];
     uint32_t change_requests_count;
     bool overdue;
+    uint32_t words_of[DRAFTING_ISLANDS], words_count;
+    struct member_word words[DRAFTING_ISLANDS];
+    struct order orders[DRAFTING_ISLANDS];
+    uint32_t orders_count;
     struct next_config_out out;
 };
 extern struct drafting drafting;
@@ -41,6 +45,13 @@ struct part_result *drafting_with(uint32_t owner, uint64_t epoch, const char *te
 uint64_t drafting_mask_of(uint32_t owner);
 /* A change request of a member, as the last configuration has it. */
 struct change_request *drafting_request(uint32_t id);
+/* What a member says of itself from now on: as the last configuration has it, until the test says otherwise. */
+struct member_word *drafting_word(uint32_t id);
+/* An order of member 0, which is an operator. */
+struct order *drafting_order(uint32_t kind, uint32_t subject);
+/* Likewise one that admits a newcomer of this name, with the key of configs_ident(). */
+struct order *drafting_admit(const char *name, uint32_t key);
+/* Signs words and orders. */
 const struct next_config_base *drafting_base(void);
 /* Makes the draft anew; it follows, or nothing came of it (`out.ask`). */
 void drafting_make(void);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/mem.h"
+#include "net/config/config_proof.h"
 
 struct ew_world *ew;
 
@@ -53,6 +54,22 @@ uint32_t ew_config_add(const struct config *config)
 const struct config *ew_newest(uint32_t i)
 {
     return config_log_last(ew->island[i].config_log);
+}
+
+/* What members say of themselves, of which a configuration is to tell. */
+static uint32_t words_of(const struct config *config, struct next_config_word *words)
+{
+    static struct member_word said[EW_N_MAX];
+    uint32_t count = 0;
+    for (uint32_t k = 0; k < ew->n; k++) {
+        const struct config_member *member = config_member(config, k + 1);
+        if (member == NULL || member->uplink == ew->island[k].uplink)
+            continue;
+        said[k] = (struct member_word){.number = member->word + 1, .uplink = ew->island[k].uplink};
+        member_word_sign(&idents[k], config->nonce, &said[k]);
+        words[count++] = (struct next_config_word){.id = k + 1, .word = &said[k]};
+    }
+    return count;
 }
 
 static const struct next_config_base *base_of(uint32_t i)
@@ -294,16 +311,15 @@ static uint32_t change_requests_of(uint32_t i, bool answers, struct change_reque
         const struct config_member *member = config_member(config, k + 1);
         struct change_request *request = &requests[count];
         const struct ew_answer *answer = &island->answer[k];
-        memset(request, 0, sizeof *request);
-        request->as = *member;
-        request->as.uplink = ew->island[k].uplink;
+        *request =
+            (struct change_request){.id = member->id, .incarnation = member->incarnation, .losses = member->losses};
         request->silent = k != i && ew->now_ms - island->heard_ms[k] >= EW_SILENT_MS;
         if (k == i)
-            request->as.incarnation = island->disk.holds.incarnation;
+            request->incarnation = island->disk.holds.incarnation;
         else if (answers && answer->there && answer->ballot == paxos_ballot(island->table))
-            request->as.incarnation = answer->holds.incarnation;
+            request->incarnation = answer->holds.incarnation;
         else if (island->peer[k].incarnation != 0)
-            request->as.incarnation = island->peer[k].incarnation;
+            request->incarnation = island->peer[k].incarnation;
         const struct ew_holds *holds = k == i ? &island->disk.holds : &island->peer[k];
         request->caught_up = true;
         for (uint32_t f = 0; f < ew->fragments; f++)
@@ -327,7 +343,7 @@ static void ask_for_change(uint32_t i)
             differs = differs || next.members[k].role != config->members[k].role ||
                       next.members[k].voter != config->members[k].voter ||
                       (next.members[k].voter && next.members[k].incarnation != config->members[k].incarnation) ||
-                      (!ew->healing && next.members[k].uplink != config->members[k].uplink);
+                      (!ew->healing && ew->island[k].uplink != config->members[k].uplink);
     config_deinit(&next);
     ew_step(i, &(struct paxos_event){.type = PAXOS_EV_WANT, .flag = differs || (!ew->healing && ew_chance(2))});
 }
@@ -379,7 +395,11 @@ static void compose(uint32_t i)
         count++;
     }
     uint32_t change_requests_count = change_requests_of(i, true, requests);
-    enum err err = next_config(base_of(i), answers, count, requests, change_requests_count, &out);
+    struct next_config_word words[EW_N_MAX];
+    struct next_config_base base = *base_of(i);
+    base.words = words;
+    base.words_count = words_of(base.config, words);
+    enum err err = next_config(&base, answers, count, requests, change_requests_count, &out);
     EW_HOLDS(err == ERR_OK || err == ERR_STATE, "compose: %s\n", err_text());
     if (err == ERR_OK && !out.ask)
         propose(i, &out.draft, answers, count);
@@ -532,7 +552,7 @@ uint64_t ew_top(uint32_t f)
 
 static struct config first_config(uint32_t voters, bool witness)
 {
-    struct config first = {.epoch = 0, .next_id = ew->n + 1};
+    struct config first = {.epoch = 0, .next_id = ew->n + 1, .founder = CONFIG_NOBODY};
     struct shardmap_owner owners[EW_N_MAX];
     uint32_t owners_count = 0;
     assert_ok(mem_new(ew->n, sizeof first.members[0], "members", &first.members));

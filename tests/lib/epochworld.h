@@ -9,6 +9,7 @@
 #ifndef TESTS_LIB_EPOCHWORLD_H
 #define TESTS_LIB_EPOCHWORLD_H
 
+#include "net/config/config_proof.h"
 #include "tests/lib/testlib.h"
 
 #include "common/env.h"

@@ -428,7 +428,7 @@ struct config isle_next_config(const struct isle *isle)
     assert_ok(config_copy(config_log_last(isle->configs.config_log), &config));
     config.epoch++;
     config.previous = *config_log_last_digest(isle->configs.config_log);
-    config.carried_count = 0;
+    config.carried_count = config.orders_count = config.words_count = 0;
     return config;
 }
 

@@ -121,11 +121,12 @@ static void behave(struct rogue *rogue)
     message.hello = (struct wire_hello){.run_id = rogue->spec.digest,
                                         .session = rogue->session,
                                         .island = rogue->self,
-                                        .uplink = self->as.uplink,
+                                        .word = {.number = self->as.word + 1, .uplink = self->as.uplink},
                                         .software = "nonsense",
                                         .window_kib = 1024};
     snprintf(message.hello.name, sizeof message.hello.name, "%s", self->as.name);
-    snprintf(message.hello.address, sizeof message.hello.address, "%s", self->as.address);
+    snprintf(message.hello.word.address, sizeof message.hello.word.address, "%s", self->as.address);
+    member_word_sign(&rogue->ident, rogue->view.nonce, &message.hello.word);
     if (rogue->sequence % 10 == 0)
         rogue_say(rogue, CLUSTER_MAX, &message);
     rogue->sequence++;

@@ -35,7 +35,7 @@ struct config roster_next(const struct config_log *config_log)
     config.previous = *config_log_last_digest(config_log);
     mem_free(config.carried);
     config.carried = NULL;
-    config.carried_count = 0;
+    config.carried_count = config.orders_count = config.words_count = 0;
     return config;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/lib/sample_configs.h"
 
+#include "net/config/config_proof.h"
 #include "tests/lib/testlib.h"
 
 #include <stdio.h>
@@ -67,12 +68,14 @@ void configs_map(struct config *config, const uint32_t *ids, uint32_t count)
 struct config configs_first(uint32_t owners, bool witness)
 {
     struct config config = {.nonce = "the nonce of it", .steps = 1000};
-    uint32_t ids[CONFIG_OWNERS_MAX];
+    uint32_t ids[CONFIG_OWNERS_MAX] = {0};
     for (uint32_t i = 0; i < owners; i++)
         ids[i] = configs_add(&config, CONFIG_OWNER)->id;
     if (witness)
         configs_add(&config, CONFIG_WITNESS);
     configs_map(&config, ids, owners);
+    if (owners > 0)
+        config.members[0].operates = true; /* the founder */
     return config;
 }
 
@@ -92,6 +95,7 @@ struct config configs_next(const struct config *config)
     assert_ok(config_copy(config, &next));
     next.epoch++;
     next.previous = configs_digest(config);
+    next.orders_count = next.words_count = 0;
     return next;
 }
 

@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "net/config/config_proof.h"
 #include "net/transport/ident.h"
 #include "net/config/config.h"
 
@@ -19,7 +20,7 @@ enum { CONFIGS_IDENTS = 80 };
 const struct ident *configs_ident(uint32_t id);
 
 /* Configuration 0 of a run of so many owners, by the names of m0, m1 …, with equal slots, and of a witness behind them.
- */
+ * m0 is the founder. */
 struct config configs_first(uint32_t owners, bool witness);
 /* Configuration e + 1 that says what configuration e says. */
 struct config configs_next(const struct config *config);

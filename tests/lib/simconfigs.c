@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/mem.h"
+#include "net/config/config_proof.h"
 #include "tests/lib/roster.h"
 
 /* Large, and used from the start up: never cleared as a whole. */
@@ -156,6 +157,10 @@ void sim_decided(uint32_t i, uint32_t number, const struct config_vote *votes, u
         SIM_HOLDS(config_start(&config->config, f) >= config_start(sim_newest(), f), "I5: epoch %llu starts below\n",
                   (unsigned long long)epoch);
     check_losses(sim_newest(), &config->config);
+    for (uint32_t k = 0; k < config->config.orders_count; k++)
+        SIM_HOLDS(sim->lie != SIM_LIE_ORDER || config->config.orders[k].signer != sim_id(sim->liar),
+                  "epoch %llu carries out an order of island %u, which is no operator\n", (unsigned long long)epoch,
+                  sim->liar);
     config->decided = true;
     config->votes_count = votes_count;
     memcpy(config->votes, votes, votes_count * sizeof votes[0]);
@@ -176,7 +181,7 @@ void sim_decided(uint32_t i, uint32_t number, const struct config_vote *votes, u
 
 void sim_found(void)
 {
-    struct config config = {.nonce = "simulated world", .map = shardmap_empty()};
+    struct config config = {.nonce = "simulated world", .map = shardmap_empty(), .founder = CONFIG_NOBODY};
     sim->configs_count = 1;
     for (uint32_t i = 0; i < sim->n; i++) {
         struct sim_island *island = &sim->island[i];
@@ -192,6 +197,7 @@ void sim_found(void)
         member->uplink = island->uplink;
         member->incarnation = i + 1;
         member->owner_choice = sim_owner_choice(i);
+        member->operates = sim->lie != SIM_LIE_ORDER || i != sim->liar;
     }
     roster_map_owners(&config);
     sim->incarnations = sim->n;

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "common/mem.h"
+#include "net/config/config_proof.h"
 #include "net/sync/sync_core.h"
 
 enum { TICK_MS = 100, ADMIT_MS = 2000, EVICT_MS = 2000 };
@@ -80,12 +81,27 @@ static void send_lie(uint32_t i, uint32_t k, struct paxos_message *message)
     mem_free(bytes);
 }
 
+/* Nobody honest accepts it, so that it can be decided nowhere. */
+static void send_lies_about(uint32_t i, uint32_t k, const struct paxos_message *message)
+{
+    uint8_t *bytes;
+    size_t count;
+    sim_lie_config(i, message, &bytes, &count);
+    sim_send_letter(i, k, message->type, bytes, count);
+    mem_free(bytes);
+}
+
 static void send(void *user, uint32_t slot, uint32_t type, const uint8_t *bytes, size_t bytes_count)
 {
     uint32_t i = *(const uint32_t *)user, k = sim_at(i, slot);
     struct paxos_message message;
     SIM_HOLDS(k < sim->n && k != i, "island %u sends to slot %u\n", i, slot);
     assert_ok(wire_paxos_unpack(type, bytes, bytes_count, &message));
+    if (type == WIRE_ACCEPT && sim_lies(i, SIM_LIE_ORDER)) {
+        send_lies_about(i, k, &message);
+        wire_paxos_deinit(&message);
+        return;
+    }
     if (type == WIRE_ACCEPT) {
         die_now_and_then(i, 1);
         if (!sim->island[i].die)
@@ -249,6 +265,9 @@ static void tell(void *user, const struct membership_news *news)
     case MEMBERSHIP_WANTS: voice->wants = true; break;
     case MEMBERSHIP_PARTITIONED: break;
     case MEMBERSHIP_DISK_FAILS: break;
+    case MEMBERSHIP_ORDERED: break;
+    case MEMBERSHIP_ORDER_ENDED: break;
+    case MEMBERSHIP_ORDER_REFUSED: break; /* it is of the epoch before, or was carried out */
     case MEMBERSHIP_EVIDENCE_LOST:
     case MEMBERSHIP_BROKE_WORD:
         SIM_HOLDS(sim_at(i, news->member) == sim->liar && sim->lie != SIM_HONEST,
@@ -335,14 +354,20 @@ void sim_voice_letter(uint32_t i, const struct sim_letter *letter)
     look(i);
 }
 
+/* What an island says of itself is signed by its own membership, and heard as it stands there. */
 static void said(uint32_t i, uint32_t k)
 {
     const struct sim_island *island = &sim->island[k];
-    const struct membership_said words = {.address = "",
-                                          .uplink = island->uplink,
-                                          .owner_choice = sim_owner_choice(k),
-                                          .draining = sim->now_ms < island->drains_ms && !sim->healing};
-    membership_said(voice_of(i)->membership, sim_slot(i, k), &words);
+    const struct membership *of = voice_of(k)->membership;
+    if (i == k) {
+        const struct member_word word = {.uplink = island->uplink,
+                                         .owner_choice = sim_owner_choice(k),
+                                         .draining = sim->now_ms < island->drains_ms && !sim->healing};
+        membership_say(voice_of(i)->membership, &word);
+    } else if (of != NULL && membership_own_word(of)->number != 0) {
+        SIM_HOLDS(membership_word(voice_of(i)->membership, sim_slot(i, k), membership_own_word(of)) == ERR_OK,
+                  "island %u does not believe what island %u says of itself: %s\n", i, k, err_text());
+    }
 }
 
 void sim_voice_up(uint32_t i, uint32_t k, bool up)
@@ -367,15 +392,15 @@ void sim_voice_beat(uint32_t i, const struct wire_heartbeat *beat)
 
 /* ---- time ---- */
 
-static struct config_member newcomer(uint32_t k)
+static struct wire_join newcomer(uint32_t k)
 {
     struct ident ident = sim_ident(k);
-    struct config_member as = {.role = sim->island[k].witness ? CONFIG_WITNESS : CONFIG_OBSERVER,
-                               .uplink = sim->island[k].uplink,
-                               .owner_choice = sim_owner_choice(k)};
-    snprintf(as.name, sizeof as.name, "m%u", k);
-    memcpy(as.key, ident.key, sizeof as.key);
-    return as;
+    struct wire_join join = {
+        .witness = sim->island[k].witness,
+        .word = {.number = 1, .uplink = sim->island[k].uplink, .owner_choice = sim_owner_choice(k)}};
+    snprintf(join.name, sizeof join.name, "m%u", k);
+    wire_join_sign(&ident, sim_newest()->nonce, &join);
+    return join;
 }
 
 /* As the daemon's join server does until a configuration has them: at one island, and at another one when that is away.
@@ -387,9 +412,9 @@ static void admit_newcomers(uint32_t i)
            (!sim->island[first].joined || !sim->island[first].alive || sim->island[first].dials || sim_stopped(first)))
         first++;
     for (uint32_t k = 0; first == i && k < sim->n; k++) {
-        struct config_member as = newcomer(k);
+        struct wire_join join = newcomer(k);
         if (!sim->island[k].joined && sim->now_ms >= sim->island[k].revive_ms)
-            (void)!membership_admit(voice_of(i)->membership, &as);
+            (void)!membership_admit(voice_of(i)->membership, &join, false);
     }
 }
 
@@ -397,20 +422,19 @@ static void admit_newcomers(uint32_t i)
 static void evict_the_liar(uint32_t i)
 {
     if (sim->evicted && i != sim->liar)
-        sim_voice_change_request_out(i, sim->liar);
+        sim_voice_order_out(i, sim->liar);
 }
 
-void sim_voice_change_request_out(uint32_t i, uint32_t whom)
+void sim_voice_order_out(uint32_t i, uint32_t whom)
 {
     if (sim_member_of(i, whom) != NULL && !sim->island[i].die)
-        (void)!membership_change_request(voice_of(i)->membership, WIRE_CHANGE_EVICT, sim_id(whom),
-                                         sim->island[i].epoch);
+        (void)!membership_order(voice_of(i)->membership, ORDER_EVICT, sim_id(whom), 0, NULL);
 }
 
-void sim_voice_change_request_steps(uint32_t i)
+void sim_voice_order_steps(uint32_t i)
 {
     if (sim_member_of(i, i) != NULL && !sim->island[i].die)
-        (void)!membership_change_request(voice_of(i)->membership, WIRE_CHANGE_STEPS, 0, 1000 + sim_below(1000));
+        (void)!membership_order(voice_of(i)->membership, ORDER_STEPS, 0, 1000 + sim_below(1000), NULL);
 }
 
 static void listen(uint32_t i)
@@ -430,6 +454,7 @@ void sim_voice_tick(uint32_t i)
     struct sim_voice *voice = &island->voice;
     look(i);
     sim_lie_draft(i);
+    sim_lie_order(i);
     if (sim->now_ms < voice->tick_ms || island->die)
         return;
     voice->tick_ms = sim->now_ms + TICK_MS;

@@ -11,7 +11,7 @@
 
 /* In rough worlds it says things in heartbeats now and then only, so that lie and truth follow each other. In a steady
  * one it begins when there have been some rounds, and everybody votes. */
-enum { FAR_AHEAD = 1000000, DRAFT_AHEAD = 1000, SPELL_MS = 700, DRAFT_MS = 4000 };
+enum { FAR_AHEAD = 1000000, DRAFT_AHEAD = 1000, SPELL_MS = 700, DRAFT_MS = 4000, ORDER_MS = 1000 };
 
 bool sim_lies(uint32_t i, enum sim_lie lie)
 {
@@ -82,6 +82,7 @@ static void draft_for(uint32_t i, uint32_t to, uint64_t *starts, struct config_m
     *alone = (struct config_member){.id = sim_id(i), .role = CONFIG_OWNER, .voter = true, .name = "liar", .uplink = 1};
     memcpy(alone->key, ident.key, sizeof alone->key);
     *draft = (struct config){.epoch = sim->island[to].epoch + 1,
+                             .founder = CONFIG_NOBODY,
                              .next_id = sim_id(i) + 1,
                              .members = alone,
                              .members_count = 1,
@@ -117,6 +118,67 @@ void sim_lie_draft(uint32_t i)
         mem_free(letter);
         mem_free(bytes);
     }
+}
+
+/* Of each kind, signed by itself, or in the name of somebody who may. */
+void sim_lie_order(uint32_t i)
+{
+    struct ident ident = sim_ident(i);
+    if (!sim_lies(i, SIM_LIE_ORDER) || sim->now_ms % ORDER_MS >= SIM_STEP_MS)
+        return;
+    for (uint32_t to = 0; to < sim->n; to++) {
+        struct order order = {.kind = ORDER_EVICT + (uint32_t)sim_below(ORDER_KINDS - ORDER_EVICT),
+                              .number = 1 + sim->now_ms / ORDER_MS,
+                              .epoch = sim->island[to].epoch};
+        uint8_t *letter;
+        size_t bytes;
+        if (to == i || !sim_knows(i, to))
+            continue;
+        order.signer = sim_chance(50) ? sim_id(i) : sim_id(to);
+        if (order_about_member(order.kind))
+            order.subject = sim_chance(50) ? sim_id(i) : sim_id((uint32_t)sim_below(sim->n));
+        order.value = order.kind == ORDER_STEPS ? 7 : 0;
+        order_sign(&ident, sim_newest()->nonce, &order);
+        if (sim_chance(50)) /* as if many agreed */
+            for (uint32_t k = 0; k < sim->n; k++)
+                (void)order_add_approval(&order, &(struct order_approval){.id = sim_id(k)});
+        struct paxos_message message = {.type = WIRE_ORDER, .order = &order};
+        assert_ok(wire_paxos_pack(&message, &letter, &bytes));
+        sim_send_letter(i, to, message.type, letter, bytes);
+        mem_free(letter);
+    }
+}
+
+static void say_more(uint32_t i, struct config *config)
+{
+    struct config_member *member = &config->members[sim_below(config->members_count)];
+    switch (sim_below(6)) {
+    case 0: config->steps++; break;
+    case 1: config->paused = !config->paused; break;
+    case 2: member->contributor = !member->contributor; break;
+    case 3: member->uplink++; break;
+    case 4: config->next_id++; break;
+    default:
+        for (uint32_t k = 0; k < config->members_count; k++)
+            if (config->members[k].id == sim_id(i))
+                config->members[k].operates = true;
+        config->founder = sim_id(i);
+        break;
+    }
+}
+
+void sim_lie_config(uint32_t i, const struct paxos_message *message, uint8_t **bytes, size_t *bytes_count)
+{
+    struct config config;
+    struct paxos_message altered = *message;
+    uint8_t *packed;
+    assert_ok(config_unpack(message->bytes, message->bytes_count, &config));
+    say_more(i, &config);
+    assert_ok(config_pack(&config, &packed, &altered.bytes_count));
+    altered.bytes = packed;
+    assert_ok(wire_paxos_pack(&altered, bytes, bytes_count));
+    mem_free(packed);
+    config_deinit(&config);
 }
 
 static int by_owner(const void *left, const void *right)

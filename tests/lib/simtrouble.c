@@ -284,7 +284,7 @@ static void people_intervene(uint32_t i, uint32_t whom)
     if (sim_chance(50))
         island->drains_ms = sim->now_ms + 1000 + sim_below(20000);
     else if (sim->island[i].alive && i != whom)
-        sim_voice_change_request_out(i, whom);
+        sim_voice_order_out(i, whom);
 }
 
 /* Each lies in the world's array while it is heard: what points into it goes on pointing to its own. */
@@ -353,7 +353,7 @@ void sim_disturb(void)
         island->wants_shards ^= sim_chance(50);
         island->uplink = 1000000 * (1 + sim_below(8));
         if (island->alive && sim_chance(50)) /* soon: of what a member says of itself an epoch hears later */
-            sim_voice_change_request_steps((uint32_t)(island - sim->island));
+            sim_voice_order_steps((uint32_t)(island - sim->island));
     }
     if (sim->people && sim_below(4000) < 4)
         people_intervene((uint32_t)sim_below(sim->n), (uint32_t)sim_below(sim->n));

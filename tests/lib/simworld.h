@@ -13,6 +13,7 @@
 #ifndef TESTS_LIB_SIMWORLD_H
 #define TESTS_LIB_SIMWORLD_H
 
+#include "net/config/config_proof.h"
 #include "tests/lib/testlib.h"
 
 #include "net/config/config_log.h"
@@ -197,7 +198,8 @@ enum sim_lie {
     SIM_LIE_TWO_ACKS, /* and tells each half that it holds the one that this half has */
     SIM_LIE_SEAL,     /* it promises, and goes on making and acknowledging results */
     SIM_LIES,
-    SIM_LIE_COPY = SIM_LIES /* it does not lie: its disk was copied, and two daemons speak with its key, in turns */
+    SIM_LIE_COPY = SIM_LIES, /* it does not lie: its disk was copied, and two daemons speak with its key, in turns */
+    SIM_LIE_ORDER            /* it is no operator, gives orders and forges others', and proposes what no order says */
 };
 
 /* What happened, so that nobody takes an idle world for a sound one. */
@@ -383,9 +385,9 @@ void sim_voice_heard(uint32_t i, uint32_t k, const struct wire_heartbeat *beat);
 void sim_voice_beat(uint32_t i, const struct wire_heartbeat *beat);
 void sim_voice_tick(uint32_t i);
 /* Somebody asks there for another number of steps. */
-void sim_voice_change_request_steps(uint32_t i);
+void sim_voice_order_steps(uint32_t i);
 /* Likewise, that the run goes on without an island. */
-void sim_voice_change_request_out(uint32_t i, uint32_t whom);
+void sim_voice_order_out(uint32_t i, uint32_t whom);
 bool sim_votes(uint32_t i);
 bool sim_in_doubt(uint32_t i);
 bool sim_disk_full(uint32_t i);
@@ -403,6 +405,10 @@ void sim_lie_beat(uint32_t i, uint32_t to, struct wire_fragment *rows, struct wi
 void sim_lie_draft(uint32_t i);
 /* What it says in its seal. */
 void sim_lie_promise(uint32_t i, struct paxos_message *out);
+/* Now and then: orders to all others, which it may not give. */
+void sim_lie_order(uint32_t i);
+/* What a configuration that it proposes says besides: mem_free() the bytes. */
+void sim_lie_config(uint32_t i, const struct paxos_message *message, uint8_t **bytes, size_t *bytes_count);
 /* Island i has both results that island k made of one part: the evidence is kept, and told. */
 void sim_prove(uint32_t i, uint32_t number);
 enum err sim_save_evidence(uint32_t i, uint32_t k, const uint8_t *bytes, size_t bytes_count);

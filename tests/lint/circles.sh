@@ -90,7 +90,10 @@ nm -A -P "$@" >"$work/symbols" || { echo "nm failed"; exit 1; }
 awk -v prefix="$BUILD/" '
     function file_of(object) {
         object = substr(object, length(prefix) + 1)
-        sub(/^gen\//, "", object)
+        if (sub(/^gen\//, "", object)) { # generated: a file of its own, which includes none of ours
+            sub(/\.o$/, "", object)
+            return object
+        }
         sub(/\.[^\/]*$/, "", object)
         return object
     }
@@ -119,7 +122,7 @@ awk '
     /^[ \t]*#[ \t]*include[ \t]*"/ {
         split($0, part, "\"")
         to = part[2]
-        sub(/(\.pb-c)?\.[^.\/]*$/, "", to)
+        sub(/\.[^.\/]*$/, "", to)
         if (to != file) print "include", file, to, FILENAME "-includes-" part[2]
     }' "$@" >>"$work/arrows" || exit 1
 

@@ -402,7 +402,7 @@ struct mix {
     const char *name;
     uint32_t n_min, n_max;
     bool rough, witness, quorum, liars, sever, steady, copy, nat;
-    enum sim_lie lie; /* steady: this one; SIM_HONEST: it is drawn */
+    enum sim_lie lie; /* this one; SIM_HONEST: it is drawn */
 };
 
 /* Some of the islands are there from the beginning, and some of these own shards. */
@@ -481,6 +481,8 @@ static void draw(const struct mix *mix)
         sim->island[0].joined = sim->island[0].wants_shards = true;
     if (mix->liars)
         choose_liar(mix->copy);
+    if (mix->liars && mix->lie != SIM_HONEST)
+        sim->lie = mix->lie;
     if (mix->sever)
         sever_later();
     sim->steady = mix->steady;
@@ -488,7 +490,8 @@ static void draw(const struct mix *mix)
         return;
     sim->lie = (enum sim_lie)(1 + sim_below(SIM_LIE_LOSES - 1));
     sim->lie = mix->lie != SIM_HONEST ? mix->lie : sim->lie;
-    sim->shuffle_permille = sim->lie == SIM_LIE_PROMISE; /* now and then an epoch */
+    /* now and then an epoch */
+    sim->shuffle_permille = sim->lie == SIM_LIE_PROMISE || sim->lie == SIM_LIE_ORDER;
     if (sim->lie == SIM_LIE_DRAFT && seed % 2 == 0)
         sim->island[sim->liar].uplink = 1; /* it owns next to nothing */
 }
@@ -584,6 +587,19 @@ static void nobody_believes_a_liar(void **state)
 {
     (void)state;
     run_mix(&(struct mix){.name = "liars", .n_min = 3, .n_max = 6, .rough = true, .liars = true}, 225);
+}
+
+static void who_is_no_operator_orders_nothing(void **state)
+{
+    (void)state;
+    run_mix(
+        &(struct mix){
+            .name = "false orders", .n_min = 3, .n_max = 6, .rough = true, .liars = true, .lie = SIM_LIE_ORDER},
+        100);
+    run_mix(
+        &(struct mix){
+            .name = "false orders, one", .n_min = 3, .n_max = 5, .liars = true, .steady = true, .lie = SIM_LIE_ORDER},
+        20);
 }
 
 static void two_daemons_of_one_key_harm_nobody(void **state)
@@ -689,6 +705,7 @@ int main(void)
         cmocka_unit_test(promises_hold_for_nine),
         cmocka_unit_test(promises_hold_behind_nat),
         cmocka_unit_test(nobody_believes_a_liar),
+        cmocka_unit_test(who_is_no_operator_orders_nothing),
         cmocka_unit_test(two_daemons_of_one_key_harm_nobody),
         cmocka_unit_test(a_line_that_is_cut_stops_nobody),
         cmocka_unit_test(a_liar_holds_nobody_up),

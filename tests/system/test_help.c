@@ -38,7 +38,8 @@ static void help_of_all_is_in_groups_and_has_what_is_common(void **state)
     assert_fits();
     static const char *const there[] = {"\nI want to make an island, and run it\n",
                                         "\nI want to look at it\n",
-                                        "\nI want to steer it, and the run\n",
+                                        "\nI want to steer it\n",
+                                        "\nI want to say who is in the run, and what\n",
                                         "\nI want to know beforehand\n",
                                         "  join TOKEN ",
                                         "  resume  ",

@@ -76,6 +76,19 @@ static void each_joins_with_a_token_and_nobody_else_does_anything(void **state)
     assert_told("takes part by itself");
     assert_suggests(oslo, "watch");
     assert_owner(paris, "oslo");
+    assert_int_equal(HOMES_RUN(oslo, "invite"), 1); /* that is for operators */
+    assert_told("this island is no operator of the run, so its tokens would let nobody in: invite at paris");
+    assert_int_equal(HOMES_RUN(oslo, "contributor", "oslo"), 1);
+    assert_told("oslo is no operator; the run's operators: paris");
+    GOOD(oslo, "founder", "oslo", "--no-wait"); /* it may ask the others to agree to that */
+    assert_told(
+        "it takes the founder, or 2 of the islands that vote: at the others of these, dilococtl approve 1 oslo");
+    GOOD(paris, "orders");
+    assert_told("founder oslo");
+    assert_told("1 of 2 voters agree");
+    GOOD(oslo, "withdraw", "1");
+    GOOD(paris, "grant", "oslo");
+    assert_told("oslo may give orders, in epoch");
     const char *file = testlib_file(testlib_folder("join-token"), "token", "%s\n", invited(oslo));
     GOOD(rome, "join", "--token-file", file, "--name", "rome", "--data", text, "--listen", homes_somewhere(),
          "--program", trainer("rome"));

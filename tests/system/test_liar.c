@@ -182,6 +182,7 @@ static void invented_draft(struct rogue *rogue, uint32_t to)
     struct config_member member = {.role = CONFIG_OWNER, .voter = true, .name = "x", .uplink = 1};
     struct config config = {.epoch = rogue->heard_epoch[to] + 1,
                             .next_id = 1,
+                            .founder = CONFIG_NOBODY,
                             .members = &member,
                             .members_count = 1,
                             .starts = starts,
@@ -229,13 +230,16 @@ static void false_seal(struct rogue *rogue, uint32_t from, struct paxos_message 
     rogue_say_paxos(rogue, from, &message);
 }
 
-static void flood_of_change_requests(struct rogue *rogue)
+/* Signed by it, which is no operator; of every other one the signature is somebody else's. */
+static void flood_of_orders(struct rogue *rogue)
 {
     for (uint32_t k = 0; k < 3000; k++) {
-        struct paxos_message request = {.type = WIRE_CHANGE_REQUEST,
-                                        .request = {.kind = WIRE_CHANGE_EVICT, .id = k % 5, .number = 999}};
+        struct order order = {.kind = ORDER_REVOKE, .subject = k % 5, .number = k + 1, .epoch = rogue->heard_epoch[0]};
+        order.signer = k % 2 == 0 ? rogue->self : 0;
+        order_sign(&rogue->ident, rogue->view.nonce, &order);
+        struct paxos_message message = {.type = WIRE_ORDER, .order = &order};
         struct paxos_message config_log = {.type = WIRE_CONFIG_LOG};
-        rogue_say_paxos(rogue, 0, &request);
+        rogue_say_paxos(rogue, 0, &message);
         rogue_say_paxos(rogue, 0, &config_log);
         if (k % 100 == 0)
             rogue_pass(rogue, 1);
@@ -287,8 +291,11 @@ static void replay(struct rogue *rogue)
 static bool refused_as_of_another_run(struct rogue *rogue)
 {
     struct wire_message message = {.type = WIRE_HELLO};
-    message.hello =
-        (struct wire_hello){.session = 78, .island = rogue->self, .software = "of another run", .window_kib = 1024};
+    message.hello = (struct wire_hello){.session = 78,
+                                        .island = rogue->self,
+                                        .software = "of another run",
+                                        .window_kib = 1024,
+                                        .word = {.number = 1, .uplink = 1}};
     snprintf(message.hello.name, sizeof message.hello.name, "%s", rogue->view.members[rogue->self].as.name);
     memset(message.hello.run_id.byte, 7, sizeof message.hello.run_id.byte);
     for (uint32_t k = 0; k < 40; k++) {
@@ -347,8 +354,9 @@ static void lies_hold_nobody_up(void **state)
     forged_configs(rogue);
     huge_objects(rogue);
     unasked_state(rogue);
-    flood_of_change_requests(rogue);
+    flood_of_orders(rogue);
     rogue_moves(rogue, NEW_ROUNDS, held_up_s, "it sends nonsense");
+    assert_true(rogue_logged(rogue, 0, "island d sends an order that is refused, to revoke ", 5));
     assert_true(rogue_logged(rogue, 0, "island d sent something we drop", 5));
     assert_true(rogue_named(rogue, 0, "island d: ", 5));
     rogue->taping = false;

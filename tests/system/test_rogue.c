@@ -84,14 +84,17 @@ static void behave(struct rogue *rogue)
     static struct wire_message message;
     static uint64_t sequence;
     message = (struct wire_message){.type = WIRE_HELLO};
-    message.hello = (struct wire_hello){.run_id = rogue->spec.digest,
-                                        .session = 77,
-                                        .island = ROGUE,
-                                        .name = "a",
-                                        .uplink = rogue->view.members[ROGUE].as.uplink,
-                                        .software = "nonsense",
-                                        .window_kib = 1024};
-    snprintf(message.hello.address, sizeof message.hello.address, "%s", rogue->view.members[ROGUE].as.address);
+    message.hello = (struct wire_hello){
+        .run_id = rogue->spec.digest,
+        .session = 77,
+        .island = ROGUE,
+        .name = "a",
+        .word = {.number = rogue->view.members[ROGUE].as.word + 1, .uplink = rogue->view.members[ROGUE].as.uplink},
+        .software = "nonsense",
+        .window_kib = 1024};
+    snprintf(message.hello.word.address, sizeof message.hello.word.address, "%s",
+             rogue->view.members[ROGUE].as.address);
+    member_word_sign(&rogue->ident, rogue->view.nonce, &message.hello.word);
     say(rogue, &message);
     message = (struct wire_message){.type = WIRE_HEARTBEAT};
     message.heartbeat.session = 77;

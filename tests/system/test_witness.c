@@ -275,7 +275,8 @@ static void one_command_makes_a_witness(void **state)
     assert_true(homes_wait_role(paris, "witness", "witness", PATIENCE_S));
     GOOD(oslo, "status");
     assert_told("votes and keeps no parameters");
-    snprintf(token, sizeof token, "%s", homes_invite(oslo, NULL)); /* the witness may invite, too */
+    GOOD(paris, "grant", "witness");
+    snprintf(token, sizeof token, "%s", homes_invite(oslo, NULL)); /* then it may invite, too */
     assert_refused(HOMES_RUN(bern, "join", token, "--witness", "--name", "bern", "--listen", homes_somewhere()), 1,
                    "witness is the run's witness already, and there is at most one");
     assert_int_equal(access(bern, F_OK), -1);

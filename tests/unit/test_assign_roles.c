@@ -119,11 +119,11 @@ static void a_witness_votes_when_its_disk_is_named(void **state)
     drafting_request(2)->in_doubt = true;
     drafting_make();
     assert_false(drafting_votes(2));
-    drafting.requests[0].as.incarnation = 77;
+    drafting.requests[0].incarnation = 77;
     drafting_make();
     assert_true(drafting_votes(2)); /* of {0, 1} and it, two decide, whoever is lost */
     assert_int_equal(config_member(&drafting.out.draft, 2)->incarnation, 77);
-    drafting.requests[0].as.incarnation = drafting.last.members[2].incarnation;
+    drafting.requests[0].incarnation = drafting.last.members[2].incarnation;
     drafting.requests[0].in_doubt = false;
     drafting_make();
     assert_true(drafting_votes(2));
@@ -154,7 +154,7 @@ static void another_takes_its_place_when_it_has_caught_up(void **state)
     assert_true(drafting_votes(3) && !drafting_votes(2));
     assert_int_equal(drafting_slots_of(3), 21);
     drafting.rows[3][1].version = 6;
-    drafting.requests[1].as.owner_choice = CONFIG_OWNER_NO;
+    drafting_word(3)->owner_choice = CONFIG_OWNER_NO;
     drafting_make();
     assert_int_equal(config_member(&drafting.out.draft, 3)->role, CONFIG_OBSERVER);
     drafting.requests[1].near = true; /* enough to contribute */
@@ -174,10 +174,10 @@ static void who_is_back_is_away_until_it_has_caught_up(void **state)
     drafting_make();
     assert_int_equal(config_member(&drafting.out.draft, 3)->role, CONFIG_AWAY);
     assert_false(config_differs(&drafting.last, &drafting.out.draft)); /* no reason for an epoch */
-    drafting.requests[0].as.owner_choice = CONFIG_OWNER_NO;
+    drafting_word(3)->owner_choice = CONFIG_OWNER_NO;
     drafting_make();
     assert_int_equal(config_member(&drafting.out.draft, 3)->role, CONFIG_AWAY);
-    drafting.requests[0].as.owner_choice = drafting.last.members[3].owner_choice;
+    drafting_word(3)->owner_choice = drafting.last.members[3].owner_choice;
     drafting.requests[0].partitioned = true;
     drafting_make();
     assert_int_equal(config_member(&drafting.out.draft, 3)->role, CONFIG_AWAY);
@@ -195,7 +195,7 @@ static void a_disk_in_doubt_votes_again_when_it_has_caught_up(void **state)
     drafting.answers[2].sealed = false;
     drafting.answers[2].incarnation = 77;
     drafting.rows[2][0].version = 3;
-    drafting_request(2)->as.incarnation = 77;
+    drafting_request(2)->incarnation = 77;
     drafting_make();
     assert_int_not_equal(config_member(&drafting.out.draft, 2)->incarnation, 77);
     assert_int_equal(drafting_slots_of(2), 0);
@@ -211,16 +211,14 @@ static void who_is_new_gets_an_id_of_its_own(void **state)
     (void)state;
     drafting_seals(3, false);
     uint32_t next = drafting.last.next_id;
-    for (uint32_t i = 0; i < 3; i++) {
-        struct change_request *w = drafting_request(0);
-        w->join = true;
-        memcpy(w->as.key, configs_ident(50 + i)->key, IDENT_KEY_BYTES);
-        snprintf(w->as.name, sizeof w->as.name, "new%u", i);
-    }
-    drafting.requests[1].as.role = CONFIG_WITNESS;
-    snprintf(drafting.requests[2].as.name, sizeof drafting.requests[2].as.name, "m1"); /* taken */
-    drafting_request(2)->revoked = true;
+    drafting_admit("new0", 50);
+    struct order *witness = drafting_admit("new1", 51);
+    witness->join.witness = true;
+    wire_join_sign(configs_ident(51), drafting.last.nonce, &witness->join);
+    drafting_admit("m1", 52); /* taken */
+    drafting_order(ORDER_REVOKE, 2);
     drafting_make();
+    assert_int_equal(drafting.out.draft.orders_count, 3);
     assert_int_equal(drafting.out.draft.next_id, next + 2);
     assert_int_equal(config_member(&drafting.out.draft, next)->role, CONFIG_OBSERVER);
     assert_int_equal(config_member(&drafting.out.draft, next + 1)->role, CONFIG_WITNESS);
@@ -236,11 +234,9 @@ static void there_is_one_witness(void **state)
         drafting_seals(2, there != 0);
         uint32_t next = drafting.last.next_id;
         for (uint32_t i = 0; i < 2; i++) {
-            struct change_request *w = drafting_request(0);
-            w->join = true;
-            w->as.role = CONFIG_WITNESS;
-            memcpy(w->as.key, configs_ident(50 + i)->key, IDENT_KEY_BYTES);
-            snprintf(w->as.name, sizeof w->as.name, "new%u", i);
+            struct order *order = drafting_admit(i == 0 ? "new0" : "new1", 50 + i);
+            order->join.witness = true;
+            wire_join_sign(configs_ident(50 + i), drafting.last.nonce, &order->join);
         }
         drafting_make();
         assert_int_equal(drafting.out.draft.next_id, next + (there == 0));
@@ -253,21 +249,36 @@ static void who_drains_or_wants_not_to_own_owns_nothing(void **state)
 {
     (void)state;
     drafting_seals(4, false);
-    drafting_request(1)->draining = true;
+    drafting_request(1);
+    drafting_word(1)->draining = true;
     drafting_make();
     assert_int_equal(config_member(&drafting.out.draft, 1)->role, CONFIG_DRAINING);
     assert_false(drafting_votes(1));
+    for (int voter = 0; voter < 2; voter++) { /* away, since it was put out: until it resumes */
+        drafting_seals(3, false);
+        struct config_member *away = configs_add(&drafting.last, CONFIG_AWAY);
+        away->draining = true;
+        away->voter = voter != 0;
+        drafting_request(3);
+        drafting_holds(3, false, 6);
+        drafting_make();
+        assert_int_equal(config_member(&drafting.out.draft, 3)->role, CONFIG_AWAY);
+    }
     drafting_seals(4, false);
-    drafting_request(1)->as.owner_choice = CONFIG_OWNER_NO;
+    drafting_request(1);
+    drafting_word(1)->owner_choice = CONFIG_OWNER_NO;
     drafting_make();
     assert_int_equal(config_member(&drafting.out.draft, 1)->role, CONFIG_CONTRIBUTOR);
     assert_int_equal(drafting_slots_of(1), 0);
     drafting_seals(3, false); /* of three it goes on voting, or nobody could be lost any more */
-    drafting_request(1)->as.owner_choice = CONFIG_OWNER_NO;
+    drafting_request(1);
+    drafting_word(1)->owner_choice = CONFIG_OWNER_NO;
     drafting_make();
     assert_true(drafting_votes(1));
     assert_int_equal(drafting_slots_of(1), 0);
-    drafting_request(0)->as.owner_choice = drafting_request(2)->as.owner_choice = CONFIG_OWNER_NO;
+    drafting_request(0);
+    drafting_request(2);
+    drafting_word(0)->owner_choice = drafting_word(2)->owner_choice = CONFIG_OWNER_NO;
     drafting_make();
     assert_true(drafting_slots_of(1) > 0); /* somebody has to */
     assert_int_equal(config_voters(&drafting.out.draft), 3);
@@ -278,29 +289,31 @@ static void who_cannot_be_dialled_owns_only_beside_a_single_other(void **state)
 {
     (void)state;
     drafting_seals(2, true);
-    drafting_request(1)->as.owner_choice = CONFIG_OWNER_DIALS;
+    drafting_request(1);
+    drafting_word(1)->owner_choice = CONFIG_OWNER_DIALS;
     drafting_make();
     assert_int_equal(config_member(&drafting.out.draft, 1)->role, CONFIG_OWNER);
     assert_int_equal(drafting_slots_of(1), SHARDMAP_SLOTS / 2);
     drafting_seals(2, false); /* and as soon as a third comes, which may be another one */
-    drafting_request(1)->as.owner_choice = CONFIG_OWNER_DIALS;
-    struct change_request *w = drafting_request(0);
-    w->join = true;
-    w->as.owner_choice = CONFIG_OWNER_DIALS;
-    memcpy(w->as.key, configs_ident(50)->key, IDENT_KEY_BYTES);
-    snprintf(w->as.name, sizeof w->as.name, "new");
+    drafting_request(1);
+    drafting_word(1)->owner_choice = CONFIG_OWNER_DIALS;
+    struct order *order = drafting_admit("new", 50);
+    order->join.word.owner_choice = CONFIG_OWNER_DIALS;
+    wire_join_sign(configs_ident(50), drafting.last.nonce, &order->join);
     drafting_make();
     assert_int_equal(config_member(&drafting.out.draft, 1)->role, CONFIG_CONTRIBUTOR);
     assert_false(drafting_votes(1));
     assert_int_equal(drafting_slots_of(0), SHARDMAP_SLOTS);
     drafting_seals(3, false); /* of three it goes on voting, and owns nothing */
-    drafting_request(1)->as.owner_choice = CONFIG_OWNER_DIALS;
+    drafting_request(1);
+    drafting_word(1)->owner_choice = CONFIG_OWNER_DIALS;
     drafting_make();
     assert_true(drafting_votes(1));
     assert_int_equal(drafting_slots_of(1), 0);
     drafting_seals(3, false); /* where the third is taken off the roster it may own again */
-    drafting_request(1)->as.owner_choice = CONFIG_OWNER_DIALS;
-    drafting_request(2)->revoked = true;
+    drafting_request(1);
+    drafting_word(1)->owner_choice = CONFIG_OWNER_DIALS;
+    drafting_order(ORDER_REVOKE, 2);
     drafting_make();
     assert_int_equal(drafting_slots_of(1), SHARDMAP_SLOTS / 2);
 }
@@ -328,11 +341,11 @@ static void who_is_lost_again_and_again_only_contributes_while_others_suffice(vo
         drafting_make();
         assert_int_equal(config_member(&drafting.out.draft, back->id)->role, CONFIG_CONTRIBUTOR);
         assert_int_equal(config_member(&drafting.out.draft, back->id)->losses, 3);
-        drafting.requests[0].as.losses = 2; /* one is forgotten */
+        drafting.requests[0].losses = 2; /* one is forgotten */
         drafting_make();
         assert_int_equal(config_member(&drafting.out.draft, back->id)->role, CONFIG_OWNER);
         assert_int_equal(config_member(&drafting.out.draft, back->id)->losses, 2);
-        drafting.requests[0].as.losses = 4; /* whoever says so: a configuration alone adds to them */
+        drafting.requests[0].losses = 4; /* whoever says so: a configuration alone adds to them */
         drafting_make();
         assert_int_equal(config_member(&drafting.out.draft, back->id)->losses, 3);
     }
@@ -362,9 +375,11 @@ static void where_nobody_wants_to_own_those_do_who_can(void **state)
     drafting_seals(1, false);
     for (uint32_t i = 0; i < 2; i++)
         configs_add(&drafting.last, CONFIG_CONTRIBUTOR);
-    drafting_request(0)->draining = true;
+    drafting_request(0);
+    drafting_word(0)->draining = true;
     for (uint32_t id = 1; id < 3; id++) {
-        drafting_request(id)->as.owner_choice = CONFIG_OWNER_NO;
+        drafting_request(id);
+        drafting_word(id)->owner_choice = CONFIG_OWNER_NO;
         drafting_holds(id, false, id == 1 ? 6 : 5);
     }
     drafting_make();
@@ -373,9 +388,11 @@ static void where_nobody_wants_to_own_those_do_who_can(void **state)
     assert_int_equal(config_member(&drafting.out.draft, 2)->role, CONFIG_CONTRIBUTOR); /* it lacks a version */
     drafting_seals(2, false);
     configs_add(&drafting.last, CONFIG_CONTRIBUTOR);
-    drafting_request(0)->draining = true;
+    drafting_request(0);
+    drafting_word(0)->draining = true;
     drafting_request(1);
-    drafting_request(2)->as.owner_choice = CONFIG_OWNER_NO;
+    drafting_request(2);
+    drafting_word(2)->owner_choice = CONFIG_OWNER_NO;
     drafting_holds(2, false, 6);
     drafting_make();
     assert_int_equal(drafting_slots_of(1), SHARDMAP_SLOTS);
@@ -393,9 +410,11 @@ static void where_nobody_wants_to_own_those_do_first_that_can_be_dialled(void **
         drafting_seals(1, false);
         for (uint32_t i = 0; i < 2; i++)
             configs_add(&drafting.last, CONFIG_CONTRIBUTOR);
-        drafting_request(0)->draining = true;
+        drafting_request(0);
+        drafting_word(0)->draining = true;
         for (uint32_t id = 1; id < 3; id++) {
-            drafting_request(id)->as.owner_choice = choices[k][id - 1];
+            drafting_request(id);
+            drafting_word(id)->owner_choice = choices[k][id - 1];
             drafting_holds(id, false, 6);
         }
         drafting_make();
@@ -407,9 +426,12 @@ static void where_nobody_wants_to_own_those_do_first_that_can_be_dialled(void **
     drafting_seals(1, false);
     for (uint32_t i = 0; i < 2; i++)
         configs_add(&drafting.last, CONFIG_CONTRIBUTOR);
-    drafting_request(0)->as.owner_choice = CONFIG_OWNER_DIALS;
-    drafting_request(1)->as.owner_choice = CONFIG_OWNER_NO;
-    drafting_request(2)->as.owner_choice = CONFIG_OWNER_NO_DIALS;
+    drafting_request(0);
+    drafting_word(0)->owner_choice = CONFIG_OWNER_DIALS;
+    drafting_request(1);
+    drafting_word(1)->owner_choice = CONFIG_OWNER_NO;
+    drafting_request(2);
+    drafting_word(2)->owner_choice = CONFIG_OWNER_NO_DIALS;
     for (uint32_t id = 1; id < 3; id++)
         drafting_holds(id, false, 6);
     drafting_make();
@@ -422,15 +444,70 @@ static void uplinks_move_few_slots(void **state)
     (void)state;
     drafting_seals(3, false);
     for (uint32_t i = 0; i < 3; i++)
-        drafting_request(i)->as.uplink = i == 0 ? 200 : 100;
+        drafting_word(i)->uplink = i == 0 ? 200 : 100;
     drafting_make();
     assert_int_equal(drafting_slots_of(0), 32);
     assert_int_equal(drafting_slots_of(1), 16);
-    config_deinit(&drafting.out.draft);
-    drafting.requests[0].revoked = drafting.requests[1].revoked = drafting.requests[2].revoked = true;
-    assert_fails(ERR_STATE, "at a time",
-                 next_config(drafting_base(), drafting.answers, drafting.answers_count, drafting.requests,
-                             drafting.change_requests_count, &drafting.out));
+}
+
+/* It votes on as long as that helps, and owns nothing; a newcomer that is one never does either. */
+static void who_is_a_contributor_by_order_owns_nothing(void **state)
+{
+    (void)state;
+    for (uint32_t voters = 3; voters <= 4; voters++) {
+        drafting_seals(voters, false);
+        drafting_request(1);
+        drafting_order(ORDER_CONTRIBUTOR, 1);
+        drafting_make();
+        assert_true(config_member(&drafting.out.draft, 1)->contributor);
+        assert_int_equal(drafting_slots_of(1), 0);
+        assert_int_equal(drafting_votes(1), voters == 3);
+    }
+    drafting_seals(3, false);
+    configs_add(&drafting.last, CONFIG_OBSERVER)->contributor = true;
+    drafting_request(3)->near = true;
+    drafting_holds(3, false, 6);
+    drafting_make();
+    assert_int_equal(config_member(&drafting.out.draft, 3)->role, CONFIG_CONTRIBUTOR);
+    drafting_order(ORDER_OWNER, 3);
+    drafting_make();
+    assert_int_equal(config_member(&drafting.out.draft, 3)->role, CONFIG_OWNER);
+    assert_true(drafting_votes(3));
+    drafting_seals(1, false); /* where nobody else is left it is not persuaded either */
+    configs_add(&drafting.last, CONFIG_CONTRIBUTOR)->contributor = true;
+    drafting_request(0);
+    drafting_word(0)->draining = true;
+    drafting_request(1)->near = true;
+    drafting_holds(1, false, 6);
+    drafting_make();
+    assert_int_equal(drafting_slots_of(1), 0);
+    assert_false(drafting_votes(1));
+}
+
+/* Of its members a configuration sends away a minority at a time, and never the last that keeps the bytes. */
+static void orders_send_away_a_minority_at_a_time(void **state)
+{
+    (void)state;
+    drafting_seals(5, false);
+    for (uint32_t id = 1; id < 5; id++)
+        drafting_order(id % 2 == 0 ? ORDER_EVICT : ORDER_REVOKE, id);
+    for (uint32_t id = 0; id < 5; id++)
+        drafting_request(id);
+    drafting_make();
+    assert_int_equal(drafting.out.draft.orders_count, 2);
+    assert_null(config_member(&drafting.out.draft, 1));
+    assert_int_equal(config_member(&drafting.out.draft, 2)->role, CONFIG_AWAY);
+    assert_int_equal(config_member(&drafting.out.draft, 3)->role, CONFIG_OWNER);
+    drafting_seals(2, true);
+    drafting_order(ORDER_REVOKE, 0); /* of two, one */
+    drafting_order(ORDER_REVOKE, 1);
+    drafting_make();
+    assert_int_equal(drafting.out.draft.orders_count, 1);
+    assert_null(config_member(&drafting.out.draft, 0));
+    drafting_seals(1, true);
+    drafting_order(ORDER_REVOKE, 0);
+    drafting_make();
+    assert_int_equal(drafting.out.draft.orders_count, 0);
 }
 
 /* Whether each of `expected` owns in the next configuration, and nobody else; all are heard and have caught up. The
@@ -444,7 +521,8 @@ static void assert_owners(uint32_t islands, uint32_t fast, uint32_t losses, cons
         config.members[i].losses = config.members[i].id == fast ? losses : 0;
     }
     for (uint32_t i = 0; i < islands; i++)
-        requests[islands - 1 - i] = (struct change_request){.as = config.members[i], .near = true, .caught_up = true};
+        requests[islands - 1 - i] = (struct change_request){
+            .id = config.members[i].id, .losses = config.members[i].losses, .near = true, .caught_up = true};
     assert_ok(assign_roles(&config, requests, islands));
     for (uint32_t i = 0; i < islands; i++) {
         const struct config_member *member = &config.members[i];
@@ -489,6 +567,8 @@ int main(void)
         cmocka_unit_test(where_nobody_wants_to_own_those_do_who_can),
         cmocka_unit_test(where_nobody_wants_to_own_those_do_first_that_can_be_dialled),
         cmocka_unit_test(uplinks_move_few_slots),
+        cmocka_unit_test(who_is_a_contributor_by_order_owns_nothing),
+        cmocka_unit_test(orders_send_away_a_minority_at_a_time),
         cmocka_unit_test(of_too_many_the_fast_and_old_own_and_nobody_keeps_a_place_that_it_may_not_have),
     };
     return cmocka_run_group_tests(tests, NULL, drafting_end);

@@ -8,6 +8,7 @@
 #include "common/digest.h"
 #include "common/mem.h"
 #include "net/config/config.h"
+#include "net/config/config_proof.h"
 #include "tests/lib/outofmem.h"
 #include "tests/lib/sample_configs.h"
 
@@ -24,6 +25,8 @@ static struct config of_many_kinds(void)
     configs_add(&config, CONFIG_CONTRIBUTOR);
     configs_add(&config, CONFIG_OBSERVER)->address[0] = '\0';
     configs_add(&config, CONFIG_DRAINING)->owner_choice = CONFIG_OWNER_NO;
+    config.members[6].draining = config.members[4].contributor = true;
+    config.members[6].word = 9;
     configs_add(&config, CONFIG_AWAY)->voter = true;
     config.members[7].losses = CONFIG_LOSSES_MAX;
     config.epoch = 7;
@@ -56,6 +59,8 @@ static void a_configuration_comes_back_as_it_was(void **state)
         assert_true(m->id == b->id && m->uplink == b->uplink && m->incarnation == b->incarnation);
         assert_true(m->role == b->role && m->owner_choice == b->owner_choice && m->voter == b->voter &&
                     m->losses == b->losses);
+        assert_true(m->word == b->word && m->draining == b->draining && m->contributor == b->contributor &&
+                    m->operates == b->operates);
         assert_string_equal(m->name, b->name);
         assert_string_equal(m->address, b->address);
         assert_memory_equal(m->key, b->key, sizeof m->key);
@@ -311,6 +316,11 @@ static void members_that_make_no_sense_are_refused(void **state)
     SENSELESS("role 7", m[4].role = CONFIG_ROLES);
     SENSELESS("owner choice 5", m[4].owner_choice = CONFIG_OWNER_CHOICES);
     SENSELESS("7 losses", m[4].losses = CONFIG_LOSSES_MAX + 1);
+    SENSELESS("drains without having said so", m[6].draining = false);
+    SENSELESS("a word of number 9223372036854775808", m[6].word = MEMBER_WORD_NUMBER_MAX);
+    SENSELESS("founder 4 is no operator", r.founder = 4);
+    SENSELESS("founder 99 is no operator", r.founder = 99);
+    SENSELESS("9223372036854775808 steps", r.steps = CONFIG_NUMBER_MAX);
     SENSELESS("does not vote", m[1].voter = false);
     SENSELESS("role 2 and votes", m[4].voter = true);
     SENSELESS("role 3 and votes", m[5].voter = true);
@@ -494,6 +504,20 @@ static enum err prove(const struct config *old, const struct config *next, const
     return config_proved(old, &old_digest, next, &next_digest, votes, count);
 }
 
+/* Whoever has voted for it. */
+static void what_no_order_says_no_votes_prove(void **state)
+{
+    (void)state;
+    struct config old = configs_first(3, false), next = configs_next(&old);
+    struct config_vote votes[3];
+    next.members[1].operates = true;
+    for (uint32_t i = 0; i < 3; i++)
+        votes[i] = configs_vote(i, &next, 6);
+    assert_fails(ERR_PROTO, "another power of m1 than orders give it", prove(&old, &next, votes, 3));
+    config_deinit(&old);
+    config_deinit(&next);
+}
+
 static void a_majority_of_the_voters_before_proves_a_configuration(void **state)
 {
     (void)state;
@@ -578,6 +602,7 @@ int main(void)
         cmocka_unit_test(a_carried_result_stays_until_its_version_is_complete),
         cmocka_unit_test(a_vote_is_for_one_configuration_in_one_ballot),
         cmocka_unit_test(a_majority_of_the_voters_before_proves_a_configuration),
+        cmocka_unit_test(what_no_order_says_no_votes_prove),
         cmocka_unit_test(every_path_without_memory_is_clean),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

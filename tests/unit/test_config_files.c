@@ -11,6 +11,7 @@
 #include "common/fsio.h"
 #include "common/mem.h"
 #include "daemon/membership/config_store.h"
+#include "net/config/config_proof.h"
 #include "tests/lib/outofmem.h"
 #include "tests/lib/overhear.h"
 #include "tests/lib/sample_configs.h"
@@ -27,7 +28,7 @@ static void make_configs(void)
     config_log_configs[0] = configs_first(MEMBERS, false);
     for (uint32_t e = 1; e < EPOCHS; e++) {
         config_log_configs[e] = configs_next(&config_log_configs[e - 1]);
-        config_log_configs[e].steps += e;
+        config_log_configs[e].members[1].incarnation += e;
     }
 }
 
@@ -84,7 +85,7 @@ static void assert_loads(uint64_t first, uint64_t last)
     for (uint64_t e = 0; e < EPOCHS; e++) {
         const struct config *config = config_log_at(config_log, e);
         assert_int_equal(config != NULL, e >= first && e <= last);
-        assert_true(config == NULL || config->steps == config_log_configs[e].steps);
+        assert_true(config == NULL || config->members[1].incarnation == config_log_configs[e].members[1].incarnation);
     }
     struct digest digest = configs_digest(&config_log_configs[last]);
     assert_true(digest_equal(config_log_last_digest(config_log), &digest));

@@ -11,6 +11,7 @@
 #include "common/mem.h"
 #include "daemon/founding.h"
 #include "daemon/membership/config_store.h"
+#include "net/config/config_proof.h"
 #include "tests/lib/begun.h"
 #include "tests/lib/overhear.h"
 
@@ -174,14 +175,14 @@ static void a_configuration_on_disk_rules(void **state)
     configure_three();
     assert_ok(open_as(&idents[A]));
     struct config config = next_config();
-    config.steps = 88;
+    config.members[B].incarnation = 88;
     keep(&config);
     config_deinit(&config);
     configure("uplink = 5Mbit\n");
     assert_ok(open_as(&idents[A]));
     assert_int_equal(configs.view.epoch, 1);
     assert_int_equal(configs.view.count, ISLANDS);
-    assert_int_equal(config_log_last(configs.config_log)->steps, 88);
+    assert_int_equal(config_log_last(configs.config_log)->members[B].incarnation, 88);
     assert_int_equal(configs.view.members[A].as.uplink, 1000000000);
 }
 

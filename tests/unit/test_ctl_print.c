@@ -221,11 +221,13 @@ static void of_the_epoch_it_says_who_votes_and_what_the_next_one_waits_for(void 
     assert_prints("advice     take a third\nadvice     modprobe tcp_bbr\ndegraded   no\n");
     print(ctl_print_status,
           "{\"epoch\":3,\"sealed_ms\":0,\"requested_ms\":900,\"waits\":\"the others\",\"degraded\":[]}");
-    assert_prints("           a requested change of members is not decided; it waits for the others\n");
-    print(ctl_print_status, "{\"epoch\":3,\"change_requests\":["
-                            "{\"kind\":\"revoke\",\"island\":\"oslo\",\"by\":\"paris\",\"for_ms\":12000}],"
-                            "\"degraded\":[]}");
-    assert_prints("           paris asks to revoke oslo, since 12 s\n");
+    assert_prints("           a change of members is not decided; it waits for the others\n");
+    print(ctl_print_status, "{\"epoch\":3,\"orders\":["
+                            "{\"number\":7,\"text\":\"revoke oslo\",\"by\":\"paris\",\"for_ms\":12000},"
+                            "{\"number\":2,\"text\":\"grant lima\",\"by\":\"rome\",\"for_ms\":0,"
+                            "\"approvals\":1,\"needed\":2}],\"degraded\":[]}");
+    assert_prints("           order 7 of paris waits: revoke oslo, since 12 s\n"
+                  "           order 2 of rome waits: grant lima, since 0 s; 1 of 2 voters agree\n");
 }
 
 static void a_witness_is_shown_as_one(void **state)

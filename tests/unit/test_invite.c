@@ -193,8 +193,8 @@ static void one_key_redeems_it_once_and_hears_the_same_again(void **state)
     uint8_t curve[IDENT_KEY_BYTES];
     bool again;
     invites = (struct invites){.count = 0};
-    assert_ok(invites_add(&invites, &in, "bert", "for b\033ert"));
-    assert_fails(ERR_STATE, "open already", invites_add(&invites, &in, "", ""));
+    assert_ok(invites_add(&invites, &in, INVITE_CONTRIBUTOR, "bert", "for b\033ert"));
+    assert_fails(ERR_STATE, "open already", invites_add(&invites, &in, INVITE_AUTO, "", ""));
     assert_string_equal(invites.rows[0].note, "for b?ert");
     assert_string_equal(invites.rows[0].island, "bert");
     invite_curve(&in, curve, NULL);
@@ -224,7 +224,7 @@ static void past_its_time_or_revoked_it_is_worth_nothing(void **state)
     for (uint8_t n = 0; n < 3; n++) {
         struct invite in = invitation(n);
         in.expiry_s = NOW + 10 * n;
-        assert_ok(invites_add(&invites, &in, "", "x"));
+        assert_ok(invites_add(&invites, &in, INVITE_AUTO, "", "x"));
     }
     struct invite in[3] = {invitation(0), invitation(1), invitation(2)};
     struct digest id[3] = {invite_id(&in[0]), invite_id(&in[1]), invite_id(&in[2])};
@@ -254,7 +254,7 @@ static void the_list_comes_back_from_its_file_or_is_refused(void **state)
         memset(note, 'n', sizeof note);
         note[n % 100] = '\0';
         bool again;
-        assert_ok(invites_add(&in, &invite, note, note));
+        assert_ok(invites_add(&in, &invite, (enum invite_as)(n % INVITE_AS), note, note));
         struct digest id = invite_id(&invite);
         if (n % 2 == 0)
             assert_ok(invites_redeem(&in, &id, bert.key, NOW, &again));
@@ -265,7 +265,7 @@ static void the_list_comes_back_from_its_file_or_is_refused(void **state)
         assert_memory_equal(&in, &out, sizeof in);
     }
     struct invite more = invitation(200);
-    assert_fails(ERR_STATE, "revoke some", invites_add(&in, &more, "", ""));
+    assert_fails(ERR_STATE, "revoke some", invites_add(&in, &more, INVITE_AUTO, "", ""));
     size_t count = invites_pack(&in, bytes);
     assert_int_equal(count, INVITES_BYTES_MAX);
     for (size_t i = 0; i < count; i += 7) {
@@ -280,12 +280,15 @@ static void the_list_comes_back_from_its_file_or_is_refused(void **state)
 
 /* ---- the messages ---- */
 
+static const uint8_t join_nonce[WIRE_NONCE_BYTES] = {7};
+
 static struct wire_join admission(void)
 {
-    struct wire_join join = {.invitation = {{8}}, .uplink = 5000, .owner_choice = 2, .witness = true};
+    struct wire_join join = {
+        .invitation = {{8}}, .witness = true, .word = {.number = 3, .uplink = 5000, .owner_choice = 2}};
     strcpy(join.name, "bert-1_x");
-    strcpy(join.address, "b.example.org:7600");
-    wire_join_sign(&bert, (const uint8_t[WIRE_NONCE_BYTES]){7}, &(struct digest){{6}}, &join);
+    strcpy(join.word.address, "b.example.org:7600");
+    wire_join_sign(&bert, join_nonce, &join);
     return join;
 }
 
@@ -293,31 +296,34 @@ static void what_a_guest_says_is_signed_for_one_run(void **state)
 {
     (void)state;
     uint8_t bytes[WIRE_JOIN_BYTES_MAX], nonce[WIRE_NONCE_BYTES] = {7};
-    struct digest run_id = {{6}};
     struct wire_join in = admission(), out;
     assert_ok(wire_join_unpack(bytes, wire_join_pack(&in, bytes), &out));
     assert_memory_equal(&in, &out, sizeof in);
-    assert_true(wire_join_signed(&out, nonce, &run_id));
+    assert_true(wire_join_signed(&out, nonce));
     for (int k = 0; k < 10; k++) {
         out = in;
         out.invitation.byte[31] ^= k == 0;
         out.name[0] = k == 1 ? 'c' : 'b';
         if (k == 2)
             memcpy(out.key, anna.key, sizeof out.key);
-        out.address[0] = k == 3 ? 'c' : 'b';
-        out.uplink += k == 4;
-        out.owner_choice -= k == 5;
+        out.word.address[0] = k == 3 ? 'c' : 'b';
+        out.word.uplink += k == 4;
+        out.word.owner_choice -= k == 5;
         out.witness ^= k == 6;
         nonce[15] ^= k == 7;
-        run_id.byte[0] ^= k == 8;
-        if (k == 9) { /* a letter of the name is one of the address now */
-            strcpy(out.name, "bert-1_");
-            strcpy(out.address, "xb.example.org:7600");
-        }
-        assert_false(wire_join_signed(&out, nonce, &run_id));
+        out.word.number += k == 8;
+        out.word.draining ^= k == 9;
+        assert_false(wire_join_signed(&out, nonce));
         nonce[15] ^= k == 7;
-        run_id.byte[0] ^= k == 8;
     }
+    /* Another word of the same island makes it another question. */
+    struct member_word word = in.word;
+    word.number = 4;
+    member_word_sign(&bert, nonce, &word);
+    assert_true(member_word_signed(bert.key, nonce, &word));
+    out = in;
+    out.word = word;
+    assert_false(wire_join_signed(&out, nonce));
 }
 
 static void what_is_no_admission_is_refused(void **state)
@@ -338,12 +344,17 @@ static void what_is_no_admission_is_refused(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct wire_join in = admission();
         strcpy(in.name, rows[i].name);
-        strcpy(in.address, rows[i].address);
-        in.uplink = rows[i].uplink;
-        in.owner_choice = rows[i].request;
+        strcpy(in.word.address, rows[i].address);
+        in.word.uplink = rows[i].uplink;
+        in.word.owner_choice = rows[i].request;
         assert_fails(ERR_PROTO, rows[i].says, wire_join_unpack(bytes, wire_join_pack(&in, bytes), &out));
     }
     struct wire_join in = admission();
+    in.word.number = 0;
+    assert_fails(ERR_PROTO, "number 0", wire_join_unpack(bytes, wire_join_pack(&in, bytes), &out));
+    in.word.number = MEMBER_WORD_NUMBER_MAX;
+    assert_fails(ERR_PROTO, "number 9223372036854775808", wire_join_unpack(bytes, wire_join_pack(&in, bytes), &out));
+    in = admission();
     memset(in.key, 0, sizeof in.key);
     assert_fails(ERR_PROTO, "a key that is none", wire_join_unpack(bytes, wire_join_pack(&in, bytes), &out));
     assert_fails(ERR_PROTO, "4097 bytes", wire_join_unpack(bytes, sizeof bytes, &out));

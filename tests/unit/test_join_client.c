@@ -40,7 +40,7 @@ static enum err judge(const struct link_guest *guest, struct wire_join *join)
     TRY(wire_join_unpack(guest->payload, guest->bytes, join));
     if (row == NULL || !digest_equal(&row->id, &join->invitation))
         return err_set(ERR_STATE, "that is not its invitation");
-    if (!wire_join_signed(join, nonce, &run_id))
+    if (!wire_join_signed(join, nonce))
         return err_set(ERR_STATE, "not signed");
     TRY(invites_redeem(&island.invites, &join->invitation, join->key, env_wall_ms() / 1000, &again));
     if (!again)
@@ -103,7 +103,7 @@ static struct invite open_island(unsigned deaf, bool admits)
     memset(invite.seed, 3, sizeof invite.seed);
     assert_ok(link_new(&conf, &island.link));
     snprintf(invite.addresses[0], sizeof invite.addresses[0], "127.0.0.1:%u", link_port(island.link));
-    assert_ok(invites_add(&island.invites, &invite, "", ""));
+    assert_ok(invites_add(&island.invites, &invite, INVITE_AUTO, "", ""));
     invite_curve(&invite, key, NULL);
     if (admits)
         assert_ok(link_admit(island.link, key, env_mono_ms() + 1000000));

@@ -14,6 +14,7 @@
 #include "common/mem.h"
 #include "daemon/membership/config_store.h"
 #include "daemon/membership/join_server.h"
+#include "net/config/config_proof.h"
 #include "net/membership/wire_paxos.h"
 #include "net/transport/join_client.h"
 #include "net/transport/socket.h"
@@ -29,10 +30,9 @@ static struct {
     struct link *link;
     struct join_server *join_server;
     char address[WIRE_ADDRESS_BYTES];
-    unsigned joined, requested; /* how often the voters were told */
-    struct config_member newcomer;
-    uint64_t change_request_number;
-    bool unwilling, minority, revoked;
+    unsigned joined; /* how often the voters were told */
+    struct wire_join newcomer;
+    bool contributor, unwilling, no_operator, revoked;
     bool mismatched; /* it was told that a newcomer speaks another version */
 } island;
 
@@ -56,20 +56,21 @@ static uint64_t wall_s(void)
     return env_wall_ms() / 1000;
 }
 
-static enum err join(void *user, const struct config_member *as)
+static enum err join(void *user, const struct wire_join *guest_says, bool contributor)
 {
     assert_ptr_equal(user, &island);
     if (island.unwilling)
         return err_set(ERR_STATE, "too many are being admitted");
     island.joined++;
-    island.newcomer = *as;
+    island.newcomer = *guest_says;
+    island.contributor = contributor;
     return ERR_OK;
 }
 
-static enum err decidable(void *user)
+static enum err may_invite(void *user)
 {
     (void)user;
-    return island.minority ? err_set(ERR_STATE, "nobody could decide it now") : ERR_OK;
+    return island.no_operator ? err_set(ERR_STATE, "this island is no operator") : ERR_OK;
 }
 
 static enum err is_open(void *user, bool begun)
@@ -77,16 +78,6 @@ static enum err is_open(void *user, bool begun)
     (void)user;
     (void)begun;
     return island.revoked ? err_set(ERR_STATE, "it was probably revoked itself") : ERR_OK;
-}
-
-static enum err request(void *user, uint32_t kind, uint32_t id, uint64_t number)
-{
-    (void)user;
-    (void)kind;
-    (void)id;
-    island.requested++;
-    island.change_request_number = number;
-    return ERR_OK;
 }
 
 static void add(struct config *config)
@@ -113,8 +104,7 @@ static void open_join_server(void)
                                     .config_log = island.config_log,
                                     .link = island.link,
                                     .join = join,
-                                    .request = request,
-                                    .decidable = decidable,
+                                    .may_invite = may_invite,
                                     .open = is_open,
                                     .user = &island};
     assert_ok(join_server_new(&conf, env_mono_ms(), wall_s(), &island.join_server));
@@ -276,9 +266,10 @@ static void a_guest_is_answered_when_a_configuration_has_it(void **state)
     send_guest(&invite, 1, "m1");
     pump_until_admitted(1);
     assert_string_equal(island.newcomer.name, "m1");
-    assert_string_equal(island.newcomer.address, "guest.example:7600");
-    assert_int_equal(island.newcomer.uplink, 5000000);
-    assert_int_equal(island.newcomer.role, CONFIG_OBSERVER);
+    assert_string_equal(island.newcomer.word.address, "guest.example:7600");
+    assert_int_equal(island.newcomer.word.uplink, 5000000);
+    assert_true(wire_join_signed(&island.newcomer, invite.nonce));
+    assert_false(island.newcomer.witness || island.contributor);
     pump(QUIET_MS);
     assert_false(guest.done);
     pump_until_admitted(2); /* the voters are told again, until a configuration says it */
@@ -392,7 +383,7 @@ static void a_run_has_one_witness(void **state)
     guest.witness = true;
     send_guest(&invite, 1, "m1");
     pump_until_admitted(1);
-    assert_int_equal(island.newcomer.role, CONFIG_WITNESS);
+    assert_int_equal(island.newcomer.witness ? CONFIG_WITNESS : CONFIG_OBSERVER, CONFIG_WITNESS);
     decide("m1");
     await_guest();
     assert_let_in(1);
@@ -462,12 +453,12 @@ static void who_did_not_sign_is_not_admitted(void **state)
 {
     (void)state;
     struct invite invite = invited();
-    struct wire_join join = {.invitation = invite_id(&invite), .name = "m1", .uplink = 1};
+    struct wire_join join = {.invitation = invite_id(&invite), .name = "m1", .word = {.number = 1, .uplink = 1}};
     uint8_t payload[WIRE_JOIN_BYTES_MAX];
     char reason[WIRE_REASON_BYTES];
     struct wire_header fields = {
         .version = WIRE_VERSION, .type = WIRE_JOIN, .run_tag = wire_run_tag(invite.nonce, &invite.run_id)};
-    wire_join_sign(configs_ident(1), invite.nonce, &invite.run_id, &join);
+    wire_join_sign(configs_ident(1), invite.nonce, &join);
     memcpy(join.key, configs_ident(2)->key, sizeof join.key);
     fields = say_as_guest(&invite, &fields, payload, wire_join_pack(&join, payload), reason);
     assert_int_equal(fields.type, WIRE_REFUSAL);
@@ -514,75 +505,53 @@ static void what_is_revoked_or_over_lets_nobody_in(void **state)
     assert_int_equal(island.joined, 0);
 }
 
-static void an_order_is_told_until_a_configuration_says_it(void **state)
+/* Where five own, or its inviter said so; not where that said otherwise. */
+static void by_default_one_of_many_contributes(void **state)
 {
     (void)state;
-    struct config next = configs_next(config_log_last(island.config_log));
-    configs_add(&next, CONFIG_CONTRIBUTOR);
-    add(&next);
-    join_server_begin(island.join_server);
-    uint64_t now_ms = env_mono_ms();
-    assert_fails(ERR_ARG, "an order of kind", join_server_order(island.join_server, WIRE_CHANGE_STEPS, 1, now_ms));
-    assert_ok(join_server_order(island.join_server, WIRE_CHANGE_EVICT, 1, now_ms));
-    assert_int_equal(island.requested, 1);
-    assert_int_equal(island.change_request_number, 1); /* the epoch in which it is asked */
-    join_server_tick(island.join_server, now_ms + 1000, wall_s());
-    assert_int_equal(island.requested, 2);
-    next = configs_next(config_log_last(island.config_log)); /* which says something else */
-    add(&next);
-    join_server_begin(island.join_server);
-    join_server_tick(island.join_server, now_ms + 2000, wall_s());
-    assert_int_equal(island.requested, 3);
-    assert_int_equal(island.change_request_number, 2);
-    next = configs_next(config_log_last(island.config_log));
-    next.members[1].role = CONFIG_AWAY;
-    add(&next);
-    join_server_begin(island.join_server);
-    join_server_tick(island.join_server, now_ms + 3000, wall_s());
-    assert_int_equal(island.requested, 3);
+    static const struct {
+        uint32_t more_owners;
+        enum invite_as as;
+        bool contributor;
+    } rows[] = {
+        {3, INVITE_AUTO, false}, {0, INVITE_CONTRIBUTOR, true}, {1, INVITE_AUTO, true}, {0, INVITE_OWNER, false}};
+    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+        struct config next = configs_next(config_log_last(island.config_log));
+        for (uint32_t i = 0; i < rows[k].more_owners; i++)
+            configs_add(&next, CONFIG_OWNER);
+        add(&next);
+        join_server_begin(island.join_server);
+        struct join_server_ask ask = {
+            .addresses_count = 1, .seconds = DAY_S, .island = "", .note = "", .as = rows[k].as};
+        char text[INVITE_TEXT_BYTES], name[8];
+        struct digest id;
+        struct invite invite;
+        snprintf(ask.addresses[0], sizeof ask.addresses[0], "%s", island.address);
+        assert_ok(join_server_invite(island.join_server, &ask, env_mono_ms(), wall_s(), text, &id));
+        assert_ok(invite_parse(text, &invite));
+        uint32_t told = island.joined;
+        snprintf(name, sizeof name, "g%zu", k);
+        send_guest(&invite, (uint32_t)(20 + k), name);
+        pump_until_admitted(told + 1);
+        assert_int_equal(island.contributor, rows[k].contributor);
+        decide(name);
+        await_guest();
+        assert_int_equal(guest.err, ERR_OK);
+        wire_joined_deinit(&guest.joined);
+    }
 }
 
-/* Member 1, of which an eviction is asked at `now_ms`. */
-static void ask_about_another(uint64_t now_ms)
-{
-    struct config next = configs_next(config_log_last(island.config_log));
-    configs_add(&next, CONFIG_CONTRIBUTOR);
-    add(&next);
-    join_server_begin(island.join_server);
-    assert_ok(join_server_order(island.join_server, WIRE_CHANGE_REVOKE, 1, now_ms));
-    assert_int_equal(island.requested, 1);
-    assert_int_equal(island.change_request_number, 1); /* the epoch in which it is asked */
-}
-
-static void an_order_ends_after_ten_minutes(void **state)
+static void only_operators_invite(void **state)
 {
     (void)state;
-    uint64_t now_ms = env_mono_ms(), minute_ms = 60000;
-    ask_about_another(now_ms);
-    join_server_tick(island.join_server, now_ms + 9 * minute_ms, wall_s());
-    assert_int_equal(island.requested, 2);
-    join_server_tick(island.join_server, now_ms + 10 * minute_ms + 1, wall_s());
-    join_server_tick(island.join_server, now_ms + 10 * minute_ms + 2001, wall_s());
-    assert_int_equal(island.requested, 2);
-}
-
-static void what_a_minority_asks_is_not_done_later(void **state)
-{
-    (void)state;
-    uint64_t now_ms = env_mono_ms();
-    ask_about_another(now_ms);
-    island.minority = true;
-    join_server_tick(island.join_server, now_ms + 1000, wall_s());
-    assert_int_equal(island.requested, 1);
-    assert_fails(ERR_STATE, "nobody could decide it now",
-                 join_server_order(island.join_server, WIRE_CHANGE_EVICT, 1, now_ms));
-    island.minority = false; /* the line is back */
-    join_server_tick(island.join_server, now_ms + 2000, wall_s());
-    struct config next = configs_next(config_log_last(island.config_log));
-    add(&next);
-    join_server_begin(island.join_server);
-    join_server_tick(island.join_server, now_ms + 4000, wall_s());
-    assert_int_equal(island.requested, 1);
+    struct join_server_ask ask = {.addresses_count = 1, .seconds = DAY_S, .island = "", .note = ""};
+    char text[INVITE_TEXT_BYTES];
+    struct digest id;
+    snprintf(ask.addresses[0], sizeof ask.addresses[0], "%s", island.address);
+    island.no_operator = true;
+    assert_fails(ERR_STATE, "this island is no operator",
+                 join_server_invite(island.join_server, &ask, env_mono_ms(), wall_s(), text, &id));
+    assert_int_equal(join_server_invites(island.join_server)->count, 0);
 }
 
 static void the_token_of_a_revoked_island_is_told_as_such(void **state)
@@ -639,9 +608,8 @@ int main(void)
         CASE(who_did_not_sign_is_not_admitted),
         CASE(a_newcomer_of_another_version_is_told_so_at_once),
         CASE(what_is_revoked_or_over_lets_nobody_in),
-        CASE(an_order_is_told_until_a_configuration_says_it),
-        CASE(an_order_ends_after_ten_minutes),
-        CASE(what_a_minority_asks_is_not_done_later),
+        CASE(only_operators_invite),
+        CASE(by_default_one_of_many_contributes),
         CASE(the_token_of_a_revoked_island_is_told_as_such),
         CASE(a_guest_that_has_gone_is_put_forward_no_more),
         CASE(a_damaged_list_is_put_aside),

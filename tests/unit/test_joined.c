@@ -7,6 +7,7 @@
 
 #include "common/digest.h"
 #include "daemon/founding.h"
+#include "net/config/config_proof.h"
 #include "tests/lib/begun.h"
 
 enum { ISLANDS = 2 };

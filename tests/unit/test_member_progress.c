@@ -9,7 +9,7 @@
 #include "common/mem.h"
 #include "net/membership/member_progress.h"
 #include "net/membership/change_requests.h"
-#include "net/membership/wire_paxos.h"
+#include "net/membership/order_pool.h"
 #include "tests/lib/sample_configs.h"
 
 enum { A, B, C, ISLANDS };
@@ -18,6 +18,7 @@ static struct config_log *config_log;
 static struct view view;
 static struct member_progress progress;
 static struct change_requests requests;
+static struct order_pool *orders;
 static struct voting_disk disk;
 static uint64_t now_ms;
 
@@ -40,6 +41,7 @@ static void begin_by(struct config config)
     assert_ok(view_init(NULL, 0, &view));
     assert_ok(member_progress_init(&view, config_log, &disk, &progress));
     memset(&requests, 0, sizeof requests);
+    assert_ok(order_pool_new(&orders));
     take_config(config);
     assert_int_equal(view.self, A);
     for (uint32_t i = B; i < config.members_count; i++)
@@ -54,6 +56,7 @@ static void begin(void)
 static void end(void)
 {
     member_progress_deinit(&progress);
+    order_pool_free(orders);
     view_free(&view);
     config_log_free(config_log);
 }
@@ -75,13 +78,32 @@ static void is_away(uint32_t i)
     take_config(next);
 }
 
+/* By an order, of which nothing but the kind is looked at here. */
+static void is_put_out(uint32_t i)
+{
+    struct config next = configs_next(config_log_last(config_log));
+    next.members[i].role = CONFIG_AWAY;
+    if (next.orders == NULL)
+        assert_ok(mem_new(1, sizeof *next.orders, "orders", &next.orders));
+    next.orders[0] = (struct order){.kind = ORDER_EVICT, .subject = next.members[i].id, .number = 1};
+    next.orders_count = 1;
+    take_config(next);
+}
+
+static void gather(struct change_request **all, uint32_t *count)
+{
+    static struct wanted_changes wanted;
+    change_requests_wanted(&progress, orders, false, &wanted);
+    assert_ok(change_requests_gather(&requests, &progress, &wanted, all, count));
+}
+
 static void who_was_put_out_stays_out_while_its_trainer_stands(void **state)
 {
     (void)state;
     for (uint32_t i = A; i < ISLANDS; i++) {
         begin();
         trains(i, 7);
-        is_away(i);
+        is_put_out(i);
         for (uint32_t k = A; k < ISLANDS; k++)
             assert_int_equal(member_progress_kept_out(&progress, k), k == i);
         now_ms += 1000;
@@ -104,7 +126,7 @@ static void who_is_in_again_is_not_put_out_for_what_was(void **state)
     for (uint32_t i = A; i < ISLANDS; i++) {
         begin();
         trains(i, 7);
-        is_away(i);
+        is_put_out(i);
         assert_true(member_progress_kept_out(&progress, i));
         struct config next = configs_next(config_log_last(config_log));
         next.members[i].role = CONFIG_OWNER;
@@ -129,8 +151,8 @@ static void who_is_back_catches_up_unless_somebody_wishes_otherwise(void **state
     assert_false(change_requests_catches_up(&requests, &progress, B));
     progress.seat[B].up = true;
     struct seat *seat = &progress.seat[B];
-    bool *const against[] = {&seat->broke_word,    &seat->evict, &seat->out.requested,
-                             &seat->off.requested, &seat->drain, &seat->disk_fails};
+    seat->said = true;
+    bool *const against[] = {&seat->broke_word, &seat->word.draining, &seat->disk_fails};
     for (size_t k = 0; k < sizeof against / sizeof against[0]; k++) {
         *against[k] = true;
         assert_false(change_requests_catches_up(&requests, &progress, B));
@@ -156,56 +178,30 @@ static void who_is_alone_does_not_take_itself_for_back(void **state)
     end();
 }
 
-static bool revocation_asked(uint32_t i)
-{
-    return progress.seat[i].off.requested;
-}
-
 static void tick(uint64_t ms)
 {
     now_ms += ms;
     progress.now_ms = now_ms;
-    change_requests_tick(&requests, &progress);
 }
 
-static void what_nobody_asks_for_any_more_is_forgotten(void **state)
+/* It hangs, say, so that nobody hears it, and its away time is not over. */
+static void whom_an_order_puts_out_goes_though_nobody_hears_it(void **state)
 {
     (void)state;
     begin();
-    uint32_t b = view.members[B].as.id, c = view.members[C].as.id;
-    uint64_t epoch = view.epoch;
-    struct config_member newcomer = {.name = "new", .role = CONFIG_OBSERVER, .key = {7}};
-    tick(0);
-    assert_ok(change_requests_add(&requests, &progress, b, WIRE_CHANGE_REVOKE, c, epoch + 1)); /* of another epoch */
-    assert_false(revocation_asked(C));
-    assert_ok(change_requests_add(&requests, &progress, b, WIRE_CHANGE_REVOKE, c, epoch));
-    assert_ok(change_requests_admit(&requests, &progress, config_log_last(config_log), &newcomer));
-    for (int k = 0; k < 20; k++) {
-        tick(1000);
-        assert_ok(change_requests_add(&requests, &progress, b, WIRE_CHANGE_REVOKE, c, epoch));
-        assert_true(revocation_asked(C));
-    }
-    assert_int_equal(progress.seat[C].off.since_ms, 1000);
-    assert_int_equal(requests.admit_count, 0);
-    tick(CHANGE_REQUESTS_TOLD_MS);
-    assert_true(revocation_asked(C));
-    tick(1);
-    assert_false(revocation_asked(C));
-    end();
-}
-
-/* Whoever asked has to ask again, and does not where it was cut off meanwhile. */
-static void what_was_asked_ends_with_its_epoch(void **state)
-{
-    (void)state;
-    begin();
-    uint32_t b = view.members[B].as.id, c = view.members[C].as.id;
-    assert_ok(change_requests_add(&requests, &progress, b, WIRE_CHANGE_REVOKE, c, view.epoch));
-    assert_ok(change_requests_add(&requests, &progress, b, WIRE_CHANGE_STEPS, 0, 77));
-    assert_true(revocation_asked(C));
-    take_config(configs_next(config_log_last(config_log)));
-    assert_false(revocation_asked(C));
-    assert_int_equal(requests.steps, 0);
+    struct order what = {.kind = ORDER_EVICT, .subject = view.members[C].as.id};
+    struct change_request *all;
+    uint32_t count;
+    progress.seat[C].up = false;
+    gather(&all, &count);
+    assert_int_equal(count, ISLANDS - 1); /* of c nothing is known */
+    mem_free(all);
+    assert_ok(order_pool_give(orders, configs_ident(A), config_log_last(config_log), view.members[A].as.id, &what,
+                              now_ms, NULL));
+    gather(&all, &count);
+    assert_int_equal(count, ISLANDS);
+    assert_true(all[C].unheard);
+    mem_free(all);
     end();
 }
 
@@ -214,17 +210,15 @@ static void who_was_evicted_while_it_drained_comes_back_when_it_resumes(void **s
 {
     (void)state;
     begin();
-    progress.seat[B].drain = true;
-    assert_ok(change_requests_add(&requests, &progress, view.members[A].as.id, WIRE_CHANGE_EVICT, view.members[B].as.id,
-                                  view.epoch));
-    is_away(B);
+    progress.seat[B].said = true;
+    progress.seat[B].word.draining = true;
+    is_put_out(B);
     trains(B, 1);
     tick(6000);
     trains(B, 2); /* it does not hang */
     assert_false(member_progress_kept_out(&progress, B));
-    assert_true(progress.seat[B].evict);
-    progress.seat[B].drain = false;
-    tick(1);
+    assert_false(change_requests_catches_up(&requests, &progress, B));
+    progress.seat[B].word.draining = false;
     assert_true(change_requests_catches_up(&requests, &progress, B));
     end();
 }
@@ -273,8 +267,10 @@ static void whose_disk_is_in_doubt_was_not_put_out(void **state)
             else
                 member_progress_heard(&progress, i, &beat, now_ms);
             member_progress_said(&progress, &beat, now_ms);
-            progress.seat[i].out.requested = asked != 0;
-            is_away(i);
+            if (asked != 0)
+                is_put_out(i);
+            else
+                is_away(i);
             assert_int_equal(member_progress_kept_out(&progress, i), asked != 0);
             end();
         }
@@ -351,7 +347,7 @@ static void whose_disk_keeps_nothing_is_as_good_as_lost(void **state)
                 member_progress_heard(&progress, i, &beat, now_ms);
             assert_int_equal(member_progress_voters_heard(&progress), ISLANDS);
             assert_int_equal(member_progress_voters_able(&progress), ISLANDS - fails);
-            assert_ok(change_requests_gather(&requests, &progress, false, &all, &count));
+            gather(&all, &count);
             assert_int_equal(count, ISLANDS);
             for (uint32_t k = A; k < ISLANDS; k++)
                 assert_int_equal(all[k].silent, k == i && fails != 0);
@@ -367,8 +363,8 @@ static uint64_t to_be_named(void)
 {
     struct change_request *all;
     uint32_t count;
-    assert_ok(change_requests_gather(&requests, &progress, false, &all, &count));
-    uint64_t incarnation = all[B].as.incarnation;
+    gather(&all, &count);
+    uint64_t incarnation = all[B].incarnation;
     mem_free(all);
     return incarnation;
 }
@@ -565,12 +561,11 @@ int main(void)
         cmocka_unit_test(who_is_in_again_is_not_put_out_for_what_was),
         cmocka_unit_test(who_is_back_catches_up_unless_somebody_wishes_otherwise),
         cmocka_unit_test(who_is_alone_does_not_take_itself_for_back),
+        cmocka_unit_test(whom_an_order_puts_out_goes_though_nobody_hears_it),
         cmocka_unit_test(who_was_evicted_while_it_drained_comes_back_when_it_resumes),
         cmocka_unit_test(who_was_lost_comes_back_at_once),
         cmocka_unit_test(who_was_lost_unseen_comes_back_at_once),
         cmocka_unit_test(whose_disk_is_in_doubt_was_not_put_out),
-        cmocka_unit_test(what_nobody_asks_for_any_more_is_forgotten),
-        cmocka_unit_test(what_was_asked_ends_with_its_epoch),
         cmocka_unit_test(an_owner_stands_back_when_it_has_lasted),
         cmocka_unit_test(nobody_stands_back_for_one_that_is_just_lost),
         cmocka_unit_test(whose_disk_keeps_nothing_is_as_good_as_lost),

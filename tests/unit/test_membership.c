@@ -14,6 +14,8 @@
 #include "common/mem.h"
 #include "daemon/membership/config_store.h"
 #include "daemon/membership/membership_host.h"
+#include "net/config/config_orders.h"
+#include "net/config/config_proof.h"
 #include "tests/lib/isle.h"
 #include "tests/lib/played.h"
 #include "tests/lib/sitting.h"
@@ -50,7 +52,7 @@ static void a_configuration_without_a_majoritys_votes_is_passed_over(void **stat
     sitting_begin_played("membership-forged");
     assert_ok(ident_generate(&other));
     struct config config = isle_next_config(sitting_isle[A]);
-    config.steps++;
+    config.members[B].losses++;
     send_decided(&config, &sitting_run->idents[B], &sitting_run->idents[C], 0);
     send_decided(&config, &sitting_run->idents[B], &sitting_run->idents[C], 1);
     send_decided(&config, &sitting_run->idents[B], &other, 2);
@@ -62,7 +64,7 @@ static void a_configuration_without_a_majoritys_votes_is_passed_over(void **stat
     config.epoch--;
     send_decided(&config, &sitting_run->idents[B], &sitting_run->idents[C], 2);
     assert_int_equal(sitting_epoch(A), 1);
-    assert_int_equal(config_log_last(sitting_isle[A]->configs.config_log)->steps, config.steps);
+    assert_int_equal(config_log_last(sitting_isle[A]->configs.config_log)->members[B].losses, 1);
     /* It is kept: who starts again knows it. */
     sitting_close(A);
     sitting_open(A, 0);
@@ -79,8 +81,10 @@ static void who_is_off_the_roster_is_told_before_it_is_taken(void **state)
     static const uint32_t owners[] = {A, B};
     sitting_begin_played("membership-farewell");
     struct config config = isle_next_config(sitting_isle[A]);
+    struct order order = {.kind = ORDER_REVOKE, .signer = A, .subject = C, .number = 1};
+    order_sign(&sitting_run->idents[A], config.nonce, &order);
+    assert_ok(config_order_apply(config_log_last(sitting_isle[A]->configs.config_log), &config, &order));
     isle_set_owners(&config, owners, 2, CONFIG_OWNER);
-    config.members_count = 2;
     send_decided(&config, &sitting_run->idents[B], &sitting_run->idents[C], 2);
     isle_wait(played_heard_epoch(sitting_played[C], &told));
     assert_int_equal(told.type, WIRE_DECIDED);
@@ -248,37 +252,44 @@ static void a_seal_names_what_was_held_and_nothing_is_acknowledged_after_it(void
     sitting_end();
 }
 
-/* ---- change requests ---- */
+/* ---- orders and words ---- */
 
 /* As its hello says to all. */
 static void c_drains(void)
 {
-    const struct membership_said said = {.address = sitting_member(A, C)->as.address, .draining = true};
+    struct member_word word = *membership_own_word(sitting_isle[C]->membership);
+    word.draining = true;
+    membership_say(sitting_isle[C]->membership, &word);
     for (uint32_t i = 0; i < ISLANDS; i++)
-        membership_said(sitting_isle[i]->membership, C, &said);
+        if (i != C)
+            assert_ok(
+                membership_word(sitting_isle[i]->membership, C, membership_own_word(sitting_isle[C]->membership)));
 }
 
-static void what_one_island_asks_for_all_decide(void **state)
+static void what_one_island_orders_all_carry_out(void **state)
 {
     (void)state;
-    sitting_begin_all("membership-request");
+    uint64_t number;
+    sitting_begin_all("membership-order");
     sitting_meet();
     struct membership *membership = sitting_isle[B]->membership;
-    assert_fails(ERR_NOTFOUND, "no island of id 99", membership_change_request(membership, WIRE_CHANGE_EVICT, 99, 0));
-    assert_fails(ERR_ARG, "a change request of kind 4", membership_change_request(membership, WIRE_CHANGE_ADMIT, C, 0));
-    assert_ok(membership_change_request(membership, WIRE_CHANGE_EVICT, C,
-                                        7)); /* said of another epoch: it may have come back since */
-    sitting_pass(3000);
-    assert_int_equal(sitting_epoch(A), 0);
-    assert_ok(membership_change_request(membership, WIRE_CHANGE_EVICT, C, 0));
+    assert_fails(ERR_STATE, "id 99 is not on the roster", membership_order(membership, ORDER_EVICT, 99, 0, NULL));
+    assert_fails(ERR_PROTO, "of unknown kind 77", membership_order(membership, 77, 0, 0, NULL));
+    assert_ok(membership_order(membership, ORDER_EVICT, C, 0, &number));
+    assert_int_equal(number, 1);
     sitting_pass_until_epoch(A, 1);
     assert_int_equal(sitting_member(A, C)->as.role, CONFIG_AWAY);
+    const struct config *config = config_log_last(sitting_isle[A]->configs.config_log);
+    assert_int_equal(config->orders_count, 1);
+    assert_int_equal(config->orders[0].signer, B);
     sitting_pass_until_epoch(A, 2); /* it is well, and comes back by itself */
     assert_int_equal(sitting_member(A, C)->as.role, CONFIG_OWNER);
     c_drains();
     sitting_pass_until_epoch(A, 3);
     assert_int_equal(sitting_member(A, C)->as.role, CONFIG_DRAINING);
-    assert_ok(membership_change_request(membership, WIRE_CHANGE_STEPS, 0, 4321));
+    assert_true(sitting_member(A, C)->as.draining);
+    assert_ok(membership_order(membership, ORDER_STEPS, 0, 4321, &number));
+    assert_int_equal(number, 2);
     sitting_pass_until_epoch(A, 4);
     assert_int_equal(config_log_last(sitting_isle[A]->configs.config_log)->steps, 4321);
     sitting_pass(SITTING_LONG_MS);
@@ -286,8 +297,27 @@ static void what_one_island_asks_for_all_decide(void **state)
     sitting_end();
 }
 
-/* Its disk is full, say: nobody can be shown the evidence, so that c comes back as one that was merely evicted. */
-static void of_who_broke_its_word_an_eviction_is_requested_though_no_evidence_was_kept(void **state)
+/* Nobody can say it for a member: who tries is told so, and what the member said stands. */
+static void a_word_is_its_speaker_s(void **state)
+{
+    (void)state;
+    sitting_begin_all("membership-word");
+    sitting_meet();
+    struct membership *membership = sitting_isle[A]->membership;
+    struct member_word word = *membership_own_word(sitting_isle[C]->membership);
+    word.draining = true;
+    assert_fails(ERR_PROTO, "a word of island c that it did not sign", membership_word(membership, C, &word));
+    member_word_sign(&sitting_run->idents[B], config_log_last(sitting_isle[A]->configs.config_log)->nonce, &word);
+    assert_fails(ERR_PROTO, "that it did not sign", membership_word(membership, C, &word));
+    word.uplink = 0;
+    assert_fails(ERR_PROTO, "an uplink of 0", membership_word(membership, C, &word));
+    sitting_pass(SITTING_LONG_MS);
+    assert_int_equal(sitting_epoch(A), 0);
+    sitting_end();
+}
+
+/* Its disk is full, say: nobody can be shown the evidence, and yet b, which has seen it, goes on without c. */
+static void who_broke_its_word_is_put_out_though_no_evidence_was_kept(void **state)
 {
     (void)state;
     sitting_begin_all("membership-evidence-lost");
@@ -295,8 +325,7 @@ static void of_who_broke_its_word_an_eviction_is_requested_though_no_evidence_wa
     membership_equivocation(sitting_isle[B]->membership, C, 0, 1);
     sitting_pass_until_epoch(A, 1);
     assert_int_equal(sitting_member(A, C)->as.role, CONFIG_AWAY);
-    sitting_pass_until_epoch(A, 2);
-    assert_int_equal(sitting_member(A, C)->as.role, CONFIG_OWNER);
+    assert_true(membership_broke_word(sitting_isle[B]->membership, C));
     sitting_end();
 }
 
@@ -325,13 +354,13 @@ static void what_is_decided_and_cannot_be_kept_is_told_until_it_can(void **state
     sitting_end();
 }
 
-static struct config_member newcomer(const char *name, struct ident *ident)
+static struct wire_join newcomer(const char *name, struct ident *ident)
 {
-    struct config_member as = {.uplink = 1000000, .role = CONFIG_OBSERVER};
+    struct wire_join join = {.word = {.number = 1, .uplink = 1000000}};
     assert_ok(ident_generate(ident));
-    snprintf(as.name, sizeof as.name, "%s", name);
-    memcpy(as.key, ident->key, sizeof as.key);
-    return as;
+    snprintf(join.name, sizeof join.name, "%s", name);
+    wire_join_sign(ident, config_log_last(sitting_isle[A]->configs.config_log)->nonce, &join);
+    return join;
 }
 
 static void who_is_admitted_is_on_the_roster_once(void **state)
@@ -341,23 +370,25 @@ static void who_is_admitted_is_on_the_roster_once(void **state)
     sitting_begin_all("membership-admit");
     sitting_meet();
     struct membership *membership = sitting_isle[A]->membership;
-    struct config_member as = newcomer("delta", &ident), same = newcomer("delta", &other),
-                         taken = newcomer("b", &other);
-    assert_ok(membership_admit(membership, &as));
-    assert_ok(membership_admit(membership, &as));
-    assert_fails(ERR_STATE, "delta is being admitted already", membership_admit(membership, &same));
-    assert_fails(ERR_STATE, "an island called b is on the roster", membership_admit(membership, &taken));
+    struct wire_join join = newcomer("delta", &ident), same = newcomer("delta", &other), taken = newcomer("b", &other),
+                     unsigned_one = newcomer("epsilon", &other);
+    unsigned_one.name[0] = 'E';
+    assert_ok(membership_admit(membership, &join, true));
+    assert_ok(membership_admit(membership, &join, true)); /* the same, once more */
+    assert_fails(ERR_STATE, "an island called b is on the roster", membership_admit(membership, &taken, false));
+    assert_fails(ERR_STATE, "did not sign", membership_admit(membership, &unsigned_one, false));
     snprintf(taken.name, sizeof taken.name, "beta");
-    memcpy(taken.key, sitting_run->idents[B].key, sizeof taken.key);
-    assert_fails(ERR_STATE, "that key is on the roster already, as island b", membership_admit(membership, &taken));
+    wire_join_sign(&sitting_run->idents[B], config_log_last(sitting_isle[A]->configs.config_log)->nonce, &taken);
+    assert_fails(ERR_STATE, "that key is on the roster already, as island b",
+                 membership_admit(membership, &taken, false));
     sitting_pass_until_epoch(B, 1);
     const struct config *config = config_log_last(sitting_isle[B]->configs.config_log);
     assert_int_equal(config->members_count, 4);
     assert_int_equal(config->members[3].id, 3);
     assert_string_equal(config->members[3].name, "delta");
-    assert_false(config->members[3].voter);       /* it holds nothing yet */
-    assert_ok(membership_admit(membership, &as)); /* said once more: it is there */
-    assert_fails(ERR_STATE, "an island called delta is on the roster", membership_admit(membership, &same));
+    assert_true(config->members[3].contributor);
+    assert_false(config->members[3].voter); /* it holds nothing yet */
+    assert_fails(ERR_STATE, "an island called delta is on the roster", membership_admit(membership, &same, false));
     sitting_pass(SITTING_LONG_MS);
     assert_int_equal(sitting_epoch(B), 1);
     sitting_end();
@@ -523,8 +554,9 @@ int main(void)
         cmocka_unit_test(old_configurations_are_put_together),
         cmocka_unit_test(a_disk_that_takes_its_time_holds_back_the_vote_and_nothing_else),
         cmocka_unit_test(a_seal_names_what_was_held_and_nothing_is_acknowledged_after_it),
-        cmocka_unit_test(what_one_island_asks_for_all_decide),
-        cmocka_unit_test(of_who_broke_its_word_an_eviction_is_requested_though_no_evidence_was_kept),
+        cmocka_unit_test(what_one_island_orders_all_carry_out),
+        cmocka_unit_test(a_word_is_its_speaker_s),
+        cmocka_unit_test(who_broke_its_word_is_put_out_though_no_evidence_was_kept),
         cmocka_unit_test(what_is_decided_and_cannot_be_kept_is_told_until_it_can),
         cmocka_unit_test(who_is_admitted_is_on_the_roster_once),
         cmocka_unit_test(of_two_disks_of_one_key_the_one_that_is_named_votes),

@@ -235,7 +235,8 @@ static void what_the_only_voter_left_says_another_one_holds(void **state)
     drafting_start(3, false);
     drafting_holds(0, true, 6);
     drafting_holds(1, true, 7);
-    drafting_request(0)->draining = true;
+    drafting_request(0);
+    drafting_word(0)->draining = true;
     drafting_request(2)->silent = true;
     for (int overdue = 0; overdue < 2; overdue++) { /* without it there are too few seals, however long it takes */
         drafting.overdue = overdue != 0;
@@ -252,7 +253,8 @@ static void what_the_only_voter_left_says_another_one_holds(void **state)
     drafting_holds(0, true, 6);
     drafting_holds(1, true, 7);
     drafting_holds(2, true, 0);
-    drafting_request(0)->draining = true;
+    drafting_request(0);
+    drafting_word(0)->draining = true;
     drafting_make();
     assert_true(drafting_votes(1) && !drafting_votes(0));
     assert_false(drafting_safe());
@@ -265,7 +267,8 @@ static void what_the_only_voter_left_says_another_one_holds(void **state)
     drafting_with(0, 3, "")->shards = drafting.last.carried[0].shards;
     drafting.results[2][0][0].id.digest = drafting.last.carried[0].id.digest;
     drafting.rows[0][1].version = drafting.rows[2][1].version = 6;
-    drafting_request(0)->draining = true;
+    drafting_request(0);
+    drafting_word(0)->draining = true;
     drafting_make();
     assert_int_equal(drafting.out.draft.carried_count, 1);
     assert_false(drafting_safe());
@@ -334,6 +337,17 @@ static void a_witness_is_no_copy(void **state)
     assert_true(drafting_safe());
 }
 
+/* All that may stand in the config log; a voter looks at what orders and words say, too. */
+static void what_no_order_says_is_not_accepted(void **state)
+{
+    (void)state;
+    drafting_seals(3, false);
+    drafting_make();
+    assert_ok(next_config_follows(drafting_base(), &drafting.out.draft));
+    drafting.out.draft.steps++;
+    assert_fails(ERR_PROTO, "no order or word says", next_config_follows(drafting_base(), &drafting.out.draft));
+}
+
 static enum err compose_once(void *context)
 {
     struct next_config_out once;
@@ -369,6 +383,7 @@ int main(void)
         cmocka_unit_test(what_is_kept_for_a_draft_is_a_copy),
         cmocka_unit_test(no_start_is_composed_from_what_is_kept),
         cmocka_unit_test(a_witness_is_no_copy),
+        cmocka_unit_test(what_no_order_says_is_not_accepted),
         cmocka_unit_test(every_path_without_memory_is_clean),
     };
     return cmocka_run_group_tests(tests, NULL, drafting_end);

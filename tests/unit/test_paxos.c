@@ -58,7 +58,7 @@ static const struct paxos_action *did(enum paxos_action_type type)
 }
 
 /* A PROMISE that is no seal. */
-enum { HOLDINGS = WIRE_CHANGE_REQUEST + 1 };
+enum { HOLDINGS = WIRE_EVIDENCE + 1 };
 
 static bool is(const struct paxos_action *action, unsigned type)
 {
@@ -559,6 +559,37 @@ static void a_seal_comes_to_an_end_without_its_proposer(void **state)
     assert_int_equal(paxos_state(paxos), PAXOS_CLAIMING); /* nobody wanted a change here */
 }
 
+/* It seals us, and asks us to accept what may not follow, again and again: we are next, as if it were not there. */
+static void who_proposes_what_may_not_follow_is_not_waited_for(void **state)
+{
+    (void)state;
+    begin(B, true, NULL);
+    for (uint64_t counter = 1; counter < 20 && paxos_state(paxos) == PAXOS_IDLE; counter++) {
+        hear(A, WIRE_PREPARE, ballot(counter, A), NULL, 0, true);
+        if (did(PAXOS_DO_SAVE) != NULL)
+            saved();
+        hear(A, WIRE_ACCEPT, ballot(counter, A), "false", 0, false);
+        now_ms += TURN;
+        step((struct paxos_event){.type = PAXOS_EV_TICK});
+        assert_true(counter < 3); /* with patience it were twice as long */
+    }
+    assert_int_equal(paxos_state(paxos), PAXOS_CLAIMING);
+}
+
+/* Else it would propose it for ever, and never what may follow. */
+static void who_proposes_what_may_not_follow_hears_that_others_went_on(void **state)
+{
+    (void)state;
+    begin(B, true, NULL);
+    hear(C, WIRE_PREPARE, ballot(2, C), NULL, 0, true);
+    saved();
+    hear(A, WIRE_ACCEPT, ballot(1, A), "false", 0, false);
+    assert_int_equal(said(WIRE_REJECT)->message.ballot, ballot(2, C));
+    assert_int_equal(said(WIRE_REJECT)->to, A);
+    hear(C, WIRE_ACCEPT, ballot(2, C), "false", 0, false);
+    assert_null(said(WIRE_REJECT));
+}
+
 static void who_is_behind_is_told_and_who_is_ahead_is_asked(void **state)
 {
     (void)state;
@@ -658,6 +689,8 @@ int main(void)
         cmocka_unit_test(a_draft_is_sent_until_it_is_safe),
         cmocka_unit_test(the_islands_take_turns),
         cmocka_unit_test(a_seal_comes_to_an_end_without_its_proposer),
+        cmocka_unit_test(who_proposes_what_may_not_follow_is_not_waited_for),
+        cmocka_unit_test(who_proposes_what_may_not_follow_hears_that_others_went_on),
         cmocka_unit_test(who_is_behind_is_told_and_who_is_ahead_is_asked),
         cmocka_unit_test(who_does_not_answer_does_not_keep_others_from_being_asked),
         cmocka_unit_test(without_memory_an_event_is_as_lost),

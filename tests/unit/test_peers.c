@@ -286,10 +286,10 @@ static void each_complaint_about_an_island_is_logged_and_none_is_repeated(void *
 
 /* ---- up, away, back, gone ---- */
 
-static void say_change_requests(const struct paxos_message *request, int count)
+static void say_orders(const struct paxos_message *message, int count)
 {
     for (int k = 1; k <= count; k++) {
-        played_say_epoch(company.b, A, request);
+        played_say_epoch(company.b, A, message);
         if (k % 10 == 0) /* a queue does not hold them all */
             (void)played_settle(company.b, A, WIRE_ACK);
     }
@@ -299,15 +299,15 @@ static void say_change_requests(const struct paxos_message *request, int count)
 static void messages_about_the_next_epoch_have_a_quota(void **state)
 {
     (void)state;
-    struct paxos_message request = {.type = WIRE_CHANGE_REQUEST,
-                                    .request = {.kind = WIRE_CHANGE_EVICT, .id = 1, .number = 99}};
+    static const struct order order = {.kind = ORDER_EVICT, .subject = 1, .number = 99};
+    struct paxos_message message = {.type = WIRE_ORDER, .order = &order};
     company_begin("peers-flood", 2, true);
     played_greet(company.b, company.a);
     assert_string_equal(company_info(B).fault, "");
     overhear_begin();
-    say_change_requests(&request, 90);
+    say_orders(&message, 90);
     assert_string_equal(company_info(B).fault, "");
-    say_change_requests(&request, 30);
+    say_orders(&message, 30);
     overhear_assert_once(overhear_end(), "more messages about the next epoch than anybody needs");
     assert_string_equal(company_info(B).fault, "it sends what nobody can use");
     company_end();
@@ -512,7 +512,7 @@ static void who_is_dialled_in_vain_says_so_and_need_not_own(void **state)
         isle_tick(company.a);
         assert_int_equal(peers_undialled(company.a->peers), in_vain);
         uint8_t request = says[no][in_vain];
-        isle_wait(played_heard_type(company.b, WIRE_HELLO) && company.b->in.hello.owner_choice == request);
+        isle_wait(played_heard_type(company.b, WIRE_HELLO) && company.b->in.hello.word.owner_choice == request);
     }
     company_end();
 }

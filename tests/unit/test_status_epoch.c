@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/digest.h"
+#include "common/mem.h"
 #include "daemon/control/status.h"
 #include "daemon/membership/membership_host.h"
 #include "tests/lib/complains.h"
@@ -479,6 +480,18 @@ static void adopt_role(uint32_t slot, enum config_role role)
     isle_adopt(look.a, &config);
 }
 
+/* By an order: what it says besides is not looked at here. */
+static void adopt_eviction(uint32_t slot)
+{
+    struct config config = isle_next_config(look.a);
+    assert_null(config.orders);
+    assert_ok(mem_new(1, sizeof *config.orders, "orders", &config.orders));
+    config.orders[0] = (struct order){.kind = ORDER_EVICT, .subject = config.members[slot].id, .number = 1};
+    config.orders_count = 1;
+    config.members[slot].role = CONFIG_AWAY;
+    isle_adopt(look.a, &config);
+}
+
 /* What people have to do something about is a complaint: one that was put out, or drained. */
 static void an_island_that_takes_no_part_says_so_itself(void **state)
 {
@@ -489,7 +502,7 @@ static void an_island_that_takes_no_part_says_so_itself(void **state)
     assert_silent(look_take(), COMPLAINT_NO_PART);
     struct wire_heartbeat stands = {.taking_part = true, .step = 7};
     membership_beat(look.a->membership, &stands, look.a->now_ms);
-    adopt_role(LOOK_A, CONFIG_AWAY);
+    adopt_eviction(LOOK_A);
     assert_complains(look_take(), COMPLAINT_NO_PART,
                      "this island takes no part: by the configuration of epoch 1 it was lost or evicted");
     assert_remedy(COMPLAINT_NO_PART, "it comes back by itself");

@@ -94,8 +94,16 @@ static void fill_complaints(void)
 static void fill_epoch(void)
 {
     view.epoch = 41;
-    status.epoch.requests[0] = (struct membership_pending){WIRE_CHANGE_REVOKE, 1, "c", 46};
-    status.epoch.change_requests_count = 1;
+    static const struct order order = {.kind = ORDER_GRANT, .subject = 1, .number = 7};
+    status.epoch.orders[0] = (struct membership_pending){.order = &order,
+                                                         .by = "c",
+                                                         .about = "b",
+                                                         .ours = true,
+                                                         .takes_approval = true,
+                                                         .approvals = 2,
+                                                         .needed = 3,
+                                                         .for_ms = 46};
+    status.epoch.orders_count = 1;
 }
 
 static void fill_spec(void)
@@ -209,12 +217,17 @@ static void assert_hash(const json_t *object, const char *key, const struct dige
     assert_text(object, key, digest_hex(hash, hex));
 }
 
-static void assert_change_request(const json_t *request)
+static void assert_order(const json_t *order)
 {
-    assert_text(request, "kind", "revoke");
-    assert_text(request, "island", view.members[1].as.name);
-    assert_text(request, "by", "c");
-    assert_number(request, "for_ms", 46);
+    assert_text(order, "kind", "grant");
+    assert_text(order, "island", "b");
+    assert_text(order, "text", "grant b");
+    assert_text(order, "by", "c");
+    assert_number(order, "number", 7);
+    assert_number(order, "approvals", 2);
+    assert_number(order, "needed", 3);
+    assert_number(order, "for_ms", 46);
+    assert_true(json_is_true(json_object_get(order, "ours")));
 }
 
 static void assert_processor(const json_t *processor)
@@ -296,7 +309,7 @@ static void a_status_says_what_was_taken(void **state)
     assert_text(json, "waits", "an answer");
     assert_text(json, "advice", "a third");
     assert_number(json, "left_s", 33);
-    assert_change_request(json_array_get(json_object_get(json, "change_requests"), 0));
+    assert_order(json_array_get(json_object_get(json, "orders"), 0));
     assert_text(json, "capped", "a setting");
     assert_text(json, "saving", "done");
     assert_text(json, "saved", "there");

@@ -22,7 +22,7 @@ static size_t there_and_back(const struct wire_message *message, struct wire_mes
     return bytes;
 }
 
-static void greetings_and_heartbeats_come_back(void **state)
+static void greetings_come_back(void **state)
 {
     (void)state;
     static struct wire_message m, b;
@@ -34,15 +34,27 @@ static void greetings_and_heartbeats_come_back(void **state)
                                   .island = 3,
                                   .name = "paris",
                                   .software = "diloco 1",
-                                  .window_kib = 1024};
+                                  .window_kib = 1024,
+                                  .word = {.number = 5,
+                                           .address = "p.example:7600",
+                                           .uplink = 70,
+                                           .owner_choice = 4,
+                                           .draining = true,
+                                           .signature = {1, 2, 3}}};
     there_and_back(&m, &b);
+    assert_memory_equal(&m.hello.word, &b.hello.word, sizeof m.hello.word);
     assert_true(digest_equal(&m.hello.plan_id, &b.hello.plan_id) && b.hello.plan_known);
     assert_true(b.hello.session == ~0ull && b.hello.island == 3 && b.hello.window_kib == 1024);
     assert_string_equal(b.hello.name, "paris");
     m.hello.plan_known = false;
     there_and_back(&m, &b);
     assert_false(b.hello.plan_known);
+}
 
+static void heartbeats_come_back(void **state)
+{
+    (void)state;
+    static struct wire_message m, b;
     m = (struct wire_message){.type = WIRE_HEARTBEAT};
     m.heartbeat = (struct wire_heartbeat){.sequence = 5,
                                           .echo = 4,
@@ -313,7 +325,8 @@ int main(void)
 {
     assert_ok(digest_init());
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(greetings_and_heartbeats_come_back),
+        cmocka_unit_test(greetings_come_back),
+        cmocka_unit_test(heartbeats_come_back),
         cmocka_unit_test(words_about_objects_and_goodbyes_come_back),
         cmocka_unit_test(limits_are_checked_on_the_way_in),
         cmocka_unit_test(a_range_of_leaves_has_some_and_not_too_many),

@@ -6,6 +6,7 @@
 
 #include "common/digest.h"
 #include "common/mem.h"
+#include "net/config/config_proof.h"
 #include "net/membership/wire_paxos.h"
 #include "tests/lib/outofmem.h"
 
@@ -145,7 +146,7 @@ static void answers_come_back(void **state)
     wire_paxos_deinit(&b);
 }
 
-static void decisions_questions_and_change_requests_come_back(void **state)
+static void decisions_questions_and_evidence_come_back(void **state)
 {
     (void)state;
     struct config_vote votes[CONFIG_VOTERS_MAX];
@@ -175,26 +176,47 @@ static void decisions_questions_and_change_requests_come_back(void **state)
     b = there_and_back(&m);
     m.epoch = 1ull << 62;
     b = there_and_back(&m);
-    struct ident ident;
-    struct config_member newcomer = {
-        .name = "oslo", .address = "oslo.example.org:7600", .uplink = 20000000, .role = CONFIG_OBSERVER};
-    assert_ok(ident_generate(&ident));
-    memcpy(newcomer.key, ident.key, sizeof newcomer.key);
-    static const uint64_t numbers[WIRE_CHANGE_REQUESTS] = {
-        [WIRE_CHANGE_EVICT] = ~0ull, [WIRE_CHANGE_REVOKE] = ~0ull, [WIRE_CHANGE_STEPS] = ~0ull};
-    for (uint32_t kind = WIRE_CHANGE_EVICT; kind < WIRE_CHANGE_REQUESTS; kind++) {
-        m = (struct paxos_message){.type = WIRE_CHANGE_REQUEST, .request = {.kind = kind, .number = numbers[kind]}};
-        m.request.member = kind == WIRE_CHANGE_ADMIT ? &newcomer : NULL;
-        m.request.id = kind < WIRE_CHANGE_STEPS ? UINT32_MAX - 1 : 0;
-        b = there_and_back(&m);
-        assert_true(b.request.kind == kind && b.request.id == m.request.id && b.request.number == m.request.number);
-        assert_true((b.request.member != NULL) == (kind == WIRE_CHANGE_ADMIT));
-        if (b.request.member != NULL) {
-            assert_string_equal(b.request.member->name, newcomer.name);
-            assert_string_equal(b.request.member->address, newcomer.address);
-            assert_memory_equal(b.request.member->key, newcomer.key, sizeof newcomer.key);
-            assert_int_equal(b.request.member->uplink, newcomer.uplink);
-        }
+    m = (struct paxos_message){
+        .type = WIRE_EVIDENCE, .id = UINT32_MAX - 1, .bytes = config_bytes, .bytes_count = sizeof config_bytes};
+    b = there_and_back(&m);
+    assert_int_equal(b.id, UINT32_MAX - 1);
+    assert_memory_equal(b.bytes, config_bytes, sizeof config_bytes);
+    wire_paxos_deinit(&b);
+}
+
+static struct order an_order(uint32_t kind)
+{
+    struct order order = {.kind = kind, .signer = 7, .number = 3, .epoch = 1ull << 62};
+    if (order_about_member(kind))
+        order.subject = UINT32_MAX - 1;
+    if (kind == ORDER_STEPS)
+        order.value = 4321;
+    if (kind == ORDER_ADMIT) {
+        struct ident ident;
+        assert_ok(ident_generate(&ident));
+        order.value = 1;
+        order.join.witness = true;
+        order.join.word = (struct member_word){.number = 1, .uplink = 20000000, .owner_choice = 4};
+        strcpy(order.join.name, "oslo");
+        strcpy(order.join.word.address, "oslo.example.org:7600");
+        wire_join_sign(&ident, (const uint8_t[WIRE_NONCE_BYTES]){7}, &order.join);
+    }
+    memset(order.signature, 0x5a, sizeof order.signature);
+    for (uint32_t i = 0; i < kind % 3 * 30; i++) {
+        const struct order_approval approval = {.id = 1000 - i, .signature = {(uint8_t)i}};
+        assert_true(order_add_approval(&order, &approval));
+        assert_false(order_add_approval(&order, &approval));
+    }
+    return order;
+}
+
+static void orders_come_back(void **state)
+{
+    (void)state;
+    for (uint32_t kind = ORDER_ADMIT; kind < ORDER_KINDS; kind++) {
+        struct order order = an_order(kind);
+        struct paxos_message m = {.type = WIRE_ORDER, .order = &order}, b = there_and_back(&m);
+        assert_memory_equal(b.order, &order, sizeof order);
         wire_paxos_deinit(&b);
     }
 }
@@ -260,7 +282,7 @@ static void promises_are_checked(void **state)
     ROWS("not in order of owner", (h[0].id.owner = 1, h[1].id.owner = 0));
 }
 
-static void decisions_and_change_requests_are_checked(void **state)
+static void decisions_and_evidence_are_checked(void **state)
 {
     (void)state;
     static const struct config_vote vote = {.id = 1};
@@ -273,25 +295,40 @@ static void decisions_and_change_requests_are_checked(void **state)
     REFUSED(decided, "configuration of 0 bytes", m.bytes_count = 0);
     REFUSED(((struct paxos_message){.type = WIRE_CONFIG_LOG}), "after epoch 9223372036854775808",
             m.epoch = CONFIG_NUMBER_MAX);
-    struct paxos_message request = {.type = WIRE_CHANGE_REQUEST, .request = {.kind = WIRE_CHANGE_REVOKE, .id = 1}};
-    REFUSED(request, "unknown kind 0", m.request.kind = 0);
-    REFUSED(request, "unknown kind 5", m.request.kind = WIRE_CHANGE_REQUESTS);
-    REFUSED(request, "with number 1", (m.request.kind = WIRE_CHANGE_ADMIT, m.request.id = 0, m.request.number = 1));
-    REFUSED(request, "kind 3 about member 1", m.request.kind = WIRE_CHANGE_STEPS);
-    struct config_member bad = {.name = "no name", .uplink = 5, .role = CONFIG_OBSERVER};
-    REFUSED(request, "kind 4 without a newcomer", (m.request.kind = WIRE_CHANGE_ADMIT, m.request.id = 0));
-    REFUSED(request, "kind 2 with a newcomer", m.request.member = &bad);
-    REFUSED(request, "that no configuration can hold",
-            (m.request.kind = WIRE_CHANGE_ADMIT, m.request.id = 0, m.request.member = &bad));
+    struct paxos_message evidence = {.type = WIRE_EVIDENCE, .bytes = config_bytes, .bytes_count = sizeof config_bytes};
+    REFUSED(evidence, "evidence of 0 bytes", m.bytes_count = 0);
     struct paxos_message back;
     assert_fails(ERR_PROTO, "type 8 is none", wire_paxos_unpack(8, config_bytes, 1, &back));
-    assert_fails(ERR_PROTO, "type 17 is none", wire_paxos_unpack(17, config_bytes, 1, &back));
-    assert_false(wire_is_epoch(8) || wire_is_epoch(17) || !wire_is_epoch(9) || !wire_is_epoch(16));
+    assert_fails(ERR_PROTO, "type 18 is none", wire_paxos_unpack(18, config_bytes, 1, &back));
+    assert_false(wire_is_epoch(8) || wire_is_epoch(18) || !wire_is_epoch(9) || !wire_is_epoch(17));
     /* Lengths that only bytes can have wrong. */
     static const uint8_t accepted[] = {1 << 3, 1, 2 << 3, 1, 3 << 3 | 2, 1, 0};
     assert_fails(ERR_PROTO, "digest of 1 bytes", wire_paxos_unpack(WIRE_ACCEPTED, accepted, sizeof accepted, &back));
     static const uint8_t hash[] = {1 << 3, 1, 2 << 3, 1, 6 << 3 | 2, 3, 3 << 3 | 2, 1, 0};
     assert_fails(ERR_PROTO, "hash of 1 bytes", wire_paxos_unpack(WIRE_PROMISE, hash, sizeof hash, &back));
+}
+
+static void orders_are_checked(void **state)
+{
+    (void)state;
+#define ORDERS(kind_, text, change)                                                \
+    do {                                                                           \
+        struct order o = an_order(kind_);                                          \
+        change;                                                                    \
+        REFUSED(((struct paxos_message){.type = WIRE_ORDER}), text, m.order = &o); \
+    } while (0)
+    ORDERS(ORDER_EVICT, "unknown kind 0", (o.kind = 0, o.subject = 0));
+    ORDERS(ORDER_EVICT, "unknown kind 12", (o.kind = ORDER_KINDS, o.subject = 0));
+    ORDERS(ORDER_EVICT, "of number 0", o.number = 0);
+    ORDERS(ORDER_EVICT, "of number 9223372036854775808", o.number = ORDER_NUMBER_MAX);
+    ORDERS(ORDER_EVICT, "epoch 9223372036854775808", o.epoch = ORDER_NUMBER_MAX);
+    ORDERS(ORDER_EVICT, "kind 2 with value 1", o.value = 1);
+    ORDERS(ORDER_STEPS, "kind 9 with value 0", o.value = 0);
+    ORDERS(ORDER_STEPS, "kind 9 about member 1", o.subject = 1);
+    ORDERS(ORDER_ADMIT, "kind 1 with value 2", o.value = 2);
+    ORDERS(ORDER_ADMIT, "about to leave", o.join.word.draining = true);
+    ORDERS(ORDER_EVICT, "not in order", (o.approvals_count = 2, o.approvals[0].id = o.approvals[1].id = 5));
+#undef ORDERS
 }
 
 /* The longest promise without a configuration: everything there is of everything. */
@@ -395,7 +432,7 @@ static void any_bytes_are_survived(void **state)
             packed[at] = (uint8_t)env_rng_u64(&rng);
             if (i % 4 == 0)
                 count = env_rng_below(&rng, count);
-            uint32_t type = i % 2 == 0 ? (uint32_t)messages[k].type : (uint32_t)env_rng_below(&rng, 18);
+            uint32_t type = i % 2 == 0 ? (uint32_t)messages[k].type : (uint32_t)env_rng_below(&rng, 19);
             if (wire_paxos_unpack(type, packed, count, &back) == ERR_OK) {
                 uint8_t *again;
                 size_t again_bytes;
@@ -439,10 +476,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(proposals_come_back),
         cmocka_unit_test(answers_come_back),
-        cmocka_unit_test(decisions_questions_and_change_requests_come_back),
+        cmocka_unit_test(decisions_questions_and_evidence_come_back),
+        cmocka_unit_test(orders_come_back),
         cmocka_unit_test(ballots_are_checked),
         cmocka_unit_test(promises_are_checked),
-        cmocka_unit_test(decisions_and_change_requests_are_checked),
+        cmocka_unit_test(decisions_and_evidence_are_checked),
+        cmocka_unit_test(orders_are_checked),
         cmocka_unit_test(the_most_that_is_allowed_passes),
         cmocka_unit_test(floods_are_refused),
         cmocka_unit_test(any_bytes_are_survived),

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * config_orders: what orders and members' words change from one configuration to the next, and whether a configuration
+ * says just that (docs/PROTOCOL.md, "Orders").
+ *
+ * Roster, founder, operators, contributors, steps and pause change by order alone; a member's address, uplink, choice
+ * and draining by its own word alone. All else is the proposer's to say, within net/membership/next_config's rules. Who
+ * may order what is judged by the configuration before: one operator for most; the founder, or a majority of the
+ * voters, for what concerns operators. Pure.
+ */
+#ifndef NET_CONFIG_CONFIG_ORDERS_H
+#define NET_CONFIG_CONFIG_ORDERS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/err.h"
+#include "net/config/config.h"
+
+/* An order that takes approvals is good for so many epochs after the one in which it was signed; others in that one
+ * alone. */
+enum { CONFIG_ORDER_EPOCHS = 64 };
+
+/* Whether the order takes the founder, or the approvals of a majority of the voters. */
+bool config_order_takes_approval(const struct config *config, const struct order *order);
+/* Whether the configuration has carried it out. */
+bool config_order_done(const struct config *config, const struct order *order);
+/* Whether its signer may order this in the configuration after this one, as far as signatures, numbers and epochs say.
+ * `pending`: apart from approvals that are missing. ERR_STATE names the lack, fit to be told to people. */
+ERR_MUST_CHECK enum err config_order_allowed(const struct config *config, const struct order *order, bool pending);
+/* Of its approvals, those that are good. */
+uint32_t config_order_approvals(const struct config *config, const struct order *order);
+
+/* Carries out an order that is allowed after `previous` in `next`, its successor so far. ERR_STATE: it makes no sense,
+ * or not beside those carried out before it, and `next` is as it was; ERR_NOMEM. */
+ERR_MUST_CHECK enum err config_order_apply(const struct config *previous, struct config *next,
+                                           const struct order *order);
+/* A member's word, in the successor so far: false, and nothing has changed, where it says nothing new, or its number or
+ * signature is not good. ERR_NOMEM. */
+ERR_MUST_CHECK enum err config_word_apply(const struct config *previous, struct config *next, uint32_t id,
+                                          const struct member_word *word);
+
+/* Whether `next` differs from `previous` in these things as its orders and words say, and no further. ERR_PROTO names
+ * what differs; ERR_NOMEM. */
+ERR_MUST_CHECK enum err config_orders_follow(const struct config *previous, const struct config *next);
+
+/* What the configuration calls a member; "id 7" where there is none, in a buffer of the thread. */
+const char *config_name_of(const struct config *config, uint32_t id);
+
+#endif

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * member_word: what a member says of itself for the next configuration, with its signature: nobody can say it for it.
+ *
+ * A word counts when its number is above that of the member's last word in a configuration; a configuration names the
+ * signature of each word that is new in it. Pure. Bytes come from strangers.
+ */
+#ifndef NET_TRANSPORT_MEMBER_WORD_H
+#define NET_TRANSPORT_MEMBER_WORD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/err.h"
+#include "net/transport/address.h"
+#include "net/transport/ident.h"
+
+enum {
+    MEMBER_WORD_NONCE_BYTES = 16,  /* of a run: WIRE_NONCE_BYTES */
+    MEMBER_WORD_OWNER_CHOICES = 5, /* enum config_owner_choice */
+};
+
+struct member_word {
+    uint64_t number;             /* from 1 */
+    char address[ADDRESS_BYTES]; /* "host:port"; "": it dials the others */
+    uint64_t uplink;             /* bit/s, above 0 */
+    uint8_t owner_choice;        /* enum config_owner_choice */
+    bool draining;               /* it is about to leave the run, or has left it */
+    uint8_t signature[IDENT_SIGNATURE_BYTES];
+};
+/* Numbers are below it. */
+#define MEMBER_WORD_NUMBER_MAX ((uint64_t)1 << 63)
+
+void member_word_sign(const struct ident *ident, const uint8_t nonce[MEMBER_WORD_NONCE_BYTES],
+                      struct member_word *word);
+/* Whether the owner of `key` said it, in this run. */
+bool member_word_signed(const uint8_t *key, const uint8_t nonce[MEMBER_WORD_NONCE_BYTES],
+                        const struct member_word *word);
+/* Limits, not the signature. ERR_PROTO names the field. */
+ERR_MUST_CHECK enum err member_word_check(const struct member_word *word);
+/* Whether both say the same, whatever their numbers. */
+bool member_word_same(const struct member_word *left, const struct member_word *right);
+
+#endif

@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* order_pool: which orders wait, how long, and which of them may be carried out. */
+#include "tests/lib/testlib.h"
+
+#include <string.h>
+
+#include "common/digest.h"
+#include "net/membership/order_pool.h"
+#include "tests/lib/sample_configs.h"
+
+/* Three owners: 0 is the founder, 1 another operator. We are 1 unless said otherwise. */
+enum { FOUNDER, SELF, PLAIN, EPOCH = 9, MINUTE_MS = 60000, DAY_MS = 24 * 60 * MINUTE_MS };
+
+static struct config last;
+static struct order_pool *pool;
+static char ended[200];
+static unsigned ended_count;
+
+static int begin(void **state)
+{
+    (void)state;
+    last = configs_first(3, false);
+    last.members[SELF].operates = true;
+    last.epoch = EPOCH;
+    assert_ok(order_pool_new(&pool));
+    ended_count = 0;
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    order_pool_free(pool);
+    config_deinit(&last);
+    return 0;
+}
+
+static const struct waiting_order *nth(uint32_t n)
+{
+    uint32_t at = n;
+    return order_pool_next(pool, &at);
+}
+
+static void tell_ended(void *user, const struct order *order, const char *why)
+{
+    assert_null(user);
+    (void)order;
+    snprintf(ended, sizeof ended, "%s", why);
+    ended_count++;
+}
+
+static void tick(bool majority, uint64_t now_ms)
+{
+    order_pool_tick(pool, &last, majority, now_ms, tell_ended, NULL);
+}
+
+static enum err give(uint32_t kind, uint32_t subject, uint64_t value, uint64_t now_ms, uint64_t *number)
+{
+    const struct order what = {.kind = kind, .subject = subject, .value = value};
+    return order_pool_give(pool, configs_ident(SELF), &last, SELF, &what, now_ms, number);
+}
+
+static struct order of_another(uint32_t signer, uint32_t kind, uint32_t subject, uint64_t number)
+{
+    struct order order = {.kind = kind, .signer = signer, .subject = subject, .number = number, .epoch = last.epoch};
+    order.value = kind == ORDER_STEPS ? number : 0;
+    order_sign(configs_ident(signer), last.nonce, &order);
+    return order;
+}
+
+static uint32_t allowed(void)
+{
+    const struct order *out[CONFIG_ORDERS_MAX];
+    return order_pool_allowed(pool, &last, out);
+}
+
+static void new_epoch(void)
+{
+    struct config next = configs_next(&last);
+    config_deinit(&last);
+    last = next;
+    order_pool_begin(pool, configs_ident(SELF), &last);
+}
+
+static void what_is_given_has_a_number_and_is_told(void **state)
+{
+    (void)state;
+    uint64_t number;
+    assert_ok(give(ORDER_STEPS, 0, 50, 1000, &number));
+    assert_int_equal(number, 1);
+    assert_ok(give(ORDER_REVOKE, PLAIN, 0, 1000, &number));
+    assert_int_equal(number, 2);
+    assert_ok(give(ORDER_STEPS, 0, 50, 2000, &number)); /* the same waits */
+    assert_int_equal(number, 1);
+    assert_int_equal(allowed(), 2);
+    assert_true(order_pool_any(pool, &last));
+    for (int round = 0; round < 2; round++) {
+        assert_int_equal(order_pool_to_tell(pool, 5000 + 1000 * (uint64_t)round)->number, 1);
+        assert_int_equal(order_pool_to_tell(pool, 5000 + 1000 * (uint64_t)round)->number, 2);
+        assert_null(order_pool_to_tell(pool, 5999 + 1000 * (uint64_t)round));
+    }
+    struct config_mark mark = {.id = SELF, .number = 70};
+    last.marks = &mark;
+    last.marks_count = 1;
+    assert_ok(give(ORDER_STEPS, 0, 51, 1000, &number)); /* above those that a configuration has carried out */
+    assert_int_equal(number, 71);
+    last.marks = NULL;
+    last.marks_count = 0;
+    assert_ok(order_pool_withdraw(pool, SELF, 71));
+    assert_fails(ERR_NOTFOUND, "no order 71", order_pool_withdraw(pool, SELF, 71));
+    assert_ok(give(ORDER_STEPS, 0, 52, 1000, &number)); /* others may have 71 still */
+    assert_int_equal(number, 72);
+    assert_ok(order_pool_withdraw(pool, SELF, 72));
+    assert_int_equal(allowed(), 2);
+}
+
+static void what_makes_no_sense_is_told_at_once(void **state)
+{
+    (void)state;
+    assert_fails(ERR_STATE, "m0 is the founder already", give(ORDER_FOUNDER, FOUNDER, 0, 0, NULL));
+    assert_fails(ERR_STATE, "id 77 is not on the roster", give(ORDER_REVOKE, 77, 0, 0, NULL));
+    assert_fails(ERR_STATE, "the run is not paused", give(ORDER_RESUME, 0, 0, 0, NULL));
+    assert_fails(ERR_PROTO, "with value 0", give(ORDER_STEPS, 0, 0, 0, NULL));
+    last.members[SELF].operates = false;
+    assert_fails(ERR_STATE, "m1 is no operator", give(ORDER_STEPS, 0, 5, 0, NULL));
+    assert_null(nth(0));
+}
+
+static void what_another_may_not_order_is_refused(void **state)
+{
+    (void)state;
+    bool news;
+    struct order order = of_another(PLAIN, ORDER_STEPS, 0, 7);
+    assert_fails(ERR_STATE, "m2 is no operator", order_pool_take(pool, &last, &order, 0, &news));
+    order = of_another(FOUNDER, ORDER_STEPS, 0, 7);
+    order.value++;
+    assert_fails(ERR_STATE, "the signature is not of m0", order_pool_take(pool, &last, &order, 0, &news));
+    order = of_another(FOUNDER, ORDER_STEPS, 0, 7);
+    order.epoch--;
+    order_sign(configs_ident(FOUNDER), last.nonce, &order);
+    assert_fails(ERR_STATE, "signed in epoch 8", order_pool_take(pool, &last, &order, 0, &news));
+    order = of_another(FOUNDER, ORDER_STEPS, 0, 7);
+    assert_ok(order_pool_take(pool, &last, &order, 0, &news));
+    assert_true(news);
+    assert_ok(order_pool_take(pool, &last, &order, 0, &news));
+    assert_false(news);
+    assert_int_equal(allowed(), 1);
+    assert_null(order_pool_to_tell(pool, 99999)); /* its signer tells it */
+    struct order ours = of_another(SELF, ORDER_STEPS, 0, 1);
+    assert_ok(give(ORDER_PAUSE, 0, 0, 0, NULL));
+    assert_fails(ERR_STATE, "the number of one of ours", order_pool_take(pool, &last, &ours, 0, &news));
+}
+
+static void nobody_fills_it_alone(void **state)
+{
+    (void)state;
+    bool news;
+    for (uint64_t number = 1; number <= ORDER_POOL_OF_ONE; number++) {
+        struct order order = of_another(FOUNDER, ORDER_STEPS, 0, number);
+        assert_ok(order_pool_take(pool, &last, &order, 0, &news));
+    }
+    struct order more = of_another(FOUNDER, ORDER_STEPS, 0, 999);
+    assert_fails(ERR_STATE, "20 orders of m0 wait", order_pool_take(pool, &last, &more, 0, &news));
+    for (uint64_t number = 1; number <= ORDER_POOL_APPROVED_OF_ONE; number++) { /* of one that is no operator */
+        struct order order = of_another(PLAIN, ORDER_GRANT, PLAIN, number);
+        assert_ok(order_pool_take(pool, &last, &order, 0, &news));
+    }
+    more = of_another(PLAIN, ORDER_GRANT, PLAIN, 999);
+    assert_fails(ERR_STATE, "2 orders of m2 wait", order_pool_take(pool, &last, &more, 0, &news));
+    assert_ok(give(ORDER_PAUSE, 0, 0, 0, NULL));
+}
+
+static void ours_ends_after_ten_minutes_or_without_a_majority(void **state)
+{
+    (void)state;
+    assert_ok(give(ORDER_REVOKE, PLAIN, 0, 1000, NULL));
+    tick(true, 1000 + 10 * MINUTE_MS);
+    assert_non_null(nth(0));
+    tick(true, 1001 + 10 * MINUTE_MS);
+    assert_null(nth(0));
+    assert_string_equal(ended, "it was not decided within ten minutes");
+    assert_ok(give(ORDER_REVOKE, PLAIN, 0, 1000, NULL));
+    tick(false, 1001); /* cut off: what a minority asks is not done when it is back */
+    assert_null(nth(0));
+    assert_string_equal(ended, "no majority of the voters is heard");
+    assert_int_equal(ended_count, 2);
+}
+
+static void a_guest_s_ends_when_it_is_asked_no_more(void **state)
+{
+    (void)state;
+    struct order what = {.kind = ORDER_ADMIT, .join = {.name = "oslo", .word = {.number = 1, .uplink = 5}}};
+    wire_join_sign(configs_ident(50), last.nonce, &what.join);
+    for (uint64_t now_ms = 1000; now_ms <= 21000; now_ms += 5000) {
+        assert_ok(order_pool_give(pool, configs_ident(SELF), &last, SELF, &what, now_ms, NULL));
+        tick(true, now_ms + ORDER_POOL_JOIN_MS);
+        assert_non_null(nth(0));
+        assert_null(nth(1));
+    }
+    tick(true, 21001 + ORDER_POOL_JOIN_MS);
+    assert_null(nth(0));
+}
+
+static void another_s_ends_when_nobody_repeats_it(void **state)
+{
+    (void)state;
+    bool news;
+    struct order order = of_another(FOUNDER, ORDER_STEPS, 0, 7);
+    assert_ok(order_pool_take(pool, &last, &order, 1000, &news));
+    tick(false, 1000 + ORDER_POOL_HEARD_MS); /* whose majority that is is for its signer to say */
+    assert_ok(order_pool_take(pool, &last, &order, 1000 + ORDER_POOL_HEARD_MS, &news));
+    tick(true, 1000 + 2 * ORDER_POOL_HEARD_MS);
+    assert_non_null(nth(0));
+    tick(true, 1001 + 2 * ORDER_POOL_HEARD_MS);
+    assert_null(nth(0));
+    assert_int_equal(ended_count, 0);
+}
+
+static void ours_is_signed_anew_in_each_epoch(void **state)
+{
+    (void)state;
+    bool news;
+    struct order theirs = of_another(FOUNDER, ORDER_STEPS, 0, 7);
+    assert_ok(give(ORDER_STEPS, 0, 50, 1000, NULL));
+    assert_ok(order_pool_take(pool, &last, &theirs, 1000, &news));
+    (void)order_pool_to_tell(pool, 1000);
+    new_epoch();
+    assert_int_equal(nth(0)->order.signer, SELF);
+    assert_null(nth(1)); /* its signer signs it anew */
+    assert_int_equal(nth(0)->order.epoch, EPOCH + 1);
+    assert_ok(config_order_allowed(&last, &nth(0)->order, false));
+    assert_non_null(order_pool_to_tell(pool, 1001)); /* at once */
+    struct config_mark mark = {.id = SELF, .number = 1};
+    last.marks = &mark;
+    last.marks_count = 1;
+    order_pool_begin(pool, configs_ident(SELF), &last); /* carried out */
+    assert_null(nth(0));
+    last.marks = NULL;
+    last.marks_count = 0;
+}
+
+static void what_takes_a_majority_waits_for_its_approvals(void **state)
+{
+    (void)state;
+    uint64_t number;
+    bool news;
+    last.founder = CONFIG_NOBODY; /* lost */
+    assert_ok(give(ORDER_FOUNDER, SELF, 0, 1000, &number));
+    assert_int_equal(nth(0)->order.approvals_count, 1); /* our own */
+    assert_int_equal(allowed(), 0);
+    assert_false(order_pool_any(pool, &last));
+    struct order approved = nth(0)->order, false_one = nth(0)->order;
+    assert_true(order_add_approval(&false_one, &(struct order_approval){.id = PLAIN}));
+    assert_ok(order_pool_take(pool, &last, &false_one, 1000, &news));
+    assert_false(news);
+    new_epoch(); /* it is the same order: approvals are of this one */
+    assert_int_equal(nth(0)->order.epoch, EPOCH);
+    tick(false, 1000 + 7ull * DAY_MS);
+    assert_non_null(nth(0));
+    assert_ok(order_approve(configs_ident(PLAIN), last.nonce, PLAIN, &approved));
+    assert_ok(order_pool_take(pool, &last, &approved, 1000, &news));
+    assert_true(news);
+    assert_int_equal(allowed(), 1);
+    assert_true(order_pool_any(pool, &last));
+    tick(true, 1001 + 7ull * DAY_MS);
+    assert_null(nth(0));
+    assert_string_equal(ended, "it was not approved within seven days");
+}
+
+/* At an island that did not give it. */
+static void people_elsewhere_approve(void **state)
+{
+    (void)state;
+    bool news;
+    struct order order = of_another(FOUNDER, ORDER_STEPS, 0, 7), grant;
+    last.founder = CONFIG_NOBODY;
+    grant = of_another(PLAIN, ORDER_GRANT, PLAIN, 3);
+    assert_ok(order_pool_take(pool, &last, &order, 1000, &news));
+    assert_ok(order_pool_take(pool, &last, &grant, 1000, &news));
+    assert_fails(ERR_NOTFOUND, "no order 4 of m2",
+                 order_pool_approve(pool, configs_ident(SELF), &last, SELF, PLAIN, 4));
+    assert_fails(ERR_STATE, "order 7 of m0 takes no approval",
+                 order_pool_approve(pool, configs_ident(SELF), &last, SELF, FOUNDER, 7));
+    assert_null(order_pool_to_tell(pool, 1000));
+    assert_ok(order_pool_approve(pool, configs_ident(SELF), &last, SELF, PLAIN, 3));
+    assert_int_equal(order_pool_to_tell(pool, 1000)->number, 3); /* from now on we tell it, too */
+    assert_int_equal(nth(1)->order.approvals_count, 1);
+    struct order other = of_another(PLAIN, ORDER_FOUNDER, PLAIN, 3); /* this is not what people read */
+    assert_fails(ERR_STATE, "the number of another order of m2", order_pool_take(pool, &last, &other, 1000, &news));
+    tick(true, 1001 + ORDER_POOL_HEARD_MS);
+    assert_int_equal(nth(0)->order.number, 3);
+    assert_ok(order_pool_take(pool, &last, &grant, 1000 + 7ull * DAY_MS, &news));
+    tick(true, 1000 + 7ull * DAY_MS);
+    assert_non_null(nth(0));
+    tick(true, 1001 + 7ull * DAY_MS); /* it is asked no more here, either */
+    assert_null(nth(0));
+    assert_ok(order_pool_take(pool, &last, &grant, 1001 + 7ull * DAY_MS, &news));
+    last.members[SELF].role = CONFIG_CONTRIBUTOR;
+    last.members[SELF].voter = false;
+    assert_fails(ERR_STATE, "does not vote", order_pool_approve(pool, configs_ident(SELF), &last, SELF, PLAIN, 3));
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, begin, end)
+
+int main(void)
+{
+    assert_ok(digest_init());
+    const struct CMUnitTest tests[] = {
+        CASE(what_is_given_has_a_number_and_is_told),
+        CASE(what_makes_no_sense_is_told_at_once),
+        CASE(what_another_may_not_order_is_refused),
+        CASE(nobody_fills_it_alone),
+        CASE(ours_ends_after_ten_minutes_or_without_a_majority),
+        CASE(a_guest_s_ends_when_it_is_asked_no_more),
+        CASE(another_s_ends_when_nobody_repeats_it),
+        CASE(ours_is_signed_anew_in_each_epoch),
+        CASE(what_takes_a_majority_waits_for_its_approvals),
+        CASE(people_elsewhere_approve),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -447,12 +447,15 @@ void ctl_print_members(const json_t *answer, const struct ctl_text_look *look, F
     (void)look; /* its columns are as wide as they are */
     size_t index;
     json_t *row;
-    fprintf(file, "%-12s %-40s %12s  %s\n", "island", "public key", "uplink", "address");
+    fprintf(file, "%-12s %-40s %12s  %-8s  %s\n", "island", "public key", "uplink", "orders", "address");
     json_array_foreach (json_object_get(answer, "peers"), index, row) {
         char uplink[HUMAN_BYTES];
         const char *address = ctl_text(row, "address");
-        fprintf(file, "%-12s %-40s %12s  %s\n", ctl_text(row, "name"), ctl_text(row, "public_key"),
-                human_rate(ctl_number(row, "uplink_bit_s"), uplink), address[0] != '\0' ? address : "-");
+        const char *orders = json_is_true(json_object_get(row, "founder"))    ? "founder"
+                             : json_is_true(json_object_get(row, "operator")) ? "operator"
+                                                                              : "-";
+        fprintf(file, "%-12s %-40s %12s  %-8s  %s\n", ctl_text(row, "name"), ctl_text(row, "public_key"),
+                human_rate(ctl_number(row, "uplink_bit_s"), uplink), orders, address[0] != '\0' ? address : "-");
     }
 }
 

@@ -288,13 +288,16 @@ static void members_are_listed_with_all_that_configurations_must_agree_on(void *
     print(ctl_print_members,
           "{\"peers\":[" PEER("paris", "true", "true", "training",
                               "") ",{\"name\":\"oslo\","
-                                  "\"public_key\":\"k\",\"address\":\"\",\"uplink_bit_s\":10000000}]}");
+                                  "\"public_key\":\"k\",\"address\":\"\",\"uplink_bit_s\":10000000,"
+                                  "\"operator\":true,\"founder\":false},{\"name\":\"rome\",\"public_key\":\"r\","
+                                  "\"address\":\"\",\"operator\":true,\"founder\":true}]}");
     char row[200];
-    snprintf(row, sizeof row, "%-12s %-40s %12s  %s\n", "paris", "0123456789012345678901234567890123456789",
+    snprintf(row, sizeof row, "%-12s %-40s %12s  -         %s\n", "paris", "0123456789012345678901234567890123456789",
              "1.50 Gbit/s", "host.example:7600");
     assert_prints(row);
-    snprintf(row, sizeof row, "%-12s %-40s %12s  %s\n", "oslo", "k", "10.0 Mbit/s", "-"); /* it dials */
+    snprintf(row, sizeof row, "%-12s %-40s %12s  operator  %s\n", "oslo", "k", "10.0 Mbit/s", "-"); /* it dials */
     assert_prints(row);
+    assert_prints("  founder   -\n");
 }
 
 static void fragments_are_a_table_with_whom_they_wait_for(void **state)

@@ -483,6 +483,7 @@ json_t *status_json_order(const struct membership_pending *pending)
     if (pending->takes_approval) {
         json_object_set_new(row, "approvals", number(pending->approvals));
         json_object_set_new(row, "needed", number(pending->needed));
+        json_object_set_new(row, "agreed", json_boolean(pending->agreed));
     }
     return row;
 }

@@ -369,9 +369,12 @@ static void print_order(const json_t *row)
     printf("%-6lld  %-16s  %-30s  %.0f s", (long long)ctl_integer(row, "number"), ctl_text(row, "by"),
            ctl_text(row, "text"), (double)ctl_integer(row, "for_ms") / 1000);
     if (json_object_get(row, "needed") != NULL)
-        printf("; %lld of %lld voters agree: %s approve %lld %s", (long long)ctl_integer(row, "approvals"),
-               (long long)ctl_integer(row, "needed"), as_typed(), (long long)ctl_integer(row, "number"),
-               ctl_text(row, "by"));
+        printf("; %lld of %lld voters agree", (long long)ctl_integer(row, "approvals"),
+               (long long)ctl_integer(row, "needed"));
+    if (json_is_true(json_object_get(row, "agreed")))
+        printf(", this island too");
+    else if (json_object_get(row, "needed") != NULL)
+        printf(": %s approve %lld %s", as_typed(), (long long)ctl_integer(row, "number"), ctl_text(row, "by"));
     putchar('\n');
 }
 

@@ -1095,6 +1095,8 @@ bool membership_pending(const struct membership *m, uint32_t *at, struct members
                                        .for_ms = m->progress.now_ms - waiting->since_ms};
     if (out->takes_approval)
         out->approvals = config_order_approvals(last(m), order);
+    for (uint32_t i = 0; out->takes_approval && i < order->approvals_count; i++)
+        out->agreed |= order->approvals[i].id == id_of(m, self_of(m));
     return true;
 }
 

@@ -107,6 +107,7 @@ struct membership_pending {
     bool ours;
     bool takes_approval;
     uint32_t approvals, needed; /* where it does */
+    bool agreed;                /* and whether this island's is among them */
     uint64_t for_ms;
 };
 /* The next one after number `*at`, 0 at first; false: there is no more. */

@@ -85,7 +85,9 @@ static void each_joins_with_a_token_and_nobody_else_does_anything(void **state)
         "it takes the founder, or 2 of the islands that vote: at the others of these, dilococtl approve 1 oslo");
     GOOD(paris, "orders");
     assert_told("founder oslo");
-    assert_told("1 of 2 voters agree");
+    assert_told("1 of 2 voters agree: dilococtl");
+    GOOD(oslo, "orders");
+    assert_told("1 of 2 voters agree, this island too");
     GOOD(oslo, "withdraw", "1");
     GOOD(paris, "grant", "oslo");
     assert_told("oslo may give orders, in epoch");

@@ -102,6 +102,7 @@ static void fill_epoch(void)
                                                          .takes_approval = true,
                                                          .approvals = 2,
                                                          .needed = 3,
+                                                         .agreed = true,
                                                          .for_ms = 46};
     status.epoch.orders_count = 1;
 }
@@ -228,6 +229,7 @@ static void assert_order(const json_t *order)
     assert_number(order, "needed", 3);
     assert_number(order, "for_ms", 46);
     assert_true(json_is_true(json_object_get(order, "ours")));
+    assert_true(json_is_true(json_object_get(order, "agreed")));
 }
 
 static void assert_processor(const json_t *processor)

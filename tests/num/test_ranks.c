@@ -48,6 +48,23 @@ static void ranks_are_one_trainer(void **state)
     free(want);
 }
 
+/* How far the story's losses and weights may be from those of one process that adds up in another order. In bf16, which
+ * has 8 bits, half as far as they are from those of float: how far that is depends on compiler and processor. */
+static void may_differ(struct ranked_story *story, const struct ranked_result *alone, double *losses, double *weights)
+{
+    const struct launch_conf one = {.ranks = 1, .device = "cpu"};
+    *losses = 1e-5;
+    *weights = 1e-3;
+    if (!story->bf16)
+        return;
+    story->bf16 = false;
+    assert_ok(launch_run(&one, ranked_train, story));
+    story->bf16 = true;
+    *losses = ranked_loss_distance(alone, &story->result[0]) / 2;
+    *weights = ranked_distance(alone, &story->result[0]) / 2;
+    assert_true(*losses < 5e-2 && *weights < 5e-2);
+}
+
 /* Ranks that share layers train what one process trains, but for the order in which it adds up: in rows alone and in
  * several, with what is made again and what is not. All see the same. */
 static void ranks_that_share_layers_train_the_same(void **state)
@@ -62,13 +79,13 @@ static void ranks_that_share_layers_train_the_same(void **state)
         story.tied = kind / 2 % 2 == 1;
         story.muon = kind / 4 == 1;
         story.bf16 = kind / 4 == 2;
-        /* Losses, weights. bf16 has 8 bits: compilers that add up otherwise differ by twice as much there. */
-        const double near = story.bf16 ? 4e-3 : 1e-5, far = story.bf16 ? 5e-2 : 1e-3;
+        double near, far; /* losses, weights */
         story.recompute = (enum model_recompute)(kind % MODEL_RECOMPUTES);
         const struct launch_conf alone = {.ranks = 1, .device = "cpu"};
         const struct launch_conf all = {.ranks = story.rows * story.tp, .device = "cpu"};
         assert_ok(launch_run(&alone, ranked_train, &story));
         *want = story.result[0];
+        may_differ(&story, want, &near, &far);
         assert_ok(launch_run(&all, ranked_train, &story));
         for (int r = 0; r < all.ranks; r++) {
             const struct ranked_result *got = &story.result[r];

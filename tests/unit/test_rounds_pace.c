@@ -308,23 +308,31 @@ static void the_end_writes_all_with_residuals(void **state)
     rig_close(rig);
 }
 
-/* While a checkpoint is flushed a state of a peer is taken over: the ledger leads from the one to the other no more. */
-static void a_checkpoint_that_was_overtaken_by_a_state_leads_nowhere(void **state)
+/* A checkpoint of fragment 0 is being flushed, until sem_post(&go); meanwhile the state of a peer, which the object
+ * holds, is taken over. The peer's replica is the caller's to free. */
+static struct replica *overtake(struct rig *rig, struct rig_object *object)
 {
-    (void)state;
-    static struct rig_object object;
     struct replica *twin;
-    struct rig *rig = begin("pace-overtaken", 0);
     held = true;
     rounds_until_due(rig, 0);
     rig_withdraw(rig);
     assert_true(testlib_sem_wait(&begun, DEADLINE_S));
     held = false;
-    rig_make_state(rig, 0, 0.5f, &twin, &object);
+    rig_make_state(rig, 0, 0.5f, &twin, object);
     rig_diverge(rig, 0, twin);
-    rig_bring(rig, 0, &object);
+    rig_bring(rig, 0, object);
     for (int k = 0; k < MANY && rounds_state(rig->rounds, 0)->step != RIG_STATE_STEP; k++)
         rig_withdraw(rig);
+    return twin;
+}
+
+/* While a checkpoint is flushed a state of a peer is taken over: the ledger leads from the one to the other no more. */
+static void a_checkpoint_that_was_overtaken_by_a_state_leads_nowhere(void **state)
+{
+    (void)state;
+    static struct rig_object object;
+    struct rig *rig = begin("pace-overtaken", 0);
+    struct replica *twin = overtake(rig, &object);
     assert_int_equal(rounds_state(rig->rounds, 0)->step, RIG_STATE_STEP);
     assert_int_equal(rig_told_count(rig, SYNC_EV_INSTALLED), 0); /* none leads on yet */
     sem_post(&go);
@@ -345,19 +353,9 @@ static void a_checkpoint_that_was_overtaken_is_followed_when_the_disk_works(void
 {
     (void)state;
     static struct rig_object object;
-    struct replica *twin;
     struct rlimit limit;
     struct rig *rig = begin("pace-overtaken-refused", 0);
-    held = true;
-    rounds_until_due(rig, 0);
-    rig_withdraw(rig);
-    assert_true(testlib_sem_wait(&begun, DEADLINE_S));
-    held = false;
-    rig_make_state(rig, 0, 0.5f, &twin, &object);
-    rig_diverge(rig, 0, twin);
-    rig_bring(rig, 0, &object);
-    for (int k = 0; k < MANY && rounds_state(rig->rounds, 0)->step != RIG_STATE_STEP; k++)
-        rig_withdraw(rig);
+    struct replica *twin = overtake(rig, &object);
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
     limit.rlim_cur = 1000;

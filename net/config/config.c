@@ -22,6 +22,7 @@ void config_deinit(struct config *config)
     mem_free(config->orders);
     mem_free(config->words);
     mem_free(config->marks);
+    mem_free(config->endorsements);
     memset(config, 0, sizeof *config);
 }
 
@@ -46,6 +47,7 @@ enum err config_copy(const struct config *config, struct config *out)
     out->orders = NULL;
     out->words = NULL;
     out->marks = NULL;
+    out->endorsements = NULL;
     TRY_OUT(copy_array(config->members, config->members_count, sizeof *config->members, "a configuration's members",
                        &out->members));
     TRY_OUT(copy_array(config->starts, config->starts_count, sizeof *config->starts, "a configuration's starts",
@@ -58,6 +60,8 @@ enum err config_copy(const struct config *config, struct config *out)
         copy_array(config->words, config->words_count, sizeof *config->words, "a configuration's words", &out->words));
     TRY_OUT(
         copy_array(config->marks, config->marks_count, sizeof *config->marks, "a configuration's marks", &out->marks));
+    TRY_OUT(copy_array(config->endorsements, config->endorsements_count, sizeof *config->endorsements,
+                       "a configuration's endorsements", &out->endorsements));
 out:
     if (err != ERR_OK)
         config_deinit(out);
@@ -325,13 +329,39 @@ static enum err check_lists(const struct config *config)
     return ERR_OK;
 }
 
+int config_endorsement_order(const struct config_endorsement *left, const struct config_endorsement *right)
+{
+    if (left->member != right->member)
+        return left->member < right->member ? -1 : 1;
+    if (left->says != right->says)
+        return left->says < right->says ? -1 : 1;
+    return left->signer < right->signer ? -1 : left->signer > right->signer;
+}
+
+static enum err check_endorsements(const struct config *config)
+{
+    if (config->endorsements_count > CONFIG_ENDORSEMENTS_MAX ||
+        (config->endorsements_count > 0) != (config->ballot != 0))
+        return err_set(ERR_PROTO, "a configuration with %" PRIu32 " endorsements in ballot %" PRIu64,
+                       config->endorsements_count, config->ballot);
+    for (uint32_t i = 0; i < config->endorsements_count; i++) {
+        const struct config_endorsement *one = &config->endorsements[i];
+        bool known = one->says == CONFIG_COMES || (one->says == CONFIG_LEAVES && one->incarnation == 0);
+        if (!known || (i > 0 && config_endorsement_order(&config->endorsements[i - 1], one) >= 0))
+            return err_set(ERR_PROTO, "a configuration with an endorsement of %" PRIu32 " that is out of place",
+                           one->member);
+    }
+    return ERR_OK;
+}
+
 /* Who grants is an operator. Only a founder of epoch 0 carries nothing out. */
 static enum err check_run(const struct config *config)
 {
     const struct config_member *founder = config_member(config, config->founder);
     if (config->founder != CONFIG_NOBODY && (founder == NULL || !founder->operates))
         return err_set(ERR_PROTO, "a configuration whose founder %" PRIu32 " is no operator", config->founder);
-    if (config->epoch == 0 && config->orders_count + config->words_count + config->marks_count > 0)
+    if (config->epoch == 0 &&
+        config->orders_count + config->words_count + config->marks_count + config->endorsements_count > 0)
         return err_set(ERR_PROTO, "configuration 0 carries out orders");
     return config->steps < CONFIG_NUMBER_MAX
                ? ERR_OK
@@ -389,6 +419,7 @@ enum err config_check(const struct config *config)
     TRY(check_members(config));
     TRY(check_map(config));
     TRY(check_lists(config));
+    TRY(check_endorsements(config));
     TRY(check_run(config));
     TRY(config_carried_check(config->epoch, config->starts, config->starts_count, config->carried,
                              config->carried_count));

@@ -33,8 +33,9 @@ enum {
     CONFIG_FRAGMENTS_MAX = WIRE_PLAN_FRAGMENTS_MAX,
     CONFIG_CARRIED_MAX = 8192,
     CONFIG_LOSSES_MAX = 6,
-    CONFIG_ORDERS_MAX = 64,  /* carried out by one configuration */
-    CONFIG_APPROVED_MAX = 4, /* of them, that have approvals */
+    CONFIG_ORDERS_MAX = 64,         /* carried out by one configuration */
+    CONFIG_APPROVED_MAX = 4,        /* of them, that have approvals */
+    CONFIG_ENDORSEMENTS_MAX = 4352, /* each of 65 voters leaves, or of 64 owners comes, by a majority's word */
 };
 #define CONFIG_NOBODY UINT32_MAX /* no member's id */
 /* Epochs and versions are below it, so that one more is a number, too. */
@@ -93,6 +94,18 @@ struct config_word {
     uint8_t signature[IDENT_SIGNATURE_BYTES];
 };
 
+/* What a voter of the epoch before signed of a member (net/config/endorsement.h). */
+enum config_endorsed {
+    CONFIG_LEAVES = 1, /* it may lose its vote, its shards, or its part in the run */
+    CONFIG_COMES = 2,  /* it may have a vote and shards, with the disk of this incarnation */
+};
+struct config_endorsement {
+    uint32_t member, signer; /* ids */
+    uint32_t says;           /* enum config_endorsed */
+    uint64_t incarnation;    /* COMES; else 0 */
+    uint8_t signature[IDENT_SIGNATURE_BYTES];
+};
+
 /* Which orders of a member were carried out: `number`, and number - 1 - k where bit k of `below` is set. */
 struct config_mark {
     uint32_t id;
@@ -122,6 +135,9 @@ struct config {
     uint32_t words_count;
     struct config_mark *marks; /* in order of id: of members on the roster */
     uint32_t marks_count;
+    uint64_t ballot;                         /* in which these were signed; 0: there are none */
+    struct config_endorsement *endorsements; /* in order of member, what it says, signer */
+    uint32_t endorsements_count;
 };
 
 /* Frees what the configuration points to and empties it; an empty one is fine. */
@@ -136,6 +152,8 @@ ERR_MUST_CHECK enum err config_check(const struct config *config);
 /* The part of it about carried results in an epoch with these starts; also of a draft (net/membership/wire_paxos.h). */
 ERR_MUST_CHECK enum err config_carried_check(uint64_t epoch, const uint64_t *starts, uint32_t starts_count,
                                              const struct part_result *carried, uint32_t carried_count);
+/* In order of member, then of what is said, then of signer. */
+int config_endorsement_order(const struct config_endorsement *left, const struct config_endorsement *right);
 /* Whether `b` says anything about members, who owns what, or the run, that `a` does not, or carries out an order; where
  * the epochs start and what they carry is left out. */
 bool config_differs(const struct config *a, const struct config *b);

@@ -7,6 +7,7 @@
 #include "common/bytes.h"
 #include "common/mem.h"
 #include "net/config/config_orders.h"
+#include "net/config/endorsement.h"
 
 static const char vote_mark[] = "diloco record vote";
 enum { VOTE_BYTES = sizeof vote_mark - 1 + CONFIG_NONCE_BYTES + 8 + 8 + DIGEST_BYTES };
@@ -81,6 +82,7 @@ enum err config_proved(const struct config *previous, const struct digest *previ
     uint32_t good = 0, most = 0;
     TRY(config_follows(previous, previous_digest, next));
     TRY(config_orders_follow(previous, next));
+    TRY(endorsements_follow(previous, next));
     if (votes_count > CONFIG_VOTERS_MAX)
         return err_set(ERR_PROTO, "configuration %" PRIu64 " with %" PRIu32 " votes", next->epoch, votes_count);
     for (uint32_t i = 0; i < votes_count; i++)

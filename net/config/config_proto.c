@@ -83,6 +83,16 @@ void config_vote_to_proto(const struct config_vote *vote, Diloco__ConfigVote *pr
     proto->signature = config_bytes_to_proto(vote->signature, IDENT_SIGNATURE_BYTES);
 }
 
+void config_endorsement_to_proto(const struct config_endorsement *endorsement, Diloco__ConfigEndorsement *proto)
+{
+    diloco__config_endorsement__init(proto);
+    proto->member = endorsement->member;
+    proto->says = endorsement->says;
+    proto->incarnation = endorsement->incarnation;
+    proto->signer = endorsement->signer;
+    proto->signature = config_bytes_to_proto(endorsement->signature, IDENT_SIGNATURE_BYTES);
+}
+
 static void member_to_proto(const struct config_member *member, Diloco__ConfigMember *proto)
 {
     diloco__config_member__init(proto);
@@ -125,6 +135,14 @@ enum err config_vote_from_proto(const Diloco__ConfigVote *proto, struct config_v
     vote->id = proto->id;
     vote->ballot = proto->ballot;
     return config_bytes_from_proto(&proto->signature, "a vote's signature", vote->signature, IDENT_SIGNATURE_BYTES);
+}
+
+enum err config_endorsement_from_proto(const Diloco__ConfigEndorsement *proto, struct config_endorsement *endorsement)
+{
+    *endorsement = (struct config_endorsement){
+        .member = proto->member, .says = proto->says, .incarnation = proto->incarnation, .signer = proto->signer};
+    return config_bytes_from_proto(&proto->signature, "an endorsement's signature", endorsement->signature,
+                                   IDENT_SIGNATURE_BYTES);
 }
 
 /* ---- orders ---- */
@@ -221,6 +239,7 @@ struct rows {
     Diloco__Order *orders_at[CONFIG_ORDERS_MAX];
     Diloco__ConfigWord words[CONFIG_MEMBERS_MAX], *words_at[CONFIG_MEMBERS_MAX];
     Diloco__ConfigMark marks[CONFIG_MEMBERS_MAX], *marks_at[CONFIG_MEMBERS_MAX];
+    Diloco__ConfigEndorsement endorsements[CONFIG_ENDORSEMENTS_MAX], *endorsements_at[CONFIG_ENDORSEMENTS_MAX];
 };
 
 static bool map_empty(const struct shardmap *map)
@@ -248,6 +267,12 @@ static void lists_to_proto(const struct config *config, struct rows *rows, Diloc
         rows->marks[i].below = config->marks[i].below;
         rows->marks_at[i] = &rows->marks[i];
     }
+    for (uint32_t i = 0; i < config->endorsements_count; i++) {
+        config_endorsement_to_proto(&config->endorsements[i], &rows->endorsements[i]);
+        rows->endorsements_at[i] = &rows->endorsements[i];
+    }
+    proto->n_endorsements = config->endorsements_count;
+    proto->endorsements = rows->endorsements_at;
     proto->n_orders = config->orders_count;
     proto->orders = rows->orders_at;
     proto->n_words = config->words_count;
@@ -274,6 +299,7 @@ static void to_proto(const struct config *config, struct rows *rows, Diloco__Con
     proto->next_id = config->next_id;
     proto->steps = config->steps;
     proto->paused = config->paused;
+    proto->ballot = config->ballot;
     proto->founder = config->founder;
     proto->n_map = map_empty(&config->map) ? 0 : SHARDMAP_SLOTS;
     proto->map = (uint32_t *)(uintptr_t)config->map.owner;
@@ -288,7 +314,7 @@ static void to_proto(const struct config *config, struct rows *rows, Diloco__Con
 static bool orders_fit(const struct config *config)
 {
     bool fit = config->orders_count <= CONFIG_ORDERS_MAX && config->words_count <= CONFIG_MEMBERS_MAX &&
-               config->marks_count <= CONFIG_MEMBERS_MAX;
+               config->marks_count <= CONFIG_MEMBERS_MAX && config->endorsements_count <= CONFIG_ENDORSEMENTS_MAX;
     for (uint32_t i = 0; fit && i < config->orders_count; i++)
         fit = config->orders[i].approvals_count <= ORDER_APPROVALS_MAX &&
               memchr(config->orders[i].join.name, '\0', WIRE_NAME_BYTES) != NULL &&
@@ -343,6 +369,8 @@ static enum err check_counts(const Diloco__Config *proto)
         proto->n_marks > CONFIG_MEMBERS_MAX)
         return err_set(ERR_PROTO, "a configuration with %zu orders, %zu words and %zu marks", proto->n_orders,
                        proto->n_words, proto->n_marks);
+    if (proto->n_endorsements > CONFIG_ENDORSEMENTS_MAX)
+        return err_set(ERR_PROTO, "a configuration with %zu endorsements", proto->n_endorsements);
     if (proto->n_map != 0 && proto->n_map != SHARDMAP_SLOTS)
         return err_set(ERR_PROTO, "a configuration whose map has %zu slots", proto->n_map);
     return ERR_OK;
@@ -371,6 +399,11 @@ static enum err lists_from_proto(const Diloco__Config *proto, struct config *out
     for (size_t i = 0; i < proto->n_marks; i++)
         out->marks[i] = (struct config_mark){
             .id = proto->marks[i]->id, .number = proto->marks[i]->number, .below = proto->marks[i]->below};
+    TRY(new_array(proto->n_endorsements, sizeof *out->endorsements, "a configuration's endorsements",
+                  &out->endorsements));
+    out->endorsements_count = (uint32_t)proto->n_endorsements;
+    for (size_t i = 0; i < proto->n_endorsements; i++)
+        TRY(config_endorsement_from_proto(proto->endorsements[i], &out->endorsements[i]));
     return ERR_OK;
 }
 
@@ -382,6 +415,7 @@ static enum err from_proto(const Diloco__Config *proto, struct config *out)
     out->next_id = proto->next_id;
     out->steps = proto->steps;
     out->paused = proto->paused != 0;
+    out->ballot = proto->ballot;
     out->founder = proto->founder;
     TRY(config_bytes_from_proto(&proto->nonce, "a configuration's nonce", out->nonce, CONFIG_NONCE_BYTES));
     TRY(config_bytes_from_proto(&proto->previous, "a configuration's previous digest", out->previous.byte,

@@ -26,6 +26,7 @@
 /* The views lie in what they are of. */
 void config_carried_to_proto(const struct part_result *carried, Diloco__ConfigCarried *proto);
 void config_vote_to_proto(const struct config_vote *vote, Diloco__ConfigVote *proto);
+void config_endorsement_to_proto(const struct config_endorsement *endorsement, Diloco__ConfigEndorsement *proto);
 ProtobufCBinaryData config_bytes_to_proto(const void *bytes, size_t bytes_count);
 
 /* What an order as a message points to. */
@@ -43,6 +44,8 @@ ERR_MUST_CHECK enum err order_from_proto(const Diloco__Order *proto, struct orde
 /* Lengths alone are checked here. ERR_PROTO. */
 ERR_MUST_CHECK enum err config_carried_from_proto(const Diloco__ConfigCarried *proto, struct part_result *carried);
 ERR_MUST_CHECK enum err config_vote_from_proto(const Diloco__ConfigVote *proto, struct config_vote *vote);
+ERR_MUST_CHECK enum err config_endorsement_from_proto(const Diloco__ConfigEndorsement *proto,
+                                                      struct config_endorsement *endorsement);
 /* So many bytes, exactly. */
 ERR_MUST_CHECK enum err config_bytes_from_proto(const ProtobufCBinaryData *proto, const char *what, void *out,
                                                 size_t out_bytes);

@@ -109,7 +109,7 @@ static void place_one(struct place *place, const struct change_request *request,
     place->shy = shyness_of(member, islands);
     if (member->role == CONFIG_DRAINING && !member->draining) /* it would come back */
         member->role = CONFIG_AWAY;
-    if (request == NULL || (request->unheard && !request->evicted)) { /* as it is */
+    if (request == NULL || request->held || (request->unheard && !request->evicted)) { /* as it is */
         place->able = member->voter;
         return;
     }
@@ -389,4 +389,19 @@ enum err assign_roles(struct config *next, const struct change_request *requests
         share_out(next, places);
     mem_free(places);
     return err;
+}
+
+enum err assign_roles_by_order(struct config *next)
+{
+    struct place *places;
+    TRY(mem_new(next->members_count, sizeof *places, "members", &places));
+    for (uint32_t i = 0; i < next->orders_count; i++)
+        for (uint32_t k = 0; next->orders[i].kind == ORDER_EVICT && k < next->members_count; k++)
+            if (next->members[k].id == next->orders[i].subject)
+                next->members[k].role = CONFIG_AWAY;
+    for (uint32_t i = 0; i < next->members_count; i++)
+        places[i] = (struct place){.member = &next->members[i], .able = !next->members[i].contributor};
+    share_out(next, places);
+    mem_free(places);
+    return ERR_OK;
 }

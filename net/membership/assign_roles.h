@@ -25,6 +25,7 @@ struct change_request {
     bool partitioned;     /* it and an owner do not hear each other, and it is the one to stand back
                              (net/membership/hearing.h) */
     bool evicted;         /* it takes no part; its key stays on the roster */
+    bool held;            /* no majority agrees to any change of it: it stays as it is */
     bool in_doubt;  /* it says that its disk is in doubt, perhaps too lately for `incarnation` to be that one; or it has
                        not said */
     bool caught_up; /* this incarnation holds every fragment at the version that the next epoch starts from */
@@ -36,5 +37,8 @@ struct change_request {
  * is a contributor by order owns and votes no more. ERR_NOMEM; ERR_STATE: no full voter would be left. */
 ERR_MUST_CHECK enum err assign_roles(struct config *next, const struct change_request *requests,
                                      uint32_t change_requests_count);
+/* Likewise, but nothing changes except what the configuration's own orders say: for when nothing else can. ERR_NOMEM.
+ */
+ERR_MUST_CHECK enum err assign_roles_by_order(struct config *next);
 
 #endif

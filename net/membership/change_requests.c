@@ -80,9 +80,10 @@ void change_requests_fulfil(struct change_requests *requests, struct member_prog
 
 /* ---- what the next configuration would say ---- */
 
+/* `now`: nobody is waited for who may come along. */
 static struct change_request change_request_of(const struct change_requests *requests,
                                                const struct member_progress *progress,
-                                               const struct config_member *member)
+                                               const struct config_member *member, bool now)
 {
     uint32_t slot = view_slot(progress->view, member->id);
     struct change_request request = {
@@ -104,30 +105,36 @@ static struct change_request change_request_of(const struct change_requests *req
                      member_progress_disk_fails(progress, slot);
     request.partitioned = member_progress_partitioned(progress, slot);
     /* Of ourselves the others will see to it. */
-    request.evicted = (seat->broke_word && !self) || member_progress_kept_out(progress, slot);
+    request.evicted = (seat->evidence && !self) || member_progress_kept_out(progress, slot);
     request.unheard = !self && !seat->up && !request.silent && !request.partitioned && !request.evicted;
     /* Who owns already stays one; who comes, or comes back, is let in when an epoch has stood for a while. */
     bool comes = member->role != CONFIG_OWNER || doubt;
     bool answers = self || (seat->up && !bitset_has(&seat->silent, progress->view->self));
-    request.near = answers && member_progress_caught_up(progress, slot) &&
-                   (!comes || member_progress_hear_owners(progress)) &&
-                   (!comes || progress->now_ms >= progress->begun_ms + ((uint64_t)GATHERED_MS << requests->idle));
+    request.near =
+        answers && member_progress_caught_up(progress, slot) && (!comes || member_progress_hear_owners(progress)) &&
+        (!comes || now || progress->now_ms >= progress->begun_ms + ((uint64_t)GATHERED_MS << requests->idle));
     request.caught_up = request.near;
     return request;
 }
 
-enum err change_requests_gather(const struct change_requests *requests, const struct member_progress *progress,
-                                const struct wanted_changes *wanted, struct change_request **out, uint32_t *count)
+static enum err gather(const struct change_requests *requests, const struct member_progress *progress,
+                       const struct wanted_changes *wanted, bool now, struct change_request **out, uint32_t *count)
 {
     const struct config *config = config_log_last(progress->config_log);
     TRY(mem_new(config->members_count, sizeof **out, "change requests", out));
     *count = 0;
     for (uint32_t i = 0; i < config->members_count; i++) {
-        struct change_request request = change_request_of(requests, progress, &config->members[i]);
+        struct change_request request = change_request_of(requests, progress, &config->members[i], now);
         if (!request.unheard || is_put_out(wanted->orders, wanted->orders_count, request.id))
             (*out)[(*count)++] = request;
     }
     return ERR_OK;
+}
+
+enum err change_requests_gather(const struct change_requests *requests, const struct member_progress *progress,
+                                const struct wanted_changes *wanted, struct change_request **out, uint32_t *count)
+{
+    return gather(requests, progress, wanted, false, out, count);
 }
 
 bool change_requests_catches_up(const struct change_requests *requests, const struct member_progress *progress,
@@ -137,44 +144,69 @@ bool change_requests_catches_up(const struct change_requests *requests, const st
     const struct config_member *as = config_member(config, progress->view->members[member].as.id);
     if (as == NULL || as->role != CONFIG_AWAY || progress->seat[member].broke_word)
         return false;
-    struct change_request request = change_request_of(requests, progress, as);
+    struct change_request request = change_request_of(requests, progress, as, false);
     bool heard = member == progress->view->self ? member_progress_voters_heard(progress) >= config_majority(config)
                                                 : progress->seat[member].up;
     bool draining = progress->seat[member].said ? progress->seat[member].word.draining : as->draining;
     return heard && !request.silent && !request.partitioned && !request.evicted && !draining;
 }
 
-bool change_requests_change(const struct change_requests *requests, const struct member_progress *progress,
-                            const struct order_pool *pool)
+/* What it would say of members. `said`: as of change_requests_wanted(); `now`: as of change_request_of(). */
+static enum err expect(const struct change_requests *requests, const struct member_progress *progress,
+                       const struct order_pool *pool, bool said, bool now, struct config *next,
+                       struct change_request **known, uint32_t *count)
 {
-    struct config next = {0};
-    struct change_request *all = NULL;
-    struct wanted_changes *wanted = NULL;
-    uint32_t count;
     enum err err;
     const struct config *last = config_log_last(progress->config_log);
-    bool differs = false;
-    /* Nobody could decide it: where one copy commits, rounds go on, and nobody is asked, or sealed, in vain. */
-    if (progress->sync == NULL || member_progress_voters_able(progress) < config_majority(last) ||
-        member_progress_disk_fails(progress, progress->view->self))
-        return false;
+    struct wanted_changes *wanted = NULL;
+    *next = (struct config){0};
+    *known = NULL;
     TRY_OUT(mem_new_unset(1, sizeof *wanted, "changes", &wanted));
-    change_requests_wanted(progress, pool, progress->now_ms >= progress->begun_ms + SAID_MS, wanted);
-    TRY_OUT(change_requests_gather(requests, progress, wanted, &all, &count));
-    TRY_OUT(config_copy(last, &next));
+    change_requests_wanted(progress, pool, said, wanted);
+    TRY_OUT(gather(requests, progress, wanted, now, known, count));
+    TRY_OUT(config_copy(last, next));
     TRY_OUT(next_config_obey(&(struct next_config_base){.config = last,
                                                         .orders = wanted->orders,
                                                         .orders_count = wanted->orders_count,
                                                         .words = wanted->words,
                                                         .words_count = wanted->words_count},
-                             &next, all, count));
-    TRY_OUT(assign_roles(&next, all, count));
-    differs = config_differs(last, &next);
+                             next, *known, *count));
+    TRY_OUT(assign_roles(next, *known, *count));
 out:
-    config_deinit(&next);
-    mem_free(all);
     mem_free(wanted);
-    return err == ERR_OK && differs;
+    if (err != ERR_OK) {
+        config_deinit(next);
+        mem_free(*known);
+        *known = NULL;
+    }
+    return err;
+}
+
+enum err change_requests_expect(const struct change_requests *requests, const struct member_progress *progress,
+                                const struct order_pool *pool, struct config *next, struct change_request **known,
+                                uint32_t *count)
+{
+    return expect(requests, progress, pool, true, true, next, known, count);
+}
+
+bool change_requests_change(const struct change_requests *requests, const struct member_progress *progress,
+                            const struct order_pool *pool)
+{
+    struct config next;
+    struct change_request *known;
+    uint32_t count;
+    const struct config *last = config_log_last(progress->config_log);
+    /* Nobody could decide it: where one copy commits, rounds go on, and nobody is asked, or sealed, in vain. */
+    if (progress->sync == NULL || member_progress_voters_able(progress) < config_majority(last) ||
+        member_progress_disk_fails(progress, progress->view->self))
+        return false;
+    bool said = progress->now_ms >= progress->begun_ms + SAID_MS;
+    if (expect(requests, progress, pool, said, false, &next, &known, &count) != ERR_OK)
+        return false;
+    bool differs = config_differs(last, &next);
+    config_deinit(&next);
+    mem_free(known);
+    return differs;
 }
 
 /* ---- members that might take part ---- */

@@ -55,6 +55,12 @@ uint32_t change_requests_whom_to_ask(const struct member_progress *progress, str
  * still, so they soon do. */
 bool change_requests_all_there(const struct change_request *requests, uint32_t count, const uint32_t *asked,
                                uint32_t asked_count);
+/* The members of the next configuration, as they would be were it made now of what is known here, with nobody waited
+ * for who may come along; config_deinit() it. `*known`, `*count`: what is known of members, as of
+ * change_requests_gather(). ERR_NOMEM; ERR_STATE: from assign_roles(). */
+ERR_MUST_CHECK enum err change_requests_expect(const struct change_requests *requests,
+                                               const struct member_progress *progress, const struct order_pool *pool,
+                                               struct config *next, struct change_request **known, uint32_t *count);
 /* Whether the next configuration would differ from the last one, and enough voters are heard to decide it. */
 bool change_requests_change(const struct change_requests *requests, const struct member_progress *progress,
                             const struct order_pool *pool);

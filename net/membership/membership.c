@@ -8,6 +8,8 @@
 #include "common/log.h"
 #include "common/mem.h"
 #include "net/config/config_proof.h"
+#include "net/config/endorsement.h"
+#include "net/membership/endorse.h"
 #include "net/membership/next_config.h"
 #include "net/membership/paxos.h"
 #include "net/membership/promise_reports.h"
@@ -18,7 +20,8 @@
 #include "net/config/config_orders.h"
 
 /* TURN: how long the next voter waits for the one before it. ASKED: so long those who might join are waited for, once
- * enough voters have sealed. OVERDUE: so long what only a few of them show may take to be fetched. EVIDENCE_ALL: as
+ * enough voters have sealed. OVERDUE: so long what only a few of them show may take to be fetched. AGREED: so long
+ * what no majority agrees to is waited for, before the next configuration does without. EVIDENCE_ALL: as
  * long as one whose word is broken takes part, the others are told so often. FAREWELL: so long the connection to one
  * that is off the roster stands, or it might never hear of it. REFUSED_SAID: orders that are refused are told so often.
  */
@@ -26,6 +29,7 @@ enum {
     TURN_MS = 1000,
     ASKED_MS = 700,
     OVERDUE_MS = 4000,
+    AGREED_MS = 2000,
     EVIDENCE_ALL_MS = 2000,
     FAREWELL_MS = 200,
     REFUSED_SAID_MS = 10000
@@ -55,6 +59,7 @@ struct membership {
     struct log_limit refused_said;
     struct own_message own[OWN_MAX];
     uint32_t own_count;
+    struct config_endorsement endorsements[WIRE_ENDORSEMENTS_MAX]; /* of our last promise */
     uint64_t saving; /* number of the last vote that went to the disk in this epoch, until it is durable; 0: none */
     uint64_t saved;  /* number of a vote that is durable, to be told net/membership/paxos; 0: none */
     bool compose;    /* ordered */
@@ -171,11 +176,23 @@ static void add_promise_reports(struct membership *m, struct paxos_message *out)
     promise_reports_own(m->reports, m->sync, &out->rows, &out->rows_count);
 }
 
+/* What we agree to now; without it nothing that the others do not want anyhow comes to pass. */
+static void add_endorsements(struct membership *m, struct paxos_message *out)
+{
+    if (!out->sealed || m->sync == NULL)
+        return;
+    enum err err = endorse_own(&m->requests, &m->progress, m->orders, m->conf.ident, out->ballot, m->endorsements,
+                               &out->endorsements_count);
+    if (!failed(m, err == ERR_STATE ? ERR_OK : err, "what this island agrees to"))
+        out->endorsements = m->endorsements;
+}
+
 static void send_message(struct membership *m, uint32_t to, struct paxos_message *message)
 {
-    if (message->type == WIRE_PROMISE)
+    if (message->type == WIRE_PROMISE) {
         add_promise_reports(m, message);
-    else if (message->type == WIRE_ACCEPTED)
+        add_endorsements(m, message);
+    } else if (message->type == WIRE_ACCEPTED)
         config_vote_sign(m->conf.ident, last(m)->nonce, message->epoch, message->ballot, &message->digest,
                          message->signature);
     say(m, to, message);
@@ -224,7 +241,7 @@ static void mark_broken(struct membership *m, uint32_t slot, const struct wire_o
     struct seat *seat = &m->progress.seat[slot];
     if (seat->broke_word)
         return;
-    seat->broke_word = true;
+    seat->broke_word = seat->evidence = true;
     tell(m, &(struct membership_news){.type = MEMBERSHIP_BROKE_WORD,
                                       .member = slot,
                                       .fragment = what->key.fragment,
@@ -332,6 +349,8 @@ static enum err propose(struct membership *m, const struct config *draft, bool s
     enum err err;
     TRY(config_check(draft)); /* nobody would accept it: say so instead of proposing it */
     TRY(config_orders_follow(last(m), draft));
+    if (safe)
+        TRY(endorsements_follow(last(m), draft));
     TRY(config_pack(draft, &bytes, &count));
     struct digest digest = config_digest(bytes, count);
     if (safe)
@@ -349,6 +368,7 @@ static enum err compose(struct membership *m, uint64_t now_ms)
     struct next_config_out out = {0};
     struct wanted_changes *wanted = NULL;
     struct next_config_base base;
+    bool agreed;
     uint32_t count, answers_count, asked[PAXOS_ASKED_MAX];
     const struct next_config_answer *answers = promise_reports_answered(m->reports, m->paxos, &answers_count);
     uint32_t asked_count = change_requests_whom_to_ask(&m->progress, &m->asked, asked);
@@ -358,19 +378,22 @@ static enum err compose(struct membership *m, uint64_t now_ms)
     base.overdue = m->asked_ms != 0 && now_ms >= m->asked_ms + OVERDUE_MS;
     TRY_OUT(change_requests_gather(&m->requests, &m->progress, wanted, &requests, &count));
     TRY_OUT(next_config(&base, answers, answers_count, requests, count, &out));
+    if (!out.ask && m->asked_ms == 0)
+        m->asked_ms = now_ms;
+    if (!out.ask)
+        TRY_OUT(endorse_agree(&base, paxos_ballot(m->paxos), now_ms < m->asked_ms + AGREED_MS, answers, answers_count,
+                              requests, count, &out, &agreed));
     if (out.ask) {
         log_debug("next configuration: %" PRIu32 " answers do not suffice", answers_count);
         TRY_OUT(paxos_draft(m->paxos, NULL, 0, asked, asked_count, now_ms));
         goto out;
     }
-    if (m->asked_ms == 0)
-        m->asked_ms = now_ms;
     bool waits = now_ms < m->asked_ms + ASKED_MS && !change_requests_all_there(requests, count, asked, asked_count);
     bool safe = next_config_safe(&out.draft, &base, answers, answers_count, m->lacking, &m->lacking_count);
-    log_debug("next configuration: %s, %" PRIu32 " answers, %" PRIu32 " lack something of it%s",
-              safe ? "safe" : "not safe yet", answers_count, m->lacking_count,
+    log_debug("next configuration: %s%s, %" PRIu32 " answers, %" PRIu32 " lack something of it%s",
+              safe ? "safe" : "not safe yet", agreed ? "" : ", not agreed to yet", answers_count, m->lacking_count,
               waits ? "; those who might join are waited for" : "");
-    TRY_OUT(propose(m, &out.draft, safe && !waits, asked, asked_count, now_ms));
+    TRY_OUT(propose(m, &out.draft, safe && agreed && !waits, asked, asked_count, now_ms));
     for (uint32_t i = 0; i < out.suspects_count; i++)
         tell(m, &(struct membership_news){.type = MEMBERSHIP_SUSPECT, .id = out.suspects[i]});
 out:
@@ -509,6 +532,8 @@ static bool follows(const struct membership *m, const struct paxos_message *mess
     enum err err = message->type == WIRE_DECIDED ? config_proved(last(m), base.digest, &config, &message->digest,
                                                                  message->votes, message->votes_count)
                                                  : next_config_follows(&base, &config);
+    if (err == ERR_OK && message->type != WIRE_DECIDED)
+        err = endorsements_follow(last(m), &config);
     if (err != ERR_OK)
         log_debug("configuration %" PRIu64 " is passed over: %s", config.epoch, err_text());
     config_deinit(&config);
@@ -853,7 +878,8 @@ void membership_equivocation(struct membership *m, uint32_t owner, uint32_t frag
     /* The evidence could not be kept. */
     tell(m, &(struct membership_news){
                 .type = MEMBERSHIP_EVIDENCE_LOST, .member = slot, .fragment = fragment, .version = version});
-    m->progress.seat[slot].broke_word = true; /* as long as this process lives */
+    /* As long as this process lives. What nobody else has seen is no reason to put it out: people have to. */
+    m->progress.seat[slot].broke_word = true;
 }
 
 /* ---- words ---- */

@@ -330,7 +330,10 @@ static void put_out(const struct config *draft, struct change_request *requests,
 {
     for (uint32_t i = 0; i < draft->orders_count; i++)
         for (uint32_t k = 0; draft->orders[i].kind == ORDER_EVICT && k < count; k++)
-            requests[k].evicted |= requests[k].id == draft->orders[i].subject;
+            if (requests[k].id == draft->orders[i].subject) {
+                requests[k].evicted = true;
+                requests[k].held = false;
+            }
 }
 
 enum err next_config_obey(const struct next_config_base *base, struct config *next, struct change_request *requests,
@@ -379,7 +382,7 @@ static enum err fill(struct work *work, struct change_request *requests, uint32_
     draft->carried_count = work->carried_count;
     TRY(next_config_obey(work->base, draft, requests, change_requests_count));
     mark_caught_up(work, draft->starts, requests, change_requests_count);
-    return assign_roles(draft, requests, change_requests_count);
+    return work->base->by_order ? assign_roles_by_order(draft) : assign_roles(draft, requests, change_requests_count);
 }
 
 enum err next_config(const struct next_config_base *base, const struct next_config_answer *answers,

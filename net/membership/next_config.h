@@ -28,6 +28,8 @@ struct next_config_answer {
     bool sealed;                /* it is a PROMISE in the proposer's ballot (paxos_promised()) */
     const struct holding *rows; /* in order of fragment, each once; of one that is left out it holds nothing */
     uint32_t rows_count;
+    const struct config_endorsement *endorsements; /* its own; not checked */
+    uint32_t endorsements_count;
 };
 
 /* What a member says of itself. */
@@ -45,6 +47,7 @@ struct next_config_base {
     /* A result that only a few answered has had its time to be fetched: it is left out where the other seals are
      * enough, for then it was committed nowhere, or stands in them. */
     bool overdue;
+    bool by_order;                     /* no majority agrees to anything else: what orders say alone changes */
     const struct order *const *orders; /* that may be carried out, in order of signer, then number */
     uint32_t orders_count;
     const struct next_config_word *words; /* of members, as heard last */

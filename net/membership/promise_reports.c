@@ -177,7 +177,9 @@ const struct next_config_answer *promise_reports_answered(struct promise_reports
                                             .incarnation = answer->said.incarnation,
                                             .sealed = answer->said.sealed && paxos_promised(paxos, answer->id),
                                             .rows = answer->said.rows,
-                                            .rows_count = answer->said.rows_count};
+                                            .rows_count = answer->said.rows_count,
+                                            .endorsements = answer->said.endorsements,
+                                            .endorsements_count = answer->said.endorsements_count};
     }
     return reports->answered;
 }

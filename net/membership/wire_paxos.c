@@ -43,6 +43,7 @@ static enum err pack_prepare(const struct paxos_message *message, uint8_t **byte
 struct promise_rows {
     Diloco__HeldFragment rows[CONFIG_FRAGMENTS_MAX], *rows_at[CONFIG_FRAGMENTS_MAX];
     Diloco__HeldResult held[WIRE_RESULTS_MAX], *held_at[WIRE_RESULTS_MAX];
+    Diloco__ConfigEndorsement endorsements[WIRE_ENDORSEMENTS_MAX], *endorsements_at[WIRE_ENDORSEMENTS_MAX];
 };
 
 static enum err held_to_proto(const struct part_result *from, uint32_t count, struct promise_rows *to,
@@ -87,8 +88,9 @@ static enum err pack_promise(const struct paxos_message *message, uint8_t **byte
 {
     struct promise_rows *rows;
     Diloco__Promise proto = DILOCO__PROMISE__INIT;
-    if (message->rows_count > CONFIG_FRAGMENTS_MAX)
-        return err_set(ERR_ARG, "a promise with %" PRIu32 " fragments", message->rows_count);
+    if (message->rows_count > CONFIG_FRAGMENTS_MAX || message->endorsements_count > WIRE_ENDORSEMENTS_MAX)
+        return err_set(ERR_ARG, "a promise with %" PRIu32 " fragments and %" PRIu32 " endorsements",
+                       message->rows_count, message->endorsements_count);
     TRY(mem_new_unset(1, sizeof *rows, "a message being packed", &rows));
     enum err err = rows_to_proto(message, rows);
     proto.epoch = message->epoch;
@@ -97,6 +99,13 @@ static enum err pack_promise(const struct paxos_message *message, uint8_t **byte
     proto.accepted = config_bytes_to_proto(message->bytes, message->bytes_count);
     proto.incarnation = message->incarnation;
     proto.sealed = message->sealed;
+    for (uint32_t i = 0; i < message->endorsements_count; i++) {
+        config_endorsement_to_proto(&message->endorsements[i], &rows->endorsements[i]);
+        rows->endorsements[i].signer = 0;
+        rows->endorsements_at[i] = &rows->endorsements[i];
+    }
+    proto.n_endorsements = message->endorsements_count;
+    proto.endorsements = rows->endorsements_at;
     proto.n_rows = message->rows_count;
     proto.rows = rows->rows_at;
     if (err == ERR_OK)
@@ -264,6 +273,24 @@ static enum err take_row(const Diloco__HeldFragment *proto, uint64_t epoch, stru
     return take_held(proto->beyond, proto->n_beyond, row->fragment, row->reach + 1, epoch, held + proto->n_held);
 }
 
+/* Who signed them, and whether well, is seen when they are needed. */
+static enum err take_endorsements(const Diloco__Promise *proto, struct paxos_message *message)
+{
+    struct config_endorsement *endorsements;
+    if (proto->n_endorsements > WIRE_ENDORSEMENTS_MAX)
+        return err_set(ERR_PROTO, "a promise with %zu endorsements", proto->n_endorsements);
+    TRY(take(message, 3, proto->n_endorsements, sizeof *endorsements, "a promise's endorsements", &endorsements));
+    message->endorsements = endorsements;
+    message->endorsements_count = (uint32_t)proto->n_endorsements;
+    for (size_t i = 0; i < proto->n_endorsements; i++) {
+        TRY(config_endorsement_from_proto(proto->endorsements[i], &endorsements[i]));
+        if (endorsements[i].signer != 0 ||
+            (i > 0 && config_endorsement_order(&endorsements[i - 1], &endorsements[i]) >= 0))
+            return err_set(ERR_PROTO, "a promise whose endorsements are not in order, or of somebody else");
+    }
+    return ERR_OK;
+}
+
 static enum err take_promise(const Diloco__Promise *proto, struct paxos_message *message)
 {
     struct holding *rows;
@@ -284,6 +311,7 @@ static enum err take_promise(const Diloco__Promise *proto, struct paxos_message 
     if (held_count > WIRE_RESULTS_MAX)
         return err_set(ERR_PROTO, "a promise with %zu results", held_count);
     TRY(take_config(message, &proto->accepted, "an accepted configuration"));
+    TRY(take_endorsements(proto, message));
     TRY(take(message, 1, proto->n_rows, sizeof *rows, "a promise's fragments", &rows));
     TRY(take(message, 2, held_count, sizeof *held, "a promise's results", &held));
     message->rows = rows;

@@ -21,7 +21,11 @@
 #include "net/config/config.h"
 #include "net/transport/wire.h"
 
-enum { WIRE_RESULTS_MAX = CONFIG_CARRIED_MAX }; /* in one message, for all fragments */
+enum {
+    WIRE_RESULTS_MAX = CONFIG_CARRIED_MAX, /* in one message, for all fragments */
+    /* In one message: each voter and owner, and as many who come. */
+    WIRE_ENDORSEMENTS_MAX = 2 * (CONFIG_VOTERS_MAX + CONFIG_OWNERS_MAX),
+};
 
 /* A member's holding of a fragment: its state, and results that are durable there, acknowledged or only fetched. */
 struct holding {
@@ -55,12 +59,14 @@ struct paxos_message {
     uint64_t incarnation;       /* PROMISE */
     const struct holding *rows; /* PROMISE: in order of fragment, each once */
     uint32_t rows_count;
+    const struct config_endorsement *endorsements; /* PROMISE: in order of member, then of what they say */
+    uint32_t endorsements_count;
     uint8_t signature[IDENT_SIGNATURE_BYTES]; /* ACCEPTED: config_vote_sign() */
     const struct config_vote *votes;          /* DECIDED */
     uint32_t votes_count;
     const struct order *order; /* ORDER; limits checked (order_check()), signatures not */
     uint32_t id;               /* EVIDENCE: the member that it is about */
-    void *memory[3];           /* what wire_paxos_unpack() took */
+    void *memory[4];           /* what wire_paxos_unpack() took */
 };
 
 /* mem_free() the bytes. ERR_ARG: it would be over a limit. ERR_NOMEM. */

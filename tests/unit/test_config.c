@@ -123,9 +123,12 @@ static void a_configuration_has_one_form_of_bytes(void **state)
     assert_ok(config_pack(&config, &bytes, &count));
     assert_true(count + 64 < sizeof other);
     memcpy(other, bytes, count);
-    static const uint8_t unknown[] = {15 << 3, 1}, doubled[] = {2 << 3, 1}, zero[] = {6 << 3, 0}, yes[] = {6 << 3, 2};
-    static const uint8_t *const more[] = {unknown, doubled, zero, yes};
-    for (int i = 0; i < 4; i++) {
+    static const uint8_t unknown[] = {0xa0, 6, 1}; /* field 100 */
+    static const uint8_t doubled[] = {2 << 3, 1}, zero[] = {6 << 3, 0}, yes[] = {6 << 3, 2};
+    static const uint8_t *const more[] = {doubled, zero, yes};
+    memcpy(other + count, unknown, sizeof unknown);
+    assert_refused(form, other, count + sizeof unknown);
+    for (int i = 0; i < 3; i++) {
         memcpy(other + count, more[i], 2);
         assert_refused(form, other, count + 2);
     }

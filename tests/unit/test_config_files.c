@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* config_store: a config log on disk is believed as far as each configuration is proved by the one before. */
+#include "tests/lib/endorsed.h"
 #include "tests/lib/testlib.h"
 
 #include <dirent.h>
@@ -25,10 +26,13 @@ static struct config config_log_configs[EPOCHS];
 
 static void make_configs(void)
 {
+    static const uint32_t voters[] = {0, 1};
+    const struct ident *const signers[] = {configs_ident(0), configs_ident(1)};
     config_log_configs[0] = configs_first(MEMBERS, false);
     for (uint32_t e = 1; e < EPOCHS; e++) {
         config_log_configs[e] = configs_next(&config_log_configs[e - 1]);
         config_log_configs[e].members[1].incarnation += e;
+        endorsed(&config_log_configs[e - 1], &config_log_configs[e], voters, signers, 2);
     }
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* config_store: which configurations rule: those on disk, or the first one of a run that this island founds; whose key
  * is on the roster; which way leads to whom; and what changes when the next configuration is adopted. */
+#include "tests/lib/endorsed.h"
 #include "tests/lib/testlib.h"
 
 #include <stdio.h>
@@ -175,7 +176,10 @@ static void a_configuration_on_disk_rules(void **state)
     configure_three();
     assert_ok(open_as(&idents[A]));
     struct config config = next_config();
+    static const uint32_t voters[] = {B, C};
+    const struct ident *const signers[] = {&idents[B], &idents[C]};
     config.members[B].incarnation = 88;
+    endorsed(config_log_last(configs.config_log), &config, voters, signers, 2);
     keep(&config);
     config_deinit(&config);
     configure("uplink = 5Mbit\n");

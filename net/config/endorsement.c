@@ -4,6 +4,7 @@
 #include <inttypes.h>
 
 #include "common/bytes.h"
+#include "net/config/owners.h"
 
 static const char endorsement_mark[] = "diloco endorsement"; /* with its zero */
 enum { MESSAGE_BYTES = sizeof endorsement_mark + CONFIG_NONCE_BYTES + 8 + 8 + 4 + 4 + 8 };
@@ -144,6 +145,7 @@ enum err endorsements_follow(const struct config *previous, const struct config 
     for (uint32_t i = 0; i < next->members_count; i++)
         TRY(check_member(previous, next, &next->members[i]));
     TRY(check_voters(previous, next));
+    TRY(owners_follow(previous, next));
     for (uint32_t i = 0; i < next->endorsements_count; i++) /* last: it costs most */
         TRY(check_signature(previous, next, &next->endorsements[i]));
     return ERR_OK;

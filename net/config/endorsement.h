@@ -35,7 +35,8 @@ struct endorsement_need endorsement_needed(const struct config *previous, const 
 
 /* Whether `next` has what it needs: of each such member the good signatures of a majority of the voters of `previous`,
  * and no others; voters go without another in their place only where that lowers the majority, or beside a witness
- * (rule 5); and losses are counted once each. ERR_PROTO names the lack. About 50 µs for each signature. */
+ * (rule 5); losses are counted once each, and the map is nobody's choice (net/config/owners.h). ERR_PROTO names the
+ * lack. About 50 µs for each signature. */
 ERR_MUST_CHECK enum err endorsements_follow(const struct config *previous, const struct config *next);
 
 #endif

@@ -5,10 +5,7 @@
 #include <string.h>
 
 #include "common/mem.h"
-
-/* Whether it is to own: yes; it would rather not, and does where nobody would; or none can dial it, and it does only
- * where nobody else can, since others that cannot be dialled would never get its results; or it is not to, by order. */
-enum shyness { WILLING, RATHER_NOT, UNREACHED, SHYNESSES, NEVER = SHYNESSES };
+#include "net/config/owners.h"
 
 /* A member on its way into the next configuration. */
 struct place {
@@ -23,9 +20,6 @@ struct place {
 };
 
 enum { UNWILLING = 3 };
-/* Who was lost so often lately owns nothing, as long as so many others do. */
-enum { UNSTEADY = 3, STEADY_MIN = 3 };
-
 /* Requests mostly stand in the order of the members, so each is looked for from where the last one was found: with a
  * thousand members that is a thousand looks, not a million. `from`: there; 0 at first. */
 static const struct change_request *change_request_of(const struct change_request *requests, uint32_t count,
@@ -39,17 +33,6 @@ static const struct change_request *change_request_of(const struct change_reques
         return &requests[i];
     }
     return NULL;
-}
-
-/* Two islands that cannot be dialled never meet, so of more than two islands those that can be own. */
-static enum shyness shyness_of(const struct config_member *member, uint32_t islands)
-{
-    uint8_t choice = member->owner_choice;
-    if (member->contributor)
-        return NEVER;
-    if ((choice == CONFIG_OWNER_DIALS || choice == CONFIG_OWNER_NO_DIALS) && islands > 2)
-        return UNREACHED;
-    return choice == CONFIG_OWNER_NO || choice == CONFIG_OWNER_NO_DIALS ? RATHER_NOT : WILLING;
 }
 
 /* A trainer's island that votes: it stays an owner, leaves, or waits until its disk is whole again. */
@@ -76,7 +59,7 @@ static void place_voter(struct place *place, const struct change_request *reques
 /* Who was away is so until it has caught up: that it is back is no reason for an epoch. */
 static void place_other(struct config_member *member, const struct change_request *request, enum shyness shy)
 {
-    bool owns = shy == WILLING && !request->partitioned;
+    bool owns = shy == SHY_WILLING && !request->partitioned;
     member->incarnation = request->incarnation;
     if (request->evicted)
         member->role = CONFIG_AWAY;
@@ -106,7 +89,7 @@ static void place_witness(struct place *place, const struct change_request *requ
 static void place_one(struct place *place, const struct change_request *request, uint32_t islands)
 {
     struct config_member *member = place->member;
-    place->shy = shyness_of(member, islands);
+    place->shy = owners_shyness(member, islands);
     if (member->role == CONFIG_DRAINING && !member->draining) /* it would come back */
         member->role = CONFIG_AWAY;
     if (request == NULL || request->held || (request->unheard && !request->evicted)) { /* as it is */
@@ -127,23 +110,14 @@ static void place_one(struct place *place, const struct change_request *request,
     }
 }
 
-/* Whether `a` is to own shards rather than `b`. */
-static bool sooner(const struct config_member *a, const struct config_member *b)
-{
-    bool yes_a = a->owner_choice == CONFIG_OWNER_YES, yes_b = b->owner_choice == CONFIG_OWNER_YES;
-    if (yes_a != yes_b)
-        return yes_a;
-    return a->uplink != b->uplink ? a->uplink > b->uplink : a->id < b->id;
-}
-
 static bool may_own(const struct place *place)
 {
-    return place->able && place->shy != NEVER && place->member->role == CONFIG_OWNER;
+    return place->able && place->shy != SHY_NEVER && place->member->role == CONFIG_OWNER;
 }
 
 static bool willing(const struct place *place)
 {
-    return may_own(place) && place->shy == WILLING;
+    return may_own(place) && place->shy == SHY_WILLING;
 }
 
 /* Of those who are lost again and again, whose losses cost all others an epoch each, none owns while so many others do
@@ -152,8 +126,8 @@ static bool may_be_spared(const struct place *places, uint32_t count)
 {
     uint32_t others = 0;
     for (uint32_t i = 0; i < count; i++)
-        others += willing(&places[i]) && places[i].member->losses < UNSTEADY;
-    return others >= STEADY_MIN;
+        others += willing(&places[i]) && !owners_unsteady(places[i].member);
+    return owners_enough(others);
 }
 
 /* Those of this shyness own who would not, and have caught up. True: there is one. */
@@ -172,20 +146,20 @@ static bool persuade(struct place *places, uint32_t count, enum shyness shy)
 /* Somebody has to own the shards. How shy those are that do: where nobody is left who would, the least shy of all. */
 static enum shyness find_owners(struct place *places, uint32_t count)
 {
-    for (enum shyness shy = WILLING; shy < SHYNESSES; shy++) {
+    for (enum shyness shy = SHY_WILLING; shy < SHYNESSES; shy++) {
         bool any = false;
         for (uint32_t i = 0; i < count; i++)
             any |= may_own(&places[i]) && places[i].shy == shy;
-        if (any || (shy != WILLING && persuade(places, count, shy)))
+        if (any || (shy != SHY_WILLING && persuade(places, count, shy)))
             return shy;
     }
-    return UNREACHED;
+    return SHY_UNREACHED;
 }
 
 static int compare_sooner(const void *a, const void *b)
 {
     const struct place *const *one = a, *const *other = b;
-    return sooner((*one)->member, (*other)->member) ? -1 : 1;
+    return owners_sooner((*one)->member, (*other)->member) ? -1 : 1;
 }
 
 /* Of those who would own, the CONFIG_OWNERS_MAX first do. */
@@ -197,7 +171,7 @@ static enum err choose_owners(struct place *places, uint32_t count)
     uint32_t many = 0;
     TRY(mem_new(count, sizeof *order, "members", &order));
     for (uint32_t i = 0; i < count; i++)
-        if (may_own(&places[i]) && places[i].shy <= shy && !(spare && places[i].member->losses >= UNSTEADY))
+        if (may_own(&places[i]) && places[i].shy <= shy && !(spare && owners_unsteady(places[i].member)))
             order[many++] = &places[i];
     qsort(order, many, sizeof(struct place *), compare_sooner);
     for (uint32_t k = 0; k < many && k < CONFIG_OWNERS_MAX; k++)
@@ -340,44 +314,11 @@ static enum err pick_voters(struct place *places, uint32_t count)
     return ERR_OK;
 }
 
-static uint32_t owners_of(const struct config *next, const struct place *places, bool unwilling,
-                          struct shardmap_owner owners[CONFIG_OWNERS_MAX])
-{
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < next->members_count; i++) {
-        const struct config_member *member = places[i].member;
-        if (member->role == CONFIG_OWNER && (places[i].able || unwilling) && count < CONFIG_OWNERS_MAX)
-            owners[count++] = (struct shardmap_owner){.id = member->id, .weight = member->uplink};
-    }
-    return count;
-}
-
-/* An owner that wants not to be one and goes on voting has no slot, unless nobody else is there. */
-static void share_out(struct config *next, const struct place *places)
-{
-    struct shardmap_owner owners[CONFIG_OWNERS_MAX];
-    uint32_t count = owners_of(next, places, false, owners);
-    if (count == 0)
-        count = owners_of(next, places, true, owners);
-    if (count > 0)
-        shardmap_assign(&next->map, owners, count);
-    else
-        next->map = shardmap_empty();
-}
-
-static uint32_t islands_of(const struct config *next)
-{
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < next->members_count; i++)
-        count += next->members[i].role != CONFIG_WITNESS;
-    return count;
-}
-
 enum err assign_roles(struct config *next, const struct change_request *requests, uint32_t change_requests_count)
 {
     struct place *places;
     TRY(mem_new(next->members_count, sizeof *places, "members", &places));
-    uint32_t islands = islands_of(next), from = 0;
+    uint32_t islands = owners_islands(next), from = 0;
     for (uint32_t i = 0; i < next->members_count; i++) {
         places[i].member = &next->members[i];
         place_one(&places[i], change_request_of(requests, change_requests_count, next->members[i].id, &from), islands);
@@ -386,22 +327,16 @@ enum err assign_roles(struct config *next, const struct change_request *requests
     if (err == ERR_OK)
         err = pick_voters(places, next->members_count);
     if (err == ERR_OK)
-        share_out(next, places);
+        owners_share_out(next);
     mem_free(places);
     return err;
 }
 
-enum err assign_roles_by_order(struct config *next)
+void assign_roles_by_order(struct config *next)
 {
-    struct place *places;
-    TRY(mem_new(next->members_count, sizeof *places, "members", &places));
     for (uint32_t i = 0; i < next->orders_count; i++)
         for (uint32_t k = 0; next->orders[i].kind == ORDER_EVICT && k < next->members_count; k++)
             if (next->members[k].id == next->orders[i].subject)
                 next->members[k].role = CONFIG_AWAY;
-    for (uint32_t i = 0; i < next->members_count; i++)
-        places[i] = (struct place){.member = &next->members[i], .able = !next->members[i].contributor};
-    share_out(next, places);
-    mem_free(places);
-    return ERR_OK;
+    owners_share_out(next);
 }

@@ -37,8 +37,7 @@ struct change_request {
  * is a contributor by order owns and votes no more. ERR_NOMEM; ERR_STATE: no full voter would be left. */
 ERR_MUST_CHECK enum err assign_roles(struct config *next, const struct change_request *requests,
                                      uint32_t change_requests_count);
-/* Likewise, but nothing changes except what the configuration's own orders say: for when nothing else can. ERR_NOMEM.
- */
-ERR_MUST_CHECK enum err assign_roles_by_order(struct config *next);
+/* Likewise, but nothing changes except what the configuration's own orders say: for when nothing else can. */
+void assign_roles_by_order(struct config *next);
 
 #endif

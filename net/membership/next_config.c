@@ -382,7 +382,10 @@ static enum err fill(struct work *work, struct change_request *requests, uint32_
     draft->carried_count = work->carried_count;
     TRY(next_config_obey(work->base, draft, requests, change_requests_count));
     mark_caught_up(work, draft->starts, requests, change_requests_count);
-    return work->base->by_order ? assign_roles_by_order(draft) : assign_roles(draft, requests, change_requests_count);
+    if (!work->base->by_order)
+        return assign_roles(draft, requests, change_requests_count);
+    assign_roles_by_order(draft);
+    return ERR_OK;
 }
 
 enum err next_config(const struct next_config_base *base, const struct next_config_answer *answers,

@@ -149,8 +149,49 @@ void sim_lie_order(uint32_t i)
     }
 }
 
+/* A voter but the liar, while the liar owns; NULL: there is none. */
+static struct config_member *victim_of(uint32_t i, struct config *config)
+{
+    const struct config_member *self = config_member(config, sim_id(i));
+    struct config_member *victim = NULL;
+    for (uint32_t k = 0, first = (uint32_t)sim_below(config->members_count); k < config->members_count; k++) {
+        struct config_member *member = &config->members[(first + k) % config->members_count];
+        if (member->voter && member->id != sim_id(i))
+            victim = member;
+    }
+    return self != NULL && self->role == CONFIG_OWNER ? victim : NULL;
+}
+
+/* It takes a vote and its shards, or the voter's disk, says that it was lost again and again, or takes a
+ * slot. */
+static bool take_from(uint32_t i, struct config *config)
+{
+    struct config_member *victim = victim_of(i, config);
+    uint32_t way = (uint32_t)sim_below(4);
+    if (victim == NULL)
+        return false;
+    if (way == 1)
+        victim->incarnation++;
+    else if (way == 2)
+        victim->losses = CONFIG_LOSSES_MAX;
+    else if (way == 3)
+        config->map.owner[sim_below(SHARDMAP_SLOTS)] = sim_id(i);
+    else if (victim->role != CONFIG_WITNESS) {
+        victim->voter = false;
+        victim->role = CONFIG_AWAY;
+        for (uint32_t slot = 0; slot < SHARDMAP_SLOTS; slot++)
+            if (config->map.owner[slot] == victim->id)
+                config->map.owner[slot] = sim_id(i);
+    } else {
+        victim->voter = false;
+    }
+    return true;
+}
+
 static void say_more(uint32_t i, struct config *config)
 {
+    if (sim_chance(40) && take_from(i, config))
+        return;
     struct config_member *member = &config->members[sim_below(config->members_count)];
     switch (sim_below(6)) {
     case 0: config->steps++; break;

@@ -134,6 +134,36 @@ static void a_vote_that_cannot_be_kept_is_not_given_until_it_can(void **state)
     sitting_end();
 }
 
+/* A voter signs what it knows itself: nothing of who is heard and well, whoever asks; and of who is gone, with the
+ * others, all that it takes. */
+static void a_voter_agrees_that_who_is_gone_goes_and_to_nothing_else(void **state)
+{
+    (void)state;
+    struct paxos_message answer;
+    sitting_begin_played("membership-agrees");
+    say_prepare(B, 1);
+    sitting_pass(100);
+    isle_wait(played_heard_epoch(sitting_played[B], &answer));
+    assert_int_equal(answer.type, WIRE_PROMISE);
+    assert_true(answer.sealed);
+    assert_int_equal(answer.endorsements_count, 0);
+    wire_paxos_deinit(&answer);
+    sitting_end();
+    sitting_begin_all("membership-gone");
+    sitting_meet();
+    sitting_close(C);
+    sitting_pass_until_epoch(A, 1);
+    const struct config *config = config_log_last(sitting_isle[A]->configs.config_log);
+    assert_int_equal(config->members[C].role, CONFIG_AWAY);
+    assert_int_equal(config->endorsements_count, 2);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(config->endorsements[i].member, C);
+        assert_int_equal(config->endorsements[i].says, CONFIG_LEAVES);
+        assert_int_equal(config->endorsements[i].signer, i);
+    }
+    sitting_end();
+}
+
 /* Flushes wait while the test holds them; how many there were of a vote. */
 static pthread_mutex_t disk = PTHREAD_MUTEX_INITIALIZER;
 static atomic_int votes_flushed;
@@ -557,6 +587,7 @@ int main(void)
         cmocka_unit_test(a_configuration_without_a_majoritys_votes_is_passed_over),
         cmocka_unit_test(who_is_off_the_roster_is_told_before_it_is_taken),
         cmocka_unit_test(a_vote_that_cannot_be_kept_is_not_given_until_it_can),
+        cmocka_unit_test(a_voter_agrees_that_who_is_gone_goes_and_to_nothing_else),
         cmocka_unit_test(old_configurations_are_put_together),
         cmocka_unit_test(a_disk_that_takes_its_time_holds_back_the_vote_and_nothing_else),
         cmocka_unit_test(a_seal_names_what_was_held_and_nothing_is_acknowledged_after_it),

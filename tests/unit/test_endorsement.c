@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Endorsements: who has to agree to what a configuration says of a member's vote and shards. */
+#include "net/config/endorsement.h"
+#include "net/membership/endorse.h"
+
+#include "tests/lib/drafting.h"
+#include "tests/lib/endorsed.h"
+#include "tests/lib/sample_configs.h"
+#include "tests/lib/testlib.h"
+
+#include <string.h>
+
+#include "common/mem.h"
+#include "net/config/owners.h"
+
+static struct config last, next;
+
+static void begin(uint32_t owners, bool witness)
+{
+    config_deinit(&last);
+    config_deinit(&next);
+    last = configs_first(owners, witness);
+    next = configs_next(&last);
+}
+
+static int end(void **state)
+{
+    (void)state;
+    config_deinit(&last);
+    config_deinit(&next);
+    return 0;
+}
+
+static struct config_member *row(uint32_t id)
+{
+    return &next.members[id];
+}
+
+/* Takes part no more, with or without its vote. */
+static void put_out(uint32_t id, bool votes)
+{
+    row(id)->role = CONFIG_AWAY;
+    row(id)->voter = votes;
+    next.map = last.map;
+    owners_share_out(&next);
+}
+
+/* What it needs is signed by members `first` to `first` + `count` - 1. */
+static void sign(uint32_t first, uint32_t count)
+{
+    uint32_t ids[CONFIGS_IDENTS];
+    const struct ident *idents[CONFIGS_IDENTS];
+    for (uint32_t i = 0; i < count; i++) {
+        ids[i] = first + i;
+        idents[i] = configs_ident(first + i);
+    }
+    endorsed(&last, &next, ids, idents, count);
+}
+
+#define REFUSED(text) assert_fails(ERR_PROTO, text, endorsements_follow(&last, &next))
+
+static void a_signature_is_of_one_statement_in_one_ballot(void **state)
+{
+    (void)state;
+    uint8_t nonce[CONFIG_NONCE_BYTES] = "a run";
+    struct config_endorsement one = {.member = 3, .says = CONFIG_COMES, .incarnation = 9};
+    endorsement_sign(configs_ident(1), nonce, 5, 7, &one);
+    const uint8_t *key = configs_ident(1)->key;
+    assert_true(endorsement_signed(key, nonce, 5, 7, &one));
+    assert_false(endorsement_signed(configs_ident(2)->key, nonce, 5, 7, &one));
+    assert_false(endorsement_signed(key, nonce, 6, 7, &one));
+    assert_false(endorsement_signed(key, nonce, 5, 8, &one));
+    struct config_endorsement other = one;
+    other.member++;
+    assert_false(endorsement_signed(key, nonce, 5, 7, &other));
+    other = one;
+    other.says = CONFIG_LEAVES;
+    assert_false(endorsement_signed(key, nonce, 5, 7, &other));
+    other = one;
+    other.incarnation++;
+    assert_false(endorsement_signed(key, nonce, 5, 7, &other));
+    nonce[0]++;
+    assert_false(endorsement_signed(key, nonce, 5, 7, &one));
+}
+
+static void what_changes_nothing_needs_nobody(void **state)
+{
+    (void)state;
+    begin(3, true);
+    assert_ok(endorsements_follow(&last, &next));
+    configs_start(&next, 0, 5);
+    assert_ok(endorsements_follow(&last, &next));
+    end(state);
+}
+
+static void who_votes_or_owns_loses_it_by_a_majority_s_word(void **state)
+{
+    (void)state;
+    begin(5, false);
+    put_out(4, true); /* its shards alone */
+    REFUSED("takes vote, shards or part from m4, and no majority");
+    sign(0, 2);
+    REFUSED("and no majority");
+    sign(0, 3);
+    assert_ok(endorsements_follow(&last, &next));
+    begin(4, false);
+    put_out(3, false);
+    sign(0, 2);
+    REFUSED("and no majority");
+    sign(0, 3);
+    assert_ok(endorsements_follow(&last, &next));
+    /* A voter that keeps its role and loses its vote. */
+    begin(3, true);
+    row(3)->voter = false;
+    REFUSED("takes vote, shards or part from m3");
+    sign(0, 3);
+    assert_ok(endorsements_follow(&last, &next));
+    end(state);
+}
+
+static void who_contributes_is_put_out_by_a_majority_s_word(void **state)
+{
+    (void)state;
+    begin(3, false);
+    configs_add(&last, CONFIG_CONTRIBUTOR);
+    config_deinit(&next);
+    next = configs_next(&last);
+    row(3)->role = CONFIG_AWAY;
+    REFUSED("from m3, and no majority");
+    row(3)->role = CONFIG_OBSERVER;
+    REFUSED("from m3, and no majority");
+    row(3)->role = CONFIG_AWAY;
+    sign(0, 2);
+    assert_ok(endorsements_follow(&last, &next));
+    end(state);
+}
+
+static void an_order_or_its_own_word_needs_nobody_else(void **state)
+{
+    (void)state;
+    struct order evict = {.kind = ORDER_EVICT, .subject = 2};
+    begin(3, false);
+    put_out(2, true);
+    REFUSED("no majority");
+    next.orders = &evict;
+    next.orders_count = 1;
+    assert_ok(endorsements_follow(&last, &next));
+    evict.subject = 1;
+    REFUSED("no majority");
+    evict = (struct order){.kind = ORDER_GRANT, .subject = 2};
+    REFUSED("no majority");
+    next.orders = NULL;
+    next.orders_count = 0;
+    row(2)->draining = true;
+    assert_ok(endorsements_follow(&last, &next));
+    row(2)->draining = false;
+    row(2)->contributor = true;
+    assert_ok(endorsements_follow(&last, &next));
+    end(state);
+}
+
+static void who_comes_needs_a_majority_by_the_disk_that_it_has(void **state)
+{
+    (void)state;
+    begin(3, false);
+    configs_add(&last, CONFIG_OBSERVER);
+    config_deinit(&next);
+    next = configs_next(&last);
+    row(3)->role = CONFIG_OWNER;
+    row(3)->voter = true;
+    owners_share_out(&next);
+    REFUSED("gives a vote or shards to m3, and no majority");
+    sign(0, 2);
+    assert_ok(endorsements_follow(&last, &next));
+    row(3)->incarnation++; /* another disk than they said */
+    REFUSED("for which there is no need");
+    /* A voter's disk is exchanged likewise: else all but one could be made unable to vote. */
+    begin(3, false);
+    row(1)->incarnation++;
+    REFUSED("gives a vote or shards to m1");
+    sign(1, 2);
+    assert_ok(endorsements_follow(&last, &next));
+    /* Who was away and has its vote still comes back to its shards. */
+    begin(3, false);
+    last.members[2].role = CONFIG_AWAY;
+    owners_share_out(&last);
+    next.map = last.map;
+    owners_share_out(&next);
+    REFUSED("gives a vote or shards to m2");
+    sign(0, 2);
+    assert_ok(endorsements_follow(&last, &next));
+    end(state);
+}
+
+static void only_good_signatures_of_voters_that_are_needed_are_there(void **state)
+{
+    (void)state;
+    begin(5, false);
+    configs_add(&last, CONFIG_CONTRIBUTOR);
+    config_deinit(&next);
+    next = configs_next(&last);
+    put_out(4, true);
+    sign(0, 3);
+    next.endorsements[1].signature[0] ^= 1;
+    REFUSED("an endorsement of m4 that m1 did not sign");
+    sign(0, 3);
+    next.ballot++; /* said in another ballot */
+    REFUSED("did not sign");
+    sign(0, 3);
+    endorsed_by(&next, 5, configs_ident(5), 4, CONFIG_LEAVES, 0);
+    REFUSED("by m5, who does not vote");
+    sign(0, 3);
+    endorsed_by(&next, 0, configs_ident(0), 3, CONFIG_LEAVES, 0);
+    REFUSED("that m3 goes, for which there is no need");
+    /* One that says it twice counts once: such a configuration makes no sense by itself. */
+    sign(0, 2);
+    endorsed_by(&next, 0, configs_ident(0), 4, CONFIG_LEAVES, 0);
+    assert_fails(ERR_PROTO, "an endorsement of 4 that is out of place", config_check(&next));
+    sign(0, 3);
+    assert_ok(config_check(&next));
+    next.ballot = 0;
+    assert_fails(ERR_PROTO, "3 endorsements in ballot 0", config_check(&next));
+    end(state);
+}
+
+static void votes_go_where_that_lowers_the_majority(void **state)
+{
+    (void)state;
+    begin(5, false);
+    put_out(4, false);
+    sign(0, 3);
+    REFUSED("takes the votes of 1 of 5, which lowers no majority");
+    put_out(3, false);
+    sign(0, 3);
+    assert_ok(endorsements_follow(&last, &next));
+    begin(3, false);
+    put_out(2, false);
+    sign(0, 2);
+    REFUSED("lowers no majority");
+    /* Beside a witness they do, and where another takes the place. */
+    begin(2, true);
+    put_out(1, false);
+    sign(0, 3);
+    assert_ok(endorsements_follow(&last, &next));
+    begin(3, false);
+    configs_add(&last, CONFIG_OBSERVER);
+    config_deinit(&next);
+    next = configs_next(&last);
+    row(3)->role = CONFIG_OWNER;
+    row(3)->voter = true;
+    put_out(2, false);
+    sign(0, 2);
+    assert_ok(endorsements_follow(&last, &next));
+    /* Who was sent away is not one of them. */
+    begin(3, false);
+    row(1)->draining = true;
+    put_out(1, false);
+    assert_ok(endorsements_follow(&last, &next));
+    end(state);
+}
+
+static void a_loss_is_counted_once_and_of_who_is_lost(void **state)
+{
+    (void)state;
+    begin(3, false);
+    row(1)->losses = 1;
+    REFUSED("counts losses of m1 that there were not");
+    put_out(1, true);
+    sign(0, 2);
+    assert_ok(endorsements_follow(&last, &next));
+    row(1)->losses = 2;
+    REFUSED("counts losses of m1");
+    end(state);
+}
+
+static void the_map_is_nobody_s_choice(void **state)
+{
+    (void)state;
+    begin(3, false);
+    next.map.owner[0] = next.map.owner[0] == 1 ? 2 : 1;
+    REFUSED("shares the slots out otherwise");
+    begin(3, false);
+    row(1)->uplink *= 4;
+    REFUSED("shares the slots out otherwise");
+    owners_share_out(&next);
+    assert_ok(endorsements_follow(&last, &next));
+    end(state);
+}
+
+/* ---- a proposer gathers them ---- */
+
+/* Of `drafting`, member by member. */
+static struct config_endorsement said[DRAFTING_ISLANDS];
+
+enum { DRAFT_BALLOT = 3 };
+
+static void agrees(uint32_t answer, uint32_t member)
+{
+    said[answer] = (struct config_endorsement){.member = member, .says = CONFIG_LEAVES};
+    endorsement_sign(configs_ident(drafting.answers[answer].id), drafting.last.nonce, drafting.last.epoch + 1,
+                     DRAFT_BALLOT, &said[answer]);
+    drafting.answers[answer].endorsements = &said[answer];
+    drafting.answers[answer].endorsements_count = 1;
+}
+
+static bool agree(bool waits)
+{
+    struct next_config_base base = *drafting_base();
+    bool agreed;
+    assert_ok(endorse_agree(&base, DRAFT_BALLOT, waits, drafting.answers, drafting.answers_count, drafting.requests,
+                            drafting.change_requests_count, &drafting.out, &agreed));
+    return agreed;
+}
+
+static enum config_role role_of(uint32_t id)
+{
+    return (enum config_role)config_member(&drafting.out.draft, id)->role;
+}
+
+/* As it is wanted first, and while there is time; then without what too few signed. */
+static void a_draft_does_without_what_no_majority_signed(void **state)
+{
+    (void)state;
+    drafting_seals(4, false);
+    drafting_request(3)->silent = true;
+    drafting_make();
+    assert_int_equal(role_of(3), CONFIG_AWAY);
+    agrees(0, 3);
+    agrees(2, 3);
+    assert_false(agree(true));
+    assert_int_equal(role_of(3), CONFIG_AWAY);
+    agrees(1, 3);
+    said[1].signature[3] ^= 1; /* a bad one counts nothing */
+    assert_false(agree(true));
+    assert_true(agree(false));
+    assert_int_equal(role_of(3), CONFIG_OWNER);
+    assert_true(drafting_votes(3));
+    assert_int_equal(drafting.out.draft.endorsements_count, 0);
+    assert_ok(endorsements_follow(&drafting.last, &drafting.out.draft));
+    /* With all of them it stands. */
+    drafting.requests[0].held = false;
+    drafting_make();
+    agrees(1, 3);
+    assert_true(agree(false));
+    assert_int_equal(role_of(3), CONFIG_AWAY);
+    assert_false(drafting_votes(3));
+    assert_int_equal(drafting.out.draft.endorsements_count, 3);
+    assert_int_equal(drafting.out.draft.ballot, DRAFT_BALLOT);
+    assert_ok(endorsements_follow(&drafting.last, &drafting.out.draft));
+    drafting_end(state);
+}
+
+/* One that an order puts out goes whatever the others say. */
+static void what_is_ordered_is_in_the_draft_that_nobody_agrees_to(void **state)
+{
+    (void)state;
+    drafting_seals(5, false);
+    drafting_order(ORDER_EVICT, 4);
+    drafting_request(3)->silent = true;
+    drafting_request(4);
+    drafting_make();
+    assert_true(agree(false));
+    assert_int_equal(role_of(3), CONFIG_OWNER);
+    assert_int_equal(role_of(4), CONFIG_AWAY);
+    assert_ok(endorsements_follow(&drafting.last, &drafting.out.draft));
+    drafting_end(state);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_signature_is_of_one_statement_in_one_ballot),
+        cmocka_unit_test(what_changes_nothing_needs_nobody),
+        cmocka_unit_test(who_votes_or_owns_loses_it_by_a_majority_s_word),
+        cmocka_unit_test(who_contributes_is_put_out_by_a_majority_s_word),
+        cmocka_unit_test(an_order_or_its_own_word_needs_nobody_else),
+        cmocka_unit_test(who_comes_needs_a_majority_by_the_disk_that_it_has),
+        cmocka_unit_test(only_good_signatures_of_voters_that_are_needed_are_there),
+        cmocka_unit_test(votes_go_where_that_lowers_the_majority),
+        cmocka_unit_test(a_loss_is_counted_once_and_of_who_is_lost),
+        cmocka_unit_test(the_map_is_nobody_s_choice),
+        cmocka_unit_test(a_draft_does_without_what_no_majority_signed),
+        cmocka_unit_test(what_is_ordered_is_in_the_draft_that_nobody_agrees_to),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -40,8 +40,8 @@ static bool may_go(const struct member_progress *progress, const struct config_m
     if (member->role == CONFIG_CONTRIBUTOR && !member->voter)
         return evicted;
     return unheard || evicted ||
-           (request != NULL && (request->silent || request->partitioned || request->in_doubt ||
-                                request->incarnation != member->incarnation));
+           (request != NULL &&
+            (request->silent || request->partitioned || request->incarnation != member->incarnation));
 }
 
 static const struct change_request *request_of(const struct change_request *requests, uint32_t count, uint32_t id,

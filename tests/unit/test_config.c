@@ -521,6 +521,19 @@ static void what_no_order_says_no_votes_prove(void **state)
     config_deinit(&next);
 }
 
+static void what_no_majority_signed_no_votes_prove(void **state)
+{
+    (void)state;
+    struct config old = configs_first(3, false), next = configs_next(&old);
+    struct config_vote votes[3];
+    next.members[1].incarnation++;
+    for (uint32_t i = 0; i < 3; i++)
+        votes[i] = configs_vote(i, &next, 6);
+    assert_fails(ERR_PROTO, "gives a vote or shards to m1, and no majority", prove(&old, &next, votes, 3));
+    config_deinit(&old);
+    config_deinit(&next);
+}
+
 static void a_majority_of_the_voters_before_proves_a_configuration(void **state)
 {
     (void)state;
@@ -606,6 +619,7 @@ int main(void)
         cmocka_unit_test(a_vote_is_for_one_configuration_in_one_ballot),
         cmocka_unit_test(a_majority_of_the_voters_before_proves_a_configuration),
         cmocka_unit_test(what_no_order_says_no_votes_prove),
+        cmocka_unit_test(what_no_majority_signed_no_votes_prove),
         cmocka_unit_test(every_path_without_memory_is_clean),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

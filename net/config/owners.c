@@ -52,6 +52,12 @@ static int compare_sooner(const void *a, const void *b)
     return owners_sooner(*one, *other) ? -1 : 1;
 }
 
+static int compare_ids(const void *a, const void *b)
+{
+    const struct config_member *const *one = a, *const *other = b;
+    return (*one)->id < (*other)->id ? -1 : 1;
+}
+
 /* How shy those are that own: the least shy of all. SHY_NEVER: nobody is there but who owns against an order, since it
  * is needed for its vote. */
 static enum shyness level_of(const struct config *config, uint32_t islands)
@@ -89,8 +95,12 @@ void owners_share_out(struct config *config)
             !(spare && owners_unsteady(member)))
             order[many++] = member;
     }
-    qsort(order, many, sizeof(struct config_member *), compare_sooner);
-    for (; count < many && count < CONFIG_OWNERS_MAX; count++)
+    if (many > CONFIG_OWNERS_MAX) {
+        qsort(order, many, sizeof(struct config_member *), compare_sooner);
+        many = CONFIG_OWNERS_MAX;
+        qsort(order, many, sizeof(struct config_member *), compare_ids);
+    }
+    for (; count < many; count++)
         owners[count] = (struct shardmap_owner){.id = order[count]->id, .weight = order[count]->uplink};
     if (count > 0)
         shardmap_assign(&config->map, owners, count);

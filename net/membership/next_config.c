@@ -330,10 +330,7 @@ static void put_out(const struct config *draft, struct change_request *requests,
 {
     for (uint32_t i = 0; i < draft->orders_count; i++)
         for (uint32_t k = 0; draft->orders[i].kind == ORDER_EVICT && k < count; k++)
-            if (requests[k].id == draft->orders[i].subject) {
-                requests[k].evicted = true;
-                requests[k].held = false;
-            }
+            requests[k].evicted |= requests[k].id == draft->orders[i].subject;
 }
 
 enum err next_config_obey(const struct next_config_base *base, struct config *next, struct change_request *requests,

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/mem.h"
+#include "net/config/owners.h"
 #include "net/membership/evidence.h"
 #include "net/transport/wire_object.h"
 
@@ -177,11 +178,10 @@ static bool take_from(uint32_t i, struct config *config)
     else if (way == 3)
         config->map.owner[sim_below(SHARDMAP_SLOTS)] = sim_id(i);
     else if (victim->role != CONFIG_WITNESS) {
-        victim->voter = false;
+        victim->voter = sim_chance(50);
         victim->role = CONFIG_AWAY;
-        for (uint32_t slot = 0; slot < SHARDMAP_SLOTS; slot++)
-            if (config->map.owner[slot] == victim->id)
-                config->map.owner[slot] = sim_id(i);
+        config->map = sim_newest()->map;
+        owners_share_out(config);
     } else {
         victim->voter = false;
     }

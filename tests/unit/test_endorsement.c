@@ -350,6 +350,30 @@ static void a_draft_does_without_what_no_majority_signed(void **state)
     drafting_end(state);
 }
 
+/* Who would rather not own leaves for no reason of its own but that rule 5 lets it: where that is not agreed to,
+ * nothing changes but what is ordered. */
+static void where_nothing_is_agreed_to_orders_alone_are_carried_out(void **state)
+{
+    (void)state;
+    drafting_seals(5, false);
+    drafting.last.members[4].owner_choice = CONFIG_OWNER_NO;
+    owners_share_out(&drafting.last);
+    drafting_order(ORDER_EVICT, 3);
+    drafting_request(3);
+    drafting_make();
+    assert_false(drafting_votes(4));
+    assert_true(agree(false));
+    assert_true(drafting_votes(4));
+    assert_int_equal(role_of(4), CONFIG_OWNER);
+    assert_int_equal(drafting_slots_of(4), 0);
+    assert_int_equal(role_of(3), CONFIG_AWAY);
+    assert_int_equal(drafting_slots_of(3), 0);
+    assert_ok(config_check(&drafting.out.draft));
+    assert_ok(next_config_follows(drafting_base(), &drafting.out.draft));
+    assert_ok(endorsements_follow(&drafting.last, &drafting.out.draft));
+    drafting_end(state);
+}
+
 /* One that an order puts out goes whatever the others say. */
 static void what_is_ordered_is_in_the_draft_that_nobody_agrees_to(void **state)
 {
@@ -380,6 +404,7 @@ int main(void)
         cmocka_unit_test(a_loss_is_counted_once_and_of_who_is_lost),
         cmocka_unit_test(the_map_is_nobody_s_choice),
         cmocka_unit_test(a_draft_does_without_what_no_majority_signed),
+        cmocka_unit_test(where_nothing_is_agreed_to_orders_alone_are_carried_out),
         cmocka_unit_test(what_is_ordered_is_in_the_draft_that_nobody_agrees_to),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -119,7 +119,8 @@ static uint32_t majority_of(uint32_t voters)
     return voters / 2 + 1;
 }
 
-/* Rule 5: fewer voters where that makes nothing easier only brings the run nearer to its end. */
+/* Rule 5, for those whom an order sends away, too: fewer voters where that makes nothing easier only bring the run
+ * nearer to its end. */
 static enum err check_voters(const struct config *previous, const struct config *next)
 {
     uint32_t left = 0, added = 0, voters = config_voters(next);
@@ -127,11 +128,11 @@ static enum err check_voters(const struct config *previous, const struct config 
     for (uint32_t i = 0; i < next->members_count; i++) {
         const struct config_member *member = &next->members[i], *was = config_member(previous, member->id);
         bool voted = was != NULL && was->voter;
-        left += voted && !member->voter && !is_sent_away(next, member);
+        left += voted && !member->voter;
         added += !voted && member->voter;
         witness |= member->role == CONFIG_WITNESS && (voted || member->voter);
     }
-    uint32_t before = voters - added + left; /* without those who were sent away */
+    uint32_t before = voters - added + left; /* without those who are off the roster */
     if (witness || left <= added || majority_of(voters) < majority_of(before))
         return ERR_OK;
     return err_set(ERR_PROTO,

@@ -142,6 +142,13 @@ static void check_losses(const struct config *before, const struct config *confi
     }
 }
 
+/* Where all others have given up their votes, as who drains does, the liar is a majority. */
+static bool liar_decides(const struct config *config)
+{
+    const struct config_member *liar = config_member(config, sim_id(sim->liar));
+    return liar != NULL && liar->voter && config_voters(config) == 1;
+}
+
 void sim_decided(uint32_t i, uint32_t number, const struct config_vote *votes, uint32_t votes_count)
 {
     struct sim_config *config = &configs[number];
@@ -157,8 +164,11 @@ void sim_decided(uint32_t i, uint32_t number, const struct config_vote *votes, u
         SIM_HOLDS(config_start(&config->config, f) >= config_start(sim_newest(), f), "I5: epoch %llu starts below\n",
                   (unsigned long long)epoch);
     check_losses(sim_newest(), &config->config);
+    bool alone = liar_decides(sim_newest());
+    SIM_HOLDS(alone || !sim_is_lie(&config->digest), "epoch %llu is as the liar would have it\n",
+              (unsigned long long)epoch);
     for (uint32_t k = 0; k < config->config.orders_count; k++)
-        SIM_HOLDS(sim->lie != SIM_LIE_ORDER || config->config.orders[k].signer != sim_id(sim->liar),
+        SIM_HOLDS(alone || sim->lie != SIM_LIE_ORDER || config->config.orders[k].signer != sim_id(sim->liar),
                   "epoch %llu carries out an order of island %u, which is no operator\n", (unsigned long long)epoch,
                   sim->liar);
     config->decided = true;

@@ -150,14 +150,29 @@ void sim_lie_order(uint32_t i)
     }
 }
 
-/* A voter but the liar, while the liar owns; NULL: there is none. */
+/* What may be said of it is said by others: signed by a majority, ordered, or by itself. */
+static bool is_endorsed(const struct config *config, uint32_t id)
+{
+    const struct config_member *member = config_member(config, id);
+    if (member->draining || member->contributor)
+        return true;
+    for (uint32_t k = 0; k < config->orders_count; k++)
+        if (config->orders[k].subject == id)
+            return true;
+    for (uint32_t k = 0; k < config->endorsements_count; k++)
+        if (config->endorsements[k].member == id)
+            return true;
+    return false;
+}
+
+/* A voter but the liar of whom nothing is endorsed, while the liar owns; NULL: there is none. */
 static struct config_member *victim_of(uint32_t i, struct config *config)
 {
     const struct config_member *self = config_member(config, sim_id(i));
     struct config_member *victim = NULL;
     for (uint32_t k = 0, first = (uint32_t)sim_below(config->members_count); k < config->members_count; k++) {
         struct config_member *member = &config->members[(first + k) % config->members_count];
-        if (member->voter && member->id != sim_id(i))
+        if (member->voter && member->id != sim_id(i) && !is_endorsed(config, member->id))
             victim = member;
     }
     return self != NULL && self->role == CONFIG_OWNER ? victim : NULL;
@@ -208,6 +223,17 @@ static void say_more(uint32_t i, struct config *config)
     }
 }
 
+/* Of what the liar has proposed in this world. */
+static struct digest altered_digests[SIM_ALTERED_MAX];
+
+bool sim_is_lie(const struct digest *digest)
+{
+    for (uint32_t k = 0; k < sim->altered_count && k < SIM_ALTERED_MAX; k++)
+        if (digest_equal(&altered_digests[k], digest))
+            return true;
+    return false;
+}
+
 void sim_lie_config(uint32_t i, const struct paxos_message *message, uint8_t **bytes, size_t *bytes_count)
 {
     struct config config;
@@ -217,6 +243,9 @@ void sim_lie_config(uint32_t i, const struct paxos_message *message, uint8_t **b
     say_more(i, &config);
     assert_ok(config_pack(&config, &packed, &altered.bytes_count));
     altered.bytes = packed;
+    struct digest digest = config_digest(packed, altered.bytes_count);
+    if (!digest_equal(&digest, &message->digest))
+        altered_digests[sim->altered_count++ % SIM_ALTERED_MAX] = digest;
     assert_ok(wire_paxos_pack(&altered, bytes, bytes_count));
     mem_free(packed);
     config_deinit(&config);

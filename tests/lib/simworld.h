@@ -26,6 +26,7 @@
 enum { SIM_N_MAX = 64, SIM_F_MAX = 3, SIM_V_MAX = 400, SIM_SMALL = 8, /* islands of most runs */ SIM_NINE = 9 };
 enum { SIM_SHARDS_MAX = SHARDMAP_SLOTS, SIM_SHARDS_FEW = 7, SIM_EPOCHS_MAX = 512 };
 enum { SIM_JOBS_MAX = 1 << 15, SIM_OBJECTS_MAX = 1 << 15, SIM_BEATS_MAX = 1 << 15, SIM_RESULTS_MAX = 1 << 17 };
+enum { SIM_ALTERED_MAX = 1 << 11 };
 enum { SIM_CONFIGS_MAX = 1 << 13, SIM_LETTERS_MAX = 1 << 15, SIM_MESSAGE_MAX = 1 << 20 };
 enum { SIM_FORGIVE_MS = 20 * 60 * 1000 }; /* docs/PROTOCOL.md: after so long one loss of a member is forgotten */
 enum { SIM_LINE_MS = 80, SIM_STEP_MS = 20, SIM_SILENT_MS = 1000, SIM_AWAY_MS = 3000 };
@@ -254,7 +255,7 @@ struct sim_world {
     struct sim_island other;          /* of the two daemons the one that nobody hears now */
     uint64_t losses_ms[SIM_NINE][SIM_NINE]; /* [member][i]: i's clock when a configuration first said its losses */
     uint64_t newest, incarnations;
-    uint32_t configs_count;
+    uint32_t configs_count, altered_count;
     size_t letters_end;
     uint32_t upto[SIM_F_MAX][SIM_SHARDS_MAX][SIM_N_MAX]; /* of each island's work, what has been counted */
     struct sim_tally tally;
@@ -409,6 +410,8 @@ void sim_lie_promise(uint32_t i, struct paxos_message *out);
 void sim_lie_order(uint32_t i);
 /* What a configuration that it proposes says besides: mem_free() the bytes. */
 void sim_lie_config(uint32_t i, const struct paxos_message *message, uint8_t **bytes, size_t *bytes_count);
+/* Whether a configuration is one of those, as of the last SIM_ALTERED_MAX. */
+bool sim_is_lie(const struct digest *digest);
 /* Island i has both results that island k made of one part: the evidence is kept, and told. */
 void sim_prove(uint32_t i, uint32_t number);
 enum err sim_save_evidence(uint32_t i, uint32_t k, const uint8_t *bytes, size_t bytes_count);

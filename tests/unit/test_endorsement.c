@@ -251,10 +251,17 @@ static void votes_go_where_that_lowers_the_majority(void **state)
     put_out(2, false);
     sign(0, 2);
     assert_ok(endorsements_follow(&last, &next));
-    /* Who was sent away is not one of them. */
+    /* Who is sent away is one of them; who is off the roster is not. */
     begin(3, false);
     row(1)->draining = true;
     put_out(1, false);
+    REFUSED("lowers no majority");
+    put_out(1, true);
+    assert_ok(endorsements_follow(&last, &next));
+    begin(3, false);
+    next.members_count--;
+    next.map = last.map;
+    owners_share_out(&next);
     assert_ok(endorsements_follow(&last, &next));
     end(state);
 }

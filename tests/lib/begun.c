@@ -12,6 +12,8 @@
 #include "net/config/config_log.h"
 #include "net/config/config_orders.h"
 #include "net/config/config_proof.h"
+#include "net/config/endorsement.h"
+#include "net/config/owners.h"
 #include "net/membership/wire_paxos.h"
 
 enum { PATH_BYTES = 512 };
@@ -96,6 +98,24 @@ static enum err pack(const struct config *config, struct config_entry *entry, st
     return ERR_OK;
 }
 
+/* The founder agrees that all others come. */
+static enum err endorse(const struct begun_island *founder, const struct config *founding, struct config *config)
+{
+    config->ballot = ballot;
+    for (uint32_t i = 0; i < config->members_count; i++) {
+        const struct config_member *member = &config->members[i];
+        struct config_endorsement one = {
+            .member = member->id, .says = CONFIG_COMES, .incarnation = member->incarnation};
+        if (!endorsement_needed(founding, config, member).comes)
+            continue;
+        endorsement_sign(founder->ident, config->nonce, config->epoch, ballot, &one);
+        TRY(mem_grow(&config->endorsements, config->endorsements_count, (size_t)config->endorsements_count + 1,
+                     sizeof one, "a test's run"));
+        config->endorsements[config->endorsements_count++] = one;
+    }
+    return ERR_OK;
+}
+
 /* As the founder decides it, alone. */
 static enum err decide(const struct begun_island *founder, const struct config *config, struct config_entry *entry)
 {
@@ -165,6 +185,9 @@ enum err begun_write(const struct begun_island *islands, uint32_t count, const s
     for (uint32_t i = 0; i < count; i++)
         TRY_OUT(make_disk(&islands[i], &config.members[i].incarnation));
     TRY_OUT(pack(&founding, &first, &config.previous));
+    config.map = founding.map;
+    owners_share_out(&config);
+    TRY_OUT(endorse(&islands[0], &founding, &config));
     TRY_OUT(decide(&islands[0], &config, &second));
     TRY_OUT(put_down(islands, count, &first, &second));
 out:

@@ -13,8 +13,12 @@
 #include "common/digest.h"
 #include "common/env.h"
 #include "common/mem.h"
+#include "daemon/membership/config_store.h"
 #include "net/config/config.h"
 #include "net/config/certificate.h"
+#include "net/config/config_log.h"
+#include "net/config/owners.h"
+#include "tests/lib/endorsed.h"
 #include "tests/lib/proc.h"
 #include "tests/lib/rogue.h"
 
@@ -369,6 +373,64 @@ static void lies_hold_nobody_up(void **state)
     end(rogue);
 }
 
+/* ---- it proposes, and would be the only one that votes ---- */
+
+/* The next configuration as it would have it; mem_free() the bytes. */
+static struct paxos_message alone(struct rogue *rogue, uint8_t **bytes)
+{
+    struct paxos_message message = {.type = WIRE_ACCEPT};
+    struct config_log *config_log;
+    struct config config;
+    assert_ok(config_log_new(&config_log));
+    assert_ok(config_store_load(rogue->cluster->island[0].state, NULL, false, config_log));
+    assert_ok(config_copy(config_log_last(config_log), &config));
+    config.epoch++;
+    config.previous = *config_log_last_digest(config_log);
+    config.orders_count = config.words_count = config.endorsements_count = 0;
+    config.ballot = 0;
+    for (uint32_t i = 0; i < config.members_count; i++) {
+        struct config_member *member = &config.members[i];
+        member->voter = i == rogue->self;
+        member->role = i == rogue->self ? CONFIG_OWNER : CONFIG_AWAY;
+        if (i != rogue->self)
+            endorsed_by(&config, rogue->self, &rogue->ident, i, CONFIG_LEAVES, 0);
+    }
+    owners_share_out(&config);
+    assert_ok(config_check(&config));
+    assert_ok(config_pack(&config, bytes, &message.bytes_count));
+    message.bytes = *bytes;
+    message.epoch = config.epoch;
+    config_deinit(&config);
+    config_log_free(config_log);
+    return message;
+}
+
+static void who_proposes_takes_nobody_s_vote(void **state)
+{
+    (void)state;
+    struct rogue *rogue = begin("alone", 4, false);
+    struct cluster *cluster = rogue->cluster;
+    for (uint64_t counter = 100; counter < 103; counter++) { /* later ones come too fast */
+        uint8_t *bytes;
+        struct paxos_message accept = alone(rogue, &bytes);
+        struct paxos_message prepare = {.type = WIRE_PREPARE, .epoch = accept.epoch};
+        accept.ballot = prepare.ballot = counter << 32 | rogue->self;
+        rogue_say_paxos(rogue, CLUSTER_MAX, &prepare);
+        rogue_pass(rogue, 300);
+        for (int k = 0; k < 3; k++) {
+            rogue_say_paxos(rogue, CLUSTER_MAX, &accept);
+            rogue_pass(rogue, 300);
+        }
+        mem_free(bytes);
+    }
+    rogue_moves(rogue, 4 * NEW_ROUNDS, 2 * held_up_s, "it proposes to be the only one that votes");
+    for (uint32_t i = 0; i < rogue->self; i++) {
+        assert_int_equal(cluster_status_number(cluster, i, "voters"), 4);
+        assert_false(cluster_log_has(cluster, i, "is lost", 0));
+    }
+    end(rogue);
+}
+
 /* ---- two honest islands, and one that owns shards ---- */
 
 static void one_that_makes_no_result_is_taken_for_lost(void **state)
@@ -437,6 +499,7 @@ int main(void)
     assert_ok(digest_init());
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lies_hold_nobody_up),
+        cmocka_unit_test(who_proposes_takes_nobody_s_vote),
         cmocka_unit_test(one_that_makes_no_result_is_taken_for_lost),
         cmocka_unit_test(who_signs_two_results_stays_evicted),
     };

@@ -448,6 +448,35 @@ static const char *remedy_for_away(const struct status *status, const struct sta
     return "check its daemon, its address and the line";
 }
 
+/* One that is here, trains, and could vote if an operator said so; NULL: there is none. */
+static const struct status_peer *one_to_promote(const struct status *status)
+{
+    for (uint32_t i = 0; i < status->from->view->count; i++) {
+        const struct view_member *member = &status->from->view->members[i];
+        bool here = status->peers[i].up || status->peers[i].self;
+        if (member->used && here && member->as.contributor && member->as.role == CONFIG_CONTRIBUTOR)
+            return &status->peers[i];
+    }
+    return NULL;
+}
+
+/* While a majority lives it can take another one in; after the next loss nobody can. */
+static void complain_lost(struct status *status, uint32_t i, const char *text)
+{
+    const struct status_epoch *epoch = &status->epoch;
+    const struct status_peer *other = one_to_promote(status);
+    bool last = status->peers[i].member->as.voter && epoch->majority && epoch->voters_sure == epoch->voters / 2 + 1;
+    char remedy[400] = "start its daemon, or mend its line: it comes back by itself, and takes part again";
+    size_t at = strlen(remedy);
+    if (last && other != NULL)
+        snprintf(remedy + at, sizeof remedy - at,
+                 ". %" PRIu32 " of %" PRIu32
+                 " that vote are left, and one more loss stops the run: if it does not come back, let %s vote, at an "
+                 "operator: {here} owner %s",
+                 epoch->voters_sure, epoch->voters, other->member->as.name, other->member->as.name);
+    complain_of(status, COMPLAINT_LOST, i, text, remedy);
+}
+
 static void complain_of_peer(struct status *status, uint32_t i)
 {
     const struct status_peer *peer = &status->peers[i];
@@ -463,8 +492,7 @@ static void complain_of_peer(struct status *status, uint32_t i)
     } else if (peer->member->as.role == CONFIG_AWAY) {
         snprintf(text, sizeof text, "island %s is lost%s", peer->member->as.name,
                  all_stands(status) ? "" : ": the run goes on without it");
-        complain_of(status, COMPLAINT_LOST, i, text,
-                    "start its daemon, or mend its line: it comes back by itself, and takes part again");
+        complain_lost(status, i, text);
     } else {
         complain_of(status, COMPLAINT_AWAY, i, text, remedy_for_away(status, peer));
     }

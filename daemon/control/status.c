@@ -183,15 +183,34 @@ static const char halves_vote[] =
     "So that one side goes on, let a witness in ({here} invite, and dilococtl join TOKEN --witness on any small "
     "machine, which votes and trains nothing), or one more island";
 
+static const char one_orders[] =
+    "one island alone gives orders to the run: if it is lost for good, nobody can let others in, or shut them out, until "
+    "a majority of those that vote has put another in its place. Let a second one give orders: dilococtl grant NAME, at "
+    "the one that does";
+
+static uint32_t operators(const struct view *view)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < view->count; i++)
+        count += view->members[i].used && view->members[i].as.operates;
+    return count;
+}
+
+/* With an odd number of voters. */
+static const char *advice_on_orders(const struct status *status)
+{
+    return status->islands >= 3 && operators(status->from->view) == 1 ? one_orders : "";
+}
+
 static const char *advice(const struct status *status)
 {
     const struct view *view = status->from->view;
     uint32_t voters = status->epoch.voters;
     for (uint32_t i = 0; i < view->count; i++)
         if (view->members[i].used && view->members[i].as.role == CONFIG_WITNESS)
-            return "";
+            return advice_on_orders(status);
     if (voters == 0 || voters % 2 != 0)
-        return "";
+        return advice_on_orders(status);
     if (voters > 2)
         return halves_vote;
     return status->from->spec->late == RUNSPEC_WAIT ? two_wait : two_vote;

@@ -19,7 +19,7 @@
 
 enum { WATCHED_MAX = 8, REST_MS = 10, POLL_MAX = 256, UPLINK = 1000000000 };
 
-const char *const isle_names[ISLE_MAX] = {"a", "b", "c"};
+const char *const isle_names[ISLE_MAX] = {"a", "b", "c", "d"};
 
 /* Whom isle_turn_all() looks after. */
 static struct isle *isles[WATCHED_MAX];

@@ -31,7 +31,7 @@
 #include "tests/lib/patience.h"
 
 /* A model of one large fragment and many small ones: more than a heartbeat repeats at a time. */
-enum { ISLE_MAX = 3, ISLE_LAYERS = 40, ISLE_FRAGMENTS = 1 + ISLE_LAYERS };
+enum { ISLE_MAX = 4, ISLE_LAYERS = 40, ISLE_FRAGMENTS = 1 + ISLE_LAYERS };
 enum { ISLE_LARGE_VALUES = 1 << 19, ISLE_SMALL_VALUES = 1024 };
 enum { ISLE_SEEN_MAX = 1024, ISLE_BEATS_MAX = 32, ISLE_PATIENCE_MS = 20000 };
 
@@ -41,7 +41,7 @@ struct isle_run {
     const char *folder, *path; /* of everything; of the run spec */
     uint32_t count;
     struct runspec spec;
-    struct ident idents[ISLE_MAX]; /* of islands a, b, c */
+    struct ident idents[ISLE_MAX]; /* of islands a, b, c, d */
     char addresses[ISLE_MAX][32];  /* where each listens; "": it dials out */
     uint64_t uplinks[ISLE_MAX];    /* bit/s */
     uint8_t nonce[CONFIG_NONCE_BYTES];

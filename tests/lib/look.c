@@ -16,6 +16,11 @@ void look_begin_run(const char *name, uint32_t count, const char *sync)
 void look_begin(const char *name, uint32_t count, const char *sync)
 {
     look_begin_run(name, count, sync);
+    look_open();
+}
+
+void look_open(void)
+{
     look.a = isle_open(look.run, LOOK_A, NULL, 0);
     isle_know_plan(look.a);
     look.a->engine = true;

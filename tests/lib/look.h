@@ -30,6 +30,8 @@ extern struct look look;
 void look_begin_run(const char *name, uint32_t count, const char *sync);
 /* The same, and a is there, and knows its plan. */
 void look_begin(const char *name, uint32_t count, const char *sync);
+/* What look_begin() does after look_begin_run(). */
+void look_open(void);
 void look_end(void);
 
 /* What a status is taken of. */

@@ -43,6 +43,49 @@ static void a_member_that_is_lost_is_so_and_rounds_do_not_wait_for_it(void **sta
     look_end();
 }
 
+/* Of three that vote one is lost for good, beside a contributor with all that the run has: while two are there they can
+ * take it in. */
+static void while_a_majority_lives_one_that_could_vote_is_named(void **state)
+{
+    (void)state;
+    enum { D = LOOK_C + 1 };
+    look_begin_run("status-promote", 4, NULL);
+    struct played *d = played_open(look.run, D, 0, NULL);
+    look_open();
+    played_greet(look.b, look.a);
+    played_greet(d, look.a);
+    struct config config = isle_next_config(look.a);
+    isle_set_owners(&config, (const uint32_t[]){LOOK_A, LOOK_B}, 2, CONFIG_AWAY);
+    config.members[LOOK_C].voter = true;
+    config.members[D].role = CONFIG_CONTRIBUTOR;
+    isle_adopt(look.a, &config);
+    assert_complains(look_take(), COMPLAINT_LOST, "island c is lost: the run goes on without it");
+    assert_null(strstr(complaint_of(look_take(), COMPLAINT_LOST)->remedy, "owner d")); /* it would come by itself */
+    config = isle_next_config(look.a);
+    config.members[D].contributor = true;
+    isle_adopt(look.a, &config);
+    assert_remedy(COMPLAINT_LOST, "2 of 3 that vote are left, and one more loss stops the run");
+    assert_remedy(COMPLAINT_LOST, "owner d");
+    config = isle_next_config(look.a);
+    config.members[LOOK_C].voter = false; /* two vote, and one more loss stops them as it would have anyway */
+    isle_adopt(look.a, &config);
+    assert_null(strstr(complaint_of(look_take(), COMPLAINT_LOST)->remedy, "owner d"));
+    played_close(d);
+    look_end();
+}
+
+static void one_that_gives_orders_alone_is_told_to_let_another(void **state)
+{
+    (void)state;
+    look_begin("status-orders", 3, NULL);
+    assert_string_equal(look_take()->epoch.advice, "");
+    struct config config = isle_next_config(look.a);
+    config.members[LOOK_B].operates = false;
+    isle_adopt(look.a, &config);
+    assert_non_null(strstr(look_take()->epoch.advice, "one island alone gives orders to the run"));
+    look_end();
+}
+
 /* Its heartbeat is heard. */
 static void say_and_wait(struct played *who)
 {
@@ -556,6 +599,8 @@ int main(void)
     assert_ok(digest_init());
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_member_that_is_lost_is_so_and_rounds_do_not_wait_for_it),
+        cmocka_unit_test(while_a_majority_lives_one_that_could_vote_is_named),
+        cmocka_unit_test(one_that_gives_orders_alone_is_told_to_let_another),
         cmocka_unit_test(who_stands_back_is_told_with_whom_it_does_not_hear),
         cmocka_unit_test(who_is_heard_and_makes_no_result_is_told_as_such),
         cmocka_unit_test(a_slot_that_is_nobodys_is_not_shown),

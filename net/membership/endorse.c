@@ -142,10 +142,28 @@ static enum err gather(const struct gathering *g, const struct config_endorsemen
     return ERR_OK;
 }
 
-static void hold(struct change_request *requests, uint32_t requests_count, uint32_t id)
+/* `goes`: it leaves, as a majority agrees. */
+static void hold(struct change_request *requests, uint32_t requests_count, uint32_t id, bool goes)
 {
-    for (uint32_t k = 0; k < requests_count; k++)
-        requests[k].held |= requests[k].id == id;
+    for (uint32_t k = 0; k < requests_count; k++) {
+        requests[k].held |= requests[k].id == id && !goes;
+        requests[k].evicted |= requests[k].id == id && goes;
+    }
+}
+
+/* Whether it votes by a disk that it has no more: as it is, it would never hold what the draft rests on. */
+static bool is_other_disk(const struct config *last, const struct config_member *member)
+{
+    const struct config_member *was = config_member(last, member->id);
+    return was != NULL && was->voter && was->incarnation != member->incarnation;
+}
+
+static enum err could_gather(const struct gathering *g, const struct config_endorsement *wanted, bool *enough)
+{
+    uint32_t before = g->draft->endorsements_count;
+    TRY(gather(g, wanted, enough));
+    g->draft->endorsements_count = before;
+    return ERR_OK;
 }
 
 /* The signatures that the draft needs. Of how many members too few are there: `*lacking`; they are held. */
@@ -170,7 +188,10 @@ static enum err endorse_draft(const struct config *last, uint64_t ballot, const 
         if (left && came)
             continue;
         ++*lacking;
-        hold(requests, requests_count, member->id);
+        bool goes = false;
+        if (!came && is_other_disk(last, member))
+            TRY(could_gather(&g, &leaves, &goes));
+        hold(requests, requests_count, member->id, goes);
     }
     draft->ballot = draft->endorsements_count > 0 ? ballot : 0;
     return ERR_OK;

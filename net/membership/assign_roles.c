@@ -338,5 +338,9 @@ void assign_roles_by_order(struct config *next)
         for (uint32_t k = 0; next->orders[i].kind == ORDER_EVICT && k < next->members_count; k++)
             if (next->members[k].id == next->orders[i].subject)
                 next->members[k].role = CONFIG_AWAY;
+    for (uint32_t k = 0; k < next->members_count; k++)
+        if (next->members[k].role == CONFIG_DRAINING &&
+            !next->members[k].draining) /* its own word: it would come back */
+            next->members[k].role = CONFIG_AWAY;
     owners_share_out(next);
 }

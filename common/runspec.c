@@ -371,10 +371,16 @@ void runspec_deinit(struct runspec *spec)
     conf_deinit(&runspec_schema, spec);
 }
 
+uint64_t runspec_length(const struct runspec *spec)
+{
+    return (uint64_t)(spec->length > 0 ? spec->length : spec->steps);
+}
+
 uint64_t runspec_rounds(const struct runspec *spec)
 {
-    int64_t warm = spec->warm_steps < spec->steps ? spec->warm_steps : spec->steps;
-    int64_t rounds = (spec->steps - warm) / spec->interval;
+    int64_t steps = (int64_t)runspec_length(spec);
+    int64_t warm = spec->warm_steps < steps ? spec->warm_steps : steps;
+    int64_t rounds = (steps - warm) / spec->interval;
     if (spec->warm_interval > 0)
         rounds += warm / spec->warm_interval;
     return (uint64_t)rounds;
@@ -398,7 +404,7 @@ double runspec_lr(const struct runspec *spec, uint64_t step)
     double at = (double)step;
     if (at < warmup)
         return spec->lr * at / warmup;
-    double span = (double)spec->steps - warmup;
+    double span = (double)runspec_length(spec) - warmup;
     double progress = span > 0 ? (at - warmup) / span : 1;
     if (progress > 1)
         progress = 1;

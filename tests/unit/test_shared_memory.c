@@ -202,7 +202,6 @@ static void a_memory_of_another_run_is_not_taken_over(void **state)
     static const char of_another_run[] = "of another run or plan";
     assert_refused(dup(shared_fd(shared)), shared_session(shared) + 2, of_another_run);
     REFUSED_WITH(shm->plan_tag, shm->plan_tag ^ 1, of_another_run);
-    REFUSED_WITH(shm->steps, TRAINERRUN_STEPS + 1, of_another_run);
     REFUSED_WITH(shm->overlap, 2, of_another_run);
     REFUSED_WITH(shm->mix, 0.25, of_another_run);
     REFUSED_WITH(shm->late_wait, 1, of_another_run);

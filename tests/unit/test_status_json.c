@@ -185,6 +185,7 @@ static int fill(void **state)
                              .complaints = complaints,
                              .complaints_count = CODES};
     fill_epoch();
+    status.pause = (struct status_pause){.is = true, .by = "aspen", .order = 99};
     status.trainer.process_name = "running";
     status.trainer.failures = 8;
     status.load = (struct status_load){.cores = 0.5, .seconds = 81, .loop_s = 82, .links_s = 83};
@@ -312,13 +313,20 @@ static void a_status_says_what_was_taken(void **state)
     assert_text(json, "advice", "a third");
     assert_number(json, "left_s", 33);
     assert_order(json_array_get(json_object_get(json, "orders"), 0));
+    assert_text(json_object_get(json, "paused"), "by", "aspen");
+    assert_number(json_object_get(json, "paused"), "order", 99);
     assert_text(json, "capped", "a setting");
     assert_text(json, "saving", "done");
     assert_text(json, "saved", "there");
     json_decref(json);
     status.anchors_known = false;
     status.left_s = -1;
+    status.pause = (struct status_pause){.is = false};
+    spec.length = 950; /* an order has made it longer */
     json = status_json(&status);
+    spec.length = 0;
+    assert_number(json_object_get(json, "run"), "steps", 950);
+    assert_true(json_is_null(json_object_get(json, "paused")));
     assert_true(json_is_null(json_object_get(json, "anchors")));
     assert_true(json_is_null(json_object_get(json, "left_s")));
     json_decref(json);

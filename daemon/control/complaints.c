@@ -892,8 +892,7 @@ static void complain_waiting(struct status *status)
         bitset_add_all(&waiting, &status->fragments[f].waiting);
     bitset_remove(&waiting, status->from->view->self);
     waiting = waited_too_long(status, waiting);
-    if (status->pause.is || status->phase != TRAINER_FINISHING || bitset_empty(&waiting) ||
-        complaints_owes(status))
+    if (status->pause.is || status->phase != TRAINER_FINISHING || bitset_empty(&waiting) || complaints_owes(status))
         return;
     complain_name(status, &waiting, text, sizeof text);
     complain(status, COMPLAINT_WAITING, &waiting, text,

@@ -261,8 +261,9 @@ DILOCO_API int diloco_place(struct diloco *d, int tensor, void *data);
  * counted beyond, after a crash, nothing is kept: counted twice would be worse. */
 DILOCO_API int diloco_begin(struct diloco *d, struct diloco_start *start);
 
-/* The one call per optimizer step. It stands still while the run is paused, as diloco_begin() does. DILOCO_STOP after the run's last; one that was begun when that was over already, as
- * by a trainer that started late (start.step == start.steps), is not counted. */
+/* The one call per optimizer step. It stands still while the run is paused, as diloco_begin() does. DILOCO_STOP after
+ * the run's last; one that was begun when that was over already, as by a trainer that started late (start.step ==
+ * start.steps), is not counted. */
 DILOCO_API int diloco_step(struct diloco *d, const struct diloco_report *report);
 
 /* The run step after the last diloco_step(): one more than before, or more where this island is slower than others and

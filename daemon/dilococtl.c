@@ -437,11 +437,18 @@ static enum err order_run(struct arguments *a, const char *word)
     return ctl_members_order_run(&ctl, word, "run");
 }
 
+/* What stops or starts one trainer waits as long as that takes. */
+static enum err refuse_wait(const struct arguments *a, const char *word)
+{
+    return a->wait_s == NOT_SAID ? ERR_OK : err_set(ERR_ARG, "--wait is for %s --run, and not for %s", word, word);
+}
+
 static enum err run_resume(struct arguments *a)
 {
     static const char *const wanted[] = {"training", "finished", NULL};
     if (a->whole_run)
         return order_run(a, "resume");
+    TRY(refuse_wait(a, "resume"));
     TRY(order(a, "resume"));
     return a->no_wait ? ERR_OK : wait_for_trainer(a, wanted);
 }
@@ -451,6 +458,7 @@ static enum err run_pause(struct arguments *a)
     static const char *const wanted[] = {"stopped", "none", "ended", NULL};
     if (a->whole_run)
         return order_run(a, "pause");
+    TRY(refuse_wait(a, "pause"));
     TRY(order(a, a->now ? "pause now" : "pause"));
     return a->no_wait ? ERR_OK : wait_for_trainer(a, wanted);
 }

@@ -347,9 +347,13 @@ static void what_a_command_does_not_take_it_refuses(void **state)
     } while (0)
     REFUSES("--expires is for invite, and not for status", "status", "--expires", "4h", "--witness");
     REFUSES("--owner is for join TOKEN, and not for init", "init", "--home", home, "--owner", "maybe");
-    REFUSES("--run is for init, and not for join TOKEN", "join", "x", "--home", home, "--run", "run.ini");
+    REFUSES("--run is for init, pause, resume, and not for join TOKEN", "join", "x", "--home", home, "--run", "run.ini");
     REFUSES("-f is for logs, and not for watch", "watch", "-f");
     REFUSES("--wait is for ", "pause", "--wait", "9");
+    REFUSES("--wait is for resume --run, ", "resume", "--wait", "9", "--socket", "no/such.sock");
+    REFUSES("--now adds nothing", "pause", "--run", "--now", "--socket", "no/such.sock");
+    REFUSES("set what? ", "set", "--socket", "no/such.sock");
+    REFUSES("set what? ", "set", "stepps=3", "--socket", "no/such.sock");
     REFUSES("it needs a token of the run", "join", "--name", "paris");
     REFUSES("to train on here after a pause: dilococtl resume", "join");
     REFUSES("leave one of the two out", "join", "dilo1-x", "--token-file", "f", "--home", home);

@@ -452,7 +452,8 @@ class Island:
         `left_s`, `anchors` (a hash, equal on islands that hold the same), `degraded` (codes of docs/FORMATS.md),
         `losses` and `steps_of` by island; with `drift`, drift(), which takes its time. It waits for an answer; see
         diloco.loggers. DilocoError: there is none."""
-        own: dict[str, Any] = {"run_step": self.run_step, "steps": self.steps, "skipped": self.skipped, "attached": self.attached}
+        own: dict[str, Any] = {"run_step": self.run_step, "steps": self.steps}
+        own |= {"skipped": self.skipped, "attached": self.attached}
         if drift:
             own["drift"] = self.drift()
         return own | of_run(self._socket)

@@ -93,6 +93,12 @@ static void end_all(struct cluster *cluster)
 
 /* ---- a pause ---- */
 
+static bool trainer_stopped(struct cluster *cluster, uint32_t i, long long unused)
+{
+    (void)unused;
+    return strcmp(cluster_trainer(cluster, i), "stopped") == 0;
+}
+
 /* All say that it is, and their trainers take no more steps. */
 static void all_stand_within(struct cluster *cluster, const char *by, uint64_t ms, long long steps[ISLANDS])
 {
@@ -124,6 +130,19 @@ static void nobody_has_moved_nor_complains(struct cluster *cluster, const long l
     }
 }
 
+/* Nor does a trainer that is started in a pause take a step. */
+static void one_is_started_anew(struct cluster *cluster, uint32_t i)
+{
+    orders(cluster, i, "pause now");
+    cluster_wait(cluster, i, trainer_stopped, 0, "its end");
+    orders(cluster, i, "resume");
+    proc_sleep_ms(2000); /* where a round was open it begins when that one has closed, after the pause */
+    assert_string_not_equal(cluster_trainer(cluster, i), "stopped");
+    long long step = step_of(cluster, i);
+    proc_sleep_ms(1000);
+    assert_int_equal(step_of(cluster, i), step);
+}
+
 static void all_stand_still_until_the_run_goes_on(void **state)
 {
     (void)state;
@@ -145,6 +164,7 @@ static void all_stand_still_until_the_run_goes_on(void **state)
         assert_true(is_paused(cluster, i, "a"));
     proc_sleep_ms(STOOD_MS);
     nobody_has_moved_nor_complains(cluster, steps);
+    one_is_started_anew(cluster, C);
     orders(cluster, B, "resume run");
     all_reach(cluster, SOME);
     for (uint32_t i = 0; i < ISLANDS; i++) {

@@ -663,6 +663,20 @@ static void in_a_paused_run_its_standing_is_no_step(void **state)
     assert_true(fabs(leaving.seconds - 0.5 * (double)leaving.steps) < 0.1);
 }
 
+static void whoever_begins_in_a_pause_is_told(void **state)
+{
+    (void)state;
+    trainer_run(stage.trainer, true);
+    stage_hang_up(&stage, false);
+    stage_train(&stage, false);
+    assert_int_equal(stage.shm->paused, 1);
+    assert_int_equal(stage.shm->steps, TRAINERRUN_STEPS);
+    stage.shm->paused = 0; /* as of a daemon before the pause */
+    stage_attach_again(&stage, 1, 10);
+    stage_tick(&stage, 1);
+    assert_int_equal(stage.shm->paused, 1);
+}
+
 /* As it says itself: a report may be lost. */
 static void whoever_is_done_is_not_when_the_run_is_longer(void **state)
 {
@@ -729,6 +743,7 @@ int main(void)
         on_stage(only_islands_that_rounds_wait_for_are_missed),
         on_stage(leaving_again_does_not_take_longer_and_says_how_long),
         on_stage(in_a_paused_run_its_standing_is_no_step),
+        on_stage(whoever_begins_in_a_pause_is_told),
         on_stage(whoever_is_done_is_not_when_the_run_is_longer),
         on_stage(one_that_does_not_read_is_not_waited_for),
     };

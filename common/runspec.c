@@ -30,7 +30,8 @@ static const struct conf_key keys[] = {
     {"run", "name", CONF_STRING, AT(name), NULL, 0, 0, NULL, NULL,
      "Name of the run, for people. Letters, digits, '-' and '_'."},
     {"run", "steps", CONF_INT, AT(steps), NULL, 1, 1e12, NULL, "steps",
-     "Length of the run in inner steps; schedules and learning rates refer to them."},
+     "Length of the run in inner steps; schedules and learning rates refer to them. An operator may change it later: "
+     "dilococtl set steps=N."},
     {"run", "seed", CONF_INT, AT(seed), "1", 0, 9e15, NULL, NULL,
      "Seed of the initial parameters and of the order of the data."},
     {"run", "init", CONF_LOCAL, AT(init), "", 0, 0, NULL, NULL,

@@ -395,9 +395,10 @@ void status_line(const struct status *status, char *line, size_t line_bytes)
         snprintf(line, line_bytes, "witness, epoch %" PRIu64 "%s%s", status->from->view->epoch,
                  wrong ? "; degraded: " : "", wrong ? status->complaints[first].what : "");
     else
-        snprintf(line, line_bytes, "step %" PRIu64 "/%" PRIu64 "%s%s",
+        snprintf(line, line_bytes, "step %" PRIu64 "/%" PRIu64 "%s%s%s",
                  status->trainer.training ? status->trainer.step : status->step, runspec_length(status->from->spec),
-                 wrong ? "; degraded: " : "", wrong ? status->complaints[first].what : "");
+                 status->pause.is ? ", the run is paused" : "", wrong ? "; degraded: " : "",
+                 wrong ? status->complaints[first].what : "");
 }
 
 /* ---- as JSON ---- */

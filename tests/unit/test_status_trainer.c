@@ -152,7 +152,7 @@ static void of_a_pause_nothing_is_complained(void **state)
     struct digest digest = configs_digest(&next);
     assert_ok(config_log_add(look.a->configs.config_log, &next, &digest));
     trainer_run(look.a->trainer, true);
-    look.a->now_ms += 600000;
+    look.a->now_ms += 3600000;
     isle_tick(look.a);
     assert_silent(look_take(), COMPLAINT_STALLED);
     assert_silent(look_take(), COMPLAINT_BLOCKED);

@@ -38,8 +38,8 @@
 
 /* 1: first version. 2: the run's clock. 3: work set aside. 4: the run's end; work that a trainer kept. 5: trainers of
  * several processes. 6: what a trainer runs on. 7: tokens after a restart. 8: trainers without initial tensors. 9:
- * tensors that are not trained. */
-enum { IPC_VERSION = 9 };
+ * tensors that are not trained. 10: a length of the run that changes, and a pause. */
+enum { IPC_VERSION = 10 };
 enum {
     IPC_DEVICE_BYTES = 96,
     IPC_NAME_BYTES = 128,
@@ -119,7 +119,6 @@ struct ipc_shm {
     uint64_t session;   /* random, of the memfd */
     uint64_t plan_tag;
     uint64_t overlap; /* steps from snapshot to mixing */
-    uint64_t steps;   /* of the run: the trainer is done after this one */
     double mix;       /* alpha */
     /* The overlap is a whole interval: see worker/libdiloco/aside.h. */
     uint32_t set_aside; /* non-zero: the work of a contribution leaves the live tensors at the snapshot */
@@ -130,6 +129,9 @@ struct ipc_shm {
     uint64_t leave_step;       /* daemon, before that: by this step all have been due */
     uint64_t run_slack;        /* a trainer this many steps behind the run skips to it; IPC_LOCKSTEP: it never does */
     _Atomic uint64_t run_step; /* daemon: the step the furthest island was last heard at */
+    _Atomic uint64_t steps;    /* daemon: of the run: the trainer is done after this one, or when it has taken more */
+    _Atomic uint32_t paused;   /* daemon: non-zero: the run is paused: no step is taken until it is not */
+    uint32_t reserved_too;
 };
 #define IPC_LOCKSTEP UINT64_MAX
 #define IPC_MAGIC 0x314d48534f4c4944u /* "DILOSHM1" */
@@ -144,7 +146,8 @@ enum ipc_type {
     IPC_MIXED,      /* fragment: the anchor was taken in, or was found to be FREE again */
     IPC_REPORT,     /* report, once a step; may be lost */
     IPC_SETTLED,    /* fragment: nothing more will be contributed */
-    IPC_FINISHED,   /* all contributions are in and all anchors taken: the trainer goes; no restart is wanted */
+    IPC_FINISHED,   /* report: all contributions are in and all anchors taken up to this step: the trainer goes; no
+                       restart is wanted, unless the run is longer than that by now */
     /* daemon to trainer */
     IPC_WELCOME, /* welcome, with the memfd */
     IPC_REFUSED, /* text */

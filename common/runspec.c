@@ -30,7 +30,8 @@ static const struct conf_key keys[] = {
     {"run", "name", CONF_STRING, AT(name), NULL, 0, 0, NULL, NULL,
      "Name of the run, for people. Letters, digits, '-' and '_'."},
     {"run", "steps", CONF_INT, AT(steps), NULL, 1, 1e12, NULL, "steps",
-     "Length of the run in inner steps; schedules and learning rates refer to them."},
+     "Length of the run in inner steps; schedules and learning rates refer to them. An operator may change it later: "
+     "dilococtl set steps=N."},
     {"run", "seed", CONF_INT, AT(seed), "1", 0, 9e15, NULL, NULL,
      "Seed of the initial parameters and of the order of the data."},
     {"run", "init", CONF_LOCAL, AT(init), "", 0, 0, NULL, NULL,
@@ -371,10 +372,16 @@ void runspec_deinit(struct runspec *spec)
     conf_deinit(&runspec_schema, spec);
 }
 
+uint64_t runspec_length(const struct runspec *spec)
+{
+    return (uint64_t)(spec->length > 0 ? spec->length : spec->steps);
+}
+
 uint64_t runspec_rounds(const struct runspec *spec)
 {
-    int64_t warm = spec->warm_steps < spec->steps ? spec->warm_steps : spec->steps;
-    int64_t rounds = (spec->steps - warm) / spec->interval;
+    int64_t steps = (int64_t)runspec_length(spec);
+    int64_t warm = spec->warm_steps < steps ? spec->warm_steps : steps;
+    int64_t rounds = (steps - warm) / spec->interval;
     if (spec->warm_interval > 0)
         rounds += warm / spec->warm_interval;
     return (uint64_t)rounds;
@@ -398,7 +405,7 @@ double runspec_lr(const struct runspec *spec, uint64_t step)
     double at = (double)step;
     if (at < warmup)
         return spec->lr * at / warmup;
-    double span = (double)spec->steps - warmup;
+    double span = (double)runspec_length(spec) - warmup;
     double progress = span > 0 ? (at - warmup) / span : 1;
     if (progress > 1)
         progress = 1;

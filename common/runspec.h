@@ -39,7 +39,8 @@ struct runspec {
     struct digest digest; /* of the canonical text of everything below */
 
     char *name;
-    int64_t steps;
+    int64_t steps;  /* that the run begins with; how long it is now: runspec_length() */
+    int64_t length; /* what orders have made of them since; 0: nothing. Not under the digest */
     int64_t seed;
     char *init;        /* of this machine: not under the digest */
     char *init_digest; /* what it holds, as origin.h has it; "": nothing, the run begins from its seed */
@@ -103,13 +104,17 @@ ERR_MUST_CHECK enum err runspec_text(const struct runspec *spec, char **text);
 
 void runspec_deinit(struct runspec *spec);
 
+/* Steps of the run as orders have it (docs/PROTOCOL.md, "Orders"); where none says anything, the run spec's. */
+uint64_t runspec_length(const struct runspec *spec);
+
 /* Intervals of the whole run: so many rounds each fragment has. */
 uint64_t runspec_rounds(const struct runspec *spec);
 /* Of a run whose outer momentum has too few rounds to be of use: how many, and what to set instead; "" else. */
 enum { RUNSPEC_ADVICE_BYTES = 320, RUNSPEC_ROUNDS_FEW = 50 };
 void runspec_advice(const struct runspec *spec, char text[RUNSPEC_ADVICE_BYTES]);
 
-/* Inner learning rate at run step 1, 2, ...: linear warm-up to `lr`, then cosine to lr * lr_final at `steps`. */
+/* Inner learning rate at run step 1, 2, ...: linear warm-up to `lr`, then cosine to lr * lr_final at the
+ * run's last step: where its length changes, later steps follow the new one. */
 double runspec_lr(const struct runspec *spec, uint64_t step);
 
 #endif

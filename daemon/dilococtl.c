@@ -48,7 +48,7 @@ struct arguments {
     const char *home_option, *socket, *config;
     struct home home;
     bool json, verbose, no_wait, no_start, now, check, follow, trainer, help, version, list, witness, names;
-    bool contributor, as_owner;
+    bool contributor, as_owner, whole_run;
     enum verdict verdict; /* of status --check */
     uint64_t interval_ms;
     struct ctl_plan plan;
@@ -145,7 +145,7 @@ static enum err run_watch(struct arguments *a)
     return ctl_watch(&watch);
 }
 
-/* ---- pause, resume, save ---- */
+/* ---- save ---- */
 
 static enum err wait_for_trainer(const struct arguments *a, const char *const *wanted)
 {
@@ -165,20 +165,6 @@ static enum err order(struct arguments *a, const char *request)
     }
     json_decref(answer);
     return ERR_OK;
-}
-
-static enum err run_resume(struct arguments *a)
-{
-    static const char *const wanted[] = {"training", "finished", NULL};
-    TRY(order(a, "resume"));
-    return a->no_wait ? ERR_OK : wait_for_trainer(a, wanted);
-}
-
-static enum err run_pause(struct arguments *a)
-{
-    static const char *const wanted[] = {"stopped", "none", "ended", NULL};
-    TRY(order(a, a->now ? "pause now" : "pause"));
-    return a->no_wait ? ERR_OK : wait_for_trainer(a, wanted);
 }
 
 static enum err run_save(struct arguments *a)
@@ -442,6 +428,50 @@ static enum err run_about_member(struct arguments *a)
     return ctl_members_order(&ctl, word, a->rest.item[1]);
 }
 
+/* Of the whole run, which its operators decide. */
+static enum err order_run(struct arguments *a, const char *word)
+{
+    struct ctl_members ctl = about_members(a);
+    if (a->now)
+        return err_set(ERR_ARG, "%s --run: all trainers stand still at their next step, and --now adds nothing", word);
+    return ctl_members_order_run(&ctl, word, "run");
+}
+
+/* What stops or starts one trainer waits as long as that takes. */
+static enum err refuse_wait(const struct arguments *a, const char *word)
+{
+    return a->wait_s == NOT_SAID ? ERR_OK : err_set(ERR_ARG, "--wait is for %s --run, and not for %s", word, word);
+}
+
+static enum err run_resume(struct arguments *a)
+{
+    static const char *const wanted[] = {"training", "finished", NULL};
+    if (a->whole_run)
+        return order_run(a, "resume");
+    TRY(refuse_wait(a, "resume"));
+    TRY(order(a, "resume"));
+    return a->no_wait ? ERR_OK : wait_for_trainer(a, wanted);
+}
+
+static enum err run_pause(struct arguments *a)
+{
+    static const char *const wanted[] = {"stopped", "none", "ended", NULL};
+    if (a->whole_run)
+        return order_run(a, "pause");
+    TRY(refuse_wait(a, "pause"));
+    TRY(order(a, a->now ? "pause now" : "pause"));
+    return a->no_wait ? ERR_OK : wait_for_trainer(a, wanted);
+}
+
+static enum err run_set(struct arguments *a)
+{
+    struct ctl_members ctl = about_members(a);
+    const char *what = a->rest.count > 1 ? a->rest.item[1] : "";
+    if (strncmp(what, "steps=", strlen("steps=")) != 0)
+        return err_set(ERR_ARG, "set what? %s set steps=N is how many steps the run has", as_typed());
+    return ctl_members_order_run(&ctl, "set", what);
+}
+
 static enum err run_orders(struct arguments *a)
 {
     struct ctl_members ctl = about_members(a);
@@ -487,9 +517,13 @@ static const struct command commands[] = {
     {"join", "join TOKEN", "make an island of the run that it invites to, and start it", run_join_run, 2, PLACE,
      " home json name data listen address uplink " OF_TRAINER
      " allow-other-base owner witness token-file no-start no-wait wait "},
-    {"pause", "pause", "finish the round, have the last contribution counted, stop training here", run_pause, 1, DAEMON,
-     THE_DAEMON "now no-wait "},
-    {"resume", "resume", "train on here, after pause or leave", run_resume, 1, DAEMON, THE_DAEMON "no-wait "},
+    {"pause", "pause",
+     "finish the round, have the last contribution counted, stop training here; with --run, all islands stand still",
+     run_pause, 1, DAEMON, THE_DAEMON "now run no-wait wait "},
+    {"resume", "resume", "train on here, after pause or leave; with --run, all islands after pause --run", run_resume,
+     1, DAEMON, THE_DAEMON "run no-wait wait "},
+    {"set", "set steps=N", "have the run end after another step than it was to", run_set, 2, DAEMON,
+     THE_DAEMON "no-wait wait "},
     {"leave", "leave", "leave the run: pause, and have the others take over what this island owns", run_leave, 1,
      DAEMON, THE_DAEMON "now no-wait wait "},
     {"evict", "evict NAME", "have the run go on without an island, until it has caught up again", run_about_member, 2,
@@ -536,9 +570,10 @@ enum { COMMANDS = sizeof commands / sizeof commands[0] };
 static const char *const of_making[] = {"init", "join TOKEN", "start", "stop", "keygen FILE", "reset", NULL};
 static const char *const of_looking[] = {"status", "watch", "logs", "peers", "fragments", NULL};
 static const char *const of_steering[] = {"pause", "resume", "leave", "save", "export DIR", NULL};
-static const char *const of_ordering[] = {
-    "invite",       "evict NAME",   "revoke NAME", "contributor NAME",      "owner NAME",      "grant NAME",
-    "ungrant NAME", "founder NAME", "orders",      "approve NUMBER ISLAND", "withdraw NUMBER", NULL};
+static const char *const of_ordering[] = {"invite",      "evict NAME", "revoke NAME",           "contributor NAME",
+                                          "owner NAME",  "grant NAME", "ungrant NAME",          "founder NAME",
+                                          "set steps=N", "orders",     "approve NUMBER ISLAND", "withdraw NUMBER",
+                                          NULL};
 static const char *const of_planning[] = {"plan", NULL};
 static const struct commands_group groups[] = {{"I want to make an island, and run it", of_making},
                                                {"I want to look at it", of_looking},
@@ -559,8 +594,11 @@ static const struct commands_example examples[] = {
     {"join", "dilococtl join TOKEN --home ~/oslo --name oslo --data book.txt\n"
              "dilococtl join --token-file token --home ~/witness --witness\n"},
     {"pause", "dilococtl pause --home ~/oslo\n"
-              "dilococtl pause --home ~/oslo --now\n"},
-    {"resume", "dilococtl resume --home ~/oslo\n"},
+              "dilococtl pause --home ~/oslo --now\n"
+              "dilococtl pause --home ~/paris --run\n"},
+    {"resume", "dilococtl resume --home ~/oslo\n"
+               "dilococtl resume --home ~/paris --run\n"},
+    {"set", "dilococtl set steps=20000 --home ~/paris\n"},
     {"leave", "dilococtl leave --home ~/oslo --wait 120\n"},
     {"evict", "dilococtl evict oslo --home ~/paris\n"},
     {"revoke", "dilococtl revoke oslo --home ~/paris\n"},
@@ -713,6 +751,20 @@ static enum err parse_and_obey(struct arguments *a, int argc, char **argv, enum 
     return err;
 }
 
+/* --run: a file to init; to pause and resume the whole run, wherever on the line they stand. */
+static struct args_option of_run(int argc, char **argv, struct arguments *a)
+{
+    bool steers = false, makes = false;
+    for (int i = 1; i < argc; i++) {
+        steers = steers || strcmp(argv[i], "pause") == 0 || strcmp(argv[i], "resume") == 0;
+        makes = makes || strcmp(argv[i], "init") == 0;
+    }
+    if (steers && !makes)
+        return (struct args_option){"run", ARGS_FLAG, &a->whole_run, NULL,
+                                    "of the whole run, as an operator orders it"};
+    return (struct args_option){"run", ARGS_STRING, &a->init.run, "FILE", "run spec to copy (default a sample)"};
+}
+
 static enum err run(int argc, char **argv, enum verdict *verdict)
 {
     struct arguments a = usual;
@@ -734,7 +786,7 @@ static enum err run(int argc, char **argv, enum verdict *verdict)
         {"interval", ARGS_U64, &a.interval_ms, "MS", "milliseconds between screens (default 1000)"},
         {"name", ARGS_STRING, &a.init.name, "NAME", "the island's name"},
         {"data", ARGS_STRING, &a.init.data, "FILE", "the text to train on, a pattern of files, or a mixture of them"},
-        {"run", ARGS_STRING, &a.init.run, "FILE", "run spec to copy (default a sample)"},
+        of_run(argc, argv, &a),
         {"steps", ARGS_STRING, &a.init.steps, "N", "length of the run (default the run spec's)"},
         {"from", ARGS_STRING, &a.init.from, "MODEL",
          "the model that the run begins from, or that is exported: a published one's folder, a checkpoint, an anchor"},

@@ -85,6 +85,18 @@ static void stepped(struct engine *engine, const char *name)
     lag_step(&engine->lag, name, env_mono_ns());
 }
 
+/* ---- the run ---- */
+
+/* How long the run is, and whether it goes on. */
+static void take_length(struct engine *engine)
+{
+    const struct config *config = config_log_last(engine->configs.config_log);
+    engine->spec.length = (int64_t)config->steps;
+    if (engine->run.rounds != NULL)
+        rounds_steps_most(engine->run.rounds, config_steps_most(config));
+    trainer_run(engine->trainer, config->paused);
+}
+
 /* ---- the plan ---- */
 
 /* No island has more than initial tensors: a trainer that is on its way brings the same, or says that it has none. */
@@ -144,6 +156,7 @@ static enum err set_plan(struct engine *engine, struct model_plan *plan, bool sa
                                 .events = engine->events,
                                 .votes = membership_votes(engine->membership)};
     TRY(runplan_make(&conf, plan, saved, &engine->run));
+    take_length(engine);
     control_recovers(engine->control, engine->run.rounds);
     return ERR_OK;
 }
@@ -257,7 +270,7 @@ static void started(struct engine *engine, const struct event *event)
 static void finished(struct engine *engine)
 {
     process_finished(engine->trainer->process);
-    if (trainer_info(engine->trainer).left)
+    if (trainer_info(engine->trainer).left || trainer_outgrown(engine->trainer))
         return;
     keep_follow(engine->run.rounds->keep);
     keep_export(engine->run.rounds->keep);
@@ -425,6 +438,7 @@ static enum err switch_epoch(struct engine *engine, struct config *config, const
 {
     struct view_changes changes;
     TRY(config_store_adopt(&engine->configs, config, digest, &changes));
+    take_length(engine);
     TRY(objects_members(engine->objects, &changes));
     TRY(peers_members(engine->peers, &changes));
     if (engine->told) {
@@ -723,6 +737,7 @@ enum err engine_new(const struct dconf *conf, struct engine **out)
     TRY_OUT(check_run(engine));
     TRY_OUT(open_ground(engine));
     TRY_OUT(open_parts(engine));
+    take_length(engine);
     TRY_OUT(load_plan(engine));
     TRY_OUT(process_autostart(engine->trainer->process, engine->now_ms));
 out:

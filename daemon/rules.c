@@ -103,7 +103,7 @@ struct schedule rules_schedule(const struct runspec *spec, uint32_t fragments)
                              .warm_interval = (uint64_t)spec->warm_interval,
                              .warm_until = (uint64_t)spec->warm_steps,
                              .growth = spec->growth,
-                             .steps = (uint64_t)spec->steps,
+                             .steps = runspec_length(spec),
                              .lr_warmup = (uint64_t)spec->warmup,
                              .lr = lr_at,
                              .user = spec};
@@ -134,7 +134,7 @@ struct outer_round rules_round(const struct runspec *spec, uint32_t fragments, u
     struct outer_round round = outer_round_of(&conf, version);
     uint64_t base = (uint64_t)spec->interval;
     if (spec->growth <= 0 || !spec->growth_correction || spec->outer == RUNSPEC_AVERAGE ||
-        begin >= (uint64_t)spec->steps)
+        begin >= runspec_length(spec))
         return round;
     struct schedule schedule = rules_schedule(spec, fragments);
     uint64_t due = schedule_next_due(&schedule, fragment, begin);

@@ -35,7 +35,8 @@ struct queued {
 
 struct trainer {
     const struct train_options *options;
-    const struct runspec *spec;
+    const struct runspec *spec; /* `run`, once there is a model */
+    struct runspec run;         /* the options', and how long the run is now, by which learning rates go */
     const struct kern *kern;
     struct kern_dev *dev;
     struct crew crew;
@@ -208,6 +209,15 @@ static void go_to(struct trainer *t, uint64_t step)
     t->state.position = step * windows_per_step(t);
 }
 
+/* Which may have changed since. */
+static void note_length(struct trainer *t)
+{
+    uint64_t steps = diloco_run_steps(t->diloco);
+    if (steps != runspec_length(t->spec))
+        log_info("the run is %" PRIu64 " steps long now", steps);
+    t->run.length = (int64_t)steps;
+}
+
 static struct diloco_tensor announced(const struct trainer *t, const struct model_tensor *tensor)
 {
     struct model_share share = model_share(t->model, tensor);
@@ -280,6 +290,7 @@ static enum err attach(struct trainer *t)
         t->streams_count = start.islands_count;
     }
     go_to(t, start.step);
+    note_length(t);
     log_info("attached as island %s (%" PRIu32 " of %" PRIu32 "), after step %" PRIu64 ", version %" PRIu64,
              start.island, start.island_index + 1, start.islands_count, start.step, start.version);
     return ERR_OK;
@@ -393,6 +404,7 @@ static enum err exchange(struct trainer *t, uint64_t tokens, bool *leave)
         return attachment_failed(t, code);
     *leave = code == DILOCO_STOP;
     go_to(t, diloco_run_step(t->diloco));
+    note_length(t);
     return show_parameters(t);
 }
 
@@ -418,8 +430,8 @@ static enum err one_step(struct trainer *t, bool *leave)
     queued->step = t->state.step; /* the run may be further */
     write_lines(t);
     if (passes(LOG_EVERY_STEPS, before, t->state.step) || t->state.step == 1)
-        log_info("step %" PRIu64 "/%" PRId64 "  loss %.4f  %.0f tokens/s", t->state.step, t->spec->steps, t->last.loss,
-                 t->tokens_per_s);
+        log_info("step %" PRIu64 "/%" PRIu64 "  loss %.4f  %.0f tokens/s", t->state.step, runspec_length(t->spec),
+                 t->last.loss, t->tokens_per_s);
     return ERR_OK;
 }
 
@@ -500,12 +512,16 @@ static void save_or_complain(struct trainer *t)
         log_error("checkpoint at step %" PRIu64 " failed: %s; training goes on", t->state.step, err_text());
 }
 
+static bool goes_on(const struct trainer *t)
+{
+    return t->state.step < runspec_length(t->spec);
+}
+
 static enum err loop(struct trainer *t)
 {
     bool leave = false;
-    uint64_t last = (uint64_t)t->spec->steps;
     t->speed = speed_init(env_mono_s());
-    while (t->state.step < last && !leave) {
+    while (goes_on(t) && !leave) {
         bool stop = t->options->interrupted();
         TRY(crew_agree(&t->crew, &stop, sizeof stop));
         if (stop) {
@@ -522,9 +538,9 @@ static enum err loop(struct trainer *t)
         }
         TRY(err);
         ckpt_look(t->writer);
-        if (passes(t->options->eval_every, before, t->state.step) && t->state.step < last)
+        if (passes(t->options->eval_every, before, t->state.step) && goes_on(t))
             TRY(evaluate(t));
-        if (passes(t->options->checkpoint_every, before, t->state.step) && t->state.step < last)
+        if (passes(t->options->checkpoint_every, before, t->state.step) && goes_on(t))
             save_or_complain(t);
     }
     TRY(settle(t));
@@ -579,9 +595,10 @@ enum err train_run(const struct train_options *options)
 {
     enum err err;
     struct trainer t = {.options = options,
-                        .spec = options->spec,
+                        .run = *options->spec, /* its strings stay theirs */
                         .stream = options->stream_published ? options->stream : 0,
                         .streams_count = options->stream_published ? options->streams_count : 1};
+    t.spec = &t.run;
     /* Bad data is found before anything is allocated or announced. */
     TRY_OUT(open_data(&t));
     TRY_OUT(open_model(&t));

@@ -228,9 +228,9 @@ static void complain_ended(struct status *status)
     char text[600];
     if (status->phase == TRAINER_ENDED) {
         snprintf(text, sizeof text,
-                 "%s at step %" PRIu64 " of the run's %" PRId64 ", and had not said that it is done: it is not started "
+                 "%s at step %" PRIu64 " of the run's %" PRIu64 ", and had not said that it is done: it is not started "
                  "again",
-                 trainer->process_note, trainer->step, status->from->spec->steps);
+                 trainer->process_note, trainer->step, runspec_length(status->from->spec));
         complain_of_us(
             status, COMPLAINT_ENDED, text,
             "let the script train until island.step() is False, whatever its own count of steps or epochs, then "
@@ -250,7 +250,7 @@ static bool should_move(const struct status *status)
     bool waits = false;
     for (uint32_t f = 0; f < status->fragments_count && !complaints_owes(status); f++)
         waits |= !bitset_empty(&status->fragments[f].waiting);
-    if (status->trainer.waits_ms > 0)
+    if (status->trainer.waits_ms > 0 || status->pause.is)
         return false;
     return status->phase == TRAINER_TRAINING || (status->phase == TRAINER_FINISHING && status->trainer.left && !waits);
 }
@@ -858,7 +858,8 @@ static void complain_standing(struct status *status)
 {
     char text[400] = "the trainer stands still, as late = wait has it, until a round closes that waits for",
          since[HUMAN_BYTES];
-    if (status->trainer.waits_ms == 0 || status->now_ms < status->trainer.waits_ms + STANDING_TOLD_MS)
+    if (status->pause.is || status->trainer.waits_ms == 0 ||
+        status->now_ms < status->trainer.waits_ms + STANDING_TOLD_MS)
         return;
     complain_name(status, &status->awaited, text, sizeof text);
     human_duration((double)((status->now_ms - status->trainer.waits_ms) / 1000), since);
@@ -891,7 +892,7 @@ static void complain_waiting(struct status *status)
         bitset_add_all(&waiting, &status->fragments[f].waiting);
     bitset_remove(&waiting, status->from->view->self);
     waiting = waited_too_long(status, waiting);
-    if (status->phase != TRAINER_FINISHING || bitset_empty(&waiting) || complaints_owes(status))
+    if (status->pause.is || status->phase != TRAINER_FINISHING || bitset_empty(&waiting) || complaints_owes(status))
         return;
     complain_name(status, &waiting, text, sizeof text);
     complain(status, COMPLAINT_WAITING, &waiting, text,

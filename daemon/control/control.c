@@ -18,6 +18,7 @@
 #include "daemon/as_typed.h"
 #include "daemon/control/status.h"
 #include "daemon/rounds/keep.h"
+#include "daemon/rounds/rounds.h"
 #include "net/membership/wire_paxos.h"
 #include "net/transport/address.h"
 
@@ -26,6 +27,7 @@
 enum { CLIENTS_MAX = 32, CLIENTS_KEPT = 8, REQUEST_BYTES_MAX = 1024, IDLE_MS = 30000 };
 
 enum { INVITE_DAYS_MAX = 30, INVITE_SECONDS_MIN = 1, DAY_S = 86400 };
+static const uint64_t STEPS_MAX = UINT64_C(1000000000000); /* as a run spec may say */
 
 struct client {
     int fd; /* -1: free */
@@ -320,6 +322,56 @@ static enum err give(struct control *control, uint32_t kind, uint32_t subject, u
     return ERR_OK;
 }
 
+/* ---- commands: orders about the run ---- */
+
+/* The step that a result names, as far as is known here, or that this island's trainer has taken: what is counted
+ * stays. A witness has only what others say. */
+static uint64_t step_reached(const struct control *control)
+{
+    const struct status_conf *from = &control->conf.status;
+    struct trainer_info trainer = trainer_info(from->trainer);
+    uint64_t own = trainer.training ? trainer.step : 0;
+    if (control->rounds == NULL)
+        return view_is_witness(from->view) ? peers_furthest_said(from->peers, own) : own;
+    uint64_t counted = rounds_step(control->rounds);
+    return counted > own ? counted : own;
+}
+
+static enum err command_set(struct control *control, const char *words, json_t **answer)
+{
+    static const char key[] = "steps=";
+    const char *number = words + strlen(key);
+    char *end = NULL;
+    if (strncmp(words, key, strlen(key)) != 0)
+        return err_set(ERR_ARG, "set what? %s set steps=N is how many steps the run has", as_typed());
+    errno = 0;
+    unsigned long long steps = number[0] >= '0' && number[0] <= '9' ? strtoull(number, &end, 10) : 0;
+    if (end == NULL || *end != '\0' || errno != 0 || steps < 1 || steps > STEPS_MAX)
+        return err_set(ERR_ARG, "steps=%s: not a number of steps from 1 to %" PRIu64, number, STEPS_MAX);
+    uint64_t reached = step_reached(control);
+    if (steps <= reached)
+        return err_set(ERR_STATE,
+                       "steps=%llu: the run is at step %" PRIu64 " of %" PRIu64
+                       ", and what is counted stays; take more "
+                       "than that",
+                       steps, reached, runspec_length(control->conf.status.spec));
+    return give(control, ORDER_STEPS, 0, steps, "the voters are asked to have the run end there", answer);
+}
+
+static enum err command_pause_run(struct control *control, const char *words, json_t **answer)
+{
+    (void)words;
+    return give(control, ORDER_PAUSE, 0, 0, "the voters are asked to have all trainers stand still", answer);
+}
+
+static enum err command_resume_run(struct control *control, const char *words, json_t **answer)
+{
+    (void)words;
+    return give(control, ORDER_RESUME, 0, 0, "the voters are asked to let all trainers go on", answer);
+}
+
+/* ---- commands: orders about one member ---- */
+
 static enum err find_member(const struct control *control, const char *name, uint32_t *slot)
 {
     *slot = view_slot_named(control->conf.status.view, name);
@@ -541,6 +593,9 @@ static const struct command commands[] = {
     {"resume", true, false, command_resume},
     {"pause", true, false, command_pause},
     {"pause now", true, false, command_pause_now},
+    {"pause run", true, false, command_pause_run},
+    {"resume run", true, false, command_resume_run},
+    {"set", true, true, command_set},
     {"save", true, false, command_save},
     {"invite", true, true, command_invite},
     {"invites", true, false, command_invites},

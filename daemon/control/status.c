@@ -15,6 +15,7 @@
 #include "daemon/rounds/recover.h"
 #include "daemon/rules.h"
 #include "daemon/trainer/attachment.h"
+#include "net/config/config_orders.h"
 #include "net/membership/wire_paxos.h"
 
 enum { DUPLICATE_KEY_MS = 60000 };
@@ -156,7 +157,8 @@ static void take_fragment(struct status *status, uint32_t f, struct digest_state
     if (!status->witness) {
         row->feedback_cuts = replica_feedback_cuts(from->replica, f);
         row->grown = apply_grown(from->rounds->apply, f);
-        row->blocked = !is_to_come(status, f) && (takes_too_long(status, f) || is_overdue(status, f));
+        row->blocked =
+            !status->pause.is && !is_to_come(status, f) && (takes_too_long(status, f) || is_overdue(status, f));
     }
     if (!status->witness)
         take_arriving(status, f);
@@ -220,11 +222,11 @@ static const char *advice(const struct status *status)
 static double time_left_s(const struct status *status)
 {
     const struct status_conf *from = status->from;
-    uint64_t steps = (uint64_t)from->spec->steps, ms;
+    uint64_t steps = runspec_length(from->spec), ms;
     bool trains = status->trainer.training;
     for (uint32_t i = 0; i < from->view->count; i++)
         trains |= status->peers[i].up && status->peers[i].training;
-    if (!trains || from->progress == NULL || status->furthest >= steps)
+    if (!trains || status->pause.is || from->progress == NULL || status->furthest >= steps)
         return -1;
     ms = progress_steps_ms(from->progress, steps - status->furthest);
     return ms > 0 ? (double)ms / 1000 : -1;
@@ -297,6 +299,22 @@ static void take_load(struct status *status)
     load->lag_ms_max = status->from->lag->most_ms;
 }
 
+/* The last order to pause, as far back as configurations are known here. */
+static void take_pause(struct status *status)
+{
+    const struct config_log *config_log = status->from->configs->config_log;
+    const struct config *config = config_log_last(config_log);
+    struct status_pause *pause = &status->pause;
+    pause->is = config->paused;
+    for (; pause->is && config != NULL && pause->order == 0; config = config_log_at(config_log, config->epoch - 1))
+        for (uint32_t i = 0; i < config->orders_count; i++) {
+            if (config->orders[i].kind != ORDER_PAUSE)
+                continue;
+            snprintf(pause->by, sizeof pause->by, "%s", config_name_of(config, config->orders[i].signer));
+            pause->order = config->orders[i].number;
+        }
+}
+
 static enum err take(struct status *status)
 {
     const struct status_conf *from = status->from;
@@ -327,6 +345,7 @@ static enum err take(struct status *status)
     for (uint32_t i = 0; i < from->view->count; i++)
         take_peer(status, i);
     take_epoch(status);
+    take_pause(status);
     status->furthest = peers_furthest_said(from->peers, status->trainer.training ? status->trainer.step : 0);
     status->quorum = from->sync != NULL ? sync_quorum(from->sync) : 0;
     for (uint32_t i = 0; i < from->view->count; i++)
@@ -376,9 +395,10 @@ void status_line(const struct status *status, char *line, size_t line_bytes)
         snprintf(line, line_bytes, "witness, epoch %" PRIu64 "%s%s", status->from->view->epoch,
                  wrong ? "; degraded: " : "", wrong ? status->complaints[first].what : "");
     else
-        snprintf(line, line_bytes, "step %" PRIu64 "/%" PRId64 "%s%s",
-                 status->trainer.training ? status->trainer.step : status->step, status->from->spec->steps,
-                 wrong ? "; degraded: " : "", wrong ? status->complaints[first].what : "");
+        snprintf(line, line_bytes, "step %" PRIu64 "/%" PRIu64 "%s%s%s",
+                 status->trainer.training ? status->trainer.step : status->step, runspec_length(status->from->spec),
+                 status->pause.is ? ", the run is paused" : "", wrong ? "; degraded: " : "",
+                 wrong ? status->complaints[first].what : "");
 }
 
 /* ---- as JSON ---- */
@@ -456,10 +476,10 @@ static json_t *trainer_json(const struct status *status)
 
 static json_t *run_json(const struct runspec *spec)
 {
-    return json_pack("{s:s, s:I, s:o, s:I, s:I, s:s, s:b, s:I}", "name", spec->name, "steps", (json_int_t)spec->steps,
-                     "id", hash_json(&spec->digest, true), "interval", (json_int_t)spec->interval, "overlap",
-                     (json_int_t)spec->overlap, "codec", rules_codec_name(spec), "error_feedback", spec->error_feedback,
-                     "quorum", (json_int_t)spec->quorum);
+    return json_pack("{s:s, s:I, s:o, s:I, s:I, s:s, s:b, s:I}", "name", spec->name, "steps",
+                     (json_int_t)runspec_length(spec), "id", hash_json(&spec->digest, true), "interval",
+                     (json_int_t)spec->interval, "overlap", (json_int_t)spec->overlap, "codec", rules_codec_name(spec),
+                     "error_feedback", spec->error_feedback, "quorum", (json_int_t)spec->quorum);
 }
 
 static const char *saving_name(enum rounds_export_state state)
@@ -560,12 +580,18 @@ static json_t *restarts_json(const struct status *status)
                      "why", by->why);
 }
 
+static json_t *paused_json(const struct status_pause *pause)
+{
+    return pause->is ? json_pack("{s:s, s:I}", "by", pause->by, "order", (json_int_t)pause->order) : json_null();
+}
+
 json_t *status_json(const struct status *status)
 {
     const struct status_conf *from = status->from;
     json_t *json =
         json_pack("{s:s, s:s, s:o, s:o, s:o}", "island", from->conf->name, "software", "diloco " DILOCO_VERSION, "run",
                   run_json(from->spec), "trainer", trainer_json(status), "degraded", complaints_json(status));
+    json_object_set_new(json, "paused", paused_json(&status->pause));
     json_object_set_new(json, "role", json_string(config_role_name(from->view->members[from->view->self].as.role)));
     json_object_set_new(json, "catches_up", json_boolean(status->peers[from->view->self].catches_up));
     json_object_set_new(json, "undialled", json_boolean(status->undialled));
@@ -628,7 +654,8 @@ json_t *status_json_peers(const struct status *status)
     for (uint32_t i = 0; i < status->from->view->count; i++)
         if (status->peers[i].member->used)
             json_array_append_new(peers, peer_json(&status->peers[i], status->from->view));
-    return json_pack("{s:I, s:o}", "epoch", (json_int_t)status->from->view->epoch, "peers", peers);
+    return json_pack("{s:I, s:I, s:b, s:o}", "epoch", (json_int_t)status->from->view->epoch, "steps",
+                     (json_int_t)runspec_length(status->from->spec), "paused", status->pause.is, "peers", peers);
 }
 
 static json_t *fragment_json(const struct status *status, uint32_t f)

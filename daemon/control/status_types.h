@@ -201,6 +201,13 @@ struct status_load {
     uint64_t lag_ms, lag_ms_max; /* the longest turn of the loop: within the last minute, and since it started */
 };
 
+/* Of the run, by order. */
+struct status_pause {
+    bool is;
+    char by[WIRE_NAME_BYTES]; /* whose order it was; "", and `order` 0: the configuration that has it is forgotten */
+    uint64_t order;
+};
+
 struct status {
     const struct status_conf *from;
     uint64_t now_ms;
@@ -212,6 +219,7 @@ struct status {
     struct peers_refused refused;
     uint64_t objects_sent_bytes, objects_wasted_bytes;
     struct status_epoch epoch;
+    struct status_pause pause;
     struct status_arriving arriving;
     struct rounds_recovery recovery; /* while from->recovers */
     bool witness;   /* this is one: it has no state, and `versions` are those of the voters that are heard */

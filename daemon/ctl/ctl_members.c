@@ -297,6 +297,46 @@ static uint64_t end_of(const struct ctl_members *ctl)
     return env_mono_ms() + ctl->patience_s * UINT64_C(1000);
 }
 
+/* Whether the configuration of `peers` says what the order about the run asks for. */
+static bool run_is(const json_t *peers, const char *word, const char *what)
+{
+    if (strcmp(word, "set") == 0)
+        return ctl_integer(peers, "steps") == strtoll(what + strcspn(what, "0123456789"), NULL, 10);
+    return json_is_true(json_object_get(peers, "paused")) == (strcmp(word, "pause") == 0);
+}
+
+static enum err print_run_decided(const struct ctl_members *ctl, const json_t *peers, const char *word)
+{
+    long long epoch = (long long)ctl_integer(peers, "epoch"), steps = (long long)ctl_integer(peers, "steps");
+    char done[80];
+    if (strcmp(word, "set") == 0)
+        snprintf(done, sizeof done, "the run has %lld steps", steps);
+    else
+        snprintf(done, sizeof done, "the run %s", strcmp(word, "pause") == 0 ? "is paused" : "goes on");
+    if (ctl->json)
+        printf("{\"ok\":\"%s\",\"epoch\":%lld}\n", done, epoch);
+    else
+        printf("decided: %s, in epoch %lld\n", done, epoch);
+    return fflush(stdout) == 0 ? ERR_OK : err_set_errno(ERR_IO, "cannot write");
+}
+
+static enum err wait_for_run(const struct ctl_members *ctl, const char *word, const char *what)
+{
+    uint64_t end_ms = end_of(ctl);
+    for (;;) {
+        json_t *peers;
+        TRY(ctl_ask(ctl->socket, "peers", &peers));
+        bool there = run_is(peers, word, what);
+        enum err err = there                    ? print_run_decided(ctl, peers, word)
+                       : env_mono_ms() > end_ms ? too_long(ctl, peers, false)
+                                                : ERR_OK;
+        json_decref(peers);
+        if (there || err != ERR_OK)
+            return err;
+        pause_ms(LOOK_MS);
+    }
+}
+
 /* Says in which epoch. */
 static enum err wait_for(const struct ctl_members *ctl, uint64_t end_ms, const json_t *asked, const char *name,
                          const struct outcome *outcome)
@@ -360,6 +400,14 @@ enum err ctl_members_order(const struct ctl_members *ctl, const char *word, cons
     enum err err = wait_for(ctl, end_of(ctl), answer, name, outcome_of(word));
     json_decref(answer);
     return err;
+}
+
+enum err ctl_members_order_run(const struct ctl_members *ctl, const char *word, const char *what)
+{
+    json_t *answer;
+    TRY(order(ctl, word, what, &answer));
+    json_decref(answer);
+    return ctl->no_wait ? ERR_OK : wait_for_run(ctl, word, what);
 }
 
 /* ---- orders that wait ---- */

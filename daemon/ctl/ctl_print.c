@@ -104,6 +104,10 @@ static void add_state(const json_t *status, struct line *line)
     char since[HUMAN_BYTES];
     size_t index;
     json_t *name;
+    if (json_is_object(json_object_get(status, "paused")) && strcmp(ctl_text(trainer, "state"), "training") == 0) {
+        add(line, "paused with the run");
+        return;
+    }
     if (ctl_number(trainer, "waits_s") < told_s) {
         bool stopped = strcmp(ctl_text(trainer, "state"), "stopped") == 0;
         add(line, "%s%s", ctl_text(trainer, "state"), stopped ? " (resume starts it)" : "");
@@ -336,6 +340,19 @@ static void print_run(const json_t *status, const struct ctl_text_look *look, FI
     say(&line, "run", look, file);
 }
 
+static void print_paused(const json_t *status, const struct ctl_text_look *look, FILE *file)
+{
+    const json_t *paused = json_object_get(status, "paused");
+    struct line line = {.used = 0};
+    if (!json_is_object(paused))
+        return;
+    add(&line, "the run is paused");
+    if (ctl_text(paused, "by")[0] != '\0')
+        add(&line, ", by %s (order %lld)", ctl_text(paused, "by"), (long long)ctl_integer(paused, "order"));
+    add(&line, "; an operator lets it go on (resume --run)");
+    say(&line, "", look, file);
+}
+
 static void print_traffic(const json_t *status, const struct ctl_text_look *look, FILE *file)
 {
     char sent[HUMAN_BYTES], received[HUMAN_BYTES], ledger[HUMAN_BYTES], memory[HUMAN_BYTES];
@@ -377,6 +394,7 @@ static void print_degraded(const json_t *status, const struct ctl_text_look *loo
 void ctl_print_status(const json_t *status, const struct ctl_text_look *look, FILE *file)
 {
     print_run(status, look, file);
+    print_paused(status, look, file);
     print_role(status, look, file);
     print_trainer(status, look, file);
     ctl_print_machine(status, look, file);
@@ -403,10 +421,11 @@ void ctl_print_check(const json_t *status, const struct ctl_text_look *look, FIL
         fprintf(file, "good: %lld of %lld islands, of which this is the witness\n",
                 (long long)ctl_integer(status, "islands_up"), (long long)ctl_integer(status, "islands"));
     else if (json_array_size(degraded) == 0)
-        fprintf(file, "good: %lld of %lld islands, step %lld of %lld\n", (long long)ctl_integer(status, "islands_up"),
+        fprintf(file, "good: %lld of %lld islands, step %lld of %lld%s\n", (long long)ctl_integer(status, "islands_up"),
                 (long long)ctl_integer(status, "islands"),
                 (long long)ctl_integer(json_object_get(status, "trainer"), "step"),
-                (long long)ctl_integer(json_object_get(status, "run"), "steps"));
+                (long long)ctl_integer(json_object_get(status, "run"), "steps"),
+                json_is_object(json_object_get(status, "paused")) ? ", the run is paused" : "");
     json_array_foreach (degraded, index, item) {
         if (is_event(item))
             fprintf(file, "degraded: %s\n", ctl_text(item, "what"));

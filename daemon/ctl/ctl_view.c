@@ -286,7 +286,8 @@ static void print_run(const struct ctl_view *view, const struct ctl_view_look *l
     double steps = ctl_number(json_object_get(view->status, "run"), "steps");
     double step = ctl_number(trainer_of(view), "step");
     double share = steps > 0 && step > 0 ? fmin(step / steps, 1) : 0;
-    bool trains = strcmp(ctl_text(trainer_of(view), "state"), "training") == 0 && !waits(view);
+    bool trains = strcmp(ctl_text(trainer_of(view), "state"), "training") == 0 && !waits(view) &&
+                  !json_is_object(json_object_get(view->status, "paused"));
     char left[HUMAN_BYTES] = "?";
     if (rates->steps > 0)
         human_duration((steps - step) / rates->steps, left);

@@ -626,6 +626,7 @@ struct sync_view config_store_sync_view(struct config_store *configs, bool votes
     const struct view *view = &configs->view;
     struct sync_view out = {.epoch = view->epoch, .self = view->self, .slots = view->count, .ids = configs->ids};
     out.commit_quorum = config_commit_quorum(config_log_last(configs->config_log));
+    out.paused = config_log_last(configs->config_log)->paused;
     for (uint32_t i = 0; i < view->count; i++) {
         const struct view_member *member = &view->members[i];
         configs->ids[i] = member->as.id;

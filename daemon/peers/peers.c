@@ -803,8 +803,9 @@ static bool knows_rounds(const struct peers *peers)
 
 uint64_t peers_furthest(struct peers *peers, uint64_t own_step)
 {
-    uint64_t last = (uint64_t)peers->conf.spec->steps, furthest = own_step;
+    uint64_t last = runspec_length(peers->conf.spec), furthest = own_step;
     uint64_t known = peers->plan.rounds != NULL ? rounds_step(peers->plan.rounds) : 0;
+    known = known < last ? known : last; /* a result may be of before the run was made shorter */
     uint64_t most = rules_furthest(peers->conf.spec, fragments_of(peers), known > own_step ? known : own_step);
     bool judges = knows_rounds(peers);
     for (uint32_t i = 0; i < members_of(peers); i++)
@@ -816,7 +817,7 @@ uint64_t peers_furthest(struct peers *peers, uint64_t own_step)
 
 uint64_t peers_furthest_said(const struct peers *peers, uint64_t own_step)
 {
-    uint64_t last = (uint64_t)peers->conf.spec->steps, furthest = own_step;
+    uint64_t last = runspec_length(peers->conf.spec), furthest = own_step;
     for (uint32_t i = 0; i < members_of(peers); i++)
         if (is_other(peers, i) && peers->peers[i].up && peers->peers[i].report.step > furthest)
             furthest = peers->peers[i].report.step;

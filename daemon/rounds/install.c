@@ -2,6 +2,7 @@
 #include "daemon/rounds/install.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "common/mem.h"
@@ -69,7 +70,7 @@ static enum err run_install(struct job *job, struct jobs_scratch *scratch)
     const struct rounds_conf *conf = &j->install->context->conf;
     (void)scratch;
     const struct state_expected expected = {.version = j->key.version,
-                                            .steps = (uint64_t)conf->spec->steps,
+                                            .steps = atomic_load(&j->install->context->steps_most),
                                             .nonce = conf->nonce,
                                             .rule = &j->rule,
                                             .excused = j->excused,

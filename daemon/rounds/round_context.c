@@ -2,6 +2,7 @@
 #include "daemon/rounds/round_context.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -24,6 +25,7 @@ enum err round_context_init(struct round_context *context, const struct rounds_c
 {
     *context = (struct round_context){.conf = *conf,
                                       .id = conf->view->members[conf->view->self].as.id,
+                                      .steps_most = runspec_length(conf->spec),
                                       .probes = {.job_bytes = sizeof(struct probe_job)}};
     return mem_new(round_context_fragments(context), sizeof *context->fragments, "rounds", &context->fragments);
 }
@@ -340,8 +342,9 @@ enum err round_context_set_compression(const struct round_context *context, bool
 
 enum err round_context_check_step(const struct round_context *context, const struct wire_meta *meta)
 {
-    if (meta->step > (uint64_t)context->conf.spec->steps)
-        return err_set(ERR_PROTO, "step %" PRIu64 " of a run of %" PRId64, meta->step, context->conf.spec->steps);
+    uint64_t most = atomic_load(&context->steps_most);
+    if (meta->step > most)
+        return err_set(ERR_PROTO, "step %" PRIu64 " of a run of %" PRIu64, meta->step, most);
     return ERR_OK;
 }
 

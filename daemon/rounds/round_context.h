@@ -83,6 +83,8 @@ struct round_context {
     struct round_context_fragment *fragments;
     uint32_t id; /* ours: the same in all epochs; jobs ask for it while the view changes */
     uint64_t now_ms;
+    /* No object names a later step (net/config/config.h, config_steps_most()); jobs look at it, too. */
+    _Atomic uint64_t steps_most;
     uint64_t uplink_bits; /* per second, as measured; 0: not known */
     struct zstd_choice zstd_choice;
     struct standing standing;

@@ -68,6 +68,11 @@ enum err rounds_members(struct rounds *rounds, uint32_t count)
     return standing_members(&rounds->context->standing, count);
 }
 
+void rounds_steps_most(struct rounds *rounds, uint64_t most)
+{
+    atomic_store(&rounds->context->steps_most, most);
+}
+
 void rounds_forget(struct rounds *rounds, uint32_t member)
 {
     standing_forget(&rounds->context->standing, member);

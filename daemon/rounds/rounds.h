@@ -54,6 +54,9 @@ void rounds_free(struct rounds *rounds);
 /* Room for members in slots 0 to `count` - 1 (BITSET_MAX at most), at any time; the view's are there from the
  * beginning. ERR_NOMEM: for as many as before, or more. */
 ERR_MUST_CHECK enum err rounds_members(struct rounds *rounds, uint32_t count);
+/* A new epoch: the greatest length that the run has had (net/config/config.h, config_steps_most()). Before it is said:
+ * that of the run spec. */
+void rounds_steps_most(struct rounds *rounds, uint64_t most);
 /* The member of that slot has left: what is known of it is not another's, who gets the slot. */
 void rounds_forget(struct rounds *rounds, uint32_t member);
 /* An object of a peer lies whole in its slot: checked, then EVENT_JUDGED and what the core wants to know. `excused`: a

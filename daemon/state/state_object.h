@@ -33,7 +33,7 @@ void state_object_certify(uint8_t *object, uint64_t bytes, const struct certific
 /* What a state that comes in has to be. */
 struct state_expected {
     uint64_t version;
-    uint64_t steps;                      /* of the run: no state is of a later step */
+    uint64_t steps;                      /* the most that the run has had: no state is of a later step */
     const uint8_t *nonce;                /* of the run */
     const struct certificate_rule *rule; /* the voters that have to certify a version above 0 */
     uint32_t excused;                    /* as in certificate_check() */

@@ -69,6 +69,9 @@ struct attachment {
     uint32_t initial_left;                 /* jobs that take its initial tensors over */
     bool ready_said, wait_said;
     bool leave, finishing, counted;
+    bool paused;         /* the run is */
+    bool stood;          /* it was, since the last report */
+    uint64_t done_step;  /* as struct trainer_info has it */
     uint64_t leave_step; /* by which the last contributions of one that leaves are due */
     bool end_said;
     uint64_t open_ms;    /* since when nobody but those who are away is waited for; 0: others are */
@@ -92,7 +95,7 @@ static uint32_t fragments_of(const struct attachment *a)
 /* A step as the trainer says it; the run's last for those beyond. */
 static uint64_t step_of(const struct attachment *a, uint64_t step)
 {
-    uint64_t steps = (uint64_t)a->conf.spec->steps;
+    uint64_t steps = runspec_length(a->conf.spec);
     return step < steps ? step : steps;
 }
 
@@ -383,6 +386,7 @@ static enum err take_over_memory(struct attachment *a)
     struct shared_conf conf = shared_conf_of(a);
     int fd = introduction_take_memory(&a->introduction);
     TRY(shared_adopt(&conf, fd, a->introduction.hello.session, &a->shared));
+    shared_run(a->shared, a->paused);
     return mem_new(fragments_of(a), sizeof *a->fragments, "the trainer's fragments", &a->fragments);
 }
 
@@ -442,6 +446,7 @@ static enum err make_memory(struct attachment *a)
 {
     struct shared_conf conf = shared_conf_of(a);
     TRY(shared_make(&conf, &a->shared));
+    shared_run(a->shared, a->paused);
     return mem_new(fragments_of(a), sizeof *a->fragments, "the trainer's fragments", &a->fragments);
 }
 
@@ -665,6 +670,7 @@ void attachment_go(struct attachment *a, uint64_t step)
     uint64_t kept_step = step_of(a, a->introduction.hello.step);
     if (keeps_any(a) && kept_step > step)
         step = kept_step;
+    step = step_of(a, step); /* results may be of before the run was made shorter */
     shared_go(a->shared, step);
     message.go = (struct ipc_go){.step = step,
                                  .version = version,
@@ -708,7 +714,7 @@ static bool accept_trainer(struct attachment *a)
     tally_end(&a->tally, a->report.tokens);
     a->report_ms = a->ready_ms = a->waits_ms = 0;
     a->step_s = 0;
-    a->slowest_ms = 0;
+    a->slowest_ms = a->done_step = 0;
     a->report = (struct ipc_report){0};
     if (!door_admits(a->conf.conf, fd, &a->pid))
         attachment_refuse(a, "only root, the daemon's own user and the group that [worker] group names may attach a "
@@ -777,7 +783,7 @@ static const double step_share = 0.1;
 static void note_slowest(struct attachment *a, uint64_t step)
 {
     uint64_t since_ms = a->report_ms > 0 ? a->report_ms : a->ready_ms;
-    if (since_ms == 0 || a->waits_ms > 0 || step <= a->report.step)
+    if (since_ms == 0 || a->waits_ms > 0 || a->stood || step <= a->report.step)
         return;
     uint64_t ms = (a->now_ms - since_ms) / (step - a->report.step);
     a->slowest_ms = ms > a->slowest_ms ? ms : a->slowest_ms;
@@ -785,7 +791,7 @@ static void note_slowest(struct attachment *a, uint64_t step)
 
 static void measure_step(struct attachment *a, uint64_t step)
 {
-    if (a->report_ms == 0 || step <= a->report.step)
+    if (a->report_ms == 0 || a->stood || step <= a->report.step)
         return;
     double step_s = (double)(a->now_ms - a->report_ms) / 1000 / (double)(step - a->report.step);
     a->step_s = a->step_s > 0 ? a->step_s + step_share * (step_s - a->step_s) : step_s;
@@ -803,6 +809,7 @@ static void report_in(struct attachment *a, const struct ipc_report *report)
     uint64_t step = step_of(a, report->step);
     note_slowest(a, step);
     measure_step(a, step);
+    a->stood = a->paused;
     a->report = *report;
     a->report.step = step;
     if (!isfinite(report->loss))
@@ -860,9 +867,10 @@ static void word_said(struct attachment *a, uint32_t f, enum shared_news news)
     }
 }
 
-static void counted_in(struct attachment *a)
+static void counted_in(struct attachment *a, const struct ipc_report *report)
 {
     a->counted = true;
+    a->done_step = report->step;
     log_info("the trainer is done: its last contributions are counted");
     post(a, EVENT_FINISHED, 0);
     post(a, EVENT_ANNOUNCE, 0);
@@ -908,7 +916,7 @@ static void dispatch(struct attachment *a, const struct ipc_message *message, in
     if (message->type == IPC_REPORT)
         report_in(a, &message->report);
     else if (message->type == IPC_FINISHED)
-        counted_in(a);
+        counted_in(a, &message->report);
     else
         word_said(a, f, message->type == IPC_TAKEN ? shared_taken(a->shared, f) : shared_mixed(a->shared, f));
 }
@@ -1003,10 +1011,20 @@ void attachment_tick(struct attachment *a, uint64_t now_ms, bool peers_heard, en
     tally_tick(&a->tally, a->report.tokens, now_ms);
 }
 
+void attachment_run(struct attachment *a, bool paused)
+{
+    a->paused = paused;
+    a->stood = a->stood || paused;
+    if (attachment_shared(a) != NULL)
+        shared_run(a->shared, paused);
+}
+
 void attachment_expect(struct attachment *a)
 {
-    if (a->phase == NONE)
+    if (a->phase == NONE) {
         a->counted = false;
+        a->done_step = 0;
+    }
 }
 
 bool attachment_leave(struct attachment *a, struct trainer_leaving *leaving)
@@ -1106,7 +1124,9 @@ struct trainer_info attachment_info(const struct attachment *a)
                                 .ready_ms = a->ready_ms,
                                 .report_ms = a->report_ms,
                                 .slowest_ms = a->slowest_ms,
-                                .waits_ms = a->waits_ms};
+                                .waits_ms = a->waits_ms,
+                                .paused = a->paused,
+                                .done_step = a->done_step};
     count_bad(a, &info);
     rate_machine(&info);
     return info;

@@ -74,6 +74,8 @@ struct trainer_info {
     uint64_t report_ms;         /* when it last reported; 0: not yet */
     uint64_t slowest_ms;        /* that a step took so far, without waiting for others; 0: there was none */
     uint64_t waits_ms;          /* since when it stands still, as late = wait has it, for a round; 0: it does not */
+    bool paused;                /* it is to stand still, since the run is paused */
+    uint64_t done_step;         /* that it had taken when it said that it is done; 0: it has not */
     uint32_t bad_fragments;     /* of which its last snapshot could not be sent: it held NaN or Inf */
     uint64_t bad_most;          /* the most in a row */
     uint64_t unattached_ms;     /* since when its process has run without being attached; 0: it does not, or is */
@@ -113,6 +115,9 @@ void attachment_go(struct attachment *attachment, uint64_t step);
 void attachment_expect(struct attachment *attachment);
 /* Asks a trainer that trains to finish; false: none does. */
 bool attachment_leave(struct attachment *attachment, struct trainer_leaving *leaving);
+
+/* What the configuration says: whether the run is paused; and its length, by the run spec's runspec_length(). */
+void attachment_run(struct attachment *attachment, bool paused);
 
 /* Brings the anchor to the trainer, or wakes it if it is there, or remembers that it waits. */
 void attachment_publish(struct attachment *attachment, uint32_t f);

@@ -96,7 +96,7 @@ static struct ipc_shm head_of(const struct shared_conf *conf)
                             .run_slack = rules_run_slack(spec),
                             .plan_tag = digest_tag(&conf->plan->plan->digest),
                             .overlap = (uint64_t)spec->overlap,
-                            .steps = (uint64_t)spec->steps,
+                            .steps = runspec_length(spec),
                             .mix = spec->mix,
                             .set_aside = rules_set_aside(spec),
                             .eager_fresh = eager.fresh,
@@ -175,8 +175,8 @@ enum err shared_make(const struct shared_conf *conf, struct shared **out)
 static bool same_run(const struct ipc_shm *shm, const struct ipc_shm *want)
 {
     return shm->fragments_count == want->fragments_count && shm->tensors_count == want->tensors_count &&
-           shm->plan_tag == want->plan_tag && shm->overlap == want->overlap && shm->steps == want->steps &&
-           shm->mix == want->mix && shm->late_wait == want->late_wait && shm->run_slack == want->run_slack &&
+           shm->plan_tag == want->plan_tag && shm->overlap == want->overlap && shm->mix == want->mix &&
+           shm->late_wait == want->late_wait && shm->run_slack == want->run_slack &&
            shm->set_aside == want->set_aside && shm->eager_fresh == want->eager_fresh &&
            shm->eager_past == want->eager_past && shm->eager_decay == want->eager_decay;
 }
@@ -300,18 +300,24 @@ void shared_run_step(struct shared *shared, uint64_t step)
     atomic_store(&shared->shm->run_step, step);
 }
 
+void shared_run(struct shared *shared, bool paused)
+{
+    atomic_store(&shared->shm->steps, runspec_length(shared->conf.spec));
+    atomic_store(&shared->shm->paused, paused);
+}
+
 /* Steps are the trainer's word. No due step is looked for beyond the run, where growing intervals would be counted off
  * one by one. */
 static uint64_t due_after(const struct shared *shared, uint32_t f, uint64_t step)
 {
     struct schedule schedule = rules_schedule(shared->conf.spec, fragments_of(shared));
-    uint64_t steps = (uint64_t)shared->conf.spec->steps;
+    uint64_t steps = runspec_length(shared->conf.spec);
     return schedule_next_due(&schedule, f, step < steps ? step : steps);
 }
 
 uint64_t shared_leave(struct shared *shared, uint64_t step)
 {
-    uint64_t last = step, steps = (uint64_t)shared->conf.spec->steps;
+    uint64_t last = step, steps = runspec_length(shared->conf.spec);
     for (uint32_t f = 0; f < fragments_of(shared); f++) {
         uint64_t due = due_after(shared, f, step);
         last = due > last ? due : last;
@@ -390,7 +396,7 @@ void shared_snapshot(struct shared *shared, uint32_t f, struct replica_snapshot 
     _Static_assert(sizeof out->counted_tokens == sizeof fragment->counted_tokens, "a shard has a place in both");
     out->base = shared_base(shared, f);
     out->theta = shared_area(shared, f);
-    uint64_t steps = (uint64_t)shared->conf.spec->steps;
+    uint64_t steps = runspec_length(shared->conf.spec);
     out->step = fragment->snapshot_step < steps ? fragment->snapshot_step : steps; /* others refuse one beyond */
     out->tokens = fragment->snapshot_tokens;
     memcpy(out->counted_tokens, fragment->counted_tokens, sizeof out->counted_tokens);

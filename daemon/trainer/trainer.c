@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 
+#include "common/log.h"
 #include "common/mem.h"
 #include "daemon/trainer/attachment.h"
 #include "daemon/trainer/process.h"
@@ -58,7 +59,8 @@ static void look_for_hang(struct trainer *trainer, uint64_t now_ms)
 {
     struct trainer_info info = attachment_info(trainer->attachment);
     uint64_t hang_ms = trainer->conf.conf->hang_ms;
-    bool should_move = info.training && !info.finishing && info.waits_ms == 0 && process_running(trainer->process);
+    bool should_move =
+        info.training && !info.finishing && !info.paused && info.waits_ms == 0 && process_running(trainer->process);
     if (!should_move || info.step != trainer->step || trainer->moved_ms == 0) {
         trainer->step = info.step;
         trainer->moved_ms = now_ms;
@@ -68,11 +70,33 @@ static void look_for_hang(struct trainer *trainer, uint64_t now_ms)
     }
 }
 
+bool trainer_outgrown(const struct trainer *trainer)
+{
+    struct trainer_info info = attachment_info(trainer->attachment);
+    return info.counted && !info.left && info.done_step > 0 && info.done_step < runspec_length(trainer->conf.spec);
+}
+
+/* One that was done before the run was made longer. */
+static void go_on(struct trainer *trainer, uint64_t now_ms)
+{
+    if (process_info(trainer->process).state != PROCESS_FINISHED || !trainer_outgrown(trainer))
+        return;
+    log_info("the run is %" PRIu64 " steps long now: the trainer goes on", runspec_length(trainer->conf.spec));
+    if (trainer_join(trainer, now_ms) != ERR_OK)
+        log_error("the trainer is not started: %s", err_text());
+}
+
+void trainer_run(struct trainer *trainer, bool paused)
+{
+    attachment_run(trainer->attachment, paused);
+}
+
 void trainer_tick(struct trainer *trainer, uint64_t now_ms, bool peers_heard, enum run_end end)
 {
     attachment_tick(trainer->attachment, now_ms, peers_heard, end);
     process_tick(trainer->process, now_ms);
     look_for_hang(trainer, now_ms);
+    go_on(trainer, now_ms);
     bool missing = process_running(trainer->process) && !attachment_info(trainer->attachment).attached;
     if (!missing)
         trainer->unattached_ms = 0;
@@ -184,6 +208,10 @@ enum err trainer_leave(struct trainer *trainer, struct trainer_leaving *leaving)
     *leaving = (struct trainer_leaving){0};
     struct trainer_info info = attachment_info(trainer->attachment);
     bool waiting = process_info(trainer->process).state == PROCESS_WAITING;
+    if (info.paused && info.training && !info.finishing)
+        return err_set(ERR_STATE,
+                       "the run is paused, so the trainer stands still, and its last contributions do not become due; "
+                       "--now ends it all the same");
     if (!waiting && !info.attached && !process_running(trainer->process))
         return err_set(ERR_STATE, "no trainer is running");
     process_leave(trainer->process);
@@ -234,10 +262,11 @@ enum trainer_phase trainer_phase(const struct trainer *trainer)
     struct trainer_info info = attachment_info(trainer->attachment);
     struct process_info started = process_info(trainer->process);
     enum process_state process = started.state;
-    if (info.counted && !info.left)
+    bool outgrown = trainer_outgrown(trainer);
+    if (info.counted && !info.left && !outgrown)
         return TRAINER_FINISHED;
     if (!info.attached)
-        return phase_of_process(process);
+        return outgrown && process == PROCESS_FINISHED ? TRAINER_STARTING : phase_of_process(process);
     if (info.counted || (started.ending && process == PROCESS_LEAVING))
         return TRAINER_LEAVING;
     if (!info.training)

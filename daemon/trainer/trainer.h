@@ -51,6 +51,11 @@ bool trainer_take(struct trainer *trainer, uint64_t now_ms);
  * `end`: whether the run is over, which a trainer that is done waits for. */
 void trainer_tick(struct trainer *trainer, uint64_t now_ms, bool peers_heard, enum run_end end);
 
+/* What the configuration says: whether the run is paused; and its length, by the run spec's runspec_length(). */
+void trainer_run(struct trainer *trainer, bool paused);
+/* It said that it is done, and the run was made longer since: one that the daemon starts is started again. */
+bool trainer_outgrown(const struct trainer *trainer);
+
 /* ---- answers to its events ---- */
 
 /* EVENT_START: the base area to copy to or from; EVENT_FILL: the area to fill. Pinned until the answer. */

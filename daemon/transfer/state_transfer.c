@@ -471,7 +471,7 @@ static struct state_expected expected_of(const struct state_transfer *state_tran
     chase->excused = excused;
     certificate_rule_of(conf->config_log, f, chase->key.version, rule);
     return (struct state_expected){.version = chase->key.version,
-                                   .steps = (uint64_t)conf->spec->steps,
+                                   .steps = config_steps_most(config_log_last(conf->config_log)),
                                    .nonce = conf->view->nonce,
                                    .rule = rule,
                                    .excused = excused ? id_of(state_transfer, self) : CERTIFICATE_NOBODY,

@@ -354,6 +354,11 @@ static enum err check_endorsements(const struct config *config)
     return ERR_OK;
 }
 
+uint64_t config_steps_most(const struct config *config)
+{
+    return config->steps_before > config->steps ? config->steps_before : config->steps;
+}
+
 /* Who grants is an operator. Only a founder of epoch 0 carries nothing out. */
 static enum err check_run(const struct config *config)
 {
@@ -363,9 +368,11 @@ static enum err check_run(const struct config *config)
     if (config->epoch == 0 &&
         config->orders_count + config->words_count + config->marks_count + config->endorsements_count > 0)
         return err_set(ERR_PROTO, "configuration 0 carries out orders");
-    return config->steps < CONFIG_NUMBER_MAX
-               ? ERR_OK
-               : err_set(ERR_PROTO, "a configuration with %" PRIu64 " steps", config->steps);
+    if (config->steps_before != 0 && config->steps_before <= config->steps)
+        return err_set(ERR_PROTO, "a configuration with %" PRIu64 " steps, and %" PRIu64 " before", config->steps,
+                       config->steps_before);
+    uint64_t most = config_steps_most(config);
+    return most < CONFIG_NUMBER_MAX ? ERR_OK : err_set(ERR_PROTO, "a configuration with %" PRIu64 " steps", most);
 }
 
 static enum err check_starts(const uint64_t *starts, uint32_t starts_count)

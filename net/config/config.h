@@ -118,6 +118,7 @@ struct config {
     struct digest previous; /* of configuration epoch - 1; zero in configuration 0 */
     uint32_t next_id;       /* ids below were given */
     uint64_t steps;         /* of the run */
+    uint64_t steps_before;  /* the most that it had before, where that is more; else 0 */
     bool paused;
     uint32_t founder;              /* id of the operator that grants; CONFIG_NOBODY */
     struct shardmap map;           /* owners by id; SHARDMAP_NOBODY only where there is no owner at all */
@@ -179,6 +180,8 @@ const char *config_role_name(unsigned role);
 /* The witness; NULL: there is none. */
 const struct config_member *config_witness(const struct config *config);
 
+/* The run's length, or the greatest that it had before: no result of any epoch up to this one names a later step. */
+uint64_t config_steps_most(const struct config *config);
 /* NULL: nobody of that id. Borrowed. */
 const struct config_member *config_member(const struct config *config, uint32_t id);
 const struct config_member *config_member_named(const struct config *config, const char *name);

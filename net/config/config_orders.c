@@ -315,7 +315,9 @@ static enum err about_run(struct config *next, const struct order *order)
     if (order->kind == ORDER_STEPS) {
         if (next->steps == order->value)
             return err_set(ERR_STATE, "the run ends at step %" PRIu64 " already", order->value);
+        uint64_t most = config_steps_most(next);
         next->steps = order->value;
+        next->steps_before = most > next->steps ? most : 0;
         return ERR_OK;
     }
     if (next->paused == pause)
@@ -423,7 +425,8 @@ static enum err compare(const struct config *expected, const struct config *is)
                        is->members_count, is->next_id, expected->members_count, expected->next_id);
     for (uint32_t i = 0; i < is->members_count; i++)
         TRY(compare_member(&expected->members[i], &is->members[i]));
-    if (expected->steps != is->steps || expected->paused != is->paused || expected->founder != is->founder)
+    if (expected->steps != is->steps || expected->steps_before != is->steps_before || expected->paused != is->paused ||
+        expected->founder != is->founder)
         return err_set(ERR_PROTO, "steps, a pause or a founder that no order names");
     bool same = expected->marks_count == is->marks_count;
     for (uint32_t i = 0; same && i < is->marks_count; i++)

@@ -298,6 +298,7 @@ static void to_proto(const struct config *config, struct rows *rows, Diloco__Con
     proto->previous = config_bytes_to_proto(config->previous.byte, DIGEST_BYTES);
     proto->next_id = config->next_id;
     proto->steps = config->steps;
+    proto->steps_before = config->steps_before;
     proto->paused = config->paused;
     proto->ballot = config->ballot;
     proto->founder = config->founder;
@@ -414,6 +415,7 @@ static enum err from_proto(const Diloco__Config *proto, struct config *out)
     out->epoch = proto->epoch;
     out->next_id = proto->next_id;
     out->steps = proto->steps;
+    out->steps_before = proto->steps_before;
     out->paused = proto->paused != 0;
     out->ballot = proto->ballot;
     out->founder = proto->founder;

@@ -22,8 +22,8 @@ enum { PARTITIONED_MS = 3000, LOOK_MS = 250, YIELDS_MS = 3000 };
 enum { CAUGHT_UP_MS = 1000 };
 /* So many slots are looked at for them with one heartbeat: with many members there are as many heartbeats. */
 enum { LOOK_SLOTS = 64 };
-/* Whose trainer does not move is kept out so long after somebody put it out; it may wait for what cannot come. STANDS:
- * what its heartbeats say so soon after may be of before. */
+/* Whose trainer does not move, though the run is not paused, is kept out so long after somebody put it out; it may wait
+ * for what cannot come. STANDS: what its heartbeats say so soon after may be of before. */
 enum { KEPT_OUT_MS = 10 * 60 * 1000, STANDS_MS = 5000 };
 /* Another disk costs an epoch: one that always has another one is heard of some of them only. */
 static const struct quota_rule disks_rule = {.every_ms = 60000, .at_once = 4};
@@ -324,7 +324,8 @@ void member_progress_put_out(struct member_progress *progress, uint32_t member)
 bool member_progress_kept_out(const struct member_progress *progress, uint32_t member)
 {
     const struct seat *seat = &progress->seat[member];
-    return seat->out_ms != 0 && seat->trains && progress->now_ms < seat->out_ms + KEPT_OUT_MS;
+    return seat->out_ms != 0 && seat->trains && progress->now_ms < seat->out_ms + KEPT_OUT_MS &&
+           !last(progress)->paused;
 }
 
 bool member_progress_caught_up(const struct member_progress *progress, uint32_t member)

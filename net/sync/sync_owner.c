@@ -117,6 +117,10 @@ static void step(struct sync *sync, uint32_t f, struct owner_input input)
     input.now_ms = sync->now_ms;
     if (input.event == OWNER_CHECK) {
         input.missing = someone_missing(sync, f);
+        if (input.missing && sync->conf.view.paused) { /* nobody's lateness counts, whatever the grace */
+            owner->quorum_ms = 0;
+            return;
+        }
         input.grace_ms = sync->conf.rule.quorum > 0 ? grace_for(sync, f) : 0;
         /* A result that exists already, although we lost it, is not made again, or two islands would apply different
          * ones. Who shows it may be away; it stays the truth. */

@@ -92,7 +92,7 @@ void sync_patience_anew(struct sync *sync, uint32_t f)
 void sync_patience_keeps(struct sync *sync, uint32_t f, uint32_t have, uint32_t missing)
 {
     struct sync_wait *wait = &sync->fragments[f].wait;
-    bool kept = missing > 0 && have >= missing;
+    bool kept = missing > 0 && have >= missing && !sync->conf.view.paused;
     if (!kept)
         wait->kept_ms = 0;
     else if (wait->kept_ms == 0)
@@ -236,7 +236,7 @@ static bool is_overdue(const struct sync *sync, uint32_t f, uint32_t owner)
 static void look_at_results(struct sync *sync, uint32_t f)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
-    bool due = fragment->own.hash_known && !sync->sealed && !sync_core_disputed(sync, f) &&
+    bool due = fragment->own.hash_known && !sync->sealed && !sync->conf.view.paused && !sync_core_disputed(sync, f) &&
                sync_core_announced(sync, f, true) <= fragment->own.version && most_contributed(sync, f);
     struct sync_wait *wait = &fragment->wait;
     if (!due) {

@@ -158,6 +158,7 @@ struct sync_view {
     uint32_t commit_quorum;    /* at how many of them a result has to be durable */
     struct bitset witness;     /* who keeps no bytes, and so has nothing to say of fragments; at most one */
     bool votes;                /* we are one of the keepers, and our disk is not in doubt */
+    bool paused;               /* trainers stand still by order: nobody is late */
 };
 
 struct sync_conf {

@@ -99,6 +99,7 @@ struct sync_view roster_view(const struct config_log *config_log, uint32_t self,
     const struct config *config = config_log_last(config_log);
     struct sync_view view = {.epoch = config->epoch, .self = self, .slots = slots, .ids = ids};
     view.commit_quorum = config_commit_quorum(config);
+    view.paused = config->paused;
     for (uint32_t slot = 0; slot < slots; slot++) {
         const struct config_member *one = config_member(config, ids[slot]);
         if (one == NULL)

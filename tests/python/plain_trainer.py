@@ -57,4 +57,4 @@ with diloco.attach(model, trainer="plain") as island:
             os._exit(9)
         time.sleep(a.sleep / 1000)
     over = island.finish()
-    print(f"finished, over: {over}, norm {flat['norm'][0]:.4f}", flush=True)
+    print(f"finished, over: {over}, norm {flat['norm'][0]:.4f}, of {island.steps}", flush=True)

@@ -187,6 +187,27 @@ class Islands(unittest.TestCase):
             self.assertEqual(len({number for pair in seeds for number in pair}), 6)
             self.assertTrue(all(0 < int(number) < 2**31 for pair in seeds for number in pair))
 
+    def test_a_run_is_as_long_as_its_operator_says_and_a_trainer_that_was_done_goes_on(self):
+        with Run(SPEC.replace("steps = 300", "steps = 100000")) as run:
+            paris = run.found("paris", f"{TRAINER} --sleep 5")
+            oslo = run.join("oslo", f"{TRAINER} --sleep 5")
+            oslo.await_("it trains", lambda island: island.trainer().get("step", 0) > 50)
+            paris.ctl("pause", "--run")
+            oslo.await_("it has heard", lambda island: island.status().get("paused") is not None)
+            time.sleep(1)
+            step = oslo.trainer()["step"]
+            time.sleep(1)
+            self.assertEqual(oslo.trainer()["step"], step)
+            paris.ctl("resume", "--run")
+            steps = max(step, paris.trainer()["step"]) + 200
+            for end in steps, steps + 100:  # shorter on the way; then longer, when all have ended
+                paris.ctl("set", f"steps={end}")
+                for island in paris, oslo:
+                    island.await_("the end", lambda one: one.trainer().get("state") == "finished"
+                                  and one.trainer()["step"] == end)
+                    island.await_log(f", of {end}\n")
+                assert_one_model([paris, oslo])
+
     def test_another_model_is_refused_by_its_first_tensor(self):
         with Run(SPEC) as run:
             paris = run.found("paris", f"{TRAINER} --sleep 20")

@@ -295,6 +295,29 @@ static void a_line_is_planned_for(void **state)
     assert_int_equal(access(path, R_OK), 0);
 }
 
+static void the_whole_run_is_steered(const char *socket)
+{
+    assert_int_equal(RUN("dilococtl", "pause", "--run", "--socket", socket), 0);
+    assert_prints("decided: the run is paused, in epoch ");
+    assert_int_equal(RUN("dilococtl", "status", "--socket", socket), 0);
+    assert_prints("the run is paused, by a (order ");
+    assert_prints("paused with the run, step ");
+    assert_int_equal(RUN("dilococtl", "status", "--check", "--socket", socket), 0);
+    assert_prints(", the run is paused");
+    assert_int_equal(RUN("dilococtl", "pause", "--run", "--socket", socket), 1);
+    assert_says("the run is paused already");
+    assert_int_equal(RUN("dilococtl", "pause", "--socket", socket), 1);
+    assert_says("--now ends it all the same");
+    assert_int_equal(RUN("dilococtl", "resume", "--run", "--socket", socket), 0);
+    assert_prints("decided: the run goes on, in epoch ");
+    assert_int_equal(RUN("dilococtl", "set", "steps=200000", "--socket", socket), 0);
+    assert_prints("decided: the run has 200000 steps, in epoch ");
+    assert_int_equal(RUN("dilococtl", "set", "steps=200001", "--json", "--socket", socket), 0);
+    assert_prints("{\"ok\":\"the run has 200001 steps\",\"epoch\":");
+    assert_int_equal(RUN("dilococtl", "set", "steps=1", "--socket", socket), 1);
+    assert_says("what is counted stays");
+}
+
 static void a_running_island_is_looked_at_and_steered(void **state)
 {
     (void)state;
@@ -329,6 +352,7 @@ static void a_running_island_is_looked_at_and_steered(void **state)
     assert_prints("trainer: training");
     assert_int_equal(RUN("dilococtl", "resume", "--socket", socket), 1);
     assert_says("running already");
+    the_whole_run_is_steered(socket);
     for (uint32_t i = 0; i < 2; i++)
         assert_int_equal(cluster_end(cluster, i, SIGTERM), 0);
     cluster_free(cluster);
@@ -347,9 +371,14 @@ static void what_a_command_does_not_take_it_refuses(void **state)
     } while (0)
     REFUSES("--expires is for invite, and not for status", "status", "--expires", "4h", "--witness");
     REFUSES("--owner is for join TOKEN, and not for init", "init", "--home", home, "--owner", "maybe");
-    REFUSES("--run is for init, and not for join TOKEN", "join", "x", "--home", home, "--run", "run.ini");
+    REFUSES("--run is for init, pause, resume, and not for join TOKEN", "join", "x", "--home", home, "--run",
+            "run.ini");
     REFUSES("-f is for logs, and not for watch", "watch", "-f");
     REFUSES("--wait is for ", "pause", "--wait", "9");
+    REFUSES("--wait is for resume --run, ", "resume", "--wait", "9", "--socket", "no/such.sock");
+    REFUSES("--now adds nothing", "pause", "--run", "--now", "--socket", "no/such.sock");
+    REFUSES("set what? ", "set", "--socket", "no/such.sock");
+    REFUSES("set what? ", "set", "stepps=3", "--socket", "no/such.sock");
     REFUSES("it needs a token of the run", "join", "--name", "paris");
     REFUSES("to train on here after a pause: dilococtl resume", "join");
     REFUSES("leave one of the two out", "join", "dilo1-x", "--token-file", "f", "--home", home);

@@ -108,7 +108,7 @@ static int train(struct trainer *t, uint64_t step)
     struct tool *tool = t->tool;
     uint64_t seen = 0;
     bool was = false;
-    while (step < (uint64_t)tool->spec.steps) {
+    while (step < diloco_run_steps(t->d)) {
         uint8_t stop = (uint8_t)asked_to_end(NULL);
         if (crew_agree(&t->crew, &stop, 1) != ERR_OK || stop != 0)
             return DILOCO_INTERRUPTED;

@@ -228,7 +228,7 @@ static int train(struct synth *s, struct diloco *d, uint64_t step)
 {
     (void)falls_due(&s->nan_step, step); /* one that was started again has had them */
     (void)falls_due(&s->spike_step, step);
-    while (step < (uint64_t)s->spec.steps) {
+    while (step < diloco_run_steps(d)) {
         if (stop_signal != 0) {
             if (s->keep != 0)
                 save(s, d);

@@ -92,6 +92,8 @@ static void orders_do_what_they_say(void **state)
     assert_follows();
     struct order same = order_of(ORDER_STEPS, FOUNDER, 0);
     assert_fails(ERR_STATE, "ends at step 4321 already", config_order_apply(&last, &next, &same));
+    assert_int_equal(next.steps_before, 0); /* it had 1000 */
+    assert_int_equal(config_steps_most(&next), 4321);
     again();
     order = order_of(ORDER_PAUSE, OPERATOR, 0);
     carry_out(&order);
@@ -163,10 +165,46 @@ static void orders_stand_beside_each_other(void **state)
     assert_fails(ERR_STATE, "two orders of number 1", config_order_apply(&last, &next, &orders[0]));
 }
 
+static struct order steps_of(uint64_t steps)
+{
+    struct order order = {.kind = ORDER_STEPS, .signer = OPERATOR, .number = 1, .epoch = last.epoch, .value = steps};
+    order_sign(configs_ident(OPERATOR), last.nonce, &order);
+    return order;
+}
+
+/* Results may name any step that the run had before it was made shorter. */
+static void the_most_steps_that_a_run_had_are_kept(void **state)
+{
+    (void)state;
+    struct order order = steps_of(400);
+    carry_out(&order);
+    assert_true(next.steps == 400 && next.steps_before == 1000);
+    assert_int_equal(config_steps_most(&next), 1000);
+    assert_ok(config_check(&next));
+    assert_follows();
+    last.steps = 400;
+    last.steps_before = 1000;
+    again();
+    order = steps_of(700);
+    carry_out(&order);
+    assert_true(next.steps == 700 && next.steps_before == 1000);
+    assert_follows();
+    next.steps_before = 0; /* results of steps up to 1000 would be refused */
+    assert_fails(ERR_PROTO, "steps, a pause or a founder", config_orders_follow(&last, &next));
+    again();
+    order = steps_of(1000);
+    carry_out(&order);
+    assert_true(next.steps == 1000 && next.steps_before == 0);
+    assert_follows();
+    next.steps_before = 999;
+    assert_fails(ERR_PROTO, "1000 steps, and 999 before", config_check(&next));
+}
+
 static void what_no_order_says_is_refused(void **state)
 {
     (void)state;
     REFUSED("steps, a pause or a founder", next.steps++);
+    REFUSED("steps, a pause or a founder", next.steps_before = next.steps + 1);
     REFUSED("steps, a pause or a founder", next.paused = true);
     REFUSED("steps, a pause or a founder", next.founder = OPERATOR);
     REFUSED("steps, a pause or a founder", next.founder = CONFIG_NOBODY);
@@ -424,6 +462,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(orders_do_what_they_say),
         CASE(orders_stand_beside_each_other),
+        CASE(the_most_steps_that_a_run_had_are_kept),
         CASE(what_no_order_says_is_refused),
         CASE(who_is_no_operator_orders_nothing),
         CASE(an_order_is_of_its_epoch),

@@ -119,6 +119,21 @@ static void who_was_put_out_stays_out_while_its_trainer_stands(void **state)
     }
 }
 
+/* Trainers stand by order: that says nothing of one. */
+static void in_a_paused_run_nobody_is_kept_out(void **state)
+{
+    (void)state;
+    begin();
+    trains(B, 7);
+    is_put_out(B);
+    assert_true(member_progress_kept_out(&progress, B));
+    struct config next = configs_next(config_log_last(config_log));
+    next.paused = true;
+    take_config(next);
+    assert_false(member_progress_kept_out(&progress, B));
+    end();
+}
+
 /* Somebody else, who knows better or less, let it in. */
 static void who_is_in_again_is_not_put_out_for_what_was(void **state)
 {
@@ -558,6 +573,7 @@ int main(void)
     assert_ok(digest_init());
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_was_put_out_stays_out_while_its_trainer_stands),
+        cmocka_unit_test(in_a_paused_run_nobody_is_kept_out),
         cmocka_unit_test(who_is_in_again_is_not_put_out_for_what_was),
         cmocka_unit_test(who_is_back_catches_up_unless_somebody_wishes_otherwise),
         cmocka_unit_test(who_is_alone_does_not_take_itself_for_back),

@@ -5,6 +5,7 @@
 
 #include "common/digest.h"
 #include "tests/lib/roster.h"
+#include "tests/lib/sample_configs.h"
 
 enum { P = 1000, FIRST = 5 * P, RESULT = 3 };
 
@@ -303,6 +304,74 @@ static void blame_grows_and_is_forgotten(void **state)
     end();
 }
 
+/* The next epoch, to which all go over, in which the run is paused, or goes on; what was contributed is again. */
+static void the_run_is(bool paused, uint32_t self)
+{
+    struct config config = talk_draft();
+    configs_start(&config, 0, 4);
+    config.paused = paused;
+    talk_begin_epoch(&config);
+    for (uint32_t i = 0; i < 3; i++)
+        if (i != self)
+            talk_follows(i);
+}
+
+/* Trainers stand still by order. */
+static void while_the_run_is_paused_nobody_is_late(void **state)
+{
+    (void)state;
+    static const struct owner_rule two = {.quorum = 2, .grace_ms = 100};
+    for (int quorum = 0; quorum < 2; quorum++) {
+        talk_patience_ms = P;
+        talk_among(3, 0, 1, 4, quorum ? two : everyone);
+        talk_we_contribute();
+        the_run_is(true, 0);
+        talk_contributes(0, 5);
+        talk_contributes(1, 5);
+        assert_false(closes_within(20 * FIRST));
+        assert_int_equal(sync_fault(talk_sync, 2), SYNC_FAULT_NONE);
+        the_run_is(false, 0);
+        talk_contributes(0, 5);
+        talk_contributes(1, 5);
+        assert_null(talk_ordered(SYNC_DO_REDUCE)); /* it has all its time still */
+        assert_true(closes_within(FIRST + 200));
+        end();
+    }
+}
+
+/* Its owner waits for others. */
+static void while_the_run_is_paused_no_result_is_overdue(void **state)
+{
+    (void)state;
+    for (int paused = 0; paused < 2; paused++) {
+        begin_without_a_result();
+        the_run_is(paused != 0, 2);
+        for (uint32_t i = 0; i < 2; i++) {
+            talk_said[i].at.contributed = 5;
+            talk_hear(i);
+        }
+        talk_tick(100);
+        talk_tick(20 * RESULT * FIRST);
+        assert_int_equal(sync_fault(talk_sync, 0), paused ? SYNC_FAULT_NONE : SYNC_FAULT_NO_RESULT);
+        end();
+    }
+}
+
+/* All that a round waits for is here. */
+static void a_whole_round_closes_in_a_pause(void **state)
+{
+    (void)state;
+    begin(0);
+    talk_we_contribute();
+    the_run_is(true, 0);
+    for (uint32_t i = 0; i < 2; i++)
+        talk_contributes(i, 5);
+    assert_null(talk_ordered(SYNC_DO_REDUCE));
+    talk_contributes(2, 5);
+    assert_non_null(talk_ordered(SYNC_DO_REDUCE));
+    end();
+}
+
 /* Of a hash that most do not have nobody is kept waiting. */
 static void a_minority_disputes_nothing(void **state)
 {
@@ -334,6 +403,9 @@ int main(void)
         cmocka_unit_test_teardown(of_nothing_there_is_no_result, talk_ends),
         cmocka_unit_test_teardown(blame_grows_and_is_forgotten, talk_ends),
         cmocka_unit_test_teardown(a_minority_disputes_nothing, talk_ends),
+        cmocka_unit_test_teardown(while_the_run_is_paused_nobody_is_late, talk_ends),
+        cmocka_unit_test_teardown(while_the_run_is_paused_no_result_is_overdue, talk_ends),
+        cmocka_unit_test_teardown(a_whole_round_closes_in_a_pause, talk_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

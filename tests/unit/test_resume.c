@@ -399,9 +399,9 @@ static void a_memory_that_is_not_the_runs_is_refused(void **state)
     (void)state;
     uint64_t session = stage.session;
     refused_with(session ^ 2, "of another run or plan");
-    stage.shm->steps++;
+    stage.shm->overlap++;
     refused_with(session, "of another run or plan");
-    stage.shm->steps--;
+    stage.shm->overlap--;
     stage_put_word(&stage, 1, IPC_WORDS);
     refused_with(session, "unknown word");
     stage_put_word(&stage, 1, IPC_FREE);

@@ -225,6 +225,26 @@ static void a_contribution_that_does_not_fit_is_refused(void **state)
     rig_close(rig);
 }
 
+/* It was made when the run was longer, or where that is known already. */
+static void a_contribution_may_name_any_step_that_the_run_has_had(void **state)
+{
+    (void)state;
+    static struct rig_object object;
+    static float values[4096];
+    struct rig *rig = rig_new("rounds-longer", exact, 3, 1, 0);
+    struct wire_meta meta = {.tokens = 5, .step = 1001, .base_hash = rounds_state(rig->rounds, 0)->hash};
+    struct plan_shard range = rig_shard(rig, 0, 1);
+    const struct wire_key key = {.kind = WIRE_CONTRIBUTION, .version = 1, .owner = rig_id(1), .island = rig_id(2)};
+    rig_seal(rig, &key, &meta, values, (size_t)(range.end - range.begin), &object);
+    assert_refused(rig, &object);
+    rounds_steps_most(rig->rounds, 1001);
+    rig_forget(rig);
+    rig_bring(rig, 2, &object);
+    rig_settle(rig);
+    assert_int_equal(judged(rig, &object, SYNC_EV_CONTRIBUTION), WIRE_RECEIVED);
+    rig_close(rig);
+}
+
 /* ---- reduce ---- */
 
 /* The values and metadata of our shard's result as it lies in its slot. */
@@ -662,6 +682,7 @@ int main(void)
         cmocka_unit_test(a_nan_is_refused_and_its_tensor_named),
         cmocka_unit_test(a_good_contribution_is_received_and_told),
         cmocka_unit_test(a_damaged_contribution_is_refused),
+        cmocka_unit_test(a_contribution_may_name_any_step_that_the_run_has_had),
         cmocka_unit_test(a_contribution_that_does_not_fit_is_refused),
         cmocka_unit_test(a_result_is_the_mean_weighted_by_tokens),
         cmocka_unit_test(a_result_holds_those_it_was_ordered_from),

@@ -139,6 +139,32 @@ static void learning_rate_warms_up_and_falls(void **state)
     runspec_deinit(&spec);
 }
 
+/* By order; the run stays the same. */
+static void learning_rate_follows_the_length_that_the_run_has_now(void **state)
+{
+    (void)state;
+    struct runspec spec;
+    assert_ok(load("[train]\nlr = 2e-3\nwarmup = 10\nlr_final = 0.25\n", &spec));
+    struct digest digest = spec.digest;
+    char *before, *after;
+    assert_int_equal(runspec_length(&spec), 100);
+    assert_ok(runspec_text(&spec, &before));
+    spec.length = 190;
+    assert_int_equal(runspec_length(&spec), 190);
+    assert_true(fabs(runspec_lr(&spec, 5) - 1e-3) < 1e-12);
+    assert_true(fabs(runspec_lr(&spec, 100) - 1.25e-3) < 1e-12);
+    assert_true(fabs(runspec_lr(&spec, 190) - 5e-4) < 1e-12);
+    assert_int_equal(runspec_rounds(&spec), 6);
+    spec.length = 55;
+    assert_true(fabs(runspec_lr(&spec, 55) - 5e-4) < 1e-12);
+    assert_ok(runspec_text(&spec, &after));
+    assert_string_equal(before, after);
+    assert_true(digest_equal(&digest, &spec.digest));
+    mem_free(before);
+    mem_free(after);
+    runspec_deinit(&spec);
+}
+
 static void a_run_of_few_rounds_is_told_to_average(void **state)
 {
     (void)state;
@@ -181,6 +207,7 @@ int main(void)
         cmocka_unit_test(the_samples_parse_and_one_is_the_manual),
         cmocka_unit_test(the_thin_sample_says_what_was_measured),
         cmocka_unit_test(learning_rate_warms_up_and_falls),
+        cmocka_unit_test(learning_rate_follows_the_length_that_the_run_has_now),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -196,13 +196,30 @@ static void assert_refused(int fd, uint64_t session, const char *part)
         (field) = saved_;                                             \
     } while (0)
 
+/* By order, whoever made the memory: it is the same run. */
+static void the_runs_length_and_its_pause_are_said_in_it(void **state)
+{
+    (void)state;
+    run.spec.length = TRAINERRUN_STEPS + 60;
+    shared_run(shared, true);
+    assert_int_equal(shm->steps, TRAINERRUN_STEPS + 60);
+    assert_int_equal(shm->paused, 1);
+    run.spec.length = 0;
+    struct shared *taken = NULL;
+    struct shared_conf conf = trainerrun_shared_conf(&run);
+    assert_ok(shared_adopt(&conf, dup(shared_fd(shared)), shared_session(shared), &taken));
+    shared_run(taken, false);
+    assert_int_equal(shm->steps, TRAINERRUN_STEPS);
+    assert_int_equal(shm->paused, 0);
+    shared_free(taken);
+}
+
 static void a_memory_of_another_run_is_not_taken_over(void **state)
 {
     (void)state;
     static const char of_another_run[] = "of another run or plan";
     assert_refused(dup(shared_fd(shared)), shared_session(shared) + 2, of_another_run);
     REFUSED_WITH(shm->plan_tag, shm->plan_tag ^ 1, of_another_run);
-    REFUSED_WITH(shm->steps, TRAINERRUN_STEPS + 1, of_another_run);
     REFUSED_WITH(shm->overlap, 2, of_another_run);
     REFUSED_WITH(shm->mix, 0.25, of_another_run);
     REFUSED_WITH(shm->late_wait, 1, of_another_run);
@@ -352,6 +369,7 @@ int main(void)
         cmocka_unit_test(what_the_run_spec_says_stands_in_it),
         with_memory(the_base_is_where_the_trainer_says_but_inside),
         with_memory(a_memory_of_before_is_taken_over),
+        with_memory(the_runs_length_and_its_pause_are_said_in_it),
         with_memory(a_memory_of_another_run_is_not_taken_over),
         with_memory(a_memory_with_another_layout_is_not_taken_over),
         with_memory(a_memory_that_could_shrink_or_has_another_size_is_not_taken_over),

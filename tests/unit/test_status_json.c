@@ -185,6 +185,7 @@ static int fill(void **state)
                              .complaints = complaints,
                              .complaints_count = CODES};
     fill_epoch();
+    status.pause = (struct status_pause){.is = true, .by = "aspen", .order = 99};
     status.trainer.process_name = "running";
     status.trainer.failures = 8;
     status.load = (struct status_load){.cores = 0.5, .seconds = 81, .loop_s = 82, .links_s = 83};
@@ -323,6 +324,26 @@ static void a_status_says_what_was_taken(void **state)
     assert_true(json_is_null(json_object_get(json, "left_s")));
     json_decref(json);
     status.anchors_known = true;
+}
+
+static void what_was_ordered_of_the_run_is_said(void **state)
+{
+    (void)state;
+    spec.length = 950; /* longer than the run spec says */
+    json_t *json = status_json(&status), *peers_json = status_json_peers(&status);
+    assert_number(json_object_get(json, "run"), "steps", 950);
+    assert_text(json_object_get(json, "paused"), "by", "aspen");
+    assert_number(json_object_get(json, "paused"), "order", 99);
+    assert_number(peers_json, "steps", 950);
+    assert_true(json_is_true(json_object_get(peers_json, "paused")));
+    json_decref(json);
+    json_decref(peers_json);
+    spec.length = 0;
+    status.pause = (struct status_pause){.is = false};
+    json = status_json(&status);
+    assert_number(json_object_get(json, "run"), "steps", 900);
+    assert_true(json_is_null(json_object_get(json, "paused")));
+    json_decref(json);
 }
 
 static void that_nobody_gets_through_is_said_where_it_is(void **state)
@@ -547,6 +568,7 @@ int main(void)
     assert_ok(digest_init());
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_status_says_what_was_taken, fill),
+        cmocka_unit_test_setup(what_was_ordered_of_the_run_is_said, fill),
         cmocka_unit_test_setup(that_nobody_gets_through_is_said_where_it_is, fill),
         cmocka_unit_test_setup(every_complaint_has_its_code, fill),
         cmocka_unit_test_setup(each_peer_has_a_row, fill),

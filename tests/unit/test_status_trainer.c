@@ -9,10 +9,12 @@
 #include <sys/stat.h>
 
 #include "common/digest.h"
+#include "common/mem.h"
 #include "daemon/control/status.h"
 #include "daemon/trainer/process.h"
 #include "tests/lib/complains.h"
 #include "tests/lib/look.h"
+#include "tests/lib/sample_configs.h"
 
 /* ---- its process ---- */
 
@@ -132,6 +134,32 @@ static void no_trainer_attached_and_one_that_stands_still_are_told(void **state)
     look_train(6);
     assert_silent(look_take(), COMPLAINT_NOT_ATTACHED);
     assert_silent(look_take(), COMPLAINT_STALLED);
+    look_end();
+}
+
+/* Trainers stand by order; who asked for it is said, and no more. */
+static void of_a_pause_nothing_is_complained(void **state)
+{
+    (void)state;
+    look_begin("status-paused", 1, NULL);
+    look_train(6);
+    struct config next = configs_next(config_log_last(look.a->configs.config_log));
+    struct order order = {.kind = ORDER_PAUSE, .signer = next.members[0].id, .number = 7};
+    next.paused = true;
+    assert_ok(mem_new(1, sizeof *next.orders, "orders", &next.orders));
+    next.orders[0] = order;
+    next.orders_count = 1;
+    struct digest digest = configs_digest(&next);
+    assert_ok(config_log_add(look.a->configs.config_log, &next, &digest));
+    trainer_run(look.a->trainer, true);
+    look.a->now_ms += 3600000;
+    isle_tick(look.a);
+    assert_silent(look_take(), COMPLAINT_STALLED);
+    assert_silent(look_take(), COMPLAINT_BLOCKED);
+    assert_true(look.status.pause.is);
+    assert_string_equal(look.status.pause.by, look.a->configs.view.members[look.a->configs.view.self].as.name);
+    assert_int_equal(look.status.pause.order, 7);
+    assert_true(look.status.left_s < 0);
     look_end();
 }
 
@@ -326,6 +354,7 @@ int main(void)
         cmocka_unit_test(a_script_that_ends_by_itself_is_told_and_not_started_again),
         cmocka_unit_test(one_that_fails_when_it_is_done_is_told_and_not_started_again),
         cmocka_unit_test(no_trainer_attached_and_one_that_stands_still_are_told),
+        cmocka_unit_test(of_a_pause_nothing_is_complained),
         cmocka_unit_test(a_step_may_take_thrice_as_long_as_the_slowest_and_a_minute_at_least),
         cmocka_unit_test(a_loss_that_is_no_number_is_told_and_shown_as_none),
         cmocka_unit_test(a_trainer_that_sends_nan_is_told_until_it_sends_none),

@@ -633,6 +633,68 @@ static void leaving_again_does_not_take_longer_and_says_how_long(void **state)
     assert_int_equal(leaving.steps, 0);
 }
 
+/* ---- what is ordered of the run ---- */
+
+static void in_a_paused_run_its_standing_is_no_step(void **state)
+{
+    (void)state;
+    struct trainer_leaving leaving;
+    for (uint64_t step = 1; step <= 3; step++) {
+        stage.now_ms += 500;
+        report_step(step);
+    }
+    stage_tick(&stage, 1);
+    trainer_run(stage.trainer, true);
+    assert_int_equal(stage.shm->paused, 1);
+    assert_true(trainer_info(stage.trainer).paused);
+    assert_fails(ERR_STATE, "the run is paused", trainer_leave(stage.trainer, &leaving));
+    report_step(4); /* it was under way */
+    stage_tick(&stage, 600000);
+    trainer_run(stage.trainer, false);
+    assert_int_equal(stage.shm->paused, 0);
+    report_step(5);
+    stage_tick(&stage, 1);
+    assert_in_range(trainer_info(stage.trainer).slowest_ms, 1, 501); /* its longest step */
+    stage.now_ms += 500;
+    report_step(6);
+    stage_tick(&stage, 1);
+    assert_ok(trainer_leave(stage.trainer, &leaving));
+    assert_true(leaving.steps > 0);
+    assert_true(fabs(leaving.seconds - 0.5 * (double)leaving.steps) < 0.1);
+}
+
+static void whoever_begins_in_a_pause_is_told(void **state)
+{
+    (void)state;
+    trainer_run(stage.trainer, true);
+    stage_hang_up(&stage, false);
+    stage_train(&stage, false);
+    assert_int_equal(stage.shm->paused, 1);
+    assert_int_equal(stage.shm->steps, TRAINERRUN_STEPS);
+    stage.shm->paused = 0; /* as of a daemon before the pause */
+    stage_attach_again(&stage, 1, 10);
+    stage_tick(&stage, 1);
+    assert_int_equal(stage.shm->paused, 1);
+}
+
+/* As it says itself: a report may be lost. */
+static void whoever_is_done_is_not_when_the_run_is_longer(void **state)
+{
+    (void)state;
+    struct ipc_message message = {.type = IPC_FINISHED, .report = {.step = TRAINERRUN_STEPS}};
+    stage_send(&stage, &message, -1);
+    stage_tick(&stage, 1);
+    assert_int_equal(trainer_phase(stage.trainer), TRAINER_FINISHED);
+    assert_false(trainer_outgrown(stage.trainer));
+    stage.run.spec.length = TRAINERRUN_STEPS + 1;
+    assert_true(trainer_outgrown(stage.trainer));
+    assert_int_equal(trainer_phase(stage.trainer), TRAINER_LEAVING); /* it is to end first */
+    trainer_run(stage.trainer, false);
+    assert_int_equal(stage.shm->steps, TRAINERRUN_STEPS + 1);
+    stage.run.spec.length = TRAINERRUN_STEPS - 1; /* shorter it may be */
+    assert_false(trainer_outgrown(stage.trainer));
+}
+
 /* ---- a trainer that does not listen ---- */
 
 static void one_that_does_not_read_is_not_waited_for(void **state)
@@ -680,6 +742,9 @@ int main(void)
         on_stage(an_end_that_is_not_known_is_said_when_nobody_came_in_time),
         on_stage(only_islands_that_rounds_wait_for_are_missed),
         on_stage(leaving_again_does_not_take_longer_and_says_how_long),
+        on_stage(in_a_paused_run_its_standing_is_no_step),
+        on_stage(whoever_begins_in_a_pause_is_told),
+        on_stage(whoever_is_done_is_not_when_the_run_is_longer),
         on_stage(one_that_does_not_read_is_not_waited_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

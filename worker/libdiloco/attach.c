@@ -49,7 +49,7 @@ static int misused(struct diloco *d, const char *call, const char *how)
 static int wait_for_daemon(struct diloco *d)
 {
     if (attach_interrupted(d))
-        return attach_fail(d, DILOCO_INTERRUPTED, "interrupted while waiting for an anchor");
+        return attach_fail(d, DILOCO_INTERRUPTED, "interrupted while waiting for the daemon");
     attach_group_awake(d);
     attach_wait(d);
     return attach_turn(d);
@@ -94,6 +94,25 @@ static int sync_fragments(struct diloco *d)
     }
 }
 
+/* As long as the run is paused. What becomes due meanwhile is moved: rounds that are open may close. */
+static int stand(struct diloco *d)
+{
+    int result = DILOCO_OK;
+    while (result == DILOCO_OK && !d->ending && atomic_load(&d->shm->paused) != 0) {
+        result = wait_for_daemon(d);
+        if (result == DILOCO_OK)
+            result = sync_fragments(d);
+    }
+    return result;
+}
+
+/* The run's length may have changed; whoever has taken all of its steps is done. */
+static void look_at_length(struct diloco *d)
+{
+    d->steps = atomic_load(&d->shm->steps);
+    d->done = d->step >= d->steps;
+}
+
 /* ---- public calls ---- */
 
 /* Rank 0 at the end of a call: the others return as well, with the same result. */
@@ -102,6 +121,7 @@ static int over(struct diloco *d, int result, const struct diloco_start *start)
     struct attach_order order = {.kind = ATTACH_ORDER_END,
                                  .result = result,
                                  .step = d->step,
+                                 .steps = d->steps,
                                  .attached = d->socket >= 0,
                                  .keeps = d->rank0_keeps,
                                  .start = start != NULL ? *start : (struct diloco_start){0}};
@@ -314,7 +334,7 @@ static int begin(struct diloco *d, struct diloco_start *start)
     d->step = message.go.step;
     *start = (struct diloco_start){.size = start->size,
                                    .step = message.go.step,
-                                   .steps = d->shm->steps,
+                                   .steps = atomic_load(&d->shm->steps),
                                    .version = message.go.version,
                                    .tokens = message.go.tokens,
                                    .tokens_counted = message.go.tokens_counted,
@@ -322,7 +342,12 @@ static int begin(struct diloco *d, struct diloco_start *start)
                                    .islands_count = welcome.islands_count};
     snprintf(start->island, sizeof start->island, "%.63s", welcome.island);
     /* A step may have been interrupted before it had moved all that is due after it. */
-    return d->kept ? sync_fragments(d) : DILOCO_OK;
+    result = d->kept ? sync_fragments(d) : DILOCO_OK;
+    if (result == DILOCO_OK)
+        result = stand(d);
+    look_at_length(d);
+    start->steps = d->steps;
+    return result;
 }
 
 int diloco_changed(const struct diloco *d, int tensor)
@@ -356,12 +381,18 @@ static void advance(struct diloco *d)
     d->step++;
     if (d->shm->run_slack == IPC_LOCKSTEP || run <= d->step || run - d->step <= d->shm->run_slack)
         return;
-    d->step = run < d->shm->steps ? run : d->shm->steps;
+    uint64_t steps = atomic_load(&d->shm->steps), furthest = run < steps ? run : steps;
+    d->step = furthest > d->step ? furthest : d->step;
 }
 
 uint64_t diloco_run_step(const struct diloco *d)
 {
     return d != NULL ? d->step : 0;
+}
+
+uint64_t diloco_run_steps(const struct diloco *d)
+{
+    return d != NULL ? d->steps : 0;
 }
 
 /* The daemon draws a session at random for each trainer that begins. */
@@ -383,7 +414,7 @@ static bool has_left(const struct diloco *d)
 
 static int step(struct diloco *d, const struct diloco_report *report)
 {
-    if (d->step < d->shm->steps) {
+    if (!d->done) {
         advance(d);
         d->tokens += report->tokens;
     }
@@ -398,9 +429,12 @@ static int step(struct diloco *d, const struct diloco_report *report)
                                           .grad_norm = report->grad_norm});
     d->leave = d->leave || atomic_load(&d->shm->leave) != 0; /* the message may have been lost with a daemon */
     result = sync_fragments(d);
+    if (result == DILOCO_OK && !has_left(d) && d->step < atomic_load(&d->shm->steps))
+        result = stand(d);
     if (result != DILOCO_OK)
         return result;
-    return d->ending || has_left(d) || d->step >= d->shm->steps ? DILOCO_STOP : DILOCO_OK;
+    look_at_length(d);
+    return d->ending || has_left(d) || d->done ? DILOCO_STOP : DILOCO_OK;
 }
 
 int diloco_step(struct diloco *d, const struct diloco_report *report)
@@ -463,6 +497,12 @@ static bool ends_now(struct diloco *d)
     return env_mono_ms() >= d->ending_ms;
 }
 
+/* The run was made longer after its last step was taken here: its end is not waited for, since it needs our steps. */
+static bool outgrown(const struct diloco *d)
+{
+    return d->done && d->step < atomic_load(&d->shm->steps);
+}
+
 /* Until all is contributed and counted, and the daemon has said that no newer anchor comes. */
 static int finish_fragments(struct diloco *d)
 {
@@ -474,7 +514,7 @@ static int finish_fragments(struct diloco *d)
             result = finish_fragment(d, f, &pending);
         if (result == DILOCO_OK)
             result = attach_turn(d); /* what was said goes out, too */
-        done = !pending && d->say_count == 0 && (d->end_said || d->leave);
+        done = !pending && d->say_count == 0 && (d->end_said || d->leave || outgrown(d));
         if (result == DILOCO_OK && !done && !last)
             result = wait_for_daemon(d);
         if (result != DILOCO_OK || last)
@@ -514,6 +554,11 @@ static int finished(struct diloco *d)
         return attach_fail(d, DILOCO_OPEN,
                            "this island leaves: its last contributions are counted, and the run goes on "
                            "without it");
+    if (outgrown(d))
+        return attach_fail(d, DILOCO_OPEN,
+                           "all that was trained here is counted, and the run was made longer meanwhile, to step "
+                           "%" PRIu64 ": this trainer is to be started again",
+                           atomic_load(&d->shm->steps));
     if (d->end.over != 0)
         return DILOCO_OK;
     return attach_fail(d, DILOCO_OPEN, "all that was trained here is counted, but the run may go on: %.*s",
@@ -536,7 +581,7 @@ static int finish(struct diloco *d)
             return result;
         if (cut_short(d)) /* it has not finished: it may come again */
             return outcome;
-    } while (!attach_send(d, IPC_FINISHED)); /* a daemon that went away just now has to know it, too */
+    } while (!attach_finished(d)); /* a daemon that went away just now has to know it, too */
     return outcome;
 }
 

@@ -80,7 +80,9 @@ struct diloco {
     bool any_changed;
     bool looked;           /* options.before_moves was called by the public call that is under way */
     uint64_t step, tokens; /* so far */
+    uint64_t steps;        /* of the run, as it was when the last call returned */
     bool begun;
+    bool done;                          /* all of them were taken, as the last step said */
     bool leave;                         /* it was asked to: each fragment is contributed once more */
     bool ending;                        /* diloco_ending(); */
     uint64_t ending_wait_ms, ending_ms; /* how long diloco_finish() may wait then, and until when; 0: not yet */

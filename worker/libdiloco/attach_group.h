@@ -37,7 +37,7 @@ struct attach_order {
     uint32_t fragment;
     uint32_t which, sent, ending, attached, keeps;
     int32_t result;
-    uint64_t session, count, step;
+    uint64_t session, count, step, steps;
     struct diloco_start start;
     char error[sizeof((struct diloco *)0)->error];
 };

@@ -114,6 +114,12 @@ bool attach_send(struct diloco *d, enum ipc_type type)
     return send_message(d, &message, -1);
 }
 
+bool attach_finished(struct diloco *d)
+{
+    struct ipc_message message = {.type = IPC_FINISHED, .report = {.step = d->step, .tokens = d->tokens}};
+    return send_message(d, &message, -1);
+}
+
 /* ---- attaching for the first time: the trainer has nothing else to do ---- */
 
 /* Next message, waiting for it: DILOCO_OK, DILOCO_INTERRUPTED, or DILOCO_UNREACHABLE if the daemon went away. */

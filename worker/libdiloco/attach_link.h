@@ -33,6 +33,8 @@ ERR_MUST_CHECK int attach_await(struct diloco *d, enum ipc_type type, enum ipc_t
                                 int *fd);
 /* Sends, waiting for room. False: the daemon is gone meanwhile; the next one has the words to look at. */
 bool attach_send(struct diloco *d, enum ipc_type type);
+/* Likewise IPC_FINISHED, with how far we are. */
+bool attach_finished(struct diloco *d);
 
 /* Tells the daemon to look at a fragment, now or as soon as there is room; never waits. */
 void attach_say(struct diloco *d, enum ipc_type type, uint32_t fragment);

@@ -214,7 +214,7 @@ struct diloco_frozen {
 struct diloco_start {
     size_t size;      /* the caller's, before the call */
     uint64_t step;    /* the run step to continue after: the first step to take is step + 1 */
-    uint64_t steps;   /* of the whole run, as the run spec says */
+    uint64_t steps;   /* of the whole run, as it is now: diloco_run_steps() */
     uint64_t version; /* highest version among the fragments */
     uint64_t tokens;  /* that trainers of this island have trained in this run, in all their lives, for which a */
     uint64_t tokens_counted; /* data position may stand; those of them that results have counted */
@@ -261,13 +261,18 @@ DILOCO_API int diloco_place(struct diloco *d, int tensor, void *data);
  * counted beyond, after a crash, nothing is kept: counted twice would be worse. */
 DILOCO_API int diloco_begin(struct diloco *d, struct diloco_start *start);
 
-/* The one call per optimizer step. DILOCO_STOP after the run's last; one that was begun when that was over already, as
- * by a trainer that started late (start.step == start.steps), is not counted. */
+/* The one call per optimizer step. It stands still while the run is paused, as diloco_begin() does. DILOCO_STOP after
+ * the run's last; one that was begun when that was over already, as by a trainer that started late (start.step ==
+ * start.steps), is not counted. */
 DILOCO_API int diloco_step(struct diloco *d, const struct diloco_report *report);
 
 /* The run step after the last diloco_step(): one more than before, or more where this island is slower than others and
  * the run spec says pace = run. Learning rates go by it. */
 DILOCO_API uint64_t diloco_run_step(const struct diloco *d);
+
+/* The run's length in steps, as it was when the last call returned. The run spec says how long a run is at first, and
+ * an operator may change that; learning rates that fall to the run's end go by this, after every step. */
+DILOCO_API uint64_t diloco_run_steps(const struct diloco *d);
 
 /* A seed for what must not be the same everywhere, as the order of data, dropout and noise: made of `base` and of this
  * start, so that it is another one on each island and after each restart. Below 2^31; all ranks of a group get the

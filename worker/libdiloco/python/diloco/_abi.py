@@ -198,6 +198,7 @@ _CALLS = {
     "diloco_begin": (c_int, [c_void_p, POINTER(Start)]),
     "diloco_step": (c_int, [c_void_p, POINTER(Report)]),
     "diloco_run_step": (c_uint64, [c_void_p]),
+    "diloco_run_steps": (c_uint64, [c_void_p]),
     "diloco_seed": (c_uint64, [c_void_p, c_uint64]),
     "diloco_changed": (c_int, [c_void_p, c_int]),
     "diloco_anchor": (c_int, [c_void_p, c_int, c_void_p, c_uint64]),

@@ -78,11 +78,19 @@ class DilocoCallback(TrainerCallback):
                 island.steps,
                 island.steps,
             )
-        if scheduler is not None and state.max_steps != island.steps:
-            _for_steps(own_scheduler(scheduler), args, island.steps)
-        state.max_steps = island.steps
+        self._take_length(args, state, scheduler)
         state.global_step = island.run_step
         self._catch_up(scheduler)
+
+    def _take_length(self, args: Any, state: Any, scheduler: Any) -> None:
+        """Of the run as it is now: an operator may change it on the way."""
+        assert self.island is not None
+        steps = self.island.steps
+        if state.max_steps == steps:
+            return
+        if scheduler is not None:
+            _for_steps(own_scheduler(scheduler), args, steps)
+        state.max_steps = steps
 
     def _catch_up(self, scheduler: Any) -> None:
         own = own_scheduler(scheduler)
@@ -148,6 +156,7 @@ class DilocoCallback(TrainerCallback):
         if not self.island.step(tokens=self._tokens(args, state), loss=loss, lr=float(max(rates, default=0.0))):
             control.should_training_stop = True
             control.should_save |= self.island.ending and args.save_strategy != "no"
+        self._take_length(args, state, others.get("lr_scheduler"))
         before, state.global_step = state.global_step, self.island.run_step
         self._do_what_was_skipped(args, state, control, before)
         self._catch_up(others.get("lr_scheduler"))

@@ -202,7 +202,7 @@ class Island:
             raise
         finally:
             self._taking = None
-        self.start_step, self.steps, self.version = start.step, start.steps, start.version
+        self.start_step, self._steps, self.version = start.step, start.steps, start.version
         self.tokens, self.tokens_counted = start.tokens, start.tokens_counted
         self.index, self.count, self.name = start.island_index, start.islands_count, start.island.decode()
         self.done = self.start_step >= self.steps
@@ -402,6 +402,13 @@ class Island:
         return int(self._library.diloco_run_step(self._handle)) if self._handle else 0
 
     @property
+    def steps(self) -> int:
+        """The run's length, as it was at the last step(): an operator may change it (dilococtl set steps=N)."""
+        if self._handle:
+            self._steps = int(self._library.diloco_run_steps(self._handle))
+        return self._steps
+
+    @property
     def attached(self) -> bool:
         """Whether a daemon is there just now; without one training goes on alone."""
         return bool(self._handle) and self._library.diloco_attached(self._handle) != 0
@@ -445,7 +452,8 @@ class Island:
         `left_s`, `anchors` (a hash, equal on islands that hold the same), `degraded` (codes of docs/FORMATS.md),
         `losses` and `steps_of` by island; with `drift`, drift(), which takes its time. It waits for an answer; see
         diloco.loggers. DilocoError: there is none."""
-        own = {"run_step": self.run_step, "steps": self.steps, "skipped": self.skipped, "attached": self.attached}
+        own: dict[str, Any] = {"run_step": self.run_step, "steps": self.steps}
+        own |= {"skipped": self.skipped, "attached": self.attached}
         if drift:
             own["drift"] = self.drift()
         return own | of_run(self._socket)
@@ -598,7 +606,8 @@ class Island:
 
 def schedule(scheduler: Any, island: Island | None = None) -> Schedule:
     """Makes a scheduler of torch.optim.lr_scheduler go by the run's step: its step(), called after island.step(), goes
-    to where the run is. Made for as many steps as the run has (island.steps).
+    to where the run is. Made for as many steps as the run has (island.steps). Where that is changed meanwhile, a
+    scheduler of torch keeps what it was made for, until it is made again.
 
     island: the one that goes by it (default: the one that this process has attached last)
     """

@@ -100,6 +100,7 @@ class DilocoCallback(Callback):
         rates = [group["lr"] for optimizer in trainer.optimizers for group in optimizer.param_groups]
         if not self.island.step(tokens=self.tokens_per_step, loss=loss, lr=float(max(rates, default=0.0))):
             trainer.should_stop = True
+        trainer.fit_loop.epoch_loop.max_steps = self.island.steps
         self._go_by_the_run(trainer, self._stop_for_checkpoints(trainer, before, self.island.run_step))
         self._steps = trainer.global_step
 

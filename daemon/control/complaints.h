@@ -5,7 +5,6 @@
 #ifndef DAEMON_CONTROL_COMPLAINTS_H
 #define DAEMON_CONTROL_COMPLAINTS_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,7 +22,5 @@ struct bitset complaints_blockers(const struct status *status, uint32_t f);
 size_t complaints_max(const struct status *status);
 /* Adds all that there is to complain of, to `status->complaints`, which has room for them. */
 void complaints_all(struct status *status);
-/* Whether this one is an event of its own, and not what follows from another one. */
-bool complaints_is_event(const struct status *status, uint32_t i);
 
 #endif

@@ -9,6 +9,7 @@
 #include "common/env.h"
 #include "common/mem.h"
 #include "daemon/as_typed.h"
+#include "daemon/control/complaint_events.h"
 #include "daemon/control/complaints.h"
 #include "daemon/membership/membership_host.h"
 #include "daemon/rounds/apply.h"
@@ -186,9 +187,9 @@ static const char halves_vote[] =
     "machine, which votes and trains nothing), or one more island";
 
 static const char one_orders[] =
-    "one island alone gives orders to the run: if it is lost for good, nobody can let others in, or shut them out, until "
-    "a majority of those that vote has put another in its place. Let a second one give orders: dilococtl grant NAME, at "
-    "the one that does";
+    "one island alone gives orders to the run: if it is lost for good, nobody can let others in, or shut them out, "
+    "until a majority of those that vote has put another in its place. Let a second one give orders: dilococtl grant "
+    "NAME, at the one that does";
 
 static uint32_t operators(const struct view *view)
 {
@@ -388,7 +389,7 @@ void status_deinit(struct status *status)
 void status_line(const struct status *status, char *line, size_t line_bytes)
 {
     uint32_t first = 0;
-    while (first < status->complaints_count && !complaints_is_event(status, first))
+    while (first < status->complaints_count && !complaint_is_event(status, first))
         first++;
     bool wrong = first < status->complaints_count;
     if (status->witness)
@@ -444,7 +445,7 @@ static json_t *complaints_json(const struct status *status)
     json_t *list = json_array();
     for (uint32_t i = 0; i < status->complaints_count; i++) {
         const struct complaint *complaint = &status->complaints[i];
-        const char *of = complaints_is_event(status, i) ? "" : complaint_name(status->complaints[complaint->of].code);
+        const char *of = complaint_is_event(status, i) ? "" : complaint_name(status->complaints[complaint->of].code);
         json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s}", "code", complaint_name(complaint->code), "what",
                                               complaint->what, "remedy", complaint->remedy, "of", of));
     }

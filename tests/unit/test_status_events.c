@@ -9,6 +9,7 @@
 
 #include "common/digest.h"
 #include "common/mem.h"
+#include "daemon/control/complaint_events.h"
 #include "daemon/control/complaints.h"
 #include "daemon/control/status.h"
 #include "daemon/trainer/process.h"
@@ -70,7 +71,7 @@ static void assert_events(const char *codes)
 {
     char text[400] = "";
     for (uint32_t i = 0; i < look.status.complaints_count; i++)
-        if (complaints_is_event(&look.status, i))
+        if (complaint_is_event(&look.status, i))
             snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s", text[0] != '\0' ? " " : "",
                      complaint_name(look.status.complaints[i].code));
     assert_string_equal(text, codes);
@@ -107,7 +108,7 @@ static void the_other_one_of_two_that_is_gone_is_one_event(void **state)
     const json_t *list = json_object_get(json, "degraded");
     for (uint32_t i = 0; i < look.status.complaints_count; i++)
         assert_string_equal(json_string_value(json_object_get(json_array_get(list, i), "of")),
-                            complaints_is_event(&look.status, i) ? "" : "no-majority");
+                            complaint_is_event(&look.status, i) ? "" : "no-majority");
     json_decref(json);
     look_end();
 }

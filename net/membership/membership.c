@@ -557,14 +557,16 @@ static bool brings_config(const struct paxos_message *message)
 
 /* What a promise says that the member holds is taken over, and what it points to goes on pointing to the same. `*good`:
  * as in struct paxos_event. False: it is of no use. */
-static bool judge(struct membership *m, uint32_t member, struct paxos_message *message, bool *good)
+static bool judge(struct membership *m, uint32_t member, struct paxos_message *message, uint64_t now_ms, bool *good)
 {
-    *good = true;
+    *good = paxos_matters(m->paxos, id_of(m, member), message, now_ms);
+    if (!*good)
+        return message->type != WIRE_DECIDED;
     if (message->type == WIRE_ACCEPTED)
         *good = good_vote(m, member, message);
     else if (brings_config(message))
         *good = follows(m, message);
-    if (message->type == WIRE_PROMISE && message->epoch == last(m)->epoch + 1)
+    if (message->type == WIRE_PROMISE)
         promise_reports_answer(m->reports, m->sync, id_of(m, member), message);
     return *good || message->type != WIRE_DECIDED;
 }
@@ -636,7 +638,7 @@ static void take_in(struct membership *m, uint32_t member, struct paxos_message 
     struct paxos_event event = {.type = PAXOS_EV_MESSAGE, .from = id_of(m, member), .message = message};
     if (message->type == WIRE_ORDER || message->type == WIRE_EVIDENCE)
         ask_in(m, member, message);
-    else if (!m->taken && judge(m, member, message, &event.good))
+    else if (!m->taken && judge(m, member, message, now_ms, &event.good))
         step(m, &event, now_ms);
     wire_paxos_deinit(message);
 }
@@ -971,9 +973,7 @@ enum err membership_begin(struct membership *m, uint64_t now_ms)
     if (m->says && self_of(m) != VIEW_NOBODY)
         sign_own_word(m);
     forget_epoch(m);
-    const struct paxos_vote *vote = &m->conf.disk->vote;
-    TRY(paxos_begin(m->paxos, config->epoch, voters, count, membership_votes(m),
-                    vote->epoch == config->epoch ? vote : NULL, now_ms));
+    TRY(paxos_begin(m->paxos, config->epoch, voters, count, membership_votes(m), &m->conf.disk->vote, now_ms));
     for (uint32_t i = 0; i < m->conf.view->count; i++)
         if (m->progress.seat[i].used && m->progress.seat[i].up)
             membership_up(m, i, true, now_ms);

@@ -111,6 +111,42 @@ static void say_prepare(uint32_t from, uint32_t counter)
     played_settle(sitting_played[from], A, WIRE_HELLO);
 }
 
+/* What changes nothing, whatever it says, costs nobody a look at a signature. */
+static void what_nobody_asked_for_is_not_checked(void **state)
+{
+    (void)state;
+    struct config_vote vote = {.id = B, .ballot = 7};
+    uint8_t *bytes;
+    size_t count;
+    sitting_begin_played("membership-unasked");
+    struct config config = isle_next_config(sitting_isle[A]);
+    assert_ok(config_pack(&config, &bytes, &count));
+    struct paxos_message accepted = {.type = WIRE_ACCEPTED, .epoch = 1, .ballot = 7};
+    struct paxos_message accept = {.type = WIRE_ACCEPT, .epoch = 1, .ballot = (uint64_t)1 << 32 | C};
+    struct paxos_message promise = {.type = WIRE_PROMISE, .epoch = 1, .ballot = 7, .accepted = 7, .sealed = true};
+    struct paxos_message later = {.type = WIRE_ACCEPTED, .epoch = 9, .ballot = 7};
+    accepted.digest = later.digest = config_digest(bytes, count);
+    config_vote_sign(&sitting_run->idents[B], config.nonce, 1, 7, &accepted.digest, vote.signature);
+    memcpy(accepted.signature, vote.signature, sizeof accepted.signature);
+    memcpy(later.signature, vote.signature, sizeof later.signature);
+    accept.bytes = promise.bytes = bytes;
+    accept.bytes_count = promise.bytes_count = count;
+    played_settle(sitting_played[B], A, WIRE_HELLO);
+    uint64_t before = ident_checks();
+    for (int i = 0; i < 5; i++) {
+        played_say_epoch(sitting_played[B], A, &accepted);
+        played_say_epoch(sitting_played[B], A, &later);
+        played_say_epoch(sitting_played[B], A, &accept);
+        played_say_epoch(sitting_played[B], A, &promise);
+        played_settle(sitting_played[B], A, WIRE_HELLO);
+    }
+    assert_int_equal(ident_checks() - before, 0);
+    assert_int_equal(membership_sealed_ms(sitting_isle[A]->membership), 0);
+    mem_free(bytes);
+    config_deinit(&config);
+    sitting_end();
+}
+
 static void a_vote_that_cannot_be_kept_is_not_given_until_it_can(void **state)
 {
     (void)state;
@@ -586,6 +622,7 @@ int main(void)
         cmocka_unit_test(a_witness_s_new_disk_is_named_at_once),
         cmocka_unit_test(a_configuration_without_a_majoritys_votes_is_passed_over),
         cmocka_unit_test(who_is_off_the_roster_is_told_before_it_is_taken),
+        cmocka_unit_test(what_nobody_asked_for_is_not_checked),
         cmocka_unit_test(a_vote_that_cannot_be_kept_is_not_given_until_it_can),
         cmocka_unit_test(a_voter_agrees_that_who_is_gone_goes_and_to_nothing_else),
         cmocka_unit_test(old_configurations_are_put_together),

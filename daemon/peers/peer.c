@@ -107,6 +107,50 @@ void duplicate_key_note(struct duplicate_key *duplicate_key, const char *name, u
                   name);
 }
 
+/* ---- plans ---- */
+
+struct support {
+    uint32_t voters, members, lowest;
+};
+
+static struct support support_of(const struct plan_said *said, uint32_t count, const struct digest *plan)
+{
+    struct support support = {.lowest = UINT32_MAX};
+    for (uint32_t i = 0; i < count; i++) {
+        if (!digest_equal(&said[i].plan, plan))
+            continue;
+        support.voters += said[i].voter;
+        support.members++;
+        support.lowest = said[i].id < support.lowest ? said[i].id : support.lowest;
+    }
+    return support;
+}
+
+static bool is_more(const struct support *left, const struct support *right)
+{
+    if (left->voters != right->voters)
+        return left->voters > right->voters;
+    if (left->members != right->members)
+        return left->members > right->members;
+    return left->lowest < right->lowest;
+}
+
+uint32_t plan_of_most(const struct plan_said *said, uint32_t count)
+{
+    uint32_t best = count;
+    struct support most = {.lowest = UINT32_MAX};
+    for (uint32_t i = 0; i < count; i++) {
+        if (best < count && digest_equal(&said[i].plan, &said[best].plan))
+            continue;
+        struct support support = support_of(said, count, &said[i].plan);
+        if (best < count && !is_more(&support, &most))
+            continue;
+        best = i;
+        most = support;
+    }
+    return best;
+}
+
 /* ---- faults ---- */
 
 enum { FAULT_SAID_MS = 30000, DROPPED_MS = 60000 };

@@ -76,6 +76,18 @@ struct duplicate_key {
 /* All zero at first. The island greets with this session. */
 void duplicate_key_note(struct duplicate_key *duplicate_key, const char *name, uint64_t session, uint64_t now_ms);
 
+/* ---- which plan is the run's, for one who does not know it ---- */
+
+/* What a member announces. */
+struct plan_said {
+    uint32_t id; /* of the member */
+    bool voter;
+    struct digest plan;
+};
+/* One who announces the plan that most voters announce; of as many, the one that most members do; of as many, that of
+ * the lowest id. `count`, if there is none. */
+uint32_t plan_of_most(const struct plan_said *said, uint32_t count);
+
 /* ---- what it does that it should not ---- */
 
 /* The core finds most of it (net/sync/sync.h); beside that, a peer may send messages that are dropped, or more than

@@ -20,6 +20,8 @@ enum { UNDIALLED_MS = 15000 };
 /* The same complaint about one island, or about any, is logged once in so long. */
 enum { REFUSED_SAID_MS = 10000, MALFORMED_SAID_MS = 5000, DIVERGED_SAID_MS = 5000, PLAN_SAID_MS = 60000 };
 enum { STRANGER_SAID_MS = 5000 };
+/* Once one has announced the run's plan, the others have so long to announce theirs. */
+enum { PLAN_HEARD_MS = 2000 };
 
 struct peer {
     bool greeted; /* a hello of the present session was accepted */
@@ -59,6 +61,7 @@ struct newcomers {
 struct peers {
     struct peers_conf conf;
     struct transfer_plan plan; /* .plan NULL: not known yet */
+    uint64_t plan_heard_ms;    /* since when another one has announced one; 0: nobody has */
     uint64_t now_ms;
     struct membership *membership;
     struct peer *peers; /* [room], by slot */
@@ -790,6 +793,35 @@ struct bitset peers_with_plan(const struct peers *peers)
 const struct digest *peers_plan_id(const struct peers *peers, uint32_t peer)
 {
     return &peers->peers[peer].plan_id;
+}
+
+/* Whether all have had their time to say which plan the run has: one who lies may be the first to be heard. */
+static bool plans_are_said(struct peers *peers, const struct bitset *with_plan)
+{
+    if (bitset_empty(with_plan))
+        peers->plan_heard_ms = 0;
+    else if (peers->plan_heard_ms == 0)
+        peers->plan_heard_ms = peers->now_ms;
+    return peers->plan_heard_ms != 0 && (peers_heard(peers) || peers->now_ms >= peers->plan_heard_ms + PLAN_HEARD_MS);
+}
+
+struct bitset peers_plan_holders(struct peers *peers)
+{
+    struct bitset with_plan = peers_with_plan(peers), holders = {{0}};
+    struct plan_said said[VIEW_SLOTS_MAX];
+    uint32_t count = 0;
+    if (peers->plan.plan != NULL || !plans_are_said(peers, &with_plan))
+        return holders;
+    for (uint32_t i = 0; i < members_of(peers); i++) {
+        const struct config_member *as = &peers->conf.view->members[i].as;
+        if (bitset_has(&with_plan, i))
+            said[count++] = (struct plan_said){.id = as->id, .voter = as->voter, .plan = peers->peers[i].plan_id};
+    }
+    const struct digest *plan = &said[plan_of_most(said, count)].plan;
+    for (uint32_t i = 0; i < members_of(peers); i++)
+        if (bitset_has(&with_plan, i) && digest_equal(&peers->peers[i].plan_id, plan))
+            bitset_add(&holders, i);
+    return holders;
 }
 
 /* A witness never does, nor who waits for its state: neither can tell how far rounds bring anybody. */

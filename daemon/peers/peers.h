@@ -95,6 +95,9 @@ const struct bitset *peers_silent(const struct peers *peers);
 /* Which are up, and know the run's plan; and the plan that one of them announced. */
 struct bitset peers_with_plan(const struct peers *peers);
 const struct digest *peers_plan_id(const struct peers *peers, uint32_t peer);
+/* Of these, those with the plan that most voters announce, while none is known here: of them it is asked, and no other
+ * is taken. Empty: nobody knows one, or somebody who may know another one has not been heard yet. */
+struct bitset peers_plan_holders(struct peers *peers);
 /* The highest run step of the islands that can be heard, and of `own_step`. A step that no outstanding round can have
  * brought an island to is not believed, and logged once. */
 uint64_t peers_furthest(struct peers *peers, uint64_t own_step);

@@ -10,6 +10,7 @@
 
 #include "common/digest.h"
 #include "common/mem.h"
+#include "daemon/peers/peer.h"
 #include "tests/lib/company.h"
 #include "tests/lib/isle.h"
 #include "tests/lib/overhear.h"
@@ -427,6 +428,8 @@ static void the_plan_is_asked_of_all_who_have_it_in_turn(void **state)
         hello->plan_id = plan_id;
         played_say(played, A);
         isle_wait(company_info(i).up);
+        played_beat(played);
+        company_say(played);
     }
     bool asked[ISLE_MAX] = {false};
     for (int k = 0; k < 2; k++) {
@@ -437,6 +440,56 @@ static void the_plan_is_asked_of_all_who_have_it_in_turn(void **state)
     }
     assert_true(asked[B] && asked[C]);
     company_end();
+}
+
+static void announce_plan(struct played *played, const char *name)
+{
+    played_hello(played)->plan_known = true;
+    played->out.hello.plan_id = digest_of(name, strlen(name));
+    company_say(played);
+}
+
+/* Whoever is heard first: the others have their time to say another one. */
+static void no_plan_is_asked_for_before_others_could_be_heard(void **state)
+{
+    (void)state;
+    company_begin("peers-plan-first", 3, false);
+    announce_plan(company.b, "one");
+    isle_wait(company_info(B).up);
+    isle_tick(company.a);
+    company.a->now_ms += 1999;
+    isle_tick(company.a);
+    assert_int_equal(played_settle(company.b, A, WIRE_FETCH), 0);
+    company.a->now_ms++;
+    isle_tick(company.a);
+    assert_int_equal(played_settle(company.b, A, WIRE_FETCH), 1);
+    struct bitset holders = peers_plan_holders(company.a->peers);
+    assert_true(bitset_has(&holders, B));
+    /* Of as many, the one that the lower id announces. */
+    announce_plan(company.c, "another");
+    holders = peers_plan_holders(company.a->peers);
+    assert_true(bitset_has(&holders, B) && !bitset_has(&holders, C));
+    company_end();
+}
+
+static void the_plan_of_most_voters_is_the_runs(void **state)
+{
+    (void)state;
+    const struct digest one = digest_of("one", 3), two = digest_of("two", 3);
+    struct plan_said said[] = {
+        {.id = 7, .plan = one}, {.id = 3, .voter = true, .plan = two}, {.id = 5, .voter = true, .plan = one},
+        {.id = 9, .plan = two}, {.id = 4, .voter = true, .plan = one},
+    };
+    const struct plan_said many[] = {
+        {.id = 1, .plan = one}, {.id = 2, .plan = one}, {.id = 3, .voter = true, .plan = two}};
+    assert_int_equal(plan_of_most(many, 3), 2); /* who does not vote has less to say */
+    assert_int_equal(plan_of_most(said, 0), 0);
+    assert_int_equal(plan_of_most(said, 1), 0);
+    assert_int_equal(plan_of_most(said + 1, 1), 0);
+    assert_true(digest_equal(&said[plan_of_most(said, 2)].plan, &two)); /* a voter more than who is none */
+    assert_true(digest_equal(&said[plan_of_most(said, 3)].plan, &one)); /* as many voters; more members */
+    assert_true(digest_equal(&said[plan_of_most(said, 4)].plan, &two)); /* as many of both: the lowest id */
+    assert_true(digest_equal(&said[plan_of_most(said, 5)].plan, &one));
 }
 
 static void that_a_contribution_of_ours_is_refused_is_told(void **state)
@@ -654,6 +707,8 @@ int main(void)
         cmocka_unit_test(a_goodbye_is_an_end_until_the_next_greeting),
         cmocka_unit_test(a_restart_is_seen_and_what_was_said_before_is_void),
         cmocka_unit_test(the_plan_is_asked_of_all_who_have_it_in_turn),
+        cmocka_unit_test(no_plan_is_asked_for_before_others_could_be_heard),
+        cmocka_unit_test(the_plan_of_most_voters_is_the_runs),
         cmocka_unit_test(that_a_contribution_of_ours_is_refused_is_told),
         cmocka_unit_test(two_machines_with_one_key_are_told),
         cmocka_unit_test(who_is_dialled_in_vain_says_so_and_need_not_own),

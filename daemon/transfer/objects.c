@@ -365,10 +365,13 @@ static void end_served(struct objects *objects, uint32_t peer, const struct wire
     }
 }
 
-/* A free place to serve from; NULL if there is none, or if this is being served to the peer already. */
+/* A free place to serve from; NULL if there is none for this peer, or if this is being served to it already. A peer has
+ * one more as long as it has fewer than are free (as buffers of a switch are shared out: Choudhury and Hahne, "Dynamic
+ * queue length thresholds", 1998): so one alone has half of them, and whoever comes next finds some. */
 static struct served *new_served(struct objects *objects, uint32_t peer, const struct wire_key *key, bool *already)
 {
     struct served *slot = NULL;
+    uint32_t its = 0, free = 0;
     *already = false;
     for (size_t i = 0; i < SERVED_MAX; i++) {
         struct served *entry = &objects->served[i];
@@ -376,8 +379,10 @@ static struct served *new_served(struct objects *objects, uint32_t peer, const s
             *already = true;
         if (!entry->used && slot == NULL)
             slot = entry;
+        its += entry->used && entry->peer == peer;
+        free += !entry->used;
     }
-    return *already ? NULL : slot;
+    return *already || its >= free ? NULL : slot;
 }
 
 static void use_served(struct served *slot, uint32_t peer, const struct wire_key *key)

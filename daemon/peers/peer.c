@@ -5,8 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "net/membership/wire_paxos.h"
-
 /* ---- heartbeats ---- */
 
 void beats_restart(struct beats *beats)
@@ -155,12 +153,6 @@ uint32_t plan_of_most(const struct plan_said *said, uint32_t count)
 
 enum { FAULT_SAID_MS = 30000, DROPPED_MS = 60000 };
 
-/* Far more than anybody has to say. A proposer says something to everybody with each answer that it gets; all orders
- * are told again every second; who asks for configurations waits a quarter of a second. */
-static const struct quota_rule messages_rule = {.every_ms = 5, .at_once = 1000};
-static const struct quota_rule config_logs_rule = {.every_ms = 200, .at_once = 10};
-static const struct quota_rule orders_rule = {.every_ms = 30, .at_once = 100};
-
 static const char *text_of(enum sync_fault fault)
 {
     static const char *const texts[] = {
@@ -191,15 +183,6 @@ bool faults_look(struct faults *faults, const struct sync *sync, uint32_t member
 void faults_dropped(struct faults *faults, uint64_t now_ms)
 {
     faults->dropped_ms = now_ms;
-}
-
-bool faults_floods(struct faults *faults, uint32_t type, uint64_t now_ms)
-{
-    if (type == WIRE_CONFIG_LOG && !quota_take(&faults->config_logs, config_logs_rule, now_ms))
-        return true;
-    if ((type == WIRE_ORDER || type == WIRE_EVIDENCE) && !quota_take(&faults->orders, orders_rule, now_ms))
-        return true;
-    return !quota_take(&faults->messages, messages_rule, now_ms);
 }
 
 enum sync_fault faults_now(const struct faults *faults)

@@ -109,6 +109,7 @@ enum peer_fault {
     PEER_FAULT_NONE,
     PEER_FAULT_LATE,  /* its contributions come too late, or not at all */
     PEER_FAULT_STUCK, /* it makes no result */
+    PEER_FAULT_FLOOD, /* it sends more than anybody needs, and its link is closed, or was lately */
     PEER_FAULT_FALSE  /* what it says or sends is not so */
 };
 

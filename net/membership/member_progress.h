@@ -45,6 +45,9 @@ struct seat {
     bool partitioned_told;     /* people */
     bool disk_fails;           /* as it said last */
     bool disk_told;            /* people */
+    struct quota logs;         /* how often it was sent configurations that it asked for, */
+    uint64_t log_epoch;        /* the newest when it was last sent some unasked; 0: it was not, since it is up */
+    uint64_t log_ms;           /* and when */
 };
 
 struct member_progress {

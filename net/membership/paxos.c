@@ -779,6 +779,7 @@ static enum err message(struct paxos *paxos, const struct paxos_event *event, ui
         struct paxos_action *action = order(paxos, PAXOS_DO_CONFIG_LOG);
         action->to = event->from;
         action->epoch = known;
+        action->asked = m->type == WIRE_CONFIG_LOG;
         return ERR_OK;
     }
     if (known > paxos->number && m->type != WIRE_CONFIG_LOG) {

@@ -100,7 +100,7 @@ enum paxos_action_type {
     PAXOS_DO_COMPOSE,    /* when all else is drained: paxos_draft() or paxos_propose(), from the promise reports */
     PAXOS_DO_FETCH,      /* fetch what we lack of the draft's starts and carried results (`bytes`); sealed or not */
     PAXOS_DO_DECIDED,    /* `bytes` with `votes` is configuration e + 1: keep it durably, tell all, paxos_begin() */
-    PAXOS_DO_CONFIG_LOG, /* send `to` the configurations after `epoch`, each as DECIDED */
+    PAXOS_DO_CONFIG_LOG, /* send `to` the configurations after `epoch`, each as DECIDED; `asked`: it asked for them */
     PAXOS_DO_TAKE_OVER,  /* every voter promised: fetch what any of them holds; PAXOS_EV_RECOVERED when all is here */
     PAXOS_DO_VOTE, /* our disk is in doubt no more, by the incarnation that the configuration names: set the mark */
 };
@@ -109,6 +109,7 @@ struct paxos_action {
     enum paxos_action_type type;
     uint32_t to;
     uint64_t number, epoch;
+    bool asked;
     struct paxos_vote vote;
     struct paxos_message message;
     const uint8_t *bytes;

@@ -55,5 +55,7 @@ void ident_sign(const struct ident *ident, const void *message, size_t bytes, ui
 bool ident_signed(const uint8_t *key, const void *message, size_t bytes, const uint8_t *signature);
 /* How many signatures this thread has checked so far: what members' messages cost is counted by it. */
 uint64_t ident_checks(void);
+/* How many of these were none. */
+uint64_t ident_checks_failed(void);
 
 #endif

@@ -309,8 +309,42 @@ static void messages_about_the_next_epoch_have_a_quota(void **state)
     say_orders(&message, 90);
     assert_string_equal(company_info(B).fault, "");
     say_orders(&message, 30);
-    overhear_assert_once(overhear_end(), "more messages about the next epoch than anybody needs");
+    overhear_assert_once(overhear_end(), "more orders and evidence than anybody needs");
     assert_string_equal(company_info(B).fault, "it sends what nobody can use");
+    company_end();
+}
+
+/* Nothing of it is heard for a while, and people are told what it did. */
+static void who_sends_too_much_has_its_link_closed(void **state)
+{
+    (void)state;
+    enum { ALLOWED = 30, MORE = 25 };
+    company_begin("peers-closed", 3, true);
+    played_greet(company.b, company.a);
+    played_greet(company.c, company.a);
+    for (uint64_t session = 1; session <= ALLOWED + 10; session++) {
+        played_hello(company.b)->session = 5000 + session;
+        company_say(company.b);
+    }
+    assert_true(company_info(B).up); /* some too many: they are passed over */
+    assert_string_equal(company_info(B).fault, "it sends what nobody can use");
+    overhear_begin();
+    for (uint64_t session = ALLOWED + 11; session <= ALLOWED + MORE; session++) {
+        played_hello(company.b)->session = 5000 + session;
+        (void)!link_say(company.b->link, A, &company.b->out);
+        for (int i = 0; i < 20; i++)
+            isle_turn(company.a);
+    }
+    isle_wait(!company_info(B).up);
+    overhear_assert_once(overhear_end(), "island b: it sends more greetings of new sessions than anybody needs");
+    assert_int_equal(company_info(B).fault_kind, PEER_FAULT_FLOOD);
+    assert_non_null(strstr(company_info(B).fault, "its link is closed for 30 s"));
+    assert_string_equal(company_info(B).note, company_info(B).fault);
+    assert_true(company_info(C).up);
+    assert_int_equal(peers_refused(company.a->peers).strangers, 0);
+    company.a->now_ms += 30000 + 60000;
+    isle_turn(company.a);
+    assert_string_equal(company_info(B).fault, ""); /* not for ever */
     company_end();
 }
 
@@ -703,6 +737,7 @@ int main(void)
         cmocka_unit_test(a_greeting_goes_on_until_both_know_the_same),
         cmocka_unit_test(each_complaint_about_an_island_is_logged_and_none_is_repeated),
         cmocka_unit_test(messages_about_the_next_epoch_have_a_quota),
+        cmocka_unit_test(who_sends_too_much_has_its_link_closed),
         cmocka_unit_test(who_is_silent_is_away_and_comes_back_with_a_word),
         cmocka_unit_test(a_goodbye_is_an_end_until_the_next_greeting),
         cmocka_unit_test(a_restart_is_seen_and_what_was_said_before_is_void),

@@ -957,11 +957,9 @@ static bool is_bulk(enum wire_type type)
 
 static enum err send_failed(struct link *link, uint32_t peer, bool bulk, bool dialled)
 {
-    if (zmq_errno() == EAGAIN && !dialled)
+    (void)dialled;
+    if (zmq_errno() == EAGAIN)
         return err_set(ERR_AGAIN, "the queue is full");
-    if (zmq_errno() == EAGAIN) /* with ZMQ_IMMEDIATE this is also what a broken connection says */
-        return link->peers[peer].dialled[bulk].up ? err_set(ERR_AGAIN, "the queue is full")
-                                                  : err_set(ERR_CLOSED, "no connection");
     if (zmq_errno() == EHOSTUNREACH) {
         link->peers[peer].listened[bulk].bytes = 0;
         return err_set(ERR_CLOSED, "no connection");

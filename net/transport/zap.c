@@ -112,8 +112,11 @@ void zap_dismiss(struct zap *zap, uint32_t member)
 
 void zap_shut(struct zap *zap, uint32_t member, bool shut)
 {
-    if (member < zap->members_count)
-        zap->members[member].shut = shut;
+    if (member >= zap->members_count)
+        return;
+    zap->members[member].shut = shut;
+    if (shut) /* what its old connections still bring is not heard later, either */
+        zap->members[member].serial = ++zap->serial;
 }
 
 uint32_t zap_guest(const struct zap *zap, const uint8_t key[IDENT_KEY_BYTES])

@@ -419,6 +419,40 @@ static bool serve(struct link *link)
     return link_up(hub.link, 3, false) && link_up(hub.link, 3, true);
 }
 
+/* Whoever is dialled may end its connection at any time, as while what it has said is read here, part by part. */
+static void a_connection_that_ends_while_it_is_read_ends_nobody(void **state)
+{
+    (void)state;
+    enum { TIMES = 25, MESSAGES = 300 };
+    static const uint8_t text[200];
+    char here[32];
+    open_hub();
+    struct link *first = listener(&idents[ANNA], here, sizeof here);
+    struct link_member anna = member_of(&idents[ANNA], here);
+    struct link_message message;
+    assert_ok(link_set(hub.link, 3, &anna));
+    for (int i = 0; i < TIMES; i++) {
+        wait_for(serve(first));
+        assert_ok(link_send(hub.link, 3, WIRE_HELLO, "", 0, NULL, 0)); /* so that it knows where to answer */
+        wait_for(serve(first) && link_up(first, 0, false));
+        for (int k = 0; k < MESSAGES + 2 * i; k++) /* they wait on the way, since nobody takes them in */
+            while (link_send(first, 0, WIRE_HEARTBEAT, text, sizeof text, NULL, 0) != ERR_OK)
+                usleep(100);
+        for (int k = 0; k < MESSAGES; k++) /* likewise: so the end comes at once, and not behind what was sent */
+            (void)!link_send(hub.link, 3, WIRE_HEARTBEAT, text, sizeof text, NULL, 0);
+        usleep(2000);
+        link_shut(first, 0, 0);
+        for (int k = 0; k < 2 * MESSAGES; k++) { /* and they are taken in no faster than they come */
+            (void)!link_recv(hub.link, &message);
+            usleep(20);
+        }
+        link_tick(first);
+        wait_for(!link_up(hub.link, 3, false));
+    }
+    link_free(first);
+    link_free(hub.link);
+}
+
 static void another_address_is_dialled(void **state)
 {
     (void)state;
@@ -684,6 +718,7 @@ int main(void)
         cmocka_unit_test(who_is_shut_out_is_not_heard_until_its_time_is_over),
         cmocka_unit_test(a_member_has_few_connections),
         cmocka_unit_test(strangers_at_the_door_keep_no_member_out),
+        cmocka_unit_test(a_connection_that_ends_while_it_is_read_ends_nobody),
         cmocka_unit_test(another_address_is_dialled),
         cmocka_unit_test(who_was_refused_is_let_in_later_without_a_restart),
         cmocka_unit_test(many_members_talk),

@@ -12,6 +12,7 @@
 #include "daemon/peers/peer.h"
 #include "daemon/rounds/round_context.h"
 #include "daemon/rules.h"
+#include "net/membership/membership.h"
 #include "net/sync/sync.h"
 
 /* BEAT: heartbeats; an island that is silent for SILENT counts as away, which status shows within three seconds.

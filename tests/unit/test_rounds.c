@@ -193,6 +193,26 @@ static void a_damaged_contribution_is_refused(void **state)
     rig_close(rig);
 }
 
+/* Each is refused; people are told of some. */
+static void who_sends_many_damaged_ones_fills_no_log(void **state)
+{
+    (void)state;
+    enum { TIMES = 40, TOLD = 20 };
+    static struct rig_object bad;
+    struct rig *rig = rig_new("rounds-lines", exact, 3, 1, 0);
+    rig_contribution(rig, 0, 2, 500, 0.1f, &bad);
+    bad.byte[9] ^= 0x04;
+    overhear_begin();
+    for (int i = 0; i < TIMES; i++)
+        assert_refused(rig, &bad);
+    const char *log = overhear_end();
+    int lines = 0;
+    for (const char *at = log; (at = strstr(at, "is damaged and not counted")) != NULL; at++)
+        lines++;
+    assert_int_equal(lines, TOLD);
+    rig_close(rig);
+}
+
 static void a_contribution_that_does_not_fit_is_refused(void **state)
 {
     (void)state;
@@ -695,6 +715,7 @@ int main(void)
         cmocka_unit_test(a_nan_is_refused_and_its_tensor_named),
         cmocka_unit_test(a_good_contribution_is_received_and_told),
         cmocka_unit_test(a_damaged_contribution_is_refused),
+        cmocka_unit_test(who_sends_many_damaged_ones_fills_no_log),
         cmocka_unit_test(a_contribution_that_does_not_fit_is_refused),
         cmocka_unit_test(a_result_is_the_mean_weighted_by_tokens),
         cmocka_unit_test(a_result_holds_those_it_was_ordered_from),

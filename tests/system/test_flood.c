@@ -362,7 +362,7 @@ static void show(const struct kind *kind, uint32_t rate, double seconds)
     uint64_t sent;
     snprintf(name, sizeof name, "flood-%s-%u", kind->name, rate);
     struct rogue *rogue = begin(name);
-    double quiet = flood(rogue, NULL, 0, seconds, &sent);
+    double quiet = flood(rogue, NULL, 0, seconds / 2, &sent);
     double flooded = flood(rogue, kind, rate, seconds, &sent);
     told(rogue, 0, text, sizeof text);
     print_message("| %s | %.0f | %.1f | %.1f | %.0f %% | %s |\n", kind->name, (double)sent / seconds, quiet, flooded,

@@ -587,10 +587,11 @@ static void malformed(struct peers *peers, uint32_t i, const char *text)
     (void)charge(peers, i, BUDGET_UNUSABLE, 1);
 }
 
-/* What the link has dropped of it. */
+/* What the link has dropped of it, until it is shut out. */
 static void charge_unusable(struct peers *peers, uint32_t i)
 {
-    for (uint64_t left = link_take_unusable(peers->conf.link, i); left > 0; left--)
+    uint64_t left = link_take_unusable(peers->conf.link, i);
+    for (; left > 0 && peers->now_ms >= peers->peers[i].budget.open_ms; left--)
         (void)charge(peers, i, BUDGET_UNUSABLE, 1);
 }
 
@@ -750,9 +751,10 @@ static void not_through(struct peers *peers, uint32_t i, bool answered)
     if (peer->up) /* it reaches us, so that does not matter */
         return;
     if (answered) {
-        refuse(peers, i,
-               "it does not admit our key, or its own is not the one on our roster: was this island revoked? Compare "
-               "`dilococtl peers`");
+        refuse(
+            peers, i,
+            "it does not admit our key, or its own is not the one on our roster: was this island revoked, or did it send too "
+            "much? Compare `dilococtl peers`, and its log");
         peer->unadmitted = true;
         return;
     }
@@ -822,7 +824,8 @@ static void look_after(struct peers *peers, uint32_t i)
     uint64_t heard_ms = peer->heard_ms > peer->since_ms ? peer->heard_ms : peer->since_ms;
     bool useless = peer->up && peers->plan.sync != NULL &&
                    faults_look(&peer->faults, peers->plan.sync, i, name_of(peers, i), peers->now_ms);
-    if (useless || peers->now_ms > heard_ms + peers->conf.conf->away_ms)
+    bool shut = peers->now_ms < peer->budget.open_ms; /* nobody need wait for it first */
+    if (useless || shut || peers->now_ms > heard_ms + peers->conf.conf->away_ms)
         bitset_add(&peers->silent, i);
     else
         bitset_remove(&peers->silent, i);

@@ -11,6 +11,7 @@
 #include "common/env.h"
 #include "common/log.h"
 #include "common/mem.h"
+#include "common/quota.h"
 #include "net/transport/address.h"
 #include "net/transport/socket.h"
 #include "net/transport/wire_join.h"
@@ -131,9 +132,14 @@ struct guest {
     size_t route_bytes;
     int fd; /* ZeroMQ's; may be closed any time */
     bool waiting;
+    struct quota heard; /* how often */
     size_t bytes;
     uint8_t said[WIRE_JOIN_BYTES_MAX];
 };
+
+/* A guest repeats itself every 2 s, and each time costs signature checks and a long answer. What it says more often
+ * takes the place of what waits. */
+static const struct quota_rule guest_rule = {.every_ms = 500, .at_once = 4};
 
 struct guests {
     struct guest *list; /* [ZAP_GUESTS_MAX], by zap's numbers; NULL: there was none yet */
@@ -209,11 +215,11 @@ static int guests_said(struct guests *guests, uint32_t number, const void *route
 }
 
 /* The next one that waits, in turn; NULL. Borrowed until the next call of anything here. */
-static const struct guest *guests_next(struct guests *guests)
+static const struct guest *guests_next(struct guests *guests, uint64_t now_ms)
 {
     for (uint32_t k = 0; k < ZAP_GUESTS_MAX && guests->count > 0; k++) {
         struct guest *guest = &guests->list[(guests->turn + k) % ZAP_GUESTS_MAX];
-        if (!guest->used || !guest->waiting)
+        if (!guest->used || !guest->waiting || !quota_take(&guest->heard, guest_rule, now_ms))
             continue;
         guest->waiting = false;
         guests->turn = (guests->turn + k + 1) % ZAP_GUESTS_MAX;
@@ -583,6 +589,7 @@ void link_shut(struct link *link, uint32_t slot, uint64_t for_ms)
     if (slot >= link->places || !link->peers[slot].used)
         return;
     link->peers[slot].shut_until_ms = env_mono_ms() + for_ms;
+    link->peers[slot].unusable = 0;
     zap_shut(link->zap, slot, true);
     hang_up(link, slot, true);
     news_drop(&link->news, slot);
@@ -935,7 +942,7 @@ enum err link_recv(struct link *link, struct link_message *message)
 
 bool link_guest_recv(struct link *link, struct link_guest *out)
 {
-    const struct guest *guest = guests_next(&link->guests);
+    const struct guest *guest = guests_next(&link->guests, env_mono_ms());
     if (guest == NULL)
         return false;
     *out = (struct link_guest){

@@ -619,6 +619,32 @@ static void a_guest_says_who_it_is_and_gets_an_answer(void **state)
     link_free(hub.link);
 }
 
+/* Each time costs signature checks and an answer: of what it says in between the last stands. */
+static void a_guest_is_heard_now_and_then(void **state)
+{
+    (void)state;
+    enum { TIMES = 200, AT_ONCE = 4 };
+    struct caller guest;
+    struct link_guest heard;
+    uint32_t count = 0;
+    open_hub();
+    assert_ok(link_admit(hub.link, guest_key, UINT64_MAX));
+    call_as_guest(&guest);
+    wait_for(is_up(&guest));
+    uint64_t since_ms = env_mono_ms();
+    for (uint32_t i = 0; i < TIMES; i++) {
+        while (say(&guest, WIRE_JOIN, &i, sizeof i) != ERR_OK)
+            look();
+        usleep(500);
+        count += guest_said(&heard);
+    }
+    uint64_t most = AT_ONCE + 1 + (env_mono_ms() - since_ms) / 500;
+    assert_in_range(count, 1, most);
+    wait_for(guest_said(&heard) && memcmp(heard.payload, &(uint32_t){TIMES - 1}, sizeof(uint32_t)) == 0);
+    hang_up(&guest);
+    link_free(hub.link);
+}
+
 static void whatever_else_a_guest_says_ends_it(void **state)
 {
     (void)state;
@@ -723,6 +749,7 @@ int main(void)
         cmocka_unit_test(who_was_refused_is_let_in_later_without_a_restart),
         cmocka_unit_test(many_members_talk),
         cmocka_unit_test(a_guest_says_who_it_is_and_gets_an_answer),
+        cmocka_unit_test(a_guest_is_heard_now_and_then),
         cmocka_unit_test(whatever_else_a_guest_says_ends_it),
         cmocka_unit_test(a_guest_whose_time_is_over_is_a_stranger),
         cmocka_unit_test(a_member_is_no_guest),

@@ -340,6 +340,8 @@ static void who_sends_too_much_has_its_link_closed(void **state)
     assert_int_equal(company_info(B).fault_kind, PEER_FAULT_FLOOD);
     assert_non_null(strstr(company_info(B).fault, "its link is closed for 30 s"));
     assert_string_equal(company_info(B).note, company_info(B).fault);
+    isle_tick(company.a); /* it is told the others at once as one that is not heard */
+    assert_true(bitset_has(peers_silent(company.a->peers), B) && !bitset_has(peers_silent(company.a->peers), C));
     assert_true(company_info(C).up);
     assert_int_equal(peers_refused(company.a->peers).strangers, 0);
     company.a->now_ms += 30000 + 60000;

@@ -143,4 +143,7 @@ bool member_progress_majority_in_doubt(const struct member_progress *progress);
  * waits for all others, for half a minute: nobody else can know that it had the vote once, and another has it now. */
 struct bitset member_progress_awaited(const struct member_progress *progress);
 
+/* Whether a member may cost us another look at the disk: it asked for configurations, or speaks of an older epoch. */
+bool member_progress_may_be_sent(struct member_progress *progress, uint32_t member, bool asked, uint64_t now_ms);
+
 #endif

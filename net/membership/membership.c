@@ -38,10 +38,6 @@ enum {
 enum { LOOK_MEMBERS = 128, LOOK_MS = 100 };
 /* Configurations in answer to one question, and their bytes, but for the first. */
 enum { CONFIG_LOG_MOST = 64, CONFIG_LOG_BYTES_MOST = 4 << 20 };
-/* Each reads the disk: so often, beside 10 at once, who asks gets an answer, and who only speaks of an older epoch one
- * that it did not ask for, but for the first in each epoch. */
-static const struct quota_rule logs_rule = {.every_ms = 100, .at_once = 10};
-enum { CONFIG_LOG_UNASKED_MS = 60000 };
 
 /* A message to ourselves, packed. */
 struct own_message {
@@ -211,28 +207,13 @@ static struct paxos_message decided_message(const struct config_entry *entry)
                                   .votes_count = entry->votes_count};
 }
 
-/* Whether a member may cost us another look at the disk. */
-static bool may_be_sent(struct membership *m, uint32_t to, bool asked, uint64_t now_ms)
-{
-    uint32_t slot = view_slot(m->conf.view, to);
-    if (slot == VIEW_NOBODY)
-        return false;
-    struct seat *seat = &m->progress.seat[slot];
-    if (asked)
-        return quota_take(&seat->logs, logs_rule, now_ms);
-    if (seat->log_epoch == last(m)->epoch && now_ms < seat->log_ms + CONFIG_LOG_UNASKED_MS)
-        return false;
-    seat->log_epoch = last(m)->epoch;
-    seat->log_ms = now_ms;
-    return true;
-}
-
 /* Some of the configurations after `after`, as they were decided: the asker then asks for the next ones. */
 static void send_config_log(struct membership *m, uint32_t to, uint64_t after, bool asked, uint64_t now_ms)
 {
     uint64_t end = last(m)->epoch - after > CONFIG_LOG_MOST ? after + CONFIG_LOG_MOST : last(m)->epoch;
     size_t bytes = 0;
-    if (!may_be_sent(m, to, asked, now_ms))
+    uint32_t slot = view_slot(m->conf.view, to);
+    if (slot == VIEW_NOBODY || !member_progress_may_be_sent(&m->progress, slot, asked, now_ms))
         return;
     for (uint64_t epoch = after + 1; epoch <= end && bytes < CONFIG_LOG_BYTES_MOST; epoch++) {
         struct config_entry entry;

@@ -281,10 +281,16 @@ static void finished(struct engine *engine)
 static void plan_in(struct engine *engine, uint32_t peer, const struct event *event)
 {
     struct model_plan *plan;
+    struct bitset holders = peers_plan_holders(engine->peers);
     enum err err = objects_take_plan(engine->objects, peer, &event->object.key, event->object.bytes,
                                      peers_plan_id(engine->peers, peer), &plan);
     if (err == ERR_STATE)
-        return;                     /* our trainer brought one meanwhile */
+        return; /* our trainer brought one meanwhile */
+    if (err == ERR_OK && !bitset_has(&holders, peer)) {
+        model_plan_free(plan);
+        plan = NULL;
+        err = err_set(ERR_PROTO, "it is not the one that most voters announce");
+    }
     if (engine->run.plan != NULL) { /* it is being made, or the daemon ends */
         model_plan_free(plan);
         return;
@@ -803,8 +809,8 @@ static void look_at_ground(struct engine *engine)
 static void tick_islands(struct engine *engine)
 {
     peers_tick(engine->peers, engine->now_ms);
-    struct bitset with_plan = peers_with_plan(engine->peers);
-    objects_tick(engine->objects, &with_plan, engine->now_ms);
+    struct bitset holders = peers_plan_holders(engine->peers);
+    objects_tick(engine->objects, &holders, engine->now_ms);
     membership_host_tick(engine->host, peers_silent(engine->peers), peers_shut_out(engine->peers), engine->now_ms);
 }
 

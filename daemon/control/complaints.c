@@ -764,6 +764,9 @@ static const char *remedy_for_fault(enum peer_fault kind)
         return "see what dilococtl status says there of its trainer, and at its line; what it trains is counted later";
     case PEER_FAULT_STUCK:
         return "see what dilococtl status says there, and at its disk and memory; it comes back by itself";
+    case PEER_FAULT_FLOOD:
+        return "see what runs there with its key, and its log; if it goes on, {here} evict takes it out, and {here} "
+               "revoke takes its key off the roster";
     case PEER_FAULT_FALSE: break;
     }
     return "look at its daemon, disk and memory; {here} revoke takes its key off the roster";

@@ -5,8 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "net/membership/wire_paxos.h"
-
 /* ---- heartbeats ---- */
 
 void beats_restart(struct beats *beats)
@@ -107,15 +105,53 @@ void duplicate_key_note(struct duplicate_key *duplicate_key, const char *name, u
                   name);
 }
 
+/* ---- plans ---- */
+
+struct support {
+    uint32_t voters, members, lowest;
+};
+
+static struct support support_of(const struct plan_said *said, uint32_t count, const struct digest *plan)
+{
+    struct support support = {.lowest = UINT32_MAX};
+    for (uint32_t i = 0; i < count; i++) {
+        if (!digest_equal(&said[i].plan, plan))
+            continue;
+        support.voters += said[i].voter;
+        support.members++;
+        support.lowest = said[i].id < support.lowest ? said[i].id : support.lowest;
+    }
+    return support;
+}
+
+static bool is_more(const struct support *left, const struct support *right)
+{
+    if (left->voters != right->voters)
+        return left->voters > right->voters;
+    if (left->members != right->members)
+        return left->members > right->members;
+    return left->lowest < right->lowest;
+}
+
+uint32_t plan_of_most(const struct plan_said *said, uint32_t count)
+{
+    uint32_t best = count;
+    struct support most = {.lowest = UINT32_MAX};
+    for (uint32_t i = 0; i < count; i++) {
+        if (best < count && digest_equal(&said[i].plan, &said[best].plan))
+            continue;
+        struct support support = support_of(said, count, &said[i].plan);
+        if (best < count && !is_more(&support, &most))
+            continue;
+        best = i;
+        most = support;
+    }
+    return best;
+}
+
 /* ---- faults ---- */
 
 enum { FAULT_SAID_MS = 30000, DROPPED_MS = 60000 };
-
-/* Far more than anybody has to say. A proposer says something to everybody with each answer that it gets; all orders
- * are told again every second; who asks for configurations waits a quarter of a second. */
-static const struct quota_rule messages_rule = {.every_ms = 5, .at_once = 1000};
-static const struct quota_rule config_logs_rule = {.every_ms = 200, .at_once = 10};
-static const struct quota_rule orders_rule = {.every_ms = 30, .at_once = 100};
 
 static const char *text_of(enum sync_fault fault)
 {
@@ -147,15 +183,6 @@ bool faults_look(struct faults *faults, const struct sync *sync, uint32_t member
 void faults_dropped(struct faults *faults, uint64_t now_ms)
 {
     faults->dropped_ms = now_ms;
-}
-
-bool faults_floods(struct faults *faults, uint32_t type, uint64_t now_ms)
-{
-    if (type == WIRE_CONFIG_LOG && !quota_take(&faults->config_logs, config_logs_rule, now_ms))
-        return true;
-    if ((type == WIRE_ORDER || type == WIRE_EVIDENCE) && !quota_take(&faults->orders, orders_rule, now_ms))
-        return true;
-    return !quota_take(&faults->messages, messages_rule, now_ms);
 }
 
 enum sync_fault faults_now(const struct faults *faults)

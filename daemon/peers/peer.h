@@ -14,7 +14,6 @@
 #include <stdint.h>
 
 #include "common/log.h"
-#include "common/quota.h"
 #include "net/sync/sync.h"
 #include "net/transport/wire.h"
 
@@ -76,15 +75,26 @@ struct duplicate_key {
 /* All zero at first. The island greets with this session. */
 void duplicate_key_note(struct duplicate_key *duplicate_key, const char *name, uint64_t session, uint64_t now_ms);
 
+/* ---- which plan is the run's, for one who does not know it ---- */
+
+/* What a member announces. */
+struct plan_said {
+    uint32_t id; /* of the member */
+    bool voter;
+    struct digest plan;
+};
+/* One who announces the plan that most voters announce; of as many, the one that most members do; of as many, that of
+ * the lowest id. `count`, if there is none. */
+uint32_t plan_of_most(const struct plan_said *said, uint32_t count);
+
 /* ---- what it does that it should not ---- */
 
-/* The core finds most of it (net/sync/sync.h); beside that, a peer may send messages that are dropped, or more than
- * anybody has to say. All zero at first. */
+/* The core finds most of it (net/sync/sync.h); beside that, a peer may send messages that are dropped. What it sends
+ * too much of is in budget.h. All zero at first. */
 struct faults {
     enum sync_fault now;
     struct log_limit said;
     uint64_t dropped_ms; /* when it last sent something that was dropped; 0: never */
-    struct quota messages, config_logs, orders;
 };
 
 /* Once a tick: looks at what the core says of the member, which can be heard. True: it is to be told the others as one
@@ -92,8 +102,6 @@ struct faults {
 bool faults_look(struct faults *faults, const struct sync *sync, uint32_t member, const char *name, uint64_t now_ms);
 /* Something that it sent was dropped. */
 void faults_dropped(struct faults *faults, uint64_t now_ms);
-/* Whether a message of the epoch protocol is one too many; its type as in net/membership/wire_paxos.h. */
-bool faults_floods(struct faults *faults, uint32_t type, uint64_t now_ms);
 /* What the core complains of in it. */
 enum sync_fault faults_now(const struct faults *faults);
 /* For status; "": nothing. */

@@ -7,9 +7,12 @@
 
 #include "common/log.h"
 #include "common/mem.h"
+#include "common/quota.h"
+#include "daemon/peers/budget.h"
 #include "daemon/peers/peer.h"
 #include "daemon/rounds/round_context.h"
 #include "daemon/rules.h"
+#include "net/membership/membership.h"
 #include "net/sync/sync.h"
 
 /* BEAT: heartbeats; an island that is silent for SILENT counts as away, which status shows within three seconds.
@@ -19,7 +22,13 @@ enum { BEAT_MS = 1000, SILENT_MS = 2500, HELLO_AGAIN_MS = 1000, ANNOUNCE_GAP_MS 
 enum { UNDIALLED_MS = 15000 };
 /* The same complaint about one island, or about any, is logged once in so long. */
 enum { REFUSED_SAID_MS = 10000, MALFORMED_SAID_MS = 5000, DIVERGED_SAID_MS = 5000, PLAN_SAID_MS = 60000 };
-enum { STRANGER_SAID_MS = 5000 };
+enum { STRANGER_SAID_MS = 5000, DROPPED_BYTES = 120 };
+/* Lines in the log about what one member says, each of which is news. */
+static const struct quota_rule lines_rule = {.every_ms = 10000, .at_once = 20};
+/* Who takes nothing in for so long was stopped, or its machine was: what others said has gathered. */
+enum { SLEPT_MS = 500 };
+/* Once one has announced the run's plan, the others have so long to announce theirs. */
+enum { PLAN_HEARD_MS = 2000 };
 
 struct peer {
     bool greeted; /* a hello of the present session was accepted */
@@ -36,6 +45,9 @@ struct peer {
     struct log_limit refused_said, malformed_said, diverged_said, plan_said, word_said;
     struct duplicate_key duplicate_key;
     struct faults faults;
+    struct budget budget;
+    struct quota lines;           /* in the log */
+    uint64_t messages_out;        /* of the link, as far as answers to them were earned */
     bool undialled;               /* as it says: it dials us in vain */
     bool refused;                 /* it, or we, would not talk: not a matter of time */
     bool unadmitted;              /* refused, since it does not know our key, or has another than we think */
@@ -59,6 +71,9 @@ struct newcomers {
 struct peers {
     struct peers_conf conf;
     struct transfer_plan plan; /* .plan NULL: not known yet */
+    struct budget_credit credit;
+    uint64_t looked_ms;     /* when connections were last looked at */
+    uint64_t plan_heard_ms; /* since when another one has announced one; 0: nobody has */
     uint64_t now_ms;
     struct membership *membership;
     struct peer *peers; /* [room], by slot */
@@ -202,10 +217,24 @@ void peers_begin(struct peers *peers, uint64_t now_ms)
         peers->peers[i].since_ms = now_ms;
 }
 
+/* How near to its limits a member ever came. */
+static void log_budget(const struct peers *peers, uint32_t i)
+{
+    for (unsigned kind = 0; kind < BUDGET_KINDS; kind++) {
+        uint64_t percent = budget_percent(&peers->peers[i].budget, (enum budget_kind)kind);
+        if (percent > 0)
+            log_debug("island %s: %s at most %" PRIu64 " %% of what may come at once", name_of(peers, i),
+                      budget_name((enum budget_kind)kind), percent);
+    }
+}
+
 void peers_free(struct peers *peers)
 {
     if (peers == NULL)
         return;
+    for (uint32_t i = 0; i < peers->room; i++)
+        if (is_other(peers, i))
+            log_budget(peers, i);
     for (uint32_t i = 0; i < peers->room; i++)
         mem_free(peers->peers[i].said);
     mem_free(peers->peers);
@@ -431,17 +460,52 @@ enum err peers_members(struct peers *peers, const struct view_changes *changes)
     return ERR_OK;
 }
 
+/* ---- what members may cost ---- */
+
+/* It goes on and on: nothing of it is heard for a while. */
+static void shut_out(struct peers *peers, uint32_t i)
+{
+    struct peer *peer = &peers->peers[i];
+    link_shut(peers->conf.link, i, budget_close(&peer->budget, peers->now_ms));
+    log_warn("island %s: %s", name_of(peers, i), budget_text(&peer->budget, peers->now_ms));
+    snprintf(peer->note, sizeof peer->note, "%s", budget_text(&peer->budget, peers->now_ms));
+    peer_gone(peers, i);
+    peer->greeted = false;
+}
+
+/* Something that it sent is passed over. */
+static void drop(struct peers *peers, uint32_t i, const char *text)
+{
+    faults_dropped(&peers->peers[i].faults, peers->now_ms);
+    if (log_limit_pass(&peers->peers[i].malformed_said, peers->now_ms, MALFORMED_SAID_MS))
+        log_error("island %s sent something we drop: %s", name_of(peers, i), text);
+}
+
+/* Charges so many to the member. False: that is beyond its budget, so they are dropped. */
+static bool charge(struct peers *peers, uint32_t i, enum budget_kind kind, uint32_t count)
+{
+    struct peer *peer = &peers->peers[i];
+    char text[DROPPED_BYTES];
+    if (budget_take(&peer->budget, &peers->credit, kind, count, peers->now_ms))
+        return true;
+    snprintf(text, sizeof text, "more %s than anybody needs", budget_name(kind));
+    drop(peers, i, text);
+    if (budget_is_exceeded(&peer->budget, &peers->credit, peers->now_ms))
+        shut_out(peers, i);
+    return false;
+}
+
 /* ---- greetings and heartbeats in ---- */
 
 static void hello_in(struct peers *peers, uint32_t i, const struct wire_hello *hello)
 {
     struct peer *peer = &peers->peers[i];
-    if (refuse(peers, i, misfit(peers, i, hello)))
+    bool restarted = peer->session != hello->session;
+    if (refuse(peers, i, misfit(peers, i, hello)) || (restarted && !charge(peers, i, BUDGET_SESSIONS, 1)))
         return;
     if (membership_word(peers->membership, i, &hello->word) != ERR_OK &&
         log_limit_pass(&peer->word_said, peers->now_ms, REFUSED_SAID_MS))
         log_warn("what island %s says of itself is passed over: %s", name_of(peers, i), err_text());
-    bool restarted = peer->session != hello->session;
     duplicate_key_note(&peer->duplicate_key, name_of(peers, i), hello->session, peers->now_ms);
     bool was_up = peer->up && peer->greeted, again = peer->greeted;
     objects_set_window(peers->conf.objects, i, (uint64_t)hello->window_kib * 1024);
@@ -519,20 +583,66 @@ static void bye_in(struct peers *peers, uint32_t i, const char *reason)
 
 static void malformed(struct peers *peers, uint32_t i, const char *text)
 {
-    faults_dropped(&peers->peers[i].faults, peers->now_ms);
-    if (log_limit_pass(&peers->peers[i].malformed_said, peers->now_ms, MALFORMED_SAID_MS))
-        log_error("island %s sent something we drop: %s", name_of(peers, i), text);
+    drop(peers, i, text);
+    (void)charge(peers, i, BUDGET_UNUSABLE, 1);
 }
 
-static void control_in(struct peers *peers, const struct link_message *in)
+/* What the link has dropped of it, until it is shut out. */
+static void charge_unusable(struct peers *peers, uint32_t i)
+{
+    uint64_t left = link_take_unusable(peers->conf.link, i);
+    for (; left > 0 && peers->now_ms >= peers->peers[i].budget.open_ms; left--)
+        (void)charge(peers, i, BUDGET_UNUSABLE, 1);
+}
+
+static bool charge_epoch(struct peers *peers, uint32_t i, const struct link_message *in)
+{
+    uint32_t type = in->header.type;
+    if (!charge(peers, i, BUDGET_EPOCH, 1) || !charge(peers, i, BUDGET_EPOCH_KIB, (uint32_t)(in->bytes / 1024)) ||
+        !charge(peers, i, BUDGET_FALSE, 0))
+        return false;
+    if (type == WIRE_ORDER || type == WIRE_EVIDENCE)
+        return charge(peers, i, BUDGET_ORDERS, 1);
+    return type != WIRE_CONFIG_LOG || charge(peers, i, BUDGET_QUESTIONS, 1);
+}
+
+/* Each message that we have sent it may be answered twice. */
+static bool charge_answer(struct peers *peers, uint32_t i)
+{
+    struct peer *peer = &peers->peers[i];
+    uint64_t out = link_messages_out(peers->conf.link, i);
+    if (out > peer->messages_out)
+        budget_earn(&peer->budget, BUDGET_ANSWERS, 2 * (out - peer->messages_out));
+    peer->messages_out = out;
+    return charge(peers, i, BUDGET_ANSWERS, 1);
+}
+
+/* Before anything else is done about a message. */
+static bool charge_control(struct peers *peers, uint32_t i, const struct link_message *in)
+{
+    switch (in->header.type) {
+    case WIRE_HEARTBEAT: return charge(peers, i, BUDGET_HEARTBEATS, 1);
+    case WIRE_ACK:
+    case WIRE_DONE: return charge_answer(peers, i);
+    case WIRE_FETCH: return charge(peers, i, BUDGET_FETCHES, 1);
+    default: return wire_is_epoch(in->header.type) ? charge_epoch(peers, i, in) : charge(peers, i, BUDGET_GREETINGS, 1);
+    }
+}
+
+static void done_in(struct peers *peers, uint32_t i, const struct wire_message *message)
+{
+    if (message->done.status == WIRE_REFUSED && quota_take(&peers->peers[i].lines, lines_rule, peers->now_ms))
+        log_error("island %s refuses our %s", name_of(peers, i), wire_key_text(&message->done.key));
+    objects_message_in(peers->conf.objects, i, message, peers->now_ms);
+}
+
+static void take_control(struct peers *peers, const struct link_message *in)
 {
     struct wire_message *message = &peers->in;
     uint32_t i = in->peer;
     if (wire_is_epoch(in->header.type)) {
-        if (faults_floods(&peers->peers[i].faults, in->header.type, peers->now_ms))
-            malformed(peers, i, "more messages about the next epoch than anybody needs");
-        else if (peers->peers[i].greeted && membership_message_in(peers->membership, i, in->header.type, in->payload,
-                                                                  in->bytes, peers->now_ms) != ERR_OK)
+        if (peers->peers[i].greeted && membership_message_in(peers->membership, i, in->header.type, in->payload,
+                                                             in->bytes, peers->now_ms) != ERR_OK)
             malformed(peers, i, err_text());
         return;
     }
@@ -548,10 +658,13 @@ static void control_in(struct peers *peers, const struct link_message *in)
             bye_in(peers, i, message->bye.reason);
         break;
     case WIRE_ACK:
-    case WIRE_DONE:
     case WIRE_FETCH:
         if (peers->peers[i].greeted)
             objects_message_in(peers->conf.objects, i, message, peers->now_ms);
+        break;
+    case WIRE_DONE:
+        if (peers->peers[i].greeted)
+            done_in(peers, i, message);
         break;
     case WIRE_CHUNK:
     case WIRE_BULK_HELLO:
@@ -561,17 +674,40 @@ static void control_in(struct peers *peers, const struct link_message *in)
     }
 }
 
-static void bulk_in(struct peers *peers, const struct link_message *in)
+static void control_in(struct peers *peers, const struct link_message *in)
+{
+    uint64_t failed = ident_checks_failed();
+    if (!charge_control(peers, in->peer, in))
+        return;
+    take_control(peers, in);
+    failed = ident_checks_failed() - failed;
+    if (failed > 0)
+        budget_spend(&peers->peers[in->peer].budget, BUDGET_FALSE, (uint32_t)failed, peers->now_ms);
+}
+
+static void chunk_in(struct peers *peers, uint32_t i, const struct link_message *in)
 {
     struct wire_chunk chunk;
-    if (in->header.type == WIRE_BULK_HELLO)
-        objects_reconnected(peers->conf.objects, in->peer);
-    if (in->header.type == WIRE_BULK_HELLO || !peers->peers[in->peer].greeted)
+    uint32_t cost =
+        in->bytes > WIRE_CHUNK_HEADER_BYTES ? BUDGET_CHUNK + (uint32_t)(in->bytes / 1024) : BUDGET_CHUNK_QUESTION;
+    if (!charge(peers, i, BUDGET_CHUNKS, cost))
         return;
     if (wire_chunk_get(in->payload, in->bytes, &chunk) != ERR_OK)
-        malformed(peers, in->peer, err_text());
-    else
-        objects_chunk_in(peers->conf.objects, in->peer, &chunk, peers->now_ms);
+        malformed(peers, i, err_text());
+    else if (objects_chunk_in(peers->conf.objects, i, &chunk, peers->now_ms))
+        budget_earn(&peers->peers[i].budget, BUDGET_CHUNKS, 2 * cost); /* this one, and one that comes in vain */
+}
+
+static void bulk_in(struct peers *peers, const struct link_message *in)
+{
+    if (in->header.type == WIRE_BULK_HELLO) {
+        if (charge(peers, in->peer, BUDGET_GREETINGS, 1))
+            objects_reconnected(peers->conf.objects, in->peer);
+    } else if (peers->peers[in->peer].greeted) {
+        chunk_in(peers, in->peer, in);
+    } else {
+        (void)charge(peers, in->peer, BUDGET_CHUNKS, BUDGET_CHUNK);
+    }
 }
 
 bool peers_take(struct peers *peers, uint64_t now_ms)
@@ -615,9 +751,10 @@ static void not_through(struct peers *peers, uint32_t i, bool answered)
     if (peer->up) /* it reaches us, so that does not matter */
         return;
     if (answered) {
-        refuse(peers, i,
-               "it does not admit our key, or its own is not the one on our roster: was this island revoked? Compare "
-               "`dilococtl peers`");
+        refuse(
+            peers, i,
+            "it does not admit our key, or its own is not the one on our roster: was this island revoked, or did it send too "
+            "much? Compare `dilococtl peers`, and its log");
         peer->unadmitted = true;
         return;
     }
@@ -628,7 +765,9 @@ static void not_through(struct peers *peers, uint32_t i, bool answered)
 void peers_look(struct peers *peers, uint64_t now_ms)
 {
     struct link_event event;
-    peers->now_ms = now_ms;
+    if (peers->looked_ms != 0 && now_ms >= peers->looked_ms + SLEPT_MS)
+        budget_credit(&peers->credit, now_ms - peers->looked_ms, now_ms);
+    peers->now_ms = peers->looked_ms = now_ms;
     while (link_event(peers->conf.link, &event)) {
         switch (event.type) {
         case LINK_CONNECTED:
@@ -642,15 +781,18 @@ void peers_look(struct peers *peers, uint64_t now_ms)
         case LINK_NOT_ADMITTED: not_through(peers, event.peer, true); break;
         case LINK_NO_ANSWER: not_through(peers, event.peer, false); break;
         case LINK_MISMATCH:
-            if (event.peer < members_of(peers))
-                refuse(peers, event.peer, event.text);
-            else
+            if (event.peer >= members_of(peers)) {
                 newcomers_note(&peers->newcomers, event.text, now_ms);
+                break;
+            }
+            refuse(peers, event.peer, event.text);
+            charge_unusable(peers, event.peer);
             break;
         case LINK_MALFORMED:
-            if (event.peer < members_of(peers))
-                malformed(peers, event.peer, event.text);
-            else if (log_limit_pass(&peers->anyone_said, peers->now_ms, MALFORMED_SAID_MS))
+            if (event.peer < members_of(peers)) {
+                drop(peers, event.peer, event.text);
+                charge_unusable(peers, event.peer);
+            } else if (log_limit_pass(&peers->anyone_said, peers->now_ms, MALFORMED_SAID_MS))
                 log_error("an island sent something we drop: %s", event.text);
             break;
         }
@@ -682,7 +824,8 @@ static void look_after(struct peers *peers, uint32_t i)
     uint64_t heard_ms = peer->heard_ms > peer->since_ms ? peer->heard_ms : peer->since_ms;
     bool useless = peer->up && peers->plan.sync != NULL &&
                    faults_look(&peer->faults, peers->plan.sync, i, name_of(peers, i), peers->now_ms);
-    if (useless || peers->now_ms > heard_ms + peers->conf.conf->away_ms)
+    bool shut = peers->now_ms < peer->budget.open_ms; /* nobody need wait for it first */
+    if (useless || shut || peers->now_ms > heard_ms + peers->conf.conf->away_ms)
         bitset_add(&peers->silent, i);
     else
         bitset_remove(&peers->silent, i);
@@ -792,6 +935,35 @@ const struct digest *peers_plan_id(const struct peers *peers, uint32_t peer)
     return &peers->peers[peer].plan_id;
 }
 
+/* Whether all have had their time to say which plan the run has: one who lies may be the first to be heard. */
+static bool plans_are_said(struct peers *peers, const struct bitset *with_plan)
+{
+    if (bitset_empty(with_plan))
+        peers->plan_heard_ms = 0;
+    else if (peers->plan_heard_ms == 0)
+        peers->plan_heard_ms = peers->now_ms;
+    return peers->plan_heard_ms != 0 && (peers_heard(peers) || peers->now_ms >= peers->plan_heard_ms + PLAN_HEARD_MS);
+}
+
+struct bitset peers_plan_holders(struct peers *peers)
+{
+    struct bitset with_plan = peers_with_plan(peers), holders = {{0}};
+    struct plan_said said[VIEW_SLOTS_MAX];
+    uint32_t count = 0;
+    if (peers->plan.plan != NULL || !plans_are_said(peers, &with_plan))
+        return holders;
+    for (uint32_t i = 0; i < members_of(peers); i++) {
+        const struct config_member *as = &peers->conf.view->members[i].as;
+        if (bitset_has(&with_plan, i))
+            said[count++] = (struct plan_said){.id = as->id, .voter = as->voter, .plan = peers->peers[i].plan_id};
+    }
+    const struct digest *plan = &said[plan_of_most(said, count)].plan;
+    for (uint32_t i = 0; i < members_of(peers); i++)
+        if (bitset_has(&with_plan, i) && digest_equal(&peers->peers[i].plan_id, plan))
+            bitset_add(&holders, i);
+    return holders;
+}
+
 /* A witness never does, nor who waits for its state: neither can tell how far rounds bring anybody. */
 static bool knows_rounds(const struct peers *peers)
 {
@@ -854,6 +1026,10 @@ static const char *fault_of(const struct peers *peers, uint32_t i, enum peer_fau
     *kind = PEER_FAULT_FALSE;
     if (membership_broke_word(peers->membership, i))
         return "it has signed two results of one part: it is evicted, and stays so";
+    *kind = PEER_FAULT_FLOOD;
+    if (budget_text(&peer->budget, peers->now_ms)[0] != '\0')
+        return budget_text(&peer->budget, peers->now_ms);
+    *kind = PEER_FAULT_FALSE;
     if (objects_lied(peers->conf.objects, i))
         return "it has sent a state that is not the one a majority signed";
     if (peer->up && peer->report.too_far_said && peer->report.too_far_ms != 0)

@@ -95,6 +95,9 @@ const struct bitset *peers_silent(const struct peers *peers);
 /* Which are up, and know the run's plan; and the plan that one of them announced. */
 struct bitset peers_with_plan(const struct peers *peers);
 const struct digest *peers_plan_id(const struct peers *peers, uint32_t peer);
+/* Of these, those with the plan that most voters announce, while none is known here: of them it is asked, and no other
+ * is taken. Empty: nobody knows one, or somebody who may know another one has not been heard yet. */
+struct bitset peers_plan_holders(struct peers *peers);
 /* The highest run step of the islands that can be heard, and of `own_step`. A step that no outstanding round can have
  * brought an island to is not believed, and logged once. */
 uint64_t peers_furthest(struct peers *peers, uint64_t own_step);
@@ -106,6 +109,7 @@ enum peer_fault {
     PEER_FAULT_NONE,
     PEER_FAULT_LATE,  /* its contributions come too late, or not at all */
     PEER_FAULT_STUCK, /* it makes no result */
+    PEER_FAULT_FLOOD, /* it sends more than anybody needs, and its link is closed, or was lately */
     PEER_FAULT_FALSE  /* what it says or sends is not so */
 };
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/mem.h"
+#include "common/quota.h"
 #include "daemon/rules.h"
 #include "daemon/state/results.h"
 #include "outer_opt/fbits.h"
@@ -26,7 +27,11 @@ struct reduce {
     struct round_context *context;
     struct reduce_fragment *fragments;
     struct job_pool checks, means, stores;
+    struct quota lines[VIEW_SLOTS_MAX]; /* in the log, about what a member sends */
 };
+
+/* Each line of these is about one object; who sends many of no use fills no disk. */
+static const struct quota_rule lines_rule = {.every_ms = 10000, .at_once = 20};
 
 /* A contribution that came in. */
 struct check_job {
@@ -115,6 +120,21 @@ static enum err run_check(struct job *job, struct jobs_scratch *scratch)
     return codec_check(frame, frame_bytes, j->values_count);
 }
 
+static bool may_log(struct reduce *reduce, uint32_t member)
+{
+    return quota_take(&reduce->lines[member], lines_rule, reduce->context->now_ms);
+}
+
+static void log_other_base(struct reduce *reduce, uint32_t member, uint32_t f, uint64_t version)
+{
+    const struct round_context *context = reduce->context;
+    if (!may_log(reduce, member))
+        return;
+    log_error("island %s contributes to fragment %" PRIu32 " from another version %" PRIu64
+              " than ours; not counted, one of us has to repair",
+              round_context_name(context, member), f, version - 1);
+}
+
 static void done_check(struct job *job)
 {
     struct check_job *j = (struct check_job *)(void *)job;
@@ -127,15 +147,14 @@ static void done_check(struct job *job)
     j->slot->busy = false;
     j->slot->version = version;
     if (job->err != ERR_OK) {
-        log_error("the contribution of island %s to fragment %" PRIu32 ", version %" PRIu64
-                  " is damaged and not counted: %s",
-                  round_context_name(context, j->peer), f, version, job->text);
+        if (may_log(j->reduce, j->peer))
+            log_error("the contribution of island %s to fragment %" PRIu32 ", version %" PRIu64
+                      " is damaged and not counted: %s",
+                      round_context_name(context, j->peer), f, version, job->text);
         event.type = SYNC_EV_CONTRIBUTION_REFUSED;
         status = WIRE_REFUSED;
     } else if (!sync_base_agrees(context->conf.sync, f, version, &j->meta.base_hash)) {
-        log_error("island %s contributes to fragment %" PRIu32 " from another version %" PRIu64
-                  " than ours; not counted, one of us has to repair",
-                  round_context_name(context, j->peer), f, version - 1);
+        log_other_base(j->reduce, j->peer, f, version);
         event.type = SYNC_EV_CONTRIBUTION_REFUSED;
         status = WIRE_REFUSED;
     }
@@ -235,8 +254,9 @@ static void done_mean(struct job *job)
     if (job->err != ERR_OK) {
         event.type = SYNC_EV_DROPPED;
         event.member = j->inputs[j->bad].member;
-        log_error("fragment %" PRIu32 ", version %" PRIu64 ": the contribution of island %s cannot be used: %s", j->f,
-                  j->version, round_context_name(context, event.member), job->text);
+        if (may_log(j->reduce, event.member))
+            log_error("fragment %" PRIu32 ", version %" PRIu64 ": the contribution of island %s cannot be used: %s",
+                      j->f, j->version, round_context_name(context, event.member), job->text);
     }
     round_context_post(context, &event);
     job_pool_give(&j->reduce->means, j);
@@ -268,15 +288,18 @@ static bool open_input(const struct mean_job *j, uint32_t member, struct wire_co
     return true;
 }
 
-/* Adds a member's contribution to the inputs. */
-static void add_input(struct mean_job *j, uint32_t member)
+/* Adds a member's contribution to the inputs. False: it starts from another version than ours. One that came before our
+ * own hash was known could not be compared then. */
+static bool add_input(struct mean_job *j, uint32_t member)
 {
     uint64_t tokens[PLAN_SHARDS_MAX];
     struct wire_contributor contributor;
     struct mean_input input;
     struct wire_meta meta;
     if (!open_input(j, member, &contributor, tokens, &input, &meta))
-        return;
+        return true;
+    if (!sync_base_agrees(j->reduce->context->conf.sync, j->f, j->version, &meta.base_hash))
+        return false;
     uint32_t i = (uint32_t)j->inputs_count++;
     j->inputs[i] = input;
     wire_contributor_put(j->contributors, i, &contributor);
@@ -284,6 +307,7 @@ static void add_input(struct mean_job *j, uint32_t member)
     j->meta.contributors_count = i + 1;
     j->meta.step = meta.step > j->meta.step ? meta.step : j->meta.step;
     j->uneven = j->uneven || meta.spans_count > 0;
+    return true;
 }
 
 static uint64_t missed_in(const struct mean_job *j, uint32_t i, uint32_t s)
@@ -409,8 +433,14 @@ static void make_mean(struct reduce *reduce, uint32_t f, uint64_t version, const
     j->part = part;
     j->p = p;
     uint32_t members[VIEW_SLOTS_MAX], members_count = by_id(context->conf.view, have, members);
-    for (uint32_t k = 0; k < members_count; k++)
-        add_input(j, members[k]);
+    for (uint32_t k = 0; k < members_count; k++) {
+        if (add_input(j, members[k]))
+            continue;
+        log_other_base(reduce, members[k], f, version);
+        round_context_post(context, &(struct sync_event){.type = SYNC_EV_DROPPED, .fragment = f, .member = members[k]});
+        job_pool_give(&reduce->means, j);
+        return;
+    }
     if (weigh_inputs(j) != ERR_OK) {
         event_post_fatal(context->conf.events, err_text());
         job_pool_give(&reduce->means, j);

@@ -365,10 +365,13 @@ static void end_served(struct objects *objects, uint32_t peer, const struct wire
     }
 }
 
-/* A free place to serve from; NULL if there is none, or if this is being served to the peer already. */
+/* A free place to serve from; NULL if there is none for this peer, or if this is being served to it already. A peer has
+ * one more as long as it has fewer than are free (as buffers of a switch are shared out: Choudhury and Hahne, "Dynamic
+ * queue length thresholds", 1998): so one alone has half of them, and whoever comes next finds some. */
 static struct served *new_served(struct objects *objects, uint32_t peer, const struct wire_key *key, bool *already)
 {
     struct served *slot = NULL;
+    uint32_t its = 0, free = 0;
     *already = false;
     for (size_t i = 0; i < SERVED_MAX; i++) {
         struct served *entry = &objects->served[i];
@@ -376,8 +379,10 @@ static struct served *new_served(struct objects *objects, uint32_t peer, const s
             *already = true;
         if (!entry->used && slot == NULL)
             slot = entry;
+        its += entry->used && entry->peer == peer;
+        free += !entry->used;
     }
-    return *already ? NULL : slot;
+    return *already || its >= free ? NULL : slot;
 }
 
 static void use_served(struct served *slot, uint32_t peer, const struct wire_key *key)
@@ -605,7 +610,6 @@ static void done_in(struct objects *objects, uint32_t peer, const struct wire_ke
         return;
     event_post_sync(objects->conf.events,
                     &(struct sync_event){.type = SYNC_EV_TURNED_DOWN, .member = peer, .key = *key});
-    log_error("island %s refuses our %s", objects->conf.view->members[peer].as.name, wire_key_text(key));
 }
 
 void objects_message_in(struct objects *objects, uint32_t peer, const struct wire_message *message, uint64_t now_ms)
@@ -625,11 +629,12 @@ void objects_message_in(struct objects *objects, uint32_t peer, const struct wir
     }
 }
 
-void objects_chunk_in(struct objects *objects, uint32_t peer, const struct wire_chunk *chunk, uint64_t now_ms)
+bool objects_chunk_in(struct objects *objects, uint32_t peer, const struct wire_chunk *chunk, uint64_t now_ms)
 {
     uint64_t bytes = 0;
     uint32_t delay_us = send_scheduler_clock_us() - chunk->stamp_us;
-    bool whole = xfer_chunk_in(objects->xfer, peer, chunk, delay_us, now_ms, &bytes) == XFER_COMPLETE;
+    enum xfer_progress progress = xfer_chunk_in(objects->xfer, peer, chunk, delay_us, now_ms, &bytes);
+    bool whole = progress == XFER_COMPLETE;
     if (of_a_state(&chunk->key) && objects->state_transfer != NULL) {
         uint64_t have = whole ? bytes : xfer_have(objects->xfer, &chunk->key);
         if (have > 0)
@@ -640,6 +645,7 @@ void objects_chunk_in(struct objects *objects, uint32_t peer, const struct wire_
                                                          .member = peer,
                                                          .object = {.key = chunk->key, .bytes = bytes}});
     }
+    return progress != XFER_NOTHING;
 }
 
 /* ---- moving ---- */

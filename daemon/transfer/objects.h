@@ -76,9 +76,9 @@ void objects_reset(struct objects *objects, uint32_t peer);
 /* A new bulk connection: bytes on the one before may be lost, and the way may be another one. */
 void objects_reconnected(struct objects *objects, uint32_t peer);
 
-/* A message about an object (WIRE_ACK, WIRE_DONE or WIRE_FETCH), or a chunk of one. */
+/* A message about an object (WIRE_ACK, WIRE_DONE or WIRE_FETCH), or a chunk of one; false: that brought nothing. */
 void objects_message_in(struct objects *objects, uint32_t peer, const struct wire_message *message, uint64_t now_ms);
-void objects_chunk_in(struct objects *objects, uint32_t peer, const struct wire_chunk *chunk, uint64_t now_ms);
+bool objects_chunk_in(struct objects *objects, uint32_t peer, const struct wire_chunk *chunk, uint64_t now_ms);
 /* ---- the loop ---- */
 
 /* Sends what may go now. */

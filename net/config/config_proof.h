@@ -39,7 +39,8 @@ ERR_MUST_CHECK enum err config_entry_copy(const struct config_entry *entry, stru
 
 /* Whether `votes` prove that `next`, of this digest, follows `previous`, of that: it may (config_follows()), it says
  * what orders and signed words say (config_orders_follow()), and a majority of the voters of `previous` accepted it in
- * one ballot. Votes that count nowhere do no harm. ERR_PROTO names the lack. */
+ * one ballot: of several ballots, the one that most of them have votes in. At most one signature of each voter is
+ * checked. Votes that count nowhere do no harm. ERR_PROTO names the lack. */
 ERR_MUST_CHECK enum err config_proved(const struct config *previous, const struct digest *previous_digest,
                                       const struct config *next, const struct digest *next_digest,
                                       const struct config_vote *votes, uint32_t votes_count);

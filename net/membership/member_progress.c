@@ -25,6 +25,10 @@ enum { LOOK_SLOTS = 64 };
 /* Whose trainer does not move, though the run is not paused, is kept out so long after somebody put it out; it may wait
  * for what cannot come. STANDS: what its heartbeats say so soon after may be of before. */
 enum { KEPT_OUT_MS = 10 * 60 * 1000, STANDS_MS = 5000 };
+/* Each reads the disk: so often, beside 10 at once, who asks gets an answer, and who only speaks of an older epoch one
+ * that it did not ask for, but for the first in each epoch. */
+static const struct quota_rule logs_rule = {.every_ms = 100, .at_once = 10};
+enum { CONFIG_LOG_UNASKED_MS = 60000 };
 /* Another disk costs an epoch: one that always has another one is heard of some of them only. */
 static const struct quota_rule disks_rule = {.every_ms = 60000, .at_once = 4};
 
@@ -436,4 +440,17 @@ bool member_progress_majority_in_doubt(const struct member_progress *progress)
         sure += progress->seat[i].doubt_ms == 0;
     }
     return sure < config_majority(last(progress));
+}
+
+bool member_progress_may_be_sent(struct member_progress *progress, uint32_t member, bool asked, uint64_t now_ms)
+{
+    struct seat *seat = &progress->seat[member];
+    uint64_t epoch = last(progress)->epoch;
+    if (asked)
+        return quota_take(&seat->logs, logs_rule, now_ms);
+    if (seat->log_epoch == epoch && now_ms < seat->log_ms + CONFIG_LOG_UNASKED_MS)
+        return false;
+    seat->log_epoch = epoch;
+    seat->log_ms = now_ms;
+    return true;
 }

@@ -45,6 +45,9 @@ struct seat {
     bool partitioned_told;     /* people */
     bool disk_fails;           /* as it said last */
     bool disk_told;            /* people */
+    struct quota logs;         /* how often it was sent configurations that it asked for, */
+    uint64_t log_epoch;        /* the newest when it was last sent some unasked; 0: it was not, since it is up */
+    uint64_t log_ms;           /* and when */
 };
 
 struct member_progress {
@@ -139,5 +142,8 @@ bool member_progress_majority_in_doubt(const struct member_progress *progress);
 /* Whom a voter whose disk is in doubt waits for, before it takes our configuration for the newest: one that votes alone
  * waits for all others, for half a minute: nobody else can know that it had the vote once, and another has it now. */
 struct bitset member_progress_awaited(const struct member_progress *progress);
+
+/* Whether a member may cost us another look at the disk: it asked for configurations, or speaks of an older epoch. */
+bool member_progress_may_be_sent(struct member_progress *progress, uint32_t member, bool asked, uint64_t now_ms);
 
 #endif

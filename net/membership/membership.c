@@ -36,8 +36,8 @@ enum {
 };
 /* For each so many members we look that much less often whether another configuration would differ. */
 enum { LOOK_MEMBERS = 128, LOOK_MS = 100 };
-/* Configurations in answer to one question. */
-enum { CONFIG_LOG_MOST = 64 };
+/* Configurations in answer to one question, and their bytes, but for the first. */
+enum { CONFIG_LOG_MOST = 64, CONFIG_LOG_BYTES_MOST = 4 << 20 };
 
 /* A message to ourselves, packed. */
 struct own_message {
@@ -208,15 +208,20 @@ static struct paxos_message decided_message(const struct config_entry *entry)
 }
 
 /* Some of the configurations after `after`, as they were decided: the asker then asks for the next ones. */
-static void send_config_log(struct membership *m, uint32_t to, uint64_t after)
+static void send_config_log(struct membership *m, uint32_t to, uint64_t after, bool asked, uint64_t now_ms)
 {
     uint64_t end = last(m)->epoch - after > CONFIG_LOG_MOST ? after + CONFIG_LOG_MOST : last(m)->epoch;
-    for (uint64_t epoch = after + 1; epoch <= end; epoch++) {
+    size_t bytes = 0;
+    uint32_t slot = view_slot(m->conf.view, to);
+    if (slot == VIEW_NOBODY || !member_progress_may_be_sent(&m->progress, slot, asked, now_ms))
+        return;
+    for (uint64_t epoch = after + 1; epoch <= end && bytes < CONFIG_LOG_BYTES_MOST; epoch++) {
         struct config_entry entry;
         if (m->conf.host->read_config(m->conf.user, epoch, &entry) != ERR_OK)
             return; /* another member is asked next */
         struct paxos_message out = decided_message(&entry);
         say(m, to, &out);
+        bytes += entry.bytes_count;
         config_entry_free(&entry);
     }
 }
@@ -462,7 +467,7 @@ static void carry_out(struct membership *m, uint64_t now_ms)
         case PAXOS_DO_COMPOSE: m->compose = true; break;
         case PAXOS_DO_FETCH: fetch(m, action.bytes, action.bytes_count); break;
         case PAXOS_DO_DECIDED: decided(m, &action); break;
-        case PAXOS_DO_CONFIG_LOG: send_config_log(m, action.to, action.epoch); break;
+        case PAXOS_DO_CONFIG_LOG: send_config_log(m, action.to, action.epoch, action.asked, now_ms); break;
         case PAXOS_DO_TAKE_OVER: m->take_over = true; break;
         /* The next configuration may have been proposed when our disk was another one. */
         case PAXOS_DO_VOTE: end_doubt(m, last(m)->epoch + 1); break;
@@ -557,14 +562,16 @@ static bool brings_config(const struct paxos_message *message)
 
 /* What a promise says that the member holds is taken over, and what it points to goes on pointing to the same. `*good`:
  * as in struct paxos_event. False: it is of no use. */
-static bool judge(struct membership *m, uint32_t member, struct paxos_message *message, bool *good)
+static bool judge(struct membership *m, uint32_t member, struct paxos_message *message, uint64_t now_ms, bool *good)
 {
-    *good = true;
+    *good = paxos_matters(m->paxos, id_of(m, member), message, now_ms);
+    if (!*good)
+        return message->type != WIRE_DECIDED;
     if (message->type == WIRE_ACCEPTED)
         *good = good_vote(m, member, message);
     else if (brings_config(message))
         *good = follows(m, message);
-    if (message->type == WIRE_PROMISE && message->epoch == last(m)->epoch + 1)
+    if (message->type == WIRE_PROMISE)
         promise_reports_answer(m->reports, m->sync, id_of(m, member), message);
     return *good || message->type != WIRE_DECIDED;
 }
@@ -636,7 +643,7 @@ static void take_in(struct membership *m, uint32_t member, struct paxos_message 
     struct paxos_event event = {.type = PAXOS_EV_MESSAGE, .from = id_of(m, member), .message = message};
     if (message->type == WIRE_ORDER || message->type == WIRE_EVIDENCE)
         ask_in(m, member, message);
-    else if (!m->taken && judge(m, member, message, &event.good))
+    else if (!m->taken && judge(m, member, message, now_ms, &event.good))
         step(m, &event, now_ms);
     wire_paxos_deinit(message);
 }
@@ -722,6 +729,7 @@ void membership_up(struct membership *m, uint32_t member, bool up, uint64_t now_
 {
     struct paxos_event event = {.type = PAXOS_EV_UP, .from = id_of(m, member), .good = true, .flag = up};
     member_progress_up(&m->progress, member, up);
+    m->progress.seat[member].log_epoch = 0;
     if (!up)
         promise_reports_drop(m->reports, id_of(m, member));
     step(m, &event, now_ms);
@@ -971,9 +979,7 @@ enum err membership_begin(struct membership *m, uint64_t now_ms)
     if (m->says && self_of(m) != VIEW_NOBODY)
         sign_own_word(m);
     forget_epoch(m);
-    const struct paxos_vote *vote = &m->conf.disk->vote;
-    TRY(paxos_begin(m->paxos, config->epoch, voters, count, membership_votes(m),
-                    vote->epoch == config->epoch ? vote : NULL, now_ms));
+    TRY(paxos_begin(m->paxos, config->epoch, voters, count, membership_votes(m), &m->conf.disk->vote, now_ms));
     for (uint32_t i = 0; i < m->conf.view->count; i++)
         if (m->progress.seat[i].used && m->progress.seat[i].up)
             membership_up(m, i, true, now_ms);

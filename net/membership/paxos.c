@@ -116,12 +116,28 @@ static uint32_t voters_promised(const struct voters *voters)
     return promised;
 }
 
+static bool voters_has(const struct voters *voters, uint32_t id)
+{
+    bool has = false;
+    for (uint32_t i = 0; i < voters->count; i++)
+        has = has || voters->all[i].id == id;
+    return has;
+}
+
 static bool voters_has_promised(const struct voters *voters, uint32_t id)
 {
     bool promised = false;
     for (uint32_t i = 0; i < voters->count; i++)
         promised = promised || (voters->all[i].id == id && voters->all[i].promised);
     return promised;
+}
+
+static bool voters_has_accepted(const struct voters *voters, uint32_t id)
+{
+    bool accepted = false;
+    for (uint32_t i = 0; i < voters->count; i++)
+        accepted = accepted || (voters->all[i].id == id && voters->all[i].accepted);
+    return accepted;
 }
 
 /* How many have not refused. */
@@ -164,6 +180,7 @@ struct ballots_member {
     uint32_t unwanted_count;
     uint64_t unwanted_ms; /* of any epoch: none that is not wanted before this */
     uint64_t said_ms;     /* how far it has used up what it may say */
+    uint64_t far_ms;      /* none that is far above the highest before this; of this epoch */
     bool broken;          /* it has proposed what may not follow: nothing is left to it in this epoch */
 };
 
@@ -180,9 +197,12 @@ struct ballots {
  * a twentieth of a turn, and so many at once, since a proposer asks anew with every draft.
  */
 enum { PATIENCE = 20, HASTE = 3, UNWANTED = 30, UNWANTED_DOUBLINGS = 6, DOUBLINGS = 5, SAID = 20, BURST = 64 };
-/* Counters go up one by one. Who has missed some is far below this; from here on it is a member that wants to use them
- * up. */
-static const uint64_t jump_max = (uint64_t)1 << 20;
+/* Counters go up one by one, so who has missed some is below these, in an epoch that has lasted for months: at once
+ * NEAR, and JUMP once in FAR turns. From there on it is a member that wants to use them up. It can't: of the 2^32 that
+ * an epoch has, one that jumps as far as it may uses 2^20 an hour, and so needs 4096 hours in which nobody decides; by
+ * steps of NEAR, each a ballot that is taken in once in 16 turns, or a refusal of a ballot of ours, two years. In the
+ * next epoch they begin anew. */
+enum { NEAR = 1 << 10, JUMP = 1 << 20, FAR = 3600 };
 
 static struct ballots_member *ballots_of(struct ballots *ballots, uint32_t id)
 {
@@ -208,7 +228,7 @@ static void ballots_begin(struct ballots *ballots, const uint32_t *voters, uint3
         struct ballots_member *member = &ballots->members[i];
         if (!member->used || !votes(voters, voters_count, member->id))
             *member = (struct ballots_member){0};
-        member->ballot = member->next_ms = member->began_ms = 0;
+        member->ballot = member->next_ms = member->began_ms = member->far_ms = 0;
         member->count = 0;
         member->broken = false;
     }
@@ -221,18 +241,45 @@ static void ballots_begin(struct ballots *ballots, const uint32_t *voters, uint3
     }
 }
 
-/* Whether it is no further above the highest one than ballots can be that were taken in one by one. */
-static bool ballots_near(uint64_t ballot, uint64_t highest)
+static bool is_far(uint64_t ballot, uint64_t highest)
 {
-    return ballot >> 32 <= (highest >> 32) + jump_max;
+    return ballot >> 32 > (highest >> 32) + NEAR;
+}
+
+/* Whether it is no further above the highest one than ballots can be that were taken in one by one. */
+static bool may_be(const struct ballots_member *member, uint64_t ballot, uint64_t highest, uint64_t now_ms)
+{
+    return !is_far(ballot, highest) || (ballot >> 32 <= (highest >> 32) + JUMP && now_ms >= member->far_ms);
+}
+
+/* It is believed. */
+static void note_far(struct ballots_member *member, uint64_t ballot, uint64_t highest, uint64_t turn_ms,
+                     uint64_t now_ms)
+{
+    if (is_far(ballot, highest))
+        member->far_ms = now_ms + FAR * turn_ms;
+}
+
+/* Whether this ballot may be one that the member has promised. `highest`: heard of so far. */
+static bool ballots_believe(struct ballots *ballots, uint32_t id, uint64_t ballot, uint64_t highest, uint64_t now_ms)
+{
+    struct ballots_member *member = ballots_of(ballots, id);
+    if (member == NULL || !may_be(member, ballot, highest, now_ms))
+        return false;
+    note_far(member, ballot, highest, ballots->turn_ms, now_ms);
+    return true;
+}
+
+static bool has_said_too_much(const struct ballots_member *member, uint64_t turn_ms, uint64_t now_ms)
+{
+    return member->said_ms > now_ms + BURST * (turn_ms / SAID);
 }
 
 static bool says_too_much(struct ballots_member *member, uint64_t turn_ms, uint64_t now_ms)
 {
-    uint64_t step_ms = turn_ms / SAID, from_ms = member->said_ms > now_ms ? member->said_ms : now_ms;
-    if (from_ms > now_ms + BURST * step_ms)
+    if (has_said_too_much(member, turn_ms, now_ms))
         return true;
-    member->said_ms = from_ms + step_ms;
+    member->said_ms = (member->said_ms > now_ms ? member->said_ms : now_ms) + turn_ms / SAID;
     return false;
 }
 
@@ -260,7 +307,7 @@ static bool ballots_take(struct ballots *ballots, uint32_t id, uint64_t ballot, 
                          uint64_t now_ms)
 {
     struct ballots_member *member = ballots_of(ballots, id);
-    if (member == NULL || !ballots_near(ballot, highest) || says_too_much(member, ballots->turn_ms, now_ms))
+    if (member == NULL || !may_be(member, ballot, highest, now_ms) || says_too_much(member, ballots->turn_ms, now_ms))
         return false;
     if (ballot <= member->ballot) /* again, or late */
         return true;
@@ -273,6 +320,16 @@ static bool ballots_take(struct ballots *ballots, uint32_t id, uint64_t ballot, 
     member->next_ms = now_ms + ((ballots->turn_ms / 2) << at_most(member->count, DOUBLINGS));
     member->count++;
     member->ballot = ballot;
+    note_far(member, ballot, highest, ballots->turn_ms, now_ms);
+    return true;
+}
+
+/* Whether nothing that the member says about its ballots is taken in just now. */
+static bool ballots_deaf(const struct ballots *ballots, uint32_t id, uint64_t now_ms)
+{
+    for (uint32_t i = 0; i < PAXOS_VOTERS_MAX; i++)
+        if (ballots->members[i].used && ballots->members[i].id == id)
+            return has_said_too_much(&ballots->members[i], ballots->turn_ms, now_ms);
     return true;
 }
 
@@ -302,6 +359,7 @@ struct paxos {
     uint64_t number;
     struct voters voters;
     bool may_vote, wanted;
+    bool behind;        /* we voted in a later epoch: nothing is promised that would take the place of that on disk */
     bool recovering;    /* our disk is in doubt, and we ask all voters for what it may have lost */
     uint64_t recovered; /* number of the save after which we vote again; 0: none */
 
@@ -432,7 +490,8 @@ static enum err on_prepare(struct paxos *paxos, const struct paxos_event *event,
     /* Who recovers goes on: whoever proposes may be waiting for its voice. */
     if (!take_ballot(paxos, event, !paxos->recovering || m->recover, now_ms))
         return ERR_OK;
-    bool answers = paxos->may_vote || (m->recover && voter_of(paxos, paxos->conf.self) != NULL);
+    bool recovers = m->recover && voter_of(paxos, paxos->conf.self) != NULL && !paxos->behind;
+    bool answers = paxos->may_vote || recovers;
     uint64_t bar = paxos->vote.promised;
     if (m->recover && paxos->vote.own > bar)
         bar = paxos->vote.own; /* what we said is what another may have promised, and lost */
@@ -465,28 +524,26 @@ static enum err on_accept(struct paxos *paxos, const struct paxos_event *event, 
         return ERR_OK;
     if (!paxos->may_vote || m->bytes_count == 0)
         return ERR_OK;
+    if (m->ballot < paxos->vote.promised) {
+        send_to(paxos, event->from, WIRE_REJECT, paxos->vote.promised);
+        return ERR_OK;
+    }
+    if (m->ballot == paxos->vote.accepted) { /* one configuration per ballot, and this one was good */
+        paxos->owe_accepted = digest_equal(&m->digest, &paxos->vote.digest);
+        answer(paxos);
+        return ERR_OK;
+    }
     if (!event->good) { /* it seals us for nothing: whoever is next need not wait for it */
-        if (m->ballot < paxos->vote.promised)
-            send_to(paxos, event->from, WIRE_REJECT, paxos->vote.promised);
         ballots_break(&paxos->others, event->from);
         if (paxos->due_set && paxos->due_ms > now_ms + our_turn(paxos))
             paxos->due_ms = now_ms + our_turn(paxos);
         return ERR_OK;
     }
-    if (m->ballot < paxos->vote.promised) {
-        send_to(paxos, event->from, WIRE_REJECT, paxos->vote.promised);
-        return ERR_OK;
-    }
-    if (m->ballot == paxos->vote.accepted) { /* one configuration per ballot */
-        if (!digest_equal(&m->digest, &paxos->vote.digest))
-            return ERR_OK;
-    } else {
-        TRY(kept_set(&paxos->accepted, m->bytes, m->bytes_count));
-        paxos->vote.promised = paxos->vote.accepted = m->ballot; /* to accept is to be sealed */
-        paxos->vote.digest = m->digest;
-        paxos->owe_promise = false; /* it was a lower ballot's, or this one's, which is beyond that */
-        save(paxos);
-    }
+    TRY(kept_set(&paxos->accepted, m->bytes, m->bytes_count));
+    paxos->vote.promised = paxos->vote.accepted = m->ballot; /* to accept is to be sealed */
+    paxos->vote.digest = m->digest;
+    paxos->owe_promise = false; /* it was a lower ballot's, or this one's, which is beyond that */
+    save(paxos);
     paxos->owe_accepted = true;
     answer(paxos);
     return ERR_OK;
@@ -619,18 +676,20 @@ static enum err on_promise(struct paxos *paxos, const struct paxos_event *event,
     return ERR_OK;
 }
 
-/* It is over only when no majority is left for it: one voter alone ends nothing. */
+/* It is over only when no majority is left for it: one voter alone ends nothing. A voter refuses a ballot once, so it
+ * can't raise ours by saying so again and again. */
 static enum err on_reject(struct paxos *paxos, const struct paxos_event *event, uint64_t now_ms)
 {
     const struct paxos_message *m = event->message;
     struct voter *voter = voter_of(paxos, event->from);
-    if (voter == NULL || !ballots_near(m->ballot, paxos->seen))
-        return ERR_OK;
-    if (m->ballot > paxos->seen)
-        paxos->seen = m->ballot;
-    if (!proposing(paxos) || m->ballot <= paxos->ballot)
+    if (voter == NULL || voter->rejected || m->ballot <= paxos->ballot ||
+        !ballots_believe(&paxos->others, event->from, m->ballot, paxos->seen, now_ms))
         return ERR_OK;
     voter->rejected = true;
+    if (m->ballot > paxos->seen)
+        paxos->seen = m->ballot;
+    if (!proposing(paxos))
+        return ERR_OK;
     if (paxos->refused_ms == 0)
         paxos->refused_ms = now_ms;
     if (voters_left(&paxos->voters) < needed(paxos))
@@ -720,6 +779,7 @@ static enum err message(struct paxos *paxos, const struct paxos_event *event, ui
         struct paxos_action *action = order(paxos, PAXOS_DO_CONFIG_LOG);
         action->to = event->from;
         action->epoch = known;
+        action->asked = m->type == WIRE_CONFIG_LOG;
         return ERR_OK;
     }
     if (known > paxos->number && m->type != WIRE_CONFIG_LOG) {
@@ -729,6 +789,34 @@ static enum err message(struct paxos *paxos, const struct paxos_event *event, ui
     if (paxos->state == PAXOS_DECIDED || type >= sizeof message_handlers / sizeof message_handlers[0])
         return ERR_OK; /* a CONFIG_LOG of who knows as much, among others */
     return message_handlers[type](paxos, event, now_ms);
+}
+
+static bool asked(const struct paxos *paxos, uint32_t id)
+{
+    bool found = voters_has(&paxos->voters, id);
+    for (uint32_t i = 0; i < paxos->asked_count; i++)
+        found = found || paxos->asked[i] == id;
+    return found;
+}
+
+/* As the handlers have it, without what they do. */
+bool paxos_matters(const struct paxos *paxos, uint32_t from, const struct paxos_message *m, uint64_t now_ms)
+{
+    bool composes = paxos->state == PAXOS_PREPARING || paxos->state == PAXOS_COMPOSING;
+    if (paxos->state == PAXOS_DECIDED || known_to(paxos, m) != paxos->number)
+        return false;
+    switch (m->type) {
+    case WIRE_DECIDED: return m->bytes_count > 0;
+    case WIRE_PROMISE: return composes && m->ballot == paxos->ballot && asked(paxos, from);
+    case WIRE_ACCEPTED:
+        return paxos->state == PAXOS_ACCEPTING && m->ballot == paxos->ballot && voters_has(&paxos->voters, from) &&
+               !voters_has_accepted(&paxos->voters, from) && digest_equal(&m->digest, &paxos->proposal_digest);
+    case WIRE_ACCEPT:
+        return paxos->may_vote && paxos_ballot_id(m->ballot) == from && voters_has(&paxos->voters, from) &&
+               m->ballot >= paxos->vote.promised && m->ballot != paxos->vote.accepted &&
+               (from == paxos->conf.self || !ballots_deaf(&paxos->others, from, now_ms));
+    default: return true;
+    }
 }
 
 static enum err saved(struct paxos *paxos, const struct paxos_event *event, uint64_t now_ms)
@@ -821,7 +909,7 @@ static enum err up(struct paxos *paxos, const struct paxos_event *event, uint64_
 static enum err recover(struct paxos *paxos, const struct paxos_event *event, uint64_t now_ms)
 {
     (void)event;
-    if (paxos->may_vote || paxos->recovered > 0 || paxos->state != PAXOS_IDLE ||
+    if (paxos->may_vote || paxos->behind || paxos->recovered > 0 || paxos->state != PAXOS_IDLE ||
         voter_of(paxos, paxos->conf.self) == NULL)
         return ERR_OK;
     paxos->recovering = true;
@@ -899,10 +987,6 @@ enum err paxos_begin(struct paxos *paxos, uint64_t number, const uint32_t *voter
     (void)now_ms; /* turns are counted from the first tick */
     if (voters_count > PAXOS_VOTERS_MAX)
         return err_set(ERR_ARG, "%u voters; at most %d can decide an epoch", voters_count, PAXOS_VOTERS_MAX);
-    if (vote != NULL && vote->epoch > number)
-        return err_set(ERR_STATE,
-                       "we voted in epoch %llu, and the newest configuration here is %llu: fetch the config log first",
-                       (unsigned long long)vote->epoch, (unsigned long long)number);
     bool ours = vote != NULL && vote->epoch == number;
     TRY(kept_set(&paxos->accepted, ours ? vote->bytes : NULL, ours ? vote->bytes_count : 0));
     kept_drop(&paxos->proposal);
@@ -911,7 +995,8 @@ enum err paxos_begin(struct paxos *paxos, uint64_t number, const uint32_t *voter
     voters_set(&paxos->voters, voters, voters_count);
     paxos->number = number;
     paxos->state = PAXOS_IDLE;
-    paxos->may_vote = may_vote && voter_of(paxos, paxos->conf.self) != NULL;
+    paxos->behind = vote != NULL && vote->epoch > number;
+    paxos->may_vote = may_vote && !paxos->behind && voter_of(paxos, paxos->conf.self) != NULL;
     paxos->vote = ours ? *vote : (struct paxos_vote){.epoch = number};
     paxos->vote.bytes = paxos->accepted.bytes;
     paxos->saved = paxos->save; /* what was on its way to disk is void, and numbers are not used again */

@@ -84,7 +84,8 @@ struct paxos_event {
     enum paxos_event_type type;
     uint32_t from;
     /* PROMISE with an accepted configuration, ACCEPT: it follows our configuration (next_config_follows()). ACCEPTED:
-     * the signature is that voter's. DECIDED: proved by its votes, after our configuration. Others: true. */
+     * the signature is that voter's. DECIDED: proved by its votes, after our configuration. Others: true. Of one that
+     * does not matter (paxos_matters()) it is not looked at. */
     bool good;
     bool flag;
     uint64_t number, epoch;
@@ -99,7 +100,7 @@ enum paxos_action_type {
     PAXOS_DO_COMPOSE,    /* when all else is drained: paxos_draft() or paxos_propose(), from the promise reports */
     PAXOS_DO_FETCH,      /* fetch what we lack of the draft's starts and carried results (`bytes`); sealed or not */
     PAXOS_DO_DECIDED,    /* `bytes` with `votes` is configuration e + 1: keep it durably, tell all, paxos_begin() */
-    PAXOS_DO_CONFIG_LOG, /* send `to` the configurations after `epoch`, each as DECIDED */
+    PAXOS_DO_CONFIG_LOG, /* send `to` the configurations after `epoch`, each as DECIDED; `asked`: it asked for them */
     PAXOS_DO_TAKE_OVER,  /* every voter promised: fetch what any of them holds; PAXOS_EV_RECOVERED when all is here */
     PAXOS_DO_VOTE, /* our disk is in doubt no more, by the incarnation that the configuration names: set the mark */
 };
@@ -108,6 +109,7 @@ struct paxos_action {
     enum paxos_action_type type;
     uint32_t to;
     uint64_t number, epoch;
+    bool asked;
     struct paxos_vote vote;
     struct paxos_message message;
     const uint8_t *bytes;
@@ -130,12 +132,17 @@ void paxos_free(struct paxos *paxos);
 
 /* Configuration `number` is the newest; `voters` are its voters in order of id, at most PAXOS_VOTERS_MAX (ERR_ARG).
  * `may_vote`: we are one of them and our disk is not in doubt (rule 9). `vote`: the one on disk; NULL: there is none;
- * one of an earlier epoch is void, one of a later is ERR_STATE: the configuration that it belongs to is missing. */
+ * one of an earlier epoch is void. With one of a later epoch nothing is promised, not even to who recovers: the
+ * configuration that it belongs to is missing here, and another vote would take its place. */
 ERR_MUST_CHECK enum err paxos_begin(struct paxos *paxos, uint64_t number, const uint32_t *voters, uint32_t voters_count,
                                     bool may_vote, const struct paxos_vote *vote, uint64_t now_ms);
 /* ERR_NOMEM: as if the event had been lost. Whatever a message says, it reaches no assert. */
 ERR_MUST_CHECK enum err paxos_step(struct paxos *paxos, const struct paxos_event *event, uint64_t now_ms);
 bool paxos_action(struct paxos *paxos, struct paxos_action *action);
+/* Whether it makes a difference what the message of that island says, as far as it can be told without its signatures:
+ * look before you check these, and before you keep what a PROMISE says, for anybody may say anything. A PROMISE matters
+ * in our ballot, of a voter or of one of those who were asked (paxos_draft()). */
+bool paxos_matters(const struct paxos *paxos, uint32_t from, const struct paxos_message *message, uint64_t now_ms);
 
 /* Answers to PAXOS_DO_COMPOSE; ignored in any other state than COMPOSING. The draft is not safe yet (rule 2): the
  * voters and these further members are asked to fetch what it needs. */

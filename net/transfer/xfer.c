@@ -702,7 +702,7 @@ enum xfer_progress xfer_chunk_in(struct xfer *xfer, uint32_t peer, const struct 
     in->moved_ms = now_ms;
     xfer->unsaid = true;
     if (in->have < in->total)
-        return XFER_NOTHING;
+        return XFER_MORE;
     in->complete = true;
     *bytes = in->total;
     return XFER_COMPLETE;

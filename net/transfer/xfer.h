@@ -116,10 +116,10 @@ void xfer_drop_incoming(struct xfer *xfer);
  * lies there is whole and not finished yet; it stays. */
 bool xfer_take_back(struct xfer *xfer, const uint8_t *buffer);
 
-enum xfer_progress { XFER_NOTHING, XFER_COMPLETE };
+enum xfer_progress { XFER_NOTHING, XFER_MORE, XFER_COMPLETE };
 
 /* Takes a chunk in, `delay_us` after its stamp. XFER_COMPLETE: the object is whole in its buffer, `*bytes` long; the
- * caller checks it and then says xfer_finish(). */
+ * caller checks it and then says xfer_finish(). XFER_NOTHING: it brought no byte that was not here. */
 enum xfer_progress xfer_chunk_in(struct xfer *xfer, uint32_t peer, const struct wire_chunk *chunk, uint32_t delay_us,
                                  uint64_t now_ms, uint64_t *bytes);
 

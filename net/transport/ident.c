@@ -163,7 +163,22 @@ void ident_sign(const struct ident *ident, const void *message, size_t bytes, ui
     crypto_sign_detached(signature, NULL, message, bytes, ident->secret);
 }
 
+static _Thread_local uint64_t checks, checks_failed;
+
 bool ident_signed(const uint8_t *key, const void *message, size_t bytes, const uint8_t *signature)
 {
-    return crypto_sign_verify_detached(signature, message, bytes, key) == 0;
+    bool good = crypto_sign_verify_detached(signature, message, bytes, key) == 0;
+    checks++;
+    checks_failed += !good;
+    return good;
+}
+
+uint64_t ident_checks(void)
+{
+    return checks;
+}
+
+uint64_t ident_checks_failed(void)
+{
+    return checks_failed;
 }

@@ -53,5 +53,9 @@ int ident_compare(const uint8_t *left, const uint8_t *right);
 void ident_sign(const struct ident *ident, const void *message, size_t bytes, uint8_t *signature);
 /* Whether it is that island's signature of this message. */
 bool ident_signed(const uint8_t *key, const void *message, size_t bytes, const uint8_t *signature);
+/* How many signatures this thread has checked so far: what members' messages cost is counted by it. */
+uint64_t ident_checks(void);
+/* How many of these were none. */
+uint64_t ident_checks_failed(void);
 
 #endif

@@ -11,6 +11,7 @@
 #include "common/env.h"
 #include "common/log.h"
 #include "common/mem.h"
+#include "common/quota.h"
 #include "net/transport/address.h"
 #include "net/transport/socket.h"
 #include "net/transport/wire_join.h"
@@ -131,9 +132,14 @@ struct guest {
     size_t route_bytes;
     int fd; /* ZeroMQ's; may be closed any time */
     bool waiting;
+    struct quota heard; /* how often */
     size_t bytes;
     uint8_t said[WIRE_JOIN_BYTES_MAX];
 };
+
+/* A guest repeats itself every 2 s, and each time costs signature checks and a long answer. What it says more often
+ * takes the place of what waits. */
+static const struct quota_rule guest_rule = {.every_ms = 500, .at_once = 4};
 
 struct guests {
     struct guest *list; /* [ZAP_GUESTS_MAX], by zap's numbers; NULL: there was none yet */
@@ -209,11 +215,11 @@ static int guests_said(struct guests *guests, uint32_t number, const void *route
 }
 
 /* The next one that waits, in turn; NULL. Borrowed until the next call of anything here. */
-static const struct guest *guests_next(struct guests *guests)
+static const struct guest *guests_next(struct guests *guests, uint64_t now_ms)
 {
     for (uint32_t k = 0; k < ZAP_GUESTS_MAX && guests->count > 0; k++) {
         struct guest *guest = &guests->list[(guests->turn + k) % ZAP_GUESTS_MAX];
-        if (!guest->used || !guest->waiting)
+        if (!guest->used || !guest->waiting || !quota_take(&guest->heard, guest_rule, now_ms))
             continue;
         guest->waiting = false;
         guests->turn = (guests->turn + k + 1) % ZAP_GUESTS_MAX;
@@ -301,8 +307,10 @@ struct link_peer {
     /* by connection: control, bulk */
     struct dialled dialled[LINK_CONNECTIONS];
     struct link_route listened[LINK_CONNECTIONS];
-    uint64_t heard_ms; /* when a message of it, or a connection to it, came last (env_mono_ms()) */
-    uint64_t room;     /* bytes that the bulk connection's send buffer was last asked to hold; 0: it is new */
+    uint64_t heard_ms;      /* when a message of it, or a connection to it, came last (env_mono_ms()) */
+    uint64_t room;          /* bytes that the bulk connection's send buffer was last asked to hold; 0: it is new */
+    uint64_t shut_until_ms; /* env_mono_ms(); 0: it is not shut out */
+    uint64_t unusable, out; /* messages: dropped here since that was asked; handed over */
 };
 
 enum { LINK_CONGESTION_BYTES = 16 }; /* as the kernel has it */
@@ -329,9 +337,9 @@ struct link {
     struct news news;
 };
 
-/* DROPPED: a connection that brings nothing but nonsense does not hold up the others; BURST: nor one that never stops.
- */
-enum { DROPPED_PER_TURN = 64, BURST = 16 };
+/* DROPPED: a connection that brings nothing but nonsense does not hold up the others; BURST: nor one that never stops;
+ * ZAP: nor those who knock. */
+enum { DROPPED_PER_TURN = 64, BURST = 16, ZAP_PER_TURN = 64 };
 /* On the line comes a header with each segment: Ethernet, IPv4, TCP with time stamps; and a bare acknowledgement goes
  * back for every second one that comes in. */
 enum { SEGMENT_BYTES = 1448, SEGMENT_HEADER_BYTES = 66, SEGMENTS_ACKED = 2 };
@@ -535,6 +543,7 @@ static void remove_member(struct link *link, uint32_t slot)
     news_drop(&link->news, slot);
     traffic_forget(link->traffic, slot);
     link->peers[slot].used = false;
+    link->peers[slot].shut_until_ms = link->peers[slot].unusable = link->peers[slot].out = 0;
     link->used--;
 }
 
@@ -550,7 +559,7 @@ enum err link_set(struct link *link, uint32_t slot, const struct link_member *me
     struct link_peer *peer = &link->peers[slot];
     bool same_key = peer->used && memcmp(peer->key, member->key, sizeof peer->key) == 0;
     bool same_address = peer->used && strcmp(peer->address, address) == 0;
-    bool dialled = peer->dialled[0].socket != NULL || address[0] == '\0';
+    bool dialled = peer->dialled[0].socket != NULL || address[0] == '\0' || peer->shut_until_ms != 0;
     if (same_key && same_address && dialled)
         return ERR_OK;
     TRY(ident_curve(member->key, curve_key));
@@ -562,12 +571,48 @@ enum err link_set(struct link *link, uint32_t slot, const struct link_member *me
     snprintf(peer->address, sizeof peer->address, "%s", address);
     /* Each side may dial; twice as many, for those that are gone without our having seen it. */
     backlog_allow(link->backlog, KNOCKS_MAX + (size_t)4 * LINK_CONNECTIONS * link->used);
-    for (int bulk = 0; bulk < LINK_CONNECTIONS && address[0] != '\0'; bulk++) {
+    if (!same_key)
+        peer->shut_until_ms = 0;
+    bool dials = address[0] != '\0' && peer->shut_until_ms == 0;
+    for (int bulk = 0; bulk < LINK_CONNECTIONS && dials; bulk++) {
         enum err err = dial(link, slot, bulk);
         if (err != ERR_OK)
             return err_prefix(err, "[peer %s] address", member->name);
     }
     return ERR_OK;
+}
+
+/* ---- members that are shut out ---- */
+
+void link_shut(struct link *link, uint32_t slot, uint64_t for_ms)
+{
+    if (slot >= link->places || !link->peers[slot].used)
+        return;
+    link->peers[slot].shut_until_ms = env_mono_ms() + for_ms;
+    link->peers[slot].unusable = 0;
+    zap_shut(link->zap, slot, true);
+    hang_up(link, slot, true);
+    news_drop(&link->news, slot);
+}
+
+static void dial_both(struct link *link, uint32_t slot)
+{
+    for (int bulk = 0; bulk < LINK_CONNECTIONS && link->peers[slot].address[0] != '\0'; bulk++)
+        if (dial(link, slot, bulk) != ERR_OK)
+            log_error("cannot dial a peer again: %s", err_text());
+}
+
+static void let_in_again(struct link *link, uint64_t now_ms)
+{
+    for (uint32_t i = 0; i < link->places; i++) {
+        struct link_peer *peer = &link->peers[i];
+        if (peer->shut_until_ms == 0 || now_ms < peer->shut_until_ms)
+            continue;
+        peer->shut_until_ms = 0;
+        peer->heard_ms = now_ms;
+        zap_shut(link->zap, i, false);
+        dial_both(link, i);
+    }
 }
 
 /* ---- guests ---- */
@@ -607,7 +652,7 @@ static void serve_zap(struct link *link)
     char text[WIRE_REASON_BYTES];
     enum zap_outcome outcome;
     dismiss_late(link);
-    while ((outcome = zap_serve(link->zap, text, sizeof text)) != ZAP_NOTHING)
+    for (int i = 0; i < ZAP_PER_TURN && (outcome = zap_serve(link->zap, text, sizeof text)) != ZAP_NOTHING; i++)
         if (outcome == ZAP_STRANGER)
             news_tell(&link->news, LINK_STRANGER, UINT32_MAX, text);
 }
@@ -624,6 +669,14 @@ static void tune_bulk(struct link *link, uint32_t peer, int fd)
         socket_pace(fd, link->rate_limit);
 }
 
+/* A connection of a member, which has few: of more the oldest ends. */
+static void note_connection(struct link *link, uint32_t peer, int fd)
+{
+    int gone = traffic_note(link->traffic, peer, fd);
+    if (gone >= 0)
+        backlog_end(link->backlog, gone);
+}
+
 static void read_monitor(struct link *link, uint32_t peer, bool bulk)
 {
     struct dialled *d = &link->peers[peer].dialled[bulk];
@@ -632,8 +685,8 @@ static void read_monitor(struct link *link, uint32_t peer, bool bulk)
         struct link_event event = {.peer = peer, .bulk = bulk};
         switch (news) {
         case DIALLED_CONNECTED:
-            backlog_open(link->backlog, d->fd);
-            traffic_note(link->traffic, peer, d->fd);
+            backlog_open(link->backlog, d->fd, true);
+            note_connection(link, peer, d->fd);
             if (bulk)
                 tune_bulk(link, peer, d->fd);
             continue;
@@ -659,7 +712,7 @@ static void read_router_monitor(struct link *link)
     uint32_t value;
     while (socket_event(link->router_monitor, &event, &value))
         if (event == ZMQ_EVENT_ACCEPTED)
-            backlog_open(link->backlog, (int)value);
+            backlog_open(link->backlog, (int)value, false);
 }
 
 /* Every connection in turn, as far as there is room for what they tell; the rest waits with them. */
@@ -701,6 +754,15 @@ static void count_received(struct link *link, size_t payload_bytes)
 
 /* ---- receiving ---- */
 
+/* A message of no use. */
+static bool pass_over(struct link *link, uint32_t peer, enum link_event_type type, const char *text)
+{
+    if (peer < link->places)
+        link->peers[peer].unusable++;
+    news_tell(&link->news, type, peer, text);
+    return false;
+}
+
 /* Judges a message by the ladder: version, run, type. The length was limited by the socket, and who unpacks it knows
  * what its type may have. */
 static bool acceptable(struct link *link, uint32_t peer, const struct wire_header *header, bool bulk)
@@ -709,20 +771,15 @@ static bool acceptable(struct link *link, uint32_t peer, const struct wire_heade
         char text[96];
         snprintf(text, sizeof text, "it speaks protocol version %" PRIu32 ", we speak %d; install the same release",
                  header->version, WIRE_VERSION);
-        news_tell(&link->news, LINK_MISMATCH, peer, text);
-        return false;
+        return pass_over(link, peer, LINK_MISMATCH, text);
     }
-    if (header->run_tag != link->run_tag) {
-        news_tell(&link->news, LINK_MISMATCH, peer,
-                  "it has another run spec, or is in another run: one that was founded another time");
-        return false;
-    }
+    if (header->run_tag != link->run_tag)
+        return pass_over(link, peer, LINK_MISMATCH,
+                         "it has another run spec, or is in another run: one that was founded another time");
     bool bulk_type = header->type == WIRE_CHUNK || header->type == WIRE_BULK_HELLO;
     bool known = (header->type >= WIRE_HELLO && header->type <= WIRE_BULK_HELLO) || wire_is_epoch(header->type);
-    if (!known || bulk_type != bulk) {
-        news_tell(&link->news, LINK_MALFORMED, peer, "a message of a type that has no place on that connection");
-        return false;
-    }
+    if (!known || bulk_type != bulk)
+        return pass_over(link, peer, LINK_MALFORMED, "a message of a type that has no place on that connection");
     return true;
 }
 
@@ -743,10 +800,8 @@ static bool read_parts(struct link *link, void *socket, zmq_msg_t *part, uint32_
         more = zmq_msg_more(to) != 0;
         parts++;
     }
-    if (!good || parts != MESSAGE_PARTS || wire_header_get(header, sizeof header, &message->header) != ERR_OK) {
-        news_tell(&link->news, LINK_MALFORMED, peer, "bytes that are no diloco message");
-        return false;
-    }
+    if (!good || parts != MESSAGE_PARTS || wire_header_get(header, sizeof header, &message->header) != ERR_OK)
+        return pass_over(link, peer, LINK_MALFORMED, "bytes that are no diloco message");
     message->peer = peer;
     message->payload = zmq_msg_data(&link->payload);
     message->bytes = zmq_msg_size(&link->payload);
@@ -764,7 +819,7 @@ static enum err recv_dialled(struct link *link, uint32_t peer, bool bulk, struct
         if (zmq_msg_recv(&part, d->socket, ZMQ_DONTWAIT) < 0)
             break;
         int fd = zmq_msg_get(&part, ZMQ_SRCFD);
-        traffic_note(link->traffic, peer, fd);
+        note_connection(link, peer, fd);
         backlog_seen(link->backlog, fd);
         link->peers[peer].heard_ms = env_mono_ms();
         if (read_parts(link, d->socket, &part, peer, message) && acceptable(link, peer, &message->header, bulk))
@@ -847,7 +902,7 @@ static enum err recv_listened(struct link *link, struct link_message *message)
         bool known = peer != ZAP_NOBODY && route.bytes > 0;
         backlog_seen(link->backlog, route.fd);
         if (known)
-            traffic_note(link->traffic, peer, route.fd);
+            note_connection(link, peer, route.fd);
         if (known && bulk && route.fd != link->peers[peer].listened[bulk].fd)
             tune_bulk(link, peer, route.fd);
         bool whole = read_parts(link, link->router, &part, peer, message);
@@ -887,7 +942,7 @@ enum err link_recv(struct link *link, struct link_message *message)
 
 bool link_guest_recv(struct link *link, struct link_guest *out)
 {
-    const struct guest *guest = guests_next(&link->guests);
+    const struct guest *guest = guests_next(&link->guests, env_mono_ms());
     if (guest == NULL)
         return false;
     *out = (struct link_guest){
@@ -909,11 +964,9 @@ static bool is_bulk(enum wire_type type)
 
 static enum err send_failed(struct link *link, uint32_t peer, bool bulk, bool dialled)
 {
-    if (zmq_errno() == EAGAIN && !dialled)
+    (void)dialled;
+    if (zmq_errno() == EAGAIN)
         return err_set(ERR_AGAIN, "the queue is full");
-    if (zmq_errno() == EAGAIN) /* with ZMQ_IMMEDIATE this is also what a broken connection says */
-        return link->peers[peer].dialled[bulk].up ? err_set(ERR_AGAIN, "the queue is full")
-                                                  : err_set(ERR_CLOSED, "no connection");
     if (zmq_errno() == EHOSTUNREACH) {
         link->peers[peer].listened[bulk].bytes = 0;
         return err_set(ERR_CLOSED, "no connection");
@@ -936,8 +989,10 @@ enum err link_send(struct link *link, uint32_t peer, enum wire_type type, const 
     int first = dialled; /* the ROUTER takes a route first */
     enum err err = socket_send(dialled ? d->socket : link->router, parts + first, 2 - first, &parts[2],
                                &(struct socket_part){body, body_bytes});
-    if (err == ERR_OK)
+    if (err == ERR_OK) {
         count_sent(link, head_bytes + body_bytes);
+        link->peers[peer].out++;
+    }
     return err == ERR_IO ? send_failed(link, peer, bulk, dialled) : err;
 }
 
@@ -1008,6 +1063,7 @@ void link_tick(struct link *link)
 {
     uint64_t now_ms = env_mono_ms();
     dismiss_late(link);
+    let_in_again(link, now_ms);
     count_pause(link, now_ms);
     dial_again(link, now_ms);
     for (size_t ended = backlog_check(link->backlog); ended > 0; ended--)
@@ -1031,6 +1087,19 @@ static int bulk_fd(const struct link *link, uint32_t peer)
 {
     const struct link_peer *p = peer < link->places ? &link->peers[peer] : NULL;
     return p == NULL ? -1 : p->dialled[1].up ? p->dialled[1].fd : p->listened[1].fd;
+}
+
+uint64_t link_take_unusable(struct link *link, uint32_t peer)
+{
+    uint64_t unusable = peer < link->places ? link->peers[peer].unusable : 0;
+    if (unusable > 0)
+        link->peers[peer].unusable = 0;
+    return unusable;
+}
+
+uint64_t link_messages_out(const struct link *link, uint32_t peer)
+{
+    return peer < link->places ? link->peers[peer].out : 0;
 }
 
 bool link_undialled(const struct link *link, uint32_t peer)

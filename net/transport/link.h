@@ -63,6 +63,10 @@ void link_free(struct link *link);
  * address is malformed (the member is admitted, and may dial us); ERR_STATE: another member has this key. */
 ERR_MUST_CHECK enum err link_set(struct link *link, uint32_t slot, const struct link_member *member);
 
+/* Ends the connections of a member and has none with it for so many milliseconds: it is not dialled, and refused where
+ * it dials us. It stays a member, as nothing else is told of it meanwhile. */
+void link_shut(struct link *link, uint32_t slot, uint64_t for_ms);
+
 /* Port that was bound (with port 0 in `listen`, the one the system chose); 0 if none. */
 unsigned link_port(const struct link *link);
 
@@ -121,6 +125,12 @@ struct traffic_socket link_bulk_socket(const struct link *link, uint32_t peer);
 void link_make_room(struct link *link, uint32_t peer, uint64_t bytes);
 /* What the kernel lets connections carry, as it was when the link was opened. */
 const struct caps *link_caps(const struct link *link);
+
+/* How many messages of a member were of no use since this was last asked: of another version or run, of a type that has
+ * no place there, or none at all. They were dropped; link_event() tells of the first of many. */
+uint64_t link_take_unusable(struct link *link, uint32_t peer);
+/* How many messages were handed to the connections of a member so far. */
+uint64_t link_messages_out(const struct link *link, uint32_t peer);
 
 /* Whether there is a connection to send on. */
 bool link_up(const struct link *link, uint32_t peer, bool bulk);

@@ -17,7 +17,8 @@
  * The kernel notices a peer that vanished without closing: bytes that nobody acknowledges for LINE_DEAD, or on an idle
  * connection probes (RFC 1122, 4.2.3.6; TCP_USER_TIMEOUT, RFC 5482). ZeroMQ's own heartbeats are off: when a process
  * was stopped for longer than their time limit, or its neighbour's line was, version 4.3.4 of the library aborts it
- * (libzmq issue 3937).
+ * (libzmq issue 3937). So is ZMQ_IMMEDIATE: with it the library takes a dialled connection that ends from under us, and
+ * aborts where that is between two parts of a message, so that whoever is dialled could end the process.
  */
 enum { RECONNECT_MS = 200, RECONNECT_MAX_MS = 5000, LINGER_MS = 200 };
 enum { CONNECT_TIMEOUT_MS = 5000, LINE_DEAD_MS = 8000, PROBE_AFTER_S = 4, PROBE_EVERY_S = 2, PROBES = 2 };
@@ -104,7 +105,6 @@ enum err socket_dial(void *context, const struct socket_dial *dial, void **out, 
     TRY(socket_key(*out, ZMQ_CURVE_SERVERKEY, dial->server));
     TRY(socket_key(*out, ZMQ_CURVE_PUBLICKEY, dial->key));
     TRY(socket_key(*out, ZMQ_CURVE_SECRETKEY, dial->secret));
-    TRY(socket_int(*out, ZMQ_IMMEDIATE, 1));
     TRY(socket_int(*out, ZMQ_RECONNECT_IVL, RECONNECT_MS));
     TRY(socket_int(*out, ZMQ_RECONNECT_IVL_MAX, RECONNECT_MAX_MS));
     TRY(socket_int(*out, ZMQ_CONNECT_TIMEOUT, CONNECT_TIMEOUT_MS));

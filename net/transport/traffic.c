@@ -24,6 +24,7 @@ struct traffic_peer {
     struct traffic_fd fds[TRAFFIC_FDS_MAX];
     uint64_t sent_before, received_before; /* over connections that are gone */
     uint32_t rtt_us;
+    uint32_t next; /* of `fds`, to make room */
 };
 
 struct traffic {
@@ -85,23 +86,26 @@ static void forget(struct traffic_peer *peer, struct traffic_fd *entry)
     *entry = (struct traffic_fd){.used = false};
 }
 
-void traffic_note(struct traffic *traffic, uint32_t number, int fd)
+int traffic_note(struct traffic *traffic, uint32_t number, int fd)
 {
     struct traffic_peer *peer = &traffic->peers[number];
     struct traffic_fd *slot = NULL;
+    int gone = -1;
     if (fd < 0)
-        return;
+        return gone;
     for (size_t i = 0; i < TRAFFIC_FDS_MAX; i++) {
         if (peer->fds[i].used && peer->fds[i].fd == fd)
-            return;
+            return gone;
         if (!peer->fds[i].used && slot == NULL)
             slot = &peer->fds[i];
     }
     if (slot == NULL) {
-        slot = &peer->fds[0]; /* the oldest; its connection is long gone */
+        slot = &peer->fds[peer->next++ % TRAFFIC_FDS_MAX]; /* the oldest */
+        gone = slot->fd;
         forget(peer, slot);
     }
     *slot = (struct traffic_fd){.used = true, .fd = fd};
+    return gone;
 }
 
 bool traffic_socket(int fd, struct traffic_socket *out)
@@ -168,12 +172,15 @@ enum { FIRST_ROOM = 64 };
 
 struct connection {
     bool used, seen; /* seen: a message, since the last check */
+    bool knocks;     /* it was accepted, and no message of it was seen ever */
+    uint64_t serial; /* of those that were opened */
     uint64_t then;   /* bytes that were taken from it when a message was last seen */
 };
 
 struct backlog {
     struct connection *list; /* by descriptor */
     size_t room, count, connections_max;
+    uint64_t serial; /* last given */
 };
 
 enum err backlog_new(size_t connections_max, struct backlog **out)
@@ -211,29 +218,51 @@ static bool make_room(struct backlog *backlog, int fd)
     return true;
 }
 
-void backlog_open(struct backlog *backlog, int fd)
-{
-    if (fd < 0)
-        return;
-    bool known = (size_t)fd < backlog->room && backlog->list[fd].used; /* the number of one that is gone */
-    if (!known && (backlog->count >= backlog->connections_max || !make_room(backlog, fd))) {
-        (void)shutdown(fd, SHUT_RDWR);
-        return;
-    }
-    backlog->count += !known;
-    backlog->list[fd] = (struct connection){.used = true};
-}
-
-void backlog_seen(struct backlog *backlog, int fd)
-{
-    if (fd >= 0 && (size_t)fd < backlog->room)
-        backlog->list[fd].seen = true;
-}
-
 static void forget_fd(struct backlog *backlog, size_t fd)
 {
     backlog->count -= backlog->list[fd].used;
     backlog->list[fd] = (struct connection){.used = false};
+}
+
+/* Whether there is room for one more. A handshake takes a moment, and who is at the door for longest is least likely to
+ * be in the middle of one. */
+static bool make_way(struct backlog *backlog)
+{
+    size_t oldest = backlog->room;
+    if (backlog->count < backlog->connections_max)
+        return true;
+    for (size_t fd = 0; fd < backlog->room; fd++) {
+        const struct connection *connection = &backlog->list[fd];
+        if (connection->used && connection->knocks &&
+            (oldest == backlog->room || connection->serial < backlog->list[oldest].serial))
+            oldest = fd;
+    }
+    if (oldest == backlog->room)
+        return false;
+    (void)shutdown((int)oldest, SHUT_RDWR);
+    forget_fd(backlog, oldest);
+    return true;
+}
+
+void backlog_open(struct backlog *backlog, int fd, bool dialled)
+{
+    if (fd < 0)
+        return;
+    bool known = (size_t)fd < backlog->room && backlog->list[fd].used; /* the number of one that is gone */
+    if (!known && (!make_room(backlog, fd) || !make_way(backlog))) {
+        (void)shutdown(fd, SHUT_RDWR);
+        return;
+    }
+    backlog->count += !known;
+    backlog->list[fd] = (struct connection){.used = true, .knocks = !dialled, .serial = ++backlog->serial};
+}
+
+void backlog_seen(struct backlog *backlog, int fd)
+{
+    if (fd < 0 || (size_t)fd >= backlog->room)
+        return;
+    backlog->list[fd].seen = true;
+    backlog->list[fd].knocks = false;
 }
 
 void backlog_end(struct backlog *backlog, int fd)

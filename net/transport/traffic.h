@@ -35,8 +35,9 @@ void traffic_forget(struct traffic *traffic, uint32_t peer);
 enum { TRAFFIC_FDS_MAX = 8 };
 size_t traffic_fds(const struct traffic *traffic, uint32_t peer, int fds[TRAFFIC_FDS_MAX]);
 
-/* Remembers that this descriptor carries traffic of the peer; a negative one is passed over. */
-void traffic_note(struct traffic *traffic, uint32_t peer, int fd);
+/* Remembers that this descriptor carries traffic of the peer; a negative one is passed over. Returns the one of the
+ * peer's that had to make room, the oldest, of TRAFFIC_FDS_MAX; -1: none had. */
+int traffic_note(struct traffic *traffic, uint32_t peer, int fd);
 
 /* Of one connection, as the kernel sees it now. */
 struct traffic_socket {
@@ -63,8 +64,9 @@ struct traffic_sum traffic_of(const struct traffic *traffic, uint32_t peer);
  * on a part and on whole messages. So a member could fill our memory with one message that never ends. The kernel knows
  * how much was taken from a connection: one that goes on for BACKLOG_BYTES_MAX without a message of it having been seen
  * here is shut down. Honest ones stay far below: a message has two parts of 64 KiB at most, ZeroMQ's queue is bounded,
- * and what waits in the kernel's buffer is not counted. The number of connections is bounded, too. Memory is in
- * proportion to the highest descriptor. */
+ * and what waits in the kernel's buffer is not counted. The number of connections is bounded, too: of those of which no
+ * message has come yet, the oldest makes room for the next, so that nobody keeps others out who only holds connections
+ * open. Memory is in proportion to the highest descriptor. */
 
 enum { BACKLOG_BYTES_MAX = 16 << 20, BACKLOG_FDS_MAX = 1 << 20 };
 
@@ -76,8 +78,9 @@ void backlog_free(struct backlog *backlog);
 /* How many connections there may be from now on. */
 void backlog_allow(struct backlog *backlog, size_t connections_max);
 
-/* A connection that was accepted or dialled just now. More than there may be: it is shut down. */
-void backlog_open(struct backlog *backlog, int fd);
+/* A connection that was accepted just now, or `dialled`. More than there may be: the oldest one that was accepted and
+ * has brought no message is shut down, or, where there is none, this one. */
+void backlog_open(struct backlog *backlog, int fd, bool dialled);
 /* A whole message of it was taken in. */
 void backlog_seen(struct backlog *backlog, int fd);
 /* Ends a connection: whoever it was of is not to be heard. */

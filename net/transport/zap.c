@@ -21,7 +21,7 @@ static const char domain[] = "diloco";
 /* Of a place in a list. `serial` is new whenever a key is put there: what was let in under another one is known by it.
  */
 struct zap_entry {
-    bool admitted;
+    bool admitted, shut;
     uint64_t serial;
     uint8_t key[IDENT_KEY_BYTES];
 };
@@ -110,6 +110,15 @@ void zap_dismiss(struct zap *zap, uint32_t member)
         zap->members[member] = (struct zap_entry){.admitted = false};
 }
 
+void zap_shut(struct zap *zap, uint32_t member, bool shut)
+{
+    if (member >= zap->members_count)
+        return;
+    zap->members[member].shut = shut;
+    if (shut) /* what its old connections still bring is not heard later, either */
+        zap->members[member].serial = ++zap->serial;
+}
+
 uint32_t zap_guest(const struct zap *zap, const uint8_t key[IDENT_KEY_BYTES])
 {
     return find(zap->guests, ZAP_GUESTS_MAX, key);
@@ -191,6 +200,8 @@ static enum zap_outcome judge(const struct zap *zap, struct request *request, st
         return ZAP_UNUSABLE;
     const void *key = zmq_msg_data(&request->part[ZAP_KEY]);
     who->member = find(zap->members, zap->members_count, key);
+    if (who->member != ZAP_NOBODY && zap->members[who->member].shut)
+        return ZAP_SHUT;
     if (who->member == ZAP_NOBODY)
         who->guest = zap_guest(zap, key);
     return who->member != ZAP_NOBODY || who->guest != ZAP_NOBODY ? ZAP_ADMITTED : ZAP_STRANGER;
@@ -260,7 +271,7 @@ struct zap_who zap_who(const struct zap *zap, const char *user_id)
     if ((!is_member && list != 'g') || number >= (is_member ? zap->members_count : ZAP_GUESTS_MAX))
         return nobody;
     const struct zap_entry *entry = is_member ? &zap->members[number] : &zap->guests[number];
-    if (!entry->admitted || entry->serial != serial)
+    if (!entry->admitted || entry->shut || entry->serial != serial)
         return nobody;
     return is_member ? (struct zap_who){.member = number, .guest = ZAP_NOBODY}
                      : (struct zap_who){.member = ZAP_NOBODY, .guest = number};

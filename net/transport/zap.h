@@ -36,6 +36,9 @@ void zap_free(struct zap *zap);
  * grow to the highest slot. ERR_STATE: another member has this key. */
 ERR_MUST_CHECK enum err zap_admit(struct zap *zap, uint32_t member, const uint8_t key[IDENT_KEY_BYTES]);
 void zap_dismiss(struct zap *zap, uint32_t member);
+/* Shuts the door to a member for a while, or opens it again: it stays on the list, and is no stranger. Its connections
+ * are heard no more. */
+void zap_shut(struct zap *zap, uint32_t member, bool shut);
 
 /* Likewise as a guest, whose number (below ZAP_GUESTS_MAX) is returned; the same again for a key that is admitted. That
  * of a member stays the member's. ERR_STATE: there are as many as can be. */
@@ -54,6 +57,7 @@ enum zap_outcome {
     ZAP_NOTHING,  /* no request waited */
     ZAP_ADMITTED, /* a member's key, or a guest's */
     ZAP_STRANGER, /* a key that is not on the lists; refused */
+    ZAP_SHUT,     /* that of a member to whom the door is shut; refused */
     ZAP_UNUSABLE, /* no CURVE request; refused */
 };
 

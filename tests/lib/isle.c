@@ -549,8 +549,8 @@ void isle_turn(struct isle *isle)
 void isle_tick(struct isle *isle)
 {
     peers_tick(isle->peers, isle->now_ms);
-    struct bitset with_plan = peers_with_plan(isle->peers);
-    objects_tick(isle->objects, &with_plan, isle->now_ms);
+    struct bitset holders = peers_plan_holders(isle->peers);
+    objects_tick(isle->objects, &holders, isle->now_ms);
     membership_host_tick(isle->host, peers_silent(isle->peers), peers_shut_out(isle->peers), isle->now_ms);
     collect(isle);
     trainer_tick(isle->trainer, isle->now_ms, true, RUN_OVER);

@@ -571,6 +571,33 @@ static void a_majority_of_the_voters_before_proves_a_configuration(void **state)
     config_deinit(&old);
 }
 
+/* However many votes a message has, in however many ballots. */
+static void a_message_takes_one_check_a_voter_at_most(void **state)
+{
+    (void)state;
+    struct config old = configs_first(3, true), next = configs_next(&old);
+    struct config_vote votes[CONFIG_VOTERS_MAX];
+    for (uint32_t i = 0; i < CONFIG_VOTERS_MAX; i++) /* signatures of the right form, of something else */
+        votes[i] = configs_vote(i % 4, &old, 6 + i / 4);
+    uint64_t before = ident_checks();
+    assert_fails(ERR_PROTO, "are needed", prove(&old, &next, votes, CONFIG_VOTERS_MAX));
+    assert_in_range(ident_checks() - before, 1, 4);
+    /* Each alone in its ballot: that is no majority of anything. */
+    for (uint32_t i = 0; i < CONFIG_VOTERS_MAX; i++)
+        votes[i].ballot = 6 + i;
+    before = ident_checks();
+    assert_fails(ERR_PROTO, "the votes of 1 of", prove(&old, &next, votes, CONFIG_VOTERS_MAX));
+    assert_int_equal(ident_checks() - before, 0);
+    /* Between all that the good ones are found, and the others are not looked at. */
+    for (uint32_t i = 0; i < 3; i++)
+        votes[20 + 7 * i] = configs_vote(i, &next, 500);
+    before = ident_checks();
+    assert_ok(prove(&old, &next, votes, CONFIG_VOTERS_MAX));
+    assert_int_equal(ident_checks() - before, 3);
+    config_deinit(&old);
+    config_deinit(&next);
+}
+
 /* ---- memory ---- */
 
 static enum err make_all(void *user)
@@ -618,6 +645,7 @@ int main(void)
         cmocka_unit_test(a_carried_result_stays_until_its_version_is_complete),
         cmocka_unit_test(a_vote_is_for_one_configuration_in_one_ballot),
         cmocka_unit_test(a_majority_of_the_voters_before_proves_a_configuration),
+        cmocka_unit_test(a_message_takes_one_check_a_voter_at_most),
         cmocka_unit_test(what_no_order_says_no_votes_prove),
         cmocka_unit_test(what_no_majority_signed_no_votes_prove),
         cmocka_unit_test(every_path_without_memory_is_clean),

@@ -548,6 +548,8 @@ static void no_other_plan_is_taken_while_it_ends(void **state)
     played_hello(other)->plan_known = true;
     other->out.hello.plan_id = plan->id;
     played_say(other, B);
+    played_beat(other); /* all others are heard: nobody else may know another plan */
+    played_say(other, B);
     send_plan(plan);
     isle_wait(stopping);
     assert_int_equal(hosted_number("fragments"), 0);

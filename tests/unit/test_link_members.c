@@ -3,16 +3,19 @@
  * are sockets of our own, so that they can say what they should not. */
 #include "tests/lib/testlib.h"
 
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "common/digest.h"
 #include "common/env.h"
 #include "net/transport/link.h"
 #include "net/transport/socket.h"
+#include "net/transport/traffic.h"
 #include "net/transport/wire_join.h"
 
 enum { RUN = 77, MANY = 200, PATIENCE_MS = 20000, ANSWER_BYTES = 1 << 20 };
@@ -262,6 +265,133 @@ static void another_key_is_admitted_in_place_of_the_old_one(void **state)
     link_free(hub.link);
 }
 
+/* It is no stranger meanwhile, and nobody is told of it; what it said on its way is not heard. */
+static void who_is_shut_out_is_not_heard_until_its_time_is_over(void **state)
+{
+    (void)state;
+    enum { HOUR_MS = 3600000 };
+    struct caller anna, again, late, bert;
+    open_hub();
+    set(1, &idents[ANNA]);
+    set(2, &idents[BERT]);
+    call(&anna, &idents[ANNA]);
+    call(&bert, &idents[BERT]);
+    wait_for(is_up(&anna) && is_up(&bert));
+    assert_ok(say(&anna, WIRE_HELLO, "", 0));
+    wait_for(hub.heard[1] == 1);
+    (void)!say(&anna, WIRE_HELLO, "", 0);
+    link_shut(hub.link, 1, HOUR_MS);
+    wait_for(was_cut(&anna));
+    call(&again, &idents[ANNA]);
+    wait_for(was_refused(&again));
+    set(1, &idents[ANNA]); /* a new configuration changes nothing */
+    link_tick(hub.link);
+    rest();
+    assert_int_equal(hub.heard[1], 1);
+    assert_int_equal(hub.strangers, 0);
+    assert_false(link_up(hub.link, 1, false));
+    assert_ok(say(&bert, WIRE_HELLO, "", 0)); /* nobody else is meant */
+    wait_for(hub.heard[2] == 1);
+    link_shut(hub.link, 1, 0);
+    link_tick(hub.link);
+    call(&late, &idents[ANNA]);
+    wait_for(is_up(&late));
+    assert_ok(say(&late, WIRE_HELLO, "", 0));
+    wait_for(hub.heard[1] == 2);
+    hang_up(&anna);
+    hang_up(&again);
+    hang_up(&late);
+    hang_up(&bert);
+    link_free(hub.link);
+}
+
+/* Of one that dials again and again under ever new names, the oldest ends. */
+static void a_member_has_few_connections(void **state)
+{
+    (void)state;
+    enum { CALLS = TRAFFIC_FDS_MAX + 4 };
+    struct caller callers[CALLS];
+    uint32_t cut = 0;
+    open_hub();
+    set(1, &idents[ANNA]);
+    for (uint32_t i = 0; i < CALLS; i++) {
+        call(&callers[i], &idents[ANNA]);
+        wait_for(is_up(&callers[i]));
+        assert_ok(say(&callers[i], WIRE_HELLO, "", 0));
+        wait_for(hub.heard[1] == i + 1);
+    }
+    wait_for(was_cut(&callers[0]) && was_cut(&callers[CALLS - TRAFFIC_FDS_MAX - 1]));
+    for (uint32_t i = CALLS - TRAFFIC_FDS_MAX; i < CALLS; i++)
+        cut += was_cut(&callers[i]);
+    assert_int_equal(cut, 0);
+    for (uint32_t i = 0; i < CALLS; i++)
+        hang_up(&callers[i]);
+    link_free(hub.link);
+}
+
+/* ---- strangers at the door ---- */
+
+enum { IDLE = 300 };
+
+/* Each holds a connection, says nothing, and dials anew as soon as it is ended. */
+static void knock(int *idle)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    char greeting[256];
+    to.sin_port = htons((uint16_t)link_port(hub.link));
+    for (int i = 0; i < IDLE; i++) {
+        while (idle[i] >= 0 && recv(idle[i], greeting, sizeof greeting, MSG_DONTWAIT) > 0)
+            continue;
+        if (idle[i] >= 0 && recv(idle[i], greeting, 1, MSG_DONTWAIT | MSG_PEEK) == 0) {
+            close(idle[i]);
+            idle[i] = -1;
+        }
+        if (idle[i] >= 0)
+            continue;
+        idle[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        (void)connect(idle[i], (struct sockaddr *)&to, sizeof to);
+    }
+}
+
+static void strangers_at_the_door_keep_no_member_out(void **state)
+{
+    (void)state;
+    struct caller anna;
+    int idle[IDLE];
+    open_hub();
+    set(1, &idents[ANNA]);
+    for (int i = 0; i < IDLE; i++)
+        idle[i] = -1;
+    for (int k = 0; k < 200; k++) { /* they are there first */
+        knock(idle);
+        look();
+        usleep(1000);
+    }
+    uint64_t since_ms = env_mono_ms();
+    call(&anna, &idents[ANNA]);
+    while (!is_up(&anna) && env_mono_ms() < since_ms + PATIENCE_MS) {
+        knock(idle);
+        look();
+        usleep(500);
+    }
+    print_message("with %d strangers at the door a member is in after %llu ms\n", IDLE,
+                  (unsigned long long)(env_mono_ms() - since_ms));
+    assert_true(anna.up);
+    assert_ok(say(&anna, WIRE_HELLO, "", 0));
+    wait_for(hub.heard[1] == 1);
+    for (int k = 0; k < 200; k++) { /* and it stays */
+        knock(idle);
+        look();
+        usleep(1000);
+    }
+    assert_false(was_cut(&anna));
+    for (int i = 0; i < IDLE; i++)
+        if (idle[i] >= 0)
+            close(idle[i]);
+    hang_up(&anna);
+    link_free(hub.link);
+}
+
 static struct link *listener(const struct ident *ident, char *address, size_t address_bytes)
 {
     struct link_member ours = member_of(&idents[OURS], "");
@@ -287,6 +417,40 @@ static bool serve(struct link *link)
     while (link_recv(link, &message) == ERR_OK)
         continue;
     return link_up(hub.link, 3, false) && link_up(hub.link, 3, true);
+}
+
+/* Whoever is dialled may end its connection at any time, as while what it has said is read here, part by part. */
+static void a_connection_that_ends_while_it_is_read_ends_nobody(void **state)
+{
+    (void)state;
+    enum { TIMES = 25, MESSAGES = 300 };
+    static const uint8_t text[200];
+    char here[32];
+    open_hub();
+    struct link *first = listener(&idents[ANNA], here, sizeof here);
+    struct link_member anna = member_of(&idents[ANNA], here);
+    struct link_message message;
+    assert_ok(link_set(hub.link, 3, &anna));
+    for (int i = 0; i < TIMES; i++) {
+        wait_for(serve(first));
+        assert_ok(link_send(hub.link, 3, WIRE_HELLO, "", 0, NULL, 0)); /* so that it knows where to answer */
+        wait_for(serve(first) && link_up(first, 0, false));
+        for (int k = 0; k < MESSAGES + 2 * i; k++) /* they wait on the way, since nobody takes them in */
+            while (link_send(first, 0, WIRE_HEARTBEAT, text, sizeof text, NULL, 0) != ERR_OK)
+                usleep(100);
+        for (int k = 0; k < MESSAGES; k++) /* likewise: so the end comes at once, and not behind what was sent */
+            (void)!link_send(hub.link, 3, WIRE_HEARTBEAT, text, sizeof text, NULL, 0);
+        usleep(2000);
+        link_shut(first, 0, 0);
+        for (int k = 0; k < 2 * MESSAGES; k++) { /* and they are taken in no faster than they come */
+            (void)!link_recv(hub.link, &message);
+            usleep(20);
+        }
+        link_tick(first);
+        wait_for(!link_up(hub.link, 3, false));
+    }
+    link_free(first);
+    link_free(hub.link);
 }
 
 static void another_address_is_dialled(void **state)
@@ -455,6 +619,32 @@ static void a_guest_says_who_it_is_and_gets_an_answer(void **state)
     link_free(hub.link);
 }
 
+/* Each time costs signature checks and an answer: of what it says in between the last stands. */
+static void a_guest_is_heard_now_and_then(void **state)
+{
+    (void)state;
+    enum { TIMES = 200, AT_ONCE = 4 };
+    struct caller guest;
+    struct link_guest heard;
+    uint32_t count = 0;
+    open_hub();
+    assert_ok(link_admit(hub.link, guest_key, UINT64_MAX));
+    call_as_guest(&guest);
+    wait_for(is_up(&guest));
+    uint64_t since_ms = env_mono_ms();
+    for (uint32_t i = 0; i < TIMES; i++) {
+        while (say(&guest, WIRE_JOIN, &i, sizeof i) != ERR_OK)
+            look();
+        usleep(500);
+        count += guest_said(&heard);
+    }
+    uint64_t most = AT_ONCE + 1 + (env_mono_ms() - since_ms) / 500;
+    assert_in_range(count, 1, most);
+    wait_for(guest_said(&heard) && memcmp(heard.payload, &(uint32_t){TIMES - 1}, sizeof(uint32_t)) == 0);
+    hang_up(&guest);
+    link_free(hub.link);
+}
+
 static void whatever_else_a_guest_says_ends_it(void **state)
 {
     (void)state;
@@ -551,10 +741,15 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(members_come_and_go_while_others_talk),
         cmocka_unit_test(another_key_is_admitted_in_place_of_the_old_one),
+        cmocka_unit_test(who_is_shut_out_is_not_heard_until_its_time_is_over),
+        cmocka_unit_test(a_member_has_few_connections),
+        cmocka_unit_test(strangers_at_the_door_keep_no_member_out),
+        cmocka_unit_test(a_connection_that_ends_while_it_is_read_ends_nobody),
         cmocka_unit_test(another_address_is_dialled),
         cmocka_unit_test(who_was_refused_is_let_in_later_without_a_restart),
         cmocka_unit_test(many_members_talk),
         cmocka_unit_test(a_guest_says_who_it_is_and_gets_an_answer),
+        cmocka_unit_test(a_guest_is_heard_now_and_then),
         cmocka_unit_test(whatever_else_a_guest_says_ends_it),
         cmocka_unit_test(a_guest_whose_time_is_over_is_a_stranger),
         cmocka_unit_test(a_member_is_no_guest),

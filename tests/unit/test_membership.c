@@ -111,6 +111,81 @@ static void say_prepare(uint32_t from, uint32_t counter)
     played_settle(sitting_played[from], A, WIRE_HELLO);
 }
 
+/* How many configurations b is sent for so many messages. */
+static int configs_for(const struct paxos_message *message, int times)
+{
+    struct paxos_message heard;
+    int count = 0;
+    for (int i = 0; i < times; i++) {
+        played_say_epoch(sitting_played[B], A, message);
+        played_settle(sitting_played[B], A, WIRE_HELLO);
+        while (played_heard_epoch(sitting_played[B], &heard)) {
+            count += heard.type == WIRE_DECIDED;
+            wire_paxos_deinit(&heard);
+        }
+    }
+    return count;
+}
+
+/* Each is read from the disk. */
+static void configurations_that_nobody_asked_for_are_rare(void **state)
+{
+    (void)state;
+    const struct paxos_message older = {.type = WIRE_PREPARE, .epoch = 1, .ballot = (uint64_t)1 << 32 | B};
+    const struct paxos_message question = {.type = WIRE_CONFIG_LOG, .epoch = 0};
+    sitting_begin_played("membership-rare");
+    struct config config = isle_next_config(sitting_isle[A]);
+    send_decided(&config, &sitting_run->idents[B], &sitting_run->idents[C], 2);
+    assert_int_equal(sitting_epoch(A), 1);
+    (void)configs_for(&question, 1); /* and what it was told when it was decided */
+    assert_int_equal(configs_for(&older, 30), 1);
+    sitting_isle[A]->now_ms += 59000;
+    assert_int_equal(configs_for(&older, 5), 0);
+    sitting_isle[A]->now_ms += 1000;
+    assert_int_equal(configs_for(&older, 5), 1);
+    assert_int_equal(configs_for(&question, 30), 10); /* who asks is answered, as often as it needs */
+    sitting_isle[A]->now_ms += 250;
+    assert_int_equal(configs_for(&question, 30), 2);
+    config_deinit(&config);
+    sitting_end();
+}
+
+/* What changes nothing, whatever it says, costs nobody a look at a signature. */
+static void what_nobody_asked_for_is_not_checked(void **state)
+{
+    (void)state;
+    struct config_vote vote = {.id = B, .ballot = 7};
+    uint8_t *bytes;
+    size_t count;
+    sitting_begin_played("membership-unasked");
+    struct config config = isle_next_config(sitting_isle[A]);
+    assert_ok(config_pack(&config, &bytes, &count));
+    struct paxos_message accepted = {.type = WIRE_ACCEPTED, .epoch = 1, .ballot = 7};
+    struct paxos_message accept = {.type = WIRE_ACCEPT, .epoch = 1, .ballot = (uint64_t)1 << 32 | C};
+    struct paxos_message promise = {.type = WIRE_PROMISE, .epoch = 1, .ballot = 7, .accepted = 7, .sealed = true};
+    struct paxos_message later = {.type = WIRE_ACCEPTED, .epoch = 9, .ballot = 7};
+    accepted.digest = later.digest = config_digest(bytes, count);
+    config_vote_sign(&sitting_run->idents[B], config.nonce, 1, 7, &accepted.digest, vote.signature);
+    memcpy(accepted.signature, vote.signature, sizeof accepted.signature);
+    memcpy(later.signature, vote.signature, sizeof later.signature);
+    accept.bytes = promise.bytes = bytes;
+    accept.bytes_count = promise.bytes_count = count;
+    played_settle(sitting_played[B], A, WIRE_HELLO);
+    uint64_t before = ident_checks();
+    for (int i = 0; i < 5; i++) {
+        played_say_epoch(sitting_played[B], A, &accepted);
+        played_say_epoch(sitting_played[B], A, &later);
+        played_say_epoch(sitting_played[B], A, &accept);
+        played_say_epoch(sitting_played[B], A, &promise);
+        played_settle(sitting_played[B], A, WIRE_HELLO);
+    }
+    assert_int_equal(ident_checks() - before, 0);
+    assert_int_equal(membership_sealed_ms(sitting_isle[A]->membership), 0);
+    mem_free(bytes);
+    config_deinit(&config);
+    sitting_end();
+}
+
 static void a_vote_that_cannot_be_kept_is_not_given_until_it_can(void **state)
 {
     (void)state;
@@ -586,6 +661,8 @@ int main(void)
         cmocka_unit_test(a_witness_s_new_disk_is_named_at_once),
         cmocka_unit_test(a_configuration_without_a_majoritys_votes_is_passed_over),
         cmocka_unit_test(who_is_off_the_roster_is_told_before_it_is_taken),
+        cmocka_unit_test(what_nobody_asked_for_is_not_checked),
+        cmocka_unit_test(configurations_that_nobody_asked_for_are_rare),
         cmocka_unit_test(a_vote_that_cannot_be_kept_is_not_given_until_it_can),
         cmocka_unit_test(a_voter_agrees_that_who_is_gone_goes_and_to_nothing_else),
         cmocka_unit_test(old_configurations_are_put_together),

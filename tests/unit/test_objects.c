@@ -390,6 +390,27 @@ static void old_results_come_from_the_ledger(void **state)
     end();
 }
 
+/* It takes nothing in of what it asked for, so nothing of it ends. */
+static void one_peer_does_not_take_all_places_that_are_served_from(void **state)
+{
+    (void)state;
+    enum { VERSIONS = 64, HALF = 32, FIRST = 100 };
+    int none = 0;
+    begin_with("objects-places", 3, NULL, 1024);
+    for (uint64_t v = FIRST; v < FIRST + VERSIONS; v++)
+        made_append(a->ledger, SMALL, v, A, pattern, SOME);
+    for (uint64_t v = FIRST; v < FIRST + VERSIONS; v++) {
+        struct wire_key key = result_of(SMALL, v, A);
+        played_say_fetch(b, A, &key);
+        none += played_settle(b, A, WIRE_DONE) - 1; /* the one that it settles with */
+    }
+    assert_int_equal(none, VERSIONS - HALF);
+    struct wire_key last = result_of(SMALL, FIRST + VERSIONS - 1, A);
+    played_say_fetch(c, A, &last);
+    assert_hears(c, &last, 0, SOME);
+    end();
+}
+
 /* The slot's result is in the ledger, or it is nobody's to have; and it is not read while a job writes the next. */
 static void a_result_comes_from_the_slot_only_when_it_stands_there(void **state)
 {
@@ -585,6 +606,7 @@ int main(void)
         cmocka_unit_test(a_slot_that_is_written_again_is_not_served_from),
         cmocka_unit_test(a_peer_that_restarts_ends_its_transfers_and_no_other_peers),
         cmocka_unit_test(old_results_come_from_the_ledger),
+        cmocka_unit_test(one_peer_does_not_take_all_places_that_are_served_from),
         cmocka_unit_test(a_result_comes_from_the_slot_only_when_it_stands_there),
         cmocka_unit_test(of_two_results_of_a_part_the_one_that_counts_is_given),
         cmocka_unit_test(what_is_nowhere_is_not_available),

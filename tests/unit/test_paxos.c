@@ -495,6 +495,36 @@ static void no_ballot_uses_the_counters_up(void **state)
     assert_true(propose_now() >> 32 < 100);
 }
 
+/* Nobody decides, and C says what it may: with each answer to a ballot of A that it has promised a far higher one, and
+ * far higher ballots of its own, as often as they are taken in. */
+static void who_jumps_takes_months_to_use_the_counters_up(void **state)
+{
+    (void)state;
+    enum { HOURS = 4, HOUR = 3600, STEP = 1 << 10, JUMP = 1 << 20 };
+    begin(A, true, NULL);
+    uint64_t highest = propose_now(), told = 0, begun_ms;
+    for (begun_ms = now_ms; now_ms < begun_ms + (uint64_t)HOURS * HOUR * TURN; now_ms += TURN / 4) {
+        told += STEP;
+        hear(C, WIRE_REJECT, ballot((highest >> 32) + told, C), NULL, 0, true);
+        hear(C, WIRE_REJECT, ballot((highest >> 32) + JUMP, C), NULL, 0, true);
+        for (uint64_t jump = STEP; jump <= JUMP; jump *= STEP) {
+            hear(C, WIRE_PREPARE, ballot((highest >> 32) + jump, C), NULL, 0, true);
+            if (did(PAXOS_DO_SAVE) != NULL)
+                saved();
+        }
+        step((struct paxos_event){.type = PAXOS_EV_TICK});
+        if (did(PAXOS_DO_SAVE) != NULL)
+            saved();
+        if (paxos_ballot(paxos) > highest) {
+            highest = paxos_ballot(paxos);
+            told = 0;
+        }
+    }
+    print_message("%llu counters are used up after %d hours\n", (unsigned long long)(highest >> 32), HOURS);
+    assert_true(highest >> 32 > (uint64_t)(HOURS - 1) << 20); /* it was not deaf */
+    assert_true(highest >> 32 < (uint64_t)(2 * HOURS) << 20);
+}
+
 /* What nobody here wants seals us now and then, in whatever epoch. */
 static void unwanted_seals_are_rare(void **state)
 {
@@ -606,8 +636,95 @@ static void who_is_behind_is_told_and_who_is_ahead_is_asked(void **state)
     now_ms += AGAIN;
     step((struct paxos_event){.type = PAXOS_EV_HEARD, .from = C, .epoch = 6});
     assert_int_equal(said(WIRE_CONFIG_LOG)->to, C);
-    struct paxos_vote later = {.epoch = 9};
-    assert_fails(ERR_STATE, "fetch the config log", paxos_begin(paxos, 5, three, 3, true, &later, now_ms));
+}
+
+/* Whoever asks, and whatever is the matter with its disk: our vote of a later epoch would be gone. */
+static void nothing_is_promised_below_a_vote_of_a_later_epoch(void **state)
+{
+    (void)state;
+    const struct paxos_vote later = {.epoch = 9, .promised = ballot(1, C)};
+    for (int may_vote = 0; may_vote < 2; may_vote++) {
+        begin(B, may_vote == 1, &later);
+        struct paxos_message m = {.type = WIRE_PREPARE, .epoch = 6, .ballot = ballot(5, A), .recover = true};
+        step((struct paxos_event){.type = PAXOS_EV_MESSAGE, .from = A, .good = true, .message = &m});
+        assert_null(did(PAXOS_DO_SAVE));
+        assert_null(said(WIRE_PROMISE));
+        m = (struct paxos_message){.type = WIRE_PREPARE, .epoch = 6, .ballot = ballot(6, A)};
+        now_ms += 20 * TURN;
+        step((struct paxos_event){.type = PAXOS_EV_MESSAGE, .from = A, .good = true, .message = &m});
+        hear(A, WIRE_ACCEPT, ballot(6, A), "x", 0, true);
+        assert_null(did(PAXOS_DO_SAVE));
+        step((struct paxos_event){.type = PAXOS_EV_WANT, .flag = true});
+        step((struct paxos_event){.type = PAXOS_EV_RECOVER});
+        now_ms += 20 * TURN;
+        step((struct paxos_event){.type = PAXOS_EV_TICK});
+        assert_null(did(PAXOS_DO_SAVE));
+        assert_false(paxos_sealed(paxos));
+    }
+}
+
+static bool matters(uint32_t from, unsigned type, uint64_t epoch, uint64_t in, const char *config)
+{
+    struct paxos_message m = {.type = type, .epoch = epoch, .ballot = in, .sealed = true};
+    m.digest = digest_of_text(config);
+    m.bytes = (const uint8_t *)config;
+    m.bytes_count = type == WIRE_ACCEPTED ? 0 : strlen(config);
+    return paxos_matters(paxos, from, &m, now_ms);
+}
+
+/* So nobody checks signatures, or keeps what is held, for a message that changes nothing whatever they say. */
+static void what_makes_no_difference_does_not_matter(void **state)
+{
+    (void)state;
+    static const uint32_t further[] = {8};
+    begin(A, true, NULL);
+    assert_false(matters(B, WIRE_PROMISE, 6, ballot(1, A), "x")); /* we have asked nobody */
+    uint64_t in = propose_now();
+    assert_true(matters(B, WIRE_PROMISE, 6, in, "x"));
+    assert_false(matters(B, WIRE_PROMISE, 7, in, "x"));
+    assert_false(matters(B, WIRE_PROMISE, 6, ballot(9, C), "x")); /* of another ballot */
+    assert_false(matters(8, WIRE_PROMISE, 6, in, "x"));           /* no voter, and not asked */
+    assert_false(matters(B, WIRE_ACCEPTED, 6, in, "x"));
+    next_config_with(in);
+    assert_ok(paxos_draft(paxos, (const uint8_t *)"d", 1, further, 1, now_ms));
+    drain();
+    assert_true(matters(8, WIRE_PROMISE, 6, in, "x"));
+    assert_false(matters(9, WIRE_PROMISE, 6, in, "x"));
+    propose("x");
+    assert_false(matters(B, WIRE_PROMISE, 6, in, "x"));
+    assert_true(matters(B, WIRE_ACCEPTED, 6, in, "x"));
+    assert_false(matters(B, WIRE_ACCEPTED, 6, in, "y"));
+    assert_false(matters(B, WIRE_ACCEPTED, 6, in + 1, "x"));
+    assert_false(matters(8, WIRE_ACCEPTED, 6, in, "x"));
+    hear(B, WIRE_ACCEPTED, in, "x", 0, true);
+    assert_false(matters(B, WIRE_ACCEPTED, 6, in, "x")); /* it has said so */
+    assert_true(matters(B, WIRE_DECIDED, 0, 0, "x"));
+    hear(B, WIRE_DECIDED, 0, "x", 0, true);
+    assert_false(matters(B, WIRE_DECIDED, 0, 0, "x"));
+}
+
+static void what_may_not_be_accepted_does_not_matter(void **state)
+{
+    (void)state;
+    begin(A, true, NULL);
+    hear(B, WIRE_PREPARE, ballot(3, B), NULL, 0, true);
+    saved();
+    assert_true(matters(B, WIRE_ACCEPT, 6, ballot(3, B), "x"));
+    assert_false(matters(C, WIRE_ACCEPT, 6, ballot(3, B), "x")); /* its ballots are its own */
+    assert_false(matters(C, WIRE_ACCEPT, 6, ballot(2, C), "x"));
+    assert_false(matters(8, WIRE_ACCEPT, 6, ballot(4, 8), "x"));
+    hear(B, WIRE_ACCEPT, ballot(3, B), "x", 0, true);
+    saved();
+    assert_false(matters(B, WIRE_ACCEPT, 6, ballot(3, B), "x")); /* it was checked; asked again, it is answered: */
+    hear(B, WIRE_ACCEPT, ballot(3, B), "x", 0, false);
+    assert_non_null(said(WIRE_ACCEPTED));
+    hear(B, WIRE_ACCEPT, ballot(3, B), "y", 0, false);
+    assert_null(said(WIRE_ACCEPTED));
+    for (int i = 0; i < 1000; i++)
+        hear(C, WIRE_ACCEPT, ballot(5, C), "x", 0, false);
+    assert_false(matters(C, WIRE_ACCEPT, 6, ballot(5, C), "x")); /* it says too much */
+    begin(A, false, NULL);
+    assert_false(matters(B, WIRE_ACCEPT, 6, ballot(3, B), "x"));
 }
 
 static uint32_t asked_on_hearing(uint32_t from)
@@ -685,6 +802,7 @@ int main(void)
         cmocka_unit_test(a_refused_ballot_ends_where_nobody_else_answers),
         cmocka_unit_test(a_storm_of_ballots_starves_nobody),
         cmocka_unit_test(no_ballot_uses_the_counters_up),
+        cmocka_unit_test(who_jumps_takes_months_to_use_the_counters_up),
         cmocka_unit_test(unwanted_seals_are_rare),
         cmocka_unit_test(a_draft_is_sent_until_it_is_safe),
         cmocka_unit_test(the_islands_take_turns),
@@ -692,6 +810,9 @@ int main(void)
         cmocka_unit_test(who_proposes_what_may_not_follow_is_not_waited_for),
         cmocka_unit_test(who_proposes_what_may_not_follow_hears_that_others_went_on),
         cmocka_unit_test(who_is_behind_is_told_and_who_is_ahead_is_asked),
+        cmocka_unit_test(nothing_is_promised_below_a_vote_of_a_later_epoch),
+        cmocka_unit_test(what_makes_no_difference_does_not_matter),
+        cmocka_unit_test(what_may_not_be_accepted_does_not_matter),
         cmocka_unit_test(who_does_not_answer_does_not_keep_others_from_being_asked),
         cmocka_unit_test(without_memory_an_event_is_as_lost),
     };

@@ -10,6 +10,7 @@
 
 #include "common/digest.h"
 #include "common/mem.h"
+#include "daemon/peers/peer.h"
 #include "tests/lib/company.h"
 #include "tests/lib/isle.h"
 #include "tests/lib/overhear.h"
@@ -308,8 +309,44 @@ static void messages_about_the_next_epoch_have_a_quota(void **state)
     say_orders(&message, 90);
     assert_string_equal(company_info(B).fault, "");
     say_orders(&message, 30);
-    overhear_assert_once(overhear_end(), "more messages about the next epoch than anybody needs");
+    overhear_assert_once(overhear_end(), "more orders and evidence than anybody needs");
     assert_string_equal(company_info(B).fault, "it sends what nobody can use");
+    company_end();
+}
+
+/* Nothing of it is heard for a while, and people are told what it did. */
+static void who_sends_too_much_has_its_link_closed(void **state)
+{
+    (void)state;
+    enum { ALLOWED = 30, MORE = 25 };
+    company_begin("peers-closed", 3, true);
+    played_greet(company.b, company.a);
+    played_greet(company.c, company.a);
+    for (uint64_t session = 1; session <= ALLOWED + 10; session++) {
+        played_hello(company.b)->session = 5000 + session;
+        company_say(company.b);
+    }
+    assert_true(company_info(B).up); /* some too many: they are passed over */
+    assert_string_equal(company_info(B).fault, "it sends what nobody can use");
+    overhear_begin();
+    for (uint64_t session = ALLOWED + 11; session <= ALLOWED + MORE; session++) {
+        played_hello(company.b)->session = 5000 + session;
+        (void)!link_say(company.b->link, A, &company.b->out);
+        for (int i = 0; i < 20; i++)
+            isle_turn(company.a);
+    }
+    isle_wait(!company_info(B).up);
+    overhear_assert_once(overhear_end(), "island b: it sends more greetings of new sessions than anybody needs");
+    assert_int_equal(company_info(B).fault_kind, PEER_FAULT_FLOOD);
+    assert_non_null(strstr(company_info(B).fault, "its link is closed for 30 s"));
+    assert_string_equal(company_info(B).note, company_info(B).fault);
+    isle_tick(company.a); /* it is told the others at once as one that is not heard */
+    assert_true(bitset_has(peers_silent(company.a->peers), B) && !bitset_has(peers_silent(company.a->peers), C));
+    assert_true(company_info(C).up);
+    assert_int_equal(peers_refused(company.a->peers).strangers, 0);
+    company.a->now_ms += 30000 + 60000;
+    isle_turn(company.a);
+    assert_string_equal(company_info(B).fault, ""); /* not for ever */
     company_end();
 }
 
@@ -427,6 +464,8 @@ static void the_plan_is_asked_of_all_who_have_it_in_turn(void **state)
         hello->plan_id = plan_id;
         played_say(played, A);
         isle_wait(company_info(i).up);
+        played_beat(played);
+        company_say(played);
     }
     bool asked[ISLE_MAX] = {false};
     for (int k = 0; k < 2; k++) {
@@ -437,6 +476,56 @@ static void the_plan_is_asked_of_all_who_have_it_in_turn(void **state)
     }
     assert_true(asked[B] && asked[C]);
     company_end();
+}
+
+static void announce_plan(struct played *played, const char *name)
+{
+    played_hello(played)->plan_known = true;
+    played->out.hello.plan_id = digest_of(name, strlen(name));
+    company_say(played);
+}
+
+/* Whoever is heard first: the others have their time to say another one. */
+static void no_plan_is_asked_for_before_others_could_be_heard(void **state)
+{
+    (void)state;
+    company_begin("peers-plan-first", 3, false);
+    announce_plan(company.b, "one");
+    isle_wait(company_info(B).up);
+    isle_tick(company.a);
+    company.a->now_ms += 1999;
+    isle_tick(company.a);
+    assert_int_equal(played_settle(company.b, A, WIRE_FETCH), 0);
+    company.a->now_ms++;
+    isle_tick(company.a);
+    assert_int_equal(played_settle(company.b, A, WIRE_FETCH), 1);
+    struct bitset holders = peers_plan_holders(company.a->peers);
+    assert_true(bitset_has(&holders, B));
+    /* Of as many, the one that the lower id announces. */
+    announce_plan(company.c, "another");
+    holders = peers_plan_holders(company.a->peers);
+    assert_true(bitset_has(&holders, B) && !bitset_has(&holders, C));
+    company_end();
+}
+
+static void the_plan_of_most_voters_is_the_runs(void **state)
+{
+    (void)state;
+    const struct digest one = digest_of("one", 3), two = digest_of("two", 3);
+    struct plan_said said[] = {
+        {.id = 7, .plan = one}, {.id = 3, .voter = true, .plan = two}, {.id = 5, .voter = true, .plan = one},
+        {.id = 9, .plan = two}, {.id = 4, .voter = true, .plan = one},
+    };
+    const struct plan_said many[] = {
+        {.id = 1, .plan = one}, {.id = 2, .plan = one}, {.id = 3, .voter = true, .plan = two}};
+    assert_int_equal(plan_of_most(many, 3), 2); /* who does not vote has less to say */
+    assert_int_equal(plan_of_most(said, 0), 0);
+    assert_int_equal(plan_of_most(said, 1), 0);
+    assert_int_equal(plan_of_most(said + 1, 1), 0);
+    assert_true(digest_equal(&said[plan_of_most(said, 2)].plan, &two)); /* a voter more than who is none */
+    assert_true(digest_equal(&said[plan_of_most(said, 3)].plan, &one)); /* as many voters; more members */
+    assert_true(digest_equal(&said[plan_of_most(said, 4)].plan, &two)); /* as many of both: the lowest id */
+    assert_true(digest_equal(&said[plan_of_most(said, 5)].plan, &one));
 }
 
 static void that_a_contribution_of_ours_is_refused_is_told(void **state)
@@ -650,10 +739,13 @@ int main(void)
         cmocka_unit_test(a_greeting_goes_on_until_both_know_the_same),
         cmocka_unit_test(each_complaint_about_an_island_is_logged_and_none_is_repeated),
         cmocka_unit_test(messages_about_the_next_epoch_have_a_quota),
+        cmocka_unit_test(who_sends_too_much_has_its_link_closed),
         cmocka_unit_test(who_is_silent_is_away_and_comes_back_with_a_word),
         cmocka_unit_test(a_goodbye_is_an_end_until_the_next_greeting),
         cmocka_unit_test(a_restart_is_seen_and_what_was_said_before_is_void),
         cmocka_unit_test(the_plan_is_asked_of_all_who_have_it_in_turn),
+        cmocka_unit_test(no_plan_is_asked_for_before_others_could_be_heard),
+        cmocka_unit_test(the_plan_of_most_voters_is_the_runs),
         cmocka_unit_test(that_a_contribution_of_ours_is_refused_is_told),
         cmocka_unit_test(two_machines_with_one_key_are_told),
         cmocka_unit_test(who_is_dialled_in_vain_says_so_and_need_not_own),

@@ -206,7 +206,7 @@ static void the_plan_travels_from_one_island_to_another(void **state)
     struct model_plan *got;
     begin_pair("pair-travels");
     isle_know_plan(left);
-    isle_wait(both_up());
+    isle_wait(both_up() && peers_heard(right->peers)); /* nobody else may know another plan */
     isle_tick(right);
     isle_wait(isle_took(right, EVENT_OBJECT, &event));
     assert_ok(objects_take_plan(right->objects, A, &event.object.key, event.object.bytes,

@@ -193,6 +193,26 @@ static void a_damaged_contribution_is_refused(void **state)
     rig_close(rig);
 }
 
+/* Each is refused; people are told of some. */
+static void who_sends_many_damaged_ones_fills_no_log(void **state)
+{
+    (void)state;
+    enum { TIMES = 40, TOLD = 20 };
+    static struct rig_object bad;
+    struct rig *rig = rig_new("rounds-lines", exact, 3, 1, 0);
+    rig_contribution(rig, 0, 2, 500, 0.1f, &bad);
+    bad.byte[9] ^= 0x04;
+    overhear_begin();
+    for (int i = 0; i < TIMES; i++)
+        assert_refused(rig, &bad);
+    const char *log = overhear_end();
+    int lines = 0;
+    for (const char *at = log; (at = strstr(at, "is damaged and not counted")) != NULL; at++)
+        lines++;
+    assert_int_equal(lines, TOLD);
+    rig_close(rig);
+}
+
 static void a_contribution_that_does_not_fit_is_refused(void **state)
 {
     (void)state;
@@ -326,6 +346,39 @@ static void a_result_holds_those_it_was_ordered_from(void **state)
     own_result(rig, 0, &meta, values);
     assert_int_equal(meta.contributors_count, 2);
     assert_int_equal(wire_meta_contributor(&meta, 1).id, rig_id(2));
+    rig_close(rig);
+}
+
+/* It came when our own hash was not known yet, and was taken in. */
+static void a_base_that_could_not_be_compared_is_compared_before_the_mean(void **state)
+{
+    (void)state;
+    static struct rig_object object;
+    static float values[4096];
+    struct wire_object what;
+    struct wire_meta meta;
+    struct rig *rig = rig_new("rounds-early", exact, 3, 0, 0);
+    rig->hold = 1u << SYNC_DO_REDUCE;
+    rig_contribute(rig, 0, 0.3f, 300);
+    rig_bring_contribution(rig, 0, 1, 100, 0.1f);
+    rig_bring_contribution(rig, 0, 2, 200, 0.2f);
+    rig_contribution(rig, 0, 2, 200, 0.2f, &object);
+    rig_open_object(&object, &what, &meta);
+    meta.base_hash.byte[7] ^= 1;
+    rig_seal_again(&object, &what, &meta);
+    struct slot *slot = slots_in(rig->slots, 0, 2);
+    assert_int_equal(slot->bytes, object.bytes);
+    memcpy(slot->data, object.byte, object.bytes);
+    rig->hold = 1u << SYNC_DO_STORE;
+    struct bitset have = RIG_SET(0, 1, 2);
+    reduce_begin(rig->rounds->reduce, 0, 1, &have);
+    rig_settle(rig);
+    const struct event *dropped = rig_told(rig, SYNC_EV_DROPPED, 0);
+    assert_non_null(dropped);
+    assert_int_equal(dropped->sync.member, 2);
+    assert_mean(rig, 0, (uint32_t[]){0, 1}, (float[]){300, 100}, 2); /* the round goes on with the others */
+    own_result(rig, 0, &meta, values);
+    assert_int_equal(meta.contributors_count, 2);
     rig_close(rig);
 }
 
@@ -683,9 +736,11 @@ int main(void)
         cmocka_unit_test(a_good_contribution_is_received_and_told),
         cmocka_unit_test(a_damaged_contribution_is_refused),
         cmocka_unit_test(a_contribution_may_name_any_step_that_the_run_has_had),
+        cmocka_unit_test(who_sends_many_damaged_ones_fills_no_log),
         cmocka_unit_test(a_contribution_that_does_not_fit_is_refused),
         cmocka_unit_test(a_result_is_the_mean_weighted_by_tokens),
         cmocka_unit_test(a_result_holds_those_it_was_ordered_from),
+        cmocka_unit_test(a_base_that_could_not_be_compared_is_compared_before_the_mean),
         cmocka_unit_test(zstd_is_used_where_the_run_has_it),
         cmocka_unit_test(what_runs_away_is_left_out_and_counted),
         cmocka_unit_test(a_wrong_token_counter_does_not_own_the_mean),

@@ -60,6 +60,8 @@ float *shared_area(struct shared *shared, uint32_t f);
 uint64_t shared_leave(struct shared *shared, uint64_t step);
 /* Where the furthest island is. */
 void shared_run_step(struct shared *shared, uint64_t step);
+/* How data is dealt to this island. */
+void shared_deal(struct shared *shared, const struct deal *deal);
 /* Training begins after this step: when each fragment is due. */
 void shared_go(struct shared *shared, uint64_t step);
 

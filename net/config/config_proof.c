@@ -7,6 +7,7 @@
 #include "common/bytes.h"
 #include "common/mem.h"
 #include "net/config/config_orders.h"
+#include "net/config/config_deal.h"
 #include "net/config/endorsement.h"
 
 static const char vote_mark[] = "diloco record vote";
@@ -81,6 +82,7 @@ enum err config_proved(const struct config *previous, const struct digest *previ
     uint64_t ballots[CONFIG_VOTERS_MAX]; /* of the votes that count */
     uint32_t good = 0, most = 0;
     TRY(config_follows(previous, previous_digest, next));
+    TRY(config_deal_follows(previous, next));
     TRY(config_orders_follow(previous, next));
     TRY(endorsements_follow(previous, next));
     if (votes_count > CONFIG_VOTERS_MAX)

@@ -81,6 +81,7 @@ struct diloco {
     bool looked;           /* options.before_moves was called by the public call that is under way */
     uint64_t step, tokens; /* so far */
     bool begun;
+    struct deal deal;                   /* as heard at the end of the last call */
     bool leave;                         /* it was asked to: each fragment is contributed once more */
     bool ending;                        /* diloco_ending(); */
     uint64_t ending_wait_ms, ending_ms; /* how long diloco_finish() may wait then, and until when; 0: not yet */

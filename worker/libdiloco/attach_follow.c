@@ -84,6 +84,7 @@ int attach_follow(struct diloco *d, struct diloco_start *start, int (*map)(struc
             continue;
         }
         d->step = order.step;
+        d->deal = order.deal;
         d->rank0_attached = order.attached != 0;
         d->rank0_keeps = order.keeps != 0;
         if (start != NULL) {

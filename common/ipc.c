@@ -243,6 +243,37 @@ enum err ipc_shm_check(const struct ipc_shm *shm, uint64_t bytes)
     return ERR_OK;
 }
 
+_Static_assert(sizeof(struct deal) % sizeof(uint64_t) == 0, "it is of 64-bit words alone");
+
+void ipc_deal_put(struct ipc_shm *shm, const struct deal *deal)
+{
+    uint64_t words[IPC_DEAL_WORDS], turn = atomic_load_explicit(&shm->deal.turn, memory_order_relaxed) | 1;
+    memcpy(words, deal, sizeof words);
+    atomic_store_explicit(&shm->deal.turn, turn, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release);
+    for (int i = 0; i < IPC_DEAL_WORDS; i++)
+        atomic_store_explicit(&shm->deal.words[i], words[i], memory_order_relaxed);
+    atomic_store_explicit(&shm->deal.turn, turn + 1, memory_order_release);
+}
+
+void ipc_deal_get(const struct ipc_shm *shm, struct deal *deal)
+{
+    enum { TRIES = 1000 };
+    for (int i = 0; i < TRIES; i++) {
+        uint64_t words[IPC_DEAL_WORDS], turn = atomic_load_explicit(&shm->deal.turn, memory_order_acquire);
+        struct deal got;
+        for (int k = 0; k < IPC_DEAL_WORDS; k++)
+            words[k] = atomic_load_explicit(&shm->deal.words[k], memory_order_relaxed);
+        atomic_thread_fence(memory_order_acquire);
+        if ((turn & 1) != 0 || turn != atomic_load_explicit(&shm->deal.turn, memory_order_relaxed))
+            continue;
+        memcpy(&got, words, sizeof got);
+        if (turn > 0 && got.count <= DEAL_LISTS)
+            *deal = got;
+        return;
+    }
+}
+
 struct ipc_fragment *ipc_fragment(struct ipc_shm *shm, uint32_t index)
 {
     return (struct ipc_fragment *)(void *)((char *)shm + shm->fragments_offset) + index;

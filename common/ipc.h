@@ -34,11 +34,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/deal.h"
 #include "common/err.h"
 
 /* 1: first version. 2: the run's clock. 3: work set aside. 4: the run's end; work that a trainer kept. 5: trainers of
  * several processes. 6: what a trainer runs on. 7: tokens after a restart. 8: trainers without initial tensors. 9:
- * tensors that are not trained. 10: a length of the run that changes, and a pause. */
+ * tensors that are not trained. 10: a length of the run that changes, a pause, and the dealing of data. */
 enum { IPC_VERSION = 10 };
 enum {
     IPC_DEVICE_BYTES = 96,
@@ -109,6 +110,13 @@ struct ipc_place {
     uint64_t offset, count; /* values within the fragment */
 };
 
+/* How data is dealt to this island (common/deal.h). ipc_deal_put() and ipc_deal_get() alone touch it. */
+enum { IPC_DEAL_WORDS = sizeof(struct deal) / sizeof(uint64_t) };
+struct ipc_deal {
+    _Atomic uint64_t turn; /* odd while it is being written */
+    _Atomic uint64_t words[IPC_DEAL_WORDS];
+};
+
 struct ipc_shm {
     uint64_t magic; /* IPC_MAGIC */
     uint32_t version;
@@ -132,6 +140,7 @@ struct ipc_shm {
     _Atomic uint64_t steps;    /* daemon: of the run: the trainer is done after this one, or when it has taken more */
     _Atomic uint32_t paused;   /* daemon: non-zero: the run is paused: no step is taken until it is not */
     uint32_t reserved_too;
+    struct ipc_deal deal; /* daemon */
 };
 #define IPC_LOCKSTEP UINT64_MAX
 #define IPC_MAGIC 0x314d48534f4c4944u /* "DILOSHM1" */
@@ -259,6 +268,12 @@ ERR_MUST_CHECK enum err ipc_recv(int socket, struct ipc_message *message, int *f
 /* Checks that a mapped memfd of `bytes` bytes is what its header says, with every area inside it and aligned, and
  * every word one of ours. */
 ERR_MUST_CHECK enum err ipc_shm_check(const struct ipc_shm *shm, uint64_t bytes);
+
+/* The daemon's; of one thread. */
+void ipc_deal_put(struct ipc_shm *shm, const struct deal *deal);
+/* The trainer's: as the daemon last put it, whole. One that it was killed in, or that makes no sense, leaves `*deal` as
+ * it is. */
+void ipc_deal_get(const struct ipc_shm *shm, struct deal *deal);
 
 struct ipc_fragment *ipc_fragment(struct ipc_shm *shm, uint32_t index);
 struct ipc_place *ipc_places(struct ipc_shm *shm);

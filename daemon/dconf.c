@@ -9,6 +9,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "common/deal.h"
 #include "common/devices.h"
 #include "common/grid.h"
 #include "common/ipc.h"
@@ -113,9 +114,11 @@ static const struct conf_key keys[] = {
      "change with the steps of the run, linearly between those given: 0.7@0,0.5@10000. This and what follows is for "
      "diloco-worker; a program of your own needs none of it."},
     {"worker", "stream", CONF_STRING, AT(stream), "", 0, 0, NULL, NULL,
-     "Which of N disjoint parts of the data to draw, as I/N from 0/N; empty: this island's number of all islands, as "
-     "they are when the trainer starts, for a corpus that all share. Islands that started with another N draw some "
-     "windows twice. 0/1 for a corpus of its own."},
+     "Which of N disjoint parts of the data to draw, as I/N from 0/N; empty: what the run deals to this island, for a "
+     "corpus that all share. 0/1 for a corpus of its own."},
+    {"worker", "units", CONF_INT, AT(units), "0", 0, DEAL_UNITS_MAX, NULL, "windows",
+     "How many windows, or samples, of a corpus that all islands share the trainer draws in a step, for the run to "
+     "deal to it. 0: a batch of the run spec, times accumulate."},
     {"worker", "device", CONF_STRING, AT(device), "cpu", 0, 0, NULL, NULL,
      "Where to train: cpu; cuda, an NVIDIA GPU, which a service has to be let at (dilocod-gpu.conf says how); auto, "
      "which is cuda where its library, a driver and a GPU are there, else cpu, and the log says why."},

@@ -33,7 +33,7 @@ struct dconf {
     char *worker_program, *worker_folder, *worker_group, *data, *stream, *device, *devices;
     bool autostart, allow_other_base;
     uint64_t stop_ms, hang_ms;
-    int64_t ranks, tensor_parallel, threads, checkpoint_every, eval_every;
+    int64_t units, ranks, tensor_parallel, threads, checkpoint_every, eval_every;
 
     uint64_t checkpoint_ms, ledger_keep, ledger_segment;
     int log_level;

@@ -18,6 +18,7 @@
 #include "common/mem.h"
 #include "common/processors.h"
 #include "daemon/control/control.h"
+#include "daemon/dealing.h"
 #include "daemon/ground.h"
 #include "daemon/lag.h"
 #include "daemon/membership/config_store.h"
@@ -52,6 +53,7 @@ struct engine {
     struct runspec spec;
     struct ident ident;
     struct config_store configs;
+    struct dealing dealing;
     uint64_t now_ms, start_ms, tick_ms, sample_ms;
 
     /* from the ground up */
@@ -516,6 +518,19 @@ static void recovered(struct engine *engine)
     judge_late(engine);
 }
 
+/* What a trainer is to draw; not where its data is its island's own. */
+static void tell_deal(struct engine *engine)
+{
+    const struct view *view = &engine->configs.view;
+    uint64_t applied = engine->run.sync != NULL ? sync_steps(engine->run.sync).applied : 0;
+    if (engine->conf->stream[0] != '\0' || view->self == VIEW_NOBODY)
+        return;
+    if (dealing_follow(&engine->dealing, engine->configs.config_log, view->members[view->self].as.id, applied) !=
+        ERR_OK)
+        event_post_fatal(engine->events, err_text());
+    trainer_deal(engine->trainer, &engine->dealing.deal);
+}
+
 /* ---- events ---- */
 
 /* Before anyone is told that a result is held here, the mark says so. */
@@ -533,6 +548,8 @@ static void sync_event_in(struct engine *engine, const struct sync_event *event)
 {
     mark_stored(engine, event);
     step_sync(engine, event);
+    if (event->type == SYNC_EV_APPLIED)
+        tell_deal(engine);
 }
 
 static void handle(struct engine *engine, const struct event *event)
@@ -548,7 +565,10 @@ static void handle(struct engine *engine, const struct event *event)
     case EVENT_START:
         copy_start(engine->run.rounds->copy, f, trainer_base(engine->trainer, f), event->start.initial);
         break;
-    case EVENT_READY: attachment_go(engine->trainer->attachment, rounds_step(engine->run.rounds)); break;
+    case EVENT_READY:
+        tell_deal(engine);
+        attachment_go(engine->trainer->attachment, rounds_step(engine->run.rounds));
+        break;
     case EVENT_FILL: copy_publish(engine->run.rounds->copy, f, trainer_area(engine->trainer, f)); break;
     case EVENT_FINISHED: finished(engine); break;
     case EVENT_ENCODED: encoded(engine, event); break;
@@ -828,6 +848,7 @@ static void tick(struct engine *engine)
     drain(engine);
     judge_late(engine);
     stepped(engine, "judging a trainer");
+    tell_deal(engine);
     trainer_run_step(engine->trainer, peers_furthest(engine->peers, trainer_info(engine->trainer).step));
     trainer_tick(engine->trainer, engine->now_ms, peers_heard(engine->peers), end_of_run(engine));
     stepped(engine, "the tick of the trainer");

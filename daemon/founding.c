@@ -11,6 +11,7 @@
 #include "common/fsio.h"
 #include "common/mem.h"
 #include "daemon/as_typed.h"
+#include "daemon/rules.h"
 #include "net/config/config_proof.h"
 #include "net/membership/wire_paxos.h"
 
@@ -87,13 +88,22 @@ static enum err make_nonce(const struct dconf *conf, const struct ident *ident, 
     return ERR_OK;
 }
 
-static struct config_member member_of(const struct dconf *conf, const struct ident *ident)
+uint32_t founding_units(const struct dconf *conf, const struct runspec *spec)
+{
+    uint64_t windows = conf->units > 0 ? (uint64_t)conf->units : (uint64_t)spec->batch * (uint64_t)spec->accumulate;
+    if (conf->stream[0] != '\0' || conf->witness)
+        return 0;
+    return windows < DEAL_UNITS_MAX ? (uint32_t)windows : DEAL_UNITS_MAX;
+}
+
+static struct config_member member_of(const struct dconf *conf, const struct ident *ident, const struct runspec *spec)
 {
     struct config_member member = {.uplink = conf->uplink,
                                    .role = CONFIG_OWNER,
                                    .owner_choice = (uint8_t)dconf_owner_choice(conf),
                                    .voter = true,
-                                   .operates = true};
+                                   .operates = true,
+                                   .units = founding_units(conf, spec)};
     memcpy(member.name, conf->name, strlen(conf->name));
     memcpy(member.address, dconf_address(conf), strlen(dconf_address(conf)));
     memcpy(member.key, ident->key, sizeof member.key);
@@ -112,7 +122,8 @@ enum err founding_config(const struct dconf *conf, const struct ident *ident, co
     TRY(make_nonce(conf, ident, &spec->digest, config->nonce));
     TRY(mem_new(1, sizeof *config->members, "the first configuration", &config->members));
     config->members_count = 1;
-    config->members[0] = member_of(conf, ident);
+    config->members[0] = member_of(conf, ident, spec);
+    config->deal = (struct config_deal){.horizon = rules_horizon(spec), .start.step = 1};
     shardmap_assign(&config->map, &(struct shardmap_owner){.id = 0, .weight = conf->uplink}, 1);
     return ERR_OK;
 }

@@ -25,6 +25,10 @@ ERR_MUST_CHECK enum err founding_draw(const char *path);
 /* ERR_CONF: there is no such file, or something else in it, with the remedy. */
 ERR_MUST_CHECK enum err founding_read(const char *path, uint8_t out[FOUNDING_BYTES]);
 
+/* Windows that this island's trainer draws in a step from the data that all share: `[worker] units`, or a batch of the
+ * run spec; 0: it has data of its own (`[worker] stream`). */
+uint32_t founding_units(const struct dconf *conf, const struct runspec *spec);
+
 /* Configuration 0 of the run that this island founds: this island is its only owner and voter. The random bytes come
  * from the file that `[island] founded` names, else from the state folder, where they are drawn now if they are
  * missing. ERR_CONF: the island is to be a witness; other errors as of founding_read(). config_deinit() it; on failure

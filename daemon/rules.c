@@ -116,6 +116,17 @@ uint64_t rules_furthest(const struct runspec *spec, uint32_t fragments, uint64_t
     return due + (uint64_t)(spec->interval + spec->overlap); /* other fragments follow within an interval */
 }
 
+uint64_t rules_horizon(const struct runspec *spec)
+{
+    struct schedule schedule = rules_schedule(spec, 1);
+    uint64_t longest = (uint64_t)(spec->warm_interval > spec->interval ? spec->warm_interval : spec->interval);
+    for (uint64_t due = 0, next; spec->growth > 0 && due < (uint64_t)spec->steps; due = next) {
+        next = schedule_next_due(&schedule, 0, due);
+        longest = next - due > longest ? next - due : longest;
+    }
+    return longest < UINT32_MAX / 2 ? 2 * longest : UINT32_MAX;
+}
+
 static double lr_sum(const struct runspec *spec, uint64_t begin, uint64_t end)
 {
     double sum = 0;

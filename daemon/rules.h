@@ -41,6 +41,9 @@ struct schedule rules_schedule(const struct runspec *spec, uint32_t fragments);
  * may be on its way, and the next one may be about to be taken in. */
 uint64_t rules_furthest(const struct runspec *spec, uint32_t fragments, uint64_t step);
 
+/* How many steps ahead of the newest result data may be dealt (common/deal.h): twice the longest interval. */
+uint64_t rules_horizon(const struct runspec *spec);
+
 /* The numbers of the round that makes `version` of `fragment`, one of `fragments`; the contributions before it were
  * made at step `begin`, these at step `end` or before. The interval is what the schedule has between them: an island
  * that came late or skipped steps has not trained longer for it. Computed by the owner and sent with the result:

@@ -190,6 +190,7 @@ enum err runplan_restore(struct runplan *run)
             continue;
         const struct store_fragment *state = rounds_state(run->rounds, f);
         sync_restore(run->sync, f, state->version, &state->hash);
+        sync_restore_steps(run->sync, state->step, recover_applied_step(run->rounds->recover, f));
         recover_tell_held(run->rounds->recover, f);
         versions += state->version;
     }

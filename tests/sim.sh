@@ -7,7 +7,7 @@
 # It calls itself for some seeds of one mix: tests/sim.sh "PROGRAM|CASE|MIX|FIRST|COUNT".
 set -eu
 : "${BUILD:?is not set: the folder of the programs, as in BUILD=build/gcc}"
-programs="$BUILD/tests/sim/test_sync $BUILD/tests/sim/test_epochs"
+programs="$BUILD/tests/sim/test_sync $BUILD/tests/sim/test_epochs $BUILD/tests/sim/test_dealing"
 at_once=100
 
 some() {

@@ -124,7 +124,7 @@ check-long: check
 	@$(MAKE) --no-print-directory PREREQS_PRESENT=1 sim SEEDS=$(or $(SEEDS),2000)
 	@$(MAKE) --no-print-directory PREREQS_PRESENT=1 outlive failures
 
-sim: $(B)/tests/sim/test_sync $(B)/tests/sim/test_epochs
+sim: $(B)/tests/sim/test_sync $(B)/tests/sim/test_epochs $(B)/tests/sim/test_dealing
 	@BUILD=$(B) SEEDS='$(SEEDS)' FIRST='$(FIRST)' JOBS='$(JOBS)' tests/sim.sh
 
 lint: all

@@ -15,8 +15,8 @@
 #include "worker/shard.h"
 #include "worker/sniff.h"
 
-/* Rounds of the permutation; and what sets the draw of an epoch's cut apart from that of its order. */
-enum { PERMUTE_ROUNDS = 4, CUT_SALT = 99 };
+/* What sets the draw of an epoch's cut apart from that of its order. */
+enum { CUT_SALT = 99 };
 
 struct segment {
     struct shard shard;
@@ -284,29 +284,6 @@ bool data_holds_out(const struct data *data)
     return data->held_out != NULL;
 }
 
-/* ---- order of the windows ---- */
-
-/* A permutation of [0, n): a Feistel network on the next even power of two, walked until it lands inside.
- * Random access, no table, the same everywhere. */
-static uint64_t permute(uint64_t index, uint64_t n, uint64_t key)
-{
-    unsigned half_bits = 1;
-    while ((uint64_t)1 << (2 * half_bits) < n)
-        half_bits++;
-    uint64_t mask = ((uint64_t)1 << half_bits) - 1;
-    do {
-        uint64_t left = index >> half_bits;
-        uint64_t right = index & mask;
-        for (uint64_t round = 0; round < PERMUTE_ROUNDS; round++) {
-            uint64_t next = left ^ (env_mix64(right ^ env_mix64(key + round)) & mask);
-            left = right;
-            right = next;
-        }
-        index = left << half_bits | right;
-    } while (index >= n);
-    return index;
-}
-
 /* ---- filling ---- */
 
 static enum err fill(const struct data *data, const struct segment *segment, uint64_t begin, int32_t *tokens,
@@ -328,24 +305,30 @@ static enum err fill(const struct data *data, const struct segment *segment, uin
     return ERR_OK;
 }
 
-/* The stream's `index`-th window of one source. */
-static enum err fill_train(const struct data *data, const struct source *source, uint64_t index, int32_t *tokens,
-                           int32_t *targets)
+/* Window `number` of the order in which a source is visited in a pass. */
+static enum err fill_numbered(const struct data *data, const struct source *source, uint64_t pass, uint64_t number,
+                              int32_t *tokens, int32_t *targets)
 {
     uint64_t T = (uint64_t)data->conf.context;
-    uint64_t global = index * data->conf.streams_count + data->conf.stream;
-    uint64_t epoch = global / source->train_windows;
-    uint64_t key = env_mix64(data->conf.seed ^ env_mix64(epoch + 1));
-    uint64_t window = permute(global % source->train_windows, source->train_windows, key);
+    uint64_t key = deal_key(data->conf.seed, pass);
+    uint64_t window = deal_shuffled(number, source->train_windows, key);
     size_t s = 0;
     while (s + 1 < source->segments_count && source->segments[s + 1].train_windows_before <= window)
         s++;
     const struct segment *segment = &source->segments[s];
     uint64_t begin = (window - segment->train_windows_before) * T;
-    /* Each epoch cuts the text at other places. */
+    /* Each pass cuts the text at other places. */
     uint64_t room = segment->train_count - 1 - T - begin;
     uint64_t shift = env_mix64(key + CUT_SALT) % T;
     return fill(data, segment, begin + (shift < room ? shift : room), tokens, targets);
+}
+
+/* The stream's `index`-th window of one source. */
+static enum err fill_train(const struct data *data, const struct source *source, uint64_t index, int32_t *tokens,
+                           int32_t *targets)
+{
+    uint64_t global = index * data->conf.streams_count + data->conf.stream;
+    return fill_numbered(data, source, global / source->train_windows, global % source->train_windows, tokens, targets);
 }
 
 enum err data_batch(const struct data *data, uint64_t position, int64_t count, int32_t *tokens, int32_t *targets)
@@ -355,6 +338,41 @@ enum err data_batch(const struct data *data, uint64_t position, int64_t count, i
         struct blend_place place = blend_at(data->train, position + (uint64_t)i);
         TRY(fill_train(data, &data->sources[place.source], place.index, tokens + i * T, targets + i * T));
     }
+    return ERR_OK;
+}
+
+bool data_deals(const struct data *data)
+{
+    bool constant = true;
+    for (size_t s = 0; s < data->mixture.count; s++)
+        constant = constant && data->mixture.sources[s].points_count == 1;
+    return constant;
+}
+
+/* Of a mixture the position says which source, and the how manieth of it; in the reserve, where it has an order of its
+ * own, its turn does, and the position about which pass of that source the others are in. */
+static enum err fill_dealt(const struct data *data, const struct deal_place *place, int32_t *tokens, int32_t *targets)
+{
+    const uint64_t most = (uint64_t)1 << 47; /* blend.h knows no more */
+    uint64_t counts[MIXTURE_SOURCES_MAX];
+    struct blend_place at = blend_at(data->train, (place->dealt ? place->position : place->turn) % most);
+    const struct source *source = &data->sources[at.source];
+    struct deal_place of = *place;
+    blend_counts(data->train, place->position % most, counts);
+    of.position = place->dealt ? at.index : counts[at.source];
+    of.turn = at.index;
+    struct deal_window window = deal_window(&of, source->train_windows);
+    log_debug("draws window %" PRIu64 " of pass %" PRIu64 " of source %zu%s", window.index, window.pass, at.source,
+              place->dealt ? "" : ", of its own");
+    return fill_numbered(data, source, window.pass, window.index, tokens, targets);
+}
+
+enum err data_batch_dealt(const struct data *data, const struct deal_place *places, int64_t count, int32_t *tokens,
+                          int32_t *targets)
+{
+    int64_t T = data->conf.context;
+    for (int64_t i = 0; i < count; i++)
+        TRY(fill_dealt(data, &places[i], tokens + i * T, targets + i * T));
     return ERR_OK;
 }
 

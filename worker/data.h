@@ -8,8 +8,9 @@
  *
  * The training windows of a source are visited in a pseudo-random order that is a function of the seed alone; stream
  * `i` of `n` takes every n-th of them, so the streams of different islands are disjoint, whatever the weights of each,
- * and each is a function of one number, the position. Which source the window at a position is of worker/blend.h says.
- * Files are mapped, not read; one thread calls.
+ * and each is a function of one number, the position. Where the run deals the windows (common/deal.h), all islands have
+ * one such order, of which each pass keeps a part in reserve. Which source the window at a position is of
+ * worker/blend.h says. Files are mapped, not read; one thread calls.
  */
 #ifndef WORKER_DATA_H
 #define WORKER_DATA_H
@@ -17,6 +18,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/deal.h"
 #include "common/err.h"
 
 struct data;
@@ -52,6 +54,13 @@ bool data_holds_out(const struct data *data);
  * ERR_CORRUPT: a token outside the vocabulary, with file and place. */
 ERR_MUST_CHECK enum err data_batch(const struct data *data, uint64_t position, int64_t count, int32_t *tokens,
                                    int32_t *targets);
+
+/* Whether windows can be dealt by the run: not of a mixture whose weights change with the steps, as how many windows of
+ * a source were drawn before a position then depends on who drew when. */
+bool data_deals(const struct data *data);
+/* As data_batch(), of the windows at these places(count), whatever the stream is. */
+ERR_MUST_CHECK enum err data_batch_dealt(const struct data *data, const struct deal_place *places, int64_t count,
+                                         int32_t *tokens, int32_t *targets);
 
 /* The same for validation: windows `index` ... of `total`, of each source in proportion to what the whole run draws of
  * it, spread evenly over its held-out part; sources whose held-out part holds no window are left out. ERR_NOTFOUND if

@@ -427,7 +427,7 @@ static enum err run(int argc, char **argv, const char **command)
         {"from", ARGS_STRING, &a.from, "MODEL",
          "the model that the run is to begin from: a published one's folder, a checkpoint or an anchor"},
         {"attach", ARGS_STRING, &a.attach, "SOCKET", "the island's daemon; without it, train alone"},
-        {"stream", ARGS_STRING, &a.stream, "I/N", "which of N disjoint data streams (default: the daemon's)"},
+        {"stream", ARGS_STRING, &a.stream, "I/N", "which of N disjoint data streams (default: what the run deals)"},
         {"set", ARGS_LIST, &a.set, "S.KEY=VALUE", "change a run spec value; may be given several times"},
         {"device", ARGS_STRING, &a.device, "cpu|cuda|auto", "auto: cuda where it is to be had (default cpu)"},
         {"devices", ARGS_STRING, &a.devices, "LIST", "a rank on each of these GPUs, as in 0-3,6; with --device cuda"},

@@ -54,6 +54,8 @@ struct trainer {
     struct speed speed;
     double tokens_per_s; /* by `speed` */
     uint32_t stream, streams_count;
+    bool deals;                          /* the run deals the windows */
+    struct deal_place *places;           /* of one micro-batch */
     struct queued queued[INNER_RESULTS]; /* the oldest first */
     unsigned queued_count;
     struct inner_result last; /* the newest result that is known */
@@ -132,6 +134,7 @@ static enum err open_model(struct trainer *t)
                  t->kern->name);
     TRY(ckpt_writer_new(t->options->folder, t->spec, t->model, t->inner, &t->writer));
     TRY(mem_new(count, sizeof *t->tokens, "a batch", &t->tokens));
+    TRY(mem_new((size_t)t->batch, sizeof *t->places, "a batch", &t->places));
     return mem_new(count, sizeof *t->targets, "a batch", &t->targets);
 }
 
@@ -149,6 +152,7 @@ static void trainer_deinit(struct trainer *t)
     mem_free(t->state.kept);
     mem_free(t->tokens);
     mem_free(t->targets);
+    mem_free(t->places);
     if (t->metrics != NULL)
         fclose(t->metrics);
 }
@@ -312,12 +316,28 @@ static uint64_t tokens_per_step(const struct trainer *t)
     return windows_per_step(t) * (uint64_t)t->spec->context;
 }
 
+/* Windows from number `first` on of those that this island draws for the step. Judged now: whatever is heard later,
+ * they are its own. */
+static enum err draw(struct trainer *t, uint64_t first)
+{
+    for (int64_t i = 0; i < t->batch; i++) {
+        struct diloco_unit unit = {.size = sizeof unit};
+        if (diloco_draw(t->diloco, t->state.step + 1, (uint32_t)first + (uint32_t)i, (uint32_t)windows_per_step(t),
+                        &unit) != DILOCO_OK)
+            return err_set(ERR_STATE, "%s", diloco_error(t->diloco));
+        t->places[i] = (struct deal_place){
+            .dealt = unit.dealt != 0, .position = unit.position, .turn = unit.turn, .id = unit.island};
+    }
+    return data_batch_dealt(t->data, t->places, t->batch, t->tokens, t->targets);
+}
+
 static enum err gradients(struct trainer *t)
 {
     double scale = 1.0 / (double)t->spec->accumulate;
     for (int64_t i = 0; i < t->spec->accumulate; i++) {
-        uint64_t own = t->state.position + (uint64_t)(t->crew.grid.row * t->batch);
-        TRY(data_batch(t->data, own, t->batch, t->tokens, t->targets));
+        uint64_t own = (uint64_t)(t->crew.grid.row * t->batch);
+        TRY(t->deals ? draw(t, (uint64_t)(i * t->spec->batch) + own)
+                     : data_batch(t->data, t->state.position + own, t->batch, t->tokens, t->targets));
         if (i == t->spec->accumulate - 1)
             model_sum_next(t->model);
         TRY(model_train(t->model, t->tokens, t->targets, scale));
@@ -591,6 +611,16 @@ static enum err resume_or_begin(struct trainer *t)
     return err == ERR_OK || seeded ? ERR_OK : read_origin(t);
 }
 
+static void look_who_deals(struct trainer *t)
+{
+    bool dealt = t->diloco != NULL && !t->options->stream_published && diloco_deals(t->diloco);
+    t->deals = dealt && data_deals(t->data);
+    if (dealt && !t->deals)
+        log_info("the mixture's weights change with the steps: its windows are not dealt by the run, and are drawn as "
+                 "stream %" PRIu32 " of %" PRIu32,
+                 t->stream + 1, t->streams_count);
+}
+
 enum err train_run(const struct train_options *options)
 {
     enum err err;
@@ -609,6 +639,7 @@ enum err train_run(const struct train_options *options)
     t.data = NULL;
     TRY_OUT(open_data(&t)); /* again, now that the stream is known */
     data_look(t.data);
+    look_who_deals(&t);
     log_info(
         "%" PRId64 " parameters, %" PRIu64 " tokens for training, %" PRIu64 " held out, stream %" PRIu32 " of %" PRIu32,
         t.model->params_count, data_train_tokens(t.data), data_held_out_tokens(t.data), t.stream + 1, t.streams_count);

@@ -9,6 +9,7 @@
 #include "common/mem.h"
 #include "common/quota.h"
 #include "daemon/peers/budget.h"
+#include "daemon/founding.h"
 #include "daemon/peers/peer.h"
 #include "daemon/rounds/round_context.h"
 #include "daemon/rules.h"
@@ -132,8 +133,10 @@ static uint8_t owner_choice(const struct peers *peers)
 static void say_of_ourselves(struct peers *peers)
 {
     const struct dconf *conf = peers->conf.conf;
-    struct member_word word = {
-        .uplink = conf->uplink, .owner_choice = owner_choice(peers), .draining = peers->draining};
+    struct member_word word = {.uplink = conf->uplink,
+                               .owner_choice = owner_choice(peers),
+                               .draining = peers->draining,
+                               .units = founding_units(conf, peers->conf.spec)};
     snprintf(word.address, sizeof word.address, "%s", dconf_address(conf));
     membership_say(peers->membership, &word);
 }

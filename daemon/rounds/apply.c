@@ -51,6 +51,7 @@ struct receive_job {
     uint8_t owner_key[IDENT_KEY_BYTES];
     struct digest carried; /* of the result that the configuration names; zeros: none */
     struct digest digest;  /* out */
+    uint64_t step;         /* out: run step that it names */
     bool equivocated;      /* out: its owner has signed another one, too */
 };
 
@@ -151,7 +152,7 @@ enum err apply_open(const struct round_context *context, const struct result_id 
 /* ---- what the ledger has already ---- */
 
 /* The result of a part that the configuration names, or the first that can be applied. */
-static bool find_held(const struct round_context *context, const struct version_part *part, struct result_id *out)
+static bool find_held(const struct round_context *context, const struct version_part *part, struct held_result *out)
 {
     struct result_id keys[LEDGER_RESULTS_MAX];
     size_t count = ledger_list(context->conf.ledger, part->id.fragment, part->id.version, keys, LEDGER_RESULTS_MAX);
@@ -161,15 +162,15 @@ static bool find_held(const struct round_context *context, const struct version_
             (part->carried && !digest_equal(&keys[i].digest, &part->id.digest)) ||
             apply_open(context, &keys[i], &result) != ERR_OK)
             continue;
+        *out = (struct held_result){.id = keys[i], .step = result.meta.step};
         result_close(&result);
-        *out = keys[i];
         return true;
     }
     return false;
 }
 
 uint32_t apply_find_held(const struct round_context *context, uint32_t f, uint64_t version,
-                         struct result_id held[VERSION_PARTS_MAX])
+                         struct held_result held[VERSION_PARTS_MAX])
 {
     struct version_part parts[VERSION_PARTS_MAX];
     uint32_t count = round_context_parts(context, f, version, parts), found = 0;
@@ -179,7 +180,7 @@ uint32_t apply_find_held(const struct round_context *context, uint32_t f, uint64
 }
 
 /* A new epoch, or a start, tells of all parts of all fragments before any is taken in. */
-void apply_tell_held(struct round_context *context, const struct result_id *held, uint32_t count)
+void apply_tell_held(struct round_context *context, const struct held_result *held, uint32_t count)
 {
     if (events_more(context->conf.events, count) != ERR_OK) {
         event_post_fatal(context->conf.events, err_text());
@@ -187,17 +188,18 @@ void apply_tell_held(struct round_context *context, const struct result_id *held
     }
     for (uint32_t i = 0; i < count; i++)
         round_context_post(context, &(struct sync_event){.type = SYNC_EV_STORED,
-                                                         .fragment = held[i].fragment,
-                                                         .version = held[i].version,
-                                                         .epoch = held[i].epoch,
-                                                         .owner = held[i].owner,
-                                                         .hash = held[i].digest,
+                                                         .fragment = held[i].id.fragment,
+                                                         .version = held[i].id.version,
+                                                         .epoch = held[i].id.epoch,
+                                                         .owner = held[i].id.owner,
+                                                         .step = held[i].step,
+                                                         .hash = held[i].id.digest,
                                                          .member = SYNC_NOBODY});
 }
 
 void apply_post_held(struct round_context *context, uint32_t f)
 {
-    struct result_id held[VERSION_PARTS_MAX];
+    struct held_result held[VERSION_PARTS_MAX];
     apply_tell_held(context, held, apply_find_held(context, f, context->fragments[f].state.version + 1, held));
 }
 
@@ -247,6 +249,7 @@ static enum err run_receive(struct job *job, struct jobs_scratch *scratch)
     TRY(codec_decodable(scratch->codec, frame, frame_bytes, j->values_count));
     struct result_id there = wire_object_result(&what), other;
     j->digest = what.digest;
+    j->step = meta.step;
     TRY(ledger_append(context->conf.ledger, &there, j->slot->data, j->slot->bytes));
     j->equivocated = j->owner_known && results_equivocation(context->conf.ledger, &there, j->owner_key, &other);
     if (j->equivocated)
@@ -279,6 +282,7 @@ static void done_receive(struct job *job)
                                                          .version = key->version,
                                                          .epoch = key->epoch,
                                                          .owner = key->owner,
+                                                         .step = j->step,
                                                          .hash = j->digest,
                                                          .member = j->peer});
     if (job->err == ERR_OK && j->equivocated)
@@ -382,7 +386,9 @@ static void done_hash(struct job *job)
     if (state->step >= rules_warm_until(context->conf.spec))
         replica_settle(context->conf.replica, j->f);
     log_debug("fragment %" PRIu32 " version %" PRIu64 " hash %s", j->f, j->version, digest_hex(&state->hash, hex));
-    round_context_post(context, &(struct sync_event){.type = SYNC_EV_APPLIED, .fragment = j->f, .hash = state->hash});
+    round_context_post(
+        context,
+        &(struct sync_event){.type = SYNC_EV_APPLIED, .fragment = j->f, .step = state->step, .hash = state->hash});
     apply_post_held(context, j->f);
     job_pool_give(&apply->hashes, j);
 }

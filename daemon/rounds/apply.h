@@ -42,9 +42,13 @@ ERR_MUST_CHECK enum err apply_open(const struct round_context *context, const st
 void apply_post_held(struct round_context *context, uint32_t f);
 /* The two halves of that: finds the ledger's results of `version` that can be applied, at most one of each part; and
  * tells of them. Finding is for any thread, while no epoch begins. */
+struct held_result {
+    struct result_id id;
+    uint64_t step; /* run step that it names */
+};
 uint32_t apply_find_held(const struct round_context *context, uint32_t f, uint64_t version,
-                         struct result_id held[VERSION_PARTS_MAX]);
-void apply_tell_held(struct round_context *context, const struct result_id *held, uint32_t count);
+                         struct held_result held[VERSION_PARTS_MAX]);
+void apply_tell_held(struct round_context *context, const struct held_result *held, uint32_t count);
 
 /* Whether a result's step and numbers may be those of this run. ERR_PROTO: they make no sense. */
 ERR_MUST_CHECK enum err apply_check(const struct round_context *context, const struct wire_meta *meta);

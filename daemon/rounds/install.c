@@ -86,9 +86,11 @@ static void tell_installed(const struct install_job *j)
     uint32_t f = j->key.fragment;
     if (!j->own)
         round_context_judged(context, j->peer, &j->key, WIRE_RECEIVED);
-    round_context_post(
-        context, &(struct sync_event){
-                     .type = SYNC_EV_INSTALLED, .fragment = f, .version = j->state.version, .hash = j->state.hash});
+    round_context_post(context, &(struct sync_event){.type = SYNC_EV_INSTALLED,
+                                                     .fragment = f,
+                                                     .version = j->state.version,
+                                                     .step = j->state.step,
+                                                     .hash = j->state.hash});
     apply_post_held(context, f);
 }
 

@@ -124,8 +124,22 @@ static bool made_by_us(const struct round_context *context, uint32_t f, uint64_t
     return false;
 }
 
-/* Who was an outlier in the last versions, as far as the ledger still has their results. */
-static void note_standing(const struct round_context *context, uint32_t f, uint64_t upto, struct standing *standing)
+struct recover_fragment {
+    struct store_fragment state;
+    bool known;     /* it has one */
+    bool damaged;   /* it had one, which cannot be read */
+    uint64_t saved; /* the version that its checkpoint holds */
+    bool replayed;  /* versions after that */
+    struct standing standing;
+    uint64_t applied_step;    /* largest that a result names of which the ledger says that it made a version */
+    struct held_result *held; /* results of the version after it that the ledger has */
+    uint32_t held_count;
+};
+
+/* Who was an outlier in the last versions, and how far their steps were, as far as the ledger still has their results.
+ * It has those of a state that was taken over only where it was behind it again. */
+static void note_standing(const struct round_context *context, uint32_t f, uint64_t upto,
+                          struct recover_fragment *fragment)
 {
     for (uint64_t version = upto > STANDING_VERSIONS ? upto - STANDING_VERSIONS + 1 : 1; version <= upto; version++) {
         struct ledger_commit commit;
@@ -135,7 +149,9 @@ static void note_standing(const struct round_context *context, uint32_t f, uint6
             struct result result;
             if (result_open(context->conf.ledger, &commit.parts[i], &result) != ERR_OK)
                 continue;
-            standing_note(standing, context->conf.view, &result.meta, f, version, context->now_ms, false);
+            standing_note(&fragment->standing, context->conf.view, &result.meta, f, version, context->now_ms, false);
+            if (fragment->applied_step < result.meta.step)
+                fragment->applied_step = result.meta.step;
             result_close(&result);
         }
     }
@@ -148,17 +164,6 @@ enum stage {
     STAGE_LOAD,   /* the checkpoint */
     STAGE_REPLAY, /* one version */
     STAGE_END     /* its hash, and what follows from it */
-};
-
-struct recover_fragment {
-    struct store_fragment state;
-    bool known;     /* it has one */
-    bool damaged;   /* it had one, which cannot be read */
-    uint64_t saved; /* the version that its checkpoint holds */
-    bool replayed;  /* versions after that */
-    struct standing standing;
-    struct result_id *held; /* results of the version after it that the ledger has */
-    uint32_t held_count;
 };
 
 struct recover_job {
@@ -243,7 +248,7 @@ static enum err replay_next(struct recover_job *j, struct codec *codec)
 static enum err find_held(struct recover_job *j)
 {
     struct recover_fragment *fragment = &j->recover->fragments[j->f];
-    struct result_id held[VERSION_PARTS_MAX];
+    struct held_result held[VERSION_PARTS_MAX];
     uint32_t count = apply_find_held(j->recover->context, j->f, fragment->state.version + 1, held);
     TRY(mem_new(count, sizeof *held, "results that are there", &fragment->held));
     memcpy(fragment->held, held, count * sizeof *held);
@@ -260,7 +265,7 @@ static enum err end(struct recover_job *j, struct jobs_scratch *scratch)
     j->ended = true;
     j->replayed = 0;
     TRY(standing_members(&fragment->standing, context->standing.count));
-    note_standing(context, j->f, state->version, &fragment->standing);
+    note_standing(context, j->f, state->version, fragment);
     /* The checkpoint's residuals are older than results made from them, even than one that is of no use now. */
     if (replayed || made_by_us(context, j->f, state->version + 1))
         replica_clear_residuals(context->conf.replica, j->f);
@@ -355,6 +360,11 @@ bool recover_damaged(const struct recover *recover)
 bool recover_known(const struct recover *recover, uint32_t f)
 {
     return recover->fragments[f].known;
+}
+
+uint64_t recover_applied_step(const struct recover *recover, uint32_t f)
+{
+    return recover->fragments[f].applied_step;
 }
 
 void recover_tell_held(struct recover *recover, uint32_t f)

@@ -39,6 +39,8 @@ ERR_MUST_CHECK enum err recover_end(struct recover *recover, struct keep *keep);
 /* Whether a checkpoint was damaged, so that what this disk held of its fragment is gone. */
 bool recover_damaged(const struct recover *recover);
 bool recover_known(const struct recover *recover, uint32_t f);
+/* The largest run step that a result names of which the ledger says that it made a version here. */
+uint64_t recover_applied_step(const struct recover *recover, uint32_t f);
 void recover_tell_held(struct recover *recover, uint32_t f);
 
 /* Into `shadow` (replica_shadow()), up to `version`; on a job's thread, with its codec. ERR_NOTFOUND: they do not lead

@@ -17,6 +17,7 @@ enum { STORE_AGAIN_MS = 2000 };
 
 struct reduce_fragment {
     uint64_t made_version;   /* of the mean in the slot, stored or not */
+    uint64_t made_step;      /* run step that it names */
     uint64_t store_again_ms; /* the disk refused it: when to try again; 0: it did not */
     uint64_t mean_waits;     /* version whose mean waits for jobs that are under way; 0: none */
     struct bitset mean_have; /* from these contributions */
@@ -78,6 +79,7 @@ struct store_job {
     uint32_t f;
     uint64_t version;
     struct slot *slot;
+    uint64_t step;          /* that ours names; out: that the one names which the ledger has */
     bool ours;              /* out: it is what the ledger has */
     struct result_id there; /* out: which one it has */
 };
@@ -453,6 +455,7 @@ static void make_mean(struct reduce *reduce, uint32_t f, uint64_t version, const
     slot->busy = true;
     slot->version = 0;
     reduce->fragments[f].made_version = version;
+    reduce->fragments[f].made_step = j->meta.step;
     reduce->fragments[f].store_again_ms = 0; /* what was to be stored from there is overwritten */
     round_context_use_begin(context, f);
     round_context_submit(context, &j->job, JOBS_REDUCE, run_mean, done_mean);
@@ -496,7 +499,13 @@ static enum err run_store(struct job *job, struct jobs_scratch *scratch)
     if (!results_find(ledger, &ours, &j->there))
         j->there = ours;
     j->ours = digest_equal(&j->there.digest, &ours.digest);
-    return j->ours ? ledger_append(ledger, &ours, j->slot->data, j->slot->bytes) : ledger_sync(ledger);
+    if (j->ours)
+        return ledger_append(ledger, &ours, j->slot->data, j->slot->bytes);
+    struct result there;
+    TRY(result_open(ledger, &j->there, &there));
+    j->step = there.meta.step;
+    result_close(&there);
+    return ledger_sync(ledger);
 }
 
 /* Our result is durable; its residual moves when it is applied, which it need not be if an epoch begins. */
@@ -509,6 +518,7 @@ static void stored(struct reduce *reduce, uint32_t f, const struct store_job *j)
                                                      .version = j->version,
                                                      .epoch = j->there.epoch,
                                                      .owner = j->there.owner,
+                                                     .step = j->step,
                                                      .hash = j->there.digest,
                                                      .member = round_context_self(context)});
 }
@@ -551,6 +561,7 @@ void reduce_store(struct reduce *reduce, uint32_t f, uint64_t version)
     j->f = f;
     j->version = version;
     j->slot = slots_own(context->conf.slots, f);
+    j->step = reduce->fragments[f].made_step;
     j->slot->busy = true;
     round_context_use_begin(context, f);
     round_context_submit(context, &j->job, JOBS_STORE, run_store, done_store);

@@ -306,6 +306,11 @@ void shared_run(struct shared *shared, bool paused)
     atomic_store(&shared->shm->paused, paused);
 }
 
+void shared_deal(struct shared *shared, const struct deal *deal)
+{
+    ipc_deal_put(shared->shm, deal);
+}
+
 /* Steps are the trainer's word. No due step is looked for beyond the run, where growing intervals would be counted off
  * one by one. */
 static uint64_t due_after(const struct shared *shared, uint32_t f, uint64_t step)

@@ -62,6 +62,8 @@ uint64_t shared_leave(struct shared *shared, uint64_t step);
 void shared_run_step(struct shared *shared, uint64_t step);
 /* How long the run is, by the run spec's runspec_length(); and whether a trainer is to stand still. */
 void shared_run(struct shared *shared, bool paused);
+/* How data is dealt to this island. */
+void shared_deal(struct shared *shared, const struct deal *deal);
 /* Training begins after this step: when each fragment is due. */
 void shared_go(struct shared *shared, uint64_t step);
 

@@ -194,6 +194,13 @@ void trainer_run_step(struct trainer *trainer, uint64_t step)
         shared_run_step(shared, step);
 }
 
+void trainer_deal(struct trainer *trainer, const struct deal *deal)
+{
+    struct shared *shared = attachment_shared(trainer->attachment);
+    if (shared != NULL)
+        shared_deal(shared, deal);
+}
+
 /* ---- commands ---- */
 
 enum err trainer_join(struct trainer *trainer, uint64_t now_ms)

@@ -75,6 +75,8 @@ void trainer_publish(struct trainer *trainer, uint32_t f);
 void trainer_withdraw(struct trainer *trainer, uint32_t f);
 /* How far the run is, by the furthest island. */
 void trainer_run_step(struct trainer *trainer, uint64_t step);
+/* How data is dealt to this island, now. */
+void trainer_deal(struct trainer *trainer, const struct deal *deal);
 
 /* ---- commands ---- */
 

@@ -172,7 +172,7 @@ static bool same_member(const struct config_member *a, const struct config_membe
 {
     return a->id == b->id && a->role == b->role && a->voter == b->voter && a->incarnation == b->incarnation &&
            a->uplink == b->uplink && a->owner_choice == b->owner_choice && a->draining == b->draining &&
-           strcmp(a->address, b->address) == 0;
+           a->units == b->units && strcmp(a->address, b->address) == 0;
 }
 
 bool config_differs(const struct config *a, const struct config *b)
@@ -221,6 +221,9 @@ static enum err check_member(const struct config *config, const struct config_me
     if (member->word >= MEMBER_WORD_NUMBER_MAX)
         return err_set(ERR_PROTO, "a configuration whose member %s has a word of number %" PRIu64, member->name,
                        member->word);
+    if (member->units > DEAL_UNITS_MAX)
+        return err_set(ERR_PROTO, "a configuration whose member %s draws %" PRIu32 " units", member->name,
+                       member->units);
     if (member->role == CONFIG_DRAINING && !member->draining)
         return err_set(ERR_PROTO, "a configuration whose member %s drains without having said so", member->name);
     if (member->losses > CONFIG_LOSSES_MAX)

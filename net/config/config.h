@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/deal.h"
 #include "common/digest.h"
 #include "common/err.h"
 #include "common/shardmap.h"
@@ -78,6 +79,7 @@ struct config_member {
     uint64_t uplink;                    /* bit/s */
     uint8_t owner_choice;               /* enum config_owner_choice */
     bool draining;
+    uint32_t units;
     /* By order (net/config/order.h). */
     bool contributor;     /* it is to own no shards, and to become no voter */
     bool operates;        /* it may sign orders */
@@ -112,6 +114,13 @@ struct config_mark {
     uint64_t number, below;
 };
 
+/* How the data that all islands share is dealt (common/deal.h); to whom the members' rows say. */
+struct config_deal {
+    uint64_t horizon;      /* in steps; the same in all configurations */
+    uint64_t counted_step; /* never falls */
+    struct deal_start start;
+};
+
 struct config {
     uint8_t nonce[CONFIG_NONCE_BYTES]; /* of the run */
     uint64_t epoch;
@@ -139,6 +148,7 @@ struct config {
     uint64_t ballot;                         /* in which these were signed; 0: there are none */
     struct config_endorsement *endorsements; /* in order of member, what it says, signer */
     uint32_t endorsements_count;
+    struct config_deal deal;
 };
 
 /* Frees what the configuration points to and empties it; an empty one is fine. */

@@ -228,6 +228,7 @@ static void take_word(struct config_member *member, const struct member_word *wo
     member->uplink = word->uplink;
     member->owner_choice = word->owner_choice;
     member->draining = word->draining;
+    member->units = word->units;
 }
 
 static enum err admit(struct config *next, const struct order *order)
@@ -372,7 +373,8 @@ static struct member_word word_of(const struct config_member *member)
     struct member_word word = {.number = member->word,
                                .uplink = member->uplink,
                                .owner_choice = member->owner_choice,
-                               .draining = member->draining};
+                               .draining = member->draining,
+                               .units = member->units};
     memcpy(word.address, member->address, sizeof word.address);
     return word;
 }

@@ -7,6 +7,7 @@
 #include "common/bytes.h"
 #include "common/mem.h"
 #include "net/config/config_orders.h"
+#include "net/config/config_deal.h"
 #include "net/config/endorsement.h"
 
 static const char vote_mark[] = "diloco record vote";
@@ -117,6 +118,7 @@ enum err config_proved(const struct config *previous, const struct digest *previ
 {
     uint32_t needed = config_majority(previous);
     TRY(config_follows(previous, previous_digest, next));
+    TRY(config_deal_follows(previous, next));
     if (votes_count > CONFIG_VOTERS_MAX)
         return err_set(ERR_PROTO, "configuration %" PRIu64 " with %" PRIu32 " votes", next->epoch, votes_count);
     uint32_t accepted = accepted_by(previous, next, next_digest, votes, votes_count, needed);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/mem.h"
+#include "net/config/config_deal.h"
 #include "net/config/config_proof.h"
 #include "net/transport/wire.pb-c.h"
 
@@ -110,6 +111,7 @@ static void member_to_proto(const struct config_member *member, Diloco__ConfigMe
     proto->draining = member->draining;
     proto->contributor = member->contributor;
     proto->operates = member->operates;
+    proto->units = member->units;
 }
 
 enum err config_bytes_from_proto(const ProtobufCBinaryData *proto, const char *what, void *out, size_t out_bytes)
@@ -223,6 +225,7 @@ static enum err member_from_proto(const Diloco__ConfigMember *proto, struct conf
     member->draining = proto->draining != 0;
     member->contributor = proto->contributor != 0;
     member->operates = proto->operates != 0;
+    member->units = proto->units;
     member->losses = (uint8_t)proto->losses;
     TRY(text_from_proto(proto->name, "a member's name", member->name, sizeof member->name));
     TRY(text_from_proto(proto->address, "a member's address", member->address, sizeof member->address));
@@ -302,6 +305,10 @@ static void to_proto(const struct config *config, struct rows *rows, Diloco__Con
     proto->paused = config->paused;
     proto->ballot = config->ballot;
     proto->founder = config->founder;
+    proto->deal_horizon = config->deal.horizon;
+    proto->deal_counted = config->deal.counted_step;
+    proto->deal_step = config->deal.start.step;
+    proto->deal_position = config->deal.start.position;
     proto->n_map = map_empty(&config->map) ? 0 : SHARDMAP_SLOTS;
     proto->map = (uint32_t *)(uintptr_t)config->map.owner;
     proto->n_members = config->members_count;
@@ -419,6 +426,9 @@ static enum err from_proto(const Diloco__Config *proto, struct config *out)
     out->paused = proto->paused != 0;
     out->ballot = proto->ballot;
     out->founder = proto->founder;
+    out->deal = (struct config_deal){.horizon = proto->deal_horizon,
+                                     .counted_step = proto->deal_counted,
+                                     .start = {proto->deal_step, proto->deal_position}};
     TRY(config_bytes_from_proto(&proto->nonce, "a configuration's nonce", out->nonce, CONFIG_NONCE_BYTES));
     TRY(config_bytes_from_proto(&proto->previous, "a configuration's previous digest", out->previous.byte,
                                 DIGEST_BYTES));
@@ -463,6 +473,7 @@ enum err config_unpack(const uint8_t *bytes, size_t bytes_count, struct config *
     TRY_OUT(err);
     TRY_OUT(check_bytes(out, bytes, bytes_count));
     TRY_OUT(config_check(out));
+    TRY_OUT(config_deal_check(out));
 out:
     if (err != ERR_OK)
         config_deinit(out);

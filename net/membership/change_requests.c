@@ -21,7 +21,8 @@ static bool says_new(const struct member_word *word, const struct config_member 
 {
     return word->number > member->word &&
            (word->uplink != member->uplink || word->owner_choice != member->owner_choice ||
-            word->draining != member->draining || strcmp(word->address, member->address) != 0);
+            word->draining != member->draining || word->units != member->units ||
+            strcmp(word->address, member->address) != 0);
 }
 
 void change_requests_wanted(const struct member_progress *progress, const struct order_pool *pool, bool said,

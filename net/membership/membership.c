@@ -174,6 +174,7 @@ static void add_promise_reports(struct membership *m, struct paxos_message *out)
     bool sure = m->conf.disk->doubt == VOTE_SURE;
     out->incarnation = sure ? m->conf.view->members[self_of(m)].as.incarnation : m->conf.disk->incarnation;
     promise_reports_own(m->reports, m->sync, &out->rows, &out->rows_count);
+    out->step = m->sync != NULL ? sync_steps(m->sync).durable : 0;
 }
 
 /* What we agree to now; without it nothing that the others do not want anyhow comes to pass. */
@@ -340,6 +341,7 @@ static struct next_config_base base_of(const struct membership *m, const struct 
                                      .digest = config_log_last_digest(m->conf.config_log),
                                      .shards = m->shards_counts,
                                      .fragments_count = m->progress.fragments_count,
+                                     .applied_step = m->sync != NULL ? sync_steps(m->sync).applied : 0,
                                      .orders = wanted != NULL ? wanted->orders : NULL,
                                      .orders_count = wanted != NULL ? wanted->orders_count : 0,
                                      .words = wanted != NULL ? wanted->words : NULL,
@@ -911,7 +913,8 @@ static void sign_own_word(struct membership *m)
 {
     struct seat *seat = &m->progress.seat[self_of(m)];
     const struct config_member *as = config_member(last(m), id_of(m, self_of(m)));
-    struct member_word said = {.uplink = as->uplink, .owner_choice = as->owner_choice, .draining = as->draining};
+    struct member_word said = {
+        .uplink = as->uplink, .owner_choice = as->owner_choice, .draining = as->draining, .units = as->units};
     memcpy(said.address, as->address, sizeof said.address);
     if (m->own_word.uplink == 0)
         m->own_word.uplink = as->uplink;

@@ -7,6 +7,7 @@
 
 #include "common/log.h"
 #include "common/mem.h"
+#include "net/config/config_deal.h"
 #include "net/config/config_orders.h"
 
 /* A valid result of the version after the start, and at how many full voters it was sealed. */
@@ -351,6 +352,28 @@ enum err next_config_obey(const struct next_config_base *base, struct config *ne
     return ERR_OK;
 }
 
+static bool enough_claims(void *user, const struct deal_claim *claims, uint32_t count)
+{
+    const struct config *config = user;
+    struct tally tally = {.seals = count};
+    for (uint32_t i = 0; i < count; i++)
+        tally.keeping += is_full(config, claims[i].id);
+    return enough(config, tally);
+}
+
+/* What is committed one of any seals that are enough shows: a larger claim than that is of nothing committed. */
+static uint64_t counted_step(const struct work *work)
+{
+    struct deal_claim claims[CONFIG_VOTERS_MAX];
+    struct config config = *work->base->config;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < work->answers_count && count < CONFIG_VOTERS_MAX; i++)
+        if (is_seal(&config, &work->answers[i]))
+            claims[count++] = (struct deal_claim){work->answers[i].step, work->answers[i].id};
+    deal_sort(claims, count);
+    return deal_counted_step(config.deal.counted_step, claims, count, enough_claims, &config);
+}
+
 static enum err fill(struct work *work, struct change_request *requests, uint32_t change_requests_count)
 {
     struct config *draft = &work->out->draft;
@@ -379,9 +402,11 @@ static enum err fill(struct work *work, struct change_request *requests, uint32_
     draft->carried_count = work->carried_count;
     TRY(next_config_obey(work->base, draft, requests, change_requests_count));
     mark_caught_up(work, draft->starts, requests, change_requests_count);
-    if (!work->base->by_order)
-        return assign_roles(draft, requests, change_requests_count);
-    assign_roles_by_order(draft);
+    if (work->base->by_order)
+        assign_roles_by_order(draft);
+    else
+        TRY(assign_roles(draft, requests, change_requests_count));
+    config_deal_next(work->base->config, counted_step(work), draft);
     return ERR_OK;
 }
 
@@ -484,6 +509,12 @@ enum err next_config_follows(const struct next_config_base *base, const struct c
 {
     TRY(config_follows(base->config, base->digest, next));
     TRY(config_orders_follow(base->config, next));
+    TRY(config_deal_follows(base->config, next));
+    if (next->deal.counted_step < base->applied_step)
+        return err_set(ERR_PROTO,
+                       "configuration %" PRIu64 " deals data as if nothing were applied beyond step %" PRIu64
+                       ", and a result of step %" PRIu64 " is",
+                       next->epoch, next->deal.counted_step, base->applied_step);
     for (uint32_t i = 0; i < next->carried_count; i++) {
         const struct part_result *carried = &next->carried[i];
         if (carried->id.fragment >= base->fragments_count || !valid(base, carried))

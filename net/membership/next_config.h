@@ -25,6 +25,7 @@
 struct next_config_answer {
     uint32_t id;
     uint64_t incarnation;
+    uint64_t step;              /* the largest that a result names which is applied or durable there */
     bool sealed;                /* it is a PROMISE in the proposer's ballot (paxos_promised()) */
     const struct holding *rows; /* in order of fragment, each once; of one that is left out it holds nothing */
     uint32_t rows_count;
@@ -47,7 +48,8 @@ struct next_config_base {
     /* A result that only a few answered has had its time to be fetched: it is left out where the other seals are
      * enough, for then it was committed nowhere, or stands in them. */
     bool overdue;
-    bool by_order;                     /* no majority agrees to anything else: what orders say alone changes */
+    bool by_order;         /* no majority agrees to anything else: what orders say alone changes */
+    uint64_t applied_step; /* the largest that a result names which is applied here: what an acceptor knows */
     const struct order *const *orders; /* that may be carried out, in order of signer, then number */
     uint32_t orders_count;
     const struct next_config_word *words; /* of members, as heard last */
@@ -91,7 +93,8 @@ ERR_MUST_CHECK enum err next_config_obey(const struct next_config_base *base, st
                                          struct change_request *requests, uint32_t change_requests_count);
 
 /* Whether an acceptor may accept `next`: it follows (config_follows(), config_orders_follow()), and what it carries was
- * made in epoch e by the owner of exactly these shards, or was carried by it. ERR_PROTO. */
+ * made in epoch e by the owner of exactly these shards, or was carried by it; and nothing was applied here that is
+ * beyond its counted step. ERR_PROTO. */
 ERR_MUST_CHECK enum err next_config_follows(const struct next_config_base *base, const struct config *next);
 
 #endif

@@ -175,6 +175,7 @@ const struct next_config_answer *promise_reports_answered(struct promise_reports
             reports->answered[(*count)++] =
                 (struct next_config_answer){.id = answer->id,
                                             .incarnation = answer->said.incarnation,
+                                            .step = answer->said.step,
                                             .sealed = answer->said.sealed && paxos_promised(paxos, answer->id),
                                             .rows = answer->said.rows,
                                             .rows_count = answer->said.rows_count,

@@ -106,6 +106,7 @@ static enum err pack_promise(const struct paxos_message *message, uint8_t **byte
     }
     proto.n_endorsements = message->endorsements_count;
     proto.endorsements = rows->endorsements_at;
+    proto.step = message->step;
     proto.n_rows = message->rows_count;
     proto.rows = rows->rows_at;
     if (err == ERR_OK)
@@ -300,6 +301,9 @@ static enum err take_promise(const Diloco__Promise *proto, struct paxos_message 
     message->accepted = proto->accepted_ballot;
     message->incarnation = proto->incarnation;
     message->sealed = proto->sealed;
+    message->step = proto->step;
+    if (message->step >= CONFIG_NUMBER_MAX)
+        return err_set(ERR_PROTO, "a promise with run step %" PRIu64, message->step);
     if (proto->accepted_ballot > proto->ballot || (proto->accepted_ballot > 0) != (proto->accepted.len > 0))
         return err_set(ERR_PROTO,
                        "a promise of ballot %" PRIu64 " with a configuration of %zu bytes, accepted in %" PRIu64,

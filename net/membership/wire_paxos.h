@@ -57,6 +57,7 @@ struct paxos_message {
     uint64_t accepted; /* PROMISE: the ballot in which `bytes` was; 0: nothing was */
     bool sealed;       /* PROMISE: it is the seal; false: its sender does not vote, and only reports its holdings */
     uint64_t incarnation;       /* PROMISE */
+    uint64_t step;              /* PROMISE: the largest that a result names which is applied or durable there */
     const struct holding *rows; /* PROMISE: in order of fragment, each once */
     uint32_t rows_count;
     const struct config_endorsement *endorsements; /* PROMISE: in order of member, then of what they say */

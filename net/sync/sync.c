@@ -34,6 +34,23 @@ void sync_restore(struct sync *sync, uint32_t f, uint64_t version, const struct 
     sync_fragment_restore(sync, f, version, hash);
 }
 
+static void count_step(uint64_t *most, uint64_t step)
+{
+    if (*most < step)
+        *most = step;
+}
+
+void sync_restore_steps(struct sync *sync, uint64_t step, uint64_t applied)
+{
+    count_step(&sync->steps.durable, step);
+    count_step(&sync->steps.applied, applied);
+}
+
+struct sync_steps sync_steps(const struct sync *sync)
+{
+    return sync->steps;
+}
+
 enum err sync_begin_epoch(struct sync *sync, const struct sync_view *view, uint64_t now_ms)
 {
     TRY(sync_core_set_view(sync, view));
@@ -114,6 +131,10 @@ static void tick(struct sync *sync)
 void sync_step(struct sync *sync, const struct sync_event *event, uint64_t now_ms)
 {
     sync->now_ms = now_ms;
+    if (event->type == SYNC_EV_STORED || event->type == SYNC_EV_APPLIED || event->type == SYNC_EV_INSTALLED)
+        count_step(&sync->steps.durable, event->step);
+    if (event->type == SYNC_EV_APPLIED)
+        count_step(&sync->steps.applied, event->step);
     switch (event->type) {
     case SYNC_EV_OVERTAKEN: sync_owner_overtaken(sync, event->fragment); break;
     case SYNC_EV_REDUCED: sync_owner_reduced(sync, event->fragment); break;

@@ -47,6 +47,10 @@ uint64_t sync_bytes(uint32_t slots, uint32_t fragments, uint32_t keepers);
  * this a fragment is blank; it fetches a peer's state as soon as one has it. */
 void sync_restore(struct sync *sync, uint32_t f, uint64_t version, const struct digest *hash);
 
+/* The disk has this fragment's state, of which the newest result names this run step; and of those that were applied
+ * here one by one, the newest this one. */
+void sync_restore_steps(struct sync *sync, uint64_t step, uint64_t applied);
+
 /* A new epoch has begun: the config log has its configuration. Results that do not count in it are dropped,
  * contributions go to the new owners, and a seal ends. Between sync_step()s, with no action left; drain sync_action()
  * after it. ERR_NOMEM: the core is of no use any more. */
@@ -124,6 +128,7 @@ bool sync_has(const struct sync *sync, uint32_t f, uint64_t epoch, uint32_t owne
 bool sync_base_agrees(const struct sync *sync, uint32_t f, uint64_t version, const struct digest *base_hash);
 
 /* ---- looking in ---- */
+struct sync_steps sync_steps(const struct sync *sync);
 enum sync_state sync_state(const struct sync *sync, uint32_t f);
 /* Our own row: version, hash, what we contributed and abstained from. */
 struct wire_standing sync_own(const struct sync *sync, uint32_t f);

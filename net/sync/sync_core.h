@@ -181,6 +181,7 @@ struct sync {
     uint64_t now_ms;     /* of the event being taken in */
     bool expecting;      /* a trainer of ours is on its way */
     bool brings_initial; /* and it brings its initial tensors */
+    struct sync_steps steps;
 };
 
 /* As sync_new() and sync_free(). */

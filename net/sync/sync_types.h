@@ -96,6 +96,7 @@ struct sync_event {
     uint32_t fragment, member;
     uint32_t owner; /* by id; members are slots */
     uint64_t version, epoch;
+    uint64_t step; /* STORED: run step that the result names. APPLIED, INSTALLED: the highest of all that are in it */
     struct digest hash;
     const struct wire_heartbeat *beat; /* borrowed for the call */
     struct wire_key key;
@@ -142,6 +143,14 @@ enum sync_fault {
     SYNC_FAULT_NO_RESULT, /* it owns a part and makes no result of it */
     SYNC_FAULT_UNPROVEN,  /* it says that there is a result, or a version, and does not show it */
     SYNC_FAULT_HASH,      /* its state is another than ours, and most others have ours */
+};
+
+/* Largest run steps that results name. */
+struct sync_steps {
+    /* Of those that were applied here one by one: each of an epoch whose configuration was known. Those of a state that
+     * was taken over are not among them. */
+    uint64_t applied;
+    uint64_t durable; /* of all that were applied, taken over or stored here */
 };
 
 /* What to do with an object that is offered. */

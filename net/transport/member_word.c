@@ -8,9 +8,10 @@
 
 /* What is signed begins with this, so that it is a signature of nothing else. */
 static const char label[] = "diloco member word";
-enum { SIGNED_BYTES_MAX = sizeof label + MEMBER_WORD_NONCE_BYTES + 8 + 8 + 2 + ADDRESS_BYTES };
+enum { SIGNED_BYTES_MAX = sizeof label + MEMBER_WORD_NONCE_BYTES + 8 + 8 + 2 + 4 + ADDRESS_BYTES };
 
-/* Label with its zero, nonce, number u64, uplink u64, owner choice u8, draining u8, address with its zero. */
+/* Label with its zero, nonce, number u64, uplink u64, owner choice u8, draining u8, units u32, address with its zero.
+ */
 static size_t put_signed(const uint8_t nonce[MEMBER_WORD_NONCE_BYTES], const struct member_word *word, uint8_t *out)
 {
     struct bytes_writer writer = bytes_writer_init(out, SIGNED_BYTES_MAX);
@@ -20,6 +21,7 @@ static size_t put_signed(const uint8_t nonce[MEMBER_WORD_NONCE_BYTES], const str
     bytes_put_u64(&writer, word->uplink);
     bytes_put_u8(&writer, word->owner_choice);
     bytes_put_u8(&writer, word->draining);
+    bytes_put_u32(&writer, word->units);
     bytes_put(&writer, word->address, strlen(word->address) + 1);
     return writer.at;
 }
@@ -49,11 +51,14 @@ enum err member_word_check(const struct member_word *word)
         return err_set(ERR_PROTO, "a member's word with an uplink of 0");
     if (word->owner_choice >= MEMBER_WORD_OWNER_CHOICES)
         return err_set(ERR_PROTO, "a member's word with owner choice %u", (unsigned)word->owner_choice);
+    if (word->units > DEAL_UNITS_MAX)
+        return err_set(ERR_PROTO, "a member's word with %" PRIu32 " units of data", word->units);
     return ERR_OK;
 }
 
 bool member_word_same(const struct member_word *left, const struct member_word *right)
 {
     return left->uplink == right->uplink && left->owner_choice == right->owner_choice &&
-           left->draining == right->draining && strcmp(left->address, right->address) == 0;
+           left->draining == right->draining && left->units == right->units &&
+           strcmp(left->address, right->address) == 0;
 }

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/deal.h"
 #include "common/err.h"
 #include "net/transport/address.h"
 #include "net/transport/ident.h"
@@ -25,7 +26,8 @@ struct member_word {
     char address[ADDRESS_BYTES]; /* "host:port"; "": it dials the others */
     uint64_t uplink;             /* bit/s, above 0 */
     uint8_t owner_choice;        /* enum config_owner_choice */
-    bool draining;               /* it is about to leave the run, or has left it */
+    uint32_t units; /* windows that its trainer draws in a step from data that all islands share; 0: none */
+    bool draining;  /* it is about to leave the run, or has left it */
     uint8_t signature[IDENT_SIGNATURE_BYTES];
 };
 /* Numbers are below it. */

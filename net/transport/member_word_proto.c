@@ -12,6 +12,7 @@ void member_word_to_proto(const struct member_word *word, Diloco__MemberWord *pr
     proto->uplink = word->uplink;
     proto->owner_choice = word->owner_choice;
     proto->draining = word->draining;
+    proto->units = word->units;
     proto->signature.data = (uint8_t *)(uintptr_t)word->signature;
     proto->signature.len = sizeof word->signature;
 }
@@ -32,6 +33,7 @@ enum err member_word_from_proto(const Diloco__MemberWord *proto, struct member_w
     word->uplink = proto->uplink;
     word->owner_choice = (uint8_t)proto->owner_choice;
     word->draining = proto->draining;
+    word->units = proto->units;
     memcpy(word->signature, proto->signature.data, sizeof word->signature);
     return member_word_check(word);
 }

@@ -9,6 +9,8 @@
 #include "common/mem.h"
 #include "daemon/membership/config_store.h"
 #include "daemon/membership/vote.h"
+#include "daemon/rules.h"
+#include "net/config/config_deal.h"
 #include "net/config/config_log.h"
 #include "net/config/config_orders.h"
 #include "net/config/config_proof.h"
@@ -22,9 +24,14 @@ static const uint64_t ballot = (uint64_t)1 << 32; /* the founder's first */
 /* ---- the two configurations ---- */
 
 /* Its word on itself; the rest is set_roles()'s. */
-static struct config_member member_of(const struct begun_island *island, uint32_t id)
+static uint32_t units_of(const struct begun_island *island, const struct runspec *spec)
 {
-    struct config_member member = {.id = id, .uplink = island->uplink};
+    return island->witness ? 0 : (uint32_t)(spec->batch * spec->accumulate);
+}
+
+static struct config_member member_of(const struct begun_island *island, uint32_t id, const struct runspec *spec)
+{
+    struct config_member member = {.id = id, .uplink = island->uplink, .units = units_of(island, spec)};
     snprintf(member.name, sizeof member.name, "%s", island->name);
     snprintf(member.address, sizeof member.address, "%s", island->address);
     memcpy(member.key, island->ident->key, sizeof member.key);
@@ -47,12 +54,13 @@ static void set_roles(const struct begun_island *islands, struct config *config)
 }
 
 /* The first `count` of them; the first two are operators. */
-static enum err make(const struct begun_island *islands, uint32_t count, struct config *config)
+static enum err make(const struct begun_island *islands, uint32_t count, const struct runspec *spec,
+                     struct config *config)
 {
     TRY(mem_new(count, sizeof *config->members, "a test's run", &config->members));
     config->members_count = config->next_id = count;
     for (uint32_t i = 0; i < count; i++) {
-        config->members[i] = member_of(&islands[i], i);
+        config->members[i] = member_of(&islands[i], i, spec);
         config->members[i].operates = i < 2;
     }
     set_roles(islands, config);
@@ -60,13 +68,14 @@ static enum err make(const struct begun_island *islands, uint32_t count, struct 
 }
 
 /* The founder lets the others in. */
-static enum err admit(const struct begun_island *islands, uint32_t count, const struct config *founding,
-                      struct config *config)
+static enum err admit(const struct begun_island *islands, uint32_t count, const struct runspec *spec,
+                      const struct config *founding, struct config *config)
 {
     for (uint32_t i = 1; i < count; i++) {
         struct order order = {.kind = ORDER_ADMIT, .number = i};
-        order.join =
-            (struct wire_join){.witness = islands[i].witness, .word = {.number = 1, .uplink = islands[i].uplink}};
+        order.join = (struct wire_join){
+            .witness = islands[i].witness,
+            .word = {.number = 1, .uplink = islands[i].uplink, .units = units_of(&islands[i], spec)}};
         snprintf(order.join.name, sizeof order.join.name, "%s", islands[i].name);
         snprintf(order.join.word.address, sizeof order.join.word.address, "%s", islands[i].address);
         wire_join_sign(islands[i].ident, founding->nonce, &order.join);
@@ -81,13 +90,15 @@ static enum err make_both(const struct begun_island *islands, uint32_t count, co
 {
     uint64_t drawn[] = {env_random_u64(), env_random_u64()};
     _Static_assert(sizeof drawn == CONFIG_NONCE_BYTES, "a nonce");
-    *founding = (struct config){.steps = (uint64_t)spec->steps};
+    *founding =
+        (struct config){.steps = (uint64_t)spec->steps, .deal = {.horizon = rules_horizon(spec), .start.step = 1}};
     memcpy(founding->nonce, nonce != NULL ? nonce : (const uint8_t *)drawn, CONFIG_NONCE_BYTES);
-    TRY(make(islands, 1, founding));
+    TRY(make(islands, 1, spec, founding));
     TRY(config_copy(founding, config));
     config->epoch = 1;
-    TRY(admit(islands, count, founding, config));
+    TRY(admit(islands, count, spec, founding, config));
     set_roles(islands, config);
+    config_deal_next(founding, 0, config);
     return ERR_OK;
 }
 
@@ -206,7 +217,7 @@ enum err begun_at_once(const struct begun_island *islands, uint32_t count, const
     struct config_entry entry = {0};
     struct digest digest;
     memcpy(config.nonce, nonce, sizeof config.nonce);
-    TRY_OUT(make(islands, count, &config));
+    TRY_OUT(make(islands, count, spec, &config));
     for (uint32_t i = 0; i < count; i++)
         if (islands[i].sockets != NULL)
             TRY_OUT(make_disk(&islands[i], &config.members[i].incarnation));

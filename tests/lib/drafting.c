@@ -102,7 +102,8 @@ struct member_word *drafting_word(uint32_t id)
     *word = (struct member_word){.number = member->word + 1,
                                  .uplink = member->uplink,
                                  .owner_choice = member->owner_choice,
-                                 .draining = member->draining};
+                                 .draining = member->draining,
+                                 .units = member->units};
     memcpy(word->address, member->address, sizeof word->address);
     return word;
 }

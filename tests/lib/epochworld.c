@@ -65,11 +65,24 @@ static uint32_t words_of(const struct config *config, struct next_config_word *w
         const struct config_member *member = config_member(config, k + 1);
         if (member == NULL || member->uplink == ew->island[k].uplink)
             continue;
-        said[k] = (struct member_word){.number = member->word + 1, .uplink = ew->island[k].uplink};
+        said[k] = (struct member_word){.number = member->word + 1,
+                                       .uplink = ew->island[k].uplink,
+                                       .units = 1 + (uint32_t)(ew->island[k].uplink % 5)};
         member_word_sign(&idents[k], config->nonce, &said[k]);
         words[count++] = (struct next_config_word){.id = k + 1, .word = &said[k]};
     }
     return count;
+}
+
+/* The run step that results of a version name; of what is held: 10 more. */
+static uint64_t step_of(const struct ew_holds *holds, bool held)
+{
+    uint64_t step = 0;
+    for (uint32_t f = 0; f < ew->fragments; f++) {
+        uint64_t own = 10 * holds->version[f] + (held && holds->held_count[f] > 0 ? 10 : 0);
+        step = step < own ? own : step;
+    }
+    return step;
 }
 
 static const struct next_config_base *base_of(uint32_t i)
@@ -79,7 +92,8 @@ static const struct next_config_base *base_of(uint32_t i)
     base = (struct next_config_base){.config = ew_newest(i),
                                      .digest = config_log_last_digest(ew->island[i].config_log),
                                      .shards = shards,
-                                     .fragments_count = ew->fragments};
+                                     .fragments_count = ew->fragments,
+                                     .applied_step = step_of(&ew->island[i].disk.holds, false)};
     return &base;
 }
 
@@ -389,6 +403,7 @@ static void compose(uint32_t i)
         copy_holds(&answer->holds, rows[count], results[count]);
         answers[count] = (struct next_config_answer){.id = k + 1,
                                                      .incarnation = answer->holds.incarnation,
+                                                     .step = step_of(&answer->holds, true),
                                                      .sealed = answer->sealed && paxos_promised(island->table, k + 1),
                                                      .rows = rows[count],
                                                      .rows_count = ew->fragments};
@@ -552,7 +567,7 @@ uint64_t ew_top(uint32_t f)
 
 static struct config first_config(uint32_t voters, bool witness)
 {
-    struct config first = {.epoch = 0, .next_id = ew->n + 1, .founder = CONFIG_NOBODY};
+    struct config first = {.epoch = 0, .next_id = ew->n + 1, .founder = CONFIG_NOBODY, .deal.horizon = 40};
     struct shardmap_owner owners[EW_N_MAX];
     uint32_t owners_count = 0;
     assert_ok(mem_new(ew->n, sizeof first.members[0], "members", &first.members));
@@ -560,7 +575,8 @@ static struct config first_config(uint32_t voters, bool witness)
     for (uint32_t i = 0; i < ew->n; i++) {
         struct config_member *member = &first.members[i];
         bool is_witness = witness && i == voters - 1;
-        *member = (struct config_member){.id = i + 1, .uplink = 100, .incarnation = i + 1, .voter = i < voters};
+        *member = (struct config_member){
+            .id = i + 1, .uplink = 100, .units = i + 1, .incarnation = i + 1, .voter = i < voters};
         snprintf(member->name, sizeof member->name, "island%u", i + 1);
         memcpy(member->key, idents[i].key, sizeof member->key);
         member->role = is_witness ? CONFIG_WITNESS : i < voters ? CONFIG_OWNER : CONFIG_OBSERVER;

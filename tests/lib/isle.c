@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "net/config/config_deal.h"
 #include "tests/lib/isle.h"
 
 #include <stdio.h>
@@ -463,6 +464,7 @@ void isle_adopt(struct isle *isle, struct config *config)
     uint8_t *bytes;
     size_t count;
     struct view_changes changes;
+    config_deal_next(config_log_last(isle->configs.config_log), 0, config);
     assert_ok(config_pack(config, &bytes, &count));
     struct digest digest = config_digest(bytes, count);
     mem_free(bytes);

@@ -179,7 +179,9 @@ struct wire_hello *played_hello(struct played *played)
     played->out.type = WIRE_HELLO;
     *hello = (struct wire_hello){
         .run_id = played->run->spec.digest, .session = played->session, .island = played->self, .window_kib = 1024};
-    hello->word = (struct member_word){.number = 1, .uplink = played->run->uplinks[played->self]};
+    hello->word = (struct member_word){.number = 1,
+                                       .uplink = played->run->uplinks[played->self],
+                                       .units = (uint32_t)(played->run->spec.batch * played->run->spec.accumulate)};
     member_word_sign(&played->run->idents[played->self], played->run->nonce, &hello->word);
     snprintf(hello->name, sizeof hello->name, "%s", isle_names[played->self]);
     snprintf(hello->software, sizeof hello->software, "a test");

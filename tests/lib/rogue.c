@@ -118,12 +118,13 @@ static void behave(struct rogue *rogue)
     static struct wire_message message;
     const struct view_member *self = &rogue->view.members[rogue->self];
     message = (struct wire_message){.type = WIRE_HELLO};
-    message.hello = (struct wire_hello){.run_id = rogue->spec.digest,
-                                        .session = rogue->session,
-                                        .island = rogue->self,
-                                        .word = {.number = self->as.word + 1, .uplink = self->as.uplink},
-                                        .software = "nonsense",
-                                        .window_kib = 1024};
+    message.hello =
+        (struct wire_hello){.run_id = rogue->spec.digest,
+                            .session = rogue->session,
+                            .island = rogue->self,
+                            .word = {.number = self->as.word + 1, .uplink = self->as.uplink, .units = self->as.units},
+                            .software = "nonsense",
+                            .window_kib = 1024};
     snprintf(message.hello.name, sizeof message.hello.name, "%s", self->as.name);
     snprintf(message.hello.word.address, sizeof message.hello.word.address, "%s", self->as.address);
     member_word_sign(&rogue->ident, rogue->view.nonce, &message.hello.word);

@@ -149,6 +149,18 @@ static bool liar_decides(const struct config *config)
     return liar != NULL && liar->voter && config_voters(config) == 1;
 }
 
+void sim_check_deal(uint32_t i)
+{
+    const struct sim_island *island = &sim->island[i];
+    uint64_t applied = island->sync != NULL ? sync_steps(island->sync).applied : 0;
+    for (uint64_t epoch = island->epoch + 1; epoch <= sim->newest; epoch++)
+        SIM_HOLDS(sim->lie != SIM_HONEST || sim->beyond ||
+                      applied <= configs[sim->decided[epoch]].config.deal.counted_step,
+                  "island %u, in epoch %llu, applied step %llu, and epoch %llu deals data from step %llu on\n", i,
+                  (unsigned long long)island->epoch, (unsigned long long)applied, (unsigned long long)epoch,
+                  (unsigned long long)configs[sim->decided[epoch]].config.deal.counted_step);
+}
+
 void sim_decided(uint32_t i, uint32_t number, const struct config_vote *votes, uint32_t votes_count)
 {
     struct sim_config *config = &configs[number];
@@ -186,12 +198,15 @@ void sim_decided(uint32_t i, uint32_t number, const struct config_vote *votes, u
                  (unsigned long long)config->config.members[k].incarnation, config->config.members[k].losses);
     sim->newest = epoch;
     sim->beyond = sim->beyond || rests_on_the_lost(&config->config);
+    for (uint32_t k = 0; k < sim->n; k++)
+        sim_check_deal(k);
     join(&config->config);
 }
 
 void sim_found(void)
 {
-    struct config config = {.nonce = "simulated world", .map = shardmap_empty(), .founder = CONFIG_NOBODY};
+    struct config config = {
+        .nonce = "simulated world", .map = shardmap_empty(), .founder = CONFIG_NOBODY, .deal.horizon = 40};
     sim->configs_count = 1;
     for (uint32_t i = 0; i < sim->n; i++) {
         struct sim_island *island = &sim->island[i];
@@ -205,6 +220,7 @@ void sim_found(void)
         struct ident ident = sim_ident(i);
         memcpy(member->key, ident.key, sizeof member->key);
         member->uplink = island->uplink;
+        member->units = sim_units(i);
         member->incarnation = i + 1;
         member->owner_choice = sim_owner_choice(i);
         member->operates = sim->lie != SIM_LIE_ORDER || i != sim->liar;

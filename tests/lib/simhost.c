@@ -361,6 +361,7 @@ static void said(uint32_t i, uint32_t k)
     const struct membership *of = voice_of(k)->membership;
     if (i == k) {
         const struct member_word word = {.uplink = island->uplink,
+                                         .units = sim_units(k),
                                          .owner_choice = sim_owner_choice(k),
                                          .draining = sim->now_ms < island->drains_ms && !sim->healing};
         membership_say(voice_of(i)->membership, &word);

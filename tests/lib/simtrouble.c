@@ -124,6 +124,7 @@ static void restore(uint32_t i, uint32_t f)
     while (sim_commit(&island->disk, f, island->version[f] + 1)[0] != 0)
         sim_arrive_at(i, f, island->version[f] + 1);
     sync_restore(island->sync, f, island->version[f], &island->hash[f]);
+    sync_restore_steps(island->sync, sim_run_step(f, island->version[f]), 0);
 }
 
 void sim_start(uint32_t i)

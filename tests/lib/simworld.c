@@ -489,9 +489,24 @@ void sim_drain(uint32_t i)
         do_action(i, &action);
 }
 
+uint32_t sim_units(uint32_t i)
+{
+    return sim->island[i].witness ? 0 : 1 + (uint32_t)(sim->island[i].uplink % 7);
+}
+
+uint64_t sim_run_step(uint32_t f, uint64_t version)
+{
+    return 10 * version + f;
+}
+
 void sim_step(uint32_t i, const struct sync_event *event)
 {
-    sync_step(sim->island[i].sync, event, sim_clock(i));
+    struct sync_event stepped = *event;
+    bool applied_it = event->type == SYNC_EV_APPLIED;
+    stepped.step = sim_run_step(event->fragment, applied_it ? sim->island[i].version[event->fragment] : event->version);
+    sync_step(sim->island[i].sync, &stepped, sim_clock(i));
+    if (applied_it)
+        sim_check_deal(i);
     sim_drain(i);
 }
 

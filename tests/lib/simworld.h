@@ -354,6 +354,13 @@ uint32_t sim_config_of(const struct digest *digest);
 uint32_t sim_config_add(const struct config *config);
 struct sim_config *sim_config(uint32_t number);
 const struct config *sim_newest(void);
+/* Of its trainer's data, as many as its uplink is odd. */
+uint32_t sim_units(uint32_t i);
+/* The run step that results of a version name. */
+uint64_t sim_run_step(uint32_t f, uint64_t version);
+/* What common/deal.c rests on: whatever an island has applied, no configuration that it does not know yet deals data as
+ * if that were not so. */
+void sim_check_deal(uint32_t i);
 /* A configuration is decided: there is no other of its epoch, and it goes on from the one before. */
 void sim_decided(uint32_t i, uint32_t number, const struct config_vote *votes, uint32_t votes_count);
 uint32_t sim_id(uint32_t i);

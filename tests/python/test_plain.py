@@ -20,6 +20,7 @@ from islands import ROOT, Run, assert_one_model, main
 
 import diloco
 from diloco import _abi
+from diloco._sampler import Sampler, check
 from diloco._tensors import Buffers
 from diloco.island import Shard, _Stream
 
@@ -119,6 +120,30 @@ class Interface(unittest.TestCase):
         self.assertRaises(IndexError, lambda: parts[2][3])
         self.assertEqual(len(Shard([1], 2, 3)), 0)
         self.assertEqual(list(_Stream(iter(items), 2, 3)), [2, 5, 8])
+
+
+    def test_a_sampler_draws_each_step_s_samples_once(self):
+        asked, run = [], [4]
+
+        def draw(step, unit, units, samples, seed):
+            asked.append((step, unit))
+            self.assertEqual((units, samples, seed), (3, 100, 7))
+            return step * units + unit
+
+        sampler = Sampler(100, 3, 7, lambda: run[0], draw)
+        self.assertEqual([next(sampler) for _ in range(7)], [15, 16, 17, 18, 19, 20, 21])
+        run[0] = 9  # this island leaves steps out, but none that it has begun
+        self.assertEqual([next(sampler) for _ in range(5)], [22, 23, 30, 31, 32])
+        run[0] = 2
+        self.assertEqual(next(sampler), 33)
+        self.assertEqual(len(set(asked)), len(asked))
+        self.assertIs(iter(sampler), sampler)
+
+    def test_what_cannot_be_sampled_is_named(self):
+        self.assertIsNone(check([1], 1))
+        self.assertIn("without a length", check(iter([1]), 1))
+        self.assertIn("empty", check([], 1))
+        self.assertIn("per_step=0", check([1], 0))
 
 
 class Refusals(unittest.TestCase):

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# tests/sim.sh behind `make sim`, with programs in place of the two simulations: it runs all seeds of all mixes, goes on
+# tests/sim.sh behind `make sim`, with programs in place of the simulations: it runs all seeds of all mixes, goes on
 # behind one that breaks a promise, names each, counts what ran, and does not pass where something broke or ended early.
 set -eu
 work=$(mktemp -d)
@@ -31,16 +31,19 @@ done
 [ "$DIES" != "$TEST_MIX" ] || { echo "Segmentation fault"; exit 139; }
 echo "$TEST_MIX: $TEST_SEEDS worlds, 3 epochs"
 EOF
-cat >"$work/tests/sim/test_epochs" <<'EOF'
+for program in epochs dealing; do
+    cat >"$work/tests/sim/test_$program" <<EOF
 #!/bin/sh
-if [ "$TEST_MIX" = '?' ]; then
-    printf '[ RUN      ] one_truth\nmix: epochs\n[       OK ] one_truth\n'
+if [ "\$TEST_MIX" = '?' ]; then
+    printf '[ RUN      ] one_truth\nmix: $program\n[       OK ] one_truth\n'
     exit 0
 fi
-echo "$TEST_FILTER|$TEST_MIX" >>"$WORK/asked"
-echo "$TEST_MIX: $TEST_SEEDS worlds, at most 5 epochs"
+echo "\$TEST_FILTER|\$TEST_MIX" >>"\$WORK/asked"
+echo "\$TEST_MIX: \$TEST_SEEDS worlds, at most 5 epochs"
 EOF
-chmod +x "$work/tests/sim/test_sync" "$work/tests/sim/test_epochs"
+    chmod +x "$work/tests/sim/test_$program"
+done
+chmod +x "$work/tests/sim/test_sync"
 
 sim() { # wanted exit status, seeds that break a promise, mix in which the program dies, number of seeds, first one
     status=0
@@ -54,8 +57,9 @@ sim 0 '' '' 250 41
 says '^calm +250 worlds$'
 says '^a line cut +250 worlds$'
 says '^epochs +250 worlds$'
-says '^all +750 worlds$'
-[ "$(sort -u "$work/asked" | tr '\n' ' ')" = 'all_agree|a line cut nobody_loses|calm one_truth|epochs ' ] ||
+says '^dealing +250 worlds$'
+says '^all +1000 worlds$'
+[ "$(sort -u "$work/asked" | tr '\n' ' ')" = 'all_agree|a line cut nobody_loses|calm one_truth|dealing one_truth|epochs ' ] ||
     complain "it asks for other cases: $(sort -u "$work/asked")"
 
 # The first of a hundred, two beside each other, and the last of all; those of other runs do not count.
@@ -91,6 +95,6 @@ says 'sim: "x" is none of 1, 2, 3'
 
 # `make sim` builds what it runs.
 env -u MAKEFLAGS -u MFLAGS make -n B=build/none PREREQS_PRESENT=1 sim >"$work/said" 2>&1 || complain "make -n sim fails"
-for program in test_sync test_epochs; do
+for program in test_sync test_epochs test_dealing; do
     says "build/none/tests/sim/$program"
 done

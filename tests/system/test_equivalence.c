@@ -49,15 +49,24 @@ static void stop_and_start(struct cluster *cluster, const int *steps, int count)
     }
 }
 
+/* In place of more configuration lines: each island draws a part of its own. */
+static const char apart[] = "apart";
+
 static const char *anchor_after_stops(const char *name, uint32_t islands, const char *train, const char *sync,
                                       const char *more, const int *stops, int stops_count)
 {
     char spec[2048];
     snprintf(spec, sizeof spec, "%s[train]\nbatch = 4\nlr = 1e-3\nwarmup = 5\n%s%s%s", head, train, exact, sync);
-    struct cluster_options options = {.run = spec, .program = "diloco-worker", .data = corpus, .more = more};
+    struct cluster_options options = {
+        .run = spec, .program = "diloco-worker", .data = corpus, .more = more == apart ? NULL : more};
     if (stops != NULL)
         options.run = sync; /* the whole of it */
     struct cluster *cluster = cluster_new(name, islands, &options);
+    for (uint32_t i = 0; more == apart && i < islands; i++) { /* plain training has no reserve, and waits for nothing */
+        char stream[40];
+        snprintf(stream, sizeof stream, "stream = %u/%u\n", i, islands);
+        cluster_configure_after(cluster, i, "[worker]\n", stream);
+    }
     cluster_start_all(cluster);
     stop_and_start(cluster, stops, stops_count);
     for (uint32_t i = 0; i < islands; i++)
@@ -144,7 +153,7 @@ static void interval_one_with_sgd_is_data_parallel(void **state)
     (void)state;
     const char *whole = plain_training("dataparallel", "optimizer = sgd\nclip = 0\naccumulate = 2\n");
     const char *two =
-        anchor_of("everystep", 2, "optimizer = sgd\nclip = 0\n", "interval = 1\n[outer]\noptimizer = average\n", NULL);
+        anchor_of("everystep", 2, "optimizer = sgd\nclip = 0\n", "interval = 1\n[outer]\noptimizer = average\n", apart);
     assert_equal_params(whole, two, "data-parallel SGD and interval 1");
 }
 

@@ -629,6 +629,42 @@ static void a_tensor_that_cannot_be_is_refused(void **state)
     close(listener);
 }
 
+/* What was heard at the last call holds, until the next one. */
+static void windows_are_drawn_as_the_run_deals_them(void **state)
+{
+    (void)state;
+    struct diloco_unit unit = {.size = sizeof unit};
+    uint64_t pass, window, other;
+    struct deal deal = deal_of(3, 10);
+    begin();
+    assert_false(diloco_deals(d));
+    assert_int_equal(diloco_draw(d, 1, 0, 2, &unit), DILOCO_ERROR);
+    assert_non_null(strstr(diloco_error(d), "no data is dealt"));
+    deal.count = 1;
+    deal.cuts[0] = (struct deal_cut){.start = {1, 100}, .units = 5, .before = 3, .own = 2};
+    ipc_deal_put(shm, &deal);
+    assert_false(diloco_deals(d));
+    train(1);
+    assert_true(diloco_deals(d));
+    assert_int_equal(diloco_draw(d, 3, 1, 2, &unit), DILOCO_OK);
+    assert_true(unit.dealt == 1 && unit.island == 3 && unit.position == 100 + 2 * 5 + 3 + 1);
+    assert_int_equal(diloco_draw(d, 11, 0, 2, &unit), DILOCO_OK);
+    assert_true(unit.dealt == 0 && unit.turn == 22);
+    assert_int_equal(diloco_draw(d, 1, 2, 2, &unit), DILOCO_ERROR);
+    unit.dealt = 1;
+    assert_int_equal(diloco_window(&unit, 64, 5, &pass, &window), DILOCO_OK);
+    assert_true(pass == unit.position / 60 && window < 64);
+    assert_int_equal(diloco_window(&unit, 64, 6, &pass, &other), DILOCO_OK);
+    assert_int_not_equal(window, other);
+    assert_int_equal(diloco_window(&unit, 0, 5, &pass, &window), DILOCO_ERROR);
+    unit.size = 1;
+    assert_int_equal(diloco_draw(d, 1, 0, 2, &unit), DILOCO_ERROR);
+    assert_int_equal(diloco_window(&unit, 64, 5, &pass, &window), DILOCO_ERROR);
+    assert_int_equal(diloco_draw(NULL, 1, 0, 2, &unit), DILOCO_ERROR);
+    assert_false(diloco_deals(NULL));
+    end();
+}
+
 static void what_is_missing_is_an_error_and_no_crash(void **state)
 {
     (void)state;
@@ -683,6 +719,7 @@ int main(void)
         cmocka_unit_test(a_word_that_somebody_else_wrote_is_an_error_and_left_as_it_is),
         cmocka_unit_test(memory_that_belongs_to_a_tensor_is_refused_under_another_name),
         cmocka_unit_test(a_tensor_that_cannot_be_is_refused),
+        cmocka_unit_test(windows_are_drawn_as_the_run_deals_them),
         cmocka_unit_test(what_is_missing_is_an_error_and_no_crash),
         cmocka_unit_test(a_refusal_is_heard_though_the_daemon_hung_up),
         cmocka_unit_test(a_word_that_became_ours_meanwhile_is_an_error),

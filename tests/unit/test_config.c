@@ -32,6 +32,8 @@ static struct config of_many_kinds(void)
     config.epoch = 7;
     config.previous = digest_of("6", 1);
     config.paused = true;
+    config.members[4].units = DEAL_UNITS_MAX;
+    config.deal = (struct config_deal){.horizon = 40, .counted_step = 77, .start = {90, ~0ull}};
     configs_start(&config, 1, 40);
     configs_carry(&config, 0, 2, 5, 0xf0);
     configs_carry(&config, 0, 2, 6, 0x0f);
@@ -60,11 +62,13 @@ static void a_configuration_comes_back_as_it_was(void **state)
         assert_true(m->role == b->role && m->owner_choice == b->owner_choice && m->voter == b->voter &&
                     m->losses == b->losses);
         assert_true(m->word == b->word && m->draining == b->draining && m->contributor == b->contributor &&
-                    m->operates == b->operates);
+                    m->operates == b->operates && m->units == b->units);
         assert_string_equal(m->name, b->name);
         assert_string_equal(m->address, b->address);
         assert_memory_equal(m->key, b->key, sizeof m->key);
     }
+    assert_true(back.deal.horizon == 40 && back.deal.counted_step == 77);
+    assert_true(back.deal.start.step == 90 && back.deal.start.position == ~0ull);
     assert_int_equal(back.carried_count, 4);
     for (uint32_t i = 0; i < 4; i++) {
         const struct part_result *c = &config.carried[i], *b = &back.carried[i];

@@ -12,6 +12,7 @@
 #include "common/mem.h"
 #include "daemon/founding.h"
 #include "daemon/membership/config_store.h"
+#include "net/config/config_deal.h"
 #include "net/config/config_proof.h"
 #include "tests/lib/begun.h"
 #include "tests/lib/overhear.h"
@@ -286,6 +287,7 @@ static void a_configuration_that_is_adopted_changes_who_takes_part(void **state)
     struct shardmap_owner owners[2] = {{.id = A, .weight = 1}, {.id = B, .weight = 1}};
     shardmap_assign(&config.map, owners, 2);
     config.members[C].role = CONFIG_AWAY;
+    config_deal_next(config_log_last(configs.config_log), 0, &config);
     struct digest digest = digest_of("r", 1);
     overhear_begin();
     assert_ok(config_store_adopt(&configs, &config, &digest, &changes));

@@ -543,6 +543,55 @@ static void each_source_is_used_up_before_it_begins_anew(void **state)
     assert_true(of[0] == 27 && of[2] == 27);
 }
 
+/* Whatever is dealt or kept in reserve: of each source no window is drawn twice in a pass. */
+static void dealt_windows_are_distinct_in_a_pass(void **state)
+{
+    (void)state;
+    const char *path = counting_file("dealt", 250); /* 27 windows, of which one is kept in reserve */
+    struct data_conf conf = conf_of(path);
+    struct data *data;
+    int seen[256] = {0};
+    int32_t tokens[8], targets[8], again[8];
+    assert_ok(data_open(&conf, &data));
+    assert_true(data_deals(data));
+    for (uint64_t k = 0; k < 27; k++) {
+        struct deal_place place = {.dealt = k < 26, .position = k < 26 ? k : 0, .id = 4000};
+        assert_ok(data_batch_dealt(data, &place, 1, tokens, targets));
+        assert_int_equal(seen[tokens[0]]++, 0);
+        assert_ok(data_batch(data, k, 1, again, targets)); /* the same order as a stream's, in the first pass */
+        assert_true(k == 26 || memcmp(tokens, again, sizeof tokens) == 0);
+    }
+    data_close(data);
+}
+
+static void dealt_windows_of_mixtures_are_distinct(void **state)
+{
+    (void)state;
+    int seen[1000] = {0}, of[3] = {0};
+    struct data_conf conf = mixed("5", "3", "1");
+    struct data *data;
+    int32_t tokens[8], targets[8];
+    assert_ok(data_open(&conf, &data));
+    assert_true(data_deals(data));
+    for (uint64_t position = 0; position < 45; position++) { /* 25 of the first source, of 26 in a pass */
+        struct deal_place place = {.dealt = true, .position = position};
+        assert_ok(data_batch_dealt(data, &place, 1, tokens, targets));
+        assert_int_equal(seen[tokens[0]]++, 0);
+        of[source_of(tokens[0])]++;
+    }
+    assert_true(of[0] == 25 && of[1] == 15 && of[2] == 5);
+    for (uint64_t turn = 0; turn < 100; turn++) { /* of the pass that the others are in */
+        struct deal_place place = {.position = 44, .turn = turn, .id = 1};
+        assert_ok(data_batch_dealt(data, &place, 1, tokens, targets));
+        assert_int_equal(seen[tokens[0]], 0);
+    }
+    data_close(data);
+    conf = mixed("5@0,1@20", "3", "1"); /* what was drawn before a position depends on who drew when */
+    assert_ok(data_open(&conf, &data));
+    assert_false(data_deals(data));
+    data_close(data);
+}
+
 static void a_source_alone_is_drawn_as_its_file(void **state)
 {
     (void)state;
@@ -649,6 +698,8 @@ int main(void)
         cmocka_unit_test(a_mixture_goes_on_where_it_was_and_in_any_pieces),
         cmocka_unit_test(streams_of_mixtures_are_disjoint),
         cmocka_unit_test(each_source_is_used_up_before_it_begins_anew),
+        cmocka_unit_test(dealt_windows_are_distinct_in_a_pass),
+        cmocka_unit_test(dealt_windows_of_mixtures_are_distinct),
         cmocka_unit_test(a_source_alone_is_drawn_as_its_file),
         cmocka_unit_test(validation_has_the_sources_as_the_run_does),
         cmocka_unit_test(a_bad_source_is_named),

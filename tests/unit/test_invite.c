@@ -300,7 +300,7 @@ static void what_a_guest_says_is_signed_for_one_run(void **state)
     assert_ok(wire_join_unpack(bytes, wire_join_pack(&in, bytes), &out));
     assert_memory_equal(&in, &out, sizeof in);
     assert_true(wire_join_signed(&out, nonce));
-    for (int k = 0; k < 10; k++) {
+    for (int k = 0; k < 11; k++) {
         out = in;
         out.invitation.byte[31] ^= k == 0;
         out.name[0] = k == 1 ? 'c' : 'b';
@@ -313,6 +313,7 @@ static void what_a_guest_says_is_signed_for_one_run(void **state)
         nonce[15] ^= k == 7;
         out.word.number += k == 8;
         out.word.draining ^= k == 9;
+        out.word.units += k == 10;
         assert_false(wire_join_signed(&out, nonce));
         nonce[15] ^= k == 7;
     }

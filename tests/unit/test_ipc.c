@@ -117,6 +117,34 @@ static void long_socket_paths_are_refused(void **state)
     assert_ok(ipc_address("/run/x", &address));
 }
 
+static void the_dealing_comes_whole_or_not_at_all(void **state)
+{
+    (void)state;
+    struct ipc_shm *shm = aligned_alloc(4096, 4096);
+    struct deal put = deal_of(7, 20), got = deal_of(1, 2);
+    memset(shm, 0, sizeof *shm);
+    ipc_deal_get(shm, &got); /* nothing was put yet */
+    assert_true(got.id == 1 && got.horizon == 2);
+    put.count = 1;
+    put.cuts[0] = (struct deal_cut){.start = {5, 50}, .units = 4, .before = 1, .own = 3};
+    ipc_deal_put(shm, &put);
+    ipc_deal_get(shm, &got);
+    assert_memory_equal(&put, &got, sizeof got);
+    put.counted = 9;
+    ipc_deal_put(shm, &put);
+    atomic_fetch_add(&shm->deal.turn, 1); /* the daemon was killed while it wrote */
+    ipc_deal_get(shm, &got);
+    assert_int_equal(got.counted, 0);
+    ipc_deal_put(shm, &put);
+    ipc_deal_get(shm, &got);
+    assert_int_equal(got.counted, 9);
+    put.count = DEAL_LISTS + 1;
+    ipc_deal_put(shm, &put);
+    ipc_deal_get(shm, &got);
+    assert_int_equal(got.count, 1);
+    free(shm);
+}
+
 static void a_wrong_shared_memory_is_refused(void **state)
 {
     (void)state;
@@ -329,6 +357,7 @@ int main(void)
         cmocka_unit_test(more_descriptors_than_one_are_refused_and_closed),
         cmocka_unit_test(long_socket_paths_are_refused),
         cmocka_unit_test(last_words_are_heard_though_nobody_read_ours),
+        cmocka_unit_test(the_dealing_comes_whole_or_not_at_all),
         cmocka_unit_test(a_wrong_shared_memory_is_refused),
         cmocka_unit_test(a_side_moves_a_word_along_its_own_arrows_and_no_others),
         cmocka_unit_test(two_sides_at_one_word_never_leave_the_picture),

@@ -14,6 +14,7 @@
 #include "common/mem.h"
 #include "daemon/membership/config_store.h"
 #include "daemon/membership/membership_host.h"
+#include "net/config/config_deal.h"
 #include "net/config/config_orders.h"
 #include "net/config/config_proof.h"
 #include "tests/lib/isle.h"
@@ -58,6 +59,7 @@ static void a_configuration_without_a_majoritys_votes_is_passed_over(void **stat
     isle_set_owners(&config, owners, 2, CONFIG_AWAY);
     config.members[C].voter = true;
     config.members[C].losses++;
+    config_deal_next(config_log_last(sitting_isle[A]->configs.config_log), 0, &config);
     endorsed(config_log_last(sitting_isle[A]->configs.config_log), &config, voters, idents, 2);
     send_decided(&config, &sitting_run->idents[B], &sitting_run->idents[C], 0);
     send_decided(&config, &sitting_run->idents[B], &sitting_run->idents[C], 1);
@@ -91,6 +93,7 @@ static void who_is_off_the_roster_is_told_before_it_is_taken(void **state)
     order_sign(&sitting_run->idents[A], config.nonce, &order);
     assert_ok(config_order_apply(config_log_last(sitting_isle[A]->configs.config_log), &config, &order));
     isle_set_owners(&config, owners, 2, CONFIG_OWNER);
+    config_deal_next(config_log_last(sitting_isle[A]->configs.config_log), 0, &config);
     send_decided(&config, &sitting_run->idents[B], &sitting_run->idents[C], 2);
     isle_wait(played_heard_epoch(sitting_played[C], &told));
     assert_int_equal(told.type, WIRE_DECIDED);

@@ -337,6 +337,46 @@ static void a_witness_is_no_copy(void **state)
     assert_true(drafting_safe());
 }
 
+/* What is committed enough seals show; one that claims more than these is not believed. */
+static void data_is_dealt_from_beyond_what_seals_show(void **state)
+{
+    (void)state;
+    drafting_start(3, false);
+    drafting.last.deal.horizon = 20;
+    drafting.last.deal.counted_step = 50;
+    for (uint32_t id = 0; id < 3; id++) {
+        drafting.last.members[id].units = 4;
+        drafting_holds(id, true, 6)->step = id == 1 ? 1000000 : 100 + 10 * id;
+    }
+    drafting_make();
+    assert_int_equal(drafting.out.draft.deal.counted_step, 120);
+    assert_int_equal(drafting.out.draft.deal.start.step, 0); /* the list is the same */
+    drafting_word(2)->units = 5;
+    drafting_make();
+    assert_int_equal(drafting.out.draft.deal.start.step, 141);
+    assert_int_equal(drafting.out.draft.deal.start.position, 141 * 12);
+    drafting.answers_count = 2; /* both are needed: it may be so */
+    drafting_make();
+    assert_int_equal(drafting.out.draft.deal.counted_step, 1000000);
+    drafting.answers[1].step = drafting.answers[0].step = 10;
+    drafting_make();
+    assert_int_equal(drafting.out.draft.deal.counted_step, 50);
+}
+
+static void a_voter_accepts_no_dealing_from_below_what_it_applied(void **state)
+{
+    (void)state;
+    drafting_seals(3, false);
+    for (uint32_t k = 0; k < 3; k++)
+        drafting.answers[k].step = 100;
+    drafting_make();
+    struct next_config_base base = *drafting_base();
+    base.applied_step = 100;
+    assert_ok(next_config_follows(&base, &drafting.out.draft));
+    base.applied_step = 101;
+    assert_fails(ERR_PROTO, "a result of step 101 is", next_config_follows(&base, &drafting.out.draft));
+}
+
 /* All that may stand in the config log; a voter looks at what orders and words say, too. */
 static void what_no_order_says_is_not_accepted(void **state)
 {
@@ -383,6 +423,8 @@ int main(void)
         cmocka_unit_test(what_is_kept_for_a_draft_is_a_copy),
         cmocka_unit_test(no_start_is_composed_from_what_is_kept),
         cmocka_unit_test(a_witness_is_no_copy),
+        cmocka_unit_test(data_is_dealt_from_beyond_what_seals_show),
+        cmocka_unit_test(a_voter_accepts_no_dealing_from_below_what_it_applied),
         cmocka_unit_test(what_no_order_says_is_not_accepted),
         cmocka_unit_test(every_path_without_memory_is_clean),
     };

@@ -70,6 +70,7 @@ static struct paxos_message a_promise(void)
                                   .bytes = config_bytes,
                                   .bytes_count = sizeof config_bytes,
                                   .incarnation = ~0ull,
+                                  .step = CONFIG_NUMBER_MAX - 1,
                                   .sealed = true,
                                   .rows = rows,
                                   .rows_count = 3};
@@ -116,7 +117,7 @@ static void answers_come_back(void **state)
 {
     (void)state;
     struct paxos_message m = a_promise(), b = there_and_back(&m);
-    assert_true(b.accepted == 11 && b.incarnation == ~0ull);
+    assert_true(b.accepted == 11 && b.incarnation == ~0ull && b.step == CONFIG_NUMBER_MAX - 1);
     assert_int_equal(b.bytes_count, sizeof config_bytes);
     assert_memory_equal(b.bytes, config_bytes, sizeof config_bytes);
     assert_int_equal(b.rows_count, 3);

@@ -118,8 +118,11 @@ static void look_at_length(struct diloco *d)
 /* Rank 0 at the end of a call: the others return as well, with the same result. */
 static int over(struct diloco *d, int result, const struct diloco_start *start)
 {
+    if (d->shm != NULL)
+        ipc_deal_get(d->shm, &d->deal);
     struct attach_order order = {.kind = ATTACH_ORDER_END,
                                  .result = result,
+                                 .deal = d->deal,
                                  .step = d->step,
                                  .steps = d->steps,
                                  .attached = d->socket >= 0,
@@ -393,6 +396,37 @@ uint64_t diloco_run_step(const struct diloco *d)
 uint64_t diloco_run_steps(const struct diloco *d)
 {
     return d != NULL ? d->steps : 0;
+}
+
+int diloco_deals(const struct diloco *d)
+{
+    return d != NULL && d->deal.count > 0;
+}
+
+int diloco_draw(struct diloco *d, uint64_t step, uint32_t unit, uint32_t units, struct diloco_unit *out)
+{
+    if (d == NULL || out == NULL || unit >= units)
+        return misused(d, "diloco_draw()", "without a place, or of a number beyond its units");
+    if (out->size < sizeof *out)
+        return attach_fail(d, DILOCO_ERROR, ATTACH_WRONG_SIZE, "diloco_unit");
+    if (!diloco_deals(d))
+        return attach_fail(d, DILOCO_ERROR, "diloco_draw(): no data is dealt to this island: see diloco_deals()");
+    struct deal_place place = deal_place(&d->deal, step, unit, units);
+    *out = (struct diloco_unit){
+        .size = out->size, .dealt = place.dealt, .island = place.id, .position = place.position, .turn = place.turn};
+    return DILOCO_OK;
+}
+
+int diloco_window(const struct diloco_unit *unit, uint64_t windows, uint64_t seed, uint64_t *pass, uint64_t *window)
+{
+    if (unit == NULL || unit->size < sizeof *unit || windows == 0 || pass == NULL || window == NULL)
+        return misused(NULL, "diloco_window()", "without a unit, or of no windows");
+    struct deal_place place = {
+        .dealt = unit->dealt != 0, .position = unit->position, .turn = unit->turn, .id = unit->island};
+    struct deal_window drawn = deal_window(&place, windows);
+    *pass = drawn.pass;
+    *window = deal_shuffled(drawn.index, windows, deal_key(seed, drawn.pass));
+    return DILOCO_OK;
 }
 
 /* The daemon draws a session at random for each trainer that begins. */

@@ -83,6 +83,7 @@ struct diloco {
     uint64_t steps;        /* of the run, as it was when the last call returned */
     bool begun;
     bool done;                          /* all of them were taken, as the last step said */
+    struct deal deal;                   /* as heard at the end of the last call */
     bool leave;                         /* it was asked to: each fragment is contributed once more */
     bool ending;                        /* diloco_ending(); */
     uint64_t ending_wait_ms, ending_ms; /* how long diloco_finish() may wait then, and until when; 0: not yet */

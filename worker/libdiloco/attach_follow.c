@@ -85,6 +85,7 @@ int attach_follow(struct diloco *d, struct diloco_start *start, int (*map)(struc
         }
         d->step = order.step;
         d->steps = order.steps;
+        d->deal = order.deal;
         d->rank0_attached = order.attached != 0;
         d->rank0_keeps = order.keeps != 0;
         if (start != NULL) {

@@ -39,6 +39,7 @@ struct attach_order {
     int32_t result;
     uint64_t session, count, step, steps;
     struct diloco_start start;
+    struct deal deal;
     char error[sizeof((struct diloco *)0)->error];
 };
 

@@ -266,6 +266,31 @@ DILOCO_API int diloco_begin(struct diloco *d, struct diloco_start *start);
  * start.steps), is not counted. */
 DILOCO_API int diloco_step(struct diloco *d, const struct diloco_report *report);
 
+/* ---- data that all islands share ----
+ *
+ * The windows of a corpus (samples, sequences: whatever a step draws) are dealt by the run, so that no two islands draw
+ * the same one in a pass, whoever comes or goes. For each run step an island draws as many as its batch has: by number,
+ * below its corpus' length, the same on all islands; diloco_step() and diloco_begin() hear what is dealt from then
+ * on. Draw when the window is needed, or ahead, as a data loader does: what was drawn stays right. An island that is
+ * far ahead of the others, or has just come, draws from a part that is its own, which it may see again; no other does.
+ */
+struct diloco_unit {
+    size_t size;       /* the caller's, before the call */
+    int dealt;         /* 0: it is of the part that is this island's own */
+    uint32_t island;   /* id of this island */
+    uint64_t position; /* in the order that all share; of its own: about where the others are */
+    uint64_t turn;     /* which of its own */
+};
+/* Whether data is dealt at all: 0 where `[worker] stream` says that this island's is its own, or not heard of yet. */
+DILOCO_API int diloco_deals(const struct diloco *d);
+/* What this island draws as number `unit` of `units` for a run step; the same again for the same step, unless it was
+ * not dealt before. DILOCO_ERROR: nothing is dealt. */
+DILOCO_API int diloco_draw(struct diloco *d, uint64_t step, uint32_t unit, uint32_t units, struct diloco_unit *out);
+/* Which window of a corpus of `windows` that is, in which pass, from 0. Each pass has an order of its own, by `seed`,
+ * which has to be the same on all islands. */
+DILOCO_API int diloco_window(const struct diloco_unit *unit, uint64_t windows, uint64_t seed, uint64_t *pass,
+                             uint64_t *window);
+
 /* The run step after the last diloco_step(): one more than before, or more where this island is slower than others and
  * the run spec says pace = run. Learning rates go by it. */
 DILOCO_API uint64_t diloco_run_step(const struct diloco *d);

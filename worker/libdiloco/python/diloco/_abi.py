@@ -176,6 +176,16 @@ class Report(Structure):
     ]
 
 
+class Unit(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("dealt", c_int),
+        ("island", c_uint32),
+        ("position", c_uint64),
+        ("turn", c_uint64),
+    ]
+
+
 STRUCTS = {
     "diloco_move": Move,
     "diloco_device": Device,
@@ -187,6 +197,7 @@ STRUCTS = {
     "diloco_frozen": Frozen,
     "diloco_start": Start,
     "diloco_report": Report,
+    "diloco_unit": Unit,
 }
 
 _CALLS = {
@@ -200,6 +211,9 @@ _CALLS = {
     "diloco_run_step": (c_uint64, [c_void_p]),
     "diloco_run_steps": (c_uint64, [c_void_p]),
     "diloco_seed": (c_uint64, [c_void_p, c_uint64]),
+    "diloco_deals": (c_int, [c_void_p]),
+    "diloco_draw": (c_int, [c_void_p, c_uint64, c_uint32, c_uint32, POINTER(Unit)]),
+    "diloco_window": (c_int, [POINTER(Unit), c_uint64, c_uint64, POINTER(c_uint64), POINTER(c_uint64)]),
     "diloco_changed": (c_int, [c_void_p, c_int]),
     "diloco_anchor": (c_int, [c_void_p, c_int, c_void_p, c_uint64]),
     "diloco_keep_bytes": (c_size_t, [c_void_p]),

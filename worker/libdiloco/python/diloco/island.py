@@ -17,6 +17,8 @@ from typing import Any, Iterable, Iterator, Mapping
 from . import _abi
 from ._errors import DilocoError, Interrupted, Refused, Unreachable
 from ._metrics import of_run
+from ._sampler import Sampler
+from ._sampler import check as check_sampler
 from ._schedule import Schedule, own_scheduler
 from ._seeds import seed_all
 from ._tensors import Buffers, Tensors
@@ -500,6 +502,30 @@ class Island:
         if not self._handle:
             raise DilocoError("seed() after detach()")
         return int(self._library.diloco_seed(self._handle, base & (2**64 - 1)))
+
+    def sampler(self, dataset: Any, per_step: int, seed: int = 0) -> Sampler:
+        """Numbers of samples of a dataset that all islands have, `per_step` for each optimizer step, without an end:
+        DataLoader(dataset, batch_size, sampler=island.sampler(dataset, batch_size)). The run deals them, so that no
+        other island draws the same one in a pass, whoever comes or goes; `[worker] units` in the island's dilocod.conf
+        tells it of `per_step`, and what goes beyond that is drawn from a part of the dataset that is this island's own.
+        `seed`, of the order, and the dataset have to be the same on all islands. In one rank; begin anew after
+        attach()."""
+        wrong = check_sampler(dataset, per_step)
+        if wrong is None and not self._handle:
+            wrong = "sampler() after detach()"
+        if wrong is None and not self._library.diloco_deals(self._handle):
+            wrong = "no data is dealt to this island: [worker] stream in its dilocod.conf says that it has its own"
+        if wrong is not None:
+            raise DilocoError(wrong)
+        return Sampler(len(dataset), per_step, seed & (2**64 - 1), lambda: self.run_step, self._draw)
+
+    def _draw(self, step: int, unit: int, units: int, samples: int, seed: int) -> int:
+        drawn = _abi.sized(_abi.Unit)
+        number, window = ctypes.c_uint64(), ctypes.c_uint64()
+        self._check(self._call("diloco_draw", step, unit, units, ctypes.byref(drawn)))
+        which = self._library.diloco_window
+        which(ctypes.byref(drawn), samples, seed, ctypes.byref(number), ctypes.byref(window))
+        return window.value
 
     def shard(self, items: Any) -> Any:
         """Every n-th item of a dataset that all islands have, by the number of islands and this one's among them as

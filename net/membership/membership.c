@@ -38,6 +38,8 @@ enum {
 enum { LOOK_MEMBERS = 128, LOOK_MS = 100 };
 /* Configurations in answer to one question. */
 enum { CONFIG_LOG_MOST = 64 };
+/* Numbers of orders, or of words, of this island: fewer than 2^NUMBERS_BITS in an epoch. */
+enum { NUMBERS_BITS = 20 };
 
 /* A message to ourselves, packed. */
 struct own_message {
@@ -56,7 +58,8 @@ struct membership {
     struct member_progress progress;
     struct change_requests requests;
     struct order_pool *orders;
-    struct log_limit refused_said;
+    struct said_numbers numbers;
+    bool numbers_kept; /* durably */
     struct own_message own[OWN_MAX];
     uint32_t own_count;
     struct config_endorsement endorsements[WIRE_ENDORSEMENTS_MAX]; /* of our last promise */
@@ -72,8 +75,9 @@ struct membership {
     uint64_t asked_ms;        /* since when those who might join are asked; 0: they are not */
     uint64_t evidence_all_ms; /* when evidence is told again */
     struct bitset asked;
-    bool says;                   /* this: */
-    struct member_word own_word; /* for our greeting */
+    bool says; /* this: */
+    struct member_word says_what;
+    struct member_word own_word; /* that, signed, for our greeting */
     bool taken;                  /* `config` is decided and waits to be taken */
     uint64_t farewell_ms;        /* before this the host is not told of it; 0: it is told */
     struct config config;
@@ -373,7 +377,7 @@ static enum err compose(struct membership *m, uint64_t now_ms)
     const struct next_config_answer *answers = promise_reports_answered(m->reports, m->paxos, &answers_count);
     uint32_t asked_count = change_requests_whom_to_ask(&m->progress, &m->asked, asked);
     TRY_OUT(mem_new_unset(1, sizeof *wanted, "changes", &wanted));
-    change_requests_wanted(&m->progress, m->orders, true, wanted);
+    TRY_OUT(change_requests_wanted(&m->progress, m->orders, WANTED_COMPOSE, wanted));
     base = base_of(m, wanted);
     base.overdue = m->asked_ms != 0 && now_ms >= m->asked_ms + OVERDUE_MS;
     TRY_OUT(change_requests_gather(&m->requests, &m->progress, wanted, &requests, &count));
@@ -615,8 +619,9 @@ static void tell_orders(struct membership *m)
 static enum err order_in(struct membership *m, uint32_t member, const struct order *order)
 {
     bool news;
-    enum err err = order_pool_take(m->orders, last(m), order, m->progress.now_ms, &news);
-    if (err == ERR_STATE && log_limit_pass(&m->refused_said, m->progress.now_ms, REFUSED_SAID_MS))
+    struct log_limit *said = &m->progress.seat[member].refused_said;
+    enum err err = order_pool_take(m->orders, last(m), member, order, m->progress.now_ms, &news);
+    if (err == ERR_PROTO && log_limit_pass(said, m->progress.now_ms, REFUSED_SAID_MS))
         tell(m, &(struct membership_news){
                     .type = MEMBERSHIP_ORDER_REFUSED, .member = member, .order = order, .text = err_text()});
     return err;
@@ -811,7 +816,7 @@ void membership_tick(struct membership *m, const struct bitset *silent, uint64_t
         m->evidence_all_ms = now_ms + EVIDENCE_ALL_MS;
         tell_all_evidence(m, VIEW_NOBODY);
     }
-    order_pool_tick(m->orders, last(m), hears_majority(m), now_ms, order_ended, m);
+    order_pool_tick(m->orders, m->conf.ident, last(m), hears_majority(m), now_ms, order_ended, m);
     tell_orders(m);
     want.flag = changes(m, now_ms);
     step(m, &want, now_ms);
@@ -822,15 +827,56 @@ void membership_tick(struct membership *m, const struct bitset *silent, uint64_t
 /* ---- orders ---- */
 
 /* Before anybody waits for it in vain. */
-static enum err check_decidable(const struct membership *m)
+static enum err check_decidable(const struct membership *m, enum err code)
 {
     uint32_t heard = member_progress_voters_heard(&m->progress), needed = config_majority(last(m));
     if (heard >= needed)
         return ERR_OK;
-    return err_set(ERR_STATE,
+    return err_set(code,
                    "nobody could decide it now: it takes %" PRIu32 " of the %" PRIu32 " islands that vote, and %" PRIu32
                    " are heard here; ask again when they are back, or at an island that hears them",
                    needed, config_voters(last(m)), heard);
+}
+
+static enum err save_numbers(struct membership *m, const struct said_numbers *numbers)
+{
+    TRY(m->conf.host->save_numbers(m->conf.user, numbers));
+    m->numbers = *numbers;
+    m->numbers_kept = true;
+    return ERR_OK;
+}
+
+static uint64_t higher(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Above all numbers of ours of earlier epochs: in none are so many said. */
+static uint64_t epoch_number(const struct membership *m)
+{
+    uint64_t epoch = last(m)->epoch;
+    return epoch < (uint64_t)1 << (63 - NUMBERS_BITS) ? epoch << NUMBERS_BITS : 0;
+}
+
+/* The next number. A disk that was in doubt has lost none of the epoch in which a configuration named it: until then it
+ * goes on to be one that may have. */
+static uint64_t next_number(const struct membership *m, uint64_t said, uint64_t least, bool *lost)
+{
+    uint64_t number = higher(said + 1, least);
+    if (*lost)
+        number = higher(number, epoch_number(m) + 1);
+    *lost = *lost && m->conf.disk->doubt != VOTE_SURE;
+    return number;
+}
+
+static enum err order_number(void *user, uint64_t least, uint64_t *number)
+{
+    struct membership *m = user;
+    struct said_numbers next = m->numbers;
+    next.order = next_number(m, next.order, least, &next.order_lost);
+    TRY(save_numbers(m, &next));
+    *number = next.order;
+    return ERR_OK;
 }
 
 static enum err give(struct membership *m, const struct order *what, uint64_t *number)
@@ -843,13 +889,14 @@ static enum err give(struct membership *m, const struct order *what, uint64_t *n
 enum err membership_order(struct membership *m, uint32_t kind, uint32_t subject, uint64_t value, uint64_t *number)
 {
     const struct order what = {.kind = kind, .subject = subject, .value = value};
-    TRY(check_decidable(m));
+    TRY(check_decidable(m, ERR_STATE));
     return give(m, &what, number);
 }
 
 enum err membership_admit(struct membership *m, const struct wire_join *join, bool contributor)
 {
     const struct order what = {.kind = ORDER_ADMIT, .join = *join, .value = contributor};
+    TRY(check_decidable(m, ERR_AGAIN)); /* the guest asks on */
     return give(m, &what, NULL);
 }
 
@@ -862,7 +909,15 @@ enum err membership_approve(struct membership *m, uint32_t signer, uint64_t numb
 
 enum err membership_withdraw(struct membership *m, uint64_t number)
 {
-    return order_pool_withdraw(m->orders, id_of(m, self_of(m)), number);
+    TRY(order_pool_withdraw(m->orders, m->conf.ident, last(m), id_of(m, self_of(m)), number));
+    tell_orders(m);
+    return ERR_OK;
+}
+
+void membership_shut_out(struct membership *m, const struct digest *invitation)
+{
+    order_pool_shut_out(m->orders, m->conf.ident, last(m), invitation);
+    tell_orders(m);
 }
 
 void membership_equivocation(struct membership *m, uint32_t owner, uint32_t fragment, uint64_t version)
@@ -887,36 +942,59 @@ void membership_equivocation(struct membership *m, uint32_t owner, uint32_t frag
 enum err membership_word(struct membership *m, uint32_t member, const struct member_word *word)
 {
     struct seat *seat = &m->progress.seat[member];
+    const struct view_member *as = &m->conf.view->members[member];
     if (seat->said && memcmp(seat->word.signature, word->signature, sizeof word->signature) == 0 &&
         seat->word.number == word->number && member_word_same(&seat->word, word))
         return ERR_OK;
     TRY(member_word_check(word));
-    if (!member_word_signed(m->conf.view->members[member].as.key, last(m)->nonce, word))
-        return err_set(ERR_PROTO, "a word of island %s that it did not sign", m->conf.view->members[member].as.name);
+    if (!member_word_signed(as->as.key, last(m)->nonce, as->as.id, word))
+        return err_set(ERR_PROTO, "a word of island %s that it did not sign", as->as.name);
+    if (seat->said && seat->word.number >= word->number) /* it has said another since */
+        return ERR_OK;
     seat->said = true;
     seat->word = *word;
     return ERR_OK;
 }
 
-/* With the number that the newest configuration leaves it. */
+/* For what we say now. What was said before and is in no configuration yet must not count after it, so it is higher
+ * than all of that; what the configuration says already needs none. */
+static uint64_t word_number(struct membership *m, const struct config_member *as)
+{
+    struct member_word said = {.uplink = as->uplink, .owner_choice = as->owner_choice, .draining = as->draining};
+    memcpy(said.address, as->address, sizeof said.address);
+    uint64_t least = as->word > 0 ? as->word : 1;
+    if (member_word_same(&said, &m->own_word) && m->numbers.word <= least && !m->numbers.word_lost)
+        return least;
+    m->numbers.word = next_number(m, m->numbers.word, least + 1, &m->numbers.word_lost);
+    m->numbers_kept = false;
+    return m->numbers.word;
+}
+
+/* Where its number cannot be kept, it is said all the same: an island whose disk fails can leave. */
 static void sign_own_word(struct membership *m)
 {
     struct seat *seat = &m->progress.seat[self_of(m)];
     const struct config_member *as = config_member(last(m), id_of(m, self_of(m)));
-    struct member_word said = {.uplink = as->uplink, .owner_choice = as->owner_choice, .draining = as->draining};
-    memcpy(said.address, as->address, sizeof said.address);
-    if (m->own_word.uplink == 0)
-        m->own_word.uplink = as->uplink;
-    bool new = !member_word_same(&said, &m->own_word);
-    m->own_word.number = as->word == 0 || new ? as->word + 1 : as->word;
-    member_word_sign(m->conf.ident, last(m)->nonce, &m->own_word);
+    struct member_word says = m->says_what;
+    if (says.uplink == 0)
+        says.uplink = as->uplink;
+    says.number = m->own_word.number;
+    bool sure = m->conf.disk->doubt == VOTE_SURE;
+    bool stands =
+        m->own_word.number > as->word && member_word_same(&m->own_word, &says) && !(m->numbers.word_lost && sure);
+    m->own_word = says;
+    if (!stands)
+        m->own_word.number = word_number(m, as);
+    if (!m->numbers_kept)
+        (void)failed(m, save_numbers(m, &m->numbers), "keeping the number of what this island says of itself");
+    member_word_sign(m->conf.ident, last(m)->nonce, as->id, &m->own_word);
     seat->said = true;
     seat->word = m->own_word;
 }
 
 void membership_say(struct membership *m, const struct member_word *what)
 {
-    m->own_word = *what;
+    m->says_what = *what;
     m->says = true;
     if (self_of(m) != VIEW_NOBODY)
         sign_own_word(m);
@@ -1011,7 +1089,9 @@ enum err membership_new(const struct membership_conf *conf, struct membership **
                                .again_ms = MEMBERSHIP_AGAIN_MS};
     TRY_OUT(member_progress_init(conf->view, conf->config_log, conf->disk, &m->progress));
     TRY_OUT(promise_reports_new(&m->reports));
-    TRY_OUT(order_pool_new(&m->orders));
+    m->numbers = conf->numbers;
+    m->numbers_kept = true;
+    TRY_OUT(order_pool_new(&(struct order_pool_conf){.number = order_number, .user = m}, &m->orders));
     TRY_OUT(paxos_new(&epoch, &m->paxos));
 out:
     if (err != ERR_OK)
@@ -1120,7 +1200,7 @@ bool membership_pending(const struct membership *m, uint32_t *at, struct members
                                        .needed = config_majority(last(m)),
                                        .for_ms = m->progress.now_ms - waiting->since_ms};
     if (out->takes_approval)
-        out->approvals = config_order_approvals(last(m), order);
+        out->approvals = order_pool_agree(last(m), order);
     for (uint32_t i = 0; out->takes_approval && i < order->approvals_count; i++)
         out->agreed |= order->approvals[i].id == id_of(m, self_of(m));
     return true;

@@ -180,7 +180,7 @@ struct wire_hello *played_hello(struct played *played)
     *hello = (struct wire_hello){
         .run_id = played->run->spec.digest, .session = played->session, .island = played->self, .window_kib = 1024};
     hello->word = (struct member_word){.number = 1, .uplink = played->run->uplinks[played->self]};
-    member_word_sign(&played->run->idents[played->self], played->run->nonce, &hello->word);
+    member_word_sign(&played->run->idents[played->self], played->run->nonce, played->self, &hello->word);
     snprintf(hello->name, sizeof hello->name, "%s", isle_names[played->self]);
     snprintf(hello->software, sizeof hello->software, "a test");
     return hello;

@@ -11,6 +11,7 @@
 #include "net/config/endorsement.h"
 #include "net/membership/endorse.h"
 #include "net/membership/next_config.h"
+#include "net/membership/own_said.h"
 #include "net/membership/paxos.h"
 #include "net/membership/promise_reports.h"
 #include "net/membership/evidence.h"
@@ -38,8 +39,6 @@ enum {
 enum { LOOK_MEMBERS = 128, LOOK_MS = 100 };
 /* Configurations in answer to one question. */
 enum { CONFIG_LOG_MOST = 64 };
-/* Numbers of orders, or of words, of this island: fewer than 2^NUMBERS_BITS in an epoch. */
-enum { NUMBERS_BITS = 20 };
 
 /* A message to ourselves, packed. */
 struct own_message {
@@ -58,8 +57,7 @@ struct membership {
     struct member_progress progress;
     struct change_requests requests;
     struct order_pool *orders;
-    struct said_numbers numbers;
-    bool numbers_kept; /* durably */
+    struct own_said said; /* for our greeting */
     struct own_message own[OWN_MAX];
     uint32_t own_count;
     struct config_endorsement endorsements[WIRE_ENDORSEMENTS_MAX]; /* of our last promise */
@@ -75,11 +73,8 @@ struct membership {
     uint64_t asked_ms;        /* since when those who might join are asked; 0: they are not */
     uint64_t evidence_all_ms; /* when evidence is told again */
     struct bitset asked;
-    bool says; /* this: */
-    struct member_word says_what;
-    struct member_word own_word; /* that, signed, for our greeting */
-    bool taken;                  /* `config` is decided and waits to be taken */
-    uint64_t farewell_ms;        /* before this the host is not told of it; 0: it is told */
+    bool taken;           /* `config` is decided and waits to be taken */
+    uint64_t farewell_ms; /* before this the host is not told of it; 0: it is told */
     struct config config;
     struct digest digest;
 };
@@ -838,45 +833,10 @@ static enum err check_decidable(const struct membership *m, enum err code)
                    needed, config_voters(last(m)), heard);
 }
 
-static enum err save_numbers(struct membership *m, const struct said_numbers *numbers)
-{
-    TRY(m->conf.host->save_numbers(m->conf.user, numbers));
-    m->numbers = *numbers;
-    m->numbers_kept = true;
-    return ERR_OK;
-}
-
-static uint64_t higher(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
-/* Above all numbers of ours of earlier epochs: in none are so many said. */
-static uint64_t epoch_number(const struct membership *m)
-{
-    uint64_t epoch = last(m)->epoch;
-    return epoch < (uint64_t)1 << (63 - NUMBERS_BITS) ? epoch << NUMBERS_BITS : 0;
-}
-
-/* The next number. A disk that was in doubt has lost none of the epoch in which a configuration named it: until then it
- * goes on to be one that may have. */
-static uint64_t next_number(const struct membership *m, uint64_t said, uint64_t least, bool *lost)
-{
-    uint64_t number = higher(said + 1, least);
-    if (*lost)
-        number = higher(number, epoch_number(m) + 1);
-    *lost = *lost && m->conf.disk->doubt != VOTE_SURE;
-    return number;
-}
-
 static enum err order_number(void *user, uint64_t least, uint64_t *number)
 {
     struct membership *m = user;
-    struct said_numbers next = m->numbers;
-    next.order = next_number(m, next.order, least, &next.order_lost);
-    TRY(save_numbers(m, &next));
-    *number = next.order;
-    return ERR_OK;
+    return own_said_order(&m->said, least, number);
 }
 
 static enum err give(struct membership *m, const struct order *what, uint64_t *number)
@@ -956,53 +916,26 @@ enum err membership_word(struct membership *m, uint32_t member, const struct mem
     return ERR_OK;
 }
 
-/* For what we say now. What was said before and is in no configuration yet must not count after it, so it is higher
- * than all of that; what the configuration says already needs none. */
-static uint64_t word_number(struct membership *m, const struct config_member *as)
-{
-    struct member_word said = {.uplink = as->uplink, .owner_choice = as->owner_choice, .draining = as->draining};
-    memcpy(said.address, as->address, sizeof said.address);
-    uint64_t least = as->word > 0 ? as->word : 1;
-    if (member_word_same(&said, &m->own_word) && m->numbers.word <= least && !m->numbers.word_lost)
-        return least;
-    m->numbers.word = next_number(m, m->numbers.word, least + 1, &m->numbers.word_lost);
-    m->numbers_kept = false;
-    return m->numbers.word;
-}
-
-/* Where its number cannot be kept, it is said all the same: an island whose disk fails can leave. */
 static void sign_own_word(struct membership *m)
 {
     struct seat *seat = &m->progress.seat[self_of(m)];
-    const struct config_member *as = config_member(last(m), id_of(m, self_of(m)));
-    struct member_word says = m->says_what;
-    if (says.uplink == 0)
-        says.uplink = as->uplink;
-    says.number = m->own_word.number;
-    bool sure = m->conf.disk->doubt == VOTE_SURE;
-    bool stands =
-        m->own_word.number > as->word && member_word_same(&m->own_word, &says) && !(m->numbers.word_lost && sure);
-    m->own_word = says;
-    if (!stands)
-        m->own_word.number = word_number(m, as);
-    if (!m->numbers_kept)
-        (void)failed(m, save_numbers(m, &m->numbers), "keeping the number of what this island says of itself");
-    member_word_sign(m->conf.ident, last(m)->nonce, as->id, &m->own_word);
+    (void)failed(m, own_said_sign(&m->said, m->conf.ident, config_member(last(m), id_of(m, self_of(m)))),
+                 "keeping the number of what this island says of itself");
     seat->said = true;
-    seat->word = m->own_word;
+    seat->word = m->said.word;
 }
 
 void membership_say(struct membership *m, const struct member_word *what)
 {
-    m->says_what = *what;
-    m->says = true;
+    m->said.what = *what;
+    m->said.says = true;
     if (self_of(m) != VIEW_NOBODY)
         sign_own_word(m);
 }
 
 const struct member_word *membership_own_word(const struct membership *m)
 {
-    return &m->own_word;
+    return &m->said.word;
 }
 
 /* ---- epochs ---- */
@@ -1046,7 +979,7 @@ enum err membership_begin(struct membership *m, uint64_t now_ms)
     TRY(load_all_evidence(m));
     change_requests_fulfil(&m->requests, &m->progress, config);
     order_pool_begin(m->orders, m->conf.ident, config);
-    if (m->says && self_of(m) != VIEW_NOBODY)
+    if (m->said.says && self_of(m) != VIEW_NOBODY)
         sign_own_word(m);
     forget_epoch(m);
     const struct paxos_vote *vote = &m->conf.disk->vote;
@@ -1089,8 +1022,11 @@ enum err membership_new(const struct membership_conf *conf, struct membership **
                                .again_ms = MEMBERSHIP_AGAIN_MS};
     TRY_OUT(member_progress_init(conf->view, conf->config_log, conf->disk, &m->progress));
     TRY_OUT(promise_reports_new(&m->reports));
-    m->numbers = conf->numbers;
-    m->numbers_kept = true;
+    m->said = (struct own_said){.host = conf->host,
+                                .user = conf->user,
+                                .config_log = conf->config_log,
+                                .disk = conf->disk,
+                                .numbers = conf->numbers};
     TRY_OUT(order_pool_new(&(struct order_pool_conf){.number = order_number, .user = m}, &m->orders));
     TRY_OUT(paxos_new(&epoch, &m->paxos));
 out:

@@ -499,7 +499,10 @@ static enum err command_withdraw(struct control *control, const char *words, jso
     if (signer != control->conf.status.view->members[control->conf.status.view->self].as.id)
         return err_set(ERR_ARG, "only the island that gave an order takes it back");
     TRY(membership_withdraw(control->conf.membership, number));
-    *answer = ordered(control, "it is asked no more; what is being decided now may have it still");
+    *answer = ordered(
+        control,
+        "it is withdrawn: nobody can carry it out once the next configuration, which is asked for, says so; until then "
+        "what is being decided, or an island that has not heard of this, may have it still");
     return ERR_OK;
 }
 

@@ -17,7 +17,7 @@
 
 /* AGAIN: membership is told after this that a guest still waits; GUEST: for so long without its asking. CONTRIBUTORS:
  * where so many own, newcomers contribute if nothing else was said. */
-enum { AGAIN_MS = 1000, GUEST_MS = 10 * 60 * 1000, ID_DIGITS_MIN = 4, CONTRIBUTORS_OWNERS = 5 };
+enum { SAID_MS = 60000, AGAIN_MS = 1000, GUEST_MS = 10 * 60 * 1000, ID_DIGITS_MIN = 4, CONTRIBUTORS_OWNERS = 5 };
 
 /* Who was let in, and waits for the configuration that says so. */
 struct arrival {
@@ -34,6 +34,7 @@ struct join_server {
     char *run_text;
     struct invites invites;
     struct arrival arrivals[INVITES_MAX];
+    struct log_limit put_off_said;
 };
 
 static const struct config *last(const struct join_server *join_server)
@@ -125,6 +126,7 @@ void join_server_free(struct join_server *join_server)
 static void forget(struct join_server *join_server, const struct invite_row *row)
 {
     link_unadmit(join_server->conf.link, row->curve_key);
+    join_server->conf.shut_out(join_server->conf.user, &row->id);
     for (uint32_t k = 0; k < INVITES_MAX; k++)
         if (digest_equal(&join_server->arrivals[k].join.invitation, &row->id))
             join_server->arrivals[k].used = false;
@@ -217,13 +219,27 @@ const struct invites *join_server_invites(const struct join_server *join_server)
 
 /* ---- answers ---- */
 
-static void refuse(struct join_server *join_server, uint64_t connection, const char *name, const char *reason)
+static void answer_no(struct join_server *join_server, uint64_t connection, const char *reason, bool later)
 {
     uint8_t bytes[WIRE_JOIN_BYTES_MAX];
-    log_warn("guest %s is refused: %s", name, reason);
-    size_t count = wire_refusal_pack(reason, bytes);
+    size_t count = wire_refusal_pack(reason, later, bytes);
     if (link_guest_send(join_server->conf.link, connection, WIRE_REFUSAL, bytes, count) != ERR_OK)
         log_debug("a guest is gone: %s", err_text()); /* it asks again */
+}
+
+static void refuse(struct join_server *join_server, uint64_t connection, const char *name, const char *reason)
+{
+    log_warn("guest %s is refused: %s", name, reason);
+    answer_no(join_server, connection, reason, false);
+}
+
+/* Its token stays its own. */
+static void put_off(struct join_server *join_server, uint64_t connection, const char *name, const char *reason,
+                    uint64_t now_ms)
+{
+    if (log_limit_pass(&join_server->put_off_said, now_ms, SAID_MS))
+        log_info("guest %s has to wait: %s", name, reason);
+    answer_no(join_server, connection, reason, true);
 }
 
 /* The newest configuration as it was decided. */
@@ -344,6 +360,12 @@ static struct arrival *arrival_of(struct join_server *join_server, const struct 
     return free;
 }
 
+/* Else it can be asked again: too many wait, or our disk is full. */
+static bool is_final(enum err err)
+{
+    return err != ERR_AGAIN && err != ERR_IO && err != ERR_NOSPACE && err != ERR_NOMEM;
+}
+
 static enum err let_in(struct join_server *join_server, const struct link_guest *guest, const struct wire_join *join,
                        uint64_t now_ms, uint64_t wall_s)
 {
@@ -358,7 +380,8 @@ static enum err let_in(struct join_server *join_server, const struct link_guest 
     bool contributor = arrival->used ? arrival->contributor : as_contributor(join_server, join);
     enum err err = join_server->conf.join(join_server->conf.user, join, contributor);
     if (err != ERR_OK) {
-        reopen(join_server, &join->invitation);
+        if (is_final(err))
+            reopen(join_server, &join->invitation);
         return err;
     }
     if (!arrival->used)
@@ -381,8 +404,10 @@ static void guest_in(struct join_server *join_server, const struct link_guest *g
         err = judge(join_server, guest, &join);
     if (err == ERR_OK)
         err = let_in(join_server, guest, &join, now_ms, wall_s);
-    if (err != ERR_OK)
+    if (err != ERR_OK && is_final(err))
         refuse(join_server, guest->connection, name, err_text());
+    else if (err != ERR_OK)
+        put_off(join_server, guest->connection, name, err_text(), now_ms);
 }
 
 void join_server_look(struct join_server *join_server, uint64_t now_ms, uint64_t wall_s)

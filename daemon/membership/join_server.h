@@ -33,6 +33,7 @@ struct join_server_conf {
     const struct config_log *config_log;
     struct link *link;
     enum err (*join)(void *user, const struct wire_join *join, bool contributor); /* as membership_admit() */
+    void (*shut_out)(void *user, const struct digest *invitation);                /* as membership_shut_out() */
     enum err (*may_invite)(void *user); /* ERR_STATE: the reason why this island lets nobody in */
     /* ERR_STATE: the reason why nobody can come in here now. */
     enum err (*open)(void *user,

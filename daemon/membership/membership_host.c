@@ -9,6 +9,7 @@
 #include "common/log.h"
 #include "common/mem.h"
 #include "daemon/membership/config_store.h"
+#include "daemon/membership/numbers_file.h"
 #include "net/config/config_orders.h"
 #include "net/config/config_proof.h"
 
@@ -309,6 +310,12 @@ static enum err load_evidence(void *user, uint32_t id, uint8_t **bytes, size_t *
     return config_store_load_evidence(host->conf.folder, id, bytes, bytes_count);
 }
 
+static enum err save_numbers(void *user, const struct said_numbers *numbers)
+{
+    const struct membership_host *host = user;
+    return numbers_file_save(host->conf.folder, vote_incarnation(host->conf.vote), numbers);
+}
+
 static enum err settle(void *user, uint64_t named, uint64_t trusted_epoch)
 {
     const struct membership_host *host = user;
@@ -344,6 +351,11 @@ static const char *name_by_id(const struct membership_host *host, uint32_t id)
 static void tell_ordered(const struct membership_news *news)
 {
     char text[200];
+    if (news->order->kind == ORDER_VOID) {
+        log_info("decided: order %" PRIu64 " of %s is withdrawn", news->order->number,
+                 config_name_of(news->config, news->order->signer));
+        return;
+    }
     order_text(news->order, config_name_of(news->config, news->order->subject), text, sizeof text);
     log_info("decided: %s, by order %" PRIu64 " of %s", text, news->order->number,
              config_name_of(news->config, news->order->signer));
@@ -404,6 +416,7 @@ static const struct membership_io calls = {.send = send,
                                            .read_config = read_config,
                                            .save_evidence = save_evidence,
                                            .load_evidence = load_evidence,
+                                           .save_numbers = save_numbers,
                                            .settle = settle,
                                            .distrust = distrust,
                                            .tell = tell};
@@ -414,6 +427,12 @@ static enum err join(void *user, const struct wire_join *join, bool contributor)
 {
     struct membership_host *host = user;
     return membership_admit(host->membership, join, contributor);
+}
+
+static void shut_out(void *user, const struct digest *invitation)
+{
+    struct membership_host *host = user;
+    membership_shut_out(host->membership, invitation);
 }
 
 static enum err may_invite(void *user)
@@ -462,6 +481,7 @@ static enum err open_join_server(struct membership_host *host)
                                     .config_log = from->config_log,
                                     .link = from->link,
                                     .join = join,
+                                    .shut_out = shut_out,
                                     .may_invite = may_invite,
                                     .open = is_open,
                                     .user = host};
@@ -493,6 +513,7 @@ enum err membership_host_new(const struct membership_host_conf *conf, struct mem
                                          .host = &calls,
                                          .user = host,
                                          .seed = env_random_u64()};
+    TRY_OUT(numbers_file_open(conf->folder, membership.disk, &membership.numbers));
     TRY_OUT(membership_new(&membership, &host->membership));
     TRY_OUT(open_join_server(host));
     TRY_OUT(membership_host_begin(host, conf->start_ms));

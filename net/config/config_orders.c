@@ -108,7 +108,9 @@ uint32_t config_order_approvals(const struct config *config, const struct order 
 
 static enum err check_epoch(const struct config *config, const struct order *order, bool takes_approval)
 {
-    uint64_t epochs = takes_approval ? CONFIG_ORDER_EPOCHS : 1;
+    /* One that withdraws lives as long as what it withdraws. */
+    bool lasts = takes_approval || (order->kind == ORDER_VOID && order->value != 0);
+    uint64_t epochs = lasts ? CONFIG_ORDER_EPOCHS : 1;
     if (order->epoch <= config->epoch && config->epoch - order->epoch < epochs)
         return ERR_OK;
     return err_set(ERR_STATE, "it was signed in epoch %" PRIu64 ", and this is epoch %" PRIu64, order->epoch,
@@ -130,20 +132,33 @@ static enum err no_operator(const struct config *config, const struct config_mem
                    used > 0 ? operators : "none now, so a majority of the islands that vote has to approve one");
 }
 
-enum err config_order_allowed(const struct config *config, const struct order *order, bool pending)
+enum err config_order_stands(const struct config *config, const struct order *order)
 {
     const struct config_member *signer = config_member(config, order->signer);
     bool takes_approval = config_order_takes_approval(config, order);
     if (signer == NULL)
         return err_set(ERR_STATE, "its signer, id %" PRIu32 ", is not on the roster", order->signer);
-    if (!signer->operates && !(takes_approval && signer->voter))
+    /* Who votes may have given one that takes approvals. */
+    if (!signer->operates && !((takes_approval || order->kind == ORDER_VOID) && signer->voter))
         return no_operator(config, signer);
     if (config_order_done(config, order))
-        return err_set(ERR_STATE, "order %" PRIu64 " of %s was carried out", order->number, signer->name);
-    TRY(check_epoch(config, order, takes_approval));
-    if (!order_signed(signer->key, config->nonce, order))
-        return err_set(ERR_STATE, "the signature is not of %s", signer->name);
-    if (!takes_approval || pending)
+        return err_set(ERR_STATE, "order %" PRIu64 " of %s was carried out, or withdrawn", order->number, signer->name);
+    return check_epoch(config, order, takes_approval);
+}
+
+enum err config_order_signed(const struct config *config, const struct order *order)
+{
+    const struct config_member *signer = config_member(config, order->signer);
+    if (signer == NULL || !order_signed(signer->key, config->nonce, order))
+        return err_set(ERR_STATE, "the signature is not of %s", config_name_of(config, order->signer));
+    return ERR_OK;
+}
+
+enum err config_order_allowed(const struct config *config, const struct order *order, bool pending)
+{
+    TRY(config_order_stands(config, order));
+    TRY(config_order_signed(config, order));
+    if (!config_order_takes_approval(config, order) || pending)
         return ERR_OK;
     uint32_t good = config_order_approvals(config, order), needed = config_majority(config);
     if (good < needed)
@@ -206,8 +221,6 @@ static enum err check_newcomer(const struct config *next, const struct wire_join
 {
     if (next->members_count == CONFIG_MEMBERS_MAX || next->next_id >= CONFIG_NOBODY)
         return err_set(ERR_STATE, "the roster is full");
-    if (!wire_join_signed(join, next->nonce))
-        return err_set(ERR_STATE, "the newcomer %s did not sign that it comes", join->name);
     for (uint32_t i = 0; i < next->members_count; i++) {
         const struct config_member *member = &next->members[i];
         if (strcmp(member->name, join->name) == 0)
@@ -313,6 +326,8 @@ static enum err about_member(const struct config *previous, struct config *next,
 static enum err about_run(struct config *next, const struct order *order)
 {
     bool pause = order->kind == ORDER_PAUSE;
+    if (order->kind == ORDER_VOID)
+        return ERR_OK;
     if (order->kind == ORDER_STEPS) {
         if (next->steps == order->value)
             return err_set(ERR_STATE, "the run ends at step %" PRIu64 " already", order->value);
@@ -352,7 +367,20 @@ static enum err make_room(struct config *next, const struct order *order)
     return mem_grow(&next->orders, next->orders_count, (size_t)next->orders_count + 1, sizeof *next->orders, "orders");
 }
 
+enum err config_order_newcomer(const struct config *config, const struct order *order)
+{
+    if (order->kind != ORDER_ADMIT || wire_join_signed(&order->join, config->nonce))
+        return ERR_OK;
+    return err_set(ERR_STATE, "the newcomer %s did not sign that it comes", order->join.name);
+}
+
 enum err config_order_apply(const struct config *previous, struct config *next, const struct order *order)
+{
+    TRY(config_order_newcomer(previous, order));
+    return config_order_try(previous, next, order);
+}
+
+enum err config_order_try(const struct config *previous, struct config *next, const struct order *order)
 {
     TRY(make_room(next, order));
     if (order->kind == ORDER_ADMIT)
@@ -387,9 +415,7 @@ enum err config_word_apply(const struct config *previous, struct config *next, u
     uint32_t at = 0;
     if (member == NULL || was == NULL || word->number <= was->word)
         return ERR_OK;
-    struct member_word before = word_of(was);
-    if (member_word_same(&before, word) || member_word_check(word) != ERR_OK ||
-        !member_word_signed(was->key, previous->nonce, word))
+    if (member_word_check(word) != ERR_OK || !member_word_signed(was->key, previous->nonce, id, word))
         return ERR_OK;
     while (at < next->words_count && next->words[at].id < id)
         at++;
@@ -437,7 +463,6 @@ static enum err compare(const struct config *expected, const struct config *is)
     return same ? ERR_OK : err_set(ERR_PROTO, "marks of orders that were not carried out");
 }
 
-/* As their order says, in the place that it has in `is`; a word that says nothing new has none. */
 static enum err take_words(const struct config *previous, const struct config *is, struct config *expected)
 {
     for (uint32_t i = 0; i < is->words_count; i++) {

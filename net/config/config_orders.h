@@ -28,6 +28,11 @@ bool config_order_done(const struct config *config, const struct order *order);
 /* Whether its signer may order this in the configuration after this one, as far as signatures, numbers and epochs say.
  * `pending`: apart from approvals that are missing. ERR_STATE names the lack, fit to be told to people. */
 ERR_MUST_CHECK enum err config_order_allowed(const struct config *config, const struct order *order, bool pending);
+/* The parts of that: all but signatures and approvals; the signature of its signer. Likewise, of one that admits, the
+ * newcomer's, which config_order_apply() looks at. ERR_STATE. */
+ERR_MUST_CHECK enum err config_order_stands(const struct config *config, const struct order *order);
+ERR_MUST_CHECK enum err config_order_signed(const struct config *config, const struct order *order);
+ERR_MUST_CHECK enum err config_order_newcomer(const struct config *config, const struct order *order);
 /* Of its approvals, those that are good. */
 uint32_t config_order_approvals(const struct config *config, const struct order *order);
 
@@ -35,8 +40,11 @@ uint32_t config_order_approvals(const struct config *config, const struct order 
  * or not beside those carried out before it, and `next` is as it was; ERR_NOMEM. */
 ERR_MUST_CHECK enum err config_order_apply(const struct config *previous, struct config *next,
                                            const struct order *order);
-/* A member's word, in the successor so far: false, and nothing has changed, where it says nothing new, or its number or
- * signature is not good. ERR_NOMEM. */
+/* The same without a look at the newcomer's signature, for who has seen it. */
+ERR_MUST_CHECK enum err config_order_try(const struct config *previous, struct config *next, const struct order *order);
+/* A member's word, in the successor so far: nothing changes where its number or signature is not good. One that says
+ * the same as before is taken, too: one of a lower number, which said something else, counts no more then. ERR_NOMEM.
+ */
 ERR_MUST_CHECK enum err config_word_apply(const struct config *previous, struct config *next, uint32_t id,
                                           const struct member_word *word);
 

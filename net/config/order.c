@@ -19,7 +19,7 @@ const char *order_kind_name(uint32_t kind)
         [ORDER_ADMIT] = "admit",     [ORDER_EVICT] = "evict",   [ORDER_REVOKE] = "revoke",
         [ORDER_OWNER] = "owner",     [ORDER_GRANT] = "grant",   [ORDER_CONTRIBUTOR] = "contributor",
         [ORDER_UNGRANT] = "ungrant", [ORDER_STEPS] = "steps",   [ORDER_FOUNDER] = "founder",
-        [ORDER_PAUSE] = "pause",     [ORDER_RESUME] = "resume",
+        [ORDER_PAUSE] = "pause",     [ORDER_RESUME] = "resume", [ORDER_VOID] = "withdraw",
     };
     return kind < ORDER_KINDS && names[kind] != NULL ? names[kind] : "unknown";
 }
@@ -36,6 +36,8 @@ void order_text(const struct order *order, const char *subject, char *text, size
         snprintf(text, text_bytes, "%s %s%s", kind, order->join.name, order->value != 0 ? " as a contributor" : "");
     else if (order->kind == ORDER_STEPS)
         snprintf(text, text_bytes, "%s %" PRIu64, kind, order->value);
+    else if (order->kind == ORDER_VOID)
+        snprintf(text, text_bytes, "%s order %" PRIu64, kind, order->number);
     else if (!order_about_member(order->kind))
         snprintf(text, text_bytes, "%s the run", kind);
     else if (subject != NULL)
@@ -54,7 +56,7 @@ int order_compare(const struct order *left, const struct order *right)
 static enum err check_value(const struct order *order)
 {
     bool good = order->value == 0;
-    if (order->kind == ORDER_ADMIT)
+    if (order->kind == ORDER_ADMIT || order->kind == ORDER_VOID)
         good = order->value <= 1;
     else if (order->kind == ORDER_STEPS)
         good = order->value > 0 && order->value < ORDER_NUMBER_MAX;
@@ -114,6 +116,14 @@ bool order_signed(const uint8_t *key, const uint8_t nonce[WIRE_NONCE_BYTES], con
     uint8_t message[SIGNED_BYTES];
     put_signed(nonce, order, message);
     return ident_signed(key, message, sizeof message, order->signature);
+}
+
+struct digest order_digest(const uint8_t nonce[WIRE_NONCE_BYTES], const struct order *order)
+{
+    uint8_t message[SIGNED_BYTES + IDENT_SIGNATURE_BYTES];
+    put_signed(nonce, order, message);
+    memcpy(message + SIGNED_BYTES, order->signature, IDENT_SIGNATURE_BYTES);
+    return digest_of(message, sizeof message);
 }
 
 bool order_same(const struct order *left, const struct order *right)

@@ -29,6 +29,7 @@ enum order_kind {
     ORDER_STEPS = 9,       /* value: length of the run */
     ORDER_PAUSE = 10,
     ORDER_RESUME = 11,
+    ORDER_VOID = 12, /* the signer's order of this number is withdrawn; value 1: that one takes approvals */
     ORDER_KINDS
 };
 enum { ORDER_APPROVALS_MAX = 65 };
@@ -45,8 +46,8 @@ struct order {
     uint32_t signer;       /* id */
     uint32_t subject;      /* id of the member that EVICT to FOUNDER are about; else 0 */
     uint64_t number;       /* of the signer's, from 1 */
-    uint64_t epoch;        /* in which it was signed */
-    uint64_t value;        /* STEPS, ADMIT; else 0 */
+    uint64_t epoch;        /* in which it was signed; VOID: in which the one was that it withdraws */
+    uint64_t value;        /* STEPS, ADMIT, VOID; else 0 */
     struct wire_join join; /* ADMIT; else zeros */
     uint8_t signature[IDENT_SIGNATURE_BYTES];
     struct order_approval approvals[ORDER_APPROVALS_MAX]; /* in order of id */
@@ -66,6 +67,8 @@ ERR_MUST_CHECK enum err order_check(const struct order *order);
 
 void order_sign(const struct ident *ident, const uint8_t nonce[WIRE_NONCE_BYTES], struct order *order);
 bool order_signed(const uint8_t *key, const uint8_t nonce[WIRE_NONCE_BYTES], const struct order *order);
+/* Of what the signature is over, and the signature: what was found of it once is so of all of this digest. */
+struct digest order_digest(const uint8_t nonce[WIRE_NONCE_BYTES], const struct order *order);
 /* Whether both ask for the same by the same number, whatever their epochs. */
 bool order_same(const struct order *left, const struct order *right);
 

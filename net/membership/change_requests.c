@@ -25,21 +25,32 @@ static bool says_new(const struct member_word *word, const struct config_member 
             strcmp(word->address, member->address) != 0);
 }
 
-void change_requests_wanted(const struct member_progress *progress, const struct order_pool *pool, bool said,
-                            struct wanted_changes *out)
+/* One that says the same makes those void that were said in between. Who has said none yet begins with number 1. */
+static bool belongs(const struct member_word *word, const struct config_member *member, enum wanted_for what, bool said)
+{
+    bool new = says_new(word, member);
+    if (what == WANTED_COMPOSE)
+        return new || word->number > (member->word > 0 ? member->word : 1);
+    return new && (said || word->draining != member->draining);
+}
+
+enum err change_requests_wanted(const struct member_progress *progress, const struct order_pool *pool,
+                                enum wanted_for what, struct wanted_changes *out)
 {
     const struct config *config = config_log_last(progress->config_log);
-    out->orders_count = order_pool_allowed(pool, config, out->orders);
+    bool said = progress->now_ms >= progress->begun_ms + SAID_MS;
     out->words_count = 0;
+    TRY(order_pool_allowed(pool, config, what == WANTED_COMPOSE || said, out->orders, &out->orders_count));
     for (uint32_t i = 0; i < config->members_count; i++) {
         const struct config_member *member = &config->members[i];
         uint32_t slot = view_slot(progress->view, member->id);
         if (slot == VIEW_NOBODY || !progress->seat[slot].said)
             continue;
         const struct member_word *word = &progress->seat[slot].word;
-        if (says_new(word, member) && (said || word->draining != member->draining))
+        if (belongs(word, member, what, said))
             out->words[out->words_count++] = (struct next_config_word){.id = member->id, .word = word};
     }
+    return ERR_OK;
 }
 
 static bool says_doubt(const struct member_progress *progress, uint32_t member)
@@ -152,9 +163,9 @@ bool change_requests_catches_up(const struct change_requests *requests, const st
     return heard && !request.silent && !request.partitioned && !request.evicted && !draining;
 }
 
-/* What it would say of members. `said`: as of change_requests_wanted(); `now`: as of change_request_of(). */
+/* What it would say of members. `what`: as of change_requests_wanted(); `now`: as of change_request_of(). */
 static enum err expect(const struct change_requests *requests, const struct member_progress *progress,
-                       const struct order_pool *pool, bool said, bool now, struct config *next,
+                       const struct order_pool *pool, enum wanted_for what, bool now, struct config *next,
                        struct change_request **known, uint32_t *count)
 {
     enum err err;
@@ -163,7 +174,7 @@ static enum err expect(const struct change_requests *requests, const struct memb
     *next = (struct config){0};
     *known = NULL;
     TRY_OUT(mem_new_unset(1, sizeof *wanted, "changes", &wanted));
-    change_requests_wanted(progress, pool, said, wanted);
+    TRY_OUT(change_requests_wanted(progress, pool, what, wanted));
     TRY_OUT(gather(requests, progress, wanted, now, known, count));
     TRY_OUT(config_copy(last, next));
     TRY_OUT(next_config_obey(&(struct next_config_base){.config = last,
@@ -187,7 +198,7 @@ enum err change_requests_expect(const struct change_requests *requests, const st
                                 const struct order_pool *pool, struct config *next, struct change_request **known,
                                 uint32_t *count)
 {
-    return expect(requests, progress, pool, true, true, next, known, count);
+    return expect(requests, progress, pool, WANTED_COMPOSE, true, next, known, count);
 }
 
 bool change_requests_change(const struct change_requests *requests, const struct member_progress *progress,
@@ -201,8 +212,7 @@ bool change_requests_change(const struct change_requests *requests, const struct
     if (progress->sync == NULL || member_progress_voters_able(progress) < config_majority(last) ||
         member_progress_disk_fails(progress, progress->view->self))
         return false;
-    bool said = progress->now_ms >= progress->begun_ms + SAID_MS;
-    if (expect(requests, progress, pool, said, false, &next, &known, &count) != ERR_OK)
+    if (expect(requests, progress, pool, WANTED_REASONS, false, &next, &known, &count) != ERR_OK)
         return false;
     bool differs = config_differs(last, &next);
     config_deinit(&next);

@@ -29,9 +29,13 @@ struct wanted_changes {
     struct next_config_word words[VIEW_SLOTS_MAX];
     uint32_t words_count;
 };
-/* `said`: all words that say something new; else only those by which a member begins or ends to drain. */
-void change_requests_wanted(const struct member_progress *progress, const struct order_pool *pool, bool said,
-                            struct wanted_changes *out);
+/* What for. COMPOSE: all that a configuration may say. REASONS: what is a reason to make one now: no words but those by
+ * which a member begins or ends to drain, and no voids of those that are no operators, before an epoch has stood for a
+ * while. */
+enum wanted_for { WANTED_REASONS, WANTED_COMPOSE };
+/* ERR_NOMEM. */
+ERR_MUST_CHECK enum err change_requests_wanted(const struct member_progress *progress, const struct order_pool *pool,
+                                               enum wanted_for what, struct wanted_changes *out);
 
 /* A new epoch: whom its orders put out stays out for a while. */
 void change_requests_fulfil(struct change_requests *requests, struct member_progress *progress,

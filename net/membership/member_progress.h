@@ -17,6 +17,7 @@
 #include "common/quota.h"
 #include "net/config/config_log.h"
 #include "net/membership/hearing.h"
+#include "common/log.h"
 #include "net/membership/membership_io.h"
 #include "net/sync/sync.h"
 #include "net/config/view.h"
@@ -25,29 +26,30 @@
 struct seat {
     uint32_t id;
     bool used, up;
-    bool heard;                /* a heartbeat has come since it is up */
-    bool broke_word;           /* it signed two results of one part, */
-    bool evidence;             /* which can be shown the others */
-    uint64_t doubt_ms;         /* since when it says that its disk is in doubt; 0: it does not */
-    uint64_t caught_up_ms;     /* when one that comes was last seen as far as most; 0: never */
-    uint64_t incarnation;      /* as it says; 0: it has not */
-    struct quota disks;        /* how often that was another one */
-    uint64_t epoch;            /* of its last heartbeat */
-    bool trains;               /* as it said last, as is */
-    uint64_t step;             /* this */
-    uint64_t out_ms, out_step; /* when somebody put it out of the run, and at what step of its trainer; 0: not so */
-    bool said;                 /* this: */
-    struct member_word word;   /* its own, signed by it */
-    struct bitset silent;      /* whom it does not hear */
-    uint8_t losses;            /* as the configuration says, */
-    uint64_t losses_ms;        /* since then */
-    uint64_t partitioned_ms;   /* since when it has to stand back, cut off from an owner; 0: it has not */
-    bool partitioned_told;     /* people */
-    bool disk_fails;           /* as it said last */
-    bool disk_told;            /* people */
-    struct quota logs;         /* how often it was sent configurations that it asked for, */
-    uint64_t log_epoch;        /* the newest when it was last sent some unasked; 0: it was not, since it is up */
-    uint64_t log_ms;           /* and when */
+    bool heard;                    /* a heartbeat has come since it is up */
+    bool broke_word;               /* it signed two results of one part, */
+    bool evidence;                 /* which can be shown the others */
+    uint64_t doubt_ms;             /* since when it says that its disk is in doubt; 0: it does not */
+    uint64_t caught_up_ms;         /* when one that comes was last seen as far as most; 0: never */
+    uint64_t incarnation;          /* as it says; 0: it has not */
+    struct quota disks;            /* how often that was another one */
+    uint64_t epoch;                /* of its last heartbeat */
+    bool trains;                   /* as it said last, as is */
+    uint64_t step;                 /* this */
+    uint64_t out_ms, out_step;     /* when somebody put it out of the run, and at what step of its trainer; 0: not so */
+    bool said;                     /* this: */
+    struct member_word word;       /* its own, signed by it */
+    struct bitset silent;          /* whom it does not hear */
+    uint8_t losses;                /* as the configuration says, */
+    uint64_t losses_ms;            /* since then */
+    uint64_t partitioned_ms;       /* since when it has to stand back, cut off from an owner; 0: it has not */
+    bool partitioned_told;         /* people */
+    bool disk_fails;               /* as it said last */
+    bool disk_told;                /* people */
+    struct log_limit refused_said; /* orders of its that are refused */
+    struct quota logs;             /* how often it was sent configurations that it asked for, */
+    uint64_t log_epoch;            /* the newest when it was last sent some unasked; 0: it was not, since it is up */
+    uint64_t log_ms;               /* and when */
 };
 
 struct member_progress {

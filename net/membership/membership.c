@@ -11,6 +11,7 @@
 #include "net/config/endorsement.h"
 #include "net/membership/endorse.h"
 #include "net/membership/next_config.h"
+#include "net/membership/own_said.h"
 #include "net/membership/paxos.h"
 #include "net/membership/promise_reports.h"
 #include "net/membership/evidence.h"
@@ -25,15 +26,8 @@
  * long as one whose word is broken takes part, the others are told so often. FAREWELL: so long the connection to one
  * that is off the roster stands, or it might never hear of it. REFUSED_SAID: orders that are refused are told so often.
  */
-enum {
-    TURN_MS = 1000,
-    ASKED_MS = 700,
-    OVERDUE_MS = 4000,
-    AGREED_MS = 2000,
-    EVIDENCE_ALL_MS = 2000,
-    FAREWELL_MS = 200,
-    REFUSED_SAID_MS = 10000
-};
+enum { TURN_MS = 1000, ASKED_MS = 700, OVERDUE_MS = 4000, AGREED_MS = 2000, EVIDENCE_ALL_MS = 2000, FAREWELL_MS = 200 };
+enum { REFUSED_SAID_MS = 10000 };
 /* For each so many members we look that much less often whether another configuration would differ. */
 enum { LOOK_MEMBERS = 128, LOOK_MS = 100 };
 /* Configurations in answer to one question, and their bytes, but for the first. */
@@ -56,7 +50,7 @@ struct membership {
     struct member_progress progress;
     struct change_requests requests;
     struct order_pool *orders;
-    struct log_limit refused_said;
+    struct own_said said; /* for our greeting */
     struct own_message own[OWN_MAX];
     uint32_t own_count;
     struct config_endorsement endorsements[WIRE_ENDORSEMENTS_MAX]; /* of our last promise */
@@ -72,10 +66,8 @@ struct membership {
     uint64_t asked_ms;        /* since when those who might join are asked; 0: they are not */
     uint64_t evidence_all_ms; /* when evidence is told again */
     struct bitset asked;
-    bool says;                   /* this: */
-    struct member_word own_word; /* for our greeting */
-    bool taken;                  /* `config` is decided and waits to be taken */
-    uint64_t farewell_ms;        /* before this the host is not told of it; 0: it is told */
+    bool taken;           /* `config` is decided and waits to be taken */
+    uint64_t farewell_ms; /* before this the host is not told of it; 0: it is told */
     struct config config;
     struct digest digest;
 };
@@ -380,7 +372,7 @@ static enum err compose(struct membership *m, uint64_t now_ms)
     const struct next_config_answer *answers = promise_reports_answered(m->reports, m->paxos, &answers_count);
     uint32_t asked_count = change_requests_whom_to_ask(&m->progress, &m->asked, asked);
     TRY_OUT(mem_new_unset(1, sizeof *wanted, "changes", &wanted));
-    change_requests_wanted(&m->progress, m->orders, true, wanted);
+    TRY_OUT(change_requests_wanted(&m->progress, m->orders, WANTED_COMPOSE, wanted));
     base = base_of(m, wanted);
     base.overdue = m->asked_ms != 0 && now_ms >= m->asked_ms + OVERDUE_MS;
     TRY_OUT(change_requests_gather(&m->requests, &m->progress, wanted, &requests, &count));
@@ -624,8 +616,9 @@ static void tell_orders(struct membership *m)
 static enum err order_in(struct membership *m, uint32_t member, const struct order *order)
 {
     bool news;
-    enum err err = order_pool_take(m->orders, last(m), order, m->progress.now_ms, &news);
-    if (err == ERR_STATE && log_limit_pass(&m->refused_said, m->progress.now_ms, REFUSED_SAID_MS))
+    struct log_limit *said = &m->progress.seat[member].refused_said;
+    enum err err = order_pool_take(m->orders, last(m), member, order, m->progress.now_ms, &news);
+    if (err == ERR_PROTO && log_limit_pass(said, m->progress.now_ms, REFUSED_SAID_MS))
         tell(m, &(struct membership_news){
                     .type = MEMBERSHIP_ORDER_REFUSED, .member = member, .order = order, .text = err_text()});
     return err;
@@ -821,7 +814,7 @@ void membership_tick(struct membership *m, const struct bitset *silent, uint64_t
         m->evidence_all_ms = now_ms + EVIDENCE_ALL_MS;
         tell_all_evidence(m, VIEW_NOBODY);
     }
-    order_pool_tick(m->orders, last(m), hears_majority(m), now_ms, order_ended, m);
+    order_pool_tick(m->orders, m->conf.ident, last(m), hears_majority(m), now_ms, order_ended, m);
     tell_orders(m);
     want.flag = changes(m, now_ms);
     step(m, &want, now_ms);
@@ -832,15 +825,21 @@ void membership_tick(struct membership *m, const struct bitset *silent, uint64_t
 /* ---- orders ---- */
 
 /* Before anybody waits for it in vain. */
-static enum err check_decidable(const struct membership *m)
+static enum err check_decidable(const struct membership *m, enum err code)
 {
     uint32_t heard = member_progress_voters_heard(&m->progress), needed = config_majority(last(m));
     if (heard >= needed)
         return ERR_OK;
-    return err_set(ERR_STATE,
+    return err_set(code,
                    "nobody could decide it now: it takes %" PRIu32 " of the %" PRIu32 " islands that vote, and %" PRIu32
                    " are heard here; ask again when they are back, or at an island that hears them",
                    needed, config_voters(last(m)), heard);
+}
+
+static enum err order_number(void *user, uint64_t least, uint64_t *number)
+{
+    struct membership *m = user;
+    return own_said_order(&m->said, least, number);
 }
 
 static enum err give(struct membership *m, const struct order *what, uint64_t *number)
@@ -853,13 +852,14 @@ static enum err give(struct membership *m, const struct order *what, uint64_t *n
 enum err membership_order(struct membership *m, uint32_t kind, uint32_t subject, uint64_t value, uint64_t *number)
 {
     const struct order what = {.kind = kind, .subject = subject, .value = value};
-    TRY(check_decidable(m));
+    TRY(check_decidable(m, ERR_STATE));
     return give(m, &what, number);
 }
 
 enum err membership_admit(struct membership *m, const struct wire_join *join, bool contributor)
 {
     const struct order what = {.kind = ORDER_ADMIT, .join = *join, .value = contributor};
+    TRY(check_decidable(m, ERR_AGAIN)); /* the guest asks on */
     return give(m, &what, NULL);
 }
 
@@ -872,7 +872,15 @@ enum err membership_approve(struct membership *m, uint32_t signer, uint64_t numb
 
 enum err membership_withdraw(struct membership *m, uint64_t number)
 {
-    return order_pool_withdraw(m->orders, id_of(m, self_of(m)), number);
+    TRY(order_pool_withdraw(m->orders, m->conf.ident, last(m), id_of(m, self_of(m)), number));
+    tell_orders(m);
+    return ERR_OK;
+}
+
+void membership_shut_out(struct membership *m, const struct digest *invitation)
+{
+    order_pool_shut_out(m->orders, m->conf.ident, last(m), invitation);
+    tell_orders(m);
 }
 
 void membership_equivocation(struct membership *m, uint32_t owner, uint32_t fragment, uint64_t version)
@@ -897,45 +905,40 @@ void membership_equivocation(struct membership *m, uint32_t owner, uint32_t frag
 enum err membership_word(struct membership *m, uint32_t member, const struct member_word *word)
 {
     struct seat *seat = &m->progress.seat[member];
+    const struct view_member *as = &m->conf.view->members[member];
     if (seat->said && memcmp(seat->word.signature, word->signature, sizeof word->signature) == 0 &&
         seat->word.number == word->number && member_word_same(&seat->word, word))
         return ERR_OK;
     TRY(member_word_check(word));
-    if (!member_word_signed(m->conf.view->members[member].as.key, last(m)->nonce, word))
-        return err_set(ERR_PROTO, "a word of island %s that it did not sign", m->conf.view->members[member].as.name);
+    if (!member_word_signed(as->as.key, last(m)->nonce, as->as.id, word))
+        return err_set(ERR_PROTO, "a word of island %s that it did not sign", as->as.name);
+    if (seat->said && seat->word.number >= word->number) /* it has said another since */
+        return ERR_OK;
     seat->said = true;
     seat->word = *word;
     return ERR_OK;
 }
 
-/* With the number that the newest configuration leaves it. */
 static void sign_own_word(struct membership *m)
 {
     struct seat *seat = &m->progress.seat[self_of(m)];
-    const struct config_member *as = config_member(last(m), id_of(m, self_of(m)));
-    struct member_word said = {
-        .uplink = as->uplink, .owner_choice = as->owner_choice, .draining = as->draining, .units = as->units};
-    memcpy(said.address, as->address, sizeof said.address);
-    if (m->own_word.uplink == 0)
-        m->own_word.uplink = as->uplink;
-    bool new = !member_word_same(&said, &m->own_word);
-    m->own_word.number = as->word == 0 || new ? as->word + 1 : as->word;
-    member_word_sign(m->conf.ident, last(m)->nonce, &m->own_word);
+    (void)failed(m, own_said_sign(&m->said, m->conf.ident, config_member(last(m), id_of(m, self_of(m)))),
+                 "keeping the number of what this island says of itself");
     seat->said = true;
-    seat->word = m->own_word;
+    seat->word = m->said.word;
 }
 
 void membership_say(struct membership *m, const struct member_word *what)
 {
-    m->own_word = *what;
-    m->says = true;
+    m->said.what = *what;
+    m->said.says = true;
     if (self_of(m) != VIEW_NOBODY)
         sign_own_word(m);
 }
 
 const struct member_word *membership_own_word(const struct membership *m)
 {
-    return &m->own_word;
+    return &m->said.word;
 }
 
 /* ---- epochs ---- */
@@ -979,7 +982,7 @@ enum err membership_begin(struct membership *m, uint64_t now_ms)
     TRY(load_all_evidence(m));
     change_requests_fulfil(&m->requests, &m->progress, config);
     order_pool_begin(m->orders, m->conf.ident, config);
-    if (m->says && self_of(m) != VIEW_NOBODY)
+    if (m->said.says && self_of(m) != VIEW_NOBODY)
         sign_own_word(m);
     forget_epoch(m);
     TRY(paxos_begin(m->paxos, config->epoch, voters, count, membership_votes(m), &m->conf.disk->vote, now_ms));
@@ -1020,7 +1023,12 @@ enum err membership_new(const struct membership_conf *conf, struct membership **
                                .again_ms = MEMBERSHIP_AGAIN_MS};
     TRY_OUT(member_progress_init(conf->view, conf->config_log, conf->disk, &m->progress));
     TRY_OUT(promise_reports_new(&m->reports));
-    TRY_OUT(order_pool_new(&m->orders));
+    m->said = (struct own_said){.host = conf->host,
+                                .user = conf->user,
+                                .config_log = conf->config_log,
+                                .disk = conf->disk,
+                                .numbers = conf->numbers};
+    TRY_OUT(order_pool_new(&(struct order_pool_conf){.number = order_number, .user = m}, &m->orders));
     TRY_OUT(paxos_new(&epoch, &m->paxos));
 out:
     if (err != ERR_OK)
@@ -1129,7 +1137,7 @@ bool membership_pending(const struct membership *m, uint32_t *at, struct members
                                        .needed = config_majority(last(m)),
                                        .for_ms = m->progress.now_ms - waiting->since_ms};
     if (out->takes_approval)
-        out->approvals = config_order_approvals(last(m), order);
+        out->approvals = order_pool_agree(last(m), order);
     for (uint32_t i = 0; out->takes_approval && i < order->approvals_count; i++)
         out->agreed |= order->approvals[i].id == id_of(m, self_of(m));
     return true;

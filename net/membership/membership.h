@@ -38,12 +38,13 @@
 /* A message without an answer goes again after this. */
 enum { MEMBERSHIP_AGAIN_MS = 250 };
 
-/* All borrowed. */
+/* All else borrowed. */
 struct membership_conf {
     const struct view *view; /* follows the newest configuration of the config log */
     const struct config_log *config_log;
     const struct ident *ident;
     const struct voting_disk *disk;
+    struct said_numbers numbers; /* as the disk has them; by value */
     const struct membership_io *host;
     void *user;    /* of the host's calls */
     uint64_t seed; /* of the pauses between ballots */
@@ -95,9 +96,13 @@ const struct member_word *membership_own_word(const struct membership *membershi
 ERR_MUST_CHECK enum err membership_order(struct membership *membership, uint32_t kind, uint32_t subject, uint64_t value,
                                          uint64_t *number);
 /* A newcomer, as it signed itself, which redeemed an invitation of ours; asked again and again while it waits.
- * ERR_STATE as above. */
+ * ERR_STATE: it may not be; ERR_AGAIN: nobody could decide it now, or too many wait. */
 ERR_MUST_CHECK enum err membership_admit(struct membership *membership, const struct wire_join *join, bool contributor);
-/* People here agree to an order that waits, or take back one that they gave. ERR_NOTFOUND; ERR_STATE. */
+/* The invitation by which it came is worth nothing any more: the order that admits it is withdrawn, if it waits. */
+void membership_shut_out(struct membership *membership, const struct digest *invitation);
+/* People here agree to an order that waits, or take back one that they gave: a void of its number is told, and carried
+ * out by the next configuration; whoever has not heard of it may carry out the order until then. ERR_NOTFOUND;
+ * ERR_STATE. */
 ERR_MUST_CHECK enum err membership_approve(struct membership *membership, uint32_t signer, uint64_t number);
 ERR_MUST_CHECK enum err membership_withdraw(struct membership *membership, uint64_t number);
 /* An order that waits. */

@@ -9,6 +9,7 @@
 #ifndef NET_MEMBERSHIP_MEMBERSHIP_IO_H
 #define NET_MEMBERSHIP_MEMBERSHIP_IO_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -32,6 +33,14 @@ struct voting_disk {
     uint64_t named;         /* by the configuration when the last doubt ended: this one, or one before it */
     uint64_t trusted_epoch; /* configurations up to this one's may name any: they may be older than that end */
     struct paxos_vote vote; /* the last one, durable or not; all zero if there is none */
+};
+
+/* The highest numbers of an order and of a word of its own (net/config/order.h, net/transport/member_word.h) that this
+ * island has signed, as its disk knows. Lost: it may have forgotten some, so that the next number is above all of
+ * earlier epochs. */
+struct said_numbers {
+    uint64_t order, word; /* 0: none */
+    bool order_lost, word_lost;
 };
 
 enum membership_news_type {
@@ -77,6 +86,8 @@ struct membership_io {
      * caller of load_evidence() frees `*bytes`; ERR_NOTFOUND: there is none. */
     enum err (*save_evidence)(void *user, uint32_t id, const uint8_t *bytes, size_t bytes_count);
     enum err (*load_evidence)(void *user, uint32_t id, uint8_t **bytes, size_t *bytes_count);
+    /* These are the numbers from here on; durable when it returns. A failure: nothing has changed. */
+    enum err (*save_numbers)(void *user, const struct said_numbers *numbers);
     /* The disk is in doubt no more, durably, and has these values. A failure: nothing has changed. */
     enum err (*settle)(void *user, uint64_t named, uint64_t trusted_epoch);
     /* The disk is in doubt from here on, though it forgot nothing: the configuration names another one of our key. If

@@ -10,6 +10,17 @@
 #include "net/config/config_deal.h"
 #include "net/config/config_orders.h"
 
+/* At most so many bytes packed: of a member with its mark, a carried result, an order, a word; FITS for all else; ROLES
+ * for what assign_roles() may add, and the endorsements of a few changes of roles. */
+enum {
+    MEMBER_BYTES = WIRE_NAME_BYTES + CONFIG_ADDRESS_BYTES + IDENT_KEY_BYTES + 128,
+    CARRIED_BYTES = 100,
+    ORDER_BYTES = ORDER_APPROVALS_MAX * 80 + 1024,
+    WORD_BYTES = 80,
+    FITS_BYTES = 64 << 10,
+    ROLES_BYTES = 48 << 10,
+};
+
 /* A valid result of the version after the start, and at how many full voters it was sealed. */
 struct candidate {
     struct part_result result;
@@ -334,12 +345,11 @@ static void put_out(const struct config *draft, struct change_request *requests,
             requests[k].evicted |= requests[k].id == draft->orders[i].subject;
 }
 
-enum err next_config_obey(const struct next_config_base *base, struct config *next, struct change_request *requests,
-                          uint32_t change_requests_count)
+static enum err obey(const struct next_config_base *base, struct config *next)
 {
     next->orders_count = next->words_count = 0;
     for (uint32_t i = 0; i < base->orders_count; i++) {
-        enum err err = config_order_apply(base->config, next, base->orders[i]);
+        enum err err = config_order_try(base->config, next, base->orders[i]);
         if (err == ERR_NOMEM)
             return err;
         if (err != ERR_OK)
@@ -348,6 +358,51 @@ enum err next_config_obey(const struct next_config_base *base, struct config *ne
     }
     for (uint32_t i = 0; i < base->words_count; i++)
         TRY(config_word_apply(base->config, next, base->words[i].id, base->words[i].word));
+    return ERR_OK;
+}
+
+/* Whether it can be packed, whatever assign_roles() makes of it. */
+static enum err fits(const struct config *config, bool *out)
+{
+    uint8_t *bytes;
+    size_t count, most = FITS_BYTES;
+    most += (size_t)config->members_count * MEMBER_BYTES + (size_t)config->carried_count * CARRIED_BYTES;
+    most += (size_t)config->orders_count * ORDER_BYTES + (size_t)config->words_count * WORD_BYTES;
+    *out = most <= CONFIG_BYTES_MAX;
+    if (*out)
+        return ERR_OK;
+    enum err err = config_pack(config, &bytes, &count);
+    *out = err == ERR_OK && count + ROLES_BYTES <= CONFIG_BYTES_MAX;
+    if (err == ERR_OK)
+        mem_free(bytes);
+    return err == ERR_NOMEM ? err : ERR_OK;
+}
+
+enum err next_config_obey(const struct next_config_base *base, struct config *next, struct change_request *requests,
+                          uint32_t change_requests_count)
+{
+    struct next_config_base some = *base;
+    struct config draft;
+    bool good;
+    for (;;) {
+        TRY(config_copy(next, &draft));
+        enum err err = obey(&some, &draft);
+        if (err == ERR_OK)
+            err = fits(&draft, &good);
+        if (err != ERR_OK) {
+            config_deinit(&draft);
+            return err;
+        }
+        if (good || (some.orders_count == 0 && some.words_count == 0))
+            break;
+        config_deinit(&draft);
+        log_debug("a configuration with %" PRIu32 " orders and %" PRIu32 " words is too large: half of them wait",
+                  some.orders_count, some.words_count);
+        some.orders_count /= 2;
+        some.words_count /= 2;
+    }
+    config_deinit(next);
+    *next = draft;
     put_out(next, requests, change_requests_count);
     return ERR_OK;
 }

@@ -87,8 +87,9 @@ struct next_config_lack {
 bool next_config_lacks(const struct config *draft, uint32_t fragment, const struct holding *holds,
                        struct next_config_lack *lack);
 
-/* Orders and words carried out in `next`, a copy of the last configuration (net/config/config_orders.h); whom they put
- * out is so in `requests`. ERR_NOMEM. */
+/* Orders and words carried out in `next`, a copy of the last configuration (net/config/config_orders.h), as far as it
+ * can be packed with them; whom they put out is so in `requests`. Signatures of orders were checked before. ERR_NOMEM.
+ */
 ERR_MUST_CHECK enum err next_config_obey(const struct next_config_base *base, struct config *next,
                                          struct change_request *requests, uint32_t change_requests_count);
 

@@ -6,16 +6,27 @@
 #include <string.h>
 
 #include "common/mem.h"
+#include "common/quota.h"
 
-struct order_pool {
-    struct waiting_order waiting[ORDER_POOL_MAX]; /* in order of signer, then number */
-    uint32_t count;
-    uint64_t given; /* the highest number of an order that was given here */
+/* What one member sends; of a slot that has passed to another member, what is left does no harm. */
+struct order_sender {
+    struct quota checks;
+    struct digest bad[ORDER_POOL_BAD]; /* signatures, with what they are under */
+    uint32_t bad_count;                /* ever, but for whole rounds: the oldest gives its place */
 };
 
-enum err order_pool_new(struct order_pool **out)
+struct order_pool {
+    struct order_pool_conf conf;
+    struct waiting_order waiting[ORDER_POOL_MAX]; /* in order of signer, then number */
+    uint32_t count;
+    struct order_sender senders[VIEW_SLOTS_MAX];
+};
+
+enum err order_pool_new(const struct order_pool_conf *conf, struct order_pool **out)
 {
-    return mem_new(1, sizeof **out, "orders", out);
+    TRY(mem_new(1, sizeof **out, "orders", out));
+    (*out)->conf = *conf;
+    return ERR_OK;
 }
 
 void order_pool_free(struct order_pool *pool)
@@ -46,15 +57,42 @@ static struct waiting_order *find(struct order_pool *pool, uint32_t signer, uint
     return NULL;
 }
 
-static enum err make_room(const struct order_pool *pool, const struct config *config, const struct order *order)
+static uint32_t count_all_of(const struct order_pool *pool, uint32_t signer)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < pool->count; i++)
+        count += pool->waiting[i].order.signer == signer;
+    return count;
+}
+
+/* Takes the last order of the signer that has most, if `signer` has fewer with one more; ours and voids stay. */
+static bool make_way(struct order_pool *pool, uint32_t signer)
+{
+    uint32_t most = count_all_of(pool, signer) + 1, at = ORDER_POOL_MAX;
+    for (uint32_t i = 0; i < pool->count; i++) {
+        const struct waiting_order *waiting = &pool->waiting[i];
+        uint32_t count = count_all_of(pool, waiting->order.signer);
+        if (waiting->ours || waiting->order.kind == ORDER_VOID || count < most ||
+            (count == most && at == ORDER_POOL_MAX))
+            continue;
+        most = count;
+        at = i;
+    }
+    if (at == ORDER_POOL_MAX)
+        return false;
+    drop(pool, at);
+    return true;
+}
+
+static enum err make_room(struct order_pool *pool, const struct config *config, const struct order *order)
 {
     bool approved = config_order_takes_approval(config, order);
     uint32_t most = approved ? ORDER_POOL_APPROVED_OF_ONE : ORDER_POOL_OF_ONE;
     if (count_of(pool, config, order->signer, approved) >= most)
-        return err_set(ERR_STATE, "%" PRIu32 " orders of %s wait to be decided; no more can", most,
+        return err_set(ERR_AGAIN, "%" PRIu32 " orders of %s wait to be decided; no more can", most,
                        config_name_of(config, order->signer));
-    if (pool->count == ORDER_POOL_MAX)
-        return err_set(ERR_STATE, "%d orders wait to be decided; no more can", ORDER_POOL_MAX);
+    if (pool->count == ORDER_POOL_MAX && !make_way(pool, order->signer))
+        return err_set(ERR_AGAIN, "%d orders wait to be decided; no more can", ORDER_POOL_MAX);
     return ERR_OK;
 }
 
@@ -71,10 +109,10 @@ static struct waiting_order *put(struct order_pool *pool, const struct order *or
 
 /* ---- given here ---- */
 
-/* Above all that were carried out, wait, or were withdrawn: others may still have those. */
-static uint64_t next_number(const struct order_pool *pool, const struct config *config, uint32_t self)
+/* Above all that were carried out, or wait. */
+static uint64_t least_number(const struct order_pool *pool, const struct config *config, uint32_t self)
 {
-    uint64_t number = pool->given;
+    uint64_t number = 0;
     for (uint32_t i = 0; i < config->marks_count; i++)
         if (config->marks[i].id == self && config->marks[i].number > number)
             number = config->marks[i].number;
@@ -103,7 +141,7 @@ static enum err try_out(const struct config *config, const struct order *order)
     struct config next;
     TRY(config_copy(config, &next));
     next.orders_count = next.words_count = 0;
-    enum err err = config_order_apply(config, &next, order);
+    enum err err = config_order_try(config, &next, order);
     config_deinit(&next);
     return err;
 }
@@ -118,22 +156,23 @@ enum err order_pool_give(struct order_pool *pool, const struct ident *ident, con
     order.approvals_count = 0;
     struct waiting_order *same = same_of_ours(pool, &order);
     if (same != NULL) {
-        same->alive_ms = now_ms;
+        same->since_ms = same->alive_ms = now_ms;
         if (number != NULL)
             *number = same->order.number;
         return ERR_OK;
     }
     TRY(make_room(pool, config, &order));
-    order.number = next_number(pool, config, self);
+    order.number = least_number(pool, config, self);
     TRY(order_check(&order));
-    order_sign(ident, config->nonce, &order);
-    TRY(config_order_allowed(config, &order, true));
+    TRY(config_order_stands(config, &order));
+    TRY(config_order_newcomer(config, &order));
     TRY(try_out(config, &order));
+    TRY(pool->conf.number(pool->conf.user, order.number, &order.number));
+    order_sign(ident, config->nonce, &order);
     const struct config_member *as = config_member(config, self);
     if (config_order_takes_approval(config, &order) && as != NULL && as->voter)
         TRY(order_approve(ident, config->nonce, self, &order));
     put(pool, &order, now_ms)->ours = true;
-    pool->given = order.number;
     if (number != NULL)
         *number = order.number;
     return ERR_OK;
@@ -144,7 +183,7 @@ enum err order_pool_approve(struct order_pool *pool, const struct ident *ident, 
 {
     struct waiting_order *waiting = find(pool, signer, number);
     const struct config_member *as = config_member(config, self);
-    if (waiting == NULL)
+    if (waiting == NULL || waiting->order.kind == ORDER_VOID)
         return err_set(ERR_NOTFOUND, "no order %" PRIu64 " of %s waits here", number, config_name_of(config, signer));
     if (!config_order_takes_approval(config, &waiting->order))
         return err_set(ERR_STATE, "order %" PRIu64 " of %s takes no approval", number, config_name_of(config, signer));
@@ -156,56 +195,178 @@ enum err order_pool_approve(struct order_pool *pool, const struct ident *ident, 
     return ERR_OK;
 }
 
-enum err order_pool_withdraw(struct order_pool *pool, uint32_t self, uint64_t number)
+/* Others may have heard it, and whoever has can repeat it: so its number is taken back, too. */
+static void make_void(const struct ident *ident, const struct config *config, struct waiting_order *waiting)
+{
+    struct order order = {.kind = ORDER_VOID,
+                          .signer = waiting->order.signer,
+                          .number = waiting->order.number,
+                          .epoch = waiting->order.epoch,
+                          .value = config_order_takes_approval(config, &waiting->order)};
+    order_sign(ident, config->nonce, &order);
+    waiting->order = order;
+    waiting->told_ms = 0;
+}
+
+enum err order_pool_withdraw(struct order_pool *pool, const struct ident *ident, const struct config *config,
+                             uint32_t self, uint64_t number)
 {
     struct waiting_order *waiting = find(pool, self, number);
-    if (waiting == NULL || !waiting->ours)
+    if (waiting == NULL || waiting->order.kind == ORDER_VOID)
         return err_set(ERR_NOTFOUND, "no order %" PRIu64 " of this island waits", number);
-    drop(pool, (uint32_t)(waiting - pool->waiting));
+    waiting->ours = true; /* from before a restart it is not */
+    make_void(ident, config, waiting);
     return ERR_OK;
+}
+
+void order_pool_shut_out(struct order_pool *pool, const struct ident *ident, const struct config *config,
+                         const struct digest *invitation)
+{
+    for (uint32_t i = 0; i < pool->count; i++) {
+        struct waiting_order *waiting = &pool->waiting[i];
+        if (waiting->ours && waiting->order.kind == ORDER_ADMIT &&
+            digest_equal(&waiting->order.join.invitation, invitation))
+            make_void(ident, config, waiting);
+    }
+}
+
+/* ---- what may be checked ---- */
+
+static bool known_bad(const struct order_sender *sender, const struct digest *what)
+{
+    uint32_t count = sender->bad_count < ORDER_POOL_BAD ? sender->bad_count : ORDER_POOL_BAD;
+    for (uint32_t i = 0; i < count; i++)
+        if (digest_equal(&sender->bad[i], what))
+            return true;
+    return false;
+}
+
+static void remember_bad(struct order_sender *sender, const struct digest *what)
+{
+    sender->bad[sender->bad_count % ORDER_POOL_BAD] = *what;
+    sender->bad_count = sender->bad_count + 1 < 2 * ORDER_POOL_BAD ? sender->bad_count + 1 : ORDER_POOL_BAD;
+}
+
+/* Before the work. */
+static bool charge(struct order_sender *sender, uint32_t checks, uint64_t now_ms)
+{
+    static const struct quota_rule rule = {.every_ms = ORDER_POOL_CHECK_MS, .at_once = ORDER_POOL_CHECKS};
+    for (uint32_t i = 0; i < checks; i++)
+        if (!quota_take(&sender->checks, rule, now_ms))
+            return false;
+    return true;
+}
+
+/* Its signature, and its newcomer's. */
+static enum err check_signed(struct order_sender *sender, const struct config *config, const struct order *order,
+                             uint64_t now_ms)
+{
+    struct digest what = order_digest(config->nonce, order);
+    if (known_bad(sender, &what))
+        return err_set(ERR_PROTO, "the signature is not of %s, as before", config_name_of(config, order->signer));
+    if (!charge(sender, order->kind == ORDER_ADMIT ? 3 : 1, now_ms))
+        return err_set(ERR_AGAIN, "more signatures than are checked of one member");
+    enum err err = config_order_signed(config, order);
+    if (err == ERR_OK)
+        err = config_order_newcomer(config, order);
+    if (err != ERR_OK)
+        remember_bad(sender, &what);
+    return err == ERR_STATE ? err_prefix(ERR_PROTO, "order %" PRIu64, order->number) : err;
 }
 
 /* ---- heard of ---- */
 
+static bool has_approval(const struct order *order, uint32_t id)
+{
+    for (uint32_t k = 0; k < order->approvals_count; k++)
+        if (order->approvals[k].id == id)
+            return true;
+    return false;
+}
+
+static struct digest approval_digest(const struct order *order, const struct order_approval *approval)
+{
+    uint8_t both[2 * IDENT_SIGNATURE_BYTES];
+    memcpy(both, order->signature, IDENT_SIGNATURE_BYTES);
+    memcpy(both + IDENT_SIGNATURE_BYTES, approval->signature, IDENT_SIGNATURE_BYTES);
+    return digest_of(both, sizeof both);
+}
+
 /* Adds approvals that are good; true: there were some. */
-static bool merge(const struct config *config, struct order *order, const struct order *from)
+static bool merge(struct order_sender *sender, const struct config *config, struct order *order,
+                  const struct order *from, uint64_t now_ms)
 {
     bool news = false;
+    if (!config_order_takes_approval(config, order))
+        return false;
     for (uint32_t i = 0; i < from->approvals_count; i++) {
         const struct order_approval *approval = &from->approvals[i];
         const struct config_member *member = config_member(config, approval->id);
-        bool there = false;
-        for (uint32_t k = 0; k < order->approvals_count; k++)
-            there |= order->approvals[k].id == approval->id;
-        if (!there && member != NULL && member->voter && order_approved(member->key, config->nonce, order, approval))
+        if (has_approval(order, approval->id) || member == NULL || !member->voter)
+            continue;
+        struct digest what = approval_digest(order, approval);
+        if (known_bad(sender, &what))
+            continue;
+        if (!charge(sender, 1, now_ms))
+            break;
+        if (order_approved(member->key, config->nonce, order, approval))
             news |= order_add_approval(order, approval);
+        else
+            remember_bad(sender, &what);
     }
     return news;
 }
 
-enum err order_pool_take(struct order_pool *pool, const struct config *config, const struct order *order,
+/* Whether it may stand beside, or in the place of, the one of its number that waits. */
+static enum err check_beside(const struct config *config, const struct waiting_order *waiting,
+                             const struct order *order)
+{
+    if (waiting == NULL)
+        return ERR_OK;
+    if (waiting->order.kind == ORDER_VOID)
+        return err_set(ERR_STATE, "order %" PRIu64 " of %s was withdrawn", order->number,
+                       config_name_of(config, order->signer));
+    if (order->kind == ORDER_VOID)
+        return ERR_OK;
+    if (waiting->ours)
+        return err_set(ERR_STATE, "it has the number of one of ours");
+    if (!order_same(&waiting->order, order)) /* people may be about to approve that one */
+        return err_set(ERR_STATE, "it has the number of another order of %s that waits",
+                       config_name_of(config, order->signer));
+    return ERR_OK;
+}
+
+/* What was carried out meanwhile, or is of another epoch, an honest member may still repeat. */
+static enum err check_stands(const struct config *config, const struct order *order)
+{
+    enum err err = config_order_stands(config, order);
+    bool late = config_order_done(config, order) || order->epoch != config->epoch;
+    return err == ERR_STATE && !late ? err_prefix(ERR_PROTO, "order %" PRIu64, order->number) : err;
+}
+
+enum err order_pool_take(struct order_pool *pool, const struct config *config, uint32_t from, const struct order *order,
                          uint64_t now_ms, bool *news)
 {
     struct waiting_order *waiting = find(pool, order->signer, order->number);
+    struct order_sender *sender = &pool->senders[from];
     *news = false;
     if (waiting != NULL && memcmp(waiting->order.signature, order->signature, sizeof order->signature) == 0) {
         waiting->alive_ms = now_ms; /* its signature was checked */
-        *news = merge(config, &waiting->order, order);
+        *news = merge(sender, config, &waiting->order, order, now_ms);
         return ERR_OK;
     }
-    if (waiting != NULL && waiting->ours)
-        return err_set(ERR_STATE, "it has the number of one of ours");
-    if (waiting != NULL && !order_same(&waiting->order, order)) /* people may be about to approve that one */
-        return err_set(ERR_STATE, "it has the number of another order of %s that waits",
-                       config_name_of(config, order->signer));
-    TRY(config_order_allowed(config, order, true));
-    if (waiting != NULL)
-        drop(pool, (uint32_t)(waiting - pool->waiting));
-    TRY(make_room(pool, config, order));
+    TRY(check_beside(config, waiting, order));
+    TRY(check_stands(config, order));
+    TRY(check_signed(sender, config, order, now_ms));
+    TRY(try_out(config, order)); /* it is sent again, if it makes sense by then */
     struct order bare = *order;
     bare.approvals_count = 0;
+    if (waiting != NULL)
+        drop(pool, (uint32_t)(waiting - pool->waiting));
+    if (waiting == NULL || order->kind != ORDER_VOID)
+        TRY(make_room(pool, config, order));
     waiting = put(pool, &bare, now_ms);
-    (void)merge(config, &waiting->order, order);
+    (void)merge(sender, config, &waiting->order, order, now_ms);
     *news = true;
     return ERR_OK;
 }
@@ -221,12 +382,15 @@ void order_pool_begin(struct order_pool *pool, const struct ident *ident, const 
             drop(pool, i);
             continue;
         }
-        if (waiting->ours && !gathers) { /* approvals are of the order as it was signed first */
+        waiting->pointless = try_out(config, &waiting->order) != ERR_OK;
+        /* Approvals are of the order as it was signed first, and a void ends with what it withdraws. */
+        if (waiting->ours && !gathers && !waiting->pointless && waiting->order.kind != ORDER_VOID) {
             waiting->order.epoch = config->epoch;
             waiting->order.approvals_count = 0;
             order_sign(ident, config->nonce, &waiting->order);
         }
-        if (config_order_allowed(config, &waiting->order, true) != ERR_OK)
+        bool stands = config_order_stands(config, &waiting->order) == ERR_OK;
+        if (waiting->pointless ? !waiting->ours : !stands)
             drop(pool, i);
         else
             waiting->told_ms = 0;
@@ -236,6 +400,8 @@ void order_pool_begin(struct order_pool *pool, const struct ident *ident, const 
 /* Why an order of ours is asked no more; NULL: it stands. */
 static const char *end_of(const struct waiting_order *waiting, bool gathers, bool majority, uint64_t now_ms)
 {
+    if (waiting->pointless)
+        return "it would change nothing any more";
     uint64_t life_ms = gathers ? (uint64_t)ORDER_POOL_APPROVED_MS : ORDER_POOL_OWN_MS;
     if (waiting->order.kind == ORDER_ADMIT && now_ms > waiting->alive_ms + ORDER_POOL_JOIN_MS)
         return "its guest does not ask any more";
@@ -244,21 +410,29 @@ static const char *end_of(const struct waiting_order *waiting, bool gathers, boo
     return gathers || majority ? NULL : "no majority of the voters is heard";
 }
 
-void order_pool_tick(struct order_pool *pool, const struct config *config, bool majority, uint64_t now_ms,
-                     void (*ended)(void *user, const struct order *order, const char *why), void *user)
+void order_pool_tick(struct order_pool *pool, const struct ident *ident, const struct config *config, bool majority,
+                     uint64_t now_ms, void (*ended)(void *user, const struct order *order, const char *why), void *user)
 {
     for (uint32_t i = pool->count; i-- > 0;) {
         struct waiting_order *waiting = &pool->waiting[i];
         bool gathers = config_order_takes_approval(config, &waiting->order);
-        const char *why = waiting->ours ? end_of(waiting, gathers, majority, now_ms) : NULL;
         uint64_t end_ms = waiting->approved ? waiting->since_ms + (uint64_t)ORDER_POOL_APPROVED_MS
                                             : waiting->alive_ms + ORDER_POOL_HEARD_MS;
-        bool over = waiting->ours ? why != NULL : now_ms > end_ms;
-        if (!over)
+        if (waiting->order.kind == ORDER_VOID)
             continue;
-        if (why != NULL && ended != NULL)
+        if (!waiting->ours && now_ms > end_ms) {
+            drop(pool, i);
+            continue;
+        }
+        const char *why = waiting->ours ? end_of(waiting, gathers, majority, now_ms) : NULL;
+        if (why == NULL)
+            continue;
+        if (ended != NULL)
             ended(user, &waiting->order, why);
-        drop(pool, i);
+        if (config_order_stands(config, &waiting->order) == ERR_OK)
+            make_void(ident, config, waiting);
+        else
+            drop(pool, i); /* of an epoch before: nobody can use it */
     }
 }
 
@@ -274,7 +448,7 @@ const struct order *order_pool_to_tell(struct order_pool *pool, uint64_t now_ms)
     for (uint32_t i = 0; i < pool->count; i++) {
         struct waiting_order *waiting = &pool->waiting[i];
         bool again = waiting->told_ms == 0 || now_ms >= waiting->told_ms + ORDER_POOL_AGAIN_MS;
-        if ((!waiting->ours && !waiting->approved) || !again)
+        if ((!waiting->ours && !waiting->approved) || waiting->pointless || !again)
             continue;
         waiting->told_ms = now_ms > 0 ? now_ms : 1;
         return &waiting->order;
@@ -282,27 +456,71 @@ const struct order *order_pool_to_tell(struct order_pool *pool, uint64_t now_ms)
     return NULL;
 }
 
-/* Their signatures were checked when they came. */
-static bool is_ready(const struct config *config, const struct order *order)
+uint32_t order_pool_agree(const struct config *config, const struct order *order)
 {
-    return !config_order_takes_approval(config, order) ||
-           config_order_approvals(config, order) >= config_majority(config);
+    uint32_t agree = 0;
+    for (uint32_t i = 0; i < order->approvals_count; i++) {
+        const struct config_member *member = config_member(config, order->approvals[i].id);
+        agree += member != NULL && member->voter;
+    }
+    return agree;
 }
 
-uint32_t order_pool_allowed(const struct order_pool *pool, const struct config *config,
-                            const struct order *out[CONFIG_ORDERS_MAX])
+/* Its signature was checked when it came. */
+static bool is_ready(const struct config *config, const struct order *order, bool all)
 {
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < pool->count && count < CONFIG_ORDERS_MAX; i++)
-        if (is_ready(config, &pool->waiting[i].order))
-            out[count++] = &pool->waiting[i].order;
-    return count;
+    const struct config_member *signer = config_member(config, order->signer);
+    if (config_order_stands(config, order) != ERR_OK)
+        return false;
+    if (order->kind == ORDER_VOID && !all)
+        return signer != NULL && signer->operates;
+    return !config_order_takes_approval(config, order) || order_pool_agree(config, order) >= config_majority(config);
 }
 
-bool order_pool_any(const struct order_pool *pool, const struct config *config)
+/* Which of them go into `next`, each on top of those before it: the first of each signer, then the second of each, and
+ * so on. Who begins changes with the epoch. */
+static enum err choose(const struct order_pool *pool, const struct config *config, bool all, struct config *next,
+                       bool chosen[ORDER_POOL_MAX])
 {
+    uint32_t begin[ORDER_POOL_MAX + 1], signers = 0;
+    bool more = true;
     for (uint32_t i = 0; i < pool->count; i++)
-        if (is_ready(config, &pool->waiting[i].order) && try_out(config, &pool->waiting[i].order) == ERR_OK)
-            return true;
-    return false;
+        if (i == 0 || pool->waiting[i].order.signer != pool->waiting[i - 1].order.signer)
+            begin[signers++] = i;
+    begin[signers] = pool->count;
+    for (uint32_t turn = 0; more; turn++) {
+        more = false;
+        for (uint32_t s = 0; s < signers && next->orders_count < CONFIG_ORDERS_MAX; s++) {
+            uint32_t k = (uint32_t)((s + config->epoch) % signers), at = begin[k] + turn;
+            if (at >= begin[k + 1])
+                continue;
+            more = true;
+            if (!is_ready(config, &pool->waiting[at].order, all))
+                continue;
+            enum err err = config_order_try(config, next, &pool->waiting[at].order);
+            if (err == ERR_NOMEM)
+                return err;
+            chosen[at] = err == ERR_OK;
+        }
+    }
+    return ERR_OK;
+}
+
+enum err order_pool_allowed(const struct order_pool *pool, const struct config *config, bool all,
+                            const struct order *out[CONFIG_ORDERS_MAX], uint32_t *count)
+{
+    struct config next;
+    bool chosen[ORDER_POOL_MAX] = {false};
+    *count = 0;
+    if (pool->count == 0)
+        return ERR_OK;
+    TRY(config_copy(config, &next));
+    next.orders_count = next.words_count = 0;
+    enum err err = choose(pool, config, all, &next, chosen);
+    config_deinit(&next);
+    TRY(err);
+    for (uint32_t i = 0; i < pool->count; i++)
+        if (chosen[i])
+            out[(*count)++] = &pool->waiting[i].order;
+    return ERR_OK;
 }

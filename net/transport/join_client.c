@@ -28,6 +28,7 @@ struct ask {
     uint64_t begin_ms, end_ms, decided_ms, late_ms;
     enum heard heard[INVITE_ADDRESSES_MAX];
     bool up;
+    char later[WIRE_REASON_BYTES]; /* why not yet, as we were told last; "": nobody said so */
     struct wire_joined *joined;
 };
 
@@ -104,6 +105,7 @@ static void say(struct ask *ask)
 
 static enum err judge(struct ask *ask, const struct wire_header *header, const void *payload, size_t bytes)
 {
+    bool later;
     char reason[WIRE_REASON_BYTES];
     const struct invite *invite = ask->conf->invite;
     if (header->version != WIRE_VERSION)
@@ -116,8 +118,9 @@ static enum err judge(struct ask *ask, const struct wire_header *header, const v
         return wire_joined_unpack(payload, bytes, ask->joined);
     if (header->type != WIRE_REFUSAL)
         return err_set(ERR_PROTO, "the inviter answers with a message of type %" PRIu32, header->type);
-    TRY(wire_refusal_unpack(payload, bytes, reason));
-    return err_set(ERR_STATE, "refused: %s", reason);
+    TRY(wire_refusal_unpack(payload, bytes, reason, &later));
+    snprintf(ask->later, sizeof ask->later, "%s", later ? reason : "");
+    return later ? ERR_AGAIN : err_set(ERR_STATE, "refused: %s", reason);
 }
 
 /* One whole message. ERR_AGAIN: there is none. */
@@ -150,15 +153,20 @@ static enum err take_answer(struct ask *ask)
 /* Once, and only what is so just now. */
 static void tell_late(struct ask *ask, uint32_t i, uint64_t now_ms)
 {
-    char text[WIRE_ADDRESS_BYTES + 160];
+    char text[WIRE_ADDRESS_BYTES + WIRE_REASON_BYTES + 160];
     if (ask->conf->late == NULL || now_ms < ask->late_ms)
         return;
     ask->late_ms = UINT64_MAX;
-    snprintf(text, sizeof text,
-             ask->up ? "%s has taken the question, and the islands that vote have to decide it; it takes a majority of "
+    if (ask->later[0] != '\0')
+        snprintf(text, sizeof text, "%s lets nobody more in just now, and is asked again: %s",
+                 ask->conf->invite->addresses[i], ask->later);
+    else
+        snprintf(text, sizeof text,
+                 ask->up
+                     ? "%s has taken the question, and the islands that vote have to decide it; it takes a majority of "
                        "them to be there, and at the beginning the first trainer"
                      : "no connection to %s yet",
-             ask->conf->invite->addresses[i]);
+                 ask->conf->invite->addresses[i]);
     ask->conf->late(ask->conf->user, text);
 }
 
@@ -226,6 +234,10 @@ static enum err nobody_answered(const struct ask *ask)
                  words[ask->heard[i]]);
         most = ask->heard[i] > most ? ask->heard[i] : most;
     }
+    if (ask->later[0] != '\0')
+        return err_set(ERR_CLOSED,
+                       "not let in within %" PRIu64 " s: %s; the token stays good, and the same command goes on later",
+                       (env_mono_ms() - ask->begin_ms) / 1000, ask->later);
     enum err err = err_set(ERR_CLOSED, "no answer within %" PRIu64 " s: %.*s", (env_mono_ms() - ask->begin_ms) / 1000,
                            LIST_BYTES, text);
     return err_suffix(err, "%s", remedies[most]);

@@ -843,7 +843,7 @@ static void answer_version(struct link *link, const struct link_route *route, ui
     snprintf(text, sizeof text,
              "the inviter speaks protocol version %d, the newcomer %" PRIu32 "; install the same release", WIRE_VERSION,
              version);
-    size_t bytes = wire_refusal_pack(text, payload);
+    size_t bytes = wire_refusal_pack(text, false, payload);
     put_header(link, WIRE_REFUSAL, header);
     struct socket_part parts[] = {{route->id, route->bytes}, {header, sizeof header}};
     /* One that does not go is asked for again. */

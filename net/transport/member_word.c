@@ -8,15 +8,17 @@
 
 /* What is signed begins with this, so that it is a signature of nothing else. */
 static const char label[] = "diloco member word";
-enum { SIGNED_BYTES_MAX = sizeof label + MEMBER_WORD_NONCE_BYTES + 8 + 8 + 2 + 4 + ADDRESS_BYTES };
+enum { SIGNED_BYTES_MAX = sizeof label + MEMBER_WORD_NONCE_BYTES + 4 + 8 + 8 + 2 + 4 + ADDRESS_BYTES };
 
-/* Label with its zero, nonce, number u64, uplink u64, owner choice u8, draining u8, units u32, address with its zero.
- */
-static size_t put_signed(const uint8_t nonce[MEMBER_WORD_NONCE_BYTES], const struct member_word *word, uint8_t *out)
+/* Label with its zero, nonce, id u32, number u64, uplink u64, owner choice u8, draining u8, units u32, address with its
+ * zero. */
+static size_t put_signed(const uint8_t nonce[MEMBER_WORD_NONCE_BYTES], uint32_t id, const struct member_word *word,
+                         uint8_t *out)
 {
     struct bytes_writer writer = bytes_writer_init(out, SIGNED_BYTES_MAX);
     bytes_put(&writer, label, sizeof label);
     bytes_put(&writer, nonce, MEMBER_WORD_NONCE_BYTES);
+    bytes_put_u32(&writer, id);
     bytes_put_u64(&writer, word->number);
     bytes_put_u64(&writer, word->uplink);
     bytes_put_u8(&writer, word->owner_choice);
@@ -26,17 +28,18 @@ static size_t put_signed(const uint8_t nonce[MEMBER_WORD_NONCE_BYTES], const str
     return writer.at;
 }
 
-void member_word_sign(const struct ident *ident, const uint8_t nonce[MEMBER_WORD_NONCE_BYTES], struct member_word *word)
+void member_word_sign(const struct ident *ident, const uint8_t nonce[MEMBER_WORD_NONCE_BYTES], uint32_t id,
+                      struct member_word *word)
 {
     uint8_t message[SIGNED_BYTES_MAX];
-    ident_sign(ident, message, put_signed(nonce, word, message), word->signature);
+    ident_sign(ident, message, put_signed(nonce, id, word, message), word->signature);
 }
 
-bool member_word_signed(const uint8_t *key, const uint8_t nonce[MEMBER_WORD_NONCE_BYTES],
+bool member_word_signed(const uint8_t *key, const uint8_t nonce[MEMBER_WORD_NONCE_BYTES], uint32_t id,
                         const struct member_word *word)
 {
     uint8_t message[SIGNED_BYTES_MAX];
-    size_t bytes = put_signed(nonce, word, message);
+    size_t bytes = put_signed(nonce, id, word, message);
     return ident_signed(key, message, bytes, word->signature);
 }
 

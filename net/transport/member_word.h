@@ -3,7 +3,8 @@
  * member_word: what a member says of itself for the next configuration, with its signature: nobody can say it for it.
  *
  * A word counts when its number is above that of the member's last word in a configuration; a configuration names the
- * signature of each word that is new in it. Pure. Bytes come from strangers.
+ * signature of each word that is new in it. It is said as the member of an id, which no other member has ever had, so
+ * that a word counts no more when its key is admitted anew. Pure. Bytes come from strangers.
  */
 #ifndef NET_TRANSPORT_MEMBER_WORD_H
 #define NET_TRANSPORT_MEMBER_WORD_H
@@ -33,10 +34,13 @@ struct member_word {
 /* Numbers are below it. */
 #define MEMBER_WORD_NUMBER_MAX ((uint64_t)1 << 63)
 
-void member_word_sign(const struct ident *ident, const uint8_t nonce[MEMBER_WORD_NONCE_BYTES],
+/* The id of a newcomer, which has none yet: its word counts by the order that admits it alone. */
+#define MEMBER_WORD_NEWCOMER UINT32_MAX
+
+void member_word_sign(const struct ident *ident, const uint8_t nonce[MEMBER_WORD_NONCE_BYTES], uint32_t id,
                       struct member_word *word);
-/* Whether the owner of `key` said it, in this run. */
-bool member_word_signed(const uint8_t *key, const uint8_t nonce[MEMBER_WORD_NONCE_BYTES],
+/* Whether the owner of `key` said it, in this run, as member `id`. */
+bool member_word_signed(const uint8_t *key, const uint8_t nonce[MEMBER_WORD_NONCE_BYTES], uint32_t id,
                         const struct member_word *word);
 /* Limits, not the signature. ERR_PROTO names the field. */
 ERR_MUST_CHECK enum err member_word_check(const struct member_word *word);

@@ -81,7 +81,7 @@ static size_t put_signed(const struct wire_join *join, const uint8_t nonce[WIRE_
 void wire_join_sign(const struct ident *ident, const uint8_t nonce[WIRE_NONCE_BYTES], struct wire_join *join)
 {
     uint8_t message[SIGNED_BYTES_MAX];
-    member_word_sign(ident, nonce, &join->word);
+    member_word_sign(ident, nonce, MEMBER_WORD_NEWCOMER, &join->word);
     memcpy(join->key, ident->key, sizeof join->key);
     ident_sign(ident, message, put_signed(join, nonce, message), join->signature);
 }
@@ -91,7 +91,7 @@ bool wire_join_signed(const struct wire_join *join, const uint8_t nonce[WIRE_NON
     uint8_t message[SIGNED_BYTES_MAX];
     size_t bytes = put_signed(join, nonce, message);
     return ident_signed(join->key, message, bytes, join->signature) &&
-           member_word_signed(join->key, nonce, &join->word);
+           member_word_signed(join->key, nonce, MEMBER_WORD_NEWCOMER, &join->word);
 }
 
 void wire_join_to_proto(const struct wire_join *join, Diloco__MemberWord *word, Diloco__Join *proto)
@@ -202,16 +202,17 @@ void wire_joined_deinit(struct wire_joined *joined)
     *joined = (struct wire_joined){.id = 0};
 }
 
-size_t wire_refusal_pack(const char *reason, uint8_t *out)
+size_t wire_refusal_pack(const char *reason, bool later, uint8_t *out)
 {
     char text[WIRE_REASON_BYTES] = "";
     Diloco__Refusal proto = DILOCO__REFUSAL__INIT;
     memcpy(text, reason, strnlen(reason, sizeof text - 1));
     proto.reason = text;
+    proto.later = later;
     return protobuf_c_message_pack(&proto.base, out);
 }
 
-enum err wire_refusal_unpack(const void *bytes, size_t bytes_count, char reason[WIRE_REASON_BYTES])
+enum err wire_refusal_unpack(const void *bytes, size_t bytes_count, char reason[WIRE_REASON_BYTES], bool *later)
 {
     struct budget budget = {.left = UNPACK_BESIDES};
     ProtobufCAllocator allocator = {.alloc = take, .free = give_back, .allocator_data = &budget};
@@ -225,6 +226,7 @@ enum err wire_refusal_unpack(const void *bytes, size_t bytes_count, char reason[
     for (size_t i = 0; i < length; i++) /* it goes to a terminal */
         reason[i] = text[i] >= ' ' && text[i] <= '~' ? text[i] : '?';
     reason[length] = '\0';
+    *later = ((const Diloco__Refusal *)proto)->later;
     protobuf_c_message_free_unpacked(proto, &allocator);
     return ERR_OK;
 }

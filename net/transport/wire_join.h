@@ -67,7 +67,9 @@ ERR_MUST_CHECK enum err wire_joined_unpack(const void *bytes, size_t bytes_count
 void wire_joined_deinit(struct wire_joined *joined);
 
 /* Packs into `out` (WIRE_JOIN_BYTES_MAX), cut to WIRE_REASON_BYTES; returns the length. */
-size_t wire_refusal_pack(const char *reason, uint8_t *out);
-ERR_MUST_CHECK enum err wire_refusal_unpack(const void *bytes, size_t bytes_count, char reason[WIRE_REASON_BYTES]);
+size_t wire_refusal_pack(const char *reason, bool later, uint8_t *out);
+/* `*later`: the guest is to ask on. */
+ERR_MUST_CHECK enum err wire_refusal_unpack(const void *bytes, size_t bytes_count, char reason[WIRE_REASON_BYTES],
+                                            bool *later);
 
 #endif

@@ -59,6 +59,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     struct wire_join join, again;
     struct wire_joined joined;
+    bool later;
     char reason[WIRE_REASON_BYTES];
     uint8_t packed[WIRE_JOIN_BYTES_MAX], second[WIRE_JOIN_BYTES_MAX];
     if (bytes == 0)
@@ -79,7 +80,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         if (wire_joined_unpack(data + 1, bytes - 1, &joined) == ERR_OK)
             wire_joined_deinit(&joined);
         break;
-    case 4: (void)!wire_refusal_unpack(data + 1, bytes - 1, reason); break;
+    case 4: (void)!wire_refusal_unpack(data + 1, bytes - 1, reason, &later); break;
     default: try_list(data + 1, bytes - 1); break;
     }
     return 0;

@@ -17,7 +17,8 @@ const struct next_config_base *drafting_base(void)
     static struct next_config_word words[DRAFTING_ISLANDS];
     static const struct order *orders[DRAFTING_ISLANDS];
     for (uint32_t i = 0; i < drafting.words_count; i++) {
-        member_word_sign(configs_ident(drafting.words_of[i]), drafting.last.nonce, &drafting.words[i]);
+        member_word_sign(configs_ident(drafting.words_of[i]), drafting.last.nonce, drafting.words_of[i],
+                         &drafting.words[i]);
         words[i] = (struct next_config_word){.id = drafting.words_of[i], .word = &drafting.words[i]};
     }
     for (uint32_t i = 0; i < drafting.orders_count; i++) {

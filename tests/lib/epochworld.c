@@ -68,7 +68,7 @@ static uint32_t words_of(const struct config *config, struct next_config_word *w
         said[k] = (struct member_word){.number = member->word + 1,
                                        .uplink = ew->island[k].uplink,
                                        .units = 1 + (uint32_t)(ew->island[k].uplink % 5)};
-        member_word_sign(&idents[k], config->nonce, &said[k]);
+        member_word_sign(&idents[k], config->nonce, member->id, &said[k]);
         words[count++] = (struct next_config_word){.id = k + 1, .word = &said[k]};
     }
     return count;

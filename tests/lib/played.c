@@ -182,7 +182,7 @@ struct wire_hello *played_hello(struct played *played)
     hello->word = (struct member_word){.number = 1,
                                        .uplink = played->run->uplinks[played->self],
                                        .units = (uint32_t)(played->run->spec.batch * played->run->spec.accumulate)};
-    member_word_sign(&played->run->idents[played->self], played->run->nonce, &hello->word);
+    member_word_sign(&played->run->idents[played->self], played->run->nonce, played->self, &hello->word);
     snprintf(hello->name, sizeof hello->name, "%s", isle_names[played->self]);
     snprintf(hello->software, sizeof hello->software, "a test");
     return hello;

@@ -127,7 +127,7 @@ static void behave(struct rogue *rogue)
                             .window_kib = 1024};
     snprintf(message.hello.name, sizeof message.hello.name, "%s", self->as.name);
     snprintf(message.hello.word.address, sizeof message.hello.word.address, "%s", self->as.address);
-    member_word_sign(&rogue->ident, rogue->view.nonce, &message.hello.word);
+    member_word_sign(&rogue->ident, rogue->view.nonce, rogue->view.members[rogue->self].as.id, &message.hello.word);
     if (rogue->sequence % 10 == 0)
         rogue_say(rogue, CLUSTER_MAX, &message);
     rogue->sequence++;

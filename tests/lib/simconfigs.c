@@ -180,7 +180,8 @@ void sim_decided(uint32_t i, uint32_t number, const struct config_vote *votes, u
     SIM_HOLDS(alone || !sim_is_lie(&config->digest), "epoch %llu is as the liar would have it\n",
               (unsigned long long)epoch);
     for (uint32_t k = 0; k < config->config.orders_count; k++)
-        SIM_HOLDS(alone || sim->lie != SIM_LIE_ORDER || config->config.orders[k].signer != sim_id(sim->liar),
+        SIM_HOLDS(alone || sim->lie != SIM_LIE_ORDER || config->config.orders[k].signer != sim_id(sim->liar) ||
+                      config->config.orders[k].kind == ORDER_VOID,
                   "epoch %llu carries out an order of island %u, which is no operator\n", (unsigned long long)epoch,
                   sim->liar);
     config->decided = true;

@@ -230,6 +230,40 @@ static enum err load_evidence(void *user, uint32_t id, uint8_t **bytes, size_t *
     return sim_load_evidence(*(const uint32_t *)user, sim_of(id), bytes, bytes_count);
 }
 
+/* Whatever became of its disks, an island uses none twice, but for words of a disk that is in doubt. */
+static enum err save_numbers(void *user, const struct said_numbers *numbers)
+{
+    uint32_t i = *(const uint32_t *)user;
+    struct sim_island *island = &sim->island[i];
+    bool two = sim->copied && i == sim->liar; /* of which neither knows the other's */
+    if (sim_disk_full(i))
+        return err_set(ERR_STATE, "the disk is full");
+    SIM_HOLDS(two || numbers->order_lost || numbers->order == island->disk.numbers.order ||
+                  numbers->order > island->said.order,
+              "island %u gives order %llu again\n", i, (unsigned long long)numbers->order);
+    SIM_HOLDS(two || numbers->word_lost || numbers->word == island->disk.numbers.word ||
+                  numbers->word > island->said.word,
+              "island %u says word %llu again\n", i, (unsigned long long)numbers->word);
+    if (numbers->order > island->said.order)
+        island->said.order = numbers->order;
+    if (numbers->word > island->said.word)
+        island->said.word = numbers->word;
+    island->disk.numbers = *numbers;
+    return ERR_OK;
+}
+
+/* As daemon/membership/numbers_file.c; of one of which nothing is left at all, nobody knows that it was. */
+static void open_numbers(uint32_t i)
+{
+    struct sim_island *island = &sim->island[i];
+    struct sim_disk *disk = &island->disk;
+    if (disk->numbers_of != disk->incarnation && (disk->numbers_of != 0 || island->voting.doubt == VOTE_DOUBT))
+        disk->numbers.order_lost = disk->numbers.word_lost = true;
+    if (disk->numbers_of == 0 && island->voting.doubt == VOTE_FRESH)
+        island->said = (struct said_numbers){0};
+    disk->numbers_of = disk->incarnation;
+}
+
 static enum err settle(void *user, uint64_t named, uint64_t trusted_epoch)
 {
     uint32_t i = *(const uint32_t *)user;
@@ -290,6 +324,7 @@ static const struct membership_io host = {.send = send,
                                           .read_config = read_config,
                                           .save_evidence = save_evidence,
                                           .load_evidence = load_evidence,
+                                          .save_numbers = save_numbers,
                                           .settle = settle,
                                           .distrust = distrust,
                                           .tell = tell};
@@ -500,10 +535,12 @@ void sim_voice_start(uint32_t i)
     voice->ident = sim_ident(i);
     island->voting.incarnation = island->disk.incarnation;
     island->voting.vote = vote_on(&island->disk);
+    open_numbers(i);
     struct membership_conf conf = {.view = &island->view,
                                    .config_log = island->config_log,
                                    .ident = &voice->ident,
                                    .disk = &island->voting,
+                                   .numbers = island->disk.numbers,
                                    .host = &host,
                                    .user = &voice->self,
                                    .seed = env_rng_u64(&sim->rng)};

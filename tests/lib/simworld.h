@@ -77,6 +77,8 @@ struct sim_disk {
     uint64_t vote_epoch, promised, accepted, own;
     uint32_t accepted_config; /* its number in the world */
     uint64_t evidence;        /* of these islands: that they signed two results of one part */
+    struct said_numbers numbers;
+    uint64_t numbers_of; /* this incarnation */
 };
 
 /* Outside the disk; it does not survive the machine (daemon/membership/vote.h). */
@@ -151,6 +153,7 @@ struct sim_island {
     uint64_t session, epoch;
     uint64_t known;              /* members of its newest configuration */
     struct sim_disk disk, older; /* older: as it was some time ago */
+    struct said_numbers said;    /* the highest that it ever said */
     struct digest hash[SIM_F_MAX];
     uint64_t version[SIM_F_MAX];
     bool step_by_step[SIM_F_MAX]; /* it applied what its configurations say; no state of a later epoch was taken over */

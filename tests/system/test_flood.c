@@ -80,7 +80,7 @@ static void say_hello(struct rogue *rogue, uint32_t to)
                                         .window_kib = 1024};
     snprintf(message.hello.name, sizeof message.hello.name, "%s", self->as.name);
     snprintf(message.hello.word.address, sizeof message.hello.word.address, "%s", self->as.address);
-    member_word_sign(&rogue->ident, rogue->view.nonce, &message.hello.word);
+    member_word_sign(&rogue->ident, rogue->view.nonce, rogue->self, &message.hello.word);
     rogue_say(rogue, to, &message);
 }
 

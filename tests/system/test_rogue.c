@@ -94,7 +94,7 @@ static void behave(struct rogue *rogue)
         .window_kib = 1024};
     snprintf(message.hello.word.address, sizeof message.hello.word.address, "%s",
              rogue->view.members[ROGUE].as.address);
-    member_word_sign(&rogue->ident, rogue->view.nonce, &message.hello.word);
+    member_word_sign(&rogue->ident, rogue->view.nonce, rogue->view.members[ROGUE].as.id, &message.hello.word);
     say(rogue, &message);
     message = (struct wire_message){.type = WIRE_HEARTBEAT};
     message.heartbeat.session = 77;

@@ -154,7 +154,7 @@ static void orders_stand_beside_each_other(void **state)
     order_sign(configs_ident(OPERATOR), last.nonce, &orders[2]);
     for (int k = 2; k >= 0; k--)
         carry_out(&orders[k]);
-    member_word_sign(configs_ident(OTHER), last.nonce, &word);
+    member_word_sign(configs_ident(OTHER), last.nonce, OTHER, &word);
     assert_ok(config_word_apply(&last, &next, OTHER, &word));
     assert_int_equal(next.words_count, 1);
     assert_int_equal(next.orders_count, 3);
@@ -253,6 +253,8 @@ static void who_is_no_operator_orders_nothing(void **state)
     for (uint32_t kind = ORDER_ADMIT; kind < ORDER_KINDS; kind++) {
         struct order order = order_of(kind, PLAIN, order_about_member(kind) ? OTHER : 0);
         bool approvable = kind == ORDER_GRANT || kind == ORDER_UNGRANT || kind == ORDER_FOUNDER;
+        if (kind == ORDER_VOID)
+            continue;
         assert_not_allowed(approvable ? "approval of 0 of 6 voters, and takes 4" : "m2 is no operator", &order);
     }
     struct order order = order_of(ORDER_STEPS, PLAIN, 0);
@@ -376,6 +378,53 @@ static void what_gathers_approvals_lives_for_many_epochs(void **state)
     assert_not_allowed("was signed in epoch 9, and this is epoch 73", &order);
 }
 
+/* ---- withdrawn ---- */
+
+static struct order void_of(const struct order *order)
+{
+    struct order out = {.kind = ORDER_VOID, .signer = order->signer, .number = order->number, .epoch = order->epoch};
+    out.value = config_order_takes_approval(&last, order);
+    order_sign(configs_ident(order->signer), last.nonce, &out);
+    return out;
+}
+
+static void what_is_withdrawn_is_carried_out_never(void **state)
+{
+    (void)state;
+    struct order order = order_of(ORDER_STEPS, OPERATOR, 0), withdrawal = void_of(&order);
+    uint64_t steps = last.steps;
+    assert_ok(config_order_allowed(&last, &withdrawal, false));
+    carry_out(&withdrawal);
+    assert_int_equal(next.steps, steps);
+    assert_true(next.marks_count == 1 && next.marks[0].number == order.number);
+    assert_fails(ERR_STATE, "two orders of number 1", config_order_apply(&last, &next, &order));
+    assert_follows();
+    next.epoch = order.epoch; /* as if it were good for longer */
+    assert_fails(ERR_STATE, "order 1 of m1 was carried out, or withdrawn", config_order_allowed(&next, &order, true));
+    struct order of_another = void_of(&order); /* nobody withdraws another's */
+    of_another.signer = FOUNDER;
+    assert_not_allowed("the signature is not of m0", &of_another);
+    of_another = order_of(ORDER_VOID, PLAIN, 0); /* who votes may have given one that takes approvals */
+    assert_ok(config_order_allowed(&last, &of_another, false));
+    uint32_t contributor = configs_add(&last, CONFIG_CONTRIBUTOR)->id;
+    of_another = order_of(ORDER_VOID, contributor, 0);
+    assert_not_allowed("m6 is no operator", &of_another);
+}
+
+/* As long as what it withdraws. */
+static void a_void_lives_as_long_as_its_order(void **state)
+{
+    (void)state;
+    struct order grant = order_of(ORDER_GRANT, OPERATOR, PLAIN), steps = order_of(ORDER_STEPS, OPERATOR, 0);
+    struct order lasts = void_of(&grant), ends = void_of(&steps);
+    assert_int_equal(lasts.value, 1);
+    last.epoch = EPOCH + CONFIG_ORDER_EPOCHS - 1;
+    assert_ok(config_order_allowed(&last, &lasts, false));
+    assert_not_allowed("was signed in epoch 9", &ends);
+    last.epoch++;
+    assert_not_allowed("was signed in epoch 9", &lasts);
+}
+
 /* ---- once ---- */
 
 static void a_number_counts_once(void **state)
@@ -421,12 +470,10 @@ static void a_word_is_new_and_its_own(void **state)
     struct member_word word = {.number = 7, .uplink = 77, .draining = true};
     for (int k = 0; k < 6; k++) {
         struct member_word said = word;
-        if (k == 0) { /* nothing new */
-            said = (struct member_word){.number = 7, .uplink = last.members[PLAIN].uplink};
-            memcpy(said.address, last.members[PLAIN].address, sizeof said.address);
-        }
         said.number -= k == 1;
-        member_word_sign(configs_ident(k == 2 ? OTHER : PLAIN), last.nonce, &said);
+        /* One that it said as the member of an earlier id of its, or when it came, is of no use any more. */
+        member_word_sign(configs_ident(k == 2 ? OTHER : PLAIN), last.nonce, k == 0 ? MEMBER_WORD_NEWCOMER : PLAIN,
+                         &said);
         said.uplink += k == 3;
         assert_ok(config_word_apply(&last, &next, k == 4 ? NEWCOMER : PLAIN, &said));
         assert_int_equal(next.words_count, k == 5);
@@ -437,6 +484,28 @@ static void a_word_is_new_and_its_own(void **state)
     assert_fails(ERR_PROTO, "a word of m2 that is not its own", config_orders_follow(&last, &next));
     next.words_count = 0;
     assert_fails(ERR_PROTO, "another word of m2", config_orders_follow(&last, &next));
+}
+
+/* So that one of a lower number, by which it said something else in between, counts no more. */
+static void a_word_that_says_the_same_counts(void **state)
+{
+    (void)state;
+    last.members[PLAIN].word = 6;
+    again();
+    struct member_word word = {.number = 8, .uplink = last.members[PLAIN].uplink};
+    memcpy(word.address, last.members[PLAIN].address, sizeof word.address);
+    member_word_sign(configs_ident(PLAIN), last.nonce, PLAIN, &word);
+    assert_ok(config_word_apply(&last, &next, PLAIN, &word));
+    assert_int_equal(next.members[PLAIN].word, 8);
+    assert_follows();
+    config_deinit(&last);
+    last = next;
+    next = (struct config){0};
+    again();
+    word = (struct member_word){.number = 7, .uplink = 77, .draining = true}; /* overheard in between */
+    member_word_sign(configs_ident(PLAIN), last.nonce, PLAIN, &word);
+    assert_ok(config_word_apply(&last, &next, PLAIN, &word));
+    assert_int_equal(next.words_count, 0);
 }
 
 static enum err follow(void *context)
@@ -470,8 +539,11 @@ int main(void)
         CASE(a_newcomer_has_signed_that_it_comes),
         CASE(of_operators_the_founder_or_a_majority_disposes),
         CASE(what_gathers_approvals_lives_for_many_epochs),
+        CASE(what_is_withdrawn_is_carried_out_never),
+        CASE(a_void_lives_as_long_as_its_order),
         CASE(a_number_counts_once),
         CASE(a_word_is_new_and_its_own),
+        CASE(a_word_that_says_the_same_counts),
         CASE(every_path_without_memory_is_clean),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

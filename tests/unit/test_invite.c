@@ -320,8 +320,8 @@ static void what_a_guest_says_is_signed_for_one_run(void **state)
     /* Another word of the same island makes it another question. */
     struct member_word word = in.word;
     word.number = 4;
-    member_word_sign(&bert, nonce, &word);
-    assert_true(member_word_signed(bert.key, nonce, &word));
+    member_word_sign(&bert, nonce, MEMBER_WORD_NEWCOMER, &word);
+    assert_true(member_word_signed(bert.key, nonce, MEMBER_WORD_NEWCOMER, &word));
     out = in;
     out.word = word;
     assert_false(wire_join_signed(&out, nonce));
@@ -396,13 +396,16 @@ static void answers_come_back(void **state)
     mem_free(bytes);
     in.configs_bytes = WIRE_JOINED_BYTES_MAX;
     assert_fails(ERR_ARG, "a guest takes", wire_joined_pack(&in, &bytes, &count));
-    assert_ok(wire_refusal_unpack(small, wire_refusal_pack("no\x1b[0m", small), reason));
+    bool later;
+    assert_ok(wire_refusal_unpack(small, wire_refusal_pack("no\x1b[0m", true, small), reason, &later));
+    assert_true(later);
     assert_string_equal(reason, "no?[0m");
     memset(longer, 'x', sizeof longer);
     longer[sizeof longer - 1] = '\0';
-    assert_ok(wire_refusal_unpack(small, wire_refusal_pack(longer, small), reason));
+    assert_ok(wire_refusal_unpack(small, wire_refusal_pack(longer, false, small), reason, &later));
     assert_int_equal(strlen(reason), WIRE_REASON_BYTES - 1);
-    assert_int_equal(wire_refusal_unpack("\xff", 1, reason), ERR_PROTO);
+    assert_false(later);
+    assert_int_equal(wire_refusal_unpack("\xff", 1, reason, &later), ERR_PROTO);
 }
 
 int main(void)

@@ -55,7 +55,7 @@ static void answer(const struct link_guest *guest)
     size_t count;
     if (judge(guest, &join) != ERR_OK) {
         (void)!link_guest_send(island.link, guest->connection, WIRE_REFUSAL, refusal,
-                               wire_refusal_pack(err_text(), refusal));
+                               wire_refusal_pack(err_text(), false, refusal));
         return;
     }
     if (island.questions++ < island.deaf)

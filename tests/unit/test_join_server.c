@@ -32,7 +32,9 @@ static struct {
     char address[WIRE_ADDRESS_BYTES];
     unsigned joined; /* how often the voters were told */
     struct wire_join newcomer;
-    bool contributor, unwilling, no_operator, revoked;
+    bool contributor, unwilling, full, no_operator, revoked;
+    unsigned shut_out;
+    struct digest shut_out_last;
     bool mismatched; /* it was told that a newcomer speaks another version */
 } island;
 
@@ -59,12 +61,21 @@ static uint64_t wall_s(void)
 static enum err join(void *user, const struct wire_join *guest_says, bool contributor)
 {
     assert_ptr_equal(user, &island);
+    if (island.full)
+        return err_set(ERR_AGAIN, "20 orders of m0 wait to be decided; no more can");
     if (island.unwilling)
         return err_set(ERR_STATE, "too many are being admitted");
     island.joined++;
     island.newcomer = *guest_says;
     island.contributor = contributor;
     return ERR_OK;
+}
+
+static void shut_out(void *user, const struct digest *invitation)
+{
+    assert_ptr_equal(user, &island);
+    island.shut_out++;
+    island.shut_out_last = *invitation;
 }
 
 static enum err may_invite(void *user)
@@ -104,6 +115,7 @@ static void open_join_server(void)
                                     .config_log = island.config_log,
                                     .link = island.link,
                                     .join = join,
+                                    .shut_out = shut_out,
                                     .may_invite = may_invite,
                                     .open = is_open,
                                     .user = &island};
@@ -420,6 +432,7 @@ static struct wire_header say_as_guest(const struct invite *invite, const struct
     char route[SOCKET_ROUTE_BYTES];
     void *context = zmq_ctx_new(), *socket = NULL, *monitor = NULL;
     struct wire_header got;
+    bool later;
     wire_header_put(fields, header);
     assert_ok(ident_curve(invite->inviter, server));
     invite_curve(invite, key, secret);
@@ -442,7 +455,7 @@ static struct wire_header say_as_guest(const struct invite *invite, const struct
     int count = zmq_recv(socket, answer, sizeof answer, 0);
     assert_true(count >= 0);
     if (got.type == WIRE_REFUSAL)
-        assert_ok(wire_refusal_unpack(answer, (size_t)count, reason));
+        assert_ok(wire_refusal_unpack(answer, (size_t)count, reason, &later));
     socket_close(&socket, &monitor);
     zmq_ctx_term(context);
     return got;
@@ -484,6 +497,31 @@ static void a_newcomer_of_another_version_is_told_so_at_once(void **state)
     assert_false(join_server_invites(island.join_server)->rows[0].redeemed);
 }
 
+/* Who comes when too many wait is asked to wait, too: it has its token still. */
+static void one_guest_too_many_is_told_to_ask_again(void **state)
+{
+    (void)state;
+    struct invite invite = invited();
+    island.full = true;
+    guest.timeout_ms = 3000;
+    send_guest(&invite, 1, "m1");
+    await_guest();
+    assert_int_equal(guest.err, ERR_CLOSED);
+    assert_non_null(strstr(guest.text, "not let in within"));
+    assert_non_null(strstr(guest.text, "20 orders of m0 wait to be decided"));
+    assert_int_equal(island.joined, 0);
+    assert_true(join_server_invites(island.join_server)->rows[0].redeemed); /* no other key takes it meanwhile */
+    send_guest(&invite, 1, "m1");
+    pump(QUIET_MS);
+    assert_int_equal(island.joined, 0);
+    island.full = false;
+    guest.timeout_ms = 0;
+    pump_until_admitted(1);
+    decide("m1");
+    await_guest();
+    assert_ok(guest.err);
+}
+
 static void what_is_revoked_or_over_lets_nobody_in(void **state)
 {
     (void)state;
@@ -494,6 +532,7 @@ static void what_is_revoked_or_over_lets_nobody_in(void **state)
     hex[8] = '\0';
     assert_fails(ERR_NOTFOUND, "no invitation abc", join_server_revoke(island.join_server, "abc"));
     assert_ok(join_server_revoke(island.join_server, hex));
+    assert_true(island.shut_out == 1 && digest_equal(&island.shut_out_last, &id)); /* its guest may be under way */
     assert_fails(ERR_NOTFOUND, "is open here", join_server_revoke(island.join_server, hex));
     assert_refused(&invite, 1, "m1", "does not admit this token");
     join_server_tick(island.join_server, env_mono_ms(), wall_s() + DAY_S + 1);
@@ -607,6 +646,7 @@ int main(void)
         CASE(of_two_witnesses_the_one_in_the_configuration_stays),
         CASE(who_did_not_sign_is_not_admitted),
         CASE(a_newcomer_of_another_version_is_told_so_at_once),
+        CASE(one_guest_too_many_is_told_to_ask_again),
         CASE(what_is_revoked_or_over_lets_nobody_in),
         CASE(only_operators_invite),
         CASE(by_default_one_of_many_contributes),

@@ -32,6 +32,13 @@ static void take_config(struct config config)
     change_requests_fulfil(&requests, &progress, config_log_last(config_log));
 }
 
+static enum err number(void *user, uint64_t least, uint64_t *out)
+{
+    assert_null(user);
+    *out = least;
+    return ERR_OK;
+}
+
 /* We are a, and hear the others. */
 static void begin_by(struct config config)
 {
@@ -41,7 +48,7 @@ static void begin_by(struct config config)
     assert_ok(view_init(NULL, 0, &view));
     assert_ok(member_progress_init(&view, config_log, &disk, &progress));
     memset(&requests, 0, sizeof requests);
-    assert_ok(order_pool_new(&orders));
+    assert_ok(order_pool_new(&(struct order_pool_conf){.number = number}, &orders));
     take_config(config);
     assert_int_equal(view.self, A);
     for (uint32_t i = B; i < config.members_count; i++)
@@ -93,7 +100,7 @@ static void is_put_out(uint32_t i)
 static void gather(struct change_request **all, uint32_t *count)
 {
     static struct wanted_changes wanted;
-    change_requests_wanted(&progress, orders, false, &wanted);
+    assert_ok(change_requests_wanted(&progress, orders, WANTED_REASONS, &wanted));
     assert_ok(change_requests_gather(&requests, &progress, &wanted, all, count));
 }
 

@@ -3,6 +3,7 @@
  * all; an island whose disk is in doubt waits. */
 #include "tests/lib/testlib.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -421,12 +422,170 @@ static void a_word_is_its_speaker_s(void **state)
     struct member_word word = *membership_own_word(sitting_isle[C]->membership);
     word.draining = true;
     assert_fails(ERR_PROTO, "a word of island c that it did not sign", membership_word(membership, C, &word));
-    member_word_sign(&sitting_run->idents[B], config_log_last(sitting_isle[A]->configs.config_log)->nonce, &word);
+    member_word_sign(&sitting_run->idents[B], config_log_last(sitting_isle[A]->configs.config_log)->nonce, C, &word);
     assert_fails(ERR_PROTO, "that it did not sign", membership_word(membership, C, &word));
     word.uplink = 0;
     assert_fails(ERR_PROTO, "an uplink of 0", membership_word(membership, C, &word));
     sitting_pass(SITTING_LONG_MS);
     assert_int_equal(sitting_epoch(A), 0);
+    sitting_end();
+}
+
+static const struct config *last(uint32_t i)
+{
+    return config_log_last(sitting_isle[i]->configs.config_log);
+}
+
+/* One that sends much of it hides nobody else. */
+static void who_sends_a_false_order_is_named_each(void **state)
+{
+    (void)state;
+    char text[8192] = "";
+    sitting_begin_played("membership-false-orders");
+    int was = dup(STDERR_FILENO), log = open(testlib_path(sitting_run->folder, "log"), O_RDWR | O_CREAT, 0600);
+    assert_true(was >= 0 && log >= 0 && dup2(log, STDERR_FILENO) >= 0);
+    for (uint32_t i = B; i <= C; i++) {
+        struct order order = {.kind = ORDER_REVOKE, .signer = A, .subject = B, .number = 1 + i};
+        order_sign(&sitting_run->idents[i], last(A)->nonce, &order);
+        struct paxos_message message = {.type = WIRE_ORDER, .order = &order};
+        for (int k = 0; k < 3; k++)
+            played_say_epoch(sitting_played[i], A, &message);
+        played_settle(sitting_played[i], A, WIRE_HELLO);
+    }
+    dup2(was, STDERR_FILENO);
+    close(was);
+    assert_true(pread(log, text, sizeof text - 1, 0) > 0);
+    close(log);
+    char *first = strstr(text, "island b sends an order that is refused, to revoke b: ");
+    assert_non_null(first);
+    assert_null(strstr(first + 1, "island b sends an order"));
+    assert_non_null(strstr(text, "island c sends an order that is refused, to revoke b: "));
+    sitting_end();
+}
+
+/* It says that it leaves, and takes that back before anything was decided: whoever heard the first of it has no use for
+ * that. */
+static void a_word_that_was_taken_back_counts_no_more(void **state)
+{
+    (void)state;
+    sitting_begin_all("membership-took-back");
+    sitting_meet();
+    struct membership *of_c = sitting_isle[C]->membership, *of_a = sitting_isle[A]->membership;
+    struct member_word stays = *membership_own_word(of_c), leaves = stays;
+    leaves.draining = true;
+    membership_say(of_c, &leaves);
+    leaves = *membership_own_word(of_c);
+    membership_say(of_c, &stays);
+    stays = *membership_own_word(of_c);
+    assert_true(leaves.draining && !stays.draining && stays.number > leaves.number);
+    assert_ok(membership_word(of_a, C, &stays));
+    assert_ok(membership_word(of_a, C, &leaves)); /* overheard */
+    sitting_pass(SITTING_LONG_MS);
+    assert_int_equal(sitting_epoch(A), 0); /* nothing that it says is new */
+    assert_ok(membership_order(of_a, ORDER_STEPS, 0, 4321, NULL));
+    sitting_pass_until_epoch(A, 1);
+    assert_true(sitting_member(A, C)->as.word == stays.number && !sitting_member(A, C)->as.draining);
+    /* The same after a restart, in which it forgot what it said. */
+    leaves.draining = true;
+    membership_say(of_c, &leaves);
+    leaves = *membership_own_word(of_c);
+    assert_true(leaves.number > stays.number);
+    sitting_close(C);
+    sitting_open(C, 0);
+    assert_true(membership_own_word(sitting_isle[C]->membership)->number > leaves.number);
+    assert_false(membership_own_word(sitting_isle[C]->membership)->draining);
+    sitting_end();
+}
+
+/* Once: a number that was given is on disk, and one that may have been forgotten is passed. */
+static void no_number_of_an_order_is_given_twice(void **state)
+{
+    (void)state;
+    uint64_t number;
+    sitting_begin_all("membership-numbers");
+    sitting_meet();
+    assert_ok(membership_order(sitting_isle[B]->membership, ORDER_STEPS, 0, 4321, &number));
+    assert_int_equal(number, 1);
+    assert_ok(membership_withdraw(sitting_isle[B]->membership, 1));
+    for (uint32_t i = A; i < ISLANDS; i++) /* nobody knows of it any more, but who has overheard it */
+        sitting_close(i);
+    for (uint32_t i = A; i < ISLANDS; i++)
+        sitting_open(i, 0);
+    sitting_meet();
+    assert_int_equal(last(B)->epoch, 0);
+    assert_ok(membership_order(sitting_isle[B]->membership, ORDER_STEPS, 0, 5432, &number));
+    assert_int_equal(number, 2);
+    for (int k = 0; last(A)->steps != 5432 && k < 200; k++)
+        sitting_pass(100);
+    assert_int_equal(last(A)->steps, 5432);
+    sitting_meet();
+    sitting_close(B);
+    assert_int_equal(unlink(testlib_path(sitting_run->folder, "s-b/vote.mark")), 0);
+    sitting_run->doubt = true;
+    sitting_open(B, 0);
+    sitting_meet();
+    for (int k = 0; vote_doubt(sitting_isle[B]->vote) != VOTE_SURE && k < 200; k++)
+        sitting_pass(100);
+    sitting_meet();
+    uint64_t epoch = last(B)->epoch;
+    assert_true(epoch > 1);
+    assert_ok(membership_order(sitting_isle[B]->membership, ORDER_STEPS, 0, 6543, &number));
+    assert_int_equal(number, (epoch << 20) + 1); /* above all that it can have given in an epoch before */
+    assert_ok(membership_order(sitting_isle[B]->membership, ORDER_STEPS, 0, 7654, &number));
+    assert_int_equal(number, (epoch << 20) + 2);
+    sitting_end();
+}
+
+/* Withdrawn where it was given, it is carried out nowhere, whoever repeats it. */
+static void an_order_that_was_withdrawn_is_carried_out_nowhere(void **state)
+{
+    (void)state;
+    uint64_t number;
+    struct membership_pending pending;
+    uint32_t at = 0;
+    sitting_begin_all("membership-withdraw");
+    sitting_meet();
+    struct membership *membership = sitting_isle[B]->membership;
+    assert_ok(membership_order(membership, ORDER_REVOKE, C, 0, &number));
+    assert_true(membership_pending(membership, &at, &pending));
+    struct order order = *pending.order;
+    assert_ok(membership_withdraw(membership, number));
+    at = 0;
+    assert_true(membership_pending(membership, &at, &pending));
+    assert_int_equal(pending.order->kind, ORDER_VOID);
+    sitting_pass_until_epoch(A, 1); /* at once, so that it is sure */
+    assert_true(last(A)->orders_count == 1 && last(A)->orders[0].kind == ORDER_VOID);
+    assert_int_equal(last(A)->members_count, 3);
+    at = 0;
+    assert_false(membership_pending(membership, &at, &pending));
+    assert_true(config_order_done(last(A), &order));
+    sitting_pass(SITTING_LONG_MS);
+    assert_int_equal(sitting_epoch(A), 1);
+    sitting_end();
+}
+
+/* What nobody would accept is not proposed, wherever it comes from: here a bit flips in an order that waits. */
+static void what_does_not_follow_is_proposed_to_nobody(void **state)
+{
+    (void)state;
+    struct membership_pending pending;
+    uint32_t at = 0;
+    bool tried = false;
+    sitting_begin_all("membership-flipped");
+    sitting_meet();
+    struct membership *membership = sitting_isle[A]->membership;
+    assert_ok(membership_order(membership, ORDER_STEPS, 0, 4321, NULL));
+    assert_true(membership_pending(membership, &at, &pending));
+    ((struct order *)(uintptr_t)pending.order)->value = 4322;
+    for (int k = 0; sitting_epoch(A) == 0 && k < 500; k++) {
+        char waits[300];
+        membership_waits(membership, waits, sizeof waits);
+        tried = tried || paxos_ballot_id(vote_last(sitting_isle[A]->vote)->promised) == A;
+        assert_null(strstr(waits, "to accept the next configuration"));
+        sitting_pass(10);
+    }
+    assert_true(tried);
+    assert_int_equal(last(A)->steps, 4321); /* the others have it as it was */
     sitting_end();
 }
 
@@ -674,6 +833,11 @@ int main(void)
         cmocka_unit_test(what_one_island_orders_all_carry_out),
         cmocka_unit_test(a_word_is_its_speaker_s),
         cmocka_unit_test(who_broke_its_word_is_not_put_out_by_one_who_cannot_show_it),
+        cmocka_unit_test(who_sends_a_false_order_is_named_each),
+        cmocka_unit_test(a_word_that_was_taken_back_counts_no_more),
+        cmocka_unit_test(no_number_of_an_order_is_given_twice),
+        cmocka_unit_test(an_order_that_was_withdrawn_is_carried_out_nowhere),
+        cmocka_unit_test(what_does_not_follow_is_proposed_to_nobody),
         cmocka_unit_test(what_is_decided_and_cannot_be_kept_is_told_until_it_can),
         cmocka_unit_test(who_is_admitted_is_on_the_roster_once),
         cmocka_unit_test(of_two_disks_of_one_key_the_one_that_is_named_votes),

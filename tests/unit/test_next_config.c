@@ -3,8 +3,10 @@
  * the rules. */
 #include "tests/lib/testlib.h"
 
+#include <stdio.h>
 #include <string.h>
 
+#include "common/mem.h"
 #include "tests/lib/drafting.h"
 #include "tests/lib/outofmem.h"
 #include "tests/lib/sample_configs.h"
@@ -388,6 +390,63 @@ static void what_no_order_says_is_not_accepted(void **state)
     assert_fails(ERR_PROTO, "no order or word says", next_config_follows(drafting_base(), &drafting.out.draft));
 }
 
+/* So that about so many bytes are left. */
+static void fill_up(struct config *config, size_t left)
+{
+    enum { MEMBERS = 950 };
+    uint8_t *bytes;
+    assert_ok(mem_grow(&config->members, config->members_count, MEMBERS, sizeof *config->members, "members"));
+    while (config->members_count < MEMBERS) {
+        struct config_member *member = &config->members[config->members_count++];
+        *member = (struct config_member){.id = config->next_id++, .role = CONFIG_AWAY, .incarnation = UINT64_MAX};
+        memset(member->address, 'a', 250);
+        snprintf(member->name, sizeof member->name, "a-member-of-a-large-run-with-a-long-name-%u", member->id);
+    }
+    assert_ok(mem_new(CONFIG_CARRIED_MAX, sizeof *config->carried, "carried", &config->carried));
+    for (size_t count = 0; count + left < CONFIG_BYTES_MAX; mem_free(bytes)) {
+        for (uint32_t i = 0; i < 64; i++)
+            config->carried[config->carried_count++] = (struct part_result){
+                .id = {.fragment = 4095, .owner = UINT32_MAX, .version = UINT64_MAX, .epoch = UINT64_MAX},
+                .shards = UINT64_MAX};
+        assert_ok(config_pack(config, &bytes, &count));
+    }
+}
+
+/* A configuration that is too large can never be decided: with part of what is asked it can. */
+static void what_does_not_fit_waits(void **state)
+{
+    (void)state;
+    enum { ORDERS = 60, LEFT_BYTES = 80000 };
+    static struct order orders[ORDERS];
+    const struct order *at[ORDERS];
+    uint8_t *bytes;
+    size_t count;
+    struct config last = configs_first(3, false), next;
+    struct next_config_base base = {.config = &last, .orders = at, .orders_count = ORDERS};
+    for (uint32_t i = 0; i < ORDERS; i++) {
+        orders[i] = (struct order){.kind = ORDER_ADMIT, .number = i + 1};
+        orders[i].join.word = (struct member_word){.number = 1, .uplink = 1 << 30};
+        memset(orders[i].join.word.address, 'a', 250);
+        snprintf(orders[i].join.name, sizeof orders[i].join.name, "newcomer-%u", i);
+        orders[i].join.key[0] = (uint8_t)(1 + i);
+        at[i] = &orders[i];
+    }
+    fill_up(&last, LEFT_BYTES);
+    assert_ok(config_copy(&last, &next));
+    assert_ok(next_config_obey(&base, &next, NULL, 0));
+    assert_true(next.orders_count > 0 && next.orders_count < ORDERS);
+    assert_int_equal(next.members_count, last.members_count + next.orders_count);
+    assert_ok(config_pack(&next, &bytes, &count));
+    mem_free(bytes);
+    config_deinit(&next);
+    last.carried_count = 10; /* there is room */
+    assert_ok(config_copy(&last, &next));
+    assert_ok(next_config_obey(&base, &next, NULL, 0));
+    assert_int_equal(next.orders_count, ORDERS);
+    config_deinit(&next);
+    config_deinit(&last);
+}
+
 static enum err compose_once(void *context)
 {
     struct next_config_out once;
@@ -426,6 +485,7 @@ int main(void)
         cmocka_unit_test(data_is_dealt_from_beyond_what_seals_show),
         cmocka_unit_test(a_voter_accepts_no_dealing_from_below_what_it_applied),
         cmocka_unit_test(what_no_order_says_is_not_accepted),
+        cmocka_unit_test(what_does_not_fit_waits),
         cmocka_unit_test(every_path_without_memory_is_clean),
     };
     return cmocka_run_group_tests(tests, NULL, drafting_end);

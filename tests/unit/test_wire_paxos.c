@@ -319,7 +319,7 @@ static void orders_are_checked(void **state)
         REFUSED(((struct paxos_message){.type = WIRE_ORDER}), text, m.order = &o); \
     } while (0)
     ORDERS(ORDER_EVICT, "unknown kind 0", (o.kind = 0, o.subject = 0));
-    ORDERS(ORDER_EVICT, "unknown kind 12", (o.kind = ORDER_KINDS, o.subject = 0));
+    ORDERS(ORDER_EVICT, "unknown kind 13", (o.kind = ORDER_KINDS, o.subject = 0));
     ORDERS(ORDER_EVICT, "of number 0", o.number = 0);
     ORDERS(ORDER_EVICT, "of number 9223372036854775808", o.number = ORDER_NUMBER_MAX);
     ORDERS(ORDER_EVICT, "epoch 9223372036854775808", o.epoch = ORDER_NUMBER_MAX);

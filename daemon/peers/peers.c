@@ -754,10 +754,9 @@ static void not_through(struct peers *peers, uint32_t i, bool answered)
     if (peer->up) /* it reaches us, so that does not matter */
         return;
     if (answered) {
-        refuse(
-            peers, i,
-            "it does not admit our key, or its own is not the one on our roster: was this island revoked, or did it send "
-            "too much? Compare `dilococtl peers`, and its log");
+        refuse(peers, i,
+               "it does not admit our key, or its own is not the one on our roster: was this island revoked, or did it "
+               "send too much? Compare `dilococtl peers`, and its log");
         peer->unadmitted = true;
         return;
     }

@@ -39,13 +39,19 @@ bool endorsement_signed(const uint8_t *key, const uint8_t nonce[CONFIG_NONCE_BYT
     return ident_signed(key, message, sizeof message, endorsement->signature);
 }
 
-/* Whether it goes because of what it said itself, or of an order: this configuration's, or one that stands. */
-static bool is_sent_away(const struct config *next, const struct config_member *member)
+static bool is_evicted(const struct config *next, const struct config_member *member)
 {
     bool evicted = false;
     for (uint32_t i = 0; i < next->orders_count; i++)
         evicted |= next->orders[i].kind == ORDER_EVICT && next->orders[i].subject == member->id;
-    return evicted || member->draining || member->contributor;
+    return evicted;
+}
+
+/* Whether vote and shards go because of what it said itself, or of an order: this configuration's, or one that stands.
+ */
+static bool is_sent_away(const struct config *next, const struct config_member *member)
+{
+    return is_evicted(next, member) || member->draining || member->contributor;
 }
 
 struct endorsement_need endorsement_needed(const struct config *previous, const struct config *next,
@@ -55,12 +61,24 @@ struct endorsement_need endorsement_needed(const struct config *previous, const 
     bool voted = was != NULL && was->voter, owned = was != NULL && was->role == CONFIG_OWNER;
     bool put_out = was != NULL && was->role == CONFIG_CONTRIBUTOR &&
                    (member->role == CONFIG_AWAY || member->role == CONFIG_OBSERVER);
-    bool loses = (voted && !member->voter) || (owned && member->role != CONFIG_OWNER) || put_out;
+    bool loses = (voted && !member->voter) || (owned && member->role != CONFIG_OWNER);
     bool other_disk = voted && member->voter && was->incarnation != member->incarnation;
     return (struct endorsement_need){
-        .leaves = loses && !is_sent_away(next, member),
+        .leaves = (loses && !is_sent_away(next, member)) || (put_out && !is_evicted(next, member)),
         .comes = (!voted && member->voter) || (!owned && member->role == CONFIG_OWNER) || other_disk,
     };
+}
+
+bool endorsement_counts(const struct config *previous, const struct config *next, uint32_t signer, uint32_t member,
+                        enum config_endorsed says)
+{
+    const struct config_member *row = config_member(next, signer);
+    return says == CONFIG_COMES || signer == member || row == NULL || !endorsement_needed(previous, next, row).leaves;
+}
+
+uint32_t endorsement_quorum(const struct config *previous, enum config_endorsed says)
+{
+    return says == CONFIG_COMES ? config_commit_quorum(previous) : config_majority(previous);
 }
 
 /* ---- does it follow? ---- */
@@ -89,11 +107,13 @@ static enum err check_signature(const struct config *previous, const struct conf
     return ERR_OK;
 }
 
-static uint32_t count_of(const struct config *next, uint32_t member, uint32_t says)
+static uint32_t count_of(const struct config *previous, const struct config *next, uint32_t member,
+                         enum config_endorsed says)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < next->endorsements_count; i++)
-        count += next->endorsements[i].member == member && next->endorsements[i].says == says;
+        count += next->endorsements[i].member == member && next->endorsements[i].says == says &&
+                 endorsement_counts(previous, next, next->endorsements[i].signer, member, says);
     return count;
 }
 
@@ -102,9 +122,10 @@ static enum err check_member(const struct config *previous, const struct config 
 {
     const struct config_member *was = config_member(previous, member->id);
     struct endorsement_need need = endorsement_needed(previous, next, member);
-    uint32_t majority = config_majority(previous);
-    if ((need.leaves && count_of(next, member->id, CONFIG_LEAVES) < majority) ||
-        (need.comes && count_of(next, member->id, CONFIG_COMES) < majority))
+    uint32_t left = need.leaves ? count_of(previous, next, member->id, CONFIG_LEAVES) : 0;
+    uint32_t came = need.comes ? count_of(previous, next, member->id, CONFIG_COMES) : 0;
+    if ((need.leaves && left < endorsement_quorum(previous, CONFIG_LEAVES)) ||
+        (need.comes && came < endorsement_quorum(previous, CONFIG_COMES)))
         return err_set(ERR_PROTO, "configuration %" PRIu64 " %s %s, and no majority of the voters agreed", next->epoch,
                        need.leaves ? "takes vote, shards or part from" : "gives a vote or shards to", member->name);
     bool goes = was != NULL && was->role != CONFIG_AWAY && member->role == CONFIG_AWAY;

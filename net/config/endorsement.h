@@ -33,7 +33,15 @@ struct endorsement_need {
 struct endorsement_need endorsement_needed(const struct config *previous, const struct config *next,
                                            const struct config_member *member);
 
-/* Whether `next` has what it needs: of each such member the good signatures of a majority of the voters of `previous`,
+/* Whether a signer's word of a member counts in `next`: who leaves by it itself has no say in who else does, or a few
+ * that do not hear each other, and one that lies to each of them, would send them all away. */
+bool endorsement_counts(const struct config *previous, const struct config *next, uint32_t signer, uint32_t member,
+                        enum config_endorsed says);
+/* Of how many voters it takes the words: that a member goes, of a majority; that it comes, of so many full voters as
+ * commit: a witness may be one that never hears it. */
+uint32_t endorsement_quorum(const struct config *previous, enum config_endorsed says);
+
+/* Whether `next` has what it needs: of each such member the good signatures of so many of the voters of `previous`,
  * and no others; voters go without another in their place only where that lowers the majority, or beside a witness
  * (rule 5); losses are counted once each, and the map is nobody's choice (net/config/owners.h). ERR_PROTO names the
  * lack. About 50 µs for each signature. */

@@ -122,8 +122,12 @@ static struct change_request change_request_of(const struct change_requests *req
     /* Who owns already stays one; who comes, or comes back, is let in when an epoch has stood for a while. */
     bool comes = member->role != CONFIG_OWNER || doubt;
     bool answers = self || (seat->up && !bitset_has(&seat->silent, progress->view->self));
+    /* Of one that says that its disk is in doubt, and has not done so for long, it is not known yet which one to name.
+     */
+    bool unsure = comes && says_doubt(progress, slot) && incarnation != 0 && incarnation != request.incarnation;
     request.near =
-        answers && member_progress_caught_up(progress, slot) && (!comes || member_progress_hear_owners(progress)) &&
+        answers && !unsure && member_progress_caught_up(progress, slot) &&
+        (!comes || member_progress_hear_owners(progress)) &&
         (!comes || now || progress->now_ms >= progress->begun_ms + ((uint64_t)GATHERED_MS << requests->idle));
     request.caught_up = request.near;
     return request;

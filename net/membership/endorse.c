@@ -122,11 +122,13 @@ static bool says_so(const struct gathering *g, const struct next_config_answer *
 static enum err gather(const struct gathering *g, const struct config_endorsement *wanted, bool *enough)
 {
     struct config *draft = g->draft;
-    uint32_t needed = config_majority(g->last), have = 0, before = draft->endorsements_count;
+    uint32_t needed = endorsement_quorum(g->last, (enum config_endorsed)wanted->says), have = 0,
+             before = draft->endorsements_count;
     const struct next_config_answer *answer = next_answer(g, -1);
     for (; answer != NULL && have < needed; answer = next_answer(g, answer->id)) {
         struct config_endorsement found;
-        if (!says_so(g, answer, wanted, &found))
+        if (!endorsement_counts(g->last, draft, answer->id, wanted->member, (enum config_endorsed)wanted->says) ||
+            !says_so(g, answer, wanted, &found))
             continue;
         if (draft->endorsements_count == CONFIG_ENDORSEMENTS_MAX)
             return err_set(ERR_STATE, "more than %d endorsements: fewer have to come and go at a time",

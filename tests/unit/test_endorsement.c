@@ -294,6 +294,78 @@ static void the_map_is_nobody_s_choice(void **state)
     end(state);
 }
 
+/* b and c do not hear each other; a, who lies, signs of both that they may go: each would be sent away by the word of
+ * the other, and a would vote alone. */
+static void nobody_s_word_counts_that_goes_by_it_itself(void **state)
+{
+    (void)state;
+    begin(3, false);
+    put_out(1, false);
+    put_out(2, false);
+    endorsed_by(&next, 0, configs_ident(0), 1, CONFIG_LEAVES, 0);
+    endorsed_by(&next, 2, configs_ident(2), 1, CONFIG_LEAVES, 0);
+    endorsed_by(&next, 0, configs_ident(0), 2, CONFIG_LEAVES, 0);
+    endorsed_by(&next, 1, configs_ident(1), 2, CONFIG_LEAVES, 0);
+    assert_ok(config_check(&next));
+    REFUSED("from m1, and no majority");
+    begin(5, false); /* two lie, and of the others two do not hear each other */
+    put_out(2, false);
+    put_out(3, false);
+    for (uint32_t liar = 0; liar < 2; liar++) {
+        endorsed_by(&next, liar, configs_ident(liar), 2, CONFIG_LEAVES, 0);
+        endorsed_by(&next, liar, configs_ident(liar), 3, CONFIG_LEAVES, 0);
+    }
+    endorsed_by(&next, 3, configs_ident(3), 2, CONFIG_LEAVES, 0);
+    endorsed_by(&next, 2, configs_ident(2), 3, CONFIG_LEAVES, 0);
+    REFUSED("from m2, and no majority");
+    /* Of itself anybody may say it. */
+    begin(3, false);
+    put_out(2, true);
+    endorsed_by(&next, 0, configs_ident(0), 2, CONFIG_LEAVES, 0);
+    endorsed_by(&next, 2, configs_ident(2), 2, CONFIG_LEAVES, 0);
+    assert_ok(endorsements_follow(&last, &next));
+    end(state);
+}
+
+static void a_contributor_by_order_takes_part_as_any_other(void **state)
+{
+    (void)state;
+    struct order evict = {.kind = ORDER_EVICT, .subject = 3};
+    begin(3, false);
+    configs_add(&last, CONFIG_CONTRIBUTOR);
+    last.members[3].contributor = true;
+    config_deinit(&next);
+    next = configs_next(&last);
+    row(3)->role = CONFIG_AWAY;
+    REFUSED("from m3, and no majority");
+    next.orders = &evict;
+    next.orders_count = 1;
+    assert_ok(endorsements_follow(&last, &next));
+    next.orders = NULL;
+    next.orders_count = 0;
+    end(state);
+}
+
+/* Beside a witness that cannot hear who comes, the one with the bytes suffices: as for results. */
+static void who_comes_needs_as_many_as_commit(void **state)
+{
+    (void)state;
+    begin(2, true);
+    last.members[1].role = CONFIG_AWAY;
+    last.members[1].voter = false;
+    last.map = shardmap_empty();
+    owners_share_out(&last);
+    config_deinit(&next);
+    next = configs_next(&last);
+    row(1)->role = CONFIG_OWNER;
+    row(1)->voter = true;
+    owners_share_out(&next);
+    REFUSED("gives a vote or shards to m1");
+    endorsed_by(&next, 0, configs_ident(0), 1, CONFIG_COMES, row(1)->incarnation);
+    assert_ok(endorsements_follow(&last, &next));
+    end(state);
+}
+
 /* ---- a proposer gathers them ---- */
 
 /* Of `drafting`, member by member. */
@@ -410,6 +482,9 @@ int main(void)
         cmocka_unit_test(votes_go_where_that_lowers_the_majority),
         cmocka_unit_test(a_loss_is_counted_once_and_of_who_is_lost),
         cmocka_unit_test(the_map_is_nobody_s_choice),
+        cmocka_unit_test(nobody_s_word_counts_that_goes_by_it_itself),
+        cmocka_unit_test(a_contributor_by_order_takes_part_as_any_other),
+        cmocka_unit_test(who_comes_needs_as_many_as_commit),
         cmocka_unit_test(a_draft_does_without_what_no_majority_signed),
         cmocka_unit_test(where_nothing_is_agreed_to_orders_alone_are_carried_out),
         cmocka_unit_test(what_is_ordered_is_in_the_draft_that_nobody_agrees_to),

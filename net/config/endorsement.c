@@ -73,7 +73,14 @@ bool endorsement_counts(const struct config *previous, const struct config *next
                         enum config_endorsed says)
 {
     const struct config_member *row = config_member(next, signer);
-    return says == CONFIG_COMES || signer == member || row == NULL || !endorsement_needed(previous, next, row).leaves;
+    bool mute = true;
+    if (says == CONFIG_COMES || signer == member || row == NULL || !endorsement_needed(previous, next, row).leaves)
+        return true;
+    for (uint32_t i = 0; i < next->endorsements_count; i++) {
+        const struct config_endorsement *one = &next->endorsements[i];
+        mute &= one->signer != member || one->says != CONFIG_LEAVES || one->member == member;
+    }
+    return mute;
 }
 
 uint32_t endorsement_quorum(const struct config *previous, enum config_endorsed says)

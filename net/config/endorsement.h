@@ -33,8 +33,9 @@ struct endorsement_need {
 struct endorsement_need endorsement_needed(const struct config *previous, const struct config *next,
                                            const struct config_member *member);
 
-/* Whether a signer's word of a member counts in `next`: who leaves by it itself has no say in who else does, or a few
- * that do not hear each other, and one that lies to each of them, would send them all away. */
+/* Whether a signer's word of a member counts in `next`: one that leaves by it itself has a say only in who is mute,
+ * which a member is that has signed there of nobody else that it may go. Else a few that do not hear each other, and
+ * one that lies to each of them, would send them all away. */
 bool endorsement_counts(const struct config *previous, const struct config *next, uint32_t signer, uint32_t member,
                         enum config_endorsed says);
 /* Of how many voters it takes the words: that a member goes, of a majority; that it comes, of so many full voters as

@@ -118,6 +118,24 @@ static bool says_so(const struct gathering *g, const struct next_config_answer *
     return false;
 }
 
+/* Whether a member has signed of somebody else that it may go. */
+static bool speaks(const struct gathering *g, uint32_t member)
+{
+    for (uint32_t i = 0; i < g->answers_count; i++)
+        for (uint32_t k = 0; g->answers[i].id == member && k < g->answers[i].endorsements_count; k++)
+            if (g->answers[i].endorsements[k].says == CONFIG_LEAVES && g->answers[i].endorsements[k].member != member)
+                return true;
+    return false;
+}
+
+/* Whether the word counts whatever else the draft will have (endorsement_counts()). */
+static bool may_count(const struct gathering *g, uint32_t signer, const struct config_endorsement *wanted)
+{
+    const struct config_member *row = config_member(g->draft, signer);
+    return wanted->says == CONFIG_COMES || signer == wanted->member || row == NULL ||
+           !endorsement_needed(g->last, g->draft, row).leaves || !speaks(g, wanted->member);
+}
+
 /* As many as it takes, at the end of the draft's; `*enough`: a majority has signed. */
 static enum err gather(const struct gathering *g, const struct config_endorsement *wanted, bool *enough)
 {
@@ -127,8 +145,7 @@ static enum err gather(const struct gathering *g, const struct config_endorsemen
     const struct next_config_answer *answer = next_answer(g, -1);
     for (; answer != NULL && have < needed; answer = next_answer(g, answer->id)) {
         struct config_endorsement found;
-        if (!endorsement_counts(g->last, draft, answer->id, wanted->member, (enum config_endorsed)wanted->says) ||
-            !says_so(g, answer, wanted, &found))
+        if (!may_count(g, answer->id, wanted) || !says_so(g, answer, wanted, &found))
             continue;
         if (draft->endorsements_count == CONFIG_ENDORSEMENTS_MAX)
             return err_set(ERR_STATE, "more than %d endorsements: fewer have to come and go at a time",

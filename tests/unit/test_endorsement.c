@@ -23,6 +23,15 @@ static void begin(uint32_t owners, bool witness)
     next = configs_next(&last);
 }
 
+/* With one more member, behind the owners. */
+static void begin_beside(uint32_t owners, enum config_role role)
+{
+    begin(owners, false);
+    configs_add(&last, role);
+    config_deinit(&next);
+    next = configs_next(&last);
+}
+
 static int end(void **state)
 {
     (void)state;
@@ -121,10 +130,7 @@ static void who_votes_or_owns_loses_it_by_a_majority_s_word(void **state)
 static void who_contributes_is_put_out_by_a_majority_s_word(void **state)
 {
     (void)state;
-    begin(3, false);
-    configs_add(&last, CONFIG_CONTRIBUTOR);
-    config_deinit(&next);
-    next = configs_next(&last);
+    begin_beside(3, CONFIG_CONTRIBUTOR);
     row(3)->role = CONFIG_AWAY;
     REFUSED("from m3, and no majority");
     row(3)->role = CONFIG_OBSERVER;
@@ -162,10 +168,7 @@ static void an_order_or_its_own_word_needs_nobody_else(void **state)
 static void who_comes_needs_a_majority_by_the_disk_that_it_has(void **state)
 {
     (void)state;
-    begin(3, false);
-    configs_add(&last, CONFIG_OBSERVER);
-    config_deinit(&next);
-    next = configs_next(&last);
+    begin_beside(3, CONFIG_OBSERVER);
     row(3)->role = CONFIG_OWNER;
     row(3)->voter = true;
     owners_share_out(&next);
@@ -195,10 +198,7 @@ static void who_comes_needs_a_majority_by_the_disk_that_it_has(void **state)
 static void only_good_signatures_of_voters_that_are_needed_are_there(void **state)
 {
     (void)state;
-    begin(5, false);
-    configs_add(&last, CONFIG_CONTRIBUTOR);
-    config_deinit(&next);
-    next = configs_next(&last);
+    begin_beside(5, CONFIG_CONTRIBUTOR);
     put_out(4, true);
     sign(0, 3);
     next.endorsements[1].signature[0] ^= 1;
@@ -242,10 +242,7 @@ static void votes_go_where_that_lowers_the_majority(void **state)
     put_out(1, false);
     sign(0, 3);
     assert_ok(endorsements_follow(&last, &next));
-    begin(3, false);
-    configs_add(&last, CONFIG_OBSERVER);
-    config_deinit(&next);
-    next = configs_next(&last);
+    begin_beside(3, CONFIG_OBSERVER);
     row(3)->role = CONFIG_OWNER;
     row(3)->voter = true;
     put_out(2, false);
@@ -331,11 +328,8 @@ static void a_contributor_by_order_takes_part_as_any_other(void **state)
 {
     (void)state;
     struct order evict = {.kind = ORDER_EVICT, .subject = 3};
-    begin(3, false);
-    configs_add(&last, CONFIG_CONTRIBUTOR);
-    last.members[3].contributor = true;
-    config_deinit(&next);
-    next = configs_next(&last);
+    begin_beside(3, CONFIG_CONTRIBUTOR);
+    last.members[3].contributor = row(3)->contributor = true;
     row(3)->role = CONFIG_AWAY;
     REFUSED("from m3, and no majority");
     next.orders = &evict;

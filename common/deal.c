@@ -12,12 +12,13 @@
  * No window of a pass is drawn by two members, and a member draws one twice only from its own reserve, or where the
  * work of the first time is lost and it goes on from an earlier step. Assumed is:
  *
- *  A1 A result that is applied anywhere was durable, in its epoch, at a set of voters that commits, none of which had
- *     sealed; and of the voters whose seals decide the next configuration one is in each such set (docs/PROTOCOL.md,
- * 9). A2 c is at least the run step of every result that is durable at enough voters to decide when they seal; and c
- * never falls from one configuration to the next. A3 h is the largest of: the run steps of results that were applied
- * here one by one, each of an epoch whose configuration was known here by then; and the c of a configuration that is
- * known here. A4 One trainer draws for an id, ids are never given twice, and all have the same windows.
+ * - A1. A result that is applied anywhere was durable, in its epoch, at a set of voters that commits, none of which had
+ *   sealed; and of the voters whose seals decide the next configuration one is in each such set (docs/PROTOCOL.md, 9).
+ * - A2. c is at least the run step of every result that is durable at enough voters to decide when they seal; and c
+ *   never falls from one configuration to the next.
+ * - A3. h is the largest of: the run steps of results that were applied here one by one, each of an epoch whose
+ *   configuration was known here by then; and the c of a configuration that is known here.
+ * - A4. One trainer draws for an id, ids are never given twice, and all have the same windows.
  *
  * (1) A list that a member does not know when it draws by dealing at step s begins after s. Let e be the newest
  *     configuration that it knows. A result that moved h is of an epoch d <= e. By A1 a voter that sealed d held it, so

@@ -73,7 +73,7 @@ ERR_MUST_CHECK enum err order_pool_give(struct order_pool *pool, const struct id
                                         uint32_t self, const struct order *what, uint64_t now_ms, uint64_t *number);
 /* One of another member, sent by that of slot `from`. `*news`: it was not here, or has an approval that was not.
  * ERR_PROTO: nobody who is honest sends it: its signer may not order it, or did not. Else it is passed over: ERR_STATE:
- * it has become pointless, for now at least, or was withdrawn; ERR_AGAIN: there is no room, or the sender has had its
+ * it would change nothing as things stand, or was withdrawn; ERR_AGAIN: there is no room, or the sender has had its
  * share of checks. */
 ERR_MUST_CHECK enum err order_pool_take(struct order_pool *pool, const struct config *config, uint32_t from,
                                         const struct order *order, uint64_t now_ms, bool *news);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/lib/rogue.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,6 +85,19 @@ void rogue_close(struct rogue *rogue)
     view_free(&rogue->view);
     conf_deinit(&dconf_schema, &rogue->conf);
     free(rogue);
+}
+
+void rogue_end(struct rogue *rogue)
+{
+    struct cluster *cluster = rogue->cluster;
+    rogue_close(rogue);
+    cluster->count--; /* the one that was played has no log */
+    for (uint32_t i = 0; i < cluster->count; i++) {
+        assert_false(cluster_log_has(cluster, i, "please report", 0));
+        (void)cluster_end(cluster, i, SIGKILL);
+    }
+    cluster->count++;
+    cluster_free(cluster);
 }
 
 /* ---- saying ---- */

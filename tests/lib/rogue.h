@@ -71,6 +71,8 @@ struct rogue {
 /* Island `self` of the cluster, whose other islands run. */
 struct rogue *rogue_open(struct cluster *cluster, uint32_t self, uint32_t fragments);
 void rogue_close(struct rogue *rogue);
+/* Closes it and ends the whole run, in which no daemon has said that it is broken. */
+void rogue_end(struct rogue *rogue);
 
 /* Time goes by: it hears, answers, and says its heartbeats. */
 void rogue_pass(struct rogue *rogue, unsigned ms);

@@ -265,18 +265,10 @@ static struct rogue *begin(const char *name)
 
 static void end(struct rogue *rogue)
 {
-    struct cluster *cluster = rogue->cluster;
     for (uint32_t i = 0; i < ROGUE; i++)
         socket_close(&raw[i], &raw_monitor[i]);
     zmq_ctx_term(raw_context);
-    rogue_close(rogue);
-    cluster->count--; /* the one that was played has no log */
-    for (uint32_t i = 0; i < cluster->count; i++) {
-        assert_false(cluster_log_has(cluster, i, "please report", 0));
-        (void)cluster_end(cluster, i, SIGKILL);
-    }
-    cluster->count++;
-    cluster_free(cluster);
+    rogue_end(rogue);
 }
 
 /* What status of an island says of the rogue; "": nothing. */

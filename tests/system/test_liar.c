@@ -49,19 +49,6 @@ static struct rogue *begin(const char *name, uint32_t islands, bool owns)
     return rogue;
 }
 
-static void end(struct rogue *rogue)
-{
-    struct cluster *cluster = rogue->cluster;
-    rogue_close(rogue);
-    cluster->count--; /* the one that was played has no log */
-    for (uint32_t i = 0; i < cluster->count; i++) {
-        assert_false(cluster_log_has(cluster, i, "please report", 0));
-        (void)cluster_end(cluster, i, SIGKILL);
-    }
-    cluster->count++;
-    cluster_free(cluster);
-}
-
 /* ---- what it says in heartbeats ---- */
 
 static void far_ahead(struct rogue *rogue, uint32_t to, struct wire_heartbeat *beat)
@@ -371,7 +358,7 @@ static void lies_hold_nobody_up(void **state)
     rogue_moves(rogue, NEW_ROUNDS, held_up_s, "it is of another run");
     for (uint32_t i = 0; i < rogue->self; i++)
         assert_in_range(rogue_memory_kib(cluster, i), 0, before[i] + memory_more_kib);
-    end(rogue);
+    rogue_end(rogue);
 }
 
 /* ---- it proposes, and would be the only one that votes ---- */
@@ -429,7 +416,7 @@ static void who_proposes_takes_nobody_s_vote(void **state)
         assert_int_equal(cluster_status_number(cluster, i, "voters"), 4);
         assert_false(cluster_log_has(cluster, i, "is lost", 0));
     }
-    end(rogue);
+    rogue_end(rogue);
 }
 
 /* ---- two honest islands, and one that owns shards ---- */
@@ -442,7 +429,7 @@ static void one_that_makes_no_result_is_taken_for_lost(void **state)
     rogue_moves(rogue, NEW_ROUNDS, 2 * held_up_s, "it makes no result");
     assert_true(rogue_named(rogue, 0, "island c: it makes no result of its shards", 5));
     assert_true(rogue_logged(rogue, 1, "island c is lost: the run goes on without it", 5));
-    end(rogue);
+    rogue_end(rogue);
 }
 
 /* To each of the others another one. */
@@ -492,7 +479,7 @@ static void who_signs_two_results_stays_evicted(void **state)
         assert_true(is_away(cluster, i, "c"));
         assert_true(rogue_named(rogue, i, "island c: it has signed two results of one part", 5));
     }
-    end(rogue);
+    rogue_end(rogue);
 }
 
 int main(void)

@@ -379,7 +379,6 @@ static void whose_disk_keeps_nothing_is_as_good_as_lost(void **state)
     }
 }
 
-/* As the member's heartbeat says it of the only fragment there is. */
 /* By which name the next configuration would have the disk of b. */
 static uint64_t to_be_named(void)
 {
@@ -415,6 +414,7 @@ static void an_older_word_names_no_disk(void **state)
     end();
 }
 
+/* As the member's heartbeat says it of the only fragment there is. */
 static void says(uint32_t i, uint64_t version, const struct digest *hash)
 {
     static struct wire_heartbeat beat;
@@ -464,6 +464,48 @@ static void who_holds_another_state_of_the_version_has_not_caught_up(void **stat
     assert_false(member_progress_caught_up(&progress, B));
     says(B, 0, &run);
     assert_true(member_progress_caught_up(&progress, B));
+    sync_free(sync);
+    end();
+}
+
+static struct config_member expected(uint32_t i)
+{
+    struct config next;
+    struct change_request *all;
+    uint32_t count;
+    assert_ok(change_requests_expect(&requests, &progress, orders, &next, &all, &count));
+    struct config_member member = next.members[i];
+    config_deinit(&next);
+    mem_free(all);
+    return member;
+}
+
+/* Named as it was, it would have a vote that it cannot give: the others endorse that it comes when they know its disk.
+ */
+static void one_that_has_just_said_that_its_disk_is_in_doubt_is_not_let_in(void **state)
+{
+    (void)state;
+    enum { OTHER = 77, LONG_MS = 10000 };
+    const struct digest run = digest_of("run", 3);
+    const struct bitset nobody = {{0}};
+    struct wire_heartbeat beat = {.incarnation = OTHER};
+    struct config config = configs_first(ISLANDS, false);
+    config.members[B].role = CONFIG_AWAY;
+    config.members[B].voter = false;
+    begin_by(config);
+    struct sync *sync = know_plan(0, &run);
+    sync_step(sync, &(struct sync_event){.type = SYNC_EV_PEER_UP, .member = B}, now_ms);
+    says(B, 0, &run);
+    beat.incarnation = view.members[B].as.incarnation;
+    member_progress_heard(&progress, B, &beat, now_ms);
+    member_progress_tick(&progress, &nobody, now_ms += LONG_MS);
+    assert_int_equal(expected(B).role, CONFIG_OWNER);
+    beat = (struct wire_heartbeat){.incarnation = OTHER, .in_doubt = true};
+    member_progress_heard(&progress, B, &beat, now_ms);
+    assert_int_not_equal(expected(B).role, CONFIG_OWNER);
+    member_progress_tick(&progress, &nobody, now_ms += LONG_MS);
+    assert_int_equal(expected(B).role, CONFIG_OWNER);
+    assert_int_equal(expected(B).incarnation, OTHER);
     sync_free(sync);
     end();
 }
@@ -594,6 +636,7 @@ int main(void)
         cmocka_unit_test(whose_disk_keeps_nothing_is_as_good_as_lost),
         cmocka_unit_test(an_older_word_names_no_disk),
         cmocka_unit_test(who_holds_another_state_of_the_version_has_not_caught_up),
+        cmocka_unit_test(one_that_has_just_said_that_its_disk_is_in_doubt_is_not_let_in),
         cmocka_unit_test(a_new_disk_votes_where_its_island_is_alone_and_has_made_nothing),
         cmocka_unit_test(who_votes_alone_asks_the_others_for_a_while),
         cmocka_unit_test(two_who_vote_wait_for_nobody_else),

@@ -538,6 +538,19 @@ static void what_no_majority_signed_no_votes_prove(void **state)
     config_deinit(&next);
 }
 
+static void what_deals_data_by_no_rule_no_votes_prove(void **state)
+{
+    (void)state;
+    struct config old = configs_first(3, false), next = configs_next(&old);
+    struct config_vote votes[3];
+    next.deal.start.position++;
+    for (uint32_t i = 0; i < 3; i++)
+        votes[i] = configs_vote(i, &next, 6);
+    assert_fails(ERR_PROTO, "and by the rule from step", prove(&old, &next, votes, 3));
+    config_deinit(&old);
+    config_deinit(&next);
+}
+
 static void a_majority_of_the_voters_before_proves_a_configuration(void **state)
 {
     (void)state;
@@ -652,6 +665,7 @@ int main(void)
         cmocka_unit_test(a_message_takes_one_check_a_voter_at_most),
         cmocka_unit_test(what_no_order_says_no_votes_prove),
         cmocka_unit_test(what_no_majority_signed_no_votes_prove),
+        cmocka_unit_test(what_deals_data_by_no_rule_no_votes_prove),
         cmocka_unit_test(every_path_without_memory_is_clean),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

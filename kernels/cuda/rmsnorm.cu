@@ -135,15 +135,12 @@ struct backward_row {
 };
 
 /* x and w dy of eight values; adds their share to `dot`, and dy x rstd to `sums`. */
-__device__ __forceinline__ void take_gradient(const backward_row &row, int64_t at, int high, eight &x, eight &wdy,
-                                              eight &sums, float &dot)
+__device__ __forceinline__ void take_gradient(const eight &weight, float rstd, const eight &x, eight &wdy, eight &sums,
+                                              float &dot)
 {
-    x = load_eight(row.inp + at, 0, high, row.fits);
-    wdy = load_eight(row.dout + at, 0, high, row.fits);
-    eight weight = load_eight(row.w + at, 0, high, row.fits);
     UNROLL
     for (int j = 0; j < EIGHT; j++) {
-        sums.at[j] += wdy.at[j] * x.at[j] * row.rstd;
+        sums.at[j] += wdy.at[j] * x.at[j] * rstd;
         wdy.at[j] *= weight.at[j];
         dot += wdy.at[j] * x.at[j];
     }
@@ -159,42 +156,67 @@ __device__ __forceinline__ void put_gradient(const backward_row &row, int64_t at
     store_eight(row.dinp + at, dx, 0, high, row.fits);
 }
 
-/* One row; `kept` are sums of the columns that the thread holds, `part` those of the columns beyond. */
-__device__ __forceinline__ void row_backward(const backward_row &row, float *part, eight (&kept)[KEPT], int64_t C,
-                                             float *room)
+/* What a thread keeps of a row, as it lies in memory: a load is waited for where it is made into floats, so that those
+ * of a row are all on their way before anything of it is needed. */
+struct raw_row {
+    vec<bf16> x[KEPT], dy[KEPT], w[KEPT], dx[KEPT];
+};
+
+template <bool FITS> __device__ __forceinline__ raw_row load_row(const backward_row &row, int64_t C)
 {
     int64_t stride = (int64_t)blockDim.x * EIGHT, first = (int64_t)threadIdx.x * EIGHT;
-    eight x[KEPT], wdy[KEPT], dx[KEPT];
-    float dot = 0;
+    raw_row raw;
     UNROLL
     for (int k = 0; k < KEPT; k++) {
         int64_t at = first + k * stride;
-        take_gradient(row, at, of_eight(C - at), x[k], wdy[k], kept[k], dot);
-        dx[k] = load_eight(row.dinp + at, 0, of_eight(C - at), row.fits); /* on its way while the row is summed */
+        int high = of_eight(C - at);
+        raw.x[k] = load_raw<FITS>(row.inp + at, high);
+        raw.dy[k] = load_raw<FITS>(row.dout + at, high);
+        raw.w[k] = load_raw<FITS>(row.w + at, high);
+        raw.dx[k] = load_raw<FITS>(row.dinp + at, high);
+    }
+    return raw;
+}
+
+/* One row; `kept` are sums of the columns that the thread holds, `part` those of the columns beyond. */
+__device__ __forceinline__ void row_backward(const backward_row &row, const raw_row &raw, float *part,
+                                             eight (&kept)[KEPT], int64_t C, float *room)
+{
+    int64_t stride = (int64_t)blockDim.x * EIGHT, first = (int64_t)threadIdx.x * EIGHT;
+    eight x[KEPT], wdy[KEPT];
+    float dot = 0;
+    UNROLL
+    for (int k = 0; k < KEPT; k++) {
+        x[k] = to_eight(raw.x[k]);
+        wdy[k] = to_eight(raw.dy[k]);
+        take_gradient(to_eight(raw.w[k]), row.rstd, x[k], wdy[k], kept[k], dot);
     }
     for (int64_t at = first + KEPT * stride; at < C; at += stride) {
         int high = of_eight(C - at);
-        eight own = load_eight(part + at, 0, high, row.fits), not_kept[2];
-        take_gradient(row, at, high, not_kept[0], not_kept[1], own, dot);
+        eight own = load_eight(part + at, 0, high, row.fits), more = load_eight(row.dout + at, 0, high, row.fits);
+        take_gradient(load_eight(row.w + at, 0, high, row.fits), row.rstd, load_eight(row.inp + at, 0, high, row.fits),
+                      more, own, dot);
         store_eight(part + at, own, 0, high, row.fits);
     }
     float back = block_sum(dot, room) * row.rstd * row.rstd / (float)C;
     UNROLL
     for (int k = 0; k < KEPT; k++) {
         int64_t at = first + k * stride;
-        put_gradient(row, at, of_eight(C - at), x[k], wdy[k], dx[k], back);
+        put_gradient(row, at, of_eight(C - at), x[k], wdy[k], to_eight(raw.dx[k]), back);
     }
     for (int64_t at = first + KEPT * stride; at < C; at += stride) {
         int high = of_eight(C - at);
-        eight again[2], added = no_eight();
-        take_gradient(row, at, high, again[0], again[1], added, dot); /* sums have it already */
-        put_gradient(row, at, high, again[0], again[1], load_eight(row.dinp + at, 0, high, row.fits), back);
+        eight again = load_eight(row.inp + at, 0, high, row.fits), more = load_eight(row.dout + at, 0, high, row.fits);
+        eight added = no_eight();
+        take_gradient(load_eight(row.w + at, 0, high, row.fits), row.rstd, again, more, added, dot); /* sums have it */
+        put_gradient(row, at, high, again, more, load_eight(row.dinp + at, 0, high, row.fits), back);
     }
 }
 
+template <bool FITS>
 static __global__ void __launch_bounds__(MOST_THREADS)
     rmsnorm_backward(bf16 *dinp, float *parts, const bf16 *dout, const bf16 *inp, const bf16 *w, const float *rstd,
-                     int64_t R, int64_t C, int64_t rows, bool fits)
+                     int64_t R, int64_t C, int64_t rows)
 {
     SHARED(float, room, WARP);
     int64_t stride = (int64_t)blockDim.x * EIGHT, first = (int64_t)threadIdx.x * EIGHT;
@@ -205,14 +227,14 @@ static __global__ void __launch_bounds__(MOST_THREADS)
     for (int k = 0; k < KEPT; k++)
         kept[k] = no_eight();
     for (int64_t at = first + KEPT * stride; at < C; at += stride)
-        store_eight(part + at, no_eight(), 0, of_eight(C - at), fits);
+        store_eight(part + at, no_eight(), 0, of_eight(C - at), FITS);
     for (int64_t r = begin; r < end; r++) {
-        backward_row row = {dinp + r * C, dout + r * C, inp + r * C, w, rstd[r], fits};
-        row_backward(row, part, kept, C, room);
+        backward_row row = {dinp + r * C, dout + r * C, inp + r * C, w, rstd[r], FITS};
+        row_backward(row, load_row<FITS>(row, C), part, kept, C, room);
     }
     UNROLL
     for (int k = 0; k < KEPT; k++)
-        store_eight(part + first + k * stride, kept[k], 0, of_eight(C - first - k * stride), fits);
+        store_eight(part + first + k * stride, kept[k], 0, of_eight(C - first - k * stride), FITS);
 }
 
 /* dw(C) += the sums of all groups. A lane has a column; of a block's warps each adds up every 32nd group, and the
@@ -245,7 +267,8 @@ void cuda_rmsnorm_bwd(struct kern_dev *dev, kern_act *dinp, float *dw, const ker
     if (parts == NULL)
         return;
     bool fits = fits_vec<bf16>(dinp, C) && fits_vec<bf16>(dout, C) && fits_vec<bf16>(inp, C) && fits_vec<bf16>(w, C);
-    LAUNCH(dev, rmsnorm_backward, (unsigned)groups, row_threads(C), 0, (bf16 *)dinp, parts, (const bf16 *)dout,
-           (const bf16 *)inp, (const bf16 *)w, rstd, R, C, rows, fits);
+    auto *backward = fits ? rmsnorm_backward<true> : rmsnorm_backward<false>;
+    LAUNCH(dev, backward, (unsigned)groups, row_threads(C), 0, (bf16 *)dinp, parts, (const bf16 *)dout,
+           (const bf16 *)inp, (const bf16 *)w, rstd, R, C, rows);
     LAUNCH(dev, join_groups, (unsigned)divide_up(C, WARP), WARP * WARP, 0, dw, parts, groups, C);
 }

@@ -63,6 +63,32 @@ __device__ __forceinline__ eight load_eight(const T *from, int low, int high, bo
     return out;
 }
 
+/* The first `high` of the eight that begin at `from`, as they lie there; the others are 0 and not read. FITS: they are
+ * aligned for 16 bytes, and all there or none. */
+template <bool FITS> __device__ __forceinline__ vec<bf16> load_raw(const bf16 *from, int high)
+{
+    vec<bf16> out = {};
+    if (FITS) {
+        if (high > 0)
+            out = load_vec(from);
+    } else {
+        UNROLL
+        for (int j = 0; j < EIGHT; j++)
+            if (j < high)
+                out.at[j] = from[j];
+    }
+    return out;
+}
+
+__device__ __forceinline__ eight to_eight(const vec<bf16> &raw)
+{
+    eight out;
+    UNROLL
+    for (int j = 0; j < EIGHT; j++)
+        out.at[j] = to_float(raw.at[j]);
+    return out;
+}
+
 __device__ __forceinline__ vec<bf16> round_nearest(const eight &x)
 {
     uint32_t pairs[EIGHT / 2];

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Steps that change nothing, and optimizers that write over what the run brought, on real islands."""
 
+import functools
 import time
 import unittest
 
@@ -54,10 +55,13 @@ class Islands(unittest.TestCase):
     def test_an_optimizer_of_another_models_parameters_is_told(self):
         """And one that changes values behind PyTorch's counts, or only some, is not."""
 
-        other = torch.nn.Linear(6, 5)
-        optimizer = torch.optim.AdamW(other.parameters())
+        @functools.cache
+        def another(where):
+            other = torch.nn.Linear(6, 5, device=where)
+            return other, torch.optim.AdamW(other.parameters())
 
-        def of_another(_model):
+        def of_another(model):
+            other, optimizer = another(model.weight.device)
             other(torch.ones(6)).sum().backward()
             optimizer.step()
 

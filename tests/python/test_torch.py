@@ -565,7 +565,9 @@ island.detach()
                 with diloco.attach(model, socket=paris.socket(), wait=20) as island:
                     skipped = self.scaled(island, model, told)
                     self.assertGreater(skipped, 5)
-                    self.assertEqual(island.skipped, skipped if told else 0)
+                    # A fused optimizer's Inf is not known on a GPU without waiting for it: such a step counts.
+                    unseen = dtype == torch.float16 and model.weight.is_cuda
+                    self.assertEqual(island.skipped, skipped if told and not unseen else 0)
                     self.assertTrue(island.finish())
                 paris.await_finished()
                 for name, anchor in anchor_of(paris).items():

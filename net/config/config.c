@@ -201,7 +201,6 @@ static bool vote_suits(const struct config_member *member)
 
 static enum err check_member(const struct config *config, const struct config_member *member)
 {
-    uint8_t curve_key[IDENT_KEY_BYTES];
     if (member->id >= config->next_id)
         return err_set(ERR_PROTO,
                        "a configuration with member %" PRIu32 " before that id was given (next: %" PRIu32 ")",
@@ -232,8 +231,6 @@ static enum err check_member(const struct config *config, const struct config_me
     if (!vote_suits(member))
         return err_set(ERR_PROTO, "a configuration whose member %s has role %u and %s", member->name,
                        (unsigned)member->role, member->voter ? "votes" : "does not vote");
-    if (ident_curve(member->key, curve_key) != ERR_OK)
-        return err_set(ERR_PROTO, "a configuration whose member %s has a key that is no public key", member->name);
     return ERR_OK;
 }
 
@@ -413,6 +410,19 @@ enum err config_carried_check(uint64_t epoch, const uint64_t *starts, uint32_t s
             return err_set(ERR_PROTO, "a result of %" PRIu32 " carried for fragment %" PRIu32 " with %s", one->id.owner,
                            one->id.fragment, one->shards == 0 ? "no shards" : "shards of another one");
         seen |= one->shards;
+    }
+    return ERR_OK;
+}
+
+enum err config_keys_check(const struct config *config, const struct config *known)
+{
+    uint8_t curve_key[IDENT_KEY_BYTES];
+    for (uint32_t i = 0; i < config->members_count; i++) {
+        const struct config_member *member = &config->members[i],
+                                   *was = known != NULL ? config_member(known, member->id) : NULL;
+        if ((was == NULL || memcmp(was->key, member->key, sizeof was->key) != 0) &&
+            ident_curve(member->key, curve_key) != ERR_OK)
+            return err_set(ERR_PROTO, "a configuration whose member %s has a key that is no public key", member->name);
     }
     return ERR_OK;
 }

@@ -128,5 +128,6 @@ enum err config_proved(const struct config *previous, const struct digest *previ
                        " voters before it in one ballot; %" PRIu32 " are needed",
                        next->epoch, accepted, config_voters(previous), needed);
     TRY(config_orders_follow(previous, next)); /* after the votes: these take more signature checks */
-    return endorsements_follow(previous, next);
+    TRY(endorsements_follow(previous, next));
+    return config_keys_check(next, previous);
 }

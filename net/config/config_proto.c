@@ -461,7 +461,7 @@ static enum err check_bytes(const struct config *config, const uint8_t *bytes, s
     return same ? ERR_OK : err_set(ERR_PROTO, "a configuration that is not packed in its one form");
 }
 
-enum err config_unpack(const uint8_t *bytes, size_t bytes_count, struct config *out)
+enum err config_read(const uint8_t *bytes, size_t bytes_count, struct config *out)
 {
     ProtobufCMessage *proto;
     memset(out, 0, sizeof *out);
@@ -475,6 +475,15 @@ enum err config_unpack(const uint8_t *bytes, size_t bytes_count, struct config *
     TRY_OUT(config_check(out));
     TRY_OUT(config_deal_check(out));
 out:
+    if (err != ERR_OK)
+        config_deinit(out);
+    return err;
+}
+
+enum err config_unpack(const uint8_t *bytes, size_t bytes_count, struct config *out)
+{
+    TRY(config_read(bytes, bytes_count, out));
+    enum err err = config_keys_check(out, NULL);
     if (err != ERR_OK)
         config_deinit(out);
     return err;

@@ -78,6 +78,18 @@ enum err endorse_own(const struct change_requests *requests, const struct member
     return ERR_OK;
 }
 
+/* ---- a promise's ---- */
+
+void endorse_keep_signed(const struct config *last, uint32_t id, struct paxos_message *promise)
+{
+    const struct config_member *signer = config_member(last, id);
+    uint32_t count = 0;
+    for (uint32_t i = 0; signer != NULL && signer->voter && i < promise->endorsements_count; i++)
+        if (endorsement_signed(signer->key, last->nonce, last->epoch + 1, promise->ballot, &promise->endorsements[i]))
+            promise->endorsements[count++] = promise->endorsements[i];
+    promise->endorsements_count = count;
+}
+
 /* ---- a draft's ---- */
 
 struct gathering {
@@ -102,9 +114,9 @@ static const struct next_config_answer *next_answer(const struct gathering *g, i
     return next;
 }
 
-/* What it has signed of this, with its signer; false: nothing, or not well. */
-static bool says_so(const struct gathering *g, const struct next_config_answer *answer,
-                    const struct config_endorsement *wanted, struct config_endorsement *found)
+/* What it has signed of this, with its signer; false: nothing. */
+static bool says_so(const struct next_config_answer *answer, const struct config_endorsement *wanted,
+                    struct config_endorsement *found)
 {
     for (uint32_t i = 0; i < answer->endorsements_count; i++) {
         const struct config_endorsement *one = &answer->endorsements[i];
@@ -112,8 +124,7 @@ static bool says_so(const struct gathering *g, const struct next_config_answer *
             continue;
         *found = *one;
         found->signer = answer->id;
-        return endorsement_signed(config_member(g->last, answer->id)->key, g->last->nonce, g->draft->epoch, g->ballot,
-                                  one);
+        return true;
     }
     return false;
 }
@@ -145,7 +156,7 @@ static enum err gather(const struct gathering *g, const struct config_endorsemen
     const struct next_config_answer *answer = next_answer(g, -1);
     for (; answer != NULL && have < needed; answer = next_answer(g, answer->id)) {
         struct config_endorsement found;
-        if (!may_count(g, answer->id, wanted) || !says_so(g, answer, wanted, &found))
+        if (!may_count(g, answer->id, wanted) || !says_so(answer, wanted, &found))
             continue;
         if (draft->endorsements_count == CONFIG_ENDORSEMENTS_MAX)
             return err_set(ERR_STATE, "more than %d endorsements: fewer have to come and go at a time",

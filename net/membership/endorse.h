@@ -24,7 +24,11 @@ ERR_MUST_CHECK enum err endorse_own(const struct change_requests *requests, cons
                                     const struct order_pool *pool, const struct ident *ident, uint64_t ballot,
                                     struct config_endorsement out[WIRE_ENDORSEMENTS_MAX], uint32_t *count);
 
-/* Gives the draft of `out`, made of `base` in this ballot, the good signatures that it needs, of those who answered.
+/* Leaves in a promise of this member, for the configuration after `last`, those endorsements that it has signed, if it
+ * votes: at once, so that each is checked once, and what is bad is charged to who sent it. About 50 µs each. */
+void endorse_keep_signed(const struct config *last, uint32_t id, struct paxos_message *promise);
+
+/* Gives the draft of `out`, made of `base` in this ballot, the signatures that it needs, of those who answered.
  * `*agreed`: it has them. Where it has not, and nothing `waits` for more of them, the draft is made anew without what
  * no majority agrees to (`held`), at last with nothing but what orders say (`by_order`); `out->ask` as of
  * next_config(). ERR_NOMEM; ERR_STATE. */

@@ -347,6 +347,7 @@ static enum err propose(struct membership *m, const struct config *draft, bool s
     size_t count;
     enum err err;
     TRY(config_check(draft)); /* nobody would accept it: say so instead of proposing it */
+    TRY(config_keys_check(draft, last(m)));
     TRY(config_orders_follow(last(m), draft));
     if (safe)
         TRY(endorsements_follow(last(m), draft));
@@ -406,7 +407,7 @@ out:
 static void fetch(struct membership *m, const uint8_t *bytes, size_t bytes_count)
 {
     struct config draft;
-    if (m->sync == NULL || config_unpack(bytes, bytes_count, &draft) != ERR_OK)
+    if (m->sync == NULL || config_read(bytes, bytes_count, &draft) != ERR_OK)
         return;
     for (uint32_t f = 0; f < draft.starts_count; f++)
         sync_want_start(m->sync, f, draft.starts[f]);
@@ -524,7 +525,7 @@ static bool follows(const struct membership *m, const struct paxos_message *mess
 {
     struct config config;
     struct next_config_base base = base_of(m, NULL);
-    if (config_unpack(message->bytes, message->bytes_count, &config) != ERR_OK) {
+    if (config_read(message->bytes, message->bytes_count, &config) != ERR_OK) {
         log_debug("a configuration is passed over: %s", err_text());
         return false;
     }
@@ -565,8 +566,10 @@ static bool judge(struct membership *m, uint32_t member, struct paxos_message *m
         *good = good_vote(m, member, message);
     else if (brings_config(message))
         *good = follows(m, message);
-    if (message->type == WIRE_PROMISE)
+    if (message->type == WIRE_PROMISE) {
+        endorse_keep_signed(last(m), id_of(m, member), message);
         promise_reports_answer(m->reports, m->sync, id_of(m, member), message);
+    }
     return *good || message->type != WIRE_DECIDED;
 }
 
@@ -683,7 +686,7 @@ void membership_kept(struct membership *m, const struct config_entry *entry)
 {
     const struct view *view = m->conf.view;
     struct config config;
-    if (m->taken || config_unpack(entry->bytes, entry->bytes_count, &config) != ERR_OK)
+    if (m->taken || config_read(entry->bytes, entry->bytes_count, &config) != ERR_OK)
         return;
     if (config.epoch != last(m)->epoch + 1) {
         config_deinit(&config);

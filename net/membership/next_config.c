@@ -578,5 +578,5 @@ enum err next_config_follows(const struct next_config_base *base, const struct c
                            " that does not count in the epoch before",
                            next->epoch, carried->id.owner, carried->id.fragment);
     }
-    return ERR_OK;
+    return config_keys_check(next, base->config);
 }

@@ -29,7 +29,7 @@ struct next_config_answer {
     bool sealed;                /* it is a PROMISE in the proposer's ballot (paxos_promised()) */
     const struct holding *rows; /* in order of fragment, each once; of one that is left out it holds nothing */
     uint32_t rows_count;
-    const struct config_endorsement *endorsements; /* its own; not checked */
+    const struct config_endorsement *endorsements; /* its own, signed by it */
     uint32_t endorsements_count;
 };
 

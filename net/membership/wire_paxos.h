@@ -60,7 +60,7 @@ struct paxos_message {
     uint64_t step;              /* PROMISE: the largest that a result names which is applied or durable there */
     const struct holding *rows; /* PROMISE: in order of fragment, each once */
     uint32_t rows_count;
-    const struct config_endorsement *endorsements; /* PROMISE: in order of member, then of what they say */
+    struct config_endorsement *endorsements; /* PROMISE: in order of member, then of what they say */
     uint32_t endorsements_count;
     uint8_t signature[IDENT_SIGNATURE_BYTES]; /* ACCEPTED: config_vote_sign() */
     const struct config_vote *votes;          /* DECIDED */

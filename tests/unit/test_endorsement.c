@@ -367,13 +367,17 @@ static struct config_endorsement said[DRAFTING_ISLANDS];
 
 enum { DRAFT_BALLOT = 3 };
 
-static void agrees(uint32_t answer, uint32_t member)
+/* In its promise; `well`: its signature is one. */
+static void agrees(uint32_t answer, uint32_t member, bool well)
 {
+    struct paxos_message promise = {.ballot = DRAFT_BALLOT, .endorsements = &said[answer], .endorsements_count = 1};
     said[answer] = (struct config_endorsement){.member = member, .says = CONFIG_LEAVES};
     endorsement_sign(configs_ident(drafting.answers[answer].id), drafting.last.nonce, drafting.last.epoch + 1,
                      DRAFT_BALLOT, &said[answer]);
-    drafting.answers[answer].endorsements = &said[answer];
-    drafting.answers[answer].endorsements_count = 1;
+    said[answer].signature[3] ^= well ? 0 : 1;
+    endorse_keep_signed(&drafting.last, drafting.answers[answer].id, &promise);
+    drafting.answers[answer].endorsements = promise.endorsements;
+    drafting.answers[answer].endorsements_count = promise.endorsements_count;
 }
 
 static bool agree(bool waits)
@@ -390,6 +394,29 @@ static enum config_role role_of(uint32_t id)
     return (enum config_role)config_member(&drafting.out.draft, id)->role;
 }
 
+/* What is bad is gone, the rest stays in order; of who does not vote nothing stays. */
+static void of_a_promise_stays_what_was_signed(void **state)
+{
+    struct config_endorsement list[3];
+    drafting_seals(4, false);
+    for (uint32_t i = 0; i < 3; i++) {
+        list[i] = (struct config_endorsement){.member = i, .says = CONFIG_LEAVES};
+        endorsement_sign(configs_ident(3), drafting.last.nonce, drafting.last.epoch + 1, i == 1 ? 4 : 3, &list[i]);
+    }
+    struct paxos_message promise = {.ballot = 3, .endorsements = list, .endorsements_count = 3};
+    endorse_keep_signed(&drafting.last, 3, &promise);
+    assert_int_equal(promise.endorsements_count, 2);
+    assert_int_equal(list[0].member, 0);
+    assert_int_equal(list[1].member, 2);
+    endorse_keep_signed(&drafting.last, 2, &promise); /* another's */
+    assert_int_equal(promise.endorsements_count, 0);
+    promise.endorsements_count = 2;
+    drafting.last.members[3].voter = false;
+    endorse_keep_signed(&drafting.last, 3, &promise);
+    assert_int_equal(promise.endorsements_count, 0);
+    drafting_end(state);
+}
+
 /* As it is wanted first, and while there is time; then without what too few signed. */
 static void a_draft_does_without_what_no_majority_signed(void **state)
 {
@@ -398,12 +425,11 @@ static void a_draft_does_without_what_no_majority_signed(void **state)
     drafting_request(3)->silent = true;
     drafting_make();
     assert_int_equal(role_of(3), CONFIG_AWAY);
-    agrees(0, 3);
-    agrees(2, 3);
+    agrees(0, 3, true);
+    agrees(2, 3, true);
     assert_false(agree(true));
     assert_int_equal(role_of(3), CONFIG_AWAY);
-    agrees(1, 3);
-    said[1].signature[3] ^= 1; /* a bad one counts nothing */
+    agrees(1, 3, false);
     assert_false(agree(true));
     assert_true(agree(false));
     assert_int_equal(role_of(3), CONFIG_OWNER);
@@ -413,7 +439,7 @@ static void a_draft_does_without_what_no_majority_signed(void **state)
     /* With all of them it stands. */
     drafting.requests[0].held = false;
     drafting_make();
-    agrees(1, 3);
+    agrees(1, 3, true);
     assert_true(agree(false));
     assert_int_equal(role_of(3), CONFIG_AWAY);
     assert_false(drafting_votes(3));
@@ -479,6 +505,7 @@ int main(void)
         cmocka_unit_test(nobody_s_word_counts_that_goes_by_it_itself),
         cmocka_unit_test(a_contributor_by_order_takes_part_as_any_other),
         cmocka_unit_test(who_comes_needs_as_many_as_commit),
+        cmocka_unit_test(of_a_promise_stays_what_was_signed),
         cmocka_unit_test(a_draft_does_without_what_no_majority_signed),
         cmocka_unit_test(where_nothing_is_agreed_to_orders_alone_are_carried_out),
         cmocka_unit_test(what_is_ordered_is_in_the_draft_that_nobody_agrees_to),

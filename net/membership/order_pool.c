@@ -15,8 +15,17 @@ struct order_sender {
     uint32_t bad_count;                /* ever, but for whole rounds: the oldest gives its place */
 };
 
+/* How often an order was left out, by its name; forgotten when it was not for so many epochs. */
+enum { LEFT_OUT_EPOCHS = 2 };
+struct left_out {
+    uint32_t signer, count;
+    uint64_t number, epoch;
+};
+
 struct order_pool {
     struct order_pool_conf conf;
+    struct left_out left_out[ORDER_POOL_MAX];
+    uint32_t left_out_count;
     struct waiting_order waiting[ORDER_POOL_MAX]; /* in order of signer, then number */
     uint32_t count;
     struct order_sender senders[VIEW_SLOTS_MAX];
@@ -373,8 +382,42 @@ enum err order_pool_take(struct order_pool *pool, const struct config *config, u
 
 /* ---- time ---- */
 
+static struct left_out *left_out_of(struct order_pool *pool, const struct order *order)
+{
+    for (uint32_t i = 0; i < pool->left_out_count; i++)
+        if (pool->left_out[i].signer == order->signer && pool->left_out[i].number == order->number)
+            return &pool->left_out[i];
+    return NULL;
+}
+
+/* What might have been carried out in this configuration, and was not. It is signed anew in each epoch and comes again:
+ * so how often is kept beside it, for as long as it comes. */
+static void note_left_out(struct order_pool *pool, const struct config *config)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < pool->left_out_count; i++)
+        if (config->epoch <= pool->left_out[i].epoch + LEFT_OUT_EPOCHS)
+            pool->left_out[kept++] = pool->left_out[i];
+    pool->left_out_count = kept;
+    for (uint32_t i = 0; i < pool->count; i++) {
+        struct waiting_order *waiting = &pool->waiting[i];
+        bool counts = waiting->due && !config_order_done(config, &waiting->order);
+        struct left_out *left_out = counts ? left_out_of(pool, &waiting->order) : NULL;
+        waiting->due = false;
+        if (!counts || (left_out == NULL && pool->left_out_count == ORDER_POOL_MAX))
+            continue;
+        if (left_out == NULL) {
+            left_out = &pool->left_out[pool->left_out_count++];
+            *left_out = (struct left_out){.signer = waiting->order.signer, .number = waiting->order.number};
+        }
+        left_out->epoch = config->epoch;
+        left_out->count++;
+    }
+}
+
 void order_pool_begin(struct order_pool *pool, const struct ident *ident, const struct config *config)
 {
+    note_left_out(pool, config);
     for (uint32_t i = pool->count; i-- > 0;) {
         struct waiting_order *waiting = &pool->waiting[i];
         bool gathers = config_order_takes_approval(config, &waiting->order);
@@ -410,6 +453,21 @@ static const char *end_of(const struct waiting_order *waiting, bool gathers, boo
     return gathers || majority ? NULL : "no majority of the voters is heard";
 }
 
+/* From then on it is left out by whoever makes a configuration without it. Out of memory it is so a little later. */
+static void note_due(struct order_pool *pool, const struct config *config)
+{
+    const struct order *allowed[CONFIG_ORDERS_MAX];
+    uint32_t count = 0;
+    bool all_due = true;
+    for (uint32_t i = 0; i < pool->count; i++)
+        all_due &= pool->waiting[i].due;
+    if (all_due || order_pool_allowed(pool, config, false, allowed, &count) != ERR_OK)
+        return;
+    for (uint32_t i = 0; i < pool->count; i++)
+        for (uint32_t k = 0; k < count; k++)
+            pool->waiting[i].due |= allowed[k] == &pool->waiting[i].order;
+}
+
 void order_pool_tick(struct order_pool *pool, const struct ident *ident, const struct config *config, bool majority,
                      uint64_t now_ms, void (*ended)(void *user, const struct order *order, const char *why), void *user)
 {
@@ -434,6 +492,7 @@ void order_pool_tick(struct order_pool *pool, const struct ident *ident, const s
         else
             drop(pool, i); /* of an epoch before: nobody can use it */
     }
+    note_due(pool, config);
 }
 
 /* ---- looking in ---- */
@@ -454,6 +513,17 @@ const struct order *order_pool_to_tell(struct order_pool *pool, uint64_t now_ms)
         return &waiting->order;
     }
     return NULL;
+}
+
+uint32_t order_pool_left_out(const struct order_pool *pool)
+{
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < pool->count; i++)
+        for (uint32_t k = 0; pool->waiting[i].due && k < pool->left_out_count; k++)
+            if (pool->left_out[k].signer == pool->waiting[i].order.signer &&
+                pool->left_out[k].number == pool->waiting[i].order.number && pool->left_out[k].count > most)
+                most = pool->left_out[k].count;
+    return most;
 }
 
 uint32_t order_pool_agree(const struct config *config, const struct order *order)

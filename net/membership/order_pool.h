@@ -48,6 +48,7 @@ struct waiting_order {
     bool ours;         /* people here gave it: we sign it */
     bool approved;     /* people here approved it: we repeat it, too */
     bool pointless;    /* ours: in this epoch it would change nothing */
+    bool due;          /* the next configuration might carry it out */
     uint64_t since_ms; /* when it was given, or heard of first */
     uint64_t alive_ms; /* when it was given, heard, or asked for last */
     uint64_t told_ms;  /* when we told the voters of it last */
@@ -90,6 +91,9 @@ void order_pool_shut_out(struct order_pool *pool, const struct ident *ident, con
 
 /* A new epoch: forgets what its configuration carried out, or what cannot be any more, and signs ours anew. */
 void order_pool_begin(struct order_pool *pool, const struct ident *ident, const struct config *config);
+/* How many configurations in all have left out an order that waits, and that they might have carried out: few, those
+ * that were made when it came, unless somebody does so on purpose. */
+uint32_t order_pool_left_out(const struct order_pool *pool);
 /* Forgets what has lived, and withdraws what has of ours; `majority`: it is heard. `ended`, if not NULL, is told of
  * each of those, and why. */
 void order_pool_tick(struct order_pool *pool, const struct ident *ident, const struct config *config, bool majority,

@@ -14,6 +14,7 @@ enum {
     /* turns that a ballot is held on to which somebody refused: with a majority still to be had, and while composing */
     REFUSED_TURNS = 2,
     REFUSED_COMPOSING_TURNS = 20,
+    LEFT_OUT = 3,     /* configurations that left out what waits here, before turns begin with another voter */
     OTHERS_TURNS = 3, /* for so long those who have come as far are heard again, if they are there */
 };
 
@@ -92,13 +93,17 @@ static uint32_t voters_majority(const struct voters *voters)
     return voters->count / 2 + 1;
 }
 
-/* How many that are up stand before this one. */
-static uint32_t voters_up_before(const struct voters *voters, uint32_t id)
+/* How many of those that are up, and of `self`, come before this one, where turns begin with the one after the first
+ * `shift` of them. */
+static uint32_t voters_before(const struct voters *voters, uint32_t self, uint32_t id, uint64_t shift)
 {
-    uint32_t before = 0;
-    for (uint32_t i = 0; i < voters->count && voters->all[i].id != id; i++)
-        before += voters->all[i].up;
-    return before;
+    uint32_t before = 0, all = 0;
+    for (uint32_t i = 0; i < voters->count; i++) {
+        bool counts = voters->all[i].up || voters->all[i].id == self;
+        before += counts && voters->all[i].id < id;
+        all += counts;
+    }
+    return all == 0 ? before : (before + all - (uint32_t)(shift % all)) % all;
 }
 
 /* A new ballot, to which nobody has answered. */
@@ -359,6 +364,7 @@ struct paxos {
     uint64_t number;
     struct voters voters;
     bool may_vote, wanted;
+    uint64_t left_out;  /* how many configurations have left out what waits here */
     bool behind;        /* we voted in a later epoch: nothing is promised that would take the place of that on disk */
     bool recovering;    /* our disk is in doubt, and we ask all voters for what it may have lost */
     uint64_t recovered; /* number of the save after which we vote again; 0: none */
@@ -452,10 +458,24 @@ static void answer(struct paxos *paxos)
     paxos->owe_promise = paxos->owe_accepted = false;
 }
 
-/* The first voter that is up proposes at once, each other one a turn later than the one before it. */
+/* The first voter that is up proposes at once, each other one a turn later than the one before it. Where configurations
+ * have left out what waits here, turns begin with another voter each time: whoever made them may leave it out for ever.
+ */
+static uint64_t turn_of(const struct paxos *paxos, uint32_t id)
+{
+    uint64_t shift = paxos->left_out >= LEFT_OUT ? paxos->left_out : 0;
+    return voters_before(&paxos->voters, paxos->conf.self, id, shift) * paxos->conf.turn_ms;
+}
+
 static uint64_t our_turn(const struct paxos *paxos)
 {
-    return voters_up_before(&paxos->voters, paxos->conf.self) * paxos->conf.turn_ms;
+    return turn_of(paxos, paxos->conf.self);
+}
+
+/* Whether we need not give way to it, since our turn is before its. */
+static bool goes_before(const struct paxos *paxos, uint32_t id)
+{
+    return paxos->left_out >= LEFT_OUT && our_turn(paxos) < turn_of(paxos, id);
 }
 
 /* Somebody else is at work: leave it to that one, but not for ever. False: it is none of that member's ballots, or one
@@ -479,7 +499,7 @@ static bool take_ballot(struct paxos *paxos, const struct paxos_event *event, bo
     uint64_t until = ballots_give_way(&paxos->others, event->from, doublings) + our_turn(paxos);
     bool ahead = ballot >= paxos->vote.promised; /* else it comes to nothing, and that one will learn it */
     due = due < until ? due : until;
-    if (waits && ahead && paxos->due_set && due > paxos->due_ms)
+    if (waits && ahead && paxos->due_set && due > paxos->due_ms && !goes_before(paxos, event->from))
         paxos->due_ms = due;
     return true;
 }
@@ -860,7 +880,8 @@ static void take_turn(struct paxos *paxos, uint64_t now_ms)
     if (!paxos->due_set) {
         paxos->due_set = true;
         paxos->due_ms = now_ms + our_turn(paxos);
-        if (paxos->vote.promised != 0) /* by the ballot of somebody who is at work */
+        /* By the ballot of somebody who is at work. */
+        if (paxos->vote.promised != 0 && !goes_before(paxos, paxos_ballot_id(paxos->vote.promised)))
             paxos->due_ms += 2 * paxos->conf.turn_ms;
     }
     if (now_ms >= paxos->due_ms)
@@ -892,6 +913,7 @@ static enum err tick(struct paxos *paxos, const struct paxos_event *event, uint6
 static enum err want(struct paxos *paxos, const struct paxos_event *event, uint64_t now_ms)
 {
     paxos->wanted = event->flag;
+    paxos->left_out = event->number;
     take_turn(paxos, now_ms);
     return ERR_OK;
 }
@@ -1007,6 +1029,7 @@ enum err paxos_begin(struct paxos *paxos, uint64_t number, const uint32_t *voter
     paxos->config_log_others = false;
     paxos->asked_count = paxos->failures = 0;
     paxos->wanted = paxos->due_set = paxos->recovering = false;
+    paxos->left_out = 0;
     paxos->recovered = 0;
     ballots_begin(&paxos->others, voters, voters_count);
     return ERR_OK;

@@ -70,9 +70,11 @@ enum paxos_event_type {
     PAXOS_EV_TICK,
     PAXOS_EV_MESSAGE, /* from, message, good */
     PAXOS_EV_SAVED,   /* number: this vote and all before it are durable */
-    PAXOS_EV_WANT,    /* flag: whether a change is wanted */
-    PAXOS_EV_UP,      /* from, flag: whether that voter can be heard */
-    PAXOS_EV_HEARD,   /* from, epoch: that island says that this is its epoch */
+    /* flag: whether a change is wanted; number: how many configurations have left out something that was wanted when
+     * they were made. */
+    PAXOS_EV_WANT,
+    PAXOS_EV_UP,    /* from, flag: whether that voter can be heard */
+    PAXOS_EV_HEARD, /* from, epoch: that island says that this is its epoch */
     /* Rule 9, when every voter can be heard and so many disks are in doubt that the others are no majority: begin with
      * PAXOS_EV_RECOVER; PAXOS_EV_RECOVERED answers PAXOS_DO_TAKE_OVER. */
     PAXOS_EV_RECOVER,

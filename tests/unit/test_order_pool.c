@@ -97,6 +97,40 @@ static void new_epoch(void)
     order_pool_begin(pool, configs_ident(SELF), &last);
 }
 
+/* Of ours, and of another's, which comes again signed anew: as often as it might have been carried out. */
+static void what_configurations_leave_out_is_counted(void **state)
+{
+    (void)state;
+    bool news;
+    for (int ours = 0; ours < 2; ours++) {
+        for (uint32_t times = 0; times < 5; times++) {
+            struct order theirs = of_another(FOUNDER, ORDER_STEPS, 0, 50);
+            if (!ours)
+                assert_ok(order_pool_take(pool, &last, FOUNDER, &theirs, 1000, &news));
+            else if (times == 0)
+                assert_ok(give(ORDER_STEPS, 0, 60, 1000, NULL));
+            assert_int_equal(order_pool_left_out(pool), 0);
+            tick(true, 1000);
+            assert_int_equal(order_pool_left_out(pool), times < 4 ? times : 0);
+            new_epoch();
+            for (int k = 0; times == 3 && k < 3; k++) /* it was not due in these: nobody had looked */
+                new_epoch();
+        }
+    }
+    tick(true, 1000);
+    assert_int_equal(order_pool_left_out(pool), 1);
+    struct config_mark mark = {.id = SELF, .number = 1};
+    last.marks = &mark;
+    last.marks_count = 1;
+    order_pool_begin(pool, configs_ident(SELF), &last); /* carried out */
+    last.marks = NULL;
+    last.marks_count = 0;
+    assert_int_equal(order_pool_left_out(pool), 0);
+    assert_ok(give(ORDER_STEPS, 0, 70, 1000, NULL));
+    tick(true, 1000);
+    assert_int_equal(order_pool_left_out(pool), 0); /* another one */
+}
+
 static void what_is_given_has_a_number_and_is_told(void **state)
 {
     (void)state;
@@ -577,6 +611,7 @@ int main(void)
     assert_ok(digest_init());
     const struct CMUnitTest tests[] = {
         CASE(what_is_given_has_a_number_and_is_told),
+        CASE(what_configurations_leave_out_is_counted),
         CASE(what_makes_no_sense_is_told_at_once),
         CASE(what_another_may_not_order_is_refused),
         CASE(nobody_fills_it_alone),

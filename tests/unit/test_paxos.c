@@ -293,6 +293,40 @@ static void who_proposes_promises_last(void **state)
     assert_int_equal(paxos_state(paxos), PAXOS_CLAIMING);
 }
 
+/* Of C: whether it proposes now, where so many configurations left out what waits. */
+static bool proposes(uint64_t left_out)
+{
+    step((struct paxos_event){.type = PAXOS_EV_WANT, .flag = true, .number = left_out});
+    return paxos_state(paxos) == PAXOS_CLAIMING;
+}
+
+/* A makes each configuration, and leaves out what waits: turns begin with B, then with C, then with A again. Who is
+ * before A waits neither for its ballot, which is at work, nor because it has promised. */
+static void where_what_waits_is_left_out_turns_begin_with_another(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t left_out, turns;
+    } cases[] = {{0, 2}, {2, 2}, {3, 2}, {4, 1}, {5, 0}, {6, 2}, {UINT64_MAX - 1, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        begin(C, true, NULL);
+        for (uint64_t turn = 0; turn < cases[i].turns; turn++, now_ms += TURN)
+            assert_false(proposes(cases[i].left_out));
+        assert_true(proposes(cases[i].left_out));
+    }
+    for (int waits = 0; waits < 2; waits++) {
+        begin(C, true, NULL);
+        hear(A, WIRE_PREPARE, ballot(1, A), NULL, 0, true);
+        saved();
+        assert_int_equal(proposes(waits ? 0 : 5), !waits);
+        begin(C, true, NULL);
+        assert_false(proposes(waits ? 0 : 4));
+        hear(A, WIRE_PREPARE, ballot(1, A), NULL, 0, true);
+        now_ms += waits ? 2 * TURN : TURN;
+        assert_int_equal(proposes(waits ? 0 : 4), !waits);
+    }
+}
+
 static void a_majority_in_one_ballot_decides(void **state)
 {
     (void)state;
@@ -792,6 +826,7 @@ int main(void)
         cmocka_unit_test(the_highest_of_the_accepted_configurations_is_taken),
         cmocka_unit_test(a_ballot_is_durable_before_it_is_said_and_never_used_twice),
         cmocka_unit_test(who_proposes_promises_last),
+        cmocka_unit_test(where_what_waits_is_left_out_turns_begin_with_another),
         cmocka_unit_test(a_majority_in_one_ballot_decides),
         cmocka_unit_test(votes_of_two_ballots_decide_nothing),
         cmocka_unit_test(a_disk_in_doubt_does_not_vote),

@@ -383,6 +383,8 @@ static void look(uint32_t i)
 
 void sim_voice_letter(uint32_t i, const struct sim_letter *letter)
 {
+    if (letter->type == WIRE_ORDER && sim_lies(i, SIM_LIE_LEAVES_OUT))
+        return;
     enum err err = membership_message_in(voice_of(i)->membership, sim_slot(i, letter->from), letter->type,
                                          letter->bytes, letter->bytes_count, sim_clock(i));
     SIM_HOLDS(err == ERR_OK, "island %u cannot read what island %u says: %s\n", i, letter->from, err_text());
@@ -461,6 +463,13 @@ static void evict_the_liar(uint32_t i)
         sim_voice_order_out(i, sim->liar);
 }
 
+/* So that there always is something to change. */
+static void order_without_end(uint32_t i)
+{
+    if (sim_lies(i, SIM_LIE_LEAVES_OUT) && !sim->island[i].die)
+        (void)!membership_order(voice_of(i)->membership, ORDER_STEPS, 0, SIM_ORDERED_STEPS + sim->now_ms, NULL);
+}
+
 void sim_voice_order_out(uint32_t i, uint32_t whom)
 {
     if (sim_member_of(i, whom) != NULL && !sim->island[i].die)
@@ -470,7 +479,7 @@ void sim_voice_order_out(uint32_t i, uint32_t whom)
 void sim_voice_order_steps(uint32_t i)
 {
     if (sim_member_of(i, i) != NULL && !sim->island[i].die)
-        (void)!membership_order(voice_of(i)->membership, ORDER_STEPS, 0, 1000 + sim_below(1000), NULL);
+        (void)!membership_order(voice_of(i)->membership, ORDER_STEPS, 0, 1000 + sim_below(SIM_ORDERED_STEPS - 1000), NULL);
 }
 
 static void listen(uint32_t i)
@@ -501,6 +510,7 @@ void sim_voice_tick(uint32_t i)
         admit_newcomers(i);
         evict_the_liar(i);
     }
+    order_without_end(i);
     membership_tick(voice->membership, &voice->silent, sim_clock(i));
     look(i);
 }

@@ -203,7 +203,8 @@ enum sim_lie {
     SIM_LIE_SEAL,     /* it promises, and goes on making and acknowledging results */
     SIM_LIES,
     SIM_LIE_COPY = SIM_LIES, /* it does not lie: its disk was copied, and two daemons speak with its key, in turns */
-    SIM_LIE_ORDER            /* it is no operator, gives orders and forges others', and proposes what no order says */
+    SIM_LIE_ORDER,           /* it is no operator, gives orders and forges others', and proposes what no order says */
+    SIM_LIE_LEAVES_OUT       /* it hears no order, and gives one after the other, so that it goes on proposing */
 };
 
 /* What happened, so that nobody takes an idle world for a sound one. */
@@ -396,6 +397,8 @@ void sim_voice_heard(uint32_t i, uint32_t k, const struct wire_heartbeat *beat);
 void sim_voice_beat(uint32_t i, const struct wire_heartbeat *beat);
 void sim_voice_tick(uint32_t i);
 /* Somebody asks there for another number of steps. */
+/* 1,000 to SIM_ORDERED_STEPS - 1 of them; a liar orders more. */
+enum { SIM_ORDERED_STEPS = 2000 };
 void sim_voice_order_steps(uint32_t i);
 /* Likewise, that the run goes on without an island. */
 void sim_voice_order_out(uint32_t i, uint32_t whom);

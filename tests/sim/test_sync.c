@@ -48,6 +48,7 @@ enum {
     MANY_WORK_MS = 20000,
     HEAL_MS = 240000,
     STEADY_FROM_MS = 10000,
+    ORDERED_MS = 60000,
     STEADY_MS = 110000,
     STEADY_VERSIONS = 45,
     STEADY_STILL_MS = 25000 /* an owner that makes no result takes longest */
@@ -602,6 +603,46 @@ static void who_is_no_operator_orders_nothing(void **state)
         20);
 }
 
+/* The voter whose turn is always first makes one configuration after another, and no order gets into any. */
+static void who_leaves_orders_out_is_passed_over(void **state)
+{
+    (void)state;
+    if (getenv("TEST_MIX") != NULL)
+        return;
+    uint64_t most_ms = 0;
+    for (uint64_t seed = 1; seed <= testlib_seeds(12); seed++) {
+        sim_begin(seed, 3 + (uint32_t)seed % 4);
+        sim->fragments = sim->shards_counts[0] = 1;
+        sim->lie = SIM_LIE_LEAVES_OUT;
+        sim->steady = true;
+        join(0);
+        sim_found();
+        for (uint32_t i = 0; i < sim->n; i++) {
+            sim->island[i].wants_shards = true;
+            sim_start(i);
+        }
+        while (sim->now_ms < STEADY_FROM_MS + ORDERED_MS) {
+            advance();
+            begin_to_lie();
+        }
+        uint64_t epoch = sim->newest, from_ms = sim->now_ms;
+        sim_voice_order_steps(sim->n - 1);
+        bool carried_out = false;
+        while (!carried_out && sim->now_ms < from_ms + ORDERED_MS) {
+            advance();
+            carried_out = sim_newest()->steps >= 1000 && sim_newest()->steps < SIM_ORDERED_STEPS;
+        }
+        SIM_HOLDS(sim->newest >= epoch + 2, "island 0 changes nothing: epochs %llu to %llu\n",
+                  (unsigned long long)epoch, (unsigned long long)sim->newest);
+        SIM_HOLDS(carried_out, "an order waits for %d ms: epochs %llu to %llu\n", ORDERED_MS,
+                  (unsigned long long)epoch, (unsigned long long)sim->newest);
+        most_ms = sim->now_ms - from_ms > most_ms ? sim->now_ms - from_ms : most_ms;
+        sim_end();
+    }
+    print_message("an order that a voter left out was carried out after %llu ms at most\n",
+                  (unsigned long long)most_ms);
+}
+
 static void two_daemons_of_one_key_harm_nobody(void **state)
 {
     (void)state;
@@ -706,6 +747,7 @@ int main(void)
         cmocka_unit_test(promises_hold_behind_nat),
         cmocka_unit_test(nobody_believes_a_liar),
         cmocka_unit_test(who_is_no_operator_orders_nothing),
+        cmocka_unit_test(who_leaves_orders_out_is_passed_over),
         cmocka_unit_test(two_daemons_of_one_key_harm_nobody),
         cmocka_unit_test(a_line_that_is_cut_stops_nobody),
         cmocka_unit_test(a_liar_holds_nobody_up),

@@ -479,7 +479,8 @@ void sim_voice_order_out(uint32_t i, uint32_t whom)
 void sim_voice_order_steps(uint32_t i)
 {
     if (sim_member_of(i, i) != NULL && !sim->island[i].die)
-        (void)!membership_order(voice_of(i)->membership, ORDER_STEPS, 0, 1000 + sim_below(SIM_ORDERED_STEPS - 1000), NULL);
+        (void)!membership_order(voice_of(i)->membership, ORDER_STEPS, 0, 1000 + sim_below(SIM_ORDERED_STEPS - 1000),
+                                NULL);
 }
 
 static void listen(uint32_t i)

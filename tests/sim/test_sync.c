@@ -634,8 +634,8 @@ static void who_leaves_orders_out_is_passed_over(void **state)
         }
         SIM_HOLDS(sim->newest >= epoch + 2, "island 0 changes nothing: epochs %llu to %llu\n",
                   (unsigned long long)epoch, (unsigned long long)sim->newest);
-        SIM_HOLDS(carried_out, "an order waits for %d ms: epochs %llu to %llu\n", ORDERED_MS,
-                  (unsigned long long)epoch, (unsigned long long)sim->newest);
+        SIM_HOLDS(carried_out, "an order waits for %d ms: epochs %llu to %llu\n", ORDERED_MS, (unsigned long long)epoch,
+                  (unsigned long long)sim->newest);
         most_ms = sim->now_ms - from_ms > most_ms ? sim->now_ms - from_ms : most_ms;
         sim_end();
     }

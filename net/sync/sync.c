@@ -128,6 +128,15 @@ static void tick(struct sync *sync)
         sync_owner_tick(sync, f);
 }
 
+/* Who is behind asks for the next results as soon as a version is here: at one version a tick it would never be in sync
+ * with a run that makes them faster. */
+static void raise_of_fragment(struct sync *sync, const struct sync_event *event)
+{
+    sync_fragment_raise(sync, event->fragment, event->type, event);
+    if (event->type == SYNC_EV_APPLIED || event->type == SYNC_EV_INSTALLED)
+        sync_peers_catch_up(sync, event->fragment);
+}
+
 void sync_step(struct sync *sync, const struct sync_event *event, uint64_t now_ms)
 {
     sync->now_ms = now_ms;
@@ -153,7 +162,7 @@ void sync_step(struct sync *sync, const struct sync_event *event, uint64_t now_m
     case SYNC_EV_NOT_AVAILABLE: sync_peers_not_available(sync, event); break;
     case SYNC_EV_TURNED_DOWN: sync_fragment_turned_down(sync, event); break;
     case SYNC_EV_TICK: tick(sync); break;
-    default: sync_fragment_raise(sync, event->fragment, event->type, event); break;
+    default: raise_of_fragment(sync, event); break;
     }
 }
 

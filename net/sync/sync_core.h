@@ -123,6 +123,9 @@ struct sync_fragment {
     uint32_t fetch_tries;  /* requests for results of version + 1 so far */
     /* Until then these are asked for first, however far behind it is: nobody could prove a state. */
     uint64_t by_results_ms;
+    /* They lead on from a state that came: until then another one is taken only where nobody has them any more. Put off
+     * by so long with each version that they make. */
+    uint64_t leads_until_ms, leads_ms;
     struct bitset asked; /* members that were asked for them */
     uint64_t astray;     /* parts that somebody else than the owner was asked for */
     struct sync_ask asks[VERSION_PARTS_MAX];
@@ -130,6 +133,7 @@ struct sync_fragment {
     uint64_t without_ms;       /* when one of them said so last */
     struct wire_key state_key; /* REPAIR: the state asked for */
     uint32_t state_from;
+    uint64_t state_ms; /* when it was asked for last */
     uint64_t alone_ms; /* REPAIR: since when nobody can be asked; 0: somebody can */
     bool refused;      /* REPAIR: the member asked last has no state that it can prove */
     uint64_t vain_ms;  /* REPAIR: since when all who are asked refuse; 0: the last one did not */

@@ -11,6 +11,9 @@
 enum { STATE_AGAIN_MS = 15000 };
 /* Until a contribution that was refused is offered again: first, and at most. */
 enum { OFFER_AGAIN_MS = 2000, OFFER_AGAIN_MAX_MS = 60000 };
+/* From a state that came results lead on, as long as a version comes in this time, or in as long as the state took, if
+ * that is more: a version's results have fewer bytes. Another state would be as old as this one when it is here. */
+enum { LEADS_MS = 60000 };
 
 /* ---- versions ---- */
 
@@ -44,6 +47,7 @@ void sync_fragment_ask_for_state(struct sync *sync, uint32_t f, uint32_t member)
                                             .version = sync->peers[member].fragments[f].version,
                                             .island = sync_core_id(sync, member)};
     fragment->state_from = member;
+    fragment->state_ms = sync->now_ms;
     fragment->fetch_ms = sync->now_ms + STATE_AGAIN_MS;
     fragment->refused = false;
     sync_core_put(
@@ -295,6 +299,8 @@ static void applied(struct sync *sync, uint32_t f, const struct sync_event *even
     fragment->ahead = SYNC_AHEAD_NOT;
     fragment->made = false;
     arrive(sync, f, fragment->own.version + 1, &event->hash);
+    if (sync->now_ms < fragment->leads_until_ms)
+        fragment->leads_until_ms = sync->now_ms + fragment->leads_ms;
     sync_patience_made(sync, f, since_ms);
     switch (ahead) {
     case SYNC_AHEAD_NOT: give(sync, f); break;
@@ -304,14 +310,23 @@ static void applied(struct sync *sync, uint32_t f, const struct sync_event *even
     }
 }
 
+static void results_lead(const struct sync *sync, struct sync_fragment *fragment, uint64_t state_took_ms)
+{
+    fragment->leads_ms = state_took_ms > LEADS_MS ? state_took_ms : LEADS_MS;
+    fragment->leads_until_ms = sync->now_ms + fragment->leads_ms;
+}
+
 static void installed(struct sync *sync, uint32_t f, const struct sync_event *event)
 {
-    const struct wire_standing *own = &sync->fragments[f].own;
+    struct sync_fragment *fragment = &sync->fragments[f];
+    const struct wire_standing *own = &fragment->own;
     bool was_wrong = own->hash_known && own->version == event->version && !digest_equal(&own->hash, &event->hash);
-    sync_core_report(sync, SYNC_REPORT_REPAIRED, f, sync->fragments[f].state_from);
+    sync_core_report(sync, SYNC_REPORT_REPAIRED, f, fragment->state_from);
     if (was_wrong)
         sync_owner_restarted(sync, f);
     arrive(sync, f, event->version, &event->hash);
+    if (fragment->state_from != sync_core_self(sync))
+        results_lead(sync, fragment, sync->now_ms - fragment->state_ms);
     give(sync, f);
 }
 

@@ -432,6 +432,7 @@ static void ask_for_more(struct sync *sync, uint32_t f)
     /* One member's word that it is far ahead is no reason not to ask for the results of a start that is near. */
     bool often = fragment->fetch_tries >= FETCH_TRIES_MAX, far = someone_ahead(sync, f, SYNC_BEHIND_MAX);
     bool in_vain = often || (fragment->parts.held == 0 && sync->now_ms >= fragment->by_results_ms);
+    in_vain = in_vain && sync->now_ms >= fragment->leads_until_ms;
     if (in_vain && far)
         fall_behind(sync, f, SYNC_BEHIND_MAX + 1, often ? 1 : SYNC_BEHIND_MAX + 1);
     if (fragment->state == SYNC_REPAIR || fragment->lost)

@@ -756,6 +756,111 @@ static void who_goes_by_results_asks_for_a_state_again_after_a_minute(void **sta
     assert_true(version > 4 + 10);
 }
 
+/* ---- after a state ---- */
+
+/* We are at version 4, and take the state of version 50 that two others had when we asked for it. */
+static void takes_a_state(void)
+{
+    talk_among(3, 2, 3, 4, (struct owner_rule){0});
+    for (uint32_t i = 0; i < 2; i++) {
+        talk_is_at(i, 50);
+        talk_hear(i);
+    }
+    assert_int_equal(results_asked(), 0);
+    assert_int_equal(sync_state(talk_sync, 0), SYNC_REPAIR);
+}
+
+static void the_others_are_at(uint64_t version)
+{
+    for (uint32_t i = 0; i < 2; i++) {
+        talk_is_at(i, version);
+        talk_hear(i);
+    }
+}
+
+static void the_state_is_here(void)
+{
+    talk_happens((struct sync_event){.type = SYNC_EV_INSTALLED, .version = 50, .hash = talk_hash_named('a', 50)});
+}
+
+/* A tick is long where rounds are short: who would wait for it is left behind for good. */
+static void who_is_behind_asks_for_the_next_results_at_once(void **state)
+{
+    (void)state;
+    takes_a_state();
+    the_others_are_at(54);
+    the_state_is_here();
+    for (uint64_t version = 50; version < 53; version++) {
+        assert_int_equal(talk_asked_for(0), 0);
+        assert_int_equal(talk_asked_for(1), 1);
+        talk_stored(0, version + 1, 0);
+        talk_stored(1, version + 1, 1);
+        assert_non_null(talk_ordered(SYNC_DO_APPLY));
+        talk_applied(version + 1);
+    }
+    assert_int_equal(talk_asked_for(0), UINT32_MAX); /* the last one is on its way by itself */
+}
+
+/* The others go on while it comes: if that takes them more versions than one waits for results, another state would be
+ * as old when it is here, and so on. */
+static void from_a_state_results_lead_on_however_far(void **state)
+{
+    (void)state;
+    takes_a_state();
+    talk_now_ms += 100000;
+    the_others_are_at(250);
+    the_state_is_here();
+    uint64_t version = 50;
+    for (uint64_t tick = 0; version < 250 && tick < 20000; tick++) {
+        /* Each version takes longer than results of one are usually asked for. */
+        assert_int_not_equal(sync_state(talk_sync, 0), SYNC_REPAIR);
+        if (tick % 300 == 299) {
+            talk_stored(0, version + 1, 0);
+            talk_stored(1, version + 1, 1);
+            talk_applied(++version);
+        }
+        if (version == 60)
+            return;
+        talk_tick(100);
+    }
+    fail();
+}
+
+/* Nobody has them any more: then a state, at once. */
+static void from_a_state_another_one_is_taken_where_results_are_gone(void **state)
+{
+    (void)state;
+    takes_a_state();
+    the_others_are_at(250);
+    the_state_is_here();
+    uint64_t began_ms = talk_now_ms;
+    for (uint32_t owner = 0; owner < 2; owner++)
+        for (uint32_t i = 0; i < 2; i++)
+            talk_happens(
+                (struct sync_event){.type = SYNC_EV_NOT_AVAILABLE, .member = i, .key = talk_result_key(51, owner)});
+    (void)results_asked();
+    assert_int_equal(sync_state(talk_sync, 0), SYNC_REPAIR);
+    assert_true(talk_now_ms - began_ms < 3000);
+}
+
+/* Who says that it has them, and brings none, does not keep us from a state for longer than the last one took. */
+static void from_a_state_another_one_is_taken_where_no_result_comes(void **state)
+{
+    (void)state;
+    static const uint64_t took_ms[] = {10, 90000}, waited_ms[] = {60000, 90000};
+    for (int k = 0; k < 2; k++) {
+        takes_a_state();
+        talk_now_ms += took_ms[k];
+        the_others_are_at(250);
+        the_state_is_here();
+        uint64_t began_ms = talk_now_ms;
+        while (sync_state(talk_sync, 0) != SYNC_REPAIR && talk_now_ms < began_ms + 200000)
+            talk_tick(100);
+        assert_in_range(talk_now_ms - began_ms, waited_ms[k] - 1000, waited_ms[k] + 4000);
+        talk_ends(NULL);
+    }
+}
+
 /* While our snapshot is encoded it turns out that our state is wrong, and whose state is to be had is taken off the
  * roster before the snapshot is: whoever has its slot then, or nobody, is not asked for it. */
 static void whose_state_was_wanted_may_leave_the_roster(void **state)
@@ -950,6 +1055,10 @@ int main(void)
         cmocka_unit_test_teardown(whose_state_was_wanted_may_leave_the_roster, talk_ends),
         cmocka_unit_test_teardown(who_goes_by_results_goes_on_by_them, talk_ends),
         cmocka_unit_test_teardown(who_goes_by_results_asks_for_a_state_again_after_a_minute, talk_ends),
+        cmocka_unit_test_teardown(who_is_behind_asks_for_the_next_results_at_once, talk_ends),
+        cmocka_unit_test_teardown(from_a_state_results_lead_on_however_far, talk_ends),
+        cmocka_unit_test_teardown(from_a_state_another_one_is_taken_where_results_are_gone, talk_ends),
+        cmocka_unit_test_teardown(from_a_state_another_one_is_taken_where_no_result_comes, talk_ends),
         cmocka_unit_test_teardown(a_state_that_is_ours_again_is_not_asked_for_without_end, talk_ends),
         cmocka_unit_test_teardown(a_state_that_came_half_way_is_asked_for_anew, talk_ends),
         cmocka_unit_test_teardown(who_is_further_is_asked_where_the_others_refuse, talk_ends),

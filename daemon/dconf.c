@@ -145,10 +145,11 @@ static const struct conf_key keys[] = {
      "is written earlier when the results since then have as many bytes, or are of 32 versions. Writing takes at most "
      "a 25th of the time, but where the ledger would outgrow ledger_keep and all checkpoints together."},
     {"storage", "ledger_keep", CONF_BYTES, AT(ledger_keep), "1GiB", 1048576, 1e15, NULL, "B",
-     "Results kept at most beyond what a restart needs, so that islands that were away catch up from them."},
+     "Results kept at most beyond what a restart needs, or as many bytes as all checkpoints together, if that is more, "
+     "so that islands that were away, or join, catch up from them."},
     {"storage", "ledger_versions", CONF_INT, AT(ledger_versions), "0", 0, 1e6, NULL, "versions",
-     "And of how many versions of a fragment at most; 0: 2 to 16, those whose results are together no larger than the "
-     "state, which is what an island that was away for longer fetches."},
+     "And of how many versions of a fragment at most; 0: 2 to 1024, those whose results are together no larger than "
+     "the state: who fetches that goes on from it by the results that have come since."},
     {"storage", "ledger_segment", CONF_BYTES, AT(ledger_segment), "64MiB", 65536, 1e12, NULL, "B",
      "Size of one ledger file; old ones are removed whole."},
     {"storage", "jobs", CONF_INT, AT(job_threads), "0", 0, 64, NULL, "threads",

@@ -5,8 +5,6 @@
 
 #include <math.h>
 
-#include "net/sync/sync.h"
-
 struct plan_conf rules_plan(const struct runspec *spec)
 {
     static const enum plan_pattern patterns[] = {
@@ -159,11 +157,11 @@ struct outer_round rules_round(const struct runspec *spec, uint32_t fragments, u
     return outer_round_corrected(round, pow((double)round.momentum, (double)(end - begin) / (double)base), ratio);
 }
 
-enum { VERSIONS_MIN = 2 };
+enum { VERSIONS_MIN = 2, VERSIONS_MAX = 1024 };
 
 uint64_t rules_versions(uint64_t state_bytes, uint64_t version_bytes)
 {
-    uint64_t worth = version_bytes > 0 ? state_bytes / version_bytes : SYNC_BEHIND_MAX;
+    uint64_t worth = version_bytes > 0 ? state_bytes / version_bytes : VERSIONS_MAX;
     worth = worth > VERSIONS_MIN ? worth : VERSIONS_MIN;
-    return worth < SYNC_BEHIND_MAX ? worth : SYNC_BEHIND_MAX;
+    return worth < VERSIONS_MAX ? worth : VERSIONS_MAX;
 }

@@ -52,7 +52,7 @@ struct outer_round rules_round(const struct runspec *spec, uint32_t fragments, u
                                uint64_t begin, uint64_t end);
 
 /* Of how many versions of a fragment results are worth their place: together they are no more than the state, which who
- * lacks more of them fetches; at least 2, and no more than anybody ever asks for. `version_bytes`: of one. */
+ * lacks more of them fetches, and goes on from by them; at least 2, and at most 1024. `version_bytes`: of one. */
 uint64_t rules_versions(uint64_t state_bytes, uint64_t version_bytes);
 /* So many versions of a fragment take at least as long to replay as its checkpoint to write, however few bytes their
  * results have. */

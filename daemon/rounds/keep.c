@@ -169,10 +169,13 @@ static uint64_t versions_kept(const struct keep *keep, const struct keep_fragmen
     return asked > 0 ? asked : rules_versions(fragment->bytes, fragment->results);
 }
 
+/* As many bytes as all states have are there before a checkpoint anyway. Who fetches a state needs the results since,
+ * and while that comes over a line that carries the rounds these are fewer bytes than the state. */
 static void prune_ledger(struct keep *keep)
 {
     uint32_t fragments = round_context_fragments(keep->context);
     struct ledger_reach *reach;
+    uint64_t states = 0;
     if (mem_new(fragments, sizeof *reach, "versions", &reach) != ERR_OK)
         return;
     for (uint32_t f = 0; f < fragments; f++) {
@@ -181,8 +184,9 @@ static void prune_ledger(struct keep *keep)
         reach[f].saved = fragment->on_disk != KEEP_NONE ? fragment->on_disk : 0;
         uint64_t kept = versions_kept(keep, fragment);
         reach[f].served = version > kept ? version - kept : 0;
+        states += fragment->bytes;
     }
-    ledger_prune(keep->context->conf.ledger, reach, fragments);
+    ledger_prune(keep->context->conf.ledger, reach, fragments, states);
     mem_free(reach);
 }
 

@@ -890,17 +890,17 @@ static void remove_segment(struct ledger *ledger, size_t index)
     index_drop_segment(&ledger->index, (uint32_t)index);
 }
 
-void ledger_prune(struct ledger *ledger, const struct ledger_reach *reach, uint32_t fragments_count)
+void ledger_prune(struct ledger *ledger, const struct ledger_reach *reach, uint32_t fragments_count, uint64_t at_least)
 {
+    uint64_t total = 0, most = ledger->conf.keep_bytes > at_least ? ledger->conf.keep_bytes : at_least;
     pthread_mutex_lock(&ledger->lock);
-    uint64_t total = 0;
     for (size_t i = 0; i < ledger->segments_count; i++)
         total += ledger->segments[i].bytes;
     for (size_t i = 0; i + 1 < ledger->segments_count; i++) {
         if (ledger->segments[i].fd < 0)
             continue;
         enum use use = use_of(ledger, i, reach, fragments_count);
-        if (use == USE_NEEDED || (use == USE_SERVED && total <= ledger->conf.keep_bytes))
+        if (use == USE_NEEDED || (use == USE_SERVED && total <= most))
             break;
         total -= ledger->segments[i].bytes;
         remove_segment(ledger, i);

@@ -106,9 +106,9 @@ ERR_MUST_CHECK enum err ledger_commit_of(struct ledger *ledger, uint32_t fragmen
 struct ledger_reach {
     uint64_t saved, served;
 };
-/* Removes segments, oldest first, whose records are all of saved versions: those beyond the last keep_bytes, and those
- * of which nobody is served anything. `reach`: by fragment. */
-void ledger_prune(struct ledger *ledger, const struct ledger_reach *reach, uint32_t fragments_count);
+/* Removes segments, oldest first, whose records are all of saved versions: those beyond the last keep_bytes, or
+ * `at_least` bytes if that is more, and those of which nobody is served anything. `reach`: by fragment. */
+void ledger_prune(struct ledger *ledger, const struct ledger_reach *reach, uint32_t fragments_count, uint64_t at_least);
 
 struct ledger_stats {
     uint64_t records, bytes, segments; /* records: results */

@@ -117,17 +117,19 @@ static uint64_t version_bytes(const struct replica_conf *conf, uint32_t f)
 struct memory_disk memory_disk_of(const struct replica_conf *conf, uint64_t ledger_keep, uint64_t versions)
 {
     struct memory_disk disk = {0};
-    uint64_t largest = 0, uncovered = 0, served = 0, anchors = 0;
+    uint64_t largest = 0, uncovered = 0, served = 0, anchors = 0, states = 0;
     for (uint32_t f = 0; f < conf->plan->fragments_count; f++) {
         uint64_t state = state_bytes(conf, f), file = file_bytes(conf, f), one = version_bytes(conf, f);
         uint64_t kept = versions > 0 ? versions : rules_versions(state, one);
         disk.checkpoints += file;
         largest = file > largest ? file : largest;
         uncovered += state + one;
+        states += state;
         served += kept * one;
         anchors += conf->plan->fragments[f].values_count * sizeof(float);
     }
-    served = served < ledger_keep ? served : ledger_keep;
+    uint64_t most = ledger_keep > states ? ledger_keep : states;
+    served = served < most ? served : most;
     disk.checkpoints += largest;
     disk.ledger = uncovered > served ? uncovered : served;
     disk.exported = 2 * anchors;

@@ -306,7 +306,7 @@ static void use(struct ledger *ledger, const struct hostile *hostile)
     check(ledger_append(ledger, &key, object, sizeof object) == ERR_OK, "cannot append");
     check(ledger_append_commit(ledger, &commit, true) == ERR_OK, "cannot append a commit");
     check(ledger_stats(ledger).records == records, "an append does not count one");
-    ledger_prune(ledger, reach, RIG_FRAGMENTS);
+    ledger_prune(ledger, reach, RIG_FRAGMENTS, 0);
     check_appended(ledger, hostile, &key, &commit);
     ledger_close(ledger);
     check(open_ledger(&ledger), "cannot be opened again");

@@ -328,12 +328,12 @@ static void old_segments_go_and_needed_ones_stay(void **state)
     }
     uint64_t before = ledger_stats(ledger).bytes;
     struct ledger_reach reach[2] = {{.saved = 300}, {.saved = 10}};
-    ledger_prune(ledger, reach, 2); /* fragment 1 still needs nearly all */
+    ledger_prune(ledger, reach, 2, 0); /* fragment 1 still needs nearly all */
     assert_true(ledger_stats(ledger).bytes > before - (64 << 10));
     for (uint64_t v = 11; v <= 300; v++)
         assert_holds(ledger, 1, v, 0);
     reach[1].saved = 300;
-    ledger_prune(ledger, reach, 2);
+    ledger_prune(ledger, reach, 2, 0);
     struct ledger_stats after = ledger_stats(ledger);
     assert_in_range(after.bytes, 1, 100 << 10); /* keep_bytes */
     assert_lacks(ledger, 0, 1, 0);
@@ -517,7 +517,7 @@ static void a_commit_goes_with_its_segment(void **state)
         append(ledger, 0, v, 0);
         assert_ok(ledger_append_commit(ledger, &commit, false));
     }
-    ledger_prune(ledger, &(struct ledger_reach){.saved = 300}, 1);
+    ledger_prune(ledger, &(struct ledger_reach){.saved = 300}, 1, 0);
     assert_fails(ERR_NOTFOUND, "what made version 1", ledger_commit_of(ledger, 0, 1, &got));
     assert_lacks(ledger, 0, 1, 0);
     struct ledger_commit last = commit_of(0, 300, 1, 300);

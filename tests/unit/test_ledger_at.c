@@ -41,7 +41,7 @@ static void every_record_reaches_further(void **state)
     assert_true(ledger_stats(ledger).segments > 2);
     assert_ok(ledger_sync(ledger));
     assert_int_equal(ledger_at(ledger), at);
-    ledger_prune(ledger, &reach, 1); /* what is let go of was not lost */
+    ledger_prune(ledger, &reach, 1, 0); /* what is let go of was not lost */
     assert_int_equal(ledger_at(ledger), at);
     for (int again = 0; again < 2; again++) {
         ledger_close(ledger);

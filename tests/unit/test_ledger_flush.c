@@ -140,7 +140,7 @@ static void nobody_else_waits_for_the_disk(void **state)
     assert_int_equal(ledger_commit_of(ledger, 1, 9, &got), ERR_NOTFOUND);
     assert_ok(ledger_append_commit(ledger, &commit, false)); /* nor does who needs no flush */
     assert_ok(ledger_commit_of(ledger, 1, 9, &got));
-    ledger_prune(ledger, (struct ledger_reach[2]){{0}}, 2);
+    ledger_prune(ledger, (struct ledger_reach[2]){{0}}, 2, 0);
     assert_true(ledger_at(ledger) > 0);
     assert_false(a.ended);
     sem_post(&go);

@@ -445,6 +445,40 @@ static void versions_that_nobody_is_served_go(void **state)
     rig_close(rig);
 }
 
+/* Who fetches a state goes on from it by the results since, and these may have half as many bytes: a checkpoint that is
+ * written meanwhile does not let them go, however little the ledger is to keep. */
+static void results_since_a_state_that_is_being_fetched_stay(void **state)
+{
+    (void)state;
+    struct bitset all = bitset_first(MEMBERS);
+    struct rig_conf conf = {.folder = testlib_folder("pace-fetched"),
+                            .sync = coarse,
+                            .members = MEMBERS,
+                            .self = SELF,
+                            .segment_bytes = 4096,
+                            .kept_bytes = 1};
+    struct rig *rig = rig_open(&conf);
+    const uint64_t many = 24;
+    rig_begin(rig);
+    for (uint64_t k = 0; k < many; k++)
+        for (uint32_t f = 0; f < RIG_FRAGMENTS; f++)
+            rig_round(rig, f, &all);
+    for (uint32_t f = 0; f < RIG_FRAGMENTS; f++)
+        keep_checkpoint(rig->rounds->keep, f);
+    rig_settle(rig);
+    for (uint32_t f = 0; f < RIG_FRAGMENTS; f++) {
+        uint64_t state_bytes = 2 * sizeof(float) * rig_values(rig, f), bytes = 0, version = many;
+        assert_int_equal(saved(rig, f), many);
+        assert_false(rig_has(rig, f, 1, 0));
+        for (; bytes < state_bytes / 2; version--) {
+            assert_true(rig_has(rig, f, version, 0));
+            bytes += ledger_version_bytes(rig->ledger, f, version);
+        }
+        assert_in_range(version, 1, many - 3);
+    }
+    rig_close(rig);
+}
+
 int main(void)
 {
     assert_ok(digest_init());
@@ -463,6 +497,7 @@ int main(void)
         cmocka_unit_test(of_two_states_the_core_hears_of_the_last_one),
         cmocka_unit_test(an_export_holds_nothing_while_it_is_flushed),
         cmocka_unit_test(versions_that_nobody_is_served_go),
+        cmocka_unit_test(results_since_a_state_that_is_being_fetched_stay),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -197,8 +197,9 @@ static void results_are_kept_while_they_are_fewer_bytes_than_the_state(void **st
     assert_int_equal(rules_versions(8000, 801), 9);
     assert_int_equal(rules_versions(8000, 4001), 2); /* never fewer */
     assert_int_equal(rules_versions(8000, 100000), 2);
-    assert_int_equal(rules_versions(8000, 100), 16); /* nobody asks for more */
-    assert_int_equal(rules_versions(8000, 0), 16);
+    assert_int_equal(rules_versions(8000, 100), 80);
+    assert_int_equal(rules_versions(8000, 1), 1024); /* nor ever more */
+    assert_int_equal(rules_versions(8000, 0), 1024);
 }
 
 int main(void)

@@ -856,6 +856,8 @@ enum { FINISHING_TOLD_MS = 3000, LAST_ROUND_MS = 20000, STANDING_TOLD_MS = 3000 
 enum { VERSIONS_BEHIND = 1 };
 /* Until it is told that nothing comes of a state that is fetched. */
 enum { ARRIVING_STILL_MS = 10000 };
+/* Until it is told that an island which is behind comes no nearer. */
+enum { OUTRUN_MS = 60000 };
 
 /* With late = wait it does so in every round, for a moment. */
 static void complain_standing(struct status *status)
@@ -918,6 +920,44 @@ static void complain_arriving(struct status *status)
              "an island that has it brings it when it can be heard: see {here} peers, and the line to them");
 }
 
+/* Results come, and the others make versions at least as fast: for a minute, and two intervals. */
+static uint64_t outrun_ms(const struct status *status, uint32_t f)
+{
+    const struct progress *progress = status->from->progress;
+    if (progress == NULL || progress_stands_ms(progress, f) >= OUTRUN_MS)
+        return 0;
+    uint64_t no_nearer_ms = progress_no_nearer_ms(progress, f);
+    uint64_t interval_ms = progress_steps_ms(progress, (uint64_t)status->from->spec->interval);
+    return no_nearer_ms >= OUTRUN_MS && no_nearer_ms >= 2 * interval_ms ? no_nearer_ms : 0;
+}
+
+static void complain_behind(struct status *status, uint32_t behind)
+{
+    uint64_t longest_ms = 0, most = 0;
+    char text[240], since[HUMAN_BYTES];
+    for (uint32_t f = 0; f < status->fragments_count; f++) {
+        const struct status_fragment *fragment = &status->fragments[f];
+        uint64_t no_nearer_ms = outrun_ms(status, f);
+        longest_ms = no_nearer_ms > longest_ms ? no_nearer_ms : longest_ms;
+        if (fragment->newest > fragment->own.version && fragment->newest - fragment->own.version > most)
+            most = fragment->newest - fragment->own.version;
+    }
+    snprintf(text, sizeof text, "%" PRIu32 " fragments are more than one version behind", behind);
+    if (longest_ms == 0) {
+        complain(status, COMPLAINT_BEHIND, NULL, text, "they are being fetched; nothing to do unless it lasts");
+        return;
+    }
+    human_duration((double)(longest_ms / 1000), since);
+    snprintf(text, sizeof text,
+             "this island does not come in step: the others make versions as fast as results come here, or faster; it "
+             "is %" PRIu64 " versions behind, and no nearer than %s ago",
+             most, since);
+    complain(status, COMPLAINT_BEHIND, NULL, text,
+             "its line, or its disk, is too slow for this run: give it a faster one (dilococtl plan says what a run "
+             "takes), or have the others wait once: at an operator, dilococtl pause --run, and resume --run when peers "
+             "shows this one as owner or contributor; from then on rounds wait for it");
+}
+
 static void complain_fragments(struct status *status)
 {
     uint32_t behind = 0, repairing = 0;
@@ -929,10 +969,8 @@ static void complain_fragments(struct status *status)
         behind += fragment->own.version + VERSIONS_BEHIND < fragment->newest;
         repairing += fragment->state == SYNC_REPAIR;
     }
-    if (behind > 0) {
-        snprintf(text, sizeof text, "%" PRIu32 " fragments are more than one version behind", behind);
-        complain(status, COMPLAINT_BEHIND, NULL, text, "they are being fetched; nothing to do unless it lasts");
-    }
+    if (behind > 0)
+        complain_behind(status, behind);
     if (repairing > 0) {
         snprintf(text, sizeof text, "%" PRIu32 " fragments are being repaired from other islands", repairing);
         complain(status, COMPLAINT_REPAIR, NULL, text, "if it happens again, test this machine's memory");

@@ -13,6 +13,8 @@ enum { WINDOW_MS = 10000, SLOWER_MAX = 4 };
 struct waiting {
     uint64_t version, came_ms;
     uint64_t since_ms; /* 0: no round is under way */
+    uint64_t least;    /* versions that it was behind when it was nearest, since it is behind; and since when */
+    uint64_t least_ms; /* 0: it is not behind */
 };
 
 struct progress {
@@ -61,6 +63,19 @@ static bool is_under_way(const struct sync *sync, uint32_t f, uint32_t members_c
     return begun;
 }
 
+/* One version is on its way in every round. */
+static void note_behind(struct waiting *waiting, const struct sync *sync, uint32_t f, uint64_t now_ms)
+{
+    uint64_t own = sync_own(sync, f).version, newest = sync_version_max(sync, f);
+    uint64_t behind = sync_known(sync, f) && newest > own + 1 ? newest - own : 0;
+    if (behind == 0) {
+        waiting->least_ms = 0;
+    } else if (waiting->least_ms == 0 || behind < waiting->least) {
+        waiting->least = behind;
+        waiting->least_ms = now_ms;
+    }
+}
+
 void progress_note(struct progress *progress, const struct sync *sync, uint32_t fragments_count, uint32_t members_count,
                    uint64_t furthest, uint64_t now_ms)
 {
@@ -80,6 +95,7 @@ void progress_note(struct progress *progress, const struct sync *sync, uint32_t 
         else if (waiting->since_ms == 0 || waiting->version != version)
             waiting->since_ms = now_ms;
         waiting->version = version;
+        note_behind(waiting, sync, f, now_ms);
     }
 }
 
@@ -93,6 +109,12 @@ uint64_t progress_stands_ms(const struct progress *progress, uint32_t f)
 {
     uint64_t came_ms = progress->fragments[f].came_ms;
     return came_ms > 0 ? progress->now_ms - came_ms : 0;
+}
+
+uint64_t progress_no_nearer_ms(const struct progress *progress, uint32_t f)
+{
+    uint64_t least_ms = progress->fragments[f].least_ms;
+    return least_ms > 0 ? progress->now_ms - least_ms : 0;
 }
 
 uint64_t progress_moved_ms(const struct progress *progress)

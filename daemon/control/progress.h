@@ -27,6 +27,9 @@ void progress_note(struct progress *progress, const struct sync *sync, uint32_t 
 uint64_t progress_waits_ms(const struct progress *progress, uint32_t f);
 /* How long the fragment has stood at its version, as last noted; since the first note at most. */
 uint64_t progress_stands_ms(const struct progress *progress, uint32_t f);
+/* For how long the fragment, which is more than a version behind the others, has come no nearer to them; 0: it has just
+ * now, or is not behind. */
+uint64_t progress_no_nearer_ms(const struct progress *progress, uint32_t f);
 /* When a version last rose, as far as that was noted; 0: none has. */
 uint64_t progress_moved_ms(const struct progress *progress);
 /* How long so many steps of the run take while it trains; 0: not known yet. */

@@ -70,11 +70,11 @@ static void judge(struct report *report, const char *name, bool too_far, uint64_
              name, report->step);
 }
 
-uint64_t report_furthest(struct report *report, const char *name, bool up, uint64_t furthest, uint64_t most,
-                         uint64_t now_ms)
+uint64_t report_furthest(struct report *report, const char *name, bool up, bool judges, uint64_t furthest,
+                         uint64_t most, uint64_t now_ms)
 {
     bool too_far = up && report->step > most;
-    judge(report, name, too_far, now_ms);
+    judge(report, name, too_far && judges, now_ms);
     return up && !too_far && report->step > furthest ? report->step : furthest;
 }
 

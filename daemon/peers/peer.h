@@ -55,10 +55,10 @@ void report_take(struct report *report, const struct wire_heartbeat *beat, uint6
 void report_restart(struct report *report);
 
 /* `furthest`, or its step if that is further and no more than `most`. A step beyond is logged once, under its `name`,
- * when it has lasted: an island that was away for long does not know the rounds yet that brought the others so far.
+ * when it has lasted while `judges`: who is behind does not know the rounds yet that brought the others so far.
  * `up`: it can be heard. */
-uint64_t report_furthest(struct report *report, const char *name, bool up, uint64_t furthest, uint64_t most,
-                         uint64_t now_ms);
+uint64_t report_furthest(struct report *report, const char *name, bool up, bool judges, uint64_t furthest,
+                         uint64_t most, uint64_t now_ms);
 
 /* ---- two machines that speak with the key of one island ---- */
 

@@ -975,17 +975,28 @@ static bool knows_rounds(const struct peers *peers)
     return knows;
 }
 
+/* Rounds that we lack have brought the others further than those that we know of. A few are on their way to everybody.
+ */
+static bool is_behind(const struct peers *peers)
+{
+    enum { ON_THEIR_WAY = 3 };
+    bool behind = false;
+    for (uint32_t f = 0; peers->plan.sync != NULL && f < fragments_of(peers) && !behind; f++)
+        behind = sync_own(peers->plan.sync, f).version + ON_THEIR_WAY < sync_version_max(peers->plan.sync, f);
+    return behind;
+}
+
 uint64_t peers_furthest(struct peers *peers, uint64_t own_step)
 {
     uint64_t last = runspec_length(peers->conf.spec), furthest = own_step;
     uint64_t known = peers->plan.rounds != NULL ? rounds_step(peers->plan.rounds) : 0;
     known = known < last ? known : last; /* a result may be of before the run was made shorter */
     uint64_t most = rules_furthest(peers->conf.spec, fragments_of(peers), known > own_step ? known : own_step);
-    bool judges = knows_rounds(peers);
+    bool knows = knows_rounds(peers), judges = knows && !is_behind(peers);
     for (uint32_t i = 0; i < members_of(peers); i++)
-        if (is_other(peers, i) && judges)
-            furthest = report_furthest(&peers->peers[i].report, name_of(peers, i), peers->peers[i].up, furthest, most,
-                                       peers->now_ms);
+        if (is_other(peers, i) && knows)
+            furthest = report_furthest(&peers->peers[i].report, name_of(peers, i), peers->peers[i].up, judges, furthest,
+                                       most, peers->now_ms);
     return furthest < last ? furthest : last;
 }
 

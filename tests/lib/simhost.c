@@ -230,7 +230,15 @@ static enum err load_evidence(void *user, uint32_t id, uint8_t **bytes, size_t *
     return sim_load_evidence(*(const uint32_t *)user, sim_of(id), bytes, bytes_count);
 }
 
-/* Whatever became of its disks, an island uses none twice, but for words of a disk that is in doubt. */
+/* A disk that has forgotten some, and that no configuration names though it is sure of itself again (docs/FAILURES.md,
+ * "A member lies"): it may give a word the number of an earlier one. */
+static bool forgot_unnamed(uint32_t i)
+{
+    const struct config_member *member = sim_member_of(i, i);
+    return sim->island[i].forgot && member != NULL && member->incarnation != sim->island[i].disk.incarnation;
+}
+
+/* Whatever became of its disks, an island uses none twice, but for words of a disk that is in doubt, or was. */
 static enum err save_numbers(void *user, const struct said_numbers *numbers)
 {
     uint32_t i = *(const uint32_t *)user;
@@ -241,7 +249,7 @@ static enum err save_numbers(void *user, const struct said_numbers *numbers)
     SIM_HOLDS(two || numbers->order_lost || numbers->order == island->disk.numbers.order ||
                   numbers->order > island->said.order,
               "island %u gives order %llu again\n", i, (unsigned long long)numbers->order);
-    SIM_HOLDS(two || numbers->word_lost || numbers->word == island->disk.numbers.word ||
+    SIM_HOLDS(two || forgot_unnamed(i) || numbers->word_lost || numbers->word == island->disk.numbers.word ||
                   numbers->word > island->said.word,
               "island %u says word %llu again\n", i, (unsigned long long)numbers->word);
     if (numbers->order > island->said.order)

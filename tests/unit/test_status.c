@@ -391,6 +391,64 @@ static void fragments_more_than_one_version_behind_are_told(void **state)
     look_end();
 }
 
+/* Ten seconds later our fragment 3 is at `own`, and b's at `theirs`; b is far on in the run. */
+static const struct status *later(uint64_t own, uint64_t theirs)
+{
+    struct digest hash = digest_of("x", 1);
+    look.a->now_ms += 10000;
+    sync_restore(look.a->sync, 3, own, &hash);
+    struct wire_heartbeat *beat = played_beat(look.b);
+    beat->fragments[3].at.version = theirs;
+    beat->step = 500;
+    beat_b();
+    progress_note(look.progress, look.a->sync, ISLE_FRAGMENTS, 2, 0, look.a->now_ms);
+    return take();
+}
+
+/* Results come, but no faster than the others make versions: that does not pass by itself. */
+static void who_comes_no_nearer_says_so(void **state)
+{
+    (void)state;
+    static const char outrun[] = "this island does not come in step";
+    struct digest hash = digest_of("x", 1);
+    look_begin("status-outrun", 2, "interval = 10\n");
+    assert_ok(progress_new(&look.progress));
+    played_greet(look.b, look.a);
+    for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++)
+        sync_restore(look.a->sync, f, 5, &hash);
+    for (uint64_t k = 0; k < 6; k++)
+        assert_complains(later(10 + 10 * k, 100 + 20 * k), COMPLAINT_BEHIND, "1 fragments are more than one version");
+    assert_complains(later(70, 220), COMPLAINT_BEHIND, outrun);
+    assert_complains(later(80, 240), COMPLAINT_BEHIND, "it is 160 versions behind, and no nearer than 1 min 10 s ago");
+    for (uint64_t k = 0; k < 8; k++) /* nearer, however little */
+        assert_complains(later(160 + k, 249), COMPLAINT_BEHIND, "1 fragments are more than one version");
+    for (uint64_t k = 0; k < 8; k++) /* nothing comes: that is another matter */
+        assert_complains(later(167, 250 + k), COMPLAINT_BEHIND, "1 fragments are more than one version");
+    assert_silent(later(257, 258), COMPLAINT_BEHIND);
+    look_end();
+}
+
+/* The rounds that have brought the others so far are not here yet. */
+static void who_is_behind_blames_nobody_for_being_ahead(void **state)
+{
+    (void)state;
+    struct digest hash = digest_of("x", 1);
+    look_begin("status-ahead", 2, "interval = 10\n");
+    assert_ok(progress_new(&look.progress));
+    played_greet(look.b, look.a);
+    for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++)
+        sync_restore(look.a->sync, f, 5, &hash);
+    for (uint64_t theirs = 70; theirs > 0; theirs = theirs == 70 ? 6 : 0)
+        for (uint64_t k = 0; k < 8; k++) {
+            const struct status *status = later(5, theirs);
+            assert_int_equal(peers_furthest(look.a->peers, 7), 7);
+            if (theirs == 70 || k < 6)
+                assert_silent(status, COMPLAINT_FAULT);
+        }
+    assert_complains(take(), COMPLAINT_FAULT, "it says that it is further than it can be");
+    look_end();
+}
+
 static void fragments_in_repair_are_told(void **state)
 {
     (void)state;
@@ -634,6 +692,8 @@ int main(void)
         cmocka_unit_test(an_anchor_that_runs_away_is_told),
         cmocka_unit_test(an_anchor_that_runs_away_names_the_outlier),
         cmocka_unit_test(fragments_more_than_one_version_behind_are_told),
+        cmocka_unit_test(who_comes_no_nearer_says_so),
+        cmocka_unit_test(who_is_behind_blames_nobody_for_being_ahead),
         cmocka_unit_test(fragments_in_repair_are_told),
         cmocka_unit_test(a_newcomer_s_fragments_arrive),
         cmocka_unit_test(a_disk_that_cannot_be_written_is_told_until_it_can),

@@ -30,7 +30,10 @@
  * (3) List k is in force from step(k) to step(k + 1) - 1, so it has exactly the positions from position(k) to
  *     position(k + 1) - 1, n of them at each step, each of one member. Where step(k + 1) = step(k), list k never is in
  *     force and has none. So a position is one member's, at one step: one window of one pass.
- * (4) The reserve is no position's, and the pieces of two ids share no window of a pass.
+ * (4) The reserve is no position's, and the pieces of two ids share no window of a pass. Whoever has been through its
+ *     piece of a pass goes on with its pieces of the passes after it: these are its own as well, and other windows of
+ *     the corpus. So it sees one again only when the others have come as far, or its results have moved on a little and
+ *     it is beyond them anew.
  *
  * A state that was taken over is not counted (A3), though its hash is certified: its certificate names no epoch, and
  * voters whom a member knows from configuration e may have signed a version made in e + 1, which it has not heard of.
@@ -189,10 +192,24 @@ static const struct deal_cut *cut_at(const struct deal *deal, uint64_t step)
     return NULL;
 }
 
+/* The step at which one that draws of its own at `step` began to, as far as the lists say: where dealing ends; or where
+ * it was told of the list that it waits for; or where the list began that has nothing more for it. */
+static uint64_t reserve_begin(const struct deal *deal, uint64_t step, const struct deal_cut *cut)
+{
+    const struct deal_cut *next = cut != NULL ? cut + 1 : deal->cuts;
+    uint64_t begin = cut != NULL ? cut->start.step : 0;
+    if (step > deal_last_step(deal))
+        begin = deal_last_step(deal) + 1;
+    else if (next < deal->cuts + deal->count && next->start.step > begin + deal->horizon + 1)
+        begin = next->start.step - deal->horizon - 1;
+    return begin < step ? begin : step;
+}
+
 struct deal_place deal_place(const struct deal *deal, uint64_t step, uint32_t unit, uint32_t units)
 {
     struct deal_place place = {.id = (uint32_t)deal->id, .turn = step * units + unit};
     const struct deal_cut *cut = cut_at(deal, step);
+    place.since = place.turn - reserve_begin(deal, step, cut) * units;
     if (cut == NULL) {
         place.position = deal->count > 0 ? deal->cuts[0].start.position : 0;
         return place;
@@ -201,6 +218,7 @@ struct deal_place deal_place(const struct deal *deal, uint64_t step, uint32_t un
     if (unit >= cut->own || step > deal_last_step(deal))
         return place;
     place.dealt = true;
+    place.since = 0;
     place.position += cut->before + unit;
     return place;
 }
@@ -228,12 +246,12 @@ struct deal_window deal_window(const struct deal_place *place, uint64_t windows)
         return window;
     uint64_t length = piece_of(place->id, dealt, windows, &begin);
     window.shared = length == 0;
-    if (length > 0)
-        window.index = begin + place->turn % length;
-    else if (reserve > 0)
-        window.index = dealt + place->turn % reserve;
-    else
-        window.index = place->turn % windows;
+    if (window.shared) {
+        begin = reserve > 0 ? dealt : 0;
+        length = reserve > 0 ? reserve : windows;
+    }
+    window.pass += place->since / length;
+    window.index = begin + place->turn % length;
     return window;
 }
 

@@ -5,8 +5,8 @@
  * The windows of a pass stand in one order. At each run step the members of a list have the next positions in that
  * order, each as many as its units; one unit is one window. A configuration says from which step, and which position,
  * its list is in force. An island far ahead of the results that it knows, or of a step before its first list, draws
- * from a reserve: the last sixteenth of the pass, of which each id has a piece of its own. The rules, and why they
- * hold, stand in deal.c.
+ * from a reserve: the last sixteenth of the pass, of which each id has a piece of its own, and when it has been through
+ * that, its piece of the pass after it. The rules, and why they hold, stand in deal.c.
  *
  * Integer arithmetic alone, with one outcome everywhere. Pure; no allocation.
  */
@@ -103,6 +103,7 @@ struct deal_place {
     bool dealt;        /* else it is from the reserve of `id` */
     uint64_t position; /* dealt: of the unit; reserve: about where the others are */
     uint64_t turn;     /* reserve: which of its own */
+    uint64_t since;    /* reserve: turns since it began to draw of it */
     uint32_t id;
 };
 /* The place of window `unit` of the `units` that the member draws for run step `step`, as of now: judged when it is

@@ -354,13 +354,15 @@ bool data_deals(const struct data *data)
 static enum err fill_dealt(const struct data *data, const struct deal_place *place, int32_t *tokens, int32_t *targets)
 {
     const uint64_t most = (uint64_t)1 << 47; /* blend.h knows no more */
-    uint64_t counts[MIXTURE_SOURCES_MAX];
+    uint64_t counts[MIXTURE_SOURCES_MAX], turns[MIXTURE_SOURCES_MAX];
     struct blend_place at = blend_at(data->train, (place->dealt ? place->position : place->turn) % most);
     const struct source *source = &data->sources[at.source];
     struct deal_place of = *place;
     blend_counts(data->train, place->position % most, counts);
     of.position = place->dealt ? at.index : counts[at.source];
     of.turn = at.index;
+    blend_counts(data->train, (place->turn - place->since) % most, turns);
+    of.since = !place->dealt && at.index > turns[at.source] ? at.index - turns[at.source] : 0;
     struct deal_window window = deal_window(&of, source->train_windows);
     log_debug("draws window %" PRIu64 " of pass %" PRIu64 " of source %zu%s", window.index, window.pass, at.source,
               place->dealt ? "" : ", of its own");

@@ -325,8 +325,11 @@ static enum err draw(struct trainer *t, uint64_t first)
         if (diloco_draw(t->diloco, t->state.step + 1, (uint32_t)first + (uint32_t)i, (uint32_t)windows_per_step(t),
                         &unit) != DILOCO_OK)
             return err_set(ERR_STATE, "%s", diloco_error(t->diloco));
-        t->places[i] = (struct deal_place){
-            .dealt = unit.dealt != 0, .position = unit.position, .turn = unit.turn, .id = unit.island};
+        t->places[i] = (struct deal_place){.dealt = unit.dealt != 0,
+                                           .position = unit.position,
+                                           .turn = unit.turn,
+                                           .since = unit.since,
+                                           .id = unit.island};
     }
     return data_batch_dealt(t->data, t->places, t->batch, t->tokens, t->targets);
 }

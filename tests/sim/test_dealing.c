@@ -26,7 +26,7 @@ enum {
     EPOCHS = 200,
     VERSIONS = 600,
     RESULTS = 2 * FRAGMENTS * VERSIONS,
-    PASSES = 4096,
+    PASSES = 1 << 16,
     TICKS = 600,
     DEPTH_MAX = 24, /* steps drawn ahead */
     JUDGED_MIN = 200,

@@ -15,7 +15,7 @@
 #include "tests/lib/proc.h"
 #include "tests/lib/village.h"
 
-enum { PATIENCE_S = 90, ISLANDS = 3, PASSES = 64, WINDOWS = 1 << 16, TRAINED_VERSIONS = 24, DEALT_MIN = 200 };
+enum { PATIENCE_S = 90, ISLANDS = 3, PASSES = 1024, WINDOWS = 1 << 16, TRAINED_VERSIONS = 24, DEALT_MIN = 200 };
 
 static const char *spec, *home[ISLANDS], *names[ISLANDS] = {"paris", "oslo", "rome"};
 static char corpus[PATH_MAX];

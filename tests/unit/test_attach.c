@@ -649,7 +649,13 @@ static void windows_are_drawn_as_the_run_deals_them(void **state)
     assert_int_equal(diloco_draw(d, 3, 1, 2, &unit), DILOCO_OK);
     assert_true(unit.dealt == 1 && unit.island == 3 && unit.position == 100 + 2 * 5 + 3 + 1);
     assert_int_equal(diloco_draw(d, 11, 0, 2, &unit), DILOCO_OK);
-    assert_true(unit.dealt == 0 && unit.turn == 22);
+    assert_true(unit.dealt == 0 && unit.turn == 22 && unit.since == 0);
+    assert_int_equal(diloco_draw(d, 13, 1, 2, &unit), DILOCO_OK);
+    assert_true(unit.dealt == 0 && unit.turn == 27 && unit.since == 5);
+    assert_int_equal(diloco_window(&unit, 8, 5, &pass, &window), DILOCO_OK); /* none is its own alone */
+    assert_int_equal(pass, unit.position / 8);
+    assert_int_equal(diloco_window(&unit, 4, 5, &pass, &window), DILOCO_OK);
+    assert_int_equal(pass, unit.position / 4 + 1);
     assert_int_equal(diloco_draw(d, 1, 2, 2, &unit), DILOCO_ERROR);
     unit.dealt = 1;
     assert_int_equal(diloco_window(&unit, 64, 5, &pass, &window), DILOCO_OK);

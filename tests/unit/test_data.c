@@ -585,6 +585,14 @@ static void dealt_windows_of_mixtures_are_distinct(void **state)
         assert_ok(data_batch_dealt(data, &place, 1, tokens, targets));
         assert_int_equal(seen[tokens[0]], 0);
     }
+    memset(seen, 0, sizeof seen);
+    int others = 0;
+    for (uint64_t turn = 0; turn < 45; turn++) { /* then of those to come, where they are other windows of a source */
+        struct deal_place place = {.position = 44, .turn = 20 + turn, .since = turn, .id = 1};
+        assert_ok(data_batch_dealt(data, &place, 1, tokens, targets));
+        others += seen[tokens[0]]++ == 0;
+    }
+    assert_true(others > 30);
     data_close(data);
     conf = mixed("5@0,1@20", "3", "1"); /* what was drawn before a position depends on who drew when */
     assert_ok(data_open(&conf, &data));

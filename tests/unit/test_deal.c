@@ -3,6 +3,8 @@
  * becomes of that among islands that come and go tests/sim/test_dealing shows. */
 #include "tests/lib/testlib.h"
 
+#include <string.h>
+
 #include "common/deal.h"
 
 enum { HORIZON = 20 };
@@ -191,6 +193,40 @@ static void a_window_is_one_positions_or_one_ids(void **state)
     }
 }
 
+/* Draws `steps` of them from `first` on, all of one's own: each in one's own piece, none twice. */
+static void draw_own(const struct deal *deal, uint64_t first, uint64_t steps)
+{
+    enum { WINDOWS = 8 << 10, UNITS = 7, PASSES = 64 };
+    static uint8_t seen[PASSES][WINDOWS];
+    memset(seen, 0, sizeof seen);
+    for (uint64_t step = first; step < first + steps; step++)
+        for (uint32_t unit = 0; unit < UNITS; unit++) {
+            struct deal_place place = deal_place(deal, step, unit, UNITS);
+            assert_false(place.dealt);
+            struct deal_window window = deal_window(&place, WINDOWS), first_turn;
+            first_turn = deal_window(&(struct deal_place){.id = place.id}, WINDOWS);
+            assert_true(window.index >= WINDOWS - WINDOWS / DEAL_RESERVE && window.pass < PASSES);
+            assert_int_equal(window.index / 8, first_turn.index / 8); /* the piece of id 9 is of 8 windows */
+            assert_int_equal(seen[window.pass][window.index]++, 0);
+        }
+}
+
+/* Whoever has been through its piece of a pass goes on with that of the next. */
+static void of_ones_own_none_is_drawn_again_and_again(void **state)
+{
+    (void)state;
+    const struct deal_list lists[] = {{{31, 0}, 0, three, 3}, {{61, 0}, 40, two, 2}}, none = {{31, 0}, 100, three, 1};
+    struct deal deal = deal_with(9, lists, 2);
+    draw_own(&deal, 11, 20); /* its list is still to begin */
+    assert_int_equal(deal_place(&deal, 12, 0, 7).since, 2 * 7);
+    draw_own(&deal, 61, 40); /* far ahead */
+    assert_int_equal(deal_place(&deal, 61, 3, 7).since, 3);
+    deal = deal_with(9, &none, 1); /* not in the list */
+    draw_own(&deal, 31, 40);
+    deal = deal_with(9, NULL, 0);
+    draw_own(&deal, 1, 20);
+}
+
 static void of_a_short_pass_none_is_missed(void **state)
 {
     (void)state;
@@ -218,6 +254,7 @@ int main(void)
         cmocka_unit_test(the_oldest_of_many_is_forgotten),
         cmocka_unit_test(what_makes_no_list_is_refused),
         cmocka_unit_test(a_window_is_one_positions_or_one_ids),
+        cmocka_unit_test(of_ones_own_none_is_drawn_again_and_again),
         cmocka_unit_test(of_a_short_pass_none_is_missed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -412,8 +412,12 @@ int diloco_draw(struct diloco *d, uint64_t step, uint32_t unit, uint32_t units, 
     if (!diloco_deals(d))
         return attach_fail(d, DILOCO_ERROR, "diloco_draw(): no data is dealt to this island: see diloco_deals()");
     struct deal_place place = deal_place(&d->deal, step, unit, units);
-    *out = (struct diloco_unit){
-        .size = out->size, .dealt = place.dealt, .island = place.id, .position = place.position, .turn = place.turn};
+    *out = (struct diloco_unit){.size = out->size,
+                                .dealt = place.dealt,
+                                .island = place.id,
+                                .position = place.position,
+                                .turn = place.turn,
+                                .since = place.since};
     return DILOCO_OK;
 }
 
@@ -421,8 +425,11 @@ int diloco_window(const struct diloco_unit *unit, uint64_t windows, uint64_t see
 {
     if (unit == NULL || unit->size < sizeof *unit || windows == 0 || pass == NULL || window == NULL)
         return misused(NULL, "diloco_window()", "without a unit, or of no windows");
-    struct deal_place place = {
-        .dealt = unit->dealt != 0, .position = unit->position, .turn = unit->turn, .id = unit->island};
+    struct deal_place place = {.dealt = unit->dealt != 0,
+                               .position = unit->position,
+                               .turn = unit->turn,
+                               .since = unit->since,
+                               .id = unit->island};
     struct deal_window drawn = deal_window(&place, windows);
     *pass = drawn.pass;
     *window = deal_shuffled(drawn.index, windows, deal_key(seed, drawn.pass));

@@ -272,7 +272,8 @@ DILOCO_API int diloco_step(struct diloco *d, const struct diloco_report *report)
  * the same one in a pass, whoever comes or goes. For each run step an island draws as many as its batch has: by number,
  * below its corpus' length, the same on all islands; diloco_step() and diloco_begin() hear what is dealt from then
  * on. Draw when the window is needed, or ahead, as a data loader does: what was drawn stays right. An island that is
- * far ahead of the others, or has just come, draws from a part that is its own, which it may see again; no other does.
+ * far ahead of the others, or has just come, draws from a part that is its own, of this pass and then of those to come;
+ * it may see a window of that again, and no other does.
  */
 struct diloco_unit {
     size_t size;       /* the caller's, before the call */
@@ -280,6 +281,7 @@ struct diloco_unit {
     uint32_t island;   /* id of this island */
     uint64_t position; /* in the order that all share; of its own: about where the others are */
     uint64_t turn;     /* which of its own */
+    uint64_t since;    /* of its own: turns since it began to draw of them */
 };
 /* Whether data is dealt at all: 0 where `[worker] stream` says that this island's is its own, or not heard of yet. */
 DILOCO_API int diloco_deals(const struct diloco *d);

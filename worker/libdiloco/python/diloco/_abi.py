@@ -183,6 +183,7 @@ class Unit(Structure):
         ("island", c_uint32),
         ("position", c_uint64),
         ("turn", c_uint64),
+        ("since", c_uint64),
     ]
 
 

@@ -58,6 +58,11 @@ enum err config_deal_follows(const struct config *previous, const struct config 
                        ", and the one before for %" PRIu64 " beyond %" PRIu64,
                        next->epoch, next->deal.horizon, next->deal.counted_step, previous->deal.horizon,
                        previous->deal.counted_step);
+    if (next->deal.counted_step > config_steps_most(previous))
+        return err_set(ERR_PROTO,
+                       "configuration %" PRIu64 " deals data as if a result of step %" PRIu64
+                       " were applied, in a run of %" PRIu64,
+                       next->epoch, next->deal.counted_step, config_steps_most(previous));
     struct deal_start start = start_of(previous, next->deal.counted_step, next);
     if (start.step != next->deal.start.step || start.position != next->deal.start.position)
         return err_set(ERR_PROTO,

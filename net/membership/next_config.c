@@ -416,15 +416,19 @@ static bool enough_claims(void *user, const struct deal_claim *claims, uint32_t 
     return enough(config, tally);
 }
 
-/* What is committed one of any seals that are enough shows: a larger claim than that is of nothing committed. */
+/* What is committed one of any seals that are enough shows: a larger claim than that is of nothing committed. Nor does
+ * any result name a step beyond the run's length: a configuration that says so is refused. */
 static uint64_t counted_step(const struct work *work)
 {
     struct deal_claim claims[CONFIG_VOTERS_MAX];
     struct config config = *work->base->config;
+    uint64_t most = config_steps_most(&config);
     uint32_t count = 0;
-    for (uint32_t i = 0; i < work->answers_count && count < CONFIG_VOTERS_MAX; i++)
+    for (uint32_t i = 0; i < work->answers_count && count < CONFIG_VOTERS_MAX; i++) {
+        uint64_t step = work->answers[i].step < most ? work->answers[i].step : most;
         if (is_seal(&config, &work->answers[i]))
-            claims[count++] = (struct deal_claim){work->answers[i].step, work->answers[i].id};
+            claims[count++] = (struct deal_claim){step, work->answers[i].id};
+    }
     deal_sort(claims, count);
     return deal_counted_step(config.deal.counted_step, claims, count, enough_claims, &config);
 }

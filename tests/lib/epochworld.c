@@ -567,7 +567,8 @@ uint64_t ew_top(uint32_t f)
 
 static struct config first_config(uint32_t voters, bool witness)
 {
-    struct config first = {.epoch = 0, .next_id = ew->n + 1, .founder = CONFIG_NOBODY, .deal.horizon = 40};
+    struct config first = {
+        .epoch = 0, .next_id = ew->n + 1, .steps = 1000000, .founder = CONFIG_NOBODY, .deal.horizon = 40};
     struct shardmap_owner owners[EW_N_MAX];
     uint32_t owners_count = 0;
     assert_ok(mem_new(ew->n, sizeof first.members[0], "members", &first.members));

@@ -206,8 +206,11 @@ void sim_decided(uint32_t i, uint32_t number, const struct config_vote *votes, u
 
 void sim_found(void)
 {
-    struct config config = {
-        .nonce = "simulated world", .map = shardmap_empty(), .founder = CONFIG_NOBODY, .deal.horizon = 40};
+    struct config config = {.nonce = "simulated world",
+                            .steps = 1000000,
+                            .map = shardmap_empty(),
+                            .founder = CONFIG_NOBODY,
+                            .deal.horizon = 40};
     sim->configs_count = 1;
     for (uint32_t i = 0; i < sim->n; i++) {
         struct sim_island *island = &sim->island[i];

@@ -87,6 +87,18 @@ static void another_dealing_than_by_the_rule_does_not_follow(void **state)
     assert_fails(ERR_PROTO, "and the one before for 20 beyond 90", config_deal_follows(&last, &next));
 }
 
+/* No result names a step beyond the greatest length that the run has had. */
+static void nothing_is_counted_beyond_the_run(void **state)
+{
+    (void)state;
+    config_deal_next(&last, 1000, &next);
+    assert_ok(config_deal_follows(&last, &next));
+    config_deal_next(&last, 1001, &next);
+    assert_fails(ERR_PROTO, "a result of step 1001 were applied, in a run of 1000", config_deal_follows(&last, &next));
+    last.steps_before = 1001; /* it was longer before */
+    assert_ok(config_deal_follows(&last, &next));
+}
+
 static void what_makes_no_sense_is_refused(void **state)
 {
     (void)state;
@@ -115,6 +127,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(who_takes_part_is_dealt_to, begin, end),
         cmocka_unit_test_setup_teardown(a_list_stays_until_it_differs, begin, end),
         cmocka_unit_test_setup_teardown(another_dealing_than_by_the_rule_does_not_follow, begin, end),
+        cmocka_unit_test_setup_teardown(nothing_is_counted_beyond_the_run, begin, end),
         cmocka_unit_test_setup_teardown(what_makes_no_sense_is_refused, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

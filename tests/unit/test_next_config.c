@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/mem.h"
+#include "net/config/config_deal.h"
 #include "tests/lib/drafting.h"
 #include "tests/lib/outofmem.h"
 #include "tests/lib/sample_configs.h"
@@ -359,7 +360,8 @@ static void data_is_dealt_from_beyond_what_seals_show(void **state)
     assert_int_equal(drafting.out.draft.deal.start.position, 141 * 12);
     drafting.answers_count = 2; /* both are needed: it may be so */
     drafting_make();
-    assert_int_equal(drafting.out.draft.deal.counted_step, 1000000);
+    assert_int_equal(drafting.out.draft.deal.counted_step, 1000); /* but no run goes beyond its end */
+    assert_ok(next_config_follows(drafting_base(), &drafting.out.draft));
     drafting.answers[1].step = drafting.answers[0].step = 10;
     drafting_make();
     assert_int_equal(drafting.out.draft.deal.counted_step, 50);
@@ -377,6 +379,20 @@ static void a_voter_accepts_no_dealing_from_below_what_it_applied(void **state)
     assert_ok(next_config_follows(&base, &drafting.out.draft));
     base.applied_step = 101;
     assert_fails(ERR_PROTO, "a result of step 101 is", next_config_follows(&base, &drafting.out.draft));
+}
+
+/* Data would be dealt by the last list for ever. */
+static void a_voter_accepts_no_dealing_from_beyond_the_run(void **state)
+{
+    (void)state;
+    drafting_seals(3, false);
+    drafting_make();
+    struct config *draft = &drafting.out.draft;
+    config_deal_next(&drafting.last, drafting.last.steps, draft);
+    assert_ok(next_config_follows(drafting_base(), draft));
+    config_deal_next(&drafting.last, drafting.last.steps + 1, draft);
+    assert_fails(ERR_PROTO, "a result of step 1001 were applied, in a run of 1000",
+                 next_config_follows(drafting_base(), draft));
 }
 
 /* All that may stand in the config log; a voter looks at what orders and words say, too. */
@@ -484,6 +500,7 @@ int main(void)
         cmocka_unit_test(a_witness_is_no_copy),
         cmocka_unit_test(data_is_dealt_from_beyond_what_seals_show),
         cmocka_unit_test(a_voter_accepts_no_dealing_from_below_what_it_applied),
+        cmocka_unit_test(a_voter_accepts_no_dealing_from_beyond_the_run),
         cmocka_unit_test(what_no_order_says_is_not_accepted),
         cmocka_unit_test(what_does_not_fit_waits),
         cmocka_unit_test(every_path_without_memory_is_clean),

@@ -20,9 +20,9 @@ from islands import ROOT, Run, assert_one_model, main
 
 import diloco
 from diloco import _abi
-from diloco._sampler import Sampler, check
+from diloco._dealing import ENDED, Dealing
+from diloco._sampler import Sampler, Shard, check
 from diloco._tensors import Buffers
-from diloco.island import Shard, _Stream
 
 SPEC = """[run]
 name = plain
@@ -111,39 +111,145 @@ class Interface(unittest.TestCase):
             )
             self.assertEqual(found.stdout.strip(), os.path.realpath(library), found.stderr)
 
-    def test_parts_of_a_dataset(self):
-        items = list(range(11))
-        parts = [Shard(items, index, 3) for index in range(3)]
-        self.assertEqual(sorted(item for part in parts for item in part), items)
-        self.assertEqual([len(part) for part in parts], [4, 4, 3])
-        self.assertEqual(parts[1][-1], 10)
-        self.assertRaises(IndexError, lambda: parts[2][3])
-        self.assertEqual(len(Shard([1], 2, 3)), 0)
-        self.assertEqual(list(_Stream(iter(items), 2, 3)), [2, 5, 8])
 
+def dealing_of(own, units, before=0, start=1, horizon=100, counted=0):
+    """What one island knows that has these units of a list which begins with that step."""
+    said = _abi.sized(_abi.Dealing)
+    for place, number in enumerate((3, horizon, counted, 1, start, 0, units, before, own)):
+        said.words[place] = number
+    return said
+
+
+class Sampling(unittest.TestCase):
+    """150,000 samples: 9,375 are no position's, of which 585 or 586 are this island's."""
+
+    def setUp(self):
+        self.dealing = Dealing()
+        self.at(4)
+
+    def at(self, run_step, life=1, **known):
+        self.dealing.write(life, run_step, dealing_of(**{"own": 4, "units": 10, **known}))
+
+    def places(self, numbers):
+        """Step and unit of each, as this island has them."""
+        known = self.dealing.read()
+        where = {}
+        for step in range(1, 100):
+            for unit in range(4):
+                where[diloco._dealing.window(known.draw(step, unit, 4), 150000, 7)] = (step, unit)
+        return [where[number] for number in numbers]
+
+    def sampler(self, *ranks):
+        return Sampler(self.dealing, 150000, 4, 7, *ranks)
 
     def test_a_sampler_draws_each_step_s_samples_once(self):
-        asked, run = [], [4]
+        numbers = iter(self.sampler())
+        self.assertEqual(self.places(next(numbers) for _ in range(6)), [(5, 0), (5, 1), (5, 2), (5, 3), (6, 0), (6, 1)])
+        self.at(9)  # this island leaves steps out, but none that it has begun
+        self.assertEqual(self.places(next(numbers) for _ in range(4)), [(6, 2), (6, 3), (10, 0), (10, 1)])
 
-        def draw(step, unit, units, samples, seed):
-            asked.append((step, unit))
-            self.assertEqual((units, samples, seed), (3, 100, 7))
-            return step * units + unit
+    def test_ranks_share_a_step_out(self):
+        ranks = [iter(self.sampler(rank, 2)) for rank in range(2)]
+        self.assertEqual(self.places(next(ranks[0]) for _ in range(4)), [(5, 0), (5, 1), (6, 0), (6, 1)])
+        self.at(5)  # of which they may hear at another moment
+        self.assertEqual(self.places(next(ranks[1]) for _ in range(4)), [(6, 2), (6, 3), (7, 2), (7, 3)])
 
-        sampler = Sampler(100, 3, 7, lambda: run[0], draw)
-        self.assertEqual([next(sampler) for _ in range(7)], [15, 16, 17, 18, 19, 20, 21])
-        run[0] = 9  # this island leaves steps out, but none that it has begun
-        self.assertEqual([next(sampler) for _ in range(5)], [22, 23, 30, 31, 32])
-        run[0] = 2
-        self.assertEqual(next(sampler), 33)
-        self.assertEqual(len(set(asked)), len(asked))
-        self.assertIs(iter(sampler), sampler)
+    def test_who_begins_a_pass_anew_goes_on_behind_what_was_trained(self):
+        sampler = self.sampler()
+        numbers = iter(sampler)
+        drawn = self.places(next(numbers) for _ in range(12))  # of which two steps are still to be trained
+        self.assertEqual(drawn[-1], (7, 3))
+        self.at(5)
+        again = iter(sampler)
+        self.assertEqual(self.places([next(again)]), [(7, 0)])  # of step 6 something may be
+        with self.assertRaisesRegex(diloco.DilocoError, "another iterator of it has begun"):
+            next(numbers)
+
+    def test_after_load_state_dict_it_goes_on_where_the_run_is(self):
+        numbers = iter(self.sampler())
+        self.assertEqual(self.places(next(numbers) for _ in range(6))[-1], (6, 1))
+        self.at(2, life=2)
+        self.assertEqual(self.places(next(numbers) for _ in range(2)), [(3, 0), (3, 1)])
+        self.dealing.write(ENDED, 0, dealing_of(own=4, units=10))
+        with self.assertRaisesRegex(diloco.DilocoError, r"after detach\(\)"):
+            next(numbers)
+
+    def test_it_follows_those_who_come_and_go(self):
+        numbers = iter(self.sampler())
+        alone = [next(numbers) for _ in range(4)]
+        self.at(5, own=2, start=6)  # its other units are somebody else's from now on
+        with self.assertLogs("diloco", "WARNING") as said:
+            both = [next(numbers) for _ in range(8)]
+        self.assertIn("units = 4 in [worker]", said.output[0])
+        self.assertEqual(len(said.output), 1)
+        self.assertEqual(len(set(alone + both)), 12)
+
+    def test_who_draws_too_far_ahead_is_told(self):
+        self.at(8, horizon=10)
+        late = iter(self.sampler())
+        with self.assertNoLogs("diloco", "WARNING"):  # results may be late, for once
+            [next(late) for _ in range(12)]
+        self.at(4, horizon=10)
+        numbers = iter(self.sampler())
+        with self.assertNoLogs("diloco", "WARNING"):
+            [next(numbers) for _ in range(24)]
+        with self.assertLogs("diloco", "WARNING") as said:
+            [next(numbers) for _ in range(8)]
+        self.assertEqual(len(said.output), 1)
+        self.assertIn("drawn 6 steps ahead of the one that is trained, further than they are dealt", said.output[0])
+
+    def test_a_loader_that_keeps_its_sampler_s_state_passes_nothing_over(self):
+        sampler = self.sampler()
+        sampler.load_state_dict(sampler.state_dict())
+        self.assertEqual(self.places([next(iter(sampler))]), [(5, 0)])
+
+    def test_a_shard_has_the_samples_themselves(self):
+        items = [str(number) for number in range(150000)]
+        want = [str(number) for _, number in zip(range(9), self.sampler())]
+        self.assertEqual([item for _, item in zip(range(9), Shard(items, self.sampler()))], want)
+
+    def test_a_trainer_that_stands_while_it_writes_keeps_nobody(self):
+        room = diloco._dealing._ROOM
+        for begin in (0, room):
+            self.at(5)
+            self.at(6)
+            before = bytes(self.dealing._memory[begin : begin + 8])
+            self.dealing._memory[begin : begin + 8] = b"torn" * 2
+            self.assertIn(self.dealing.read().run_step, (5, 6))
+            self.dealing._memory[begin : begin + 8] = before
+            self.assertEqual(self.dealing.read().run_step, 6)
+        self.dealing._memory[:] = bytes(2 * room)
+        self.dealing._memory[8] = self.dealing._memory[room + 8] = 1
+        with self.assertRaisesRegex(diloco.DilocoError, "its memory is damaged"):
+            self.dealing.read()
+
+    def test_another_process_sees_what_is_dealt_now(self):
+        import multiprocessing
+
+        for way in ("fork", "spawn"):
+            context = multiprocessing.get_context(way)
+            ours, theirs = context.Pipe()
+            self.at(4)
+            reader = context.Process(target=read_when_told, args=(self.dealing, theirs))
+            reader.start()
+            self.assertEqual(ours.recv(), 4)
+            self.at(8)
+            ours.send("again")
+            self.assertEqual(ours.recv(), 8)
+            reader.join()
 
     def test_what_cannot_be_sampled_is_named(self):
-        self.assertIsNone(check([1], 1))
-        self.assertIn("without a length", check(iter([1]), 1))
-        self.assertIn("empty", check([], 1))
-        self.assertIn("per_step=0", check([1], 0))
+        self.assertIsNone(check("sampler()", [1], 1))
+        self.assertIn("sampler() of a list_iterator, which can only be gone through", check("sampler()", iter([1]), 1))
+        self.assertIn("empty", check("sampler()", [], 1))
+        self.assertIn("per_step=0", check("shard()", [1], 0))
+        self.assertIn("shared out evenly to 3 ranks", check("shard()", [1], 4, 3))
+
+
+def read_when_told(dealing, pipe):
+    pipe.send(dealing.read().run_step)
+    pipe.recv()
+    pipe.send(dealing.read().run_step)
 
 
 class Refusals(unittest.TestCase):

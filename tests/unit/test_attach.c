@@ -629,6 +629,28 @@ static void a_tensor_that_cannot_be_is_refused(void **state)
     close(listener);
 }
 
+/* As in another process, that has no handle. */
+static void draw_by_what_was_handed_out(void)
+{
+    struct diloco_dealing dealing = {.size = sizeof dealing};
+    struct diloco_unit unit = {.size = sizeof unit}, same = {.size = sizeof same};
+    assert_int_equal(diloco_dealing(d, &dealing), DILOCO_OK);
+    for (uint64_t step = 1; step < 20; step++) {
+        assert_int_equal(diloco_draw(d, step, 1, 2, &unit), DILOCO_OK);
+        assert_int_equal(diloco_draw_by(&dealing, step, 1, 2, &same), DILOCO_OK);
+        assert_memory_equal(&unit, &same, sizeof unit);
+    }
+    assert_int_equal(diloco_draw_by(&dealing, 1, 2, 2, &same), DILOCO_ERROR);
+    memset(dealing.words, 0xff, sizeof dealing.words);
+    assert_int_equal(diloco_draw_by(&dealing, 1, 0, 2, &same), DILOCO_ERROR);
+    memset(dealing.words, 0, sizeof dealing.words);
+    assert_int_equal(diloco_draw_by(&dealing, 1, 0, 2, &same), DILOCO_ERROR);
+    assert_non_null(strstr(diloco_error(NULL), "of what deals nothing"));
+    dealing.size = 1;
+    assert_int_equal(diloco_dealing(d, &dealing), DILOCO_ERROR);
+    assert_int_equal(diloco_draw_by(&dealing, 1, 0, 2, &same), DILOCO_ERROR);
+}
+
 /* What was heard at the last call holds, until the next one. */
 static void windows_are_drawn_as_the_run_deals_them(void **state)
 {
@@ -657,6 +679,7 @@ static void windows_are_drawn_as_the_run_deals_them(void **state)
     assert_int_equal(diloco_window(&unit, 4, 5, &pass, &window), DILOCO_OK);
     assert_int_equal(pass, unit.position / 4 + 1);
     assert_int_equal(diloco_draw(d, 1, 2, 2, &unit), DILOCO_ERROR);
+    draw_by_what_was_handed_out();
     unit.dealt = 1;
     assert_int_equal(diloco_window(&unit, 64, 5, &pass, &window), DILOCO_OK);
     assert_true(pass == unit.position / 60 && window < 64);

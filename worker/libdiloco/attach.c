@@ -43,6 +43,13 @@ static int misused(struct diloco *d, const char *call, const char *how)
     return DILOCO_ERROR;
 }
 
+/* The same of a call that takes no handle. */
+static int misused_alone(const char *call, const char *how)
+{
+    snprintf(attach_error, sizeof attach_error, "%s %s", call, how);
+    return DILOCO_ERROR;
+}
+
 /* ---- moving fragments ---- */
 
 /* Waits for the daemon to change something: a message, a slice of time, or its return. */
@@ -403,6 +410,19 @@ int diloco_deals(const struct diloco *d)
     return d != NULL && d->deal.count > 0;
 }
 
+static void draw(const struct deal *deal, uint64_t step, uint32_t unit, uint32_t units, struct diloco_unit *out)
+{
+    struct deal_place place = deal_place(deal, step, unit, units);
+    *out = (struct diloco_unit){.size = out->size,
+                                .dealt = place.dealt,
+                                .island = place.id,
+                                .position = place.position,
+                                .turn = place.turn,
+                                .since = place.since};
+}
+
+#define NOTHING_DEALT "%s: no data is dealt to this island: see diloco_deals()"
+
 int diloco_draw(struct diloco *d, uint64_t step, uint32_t unit, uint32_t units, struct diloco_unit *out)
 {
     if (d == NULL || out == NULL || unit >= units)
@@ -410,21 +430,38 @@ int diloco_draw(struct diloco *d, uint64_t step, uint32_t unit, uint32_t units, 
     if (out->size < sizeof *out)
         return attach_fail(d, DILOCO_ERROR, ATTACH_WRONG_SIZE, "diloco_unit");
     if (!diloco_deals(d))
-        return attach_fail(d, DILOCO_ERROR, "diloco_draw(): no data is dealt to this island: see diloco_deals()");
-    struct deal_place place = deal_place(&d->deal, step, unit, units);
-    *out = (struct diloco_unit){.size = out->size,
-                                .dealt = place.dealt,
-                                .island = place.id,
-                                .position = place.position,
-                                .turn = place.turn,
-                                .since = place.since};
+        return attach_fail(d, DILOCO_ERROR, NOTHING_DEALT, "diloco_draw()");
+    draw(&d->deal, step, unit, units, out);
+    return DILOCO_OK;
+}
+
+_Static_assert(sizeof(struct deal) == DILOCO_DEALING_WORDS * sizeof(uint64_t), "it is handed out whole");
+
+int diloco_dealing(const struct diloco *d, struct diloco_dealing *out)
+{
+    if (d == NULL || out == NULL || out->size < sizeof *out)
+        return misused_alone("diloco_dealing()", "without a handle, or a place of its size");
+    memcpy(out->words, &d->deal, sizeof d->deal);
+    return DILOCO_OK;
+}
+
+int diloco_draw_by(const struct diloco_dealing *dealing, uint64_t step, uint32_t unit, uint32_t units,
+                   struct diloco_unit *out)
+{
+    struct deal deal;
+    if (dealing == NULL || dealing->size < sizeof *dealing || out == NULL || out->size < sizeof *out || unit >= units)
+        return misused_alone("diloco_draw_by()", "without a dealing or a place, or of a number beyond its units");
+    memcpy(&deal, dealing->words, sizeof deal);
+    if (deal.count == 0 || deal.count > DEAL_LISTS)
+        return misused_alone("diloco_draw_by()", "of what deals nothing: see diloco_deals()");
+    draw(&deal, step, unit, units, out);
     return DILOCO_OK;
 }
 
 int diloco_window(const struct diloco_unit *unit, uint64_t windows, uint64_t seed, uint64_t *pass, uint64_t *window)
 {
     if (unit == NULL || unit->size < sizeof *unit || windows == 0 || pass == NULL || window == NULL)
-        return misused(NULL, "diloco_window()", "without a unit, or of no windows");
+        return misused_alone("diloco_window()", "without a unit, or of no windows");
     struct deal_place place = {.dealt = unit->dealt != 0,
                                .position = unit->position,
                                .turn = unit->turn,

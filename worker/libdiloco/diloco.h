@@ -288,6 +288,17 @@ DILOCO_API int diloco_deals(const struct diloco *d);
 /* What this island draws as number `unit` of `units` for a run step; the same again for the same step, unless it was
  * not dealt before. DILOCO_ERROR: nothing is dealt. */
 DILOCO_API int diloco_draw(struct diloco *d, uint64_t step, uint32_t unit, uint32_t units, struct diloco_unit *out);
+/* What this island knows of the dealing, as the last call returned: plain memory, for processes that load data beside
+ * the trainer. What they draw by an older one stays right. */
+enum { DILOCO_DEALING_WORDS = 84 };
+struct diloco_dealing {
+    size_t size; /* the caller's, before the call */
+    uint64_t words[DILOCO_DEALING_WORDS];
+};
+DILOCO_API int diloco_dealing(const struct diloco *d, struct diloco_dealing *out);
+/* diloco_draw() by that; it needs no handle. */
+DILOCO_API int diloco_draw_by(const struct diloco_dealing *dealing, uint64_t step, uint32_t unit, uint32_t units,
+                              struct diloco_unit *out);
 /* Which window of a corpus of `windows` that is, in which pass, from 0. Each pass has an order of its own, by `seed`,
  * which has to be the same on all islands. */
 DILOCO_API int diloco_window(const struct diloco_unit *unit, uint64_t windows, uint64_t seed, uint64_t *pass,

@@ -187,6 +187,10 @@ class Unit(Structure):
     ]
 
 
+class Dealing(Structure):
+    _fields_ = [("size", c_size_t), ("words", c_uint64 * 84)]
+
+
 STRUCTS = {
     "diloco_move": Move,
     "diloco_device": Device,
@@ -199,6 +203,7 @@ STRUCTS = {
     "diloco_start": Start,
     "diloco_report": Report,
     "diloco_unit": Unit,
+    "diloco_dealing": Dealing,
 }
 
 _CALLS = {
@@ -214,6 +219,8 @@ _CALLS = {
     "diloco_seed": (c_uint64, [c_void_p, c_uint64]),
     "diloco_deals": (c_int, [c_void_p]),
     "diloco_draw": (c_int, [c_void_p, c_uint64, c_uint32, c_uint32, POINTER(Unit)]),
+    "diloco_dealing": (c_int, [c_void_p, POINTER(Dealing)]),
+    "diloco_draw_by": (c_int, [POINTER(Dealing), c_uint64, c_uint32, c_uint32, POINTER(Unit)]),
     "diloco_window": (c_int, [POINTER(Unit), c_uint64, c_uint64, POINTER(c_uint64), POINTER(c_uint64)]),
     "diloco_changed": (c_int, [c_void_p, c_int]),
     "diloco_anchor": (c_int, [c_void_p, c_int, c_void_p, c_uint64]),

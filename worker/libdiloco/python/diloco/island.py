@@ -15,9 +15,10 @@ import weakref
 from typing import Any, Iterable, Iterator, Mapping
 
 from . import _abi
+from ._dealing import ENDED, Dealing
 from ._errors import DilocoError, Interrupted, Refused, Unreachable
 from ._metrics import of_run
-from ._sampler import Sampler
+from ._sampler import Sampler, shard_of
 from ._sampler import check as check_sampler
 from ._schedule import Schedule, own_scheduler
 from ._seeds import seed_all
@@ -102,35 +103,6 @@ def _lent(kept: Any) -> tuple[int | None, int]:
     return (ctypes.addressof(ctypes.c_char.from_buffer(kept)) if len(kept) else None, len(kept))
 
 
-class Shard:
-    """Every n-th item of a sequence: this island's."""
-
-    def __init__(self, items: Any, index: int, count: int):
-        self.items, self.index, self.count = items, index, count
-
-    def __len__(self) -> int:
-        return max(0, (len(self.items) - self.index + self.count - 1) // self.count)
-
-    def __getitem__(self, at: int) -> Any:
-        if at < 0:
-            at += len(self)
-        if not 0 <= at < len(self):
-            raise IndexError(at)
-        return self.items[self.index + at * self.count]
-
-
-class _Stream:
-    """The same of what can only be gone through."""
-
-    def __init__(self, items: Any, index: int, count: int):
-        self.items, self.index, self.count = items, index, count
-
-    def __iter__(self) -> Any:
-        for number, item in enumerate(self.items):
-            if number % self.count == self.index:
-                yield item
-
-
 class Island:
     """Made by diloco.attach(). One thread uses it."""
 
@@ -168,6 +140,8 @@ class Island:
         self._away = False  # the anchor's values are in the place of our own
         self._said_loaded = self._said_idle = False
         self._loose = False  # steps were taken since anything was saved or finished
+        self._dealing: Dealing | None = None  # once somebody samples
+        self._life = ENDED
         self._alone()
         self._begin(kept)
 
@@ -208,6 +182,7 @@ class Island:
         self.tokens, self.tokens_counted = start.tokens, start.tokens_counted
         self.index, self.count, self.name = start.island_index, start.islands_count, start.island.decode()
         self.done = self.start_step >= self.steps
+        self._life += 1
         self._after()
         if self._ending_wait is not None:
             self._ending.begin()
@@ -311,6 +286,8 @@ class Island:
             changed = self._library.diloco_changed
             self._tensors.changed([n for n in self._tensors.watched if changed(self._handle, n)])
         self._tensors.after_moves(lambda number: self._library.diloco_changed(self._handle, number))
+        if self._dealing is not None:
+            self._write_dealing(self._dealing)
 
     # ---- the three lines ----
 
@@ -503,37 +480,56 @@ class Island:
             raise DilocoError("seed() after detach()")
         return int(self._library.diloco_seed(self._handle, base & (2**64 - 1)))
 
-    def sampler(self, dataset: Any, per_step: int, seed: int = 0) -> Sampler:
+    def sampler(self, dataset: Any, per_step: int, seed: int = 0, group: Any = "auto") -> Sampler:
         """Numbers of samples of a dataset that all islands have, `per_step` for each optimizer step, without an end:
         DataLoader(dataset, batch_size, sampler=island.sampler(dataset, batch_size)). The run deals them, so that no
         other island draws the same one in a pass, whoever comes or goes; `[worker] units` in the island's dilocod.conf
         tells it of `per_step`, and what goes beyond that is drawn from a part of the dataset that is this island's own.
-        `seed`, of the order, and the dataset have to be the same on all islands. In one rank; begin anew after
-        attach()."""
-        wrong = check_sampler(dataset, per_step)
+        `seed`, of the order, and the dataset have to be the same on all islands.
+
+        per_step: what an optimizer step draws in all ranks and micro-batches
+        group: of torch.distributed, the ranks that share these out evenly, each drawing its own; "auto": all of the
+            island; None: every rank draws all, as where something else shares them out
+        """
+        return self._sampler("sampler()", dataset, per_step, seed, group)
+
+    def shard(self, dataset: Any, per_step: int, seed: int = 0, group: Any = "auto") -> Any:
+        """The samples that sampler() draws, one after the other and without an end: a torch IterableDataset, for
+        loaders that take no sampler, DataLoader(island.shard(dataset, n), batch_size=n). As islands come and go it
+        follows, in a loader's worker, too; of these one, at most."""
+        return shard_of(dataset, self._sampler("shard()", dataset, per_step, seed, group))
+
+    def _sampler(self, call: str, dataset: Any, per_step: int, seed: int, group: Any) -> Sampler:
+        rank, ranks = self._place_in(group)
+        wrong = check_sampler(call, dataset, per_step, ranks)
         if wrong is None and not self._handle:
-            wrong = "sampler() after detach()"
+            wrong = f"{call} after detach()"
         if wrong is None and not self._library.diloco_deals(self._handle):
             wrong = "no data is dealt to this island: [worker] stream in its dilocod.conf says that it has its own"
         if wrong is not None:
             raise DilocoError(wrong)
-        return Sampler(len(dataset), per_step, seed & (2**64 - 1), lambda: self.run_step, self._draw)
+        if self._dealing is None:
+            self._dealing = Dealing()
+            self._write_dealing(self._dealing)
+        return Sampler(self._dealing, len(dataset), per_step, seed & (2**64 - 1), rank, ranks)
 
-    def _draw(self, step: int, unit: int, units: int, samples: int, seed: int) -> int:
-        drawn = _abi.sized(_abi.Unit)
-        number, window = ctypes.c_uint64(), ctypes.c_uint64()
-        self._check(self._call("diloco_draw", step, unit, units, ctypes.byref(drawn)))
-        which = self._library.diloco_window
-        which(ctypes.byref(drawn), samples, seed, ctypes.byref(number), ctypes.byref(window))
-        return window.value
+    def _place_in(self, group: Any) -> tuple[int, int]:
+        """This rank's, among how many."""
+        if group is None or (group == "auto" and self._group is None):
+            return 0, 1
+        if group == "auto":
+            return self._group.rank, self._group.count
+        import torch.distributed as dist
 
-    def shard(self, items: Any) -> Any:
-        """Every n-th item of a dataset that all islands have, by the number of islands and this one's among them as
-        they were when it attached: who comes or goes later changes that, so that islands may have items in common. Draw
-        from it in an order of your own, by seed()."""
-        if hasattr(items, "__len__") and hasattr(items, "__getitem__"):
-            return Shard(items, self.index, self.count)
-        return _Stream(items, self.index, self.count)
+        rank = dist.get_rank(group)
+        if rank < 0:
+            raise DilocoError("sampler(group=): this rank is not in it, so no samples are its own")
+        return rank, dist.get_world_size(group)
+
+    def _write_dealing(self, dealing: Dealing) -> None:
+        said = _abi.sized(_abi.Dealing)
+        self._check(self._library.diloco_dealing(self._handle, ctypes.byref(said)))
+        dealing.write(self._life, self.run_step, said)
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps beside model and optimizer, for attach(..., state=) or load_state_dict(): fp32
@@ -604,6 +600,8 @@ class Island:
         # Callbacks and the methods that they call hold each other. Only a collection would end them, and with them the
         # model's memory and the process group, whose threads may not outlive the interpreter.
         self._interrupted = self._before_moves = self._kept_values = None
+        if self._dealing is not None:  # whoever draws on is told so
+            self._dealing.write(ENDED, 0, _abi.sized(_abi.Dealing))
         self._tensors = Tensors()
         if self._group is not None:
             self._group.close()

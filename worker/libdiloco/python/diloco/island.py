@@ -597,11 +597,11 @@ class Island:
         """Lets go of the daemon and of the model. Without finish() before, the daemon counts this as a crash and starts
         the trainer anew."""
         self._end_session()
+        if self._dealing is not None:  # whoever draws on is told so
+            self._dealing.write(ENDED, 0, _abi.sized(_abi.Dealing))
         # Callbacks and the methods that they call hold each other. Only a collection would end them, and with them the
         # model's memory and the process group, whose threads may not outlive the interpreter.
         self._interrupted = self._before_moves = self._kept_values = None
-        if self._dealing is not None:  # whoever draws on is told so
-            self._dealing.write(ENDED, 0, _abi.sized(_abi.Dealing))
         self._tensors = Tensors()
         if self._group is not None:
             self._group.close()

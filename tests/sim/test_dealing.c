@@ -760,6 +760,7 @@ static void run_mix(unsigned initial, const struct mix *mix)
         (unsigned long long)sum.broken);
     assert_true(count < JUDGED_MIN || mix->fault != FAULT_NONE || sum.dealt > sum.reserve);
     assert_true(count < JUDGED_MIN || !mix->calm || (sum.reserve * 5 < sum.dealt && sum.holes * 10 < sum.places));
+    assert_true(count < JUDGED_MIN || !mix->calm || sum.repeated * 5 < sum.reserve * 3);
     assert_true(count < JUDGED_MIN || (mix->fault == FAULT_NONE) == (sum.broken == 0));
 }
 

@@ -82,6 +82,25 @@ static bool may_be_spared(const struct config *config, uint32_t islands)
     return owners_enough(steady);
 }
 
+static int compare_weights(const void *a, const void *b)
+{
+    const uint64_t *one = a, *other = b;
+    return *one < *other ? -1 : *one > *other;
+}
+
+/* Nobody's uplink counts for more than it can be believed. */
+static void bound_weights(struct shardmap_owner *owners, uint32_t count)
+{
+    uint64_t weights[CONFIG_OWNERS_MAX] = {0};
+    for (uint32_t i = 0; i < count; i++)
+        weights[i] = owners[i].weight;
+    qsort(weights, count, sizeof *weights, compare_weights);
+    uint64_t median = count > 0 ? weights[(count - 1) / 2] : 0;
+    uint64_t most = median < UINT64_MAX / OWNERS_MEDIANS ? OWNERS_MEDIANS * median : UINT64_MAX;
+    for (uint32_t i = 0; i < count; i++)
+        owners[i].weight = owners[i].weight < most ? owners[i].weight : most;
+}
+
 void owners_share_out(struct config *config)
 {
     const struct config_member *order[CONFIG_MEMBERS_MAX];
@@ -102,6 +121,7 @@ void owners_share_out(struct config *config)
     }
     for (; count < many; count++)
         owners[count] = (struct shardmap_owner){.id = order[count]->id, .weight = order[count]->uplink};
+    bound_weights(owners, count);
     if (count > 0)
         shardmap_assign(&config->map, owners, count);
     else

@@ -9,6 +9,7 @@
 #include "common/mem.h"
 #include "net/config/config.h"
 #include "net/config/config_proof.h"
+#include "net/config/owners.h"
 #include "tests/lib/outofmem.h"
 #include "tests/lib/sample_configs.h"
 
@@ -103,6 +104,43 @@ static void a_configuration_without_owners_has_an_empty_map(void **state)
     mem_free(bytes);
     config_deinit(&back);
     config_deinit(&config);
+}
+
+static uint32_t slots_of(const struct config *config, uint32_t i)
+{
+    uint32_t slots = 0;
+    for (int k = 0; k < SHARDMAP_SLOTS; k++)
+        slots += config->map.owner[k] == config->members[i].id;
+    return slots;
+}
+
+/* Slots of the first owner, when the owners state these uplinks. */
+static uint32_t first_has(const uint64_t *uplinks, uint32_t owners)
+{
+    struct config config = configs_first(owners, false);
+    for (uint32_t i = 0; i < owners; i++)
+        config.members[i].uplink = uplinks[i];
+    config.map = shardmap_empty();
+    owners_share_out(&config);
+    uint32_t slots = slots_of(&config, 0);
+    config_deinit(&config);
+    return slots;
+}
+
+/* It is its member's own word. */
+static void an_uplink_counts_no_more_than_four_medians(void **state)
+{
+    (void)state;
+    const uint64_t m = 2000000, t = 10000000000000;
+    assert_int_equal(first_has((uint64_t[]){t, m, m}, 3), 43); /* 4 of 6 */
+    assert_int_equal(first_has((uint64_t[]){t, m, m, m, m}, 5), 32);
+    assert_int_equal(first_has((uint64_t[]){t, t, m, m, m}, 5), 23); /* a minority does not move it */
+    assert_int_equal(first_has((uint64_t[]){t, m}, 2), 51);          /* of two the lower one */
+    assert_int_equal(first_has((uint64_t[]){m, t, t}, 3), 0);
+    assert_int_equal(first_has((uint64_t[]){4 * m, m, m}, 3), 43); /* within it they count as they are */
+    assert_int_equal(first_has((uint64_t[]){3 * m, m, m}, 3), 38);
+    assert_int_equal(first_has((uint64_t[]){m, m, 2 * m}, 3), 16);
+    assert_int_equal(first_has((uint64_t[]){t}, 1), SHARDMAP_SLOTS);
 }
 
 /* ---- bytes ---- */
@@ -677,6 +715,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_configuration_comes_back_as_it_was),
         cmocka_unit_test(a_configuration_without_owners_has_an_empty_map),
+        cmocka_unit_test(an_uplink_counts_no_more_than_four_medians),
         cmocka_unit_test(a_configuration_has_one_form_of_bytes),
         cmocka_unit_test(the_most_that_is_allowed_passes_and_more_is_refused),
         cmocka_unit_test(floods_are_refused),

@@ -78,6 +78,11 @@ struct outlier_conf rules_outliers(const struct runspec *spec)
         .action = actions[spec->outliers], .threshold = spec->outlier_threshold, .trim = (uint32_t)spec->trim};
 }
 
+bool rules_judges(const struct runspec *spec)
+{
+    return spec->outliers == RUNSPEC_OUTLIERS_CLIP || spec->outliers == RUNSPEC_OUTLIERS_DROP;
+}
+
 bool rules_by_value(const struct runspec *spec)
 {
     return spec->outliers == RUNSPEC_OUTLIERS_TRIMMED || spec->outliers == RUNSPEC_OUTLIERS_MEDIAN;

@@ -31,6 +31,8 @@ struct rules_eager {
 };
 struct rules_eager rules_eager(const struct runspec *spec);
 struct outlier_conf rules_outliers(const struct runspec *spec);
+/* Whether contributions are judged one by one, by norm and direction. */
+bool rules_judges(const struct runspec *spec);
 /* Whether means are taken value by value, without weights. */
 bool rules_by_value(const struct runspec *spec);
 /* The run step after which neither the inner learning rate nor the interval is warming up. */

@@ -66,3 +66,8 @@ double outer_square_sum(const float *values, const float *subtrahend, size_t cou
 {
     return vec_best()->square_sum(values, subtrahend, count / VEC_BLOCK);
 }
+
+double outer_dot(const float *a, const float *b, size_t count)
+{
+    return vec_best()->dot(a, b, count / VEC_BLOCK);
+}

@@ -66,5 +66,7 @@ void outer_scale(float *values, size_t count, float factor);
 
 /* Sum of squares over whole blocks of VEC_BLOCK, the same bits everywhere; `subtrahend` may be NULL. */
 double outer_square_sum(const float *values, const float *subtrahend, size_t count);
+/* Sum of products, likewise. */
+double outer_dot(const float *a, const float *b, size_t count);
 
 #endif

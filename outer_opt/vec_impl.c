@@ -249,26 +249,55 @@ static double block_distance(const float *restrict a, const float *restrict b)
     return ((lane[0] + lane[1]) + (lane[2] + lane[3])) + ((lane[4] + lane[5]) + (lane[6] + lane[7]));
 }
 
-/* The blocks' sums are joined as a binary counter carries: neighbours of equal weight first. */
-static double square_sum(const float *a, const float *b, size_t blocks)
+static double block_product(const float *restrict a, const float *restrict b)
 {
+    double lane[8] = {0};
+    for (int i = 0; i < B; i += 8)
+        for (int k = 0; k < 8; k++)
+            lane[k] = lane[k] + (double)a[i + k] * (double)b[i + k];
+    return ((lane[0] + lane[1]) + (lane[2] + lane[3])) + ((lane[4] + lane[5]) + (lane[6] + lane[7]));
+}
+
+/* The blocks' sums are joined as a binary counter carries: neighbours of equal weight first. */
+struct joined {
     double level[64];
-    uint64_t held = 0;
-    for (size_t block = 0; block < blocks; block++) {
-        double sum = b != NULL ? block_distance(a + block * B, b + block * B) : block_square_sum(a + block * B);
-        int k = 0;
-        for (; (held >> k & 1) != 0; k++) {
-            sum = level[k] + sum;
-            held &= ~((uint64_t)1 << k);
-        }
-        level[k] = sum;
-        held |= (uint64_t)1 << k;
+    uint64_t held;
+};
+
+static void join(struct joined *joined, double sum)
+{
+    int k = 0;
+    for (; (joined->held >> k & 1) != 0; k++) {
+        sum = joined->level[k] + sum;
+        joined->held &= ~((uint64_t)1 << k);
     }
+    joined->level[k] = sum;
+    joined->held |= (uint64_t)1 << k;
+}
+
+static double joined_total(const struct joined *joined)
+{
     double total = 0;
     for (int k = 0; k < 64; k++)
-        if ((held >> k & 1) != 0)
-            total = level[k] + total;
+        if ((joined->held >> k & 1) != 0)
+            total = joined->level[k] + total;
     return total;
+}
+
+static double square_sum(const float *a, const float *b, size_t blocks)
+{
+    struct joined joined = {.held = 0};
+    for (size_t block = 0; block < blocks; block++)
+        join(&joined, b != NULL ? block_distance(a + block * B, b + block * B) : block_square_sum(a + block * B));
+    return joined_total(&joined);
+}
+
+static double dot(const float *a, const float *b, size_t blocks)
+{
+    struct joined joined = {.held = 0};
+    for (size_t block = 0; block < blocks; block++)
+        join(&joined, block_product(a + block * B, b + block * B));
+    return joined_total(&joined);
 }
 
 static void nesterov(float *restrict theta, float *restrict buffer, const float *restrict delta, size_t count, float lr,
@@ -336,6 +365,7 @@ const struct vec_ops
             .add = add,
             .scale = scale,
             .square_sum = square_sum,
+            .dot = dot,
             .divide = divide,
             .nesterov = nesterov,
             .heavy_ball = heavy_ball,

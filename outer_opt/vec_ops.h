@@ -95,6 +95,8 @@ struct vec_ops {
     void (*scale)(float *values, size_t count, float factor);
     /* Sum of (a - b)^2 in double, in an order that depends on `blocks` alone; `b` may be NULL. */
     double (*square_sum)(const float *a, const float *b, size_t blocks);
+    /* Sum of a * b in double, in the same order. */
+    double (*dot)(const float *a, const float *b, size_t blocks);
     /* sum[i] = sum[i] / divisor */
     void (*divide)(float *sum, size_t count, float divisor);
     /* buffer = momentum * buffer + delta;  theta = theta - lr * (delta + momentum * buffer)   (Sutskever et al. 2013,

@@ -98,6 +98,7 @@ $(B)/tests/fakes/cuda_queue.o: kernels/cuda/cuda_queue.c
 	@mkdir -p $(@D)
 	$(call say,CC)$(CC) $(CFLAGS_ALL) $(CFLAGS) -Itests/fakes -MMD -MP -c $< -o $@
 $(B)/tests/unit/test_cuda_queue: $(B)/tests/fakes/cuda_queue.o
+$(B)/tests/num/test_direction: $(B)/tests/bench/lab.o
 $(B)/tests/sim/test_sync: $(B)/tests/fakes/tagged_ident.o
 $(B)/tests/unit/test_cuda_choices: $(call objects,kernels/cuda/cuda_choices.c)
 $(B)/tests/unit/test_cuda_peak: $(B)/kernels/cuda/cuda_peak.o

@@ -13,7 +13,7 @@
 #include "daemon/control/complaint_events.h"
 
 /* Per member at most so many complaints, and so many besides. */
-enum { PER_MEMBER = 7, BESIDES = 24 };
+enum { PER_MEMBER = 8, BESIDES = 24 };
 
 const char *complaint_name(enum complaint_code code)
 {
@@ -37,6 +37,7 @@ const char *complaint_name(enum complaint_code code)
         [COMPLAINT_NO_PLAN] = "no-plan",
         [COMPLAINT_STALLED] = "stalled",
         [COMPLAINT_OUTLIER] = "outlier",
+        [COMPLAINT_TURNED_AWAY] = "turned-away",
         [COMPLAINT_DIFFERS] = "differs",
         [COMPLAINT_RUNAWAY] = "runaway",
         [COMPLAINT_LOSS_NAN] = "loss-nan",
@@ -832,6 +833,26 @@ static void complain_outliers(struct status *status)
     }
 }
 
+/* Whose work is in none of the means, on every island alike. */
+static void complain_turned_away(struct status *status)
+{
+    for (uint32_t i = 0; i < status->from->view->count; i++) {
+        const struct status_peer *peer = &status->peers[i];
+        char text[250], remedy[300];
+        if (!peer->member->used || !peer->turned_away)
+            continue;
+        snprintf(text, sizeof text,
+                 "the contributions of island %s have pointed away from the others' in %d rounds running, and weigh "
+                 "nothing",
+                 peer->member->as.name, DIRECTION_ROUNDS);
+        snprintf(remedy, sizeof remedy,
+                 "look at its loss, its data and its learning rate: they weigh again when they have not in as many "
+                 "rounds; or, at an operator, {here} evict %s",
+                 peer->member->as.name);
+        complain_of(status, COMPLAINT_TURNED_AWAY, i, text, remedy);
+    }
+}
+
 static void complain_all_peers(struct status *status)
 {
     complain_peers(status);
@@ -845,6 +866,7 @@ static void complain_all_peers(struct status *status)
     complain_pace(status);
     complain_missed(status);
     complain_outliers(status);
+    complain_turned_away(status);
 }
 
 /* ---- of rounds ---- */

@@ -443,6 +443,8 @@ static void all_applied(struct apply *apply, uint32_t f, uint64_t version)
 {
     if (!apply->fragments[f].failed)
         move_owner_residual(apply, f);
+    replica_judge(apply->context->conf.replica, f, version);
+    round_context_counted(apply->context, f, true);
     struct hash_job *j = round_context_job(apply->context, &apply->hashes);
     if (j == NULL)
         return;

@@ -105,6 +105,7 @@ static void installed(const struct install_job *j)
         round_context_in_flight(context, f, fragment->state.version);
     fragment->state = j->state;
     replica_clear_residuals(context->conf.replica, f);
+    round_context_counted(context, f, true);
     if (!j->own) /* the ledger does not lead here from any earlier checkpoint */
         keep_on_disk(j->install->keep, f, KEEP_NONE);
     if (counted != 0)

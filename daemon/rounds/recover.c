@@ -84,6 +84,7 @@ static enum err replay_version(struct replay *replay, uint64_t version)
         return err_set(ERR_NOTFOUND, "the ledger does not have all of version %" PRIu64, version);
     for (uint32_t i = 0; i < replay->commit.parts_count; i++)
         TRY(apply_part(replay, i));
+    replica_judge(replay->replica, replay->f, version);
     return ERR_OK;
 }
 
@@ -344,6 +345,7 @@ enum err recover_end(struct recover *recover, struct keep *keep)
         const struct recover_fragment *fragment = &recover->fragments[f];
         context->fragments[f].state = fragment->state;
         standing_add(&context->standing, &fragment->standing);
+        round_context_counted(context, f, true);
         keep_on_disk(keep, f, fragment->known ? fragment->saved : KEEP_NONE);
     }
     return ERR_OK;

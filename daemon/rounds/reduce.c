@@ -218,6 +218,7 @@ static void name_inputs(struct mean_job *j)
         contributor.weight = float_bits(j->inputs[i].weight);
         contributor.norm = float_bits(fminf(j->inputs[i].norm, FLT_MAX));
         contributor.factor = float_bits(j->inputs[i].factor);
+        contributor.cosine = float_bits(j->inputs[i].cosine);
         wire_contributor_put(j->contributors, i, &contributor);
         if (j->loads == NULL)
             continue;
@@ -279,7 +280,8 @@ static bool open_input(const struct mean_job *j, uint32_t member, struct wire_co
 {
     const struct slot *slot = slot_of(j, member);
     struct wire_object what;
-    *input = (struct mean_input){.member = member};
+    *input = (struct mean_input){.member = member,
+                                 .owner = j->reduce->context->conf.view->members[member].as.role == CONFIG_OWNER};
     if (wire_object_open(slot->data, slot->bytes, &what, meta, &input->frame, &input->bytes) != ERR_OK)
         return false;
     uint32_t id = what.key.island;
@@ -324,17 +326,40 @@ static bool in_part(const struct mean_job *j, uint32_t s)
     return (j->part.shards >> s & 1) != 0;
 }
 
-/* What the inputs weigh in a shard: as the tokens of the work that is in it, as far as the others' go. */
-static void weigh_shard(const struct mean_job *j, uint32_t s, float *weights)
+/* Who weighs nothing, by what the results so far have said of its direction. */
+static void turn_away(struct mean_job *j)
 {
     const struct round_context *context = j->reduce->context;
-    struct weight_input weighed[WIRE_CONTRIBUTORS_MAX];
-    for (uint32_t i = 0; i < j->inputs_count; i++)
-        weighed[i] = (struct weight_input){
-            .tokens = j->loads != NULL ? j->loads[i].tokens[s] : wire_meta_contributor(&j->meta, i).tokens,
-            .missed = missed_in(j, i, s),
-            .owner = context->conf.view->members[j->inputs[i].member].as.role == CONFIG_OWNER};
-    weights_bound(context->conf.spec->weight_max, weighed, j->inputs_count, weights);
+    struct direction_input makers[WIRE_CONTRIBUTORS_MAX] = {{0}};
+    bool weightless[WIRE_CONTRIBUTORS_MAX];
+    for (size_t i = 0; i < j->inputs_count; i++)
+        makers[i] = (struct direction_input){.owner = j->inputs[i].owner,
+                                             .turned = standing_turned_away(&context->standing, j->inputs[i].member)};
+    direction_weightless(makers, j->inputs_count, weightless);
+    for (size_t i = 0; i < j->inputs_count; i++)
+        j->inputs[i].turned = weightless[i] && rules_judges(context->conf.spec);
+}
+
+/* What the inputs weigh in a shard: as the tokens of the work that is in it, as far as the others' go. Whoever is
+ * turned away is no measure for them. */
+static void weigh_shard(const struct mean_job *j, uint32_t s, float *weights)
+{
+    struct weight_input weighed[WIRE_CONTRIBUTORS_MAX] = {{0}};
+    uint32_t of[WIRE_CONTRIBUTORS_MAX], count = 0;
+    float bounded[WIRE_CONTRIBUTORS_MAX];
+    for (uint32_t i = 0; i < j->inputs_count; i++) {
+        weights[i] = 0;
+        if (j->inputs[i].turned)
+            continue;
+        of[count] = i;
+        weighed[count++] = (struct weight_input){.tokens = j->loads != NULL ? j->loads[i].tokens[s]
+                                                                            : wire_meta_contributor(&j->meta, i).tokens,
+                                                 .missed = missed_in(j, i, s),
+                                                 .owner = j->inputs[i].owner};
+    }
+    weights_bound(j->reduce->context->conf.spec->weight_max, weighed, count, bounded);
+    for (uint32_t k = 0; k < count; k++)
+        weights[of[k]] = bounded[k];
 }
 
 /* Whether every input holds as much work in each shard, of as many rounds. In the epoch before, the shards may have
@@ -384,6 +409,7 @@ static void weigh_each_shard(struct mean_job *j)
 
 static enum err weigh_inputs(struct mean_job *j)
 {
+    turn_away(j);
     if (all_alike(j)) {
         weigh_alike(j);
         return ERR_OK;

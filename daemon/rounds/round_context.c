@@ -27,6 +27,7 @@ enum err round_context_init(struct round_context *context, const struct rounds_c
                                       .id = conf->view->members[conf->view->self].as.id,
                                       .steps_most = runspec_length(conf->spec),
                                       .probes = {.job_bytes = sizeof(struct probe_job)}};
+    TRY(standing_init(&context->standing, conf->plan->plan));
     return mem_new(round_context_fragments(context), sizeof *context->fragments, "rounds", &context->fragments);
 }
 
@@ -40,6 +41,12 @@ void round_context_deinit(struct round_context *context)
 void round_context_begin(struct round_context *context, uint32_t f, const struct digest *hash)
 {
     context->fragments[f].state = (struct store_fragment){.hash = *hash};
+}
+
+void round_context_counted(struct round_context *context, uint32_t f, bool tell)
+{
+    standing_turned(&context->standing, context->conf.view, f, replica_counted(context->conf.replica, f),
+                    context->now_ms, tell);
 }
 
 uint32_t round_context_self(const struct round_context *context)

@@ -102,6 +102,8 @@ void round_context_deinit(struct round_context *context);
 
 /* The run begins here: fragment `f` is at version 0 with this hash. */
 void round_context_begin(struct round_context *context, uint32_t f, const struct digest *hash);
+/* What the anchor of fragment `f` counts is another now: who is turned away in it. `tell`: changes are news. */
+void round_context_counted(struct round_context *context, uint32_t f, bool tell);
 uint32_t round_context_self(const struct round_context *context); /* slot; not for jobs */
 uint32_t round_context_id(const struct round_context *context);   /* ours */
 uint32_t round_context_fragments(const struct round_context *context);

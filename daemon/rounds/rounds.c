@@ -146,3 +146,8 @@ uint64_t rounds_outliers(const struct rounds *rounds, uint32_t member, unsigned 
 {
     return standing_outliers(&rounds->context->standing, member, lately);
 }
+
+bool rounds_turned_away(const struct rounds *rounds, uint32_t member)
+{
+    return bitset_has(&rounds->context->standing.away, member);
+}

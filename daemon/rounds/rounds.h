@@ -86,5 +86,7 @@ struct rounds_info {
 struct rounds_info rounds_info(const struct rounds *rounds);
 /* Contributions of a member that we, as an owner, left out or scaled down; `*lately`: of the last eight. */
 uint64_t rounds_outliers(const struct rounds *rounds, uint32_t member, unsigned *lately);
+/* Whether a member's contributions weigh nothing, for they pointed away from the others'. */
+bool rounds_turned_away(const struct rounds *rounds, uint32_t member);
 
 #endif

@@ -9,9 +9,16 @@
 
 enum { OUTLIER_SAID_MS = 10000 };
 
+enum err standing_init(struct standing *standing, const struct plan *plan)
+{
+    *standing = (struct standing){.plan = plan};
+    return mem_new(plan->fragments_count, sizeof *standing->turned, "rounds", &standing->turned);
+}
+
 void standing_deinit(struct standing *standing)
 {
     mem_free(standing->members);
+    mem_free(standing->turned);
     *standing = (struct standing){0};
 }
 
@@ -28,6 +35,9 @@ void standing_forget(struct standing *standing, uint32_t member)
 {
     if (member < standing->count)
         standing->members[member] = (struct standing_member){0};
+    for (uint32_t f = 0; standing->plan != NULL && f < standing->plan->fragments_count; f++)
+        bitset_remove(&standing->turned[f], member);
+    bitset_remove(&standing->away, member);
 }
 
 static void tell_outlier(struct standing_member *member, const char *name, const struct wire_contributor *contributor,
@@ -70,6 +80,88 @@ void standing_add(struct standing *to, const struct standing *from)
         member->outliers += more->outliers;
         member->judged += more->judged;
     }
+}
+
+/* ---- whose contributions point elsewhere ---- */
+
+static void tell_turned(struct standing_member *member, const char *name, bool away, uint64_t now_ms)
+{
+    if (!log_limit_pass(&member->said_turned, now_ms, OUTLIER_SAID_MS))
+        return;
+    if (away)
+        log_warn("the contributions of island %s have pointed away from the others' in %d rounds running; they weigh "
+                 "nothing until they have not in as many. Look at its loss, its data and its learning rate; "
+                 "`dilococtl evict %s` ends its part in the run",
+                 name, DIRECTION_ROUNDS, name);
+    else
+        log_info("the contributions of island %s do not point away from the others' any more; they weigh again", name);
+}
+
+/* Who is turned away in most of a fragment's values. */
+static struct bitset turned_in(const struct standing *standing, const struct view *view, uint32_t f,
+                               const struct dedup *counted)
+{
+    struct bitset turned = {{0}};
+    uint64_t all = standing->plan->fragments[f].values_count;
+    for (size_t i = 0, end; i < counted->count; i = end) {
+        uint32_t slot = view_slot(view, counted->rows[i].id);
+        uint64_t shards = 0, values = 0;
+        for (end = i; end < counted->count && counted->rows[end].id == counted->rows[i].id; end++)
+            shards |= dedup_turned(counted, end);
+        for (; shards != 0; shards &= shards - 1) {
+            struct plan_shard shard = plan_shard(standing->plan, f, (uint32_t)__builtin_ctzll(shards));
+            values += shard.end - shard.begin;
+        }
+        if (slot != VIEW_NOBODY && slot < standing->count && values > all - values)
+            bitset_add(&turned, slot);
+    }
+    return turned;
+}
+
+bool standing_turned_away(const struct standing *standing, uint32_t member)
+{
+    uint64_t turned = 0, all = 0;
+    for (uint32_t f = 0; standing->plan != NULL && f < standing->plan->fragments_count; f++) {
+        uint64_t values = standing->plan->fragments[f].values_count;
+        all += values;
+        turned += member < standing->count && bitset_has(&standing->turned[f], member) ? values : 0;
+    }
+    return turned > all - turned;
+}
+
+/* Who weighs nothing when all contribute that have ever been counted. */
+static struct bitset who_weighs_nothing(const struct standing *standing, const struct view *view,
+                                        const struct dedup *counted)
+{
+    struct direction_input makers[BITSET_MAX] = {{0}};
+    uint32_t slots[BITSET_MAX], count = 0;
+    bool weightless[BITSET_MAX];
+    struct bitset away = {{0}};
+    for (size_t i = 0; i < counted->count && count < BITSET_MAX; i++) {
+        uint32_t slot = view_slot(view, counted->rows[i].id);
+        bool again = i > 0 && counted->rows[i - 1].id == counted->rows[i].id;
+        if (again || slot == VIEW_NOBODY || slot >= standing->count)
+            continue;
+        slots[count] = slot;
+        makers[count++] = (struct direction_input){.owner = view->members[slot].as.role == CONFIG_OWNER,
+                                                   .turned = standing_turned_away(standing, slot)};
+    }
+    direction_weightless(makers, count, weightless);
+    for (uint32_t k = 0; k < count; k++)
+        if (weightless[k])
+            bitset_add(&away, slots[k]);
+    return away;
+}
+
+void standing_turned(struct standing *standing, const struct view *view, uint32_t f, const struct dedup *counted,
+                     uint64_t now_ms, bool tell)
+{
+    standing->turned[f] = turned_in(standing, view, f, counted);
+    struct bitset now = who_weighs_nothing(standing, view, counted);
+    for (uint32_t slot = 0; tell && slot < standing->count; slot++)
+        if (bitset_has(&now, slot) != bitset_has(&standing->away, slot))
+            tell_turned(&standing->members[slot], view->members[slot].as.name, bitset_has(&now, slot), now_ms);
+    standing->away = now;
 }
 
 uint64_t standing_outliers(const struct standing *standing, uint32_t member, unsigned *lately)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * standing: how each member's contributions have stood in the results that this island applied: how often they were
- * outliers, of all and of the last eight that judged them. Private to rounds/.
+ * outliers, of all and of the last eight that judged them; and where they are turned away, by what the anchors count
+ * (daemon/state/dedup.h). Private to rounds/.
  *
  * It follows from results alone, so it is the same whoever made them, and a restart finds the last ones in the ledger.
  * Only the loop's thread calls.
@@ -13,23 +14,31 @@
 #include <stdint.h>
 
 #include "common/err.h"
+#include "common/bitset.h"
 #include "common/log.h"
+#include "daemon/state/dedup.h"
 #include "net/config/view.h"
 #include "net/transport/wire_object.h"
+#include "outer_opt/plan.h"
 
 struct standing_member {
     uint64_t outliers;
     uint64_t judged; /* results that judged it */
     uint8_t lately;  /* a bit for each of the last results that judged it, the newest lowest: 1 for an outlier */
-    struct log_limit said;
+    struct log_limit said, said_turned;
 };
 
 /* Empty when zeroed. */
 struct standing {
     struct standing_member *members;
     uint32_t count;
+    const struct plan *plan; /* NULL: of no use for who is turned away */
+    struct bitset *turned;   /* of each fragment: members that are turned away in most of its values */
+    struct bitset away;      /* members whose contributions weigh nothing if all contribute */
 };
 
+/* `plan` is borrowed. ERR_NOMEM. */
+ERR_MUST_CHECK enum err standing_init(struct standing *standing, const struct plan *plan);
 void standing_deinit(struct standing *standing);
 /* For members 0 to `count` - 1, who are never taken away. ERR_NOMEM. */
 ERR_MUST_CHECK enum err standing_members(struct standing *standing, uint32_t count);
@@ -40,6 +49,11 @@ void standing_note(struct standing *standing, const struct view *view, const str
                    uint64_t version, uint64_t now_ms, bool tell);
 /* What `from` was told, as if it had been told to `to` now. */
 void standing_add(struct standing *to, const struct standing *from);
+/* The anchor of fragment `f` counts this now: who is turned away. `tell`: what has changed is news. */
+void standing_turned(struct standing *standing, const struct view *view, uint32_t f, const struct dedup *counted,
+                     uint64_t now_ms, bool tell);
+/* Whether a member is turned away in most of the model: it weighs nothing, unless too many are. */
+bool standing_turned_away(const struct standing *standing, uint32_t member);
 /* Outliers so far of a member, and `*lately` among the last eight. */
 uint64_t standing_outliers(const struct standing *standing, uint32_t member, unsigned *lately);
 

@@ -6,6 +6,7 @@
 
 #include "common/bytes.h"
 #include "common/mem.h"
+#include "outer_opt/fbits.h"
 
 void dedup_clear(struct dedup *dedup)
 {
@@ -23,6 +24,9 @@ enum err dedup_copy(const struct dedup *from, struct dedup *to)
     *to = (struct dedup){.rows = rows, .count = from->count};
     return ERR_OK;
 }
+
+/* In a row's direction until its version is judged: the result says that it is below. */
+#define BELOW 0x80000000u
 
 /* ---- noting ---- */
 
@@ -54,6 +58,21 @@ static size_t merge(const struct dedup *old, size_t at, const struct dedup_row *
     return at;
 }
 
+/* The state in these shards before. Where they differ, as when they were of several versions, the least: nobody is
+ * turned away from a shard for what it did in another. */
+static uint32_t state_before(const struct dedup *dedup, uint32_t id, uint64_t shards)
+{
+    uint32_t least = DIRECTION_STATES;
+    for (size_t i = 0; i < dedup->count; i++) {
+        const struct dedup_row *row = &dedup->rows[i];
+        if (row->id != id || (row->shards & shards) == 0)
+            continue;
+        least = row->direction < least ? row->direction : least;
+        shards &= ~row->shards;
+    }
+    return shards == 0 ? least : 0; /* in the others it was never counted */
+}
+
 enum err dedup_note(struct dedup *dedup, uint64_t shards, uint64_t version, const struct wire_meta *meta)
 {
     struct dedup out = {0};
@@ -61,8 +80,12 @@ enum err dedup_note(struct dedup *dedup, uint64_t shards, uint64_t version, cons
     TRY(mem_new(dedup->count + meta->contributors_count, sizeof *out.rows, "what is counted", &out.rows));
     for (uint32_t i = 0; i < meta->contributors_count; i++) {
         struct wire_contributor contributor = wire_meta_contributor(meta, i);
-        struct dedup_row row = {
-            .id = contributor.id, .shards = shards, .version = version, .digest = contributor.digest};
+        bool below = bits_float(contributor.cosine) < DIRECTION_LEAST;
+        struct dedup_row row = {.id = contributor.id,
+                                .direction = state_before(dedup, contributor.id, shards) | (below ? BELOW : 0),
+                                .shards = shards,
+                                .version = version,
+                                .digest = contributor.digest};
         for (; at < dedup->count && dedup->rows[at].id < row.id; at++)
             out.rows[out.count++] = dedup->rows[at];
         at = merge(dedup, at, &row, &out);
@@ -74,7 +97,38 @@ enum err dedup_note(struct dedup *dedup, uint64_t shards, uint64_t version, cons
     return ERR_OK;
 }
 
+/* ---- judging ---- */
+
+static uint64_t values_of(uint64_t shards, const uint64_t *values)
+{
+    uint64_t sum = 0;
+    for (; shards != 0; shards &= shards - 1)
+        sum += values[__builtin_ctzll(shards)];
+    return sum;
+}
+
+void dedup_judge(struct dedup *dedup, uint64_t version, const uint64_t *values)
+{
+    for (size_t i = 0, end; i < dedup->count; i = end) {
+        uint64_t all = 0, below = 0;
+        for (end = i; end < dedup->count && dedup->rows[end].id == dedup->rows[i].id; end++) {
+            const struct dedup_row *row = &dedup->rows[end];
+            uint64_t here = row->version == version ? values_of(row->shards, values) : 0;
+            all += here;
+            below += (row->direction & BELOW) != 0 ? here : 0;
+        }
+        for (size_t k = i; k < end; k++)
+            if (dedup->rows[k].version == version)
+                dedup->rows[k].direction = direction_next(dedup->rows[k].direction & ~BELOW, below > all - below);
+    }
+}
+
 /* ---- looking ---- */
+
+uint64_t dedup_turned(const struct dedup *dedup, size_t i)
+{
+    return direction_turned(dedup->rows[i].direction) ? dedup->rows[i].shards : 0;
+}
 
 uint64_t dedup_since(const struct dedup *dedup, uint32_t id, uint64_t version)
 {
@@ -107,7 +161,7 @@ uint64_t dedup_as(const struct dedup *dedup, uint32_t id, uint64_t version, cons
     return shards;
 }
 
-/* ---- bytes: id u32, zero u32, shards u64, version u64, digest 32 bytes, for each row ---- */
+/* ---- bytes: id u32, direction u32, shards u64, version u64, digest 32 bytes, for each row ---- */
 
 size_t dedup_bytes(const struct dedup *dedup)
 {
@@ -120,7 +174,7 @@ void dedup_pack(const struct dedup *dedup, uint8_t *out)
     for (size_t i = 0; i < dedup->count; i++) {
         const struct dedup_row *row = &dedup->rows[i];
         bytes_put_u32(&writer, row->id);
-        bytes_put_u32(&writer, 0);
+        bytes_put_u32(&writer, row->direction);
         bytes_put_u64(&writer, row->shards);
         bytes_put_u64(&writer, row->version);
         bytes_put(&writer, row->digest.byte, DIGEST_BYTES);
@@ -152,14 +206,14 @@ enum err dedup_unpack(const uint8_t *bytes, size_t bytes_count, struct dedup *de
     for (size_t i = 0; i < dedup->count; i++) {
         struct dedup_row *row = &dedup->rows[i];
         row->id = bytes_get_u32(&reader);
-        uint32_t zero = bytes_get_u32(&reader);
+        row->direction = bytes_get_u32(&reader);
         row->shards = bytes_get_u64(&reader);
         row->version = bytes_get_u64(&reader);
         memcpy(row->digest.byte, bytes_get(&reader, DIGEST_BYTES), DIGEST_BYTES);
-        if (zero == 0 && follows(dedup, i, &seen))
+        if (row->direction < DIRECTION_STATES && follows(dedup, i, &seen))
             continue;
         dedup_clear(dedup);
-        return err_set(ERR_PROTO, "what is counted has a row %zu out of order", i);
+        return err_set(ERR_PROTO, "what is counted has a row %zu that is out of order or no row", i);
     }
     return ERR_OK;
 }

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "common/digest.h"
 #include "common/mem.h"
 #include "outer_opt/outer.h"
 
@@ -21,6 +22,7 @@ void mean_deinit(struct mean *mean)
     mem_free(mean->decoded);
     mem_free(mean->readers);
     mem_free(mean->squares);
+    mem_free(mean->directions);
     *mean = (struct mean){0};
 }
 
@@ -29,10 +31,10 @@ static size_t places_of(const struct outlier_conf *conf)
     return by_value(conf) ? 1 : MEAN_PLACES;
 }
 
-/* Of what is kept for an input: readers, and a square sum. */
+/* Of what is kept for an input: readers, directions, and a square sum. */
 static size_t input_bytes(const struct outlier_conf *conf)
 {
-    return (1 + places_of(conf)) * sizeof(struct codec_reader) + sizeof(double);
+    return (1 + places_of(conf)) * (sizeof(struct codec_reader) + sizeof(struct direction_sums)) + sizeof(double);
 }
 
 uint64_t mean_bytes(const struct outlier_conf *conf, uint64_t piece, uint32_t inputs)
@@ -92,6 +94,37 @@ static float weight_of_norm(const struct mean *mean, const struct mean_input *in
     return mean->spans_count > 0 ? (float)sqrt(sum / (double)mean->count) : input->weight;
 }
 
+/* From the heads of all frames, which have the digests of what follows. */
+static uint64_t seed_of(const struct mean *mean)
+{
+    struct digest_state state;
+    uint64_t seed;
+    digest_begin(&state);
+    for (size_t i = 0; i < mean->inputs_count; i++)
+        digest_add(&state, mean->inputs[i].frame, CODEC_HEADER_BYTES);
+    struct digest digest = digest_end(&state);
+    memcpy(&seed, digest.byte, sizeof seed); /* little-endian, as vec_ops.h has it */
+    return seed;
+}
+
+/* Who weighs anything in this mean, and so who judges whose direction. */
+static void choose_judges(struct mean *mean)
+{
+    struct direction_input makers[MEAN_MEMBERS_MAX];
+    bool weighs[MEAN_MEMBERS_MAX], judges[MEAN_MEMBERS_MAX], judged[MEAN_MEMBERS_MAX];
+    for (size_t i = 0; i < mean->inputs_count; i++) {
+        const struct mean_input *input = &mean->inputs[i];
+        makers[i] = (struct direction_input){.owner = input->owner, .turned = input->turned};
+        weighs[i] = input->weight > 0 && input->factor > 0;
+    }
+    mean->directed = direction_judges(makers, weighs, mean->inputs_count, judges, judged);
+    mean->seed = mean->directed ? seed_of(mean) : 0;
+    for (size_t i = 0; i < mean->inputs_count; i++) {
+        mean->inputs[i].judges = judges[i];
+        mean->inputs[i].judged = judged[i];
+    }
+}
+
 void mean_judge(struct mean *mean)
 {
     struct mean_input *inputs = mean->inputs;
@@ -107,6 +140,7 @@ void mean_judge(struct mean *mean)
     outlier_judge(mean->conf, norms, weights, mean->inputs_count, factors);
     for (size_t i = 0; i < mean->inputs_count; i++)
         inputs[i].factor = factors[i];
+    choose_judges(mean);
 }
 
 /* ---- means ---- */
@@ -118,11 +152,14 @@ static enum err room_for_inputs(struct mean *mean, size_t inputs)
         return ERR_OK;
     mem_free(mean->readers);
     mem_free(mean->squares);
+    mem_free(mean->directions);
     mean->readers = NULL;
     mean->squares = NULL;
+    mean->directions = NULL;
     mean->inputs_room = 0;
     TRY(mem_new(inputs * (1 + places_of(mean->conf)), sizeof *mean->readers, "contributions", &mean->readers));
     TRY(mem_new(inputs, sizeof *mean->squares, "contributions", &mean->squares));
+    TRY(mem_new(inputs * (1 + places_of(mean->conf)), sizeof *mean->directions, "contributions", &mean->directions));
     mean->inputs_room = inputs;
     return ERR_OK;
 }
@@ -137,12 +174,16 @@ enum err mean_begin(struct mean *mean, const struct outlier_conf *conf, struct m
     mean->count = count;
     mean->placed = 0;
     mean->spans_count = 0;
+    mean->directed = false;
+    mean->pieces_count = 0;
     *bad = 0;
     TRY(room_for_inputs(mean, inputs_count));
+    memset(mean->directions, 0, inputs_count * (1 + places_of(conf)) * sizeof *mean->directions);
     for (size_t i = 0; i < inputs_count; i++) {
         *bad = i;
         inputs[i].factor = 1;
         inputs[i].norm = 0;
+        inputs[i].cosine = 0;
         mean->squares[i] = 0;
         TRY(codec_read_begin(inputs[i].frame, inputs[i].bytes, count, &mean->readers[i]));
     }
@@ -194,6 +235,7 @@ enum err mean_place(struct mean *mean, size_t place, size_t count, size_t *bad)
         if (next->values_left == 0)
             TRY(codec_read_end(next));
     }
+    mean->looks[place] = mean->directed && direction_looks(mean->seed, mean->count, mean->pieces_count++);
     mean->at[place] = mean->placed;
     mean->placed += count;
     return ERR_OK;
@@ -229,22 +271,98 @@ static enum err middle(struct mean *mean, struct codec_reader *readers, struct c
     return ERR_OK;
 }
 
-/* Of values in which each input weighs the same everywhere: as in shard `s`, where they differ by shard. */
-static enum err weighted(const struct mean *mean, struct codec_reader *readers, struct codec *codec, uint32_t s,
-                         float *out, size_t count, size_t *bad)
+/* ---- weighted means ---- */
+
+/* What each input weighs in shard `s`, or in all: `weights`; and with its factor, as its values do. One that is scaled
+ * down keeps its weight in the mean, one left out has none. */
+static void weights_in(const struct mean *mean, uint32_t s, float *weights, float *scaled)
 {
-    float weights[MEAN_MEMBERS_MAX];
-    memset(out, 0, count * sizeof *out);
     for (size_t i = 0; i < mean->inputs_count; i++) {
         const struct mean_input *input = &mean->inputs[i];
-        const float own = mean->spans_count > 0 ? input->by_shard[s] : input->weight;
-        const float weight = own * input->factor;
-        *bad = i;
-        /* One scaled down keeps its weight in the mean; one left out has none. */
+        float own = mean->spans_count > 0 ? input->by_shard[s] : input->weight;
         weights[i] = input->factor > 0 ? own : 0;
-        if (input->factor > 0)
-            TRY(codec_read(codec, &readers[i], count, &weight, out));
+        scaled[i] = own * input->factor;
     }
+}
+
+/* Adds up those inputs that weigh anything, or of these only who judges others, without going on in their frames.
+ * `*all`: these are all that weigh anything. */
+static enum err add_up(const struct mean *mean, const struct codec_reader *readers, struct codec *codec, bool judges,
+                       const float *scaled, float *out, size_t count, bool *all, size_t *bad)
+{
+    *all = true;
+    memset(out, 0, count * sizeof *out);
+    for (size_t i = 0; i < mean->inputs_count; i++) {
+        struct codec_reader reader = readers[i];
+        bool adds = !judges || mean->inputs[i].judges;
+        *bad = i;
+        *all = *all && (adds || !(scaled[i] > 0));
+        if (adds && scaled[i] > 0)
+            TRY(codec_read(codec, &reader, count, &scaled[i], out));
+    }
+    return ERR_OK;
+}
+
+/* The products of an input's values with what the judges add up to, and with themselves. It is decoded once more: what
+ * it is compared with is known only now, and to keep all inputs decoded would take memory for each. */
+static enum err compare(struct codec_reader reader, struct codec *codec, const float *judges, size_t count,
+                        double *along, double *square)
+{
+    *along = *square = 0;
+    while (count > 0) {
+        float *values;
+        size_t n;
+        TRY(codec_read_segment(codec, &reader, &values, &n));
+        n = n < count ? n : count;
+        *along = *along + outer_dot(values, judges, n);
+        *square = *square + outer_square_sum(values, NULL, n);
+        judges += n;
+        count -= n;
+    }
+    return ERR_OK;
+}
+
+/* How all inputs point, against the sum of those that judge. */
+static enum err note_directions(const struct mean *mean, const struct codec_reader *readers, struct codec *codec,
+                                const float *scaled, const float *judges, size_t count, struct direction_sums *sums,
+                                size_t *bad)
+{
+    double along[MEAN_MEMBERS_MAX], squares[MEAN_MEMBERS_MAX];
+    bool judging[MEAN_MEMBERS_MAX];
+    for (size_t i = 0; i < mean->inputs_count; i++) {
+        *bad = i;
+        judging[i] = mean->inputs[i].judges;
+        TRY(compare(readers[i], codec, judges, count, &along[i], &squares[i]));
+    }
+    direction_add(judging, scaled, along, squares, mean->inputs_count, sums);
+    return ERR_OK;
+}
+
+static enum err go_on(const struct mean *mean, struct codec_reader *readers, size_t count, size_t *bad)
+{
+    for (size_t i = 0; i < mean->inputs_count; i++) {
+        *bad = i;
+        TRY(codec_read_skip(&readers[i], count));
+    }
+    return ERR_OK;
+}
+
+/* Of values at a place in which each input weighs the same everywhere: as in shard `s`, where they differ by shard. */
+static enum err weighted(const struct mean *mean, size_t place, struct codec *codec, uint32_t s, float *out,
+                         size_t count, size_t *bad)
+{
+    float weights[MEAN_MEMBERS_MAX], scaled[MEAN_MEMBERS_MAX];
+    struct codec_reader *readers = readers_at(mean, place);
+    bool all = false;
+    weights_in(mean, s, weights, scaled);
+    if (mean->looks[place]) {
+        struct direction_sums *sums = mean->directions + (1 + place) * mean->inputs_count;
+        TRY(add_up(mean, readers, codec, true, scaled, out, count, &all, bad));
+        TRY(note_directions(mean, readers, codec, scaled, out, count, sums, bad));
+    }
+    if (!all)
+        TRY(add_up(mean, readers, codec, false, scaled, out, count, &all, bad));
+    TRY(go_on(mean, readers, count, bad));
     outer_mean_finish(out, count, weights, mean->inputs_count);
     return ERR_OK;
 }
@@ -253,16 +371,15 @@ static enum err weighted(const struct mean *mean, struct codec_reader *readers, 
 static enum err weighted_spans(const struct mean *mean, size_t place, struct codec *codec, float *out, size_t count,
                                size_t *bad)
 {
-    struct codec_reader *readers = readers_at(mean, place);
     uint64_t at = mean->at[place], end = at + count;
     if (mean->spans_count == 0)
-        return weighted(mean, readers, codec, 0, out, count, bad);
+        return weighted(mean, place, codec, 0, out, count, bad);
     for (uint32_t k = 0; k < mean->spans_count; k++) {
         const struct mean_span *span = &mean->spans[k];
         if (span->end <= at || at == end)
             continue;
         size_t n = (size_t)((span->end < end ? span->end : end) - at);
-        TRY(weighted(mean, readers, codec, span->shard, out, n, bad));
+        TRY(weighted(mean, place, codec, span->shard, out, n, bad));
         out += n;
         at += n;
     }
@@ -273,6 +390,27 @@ enum err mean_read(struct mean *mean, size_t place, struct codec *codec, float *
 {
     return by_value(mean->conf) ? middle(mean, readers_at(mean, place), codec, out, count, bad)
                                 : weighted_spans(mean, place, codec, out, count, bad);
+}
+
+/* ---- directions ---- */
+
+void mean_gather(struct mean *mean)
+{
+    size_t count = mean->inputs_count, places = mean->directed ? places_of(mean->conf) : 0;
+    for (size_t at = count; at < (1 + places) * count; at++) {
+        direction_add_sums(&mean->directions[at], &mean->directions[at % count]);
+        mean->directions[at] = (struct direction_sums){0};
+    }
+}
+
+void mean_cosines(struct mean *mean)
+{
+    for (size_t i = 0; mean->directed && i < mean->inputs_count; i++) {
+        double square = direction_cosine_square(&mean->directions[i]);
+        float cosine = (float)sqrt(fabs(square));
+        if (mean->inputs[i].judged)
+            mean->inputs[i].cosine = square < 0 && cosine > 0 ? -cosine : cosine; /* no negative zero */
+    }
 }
 
 size_t mean_culprit(const struct mean_input *inputs, size_t inputs_count, size_t count, struct codec *codec)
@@ -304,7 +442,10 @@ size_t mean_culprit(const struct mean_input *inputs, size_t inputs_count, size_t
 double mean_weight(const struct mean_input *inputs, size_t inputs_count)
 {
     double sum = 0;
-    for (size_t i = 0; i < inputs_count; i++)
+    size_t weigh = 0;
+    for (size_t i = 0; i < inputs_count; i++) {
         sum += (double)inputs[i].weight;
-    return sum / (double)inputs_count;
+        weigh += inputs[i].weight > 0;
+    }
+    return weigh > 0 ? sum / (double)weigh : 0;
 }

@@ -9,11 +9,13 @@
 #ifndef DAEMON_STATE_MEAN_H
 #define DAEMON_STATE_MEAN_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "common/err.h"
 #include "outer_opt/codec.h"
+#include "outer_opt/direction.h"
 #include "outer_opt/outlier.h"
 #include "outer_opt/plan.h"
 
@@ -24,10 +26,13 @@ enum { MEAN_PLACES = 16 };
 struct mean_input {
     const uint8_t *frame;
     size_t bytes;
-    float weight;          /* of all of it: where shards weigh differently, the average by their values */
+    float weight;          /* of all of it: where shards weigh differently, the average by their values; or 0 */
     const float *by_shard; /* what it weighs in each, by number; borrowed. NULL, with all inputs: all alike */
     uint32_t member;       /* whose it is; the caller's */
+    bool owner, turned;    /* for direction.h: its maker owns shards; it is turned away */
     float norm;            /* out: of its values, where it was looked at; else 0 */
+    bool judges, judged;   /* out: it says where the others should point; it is judged by where it points */
+    float cosine;          /* out: to the mean of the others, where that was judged; else 0 */
     float factor;          /* out: 1, less where it was scaled down as an outlier, 0 where it was left out */
 };
 
@@ -35,6 +40,8 @@ struct mean_input {
 struct mean {
     struct codec_reader *readers; /* of the inputs: behind the placed values, then at each place */
     double *squares;              /* of the inputs, as mean_look() found them; below 0: it is damaged */
+    /* Of the inputs, against the sum of those that judge them: so far, then at each place. */
+    struct direction_sums *directions;
     size_t inputs_room;
     float *decoded; /* trimmed means and medians: a piece of every contribution */
     size_t decoded_room;
@@ -49,6 +56,9 @@ struct mean {
         uint32_t shard; /* inputs weigh as in this one */
     } spans[PLAN_SHARDS_MAX];
     uint32_t spans_count; /* 0: all weigh the same everywhere */
+    bool directed;        /* some are judged by their direction: */
+    uint64_t seed, pieces_count;
+    bool looks[MEAN_PLACES]; /* by what is at this place */
 };
 
 void mean_deinit(struct mean *mean);
@@ -63,7 +73,7 @@ ERR_MUST_CHECK enum err mean_begin(struct mean *mean, const struct outlier_conf 
  * `f`. */
 void mean_weigh_shards(struct mean *mean, const struct plan *plan, uint32_t f, uint64_t shards);
 /* With a rule for outliers each input is looked at first: how many there are to look at; looks at one; and, after all,
- * judges them. ERR_PROTO: it cannot be decoded. */
+ * judges their norms, and says who judges the directions. ERR_PROTO: it cannot be decoded. */
 size_t mean_looks(const struct mean *mean);
 ERR_MUST_CHECK enum err mean_look(struct mean *mean, size_t i, struct codec *codec);
 void mean_judge(struct mean *mean);
@@ -78,10 +88,15 @@ ERR_MUST_CHECK enum err mean_place(struct mean *mean, size_t place, size_t count
 /* The input that was put there, once. ERR_PROTO: input `*bad` cannot be decoded. ERR_NOMEM. */
 ERR_MUST_CHECK enum err mean_read(struct mean *mean, size_t place, struct codec *codec, float *out, size_t count,
                                   size_t *bad);
+/* All places have been read, for this time: takes what was found there of directions, in their order. Before any is
+ * used again, and at the end. */
+void mean_gather(struct mean *mean);
+/* After the last value: the inputs' cosines. */
+void mean_cosines(struct mean *mean);
 /* Which input made a mean of `count` values too large to encode: the one with the largest magnitude, NaN and Inf above
  * all. */
 size_t mean_culprit(const struct mean_input *inputs, size_t inputs_count, size_t count, struct codec *codec);
-/* Tokens behind a mean, for one contribution. */
+/* Tokens behind a mean, for one contribution that weighs anything. */
 double mean_weight(const struct mean_input *inputs, size_t inputs_count);
 
 #endif

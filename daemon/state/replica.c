@@ -592,6 +592,16 @@ struct dedup *replica_counted(struct replica *replica, uint32_t f)
     return &replica->fragments[f].counted;
 }
 
+void replica_judge(struct replica *replica, uint32_t f, uint64_t version)
+{
+    uint64_t values[PLAN_SHARDS_MAX] = {0};
+    for (uint32_t s = 0; s < replica->conf.plan->fragments[f].shards_count; s++) {
+        struct plan_shard shard = plan_shard(replica->conf.plan, f, s);
+        values[s] = shard.end - shard.begin;
+    }
+    dedup_judge(replica_counted(replica, f), version, values);
+}
+
 void replica_clear_residuals(struct replica *replica, uint32_t f)
 {
     struct replica_fragment *fragment = &replica->fragments[f];
@@ -774,6 +784,7 @@ static void gather_pieces(struct replica_reducing *r)
         r->square_sum += r->piece[i].square_sum;
         codec_write_take(&r->writer, &r->piece[i].writer);
     }
+    mean_gather(&fragment_of(r)->mean);
 }
 
 enum err replica_reduce_next(struct replica_reducing *r)
@@ -873,6 +884,8 @@ enum err replica_reduce_end(struct replica_reducing *r, enum err err, struct cod
         return err;
     }
     *frame_bytes = codec_write_end(&r->writer);
+    mean_gather(&fragment->mean); /* with adaptive codecs it is one piece */
+    mean_cosines(&fragment->mean);
     const struct restraint rule = restraint_of(r->replica, fragment);
     double tokens = mean_weight(r->inputs, r->inputs_count);
     if (r->left != NULL && part_cut_restrain(&fragment->own, &rule, sqrt(r->square_sum), tokens, &all, r->left))

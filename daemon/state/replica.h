@@ -243,6 +243,8 @@ double replica_norm(const struct replica *replica, uint32_t f);
 
 /* What the anchor counts: the caller changes it beside what it applies, on one thread. Borrowed. */
 struct dedup *replica_counted(struct replica *replica, uint32_t f);
+/* All results of `version` are applied and counted: whose contributions pointed elsewhere. Before it is hashed. */
+void replica_judge(struct replica *replica, uint32_t f, uint64_t version);
 
 /* Hash of a fragment as `version`, whose newest result is of run step `step`: anchor, momentum and what they count. */
 ERR_MUST_CHECK enum err replica_hash(struct replica *replica, uint32_t f, uint64_t version, uint64_t step,

@@ -10,7 +10,7 @@
  *  168  frame, then metadata:
  *       contribution: u64 tokens, u64 step, 32 bytes base hash
  *       result: u64 step, 3 u32 outer numbers, u32 contributors; for each u32 id, u64 tokens,
- *               3 singles: weight, norm, factor; 32 bytes digest
+ *               4 singles: weight, norm, factor, cosine; 32 bytes digest
  *       both, where shards of a contribution are not alike, for each span: u32 id, single weight, u64 mask of shards,
  *               u64 tokens
  *
@@ -35,6 +35,7 @@ enum {
     DOMAIN_BYTES = 16,
     SINGLE_INF = 0x7f800000,
 };
+#define SINGLE_SIGN 0x80000000u
 _Static_assert(SIGNATURE_OFFSET + IDENT_SIGNATURE_BYTES == WIRE_OBJECT_HEADER_BYTES, "the header's fields fill it");
 /* More than any run trains; two of them still add up within 64 bits. */
 static const uint64_t tokens_max = (uint64_t)1 << 62;
@@ -50,6 +51,7 @@ void wire_contributor_put(uint8_t *contributors, uint32_t index, const struct wi
     bytes_put_u32(&writer, contributor->weight);
     bytes_put_u32(&writer, contributor->norm);
     bytes_put_u32(&writer, contributor->factor);
+    bytes_put_u32(&writer, contributor->cosine);
     bytes_put(&writer, contributor->digest.byte, DIGEST_BYTES);
 }
 
@@ -63,6 +65,7 @@ struct wire_contributor wire_meta_contributor(const struct wire_meta *meta, uint
     contributor.weight = bytes_get_u32(&reader);
     contributor.norm = bytes_get_u32(&reader);
     contributor.factor = bytes_get_u32(&reader);
+    contributor.cosine = bytes_get_u32(&reader);
     memcpy(contributor.digest.byte, bytes_get(&reader, DIGEST_BYTES), DIGEST_BYTES);
     return contributor;
 }
@@ -374,10 +377,12 @@ static enum err read_contribution(const uint8_t *bytes, size_t count, const stru
     return ERR_OK;
 }
 
-/* Whether these are bits of singles that a mean can have come of: not negative, and numbers. */
+/* Whether these are bits of singles that a mean can have come of: numbers, and but for the cosine not negative. */
 static bool sound(const struct wire_contributor *contributor)
 {
-    return contributor->weight < SINGLE_INF && contributor->norm < SINGLE_INF && contributor->factor <= WIRE_FACTOR_ONE;
+    return contributor->weight < SINGLE_INF && contributor->norm < SINGLE_INF &&
+           contributor->factor <= WIRE_FACTOR_ONE && contributor->cosine != SINGLE_SIGN &&
+           (contributor->cosine & ~SINGLE_SIGN) <= WIRE_FACTOR_ONE;
 }
 
 static enum err read_result(const uint8_t *bytes, size_t count, const struct wire_object *what, struct wire_meta *meta)

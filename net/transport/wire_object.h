@@ -25,7 +25,7 @@ enum {
     WIRE_OBJECT_HEADER_BYTES = 168,
     WIRE_OUTER_NUMBERS = 3,
     WIRE_CONTRIBUTORS_MAX = 1024,
-    WIRE_CONTRIBUTOR_BYTES = 56,
+    WIRE_CONTRIBUTOR_BYTES = 60,
     WIRE_SHARDS_MAX = 64, /* of a fragment */
     WIRE_SPANS_MAX = 1024,
     WIRE_SPAN_BYTES = 24,
@@ -64,6 +64,7 @@ struct wire_contributor {
     uint32_t weight;      /* in the mean: its tokens, within bounds */
     uint32_t norm;        /* of its values; 0: not looked at */
     uint32_t factor;      /* WIRE_FACTOR_ONE; less: scaled down as an outlier; 0: counted, and left out of the mean */
+    uint32_t cosine;      /* of its values to the mean of the others'; 0: not judged */
     struct digest digest; /* of the contribution */
 };
 

@@ -13,6 +13,7 @@
 #include "daemon/state/replica.h"
 #include "daemon/rules.h"
 #include "kernels/kern.h"
+#include "outer_opt/direction.h"
 #include "worker/libdiloco/aside.h"
 #include "worker/data.h"
 #include "worker/inner.h"
@@ -36,6 +37,9 @@ struct flight {
     uint64_t due, begin; /* steps */
     uint32_t counted;    /* islands, as bits */
     uint64_t weight[LAB_ISLANDS_MAX];
+    /* Of an island, as direction.h has it, after the rounds so far; values in which it is below in this one. */
+    uint32_t direction[LAB_ISLANDS_MAX];
+    uint64_t below[LAB_ISLANDS_MAX];
     struct frame {
         uint8_t *bytes;
         size_t count;
@@ -58,6 +62,7 @@ struct lab {
     int32_t *tokens, *targets;
     struct env_rng rng;
     double bytes_sent;
+    struct lab_result *out;
 };
 
 static uint32_t fragments_of(const struct lab *lab)
@@ -328,6 +333,13 @@ static struct aside_rule aside_of(const struct lab *lab)
                                .decay = (float)eager.decay};
 }
 
+/* What would have been the outer gradient, the other way round. */
+static void turn_around(float *theta, const float *base, size_t count)
+{
+    for (size_t k = 0; k < count; k++)
+        theta[k] = base[k] - (theta[k] - base[k]);
+}
+
 static enum err encode(struct lab *lab, struct flight *flight, uint32_t i, uint32_t f)
 {
     struct island *island = &lab->island[i];
@@ -352,8 +364,13 @@ static enum err contribute(struct lab *lab, struct flight *flight, uint32_t i, u
     struct island *island = &lab->island[i];
     const struct aside_rule rule = aside_of(lab);
     TRY(gather(lab, island, f, lab->theta));
+    const bool lies = i + lab->conf->liars >= lab->conf->islands;
+    if (lies)
+        turn_around(lab->theta, island->base[f], values_of(lab, f));
     if ((flight->counted >> i & 1) != 0)
         TRY(encode(lab, flight, i, f));
+    if (lies)
+        turn_around(lab->theta, island->base[f], values_of(lab, f));
     if (rules_set_aside(&lab->conf->spec)) {
         aside_out(&rule, lab->theta, island->base[f], island->aside[f], island->past[f], values_of(lab, f));
         TRY(scatter(lab, island->model, f, lab->theta));
@@ -366,7 +383,8 @@ static uint32_t draw_counted(struct lab *lab, uint32_t f)
 {
     uint32_t counted = 0;
     for (uint32_t i = 0; i < lab->conf->islands; i++)
-        if (lab->island[i].tokens[f] > 0 && env_rng_uniform(&lab->rng) >= lab->conf->drop)
+        if (i + lab->conf->without < lab->conf->islands && lab->island[i].tokens[f] > 0 &&
+            env_rng_uniform(&lab->rng) >= lab->conf->drop)
             counted |= 1u << i;
     return counted;
 }
@@ -387,8 +405,57 @@ static enum err begin_round(struct lab *lab, uint32_t f, uint64_t step)
     return ERR_OK;
 }
 
+static bool turned_away(const struct lab *lab, uint32_t i)
+{
+    uint64_t turned = 0, all = 0;
+    for (uint32_t f = 0; f < fragments_of(lab); f++) {
+        all += values_of(lab, f);
+        turned += direction_turned(lab->flight[f].direction[i]) ? values_of(lab, f) : 0;
+    }
+    return turned > all - turned;
+}
+
+/* By the directions so far. */
+static void weigh(const struct lab *lab, struct mean_input *inputs, size_t inputs_count)
+{
+    struct direction_input makers[LAB_ISLANDS_MAX];
+    bool weightless[LAB_ISLANDS_MAX];
+    for (size_t k = 0; k < inputs_count; k++)
+        makers[k] = (struct direction_input){.owner = true, .turned = turned_away(lab, inputs[k].member)};
+    direction_weightless(makers, inputs_count, weightless);
+    for (size_t k = 0; k < inputs_count; k++) {
+        inputs[k].turned = weightless[k];
+        inputs[k].weight = weightless[k] ? 0 : inputs[k].weight;
+    }
+}
+
+static void note_directions(struct lab *lab, struct flight *flight, uint32_t f, uint32_t s,
+                            const struct mean_input *inputs, size_t inputs_count)
+{
+    struct plan_shard range = shares_run(&lab->parts, f, s);
+    for (size_t k = 0; k < inputs_count; k++) {
+        uint32_t i = inputs[k].member;
+        flight->below[i] += inputs[k].cosine < DIRECTION_LEAST ? range.end - range.begin : 0;
+        lab->out->weightless[i] += inputs[k].turned;
+        if (inputs[k].turned && lab->out->first_weightless[i] == 0)
+            lab->out->first_weightless[i] = lab->version[f];
+    }
+    lab->out->shard_versions++;
+}
+
+/* When all owners have made their results. */
+static void judge(struct lab *lab, struct flight *flight, uint32_t f)
+{
+    for (uint32_t i = 0; i < lab->conf->islands; i++) {
+        if ((flight->counted >> i & 1) != 0)
+            flight->direction[i] =
+                direction_next(flight->direction[i], flight->below[i] > values_of(lab, f) - flight->below[i]);
+        flight->below[i] = 0;
+    }
+}
+
 /* Every owner makes its result, and every replica applies it. The decoded mean is left in lab->mean. */
-static enum err reduce_shard(struct lab *lab, const struct flight *flight, uint32_t f, uint32_t s, size_t *bytes)
+static enum err reduce_shard(struct lab *lab, struct flight *flight, uint32_t f, uint32_t s, size_t *bytes)
 {
     struct mean_input inputs[LAB_ISLANDS_MAX];
     size_t inputs_count = 0, bad;
@@ -397,9 +464,12 @@ static enum err reduce_shard(struct lab *lab, const struct flight *flight, uint3
             inputs[inputs_count++] = (struct mean_input){.frame = flight->frame[i][s].bytes,
                                                          .bytes = flight->frame[i][s].count,
                                                          .weight = (float)flight->weight[i],
+                                                         .owner = true,
                                                          .member = i};
+    weigh(lab, inputs, inputs_count);
     TRY(replica_reduce(lab->island[s].replica, f, inputs, inputs_count, lab->codec, lab->scratch, lab->result, bytes,
                        &bad));
+    note_directions(lab, flight, f, s, inputs, inputs_count);
     replica_commit_owner(lab->island[s].replica, f);
     lab->bytes_sent += (double)*bytes * (lab->conf->islands - 1) / lab->conf->islands;
     return ERR_OK;
@@ -429,6 +499,7 @@ static enum err outer_step_on_all(struct lab *lab, struct flight *flight, uint32
         TRY(reduce_shard(lab, flight, f, s, &bytes));
         TRY(codec_decode(lab->codec, lab->result, bytes, lab->mean + range.begin, (size_t)(range.end - range.begin)));
     }
+    judge(lab, flight, f);
     struct outer_round round = numbers_of(lab, flight, f);
     for (uint32_t i = 0; i < islands; i++) {
         struct replica *replica = lab->island[i].replica;
@@ -551,7 +622,7 @@ out:
 enum err lab_run(const struct lab_conf *conf, struct lab_result *result)
 {
     enum err err;
-    struct lab lab = {.conf = conf};
+    struct lab lab = {.conf = conf, .out = result};
     memset(result, 0, sizeof *result);
     TRY_OUT(set_up(&lab));
     struct schedule schedule = rules_schedule(&conf->spec, fragments_of(&lab));

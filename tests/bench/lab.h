@@ -27,6 +27,8 @@ struct lab_conf {
     double forget[2];   /* part of AdamW's first and second moments that goes when a fragment takes in an anchor; the
                            trainers keep all */
     uint32_t slow;      /* the last island takes a step in `slow` steps of the run; 0: all are alike */
+    uint32_t liars;     /* so many of the last islands turn their contributions around */
+    uint32_t without;   /* so many of the last islands train, and contribute nothing */
 };
 
 struct lab_result {
@@ -35,6 +37,10 @@ struct lab_result {
     uint64_t rounds; /* versions of fragment 0 */
     double bytes_sent,
         bytes_data_parallel; /* by one island; the latter: bf16 gradients at every step, ring all-reduce */
+    /* Of an island: in how many versions of how many shards it weighed nothing, for it pointed elsewhere; and the first
+     * such version of any; 0: none. */
+    uint64_t weightless[LAB_ISLANDS_MAX], first_weightless[LAB_ISLANDS_MAX];
+    uint64_t shard_versions; /* of all */
 };
 
 ERR_MUST_CHECK enum err lab_run(const struct lab_conf *conf, struct lab_result *result);

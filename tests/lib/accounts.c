@@ -92,6 +92,11 @@ struct shard_account accounts_of(struct accounts *accounts, uint32_t f, uint32_t
             account.uneven += wire_meta_span(&result.meta, contributor.id, shard, &(struct wire_span){0});
             account.tokens[contributor.id] += (long long)tokens;
             account.moved[contributor.id] += tokens * tokens / all;
+            if (contributor.weight != 0)
+                continue;
+            account.weightless[contributor.id]++;
+            if (account.first_weightless[contributor.id] == 0)
+                account.first_weightless[contributor.id] = account.results;
         }
         result_close(&result);
     }

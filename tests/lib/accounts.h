@@ -25,6 +25,8 @@ struct shard_account {
     /* Of each result: its tokens squared over the tokens of all in it. Where each of an island's tokens moves a value
      * by as much, results move it by so many times that, whenever they were exchanged. */
     double moved[CLUSTER_MAX];
+    /* How many results count work of the island that weighs nothing, and the first such version; 0: none. */
+    long long weightless[CLUSTER_MAX], first_weightless[CLUSTER_MAX];
 };
 /* Up to the first version that nobody has. */
 struct shard_account accounts_of(struct accounts *accounts, uint32_t f, uint32_t shard);

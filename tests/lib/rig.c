@@ -573,6 +573,7 @@ void rig_result(const struct rig *rig, uint32_t f, uint32_t shard, const struct 
                                                .tokens = TOKENS_A_ROUND,
                                                .weight = testlib_float_bits(TOKENS_A_ROUND),
                                                .factor = WIRE_FACTOR_ONE,
+                                               .cosine = testlib_float_bits(rig->cosine[i]),
                                                .digest = contribution_digest(rig, &key, i)};
         if (bitset_has(members, i))
             wire_contributor_put(contributors, meta.contributors_count++, &contributor);

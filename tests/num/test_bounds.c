@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What one contribution can do to a mean: bounds on its weight, and on its norm (outer_opt/weights, outer_opt/outlier).
- */
+/* What one contribution can do to a mean: bounds on its weight, its norm and its direction (outer_opt/weights,
+ * outer_opt/outlier, outer_opt/direction). */
 #include "tests/lib/testlib.h"
 
 #include <math.h>
 #include <string.h>
 
+#include "outer_opt/direction.h"
 #include "outer_opt/outlier.h"
 #include "outer_opt/weights.h"
 
@@ -185,6 +186,172 @@ static void the_order_of_contributions_does_not_matter(void **state)
     }
 }
 
+/* ---- directions ---- */
+
+static uint32_t after(uint32_t state, const char *rounds)
+{
+    for (; *rounds != '\0'; rounds++)
+        state = direction_next(state, *rounds == '-');
+    return state;
+}
+
+static void five_rounds_below_turn_away_and_five_others_bring_back(void **state)
+{
+    (void)state;
+    assert_false(direction_turned(after(0, "----")));
+    assert_true(direction_turned(after(0, "-----")));
+    assert_false(direction_turned(after(0, "----+----")));
+    assert_true(direction_turned(after(0, "-----++++-++++")));
+    assert_false(direction_turned(after(0, "-----++++-+++++")));
+    assert_int_equal(after(0, "-----+++++"), 0); /* as if nothing had been */
+    for (uint32_t s = 0; s < DIRECTION_STATES; s++)
+        assert_true(after(s, "-") < DIRECTION_STATES && after(s, "+") < DIRECTION_STATES);
+}
+
+/* Letters: O an owner, o one that is turned away; C, c: who owns nothing. */
+static size_t makers_of(const char *text, struct direction_input *makers)
+{
+    size_t count = strlen(text);
+    for (size_t i = 0; i < count; i++)
+        makers[i] = (struct direction_input){.owner = text[i] == 'O' || text[i] == 'o',
+                                             .turned = text[i] == 'o' || text[i] == 'c'};
+    return count;
+}
+
+static void assert_weightless(const char *text, const char *want)
+{
+    struct direction_input makers[16] = {{0}};
+    bool out[16];
+    size_t count = makers_of(text, makers);
+    direction_weightless(makers, count, out);
+    for (size_t i = 0; i < count; i++)
+        if (out[i] != (want[i] == '1'))
+            fail_msg("%s: number %zu weighs %s", text, i, out[i] ? "nothing" : "something");
+}
+
+/* A minority that works together turns nobody else away, and strangers none of the owners. */
+static void no_more_than_half_of_the_owners_weigh_nothing(void **state)
+{
+    (void)state;
+    assert_weightless("OOo", "..1");
+    assert_weightless("OOOoo", "...11");
+    assert_weightless("OOooo", ".....");
+    assert_weightless("ooo", "...");
+    assert_weightless("o", ".");
+    assert_weightless("Oo", ".1"); /* what three could tell is not forgotten when one of them is away */
+    assert_weightless("OOocccc", "..11111");
+    assert_weightless("ooOCCCC", ".......");
+    assert_weightless("CCc", "..1");
+    assert_weightless("Ccc", "...");
+}
+
+static void assert_judges(const char *text, const char *judges, const char *judged)
+{
+    struct direction_input makers[16] = {{0}};
+    bool weighs[16] = {0}, by[16], of[16], any = false;
+    size_t count = makers_of(text, makers);
+    for (size_t i = 0; i < count; i++)
+        weighs[i] = !makers[i].turned;
+    bool said = direction_judges(makers, weighs, count, by, of);
+    for (size_t i = 0; i < count; i++) {
+        any |= of[i];
+        if (by[i] != (judges[i] == '1') || of[i] != (judged[i] == '1'))
+            fail_msg("%s: number %zu", text, i);
+    }
+    assert_true(said == any);
+}
+
+static void owners_are_judged_by_two_other_owners_or_not_at_all(void **state)
+{
+    (void)state;
+    assert_judges("OO", "11", "..");
+    assert_judges("OOO", "111", "111");
+    assert_judges("OOo", "11.", "..1"); /* of the two nobody can tell which is wrong */
+    assert_judges("Oo", "1.", "..");
+    assert_judges("OOCC", "11..", "..11");
+    assert_judges("OOOCc", "111..", "11111");
+    assert_judges("OCC", "111", ".11");
+    assert_judges("CCC", "111", "111");
+    assert_judges("OC", "11", "..");
+}
+
+/* By its definition, of contributions in so many dimensions. `cosines`: out. */
+static void judge_all(const double (*sent)[3], const float *weights, size_t count, float *cosines)
+{
+    bool judges[8];
+    double along[8], squares[8], all[3] = {0};
+    struct direction_sums sums[8] = {{0}};
+    for (size_t i = 0; i < count; i++) {
+        judges[i] = true;
+        for (int k = 0; k < 3; k++)
+            all[k] += (double)weights[i] * sent[i][k];
+    }
+    for (size_t i = 0; i < count; i++) {
+        along[i] = squares[i] = 0;
+        for (int k = 0; k < 3; k++) {
+            along[i] += sent[i][k] * all[k];
+            squares[i] += sent[i][k] * sent[i][k];
+        }
+    }
+    direction_add(judges, weights, along, squares, count, sums);
+    for (size_t i = 0; i < count; i++) {
+        double square = direction_cosine_square(&sums[i]);
+        cosines[i] = (float)copysign(sqrt(fabs(square)), square);
+    }
+}
+
+static void who_goes_against_the_others_is_below(void **state)
+{
+    (void)state;
+    float cosines[5];
+    const double turned[3][3] = {{1, 0.6, 0}, {1, -0.6, 0}, {-1, 0, 0.6}};
+    judge_all(turned, equal, 3, cosines);
+    assert_true(cosines[2] < -0.8f && cosines[0] > DIRECTION_LEAST && cosines[1] > DIRECTION_LEAST);
+    /* As much as the others weigh, it counts among them. */
+    const float heavy[3] = {1, 7, 1};
+    const double odd[3][3] = {{1, 0, 0}, {0.5, 1, 0}, {-1, 1, 0}};
+    judge_all(odd, heavy, 3, cosines);
+    assert_true(fabs((double)cosines[2] - 2.5 / sqrt(2 * (4.5 * 4.5 + 49))) < 1e-6);
+}
+
+/* Of large parts one piece in so many; another one when anything else was contributed. */
+static void one_piece_in_eight_of_a_large_part_is_looked_at(void **state)
+{
+    (void)state;
+    for (uint64_t times = 0; times < 20; times++) {
+        uint64_t of = times < 1 ? 1 : times > DIRECTION_OF ? DIRECTION_OF : times;
+        unsigned looked = 0, moved = 0;
+        for (uint64_t piece = 0; piece < 64 * of; piece++) {
+            bool looks = direction_looks(5, times * DIRECTION_VALUES_MIN, piece);
+            looked += looks;
+            moved += looks != direction_looks(6, times * DIRECTION_VALUES_MIN, piece);
+        }
+        assert_int_equal(looked, 64);
+        assert_true(of == 1 ? moved == 0 : moved > 16);
+    }
+}
+
+/* At rest the sum of all is nothing, and each the opposite of all others: data that differ are no fault. */
+static void where_the_others_point_against_each_other_nobody_is_below(void **state)
+{
+    (void)state;
+    float cosines[5];
+    const double rest[3][3] = {{1, 0, 0}, {-0.5, 0.866, 0}, {-0.5, -0.866, 0}};
+    judge_all(rest, equal, 3, cosines);
+    for (int i = 0; i < 3; i++)
+        assert_true(cosines[i] == 0);
+    const double line[5][3] = {{-2, 0, 0}, {-1, 0, 0}, {0, 0.1, 0}, {1, 0, 0}, {2, 0, 0}};
+    judge_all(line, equal, 5, cosines);
+    for (int i = 0; i < 5; i++)
+        assert_true(!(cosines[i] < DIRECTION_LEAST));
+    const double none[3][3] = {{0, 0, 0}, {1, 0, 0}, {1, 0, 0}};
+    judge_all(none, equal, 3, cosines);
+    assert_true(cosines[0] == 0);
+    const double broken[3][3] = {{(double)NAN, 0, 0}, {1, 0, 0}, {1, 0, 0}};
+    judge_all(broken, equal, 3, cosines);
+    assert_true(cosines[0] == 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -198,6 +365,12 @@ int main(void)
         cmocka_unit_test(who_missed_rounds_brings_the_work_of_them),
         cmocka_unit_test(contributors_weigh_at_most_as_much_as_owners),
         cmocka_unit_test(the_order_of_contributions_does_not_matter),
+        cmocka_unit_test(five_rounds_below_turn_away_and_five_others_bring_back),
+        cmocka_unit_test(no_more_than_half_of_the_owners_weigh_nothing),
+        cmocka_unit_test(owners_are_judged_by_two_other_owners_or_not_at_all),
+        cmocka_unit_test(who_goes_against_the_others_is_below),
+        cmocka_unit_test(one_piece_in_eight_of_a_large_part_is_looked_at),
+        cmocka_unit_test(where_the_others_point_against_each_other_nobody_is_below),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -438,22 +438,24 @@ static void a_gap_of_nothing_changes_nothing(void **state)
 }
 
 /* Against sums in long double: of any number of blocks, and of differences that no float holds. */
-static void square_sums_are_those_of_exact_differences(void **state)
+static void sums_are_those_of_exact_differences_and_products(void **state)
 {
     (void)state;
     enum { BLOCKS = 13, COUNT = BLOCKS * VEC_BLOCK };
     static float a[COUNT], b[COUNT];
     for (size_t t = 0; t < tables_count; t++)
         for (size_t blocks = 0; blocks <= BLOCKS; blocks++) {
-            long double alone = 0, apart = 0;
+            long double alone = 0, apart = 0, along = 0;
             for (size_t i = 0; i < blocks * VEC_BLOCK; i++) {
                 a[i] = (float)(i % 5 + 1);
                 b[i] = ldexpf((float)(i % 3 + 1), -24);
                 alone += (long double)a[i] * a[i];
                 apart += ((long double)a[i] - b[i]) * ((long double)a[i] - b[i]);
+                along += (long double)a[i] * b[i];
             }
             assert_true(tables[t]->square_sum(a, NULL, blocks) == (double)alone);
             assert_true(fabs(tables[t]->square_sum(a, b, blocks) - (double)apart) <= 1e-13 * (double)apart);
+            assert_true(tables[t]->dot(a, b, blocks) == (double)along);
         }
 }
 
@@ -557,7 +559,7 @@ int main(void)
         cmocka_unit_test(an_average_heeds_no_numbers),
         cmocka_unit_test(a_scaled_step_is_scaled_to_its_end),
         cmocka_unit_test(a_gap_of_nothing_changes_nothing),
-        cmocka_unit_test(square_sums_are_those_of_exact_differences),
+        cmocka_unit_test(sums_are_those_of_exact_differences_and_products),
         cmocka_unit_test(quadratic_rule_vectors_hold),
         cmocka_unit_test(growing_intervals_keep_turns_and_end_with_the_run),
         cmocka_unit_test(a_warm_start_is_denser_and_leads_into_the_schedule),

@@ -14,6 +14,7 @@
  *   chat=1      says every step, in turn to its standard output and errors
  *   spike=STEP  throws all tensors far off after that step
  *   drift=1     every step adds (island + 1) / 1000 to every value, wherever it is, so that work can be summed up
+ *   turn=1      every step goes the other way
  *   keep=1      saves when it is asked to end, and goes on from there
  *   worked=1    counts what it trains in all its lives in a file that no kill harms (tests/lib/worked.h)
  */
@@ -40,7 +41,7 @@ enum { TENSORS_MAX = 64, DRAWN_MAX = 1 << 20 };
 struct synth {
     struct runspec spec;
     const char *run, *mark, *data;
-    long sleep_ms, nan_step, seed, size, crash_step, spike_step, drift, keep, hang_step, chat, touch;
+    long sleep_ms, nan_step, seed, size, crash_step, spike_step, drift, turn, keep, hang_step, chat, touch;
     uint64_t *worked; /* NULL: it is not counted */
     float *tensor[TENSORS_MAX];
     size_t count[TENSORS_MAX];
@@ -109,6 +110,7 @@ static int register_all(struct synth *s, struct diloco *d)
 static double inner_step(struct synth *s, uint64_t step)
 {
     double loss = 0, values = 0;
+    const float way = s->turn != 0 ? -1 : 1;
     for (int t = 0; t < s->tensors_count; t++) {
         struct env_rng rng = env_rng_init(step, ((uint64_t)s->island << 32) + (uint64_t)t);
         float noise = (float)(0.01 * env_rng_normal(&rng));
@@ -117,10 +119,10 @@ static double inner_step(struct synth *s, uint64_t step)
             float target = (float)((i * 37 + (size_t)t * 11) % 101) / 101.0f + 0.1f * (float)s->island;
             float error = s->tensor[t][i] - target;
             if (s->drift != 0) {
-                s->tensor[t][i] += 1e-3f * (float)(s->island + 1);
+                s->tensor[t][i] += way * 1e-3f * (float)(s->island + 1);
                 continue;
             }
-            s->tensor[t][i] -= 0.05f * (error + noise * (float)(i % 7));
+            s->tensor[t][i] -= way * 0.05f * (error + noise * (float)(i % 7));
             loss += (double)error * error;
         }
         values += (double)count;
@@ -295,6 +297,7 @@ int main(int argc, char **argv)
     s.hang_step = option(s.data, "hang", 0);
     s.chat = option(s.data, "chat", 0);
     s.drift = option(s.data, "drift", 0);
+    s.turn = option(s.data, "turn", 0);
     s.keep = option(s.data, "keep", 0);
     add_tensor(&s, 700);
     for (int64_t l = 0; l < s.spec.layers && l + 1 < TENSORS_MAX; l++)

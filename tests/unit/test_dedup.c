@@ -6,6 +6,7 @@
 
 #include "common/mem.h"
 #include "daemon/state/dedup.h"
+#include "outer_opt/plan.h"
 #include "tests/lib/outofmem.h"
 
 enum { ANA = 3, BOB = 13, CYD = 23 };
@@ -16,6 +17,8 @@ static struct digest contribution(uint32_t id, uint64_t version)
     return digest_of(what, sizeof what);
 }
 
+static float cosine; /* that results name for the first member they count */
+
 /* A result that counts these members' contributions to its version; ids in order, 0: none. */
 static enum err note_some(struct dedup *dedup, uint64_t shards, uint64_t version, const uint32_t *ids)
 {
@@ -24,6 +27,8 @@ static enum err note_some(struct dedup *dedup, uint64_t shards, uint64_t version
     for (; ids[meta.contributors_count] != 0; meta.contributors_count++) {
         uint32_t id = ids[meta.contributors_count];
         struct wire_contributor row = {.id = id, .digest = contribution(id, version)};
+        if (meta.contributors_count == 0)
+            row.cosine = testlib_float_bits(cosine);
         wire_contributor_put(rows, meta.contributors_count, &row);
     }
     return dedup_note(dedup, shards, version, &meta);
@@ -60,6 +65,74 @@ static void the_last_one_of_each_shard_is_kept(void **state)
     assert_int_equal(dedup.count, 3);
     dedup_clear(&dedup);
     assert_int_equal(dedup.count, 0);
+}
+
+static const uint64_t values[PLAN_SHARDS_MAX] = {10, 10, 10, 10, 25, 25, 10, 10};
+
+/* The shards in which it is turned away. */
+static uint64_t turned(const struct dedup *dedup, uint32_t id)
+{
+    uint64_t shards = 0;
+    for (size_t i = 0; i < dedup->count; i++)
+        shards |= dedup->rows[i].id == id ? dedup_turned(dedup, i) : 0;
+    return shards;
+}
+
+/* A version of two parts, in which the first member named is below where it is said. */
+static void two_parts(struct dedup *dedup, uint64_t version, bool below_0f, bool below_30, const uint32_t *ids)
+{
+    cosine = below_0f ? -0.21f : 0.5f;
+    assert_ok(note_some(dedup, 0x0f, version, ids));
+    cosine = below_30 ? -0.21f : -0.19f;
+    assert_ok(note_some(dedup, 0x30, version, ids));
+    cosine = 0;
+    dedup_judge(dedup, version, values);
+}
+#define version_of(dedup, version, below_0f, below_30, ...) \
+    two_parts((dedup), (version), (below_0f), (below_30), (const uint32_t[]){__VA_ARGS__, 0})
+
+static void who_is_below_in_most_values_five_times_is_turned_away(void **state)
+{
+    (void)state;
+    struct dedup dedup = {0}, copy = {0};
+    uint8_t bytes[16 * DEDUP_ROW_BYTES];
+    uint64_t version = 1;
+    for (; version <= 2 * DIRECTION_ROUNDS; version++) /* 40 values of 90 */
+        version_of(&dedup, version, true, false, ANA, BOB);
+    assert_int_equal(turned(&dedup, ANA), 0);
+    for (int round = 0; round < DIRECTION_ROUNDS - 1; round++)
+        version_of(&dedup, version++, false, true, ANA, BOB);
+    assert_int_equal(turned(&dedup, ANA), 0);
+    dedup_pack(&dedup, bytes); /* by way of a disk, or of another island */
+    assert_ok(dedup_unpack(bytes, dedup_bytes(&dedup), &copy));
+    version_of(&copy, version++, false, true, ANA, BOB);
+    assert_int_equal(turned(&copy, ANA), 0x3f);
+    assert_int_equal(turned(&copy, BOB), 0);
+    version_of(&copy, version++, true, true, BOB); /* a round without it changes nothing */
+    assert_int_equal(turned(&copy, ANA), 0x3f);
+    for (int round = 0; round < DIRECTION_ROUNDS; round++) {
+        assert_int_equal(turned(&copy, ANA), 0x3f);
+        version_of(&copy, version++, false, false, ANA);
+    }
+    assert_int_equal(turned(&copy, ANA), 0);
+    dedup_clear(&copy);
+    dedup_clear(&dedup);
+}
+
+/* Parts that are cut anew begin with what is behind each of their shards, the least of it. */
+static void the_next_owner_goes_on_with_the_state_of_its_shards(void **state)
+{
+    (void)state;
+    struct dedup dedup = {0};
+    for (uint64_t version = 1; version <= DIRECTION_ROUNDS; version++)
+        version_of(&dedup, version, true, true, ANA);
+    cosine = -1;
+    note(&dedup, 0x1f, 6, ANA);
+    note(&dedup, 0x60, 6, ANA); /* 0x40: for the first time */
+    dedup_judge(&dedup, 6, values);
+    assert_int_equal(turned(&dedup, ANA), 0x1f);
+    cosine = 0;
+    dedup_clear(&dedup);
 }
 
 static void equal_tables_are_equal_bytes(void **state)
@@ -104,7 +177,7 @@ static void bytes_that_nobody_packs_are_refused(void **state)
         uint8_t to;
     } faults[] = {
         {0, BOB + 1},              /* out of order */
-        {4, 1},                    /* what is zero */
+        {4, DIRECTION_STATES},     /* no state of a direction */
         {8, 0},                    /* of no shard */
         {DEDUP_ROW_BYTES + 8, 0},  /* likewise, not the first */
         {DEDUP_ROW_BYTES + 8, 7},  /* a shard twice */
@@ -148,6 +221,9 @@ int main(void)
     assert_ok(digest_init());
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_last_one_of_each_shard_is_kept),
+        cmocka_unit_test(who_is_below_in_most_values_five_times_is_turned_away),
+        cmocka_unit_test(the_next_owner_goes_on_with_the_state_of_its_shards),
+
         cmocka_unit_test(equal_tables_are_equal_bytes),
         cmocka_unit_test(bytes_that_nobody_packs_are_refused),
         cmocka_unit_test(without_memory_all_is_as_before),

@@ -3,6 +3,7 @@
  * and they are those of the mean made at once. */
 #include "tests/lib/testlib.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -126,6 +127,8 @@ static void contribute(const struct plan *plan, int round, struct frame *frames,
         struct codec_part parts[STRETCHES] = {{.count = count, .choice = choices[i]}};
         size_t parts_count = 1, fault;
         fill(&rng, values, count, i == 2 ? 5 : 0.01);
+        for (size_t k = 0; k < count; k++)
+            values[k] += i == 3 ? -0.01f : i == 2 ? 5 : 0.01f; /* the last one goes where the others do not */
         for (; i == 1 && parts_count < STRETCHES; parts_count++) {
             struct codec_part *before = &parts[parts_count - 1], *next = &parts[parts_count];
             *next = *before;
@@ -136,8 +139,11 @@ static void contribute(const struct plan *plan, int round, struct frame *frames,
         frames[i].bytes = malloc(codec_frame_bytes_max(parts, parts_count));
         assert_ok(codec_encode(codec, parts, parts_count, &(struct vec_source){.minuend = values}, NULL,
                                frames[i].bytes, &frames[i].count, &fault));
-        inputs[i] = (struct mean_input){
-            .frame = frames[i].bytes, .bytes = frames[i].count, .weight = 1000 + (float)i, .member = i};
+        inputs[i] = (struct mean_input){.frame = frames[i].bytes,
+                                        .bytes = frames[i].count,
+                                        .weight = 1000 + (float)i,
+                                        .member = i,
+                                        .owner = i != 1};
     }
     free(values);
 }
@@ -259,7 +265,7 @@ static void several_rounds(const struct kind *kind, enum outlier_action action)
             assert_memory_equal(other[w].result.bytes + other[w].room, at_once.result.bytes + at_once.room, GUARD);
             assert_true(kind->choice.id != CODEC_UNIFORM || other[w].pieces > MEAN_PLACES);
             for (size_t i = 0; i < INPUTS; i++)
-                assert_true(again[i].factor == inputs[i].factor);
+                assert_true(again[i].factor == inputs[i].factor && again[i].cosine == inputs[i].cosine);
         }
         for (int i = 0; i < GUARD; i++)
             assert_int_equal(at_once.result.bytes[at_once.room + (size_t)i], 0xa5);
@@ -340,6 +346,69 @@ static void each_shard_has_its_own_weights(void **state)
     forget(frames);
     free(sum);
     free(values);
+    end_owner(&owner);
+    plan_free(plan);
+}
+
+/* What the owners but `i` add up to, value by value, against what `i` sent; 0 where they have no direction. */
+static double cosine_of(const struct plan *plan, const struct mean_input *inputs, float *const *values, uint32_t i)
+{
+    double along = 0, others = 0, apart = 0, square = 0;
+    for (uint32_t s = 0; s < PLAN_SHARDS_MAX; s++) {
+        struct plan_shard shard = plan_shard(plan, 0, s);
+        for (uint64_t k = shard.begin; k < shard.end; k++) {
+            double sum = 0, own = (double)values[i][k];
+            for (uint32_t j = 0; j < INPUTS; j++) {
+                float weight = inputs[j].by_shard != NULL ? inputs[j].by_shard[s] : inputs[j].weight;
+                double share = (double)weight * (double)inputs[j].factor * (double)values[j][k];
+                if (j == i || !inputs[j].owner)
+                    continue;
+                sum += share;
+                apart += share * share;
+            }
+            along += own * sum;
+            others += sum * sum;
+            square += own * own;
+        }
+    }
+    return others < DIRECTION_AGREE * apart ? 0 : along / sqrt(others * square);
+}
+
+/* However weights differ by shard, and of one that weighs nothing, too. Owners are judged by owners alone. */
+static void a_cosine_is_that_to_what_the_other_owners_sent(void **state)
+{
+    (void)state;
+    struct plan *plan = new_plan(false);
+    struct owner owner = new_owner(plan, &kinds[1], OUTLIER_CLIP);
+    const size_t count = (size_t)plan->values_count_max;
+    float *values[INPUTS], by_shard[INPUTS][PLAN_SHARDS_MAX];
+    struct frame frames[INPUTS];
+    struct mean_input inputs[INPUTS];
+    size_t bad;
+    contribute(plan, 1, frames, inputs, owner.codec[0]);
+    for (uint32_t i = 0; i < INPUTS; i++) {
+        values[i] = malloc(count * sizeof *values[i]);
+        assert_ok(codec_decode(owner.codec[0], frames[i].bytes, frames[i].count, values[i], count));
+    }
+    for (int way = 0; way < 3; way++) {
+        if (way == 1)
+            weigh_by_shard(inputs, by_shard);
+        for (uint32_t i = 0; way == 2 && i < INPUTS; i++)
+            inputs[i].by_shard = NULL;
+        inputs[3].weight = way == 2 ? 0 : inputs[3].weight;
+        inputs[3].turned = way == 2;
+        assert_ok(reduce_by(&owner, inputs, on_threads, &bad));
+        for (uint32_t i = 0; i < INPUTS; i++) {
+            bool judged = way < 2 || !inputs[i].owner || i == 3; /* of two others that weigh anything */
+            double want = judged ? cosine_of(plan, inputs, values, i) : 0;
+            if (fabs((double)inputs[i].cosine - want) > 1e-4)
+                fail_msg("way %d: cosine %u is %g, not %g", way, i, (double)inputs[i].cosine, want);
+        }
+        assert_true(inputs[3].cosine < DIRECTION_LEAST);
+    }
+    for (uint32_t i = 0; i < INPUTS; i++)
+        free(values[i]);
+    forget(frames);
     end_owner(&owner);
     plan_free(plan);
 }
@@ -473,6 +542,7 @@ int main(void)
         cmocka_unit_test(pieces_make_the_same_bits_in_any_order),
         cmocka_unit_test(they_are_those_of_a_mean_over_whole_arrays),
         cmocka_unit_test(each_shard_has_its_own_weights),
+        cmocka_unit_test(a_cosine_is_that_to_what_the_other_owners_sent),
         cmocka_unit_test(a_norm_is_held_against_the_work_of_each_shard),
         cmocka_unit_test(what_is_left_over_is_added_to_the_next_mean),
         cmocka_unit_test(who_sent_what_is_damaged_is_named),

@@ -441,6 +441,83 @@ static void what_runs_away_is_left_out_and_counted(void **state)
     rig_close(rig);
 }
 
+/* What weighs nothing is counted all the same; and comes back. */
+static void who_points_elsewhere_in_five_rounds_weighs_nothing(void **state)
+{
+    (void)state;
+    static float values[4096];
+    struct wire_meta meta;
+    struct bitset all = bitset_first(3);
+    struct rig *rig = rig_new("rounds-turned", "codec = fp32\n", 3, 0, 0);
+    rig->cosine[2] = -0.3f; /* by the owners of most of it */
+    for (int version = 1; version <= 5; version++)
+        for (uint32_t f = 0; f < RIG_FRAGMENTS; f++) {
+            bool before = rounds_turned_away(rig->rounds, 2); /* one fragment may be most of the model */
+            assert_true(!before || (version == 5 && f > 0));
+            overhear_begin();
+            rig_round(rig, f, &all);
+            bool said = strstr(overhear_end(), "have pointed away from the others' in 5 rounds running; they") != NULL;
+            assert_true(said == (rounds_turned_away(rig->rounds, 2) && !before));
+        }
+    assert_true(rounds_turned_away(rig->rounds, 2) && !rounds_turned_away(rig->rounds, 1));
+    rig->cosine[2] = -0.19f;
+    for (int version = 6; version <= 10; version++)
+        for (uint32_t f = 0; f < RIG_FRAGMENTS; f++) {
+            rig_contribute(rig, f, 0.01f, 100);
+            rig_bring_contribution(rig, f, 1, 300, 0.012f);
+            rig_bring_contribution(rig, f, 2, 200, 0.012f);
+            own_result(rig, f, &meta, values);
+            bool away = rounds_turned_away(rig->rounds, 2);
+            assert_int_equal(meta.contributors_count, 3);
+            struct wire_contributor two = wire_meta_contributor(&meta, 2);
+            assert_true((testlib_bits_float(two.weight) == 0) == away && two.tokens == 200);
+            rig_bring_result(rig, f, 1, true);
+            rig_bring_result(rig, f, 2, true);
+            rig_mixed(rig, f);
+        }
+    assert_false(rounds_turned_away(rig->rounds, 2));
+    rig_close(rig);
+}
+
+static void less_than_half_of_the_model_turns_nobody_away(void **state)
+{
+    (void)state;
+    struct bitset all = bitset_first(3);
+    struct rig *rig = rig_new("rounds-turned-half", "codec = fp32\n", 3, 0, 0);
+    uint32_t smaller = rig_values(rig, 0) < rig_values(rig, 1) ? 0 : 1;
+    assert_true(rig_values(rig, smaller) < rig_values(rig, 1 - smaller));
+    rig->cosine[2] = -0.3f;
+    for (int version = 1; version <= 7; version++)
+        rig_round(rig, smaller, &all);
+    assert_false(rounds_turned_away(rig->rounds, 2));
+    for (int version = 1; version <= 5; version++)
+        rig_round(rig, 1 - smaller, &all);
+    assert_true(rounds_turned_away(rig->rounds, 2));
+    rig_close(rig);
+}
+
+/* A part of it from the checkpoint, a part from the ledger. */
+static void who_points_elsewhere_is_known_after_a_restart(void **state)
+{
+    (void)state;
+    struct bitset all = bitset_first(3);
+    struct rig *rig = rig_new("rounds-turned-again", "codec = fp32\n", 3, 0, 0);
+    rig->cosine[2] = -0.3f;
+    for (int version = 1; version <= 5; version++)
+        for (uint32_t f = 0; f < RIG_FRAGMENTS; f++) {
+            rig_round(rig, f, &all);
+            if (version == 3)
+                keep_checkpoint(rig->rounds->keep, f);
+            rig_settle(rig);
+        }
+    struct digest hash = rounds_state(rig->rounds, 0)->hash;
+    rig = rig_again(rig);
+    assert_true(rounds_turned_away(rig->rounds, 2) && !rounds_turned_away(rig->rounds, 1));
+    assert_int_equal(rounds_state(rig->rounds, 0)->version, 5);
+    assert_true(digest_equal(&rounds_state(rig->rounds, 0)->hash, &hash));
+    rig_close(rig);
+}
+
 /* A wrong token counter in one loop; its work is accounted for as it says. */
 static void a_wrong_token_counter_does_not_own_the_mean(void **state)
 {
@@ -743,6 +820,9 @@ int main(void)
         cmocka_unit_test(a_base_that_could_not_be_compared_is_compared_before_the_mean),
         cmocka_unit_test(zstd_is_used_where_the_run_has_it),
         cmocka_unit_test(what_runs_away_is_left_out_and_counted),
+        cmocka_unit_test(who_points_elsewhere_in_five_rounds_weighs_nothing),
+        cmocka_unit_test(less_than_half_of_the_model_turns_nobody_away),
+        cmocka_unit_test(who_points_elsewhere_is_known_after_a_restart),
         cmocka_unit_test(a_wrong_token_counter_does_not_own_the_mean),
         cmocka_unit_test(who_missed_a_round_may_weigh_as_two),
         cmocka_unit_test(an_outlier_is_known_after_a_restart),

@@ -141,7 +141,7 @@ static void no_mean_is_told_that_was_not_made(void **state)
         assert_int_equal(rig_told_count(rig, SYNC_EV_REDUCED), fatal ? 0 : 1);
         rig_close(rig);
     }
-    assert_int_equal(n, 5); /* slot, job, what reads the contributions and what is found of them */
+    assert_int_equal(n, 6); /* slot, job, what reads the contributions, what is found of them and of their directions */
 }
 
 /* What the ledger takes is as if the disk had refused: it is tried again. */

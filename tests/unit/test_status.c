@@ -67,12 +67,12 @@ static void every_code_has_a_name_of_its_own(void **state)
         for (unsigned k = 0; k < i; k++)
             assert_string_not_equal(complaint_name((enum complaint_code)i), complaint_name((enum complaint_code)k));
     static const char *const names[COMPLAINT_CODES] = {
-        "away",        "refused",     "alone",        "stranger",      "slow-peer",    "missed",     "waiting",
-        "behind",      "repair",      "differs",      "disk",          "peer-disk",    "restarting", "ended",
-        "ended-badly", "stopped",     "not-attached", "no-plan",       "stalled",      "outlier",    "runaway",
-        "loss-nan",    "nan",         "blocked",      "duplicate-key", "state-lost",   "lost",       "partitioned",
-        "no-majority", "sealed",      "doubt",        "mark",          "same-batches", "fault",      "not-admitted",
-        "no-part",     "daemon-dies", "unsupervised", "recovering",    "loop-lag"};
+        "away",         "refused",     "alone",        "stranger",     "slow-peer",     "missed",       "waiting",
+        "behind",       "repair",      "differs",      "disk",         "peer-disk",     "restarting",   "ended",
+        "ended-badly",  "stopped",     "not-attached", "no-plan",      "stalled",       "outlier",      "turned-away",
+        "runaway",      "loss-nan",    "nan",          "blocked",      "duplicate-key", "state-lost",   "lost",
+        "partitioned",  "no-majority", "sealed",       "doubt",        "mark",          "same-batches", "fault",
+        "not-admitted", "no-part",     "daemon-dies",  "unsupervised", "recovering",    "loop-lag"};
     for (unsigned i = 0; i < COMPLAINT_CODES; i++)
         assert_string_equal(complaint_name((enum complaint_code)i), names[i]);
     assert_string_equal(complaint_name(COMPLAINT_CODES), "unknown");
@@ -309,6 +309,30 @@ static void whose_contributions_are_scaled_down_is_named(void **state)
     assert_complains(take(), COMPLAINT_OUTLIER, what);
     assert_int_equal(look.status.peers[LOOK_B].outliers, 1);
     assert_int_equal(look.status.peers[LOOK_C].outliers, 0);
+    other_rig = NULL;
+    rig_close(rig);
+    look_end();
+}
+
+static void whose_contributions_weigh_nothing_is_named(void **state)
+{
+    (void)state;
+    struct bitset all = bitset_first(3);
+    look_begin("status-turned", 3, NULL);
+    struct rig *rig = rig_new("status-turned-rounds", "codec = fp32\n", 3, 0, 0);
+    other_rig = rig;
+    rig->cosine[2] = -0.3f;
+    for (int version = 1; version <= 5; version++)
+        for (uint32_t f = 0; f < RIG_FRAGMENTS; f++) {
+            if (version < 5)
+                assert_silent(take(), COMPLAINT_TURNED_AWAY);
+            rig_round(rig, f, &all);
+        }
+    char what[200];
+    snprintf(what, sizeof what, "the contributions of island %s have pointed away from the others' in 5 rounds running",
+             look.status.peers[LOOK_C].member->as.name);
+    assert_complains(take(), COMPLAINT_TURNED_AWAY, what);
+    assert_true(look.status.peers[LOOK_C].turned_away && !look.status.peers[LOOK_B].turned_away);
     other_rig = NULL;
     rig_close(rig);
     look_end();
@@ -689,6 +713,7 @@ int main(void)
         cmocka_unit_test(rounds_that_close_without_an_island_are_told_after_the_third),
         cmocka_unit_test(the_quorum_in_force_is_that_of_who_takes_part),
         cmocka_unit_test(whose_contributions_are_scaled_down_is_named),
+        cmocka_unit_test(whose_contributions_weigh_nothing_is_named),
         cmocka_unit_test(an_anchor_that_runs_away_is_told),
         cmocka_unit_test(an_anchor_that_runs_away_names_the_outlier),
         cmocka_unit_test(fragments_more_than_one_version_behind_are_told),

@@ -62,6 +62,7 @@ static void fill_peers(void)
                                         .received_bytes = base + 8,
                                         .unacknowledged_bytes = base + 9,
                                         .outliers = base + 10,
+                                        .turned_away = i == 1,
                                         .missed = base + 11};
     }
 }
@@ -393,6 +394,7 @@ static void each_peer_has_a_row(void **state)
         assert_text(row, "role", config_role_name(CONFIG_OWNER + i));
         assert_true(json_is_true(json_object_get(row, "voter")) == (i == 0));
         assert_true(json_is_true(json_object_get(row, "catches_up")) == (i == 1));
+        assert_true(json_is_true(json_object_get(row, "turned_away")) == (i == 1));
         assert_true(json_is_true(json_object_get(row, "self")) == (i == SELF));
         assert_true(json_is_true(json_object_get(row, "up")) == (i != 2));
         assert_text(row, "note", i == 2 ? "silent" : "");

@@ -36,6 +36,7 @@ static struct wire_contributor contributor(uint32_t id, uint64_t tokens)
                                      .weight = testlib_float_bits(1.5f + (float)id),
                                      .norm = testlib_float_bits(0.25f * (float)id),
                                      .factor = testlib_float_bits(0.5f),
+                                     .cosine = testlib_float_bits(0.5f - 0.125f * (float)(id % 8)),
                                      .digest = digest_of(&id, sizeof id)};
 }
 
@@ -80,7 +81,7 @@ static void an_object_says_what_it_is(void **state)
         struct wire_meta meta = kind == WIRE_RESULT ? of_contributors(2) : contribution_meta, back;
         struct digest digest;
         size_t bytes = seal(&what, &meta, &digest);
-        assert_int_equal(bytes, WIRE_OBJECT_HEADER_BYTES + FRAME + (kind == WIRE_RESULT ? 24 + 2 * 56 : 48));
+        assert_int_equal(bytes, WIRE_OBJECT_HEADER_BYTES + FRAME + (kind == WIRE_RESULT ? 24 + 2 * 60 : 48));
         assert_true(bytes <= wire_object_bytes_max(FRAME, what.shards, 2));
         assert_ok(reopen(bytes, &got, &back));
         assert_true(wire_key_equal(&got.key, &what.key) && got.shards == what.shards);
@@ -222,13 +223,16 @@ static void limits_of_names_and_metadata_are_checked(void **state)
     struct wire_contributor wrong = contributor(4, 1); /* as the one before it */
     REFUSED("not in order", wire_contributor_put(rows, 2, &wrong), meta = of_contributors(6));
     const struct wire_contributor good = contributor(1, 9);
-    const float senseless[][3] = {{-1, 0, 1},  {INFINITY, 0, 1}, {NAN, 0, 1},  {1, -1, 1}, {1, INFINITY, 1},
-                                  {1, NAN, 1}, {1, 0, -0.1f},    {1, 0, 1.1f}, {1, 0, NAN}};
+    const float senseless[][4] = {{-1, 0, 1, 0},    {INFINITY, 0, 1, 0}, {NAN, 0, 1, 0},   {1, -1, 1, 0},
+                                  {1, INFINITY, 1}, {1, NAN, 1, 0},      {1, 0, -0.1f, 0}, {1, 0, 1.1f, 0},
+                                  {1, 0, NAN, 0},   {1, 0, 1, 1.1f},     {1, 0, 1, -1.1f}, {1, 0, 1, NAN},
+                                  {1, 0, 1, -0.0f}};
     for (size_t i = 0; i < sizeof senseless / sizeof senseless[0]; i++) {
         wrong = good;
         wrong.weight = testlib_float_bits(senseless[i][0]);
         wrong.norm = testlib_float_bits(senseless[i][1]);
         wrong.factor = testlib_float_bits(senseless[i][2]);
+        wrong.cosine = testlib_float_bits(senseless[i][3]);
         REFUSED("make no sense", wire_contributor_put(rows, 0, &wrong), meta = of_contributors(6));
     }
     what = named(WIRE_CONTRIBUTION);

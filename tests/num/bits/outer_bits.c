@@ -161,7 +161,9 @@ static struct digest hash_all(const struct vec_ops *ops, size_t level)
     digest_add(&state, momentum, sizeof momentum);
     digest_add(&state, level_residual, sizeof level_residual);
     double norm = ops->square_sum(mean, anchor[0], BLOCKS);
+    double along = ops->dot(mean, anchor[0], BLOCKS);
     digest_add(&state, &norm, sizeof norm);
+    digest_add(&state, &along, sizeof along);
     hash_frames(&state);
     struct digest tree = hash_tree(level);
     struct digest root = vhash_root(&(struct vhash_subject){.fragment = 1, .version = 2, .count = COUNT}, &tree);

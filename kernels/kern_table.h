@@ -220,6 +220,10 @@ struct kern {
     /* qkv(R, (H+2G)*D): queries, keys, values. out(R, H*D). lse(B,H,T): log-sum-exp of each row of scores.
      * Causal; scores are never held for more than a tile of rows at a time. `scratch` is attention_scratch() bytes. */
     size_t (*attention_scratch)(const struct kern_dev *dev, const struct kern_attention *dims);
+    /* Whose kernels do it for a shape, and why, for people: one short line without a line's end, cut off at `bytes`.
+     * Where that is found out by trials, it is known after the first call. */
+    void (*attention_by)(struct kern_dev *dev, const struct kern_attention *dims, bool backward, char *text,
+                         size_t bytes);
     void (*attention_fwd)(struct kern_dev *dev, kern_act *out, float *lse, const kern_act *qkv,
                           const struct kern_attention *dims, void *scratch);
     /* dqkv(R, (H+2G)*D) is overwritten */

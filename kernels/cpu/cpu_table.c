@@ -50,6 +50,15 @@ static double dev_peak_flops(struct kern_dev *dev)
     return 0;
 }
 
+static void attention_by(struct kern_dev *dev, const struct kern_attention *dims, bool backward, char *text,
+                         size_t bytes)
+{
+    (void)dev;
+    (void)dims;
+    (void)backward;
+    snprintf(text, bytes, "ours");
+}
+
 static enum err dev_memory(struct kern_dev *dev, size_t *free_bytes, size_t *total)
 {
     (void)dev;
@@ -210,6 +219,7 @@ const struct kern CPU_JOIN(kern_cpu, ISA) = {
     .rmsnorm_bwd = CPU(rmsnorm_bwd),
     .rope = CPU(rope),
     .attention_scratch = CPU(attention_scratch),
+    .attention_by = attention_by,
     .attention_fwd = CPU(attention_fwd),
     .attention_bwd = CPU(attention_bwd),
     .attention_decode = CPU(attention_decode),

@@ -3,7 +3,8 @@
  * cuda: what the files of the CUDA implementation share on the host's side; private to this folder. What an operation
  * does and its shapes stand in kern_table.h. An operation is a file of kernels with its launcher, a C function
  * cuda_NAME of the table's type. CUDA_OPERATIONS lists them for who puts a table together: cuda_table.c for a GPU,
- * and a test that emulates one. Both define the functions of the first part, which the launchers stand on.
+ * and a test that emulates one; attention is left to these two. Both define the functions of the first part, which the
+ * launchers stand on.
  *
  * Owns: the operations on a GPU, and the host's side of them: libdiloco-cuda.so.
  * Called by: nobody; kernels/kern_cuda.c opens the library that it becomes.
@@ -80,6 +81,7 @@ void cuda_rmsnorm_bwd(struct kern_dev *dev, kern_act *dinp, float *dw, const ker
 void cuda_rope(struct kern_dev *dev, kern_act *x, const float *cos_sin, int64_t R, int64_t T, int64_t row,
                int64_t heads, int64_t D, bool inverse);
 bool cuda_has_head_size(int64_t D);
+/* The kernels of this folder; cuda_attention.c puts another library's beside them. */
 size_t cuda_attention_scratch(const struct kern_dev *dev, const struct kern_attention *dims);
 void cuda_attention_fwd(struct kern_dev *dev, kern_act *out, float *lse, const kern_act *qkv,
                         const struct kern_attention *dims, void *scratch);
@@ -123,21 +125,23 @@ void cuda_aside_in(struct kern_dev *dev, float *live, kern_act *act, const float
 void cuda_aside_off(struct kern_dev *dev, float *live, kern_act *act, const float *aside, const float *past,
                     const int32_t *bad, int64_t count, struct kern_aside rule);
 void cuda_find_bad(struct kern_dev *dev, int32_t *bad, const float *x, int64_t count);
+/* No operation of the table: parts[cuda_digest_parts()], whose sum is a digest of the array's whole words. */
+size_t cuda_digest_parts(void);
+void cuda_digest(struct kern_dev *dev, uint64_t *parts, const void *array, size_t bytes);
 
 #define CUDA_OPERATIONS                                                                                               \
     .has_head_size = cuda_has_head_size, .to_act = cuda_to_act, .from_act = cuda_from_act, .bf16 = cuda_bf16,         \
     .weights_bytes = cuda_weights_bytes, .weights_new = cuda_weights_new, .weights_free = cuda_weights_free,          \
     .linear_fwd = cuda_linear_fwd, .linear_bwd_inp = cuda_linear_bwd_inp, .linear_bwd_w = cuda_linear_bwd_w,          \
     .embed_fwd = cuda_embed_fwd, .embed_bwd = cuda_embed_bwd, .rmsnorm_fwd = cuda_rmsnorm_fwd,                        \
-    .rmsnorm_bwd = cuda_rmsnorm_bwd, .rope = cuda_rope, .attention_scratch = cuda_attention_scratch,                  \
-    .attention_fwd = cuda_attention_fwd, .attention_bwd = cuda_attention_bwd,                                         \
-    .attention_decode = cuda_attention_decode, .swiglu_fwd = cuda_swiglu_fwd, .swiglu_bwd = cuda_swiglu_bwd,          \
-    .logits_shape = cuda_logits_shape, .cross_entropy = cuda_cross_entropy, .loss_part = cuda_loss_part,              \
-    .loss_join = cuda_loss_join, .loss_back = cuda_loss_back, .add_losses = cuda_add_losses,                          \
-    .sum_squares = cuda_sum_squares, .judge = cuda_judge, .spans_new = cuda_spans_new, .spans_free = cuda_spans_free, \
-    .adamw = cuda_adamw, .sgd = cuda_sgd, .muon_scratch = cuda_muon_scratch, .muon_aim = cuda_muon_aim,               \
-    .orthogonalise = cuda_orthogonalise, .muon_apply = cuda_muon_apply, .mix = cuda_mix, .shift = cuda_shift,         \
-    .aside_out = cuda_aside_out, .aside_in = cuda_aside_in, .aside_off = cuda_aside_off, .find_bad = cuda_find_bad
+    .rmsnorm_bwd = cuda_rmsnorm_bwd, .rope = cuda_rope, .attention_decode = cuda_attention_decode,                    \
+    .swiglu_fwd = cuda_swiglu_fwd, .swiglu_bwd = cuda_swiglu_bwd, .logits_shape = cuda_logits_shape,                  \
+    .cross_entropy = cuda_cross_entropy, .loss_part = cuda_loss_part, .loss_join = cuda_loss_join,                    \
+    .loss_back = cuda_loss_back, .add_losses = cuda_add_losses, .sum_squares = cuda_sum_squares, .judge = cuda_judge, \
+    .spans_new = cuda_spans_new, .spans_free = cuda_spans_free, .adamw = cuda_adamw, .sgd = cuda_sgd,                 \
+    .muon_scratch = cuda_muon_scratch, .muon_aim = cuda_muon_aim, .orthogonalise = cuda_orthogonalise,                \
+    .muon_apply = cuda_muon_apply, .mix = cuda_mix, .shift = cuda_shift, .aside_out = cuda_aside_out,                 \
+    .aside_in = cuda_aside_in, .aside_off = cuda_aside_off, .find_bad = cuda_find_bad
 
 #ifdef __cplusplus
 }

@@ -3,7 +3,6 @@
 
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
-#include <dlfcn.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,13 +11,14 @@
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/cuda_choices.h"
 #include "kernels/cuda/cuda_dev.h"
+#include "kernels/cuda/cuda_library.h"
 
 #define TEXT_OF_(number) #number
 #define TEXT_OF(number) TEXT_OF_(number)
 #define MAJOR TEXT_OF(CUBLAS_VER_MAJOR)
 #define LIBRARY "libcublasLt.so." MAJOR
 
-enum { CANDIDATES = 8, TRIALS = 3, ALIGN_MAX = 16, CAPABILITY_HOPPER = 90, PATH_BYTES = 256, IDENTITY_BYTES = 384 };
+enum { CANDIDATES = 8, TRIALS = 3, ALIGN_MAX = 16, CAPABILITY_HOPPER = 90, IDENTITY_BYTES = 384 };
 
 /* What is equal for calls of one plan; whole numbers, so that there is nothing between them. */
 struct key {
@@ -44,7 +44,6 @@ struct cuda_blas {
     size_t workspace_bytes;
     struct plan **plans; /* in the order they came up: a few dozen in a process */
     size_t plans_count, plans_room;
-    struct cuda_choices *choices;
     __typeof__(cublasLtCreate) *create;
     __typeof__(cublasLtDestroy) *destroy;
     __typeof__(cublasLtGetStatusName) *status_name;
@@ -72,27 +71,9 @@ struct job {
 
 /* ---- the library ---- */
 
-static void *open_library(void)
-{
-    /* Where the toolkit puts it, for machines on which nobody has told the loader. */
-    static const char *const folders[] = {"/usr/local/cuda/lib64", "/usr/local/cuda/targets/x86_64-linux/lib",
-                                          "/usr/local/cuda/targets/sbsa-linux/lib", "/opt/cuda/lib64",
-                                          "/usr/lib/cuda/lib64"};
-    char path[PATH_BYTES];
-    void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    for (size_t i = 0; library == NULL && i < sizeof folders / sizeof folders[0]; i++) {
-        snprintf(path, sizeof path, "%s/" LIBRARY, folders[i]);
-        library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    }
-    return library;
-}
-
 static enum err find_functions(struct cuda_blas *blas)
 {
-    const struct {
-        const char *name;
-        void *function;
-    } wanted[] = {
+    const struct cuda_symbol wanted[] = {
         {"cublasLtCreate", &blas->create},
         {"cublasLtDestroy", &blas->destroy},
         {"cublasLtGetStatusName", &blas->status_name},
@@ -109,12 +90,9 @@ static enum err find_functions(struct cuda_blas *blas)
         {"cublasLtMatmul", &blas->matmul},
         {"cublasLtGetVersion", &blas->version},
     };
-    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
-        void *at = dlsym(blas->library, wanted[i].name);
-        if (at == NULL)
-            return err_set(ERR_NOTFOUND, LIBRARY " has no %s; install the CUDA toolkit's cuBLAS again", wanted[i].name);
-        memcpy(wanted[i].function, &at, sizeof at);
-    }
+    const char *lacks = cuda_library_lacks(blas->library, wanted, sizeof wanted / sizeof wanted[0]);
+    if (lacks != NULL)
+        return err_set(ERR_NOTFOUND, LIBRARY " has no %s; install the CUDA toolkit's cuBLAS again", lacks);
     return ERR_OK;
 }
 
@@ -127,7 +105,7 @@ static enum err open_choices(struct kern_dev *dev, const char *path)
         cudaGetLastError();
     snprintf(text, sizeof text, "algorithms of cublasLt %zu on %s, compute %d.%d, %d processors", dev->blas->version(),
              found.name, dev->capability / 10, dev->capability % 10, dev->processors);
-    return cuda_choices_open(path, text, &dev->blas->choices);
+    return cuda_choices_open(path, text, &dev->choices);
 }
 
 enum err cuda_blas_open(struct kern_dev *dev, const char *choices)
@@ -135,7 +113,7 @@ enum err cuda_blas_open(struct kern_dev *dev, const char *choices)
     struct cuda_blas *blas;
     TRY(mem_new(1, sizeof *blas, "the library of matrix products", &blas));
     dev->blas = blas;
-    blas->library = open_library();
+    blas->library = cuda_library_open(LIBRARY);
     if (blas->library == NULL)
         return err_set(ERR_NOTFOUND,
                        LIBRARY " not found; install the CUDA " MAJOR
@@ -170,7 +148,8 @@ void cuda_blas_close(struct kern_dev *dev)
     for (size_t i = 0; i < blas->plans_count; i++)
         free_plan(blas, blas->plans[i]);
     mem_free(blas->plans);
-    cuda_choices_close(blas->choices);
+    cuda_choices_close(dev->choices);
+    dev->choices = NULL;
     cuda_free(dev, blas->workspace);
     if (blas->handle != NULL)
         blas->destroy(blas->handle);
@@ -338,10 +317,11 @@ static void tell(struct kern_dev *dev, const struct cuda_product *p, const char 
 }
 
 /* The algorithm that was chosen before, if the library still takes it. */
-static bool chosen_before(struct cuda_blas *blas, struct plan *plan)
+static bool chosen_before(struct kern_dev *dev, struct plan *plan)
 {
+    struct cuda_blas *blas = dev->blas;
     cublasLtMatmulHeuristicResult_t result = {0};
-    return cuda_choices_find(blas->choices, (const int64_t *)&plan->key, (unsigned char *)&plan->algorithm) &&
+    return cuda_choices_find(dev->choices, (const int64_t *)&plan->key, (unsigned char *)&plan->algorithm) &&
            blas->check(blas->handle, plan->desc, plan->b, plan->a, plan->c, plan->c, &plan->algorithm, &result) ==
                CUBLAS_STATUS_SUCCESS &&
            result.workspaceSize <= blas->workspace_bytes;
@@ -354,7 +334,7 @@ static void make_plan(struct kern_dev *dev, struct plan *plan, const struct cuda
     cublasLtMatmulHeuristicResult_t found[CANDIDATES];
     int count = 0;
     cublasStatus_t status = describe(blas, plan, p);
-    plan->usable = status == CUBLAS_STATUS_SUCCESS && chosen_before(blas, plan);
+    plan->usable = status == CUBLAS_STATUS_SUCCESS && chosen_before(dev, plan);
     if (plan->usable)
         return;
     if (status == CUBLAS_STATUS_SUCCESS)
@@ -365,7 +345,7 @@ static void make_plan(struct kern_dev *dev, struct plan *plan, const struct cuda
     }
     plan->algorithm = found[fastest(dev, plan, found, count, job)].algo;
     plan->usable = true;
-    cuda_choices_add(blas->choices, (const int64_t *)&plan->key, (const unsigned char *)&plan->algorithm);
+    cuda_choices_add(dev->choices, (const int64_t *)&plan->key, (const unsigned char *)&plan->algorithm);
 }
 
 /* NULL: no memory, which is kept as the fault. */

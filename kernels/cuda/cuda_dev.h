@@ -27,6 +27,8 @@ struct cuda_marks {
 };
 
 struct cuda_blas;
+struct cuda_choices;
+struct cuda_attention;
 
 struct kern_dev {
     int device, processors, capability; /* number; streaming multiprocessors; 10 * major + minor */
@@ -43,7 +45,9 @@ struct kern_dev {
     size_t shared_count;
     const char *operation; /* the newest launched; what fails later is this one or one before */
     char fault[CUDA_FAULT_BYTES];
-    struct cuda_blas *blas; /* cuda_blas.c owns it */
+    struct cuda_blas *blas;           /* cuda_blas.c owns it */
+    struct cuda_choices *choices;     /* likewise */
+    struct cuda_attention *attention; /* cuda_attention.c owns it */
 };
 
 /* Makes it the calling thread's current GPU. */

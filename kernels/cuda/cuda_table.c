@@ -2,6 +2,7 @@
 /* The CUDA table: puts the host's side and the operations together, and hands it out; see kern_services.h. */
 #include "common/mem.h"
 #include "kernels/cuda/cuda.h"
+#include "kernels/cuda/cuda_attention.h"
 #include "kernels/cuda/cuda_blas.h"
 #include "kernels/cuda/cuda_dev.h"
 #include "kernels/cuda/cuda_err.h"
@@ -14,6 +15,7 @@ static void table_close(struct kern_dev *dev)
     if (dev == NULL)
         return;
     cuda_free(dev, dev->scratch); /* waits, so that nothing is in use below */
+    cuda_attention_close(dev);
     cuda_blas_close(dev);
     cuda_queues_close(dev);
     mem_free(dev);
@@ -32,6 +34,8 @@ static enum err table_open(const struct kern_place *place, struct kern_dev **out
     err = cuda_queues_open(dev);
     if (err == ERR_OK)
         err = cuda_blas_open(dev, place->choices);
+    if (err == ERR_OK)
+        err = cuda_attention_open(dev);
     if (err != ERR_OK) {
         table_close(dev);
         return err;
@@ -70,6 +74,10 @@ static const struct kern table = {
     .zero = cuda_zero,
     .copy = cuda_copy,
     .copy_rows = cuda_copy_rows,
+    .attention_scratch = cuda_chosen_scratch,
+    .attention_by = cuda_chosen_by,
+    .attention_fwd = cuda_chosen_fwd,
+    .attention_bwd = cuda_chosen_bwd,
     CUDA_OPERATIONS,
 };
 

@@ -607,6 +607,15 @@ static double emu_peak_flops(struct kern_dev *dev)
     return 0;
 }
 
+static void emu_attention_by(struct kern_dev *dev, const struct kern_attention *dims, bool backward, char *text,
+                             size_t bytes)
+{
+    (void)dev;
+    (void)dims;
+    (void)backward;
+    snprintf(text, bytes, "ours");
+}
+
 const struct kern kern_emu = {
     .name = "emu",
     .act_bytes = 2,
@@ -632,5 +641,9 @@ const struct kern kern_emu = {
     .zero = emu_zero,
     .copy = cuda_copy,
     .copy_rows = emu_copy_rows,
+    .attention_scratch = cuda_attention_scratch,
+    .attention_by = emu_attention_by,
+    .attention_fwd = cuda_attention_fwd,
+    .attention_bwd = cuda_attention_bwd,
     CUDA_OPERATIONS,
 };

@@ -161,12 +161,26 @@ static enum err skip_row(struct bench_gpu *b, const struct bench_shape *shape, c
     return bench_gpu_keep(b);
 }
 
+/* Whose kernels it goes by, which is known after its first steps. */
+static void tell_attention(struct bench_gpu *b, const struct bench_shape *shape)
+{
+    const struct kern_attention dims = {
+        .B = shape->batch, .T = shape->context, .H = shape->heads, .G = shape->heads, .D = shape->width / shape->heads};
+    for (int i = 0; i < 2; i++) {
+        char text[512];
+        b->kern->attention_by(b->dev, &dims, i == 1, text, sizeof text);
+        printf("    attention_%s by %s\n", i == 1 ? "bwd" : "fwd", text);
+    }
+    fflush(stdout);
+}
+
 /* With its row, before anything else is measured of it. */
 static enum err run_model(struct bench_gpu *b, const struct bench_shape *shape, struct bench_run *run, json_t *rows)
 {
     struct timed timed = {0};
     TRY(time_model(b, run, &timed));
     TRY(add_row(b, shape, &timed, rows));
+    tell_attention(b, shape);
     return shape->exchange ? bench_gpu_exchange(b, shape->name, run, timed.seconds) : ERR_OK;
 }
 

@@ -2,11 +2,13 @@
 /* Each operation at the shapes of the 1.3B model: time, and what it reaches of the ceiling that limits it. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/env.h"
 #include "common/mem.h"
 #include "tests/gpu/bench_gpu.h"
+#include "tests/gpu/gpu.h"
 
 enum { ARRAYS_MAX = 32 };
 
@@ -288,18 +290,62 @@ static enum err products(struct bench_gpu *b, struct ops *o, json_t *rows)
     return ERR_OK;
 }
 
+static enum err attention_rows(struct bench_gpu *b, struct ops *o, json_t *rows, const char *behind)
+{
+    const struct {
+        const char *name;
+        bench_call *call;
+        double bytes, flops;
+    } list[] = {{"attention_fwd", attention_fwd, 4, 2}, {"attention_bwd", attention_bwd, 8, 5}};
+    double scores = (double)(o->B * o->H) * (double)o->T * (double)o->T * (double)o->D; /* 4 of it, halved: causal */
+    double array = (double)b->kern->act_bytes * (double)(o->R * o->C);
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
+        char name[64], text[512];
+        snprintf(name, sizeof name, "%s%s", list[i].name, behind);
+        TRY(row(b, o, rows, name, list[i].call, list[i].bytes * array, list[i].flops * scores));
+        b->kern->attention_by(b->dev, &o->attention, i == 1, text, sizeof text);
+        printf("    by %s\n", text);
+    }
+    return ERR_OK;
+}
+
+/* Ours and cuDNN's, whichever is the faster: each on a device of its own that is told which. */
+static enum err both_attentions(struct bench_gpu *b, struct ops *o, json_t *rows)
+{
+    static const char *const rules[] = {"ours", "cudnn"};
+    const struct kern_place place = {.device = gpu_number()};
+    struct kern_dev *usual = b->dev;
+    void *usual_scratch = o->scratch;
+    enum err err = ERR_OK;
+    for (size_t i = 0; err == ERR_OK && i < sizeof rules / sizeof rules[0] && bench_gpu_left(b) > 0; i++) {
+        char behind[16];
+        snprintf(behind, sizeof behind, ", %s", rules[i]);
+        setenv("DILOCO_ATTENTION", rules[i], 1);
+        err = b->kern->open(&place, &b->dev);
+        unsetenv("DILOCO_ATTENTION");
+        if (err == ERR_OK)
+            err = b->kern->alloc(b->dev, b->kern->attention_scratch(b->dev, &o->attention), "scratch", &o->scratch);
+        if (err == ERR_OK) {
+            err = attention_rows(b, o, rows, behind);
+            b->kern->free(b->dev, o->scratch);
+        }
+        if (b->dev != NULL)
+            b->kern->close(b->dev);
+        b->dev = usual;
+        o->scratch = usual_scratch;
+    }
+    return err;
+}
+
 static enum err all_rows(struct bench_gpu *b, struct ops *o, json_t *rows)
 {
     double act = (double)b->kern->act_bytes, RC = (double)(o->R * o->C), RF = (double)(o->R * o->F);
     double logits = (double)(o->logits_rows * o->V), n = (double)o->count;
-    double scores = (double)(o->B * o->H) * (double)o->T * (double)o->T * (double)o->D; /* 4 of it, halved: causal */
     const struct {
         const char *name;
         bench_call *call;
         double bytes, flops;
     } list[] = {
-        {"attention_fwd", attention_fwd, 4 * RC * act, 2 * scores},
-        {"attention_bwd", attention_bwd, 8 * RC * act, 5 * scores},
         {"embed_fwd", embed_fwd, 2 * RC * act, 0},
         {"embed_bwd", embed_bwd, RC * (act + 8), 0},
         {"rmsnorm_fwd, with a sum", rmsnorm_fwd, 4 * RC * act, 0},
@@ -317,6 +363,9 @@ static enum err all_rows(struct bench_gpu *b, struct ops *o, json_t *rows)
         {"find_bad", find_bad, 4 * n, 0},
     };
     TRY(products(b, o, rows));
+    TRY(attention_rows(b, o, rows, ""));
+    if (strcmp(b->kern->name, "cuda") == 0)
+        TRY(both_attentions(b, o, rows));
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
         TRY(row(b, o, rows, list[i].name, list[i].call, list[i].bytes, list[i].flops));
     return ERR_OK;

@@ -6,7 +6,7 @@
 set -eu
 build=$1 kit=$2
 most_mb=60 most_packed_mb=20
-programs="dilocod dilococtl diloco-worker tests/gpu/gpu_there tests/gpu/test_kern_gpu tests/gpu/test_model_gpu tests/gpu/test_ranks_gpu tests/gpu/test_nccl_gpu tests/gpu/bench_gpu"
+programs="dilocod dilococtl diloco-worker tests/gpu/gpu_there tests/gpu/test_kern_gpu tests/gpu/test_attention_gpu tests/gpu/test_model_gpu tests/gpu/test_ranks_gpu tests/gpu/test_nccl_gpu tests/gpu/bench_gpu"
 libraries="libdiloco-cuda.so libdiloco.so.0"
 
 rm -rf "$kit"
@@ -50,7 +50,7 @@ Logs and results go to FOLDER (default: results, here); results.tgz in it has al
 run.sh before its time. DILOCO_GPU=1 takes the second GPU, DILOCO_GPU_SECONDS=240 half
 the time: what there is no time for then is listed as not run. Exit status: 0 all that ran is well, 1 something failed, 77
 there is no GPU. libcublasLt.so.13 is the machine's: of the CUDA toolkit, of pip's nvidia-cublas,
-or wherever LD_LIBRARY_PATH says; so is libnccl.so.2, without which NCCL's parts are skipped. Libraries in lib/ are
+or wherever LD_LIBRARY_PATH says; so are libnccl.so.2 and libcudnn.so.9, without which their parts are skipped. Libraries in lib/ are
 those of the distribution that this was built on.
 END
 mb=$(du -sk "$kit" | awk '{ printf "%.1f", $1 / 1024 }')

@@ -68,17 +68,19 @@ if [ -n "$in_kit" ]; then
     fi
 fi
 
-# cuBLASLt and NCCL are not in the kit: the toolkit's, or those that Python has.
+# cuBLASLt, NCCL and cuDNN are not in the kit: the toolkit's, or those that Python has.
 export DILOCO_GPU_LIBRARY_PATH="${LD_LIBRARY_PATH:-}"
-cublas= nccl=
+cublas= nccl= cudnn=
 for folder in /usr/local/cuda/lib64 /usr/local/cuda*/lib64 /usr/local/cuda*/lib /usr/local/cuda*/targets/*/lib /opt/cuda/lib64 \
     $(python3 -c 'import glob, site, sys
 for root in site.getsitepackages() + [site.getusersitepackages()] + sys.path:
     print(*glob.glob(root + "/nvidia/*/lib"), sep="\n")' 2>/dev/null); do
     if [ -z "$cublas" ] && [ -e "$folder/libcublasLt.so.13" ]; then cublas=$folder; fi
     if [ -z "$nccl" ] && [ -e "$folder/libnccl.so.2" ]; then nccl=$folder; fi
+    if [ -z "$cudnn" ] && [ -e "$folder/libcudnn.so.9" ]; then cudnn=$folder; fi
 done
 libraries=$DILOCO_GPU_LIBRARY_PATH
+[ -z "$cudnn" ] || [ "$cudnn" = "$cublas" ] || libraries=$cudnn${libraries:+:$libraries}
 [ -z "$nccl" ] || [ "$nccl" = "$cublas" ] || libraries=$nccl${libraries:+:$libraries}
 [ -z "$cublas" ] || libraries=$cublas${libraries:+:$libraries}
 [ -z "$in_kit" ] || libraries=$here/lib${libraries:+:$libraries}
@@ -169,6 +171,7 @@ nccl_between() {
 # What tells most in little time comes first.
 check() {
     part 'kernels' 120 "$BUILD/tests/gpu/test_kern_gpu"
+    part "attention by cuDNN" 150 "$BUILD/tests/gpu/test_attention_gpu"
     part 'models, resumed, their memory' 90 "$BUILD/tests/gpu/test_model_gpu"
     part 'dp 2 on one GPU' 60 "$BUILD/tests/gpu/test_ranks_gpu" dp
     part 'tp 2 on one GPU' 60 "$BUILD/tests/gpu/test_ranks_gpu" tp

@@ -341,7 +341,7 @@ static void attention_case(struct kern_attention d)
     arrays_free(&c.qkv, &out, &dout, &lse, &dqkv, NULL);
 }
 
-static void attention_holds(void **state)
+void attention_holds(void **state)
 {
     (void)state;
     /* one position; grouped heads; tile borders; several tiles with a rest; every head size that there is */
@@ -475,16 +475,24 @@ static void bad_attention(double bad)
     arrays_free(&qkv, &out, &lse, &dqkv, &dout, NULL);
 }
 
+static const double bad_values[] = {NAN, INFINITY, -INFINITY};
+
+void attention_keeps_what_is_not_finite(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof bad_values / sizeof bad_values[0]; i++)
+        bad_attention(bad_values[i]);
+}
+
 /* It is to reach the norm of the gradient, by which the step is skipped: nothing on the way makes a number of it. */
 static void what_is_not_finite_does_not_vanish(void **state)
 {
     (void)state;
-    static const double bad[] = {NAN, INFINITY, -INFINITY};
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        bad_linear(bad[i]);
-        if (bad[i] != -INFINITY) /* of which SwiGLU rightly makes 0 */
-            bad_rows(bad[i]);
-        bad_attention(bad[i]);
+    for (size_t i = 0; i < sizeof bad_values / sizeof bad_values[0]; i++) {
+        bad_linear(bad_values[i]);
+        if (bad_values[i] != -INFINITY) /* of which SwiGLU rightly makes 0 */
+            bad_rows(bad_values[i]);
+        bad_attention(bad_values[i]);
     }
 }
 

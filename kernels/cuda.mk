@@ -22,8 +22,12 @@ else ifneq ($(SAN),)
 CUDA_WITHOUT := toolkit $(NVCC_VERSION) found and not used with a sanitizer; this build has the CPU backend only
 endif
 
+# cuDNN's header, if it is there: attention by cuDNN is built in, and asked for where libcudnn.so.9 is when it runs.
+CUDNN_HEADER := $(if $(CUDA_WITHOUT),,$(firstword $(wildcard $(foreach folder,$(CUDA_INCLUDE) /usr/local/include /usr/include,$(folder)/cudnn_graph.h))))
+CUDNN_SRC := kernels/cuda/cuda_attention.c kernels/cuda/cuda_dnn.c kernels/cuda/cuda_dnn_graph.c
+
 # ---- the CUDA backend, which diloco-worker opens where it is asked for; nothing else links it ----
-CUDA_SRC := $(if $(CUDA_WITHOUT),,$(wildcard kernels/cuda/*.c))
+CUDA_SRC := $(if $(CUDA_WITHOUT),,$(filter-out $(if $(CUDNN_HEADER),kernels/cuda/cuda_attention_plain.c,$(CUDNN_SRC)),$(wildcard kernels/cuda/*.c)))
 CUDA_KERNEL_OBJ := $(if $(CUDA_WITHOUT),,$(patsubst %.cu,$(B)/%.o,$(wildcard kernels/cuda/*.cu)))
 CUDA_LIBRARY := $(if $(CUDA_WITHOUT),,$(B)/libdiloco-cuda.so)
 

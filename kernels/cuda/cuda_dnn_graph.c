@@ -34,11 +34,14 @@ typedef cudnnBackendDescriptor_t desc_t;
 
 /* ---- what the library says ---- */
 
+/* On one line. */
 static void keep_words(const struct cuda_dnn_target *target, struct cuda_dnn_graph *graph, const char *what,
                        cudnnStatus_t status)
 {
     char words[WORDS] = "";
     target->calls->last_error(words, sizeof words);
+    for (char *at = words; *at != '\0'; at++)
+        *at = *at == '\n' ? ' ' : *at;
     snprintf(graph->text, sizeof graph->text, "%s: %s%s%s", what, target->calls->error_string(status),
              words[0] != '\0' ? ": " : "", words);
 }
@@ -410,7 +413,7 @@ static int ask(struct builder *b, cudnnBackendHeurMode_t mode, desc_t proposals[
                                     &count, proposals),
               "the engines proposed");
     if (!b->failed && count == 0) {
-        snprintf(b->graph->text, sizeof b->graph->text, "the library proposes no engine");
+        keep_words(b->target, b->graph, "no engine is proposed", CUDNN_STATUS_NOT_SUPPORTED);
         b->failed = true;
     }
     return b->failed ? 0 : (int)(count < PROPOSALS ? count : PROPOSALS);

@@ -14,14 +14,16 @@
 
 enum { TEXT_BYTES = 1024, SKIPPED = 77 };
 
-#define PROPERTIES(version, processors, shared, cache, name)                                                            \
-    "{\"deviceName\":\"" name "\",\"deviceVer\":" version ",\"multiProcessorCount\":" processors                        \
-    ",\"maxSharedMemoryPerBlockOptin\":" shared ",\"l2CacheSize\":" cache                                               \
-    ",\"driverVer\":13000,\"cudaDeviceId\":0,\"maxGridSize\":[2147483647,65535,65535],\"maxBlockSize\":[1024,1024,64]," \
-    "\"regsPerBlock\":65536,\"warpSize\":32,\"maxSharedMemoryPerBlock\":49152,\"reservedSharedMemoryPerBlock\":1024,"   \
-    "\"maxRegistersPerSM\":65536,\"maxCtasPerSM\":32,\"maxThreadsPerBlock\":1024,\"maxThreadsPerSM\":2048,"             \
-    "\"pciDeviceId\":0,\"isTccDriver\":0,\"supportCoopLaunch\":1,\"smClockRateKHz\":1980000,"                           \
-    "\"memClockRateKHz\":3201000,\"totalGlobalMem\":80000000000}"
+#define LIMITS                                                                              \
+    ",\"driverVer\":13000,\"cudaDeviceId\":0,\"maxGridSize\":[2147483647,65535,65535]"      \
+    ",\"maxBlockSize\":[1024,1024,64],\"regsPerBlock\":65536,\"warpSize\":32"               \
+    ",\"maxSharedMemoryPerBlock\":49152,\"reservedSharedMemoryPerBlock\":1024"              \
+    ",\"maxRegistersPerSM\":65536,\"maxCtasPerSM\":32,\"maxThreadsPerBlock\":1024"          \
+    ",\"maxThreadsPerSM\":2048,\"pciDeviceId\":0,\"isTccDriver\":0,\"supportCoopLaunch\":1" \
+    ",\"smClockRateKHz\":1980000,\"memClockRateKHz\":3201000,\"totalGlobalMem\":80000000000}"
+#define PROPERTIES(version, processors, shared, cache, name)                                     \
+    "{\"deviceName\":\"" name "\",\"deviceVer\":" version ",\"multiProcessorCount\":" processors \
+    ",\"maxSharedMemoryPerBlockOptin\":" shared ",\"l2CacheSize\":" cache LIMITS
 
 static const char hopper[] = PROPERTIES("900", "132", "232448", "62914560", "NVIDIA H200");
 static const char ampere[] = PROPERTIES("800", "108", "166912", "41943040", "NVIDIA A100");

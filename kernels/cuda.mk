@@ -38,7 +38,10 @@ $(CUDA_KERNEL_OBJ): $(B)/%.o: %.cu
 	@mkdir -p $(@D)
 	$(call say,NVCC)$(NVCC) $(NVCCFLAGS_ALL) $(NVCCFLAGS) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
 CUDA_HOST_OBJ := $(call objects,$(CUDA_SRC))
-$(CUDA_HOST_OBJ): CFLAGS_kernels := -O3 $(if $(filter-out /usr/include,$(CUDA_INCLUDE)),-isystem $(CUDA_INCLUDE))
+# Compiled in every build, so that a mistake in it is seen: what stands for attention by cuDNN without its header.
+CUDA_PLAIN_ATTENTION := $(call objects,kernels/cuda/cuda_attention_plain.c)
+$(CUDA_HOST_OBJ) $(CUDA_PLAIN_ATTENTION): CFLAGS_kernels := -O3 $(if $(filter-out /usr/include,$(CUDA_INCLUDE)),-isystem $(CUDA_INCLUDE))
+$(B)/libdiloco-cuda.so: | $(CUDA_PLAIN_ATTENTION)
 $(B)/libdiloco-cuda.so: $(CUDA_HOST_OBJ) $(CUDA_KERNEL_OBJ) $(B)/common/mem.o kernels/cuda/exported.map
 	$(call say,LINK)$(CC) $(LDFLAGS_ALL) $(LDFLAGS) -shared -Wl,-soname,libdiloco-cuda.so -Wl,--version-script=kernels/cuda/exported.map \
 		-Wl,--defsym=err_set=cuda_err_set -Wl,-z,defs $(filter %.o,$^) $(CUDART) -lm -ldl -lrt -o $@

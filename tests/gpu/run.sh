@@ -70,19 +70,38 @@ fi
 
 # cuBLASLt, NCCL and cuDNN are not in the kit: the toolkit's, or those that Python has.
 export DILOCO_GPU_LIBRARY_PATH="${LD_LIBRARY_PATH:-}"
-cublas= nccl= cudnn=
+# 91900 for 9.19.0, as the library itself says, else the name of the file behind its link; 0: neither tells.
+cudnn_version() { # folder
+    LD_LIBRARY_PATH=$1 python3 -c 'import ctypes, sys
+version = ctypes.CDLL(sys.argv[1]).cudnnGetVersion
+version.restype = ctypes.c_size_t
+print(version())' "$1/libcudnn.so.9" 2>/dev/null ||
+        readlink -f "$1/libcudnn.so.9" | awk -F. '{ print ($NF ~ /^[0-9]+$/ && NF > 4 ? $(NF - 2) * 10000 + $(NF - 1) * 100 + $NF : 0) }'
+}
+cublas= nccl= cudnn= cudnn_newest=-1
+look_for_cudnn() { # folder
+    [ -e "$1/libcudnn.so.9" ] || return 0
+    version=$(cudnn_version "$1")
+    if [ "${version:-0}" -gt "$cudnn_newest" ]; then cudnn=$1 cudnn_newest=${version:-0}; fi
+}
 for folder in /usr/local/cuda/lib64 /usr/local/cuda*/lib64 /usr/local/cuda*/lib /usr/local/cuda*/targets/*/lib /opt/cuda/lib64 \
     $(python3 -c 'import glob, site, sys
 for root in site.getsitepackages() + [site.getusersitepackages()] + sys.path:
     print(*glob.glob(root + "/nvidia/*/lib"), sep="\n")' 2>/dev/null); do
     if [ -z "$cublas" ] && [ -e "$folder/libcublasLt.so.13" ]; then cublas=$folder; fi
     if [ -z "$nccl" ] && [ -e "$folder/libnccl.so.2" ]; then nccl=$folder; fi
-    if [ -z "$cudnn" ] && [ -e "$folder/libcudnn.so.9" ]; then cudnn=$folder; fi
+    look_for_cudnn "$folder"
+done
+# The system often has an older cuDNN than Python: of all that the loader could find, too, it is the newest.
+for folder in $(echo "$DILOCO_GPU_LIBRARY_PATH" | tr ':' ' ') \
+    $(PATH=$PATH:/usr/sbin:/sbin ldconfig -p 2>/dev/null | sed -n 's,^.*=> \(.*\)/libcudnn\.so\.9$,\1,p'); do
+    look_for_cudnn "$folder"
 done
 libraries=$DILOCO_GPU_LIBRARY_PATH
-[ -z "$cudnn" ] || [ "$cudnn" = "$cublas" ] || libraries=$cudnn${libraries:+:$libraries}
 [ -z "$nccl" ] || [ "$nccl" = "$cublas" ] || libraries=$nccl${libraries:+:$libraries}
-[ -z "$cublas" ] || libraries=$cublas${libraries:+:$libraries}
+[ -z "$cublas" ] || [ "$cublas" = "$cudnn" ] || libraries=$cublas${libraries:+:$libraries}
+# Before them, as their folders may have a cuDNN as well.
+[ -z "$cudnn" ] || libraries=$cudnn${libraries:+:$libraries}
 [ -z "$in_kit" ] || libraries=$here/lib${libraries:+:$libraries}
 ours() { LD_LIBRARY_PATH=$libraries "$@"; }
 
@@ -139,6 +158,11 @@ case $status in
 77) exit 77 ;;
 124 | 137) echo "the GPU has not opened within 60 s"; exit 1 ;;
 *) exit 1 ;;
+esac
+case $cudnn_newest in
+-1) say "no cuDNN: libcudnn.so.9 is not in the toolkit, nor with Python, nor where the loader looks" ;;
+0) say "cuDNN of an unknown version: $cudnn" ;;
+*) say "cuDNN $((cudnn_newest / 10000)).$((cudnn_newest / 100 % 100)).$((cudnn_newest % 100)): $cudnn" ;;
 esac
 
 # compute-sanitizer: both together in less than three minutes; the program begins no case when its time is up, and has

@@ -28,6 +28,7 @@ case $1 in
 *) name=$(basename "$1")${2:+-$2} ;;
 esac
 echo "$name $limit" >>"$dir/limits"
+echo "$LD_LIBRARY_PATH" >"$dir/libraries"
 seconds=1 status=0
 [ ! -f "$dir/takes/$name" ] || read -r seconds status <"$dir/takes/$name"
 [ $seconds -le $limit ] || { seconds=$limit; status=124; }
@@ -72,11 +73,40 @@ may_take() { grep -qx "$1" "$dir/limits" || fail "no such limit: $1"; }
 run check '' 0 77
 run check '' 1 0
 says '^not run  NCCL between GPUs  *needs two GPUs$'
-says '^11 passed, 0 failed, 0 skipped, 1 not run in 11 s'
+says '^12 passed, 0 failed, 0 skipped, 1 not run in 12 s'
 may_take 'test_kern_gpu 120'
 may_take 'memcheck 85'
 run check '' 2 0
-says '^12 passed, 0 failed, 0 skipped, 0 not run in 12 s'
+says '^13 passed, 0 failed, 0 skipped, 0 not run in 13 s'
+
+# Of several cuDNNs the newest comes first, be it where LD_LIBRARY_PATH says or the system's.
+cudnn() { # folder, version, as 9.98.0: with a link to the file's name, as packages have it
+    mkdir -p "$dir/$1"
+    number=$(echo "$2" | awk -F. '{ print $1 * 10000 + $2 * 100 + $3 }')
+    printf 'unsigned long cudnnGetVersion(void);\nunsigned long cudnnGetVersion(void) { return %s; }\n' "$number" >"$dir/cudnn.c"
+    ${CC:-cc} -shared -fPIC -o "$dir/$1/libcudnn.so.$2" "$dir/cudnn.c"
+    ln -sf "libcudnn.so.$2" "$dir/$1/libcudnn.so.9"
+}
+printf '#!/bin/sh\necho "	libcudnn.so.9 (libc6,x86-64) => $dir/system/libcudnn.so.9"\n' >"$dir/path/ldconfig"
+chmod +x "$dir/path/ldconfig"
+cudnn system 9.97.1
+cudnn told 9.98.0
+export LD_LIBRARY_PATH="$dir/told"
+run check '' 1 0
+says "^cuDNN 9.98.0: $dir/told$"
+grep -q "^$dir/told:" "$dir/libraries" || fail "LD_LIBRARY_PATH of a part: $(cat "$dir/libraries")"
+cudnn system 9.99.2
+run check '' 1 0
+says "^cuDNN 9.99.2: $dir/system$"
+grep -q "^$dir/system:" "$dir/libraries" || fail "LD_LIBRARY_PATH of a part: $(cat "$dir/libraries")"
+if command -v python3 >/dev/null; then # without a version in its name, as pip has it
+    mv "$dir/told/libcudnn.so.9.98.0" "$dir/told/libcudnn.so.9"
+    rm "$dir/system/libcudnn.so.9"
+    run check '' 1 0
+    says "^cuDNN 9.98.0: $dir/told$"
+fi
+unset LD_LIBRARY_PATH
+rm "$dir/path/ldconfig"
 
 # What fails, hangs or is skipped counts as that, and the others run.
 takes 3 1 test_model_gpu
@@ -86,24 +116,24 @@ run check '' 1 1
 says '^FAIL  *models, resumed, their memory  *3 s  *exit status 1'
 says '^FAIL  *dp 2 on one GPU  *60 s  *not done within 60 s'
 says '^skipped  *NCCL with one rank  *for a reason'
-says '^8 passed, 2 failed, 1 skipped, 1 not run'
+says '^9 passed, 2 failed, 1 skipped, 1 not run'
 rm "$dir"/takes/*
 
 # Time that runs out: the limit is what is left, and what is ended by that has not failed.
 takes 55 0 test_kern_gpu test_model_gpu test_ranks_gpu-dp test_ranks_gpu-tp
 takes 1000 0 test_ranks_gpu-both
 run check 250 1 0
-may_take 'test_ranks_gpu-both 25'
-says '^not run  dp 2 x tp 2 on one GPU  *no time left: ended after 25 s$'
+may_take 'test_ranks_gpu-both 24'
+says '^not run  dp 2 x tp 2 on one GPU  *no time left: ended after 24 s$'
 says '^not run  NCCL between GPUs  *no time left$'
 says '^not run  compute-sanitizer racecheck  *no time left$'
-says '^4 passed, 0 failed, 0 skipped, 8 not run in 245 s'
+says '^5 passed, 0 failed, 0 skipped, 8 not run in 245 s'
 takes 1000 0 test_kern_gpu test_model_gpu test_ranks_gpu-dp test_ranks_gpu-tp test_ranks_gpu-both test_nccl_gpu \
     islands-cuda islands-cpu memcheck racecheck
 run check '' 1 1
 [ "$(cat "$dir/now")" -le 1480 ] || fail "it has taken longer than 480 s"
 run check 1 1 1
-says '^0 passed, 0 failed, 0 skipped, 12 not run'
+says '^0 passed, 0 failed, 0 skipped, 13 not run'
 
 # The figures: all, or what there is of them.
 echo '{"complete": true}' >"$dir/json"
@@ -130,7 +160,7 @@ packed() { tar -tzf "$kit/results/results.tgz" | grep -qx "./$1" || fail "result
 PATH=$dir/path:$PATH "$kit/run.sh" check >"$dir/said" 2>&1 || fail "the kit's run fails"
 packed check.txt
 packed kernels.log
-tar -xzOf "$kit/results/results.tgz" ./check.txt | grep -q '^11 passed' || fail "results.tgz does not say what came of it"
+tar -xzOf "$kit/results/results.tgz" ./check.txt | grep -q '^12 passed' || fail "results.tgz does not say what came of it"
 cp "$dir/path/timeout" "$dir/timeout"
 cat >"$dir/path/timeout" <<'END'
 #!/bin/sh

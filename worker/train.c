@@ -63,6 +63,7 @@ struct trainer {
     unsigned skips;           /* steps in a row whose gradient was not finite */
     bool without_initial;     /* the model that the run begins from is not here: the daemon has the others' */
     bool was_attached;
+    bool told_attention;
     bool was_interrupted; /* rank 0 was, in a call of libdiloco's */
 };
 
@@ -437,11 +438,24 @@ static bool passes(uint64_t interval, uint64_t before, uint64_t now)
     return interval > 0 && now / interval > before / interval;
 }
 
+/* Whose kernels do it, where there is a choice: once, after the first batch, which has tried them. */
+static void tell_attention(struct trainer *t)
+{
+    for (int backward = 0; backward < 2 && !t->told_attention; backward++) {
+        char text[512];
+        model_attention_by(t->model, backward == 1, text, sizeof text);
+        if (strcmp(text, "ours") != 0)
+            log_info("attention_%s by %s", backward == 1 ? "bwd" : "fwd", text);
+    }
+    t->told_attention = true;
+}
+
 static enum err one_step(struct trainer *t, bool *leave)
 {
     uint64_t before = t->state.step;
     uint64_t tokens = tokens_per_step(t);
     TRY(gradients(t));
+    tell_attention(t);
     t->state.step++;
     TRY(inner_step(t->inner, t->state.step));
     t->state.tokens += tokens;

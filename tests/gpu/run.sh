@@ -76,7 +76,7 @@ cudnn_version() { # folder
 version = ctypes.CDLL(sys.argv[1]).cudnnGetVersion
 version.restype = ctypes.c_size_t
 print(version())' "$1/libcudnn.so.9" 2>/dev/null ||
-        readlink -f "$1/libcudnn.so.9" | awk -F. '{ print ($NF ~ /^[0-9]+$/ && NF > 4 ? $(NF - 2) * 10000 + $(NF - 1) * 100 + $NF : 0) }'
+        basename "$(readlink -f "$1/libcudnn.so.9")" | awk -F. '{ print ($NF ~ /^[0-9]+$/ && NF > 4 ? $(NF - 2) * 10000 + $(NF - 1) * 100 + $NF : 0) }'
 }
 cublas= nccl= cudnn= cudnn_newest=-1
 look_for_cudnn() { # folder

@@ -171,4 +171,8 @@ uint64_t model_decode_memory(const struct model *model);
  * product and token, and the attention scores. */
 double model_train_flops(const struct model *model, int64_t tokens);
 
+/* Whose kernels do the model's attention, and why: one short line for people, cut off at `bytes`. Where that is found
+ * out by trials, it is known after the first model_train(). */
+void model_attention_by(const struct model *model, bool backward, char *text, size_t bytes);
+
 #endif

@@ -82,6 +82,12 @@ struct kern_attention model_attention(const struct model *m)
     return (struct kern_attention){.B = m->B, .T = m->T, .H = m->part.H, .G = m->part.G, .D = m->D};
 }
 
+void model_attention_by(const struct model *model, bool backward, char *text, size_t bytes)
+{
+    struct kern_attention dims = model_attention(model);
+    model->kern->attention_by(model->dev, &dims, backward, text, bytes);
+}
+
 static enum err alloc_entry(struct model *m, const struct entry *entry)
 {
     return m->kern->alloc(m->dev, entry->bytes, "activations", entry->place);

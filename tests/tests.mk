@@ -26,7 +26,7 @@ HAS_CXX := $(shell command -v $(CXX) 2>/dev/null)
 CMOCKA_LIBS := $(shell $(PKG_CONFIG) --libs cmocka)
 TEST_SRC := $(wildcard tests/unit/*.c tests/num/*.c tests/sim/*.c tests/system/test_*.c tests/fuzz/*.c tests/golden/*.c)
 # Of attention by cuDNN, where its header is.
-CUDNN_TESTS := tests/unit/test_cuda_dnn.c tests/unit/test_cuda_dnn_load.c tests/unit/test_cuda_attention.c
+CUDNN_TESTS := $(wildcard tests/unit/test_cuda_dnn*.c) tests/unit/test_cuda_attention.c
 TESTS := $(patsubst %.c,$(B)/%,$(filter-out $(if $(CUDNN_HEADER),,$(CUDNN_TESTS)),$(TEST_SRC)))
 TOOL_SRC := $(wildcard tests/system/tool_*.c tests/demo/demo.c tests/outlive/outlive.c tests/failures/failures.c tests/aims/aims.c)
 # CUDA sources without a GPU: what is C is compiled as ever, kernels by the C++ compiler with tests/emu/emu.cuh.
@@ -110,6 +110,7 @@ $(FAKE_DRIVER): tests/fakes/driver.c
 	$(call say,LINK)$(CC) -std=gnu11 -O2 $(WARN) -fPIC -fvisibility=hidden -shared -Wl,-soname,libcuda.so.1 $< -o $@
 $(call objects,$(CUDNN_TESTS)): CFLAGS_tests := $(if $(filter-out /usr/include,$(CUDA_INCLUDE)),-isystem $(CUDA_INCLUDE))
 $(B)/tests/unit/test_cuda_attention: $(call objects,kernels/cuda/cuda_attention.c kernels/cuda/cuda_choices.c)
+$(B)/tests/unit/test_cuda_dnn_played: $(call objects,kernels/cuda/cuda_dnn_graph.c)
 $(B)/tests/unit/test_cuda_dnn_load: $(call objects,kernels/cuda/cuda_dnn.c)
 $(B)/tests/unit/test_cuda_dnn: $(call objects,kernels/cuda/cuda_dnn.c kernels/cuda/cuda_dnn_graph.c kernels/cuda/cuda_library.c) | $(FAKE_DRIVER)
 $(B)/tests/unit/test_cuda_peak: $(B)/kernels/cuda/cuda_peak.o

@@ -22,18 +22,26 @@ while read -r operation launcher; do
     [ "$operation" = "$launcher" ] || complain "$header: .$operation is cuda_$launcher"
     grep -qE "kern->$operation\(" $cases || complain "$operation has no case in tests/kern"
 done <"$work/operations"
+# Of attention the table has the choice between ours and another library's, which cuda_attention.c makes.
+chooser=kernels/cuda/cuda_attention.c
+grep -o '\.[a-z_]* = cuda_chosen_[a-z]*' kernels/cuda/cuda_table.c | sed 's/^\.//; s/ = .*//' >"$work/chosen"
+[ "$(wc -l <"$work/chosen")" -ge 4 ] || complain "only $(wc -l <"$work/chosen") operations that are chosen were found in cuda_table.c"
+while read -r operation; do
+    [ "$operation" = attention_by ] || grep -qE "kern->$operation\(" $cases || complain "$operation has no case in tests/kern"
+done <"$work/chosen"
 # A function that is there for the table, and not in it, would be called by nobody.
 grep -ohE '^(extern "C" )?[a-z_0-9]+( [a-z_0-9]+)? \*?cuda_[a-z_]+\(' $sources | grep -v '^static' |
     sed 's/.*cuda_//; s/($//' | sort -u >"$work/launchers"
 [ "$(wc -l <"$work/launchers")" -ge 20 ] || complain "only $(wc -l <"$work/launchers") launchers were found in kernels/cuda"
 while read -r launcher; do
     grep -qx "$launcher $launcher" "$work/operations" && continue
+    grep -q "cuda_$launcher(" $chooser && continue
     case $launcher in
     *_scratch) grep -q "cuda_$launcher" kernels/cuda/cuda_reserve.c || complain "reserve() makes no room for cuda_$launcher()" ;;
-    *) complain "cuda_$launcher() is not in CUDA_OPERATIONS of $header" ;;
+    *) complain "cuda_$launcher() is not in CUDA_OPERATIONS of $header, nor called by $chooser" ;;
     esac
 done <"$work/launchers"
-[ $bad = 0 ] && echo "$(wc -l <"$work/operations") operations have cases"
+[ $bad = 0 ] && echo "$(cat "$work/operations" "$work/chosen" | grep -cv attention_by) operations have cases"
 
 # ---- machine code ----
 library=$BUILD/libdiloco-cuda.so

@@ -50,8 +50,8 @@ Logs and results go to FOLDER (default: results, here); results.tgz in it has al
 run.sh before its time. DILOCO_GPU=1 takes the second GPU, DILOCO_GPU_SECONDS=240 half
 the time: what there is no time for then is listed as not run. Exit status: 0 all that ran is well, 1 something failed, 77
 there is no GPU. libcublasLt.so.13 is the machine's: of the CUDA toolkit, of pip's nvidia-cublas,
-or wherever LD_LIBRARY_PATH says; so are libnccl.so.2 and libcudnn.so.9, without which their parts are skipped. Libraries in lib/ are
-those of the distribution that this was built on.
+or wherever LD_LIBRARY_PATH says; so are libnccl.so.2 and libcudnn.so.9, without which their parts are skipped. Of several
+cuDNNs the newest is taken, of the system's as well. Libraries in lib/ are those of the distribution that this was built on.
 END
 mb=$(du -sk "$kit" | awk '{ printf "%.1f", $1 / 1024 }')
 echo "$kit: $mb MB (at most $most_mb)"

@@ -35,7 +35,7 @@
  * A result's header says all that the key has, and its own digests cover its bytes: they are not hashed a second time.
  */
 enum {
-    LEDGER_VERSION = 4, /* it rises with WIRE_OBJECT_VERSION, too */
+    LEDGER_VERSION = 5, /* it rises with WIRE_OBJECT_VERSION, too */
     LEDGER_SEGMENT_HEADER = 64,
     LEDGER_RECORD_HEADER = 48,
     LEDGER_RECORD_ALIGN = 8, /* records begin on multiples of it */
@@ -71,7 +71,7 @@ enum { RECORD_DIGEST = 16, COMMIT_HEADER = 48, PART_BYTES = 44 };
 _Static_assert(LEDGER_COMMIT_BYTES_MAX == COMMIT_HEADER + LEDGER_PARTS_MAX * PART_BYTES, "a commit's parts");
 _Static_assert((int)LEDGER_NONCE_BYTES == (int)WIRE_NONCE_BYTES, "a run has one nonce");
 /* A ledger whose results cannot be opened would be replayed to its checkpoint and no further, and nobody told. */
-_Static_assert((int)WIRE_OBJECT_VERSION == 4, "a new version of objects needs one of the ledger: raise LEDGER_VERSION");
+_Static_assert((int)WIRE_OBJECT_VERSION == 5, "a new version of objects needs one of the ledger: raise LEDGER_VERSION");
 
 static void record_put_segment(uint64_t number, const struct ledger_run *run, uint8_t out[LEDGER_SEGMENT_HEADER])
 {

@@ -21,7 +21,7 @@
 #include "net/transport/wire.h"
 
 enum {
-    WIRE_OBJECT_VERSION = 4,
+    WIRE_OBJECT_VERSION = 5,
     WIRE_OBJECT_HEADER_BYTES = 168,
     WIRE_OUTER_NUMBERS = 3,
     WIRE_CONTRIBUTORS_MAX = 1024,

@@ -65,7 +65,8 @@ struct mean_job {
     struct wire_meta meta;
     struct mean_input inputs[WIRE_CONTRIBUTORS_MAX];
     size_t inputs_count, bad;
-    bool uneven;        /* a contribution does not hold as much work in each of its shards */
+    uint64_t largest_step, sure_step; /* of the inputs; of our own, or that two name */
+    bool uneven;                      /* a contribution does not hold as much work in each of its shards */
     struct load *loads; /* of each input, where not all of its shards are alike; the job's to free. Else NULL */
     struct replica_reducing reducing;
     uint8_t contributors[WIRE_CONTRIBUTORS_MAX * WIRE_CONTRIBUTOR_BYTES]; /* of `meta` */
@@ -292,6 +293,27 @@ static bool open_input(const struct mean_job *j, uint32_t member, struct wire_co
     return true;
 }
 
+static void note_step(struct mean_job *j, uint64_t step, bool ours)
+{
+    uint64_t smaller = step < j->largest_step ? step : j->largest_step, sure = ours ? step : smaller;
+    j->largest_step = step > j->largest_step ? step : j->largest_step;
+    j->sure_step = sure > j->sure_step ? sure : j->sure_step;
+}
+
+/* The run step that our result names: the largest of its contributions, as far as an island can have come by the newest
+ * result known here, by our own step, or by one that two name. Else one that lies would have all of them believe that
+ * the run is near its end. */
+static uint64_t named_step(const struct mean_job *j)
+{
+    const struct round_context *context = j->reduce->context;
+    uint32_t fragments = round_context_fragments(context);
+    uint64_t known = j->sure_step;
+    for (uint32_t f = 0; f < fragments; f++)
+        known = context->fragments[f].state.step > known ? context->fragments[f].state.step : known;
+    uint64_t most = rules_furthest(context->conf.spec, fragments, known);
+    return j->largest_step < most ? j->largest_step : most;
+}
+
 /* Adds a member's contribution to the inputs. False: it starts from another version than ours. One that came before our
  * own hash was known could not be compared then. */
 static bool add_input(struct mean_job *j, uint32_t member)
@@ -309,7 +331,7 @@ static bool add_input(struct mean_job *j, uint32_t member)
     wire_contributor_put(j->contributors, i, &contributor);
     j->meta.contributors = j->contributors;
     j->meta.contributors_count = i + 1;
-    j->meta.step = meta.step > j->meta.step ? meta.step : j->meta.step;
+    note_step(j, meta.step, member == round_context_self(j->reduce->context));
     j->uneven = j->uneven || meta.spans_count > 0;
     return true;
 }
@@ -469,6 +491,7 @@ static void make_mean(struct reduce *reduce, uint32_t f, uint64_t version, const
         job_pool_give(&reduce->means, j);
         return;
     }
+    j->meta.step = named_step(j);
     if (weigh_inputs(j) != ERR_OK) {
         event_post_fatal(context->conf.events, err_text());
         job_pool_give(&reduce->means, j);

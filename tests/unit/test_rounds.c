@@ -306,6 +306,49 @@ static void assert_mean(const struct rig *rig, uint32_t f, const uint32_t *membe
     assert_memory_equal(sum, got, count * sizeof *got);
 }
 
+/* Own step: 10. The run is 1000 steps long. */
+static uint64_t step_named(const char *name, uint64_t one, uint64_t other)
+{
+    static struct rig_object object;
+    static float values[4096];
+    struct wire_meta meta;
+    struct rig *rig = rig_new(name, exact, 3, 1, 0);
+    rig->hold = 1u << SYNC_DO_STORE;
+    rig_contribute(rig, 0, 0.3f, 100);
+    for (uint32_t member = 0; member < 3; member++) {
+        struct wire_meta theirs = {
+            .tokens = 100, .step = member == 0 ? one : other, .base_hash = rounds_state(rig->rounds, 0)->hash};
+        struct plan_shard range = rig_shard(rig, 0, 1);
+        const struct wire_key key = {
+            .kind = WIRE_CONTRIBUTION, .version = 1, .owner = rig_id(1), .island = rig_id(member)};
+        if (member == rig->conf.self)
+            continue;
+        rig_seal(rig, &key, &theirs, values, (size_t)(range.end - range.begin), &object);
+        rig_bring(rig, member, &object);
+        rig_settle(rig);
+    }
+    own_result(rig, 0, &meta, values);
+    assert_int_equal(meta.contributors_count, 3);
+    uint64_t step = meta.step;
+    rig_close(rig);
+    return step;
+}
+
+/* A contributor that lies would else have everybody believe that the run is near its end. */
+static void one_contribution_alone_moves_the_run_no_further_than_it_can_be(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_new("rounds-step", exact, 3, 1, 0);
+    uint64_t most = rules_furthest(&rig->spec, RIG_FRAGMENTS, 10);
+    rig_close(rig);
+    assert_in_range(most, 11, 998);
+    assert_int_equal(step_named("rounds-step-small", 3, 7), 10);
+    assert_int_equal(step_named("rounds-step-near", most, 7), most);
+    assert_int_equal(step_named("rounds-step-far", 999, 7), most);
+    assert_int_equal(step_named("rounds-step-last", 7, 999), most);
+    assert_int_equal(step_named("rounds-step-two", 998, 999), 999); /* two say so */
+}
+
 static void a_result_is_the_mean_weighted_by_tokens(void **state)
 {
     (void)state;
@@ -815,6 +858,7 @@ int main(void)
         cmocka_unit_test(a_contribution_may_name_any_step_that_the_run_has_had),
         cmocka_unit_test(who_sends_many_damaged_ones_fills_no_log),
         cmocka_unit_test(a_contribution_that_does_not_fit_is_refused),
+        cmocka_unit_test(one_contribution_alone_moves_the_run_no_further_than_it_can_be),
         cmocka_unit_test(a_result_is_the_mean_weighted_by_tokens),
         cmocka_unit_test(a_result_holds_those_it_was_ordered_from),
         cmocka_unit_test(a_base_that_could_not_be_compared_is_compared_before_the_mean),

@@ -19,7 +19,7 @@
 
 /* docs/FORMATS.md, 7. */
 enum {
-    VERSION = 4,
+    VERSION = 5,
     SEGMENT_HEADER = 64,
     RECORD_HEADER = 48,
     RECORD_DIGEST = 16,

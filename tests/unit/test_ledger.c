@@ -260,11 +260,12 @@ static void another_version_is_refused_and_left_alone(void **state)
     char *written, *left;
     size_t bytes, left_bytes;
     assert_ok(fsio_read(path, 1 << 20, &written, &bytes));
-    assert_int_equal(written[VERSION_AT], 4);
-    written[VERSION_AT] = 3;
+    char said[120];
+    snprintf(said, sizeof said, "ledger of version %d, and this release reads version %d; go on with the release that",
+             written[VERSION_AT] - 1, written[VERSION_AT]);
+    written[VERSION_AT]--;
     assert_ok(fsio_replace(path, written, bytes, 0644));
-    assert_fails(ERR_CONF, "ledger of version 3, and this release reads version 4; go on with the release that",
-                 ledger_open(&conf, &ledger));
+    assert_fails(ERR_CONF, said, ledger_open(&conf, &ledger));
     assert_ok(fsio_read(path, 1 << 20, &left, &left_bytes));
     assert_int_equal(left_bytes, bytes);
     assert_memory_equal(left, written, bytes);

@@ -119,7 +119,7 @@ void sync_expect(struct sync *sync, bool expecting, bool brings_initial)
 static void tick(struct sync *sync)
 {
     for (uint32_t f = 0; f < sync->conf.fragments_count; f++) {
-        sync_peers_catch_up(sync, f);
+        sync_peers_catch_up(sync, f, true);
         sync_fragment_look(sync, f);
         sync_fragment_offer_again(sync, f);
     }
@@ -134,7 +134,7 @@ static void raise_of_fragment(struct sync *sync, const struct sync_event *event)
 {
     sync_fragment_raise(sync, event->fragment, event->type, event);
     if (event->type == SYNC_EV_APPLIED || event->type == SYNC_EV_INSTALLED)
-        sync_peers_catch_up(sync, event->fragment);
+        sync_peers_catch_up(sync, event->fragment, false);
 }
 
 void sync_step(struct sync *sync, const struct sync_event *event, uint64_t now_ms)

@@ -425,14 +425,16 @@ static void ask_again_for_state(struct sync *sync, uint32_t f)
         sync_fragment_ask_for_state(sync, f, from);
 }
 
-/* Asks for what leads on to the next version. */
-static void ask_for_more(struct sync *sync, uint32_t f)
+/* Asks for what leads on to the next version; `may_fall`: a state, if results do not. */
+static void ask_for_more(struct sync *sync, uint32_t f, bool may_fall)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
     /* One member's word that it is far ahead is no reason not to ask for the results of a start that is near. */
     bool often = fragment->fetch_tries >= FETCH_TRIES_MAX, far = someone_ahead(sync, f, SYNC_BEHIND_MAX);
     bool in_vain = often || (fragment->parts.held == 0 && sync->now_ms >= fragment->by_results_ms);
     in_vain = in_vain && sync->now_ms >= fragment->leads_until_ms;
+    if (in_vain && far && !may_fall)
+        return; /* for the next tick to say */
     if (in_vain && far)
         fall_behind(sync, f, SYNC_BEHIND_MAX + 1, often ? 1 : SYNC_BEHIND_MAX + 1);
     if (fragment->state == SYNC_REPAIR || fragment->lost)
@@ -446,7 +448,10 @@ static void ask_for_more(struct sync *sync, uint32_t f)
         return;
     /* All who could be asked have said that their ledgers do not go back so far; or our configurations do not. */
     sync_core_forget_without(sync, f);
-    fall_behind(sync, f, 1, 1);
+    if (may_fall)
+        fall_behind(sync, f, 1, 1);
+    else
+        fragment->fetch_ms = sync->now_ms;
 }
 
 /* Two results of one part prove that their owner broke its word, and split the voters so that neither may ever count:
@@ -477,7 +482,7 @@ static bool draft_needs_more(const struct sync *sync, uint32_t f)
     return fragment->own.version < fragment->start_wanted || fragment->own.version < fragment->taken_over;
 }
 
-void sync_peers_catch_up(struct sync *sync, uint32_t f)
+void sync_peers_catch_up(struct sync *sync, uint32_t f, bool tick)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
     if (!sync_core_keeps(sync, sync_core_self(sync)))
@@ -504,7 +509,7 @@ void sync_peers_catch_up(struct sync *sync, uint32_t f)
     bool urgent = someone_ahead(sync, f, 1) || draft_needs_more(sync, f);
     uint64_t patience_ms = urgent ? 0 : PATIENCE_MS;
     if (sync->now_ms >= fragment->behind_ms + patience_ms && sync->now_ms >= fragment->fetch_ms)
-        ask_for_more(sync, f);
+        ask_for_more(sync, f, tick);
 }
 
 void sync_peers_not_available(struct sync *sync, const struct sync_event *event)

@@ -23,8 +23,9 @@ void sync_peers_heartbeat_in(struct sync *sync, const struct sync_event *event);
 void sync_peers_not_available(struct sync *sync, const struct sync_event *event);
 /* Something of the fragment is wanted that cannot wait: the last question no longer holds up the next. */
 void sync_peers_fetch_now(struct sync *sync, uint32_t f);
-/* To be called every tick: asks for what others have and we lack, with patience. */
-void sync_peers_catch_up(struct sync *sync, uint32_t f);
+/* To be called every tick, and whenever a version is here: asks for what others have and we lack, with patience. Only a
+ * `tick` takes a state instead of results: after a pause of our own who is heard first may be a liar, and alone. */
+void sync_peers_catch_up(struct sync *sync, uint32_t f, bool tick);
 /* As sync_version_max(). */
 uint64_t sync_peers_version_max(const struct sync *sync, uint32_t f);
 

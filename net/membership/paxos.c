@@ -459,11 +459,11 @@ static void answer(struct paxos *paxos)
 }
 
 /* The first voter that is up proposes at once, each other one a turn later than the one before it. Where configurations
- * have left out what waits here, turns begin with another voter each time: whoever made them may leave it out for ever.
- */
+ * have left out what waits here, turns begin with another voter in each epoch: whoever made them may leave it out for
+ * ever. The epoch says with which one, as each voter counts for itself how many there were. */
 static uint64_t turn_of(const struct paxos *paxos, uint32_t id)
 {
-    uint64_t shift = paxos->left_out >= LEFT_OUT ? paxos->left_out : 0;
+    uint64_t shift = paxos->left_out >= LEFT_OUT ? paxos->number : 0;
     return voters_before(&paxos->voters, paxos->conf.self, id, shift) * paxos->conf.turn_ms;
 }
 
@@ -472,10 +472,10 @@ static uint64_t our_turn(const struct paxos *paxos)
     return turn_of(paxos, paxos->conf.self);
 }
 
-/* Whether we need not give way to it, since our turn is before its. */
+/* Whether we need not give way to it, since our turn is before its; until a ballot of ours came to nothing. */
 static bool goes_before(const struct paxos *paxos, uint32_t id)
 {
-    return paxos->left_out >= LEFT_OUT && our_turn(paxos) < turn_of(paxos, id);
+    return paxos->left_out >= LEFT_OUT && paxos->failures == 0 && our_turn(paxos) < turn_of(paxos, id);
 }
 
 /* Somebody else is at work: leave it to that one, but not for ever. False: it is none of that member's ballots, or one

@@ -300,16 +300,17 @@ static bool proposes(uint64_t left_out)
     return paxos_state(paxos) == PAXOS_CLAIMING;
 }
 
-/* A makes each configuration, and leaves out what waits: turns begin with B, then with C, then with A again. Who is
- * before A waits neither for its ballot, which is at work, nor because it has promised. */
+/* A makes each configuration, and leaves out what waits: turns begin with B, with C, and with A again, as the epoch
+ * says. Who is before A waits neither for its ballot, which is at work, nor because it has promised. */
 static void where_what_waits_is_left_out_turns_begin_with_another(void **state)
 {
     (void)state;
     static const struct {
-        uint64_t left_out, turns;
-    } cases[] = {{0, 2}, {2, 2}, {3, 2}, {4, 1}, {5, 0}, {6, 2}, {UINT64_MAX - 1, 0}};
+        uint64_t epoch, left_out, turns;
+    } cases[] = {{4, 0, 2}, {4, 2, 2}, {4, 3, 1}, {5, 2, 2}, {5, 3, 0}, {5, 7, 0}, {6, 3, 2}, {6, UINT64_MAX, 2}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         begin(C, true, NULL);
+        assert_ok(paxos_begin(paxos, cases[i].epoch, three, 3, true, NULL, now_ms));
         for (uint64_t turn = 0; turn < cases[i].turns; turn++, now_ms += TURN)
             assert_false(proposes(cases[i].left_out));
         assert_true(proposes(cases[i].left_out));
@@ -318,13 +319,23 @@ static void where_what_waits_is_left_out_turns_begin_with_another(void **state)
         begin(C, true, NULL);
         hear(A, WIRE_PREPARE, ballot(1, A), NULL, 0, true);
         saved();
-        assert_int_equal(proposes(waits ? 0 : 5), !waits);
-        begin(C, true, NULL);
-        assert_false(proposes(waits ? 0 : 4));
-        hear(A, WIRE_PREPARE, ballot(1, A), NULL, 0, true);
-        now_ms += waits ? 2 * TURN : TURN;
-        assert_int_equal(proposes(waits ? 0 : 4), !waits);
+        assert_int_equal(proposes(waits ? 0 : 3), !waits);
     }
+    begin(A, true, NULL); /* C's turn is before A's, and A's before B's */
+    assert_false(proposes(3));
+    hear(B, WIRE_PREPARE, ballot(1, B), NULL, 0, true);
+    now_ms += TURN;
+    assert_true(proposes(3));
+    begin(C, true, NULL);
+    assert_true(proposes(3));
+    saved();
+    hear(A, WIRE_REJECT, ballot(9, A), NULL, 0, true);
+    hear(B, WIRE_REJECT, ballot(9, A), NULL, 0, true);
+    assert_int_equal(paxos_state(paxos), PAXOS_IDLE);
+    hear(A, WIRE_PREPARE, ballot(9, A), NULL, 0, true);
+    saved();
+    now_ms += TURN;
+    assert_false(proposes(3)); /* its first ballot came to nothing: it gives way */
 }
 
 static void a_majority_in_one_ballot_decides(void **state)

@@ -59,10 +59,12 @@ static uint64_t scatter(uint64_t x)
     return x ^ x >> 31;
 }
 
-bool direction_looks(uint64_t seed, uint64_t values, uint64_t piece)
+bool direction_looks(uint64_t seed, uint64_t values, uint64_t piece, uint64_t piece_values)
 {
-    uint64_t of = values / DIRECTION_VALUES_MIN;
-    of = of < 1 ? 1 : of > DIRECTION_OF ? DIRECTION_OF : of;
+    uint64_t of = values / DIRECTION_VALUES_MIN, pieces = piece_values > 0 ? values / piece_values : 1;
+    of = of < DIRECTION_OF ? of : DIRECTION_OF;
+    of = of < pieces ? of : pieces;
+    of = of > 1 ? of : 1;
     return piece % of == scatter(seed + piece / of) % of;
 }
 

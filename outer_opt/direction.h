@@ -70,8 +70,9 @@ void direction_weightless(const struct direction_input *inputs, size_t count, bo
 bool direction_judges(const struct direction_input *inputs, const bool *weighs, size_t count, bool *judges,
                       bool *judged);
 
-/* Whether piece `piece` of a part of `values` values is looked at. */
-bool direction_looks(uint64_t seed, uint64_t values, uint64_t piece);
+/* Whether piece `piece`, of `piece_values`, of a part of `values` values is looked at: one in up to DIRECTION_OF, of no
+ * more than there are of this size; so all of a part that is one piece. */
+bool direction_looks(uint64_t seed, uint64_t values, uint64_t piece, uint64_t piece_values);
 
 /* Of a contribution c and the sum S of what its judges contribute, itself left out, over some stretches of values. */
 struct direction_sums {

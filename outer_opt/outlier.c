@@ -34,15 +34,20 @@ size_t outlier_judge(const struct outlier_conf *conf, const double *norms, const
                      float *factors)
 {
     double sizes[OUTLIER_INPUTS_MAX], sorted[OUTLIER_INPUTS_MAX];
-    size_t sorted_count = 0, out = 0;
-    for (size_t i = 0; i < count; i++)
+    float weighing[OUTLIER_INPUTS_MAX];
+    size_t sorted_count = 0, weighing_count = 0, out = 0;
+    for (size_t i = 0; i < count; i++) {
         factors[i] = 1;
-    if (count < OUTLIER_INPUTS_MIN)
+        if (weights[i] > 0)
+            weighing[weighing_count++] = weights[i];
+    }
+    if (weighing_count < OUTLIER_INPUTS_MIN)
         return 0;
-    double usual = median_weight(weights, count);
+    double usual = median_weight(weighing, weighing_count);
     for (size_t i = 0; i < count; i++) {
         double times = (double)weights[i] > usual ? (double)weights[i] / usual : 1;
-        sizes[i] = norms[i] > 0 ? norms[i] / times : 0; /* no number at all is found when the mean is encoded */
+        /* No number at all is found when the mean is encoded. What weighs nothing is no measure. */
+        sizes[i] = norms[i] > 0 && weights[i] > 0 ? norms[i] / times : 0;
         if (sizes[i] > 0)
             sorted[sorted_count++] = sizes[i];
     }

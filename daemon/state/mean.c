@@ -235,7 +235,7 @@ enum err mean_place(struct mean *mean, size_t place, size_t count, size_t *bad)
         if (next->values_left == 0)
             TRY(codec_read_end(next));
     }
-    mean->looks[place] = mean->directed && direction_looks(mean->seed, mean->count, mean->pieces_count++);
+    mean->looks[place] = mean->directed && direction_looks(mean->seed, mean->count, mean->pieces_count++, count);
     mean->at[place] = mean->placed;
     mean->placed += count;
     return ERR_OK;

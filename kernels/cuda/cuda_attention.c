@@ -282,20 +282,39 @@ static void try_all(struct kern_dev *dev, struct way *way, const struct job *job
     cudaGetLastError(); /* a fault of the device comes back at the next call */
 }
 
+/* As it is kept: 0, ours; or the number of the plan among those that cuDNN has proposed, from 1 on, and its engine. */
+static void put_choice(const struct way *way, unsigned char *chosen)
+{
+    chosen[0] = (unsigned char)(way->chosen + 1);
+    if (way->chosen != OURS)
+        memcpy(chosen + 1, &way->graph.plans[way->chosen].engine, sizeof way->graph.plans[0].engine);
+}
+
+/* False: it is not what is proposed now, as where there is less memory; a trial says anew. */
+static bool take_choice(struct way *way, const unsigned char *chosen)
+{
+    int plan = (int)chosen[0] - 1;
+    if (plan >= way->graph.plans_count)
+        return false;
+    if (plan != OURS && memcmp(chosen + 1, &way->graph.plans[plan].engine, sizeof way->graph.plans[0].engine) != 0)
+        return false;
+    way->chosen = plan;
+    return true;
+}
+
 static void decide(struct kern_dev *dev, struct way *way, const struct job *job)
 {
     const struct kern_attention *d = job->dims;
     const int64_t kind = job->backward ? -2 : -1; /* products' are not negative */
     const int64_t key[CUDA_CHOICE_KEYS] = {d->B, d->T, d->H, d->G, d->D, (int64_t)dev->attention->version, kind};
     unsigned char chosen[CUDA_CHOICE_BYTES] = {0};
-    if (cuda_choices_find(dev->choices, key, chosen) && chosen[0] <= way->graph.plans_count) {
-        way->chosen = (int)chosen[0] - 1;
+    if (cuda_choices_find(dev->choices, key, chosen) && take_choice(way, chosen)) {
         way->before = true;
         return;
     }
     try_all(dev, way, job);
     memset(chosen, 0, sizeof chosen);
-    chosen[0] = (unsigned char)(way->chosen + 1); /* 0 is ours */
+    put_choice(way, chosen);
     cuda_choices_add(dev->choices, key, chosen);
 }
 

@@ -2,6 +2,7 @@
 #include "net/membership/endorse.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #include "common/log.h"
 #include "common/mem.h"
@@ -80,13 +81,30 @@ enum err endorse_own(const struct change_requests *requests, const struct member
 
 /* ---- a promise's ---- */
 
-void endorse_keep_signed(const struct config *last, uint32_t id, struct paxos_message *promise)
+static bool was_kept(const struct paxos_message *kept, uint64_t ballot, const struct config_endorsement *one)
 {
+    bool was = false;
+    for (uint32_t i = 0; kept != NULL && kept->ballot == ballot && i < kept->endorsements_count && !was; i++) {
+        const struct config_endorsement *there = &kept->endorsements[i];
+        was = there->member == one->member && there->says == one->says && there->incarnation == one->incarnation &&
+              memcmp(there->signature, one->signature, sizeof one->signature) == 0;
+    }
+    return was;
+}
+
+void endorse_keep_signed(const struct config *last, uint32_t id, const struct paxos_message *kept, struct quota *checks,
+                         uint64_t now_ms, struct paxos_message *promise)
+{
+    const struct quota_rule rule = {.every_ms = ENDORSE_CHECK_MS, .at_once = ENDORSE_CHECKS};
     const struct config_member *signer = config_member(last, id);
     uint32_t count = 0;
-    for (uint32_t i = 0; signer != NULL && signer->voter && i < promise->endorsements_count; i++)
-        if (endorsement_signed(signer->key, last->nonce, last->epoch + 1, promise->ballot, &promise->endorsements[i]))
-            promise->endorsements[count++] = promise->endorsements[i];
+    for (uint32_t i = 0; signer != NULL && signer->voter && i < promise->endorsements_count; i++) {
+        const struct config_endorsement *one = &promise->endorsements[i];
+        if (was_kept(kept, promise->ballot, one) ||
+            (quota_take(checks, rule, now_ms) &&
+             endorsement_signed(signer->key, last->nonce, last->epoch + 1, promise->ballot, one)))
+            promise->endorsements[count++] = *one;
+    }
     promise->endorsements_count = count;
 }
 

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "common/err.h"
+#include "common/quota.h"
 #include "net/membership/change_requests.h"
 #include "net/membership/member_progress.h"
 #include "net/membership/order_pool.h"
@@ -25,8 +26,12 @@ ERR_MUST_CHECK enum err endorse_own(const struct change_requests *requests, cons
                                     struct config_endorsement out[WIRE_ENDORSEMENTS_MAX], uint32_t *count);
 
 /* Leaves in a promise of this member, for the configuration after `last`, those endorsements that it has signed, if it
- * votes: at once, so that each is checked once, and what is bad is charged to who sent it. About 50 µs each. */
-void endorse_keep_signed(const struct config *last, uint32_t id, struct paxos_message *promise);
+ * votes: as soon as they come, so that what is bad is charged to who sent it. A check takes about 50 µs: those that
+ * `kept`, its last promise so treated (NULL: there is none), has in this ballot are not checked again, and of others no
+ * more than `checks` allows: beyond that they are as if they had not come. */
+enum { ENDORSE_CHECKS = 2 * WIRE_ENDORSEMENTS_MAX, ENDORSE_CHECK_MS = 20 };
+void endorse_keep_signed(const struct config *last, uint32_t id, const struct paxos_message *kept, struct quota *checks,
+                         uint64_t now_ms, struct paxos_message *promise);
 
 /* Gives the draft of `out`, made of `base` in this ballot, the signatures that it needs, of those who answered.
  * `*agreed`: it has them. Where it has not, and nothing `waits` for more of them, the draft is made anew without what

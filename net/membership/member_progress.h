@@ -26,13 +26,14 @@
 struct seat {
     uint32_t id;
     bool used, up;
-    bool heard;                    /* a heartbeat has come since it is up */
-    bool broke_word;               /* it signed two results of one part, */
-    bool evidence;                 /* which can be shown the others */
-    uint64_t doubt_ms;             /* since when it says that its disk is in doubt; 0: it does not */
-    uint64_t caught_up_ms;         /* when one that comes was last seen as far as most; 0: never */
-    uint64_t incarnation;          /* as it says; 0: it has not */
-    struct quota disks;            /* how often that was another one */
+    bool heard;            /* a heartbeat has come since it is up */
+    bool broke_word;       /* it signed two results of one part, */
+    bool evidence;         /* which can be shown the others */
+    uint64_t doubt_ms;     /* since when it says that its disk is in doubt; 0: it does not */
+    uint64_t caught_up_ms; /* when one that comes was last seen as far as most; 0: never */
+    uint64_t incarnation;  /* as it says; 0: it has not */
+    struct quota disks;    /* how often that was another one */
+    struct quota endorsement_checks;
     uint64_t epoch;                /* of its last heartbeat */
     bool trains;                   /* as it said last, as is */
     uint64_t step;                 /* this */

@@ -567,7 +567,8 @@ static bool judge(struct membership *m, uint32_t member, struct paxos_message *m
     else if (brings_config(message))
         *good = follows(m, message);
     if (message->type == WIRE_PROMISE) {
-        endorse_keep_signed(last(m), id_of(m, member), message);
+        endorse_keep_signed(last(m), id_of(m, member), promise_reports_of(m->reports, id_of(m, member)),
+                            &m->progress.seat[member].endorsement_checks, now_ms, message);
         promise_reports_answer(m->reports, m->sync, id_of(m, member), message);
     }
     return *good || message->type != WIRE_DECIDED;

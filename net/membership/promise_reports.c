@@ -153,6 +153,14 @@ void promise_reports_answer(struct promise_reports *reports, const struct sync *
         reports->answers_count++;
 }
 
+const struct paxos_message *promise_reports_of(const struct promise_reports *reports, uint32_t id)
+{
+    for (uint32_t i = 0; i < reports->answers_count; i++)
+        if (reports->answers[i].id == id)
+            return &reports->answers[i].said;
+    return NULL;
+}
+
 void promise_reports_drop(struct promise_reports *reports, uint32_t id)
 {
     for (uint32_t i = 0; i < reports->answers_count; i++) {

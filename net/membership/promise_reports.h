@@ -26,6 +26,8 @@ ERR_MUST_CHECK enum err promise_reports_reserve(struct promise_reports *reports,
 /* A new epoch: nothing was answered. */
 void promise_reports_clear(struct promise_reports *reports);
 
+/* What a member has answered last; NULL: nothing, or nothing of use. Borrowed until it answers again. */
+const struct paxos_message *promise_reports_of(const struct promise_reports *reports, uint32_t id);
 /* Our own report; borrowed until the next call. Empty before promise_reports_reserve(), and always on a witness. */
 void promise_reports_own(struct promise_reports *reports, const struct sync *sync, const struct holding **rows,
                          uint32_t *rows_count);

@@ -274,7 +274,7 @@ static enum err take_row(const Diloco__HeldFragment *proto, uint64_t epoch, stru
     return take_held(proto->beyond, proto->n_beyond, row->fragment, row->reach + 1, epoch, held + proto->n_held);
 }
 
-/* Who signed them, and whether well, is seen when they are needed. */
+/* Whether its sender has signed them is net/membership/endorse.h's to see. */
 static enum err take_endorsements(const Diloco__Promise *proto, struct paxos_message *message)
 {
     struct config_endorsement *endorsements;

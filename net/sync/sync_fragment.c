@@ -12,8 +12,9 @@ enum { STATE_AGAIN_MS = 15000 };
 /* Until a contribution that was refused is offered again: first, and at most. */
 enum { OFFER_AGAIN_MS = 2000, OFFER_AGAIN_MAX_MS = 60000 };
 /* From a state that came results lead on, as long as a version comes in this time, or in as long as the state took, if
- * that is more: a version's results have fewer bytes. Another state would be as old as this one when it is here. */
-enum { LEADS_MS = 60000 };
+ * that is more: a version's results have fewer bytes. Another state would be as old as this one when it is here. But
+ * whoever serves one slowly is not to hold us up for long. */
+enum { LEADS_MS = 60000, LEADS_MAX_MS = 600000 };
 
 /* ---- versions ---- */
 
@@ -312,7 +313,9 @@ static void applied(struct sync *sync, uint32_t f, const struct sync_event *even
 
 static void results_lead(const struct sync *sync, struct sync_fragment *fragment, uint64_t state_took_ms)
 {
-    fragment->leads_ms = state_took_ms > LEADS_MS ? state_took_ms : LEADS_MS;
+    fragment->leads_ms = state_took_ms < LEADS_MS       ? LEADS_MS
+                         : state_took_ms < LEADS_MAX_MS ? state_took_ms
+                                                        : LEADS_MAX_MS;
     fragment->leads_until_ms = sync->now_ms + fragment->leads_ms;
 }
 

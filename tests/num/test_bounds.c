@@ -36,6 +36,10 @@ static void what_is_far_above_the_others_is_brought_to_their_median(void **state
     assert_factors(&clip, (double[]){1, 1, 1000}, equal, 3, (float[]){1, 1, 1e-3f});
     assert_factors(&drop, (double[]){1, 1, 1000}, equal, 3, (float[]){1, 1, 0});
     assert_factors(&clip, (double[]){1, 2, 6.5}, equal, 3, (float[]){1, 1, 2 / 6.5f}); /* the upper one of two */
+    /* Those that weigh nothing are no measure, however many they are. */
+    const float turned[] = {1, 0, 1, 0, 1}, most_turned[] = {1, 0, 0, 0, 1};
+    assert_factors(&clip, (double[]){1, 900, 1, 900, 1000}, turned, 5, (float[]){1, 1, 1, 1, 1e-3f});
+    assert_factors(&clip, (double[]){1, 1, 1, 1, 1000}, most_turned, 5, equal);
     assert_factors(&clip, (double[]){1, 1, 1e300}, equal, 3, (float[]){1, 1, 0});
     assert_factors(&clip, (double[]){1, 1, (double)INFINITY}, equal, 3, (float[]){1, 1, 0});
     assert_factors(&clip, (double[]){1, 50, 2, 40, 1.5}, equal, 5, (float[]){1, 2 / 50.0f, 1, 2 / 40.0f, 1});
@@ -322,13 +326,21 @@ static void one_piece_in_eight_of_a_large_part_is_looked_at(void **state)
         uint64_t of = times < 1 ? 1 : times > DIRECTION_OF ? DIRECTION_OF : times;
         unsigned looked = 0, moved = 0;
         for (uint64_t piece = 0; piece < 64 * of; piece++) {
-            bool looks = direction_looks(5, times * DIRECTION_VALUES_MIN, piece);
+            bool looks = direction_looks(5, times * DIRECTION_VALUES_MIN, piece, 1000);
             looked += looks;
-            moved += looks != direction_looks(6, times * DIRECTION_VALUES_MIN, piece);
+            moved += looks != direction_looks(6, times * DIRECTION_VALUES_MIN, piece, 1000);
         }
         assert_int_equal(looked, 64);
         assert_true(of == 1 ? moved == 0 : moved > 16);
     }
+    /* Of few large ones no fewer than one: else it would look at none of them, more often than not. */
+    for (uint64_t pieces = 1; pieces <= 2 * DIRECTION_OF; pieces++)
+        for (uint64_t seed = 0; seed < 100; seed++) {
+            unsigned looked = 0;
+            for (uint64_t piece = 0; piece < pieces; piece++)
+                looked += direction_looks(seed, 100 * DIRECTION_VALUES_MIN, piece, 100 * DIRECTION_VALUES_MIN / pieces);
+            assert_in_range(looked, pieces / DIRECTION_OF > 0 ? pieces / DIRECTION_OF : 1, pieces);
+        }
 }
 
 /* At rest the sum of all is nothing, and each the opposite of all others: data that differ are no fault. */

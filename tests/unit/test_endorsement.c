@@ -375,7 +375,7 @@ static void agrees(uint32_t answer, uint32_t member, bool well)
     endorsement_sign(configs_ident(drafting.answers[answer].id), drafting.last.nonce, drafting.last.epoch + 1,
                      DRAFT_BALLOT, &said[answer]);
     said[answer].signature[3] ^= well ? 0 : 1;
-    endorse_keep_signed(&drafting.last, drafting.answers[answer].id, &promise);
+    endorse_keep_signed(&drafting.last, drafting.answers[answer].id, NULL, &(struct quota){0}, 1, &promise);
     drafting.answers[answer].endorsements = promise.endorsements;
     drafting.answers[answer].endorsements_count = promise.endorsements_count;
 }
@@ -394,26 +394,47 @@ static enum config_role role_of(uint32_t id)
     return (enum config_role)config_member(&drafting.out.draft, id)->role;
 }
 
-/* What is bad is gone, the rest stays in order; of who does not vote nothing stays. */
+/* What is bad is gone, the rest stays in order; of who does not vote nothing stays. What was kept is not checked again
+ * in its ballot, and nobody has more checked than so many. */
 static void of_a_promise_stays_what_was_signed(void **state)
 {
-    struct config_endorsement list[3];
+    struct config_endorsement list[3], kept_list[3];
+    struct quota checks = {0};
     drafting_seals(4, false);
     for (uint32_t i = 0; i < 3; i++) {
         list[i] = (struct config_endorsement){.member = i, .says = CONFIG_LEAVES};
         endorsement_sign(configs_ident(3), drafting.last.nonce, drafting.last.epoch + 1, i == 1 ? 4 : 3, &list[i]);
     }
+    memcpy(kept_list, list, sizeof list);
     struct paxos_message promise = {.ballot = 3, .endorsements = list, .endorsements_count = 3};
-    endorse_keep_signed(&drafting.last, 3, &promise);
+    struct paxos_message kept = {.ballot = 3, .endorsements = kept_list, .endorsements_count = 3};
+    endorse_keep_signed(&drafting.last, 3, NULL, &checks, 1, &promise);
     assert_int_equal(promise.endorsements_count, 2);
     assert_int_equal(list[0].member, 0);
     assert_int_equal(list[1].member, 2);
-    endorse_keep_signed(&drafting.last, 2, &promise); /* another's */
+    endorse_keep_signed(&drafting.last, 2, NULL, &checks, 1, &promise); /* another's */
     assert_int_equal(promise.endorsements_count, 0);
     promise.endorsements_count = 2;
     drafting.last.members[3].voter = false;
-    endorse_keep_signed(&drafting.last, 3, &promise);
+    endorse_keep_signed(&drafting.last, 3, NULL, &checks, 1, &promise);
     assert_int_equal(promise.endorsements_count, 0);
+    drafting.last.members[3].voter = true;
+
+    memcpy(list, kept_list, sizeof list);
+    promise.endorsements_count = 3;
+    endorse_keep_signed(&drafting.last, 3, &kept, &checks, 1, &promise);
+    assert_int_equal(promise.endorsements_count, 3);
+    kept.ballot = 4; /* what was kept then says nothing of this one */
+    endorse_keep_signed(&drafting.last, 3, &kept, &checks, 1, &promise);
+    assert_int_equal(promise.endorsements_count, 2);
+    for (int i = 0; i < ENDORSE_CHECKS; i++) {
+        promise.endorsements_count = 1;
+        endorse_keep_signed(&drafting.last, 3, NULL, &checks, 1, &promise);
+    }
+    assert_int_equal(promise.endorsements_count, 0);
+    promise.endorsements_count = 1;
+    endorse_keep_signed(&drafting.last, 3, NULL, &checks, 1 + ENDORSE_CHECK_MS, &promise);
+    assert_int_equal(promise.endorsements_count, 1);
     drafting_end(state);
 }
 

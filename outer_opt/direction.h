@@ -28,7 +28,8 @@
  * islands (daemon/state/dedup.h): a restart, a repair and the next owner begin with it. Fragments are counted apart
  * since their versions are made in no common order; so the last word, over all fragments, is that of whoever weighs,
  * by what stands in its anchors then. It is in the result, like every weight, and two owners differ in it for a round
- * at most. An owner that lies about cosines turns nobody away as long as it owns less than half.
+ * at most. An owner that lies about cosines turns somebody away only where it owns more than half of the
+ * values that count that member.
  *
  * Of how much. A part is cut into pieces, and of large parts one piece in up to DIRECTION_OF is looked at, as decoding
  * a contribution once more costs half as much as the mean itself. Which, follows from the bytes of all contributions:

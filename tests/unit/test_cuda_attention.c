@@ -34,6 +34,7 @@ static struct {
     double clock_ms;
     int ours, dnn, loads, graphs; /* calls; graphs that are there */
     int last_plan;                /* of the newest run; OURS */
+    int engines;                  /* that are proposed no more */
 } played;
 
 static cudnnStatus_t create(cudnnHandle_t *out)
@@ -74,7 +75,7 @@ void cuda_dnn_graph_new(const struct cuda_dnn_target *target, const struct kern_
     out->plans_count = played.refuses ? 0 : most < PLANS ? most : PLANS;
     out->sums_bytes = backward ? 4096 : 0;
     for (int i = 0; i < out->plans_count; i++)
-        out->plans[i] = (struct cuda_dnn_plan){.engine = 40 + i, .workspace_bytes = played.scratch};
+        out->plans[i] = (struct cuda_dnn_plan){.engine = 40 + played.engines + i, .workspace_bytes = played.scratch};
 }
 
 void cuda_dnn_graph_drop(const struct cuda_dnn_target *target, struct cuda_dnn_graph *graph)
@@ -338,6 +339,14 @@ static void the_next_process_takes_the_same(void **state)
     assert_int_equal(played.dnn + played.ours, calls + 2);
     assert_by(&large, false, "chosen before");
     end();
+    played.engines = 1; /* one that was proposed first is not any more: what was chosen has another place */
+    begin(NULL);
+    (void)cuda_chosen_scratch(&device, &large);
+    calls = played.dnn + played.ours;
+    (void)forward(&large);
+    assert_true(played.dnn + played.ours > calls + 1); /* tried anew */
+    end();
+    played.engines = 0;
 }
 
 static void ours_wherever_it_cannot_be(void **state)

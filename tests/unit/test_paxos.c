@@ -334,7 +334,7 @@ static void where_what_waits_is_left_out_turns_begin_with_another(void **state)
     assert_int_equal(paxos_state(paxos), PAXOS_IDLE);
     hear(A, WIRE_PREPARE, ballot(9, A), NULL, 0, true);
     saved();
-    now_ms += 2 * TURN + 1; /* longer than the pause after it */
+    now_ms += 2 * TURN + 1;    /* longer than the pause after it */
     assert_false(proposes(3)); /* its first ballot came to nothing: it gives way */
 }
 

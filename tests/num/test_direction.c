@@ -6,12 +6,14 @@
  */
 #include "tests/lib/testlib.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "common/digest.h"
+#include "common/env.h"
 #include "common/fsio.h"
 #include "common/mem.h"
 #include "outer_opt/direction.h"
@@ -46,39 +48,53 @@ static struct lab_result run(struct lab_conf conf)
 
 enum { PART_BYTES = 60000, KINDS = 5 };
 
-/* A play, a protocol in English, C, numbers, Python: nothing of one helps with the other. */
-static const char *const kinds[KINDS][4] = {
-    {PLAY},
-    {"docs/PROTOCOL.md", "docs/FORMATS.md"},
-    {"daemon/state/ledger.c", "net/transport/link.c"},
-    {"tests/vectors/tokenizer-llama3.json", "tests/vectors/schedule.json", "tests/vectors/utilisation.json",
-     "tests/vectors/nesterov.json"},
-    {"tests/python/test_ranks.py", "tests/python/test_torch.py", "tests/python/test_hf.py", "tests/docs/static.py"},
-};
+/* A play; it in other letters; sums; it backwards; random hexadecimals: nothing of one helps with the other. All come
+ * of one file and a seed, so that only what is tested changes what is measured. */
+enum kind { AS_IT_IS, OTHER_LETTERS, SUMS, BACKWARDS, HEXADECIMALS };
 
-static void append_kind(char *text, const char *const *paths)
+static char other_letter(char c)
 {
-    size_t have = 0;
-    for (int k = 0; have < PART_BYTES; k = k < 3 && paths[k + 1] != NULL ? k + 1 : 0) {
-        char *data;
-        size_t bytes;
-        assert_ok(fsio_read(paths[k], (size_t)1 << 24, &data, &bytes));
-        bytes = bytes < PART_BYTES - have ? bytes : PART_BYTES - have;
-        memcpy(text + have, data, bytes);
-        have += bytes;
-        mem_free(data);
+    char first = c >= 'a' && c <= 'z' ? 'a' : c >= 'A' && c <= 'Z' ? 'A' : '\0';
+    return first != '\0' ? (char)(first + (c - first + 13) % 26) : c;
+}
+
+static void write_sums(char *text, struct env_rng *rng)
+{
+    for (size_t have = 0; have < PART_BYTES;) {
+        char line[64];
+        uint64_t x = env_rng_below(rng, 1000), y = env_rng_below(rng, 1000);
+        size_t length = (size_t)snprintf(line, sizeof line, "%" PRIu64 " + %" PRIu64 " = %" PRIu64 "\n", x, y, x + y);
+        length = length < PART_BYTES - have ? length : PART_BYTES - have;
+        memcpy(text + have, line, length);
+        have += length;
     }
+}
+
+static void write_kind(enum kind kind, const char *play, char *text)
+{
+    struct env_rng rng = env_rng_init(3, kind);
+    if (kind == SUMS)
+        write_sums(text, &rng);
+    for (size_t i = 0; i < PART_BYTES && kind != SUMS; i++)
+        text[i] = kind == OTHER_LETTERS  ? other_letter(play[i])
+                  : kind == BACKWARDS    ? play[PART_BYTES - 1 - i]
+                  : kind == HEXADECIMALS ? "0123456789abcdef"[env_rng_below(&rng, 16)]
+                                         : play[i];
 }
 
 /* One of each of the first `count` kinds, and what is held out. */
 static void write_texts(uint32_t count)
 {
-    char *text = malloc((size_t)count * PART_BYTES + PART_BYTES);
+    char *play, *text = malloc((size_t)count * PART_BYTES + PART_BYTES);
+    size_t play_bytes;
+    assert_ok(fsio_read(PLAY, (size_t)1 << 24, &play, &play_bytes));
+    assert_true(play_bytes >= PART_BYTES);
     for (uint32_t k = 0; k < count; k++)
-        append_kind(text + (size_t)k * PART_BYTES, kinds[k]);
-    append_kind(text + (size_t)count * PART_BYTES, kinds[0]);
+        write_kind((enum kind)k, play, text + (size_t)k * PART_BYTES);
+    write_kind(AS_IT_IS, play, text + (size_t)count * PART_BYTES);
     size_t bytes = (size_t)((double)count * PART_BYTES / 0.95); /* so that each part is of one kind */
     assert_ok(fsio_replace(MIXED, text, bytes, 0644));
+    mem_free(play);
     free(text);
 }
 

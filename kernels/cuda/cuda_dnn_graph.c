@@ -211,11 +211,19 @@ static desc_t float_of(struct builder *b, cudnnPointwiseMode_t mode, desc_t x, d
     return y;
 }
 
-static void product(struct builder *b, desc_t x, desc_t y, desc_t out, const char *what)
+/* What a product or a reduction needs besides its arrays: it adds up in fp32. To be ended. */
+static desc_t begin_in_float(struct builder *b, cudnnBackendDescriptorType_t type,
+                             cudnnBackendAttributeName_t precision, const char *what)
 {
     const cudnnDataType_t math = CUDNN_DATA_FLOAT;
-    desc_t how = begin(b, CUDNN_BACKEND_MATMUL_DESCRIPTOR, what);
-    set(b, how, CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &math, what);
+    desc_t how = begin(b, type, what);
+    set(b, how, precision, CUDNN_TYPE_DATA_TYPE, 1, &math, what);
+    return how;
+}
+
+static void product(struct builder *b, desc_t x, desc_t y, desc_t out, const char *what)
+{
+    desc_t how = begin_in_float(b, CUDNN_BACKEND_MATMUL_DESCRIPTOR, CUDNN_ATTR_MATMUL_COMP_TYPE, what);
     end(b, how, what);
     desc_t operation = begin(b, CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR, what);
     set_desc(b, operation, CUDNN_ATTR_OPERATION_MATMUL_DESC, how, what);
@@ -227,9 +235,7 @@ static void product(struct builder *b, desc_t x, desc_t y, desc_t out, const cha
 
 static void reduce(struct builder *b, cudnnReduceTensorOp_t mode, desc_t x, desc_t y, const char *what)
 {
-    const cudnnDataType_t math = CUDNN_DATA_FLOAT;
-    desc_t how = begin(b, CUDNN_BACKEND_REDUCTION_DESCRIPTOR, what);
-    set(b, how, CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &math, what);
+    desc_t how = begin_in_float(b, CUDNN_BACKEND_REDUCTION_DESCRIPTOR, CUDNN_ATTR_REDUCTION_COMP_TYPE, what);
     set(b, how, CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, 1, &mode, what);
     end(b, how, what);
     desc_t operation = begin(b, CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR, what);

@@ -417,26 +417,33 @@ static void an_export_holds_nothing_while_it_is_flushed(void **state)
     rig_close(rig);
 }
 
-/* More versions than are worth their place go, though the ledger may have more bytes. */
-static void versions_that_nobody_is_served_go(void **state)
+/* All fragments, after so many rounds; the ledger keeps `kept_bytes`, and of `versions` at most (0: as it finds). */
+static struct rig *saved_after(const char *name, uint64_t rounds_count, uint64_t kept_bytes, uint64_t versions)
 {
-    (void)state;
     struct bitset all = bitset_first(MEMBERS);
-    struct rig_conf conf = {.folder = testlib_folder("pace-versions"),
+    struct rig_conf conf = {.folder = testlib_folder(name),
                             .sync = coarse,
                             .members = MEMBERS,
                             .self = SELF,
                             .segment_bytes = 4096,
-                            .kept_bytes = 1 << 30,
-                            .versions = 3};
+                            .kept_bytes = kept_bytes,
+                            .versions = versions};
     struct rig *rig = rig_open(&conf);
     rig_begin(rig);
-    for (int k = 0; k < 24; k++)
+    for (uint64_t k = 0; k < rounds_count; k++)
         for (uint32_t f = 0; f < RIG_FRAGMENTS; f++)
             rig_round(rig, f, &all);
     for (uint32_t f = 0; f < RIG_FRAGMENTS; f++)
         keep_checkpoint(rig->rounds->keep, f);
     rig_settle(rig);
+    return rig;
+}
+
+/* More versions than are worth their place go, though the ledger may have more bytes. */
+static void versions_that_nobody_is_served_go(void **state)
+{
+    (void)state;
+    struct rig *rig = saved_after("pace-versions", 24, 1 << 30, 3);
     for (uint32_t f = 0; f < RIG_FRAGMENTS; f++) {
         assert_false(rig_has(rig, f, 1, 0));
         for (uint64_t version = 22; version <= 24; version++)
@@ -450,22 +457,8 @@ static void versions_that_nobody_is_served_go(void **state)
 static void results_since_a_state_that_is_being_fetched_stay(void **state)
 {
     (void)state;
-    struct bitset all = bitset_first(MEMBERS);
-    struct rig_conf conf = {.folder = testlib_folder("pace-fetched"),
-                            .sync = coarse,
-                            .members = MEMBERS,
-                            .self = SELF,
-                            .segment_bytes = 4096,
-                            .kept_bytes = 1};
-    struct rig *rig = rig_open(&conf);
     const uint64_t many = 24;
-    rig_begin(rig);
-    for (uint64_t k = 0; k < many; k++)
-        for (uint32_t f = 0; f < RIG_FRAGMENTS; f++)
-            rig_round(rig, f, &all);
-    for (uint32_t f = 0; f < RIG_FRAGMENTS; f++)
-        keep_checkpoint(rig->rounds->keep, f);
-    rig_settle(rig);
+    struct rig *rig = saved_after("pace-fetched", many, 1, 0);
     for (uint32_t f = 0; f < RIG_FRAGMENTS; f++) {
         uint64_t state_bytes = 2 * sizeof(float) * rig_values(rig, f), bytes = 0, version = many;
         assert_int_equal(saved(rig, f), many);

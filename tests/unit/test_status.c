@@ -415,6 +415,17 @@ static void fragments_more_than_one_version_behind_are_told(void **state)
     look_end();
 }
 
+/* All of our fragments are, and what has passed is noted. */
+static void look_at_version_5(const char *name)
+{
+    struct digest hash = digest_of("x", 1);
+    look_begin(name, 2, "interval = 10\n");
+    assert_ok(progress_new(&look.progress));
+    played_greet(look.b, look.a);
+    for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++)
+        sync_restore(look.a->sync, f, 5, &hash);
+}
+
 /* Ten seconds later our fragment 3 is at `own`, and b's at `theirs`; b is far on in the run. */
 static const struct status *later(uint64_t own, uint64_t theirs)
 {
@@ -434,12 +445,7 @@ static void who_comes_no_nearer_says_so(void **state)
 {
     (void)state;
     static const char outrun[] = "this island does not come in step";
-    struct digest hash = digest_of("x", 1);
-    look_begin("status-outrun", 2, "interval = 10\n");
-    assert_ok(progress_new(&look.progress));
-    played_greet(look.b, look.a);
-    for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++)
-        sync_restore(look.a->sync, f, 5, &hash);
+    look_at_version_5("status-outrun");
     for (uint64_t k = 0; k < 6; k++)
         assert_complains(later(10 + 10 * k, 100 + 20 * k), COMPLAINT_BEHIND, "1 fragments are more than one version");
     assert_complains(later(70, 220), COMPLAINT_BEHIND, outrun);
@@ -456,12 +462,7 @@ static void who_comes_no_nearer_says_so(void **state)
 static void who_is_behind_blames_nobody_for_being_ahead(void **state)
 {
     (void)state;
-    struct digest hash = digest_of("x", 1);
-    look_begin("status-ahead", 2, "interval = 10\n");
-    assert_ok(progress_new(&look.progress));
-    played_greet(look.b, look.a);
-    for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++)
-        sync_restore(look.a->sync, f, 5, &hash);
+    look_at_version_5("status-ahead");
     for (uint64_t theirs = 70; theirs > 0; theirs = theirs == 70 ? 6 : 0)
         for (uint64_t k = 0; k < 8; k++) {
             const struct status *status = later(5, theirs);

@@ -160,6 +160,43 @@ static void count_ours(struct rig *rig, struct replica *twin, uint64_t shards, s
     rig_certify(rig, &state.hash, &others, object);
 }
 
+/* Another state, in which this member is turned away in all that it has contributed to. */
+static void turn_away(struct rig *rig, struct replica *twin, uint32_t f, uint32_t id, struct rig_object *object)
+{
+    struct store_fragment state = {.version = rounds_state(rig->rounds, f)->version, .step = RIG_STATE_STEP};
+    struct dedup *counted = replica_counted(twin, f);
+    for (size_t i = 0; i < counted->count; i++)
+        counted->rows[i].direction = counted->rows[i].id == id ? DIRECTION_ROUNDS : 0;
+    assert_ok(replica_hash(twin, f, state.version, state.step, &state.hash));
+    state_object_make(twin, rig->plan->plan, f, &state, object->byte);
+    struct bitset others = RIG_SET(0, 1);
+    rig_certify(rig, &state.hash, &others, object);
+}
+
+/* Who comes, or has been away, knows it by the states alone. */
+static void who_is_turned_away_comes_with_the_states(void **state)
+{
+    (void)state;
+    static struct rig_object object;
+    struct bitset all = bitset_first(MEMBERS);
+    struct rig *rig = rig_new("install-turned", coarse, MEMBERS, SELF, 0);
+    for (uint32_t f = 0; f < RIG_FRAGMENTS; f++) {
+        struct replica *twin;
+        rig_round(rig, f, &all);
+        rig_make_state(rig, f, 0.5f, &twin, &object);
+        turn_away(rig, twin, f, rig_id(1), &object);
+        assert_false(rounds_turned_away(rig->rounds, 1) && f == 0);
+        rig_diverge(rig, f, twin);
+        rig_bring(rig, 0, &object);
+        rig_settle(rig);
+        assert_holds(rig, twin, f);
+        replica_free(twin);
+    }
+    assert_true(rounds_turned_away(rig->rounds, 1));
+    assert_false(rounds_turned_away(rig->rounds, 0));
+    rig_close(rig);
+}
+
 /* The state says what it counts: of a contribution on its way, the shards in which it was counted, or another that we
  * do not know any more; what it does not count goes out again. */
 static void assert_taken_for_counted(uint32_t counts)
@@ -479,6 +516,7 @@ int main(void)
         cmocka_unit_test(initial_tensors_are_version_0),
         cmocka_unit_test(initial_tensors_count_when_they_are_on_disk),
         cmocka_unit_test(a_state_of_a_peer_takes_the_place_of_ours),
+        cmocka_unit_test(who_is_turned_away_comes_with_the_states),
         cmocka_unit_test(what_was_on_its_way_is_counted_where_the_state_says_so),
         cmocka_unit_test(a_state_is_judged_as_its_head_was),
         cmocka_unit_test(a_state_that_no_majority_certifies_is_refused),

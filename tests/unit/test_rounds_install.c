@@ -160,14 +160,20 @@ static void count_ours(struct rig *rig, struct replica *twin, uint64_t shards, s
     rig_certify(rig, &state.hash, &others, object);
 }
 
-/* Another state, in which this member is turned away in all that it has contributed to. */
+/* Another state, which counts work of all and in which this member is turned away. */
 static void turn_away(struct rig *rig, struct replica *twin, uint32_t f, uint32_t id, struct rig_object *object)
 {
     struct store_fragment state = {.version = rounds_state(rig->rounds, f)->version, .step = RIG_STATE_STEP};
     struct dedup *counted = replica_counted(twin, f);
+    uint8_t rows[MEMBERS * WIRE_CONTRIBUTOR_BYTES];
+    struct wire_meta meta = {.contributors_count = MEMBERS, .contributors = rows};
+    for (uint32_t i = 0; i < MEMBERS; i++)
+        wire_contributor_put(rows, i, &(struct wire_contributor){.id = rig_id(i), .digest = {{1}}});
+    assert_ok(dedup_note(counted, plan_shards(rig->plan->plan, f), state.version, &meta));
     for (size_t i = 0; i < counted->count; i++)
         counted->rows[i].direction = counted->rows[i].id == id ? DIRECTION_ROUNDS : 0;
     assert_ok(replica_hash(twin, f, state.version, state.step, &state.hash));
+    object->bytes = (size_t)state_object_bytes(twin, f);
     state_object_make(twin, rig->plan->plan, f, &state, object->byte);
     struct bitset others = RIG_SET(0, 1);
     rig_certify(rig, &state.hash, &others, object);

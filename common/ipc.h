@@ -40,7 +40,7 @@
 /* 1: first version. 2: the run's clock. 3: work set aside. 4: the run's end; work that a trainer kept. 5: trainers of
  * several processes. 6: what a trainer runs on. 7: tokens after a restart. 8: trainers without initial tensors. 9:
  * tensors that are not trained. 10: a length of the run that changes, a pause, and the dealing of data. */
-enum { IPC_VERSION = 10 };
+enum { IPC_VERSION = 11 };
 enum {
     IPC_DEVICE_BYTES = 96,
     IPC_NAME_BYTES = 128,
@@ -217,6 +217,7 @@ struct ipc_go {
 
 struct ipc_report {
     uint64_t step, tokens;
+    uint64_t trained; /* steps taken since it attached: none that it left out to follow the run */
     double loss, tokens_per_s, lr, grad_norm;
 };
 

@@ -168,7 +168,8 @@ static const struct conf_key keys[] = {
      "Contributions are weighted by the tokens that their islands say. These count at most this many times the upper "
      "median of the other owners' tokens a round, for each round that the island was not counted in, at most 8. Where "
      "three or more contribute, none weighs more than half of what the others do, nor do all that own nothing weigh "
-     "more than the owners. What is counted of an island's work is not changed by that."},
+     "more than the owners. What is counted of an island's work is not changed by that. And the run's step follows one "
+     "island alone at most that many times as fast as most owners train."},
     {"sync", "trim", CONF_INT, AT(trim), "1", 1, 31, NULL, "islands",
      "For trimmed: how many of the largest and of the smallest values are left out."},
 

@@ -854,7 +854,8 @@ static void tick(struct engine *engine)
     stepped(engine, "the tick of the trainer");
     drain(engine);
     if (engine->told && engine->run.rounds != NULL)
-        rounds_tick(engine->run.rounds, engine->now_ms, objects_uplink_bits(engine->objects));
+        rounds_tick(engine->run.rounds, engine->now_ms, objects_uplink_bits(engine->objects),
+                    peers_step_line(engine->peers));
     stepped(engine, "the tick of the rounds");
     look_at_ground(engine);
     stepped(engine, "looking at the state folder");

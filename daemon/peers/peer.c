@@ -35,7 +35,7 @@ bool beats_in(struct beats *beats, const struct wire_heartbeat *beat, uint64_t n
 
 /* ---- reports ---- */
 
-enum { TOO_FAR_SAID_MS = 60000 };
+enum { DOUBT_SAID_MS = 60000 };
 
 void report_take(struct report *report, const struct wire_heartbeat *beat, uint64_t own_step)
 {
@@ -56,26 +56,42 @@ void report_restart(struct report *report)
     report->tokens_per_s = report->trainer = 0;
 }
 
-static void judge(struct report *report, const char *name, bool too_far, uint64_t now_ms)
+/* True: it has lasted, and is to be said now. */
+static bool lasts(struct report_doubt *doubt, bool is, uint64_t now_ms)
 {
-    if (!too_far)
-        report->too_far_ms = 0;
-    else if (report->too_far_ms == 0)
-        report->too_far_ms = now_ms;
-    if (report->too_far_ms == 0 || report->too_far_said || now_ms < report->too_far_ms + TOO_FAR_SAID_MS)
-        return;
-    report->too_far_said = true;
-    log_warn("island %s says that it is at step %" PRIu64 ", further than the rounds that we know of can have brought "
-             "it: not followed",
-             name, report->step);
+    if (!is)
+        doubt->since_ms = 0;
+    else if (doubt->since_ms == 0)
+        doubt->since_ms = now_ms;
+    if (doubt->since_ms == 0 || doubt->said || now_ms < doubt->since_ms + DOUBT_SAID_MS)
+        return false;
+    doubt->said = true;
+    return true;
 }
 
-uint64_t report_furthest(struct report *report, const char *name, bool up, bool judges, uint64_t furthest,
-                         uint64_t most, uint64_t now_ms)
+uint64_t report_furthest(struct report *report, const char *name, bool up, const struct report_bounds *bounds,
+                         uint64_t furthest, uint64_t now_ms)
 {
-    bool too_far = up && report->step > most;
-    judge(report, name, too_far && judges, now_ms);
-    return up && !too_far && report->step > furthest ? report->step : furthest;
+    bool too_far = up && report->step > bounds->most, too_fast = up && !too_far && report->step > bounds->line;
+    if (lasts(&report->too_far, too_far && bounds->judges, now_ms))
+        log_warn("island %s says that it is at step %" PRIu64 ", further than the rounds that we know of can have "
+                 "brought it: not followed",
+                 name, report->step);
+    if (lasts(&report->too_fast, too_fast && bounds->judges, now_ms))
+        log_warn("island %s says that it is at step %" PRIu64 ", by more than %g times (weight_max) the pace at which "
+                 "most owners train: followed at that pace",
+                 name, report->step, bounds->fast_most);
+    uint64_t followed = report->step < bounds->line ? report->step : bounds->line;
+    return up && !too_far && followed > furthest ? followed : furthest;
+}
+
+const char *report_doubted(const struct report *report)
+{
+    if (report->too_far.said && report->too_far.since_ms != 0)
+        return "it says that it is further than it can be: not followed";
+    if (report->too_fast.said && report->too_fast.since_ms != 0)
+        return "it says that it trains faster than most owners by more than weight_max: not followed so fast";
+    return "";
 }
 
 /* ---- one key on two machines ---- */

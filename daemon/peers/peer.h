@@ -45,8 +45,10 @@ struct report {
     uint64_t own_step; /* our trainer's when it said so */
     double loss;       /* as in struct trainer_info */
     uint32_t tokens_per_s, trainer;
-    uint64_t too_far_ms; /* since when it says that it is further than it can be; 0: it does not */
-    bool too_far_said;
+    struct report_doubt {
+        uint64_t since_ms; /* 0: there is none */
+        bool said;         /* in the log, and for status */
+    } too_far, too_fast;   /* it says that it is further than it can be, or than anybody trains */
 };
 
 /* As the heartbeat says. */
@@ -54,11 +56,19 @@ void report_take(struct report *report, const struct wire_heartbeat *beat, uint6
 /* It restarted: what it said is void. */
 void report_restart(struct report *report);
 
-/* `furthest`, or its step if that is further and no more than `most`. A step beyond is logged once, under its `name`,
- * when it has lasted while `judges`: who is behind does not know the rounds yet that brought the others so far.
- * `up`: it can be heard. */
-uint64_t report_furthest(struct report *report, const char *name, bool up, bool judges, uint64_t furthest,
-                         uint64_t most, uint64_t now_ms);
+/* How far a single island is believed. */
+struct report_bounds {
+    uint64_t most;    /* run step that rounds can have brought anybody to: who says more is not followed */
+    uint64_t line;    /* up to which it is followed, at most `most`: pace.h */
+    bool judges;      /* who is behind does not know the rounds yet that brought the others so far */
+    double fast_most; /* of the usual pace, by which the line rises; for the log */
+};
+/* `furthest`, or as much of its step as is followed if that is further. What is not is logged once, under its `name`,
+ * when it has lasted. `up`: it can be heard. */
+uint64_t report_furthest(struct report *report, const char *name, bool up, const struct report_bounds *bounds,
+                         uint64_t furthest, uint64_t now_ms);
+/* For status: what it says that is not believed; "": nothing. */
+const char *report_doubted(const struct report *report);
 
 /* ---- two machines that speak with the key of one island ---- */
 

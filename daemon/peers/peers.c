@@ -10,6 +10,7 @@
 #include "common/quota.h"
 #include "daemon/peers/budget.h"
 #include "daemon/founding.h"
+#include "daemon/peers/pace.h"
 #include "daemon/peers/peer.h"
 #include "daemon/rounds/round_context.h"
 #include "daemon/rules.h"
@@ -41,6 +42,7 @@ struct peer {
     bool plan_known;
     struct digest plan_id;
     struct report report;
+    struct pace pace;       /* of its trainer */
     struct rows_said *said; /* [fragments]: what we last told it */
     uint32_t refresh;       /* next fragment to repeat */
     struct log_limit refused_said, malformed_said, diverged_said, plan_said, word_said;
@@ -84,10 +86,14 @@ struct peers {
     uint64_t silent_ms;   /* one who is silent so long is not up */
     bool announce;
     uint64_t announce_ms;
-    bool draining;  /* we are leaving the run, or have left it */
-    bool undialled; /* the owners dial us in vain */
-    bool news;      /* all others are to be greeted again */
-    uint64_t word;  /* number of our word in the last greeting */
+    bool draining;    /* we are leaving the run, or have left it */
+    bool undialled;   /* the owners dial us in vain */
+    bool news;        /* all others are to be greeted again */
+    uint64_t word;    /* number of our word in the last greeting */
+    struct pace pace; /* of our own trainer */
+    struct step_line line;
+    struct pace_said paces[VIEW_SLOTS_MAX];
+    struct report_bounds bounds;
     struct strangers strangers;
     struct newcomers newcomers;
     struct log_limit anyone_said;
@@ -324,6 +330,7 @@ static void fill_beat(struct peers *peers)
     beat->session = conf->session;
     beat->taking_part = training || phase == TRAINER_STARTING;
     beat->step = training ? trainer.step : rounds != NULL ? rounds_step(rounds) : 0;
+    beat->trained = training ? trainer.trained : 0;
     beat->tokens = trainer.tokens;
     memcpy(&beat->loss, &trainer.loss, sizeof beat->loss);
     beat->tokens_per_s = bounded(trainer.tokens_per_s);
@@ -523,6 +530,7 @@ static void hello_in(struct peers *peers, uint32_t i, const struct wire_hello *h
         /* What it said before is void. */
         beats_restart(&peer->beats);
         report_restart(&peer->report);
+        peer->pace = (struct pace){0};
         objects_reset(peers->conf.objects, i);
         peer_gone(peers, i);
     }
@@ -562,6 +570,7 @@ static void heartbeat_in(struct peers *peers, uint32_t i, const struct wire_hear
     if (!beats_in(&peer->beats, beat, peers->now_ms))
         return;
     report_take(&peer->report, beat, trainer_info(peers->conf.trainer).step);
+    pace_note(&peer->pace, beat->trained, peers->now_ms);
     peer->undialled = beat->undialled;
     if (!peer->up) {
         log_info("island %s is back", name_of(peers, i));
@@ -986,17 +995,53 @@ static bool is_behind(const struct peers *peers)
     return behind;
 }
 
+/* Of all that train, as they say: how fast most owners do. */
+static double usual_pace(struct peers *peers)
+{
+    struct trainer_info own = trainer_info(peers->conf.trainer);
+    size_t count = 0;
+    for (uint32_t i = 0; i < members_of(peers); i++) {
+        const struct peer *peer = &peers->peers[i];
+        bool self = i == self_of(peers), owner = peers->conf.view->members[i].as.role == CONFIG_OWNER;
+        if (self)
+            pace_note(&peers->pace, own.trained, peers->now_ms);
+        bool trains =
+            self ? own.training : is_other(peers, i) && peer->up && peer->report.trainer == WIRE_TRAINER_TRAINING;
+        if (trains)
+            peers->paces[count++] =
+                (struct pace_said){pace_now(self ? &peers->pace : &peer->pace, peers->now_ms), owner};
+    }
+    return pace_usual(peers->paces, count);
+}
+
+static void set_bounds(struct peers *peers, uint64_t own_step)
+{
+    uint64_t last = runspec_length(peers->conf.spec);
+    uint64_t known = peers->plan.rounds != NULL ? rounds_step(peers->plan.rounds) : 0;
+    known = known < last ? known : last; /* a result may be of before the run was made shorter */
+    uint64_t sure = known > own_step ? known : own_step;
+    double fast_most = peers->conf.spec->weight_max;
+    peers->bounds = (struct report_bounds){.most = rules_furthest(peers->conf.spec, fragments_of(peers), sure),
+                                           .fast_most = fast_most};
+    peers->bounds.line =
+        step_line_move(&peers->line, sure, peers->bounds.most, fast_most * usual_pace(peers), peers->now_ms);
+}
+
+uint64_t peers_step_line(const struct peers *peers)
+{
+    return peers->bounds.line;
+}
+
 uint64_t peers_furthest(struct peers *peers, uint64_t own_step)
 {
     uint64_t last = runspec_length(peers->conf.spec), furthest = own_step;
-    uint64_t known = peers->plan.rounds != NULL ? rounds_step(peers->plan.rounds) : 0;
-    known = known < last ? known : last; /* a result may be of before the run was made shorter */
-    uint64_t most = rules_furthest(peers->conf.spec, fragments_of(peers), known > own_step ? known : own_step);
-    bool knows = knows_rounds(peers), judges = knows && !is_behind(peers);
+    bool knows = knows_rounds(peers);
+    set_bounds(peers, own_step);
+    peers->bounds.judges = knows && !is_behind(peers);
     for (uint32_t i = 0; i < members_of(peers); i++)
         if (is_other(peers, i) && knows)
-            furthest = report_furthest(&peers->peers[i].report, name_of(peers, i), peers->peers[i].up, judges, furthest,
-                                       most, peers->now_ms);
+            furthest = report_furthest(&peers->peers[i].report, name_of(peers, i), peers->peers[i].up, &peers->bounds,
+                                       furthest, peers->now_ms);
     return furthest < last ? furthest : last;
 }
 
@@ -1045,8 +1090,8 @@ static const char *fault_of(const struct peers *peers, uint32_t i, enum peer_fau
     *kind = PEER_FAULT_FALSE;
     if (objects_lied(peers->conf.objects, i))
         return "it has sent a state that is not the one a majority signed";
-    if (peer->up && peer->report.too_far_said && peer->report.too_far_ms != 0)
-        return "it says that it is further than it can be: not followed";
+    if (peer->up && report_doubted(&peer->report)[0] != '\0')
+        return report_doubted(&peer->report);
     const char *text = peer->up ? faults_text(&peer->faults, peers->now_ms) : "";
     enum sync_fault now = faults_now(&peer->faults);
     if (text[0] == '\0')

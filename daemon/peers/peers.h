@@ -98,9 +98,12 @@ const struct digest *peers_plan_id(const struct peers *peers, uint32_t peer);
 /* Of these, those with the plan that most voters announce, while none is known here: of them it is asked, and no other
  * is taken. Empty: nobody knows one, or somebody who may know another one has not been heard yet. */
 struct bitset peers_plan_holders(struct peers *peers);
-/* The highest run step of the islands that can be heard, and of `own_step`. A step that no outstanding round can have
- * brought an island to is not believed, and logged once. */
+/* The highest run step of the islands that can be heard, and of `own_step`; once a tick. A step that no outstanding
+ * round can have brought an island to is not believed, nor one that rises weight_max times as fast as most owners
+ * train; both are logged once. */
 uint64_t peers_furthest(struct peers *peers, uint64_t own_step);
+/* Up to which run step a single island is believed, as of the last tick. */
+uint64_t peers_step_line(const struct peers *peers);
 /* As they say, believed or not: for status, since steps go on where no round closes. */
 uint64_t peers_furthest_said(const struct peers *peers, uint64_t own_step);
 

@@ -4,6 +4,7 @@
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/mem.h"
@@ -65,8 +66,8 @@ struct mean_job {
     struct wire_meta meta;
     struct mean_input inputs[WIRE_CONTRIBUTORS_MAX];
     size_t inputs_count, bad;
-    uint64_t largest_step, sure_step; /* of the inputs; of our own, or that two name */
-    bool uneven;                      /* a contribution does not hold as much work in each of its shards */
+    uint64_t steps[WIRE_CONTRIBUTORS_MAX]; /* run steps that the inputs name */
+    bool uneven;                           /* a contribution does not hold as much work in each of its shards */
     struct load *loads; /* of each input, where not all of its shards are alike; the job's to free. Else NULL */
     struct replica_reducing reducing;
     uint8_t contributors[WIRE_CONTRIBUTORS_MAX * WIRE_CONTRIBUTOR_BYTES]; /* of `meta` */
@@ -293,25 +294,42 @@ static bool open_input(const struct mean_job *j, uint32_t member, struct wire_co
     return true;
 }
 
-static void note_step(struct mean_job *j, uint64_t step, bool ours)
+static int by_step(const void *a, const void *b)
 {
-    uint64_t smaller = step < j->largest_step ? step : j->largest_step, sure = ours ? step : smaller;
-    j->largest_step = step > j->largest_step ? step : j->largest_step;
-    j->sure_step = sure > j->sure_step ? sure : j->sure_step;
+    uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+    return (left > right) - (left < right);
 }
 
-/* The run step that our result names: the largest of its contributions, as far as an island can have come by the newest
- * result known here, by our own step, or by one that two name. Else one that lies would have all of them believe that
- * the run is near its end. */
+/* The lower median of the steps that the owners' contributions name; of all, where fewer than two are owners'. */
+static uint64_t usual_step(const struct mean_job *j)
+{
+    uint64_t steps[WIRE_CONTRIBUTORS_MAX];
+    size_t owners = 0, count = 0;
+    for (size_t i = 0; i < j->inputs_count; i++)
+        owners += j->inputs[i].owner;
+    for (size_t i = 0; i < j->inputs_count; i++)
+        if (owners < 2 || j->inputs[i].owner)
+            steps[count++] = j->steps[i];
+    qsort(steps, count, sizeof *steps, by_step);
+    return count > 0 ? steps[(count - 1) / 2] : 0;
+}
+
+/* The run step that our result names: the largest of its contributions, as far as one island alone is believed
+ * (daemon/peers/pace.h), or our own names it, or most owners', or a result that is known here. Else one that lies would
+ * have all of them believe that the run is near its end. */
 static uint64_t named_step(const struct mean_job *j)
 {
     const struct round_context *context = j->reduce->context;
-    uint32_t fragments = round_context_fragments(context);
-    uint64_t known = j->sure_step;
-    for (uint32_t f = 0; f < fragments; f++)
-        known = context->fragments[f].state.step > known ? context->fragments[f].state.step : known;
-    uint64_t most = rules_furthest(context->conf.spec, fragments, known);
-    return j->largest_step < most ? j->largest_step : most;
+    uint64_t line = atomic_load(&context->step_line), usual = usual_step(j), largest = 0;
+    uint64_t most = line > usual ? line : usual;
+    for (uint32_t f = 0; f < round_context_fragments(context); f++)
+        most = context->fragments[f].state.step > most ? context->fragments[f].state.step : most;
+    for (size_t i = 0; i < j->inputs_count; i++) {
+        bool ours = j->inputs[i].member == round_context_self(context);
+        most = ours && j->steps[i] > most ? j->steps[i] : most;
+        largest = j->steps[i] > largest ? j->steps[i] : largest;
+    }
+    return largest < most ? largest : most;
 }
 
 /* Adds a member's contribution to the inputs. False: it starts from another version than ours. One that came before our
@@ -331,7 +349,7 @@ static bool add_input(struct mean_job *j, uint32_t member)
     wire_contributor_put(j->contributors, i, &contributor);
     j->meta.contributors = j->contributors;
     j->meta.contributors_count = i + 1;
-    note_step(j, meta.step, member == round_context_self(j->reduce->context));
+    j->steps[i] = meta.step;
     j->uneven = j->uneven || meta.spans_count > 0;
     return true;
 }

@@ -85,6 +85,8 @@ struct round_context {
     uint64_t now_ms;
     /* No object names a later step (net/config/config.h, config_steps_most()); jobs look at it, too. */
     _Atomic uint64_t steps_most;
+    /* Up to which run step one contribution alone is believed, as of the last tick; jobs look at it, too. */
+    _Atomic uint64_t step_line;
     uint64_t uplink_bits; /* per second, as measured; 0: not known */
     struct zstd_choice zstd_choice;
     struct standing standing;

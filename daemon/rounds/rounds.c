@@ -104,8 +104,9 @@ void rounds_unread(struct rounds *rounds, uint32_t f)
     encode_unread(rounds->encode, f);
 }
 
-void rounds_tick(struct rounds *rounds, uint64_t now_ms, uint64_t uplink_bits)
+void rounds_tick(struct rounds *rounds, uint64_t now_ms, uint64_t uplink_bits, uint64_t step_line)
 {
+    atomic_store(&rounds->context->step_line, step_line);
     rounds->context->now_ms = now_ms;
     rounds->context->uplink_bits = uplink_bits;
     round_context_probe(rounds->context);

@@ -66,8 +66,9 @@ void rounds_object_in(struct rounds *rounds, uint32_t peer, const struct wire_ke
 void rounds_on_disk(struct rounds *rounds, uint32_t f);
 /* Nobody reads the anchor any more (EVENT_UNREAD): goes on with what waited for that. */
 void rounds_unread(struct rounds *rounds, uint32_t f);
-/* Once a tick. `uplink_bits`: per second, as measured; 0: not known. */
-void rounds_tick(struct rounds *rounds, uint64_t now_ms, uint64_t uplink_bits);
+/* Once a tick. `uplink_bits`: per second, as measured; 0: not known. `step_line`: up to which run step one contribution
+ * alone is believed. */
+void rounds_tick(struct rounds *rounds, uint64_t now_ms, uint64_t uplink_bits, uint64_t step_line);
 
 /* ---- looking in ---- */
 

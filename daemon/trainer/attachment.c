@@ -1114,6 +1114,7 @@ struct trainer_info attachment_info(const struct attachment *a)
                                 .pid = a->pid,
                                 .step = a->report.step,
                                 .tokens = tally_trained(&a->tally, a->report.tokens),
+                                .trained = a->report.trained,
                                 .tokens_counted = tally_counted(&a->tally),
                                 .loss = a->report.loss,
                                 .tokens_per_s = rate_is_old(a) ? 0 : a->report.tokens_per_s,

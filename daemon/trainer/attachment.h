@@ -63,6 +63,7 @@ struct trainer_info {
     bool training, finishing;
     uint32_t pid;
     uint64_t step, tokens;      /* of the island: trainers before this one count, too, and daemons */
+    uint64_t trained;           /* steps that this trainer has taken: none that it left out to follow the run */
     uint64_t tokens_counted;    /* of these, in the anchors: the mean over all parameters */
     double loss, grad_norm;     /* 0: it does not say; NaN: it is no number */
     double tokens_per_s, lr;    /* tokens_per_s: 0, too, where no report has come for long */

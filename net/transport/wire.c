@@ -230,6 +230,7 @@ static enum err pack_heartbeat(const struct wire_heartbeat *beat, uint8_t *out, 
     proto.echo_delay_ms = beat->echo_delay_ms;
     proto.taking_part = beat->taking_part;
     proto.step = beat->step;
+    proto.trained = beat->trained;
     proto.tokens = beat->tokens;
     proto.loss = beat->loss;
     proto.tokens_per_s = beat->tokens_per_s;
@@ -290,6 +291,7 @@ static enum err check_heartbeat(const Diloco__Heartbeat *proto, struct wire_hear
     beat->echo_delay_ms = proto->echo_delay_ms;
     beat->taking_part = proto->taking_part;
     beat->step = proto->step;
+    beat->trained = proto->trained;
     beat->tokens = proto->tokens;
     beat->loss = proto->loss;
     beat->tokens_per_s = proto->tokens_per_s;

@@ -558,7 +558,7 @@ void isle_tick(struct isle *isle)
     trainer_tick(isle->trainer, isle->now_ms, true, RUN_OVER);
     collect(isle);
     if (isle->rounds != NULL)
-        rounds_tick(isle->rounds, isle->now_ms, 0);
+        rounds_tick(isle->rounds, isle->now_ms, 0, UINT64_MAX);
     collect(isle);
     flush(isle);
 }

@@ -186,7 +186,8 @@ struct rig *rig_open(const struct rig_conf *conf)
         rig->area[f] = calloc(rig_values(rig, f), sizeof(float));
     }
     recover(rig);
-    rounds_tick(rig->rounds, rig->now_ms, 0);
+    rig->step_line = UINT64_MAX;
+    rounds_tick(rig->rounds, rig->now_ms, 0, rig->step_line);
     rig_drain(rig);
     return rig;
 }
@@ -392,7 +393,7 @@ void rig_tick(struct rig *rig, uint64_t later_ms)
     rig->now_ms += later_ms;
     rig_step(rig, &(struct sync_event){.type = SYNC_EV_TICK});
     rig_drain(rig);
-    rounds_tick(rig->rounds, rig->now_ms, 0);
+    rounds_tick(rig->rounds, rig->now_ms, 0, rig->step_line);
     rig_drain(rig);
 }
 

@@ -59,6 +59,7 @@ struct rig {
     struct sync *sync;
     struct rounds *rounds;
     uint64_t now_ms;
+    uint64_t step_line; /* as rounds_tick() has it; at first everybody is believed */
 
     /* the trainer's arrays, and its next snapshot */
     float *base[RIG_FRAGMENTS], *theta[RIG_FRAGMENTS], *area[RIG_FRAGMENTS];

@@ -272,6 +272,8 @@ static void work(struct rogue *rogue)
 static void heartbeat_in(struct rogue *rogue, uint32_t from, const struct wire_heartbeat *beat)
 {
     rogue->heard_epoch[from] = beat->epoch;
+    rogue->heard_step[from] = beat->step;
+    rogue->heard_trained[from] = beat->trained;
     for (uint32_t k = 0; k < beat->fragments_count; k++) {
         const struct wire_fragment *row = &beat->fragments[k];
         uint32_t f = row->fragment;

@@ -49,7 +49,7 @@ struct rogue {
     uint64_t session, sequence, epoch, beat_ms;
     bool connected[CLUSTER_MAX];
     struct wire_fragment heard[CLUSTER_MAX][ROGUE_FRAGMENTS_MAX]; /* of each island, as it last said */
-    uint64_t heard_epoch[CLUSTER_MAX];
+    uint64_t heard_epoch[CLUSTER_MAX], heard_step[CLUSTER_MAX], heard_trained[CLUSTER_MAX];
     struct wire_held held[ROGUE_FRAGMENTS_MAX][ROGUE_HELD_MAX]; /* as the first island last said */
     uint32_t held_count[ROGUE_FRAGMENTS_MAX];
     struct digest hash[ROGUE_FRAGMENTS_MAX][ROGUE_VERSIONS]; /* of each version, as the first one said; */

@@ -6,6 +6,7 @@
  */
 #include "tests/lib/testlib.h"
 
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 #include "common/env.h"
 #include "common/mem.h"
 #include "daemon/membership/config_store.h"
+#include "daemon/rules.h"
 #include "net/config/config.h"
 #include "net/config/certificate.h"
 #include "net/config/config_log.h"
@@ -70,6 +72,18 @@ static void far_step(struct rogue *rogue, uint32_t to, struct wire_heartbeat *be
     (void)to;
     beat->step = (uint64_t)1 << 62;
     beat->tokens = UINT64_MAX;
+}
+
+/* As far as rounds can have brought anybody, and more whenever somebody follows. */
+static void ever_further(struct rogue *rogue, uint32_t to, struct wire_heartbeat *beat)
+{
+    uint64_t step = 0;
+    for (uint32_t i = 0; i < rogue->self; i++)
+        step = rogue->heard_step[i] > step ? rogue->heard_step[i] : step;
+    beat->step = rules_furthest(&rogue->spec, FRAGMENTS, step);
+    beat->trainer = WIRE_TRAINER_TRAINING;
+    beat->trained = beat->sequence * 1000000;
+    (void)to;
 }
 
 /* Signed with its own good key. */
@@ -361,6 +375,28 @@ static void lies_hold_nobody_up(void **state)
     rogue_end(rogue);
 }
 
+/* The run is 9000 steps long: as fast as it says they would be through with it in a second or two. */
+static void who_is_ever_further_brings_the_end_no_nearer_than_four_times_as_fast(void **state)
+{
+    (void)state;
+    struct rogue *rogue = begin("liar-step", 4, false);
+    uint64_t step[CLUSTER_MAX], trained[CLUSTER_MAX];
+    rogue->beat = ever_further;
+    for (uint32_t i = 0; i < rogue->self; i++) {
+        step[i] = rogue->heard_step[i];
+        trained[i] = rogue->heard_trained[i];
+    }
+    rogue_pass(rogue, 15000);
+    for (uint32_t i = 0; i < rogue->self; i++) {
+        uint64_t steps = rogue->heard_step[i] - step[i], took = rogue->heard_trained[i] - trained[i];
+        print_message("island %u: %" PRIu64 " steps of the run on, of which it trained %" PRIu64 "\n", i, steps, took);
+        assert_in_range(took, 50, 1000);
+        assert_in_range(steps, 2 * took, 5 * took); /* paces are those of ten seconds */
+    }
+    rogue_moves(rogue, NEW_ROUNDS, held_up_s, "it says that it is ever further");
+    rogue_end(rogue);
+}
+
 /* ---- it proposes, and would be the only one that votes ---- */
 
 /* The next configuration as it would have it; mem_free() the bytes. */
@@ -487,6 +523,7 @@ int main(void)
     assert_ok(digest_init());
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lies_hold_nobody_up),
+        cmocka_unit_test(who_is_ever_further_brings_the_end_no_nearer_than_four_times_as_fast),
         cmocka_unit_test(who_proposes_takes_nobody_s_vote),
         cmocka_unit_test(one_that_makes_no_result_is_taken_for_lost),
         cmocka_unit_test(who_signs_two_results_stays_evicted),

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/digest.h"
+#include "daemon/rules.h"
 #include "daemon/trainer/process.h"
 #include "tests/lib/company.h"
 #include "tests/lib/isle.h"
@@ -229,6 +230,22 @@ static void an_echo_of_nothing_is_no_round_trip(void **state)
     company_end();
 }
 
+/* b and c, owners, say that they take a step in 10 ms; the line rises by it for ten seconds. */
+static void they_train(uint64_t own_step)
+{
+    for (uint64_t trained = 0; trained <= 1000; trained += 1000, company.a->now_ms += 10000) {
+        for (int k = 0; k < 2; k++) {
+            struct played *one = k == 0 ? company.b : company.c;
+            struct wire_heartbeat *beat = played_beat(one);
+            beat->trainer = WIRE_TRAINER_TRAINING;
+            beat->trained = trained;
+            company_say(one);
+        }
+        peers_furthest(company.a->peers, own_step);
+    }
+    peers_furthest(company.a->peers, own_step);
+}
+
 static void the_furthest_island_is_known_but_nobody_is_beyond_the_end(void **state)
 {
     (void)state;
@@ -236,6 +253,7 @@ static void the_furthest_island_is_known_but_nobody_is_beyond_the_end(void **sta
     assert_int_equal(peers_furthest(company.a->peers, 7), 7);
     played_greet(company.b, company.a);
     played_greet(company.c, company.a);
+    they_train(7);
     played_beat(company.b)->step = 40;
     company_say(company.b);
     played_beat(company.c)->step = 30;
@@ -286,10 +304,50 @@ static void a_step_that_no_round_can_bring_is_not_believed(void **state)
     played_beat(company.b)->step = 8 * interval;
     company_say(company.b);
     assert_int_equal(peers_furthest(company.a->peers, 7), 7);
+    they_train(7);
+    played_beat(company.b)->step = 8 * interval;
+    company_say(company.b);
     played_beat(company.c)->step = 7 + interval; /* as far as one round ahead of us */
     company_say(company.c);
     assert_int_equal(peers_furthest(company.a->peers, 7), 7 + interval);
+    they_train(7 * interval);
+    played_beat(company.b)->step = 8 * interval;
+    company_say(company.b);
     assert_int_equal(peers_furthest(company.a->peers, 7 * interval), 8 * interval); /* near it, it may be true */
+    company_end();
+}
+
+/* Two owners train at a hundredth of what the third says. */
+static void who_says_more_than_it_can_train_is_followed_at_weight_max_times_the_others_pace(void **state)
+{
+    (void)state;
+    static const struct digest hash = {.byte = {1}};
+    company_begin("peers-too-fast", 3, true);
+    assert_true(company.run->spec.weight_max == 4);
+    played_greet(company.b, company.a);
+    played_greet(company.c, company.a);
+    for (uint32_t f = 0; f < company.a->plan->plan->fragments_count; f++)
+        sync_restore(company.a->sync, f, 0, &hash);
+    uint64_t most = rules_furthest(&company.run->spec, company.a->plan->plan->fragments_count, 7), before = 7;
+    overhear_begin();
+    for (uint64_t s = 0; s <= 90; s++, company.a->now_ms += 1000) {
+        struct wire_heartbeat *beat = played_beat(company.b);
+        beat->trainer = WIRE_TRAINER_TRAINING;
+        beat->trained = s / 10;
+        company_say(company.b);
+        beat = played_beat(company.c);
+        beat->trainer = WIRE_TRAINER_TRAINING;
+        beat->trained = 10 * s;
+        beat->step = most;
+        company_say(company.c);
+        uint64_t now = peers_furthest(company.a->peers, 7);
+        assert_in_range(now, before, 7 + 4 * s / 10 + 1);
+        assert_int_equal(peers_step_line(company.a->peers), now);
+        before = now;
+    }
+    assert_in_range(before, 7 + 4 * 7, most - 1);
+    overhear_assert_once(overhear_end(), "island c says that it is at step");
+    assert_non_null(strstr(company_info(C).fault, "faster than most owners"));
     company_end();
 }
 
@@ -440,6 +498,7 @@ int main(void)
         cmocka_unit_test(an_echo_of_nothing_is_no_round_trip),
         cmocka_unit_test(the_furthest_island_is_known_but_nobody_is_beyond_the_end),
         cmocka_unit_test(a_step_that_no_round_can_bring_is_not_believed),
+        cmocka_unit_test(who_says_more_than_it_can_train_is_followed_at_weight_max_times_the_others_pace),
         cmocka_unit_test(a_heartbeat_that_was_overtaken_takes_nothing_back),
         cmocka_unit_test(a_heartbeat_says_whose_disk_it_is_and_whether_it_is_in_doubt),
         cmocka_unit_test(what_an_attached_trainer_does_reaches_the_others),

@@ -306,14 +306,16 @@ static void assert_mean(const struct rig *rig, uint32_t f, const uint32_t *membe
     assert_memory_equal(sum, got, count * sizeof *got);
 }
 
-/* Own step: 10. The run is 1000 steps long. */
-static uint64_t step_named(const char *name, uint64_t one, uint64_t other)
+/* Own step: 10, of three owners. The run is 1000 steps long. */
+static uint64_t step_named(const char *name, uint64_t line, uint64_t one, uint64_t other)
 {
     static struct rig_object object;
     static float values[4096];
     struct wire_meta meta;
     struct rig *rig = rig_new(name, exact, 3, 1, 0);
     rig->hold = 1u << SYNC_DO_STORE;
+    rig->step_line = line;
+    rig_tick(rig, 1);
     rig_contribute(rig, 0, 0.3f, 100);
     for (uint32_t member = 0; member < 3; member++) {
         struct wire_meta theirs = {
@@ -338,15 +340,12 @@ static uint64_t step_named(const char *name, uint64_t one, uint64_t other)
 static void one_contribution_alone_moves_the_run_no_further_than_it_can_be(void **state)
 {
     (void)state;
-    struct rig *rig = rig_new("rounds-step", exact, 3, 1, 0);
-    uint64_t most = rules_furthest(&rig->spec, RIG_FRAGMENTS, 10);
-    rig_close(rig);
-    assert_in_range(most, 11, 998);
-    assert_int_equal(step_named("rounds-step-small", 3, 7), 10);
-    assert_int_equal(step_named("rounds-step-near", most, 7), most);
-    assert_int_equal(step_named("rounds-step-far", 999, 7), most);
-    assert_int_equal(step_named("rounds-step-last", 7, 999), most);
-    assert_int_equal(step_named("rounds-step-two", 998, 999), 999); /* two say so */
+    assert_int_equal(step_named("rounds-step-small", 40, 3, 7), 10);
+    assert_int_equal(step_named("rounds-step-near", 40, 40, 7), 40);
+    assert_int_equal(step_named("rounds-step-far", 40, 999, 7), 40);
+    assert_int_equal(step_named("rounds-step-last", 40, 7, 999), 40);
+    assert_int_equal(step_named("rounds-step-own", 0, 999, 7), 10);
+    assert_int_equal(step_named("rounds-step-two", 40, 998, 999), 998); /* most owners say so */
 }
 
 static void a_result_is_the_mean_weighted_by_tokens(void **state)

@@ -389,6 +389,7 @@ static void advance(struct diloco *d)
 {
     uint64_t run = atomic_load_explicit(&d->shm->run_step, memory_order_relaxed);
     d->step++;
+    d->trained++;
     if (d->shm->run_slack == IPC_LOCKSTEP || run <= d->step || run - d->step <= d->shm->run_slack)
         return;
     uint64_t steps = atomic_load(&d->shm->steps), furthest = run < steps ? run : steps;
@@ -501,6 +502,7 @@ static int step(struct diloco *d, const struct diloco_report *report)
         return result;
     attach_report(d, &(struct ipc_report){.step = d->step,
                                           .tokens = d->tokens,
+                                          .trained = d->trained,
                                           .loss = report->loss,
                                           .tokens_per_s = report->tokens_per_s,
                                           .lr = report->lr,

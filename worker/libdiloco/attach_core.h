@@ -80,6 +80,7 @@ struct diloco {
     bool any_changed;
     bool looked;           /* options.before_moves was called by the public call that is under way */
     uint64_t step, tokens; /* so far */
+    uint64_t trained;      /* steps taken by this process: none that was left out to follow the run */
     uint64_t steps;        /* of the run, as it was when the last call returned */
     bool begun;
     bool done;                          /* all of them were taken, as the last step said */

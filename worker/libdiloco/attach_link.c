@@ -116,7 +116,8 @@ bool attach_send(struct diloco *d, enum ipc_type type)
 
 bool attach_finished(struct diloco *d)
 {
-    struct ipc_message message = {.type = IPC_FINISHED, .report = {.step = d->step, .tokens = d->tokens}};
+    struct ipc_message message = {.type = IPC_FINISHED,
+                                  .report = {.step = d->step, .tokens = d->tokens, .trained = d->trained}};
     return send_message(d, &message, -1);
 }
 

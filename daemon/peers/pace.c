@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/peers/pace.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* A pace is measured over at least so long, but the first one. */
+enum { WINDOW_MS = 10000, FIRST_MS = 1000 };
+
+void pace_note(struct pace *pace, uint64_t trained, uint64_t now_ms)
+{
+    if (pace->begun_ms == 0 || trained < pace->trained)
+        *pace = (struct pace){.begun_ms = now_ms, .begun = trained};
+    pace->trained = trained;
+    uint64_t steps = trained - pace->begun, ms = now_ms - pace->begun_ms;
+    if (ms < WINDOW_MS || steps == 0)
+        return;
+    *pace =
+        (struct pace){.begun_ms = now_ms, .begun = trained, .trained = trained, .per_ms = (double)steps / (double)ms};
+}
+
+double pace_now(const struct pace *pace, uint64_t now_ms)
+{
+    uint64_t steps = pace->trained - pace->begun, ms = now_ms - pace->begun_ms;
+    if (pace->begun_ms == 0 || (pace->per_ms <= 0 && ms < FIRST_MS))
+        return 0;
+    if (pace->per_ms <= 0)
+        return (double)steps / (double)ms;
+    return fmin(pace->per_ms, ms > 0 ? (double)(steps + 1) / (double)ms : pace->per_ms); /* one is under way */
+}
+
+static int by_pace(const void *a, const void *b)
+{
+    const struct pace_said *left = a, *right = b;
+    return (left->per_ms > right->per_ms) - (left->per_ms < right->per_ms);
+}
+
+double pace_usual(struct pace_said *said, size_t count)
+{
+    size_t owners = 0, place = 0;
+    for (size_t i = 0; i < count; i++)
+        owners += said[i].owner;
+    bool all = owners < 2;
+    size_t middle = ((all ? count : owners) - 1) / 2;
+    qsort(said, count, sizeof *said, by_pace);
+    for (size_t i = 0; i < count; i++)
+        if ((all || said[i].owner) && place++ == middle)
+            return said[i].per_ms;
+    return 0;
+}
+
+uint64_t step_line_move(struct step_line *line, uint64_t sure, uint64_t most, double per_ms, uint64_t now_ms)
+{
+    double on = line->ms != 0 ? per_ms * (double)(now_ms - line->ms) : 0;
+    line->ms = now_ms;
+    line->at = fmin(fmax(line->at + on, (double)sure), (double)most);
+    return (uint64_t)line->at;
+}

@@ -4,9 +4,10 @@
  *
  * A contribution is judged by its cosine to the mean of the others, as these weigh in the round's mean: part by part,
  * each by its owner, who names it in its result. A member is below in a version of a fragment if its cosine is below
- * DIRECTION_LEAST in more than half of the values that count it. It is turned away in a fragment when it has been below
- * in DIRECTION_ROUNDS rounds running, of those that count it, until it has not been in as many. Whoever is turned away
- * in more than half of the model's values weighs nothing, anywhere; its contributions are counted. One round says
+ * DIRECTION_LEAST in more than half of the values that count it, by more than half of their owners. It is turned away
+ * in a fragment when it has been below in DIRECTION_ROUNDS rounds running, of those that count it, until it has not been
+ * in as many. Whoever is turned away in fragments of more than half of the values that counted it lately weighs nothing,
+ * anywhere; its contributions are counted. One round says
  * little, so none is judged by itself; and what a contribution weighs follows from the rounds before, so none has to be
  * read before others are weighed.
  *
@@ -28,8 +29,8 @@
  * islands (daemon/state/dedup.h): a restart, a repair and the next owner begin with it. Fragments are counted apart
  * since their versions are made in no common order; so the last word, over all fragments, is that of whoever weighs,
  * by what stands in its anchors then. It is in the result, like every weight, and two owners differ in it for a round
- * at most. An owner that lies about cosines turns somebody away only where it owns more than half of the
- * values that count that member.
+ * at most. An owner that lies about
+ * cosines turns nobody away alone, where two count that member.
  *
  * Of how much. A part is cut into pieces, and of large parts one piece in up to DIRECTION_OF is looked at, as decoding
  * a contribution once more costs half as much as the mean itself. Which, follows from the bytes of all contributions:

@@ -8,16 +8,20 @@
 #include "outer_opt/outlier.h"
 
 enum { OUTLIER_SAID_MS = 10000 };
+/* Versions of a fragment, of which the newest ones say what a member sends. */
+enum { LATELY = 2 * DIRECTION_ROUNDS };
 
 enum err standing_init(struct standing *standing, const struct plan *plan)
 {
     *standing = (struct standing){.plan = plan};
+    TRY(mem_new(plan->fragments_count, sizeof *standing->counted, "rounds", &standing->counted));
     return mem_new(plan->fragments_count, sizeof *standing->turned, "rounds", &standing->turned);
 }
 
 void standing_deinit(struct standing *standing)
 {
     mem_free(standing->members);
+    mem_free(standing->counted);
     mem_free(standing->turned);
     *standing = (struct standing){0};
 }
@@ -35,8 +39,10 @@ void standing_forget(struct standing *standing, uint32_t member)
 {
     if (member < standing->count)
         standing->members[member] = (struct standing_member){0};
-    for (uint32_t f = 0; standing->plan != NULL && f < standing->plan->fragments_count; f++)
+    for (uint32_t f = 0; standing->plan != NULL && f < standing->plan->fragments_count; f++) {
+        bitset_remove(&standing->counted[f], member);
         bitset_remove(&standing->turned[f], member);
+    }
     bitset_remove(&standing->away, member);
 }
 
@@ -97,34 +103,49 @@ static void tell_turned(struct standing_member *member, const char *name, bool a
         log_info("the contributions of island %s do not point away from the others' any more; they weigh again", name);
 }
 
-/* Who is turned away in most of a fragment's values. */
-static struct bitset turned_in(const struct standing *standing, const struct view *view, uint32_t f,
-                               const struct dedup *counted)
+static uint64_t values_of(const struct standing *standing, uint32_t f, uint64_t shards)
 {
-    struct bitset turned = {{0}};
-    uint64_t all = standing->plan->fragments[f].values_count;
+    uint64_t values = 0;
+    for (; shards != 0; shards &= shards - 1) {
+        struct plan_shard shard = plan_shard(standing->plan, f, (uint32_t)__builtin_ctzll(shards));
+        values += shard.end - shard.begin;
+    }
+    return values;
+}
+
+/* Who is counted in a fragment lately, or turned away there, and who is so in most of these values. What somebody sent
+ * before it began to send less is no excuse for what it sends now; nor does it weigh again by sending nothing. */
+static void look_at(struct standing *standing, const struct view *view, uint32_t f, const struct dedup *counted)
+{
+    uint64_t newest = 0;
+    standing->counted[f] = standing->turned[f] = (struct bitset){{0}};
+    for (size_t i = 0; i < counted->count; i++)
+        newest = counted->rows[i].version > newest ? counted->rows[i].version : newest;
     for (size_t i = 0, end; i < counted->count; i = end) {
         uint32_t slot = view_slot(view, counted->rows[i].id);
-        uint64_t shards = 0, values = 0;
-        for (end = i; end < counted->count && counted->rows[end].id == counted->rows[i].id; end++)
-            shards |= dedup_turned(counted, end);
-        for (; shards != 0; shards &= shards - 1) {
-            struct plan_shard shard = plan_shard(standing->plan, f, (uint32_t)__builtin_ctzll(shards));
-            values += shard.end - shard.begin;
+        uint64_t turned = 0, lately = 0;
+        for (end = i; end < counted->count && counted->rows[end].id == counted->rows[i].id; end++) {
+            bool old = counted->rows[end].version + LATELY <= newest;
+            turned |= dedup_turned(counted, end);
+            lately |= old ? dedup_turned(counted, end) : counted->rows[end].shards;
         }
-        if (slot != VIEW_NOBODY && slot < standing->count && values > all - values)
-            bitset_add(&turned, slot);
+        if (slot == VIEW_NOBODY || slot >= standing->count || lately == 0)
+            continue;
+        uint64_t values = values_of(standing, f, turned), all = values_of(standing, f, lately);
+        bitset_add(&standing->counted[f], slot);
+        if (values > all - values)
+            bitset_add(&standing->turned[f], slot);
     }
-    return turned;
 }
 
 bool standing_turned_away(const struct standing *standing, uint32_t member)
 {
     uint64_t turned = 0, all = 0;
-    for (uint32_t f = 0; standing->plan != NULL && f < standing->plan->fragments_count; f++) {
+    for (uint32_t f = 0; standing->plan != NULL && member < standing->count && f < standing->plan->fragments_count;
+         f++) {
         uint64_t values = standing->plan->fragments[f].values_count;
-        all += values;
-        turned += member < standing->count && bitset_has(&standing->turned[f], member) ? values : 0;
+        all += bitset_has(&standing->counted[f], member) ? values : 0;
+        turned += bitset_has(&standing->turned[f], member) ? values : 0;
     }
     return turned > all - turned;
 }
@@ -156,7 +177,7 @@ static struct bitset who_weighs_nothing(const struct standing *standing, const s
 void standing_turned(struct standing *standing, const struct view *view, uint32_t f, const struct dedup *counted,
                      uint64_t now_ms, bool tell)
 {
-    standing->turned[f] = turned_in(standing, view, f, counted);
+    look_at(standing, view, f, counted);
     struct bitset now = who_weighs_nothing(standing, view, counted);
     for (uint32_t slot = 0; tell && slot < standing->count; slot++)
         if (bitset_has(&now, slot) != bitset_has(&standing->away, slot))

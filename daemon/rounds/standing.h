@@ -33,8 +33,10 @@ struct standing {
     struct standing_member *members;
     uint32_t count;
     const struct plan *plan; /* NULL: of no use for who is turned away */
-    struct bitset *turned;   /* of each fragment: members that are turned away in most of its values */
-    struct bitset away;      /* members whose contributions weigh nothing if all contribute */
+    /* Of each fragment: members that it has counted lately, and those that are turned away in most of the values that
+     * did. */
+    struct bitset *counted, *turned;
+    struct bitset away; /* members whose contributions weigh nothing if all contribute */
 };
 
 /* `plan` is borrowed. ERR_NOMEM. */
@@ -52,7 +54,7 @@ void standing_add(struct standing *to, const struct standing *from);
 /* The anchor of fragment `f` counts this now: who is turned away. `tell`: what has changed is news. */
 void standing_turned(struct standing *standing, const struct view *view, uint32_t f, const struct dedup *counted,
                      uint64_t now_ms, bool tell);
-/* Whether a member is turned away in most of the model: it weighs nothing, unless too many are. */
+/* Whether a member is turned away in most of what has counted it lately: it weighs nothing, unless too many are. */
 bool standing_turned_away(const struct standing *standing, uint32_t member);
 /* Outliers so far of a member, and `*lately` among the last eight. */
 uint64_t standing_outliers(const struct standing *standing, uint32_t member, unsigned *lately);

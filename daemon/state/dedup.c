@@ -110,16 +110,20 @@ static uint64_t values_of(uint64_t shards, const uint64_t *values)
 void dedup_judge(struct dedup *dedup, uint64_t version, const uint64_t *values)
 {
     for (size_t i = 0, end; i < dedup->count; i = end) {
-        uint64_t all = 0, below = 0;
+        uint64_t all = 0, below = 0, parts = 0, parts_below = 0;
         for (end = i; end < dedup->count && dedup->rows[end].id == dedup->rows[i].id; end++) {
             const struct dedup_row *row = &dedup->rows[end];
-            uint64_t here = row->version == version ? values_of(row->shards, values) : 0;
+            bool now = row->version == version, is_below = now && (row->direction & BELOW) != 0;
+            uint64_t here = now ? values_of(row->shards, values) : 0;
             all += here;
-            below += (row->direction & BELOW) != 0 ? here : 0;
+            below += is_below ? here : 0;
+            parts += now;
+            parts_below += is_below;
         }
+        bool most = below > all - below && parts_below > parts - parts_below;
         for (size_t k = i; k < end; k++)
             if (dedup->rows[k].version == version)
-                dedup->rows[k].direction = direction_next(dedup->rows[k].direction & ~BELOW, below > all - below);
+                dedup->rows[k].direction = direction_next(dedup->rows[k].direction & ~BELOW, most);
     }
 }
 

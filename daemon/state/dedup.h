@@ -52,7 +52,8 @@ uint64_t dedup_last(const struct dedup *dedup, uint32_t id, uint64_t shards);
 /* The shards in which the last one counted is this one. */
 uint64_t dedup_as(const struct dedup *dedup, uint32_t id, uint64_t version, const struct digest *digest);
 
-/* All results of `version` are noted: who was below in most of the values that count it. `values`: of each shard. */
+/* All results of `version` are noted: who was below in most of the values that count it, and in most of the results,
+ * each of which is another owner's. `values`: of each shard. */
 void dedup_judge(struct dedup *dedup, uint64_t version, const uint64_t *values);
 /* The shards of row `i` if its member is turned away there; else 0. */
 uint64_t dedup_turned(const struct dedup *dedup, size_t i);

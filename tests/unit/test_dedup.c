@@ -100,12 +100,15 @@ static void who_is_below_in_most_values_five_times_is_turned_away(void **state)
     for (; version <= 2 * DIRECTION_ROUNDS; version++) /* 40 values of 90 */
         version_of(&dedup, version, true, false, ANA, BOB);
     assert_int_equal(turned(&dedup, ANA), 0);
+    for (; version <= 4 * DIRECTION_ROUNDS; version++) /* 50 of them, as one owner of two says */
+        version_of(&dedup, version, false, true, ANA, BOB);
+    assert_int_equal(turned(&dedup, ANA), 0);
     for (int round = 0; round < DIRECTION_ROUNDS - 1; round++)
-        version_of(&dedup, version++, false, true, ANA, BOB);
+        version_of(&dedup, version++, true, true, ANA, BOB);
     assert_int_equal(turned(&dedup, ANA), 0);
     dedup_pack(&dedup, bytes); /* by way of a disk, or of another island */
     assert_ok(dedup_unpack(bytes, dedup_bytes(&dedup), &copy));
-    version_of(&copy, version++, false, true, ANA, BOB);
+    version_of(&copy, version++, true, true, ANA, BOB);
     assert_int_equal(turned(&copy, ANA), 0x3f);
     assert_int_equal(turned(&copy, BOB), 0);
     version_of(&copy, version++, true, true, BOB); /* a round without it changes nothing */
@@ -117,6 +120,27 @@ static void who_is_below_in_most_values_five_times_is_turned_away(void **state)
     assert_int_equal(turned(&copy, ANA), 0);
     dedup_clear(&copy);
     dedup_clear(&dedup);
+}
+
+/* Two owners of three, of less than half of the values; and of more than half. */
+static void most_owners_have_to_say_it_too(void **state)
+{
+    (void)state;
+    for (int larger = 0; larger <= 1; larger++) {
+        struct dedup dedup = {0};
+        for (uint64_t version = 1; version <= DIRECTION_ROUNDS; version++) {
+            cosine = larger ? -0.3f : 0.3f;
+            note(&dedup, 0x30, version, ANA); /* 50 values */
+            cosine = -0.3f;
+            note(&dedup, 0x03, version, ANA); /* 20 */
+            cosine = larger ? 0.3f : -0.3f;
+            note(&dedup, 0x04, version, ANA); /* 10 */
+            dedup_judge(&dedup, version, values);
+        }
+        assert_int_equal(turned(&dedup, ANA), larger ? 0x37 : 0);
+        dedup_clear(&dedup);
+    }
+    cosine = 0;
 }
 
 /* Parts that are cut anew begin with what is behind each of their shards, the least of it. */
@@ -222,6 +246,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_last_one_of_each_shard_is_kept),
         cmocka_unit_test(who_is_below_in_most_values_five_times_is_turned_away),
+        cmocka_unit_test(most_owners_have_to_say_it_too),
         cmocka_unit_test(the_next_owner_goes_on_with_the_state_of_its_shards),
 
         cmocka_unit_test(equal_tables_are_equal_bytes),

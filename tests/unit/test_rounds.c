@@ -528,9 +528,12 @@ static void less_than_half_of_the_model_turns_nobody_away(void **state)
     struct rig *rig = rig_new("rounds-turned-half", "codec = fp32\n", 3, 0, 0);
     uint32_t smaller = rig_values(rig, 0) < rig_values(rig, 1) ? 0 : 1;
     assert_true(rig_values(rig, smaller) < rig_values(rig, 1 - smaller));
-    rig->cosine[2] = -0.3f;
-    for (int version = 1; version <= 7; version++)
+    for (int version = 1; version <= 7; version++) {
+        rig->cosine[2] = -0.19f;
+        rig_round(rig, 1 - smaller, &all);
+        rig->cosine[2] = -0.3f;
         rig_round(rig, smaller, &all);
+    }
     assert_false(rounds_turned_away(rig->rounds, 2));
     for (int version = 1; version <= 5; version++)
         rig_round(rig, 1 - smaller, &all);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* standing: who was an outlier, as results say: counted, and forgotten after eight results. */
+/* standing: who was an outlier, as results say: counted, and forgotten after eight results; and who is turned away, of
+ * what it has sent lately. */
 #include "tests/lib/testlib.h"
 
 #include <string.h>
@@ -70,6 +71,50 @@ static void who_takes_a_slot_is_not_blamed_for_the_one_before(void **state)
     standing_deinit(&standing);
 }
 
+static const struct plan plan = {
+    .fragments = (struct plan_fragment[]){{.values_count = 64 * PLAN_BLOCK, .shards_count = 64},
+                                          {.values_count = 128 * PLAN_BLOCK, .shards_count = 64}},
+    .fragments_count = 2,
+};
+
+/* The fragment counts bob's newest contribution, of `newest`, to all shards, and of cyd one to these shards. */
+static void counts(struct standing *standing, uint32_t f, uint64_t newest, uint64_t shards, uint64_t version,
+                   uint32_t direction)
+{
+    struct dedup_row rows[] = {{.id = 13, .shards = UINT64_MAX, .version = newest},
+                               {.id = 23, .shards = shards, .version = version, .direction = direction}};
+    struct dedup counted = {.rows = rows, .count = shards != 0 ? 2 : 1};
+    standing_turned(standing, &view, f, &counted, 1000, false);
+}
+
+static void who_contributes_to_less_is_turned_away_by_that(void **state)
+{
+    (void)state;
+    struct standing standing;
+    assert_ok(standing_init(&standing, &plan));
+    assert_ok(standing_members(&standing, MEMBERS));
+    counts(&standing, 0, 50, UINT64_MAX, 50, DIRECTION_ROUNDS); /* the smaller fragment of the two */
+    counts(&standing, 1, 50, UINT64_MAX, 50, 0);
+    assert_false(standing_turned_away(&standing, CYD));
+    counts(&standing, 1, 50, 0, 0, 0); /* it has never sent anything of the larger one; */
+    assert_true(standing_turned_away(&standing, CYD));
+    counts(&standing, 1, 50, UINT64_MAX, 41, 0); /* nor of late: */
+    assert_false(standing_turned_away(&standing, CYD));
+    counts(&standing, 1, 51, UINT64_MAX, 41, 0);
+    assert_true(standing_turned_away(&standing, CYD));
+    counts(&standing, 1, 51, 1, 51, 0); /* a contribution to one shard alone is its say of that fragment */
+    assert_false(standing_turned_away(&standing, CYD));
+    counts(&standing, 1, 51, 1, 51, DIRECTION_ROUNDS);
+    assert_true(standing_turned_away(&standing, CYD));
+    counts(&standing, 0, 90, UINT64_MAX, 50, DIRECTION_ROUNDS); /* it sends nothing any more */
+    counts(&standing, 1, 90, 1, 51, DIRECTION_ROUNDS);
+    assert_true(standing_turned_away(&standing, CYD));
+    assert_false(standing_turned_away(&standing, BOB));
+    standing_forget(&standing, CYD);
+    assert_false(standing_turned_away(&standing, CYD));
+    standing_deinit(&standing);
+}
+
 static void news_of_an_outlier_are_told(void **state)
 {
     (void)state;
@@ -91,6 +136,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_sends_what_is_usual_again_is_forgotten_after_eight_results),
         cmocka_unit_test(who_takes_a_slot_is_not_blamed_for_the_one_before),
+        cmocka_unit_test(who_contributes_to_less_is_turned_away_by_that),
         cmocka_unit_test(news_of_an_outlier_are_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

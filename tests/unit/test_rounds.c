@@ -340,7 +340,7 @@ static uint64_t step_named(const char *name, uint64_t line, uint64_t one, uint64
 static void one_contribution_alone_moves_the_run_no_further_than_it_can_be(void **state)
 {
     (void)state;
-    assert_int_equal(step_named("rounds-step-small", 40, 3, 7), 10);
+    assert_int_equal(step_named("rounds-step-small", 0, 3, 7), 10);
     assert_int_equal(step_named("rounds-step-near", 40, 40, 7), 40);
     assert_int_equal(step_named("rounds-step-far", 40, 999, 7), 40);
     assert_int_equal(step_named("rounds-step-last", 40, 7, 999), 40);

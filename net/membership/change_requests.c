@@ -13,6 +13,10 @@ enum { GATHERED_MS = 2000, IDLE_MAX = 7 };
 /* What a member says of itself, its uplink for one, is a reason for a configuration when an epoch has stood for so
  * long. */
 enum { SAID_MS = 30000 };
+/* But that it begins or ends to drain is one at once, where that was not so too often lately: each costs an epoch. */
+static const struct quota_rule drains_rule = {.every_ms = 600000, .at_once = 4};
+/* Nor are the orders of one operator a reason at once without end. */
+static const struct quota_rule orders_rule = {.every_ms = 10000, .at_once = 32};
 
 /* ---- orders and words ---- */
 
@@ -25,13 +29,32 @@ static bool says_new(const struct member_word *word, const struct config_member 
             strcmp(word->address, member->address) != 0);
 }
 
+/* Whether it may happen now; it has not. */
+static bool may(struct quota quota, struct quota_rule rule, uint64_t now_ms)
+{
+    return quota_take(&quota, rule, now_ms);
+}
+
 /* One that says the same makes those void that were said in between. Who has said none yet begins with number 1. */
-static bool belongs(const struct member_word *word, const struct config_member *member, enum wanted_for what, bool said)
+static bool belongs(const struct member_word *word, const struct config_member *member, enum wanted_for what, bool said,
+                    bool drains)
 {
     bool new = says_new(word, member);
     if (what == WANTED_COMPOSE)
         return new || word->number > (member->word > 0 ? member->word : 1);
-    return new && (said || word->draining != member->draining);
+    return new && (said || (drains && word->draining != member->draining));
+}
+
+/* Orders of those who gave many lately: they go along with others', or are a reason a little later. */
+static void leave_out_hasty(const struct member_progress *progress, struct wanted_changes *out)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < out->orders_count; i++) {
+        uint32_t slot = view_slot(progress->view, out->orders[i]->signer);
+        if (slot == VIEW_NOBODY || may(progress->seat[slot].orders, orders_rule, progress->now_ms))
+            out->orders[kept++] = out->orders[i];
+    }
+    out->orders_count = kept;
 }
 
 enum err change_requests_wanted(const struct member_progress *progress, const struct order_pool *pool,
@@ -41,13 +64,15 @@ enum err change_requests_wanted(const struct member_progress *progress, const st
     bool said = progress->now_ms >= progress->begun_ms + SAID_MS;
     out->words_count = 0;
     TRY(order_pool_allowed(pool, config, what == WANTED_COMPOSE || said, out->orders, &out->orders_count));
+    if (what == WANTED_REASONS)
+        leave_out_hasty(progress, out);
     for (uint32_t i = 0; i < config->members_count; i++) {
         const struct config_member *member = &config->members[i];
         uint32_t slot = view_slot(progress->view, member->id);
         if (slot == VIEW_NOBODY || !progress->seat[slot].said)
             continue;
         const struct member_word *word = &progress->seat[slot].word;
-        if (belongs(word, member, what, said))
+        if (belongs(word, member, what, said, may(progress->seat[slot].drains, drains_rule, progress->now_ms)))
             out->words[out->words_count++] = (struct next_config_word){.id = member->id, .word = word};
     }
     return ERR_OK;
@@ -75,6 +100,12 @@ static bool was_put_out(const struct config *config, uint32_t id)
     return false;
 }
 
+static bool drains_in(const struct config *config, uint32_t id)
+{
+    const struct config_member *member = config_member(config, id);
+    return member != NULL && member->draining;
+}
+
 void change_requests_fulfil(struct change_requests *requests, struct member_progress *progress,
                             const struct config *config)
 {
@@ -85,6 +116,13 @@ void change_requests_fulfil(struct change_requests *requests, struct member_prog
             member_progress_put_out(progress, i);
         else if (progress->view->members[i].as.role != CONFIG_AWAY)
             seat->out_ms = 0; /* it is in: to put it out again takes another order */
+        if (before != NULL && drains_in(before, seat->id) != drains_in(config, seat->id))
+            (void)quota_take(&seat->drains, drains_rule, progress->now_ms);
+    }
+    for (uint32_t k = 0; k < config->orders_count; k++) {
+        uint32_t slot = view_slot(progress->view, config->orders[k].signer);
+        if (slot != VIEW_NOBODY)
+            (void)quota_take(&progress->seat[slot].orders, orders_rule, progress->now_ms);
     }
     bool idle = before != NULL && !config_differs(before, config);
     requests->idle = !idle ? 0 : requests->idle < IDLE_MAX ? requests->idle + 1 : IDLE_MAX;

@@ -40,6 +40,8 @@ struct seat {
     uint64_t out_ms, out_step;     /* when somebody put it out of the run, and at what step of its trainer; 0: not so */
     bool said;                     /* this: */
     struct member_word word;       /* its own, signed by it */
+    struct quota drains;           /* how often configurations said that it begins or ends to drain; */
+    struct quota orders;           /* and that they carry an order of it */
     struct bitset silent;          /* whom it does not hear */
     uint8_t losses;                /* as the configuration says, */
     uint64_t losses_ms;            /* since then */

@@ -14,7 +14,7 @@
 #include "net/config/config_proof.h"
 #include "net/sync/sync_core.h"
 
-enum { TICK_MS = 100, ADMIT_MS = 2000, EVICT_MS = 2000 };
+enum { TICK_MS = 100, ADMIT_MS = 2000, EVICT_MS = 2000, FLAP_MS = 6000 };
 
 static struct sim_voice *voice_of(uint32_t i)
 {
@@ -399,6 +399,14 @@ void sim_voice_letter(uint32_t i, const struct sim_letter *letter)
     look(i);
 }
 
+/* Who lies about it says at each time what the configuration does not. */
+static bool drains(uint32_t k)
+{
+    const struct config_member *as = sim_member_of(k, k);
+    return sim_lies(k, SIM_LIE_DRAINS) ? as != NULL && !as->draining
+                                       : sim->now_ms < sim->island[k].drains_ms && !sim->healing;
+}
+
 /* What an island says of itself is signed by its own membership, and heard as it stands there. */
 static void said(uint32_t i, uint32_t k)
 {
@@ -408,7 +416,7 @@ static void said(uint32_t i, uint32_t k)
         const struct member_word word = {.uplink = island->uplink,
                                          .units = sim_units(k),
                                          .owner_choice = sim_owner_choice(k),
-                                         .draining = sim->now_ms < island->drains_ms && !sim->healing};
+                                         .draining = drains(k)};
         membership_say(voice_of(i)->membership, &word);
     } else if (of != NULL && membership_own_word(of)->number != 0) {
         SIM_HOLDS(membership_word(voice_of(i)->membership, sim_slot(i, k), membership_own_word(of)) == ERR_OK,
@@ -471,6 +479,13 @@ static void evict_the_liar(uint32_t i)
         sim_voice_order_out(i, sim->liar);
 }
 
+/* It stops, as a machine that hangs does, for long enough to be lost, and goes on for as long. */
+static void come_and_go(uint32_t i)
+{
+    if (sim_lies(i, SIM_LIE_FLAPS) && sim->now_ms % (2 * FLAP_MS) < TICK_MS)
+        sim->island[i].go_on_ms = sim->now_ms + FLAP_MS;
+}
+
 /* So that there always is something to change. */
 static void order_without_end(uint32_t i)
 {
@@ -520,6 +535,7 @@ void sim_voice_tick(uint32_t i)
         evict_the_liar(i);
     }
     order_without_end(i);
+    come_and_go(i);
     membership_tick(voice->membership, &voice->silent, sim_clock(i));
     look(i);
 }

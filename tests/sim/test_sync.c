@@ -657,6 +657,75 @@ static void a_liar_holds_nobody_up(void **state)
     print_message("one liar: a fragment stood still for %llu ms at most\n", (unsigned long long)most_still_ms);
 }
 
+/* Versions that are made from when it begins to lie until STEADY_MS. */
+static uint64_t versions_beside(enum sim_lie lie, uint64_t seed)
+{
+    uint64_t at = 0, made = 0;
+    sim_begin(seed, 3 + (uint32_t)seed % 3);
+    sim->fragments = 1 + (uint32_t)sim_below(SIM_F_MAX);
+    for (uint32_t f = 0; f < sim->fragments; f++)
+        sim->shards_counts[f] = 1 + (uint32_t)sim_below(SIM_SHARDS_FEW);
+    sim->liar = (uint32_t)sim_below(sim->n);
+    sim->lie = lie;
+    sim->steady = true;
+    join(0);
+    sim_found();
+    for (uint32_t i = 0; i < sim->n; i++) {
+        sim->island[i].wants_shards = true;
+        sim_start(i);
+    }
+    while (sim->now_ms < STEADY_MS) {
+        bool before = sim->lying;
+        advance();
+        begin_to_lie();
+        for (uint32_t f = 0; !before && sim->lying && f < sim->fragments; f++)
+            at += reached(f);
+    }
+    for (uint32_t f = 0; f < sim->fragments; f++)
+        made += reached(f);
+    sim_end();
+    return made - at;
+}
+
+/* Without evidence against it: what it says costs the others a fifth of their rounds at most, while it goes on. */
+static void a_liar_costs_a_fifth_of_the_rounds_at_most(void **state)
+{
+    (void)state;
+    static const struct {
+        enum sim_lie lie;
+        const char *does;
+    } lies[] = {
+        {SIM_LIE_VERSION, "says that it is a million versions ahead"},
+        {SIM_LIE_HASH, "says that it has another state"},
+        {SIM_LIE_HELD, "holds results that there are not"},
+        {SIM_LIE_MUTE, "says that it contributes, and does not"},
+        {SIM_LIE_IDLE, "makes no result of its part"},
+        {SIM_LIE_DRAFT, "drafts an epoch far ahead, and refuses all others"},
+        {SIM_LIE_PROMISE, "seals what there is not"},
+        {SIM_LIE_LOSES, "keeps nothing of what it acknowledges"},
+        {SIM_LIE_SEAL, "goes on acknowledging when it has sealed"},
+        {SIM_LIE_ORDER, "is no operator, and orders and proposes what it may not"},
+        {SIM_LIE_DRAINS, "is about to leave, and is not"},
+        {SIM_LIE_FLAPS, "is heard, and is not"},
+        {SIM_LIE_LEAVES_OUT, "proposes for ever, and leaves orders out"},
+    };
+    if (getenv("TEST_MIX") != NULL)
+        return;
+    unsigned seeds = testlib_seeds(6);
+    uint64_t honest = 0;
+    for (uint64_t seed = 1; seed <= seeds; seed++)
+        honest += versions_beside(SIM_HONEST, seed);
+    for (size_t k = 0; k < sizeof lies / sizeof *lies; k++) {
+        uint64_t beside = 0;
+        for (uint64_t seed = 1; seed <= seeds; seed++)
+            beside += versions_beside(lies[k].lie, seed);
+        print_message("%5.1f %% of the rounds beside one that %s\n", 100.0 * (double)beside / (double)honest,
+                      lies[k].does);
+        SIM_HOLDS(10 * beside >= 8 * honest, "it costs more: %llu versions, %llu without it\n",
+                  (unsigned long long)beside, (unsigned long long)honest);
+    }
+}
+
 /* Worlds in which a fault was found that few others show. */
 static void worlds_that_once_broke_hold(void **state)
 {
@@ -752,6 +821,7 @@ int main(void)
         cmocka_unit_test(a_line_that_is_cut_stops_nobody),
         cmocka_unit_test(a_liar_holds_nobody_up),
         cmocka_unit_test(promises_hold_for_many_islands),
+        cmocka_unit_test(a_liar_costs_a_fifth_of_the_rounds_at_most),
         cmocka_unit_test(worlds_that_once_broke_hold),
     };
     int failures = cmocka_run_group_tests(tests, NULL, NULL);

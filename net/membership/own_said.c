@@ -26,13 +26,21 @@ static uint64_t epoch_number(const struct own_said *said)
     return epoch < (uint64_t)1 << (63 - NUMBERS_BITS) ? epoch << NUMBERS_BITS : 0;
 }
 
+/* A disk that was in doubt and recovered by itself may have given numbers in this epoch, and does not know them. Each
+ * incarnation begins somewhere else among the lower half of the epoch's. */
+static uint64_t begins_at(const struct own_said *said)
+{
+    uint64_t spread = said->disk->incarnation * 0x9e3779b97f4a7c15u; /* Fibonacci hashing: they may be drawn in turn */
+    return epoch_number(said) + 1 + (spread >> (64 - NUMBERS_BITS + 1));
+}
+
 /* The next number. A disk that was in doubt has lost none of the epoch in which a configuration named it: until then it
  * goes on to be one that may have. */
 static uint64_t next_number(const struct own_said *said, uint64_t before, uint64_t least, bool *lost)
 {
     uint64_t number = higher(before + 1, least);
     if (*lost)
-        number = higher(number, epoch_number(said) + 1);
+        number = higher(number, begins_at(said));
     *lost = *lost && said->disk->doubt != VOTE_SURE;
     return number;
 }

@@ -230,15 +230,18 @@ static enum err load_evidence(void *user, uint32_t id, uint8_t **bytes, size_t *
     return sim_load_evidence(*(const uint32_t *)user, sim_of(id), bytes, bytes_count);
 }
 
-/* A disk that has forgotten some, and that no configuration names though it is sure of itself again (docs/FAILURES.md,
- * "A member lies"): it may give a word the number of an earlier one. */
-static bool forgot_unnamed(uint32_t i)
+/* Into `numbers`, the last SIM_SAID of them, the newest first. False: it is there already. */
+static bool note_number(uint64_t *numbers, uint64_t number)
 {
-    const struct config_member *member = sim_member_of(i, i);
-    return sim->island[i].forgot && member != NULL && member->incarnation != sim->island[i].disk.incarnation;
+    for (uint32_t k = 0; k < SIM_SAID; k++)
+        if (numbers[k] == number)
+            return k == 0;
+    memmove(numbers + 1, numbers, (SIM_SAID - 1) * sizeof *numbers);
+    numbers[0] = number;
+    return true;
 }
 
-/* Whatever became of its disks, an island uses none twice, but for words of a disk that is in doubt, or was. */
+/* Whatever became of its disks, an island uses none twice, but from a disk that is in doubt. */
 static enum err save_numbers(void *user, const struct said_numbers *numbers)
 {
     uint32_t i = *(const uint32_t *)user;
@@ -246,16 +249,12 @@ static enum err save_numbers(void *user, const struct said_numbers *numbers)
     bool two = sim->copied && i == sim->liar; /* of which neither knows the other's */
     if (sim_disk_full(i))
         return err_set(ERR_STATE, "the disk is full");
-    SIM_HOLDS(two || numbers->order_lost || numbers->order == island->disk.numbers.order ||
-                  numbers->order > island->said.order,
-              "island %u gives order %llu again\n", i, (unsigned long long)numbers->order);
-    SIM_HOLDS(two || forgot_unnamed(i) || numbers->word_lost || numbers->word == island->disk.numbers.word ||
-                  numbers->word > island->said.word,
-              "island %u says word %llu again\n", i, (unsigned long long)numbers->word);
-    if (numbers->order > island->said.order)
-        island->said.order = numbers->order;
-    if (numbers->word > island->said.word)
-        island->said.word = numbers->word;
+    bool orders = numbers->order == island->disk.numbers.order || note_number(island->said.orders, numbers->order);
+    bool words = numbers->word == island->disk.numbers.word || note_number(island->said.words, numbers->word);
+    SIM_HOLDS(two || orders || numbers->order_lost, "island %u gives order %llu again\n", i,
+              (unsigned long long)numbers->order);
+    SIM_HOLDS(two || words || numbers->word_lost, "island %u says word %llu again\n", i,
+              (unsigned long long)numbers->word);
     island->disk.numbers = *numbers;
     return ERR_OK;
 }
@@ -268,7 +267,7 @@ static void open_numbers(uint32_t i)
     if (disk->numbers_of != disk->incarnation && (disk->numbers_of != 0 || island->voting.doubt == VOTE_DOUBT))
         disk->numbers.order_lost = disk->numbers.word_lost = true;
     if (disk->numbers_of == 0 && island->voting.doubt == VOTE_FRESH)
-        island->said = (struct said_numbers){0};
+        memset(&island->said, 0, sizeof island->said);
     disk->numbers_of = disk->incarnation;
 }
 

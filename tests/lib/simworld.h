@@ -29,6 +29,7 @@ enum { SIM_JOBS_MAX = 1 << 15, SIM_OBJECTS_MAX = 1 << 15, SIM_BEATS_MAX = 1 << 1
 enum { SIM_ALTERED_MAX = 1 << 11 };
 enum { SIM_CONFIGS_MAX = 1 << 13, SIM_LETTERS_MAX = 1 << 15, SIM_MESSAGE_MAX = 1 << 20 };
 enum { SIM_FORGIVE_MS = 20 * 60 * 1000 }; /* docs/PROTOCOL.md: after so long one loss of a member is forgotten */
+enum { SIM_SAID = 64 };                   /* numbers of orders, and of words, that are remembered */
 enum { SIM_LINE_MS = 80, SIM_STEP_MS = 20, SIM_SILENT_MS = 1000, SIM_AWAY_MS = 3000 };
 /* Contributions and results of two rounds each, a state, and what was asked for, of two versions where a draft rests on
  * them: however long a link is away. */
@@ -153,7 +154,9 @@ struct sim_island {
     uint64_t session, epoch;
     uint64_t known;              /* members of its newest configuration */
     struct sim_disk disk, older; /* older: as it was some time ago */
-    struct said_numbers said;    /* the highest that it ever said */
+    struct {
+        uint64_t orders[SIM_SAID], words[SIM_SAID];
+    } said; /* the numbers that it gave last, the newest first */
     struct digest hash[SIM_F_MAX];
     uint64_t version[SIM_F_MAX];
     bool step_by_step[SIM_F_MAX]; /* it applied what its configurations say; no state of a later epoch was taken over */

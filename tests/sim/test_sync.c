@@ -773,6 +773,8 @@ static void worlds_that_once_broke_hold(void **state)
         /* Two, and a witness: each one's disk confirms a state that the other does not have. */
         {{.name = "two and a witness", .n_min = 3, .n_max = 3, .rough = true, .witness = true}, 600112},
         /* One that is silent claims all results, and others lack some each. */
+        {{.name = "more and a witness", .n_min = 4, .n_max = 6, .rough = true, .witness = true}, 1693},
+        {{.name = "more and a witness", .n_min = 4, .n_max = 6, .rough = true, .witness = true}, 850036},
         {{.name = "one liar", .n_min = 3, .n_max = 5, .liars = true, .steady = true, .lie = SIM_LIE_DRAFT}, 452},
         /* It is asked for the state of a start to which results lead. */
         {{.name = "one liar", .n_min = 3, .n_max = 5, .liars = true, .steady = true, .lie = SIM_LIE_DRAFT}, 510},

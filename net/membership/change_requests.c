@@ -100,6 +100,30 @@ static bool was_put_out(const struct config *config, uint32_t id)
     return false;
 }
 
+uint32_t change_requests_left_out(struct member_progress *progress, const struct order_pool *pool)
+{
+    const struct config *config = config_log_last(progress->config_log);
+    uint32_t most = order_pool_left_out(pool);
+    for (uint32_t i = 0; i < config->members_count; i++) {
+        uint32_t slot = view_slot(progress->view, config->members[i].id);
+        struct seat *seat = slot != VIEW_NOBODY ? &progress->seat[slot] : NULL;
+        if (seat == NULL || !seat->said)
+            continue;
+        if (says_new(&seat->word, &config->members[i]))
+            seat->word_due = seat->word.number;
+        most = seat->word_left_out > most ? seat->word_left_out : most;
+    }
+    return most;
+}
+
+static void note_left_out(struct seat *seat, const struct config *config)
+{
+    const struct config_member *member = config_member(config, seat->id);
+    bool left_out = member != NULL && member->word < seat->word_due;
+    seat->word_left_out = left_out ? seat->word_left_out + 1 : 0;
+    seat->word_due = 0;
+}
+
 static bool drains_in(const struct config *config, uint32_t id)
 {
     const struct config_member *member = config_member(config, id);
@@ -116,6 +140,7 @@ void change_requests_fulfil(struct change_requests *requests, struct member_prog
             member_progress_put_out(progress, i);
         else if (progress->view->members[i].as.role != CONFIG_AWAY)
             seat->out_ms = 0; /* it is in: to put it out again takes another order */
+        note_left_out(seat, config);
         if (before != NULL && drains_in(before, seat->id) != drains_in(config, seat->id))
             (void)quota_take(&seat->drains, drains_rule, progress->now_ms);
     }

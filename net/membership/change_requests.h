@@ -37,7 +37,10 @@ enum wanted_for { WANTED_REASONS, WANTED_COMPOSE };
 ERR_MUST_CHECK enum err change_requests_wanted(const struct member_progress *progress, const struct order_pool *pool,
                                                enum wanted_for what, struct wanted_changes *out);
 
-/* A new epoch: whom its orders put out stays out for a while. */
+/* Once a tick: the words known now are due in the next configuration, as the pool has it of orders. Returns how many
+ * configurations in a row have left out what was due: the most of any order or word. */
+uint32_t change_requests_left_out(struct member_progress *progress, const struct order_pool *pool);
+/* A new epoch: whom its orders put out stays out for a while; which words it leaves out is counted. */
 void change_requests_fulfil(struct change_requests *requests, struct member_progress *progress,
                             const struct config *config);
 

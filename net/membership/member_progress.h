@@ -40,6 +40,8 @@ struct seat {
     uint64_t out_ms, out_step;     /* when somebody put it out of the run, and at what step of its trainer; 0: not so */
     bool said;                     /* this: */
     struct member_word word;       /* its own, signed by it */
+    uint64_t word_due;             /* number of its word that was to come into the next configuration; 0: none */
+    uint32_t word_left_out;        /* configurations in a row that came without what was to */
     struct quota drains;           /* how often configurations said that it begins or ends to drain; */
     struct quota orders;           /* and that they carry an order of it */
     struct bitset silent;          /* whom it does not hear */

@@ -821,7 +821,7 @@ void membership_tick(struct membership *m, const struct bitset *silent, uint64_t
     order_pool_tick(m->orders, m->conf.ident, last(m), hears_majority(m), now_ms, order_ended, m);
     tell_orders(m);
     want.flag = changes(m, now_ms);
-    want.number = order_pool_left_out(m->orders);
+    want.number = change_requests_left_out(&m->progress, m->orders);
     step(m, &want, now_ms);
     step(m, &tick, now_ms);
     settle(m, now_ms);

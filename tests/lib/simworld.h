@@ -207,9 +207,9 @@ enum sim_lie {
     SIM_LIES,
     SIM_LIE_COPY = SIM_LIES, /* it does not lie: its disk was copied, and two daemons speak with its key, in turns */
     SIM_LIE_ORDER,           /* it is no operator, gives orders and forges others', and proposes what no order says */
-    SIM_LIE_LEAVES_OUT,      /* it hears no order, and gives one after the other, so that it goes on proposing */
-    SIM_LIE_DRAINS,          /* it is about to leave, and is not, by turns */
-    SIM_LIE_FLAPS            /* it is heard, and is not, by turns */
+    SIM_LIE_LEAVES_OUT, /* it hears no order and no word, and gives one after the other, so that it goes on proposing */
+    SIM_LIE_DRAINS,     /* it is about to leave, and is not, by turns */
+    SIM_LIE_FLAPS       /* it is heard, and is not, by turns */
 };
 
 /* What happened, so that nobody takes an idle world for a sound one. */

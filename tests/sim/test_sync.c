@@ -609,7 +609,7 @@ static void who_leaves_orders_out_is_passed_over(void **state)
     (void)state;
     if (getenv("TEST_MIX") != NULL)
         return;
-    uint64_t most_ms = 0;
+    uint64_t most_ms[2] = {0};
     for (uint64_t seed = 1; seed <= testlib_seeds(12); seed++) {
         sim_begin(seed, 3 + (uint32_t)seed % 4);
         sim->fragments = sim->shards_counts[0] = 1;
@@ -626,21 +626,31 @@ static void who_leaves_orders_out_is_passed_over(void **state)
             begin_to_lie();
         }
         uint64_t epoch = sim->newest, from_ms = sim->now_ms;
+        uint64_t uplink = sim->island[sim->n - 1].uplink += 7;
+        bool said = false, carried_out = false;
+        while (!said && sim->now_ms < from_ms + ORDERED_MS) {
+            advance();
+            said = config_member(sim_newest(), sim_id(sim->n - 1))->uplink == uplink;
+        }
+        SIM_HOLDS(sim->newest >= epoch + 2, "island 0 changes nothing: epochs %llu to %llu\n",
+                  (unsigned long long)epoch, (unsigned long long)sim->newest);
+        SIM_HOLDS(said, "a word waits for %d ms: epochs %llu to %llu\n", ORDERED_MS, (unsigned long long)epoch,
+                  (unsigned long long)sim->newest);
+        most_ms[0] = sim->now_ms - from_ms > most_ms[0] ? sim->now_ms - from_ms : most_ms[0];
+        epoch = sim->newest;
+        from_ms = sim->now_ms;
         sim_voice_order_steps(sim->n - 1);
-        bool carried_out = false;
         while (!carried_out && sim->now_ms < from_ms + ORDERED_MS) {
             advance();
             carried_out = sim_newest()->steps >= 1000 && sim_newest()->steps < SIM_ORDERED_STEPS;
         }
-        SIM_HOLDS(sim->newest >= epoch + 2, "island 0 changes nothing: epochs %llu to %llu\n",
-                  (unsigned long long)epoch, (unsigned long long)sim->newest);
         SIM_HOLDS(carried_out, "an order waits for %d ms: epochs %llu to %llu\n", ORDERED_MS, (unsigned long long)epoch,
                   (unsigned long long)sim->newest);
-        most_ms = sim->now_ms - from_ms > most_ms ? sim->now_ms - from_ms : most_ms;
+        most_ms[1] = sim->now_ms - from_ms > most_ms[1] ? sim->now_ms - from_ms : most_ms[1];
         sim_end();
     }
-    print_message("an order that a voter left out was carried out after %llu ms at most\n",
-                  (unsigned long long)most_ms);
+    print_message("a voter that leaves them out delayed a word by %llu ms, an order by %llu ms at most\n",
+                  (unsigned long long)most_ms[0], (unsigned long long)most_ms[1]);
 }
 
 static void two_daemons_of_one_key_harm_nobody(void **state)

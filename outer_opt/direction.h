@@ -5,11 +5,10 @@
  * A contribution is judged by its cosine to the mean of the others, as these weigh in the round's mean: part by part,
  * each by its owner, who names it in its result. A member is below in a version of a fragment if its cosine is below
  * DIRECTION_LEAST in more than half of the values that count it, by more than half of their owners. It is turned away
- * in a fragment when it has been below in DIRECTION_ROUNDS rounds running, of those that count it, until it has not been
- * in as many. Whoever is turned away in fragments of more than half of the values that counted it lately weighs nothing,
- * anywhere; its contributions are counted. One round says
- * little, so none is judged by itself; and what a contribution weighs follows from the rounds before, so none has to be
- * read before others are weighed.
+ * in a fragment when it has been below in DIRECTION_ROUNDS rounds running, of those that count it, until it has not
+ * been in as many. Whoever is turned away in fragments of more than half of the values that counted it lately weighs
+ * nothing, anywhere; its contributions are counted. One round says little, so none is judged by itself; and what a
+ * contribution weighs follows from the rounds before, so none has to be read before others are weighed.
  *
  * Why most of the model. In some tensors, as the rows of words that one island alone has, honest islands pull against
  * each other for good; over the whole model they do not (tests/num/test_direction.c). And where the others have no

@@ -149,7 +149,7 @@ struct wire_heartbeat {
     bool taking_part;
     uint64_t step, tokens;
     uint64_t trained; /* steps that its trainer has taken since it began: none that it left out */
-    uint64_t loss; /* 64 bits of IEEE 754; 0: not said */
+    uint64_t loss;    /* 64 bits of IEEE 754; 0: not said */
     uint32_t tokens_per_s, trainer;
     uint64_t epoch, incarnation;
     bool in_doubt, disk_fails;

@@ -150,6 +150,13 @@ void change_requests_fulfil(struct change_requests *requests, struct member_prog
             (void)quota_take(&progress->seat[slot].orders, orders_rule, progress->now_ms);
     }
     bool idle = before != NULL && !config_differs(before, config);
+    bool again = idle && requests->reasons == requests->tried_reasons;
+    if (idle && requests->composed_epoch == config->epoch) {
+        requests->tried = !again ? 1 : requests->tried < IDLE_MAX ? requests->tried + 1 : IDLE_MAX;
+        requests->tried_reasons = requests->reasons;
+    }
+    if (!idle)
+        requests->tried = 0;
     requests->idle = !idle ? 0 : requests->idle < IDLE_MAX ? requests->idle + 1 : IDLE_MAX;
 }
 
@@ -210,9 +217,10 @@ static enum err gather(const struct change_requests *requests, const struct memb
     return ERR_OK;
 }
 
-enum err change_requests_gather(const struct change_requests *requests, const struct member_progress *progress,
+enum err change_requests_gather(struct change_requests *requests, const struct member_progress *progress,
                                 const struct wanted_changes *wanted, struct change_request **out, uint32_t *count)
 {
+    requests->composed_epoch = config_log_last(progress->config_log)->epoch + 1;
     return gather(requests, progress, wanted, false, out, count);
 }
 
@@ -268,7 +276,39 @@ enum err change_requests_expect(const struct change_requests *requests, const st
     return expect(requests, progress, pool, WANTED_COMPOSE, true, next, known, count);
 }
 
-bool change_requests_change(const struct change_requests *requests, const struct member_progress *progress,
+/* What it says that the newest one does not, so that the same is known again: FNV-1a, by fields. */
+static uint64_t reasons_of(const struct config *next)
+{
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (uint32_t i = 0; i < next->members_count; i++) {
+        const struct config_member *m = &next->members[i];
+        const uint64_t fields[] = {m->id, m->role, m->voter, m->incarnation, m->word};
+        for (size_t k = 0; k < sizeof fields / sizeof *fields; k++)
+            hash = (hash ^ fields[k]) * 0x100000001b3u;
+    }
+    for (uint32_t k = 0; k < next->orders_count; k++)
+        hash = (hash ^ next->orders[k].number ^ (uint64_t)next->orders[k].signer << 32) * 0x100000001b3u;
+    return hash;
+}
+
+/* An epoch has just begun, and of a voter whose disk was in doubt it is not known yet which one it has now. What would
+ * follow from the one that the configuration names is no reason for another one. */
+static bool waits_for_doubts(const struct member_progress *progress)
+{
+    const struct config *config = config_log_last(progress->config_log);
+    if (progress->now_ms >= progress->begun_ms + GATHERED_MS)
+        return false;
+    for (uint32_t i = 0; i < progress->view->count; i++) {
+        const struct view_member *member = &progress->view->members[i];
+        const struct seat *seat = &progress->seat[i];
+        if (member->used && member->as.voter && i != progress->view->self && seat->up && seat->doubt_ms != 0 &&
+            seat->epoch < config->epoch)
+            return true;
+    }
+    return false;
+}
+
+bool change_requests_change(struct change_requests *requests, const struct member_progress *progress,
                             const struct order_pool *pool)
 {
     struct config next;
@@ -277,14 +317,17 @@ bool change_requests_change(const struct change_requests *requests, const struct
     const struct config *last = config_log_last(progress->config_log);
     /* Nobody could decide it: where one copy commits, rounds go on, and nobody is asked, or sealed, in vain. */
     if (progress->sync == NULL || member_progress_voters_able(progress) < config_majority(last) ||
-        member_progress_disk_fails(progress, progress->view->self))
+        member_progress_disk_fails(progress, progress->view->self) || waits_for_doubts(progress))
         return false;
     if (expect(requests, progress, pool, WANTED_REASONS, false, &next, &known, &count) != ERR_OK)
         return false;
     bool differs = config_differs(last, &next);
+    requests->reasons = reasons_of(&next);
+    /* Where that came to nothing, as others hear otherwise, it is tried again later, and others have their turn. */
+    bool again = requests->tried > 0 && requests->reasons == requests->tried_reasons;
     config_deinit(&next);
     mem_free(known);
-    return differs;
+    return differs && (!again || progress->now_ms >= progress->begun_ms + ((uint64_t)GATHERED_MS << requests->tried));
 }
 
 /* ---- members that might take part ---- */

@@ -19,7 +19,11 @@
 
 /* All zero at first. */
 struct change_requests {
-    uint32_t idle; /* configurations in a row that changed nothing */
+    uint32_t idle;           /* configurations in a row that changed nothing; */
+    uint32_t tried;          /* and of these, those that we composed, as long as for the same reasons: */
+    uint64_t tried_reasons;  /* these */
+    uint64_t reasons;        /* that there were last */
+    uint64_t composed_epoch; /* of the configuration that we composed last */
 };
 
 /* Orders and words for a draft; what it points to is the pool's and the members'. */
@@ -44,10 +48,9 @@ uint32_t change_requests_left_out(struct member_progress *progress, const struct
 void change_requests_fulfil(struct change_requests *requests, struct member_progress *progress,
                             const struct config *config);
 
-/* What is known of all members that are heard, or known to be silent, or are to be put out by one of the orders:
- * mem_free() it. Other members stay as they are: there is nothing to go by. ERR_NOMEM. */
-ERR_MUST_CHECK enum err change_requests_gather(const struct change_requests *requests,
-                                               const struct member_progress *progress,
+/* For a configuration that we compose: what is known of all members that are heard, or known to be silent, or are to be
+ * put out by one of the orders: mem_free() it. Other members stay as they are: there is nothing to go by. ERR_NOMEM. */
+ERR_MUST_CHECK enum err change_requests_gather(struct change_requests *requests, const struct member_progress *progress,
                                                const struct wanted_changes *wanted, struct change_request **out,
                                                uint32_t *count);
 /* Whether a member that is away, which may be us, is back and comes in again by itself when it has caught up: it is
@@ -69,7 +72,7 @@ ERR_MUST_CHECK enum err change_requests_expect(const struct change_requests *req
                                                const struct member_progress *progress, const struct order_pool *pool,
                                                struct config *next, struct change_request **known, uint32_t *count);
 /* Whether the next configuration would differ from the last one, and enough voters are heard to decide it. */
-bool change_requests_change(const struct change_requests *requests, const struct member_progress *progress,
+bool change_requests_change(struct change_requests *requests, const struct member_progress *progress,
                             const struct order_pool *pool);
 
 #endif

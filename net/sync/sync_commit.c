@@ -299,13 +299,18 @@ static bool holds_another(const struct sync *sync, uint32_t f, uint32_t member, 
     return false;
 }
 
-uint32_t sync_commit_rival(const struct sync *sync, uint32_t f, uint32_t p)
+bool sync_commit_is_rival(const struct sync *sync, uint32_t f, uint32_t p, uint32_t member)
 {
     const struct sync_parts *parts = &sync->fragments[f].parts;
-    if (!(parts->held & bit(p)) || parts->part[p].carried)
-        return SYNC_NOBODY;
+    return (parts->held & bit(p)) && !parts->part[p].carried && holds_another(sync, f, member, p);
+}
+
+uint32_t sync_commit_rival(const struct sync *sync, uint32_t f, uint32_t p)
+{
+    const struct bitset *asked = &sync->fragments[f].parts.rivals_asked;
     for (uint32_t i = 0; i < sync_core_slots(sync); i++)
-        if (sync_core_other(sync, i) && sync->peers[i].up && holds_another(sync, f, i, p))
+        if (sync_core_other(sync, i) && sync->peers[i].up && !bitset_has(asked, i) &&
+            sync_commit_is_rival(sync, f, p, i))
             return i;
     return SYNC_NOBODY;
 }
@@ -378,7 +383,8 @@ enum { FETCH_AGAIN_MS = 2000, NEXT_ONE_MS = 250 };
 
 void sync_beyond_reset(struct sync *sync, uint32_t f)
 {
-    sync->fragments[f].beyond = (struct sync_beyond){0};
+    /* The next one is asked next: or the first of those that have it would bring all versions. */
+    sync->fragments[f].beyond = (struct sync_beyond){.tries = sync->fragments[f].beyond.tries};
 }
 
 uint64_t sync_beyond_reach(const struct sync *sync, uint32_t f)
@@ -407,7 +413,7 @@ static void advance(struct sync *sync, uint32_t f)
     struct sync_beyond *beyond = &fragment->beyond;
     while (sync_beyond_reach(sync, f) < fragment->start_wanted && whole(sync, f)) {
         uint64_t version = sync_beyond_reach(sync, f) + 2;
-        *beyond = (struct sync_beyond){.version = version};
+        *beyond = (struct sync_beyond){.version = version, .tries = beyond->tries};
         beyond->parts.count = sync_core_parts(sync, f, version, beyond->parts.part);
     }
 }

@@ -785,6 +785,13 @@ static void worlds_that_once_broke_hold(void **state)
         /* One that is silent claims all results, and others lack some each. */
         {{.name = "more and a witness", .n_min = 4, .n_max = 6, .rough = true, .witness = true}, 1693},
         {{.name = "more and a witness", .n_min = 4, .n_max = 6, .rough = true, .witness = true}, 850036},
+        /* configurations without end that changed nothing: of what is not known yet, and of what others hear otherwise
+         */
+        {{.name = "quorum", .n_min = 3, .n_max = SIM_SMALL, .rough = true, .quorum = true}, 900526},
+        {{.name = "a line cut, three", .n_min = 3, .n_max = 3, .rough = true, .sever = true}, 900497},
+        /* whoever signed two results says to each half that it holds the other one, and shows its own */
+        {{.name = "liars", .n_min = 3, .n_max = 6, .rough = true, .liars = true}, 900013},
+        {{.name = "false orders", .n_min = 3, .n_max = 6, .rough = true, .liars = true, .lie = SIM_LIE_ORDER}, 900993},
         {{.name = "one liar", .n_min = 3, .n_max = 5, .liars = true, .steady = true, .lie = SIM_LIE_DRAFT}, 452},
         /* It is asked for the state of a start to which results lead. */
         {{.name = "one liar", .n_min = 3, .n_max = 5, .liars = true, .steady = true, .lie = SIM_LIE_DRAFT}, 510},

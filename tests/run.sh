@@ -3,9 +3,10 @@
 # Runs the tests given as arguments, and says what passed, failed and was skipped.
 # A test is a program: exit 0 passes, 77 skips (its last line is the reason), anything else fails.
 # A line "skip: REASON" inside a test counts as a skipped part of it, so that nothing skipped looks like a pass.
-# Those that mostly compute run beside each other, as many as there are processors; then unit tests, twice as many; then
-# programs that start daemons and mostly wait, three times as many; at last scripts, and programs whose trainers compute
-# all the time, as many as there are processors: beside these the others would wait twice as long. The longest first.
+# Those that mostly compute run beside each other, as many as there are processors, on the time that all others leave
+# (nice): these are unit tests, twice as many; then programs that start daemons and mostly wait, three times as many. At
+# last come scripts, and programs whose trainers compute all the time, as many as there are processors: beside these the
+# others would wait twice as long. The longest first.
 # Under a sanitizer unit tests run as many as there are processors, and all others behind them one by one: there they
 # compute, too.
 set -u
@@ -85,12 +86,19 @@ by_length() {
 }
 waiting='trouble|join|newcomer|islands|disk|size|state_transfer|damaged|outlives|harmless|liar|refused|paused|own_trainer|watch|copying|rogue|models'
 sorted=$(by_length "$@")
-together "$processors" '^(script:)?(sim|num|emu|lint|fuzz)/' $sorted
+computing='^(script:)?(sim|num|emu|lint|fuzz)/'
 if [ -n "${SAN:-}" ]; then
+    together "$processors" "$computing" $sorted
     together "$processors" '^unit/' $sorted
 else
+    (
+        renice -n 19 "$(exec sh -c 'echo $PPID')" >/dev/null 2>&1 || true
+        together "$processors" "$computing" $sorted
+    ) &
+    computes=$!
     together $((2 * processors)) '^unit/' $sorted
     together $((3 * processors)) "^system/test_($waiting)\$" $sorted
+    wait "$computes"
     together "$processors" '^(script:)?system/' $sorted
 fi
 for test in "$@"; do

@@ -21,7 +21,7 @@ struct lane {
     struct queue queue;
     pthread_cond_t came;
 };
-enum { LANES = 2 };
+enum { LANES = 3 };
 
 struct thread {
     pthread_t id;
@@ -86,7 +86,7 @@ static struct job *queue_get(struct queue *queue)
 const char *jobs_work_name(enum jobs_work work)
 {
     static const char *const names[JOBS_WORKS] = {"encode", "check",   "reduce", "store", "receive", "apply",
-                                                  "hash",   "publish", "states", "save",  "vote"};
+                                                  "hash",   "publish", "states", "save",  "vote",    "dial"};
     return names[work];
 }
 
@@ -102,10 +102,15 @@ static void note_piece(struct share *share, size_t at, enum err err)
     share->ended++;
 }
 
-/* What waits for the disk, so that nothing else waits behind it; else NULL. */
+/* What waits for the disk, or for another machine, so that nothing else waits behind it; else NULL. */
 static struct lane *lane_of(struct jobs *jobs, enum jobs_work work)
 {
-    return work == JOBS_SAVE ? &jobs->lanes[0] : work == JOBS_VOTE ? &jobs->lanes[1] : NULL;
+    switch (work) {
+    case JOBS_SAVE: return &jobs->lanes[0];
+    case JOBS_VOTE: return &jobs->lanes[1];
+    case JOBS_DIAL: return &jobs->lanes[2];
+    default: return NULL;
+    }
 }
 
 /* The next piece of a share that has one; it leaves the list with its last one. */

@@ -4,8 +4,8 @@
  *
  * The loop submits and takes finished jobs back; a job runs on one thread, with that thread's scratch, and may share
  * out pieces of its work to threads that have nothing else to do. JOBS_SAVE jobs run on a thread of their own, one
- * after the other and without scratch, and so do JOBS_VOTE jobs on another: a slow disk keeps nothing else waiting, and
- * a long checkpoint no vote. Jobs of the same fragment are never
+ * after the other and without scratch, and so do JOBS_VOTE jobs on another, and JOBS_DIAL jobs on a third: a slow disk
+ * or line keeps nothing else waiting, and a long checkpoint no vote. Jobs of the same fragment are never
  * under way together unless they touch different shards; that is the submitter's business. jobs_submit(),
  * jobs_take_back() and pools are for the loop's thread, jobs_share() for a job's.
  */
@@ -32,6 +32,7 @@ enum jobs_work {
     JOBS_STATES,  /* whole states: for others, from others, from our own disk */
     JOBS_SAVE,    /* checkpoints and exports */
     JOBS_VOTE,    /* votes and configurations, made durable */
+    JOBS_DIAL,    /* newcomers' addresses, whether they are reached */
     JOBS_WORKS
 };
 /* "encode", ... */
@@ -47,8 +48,8 @@ struct jobs_scratch {
 };
 
 struct job;
-/* Runs on a job thread; `scratch` is NULL for JOBS_SAVE and JOBS_VOTE. Its result goes into `err`, its text into
- * `text`. */
+/* Runs on a job thread; `scratch` is NULL for JOBS_SAVE, JOBS_VOTE and JOBS_DIAL. Its result goes into `err`, its text
+ * into `text`. */
 typedef enum err job_run(struct job *job, struct jobs_scratch *scratch);
 /* Runs in the loop's thread afterwards: the submitter's own, which tells the rest of the daemon by events. */
 typedef void job_done(struct job *job);
@@ -66,7 +67,7 @@ struct job {
 struct jobs;
 
 struct jobs_conf {
-    int threads, zstd_level; /* threads: besides those of JOBS_SAVE and JOBS_VOTE */
+    int threads, zstd_level; /* threads: besides those of JOBS_SAVE, JOBS_VOTE and JOBS_DIAL */
     int nice;                /* added to that of the process, 0 to 19 */
 };
 ERR_MUST_CHECK enum err jobs_new(const struct jobs_conf *conf, struct jobs **out);

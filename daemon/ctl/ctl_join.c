@@ -16,6 +16,7 @@
 #include "net/config/config_proof.h"
 #include "net/membership/wire_paxos.h"
 #include "net/transport/address.h"
+#include "net/transport/dial_back.h"
 #include "net/transport/join_client.h"
 #include "net/transport/invite.h"
 
@@ -26,6 +27,7 @@ struct task {
     struct invite invite;
     uint64_t uplink;
     uint8_t owner_choice;
+    const char *address; /* where it is reached; "": nowhere */
 };
 
 /* ---- what was asked for ---- */
@@ -177,6 +179,67 @@ static void say_late(void *user, const char *what)
     fprintf(stderr, "Still waiting: %s.\n", what);
 }
 
+/* ---- whether others reach it ---- */
+
+/* Who dialled it, and what came of that; of the inviter first. */
+static void list_reports(const struct wire_dial_report *reports, uint32_t count, bool in_vain, char *text,
+                         size_t text_bytes)
+{
+    text[0] = '\0';
+    for (uint32_t i = 0; i < count; i++) {
+        const struct wire_dial_report *report = &reports[i];
+        size_t at = strlen(text);
+        if (in_vain != dial_in_vain(report->outcome) || report->outcome == WIRE_DIAL_UNTESTED)
+            continue;
+        const char *name = report->island[0] != '\0' ? report->island : "the inviter";
+        snprintf(text + at, text_bytes - at, "%s%s", at > 0 ? in_vain ? "; " : " and " : "", name);
+        at = strlen(text);
+        if (in_vain)
+            snprintf(text + at, text_bytes - at, " dialled it: %s", dial_outcome_text(report->outcome));
+        at = strlen(text);
+        if (report->outcome == WIRE_DIAL_NO_ANSWER)
+            snprintf(text + at, text_bytes - at, " (%.1f s)", (double)report->took_ms / 1000);
+    }
+}
+
+/* One line. On standard error where something is to be done. */
+static void say_dialled(const struct task *task, const char *reached, const char *in_vain)
+{
+    static const char remedy[] = "let that TCP port in (firewall, port forwarding), or state another way: --listen and "
+                                 "--address of join, [net] listen and address in dilocod.conf later";
+    const char *goes_on = task->join->witness
+                              ? "It joins all the same: it votes, and dials the others itself"
+                              : "It joins all the same: it contributes, dials the others itself, and owns shards only "
+                                "beside a single other";
+    if (in_vain[0] == '\0' && reached[0] == '\0')
+        fprintf(stderr,
+                "Not tested: whether others reach this island at %s; once it runs, status says if they do not.\n",
+                task->address);
+    else if (in_vain[0] == '\0')
+        printf("Reached at %s by %s.\n", task->address, reached);
+    else if (reached[0] != '\0')
+        fprintf(stderr,
+                "Warning: this island is reached at %s by %s, and not by all: %s. It dials those itself. To be reached "
+                "by all: %s.\n",
+                task->address, reached, in_vain, remedy);
+    else
+        fprintf(stderr, "Warning: this island is not reached at %s: %s. %s. To be reached: %s.\n", task->address,
+                in_vain, goes_on, remedy);
+    fflush(stdout);
+}
+
+/* As its daemon does once it is told by heartbeats: of owners that dialled one that reaches it is enough. */
+static uint8_t take_dialled(void *user, const struct wire_dial_report *reports, uint32_t reports_count)
+{
+    const struct task *task = user;
+    char reached[2 * WIRE_NAME_BYTES + 16], in_vain[2 * WIRE_NAME_BYTES + 240];
+    list_reports(reports, reports_count, false, reached, sizeof reached);
+    list_reports(reports, reports_count, true, in_vain, sizeof in_vain);
+    if (!task->join->init.json || in_vain[0] != '\0')
+        say_dialled(task, reached, in_vain);
+    return reached[0] == '\0' && in_vain[0] != '\0' ? config_owner_undialled(task->owner_choice) : task->owner_choice;
+}
+
 static uint32_t patience_ms(uint32_t said_s)
 {
     return (said_s < PATIENCE_S_MAX ? said_s : PATIENCE_S_MAX) * 1000;
@@ -184,7 +247,7 @@ static uint32_t patience_ms(uint32_t said_s)
 
 static enum err redeem(void *user, const struct ident *ident, const char *listen, struct ctl_admission *admission)
 {
-    const struct task *task = user;
+    struct task *task = user;
     struct wire_joined joined;
     uint32_t answered = 0;
     TRY(choose_address(task, listen, admission->address));
@@ -193,19 +256,25 @@ static enum err redeem(void *user, const struct ident *ident, const char *listen
                                     .ident = ident,
                                     .name = task->join->init.name,
                                     .address = admission->address,
+                                    .listen = listen,
                                     .uplink = task->uplink,
                                     .owner_choice = request,
                                     .witness = task->join->witness,
                                     .timeout_ms = patience_ms(task->join->patience_s),
                                     .decide_ms = patience_ms(task->join->decide_s),
                                     .late = say_late,
+                                    .dialled = take_dialled,
+                                    .user = task,
                                     .answered = &answered};
+    task->address = admission->address;
     if (!task->join->init.json) {
         printf("Asking %s to be let in...\n", task->invite.addresses[0]);
         fflush(stdout);
     }
     enum err err = admit_ask(&conf, &joined);
     admission->asked = err == ERR_OK || err == ERR_CLOSED; /* refused, or never asked: nobody knows the key */
+    if (err == ERR_CONF)
+        return err_suffix(err, "choose another with --listen, as --listen '*:PORT'");
     TRY(err);
     err = check_spec(task, joined.run_spec);
     if (err == ERR_OK)

@@ -126,6 +126,7 @@ void join_server_free(struct join_server *join_server)
 static void forget(struct join_server *join_server, const struct invite_row *row)
 {
     link_unadmit(join_server->conf.link, row->curve_key);
+    dial_server_forget(join_server->conf.dials, &row->id);
     join_server->conf.shut_out(join_server->conf.user, &row->id);
     for (uint32_t k = 0; k < INVITES_MAX; k++)
         if (digest_equal(&join_server->arrivals[k].join.invitation, &row->id))
@@ -402,7 +403,9 @@ static void guest_in(struct join_server *join_server, const struct link_guest *g
     const char *name = err == ERR_OK ? join.name : "(unnamed)";
     if (err == ERR_OK)
         err = judge(join_server, guest, &join);
-    if (err == ERR_OK)
+    if (err == ERR_OK && guest->type == WIRE_DIAL_REQUEST)
+        dial_server_ask(join_server->conf.dials, &join, guest->connection, now_ms);
+    else if (err == ERR_OK)
         err = let_in(join_server, guest, &join, now_ms, wall_s);
     if (err != ERR_OK && is_final(err))
         refuse(join_server, guest->connection, name, err_text());

@@ -6,7 +6,8 @@
  * still knows whom it invited; a redeemed one is durable before the newcomer is proposed. A guest gets its answer when
  * a decided configuration has it on the roster: that configuration as it was decided, or the reason why not. The same
  * key that asks again gets the same answer. The order that admits a guest is this island's, so that only operators
- * invite; it stands while the guest asks, and ten minutes longer.
+ * invite; it stands while the guest asks, and ten minutes longer. A guest may ask first whether it is reached where it
+ * says (dial_server.h); that redeems nothing.
  *
  * Only the loop's thread; it blocks for a write of the table. Times: `now_ms` of env_mono_ms(), `wall_s` in seconds
  * since 1970. Messages of guests are input from strangers that hold a token.
@@ -19,6 +20,7 @@
 
 #include "common/err.h"
 #include "common/runspec.h"
+#include "daemon/membership/dial_server.h"
 #include "net/config/config_log.h"
 #include "net/transport/ident.h"
 #include "net/transport/invite.h"
@@ -32,6 +34,7 @@ struct join_server_conf {
     const struct ident *ident;
     const struct config_log *config_log;
     struct link *link;
+    struct dial_server *dials;
     enum err (*join)(void *user, const struct wire_join *join, bool contributor); /* as membership_admit() */
     void (*shut_out)(void *user, const struct digest *invitation);                /* as membership_shut_out() */
     enum err (*may_invite)(void *user); /* ERR_STATE: the reason why this island lets nobody in */

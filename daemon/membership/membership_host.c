@@ -262,6 +262,7 @@ struct membership_host {
     struct membership_host_conf conf;
     struct disk keep;
     struct membership *membership;
+    struct dial_server *dial_server;
     struct join_server *join_server;
     bool shut_out; /* most of the others that vote do not know our key */
     bool planned;  /* the run's plan is known here */
@@ -475,11 +476,14 @@ static enum err is_open(void *user, bool begun)
 static enum err open_join_server(struct membership_host *host)
 {
     const struct membership_host_conf *from = &host->conf;
+    struct dial_server_conf dials = {.jobs = from->jobs, .link = from->link, .view = from->view};
+    TRY(dial_server_new(&dials, &host->dial_server));
     struct join_server_conf conf = {.folder = from->folder,
                                     .spec = from->spec,
                                     .ident = from->ident,
                                     .config_log = from->config_log,
                                     .link = from->link,
+                                    .dials = host->dial_server,
                                     .join = join,
                                     .shut_out = shut_out,
                                     .may_invite = may_invite,
@@ -530,6 +534,7 @@ void membership_host_free(struct membership_host *host)
     if (host == NULL)
         return;
     join_server_free(host->join_server);
+    dial_server_free(host->dial_server);
     membership_free(host->membership);
     disk_deinit(&host->keep);
     mem_free(host);
@@ -543,6 +548,11 @@ struct membership *membership_host_membership(struct membership_host *host)
 struct join_server *membership_host_join_server(struct membership_host *host)
 {
     return host->join_server;
+}
+
+struct dial_server *membership_host_dial_server(struct membership_host *host)
+{
+    return host->dial_server;
 }
 
 enum err membership_host_plan_known(struct membership_host *host, struct sync *sync, uint32_t fragments,
@@ -581,6 +591,7 @@ void membership_host_tick(struct membership_host *host, const struct bitset *sil
 {
     host->shut_out = shut_out;
     join_server_tick(host->join_server, now_ms, env_wall_ms() / 1000);
+    dial_server_tick(host->dial_server, silent, now_ms);
     disk_tick(&host->keep);
     membership_tick(host->membership, silent, now_ms);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * membership_host: the host of net/membership in this daemon: its votes, configurations and evidence on disk, its
- * messages on the link, its door (join_server.h), and what it has to say to people and to the engine.
+ * messages on the link, its door (join_server.h, dial_server.h), and what it has to say to people and to the engine.
  *
  * It decides nothing. Whoever has something to tell membership or the join server, or to ask them, is given them. A
  * decided configuration is posted (EVENT_EPOCH) once it is durable; the engine takes it, changes over, and calls
@@ -23,6 +23,7 @@
 #include "common/runspec.h"
 #include "daemon/event.h"
 #include "daemon/jobs.h"
+#include "daemon/membership/dial_server.h"
 #include "daemon/membership/join_server.h"
 #include "daemon/membership/vote.h"
 #include "daemon/trainer/trainer.h"
@@ -52,6 +53,7 @@ void membership_host_free(struct membership_host *host);
 /* Borrowed. */
 struct membership *membership_host_membership(struct membership_host *host);
 struct join_server *membership_host_join_server(struct membership_host *host);
+struct dial_server *membership_host_dial_server(struct membership_host *host);
 /* As membership_plan_known(). */
 ERR_MUST_CHECK enum err membership_host_plan_known(struct membership_host *host, struct sync *sync, uint32_t fragments,
                                                    const uint32_t *shards_counts);

@@ -24,6 +24,7 @@ static const struct rule rules[BUDGET_KINDS] = {
     [BUDGET_EPOCH_KIB] = {"bytes about the next epoch", 250, 128 << 10, 5},
     [BUDGET_QUESTIONS] = {"questions for configurations", 25000, 400, 1},
     [BUDGET_ORDERS] = {"orders and evidence", 30000, 100, 1},
+    [BUDGET_DIALS] = {"questions about newcomers' addresses", 2000000, 20, 5},
     [BUDGET_CHUNKS] = {"bytes of objects that nobody wants", 122, 512 << 10, 1},
     [BUDGET_FALSE] = {"signatures that are none", 1000000, 200, 25},
     [BUDGET_UNUSABLE] = {"messages that nobody can use", 100000, 200, 5},

@@ -27,6 +27,7 @@ enum budget_kind {
     BUDGET_EPOCH_KIB,  /* their KiB */
     BUDGET_QUESTIONS,  /* CONFIG_LOG */
     BUDGET_ORDERS,     /* ORDER, EVIDENCE */
+    BUDGET_DIALS,      /* DIAL_REQUEST, DIAL_RESPONSE */
     BUDGET_CHUNKS,     /* chunks that bring nothing, each as 64 and its KiB, beyond what was earned; a question is 8 */
     BUDGET_FALSE,      /* signatures that are none */
     BUDGET_UNUSABLE,   /* messages of unknown types, of another version or run, that can't be read */

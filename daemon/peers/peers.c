@@ -20,8 +20,8 @@
 /* BEAT: heartbeats; an island that is silent for SILENT counts as away, which status shows within three seconds.
  * HELLO_AGAIN: greetings are repeated until both sides know the same of each other. */
 enum { BEAT_MS = 1000, SILENT_MS = 2500, HELLO_AGAIN_MS = 1000, ANNOUNCE_GAP_MS = 3 };
-/* UNDIALLED: several attempts, and the time that a restarted one takes to listen. */
-enum { UNDIALLED_MS = 15000 };
+/* UNDIALLED: several attempts, and the time that a restarted one takes to listen; FORETOLD: until owners say so. */
+enum { UNDIALLED_MS = 15000, FORETOLD_MS = UNDIALLED_MS + 5000 };
 /* The same complaint about one island, or about any, is logged once in so long. */
 enum { REFUSED_SAID_MS = 10000, MALFORMED_SAID_MS = 5000, DIVERGED_SAID_MS = 5000, PLAN_SAID_MS = 60000 };
 enum { STRANGER_SAID_MS = 5000, DROPPED_BYTES = 120 };
@@ -86,11 +86,14 @@ struct peers {
     uint64_t silent_ms;   /* one who is silent so long is not up */
     bool announce;
     uint64_t announce_ms;
-    bool draining;    /* we are leaving the run, or have left it */
-    bool undialled;   /* the owners dial us in vain */
-    bool news;        /* all others are to be greeted again */
-    uint64_t word;    /* number of our word in the last greeting */
-    struct pace pace; /* of our own trainer */
+    bool draining;  /* we are leaving the run, or have left it */
+    bool undialled; /* the owners dial us in vain */
+    /* It was found out when this island joined, or before it was stopped; no owner has had time to say so yet. */
+    bool foretold;
+    uint64_t owners_ms; /* foretold: since when one is heard; 0: none is */
+    bool news;          /* all others are to be greeted again */
+    uint64_t word;      /* number of our word in the last greeting */
+    struct pace pace;   /* of our own trainer */
     struct step_line line;
     struct pace_said paces[VIEW_SLOTS_MAX];
     struct report_bounds bounds;
@@ -195,6 +198,15 @@ static enum err set_member(struct peers *peers, uint32_t i)
     return ERR_OK;
 }
 
+/* As the configuration has it, of an island that listens. */
+static bool was_undialled(const struct peers *peers)
+{
+    if (self_of(peers) == VIEW_NOBODY || peers->conf.conf->listen[0] == '\0')
+        return false;
+    uint8_t choice = peers->conf.view->members[self_of(peers)].as.owner_choice;
+    return choice == CONFIG_OWNER_DIALS || choice == CONFIG_OWNER_NO_DIALS;
+}
+
 enum err peers_new(const struct peers_conf *conf, struct peers **out)
 {
     enum err err;
@@ -210,6 +222,7 @@ enum err peers_new(const struct peers_conf *conf, struct peers **out)
     for (uint32_t i = 0; i < members_of(peers); i++)
         if (is_other(peers, i))
             TRY_OUT(set_member(peers, i));
+    peers->undialled = peers->foretold = was_undialled(peers);
     say_of_ourselves(peers);
 out:
     if (err != ERR_OK)
@@ -637,6 +650,8 @@ static bool charge_control(struct peers *peers, uint32_t i, const struct link_me
     case WIRE_ACK:
     case WIRE_DONE: return charge_answer(peers, i);
     case WIRE_FETCH: return charge(peers, i, BUDGET_FETCHES, 1);
+    case WIRE_DIAL_REQUEST:
+    case WIRE_DIAL_RESPONSE: return charge(peers, i, BUDGET_DIALS, 1);
     default: return wire_is_epoch(in->header.type) ? charge_epoch(peers, i, in) : charge(peers, i, BUDGET_GREETINGS, 1);
     }
 }
@@ -648,6 +663,14 @@ static void done_in(struct peers *peers, uint32_t i, const struct wire_message *
     objects_message_in(peers->conf.objects, i, message, peers->now_ms);
 }
 
+static void dial_in(struct peers *peers, const struct link_message *in)
+{
+    struct dial_server *dials = membership_host_dial_server(peers->conf.host);
+    if (peers->peers[in->peer].greeted &&
+        dial_server_message_in(dials, in->peer, in->header.type, in->payload, in->bytes, peers->now_ms) != ERR_OK)
+        malformed(peers, in->peer, err_text());
+}
+
 static void take_control(struct peers *peers, const struct link_message *in)
 {
     struct wire_message *message = &peers->in;
@@ -656,6 +679,10 @@ static void take_control(struct peers *peers, const struct link_message *in)
         if (peers->peers[i].greeted && membership_message_in(peers->membership, i, in->header.type, in->payload,
                                                              in->bytes, peers->now_ms) != ERR_OK)
             malformed(peers, i, err_text());
+        return;
+    }
+    if (wire_is_dial(in->header.type)) {
+        dial_in(peers, in);
         return;
     }
     if (wire_unpack(in->header.type, in->payload, in->bytes, message) != ERR_OK) {
@@ -682,7 +709,9 @@ static void take_control(struct peers *peers, const struct link_message *in)
     case WIRE_BULK_HELLO:
     case WIRE_JOIN:
     case WIRE_JOINED:
-    case WIRE_REFUSAL: break;
+    case WIRE_REFUSAL:
+    case WIRE_DIAL_REQUEST:
+    case WIRE_DIAL_RESPONSE: break;
     }
 }
 
@@ -850,20 +879,34 @@ static void look_after(struct peers *peers, uint32_t i)
     }
 }
 
+/* Until an owner gets through, or has had time to say that it does not. */
+static bool is_foretold(struct peers *peers, bool owners, bool through)
+{
+    if (peers->foretold && owners && peers->owners_ms == 0)
+        peers->owners_ms = peers->now_ms;
+    bool is_known = through || (peers->owners_ms != 0 && peers->now_ms >= peers->owners_ms + FORETOLD_MS);
+    peers->foretold = peers->foretold && !is_known;
+    return peers->foretold;
+}
+
 /* Whether nobody who owns gets through to us. Those that are not heard know nothing of it; where there are none, it
  * stays as it was. */
 static void look_whether_undialled(struct peers *peers)
 {
     uint32_t owners = 0, in_vain = 0;
     const char *who = "";
+    bool through = false;
     for (uint32_t i = 0; i < members_of(peers); i++) {
         const struct peer *peer = &peers->peers[i];
         if (!is_other(peers, i) || !peer->up || peers->conf.view->members[i].as.role != CONFIG_OWNER)
             continue;
         owners++;
         in_vain += peer->undialled;
+        through |= link_is_dialled(peers->conf.link, i);
         who = name_of(peers, i);
     }
+    if (is_foretold(peers, owners > 0, through))
+        return;
     bool undialled = owners > 0 ? in_vain == owners : peers->undialled;
     if (undialled != peers->undialled && undialled)
         log_warn(

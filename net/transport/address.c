@@ -194,15 +194,22 @@ static const char *reason_of(int error)
     }
 }
 
+enum err here_listen(void *socket, const char *listen)
+{
+    char endpoint[ADDRESS_BYTES + 8];
+    snprintf(endpoint, sizeof endpoint, "tcp://%s", listen);
+    if (zmq_bind(socket, endpoint) != 0)
+        return err_set(ERR_CONF, "cannot listen on %s: %s", listen, reason_of(zmq_errno()));
+    return ERR_OK;
+}
+
 /* The daemon's own kind of socket: it alone knows what it makes of "*" and of an interface's name. */
 static enum err try_in(void *context, const char *listen)
 {
-    char endpoint[ADDRESS_BYTES + 8];
     void *router = NULL;
-    snprintf(endpoint, sizeof endpoint, "tcp://%s", listen);
     enum err err = socket_open(context, ZMQ_ROUTER, ADDRESS_BYTES, &router);
-    if (err == ERR_OK && zmq_bind(router, endpoint) != 0)
-        err = err_set(ERR_CONF, "cannot listen on %s: %s", listen, reason_of(zmq_errno()));
+    if (err == ERR_OK)
+        err = here_listen(router, listen);
     if (router != NULL)
         zmq_close(router);
     return err;

@@ -48,5 +48,7 @@ void here_towards(const char *there, unsigned port, char address[ADDRESS_BYTES])
 /* Whether link_new() could listen there just now ("host:port" or "*:port"): listens as that does, and gives it up again
  * before it returns. ERR_CONF: it could not, with the address and the reason. */
 ERR_MUST_CHECK enum err here_try(const char *listen);
+/* Binds a ZeroMQ socket there. ERR_CONF: it cannot be, with the address and the reason. */
+ERR_MUST_CHECK enum err here_listen(void *socket, const char *listen);
 
 #endif

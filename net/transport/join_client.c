@@ -9,6 +9,7 @@
 #include "common/env.h"
 #include "common/mem.h"
 #include "net/transport/address.h"
+#include "net/transport/dial_listener.h"
 #include "net/transport/socket.h"
 
 /* AGAIN: an answer may be lost with its connection, so the question is repeated. TURN: how long one address is tried
@@ -16,6 +17,8 @@
 /* KNOCKS: so often all addresses are tried before those that do not admit us are believed. */
 enum { AGAIN_MS = 2000, TURN_MS = 12000, CONNECT_MS = 3000, LOOK_MS = 50, KNOCKS = 3, PAUSE_MS = 300 };
 enum { LATE_MS = 4000 }; /* longer than a run takes that can decide */
+/* Of the dialling: longer than an inviter takes that tests, with one more owner. */
+enum { DIAL_PATIENCE_MS = 12000 };
 
 /* What was heard at an address, from least to most: the most is told. */
 enum heard { HEARD_NOTHING, HEARD_CLOSED, HEARD_STRANGER, HEARD_UP, HEARDS };
@@ -23,21 +26,57 @@ enum heard { HEARD_NOTHING, HEARD_CLOSED, HEARD_STRANGER, HEARD_UP, HEARDS };
 struct ask {
     const struct join_client_conf *conf;
     void *context, *socket, *monitor;
+    struct dial_listener *listener; /* as long as we ask to be dialled; NULL: we ask to be let in */
+    struct wire_join join;          /* what we ask by */
     uint8_t payload[WIRE_JOIN_BYTES_MAX];
     size_t payload_bytes;
     uint64_t begin_ms, end_ms, decided_ms, late_ms;
+    uint64_t dial_end_ms; /* until when an answer about dialling is waited for; 0: nobody was asked yet */
     enum heard heard[INVITE_ADDRESSES_MAX];
     bool up;
+    bool anew;                     /* something else is to be said than before */
     char later[WIRE_REASON_BYTES]; /* why not yet, as we were told last; "": nobody said so */
     struct wire_joined *joined;
 };
 
+/* What is said from now on. */
+static void sign(struct ask *ask, uint64_t number, uint8_t owner_choice)
+{
+    const struct join_client_conf *conf = ask->conf;
+    ask->join = (struct wire_join){.invitation = invite_id(conf->invite),
+                                   .witness = conf->witness,
+                                   .word = {.number = number, .uplink = conf->uplink, .owner_choice = owner_choice}};
+    snprintf(ask->join.name, sizeof ask->join.name, "%s", conf->name);
+    snprintf(ask->join.word.address, sizeof ask->join.word.address, "%s", conf->address);
+    wire_join_sign(conf->ident, conf->invite->nonce, &ask->join);
+    ask->payload_bytes = wire_join_pack(&ask->join, ask->payload);
+}
+
+/* A question to be dialled is another one each time: what came of an older one is no answer to it. */
+static enum err begin_dial(struct ask *ask)
+{
+    const struct join_client_conf *conf = ask->conf;
+    if (conf->listen == NULL || conf->listen[0] == '\0' || conf->address[0] == '\0')
+        return ERR_OK;
+    TRY(dial_listener_new(ask->context, conf->listen, &ask->listener));
+    sign(ask, 1 + env_random_u64() % (MEMBER_WORD_NUMBER_MAX - 1), conf->owner_choice);
+    return ERR_OK;
+}
+
+/* From now on we ask to be let in. */
+static void end_dial(struct ask *ask, const struct wire_dial_report *reports, uint32_t reports_count)
+{
+    const struct join_client_conf *conf = ask->conf;
+    dial_listener_free(ask->listener);
+    ask->listener = NULL;
+    ask->anew = true;
+    ask->late_ms = env_mono_ms() + LATE_MS;
+    sign(ask, 1, conf->dialled != NULL ? conf->dialled(conf->user, reports, reports_count) : conf->owner_choice);
+}
+
 static enum err prepare(struct ask *ask)
 {
     const struct join_client_conf *conf = ask->conf;
-    struct wire_join join = {.invitation = invite_id(conf->invite),
-                             .witness = conf->witness,
-                             .word = {.number = 1, .uplink = conf->uplink, .owner_choice = conf->owner_choice}};
     if (!wire_name_good(conf->name))
         return err_set(ERR_ARG, "the name \"%s\" must be 1 to %d letters, digits, '-' or '_'", conf->name,
                        WIRE_NAME_BYTES - 1);
@@ -45,12 +84,9 @@ static enum err prepare(struct ask *ask)
         return err_set(ERR_ARG, "the address \"%s\" is not host:port, as in oslo.example.org:7600", conf->address);
     if (env_wall_ms() / 1000 >= conf->invite->expiry_s)
         return err_set(ERR_STATE, "this invitation has expired (or this machine's clock is wrong); ask for another");
-    snprintf(join.name, sizeof join.name, "%s", conf->name);
-    snprintf(join.word.address, sizeof join.word.address, "%s", conf->address);
-    wire_join_sign(conf->ident, conf->invite->nonce, &join);
-    ask->payload_bytes = wire_join_pack(&join, ask->payload);
+    sign(ask, 1, conf->owner_choice);
     ask->context = zmq_ctx_new();
-    return ask->context != NULL ? ERR_OK : socket_failed("cannot start ZeroMQ");
+    return ask->context != NULL ? begin_dial(ask) : socket_failed("cannot start ZeroMQ");
 }
 
 static enum err knock(struct ask *ask, uint32_t i)
@@ -95,12 +131,25 @@ static void say(struct ask *ask)
 {
     const struct invite *invite = ask->conf->invite;
     uint8_t header[WIRE_HEADER_BYTES];
-    struct wire_header fields = {
-        .version = WIRE_VERSION, .type = WIRE_JOIN, .run_tag = wire_run_tag(invite->nonce, &invite->run_id)};
+    struct wire_header fields = {.version = WIRE_VERSION,
+                                 .type = ask->listener != NULL ? WIRE_DIAL_REQUEST : WIRE_JOIN,
+                                 .run_tag = wire_run_tag(invite->nonce, &invite->run_id)};
     wire_header_put(&fields, header);
     /* One that does not go is repeated. */
     (void)!socket_send(ask->socket, &(struct socket_part){header, sizeof header}, 1,
                        &(struct socket_part){ask->payload, ask->payload_bytes}, &(struct socket_part){NULL, 0});
+}
+
+/* One of an older question, or that comes when we do not wait for it any more, is passed over. */
+static enum err take_dialled(struct ask *ask, const void *payload, size_t bytes)
+{
+    struct wire_dial_response response;
+    uint8_t tag[WIRE_DIAL_TAG_BYTES];
+    TRY(wire_dial_response_unpack(payload, bytes, &response));
+    wire_dial_tag(&ask->join, tag);
+    if (ask->listener != NULL && memcmp(response.request, tag, sizeof tag) == 0)
+        end_dial(ask, response.reports, response.reports_count);
+    return ERR_AGAIN;
 }
 
 static enum err judge(struct ask *ask, const struct wire_header *header, const void *payload, size_t bytes)
@@ -116,6 +165,8 @@ static enum err judge(struct ask *ask, const struct wire_header *header, const v
         return err_set(ERR_PROTO, "the inviter's answer is of another run");
     if (header->type == WIRE_JOINED)
         return wire_joined_unpack(payload, bytes, ask->joined);
+    if (header->type == WIRE_DIAL_RESPONSE)
+        return take_dialled(ask, payload, bytes);
     if (header->type != WIRE_REFUSAL)
         return err_set(ERR_PROTO, "the inviter answers with a message of type %" PRIu32, header->type);
     TRY(wire_refusal_unpack(payload, bytes, reason, &later));
@@ -154,7 +205,7 @@ static enum err take_answer(struct ask *ask)
 static void tell_late(struct ask *ask, uint32_t i, uint64_t now_ms)
 {
     char text[WIRE_ADDRESS_BYTES + WIRE_REASON_BYTES + 160];
-    if (ask->conf->late == NULL || now_ms < ask->late_ms)
+    if (ask->conf->late == NULL || now_ms < ask->late_ms || (ask->up && ask->listener != NULL))
         return;
     ask->late_ms = UINT64_MAX;
     if (ask->later[0] != '\0')
@@ -175,6 +226,19 @@ static uint64_t earlier(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
+/* Who listens there meanwhile is us; and nobody waits for long whether that is seen. */
+static void look_at_dial(struct ask *ask, uint64_t now_ms)
+{
+    if (ask->listener == NULL)
+        return;
+    (void)dial_listener_serve(ask->listener, ask->conf->ident, &ask->join);
+    if (ask->up && ask->dial_end_ms == 0)
+        ask->dial_end_ms =
+            earlier(now_ms + DIAL_PATIENCE_MS, now_ms + (ask->decided_ms - earlier(now_ms, ask->decided_ms)) / 2);
+    if (ask->dial_end_ms != 0 && now_ms >= ask->dial_end_ms)
+        end_dial(ask, NULL, 0);
+}
+
 /* ERR_AGAIN: not here, or not yet. An address that answers nobody is left for the next one, one that let us in is not.
  */
 static enum err try_address(struct ask *ask, uint32_t i)
@@ -187,15 +251,21 @@ static enum err try_address(struct ask *ask, uint32_t i)
         err = ERR_AGAIN;
     while (err == ERR_AGAIN && now_ms < (ask->up ? ask->end_ms : earlier(leave_ms, ask->end_ms))) {
         zmq_pollitem_t items[] = {{.socket = ask->socket, .events = ZMQ_POLLIN},
-                                  {.socket = ask->monitor, .events = ZMQ_POLLIN}};
-        zmq_poll(items, 2, LOOK_MS);
+                                  {.socket = ask->monitor, .events = ZMQ_POLLIN},
+                                  {.events = ZMQ_POLLIN}};
+        bool listens = ask->listener != NULL;
+        if (listens)
+            items[2].socket = dial_listener_socket(ask->listener);
+        zmq_poll(items, listens ? 3 : 2, LOOK_MS);
         now_ms = env_mono_ms();
         bool was_up = ask->up;
         read_monitor(ask, i);
         if (ask->up)
             ask->end_ms = ask->decided_ms;
-        if (ask->up && (!was_up || now_ms >= say_ms)) {
+        look_at_dial(ask, now_ms);
+        if (ask->up && (!was_up || now_ms >= say_ms || ask->anew)) {
             say(ask);
+            ask->anew = false;
             say_ms = now_ms + AGAIN_MS;
         }
         if (ask->heard[i] == HEARD_STRANGER)
@@ -292,6 +362,7 @@ enum err admit_ask(const struct join_client_conf *conf, struct wire_joined *join
         if (err == ERR_OK && conf->answered != NULL)
             *conf->answered = turn % conf->invite->addresses_count;
     }
+    dial_listener_free(ask.listener);
     if (ask.context != NULL)
         zmq_ctx_term(ask.context);
     return err;

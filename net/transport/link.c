@@ -133,6 +133,7 @@ struct guest {
     int fd; /* ZeroMQ's; may be closed any time */
     bool waiting;
     struct quota heard; /* how often */
+    enum wire_type type;
     size_t bytes;
     uint8_t said[WIRE_JOIN_BYTES_MAX];
 };
@@ -196,7 +197,7 @@ static uint32_t guests_over(const struct guests *guests, uint64_t now_ms)
 /* A guest's message came on this route. Returns the descriptor of another connection of it, which is to be ended; -1.
  * `bytes` is at most WIRE_JOIN_BYTES_MAX. */
 static int guests_said(struct guests *guests, uint32_t number, const void *route, size_t route_bytes, int fd,
-                       const void *message, size_t bytes)
+                       enum wire_type type, const void *message, size_t bytes)
 {
     struct guest *guest = &guests->list[number];
     bool same = guest->serial != 0 && guest->route_bytes == route_bytes && guest->fd == fd &&
@@ -209,6 +210,7 @@ static int guests_said(struct guests *guests, uint32_t number, const void *route
         guest->fd = fd;
     }
     memcpy(guest->said, message, bytes);
+    guest->type = type;
     guest->bytes = bytes;
     guest->waiting = true;
     return other;
@@ -777,7 +779,8 @@ static bool acceptable(struct link *link, uint32_t peer, const struct wire_heade
         return pass_over(link, peer, LINK_MISMATCH,
                          "it has another run spec, or is in another run: one that was founded another time");
     bool bulk_type = header->type == WIRE_CHUNK || header->type == WIRE_BULK_HELLO;
-    bool known = (header->type >= WIRE_HELLO && header->type <= WIRE_BULK_HELLO) || wire_is_epoch(header->type);
+    bool known = (header->type >= WIRE_HELLO && header->type <= WIRE_BULK_HELLO) || wire_is_epoch(header->type) ||
+                 wire_is_dial(header->type);
     if (!known || bulk_type != bulk)
         return pass_over(link, peer, LINK_MALFORMED, "a message of a type that has no place on that connection");
     return true;
@@ -858,14 +861,16 @@ static void guest_in(struct link *link, uint32_t number, const struct link_route
 {
     const struct wire_header *header = &message->header;
     bool good = route->bytes > 0 && header->version == WIRE_VERSION && header->run_tag == link->run_tag &&
-                header->type == WIRE_JOIN && message->bytes <= WIRE_JOIN_BYTES_MAX;
+                (header->type == WIRE_JOIN || header->type == WIRE_DIAL_REQUEST) &&
+                message->bytes <= WIRE_JOIN_BYTES_MAX;
     int end = route->fd;
     if (route->bytes > 0 && header->version != WIRE_VERSION) {
         answer_version(link, route, header->version);
         return;
     }
     if (good)
-        end = guests_said(&link->guests, number, route->id, route->bytes, route->fd, message->payload, message->bytes);
+        end = guests_said(&link->guests, number, route->id, route->bytes, route->fd, (enum wire_type)header->type,
+                          message->payload, message->bytes);
     else
         news_tell(&link->news, LINK_MALFORMED, UINT32_MAX,
                   "a guest said something else than who it is; its connection was closed");
@@ -945,8 +950,11 @@ bool link_guest_recv(struct link *link, struct link_guest *out)
     const struct guest *guest = guests_next(&link->guests, env_mono_ms());
     if (guest == NULL)
         return false;
-    *out = (struct link_guest){
-        .connection = guest->serial, .key = guest->key, .payload = guest->said, .bytes = guest->bytes};
+    *out = (struct link_guest){.connection = guest->serial,
+                               .key = guest->key,
+                               .type = guest->type,
+                               .payload = guest->said,
+                               .bytes = guest->bytes};
     return true;
 }
 
@@ -1100,6 +1108,11 @@ uint64_t link_take_unusable(struct link *link, uint32_t peer)
 uint64_t link_messages_out(const struct link *link, uint32_t peer)
 {
     return peer < link->places ? link->peers[peer].out : 0;
+}
+
+bool link_is_dialled(const struct link *link, uint32_t peer)
+{
+    return peer < link->places && link->peers[peer].listened[0].bytes > 0;
 }
 
 bool link_undialled(const struct link *link, uint32_t peer)

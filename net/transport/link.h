@@ -95,8 +95,8 @@ ERR_MUST_CHECK enum err link_say(struct link *link, uint32_t peer, const struct 
 /* ---- guests ---- */
 
 /* Connections that prove this one-time key are let in until `until_ms` (env_mono_ms()); once more moves the end. They
- * are no member's: a JOIN of at most WIRE_JOIN_BYTES_MAX is all that is heard from them, and anything else ends the
- * connection. ERR_STATE: there are as many guests as can be. */
+ * are no member's: a JOIN or DIAL_REQUEST of at most WIRE_JOIN_BYTES_MAX is all that is heard from them, and anything
+ * else ends the connection. ERR_STATE: there are as many guests as can be. */
 ERR_MUST_CHECK enum err link_admit(struct link *link, const uint8_t key[IDENT_KEY_BYTES], uint64_t until_ms);
 /* Its connection ends, even if an answer is still on its way: keep a guest that was answered till its time is over. */
 void link_unadmit(struct link *link, const uint8_t key[IDENT_KEY_BYTES]);
@@ -104,12 +104,13 @@ void link_unadmit(struct link *link, const uint8_t key[IDENT_KEY_BYTES]);
 struct link_guest {
     uint64_t connection;    /* for link_guest_send() */
     const uint8_t *key;     /* the one-time key it proved */
-    const uint8_t *payload; /* of its JOIN; with `key` valid until the next call of anything but link_guest_send() */
+    enum wire_type type;    /* JOIN or DIAL_REQUEST */
+    const uint8_t *payload; /* with `key` valid until the next call of anything but link_guest_send() */
     size_t bytes;
 };
 /* The next guest that has said something since; false: none. They are heard in link_recv(). */
 bool link_guest_recv(struct link *link, struct link_guest *guest);
-/* Answers it: JOINED or REFUSAL. ERR_CLOSED: it is gone. */
+/* Answers it: JOINED, REFUSAL or DIAL_RESPONSE. ERR_CLOSED: it is gone. */
 ERR_MUST_CHECK enum err link_guest_send(struct link *link, uint64_t connection, enum wire_type type, const void *bytes,
                                         size_t bytes_count);
 
@@ -135,6 +136,8 @@ uint64_t link_messages_out(const struct link *link, uint32_t peer);
 /* Whether there is a connection to send on. */
 bool link_up(const struct link *link, uint32_t peer, bool bulk);
 
+/* Whether it dials us, and has come through. */
+bool link_is_dialled(const struct link *link, uint32_t peer);
 /* Whether we dial it, and it has not come up: nobody is behind its address, or something in between keeps us out. */
 bool link_undialled(const struct link *link, uint32_t peer);
 

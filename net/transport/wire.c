@@ -371,7 +371,9 @@ enum err wire_pack(const struct wire_message *message, uint8_t *out, size_t *byt
     case WIRE_CHUNK:
     case WIRE_JOIN:
     case WIRE_JOINED:
-    case WIRE_REFUSAL: break;
+    case WIRE_REFUSAL:
+    case WIRE_DIAL_REQUEST:
+    case WIRE_DIAL_RESPONSE: break;
     }
     return err_set(ERR_ARG, "message type %d has no control payload", (int)message->type);
 }
@@ -519,6 +521,11 @@ enum err wire_chunk_get(const void *payload, size_t bytes, struct wire_chunk *ch
 bool wire_is_epoch(uint32_t type)
 {
     return type >= WIRE_PREPARE && type <= WIRE_EVIDENCE;
+}
+
+bool wire_is_dial(uint32_t type)
+{
+    return type == WIRE_DIAL_REQUEST || type == WIRE_DIAL_RESPONSE;
 }
 
 bool wire_key_equal(const struct wire_key *left, const struct wire_key *right)

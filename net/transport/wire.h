@@ -54,6 +54,9 @@ enum wire_type {
     WIRE_JOIN = 18,
     WIRE_JOINED = 19,
     WIRE_REFUSAL = 20,
+    /* likewise, and between the inviter and an owner */
+    WIRE_DIAL_REQUEST = 21,
+    WIRE_DIAL_RESPONSE = 22,
 };
 
 /* Of the epoch protocol, with a limit and functions of their own (net/membership/wire_paxos.h). */
@@ -219,6 +222,8 @@ ERR_MUST_CHECK enum err wire_unpack(uint32_t type, const void *payload, size_t b
 
 /* Whether it is an enum wire_paxos_type. */
 bool wire_is_epoch(uint32_t type);
+/* Whether it is about dialling a newcomer (net/transport/wire_join.h). */
+bool wire_is_dial(uint32_t type);
 
 /* ---- bulk payloads ---- */
 

@@ -230,3 +230,67 @@ enum err wire_refusal_unpack(const void *bytes, size_t bytes_count, char reason[
     protobuf_c_message_free_unpacked(proto, &allocator);
     return ERR_OK;
 }
+
+/* ---- whether a guest is reached ---- */
+
+void wire_dial_tag(const struct wire_join *join, uint8_t tag[WIRE_DIAL_TAG_BYTES])
+{
+    memcpy(tag, join->signature, WIRE_DIAL_TAG_BYTES);
+}
+
+size_t wire_dial_response_pack(const struct wire_dial_response *response, uint8_t *out)
+{
+    Diloco__DialResponse proto = DILOCO__DIAL_RESPONSE__INIT;
+    Diloco__DialReport reports[WIRE_DIAL_REPORTS_MAX], *list[WIRE_DIAL_REPORTS_MAX];
+    for (uint32_t i = 0; i < response->reports_count && i < WIRE_DIAL_REPORTS_MAX; i++) {
+        diloco__dial_report__init(&reports[i]);
+        reports[i].island = (char *)(uintptr_t)response->reports[i].island;
+        reports[i].outcome = response->reports[i].outcome;
+        reports[i].took_ms = response->reports[i].took_ms;
+        list[proto.n_reports++] = &reports[i];
+    }
+    proto.request = binary_of(response->request, sizeof response->request);
+    proto.reports = list;
+    return protobuf_c_message_pack(&proto.base, out);
+}
+
+static enum err take_report(const Diloco__DialReport *proto, struct wire_dial_report *report)
+{
+    if (proto->island[0] != '\0' && !wire_name_good(proto->island))
+        return err_set(ERR_PROTO, "a report on dialling of an island whose name is none");
+    if (proto->outcome >= WIRE_DIAL_OUTCOMES)
+        return err_set(ERR_PROTO, "a report on dialling with outcome %" PRIu32, proto->outcome);
+    if (proto->took_ms > WIRE_DIAL_TOOK_MS_MAX)
+        return err_set(ERR_PROTO, "a report on dialling that took %" PRIu32 " ms", proto->took_ms);
+    memcpy(report->island, proto->island, strlen(proto->island) + 1);
+    report->outcome = (uint8_t)proto->outcome;
+    report->took_ms = proto->took_ms;
+    return ERR_OK;
+}
+
+static enum err take_response(const Diloco__DialResponse *proto, struct wire_dial_response *response)
+{
+    if (!fixed_from(&proto->request, sizeof response->request, response->request))
+        return err_set(ERR_PROTO, "an answer about dialling that names its question by %zu bytes", proto->request.len);
+    if (proto->n_reports == 0 || proto->n_reports > WIRE_DIAL_REPORTS_MAX)
+        return err_set(ERR_PROTO, "an answer about dialling with %zu reports", proto->n_reports);
+    for (size_t i = 0; i < proto->n_reports; i++)
+        TRY(take_report(proto->reports[i], &response->reports[i]));
+    response->reports_count = (uint32_t)proto->n_reports;
+    return ERR_OK;
+}
+
+enum err wire_dial_response_unpack(const void *bytes, size_t bytes_count, struct wire_dial_response *response)
+{
+    struct budget budget = {.left = UNPACK_BESIDES};
+    ProtobufCAllocator allocator = {.alloc = take, .free = give_back, .allocator_data = &budget};
+    *response = (struct wire_dial_response){.reports_count = 0};
+    if (bytes_count > WIRE_JOIN_BYTES_MAX)
+        return err_set(ERR_PROTO, "an answer about dialling of %zu bytes", bytes_count);
+    ProtobufCMessage *proto = unpack(&diloco__dial_response__descriptor, bytes, bytes_count, &allocator);
+    if (proto == NULL)
+        return err_set(ERR_PROTO, "an answer about dialling that is damaged, or holds too much");
+    enum err err = take_response((const Diloco__DialResponse *)proto, response);
+    protobuf_c_message_free_unpacked(proto, &allocator);
+    return err;
+}

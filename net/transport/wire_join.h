@@ -4,8 +4,9 @@
  *
  * A guest proves a one-time key, says once who it is (JOIN), and is admitted to the roster (JOINED) or refused
  * (REFUSAL). It signs what it says with its own key, over the run and the invitation, so that nobody admits another's
- * key, or one that is not there, and no signature is of use elsewhere; the order that admits it carries this. Pure.
- * Bytes come from strangers: limits are checked before memory is taken.
+ * key, or one that is not there, and no signature is of use elsewhere; the order that admits it carries this. Before
+ * that it may ask, by the same bytes (DIAL_REQUEST), whether it is reached at the address that it states; it is told
+ * what came of it (DIAL_RESPONSE). Pure. Bytes come from strangers: limits are checked before memory is taken.
  */
 #ifndef NET_TRANSPORT_WIRE_JOIN_H
 #define NET_TRANSPORT_WIRE_JOIN_H
@@ -25,6 +26,9 @@ struct Diloco__MemberWord;
 enum {
     WIRE_JOIN_BYTES_MAX = 4096,
     WIRE_JOINED_BYTES_MAX = 2 << 20,
+    WIRE_DIAL_TAG_BYTES = 16,
+    WIRE_DIAL_REPORTS_MAX = 2, /* of the inviter, and of one more owner */
+    WIRE_DIAL_TOOK_MS_MAX = 600000,
 };
 
 struct wire_join {
@@ -71,5 +75,39 @@ size_t wire_refusal_pack(const char *reason, bool later, uint8_t *out);
 /* `*later`: the guest is to ask on. */
 ERR_MUST_CHECK enum err wire_refusal_unpack(const void *bytes, size_t bytes_count, char reason[WIRE_REASON_BYTES],
                                             bool *later);
+
+/* ---- whether a guest is reached ---- */
+
+/* What came of dialling an address. */
+enum wire_dial_outcome {
+    WIRE_DIAL_UNTESTED = 0, /* nobody dialled: too many were to be, or no answer came in time */
+    WIRE_DIAL_REACHED = 1,
+    WIRE_DIAL_REFUSED = 2,   /* nobody listens there */
+    WIRE_DIAL_NO_ANSWER = 3, /* no connection comes about */
+    WIRE_DIAL_NO_ROUTE = 4,
+    WIRE_DIAL_SOMEBODY_ELSE = 5, /* it takes connections, and is not the one that it should be */
+    WIRE_DIAL_NO_NAME = 6,       /* the name does not resolve */
+    WIRE_DIAL_OUTCOMES
+};
+
+struct wire_dial_report {
+    char island[WIRE_NAME_BYTES]; /* who dialled; "": the sender */
+    uint8_t outcome;              /* enum wire_dial_outcome */
+    uint32_t took_ms;
+};
+
+struct wire_dial_response {
+    uint8_t request[WIRE_DIAL_TAG_BYTES]; /* wire_dial_tag() of the question */
+    struct wire_dial_report reports[WIRE_DIAL_REPORTS_MAX];
+    uint32_t reports_count; /* at least 1 */
+};
+
+/* What an answer names a question by: the first bytes of its signature. */
+void wire_dial_tag(const struct wire_join *join, uint8_t tag[WIRE_DIAL_TAG_BYTES]);
+/* Packs into `out` (WIRE_JOIN_BYTES_MAX); returns the length. */
+size_t wire_dial_response_pack(const struct wire_dial_response *response, uint8_t *out);
+/* ERR_PROTO names the field. */
+ERR_MUST_CHECK enum err wire_dial_response_unpack(const void *bytes, size_t bytes_count,
+                                                  struct wire_dial_response *response);
 
 #endif

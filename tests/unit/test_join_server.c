@@ -28,6 +28,9 @@ static struct {
     struct runspec spec;
     struct config_log *config_log;
     struct link *link;
+    struct jobs *jobs;
+    struct view view;
+    struct dial_server *dials;
     struct join_server *join_server;
     char address[WIRE_ADDRESS_BYTES];
     unsigned joined; /* how often the voters were told */
@@ -109,11 +112,16 @@ static void open_join_server(void)
                              .io_threads = 1};
     assert_ok(link_new(&link, &island.link));
     snprintf(island.address, sizeof island.address, "127.0.0.1:%u", link_port(island.link));
+    struct jobs_conf jobs = {.threads = 1};
+    assert_ok(jobs_new(&jobs, &island.jobs));
+    struct dial_server_conf dials = {.jobs = island.jobs, .link = island.link, .view = &island.view};
+    assert_ok(dial_server_new(&dials, &island.dials));
     struct join_server_conf conf = {.folder = island.folder,
                                     .spec = &island.spec,
                                     .ident = configs_ident(0),
                                     .config_log = island.config_log,
                                     .link = island.link,
+                                    .dials = island.dials,
                                     .join = join,
                                     .shut_out = shut_out,
                                     .may_invite = may_invite,
@@ -124,7 +132,9 @@ static void open_join_server(void)
 
 static void close_join_server(void)
 {
+    jobs_free(island.jobs);
     join_server_free(island.join_server);
+    dial_server_free(island.dials);
     link_free(island.link);
 }
 
@@ -134,6 +144,7 @@ static int begin(void **state)
     struct config config = configs_first(1, false);
     memset(&island, 0, sizeof island);
     memset(&guest, 0, sizeof guest);
+    island.view.self = VIEW_NOBODY;
     island.folder = testlib_folder("join_server");
     assert_ok(runspec_parse("[run]\nname = r\nsteps = 10\n", "r", &island.spec));
     assert_ok(config_log_new(&island.config_log));
@@ -172,6 +183,9 @@ static void pump_once(void)
     (void)!link_recv(island.link, &message);
     join_server_look(island.join_server, env_mono_ms(), wall_s());
     join_server_tick(island.join_server, env_mono_ms(), wall_s());
+    dial_server_tick(island.dials, &(struct bitset){{0}}, env_mono_ms());
+    while (jobs_take_back(island.jobs))
+        continue;
     link_tick(island.link);
     usleep(1000);
 }

@@ -701,7 +701,12 @@ static enum err say(const struct maker *maker)
     const struct home *home = maker->home;
     const struct ctl_init *init = maker->init;
     if (init->json) {
-        printf("{\"island\":\"%s\",\"public_key\":\"%s\"}\n", init->name, maker->ident.public_text);
+        static const char *const reached[] = {
+            [CTL_UNTRIED] = "null", [CTL_REACHED] = "true", [CTL_UNREACHED] = "false"};
+        printf("{\"island\":\"%s\",\"public_key\":\"%s\"", init->name, maker->ident.public_text);
+        if (init->redeem != NULL)
+            printf(",\"reached\":%s", reached[maker->admission.reached]);
+        puts("}");
     } else {
         printf("%s %s is made:\n  %s\n  %s%s\n  %s%s\n  %s/\n", init->witness ? "Witness" : "Island", init->name,
                home->conf, home->key, maker->key_was_there ? " (was there)" : "", home->run,

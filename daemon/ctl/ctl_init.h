@@ -18,6 +18,9 @@
 #include "net/transport/ident.h"
 #include "net/transport/wire.h"
 
+/* Whether others reached it while it asked to be let in: nobody tried, or one did, or all that tried did in vain. */
+enum ctl_reached { CTL_UNTRIED, CTL_REACHED, CTL_UNREACHED };
+
 /* What the run that takes an island in has told it. */
 struct ctl_admission {
     char *run_text;  /* its run spec */
@@ -25,6 +28,7 @@ struct ctl_admission {
     size_t config_bytes;
     char inviter_name[WIRE_NAME_BYTES], inviter_address[WIRE_ADDRESS_BYTES]; /* where it answered */
     char address[WIRE_ADDRESS_BYTES]; /* where the others reach this island; "": nowhere */
+    enum ctl_reached reached;         /* there */
     bool asked;                       /* its key may be known to the run by now, so that it is kept whatever comes */
 };
 void ctl_admission_free(struct ctl_admission *admission);

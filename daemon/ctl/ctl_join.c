@@ -27,7 +27,7 @@ struct task {
     struct invite invite;
     uint64_t uplink;
     uint8_t owner_choice;
-    const char *address; /* where it is reached; "": nowhere */
+    struct ctl_admission *admission;
 };
 
 /* ---- what was asked for ---- */
@@ -214,17 +214,17 @@ static void say_dialled(const struct task *task, const char *reached, const char
     if (in_vain[0] == '\0' && reached[0] == '\0')
         fprintf(stderr,
                 "Not tested: whether others reach this island at %s; once it runs, status says if they do not.\n",
-                task->address);
+                task->admission->address);
     else if (in_vain[0] == '\0')
-        printf("Reached at %s by %s.\n", task->address, reached);
+        printf("Reached at %s by %s.\n", task->admission->address, reached);
     else if (reached[0] != '\0')
         fprintf(stderr,
                 "Warning: this island is reached at %s by %s, and not by all: %s. It dials those itself. To be reached "
                 "by all: %s.\n",
-                task->address, reached, in_vain, remedy);
+                task->admission->address, reached, in_vain, remedy);
     else
-        fprintf(stderr, "Warning: this island is not reached at %s: %s. %s. To be reached: %s.\n", task->address,
-                in_vain, goes_on, remedy);
+        fprintf(stderr, "Warning: this island is not reached at %s: %s. %s. To be reached: %s.\n",
+                task->admission->address, in_vain, goes_on, remedy);
     fflush(stdout);
 }
 
@@ -237,7 +237,8 @@ static uint8_t take_dialled(void *user, const struct wire_dial_report *reports, 
     list_reports(reports, reports_count, true, in_vain, sizeof in_vain);
     if (!task->join->init.json || in_vain[0] != '\0')
         say_dialled(task, reached, in_vain);
-    return reached[0] == '\0' && in_vain[0] != '\0' ? config_owner_undialled(task->owner_choice) : task->owner_choice;
+    task->admission->reached = reached[0] != '\0' ? CTL_REACHED : in_vain[0] != '\0' ? CTL_UNREACHED : CTL_UNTRIED;
+    return task->admission->reached == CTL_UNREACHED ? config_owner_undialled(task->owner_choice) : task->owner_choice;
 }
 
 static uint32_t patience_ms(uint32_t said_s)
@@ -266,7 +267,7 @@ static enum err redeem(void *user, const struct ident *ident, const char *listen
                                     .dialled = take_dialled,
                                     .user = task,
                                     .answered = &answered};
-    task->address = admission->address;
+    task->admission = admission;
     if (!task->join->init.json) {
         printf("Asking %s to be let in...\n", task->invite.addresses[0]);
         fflush(stdout);

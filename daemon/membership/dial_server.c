@@ -20,6 +20,7 @@ enum { PLACES = 4 * DIALS_AT_ONCE };
 struct dialling {
     struct job job;
     struct dial_server *server;
+    uint64_t serial; /* of its question */
     struct wire_join join;
     enum wire_dial_outcome outcome;
     uint32_t took_ms;
@@ -115,10 +116,22 @@ static void answer_if_known(struct dial_server *server, struct question *questio
 
 /* ---- questions ---- */
 
-static struct question *question_of(struct dial_server *server, const uint8_t tag[WIRE_DIAL_TAG_BYTES])
+/* `member`: who asked, as in struct question. */
+static struct question *question_of(struct dial_server *server, uint32_t member, const uint8_t tag[WIRE_DIAL_TAG_BYTES])
+{
+    for (uint32_t i = 0; i < PLACES; i++) {
+        struct question *question = &server->questions[i];
+        if (question->used && question->member == member &&
+            memcmp(question->join.signature, tag, WIRE_DIAL_TAG_BYTES) == 0)
+            return question;
+    }
+    return NULL;
+}
+
+static struct question *question_by_serial(struct dial_server *server, uint64_t serial)
 {
     for (uint32_t i = 0; i < PLACES; i++)
-        if (server->questions[i].used && memcmp(server->questions[i].join.signature, tag, WIRE_DIAL_TAG_BYTES) == 0)
+        if (server->questions[i].used && server->questions[i].serial == serial)
             return &server->questions[i];
     return NULL;
 }
@@ -188,7 +201,7 @@ static void done_dial(struct job *job)
 {
     struct dialling *j = (struct dialling *)job;
     struct dial_server *server = j->server;
-    struct question *question = question_of(server, j->join.signature);
+    struct question *question = question_by_serial(server, j->serial);
     if (question != NULL) {
         question->under_way = false;
         question->own.outcome = (uint8_t)j->outcome;
@@ -208,6 +221,7 @@ static void begin_dial(struct dial_server *server, struct question *question)
     j->job.done = done_dial;
     j->server = server;
     j->join = question->join;
+    j->serial = question->serial;
     question->under_way = true;
     jobs_submit(server->conf.jobs, &j->job);
 }
@@ -254,37 +268,38 @@ static const char *own_name(const struct dial_server *server)
     return view->self != VIEW_NOBODY ? view->members[view->self].as.name : "";
 }
 
+/* One that is too much is answered at once, and not remembered. */
 static void begin(struct dial_server *server, const struct wire_join *join, uint32_t member, uint64_t connection,
                   uint64_t now_ms)
 {
-    struct question *question = place(server), none;
-    if (question == NULL)
-        question = &none;
-    *question = (struct question){.used = true,
-                                  .join = *join,
-                                  .serial = ++server->serial,
-                                  .member = member,
-                                  .connection = connection,
-                                  .other = CONFIG_NOBODY};
+    struct question *at = place(server), question = {.used = true,
+                                                     .join = *join,
+                                                     .serial = ++server->serial,
+                                                     .member = member,
+                                                     .connection = connection,
+                                                     .other = CONFIG_NOBODY};
     if (member == CONFIG_NOBODY)
-        snprintf(question->own.island, sizeof question->own.island, "%s", own_name(server));
-    if (question != &none && join->word.address[0] != '\0' && may_dial(server, question, now_ms)) {
-        begin_dial(server, question);
-        if (member == CONFIG_NOBODY && question->under_way)
-            ask_other(server, question, now_ms);
+        snprintf(question.own.island, sizeof question.own.island, "%s", own_name(server));
+    if (at == NULL || join->word.address[0] == '\0' || !may_dial(server, &question, now_ms)) {
+        answer(server, &question);
+        return;
     }
-    answer_if_known(server, question);
+    *at = question;
+    begin_dial(server, at);
+    if (member == CONFIG_NOBODY && at->under_way)
+        ask_other(server, at, now_ms);
+    answer_if_known(server, at);
 }
 
 void dial_server_ask(struct dial_server *server, const struct wire_join *join, uint64_t connection, uint64_t now_ms)
 {
-    struct question *question = question_of(server, join->signature);
+    struct question *question = question_of(server, CONFIG_NOBODY, join->signature);
     if (question == NULL) {
         begin(server, join, CONFIG_NOBODY, connection, now_ms);
         return;
     }
     question->connection = connection;
-    if (question->answered && question->member == CONFIG_NOBODY)
+    if (question->answered)
         answer(server, question);
 }
 
@@ -295,7 +310,7 @@ static enum err request_in(struct dial_server *server, const struct config_membe
     TRY(wire_join_unpack(bytes, bytes_count, &join));
     if (!from->operates) /* nobody else invites */
         return err_set(ERR_PROTO, "it asks for a newcomer to be dialled, and is no operator");
-    if (question_of(server, join.signature) != NULL)
+    if (question_of(server, from->id, join.signature) != NULL)
         return ERR_OK;
     if (!wire_join_signed(&join, server->conf.view->nonce))
         return err_set(ERR_PROTO, "it asks for a newcomer to be dialled that has not asked for it");
@@ -308,7 +323,7 @@ static enum err response_in(struct dial_server *server, const struct config_memb
 {
     struct wire_dial_response response;
     TRY(wire_dial_response_unpack(bytes, bytes_count, &response));
-    struct question *question = question_of(server, response.request);
+    struct question *question = question_of(server, CONFIG_NOBODY, response.request);
     if (question == NULL || !question->other_waits || question->other != from->id)
         return ERR_OK; /* it comes too late */
     question->other_waits = false;

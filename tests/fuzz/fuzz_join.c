@@ -10,7 +10,7 @@
 #include "net/transport/wire_join.h"
 #include "tests/lib/fuzz.h"
 
-enum { KINDS = 6, TOKEN_MAX = 1200 };
+enum { KINDS = 7, TOKEN_MAX = 1200 };
 
 static void try_token(const uint8_t *data, size_t bytes)
 {
@@ -59,6 +59,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     struct wire_join join, again;
     struct wire_joined joined;
+    struct wire_dial_response response, response_again;
     bool later;
     char reason[WIRE_REASON_BYTES];
     uint8_t packed[WIRE_JOIN_BYTES_MAX], second[WIRE_JOIN_BYTES_MAX];
@@ -81,7 +82,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
             wire_joined_deinit(&joined);
         break;
     case 4: (void)!wire_refusal_unpack(data + 1, bytes - 1, reason, &later); break;
-    default: try_list(data + 1, bytes - 1); break;
+    case 5: try_list(data + 1, bytes - 1); break;
+    default:
+        if (wire_dial_response_unpack(data + 1, bytes - 1, &response) != ERR_OK)
+            break;
+        if (wire_dial_response_unpack(packed, wire_dial_response_pack(&response, packed), &response_again) != ERR_OK ||
+            memcmp(&response, &response_again, sizeof response) != 0)
+            abort();
+        break;
     }
     return 0;
 }

@@ -159,7 +159,9 @@ static void another_one_that_listens_there_is_not_taken_for_it(void **state)
 static void a_name_that_is_none_is_told_as_such(void **state)
 {
     (void)state;
-    bern_joins_at("nowhere.invalid:7600");
+    GOOD(bern, "join", invited(paris), "--name", "bern", "--data", text, "--listen", homes_somewhere(), "--address",
+         "nowhere.invalid:7600", "--no-start", "--json");
+    assert_told(",\"reached\":false}");
     assert_told("is not reached at nowhere.invalid:7600: paris dialled it: the name does not resolve; ");
     bern_goes();
 }
@@ -192,7 +194,8 @@ static void a_firewall_that_drops_is_told_in_seconds(void **state)
 static void who_listens_nowhere_is_not_dialled(void **state)
 {
     (void)state;
-    GOOD(bern, "join", invited(paris), "--name", "bern", "--data", text, "--listen", "", "--no-start");
+    GOOD(bern, "join", invited(paris), "--name", "bern", "--data", text, "--listen", "", "--no-start", "--json");
+    assert_told(",\"reached\":null}");
     assert_untold("Reached at");
     assert_untold("not reached");
     assert_untold("Not tested");

@@ -408,12 +408,54 @@ static void answers_come_back(void **state)
     assert_int_equal(wire_refusal_unpack("\xff", 1, reason, &later), ERR_PROTO);
 }
 
+static size_t pack_response(struct wire_dial_response *response, uint8_t *bytes)
+{
+    *response = (struct wire_dial_response){.request = {1, 2, 3}, .reports_count = 2};
+    response->reports[0] = (struct wire_dial_report){.island = "anna", .outcome = WIRE_DIAL_NO_NAME, .took_ms = 600000};
+    response->reports[1] = (struct wire_dial_report){.island = "", .outcome = WIRE_DIAL_UNTESTED};
+    return wire_dial_response_pack(response, bytes);
+}
+
+static void an_answer_about_dialling_comes_back_whole_or_not_at_all(void **state)
+{
+    (void)state;
+    uint8_t bytes[WIRE_JOIN_BYTES_MAX + 1] = {0};
+    struct wire_dial_response in, out;
+    struct wire_join join = admission();
+    size_t count = pack_response(&in, bytes);
+    assert_ok(wire_dial_response_unpack(bytes, count, &out));
+    assert_memory_equal(&in, &out, sizeof in);
+    for (size_t cut = 0; cut < count; cut++)
+        (void)!wire_dial_response_unpack(bytes, cut, &out);
+    assert_fails(ERR_PROTO, "of 4097 bytes", wire_dial_response_unpack(bytes, sizeof bytes, &out));
+    assert_fails(ERR_PROTO, "damaged", wire_dial_response_unpack("nonsense", 8, &out));
+    assert_fails(ERR_PROTO, "by 0 bytes", wire_dial_response_unpack("", 0, &out));
+    in.reports_count = 0;
+    count = wire_dial_response_pack(&in, bytes);
+    assert_fails(ERR_PROTO, "0 reports", wire_dial_response_unpack(bytes, count, &out));
+    pack_response(&in, bytes);
+    in.reports[1].outcome = WIRE_DIAL_OUTCOMES;
+    count = wire_dial_response_pack(&in, bytes);
+    assert_fails(ERR_PROTO, "outcome 7", wire_dial_response_unpack(bytes, count, &out));
+    pack_response(&in, bytes);
+    in.reports[0].took_ms++;
+    count = wire_dial_response_pack(&in, bytes);
+    assert_fails(ERR_PROTO, "600001 ms", wire_dial_response_unpack(bytes, count, &out));
+    pack_response(&in, bytes);
+    strcpy(in.reports[0].island, "a\033b"); /* it goes to a terminal */
+    count = wire_dial_response_pack(&in, bytes);
+    assert_fails(ERR_PROTO, "whose name is none", wire_dial_response_unpack(bytes, count, &out));
+    wire_dial_tag(&join, out.request);
+    assert_memory_equal(out.request, join.signature, WIRE_DIAL_TAG_BYTES);
+}
+
 int main(void)
 {
     assert_ok(digest_init());
     assert_ok(ident_generate(&anna));
     assert_ok(ident_generate(&bert));
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_answer_about_dialling_comes_back_whole_or_not_at_all),
         cmocka_unit_test(a_token_comes_back),
         cmocka_unit_test(a_token_is_what_the_protocol_says),
         cmocka_unit_test(blanks_around_a_token_do_not_matter),

@@ -606,19 +606,54 @@ static void who_is_dialled_in_vain_says_so_and_need_not_own(void **state)
     company_end();
 }
 
-/* B is heard for so long, and then says nothing; the last that a told it. */
-static bool told_in_vain(uint64_t heard_for_ms)
+static void beat_for(uint64_t ms)
 {
-    for (uint64_t until_ms = company.a->now_ms + heard_for_ms; company.a->now_ms < until_ms;) {
+    for (uint64_t until_ms = company.a->now_ms + ms; company.a->now_ms < until_ms;) {
         company.a->now_ms += 500;
         (void)played_beat(company.b);
         company_say(company.b);
         isle_tick(company.a);
     }
+}
+
+/* B is heard for so long, and then says nothing; the last that a told it. */
+static bool told_in_vain(uint64_t heard_for_ms)
+{
+    beat_for(heard_for_ms);
     isle_wait(played_heard_type(company.b, WIRE_HEARTBEAT));
     while (played_heard_type(company.b, WIRE_HEARTBEAT))
         continue;
     return company.b->in.heartbeat.undialled;
+}
+
+/* By dialling before it joined, or before it was stopped. An owner that is heard needs some time to say whether it gets
+ * through; one that does proves it. */
+static void what_was_found_out_before_holds_until_an_owner_knows_better(void **state)
+{
+    (void)state;
+    for (int through = 0; through < 2; through++) {
+        company.run = isle_run_new("peers-foretold", 2, NULL);
+        company.b = through ? NULL : played_open(company.run, B, 0, NULL); /* one dials the other */
+        company.c = NULL;
+        isle_listen(company.run, A);
+        company.a = isle_open(company.run, A, NULL, 0);
+        assert_false(peers_undialled(company.a->peers));
+        isle_close_islands(company.a);
+        company.a->configs.view.members[A].as.owner_choice = CONFIG_OWNER_DIALS;
+        assert_ok(isle_open_islands(company.a, 5));
+        isle_tick(company.a);
+        assert_true(peers_undialled(company.a->peers));
+        if (through)
+            company.b = played_open(company.run, B, 0, NULL);
+        played_greet(company.b, company.a);
+        isle_tick(company.a);
+        assert_int_equal(peers_undialled(company.a->peers), !through);
+        beat_for(through ? 0 : 19000);
+        assert_int_equal(peers_undialled(company.a->peers), !through);
+        beat_for(through ? 0 : 2000);
+        assert_false(peers_undialled(company.a->peers));
+        company_end();
+    }
 }
 
 /* As after a cut, when our dialling needs a moment longer than its own. */
@@ -749,6 +784,7 @@ int main(void)
         cmocka_unit_test(that_a_contribution_of_ours_is_refused_is_told),
         cmocka_unit_test(two_machines_with_one_key_are_told),
         cmocka_unit_test(who_is_dialled_in_vain_says_so_and_need_not_own),
+        cmocka_unit_test(what_was_found_out_before_holds_until_an_owner_knows_better),
         cmocka_unit_test(only_who_is_heard_is_told_that_it_is_dialled_in_vain),
         cmocka_unit_test(a_member_that_cannot_be_dialled_is_said_to_be_and_may_dial_us),
         cmocka_unit_test(who_does_not_answer_is_not_taken_for_one_with_a_wrong_key),

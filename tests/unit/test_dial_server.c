@@ -293,14 +293,13 @@ static void the_inviter_dials_and_one_more_owner(void **state)
     assert_int_equal(guest.reports_count, 2);
     assert_report(0, "m0", WIRE_DIAL_REACHED);
     assert_report(1, "m1", WIRE_DIAL_REACHED);
-    send_guest(&invite, "127.0.0.1:1");
+    char address[ADDRESS_BYTES];
+    snprintf(address, sizeof address, "%s", guest.address); /* where nobody listens any more */
+    send_guest(&invite, address);
     await_guest();
     assert_int_equal(guest.reports_count, 2);
     assert_report(0, "m0", WIRE_DIAL_REFUSED);
     assert_report(1, "m1", WIRE_DIAL_REFUSED);
-    send_guest(&invite, NULL); /* of the same island: what was said before is no answer now */
-    await_guest();
-    assert_report(0, "m0", WIRE_DIAL_REACHED);
 }
 
 static void who_is_not_heard_is_not_asked(void **state)

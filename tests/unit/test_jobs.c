@@ -203,9 +203,12 @@ static void what_saves_keeps_nothing_else_waiting(void **state)
     struct jobs *jobs = threads(1);
     struct gate gate = {.job.work = JOBS_SAVE};
     struct note other = {.job.work = JOBS_APPLY}, next = {.job.work = JOBS_SAVE}, vote = {.job.work = JOBS_VOTE};
+    struct gate line = {.job.work = JOBS_DIAL}; /* nor may a line */
     places = 0;
     submit_gate(jobs, &gate);
     assert_true(testlib_sem_wait(&gate.begun, DEADLINE_S));
+    submit_gate(jobs, &line);
+    assert_true(testlib_sem_wait(&line.begun, DEADLINE_S));
     submit_note(jobs, &next);
     submit_note(jobs, &other);
     submit_note(jobs, &vote);
@@ -215,10 +218,13 @@ static void what_saves_keeps_nothing_else_waiting(void **state)
     assert_int_equal(vote.dones, 1);
     assert_int_equal(next.runs, 0); /* one at a time */
     sem_post(&gate.go);
+    sem_post(&line.go);
+    take_next(jobs);
     take_next(jobs);
     take_next(jobs);
     assert_int_equal(next.dones, 1);
     assert_false(pthread_equal(next.ran_on, other.ran_on));
+    deinit_gate(&line);
     deinit_gate(&gate);
     jobs_free(jobs);
 }

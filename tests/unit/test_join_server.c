@@ -493,6 +493,33 @@ static void who_did_not_sign_is_not_admitted(void **state)
     assert_false(join_server_invites(island.join_server)->rows[0].redeemed);
 }
 
+/* Before it asks to be let in; by a question that is its own. */
+static void a_guest_is_dialled_and_that_redeems_nothing(void **state)
+{
+    (void)state;
+    struct invite invite = invited();
+    struct wire_join join = {.invitation = invite_id(&invite), .name = "m1", .word = {.number = 5, .uplink = 1}};
+    uint8_t payload[WIRE_JOIN_BYTES_MAX];
+    char reason[WIRE_REASON_BYTES];
+    const struct wire_header fields = {
+        .version = WIRE_VERSION, .type = WIRE_DIAL_REQUEST, .run_tag = wire_run_tag(invite.nonce, &invite.run_id)};
+    snprintf(join.word.address, sizeof join.word.address, "127.0.0.1:1");
+    wire_join_sign(configs_ident(1), invite.nonce, &join);
+    struct wire_header got = say_as_guest(&invite, &fields, payload, wire_join_pack(&join, payload), reason);
+    assert_int_equal(got.type, WIRE_DIAL_RESPONSE);
+    assert_false(join_server_invites(island.join_server)->rows[0].redeemed);
+    assert_int_equal(island.joined, 0);
+    snprintf(join.word.address, sizeof join.word.address, "127.0.0.1:2"); /* which it did not sign */
+    got = say_as_guest(&invite, &fields, payload, wire_join_pack(&join, payload), reason);
+    assert_int_equal(got.type, WIRE_REFUSAL);
+    assert_int_equal(jobs_pending(island.jobs), 0);
+    send_guest(&invite, 2, "m2"); /* any key may still have it */
+    pump_until_admitted(1);
+    decide("m2");
+    await_guest();
+    assert_int_equal(guest.err, ERR_OK);
+}
+
 /* Whatever it says, and in whatever form: our version stands in the header, which all releases read. */
 static void a_newcomer_of_another_version_is_told_so_at_once(void **state)
 {
@@ -659,6 +686,7 @@ int main(void)
         CASE(a_run_has_one_witness),
         CASE(of_two_witnesses_the_one_in_the_configuration_stays),
         CASE(who_did_not_sign_is_not_admitted),
+        CASE(a_guest_is_dialled_and_that_redeems_nothing),
         CASE(a_newcomer_of_another_version_is_told_so_at_once),
         CASE(one_guest_too_many_is_told_to_ask_again),
         CASE(what_is_revoked_or_over_lets_nobody_in),

@@ -11,6 +11,7 @@
 #include "common/digest.h"
 #include "common/mem.h"
 #include "daemon/peers/peer.h"
+#include "net/transport/wire_join.h"
 #include "tests/lib/company.h"
 #include "tests/lib/isle.h"
 #include "tests/lib/overhear.h"
@@ -311,6 +312,31 @@ static void messages_about_the_next_epoch_have_a_quota(void **state)
     say_orders(&message, 30);
     overhear_assert_once(overhear_end(), "more orders and evidence than anybody needs");
     assert_string_equal(company_info(B).fault, "it sends what nobody can use");
+    company_end();
+}
+
+/* To no question of ours: it is passed over. */
+static void answer_about_addresses(int times)
+{
+    struct wire_dial_response response = {.reports_count = 1};
+    uint8_t bytes[WIRE_JOIN_BYTES_MAX];
+    size_t count = wire_dial_response_pack(&response, bytes);
+    for (int k = 0; k < times; k++) {
+        assert_ok(link_send(company.b->link, A, WIRE_DIAL_RESPONSE, bytes, count, NULL, 0));
+        (void)played_settle(company.b, A, WIRE_ACK);
+    }
+}
+
+static void questions_about_newcomers_have_a_quota(void **state)
+{
+    (void)state;
+    company_begin("peers-dials", 2, true);
+    played_greet(company.b, company.a);
+    answer_about_addresses(20);
+    assert_string_equal(company_info(B).fault, "");
+    overhear_begin();
+    answer_about_addresses(3);
+    overhear_assert_once(overhear_end(), "more questions about newcomers' addresses than anybody needs");
     company_end();
 }
 
@@ -774,6 +800,7 @@ int main(void)
         cmocka_unit_test(a_greeting_goes_on_until_both_know_the_same),
         cmocka_unit_test(each_complaint_about_an_island_is_logged_and_none_is_repeated),
         cmocka_unit_test(messages_about_the_next_epoch_have_a_quota),
+        cmocka_unit_test(questions_about_newcomers_have_a_quota),
         cmocka_unit_test(who_sends_too_much_has_its_link_closed),
         cmocka_unit_test(who_is_silent_is_away_and_comes_back_with_a_word),
         cmocka_unit_test(a_goodbye_is_an_end_until_the_next_greeting),

@@ -50,6 +50,15 @@ static const struct config_member *by_key(const struct config *config, const uin
     return NULL;
 }
 
+/* Who has the key of which this is the mirror image: their connections would have one key. */
+static const struct config_member *by_mirrored_key(const struct config *config, const uint8_t key[IDENT_KEY_BYTES])
+{
+    for (uint32_t i = 0; i < config->members_count; i++)
+        if (ident_compare(config->members[i].key, key) == 0)
+            return memcmp(config->members[i].key, key, IDENT_KEY_BYTES) != 0 ? &config->members[i] : NULL;
+    return NULL;
+}
+
 /* ---- the table ---- */
 
 static enum err save(const struct join_server *join_server)
@@ -297,6 +306,11 @@ static enum err judge(const struct join_server *join_server, const struct link_g
     if (row->island[0] != '\0' && strcmp(row->island, join->name) != 0)
         return err_set(ERR_STATE, "the token is for island %s; join by that name, or ask for another token",
                        row->island);
+    const struct config_member *mirrored = by_mirrored_key(last(join_server), join->key);
+    if (mirrored != NULL)
+        return err_set(ERR_STATE,
+                       "that key is the mirror image of island %s's, and stands for the same one; make another",
+                       mirrored->name);
     if (!wire_join_signed(join, last(join_server)->nonce))
         return err_set(ERR_STATE, "the signature is not of the key that is to be admitted, or of another run");
     const struct config_member *same = config_member_named(last(join_server), join->name);

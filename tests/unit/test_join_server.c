@@ -493,6 +493,42 @@ static void who_did_not_sign_is_not_admitted(void **state)
     assert_false(join_server_invites(island.join_server)->rows[0].redeemed);
 }
 
+/* Each with its reason, before anything of it is believed. */
+static void what_no_configuration_may_have_is_refused_at_the_door(void **state)
+{
+    (void)state;
+    struct invite invite = invited();
+    const struct {
+        const char *address, *says;
+        bool none, mirrored;
+    } rows[] = {{"nonsense", "an address that is not host:port", false, false},
+                {"10.0.0.1:0", "an address that is not host:port", false, false},
+                {"[::1:7600", "an address that is not host:port", false, false},
+                {"b.example:7600", "a key that is none", true, false},
+                {"b.example:7600", "that key is the mirror image of island m0's", false, true}};
+    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+        struct wire_join join = {.invitation = invite_id(&invite), .name = "m1", .word = {.number = 1, .uplink = 1}};
+        struct wire_header fields = {
+            .version = WIRE_VERSION, .type = WIRE_JOIN, .run_tag = wire_run_tag(invite.nonce, &invite.run_id)};
+        uint8_t payload[WIRE_JOIN_BYTES_MAX];
+        char reason[WIRE_REASON_BYTES];
+        snprintf(join.word.address, sizeof join.word.address, "%s", rows[k].address);
+        wire_join_sign(configs_ident(1), invite.nonce, &join);
+        if (rows[k].none)
+            memset(join.key, 0, sizeof join.key);
+        if (rows[k].mirrored) {
+            memcpy(join.key, configs_ident(0)->key, sizeof join.key);
+            join.key[IDENT_KEY_BYTES - 1] ^= 0x80;
+        }
+        fields = say_as_guest(&invite, &fields, payload, wire_join_pack(&join, payload), reason);
+        assert_int_equal(fields.type, WIRE_REFUSAL);
+        if (strstr(reason, rows[k].says) == NULL)
+            fail_msg("\"%s\" does not say \"%s\"", reason, rows[k].says);
+        assert_int_equal(island.joined, 0);
+        assert_false(join_server_invites(island.join_server)->rows[0].redeemed);
+    }
+}
+
 /* Before it asks to be let in; by a question that is its own. */
 static void a_guest_is_dialled_and_that_redeems_nothing(void **state)
 {
@@ -686,6 +722,7 @@ int main(void)
         CASE(a_run_has_one_witness),
         CASE(of_two_witnesses_the_one_in_the_configuration_stays),
         CASE(who_did_not_sign_is_not_admitted),
+        CASE(what_no_configuration_may_have_is_refused_at_the_door),
         CASE(a_guest_is_dialled_and_that_redeems_nothing),
         CASE(a_newcomer_of_another_version_is_told_so_at_once),
         CASE(one_guest_too_many_is_told_to_ask_again),

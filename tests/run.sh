@@ -75,7 +75,7 @@ together() { # how many, pattern, tests
 # The longest first, or the last of them would be waited for alone.
 by_length() {
     long=
-    for name in sim/test_sync system/test_trouble system/test_join system/test_disk system/test_size \
+    for name in sim/test_sync system/test_trouble system/test_join system/test_reached system/test_disk system/test_size \
         system/test_state_transfer system/test_islands system/test_damaged system/test_liar system/test_outlives \
         system/test_harmless system/test_refused system/docs system/ranks system/test_supervised system/demo \
         sim/test_epochs num/outer_bits unit/test_join_client; do
@@ -84,7 +84,7 @@ by_length() {
     done
     printf '%s\n' "$@" | grep -vE "/(${long#|})(\.sh)?\$"
 }
-waiting='trouble|join|newcomer|islands|disk|size|state_transfer|damaged|outlives|harmless|liar|refused|paused|own_trainer|watch|copying|rogue|models'
+waiting='trouble|join|reached|newcomer|islands|disk|size|state_transfer|damaged|outlives|harmless|liar|refused|paused|own_trainer|watch|copying|rogue|models'
 sorted=$(by_length "$@")
 computing='^(script:)?(sim|num|emu|lint|fuzz)/'
 if [ -n "${SAN:-}" ]; then

@@ -20,6 +20,7 @@
 #include "common/mem.h"
 #include "daemon/membership/config_store.h"
 #include "net/transport/socket.h"
+#include "net/transport/wire_join.h"
 #include "tests/lib/rogue.h"
 
 enum { FRAGMENTS = 3, ISLANDS = 4, ROGUE = ISLANDS - 1, JUNK_VOTES = 65, FULL_RATE = 1000000, AT_ONCE = 500 };
@@ -161,6 +162,15 @@ static void say_order(struct rogue *rogue, uint32_t to)
     rogue_say_paxos(rogue, to, &message);
 }
 
+/* Newcomers of its own making, each of which others are to dial. */
+static void say_dial(struct rogue *rogue, uint32_t to)
+{
+    uint8_t bytes[WIRE_JOIN_BYTES_MAX];
+    struct wire_join join = {.name = "m", .word = {.number = 1 + said, .uplink = 1, .address = "127.0.0.1:1"}};
+    wire_join_sign(&rogue->ident, rogue->view.nonce, &join);
+    rogue_say_raw(rogue, to, WIRE_DIAL_REQUEST, bytes, wire_join_pack(&join, bytes));
+}
+
 /* The configuration after that epoch's, as it might be; packed, the caller's. */
 static void pack_next(struct rogue *rogue, uint64_t epoch, uint8_t **bytes, size_t *count)
 {
@@ -226,6 +236,7 @@ static const struct kind {
     {"orders", say_order, "orders and evidence"},
     {"decided", say_decided, "signatures that are none"},
     {"chunks", say_chunk, "bytes of objects that nobody wants"},
+    {"dials", say_dial, "questions about newcomers' addresses"},
 };
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
@@ -337,6 +348,7 @@ static void what_costs_a_look_at_signatures_or_disk(void **state)
     (void)state;
     flooded_by(&kinds[7]);
     flooded_by(&kinds[12]);
+    flooded_by(&kinds[14]);
 }
 
 static void what_everybody_says_and_far_more_of_it(void **state)

@@ -138,7 +138,7 @@ struct peer_info peers_info(const struct peers *peers, uint32_t peer);
 
 /* We are leaving the run, or have left it. */
 bool peers_draining(const struct peers *peers);
-/* Whether every owner that is heard dials this island in vain. */
+/* Whether every owner that is heard dials this island in vain; or that was found out before, and is not refuted yet. */
 bool peers_undialled(const struct peers *peers);
 /* Whether most of the others that vote do not know our key, so that this island was probably revoked. */
 bool peers_shut_out(const struct peers *peers);

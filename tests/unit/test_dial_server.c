@@ -19,7 +19,7 @@
 #include "net/transport/join_client.h"
 #include "tests/lib/sample_configs.h"
 
-enum { TIMEOUT_MS = 30000, TURN_MS_MAX = 1000, CHOICE = 3 };
+enum { TIMEOUT_MS = 30000, TURN_MS_MAX = 3000, CHOICE = 3 };
 
 static struct isle {
     struct link *link;

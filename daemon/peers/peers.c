@@ -12,6 +12,7 @@
 #include "daemon/founding.h"
 #include "daemon/peers/pace.h"
 #include "daemon/peers/peer.h"
+#include "daemon/peers/undialled.h"
 #include "daemon/rounds/round_context.h"
 #include "daemon/rules.h"
 #include "net/membership/membership.h"
@@ -20,8 +21,6 @@
 /* BEAT: heartbeats; an island that is silent for SILENT counts as away, which status shows within three seconds.
  * HELLO_AGAIN: greetings are repeated until both sides know the same of each other. */
 enum { BEAT_MS = 1000, SILENT_MS = 2500, HELLO_AGAIN_MS = 1000, ANNOUNCE_GAP_MS = 3 };
-/* UNDIALLED: several attempts, and the time that a restarted one takes to listen; FORETOLD: until owners say so. */
-enum { UNDIALLED_MS = 15000, FORETOLD_MS = UNDIALLED_MS + 5000 };
 /* The same complaint about one island, or about any, is logged once in so long. */
 enum { REFUSED_SAID_MS = 10000, MALFORMED_SAID_MS = 5000, DIVERGED_SAID_MS = 5000, PLAN_SAID_MS = 60000 };
 enum { STRANGER_SAID_MS = 5000, DROPPED_BYTES = 120 };
@@ -86,14 +85,11 @@ struct peers {
     uint64_t silent_ms;   /* one who is silent so long is not up */
     bool announce;
     uint64_t announce_ms;
-    bool draining;  /* we are leaving the run, or have left it */
-    bool undialled; /* the owners dial us in vain */
-    /* It was found out when this island joined, or before it was stopped; no owner has had time to say so yet. */
-    bool foretold;
-    uint64_t owners_ms; /* foretold: since when one is heard; 0: none is */
-    bool news;          /* all others are to be greeted again */
-    uint64_t word;      /* number of our word in the last greeting */
-    struct pace pace;   /* of our own trainer */
+    bool draining; /* we are leaving the run, or have left it */
+    struct undialled undialled;
+    bool news;        /* all others are to be greeted again */
+    uint64_t word;    /* number of our word in the last greeting */
+    struct pace pace; /* of our own trainer */
     struct step_line line;
     struct pace_said paces[VIEW_SLOTS_MAX];
     struct report_bounds bounds;
@@ -135,7 +131,7 @@ static bool is_other(const struct peers *peers, uint32_t i)
 static uint8_t owner_choice(const struct peers *peers)
 {
     uint8_t choice = (uint8_t)dconf_owner_choice(peers->conf.conf);
-    return peers->undialled ? config_owner_undialled(choice) : choice;
+    return peers->undialled.is ? config_owner_undialled(choice) : choice;
 }
 
 /* What others learn by our greeting. */
@@ -154,15 +150,6 @@ void peers_drain(struct peers *peers, bool draining)
 {
     peers->news |= peers->draining != draining;
     peers->draining = draining;
-    say_of_ourselves(peers);
-}
-
-static void set_undialled(struct peers *peers, bool undialled)
-{
-    if (peers->undialled == undialled)
-        return;
-    peers->undialled = undialled;
-    peers->news = true;
     say_of_ourselves(peers);
 }
 
@@ -198,15 +185,6 @@ static enum err set_member(struct peers *peers, uint32_t i)
     return ERR_OK;
 }
 
-/* As the configuration has it, of an island that listens. */
-static bool was_undialled(const struct peers *peers)
-{
-    if (self_of(peers) == VIEW_NOBODY || peers->conf.conf->listen[0] == '\0')
-        return false;
-    uint8_t choice = peers->conf.view->members[self_of(peers)].as.owner_choice;
-    return choice == CONFIG_OWNER_DIALS || choice == CONFIG_OWNER_NO_DIALS;
-}
-
 enum err peers_new(const struct peers_conf *conf, struct peers **out)
 {
     enum err err;
@@ -222,7 +200,7 @@ enum err peers_new(const struct peers_conf *conf, struct peers **out)
     for (uint32_t i = 0; i < members_of(peers); i++)
         if (is_other(peers, i))
             TRY_OUT(set_member(peers, i));
-    peers->undialled = peers->foretold = was_undialled(peers);
+    undialled_begin(&peers->undialled, conf->conf, conf->view);
     say_of_ourselves(peers);
 out:
     if (err != ERR_OK)
@@ -879,43 +857,22 @@ static void look_after(struct peers *peers, uint32_t i)
     }
 }
 
-/* Until an owner gets through, or has had time to say that it does not. */
-static bool is_foretold(struct peers *peers, bool owners, bool through)
-{
-    if (peers->foretold && owners && peers->owners_ms == 0)
-        peers->owners_ms = peers->now_ms;
-    bool is_known = through || (peers->owners_ms != 0 && peers->now_ms >= peers->owners_ms + FORETOLD_MS);
-    peers->foretold = peers->foretold && !is_known;
-    return peers->foretold;
-}
-
-/* Whether nobody who owns gets through to us. Those that are not heard know nothing of it; where there are none, it
- * stays as it was. */
 static void look_whether_undialled(struct peers *peers)
 {
-    uint32_t owners = 0, in_vain = 0;
-    const char *who = "";
-    bool through = false;
+    struct undialled_said said = {.who = ""};
     for (uint32_t i = 0; i < members_of(peers); i++) {
         const struct peer *peer = &peers->peers[i];
         if (!is_other(peers, i) || !peer->up || peers->conf.view->members[i].as.role != CONFIG_OWNER)
             continue;
-        owners++;
-        in_vain += peer->undialled;
-        through |= link_is_dialled(peers->conf.link, i);
-        who = name_of(peers, i);
+        said.owners++;
+        said.in_vain += peer->undialled;
+        said.through |= link_is_dialled(peers->conf.link, i);
+        said.who = name_of(peers, i);
     }
-    if (is_foretold(peers, owners > 0, through))
+    if (!undialled_look(&peers->undialled, &said, peers->now_ms))
         return;
-    bool undialled = owners > 0 ? in_vain == owners : peers->undialled;
-    if (undialled != peers->undialled && undialled)
-        log_warn(
-            "not reachable from %s: this island contributes, and owns shards only beside a single other; let its port "
-            "through ([net] listen), or say where it is reached ([net] address)",
-            who);
-    else if (undialled != peers->undialled)
-        log_info("reachable again from %s: this island may own shards", who);
-    set_undialled(peers, undialled);
+    peers->news = true;
+    say_of_ourselves(peers);
 }
 
 void peers_tick(struct peers *peers, uint64_t now_ms)
@@ -1104,7 +1061,7 @@ bool peers_draining(const struct peers *peers)
 
 bool peers_undialled(const struct peers *peers)
 {
-    return peers->undialled;
+    return peers->undialled.is;
 }
 
 /* One that does not know our key may lag behind, or have another key itself; most of them know what was decided. */

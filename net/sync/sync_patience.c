@@ -5,11 +5,13 @@
 
 /*
  * ROUNDS: beside its own patience, so many usual rounds are waited. FIRST: so many times as long before any round is
- * known, since programs and data take their time at the beginning. RESULT: an owner may use up its own patience with
- * others before its result is missed. PROBE: whom a round had to do without is waited for again in one of so many, of
- * twice as many each time that it happens; KEPT: which is forgotten after so many contributions in time.
+ * known, since programs and data take their time at the beginning. AGAIN: so many times an owner waits that has started
+ * again and knows no round yet: less than RESULT of the others' patiences, or whoever withholds a contribution from it
+ * has them complain of it. RESULT: an owner may use up its own patience with others before its result is missed. PROBE:
+ * whom a round had to do without is waited for again in one of so many, of twice as many each time that it happens;
+ * KEPT: which is forgotten after so many contributions in time.
  */
-enum { ROUNDS = 2, FIRST = 5, RESULT = 3, PROBE = 8, PROBE_DOUBLINGS = 6, KEPT = 256 };
+enum { ROUNDS = 2, FIRST = 5, AGAIN = 2, RESULT = 3, PROBE = 8, PROBE_DOUBLINGS = 6, KEPT = 256 };
 /* So long a claim that was not proved is not believed; and one that makes no result takes no part: the first time, and
  * after so many doublings the longest. FORGOTTEN: after so long without another time, the next is a first one. */
 enum { UNPROVEN_MS = 600000, BLAMED_MS = 60000, BLAMED_DOUBLINGS = 6, BLAME_FORGOTTEN_MS = 3600000 };
@@ -29,6 +31,14 @@ static uint64_t patience_of(const struct sync *sync, uint32_t f)
 {
     bool known = sync->fragments[f].wait.took_count > 0;
     return known ? sync->conf.patience_ms + rounds_ms(sync, f) : FIRST * sync->conf.patience_ms;
+}
+
+/* With contributions to our part. */
+static uint64_t own_patience_of(const struct sync *sync, uint32_t f)
+{
+    const struct sync_fragment *fragment = &sync->fragments[f];
+    bool again = fragment->wait.took_count == 0 && fragment->own.version > 0;
+    return again ? AGAIN * sync->conf.patience_ms : patience_of(sync, f);
 }
 
 /* ---- how long rounds take ---- */
@@ -104,7 +114,7 @@ void sync_patience_keeps(struct sync *sync, uint32_t f, uint32_t have, uint32_t 
 static uint64_t worth_ms(const struct sync *sync, uint32_t f, uint32_t member)
 {
     const struct sync_conduct *conduct = &sync->peers[member].conduct;
-    uint64_t patience_ms = patience_of(sync, f);
+    uint64_t patience_ms = own_patience_of(sync, f);
     if (!conduct->late)
         return patience_ms;
     uint64_t most_ms = sync->conf.rule.grace_ms > 0 ? sync->conf.rule.grace_ms : patience_ms;

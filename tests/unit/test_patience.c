@@ -7,7 +7,8 @@
 #include "tests/lib/roster.h"
 #include "tests/lib/sample_configs.h"
 
-enum { P = 1000, FIRST = 5 * P, RESULT = 3 };
+/* AGAIN: of one that goes on from a version, and has made none yet; FIRST: at the beginning of the run. */
+enum { P = 1000, FIRST = 5 * P, AGAIN = 2 * P, RESULT = 3 };
 
 static const struct owner_rule everyone = {0};
 
@@ -66,11 +67,26 @@ static void whose_contribution_does_not_come_is_not_waited_for_for_ever(void **s
     talk_said[2].at.contributed = 5; /* and sends nothing */
     talk_hear(2);
     we_and_one_contribute();
-    assert_false(closes_within(FIRST - 200));
+    assert_false(closes_within(AGAIN - 200));
     assert_int_equal(sync_fault(talk_sync, 2), SYNC_FAULT_NONE);
     assert_true(closes_within(400));
     assert_int_equal(sync_fault(talk_sync, 2), SYNC_FAULT_LATE);
     assert_int_equal(sync_fault(talk_sync, 1), SYNC_FAULT_NONE);
+    end();
+}
+
+/* What the others know of rounds, an owner that has started again does not: its patience ends before theirs with it. */
+static void at_the_beginning_alone_patience_is_long(void **state)
+{
+    (void)state;
+    assert_true(AGAIN < RESULT * P);
+    talk_patience_ms = P;
+    talk_among(3, 0, 1, 0, everyone);
+    talk_said[2].at.contributed = 1;
+    talk_hear(2);
+    we_and_one_contribute();
+    assert_false(closes_within(FIRST - 200));
+    assert_true(closes_within(400));
     end();
 }
 
@@ -249,7 +265,7 @@ static void who_was_away_has_its_time_from_when_it_is_back(void **state)
     talk_tick(10 * FIRST);
     talk_comes_up(2);
     assert_null(talk_ordered(SYNC_DO_REDUCE));
-    talk_tick(FIRST - 100);
+    talk_tick(AGAIN - 100);
     assert_null(talk_ordered(SYNC_DO_REDUCE));
     talk_tick(200);
     assert_non_null(talk_ordered(SYNC_DO_REDUCE));
@@ -393,6 +409,7 @@ int main(void)
     assert_ok(digest_init());
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(whose_contribution_does_not_come_is_not_waited_for_for_ever, talk_ends),
+        cmocka_unit_test(at_the_beginning_alone_patience_is_long),
         cmocka_unit_test_teardown(a_majority_is_waited_for, talk_ends),
         cmocka_unit_test_teardown(who_was_late_is_waited_for_now_and_then, talk_ends),
         cmocka_unit_test(who_hangs_holds_nobody_up_for_long_again),

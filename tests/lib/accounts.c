@@ -2,6 +2,7 @@
 #include "tests/lib/accounts.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/runspec.h"
 #include "daemon/state/results.h"
@@ -66,6 +67,39 @@ static double tokens_in(const struct wire_meta *meta, uint32_t i, uint32_t shard
     return (double)(wire_meta_span(meta, contributor.id, shard, &span) ? span.tokens : contributor.tokens);
 }
 
+static double number_of(uint32_t bits)
+{
+    float number;
+    memcpy(&number, &bits, sizeof number);
+    return (double)number;
+}
+
+/* How far it moves the mean, but for its direction. */
+static double length_in(const struct wire_contributor *contributor)
+{
+    double norm = contributor->norm != 0 ? number_of(contributor->norm) : 1;
+    return number_of(contributor->weight) * number_of(contributor->factor) * norm;
+}
+
+static void add_pulls(const struct wire_meta *meta, struct shard_account *account)
+{
+    double all = 0;
+    for (uint32_t i = 0; i < meta->contributors_count; i++) {
+        struct wire_contributor contributor = wire_meta_contributor(meta, i);
+        all += length_in(&contributor);
+    }
+    memset(account->pull_last, 0, sizeof account->pull_last);
+    for (uint32_t i = 0; i < meta->contributors_count; i++) {
+        struct wire_contributor contributor = wire_meta_contributor(meta, i);
+        if (contributor.id >= CLUSTER_MAX || all <= 0)
+            continue;
+        double pull = length_in(&contributor) / all;
+        account->pull_last[contributor.id] = pull;
+        if (pull > account->pull_most[contributor.id])
+            account->pull_most[contributor.id] = pull;
+    }
+}
+
 static bool find(struct accounts *accounts, uint32_t f, uint64_t version, uint32_t shard, struct result *result)
 {
     for (uint32_t i = 0; i < accounts->islands; i++)
@@ -80,6 +114,7 @@ struct shard_account accounts_of(struct accounts *accounts, uint32_t f, uint32_t
     struct result result;
     while (find(accounts, f, (uint64_t)account.results + 1, shard, &result)) {
         account.results++;
+        add_pulls(&result.meta, &account);
         account.partial += result.meta.contributors_count < accounts->islands;
         double all = 0;
         for (uint32_t i = 0; i < result.meta.contributors_count; i++)

@@ -25,6 +25,9 @@ struct shard_account {
     /* Of each result: its tokens squared over the tokens of all in it. Where each of an island's tokens moves a value
      * by as much, results move it by so many times that, whenever they were exchanged. */
     double moved[CLUSTER_MAX];
+    /* What part of all lengths that went into a mean, each by its weight and factor, is the island's: the most of any
+     * result, and of the last one. Where lengths were not looked at, of the weights alone. */
+    double pull_most[CLUSTER_MAX], pull_last[CLUSTER_MAX];
     /* How many results count work of the island that weighs nothing, and the first such version; 0: none. */
     long long weightless[CLUSTER_MAX], first_weightless[CLUSTER_MAX];
 };

@@ -376,10 +376,20 @@ uint32_t cluster_keepers(const struct cluster *cluster)
     return cluster->count - cluster->witness;
 }
 
-void cluster_assert_one_truth(struct cluster *cluster)
+size_t cluster_assert_one_history(struct cluster *cluster, uint32_t count)
 {
     struct known *known = calloc(HASHES_MAX, sizeof *known);
     size_t known_count = 0;
+    assert_non_null(known);
+    for (uint32_t i = 0; i < count; i++)
+        compare_log(cluster, i, known, &known_count);
+    free(known);
+    assert_true(known_count > 0);
+    return known_count;
+}
+
+void cluster_assert_one_truth(struct cluster *cluster)
+{
     char first[80] = "";
     for (uint32_t i = 0; i < cluster_keepers(cluster); i++) {
         json_t *status = cluster_ask(cluster, i, "status");
@@ -391,11 +401,9 @@ void cluster_assert_one_truth(struct cluster *cluster)
             fail_msg("island %s ends with anchors %.16s, island a with %.16s", cluster->island[i].name, anchors, first);
         }
         json_decref(status);
-        compare_log(cluster, i, known, &known_count);
     }
-    assert_true(known_count > 0);
-    print_message("%u islands agree on %zu fragment versions\n", cluster_keepers(cluster), known_count);
-    free(known);
+    size_t known = cluster_assert_one_history(cluster, cluster_keepers(cluster));
+    print_message("%u islands agree on %zu fragment versions\n", cluster_keepers(cluster), known);
 }
 
 static bool same_files(const char *left, const char *right)

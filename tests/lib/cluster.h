@@ -9,6 +9,7 @@
 
 #include <jansson.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum { CLUSTER_MAX = 8, CLUSTER_EPOCH = 1 }; /* in which a run of several islands begins */
@@ -81,6 +82,9 @@ bool cluster_log_has(struct cluster *cluster, uint32_t i, const char *text, doub
 /* Fails unless all islands hold the same anchors, but for a witness, and every version of every fragment had one hash
  * everywhere. */
 void cluster_assert_one_truth(struct cluster *cluster);
+/* The second half of that, of the first `count` islands, whose logs say what they have come to; how many versions there
+ * were. */
+size_t cluster_assert_one_history(struct cluster *cluster, uint32_t count);
 /* How many of them have parameters: all but a witness. */
 uint32_t cluster_keepers(const struct cluster *cluster);
 /* Fails unless every island's exported anchor becomes the same file, byte for byte. */

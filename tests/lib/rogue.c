@@ -9,7 +9,7 @@
 
 #include "common/env.h"
 #include "common/mem.h"
-#include "common/shardmap.h"
+#include "daemon/membership/config_store.h"
 #include "daemon/state/store.h"
 #include "net/transport/wire_object.h"
 #include "outer_opt/codec.h"
@@ -35,10 +35,47 @@ static void open_link(struct rogue *rogue)
     assert_ok(link_new(&conf, &rogue->link));
 }
 
+/* Whose disk it looks at, as everybody's says the same. */
+static uint32_t other_of(const struct rogue *rogue)
+{
+    return rogue->self == 0 ? 1 : 0;
+}
+
 static void load_plan(struct rogue *rogue)
 {
-    uint32_t other = rogue->self == 0 ? 1 : 0;
-    assert_ok(store_load_plan(rogue->cluster->island[other].state, &rogue->spec, &rogue->plan));
+    if (rogue->plan == NULL)
+        assert_ok(store_load_plan(rogue->cluster->island[other_of(rogue)].state, &rogue->spec, &rogue->plan));
+}
+
+static enum err read_config(struct rogue *rogue, uint64_t epoch, struct config *config)
+{
+    struct config_entry entry;
+    TRY(config_store_read(rogue->cluster->island[other_of(rogue)].state, epoch, &entry));
+    enum err err = config_unpack(entry.bytes, entry.bytes_count, config);
+    config_entry_free(&entry);
+    return err;
+}
+
+struct config rogue_config(struct rogue *rogue)
+{
+    struct config config;
+    uint64_t epoch = rogue->heard_epoch[other_of(rogue)];
+    assert_ok(read_config(rogue, epoch, &config));
+    for (struct config next; read_config(rogue, ++epoch, &next) == ERR_OK; config = next)
+        config_deinit(&config);
+    return config;
+}
+
+/* By the configuration that rules, as far as it is there. */
+static void follow_map(struct rogue *rogue)
+{
+    struct config config;
+    uint64_t epoch = rogue->heard_epoch[other_of(rogue)];
+    if (epoch == rogue->map_epoch || read_config(rogue, epoch, &config) != ERR_OK)
+        return;
+    rogue->map = config.map;
+    rogue->map_epoch = epoch;
+    config_deinit(&config);
 }
 
 static bool all_moved(const struct rogue *rogue)
@@ -64,6 +101,7 @@ struct rogue *rogue_open(struct cluster *cluster, uint32_t self, uint32_t fragme
     assert_ok(runspec_load(rogue->conf.run_path, NULL, 0, &rogue->spec));
     cluster_begin(cluster);
     assert_ok(begun_view(rogue->conf.state_folder, rogue->ident.key, &rogue->view));
+    rogue->map = shardmap_empty();
     open_link(rogue);
     rogue->works = true;
     for (int k = 0; k < 300 && !all_moved(rogue); k++)
@@ -126,6 +164,27 @@ void rogue_say_paxos(struct rogue *rogue, uint32_t to, const struct paxos_messag
     mem_free(payload);
 }
 
+void rogue_as_far(struct rogue *rogue, uint32_t to, struct wire_heartbeat *beat)
+{
+    for (uint32_t f = 0; f < rogue->fragments; f++) {
+        struct wire_fragment *row = &beat->fragments[f];
+        row->at.version = rogue->heard[to][f].at.version;
+        row->at.hash = rogue->heard[to][f].at.hash;
+        row->at.hash_known = rogue->heard[to][f].at.hash_known;
+    }
+}
+
+static void says_that_it_contributes(struct rogue *rogue, uint32_t to, struct wire_heartbeat *beat)
+{
+    rogue_as_far(rogue, to, beat);
+    beat->taking_part = true;
+    beat->trainer = WIRE_TRAINER_TRAINING;
+    for (uint32_t f = 0; f < rogue->fragments; f++) {
+        beat->fragments[f].at.abstained = 0;
+        beat->fragments[f].at.contributed = beat->fragments[f].at.version + 1;
+    }
+}
+
 /* As an island without a trainer would: here, well, and waited for by nobody. */
 static void behave(struct rogue *rogue)
 {
@@ -156,6 +215,8 @@ static void behave(struct rogue *rogue)
         for (uint32_t f = 0; f < rogue->fragments; f++)
             message.heartbeat.fragments[message.heartbeat.fragments_count++] =
                 (struct wire_fragment){.fragment = f, .at.abstained = UINT64_MAX};
+        if (rogue->contributes != NULL)
+            says_that_it_contributes(rogue, i, &message.heartbeat);
         if (rogue->beat != NULL)
             rogue->beat(rogue, i, &message.heartbeat);
         rogue_say(rogue, i, &message);
@@ -178,15 +239,11 @@ void rogue_send(struct rogue *rogue, uint32_t to, const struct wire_key *key, ui
 size_t rogue_part_values(const struct rogue *rogue, uint32_t f, uint32_t owner, uint64_t *shards)
 {
     const struct plan *plan = rogue->plan->plan;
-    uint64_t uplinks[CLUSTER_MAX];
     uint32_t count = plan->fragments[f].shards_count;
     size_t values = 0;
-    for (uint32_t i = 0; i < rogue->view.count; i++)
-        uplinks[i] = rogue->view.members[i].as.uplink;
-    struct shardmap map = shardmap_of(uplinks, rogue->view.count);
     *shards = 0;
     for (uint32_t s = 0; s < count; s++) {
-        if (map.owner[shardmap_slot(f, count, s)] != owner)
+        if (rogue->map.owner[shardmap_slot(f, count, s)] != owner)
             continue;
         struct plan_shard shard = plan_shard(plan, f, s);
         *shards |= (uint64_t)1 << s;
@@ -195,28 +252,35 @@ size_t rogue_part_values(const struct rogue *rogue, uint32_t f, uint32_t owner, 
     return values;
 }
 
-size_t rogue_result(struct rogue *rogue, const struct wire_key *key, const float *values, uint8_t *object)
+/* These values for the part of an owner, signed or not. */
+static size_t seal(struct rogue *rogue, const struct wire_key *key, const float *values, const struct wire_meta *meta,
+                   const struct ident *signer, uint8_t *object)
 {
-    static const float outer[WIRE_OUTER_NUMBERS] = {1, 0, 0.1f};
-    uint8_t contributors[WIRE_CONTRIBUTOR_BYTES];
-    struct wire_contributor self = {.id = rogue->self, .tokens = 1};
-    struct wire_meta meta = {.step = 1, .contributors_count = 1, .contributors = contributors};
     struct wire_object what = {.key = *key};
     struct codec *codec;
     struct vec_source source = {.minuend = values};
     struct codec_part part = {.count = rogue_part_values(rogue, key->fragment, key->owner, &what.shards),
                               .choice = {.id = CODEC_E3M0}};
     size_t frame_bytes, bytes, fault;
-    wire_contributor_put(contributors, 0, &self);
-    memcpy(meta.outer, outer, sizeof outer);
     memcpy(what.nonce, rogue->view.nonce, sizeof what.nonce);
     assert_true(part.count > 0 &&
                 wire_object_bytes_max(codec_frame_bytes_max(&part, 1), what.shards, 1) <= ROGUE_OBJECT_BYTES);
     assert_ok(codec_new(1, &codec));
     assert_ok(codec_encode(codec, &part, 1, &source, NULL, wire_object_frame(object), &frame_bytes, &fault));
     codec_free(codec);
-    assert_ok(wire_object_seal(&what, &meta, &rogue->ident, object, frame_bytes, &bytes, &what.digest));
+    assert_ok(wire_object_seal(&what, meta, signer, object, frame_bytes, &bytes, &what.digest));
     return bytes;
+}
+
+size_t rogue_result(struct rogue *rogue, const struct wire_key *key, const float *values, uint8_t *object)
+{
+    static const float outer[WIRE_OUTER_NUMBERS] = {1, 0, 0.1f};
+    uint8_t contributors[WIRE_CONTRIBUTOR_BYTES];
+    struct wire_contributor self = {.id = rogue->self, .tokens = 1};
+    struct wire_meta meta = {.step = 1, .contributors_count = 1, .contributors = contributors};
+    wire_contributor_put(contributors, 0, &self);
+    memcpy(meta.outer, outer, sizeof outer);
+    return seal(rogue, key, values, &meta, &rogue->ident, object);
 }
 
 /* The result of our part, for everybody who is there. */
@@ -260,10 +324,56 @@ static void work(struct rogue *rogue)
                                                rogue->heard[i][f].at.contributed > least));
         if (!all)
             continue;
-        if (rogue->plan == NULL)
-            load_plan(rogue);
+        load_plan(rogue);
         rogue->made[f] = least + 1;
         make(rogue, f, least + 1);
+    }
+}
+
+/* ---- contributions ---- */
+
+/* To the part of one owner; false: it has nothing to give. */
+static bool contribute(struct rogue *rogue, uint32_t f, uint32_t owner, uint64_t version)
+{
+    static uint8_t object[ROGUE_OBJECT_BYTES];
+    static float values[1 << 16];
+    const struct digest *base = &rogue->hash[f][version - 1];
+    struct wire_meta meta = {.step = 1, .base_hash = *base};
+    struct wire_key key = {.kind = WIRE_CONTRIBUTION,
+                           .fragment = f,
+                           .version = version,
+                           .epoch = rogue->heard_epoch[owner],
+                           .owner = owner,
+                           .island = rogue->self};
+    uint64_t shards;
+    float value = 0;
+    load_plan(rogue);
+    size_t count = rogue_part_values(rogue, f, owner, &shards);
+    assert_true(count <= sizeof values / sizeof values[0]);
+    if (count == 0 || !rogue->contributes(rogue, f, version, &value, &meta.tokens))
+        return false;
+    for (size_t k = 0; k < count; k++)
+        values[k] = value;
+    size_t bytes = seal(rogue, &key, values, &meta, NULL, object);
+    rogue_send(rogue, owner, &key, bytes, object, bytes);
+    return true;
+}
+
+/* To all owners, as soon as they have come to the version before; once more after a "not yet", or in another epoch. */
+static void contribute_to_all(struct rogue *rogue)
+{
+    for (uint32_t f = 0; f < rogue->fragments; f++) {
+        for (uint32_t i = 0; i < rogue->view.count; i++) {
+            struct rogue_contributed *last = &rogue->contributed[f][i];
+            uint64_t at = rogue->heard[i][f].at.version, epoch = rogue->heard_epoch[i];
+            bool due = last->again_ms != 0 && env_mono_ms() >= last->again_ms;
+            if (i == rogue->self || at + 1 >= ROGUE_VERSIONS || !rogue->hash_known[f][at] || epoch != rogue->map_epoch)
+                continue;
+            if (last->version == at + 1 && last->epoch == epoch && !due)
+                continue;
+            *last = (struct rogue_contributed){.version = at + 1, .epoch = epoch};
+            (void)contribute(rogue, f, i, at + 1);
+        }
     }
 }
 
@@ -274,6 +384,9 @@ static void heartbeat_in(struct rogue *rogue, uint32_t from, const struct wire_h
     rogue->heard_epoch[from] = beat->epoch;
     rogue->heard_step[from] = beat->step;
     rogue->heard_trained[from] = beat->trained;
+    for (uint32_t f = 0; beat->session != rogue->heard_session[from] && f < rogue->fragments; f++)
+        rogue->contributed[f][from] = (struct rogue_contributed){0}; /* what a daemon before got is gone */
+    rogue->heard_session[from] = beat->session;
     for (uint32_t k = 0; k < beat->fragments_count; k++) {
         const struct wire_fragment *row = &beat->fragments[k];
         uint32_t f = row->fragment;
@@ -306,6 +419,15 @@ static void tape(struct rogue *rogue, const struct link_message *in)
     memcpy(to->payload, in->payload, in->bytes);
 }
 
+static void done_in(struct rogue *rogue, uint32_t from, const struct wire_key *key, uint32_t status)
+{
+    enum { AGAIN_MS = 300 };
+    rogue->done_status = status;
+    if (status == WIRE_NOT_YET && key->kind == WIRE_CONTRIBUTION && key->fragment < rogue->fragments &&
+        rogue->contributed[key->fragment][from].version == key->version)
+        rogue->contributed[key->fragment][from].again_ms = env_mono_ms() + AGAIN_MS;
+}
+
 static void take_in(struct rogue *rogue, const struct link_message *in)
 {
     static struct wire_message message;
@@ -323,7 +445,7 @@ static void take_in(struct rogue *rogue, const struct link_message *in)
     if (wire_unpack(in->header.type, in->payload, in->bytes, &message) != ERR_OK)
         return;
     if (message.type == WIRE_DONE)
-        rogue->done_status = message.done.status;
+        done_in(rogue, in->peer, &message.done.key, message.done.status);
     if (message.type == WIRE_FETCH && rogue->fetched != NULL)
         rogue->fetched(rogue, in->peer, &message.fetch.key);
     if (message.type == WIRE_HEARTBEAT)
@@ -352,9 +474,13 @@ void rogue_pass(struct rogue *rogue, unsigned ms)
     uint64_t end_ms = env_mono_ms() + ms;
     do {
         turn(rogue);
-        if (rogue->works && !within) { /* what it sends waits for its connection, and passes time itself */
+        if (!within) { /* what it sends waits for its connection, and passes time itself */
             within = true;
-            work(rogue);
+            follow_map(rogue);
+            if (rogue->works)
+                work(rogue);
+            if (rogue->contributes != NULL)
+                contribute_to_all(rogue);
             within = false;
         }
         usleep(1000);

@@ -14,9 +14,11 @@
 #include <stdint.h>
 
 #include "common/runspec.h"
+#include "common/shardmap.h"
 #include "daemon/dconf.h"
 #include "daemon/state/model_plan.h"
 #include "net/transport/link.h"
+#include "net/config/config.h"
 #include "net/config/view.h"
 #include "net/transport/wire.h"
 #include "net/membership/wire_paxos.h"
@@ -25,7 +27,7 @@
 enum {
     ROGUE_FRAGMENTS_MAX = 4,
     ROGUE_HELD_MAX = 8,
-    ROGUE_VERSIONS = 512,
+    ROGUE_VERSIONS = 4096,
     ROGUE_OBJECT_BYTES = 1 << 16,
     ROGUE_TAPE = 512
 };
@@ -37,6 +39,12 @@ struct rogue_taped {
     uint8_t *payload;
 };
 
+/* The last contribution to a part: of this version, in this epoch. */
+struct rogue_contributed {
+    uint64_t version, epoch;
+    uint64_t again_ms; /* its owner has said "not yet"; 0: it has not */
+};
+
 struct rogue {
     struct cluster *cluster;
     struct dconf conf;
@@ -45,11 +53,13 @@ struct rogue {
     struct runspec spec;
     struct link *link;
     struct model_plan *plan; /* NULL: not known yet */
+    struct shardmap map;     /* who owns what, by the configuration of */
+    uint64_t map_epoch;      /* this epoch */
     uint32_t self, fragments;
     uint64_t session, sequence, epoch, beat_ms;
     bool connected[CLUSTER_MAX];
     struct wire_fragment heard[CLUSTER_MAX][ROGUE_FRAGMENTS_MAX]; /* of each island, as it last said */
-    uint64_t heard_epoch[CLUSTER_MAX], heard_step[CLUSTER_MAX], heard_trained[CLUSTER_MAX];
+    uint64_t heard_epoch[CLUSTER_MAX], heard_session[CLUSTER_MAX], heard_step[CLUSTER_MAX], heard_trained[CLUSTER_MAX];
     struct wire_held held[ROGUE_FRAGMENTS_MAX][ROGUE_HELD_MAX]; /* as the first island last said */
     uint32_t held_count[ROGUE_FRAGMENTS_MAX];
     struct digest hash[ROGUE_FRAGMENTS_MAX][ROGUE_VERSIONS]; /* of each version, as the first one said; */
@@ -59,6 +69,10 @@ struct rogue {
     /* what it does */
     bool works;                         /* it makes the results of its parts, of nothing */
     uint64_t made[ROGUE_FRAGMENTS_MAX]; /* so far */
+    /* What it contributes to a version: every value of its outer gradient, and how many tokens it claims. False:
+     * nothing, though it says that it does. NULL: it takes no part. */
+    bool (*contributes)(struct rogue *rogue, uint32_t f, uint64_t version, float *value, uint64_t *tokens);
+    struct rogue_contributed contributed[ROGUE_FRAGMENTS_MAX][CLUSTER_MAX]; /* to each owner's part */
     void (*result)(struct rogue *rogue, uint32_t to, uint64_t version, float *values, size_t count); /* other ones */
     void (*beat)(struct rogue *rogue, uint32_t to, struct wire_heartbeat *beat);                     /* other words */
     void (*fetched)(struct rogue *rogue, uint32_t from, const struct wire_key *key);
@@ -71,6 +85,10 @@ struct rogue {
 /* Island `self` of the cluster, whose other islands run. */
 struct rogue *rogue_open(struct cluster *cluster, uint32_t self, uint32_t fragments);
 void rogue_close(struct rogue *rogue);
+/* Its beats say that it has come as far as `to` has. */
+void rogue_as_far(struct rogue *rogue, uint32_t to, struct wire_heartbeat *beat);
+/* The newest configuration, as another island keeps it; config_deinit() it. */
+struct config rogue_config(struct rogue *rogue);
 /* Closes it and ends the whole run, in which no daemon has said that it is broken. */
 void rogue_end(struct rogue *rogue);
 
@@ -89,7 +107,7 @@ void rogue_send(struct rogue *rogue, uint32_t to, const struct wire_key *key, ui
                 size_t bytes);
 /* A result of these values for the part of an owner, signed with the rogue's key, in `object`, ROGUE_OBJECT_BYTES. */
 size_t rogue_result(struct rogue *rogue, const struct wire_key *key, const float *values, uint8_t *object);
-/* How many values the part of an owner has. */
+/* How many values the part of an owner has, by the newest configuration. */
 size_t rogue_part_values(const struct rogue *rogue, uint32_t f, uint32_t owner, uint64_t *shards);
 /* Of a daemon's memory, in KiB. */
 long rogue_memory_kib(const struct cluster *cluster, uint32_t i);

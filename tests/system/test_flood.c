@@ -4,7 +4,8 @@
  * out, rounds go on, memory does not grow, its link is closed, and status names it.
  *
  * By hand, FLOOD_S=20 BUILD=build/gcc build/gcc/tests/system/test_flood shows a table: of each kind and rate, versions
- * a second as parts of those without a flood, and what status says. FLOOD_KIND=NAME does one kind.
+ * a second as parts of those without a flood, what it costs besides, and what is said of it. FLOOD_KIND=NAME does one
+ * kind, FLOOD_RATE=3000 one rate, FLOOD_ISLANDS=5 that many islands instead of four.
  */
 #include "tests/lib/testlib.h"
 
@@ -22,8 +23,9 @@
 #include "net/transport/socket.h"
 #include "net/transport/wire_join.h"
 #include "tests/lib/rogue.h"
+#include "tests/lib/toll.h"
 
-enum { FRAGMENTS = 3, ISLANDS = 4, ROGUE = ISLANDS - 1, JUNK_VOTES = 65, FULL_RATE = 1000000, AT_ONCE = 500 };
+enum { FRAGMENTS = 3, ISLANDS = 4, JUNK_VOTES = 65, FULL_RATE = 1000000, AT_ONCE = 500 };
 #ifdef __SANITIZE_ADDRESS__ /* what is freed is kept for a while */
 static const long memory_more_kib = 512 << 10;
 #else
@@ -36,7 +38,7 @@ static const struct cluster_options options = {.run = spec, .data = "sleep=20"};
 /* ---- what it says ---- */
 
 static uint64_t said;
-static void *raw_context, *raw[ISLANDS], *raw_monitor[ISLANDS];
+static void *raw_context, *raw[CLUSTER_MAX], *raw_monitor[CLUSTER_MAX];
 
 static void say_raw_type(struct rogue *rogue, uint32_t to)
 {
@@ -198,7 +200,7 @@ static void say_decided(struct rogue *rogue, uint32_t to)
         mem_free(bytes);
         pack_next(rogue, epoch, &bytes, &count);
         for (uint32_t i = 0; i < JUNK_VOTES; i++) {
-            votes[i] = (struct config_vote){.id = i % ISLANDS, .ballot = 1 + i / ISLANDS};
+            votes[i] = (struct config_vote){.id = i % rogue->view.count, .ballot = 1 + i / rogue->view.count};
             ident_sign(&rogue->ident, "junk", 4, votes[i].signature);
         }
     }
@@ -247,36 +249,40 @@ static long long versions(struct cluster *cluster)
     return cluster_status_number(cluster, 1, "versions");
 }
 
-/* Floods all for so long, at so many a second to each; how many versions the others made meanwhile, a second. */
-static double flood(struct rogue *rogue, const struct kind *kind, uint32_t rate, double seconds, uint64_t *sent)
+/* Floods all for so long, at so many a second to each; how many versions the others made meanwhile, a second. `toll`:
+ * looks after what it costs; NULL: nobody does. */
+static double flood(struct rogue *rogue, const struct kind *kind, uint32_t rate, double seconds, uint64_t *sent,
+                    struct toll *toll)
 {
     long long before = versions(rogue->cluster);
     double since_s = env_mono_s();
     *sent = 0;
     for (double passed_s; (passed_s = env_mono_s() - since_s) < seconds;) {
         for (int k = 0; kind != NULL && k < AT_ONCE && (double)*sent < passed_s * rate; k++, said++, ++*sent)
-            for (uint32_t i = 0; i < ROGUE; i++)
+            for (uint32_t i = 0; i < rogue->self; i++)
                 kind->say(rogue, i);
         rogue_pass(rogue, 1);
+        if (toll != NULL)
+            toll_look(toll);
     }
     return (double)(versions(rogue->cluster) - before) / (env_mono_s() - since_s);
 }
 
-static struct rogue *begin(const char *name)
+static struct rogue *begin(const char *name, uint32_t islands)
 {
-    struct cluster *cluster = cluster_new(name, ISLANDS, &options);
-    cluster_configure_after(cluster, ROGUE, "[net]\n", "uplink = 1kbit\n");
-    for (uint32_t i = 0; i < ROGUE; i++)
+    struct cluster *cluster = cluster_new(name, islands, &options);
+    cluster_configure_after(cluster, islands - 1, "[net]\n", "uplink = 1kbit\n");
+    for (uint32_t i = 0; i + 1 < islands; i++)
         cluster_start(cluster, i);
     (void)setpriority(PRIO_PROCESS, 0, 10); /* it has a machine of its own */
-    struct rogue *rogue = rogue_open(cluster, ROGUE, FRAGMENTS);
+    struct rogue *rogue = rogue_open(cluster, islands - 1, FRAGMENTS);
     raw_context = zmq_ctx_new();
     return rogue;
 }
 
 static void end(struct rogue *rogue)
 {
-    for (uint32_t i = 0; i < ROGUE; i++)
+    for (uint32_t i = 0; i < rogue->self; i++)
         socket_close(&raw[i], &raw_monitor[i]);
     zmq_ctx_term(raw_context);
     rogue_end(rogue);
@@ -299,11 +305,10 @@ static void told(struct rogue *rogue, uint32_t by, char *text, size_t text_bytes
 /* Nobody honest was put out, by anybody. */
 static void assert_nobody_is_lost(const struct rogue *rogue)
 {
-    static const char *const names[] = {"a", "b", "c"};
     char text[80];
-    for (uint32_t i = 0; i < ROGUE; i++)
-        for (uint32_t k = 0; k < ROGUE; k++) {
-            snprintf(text, sizeof text, "island %s is lost", names[k]);
+    for (uint32_t i = 0; i < rogue->self; i++)
+        for (uint32_t k = 0; k < rogue->self; k++) {
+            snprintf(text, sizeof text, "island %s is lost", rogue->cluster->island[k].name);
             assert_false(cluster_log_has(rogue->cluster, i, text, 0));
         }
 }
@@ -312,14 +317,14 @@ static void flooded_by(const struct kind *kind)
 {
     char name[32], text[300];
     uint64_t sent;
-    long before[ROGUE];
+    long before[CLUSTER_MAX];
     snprintf(name, sizeof name, "flood-%s", kind->name);
-    struct rogue *rogue = begin(name);
-    for (uint32_t i = 0; i < ROGUE; i++)
+    struct rogue *rogue = begin(name, ISLANDS);
+    for (uint32_t i = 0; i < rogue->self; i++)
         before[i] = rogue_memory_kib(rogue->cluster, i);
     long long made = versions(rogue->cluster);
     for (int k = 0; k < 30; k++) { /* whatever the speed of this machine */
-        (void)flood(rogue, kind, FULL_RATE, 1, &sent);
+        (void)flood(rogue, kind, FULL_RATE, 1, &sent, NULL);
         told(rogue, 0, text, sizeof text);
         if (strstr(text, "its link is closed") != NULL && k >= 2)
             break;
@@ -331,7 +336,7 @@ static void flooded_by(const struct kind *kind)
         rogue_pass(rogue, 100);
     assert_true(versions(rogue->cluster) >= made + 10);
     assert_nobody_is_lost(rogue);
-    for (uint32_t i = 0; i < ROGUE; i++)
+    for (uint32_t i = 0; i < rogue->self; i++)
         assert_in_range(rogue_memory_kib(rogue->cluster, i), 0, before[i] + memory_more_kib);
     end(rogue);
 }
@@ -360,17 +365,20 @@ static void what_everybody_says_and_far_more_of_it(void **state)
 
 /* ---- by hand ---- */
 
-static void show(const struct kind *kind, uint32_t rate, double seconds)
+static void show(const struct kind *kind, uint32_t rate, uint32_t islands, double seconds)
 {
-    char name[40], text[300];
+    static struct toll toll;
+    char name[40];
     uint64_t sent;
     snprintf(name, sizeof name, "flood-%s-%u", kind->name, rate);
-    struct rogue *rogue = begin(name);
-    double quiet = flood(rogue, NULL, 0, seconds / 2, &sent);
-    double flooded = flood(rogue, kind, rate, seconds, &sent);
-    told(rogue, 0, text, sizeof text);
-    print_message("| %s | %.0f | %.1f | %.1f | %.0f %% | %s |\n", kind->name, (double)sent / seconds, quiet, flooded,
-                  100 * flooded / quiet, text);
+    struct rogue *rogue = begin(name, islands);
+    double quiet = flood(rogue, NULL, 0, seconds / 4, &sent, NULL);
+    toll_begin(&toll, rogue->cluster);
+    double flooded = flood(rogue, kind, rate, seconds, &sent, &toll);
+    print_message("| %s | %u | %.0f | %.1f | %.1f | %.0f %% | %lld | %u | %ld | %ld | %.1f s, by %d | %s |\n",
+                  kind->name, islands, (double)sent / seconds, quiet, flooded, 100 * flooded / quiet,
+                  toll_epochs(&toll), toll_put_out(&toll), toll_memory_kib(&toll), toll_lines(&toll), toll.named_s,
+                  __builtin_popcount(toll.named_by), toll.named_by != 0 ? toll.named : "nothing");
     fflush(stdout);
     assert_nobody_is_lost(rogue);
     end(rogue);
@@ -380,13 +388,18 @@ static void table(void **state)
 {
     (void)state;
     static const uint32_t rates[] = {500, 3000, FULL_RATE};
-    const char *only = getenv("FLOOD_KIND");
+    const char *only = getenv("FLOOD_KIND"), *rate = getenv("FLOOD_RATE"), *size = getenv("FLOOD_ISLANDS");
     double seconds = strtod(getenv("FLOOD_S"), NULL);
-    print_message("| kind | sent a second to each | versions a second before | with it | | status |\n");
+    uint32_t islands = size != NULL ? (uint32_t)strtoul(size, NULL, 10) : ISLANDS;
+    assert_in_range(islands, 3, CLUSTER_MAX);
+    print_message(
+        "| kind | islands | sent a second to each | versions a second before | with it | | epochs | honest put "
+        "out | memory KiB more | log lines more | named after | so |\n");
     for (size_t k = 0; k < KINDS; k++)
         for (size_t r = 0; r < sizeof rates / sizeof rates[0]; r++)
-            if (only == NULL || strcmp(only, kinds[k].name) == 0)
-                show(&kinds[k], rates[r], seconds);
+            if ((only == NULL || strcmp(only, kinds[k].name) == 0) &&
+                (rate == NULL || strtoul(rate, NULL, 10) == rates[r]))
+                show(&kinds[k], rates[r], islands, seconds);
 }
 
 int main(void)

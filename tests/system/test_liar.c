@@ -21,6 +21,7 @@
 #include "net/config/config_log.h"
 #include "net/config/owners.h"
 #include "tests/lib/endorsed.h"
+#include "tests/lib/lies.h"
 #include "tests/lib/proc.h"
 #include "tests/lib/rogue.h"
 
@@ -52,19 +53,6 @@ static struct rogue *begin(const char *name, uint32_t islands, bool owns)
 }
 
 /* ---- what it says in heartbeats ---- */
-
-static void far_ahead(struct rogue *rogue, uint32_t to, struct wire_heartbeat *beat)
-{
-    for (uint32_t f = 0; f < FRAGMENTS; f++) {
-        struct wire_fragment *row = &beat->fragments[f];
-        row->at.version = rogue->heard[to][f].at.version + 1000000;
-        row->at.contributed = row->at.version + 1;
-        row->at.abstained = 0;
-        row->at.hash_known = true;
-        memset(row->at.hash.byte, 0x55, sizeof row->at.hash.byte);
-    }
-    beat->taking_part = true;
-}
 
 static void far_step(struct rogue *rogue, uint32_t to, struct wire_heartbeat *beat)
 {
@@ -101,20 +89,10 @@ static void other_hash(struct rogue *rogue, uint32_t to, struct wire_heartbeat *
     }
 }
 
-static void as_far_as_others(struct rogue *rogue, uint32_t to, struct wire_heartbeat *beat)
-{
-    for (uint32_t f = 0; f < FRAGMENTS; f++) {
-        struct wire_fragment *row = &beat->fragments[f];
-        row->at.version = rogue->heard[to][f].at.version;
-        row->at.hash = rogue->heard[to][f].at.hash;
-        row->at.hash_known = true;
-    }
-}
-
 /* A result of the first island's part that there is not. */
 static void made_up_result(struct rogue *rogue, uint32_t to, struct wire_heartbeat *beat)
 {
-    as_far_as_others(rogue, to, beat);
+    rogue_as_far(rogue, to, beat);
     for (uint32_t f = 0; f < FRAGMENTS; f++) {
         beat->fragments[f].held_first = beat->held_count;
         beat->fragments[f].held_count = 1;
@@ -126,7 +104,7 @@ static void made_up_result(struct rogue *rogue, uint32_t to, struct wire_heartbe
 /* Its disk is in doubt, and every time another one. */
 static void other_disks(struct rogue *rogue, uint32_t to, struct wire_heartbeat *beat)
 {
-    as_far_as_others(rogue, to, beat);
+    rogue_as_far(rogue, to, beat);
     beat->in_doubt = true;
     beat->incarnation = rogue->sequence;
 }
@@ -159,7 +137,7 @@ static uint64_t storm_counter;
 /* Whatever it has sealed, it says that it holds what the first one holds, for ever in the same epoch. */
 static void broken_seal(struct rogue *rogue, uint32_t to, struct wire_heartbeat *beat)
 {
-    as_far_as_others(rogue, to, beat);
+    rogue_as_far(rogue, to, beat);
     beat->epoch = rogue->view.epoch;
     for (uint32_t f = 0; f < FRAGMENTS; f++) {
         beat->fragments[f].held_first = beat->held_count;
@@ -177,34 +155,6 @@ static void storm(struct rogue *rogue, uint32_t to, struct wire_heartbeat *beat)
         message.ballot = ++storm_counter << 32 | rogue->self;
         rogue_say_paxos(rogue, to, &message);
     }
-}
-
-/* A draft of the next configuration that starts far beyond all, as it says that it is itself; it owns all of it alone.
- */
-static void invented_draft(struct rogue *rogue, uint32_t to)
-{
-    uint64_t starts[FRAGMENTS];
-    struct config_member member = {.role = CONFIG_OWNER, .voter = true, .name = "x", .uplink = 1};
-    struct config config = {.epoch = rogue->heard_epoch[to] + 1,
-                            .next_id = 1,
-                            .founder = CONFIG_NOBODY,
-                            .members = &member,
-                            .members_count = 1,
-                            .starts = starts,
-                            .starts_count = FRAGMENTS};
-    struct paxos_message message = {
-        .type = WIRE_PREPARE, .epoch = config.epoch, .ballot = (uint64_t)1 << 32 | rogue->self};
-    uint8_t *bytes;
-    size_t count;
-    memcpy(member.key, rogue->ident.key, sizeof member.key);
-    for (uint32_t f = 0; f < FRAGMENTS; f++)
-        starts[f] = rogue->heard[to][f].at.version + 1000;
-    assert_ok(config_check(&config));
-    assert_ok(config_pack(&config, &bytes, &count));
-    message.bytes = bytes;
-    message.bytes_count = count;
-    rogue_say_paxos(rogue, to, &message);
-    mem_free(bytes);
 }
 
 static void assert_nobody_repairs(const struct rogue *rogue)
@@ -323,12 +273,12 @@ static void lies_hold_nobody_up(void **state)
     long before[CLUSTER_MAX];
     for (uint32_t i = 0; i < rogue->self; i++)
         before[i] = rogue_memory_kib(cluster, i);
-    rogue->beat = far_ahead;
+    rogue->beat = lie_far_ahead;
     rogue_moves(rogue, NEW_ROUNDS, held_up_s, "it says that it is a million versions ahead");
     assert_true(rogue_named(rogue, 0, "island d: it says that it has what it does not show", 5));
     assert_true(rogue_logged(rogue, 0, "island d: it says that it has what it does not show", 1));
     for (uint32_t i = 0; i < rogue->self; i++)
-        invented_draft(rogue, i);
+        lie_invented_draft(rogue, i);
     rogue_moves(rogue, 4 * NEW_ROUNDS, 2 * held_up_s, "it proposes an epoch that starts there");
     assert_nobody_repairs(rogue);
     rogue->beat = far_step;
@@ -508,7 +458,7 @@ static void who_signs_two_results_stays_evicted(void **state)
     }
     for (uint32_t i = 0; i < rogue->self; i++)
         cluster_start(cluster, i);
-    rogue->beat = as_far_as_others; /* it might come back */
+    rogue->beat = rogue_as_far; /* it might come back */
     rogue_pass(rogue, 1000);
     rogue_moves(rogue, 3 * NEW_ROUNDS, 2 * held_up_s, "everybody else was started again");
     for (uint32_t i = 0; i < rogue->self; i++) {

@@ -455,12 +455,11 @@ static void show_uplink(uint32_t islands, double seconds)
     for (int k = 0; k < 1200 && share_of_last(cluster) <= share; k++)
         proc_sleep_ms(50);
     double rate = rate_over(cluster, seconds, &with);
-    printf(
-        "| uplink, which owns %.0f %% of the slots, and before %.0f %% | %u | %.1f | %.1f | %.0f %% | %lld | %u | %ld | "
-        "%ld | | %.1f s, by %d | %s |\n",
-        100 * share_of_last(cluster), 100 * share, islands, usual, rate, 100 * rate / usual, toll_epochs(&with),
-        toll_put_out(&with), toll_memory_kib(&with), toll_lines(&with), with.named_s, __builtin_popcount(with.named_by),
-        with.named_by != 0 ? with.named : "nothing");
+    printf("| uplink: %.0f %% of the slots, before %.0f %% | %u | %.1f | %.1f | %.0f %% | %lld | %u | %ld | "
+           "%ld | | %.1f s, by %d | %s |\n",
+           100 * share_of_last(cluster), 100 * share, islands, usual, rate, 100 * rate / usual, toll_epochs(&with),
+           toll_put_out(&with), toll_memory_kib(&with), toll_lines(&with), with.named_s,
+           __builtin_popcount(with.named_by), with.named_by != 0 ? with.named : "nothing");
     fflush(stdout);
     (void)cluster_assert_one_history(cluster, islands);
     cluster_free(cluster);
@@ -472,8 +471,8 @@ static void table(void **state)
     const char *only = getenv("LIES_ONLY"), *size = getenv("LIES_ISLANDS");
     double seconds = strtod(getenv("LIES_S"), NULL);
     printf(
-        "| lie | islands | versions a second before | with it | | epochs | honest put out | memory KiB more | log lines "
-        "more | its part of a mean: most, last | named after | so |\n");
+        "| lie | islands | versions a second before | with it | | epochs | honest put out | KiB more | log lines more "
+        "| its part of a mean: most, last | named after | so |\n");
     for (uint32_t islands = 3; islands <= 5; islands += 2) {
         if (size != NULL && strtoul(size, NULL, 10) != islands)
             continue;

@@ -110,12 +110,13 @@ void sync_patience_keeps(struct sync *sync, uint32_t f, uint32_t have, uint32_t 
 }
 
 /* Whom a round had to do without is not worth that much once more: as long as it usually takes when it is in time, or
- * two usual rounds of those who never were. */
+ * two usual rounds of those who never were. Nor is it as soon as it is in time again, or it would cost as much by
+ * withholding every second contribution. */
 static uint64_t worth_ms(const struct sync *sync, uint32_t f, uint32_t member)
 {
     const struct sync_conduct *conduct = &sync->peers[member].conduct;
     uint64_t patience_ms = own_patience_of(sync, f);
-    if (!conduct->late)
+    if (!conduct->late && conduct->strikes == 0)
         return patience_ms;
     uint64_t most_ms = sync->conf.rule.grace_ms > 0 ? sync->conf.rule.grace_ms : patience_ms;
     uint64_t usual_ms = conduct->usual.known ? grace_wait(&conduct->usual, most_ms, true) : rounds_ms(sync, f);

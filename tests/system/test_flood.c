@@ -395,11 +395,14 @@ static void table(void **state)
     print_message(
         "| kind | islands | sent a second to each | versions a second before | with it | | epochs | honest put "
         "out | memory KiB more | log lines more | named after | so |\n");
-    for (size_t k = 0; k < KINDS; k++)
-        for (size_t r = 0; r < sizeof rates / sizeof rates[0]; r++)
-            if ((only == NULL || strcmp(only, kinds[k].name) == 0) &&
-                (rate == NULL || strtoul(rate, NULL, 10) == rates[r]))
-                show(&kinds[k], rates[r], islands, seconds);
+    for (size_t k = 0; k < KINDS; k++) {
+        if (only != NULL && strcmp(only, kinds[k].name) != 0)
+            continue;
+        if (rate != NULL)
+            show(&kinds[k], (uint32_t)strtoul(rate, NULL, 10), islands, seconds);
+        for (size_t r = 0; rate == NULL && r < sizeof rates / sizeof rates[0]; r++)
+            show(&kinds[k], rates[r], islands, seconds);
+    }
 }
 
 int main(void)

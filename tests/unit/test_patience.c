@@ -104,6 +104,17 @@ static void a_majority_is_waited_for(void **state)
     end();
 }
 
+/* How long the round that we and one more have contributed to goes on waiting, at most 20 patiences. */
+static uint64_t waits_ms(void)
+{
+    uint64_t ms = 0;
+    if (talk_ordered(SYNC_DO_REDUCE) != NULL)
+        return 0;
+    while (ms < 20 * FIRST && !closes_within(100))
+        ms += 100;
+    return ms;
+}
+
 /* Rounds of a second: one that has been late is waited for in one of eight, and again in all when it was in time. */
 static void who_was_late_is_waited_for_now_and_then(void **state)
 {
@@ -128,19 +139,32 @@ static void who_was_late_is_waited_for_now_and_then(void **state)
     assert_int_equal(sync_fault(talk_sync, 2), SYNC_FAULT_NONE);
     round_is_made();
     we_and_one_contribute();
-    assert_false(closes_within(500));
+    assert_null(talk_ordered(SYNC_DO_REDUCE));
     end();
 }
 
-/* How long the round that we and one more have contributed to goes on waiting, at most 20 patiences. */
-static uint64_t waits_ms(void)
+/* In time again and again, and not once in between: that costs one patience, and then what it usually takes. */
+static void who_withholds_every_second_one_holds_nobody_up(void **state)
 {
-    uint64_t ms = 0;
-    if (talk_ordered(SYNC_DO_REDUCE) != NULL)
-        return 0;
-    while (ms < 20 * FIRST && !closes_within(100))
-        ms += 100;
-    return ms;
+    (void)state;
+    uint64_t waited_ms = 0, longest_ms = 0;
+    begin(0);
+    for (int round = 0; round < 60; round++) {
+        talk_tick(500);
+        if (round % 2 == 0)
+            talk_contributes(2, sync_own(talk_sync, 0).version + 1);
+        we_and_one_contribute();
+        uint64_t ms = waits_ms();
+        assert_true(round % 2 == 1 || ms == 0);
+        longest_ms = round > 1 && ms > longest_ms ? ms : longest_ms;
+        waited_ms += round > 1 ? ms : 0;
+        round_is_made();
+    }
+    print_message("waits for %ju ms in 58 rounds of 500 ms, %ju at most\n", (uintmax_t)waited_ms,
+                  (uintmax_t)longest_ms);
+    assert_true(longest_ms <= 200);
+    assert_true(waited_ms <= 58 * 500 / 10 + P);
+    end();
 }
 
 /* One that hangs costs a patience once. After that it is worth what it usually takes. */
@@ -412,6 +436,7 @@ int main(void)
         cmocka_unit_test(at_the_beginning_alone_patience_is_long),
         cmocka_unit_test_teardown(a_majority_is_waited_for, talk_ends),
         cmocka_unit_test_teardown(who_was_late_is_waited_for_now_and_then, talk_ends),
+        cmocka_unit_test(who_withholds_every_second_one_holds_nobody_up),
         cmocka_unit_test(who_hangs_holds_nobody_up_for_long_again),
         cmocka_unit_test_teardown(a_claim_that_is_not_proved_holds_nobody_up, talk_ends),
         cmocka_unit_test_teardown(what_as_many_say_as_certify_is_believed, talk_ends),

@@ -368,17 +368,18 @@ static void what_everybody_says_and_far_more_of_it(void **state)
 static void show(const struct kind *kind, uint32_t rate, uint32_t islands, double seconds)
 {
     static struct toll toll;
-    char name[40];
+    char name[40], text[300];
     uint64_t sent;
     snprintf(name, sizeof name, "flood-%s-%u", kind->name, rate);
     struct rogue *rogue = begin(name, islands);
     double quiet = flood(rogue, NULL, 0, seconds / 4, &sent, NULL);
     toll_begin(&toll, rogue->cluster);
     double flooded = flood(rogue, kind, rate, seconds, &sent, &toll);
+    told(rogue, 0, text, sizeof text);
     print_message("| %s | %u | %.0f | %.1f | %.1f | %.0f %% | %lld | %u | %ld | %ld | %.1f s, by %d | %s |\n",
                   kind->name, islands, (double)sent / seconds, quiet, flooded, 100 * flooded / quiet,
                   toll_epochs(&toll), toll_put_out(&toll), toll_memory_kib(&toll), toll_lines(&toll), toll.named_s,
-                  __builtin_popcount(toll.named_by), toll.named_by != 0 ? toll.named : "nothing");
+                  __builtin_popcount(toll.named_by), text);
     fflush(stdout);
     assert_nobody_is_lost(rogue);
     end(rogue);
@@ -394,7 +395,7 @@ static void table(void **state)
     assert_in_range(islands, 3, CLUSTER_MAX);
     print_message(
         "| kind | islands | sent a second to each | versions a second before | with it | | epochs | honest put "
-        "out | memory KiB more | log lines more | named after | so |\n");
+        "out | memory KiB more | log lines more | named after | status in the end |\n");
     for (size_t k = 0; k < KINDS; k++) {
         if (only != NULL && strcmp(only, kinds[k].name) != 0)
             continue;

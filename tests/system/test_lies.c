@@ -40,7 +40,7 @@ enum {
 static const char spec[] = "[run]\nname = lies\nsteps = 900000\n[model]\nlayers = 2\n"
                            "[sync]\ninterval = 10\nlayers_per_fragment = 1\noverlap = 0\nmix = 0\nlate = wait\n";
 /* All islands move the same way, so that there is a direction to point against. */
-static const struct cluster_options options = {.run = spec, .data = "sleep=20 drift=1", .more = "[net]\naway = 500ms"};
+static const struct cluster_options options = {.run = spec, .data = "sleep=20 drift=1", .more = "[net]\naway = 1s"};
 /* Of three or more, the tokens of one weigh at most half of the others', so a third of all, and its norm counts no more
  * than the median; of two that contribute, as while one starts again, half. */
 static const double pull_at_most = .6;
@@ -288,9 +288,23 @@ static void tell(struct rogue *rogue, const struct lie *lie, double seconds, boo
     }
 }
 
+/* Whether all others own shards and vote; one that was started again does after a while. */
+static bool others_own(struct rogue *rogue)
+{
+    struct config now = rogue_config(rogue);
+    bool own = true;
+    for (uint32_t i = 0; i < rogue->self; i++)
+        own = own && now.members[i].voter && now.members[i].role == CONFIG_OWNER;
+    config_deinit(&now);
+    return own;
+}
+
 /* Nobody has come, gone or risen, and the run is as long as it was. */
 static void assert_same_company(struct rogue *rogue, const struct config *before)
 {
+    for (double end_s = env_mono_s() + HELD_UP_S; !others_own(rogue) && env_mono_s() < end_s;)
+        rogue_pass(rogue, 100);
+    assert_true(others_own(rogue));
     struct config now = rogue_config(rogue);
     assert_int_equal(now.members_count, before->members_count);
     assert_int_equal(now.next_id, before->next_id);
@@ -301,8 +315,6 @@ static void assert_same_company(struct rogue *rogue, const struct config *before
         assert_memory_equal(now.members[i].key, before->members[i].key, IDENT_KEY_BYTES);
         assert_int_equal(now.members[i].operates, before->members[i].operates);
         assert_int_equal(now.members[i].contributor, before->members[i].contributor);
-        if (i != rogue->self)
-            assert_true(now.members[i].voter && now.members[i].role == CONFIG_OWNER);
     }
     config_deinit(&now);
 }
@@ -350,7 +362,7 @@ static void lies_among(uint32_t islands)
         print_message("%s: %s\n", lies[k].name, toll.named_by != 0 ? toll.named : "nothing is said");
         assert_true(lies[k].told == NULL || toll.named_by != 0);
         rogue_moves(rogue, NEW_ROUNDS, HELD_UP_S, lies[k].name);
-        assert_int_equal(toll_put_out(&toll), 0);
+        assert_true(lies[k].halfway != NULL || toll_put_out(&toll) == 0);
         rogue->beat = NULL;
     }
     assert_same_company(rogue, &before);

@@ -26,7 +26,7 @@ comma := ,
 space := $() $()
 B := build/$(notdir $(CC))$(if $(SAN),-$(subst $(comma),-,$(SAN)))$(if $(filter-out -O2,$(OPT)),$(OPT))
 
-GOALS := all check check-long demo demo-large outlive outlive-namespaces failures aims bench bench-quality install lint mutants fuzz tests sim check-gpu bench-gpu gpu-kit \
+GOALS := all check check-long demo demo-large outlive outlive-namespaces failures lies aims bench bench-quality install lint mutants fuzz tests sim check-gpu bench-gpu gpu-kit \
 	check-python wheel uninstall
 PLAIN_GOALS := clean dist help
 .PHONY: $(GOALS) $(PLAIN_GOALS)

@@ -6,6 +6,7 @@
 #   make outlive   three islands on this machine; one is lost for good while the run goes on, and comes back
 #   make outlive-namespaces   the same, each with a network and a folder of its own, as three machines would have
 #   make failures  four islands, killed at random for MINUTES=5 with SEED=1: how much of their work counts?
+#   make lies      a member that lies and floods, each way for SECONDS=60, of three islands and of five: tables; hours
 #   make aims      what is promised in seconds, measured: a table, and build/aims/summary.json
 #   make check     every test that can run here; what cannot is reported as skipped
 #   make check-long   that, and what takes hours: SEEDS=2000 of each kind of trouble, make outlive, make failures
@@ -169,6 +170,10 @@ check-python: $(PROGRAMS) $(B)/libdiloco.so.0 $(B)/tests/system/tool_logits
 
 failures: $(PROGRAMS) $(B)/tests/failures/failures $(B)/tests/system/tool_synth
 	@BUILD=$(B) $(B)/tests/failures/failures --minutes $(or $(MINUTES),5) --seed $(or $(SEED),1)
+
+lies: $(PROGRAMS) $(B)/tests/system/tool_synth $(B)/tests/system/test_lies $(B)/tests/system/test_flood
+	@BUILD=$(B) LIES_S=$(or $(SECONDS),60) $(B)/tests/system/test_lies
+	@for islands in 3 5; do BUILD=$(B) FLOOD_S=$(or $(SECONDS),60) FLOOD_ISLANDS=$$islands $(B)/tests/system/test_flood || exit 1; done
 
 aims: $(PROGRAMS) $(B)/tests/aims/aims $(B)/tests/system/tool_synth
 	@BUILD=$(B) $(B)/tests/aims/aims

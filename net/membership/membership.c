@@ -24,8 +24,7 @@
  * enough voters have sealed. OVERDUE: so long what only a few of them show may take to be fetched. AGREED: so long
  * what no majority agrees to is waited for, before the next configuration does without. EVIDENCE_ALL: as
  * long as one whose word is broken takes part, the others are told so often. FAREWELL: so long the connection to one
- * that is off the roster stands, or it might never hear of it. REFUSED_SAID: orders that are refused are told so often.
- */
+ * that is off the roster stands, or it might never hear of it. REFUSED_SAID: refused orders are told so often. */
 enum { TURN_MS = 1000, ASKED_MS = 700, OVERDUE_MS = 4000, AGREED_MS = 2000, EVIDENCE_ALL_MS = 2000, FAREWELL_MS = 200 };
 enum { REFUSED_SAID_MS = 10000 };
 /* For each so many members we look that much less often whether another configuration would differ. */
@@ -1032,7 +1031,8 @@ enum err membership_new(const struct membership_conf *conf, struct membership **
                                 .user = conf->user,
                                 .config_log = conf->config_log,
                                 .disk = conf->disk,
-                                .numbers = conf->numbers};
+                                .numbers = conf->numbers,
+                                .seed = conf->seed};
     TRY_OUT(order_pool_new(&(struct order_pool_conf){.number = order_number, .user = m}, &m->orders));
     TRY_OUT(paxos_new(&epoch, &m->paxos));
 out:

@@ -47,7 +47,7 @@ struct membership_conf {
     struct said_numbers numbers; /* as the disk has them; by value */
     const struct membership_io *host;
     void *user;    /* of the host's calls */
-    uint64_t seed; /* of the pauses between ballots */
+    uint64_t seed; /* another one in each life: of the pauses between ballots, and of where numbers begin */
 };
 
 struct membership;

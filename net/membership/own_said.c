@@ -27,11 +27,10 @@ static uint64_t epoch_number(const struct own_said *said)
 }
 
 /* A disk that was in doubt and recovered by itself may have given numbers in this epoch, and does not know them. Each
- * incarnation begins somewhere else among the lower half of the epoch's. */
+ * life begins somewhere else among the lower half of the epoch's. */
 static uint64_t begins_at(const struct own_said *said)
 {
-    uint64_t spread = said->disk->incarnation * 0x9e3779b97f4a7c15u; /* Fibonacci hashing: they may be drawn in turn */
-    return epoch_number(said) + 1 + (spread >> (64 - NUMBERS_BITS + 1));
+    return epoch_number(said) + 1 + (said->seed >> (64 - NUMBERS_BITS + 1));
 }
 
 /* The next number. A disk that was in doubt has lost none of the epoch in which a configuration named it: until then it

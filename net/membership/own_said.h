@@ -25,8 +25,9 @@ struct own_said {
     const struct config_log *config_log;
     const struct voting_disk *disk;
     struct said_numbers numbers;
-    bool unkept; /* not durably */
-    bool says;   /* this: all but number and signature */
+    uint64_t seed; /* of where numbers begin: drawn anew in each life */
+    bool unkept;   /* not durably */
+    bool says;     /* this: all but number and signature */
     struct member_word what;
     struct member_word word; /* that, signed */
 };

@@ -29,6 +29,7 @@
 #include "daemon/ctl/ctl_members.h"
 #include "daemon/ctl/ctl_plan.h"
 #include "daemon/ctl/ctl_print.h"
+#include "daemon/ctl/ctl_rekey.h"
 #include "daemon/ctl/ctl_reset.h"
 #include "daemon/ctl/ctl_service.h"
 #include "daemon/ctl/ctl_wait.h"
@@ -48,7 +49,7 @@ struct arguments {
     const char *home_option, *socket, *config;
     struct home home;
     bool json, verbose, no_wait, no_start, now, check, follow, trainer, help, version, list, witness, names;
-    bool contributor, as_owner, whole_run;
+    bool contributor, as_owner, whole_run, cancel, yes;
     enum verdict verdict; /* of status --check */
     uint64_t interval_ms;
     struct ctl_plan plan;
@@ -428,6 +429,20 @@ static enum err run_about_member(struct arguments *a)
     return ctl_members_order(&ctl, word, a->rest.item[1]);
 }
 
+/* This island's key, which it would change; or that of another one, which asked. */
+static enum err run_rekey(struct arguments *a)
+{
+    TRY(find_socket(a));
+    const struct ctl_rekey rekey = {.home = &a->home, .config = a->config, .socket = a->socket_path, .json = a->json};
+    return a->cancel ? ctl_rekey_cancel(&rekey) : ctl_rekey_begin(&rekey);
+}
+
+static enum err run_rekey_of(struct arguments *a)
+{
+    struct ctl_members ctl = about_members(a);
+    return ctl_rekey_order(&ctl, a->rest.item[1], a->yes);
+}
+
 /* Of the whole run, which its operators decide. */
 static enum err order_run(struct arguments *a, const char *word)
 {
@@ -539,6 +554,10 @@ static const struct command commands[] = {
     {"ungrant", "ungrant NAME", "let it give no more", run_about_member, 2, DAEMON, THE_DAEMON "no-wait wait "},
     {"founder", "founder NAME", "have an island grant in the founder's place", run_about_member, 2, DAEMON,
      THE_DAEMON "no-wait wait "},
+    {"rekey", "rekey", "make a new key for this island and ask the run for it; --cancel takes that back", run_rekey, 1,
+     ISLAND, THE_DAEMON "cancel "},
+    {"rekey", "rekey NAME", "show the key that an island asks for; with --yes, order that it has it", run_rekey_of, 2,
+     DAEMON, THE_DAEMON "yes no-wait wait "},
     {"orders", "orders", "orders that wait: who gave them, and what they wait for", run_orders, 1, DAEMON, THE_DAEMON},
     {"approve", "approve NUMBER ISLAND", "agree to an order that takes the founder, or a majority", run_about_order, 3,
      DAEMON, THE_DAEMON "no-wait "},
@@ -570,9 +589,20 @@ enum { COMMANDS = sizeof commands / sizeof commands[0] };
 static const char *const of_making[] = {"init", "join TOKEN", "start", "stop", "keygen FILE", "reset", NULL};
 static const char *const of_looking[] = {"status", "watch", "logs", "peers", "fragments", NULL};
 static const char *const of_steering[] = {"pause", "resume", "leave", "save", "export DIR", NULL};
-static const char *const of_ordering[] = {"invite",      "evict NAME", "revoke NAME",           "contributor NAME",
-                                          "owner NAME",  "grant NAME", "ungrant NAME",          "founder NAME",
-                                          "set steps=N", "orders",     "approve NUMBER ISLAND", "withdraw NUMBER",
+static const char *const of_ordering[] = {"invite",
+                                          "evict NAME",
+                                          "revoke NAME",
+                                          "contributor NAME",
+                                          "owner NAME",
+                                          "grant NAME",
+                                          "ungrant NAME",
+                                          "founder NAME",
+                                          "rekey",
+                                          "rekey NAME",
+                                          "set steps=N",
+                                          "orders",
+                                          "approve NUMBER ISLAND",
+                                          "withdraw NUMBER",
                                           NULL};
 static const char *const of_planning[] = {"plan", NULL};
 static const struct commands_group groups[] = {{"I want to make an island, and run it", of_making},
@@ -607,6 +637,8 @@ static const struct commands_example examples[] = {
     {"grant", "dilococtl grant oslo --home ~/paris\n"},
     {"ungrant", "dilococtl ungrant oslo --home ~/paris\n"},
     {"founder", "dilococtl founder oslo --home ~/paris\n"},
+    {"rekey", "dilococtl rekey --home ~/oslo\n"
+              "dilococtl rekey oslo --yes --home ~/paris\n"},
     {"orders", "dilococtl orders --home ~/paris\n"},
     {"approve", "dilococtl approve 7 oslo --home ~/paris\n"},
     {"withdraw", "dilococtl withdraw 7 --home ~/oslo\n"},
@@ -743,8 +775,11 @@ static const struct arguments usual = {
     .wait_s = UINT64_MAX, /* NOT_SAID */
     .plan = {.layers = 24, .islands = 2, .interval = 100, .overlap = 5, .rtt_ms = 50}};
 
-static enum err parse_and_obey(struct arguments *a, int argc, char **argv, enum verdict *verdict)
+static enum err parse_and_obey(struct arguments *a, const struct args_option *options, size_t options_count, int argc,
+                               char **argv, enum verdict *verdict)
 {
+    a->options = options;
+    a->options_count = options_count;
     TRY(args_parse_given(argc, argv, a->options, a->options_count, &a->rest, &a->given));
     enum err err = obey(a);
     *verdict = a->verdict;
@@ -815,6 +850,8 @@ static enum err run(int argc, char **argv, enum verdict *verdict)
         {"contributor", ARGS_FLAG, &a.contributor, NULL, "who comes by it owns no shards and does not vote"},
         {"as-owner", ARGS_FLAG, &a.as_owner, NULL,
          "who comes by it may own and vote (default: where fewer than five islands own)"},
+        {"cancel", ARGS_FLAG, &a.cancel, NULL, "take back the key that this island asks for"},
+        {"yes", ARGS_FLAG, &a.yes, NULL, "order it: the key is the one that its island asked for"},
         {"wait", ARGS_U64, &a.wait_s, "SECONDS",
          "how long to wait until the run has decided it (default 30; to join 60, and 600 once the inviter is there)"},
         {"no-start", ARGS_FLAG, &a.no_start, NULL, "only make it"},
@@ -834,9 +871,7 @@ static enum err run(int argc, char **argv, enum verdict *verdict)
         {"version", ARGS_FLAG, &a.version, NULL, "print the version"},
         {"help", ARGS_FLAG, &a.help, NULL, "print this; behind a command: tell of that one"},
     };
-    a.options = options;
-    a.options_count = sizeof options / sizeof options[0];
-    return parse_and_obey(&a, argc, argv, verdict);
+    return parse_and_obey(&a, options, sizeof options / sizeof options[0], argc, argv, verdict);
 }
 
 int main(int argc, char **argv)

@@ -45,13 +45,15 @@ enum { TICK_MS = 100, SAMPLE_MS = 500, STOP_PATIENCE_MS = 20000, KILLED_MS = 500
 enum { PEER_MESSAGES_PER_TURN = 512, TRAINER_MESSAGES_PER_TURN = 4096 };
 /* What the loop waits for, besides the other islands' sockets. */
 enum { FDS_MAX = 64 };
+/* With two keys, of which the others may know either: so long without a word of anybody. */
+enum { ALONE_MS = 5000 };
 /* Of a trainer, for a plan that others have. */
 enum { PLAN_PATIENCE_MS = 10000 };
 
 struct engine {
     const struct dconf *conf;
     struct runspec spec;
-    struct ident ident;
+    struct keyring keyring;
     struct config_store configs;
     struct dealing dealing;
     uint64_t now_ms, start_ms, tick_ms, sample_ms;
@@ -77,6 +79,7 @@ struct engine {
     uint64_t judge_ms;     /* when a trainer that waits for the run's plan is judged without it; 0: none does */
     zmq_pollitem_t *items; /* what the loop waits for */
     size_t items_room;
+    uint64_t alone_ms; /* since when nobody is heard, or the links have their present key */
     struct lag lag;
     uint64_t turn_cpu_ns; /* what the loop's thread had taken of a processor when the turn began */
 };
@@ -151,7 +154,7 @@ static enum err set_plan(struct engine *engine, struct model_plan *plan, bool sa
 {
     struct runplan_conf conf = {.conf = engine->conf,
                                 .spec = &engine->spec,
-                                .ident = &engine->ident,
+                                .ident = &engine->keyring.ident,
                                 .configs = &engine->configs,
                                 .ledger = engine->ledger,
                                 .jobs = engine->jobs,
@@ -440,12 +443,71 @@ static void encoded(struct engine *engine, const struct event *event)
                                            .fragment = event->fragment});
 }
 
+/* ---- another key of this island ---- */
+
+static const struct ident *key_before(const struct keyring *keyring)
+{
+    return keyring_has(&keyring->before) ? &keyring->before : NULL;
+}
+
+/* The others know it by the newest configuration; or by the one that is tried, while others come that we lack. */
+static void follow_key(struct engine *engine)
+{
+    const struct keyring *keyring = &engine->keyring;
+    const struct ident *other = keyring_other(keyring);
+    const uint8_t *key = link_key(engine->link);
+    if (memcmp(key, keyring->ident.key, IDENT_KEY_BYTES) == 0 ||
+        (other != NULL && memcmp(key, other->key, IDENT_KEY_BYTES) == 0))
+        return;
+    link_rekey(engine->link, &keyring->ident, key_before(keyring));
+    engine->alone_ms = engine->now_ms;
+}
+
+/* Of a key that was taken back the others may have the word still, until a configuration has a later one. */
+static void drop_key(struct engine *engine)
+{
+    const struct view *view = &engine->configs.view;
+    const struct keyring *keyring = &engine->keyring;
+    if (!keyring_has(&keyring->dropped) || view->self == VIEW_NOBODY)
+        return;
+    const struct config_member *as = &view->members[view->self].as;
+    const struct member_word *said = membership_own_word(engine->membership);
+    if (said->number == 0 || as->word < said->number ||
+        memcmp(as->next_key, keyring->dropped.key, sizeof as->next_key) == 0)
+        return;
+    log_info("the key %s, which was taken back, can be given to this island no more", keyring->dropped.public_text);
+    keyring_forget_dropped(&engine->keyring);
+}
+
+/* Others that know a later configuration than we do let in the key that it gave us, and no other. So where nobody is
+ * heard the other one of our keys is tried. */
+static void look_for_others(struct engine *engine)
+{
+    const struct keyring *keyring = &engine->keyring;
+    const struct ident *other = keyring_other(keyring);
+    bool heard = other == NULL;
+    for (uint32_t i = 0; i < engine->configs.view.count && !heard; i++)
+        heard =
+            i != engine->configs.view.self && engine->configs.view.members[i].used && peers_info(engine->peers, i).up;
+    if (heard || engine->alone_ms == 0)
+        engine->alone_ms = engine->now_ms;
+    if (heard || engine->now_ms < engine->alone_ms + ALONE_MS ||
+        config_log_last(engine->configs.config_log)->members_count < 2)
+        return;
+    bool own = memcmp(link_key(engine->link), keyring->ident.key, sizeof keyring->ident.key) == 0;
+    log_info("nobody is heard with the key %s: trying %s", own ? keyring->ident.public_text : other->public_text,
+             own ? other->public_text : keyring->ident.public_text);
+    link_rekey(engine->link, own ? other : &keyring->ident, key_before(keyring));
+    engine->alone_ms = engine->now_ms;
+}
+
 /* ---- a new epoch ---- */
 
 static enum err switch_epoch(struct engine *engine, struct config *config, const struct digest *digest)
 {
     struct view_changes changes;
     TRY(config_store_adopt(&engine->configs, config, digest, &changes));
+    follow_key(engine);
     take_length(engine);
     TRY(objects_members(engine->objects, &changes));
     TRY(peers_members(engine->peers, &changes));
@@ -648,7 +710,7 @@ static enum err open_ground(struct engine *engine)
                                  .keep_bytes = conf->ledger_keep};
     TRY(events_new(&engine->events));
     TRY(ledger_open(&ledger, &engine->ledger));
-    TRY(ground_open_vote(conf, engine->ident.public_text, engine->ledger, &engine->vote));
+    TRY(ground_open_vote(conf, engine->keyring.ident.public_text, engine->ledger, &engine->vote));
     struct jobs_conf jobs = {processors_jobs(conf->job_threads), (int)engine->spec.zstd_level, (int)conf->job_nice};
     return jobs_new(&jobs, &engine->jobs);
 }
@@ -656,7 +718,8 @@ static enum err open_ground(struct engine *engine)
 static enum err open_link(struct engine *engine)
 {
     const struct dconf *from = engine->conf;
-    struct link_conf conf = {.ident = &engine->ident,
+    struct link_conf conf = {.ident = &engine->keyring.ident,
+                             .before = key_before(&engine->keyring),
                              .listen = from->listen,
                              .run_tag = wire_run_tag(engine->configs.view.nonce, &engine->spec.digest),
                              .rate_limit = from->rate_limit,
@@ -671,7 +734,7 @@ static enum err open_membership(struct engine *engine)
                                         .spec = &engine->spec,
                                         .view = &engine->configs.view,
                                         .config_log = engine->configs.config_log,
-                                        .ident = &engine->ident,
+                                        .keyring = &engine->keyring,
                                         .vote = engine->vote,
                                         .events = engine->events,
                                         .jobs = engine->jobs,
@@ -722,6 +785,7 @@ static enum err open_parts(struct engine *engine)
     TRY(trainer_new(&trainer, &engine->trainer));
     TRY(open_islands(engine));
     struct control_conf control = {.folder = engine->conf->run_folder,
+                                   .keyring = &engine->keyring,
                                    .trainer = engine->trainer,
                                    .peers = engine->peers,
                                    .join_server = membership_host_join_server(engine->host),
@@ -757,9 +821,9 @@ enum err engine_new(const struct dconf *conf, struct engine **out)
     TRY_OUT(mem_new(1, sizeof *engine, "the engine", &engine));
     engine->conf = conf;
     engine->now_ms = engine->start_ms = engine->listens_ms = env_mono_ms();
-    TRY_OUT(ident_load(conf->key_path, &engine->ident));
+    TRY_OUT(keyring_open(conf, &engine->keyring));
     TRY_OUT(runspec_load(conf->run_path, NULL, 0, &engine->spec));
-    TRY_OUT(config_store_open(conf, &engine->ident, &engine->spec, &engine->configs));
+    TRY_OUT(config_store_open(conf, &engine->keyring, &engine->spec, &engine->configs));
     TRY_OUT(check_run(engine));
     TRY_OUT(open_ground(engine));
     TRY_OUT(open_parts(engine));
@@ -790,6 +854,7 @@ void engine_free(struct engine *engine)
     events_free(engine->events);
     vote_close(engine->vote);
     config_store_close(&engine->configs);
+    keyring_close(&engine->keyring);
     runspec_deinit(&engine->spec);
     mem_free(engine->items);
     mem_free(engine);
@@ -828,6 +893,8 @@ static void look_at_ground(struct engine *engine)
 
 static void tick_islands(struct engine *engine)
 {
+    look_for_others(engine);
+    drop_key(engine);
     peers_tick(engine->peers, engine->now_ms);
     struct bitset holders = peers_plan_holders(engine->peers);
     objects_tick(engine->objects, &holders, engine->now_ms);

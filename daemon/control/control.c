@@ -464,6 +464,43 @@ static enum err command_founder(struct control *control, const char *words, json
     return order_about(control, "founder", words, answer);
 }
 
+/* ---- commands: another key ---- */
+
+/* Somebody has made one for this island, or taken it back. */
+static enum err state_key(struct control *control, json_t **answer)
+{
+    struct keyring *keyring = control->conf.keyring;
+    keyring_reload(keyring);
+    peers_say(control->conf.peers);
+    if (keyring_has(&keyring->next))
+        log_info("this island asks for the key %s; an operator has to order it", keyring->next.public_text);
+    *answer = done(keyring_has(&keyring->next) ? "this island asks for another key" : "this island keeps its key");
+    json_object_set_new(*answer, "next_key", json_string(keyring->next.public_text));
+    return ERR_OK;
+}
+
+/* "NAME KEY": that key alone is meant, though the island may ask for another one meanwhile. */
+static enum err order_key(struct control *control, const char *words, json_t **answer)
+{
+    char name[DCONF_NAME_MAX + 1] = "", key[IDENT_TEXT_BYTES] = "", stated[IDENT_TEXT_BYTES];
+    uint32_t slot;
+    if (sscanf(words, "%63s %43s", name, key) != 2)
+        return err_set(ERR_ARG, "rekey whom, to which key? %s rekey NAME shows it", as_typed());
+    TRY(find_member(control, name, &slot));
+    const struct config_member *as = &control->conf.status.view->members[slot].as;
+    if (config_has_next(as))
+        ident_text(as->next_key, stated);
+    if (!config_has_next(as) || strcmp(stated, key) != 0)
+        return err_set(ERR_STATE, "%s does not ask for this key, or not any more; %s rekey %s shows which", name,
+                       as_typed(), name);
+    return give(control, ORDER_REKEY, as->id, 0, "the voters are asked to give it the key that it asked for", answer);
+}
+
+static enum err command_rekey(struct control *control, const char *words, json_t **answer)
+{
+    return words[0] == '\0' ? state_key(control, answer) : order_key(control, words, answer);
+}
+
 /* "NUMBER", of this island, or "NUMBER ISLAND". `*signer`: its id. */
 static enum err parse_order(const struct control *control, const char *words, uint64_t *number, uint32_t *signer)
 {
@@ -513,7 +550,7 @@ static enum err command_orders(struct control *control, const char *words, json_
     json_t *list = json_array();
     for (uint32_t at = 0; membership_pending(control->conf.membership, &at, &pending);)
         json_array_append_new(list, status_json_order(&pending));
-    *answer = json_pack("{s:o}", "orders", list);
+    *answer = json_pack("{s:o, s:o}", "orders", list, "rekeys", status_json_rekeys(control->conf.status.view));
     return ERR_OK;
 }
 
@@ -611,6 +648,7 @@ static const struct command commands[] = {
     {"grant", true, true, command_grant},
     {"ungrant", true, true, command_ungrant},
     {"founder", true, true, command_founder},
+    {"rekey", true, true, command_rekey},
     {"approve", true, true, command_approve},
     {"withdraw", true, true, command_withdraw},
     {"orders", false, false, command_orders},

@@ -18,6 +18,7 @@
 
 #include "common/err.h"
 #include "daemon/control/status.h"
+#include "daemon/keyring.h"
 
 /* The parts that exist once the run's plan is known; all borrowed. */
 struct control_plan {
@@ -33,6 +34,7 @@ struct control_conf {
     const char *folder;              /* for control.sock; borrowed */
     struct trainer *trainer;         /* resume, pause */
     struct peers *peers;             /* leave */
+    struct keyring *keyring;         /* rekey */
     struct join_server *join_server; /* invitations */
     struct membership *membership;   /* orders */
     struct status_conf status;       /* before the plan is known */

@@ -529,6 +529,21 @@ json_t *status_json_order(const struct membership_pending *pending)
     return row;
 }
 
+json_t *status_json_rekeys(const struct view *view)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < view->count; i++) {
+        const struct config_member *as = &view->members[i].as;
+        char next[IDENT_TEXT_BYTES];
+        if (!view->members[i].used || !config_has_next(as))
+            continue;
+        ident_text(as->next_key, next);
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "island", as->name, "public_key",
+                                              view->members[i].key_text, "next_key", next));
+    }
+    return list;
+}
+
 static json_t *orders_json(const struct status_epoch *epoch)
 {
     json_t *list = json_array();
@@ -551,6 +566,7 @@ static void add_epoch(json_t *json, const struct status *status)
     json_object_set_new(json, "waits", json_string(epoch->waits));
     json_object_set_new(json, "advice", json_string(epoch->advice));
     json_object_set_new(json, "orders", orders_json(epoch));
+    json_object_set_new(json, "rekeys", status_json_rekeys(status->from->view));
 }
 
 static void add_traffic(json_t *json, const struct status *status)
@@ -627,6 +643,10 @@ static json_t *peer_json(const struct status_peer *peer, const struct view *view
     json_t *row = json_pack("{s:s, s:s, s:s, s:I, s:b, s:b, s:s}", "name", member->as.name, "public_key",
                             member->key_text, "address", member->as.address, "uplink_bit_s",
                             (json_int_t)member->as.uplink, "self", peer->self, "up", peer->up, "note", peer->note);
+    char next[IDENT_TEXT_BYTES] = "";
+    if (config_has_next(&member->as))
+        ident_text(member->as.next_key, next);
+    json_object_set_new(row, "next_key", json_string(next));
     json_object_set_new(row, "fault", json_string(peer->fault));
     json_object_set_new(row, "id", json_integer(member->as.id));
     json_object_set_new(row, "role", json_string(config_role_name(member->as.role)));

@@ -30,5 +30,7 @@ json_t *status_json(const struct status *status);
 json_t *status_json_peers(const struct status *status);
 json_t *status_json_fragments(const struct status *status);
 json_t *status_json_order(const struct membership_pending *pending);
+/* Members that ask for another key, as the newest configuration says; the caller's. */
+json_t *status_json_rekeys(const struct view *view);
 
 #endif

@@ -335,10 +335,22 @@ static enum err own(const struct passwd *user, const char *path)
     return ERR_OK;
 }
 
+/* What lies beside a key is of the run that it was in before (daemon/keyring.h). */
+static enum err remove_run_of(const char *key_path)
+{
+    char *path;
+    TRY(mem_printf(&path, "%s.config", key_path));
+    bool gone = unlink(path) == 0 || errno == ENOENT;
+    enum err err = gone ? ERR_OK : err_set_errno(ERR_IO, "cannot remove %s", path);
+    mem_free(path);
+    return err;
+}
+
 /* A key that is there is this island's: whoever has it knows it by that, and nothing brings it back. */
 static enum err make_key(struct maker *maker, const struct passwd *user)
 {
     const char *path = maker->home->key;
+    TRY(remove_run_of(path));
     maker->key_was_there = access(path, F_OK) == 0;
     if (maker->key_was_there)
         return ident_load(path, &maker->ident);

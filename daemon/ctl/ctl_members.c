@@ -219,6 +219,7 @@ static const struct outcome outcomes[] = {
     {"grant", NULL, "operator", true, "may give orders"},
     {"ungrant", NULL, "operator", false, "gives no more orders"},
     {"founder", NULL, "founder", true, "is the one that grants"},
+    {"rekey", NULL, NULL, false, "has its new key"},
 };
 
 static const struct outcome *outcome_of(const char *word)
@@ -229,10 +230,21 @@ static const struct outcome *outcome_of(const char *word)
     return outcome;
 }
 
+/* What is waited for. */
+struct waited {
+    const char *name; /* of the member; NULL: this island */
+    const char *key;  /* that it has then; NULL: another outcome */
+    const struct outcome *outcome;
+};
+
 /* Whether the configuration of `peers` says it. */
-static bool says(const json_t *peers, const char *name, const struct outcome *outcome, json_int_t before)
+static bool says(const json_t *peers, const struct waited *waited, json_int_t before)
 {
+    const char *name = waited->name;
+    const struct outcome *outcome = waited->outcome;
     const json_t *row = row_of(peers, name);
+    if (waited->key != NULL)
+        return row != NULL && strcmp(ctl_text(row, "public_key"), waited->key) == 0;
     if (outcome->flag != NULL)
         return row != NULL && json_is_true(json_object_get(row, outcome->flag)) == outcome->set;
     if (outcome->role == NULL)
@@ -338,9 +350,11 @@ static enum err wait_for_run(const struct ctl_members *ctl, const char *word, co
 }
 
 /* Says in which epoch. */
-static enum err wait_for(const struct ctl_members *ctl, uint64_t end_ms, const json_t *asked, const char *name,
-                         const struct outcome *outcome)
+static enum err wait_for(const struct ctl_members *ctl, uint64_t end_ms, const json_t *asked,
+                         const struct waited *waited)
 {
+    const char *name = waited->name;
+    const struct outcome *outcome = waited->outcome;
     json_int_t before = ctl_integer(asked, "epoch");
     if (ctl->no_wait)
         return ERR_OK;
@@ -348,7 +362,7 @@ static enum err wait_for(const struct ctl_members *ctl, uint64_t end_ms, const j
         json_t *peers;
         enum err err = ctl_ask(ctl->socket, "peers", &peers);
         TRY(err);
-        bool there = says(peers, name, outcome, before);
+        bool there = says(peers, waited, before);
         if (there && ctl->json)
             printf("{\"ok\":\"%s\",\"epoch\":%lld}\n", outcome->done, (long long)ctl_integer(peers, "epoch"));
         else if (there)
@@ -386,7 +400,7 @@ enum err ctl_members_leave(const struct ctl_members *ctl)
     uint64_t end_ms = end_of(ctl);
     enum err err = ctl->no_wait ? ERR_OK : wait_for_trainer(ctl, end_ms);
     if (err == ERR_OK)
-        err = wait_for(ctl, end_ms, answer, NULL, outcome_of("leave"));
+        err = wait_for(ctl, end_ms, answer, &(struct waited){.outcome = outcome_of("leave")});
     if (err == ERR_OK && !ctl->json && !ctl->no_wait)
         printf("%s stop ends its daemon; %s resume brings it back into the run\n", as_typed(), as_typed());
     json_decref(answer);
@@ -397,7 +411,21 @@ enum err ctl_members_order(const struct ctl_members *ctl, const char *word, cons
 {
     json_t *answer;
     TRY(order(ctl, word, name, &answer));
-    enum err err = wait_for(ctl, end_of(ctl), answer, name, outcome_of(word));
+    enum err err = wait_for(ctl, end_of(ctl), answer, &(struct waited){.name = name, .outcome = outcome_of(word)});
+    json_decref(answer);
+    return err;
+}
+
+enum err ctl_members_rekey(const struct ctl_members *ctl, const char *name, const char *key)
+{
+    json_t *answer;
+    char *what;
+    TRY(mem_printf(&what, "%s %s", name, key));
+    enum err err = order(ctl, "rekey", what, &answer);
+    mem_free(what);
+    TRY(err);
+    err =
+        wait_for(ctl, end_of(ctl), answer, &(struct waited){.name = name, .key = key, .outcome = outcome_of("rekey")});
     json_decref(answer);
     return err;
 }
@@ -426,6 +454,12 @@ static void print_order(const json_t *row)
     putchar('\n');
 }
 
+static void print_asked(const json_t *row)
+{
+    const char *name = ctl_text(row, "island");
+    printf("%s asks for the key %s: %s rekey %s\n", name, ctl_text(row, "next_key"), as_typed(), name);
+}
+
 enum err ctl_members_orders(const struct ctl_members *ctl)
 {
     json_t *answer, *row;
@@ -442,6 +476,8 @@ enum err ctl_members_orders(const struct ctl_members *ctl)
         json_array_foreach (list, index, row)
             print_order(row);
     }
+    json_array_foreach (ctl->json ? NULL : json_object_get(answer, "rekeys"), index, row)
+        print_asked(row);
     json_decref(answer);
     return err;
 }

@@ -35,6 +35,8 @@ ERR_MUST_CHECK enum err ctl_members_names(const struct ctl_members *ctl);
 ERR_MUST_CHECK enum err ctl_members_leave(const struct ctl_members *ctl);
 /* The order of this word about a member: evict, revoke, owner, contributor, grant, ungrant. */
 ERR_MUST_CHECK enum err ctl_members_order(const struct ctl_members *ctl, const char *word, const char *name);
+/* The order that the member has this key, which it asked for. */
+ERR_MUST_CHECK enum err ctl_members_rekey(const struct ctl_members *ctl, const char *name, const char *key);
 /* The order about the run: "set", with "steps=N"; "pause" or "resume", with "run". */
 ERR_MUST_CHECK enum err ctl_members_order_run(const struct ctl_members *ctl, const char *word, const char *what);
 /* Orders that wait, with who gave them and what they wait for. */

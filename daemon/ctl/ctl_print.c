@@ -260,6 +260,12 @@ static void print_epoch(const json_t *status, const struct ctl_text_look *look, 
                 (long long)ctl_integer(order, "needed"));
         say_text(asked.text, "", look, file);
     }
+    json_array_foreach (json_object_get(status, "rekeys"), index, order) {
+        struct line asked = {.used = 0};
+        add(&asked, "%s asks for another key, which takes an operator's order: dilococtl rekey %s",
+            ctl_text(order, "island"), ctl_text(order, "island"));
+        say_text(asked.text, "", look, file);
+    }
 }
 
 /* The one that is set, and what it comes to with those that take part. */

@@ -100,6 +100,11 @@ static enum err move_all(const struct dconf *conf, const char *aside, int *moved
     TRY(move_matching(conf->state_folder, "*", aside, moved));
     TRY(move_matching(conf->run_folder, "config-*", aside, moved));
     TRY(remove_mark(conf));
+    char *with_key;
+    TRY(mem_printf(&with_key, "%s.config", conf->key_path));
+    enum err err = move(with_key, aside, moved);
+    mem_free(with_key);
+    TRY(err);
     return conf->joined[0] != '\0' ? move(conf->joined, aside, moved) : ERR_OK;
 }
 

@@ -18,6 +18,7 @@
 #include "daemon/state/store.h"
 #include "net/config/config_proof.h"
 #include "net/membership/evidence.h"
+#include "net/membership/wire_paxos.h"
 
 /* Who chases older versions fetches a state: configurations of epochs before that are not needed in memory, nor in
  * files of their own. */
@@ -425,6 +426,24 @@ static enum err begin_from_copy(struct config_store *configs)
     return err;
 }
 
+/* Where keys have changed since this island came, no older configuration names them. ERR_NOTFOUND: there is none, or
+ * that file is none. */
+static enum err begin_as_rekeyed(struct config_store *configs)
+{
+    struct config config;
+    struct config_entry entry;
+    const char *path = configs->keyring->config_path;
+    if (path == NULL || founding_read_joined(path, &config, &entry) != ERR_OK)
+        return ERR_NOTFOUND;
+    enum err err = begin_with(configs, &config, &entry);
+    config_deinit(&config);
+    config_entry_free(&entry);
+    if (err == ERR_OK)
+        log_info("this island begins from the configuration of epoch %" PRIu64 ", by which keys changed last",
+                 config_log_last(configs->config_log)->epoch);
+    return err;
+}
+
 static enum err begin_as_joined(struct config_store *configs)
 {
     struct config config;
@@ -465,6 +484,9 @@ static enum err load(struct config_store *configs, const struct ident *ident, co
         return ERR_OK;
     if (err != ERR_OK && err != ERR_NOTFOUND)
         return err;
+    err = begin_as_rekeyed(configs);
+    if (err != ERR_NOTFOUND)
+        return err;
     if (configs->conf->joined[0] != '\0')
         return begin_as_joined(configs);
     config_log_free(configs->config_log);
@@ -489,12 +511,48 @@ static void keep_copy(const struct config_store *configs)
         log_warn("no copy of the newest configuration: %s", err_text());
 }
 
+/* ---- another key ---- */
+
+static enum err keep_beside_key(const struct config_store *configs, uint64_t epoch)
+{
+    struct config_entry entry;
+    uint8_t *bytes;
+    size_t count;
+    TRY(config_store_read(configs->conf->state_folder, epoch, &entry));
+    struct paxos_message decided = {.type = WIRE_DECIDED,
+                                    .bytes = entry.bytes,
+                                    .bytes_count = entry.bytes_count,
+                                    .votes = entry.votes,
+                                    .votes_count = entry.votes_count};
+    enum err err = wire_paxos_pack(&decided, &bytes, &count);
+    if (err == ERR_OK) {
+        err = fsio_replace(configs->keyring->config_path, bytes, count, 0644);
+        mem_free(bytes);
+    }
+    config_entry_free(&entry);
+    return err;
+}
+
+/* A configuration that is on disk may give another key to us, or to others. It is kept beside ours first: with an older
+ * one, as an emptied state folder has it, we would know neither them nor ourselves. */
+static void take_key(struct config_store *configs, const struct config *config)
+{
+    bool changes = keyring_changes(configs->keyring, config);
+    for (uint32_t i = 0; i < config->orders_count; i++)
+        changes |= config->orders[i].kind == ORDER_REKEY;
+    if (!changes)
+        return;
+    if (configs->keyring->config_path != NULL && keep_beside_key(configs, config->epoch) != ERR_OK)
+        log_warn("%s: where the state folder is lost, this island has to join anew", err_text());
+    (void)keyring_settle(configs->keyring, config);
+}
+
 /* ---- life ---- */
 
 static enum err not_on_the_roster(const struct config_store *configs)
 {
     char text[IDENT_TEXT_BYTES];
-    ident_text(configs->key, text);
+    ident_text(configs->keyring->ident.key, text);
     return err_set(ERR_CONF,
                    "the key of this island, %s, is not on the roster of epoch %" PRIu64
                    ": %s reset, and then join with a new invitation of another island; or give it back its key",
@@ -515,20 +573,20 @@ static enum err check_witness(const struct config_store *configs)
              "stays: set witness = no; for a witness, join with a name and a key of its own");
 }
 
-enum err config_store_open(const struct dconf *conf, const struct ident *ident, const struct runspec *spec,
+enum err config_store_open(const struct dconf *conf, struct keyring *keyring, const struct runspec *spec,
                            struct config_store *configs)
 {
     enum err err;
     struct view_way *ways = NULL;
     struct view_changes changes;
     size_t count;
-    *configs = (struct config_store){.conf = conf};
-    memcpy(configs->key, ident->key, sizeof configs->key);
+    *configs = (struct config_store){.conf = conf, .keyring = keyring};
     TRY_OUT(dconf_ways(conf, &ways, &count));
     TRY_OUT(view_init(ways, count, &configs->view));
-    TRY_OUT(load(configs, ident, spec));
+    TRY_OUT(load(configs, &keyring->ident, spec));
+    take_key(configs, config_log_last(configs->config_log));
     TRY_OUT(view_update(&configs->view, config_log_last(configs->config_log),
-                        config_log_last_digest(configs->config_log), configs->key, &changes));
+                        config_log_last_digest(configs->config_log), keyring->ident.key, &changes));
     configs->view.nonce_id = digest_of(configs->view.nonce, sizeof configs->view.nonce);
     if (configs->view.self == VIEW_NOBODY)
         err = not_on_the_roster(configs);
@@ -585,7 +643,8 @@ static enum err adopt(struct config_store *configs, struct config *config, const
     if (last->epoch > EPOCHS_KEPT)
         config_log_forget(configs->config_log, last->epoch - EPOCHS_KEPT);
     keep_copy(configs);
-    return view_update(&configs->view, config_log_last(configs->config_log), digest, configs->key, changes);
+    return view_update(&configs->view, config_log_last(configs->config_log), digest, configs->keyring->ident.key,
+                       changes);
 }
 
 uint64_t config_store_old(const struct config_store *configs, uint64_t needed)
@@ -597,7 +656,7 @@ uint64_t config_store_old(const struct config_store *configs, uint64_t needed)
 static bool has_us(const struct config_store *configs, const struct config *config)
 {
     for (uint32_t i = 0; i < config->members_count; i++)
-        if (memcmp(config->members[i].key, configs->key, sizeof configs->key) == 0)
+        if (view_is_own(&config->members[i], configs->keyring->ident.key))
             return true;
     return false;
 }
@@ -606,6 +665,7 @@ enum err config_store_adopt(struct config_store *configs, struct config *config,
                             struct view_changes *changes)
 {
     struct config before;
+    take_key(configs, config);
     if (!has_us(configs, config)) /* the view stays, so that the daemon can end in order */
         return err_set(ERR_STATE,
                        "this island was taken off the roster; to come back: %s reset, then join with a "

@@ -16,6 +16,7 @@
 #include "common/err.h"
 #include "common/runspec.h"
 #include "daemon/dconf.h"
+#include "daemon/keyring.h"
 #include "net/config/config_log.h"
 #include "net/config/config.h"
 #include "net/config/config_proof.h"
@@ -26,20 +27,22 @@
 struct config_store {
     struct config_log *config_log;
     struct view view;
-    const struct dconf *conf; /* borrowed */
-    uint8_t key[IDENT_KEY_BYTES];
+    const struct dconf *conf;     /* borrowed */
+    struct keyring *keyring;      /* borrowed */
     uint32_t ids[VIEW_SLOTS_MAX]; /* by slot, for config_store_sync_view() */
 };
 
-/* Reads the configurations, or makes the first one and keeps it. `conf` is borrowed. ERR_CONF: our key is not
- * on the roster, with the remedy; what founding_config() fails with. On failure `*configs` is empty. */
-ERR_MUST_CHECK enum err config_store_open(const struct dconf *conf, const struct ident *ident,
-                                          const struct runspec *spec, struct config_store *configs);
+/* Reads the configurations, or makes the first one and keeps it. `conf` and `keyring` are borrowed; the keyring's
+ * key is the one that the newest configuration names from then on. ERR_CONF: none of our keys is on the roster, with
+ * the remedy; what founding_config() fails with. On failure `*configs` is empty. */
+ERR_MUST_CHECK enum err config_store_open(const struct dconf *conf, struct keyring *keyring, const struct runspec *spec,
+                                          struct config_store *configs);
 /* An empty one is fine. */
 void config_store_close(struct config_store *configs);
 
 /* The next configuration, decided: config log and view go over to it, and the log names lost and new members. The
- * configuration is taken over. ERR_STATE: we are not on its roster; then all is as before. */
+ * configuration is taken over; where it gives us another key, the keyring has it then. ERR_STATE: we are not on its
+ * roster; then all is as before. */
 ERR_MUST_CHECK enum err config_store_adopt(struct config_store *configs, struct config *config,
                                            const struct digest *digest, struct view_changes *changes);
 

@@ -480,7 +480,7 @@ static enum err open_join_server(struct membership_host *host)
     TRY(dial_server_new(&dials, &host->dial_server));
     struct join_server_conf conf = {.folder = from->folder,
                                     .spec = from->spec,
-                                    .ident = from->ident,
+                                    .ident = &from->keyring->ident,
                                     .config_log = from->config_log,
                                     .link = from->link,
                                     .dials = host->dial_server,
@@ -512,7 +512,8 @@ enum err membership_host_new(const struct membership_host_conf *conf, struct mem
     disk_init(&host->keep, conf->jobs, conf->vote, conf->events, conf->folder);
     struct membership_conf membership = {.view = conf->view,
                                          .config_log = conf->config_log,
-                                         .ident = conf->ident,
+                                         .ident = &conf->keyring->ident,
+                                         .next = &conf->keyring->next,
                                          .disk = vote_disk(conf->vote),
                                          .host = &calls,
                                          .user = host,

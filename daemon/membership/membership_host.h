@@ -23,6 +23,7 @@
 #include "common/runspec.h"
 #include "daemon/event.h"
 #include "daemon/jobs.h"
+#include "daemon/keyring.h"
 #include "daemon/membership/dial_server.h"
 #include "daemon/membership/join_server.h"
 #include "daemon/membership/vote.h"
@@ -36,7 +37,7 @@ struct membership_host_conf {
     const struct runspec *spec;
     const struct view *view; /* follows the newest configuration of the config log */
     const struct config_log *config_log;
-    const struct ident *ident;
+    const struct keyring *keyring; /* follows the newest configuration of the config log, too */
     struct vote *vote;
     struct events *events;
     struct jobs *jobs;

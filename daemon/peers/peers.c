@@ -153,6 +153,12 @@ void peers_drain(struct peers *peers, bool draining)
     say_of_ourselves(peers);
 }
 
+void peers_say(struct peers *peers)
+{
+    peers->news = true;
+    say_of_ourselves(peers);
+}
+
 /* ---- set-up ---- */
 
 /* Slots of the view have their places here. */
@@ -172,6 +178,7 @@ static enum err set_member(struct peers *peers, uint32_t i)
     struct link_member member = {.name = from->as.name, .address = from->as.address};
     struct peer *peer = &peers->peers[i];
     memcpy(member.key, from->as.key, sizeof member.key);
+    memcpy(member.next, from->as.next_key, sizeof member.next);
     if (peer->since_ms == 0)
         peer->since_ms = peers->now_ms;
     if (peer->said == NULL && fragments_of(peers) > 0)

@@ -77,6 +77,8 @@ void peers_tick(struct peers *peers, uint64_t now_ms);
 
 /* A heartbeat to everyone, soon. */
 void peers_announce(struct peers *peers);
+/* Our word states another key than before, or none any more. */
+void peers_say(struct peers *peers);
 /* Says to all that this island leaves the run, or that it is back. */
 void peers_drain(struct peers *peers, bool draining);
 /* The plan of a peer cannot be used here. Logged now and then. */

@@ -61,6 +61,7 @@ struct mean_job {
     uint64_t version;
     struct slot *slot;
     bool compress;
+    struct ident ident; /* ours, as of the part's epoch: it may change while this is at work */
     struct version_part part;
     uint32_t p; /* the part's index */
     struct wire_meta meta;
@@ -241,7 +242,7 @@ static enum err run_mean(struct job *job, struct jobs_scratch *scratch)
     name_inputs(j);
     const struct wire_object what = round_context_object(context, WIRE_RESULT, &j->part);
     struct digest digest;
-    return wire_object_seal(&what, &j->meta, context->conf.ident, j->slot->data, frame_bytes, &j->slot->bytes, &digest);
+    return wire_object_seal(&what, &j->meta, &j->ident, j->slot->data, frame_bytes, &j->slot->bytes, &digest);
 }
 
 static void done_mean(struct job *job)
@@ -498,6 +499,7 @@ static void make_mean(struct reduce *reduce, uint32_t f, uint64_t version, const
     j->f = f;
     j->version = version;
     j->slot = slot;
+    j->ident = *context->conf.ident;
     j->part = part;
     j->p = p;
     uint32_t members[VIEW_SLOTS_MAX], members_count = by_id(context->conf.view, have, members);

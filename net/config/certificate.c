@@ -129,17 +129,33 @@ enum err certificate_check(const struct certificate_rule *rule, const struct cer
                    rule->count > 0 ? rule->quorums[0].count : 0);
 }
 
-bool certificate_forged(const struct certificate_rule *rule, const struct certificate_subject *subject,
-                        const struct certificate *certificate)
+/* With any key that this voter has in the rule: it may have another one since the version's epoch. `*known`: it is a
+ * voter of the rule. */
+static bool row_good(const struct certificate_rule *rule, uint32_t id, const struct certificate_subject *subject,
+                     const uint8_t *signature, bool *known)
 {
+    const struct certificate_voter *tried = NULL;
+    *known = false;
     for (uint32_t q = 0; q < rule->count; q++)
         for (uint32_t i = 0; i < rule->quorums[q].count; i++) {
             const struct certificate_voter *voter = &rule->quorums[q].voters[i];
-            for (uint32_t k = 0; k < certificate->count; k++)
-                if (certificate->rows[k].id == voter->id &&
-                    !certificate_row_good(voter->key, subject, certificate->rows[k].signature))
-                    return true;
+            if (voter->id != id || (tried != NULL && memcmp(tried->key, voter->key, sizeof voter->key) == 0))
+                continue;
+            tried = voter;
+            *known = true;
+            if (certificate_row_good(voter->key, subject, signature))
+                return true;
         }
+    return false;
+}
+
+bool certificate_forged(const struct certificate_rule *rule, const struct certificate_subject *subject,
+                        const struct certificate *certificate)
+{
+    bool known;
+    for (uint32_t k = 0; k < certificate->count; k++)
+        if (!row_good(rule, certificate->rows[k].id, subject, certificate->rows[k].signature, &known) && known)
+            return true;
     return false;
 }
 
@@ -244,12 +260,24 @@ static void drop(struct heard_list *list, uint32_t i)
     list->rows[i] = list->rows[--list->count];
 }
 
+/* Whether the newest configuration gives a member another key than the one before. */
+static bool is_rekeyed(const struct certificates *certificates, uint32_t id)
+{
+    const struct config *last = config_log_last(certificates->conf.config_log);
+    bool rekeyed = false;
+    for (uint32_t i = 0; i < last->orders_count; i++)
+        rekeyed |= last->orders[i].kind == ORDER_REKEY && last->orders[i].subject == id;
+    return rekeyed;
+}
+
+/* Our own are signed again by our new key, those of others come again. */
 void certificates_begin_epoch(struct certificates *certificates)
 {
+    bool own = is_rekeyed(certificates, certificates->conf.id);
     for (uint32_t f = 0; f < certificates->conf.fragments_count; f++) {
         struct heard_list *list = &certificates->fragments[f];
         for (uint32_t i = list->count; i-- > 0;)
-            if (signer(certificates, list->rows[i].id) == NULL)
+            if (signer(certificates, list->rows[i].id) == NULL || (own && list->rows[i].id == certificates->conf.id))
                 drop(list, i);
     }
 }
@@ -339,13 +367,14 @@ bool certificates_own(struct certificates *certificates, uint32_t fragment, uint
 }
 
 /* What a voter signed of it, if it is good; one that is not is forgotten. */
-static const struct heard *good_of(struct certificates *certificates, const struct certificate_voter *voter,
-                                   const struct certificate_subject *subject)
+static const struct heard *good_of(struct certificates *certificates, const struct certificate_rule *rule,
+                                   const struct certificate_voter *voter, const struct certificate_subject *subject)
 {
     struct heard_list *list = &certificates->fragments[subject->fragment];
     struct heard *row = find(certificates, voter->id, subject);
     if (row != NULL && !row->checked) {
-        row->checked = certificate_row_good(voter->key, subject, row->signature);
+        bool known;
+        row->checked = row_good(rule, voter->id, subject, row->signature, &known);
         if (!row->checked)
             drop(list, (uint32_t)(row - list->rows));
         row = row->checked ? row : NULL;
@@ -379,7 +408,7 @@ void certificates_known(struct certificates *certificates, const struct certific
     out->count = 0;
     for (uint32_t q = 0; q < rule.count; q++)
         for (uint32_t i = 0; i < rule.quorums[q].count; i++) {
-            const struct heard *row = good_of(certificates, &rule.quorums[q].voters[i], subject);
+            const struct heard *row = good_of(certificates, &rule, &rule.quorums[q].voters[i], subject);
             if (row != NULL)
                 add_row(out, row->id, row->signature);
         }

@@ -22,6 +22,7 @@ void config_deinit(struct config *config)
     mem_free(config->orders);
     mem_free(config->words);
     mem_free(config->marks);
+    mem_free(config->retired);
     mem_free(config->endorsements);
     memset(config, 0, sizeof *config);
 }
@@ -47,6 +48,7 @@ enum err config_copy(const struct config *config, struct config *out)
     out->orders = NULL;
     out->words = NULL;
     out->marks = NULL;
+    out->retired = NULL;
     out->endorsements = NULL;
     TRY_OUT(copy_array(config->members, config->members_count, sizeof *config->members, "a configuration's members",
                        &out->members));
@@ -60,6 +62,8 @@ enum err config_copy(const struct config *config, struct config *out)
         copy_array(config->words, config->words_count, sizeof *config->words, "a configuration's words", &out->words));
     TRY_OUT(
         copy_array(config->marks, config->marks_count, sizeof *config->marks, "a configuration's marks", &out->marks));
+    TRY_OUT(copy_array(config->retired, config->retired_count, sizeof *config->retired,
+                       "a configuration's retired keys", &out->retired));
     TRY_OUT(copy_array(config->endorsements, config->endorsements_count, sizeof *config->endorsements,
                        "a configuration's endorsements", &out->endorsements));
 out:
@@ -172,7 +176,14 @@ static bool same_member(const struct config_member *a, const struct config_membe
 {
     return a->id == b->id && a->role == b->role && a->voter == b->voter && a->incarnation == b->incarnation &&
            a->uplink == b->uplink && a->owner_choice == b->owner_choice && a->draining == b->draining &&
-           a->units == b->units && strcmp(a->address, b->address) == 0;
+           a->units == b->units && strcmp(a->address, b->address) == 0 &&
+           memcmp(a->next_key, b->next_key, sizeof a->next_key) == 0;
+}
+
+bool config_has_next(const struct config_member *member)
+{
+    static const uint8_t none[IDENT_KEY_BYTES];
+    return memcmp(member->next_key, none, sizeof none) != 0;
 }
 
 bool config_differs(const struct config *a, const struct config *b)
@@ -240,22 +251,54 @@ static int compare_names(const void *left, const void *right)
     return strcmp((*l)->name, (*r)->name);
 }
 
-static int compare_keys(const void *left, const void *right)
-{
-    const struct config_member *const *l = left, *const *r = right;
-    return ident_compare((*l)->key, (*r)->key);
-}
-
-static enum err check_unique(const struct config *config, int (*compare)(const void *, const void *), const char *what)
+static enum err check_names(const struct config *config)
 {
     const struct config_member *sorted[CONFIG_MEMBERS_MAX];
     for (uint32_t i = 0; i < config->members_count; i++)
         sorted[i] = &config->members[i];
-    qsort(sorted, config->members_count, sizeof sorted[0], compare);
+    qsort(sorted, config->members_count, sizeof sorted[0], compare_names);
     for (uint32_t i = 1; i < config->members_count; i++)
-        if (compare(&sorted[i - 1], &sorted[i]) == 0)
-            return err_set(ERR_PROTO, "a configuration whose members %" PRIu32 " and %" PRIu32 " have one %s",
-                           sorted[i - 1]->id, sorted[i]->id, what);
+        if (compare_names(&sorted[i - 1], &sorted[i]) == 0)
+            return err_set(ERR_PROTO, "a configuration whose members %" PRIu32 " and %" PRIu32 " have one name",
+                           sorted[i - 1]->id, sorted[i]->id);
+    return ERR_OK;
+}
+
+/* A key, and how it stands in a configuration; in this order where two are one. */
+enum key_use { KEY_USED, KEY_REVOKED, KEY_STATED, KEY_LEFT };
+struct key_row {
+    const uint8_t *key;
+    uint32_t id;
+    enum key_use use;
+};
+
+static int compare_keys(const void *left, const void *right)
+{
+    const struct key_row *l = left, *r = right;
+    int order = ident_compare(l->key, r->key);
+    return order != 0 ? order : (int)l->use - (int)r->use;
+}
+
+/* A revoked key may be admitted anew; else a key stands once. */
+static enum err check_keys(const struct config *config)
+{
+    struct key_row rows[2 * CONFIG_MEMBERS_MAX + CONFIG_RETIRED_MAX];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < config->members_count; i++) {
+        const struct config_member *member = &config->members[i];
+        rows[count++] = (struct key_row){member->key, member->id, KEY_USED};
+        if (config_has_next(member))
+            rows[count++] = (struct key_row){member->next_key, member->id, KEY_STATED};
+    }
+    for (uint32_t i = 0; i < config->retired_count; i++)
+        rows[count++] = (struct key_row){config->retired[i].key, config->retired[i].id,
+                                         config->retired[i].revoked ? KEY_REVOKED : KEY_LEFT};
+    qsort(rows, count, sizeof rows[0], compare_keys);
+    for (uint32_t i = 1; i < count; i++)
+        if (ident_compare(rows[i - 1].key, rows[i].key) == 0 &&
+            !(rows[i - 1].use == KEY_USED && rows[i].use == KEY_REVOKED))
+            return err_set(ERR_PROTO, "a configuration whose members %" PRIu32 " and %" PRIu32 " have%s one key",
+                           rows[i - 1].id, rows[i].id, rows[i].use == KEY_USED ? "" : ", had or would have");
     return ERR_OK;
 }
 
@@ -268,8 +311,8 @@ static enum err check_members(const struct config *config)
         if (i > 0 && config->members[i].id <= config->members[i - 1].id)
             return err_set(ERR_PROTO, "a configuration whose members are not in order of id");
     }
-    TRY(check_unique(config, compare_names, "name"));
-    TRY(check_unique(config, compare_keys, "key"));
+    TRY(check_names(config));
+    TRY(check_keys(config));
     if (of_role[CONFIG_OWNER] > CONFIG_OWNERS_MAX || of_role[CONFIG_WITNESS] > 1)
         return err_set(ERR_PROTO, "a configuration with %" PRIu32 " owners and %" PRIu32 " witnesses",
                        of_role[CONFIG_OWNER], of_role[CONFIG_WITNESS]);
@@ -300,14 +343,35 @@ static enum err check_map(const struct config *config)
     return ERR_OK;
 }
 
-/* Lists of orders, words and marks: their lengths and their order. */
+/* A word states a new key by two signatures. */
+static enum err check_word(const struct config *config, uint32_t i)
+{
+    static const uint8_t none[IDENT_SIGNATURE_BYTES];
+    const struct config_word *word = &config->words[i];
+    const struct config_member *member = config_member(config, word->id);
+    if (member == NULL || (i > 0 && word->id <= config->words[i - 1].id))
+        return err_set(ERR_PROTO, "a configuration with a word of %" PRIu32 " that is out of place", word->id);
+    if (config_has_next(member) != (memcmp(word->next_signature, none, sizeof none) != 0))
+        return err_set(ERR_PROTO, "a configuration with a word of %s that states a new key by half", member->name);
+    return ERR_OK;
+}
+
+/* Before anything is sorted. */
+static enum err check_lengths(const struct config *config)
+{
+    if (config->orders_count > CONFIG_ORDERS_MAX || config->words_count > CONFIG_MEMBERS_MAX ||
+        config->marks_count > CONFIG_MEMBERS_MAX || config->retired_count > CONFIG_RETIRED_MAX)
+        return err_set(ERR_PROTO,
+                       "a configuration with %" PRIu32 " orders, %" PRIu32 " words, %" PRIu32 " marks and %" PRIu32
+                       " retired keys",
+                       config->orders_count, config->words_count, config->marks_count, config->retired_count);
+    return ERR_OK;
+}
+
+/* Lists of orders, words and marks: their order. */
 static enum err check_lists(const struct config *config)
 {
     uint32_t approved = 0;
-    if (config->orders_count > CONFIG_ORDERS_MAX || config->words_count > CONFIG_MEMBERS_MAX ||
-        config->marks_count > CONFIG_MEMBERS_MAX)
-        return err_set(ERR_PROTO, "a configuration with %" PRIu32 " orders, %" PRIu32 " words and %" PRIu32 " marks",
-                       config->orders_count, config->words_count, config->marks_count);
     for (uint32_t i = 0; i < config->orders_count; i++) {
         TRY(order_check(&config->orders[i]));
         approved += config->orders[i].approvals_count > 0;
@@ -317,10 +381,7 @@ static enum err check_lists(const struct config *config)
     if (approved > CONFIG_APPROVED_MAX)
         return err_set(ERR_PROTO, "a configuration with %" PRIu32 " orders that were approved", approved);
     for (uint32_t i = 0; i < config->words_count; i++)
-        if (config_member(config, config->words[i].id) == NULL ||
-            (i > 0 && config->words[i].id <= config->words[i - 1].id))
-            return err_set(ERR_PROTO, "a configuration with a word of %" PRIu32 " that is out of place",
-                           config->words[i].id);
+        TRY(check_word(config, i));
     for (uint32_t i = 0; i < config->marks_count; i++)
         if (config_member(config, config->marks[i].id) == NULL || config->marks[i].number == 0 ||
             config->marks[i].number >= ORDER_NUMBER_MAX || (i > 0 && config->marks[i].id <= config->marks[i - 1].id))
@@ -365,8 +426,9 @@ static enum err check_run(const struct config *config)
     const struct config_member *founder = config_member(config, config->founder);
     if (config->founder != CONFIG_NOBODY && (founder == NULL || !founder->operates))
         return err_set(ERR_PROTO, "a configuration whose founder %" PRIu32 " is no operator", config->founder);
-    if (config->epoch == 0 &&
-        config->orders_count + config->words_count + config->marks_count + config->endorsements_count > 0)
+    if (config->epoch == 0 && config->orders_count + config->words_count + config->marks_count +
+                                      config->endorsements_count + config->retired_count >
+                                  0)
         return err_set(ERR_PROTO, "configuration 0 carries out orders");
     if (config->steps_before != 0 && config->steps_before <= config->steps)
         return err_set(ERR_PROTO, "a configuration with %" PRIu64 " steps, and %" PRIu64 " before", config->steps,
@@ -414,14 +476,20 @@ enum err config_carried_check(uint64_t epoch, const uint64_t *starts, uint32_t s
     return ERR_OK;
 }
 
-enum err config_keys_check(const struct config *config, const struct config *known)
+/* Whether it is the same key as before, or a public key. */
+static bool key_good(const uint8_t *was, const uint8_t *key)
 {
     uint8_t curve_key[IDENT_KEY_BYTES];
+    return (was != NULL && memcmp(was, key, IDENT_KEY_BYTES) == 0) || ident_curve(key, curve_key) == ERR_OK;
+}
+
+enum err config_keys_check(const struct config *config, const struct config *known)
+{
     for (uint32_t i = 0; i < config->members_count; i++) {
         const struct config_member *member = &config->members[i],
                                    *was = known != NULL ? config_member(known, member->id) : NULL;
-        if ((was == NULL || memcmp(was->key, member->key, sizeof was->key) != 0) &&
-            ident_curve(member->key, curve_key) != ERR_OK)
+        if (!key_good(was != NULL ? was->key : NULL, member->key) ||
+            (config_has_next(member) && !key_good(was != NULL ? was->next_key : NULL, member->next_key)))
             return err_set(ERR_PROTO, "a configuration whose member %s has a key that is no public key", member->name);
     }
     return ERR_OK;
@@ -436,6 +504,7 @@ enum err config_check(const struct config *config)
         return err_set(ERR_PROTO, "configuration 0 names one before it");
     if (config->members_count > CONFIG_MEMBERS_MAX)
         return err_set(ERR_PROTO, "a configuration of %" PRIu32 " members", config->members_count);
+    TRY(check_lengths(config));
     TRY(check_members(config));
     TRY(check_map(config));
     TRY(check_lists(config));
@@ -452,6 +521,18 @@ enum err config_check(const struct config *config)
 
 /* ---- one after the other ---- */
 
+/* The same key, or the one that the member stated and that an order gives it. */
+static bool same_key(const struct config_member *old, const struct config_member *member, const struct config *next)
+{
+    bool ordered = false;
+    if (memcmp(old->key, member->key, sizeof old->key) == 0)
+        return true;
+    for (uint32_t i = 0; i < next->orders_count; i++)
+        ordered |= next->orders[i].kind == ORDER_REKEY && next->orders[i].subject == member->id &&
+                   memcmp(next->orders[i].key, member->key, sizeof member->key) == 0;
+    return ordered && memcmp(old->next_key, member->key, sizeof member->key) == 0;
+}
+
 /* An id is one member's for ever: the same ones are the same members, and new ones were not given before. */
 static enum err check_ids(const struct config *previous, const struct config *next)
 {
@@ -459,8 +540,7 @@ static enum err check_ids(const struct config *previous, const struct config *ne
         return err_set(ERR_PROTO, "configuration %" PRIu64 " gives ids a second time", next->epoch);
     for (uint32_t i = 0; i < next->members_count; i++) {
         const struct config_member *member = &next->members[i], *old = config_member(previous, member->id);
-        bool same =
-            old != NULL && strcmp(old->name, member->name) == 0 && memcmp(old->key, member->key, sizeof old->key) == 0;
+        bool same = old != NULL && strcmp(old->name, member->name) == 0 && same_key(old, member, next);
         if (!same && member->id < previous->next_id)
             return err_set(ERR_PROTO, "configuration %" PRIu64 " gives %s the id %" PRIu32 " of somebody else",
                            next->epoch, member->name, member->id);

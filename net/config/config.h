@@ -34,8 +34,9 @@ enum {
     CONFIG_FRAGMENTS_MAX = WIRE_PLAN_FRAGMENTS_MAX,
     CONFIG_CARRIED_MAX = 8192,
     CONFIG_LOSSES_MAX = 6,
-    CONFIG_ORDERS_MAX = 64,         /* carried out by one configuration */
-    CONFIG_APPROVED_MAX = 4,        /* of them, that have approvals */
+    CONFIG_ORDERS_MAX = 64,  /* carried out by one configuration */
+    CONFIG_APPROVED_MAX = 4, /* of them, that have approvals */
+    CONFIG_RETIRED_MAX = 256,
     CONFIG_ENDORSEMENTS_MAX = 4352, /* each of 65 voters leaves, or of 64 owners comes, by a majority's word */
 };
 #define CONFIG_NOBODY UINT32_MAX /* no member's id */
@@ -80,6 +81,7 @@ struct config_member {
     uint8_t owner_choice;               /* enum config_owner_choice */
     bool draining;
     uint32_t units;
+    uint8_t next_key[IDENT_KEY_BYTES]; /* that it would have instead of `key`; zeros: none */
     /* By order (net/config/order.h). */
     bool contributor;     /* it is to own no shards, and to become no voter */
     bool operates;        /* it may sign orders */
@@ -94,6 +96,15 @@ struct config_member {
 struct config_word {
     uint32_t id;
     uint8_t signature[IDENT_SIGNATURE_BYTES];
+    uint8_t next_signature[IDENT_SIGNATURE_BYTES]; /* zeros where it states no new key */
+};
+
+/* A key that was a member's: of one that has another key now it is nobody's ever again; one that was revoked an order
+ * may admit anew, and nobody takes it for a new key of its own. */
+struct config_retired {
+    uint32_t id; /* whose it was */
+    bool revoked;
+    uint8_t key[IDENT_KEY_BYTES];
 };
 
 /* What a voter of the epoch before signed of a member (net/config/endorsement.h). */
@@ -145,6 +156,8 @@ struct config {
     uint32_t words_count;
     struct config_mark *marks; /* in order of id: of members on the roster */
     uint32_t marks_count;
+    struct config_retired *retired; /* each key once; the last ones, in the order in which they were retired */
+    uint32_t retired_count;
     uint64_t ballot;                         /* in which these were signed; 0: there are none */
     struct config_endorsement *endorsements; /* in order of member, what it says, signer */
     uint32_t endorsements_count;
@@ -157,8 +170,9 @@ void config_deinit(struct config *config);
 ERR_MUST_CHECK enum err config_copy(const struct config *config, struct config *out);
 
 /* Whether what the configuration says makes sense by itself, but for the keys: limits, orders, unique ids, names and
- * keys, roles that may vote, at most one witness, owners that vote, a map of owners, masks of one fragment that are
- * disjoint, orders. ERR_PROTO names what does not. */
+ * keys (those that members state among them, and none that was left for another), roles that may vote, at most one
+ * witness, owners that vote, a map of owners, masks of one fragment that are disjoint, orders. ERR_PROTO names what
+ * does not. */
 ERR_MUST_CHECK enum err config_check(const struct config *config);
 /* Whether members' keys are public keys, but for those that `known` (NULL: none) has of the same members. ERR_PROTO
  * names whose is not. About 35 µs for each key: of a stranger's bytes, after all that is cheaper. */
@@ -171,6 +185,8 @@ int config_endorsement_order(const struct config_endorsement *left, const struct
 /* Whether `b` says anything about members, who owns what, or the run, that `a` does not, or carries out an order; where
  * the epochs start and what they carry is left out. */
 bool config_differs(const struct config *a, const struct config *b);
+/* Whether the member states a new key. */
+bool config_has_next(const struct config_member *member);
 /* 1 to WIRE_NAME_BYTES - 1 letters, digits, '-' or '_'. */
 bool config_name_good(const char *name);
 

@@ -83,6 +83,8 @@ static bool concerns_operators(const struct config *config, const struct order *
     case ORDER_GRANT:
     case ORDER_UNGRANT:
     case ORDER_FOUNDER: return true;
+    /* Of itself, too: whoever has stolen an operator's key would shut out its owner by it. */
+    case ORDER_REKEY: return subject != NULL && subject->operates;
     case ORDER_EVICT:
     case ORDER_REVOKE:
     case ORDER_CONTRIBUTOR: return subject != NULL && subject->operates && order->subject != order->signer;
@@ -217,7 +219,65 @@ static enum err check_removal(const struct config *previous, const struct config
     return ERR_OK;
 }
 
-static enum err check_newcomer(const struct config *next, const struct wire_join *join)
+/* ---- carrying out: keys ---- */
+
+static struct config_retired *retired_of(struct config *next, const uint8_t *key)
+{
+    for (uint32_t i = 0; i < next->retired_count; i++)
+        if (ident_compare(next->retired[i].key, key) == 0)
+            return &next->retired[i];
+    return NULL;
+}
+
+static void drop_retired(struct config *next, uint32_t at)
+{
+    memmove(&next->retired[at], &next->retired[at + 1], (--next->retired_count - at) * sizeof *next->retired);
+}
+
+/* A key is nobody's any more. */
+static enum err retire(struct config *next, const struct config_member *member, bool revoked)
+{
+    const struct config_retired *there = retired_of(next, member->key);
+    if (there != NULL)
+        drop_retired(next, (uint32_t)(there - next->retired));
+    else if (next->retired_count == CONFIG_RETIRED_MAX)
+        drop_retired(next, 0);
+    TRY(mem_grow(&next->retired, next->retired_count, (size_t)next->retired_count + 1, sizeof *next->retired,
+                 "retired keys"));
+    struct config_retired *row = &next->retired[next->retired_count++];
+    *row = (struct config_retired){.id = member->id, .revoked = revoked};
+    memcpy(row->key, member->key, sizeof row->key);
+    return ERR_OK;
+}
+
+/* Whether a member has the key, or states it. */
+static const struct config_member *holder_of(const struct config *config, const uint8_t *key)
+{
+    for (uint32_t i = 0; i < config->members_count; i++) {
+        const struct config_member *member = &config->members[i];
+        if (ident_compare(member->key, key) == 0 ||
+            (config_has_next(member) && ident_compare(member->next_key, key) == 0))
+            return member;
+    }
+    return NULL;
+}
+
+/* The member stated it, with both signatures, in a configuration that stands. */
+static enum err rekey(const struct config_member *was, struct config *next, struct config_member *subject,
+                      const struct order *order)
+{
+    if (memcmp(was->next_key, order->key, sizeof order->key) != 0 ||
+        memcmp(subject->next_key, order->key, sizeof order->key) != 0)
+        return err_set(ERR_STATE, "%s does not ask for this key, or not any more", subject->name);
+    TRY(retire(next, subject, false));
+    memcpy(subject->key, order->key, sizeof subject->key);
+    memset(subject->next_key, 0, sizeof subject->next_key);
+    return ERR_OK;
+}
+
+/* ---- carrying out: members ---- */
+
+static enum err check_newcomer(struct config *next, const struct wire_join *join)
 {
     if (next->members_count == CONFIG_MEMBERS_MAX || next->next_id >= CONFIG_NOBODY)
         return err_set(ERR_STATE, "the roster is full");
@@ -225,11 +285,16 @@ static enum err check_newcomer(const struct config *next, const struct wire_join
         const struct config_member *member = &next->members[i];
         if (strcmp(member->name, join->name) == 0)
             return err_set(ERR_STATE, "an island called %s is on the roster already; take another name", join->name);
-        if (ident_compare(member->key, join->key) == 0)
-            return err_set(ERR_STATE, "that key is on the roster already, as island %s", member->name);
         if (member->role == CONFIG_WITNESS && join->witness)
             return err_set(ERR_STATE, "%s is the run's witness already, and there is at most one", member->name);
     }
+    const struct config_member *holder = holder_of(next, join->key);
+    if (holder != NULL)
+        return err_set(ERR_STATE, "that key is on the roster already, as island %s", holder->name);
+    const struct config_retired *retired = retired_of(next, join->key);
+    if (retired != NULL && !retired->revoked)
+        return err_set(ERR_STATE, "that key was left by an island, id %" PRIu32 ", for another one: make a new key",
+                       retired->id);
     return ERR_OK;
 }
 
@@ -242,6 +307,7 @@ static void take_word(struct config_member *member, const struct member_word *wo
     member->owner_choice = word->owner_choice;
     member->draining = word->draining;
     member->units = word->units;
+    memcpy(member->next_key, word->next_key, sizeof member->next_key);
 }
 
 static enum err admit(struct config *next, const struct order *order)
@@ -299,6 +365,7 @@ static enum err about_member(const struct config *previous, struct config *next,
         return check_removal(previous, next, subject);
     case ORDER_REVOKE:
         TRY(check_removal(previous, next, subject));
+        TRY(retire(next, subject, true));
         remove_member(next, order->subject);
         return ERR_OK;
     case ORDER_OWNER:
@@ -314,6 +381,7 @@ static enum err about_member(const struct config *previous, struct config *next,
         return ERR_OK;
     case ORDER_GRANT: return set_operator(next, subject, true);
     case ORDER_UNGRANT: return set_operator(next, subject, false);
+    case ORDER_REKEY: return rekey(config_member(previous, order->subject), next, subject, order);
     default: break;
     }
     if (next->founder == order->subject)
@@ -404,7 +472,19 @@ static struct member_word word_of(const struct config_member *member)
                                .draining = member->draining,
                                .units = member->units};
     memcpy(word.address, member->address, sizeof word.address);
+    memcpy(word.next_key, member->next_key, sizeof word.next_key);
     return word;
+}
+
+/* Whether it may be the member's next key: nobody has it, states it, or had it. */
+static bool key_is_free(struct config *next, const struct config_member *member, const struct member_word *word)
+{
+    const struct config_member *holder;
+    if (!member_word_has_next(word) || memcmp(member->next_key, word->next_key, sizeof member->next_key) == 0)
+        return true;
+    holder = holder_of(next, word->next_key);
+    bool own = holder == member && ident_compare(member->key, word->next_key) != 0;
+    return (holder == NULL || own) && retired_of(next, word->next_key) == NULL;
 }
 
 enum err config_word_apply(const struct config *previous, struct config *next, uint32_t id,
@@ -414,6 +494,9 @@ enum err config_word_apply(const struct config *previous, struct config *next, u
     const struct config_member *was = config_member(previous, id);
     uint32_t at = 0;
     if (member == NULL || was == NULL || word->number <= was->word)
+        return ERR_OK;
+    /* It was signed by the key that an order takes from the member in this very configuration. */
+    if (memcmp(member->key, was->key, sizeof was->key) != 0 || !key_is_free(next, member, word))
         return ERR_OK;
     if (member_word_check(word) != ERR_OK || !member_word_signed(was->key, previous->nonce, id, word))
         return ERR_OK;
@@ -425,9 +508,21 @@ enum err config_word_apply(const struct config *previous, struct config *next, u
     memmove(&next->words[at + 1], &next->words[at], (next->words_count - at) * sizeof *next->words);
     next->words[at].id = id;
     memcpy(next->words[at].signature, word->signature, sizeof next->words[at].signature);
+    memcpy(next->words[at].next_signature, word->next_signature, sizeof next->words[at].next_signature);
     next->words_count++;
     take_word(member, word);
     return ERR_OK;
+}
+
+bool config_word_of_other_key(const struct config *config, uint32_t id, const struct member_word *word)
+{
+    const struct config_member *member = config_member(config, id);
+    if (member != NULL && config_has_next(member) && member_word_signed(member->next_key, config->nonce, id, word))
+        return true;
+    for (uint32_t i = config->retired_count; i-- > 0;)
+        if (config->retired[i].id == id)
+            return member_word_signed(config->retired[i].key, config->nonce, id, word);
+    return false;
 }
 
 /* ---- does it follow? ---- */
@@ -456,6 +551,13 @@ static enum err compare(const struct config *expected, const struct config *is)
     if (expected->steps != is->steps || expected->steps_before != is->steps_before || expected->paused != is->paused ||
         expected->founder != is->founder)
         return err_set(ERR_PROTO, "steps, a pause or a founder that no order names");
+    bool retired = expected->retired_count == is->retired_count;
+    for (uint32_t i = 0; retired && i < is->retired_count; i++)
+        retired = expected->retired[i].id == is->retired[i].id &&
+                  expected->retired[i].revoked == is->retired[i].revoked &&
+                  memcmp(expected->retired[i].key, is->retired[i].key, sizeof is->retired[i].key) == 0;
+    if (!retired)
+        return err_set(ERR_PROTO, "other retired keys than orders leave");
     bool same = expected->marks_count == is->marks_count;
     for (uint32_t i = 0; same && i < is->marks_count; i++)
         same = expected->marks[i].id == is->marks[i].id && expected->marks[i].number == is->marks[i].number &&
@@ -470,6 +572,7 @@ static enum err take_words(const struct config *previous, const struct config *i
         uint32_t before = expected->words_count;
         struct member_word word = word_of(member);
         memcpy(word.signature, is->words[i].signature, sizeof word.signature);
+        memcpy(word.next_signature, is->words[i].next_signature, sizeof word.next_signature);
         TRY(config_word_apply(previous, expected, member->id, &word));
         if (expected->words_count == before)
             return err_set(ERR_PROTO, "a word of %s that is not its own, or not new", member->name);

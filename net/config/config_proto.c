@@ -112,6 +112,8 @@ static void member_to_proto(const struct config_member *member, Diloco__ConfigMe
     proto->contributor = member->contributor;
     proto->operates = member->operates;
     proto->units = member->units;
+    if (config_has_next(member))
+        proto->next_key = config_bytes_to_proto(member->next_key, IDENT_KEY_BYTES);
 }
 
 enum err config_bytes_from_proto(const ProtobufCBinaryData *proto, const char *what, void *out, size_t out_bytes)
@@ -163,6 +165,8 @@ Diloco__Order *order_to_proto(const struct order *order, struct order_proto *to)
         wire_join_to_proto(&order->join, &to->word, &to->join);
         proto->join = &to->join;
     }
+    if (order->kind == ORDER_REKEY)
+        proto->key = config_bytes_to_proto(order->key, sizeof order->key);
     proto->signature = config_bytes_to_proto(order->signature, sizeof order->signature);
     for (uint32_t i = 0; i < order->approvals_count; i++) {
         diloco__order_approval__init(&to->approvals[i]);
@@ -188,6 +192,8 @@ enum err order_from_proto(const Diloco__Order *proto, struct order *order)
                        proto->join != NULL ? "with" : "without");
     if (proto->join != NULL)
         TRY(wire_join_from_proto(proto->join, &order->join));
+    if (proto->key.len > 0)
+        TRY(config_bytes_from_proto(&proto->key, "an order's key", order->key, sizeof order->key));
     TRY(config_bytes_from_proto(&proto->signature, "an order's signature", order->signature, sizeof order->signature));
     if (proto->n_approvals > ORDER_APPROVALS_MAX)
         return err_set(ERR_PROTO, "an order with %zu approvals", proto->n_approvals);
@@ -229,6 +235,8 @@ static enum err member_from_proto(const Diloco__ConfigMember *proto, struct conf
     member->losses = (uint8_t)proto->losses;
     TRY(text_from_proto(proto->name, "a member's name", member->name, sizeof member->name));
     TRY(text_from_proto(proto->address, "a member's address", member->address, sizeof member->address));
+    if (proto->next_key.len > 0)
+        TRY(config_bytes_from_proto(&proto->next_key, "a member's new key", member->next_key, IDENT_KEY_BYTES));
     return config_bytes_from_proto(&proto->key, "a member's key", member->key, IDENT_KEY_BYTES);
 }
 
@@ -242,6 +250,7 @@ struct rows {
     Diloco__Order *orders_at[CONFIG_ORDERS_MAX];
     Diloco__ConfigWord words[CONFIG_MEMBERS_MAX], *words_at[CONFIG_MEMBERS_MAX];
     Diloco__ConfigMark marks[CONFIG_MEMBERS_MAX], *marks_at[CONFIG_MEMBERS_MAX];
+    Diloco__ConfigRetired retired[CONFIG_RETIRED_MAX], *retired_at[CONFIG_RETIRED_MAX];
     Diloco__ConfigEndorsement endorsements[CONFIG_ENDORSEMENTS_MAX], *endorsements_at[CONFIG_ENDORSEMENTS_MAX];
 };
 
@@ -261,6 +270,10 @@ static void lists_to_proto(const struct config *config, struct rows *rows, Diloc
         diloco__config_word__init(&rows->words[i]);
         rows->words[i].id = config->words[i].id;
         rows->words[i].signature = config_bytes_to_proto(config->words[i].signature, IDENT_SIGNATURE_BYTES);
+        const struct config_member *member = config_member(config, config->words[i].id);
+        if (member != NULL && config_has_next(member))
+            rows->words[i].next_signature =
+                config_bytes_to_proto(config->words[i].next_signature, IDENT_SIGNATURE_BYTES);
         rows->words_at[i] = &rows->words[i];
     }
     for (uint32_t i = 0; i < config->marks_count; i++) {
@@ -270,6 +283,15 @@ static void lists_to_proto(const struct config *config, struct rows *rows, Diloc
         rows->marks[i].below = config->marks[i].below;
         rows->marks_at[i] = &rows->marks[i];
     }
+    for (uint32_t i = 0; i < config->retired_count; i++) {
+        diloco__config_retired__init(&rows->retired[i]);
+        rows->retired[i].id = config->retired[i].id;
+        rows->retired[i].key = config_bytes_to_proto(config->retired[i].key, IDENT_KEY_BYTES);
+        rows->retired[i].revoked = config->retired[i].revoked;
+        rows->retired_at[i] = &rows->retired[i];
+    }
+    proto->n_retired = config->retired_count;
+    proto->retired = rows->retired_at;
     for (uint32_t i = 0; i < config->endorsements_count; i++) {
         config_endorsement_to_proto(&config->endorsements[i], &rows->endorsements[i]);
         rows->endorsements_at[i] = &rows->endorsements[i];
@@ -322,7 +344,8 @@ static void to_proto(const struct config *config, struct rows *rows, Diloco__Con
 static bool orders_fit(const struct config *config)
 {
     bool fit = config->orders_count <= CONFIG_ORDERS_MAX && config->words_count <= CONFIG_MEMBERS_MAX &&
-               config->marks_count <= CONFIG_MEMBERS_MAX && config->endorsements_count <= CONFIG_ENDORSEMENTS_MAX;
+               config->marks_count <= CONFIG_MEMBERS_MAX && config->retired_count <= CONFIG_RETIRED_MAX &&
+               config->endorsements_count <= CONFIG_ENDORSEMENTS_MAX;
     for (uint32_t i = 0; fit && i < config->orders_count; i++)
         fit = config->orders[i].approvals_count <= ORDER_APPROVALS_MAX &&
               memchr(config->orders[i].join.name, '\0', WIRE_NAME_BYTES) != NULL &&
@@ -374,9 +397,9 @@ static enum err check_counts(const Diloco__Config *proto)
         return err_set(ERR_PROTO, "a configuration of %zu members, %zu starts and %zu carried results",
                        proto->n_members, proto->n_starts, proto->n_carried);
     if (proto->n_orders > CONFIG_ORDERS_MAX || proto->n_words > CONFIG_MEMBERS_MAX ||
-        proto->n_marks > CONFIG_MEMBERS_MAX)
-        return err_set(ERR_PROTO, "a configuration with %zu orders, %zu words and %zu marks", proto->n_orders,
-                       proto->n_words, proto->n_marks);
+        proto->n_marks > CONFIG_MEMBERS_MAX || proto->n_retired > CONFIG_RETIRED_MAX)
+        return err_set(ERR_PROTO, "a configuration with %zu orders, %zu words, %zu marks and %zu retired keys",
+                       proto->n_orders, proto->n_words, proto->n_marks, proto->n_retired);
     if (proto->n_endorsements > CONFIG_ENDORSEMENTS_MAX)
         return err_set(ERR_PROTO, "a configuration with %zu endorsements", proto->n_endorsements);
     if (proto->n_map != 0 && proto->n_map != SHARDMAP_SLOTS)
@@ -401,12 +424,22 @@ static enum err lists_from_proto(const Diloco__Config *proto, struct config *out
         out->words[i].id = proto->words[i]->id;
         TRY(config_bytes_from_proto(&proto->words[i]->signature, "a word's signature", out->words[i].signature,
                                     IDENT_SIGNATURE_BYTES));
+        if (proto->words[i]->next_signature.len > 0)
+            TRY(config_bytes_from_proto(&proto->words[i]->next_signature, "a new key's signature",
+                                        out->words[i].next_signature, IDENT_SIGNATURE_BYTES));
     }
     TRY(new_array(proto->n_marks, sizeof *out->marks, "a configuration's marks", &out->marks));
     out->marks_count = (uint32_t)proto->n_marks;
     for (size_t i = 0; i < proto->n_marks; i++)
         out->marks[i] = (struct config_mark){
             .id = proto->marks[i]->id, .number = proto->marks[i]->number, .below = proto->marks[i]->below};
+    TRY(new_array(proto->n_retired, sizeof *out->retired, "a configuration's retired keys", &out->retired));
+    out->retired_count = (uint32_t)proto->n_retired;
+    for (size_t i = 0; i < proto->n_retired; i++) {
+        out->retired[i].id = proto->retired[i]->id;
+        out->retired[i].revoked = proto->retired[i]->revoked != 0;
+        TRY(config_bytes_from_proto(&proto->retired[i]->key, "a retired key", out->retired[i].key, IDENT_KEY_BYTES));
+    }
     TRY(new_array(proto->n_endorsements, sizeof *out->endorsements, "a configuration's endorsements",
                   &out->endorsements));
     out->endorsements_count = (uint32_t)proto->n_endorsements;

@@ -20,18 +20,24 @@ const char *order_kind_name(uint32_t kind)
         [ORDER_OWNER] = "owner",     [ORDER_GRANT] = "grant",   [ORDER_CONTRIBUTOR] = "contributor",
         [ORDER_UNGRANT] = "ungrant", [ORDER_STEPS] = "steps",   [ORDER_FOUNDER] = "founder",
         [ORDER_PAUSE] = "pause",     [ORDER_RESUME] = "resume", [ORDER_VOID] = "withdraw",
+        [ORDER_REKEY] = "rekey",
     };
     return kind < ORDER_KINDS && names[kind] != NULL ? names[kind] : "unknown";
 }
 
 bool order_about_member(uint32_t kind)
 {
-    return kind >= ORDER_EVICT && kind <= ORDER_FOUNDER;
+    return (kind >= ORDER_EVICT && kind <= ORDER_FOUNDER) || kind == ORDER_REKEY;
 }
 
 void order_text(const struct order *order, const char *subject, char *text, size_t text_bytes)
 {
     const char *kind = order_kind_name(order->kind);
+    char key[IDENT_TEXT_BYTES + 8] = "";
+    if (order->kind == ORDER_REKEY) {
+        memcpy(key, " to ", sizeof " to ");
+        ident_text(order->key, key + strlen(key));
+    }
     if (order->kind == ORDER_ADMIT)
         snprintf(text, text_bytes, "%s %s%s", kind, order->join.name, order->value != 0 ? " as a contributor" : "");
     else if (order->kind == ORDER_STEPS)
@@ -41,9 +47,9 @@ void order_text(const struct order *order, const char *subject, char *text, size
     else if (!order_about_member(order->kind))
         snprintf(text, text_bytes, "%s the run", kind);
     else if (subject != NULL)
-        snprintf(text, text_bytes, "%s %s", kind, subject);
+        snprintf(text, text_bytes, "%s %s%s", kind, subject, key);
     else
-        snprintf(text, text_bytes, "%s id %" PRIu32, kind, order->subject);
+        snprintf(text, text_bytes, "%s id %" PRIu32 "%s", kind, order->subject, key);
 }
 
 int order_compare(const struct order *left, const struct order *right)
@@ -64,6 +70,15 @@ static enum err check_value(const struct order *order)
                 : err_set(ERR_PROTO, "an order of kind %" PRIu32 " with value %" PRIu64, order->kind, order->value);
 }
 
+static enum err check_key(const struct order *order)
+{
+    static const uint8_t none[IDENT_KEY_BYTES];
+    bool has = memcmp(order->key, none, sizeof none) != 0;
+    if (has == (order->kind == ORDER_REKEY))
+        return ERR_OK;
+    return err_set(ERR_PROTO, "an order of kind %" PRIu32 " %s a key", order->kind, has ? "with" : "without");
+}
+
 enum err order_check(const struct order *order)
 {
     static const struct wire_join none;
@@ -74,12 +89,13 @@ enum err order_check(const struct order *order)
     if (!order_about_member(order->kind) && order->subject != 0)
         return err_set(ERR_PROTO, "an order of kind %" PRIu32 " about member %" PRIu32, order->kind, order->subject);
     TRY(check_value(order));
+    TRY(check_key(order));
     if (order->kind == ORDER_ADMIT)
         TRY(member_word_check(&order->join.word));
     else if (memcmp(&order->join, &none, sizeof none) != 0)
         return err_set(ERR_PROTO, "an order of kind %" PRIu32 " with a newcomer", order->kind);
-    if (order->kind == ORDER_ADMIT && order->join.word.draining)
-        return err_set(ERR_PROTO, "an order that admits a newcomer that is about to leave");
+    if (order->kind == ORDER_ADMIT && (order->join.word.draining || member_word_has_next(&order->join.word)))
+        return err_set(ERR_PROTO, "an order that admits a newcomer that is about to leave, or to change its key");
     if (order->approvals_count > ORDER_APPROVALS_MAX)
         return err_set(ERR_PROTO, "an order with %" PRIu32 " approvals", order->approvals_count);
     for (uint32_t i = 1; i < order->approvals_count; i++)
@@ -88,8 +104,8 @@ enum err order_check(const struct order *order)
     return ERR_OK;
 }
 
-/* Label with its zero, nonce, kind, signer and subject u32, number, epoch and value u64; then, of an order that admits,
- * the signature of the newcomer, else zeros. */
+/* Label with its zero, nonce, kind, signer and subject u32, number, epoch and value u64; then 64 bytes: of an order
+ * that admits, the signature of the newcomer; of one that gives another key, that key and zeros; else zeros. */
 static void put_signed(const uint8_t nonce[WIRE_NONCE_BYTES], const struct order *order, uint8_t out[SIGNED_BYTES])
 {
     struct bytes_writer writer = bytes_writer_init(out, SIGNED_BYTES);
@@ -101,7 +117,13 @@ static void put_signed(const uint8_t nonce[WIRE_NONCE_BYTES], const struct order
     bytes_put_u64(&writer, order->number);
     bytes_put_u64(&writer, order->epoch);
     bytes_put_u64(&writer, order->value);
-    bytes_put(&writer, order->join.signature, sizeof order->join.signature);
+    if (order->kind != ORDER_REKEY) {
+        bytes_put(&writer, order->join.signature, sizeof order->join.signature);
+        return;
+    }
+    static const uint8_t zeros[IDENT_SIGNATURE_BYTES - IDENT_KEY_BYTES];
+    bytes_put(&writer, order->key, sizeof order->key);
+    bytes_put(&writer, zeros, sizeof zeros);
 }
 
 void order_sign(const struct ident *ident, const uint8_t nonce[WIRE_NONCE_BYTES], struct order *order)
@@ -130,6 +152,7 @@ bool order_same(const struct order *left, const struct order *right)
 {
     return left->kind == right->kind && left->signer == right->signer && left->subject == right->subject &&
            left->number == right->number && left->value == right->value &&
+           memcmp(left->key, right->key, sizeof left->key) == 0 &&
            memcmp(left->join.signature, right->join.signature, sizeof left->join.signature) == 0;
 }
 

@@ -29,7 +29,8 @@ enum order_kind {
     ORDER_STEPS = 9,       /* value: length of the run */
     ORDER_PAUSE = 10,
     ORDER_RESUME = 11,
-    ORDER_VOID = 12, /* the signer's order of this number is withdrawn; value 1: that one takes approvals */
+    ORDER_VOID = 12,  /* the signer's order of this number is withdrawn; value 1: that one takes approvals */
+    ORDER_REKEY = 13, /* subject, which stated it, has the key `key` from then on */
     ORDER_KINDS
 };
 enum { ORDER_APPROVALS_MAX = 65 };
@@ -42,13 +43,14 @@ struct order_approval {
 };
 
 struct order {
-    uint32_t kind;         /* enum order_kind */
-    uint32_t signer;       /* id */
-    uint32_t subject;      /* id of the member that EVICT to FOUNDER are about; else 0 */
-    uint64_t number;       /* of the signer's, from 1 */
-    uint64_t epoch;        /* in which it was signed; VOID: in which the one was that it withdraws */
-    uint64_t value;        /* STEPS, ADMIT, VOID; else 0 */
-    struct wire_join join; /* ADMIT; else zeros */
+    uint32_t kind;                /* enum order_kind */
+    uint32_t signer;              /* id */
+    uint32_t subject;             /* id of the member that EVICT to FOUNDER and REKEY are about; else 0 */
+    uint64_t number;              /* of the signer's, from 1 */
+    uint64_t epoch;               /* in which it was signed; VOID: in which the one was that it withdraws */
+    uint64_t value;               /* STEPS, ADMIT, VOID; else 0 */
+    struct wire_join join;        /* ADMIT; else zeros */
+    uint8_t key[IDENT_KEY_BYTES]; /* REKEY; else zeros */
     uint8_t signature[IDENT_SIGNATURE_BYTES];
     struct order_approval approvals[ORDER_APPROVALS_MAX]; /* in order of id */
     uint32_t approvals_count;

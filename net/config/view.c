@@ -106,7 +106,8 @@ static struct view_member member_of(const struct view *view, const struct config
 static bool same(const struct config_member *left, const struct config_member *right)
 {
     return strcmp(left->name, right->name) == 0 && strcmp(left->address, right->address) == 0 &&
-           memcmp(left->key, right->key, sizeof left->key) == 0 && left->uplink == right->uplink &&
+           memcmp(left->key, right->key, sizeof left->key) == 0 &&
+           memcmp(left->next_key, right->next_key, sizeof left->next_key) == 0 && left->uplink == right->uplink &&
            left->role == right->role && left->owner_choice == right->owner_choice && left->voter == right->voter &&
            left->incarnation == right->incarnation;
 }
@@ -174,6 +175,12 @@ static void take_member(struct view *view, const struct config_member *from, str
     view->members[slot] = member;
 }
 
+bool view_is_own(const struct config_member *member, const uint8_t own_key[IDENT_KEY_BYTES])
+{
+    return memcmp(member->key, own_key, IDENT_KEY_BYTES) == 0 ||
+           (config_has_next(member) && memcmp(member->next_key, own_key, IDENT_KEY_BYTES) == 0);
+}
+
 enum err view_update(struct view *view, const struct config *config, const struct digest *digest,
                      const uint8_t own_key[IDENT_KEY_BYTES], struct view_changes *changes)
 {
@@ -184,7 +191,7 @@ enum err view_update(struct view *view, const struct config *config, const struc
         take_member(view, &config->members[i], changes);
     view->self = VIEW_NOBODY;
     for (uint32_t k = 0; k < view->places_count; k++)
-        if (memcmp(view->members[view->places[k].slot].as.key, own_key, IDENT_KEY_BYTES) == 0)
+        if (view_is_own(&view->members[view->places[k].slot].as, own_key))
             view->self = view->places[k].slot;
     view->epoch = config->epoch;
     view->founder = config->founder;

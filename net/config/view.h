@@ -72,9 +72,12 @@ struct view_changes {
     struct bitset added, changed, removed;
 };
 
+/* Whether a member's row is that of who has this key: it is the member's, or the one that it would have next, which a
+ * configuration that is not known here may have given it. */
+bool view_is_own(const struct config_member *member, const uint8_t own_key[IDENT_KEY_BYTES]);
 /* Goes over to this configuration, of this digest. Members that stay keep their slots; new ones take the lowest free
  * ones, in order of id; a member that left keeps its slot, `leaving`, until it is released. We are the member with
- * `own_key`. ERR_STATE: not enough free slots, or a member that is none; the view is as before. */
+ * `own_key` (view_is_own()). ERR_STATE: not enough free slots, or a member that is none; the view is as before. */
 ERR_MUST_CHECK enum err view_update(struct view *view, const struct config *config, const struct digest *digest,
                                     const uint8_t own_key[IDENT_KEY_BYTES], struct view_changes *changes);
 /* The caller has let go of a slot whose member left: it may be given anew. A slot that is not leaving stays. */

@@ -20,13 +20,19 @@ static const struct quota_rule orders_rule = {.every_ms = 10000, .at_once = 32};
 
 /* ---- orders and words ---- */
 
+/* Whether it states another new key, or none any more. */
+static bool states_other(const struct member_word *word, const struct config_member *member)
+{
+    return memcmp(word->next_key, member->next_key, sizeof member->next_key) != 0;
+}
+
 /* Whether it says something that the configuration does not. */
 static bool says_new(const struct member_word *word, const struct config_member *member)
 {
     return word->number > member->word &&
            (word->uplink != member->uplink || word->owner_choice != member->owner_choice ||
             word->draining != member->draining || word->units != member->units ||
-            strcmp(word->address, member->address) != 0);
+            strcmp(word->address, member->address) != 0 || states_other(word, member));
 }
 
 /* Whether it may happen now; it has not. */
@@ -42,7 +48,7 @@ static bool belongs(const struct member_word *word, const struct config_member *
     bool new = says_new(word, member);
     if (what == WANTED_COMPOSE)
         return new || word->number > (member->word > 0 ? member->word : 1);
-    return new && (said || (drains && word->draining != member->draining));
+    return new && (said || (drains && (word->draining != member->draining || states_other(word, member))));
 }
 
 /* Orders of those who gave many lately: they go along with others', or are a reason a little later. */
@@ -130,6 +136,16 @@ static bool drains_in(const struct config *config, uint32_t id)
     return member != NULL && member->draining;
 }
 
+/* Whether it says there that it begins or ends to drain, or another new key, or none any more; an order takes that,
+ * too. */
+static bool turned_in(const struct config *before, const struct config *config, uint32_t id)
+{
+    const struct config_member *was = config_member(before, id), *is = config_member(config, id);
+    bool other = was != NULL && is != NULL && memcmp(was->key, is->key, sizeof is->key) == 0 &&
+                 memcmp(was->next_key, is->next_key, sizeof is->next_key) != 0;
+    return other || drains_in(before, id) != drains_in(config, id);
+}
+
 void change_requests_fulfil(struct change_requests *requests, struct member_progress *progress,
                             const struct config *config)
 {
@@ -141,7 +157,7 @@ void change_requests_fulfil(struct change_requests *requests, struct member_prog
         else if (progress->view->members[i].as.role != CONFIG_AWAY)
             seat->out_ms = 0; /* it is in: to put it out again takes another order */
         note_left_out(seat, config);
-        if (before != NULL && drains_in(before, seat->id) != drains_in(config, seat->id))
+        if (before != NULL && turned_in(before, config, seat->id))
             (void)quota_take(&seat->drains, drains_rule, progress->now_ms);
     }
     for (uint32_t k = 0; k < config->orders_count; k++) {

@@ -46,3 +46,26 @@ enum err evidence_check(const struct wire_object *first, const struct wire_objec
     TRY(wire_object_signed(first, owner_key));
     return wire_object_signed(second, owner_key);
 }
+
+/* One after the other. */
+static enum err check_with_any(const struct wire_object *first, const struct wire_object *second,
+                               const struct config *last, const struct config_member *owner)
+{
+    enum err err = evidence_check(first, second, last->nonce, owner->key);
+    for (uint32_t i = 0; i < last->retired_count && err != ERR_OK; i++)
+        if (last->retired[i].id == owner->id)
+            err = evidence_check(first, second, last->nonce, last->retired[i].key);
+    return err;
+}
+
+enum err evidence_check_of(const struct wire_object *first, const struct wire_object *second,
+                           const struct config_log *config_log)
+{
+    const struct config *last = config_log_last(config_log), *then = config_log_at(config_log, first->key.epoch);
+    const struct config_member *owner = config_member(last, first->key.owner), *was;
+    if (owner == NULL)
+        return err_set(ERR_PROTO, "evidence about id %u, which is not on the roster", (unsigned)first->key.owner);
+    was = then != NULL ? config_member(then, owner->id) : NULL;
+    return was != NULL ? evidence_check(first, second, last->nonce, was->key)
+                       : check_with_any(first, second, last, owner);
+}

@@ -2,6 +2,7 @@
 #include "net/membership/member_progress.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "common/mem.h"
 
@@ -84,6 +85,19 @@ static uint8_t losses_of(const struct member_progress *progress, uint32_t member
     return named != NULL ? named->losses : 0;
 }
 
+bool member_progress_cuts_off(const struct member_progress *progress, const struct config *config)
+{
+    for (uint32_t i = 0; i < progress->view->count; i++) {
+        const struct view_member *member = &progress->view->members[i];
+        if (!member->used || (!progress->seat[i].up && i != progress->view->self))
+            continue;
+        const struct config_member *next = config_member(config, member->as.id);
+        if (next == NULL ? i != progress->view->self : memcmp(next->key, member->as.key, sizeof next->key) != 0)
+            return true;
+    }
+    return false;
+}
+
 void member_progress_begin(struct member_progress *progress, uint64_t now_ms)
 {
     for (uint32_t i = 0; i < VIEW_SLOTS_MAX; i++) {
@@ -93,6 +107,10 @@ void member_progress_begin(struct member_progress *progress, uint64_t now_ms)
         if (!used || !seat->used || seat->id != member->as.id) {
             *seat = (struct seat){.used = used, .id = used ? member->as.id : 0};
             bitset_remove(&progress->lost, i);
+        }
+        if (used && memcmp(seat->key, member->as.key, sizeof seat->key) != 0) {
+            memcpy(seat->key, member->as.key, sizeof seat->key);
+            seat->said = false; /* it was signed by the key before, and may be said again by the same number */
         }
         uint8_t losses = used ? losses_of(progress, i) : 0;
         seat->losses_ms = losses != seat->losses || seat->losses_ms == 0 ? now_ms : seat->losses_ms;

@@ -34,23 +34,24 @@ struct seat {
     uint64_t incarnation;  /* as it says; 0: it has not */
     struct quota disks;    /* how often that was another one */
     struct quota endorsement_checks;
-    uint64_t epoch;                /* of its last heartbeat */
-    bool trains;                   /* as it said last, as is */
-    uint64_t step;                 /* this */
-    uint64_t out_ms, out_step;     /* when somebody put it out of the run, and at what step of its trainer; 0: not so */
-    bool said;                     /* this: */
-    struct member_word word;       /* its own, signed by it */
-    uint64_t word_due;             /* number of its word that was to come into the next configuration; 0: none */
-    uint32_t word_left_out;        /* configurations in a row that came without what was to */
-    struct quota drains;           /* how often configurations said that it begins or ends to drain; */
-    struct quota orders;           /* and that they carry an order of it */
-    struct bitset silent;          /* whom it does not hear */
-    uint8_t losses;                /* as the configuration says, */
-    uint64_t losses_ms;            /* since then */
-    uint64_t partitioned_ms;       /* since when it has to stand back, cut off from an owner; 0: it has not */
-    bool partitioned_told;         /* people */
-    bool disk_fails;               /* as it said last */
-    bool disk_told;                /* people */
+    uint64_t epoch;               /* of its last heartbeat */
+    bool trains;                  /* as it said last, as is */
+    uint64_t step;                /* this */
+    uint64_t out_ms, out_step;    /* when somebody put it out of the run, and at what step of its trainer; 0: not so */
+    bool said;                    /* this: */
+    struct member_word word;      /* its own, signed by it, */
+    uint8_t key[IDENT_KEY_BYTES]; /* with this */
+    uint64_t word_due;            /* number of its word that was to come into the next configuration; 0: none */
+    uint32_t word_left_out;       /* configurations in a row that came without what was to */
+    struct quota drains;     /* how often configurations said that it begins or ends to drain, or another new key; */
+    struct quota orders;     /* and that they carry an order of it */
+    struct bitset silent;    /* whom it does not hear */
+    uint8_t losses;          /* as the configuration says, */
+    uint64_t losses_ms;      /* since then */
+    uint64_t partitioned_ms; /* since when it has to stand back, cut off from an owner; 0: it has not */
+    bool partitioned_told;   /* people */
+    bool disk_fails;         /* as it said last */
+    bool disk_told;          /* people */
     struct log_limit refused_said; /* orders of its that are refused */
     struct quota logs;             /* how often it was sent configurations that it asked for, */
     uint64_t log_epoch;            /* the newest when it was last sent some unasked; 0: it was not, since it is up */
@@ -118,6 +119,9 @@ bool member_progress_partitioned_text(const struct member_progress *progress, ui
                                       char *text, size_t text_bytes);
 /* Whether the member, which may be us, says that its disk keeps nothing. */
 bool member_progress_disk_fails(const struct member_progress *progress, uint32_t member);
+/* Whether a configuration takes from somebody who is up, which may be us, the key of its connections: as soon as it is
+ * taken nothing goes there any more, and whoever is not told waits, or for good, since nobody lets it in to ask. */
+bool member_progress_cuts_off(const struct member_progress *progress, const struct config *config);
 /* How many voters are here, us among them. */
 uint32_t member_progress_voters_heard(const struct member_progress *progress);
 /* How many of them can keep a vote. */

@@ -230,7 +230,7 @@ static enum err check_evidence(const struct membership *m, uint32_t slot, const 
     if (first->key.owner != member->as.id)
         return err_set(ERR_PROTO, "evidence about id %" PRIu32 ", which is not island %s", first->key.owner,
                        member->as.name);
-    return evidence_check(first, &second, m->conf.view->nonce, member->as.key);
+    return evidence_check_of(first, &second, m->conf.config_log);
 }
 
 static void mark_broken(struct membership *m, uint32_t slot, const struct wire_object *what)
@@ -663,18 +663,6 @@ void membership_saved(struct membership *m, uint64_t number, uint64_t now_ms)
     settle(m, now_ms);
 }
 
-/* Whether somebody who is up is off the roster by it: as soon as it is taken nothing goes there any more, and whoever
- * is not told waits for good, since nobody lets it in to ask. */
-static bool sends_away(const struct membership *m, const struct config *config)
-{
-    const struct view *view = m->conf.view;
-    for (uint32_t i = 0; i < view->count; i++)
-        if (i != view->self && view->members[i].used && m->progress.seat[i].up &&
-            config_member(config, view->members[i].as.id) == NULL)
-            return true;
-    return false;
-}
-
 static void tell_decided(struct membership *m)
 {
     m->farewell_ms = 0;
@@ -703,7 +691,7 @@ void membership_kept(struct membership *m, const struct config_entry *entry)
     for (uint32_t i = 0; i < view->count; i++)
         if (i != view->self && m->progress.seat[i].up && m->progress.seat[i].epoch <= last(m)->epoch)
             say(m, view->members[i].as.id, &out);
-    if (sends_away(m, &m->config))
+    if (member_progress_cuts_off(&m->progress, &m->config))
         m->farewell_ms = m->progress.now_ms + FAREWELL_MS;
     else
         tell_decided(m);
@@ -855,7 +843,10 @@ static enum err give(struct membership *m, const struct order *what, uint64_t *n
 
 enum err membership_order(struct membership *m, uint32_t kind, uint32_t subject, uint64_t value, uint64_t *number)
 {
-    const struct order what = {.kind = kind, .subject = subject, .value = value};
+    struct order what = {.kind = kind, .subject = subject, .value = value};
+    const struct config_member *about = config_member(last(m), subject);
+    if (kind == ORDER_REKEY && about != NULL)
+        memcpy(what.key, about->next_key, sizeof what.key);
     TRY(check_decidable(m, ERR_STATE));
     return give(m, &what, number);
 }
@@ -915,7 +906,9 @@ enum err membership_word(struct membership *m, uint32_t member, const struct mem
         return ERR_OK;
     TRY(member_word_check(word));
     if (!member_word_signed(as->as.key, last(m)->nonce, as->as.id, word))
-        return err_set(ERR_PROTO, "a word of island %s that it did not sign", as->as.name);
+        return config_word_of_other_key(last(m), as->as.id, word)
+                   ? ERR_OK
+                   : err_set(ERR_PROTO, "a word of island %s that it did not sign", as->as.name);
     if (seat->said && seat->word.number >= word->number) /* it has said another since */
         return ERR_OK;
     seat->said = true;
@@ -1031,6 +1024,7 @@ enum err membership_new(const struct membership_conf *conf, struct membership **
                                 .user = conf->user,
                                 .config_log = conf->config_log,
                                 .disk = conf->disk,
+                                .next = conf->next,
                                 .numbers = conf->numbers,
                                 .seed = conf->seed};
     TRY_OUT(order_pool_new(&(struct order_pool_conf){.number = order_number, .user = m}, &m->orders));

@@ -42,7 +42,8 @@ enum { MEMBERSHIP_AGAIN_MS = 250 };
 struct membership_conf {
     const struct view *view; /* follows the newest configuration of the config log */
     const struct config_log *config_log;
-    const struct ident *ident;
+    const struct ident *ident; /* changes with the configuration that gives us another key, before membership_begin() */
+    const struct ident *next;  /* the key that our word states; one of zeros, or NULL: none */
     const struct voting_disk *disk;
     struct said_numbers numbers; /* as the disk has them; by value */
     const struct membership_io *host;
@@ -90,7 +91,8 @@ const struct member_word *membership_own_word(const struct membership *membershi
 
 /* ---- orders: net/config/order.h ---- */
 
-/* People here order something of the run: kind and value, and the subject, by id. Told all voters that can be heard,
+/* People here order something of the run: kind and value, and the subject, by id (of a REKEY the key that the newest
+ * configuration says it states). Told all voters that can be heard,
  * until a configuration carries it out. `*number`: of the order. ERR_STATE: it may not be ordered here, nobody could
  * decide it now, or it makes no sense; the reason is fit for people. */
 ERR_MUST_CHECK enum err membership_order(struct membership *membership, uint32_t kind, uint32_t subject, uint64_t value,

@@ -13,10 +13,10 @@
 /* At most so many bytes packed: of a member with its mark, a carried result, an order, a word; FITS for all else; ROLES
  * for what assign_roles() may add, and the endorsements of a few changes of roles. */
 enum {
-    MEMBER_BYTES = WIRE_NAME_BYTES + CONFIG_ADDRESS_BYTES + IDENT_KEY_BYTES + 128,
+    MEMBER_BYTES = WIRE_NAME_BYTES + CONFIG_ADDRESS_BYTES + 2 * IDENT_KEY_BYTES + 128,
     CARRIED_BYTES = 100,
     ORDER_BYTES = ORDER_APPROVALS_MAX * 80 + 1024,
-    WORD_BYTES = 80,
+    WORD_BYTES = 150,
     FITS_BYTES = 64 << 10,
     ROLES_BYTES = 48 << 10,
 };

@@ -415,13 +415,47 @@ static void note_left_out(struct order_pool *pool, const struct config *config)
     }
 }
 
+static bool is_rekeyed(const struct config *config, uint32_t id)
+{
+    bool rekeyed = false;
+    for (uint32_t i = 0; i < config->orders_count; i++)
+        rekeyed |= config->orders[i].kind == ORDER_REKEY && config->orders[i].subject == id;
+    return rekeyed;
+}
+
+/* Approvals of a key that is its voter's no more count nothing: they are given again. */
+static void drop_outdated(const struct config *config, struct order *order)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < order->approvals_count; i++)
+        if (!is_rekeyed(config, order->approvals[i].id))
+            order->approvals[kept++] = order->approvals[i];
+    order->approvals_count = kept;
+}
+
+/* What its signer signed with a key that it has no more is no order of it. False: it goes. Ours begins anew. */
+static bool follow_rekey(const struct ident *ident, const struct config *config, struct waiting_order *waiting)
+{
+    drop_outdated(config, &waiting->order);
+    if (!is_rekeyed(config, waiting->order.signer))
+        return true;
+    if (!waiting->ours || waiting->order.kind == ORDER_VOID)
+        return false;
+    waiting->order.epoch = config->epoch;
+    waiting->order.approvals_count = 0;
+    order_sign(ident, config->nonce, &waiting->order);
+    const struct config_member *as = config_member(config, waiting->order.signer);
+    return !config_order_takes_approval(config, &waiting->order) || as == NULL || !as->voter ||
+           order_approve(ident, config->nonce, as->id, &waiting->order) == ERR_OK;
+}
+
 void order_pool_begin(struct order_pool *pool, const struct ident *ident, const struct config *config)
 {
     note_left_out(pool, config);
     for (uint32_t i = pool->count; i-- > 0;) {
         struct waiting_order *waiting = &pool->waiting[i];
         bool gathers = config_order_takes_approval(config, &waiting->order);
-        if (config_order_done(config, &waiting->order)) {
+        if (config_order_done(config, &waiting->order) || !follow_rekey(ident, config, waiting)) {
             drop(pool, i);
             continue;
         }

@@ -60,6 +60,7 @@ static uint64_t word_number(struct own_said *said, const struct config_member *a
     struct member_word before = {
         .uplink = as->uplink, .owner_choice = as->owner_choice, .draining = as->draining, .units = as->units};
     memcpy(before.address, as->address, sizeof before.address);
+    memcpy(before.next_key, as->next_key, sizeof before.next_key);
     uint64_t least = as->word > 0 ? as->word : 1;
     if (member_word_same(&before, &said->word) && said->numbers.word <= least && !said->numbers.word_lost)
         return least;
@@ -70,7 +71,10 @@ static uint64_t word_number(struct own_said *said, const struct config_member *a
 
 enum err own_said_sign(struct own_said *said, const struct ident *ident, const struct config_member *as)
 {
+    const uint8_t *nonce = config_log_last(said->config_log)->nonce;
     struct member_word what = said->what;
+    if (said->next != NULL)
+        memcpy(what.next_key, said->next->key, sizeof what.next_key);
     if (what.uplink == 0)
         what.uplink = as->uplink;
     what.number = said->word.number;
@@ -80,6 +84,8 @@ enum err own_said_sign(struct own_said *said, const struct ident *ident, const s
     if (!stands)
         said->word.number = word_number(said, as);
     enum err err = said->unkept ? save(said, &said->numbers) : ERR_OK;
-    member_word_sign(ident, config_log_last(said->config_log)->nonce, as->id, &said->word);
+    if (member_word_has_next(&said->word))
+        member_word_state_next(said->next, ident->key, nonce, as->id, &said->word);
+    member_word_sign(ident, nonce, as->id, &said->word);
     return err;
 }

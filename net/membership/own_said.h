@@ -24,6 +24,7 @@ struct own_said {
     void *user; /* of its calls */
     const struct config_log *config_log;
     const struct voting_disk *disk;
+    const struct ident *next; /* the key that it would have instead of its own; one of zeros, or NULL: none */
     struct said_numbers numbers;
     uint64_t seed; /* of where numbers begin: drawn anew in each life */
     bool unkept;   /* not durably */

@@ -13,6 +13,7 @@
 #include "common/mem.h"
 #include "common/quota.h"
 #include "net/transport/address.h"
+#include "net/transport/guests.h"
 #include "net/transport/socket.h"
 #include "net/transport/wire_join.h"
 #include "net/transport/zap.h"
@@ -27,6 +28,7 @@ struct dialled {
     bool up;
     uint64_t begun_ms; /* the present handshake */
     uint64_t again_ms; /* it was refused: when to dial anew; 0: it was not */
+    bool unwanted;     /* and said that it does not admit us */
     uint64_t ended_ms; /* when a handshake last ended without a word */
     uint32_t ended;    /* how many did in a row */
     int fd;            /* ZeroMQ's; may be closed any time */
@@ -42,7 +44,7 @@ enum dialled_news {
     DIALLED_NO_ANSWER,    /* it takes connections, and says nothing */
 };
 
-enum { AGAIN_MS = 2000 };
+enum { AGAIN_MS = 2000, NEXT_KEY_MS = 500 };
 /* ENDED: handshakes that end one after the other, each so soon after the last one, are no accident. */
 enum { ENDED_IN_A_ROW = 3, ENDED_APART_MS = 15000 };
 
@@ -111,132 +113,12 @@ static enum dialled_news dialled_next(struct dialled *dialled)
     }
     if (event != ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL) {
         dialled->again_ms = env_mono_ms() + AGAIN_MS;
+        dialled->unwanted = true;
         return DIALLED_NOT_ADMITTED;
     }
     if (is_unanswered(dialled, (int)value))
         return DIALLED_NO_ANSWER;
     return ends_again(dialled) ? DIALLED_NOT_ADMITTED : DIALLED_FAILED;
-}
-
-/* ---- guests: one-time keys that are admitted for a while to say one thing, and what they said last ----
- *
- * A guest is no member. One connection of each is known at a time, the one that spoke last. What it says waits here,
- * one message a guest, until it is taken. */
-
-struct guest {
-    bool used;
-    uint8_t key[IDENT_KEY_BYTES]; /* one-time, of its connections */
-    uint64_t until_ms;
-    uint64_t serial; /* of its connection; 0: none is known */
-    uint8_t route[SOCKET_ROUTE_BYTES];
-    size_t route_bytes;
-    int fd; /* ZeroMQ's; may be closed any time */
-    bool waiting;
-    struct quota heard; /* how often */
-    enum wire_type type;
-    size_t bytes;
-    uint8_t said[WIRE_JOIN_BYTES_MAX];
-};
-
-/* A guest repeats itself every 2 s, and each time costs signature checks and a long answer. What it says more often
- * takes the place of what waits. */
-static const struct quota_rule guest_rule = {.every_ms = 500, .at_once = 4};
-
-struct guests {
-    struct guest *list; /* [ZAP_GUESTS_MAX], by zap's numbers; NULL: there was none yet */
-    uint32_t count;
-    uint64_t serial; /* last given */
-    uint32_t turn;
-};
-
-static void guests_free(struct guests *guests)
-{
-    mem_free(guests->list);
-    *guests = (struct guests){.list = NULL};
-}
-
-/* Admits, or moves the end of one that is admitted. */
-static enum err guests_admit(struct guests *guests, struct zap *zap, const uint8_t key[IDENT_KEY_BYTES],
-                             uint64_t until_ms)
-{
-    uint32_t number;
-    if (guests->list == NULL)
-        TRY(mem_new(ZAP_GUESTS_MAX, sizeof *guests->list, "guests", &guests->list));
-    TRY(zap_admit_guest(zap, key, &number));
-    struct guest *guest = &guests->list[number];
-    if (!guest->used) {
-        *guest = (struct guest){.used = true, .fd = -1};
-        memcpy(guest->key, key, sizeof guest->key);
-        guests->count++;
-    }
-    guest->until_ms = until_ms;
-    return ERR_OK;
-}
-
-/* The descriptor of its connection, which is to be ended; -1. */
-static int guests_dismiss(struct guests *guests, struct zap *zap, uint32_t number)
-{
-    if (guests->list == NULL || number >= ZAP_GUESTS_MAX || !guests->list[number].used)
-        return -1;
-    int fd = guests->list[number].fd;
-    zap_dismiss_guest(zap, number);
-    guests->list[number].used = false;
-    guests->count--;
-    return fd;
-}
-
-/* One whose time is over; ZAP_NOBODY. */
-static uint32_t guests_over(const struct guests *guests, uint64_t now_ms)
-{
-    for (uint32_t i = 0; i < ZAP_GUESTS_MAX && guests->count > 0; i++)
-        if (guests->list[i].used && now_ms >= guests->list[i].until_ms)
-            return i;
-    return ZAP_NOBODY;
-}
-
-/* A guest's message came on this route. Returns the descriptor of another connection of it, which is to be ended; -1.
- * `bytes` is at most WIRE_JOIN_BYTES_MAX. */
-static int guests_said(struct guests *guests, uint32_t number, const void *route, size_t route_bytes, int fd,
-                       enum wire_type type, const void *message, size_t bytes)
-{
-    struct guest *guest = &guests->list[number];
-    bool same = guest->serial != 0 && guest->route_bytes == route_bytes && guest->fd == fd &&
-                memcmp(guest->route, route, route_bytes) == 0;
-    int other = same || guest->serial == 0 || guest->fd == fd ? -1 : guest->fd;
-    if (!same) {
-        guest->serial = ++guests->serial;
-        guest->route_bytes = route_bytes;
-        memcpy(guest->route, route, route_bytes);
-        guest->fd = fd;
-    }
-    memcpy(guest->said, message, bytes);
-    guest->type = type;
-    guest->bytes = bytes;
-    guest->waiting = true;
-    return other;
-}
-
-/* The next one that waits, in turn; NULL. Borrowed until the next call of anything here. */
-static const struct guest *guests_next(struct guests *guests, uint64_t now_ms)
-{
-    for (uint32_t k = 0; k < ZAP_GUESTS_MAX && guests->count > 0; k++) {
-        struct guest *guest = &guests->list[(guests->turn + k) % ZAP_GUESTS_MAX];
-        if (!guest->used || !guest->waiting || !quota_take(&guest->heard, guest_rule, now_ms))
-            continue;
-        guest->waiting = false;
-        guests->turn = (guests->turn + k + 1) % ZAP_GUESTS_MAX;
-        return guest;
-    }
-    return NULL;
-}
-
-/* By the connection; NULL: it is gone. */
-static const struct guest *guests_of(const struct guests *guests, uint64_t serial)
-{
-    for (uint32_t i = 0; i < ZAP_GUESTS_MAX && guests->count > 0; i++)
-        if (guests->list[i].used && guests->list[i].serial == serial)
-            return &guests->list[i];
-    return NULL;
 }
 
 /* ---- news: kept in order until they are asked for; a flood of strangers costs no more than this ---- */
@@ -304,7 +186,9 @@ struct link_route {
 
 struct link_peer {
     bool used;
-    uint8_t key[IDENT_KEY_BYTES];
+    uint8_t key[IDENT_KEY_BYTES], next[IDENT_KEY_BYTES];
+    bool has_next, dials_next; /* dials_next: it is expected to have that key by now */
+    bool by_before;            /* it is dialled with the key that we had before */
     char address[ADDRESS_BYTES];
     /* by connection: control, bulk */
     struct dialled dialled[LINK_CONNECTIONS];
@@ -318,7 +202,10 @@ struct link_peer {
 enum { LINK_CONGESTION_BYTES = 16 }; /* as the kernel has it */
 
 struct link {
-    const struct ident *ident;
+    struct ident ident, before;
+    bool has_before;
+    char endpoint[300];  /* that was asked for; "": outbound only */
+    bool listens, stale; /* it is bound; the router has the key before */
     void *context, *router, *router_monitor;
     struct backlog *backlog;
     struct zap *zap;
@@ -356,35 +243,45 @@ enum { MUTE_MS = 15000, PAUSE_MS = 2000 };
 
 /* ---- set-up ---- */
 
-static enum err listen_on(struct link *link, const struct link_conf *conf)
+static const char endpoint_scheme[] = "tcp://";
+
+static enum err bind_router(struct link *link)
 {
-    char endpoint[300];
-    size_t bytes = sizeof endpoint;
-    TRY(socket_int(link->router, ZMQ_CURVE_SERVER, 1));
-    TRY(socket_key(link->router, ZMQ_CURVE_SECRETKEY, conf->ident->curve_secret));
-    TRY(socket_int(link->router, ZMQ_ROUTER_MANDATORY, 1));
-    TRY(socket_int(link->router, ZMQ_ROUTER_HANDOVER, 1));
-    TRY(socket_int(link->router, ZMQ_BACKLOG, LISTEN_QUEUE));
-    TRY(zap_guard(link->zap, link->router));
-    TRY(socket_watch(link->context, link->router, ZMQ_EVENT_ACCEPTED, &link->router_monitor));
-    if (conf->listen == NULL || conf->listen[0] == '\0')
+    char bound[300];
+    size_t bytes = sizeof bound;
+    TRY(socket_key(link->router, ZMQ_CURVE_SECRETKEY, link->ident.curve_secret));
+    if (link->endpoint[0] == '\0' || link->listens)
         return ERR_OK;
-    snprintf(endpoint, sizeof endpoint, "tcp://%s", conf->listen);
-    if (zmq_bind(link->router, endpoint) != 0) {
+    if (zmq_bind(link->router, link->endpoint) != 0) {
+        const char *listen = link->endpoint + strlen(endpoint_scheme);
         if (zmq_errno() == EADDRINUSE)
             return err_set(ERR_CONF,
                            "listen = %s: the port is in use; stop the other program (ss -ltnp shows it) or choose "
                            "another port",
-                           conf->listen);
-        return err_set(ERR_CONF, "listen = %s: cannot listen there: %s; expected host:port, as in 0.0.0.0:7600",
-                       conf->listen, zmq_strerror(zmq_errno()));
+                           listen);
+        return err_set(ERR_CONF, "listen = %s: cannot listen there: %s; expected host:port, as in 0.0.0.0:7600", listen,
+                       zmq_strerror(zmq_errno()));
     }
-    if (zmq_getsockopt(link->router, ZMQ_LAST_ENDPOINT, endpoint, &bytes) == 0 && strrchr(endpoint, ':') != NULL) {
+    link->listens = true;
+    if (zmq_getsockopt(link->router, ZMQ_LAST_ENDPOINT, bound, &bytes) == 0 && strrchr(bound, ':') != NULL) {
         unsigned port = 0;
-        sscanf(strrchr(endpoint, ':') + 1, "%u", &port);
+        sscanf(strrchr(bound, ':') + 1, "%u", &port);
         link->port = port;
+        snprintf(link->endpoint, sizeof link->endpoint, "%s", bound); /* once more it is the same */
     }
     return ERR_OK;
+}
+
+static enum err open_router(struct link *link)
+{
+    link->router = link->router_monitor = NULL;
+    TRY(socket_open(link->context, ZMQ_ROUTER, PART_BYTES_MAX, &link->router));
+    TRY(socket_int(link->router, ZMQ_CURVE_SERVER, 1));
+    TRY(socket_int(link->router, ZMQ_ROUTER_MANDATORY, 1));
+    TRY(socket_int(link->router, ZMQ_ROUTER_HANDOVER, 1));
+    TRY(socket_int(link->router, ZMQ_BACKLOG, LISTEN_QUEUE));
+    TRY(zap_guard(link->zap, link->router));
+    return socket_watch(link->context, link->router, ZMQ_EVENT_ACCEPTED, &link->router_monitor);
 }
 
 static enum err open_all(struct link *link, const struct link_conf *conf)
@@ -397,8 +294,10 @@ static enum err open_all(struct link *link, const struct link_conf *conf)
     if (!zmq_has("curve"))
         return err_set(ERR_STATE, "this ZeroMQ was built without CURVE; install one with libsodium");
     TRY(zap_new(link->context, &link->zap));
-    TRY(socket_open(link->context, ZMQ_ROUTER, PART_BYTES_MAX, &link->router));
-    TRY(listen_on(link, conf));
+    TRY(open_router(link));
+    if (conf->listen != NULL && conf->listen[0] != '\0')
+        snprintf(link->endpoint, sizeof link->endpoint, "%s%s", endpoint_scheme, conf->listen);
+    TRY(bind_router(link));
     for (uint32_t i = 0; i < conf->members_count; i++)
         if (i != conf->self && conf->members[i].name != NULL)
             TRY(link_set(link, i, &conf->members[i]));
@@ -427,13 +326,20 @@ static enum err choose_congestion(struct link *link, const char *name)
     return ERR_OK;
 }
 
+static void take_idents(struct link *link, const struct ident *ident, const struct ident *before)
+{
+    link->ident = *ident;
+    link->has_before = before != NULL;
+    link->before = before != NULL ? *before : *ident;
+}
+
 enum err link_new(const struct link_conf *conf, struct link **out)
 {
     enum err err;
     struct link *link = NULL;
     *out = NULL;
     TRY_OUT(mem_new(1, sizeof *link, "links", &link));
-    link->ident = conf->ident;
+    take_idents(link, conf->ident, conf->before);
     link->run_tag = conf->run_tag;
     link->rate_limit = conf->rate_limit;
     link->mute_ms = conf->mute_ms > 0 ? conf->mute_ms : MUTE_MS;
@@ -500,7 +406,9 @@ size_t link_poll_items(const struct link *link, zmq_pollitem_t *items, size_t it
 static enum err dial(struct link *link, uint32_t slot, int bulk)
 {
     struct link_peer *peer = &link->peers[slot];
-    return dialled_open(&peer->dialled[bulk], link->context, link->ident, peer->key, peer->address, bulk == 1,
+    const uint8_t *key = peer->has_next && peer->dials_next ? peer->next : peer->key;
+    const struct ident *ident = peer->by_before && link->has_before ? &link->before : &link->ident;
+    return dialled_open(&peer->dialled[bulk], link->context, ident, key, peer->address, bulk == 1,
                         bulk == 1 ? BULK_PART_BYTES_MAX : PART_BYTES_MAX);
 }
 
@@ -549,6 +457,22 @@ static void remove_member(struct link *link, uint32_t slot)
     link->used--;
 }
 
+/* The key that a member would have beside the one it has. */
+static enum err set_next(struct link *link, uint32_t slot, const uint8_t *next)
+{
+    static const uint8_t none[IDENT_KEY_BYTES];
+    struct link_peer *peer = &link->peers[slot];
+    uint8_t curve_key[IDENT_KEY_BYTES];
+    bool has = memcmp(next, none, sizeof none) != 0;
+    if (has)
+        TRY(ident_curve(next, curve_key));
+    TRY(zap_admit_next(link->zap, slot, has ? curve_key : NULL));
+    memcpy(peer->next, next, sizeof peer->next);
+    peer->has_next = has;
+    peer->dials_next = false;
+    return ERR_OK;
+}
+
 enum err link_set(struct link *link, uint32_t slot, const struct link_member *member)
 {
     uint8_t curve_key[IDENT_KEY_BYTES];
@@ -560,13 +484,18 @@ enum err link_set(struct link *link, uint32_t slot, const struct link_member *me
     TRY(make_places(link, slot));
     struct link_peer *peer = &link->peers[slot];
     bool same_key = peer->used && memcmp(peer->key, member->key, sizeof peer->key) == 0;
+    bool same_next = peer->used && memcmp(peer->next, member->next, sizeof peer->next) == 0;
     bool same_address = peer->used && strcmp(peer->address, address) == 0;
     bool dialled = peer->dialled[0].socket != NULL || address[0] == '\0' || peer->shut_until_ms != 0;
-    if (same_key && same_address && dialled)
+    if (same_key && same_next && same_address && dialled)
         return ERR_OK;
     TRY(ident_curve(member->key, curve_key));
     TRY(zap_admit(link->zap, slot, curve_key));
+    TRY(set_next(link, slot, member->next));
+    if (same_key && same_address && dialled) /* who has the key goes on as it was */
+        return ERR_OK;
     hang_up(link, slot, !same_key);
+    peer->by_before = false;
     link->used += !peer->used;
     peer->used = true;
     memcpy(peer->key, member->key, sizeof peer->key);
@@ -584,6 +513,58 @@ enum err link_set(struct link *link, uint32_t slot, const struct link_member *me
     return ERR_OK;
 }
 
+/* ---- another key of our own ---- */
+
+static void dial_both(struct link *link, uint32_t slot)
+{
+    for (int bulk = 0; bulk < LINK_CONNECTIONS && link->peers[slot].address[0] != '\0'; bulk++)
+        if (dial(link, slot, bulk) != ERR_OK)
+            log_error("cannot dial a peer again: %s", err_text());
+}
+
+/* With the new key. The socket before closes behind our back: until it has, the port is taken. */
+static void listen_again(struct link *link)
+{
+    void *router = link->router, *monitor = link->router_monitor;
+    enum err err = ERR_OK;
+    if (link->stale)
+        err = open_router(link);
+    if (link->stale && err == ERR_OK) {
+        socket_close(&router, &monitor);
+        link->stale = link->listens = false;
+    } else if (link->stale) {
+        socket_close(&link->router, &link->router_monitor);
+        link->router = router;
+        link->router_monitor = monitor;
+    }
+    if (err == ERR_OK && !link->listens)
+        err = bind_router(link);
+    if (err != ERR_OK)
+        log_debug("not listening with the new key yet: %s", err_text());
+}
+
+void link_rekey(struct link *link, const struct ident *ident, const struct ident *before)
+{
+    take_idents(link, ident, before);
+    link->stale = true;
+    for (uint32_t i = 0; i < link->places; i++) {
+        if (!link->peers[i].used)
+            continue;
+        hang_up(link, i, true);
+        news_drop(&link->news, i);
+        link->peers[i].by_before = false;
+    }
+    listen_again(link);
+    for (uint32_t i = 0; i < link->places; i++)
+        if (link->peers[i].used && link->peers[i].shut_until_ms == 0)
+            dial_both(link, i);
+}
+
+const uint8_t *link_key(const struct link *link)
+{
+    return link->ident.key;
+}
+
 /* ---- members that are shut out ---- */
 
 void link_shut(struct link *link, uint32_t slot, uint64_t for_ms)
@@ -595,13 +576,6 @@ void link_shut(struct link *link, uint32_t slot, uint64_t for_ms)
     zap_shut(link->zap, slot, true);
     hang_up(link, slot, true);
     news_drop(&link->news, slot);
-}
-
-static void dial_both(struct link *link, uint32_t slot)
-{
-    for (int bulk = 0; bulk < LINK_CONNECTIONS && link->peers[slot].address[0] != '\0'; bulk++)
-        if (dial(link, slot, bulk) != ERR_OK)
-            log_error("cannot dial a peer again: %s", err_text());
 }
 
 static void let_in_again(struct link *link, uint64_t now_ms)
@@ -679,12 +653,21 @@ static void note_connection(struct link *link, uint32_t peer, int fd)
         backlog_end(link->backlog, gone);
 }
 
+/* Of one that may have its next key by now a handshake that just ends says enough: it is dialled by the other one. */
+static void try_next_key(struct link *link, uint32_t peer, struct dialled *d, enum dialled_news news)
+{
+    bool ended = news == DIALLED_FAILED || news == DIALLED_NOT_ADMITTED;
+    if (ended && link->peers[peer].has_next && d->again_ms == 0)
+        d->again_ms = env_mono_ms() + NEXT_KEY_MS;
+}
+
 static void read_monitor(struct link *link, uint32_t peer, bool bulk)
 {
     struct dialled *d = &link->peers[peer].dialled[bulk];
     enum dialled_news news;
     while (!news_full(&link->news) && (news = dialled_next(d)) != DIALLED_NOTHING) {
         struct link_event event = {.peer = peer, .bulk = bulk};
+        try_next_key(link, peer, d, news);
         switch (news) {
         case DIALLED_CONNECTED:
             backlog_open(link->backlog, d->fd, true);
@@ -1040,6 +1023,16 @@ static bool is_mute(const struct link *link, const struct link_peer *peer, uint6
     return up && now_ms > peer->heard_ms + link->mute_ms;
 }
 
+/* Who does not admit our key may know us by the one before: it was away when that changed. Who has another key than we
+ * think has the next one. */
+static void choose_keys(struct link_peer *peer, bool unwanted)
+{
+    if (unwanted)
+        peer->by_before = !peer->by_before;
+    else
+        peer->dials_next = !peer->dials_next;
+}
+
 /* Who refused us may have heard of us since. */
 static void dial_again(struct link *link, uint64_t now_ms)
 {
@@ -1050,6 +1043,8 @@ static void dial_again(struct link *link, uint64_t now_ms)
             bool refused = d->again_ms != 0 && now_ms >= d->again_ms;
             if (d->socket == NULL || (!refused && !mute))
                 continue;
+            if (refused && bulk == 0)
+                choose_keys(&link->peers[i], d->unwanted);
             dialled_close(d);
             if (dial(link, i, bulk) != ERR_OK)
                 log_error("cannot dial a peer again: %s", err_text());
@@ -1074,6 +1069,7 @@ void link_tick(struct link *link)
     let_in_again(link, now_ms);
     count_pause(link, now_ms);
     dial_again(link, now_ms);
+    listen_again(link);
     for (size_t ended = backlog_check(link->backlog); ended > 0; ended--)
         news_tell(&link->news, LINK_MALFORMED, UINT32_MAX, "a message without end; its connection was closed");
 }

@@ -33,14 +33,16 @@
 enum { LINK_SLOTS_MAX = 1024 };
 
 struct link_member {
-    const char *name;             /* borrowed for the call; NULL in link_conf: nobody has this slot */
-    uint8_t key[IDENT_KEY_BYTES]; /* its public key */
-    const char *address;          /* "host:port"; NULL or "": it dials us */
+    const char *name;              /* borrowed for the call; NULL in link_conf: nobody has this slot */
+    uint8_t key[IDENT_KEY_BYTES];  /* its public key */
+    uint8_t next[IDENT_KEY_BYTES]; /* that it would have next, and may have already; zeros: none */
+    const char *address;           /* "host:port"; NULL or "": it dials us */
 };
 
 struct link_conf {
-    const struct ident *ident;         /* borrowed as long as the link lives */
-    const char *listen;                /* "host:port" or "*:port"; NULL or "": outbound only */
+    const struct ident *ident;  /* copied */
+    const struct ident *before; /* the key that we had before, with which we dial who does not admit that; NULL: none */
+    const char *listen;         /* "host:port" or "*:port"; NULL or "": outbound only */
     const struct link_member *members; /* by slot, as with link_set(); none is fine */
     uint32_t members_count, self;      /* self: a slot that is passed over, being ours */
     uint64_t run_tag;                  /* wire_run_tag() */
@@ -58,10 +60,17 @@ ERR_MUST_CHECK enum err link_new(const struct link_conf *conf, struct link **out
 void link_free(struct link *link);
 
 /* Adds the member of a slot, changes it, or with NULL removes it. Another address is dialled, another key is the one
- * that is admitted from now on; the same again changes nothing. A member that is removed, or had another key, is not
+ * that is admitted from now on, beside the next one; where it turns out not to have the one it is dialled by the other;
+ * the same again changes nothing. A member that is removed, or had another key, is not
  * heard any more, whatever is on its way, and its connections are closed; nothing more is told of it. ERR_CONF: the
  * address is malformed (the member is admitted, and may dial us); ERR_STATE: another member has this key. */
 ERR_MUST_CHECK enum err link_set(struct link *link, uint32_t slot, const struct link_member *member);
+
+/* We have another key from now on: all connections end, and begin anew with it. A guest that was told of the one before
+ * finds us no more. `before`: as in link_conf. What fails is tried again by link_tick(). */
+void link_rekey(struct link *link, const struct ident *ident, const struct ident *before);
+/* The key of our connections. */
+const uint8_t *link_key(const struct link *link);
 
 /* Ends the connections of a member and has none with it for so many milliseconds: it is not dialled, and refused where
  * it dials us. It stays a member, as nothing else is told of it meanwhile. */

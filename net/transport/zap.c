@@ -23,7 +23,7 @@ static const char domain[] = "diloco";
 struct zap_entry {
     bool admitted, shut;
     uint64_t serial;
-    uint8_t key[IDENT_KEY_BYTES];
+    uint8_t key[IDENT_KEY_BYTES], next[IDENT_KEY_BYTES]; /* next: zeros: none */
 };
 
 struct zap {
@@ -75,10 +75,17 @@ void zap_free(struct zap *zap)
 
 /* ---- who may ---- */
 
+static bool has_next(const struct zap_entry *entry)
+{
+    static const uint8_t none[IDENT_KEY_BYTES];
+    return memcmp(entry->next, none, sizeof none) != 0;
+}
+
 static uint32_t find(const struct zap_entry *list, uint32_t count, const void *key)
 {
     for (uint32_t i = 0; i < count; i++)
-        if (list[i].admitted && memcmp(list[i].key, key, IDENT_KEY_BYTES) == 0)
+        if (list[i].admitted && (memcmp(list[i].key, key, IDENT_KEY_BYTES) == 0 ||
+                                 (has_next(&list[i]) && memcmp(list[i].next, key, IDENT_KEY_BYTES) == 0)))
             return i;
     return ZAP_NOBODY;
 }
@@ -92,15 +99,32 @@ static void put_key(struct zap *zap, struct zap_entry *entry, const uint8_t *key
 enum err zap_admit(struct zap *zap, uint32_t member, const uint8_t key[IDENT_KEY_BYTES])
 {
     uint32_t holder = find(zap->members, zap->members_count, key);
-    if (holder == member)
+    if (holder == member && memcmp(zap->members[member].key, key, IDENT_KEY_BYTES) == 0)
         return ERR_OK;
-    if (holder != ZAP_NOBODY)
+    if (holder != ZAP_NOBODY && holder != member)
         return err_set(ERR_STATE, "two members have the same key");
     if (member >= zap->members_count) {
         TRY(mem_grow(&zap->members, zap->members_count, (size_t)member + 1, sizeof *zap->members, "links"));
         zap->members_count = member + 1;
     }
     put_key(zap, &zap->members[member], key);
+    return ERR_OK;
+}
+
+enum err zap_admit_next(struct zap *zap, uint32_t member, const uint8_t *key)
+{
+    struct zap_entry *entry = member < zap->members_count ? &zap->members[member] : NULL;
+    uint32_t holder = key != NULL ? find(zap->members, zap->members_count, key) : ZAP_NOBODY;
+    if (holder != ZAP_NOBODY && holder != member)
+        return err_set(ERR_STATE, "two members have the same key");
+    if (entry == NULL || !entry->admitted)
+        return ERR_OK;
+    bool other = has_next(entry) && (key == NULL || memcmp(entry->next, key, IDENT_KEY_BYTES) != 0);
+    if (other) /* what came in by it is heard no more */
+        entry->serial = ++zap->serial;
+    memset(entry->next, 0, sizeof entry->next);
+    if (key != NULL)
+        memcpy(entry->next, key, sizeof entry->next);
     return ERR_OK;
 }
 

@@ -32,9 +32,11 @@ ERR_MUST_CHECK enum err zap_new(void *context, struct zap **out);
 /* NULL is fine. */
 void zap_free(struct zap *zap);
 
-/* Connections that prove this key are let in as the member of this slot, from now on no other. The key is copied; lists
- * grow to the highest slot. ERR_STATE: another member has this key. */
+/* Connections that prove this key are let in as the member of this slot, from now on no other (but for
+ * zap_admit_next()). The key is copied; lists grow to the highest slot. ERR_STATE: another member has this key. */
 ERR_MUST_CHECK enum err zap_admit(struct zap *zap, uint32_t member, const uint8_t key[IDENT_KEY_BYTES]);
+/* The key that an admitted member would have next lets it in, too; NULL: none. ERR_STATE: another member has it. */
+ERR_MUST_CHECK enum err zap_admit_next(struct zap *zap, uint32_t member, const uint8_t *key);
 void zap_dismiss(struct zap *zap, uint32_t member);
 /* Shuts the door to a member for a while, or opens it again: it stays on the list, and is no stranger. Its connections
  * are heard no more. */

@@ -144,7 +144,7 @@ static enum err open_membership(struct isle *isle)
                                               .spec = &isle->run->spec,
                                               .view = &isle->configs.view,
                                               .config_log = isle->configs.config_log,
-                                              .ident = &isle->run->idents[isle->self],
+                                              .keyring = &isle->keyring,
                                               .vote = isle->vote,
                                               .events = isle->events,
                                               .jobs = isle->jobs,
@@ -264,7 +264,8 @@ struct isle *isle_open(struct isle_run *run, uint32_t self, const struct conf_ov
     isle->beats = calloc(ISLE_BEATS_MAX, sizeof *isle->beats);
     assert_true(isle->seen != NULL && isle->beats != NULL);
     assert_ok(dconf_load(isle_conf(run, self), overrides, overrides_count, &isle->conf));
-    assert_ok(config_store_open(&isle->conf, &run->idents[self], &run->spec, &isle->configs));
+    isle->keyring.ident = run->idents[self];
+    assert_ok(config_store_open(&isle->conf, &isle->keyring, &run->spec, &isle->configs));
     open_parts(isle);
     for (size_t i = 0; i < WATCHED_MAX; i++)
         if (isles[i] == NULL) {

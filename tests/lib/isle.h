@@ -73,6 +73,7 @@ struct isle {
     uint64_t now_ms;
     bool engine; /* the core is stepped with what is posted for it, its orders are carried out, and epochs begin */
     struct dconf conf;
+    struct keyring keyring;
     struct config_store configs;
     struct events *events;
     struct jobs *jobs;

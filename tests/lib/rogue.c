@@ -20,7 +20,7 @@ enum { BEAT_MS = 100 };
 
 static void open_link(struct rogue *rogue)
 {
-    struct link_member members[CLUSTER_MAX];
+    struct link_member members[CLUSTER_MAX] = {{.name = NULL}};
     for (uint32_t i = 0; i < rogue->view.count; i++) {
         members[i].name = rogue->view.members[i].as.name;
         members[i].address = rogue->view.members[i].as.address;

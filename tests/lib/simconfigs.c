@@ -227,7 +227,9 @@ void sim_found(void)
         member->units = sim_units(i);
         member->incarnation = i + 1;
         member->owner_choice = sim_owner_choice(i);
-        member->operates = sim->lie != SIM_LIE_ORDER || i != sim->liar;
+        member->operates = sim->rekeys ? i % 2 == 0 : sim->lie != SIM_LIE_ORDER || i != sim->liar;
+        if (sim->rekeys && i == 0)
+            config.founder = member->id;
     }
     roster_map_owners(&config);
     sim->incarnations = sim->n;
@@ -271,8 +273,9 @@ void sim_extend(uint32_t i)
     last = config_log_last(island->config_log);
     island->epoch = last->epoch;
     struct view_changes changes;
-    struct ident ident = sim_ident(i);
-    assert_ok(view_update(&island->view, last, config_log_last_digest(island->config_log), ident.key, &changes));
+    sim_keys_settle(i);
+    assert_ok(
+        view_update(&island->view, last, config_log_last_digest(island->config_log), island->keys.own.key, &changes));
     for (uint32_t k = 0; k < sim->n; k++) {
         bool known = sim_id(k) != 0 && config_member(last, sim_id(k)) != NULL;
         if (known && !sim_knows(i, k))
@@ -342,7 +345,7 @@ void sim_letters_in(void)
         if (letter.due_ms == 0 || letter.due_ms > sim->now_ms || (to->alive && sim_stopped(letter.to)))
             continue;
         letters[k].due_ms = 0;
-        if (to->alive && to->session == letter.to_session && sim_knows(letter.to, letter.from) &&
+        if (to->alive && to->session == letter.to_session && sim_lets_in(letter.to, letter.from) &&
             to->greeted[letter.from] == letter.from_session)
             sim_voice_letter(letter.to, &letter);
         mem_free(letter.bytes);

@@ -249,7 +249,7 @@ static void try_object(struct sim_object *o)
     }
     uint64_t again_ms = 20 + sim_below(2 * sim->line_ms);
     o->try_ms = sim->now_ms + again_ms;
-    if (!sim_linked(o->from, o->to) || sim_stopped(o->from) || sim_stopped(o->to) || !sim_knows(o->to, o->from))
+    if (!sim_linked(o->from, o->to) || sim_stopped(o->from) || sim_stopped(o->to) || !sim_lets_in(o->to, o->from))
         return;
     if (sim_chance(sim->loss_percent)) { /* it goes once more: what comes is acknowledged */
         await_lines(o, again_ms);
@@ -327,7 +327,7 @@ static void look_after_peers(uint32_t i)
         if (k == i || !sim_knows(i, k))
             continue;
         const struct sim_island *other = &sim->island[k];
-        bool speaks = other->alive && !sim_stopped(k) && !sim->link_down[k][i] && sim_knows(k, i);
+        bool speaks = other->alive && !sim_stopped(k) && !sim->link_down[k][i] && sim_lets_in(i, k);
         if (speaks)
             island->heard_ms[k] = sim_clock(i);
         bool again = speaks && island->greeted[k] != other->session;
@@ -493,7 +493,7 @@ static void beat_in(size_t k)
         return; /* later */
     beats_due_ms[k] = 0;
     sim->beats_free = k < sim->beats_free ? k : sim->beats_free;
-    if (!to->alive || !sim_knows(beat->to, beat->from) || to->greeted[beat->from] != beat->session ||
+    if (!to->alive || !sim_lets_in(beat->to, beat->from) || to->greeted[beat->from] != beat->session ||
         beat->sequence <= to->taken_in[beat->from])
         return;
     to->taken_in[beat->from] = beat->sequence;

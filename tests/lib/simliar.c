@@ -139,6 +139,8 @@ void sim_lie_order(uint32_t i)
         if (order_about_member(order.kind))
             order.subject = sim_chance(50) ? sim_id(i) : sim_id((uint32_t)sim_below(sim->n));
         order.value = order.kind == ORDER_STEPS ? 7 : 0;
+        if (order.kind == ORDER_REKEY)
+            memcpy(order.key, ident.key, sizeof order.key);
         order_sign(&ident, sim_newest()->nonce, &order);
         if (sim_chance(50)) /* as if many agreed */
             for (uint32_t k = 0; k < sim->n; k++)
@@ -321,7 +323,7 @@ enum { FRAME_BYTES = 128, OBJECT_BYTES = 1024 };
 static void make_object(uint32_t number, uint8_t object[OBJECT_BYTES], size_t *bytes)
 {
     const struct sim_result *result = sim_result(number);
-    struct ident owner = sim_ident(result->owner);
+    struct ident owner = sim_ident_in(result->owner, result->epoch);
     struct wire_contributor contributor = {.id = sim_id(result->owner), .tokens = number, .factor = WIRE_FACTOR_ONE};
     uint8_t contributors[WIRE_CONTRIBUTOR_BYTES];
     struct wire_object what = {.shards = result->shards,

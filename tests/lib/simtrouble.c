@@ -356,6 +356,8 @@ void sim_disturb(void)
         if (island->alive && sim_chance(50)) /* soon: of what a member says of itself an epoch hears later */
             sim_voice_order_steps((uint32_t)(island - sim->island));
     }
+    if (sim->rekeys && sim_below(1000) < 3)
+        sim_rekey();
     if (sim->people && sim_below(4000) < 4)
         people_intervene((uint32_t)sim_below(sim->n), (uint32_t)sim_below(sim->n));
     if (sim->jumps && sim_below(4000) < 2)

@@ -355,7 +355,7 @@ static void do_fetch(uint32_t i, const struct sync_action *action)
               "island %u asks island %u for bytes, and one is the witness\n", i, from);
     sim_tell("island %u asks island %u for a %s: fragment %u version %llu", i, from,
              key->kind == WIRE_STATE ? "state" : "result", key->fragment, (unsigned long long)key->version);
-    if (!other->alive || sim->link_down[i][from] || sim_chance(sim->loss_percent) || !sim_knows(from, i))
+    if (!other->alive || sim->link_down[i][from] || sim_chance(sim->loss_percent) || !sim_lets_in(from, i))
         return;
     if (sim_stopped(from) || sim_lies(from, SIM_LIE_DRAFT))
         return; /* it is as if the request were lost */

@@ -120,7 +120,7 @@ struct sim_saving {
 struct sim_voice {
     uint32_t self; /* the island */
     struct membership *membership;
-    struct ident ident;
+    struct ident ident, next;           /* next: that its word states; zeros: none */
     struct sim_saving writing, unsaved; /* unsaved: the newest, where another one is being written */
     uint32_t keeping;                   /* the number of the configuration that was decided; 0: none */
     uint64_t kept_ms;                   /* when it is durable */
@@ -129,7 +129,18 @@ struct sim_voice {
     uint64_t tick_ms, admit_ms;
 };
 
+/* Of an island, beside its disks (tests/lib/simkeys.c). */
+struct sim_keys {
+    struct ident own, before, next; /* before: zeros: it has its first; */ /* next: zeros: it asks for no other, nor did
+                                                                              and may still be given it */
+    bool asks;                                                             /* for `next`; else it was taken back */
+    bool links_by_next;
+    uint32_t made;
+    uint64_t alone_ms; /* since when it hears nobody */
+};
+
 struct sim_island {
+    struct sim_keys keys;
     bool joined;      /* some configuration has it */
     bool alive, gone; /* gone: for good */
     bool die;         /* as soon as what it does now is done */
@@ -215,7 +226,7 @@ enum sim_lie {
 /* What happened, so that nobody takes an idle world for a sound one. */
 struct sim_tally {
     unsigned blackouts, recoveries, older, emptied, witness_disks, deaths, joined, proposers_died, forks, named, swaps,
-        stuck, equivocated, full, uncommitted, asked, forgiven, turns, distrusted;
+        stuck, equivocated, full, uncommitted, asked, forgiven, turns, distrusted, rekeyed;
     uint64_t line_ms; /* for which objects held a line */
 };
 
@@ -237,6 +248,7 @@ struct sim_world {
     uint64_t sessions;
     uint64_t sever_ms; /* when a line is cut that stays cut; 0: never */
     bool healing, finishing;
+    bool rekeys; /* islands change their keys */
     unsigned loss_percent, kill_permille;
     unsigned shuffle_permille; /* how often who wants to own, or an uplink, changes for no reason */
     uint32_t quorum;
@@ -390,7 +402,17 @@ bool sim_can_spare(uint32_t without);
 
 /* ---- the host of net/membership: simhost.c ---- */
 
-struct ident sim_ident(uint32_t i);
+struct ident sim_ident(uint32_t i); /* its first */
+/* Whether one of the two can open a connection to the other, by the keys that they have, and know of each other. */
+bool sim_lets_in(uint32_t i, uint32_t k);
+/* Its newest configuration may have given it another key. */
+void sim_keys_settle(uint32_t i);
+/* Who hears nobody tries the other key. */
+void sim_keys_tick(uint32_t i);
+/* Somebody asks for another key, takes that back, or orders it. */
+void sim_rekey(void);
+/* The signer of a result, by the configuration of its epoch. */
+struct ident sim_ident_in(uint32_t i, uint64_t epoch);
 /* The island begins, its config log and view loaded; and when its core is there. */
 void sim_voice_start(uint32_t i);
 void sim_voice_plan_known(uint32_t i);

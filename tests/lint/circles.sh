@@ -17,8 +17,8 @@ law='
 rooms      daemon > net | outer_opt > common
 rooms      worker > kernels > common
 
-daemon     dilocod > engine | check > control | runplan > peers | ground > transfer | membership > trainer | rounds > state > founding > event | jobs | rules | dconf | lag | dealing > supervisor > home > as_typed
-daemon     dilococtl > ctl > founding > rules | dconf > supervisor > home > as_typed
+daemon     dilocod > engine | check > control | runplan > peers | ground > transfer | membership > trainer | rounds > state > founding > keyring > event | jobs | rules | dconf | lag | dealing > supervisor > home > as_typed
+daemon     dilococtl > ctl > founding > keyring > rules | dconf > supervisor > home > as_typed
 
 worker     diloco-worker > train , sample > memory_plan | machine > ckpt , inner , data , speed , crew > model | moves > libdiloco
 worker     diloco-worker > train > crew > launch > comm

@@ -258,6 +258,7 @@ static void add_up(void)
     tally.full += t->full;
     tally.uncommitted += t->uncommitted;
     tally.asked += t->asked;
+    tally.rekeyed += t->rekeyed;
     tally.forgiven += t->forgiven;
     tally.turns += t->turns;
     tally.distrusted += t->distrusted;
@@ -270,11 +271,13 @@ static void print_tally(const char *name)
         "%s: %u worlds, %llu epochs, %llu versions; power lost everywhere %u, disks older %u, emptied %u "
         "(a witness's %u), doubts ended %u, islands gone %u, joined %u, proposers dead half-way %u, disks full %u, "
         "people ask %u, losses forgiven %u, turns of two daemons of one key %u (doubts %u), objects held lines for "
-        "%llu s, forks by liars %u, liars proved %u, states not committed %u, too much lost to go on %u\n",
+        "%llu s, forks by liars %u, liars proved %u, states not committed %u, too much lost to go on %u, keys changed "
+        "%u\n",
         name, worlds, (unsigned long long)epochs, (unsigned long long)versions, tally.blackouts, tally.older,
         tally.emptied, tally.witness_disks, tally.recoveries, tally.deaths, tally.joined, tally.proposers_died,
         tally.full, tally.asked, tally.forgiven, tally.turns, tally.distrusted,
-        (unsigned long long)tally.line_ms / 1000, tally.forks, tally.equivocated, tally.uncommitted, tally.stuck);
+        (unsigned long long)tally.line_ms / 1000, tally.forks, tally.equivocated, tally.uncommitted, tally.stuck,
+        tally.rekeyed);
 }
 
 /* Two who are on the roster do not hear each other any more, or one of them does not hear the other one. Not the
@@ -402,7 +405,7 @@ static void run_world(uint64_t work_ms)
 struct mix {
     const char *name;
     uint32_t n_min, n_max;
-    bool rough, witness, quorum, liars, sever, steady, copy, nat;
+    bool rough, witness, quorum, liars, sever, steady, copy, nat, rekeys;
     enum sim_lie lie; /* this one; SIM_HONEST: it is drawn */
 };
 
@@ -486,6 +489,9 @@ static void draw(const struct mix *mix)
         sim->lie = mix->lie;
     if (mix->sever)
         sever_later();
+    sim->rekeys = mix->rekeys;
+    if (mix->rekeys) /* whose folder is older than its key is let in anew by people */
+        sim->disks = sim->deaths = sim->blackouts = false;
     sim->steady = mix->steady;
     if (!mix->steady)
         return;
@@ -564,6 +570,19 @@ static void promises_hold_for_nine(void **state)
 {
     (void)state;
     run_mix(&(struct mix){.name = "nine", .n_min = SIM_NINE, .n_max = SIM_NINE, .rough = true}, 40);
+}
+
+/* Keys change while islands are down, cut off, stopped, join and drain, also of the witness; and are taken back. Who
+ * hears nobody by one of its keys tries the other. */
+static void promises_hold_while_keys_change(void **state)
+{
+    (void)state;
+    run_mix(&(struct mix){.name = "new keys, calm", .n_min = 1, .n_max = 5, .rekeys = true}, 30);
+    run_mix(&(struct mix){.name = "new keys", .n_min = 2, .n_max = SIM_SMALL, .rough = true, .rekeys = true}, 150);
+    run_mix(
+        &(struct mix){
+            .name = "new keys, and a witness", .n_min = 3, .n_max = 4, .rough = true, .witness = true, .rekeys = true},
+        50);
 }
 
 /* Every second one cannot be dialled, so that no two of these meet. */
@@ -832,6 +851,7 @@ int main(void)
         cmocka_unit_test(promises_hold_with_a_witness),
         cmocka_unit_test(promises_hold_with_a_quorum),
         cmocka_unit_test(promises_hold_for_nine),
+        cmocka_unit_test(promises_hold_while_keys_change),
         cmocka_unit_test(promises_hold_behind_nat),
         cmocka_unit_test(nobody_believes_a_liar),
         cmocka_unit_test(who_is_no_operator_orders_nothing),

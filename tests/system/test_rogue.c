@@ -41,7 +41,7 @@ struct rogue {
 
 static void open_rogue(struct rogue *rogue, struct cluster *cluster)
 {
-    struct link_member members[ISLANDS];
+    struct link_member members[ISLANDS] = {{.name = NULL}};
     *rogue = (struct rogue){0};
     assert_ok(dconf_load(cluster->island[ROGUE].conf, NULL, 0, &rogue->conf));
     assert_ok(ident_load(rogue->conf.key_path, &rogue->ident));

@@ -22,6 +22,7 @@ static const char *const names[ISLANDS] = {"a", "b", "c"};
 
 static const char *folder;
 static struct ident idents[ISLANDS], stranger;
+static struct keyring keyring;
 static struct runspec spec;
 static struct dconf conf;
 static struct config_store configs;
@@ -79,7 +80,8 @@ static void configure_three(void)
 static enum err open_as(const struct ident *ident)
 {
     config_store_close(&configs);
-    return config_store_open(&conf, ident, &spec, &configs);
+    keyring = (struct keyring){.ident = *ident};
+    return config_store_open(&conf, &keyring, &spec, &configs);
 }
 
 /* Configuration e + 1, changed by the test. */

@@ -31,6 +31,7 @@ static char answer[ANSWER_MAX];
 static struct control_conf conf_of(void)
 {
     return (struct control_conf){.folder = a->conf.run_folder,
+                                 .keyring = &a->keyring,
                                  .trainer = a->trainer,
                                  .peers = a->peers,
                                  .join_server = membership_host_join_server(a->host),
@@ -304,6 +305,23 @@ static void resuming_and_pausing_reach_the_trainer(void **state)
     close(fd);
 }
 
+/* The daemon asks for the key that lies beside its own; an operator orders that one and no other. */
+static void a_new_key_is_asked_for_and_named(void **state)
+{
+    (void)state;
+    int fd = client();
+    assert_answers(fd, "rekey\n", "ok");
+    assert_non_null(strstr(answer, "this island keeps its key"));
+    assert_ok(ident_generate(&a->keyring.next));
+    assert_answers(fd, "rekey\n", "ok");
+    assert_non_null(strstr(answer, a->keyring.next.public_text));
+    assert_memory_equal(membership_own_word(a->membership)->next_key, a->keyring.next.key, IDENT_KEY_BYTES);
+    assert_refused(fd, "rekey a\n", "argument", "rekey whom, to which key?");
+    assert_refused(fd, "rekey nobody KEY\n", "notfound", "no island called");
+    assert_refused(fd, "rekey a KEY\n", "state", "does not ask for this key"); /* no configuration says it yet */
+    close(fd);
+}
+
 /* ---- clients ---- */
 
 static int join(bool as_somebody)
@@ -513,6 +531,7 @@ int main(void)
         CASE(an_unknown_command_and_an_impossible_one_say_why),
         CASE(once_the_plan_is_known_it_is_shown_and_saved),
         CASE(resuming_and_pausing_reach_the_trainer),
+        CASE(a_new_key_is_asked_for_and_named),
         CASE(the_thirty_third_client_is_turned_away_and_the_others_are_served),
         CASE(places_are_kept_for_root_and_our_own_user),
         CASE(a_client_that_is_idle_is_closed),

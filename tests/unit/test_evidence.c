@@ -8,6 +8,7 @@
 #include "common/mem.h"
 #include "daemon/membership/config_store.h"
 #include "net/membership/evidence.h"
+#include "tests/lib/sample_configs.h"
 
 enum { FRAME_BYTES = 3000, OBJECT_BYTES = 4096 };
 
@@ -84,6 +85,61 @@ static void anything_else_is_none(void **state)
     mem_free(evidence);
 }
 
+/* An owner with another key has not got rid of what it signed by the one before. */
+static void another_key_takes_nothing_back(void **state)
+{
+    (void)state;
+    struct config_log *log;
+    struct wire_object first, second;
+    struct ident next;
+    uint8_t *evidence;
+    size_t count = make(&owner, &owner, 7, 2, &evidence);
+    assert_ok(evidence_open(evidence, count, &first, &second));
+    for (int known = 0; known < 2; known++) {
+        struct config config = configs_first(10, false);
+        memcpy(config.nonce, nonce, sizeof nonce);
+        assert_ok(ident_generate(&next));
+        assert_ok(config_log_new(&log));
+        if (known) { /* the epoch of the results */
+            struct config then = configs_first(10, false);
+            memcpy(then.nonce, nonce, sizeof nonce);
+            memcpy(then.members[9].key, owner.key, sizeof owner.key);
+            then.epoch = 2;
+            assert_ok(config_log_add(log, &then, &(struct digest){.byte = {1}}));
+            config.previous = (struct digest){.byte = {1}};
+            config.epoch = 3;
+            memcpy(config.members[9].key, owner.key, sizeof owner.key);
+        } else {
+            config.epoch = 30;
+            memcpy(config.members[9].key, next.key, sizeof next.key);
+            assert_ok(mem_new(2, sizeof *config.retired, "retired keys", &config.retired));
+            config.retired[0].id = 9;
+            memcpy(config.retired[0].key, owner.key, sizeof owner.key);
+            config.retired[1].id = 8;
+            memcpy(config.retired[1].key, other.key, sizeof other.key);
+            config.retired_count = 2;
+        }
+        assert_ok(config_log_add(log, &config, &(struct digest){.byte = {2}}));
+        assert_ok(evidence_check_of(&first, &second, log));
+        config_log_free(log);
+    }
+    mem_free(evidence);
+    count = make(&other, &other, 7, 2, &evidence); /* the key that another member had */
+    assert_ok(evidence_open(evidence, count, &first, &second));
+    struct config config = configs_first(10, false);
+    memcpy(config.nonce, nonce, sizeof nonce);
+    assert_ok(mem_new(1, sizeof *config.retired, "retired keys", &config.retired));
+    config.retired[0].id = 8;
+    memcpy(config.retired[0].key, other.key, sizeof other.key);
+    config.retired_count = 1;
+    config.epoch = 30;
+    assert_ok(config_log_new(&log));
+    assert_ok(config_log_add(log, &config, &(struct digest){.byte = {2}}));
+    assert_fails(ERR_PROTO, "sign", evidence_check_of(&first, &second, log));
+    config_log_free(log);
+    mem_free(evidence);
+}
+
 static void it_is_kept(void **state)
 {
     (void)state;
@@ -108,6 +164,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_signed_results_of_one_part_are_evidence),
         cmocka_unit_test(anything_else_is_none),
+        cmocka_unit_test(another_key_takes_nothing_back),
         cmocka_unit_test(it_is_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

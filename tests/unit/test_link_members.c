@@ -265,6 +265,126 @@ static void another_key_is_admitted_in_place_of_the_old_one(void **state)
     link_free(hub.link);
 }
 
+/* So that whoever has it already, by a configuration that is not known here yet, is let in. */
+static void the_next_key_is_admitted_beside_the_present_one(void **state)
+{
+    (void)state;
+    struct caller anna, bert, again;
+    open_hub();
+    struct link_member member = member_of(&idents[ANNA], "");
+    memcpy(member.next, idents[BERT].key, sizeof member.next);
+    assert_ok(link_set(hub.link, 1, &member));
+    call(&anna, &idents[ANNA]);
+    call(&bert, &idents[BERT]);
+    wait_for(is_up(&anna) && is_up(&bert));
+    assert_ok(say(&anna, WIRE_HELLO, "", 0));
+    wait_for(hub.heard[1] == 1);
+    assert_ok(say(&bert, WIRE_HELLO, "", 0));
+    wait_for(hub.heard[1] == 2);
+    struct link_member other = member_of(&idents[BERT], "");
+    assert_fails(ERR_STATE, "the same key", link_set(hub.link, 2, &other));
+    other = member_of(&idents[CARL], "");
+    memcpy(other.next, idents[BERT].key, sizeof other.next);
+    assert_fails(ERR_STATE, "the same key", link_set(hub.link, 2, &other));
+    set(1, &idents[ANNA]); /* it was taken back */
+    (void)!say(&bert, WIRE_HELLO, "", 0);
+    wait_for(was_cut(&bert));
+    wait_for(was_refused(&bert));
+    hang_up(&bert);
+    assert_ok(link_set(hub.link, 1, &member));
+    set(1, &idents[BERT]); /* it has it, and no other */
+    call(&again, &idents[ANNA]);
+    call(&bert, &idents[BERT]);
+    wait_for(is_up(&bert) && was_refused(&again));
+    uint32_t heard = hub.heard[1];
+    assert_ok(say(&bert, WIRE_HELLO, "", 0));
+    wait_for(hub.heard[1] == heard + 1);
+    hang_up(&anna);
+    hang_up(&again);
+    hang_up(&bert);
+    link_free(hub.link);
+}
+
+/* Another link, which the hub knows as slot 1, and which knows the hub as slot 0. */
+static struct link *open_other(const struct ident *next)
+{
+    struct link_conf conf = {.ident = &idents[ANNA], .listen = "127.0.0.1:*", .run_tag = RUN, .io_threads = 1};
+    struct link_member member = member_of(&idents[OURS], hub.address);
+    struct link *other;
+    assert_ok(link_new(&conf, &other));
+    if (next != NULL)
+        memcpy(member.next, next->key, sizeof member.next);
+    assert_ok(link_set(other, 0, &member));
+    return other;
+}
+
+static bool other_is(struct link *other, bool up)
+{
+    struct link_event event;
+    struct link_message message;
+    link_tick(hub.link);
+    link_tick(other);
+    while (link_event(other, &event) || link_recv(other, &message) == ERR_OK)
+        continue;
+    return link_up(other, 0, false) == up;
+}
+
+/* Its listener, too: who expects the key before does not find it, who may expect the next one does. */
+static void with_another_key_of_our_own_we_are_found_by_that(void **state)
+{
+    (void)state;
+    struct caller bert;
+    open_hub();
+    set(1, &idents[ANNA]);
+    set(2, &idents[BERT]);
+    struct link *other = open_other(&idents[CARL]);
+    call(&bert, &idents[BERT]);
+    wait_for(is_up(&bert));
+    wait_for(other_is(other, true));
+    assert_memory_equal(link_key(hub.link), idents[OURS].key, IDENT_KEY_BYTES);
+    unsigned port = link_port(hub.link);
+    link_rekey(hub.link, &idents[CARL], NULL);
+    assert_memory_equal(link_key(hub.link), idents[CARL].key, IDENT_KEY_BYTES);
+    wait_for(was_cut(&bert));
+    wait_for(other_is(other, false));
+    wait_for(other_is(other, true));
+    assert_int_equal(link_port(hub.link), port);
+    rest();
+    assert_false(is_up(&bert));
+    uint32_t heard = hub.heard[1];
+    assert_ok(link_send(other, 0, WIRE_HELLO, "", 0, NULL, 0));
+    wait_for(other_is(other, true) && hub.heard[1] == heard + 1);
+    link_rekey(hub.link, &idents[OURS], &idents[CARL]); /* and back */
+    wait_for(other_is(other, false));
+    wait_for(other_is(other, true));
+    hang_up(&bert);
+    link_free(other);
+    link_free(hub.link);
+}
+
+/* Who was away while our key changed admits the one before. */
+static void who_knows_the_key_before_is_dialled_with_that(void **state)
+{
+    (void)state;
+    struct link_conf conf = {.ident = &idents[CARL], .before = &idents[ANNA], .run_tag = RUN, .io_threads = 1};
+    struct link *other;
+    open_hub();
+    set(1, &idents[ANNA]);
+    struct link_member member = member_of(&idents[OURS], hub.address);
+    assert_ok(link_new(&conf, &other));
+    assert_ok(link_set(other, 0, &member));
+    wait_for(other_is(other, true));
+    assert_true(hub.strangers > 0);
+    assert_ok(link_send(other, 0, WIRE_HELLO, "", 0, NULL, 0));
+    wait_for(other_is(other, true) && hub.heard[1] == 1);
+    set(1, &idents[CARL]); /* now it knows */
+    wait_for(other_is(other, false));
+    wait_for(other_is(other, true));
+    wait_for(other_is(other, true) && (link_send(other, 0, WIRE_HELLO, "", 0, NULL, 0) != ERR_OK || hub.heard[1] > 1));
+    link_free(other);
+    link_free(hub.link);
+}
+
 /* It is no stranger meanwhile, and nobody is told of it; what it said on its way is not heard. */
 static void who_is_shut_out_is_not_heard_until_its_time_is_over(void **state)
 {
@@ -741,6 +861,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(members_come_and_go_while_others_talk),
         cmocka_unit_test(another_key_is_admitted_in_place_of_the_old_one),
+        cmocka_unit_test(the_next_key_is_admitted_beside_the_present_one),
+        cmocka_unit_test(with_another_key_of_our_own_we_are_found_by_that),
+        cmocka_unit_test(who_knows_the_key_before_is_dialled_with_that),
         cmocka_unit_test(who_is_shut_out_is_not_heard_until_its_time_is_over),
         cmocka_unit_test(a_member_has_few_connections),
         cmocka_unit_test(strangers_at_the_door_keep_no_member_out),

@@ -106,6 +106,46 @@ static void who_is_off_the_roster_is_told_before_it_is_taken(void **state)
     sitting_end();
 }
 
+/* As who is off the roster: nobody lets its key in after that. */
+static void whose_key_changes_is_told_before_it_is_taken(void **state)
+{
+    (void)state;
+    struct paxos_message told = {0};
+    struct ident next;
+    sitting_begin_played("membership-rekey");
+    const struct config *first = config_log_last(sitting_isle[A]->configs.config_log);
+    struct config config = isle_next_config(sitting_isle[A]);
+    const struct config_member *as = config_member(first, C);
+    struct member_word word = {.number = as->word + 1, .uplink = as->uplink, .owner_choice = as->owner_choice};
+    snprintf(word.address, sizeof word.address, "%s", as->address);
+    assert_ok(ident_generate(&next));
+    member_word_state_next(&next, as->key, config.nonce, C, &word);
+    member_word_sign(&sitting_run->idents[C], config.nonce, C, &word);
+    assert_ok(config_word_apply(first, &config, C, &word));
+    config_deal_next(first, 0, &config);
+    send_decided(&config, &sitting_run->idents[B], &sitting_run->idents[C], 2);
+    isle_wait(sitting_epoch(A) == 1);
+    config_deinit(&config);
+    while (played_heard_epoch(sitting_played[C], &told))
+        wire_paxos_deinit(&told);
+    const struct config *stated = config_log_last(sitting_isle[A]->configs.config_log);
+    config = isle_next_config(sitting_isle[A]);
+    struct order order = {.kind = ORDER_REKEY, .signer = A, .subject = C, .number = 1, .epoch = 1};
+    memcpy(order.key, next.key, sizeof order.key);
+    order_sign(&sitting_run->idents[A], config.nonce, &order);
+    assert_ok(config_order_apply(stated, &config, &order));
+    config_deal_next(stated, 0, &config);
+    send_decided(&config, &sitting_run->idents[B], &sitting_run->idents[C], 2);
+    isle_wait(played_heard_epoch(sitting_played[C], &told));
+    assert_int_equal(told.type, WIRE_DECIDED);
+    assert_int_equal(sitting_epoch(A), 1);
+    sitting_pass(400);
+    assert_int_equal(sitting_epoch(A), 2);
+    wire_paxos_deinit(&told);
+    config_deinit(&config);
+    sitting_end();
+}
+
 /* ---- votes ---- */
 
 static void say_prepare(uint32_t from, uint32_t counter)
@@ -825,6 +865,7 @@ int main(void)
         cmocka_unit_test(a_witness_s_new_disk_is_named_at_once),
         cmocka_unit_test(a_configuration_without_a_majoritys_votes_is_passed_over),
         cmocka_unit_test(who_is_off_the_roster_is_told_before_it_is_taken),
+        cmocka_unit_test(whose_key_changes_is_told_before_it_is_taken),
         cmocka_unit_test(what_nobody_asked_for_is_not_checked),
         cmocka_unit_test(configurations_that_nobody_asked_for_are_rare),
         cmocka_unit_test(a_vote_that_cannot_be_kept_is_not_given_until_it_can),

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/digest.h"
+#include "common/mem.h"
 #include "net/membership/order_pool.h"
 #include "tests/lib/sample_configs.h"
 
@@ -571,6 +572,52 @@ static void what_takes_a_majority_waits_for_its_approvals(void **state)
 }
 
 /* At an island that did not give it. */
+/* The next configuration gives a member the key of `key`. */
+static void rekey(uint32_t id, uint32_t key)
+{
+    static struct order order;
+    struct config next = configs_next(&last);
+    config_deinit(&last);
+    last = next;
+    order =
+        (struct order){.kind = ORDER_REKEY, .signer = FOUNDER, .subject = id, .number = 90, .epoch = last.epoch - 1};
+    memcpy(order.key, configs_ident(key)->key, sizeof order.key);
+    memcpy(last.members[id].key, configs_ident(key)->key, sizeof order.key);
+    assert_ok(mem_grow(&last.orders, 0, 1, sizeof *last.orders, "orders"));
+    last.orders[0] = order;
+    last.orders_count = 1;
+    order_pool_begin(pool, configs_ident(id == SELF ? key : SELF), &last);
+}
+
+/* By a key that is a voter's no more nobody agrees, and nobody orders: else what is proposed would not follow. */
+static void who_has_another_key_signs_again(void **state)
+{
+    (void)state;
+    enum { NEXT = 40, NEXT_OWN };
+    struct order theirs = of_another(PLAIN, ORDER_GRANT, PLAIN, 3);
+    uint64_t number;
+    bool news;
+    assert_ok(give(ORDER_GRANT, PLAIN, 0, 1000, &number));
+    struct order approved = nth(0)->order;
+    assert_ok(order_approve(configs_ident(PLAIN), last.nonce, PLAIN, &approved));
+    assert_ok(order_pool_take(pool, &last, FROM, &approved, 1000, &news));
+    assert_ok(order_pool_take(pool, &last, FROM, &theirs, 1000, &news));
+    assert_int_equal(order_pool_agree(&last, &nth(0)->order), 2);
+    rekey(PLAIN, NEXT);
+    assert_null(nth(1)); /* theirs */
+    assert_int_equal(order_pool_agree(&last, &nth(0)->order), 1);
+    assert_int_equal(config_order_approvals(&last, &nth(0)->order), 1);
+    assert_int_equal(allowed(), 0);
+    assert_ok(order_approve(configs_ident(NEXT), last.nonce, PLAIN, &approved));
+    rekey(SELF, NEXT_OWN); /* ours begins anew */
+    assert_int_equal(config_order_approvals(&last, &nth(0)->order), 1);
+    assert_ok(config_order_allowed(&last, &nth(0)->order, true));
+    assert_int_equal(nth(0)->order.epoch, last.epoch);
+    assert_ok(order_pool_withdraw(pool, configs_ident(NEXT_OWN), &last, SELF, number));
+    rekey(SELF, SELF); /* nobody can carry out what the void is of */
+    assert_null(nth(0));
+}
+
 static void people_elsewhere_approve(void **state)
 {
     (void)state;
@@ -630,6 +677,7 @@ int main(void)
         CASE(approvals_are_checked_once),
         CASE(ours_is_signed_anew_in_each_epoch),
         CASE(what_takes_a_majority_waits_for_its_approvals),
+        CASE(who_has_another_key_signs_again),
         CASE(people_elsewhere_approve),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

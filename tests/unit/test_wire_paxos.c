@@ -192,6 +192,8 @@ static struct order an_order(uint32_t kind)
         order.subject = UINT32_MAX - 1;
     if (kind == ORDER_STEPS)
         order.value = 4321;
+    if (kind == ORDER_REKEY)
+        memset(order.key, 0xa5, sizeof order.key);
     if (kind == ORDER_ADMIT) {
         struct ident ident;
         assert_ok(ident_generate(&ident));
@@ -309,6 +311,14 @@ static void decisions_and_evidence_are_checked(void **state)
     assert_fails(ERR_PROTO, "hash of 1 bytes", wire_paxos_unpack(WIRE_PROMISE, hash, sizeof hash, &back));
 }
 
+/* A word that states a key, which is there. */
+static void wire_next(struct member_word *word)
+{
+    struct ident ident;
+    assert_ok(ident_generate(&ident));
+    member_word_state_next(&ident, ident.key, (const uint8_t[WIRE_NONCE_BYTES]){7}, 1, word);
+}
+
 static void orders_are_checked(void **state)
 {
     (void)state;
@@ -319,7 +329,7 @@ static void orders_are_checked(void **state)
         REFUSED(((struct paxos_message){.type = WIRE_ORDER}), text, m.order = &o); \
     } while (0)
     ORDERS(ORDER_EVICT, "unknown kind 0", (o.kind = 0, o.subject = 0));
-    ORDERS(ORDER_EVICT, "unknown kind 13", (o.kind = ORDER_KINDS, o.subject = 0));
+    ORDERS(ORDER_EVICT, "unknown kind 14", (o.kind = ORDER_KINDS, o.subject = 0));
     ORDERS(ORDER_EVICT, "of number 0", o.number = 0);
     ORDERS(ORDER_EVICT, "of number 9223372036854775808", o.number = ORDER_NUMBER_MAX);
     ORDERS(ORDER_EVICT, "epoch 9223372036854775808", o.epoch = ORDER_NUMBER_MAX);
@@ -328,6 +338,9 @@ static void orders_are_checked(void **state)
     ORDERS(ORDER_STEPS, "kind 9 about member 1", o.subject = 1);
     ORDERS(ORDER_ADMIT, "kind 1 with value 2", o.value = 2);
     ORDERS(ORDER_ADMIT, "about to leave", o.join.word.draining = true);
+    ORDERS(ORDER_ADMIT, "or to change its key", wire_next(&o.join.word));
+    ORDERS(ORDER_REKEY, "kind 13 without a key", memset(o.key, 0, sizeof o.key));
+    ORDERS(ORDER_REKEY, "kind 13 with value 1", o.value = 1);
     ORDERS(ORDER_EVICT, "not in order", (o.approvals_count = 2, o.approvals[0].id = o.approvals[1].id = 5));
 #undef ORDERS
 }

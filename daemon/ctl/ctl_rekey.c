@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/ctl/ctl_rekey.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/fsio.h"
+#include "daemon/as_typed.h"
+#include "daemon/ctl/ctl_client.h"
+#include "daemon/dconf.h"
+#include "daemon/keyring.h"
+
+/* ---- at the island ---- */
+
+/* Whoever owns the key owns the new one: the daemon has to read it. */
+static enum err give_to_owner(const char *key_path, const char *path)
+{
+    struct stat status;
+    if (stat(key_path, &status) != 0)
+        return err_set_errno(ERR_IO, "%s: cannot look at it", key_path);
+    if (status.st_uid == geteuid() || chown(path, status.st_uid, status.st_gid) == 0)
+        return ERR_OK;
+    return err_set_errno(ERR_IO, "%s: cannot give it to the owner of %s", path, key_path);
+}
+
+static enum err make_next(struct keyring *keyring)
+{
+    struct ident next;
+    if (access(keyring->next_path, F_OK) == 0)
+        return err_set(ERR_CONF,
+                       "%s is there, and is no key that can be read: nobody was told of it; remove it, and call this "
+                       "again",
+                       keyring->next_path);
+    TRY(ident_generate(&next));
+    TRY(ident_save(&next, keyring->next_path));
+    enum err err = give_to_owner(keyring->conf->key_path, keyring->next_path);
+    if (err != ERR_OK)
+        unlink(keyring->next_path);
+    keyring->next = next;
+    return err;
+}
+
+/* What the daemon's public key is; "": none runs, or none answers. */
+static void present_key(const char *socket, char text[IDENT_TEXT_BYTES])
+{
+    json_t *peers, *row;
+    size_t index;
+    text[0] = '\0';
+    if (ctl_ask(socket, "peers", &peers) != ERR_OK)
+        return;
+    json_array_foreach (json_object_get(peers, "peers"), index, row)
+        if (json_is_true(json_object_get(row, "self")))
+            snprintf(text, IDENT_TEXT_BYTES, "%s", ctl_text(row, "public_key"));
+    json_decref(peers);
+}
+
+/* A daemon that may not write beside its key has the new one where it was made: it takes its place now. */
+static enum err finish_last(const struct ctl_rekey *rekey, struct keyring *keyring)
+{
+    char present[IDENT_TEXT_BYTES];
+    if (!keyring_has(&keyring->next))
+        return ERR_OK;
+    present_key(rekey->socket, present);
+    if (strcmp(present, keyring->next.public_text) != 0)
+        return ERR_OK;
+    if (rename(keyring->next_path, keyring->conf->key_path) != 0)
+        return err_set_errno(ERR_IO, "cannot rename %s to %s", keyring->next_path, keyring->conf->key_path);
+    keyring_reload(keyring);
+    return fsio_sync_folder_of(keyring->conf->key_path);
+}
+
+/* Whether a daemon heard of it. */
+static enum err tell_daemon(const struct ctl_rekey *rekey, bool *told)
+{
+    json_t *answer;
+    enum err err = ctl_ask(rekey->socket, "rekey", &answer);
+    *told = err == ERR_OK;
+    if (err == ERR_OK)
+        json_decref(answer);
+    return err == ERR_CLOSED ? ERR_OK : err;
+}
+
+static enum err say_pending(const struct ctl_rekey *rekey, const struct keyring *keyring, bool was_there, bool told)
+{
+    const char *key = keyring->next.public_text, *name = keyring->conf->name;
+    if (rekey->json) {
+        printf("{\"island\":\"%s\",\"public_key\":\"%s\",\"next_key\":\"%s\",\"was_there\":%s,\"told\":%s}\n", name,
+               keyring->ident.public_text, key, was_there ? "true" : "false", told ? "true" : "false");
+    } else {
+        printf("Island %s %s the key %s\n", name, was_there ? "asks already for" : "asks for", key);
+        printf("%s until an operator of the run orders it; there: dilococtl rekey %s\nTo take it back: %s rekey "
+               "--cancel\n",
+               told ? "It keeps its present one" : "No daemon runs here; it asks once one does, and keeps its key",
+               name, as_typed());
+    }
+    return fflush(stdout) == 0 ? ERR_OK : err_set_errno(ERR_IO, "cannot write");
+}
+
+static enum err begin(const struct ctl_rekey *rekey, struct keyring *keyring)
+{
+    bool told;
+    TRY(finish_last(rekey, keyring));
+    if (keyring_has(&keyring->dropped))
+        return err_set(ERR_STATE,
+                       "the key %s, which was taken back, may still be ordered, until the run's next configuration is "
+                       "there; call this again then (%s lies there until it cannot be)",
+                       keyring->dropped.public_text, keyring->dropped_path);
+    bool was_there = keyring_has(&keyring->next);
+    if (!was_there)
+        TRY(make_next(keyring));
+    TRY(tell_daemon(rekey, &told));
+    return say_pending(rekey, keyring, was_there, told);
+}
+
+static enum err cancel(const struct ctl_rekey *rekey, struct keyring *keyring)
+{
+    bool told;
+    TRY(finish_last(rekey, keyring));
+    if (!keyring_has(&keyring->next))
+        return err_set(ERR_NOTFOUND, "this island asks for no other key");
+    if (rename(keyring->next_path, keyring->dropped_path) != 0)
+        return err_set_errno(ERR_IO, "cannot rename %s to %s", keyring->next_path, keyring->dropped_path);
+    TRY(fsio_sync_folder_of(keyring->dropped_path));
+    TRY(tell_daemon(rekey, &told));
+    if (rekey->json)
+        printf("{\"ok\":\"taken back\",\"next_key\":\"%s\"}\n", keyring->next.public_text);
+    else
+        printf("This island asks for the key %s no more. It is sure from the next configuration on: what is decided "
+               "already, or is being, may give it that key still\n",
+               keyring->next.public_text);
+    return fflush(stdout) == 0 ? ERR_OK : err_set_errno(ERR_IO, "cannot write");
+}
+
+static enum err with_keyring(const struct ctl_rekey *rekey,
+                             enum err (*act)(const struct ctl_rekey *rekey, struct keyring *keyring))
+{
+    struct dconf conf;
+    struct keyring keyring;
+    TRY(dconf_load_home(rekey->home, rekey->config, NULL, 0, &conf));
+    enum err err = keyring_open(&conf, &keyring);
+    if (err == ERR_OK) {
+        err = act(rekey, &keyring);
+        keyring_close(&keyring);
+    }
+    conf_deinit(&dconf_schema, &conf);
+    return err;
+}
+
+enum err ctl_rekey_begin(const struct ctl_rekey *rekey)
+{
+    return with_keyring(rekey, begin);
+}
+
+enum err ctl_rekey_cancel(const struct ctl_rekey *rekey)
+{
+    return with_keyring(rekey, cancel);
+}
+
+/* ---- at an operator ---- */
+
+static enum err find_next(const struct ctl_members *ctl, const char *name, char old[IDENT_TEXT_BYTES],
+                          char next[IDENT_TEXT_BYTES])
+{
+    json_t *peers, *row;
+    size_t index;
+    bool there = false;
+    old[0] = next[0] = '\0';
+    TRY(ctl_ask(ctl->socket, "peers", &peers));
+    json_array_foreach (json_object_get(peers, "peers"), index, row)
+        if (strcmp(ctl_text(row, "name"), name) == 0) {
+            there = true;
+            snprintf(old, IDENT_TEXT_BYTES, "%s", ctl_text(row, "public_key"));
+            snprintf(next, IDENT_TEXT_BYTES, "%s", ctl_text(row, "next_key"));
+        }
+    json_decref(peers);
+    if (!there)
+        return err_set(ERR_NOTFOUND, "no island called \"%.63s\" is on the roster; %s peers lists them", name,
+                       as_typed());
+    if (next[0] == '\0')
+        return err_set(ERR_STATE,
+                       "%s asks for no other key, as far as the run's configuration says: there, dilococtl rekey",
+                       name);
+    return ERR_OK;
+}
+
+static enum err show(const struct ctl_members *ctl, const char *name, const char *old, const char *next)
+{
+    if (ctl->json)
+        printf("{\"island\":\"%s\",\"public_key\":\"%s\",\"next_key\":\"%s\"}\n", name, old, next);
+    else
+        printf("Island %s has the key      %s\n%*s and asks for  %s\nAsk whoever runs it whether that is what "
+               "dilococtl rekey says there; if so: %s rekey %s --yes\n",
+               name, old, (int)strlen(name) + (int)strlen("Island "), "", next, as_typed(), name);
+    return fflush(stdout) == 0 ? ERR_OK : err_set_errno(ERR_IO, "cannot write");
+}
+
+enum err ctl_rekey_order(const struct ctl_members *ctl, const char *name, bool yes)
+{
+    char old[IDENT_TEXT_BYTES], next[IDENT_TEXT_BYTES];
+    TRY(find_next(ctl, name, old, next));
+    return yes ? ctl_members_rekey(ctl, name, next) : show(ctl, name, old, next);
+}

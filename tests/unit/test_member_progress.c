@@ -159,6 +159,31 @@ static void who_is_in_again_is_not_put_out_for_what_was(void **state)
     }
 }
 
+/* Its word was signed by the key before, and comes again by the new one, maybe with the same number. */
+static void who_has_another_key_has_said_nothing_yet(void **state)
+{
+    (void)state;
+    begin();
+    progress.seat[B].said = progress.seat[C].said = true;
+    take_config(configs_next(config_log_last(config_log)));
+    assert_true(progress.seat[B].said && progress.seat[C].said);
+    struct config next = configs_next(config_log_last(config_log));
+    memcpy(next.members[B].next_key, configs_ident(40)->key, IDENT_KEY_BYTES);
+    take_config(next);
+    assert_true(progress.seat[B].said && progress.seat[C].said);
+    next = configs_next(config_log_last(config_log));
+    assert_ok(mem_new(1, sizeof *next.orders, "orders", &next.orders));
+    next.orders[0] = (struct order){.kind = ORDER_REKEY, .signer = A, .subject = B, .number = 1};
+    memcpy(next.orders[0].key, configs_ident(40)->key, IDENT_KEY_BYTES);
+    next.orders_count = 1;
+    memcpy(next.members[B].key, configs_ident(40)->key, IDENT_KEY_BYTES);
+    memset(next.members[B].next_key, 0, IDENT_KEY_BYTES);
+    take_config(next);
+    assert_false(progress.seat[B].said);
+    assert_true(progress.seat[C].said);
+    end();
+}
+
 static void who_is_back_catches_up_unless_somebody_wishes_otherwise(void **state)
 {
     (void)state;
@@ -624,6 +649,7 @@ int main(void)
         cmocka_unit_test(who_was_put_out_stays_out_while_its_trainer_stands),
         cmocka_unit_test(in_a_paused_run_nobody_is_kept_out),
         cmocka_unit_test(who_is_in_again_is_not_put_out_for_what_was),
+        cmocka_unit_test(who_has_another_key_has_said_nothing_yet),
         cmocka_unit_test(who_is_back_catches_up_unless_somebody_wishes_otherwise),
         cmocka_unit_test(who_is_alone_does_not_take_itself_for_back),
         cmocka_unit_test(whom_an_order_puts_out_goes_though_nobody_hears_it),

@@ -353,8 +353,8 @@ static void with_another_key_of_our_own_we_are_found_by_that(void **state)
     assert_false(is_up(&bert));
     uint32_t heard = hub.heard[1];
     assert_ok(link_send(other, 0, WIRE_HELLO, "", 0, NULL, 0));
-    wait_for(other_is(other, true) && hub.heard[1] == heard + 1);
-    link_rekey(hub.link, &idents[OURS], &idents[CARL]); /* and back */
+    wait_for(other_is(other, true) && hub.heard[1] > heard); /* the bulk connection has its greeting, too */
+    link_rekey(hub.link, &idents[OURS], &idents[CARL]);      /* and back */
     wait_for(other_is(other, false));
     wait_for(other_is(other, true));
     hang_up(&bert);
@@ -376,11 +376,13 @@ static void who_knows_the_key_before_is_dialled_with_that(void **state)
     wait_for(other_is(other, true));
     assert_true(hub.strangers > 0);
     assert_ok(link_send(other, 0, WIRE_HELLO, "", 0, NULL, 0));
-    wait_for(other_is(other, true) && hub.heard[1] == 1);
+    wait_for(other_is(other, true) && hub.heard[1] > 0);
     set(1, &idents[CARL]); /* now it knows */
     wait_for(other_is(other, false));
     wait_for(other_is(other, true));
-    wait_for(other_is(other, true) && (link_send(other, 0, WIRE_HELLO, "", 0, NULL, 0) != ERR_OK || hub.heard[1] > 1));
+    uint32_t heard = hub.heard[1];
+    assert_ok(link_send(other, 0, WIRE_HELLO, "", 0, NULL, 0));
+    wait_for(other_is(other, true) && hub.heard[1] > heard);
     link_free(other);
     link_free(hub.link);
 }

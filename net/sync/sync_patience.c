@@ -131,7 +131,7 @@ static bool patience_is_over(const struct sync *sync, uint32_t f, uint32_t membe
 }
 
 /* Whether the round waits for a member that an earlier one had to do without: the same rounds for the owners of all
- * parts, since a version waits for each. One contribution in time, and all rounds wait for it again. */
+ * parts, since a version waits for each. One contribution in time in such a round, and all wait for it again. */
 static bool probes(const struct sync *sync, uint32_t f, uint32_t member)
 {
     const struct sync_conduct *conduct = &sync->peers[member].conduct;
@@ -164,8 +164,11 @@ void sync_patience_came(struct sync *sync, uint32_t f, uint32_t member)
     uint64_t since_ms = sync->fragments[f].wait.kept_ms;
     if (member != sync_core_self(sync))
         grace_arrived(&conduct->usual, since_ms != 0 ? waited_ms(sync, member, since_ms) : 0);
-    conduct->strikes += conduct->late;
-    conduct->late = false;
+    /* In a round that would not have waited it says little: who withholds every second one is in time in between. */
+    if (conduct->late && probes(sync, f, member)) {
+        conduct->strikes++;
+        conduct->late = false;
+    }
     if (conduct->strikes > 0 && ++conduct->kept >= KEPT)
         conduct->strikes = 0;
 }

@@ -90,6 +90,7 @@ static size_t word_message(const uint8_t *nonce, const struct member_word *word,
     bytes_put_u8(&writer, word->owner_choice);
     bytes_put_u8(&writer, word->draining);
     bytes_put_u32(&writer, word->units);
+    bytes_put(&writer, word->next_key, sizeof word->next_key);
     bytes_put(&writer, word->address, strlen(word->address) + 1);
     return writer.at;
 }

@@ -58,9 +58,12 @@ static void whom_one_alone_does_not_hear_stands_back(void **state)
     isle_wait(peers_info(sitting_isle[A]->peers, B).up && peers_info(sitting_isle[B]->peers, A).up);
     played_greet(sitting_played[C], sitting_isle[B]);
     bool silent = false;
-    for (int k = 0; k < SITTING_LONG_MS / 1000; k++) {
-        played_beat(sitting_played[C]);
+    for (uint64_t k = 0; k < SITTING_LONG_MS / 1000 || (k < 100 && (sitting_epoch(A) == 0 || sitting_epoch(B) == 0));
+         k++) {
+        played_beat(sitting_played[C])->step = k + 1;
         played_say(sitting_played[C], B);
+        isle_wait(peers_info(sitting_isle[B]->peers, C).step ==
+                  k + 1); /* b does hear it, however slow the machine is */
         sitting_pass(1000);
         while (played_heard(sitting_played[C])) {
         }
@@ -69,7 +72,8 @@ static void whom_one_alone_does_not_hear_stands_back(void **state)
     assert_false(silent);
     assert_false(peers_info(sitting_isle[A]->peers, C).up);
     for (uint32_t i = A; i <= B; i++) {
-        assert_int_equal(sitting_epoch(i), 1); /* once is enough */
+        /* Once is enough; where b heard a's complaint too late for the first one, the second. */
+        assert_in_range(sitting_epoch(i), 1, 2);
         assert_int_equal(sitting_member(i, A)->as.role, CONFIG_OWNER);
         assert_int_equal(sitting_member(i, B)->as.role, CONFIG_OWNER);
         assert_int_equal(sitting_member(i, C)->as.role, CONFIG_AWAY);

@@ -115,7 +115,8 @@ static uint64_t waits_ms(void)
     return ms;
 }
 
-/* Rounds of a second: one that has been late is waited for in one of eight, and again in all when it was in time. */
+/* Rounds of a second: one that has been late is waited for in one of eight, and again in all when it was in time
+ * in one of these. */
 static void who_was_late_is_waited_for_now_and_then(void **state)
 {
     (void)state;
@@ -133,11 +134,16 @@ static void who_was_late_is_waited_for_now_and_then(void **state)
         round_is_made();
     }
     assert_in_range(waited, 1, 4);
-    talk_contributes(2, sync_own(talk_sync, 0).version + 1);
-    we_and_one_contribute();
-    assert_true(talk_ordered(SYNC_DO_REDUCE) != NULL || closes_within(200));
+    /* In time in a round that would not have waited it is late still, and no longer from one that would. */
+    uint32_t in_time = 0;
+    for (; sync_fault(talk_sync, 2) == SYNC_FAULT_LATE && in_time < 64; in_time++) {
+        talk_contributes(2, sync_own(talk_sync, 0).version + 1);
+        we_and_one_contribute();
+        assert_true(talk_ordered(SYNC_DO_REDUCE) != NULL || closes_within(200));
+        round_is_made();
+    }
+    assert_in_range(in_time, 2, 32);
     assert_int_equal(sync_fault(talk_sync, 2), SYNC_FAULT_NONE);
-    round_is_made();
     we_and_one_contribute();
     assert_null(talk_ordered(SYNC_DO_REDUCE));
     end();

@@ -520,7 +520,10 @@ static void the_document_names_what_a_status_holds(void **state)
 {
     (void)state;
     static struct words printed, documented;
+    members[0].as.next_key[0] = 1; /* one asks for another key */
     json_t *json = status_json(&status);
+    members[0].as.next_key[0] = 0;
+    assert_int_equal(json_array_size(json_object_get(json, "rekeys")), 1);
     add_keys(json, &printed);
     json_decref(json);
     add_text(&printed, "status");

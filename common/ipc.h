@@ -39,7 +39,8 @@
 
 /* 1: first version. 2: the run's clock. 3: work set aside. 4: the run's end; work that a trainer kept. 5: trainers of
  * several processes. 6: what a trainer runs on. 7: tokens after a restart. 8: trainers without initial tensors. 9:
- * tensors that are not trained. 10: a length of the run that changes, a pause, and the dealing of data. */
+ * tensors that are not trained. 10: a length of the run that changes, a pause, and the dealing of data. 11: steps that
+ * a trainer has taken. */
 enum { IPC_VERSION = 11 };
 enum {
     IPC_DEVICE_BYTES = 96,

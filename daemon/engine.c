@@ -1057,6 +1057,7 @@ static enum err stop_in_order(struct engine *engine, int signal_fd)
     process_stop(engine->trainer->process);
     if (engine->run.rounds != NULL && !engine->told)
         recover_stop(engine->run.rounds->recover);
+    dial_server_stop(membership_host_dial_server(engine->host)); /* a line that swallows all would use up the time */
     while ((jobs_pending(engine->jobs) > 0 || process_running(engine->trainer->process)) && env_mono_ms() < deadline_ms)
         TRY(turn(engine, signal_fd));
     if (engine->told && engine->run.rounds != NULL)

@@ -12,6 +12,8 @@
 #include "net/transport/dial_back.h"
 #include "net/transport/invite.h"
 
+/* For members that invite: a network's ports are not looked through by way of us. */
+static const struct quota_rule asked_rule = {.every_ms = 300000, .at_once = 8};
 static const struct quota_rule dials_rule = {.every_ms = DIALS_EVERY_MS, .at_once = DIALS_BURST};
 /* Questions that are remembered: those under way, and what came of those before them, for who asks again. */
 enum { PLACES = 4 * DIALS_AT_ONCE };
@@ -53,6 +55,8 @@ struct dial_server {
     struct question questions[PLACES];
     struct token tokens[INVITES_MAX];
     struct quota quota;
+    struct quota asked; /* by other members */
+    bool stops;
     struct bitset silent;
     uint64_t serial;
     uint32_t turn; /* of owners that are asked */
@@ -165,6 +169,11 @@ static struct token *token_of(struct dial_server *server, const struct digest *i
     return free;
 }
 
+void dial_server_stop(struct dial_server *server)
+{
+    server->stops = true;
+}
+
 void dial_server_forget(struct dial_server *server, const struct digest *invitation)
 {
     for (uint32_t i = 0; i < INVITES_MAX; i++)
@@ -176,7 +185,11 @@ void dial_server_forget(struct dial_server *server, const struct digest *invitat
 static bool may_dial(struct dial_server *server, const struct question *question, uint64_t now_ms)
 {
     struct token *token = question->member == CONFIG_NOBODY ? token_of(server, &question->join.invitation) : NULL;
-    if (question->member == CONFIG_NOBODY && (token == NULL || token->dials >= DIALS_TOKEN_MAX))
+    const struct view *view = server->conf.view;
+    if (server->stops || (question->member == CONFIG_NOBODY && (token == NULL || token->dials >= DIALS_TOKEN_MAX)))
+        return false;
+    if (question->member != CONFIG_NOBODY &&
+        (view->members[view->self].as.role != CONFIG_OWNER || !quota_take(&server->asked, asked_rule, now_ms)))
         return false;
     if (!quota_take(&server->quota, dials_rule, now_ms))
         return false;

@@ -39,6 +39,8 @@ struct dial_server;
 ERR_MUST_CHECK enum err dial_server_new(const struct dial_server_conf *conf, struct dial_server **out);
 /* After the jobs. NULL is fine. */
 void dial_server_free(struct dial_server *server);
+/* The daemon ends: nobody is dialled any more. */
+void dial_server_stop(struct dial_server *server);
 
 /* A guest asks, by a JOIN that is signed. It is answered when there is an answer; asked again, the same again. */
 void dial_server_ask(struct dial_server *server, const struct wire_join *join, uint64_t connection, uint64_t now_ms);

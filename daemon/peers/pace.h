@@ -4,8 +4,8 @@
  *
  * All islands follow the step of the one that is furthest: learning rates and the run's end go by it. One that says
  * more than it has trained would end the run in minutes. So the line, up to which a single island is believed, rises
- * only so many times as fast as the owners' lower median trains: no number of contributors moves that, nor a minority
- * of the owners. Plain memory, only the loop's thread.
+ * only so many times as fast as the owners' lower median trains: where two owners train or more, no number of
+ * contributors moves that, nor a minority of the owners. Plain memory, only the loop's thread.
  */
 #ifndef DAEMON_PEERS_PACE_H
 #define DAEMON_PEERS_PACE_H

@@ -312,7 +312,7 @@ static uint64_t usual_step(const struct mean_job *j)
         if (owners < 2 || j->inputs[i].owner)
             steps[count++] = j->steps[i];
     qsort(steps, count, sizeof *steps, by_step);
-    return count > 0 ? steps[(count - 1) / 2] : 0;
+    return count > 1 ? steps[(count - 1) / 2] : 0; /* one alone is no measure */
 }
 
 /* The run step that our result names: the largest of its contributions, as far as one island alone is believed

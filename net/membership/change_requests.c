@@ -115,7 +115,8 @@ uint32_t change_requests_left_out(struct member_progress *progress, const struct
         struct seat *seat = slot != VIEW_NOBODY ? &progress->seat[slot] : NULL;
         if (seat == NULL || !seat->said)
             continue;
-        if (says_new(&seat->word, &config->members[i]))
+        /* The first one that was due: later ones are as good. One that states a key may be passed over by anybody. */
+        if (seat->word_due == 0 && !member_word_has_next(&seat->word) && says_new(&seat->word, &config->members[i]))
             seat->word_due = seat->word.number;
         most = seat->word_left_out > most ? seat->word_left_out : most;
     }

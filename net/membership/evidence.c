@@ -47,12 +47,12 @@ enum err evidence_check(const struct wire_object *first, const struct wire_objec
     return wire_object_signed(second, owner_key);
 }
 
-/* One after the other. */
+/* One after the other; of an epoch that has not begun here the present one alone, since keys are left for good. */
 static enum err check_with_any(const struct wire_object *first, const struct wire_object *second,
                                const struct config *last, const struct config_member *owner)
 {
     enum err err = evidence_check(first, second, last->nonce, owner->key);
-    for (uint32_t i = 0; i < last->retired_count && err != ERR_OK; i++)
+    for (uint32_t i = 0; i < last->retired_count && err != ERR_OK && first->key.epoch <= last->epoch; i++)
         if (last->retired[i].id == owner->id)
             err = evidence_check(first, second, last->nonce, last->retired[i].key);
     return err;

@@ -299,18 +299,14 @@ static bool holds_another(const struct sync *sync, uint32_t f, uint32_t member, 
     return false;
 }
 
-bool sync_commit_is_rival(const struct sync *sync, uint32_t f, uint32_t p, uint32_t member)
-{
-    const struct sync_parts *parts = &sync->fragments[f].parts;
-    return (parts->held & bit(p)) && !parts->part[p].carried && holds_another(sync, f, member, p);
-}
-
 uint32_t sync_commit_rival(const struct sync *sync, uint32_t f, uint32_t p)
 {
-    const struct bitset *asked = &sync->fragments[f].parts.rivals_asked;
+    const struct sync_parts *parts = &sync->fragments[f].parts;
+    if (!(parts->held & bit(p)) || parts->part[p].carried)
+        return SYNC_NOBODY;
+    uint32_t owner = sync_core_slot(sync, parts->part[p].id.owner);
     for (uint32_t i = 0; i < sync_core_slots(sync); i++)
-        if (sync_core_other(sync, i) && sync->peers[i].up && !bitset_has(asked, i) &&
-            sync_commit_is_rival(sync, f, p, i))
+        if (i != owner && sync_core_other(sync, i) && sync->peers[i].up && holds_another(sync, f, i, p))
             return i;
     return SYNC_NOBODY;
 }

@@ -39,7 +39,7 @@ struct sync_parts {
     uint64_t held, acknowledged;             /* acknowledged: and told in heartbeats, if we vote */
     uint64_t committed;                      /* those that were seen to count: they do for good */
     uint64_t wanted;                         /* by a proposed configuration */
-    struct bitset rivals_asked;              /* members that were asked for another result of a part that is held */
+    uint64_t rivals;                         /* held, and somebody was asked for another one of the same part */
     uint64_t other;                          /* of those held: wanted is another result of the part, of this digest */
     struct digest wanted_digest[VERSION_PARTS_MAX];
 };

@@ -554,9 +554,8 @@ enum sync_want sync_fragment_wants_result(const struct sync *sync, const struct 
     if (p == VERSION_PARTS_MAX)
         return key->epoch > sync->conf.view.epoch ? SYNC_NOT_YET : SYNC_NOT_NEEDED;
     if (!sync_commit_lacks(sync, key->fragment, p))
-        return bitset_has(&fragment->parts.rivals_asked, from) && sync_commit_is_rival(sync, key->fragment, p, from)
-                   ? SYNC_WANT
-                   : SYNC_HAVE;
+        return (fragment->parts.rivals >> p & 1) && sync_commit_rival(sync, key->fragment, p) == from ? SYNC_WANT
+                                                                                                      : SYNC_HAVE;
     if (!may_store(sync, key->fragment, p))
         return SYNC_NOT_YET;
     /* It is signed, so anybody may pass it on; but only who was asked may fill our line with it. */

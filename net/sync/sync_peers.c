@@ -455,18 +455,17 @@ static void ask_for_more(struct sync *sync, uint32_t f, bool may_fall)
 }
 
 /* Two results of one part prove that their owner broke its word, and split the voters so that neither may ever count:
- * so one that another holds is fetched though we have one. From each once: it may not be true, and who signed two says
- * to each that it holds the other one. True if there was one. */
+ * so one that another holds is fetched though we have one. Once: it may not be true. True if there was one. */
 static bool fetch_equivocation(struct sync *sync, uint32_t f)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
     struct sync_parts *parts = &fragment->parts;
     bool asked = false;
     for (uint32_t p = 0; p < parts->count; p++) {
-        uint32_t from = sync_commit_rival(sync, f, p);
+        uint32_t from = parts->rivals >> p & 1 ? SYNC_NOBODY : sync_commit_rival(sync, f, p);
         if (from == SYNC_NOBODY)
             continue;
-        bitset_add(&parts->rivals_asked, from);
+        parts->rivals |= (uint64_t)1 << p;
         fetch_part(sync, f, p, from);
         asked = true;
     }

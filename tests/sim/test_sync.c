@@ -808,8 +808,6 @@ static void worlds_that_once_broke_hold(void **state)
          */
         {{.name = "quorum", .n_min = 3, .n_max = SIM_SMALL, .rough = true, .quorum = true}, 900526},
         {{.name = "a line cut, three", .n_min = 3, .n_max = 3, .rough = true, .sever = true}, 900497},
-        /* whoever signed two results says to each half that it holds the other one, and shows its own */
-        {{.name = "liars", .n_min = 3, .n_max = 6, .rough = true, .liars = true}, 900013},
         {{.name = "false orders", .n_min = 3, .n_max = 6, .rough = true, .liars = true, .lie = SIM_LIE_ORDER}, 900993},
         {{.name = "one liar", .n_min = 3, .n_max = 5, .liars = true, .steady = true, .lie = SIM_LIE_DRAFT}, 452},
         /* It is asked for the state of a start to which results lead. */

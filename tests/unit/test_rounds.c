@@ -348,6 +348,33 @@ static void one_contribution_alone_moves_the_run_no_further_than_it_can_be(void 
     assert_int_equal(step_named("rounds-step-two", 40, 998, 999), 998); /* most owners say so */
 }
 
+/* Where the round closed without all others, us too. */
+static void who_contributes_alone_is_no_measure_of_itself(void **state)
+{
+    (void)state;
+    static struct rig_object object;
+    static float values[4096];
+    struct wire_meta meta;
+    struct rig *rig = rig_new("rounds-step-alone", exact, 3, 1, 0);
+    rig->hold = 1u << SYNC_DO_REDUCE;
+    rig->step_line = 40;
+    rig_tick(rig, 1);
+    rig_contribute(rig, 0, 0.3f, 100);
+    struct wire_meta theirs = {.tokens = 100, .step = 999, .base_hash = rounds_state(rig->rounds, 0)->hash};
+    struct plan_shard range = rig_shard(rig, 0, 1);
+    const struct wire_key key = {.kind = WIRE_CONTRIBUTION, .version = 1, .owner = rig_id(1), .island = rig_id(0)};
+    rig_seal(rig, &key, &theirs, values, (size_t)(range.end - range.begin), &object);
+    rig_bring(rig, 0, &object);
+    rig_settle(rig);
+    struct bitset have = RIG_SET(0);
+    reduce_begin(rig->rounds->reduce, 0, 1, &have);
+    rig_settle(rig);
+    own_result(rig, 0, &meta, values);
+    assert_int_equal(meta.contributors_count, 1);
+    assert_int_equal(meta.step, 40);
+    rig_close(rig);
+}
+
 static void a_result_is_the_mean_weighted_by_tokens(void **state)
 {
     (void)state;
@@ -861,6 +888,7 @@ int main(void)
         cmocka_unit_test(who_sends_many_damaged_ones_fills_no_log),
         cmocka_unit_test(a_contribution_that_does_not_fit_is_refused),
         cmocka_unit_test(one_contribution_alone_moves_the_run_no_further_than_it_can_be),
+        cmocka_unit_test(who_contributes_alone_is_no_measure_of_itself),
         cmocka_unit_test(a_result_is_the_mean_weighted_by_tokens),
         cmocka_unit_test(a_result_holds_those_it_was_ordered_from),
         cmocka_unit_test(a_base_that_could_not_be_compared_is_compared_before_the_mean),

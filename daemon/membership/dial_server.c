@@ -13,7 +13,7 @@
 #include "net/transport/invite.h"
 
 /* For members that invite: a network's ports are not looked through by way of us. */
-static const struct quota_rule asked_rule = {.every_ms = 300000, .at_once = 8};
+static const struct quota_rule asked_rule = {.every_ms = DIALS_ASKED_MS, .at_once = DIALS_ASKED_MAX};
 static const struct quota_rule dials_rule = {.every_ms = DIALS_EVERY_MS, .at_once = DIALS_BURST};
 /* Questions that are remembered: those under way, and what came of those before them, for who asks again. */
 enum { PLACES = 4 * DIALS_AT_ONCE };

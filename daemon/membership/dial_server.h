@@ -25,8 +25,10 @@
 #include "net/transport/wire_join.h"
 
 /* docs/PROTOCOL.md, section 10. TOKEN: for one invitation, while this process lives; AT_ONCE: that wait or are under
- * way; in all, BURST at once and then one in EVERY. OTHER: for the other owner's answer. */
+ * way; in all, BURST at once and then one in EVERY; of these for members that ask, ASKED_MAX at once and then one in
+ * ASKED. OTHER: for the other owner's answer. */
 enum { DIALS_TOKEN_MAX = 8, DIALS_AT_ONCE = 4, DIALS_BURST = 10, DIALS_EVERY_MS = 6000, DIALS_OTHER_MS = 7000 };
+enum { DIALS_ASKED_MAX = 8, DIALS_ASKED_MS = 300000 };
 
 /* All borrowed. */
 struct dial_server_conf {

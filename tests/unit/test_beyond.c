@@ -106,6 +106,32 @@ static void so_is_what_lies_further_on(void **state)
     talk_ends(NULL);
 }
 
+/* Two hold them all: neither brings all of them. */
+static void those_that_hold_it_are_asked_in_turn(void **state)
+{
+    (void)state;
+    uint32_t asked[2] = {0};
+    talk_among(3, 2, 1, 4, everyone);
+    for (uint32_t i = 0; i < 2; i++) {
+        talk_is_at(i, 9);
+        talk_hear(i);
+    }
+    sync_seal(talk_sync);
+    sync_want_start(talk_sync, 0, 9);
+    for (uint64_t version = 5; version <= 9; version++) {
+        talk_tick(LATER_MS);
+        const struct sync_action *fetch = talk_ordered(SYNC_DO_FETCH);
+        assert_non_null(fetch);
+        assert_int_equal(fetch->key.version, version);
+        assert_in_range(fetch->member, 0, 1);
+        asked[fetch->member] += version > 5;
+        talk_stored_of(0, version, 0, fetch->member);
+    }
+    assert_int_equal(asked[0], 2);
+    assert_int_equal(asked[1], 2);
+    talk_ends(NULL);
+}
+
 static bool keeps_beyond(const struct digest *digest)
 {
     const struct version_part *parts;
@@ -274,6 +300,7 @@ int main(void)
         cmocka_unit_test_teardown(a_draft_commits_nothing, talk_ends),
         cmocka_unit_test_teardown(what_it_starts_from_is_fetched_and_applied_once_it_is_decided, talk_ends),
         cmocka_unit_test_teardown(so_is_what_lies_further_on, talk_ends),
+        cmocka_unit_test_teardown(those_that_hold_it_are_asked_in_turn, talk_ends),
         cmocka_unit_test_teardown(so_is_what_it_carries_beyond_its_start, talk_ends),
         cmocka_unit_test_teardown(an_answer_names_how_far_the_bytes_lead, talk_ends),
         cmocka_unit_test_teardown(where_nobody_has_it_any_more_a_state_is_taken, talk_ends),

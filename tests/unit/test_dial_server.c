@@ -462,6 +462,34 @@ static void a_member_may_have_nobody_dialled_but_an_operator_its_guest(void **st
     assert_int_equal(isles[1].refused, ERR_PROTO);
 }
 
+/* An operator looks through nobody's ports by way of us; nor are we asked where we own nothing. */
+static void members_have_so_many_dialled_and_owners_alone_dial_for_them(void **state)
+{
+    (void)state;
+    stands_ms = env_mono_ms();
+    uint32_t dialled = 0;
+    for (uint64_t k = 0; k < DIALS_ASKED_MAX + 3; k++) {
+        struct wire_join join = question(1 + k, "127.0.0.1:1");
+        uint8_t bytes[WIRE_JOIN_BYTES_MAX];
+        isles[1].view.members[1].as.role = k == 0 ? CONFIG_CONTRIBUTOR : CONFIG_OWNER;
+        assert_ok(dial_server_message_in(isles[1].dials, 0, WIRE_DIAL_REQUEST, bytes, wire_join_pack(&join, bytes),
+                                         now_of()));
+        dialled += jobs_pending(isles[1].jobs) > 0;
+        assert_true(k > 0 || dialled == 0);
+        WAIT_FOR(jobs_pending(isles[1].jobs) == 0);
+    }
+    assert_int_equal(dialled, DIALS_ASKED_MAX);
+}
+
+static void who_ends_dials_nobody_any_more(void **state)
+{
+    (void)state;
+    struct invite invite = invited(1);
+    assert_int_equal(tested(&invite), WIRE_DIAL_REACHED);
+    dial_server_stop(isles[0].dials);
+    assert_int_equal(tested(&invite), WIRE_DIAL_UNTESTED);
+}
+
 static void without_memory_it_is_not_tested(void **state)
 {
     (void)state;
@@ -492,6 +520,8 @@ int main(void)
         CASE(a_line_that_swallows_all_keeps_nobody_waiting),
         CASE(a_token_and_a_minute_have_so_many),
         CASE(only_so_many_wait_at_a_time),
+        CASE(members_have_so_many_dialled_and_owners_alone_dial_for_them),
+        CASE(who_ends_dials_nobody_any_more),
         CASE(a_member_may_have_nobody_dialled_but_an_operator_its_guest),
         CASE(without_memory_it_is_not_tested),
     };

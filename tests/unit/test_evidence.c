@@ -123,6 +123,17 @@ static void another_key_takes_nothing_back(void **state)
         assert_ok(evidence_check_of(&first, &second, log));
         config_log_free(log);
     }
+    struct config early = configs_first(10, false); /* and with it nobody signs for an epoch that is to come */
+    memcpy(early.nonce, nonce, sizeof nonce);
+    early.epoch = 1;
+    assert_ok(mem_new(1, sizeof *early.retired, "retired keys", &early.retired));
+    early.retired[0].id = 9;
+    memcpy(early.retired[0].key, owner.key, sizeof owner.key);
+    early.retired_count = 1;
+    assert_ok(config_log_new(&log));
+    assert_ok(config_log_add(log, &early, &(struct digest){.byte = {2}}));
+    assert_fails(ERR_PROTO, "not signed by its owner", evidence_check_of(&first, &second, log));
+    config_log_free(log);
     mem_free(evidence);
     count = make(&other, &other, 7, 2, &evidence); /* the key that another member had */
     assert_ok(evidence_open(evidence, count, &first, &second));

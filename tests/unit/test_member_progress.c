@@ -493,6 +493,63 @@ static void who_holds_another_state_of_the_version_has_not_caught_up(void **stat
     end();
 }
 
+static bool wants_change(uint64_t at_ms)
+{
+    progress.now_ms = at_ms;
+    bitset_add(&progress.lost, B);
+    return change_requests_change(&requests, &progress, orders);
+}
+
+/* Others hear b, and do not agree that it is lost: then they have their turn. */
+static void what_came_to_nothing_is_no_reason_again_at_once(void **state)
+{
+    (void)state;
+    const struct digest run = digest_of("run", 3);
+    struct change_request *all;
+    uint32_t count;
+    begin();
+    struct sync *sync = know_plan(0, &run);
+    assert_true(wants_change(now_ms));
+    for (uint64_t tries = 1; tries <= 3; tries++) {
+        gather(&all, &count); /* we compose */
+        mem_free(all);
+        now_ms += 100000;
+        take_config(configs_next(config_log_last(config_log)));
+        assert_false(wants_change(now_ms));
+        assert_false(wants_change(now_ms + (2000u << tries) - 1));
+        assert_true(wants_change(now_ms + (2000u << tries)));
+    }
+    now_ms += 100000;
+    take_config(configs_next(config_log_last(config_log))); /* another one's says nothing of our reasons */
+    assert_false(wants_change(now_ms + 1));
+    progress.seat[C].said = true;
+    progress.seat[C].word = (struct member_word){.number = 9, .uplink = 99, .draining = true};
+    member_word_sign(configs_ident(C), config_log_last(config_log)->nonce, view.members[C].as.id,
+                     &progress.seat[C].word);
+    assert_true(wants_change(now_ms + 1)); /* another reason */
+    sync_free(sync);
+    end();
+}
+
+/* Its word of this epoch has not come yet; for two seconds it is waited for. */
+static void what_a_disk_in_doubt_is_is_not_guessed(void **state)
+{
+    (void)state;
+    const struct digest run = digest_of("run", 3);
+    begin();
+    struct sync *sync = know_plan(0, &run);
+    take_config(configs_next(config_log_last(config_log)));
+    progress.seat[C].doubt_ms = 1;
+    progress.seat[C].epoch = view.epoch - 1;
+    assert_false(wants_change(now_ms + 1999));
+    progress.seat[C].epoch = view.epoch;
+    assert_true(wants_change(now_ms + 1999));
+    progress.seat[C].epoch = view.epoch - 1;
+    assert_true(wants_change(now_ms + 2000));
+    sync_free(sync);
+    end();
+}
+
 static struct config_member expected(uint32_t i)
 {
     struct config next;
@@ -660,6 +717,8 @@ int main(void)
         cmocka_unit_test(an_owner_stands_back_when_it_has_lasted),
         cmocka_unit_test(nobody_stands_back_for_one_that_is_just_lost),
         cmocka_unit_test(whose_disk_keeps_nothing_is_as_good_as_lost),
+        cmocka_unit_test(what_came_to_nothing_is_no_reason_again_at_once),
+        cmocka_unit_test(what_a_disk_in_doubt_is_is_not_guessed),
         cmocka_unit_test(an_older_word_names_no_disk),
         cmocka_unit_test(who_holds_another_state_of_the_version_has_not_caught_up),
         cmocka_unit_test(one_that_has_just_said_that_its_disk_is_in_doubt_is_not_let_in),

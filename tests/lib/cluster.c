@@ -226,6 +226,23 @@ json_t *cluster_ask(struct cluster *cluster, uint32_t i, const char *request)
     return ctl_ask(cluster->island[i].control, request, &answer) == ERR_OK ? answer : NULL;
 }
 
+void cluster_orders(struct cluster *cluster, uint32_t i, const char *request)
+{
+    json_t *answer = cluster_ask(cluster, i, request);
+    if (answer == NULL)
+        fail_msg("island %s does not take \"%s\": %s", cluster->island[i].name, request, err_text());
+    json_decref(answer);
+}
+
+void cluster_refuses(struct cluster *cluster, uint32_t i, const char *request, const char *why)
+{
+    json_t *answer = cluster_ask(cluster, i, request);
+    if (answer != NULL || strstr(err_text(), why) == NULL)
+        fail_msg("to \"%s\" island %s says \"%s\", not \"%s\"", request, cluster->island[i].name,
+                 answer != NULL ? "yes" : err_text(), why);
+    json_decref(answer);
+}
+
 const char *cluster_trainer(struct cluster *cluster, uint32_t i)
 {
     static char state[64];

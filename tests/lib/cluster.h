@@ -61,6 +61,9 @@ int cluster_wait_end(struct cluster *cluster, uint32_t i, double seconds);
 
 /* An answer of island i; the caller decrefs. NULL if it does not answer. */
 json_t *cluster_ask(struct cluster *cluster, uint32_t i, const char *request);
+/* A request that it takes, whatever it answers; and one that it refuses with these words. */
+void cluster_orders(struct cluster *cluster, uint32_t i, const char *request);
+void cluster_refuses(struct cluster *cluster, uint32_t i, const char *request, const char *why);
 /* "trainer.state" of a status, as text valid until the next call. */
 const char *cluster_trainer(struct cluster *cluster, uint32_t i);
 long long cluster_status_number(struct cluster *cluster, uint32_t i, const char *key);

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/lib/proc.h"
+
 enum { HOMES_MAX = 8, TEXT_BYTES = 40000, LINE_BYTES_MAX = 64 };
 
 static char folder[40];
@@ -78,6 +80,16 @@ const char *village_synth(const char *spec, const char *island, const char *data
     snprintf(command, sizeof command, "%s/%s/tests/system/tool_synth --run %s --mark %s --data '%s'", here,
              build != NULL ? build : "build/gcc", spec, island, data);
     return command;
+}
+
+void village_ends_alike(const char *const *all, int count, int patience_s)
+{
+    for (int i = 0; i < count; i++)
+        GOOD(all[i], "pause", "--no-wait");
+    for (int i = 0; i < count; i++)
+        for (int k = 0; strcmp(homes_trainer(all[i]), "stopped") != 0 && k < patience_s * 10; k++)
+            proc_sleep_ms(100);
+    assert_true(homes_wait_same(all, count, patience_s));
 }
 
 void assert_told(const char *part)

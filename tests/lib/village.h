@@ -34,6 +34,9 @@ const char *village_synth(const char *spec, const char *island, const char *data
             fail_msg("it fails:\n%s", homes_out); \
     } while (0)
 
+/* All of them stop training, and hold the same anchors then; each within `patience_s`. */
+void village_ends_alike(const char *const *all, int count, int patience_s);
+
 /* The last command said so. */
 void assert_told(const char *part);
 

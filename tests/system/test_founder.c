@@ -21,23 +21,6 @@ static const char spec[] = "[run]\nname = founder\nsteps = 100000\n[model]\nlaye
                            "[sync]\ninterval = 10\nlayers_per_fragment = 1\noverlap = 2\nlate = merge\n";
 static const struct cluster_options options = {.run = spec, .data = "sleep=10", .more = "[net]\naway = 1s"};
 
-static void orders(struct cluster *cluster, uint32_t i, const char *request)
-{
-    json_t *answer = cluster_ask(cluster, i, request);
-    if (answer == NULL)
-        fail_msg("island %s does not take \"%s\": %s", cluster->island[i].name, request, err_text());
-    json_decref(answer);
-}
-
-static void is_refused(struct cluster *cluster, uint32_t i, const char *request, const char *why)
-{
-    json_t *answer = cluster_ask(cluster, i, request);
-    if (answer != NULL || strstr(err_text(), why) == NULL)
-        fail_msg("to \"%s\" island %s says \"%s\", not \"%s\"", request, cluster->island[i].name,
-                 answer != NULL ? "yes" : err_text(), why);
-    json_decref(answer);
-}
-
 /* The number of the order that waits here and says so; 0: none does. */
 static long long waits(struct cluster *cluster, uint32_t i, const char *text)
 {
@@ -75,14 +58,14 @@ static void replace_the_founder(struct cluster *cluster)
 {
     char approve[40];
     uint32_t majority = cluster->count / 2 + 1;
-    is_refused(cluster, B, "set steps=90000", "b is no operator");
-    orders(cluster, B, "founder b");
+    cluster_refuses(cluster, B, "set steps=90000", "b is no operator");
+    cluster_orders(cluster, B, "founder b");
     for (uint32_t i = C; i < B + majority; i++) {
         for (int k = 0; k < 600 && waits(cluster, i, "founder b") == 0; k++)
             proc_sleep_ms(50);
         assert_int_equal(cluster_log_has(cluster, B, "decided: founder b", 0), 0);
         snprintf(approve, sizeof approve, "approve %lld b", waits(cluster, i, "founder b"));
-        orders(cluster, i, approve);
+        cluster_orders(cluster, i, approve);
     }
     assert_decided(cluster, B, cluster->count, "decided: founder b");
 }
@@ -98,9 +81,9 @@ static void the_founder_is_lost_among(uint32_t islands)
     proc_kill_trainer(cluster->island[A].state);
     go_on(cluster, B, islands);
     replace_the_founder(cluster);
-    orders(cluster, B, "grant c");
+    cluster_orders(cluster, B, "grant c");
     assert_decided(cluster, B, islands, "decided: grant c");
-    orders(cluster, B, "revoke a"); /* of an operator: that is the founder's to order */
+    cluster_orders(cluster, B, "revoke a"); /* of an operator: that is the founder's to order */
     assert_decided(cluster, B, islands, "decided: revoke a");
     go_on(cluster, B, islands);
     cluster_start(cluster, A);
@@ -179,21 +162,21 @@ static void orders_that_are_over_are_of_no_use_again(void **state)
     struct cluster *cluster = rogue->cluster;
     char request[40];
     rogue->taping = true;
-    orders(cluster, B, "founder b");
+    cluster_orders(cluster, B, "founder b");
     long long number = waits(cluster, B, "founder b");
     assert_true(number > 0);
     struct rogue_taped founder = overhear(rogue, ORDER_FOUNDER, number);
     snprintf(request, sizeof request, "withdraw %lld", number);
-    orders(cluster, B, request);
+    cluster_orders(cluster, B, request);
     (void)overhear(rogue, ORDER_VOID, number);
     says_again(rogue, founder);
     snprintf(request, sizeof request, "approve %lld b", number);
     for (uint32_t i = 0; i < rogue->self; i++)
-        is_refused(cluster, i, request, "waits here");
-    orders(cluster, A, "set steps=90000");
+        cluster_refuses(cluster, i, request, "waits here");
+    cluster_orders(cluster, A, "set steps=90000");
     struct rogue_taped steps = overhear(rogue, ORDER_STEPS, 0);
     hears_decided(rogue, "decided: steps 90000");
-    orders(cluster, A, "set steps=80000");
+    cluster_orders(cluster, A, "set steps=80000");
     hears_decided(rogue, "decided: steps 80000");
     long long epoch = cluster_status_number(cluster, B, "epoch");
     says_again(rogue, steps);

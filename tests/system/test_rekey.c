@@ -341,13 +341,7 @@ static void one_whose_state_is_lost_comes_back(void **state)
 static void all_hold_the_same(void **state)
 {
     (void)state;
-    const char *const all[] = {paris, oslo, rome};
-    for (int i = 0; i < 3; i++)
-        GOOD(all[i], "pause", "--no-wait");
-    for (int i = 0; i < 3; i++)
-        for (int k = 0; strcmp(homes_trainer(all[i]), "stopped") != 0 && k < PATIENCE_S * 10; k++)
-            proc_sleep_ms(100);
-    assert_true(homes_wait_same(all, 3, PATIENCE_S));
+    village_ends_alike((const char *const[]){paris, oslo, rome}, 3, PATIENCE_S);
 }
 
 int main(void)

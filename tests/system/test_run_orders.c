@@ -26,23 +26,6 @@ enum { ISLANDS = 3, A = 0, B, C, SOME = 12, STOP_MS = 3000, STOOD_MS = 12000, DE
 
 /* ---- orders ---- */
 
-static void orders(struct cluster *cluster, uint32_t i, const char *request)
-{
-    json_t *answer = cluster_ask(cluster, i, request);
-    if (answer == NULL || json_object_get(answer, "ok") == NULL)
-        fail_msg("island %s does not take \"%s\": %s", cluster->island[i].name, request, err_text());
-    json_decref(answer);
-}
-
-static void is_refused(struct cluster *cluster, uint32_t i, const char *request, const char *why)
-{
-    json_t *answer = cluster_ask(cluster, i, request);
-    if (answer != NULL || strstr(err_text(), why) == NULL)
-        fail_msg("to \"%s\" island %s says \"%s\", not \"%s\"", request, cluster->island[i].name,
-                 answer != NULL ? "yes" : err_text(), why);
-    json_decref(answer);
-}
-
 /* Whether its status says that the run is paused, and by this order of a's or b's. */
 static bool is_paused(struct cluster *cluster, uint32_t i, const char *by)
 {
@@ -68,7 +51,7 @@ static void all_reach(struct cluster *cluster, long long more)
 /* Two islands give orders, c does not. */
 static void b_operates(struct cluster *cluster)
 {
-    orders(cluster, A, "grant b");
+    cluster_orders(cluster, A, "grant b");
     for (uint32_t i = 0; i < cluster->count; i++)
         assert_true(cluster_log_has(cluster, i, "decided: grant b", DECIDED_S));
 }
@@ -133,9 +116,9 @@ static void nobody_has_moved_nor_complains(struct cluster *cluster, const long l
 /* Nor does a trainer that is started in a pause take a step. */
 static void one_is_started_anew(struct cluster *cluster, uint32_t i)
 {
-    orders(cluster, i, "pause now");
+    cluster_orders(cluster, i, "pause now");
     cluster_wait(cluster, i, trainer_stopped, 0, "its end");
-    orders(cluster, i, "resume");
+    cluster_orders(cluster, i, "resume");
     proc_sleep_ms(2000); /* where a round was open it begins when that one has closed, after the pause */
     assert_string_not_equal(cluster_trainer(cluster, i), "stopped");
     long long step = step_of(cluster, i);
@@ -148,12 +131,12 @@ static void all_stand_still_until_the_run_goes_on(void **state)
     (void)state;
     long long steps[ISLANDS], step;
     struct cluster *cluster = all_train("runpaused", &options);
-    is_refused(cluster, C, "pause run", "c is no operator; the run's operators: a, b");
-    is_refused(cluster, A, "resume run", "the run is not paused");
-    orders(cluster, A, "pause run");
+    cluster_refuses(cluster, C, "pause run", "c is no operator; the run's operators: a, b");
+    cluster_refuses(cluster, A, "resume run", "the run is not paused");
+    cluster_orders(cluster, A, "pause run");
     all_stand_within(cluster, "a", STOP_MS, steps);
-    is_refused(cluster, B, "pause run", "the run is paused already");
-    is_refused(cluster, C, "pause", "the run is paused, so the trainer stands still");
+    cluster_refuses(cluster, B, "pause run", "the run is paused already");
+    cluster_refuses(cluster, C, "pause", "the run is paused, so the trainer stands still");
     int pid = cluster_trainer_pid(cluster, B);
     assert_int_equal(cluster_end(cluster, B, SIGKILL), 128 + SIGKILL);
     cluster_start(cluster, B); /* its trainer lives, and stands */
@@ -165,7 +148,7 @@ static void all_stand_still_until_the_run_goes_on(void **state)
     proc_sleep_ms(STOOD_MS);
     nobody_has_moved_nor_complains(cluster, steps);
     one_is_started_anew(cluster, C);
-    orders(cluster, B, "resume run");
+    cluster_orders(cluster, B, "resume run");
     all_reach(cluster, SOME);
     for (uint32_t i = 0; i < ISLANDS; i++) {
         assert_false(is_paused(cluster, i, "a"));
@@ -183,7 +166,7 @@ static void whoever_begins_in_a_pause_stands_until_it_is_over(void **state)
     (void)state;
     struct cluster *cluster = all_train("runbegins", &options);
     assert_int_equal(cluster_end(cluster, C, SIGTERM), 0);
-    orders(cluster, B, "pause run");
+    cluster_orders(cluster, B, "pause run");
     while (!is_paused(cluster, A, "b"))
         proc_sleep_ms(20);
     cluster_start(cluster, C);
@@ -193,7 +176,7 @@ static void whoever_begins_in_a_pause_stands_until_it_is_over(void **state)
     long long step = step_of(cluster, C);
     proc_sleep_ms(2000);
     assert_in_range(step_of(cluster, C) - step, 0, 1); /* it had not heard of it, at most */
-    orders(cluster, A, "resume run");
+    cluster_orders(cluster, A, "resume run");
     all_reach(cluster, SOME);
     for (uint32_t i = 0; i < ISLANDS; i++)
         cluster_wait(cluster, i, cluster_degraded, 0, "all well");
@@ -214,7 +197,7 @@ static void set_steps(struct cluster *cluster, uint32_t i, long long steps)
 {
     char request[64];
     snprintf(request, sizeof request, "set steps=%lld", steps);
-    orders(cluster, i, request);
+    cluster_orders(cluster, i, request);
     for (uint32_t k = 0; k < ISLANDS; k++)
         cluster_wait(cluster, k, has_steps, steps, "the new length");
 }
@@ -250,13 +233,13 @@ static void a_run_made_shorter_has_one_end_and_goes_on_when_made_longer(void **s
     for (uint32_t i = 0; i < ISLANDS; i++)
         cluster_wait(cluster, i, cluster_versions_reach, SOME, "some versions");
     b_operates(cluster);
-    is_refused(cluster, C, "set steps=200000", "c is no operator; the run's operators: a, b");
-    is_refused(cluster, A, "set steps=many", "steps=many: not a number of steps");
-    is_refused(cluster, A, "set steps=0", "steps=0: not a number of steps");
-    is_refused(cluster, A, "set steps=-4", "not a number of steps");
-    is_refused(cluster, A, "set stops=4", "set what?");
-    is_refused(cluster, A, "set steps=100000", "ends at step 100000 already");
-    is_refused(cluster, A, "set steps=2", "what is counted stays");
+    cluster_refuses(cluster, C, "set steps=200000", "c is no operator; the run's operators: a, b");
+    cluster_refuses(cluster, A, "set steps=many", "steps=many: not a number of steps");
+    cluster_refuses(cluster, A, "set steps=0", "steps=0: not a number of steps");
+    cluster_refuses(cluster, A, "set steps=-4", "not a number of steps");
+    cluster_refuses(cluster, A, "set stops=4", "set what?");
+    cluster_refuses(cluster, A, "set steps=100000", "ends at step 100000 already");
+    cluster_refuses(cluster, A, "set steps=2", "what is counted stays");
     long long steps = step_of(cluster, A) + 1; /* by when it is decided, some are beyond it */
     set_steps(cluster, A, steps);
     all_end_alike(cluster, steps, true);

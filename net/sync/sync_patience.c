@@ -8,10 +8,10 @@
  * known, since programs and data take their time at the beginning. AGAIN: so many times an owner waits that has started
  * again and knows no round yet: less than RESULT of the others' patiences, or whoever withholds a contribution from it
  * has them complain of it. RESULT: an owner may use up its own patience with others before its result is missed. PROBE:
- * whom a round had to do without is waited for again in one of so many, of twice as many each time that it happens;
- * KEPT: which is forgotten after so many contributions in time.
+ * whom a round had to do without is waited for again in one of so many, of twice as many each time that it happens, but
+ * at least in one of 64; KEPT: which is forgotten after so many contributions in time.
  */
-enum { ROUNDS = 2, FIRST = 5, AGAIN = 2, RESULT = 3, PROBE = 8, PROBE_DOUBLINGS = 6, KEPT = 256 };
+enum { ROUNDS = 2, FIRST = 5, AGAIN = 2, RESULT = 3, PROBE = 8, PROBE_DOUBLINGS = 3, KEPT = 256 };
 /* So long a claim that was not proved is not believed; and one that makes no result takes no part: the first time, and
  * after so many doublings the longest. FORGOTTEN: after so long without another time, the next is a first one. */
 enum { UNPROVEN_MS = 600000, BLAMED_MS = 60000, BLAMED_DOUBLINGS = 6, BLAME_FORGOTTEN_MS = 3600000 };
@@ -109,9 +109,16 @@ void sync_patience_keeps(struct sync *sync, uint32_t f, uint32_t have, uint32_t 
         wait->kept_ms = sync->now_ms;
 }
 
-/* Whom a round had to do without is not worth that much once more: as long as it usually takes when it is in time, or
- * two usual rounds of those who never were. Nor is it as soon as it is in time again, or it would cost as much by
- * withholding every second contribution. */
+static uint32_t doublings(const struct sync_conduct *conduct)
+{
+    return conduct->strikes < PROBE_DOUBLINGS ? conduct->strikes : PROBE_DOUBLINGS;
+}
+
+/* Whom a round had to do without is not worth that much once more, nor as soon as it is in time again, or it would cost
+ * as much by withholding every second contribution: as long as it usually takes when it is in time, or two usual rounds
+ * of those who never were. But what came in time before rounds grew shorter, or its line longer, may be too little for
+ * ever: so the rarer it is waited for, the longer, up to two usual rounds. An eighth of these in every eighth round, a
+ * quarter in every sixteenth ...: a thirty-second part of a round, of all rounds. */
 static uint64_t worth_ms(const struct sync *sync, uint32_t f, uint32_t member)
 {
     const struct sync_conduct *conduct = &sync->peers[member].conduct;
@@ -120,7 +127,9 @@ static uint64_t worth_ms(const struct sync *sync, uint32_t f, uint32_t member)
         return patience_ms;
     uint64_t most_ms = sync->conf.rule.grace_ms > 0 ? sync->conf.rule.grace_ms : patience_ms;
     uint64_t usual_ms = conduct->usual.known ? grace_wait(&conduct->usual, most_ms, true) : rounds_ms(sync, f);
-    return usual_ms < patience_ms ? usual_ms : patience_ms;
+    uint64_t longer_ms = (rounds_ms(sync, f) << doublings(conduct)) / PROBE;
+    uint64_t worth_ms = usual_ms > longer_ms ? usual_ms : longer_ms;
+    return worth_ms < patience_ms ? worth_ms : patience_ms;
 }
 
 static bool patience_is_over(const struct sync *sync, uint32_t f, uint32_t member)
@@ -135,8 +144,7 @@ static bool patience_is_over(const struct sync *sync, uint32_t f, uint32_t membe
 static bool probes(const struct sync *sync, uint32_t f, uint32_t member)
 {
     const struct sync_conduct *conduct = &sync->peers[member].conduct;
-    uint32_t doublings = conduct->strikes < PROBE_DOUBLINGS ? conduct->strikes : PROBE_DOUBLINGS;
-    return !conduct->late || (sync->fragments[f].owner.round + f) % ((uint64_t)PROBE << doublings) == 0;
+    return !conduct->late || (sync->fragments[f].owner.round + f) % ((uint64_t)PROBE << doublings(conduct)) == 0;
 }
 
 bool sync_patience_waits(const struct sync *sync, uint32_t f, uint32_t member)

@@ -200,9 +200,10 @@ void sim_keep(uint32_t i, uint32_t number)
         p++;
     SIM_HOLDS(p < sim->places, "too many results of one version");
     if (held[p] == 0)
-        sim_tell("island %u keeps result %u of island %u, epoch %llu, fragment %u version %llu shards %llx", i, number,
-                 results[number].owner, (unsigned long long)results[number].epoch, results[number].fragment,
-                 (unsigned long long)results[number].version, (unsigned long long)results[number].shards);
+        sim_tell("island %u keeps result %u of island %u, epoch %llu, fragment %u version %llu shards %llx of %llx", i,
+                 number, results[number].owner, (unsigned long long)results[number].epoch, results[number].fragment,
+                 (unsigned long long)results[number].version, (unsigned long long)results[number].shards,
+                 (unsigned long long)results[number].contributors);
     for (uint32_t f = 0; f < sim->fragments && held[p] == 0; f++)
         disk->flushed[f] = island->version[f];
     disk->stored += held[p] == 0;

@@ -895,7 +895,7 @@ static void tick_islands(struct engine *engine)
 {
     look_for_others(engine);
     drop_key(engine);
-    peers_tick(engine->peers, engine->now_ms);
+    peers_tick(engine->peers, objects_uplink_bits(engine->objects), engine->now_ms);
     struct bitset holders = peers_plan_holders(engine->peers);
     objects_tick(engine->objects, &holders, engine->now_ms);
     membership_host_tick(engine->host, peers_silent(engine->peers), peers_shut_out(engine->peers), engine->now_ms);

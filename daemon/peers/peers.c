@@ -10,6 +10,7 @@
 #include "common/quota.h"
 #include "daemon/peers/budget.h"
 #include "daemon/founding.h"
+#include "daemon/peers/own_uplink.h"
 #include "daemon/peers/pace.h"
 #include "daemon/peers/peer.h"
 #include "daemon/peers/undialled.h"
@@ -87,6 +88,7 @@ struct peers {
     uint64_t announce_ms;
     bool draining; /* we are leaving the run, or have left it */
     struct undialled undialled;
+    struct own_uplink uplink;
     bool news;        /* all others are to be greeted again */
     uint64_t word;    /* number of our word in the last greeting */
     struct pace pace; /* of our own trainer */
@@ -138,7 +140,7 @@ static uint8_t owner_choice(const struct peers *peers)
 static void say_of_ourselves(struct peers *peers)
 {
     const struct dconf *conf = peers->conf.conf;
-    struct member_word word = {.uplink = conf->uplink,
+    struct member_word word = {.uplink = peers->uplink.stated,
                                .owner_choice = owner_choice(peers),
                                .draining = peers->draining,
                                .units = founding_units(conf, peers->conf.spec)};
@@ -200,6 +202,7 @@ enum err peers_new(const struct peers_conf *conf, struct peers **out)
     TRY_OUT(mem_new(1, sizeof *peers, "peers", &peers));
     peers->conf = *conf;
     peers->now_ms = conf->start_ms;
+    peers->uplink = own_uplink_init(conf->conf->uplink, conf->start_ms);
     peers->pause_ms = conf->conf->away_ms / 3 < BEAT_MS ? conf->conf->away_ms / 3 : BEAT_MS;
     peers->silent_ms = SILENT_MS < conf->conf->away_ms ? SILENT_MS : 3 * conf->conf->away_ms / 4;
     peers->membership = membership_host_membership(conf->host);
@@ -882,11 +885,25 @@ static void look_whether_undialled(struct peers *peers)
     say_of_ourselves(peers);
 }
 
-void peers_tick(struct peers *peers, uint64_t now_ms)
+/* The others are told of what our line carries, if that is far less than it was configured to. */
+static void look_at_uplink(struct peers *peers, uint64_t measured)
+{
+    char text[CAPS_TEXT_BYTES];
+    if (!own_uplink_look(&peers->uplink, measured, peers->now_ms))
+        return;
+    if (own_uplink_tell(&peers->uplink, text, sizeof text))
+        log_warn("%s", text);
+    else
+        log_info("the line carries what [net] uplink says, and the others are told so");
+    peers_say(peers);
+}
+
+void peers_tick(struct peers *peers, uint64_t uplink_bits, uint64_t now_ms)
 {
     peers->now_ms = now_ms;
     link_tick(peers->conf.link);
     look_whether_undialled(peers);
+    look_at_uplink(peers, uplink_bits);
     /* By a new configuration our word may have another number. */
     bool news = peers->news || membership_own_word(peers->membership)->number != peers->word;
     peers->news = false;
@@ -1161,7 +1178,8 @@ bool peers_capped(struct peers *peers, char text[CAPS_TEXT_BYTES])
 {
     uint64_t longest_us = 0;
     char of_line[CAPS_TEXT_BYTES];
-    text[0] = '\0';
+    if (own_uplink_tell(&peers->uplink, text, CAPS_TEXT_BYTES))
+        return true; /* the line itself is what keeps it */
     for (uint32_t i = 0; i < members_of(peers); i++) {
         bool sends = is_other(peers, i) && peers->peers[i].up && peers->conf.view->members[i].as.role != CONFIG_WITNESS;
         if (!sends || view_is_witness(peers->conf.view))

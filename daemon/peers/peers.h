@@ -73,7 +73,8 @@ void peers_look(struct peers *peers, uint64_t now_ms);
 bool peers_take(struct peers *peers, uint64_t now_ms);
 /* Once a turn, last: sends what may go. */
 void peers_flush(struct peers *peers, uint64_t now_ms);
-void peers_tick(struct peers *peers, uint64_t now_ms);
+/* `uplink_bits`: per second, as measured; 0: not known. */
+void peers_tick(struct peers *peers, uint64_t uplink_bits, uint64_t now_ms);
 
 /* A heartbeat to everyone, soon. */
 void peers_announce(struct peers *peers);

@@ -551,7 +551,7 @@ void isle_turn(struct isle *isle)
 
 void isle_tick(struct isle *isle)
 {
-    peers_tick(isle->peers, isle->now_ms);
+    peers_tick(isle->peers, isle->uplink_bits, isle->now_ms);
     struct bitset holders = peers_plan_holders(isle->peers);
     objects_tick(isle->objects, &holders, isle->now_ms);
     membership_host_tick(isle->host, peers_silent(isle->peers), peers_shut_out(isle->peers), isle->now_ms);

@@ -71,6 +71,7 @@ struct isle {
     struct isle_run *run;
     uint32_t self;
     uint64_t now_ms;
+    uint64_t uplink_bits; /* what its line is measured to carry, per second */
     bool engine; /* the core is stepped with what is posted for it, its orders are carried out, and epochs begin */
     struct dconf conf;
     struct keyring keyring;

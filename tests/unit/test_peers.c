@@ -10,6 +10,7 @@
 
 #include "common/digest.h"
 #include "common/mem.h"
+#include "daemon/peers/own_uplink.h"
 #include "daemon/peers/peer.h"
 #include "net/transport/wire_join.h"
 #include "tests/lib/company.h"
@@ -632,6 +633,27 @@ static void who_is_dialled_in_vain_says_so_and_need_not_own(void **state)
     company_end();
 }
 
+/* What is configured stands in its word until its line was seen to carry far less. */
+static void an_uplink_that_the_line_has_not_is_not_stated(void **state)
+{
+    (void)state;
+    char text[CAPS_TEXT_BYTES];
+    company_begin("peers-uplink", 2, false);
+    played_greet(company.b, company.a);
+    isle_wait(played_heard_type(company.b, WIRE_HELLO));
+    assert_int_equal(company.b->in.hello.word.uplink, company.a->conf.uplink);
+    for (uint64_t i = 0; i < 70; i++) {
+        company.a->now_ms += OWN_UPLINK_WINDOW_MS / 32;
+        company.a->uplink_bits = company.a->conf.uplink / 100 - i;
+        isle_tick(company.a);
+    }
+    isle_wait(played_heard_type(company.b, WIRE_HELLO) &&
+              company.b->in.hello.word.uplink == company.a->conf.uplink / 100 * 2);
+    assert_true(peers_capped(company.a->peers, text));
+    assert_non_null(strstr(text, "[net] uplink says"));
+    company_end();
+}
+
 static void beat_for(uint64_t ms)
 {
     for (uint64_t until_ms = company.a->now_ms + ms; company.a->now_ms < until_ms;) {
@@ -811,6 +833,7 @@ int main(void)
         cmocka_unit_test(that_a_contribution_of_ours_is_refused_is_told),
         cmocka_unit_test(two_machines_with_one_key_are_told),
         cmocka_unit_test(who_is_dialled_in_vain_says_so_and_need_not_own),
+        cmocka_unit_test(an_uplink_that_the_line_has_not_is_not_stated),
         cmocka_unit_test(what_was_found_out_before_holds_until_an_owner_knows_better),
         cmocka_unit_test(only_who_is_heard_is_told_that_it_is_dialled_in_vain),
         cmocka_unit_test(a_member_that_cannot_be_dialled_is_said_to_be_and_may_dial_us),

@@ -5,7 +5,8 @@
  *
  * The fastest of two windows is the measure: whoever waits for a slow receiver, or has little to send, is slow at times
  * only. What is stated lies between that and four times as much, and changes no more than once a window, of five
- * minutes at least: each change is a word of this island, and may cost an epoch. Pure: the caller brings the time.
+ * minutes at least: each change is a word of this island, and may cost an epoch. The caller brings the time; what
+ * changes is logged.
  */
 #ifndef DAEMON_PEERS_OWN_UPLINK_H
 #define DAEMON_PEERS_OWN_UPLINK_H
@@ -32,7 +33,7 @@ struct own_uplink own_uplink_init(uint64_t bits, uint64_t now_ms);
 /* Once a tick. `measured`: bit/s, smoothed; 0: not known. True: another uplink is stated from now on. */
 bool own_uplink_look(struct own_uplink *uplink, uint64_t measured, uint64_t now_ms);
 
-/* What to tell people where less is stated than is configured; false: that is not so, and "". */
+/* What to tell people where far less is stated than is configured; false: that is not so, and "". */
 bool own_uplink_tell(const struct own_uplink *uplink, char *text, size_t text_bytes);
 
 #endif

@@ -872,7 +872,12 @@ static void look_whether_undialled(struct peers *peers)
     struct undialled_said said = {.who = ""};
     for (uint32_t i = 0; i < members_of(peers); i++) {
         const struct peer *peer = &peers->peers[i];
-        if (!is_other(peers, i) || !peer->up || peers->conf.view->members[i].as.role != CONFIG_OWNER)
+        const struct config_member *as = &peers->conf.view->members[i].as;
+        said.islands += is_other(peers, i) && as->role != CONFIG_WITNESS;
+        if (!is_other(peers, i) || !peer->up)
+            continue;
+        said.voices += peer->undialled;
+        if (as->role != CONFIG_OWNER)
             continue;
         said.owners++;
         said.in_vain += peer->undialled;
@@ -888,14 +893,8 @@ static void look_whether_undialled(struct peers *peers)
 /* The others are told of what our line carries, if that is far less than it was configured to. */
 static void look_at_uplink(struct peers *peers, uint64_t measured)
 {
-    char text[CAPS_TEXT_BYTES];
-    if (!own_uplink_look(&peers->uplink, measured, peers->now_ms))
-        return;
-    if (own_uplink_tell(&peers->uplink, text, sizeof text))
-        log_warn("%s", text);
-    else
-        log_info("the line carries what [net] uplink says, and the others are told so");
-    peers_say(peers);
+    if (own_uplink_look(&peers->uplink, measured, peers->now_ms))
+        peers_say(peers);
 }
 
 void peers_tick(struct peers *peers, uint64_t uplink_bits, uint64_t now_ms)

@@ -3,8 +3,8 @@
 
 #include "common/log.h"
 
-/* FORETOLD: until owners that dial in vain have said so. */
-enum { FORETOLD_MS = UNDIALLED_MS + 5000 };
+/* FORETOLD: until owners that dial in vain have said so. VOICES: so many have to agree, where there are so many. */
+enum { FORETOLD_MS = UNDIALLED_MS + 5000, VOICES = 2 };
 
 void undialled_begin(struct undialled *undialled, const struct dconf *conf, const struct view *view)
 {
@@ -27,7 +27,8 @@ bool undialled_look(struct undialled *undialled, const struct undialled_said *sa
 {
     if (is_foretold(undialled, said, now_ms) || said->owners == 0)
         return false;
-    bool is = said->in_vain == said->owners;
+    uint32_t need = said->islands < VOICES ? said->islands : VOICES;
+    bool is = said->in_vain == said->owners && (undialled->is || said->voices >= need);
     if (is == undialled->is)
         return false;
     undialled->is = is;

@@ -4,6 +4,7 @@
  *
  * Those that are not heard know nothing of it; where there are none, it stays as it was. What was found out when the
  * island joined, or before it was stopped, holds until an owner gets through, or has had time to say that it does not.
+ * No single island's word is enough where there are others, or it could own everything by it.
  * Plain memory, all zero at first; only the loop's thread. It logs what changes.
  */
 #ifndef DAEMON_PEERS_UNDIALLED_H
@@ -31,6 +32,8 @@ void undialled_begin(struct undialled *undialled, const struct dconf *conf, cons
 /* The owners that are heard. */
 struct undialled_said {
     uint32_t owners, in_vain; /* of them: say that they dial us in vain */
+    uint32_t voices;          /* of all that are heard: say so */
+    uint32_t islands;         /* others on the roster that train */
     bool through;             /* one has come through */
     const char *who;          /* the name of one */
 };

@@ -57,22 +57,44 @@ static uint32_t cut_off_from(const struct hearing *members, uint32_t count, cons
     return many;
 }
 
-/* Whether `a` stands back rather than `b`, which is cut off from as many. */
-static bool rather(const struct hearing *a, const struct hearing *b)
+/* What speaks for a member's standing back rather than another one. */
+struct case_against {
+    uint32_t cuts; /* of all that would own, also those that stand back */
+    bool owner;
+    uint32_t id;
+};
+
+static bool stronger(const struct case_against *a, const struct case_against *b)
 {
-    return a->uplink != b->uplink ? a->uplink < b->uplink : a->id > b->id;
+    if (a->cuts != b->cuts)
+        return a->cuts > b->cuts;
+    return a->owner != b->owner ? !a->owner : a->id > b->id;
 }
 
-/* The next of the owners to stand back; `count`: none has to. */
-static uint32_t next_apart(const struct hearing *members, uint32_t count, const struct bitset *owners)
+static bool is_last_owner(const struct hearing *members, uint32_t count, const struct bitset *these, uint32_t who)
 {
-    uint32_t next = count, most = 0;
+    uint32_t owners = 0;
+    for (uint32_t i = 0; i < count; i++)
+        owners += bitset_has(these, i) && members[i].owner;
+    return members[who].owner && owners == 1;
+}
+
+/* The next of these to stand back; `count`: none has to. `whole`: with those that have to already. */
+static uint32_t next_apart(const struct hearing *members, uint32_t count, const struct bitset *these,
+                           const struct bitset *whole)
+{
+    uint32_t next = count;
+    struct case_against most = {0};
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t many = bitset_has(owners, i) ? cut_off_from(members, count, owners, i) : 0;
-        if (many > most || (many == most && many > 0 && rather(&members[i], &members[next]))) {
-            most = many;
-            next = i;
-        }
+        if (!bitset_has(these, i) || cut_off_from(members, count, these, i) == 0 ||
+            is_last_owner(members, count, these, i))
+            continue;
+        struct case_against its = {
+            .cuts = cut_off_from(members, count, whole, i), .owner = members[i].owner, .id = members[i].id};
+        if (next < count && !stronger(&its, &most))
+            continue;
+        most = its;
+        next = i;
     }
     return next;
 }
@@ -96,34 +118,30 @@ static bool all_hear_all(const struct hearing *members, uint32_t count)
     return true;
 }
 
-/* A voter has kept what was committed: another one may have to get it from that one, and cannot where their line is
- * cut. */
-static bool judged_before(const struct hearing *a, const struct hearing *b)
-{
-    return a->voter != b->voter ? a->voter : a->id < b->id;
-}
-
 /* The one to be judged next; `count`: all are. */
 static uint32_t next_candidate(const struct hearing *members, uint32_t count, const struct bitset *judged)
 {
     uint32_t next = count;
     for (uint32_t i = 0; i < count; i++)
         if (members[i].used && members[i].candidate && !bitset_has(judged, i) &&
-            (next == count || judged_before(&members[i], &members[next])))
+            (next == count || members[i].id < members[next].id))
             next = i;
     return next;
 }
 
 struct bitset hearing_partitioned(const struct hearing *members, uint32_t count)
 {
-    struct bitset owners = {{0}}, partitioned = {{0}}, judged = {{0}}, lost = hearing_lost(members, count);
+    struct bitset owners = {{0}}, whole = {{0}}, partitioned = {{0}}, judged = {{0}},
+                  lost = hearing_lost(members, count);
     uint32_t next;
     if (all_hear_all(members, count) || !majority_speaks(members, count))
         return partitioned;
     for (uint32_t i = 0; i < count; i++)
-        if (members[i].used && members[i].owner && !bitset_has(&lost, i))
-            bitset_add(&owners, i);
-    while ((next = next_apart(members, count, &owners)) < count) {
+        if (members[i].used && !bitset_has(&lost, i) &&
+            (members[i].owner || (members[i].voter && members[i].candidate)))
+            bitset_add(&whole, i);
+    owners = judged = whole;
+    while ((next = next_apart(members, count, &owners, &whole)) < count) {
         bitset_remove(&owners, next);
         bitset_add(&partitioned, next);
     }

@@ -5,14 +5,15 @@
  *
  * A member that a majority of the voters does not hear is lost. Where only a line between two owners is cut, nobody is
  * lost, and yet no round can close: each waits for what the other can't bring. Then one of the two stands back, until
- * it and the owners that stay hear each other again: first whoever is cut off from most owners, of those the one with
- * the slower uplink, of those the one with the higher id. Everybody who knows the same finds the same. Who owns nothing
+ * it and the owners that stay hear each other again: first whoever is cut off from most owners, and voters that stand
+ * back, of those the one with the higher id. Everybody who knows the same finds the same. Who owns nothing
  * stands back (does not become an owner) as long as it and any owner do not hear each other, so that nobody is put in
  * and out in turns; where nobody owns anything, voters come first, then the lower ids. Rule 6 of docs/PROTOCOL.md,
  * "Epochs". Pure.
  *
- * One member that lies can say that it does not hear another one, and cost that one its shards: one at a time, since
- * with two such lines the liar is the one that is cut off from most.
+ * One member that lies can say that it does not hear another one, or be silent to it, and cost one that came later its
+ * shards: one at a time, since it is cut off from whom it has put back as from the next one, and so from more than that
+ * one is. Nothing here goes by what a member states of itself: an id none can choose.
  */
 #ifndef NET_MEMBERSHIP_HEARING_H
 #define NET_MEMBERSHIP_HEARING_H
@@ -28,7 +29,6 @@ struct hearing {
     bool owner;     /* role CONFIG_OWNER */
     bool candidate; /* no owner, and it would become one */
     uint32_t id;
-    uint64_t uplink;             /* bit/s */
     const struct bitset *silent; /* places of those it does not hear; NULL: it can't be heard itself, and has no say */
 };
 

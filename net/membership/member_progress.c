@@ -207,7 +207,6 @@ static void listen(struct member_progress *progress)
                                                 .candidate = !owner && member->as.role != CONFIG_WITNESS &&
                                                              member->as.role != CONFIG_DRAINING,
                                                 .id = member->as.id,
-                                                .uplink = member->as.uplink,
                                                 .silent = i == view->self        ? &progress->silent
                                                           : progress->seat[i].up ? &progress->seat[i].silent
                                                                                  : NULL};
@@ -280,7 +279,8 @@ bool member_progress_hear_owners(const struct member_progress *progress)
 uint32_t member_progress_partitioned_from(const struct member_progress *progress, uint32_t member)
 {
     for (uint32_t i = 0; partitioned_lasts(progress, member) && i < progress->view->count; i++)
-        if (progress->hearing[i].used && progress->hearing[i].owner && hearing_cut(progress->hearing, member, i))
+        if (progress->hearing[i].used && (progress->hearing[i].owner || progress->hearing[i].voter) && i != member &&
+            hearing_cut(progress->hearing, member, i))
             return i;
     return VIEW_NOBODY;
 }

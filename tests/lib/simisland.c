@@ -462,9 +462,12 @@ static void send_heartbeat(uint32_t i)
             continue;
         static struct sim_beat lie;
         bool lies = sim->lie != SIM_HONEST && i == sim->liar;
+        if (lies && sim_lie_hides(i, beat.to))
+            continue;
         if (lies) {
             lie = beat;
             sim_lie_beat(i, lie.to, lie.rows, lie.held, &lie.held_count);
+            sim_lie_silent(i, lie.silent, &lie.silent_count);
         }
         add_beat(lies ? &lie : &beat, sim->now_ms + beat_delay_ms());
     }

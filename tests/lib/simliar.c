@@ -76,6 +76,33 @@ void sim_lie_beat(uint32_t i, uint32_t to, struct wire_fragment *rows, struct wi
         hold_duplicate_key(i, to, rows, held);
 }
 
+/* Whom it would be rid of: all whom it already is, and the first other one that owns. */
+static bool is_unwanted(uint32_t i, uint32_t k)
+{
+    bool before = false;
+    for (uint32_t j = 0; j < k; j++) {
+        const struct config_member *member = j != i ? config_member(sim_newest(), sim_id(j)) : NULL;
+        before |= member != NULL && member->role == CONFIG_OWNER;
+    }
+    const struct config_member *member = config_member(sim_newest(), sim_id(k));
+    return k != i && member != NULL && (member->role == CONFIG_AWAY || (member->role == CONFIG_OWNER && !before));
+}
+
+void sim_lie_silent(uint32_t i, uint32_t *ids, uint32_t *count)
+{
+    if (!sim_lies(i, SIM_LIE_NAMES) && !sim_lies(i, SIM_LIE_HIDES))
+        return;
+    *count = 0;
+    for (uint32_t k = 0; k < sim->n; k++)
+        if (is_unwanted(i, k))
+            ids[(*count)++] = sim_id(k);
+}
+
+bool sim_lie_hides(uint32_t i, uint32_t to)
+{
+    return sim_lies(i, SIM_LIE_HIDES) && is_unwanted(i, to);
+}
+
 /* Of the next configuration, for one island: it starts far beyond it, and the liar owns all of it alone. */
 static void draft_for(uint32_t i, uint32_t to, uint64_t *starts, struct config_member *alone, struct config *draft)
 {

@@ -220,7 +220,9 @@ enum sim_lie {
     SIM_LIE_ORDER,           /* it is no operator, gives orders and forges others', and proposes what no order says */
     SIM_LIE_LEAVES_OUT, /* it hears no order and no word, and gives one after the other, so that it goes on proposing */
     SIM_LIE_DRAINS,     /* it is about to leave, and is not, by turns */
-    SIM_LIE_FLAPS       /* it is heard, and is not, by turns */
+    SIM_LIE_FLAPS,      /* it is heard, and is not, by turns */
+    SIM_LIE_NAMES,      /* it says that it does not hear who owns nothing, and one more after the other */
+    SIM_LIE_HIDES       /* likewise, and these hear nothing of it */
 };
 
 /* What happened, so that nobody takes an idle world for a sound one. */
@@ -444,6 +446,9 @@ struct sim_beat;
 void sim_lie_beat(uint32_t i, uint32_t to, struct wire_fragment *rows, struct wire_held *held, uint32_t *held_count);
 /* At every tick: now and then it proposes a configuration of its own. */
 void sim_lie_draft(uint32_t i);
+/* Whom it says that it does not hear, and whether it is silent to `to`. `ids`: [SIM_N_MAX] */
+void sim_lie_silent(uint32_t i, uint32_t *ids, uint32_t *count);
+bool sim_lie_hides(uint32_t i, uint32_t to);
 /* What it says in its seal. */
 void sim_lie_promise(uint32_t i, struct paxos_message *out);
 /* Now and then: orders to all others, which it may not give. */

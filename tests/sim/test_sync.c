@@ -609,6 +609,19 @@ static void nobody_believes_a_liar(void **state)
     run_mix(&(struct mix){.name = "liars", .n_min = 3, .n_max = 6, .rough = true, .liars = true}, 225);
 }
 
+static void who_is_silent_to_some_ends_nothing(void **state)
+{
+    (void)state;
+    run_mix(
+        &(struct mix){
+            .name = "names others", .n_min = 3, .n_max = 6, .rough = true, .liars = true, .lie = SIM_LIE_NAMES},
+        40);
+    run_mix(
+        &(struct mix){
+            .name = "silent to some", .n_min = 3, .n_max = 6, .rough = true, .liars = true, .lie = SIM_LIE_HIDES},
+        40);
+}
+
 static void who_is_no_operator_orders_nothing(void **state)
 {
     (void)state;
@@ -686,6 +699,28 @@ static void a_liar_holds_nobody_up(void **state)
     print_message("one liar: a fragment stood still for %llu ms at most\n", (unsigned long long)most_still_ms);
 }
 
+/* Whom one that lies may cost its shards, as long as it goes on: nobody, or one by its silence. It may cost nobody its
+ * vote. */
+static void check_nobody_is_out(void)
+{
+    uint32_t out = 0, may = sim->lie == SIM_LIE_NAMES || sim->lie == SIM_LIE_HIDES, slots = 0;
+    const struct config *config = sim_newest();
+    for (uint32_t k = 0; k < sim->n; k++) {
+        const struct config_member *member = config_member(config, sim_id(k));
+        if (k == sim->liar && sim->lie != SIM_HONEST)
+            continue;
+        SIM_HOLDS(member != NULL && member->voter, "island %u votes no more beside lie %d of island %u\n", k,
+                  (int)sim->lie, sim->liar);
+        out += member->role != CONFIG_OWNER;
+    }
+    for (uint32_t s = 0; s < SHARDMAP_SLOTS; s++)
+        slots += sim->lie != SIM_HONEST && config->map.owner[s] == sim_id(sim->liar);
+    if (out > may)
+        print_world();
+    SIM_HOLDS(out <= may, "%u islands own no more beside lie %d of island %u, which has %u slots\n", out, (int)sim->lie,
+              sim->liar, slots);
+}
+
 /* Versions that are made from when it begins to lie until STEADY_MS. */
 static uint64_t versions_beside(enum sim_lie lie, uint64_t seed)
 {
@@ -712,6 +747,7 @@ static uint64_t versions_beside(enum sim_lie lie, uint64_t seed)
     }
     for (uint32_t f = 0; f < sim->fragments; f++)
         made += reached(f);
+    check_nobody_is_out();
     sim_end();
     return made - at;
 }
@@ -737,6 +773,8 @@ static void a_liar_costs_a_fifth_of_the_rounds_at_most(void **state)
         {SIM_LIE_DRAINS, "is about to leave, and is not"},
         {SIM_LIE_FLAPS, "is heard, and is not"},
         {SIM_LIE_LEAVES_OUT, "proposes for ever, and leaves orders out"},
+        {SIM_LIE_NAMES, "says that it does not hear one after the other"},
+        {SIM_LIE_HIDES, "is silent to one after the other"},
     };
     if (getenv("TEST_MIX") != NULL)
         return;
@@ -854,6 +892,7 @@ int main(void)
         cmocka_unit_test(promises_hold_while_keys_change),
         cmocka_unit_test(promises_hold_behind_nat),
         cmocka_unit_test(nobody_believes_a_liar),
+        cmocka_unit_test(who_is_silent_to_some_ends_nothing),
         cmocka_unit_test(who_is_no_operator_orders_nothing),
         cmocka_unit_test(who_leaves_orders_out_is_passed_over),
         cmocka_unit_test(two_daemons_of_one_key_harm_nobody),

@@ -58,7 +58,10 @@ static void a_slow_hour_is_not_needed_to_be_forgotten(void **state)
     }
     assert_int_equal(carries(&uplink, &now_ms, 15, MBIT), 1); /* the line is another one */
     assert_true(uplink.stated == 2 * MBIT);
+    char text[300];
+    assert_true(own_uplink_tell(&uplink, text, sizeof text));
     assert_int_equal(carries(&uplink, &now_ms, 6, 100 * MBIT), 1);
+    assert_false(own_uplink_tell(&uplink, text, sizeof text)); /* others may have been slow */
     assert_in_range(uplink.stated, 100 * MBIT, 200 * MBIT);
     assert_int_equal(carries(&uplink, &now_ms, 11, 600 * MBIT), 1);
     assert_true(uplink.stated == gbit); /* no more than is configured */

@@ -67,7 +67,8 @@ static const struct conf_key keys[] = {
      "as on a network that they share, or through a tunnel."},
     {"net", "uplink", CONF_RATE, AT(uplink), "1Gbit", 1e3, 1e13, NULL, "bit/s",
      "Speed of this island's uplink. Shards are shared out in proportion; the others are told of it. Where less than a "
-     "quarter of it gets through for ten minutes, they are told of twice what did, and where it is a sixteenth, status says so."},
+     "quarter of it gets through for ten minutes, they are told of twice what did, and where it is a sixteenth, status "
+     "says so."},
     {"net", "rate_limit", CONF_RATE, AT(rate_limit), "0", 0, 0, NULL, "bit/s",
      "Most that bulk data may send; 0: no limit. Control messages always go."},
     {"net", "congestion", CONF_STRING, AT(congestion), "bbr", 0, 0, NULL, NULL,

@@ -32,6 +32,8 @@ static const struct quota_rule logs_rule = {.every_ms = 100, .at_once = 10};
 enum { CONFIG_LOG_UNASKED_MS = 60000 };
 /* Another disk costs an epoch: one that always has another one is heard of some of them only. */
 static const struct quota_rule disks_rule = {.every_ms = 60000, .at_once = 4};
+/* So does one that keeps nothing, and does again: at once the first time, and then more and more seldom. */
+static const struct quota_rule mended_rule = {.every_ms = 600000, .at_once = 4};
 
 static const struct config *last(const struct member_progress *progress)
 {
@@ -160,12 +162,18 @@ static void look_at_trainer(struct seat *seat, const struct wire_heartbeat *beat
         seat->out_ms = 0;
 }
 
+static void look_at_disk(struct seat *seat, const struct wire_heartbeat *beat, uint64_t now_ms)
+{
+    if (beat->disk_fails || (seat->disk_fails && quota_take(&seat->mended, mended_rule, now_ms)))
+        seat->disk_fails = beat->disk_fails;
+}
+
 void member_progress_said(struct member_progress *progress, const struct wire_heartbeat *beat, uint64_t now_ms)
 {
     if (progress->view->self == VIEW_NOBODY)
         return;
     look_at_trainer(&progress->seat[progress->view->self], beat, now_ms);
-    progress->seat[progress->view->self].disk_fails = beat->disk_fails;
+    look_at_disk(&progress->seat[progress->view->self], beat, now_ms);
 }
 
 void member_progress_up(struct member_progress *progress, uint32_t member, bool up)
@@ -181,7 +189,7 @@ void member_progress_heard(struct member_progress *progress, uint32_t member, co
     seat->heard = true;
     seat->epoch = beat->epoch;
     look_at_trainer(seat, beat, now_ms);
-    seat->disk_fails = beat->disk_fails;
+    look_at_disk(seat, beat, now_ms);
     if (beat->incarnation != seat->incarnation && quota_take(&seat->disks, disks_rule, now_ms))
         seat->incarnation = beat->incarnation;
     seat->doubt_ms = !beat->in_doubt ? 0 : seat->doubt_ms != 0 ? seat->doubt_ms : now_ms;

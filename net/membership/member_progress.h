@@ -33,6 +33,7 @@ struct seat {
     uint64_t caught_up_ms; /* when one that comes was last seen as far as most; 0: never */
     uint64_t incarnation;  /* as it says; 0: it has not */
     struct quota disks;    /* how often that was another one */
+    struct quota mended;   /* how often it kept something again */
     struct quota endorsement_checks;
     uint64_t epoch;               /* of its last heartbeat */
     bool trains;                  /* as it said last, as is */

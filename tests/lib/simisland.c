@@ -442,7 +442,8 @@ static void send_heartbeat(uint32_t i)
     beat.epoch = island->epoch;
     beat.in_doubt = sim_in_doubt(i);
     beat.incarnation = island->disk.incarnation;
-    beat.disk_fails = sim_disk_full(i);
+    beat.disk_fails = sim_disk_full(i) || (sim_lies(i, SIM_LIE_DISK) &&
+                                           sim->now_ms / 1500 % 2 == 0); /* twice as long as it takes to see it */
     beat.step = island->trainer[0].work;
     beat.silent_count = 0;
     for (uint32_t slot = 0; slot < island->view.count; slot++)

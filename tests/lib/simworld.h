@@ -222,6 +222,7 @@ enum sim_lie {
     SIM_LIE_DRAINS,     /* it is about to leave, and is not, by turns */
     SIM_LIE_FLAPS,      /* it is heard, and is not, by turns */
     SIM_LIE_NAMES,      /* it says that it does not hear who owns nothing, and one more after the other */
+    SIM_LIE_DISK,       /* its disk keeps nothing, and does again, by turns */
     SIM_LIE_HIDES       /* likewise, and these hear nothing of it */
 };
 

@@ -773,6 +773,7 @@ static void a_liar_costs_a_fifth_of_the_rounds_at_most(void **state)
         {SIM_LIE_DRAINS, "is about to leave, and is not"},
         {SIM_LIE_FLAPS, "is heard, and is not"},
         {SIM_LIE_LEAVES_OUT, "proposes for ever, and leaves orders out"},
+        {SIM_LIE_DISK, "says that its disk keeps nothing, and does again, by turns"},
         {SIM_LIE_NAMES, "says that it does not hear one after the other"},
         {SIM_LIE_HIDES, "is silent to one after the other"},
     };

@@ -404,6 +404,24 @@ static void whose_disk_keeps_nothing_is_as_good_as_lost(void **state)
     }
 }
 
+/* Each turn costs an epoch: what it says is believed at once when it keeps nothing, and of the other only so many. */
+static void a_disk_that_fails_by_turns_is_believed_now_and_then(void **state)
+{
+    (void)state;
+    uint32_t mended = 0, tries = 0;
+    begin();
+    for (uint64_t end_ms = now_ms + 3600 * 1000; now_ms < end_ms; now_ms += 2000, tries++) {
+        member_progress_heard(&progress, B, &(struct wire_heartbeat){.taking_part = true, .disk_fails = true}, now_ms);
+        assert_true(member_progress_disk_fails(&progress, B));
+        member_progress_heard(&progress, B, &(struct wire_heartbeat){.taking_part = true}, now_ms + 1000);
+        mended += !member_progress_disk_fails(&progress, B);
+        if (tries < 4)
+            assert_int_equal(mended, tries + 1);
+    }
+    assert_in_range(mended, 8, 10); /* an hour */
+    end();
+}
+
 /* By which name the next configuration would have the disk of b. */
 static uint64_t to_be_named(void)
 {
@@ -717,6 +735,7 @@ int main(void)
         cmocka_unit_test(an_owner_stands_back_when_it_has_lasted),
         cmocka_unit_test(nobody_stands_back_for_one_that_is_just_lost),
         cmocka_unit_test(whose_disk_keeps_nothing_is_as_good_as_lost),
+        cmocka_unit_test(a_disk_that_fails_by_turns_is_believed_now_and_then),
         cmocka_unit_test(what_came_to_nothing_is_no_reason_again_at_once),
         cmocka_unit_test(what_a_disk_in_doubt_is_is_not_guessed),
         cmocka_unit_test(an_older_word_names_no_disk),

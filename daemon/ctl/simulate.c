@@ -328,6 +328,8 @@ static void job_done(struct world *w, const struct happening *event)
         memcpy(done.hash.byte, &version, sizeof version);
     }
     step_island(w, event->island, &done);
+    if (done.type == SYNC_EV_APPLIED) /* nobody holds a result of a version that it has not come to */
+        step_island(w, event->island, &(struct sync_event){.type = SYNC_EV_LISTED, .fragment = done.fragment});
     if (done.type == SYNC_EV_MADE) /* its hash, while the trainer goes on */
         job(w, event->island, (struct sync_event){.type = SYNC_EV_APPLIED, .fragment = done.fragment});
 }

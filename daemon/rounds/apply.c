@@ -203,6 +203,12 @@ void apply_post_held(struct round_context *context, uint32_t f)
     apply_tell_held(context, held, apply_find_held(context, f, context->fragments[f].state.version + 1, held));
 }
 
+void apply_post_listed(struct round_context *context, uint32_t f)
+{
+    apply_post_held(context, f);
+    round_context_post(context, &(struct sync_event){.type = SYNC_EV_LISTED, .fragment = f});
+}
+
 /* ---- a result came in ---- */
 
 /* Two signed results of one part: kept, so that it outlasts this process. */
@@ -389,7 +395,7 @@ static void done_hash(struct job *job)
     round_context_post(
         context,
         &(struct sync_event){.type = SYNC_EV_APPLIED, .fragment = j->f, .step = state->step, .hash = state->hash});
-    apply_post_held(context, j->f);
+    apply_post_listed(context, j->f);
     job_pool_give(&apply->hashes, j);
 }
 

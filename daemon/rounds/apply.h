@@ -40,8 +40,10 @@ ERR_MUST_CHECK enum err apply_open(const struct round_context *context, const st
  * already, from before a crash or kept beside an older state, are told, so that others hear of them and nobody fetches
  * or makes them again; but for those that cannot be applied, which are fetched. */
 void apply_post_held(struct round_context *context, uint32_t f);
-/* The two halves of that: finds the ledger's results of `version` that can be applied, at most one of each part; and
- * tells of them. Finding is for any thread, while no epoch begins. */
+/* Likewise of a version that has just come: then SYNC_EV_LISTED, since what is missing now is nowhere here. */
+void apply_post_listed(struct round_context *context, uint32_t f);
+/* The two halves of apply_post_held(): finds the ledger's results of `version` that can be applied, at most one of each
+ * part; and tells of them. Finding is for any thread, while no epoch begins. */
 struct held_result {
     struct result_id id;
     uint64_t step; /* run step that it names */

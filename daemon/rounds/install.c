@@ -91,7 +91,7 @@ static void tell_installed(const struct install_job *j)
                                                      .version = j->state.version,
                                                      .step = j->state.step,
                                                      .hash = j->state.hash});
-    apply_post_held(context, f);
+    apply_post_listed(context, f);
 }
 
 static void installed(const struct install_job *j)

@@ -128,15 +128,6 @@ static void tick(struct sync *sync)
         sync_owner_tick(sync, f);
 }
 
-/* Who is behind asks for the next results as soon as a version is here: at one version a tick it would never be in sync
- * with a run that makes them faster. */
-static void raise_of_fragment(struct sync *sync, const struct sync_event *event)
-{
-    sync_fragment_raise(sync, event->fragment, event->type, event);
-    if (event->type == SYNC_EV_APPLIED || event->type == SYNC_EV_INSTALLED)
-        sync_peers_catch_up(sync, event->fragment, false);
-}
-
 void sync_step(struct sync *sync, const struct sync_event *event, uint64_t now_ms)
 {
     sync->now_ms = now_ms;
@@ -156,13 +147,17 @@ void sync_step(struct sync *sync, const struct sync_event *event, uint64_t now_m
         sync_fragment_result_stored(sync, event);
         sync_beyond_stored(sync, event);
         break;
+    /* Who is behind asks for the next results as soon as a version is here: at one version a tick it would never be in
+     * sync with a run that makes them faster. But not for what its own ledger has: where an epoch lets many versions
+     * count that lie there, others would have all of them to send at once. */
+    case SYNC_EV_LISTED: sync_peers_catch_up(sync, event->fragment, false); break;
     case SYNC_EV_PEER_UP: sync_peers_up(sync, event->member); break;
     case SYNC_EV_PEER_DOWN: sync_peers_down(sync, event->member); break;
     case SYNC_EV_HEARTBEAT: sync_peers_heartbeat_in(sync, event); break;
     case SYNC_EV_NOT_AVAILABLE: sync_peers_not_available(sync, event); break;
     case SYNC_EV_TURNED_DOWN: sync_fragment_turned_down(sync, event); break;
     case SYNC_EV_TICK: tick(sync); break;
-    default: raise_of_fragment(sync, event); break;
+    default: sync_fragment_raise(sync, event->fragment, event->type, event); break;
     }
 }
 

@@ -79,6 +79,8 @@ enum sync_event_type {
     SYNC_EV_STORED,               /* fragment, version, epoch, owner, hash: a result with this digest is in the ledger,
                                      durably; member: who it came from, ourselves if we made it, SYNC_NOBODY if it
                                      was there */
+    SYNC_EV_LISTED,               /* fragment: of the version after ours the ledger has no result that was not told;
+                                     follows APPLIED and INSTALLED. What is missing now is asked of others */
     SYNC_EV_CONTRIBUTION,         /* fragment, version, epoch, member: whole and checked */
     SYNC_EV_CONTRIBUTION_REFUSED, /* fragment, version, epoch, member: it came and is damaged or of another base */
     SYNC_EV_DROPPED,              /* fragment, member: the reduction failed at its contribution */

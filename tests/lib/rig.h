@@ -28,7 +28,7 @@
 #include "net/transport/ident.h"
 #include "net/transport/wire_object.h"
 
-enum { RIG_FRAGMENTS = 2, RIG_MEMBERS_MAX = 3, RIG_KEPT = 1024, RIG_OBJECT_BYTES = 64 << 10, RIG_STATE_STEP = 77 };
+enum { RIG_FRAGMENTS = 2, RIG_MEMBERS_MAX = 3, RIG_KEPT = 2048, RIG_OBJECT_BYTES = 64 << 10, RIG_STATE_STEP = 77 };
 
 struct rig_conf {
     const char *folder; /* kept, so that a rig can be opened again on what it left */

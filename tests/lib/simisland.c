@@ -202,7 +202,7 @@ static void deliver_state(const struct sim_object *o)
              (unsigned long long)o->key.version);
     sim_step(o->to, &(struct sync_event){
                         .type = SYNC_EV_INSTALLED, .fragment = f, .version = o->key.version, .hash = to->hash[f]});
-    sim_tell_held(o->to, f);
+    sim_tell_listed(o->to, f);
 }
 
 /* Of two results of one part it gives the one that its core holds. */

@@ -568,6 +568,12 @@ void sim_tell_held(uint32_t i, uint32_t f)
                                          .member = SYNC_NOBODY});
 }
 
+void sim_tell_listed(uint32_t i, uint32_t f)
+{
+    sim_tell_held(i, f);
+    sim_step(i, &(struct sync_event){.type = SYNC_EV_LISTED, .fragment = f});
+}
+
 static void finish_job(struct sim_job *job)
 {
     uint32_t i = job->island;
@@ -604,7 +610,7 @@ static void finish_job(struct sim_job *job)
     if (event.type == SYNC_EV_STORED)
         sim_note_acknowledged(i, f);
     if (event.type == SYNC_EV_APPLIED || event.type == SYNC_EV_INSTALLED)
-        sim_tell_held(i, f);
+        sim_tell_listed(i, f);
 }
 
 /* ---- time ---- */

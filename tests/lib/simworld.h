@@ -351,6 +351,8 @@ bool sim_stopped(uint32_t i);
 void sim_arrive_at(uint32_t i, uint32_t f, uint64_t version);
 /* Tells the core what the ledger has of the next version. */
 void sim_tell_held(uint32_t i, uint32_t f);
+/* Likewise when it has just come to its version; then, that this was all. */
+void sim_tell_listed(uint32_t i, uint32_t f);
 /* Puts something on its way; the caller's jobs report back as events. */
 void sim_add_job(uint32_t i, uint64_t delay_ms, struct sync_event event, uint32_t result);
 void sim_add_object(uint32_t from, uint32_t to, const struct wire_key *key);

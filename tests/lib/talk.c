@@ -278,6 +278,13 @@ const struct sync_action *talk_sent_to(uint32_t member)
 void talk_applied(uint64_t version)
 {
     talk_happens((struct sync_event){.type = SYNC_EV_APPLIED, .hash = talk_hash_named('a', version)});
+    talk_listed();
+}
+
+void talk_listed(void)
+{
+    sync_step(talk_sync, &(struct sync_event){.type = SYNC_EV_LISTED}, talk_now_ms);
+    drain();
 }
 
 /* The shards of an owner's part in the present configuration. */

@@ -76,8 +76,10 @@ struct wire_key talk_result_key(uint64_t version, uint32_t owner);
 struct wire_key talk_contribution_key(uint64_t version, uint32_t owner, uint32_t island);
 
 /* ---- what is held ---- */
-/* The fragment's outer step is taken. */
+/* The fragment's outer step is taken, and the ledger has no result of the next version. */
 void talk_applied(uint64_t version);
+/* The ledger has no result of the next version that was not told; what the event before this ordered stays ordered. */
+void talk_listed(void);
 /* The shards of an owner's part in the present configuration. */
 uint64_t talk_shards_of(uint32_t owner);
 /* Whether the result of that owner's part is here, and we say so; and whether it is, and we do not. */

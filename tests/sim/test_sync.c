@@ -853,6 +853,9 @@ static void worlds_that_once_broke_hold(void **state)
         {{.name = "one liar", .n_min = 3, .n_max = 5, .liars = true, .steady = true, .lie = SIM_LIE_DRAFT}, 510},
         /* What each sends the other takes longer than it once did, and than it was waited for. */
         {{.name = "two and a witness", .n_min = 3, .n_max = 3, .rough = true, .witness = true}, 940081},
+        /* An epoch starts many versions further on, all results of which are here. */
+        {{.name = "a line cut, and a witness", .n_min = 3, .n_max = 4, .rough = true, .sever = true, .witness = true},
+         940161},
     };
     for (size_t k = 0; k < sizeof worlds_kept / sizeof worlds_kept[0]; k++)
         run_seed(worlds_kept[k].seed, &worlds_kept[k].mix);

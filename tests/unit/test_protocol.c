@@ -781,6 +781,7 @@ static void the_others_are_at(uint64_t version)
 static void the_state_is_here(void)
 {
     talk_happens((struct sync_event){.type = SYNC_EV_INSTALLED, .version = 50, .hash = talk_hash_named('a', 50)});
+    talk_listed();
 }
 
 /* A tick is long where rounds are short: who would wait for it is left behind for good. */
@@ -799,6 +800,34 @@ static void who_is_behind_asks_for_the_next_results_at_once(void **state)
         talk_applied(version + 1);
     }
     assert_int_equal(talk_asked_for(0), UINT32_MAX); /* the last one is on its way by itself */
+}
+
+/* An epoch may start many versions further on, all results of which are here: nobody is to send them once more. */
+static void what_the_ledger_has_is_asked_of_nobody(void **state)
+{
+    (void)state;
+    takes_a_state();
+    the_others_are_at(54);
+    talk_happens((struct sync_event){.type = SYNC_EV_INSTALLED, .version = 50, .hash = talk_hash_named('a', 50)});
+    for (uint64_t version = 50; version < 53; version++) {
+        assert_null(talk_ordered(SYNC_DO_FETCH));
+        talk_stored(0, version + 1, SYNC_NOBODY);
+        assert_null(talk_ordered(SYNC_DO_FETCH));
+        talk_stored(1, version + 1, SYNC_NOBODY);
+        assert_non_null(talk_ordered(SYNC_DO_APPLY));
+        talk_listed();
+        assert_null(talk_ordered(SYNC_DO_FETCH));
+        talk_happens((struct sync_event){.type = SYNC_EV_APPLIED, .hash = talk_hash_named('a', version + 1)});
+    }
+    talk_ends(NULL);
+    /* What it lacks is, as soon as that is known. */
+    takes_a_state();
+    the_others_are_at(54);
+    talk_happens((struct sync_event){.type = SYNC_EV_INSTALLED, .version = 50, .hash = talk_hash_named('a', 50)});
+    talk_stored(0, 51, SYNC_NOBODY);
+    talk_listed();
+    assert_int_equal(talk_asked_for(0), UINT32_MAX);
+    assert_int_equal(talk_asked_for(1), 1);
 }
 
 /* The others go on while it comes: if that takes them more versions than one waits for results, another state would be
@@ -1056,6 +1085,7 @@ int main(void)
         cmocka_unit_test_teardown(who_goes_by_results_goes_on_by_them, talk_ends),
         cmocka_unit_test_teardown(who_goes_by_results_asks_for_a_state_again_after_a_minute, talk_ends),
         cmocka_unit_test_teardown(who_is_behind_asks_for_the_next_results_at_once, talk_ends),
+        cmocka_unit_test_teardown(what_the_ledger_has_is_asked_of_nobody, talk_ends),
         cmocka_unit_test_teardown(from_a_state_results_lead_on_however_far, talk_ends),
         cmocka_unit_test_teardown(from_a_state_another_one_is_taken_where_results_are_gone, talk_ends),
         cmocka_unit_test_teardown(from_a_state_another_one_is_taken_where_no_result_comes, talk_ends),

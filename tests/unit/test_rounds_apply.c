@@ -368,6 +368,10 @@ static void results_of_the_next_version_that_are_there_are_told(void **state)
     struct wire_standing own = sync_own(rig->sync, 1);
     assert_int_equal(own.version, 1);
     rig_assert_held(rig, 1, RIG_SET(1));
+    /* Before that is told, nothing is asked for. */
+    assert_int_equal(rig_told_count(rig, SYNC_EV_LISTED), 1);
+    const struct event *listed = rig_told(rig, SYNC_EV_LISTED, 1), *told = rig_told(rig, SYNC_EV_STORED, 1);
+    assert_true(rig_told(rig, SYNC_EV_APPLIED, 1) < told && told < listed && told->sync.version == 2);
     rig_close(rig);
 }
 

@@ -148,6 +148,8 @@ bool sync_commit_stored(struct sync *sync, uint32_t f, const struct sync_event *
     if (p == VERSION_PARTS_MAX)
         return false;
     bool other = (parts->held & bit(p)) != 0; /* it was not in our seal */
+    if (other && !digest_equal(&event->hash, &parts->digest[p]))
+        parts->seconds |= bit(p);
     if (!sync_commit_keep(parts, p, &event->hash))
         return false;
     if (other)
@@ -299,15 +301,20 @@ static bool holds_another(const struct sync *sync, uint32_t f, uint32_t member, 
     return false;
 }
 
-uint32_t sync_commit_rival(const struct sync *sync, uint32_t f, uint32_t p)
+bool sync_commit_rivals(const struct sync *sync, uint32_t f, uint32_t p, uint32_t member)
 {
     const struct sync_parts *parts = &sync->fragments[f].parts;
-    if (!(parts->held & bit(p)) || parts->part[p].carried)
-        return SYNC_NOBODY;
-    uint32_t owner = sync_core_slot(sync, parts->part[p].id.owner);
-    for (uint32_t i = 0; i < sync_core_slots(sync); i++)
-        if (i != owner && sync_core_other(sync, i) && sync->peers[i].up && holds_another(sync, f, i, p))
-            return i;
+    return (parts->held & bit(p)) != 0 && !parts->part[p].carried &&
+           sync_core_id(sync, member) != parts->part[p].id.owner && sync_core_other(sync, member) &&
+           sync->peers[member].up && holds_another(sync, f, member, p);
+}
+
+uint32_t sync_commit_rival(const struct sync *sync, uint32_t f, uint32_t p, uint32_t first)
+{
+    uint32_t slots = sync_core_slots(sync);
+    for (uint32_t k = 0; k < slots; k++)
+        if (sync_commit_rivals(sync, f, p, (first + k) % slots))
+            return (first + k) % slots;
     return SYNC_NOBODY;
 }
 

@@ -71,9 +71,11 @@ uint64_t sync_commit_start(const struct sync *sync, uint32_t f);
 bool sync_commit_counts(const struct sync *sync, uint32_t f, uint32_t p);
 /* Whether every part's result is here, and counts; remembers which do. */
 bool sync_commit_complete(struct sync *sync, uint32_t f);
-/* Who says to hold another result of part `p` than the one that is here, made in the same epoch: its owner signed two,
- * or it is not true. Not its owner, who shows each the one that it has. SYNC_NOBODY: nobody does. */
-uint32_t sync_commit_rival(const struct sync *sync, uint32_t f, uint32_t p);
+/* Whether a member that is up says to hold another result of part `p` than the one that is here, made in the same
+ * epoch: its owner signed two, or it is not true. Not its owner, who shows each the one that it has. */
+bool sync_commit_rivals(const struct sync *sync, uint32_t f, uint32_t p, uint32_t member);
+/* The first of these from slot `first` on, round; SYNC_NOBODY: nobody says so. */
+uint32_t sync_commit_rival(const struct sync *sync, uint32_t f, uint32_t p, uint32_t first);
 /* Voters whose word a part waits for that is here and does not count yet. */
 struct bitset sync_commit_waiting_for(const struct sync *sync, uint32_t f);
 

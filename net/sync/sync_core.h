@@ -39,7 +39,10 @@ struct sync_parts {
     uint64_t held, acknowledged;             /* acknowledged: and told in heartbeats, if we vote */
     uint64_t committed;                      /* those that were seen to count: they do for good */
     uint64_t wanted;                         /* by a proposed configuration */
-    uint64_t rivals;                         /* held, and somebody was asked for another one of the same part */
+    uint64_t rivals;                         /* held, and somebody was asked for another one of the same part, */
+    uint64_t seconds;                        /* which has come */
+    uint64_t rivals_ms;                      /* when one was asked for last */
+    uint32_t rivals_next;                    /* the slot after the member that was */
     uint64_t other;                          /* of those held: wanted is another result of the part, of this digest */
     struct digest wanted_digest[VERSION_PARTS_MAX];
 };

@@ -553,9 +553,10 @@ enum sync_want sync_fragment_wants_result(const struct sync *sync, const struct 
     uint32_t p = sync_commit_part(sync, key->fragment, key->epoch, key->owner);
     if (p == VERSION_PARTS_MAX)
         return key->epoch > sync->conf.view.epoch ? SYNC_NOT_YET : SYNC_NOT_NEEDED;
-    if (!sync_commit_lacks(sync, key->fragment, p))
-        return (fragment->parts.rivals >> p & 1) && sync_commit_rival(sync, key->fragment, p) == from ? SYNC_WANT
-                                                                                                      : SYNC_HAVE;
+    if (!sync_commit_lacks(sync, key->fragment, p)) {
+        uint64_t awaited = fragment->parts.rivals & ~fragment->parts.seconds;
+        return (awaited >> p & 1) && sync_commit_rivals(sync, key->fragment, p, from) ? SYNC_WANT : SYNC_HAVE;
+    }
     if (!may_store(sync, key->fragment, p))
         return SYNC_NOT_YET;
     /* It is signed, so anybody may pass it on; but only who was asked may fill our line with it. */

@@ -454,18 +454,31 @@ static void ask_for_more(struct sync *sync, uint32_t f, bool may_fall)
         fragment->fetch_ms = sync->now_ms;
 }
 
+/* Whether another result of the part is to be asked for now: none has come, and nobody may still answer. */
+static bool second_is_due(const struct sync *sync, const struct sync_parts *parts, uint32_t p)
+{
+    bool asked = (parts->rivals >> p & 1) != 0;
+    return (parts->seconds >> p & 1) == 0 && (!asked || sync->now_ms >= parts->rivals_ms + FETCH_AGAIN_MS);
+}
+
 /* Two results of one part prove that their owner broke its word, and split the voters so that neither may ever count:
- * so one that another holds is fetched though we have one. Once: it may not be true. True if there was one. */
+ * so one that another holds is fetched though we have one. From all who say so in turn, until one comes: a request may
+ * be lost, who is asked may be cut off, or it may not be true; and where the voters are split evenly all wait for ever
+ * if nobody finds the evidence. True if somebody was asked. */
 static bool fetch_equivocation(struct sync *sync, uint32_t f)
 {
-    struct sync_fragment *fragment = &sync->fragments[f];
-    struct sync_parts *parts = &fragment->parts;
+    struct sync_parts *parts = &sync->fragments[f].parts;
+    uint64_t due = 0;
+    for (uint32_t p = 0; p < parts->count; p++)
+        due |= (uint64_t)second_is_due(sync, parts, p) << p;
     bool asked = false;
     for (uint32_t p = 0; p < parts->count; p++) {
-        uint32_t from = parts->rivals >> p & 1 ? SYNC_NOBODY : sync_commit_rival(sync, f, p);
+        uint32_t from = due >> p & 1 ? sync_commit_rival(sync, f, p, parts->rivals_next) : SYNC_NOBODY;
         if (from == SYNC_NOBODY)
             continue;
         parts->rivals |= (uint64_t)1 << p;
+        parts->rivals_ms = sync->now_ms;
+        parts->rivals_next = from + 1;
         fetch_part(sync, f, p, from);
         asked = true;
     }

@@ -524,15 +524,12 @@ static bool made(uint32_t i, uint32_t f)
     return !sim_chance(20);
 }
 
-/* As the daemon does, of each result that it applies: whether another one of its part is on the disk, too. */
-static void look_for_equivocation(uint32_t i, uint32_t f)
+/* As the daemon does, of each result that came in: whether another one of its part is on the disk, too. */
+static void look_for_equivocation(uint32_t i, uint32_t number)
 {
-    const struct sim_island *island = &sim->island[i];
-    for (uint32_t s = 0; s < sim->shards_counts[f]; s++) {
-        uint32_t number = island->applying[f][s], twin = results[number].twin;
-        if (twin != 0 && sim_keeps(&island->disk, twin) && (s == 0 || island->applying[f][s - 1] != number))
-            sim_prove(i, number);
-    }
+    uint32_t twin = results[number].twin;
+    if (twin != 0 && sim_keeps(&sim->island[i].disk, twin))
+        sim_prove(i, number);
 }
 
 static void applied(uint32_t i, uint32_t f, struct digest *hash)
@@ -543,7 +540,6 @@ static void applied(uint32_t i, uint32_t f, struct digest *hash)
              island->applying[f][0]);
     island->step_by_step[f] = true;
     sim_arrive_at(i, f, version);
-    look_for_equivocation(i, f);
     if (sim->flips && sim_chance(1) && !sim->healing) {
         island->hash[f].byte[3] ^= 1; /* a bit of the anchor flips */
         island->disturbed = true;
@@ -609,6 +605,8 @@ static void finish_job(struct sim_job *job)
     sim_step(i, &event);
     if (event.type == SYNC_EV_STORED)
         sim_note_acknowledged(i, f);
+    if (event.type == SYNC_EV_STORED && event.member != sim_slot(i, i))
+        look_for_equivocation(i, job->result);
     if (event.type == SYNC_EV_APPLIED || event.type == SYNC_EV_INSTALLED)
         sim_tell_listed(i, f);
 }

@@ -856,6 +856,8 @@ static void worlds_that_once_broke_hold(void **state)
         /* An epoch starts many versions further on, all results of which are here. */
         {{.name = "a line cut, and a witness", .n_min = 3, .n_max = 4, .rough = true, .sever = true, .witness = true},
          940161},
+        /* Two results split four voters evenly, and a request for the other one is lost. */
+        {{.name = "liars", .n_min = 3, .n_max = 6, .rough = true, .liars = true}, 900013},
     };
     for (size_t k = 0; k < sizeof worlds_kept / sizeof worlds_kept[0]; k++)
         run_seed(worlds_kept[k].seed, &worlds_kept[k].mix);

@@ -145,7 +145,13 @@ static struct digest other_result(uint32_t owner)
     return talk_result_named('b', owner, VERSION + 1, 0);
 }
 
-static void a_second_result_of_a_part_is_fetched_once(void **state)
+static void a_second_one_comes(uint32_t from, const struct digest *digest)
+{
+    talk_happens((struct sync_event){
+        .type = SYNC_EV_STORED, .version = VERSION + 1, .owner = roster_id(0), .hash = *digest, .member = from});
+}
+
+static void a_second_result_of_a_part_is_fetched(void **state)
 {
     (void)state;
     talk_among(4, 3, 1, VERSION, everyone);
@@ -166,17 +172,51 @@ static void a_second_result_of_a_part_is_fetched_once(void **state)
     assert_int_equal(sync_wants(talk_sync, &key, 2), SYNC_WANT);
     assert_int_equal(sync_wants(talk_sync, &key, 1), SYNC_HAVE);
     assert_int_equal(sync_wants(talk_sync, &key, 0), SYNC_HAVE);
+    a_second_one_comes(2, &other);
     talk_tick(60000);
     assert_null(talk_ordered(SYNC_DO_FETCH));
+    assert_int_equal(sync_wants(talk_sync, &key, 2), SYNC_HAVE);
     /* It is in the ledger, and the one that we hold stays. */
-    talk_happens((struct sync_event){
-        .type = SYNC_EV_STORED, .version = VERSION + 1, .owner = roster_id(0), .hash = other, .member = 2});
     const struct version_part *parts;
     struct digest held, ours = talk_result_named('a', 0, VERSION + 1, 0);
     bool told;
     sync_parts(talk_sync, 0, &parts);
     assert_true(sync_held(talk_sync, 0, 0, &held, &told));
     assert_true(digest_equal(&held, &ours));
+}
+
+/* A request is lost, or who is asked cannot answer: where two results split the voters evenly nothing else would ever
+ * come. */
+static void a_second_result_is_asked_for_until_it_comes(void **state)
+{
+    (void)state;
+    talk_among(5, 4, 1, VERSION, everyone);
+    struct wire_key key = talk_result_key(VERSION + 1, 0);
+    struct digest other = other_result(0);
+    talk_stored(0, VERSION + 1, 0);
+    for (uint32_t i = 1; i < 4; i++) {
+        talk_shows_digest(i, 0, &other);
+        talk_hear(i);
+    }
+    for (uint32_t round = 0; round < 2; round++)
+        for (uint32_t i = 1; i < 4; i++) {
+            talk_tick(round == 0 && i == 1 ? 100 : 2000);
+            assert_int_equal(talk_asked_for(0), i);
+            assert_int_equal(sync_wants(talk_sync, &key, i), SYNC_WANT);
+            talk_tick(1900);
+            assert_null(talk_ordered(SYNC_DO_FETCH));
+        }
+    talk_goes_away(2); /* is not asked */
+    talk_tick(2000);
+    assert_int_equal(talk_asked_for(0), 1);
+    talk_tick(2000);
+    assert_int_equal(talk_asked_for(0), 3);
+    talk_happens((struct sync_event){.type = SYNC_EV_NOT_AVAILABLE, .member = 3, .key = key});
+    talk_tick(2000);
+    assert_int_equal(talk_asked_for(0), 1);
+    a_second_one_comes(1, &other);
+    talk_tick(60000);
+    assert_null(talk_ordered(SYNC_DO_FETCH));
 }
 
 static void one_of_another_version_or_part_is_no_second_one(void **state)
@@ -208,7 +248,8 @@ int main(void)
         CASE(who_repairs_is_excused_of_the_version_whose_results_it_holds),
         CASE(nobody_is_excused_while_the_others_are_enough),
         CASE(who_does_not_vote_is_never_excused),
-        CASE(a_second_result_of_a_part_is_fetched_once),
+        CASE(a_second_result_of_a_part_is_fetched),
+        CASE(a_second_result_is_asked_for_until_it_comes),
         CASE(one_of_another_version_or_part_is_no_second_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -39,14 +39,13 @@
 #include "daemon/trainer/process.h"
 #include "daemon/trainer/trainer.h"
 #include "daemon/transfer/objects.h"
+#include "net/membership/key_turns.h"
 
 /* TICK: time for timers of the protocol. The loop wakes for messages, jobs and signals by itself. */
 enum { TICK_MS = 100, SAMPLE_MS = 500, STOP_PATIENCE_MS = 20000, KILLED_MS = 5000 };
 enum { PEER_MESSAGES_PER_TURN = 512, TRAINER_MESSAGES_PER_TURN = 4096 };
 /* What the loop waits for, besides the other islands' sockets. */
 enum { FDS_MAX = 64 };
-/* With two keys, of which the others may know either: so long without a word of anybody. */
-enum { ALONE_MS = 5000 };
 /* Of a trainer, for a plan that others have. */
 enum { PLAN_PATIENCE_MS = 10000 };
 
@@ -79,7 +78,7 @@ struct engine {
     uint64_t judge_ms;     /* when a trainer that waits for the run's plan is judged without it; 0: none does */
     zmq_pollitem_t *items; /* what the loop waits for */
     size_t items_room;
-    uint64_t alone_ms; /* since when nobody is heard, or the links have their present key */
+    struct key_turns key_turns;
     struct lag lag;
     uint64_t turn_cpu_ns; /* what the loop's thread had taken of a processor when the turn began */
 };
@@ -460,7 +459,7 @@ static void follow_key(struct engine *engine)
         (other != NULL && memcmp(key, other->key, IDENT_KEY_BYTES) == 0))
         return;
     link_rekey(engine->link, &keyring->ident, key_before(keyring));
-    engine->alone_ms = engine->now_ms;
+    engine->key_turns = (struct key_turns){0};
 }
 
 /* Of a key that was taken back the others may have the word still, until a configuration has a later one. */
@@ -479,26 +478,23 @@ static void drop_key(struct engine *engine)
     keyring_forget_dropped(&engine->keyring);
 }
 
-/* Others that know a later configuration than we do let in the key that it gave us, and no other. So where nobody is
- * heard the other one of our keys is tried. */
 static void look_for_others(struct engine *engine)
 {
     const struct keyring *keyring = &engine->keyring;
-    const struct ident *other = keyring_other(keyring);
-    bool heard = other == NULL;
-    for (uint32_t i = 0; i < engine->configs.view.count && !heard; i++)
-        heard =
-            i != engine->configs.view.self && engine->configs.view.members[i].used && peers_info(engine->peers, i).up;
-    if (heard || engine->alone_ms == 0)
-        engine->alone_ms = engine->now_ms;
-    if (heard || engine->now_ms < engine->alone_ms + ALONE_MS ||
-        config_log_last(engine->configs.config_log)->members_count < 2)
+    const struct ident *own = &keyring->ident, *other = keyring_other(keyring);
+    const uint8_t *key = link_key(engine->link);
+    struct key_turns_facts facts = {.two =
+                                        other != NULL && config_log_last(engine->configs.config_log)->members_count > 1,
+                                    .by_other = memcmp(key, own->key, sizeof own->key) != 0};
+    facts.hears = membership_hears(engine->membership, &facts.hears_knows_own);
+    if (!key_turns_due(&engine->key_turns, &facts, engine->now_ms))
         return;
-    bool own = memcmp(link_key(engine->link), keyring->ident.key, sizeof keyring->ident.key) == 0;
-    log_info("nobody is heard with the key %s: trying %s", own ? keyring->ident.public_text : other->public_text,
-             own ? other->public_text : keyring->ident.public_text);
-    link_rekey(engine->link, own ? other : &keyring->ident, key_before(keyring));
-    engine->alone_ms = engine->now_ms;
+    const struct ident *to = facts.by_other ? own : other;
+    if (facts.by_other)
+        log_info("this island is heard, or looks for others, by its key %s again", own->public_text);
+    else
+        log_info("nobody is heard with the key %s: trying %s", own->public_text, other->public_text);
+    link_rekey(engine->link, to, key_before(keyring));
 }
 
 /* ---- a new epoch ---- */

@@ -320,6 +320,20 @@ bool member_progress_partitioned_text(const struct member_progress *progress, ui
     return true;
 }
 
+bool member_progress_hears(const struct member_progress *progress, bool *knows_ours)
+{
+    bool hears = false;
+    *knows_ours = false;
+    for (uint32_t i = 0; i < progress->view->count; i++) {
+        const struct seat *seat = &progress->seat[i];
+        if (i == progress->view->self || !progress->view->members[i].used || !seat->up)
+            continue;
+        hears = true;
+        *knows_ours = *knows_ours || (seat->heard && seat->epoch <= config_log_last(progress->config_log)->epoch);
+    }
+    return hears;
+}
+
 bool member_progress_disk_fails(const struct member_progress *progress, uint32_t member)
 {
     return progress->seat[member].disk_fails;

@@ -1084,6 +1084,11 @@ bool membership_broke_word(const struct membership *m, uint32_t member)
     return m->progress.seat[member].broke_word;
 }
 
+bool membership_hears(const struct membership *m, bool *knows_ours)
+{
+    return member_progress_hears(&m->progress, knows_ours);
+}
+
 bool membership_silent(const struct membership *m, uint32_t member)
 {
     return member_progress_silent(&m->progress, member);

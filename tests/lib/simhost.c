@@ -570,6 +570,8 @@ void sim_voice_start(uint32_t i)
     memset(voice, 0, sizeof *voice);
     voice->self = i;
     sim_keys_settle(i);
+    island->keys.links_by_next = false;
+    island->keys.turns = (struct key_turns){0};
     island->voting.incarnation = island->disk.incarnation;
     island->voting.vote = vote_on(&island->disk);
     open_numbers(i);

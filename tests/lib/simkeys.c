@@ -7,8 +7,6 @@
 
 #include "common/digest.h"
 
-enum { ALONE_MS = 5000 };
-
 static bool is_key(const struct ident *ident)
 {
     static const uint8_t none[IDENT_KEY_BYTES];
@@ -84,21 +82,20 @@ void sim_keys_settle(uint32_t i)
     tell_voice(i);
 }
 
-/* As the engine does: whom it hears says which key they know. */
+/* As the engine does. */
 void sim_keys_tick(uint32_t i)
 {
     struct sim_island *island = &sim->island[i];
     struct sim_keys *keys = &island->keys;
     const struct config_member *self = self_of(i);
     const struct member_word *word = membership_own_word(island->voice.membership);
-    bool heard = !is_key(&keys->next);
-    for (uint32_t k = 0; k < sim->n && !heard; k++)
-        heard = island->greeted[k] != 0;
-    if (heard)
-        keys->alone_ms = sim->now_ms;
-    if (sim->now_ms >= keys->alone_ms + ALONE_MS) {
+    const struct config *last = config_log_last(island->config_log);
+    struct key_turns_facts facts = {.two = is_key(&keys->next) && last != NULL && last->members_count > 1,
+                                    .by_other = keys->links_by_next};
+    facts.hears = membership_hears(island->voice.membership, &facts.hears_knows_own);
+    if (key_turns_due(&keys->turns, &facts, sim->now_ms)) {
         keys->links_by_next = !keys->links_by_next;
-        keys->alone_ms = sim->now_ms;
+        sim_tell("island %u has its connections with its %s key", i, keys->links_by_next ? "other" : "own");
     }
     /* What was taken back cannot be given any more. */
     if (is_key(&keys->next) && !keys->asks && self != NULL && word->number != 0 && self->word >= word->number &&
@@ -113,7 +110,7 @@ static void ask(uint32_t i)
     struct digest digest = digest_of(seed, sizeof seed);
     memcpy(keys->next.key, digest.byte, sizeof keys->next.key);
     keys->asks = true;
-    keys->alone_ms = sim->now_ms;
+    keys->turns = (struct key_turns){0};
     sim_tell("island %u asks for another key", i);
 }
 

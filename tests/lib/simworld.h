@@ -19,6 +19,7 @@
 #include "net/config/config_log.h"
 #include "net/config/view.h"
 #include "net/config/certificate.h"
+#include "net/membership/key_turns.h"
 #include "net/membership/membership.h"
 #include "net/sync/sync.h"
 #include "net/membership/wire_paxos.h"
@@ -136,7 +137,7 @@ struct sim_keys {
     bool asks;                                                             /* for `next`; else it was taken back */
     bool links_by_next;
     uint32_t made;
-    uint64_t alone_ms; /* since when it hears nobody */
+    struct key_turns turns;
 };
 
 struct sim_island {

@@ -856,6 +856,9 @@ static void worlds_that_once_broke_hold(void **state)
         /* An epoch starts many versions further on, all results of which are here. */
         {{.name = "a line cut, and a witness", .n_min = 3, .n_max = 4, .rough = true, .sever = true, .witness = true},
          940161},
+        /* One is heard by a newcomer with a key that it stated, and not by one that was away and knows the other alone.
+         */
+        {{.name = "new keys", .n_min = 2, .n_max = SIM_SMALL, .rough = true, .rekeys = true}, 940276},
         /* Two results split four voters evenly, and a request for the other one is lost. */
         {{.name = "liars", .n_min = 3, .n_max = 6, .rough = true, .liars = true}, 900013},
     };

@@ -717,10 +717,39 @@ static void two_who_vote_wait_for_nobody_else(void **state)
     end();
 }
 
+/* With which of our keys others know us: who is an epoch ahead may know of another one. */
+static void who_is_heard_may_know_no_later_epoch(void **state)
+{
+    (void)state;
+    struct wire_heartbeat beat = {.epoch = 0};
+    bool knows_ours;
+    begin();
+    assert_true(member_progress_hears(&progress, &knows_ours));
+    assert_false(knows_ours); /* they are up, and have said nothing yet */
+    beat.epoch = 1;
+    member_progress_heard(&progress, B, &beat, now_ms);
+    assert_true(member_progress_hears(&progress, &knows_ours));
+    assert_false(knows_ours);
+    beat.epoch = 0;
+    member_progress_heard(&progress, C, &beat, now_ms);
+    assert_true(member_progress_hears(&progress, &knows_ours));
+    assert_true(knows_ours);
+    member_progress_up(&progress, C, false);
+    assert_true(member_progress_hears(&progress, &knows_ours));
+    assert_false(knows_ours);
+    member_progress_up(&progress, B, false);
+    assert_false(member_progress_hears(&progress, &knows_ours));
+    member_progress_up(&progress, C, true); /* what it said before it was away may be over */
+    assert_true(member_progress_hears(&progress, &knows_ours));
+    assert_false(knows_ours);
+    end();
+}
+
 int main(void)
 {
     assert_ok(digest_init());
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_is_heard_may_know_no_later_epoch),
         cmocka_unit_test(who_was_put_out_stays_out_while_its_trainer_stands),
         cmocka_unit_test(in_a_paused_run_nobody_is_kept_out),
         cmocka_unit_test(who_is_in_again_is_not_put_out_for_what_was),

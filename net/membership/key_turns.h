@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * key_turns: with which of its two keys an island that asks for another one has its connections (docs/PROTOCOL.md,
+ * "Another key").
+ *
+ * A later configuration than it knows may have given it the other key: then who knows that lets in the other one alone.
+ * So who hears nobody tries the other one, by turns. When somebody is heard by it who knows no later configuration, it
+ * goes back to the key of its newest configuration: who admits a stated key admits the one beside it as well, and there
+ * may be others who know of no other. Else these would never hear it again. Likewise when the other key is given up.
+ *
+ * Pure: one thread calls, and turns the connections over.
+ */
+#ifndef NET_MEMBERSHIP_KEY_TURNS_H
+#define NET_MEMBERSHIP_KEY_TURNS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* All zeros at first, and whenever the connections have another key for another reason. */
+struct key_turns {
+    uint64_t alone_ms; /* since when nobody is heard, or since the last turn; 0: not known yet */
+};
+
+struct key_turns_facts {
+    bool two;             /* it has two keys, and its newest configuration other members */
+    bool by_other;        /* the connections have the key that the newest configuration does not name as its own */
+    bool hears;           /* somebody, */
+    bool hears_knows_own; /* who is of no later epoch than its own */
+};
+
+/* Whether the connections are to have the other one of the two keys from now on. */
+bool key_turns_due(struct key_turns *turns, const struct key_turns_facts *facts, uint64_t now_ms);
+
+#endif

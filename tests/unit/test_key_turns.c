@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* key_turns: an island that asks for another key is heard by whoever knows either. */
+#include "tests/lib/testlib.h"
+
+#include "net/membership/key_turns.h"
+
+enum { BEGIN_MS = 1000, TURN_MS = 5000, LOOK_MS = 100 };
+
+static void who_hears_nobody_tries_its_keys_by_turns(void **state)
+{
+    (void)state;
+    struct key_turns turns = {0};
+    struct key_turns_facts alone = {.two = true};
+    uint64_t last_ms = BEGIN_MS;
+    for (uint64_t now_ms = BEGIN_MS; now_ms < BEGIN_MS + 20 * TURN_MS; now_ms += LOOK_MS) {
+        bool due = key_turns_due(&turns, &alone, now_ms);
+        assert_int_equal(due, now_ms == last_ms + TURN_MS);
+        alone.by_other ^= due;
+        last_ms = due ? now_ms : last_ms;
+    }
+    assert_int_equal(last_ms, BEGIN_MS + 19 * TURN_MS);
+}
+
+static void who_has_one_key_keeps_it(void **state)
+{
+    (void)state;
+    struct key_turns turns = {0};
+    struct key_turns_facts facts = {0};
+    for (uint64_t now_ms = BEGIN_MS; now_ms < BEGIN_MS + 4 * TURN_MS; now_ms += LOOK_MS)
+        assert_false(key_turns_due(&turns, &facts, now_ms));
+    facts.two = true; /* it counts from when it has two */
+    assert_false(key_turns_due(&turns, &facts, BEGIN_MS + 5 * TURN_MS - LOOK_MS - 1));
+    /* The other one, which it tried last, was taken back. */
+    facts = (struct key_turns_facts){.by_other = true};
+    assert_true(key_turns_due(&turns, &facts, BEGIN_MS + 5 * TURN_MS));
+}
+
+/* Whom it hears by the present key, it hears. */
+static void who_is_heard_by_its_own_key_keeps_it(void **state)
+{
+    (void)state;
+    struct key_turns turns = {0};
+    struct key_turns_facts facts = {.two = true, .hears = true, .hears_knows_own = true};
+    for (uint64_t now_ms = BEGIN_MS; now_ms < BEGIN_MS + 4 * TURN_MS; now_ms += LOOK_MS)
+        assert_false(key_turns_due(&turns, &facts, now_ms));
+    /* Counted from when nobody was heard any more. */
+    facts.hears = facts.hears_knows_own = false;
+    assert_false(key_turns_due(&turns, &facts, BEGIN_MS + 5 * TURN_MS - LOOK_MS - 1));
+    assert_true(key_turns_due(&turns, &facts, BEGIN_MS + 5 * TURN_MS));
+}
+
+/* A newcomer knows both keys, and one that was away knows the first alone. */
+static void who_is_heard_by_the_other_key_goes_back_to_its_own(void **state)
+{
+    (void)state;
+    struct key_turns turns = {0};
+    struct key_turns_facts facts = {.two = true, .by_other = true};
+    assert_false(key_turns_due(&turns, &facts, BEGIN_MS));
+    /* By somebody who may know that the other one is its own by now: what it lacks it is told. */
+    facts.hears = true;
+    for (uint64_t now_ms = BEGIN_MS; now_ms < BEGIN_MS + 4 * TURN_MS; now_ms += LOOK_MS)
+        assert_false(key_turns_due(&turns, &facts, now_ms));
+    facts.hears_knows_own = true;
+    assert_true(key_turns_due(&turns, &facts, BEGIN_MS + 4 * TURN_MS));
+    facts.by_other = false;
+    assert_false(key_turns_due(&turns, &facts, BEGIN_MS + 4 * TURN_MS));
+    /* While the connections are made anew it is alone for a moment. */
+    facts.hears = facts.hears_knows_own = false;
+    assert_false(key_turns_due(&turns, &facts, BEGIN_MS + 5 * TURN_MS - 1));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_hears_nobody_tries_its_keys_by_turns),
+        cmocka_unit_test(who_has_one_key_keeps_it),
+        cmocka_unit_test(who_is_heard_by_its_own_key_keeps_it),
+        cmocka_unit_test(who_is_heard_by_the_other_key_goes_back_to_its_own),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -230,7 +230,7 @@ enum sim_lie {
 /* What happened, so that nobody takes an idle world for a sound one. */
 struct sim_tally {
     unsigned blackouts, recoveries, older, emptied, witness_disks, deaths, joined, proposers_died, forks, named, swaps,
-        stuck, equivocated, full, uncommitted, asked, forgiven, turns, distrusted, rekeyed;
+        stuck, apart, equivocated, full, uncommitted, asked, forgiven, turns, distrusted, rekeyed;
     uint64_t line_ms; /* for which objects held a line */
 };
 

@@ -112,6 +112,37 @@ static bool at_rest(void)
     return true;
 }
 
+/* How many full voters of the newest configuration have the state that this one has. */
+static uint32_t voters_like(uint32_t i, uint32_t f)
+{
+    const struct config *config = sim_newest();
+    uint32_t count = 0;
+    for (uint32_t k = 0; k < sim->n; k++) {
+        const struct config_member *as = config_member(config, sim_id(k));
+        count += as != NULL && as->voter && as->role != CONFIG_WITNESS && sim->island[k].alive &&
+                 sim->island[k].version[f] == sim->island[i].version[f] &&
+                 digest_equal(&sim->island[k].hash[f], &sim->island[i].hash[f]);
+    }
+    return count;
+}
+
+/* By a liar's fault two results of one part were applied, and no state that anybody has is had by so many that they
+ * could certify it: nobody can take another's. Each has all its results proved; which is to stand, only people or
+ * evidence can say (docs/FAILURES.md, "An island that lies"). */
+static bool apart_for_good(void)
+{
+    bool apart = false;
+    for (uint32_t f = 0; f < sim->fragments && sim->forked && sim->split; f++) {
+        uint32_t most = 0;
+        for (uint32_t i = 0; i < sim->n; i++) {
+            uint32_t like = sim->island[i].alive ? voters_like(i, f) : 0;
+            most = like > most ? like : most;
+        }
+        apart = apart || most < config_commit_quorum(sim_newest());
+    }
+    return apart;
+}
+
 static void print_fragment(uint32_t i, uint32_t f)
 {
     const struct sim_island *island = &sim->island[i];
@@ -254,6 +285,7 @@ static void add_up(void)
     tally.forks += t->forks;
     tally.named += t->named > 0;
     tally.stuck += t->stuck;
+    tally.apart += t->apart;
     tally.equivocated += t->equivocated > 0;
     tally.full += t->full;
     tally.uncommitted += t->uncommitted;
@@ -271,13 +303,13 @@ static void print_tally(const char *name)
         "%s: %u worlds, %llu epochs, %llu versions; power lost everywhere %u, disks older %u, emptied %u "
         "(a witness's %u), doubts ended %u, islands gone %u, joined %u, proposers dead half-way %u, disks full %u, "
         "people ask %u, losses forgiven %u, turns of two daemons of one key %u (doubts %u), objects held lines for "
-        "%llu s, forks by liars %u, liars proved %u, states not committed %u, too much lost to go on %u, keys changed "
+        "%llu s, forks by liars %u (for good %u), liars proved %u, states not committed %u, too much lost to go on %u, keys changed "
         "%u\n",
         name, worlds, (unsigned long long)epochs, (unsigned long long)versions, tally.blackouts, tally.older,
         tally.emptied, tally.witness_disks, tally.recoveries, tally.deaths, tally.joined, tally.proposers_died,
         tally.full, tally.asked, tally.forgiven, tally.turns, tally.distrusted,
-        (unsigned long long)tally.line_ms / 1000, tally.forks, tally.equivocated, tally.uncommitted, tally.stuck,
-        tally.rekeyed);
+        (unsigned long long)tally.line_ms / 1000, tally.forks, tally.apart, tally.equivocated, tally.uncommitted,
+        tally.stuck, tally.rekeyed);
 }
 
 /* Two who are on the roster do not hear each other any more, or one of them does not hear the other one. Not the
@@ -336,6 +368,20 @@ static void check_steady(void)
               sim->liar, (unsigned long long)still.most_ms);
 }
 
+/* The premise of L: a configuration that was proposed while nobody knew yet that a disk was lost may rest on that disk
+ * (`beyond`); and a liar may have split the voters so that only people can join them. True: it is counted, and no more
+ * is asked of this world. */
+static bool premise_is_gone(bool beyond)
+{
+    bool apart = !beyond && apart_for_good();
+    if (!beyond && !apart)
+        return false;
+    sim->tally.stuck += beyond;
+    sim->tally.apart += apart;
+    add_up();
+    return true;
+}
+
 static void run_world(uint64_t work_ms)
 {
     bool severed = false;
@@ -368,13 +414,8 @@ static void run_world(uint64_t work_ms)
         before[f] = reached(f);
     while (sim->now_ms < work_ms + LOOK_MS || (sim->now_ms < work_ms + progress_ms && !moved_on(before)))
         advance(); /* everyone is back and works a little more */
-    /* The premise of L: a configuration that was proposed while nobody knew yet that a disk was lost may rest on that
-     * disk. */
-    if (!moved_on(before) && sim->beyond) {
-        sim->tally.stuck++;
-        add_up();
+    if (!moved_on(before) && premise_is_gone(sim->beyond))
         return;
-    }
     if (!moved_on(before))
         print_world();
     SIM_HOLDS(moved_on(before), "a fragment does not move on\n");
@@ -385,6 +426,8 @@ static void run_world(uint64_t work_ms)
     sim->finishing = true;
     while (sim->now_ms < work_ms + HEAL_MS && !at_rest())
         advance();
+    if (!at_rest() && premise_is_gone(false))
+        return;
     if (!at_rest())
         print_world();
     SIM_HOLDS(at_rest(), "the islands do not come to rest\n");

@@ -303,8 +303,8 @@ static void print_tally(const char *name)
         "%s: %u worlds, %llu epochs, %llu versions; power lost everywhere %u, disks older %u, emptied %u "
         "(a witness's %u), doubts ended %u, islands gone %u, joined %u, proposers dead half-way %u, disks full %u, "
         "people ask %u, losses forgiven %u, turns of two daemons of one key %u (doubts %u), objects held lines for "
-        "%llu s, forks by liars %u (for good %u), liars proved %u, states not committed %u, too much lost to go on %u, keys changed "
-        "%u\n",
+        "%llu s, forks by liars %u (for good %u), liars proved %u, states not committed %u, too much lost to go on %u, "
+        "keys changed %u\n",
         name, worlds, (unsigned long long)epochs, (unsigned long long)versions, tally.blackouts, tally.older,
         tally.emptied, tally.witness_disks, tally.recoveries, tally.deaths, tally.joined, tally.proposers_died,
         tally.full, tally.asked, tally.forgiven, tally.turns, tally.distrusted,

@@ -35,6 +35,7 @@ enum {
     AT_LEAST_S = 1,
     NAMED_S = 30,
     HELD_UP_S = 30,
+    NAMES_MS = 8000,
     USUAL_TOKENS = 1000
 };
 static const char spec[] = "[run]\nname = lies\nsteps = 900000\n[model]\nlayers = 2\n"
@@ -193,6 +194,15 @@ static void say_stolen_orders(struct rogue *rogue, uint32_t to)
         say_order(rogue, to, &founder, rogue->view.nonce, &order);
 }
 
+/* That it does not hear one of the others, for long enough that one of the two has to stand back, and then another. */
+static void name_one(struct rogue *rogue, uint32_t to, struct wire_heartbeat *beat)
+{
+    (void)to;
+    uint32_t one = (uint32_t)(env_mono_ms() / NAMES_MS) % rogue->self;
+    beat->silent[0] = rogue->view.members[one].as.id;
+    beat->silent_count = 1;
+}
+
 /* An owner is killed while it happens, and comes back. */
 static void restart_an_owner(struct rogue *rogue)
 {
@@ -220,6 +230,7 @@ static const struct lie {
      .beat = lie_far_ahead,
      .say = lie_invented_draft,
      .told = "says that it has what it does not show"},
+    {.name = "names-others", .five = true, .beat = name_one, .told = "stands back until that is over"},
     {.name = "contributes", .contributes_before = true, .contributes = honest, .by_hand = true},
     {.name = "tokens", .five = true, .contributes_before = true, .contributes = many_tokens},
     {.name = "turned",

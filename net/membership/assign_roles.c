@@ -11,6 +11,7 @@
 struct place {
     struct config_member *member;
     enum shyness shy;
+    bool held;        /* no majority agrees that it changes: it stays what it is, whoever would own instead */
     bool able;        /* to vote, in the configuration as it was made so far */
     bool leaving;     /* votes in the last configuration, and would better not */
     bool ready;       /* to own, if it has to */
@@ -93,6 +94,7 @@ static void place_one(struct place *place, const struct change_request *request,
     if (member->role == CONFIG_DRAINING && !member->draining) /* it would come back */
         member->role = CONFIG_AWAY;
     if (request == NULL || request->held || (request->unheard && !request->evicted)) { /* as it is */
+        place->held = request != NULL && request->held;
         place->able = member->voter;
         return;
     }
@@ -168,13 +170,17 @@ static enum err choose_owners(struct place *places, uint32_t count)
     enum shyness shy = find_owners(places, count);
     bool spare = may_be_spared(places, count);
     struct place **order;
-    uint32_t many = 0;
+    uint32_t many = 0, held = 0;
     TRY(mem_new(count, sizeof *order, "members", &order));
-    for (uint32_t i = 0; i < count; i++)
-        if (may_own(&places[i]) && places[i].shy <= shy && !(spare && owners_unsteady(places[i].member)))
+    for (uint32_t i = 0; i < count; i++) {
+        places[i].owns = places[i].held && places[i].member->role == CONFIG_OWNER;
+        held += places[i].owns;
+        if (!places[i].owns && may_own(&places[i]) && places[i].shy <= shy &&
+            !(spare && owners_unsteady(places[i].member)))
             order[many++] = &places[i];
+    }
     qsort(order, many, sizeof(struct place *), compare_sooner);
-    for (uint32_t k = 0; k < many && k < CONFIG_OWNERS_MAX; k++)
+    for (uint32_t k = 0; k < many && held + k < CONFIG_OWNERS_MAX; k++)
         order[k]->owns = true;
     mem_free(order);
     return ERR_OK;

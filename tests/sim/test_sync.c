@@ -902,6 +902,8 @@ static void worlds_that_once_broke_hold(void **state)
         /* One is heard by a newcomer with a key that it stated, and not by one that was away and knows the other alone.
          */
         {{.name = "new keys", .n_min = 2, .n_max = SIM_SMALL, .rough = true, .rekeys = true}, 940276},
+        /* Two of three voters would rather not own, the third is gone, and others come who would. */
+        {{.name = "nine", .n_min = SIM_NINE, .n_max = SIM_NINE, .rough = true}, 950146},
         /* Two results split four voters evenly, and a request for the other one is lost. */
         {{.name = "liars", .n_min = 3, .n_max = 6, .rough = true, .liars = true}, 900013},
     };

@@ -369,6 +369,37 @@ static void who_is_lost_again_and_again_only_contributes_while_others_suffice(vo
     assert_int_equal(drafting_slots_of(1), 16); /* none is better */
 }
 
+/* Two of three own since nobody else would, the third one is lost, and somebody comes who would own. Each of the two
+ * would leave, and so neither has a say about the other: without them as they are no draft would ever be agreed to. */
+static void of_whom_no_majority_agrees_that_it_leaves_stays_as_it_is(void **state)
+{
+    (void)state;
+    for (int held = 0; held < 2; held++) {
+        drafting_seals(3, false);
+        for (uint32_t id = 3; id < 6; id++)
+            configs_add(&drafting.last, CONFIG_OBSERVER);
+        for (uint32_t id = 0; id < 2; id++) {
+            drafting_request(id)->held = held != 0;
+            drafting_word(id)->owner_choice = CONFIG_OWNER_NO;
+        }
+        drafting_request(2)->silent = true;
+        for (uint32_t id = 3; id < 6; id++) {
+            drafting_request(id);
+            drafting_holds(id, false, 6);
+        }
+        drafting_make();
+        for (uint32_t id = 0; id < 2; id++) {
+            assert_int_equal(config_member(&drafting.out.draft, id)->role, held ? CONFIG_OWNER : CONFIG_CONTRIBUTOR);
+            assert_int_equal(drafting_votes(id), held);
+            assert_int_equal(drafting_slots_of(id), 0); /* which takes nobody's agreement */
+        }
+        assert_int_equal(config_member(&drafting.out.draft, 2)->role, CONFIG_AWAY);
+        assert_false(drafting_votes(2));
+        for (uint32_t id = 3; id < 6; id++)
+            assert_true(drafting_votes(id) && drafting_slots_of(id) > 0);
+    }
+}
+
 static void where_nobody_wants_to_own_those_do_who_can(void **state)
 {
     (void)state;
@@ -564,6 +595,7 @@ int main(void)
         cmocka_unit_test(who_drains_or_wants_not_to_own_owns_nothing),
         cmocka_unit_test(who_cannot_be_dialled_owns_only_beside_a_single_other),
         cmocka_unit_test(who_is_lost_again_and_again_only_contributes_while_others_suffice),
+        cmocka_unit_test(of_whom_no_majority_agrees_that_it_leaves_stays_as_it_is),
         cmocka_unit_test(where_nobody_wants_to_own_those_do_who_can),
         cmocka_unit_test(where_nobody_wants_to_own_those_do_first_that_can_be_dialled),
         cmocka_unit_test(uplinks_move_few_slots),

@@ -518,7 +518,7 @@ static void hello_in(struct peers *peers, uint32_t i, const struct wire_hello *h
         log_limit_pass(&peer->word_said, peers->now_ms, REFUSED_SAID_MS))
         log_warn("what island %s says of itself is passed over: %s", name_of(peers, i), err_text());
     duplicate_key_note(&peer->duplicate_key, name_of(peers, i), hello->session, peers->now_ms);
-    bool was_up = peer->up && peer->greeted, again = peer->greeted;
+    bool again = peer->greeted;
     objects_set_window(peers->conf.objects, i, (uint64_t)hello->window_kib * 1024);
     peer->plan_known = hello->plan_known;
     peer->plan_id = hello->plan_id;
@@ -526,7 +526,8 @@ static void hello_in(struct peers *peers, uint32_t i, const struct wire_hello *h
     peer->greeted = true;
     peer->refused = false;
     peer->note[0] = '\0';
-    peer->heard_ms = peers->now_ms;
+    if (restarted || !again) /* greetings alone say nothing of how it stands: who is silent is back with a heartbeat */
+        peer->heard_ms = peers->now_ms;
     if (restarted) {
         /* What it said before is void. */
         beats_restart(&peer->beats);
@@ -539,7 +540,7 @@ static void hello_in(struct peers *peers, uint32_t i, const struct wire_hello *h
      */
     if (restarted || (again && peers->now_ms >= peer->hello_ms))
         send_hello(peers, i);
-    if (restarted || !was_up) {
+    if (restarted || !again) {
         log_info("island %s is here (%s)", name_of(peers, i), hello->software);
         peer_up(peers, i);
     }
@@ -567,9 +568,9 @@ static void heartbeat_in(struct peers *peers, uint32_t i, const struct wire_hear
             send_hello(peers, i);
         return;
     }
-    peer->heard_ms = peers->now_ms;
     if (!beats_in(&peer->beats, beat, peers->now_ms))
         return;
+    peer->heard_ms = peers->now_ms;
     report_take(&peer->report, beat, trainer_info(peers->conf.trainer).step);
     pace_note(&peer->pace, beat->trained, peers->now_ms);
     peer->undialled = beat->undialled;

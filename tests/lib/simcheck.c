@@ -21,7 +21,7 @@ static uint32_t copies_of(const struct sim_result *result, bool honest)
         const struct config_member *member = &config->members[k];
         uint32_t i = sim_of(member->id);
         copies += member->voter && member->role != CONFIG_WITNESS && (result->acknowledged >> i & 1) != 0 &&
-                  !(honest && i == sim->liar);
+                  !(honest && sim_is_liar(i));
     }
     return copies;
 }

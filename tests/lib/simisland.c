@@ -327,7 +327,8 @@ static void look_after_peers(uint32_t i)
         if (k == i || !sim_knows(i, k))
             continue;
         const struct sim_island *other = &sim->island[k];
-        bool speaks = other->alive && !sim_stopped(k) && !sim->link_down[k][i] && sim_lets_in(i, k);
+        bool speaks =
+            other->alive && !sim_stopped(k) && !sim->link_down[k][i] && sim_lets_in(i, k) && !sim_lie_hides(k, i);
         if (speaks)
             island->heard_ms[k] = sim_clock(i);
         bool again = speaks && island->greeted[k] != other->session;
@@ -406,7 +407,7 @@ static void look_at_held(uint32_t i, uint32_t f)
     for (uint32_t p = 0; p < count; p++) {
         if (!sync_held(island->sync, f, p, &digest, &acknowledged) || !acknowledged)
             continue;
-        SIM_HOLDS((sim->lie != SIM_HONEST && i == sim->liar) || sim_keeps(&island->disk, sim_number(&digest)),
+        SIM_HOLDS(sim_is_liar(i) || sim_keeps(&island->disk, sim_number(&digest)),
                   "island %u acknowledges a result that is not on its disk\n", i);
         sim_check_acknowledged(i, f, sim_number(&digest));
     }
@@ -462,7 +463,7 @@ static void send_heartbeat(uint32_t i)
         if (beat.to == i || !sim_knows(i, beat.to) || sim->link_down[i][beat.to] || sim_chance(sim->loss_percent))
             continue;
         static struct sim_beat lie;
-        bool lies = sim->lie != SIM_HONEST && i == sim->liar;
+        bool lies = sim_is_liar(i);
         if (lies && sim_lie_hides(i, beat.to))
             continue;
         if (lies) {

@@ -14,11 +14,17 @@
  * one it begins when there have been some rounds, and everybody votes. */
 enum { FAR_AHEAD = 1000000, DRAFT_AHEAD = 1000, SPELL_MS = 700, DRAFT_MS = 4000, ORDER_MS = 1000 };
 
+bool sim_is_liar(uint32_t i)
+{
+    return (sim->lie != SIM_HONEST && i == sim->liar) || (sim->second_lie != SIM_HONEST && i == sim->second);
+}
+
 bool sim_lies(uint32_t i, enum sim_lie lie)
 {
     bool spell = lie > SIM_LIE_HELD || (sim->now_ms / SPELL_MS * 2654435761u + sim->seed) % 7 < 2;
     spell = sim->steady ? sim->lying : spell;
-    return !sim->healing && sim->lie == lie && i == sim->liar && spell;
+    bool its = (sim->lie == lie && i == sim->liar) || (sim->second_lie == lie && i == sim->second);
+    return !sim->healing && lie != SIM_HONEST && its && spell;
 }
 
 uint32_t sim_lie_result(uint32_t to, uint32_t number)

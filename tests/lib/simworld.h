@@ -222,8 +222,8 @@ enum sim_lie {
     SIM_LIE_LEAVES_OUT, /* it hears no order and no word, and gives one after the other, so that it goes on proposing */
     SIM_LIE_DRAINS,     /* it is about to leave, and is not, by turns */
     SIM_LIE_FLAPS,      /* it is heard, and is not, by turns */
-    SIM_LIE_NAMES,      /* it says that it does not hear who owns nothing, and one more after the other */
     SIM_LIE_DISK,       /* its disk keeps nothing, and does again, by turns */
+    SIM_LIE_NAMES,      /* it says that it does not hear who owns nothing, and one more after the other */
     SIM_LIE_HIDES       /* likewise, and these hear nothing of it */
 };
 
@@ -268,7 +268,8 @@ struct sim_world {
     bool deaths;          /* an island goes for good now and then */
     bool blackouts;       /* power is lost everywhere now and then */
     enum sim_lie lie;
-    uint32_t liar;
+    uint32_t liar, second; /* `second`: lies, too, if `second_lie` is not SIM_HONEST */
+    enum sim_lie second_lie;
     bool copied;                      /* its disk is, and a second daemon has begun */
     bool steady, lying;               /* it lies all the time since it began, and nothing else is wrong */
     bool beyond;                      /* a configuration was decided that rests on disks which were lost while it was */
@@ -442,7 +443,9 @@ bool sim_disk_full(uint32_t i);
 /* What island i's newest configuration says of island k; NULL: nothing. */
 const struct config_member *sim_member_of(uint32_t i, uint32_t k);
 
-/* ---- the liar: simliar.c ---- */
+/* ---- who lies: simliar.c ---- */
+
+bool sim_is_liar(uint32_t i);
 
 bool sim_lies(uint32_t i, enum sim_lie lie);
 /* What the liar makes of its heartbeat to island `to`. */

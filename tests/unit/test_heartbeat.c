@@ -367,7 +367,7 @@ static void a_heartbeat_that_was_overtaken_takes_nothing_back(void **state)
         assert_int_equal(isle_took_sync(company.a, SYNC_EV_HEARTBEAT, &event), sequence < 3);
     }
     assert_int_equal(company_info(B).step, 3);
-    assert_int_equal(company_info(B).heard_ms, company.a->now_ms); /* but it is a sign of life */
+    assert_int_equal(company_info(B).heard_ms, company.a->now_ms - 10); /* it may be said again and again */
     assert_int_equal(announced_beat()->echo, 3);
     company_end();
 }

@@ -404,6 +404,33 @@ static void who_is_silent_is_away_and_comes_back_with_a_word(void **state)
     company_end();
 }
 
+/* Who would be heard, and not say how it stands, would have others wait for it for ever. */
+static void greetings_and_old_words_are_no_sign_of_life(void **state)
+{
+    (void)state;
+    for (int old = 0; old < 2; old++) {
+        company_begin("peers-greets-on", 2, true);
+        struct event event;
+        played_greet(company.b, company.a);
+        uint64_t heard_ms = company.a->now_ms, sequence = played_beat(company.b)->sequence;
+        company_say(company.b);
+        isle_wait(isle_took_sync(company.a, SYNC_EV_HEARTBEAT, &event));
+        while (company.a->now_ms <= heard_ms + 10 * SILENT_MS) {
+            company.a->now_ms += 1000;
+            if (old)
+                played_beat(company.b)->sequence = sequence;
+            else
+                played_hello(company.b);
+            company_say(company.b);
+            isle_tick(company.a);
+        }
+        assert_false(company_info(B).up);
+        assert_int_equal(company_info(B).heard_ms, heard_ms);
+        assert_true(bitset_has(peers_silent(company.a->peers), B));
+        company_end();
+    }
+}
+
 static void a_goodbye_is_an_end_until_the_next_greeting(void **state)
 {
     (void)state;
@@ -715,7 +742,11 @@ static void only_who_is_heard_is_told_that_it_is_dialled_in_vain(void **state)
     snprintf(company.run->addresses[B], sizeof company.run->addresses[B], "127.0.0.1:1"); /* nobody is there */
     company.a = isle_open(company.run, A, NULL, 0);
     for (int cuts = 0; cuts < 2; cuts++) {
-        played_greet(company.b, company.a);
+        if (cuts == 0)
+            played_greet(company.b, company.a);
+        played_beat(company.b);
+        company_say(company.b);
+        isle_wait(company_info(B).up);
         assert_false(told_in_vain(13000));
         if (cuts == 1)
             assert_true(told_in_vain(4000));
@@ -825,6 +856,7 @@ int main(void)
         cmocka_unit_test(questions_about_newcomers_have_a_quota),
         cmocka_unit_test(who_sends_too_much_has_its_link_closed),
         cmocka_unit_test(who_is_silent_is_away_and_comes_back_with_a_word),
+        cmocka_unit_test(greetings_and_old_words_are_no_sign_of_life),
         cmocka_unit_test(a_goodbye_is_an_end_until_the_next_greeting),
         cmocka_unit_test(a_restart_is_seen_and_what_was_said_before_is_void),
         cmocka_unit_test(the_plan_is_asked_of_all_who_have_it_in_turn),

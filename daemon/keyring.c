@@ -2,6 +2,7 @@
 #include "daemon/keyring.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <sodium.h>
 #include <stdio.h>
@@ -14,6 +15,8 @@
 #include "daemon/home.h"
 
 static const char next_end[] = ".next", dropped_end[] = ".dropped", config_end[] = ".config", before_end[] = ".before";
+/* Of a file that is there for a moment, to see whether one can be. */
+static const char try_end[] = ".try";
 
 enum { KEY_FILE_BYTES_MAX = 4096 };
 
@@ -27,23 +30,60 @@ static void forget(struct ident *ident)
     sodium_memzero(ident, sizeof *ident);
 }
 
-static void load_other(const char *path, struct ident *ident)
+/* The present one is left under another name where it could not be renamed: no other one. */
+static void load_other(const char *path, const struct ident *present, struct ident *ident)
 {
     forget(ident);
     enum err err = access(path, F_OK) == 0 ? ident_load(path, ident) : ERR_NOTFOUND;
-    if (err == ERR_OK)
+    if (err == ERR_OK && memcmp(ident->key, present->key, sizeof ident->key) != 0)
         return;
     forget(ident);
-    if (err != ERR_NOTFOUND)
+    if (err != ERR_OK && err != ERR_NOTFOUND)
         log_error("%s; as long as it is so, this island does not ask for that key", err_text());
 }
 
-void keyring_reload(struct keyring *keyring)
+/* Whether the files of a change of keys can be kept beside the key: a daemon that could not would be left without the
+ * key before, and without the configuration from which it goes on where its state is lost. */
+static enum err check_folder(const struct keyring *keyring)
 {
-    if (keyring->conf == NULL)
-        return;
-    load_other(keyring->next_path, &keyring->next);
-    load_other(keyring->dropped_path, &keyring->dropped);
+    char *path;
+    TRY(mem_printf(&path, "%s%s", keyring->conf->key_path, try_end));
+    int fd = open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600), failed = errno;
+    if (fd >= 0) {
+        close(fd);
+        unlink(path);
+    }
+    mem_free(path);
+    if (fd >= 0)
+        return ERR_OK;
+    return err_set(
+        ERR_CONF,
+        "this island's daemon cannot write beside its key %s: %s; as long as it is so, it asks for no other "
+        "key. Stop it, move the key into a folder where its user may write, as the one that its state folder "
+        "is in, write that into its configuration ([island] key), and start it",
+        keyring->conf->key_path, strerror(failed));
+}
+
+static enum err read_others(struct keyring *keyring)
+{
+    if (keyring->conf != NULL) {
+        load_other(keyring->next_path, &keyring->ident, &keyring->next);
+        load_other(keyring->dropped_path, &keyring->ident, &keyring->dropped);
+    }
+    forget(&keyring->asked);
+    if (keyring->conf != NULL && keyring_has(&keyring->next))
+        TRY(check_folder(keyring));
+    keyring->asked = keyring->next;
+    return ERR_OK;
+}
+
+enum err keyring_reload(struct keyring *keyring)
+{
+    bool had = keyring_has(&keyring->next);
+    enum err err = read_others(keyring);
+    if (err != ERR_OK && !had)
+        forget(&keyring->next);
+    return err;
 }
 
 enum err keyring_open(const struct dconf *conf, struct keyring *keyring)
@@ -55,8 +95,9 @@ enum err keyring_open(const struct dconf *conf, struct keyring *keyring)
     TRY_OUT(mem_printf(&keyring->dropped_path, "%s%s", conf->key_path, dropped_end));
     TRY_OUT(mem_printf(&keyring->before_path, "%s%s", conf->key_path, before_end));
     TRY_OUT(mem_printf(&keyring->config_path, "%s%s", conf->key_path, config_end));
-    keyring_reload(keyring);
-    load_other(keyring->before_path, &keyring->before);
+    if (read_others(keyring) != ERR_OK) /* the key stays: a configuration may have given it */
+        log_error("%s", err_text());
+    load_other(keyring->before_path, &keyring->ident, &keyring->before);
 out:
     if (err != ERR_OK)
         keyring_close(keyring);
@@ -138,12 +179,18 @@ static void take(struct keyring *keyring, struct ident *ident, const char *path,
     keyring->before = keyring->ident;
     keyring->ident = *ident;
     forget(ident);
+    keyring->asked = keyring->next;
     log_info("this island has the key %s from epoch %" PRIu64 " on", keyring->ident.public_text, epoch);
 }
 
 bool keyring_changes(const struct keyring *keyring, const struct config *config)
 {
     return !names(config, &keyring->ident) && (names(config, &keyring->next) || names(config, &keyring->dropped));
+}
+
+bool keyring_had(const struct keyring *keyring, const struct config *config)
+{
+    return names(config, &keyring->before);
 }
 
 bool keyring_settle(struct keyring *keyring, const struct config *config)

@@ -21,7 +21,8 @@
 struct keyring {
     const struct dconf *conf; /* borrowed; NULL: the keys are in memory alone */
     struct ident ident;       /* that signs */
-    struct ident next;        /* that it would have: our word states it; zeros: none */
+    struct ident next;        /* that it would have; zeros: none */
+    struct ident asked;       /* our word states it: `next`, where the files of a change can be kept; zeros: none */
     struct ident dropped;     /* that it would have had; zeros: none */
     struct ident before;      /* that it had before `ident`; zeros: none */
     char *next_path, *dropped_path, *before_path;
@@ -34,11 +35,15 @@ ERR_MUST_CHECK enum err keyring_open(const struct dconf *conf, struct keyring *k
 /* Forgets the secrets; an empty one is fine. */
 void keyring_close(struct keyring *keyring);
 
-/* Reads the other two anew: somebody has called `dilococtl rekey`. */
-void keyring_reload(struct keyring *keyring);
+/* Reads the other two anew: somebody has called `dilococtl rekey`. One that is the present key is none. ERR_CONF: one
+ * is there which is not asked for, since nothing can be kept beside the key, with the remedy; it is as if it were not
+ * there, unless it was before. */
+ERR_MUST_CHECK enum err keyring_reload(struct keyring *keyring);
 
 /* Whether the configuration gives us another of our keys. */
 bool keyring_changes(const struct keyring *keyring, const struct config *config);
+/* Whether the configuration names the key that we had before. */
+bool keyring_had(const struct keyring *keyring, const struct config *config);
 /* The configuration, which is on disk, may name another key of ours: from then on that is ours, with the mark of our
  * votes, and durably. True: it does. Where the files cannot be renamed that is logged, and the key is found where it
  * lies. */

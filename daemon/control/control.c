@@ -470,11 +470,12 @@ static enum err command_founder(struct control *control, const char *words, json
 static enum err state_key(struct control *control, json_t **answer)
 {
     struct keyring *keyring = control->conf.keyring;
-    keyring_reload(keyring);
+    enum err err = keyring_reload(keyring);
     peers_say(control->conf.peers);
-    if (keyring_has(&keyring->next))
+    TRY(err);
+    if (keyring_has(&keyring->asked))
         log_info("this island asks for the key %s; an operator has to order it", keyring->next.public_text);
-    *answer = done(keyring_has(&keyring->next) ? "this island asks for another key" : "this island keeps its key");
+    *answer = done(keyring_has(&keyring->asked) ? "this island asks for another key" : "this island keeps its key");
     json_object_set_new(*answer, "next_key", json_string(keyring->next.public_text));
     return ERR_OK;
 }

@@ -31,8 +31,8 @@ static enum err make_next(struct keyring *keyring)
     struct ident next;
     if (access(keyring->next_path, F_OK) == 0)
         return err_set(ERR_CONF,
-                       "%s is there, and is no key that can be read: nobody was told of it; remove it, and call this "
-                       "again",
+                       "%s is there, and is no key that can be read, or the present one: nobody was told of it; remove "
+                       "it, and call this again",
                        keyring->next_path);
     TRY(ident_generate(&next));
     TRY(ident_save(&next, keyring->next_path));
@@ -68,8 +68,9 @@ static enum err finish_last(const struct ctl_rekey *rekey, struct keyring *keyri
         return ERR_OK;
     if (rename(keyring->next_path, keyring->conf->key_path) != 0)
         return err_set_errno(ERR_IO, "cannot rename %s to %s", keyring->next_path, keyring->conf->key_path);
-    keyring_reload(keyring);
-    return fsio_sync_folder_of(keyring->conf->key_path);
+    TRY(fsio_sync_folder_of(keyring->conf->key_path));
+    keyring->ident = keyring->next;
+    return keyring_reload(keyring);
 }
 
 /* Whether a daemon heard of it. */
@@ -81,6 +82,15 @@ static enum err tell_daemon(const struct ctl_rekey *rekey, bool *told)
     if (err == ERR_OK)
         json_decref(answer);
     return err == ERR_CLOSED ? ERR_OK : err;
+}
+
+/* A key that it refuses goes again: the next daemon would ask for it. */
+static enum err ask_for_next(const struct ctl_rekey *rekey, struct keyring *keyring, bool was_there, bool *told)
+{
+    enum err err = tell_daemon(rekey, told);
+    if (err != ERR_STATE || was_there)
+        return err;
+    return unlink(keyring->next_path) == 0 ? err : err_suffix(err, "remove %s, too", keyring->next_path);
 }
 
 static enum err say_pending(const struct ctl_rekey *rekey, const struct keyring *keyring, bool was_there, bool told)
@@ -111,7 +121,7 @@ static enum err begin(const struct ctl_rekey *rekey, struct keyring *keyring)
     bool was_there = keyring_has(&keyring->next);
     if (!was_there)
         TRY(make_next(keyring));
-    TRY(tell_daemon(rekey, &told));
+    TRY(ask_for_next(rekey, keyring, was_there, &told));
     return say_pending(rekey, keyring, was_there, told);
 }
 

@@ -20,8 +20,8 @@ struct ctl_rekey {
 };
 
 /* Makes the key beside the present one, durably, and tells the daemon; where one is there already it stays, and is told
- * again. Without a daemon the next one asks for it. ERR_STATE: one that was taken back may still be given; ERR_IO,
- * ERR_CONF: of the files. */
+ * again. Without a daemon the next one asks for it. ERR_STATE: one that was taken back may still be given, or the
+ * daemon cannot ask for it, with the remedy: one that was made now is gone then; ERR_IO, ERR_CONF: of the files. */
 ERR_MUST_CHECK enum err ctl_rekey_begin(const struct ctl_rekey *rekey);
 /* Takes it back. ERR_NOTFOUND: there is none. */
 ERR_MUST_CHECK enum err ctl_rekey_cancel(const struct ctl_rekey *rekey);

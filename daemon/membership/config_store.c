@@ -426,22 +426,56 @@ static enum err begin_from_copy(struct config_store *configs)
     return err;
 }
 
-/* Where keys have changed since this island came, no older configuration names them. ERR_NOTFOUND: there is none, or
- * that file is none. */
-static enum err begin_as_rekeyed(struct config_store *configs)
+static bool has_us(const struct config_store *configs, const struct config *config)
+{
+    for (uint32_t i = 0; i < config->members_count; i++)
+        if (view_is_own(&config->members[i], configs->keyring->ident.key))
+            return true;
+    return keyring_changes(configs->keyring, config);
+}
+
+/* Of the same run, later, and with a key of ours. */
+static bool leads_on(const struct config_store *configs, const struct config *from, const struct config *to)
+{
+    return memcmp(from->nonce, to->nonce, sizeof from->nonce) == 0 && to->epoch > from->epoch && has_us(configs, to);
+}
+
+/* Where keys have changed since this island came, no older configuration names them. `from`: what is here; it is not
+ * looked at where it is NULL. Configurations before go: a start would find a gap behind them. ERR_NOTFOUND: there is
+ * none, that file is none, or it leads nowhere; then all is as before. */
+static enum err begin_as_rekeyed(struct config_store *configs, const struct config *from)
 {
     struct config config;
     struct config_entry entry;
     const char *path = configs->keyring->config_path;
     if (path == NULL || founding_read_joined(path, &config, &entry) != ERR_OK)
         return ERR_NOTFOUND;
-    enum err err = begin_with(configs, &config, &entry);
+    enum err err =
+        from == NULL || leads_on(configs, from, &config) ? begin_with(configs, &config, &entry) : ERR_NOTFOUND;
     config_deinit(&config);
     config_entry_free(&entry);
+    if (err != ERR_OK)
+        return err;
+    uint64_t epoch = config_log_last(configs->config_log)->epoch;
+    config_store_forget(configs->conf->state_folder, epoch);
+    log_info("this island begins from the configuration of epoch %" PRIu64 ", by which keys changed last", epoch);
+    return ERR_OK;
+}
+
+/* A copy of the state folder from before this island had its key names another one. The others send what came after
+ * the configuration beside the key. Without that one it stays as it is: not_on_the_roster() says what to do. */
+static enum err look_for_key(struct config_store *configs)
+{
+    const struct config *last = config_log_last(configs->config_log);
+    uint64_t epoch = last->epoch;
+    if (has_us(configs, last))
+        return ERR_OK;
+    enum err err = begin_as_rekeyed(configs, last);
     if (err == ERR_OK)
-        log_info("this island begins from the configuration of epoch %" PRIu64 ", by which keys changed last",
-                 config_log_last(configs->config_log)->epoch);
-    return err;
+        log_warn("%s is from before this island had its key: its newest configuration was that of epoch %" PRIu64
+                 "; this island fetches from the others what came since",
+                 configs->conf->state_folder, epoch);
+    return err == ERR_NOTFOUND ? ERR_OK : err;
 }
 
 static enum err begin_as_joined(struct config_store *configs)
@@ -470,21 +504,19 @@ static enum err begin_as_joined(struct config_store *configs)
 }
 
 /* The configurations of the state folder; where that was emptied, the newest one that lies beside the sockets, or the
- * one by which this island joined. */
+ * one by which this island joined; where it is older than this island's key, the one that lies beside that. */
 static enum err load(struct config_store *configs, const struct ident *ident, const struct runspec *spec)
 {
     TRY(config_log_new(&configs->config_log));
     TRY(fsio_mkdirs(configs->conf->state_folder, 0755));
     enum err err = config_store_load(configs->conf->state_folder, NULL, false, configs->config_log);
-    if (err == ERR_OK && begun(configs))
-        return ERR_OK;
     if (err == ERR_NOTFOUND)
         err = begin_from_copy(configs);
     if (err == ERR_OK && begun(configs))
-        return ERR_OK;
+        return look_for_key(configs);
     if (err != ERR_OK && err != ERR_NOTFOUND)
         return err;
-    err = begin_as_rekeyed(configs);
+    err = begin_as_rekeyed(configs, NULL);
     if (err != ERR_NOTFOUND)
         return err;
     if (configs->conf->joined[0] != '\0')
@@ -552,7 +584,14 @@ static void take_key(struct config_store *configs, const struct config *config)
 static enum err not_on_the_roster(const struct config_store *configs)
 {
     char text[IDENT_TEXT_BYTES];
-    ident_text(configs->keyring->ident.key, text);
+    const struct keyring *keyring = configs->keyring;
+    ident_text(keyring->ident.key, text);
+    if (keyring->config_path != NULL && keyring_had(keyring, config_log_last(configs->config_log)))
+        return err_set(ERR_CONF,
+                       "%s is from before this island had the key %s, and %s, from which it could go on all the same, "
+                       "is missing or damaged: put that back, or a newer state folder; or %s reset, and then join with "
+                       "a new invitation of another island",
+                       configs->conf->state_folder, text, keyring->config_path, as_typed());
     return err_set(ERR_CONF,
                    "the key of this island, %s, is not on the roster of epoch %" PRIu64
                    ": %s reset, and then join with a new invitation of another island; or give it back its key",
@@ -651,14 +690,6 @@ uint64_t config_store_old(const struct config_store *configs, uint64_t needed)
 {
     uint64_t last = config_log_last(configs->config_log)->epoch, kept = last > EPOCHS_KEPT ? last - EPOCHS_KEPT : 0;
     return needed < kept ? needed : kept;
-}
-
-static bool has_us(const struct config_store *configs, const struct config *config)
-{
-    for (uint32_t i = 0; i < config->members_count; i++)
-        if (view_is_own(&config->members[i], configs->keyring->ident.key))
-            return true;
-    return false;
 }
 
 enum err config_store_adopt(struct config_store *configs, struct config *config, const struct digest *digest,

@@ -513,7 +513,7 @@ enum err membership_host_new(const struct membership_host_conf *conf, struct mem
     struct membership_conf membership = {.view = conf->view,
                                          .config_log = conf->config_log,
                                          .ident = &conf->keyring->ident,
-                                         .next = &conf->keyring->next,
+                                         .next = &conf->keyring->asked,
                                          .disk = vote_disk(conf->vote),
                                          .host = &calls,
                                          .user = host,

@@ -338,6 +338,34 @@ static void one_whose_state_is_lost_comes_back(void **state)
     }
 }
 
+/* A copy of the state folder alone, from before oslo asked for the key that it has now. */
+static void one_whose_state_is_older_than_its_key_comes_back(void **state)
+{
+    (void)state;
+    char command[1400];
+    GOOD(oslo, "stop");
+    snprintf(command, sizeof command, "cp -a %s/state %s/state.copy", oslo, oslo);
+    assert_int_equal(system(command), 0);
+    GOOD(oslo, "start");
+    wait_up(paris, "oslo");
+    change_key(oslo, "oslo");
+    GOOD(oslo, "stop");
+    watch_versions(paris, 10);
+    homes_empty_state(oslo);
+    snprintf(command, sizeof command, "mv %s/state.copy %s/state", oslo, oslo);
+    assert_int_equal(system(command), 0);
+    for (int starts = 0; starts < 2; starts++) {
+        GOOD(oslo, "start");
+        wait_up(paris, "oslo");
+        if (!homes_wait_role(paris, "oslo", "owner", PATIENCE_S))
+            fail_with_logs(oslo, "it does not come back");
+        assert_counted_goes_on(oslo);
+        GOOD(oslo, "stop");
+    }
+    GOOD(oslo, "start");
+    wait_up(paris, "oslo");
+}
+
 static void all_hold_the_same(void **state)
 {
     (void)state;
@@ -364,6 +392,7 @@ int main(void)
         cmocka_unit_test(one_that_is_killed_at_any_moment_has_a_key),
         cmocka_unit_test(the_key_before_is_shut_out),
         cmocka_unit_test(one_whose_state_is_lost_comes_back),
+        cmocka_unit_test(one_whose_state_is_older_than_its_key_comes_back),
         cmocka_unit_test(all_hold_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

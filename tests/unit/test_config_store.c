@@ -13,6 +13,7 @@
 #include "daemon/founding.h"
 #include "daemon/membership/config_store.h"
 #include "net/config/config_deal.h"
+#include "net/config/config_orders.h"
 #include "net/config/config_proof.h"
 #include "tests/lib/begun.h"
 #include "tests/lib/overhear.h"
@@ -342,6 +343,99 @@ static void a_run_that_is_founded_anew_has_another_nonce(void **state)
     assert_fails(ERR_CONF, "as [island] founded says", open_as(&idents[A]));
 }
 
+/* ---- a state folder from before another key ---- */
+
+/* It rules from now on. */
+static void go_on(struct config *config)
+{
+    struct view_changes changes;
+    keep(config);
+    struct digest digest = config_digest_of(config);
+    assert_ok(config_store_adopt(&configs, config, &digest, &changes));
+}
+
+/* a asks for the key `next` in epoch 1, and has it in epoch 2, by an order of its own: it is the founder. */
+static void rekey(const struct ident *next)
+{
+    const struct config *last = config_log_last(configs.config_log);
+    const struct config_member *as = &last->members[A];
+    struct config config = next_config();
+    struct member_word word = {
+        .number = as->word + 1, .uplink = as->uplink, .owner_choice = as->owner_choice, .units = as->units};
+    member_word_state_next(next, as->key, last->nonce, A, &word);
+    member_word_sign(&idents[A], last->nonce, A, &word);
+    assert_ok(config_word_apply(last, &config, A, &word));
+    assert_int_equal(config.words_count, 1);
+    go_on(&config);
+    last = config_log_last(configs.config_log);
+    struct order order = {.kind = ORDER_REKEY, .signer = A, .subject = A, .number = 1, .epoch = last->epoch};
+    memcpy(order.key, next->key, sizeof order.key);
+    order_sign(&idents[A], last->nonce, &order);
+    config = next_config();
+    assert_ok(config_order_apply(last, &config, &order));
+    go_on(&config);
+}
+
+static void remove_config(uint64_t epoch)
+{
+    char name[64];
+    snprintf(name, sizeof name, "config-%012u", (unsigned)epoch);
+    assert_int_equal(unlink(testlib_path(conf.state_folder, name)), 0);
+}
+
+static enum err open_with(const struct ident *ident, const struct ident *before, const char *config_path)
+{
+    config_store_close(&configs);
+    keyring = (struct keyring){.ident = *ident, .before = *before, .config_path = (char *)(uintptr_t)config_path};
+    return config_store_open(&conf, &keyring, &spec, &configs);
+}
+
+/* Nobody has to delete anything: the configuration beside the key leads from there to the others. */
+static void a_copy_from_before_another_key_is_gone_on_from(void **state)
+{
+    (void)state;
+    const char *beside = testlib_path(folder, "k.config");
+    struct ident next;
+    assert_ok(ident_generate(&next));
+    configure_three();
+    assert_ok(open_with(&idents[A], &(struct ident){0}, beside));
+    keyring.next = next;
+    rekey(&next);
+    assert_string_equal(keyring.ident.public_text, next.public_text);
+    remove_config(1);
+    remove_config(2);
+    overhear_begin();
+    assert_ok(open_with(&next, &idents[A], beside));
+    overhear_assert_once(overhear_end(), "is from before this island had its key");
+    for (int starts = 0; starts < 2; starts++) { /* and goes on from there, without a gap */
+        assert_int_equal(configs.view.epoch, 2);
+        assert_int_equal(configs.view.self, A);
+        assert_ok(open_with(&next, &idents[A], NULL));
+    }
+}
+
+static void a_copy_that_nothing_leads_on_from_says_what_to_do(void **state)
+{
+    (void)state;
+    static const char says[] = "is from before this island had the key ";
+    const char *beside = testlib_path(folder, "k.config");
+    struct ident next;
+    assert_ok(ident_generate(&next));
+    configure_three();
+    assert_ok(open_with(&idents[A], &(struct ident){0}, beside));
+    keyring.next = next;
+    rekey(&next);
+    remove_config(1);
+    remove_config(2);
+    /* One that is there, and of this island, but not of this key: it is another copy that is older. */
+    assert_fails(ERR_CONF, "is not on the roster of epoch 0", open_with(&stranger, &next, beside));
+    assert_fails(ERR_CONF, says, open_with(&next, &idents[A], testlib_file(folder, "k.config", "damaged")));
+    assert_int_equal(unlink(beside), 0);
+    assert_fails(ERR_CONF, says, open_with(&next, &idents[A], beside));
+    assert_ok(open_with(&idents[A], &(struct ident){0}, beside)); /* the copy is as it was */
+    assert_int_equal(configs.view.epoch, 0);
+}
+
 /* ---- old configurations ---- */
 
 static bool is_alone(uint64_t epoch)
@@ -396,6 +490,8 @@ int main(void)
         CASE(who_is_no_witness_does_not_begin_as_one),
         CASE(whose_key_is_not_on_the_roster_is_told_what_to_do),
         CASE(a_configuration_that_is_adopted_changes_who_takes_part),
+        CASE(a_copy_from_before_another_key_is_gone_on_from),
+        CASE(a_copy_that_nothing_leads_on_from_says_what_to_do),
         cmocka_unit_test_setup_teardown(old_configurations_are_put_together_as_far_as_nobody_needs_them, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_run_that_is_founded_anew_has_another_nonce, set_up, tear_down),

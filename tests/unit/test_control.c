@@ -305,6 +305,25 @@ static void resuming_and_pausing_reach_the_trainer(void **state)
     close(fd);
 }
 
+/* Nobody is asked for a key whose files the daemon could not keep: it is said at once. */
+static void a_new_key_is_refused_where_none_could_be_kept(void **state)
+{
+    (void)state;
+    struct ident next;
+    int fd = client();
+    const char *folder = testlib_folder("control-keys");
+    struct dconf nowhere = {.key_path = (char *)(uintptr_t) "/proc/self/no/such/folder/island.key"};
+    a->keyring.conf = &nowhere;
+    a->keyring.next_path = (char *)(uintptr_t)testlib_path(folder, "island.key.next");
+    a->keyring.dropped_path = (char *)(uintptr_t)testlib_path(folder, "island.key.dropped");
+    assert_ok(ident_generate(&next));
+    assert_ok(ident_save(&next, a->keyring.next_path));
+    assert_refused(fd, "rekey\n", "config", "cannot write beside its key /proc/self/no/such/folder/island.key");
+    assert_false(member_word_has_next(membership_own_word(a->membership)));
+    a->keyring.conf = NULL;
+    close(fd);
+}
+
 /* The daemon asks for the key that lies beside its own; an operator orders that one and no other. */
 static void a_new_key_is_asked_for_and_named(void **state)
 {
@@ -532,6 +551,7 @@ int main(void)
         CASE(once_the_plan_is_known_it_is_shown_and_saved),
         CASE(resuming_and_pausing_reach_the_trainer),
         CASE(a_new_key_is_asked_for_and_named),
+        CASE(a_new_key_is_refused_where_none_could_be_kept),
         CASE(the_thirty_third_client_is_turned_away_and_the_others_are_served),
         CASE(places_are_kept_for_root_and_our_own_user),
         CASE(a_client_that_is_idle_is_closed),

@@ -18,7 +18,7 @@ static struct dconf conf;
 static struct keyring keyring;
 static struct ident key, next, dropped;
 static struct config config;
-static char key_path[300], next_path[320], dropped_path[320], before_path[320];
+static char key_path[300], next_path[320], dropped_path[320], before_path[320], try_path[320];
 
 static int begin(void **state)
 {
@@ -28,6 +28,7 @@ static int begin(void **state)
     snprintf(next_path, sizeof next_path, "%s.next", key_path);
     snprintf(dropped_path, sizeof dropped_path, "%s.dropped", key_path);
     snprintf(before_path, sizeof before_path, "%s.before", key_path);
+    snprintf(try_path, sizeof try_path, "%s.try", key_path);
     unlink(key_path);
     unlink(next_path);
     unlink(dropped_path);
@@ -86,7 +87,7 @@ static void the_configuration_says_which_key_is_ours(void **state)
     assert_is(&key);
     assert_ok(ident_save(&next, next_path));
     name(&key);
-    keyring_reload(&keyring);
+    assert_ok(keyring_reload(&keyring));
     assert_false(keyring_settle(&keyring, &config));
     assert_is(&key);
     assert_string_equal(keyring_other(&keyring)->public_text, next.public_text);
@@ -150,7 +151,7 @@ static void what_was_taken_back_may_have_been_given(void **state)
     assert_in(next_path, &next);
     unlink(next_path);
     assert_ok(ident_save(&key, dropped_path));
-    keyring_reload(&keyring);
+    assert_ok(keyring_reload(&keyring));
     assert_string_equal(keyring_other(&keyring)->public_text, key.public_text);
     keyring_forget_dropped(&keyring);
     assert_null(keyring_other(&keyring));
@@ -164,7 +165,7 @@ static void a_damaged_new_key_is_none(void **state)
     open_again();
     assert_null(keyring_other(&keyring));
     assert_int_equal(chmod(next_path, 0644), 0);
-    keyring_reload(&keyring);
+    assert_ok(keyring_reload(&keyring));
     assert_null(keyring_other(&keyring));
     unlink(key_path);
     keyring_close(&keyring);
@@ -188,6 +189,53 @@ static void a_key_that_cannot_be_renamed_is_found_where_it_lies(void **state)
     }
 }
 
+/* As of a service, whose key lies in a folder that is not its to write: before anybody is asked for anything. */
+static void no_key_is_asked_for_where_none_could_be_kept(void **state)
+{
+    (void)state;
+    static const char nowhere[] = "/proc/self/no/such/folder/island.key";
+    open_again();
+    assert_ok(ident_save(&next, next_path));
+    conf.key_path = (char *)(uintptr_t)nowhere;
+    assert_fails(ERR_CONF,
+                 "cannot write beside its key /proc/self/no/such/folder/island.key: No such file or directory",
+                 keyring_reload(&keyring));
+    assert_false(keyring_has(&keyring.asked));
+    assert_null(keyring_other(&keyring)); /* nobody was told of it */
+    conf.key_path = key_path;
+    assert_ok(keyring_reload(&keyring));
+    assert_string_equal(keyring.asked.public_text, next.public_text);
+    assert_int_not_equal(access(try_path, F_OK), 0);
+    conf.key_path = (char *)(uintptr_t)nowhere; /* from now on */
+    assert_fails(ERR_CONF, "move the key into a folder where its user may write", keyring_reload(&keyring));
+    assert_false(keyring_has(&keyring.asked));
+    assert_string_equal(keyring_other(&keyring)->public_text, next.public_text); /* it may be given still */
+    conf.key_path = key_path;
+}
+
+static void the_present_key_is_no_other_one(void **state)
+{
+    (void)state;
+    assert_ok(ident_save(&key, next_path));
+    assert_ok(ident_save(&key, dropped_path));
+    open_again();
+    assert_null(keyring_other(&keyring));
+    assert_false(keyring_has(&keyring.asked));
+    unlink(next_path); /* a daemon that could not rename it has it in memory */
+    unlink(dropped_path);
+    assert_ok(ident_save(&next, next_path));
+    assert_ok(keyring_reload(&keyring));
+    name(&next);
+    conf.key_path = (char *)(uintptr_t) "/proc/self/no/such/folder/island.key";
+    assert_true(keyring_settle(&keyring, &config));
+    assert_false(keyring_has(&keyring.asked));
+    conf.key_path = key_path;
+    assert_ok(keyring_reload(&keyring));
+    assert_is(&next);
+    assert_null(keyring_other(&keyring));
+    assert_false(keyring_has(&keyring.asked));
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, begin, end)
 
 int main(void)
@@ -199,6 +247,8 @@ int main(void)
         CASE(what_was_taken_back_may_have_been_given),
         CASE(a_damaged_new_key_is_none),
         CASE(a_key_that_cannot_be_renamed_is_found_where_it_lies),
+        CASE(no_key_is_asked_for_where_none_could_be_kept),
+        CASE(the_present_key_is_no_other_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -490,10 +490,11 @@ static void look_for_others(struct engine *engine)
     if (!key_turns_due(&engine->key_turns, &facts, engine->now_ms))
         return;
     const struct ident *to = facts.by_other ? own : other;
-    if (facts.by_other)
-        log_info("this island is heard, or looks for others, by its key %s again", own->public_text);
-    else
-        log_info("nobody is heard with the key %s: trying %s", own->public_text, other->public_text);
+    if (facts.by_other && facts.hears)
+        log_info("this island is heard, and has its key %s again", own->public_text);
+    else if (!facts.by_other && engine->key_turns.tries == 1)
+        log_info("nobody is heard with the key %s: trying %s, and both by turns until somebody is", own->public_text,
+                 other->public_text);
     link_rekey(engine->link, to, key_before(keyring));
 }
 

@@ -8,6 +8,10 @@
  * goes back to the key of its newest configuration: who admits a stated key admits the one beside it as well, and there
  * may be others who know of no other. Else these would never hear it again. Likewise when the other key is given up.
  *
+ * All connections begin anew at each turn. So who hears nobody for long keeps the key of its newest configuration ever
+ * longer, up to 40 s, and the other one for 5 s each time: two that do so at once have that key most of the time, and
+ * find each other by it.
+ *
  * Pure: one thread calls, and turns the connections over.
  */
 #ifndef NET_MEMBERSHIP_KEY_TURNS_H
@@ -19,6 +23,7 @@
 /* All zeros at first, and whenever the connections have another key for another reason. */
 struct key_turns {
     uint64_t alone_ms; /* since when nobody is heard, or since the last turn; 0: not known yet */
+    uint32_t tries;    /* how often the other key was taken since somebody was heard */
 };
 
 struct key_turns_facts {

@@ -4,21 +4,35 @@
 
 #include "net/membership/key_turns.h"
 
-enum { BEGIN_MS = 1000, TURN_MS = 5000, LOOK_MS = 100 };
+enum { BEGIN_MS = 1000, TURN_MS = 5000, MOST_MS = 40000, LOOK_MS = 100 };
 
+/* How long it has the key. */
+static uint64_t turn_ms(struct key_turns *turns, struct key_turns_facts *facts, uint64_t *now_ms)
+{
+    uint64_t begin_ms = *now_ms;
+    while (!key_turns_due(turns, facts, *now_ms))
+        *now_ms += LOOK_MS;
+    facts->by_other = !facts->by_other;
+    return *now_ms - begin_ms;
+}
+
+/* Ever more seldom, since all connections begin anew; the other one for a moment, so that two that do so find each
+ * other. */
 static void who_hears_nobody_tries_its_keys_by_turns(void **state)
 {
     (void)state;
     struct key_turns turns = {0};
     struct key_turns_facts alone = {.two = true};
-    uint64_t last_ms = BEGIN_MS;
-    for (uint64_t now_ms = BEGIN_MS; now_ms < BEGIN_MS + 20 * TURN_MS; now_ms += LOOK_MS) {
-        bool due = key_turns_due(&turns, &alone, now_ms);
-        assert_int_equal(due, now_ms == last_ms + TURN_MS);
-        alone.by_other ^= due;
-        last_ms = due ? now_ms : last_ms;
+    uint64_t now_ms = BEGIN_MS;
+    for (uint64_t expected_ms = TURN_MS, i = 0; i < 20; i++, expected_ms *= expected_ms < MOST_MS ? 2 : 1) {
+        assert_int_equal(turn_ms(&turns, &alone, &now_ms), expected_ms);
+        assert_int_equal(turns.tries, i + 1);
+        assert_int_equal(turn_ms(&turns, &alone, &now_ms), TURN_MS);
     }
-    assert_int_equal(last_ms, BEGIN_MS + 19 * TURN_MS);
+    alone.hears = true; /* for a moment */
+    assert_false(key_turns_due(&turns, &alone, now_ms));
+    alone.hears = false;
+    assert_int_equal(turn_ms(&turns, &alone, &now_ms), TURN_MS);
 }
 
 static void who_has_one_key_keeps_it(void **state)

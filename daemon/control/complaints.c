@@ -13,7 +13,7 @@
 #include "daemon/control/complaint_events.h"
 
 /* Per member at most so many complaints, and so many besides. */
-enum { PER_MEMBER = 8, BESIDES = 24 };
+enum { PER_MEMBER = 8, BESIDES = 25 };
 
 const char *complaint_name(enum complaint_code code)
 {
@@ -59,6 +59,7 @@ const char *complaint_name(enum complaint_code code)
         [COMPLAINT_UNSUPERVISED] = "unsupervised",
         [COMPLAINT_RECOVERING] = "recovering",
         [COMPLAINT_LOOP_LAG] = "loop-lag",
+        [COMPLAINT_NOT_LISTENING] = "not-listening",
     };
     return (unsigned)code < COMPLAINT_CODES ? names[code] : "unknown";
 }
@@ -388,10 +389,22 @@ static void complain_recovering(struct status *status)
     complain_of_us(status, COMPLAINT_RECOVERING, text, "nothing to do: a trainer may attach meanwhile, and waits");
 }
 
+static void complain_not_listening(struct status *status)
+{
+    char text[600];
+    if (status->deaf[0] == '\0')
+        return;
+    snprintf(text, sizeof text, "nobody can dial this island since its key changed: %s", status->deaf);
+    complain_of_us(status, COMPLAINT_NOT_LISTENING, text,
+                   "it is tried again all the time; with another port in dilocod.conf ([net] listen): {here} stop, and "
+                   "{here} start");
+}
+
 static void complain_own(struct status *status)
 {
     complain_recovering(status);
     complain_daemon(status);
+    complain_not_listening(status);
     complain_disk(status);
     complain_trainer(status);
     complain_no_part(status);

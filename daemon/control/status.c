@@ -327,6 +327,7 @@ static enum err take(struct status *status)
     TRY(mem_new(status->fragments_count, sizeof *status->fragments, "the status", &status->fragments));
     TRY(mem_new(complaints_max(status), sizeof *status->complaints, "the status", &status->complaints));
     link_sample(from->link);
+    status->deaf = link_deaf(from->link);
     status->phase = trainer_phase(from->trainer);
     status->trainer = trainer_info(from->trainer);
     status->ledger = ledger_stats(from->ledger);

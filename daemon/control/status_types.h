@@ -103,6 +103,7 @@ enum complaint_code {
     COMPLAINT_UNSUPERVISED,  /* nobody starts the daemon again any more if it dies */
     COMPLAINT_RECOVERING,    /* the daemon reads what it has saved, and takes part in nothing until it has */
     COMPLAINT_LOOP_LAG,      /* the daemon did not look at what came in for more than a second, lately */
+    COMPLAINT_NOT_LISTENING, /* its port could not be bound again after a change of its key */
     COMPLAINT_CODES
 };
 enum { COMPLAINT_BYTES = 600 };
@@ -227,6 +228,7 @@ struct status {
     bool witness;   /* this is one: it has no state, and `versions` are those of the voters that are heard */
     bool undialled; /* the owners that are heard dial this island in vain */
     uint64_t uplink_bits;
+    const char *deaf;             /* why nobody can dial this island since its key changed; ""; borrowed of the link */
     char capped[CAPS_TEXT_BYTES]; /* what keeps our lines from carrying more, and what to change; "" */
     uint32_t quorum;              /* contributions with which a round closes now (sync_quorum()); 0: it waits for all */
     uint32_t contributors;        /* members that take part */

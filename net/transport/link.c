@@ -206,6 +206,8 @@ struct link {
     bool has_before;
     char endpoint[300];  /* that was asked for; "": outbound only */
     bool listens, stale; /* it is bound; the router has the key before */
+    uint64_t deaf_ms;    /* since when it is to be bound again and is not (env_mono_ms()); 0: it is */
+    char deaf[512];      /* why, once that has lasted; "": it has not */
     void *context, *router, *router_monitor;
     struct backlog *backlog;
     struct zap *zap;
@@ -238,8 +240,9 @@ enum { BULK_PART_BYTES_MAX = WIRE_CHUNK_HEADER_BYTES + WIRE_CHUNK_BYTES_MAX, PAR
  * KNOCKS: connections beside those of members. */
 enum { MESSAGE_PARTS = 2, PLACES = 16, KNOCKS_MAX = 256 };
 enum { LISTEN_QUEUE = 1024, SOCKETS_MAX = 16384 };
-/* MUTE: heartbeats come every second. PAUSE: a tick comes several times a second, unless we were stopped. */
-enum { MUTE_MS = 15000, PAUSE_MS = 2000 };
+/* MUTE: heartbeats come every second. PAUSE: a tick comes several times a second, unless we were stopped. DEAF: our own
+ * socket before has closed by then, and somebody else has the port. */
+enum { MUTE_MS = 15000, PAUSE_MS = 2000, DEAF_MS = 3000 };
 
 /* ---- set-up ---- */
 
@@ -522,6 +525,25 @@ static void dial_both(struct link *link, uint32_t slot)
             log_error("cannot dial a peer again: %s", err_text());
 }
 
+/* What lasts is worth a word, once, and one when it is over. */
+static void note_listening(struct link *link, enum err err)
+{
+    uint64_t now_ms = env_mono_ms();
+    if (err == ERR_OK) {
+        if (link->deaf[0] != '\0')
+            log_info("listening again, with the new key, at %s", link->endpoint);
+        link->deaf_ms = 0;
+        link->deaf[0] = '\0';
+        return;
+    }
+    link->deaf_ms = link->deaf_ms != 0 ? link->deaf_ms : now_ms;
+    if (now_ms < link->deaf_ms + DEAF_MS)
+        return;
+    if (link->deaf[0] == '\0')
+        log_warn("nobody can dial this island since its key changed: %s; it is tried again", err_text());
+    snprintf(link->deaf, sizeof link->deaf, "%s", err_text());
+}
+
 /* With the new key. The socket before closes behind our back: until it has, the port is taken. */
 static void listen_again(struct link *link)
 {
@@ -539,8 +561,7 @@ static void listen_again(struct link *link)
     }
     if (err == ERR_OK && !link->listens)
         err = bind_router(link);
-    if (err != ERR_OK)
-        log_debug("not listening with the new key yet: %s", err_text());
+    note_listening(link, err);
 }
 
 void link_rekey(struct link *link, const struct ident *ident, const struct ident *before)
@@ -1079,6 +1100,11 @@ void link_tick(struct link *link)
 unsigned link_port(const struct link *link)
 {
     return link->port;
+}
+
+const char *link_deaf(const struct link *link)
+{
+    return link->deaf;
 }
 
 uint64_t link_handed_bytes(const struct link *link)

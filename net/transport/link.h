@@ -78,6 +78,9 @@ void link_shut(struct link *link, uint32_t slot, uint64_t for_ms);
 
 /* Port that was bound (with port 0 in `listen`, the one the system chose); 0 if none. */
 unsigned link_port(const struct link *link);
+/* Why nobody can dial us, with the remedy, once that has lasted for 3 s: the port could not be bound again after
+ * link_rekey(), and link_tick() tries on; "": it is bound, or was never to be. Borrowed until the next link_tick(). */
+const char *link_deaf(const struct link *link);
 
 /* Writes at most `items_max` items to poll for input; returns how many there are. */
 size_t link_poll_items(const struct link *link, zmq_pollitem_t *items, size_t items_max);

@@ -18,6 +18,7 @@
 #include "tests/lib/made.h"
 #include "tests/lib/overhear.h"
 #include "tests/lib/rig.h"
+#include "tests/lib/squat.h"
 
 enum { SILENT_MS = 2500, MEMORY = 12345678 };
 
@@ -67,12 +68,13 @@ static void every_code_has_a_name_of_its_own(void **state)
         for (unsigned k = 0; k < i; k++)
             assert_string_not_equal(complaint_name((enum complaint_code)i), complaint_name((enum complaint_code)k));
     static const char *const names[COMPLAINT_CODES] = {
-        "away",         "refused",     "alone",        "stranger",     "slow-peer",     "missed",       "waiting",
-        "behind",       "repair",      "differs",      "disk",         "peer-disk",     "restarting",   "ended",
-        "ended-badly",  "stopped",     "not-attached", "no-plan",      "stalled",       "outlier",      "turned-away",
-        "runaway",      "loss-nan",    "nan",          "blocked",      "duplicate-key", "state-lost",   "lost",
-        "partitioned",  "no-majority", "sealed",       "doubt",        "mark",          "same-batches", "fault",
-        "not-admitted", "no-part",     "daemon-dies",  "unsupervised", "recovering",    "loop-lag"};
+        "away",       "refused",       "alone",        "stranger",     "slow-peer",    "missed",
+        "waiting",    "behind",        "repair",       "differs",      "disk",         "peer-disk",
+        "restarting", "ended",         "ended-badly",  "stopped",      "not-attached", "no-plan",
+        "stalled",    "outlier",       "turned-away",  "runaway",      "loss-nan",     "nan",
+        "blocked",    "duplicate-key", "state-lost",   "lost",         "partitioned",  "no-majority",
+        "sealed",     "doubt",         "mark",         "same-batches", "fault",        "not-admitted",
+        "no-part",    "daemon-dies",   "unsupervised", "recovering",   "loop-lag",     "not-listening"};
     for (unsigned i = 0; i < COMPLAINT_CODES; i++)
         assert_string_equal(complaint_name((enum complaint_code)i), names[i]);
     assert_string_equal(complaint_name(COMPLAINT_CODES), "unknown");
@@ -87,6 +89,36 @@ static void an_island_that_trains_alone_by_design_has_nothing_to_complain_of(voi
     assert_int_equal(take()->complaints_count, 0);
     status_line(&look.status, line, sizeof line);
     assert_string_equal(line, "step 6/1000");
+    look_end();
+}
+
+/* Somebody else took it while our key changed. */
+static void a_port_that_is_gone_is_told_until_it_is_back(void **state)
+{
+    (void)state;
+    struct ident keys[2];
+    look_begin_run("status-deaf", 1, NULL);
+    isle_listen(look.run, LOOK_A);
+    look_open();
+    struct link *link = look.a->link;
+    assert_silent(take(), COMPLAINT_NOT_LISTENING);
+    for (int i = 0; i < 2; i++)
+        assert_ok(ident_generate(&keys[i]));
+    bool got = false;
+    for (int tries = 0; tries < 20 && !got; tries++) { /* our own may be quicker */
+        squat_begin(link_port(link));
+        link_rekey(link, &keys[tries % 2], NULL);
+        got = squat_got();
+    }
+    assert_true(got);
+    overhear_begin();
+    isle_wait((link_tick(link), link_deaf(link)[0] != '\0'));
+    link_tick(link);
+    overhear_assert_once(overhear_end(), "nobody can dial this island since its key changed: listen = ");
+    assert_complains(take(), COMPLAINT_NOT_LISTENING, "nobody can dial this island since its key changed: listen = ");
+    squat_end();
+    isle_wait((link_tick(link), link_deaf(link)[0] == '\0'));
+    assert_silent(take(), COMPLAINT_NOT_LISTENING);
     look_end();
 }
 
@@ -705,6 +737,7 @@ int main(void)
         cmocka_unit_test(every_code_has_a_name_of_its_own),
         cmocka_unit_test(an_island_that_trains_alone_by_design_has_nothing_to_complain_of),
         cmocka_unit_test(a_daemon_that_dies_again_and_again_is_complained_of),
+        cmocka_unit_test(a_port_that_is_gone_is_told_until_it_is_back),
         cmocka_unit_test(a_loop_that_stood_is_told_for_a_minute),
         cmocka_unit_test(who_is_not_heard_is_away_and_without_anyone_the_island_is_alone),
         cmocka_unit_test(who_would_not_talk_is_refused_and_not_just_away),

@@ -298,6 +298,7 @@ static void imagine(uint32_t heard)
 {
     static struct complaint complaints[100];
     look.status = (struct status){.from = &from, .phase = TRAINER_TRAINING, .complaints = complaints, .islands = 4};
+    look.status.deaf = "";
     look.status.islands_up = heard;
     look.status.epoch = (struct status_epoch){
         .voters = 4, .voters_heard = heard, .voters_sure = heard, .majority = heard > 2, .doubt = "", .unkept = ""};

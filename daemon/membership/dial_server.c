@@ -325,7 +325,7 @@ static enum err request_in(struct dial_server *server, const struct config_membe
         return err_set(ERR_PROTO, "it asks for a newcomer to be dialled, and is no operator");
     if (question_of(server, from->id, join.signature) != NULL)
         return ERR_OK;
-    if (!wire_join_signed(&join, server->conf.view->nonce))
+    if (!wire_dial_request_signed(&join, server->conf.view->nonce))
         return err_set(ERR_PROTO, "it asks for a newcomer to be dialled that has not asked for it");
     begin(server, &join, from->id, 0, now_ms);
     return ERR_OK;

@@ -311,7 +311,9 @@ static enum err judge(const struct join_server *join_server, const struct link_g
         return err_set(ERR_STATE,
                        "that key is the mirror image of island %s's, and stands for the same one; make another",
                        mirrored->name);
-    if (!wire_join_signed(join, last(join_server)->nonce))
+    bool asks = guest->type == WIRE_DIAL_REQUEST;
+    if (asks ? !wire_dial_request_signed(join, last(join_server)->nonce)
+             : !wire_join_signed(join, last(join_server)->nonce))
         return err_set(ERR_STATE, "the signature is not of the key that is to be admitted, or of another run");
     const struct config_member *same = config_member_named(last(join_server), join->name);
     const struct config_member *is = by_key(last(join_server), join->key);

@@ -48,7 +48,10 @@ static void sign(struct ask *ask, uint64_t number, uint8_t owner_choice)
                                    .word = {.number = number, .uplink = conf->uplink, .owner_choice = owner_choice}};
     snprintf(ask->join.name, sizeof ask->join.name, "%s", conf->name);
     snprintf(ask->join.word.address, sizeof ask->join.word.address, "%s", conf->address);
-    wire_join_sign(conf->ident, conf->invite->nonce, &ask->join);
+    if (ask->listener != NULL)
+        wire_dial_request_sign(conf->ident, conf->invite->nonce, &ask->join);
+    else
+        wire_join_sign(conf->ident, conf->invite->nonce, &ask->join);
     ask->payload_bytes = wire_join_pack(&ask->join, ask->payload);
 }
 

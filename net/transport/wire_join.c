@@ -10,8 +10,8 @@
 #include "net/transport/member_word_proto.h"
 #include "net/transport/wire.pb-c.h"
 
-/* What is signed begins with this, so that it is a signature of nothing else. */
-static const char label[] = "diloco join";
+/* What is signed begins with one of these, so that it is a signature of nothing else. */
+static const char join_label[] = "diloco join", dial_label[] = "diloco dial request";
 enum { SIGNED_BYTES_MAX = 1024, UNPACK_BESIDES = 64 << 10 };
 
 /* ---- fields ---- */
@@ -65,10 +65,11 @@ static ProtobufCBinaryData binary_of(const uint8_t *bytes, size_t count)
 /* ---- admit ---- */
 
 /* Label with its zero, nonce, invitation, key, witness u8, name with its zero, and the word's signature. */
-static size_t put_signed(const struct wire_join *join, const uint8_t nonce[WIRE_NONCE_BYTES], uint8_t *out)
+static size_t put_signed(const struct wire_join *join, const char *label, const uint8_t nonce[WIRE_NONCE_BYTES],
+                         uint8_t *out)
 {
     struct bytes_writer writer = bytes_writer_init(out, SIGNED_BYTES_MAX);
-    bytes_put(&writer, label, sizeof label);
+    bytes_put(&writer, label, strlen(label) + 1);
     bytes_put(&writer, nonce, WIRE_NONCE_BYTES);
     bytes_put(&writer, join->invitation.byte, sizeof join->invitation.byte);
     bytes_put(&writer, join->key, sizeof join->key);
@@ -78,20 +79,41 @@ static size_t put_signed(const struct wire_join *join, const uint8_t nonce[WIRE_
     return writer.at;
 }
 
-void wire_join_sign(const struct ident *ident, const uint8_t nonce[WIRE_NONCE_BYTES], struct wire_join *join)
+static void sign(const struct ident *ident, const char *label, const uint8_t nonce[WIRE_NONCE_BYTES],
+                 struct wire_join *join)
 {
     uint8_t message[SIGNED_BYTES_MAX];
     member_word_sign(ident, nonce, MEMBER_WORD_NEWCOMER, &join->word);
     memcpy(join->key, ident->key, sizeof join->key);
-    ident_sign(ident, message, put_signed(join, nonce, message), join->signature);
+    ident_sign(ident, message, put_signed(join, label, nonce, message), join->signature);
+}
+
+static bool is_signed(const struct wire_join *join, const char *label, const uint8_t nonce[WIRE_NONCE_BYTES])
+{
+    uint8_t message[SIGNED_BYTES_MAX];
+    size_t bytes = put_signed(join, label, nonce, message);
+    return ident_signed(join->key, message, bytes, join->signature) &&
+           member_word_signed(join->key, nonce, MEMBER_WORD_NEWCOMER, &join->word);
+}
+
+void wire_join_sign(const struct ident *ident, const uint8_t nonce[WIRE_NONCE_BYTES], struct wire_join *join)
+{
+    sign(ident, join_label, nonce, join);
 }
 
 bool wire_join_signed(const struct wire_join *join, const uint8_t nonce[WIRE_NONCE_BYTES])
 {
-    uint8_t message[SIGNED_BYTES_MAX];
-    size_t bytes = put_signed(join, nonce, message);
-    return ident_signed(join->key, message, bytes, join->signature) &&
-           member_word_signed(join->key, nonce, MEMBER_WORD_NEWCOMER, &join->word);
+    return is_signed(join, join_label, nonce);
+}
+
+void wire_dial_request_sign(const struct ident *ident, const uint8_t nonce[WIRE_NONCE_BYTES], struct wire_join *join)
+{
+    sign(ident, dial_label, nonce, join);
+}
+
+bool wire_dial_request_signed(const struct wire_join *join, const uint8_t nonce[WIRE_NONCE_BYTES])
+{
+    return is_signed(join, dial_label, nonce);
 }
 
 void wire_join_to_proto(const struct wire_join *join, Diloco__MemberWord *word, Diloco__Join *proto)

@@ -5,8 +5,9 @@
  * A guest proves a one-time key, says once who it is (JOIN), and is admitted to the roster (JOINED) or refused
  * (REFUSAL). It signs what it says with its own key, over the run and the invitation, so that nobody admits another's
  * key, or one that is not there, and no signature is of use elsewhere; the order that admits it carries this. Before
- * that it may ask, by the same bytes (DIAL_REQUEST), whether it is reached at the address that it states; it is told
- * what came of it (DIAL_RESPONSE). Pure. Bytes come from strangers: limits are checked before memory is taken.
+ * that it may ask, by the same fields with a signature of another kind (DIAL_REQUEST), whether it is reached at the
+ * address that it states; it is told what came of it (DIAL_RESPONSE). Pure. Bytes come from strangers: limits are
+ * checked before memory is taken.
  */
 #ifndef NET_TRANSPORT_WIRE_JOIN_H
 #define NET_TRANSPORT_WIRE_JOIN_H
@@ -47,6 +48,10 @@ bool wire_name_good(const char *name);
 void wire_join_sign(const struct ident *ident, const uint8_t nonce[WIRE_NONCE_BYTES], struct wire_join *join);
 /* Whether the owner of `key` said both, for this run. */
 bool wire_join_signed(const struct wire_join *join, const uint8_t nonce[WIRE_NONCE_BYTES]);
+
+/* The same of a question to be dialled, which admits nobody: neither signature stands for the other. */
+void wire_dial_request_sign(const struct ident *ident, const uint8_t nonce[WIRE_NONCE_BYTES], struct wire_join *join);
+bool wire_dial_request_signed(const struct wire_join *join, const uint8_t nonce[WIRE_NONCE_BYTES]);
 
 /* Packs into `out` (WIRE_JOIN_BYTES_MAX); returns the length. */
 size_t wire_join_pack(const struct wire_join *join, uint8_t *out);

@@ -75,7 +75,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
             wire_join_pack(&again, second) != wire_join_pack(&join, packed) ||
             memcmp(packed, second, wire_join_pack(&join, packed)) != 0)
             abort();
-        (void)wire_join_signed(&join, packed);
+        if (wire_join_signed(&join, packed) && wire_dial_request_signed(&join, packed))
+            abort();
         break;
     case 3:
         if (wire_joined_unpack(data + 1, bytes - 1, &joined) == ERR_OK)

@@ -169,7 +169,7 @@ static void say_dial(struct rogue *rogue, uint32_t to)
 {
     uint8_t bytes[WIRE_JOIN_BYTES_MAX];
     struct wire_join join = {.name = "m", .word = {.number = 1 + said, .uplink = 1, .address = "127.0.0.1:1"}};
-    wire_join_sign(&rogue->ident, rogue->view.nonce, &join);
+    wire_dial_request_sign(&rogue->ident, rogue->view.nonce, &join);
     rogue_say_raw(rogue, to, WIRE_DIAL_REQUEST, bytes, wire_join_pack(&join, bytes));
 }
 

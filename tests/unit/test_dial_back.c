@@ -25,7 +25,7 @@ static struct wire_join question(const struct ident *ident, const char *address,
 {
     struct wire_join join = {.name = "bert", .word = {.number = number, .uplink = 1}};
     snprintf(join.word.address, sizeof join.word.address, "%s", address);
-    wire_join_sign(ident, nonce, &join);
+    wire_dial_request_sign(ident, nonce, &join);
     return join;
 }
 

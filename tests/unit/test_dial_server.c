@@ -94,7 +94,8 @@ static void hear_guest(const struct link_guest *from)
     struct wire_join join;
     uint8_t bytes[WIRE_JOIN_BYTES_MAX];
     assert_ok(wire_join_unpack(from->payload, from->bytes, &join));
-    assert_true(wire_join_signed(&join, config.nonce));
+    assert_true(from->type == WIRE_DIAL_REQUEST ? wire_dial_request_signed(&join, config.nonce)
+                                                : wire_join_signed(&join, config.nonce));
     if (from->type == WIRE_DIAL_REQUEST) {
         dial_server_ask(isles[0].dials, &join, from->connection, now_of());
         return;
@@ -405,7 +406,7 @@ static struct wire_join question(uint64_t number, const char *address)
 {
     struct wire_join join = {.name = "m9", .word = {.number = number, .uplink = 1}};
     snprintf(join.word.address, sizeof join.word.address, "%s", address);
-    wire_join_sign(configs_ident(9), config.nonce, &join);
+    wire_dial_request_sign(configs_ident(9), config.nonce, &join);
     return join;
 }
 
@@ -451,6 +452,9 @@ static void a_member_may_have_nobody_dialled_but_an_operator_its_guest(void **st
     struct wire_join join = question(1, "127.0.0.1:1");
     assert_refused(1, &join, "is no operator");
     join.word.address[8] = '2'; /* the newcomer has not asked for that */
+    assert_refused(0, &join, "has not asked for it");
+    join = question(1, "127.0.0.1:1");
+    wire_join_sign(configs_ident(9), config.nonce, &join); /* it asked to be let in, and for nothing else */
     assert_refused(0, &join, "has not asked for it");
     say(0, WIRE_DIAL_REQUEST, "nonsense", 8);
     unsigned heard = isles[1].heard;

@@ -325,6 +325,11 @@ static void what_a_guest_says_is_signed_for_one_run(void **state)
     out = in;
     out.word = word;
     assert_false(wire_join_signed(&out, nonce));
+    /* To be let in is one thing, to be dialled another. */
+    assert_false(wire_dial_request_signed(&in, nonce));
+    wire_dial_request_sign(&bert, nonce, &in);
+    assert_true(wire_dial_request_signed(&in, nonce));
+    assert_false(wire_join_signed(&in, nonce));
 }
 
 static void what_is_no_admission_is_refused(void **state)

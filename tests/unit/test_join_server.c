@@ -540,9 +540,16 @@ static void a_guest_is_dialled_and_that_redeems_nothing(void **state)
     const struct wire_header fields = {
         .version = WIRE_VERSION, .type = WIRE_DIAL_REQUEST, .run_tag = wire_run_tag(invite.nonce, &invite.run_id)};
     snprintf(join.word.address, sizeof join.word.address, "127.0.0.1:1");
-    wire_join_sign(configs_ident(1), invite.nonce, &join);
+    wire_dial_request_sign(configs_ident(1), invite.nonce, &join);
     struct wire_header got = say_as_guest(&invite, &fields, payload, wire_join_pack(&join, payload), reason);
     assert_int_equal(got.type, WIRE_DIAL_RESPONSE);
+    assert_false(join_server_invites(island.join_server)->rows[0].redeemed);
+    assert_int_equal(island.joined, 0);
+    struct wire_header as_join = fields; /* said as what it did not sign, by somebody who has heard it */
+    as_join.type = WIRE_JOIN;
+    got = say_as_guest(&invite, &as_join, payload, wire_join_pack(&join, payload), reason);
+    assert_int_equal(got.type, WIRE_REFUSAL);
+    assert_non_null(strstr(reason, "the signature is not of the key that is to be admitted"));
     assert_false(join_server_invites(island.join_server)->rows[0].redeemed);
     assert_int_equal(island.joined, 0);
     snprintf(join.word.address, sizeof join.word.address, "127.0.0.1:2"); /* which it did not sign */

@@ -63,17 +63,46 @@ static void put_quorum(const struct config *config, struct certificate_rule *rul
     }
 }
 
+static void put_other(uint32_t id, const uint8_t *key, struct certificate_rule *rule)
+{
+    rule->more_others |= rule->others_count == CERTIFICATE_OTHERS_MAX;
+    if (rule->more_others)
+        return;
+    struct certificate_voter *other = &rule->others[rule->others_count++];
+    other->id = id;
+    memcpy(other->key, key, sizeof other->key);
+}
+
+/* Both keys of each change: who votes in neither configuration may have signed by either in between. */
+static void put_others(const struct config *before, const struct config *config, struct certificate_rule *rule)
+{
+    for (uint32_t i = 0; i < config->orders_count; i++) {
+        const struct order *order = &config->orders[i];
+        const struct config_member *member = order->kind == ORDER_REKEY ? config_member(before, order->subject) : NULL;
+        if (member == NULL)
+            continue;
+        put_other(member->id, member->key, rule);
+        put_other(member->id, order->key, rule);
+    }
+}
+
 void certificate_rule_of(const struct config_log *config_log, uint32_t fragment, uint64_t version,
                          struct certificate_rule *out)
 {
     const struct config *last = config_log_last(config_log);
     uint64_t epoch;
-    out->count = 0;
+    out->count = out->others_count = 0;
+    out->more_others = false;
     if (last == NULL)
         return;
     put_quorum(last, out);
-    if (config_log_epoch(config_log, fragment, version, &epoch) && epoch != last->epoch)
+    bool known = config_log_epoch(config_log, fragment, version, &epoch);
+    if (known && epoch != last->epoch)
         put_quorum(config_log_at(config_log, epoch), out);
+    for (; known && epoch < last->epoch; epoch++)
+        put_others(config_log_at(config_log, epoch), config_log_at(config_log, epoch + 1), out);
+    for (uint32_t i = 0; !known && i < last->retired_count; i++)
+        put_other(last->retired[i].id, last->retired[i].key, out);
 }
 
 static bool is_of(const struct certificate_quorum *quorum, uint32_t id)
@@ -149,12 +178,23 @@ static bool row_good(const struct certificate_rule *rule, uint32_t id, const str
     return false;
 }
 
+/* By a key that it has had since the version's epoch, and has not any more. */
+static bool row_of_another(const struct certificate_rule *rule, const struct certificate_row *row,
+                           const struct certificate_subject *subject)
+{
+    for (uint32_t i = 0; i < rule->others_count; i++)
+        if (rule->others[i].id == row->id && certificate_row_good(rule->others[i].key, subject, row->signature))
+            return true;
+    return false;
+}
+
 bool certificate_forged(const struct certificate_rule *rule, const struct certificate_subject *subject,
                         const struct certificate *certificate)
 {
     bool known;
-    for (uint32_t k = 0; k < certificate->count; k++)
-        if (!row_good(rule, certificate->rows[k].id, subject, certificate->rows[k].signature, &known) && known)
+    for (uint32_t k = 0; k < certificate->count && !rule->more_others; k++)
+        if (!row_good(rule, certificate->rows[k].id, subject, certificate->rows[k].signature, &known) && known &&
+            !row_of_another(rule, &certificate->rows[k], subject))
             return true;
     return false;
 }

@@ -25,6 +25,7 @@
 enum {
     CERTIFICATE_KEPT = 4,       /* versions of a fragment, of each voter */
     CERTIFICATE_ROW_BYTES = 72, /* packed */
+    CERTIFICATE_OTHERS_MAX = 64,
 };
 
 /* The subject of a signature: version `version`, above 0, of a fragment has this hash. */
@@ -51,10 +52,14 @@ struct certificate_quorum {
     struct certificate_voter voters[CONFIG_VOTERS_MAX];
 };
 /* Each of the two is enough: the newest configuration's first, then that of the version's epoch, if it is another and
- * known. A copy, so that any thread may use it. */
+ * known. `others`: keys that members have had between the two, which count nowhere, but which an honest sender may
+ * still have signatures by; where the version's epoch is not known, all that they ever had. A copy, so that any thread
+ * may use it. */
 struct certificate_rule {
-    uint32_t count;
+    uint32_t count, others_count;
     struct certificate_quorum quorums[2];
+    struct certificate_voter others[CERTIFICATE_OTHERS_MAX];
+    bool more_others; /* than there is room for: nobody can say of a signature that it is by none of them */
 };
 void certificate_rule_of(const struct config_log *config_log, uint32_t fragment, uint64_t version,
                          struct certificate_rule *out);
@@ -76,7 +81,8 @@ ERR_MUST_CHECK enum err certificate_check(const struct certificate_rule *rule,
                                           const struct certificate_subject *subject,
                                           const struct certificate *certificate, uint32_t excused);
 
-/* Whether a row names a voter of the rule and the signature is not that voter's: no honest sender sends one. */
+/* Whether a row names a voter of the rule and the signature is not that voter's, by any key that it may have signed the
+ * version with: no honest sender sends one. */
 bool certificate_forged(const struct certificate_rule *rule, const struct certificate_subject *subject,
                         const struct certificate *certificate);
 

@@ -407,6 +407,68 @@ static void what_the_old_key_certified_stands(void **state)
     memset(&next, 0, sizeof next);
 }
 
+/* PLAIN has changed its key once more since log_across(). */
+static void change_again(struct config_log *log)
+{
+    struct config first = {0}, second = {0};
+    assert_ok(config_copy(config_log_last(log), &first));
+    config_deinit(&last);
+    last = first; /* whose key NEXT is PLAIN's, and whose word states another */
+    next = configs_next(&last);
+    struct member_word word = stated(PLAIN, NEXT, NEXT_OTHER, config_member(&last, PLAIN)->word + 1);
+    take(PLAIN, &word, true);
+    next.previous = *config_log_last_digest(log);
+    assert_ok(config_copy(&next, &second));
+    assert_ok(config_log_add(log, &second, &(struct digest){.byte = {3}}));
+    go_on();
+    struct order order = rekey_of(FOUNDER, PLAIN, NEXT_OTHER);
+    order.number = 2;
+    order_sign(configs_ident(FOUNDER), last.nonce, &order);
+    carry_out(&order);
+    next.previous = *config_log_last_digest(log);
+    assert_ok(config_copy(&next, &second));
+    assert_ok(config_log_add(log, &second, &(struct digest){.byte = {4}}));
+}
+
+/* Who gives a state may not know of the last change yet, nor have the signature by the last key. */
+static void who_has_a_signature_by_a_key_in_between_forges_nothing(void **state)
+{
+    (void)state;
+    struct config_log *log = log_across(), *late;
+    struct certificate_rule rule;
+    struct certificate certificate = {.count = 2};
+    memset(&last, 0, sizeof last); /* the log's */
+    memset(&next, 0, sizeof next);
+    change_again(log);
+    struct certificate_subject subject = {.nonce = config_log_last(log)->nonce, .version = 3, .hash = hash_of(7)};
+    certificate.rows[0].id = FOUNDER;
+    certificate_row_sign(configs_ident(FOUNDER), &subject, certificate.rows[0].signature);
+    certificate.rows[1].id = PLAIN;
+    certificate_rule_of(log, 0, 3, &rule);
+    const uint32_t all[] = {PLAIN, NEXT, NEXT_OTHER};
+    for (int i = 0; i < 3; i++) {
+        certificate_row_sign(configs_ident(all[i]), &subject, certificate.rows[1].signature);
+        assert_false(certificate_forged(&rule, &subject, &certificate));
+    }
+    certificate_row_sign(configs_ident(NEXT), &subject, certificate.rows[1].signature);
+    assert_fails(ERR_PROTO, "certified by 1 voters",
+                 certificate_check(&rule, &subject, &certificate, CERTIFICATE_NOBODY)); /* nor does it count */
+    certificate_row_sign(configs_ident(OTHER), &subject, certificate.rows[1].signature);
+    assert_true(certificate_forged(&rule, &subject, &certificate));
+    /* Who came later does not know the version's epoch. */
+    struct config copy;
+    assert_ok(config_copy(config_log_last(log), &copy));
+    assert_ok(config_log_new(&late));
+    assert_ok(config_log_add(late, &copy, &(struct digest){.byte = {4}}));
+    certificate_rule_of(late, 0, 3, &rule);
+    assert_int_equal(rule.count, 1);
+    assert_true(certificate_forged(&rule, &subject, &certificate));
+    certificate_row_sign(configs_ident(PLAIN), &subject, certificate.rows[1].signature);
+    assert_false(certificate_forged(&rule, &subject, &certificate));
+    config_log_free(late);
+    config_log_free(log);
+}
+
 /* Others take our version's signature by the key that the newest configuration names. */
 static void our_own_are_signed_again(void **state)
 {
@@ -476,6 +538,7 @@ int main(void)
         CASE(of_an_operator_the_founder_or_a_majority_disposes),
         CASE(so_many_retired_keys_are_kept),
         CASE(what_the_old_key_certified_stands),
+        CASE(who_has_a_signature_by_a_key_in_between_forges_nothing),
         CASE(our_own_are_signed_again),
         CASE(every_path_without_memory_is_clean),
     };

@@ -13,7 +13,7 @@
 #include "daemon/control/complaint_events.h"
 
 /* Per member at most so many complaints, and so many besides. */
-enum { PER_MEMBER = 8, BESIDES = 25 };
+enum { PER_MEMBER = 9, BESIDES = 25 };
 
 const char *complaint_name(enum complaint_code code)
 {
@@ -59,6 +59,7 @@ const char *complaint_name(enum complaint_code code)
         [COMPLAINT_UNSUPERVISED] = "unsupervised",
         [COMPLAINT_RECOVERING] = "recovering",
         [COMPLAINT_LOOP_LAG] = "loop-lag",
+        [COMPLAINT_TOO_FAST] = "too-fast",
         [COMPLAINT_NOT_LISTENING] = "not-listening",
     };
     return (unsigned)code < COMPLAINT_CODES ? names[code] : "unknown";
@@ -816,6 +817,24 @@ static void complain_pace(struct status *status)
     }
 }
 
+/* No fault: it may be as fast. */
+static void complain_too_fast(struct status *status)
+{
+    for (uint32_t i = 0; i < status->from->view->count; i++) {
+        const struct status_peer *peer = &status->peers[i];
+        char text[300];
+        if (!peer->member->used || !peer->too_fast)
+            continue;
+        snprintf(text, sizeof text,
+                 "island %s trains, as it says, more than %g times (weight_max) as fast as most owners: the run's step "
+                 "follows it at that pace, and so many of its tokens count",
+                 peer->member->as.name, status->from->spec->weight_max);
+        complain_of(status, COMPLAINT_TOO_FAST, i, text,
+                    "if it is that fast, let others as fast own shards ({here} owner NAME), or begin the next run with "
+                    "a larger weight_max; if it is not, look at what trains there");
+    }
+}
+
 /* With a quorum: work that is trained and not counted. */
 static void complain_missed(struct status *status)
 {
@@ -877,6 +896,7 @@ static void complain_all_peers(struct status *status)
     complain_faults(status);
     complain_alike(status);
     complain_pace(status);
+    complain_too_fast(status);
     complain_missed(status);
     complain_outliers(status);
     complain_turned_away(status);

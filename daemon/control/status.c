@@ -72,6 +72,7 @@ static void take_peer(struct status *status, uint32_t i)
     bool begins = peer.fault_kind == PEER_FAULT_LATE && peer.trainer == WIRE_TRAINER_STARTING;
     row->fault = begins ? "" : peer.fault; /* nothing can come of it yet */
     row->fault_kind = begins ? PEER_FAULT_NONE : peer.fault_kind;
+    row->too_fast = peer.too_fast;
     row->alike = from->alike != NULL ? alike_count(from->alike, from->view, i) : 0;
     row->duplicate_key = peer.duplicate_key_ms > 0 && status->now_ms < peer.duplicate_key_ms + DUPLICATE_KEY_MS;
     row->trainer = wire_trainer_name(peer.trainer);

@@ -103,6 +103,7 @@ enum complaint_code {
     COMPLAINT_UNSUPERVISED,  /* nobody starts the daemon again any more if it dies */
     COMPLAINT_RECOVERING,    /* the daemon reads what it has saved, and takes part in nothing until it has */
     COMPLAINT_LOOP_LAG,      /* the daemon did not look at what came in for more than a second, lately */
+    COMPLAINT_TOO_FAST,      /* member: it trains so much faster than most owners that it is followed at the bound */
     COMPLAINT_NOT_LISTENING, /* its port could not be bound again after a change of its key */
     COMPLAINT_CODES
 };
@@ -143,6 +144,7 @@ struct status_peer {
     const struct view_member *partitioned_from; /* an owner that it is cut off from, so that it stands back; or NULL */
     char partitioned[300];                      /* how they are cut off from each other; "": they are not */
     bool partitioned_by_line;                   /* as far as is known */
+    bool too_fast;                              /* it trains faster than it is followed */
     bool disk_fails;                            /* it says that its disk keeps nothing */
     bool duplicate_key;                         /* two machines speak with its key */
     uint32_t alike;                             /* so many of its losses in a row are ours */

@@ -56,17 +56,17 @@ void report_restart(struct report *report)
     report->tokens_per_s = report->trainer = 0;
 }
 
-/* True: it has lasted, and is to be said now. */
+/* True: it has lasted, and is to be logged now. */
 static bool lasts(struct report_doubt *doubt, bool is, uint64_t now_ms)
 {
     if (!is)
         doubt->since_ms = 0;
     else if (doubt->since_ms == 0)
         doubt->since_ms = now_ms;
-    if (doubt->since_ms == 0 || doubt->said || now_ms < doubt->since_ms + DOUBT_SAID_MS)
-        return false;
-    doubt->said = true;
-    return true;
+    doubt->lasts = doubt->since_ms != 0 && now_ms >= doubt->since_ms + DOUBT_SAID_MS;
+    bool now = doubt->lasts && !doubt->said;
+    doubt->said |= now;
+    return now;
 }
 
 uint64_t report_furthest(struct report *report, const char *name, bool up, const struct report_bounds *bounds,
@@ -87,11 +87,12 @@ uint64_t report_furthest(struct report *report, const char *name, bool up, const
 
 const char *report_doubted(const struct report *report)
 {
-    if (report->too_far.said && report->too_far.since_ms != 0)
-        return "it says that it is further than it can be: not followed";
-    if (report->too_fast.said && report->too_fast.since_ms != 0)
-        return "it says that it trains faster than most owners by more than weight_max: not followed so fast";
-    return "";
+    return report->too_far.lasts ? "it says that it is further than it can be: not followed" : "";
+}
+
+bool report_too_fast(const struct report *report)
+{
+    return report->too_fast.lasts;
 }
 
 /* ---- one key on two machines ---- */

@@ -47,7 +47,8 @@ struct report {
     uint32_t tokens_per_s, trainer;
     struct report_doubt {
         uint64_t since_ms; /* 0: there is none */
-        bool said;         /* in the log, and for status */
+        bool said;         /* in the log */
+        bool lasts;        /* it is so, and has been for a minute: for status */
     } too_far, too_fast;   /* it says that it is further than it can be, or than anybody trains */
 };
 
@@ -69,6 +70,8 @@ uint64_t report_furthest(struct report *report, const char *name, bool up, const
                          uint64_t furthest, uint64_t now_ms);
 /* For status: what it says that is not believed; "": nothing. */
 const char *report_doubted(const struct report *report);
+/* For status: whether it is followed at the bound alone. That may be true, of an island that is as fast. */
+bool report_too_fast(const struct report *report);
 
 /* ---- two machines that speak with the key of one island ---- */
 

@@ -1137,6 +1137,7 @@ struct peer_info peers_info(const struct peers *peers, uint32_t i)
                               .note = peer->note,
                               .fault = fault,
                               .fault_kind = kind,
+                              .too_fast = peer->up && report_too_fast(&peer->report),
                               .heard_ms = peer->heard_ms,
                               .duplicate_key_ms = peer->duplicate_key.seen_ms,
                               .rtt_ms = peer->beats.rtt_ms,

@@ -126,6 +126,7 @@ struct peer_info {
     const char *note;  /* why it is not up; "" if nothing is known */
     const char *fault; /* what it does that it should not; "": nothing */
     enum peer_fault fault_kind;
+    bool too_fast;             /* for a minute it has said that it trains faster than it is followed */
     uint64_t heard_ms;         /* 0: never */
     uint64_t duplicate_key_ms; /* when two machines last were seen to speak with its key; 0: never */
     uint32_t rtt_ms;

@@ -347,7 +347,17 @@ static void who_says_more_than_it_can_train_is_followed_at_weight_max_times_the_
     }
     assert_in_range(before, 7 + 4 * 7, most - 1);
     overhear_assert_once(overhear_end(), "island c says that it is at step");
-    assert_non_null(strstr(company_info(C).fault, "faster than most owners"));
+    assert_true(company_info(C).too_fast);
+    assert_string_equal(company_info(C).fault, ""); /* it may be as fast */
+    assert_false(company_info(B).too_fast);
+    played_beat(company.c)->step = 7; /* it is not any more */
+    company_say(company.c);
+    (void)peers_furthest(company.a->peers, 7);
+    assert_false(company_info(C).too_fast);
+    played_beat(company.c)->step = most; /* for a moment */
+    company_say(company.c);
+    (void)peers_furthest(company.a->peers, 7);
+    assert_false(company_info(C).too_fast);
     company_end();
 }
 

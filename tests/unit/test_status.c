@@ -68,13 +68,13 @@ static void every_code_has_a_name_of_its_own(void **state)
         for (unsigned k = 0; k < i; k++)
             assert_string_not_equal(complaint_name((enum complaint_code)i), complaint_name((enum complaint_code)k));
     static const char *const names[COMPLAINT_CODES] = {
-        "away",       "refused",       "alone",        "stranger",     "slow-peer",    "missed",
-        "waiting",    "behind",        "repair",       "differs",      "disk",         "peer-disk",
-        "restarting", "ended",         "ended-badly",  "stopped",      "not-attached", "no-plan",
-        "stalled",    "outlier",       "turned-away",  "runaway",      "loss-nan",     "nan",
-        "blocked",    "duplicate-key", "state-lost",   "lost",         "partitioned",  "no-majority",
-        "sealed",     "doubt",         "mark",         "same-batches", "fault",        "not-admitted",
-        "no-part",    "daemon-dies",   "unsupervised", "recovering",   "loop-lag",     "not-listening"};
+        "away",         "refused",     "alone",        "stranger",     "slow-peer",     "missed",       "waiting",
+        "behind",       "repair",      "differs",      "disk",         "peer-disk",     "restarting",   "ended",
+        "ended-badly",  "stopped",     "not-attached", "no-plan",      "stalled",       "outlier",      "turned-away",
+        "runaway",      "loss-nan",    "nan",          "blocked",      "duplicate-key", "state-lost",   "lost",
+        "partitioned",  "no-majority", "sealed",       "doubt",        "mark",          "same-batches", "fault",
+        "not-admitted", "no-part",     "daemon-dies",  "unsupervised", "recovering",    "loop-lag",     "too-fast",
+        "not-listening"};
     for (unsigned i = 0; i < COMPLAINT_CODES; i++)
         assert_string_equal(complaint_name((enum complaint_code)i), names[i]);
     assert_string_equal(complaint_name(COMPLAINT_CODES), "unknown");

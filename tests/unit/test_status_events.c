@@ -381,6 +381,25 @@ static void only_whose_word_is_false_is_to_be_revoked(void **state)
     forget();
 }
 
+/* It is no fault of its own, and passes. */
+static void one_that_is_fast_is_warned_of(void **state)
+{
+    (void)state;
+    imagine(4);
+    spec.weight_max = 4;
+    rows[LOOK_B].too_fast = true;
+    complaints_all(&look.status);
+    assert_complains(&look.status, COMPLAINT_TOO_FAST, "island b trains, as it says, more than 4 times (weight_max)");
+    assert_silent(&look.status, COMPLAINT_FAULT);
+    assert_null(strstr(remedy_of(COMPLAINT_TOO_FAST), "revoke"));
+    assert_non_null(strstr(remedy_of(COMPLAINT_TOO_FAST), "owner NAME"));
+    rows[LOOK_B].too_fast = false;
+    look.status.complaints_count = 0;
+    complaints_all(&look.status);
+    assert_silent(&look.status, COMPLAINT_TOO_FAST);
+    forget();
+}
+
 static void all_about_one_that_is_late_is_one_event(void **state)
 {
     (void)state;
@@ -422,6 +441,7 @@ int main(void)
         cmocka_unit_test(two_halves_are_told_that_a_witness_helps),
         cmocka_unit_test(a_newcomer_that_cannot_be_talked_to_is_told_for_a_minute),
         cmocka_unit_test(only_whose_word_is_false_is_to_be_revoked),
+        cmocka_unit_test(one_that_is_fast_is_warned_of),
         cmocka_unit_test(all_about_one_that_is_late_is_one_event),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

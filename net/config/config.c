@@ -368,7 +368,7 @@ static enum err check_lengths(const struct config *config)
     return ERR_OK;
 }
 
-/* Lists of orders, words and marks: their order. */
+/* Lists of orders, retired keys, words and marks: their order. */
 static enum err check_lists(const struct config *config)
 {
     uint32_t approved = 0;
@@ -380,6 +380,10 @@ static enum err check_lists(const struct config *config)
     }
     if (approved > CONFIG_APPROVED_MAX)
         return err_set(ERR_PROTO, "a configuration with %" PRIu32 " orders that were approved", approved);
+    for (uint32_t i = 0; i < config->retired_count; i++)
+        if (config->retired[i].epoch == 0 || config->retired[i].epoch > config->epoch ||
+            (i > 0 && config->retired[i].epoch < config->retired[i - 1].epoch))
+            return err_set(ERR_PROTO, "a configuration whose retired keys are not in order of epoch");
     for (uint32_t i = 0; i < config->words_count; i++)
         TRY(check_word(config, i));
     for (uint32_t i = 0; i < config->marks_count; i++)

@@ -102,7 +102,8 @@ struct config_word {
 /* A key that was a member's: of one that has another key now it is nobody's ever again; one that was revoked an order
  * may admit anew, and nobody takes it for a new key of its own. */
 struct config_retired {
-    uint32_t id; /* whose it was */
+    uint32_t id;    /* whose it was */
+    uint64_t epoch; /* of the configuration from which on it is nobody's */
     bool revoked;
     uint8_t key[IDENT_KEY_BYTES];
 };

@@ -234,8 +234,8 @@ static void drop_retired(struct config *next, uint32_t at)
     memmove(&next->retired[at], &next->retired[at + 1], (--next->retired_count - at) * sizeof *next->retired);
 }
 
-/* A key is nobody's any more. */
-static enum err retire(struct config *next, const struct config_member *member, bool revoked)
+/* A key is nobody's any more, from this epoch on. */
+static enum err retire(struct config *next, const struct config_member *member, bool revoked, uint64_t epoch)
 {
     const struct config_retired *there = retired_of(next, member->key);
     if (there != NULL)
@@ -245,7 +245,7 @@ static enum err retire(struct config *next, const struct config_member *member, 
     TRY(mem_grow(&next->retired, next->retired_count, (size_t)next->retired_count + 1, sizeof *next->retired,
                  "retired keys"));
     struct config_retired *row = &next->retired[next->retired_count++];
-    *row = (struct config_retired){.id = member->id, .revoked = revoked};
+    *row = (struct config_retired){.id = member->id, .revoked = revoked, .epoch = epoch};
     memcpy(row->key, member->key, sizeof row->key);
     return ERR_OK;
 }
@@ -263,13 +263,14 @@ static const struct config_member *holder_of(const struct config *config, const 
 }
 
 /* The member stated it, with both signatures, in a configuration that stands. */
-static enum err rekey(const struct config_member *was, struct config *next, struct config_member *subject,
+static enum err rekey(const struct config *previous, struct config *next, struct config_member *subject,
                       const struct order *order)
 {
+    const struct config_member *was = config_member(previous, subject->id);
     if (memcmp(was->next_key, order->key, sizeof order->key) != 0 ||
         memcmp(subject->next_key, order->key, sizeof order->key) != 0)
         return err_set(ERR_STATE, "%s does not ask for this key, or not any more", subject->name);
-    TRY(retire(next, subject, false));
+    TRY(retire(next, subject, false, previous->epoch + 1));
     memcpy(subject->key, order->key, sizeof subject->key);
     memset(subject->next_key, 0, sizeof subject->next_key);
     return ERR_OK;
@@ -365,7 +366,7 @@ static enum err about_member(const struct config *previous, struct config *next,
         return check_removal(previous, next, subject);
     case ORDER_REVOKE:
         TRY(check_removal(previous, next, subject));
-        TRY(retire(next, subject, true));
+        TRY(retire(next, subject, true, previous->epoch + 1));
         remove_member(next, order->subject);
         return ERR_OK;
     case ORDER_OWNER:
@@ -381,7 +382,7 @@ static enum err about_member(const struct config *previous, struct config *next,
         return ERR_OK;
     case ORDER_GRANT: return set_operator(next, subject, true);
     case ORDER_UNGRANT: return set_operator(next, subject, false);
-    case ORDER_REKEY: return rekey(config_member(previous, order->subject), next, subject, order);
+    case ORDER_REKEY: return rekey(previous, next, subject, order);
     default: break;
     }
     if (next->founder == order->subject)
@@ -555,6 +556,7 @@ static enum err compare(const struct config *expected, const struct config *is)
     for (uint32_t i = 0; retired && i < is->retired_count; i++)
         retired = expected->retired[i].id == is->retired[i].id &&
                   expected->retired[i].revoked == is->retired[i].revoked &&
+                  expected->retired[i].epoch == is->retired[i].epoch &&
                   memcmp(expected->retired[i].key, is->retired[i].key, sizeof is->retired[i].key) == 0;
     if (!retired)
         return err_set(ERR_PROTO, "other retired keys than orders leave");

@@ -288,6 +288,7 @@ static void lists_to_proto(const struct config *config, struct rows *rows, Diloc
         rows->retired[i].id = config->retired[i].id;
         rows->retired[i].key = config_bytes_to_proto(config->retired[i].key, IDENT_KEY_BYTES);
         rows->retired[i].revoked = config->retired[i].revoked;
+        rows->retired[i].epoch = config->retired[i].epoch;
         rows->retired_at[i] = &rows->retired[i];
     }
     proto->n_retired = config->retired_count;
@@ -438,6 +439,7 @@ static enum err lists_from_proto(const Diloco__Config *proto, struct config *out
     for (size_t i = 0; i < proto->n_retired; i++) {
         out->retired[i].id = proto->retired[i]->id;
         out->retired[i].revoked = proto->retired[i]->revoked != 0;
+        out->retired[i].epoch = proto->retired[i]->epoch;
         TRY(config_bytes_from_proto(&proto->retired[i]->key, "a retired key", out->retired[i].key, IDENT_KEY_BYTES));
     }
     TRY(new_array(proto->n_endorsements, sizeof *out->endorsements, "a configuration's endorsements",

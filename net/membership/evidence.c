@@ -47,25 +47,28 @@ enum err evidence_check(const struct wire_object *first, const struct wire_objec
     return wire_object_signed(second, owner_key);
 }
 
-/* One after the other; of an epoch that has not begun here the present one alone, since keys are left for good. */
-static enum err check_with_any(const struct wire_object *first, const struct wire_object *second,
-                               const struct config *last, const struct config_member *owner)
+/* The key that the owner had in an epoch whose configuration is not known here: of those that it left, the one that it
+ * left next after that; else its present one, as of an epoch that has not begun here. So with a key that it has left
+ * nobody signs of an epoch after that. */
+static const uint8_t *key_in(const struct config *last, const struct config_member *owner, uint64_t epoch)
 {
-    enum err err = evidence_check(first, second, last->nonce, owner->key);
-    for (uint32_t i = 0; i < last->retired_count && err != ERR_OK && first->key.epoch <= last->epoch; i++)
-        if (last->retired[i].id == owner->id)
-            err = evidence_check(first, second, last->nonce, last->retired[i].key);
-    return err;
+    const struct config_retired *next = NULL;
+    for (uint32_t i = 0; i < last->retired_count; i++) {
+        const struct config_retired *retired = &last->retired[i];
+        if (retired->id == owner->id && retired->epoch > epoch && (next == NULL || retired->epoch < next->epoch))
+            next = retired;
+    }
+    return next != NULL ? next->key : owner->key;
 }
 
 enum err evidence_check_of(const struct wire_object *first, const struct wire_object *second,
                            const struct config_log *config_log)
 {
-    const struct config *last = config_log_last(config_log), *then = config_log_at(config_log, first->key.epoch);
+    uint64_t epoch = first->key.epoch;
+    const struct config *last = config_log_last(config_log), *then = config_log_at(config_log, epoch);
     const struct config_member *owner = config_member(last, first->key.owner), *was;
     if (owner == NULL)
         return err_set(ERR_PROTO, "evidence about id %u, which is not on the roster", (unsigned)first->key.owner);
     was = then != NULL ? config_member(then, owner->id) : NULL;
-    return was != NULL ? evidence_check(first, second, last->nonce, was->key)
-                       : check_with_any(first, second, last, owner);
+    return evidence_check(first, second, last->nonce, was != NULL ? was->key : key_in(last, owner, epoch));
 }

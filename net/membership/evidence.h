@@ -28,8 +28,9 @@ ERR_MUST_CHECK enum err evidence_open(const uint8_t *bytes, size_t count, struct
 /* Whether they are of this run, of one part, different, and both signed with the owner's key. ERR_PROTO. */
 ERR_MUST_CHECK enum err evidence_check(const struct wire_object *first, const struct wire_object *second,
                                        const uint8_t nonce[WIRE_NONCE_BYTES], const uint8_t *owner_key);
-/* The same with the key that the owner had in the epoch of which the results are; where that is not known here any
- * more, with the one that it has, or one that it had: who changes its key does not get rid of what it signed. */
+/* The same with the key that the owner had in the epoch of which the results are, by the configurations that are known
+ * here or by the newest one's list of keys that were left: who changes its key does not get rid of what it signed, and
+ * who finds a key that was left signs with it of no epoch after that. */
 ERR_MUST_CHECK enum err evidence_check_of(const struct wire_object *first, const struct wire_object *second,
                                           const struct config_log *config_log);
 

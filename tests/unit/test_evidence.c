@@ -114,8 +114,10 @@ static void another_key_takes_nothing_back(void **state)
             memcpy(config.members[9].key, next.key, sizeof next.key);
             assert_ok(mem_new(2, sizeof *config.retired, "retired keys", &config.retired));
             config.retired[0].id = 9;
+            config.retired[0].epoch = 3;
             memcpy(config.retired[0].key, owner.key, sizeof owner.key);
             config.retired[1].id = 8;
+            config.retired[1].epoch = 4;
             memcpy(config.retired[1].key, other.key, sizeof other.key);
             config.retired_count = 2;
         }
@@ -128,6 +130,7 @@ static void another_key_takes_nothing_back(void **state)
     early.epoch = 1;
     assert_ok(mem_new(1, sizeof *early.retired, "retired keys", &early.retired));
     early.retired[0].id = 9;
+    early.retired[0].epoch = 1;
     memcpy(early.retired[0].key, owner.key, sizeof owner.key);
     early.retired_count = 1;
     assert_ok(config_log_new(&log));
@@ -141,6 +144,7 @@ static void another_key_takes_nothing_back(void **state)
     memcpy(config.nonce, nonce, sizeof nonce);
     assert_ok(mem_new(1, sizeof *config.retired, "retired keys", &config.retired));
     config.retired[0].id = 8;
+    config.retired[0].epoch = 3;
     memcpy(config.retired[0].key, other.key, sizeof other.key);
     config.retired_count = 1;
     config.epoch = 30;
@@ -148,6 +152,44 @@ static void another_key_takes_nothing_back(void **state)
     assert_ok(config_log_add(log, &config, &(struct digest){.byte = {2}}));
     assert_fails(ERR_PROTO, "sign", evidence_check_of(&first, &second, log));
     config_log_free(log);
+    mem_free(evidence);
+}
+
+/* Somebody has found a key that the owner has left: of epochs after that it is worth nothing, whoever does not know
+ * them any more. */
+static void a_key_that_was_left_proves_nothing_of_epochs_after_that(void **state)
+{
+    (void)state;
+    struct wire_object first, second;
+    uint8_t *evidence;
+    size_t count = make(&owner, &owner, 7, 2, &evidence); /* of epoch 2 */
+    assert_ok(evidence_open(evidence, count, &first, &second));
+    static const struct {
+        uint64_t left[2]; /* the epochs in which it left two keys */
+        int found;        /* which of them, the third one being its present one, signed this */
+        bool proves;
+    } rows[] = {{{2, 9}, 0, false}, {{2, 9}, 1, true},  {{1, 2}, 1, false}, {{1, 2}, 2, true},
+                {{3, 9}, 0, true},  {{3, 9}, 1, false}, {{3, 9}, 2, false}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct config_log *log;
+        struct config config = configs_first(10, false);
+        memcpy(config.nonce, nonce, sizeof nonce);
+        config.epoch = 30;
+        assert_ok(mem_new(2, sizeof *config.retired, "retired keys", &config.retired));
+        config.retired_count = 2;
+        for (int k = 0; k < 3; k++) {
+            uint8_t *key = k < 2 ? config.retired[k].key : config.members[9].key;
+            memcpy(key, k == rows[i].found ? owner.key : configs_ident(60 + (uint32_t)k)->key, sizeof owner.key);
+        }
+        for (int k = 0; k < 2; k++) {
+            config.retired[k].id = 9;
+            config.retired[k].epoch = rows[i].left[k];
+        }
+        assert_ok(config_log_new(&log));
+        assert_ok(config_log_add(log, &config, &(struct digest){.byte = {2}}));
+        assert_int_equal(evidence_check_of(&first, &second, log), rows[i].proves ? ERR_OK : ERR_PROTO);
+        config_log_free(log);
+    }
     mem_free(evidence);
 }
 
@@ -176,6 +218,7 @@ int main(void)
         cmocka_unit_test(two_signed_results_of_one_part_are_evidence),
         cmocka_unit_test(anything_else_is_none),
         cmocka_unit_test(another_key_takes_nothing_back),
+        cmocka_unit_test(a_key_that_was_left_proves_nothing_of_epochs_after_that),
         cmocka_unit_test(it_is_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -122,6 +122,7 @@ static void old_key_new_key_and_an_operator_sign(void **state)
     assert_int_equal(next.retired_count, 1);
     assert_int_equal(next.retired[0].id, PLAIN);
     assert_false(next.retired[0].revoked);
+    assert_int_equal(next.retired[0].epoch, next.epoch);
     assert_string_equal(config_member(&next, PLAIN)->name, "m2");
     struct digest digest = {{0}};
     next.previous = digest;
@@ -316,7 +317,7 @@ static void so_many_retired_keys_are_kept(void **state)
     state_plain();
     assert_ok(mem_grow(&last.retired, last.retired_count, CONFIG_RETIRED_MAX, sizeof *last.retired, "retired keys"));
     for (uint32_t i = 0; i < CONFIG_RETIRED_MAX; i++) {
-        last.retired[i] = (struct config_retired){.id = i};
+        last.retired[i] = (struct config_retired){.id = i, .epoch = 1 + i / 100};
         struct ident ident;
         assert_ok(ident_generate(&ident));
         memcpy(last.retired[i].key, ident.key, sizeof ident.key);
@@ -336,6 +337,11 @@ static void so_many_retired_keys_are_kept(void **state)
     assert_memory_equal(read.retired, next.retired, sizeof *next.retired * CONFIG_RETIRED_MAX);
     next.retired[7].revoked = true;
     assert_fails(ERR_PROTO, "other retired keys than orders leave", config_orders_follow(&last, &next));
+    next.retired[7].revoked = false;
+    assert_ok(config_orders_follow(&last, &next));
+    next.retired[7].epoch++;
+    assert_fails(ERR_PROTO, "other retired keys than orders leave", config_orders_follow(&last, &next));
+    assert_fails(ERR_PROTO, "whose retired keys are not in order of epoch", config_check(&next));
     config_deinit(&read);
     mem_free(bytes);
 }

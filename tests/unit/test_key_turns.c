@@ -10,8 +10,10 @@ enum { BEGIN_MS = 1000, TURN_MS = 5000, MOST_MS = 40000, LOOK_MS = 100 };
 static uint64_t turn_ms(struct key_turns *turns, struct key_turns_facts *facts, uint64_t *now_ms)
 {
     uint64_t begin_ms = *now_ms;
-    while (!key_turns_due(turns, facts, *now_ms))
+    while (!key_turns_due(turns, facts, *now_ms)) {
         *now_ms += LOOK_MS;
+        assert_in_range(*now_ms, begin_ms, begin_ms + 2 * MOST_MS);
+    }
     facts->by_other = !facts->by_other;
     return *now_ms - begin_ms;
 }

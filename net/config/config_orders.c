@@ -148,6 +148,12 @@ enum err config_order_stands(const struct config *config, const struct order *or
     return check_epoch(config, order, takes_approval);
 }
 
+bool config_order_lasts(const struct config *config, const struct order *order)
+{
+    return config_member(config, order->signer) != NULL && !config_order_done(config, order) &&
+           check_epoch(config, order, config_order_takes_approval(config, order)) == ERR_OK;
+}
+
 enum err config_order_signed(const struct config *config, const struct order *order)
 {
     const struct config_member *signer = config_member(config, order->signer);
@@ -176,17 +182,24 @@ static bool is_full(const struct config_member *member)
     return member->voter && member->role != CONFIG_WITNESS;
 }
 
-/* Voters that orders take out of the run, or off the owners, in `next` so far. */
+bool config_order_removes(const struct config *config, const struct order *order)
+{
+    const struct config_member *subject =
+        order_about_member(order->kind) ? config_member(config, order->subject) : NULL;
+    bool removes = order->kind == ORDER_EVICT || order->kind == ORDER_REVOKE || order->kind == ORDER_CONTRIBUTOR;
+    return removes && subject != NULL && subject->voter;
+}
+
+uint32_t config_removed_most(uint32_t voters)
+{
+    return voters > 4 ? (voters - 1) / 2 : 1;
+}
+
 static uint32_t removed_so_far(const struct config *previous, const struct config *next)
 {
     uint32_t removed = 0;
-    for (uint32_t i = 0; i < next->orders_count; i++) {
-        const struct order *order = &next->orders[i];
-        const struct config_member *subject =
-            order_about_member(order->kind) ? config_member(previous, order->subject) : NULL;
-        bool removes = order->kind == ORDER_EVICT || order->kind == ORDER_REVOKE || order->kind == ORDER_CONTRIBUTOR;
-        removed += removes && subject != NULL && subject->voter;
-    }
+    for (uint32_t i = 0; i < next->orders_count; i++)
+        removed += config_order_removes(previous, &next->orders[i]);
     return removed;
 }
 
@@ -203,7 +216,7 @@ static enum err check_removal(const struct config *previous, const struct config
                               const struct config_member *subject)
 {
     const struct config_member *was = config_member(previous, subject->id);
-    uint32_t voters = config_voters(previous), most = (voters - 1) / 2, stay = 0;
+    uint32_t voters = config_voters(previous), most = config_removed_most(voters), stay = 0;
     if (was == NULL || !was->voter)
         return ERR_OK;
     for (uint32_t i = 0; i < next->members_count; i++) {
@@ -213,9 +226,8 @@ static enum err check_removal(const struct config *previous, const struct config
     if (stay == 0)
         return err_set(ERR_STATE, "%s is the last island that votes and has the run's parameters: nobody could go on",
                        was->name);
-    if (removed_so_far(previous, next) >= (most > 1 ? most : 1))
-        return err_set(ERR_STATE, "only %" PRIu32 " of %" PRIu32 " voters can be sent away at a time",
-                       most > 1 ? most : 1, voters);
+    if (removed_so_far(previous, next) >= most)
+        return err_set(ERR_STATE, "only %" PRIu32 " of %" PRIu32 " voters can be sent away at a time", most, voters);
     return ERR_OK;
 }
 

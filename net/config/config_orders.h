@@ -33,8 +33,16 @@ ERR_MUST_CHECK enum err config_order_allowed(const struct config *config, const 
 ERR_MUST_CHECK enum err config_order_stands(const struct config *config, const struct order *order);
 ERR_MUST_CHECK enum err config_order_signed(const struct config *config, const struct order *order);
 ERR_MUST_CHECK enum err config_order_newcomer(const struct config *config, const struct order *order);
+/* Whether it might stand in this epoch or a later one, whatever its signer may order just now: that is on the roster,
+ * the order's number is not done, and its epochs are not over. */
+bool config_order_lasts(const struct config *config, const struct order *order);
 /* Of its approvals, those that are good. */
 uint32_t config_order_approvals(const struct config *config, const struct order *order);
+
+/* Whether it takes a voter of `config` out of the run, or off the owners. */
+bool config_order_removes(const struct config *config, const struct order *order);
+/* How many of so many voters orders may send away at a time: a minority, or one. */
+uint32_t config_removed_most(uint32_t voters);
 
 /* Carries out an order that is allowed after `previous` in `next`, its successor so far. ERR_STATE: it makes no sense,
  * or not beside those carried out before it, and `next` is as it was; ERR_NOMEM. */

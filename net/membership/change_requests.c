@@ -69,7 +69,8 @@ enum err change_requests_wanted(const struct member_progress *progress, const st
     const struct config *config = config_log_last(progress->config_log);
     bool said = progress->now_ms >= progress->begun_ms + SAID_MS;
     out->words_count = 0;
-    TRY(order_pool_allowed(pool, config, what == WANTED_COMPOSE || said, out->orders, &out->orders_count));
+    TRY(order_pool_allowed(pool, config, what == WANTED_COMPOSE || said, progress->now_ms, out->orders,
+                           &out->orders_count));
     if (what == WANTED_REASONS)
         leave_out_hasty(progress, out);
     for (uint32_t i = 0; i < config->members_count; i++) {

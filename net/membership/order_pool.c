@@ -7,6 +7,7 @@
 
 #include "common/mem.h"
 #include "common/quota.h"
+#include "net/membership/removals.h"
 
 /* What one member sends; of a slot that has passed to another member, what is left does no harm. */
 struct order_sender {
@@ -29,6 +30,7 @@ struct order_pool {
     struct waiting_order waiting[ORDER_POOL_MAX]; /* in order of signer, then number */
     uint32_t count;
     struct order_sender senders[VIEW_SLOTS_MAX];
+    struct removals removals;
 };
 
 enum err order_pool_new(const struct order_pool_conf *conf, struct order_pool **out)
@@ -74,14 +76,15 @@ static uint32_t count_all_of(const struct order_pool *pool, uint32_t signer)
     return count;
 }
 
-/* Takes the last order of the signer that has most, if `signer` has fewer with one more; ours and voids stay. */
+/* Takes the last order of the signer that has most, if `signer` has fewer with one more; ours and voids stay, but for
+ * voids of others that may not order now. */
 static bool make_way(struct order_pool *pool, uint32_t signer)
 {
     uint32_t most = count_all_of(pool, signer) + 1, at = ORDER_POOL_MAX;
     for (uint32_t i = 0; i < pool->count; i++) {
         const struct waiting_order *waiting = &pool->waiting[i];
         uint32_t count = count_all_of(pool, waiting->order.signer);
-        if (waiting->ours || waiting->order.kind == ORDER_VOID || count < most ||
+        if (waiting->ours || (waiting->order.kind == ORDER_VOID && !waiting->powerless) || count < most ||
             (count == most && at == ORDER_POOL_MAX))
             continue;
         most = count;
@@ -144,13 +147,17 @@ static struct waiting_order *same_of_ours(struct order_pool *pool, const struct 
     return NULL;
 }
 
-/* Tries it on a copy, so that what makes no sense is told to who gives it, not to nobody in ten minutes. */
-static enum err try_out(const struct config *config, const struct order *order)
+/* Tries it on a copy, so that what makes no sense is told to who gives it, not to nobody in ten minutes. `removals`:
+ * NULL: whoever was sent away. */
+static enum err try_out(const struct config *config, const struct removals *removals, const struct order *order,
+                        uint64_t now_ms)
 {
     struct config next;
     TRY(config_copy(config, &next));
     next.orders_count = next.words_count = 0;
-    enum err err = config_order_try(config, &next, order);
+    enum err err = removals != NULL ? removals_check(removals, config, &next, order, now_ms) : ERR_OK;
+    if (err == ERR_OK)
+        err = config_order_try(config, &next, order);
     config_deinit(&next);
     return err;
 }
@@ -165,6 +172,7 @@ enum err order_pool_give(struct order_pool *pool, const struct ident *ident, con
     order.approvals_count = 0;
     struct waiting_order *same = same_of_ours(pool, &order);
     if (same != NULL) {
+        TRY(config_order_stands(config, &same->order));
         same->since_ms = same->alive_ms = now_ms;
         if (number != NULL)
             *number = same->order.number;
@@ -175,7 +183,7 @@ enum err order_pool_give(struct order_pool *pool, const struct ident *ident, con
     TRY(order_check(&order));
     TRY(config_order_stands(config, &order));
     TRY(config_order_newcomer(config, &order));
-    TRY(try_out(config, &order));
+    TRY(try_out(config, &pool->removals, &order, now_ms));
     TRY(pool->conf.number(pool->conf.user, order.number, &order.number));
     order_sign(ident, config->nonce, &order);
     const struct config_member *as = config_member(config, self);
@@ -367,7 +375,7 @@ enum err order_pool_take(struct order_pool *pool, const struct config *config, u
     TRY(check_beside(config, waiting, order));
     TRY(check_stands(config, order));
     TRY(check_signed(sender, config, order, now_ms));
-    TRY(try_out(config, order)); /* it is sent again, if it makes sense by then */
+    TRY(try_out(config, NULL, order, now_ms)); /* it is sent again, if it makes sense by then */
     struct order bare = *order;
     bare.approvals_count = 0;
     if (waiting != NULL)
@@ -449,9 +457,11 @@ static bool follow_rekey(const struct ident *ident, const struct config *config,
            order_approve(ident, config->nonce, as->id, &waiting->order) == ERR_OK;
 }
 
-void order_pool_begin(struct order_pool *pool, const struct ident *ident, const struct config *config)
+void order_pool_begin(struct order_pool *pool, const struct ident *ident, const struct config *before,
+                      const struct config *config, uint64_t now_ms)
 {
     note_left_out(pool, config);
+    removals_note(&pool->removals, before, config, now_ms);
     for (uint32_t i = pool->count; i-- > 0;) {
         struct waiting_order *waiting = &pool->waiting[i];
         bool gathers = config_order_takes_approval(config, &waiting->order);
@@ -459,15 +469,17 @@ void order_pool_begin(struct order_pool *pool, const struct ident *ident, const 
             drop(pool, i);
             continue;
         }
-        waiting->pointless = try_out(config, &waiting->order) != ERR_OK;
+        waiting->pointless = try_out(config, NULL, &waiting->order, now_ms) != ERR_OK;
         /* Approvals are of the order as it was signed first, and a void ends with what it withdraws. */
         if (waiting->ours && !gathers && !waiting->pointless && waiting->order.kind != ORDER_VOID) {
             waiting->order.epoch = config->epoch;
             waiting->order.approvals_count = 0;
             order_sign(ident, config->nonce, &waiting->order);
         }
-        bool stands = config_order_stands(config, &waiting->order) == ERR_OK;
-        if (waiting->pointless ? !waiting->ours : !stands)
+        bool kept = waiting->order.kind == ORDER_VOID || (waiting->ours && gathers);
+        waiting->powerless = config_order_stands(config, &waiting->order) != ERR_OK;
+        bool stays = !waiting->powerless || (kept && config_order_lasts(config, &waiting->order));
+        if (waiting->pointless ? !waiting->ours : !stays)
             drop(pool, i);
         else
             waiting->told_ms = 0;
@@ -488,14 +500,14 @@ static const char *end_of(const struct waiting_order *waiting, bool gathers, boo
 }
 
 /* From then on it is left out by whoever makes a configuration without it. Out of memory it is so a little later. */
-static void note_due(struct order_pool *pool, const struct config *config)
+static void note_due(struct order_pool *pool, const struct config *config, uint64_t now_ms)
 {
     const struct order *allowed[CONFIG_ORDERS_MAX];
     uint32_t count = 0;
     bool all_due = true;
     for (uint32_t i = 0; i < pool->count; i++)
         all_due &= pool->waiting[i].due;
-    if (all_due || order_pool_allowed(pool, config, false, allowed, &count) != ERR_OK)
+    if (all_due || order_pool_allowed(pool, config, false, now_ms, allowed, &count) != ERR_OK)
         return;
     for (uint32_t i = 0; i < pool->count; i++)
         for (uint32_t k = 0; k < count; k++)
@@ -521,12 +533,12 @@ void order_pool_tick(struct order_pool *pool, const struct ident *ident, const s
             continue;
         if (ended != NULL)
             ended(user, &waiting->order, why);
-        if (config_order_stands(config, &waiting->order) == ERR_OK)
+        if (config_order_lasts(config, &waiting->order))
             make_void(ident, config, waiting);
         else
             drop(pool, i); /* of an epoch before: nobody can use it */
     }
-    note_due(pool, config);
+    note_due(pool, config, now_ms);
 }
 
 /* ---- looking in ---- */
@@ -541,7 +553,7 @@ const struct order *order_pool_to_tell(struct order_pool *pool, uint64_t now_ms)
     for (uint32_t i = 0; i < pool->count; i++) {
         struct waiting_order *waiting = &pool->waiting[i];
         bool again = waiting->told_ms == 0 || now_ms >= waiting->told_ms + ORDER_POOL_AGAIN_MS;
-        if ((!waiting->ours && !waiting->approved) || waiting->pointless || !again)
+        if ((!waiting->ours && !waiting->approved) || waiting->pointless || waiting->powerless || !again)
             continue;
         waiting->told_ms = now_ms > 0 ? now_ms : 1;
         return &waiting->order;
@@ -583,8 +595,8 @@ static bool is_ready(const struct config *config, const struct order *order, boo
 
 /* Which of them go into `next`, each on top of those before it: the first of each signer, then the second of each, and
  * so on. Who begins changes with the epoch. */
-static enum err choose(const struct order_pool *pool, const struct config *config, bool all, struct config *next,
-                       bool chosen[ORDER_POOL_MAX])
+static enum err choose(const struct order_pool *pool, const struct config *config, bool all, uint64_t now_ms,
+                       struct config *next, bool chosen[ORDER_POOL_MAX])
 {
     uint32_t begin[ORDER_POOL_MAX + 1], signers = 0;
     bool more = true;
@@ -601,7 +613,9 @@ static enum err choose(const struct order_pool *pool, const struct config *confi
             more = true;
             if (!is_ready(config, &pool->waiting[at].order, all))
                 continue;
-            enum err err = config_order_try(config, next, &pool->waiting[at].order);
+            enum err err = removals_check(&pool->removals, config, next, &pool->waiting[at].order, now_ms);
+            if (err == ERR_OK)
+                err = config_order_try(config, next, &pool->waiting[at].order);
             if (err == ERR_NOMEM)
                 return err;
             chosen[at] = err == ERR_OK;
@@ -610,7 +624,7 @@ static enum err choose(const struct order_pool *pool, const struct config *confi
     return ERR_OK;
 }
 
-enum err order_pool_allowed(const struct order_pool *pool, const struct config *config, bool all,
+enum err order_pool_allowed(const struct order_pool *pool, const struct config *config, bool all, uint64_t now_ms,
                             const struct order *out[CONFIG_ORDERS_MAX], uint32_t *count)
 {
     struct config next;
@@ -620,7 +634,7 @@ enum err order_pool_allowed(const struct order_pool *pool, const struct config *
         return ERR_OK;
     TRY(config_copy(config, &next));
     next.orders_count = next.words_count = 0;
-    enum err err = choose(pool, config, all, &next, chosen);
+    enum err err = choose(pool, config, all, now_ms, &next, chosen);
     config_deinit(&next);
     TRY(err);
     for (uint32_t i = 0; i < pool->count; i++)

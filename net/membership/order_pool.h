@@ -7,8 +7,9 @@
  * gathers approvals, ORDER_POOL_APPROVED_MS and CONFIG_ORDER_EPOCHS epochs; and only while a majority of the voters is
  * heard, since what a minority ordered that was cut off must not be carried out when it is back. One that ends before
  * it was carried out is withdrawn: a void of its number takes its place (ORDER_VOID), here and wherever it is heard,
- * and stays until a configuration has it, or the order could not count any more. An order of another member lives as
- * long as it is repeated. Which of them may be carried out is net/config/config_orders.h's to say.
+ * and stays until a configuration has it, or the order could not count any more: also while its signer has no vote,
+ * which it may have again. Likewise one of ours that takes approvals. An order of another member lives as long as it is
+ * repeated. Which of them may be carried out is net/config/config_orders.h's to say.
  *
  * Orders come from strangers. A signature is checked once; a bad one is remembered for whoever sent it, and checks are
  * a quota of the sender's. Room is shared among signers.
@@ -48,6 +49,7 @@ struct waiting_order {
     bool ours;         /* people here gave it: we sign it */
     bool approved;     /* people here approved it: we repeat it, too */
     bool pointless;    /* ours: in this epoch it would change nothing */
+    bool powerless;    /* in this epoch its signer may not order it; it may again in a later one */
     bool due;          /* the next configuration might carry it out */
     uint64_t since_ms; /* when it was given, or heard of first */
     uint64_t alive_ms; /* when it was given, heard, or asked for last */
@@ -89,8 +91,10 @@ ERR_MUST_CHECK enum err order_pool_withdraw(struct order_pool *pool, const struc
 void order_pool_shut_out(struct order_pool *pool, const struct ident *ident, const struct config *config,
                          const struct digest *invitation);
 
-/* A new epoch: forgets what its configuration carried out, or what cannot be any more, and signs ours anew. */
-void order_pool_begin(struct order_pool *pool, const struct ident *ident, const struct config *config);
+/* A new epoch: forgets what its configuration carried out, or what cannot be any more, and signs ours anew. `before`:
+ * the configuration before it; NULL: it is not known. */
+void order_pool_begin(struct order_pool *pool, const struct ident *ident, const struct config *before,
+                      const struct config *config, uint64_t now_ms);
 /* How many configurations in all have left out an order that waits, and that they might have carried out: few, those
  * that were made when it came, unless somebody does so on purpose. */
 uint32_t order_pool_left_out(const struct order_pool *pool);
@@ -107,9 +111,11 @@ const struct order *order_pool_to_tell(struct order_pool *pool, uint64_t now_ms)
 /* How many voters agree to one of them: their signatures were checked when they came. */
 uint32_t order_pool_agree(const struct config *config, const struct order *order);
 /* Those that may be carried out in the configuration after this one, each beside those before it: pointers to at most
- * CONFIG_ORDERS_MAX of them, in order of signer, then number. Where there are more, each signer has its share. `all`:
- * also the voids of those that are no operators, which are no reason for a configuration. ERR_NOMEM. */
+ * CONFIG_ORDERS_MAX of them, in order of signer, then number. Where there are more, each signer has its share. One that
+ * sends away a voter waits where too many went lately (net/membership/removals.h). `all`: also the voids of those that
+ * are no operators, which are no reason for a configuration. ERR_NOMEM. */
 ERR_MUST_CHECK enum err order_pool_allowed(const struct order_pool *pool, const struct config *config, bool all,
-                                           const struct order *out[CONFIG_ORDERS_MAX], uint32_t *count);
+                                           uint64_t now_ms, const struct order *out[CONFIG_ORDERS_MAX],
+                                           uint32_t *count);
 
 #endif

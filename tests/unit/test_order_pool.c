@@ -82,12 +82,17 @@ static struct order of_another(uint32_t signer, uint32_t kind, uint32_t subject,
     return order;
 }
 
-static uint32_t allowed(void)
+static uint32_t allowed_at(uint64_t now_ms)
 {
     const struct order *out[CONFIG_ORDERS_MAX];
     uint32_t count;
-    assert_ok(order_pool_allowed(pool, &last, true, out, &count));
+    assert_ok(order_pool_allowed(pool, &last, true, now_ms, out, &count));
     return count;
+}
+
+static uint32_t allowed(void)
+{
+    return allowed_at(0);
 }
 
 static void new_epoch(void)
@@ -95,7 +100,7 @@ static void new_epoch(void)
     struct config next = configs_next(&last);
     config_deinit(&last);
     last = next;
-    order_pool_begin(pool, configs_ident(SELF), &last);
+    order_pool_begin(pool, configs_ident(SELF), NULL, &last, 0);
 }
 
 /* Of ours, and of another's, which comes again signed anew: as often as it might have been carried out. */
@@ -123,7 +128,7 @@ static void what_configurations_leave_out_is_counted(void **state)
     struct config_mark mark = {.id = SELF, .number = 1};
     last.marks = &mark;
     last.marks_count = 1;
-    order_pool_begin(pool, configs_ident(SELF), &last); /* carried out */
+    order_pool_begin(pool, configs_ident(SELF), NULL, &last, 0); /* carried out */
     last.marks = NULL;
     last.marks_count = 0;
     assert_int_equal(order_pool_left_out(pool), 0);
@@ -314,7 +319,7 @@ static void a_void_keeps_its_order_out(void **state)
     struct config_mark mark = {.id = FOUNDER, .number = 7};
     last.marks = &mark;
     last.marks_count = 1;
-    order_pool_begin(pool, configs_ident(SELF), &last);
+    order_pool_begin(pool, configs_ident(SELF), NULL, &last, 0);
     assert_null(nth(0));
     last.marks = NULL;
     last.marks_count = 0;
@@ -347,7 +352,7 @@ static void what_was_approved_is_withdrawn_for_as_long_as_it_could_live(void **s
     }
     assert_ok(order_pool_take(pool, &last, FROM, &withdrawal, 1000, &news));
     assert_null(order_pool_to_tell(pool, 99999)); /* its signer tells it */
-    assert_ok(order_pool_allowed(pool, &last, false, out, &count));
+    assert_ok(order_pool_allowed(pool, &last, false, 0, out, &count));
     assert_int_equal(count, 0); /* of one that is no operator it is no reason for a configuration */
     new_epoch();
     assert_void(nth(0), 3);
@@ -359,7 +364,7 @@ static void what_was_approved_is_withdrawn_for_as_long_as_it_could_live(void **s
     assert_void(nth(0), number); /* nor is it signed anew */
     assert_int_equal(nth(0)->order.epoch, epoch);
     last.epoch = epoch + CONFIG_ORDER_EPOCHS;
-    order_pool_begin(pool, configs_ident(SELF), &last);
+    order_pool_begin(pool, configs_ident(SELF), NULL, &last, 0);
     assert_null(nth(0));
 }
 
@@ -390,7 +395,7 @@ static const struct order *chosen(uint32_t n)
 {
     const struct order *out[CONFIG_ORDERS_MAX];
     uint32_t count;
-    assert_ok(order_pool_allowed(pool, &last, true, out, &count));
+    assert_ok(order_pool_allowed(pool, &last, true, 0, out, &count));
     return n < count ? out[n] : NULL;
 }
 
@@ -484,7 +489,7 @@ static void a_sender_has_so_many_checks_and_no_more(void **state)
     assert_fails(ERR_AGAIN, "more signatures", order_pool_take(pool, &last, FROM, &good, 0, &news));
     assert_fails(ERR_PROTO, "as before", order_pool_take(pool, &last, FROM, &order, 0, &news)); /* that costs none */
     assert_ok(order_pool_take(pool, &last, FROM + 1, &good, 0, &news)); /* another's are its own */
-    order_pool_begin(pool, configs_ident(SELF), &last);
+    order_pool_begin(pool, configs_ident(SELF), NULL, &last, 0);
     struct order later = of_another(FOUNDER, ORDER_STEPS, 0, 8);
     assert_ok(order_pool_take(pool, &last, FROM, &later, ORDER_POOL_CHECK_MS, &news));
 }
@@ -537,7 +542,7 @@ static void ours_is_signed_anew_in_each_epoch(void **state)
     struct config_mark mark = {.id = SELF, .number = 1};
     last.marks = &mark;
     last.marks_count = 1;
-    order_pool_begin(pool, configs_ident(SELF), &last); /* carried out */
+    order_pool_begin(pool, configs_ident(SELF), NULL, &last, 0); /* carried out */
     assert_null(nth(0));
     last.marks = NULL;
     last.marks_count = 0;
@@ -571,6 +576,125 @@ static void what_takes_a_majority_waits_for_its_approvals(void **state)
     assert_string_equal(ended, "it was not approved within seven days");
 }
 
+/* Who gave it has no vote for a while, so nobody may carry it out; then it may be again, as it was. */
+static void set_vote(uint32_t id, bool votes)
+{
+    last.members[id].role = votes ? CONFIG_OWNER : CONFIG_AWAY;
+    last.members[id].voter = votes;
+    new_epoch();
+}
+
+static void what_takes_a_majority_outlives_the_vote_of_its_signer(void **state)
+{
+    (void)state;
+    uint64_t number, later;
+    bool news;
+    last.founder = CONFIG_NOBODY;
+    last.members[SELF].operates = false;
+    assert_ok(give(ORDER_FOUNDER, SELF, 0, 1000, &number));
+    assert_ok(give(ORDER_GRANT, PLAIN, 0, 1000, &later));
+    struct order approved = nth(0)->order, withdrawn = nth(1)->order;
+    assert_ok(order_approve(configs_ident(FOUNDER), last.nonce, FOUNDER, &approved));
+    assert_ok(order_pool_take(pool, &last, FROM, &approved, 1000, &news));
+    assert_int_equal(allowed(), 1);
+    set_vote(SELF, false);
+    tick(true, 1000);
+    assert_int_equal(ended_count, 0);
+    assert_int_equal(nth(0)->order.number, number);
+    assert_int_equal(allowed(), 0);
+    assert_null(order_pool_to_tell(pool, 5000)); /* it would be refused, and we be blamed */
+    assert_fails(ERR_STATE, "m1 is no operator", give(ORDER_FOUNDER, SELF, 0, 1000, NULL));
+    assert_ok(order_pool_withdraw(pool, configs_ident(SELF), &last, SELF, later));
+    set_vote(SELF, false);
+    assert_int_equal(nth(1)->order.kind, ORDER_VOID);
+    set_vote(SELF, true);
+    assert_void(nth(1), later);
+    assert_int_equal(allowed(), 2); /* with its approvals; and the void */
+    assert_int_equal(order_pool_to_tell(pool, 5000)->number, number);
+    assert_int_equal(order_pool_to_tell(pool, 5000)->number, later);
+    assert_fails(ERR_STATE, "was withdrawn", order_pool_take(pool, &last, FROM, &withdrawn, 2000, &news));
+    set_vote(SELF, false);
+    tick(true, 1001 + 7ull * DAY_MS);
+    assert_string_equal(ended, "it was not approved within seven days");
+    set_vote(SELF, true);
+    assert_void(nth(0), number); /* nor then is it just forgotten */
+    set_vote(SELF, false);
+    last.epoch = EPOCH + CONFIG_ORDER_EPOCHS;
+    new_epoch();
+    assert_null(nth(0)); /* it never may be again */
+}
+
+/* At others, too: or whoever has kept the order would have it carried out after all. */
+static void a_void_outlives_the_vote_of_its_signer(void **state)
+{
+    (void)state;
+    bool news;
+    last.founder = CONFIG_NOBODY;
+    struct order grant = of_another(PLAIN, ORDER_GRANT, PLAIN, 3), withdrawal = of_another(PLAIN, ORDER_VOID, 0, 3);
+    withdrawal.value = 1;
+    order_sign(configs_ident(PLAIN), last.nonce, &withdrawal);
+    assert_ok(order_pool_take(pool, &last, FROM, &grant, 1000, &news));
+    assert_ok(order_pool_take(pool, &last, FROM, &withdrawal, 1000, &news));
+    set_vote(PLAIN, false);
+    assert_int_equal(nth(0)->order.kind, ORDER_VOID);
+    set_vote(PLAIN, true);
+    assert_void(nth(0), 3);
+    assert_fails(ERR_STATE, "was withdrawn", order_pool_take(pool, &last, FROM, &grant, 2000, &news));
+    set_vote(PLAIN, false);
+    last.epoch = EPOCH + CONFIG_ORDER_EPOCHS;
+    new_epoch();
+    assert_null(nth(0));
+}
+
+/* The next configuration sends these away. */
+static void send_away(uint32_t first, uint32_t end, uint64_t now_ms)
+{
+    struct config next = configs_next(&last);
+    assert_ok(mem_grow(&next.orders, 0, end - first, sizeof *next.orders, "orders"));
+    for (uint32_t id = first; id < end; id++) {
+        next.orders[next.orders_count++] = of_another(FOUNDER, ORDER_EVICT, id, 90 + id);
+        next.members[id].role = CONFIG_AWAY;
+        next.members[id].voter = false;
+    }
+    order_pool_begin(pool, configs_ident(SELF), &last, &next, now_ms);
+    order_pool_begin(pool, configs_ident(SELF), &last, &next, now_ms); /* begun anew: it is one removal */
+    config_deinit(&last);
+    last = next;
+}
+
+/* Of five voters two at a time, and within ten minutes: what an operator's key is worth that somebody has stolen. */
+static void a_minority_is_sent_away_within_ten_minutes(void **state)
+{
+    (void)state;
+    enum { AT = 5 * MINUTE_MS, THEN = AT + MINUTE_MS, FREE = THEN + 10 * MINUTE_MS };
+    bool news;
+    config_deinit(&last);
+    last = configs_first(5, false);
+    last.members[SELF].operates = true;
+    last.epoch = EPOCH;
+    new_epoch();
+    send_away(2, 3, AT);
+    send_away(3, 4, THEN);
+    assert_fails(ERR_STATE, "only 2 of 5 voters can be sent away within ten minutes; ask again in 600 s",
+                 give(ORDER_EVICT, 4, 0, THEN, NULL));
+    struct order order = of_another(FOUNDER, ORDER_REVOKE, 4, 7);
+    assert_ok(order_pool_take(pool, &last, FROM, &order, THEN, &news)); /* it waits, as no reason for anything */
+    assert_int_equal(allowed_at(FREE - 1), 0);
+    tick(true, THEN);
+    new_epoch();
+    assert_int_equal(order_pool_left_out(pool), 0);
+    order = of_another(FOUNDER, ORDER_REVOKE, 4, 7);
+    assert_ok(order_pool_take(pool, &last, FROM, &order, THEN, &news));
+    struct order pause = of_another(FOUNDER, ORDER_PAUSE, 0, 8);
+    assert_ok(order_pool_take(pool, &last, FROM, &pause, THEN, &news));
+    assert_int_equal(allowed_at(FREE - 1), 1); /* all else goes on; and of the four that there were one may go */
+    assert_int_equal(allowed_at(FREE), 2);
+    /* One of them is back: to send it away again makes no fewer. */
+    set_vote(2, true);
+    assert_ok(give(ORDER_EVICT, 2, 0, THEN, NULL));
+    assert_int_equal(allowed_at(THEN), 1);
+}
+
 /* At an island that did not give it. */
 /* The next configuration gives a member the key of `key`. */
 static void rekey(uint32_t id, uint32_t key)
@@ -586,7 +710,7 @@ static void rekey(uint32_t id, uint32_t key)
     assert_ok(mem_grow(&last.orders, 0, 1, sizeof *last.orders, "orders"));
     last.orders[0] = order;
     last.orders_count = 1;
-    order_pool_begin(pool, configs_ident(id == SELF ? key : SELF), &last);
+    order_pool_begin(pool, configs_ident(id == SELF ? key : SELF), NULL, &last, 0);
 }
 
 /* By a key that is a voter's no more nobody agrees, and nobody orders: else what is proposed would not follow. */
@@ -679,6 +803,9 @@ int main(void)
         CASE(what_takes_a_majority_waits_for_its_approvals),
         CASE(who_has_another_key_signs_again),
         CASE(people_elsewhere_approve),
+        CASE(what_takes_a_majority_outlives_the_vote_of_its_signer),
+        CASE(a_void_outlives_the_vote_of_its_signer),
+        CASE(a_minority_is_sent_away_within_ten_minutes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

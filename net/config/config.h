@@ -38,6 +38,7 @@ enum {
     CONFIG_APPROVED_MAX = 4, /* of them, that have approvals */
     CONFIG_RETIRED_MAX = 256,
     CONFIG_ENDORSEMENTS_MAX = 4352, /* each of 65 voters leaves, or of 64 owners comes, by a majority's word */
+    CONFIG_ENDORSEMENT_BYTES = 92,  /* packed, at most */
 };
 #define CONFIG_NOBODY UINT32_MAX /* no member's id */
 /* Epochs and versions are below it, so that one more is a number, too. */
@@ -194,6 +195,8 @@ bool config_name_good(const char *name);
 /* Packed bytes: mem_free() them. Equal configurations pack to equal bytes. Of the configuration's sense only the limits
  * are checked: ERR_ARG. (net/config/config_proto.c) */
 ERR_MUST_CHECK enum err config_pack(const struct config *config, uint8_t **bytes, size_t *bytes_count);
+/* How many bytes those would be, also where they are too many. ERR_ARG; ERR_NOMEM. */
+ERR_MUST_CHECK enum err config_packed_bytes(const struct config *config, size_t *bytes_count);
 /* Unpacks and checks (config_check()), and refuses bytes that config_pack() does not make of what they say: a
  * configuration has one digest. Keys are not looked at: that is for who finds that it follows another (config_proved(),
  * next_config_follows()). ERR_PROTO, ERR_NOMEM: `*out` is empty. (net/config/config_proto.c) */

@@ -365,15 +365,33 @@ static bool texts_end(const struct config *config)
     return true;
 }
 
-enum err config_pack(const struct config *config, uint8_t **bytes, size_t *bytes_count)
+static enum err check_lists(const struct config *config)
 {
-    struct rows *rows;
-    Diloco__Config proto;
     if (config->members_count > CONFIG_MEMBERS_MAX || config->starts_count > CONFIG_FRAGMENTS_MAX ||
         config->carried_count > CONFIG_CARRIED_MAX || !texts_end(config) || !orders_fit(config))
         return err_set(ERR_ARG,
                        "a configuration of %" PRIu32 " members, %" PRIu32 " starts and %" PRIu32 " carried results",
                        config->members_count, config->starts_count, config->carried_count);
+    return ERR_OK;
+}
+
+enum err config_packed_bytes(const struct config *config, size_t *bytes_count)
+{
+    struct rows *rows;
+    Diloco__Config proto;
+    TRY(check_lists(config));
+    TRY(mem_new_unset(1, sizeof *rows, "a configuration being packed", &rows));
+    to_proto(config, rows, &proto);
+    *bytes_count = diloco__config__get_packed_size(&proto);
+    mem_free(rows);
+    return ERR_OK;
+}
+
+enum err config_pack(const struct config *config, uint8_t **bytes, size_t *bytes_count)
+{
+    struct rows *rows;
+    Diloco__Config proto;
+    TRY(check_lists(config));
     TRY(mem_new_unset(1, sizeof *rows, "a configuration being packed", &rows));
     to_proto(config, rows, &proto);
     *bytes_count = diloco__config__get_packed_size(&proto);

@@ -116,6 +116,9 @@ struct gathering {
     const struct next_config_answer *answers;
     uint32_t answers_count;
     struct config *draft;
+    uint32_t room;     /* so many endorsements have room in the draft */
+    uint32_t reserved; /* of them, for members that leave and come later in it */
+    bool full;         /* some had none */
 };
 
 /* The next voter after id `after`, -1 at first, that has answered; NULL: there is none. So signatures stand in order.
@@ -165,20 +168,39 @@ static bool may_count(const struct gathering *g, uint32_t signer, const struct c
            !endorsement_needed(g->last, g->draft, row).leaves || !speaks(g, wanted->member);
 }
 
-/* As many as it takes, at the end of the draft's; `*enough`: a majority has signed. */
-static enum err gather(const struct gathering *g, const struct config_endorsement *wanted, bool *enough)
+/* All that the draft says but for them is there. */
+static enum err measure(struct gathering *g)
+{
+    enum { BALLOT_BYTES = 16 };
+    bool any = false;
+    size_t bytes;
+    for (uint32_t i = 0; i < g->draft->members_count; i++) {
+        struct endorsement_need need = endorsement_needed(g->last, g->draft, &g->draft->members[i]);
+        g->reserved += need.leaves ? endorsement_quorum(g->last, CONFIG_LEAVES) : 0;
+        any |= need.leaves || need.comes;
+    }
+    if (!any)
+        return ERR_OK;
+    TRY(config_packed_bytes(g->draft, &bytes));
+    size_t room = bytes + BALLOT_BYTES < CONFIG_BYTES_MAX ? CONFIG_BYTES_MAX - bytes - BALLOT_BYTES : 0;
+    g->room = (uint32_t)(room / CONFIG_ENDORSEMENT_BYTES);
+    g->room = g->room < CONFIG_ENDORSEMENTS_MAX ? g->room : CONFIG_ENDORSEMENTS_MAX;
+    return ERR_OK;
+}
+
+/* As many as it takes, at the end of the draft's; `*enough`: a majority has signed, and there is room for it. */
+static enum err gather(struct gathering *g, const struct config_endorsement *wanted, bool *enough)
 {
     struct config *draft = g->draft;
     uint32_t needed = endorsement_quorum(g->last, (enum config_endorsed)wanted->says), have = 0,
              before = draft->endorsements_count;
     const struct next_config_answer *answer = next_answer(g, -1);
-    for (; answer != NULL && have < needed; answer = next_answer(g, answer->id)) {
+    bool fits = (size_t)before + g->reserved + needed <= g->room;
+    g->full |= !fits;
+    for (; fits && answer != NULL && have < needed; answer = next_answer(g, answer->id)) {
         struct config_endorsement found;
         if (!may_count(g, answer->id, wanted) || !says_so(answer, wanted, &found))
             continue;
-        if (draft->endorsements_count == CONFIG_ENDORSEMENTS_MAX)
-            return err_set(ERR_STATE, "more than %d endorsements: fewer have to come and go at a time",
-                           CONFIG_ENDORSEMENTS_MAX);
         TRY(mem_grow(&draft->endorsements, draft->endorsements_count, (size_t)draft->endorsements_count + 1,
                      sizeof *draft->endorsements, "endorsements"));
         draft->endorsements[draft->endorsements_count++] = found;
@@ -206,7 +228,7 @@ static bool is_other_disk(const struct config *last, const struct config_member 
     return was != NULL && was->voter && was->incarnation != member->incarnation;
 }
 
-static enum err could_gather(const struct gathering *g, const struct config_endorsement *wanted, bool *enough)
+static enum err could_gather(struct gathering *g, const struct config_endorsement *wanted, bool *enough)
 {
     uint32_t before = g->draft->endorsements_count;
     TRY(gather(g, wanted, enough));
@@ -214,7 +236,22 @@ static enum err could_gather(const struct gathering *g, const struct config_endo
     return ERR_OK;
 }
 
-/* The signatures that the draft needs. Of how many members too few are there: `*lacking`; they are held. */
+/* Where not all have room that would come, none comes instead of those that have none. */
+static void hold_others(const struct config *last, const struct config *draft, struct change_request *requests,
+                        uint32_t count)
+{
+    for (uint32_t k = 0, at = 0; k < count; k++) {
+        const struct config_member *was = config_member(last, requests[k].id);
+        while (at < draft->endorsements_count && draft->endorsements[at].member < requests[k].id)
+            at++;
+        bool changes = at < draft->endorsements_count && draft->endorsements[at].member == requests[k].id;
+        bool stays = was == NULL || was->voter || was->role == CONFIG_OWNER || requests[k].evicted;
+        requests[k].held |= !changes && !stays;
+    }
+}
+
+/* The signatures that the draft needs. Of how many members too few are there, or have room: `*lacking`; they are held.
+ * Those who leave have theirs first: rounds may wait for them. */
 static enum err endorse_draft(const struct config *last, uint64_t ballot, const struct next_config_answer *answers,
                               uint32_t answers_count, struct config *draft, struct change_request *requests,
                               uint32_t requests_count, uint32_t *lacking)
@@ -222,6 +259,8 @@ static enum err endorse_draft(const struct config *last, uint64_t ballot, const 
     struct gathering g = {
         .last = last, .ballot = ballot, .answers = answers, .answers_count = answers_count, .draft = draft};
     *lacking = draft->endorsements_count = 0;
+    draft->ballot = 0;
+    TRY(measure(&g));
     for (uint32_t i = 0; i < draft->members_count; i++) {
         const struct config_member *member = &draft->members[i];
         struct endorsement_need need = endorsement_needed(last, draft, member);
@@ -229,6 +268,7 @@ static enum err endorse_draft(const struct config *last, uint64_t ballot, const 
         struct config_endorsement comes = {
             .member = member->id, .says = CONFIG_COMES, .incarnation = member->incarnation};
         bool left = true, came = true;
+        g.reserved -= need.leaves ? endorsement_quorum(last, CONFIG_LEAVES) : 0;
         if (need.leaves)
             TRY(gather(&g, &leaves, &left));
         if (need.comes)
@@ -242,6 +282,8 @@ static enum err endorse_draft(const struct config *last, uint64_t ballot, const 
         hold(requests, requests_count, member->id, goes);
     }
     draft->ballot = draft->endorsements_count > 0 ? ballot : 0;
+    if (g.full)
+        hold_others(last, draft, requests, requests_count);
     return ERR_OK;
 }
 

@@ -11,7 +11,9 @@
 #include "net/config/config_orders.h"
 
 /* At most so many bytes packed: of a member with its mark, a carried result, an order, a word; FITS for all else; ROLES
- * for what assign_roles() may add, and the endorsements of a few changes of roles. */
+ * for what assign_roles() may add, ROLE of it for each member, and the endorsements of CHANGES changes of roles, by a
+ * majority of the voters each. More changes wait where there is no room for their endorsements
+ * (net/membership/endorse.c). */
 enum {
     MEMBER_BYTES = WIRE_NAME_BYTES + CONFIG_ADDRESS_BYTES + 2 * IDENT_KEY_BYTES + 128,
     CARRIED_BYTES = 100,
@@ -19,7 +21,14 @@ enum {
     WORD_BYTES = 150,
     FITS_BYTES = 64 << 10,
     ROLES_BYTES = 48 << 10,
+    ROLE_BYTES = 16,
+    MAP_BYTES = 8 + 5 * SHARDMAP_SLOTS,
+    CHANGES = 8,
 };
+_Static_assert(CONFIG_MEMBERS_MAX *ROLE_BYTES + MAP_BYTES +
+                       CHANGES * (CONFIG_VOTERS_MAX / 2 + 1) * CONFIG_ENDORSEMENT_BYTES <=
+                   ROLES_BYTES,
+               "some changes of roles fit in, whatever is ordered");
 
 /* A valid result of the version after the start, and at how many full voters it was sealed. */
 struct candidate {
@@ -365,7 +374,7 @@ static enum err obey(const struct next_config_base *base, struct config *next)
 static enum err fits(const struct config *config, bool *out)
 {
     uint8_t *bytes;
-    size_t count, most = FITS_BYTES;
+    size_t count, most = FITS_BYTES + ROLES_BYTES;
     most += (size_t)config->members_count * MEMBER_BYTES + (size_t)config->carried_count * CARRIED_BYTES;
     most += (size_t)config->orders_count * ORDER_BYTES + (size_t)config->words_count * WORD_BYTES;
     *out = most <= CONFIG_BYTES_MAX;

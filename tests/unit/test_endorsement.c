@@ -510,6 +510,140 @@ static void what_is_ordered_is_in_the_draft_that_nobody_agrees_to(void **state)
     drafting_end(state);
 }
 
+/* ---- as large as can be ---- */
+
+/* Of OWNERS those of the highest ids are lost, LOST of them; more have come than there are places. Of so many fragments
+ * each owner has made a part of the next version. With so many members, and texts as long as can be, not all
+ * endorsements have room. */
+enum { OWNERS = 64, LOST = 31, SEALS = OWNERS - LOST, COME = 115, FRAGMENTS = 128, LARGE_ANSWERS = SEALS + COME };
+/* Ids: owners, some who come, owners who are lost, the others who come, and who is away. */
+enum { COME_ID = SEALS, LOST_ID = COME_ID + 20, MORE_ID = LOST_ID + LOST, AWAY_ID = MORE_ID + COME - 20 };
+
+static struct large {
+    struct config last;
+    struct digest digest;
+    uint32_t shards[FRAGMENTS];
+    struct part_result results[FRAGMENTS][OWNERS];
+    struct holding rows[FRAGMENTS], bare[FRAGMENTS];
+    struct next_config_answer answers[LARGE_ANSWERS];
+    struct config_endorsement said[SEALS][LOST + COME];
+    struct change_request requests[LOST + COME];
+    struct next_config_base base;
+    struct next_config_out out;
+} large;
+
+/* `n`: of those who seal first, then of those who come. */
+static uint32_t large_id(uint32_t n)
+{
+    return n < LOST_ID ? n : n + LOST;
+}
+
+static void large_members(void)
+{
+    uint32_t owners[OWNERS];
+    large.last = configs_first(1, false);
+    large.last.epoch = 4;
+    for (uint32_t id = 1; id < SEALS; id++)
+        configs_add(&large.last, CONFIG_OBSERVER);
+    for (uint32_t i = 0; i < OWNERS; i++)
+        owners[i] = i < SEALS ? i : LOST_ID + i - SEALS;
+    while (large.last.members_count < CONFIG_MEMBERS_MAX) {
+        uint32_t id = large.last.members_count;
+        struct config_member *member = configs_row(&large.last, id, id < AWAY_ID ? CONFIG_OBSERVER : CONFIG_AWAY);
+        snprintf(member->name, sizeof member->name, "%0*u", (int)sizeof member->name - 1, id);
+        memset(member->key, (int)(id & 0xff), sizeof member->key);
+        memcpy(member->key, &id, sizeof id);
+        member->word = (uint64_t)1 << 62;
+        member->uplink = 1000000000;
+        member->incarnation = 7;
+        memset(member->address, 'a', sizeof member->address - 1);
+        memset(member->next_key, (int)(id & 0xff), sizeof member->next_key);
+    }
+    large.last.next_id = CONFIG_MEMBERS_MAX;
+    configs_map(&large.last, owners, OWNERS);
+}
+
+static void large_holdings(void)
+{
+    for (uint32_t f = 0; f < FRAGMENTS; f++) {
+        large.shards[f] = OWNERS;
+        for (uint32_t i = 0; i < OWNERS; i++) {
+            uint32_t owner = i < SEALS ? i : LOST_ID + i - SEALS;
+            uint64_t mask = 0;
+            for (uint32_t s = 0; s < OWNERS; s++)
+                mask |= (uint64_t)(large.last.map.owner[shardmap_slot(f, OWNERS, s)] == owner) << s;
+            large.results[f][i] = (struct part_result){
+                .id = {.fragment = f, .owner = owner, .version = 7, .epoch = 4, .digest = digest_of(&i, sizeof i)},
+                .shards = mask};
+        }
+        large.bare[f] = large.rows[f] = (struct holding){.fragment = f, .version = 6};
+        large.rows[f].held = large.results[f];
+        large.rows[f].held_count = OWNERS;
+    }
+}
+
+static void large_answers(void)
+{
+    for (uint32_t i = 0; i < LARGE_ANSWERS; i++) {
+        uint32_t id = large_id(i);
+        large.answers[i] = (struct next_config_answer){.id = id,
+                                                       .incarnation = config_member(&large.last, id)->incarnation,
+                                                       .sealed = i < SEALS,
+                                                       .rows = i < 2 ? large.rows : large.bare,
+                                                       .rows_count = FRAGMENTS};
+    }
+    for (uint32_t k = 0; k < LOST + COME; k++) {
+        uint32_t id = SEALS + k;
+        bool lost = id >= LOST_ID && id < MORE_ID;
+        const struct config_member *member = config_member(&large.last, id);
+        large.requests[k] =
+            (struct change_request){.id = id, .incarnation = member->incarnation, .silent = lost, .near = !lost};
+        for (uint32_t i = 0; i < SEALS; i++) {
+            struct config_endorsement *one = &large.said[i][k];
+            *one = (struct config_endorsement){.member = id,
+                                               .says = lost ? CONFIG_LEAVES : CONFIG_COMES,
+                                               .incarnation = lost ? 0 : member->incarnation};
+            endorsement_sign(configs_ident(i), large.last.nonce, 5, DRAFT_BALLOT, one);
+            large.answers[i].endorsements = large.said[i];
+            large.answers[i].endorsements_count = LOST + COME;
+        }
+    }
+}
+
+/* Who is lost goes; of those who come so many as have room, and the others with a later configuration. */
+static void what_has_no_room_waits_for_another_configuration(void **state)
+{
+    (void)state;
+    bool agreed;
+    uint8_t *bytes;
+    size_t count;
+    uint32_t gone = 0, come = 0;
+    large_members();
+    large_holdings();
+    large_answers();
+    large.digest = configs_digest(&large.last);
+    large.base = (struct next_config_base){
+        .config = &large.last, .digest = &large.digest, .shards = large.shards, .fragments_count = FRAGMENTS};
+    assert_ok(next_config(&large.base, large.answers, LARGE_ANSWERS, large.requests, LOST + COME, &large.out));
+    assert_int_equal(large.out.draft.carried_count, FRAGMENTS * OWNERS);
+    assert_ok(endorse_agree(&large.base, DRAFT_BALLOT, false, large.answers, LARGE_ANSWERS, large.requests, LOST + COME,
+                            &large.out, &agreed));
+    assert_true(agreed);
+    for (uint32_t id = 0; id < AWAY_ID; id++) {
+        bool lost = id >= LOST_ID && id < MORE_ID;
+        gone += lost && !config_member(&large.out.draft, id)->voter;
+        come += !lost && id >= COME_ID && config_member(&large.out.draft, id)->voter;
+    }
+    assert_int_equal(gone, LOST);
+    assert_in_range(come, 1, LOST - 1);
+    assert_ok(config_pack(&large.out.draft, &bytes, &count));
+    assert_in_range(count, CONFIG_BYTES_MAX - (64 << 10), CONFIG_BYTES_MAX);
+    assert_ok(endorsements_follow(&large.last, &large.out.draft));
+    mem_free(bytes);
+    config_deinit(&large.out.draft);
+    config_deinit(&large.last);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -530,6 +664,7 @@ int main(void)
         cmocka_unit_test(a_draft_does_without_what_no_majority_signed),
         cmocka_unit_test(where_nothing_is_agreed_to_orders_alone_are_carried_out),
         cmocka_unit_test(what_is_ordered_is_in_the_draft_that_nobody_agrees_to),
+        cmocka_unit_test(what_has_no_room_waits_for_another_configuration),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

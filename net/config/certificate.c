@@ -251,10 +251,17 @@ struct heard_list {
     uint32_t count, room;
 };
 
+/* Signatures that were none, and not taken yet; of the voters of two configurations. */
+struct false_ones {
+    uint32_t id, count;
+};
+enum { FALSE_ONES_MAX = 2 * CONFIG_VOTERS_MAX };
+
 struct certificates {
     struct certificates_conf conf;
     uint64_t order;
     struct heard_list *fragments;
+    struct false_ones false_ones[FALSE_ONES_MAX];
 };
 
 enum err certificates_new(const struct certificates_conf *conf, struct certificates **out)
@@ -406,7 +413,51 @@ bool certificates_own(struct certificates *certificates, uint32_t fragment, uint
     return row != NULL;
 }
 
-/* What a voter signed of it, if it is good; one that is not is forgotten. */
+/* Of a key that it had, or that a configuration which is not known here yet may have given it. */
+static bool is_of_other_key(const struct config *config, uint32_t id, const struct certificate_subject *subject,
+                            const uint8_t *signature)
+{
+    const struct config_member *member = config_member(config, id);
+    if (member != NULL && config_has_next(member) && certificate_row_good(member->next_key, subject, signature))
+        return true;
+    for (uint32_t i = config->retired_count; i-- > 0;)
+        if (config->retired[i].id == id)
+            return certificate_row_good(config->retired[i].key, subject, signature);
+    return false;
+}
+
+static void note_false(struct certificates *certificates, const struct certificate_subject *subject,
+                       const struct heard *row)
+{
+    struct false_ones *free = NULL;
+    if (is_of_other_key(config_log_last(certificates->conf.config_log), row->id, subject, row->signature))
+        return;
+    for (uint32_t i = 0; i < FALSE_ONES_MAX; i++) {
+        struct false_ones *of = &certificates->false_ones[i];
+        if (of->count > 0 && of->id == row->id) {
+            of->count++;
+            return;
+        }
+        free = of->count == 0 ? of : free;
+    }
+    if (free != NULL)
+        *free = (struct false_ones){.id = row->id, .count = 1};
+}
+
+uint32_t certificates_take_false(struct certificates *certificates, uint32_t id)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < FALSE_ONES_MAX; i++) {
+        struct false_ones *of = &certificates->false_ones[i];
+        if (of->id != id || of->count == 0)
+            continue;
+        count = of->count;
+        of->count = 0;
+    }
+    return count;
+}
+
+/* What a voter signed of it, if it is good; one that is not is forgotten, and counted. */
 static const struct heard *good_of(struct certificates *certificates, const struct certificate_rule *rule,
                                    const struct certificate_voter *voter, const struct certificate_subject *subject)
 {
@@ -415,8 +466,10 @@ static const struct heard *good_of(struct certificates *certificates, const stru
     if (row != NULL && !row->checked) {
         bool known;
         row->checked = row_good(rule, voter->id, subject, row->signature, &known);
-        if (!row->checked)
+        if (!row->checked) {
+            note_false(certificates, subject, row);
             drop(list, (uint32_t)(row - list->rows));
+        }
         row = row->checked ? row : NULL;
     }
     return row;

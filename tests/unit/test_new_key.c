@@ -508,6 +508,22 @@ static void our_own_are_signed_again(void **state)
     certificates_heard(certificates, OTHER, &subject, old); /* somebody else's, forged */
     certificates_known(certificates, &subject, &known);
     assert_int_equal(known.count, 1);
+    assert_int_equal(certificates_take_false(certificates, OTHER), 1); /* it is to blame */
+    assert_int_equal(certificates_take_false(certificates, OTHER), 0);
+    certificates_free(certificates);
+    /* Nor is who has signed by its key before, of a version of the epoch that gives it another one. */
+    const struct certificate_subject later = {.nonce = conf.nonce, .version = 100, .hash = hash};
+    conf.id = OTHER;
+    assert_ok(certificates_new(&conf, &certificates));
+    certificate_row_sign(configs_ident(PLAIN), &later, old);
+    certificates_heard(certificates, PLAIN, &later, old);
+    certificates_known(certificates, &later, &known);
+    assert_int_equal(known.count, 0);
+    assert_int_equal(certificates_take_false(certificates, PLAIN), 0);
+    certificate_row_sign(configs_ident(OTHER), &later, old);
+    certificates_heard(certificates, PLAIN, &later, old);
+    certificates_known(certificates, &later, &known);
+    assert_int_equal(certificates_take_false(certificates, PLAIN), 1);
     certificates_free(certificates);
     config_log_free(log);
     config_log_free(across);

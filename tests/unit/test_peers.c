@@ -341,6 +341,61 @@ static void questions_about_newcomers_have_a_quota(void **state)
     company_end();
 }
 
+/* B says that it signed that this version of each fragment has a hash of zeros. */
+static void certify(uint64_t version, bool well)
+{
+    struct certificate_subject subject = {.nonce = company.run->nonce, .version = version, .hash = {{0}}};
+    struct wire_heartbeat *beat = played_beat(company.b);
+    for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++) {
+        subject.fragment = f;
+        beat->fragments[f].at = (struct wire_standing){.version = version, .hash_known = true};
+        beat->fragments[f].certified = true;
+        certificate_row_sign(&company.run->idents[B], &subject, beat->fragments[f].signature);
+        beat->fragments[f].signature[5] ^= well ? 0 : 1;
+    }
+    company_say(company.b);
+}
+
+/* How many are good that are known of it. */
+static uint32_t certified(uint64_t version)
+{
+    struct certificate known;
+    uint32_t count = 0;
+    for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++) {
+        certificates_known(
+            company.a->certificates,
+            &(struct certificate_subject){.nonce = company.run->nonce, .fragment = f, .version = version}, &known);
+        count += known.count;
+    }
+    return count;
+}
+
+/* Each costs a check when the state is asked for: beyond its quota of those that are none no more are kept. */
+static void false_signatures_of_versions_have_a_quota(void **state)
+{
+    (void)state;
+    enum { ALLOWED = 200 / ISLE_FRAGMENTS };
+    company_begin("peers-false", 2, true);
+    played_greet(company.b, company.a);
+    for (uint64_t version = 1; version <= ALLOWED; version++) {
+        certify(version, false);
+        assert_int_equal(certified(version), 0);
+    }
+    certify(1000, true);
+    assert_int_equal(certified(1000), ISLE_FRAGMENTS);
+    certify(1001, false);
+    assert_int_equal(certified(1001), 0);
+    overhear_begin();
+    certify(1002, true);
+    overhear_assert_once(overhear_end(), "more signatures that are none than anybody needs");
+    assert_int_equal(certified(1002), 0);
+    company.a->now_ms += 60000;
+    isle_turn(company.a);
+    certify(1003, true);
+    assert_int_equal(certified(1003), ISLE_FRAGMENTS);
+    company_end();
+}
+
 /* Nothing of it is heard for a while, and people are told what it did. */
 static void who_sends_too_much_has_its_link_closed(void **state)
 {
@@ -854,6 +909,7 @@ int main(void)
         cmocka_unit_test(each_complaint_about_an_island_is_logged_and_none_is_repeated),
         cmocka_unit_test(messages_about_the_next_epoch_have_a_quota),
         cmocka_unit_test(questions_about_newcomers_have_a_quota),
+        cmocka_unit_test(false_signatures_of_versions_have_a_quota),
         cmocka_unit_test(who_sends_too_much_has_its_link_closed),
         cmocka_unit_test(who_is_silent_is_away_and_comes_back_with_a_word),
         cmocka_unit_test(greetings_and_old_words_are_no_sign_of_life),

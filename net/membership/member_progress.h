@@ -17,8 +17,8 @@
 #include "common/quota.h"
 #include "net/config/config_log.h"
 #include "net/membership/hearing.h"
-#include "common/log.h"
 #include "net/membership/membership_io.h"
+#include "net/membership/refused_orders.h"
 #include "net/sync/sync.h"
 #include "net/config/view.h"
 #include "net/transport/wire.h"
@@ -53,7 +53,7 @@ struct seat {
     bool partitioned_told;   /* people */
     bool disk_fails;         /* as it said last */
     bool disk_told;          /* people */
-    struct log_limit refused_said; /* orders of its that are refused */
+    struct refused_orders refused; /* that it sent */
     struct quota logs;             /* how often it was sent configurations that it asked for, */
     uint64_t log_epoch;            /* the newest when it was last sent some unasked; 0: it was not, since it is up */
     uint64_t log_ms;               /* and when */

@@ -24,9 +24,8 @@
  * enough voters have sealed. OVERDUE: so long what only a few of them show may take to be fetched. AGREED: so long
  * what no majority agrees to is waited for, before the next configuration does without. EVIDENCE_ALL: as
  * long as one whose word is broken takes part, the others are told so often. FAREWELL: so long the connection to one
- * that is off the roster stands, or it might never hear of it. REFUSED_SAID: refused orders are told so often. */
+ * that is off the roster stands, or it might never hear of it. */
 enum { TURN_MS = 1000, ASKED_MS = 700, OVERDUE_MS = 4000, AGREED_MS = 2000, EVIDENCE_ALL_MS = 2000, FAREWELL_MS = 200 };
-enum { REFUSED_SAID_MS = 10000 };
 /* For each so many members we look that much less often whether another configuration would differ. */
 enum { LOOK_MEMBERS = 128, LOOK_MS = 100 };
 /* Configurations in answer to one question, and their bytes, but for the first. */
@@ -62,7 +61,8 @@ struct membership {
     uint64_t sealed_ms;       /* since when we are sealed; 0: we are not */
     uint64_t requested_ms;    /* since when another configuration would say something else; 0: it would not */
     uint64_t look_ms;         /* when that is looked at again */
-    uint64_t asked_ms;        /* since when those who might join are asked; 0: they are not */
+    uint64_t asked_ms;        /* since when those who might join are asked, in `asked_ballot`; 0: they are not */
+    uint64_t asked_ballot;    /* of ours: in each all that is signed anew is waited for anew */
     uint64_t evidence_all_ms; /* when evidence is told again */
     struct bitset asked;
     bool taken;           /* `config` is decided and waits to be taken */
@@ -374,6 +374,8 @@ static enum err compose(struct membership *m, uint64_t now_ms)
     TRY_OUT(mem_new_unset(1, sizeof *wanted, "changes", &wanted));
     TRY_OUT(change_requests_wanted(&m->progress, m->orders, WANTED_COMPOSE, wanted));
     base = base_of(m, wanted);
+    m->asked_ms = m->asked_ballot == paxos_ballot(m->paxos) ? m->asked_ms : 0;
+    m->asked_ballot = paxos_ballot(m->paxos);
     base.overdue = m->asked_ms != 0 && now_ms >= m->asked_ms + OVERDUE_MS;
     TRY_OUT(change_requests_gather(&m->requests, &m->progress, wanted, &requests, &count));
     TRY_OUT(next_config(&base, answers, answers_count, requests, count, &out));
@@ -619,9 +621,9 @@ static void tell_orders(struct membership *m)
 static enum err order_in(struct membership *m, uint32_t member, const struct order *order)
 {
     bool news;
-    struct log_limit *said = &m->progress.seat[member].refused_said;
+    struct refused_orders *refused = &m->progress.seat[member].refused;
     enum err err = order_pool_take(m->orders, last(m), member, order, m->progress.now_ms, &news);
-    if (err == ERR_PROTO && log_limit_pass(said, m->progress.now_ms, REFUSED_SAID_MS))
+    if (err == ERR_PROTO && refused_orders_tell(refused, order, m->progress.now_ms))
         tell(m, &(struct membership_news){
                     .type = MEMBERSHIP_ORDER_REFUSED, .member = member, .order = order, .text = err_text()});
     return err;

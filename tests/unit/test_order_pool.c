@@ -7,6 +7,7 @@
 #include "common/digest.h"
 #include "common/mem.h"
 #include "net/membership/order_pool.h"
+#include "net/membership/refused_orders.h"
 #include "tests/lib/sample_configs.h"
 
 /* Three owners: 0 is the founder, 1 another operator. We are 1 unless said otherwise. */
@@ -775,6 +776,30 @@ static void people_elsewhere_approve(void **state)
     assert_fails(ERR_STATE, "does not vote", order_pool_approve(pool, configs_ident(SELF), &last, SELF, PLAIN, 3));
 }
 
+/* One that is sent without end hides no other, and many of them fill no log. */
+static void each_that_is_refused_is_told_and_not_without_end(void **state)
+{
+    (void)state;
+    struct refused_orders refused = {0};
+    struct order revoke = {.kind = ORDER_REVOKE, .subject = 2, .signer = 1}, other = revoke;
+    uint32_t told = 0;
+    assert_true(refused_orders_tell(&refused, &revoke, 1000));
+    for (uint64_t now_ms = 1000; now_ms < 1000 + MINUTE_MS; now_ms += 10)
+        assert_false(refused_orders_tell(&refused, &revoke, now_ms));
+    other.kind = ORDER_EVICT;
+    assert_true(refused_orders_tell(&refused, &other, 1001));
+    other.subject = 3;
+    assert_true(refused_orders_tell(&refused, &other, 1001));
+    other.signer = 0;
+    assert_true(refused_orders_tell(&refused, &other, 1001));
+    assert_true(refused_orders_tell(&refused, &revoke, 1000 + MINUTE_MS));
+    for (uint32_t k = 0; k < 10000; k++) {
+        other.subject = 100 + k;
+        told += refused_orders_tell(&refused, &other, 1000 + MINUTE_MS + k);
+    }
+    assert_in_range(told, REFUSED_ORDERS_SAID - 1, REFUSED_ORDERS_SAID + 1);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, begin, end)
 
 int main(void)
@@ -806,6 +831,7 @@ int main(void)
         CASE(what_takes_a_majority_outlives_the_vote_of_its_signer),
         CASE(a_void_outlives_the_vote_of_its_signer),
         CASE(a_minority_is_sent_away_within_ten_minutes),
+        CASE(each_that_is_refused_is_told_and_not_without_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

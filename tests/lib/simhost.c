@@ -507,6 +507,18 @@ void sim_voice_order_steps(uint32_t i)
                                 NULL);
 }
 
+void sim_voice_order_pause(uint32_t i, bool pause)
+{
+    if (sim_member_of(i, i) != NULL && !sim->island[i].die)
+        (void)!membership_order(voice_of(i)->membership, pause ? ORDER_PAUSE : ORDER_RESUME, 0, 0, NULL);
+}
+
+bool sim_stands(uint32_t i)
+{
+    const struct config *config = sim->island[i].alive ? config_log_last(sim->island[i].config_log) : NULL;
+    return config != NULL && config->paused;
+}
+
 static void listen(uint32_t i)
 {
     struct sim_island *island = &sim->island[i];

@@ -295,7 +295,7 @@ static bool all_counted(uint32_t i, uint32_t f)
 static void run_trainer(uint32_t i, uint32_t f)
 {
     struct sim_trainer *t = &sim->island[i].trainer[f];
-    if (!t->up)
+    if (!t->up || sim_stands(i))
         return;
     if (!sim->finishing)
         t->work++;

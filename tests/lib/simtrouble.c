@@ -288,6 +288,14 @@ static void people_intervene(uint32_t i, uint32_t whom)
         sim_voice_order_out(i, whom);
 }
 
+/* One whose people may order it. */
+static void order_pause(bool pause)
+{
+    uint32_t i = (uint32_t)sim_below(sim->n);
+    if (sim->island[i].alive && sim->island[i].joined)
+        sim_voice_order_pause(i, pause);
+}
+
 /* Each lies in the world's array while it is heard: what points into it goes on pointing to its own. */
 static void swap_daemons(void)
 {
@@ -360,6 +368,10 @@ void sim_disturb(void)
         sim_rekey();
     if (sim->people && sim_below(4000) < 4)
         people_intervene((uint32_t)sim_below(sim->n), (uint32_t)sim_below(sim->n));
+    if (sim->pauses && sim->now_ms >= sim->pause_ms) {
+        sim->pause_ms = sim->now_ms + 2000 + sim_below(8000);
+        order_pause(!sim_newest()->paused);
+    }
     if (sim->jumps && sim_below(4000) < 2)
         sim->island[sim_below(sim->n)].clock_ms += sim_below(40000);
     if (sim->lie == SIM_LIE_COPY && sim_below(1000) < 1 + sim->seed % 8)
@@ -386,6 +398,10 @@ void sim_disturb(void)
 
 void sim_repair(void)
 {
+    if (sim->pauses && sim->healing && sim_newest()->paused && sim->now_ms >= sim->pause_ms) {
+        sim->pause_ms = sim->now_ms + 500;
+        order_pause(false);
+    }
     for (uint32_t i = 0; i < sim->n; i++) {
         if (sim->island[i].joined && !sim->island[i].gone && !sim->island[i].alive &&
             sim->now_ms >= sim->island[i].revive_ms)

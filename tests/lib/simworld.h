@@ -230,7 +230,7 @@ enum sim_lie {
 /* What happened, so that nobody takes an idle world for a sound one. */
 struct sim_tally {
     unsigned blackouts, recoveries, older, emptied, witness_disks, deaths, joined, proposers_died, forks, named, swaps,
-        stuck, apart, equivocated, full, uncommitted, asked, forgiven, turns, distrusted, rekeyed;
+        stuck, apart, equivocated, full, uncommitted, asked, forgiven, turns, distrusted, rekeyed, paused;
     uint64_t line_ms; /* for which objects held a line */
 };
 
@@ -256,17 +256,21 @@ struct sim_world {
     unsigned loss_percent, kill_permille;
     unsigned shuffle_permille; /* how often who wants to own, or an uplink, changes for no reason */
     uint32_t quorum;
-    uint32_t line_ms;     /* how long an object may take, about, apart from its turn on the lines */
-    uint32_t fragment_ms; /* how long a whole fragment holds a line; 0: no time */
-    bool jumps;           /* a clock jumps now and then */
-    bool forgives;        /* losses are, since clocks jump by hours */
-    bool people;          /* ask for an eviction now and then, or drain an island */
-    uint32_t disk_ms;     /* how long a vote or a configuration may take to be durable; 0: no time */
-    bool full;            /* a disk takes nothing for a while, now and then */
-    bool flips;           /* memory is damaged now and then */
-    bool disks;           /* a disk comes back older or empty now and then, or without what was not flushed */
-    bool deaths;          /* an island goes for good now and then */
-    bool blackouts;       /* power is lost everywhere now and then */
+    uint32_t line_ms;          /* how long an object may take, about, apart from its turn on the lines */
+    uint32_t fragment_ms;      /* how long a whole fragment holds a line; 0: no time */
+    bool jumps;                /* a clock jumps now and then */
+    bool forgives;             /* losses are, since clocks jump by hours */
+    bool people;               /* ask for an eviction now and then, or drain an island */
+    bool pauses;               /* the run is paused now and then, and goes on; in the end it does */
+    uint64_t pause_ms;         /* when people order that next */
+    uint64_t paused_ms;        /* since when all that are alive know that it is paused; 0: they do not */
+    uint64_t begun[SIM_F_MAX]; /* and the version up to which one may be made since */
+    uint32_t disk_ms;          /* how long a vote or a configuration may take to be durable; 0: no time */
+    bool full;                 /* a disk takes nothing for a while, now and then */
+    bool flips;                /* memory is damaged now and then */
+    bool disks;                /* a disk comes back older or empty now and then, or without what was not flushed */
+    bool deaths;               /* an island goes for good now and then */
+    bool blackouts;            /* power is lost everywhere now and then */
     enum sim_lie lie;
     uint32_t liar, second; /* `second`: lies, too, if `second_lie` is not SIM_HONEST */
     enum sim_lie second_lie;
@@ -436,6 +440,10 @@ enum { SIM_ORDERED_STEPS = 2000 };
 void sim_voice_order_steps(uint32_t i);
 /* Likewise, that the run goes on without an island. */
 void sim_voice_order_out(uint32_t i, uint32_t whom);
+/* Likewise, that the run is paused, or goes on. */
+void sim_voice_order_pause(uint32_t i, bool pause);
+/* Whether island i knows that the run is paused: its trainers stand. */
+bool sim_stands(uint32_t i);
 bool sim_votes(uint32_t i);
 bool sim_in_doubt(uint32_t i);
 bool sim_disk_full(uint32_t i);

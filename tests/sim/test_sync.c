@@ -21,6 +21,7 @@
  *     do both vote in one epoch;
  *   - nobody believes a liar: what the bound is, simcheck.c says. One that made two results of one part is evicted in
  *     the end;
+ *   - while all know that the run is paused no version is made but what was begun, and once it goes on all do;
  *   - what waits to be sent is bounded, however long a link is away.
  * A failure prints the seed. TEST_SEED=n repeats it, with TEST_TRACE=1 it tells what happened; TEST_SEEDS=n changes how
  * many are tried, from TEST_SEED_FIRST=n on; TEST_FILTER names the case, and TEST_MIX one of its mixes ("?" lists
@@ -65,6 +66,60 @@ static struct {
     uint64_t version[SIM_F_MAX], since_ms[SIM_F_MAX], most_ms;
 } still;
 
+/* The highest version anyone has. */
+static uint64_t reached(uint32_t f)
+{
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < sim->n; i++)
+        most = sim->island[i].version[f] > most ? sim->island[i].version[f] : most;
+    return most;
+}
+
+/* Whether all that are alive know that the run is paused. */
+static bool is_paused(void)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < sim->n; i++) {
+        if (sim->island[i].alive && !sim_stands(i))
+            return false;
+        any = any || sim->island[i].alive;
+    }
+    return any;
+}
+
+/* What was contributed, or a configuration carries, counts; and what trainers have given, also those of islands that
+ * are down, may still be contributed, at worst one to a version. */
+static uint64_t begun(uint32_t f)
+{
+    const struct config *config = sim_newest();
+    uint64_t version = reached(f), given = 0;
+    for (uint32_t i = 0; i < sim->n; i++) {
+        const struct sim_island *island = &sim->island[i];
+        uint64_t contributed = island->alive ? sync_own(island->sync, f).contributed : 0;
+        version = contributed > version ? contributed : version;
+        given += island->joined && island->trainer[f].word == SIM_SNAPSHOT;
+    }
+    for (uint32_t i = 0; i < config->carried_count; i++)
+        if (config->carried[i].id.fragment == f && config->carried[i].id.version > version)
+            version = config->carried[i].id.version;
+    return version + given;
+}
+
+/* While all stand nothing is made but what was begun. */
+static void check_paused(void)
+{
+    bool paused = sim->pauses && is_paused();
+    if (paused && sim->paused_ms == 0) {
+        sim->tally.paused++;
+        for (uint32_t f = 0; f < sim->fragments; f++)
+            sim->begun[f] = begun(f);
+    }
+    sim->paused_ms = !paused ? 0 : sim->paused_ms != 0 ? sim->paused_ms : sim->now_ms;
+    for (uint32_t f = 0; paused && f < sim->fragments; f++)
+        SIM_HOLDS(reached(f) <= sim->begun[f], "fragment %u reaches version %llu while the run is paused\n", f,
+                  (unsigned long long)reached(f));
+}
+
 static void advance(void)
 {
     sim->now_ms += SIM_STEP_MS;
@@ -72,6 +127,7 @@ static void advance(void)
     if (!sim->healing)
         sim_disturb();
     sim_turn();
+    check_paused();
 }
 
 /* All that have not gone for good; and one of them. */
@@ -252,15 +308,6 @@ static void check_calm(void)
     SIM_HOLDS(sim->newest <= newest + CALM_EPOCHS, "epochs come and go for a line that is cut\n");
 }
 
-/* The highest version anyone has. */
-static uint64_t reached(uint32_t f)
-{
-    uint64_t most = 0;
-    for (uint32_t i = 0; i < sim->n; i++)
-        most = sim->island[i].version[f] > most ? sim->island[i].version[f] : most;
-    return most;
-}
-
 static bool moved_on(const uint64_t *before)
 {
     for (uint32_t f = 0; f < sim->fragments; f++)
@@ -293,6 +340,7 @@ static void add_up(void)
     tally.uncommitted += t->uncommitted;
     tally.asked += t->asked;
     tally.rekeyed += t->rekeyed;
+    tally.paused += t->paused;
     tally.forgiven += t->forgiven;
     tally.turns += t->turns;
     tally.distrusted += t->distrusted;
@@ -306,12 +354,12 @@ static void print_tally(const char *name)
         "(a witness's %u), doubts ended %u, islands gone %u, joined %u, proposers dead half-way %u, disks full %u, "
         "people ask %u, losses forgiven %u, turns of two daemons of one key %u (doubts %u), objects held lines for "
         "%llu s, forks by liars %u (for good %u), liars proved %u, states not committed %u, too much lost to go on %u, "
-        "keys changed %u\n",
+        "keys changed %u, the run paused %u\n",
         name, worlds, (unsigned long long)epochs, (unsigned long long)versions, tally.blackouts, tally.older,
         tally.emptied, tally.witness_disks, tally.recoveries, tally.deaths, tally.joined, tally.proposers_died,
         tally.full, tally.asked, tally.forgiven, tally.turns, tally.distrusted,
         (unsigned long long)tally.line_ms / 1000, tally.forks, tally.apart, tally.equivocated, tally.uncommitted,
-        tally.stuck, tally.rekeyed);
+        tally.stuck, tally.rekeyed, tally.paused);
 }
 
 /* Two who are on the roster do not hear each other any more, or one of them does not hear the other one. Not the
@@ -450,7 +498,7 @@ static void run_world(uint64_t work_ms)
 struct mix {
     const char *name;
     uint32_t n_min, n_max;
-    bool rough, witness, quorum, liars, two, disks, sever, steady, copy, nat, rekeys;
+    bool rough, witness, quorum, liars, two, disks, sever, steady, copy, nat, rekeys, pauses;
     enum sim_lie lie; /* this one; SIM_HONEST: it is drawn */
 };
 
@@ -566,6 +614,7 @@ static void draw(const struct mix *mix)
     if (mix->sever)
         sever_later();
     sim->rekeys = mix->rekeys;
+    sim->pauses = mix->pauses;
     if (mix->rekeys) /* whose folder is older than its key is let in anew by people */
         sim->disks = sim->deaths = sim->blackouts = false;
     sim->steady = mix->steady;
@@ -659,6 +708,14 @@ static void promises_hold_while_keys_change(void **state)
         &(struct mix){
             .name = "new keys, and a witness", .n_min = 3, .n_max = 4, .rough = true, .witness = true, .rekeys = true},
         50);
+}
+
+/* By order, again and again; whoever comes, or comes back, meanwhile stands, too. */
+static void promises_hold_while_the_run_is_paused_and_goes_on(void **state)
+{
+    (void)state;
+    run_mix(&(struct mix){.name = "paused, calm", .n_min = 1, .n_max = 5, .pauses = true}, 50);
+    run_mix(&(struct mix){.name = "paused", .n_min = 2, .n_max = SIM_SMALL, .rough = true, .pauses = true}, 150);
 }
 
 /* Every second one cannot be dialled, so that no two of these meet. */
@@ -1014,6 +1071,7 @@ int main(void)
         cmocka_unit_test(promises_hold_with_a_quorum),
         cmocka_unit_test(promises_hold_for_nine),
         cmocka_unit_test(promises_hold_while_keys_change),
+        cmocka_unit_test(promises_hold_while_the_run_is_paused_and_goes_on),
         cmocka_unit_test(promises_hold_behind_nat),
         cmocka_unit_test(nobody_believes_a_liar),
         cmocka_unit_test(two_of_five_that_lie_are_not_believed),

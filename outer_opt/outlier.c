@@ -12,13 +12,25 @@ static int by_size(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
+/* Of two it is the smaller one: who has the more tokens may be that many times larger than the other. */
 static double median_weight(const float *weights, size_t count)
 {
     double sorted[OUTLIER_INPUTS_MAX];
     for (size_t i = 0; i < count; i++)
         sorted[i] = (double)weights[i];
     qsort(sorted, count, sizeof *sorted, by_size);
-    return sorted[count / 2];
+    return sorted[count < OUTLIER_INPUTS_MIN ? 0 : count / 2];
+}
+
+/* Beside two that weigh: the largest norm of those that do not, so that they bring nobody down by small ones; 0: there
+ * is none. */
+static double third_of(const double *norms, const float *weights, size_t count)
+{
+    double third = 0;
+    for (size_t i = 0; i < count; i++)
+        if (!(weights[i] > 0) && norms[i] > third)
+            third = norms[i];
+    return third;
 }
 
 /* The upper median of the others' sizes; 0 where there are not enough others that sent anything. */
@@ -41,12 +53,15 @@ size_t outlier_judge(const struct outlier_conf *conf, const double *norms, const
         if (weights[i] > 0)
             weighing[weighing_count++] = weights[i];
     }
-    if (weighing_count < OUTLIER_INPUTS_MIN)
+    double third = weighing_count + 1 == OUTLIER_INPUTS_MIN ? third_of(norms, weights, count) : 0;
+    if (weighing_count + (third > 0) < OUTLIER_INPUTS_MIN)
         return 0;
+    if (third > 0)
+        sorted[sorted_count++] = third;
     double usual = median_weight(weighing, weighing_count);
     for (size_t i = 0; i < count; i++) {
         double times = (double)weights[i] > usual ? (double)weights[i] / usual : 1;
-        /* No number at all is found when the mean is encoded. What weighs nothing is no measure. */
+        /* No number at all is found when the mean is encoded. */
         sizes[i] = norms[i] > 0 && weights[i] > 0 ? norms[i] / times : 0;
         if (sizes[i] > 0)
             sorted[sorted_count++] = sizes[i];

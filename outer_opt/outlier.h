@@ -32,9 +32,10 @@ struct outlier_conf {
     uint32_t trim;
 };
 
-/* The contributions' norms and weights; one without weight is neither judged nor a measure for others. Fills `factors`:
- * 1 for one that passes, less than 1 for one that is to be scaled down (CLIP) and 0 for one that is to be left out
- * (DROP); never all of them. Returns how many do not pass. */
+/* The contributions' norms and weights. One without weight, as whose maker is turned away for its direction, is not
+ * judged, nor a measure for others, but where only two weigh: there the largest of them is, as the third. Fills
+ * `factors`: 1 for one that passes, less than 1 for one that is to be scaled down (CLIP) and 0 for one that is to be
+ * left out (DROP); never all of them. Returns how many do not pass. */
 size_t outlier_judge(const struct outlier_conf *conf, const double *norms, const float *weights, size_t count,
                      float *factors);
 

@@ -37,9 +37,8 @@ static void what_is_far_above_the_others_is_brought_to_their_median(void **state
     assert_factors(&drop, (double[]){1, 1, 1000}, equal, 3, (float[]){1, 1, 0});
     assert_factors(&clip, (double[]){1, 2, 6.5}, equal, 3, (float[]){1, 1, 2 / 6.5f}); /* the upper one of two */
     /* Those that weigh nothing are no measure, however many they are. */
-    const float turned[] = {1, 0, 1, 0, 1}, most_turned[] = {1, 0, 0, 0, 1};
+    const float turned[] = {1, 0, 1, 0, 1};
     assert_factors(&clip, (double[]){1, 900, 1, 900, 1000}, turned, 5, (float[]){1, 1, 1, 1, 1e-3f});
-    assert_factors(&clip, (double[]){1, 1, 1, 1, 1000}, most_turned, 5, equal);
     assert_factors(&clip, (double[]){1, 1, 1e300}, equal, 3, (float[]){1, 1, 0});
     assert_factors(&clip, (double[]){1, 1, (double)INFINITY}, equal, 3, (float[]){1, 1, 0});
     assert_factors(&clip, (double[]){1, 50, 2, 40, 1.5}, equal, 5, (float[]){1, 2 / 50.0f, 1, 2 / 40.0f, 1});
@@ -61,6 +60,40 @@ static void fewer_than_three_are_not_judged(void **state)
     assert_factors(&clip, (double[]){0, 1, 1e6}, equal, 3, (float[]){1, 1, 1});
     assert_factors(&clip, (double[]){1, 0, 0}, equal, 3, (float[]){1, 1, 1});
     assert_factors(&clip, (double[]){1, (double)NAN, 1e6}, equal, 3, (float[]){1, 1, 1});
+}
+
+/* Beside two that weigh, the largest of those that are turned away: small ones bring nobody down, and it is not judged
+ * itself. */
+static void of_three_one_that_is_turned_away_is_still_a_measure(void **state)
+{
+    (void)state;
+    const float turned[] = {1, 1, 0}, two_turned[] = {0, 1, 1, 0, 0}, unequal[] = {4, 1, 0};
+    assert_factors(&clip, (double[]){1, 1000, 2}, turned, 3, (float[]){1, 2e-3f, 1});
+    assert_factors(&drop, (double[]){1, 1000, 2}, turned, 3, (float[]){1, 0, 1});
+    assert_factors(&clip, (double[]){1, 2.9, 0.01}, turned, 3, equal);
+    assert_factors(&clip, (double[]){1, 29, 10}, turned, 3, equal); /* it may be the first that is sick */
+    assert_factors(&clip, (double[]){1, 1, 1000}, turned, 3, equal);
+    assert_factors(&clip, (double[]){0.01, 1, 10, 5, 0.01}, two_turned, 5, equal);
+    assert_factors(&clip, (double[]){0.01, 1, 50, 5, 0.01}, two_turned, 5, (float[]){1, 1, 0.1f, 1, 1});
+    assert_factors(&clip, (double[]){11, 1, 1}, unequal, 3, equal); /* of four times the tokens */
+    assert_factors(&clip, (double[]){13, 1, 1}, unequal, 3, (float[]){1 / 13.0f, 1, 1});
+    assert_factors(&clip, (double[]){1, 1000, 0}, turned, 3, equal); /* it sent nothing */
+}
+
+/* While one is turned away, and another one sends ten times as much as all others in the wrong direction, nothing runs
+ * away. */
+static void beside_one_that_is_turned_away_another_carries_nothing_off(void **state)
+{
+    (void)state;
+    double place = 100;
+    for (int round = 0; round < 200; round++) {
+        double norms[3] = {0.5 * fabs(place) + 0.01, 10 * fabs(place) + 1, 0.4 * fabs(place) + 0.01};
+        const float weights[3] = {1, 1, 0};
+        float factors[3];
+        outlier_judge(&clip, norms, weights, 3, factors);
+        place += 0.7 * (norms[1] * (double)factors[1] - norms[0]) / 2;
+    }
+    assert_true(fabs(place) < 110);
 }
 
 /* A weight is bounded by the others' and by missed rounds; within that, more work may be larger. */
@@ -370,6 +403,8 @@ int main(void)
         cmocka_unit_test(what_is_far_above_the_others_is_brought_to_their_median),
         cmocka_unit_test(what_is_within_three_medians_stays_to_the_bit),
         cmocka_unit_test(fewer_than_three_are_not_judged),
+        cmocka_unit_test(of_three_one_that_is_turned_away_is_still_a_measure),
+        cmocka_unit_test(beside_one_that_is_turned_away_another_carries_nothing_off),
         cmocka_unit_test(who_weighs_more_may_be_larger),
         cmocka_unit_test(two_pull_against_one_and_win),
         cmocka_unit_test(tokens_within_the_bounds_are_the_weight),

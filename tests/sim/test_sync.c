@@ -87,23 +87,22 @@ static bool is_paused(void)
     return any;
 }
 
-/* What was contributed, or a configuration carries, counts; and what trainers have given, also those of islands that
- * are down, may still be contributed, at worst one to a version. */
+/* What was contributed, or a result was made of, counts, wherever it is; and what trainers have given, also those of
+ * islands that are down, may still be contributed, at worst one to a version. */
 static uint64_t begun(uint32_t f)
 {
-    const struct config *config = sim_newest();
     uint64_t version = reached(f), given = 0;
     for (uint32_t i = 0; i < sim->n; i++) {
         const struct sim_island *island = &sim->island[i];
-        uint64_t contributed = island->alive ? sync_own(island->sync, f).contributed : 0;
+        uint64_t contributed = island->out[f].version;
         version = contributed > version ? contributed : version;
         given += island->joined && island->trainer[f].word == SIM_SNAPSHOT;
     }
-    for (uint32_t i = 0; i < config->carried_count; i++)
-        if (config->carried[i].id.fragment == f && config->carried[i].id.version > version)
-            version = config->carried[i].id.version;
-    while (version + 1 < SIM_V_MAX && sim->truth[f][version + 1][0] != 0) /* who starts again comes to it again */
-        version++;
+    for (size_t k = 1; k < sim->results_end; k++) {
+        const struct sim_result *result = sim_result((uint32_t)k);
+        if (result->fragment == f && result->version > version)
+            version = result->version;
+    }
     return version + given;
 }
 

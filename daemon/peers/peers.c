@@ -546,16 +546,13 @@ static void hello_in(struct peers *peers, uint32_t i, const struct wire_hello *h
     }
 }
 
-/* What the member in that slot certifies. Signatures are checked when they are needed, and those that are none charged
- * to it then: beyond its budget of them no more are kept. */
+/* What the member in that slot certifies. What was none of its signatures is charged to it when that is found out. */
 static void certificates_in(struct peers *peers, uint32_t slot, const struct wire_heartbeat *beat)
 {
     const struct view *view = peers->conf.view;
     struct certificates *certificates = peers->plan.certificates;
-    uint32_t id = view->members[slot].as.id;
-    uint32_t failed = certificates != NULL ? certificates_take_false(certificates, id) : 0;
-    if (failed > 0)
-        budget_spend(&peers->peers[slot].budget, BUDGET_FALSE, failed, peers->now_ms);
+    uint32_t id = view->members[slot].as.id, failed = certificates_take_false(certificates, id);
+    budget_spend(&peers->peers[slot].budget, BUDGET_FALSE, failed, peers->now_ms);
     if (!charge(peers, slot, BUDGET_FALSE, 0))
         return;
     for (uint32_t k = 0; certificates != NULL && k < beat->fragments_count; k++) {

@@ -447,7 +447,7 @@ static void note_false(struct certificates *certificates, const struct certifica
 uint32_t certificates_take_false(struct certificates *certificates, uint32_t id)
 {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < FALSE_ONES_MAX; i++) {
+    for (uint32_t i = 0; certificates != NULL && i < FALSE_ONES_MAX; i++) {
         struct false_ones *of = &certificates->false_ones[i];
         if (of->id != id || of->count == 0)
             continue;

@@ -621,9 +621,8 @@ static void tell_orders(struct membership *m)
 static enum err order_in(struct membership *m, uint32_t member, const struct order *order)
 {
     bool news;
-    struct refused_orders *refused = &m->progress.seat[member].refused;
     enum err err = order_pool_take(m->orders, last(m), member, order, m->progress.now_ms, &news);
-    if (err == ERR_PROTO && refused_orders_tell(refused, order, m->progress.now_ms))
+    if (err == ERR_PROTO && refused_orders_tell(&m->progress.seat[member].refused, order, m->progress.now_ms))
         tell(m, &(struct membership_news){
                     .type = MEMBERSHIP_ORDER_REFUSED, .member = member, .order = order, .text = err_text()});
     return err;
@@ -972,7 +971,6 @@ static void judge_name(struct membership *m)
 enum err membership_begin(struct membership *m, uint64_t now_ms)
 {
     const struct config *config = last(m);
-    const struct config *before = config->epoch > 0 ? config_log_at(m->conf.config_log, config->epoch - 1) : NULL;
     uint32_t voters[PAXOS_VOTERS_MAX], count = 0;
     for (uint32_t i = 0; i < config->members_count; i++)
         if (config->members[i].voter && count < PAXOS_VOTERS_MAX)
@@ -981,7 +979,7 @@ enum err membership_begin(struct membership *m, uint64_t now_ms)
     member_progress_begin(&m->progress, now_ms);
     TRY(load_all_evidence(m));
     change_requests_fulfil(&m->requests, &m->progress, config);
-    order_pool_begin(m->orders, m->conf.ident, before, config, now_ms);
+    order_pool_begin(m->orders, m->conf.ident, config_log_at(m->conf.config_log, config->epoch - 1), config, now_ms);
     if (m->said.says && self_of(m) != VIEW_NOBODY)
         sign_own_word(m);
     forget_epoch(m);

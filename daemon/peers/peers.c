@@ -895,19 +895,13 @@ static void look_whether_undialled(struct peers *peers)
     say_of_ourselves(peers);
 }
 
-/* The others are told of what our line carries, if that is far less than it was configured to. */
-static void look_at_uplink(struct peers *peers, uint64_t measured)
-{
-    if (own_uplink_look(&peers->uplink, measured, peers->now_ms))
-        peers_say(peers);
-}
-
 void peers_tick(struct peers *peers, uint64_t uplink_bits, uint64_t now_ms)
 {
     peers->now_ms = now_ms;
     link_tick(peers->conf.link);
     look_whether_undialled(peers);
-    look_at_uplink(peers, uplink_bits);
+    if (own_uplink_look(&peers->uplink, uplink_bits, now_ms)) /* our line carries less than it was configured to */
+        peers_say(peers);
     /* By a new configuration our word may have another number. */
     bool news = peers->news || membership_own_word(peers->membership)->number != peers->word;
     peers->news = false;

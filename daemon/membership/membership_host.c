@@ -401,6 +401,9 @@ static void tell(void *user, const struct membership_news *news)
         order_text(news->order, name_by_id(host, news->order->subject), text, sizeof text);
         log_warn("island %s sends an order that is refused, to %s: %s", name, text, news->text);
         break;
+    case MEMBERSHIP_CONFIG_REFUSED:
+        log_warn("island %s proposes a configuration that may not follow ours, and is refused: %s", name, news->text);
+        break;
     case MEMBERSHIP_SUSPECT:
         log_warn("two results of one part of island id %" PRIu32 " are shown; one of them stands", news->id);
         break;

@@ -1110,6 +1110,8 @@ static const char *fault_of(const struct peers *peers, uint32_t i, enum peer_fau
     if (budget_text(&peer->budget, peers->now_ms)[0] != '\0')
         return budget_text(&peer->budget, peers->now_ms);
     *kind = PEER_FAULT_FALSE;
+    if (membership_misproposed(peers->membership, i))
+        return "it proposes configurations that may not follow ours: they are refused";
     if (objects_lied(peers->conf.objects, i))
         return "it has sent a state that is not the one a majority signed";
     if (peer->up && report_doubted(&peer->report)[0] != '\0')

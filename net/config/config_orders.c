@@ -412,6 +412,9 @@ static enum err about_run(struct config *next, const struct order *order)
     if (order->kind == ORDER_STEPS) {
         if (next->steps == order->value)
             return err_set(ERR_STATE, "the run ends at step %" PRIu64 " already", order->value);
+        if (order->value <= next->deal.counted_step)
+            return err_set(ERR_STATE, "results of steps up to %" PRIu64 " are counted, and stay: take more than that",
+                           next->deal.counted_step);
         uint64_t most = config_steps_most(next);
         next->steps = order->value;
         next->steps_before = most > next->steps ? most : 0;
@@ -633,6 +636,7 @@ enum err config_orders_follow(const struct config *previous, const struct config
     enum err err;
     TRY(config_copy(previous, &expected));
     expected.orders_count = expected.words_count = 0;
+    expected.deal.counted_step = next->deal.counted_step; /* orders go by what is counted by then */
     TRY_OUT(carry_out(previous, next, &expected));
     TRY_OUT(compare(&expected, next));
     TRY_OUT(check_contributors(previous, next));

@@ -30,6 +30,8 @@ enum { KEPT_OUT_MS = 10 * 60 * 1000, STANDS_MS = 5000 };
  * that it did not ask for, but for the first in each epoch. */
 static const struct quota_rule logs_rule = {.every_ms = 100, .at_once = 10};
 enum { CONFIG_LOG_UNASKED_MS = 60000 };
+/* That a member has brought a configuration that may not follow is told people so often, and remembered so long. */
+enum { MISPROPOSED_SAID_MS = 10000, MISPROPOSED_MS = 60000 };
 /* Another disk costs an epoch: one that always has another one is heard of some of them only. */
 static const struct quota_rule disks_rule = {.every_ms = 60000, .at_once = 4};
 /* So does one that keeps nothing, and does again: at once the first time, and then more and more seldom. */
@@ -256,6 +258,21 @@ void member_progress_tick(struct member_progress *progress, const struct bitset 
 }
 
 /* ---- who is there ---- */
+
+bool member_progress_misproposes(struct member_progress *progress, uint32_t member)
+{
+    struct seat *seat = &progress->seat[member];
+    if (member == progress->view->self)
+        return false;
+    seat->misproposed_ms = progress->now_ms;
+    return log_limit_pass(&seat->misproposed_said, progress->now_ms, MISPROPOSED_SAID_MS);
+}
+
+bool member_progress_misproposed(const struct member_progress *progress, uint32_t member)
+{
+    uint64_t since_ms = progress->seat[member].misproposed_ms;
+    return since_ms != 0 && progress->now_ms < since_ms + MISPROPOSED_MS;
+}
 
 bool member_progress_silent(const struct member_progress *progress, uint32_t member)
 {

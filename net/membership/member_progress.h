@@ -53,10 +53,12 @@ struct seat {
     bool partitioned_told;   /* people */
     bool disk_fails;         /* as it said last */
     bool disk_told;          /* people */
-    struct refused_orders refused; /* that it sent */
-    struct quota logs;             /* how often it was sent configurations that it asked for, */
-    uint64_t log_epoch;            /* the newest when it was last sent some unasked; 0: it was not, since it is up */
-    uint64_t log_ms;               /* and when */
+    struct refused_orders refused;     /* that it sent */
+    struct log_limit misproposed_said; /* configurations of its that may not follow ours, */
+    uint64_t misproposed_ms;           /* and when it last brought one; 0: never */
+    struct quota logs;                 /* how often it was sent configurations that it asked for, */
+    uint64_t log_epoch; /* the newest when it was last sent some unasked; 0: it was not, since it is up */
+    uint64_t log_ms;    /* and when */
 };
 
 struct member_progress {
@@ -102,6 +104,10 @@ void member_progress_said(struct member_progress *progress, const struct wire_he
 /* `silent`: members that we have not heard for as long as the run allows. */
 void member_progress_tick(struct member_progress *progress, const struct bitset *silent, uint64_t now_ms);
 
+/* The member has brought a configuration that may not follow ours. True: people are to be told so now. */
+bool member_progress_misproposes(struct member_progress *progress, uint32_t member);
+/* Whether it has within the last minute. */
+bool member_progress_misproposed(const struct member_progress *progress, uint32_t member);
 /* Whether a majority of the voters does not hear the member. A silent voter has no say in it. */
 bool member_progress_silent(const struct member_progress *progress, uint32_t member);
 /* Whether the member, which may be us, has to stand back, since it and an owner do not hear each other

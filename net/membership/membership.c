@@ -18,6 +18,7 @@
 #include "net/membership/member_progress.h"
 #include "net/membership/change_requests.h"
 #include "net/membership/order_pool.h"
+#include "net/membership/received_config.h"
 #include "net/config/config_orders.h"
 
 /* TURN: how long the next voter waits for the one before it. ASKED: so long those who might join are waited for, once
@@ -521,23 +522,16 @@ static void settle(struct membership *m, uint64_t now_ms)
 
 /* ---- in ---- */
 
-/* Whether the configuration follows ours: it is checked before it is accepted, or believed to be decided. */
-static bool follows(const struct membership *m, const struct paxos_message *message)
+/* Whether the configuration follows ours: it is checked before it is accepted, or believed to be decided. Who brings
+ * one that breaks the rules is told people once in a while. */
+static bool follows(struct membership *m, uint32_t member, const struct paxos_message *message)
 {
-    struct config config;
     struct next_config_base base = base_of(m, NULL);
-    if (config_read(message->bytes, message->bytes_count, &config) != ERR_OK) {
-        log_debug("a configuration is passed over: %s", err_text());
-        return false;
-    }
-    enum err err = message->type == WIRE_DECIDED ? config_proved(last(m), base.digest, &config, &message->digest,
-                                                                 message->votes, message->votes_count)
-                                                 : next_config_follows(&base, &config);
-    if (err == ERR_OK && message->type != WIRE_DECIDED)
-        err = endorsements_follow(last(m), &config);
+    enum err err = received_config_check(&base, message);
     if (err != ERR_OK)
-        log_debug("configuration %" PRIu64 " is passed over: %s", config.epoch, err_text());
-    config_deinit(&config);
+        log_debug("a configuration of slot %" PRIu32 " is passed over: %s", member, err_text());
+    if (err == ERR_PROTO && member_progress_misproposes(&m->progress, member))
+        tell(m, &(struct membership_news){.type = MEMBERSHIP_CONFIG_REFUSED, .member = member, .text = err_text()});
     return err == ERR_OK;
 }
 
@@ -566,7 +560,7 @@ static bool judge(struct membership *m, uint32_t member, struct paxos_message *m
     if (message->type == WIRE_ACCEPTED)
         *good = good_vote(m, member, message);
     else if (brings_config(message))
-        *good = follows(m, message);
+        *good = follows(m, member, message);
     if (message->type == WIRE_PROMISE) {
         endorse_keep_signed(last(m), id_of(m, member), promise_reports_of(m->reports, id_of(m, member)),
                             &m->progress.seat[member].endorsement_checks, now_ms, message);
@@ -1088,6 +1082,11 @@ bool membership_broke_word(const struct membership *m, uint32_t member)
 bool membership_hears(const struct membership *m, bool *knows_ours)
 {
     return member_progress_hears(&m->progress, knows_ours);
+}
+
+bool membership_misproposed(const struct membership *m, uint32_t member)
+{
+    return member_progress_misproposed(&m->progress, member);
 }
 
 bool membership_silent(const struct membership *m, uint32_t member)

@@ -142,6 +142,8 @@ bool membership_may_vote(const struct membership *membership, uint32_t member);
 struct bitset membership_awaited(const struct membership *membership);
 /* Whether a member is known to have signed two results of one part. */
 bool membership_broke_word(const struct membership *membership, uint32_t member);
+/* Whether a member has brought, within the last minute, a configuration that may not follow ours. */
+bool membership_misproposed(const struct membership *membership, uint32_t member);
 /* Since when the next epoch is being decided, so that nothing is made; 0: it is not. */
 uint64_t membership_sealed_ms(const struct membership *membership);
 /* Since when another configuration is asked for, decided or not; 0: none is. */

@@ -44,19 +44,20 @@ struct said_numbers {
 };
 
 enum membership_news_type {
-    MEMBERSHIP_DECIDED,       /* the next configuration is durable here: membership_take() */
-    MEMBERSHIP_VOTES,         /* this island votes from now on: its disk is in doubt no more */
-    MEMBERSHIP_WANTS,         /* the protocol's core was told to fetch something: step it, with SYNC_EV_TICK */
-    MEMBERSHIP_PARTITIONED,   /* `member` stands back, cut off from `from` */
-    MEMBERSHIP_DISK_FAILS,    /* `member`, another one, says that its disk keeps nothing */
-    MEMBERSHIP_BROKE_WORD,    /* `member` has signed two results of one part: of `fragment`, `version` */
-    MEMBERSHIP_EVIDENCE_LOST, /* the same, but the evidence could not be kept, so that it cannot be shown later */
-    MEMBERSHIP_NO_EVIDENCE,   /* the file of evidence about `member` proves nothing: err_text() says why */
-    MEMBERSHIP_ORDERED,       /* a decided configuration, `config`, carries out `order` */
-    MEMBERSHIP_ORDER_ENDED,   /* `order`, given here, is asked no more, because of `text` */
-    MEMBERSHIP_ORDER_REFUSED, /* `member` has sent an order that may not be given, because of `text` */
-    MEMBERSHIP_SUSPECT,       /* seals show two results of one part of the member of `id` */
-    MEMBERSHIP_FAILED,        /* `text` failed with `err`, as err_text() says; it is tried again */
+    MEMBERSHIP_DECIDED,        /* the next configuration is durable here: membership_take() */
+    MEMBERSHIP_VOTES,          /* this island votes from now on: its disk is in doubt no more */
+    MEMBERSHIP_WANTS,          /* the protocol's core was told to fetch something: step it, with SYNC_EV_TICK */
+    MEMBERSHIP_PARTITIONED,    /* `member` stands back, cut off from `from` */
+    MEMBERSHIP_DISK_FAILS,     /* `member`, another one, says that its disk keeps nothing */
+    MEMBERSHIP_BROKE_WORD,     /* `member` has signed two results of one part: of `fragment`, `version` */
+    MEMBERSHIP_EVIDENCE_LOST,  /* the same, but the evidence could not be kept, so that it cannot be shown later */
+    MEMBERSHIP_NO_EVIDENCE,    /* the file of evidence about `member` proves nothing: err_text() says why */
+    MEMBERSHIP_ORDERED,        /* a decided configuration, `config`, carries out `order` */
+    MEMBERSHIP_ORDER_ENDED,    /* `order`, given here, is asked no more, because of `text` */
+    MEMBERSHIP_ORDER_REFUSED,  /* `member` has sent an order that may not be given, because of `text` */
+    MEMBERSHIP_CONFIG_REFUSED, /* `member` has brought a configuration that may not follow ours, because of `text` */
+    MEMBERSHIP_SUSPECT,        /* seals show two results of one part of the member of `id` */
+    MEMBERSHIP_FAILED,         /* `text` failed with `err`, as err_text() says; it is tried again */
 };
 
 struct membership_news {

@@ -468,13 +468,14 @@ static enum err fill(struct work *work, struct change_request *requests, uint32_
     for (uint32_t i = 0; i < work->carried_count; i++)
         draft->carried[i] = work->carried[i];
     draft->carried_count = work->carried_count;
+    draft->deal.counted_step = counted_step(work);
     TRY(next_config_obey(work->base, draft, requests, change_requests_count));
     mark_caught_up(work, draft->starts, requests, change_requests_count);
     if (work->base->by_order)
         assign_roles_by_order(draft);
     else
         TRY(assign_roles(draft, requests, change_requests_count));
-    config_deal_next(work->base->config, counted_step(work), draft);
+    config_deal_next(work->base->config, draft->deal.counted_step, draft);
     return ERR_OK;
 }
 
@@ -578,11 +579,15 @@ enum err next_config_follows(const struct next_config_base *base, const struct c
     TRY(config_follows(base->config, base->digest, next));
     TRY(config_orders_follow(base->config, next));
     TRY(config_deal_follows(base->config, next));
+    /* Its maker goes by what others answered it, and one of them may have lied. */
     if (next->deal.counted_step < base->applied_step)
-        return err_set(ERR_PROTO,
+        return err_set(ERR_STATE,
                        "configuration %" PRIu64 " deals data as if nothing were applied beyond step %" PRIu64
                        ", and a result of step %" PRIu64 " is",
                        next->epoch, next->deal.counted_step, base->applied_step);
+    if (next->carried_count > 0 && base->fragments_count == 0)
+        return err_set(ERR_STATE, "configuration %" PRIu64 " carries results of a plan that is not known here",
+                       next->epoch);
     for (uint32_t i = 0; i < next->carried_count; i++) {
         const struct part_result *carried = &next->carried[i];
         if (carried->id.fragment >= base->fragments_count || !valid(base, carried))

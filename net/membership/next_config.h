@@ -95,7 +95,8 @@ ERR_MUST_CHECK enum err next_config_obey(const struct next_config_base *base, st
 
 /* Whether an acceptor may accept `next`: it follows (config_follows(), config_orders_follow()), and what it carries was
  * made in epoch e by the owner of exactly these shards, or was carried by it; and nothing was applied here that is
- * beyond its counted step. ERR_PROTO. */
+ * beyond its counted step. ERR_PROTO; ERR_STATE: what others said, or the plan that is not known here, is to blame, and
+ * not its maker. */
 ERR_MUST_CHECK enum err next_config_follows(const struct next_config_base *base, const struct config *next);
 
 #endif

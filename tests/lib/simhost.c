@@ -309,6 +309,12 @@ static void tell(void *user, const struct membership_news *news)
     case MEMBERSHIP_ORDERED: break;
     case MEMBERSHIP_ORDER_ENDED: break;
     case MEMBERSHIP_ORDER_REFUSED: break; /* it is of the epoch before, or was carried out */
+    case MEMBERSHIP_CONFIG_REFUSED:
+        SIM_HOLDS(sim_at(i, news->member) == sim->liar && sim->lie != SIM_HONEST,
+                  "island %u says that honest island %u proposes what may not follow: %s\n", i, sim_at(i, news->member),
+                  news->text);
+        sim->tally.misproposed++;
+        break;
     case MEMBERSHIP_EVIDENCE_LOST:
     case MEMBERSHIP_BROKE_WORD:
         SIM_HOLDS(sim_at(i, news->member) == sim->liar && sim->lie != SIM_HONEST,
@@ -502,9 +508,9 @@ void sim_voice_order_out(uint32_t i, uint32_t whom)
 
 void sim_voice_order_steps(uint32_t i)
 {
+    uint64_t steps = SIM_ORDERED_FROM + sim_below(SIM_ORDERED_STEPS - SIM_ORDERED_FROM);
     if (sim_member_of(i, i) != NULL && !sim->island[i].die)
-        (void)!membership_order(voice_of(i)->membership, ORDER_STEPS, 0, 1000 + sim_below(SIM_ORDERED_STEPS - 1000),
-                                NULL);
+        (void)!membership_order(voice_of(i)->membership, ORDER_STEPS, 0, steps, NULL);
 }
 
 void sim_voice_order_pause(uint32_t i, bool pause)

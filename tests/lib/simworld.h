@@ -230,7 +230,7 @@ enum sim_lie {
 /* What happened, so that nobody takes an idle world for a sound one. */
 struct sim_tally {
     unsigned blackouts, recoveries, older, emptied, witness_disks, deaths, joined, proposers_died, forks, named, swaps,
-        stuck, apart, equivocated, full, uncommitted, asked, forgiven, turns, distrusted, rekeyed, paused;
+        stuck, apart, equivocated, full, uncommitted, asked, forgiven, turns, distrusted, rekeyed, paused, misproposed;
     uint64_t line_ms; /* for which objects held a line */
 };
 
@@ -435,8 +435,8 @@ void sim_voice_heard(uint32_t i, uint32_t k, const struct wire_heartbeat *beat);
 void sim_voice_beat(uint32_t i, const struct wire_heartbeat *beat);
 void sim_voice_tick(uint32_t i);
 /* Somebody asks there for another number of steps. */
-/* 1,000 to SIM_ORDERED_STEPS - 1 of them; a liar orders more. */
-enum { SIM_ORDERED_STEPS = 2000 };
+/* So many to SIM_ORDERED_STEPS - 1 of them, beyond all that a world counts; a liar orders more. */
+enum { SIM_ORDERED_FROM = 100000, SIM_ORDERED_STEPS = 200000 };
 void sim_voice_order_steps(uint32_t i);
 /* Likewise, that the run goes on without an island. */
 void sim_voice_order_out(uint32_t i, uint32_t whom);

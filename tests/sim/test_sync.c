@@ -337,6 +337,7 @@ static void add_up(void)
     tally.stuck += t->stuck;
     tally.apart += t->apart;
     tally.equivocated += t->equivocated > 0;
+    tally.misproposed += t->misproposed > 0;
     tally.full += t->full;
     tally.uncommitted += t->uncommitted;
     tally.asked += t->asked;
@@ -355,12 +356,12 @@ static void print_tally(const char *name)
         "(a witness's %u), doubts ended %u, islands gone %u, joined %u, proposers dead half-way %u, disks full %u, "
         "people ask %u, losses forgiven %u, turns of two daemons of one key %u (doubts %u), objects held lines for "
         "%llu s, forks by liars %u (for good %u), liars proved %u, states not committed %u, too much lost to go on %u, "
-        "keys changed %u, the run paused %u\n",
+        "keys changed %u, the run paused %u, proposers named %u\n",
         name, worlds, (unsigned long long)epochs, (unsigned long long)versions, tally.blackouts, tally.older,
         tally.emptied, tally.witness_disks, tally.recoveries, tally.deaths, tally.joined, tally.proposers_died,
         tally.full, tally.asked, tally.forgiven, tally.turns, tally.distrusted,
         (unsigned long long)tally.line_ms / 1000, tally.forks, tally.apart, tally.equivocated, tally.uncommitted,
-        tally.stuck, tally.rekeyed, tally.paused);
+        tally.stuck, tally.rekeyed, tally.paused, tally.misproposed);
 }
 
 /* Two who are on the roster do not hear each other any more, or one of them does not hear the other one. Not the
@@ -823,7 +824,7 @@ static void who_leaves_orders_out_is_passed_over(void **state)
         sim_voice_order_steps(sim->n - 1);
         while (!carried_out && sim->now_ms < from_ms + ORDERED_MS) {
             advance();
-            carried_out = sim_newest()->steps >= 1000 && sim_newest()->steps < SIM_ORDERED_STEPS;
+            carried_out = sim_newest()->steps >= SIM_ORDERED_FROM && sim_newest()->steps < SIM_ORDERED_STEPS;
         }
         SIM_HOLDS(carried_out, "an order waits for %d ms: epochs %llu to %llu\n", ORDERED_MS, (unsigned long long)epoch,
                   (unsigned long long)sim->newest);

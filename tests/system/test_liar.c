@@ -401,6 +401,8 @@ static void who_proposes_takes_nobody_s_vote(void **state)
     for (uint32_t i = 0; i < rogue->self; i++) {
         assert_int_equal(cluster_status_number(cluster, i, "voters"), 4);
         assert_false(cluster_log_has(cluster, i, "is lost", 0));
+        assert_true(rogue_logged(rogue, i, "island d proposes a configuration that may not follow ours, and is", 1));
+        assert_true(rogue_named(rogue, i, "island d: it proposes configurations that may not follow ours", 1));
     }
     rogue_end(rogue);
 }

@@ -200,6 +200,22 @@ static void the_most_steps_that_a_run_had_are_kept(void **state)
     assert_fails(ERR_PROTO, "1000 steps, and 999 before", config_check(&next));
 }
 
+/* By what is counted when the order is carried out: its giver may not have known. */
+static void no_order_ends_the_run_where_it_has_been(void **state)
+{
+    (void)state;
+    struct order order = steps_of(400);
+    next.deal.counted_step = 399;
+    carry_out(&order);
+    assert_follows();
+    next.deal.counted_step = 400;
+    assert_fails(ERR_PROTO, "results of steps up to 400 are counted", config_orders_follow(&last, &next));
+    again();
+    next.deal.counted_step = 400;
+    assert_fails(ERR_STATE, "take more than that", config_order_apply(&last, &next, &order));
+    assert_true(next.steps == 1000 && next.orders_count == 0);
+}
+
 static void what_no_order_says_is_refused(void **state)
 {
     (void)state;
@@ -532,6 +548,7 @@ int main(void)
         CASE(orders_do_what_they_say),
         CASE(orders_stand_beside_each_other),
         CASE(the_most_steps_that_a_run_had_are_kept),
+        CASE(no_order_ends_the_run_where_it_has_been),
         CASE(what_no_order_says_is_refused),
         CASE(who_is_no_operator_orders_nothing),
         CASE(an_order_is_of_its_epoch),

@@ -557,14 +557,33 @@ static const struct config *last(uint32_t i)
     return config_log_last(sitting_isle[i]->configs.config_log);
 }
 
+/* What our daemon logs from here on, until the text is asked for. */
+static int was, log_file;
+
+static void begin_log(void)
+{
+    was = dup(STDERR_FILENO);
+    log_file = open(testlib_path(sitting_run->folder, "log"), O_RDWR | O_CREAT, 0600);
+    assert_true(was >= 0 && log_file >= 0 && dup2(log_file, STDERR_FILENO) >= 0);
+}
+
+static void end_log(char *text, size_t text_bytes)
+{
+    dup2(was, STDERR_FILENO);
+    close(was);
+    ssize_t count = pread(log_file, text, text_bytes - 1, 0);
+    assert_true(count > 0);
+    text[count] = '\0';
+    close(log_file);
+}
+
 /* One that sends much of it hides nobody else. */
 static void who_sends_a_false_order_is_named_each(void **state)
 {
     (void)state;
     char text[8192] = "";
     sitting_begin_played("membership-false-orders");
-    int was = dup(STDERR_FILENO), log = open(testlib_path(sitting_run->folder, "log"), O_RDWR | O_CREAT, 0600);
-    assert_true(was >= 0 && log >= 0 && dup2(log, STDERR_FILENO) >= 0);
+    begin_log();
     for (uint32_t i = B; i <= C; i++) {
         struct order order = {.kind = ORDER_REVOKE, .signer = A, .subject = B, .number = 1 + i};
         order_sign(&sitting_run->idents[i], last(A)->nonce, &order);
@@ -576,15 +595,54 @@ static void who_sends_a_false_order_is_named_each(void **state)
         played_say_epoch(sitting_played[i], A, &message);
         played_settle(sitting_played[i], A, WIRE_HELLO);
     }
-    dup2(was, STDERR_FILENO);
-    close(was);
-    assert_true(pread(log, text, sizeof text - 1, 0) > 0);
-    close(log);
+    end_log(text, sizeof text);
     char *first = strstr(text, "island b sends an order that is refused, to revoke b: ");
     assert_non_null(first);
     assert_null(strstr(first + 1, "island b sends an order that is refused, to revoke b: "));
     assert_non_null(strstr(text, "island b sends an order that is refused, to evict b: "));
     assert_non_null(strstr(text, "island c sends an order that is refused, to revoke b: "));
+    sitting_end();
+}
+
+/* It would have a step more without an order. */
+static void propose_longer(uint32_t i, uint32_t counter)
+{
+    struct paxos_message message = {.type = WIRE_ACCEPT, .epoch = 1, .ballot = (uint64_t)counter << 32 | i};
+    struct config config = isle_next_config(sitting_isle[A]);
+    uint8_t *bytes;
+    config_deal_next(last(A), 0, &config);
+    config.steps++;
+    assert_ok(config_pack(&config, &bytes, &message.bytes_count));
+    message.bytes = bytes;
+    played_say_epoch(sitting_played[i], A, &message);
+    mem_free(bytes);
+    config_deinit(&config);
+}
+
+static void who_proposes_what_may_not_follow_is_named_each(void **state)
+{
+    (void)state;
+    char text[8192] = "";
+    sitting_begin_played("membership-false-proposals");
+    struct membership *membership = sitting_isle[A]->membership;
+    begin_log();
+    for (uint32_t i = B; i <= C; i++) {
+        assert_false(membership_misproposed(membership, i));
+        for (uint32_t k = 0; k < 3; k++)
+            propose_longer(i, 5 + k);
+        played_settle(sitting_played[i], A, WIRE_HELLO);
+        assert_true(membership_misproposed(membership, i));
+    }
+    end_log(text, sizeof text);
+    char *first = strstr(text, "island b proposes a configuration that may not follow ours, and is refused: "
+                               "configuration 1 has what no order or word says");
+    assert_non_null(first);
+    assert_null(strstr(first + 1, "island b proposes"));
+    assert_non_null(strstr(text, "island c proposes a configuration that may not follow ours"));
+    for (int k = 0; k < 7; k++)
+        sitting_pass(SITTING_LONG_MS);
+    assert_false(membership_misproposed(membership, B));
+    assert_int_equal(sitting_epoch(A), 0);
     sitting_end();
 }
 
@@ -963,6 +1021,7 @@ int main(void)
         cmocka_unit_test(a_word_is_its_speaker_s),
         cmocka_unit_test(who_broke_its_word_is_not_put_out_by_one_who_cannot_show_it),
         cmocka_unit_test(who_sends_a_false_order_is_named_each),
+        cmocka_unit_test(who_proposes_what_may_not_follow_is_named_each),
         cmocka_unit_test(a_word_that_was_taken_back_counts_no_more),
         cmocka_unit_test(no_number_of_an_order_is_given_twice),
         cmocka_unit_test(an_order_that_was_withdrawn_is_carried_out_nowhere),

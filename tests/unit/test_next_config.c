@@ -367,6 +367,25 @@ static void data_is_dealt_from_beyond_what_seals_show(void **state)
     assert_int_equal(drafting.out.draft.deal.counted_step, 50);
 }
 
+/* What is counted goes by the seals, so that an order may make sense where it was given, and none where it is due. */
+static void no_order_ends_the_run_below_what_the_seals_show(void **state)
+{
+    (void)state;
+    drafting_seals(3, false);
+    for (uint32_t k = 0; k < 3; k++)
+        drafting.answers[k].step = 100;
+    drafting_order(ORDER_STEPS, 0)->value = 100;
+    drafting_make();
+    assert_int_equal(drafting.out.draft.orders_count, 0);
+    drafting.orders[0].value = 101;
+    drafting_make();
+    assert_int_equal(drafting.out.draft.steps, 101);
+    assert_ok(next_config_follows(drafting_base(), &drafting.out.draft));
+    drafting.out.draft.deal.counted_step = 101;
+    assert_fails(ERR_PROTO, "results of steps up to 101 are counted",
+                 next_config_follows(drafting_base(), &drafting.out.draft));
+}
+
 static void a_voter_accepts_no_dealing_from_below_what_it_applied(void **state)
 {
     (void)state;
@@ -378,7 +397,8 @@ static void a_voter_accepts_no_dealing_from_below_what_it_applied(void **state)
     base.applied_step = 100;
     assert_ok(next_config_follows(&base, &drafting.out.draft));
     base.applied_step = 101;
-    assert_fails(ERR_PROTO, "a result of step 101 is", next_config_follows(&base, &drafting.out.draft));
+    /* Its maker is not to blame, if one that answered it has lied. */
+    assert_fails(ERR_STATE, "a result of step 101 is", next_config_follows(&base, &drafting.out.draft));
 }
 
 /* Data would be dealt by the last list for ever. */
@@ -500,6 +520,7 @@ int main(void)
         cmocka_unit_test(a_witness_is_no_copy),
         cmocka_unit_test(data_is_dealt_from_beyond_what_seals_show),
         cmocka_unit_test(a_voter_accepts_no_dealing_from_below_what_it_applied),
+        cmocka_unit_test(no_order_ends_the_run_below_what_the_seals_show),
         cmocka_unit_test(a_voter_accepts_no_dealing_from_beyond_the_run),
         cmocka_unit_test(what_no_order_says_is_not_accepted),
         cmocka_unit_test(what_does_not_fit_waits),

@@ -353,12 +353,31 @@ static enum err check_beside(const struct config *config, const struct waiting_o
     return ERR_OK;
 }
 
-/* What was carried out meanwhile, or is of another epoch, an honest member may still repeat. */
-static enum err check_stands(const struct config *config, const struct order *order)
+/* Its own epoch's, if that was before ours and is known; else ours. */
+static const struct config *config_then(const struct order_pool *pool, const struct config *config,
+                                        const struct order *order)
+{
+    const struct config *then = NULL;
+    if (pool->conf.config_log != NULL && order->epoch < config->epoch)
+        then = config_log_at(pool->conf.config_log, order->epoch);
+    return then != NULL ? then : config;
+}
+
+/* What was carried out meanwhile, or is of an epoch before, an honest member may still repeat, if its signer gave it,
+ * and might. Who is in a later epoch knows more than we do. */
+static enum err check_stands(const struct order_pool *pool, struct order_sender *sender, const struct config *config,
+                             const struct order *order, uint64_t now_ms)
 {
     enum err err = config_order_stands(config, order);
-    bool late = config_order_done(config, order) || order->epoch != config->epoch;
-    return err == ERR_STATE && !late ? err_prefix(ERR_PROTO, "order %" PRIu64, order->number) : err;
+    if (err != ERR_STATE || order->epoch > config->epoch)
+        return err;
+    const struct config *then = config_then(pool, config, order);
+    struct order as_then = *order;
+    as_then.epoch = then->epoch;
+    if (!config_order_done(config, order) && config_order_stands(then, &as_then) != ERR_OK)
+        return err_prefix(ERR_PROTO, "order %" PRIu64, order->number);
+    TRY(check_signed(sender, then, order, now_ms));
+    return config_order_stands(config, order);
 }
 
 enum err order_pool_take(struct order_pool *pool, const struct config *config, uint32_t from, const struct order *order,
@@ -373,7 +392,7 @@ enum err order_pool_take(struct order_pool *pool, const struct config *config, u
         return ERR_OK;
     }
     TRY(check_beside(config, waiting, order));
-    TRY(check_stands(config, order));
+    TRY(check_stands(pool, sender, config, order, now_ms));
     TRY(check_signed(sender, config, order, now_ms));
     TRY(try_out(config, NULL, order, now_ms)); /* it is sent again, if it makes sense by then */
     struct order bare = *order;

@@ -22,6 +22,7 @@
 
 #include "common/err.h"
 #include "net/config/config.h"
+#include "net/config/config_log.h"
 #include "net/config/config_orders.h"
 #include "net/config/view.h"
 #include "net/transport/ident.h"
@@ -62,6 +63,7 @@ struct order_pool_conf {
      * when this returns. A failure: the order is not given. */
     enum err (*number)(void *user, uint64_t least, uint64_t *number);
     void *user;
+    const struct config_log *config_log; /* who might order what in epochs before; NULL: nobody knows */
 };
 
 struct order_pool;

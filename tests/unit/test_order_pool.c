@@ -456,14 +456,64 @@ static void what_would_fail_takes_no_place(void **state)
 
 /* ---- what it costs ---- */
 
+static struct order of_epoch(uint32_t signer, uint64_t number, uint64_t epoch)
+{
+    struct order order = of_another(signer, ORDER_STEPS, 0, number);
+    order.epoch = epoch;
+    order_sign(configs_ident(signer), last.nonce, &order);
+    return order;
+}
+
+/* PLAIN was an operator in the epoch before this one, and another island is not. */
+static void who_might_order_it_in_its_own_epoch_is_not_blamed(void **state)
+{
+    (void)state;
+    static const struct digest digest = {{1}};
+    struct config_log *config_log;
+    struct config before;
+    bool news;
+    order_pool_free(pool);
+    assert_ok(config_log_new(&config_log));
+    assert_ok(config_copy(&last, &before));
+    before.members[PLAIN].operates = true;
+    assert_ok(config_log_add(config_log, &before, &digest));
+    assert_ok(
+        order_pool_new(&(struct order_pool_conf){.number = number, .user = &given, .config_log = config_log}, &pool));
+    last.epoch++;
+    struct order order = of_epoch(PLAIN, 7, EPOCH);
+    assert_fails(ERR_STATE, "m2 is no operator", order_pool_take(pool, &last, FROM, &order, 0, &news));
+    order.value++;
+    assert_fails(ERR_PROTO, "the signature is not of m2", order_pool_take(pool, &last, FROM, &order, 0, &news));
+    order = of_epoch(PLAIN, 7, EPOCH + 1);
+    assert_fails(ERR_PROTO, "m2 is no operator", order_pool_take(pool, &last, FROM, &order, 0, &news));
+    order_pool_free(pool);
+    config_log_free(config_log);
+    assert_ok(order_pool_new(&(struct order_pool_conf){.number = number, .user = &given}, &pool));
+}
+
+/* Another epoch is no excuse. */
+static void who_may_order_nothing_is_blamed_in_any_epoch(void **state)
+{
+    (void)state;
+    bool news;
+    struct order order = of_epoch(PLAIN, 7, EPOCH - 1);
+    assert_fails(ERR_PROTO, "m2 is no operator", order_pool_take(pool, &last, FROM, &order, 0, &news));
+    order = of_epoch(77, 7, EPOCH - 1);
+    assert_fails(ERR_PROTO, "id 77, is not on the roster", order_pool_take(pool, &last, FROM, &order, 0, &news));
+    order = of_epoch(FOUNDER, 7, EPOCH - 1);
+    assert_fails(ERR_STATE, "signed in epoch 8", order_pool_take(pool, &last, FROM, &order, 0, &news));
+    order.value++;
+    assert_fails(ERR_PROTO, "the signature is not of m0", order_pool_take(pool, &last, FROM, &order, 0, &news));
+    order = of_epoch(PLAIN, 7, EPOCH + 1); /* it may be one by then */
+    assert_fails(ERR_STATE, "m2 is no operator", order_pool_take(pool, &last, FROM, &order, 0, &news));
+}
+
 /* What has become pointless may be repeated by whoever has not heard so; what was never right is a lie. */
 static void only_who_cannot_be_honest_is_blamed(void **state)
 {
     (void)state;
     bool news;
-    struct order order = of_another(FOUNDER, ORDER_STEPS, 0, 7), early = order;
-    early.epoch--;
-    assert_fails(ERR_STATE, "signed in epoch 8", order_pool_take(pool, &last, FROM, &early, 0, &news));
+    struct order order = of_another(FOUNDER, ORDER_STEPS, 0, 7);
     struct config_mark mark = {.id = FOUNDER, .number = 7};
     last.marks = &mark;
     last.marks_count = 1;
@@ -822,6 +872,8 @@ int main(void)
         CASE(everyone_has_its_share_of_a_configuration),
         CASE(what_would_fail_takes_no_place),
         CASE(only_who_cannot_be_honest_is_blamed),
+        CASE(who_may_order_nothing_is_blamed_in_any_epoch),
+        CASE(who_might_order_it_in_its_own_epoch_is_not_blamed),
         CASE(a_sender_has_so_many_checks_and_no_more),
         CASE(approvals_are_checked_once),
         CASE(ours_is_signed_anew_in_each_epoch),

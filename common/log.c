@@ -88,3 +88,9 @@ bool log_limit_pass(struct log_limit *limit, uint64_t now_ms, uint64_t interval_
     limit->suppressed = 0;
     return true;
 }
+
+bool log_line_of_one(struct quota *lines, uint64_t now_ms)
+{
+    static const struct quota_rule rule = {.every_ms = LOG_LINES_OF_ONE_MS, .at_once = LOG_LINES_OF_ONE};
+    return quota_take(lines, rule, now_ms);
+}

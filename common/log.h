@@ -12,6 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/quota.h"
+
 enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG, LOG_LEVEL_COUNT };
 
 /* `name` is borrowed for the life of the process. Call once before the first thread starts. */
@@ -31,5 +33,10 @@ struct log_limit {
     uint64_t suppressed; /* since the last line that went through */
 };
 bool log_limit_pass(struct log_limit *limit, uint64_t now_ms, uint64_t interval_ms);
+
+/* Lines of one kind about one other, each of which may be news: so many at once, and then one in so long, or whoever
+ * brings them about without end fills the disk. Keep a quota for each kind and each other. */
+enum { LOG_LINES_OF_ONE = 20, LOG_LINES_OF_ONE_MS = 10000 };
+bool log_line_of_one(struct quota *lines, uint64_t now_ms);
 
 #endif

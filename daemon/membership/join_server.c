@@ -35,7 +35,11 @@ struct join_server {
     struct invites invites;
     struct arrival arrivals[INVITES_MAX];
     struct log_limit put_off_said;
+    struct quota refusals[INVITES_MAX]; /* lines in the log about one guest; two may share them */
 };
+
+/* Who was refused tries again with something else; who goes on for ever fills no disk. */
+static const struct quota_rule refusals_rule = {.every_ms = SAID_MS, .at_once = 4};
 
 static const struct config *last(const struct join_server *join_server)
 {
@@ -423,8 +427,11 @@ static void guest_in(struct join_server *join_server, const struct link_guest *g
         dial_server_ask(join_server->conf.dials, &join, guest->connection, now_ms);
     else if (err == ERR_OK)
         err = let_in(join_server, guest, &join, now_ms, wall_s);
-    if (err != ERR_OK && is_final(err))
+    struct quota *refusals = &join_server->refusals[guest->key[0] % INVITES_MAX]; /* keys are drawn by the inviter */
+    if (err != ERR_OK && is_final(err) && quota_take(refusals, refusals_rule, now_ms))
         refuse(join_server, guest->connection, name, err_text());
+    else if (err != ERR_OK && is_final(err))
+        answer_no(join_server, guest->connection, err_text(), false);
     else if (err != ERR_OK)
         put_off(join_server, guest->connection, name, err_text(), now_ms);
 }

@@ -267,6 +267,7 @@ struct membership_host {
     bool shut_out; /* most of the others that vote do not know our key */
     bool planned;  /* the run's plan is known here */
     struct log_limit failed_said;
+    struct quota lines[VIEW_SLOTS_MAX]; /* in the log: that a member's disk fails, or that it stands back */
 };
 
 /* ---- the network ---- */
@@ -336,6 +337,8 @@ static void tell_partitioned(struct membership_host *host, const struct membersh
 {
     const struct view *view = host->conf.view;
     char text[300];
+    if (!log_line_of_one(&host->lines[news->member], env_mono_ms()))
+        return;
     (void)membership_partitioned_text(host->membership, news->member, news->from, text, sizeof text);
     log_warn("%s: %s stands back until that is over", text,
              news->member == view->self ? "this one" : view->members[news->member].as.name);
@@ -376,7 +379,8 @@ static void tell(void *user, const struct membership_news *news)
     case MEMBERSHIP_WANTS: event_post_sync(host->conf.events, &(struct sync_event){.type = SYNC_EV_TICK}); break;
     case MEMBERSHIP_PARTITIONED: tell_partitioned(host, news); break;
     case MEMBERSHIP_DISK_FAILS:
-        log_warn("island %s says that its disk keeps nothing: the run goes on without it until it does", name);
+        if (log_line_of_one(&host->lines[news->member], env_mono_ms()))
+            log_warn("island %s says that its disk keeps nothing: the run goes on without it until it does", name);
         break;
     case MEMBERSHIP_BROKE_WORD:
         log_error("island %s has signed two different results of one part: fragment %" PRIu32 ", version %" PRIu64

@@ -25,8 +25,6 @@ enum { BEAT_MS = 1000, SILENT_MS = 2500, HELLO_AGAIN_MS = 1000, ANNOUNCE_GAP_MS 
 /* The same complaint about one island, or about any, is logged once in so long. */
 enum { REFUSED_SAID_MS = 10000, MALFORMED_SAID_MS = 5000, DIVERGED_SAID_MS = 5000, PLAN_SAID_MS = 60000 };
 enum { STRANGER_SAID_MS = 5000, DROPPED_BYTES = 120 };
-/* Lines in the log about what one member says, each of which is news. */
-static const struct quota_rule lines_rule = {.every_ms = 10000, .at_once = 20};
 /* Who takes nothing in for so long was stopped, or its machine was: what others said has gathered. */
 enum { SLEPT_MS = 500 };
 /* Once one has announced the run's plan, the others have so long to announce theirs. */
@@ -49,12 +47,12 @@ struct peer {
     struct duplicate_key duplicate_key;
     struct faults faults;
     struct budget budget;
-    struct quota lines;           /* in the log */
-    uint64_t messages_out;        /* of the link, as far as answers to them were earned */
-    bool undialled;               /* as it says: it dials us in vain */
-    bool refused;                 /* it, or we, would not talk: not a matter of time */
-    bool unadmitted;              /* refused, since it does not know our key, or has another than we think */
-    char note[WIRE_REASON_BYTES]; /* why it is not up, for status; "" if nothing is known */
+    struct quota refusals, comings; /* lines in the log: that it refuses something; that it comes and goes */
+    uint64_t messages_out;          /* of the link, as far as answers to them were earned */
+    bool undialled;                 /* as it says: it dials us in vain */
+    bool refused;                   /* it, or we, would not talk: not a matter of time */
+    bool unadmitted;                /* refused, since it does not know our key, or has another than we think */
+    char note[WIRE_REASON_BYTES];   /* why it is not up, for status; "" if nothing is known */
 };
 
 /* Connections with a key that nobody knows. */
@@ -381,6 +379,12 @@ static bool refuse(struct peers *peers, uint32_t i, const char *reason)
     return true;
 }
 
+/* That it comes, or goes. Status has what is so, however often that changes. */
+static bool may_say(struct peers *peers, uint32_t i)
+{
+    return log_line_of_one(&peers->peers[i].comings, peers->now_ms);
+}
+
 static void peer_up(struct peers *peers, uint32_t i)
 {
     struct peer *peer = &peers->peers[i];
@@ -541,7 +545,8 @@ static void hello_in(struct peers *peers, uint32_t i, const struct wire_hello *h
     if (restarted || (again && peers->now_ms >= peer->hello_ms))
         send_hello(peers, i);
     if (restarted || !again) {
-        log_info("island %s is here (%s)", name_of(peers, i), hello->software);
+        if (may_say(peers, i))
+            log_info("island %s is here (%s)", name_of(peers, i), hello->software);
         peer_up(peers, i);
     }
 }
@@ -579,7 +584,8 @@ static void heartbeat_in(struct peers *peers, uint32_t i, const struct wire_hear
     pace_note(&peer->pace, beat->trained, peers->now_ms);
     peer->undialled = beat->undialled;
     if (!peer->up) {
-        log_info("island %s is back", name_of(peers, i));
+        if (may_say(peers, i))
+            log_info("island %s is back", name_of(peers, i));
         peer_up(peers, i);
     }
     certificates_in(peers, i, beat);
@@ -590,7 +596,8 @@ static void heartbeat_in(struct peers *peers, uint32_t i, const struct wire_hear
 static void bye_in(struct peers *peers, uint32_t i, const char *reason)
 {
     struct peer *peer = &peers->peers[i];
-    log_info("island %s says goodbye: %s", name_of(peers, i), reason);
+    if (may_say(peers, i))
+        log_info("island %s says goodbye: %s", name_of(peers, i), reason);
     snprintf(peer->note, sizeof peer->note, "%.200s", reason);
     peer_gone(peers, i);
     peer->greeted = false;
@@ -651,7 +658,7 @@ static bool charge_control(struct peers *peers, uint32_t i, const struct link_me
 
 static void done_in(struct peers *peers, uint32_t i, const struct wire_message *message)
 {
-    if (message->done.status == WIRE_REFUSED && quota_take(&peers->peers[i].lines, lines_rule, peers->now_ms))
+    if (message->done.status == WIRE_REFUSED && log_line_of_one(&peers->peers[i].refusals, peers->now_ms))
         log_error("island %s refuses our %s", name_of(peers, i), wire_key_text(&message->done.key));
     objects_message_in(peers->conf.objects, i, message, peers->now_ms);
 }
@@ -865,8 +872,9 @@ static void look_after(struct peers *peers, uint32_t i)
     if (peer->greeted && peers->now_ms >= peer->beat_ms)
         send_heartbeat(peers, i);
     if (peer->up && peers->now_ms > peer->heard_ms + peers->silent_ms) {
-        log_warn("island %s has not been heard of for %.1f s", name_of(peers, i),
-                 (double)(peers->now_ms - peer->heard_ms) / 1000);
+        if (may_say(peers, i))
+            log_warn("island %s has not been heard of for %.1f s", name_of(peers, i),
+                     (double)(peers->now_ms - peer->heard_ms) / 1000);
         snprintf(peer->note, sizeof peer->note, "silent");
         peer_gone(peers, i);
     }

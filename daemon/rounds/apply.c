@@ -6,7 +6,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "common/log.h"
 #include "common/mem.h"
+#include "common/quota.h"
 #include "daemon/rules.h"
 #include "daemon/state/results.h"
 #include "outer_opt/runaway.h"
@@ -36,6 +38,7 @@ struct apply {
     struct round_context *context;
     struct apply_fragment *fragments;
     struct job_pool receives, parts, hashes;
+    struct quota lines[VIEW_SLOTS_MAX]; /* in the log, about what a member sends */
 };
 
 /* A result that came in. */
@@ -271,9 +274,10 @@ static void done_receive(struct job *job)
     enum wire_done status = WIRE_RECEIVED;
     j->slot->busy = false;
     if (job->err == ERR_PROTO) {
-        log_error("the result of fragment %" PRIu32 ", version %" PRIu64 ", owner %" PRIu32
-                  " from island %s is damaged and not used: %s; it is fetched again",
-                  key->fragment, key->version, key->owner, round_context_name(context, j->peer), job->text);
+        if (log_line_of_one(&j->apply->lines[j->peer], context->now_ms))
+            log_error("the result of fragment %" PRIu32 ", version %" PRIu64 ", owner %" PRIu32
+                      " from island %s is damaged and not used: %s; it is fetched again",
+                      key->fragment, key->version, key->owner, round_context_name(context, j->peer), job->text);
         status = WIRE_REFUSED;
     } else if (job->err != ERR_OK) {
         round_context_round_refused(context, j->slot->bytes, job->text);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/log.h"
 #include "common/mem.h"
 #include "common/quota.h"
 #include "daemon/rules.h"
@@ -31,9 +32,6 @@ struct reduce {
     struct job_pool checks, means, stores;
     struct quota lines[VIEW_SLOTS_MAX]; /* in the log, about what a member sends */
 };
-
-/* Each line of these is about one object; who sends many of no use fills no disk. */
-static const struct quota_rule lines_rule = {.every_ms = 10000, .at_once = 20};
 
 /* A contribution that came in. */
 struct check_job {
@@ -127,7 +125,7 @@ static enum err run_check(struct job *job, struct jobs_scratch *scratch)
 
 static bool may_log(struct reduce *reduce, uint32_t member)
 {
-    return quota_take(&reduce->lines[member], lines_rule, reduce->context->now_ms);
+    return log_line_of_one(&reduce->lines[member], reduce->context->now_ms);
 }
 
 static void log_other_base(struct reduce *reduce, uint32_t member, uint32_t f, uint64_t version)

@@ -9,6 +9,8 @@
 void overhear_begin(void);
 /* All that was logged since; valid until the next overhear_begin(). */
 const char *overhear_end(void);
+/* How often `part` stands in what was logged. */
+unsigned overhear_count(const char *logged, const char *part);
 /* Fails the test unless `part` stands in what was logged, and once. */
 void overhear_assert_once(const char *logged, const char *part);
 

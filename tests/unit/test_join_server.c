@@ -18,6 +18,7 @@
 #include "net/membership/wire_paxos.h"
 #include "net/transport/join_client.h"
 #include "net/transport/socket.h"
+#include "tests/lib/overhear.h"
 #include "tests/lib/sample_configs.h"
 
 enum { TIMEOUT_MS = 20000, QUIET_MS = 300, DAY_S = 86400 };
@@ -529,6 +530,26 @@ static void what_no_configuration_may_have_is_refused_at_the_door(void **state)
     }
 }
 
+/* A line about each of its first few refusals, though it asks on for ever. */
+static void who_is_refused_again_and_again_fills_no_log(void **state)
+{
+    (void)state;
+    struct invite invite = invited_for("m1");
+    struct wire_join join = {.invitation = invite_id(&invite), .name = "m2", .word = {.number = 1, .uplink = 1}};
+    uint8_t payload[WIRE_JOIN_BYTES_MAX];
+    char reason[WIRE_REASON_BYTES];
+    const struct wire_header fields = {
+        .version = WIRE_VERSION, .type = WIRE_JOIN, .run_tag = wire_run_tag(invite.nonce, &invite.run_id)};
+    wire_join_sign(configs_ident(1), invite.nonce, &join);
+    size_t count = wire_join_pack(&join, payload);
+    overhear_begin();
+    for (int k = 0; k < 7; k++) {
+        assert_int_equal(say_as_guest(&invite, &fields, payload, count, reason).type, WIRE_REFUSAL);
+        assert_non_null(strstr(reason, "the token is for island m1"));
+    }
+    assert_int_equal(overhear_count(overhear_end(), "guest m2 is refused: the token is for island m1"), 4);
+}
+
 /* Before it asks to be let in; by a question that is its own. */
 static void a_guest_is_dialled_and_that_redeems_nothing(void **state)
 {
@@ -730,6 +751,7 @@ int main(void)
         CASE(of_two_witnesses_the_one_in_the_configuration_stays),
         CASE(who_did_not_sign_is_not_admitted),
         CASE(what_no_configuration_may_have_is_refused_at_the_door),
+        CASE(who_is_refused_again_and_again_fills_no_log),
         CASE(a_guest_is_dialled_and_that_redeems_nothing),
         CASE(a_newcomer_of_another_version_is_told_so_at_once),
         CASE(one_guest_too_many_is_told_to_ask_again),

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "common/digest.h"
+#include "common/log.h"
 #include "common/mem.h"
 #include "daemon/membership/config_store.h"
 #include "daemon/membership/membership_host.h"
@@ -21,6 +22,7 @@
 #include "net/config/endorsement.h"
 #include "tests/lib/isle.h"
 #include "tests/lib/endorsed.h"
+#include "tests/lib/overhear.h"
 #include "tests/lib/played.h"
 #include "tests/lib/sitting.h"
 
@@ -557,33 +559,12 @@ static const struct config *last(uint32_t i)
     return config_log_last(sitting_isle[i]->configs.config_log);
 }
 
-/* What our daemon logs from here on, until the text is asked for. */
-static int was, log_file;
-
-static void begin_log(void)
-{
-    was = dup(STDERR_FILENO);
-    log_file = open(testlib_path(sitting_run->folder, "log"), O_RDWR | O_CREAT, 0600);
-    assert_true(was >= 0 && log_file >= 0 && dup2(log_file, STDERR_FILENO) >= 0);
-}
-
-static void end_log(char *text, size_t text_bytes)
-{
-    dup2(was, STDERR_FILENO);
-    close(was);
-    ssize_t count = pread(log_file, text, text_bytes - 1, 0);
-    assert_true(count > 0);
-    text[count] = '\0';
-    close(log_file);
-}
-
 /* One that sends much of it hides nobody else. */
 static void who_sends_a_false_order_is_named_each(void **state)
 {
     (void)state;
-    char text[8192] = "";
     sitting_begin_played("membership-false-orders");
-    begin_log();
+    overhear_begin();
     for (uint32_t i = B; i <= C; i++) {
         struct order order = {.kind = ORDER_REVOKE, .signer = A, .subject = B, .number = 1 + i};
         order_sign(&sitting_run->idents[i], last(A)->nonce, &order);
@@ -595,12 +576,10 @@ static void who_sends_a_false_order_is_named_each(void **state)
         played_say_epoch(sitting_played[i], A, &message);
         played_settle(sitting_played[i], A, WIRE_HELLO);
     }
-    end_log(text, sizeof text);
-    char *first = strstr(text, "island b sends an order that is refused, to revoke b: ");
-    assert_non_null(first);
-    assert_null(strstr(first + 1, "island b sends an order that is refused, to revoke b: "));
-    assert_non_null(strstr(text, "island b sends an order that is refused, to evict b: "));
-    assert_non_null(strstr(text, "island c sends an order that is refused, to revoke b: "));
+    const char *log = overhear_end();
+    overhear_assert_once(log, "island b sends an order that is refused, to revoke b: ");
+    overhear_assert_once(log, "island b sends an order that is refused, to evict b: ");
+    overhear_assert_once(log, "island c sends an order that is refused, to revoke b: ");
     sitting_end();
 }
 
@@ -622,10 +601,9 @@ static void propose_longer(uint32_t i, uint32_t counter)
 static void who_proposes_what_may_not_follow_is_named_each(void **state)
 {
     (void)state;
-    char text[8192] = "";
     sitting_begin_played("membership-false-proposals");
     struct membership *membership = sitting_isle[A]->membership;
-    begin_log();
+    overhear_begin();
     for (uint32_t i = B; i <= C; i++) {
         assert_false(membership_misproposed(membership, i));
         for (uint32_t k = 0; k < 3; k++)
@@ -633,16 +611,30 @@ static void who_proposes_what_may_not_follow_is_named_each(void **state)
         played_settle(sitting_played[i], A, WIRE_HELLO);
         assert_true(membership_misproposed(membership, i));
     }
-    end_log(text, sizeof text);
-    char *first = strstr(text, "island b proposes a configuration that may not follow ours, and is refused: "
-                               "configuration 1 has what no order or word says");
-    assert_non_null(first);
-    assert_null(strstr(first + 1, "island b proposes"));
-    assert_non_null(strstr(text, "island c proposes a configuration that may not follow ours"));
+    const char *log = overhear_end();
+    overhear_assert_once(log, "island b proposes a configuration that may not follow ours, and is refused: "
+                              "configuration 1 has what no order or word says");
+    overhear_assert_once(log, "island c proposes a configuration that may not follow ours");
     for (int k = 0; k < 7; k++)
         sitting_pass(SITTING_LONG_MS);
     assert_false(membership_misproposed(membership, B));
     assert_int_equal(sitting_epoch(A), 0);
+    sitting_end();
+}
+
+/* Its heartbeats say so by turns. */
+static void whose_disk_fails_again_and_again_fills_no_log(void **state)
+{
+    (void)state;
+    sitting_begin_played("membership-disk-flaps");
+    overhear_begin();
+    for (int k = 0; k < 2 * (LOG_LINES_OF_ONE + 5); k++) {
+        played_beat(sitting_played[C])->disk_fails = k % 2 == 0;
+        played_say(sitting_played[C], A);
+        played_settle(sitting_played[C], A, WIRE_HELLO);
+        sitting_pass(10);
+    }
+    assert_int_equal(overhear_count(overhear_end(), "island c says that its disk keeps nothing"), LOG_LINES_OF_ONE);
     sitting_end();
 }
 
@@ -1022,6 +1014,7 @@ int main(void)
         cmocka_unit_test(who_broke_its_word_is_not_put_out_by_one_who_cannot_show_it),
         cmocka_unit_test(who_sends_a_false_order_is_named_each),
         cmocka_unit_test(who_proposes_what_may_not_follow_is_named_each),
+        cmocka_unit_test(whose_disk_fails_again_and_again_fills_no_log),
         cmocka_unit_test(a_word_that_was_taken_back_counts_no_more),
         cmocka_unit_test(no_number_of_an_order_is_given_twice),
         cmocka_unit_test(an_order_that_was_withdrawn_is_carried_out_nowhere),

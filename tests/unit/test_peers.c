@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/digest.h"
+#include "common/log.h"
 #include "common/mem.h"
 #include "daemon/peers/own_uplink.h"
 #include "daemon/peers/peer.h"
@@ -284,6 +285,30 @@ static void each_complaint_about_an_island_is_logged_and_none_is_repeated(void *
     overhear_assert_once(log, "island b holds another state of fragment 3 than this one");
     overhear_assert_once(log, "the plan of island b cannot be used: nothing in it");
     overhear_assert_once(log, "island b is refused: it has another run spec");
+    company_end();
+}
+
+/* With a session that is not new, so that it costs no greeting of a new one. */
+static void who_comes_and_goes_fills_no_log(void **state)
+{
+    (void)state;
+    company_begin("peers-flapping", 2, true);
+    overhear_begin();
+    for (int k = 0; k < 15; k++) {
+        played_greet(company.b, company.a);
+        company.b->out.type = WIRE_BYE;
+        snprintf(company.b->out.bye.reason, sizeof company.b->out.bye.reason, "and back");
+        played_say(company.b, A);
+        isle_wait(!company_info(B).up);
+        company.a->now_ms += 100; /* so that its messages are within its budget */
+    }
+    const char *log = overhear_end();
+    assert_int_equal(overhear_count(log, "island b is here") + overhear_count(log, "island b says goodbye"),
+                     LOG_LINES_OF_ONE);
+    company.a->now_ms += LOG_LINES_OF_ONE_MS;
+    overhear_begin();
+    played_greet(company.b, company.a);
+    overhear_assert_once(overhear_end(), "island b is here");
     company_end();
 }
 
@@ -907,6 +932,7 @@ int main(void)
         cmocka_unit_test(strangers_are_counted_and_named),
         cmocka_unit_test(a_greeting_goes_on_until_both_know_the_same),
         cmocka_unit_test(each_complaint_about_an_island_is_logged_and_none_is_repeated),
+        cmocka_unit_test(who_comes_and_goes_fills_no_log),
         cmocka_unit_test(messages_about_the_next_epoch_have_a_quota),
         cmocka_unit_test(questions_about_newcomers_have_a_quota),
         cmocka_unit_test(false_signatures_of_versions_have_a_quota),

@@ -9,6 +9,7 @@
 #include <sys/resource.h>
 
 #include "common/digest.h"
+#include "common/log.h"
 #include "daemon/rules.h"
 #include "daemon/state/results.h"
 #include "tests/lib/overhear.h"
@@ -89,6 +90,21 @@ static void a_damaged_result_is_refused(void **state)
     bad.bytes -= 7;
     assert_judged(rig, &bad, WIRE_REFUSED);
     assert_judged(rig, &good, WIRE_RECEIVED);
+    rig_close(rig);
+}
+
+static void who_sends_many_damaged_results_fills_no_log(void **state)
+{
+    (void)state;
+    static struct rig_object bad;
+    struct rig *rig = rig_new("apply-lines", exact, 3, 1, 0);
+    struct bitset members = bitset_first(3);
+    rig_result(rig, 1, 2, &members, 0.1f, &bad);
+    bad.byte[9] ^= 0x04;
+    overhear_begin();
+    for (int i = 0; i < 2 * LOG_LINES_OF_ONE; i++)
+        assert_judged(rig, &bad, WIRE_REFUSED);
+    assert_int_equal(overhear_count(overhear_end(), "is damaged and not used"), LOG_LINES_OF_ONE);
     rig_close(rig);
 }
 
@@ -579,6 +595,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_result_goes_into_the_ledger_and_is_told),
         cmocka_unit_test(a_damaged_result_is_refused),
+        cmocka_unit_test(who_sends_many_damaged_results_fills_no_log),
         cmocka_unit_test(a_result_that_makes_no_sense_is_refused),
         cmocka_unit_test(a_result_that_the_disk_refuses_may_come_again),
         cmocka_unit_test(an_outer_step_is_outer_opts),

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import types
 import unittest
 import unittest.mock
 
@@ -207,6 +208,18 @@ class Sampling(unittest.TestCase):
         items = [str(number) for number in range(150000)]
         want = [str(number) for _, number in zip(range(9), self.sampler())]
         self.assertEqual([item for _, item in zip(range(9), Shard(items, self.sampler()))], want)
+
+    def test_ranks_that_draw_the_same_draw_it_in_no_loader_s_worker(self):
+        worker = types.SimpleNamespace(num_workers=1)
+        for info, alike, good in ((None, 2, True), (worker, 1, True), (worker, 2, False)):
+            data = types.SimpleNamespace(get_worker_info=lambda info=info: info)
+            with unittest.mock.patch.dict(sys.modules, {"torch.utils.data": data}):
+                shard = Shard(range(150000), self.sampler(), alike)
+                if good:
+                    self.assertIn(next(iter(shard)), range(150000))
+                    continue
+                with self.assertRaisesRegex(diloco.DilocoError, "2 ranks draw the same by group=.*num_workers=0"):
+                    next(iter(shard))
 
     def test_a_trainer_that_stands_while_it_writes_keeps_nobody(self):
         room = diloco._dealing._ROOM

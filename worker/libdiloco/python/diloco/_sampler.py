@@ -91,10 +91,11 @@ class Sampler:
 
 class Shard:
     """What Sampler draws of a dataset, as items without an end: for loaders that take no sampler. One process goes
-    through it: which steps were trained, of those drawn in several, none of these could know."""
+    through it: which steps were trained, of those drawn in several, none of these could know. `alike`: so many ranks
+    draw the same, so they have to draw at the same moments, by what is known then."""
 
-    def __init__(self, dataset: Any, sampler: Sampler):
-        self.dataset, self.sampler = dataset, sampler
+    def __init__(self, dataset: Any, sampler: Sampler, alike: int = 1):
+        self.dataset, self.sampler, self.alike = dataset, sampler, alike
 
     def __iter__(self) -> Iterator[Any]:
         return map(self.dataset.__getitem__, self._numbers())
@@ -109,17 +110,23 @@ class Shard:
                 f"shard() in a loader with {worker.num_workers} workers: one process goes through it. Give the loader "
                 "num_workers=1, or island.sampler() beside the dataset, which goes with any number"
             )
+        if self.alike > 1:
+            raise DilocoError(
+                f"shard() in a loader's worker, and {self.alike} ranks draw the same by group=: each worker draws ahead "
+                "at moments of its own, so these ranks would drift apart. Give the loader num_workers=0, or "
+                "island.sampler() beside the dataset, which goes with any number"
+            )
         # It was made anew, and does not know whether those before it have drawn of the step that is under way.
         return self.sampler.numbers(self.sampler.dealing.read().run_step + 1)
 
 
-def shard_of(dataset: Any, sampler: Sampler) -> Any:
+def shard_of(dataset: Any, sampler: Sampler, alike: int) -> Any:
     """A torch IterableDataset where there is torch."""
     if "torch" not in sys.modules:
-        return Shard(dataset, sampler)
+        return Shard(dataset, sampler, alike)
     from ._torch_shard import TorchShard
 
-    return TorchShard(dataset, sampler)
+    return TorchShard(dataset, sampler, alike)
 
 
 def check(call: str, samples: Any, per_step: Any, ranks: int = 1) -> str | None:

@@ -496,8 +496,10 @@ class Island:
     def shard(self, dataset: Any, per_step: int, seed: int = 0, group: Any = "auto") -> Any:
         """The samples that sampler() draws, one after the other and without an end: a torch IterableDataset, for
         loaders that take no sampler, DataLoader(island.shard(dataset, n), batch_size=n). As islands come and go it
-        follows, in a loader's worker, too; of these one, at most."""
-        return shard_of(dataset, self._sampler("shard()", dataset, per_step, seed, group))
+        follows, in a loader's worker, too; of these one, at most, and none where several ranks draw the same."""
+        sampler = self._sampler("shard()", dataset, per_step, seed, group)
+        ranks = self._group.count if self._group is not None else 1
+        return shard_of(dataset, sampler, ranks // self._place_in(group)[1])
 
     def _sampler(self, call: str, dataset: Any, per_step: int, seed: int, group: Any) -> Sampler:
         rank, ranks = self._place_in(group)

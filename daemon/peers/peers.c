@@ -379,12 +379,6 @@ static bool refuse(struct peers *peers, uint32_t i, const char *reason)
     return true;
 }
 
-/* That it comes, or goes. Status has what is so, however often that changes. */
-static bool may_say(struct peers *peers, uint32_t i)
-{
-    return log_line_of_one(&peers->peers[i].comings, peers->now_ms);
-}
-
 static void peer_up(struct peers *peers, uint32_t i)
 {
     struct peer *peer = &peers->peers[i];
@@ -545,7 +539,7 @@ static void hello_in(struct peers *peers, uint32_t i, const struct wire_hello *h
     if (restarted || (again && peers->now_ms >= peer->hello_ms))
         send_hello(peers, i);
     if (restarted || !again) {
-        if (may_say(peers, i))
+        if (log_line_of_one(&peer->comings, peers->now_ms))
             log_info("island %s is here (%s)", name_of(peers, i), hello->software);
         peer_up(peers, i);
     }
@@ -584,7 +578,7 @@ static void heartbeat_in(struct peers *peers, uint32_t i, const struct wire_hear
     pace_note(&peer->pace, beat->trained, peers->now_ms);
     peer->undialled = beat->undialled;
     if (!peer->up) {
-        if (may_say(peers, i))
+        if (log_line_of_one(&peer->comings, peers->now_ms))
             log_info("island %s is back", name_of(peers, i));
         peer_up(peers, i);
     }
@@ -596,7 +590,7 @@ static void heartbeat_in(struct peers *peers, uint32_t i, const struct wire_hear
 static void bye_in(struct peers *peers, uint32_t i, const char *reason)
 {
     struct peer *peer = &peers->peers[i];
-    if (may_say(peers, i))
+    if (log_line_of_one(&peer->comings, peers->now_ms))
         log_info("island %s says goodbye: %s", name_of(peers, i), reason);
     snprintf(peer->note, sizeof peer->note, "%.200s", reason);
     peer_gone(peers, i);
@@ -872,7 +866,7 @@ static void look_after(struct peers *peers, uint32_t i)
     if (peer->greeted && peers->now_ms >= peer->beat_ms)
         send_heartbeat(peers, i);
     if (peer->up && peers->now_ms > peer->heard_ms + peers->silent_ms) {
-        if (may_say(peers, i))
+        if (log_line_of_one(&peer->comings, peers->now_ms))
             log_warn("island %s has not been heard of for %.1f s", name_of(peers, i),
                      (double)(peers->now_ms - peer->heard_ms) / 1000);
         snprintf(peer->note, sizeof peer->note, "silent");

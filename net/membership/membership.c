@@ -1022,8 +1022,7 @@ enum err membership_new(const struct membership_conf *conf, struct membership **
                                 .next = conf->next,
                                 .numbers = conf->numbers,
                                 .seed = conf->seed};
-    struct order_pool_conf orders = {.number = order_number, .user = m, .config_log = conf->config_log};
-    TRY_OUT(order_pool_new(&orders, &m->orders));
+    TRY_OUT(order_pool_new(&(struct order_pool_conf){order_number, m, conf->config_log}, &m->orders));
     TRY_OUT(paxos_new(&epoch, &m->paxos));
 out:
     if (err != ERR_OK)

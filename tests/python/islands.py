@@ -115,6 +115,10 @@ class Island:
         path = self.home / "dilocod.log"
         return path.read_text(errors="replace") if path.exists() else ""
 
+    def pid(self) -> int:
+        """Of its daemon, or of the last one."""
+        return int((self.home / "dilocod.pid").read_text().split()[0])
+
     def socket(self) -> str:
         return str(next(self.home.rglob("worker.sock")))
 

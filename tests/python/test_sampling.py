@@ -2,7 +2,9 @@
 """Islands that draw from a dataset that all have, by torch's loaders with workers and in several ranks: no sample
 twice, whoever comes."""
 
+import os
 import re
+import signal
 import sys
 import unittest
 
@@ -65,6 +67,41 @@ class Sampling(unittest.TestCase):
                             self.fail(f"sample {number}: {seen[number]}, and {here}")
             log = paris.log() + oslo.log() + rome.log()
             self.assertEqual(re.findall("samples are drawn.*|.*are dealt to this island.*", log), [])
+
+    def test_what_is_lost_is_drawn_by_nobody_else(self):
+        """Oslo's trainer is killed, then its daemon: each begins anew, and goes on. No sample is trained on twice."""
+        with Run(SPEC.format(steps=100000)) as run:
+            islands = [self.start(run, name, 1, f"--as {how}")
+                       for name, how in (("paris", "sampler --workers 1"), ("oslo", "shard"), ("rome", "sampler"))]
+            paris, oslo, rome = islands
+            files = {island: run.place / f"{island.name}.drawn.0" for island in islands}
+
+            def drawn(island):
+                path = files[island]
+                return path.read_text().count("\n") if path.exists() else 0
+
+            def all_go_on(steps=60):
+                before = {island: drawn(island) for island in islands}
+                for island in islands:
+                    island.await_("more steps", lambda _: drawn(island) >= before[island] + steps * PER_STEP)
+
+            all_go_on()
+            trainer = oslo.trainer()["pid"]
+            os.kill(trainer, signal.SIGKILL)
+            oslo.await_("another trainer", lambda island: island.trainer().get("pid", trainer) not in (0, trainer))
+            all_go_on()
+            daemon = oslo.pid()
+            os.kill(daemon, signal.SIGKILL)
+            oslo.await_("another daemon", lambda island: island.pid() not in (0, daemon))
+            all_go_on()
+            for island in islands:
+                island.ctl("stop")
+            seen = {}
+            for island in islands:
+                for at, number in enumerate(self.drawn(run.place, f"{island.name}.drawn")[0]):
+                    here = f"{island.name}, as number {at}"
+                    if seen.setdefault(number, here) != here:
+                        self.fail(f"sample {number}: {seen[number]}, and {here}")
 
     def test_a_checkpoint_goes_on_with_the_samples_after_it(self):
         def train(island, loader, steps):

@@ -622,17 +622,23 @@ static void who_proposes_what_may_not_follow_is_named_each(void **state)
     sitting_end();
 }
 
-/* Its heartbeats say so by turns. */
+/* It goes, and is back, and says so each time. */
 static void whose_disk_fails_again_and_again_fills_no_log(void **state)
 {
     (void)state;
     sitting_begin_played("membership-disk-flaps");
     overhear_begin();
-    for (int k = 0; k < 2 * (LOG_LINES_OF_ONE + 5); k++) {
-        played_beat(sitting_played[C])->disk_fails = k % 2 == 0;
+    for (int k = 0; k < LOG_LINES_OF_ONE + 5; k++) {
+        played_greet(sitting_played[C], sitting_isle[A]);
+        played_beat(sitting_played[C])->disk_fails = true;
         played_say(sitting_played[C], A);
         played_settle(sitting_played[C], A, WIRE_HELLO);
-        sitting_pass(10);
+        sitting_pass(100);
+        sitting_played[C]->out.type = WIRE_BYE;
+        snprintf(sitting_played[C]->out.bye.reason, sizeof sitting_played[C]->out.bye.reason, "and back");
+        played_say(sitting_played[C], A);
+        isle_wait(!peers_info(sitting_isle[A]->peers, C).up);
+        sitting_pass(100);
     }
     assert_int_equal(overhear_count(overhear_end(), "island c says that its disk keeps nothing"), LOG_LINES_OF_ONE);
     sitting_end();

@@ -509,7 +509,8 @@ void order_pool_begin(struct order_pool *pool, const struct ident *ident, const 
 static const char *end_of(const struct waiting_order *waiting, bool gathers, bool majority, uint64_t now_ms)
 {
     if (waiting->pointless)
-        return "it would change nothing any more";
+        return waiting->order.kind == ORDER_STEPS ? "the run is that long already, or results name that step"
+                                                  : "it would change nothing any more";
     uint64_t life_ms = gathers ? (uint64_t)ORDER_POOL_APPROVED_MS : ORDER_POOL_OWN_MS;
     if (waiting->order.kind == ORDER_ADMIT && now_ms > waiting->alive_ms + ORDER_POOL_JOIN_MS)
         return "its guest does not ask any more";

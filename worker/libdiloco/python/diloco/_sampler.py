@@ -112,8 +112,8 @@ class Shard:
             )
         if self.alike > 1:
             raise DilocoError(
-                f"shard() in a loader's worker, and {self.alike} ranks draw the same by group=: each worker draws ahead "
-                "at moments of its own, so these ranks would drift apart. Give the loader num_workers=0, or "
+                f"shard() in a loader's worker, and {self.alike} ranks draw the same by group=: each worker draws "
+                "ahead at moments of its own, so these ranks would drift apart. Give the loader num_workers=0, or "
                 "island.sampler() beside the dataset, which goes with any number"
             )
         # It was made anew, and does not know whether those before it have drawn of the step that is under way.

@@ -24,11 +24,10 @@
 enum { BEAT_MS = 1000, SILENT_MS = 2500, HELLO_AGAIN_MS = 1000, ANNOUNCE_GAP_MS = 3 };
 /* The same complaint about one island, or about any, is logged once in so long. */
 enum { REFUSED_SAID_MS = 10000, MALFORMED_SAID_MS = 5000, DIVERGED_SAID_MS = 5000, PLAN_SAID_MS = 60000 };
-enum { STRANGER_SAID_MS = 5000, DROPPED_BYTES = 120 };
-/* Who takes nothing in for so long was stopped, or its machine was: what others said has gathered. */
-enum { SLEPT_MS = 500 };
-/* Once one has announced the run's plan, the others have so long to announce theirs. */
-enum { PLAN_HEARD_MS = 2000 };
+enum { STRANGER_SAID_MS = 5000 };
+/* SLEPT: who takes nothing in for so long was stopped, or its machine was: what others said has gathered. PLAN_HEARD:
+ * once one has announced the run's plan, the others have so long to announce theirs. DROPPED: of a text about that. */
+enum { SLEPT_MS = 500, PLAN_HEARD_MS = 2000, DROPPED_BYTES = 120 };
 
 struct peer {
     bool greeted; /* a hello of the present session was accepted */

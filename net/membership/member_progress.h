@@ -14,6 +14,7 @@
 
 #include "common/bitset.h"
 #include "common/err.h"
+#include "common/log.h"
 #include "common/quota.h"
 #include "net/config/config_log.h"
 #include "net/membership/hearing.h"

@@ -230,7 +230,6 @@ static const struct lie {
      .beat = lie_far_ahead,
      .say = lie_invented_draft,
      .told = "says that it has what it does not show"},
-    {.name = "names-others", .five = true, .beat = name_one, .told = "stands back until that is over"},
     {.name = "contributes", .contributes_before = true, .contributes = honest, .by_hand = true},
     {.name = "tokens", .five = true, .contributes_before = true, .contributes = many_tokens},
     {.name = "turned",
@@ -258,6 +257,8 @@ static const struct lie {
      .told = "do not come"},
     {.name = "stolen-orders", .say = say_stolen_orders, .told = "sends an order that is refused, to revoke "},
     {.name = "every-second", .contributes_before = true, .contributes = every_second, .told = "do not come"},
+    /* The last: it stands back itself, and takes part no more. */
+    {.name = "names-others", .five = true, .beat = name_one, .told = "stands back until that is over"},
 };
 enum { LIES = sizeof lies / sizeof lies[0] };
 

@@ -142,7 +142,7 @@ static void who_is_not_reached_is_told_so_and_comes_in_all_the_same(void **state
     assert_true(homes_configure(bern, "net", "address", listen));
     GOOD(bern, "start");
     assert_owner("bern"); /* it was mended */
-    GOOD(bern, "leave"); /* of those that vote no more than one is sent away at a time */
+    GOOD(bern, "leave");  /* of those that vote no more than one is sent away at a time */
     GOOD(bern, "stop");
     bern_goes();
 }

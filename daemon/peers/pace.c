@@ -41,6 +41,8 @@ double pace_usual(struct pace_said *said, size_t count)
     for (size_t i = 0; i < count; i++)
         owners += said[i].owner;
     bool all = owners < 2;
+    if (count == 0)
+        return 0;
     size_t middle = ((all ? count : owners) - 1) / 2;
     qsort(said, count, sizeof *said, by_pace);
     for (size_t i = 0; i < count; i++)

@@ -616,11 +616,11 @@ static void one_guest_too_many_is_told_to_ask_again(void **state)
     assert_non_null(strstr(guest.text, "20 orders of m0 wait to be decided"));
     assert_int_equal(island.joined, 0);
     assert_true(join_server_invites(island.join_server)->rows[0].redeemed); /* no other key takes it meanwhile */
+    guest.timeout_ms = 0;
     send_guest(&invite, 1, "m1");
     pump(QUIET_MS);
     assert_int_equal(island.joined, 0);
     island.full = false;
-    guest.timeout_ms = 0;
     pump_until_admitted(1);
     decide("m1");
     await_guest();

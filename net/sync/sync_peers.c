@@ -454,7 +454,8 @@ static void ask_for_more(struct sync *sync, uint32_t f, bool may_fall)
         fragment->fetch_ms = sync->now_ms;
 }
 
-/* Whether another result of the part is to be asked for now: none has come, and nobody may still answer. */
+/* Whether another result of the part is to be asked for now: none has come, and whoever was asked last has not answered
+ * in time. */
 static bool second_is_due(const struct sync *sync, const struct sync_parts *parts, uint32_t p)
 {
     bool asked = (parts->rivals >> p & 1) != 0;

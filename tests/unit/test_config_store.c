@@ -390,11 +390,9 @@ static enum err open_with(const struct ident *ident, const struct ident *before,
     return config_store_open(&conf, &keyring, &spec, &configs);
 }
 
-/* Nobody has to delete anything: the configuration beside the key leads from there to the others. */
-static void a_copy_from_before_another_key_is_gone_on_from(void **state)
+/* This island has another key, and a copy of its folder from before that: its first configuration alone. */
+static struct ident rekeyed_with_an_older_folder(const char *beside)
 {
-    (void)state;
-    const char *beside = testlib_path(folder, "k.config");
     struct ident next;
     assert_ok(ident_generate(&next));
     configure_three();
@@ -404,6 +402,15 @@ static void a_copy_from_before_another_key_is_gone_on_from(void **state)
     assert_string_equal(keyring.ident.public_text, next.public_text);
     remove_config(1);
     remove_config(2);
+    return next;
+}
+
+/* Nobody has to delete anything: the configuration beside the key leads from there to the others. */
+static void a_copy_from_before_another_key_is_gone_on_from(void **state)
+{
+    (void)state;
+    const char *beside = testlib_path(folder, "k.config");
+    struct ident next = rekeyed_with_an_older_folder(beside);
     overhear_begin();
     assert_ok(open_with(&next, &idents[A], beside));
     overhear_assert_once(overhear_end(), "is from before this island had its key");
@@ -419,14 +426,7 @@ static void a_copy_that_nothing_leads_on_from_says_what_to_do(void **state)
     (void)state;
     static const char says[] = "is from before this island had the key ";
     const char *beside = testlib_path(folder, "k.config");
-    struct ident next;
-    assert_ok(ident_generate(&next));
-    configure_three();
-    assert_ok(open_with(&idents[A], &(struct ident){0}, beside));
-    keyring.next = next;
-    rekey(&next);
-    remove_config(1);
-    remove_config(2);
+    struct ident next = rekeyed_with_an_older_folder(beside);
     /* One that is there, and of this island, but not of this key: it is another copy that is older. */
     assert_fails(ERR_CONF, "is not on the roster of epoch 0", open_with(&stranger, &next, beside));
     assert_fails(ERR_CONF, says, open_with(&next, &idents[A], testlib_file(folder, "k.config", "damaged")));

@@ -38,11 +38,11 @@ static int by_pace(const void *a, const void *b)
 double pace_usual(struct pace_said *said, size_t count)
 {
     size_t owners = 0, place = 0;
+    if (count == 0)
+        return 0;
     for (size_t i = 0; i < count; i++)
         owners += said[i].owner;
     bool all = owners < 2;
-    if (count == 0)
-        return 0;
     size_t middle = ((all ? count : owners) - 1) / 2;
     qsort(said, count, sizeof *said, by_pace);
     for (size_t i = 0; i < count; i++)

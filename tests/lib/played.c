@@ -8,7 +8,7 @@
 #include "common/mem.h"
 #include "tests/lib/testlib.h"
 
-enum { PIECE_BYTES = 64 << 10, CONTROL_MAX = 64, BULK_MAX = 32, EPOCH_MAX = 16 };
+enum { PIECE_BYTES = 64 << 10, CONTROL_MAX = 64, BULK_MAX = 32, EPOCH_MAX = 64 };
 
 struct played_control {
     enum wire_type type;

@@ -297,7 +297,7 @@ static void pass_beside_b(uint64_t ms)
         beat->silent_count = 1;
         beat->silent[0] = C;
         played_say(sitting_played[B], A);
-        isle_turn_all();
+        played_settle(sitting_played[B], A, WIRE_HELLO); /* it has come, as has what was said to B */
         sitting_pass(250);
     }
 }
@@ -492,18 +492,6 @@ static void a_seal_names_what_was_held_and_nothing_is_acknowledged_after_it(void
 
 /* ---- orders and words ---- */
 
-/* As its hello says to all. */
-static void c_drains(void)
-{
-    struct member_word word = *membership_own_word(sitting_isle[C]->membership);
-    word.draining = true;
-    membership_say(sitting_isle[C]->membership, &word);
-    for (uint32_t i = 0; i < ISLANDS; i++)
-        if (i != C)
-            assert_ok(
-                membership_word(sitting_isle[i]->membership, C, membership_own_word(sitting_isle[C]->membership)));
-}
-
 static void what_one_island_orders_all_carry_out(void **state)
 {
     (void)state;
@@ -522,7 +510,7 @@ static void what_one_island_orders_all_carry_out(void **state)
     assert_int_equal(config->orders[0].signer, B);
     sitting_pass_until_epoch(A, 2); /* it is well, and comes back by itself */
     assert_int_equal(sitting_member(A, C)->as.role, CONFIG_OWNER);
-    c_drains();
+    peers_drain(sitting_isle[C]->peers, true);
     sitting_pass_until_epoch(A, 3);
     assert_int_equal(sitting_member(A, C)->as.role, CONFIG_DRAINING);
     assert_true(sitting_member(A, C)->as.draining);
@@ -796,7 +784,7 @@ static void what_is_decided_and_cannot_be_kept_is_told_until_it_can(void **state
     assert_string_equal(membership_host_unkept(host), "");
     snprintf(aside, sizeof aside, "%s-aside", sitting_isle[C]->conf.state_folder);
     assert_int_equal(rename(sitting_isle[C]->conf.state_folder, aside), 0);
-    c_drains();
+    peers_drain(sitting_isle[C]->peers, true);
     sitting_pass(SITTING_LONG_MS);
     assert_true(sitting_epoch(A) > 0 && sitting_epoch(C) == 0);
     assert_non_null(strstr(membership_host_unkept(host), "cannot create"));
@@ -856,6 +844,15 @@ static void assert_sure(uint32_t i, bool sure)
 {
     assert_int_equal(vote_doubt(sitting_isle[i]->vote) == VOTE_SURE, sure);
     assert_int_equal(membership_votes(sitting_isle[i]->membership), sure);
+}
+
+static bool all_are_up(void)
+{
+    for (uint32_t i = 0; i < ISLANDS; i++)
+        for (uint32_t k = 0; k < ISLANDS; k++)
+            if (i != k && !peers_info(sitting_isle[i]->peers, k).up)
+                return false;
+    return true;
 }
 
 /* The first start of a run, in which nobody else is: what nobody has made, nobody can have forgotten. */
@@ -985,9 +982,10 @@ static void a_new_disk_among_others_that_have_made_something_waits_for_a_configu
         sitting_run->doubt = true;
         sitting_open(C, what == 0 ? 1 : 0);
         uint64_t incarnation = vote_incarnation(sitting_isle[C]->vote);
-        for (int k = 0; sitting_epoch(C) < 1 && k < 200; k++) {
-            assert_sure(C, false); /* whomever it has met */
-            sitting_pass(100);
+        isle_wait((assert_sure(C, false), all_are_up())); /* whomever it has met */
+        for (int k = 0; sitting_epoch(C) < 1 && k < 100; k++) {
+            assert_sure(C, false);
+            sitting_pass(250);
         }
         sitting_pass_until_epoch(A, 1);
         sitting_pass(1000);

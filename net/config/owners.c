@@ -88,6 +88,11 @@ static int compare_weights(const void *a, const void *b)
     return *one < *other ? -1 : *one > *other;
 }
 
+static uint64_t times(uint64_t weight, uint32_t factor)
+{
+    return weight < UINT64_MAX / factor ? weight * factor : UINT64_MAX;
+}
+
 /* Nobody's uplink counts for more than it can be believed. */
 static void bound_weights(struct shardmap_owner *owners, uint32_t count)
 {
@@ -95,8 +100,11 @@ static void bound_weights(struct shardmap_owner *owners, uint32_t count)
     for (uint32_t i = 0; i < count; i++)
         weights[i] = owners[i].weight;
     qsort(weights, count, sizeof *weights, compare_weights);
-    uint64_t median = count > 0 ? weights[(count - 1) / 2] : 0;
-    uint64_t most = median < UINT64_MAX / OWNERS_MEDIANS ? OWNERS_MEDIANS * median : UINT64_MAX;
+    if (count < 2)
+        return;
+    uint64_t next = times(weights[count - 2], OWNERS_NEXT); /* of the largest; the others are below it anyway */
+    uint64_t median = times(weights[(count - 1) / 2], OWNERS_MEDIANS);
+    uint64_t most = next < median ? next : median;
     for (uint32_t i = 0; i < count; i++)
         owners[i].weight = owners[i].weight < most ? owners[i].weight : most;
 }

@@ -5,9 +5,10 @@
  *
  * Those who would own do, the steadiest and fastest first; who would rather not, where nobody would; who cannot be
  * dialled, where nobody else can own. Slots are shared out by uplink, and everyone keeps what it had as far as that
- * goes. An uplink is its member's own word, and who has the slots averages the model: so it counts at most
- * OWNERS_MEDIANS times the median of those that own, the lower of two. Of three owners, one that says whatever it likes
- * has two thirds of the slots at most, of five a half; and it takes half of the owners to move that bound.
+ * goes. An uplink is its member's own word, and who has the slots averages the model: so it counts for no more than
+ * OWNERS_NEXT times the largest that another owner states, and than OWNERS_MEDIANS times the owners' median, the lower
+ * of two. Of three owners, one that says whatever it likes has half of the slots at most, of five a third; two of five
+ * that do so together have less than three quarters, and it takes half of the owners to move that bound.
  */
 #ifndef NET_CONFIG_OWNERS_H
 #define NET_CONFIG_OWNERS_H
@@ -18,7 +19,7 @@
 #include "common/err.h"
 #include "net/config/config.h"
 
-enum { OWNERS_MEDIANS = 4 };
+enum { OWNERS_NEXT = 2, OWNERS_MEDIANS = 4 };
 
 /* Whether a member is to own: yes; it would rather not, and does where nobody would; or none can dial it, and it does
  * only where nobody else can, since others that cannot be dialled would never get its results; or it is not to, by

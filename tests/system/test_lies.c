@@ -479,6 +479,7 @@ static void show_uplink(uint32_t islands, double seconds)
     for (int k = 0; k < 1200 && share_of_last(cluster) <= share; k++)
         proc_sleep_ms(50);
     double rate = rate_over(cluster, seconds, &with);
+    assert_true(share_of_last(cluster) <= .01 + 2. / (islands + 1)); /* it counts for two others */
     printf("| uplink: %.0f %% of the slots, before %.0f %% | %u | %.1f | %.1f | %.0f %% | %lld | %u | %ld | "
            "%ld | | %.1f s, by %d | %s |\n",
            100 * share_of_last(cluster), 100 * share, islands, usual, rate, 100 * rate / usual, toll_epochs(&with),

@@ -8,7 +8,7 @@
  * goes. An uplink is its member's own word, and who has the slots averages the model: so it counts for no more than
  * OWNERS_NEXT times the largest that another owner states, and than OWNERS_MEDIANS times the owners' median, the lower
  * of two. Of three owners, one that says whatever it likes has half of the slots at most, of five a third; two of five
- * that do so together have less than three quarters, and it takes half of the owners to move that bound.
+ * that do so together have less than three quarters, and it takes more than half of the owners to move that bound.
  */
 #ifndef NET_CONFIG_OWNERS_H
 #define NET_CONFIG_OWNERS_H

@@ -135,7 +135,7 @@ static void an_uplink_counts_no_more_than_twice_another_and_four_medians(void **
     assert_int_equal(first_has((uint64_t[]){t, m, m}, 3), 32); /* 2 of 4 */
     assert_int_equal(first_has((uint64_t[]){t, m, m, m, m}, 5), 21);
     assert_int_equal(first_has((uint64_t[]){t, t, m, m, m}, 5), 23); /* 4 of 11: a minority does not move it */
-    assert_int_equal(first_has((uint64_t[]){t, t, m, m}, 4), 26); /* nor does half of them */
+    assert_int_equal(first_has((uint64_t[]){t, t, m, m}, 4), 26);    /* nor does half of them */
     assert_int_equal(first_has((uint64_t[]){t, m}, 2), 43);
     assert_int_equal(first_has((uint64_t[]){m, t, t}, 3), 0); /* two lines may well be that much faster than a third */
     assert_int_equal(first_has((uint64_t[]){UINT64_MAX, UINT64_MAX, UINT64_MAX / 2 + 1}, 3), 26); /* 2 of 5 */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/mem.h"
+#include "net/config/config_orders.h"
 
 /* A disk that is in doubt for so long needs a configuration to name it: one that has just begun may find by itself that
  * it cannot have forgotten anything. */
@@ -176,6 +177,25 @@ void member_progress_said(struct member_progress *progress, const struct wire_he
         return;
     look_at_trainer(&progress->seat[progress->view->self], beat, now_ms);
     look_at_disk(&progress->seat[progress->view->self], beat, now_ms);
+}
+
+enum err member_progress_word(struct member_progress *progress, uint32_t member, const struct member_word *word)
+{
+    struct seat *seat = &progress->seat[member];
+    const struct view_member *as = &progress->view->members[member];
+    if (seat->said && memcmp(seat->word.signature, word->signature, sizeof word->signature) == 0 &&
+        seat->word.number == word->number && member_word_same(&seat->word, word))
+        return ERR_OK;
+    TRY(member_word_check(word));
+    if (!member_word_signed(as->as.key, last(progress)->nonce, as->as.id, word))
+        return config_word_of_other_key(last(progress), as->as.id, word)
+                   ? ERR_OK
+                   : err_set(ERR_PROTO, "a word of island %s that it did not sign", as->as.name);
+    if (seat->said && seat->word.number >= word->number) /* it has said another since */
+        return ERR_OK;
+    seat->said = true;
+    seat->word = *word;
+    return ERR_OK;
 }
 
 void member_progress_up(struct member_progress *progress, uint32_t member, bool up)

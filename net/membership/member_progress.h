@@ -102,6 +102,10 @@ void member_progress_heard(struct member_progress *progress, uint32_t member, co
                            uint64_t now_ms);
 /* Likewise our own, of our trainer: the proposer is held to the same rules as others. */
 void member_progress_said(struct member_progress *progress, const struct wire_heartbeat *beat, uint64_t now_ms);
+/* What another member says of itself, which is kept if it is newer than what it said before. ERR_PROTO: it did not sign
+ * that, or it is over a limit. */
+ERR_MUST_CHECK enum err member_progress_word(struct member_progress *progress, uint32_t member,
+                                             const struct member_word *word);
 /* `silent`: members that we have not heard for as long as the run allows. */
 void member_progress_tick(struct member_progress *progress, const struct bitset *silent, uint64_t now_ms);
 

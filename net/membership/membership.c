@@ -7,67 +7,52 @@
 
 #include "common/log.h"
 #include "common/mem.h"
+#include "net/config/config_orders.h"
 #include "net/config/config_proof.h"
-#include "net/config/endorsement.h"
+#include "net/membership/change_requests.h"
 #include "net/membership/endorse.h"
-#include "net/membership/next_config.h"
+#include "net/membership/evidence_pool.h"
+#include "net/membership/member_progress.h"
+#include "net/membership/order_pool.h"
+#include "net/membership/outbox.h"
+#include "net/membership/own_answer.h"
 #include "net/membership/own_said.h"
+#include "net/membership/own_vote.h"
 #include "net/membership/paxos.h"
 #include "net/membership/promise_reports.h"
-#include "net/membership/evidence.h"
-#include "net/membership/member_progress.h"
-#include "net/membership/change_requests.h"
-#include "net/membership/order_pool.h"
+#include "net/membership/proposer.h"
 #include "net/membership/received_config.h"
-#include "net/config/config_orders.h"
 
-/* TURN: how long the next voter waits for the one before it. ASKED: so long those who might join are waited for, once
- * enough voters have sealed. OVERDUE: so long what only a few of them show may take to be fetched. AGREED: so long
- * what no majority agrees to is waited for, before the next configuration does without. EVIDENCE_ALL: as
- * long as one whose word is broken takes part, the others are told so often. FAREWELL: so long the connection to one
- * that is off the roster stands, or it might never hear of it. */
-enum { TURN_MS = 1000, ASKED_MS = 700, OVERDUE_MS = 4000, AGREED_MS = 2000, EVIDENCE_ALL_MS = 2000, FAREWELL_MS = 200 };
+/* TURN: how long the next voter waits for the one before it. FAREWELL: so long the connection to one that is off the
+ * roster stands, or it might never hear of it. */
+enum { TURN_MS = 1000, FAREWELL_MS = 200 };
 /* For each so many members we look that much less often whether another configuration would differ. */
 enum { LOOK_MEMBERS = 128, LOOK_MS = 100 };
 /* Configurations in answer to one question, and their bytes, but for the first. */
 enum { CONFIG_LOG_MOST = 64, CONFIG_LOG_BYTES_MOST = 4 << 20 };
 
-/* A message to ourselves, packed. */
-struct own_message {
-    uint32_t type;
-    uint8_t *bytes;
-    size_t bytes_count;
-};
-enum { OWN_MAX = 32 };
-
 struct membership {
     struct membership_conf conf;
-    struct sync *sync;             /* NULL: the run's plan is not known yet */
-    const uint32_t *shards_counts; /* per fragment; likewise */
+    struct sync *sync; /* NULL: the run's plan is not known yet */
     struct paxos *paxos;
     struct promise_reports *reports; /* what members answered in our ballot */
     struct member_progress progress;
     struct change_requests requests;
     struct order_pool *orders;
+    struct evidence_pool evidence;
+    struct proposer proposer;
+    struct own_answer answer;
     struct own_said said; /* for our greeting */
-    struct own_message own[OWN_MAX];
-    uint32_t own_count;
-    struct config_endorsement endorsements[WIRE_ENDORSEMENTS_MAX]; /* of our last promise */
-    uint64_t saving; /* number of the last vote that went to the disk in this epoch, until it is durable; 0: none */
-    uint64_t saved;  /* number of a vote that is durable, to be told net/membership/paxos; 0: none */
-    bool compose;    /* ordered */
-    bool take_over;  /* ordered: what all voters hold together is to be here */
-    uint32_t lacking[CONFIG_OWNERS_MAX + 1]; /* of the last draft, by id: who lacks some of what it rests on */
-    uint32_t lacking_count;
-    uint64_t sealed_ms;       /* since when we are sealed; 0: we are not */
-    uint64_t requested_ms;    /* since when another configuration would say something else; 0: it would not */
-    uint64_t look_ms;         /* when that is looked at again */
-    uint64_t asked_ms;        /* since when those who might join are asked, in `asked_ballot`; 0: they are not */
-    uint64_t asked_ballot;    /* of ours: in each all that is signed anew is waited for anew */
-    uint64_t evidence_all_ms; /* when evidence is told again */
-    struct bitset asked;
-    bool taken;           /* `config` is decided and waits to be taken */
-    uint64_t farewell_ms; /* before this the host is not told of it; 0: it is told */
+    struct outbox outbox;
+    uint64_t saving;    /* number of the last vote that went to the disk in this epoch, until it is durable; 0: none */
+    uint64_t saved;     /* number of a vote that is durable, to be told net/membership/paxos; 0: none */
+    bool compose;       /* ordered */
+    bool take_over;     /* ordered: what all voters hold together is to be here */
+    uint64_t sealed_ms; /* since when we are sealed; 0: we are not */
+    uint64_t requested_ms; /* since when another configuration would say something else; 0: it would not */
+    uint64_t look_ms;      /* when that is looked at again */
+    bool taken;            /* `config` is decided and waits to be taken */
+    uint64_t farewell_ms;  /* before this the host is not told of it; 0: it is told */
     struct config config;
     struct digest digest;
 };
@@ -87,109 +72,12 @@ static uint32_t id_of(const struct membership *m, uint32_t slot)
     return m->conf.view->members[slot].as.id;
 }
 
-/* Our disk forgot nothing, and yet the newest configuration names one that it neither is nor followed: a copy of it
- * runs somewhere with our key. That one votes then, so ours must not. */
-static bool is_another_named(const struct membership *m)
-{
-    const struct view *view = m->conf.view;
-    const struct voting_disk *disk = m->conf.disk;
-    if (view->self == VIEW_NOBODY || disk->doubt != VOTE_SURE)
-        return false;
-    uint64_t named = view->members[view->self].as.incarnation;
-    return named != disk->incarnation && named != disk->named && last(m)->epoch > disk->trusted_epoch;
-}
-
 bool membership_votes(const struct membership *m)
 {
-    const struct view *view = m->conf.view;
-    /* A configuration that we voted after is missing here: paxos does not know yet what we promised then. */
-    bool current = m->conf.disk->vote.epoch <= last(m)->epoch;
-    return view->self != VIEW_NOBODY && view->members[view->self].as.voter && current &&
-           m->conf.disk->doubt == VOTE_SURE && !is_another_named(m);
-}
-
-/* ---- to the host ---- */
-
-static void tell(const struct membership *m, const struct membership_news *news)
-{
-    m->conf.host->tell(m->conf.user, news);
-}
-
-static void tell_of(const struct membership *m, enum membership_news_type type)
-{
-    tell(m, &(struct membership_news){.type = type});
-}
-
-/* Tells of a failure, if it is one. */
-static bool failed(const struct membership *m, enum err err, const char *what)
-{
-    if (err == ERR_OK)
-        return false;
-    tell(m, &(struct membership_news){.type = MEMBERSHIP_FAILED, .err = err, .text = what});
-    return true;
+    return own_vote_may(&m->progress);
 }
 
 /* ---- out ---- */
-
-/* To ourselves: it comes back when what is under way is done. */
-static void say_own(struct membership *m, uint32_t type, uint8_t *bytes, size_t bytes_count)
-{
-    if (m->own_count == OWN_MAX) { /* as if it were lost: everything is repeated */
-        mem_free(bytes);
-        return;
-    }
-    m->own[m->own_count++] = (struct own_message){type, bytes, bytes_count};
-}
-
-static void say(struct membership *m, uint32_t to, const struct paxos_message *message)
-{
-    uint8_t *bytes;
-    size_t count;
-    uint32_t slot = view_slot(m->conf.view, to);
-    log_debug("epoch message %d, ballot %" PRIx64 ", to id %" PRIu32, (int)message->type, message->ballot, to);
-    if (slot == VIEW_NOBODY)
-        return;
-    if (failed(m, wire_paxos_pack(message, &bytes, &count), "a message of the next epoch"))
-        return;
-    if (slot == self_of(m)) {
-        say_own(m, message->type, bytes, count);
-        return;
-    }
-    m->conf.host->send(m->conf.user, slot, message->type, bytes, count);
-    mem_free(bytes);
-}
-
-/* What we hold, as it is now. */
-static void add_promise_reports(struct membership *m, struct paxos_message *out)
-{
-    /* A disk that is not in doubt is the one that the configuration names: the founder's first one, 0. */
-    bool sure = m->conf.disk->doubt == VOTE_SURE;
-    out->incarnation = sure ? m->conf.view->members[self_of(m)].as.incarnation : m->conf.disk->incarnation;
-    promise_reports_own(m->reports, m->sync, &out->rows, &out->rows_count);
-    out->step = m->sync != NULL ? sync_steps(m->sync).durable : 0;
-}
-
-/* What we agree to now; without it nothing that the others do not want anyhow comes to pass. */
-static void add_endorsements(struct membership *m, struct paxos_message *out)
-{
-    if (!out->sealed || m->sync == NULL)
-        return;
-    enum err err = endorse_own(&m->requests, &m->progress, m->orders, m->conf.ident, out->ballot, m->endorsements,
-                               &out->endorsements_count);
-    if (!failed(m, err == ERR_STATE ? ERR_OK : err, "what this island agrees to"))
-        out->endorsements = m->endorsements;
-}
-
-static void send_message(struct membership *m, uint32_t to, struct paxos_message *message)
-{
-    if (message->type == WIRE_PROMISE) {
-        add_promise_reports(m, message);
-        add_endorsements(m, message);
-    } else if (message->type == WIRE_ACCEPTED)
-        config_vote_sign(m->conf.ident, last(m)->nonce, message->epoch, message->ballot, &message->digest,
-                         message->signature);
-    say(m, to, message);
-}
 
 static struct paxos_message decided_message(const struct config_entry *entry)
 {
@@ -213,196 +101,10 @@ static void send_config_log(struct membership *m, uint32_t to, uint64_t after, b
         if (m->conf.host->read_config(m->conf.user, epoch, &entry) != ERR_OK)
             return; /* another member is asked next */
         struct paxos_message out = decided_message(&entry);
-        say(m, to, &out);
+        outbox_send(&m->outbox, to, &out);
         bytes += entry.bytes_count;
         config_entry_free(&entry);
     }
-}
-
-/* ---- members that broke their word: evidence, kept on disk and told the others ---- */
-
-/* Whether it proves that this member broke its word. */
-static enum err check_evidence(const struct membership *m, uint32_t slot, const uint8_t *evidence, size_t count,
-                               struct wire_object *first)
-{
-    struct wire_object second;
-    const struct view_member *member = &m->conf.view->members[slot];
-    TRY(evidence_open(evidence, count, first, &second));
-    if (first->key.owner != member->as.id)
-        return err_set(ERR_PROTO, "evidence about id %" PRIu32 ", which is not island %s", first->key.owner,
-                       member->as.name);
-    return evidence_check_of(first, &second, m->conf.config_log);
-}
-
-static void mark_broken(struct membership *m, uint32_t slot, const struct wire_object *what)
-{
-    struct seat *seat = &m->progress.seat[slot];
-    if (seat->broke_word)
-        return;
-    seat->broke_word = seat->evidence = true;
-    tell(m, &(struct membership_news){.type = MEMBERSHIP_BROKE_WORD,
-                                      .member = slot,
-                                      .fragment = what->key.fragment,
-                                      .version = what->key.version});
-}
-
-/* Of one member, if there is one. */
-static enum err load_evidence(struct membership *m, uint32_t slot)
-{
-    const struct view_member *member = &m->conf.view->members[slot];
-    struct wire_object what;
-    uint8_t *evidence;
-    size_t count;
-    enum err err = m->conf.host->load_evidence(m->conf.user, member->as.id, &evidence, &count);
-    if (err == ERR_NOTFOUND)
-        return ERR_OK;
-    if (err == ERR_OK)
-        err = check_evidence(m, slot, evidence, count, &what);
-    if (err == ERR_OK)
-        mark_broken(m, slot, &what);
-    else if (err != ERR_NOMEM)
-        tell(m, &(struct membership_news){.type = MEMBERSHIP_NO_EVIDENCE, .member = slot});
-    mem_free(evidence);
-    return err == ERR_NOMEM ? err : ERR_OK;
-}
-
-/* Marks members of whom the host has evidence. Call it whenever members came. Reports a file that proves nothing
- * (MEMBERSHIP_NO_EVIDENCE). ERR_NOMEM. */
-static enum err load_all_evidence(struct membership *m)
-{
-    for (uint32_t i = 0; i < m->conf.view->count; i++)
-        if (m->conf.view->members[i].used && !m->progress.seat[i].broke_word)
-            TRY(load_evidence(m, i));
-    return ERR_OK;
-}
-
-/* Keeps evidence that somebody told, and marks its member. True: it is news. ERR_PROTO: it proves nothing. */
-static enum err take_evidence(struct membership *m, uint32_t id, const uint8_t *evidence, size_t evidence_bytes,
-                              bool *news)
-{
-    uint32_t slot = view_slot(m->conf.view, id);
-    struct wire_object what;
-    *news = false;
-    if (slot == VIEW_NOBODY)
-        return err_set(ERR_NOTFOUND, "no island of id %" PRIu32 " is on the roster", id);
-    if (m->progress.seat[slot].broke_word)
-        return ERR_OK;
-    TRY(check_evidence(m, slot, evidence, evidence_bytes, &what));
-    TRY(m->conf.host->save_evidence(m->conf.user, id, evidence,
-                                    evidence_bytes)); /* it is told again where this fails */
-    mark_broken(m, slot, &what);
-    *news = true;
-    return ERR_OK;
-}
-
-/* The message that tells the evidence about the next marked member after slot `*slot` (VIEW_NOBODY: the first): the
- * caller frees `*evidence` after it. False: there are no more. */
-static bool next_evidence(const struct membership *m, uint32_t *slot, struct paxos_message *message, uint8_t **evidence)
-{
-    for (uint32_t i = *slot == VIEW_NOBODY ? 0 : *slot + 1; i < m->conf.view->count; i++) {
-        uint32_t id = m->conf.view->members[i].as.id;
-        size_t count;
-        if (!m->conf.view->members[i].used || !m->progress.seat[i].broke_word ||
-            m->conf.host->load_evidence(m->conf.user, id, evidence, &count) != ERR_OK)
-            continue;
-        *slot = i;
-        *message = (struct paxos_message){.type = WIRE_EVIDENCE, .id = id, .bytes = *evidence, .bytes_count = count};
-        return true;
-    }
-    return false;
-}
-
-/* Whether a marked member still takes part, by the newest configuration. */
-static bool evidence_all_pending(const struct membership *m)
-{
-    for (uint32_t i = 0; i < m->conf.view->count; i++) {
-        const struct view_member *member = &m->conf.view->members[i];
-        bool takes_part = member->as.role == CONFIG_WITNESS ? member->as.voter : member->as.role != CONFIG_AWAY;
-        if (member->used && m->progress.seat[i].broke_word && takes_part)
-            return true;
-    }
-    return false;
-}
-
-/* ---- composing ---- */
-
-/* The base of a draft (net/membership/next_config.h); `wanted`: NULL for judging one of another member. */
-static struct next_config_base base_of(const struct membership *m, const struct wanted_changes *wanted)
-{
-    return (struct next_config_base){.config = last(m),
-                                     .digest = config_log_last_digest(m->conf.config_log),
-                                     .shards = m->shards_counts,
-                                     .fragments_count = m->progress.fragments_count,
-                                     .applied_step = m->sync != NULL ? sync_steps(m->sync).applied : 0,
-                                     .orders = wanted != NULL ? wanted->orders : NULL,
-                                     .orders_count = wanted != NULL ? wanted->orders_count : 0,
-                                     .words = wanted != NULL ? wanted->words : NULL,
-                                     .words_count = wanted != NULL ? wanted->words_count : 0};
-}
-
-static enum err propose(struct membership *m, const struct config *draft, bool safe, const uint32_t *asked,
-                        uint32_t asked_count, uint64_t now_ms)
-{
-    uint8_t *bytes;
-    size_t count;
-    enum err err;
-    TRY(config_check(draft)); /* nobody would accept it: say so instead of proposing it */
-    TRY(config_keys_check(draft, last(m)));
-    TRY(config_orders_follow(last(m), draft));
-    if (safe)
-        TRY(endorsements_follow(last(m), draft));
-    TRY(config_pack(draft, &bytes, &count));
-    struct digest digest = config_digest(bytes, count);
-    if (safe)
-        err = paxos_propose(m->paxos, bytes, count, &digest, now_ms);
-    else
-        err = paxos_draft(m->paxos, bytes, count, asked, asked_count, now_ms);
-    mem_free(bytes);
-    return err;
-}
-
-static enum err compose(struct membership *m, uint64_t now_ms)
-{
-    enum err err;
-    struct change_request *requests = NULL;
-    struct next_config_out out = {0};
-    struct wanted_changes *wanted = NULL;
-    struct next_config_base base;
-    bool agreed;
-    uint32_t count, answers_count, asked[PAXOS_ASKED_MAX];
-    const struct next_config_answer *answers = promise_reports_answered(m->reports, m->paxos, &answers_count);
-    uint32_t asked_count = change_requests_whom_to_ask(&m->progress, &m->asked, asked);
-    TRY_OUT(mem_new_unset(1, sizeof *wanted, "changes", &wanted));
-    TRY_OUT(change_requests_wanted(&m->progress, m->orders, WANTED_COMPOSE, wanted));
-    base = base_of(m, wanted);
-    m->asked_ms = m->asked_ballot == paxos_ballot(m->paxos) ? m->asked_ms : 0;
-    m->asked_ballot = paxos_ballot(m->paxos);
-    base.overdue = m->asked_ms != 0 && now_ms >= m->asked_ms + OVERDUE_MS;
-    TRY_OUT(change_requests_gather(&m->requests, &m->progress, wanted, &requests, &count));
-    TRY_OUT(next_config(&base, answers, answers_count, requests, count, &out));
-    if (!out.ask && m->asked_ms == 0)
-        m->asked_ms = now_ms;
-    if (!out.ask)
-        TRY_OUT(endorse_agree(&base, paxos_ballot(m->paxos), now_ms < m->asked_ms + AGREED_MS, answers, answers_count,
-                              requests, count, &out, &agreed));
-    if (out.ask) {
-        log_debug("next configuration: %" PRIu32 " answers do not suffice", answers_count);
-        TRY_OUT(paxos_draft(m->paxos, NULL, 0, asked, asked_count, now_ms));
-        goto out;
-    }
-    bool waits = now_ms < m->asked_ms + ASKED_MS && !change_requests_all_there(requests, count, asked, asked_count);
-    bool safe = next_config_safe(&out.draft, &base, answers, answers_count, m->lacking, &m->lacking_count);
-    log_debug("next configuration: %s%s, %" PRIu32 " answers, %" PRIu32 " lack something of it%s",
-              safe ? "safe" : "not safe yet", agreed ? "" : ", not agreed to yet", answers_count, m->lacking_count,
-              waits ? "; those who might join are waited for" : "");
-    TRY_OUT(propose(m, &out.draft, safe && agreed && !waits, asked, asked_count, now_ms));
-    for (uint32_t i = 0; i < out.suspects_count; i++)
-        tell(m, &(struct membership_news){.type = MEMBERSHIP_SUSPECT, .id = out.suspects[i]});
-out:
-    config_deinit(&out.draft);
-    mem_free(requests);
-    mem_free(wanted);
-    return err;
 }
 
 /* What a draft starts from and carries is fetched, sealed or not. */
@@ -419,7 +121,7 @@ static void fetch(struct membership *m, const uint8_t *bytes, size_t bytes_count
                        &carried->id.digest);
     }
     config_deinit(&draft);
-    tell_of(m, MEMBERSHIP_WANTS);
+    outbox_tell_of(&m->outbox, MEMBERSHIP_WANTS);
 }
 
 /* ---- what net/membership/paxos orders ---- */
@@ -440,18 +142,17 @@ static void decided(struct membership *m, const struct paxos_action *action)
                                        .bytes_count = action->bytes_count,
                                        .votes = (struct config_vote *)(uintptr_t)action->votes,
                                        .votes_count = action->votes_count};
-    (void)failed(m, m->conf.host->keep_config(m->conf.user, &entry), "keeping a configuration that was decided");
+    (void)outbox_failed(&m->outbox, m->conf.host->keep_config(m->conf.user, &entry),
+                        "keeping a configuration that was decided");
 }
 
-/* Our disk is in doubt no more; `trusted_epoch`: as in struct voting_disk. */
 static void end_doubt(struct membership *m, uint64_t trusted_epoch)
 {
-    uint64_t named = m->conf.view->members[self_of(m)].as.incarnation;
-    if (failed(m, m->conf.host->settle(m->conf.user, named, trusted_epoch), "telling the disk that it is not in doubt"))
+    if (!own_vote_settle(&m->progress, &m->outbox, trusted_epoch))
         return;
     if (m->sync != NULL)
         sync_set_votes(m->sync, membership_votes(m));
-    tell_of(m, MEMBERSHIP_VOTES);
+    outbox_tell_of(&m->outbox, MEMBERSHIP_VOTES);
 }
 
 static void carry_out(struct membership *m, uint64_t now_ms)
@@ -460,7 +161,10 @@ static void carry_out(struct membership *m, uint64_t now_ms)
     while (paxos_action(m->paxos, &action)) {
         switch (action.type) {
         case PAXOS_DO_SAVE: save_vote(m, &action); break;
-        case PAXOS_DO_SEND: send_message(m, action.to, &action.message); break;
+        case PAXOS_DO_SEND:
+            own_answer_complete(&m->answer, &action.message);
+            outbox_send(&m->outbox, action.to, &action.message);
+            break;
         case PAXOS_DO_COMPOSE: m->compose = true; break;
         case PAXOS_DO_FETCH: fetch(m, action.bytes, action.bytes_count); break;
         case PAXOS_DO_DECIDED: decided(m, &action); break;
@@ -476,7 +180,7 @@ static void carry_out(struct membership *m, uint64_t now_ms)
 
 static void step(struct membership *m, const struct paxos_event *event, uint64_t now_ms)
 {
-    (void)failed(m, paxos_step(m->paxos, event, now_ms), "the next epoch");
+    (void)outbox_failed(&m->outbox, paxos_step(m->paxos, event, now_ms), "the next epoch");
     carry_out(m, now_ms);
 }
 
@@ -485,8 +189,7 @@ static void take_in(struct membership *m, uint32_t member, struct paxos_message 
 static void take_own(struct membership *m, uint64_t now_ms)
 {
     struct paxos_message message;
-    struct own_message own = m->own[0];
-    memmove(m->own, m->own + 1, --m->own_count * sizeof own);
+    struct own_message own = outbox_take_own(&m->outbox);
     if (wire_paxos_unpack(own.type, own.bytes, own.bytes_count, &message) == ERR_OK)
         take_in(m, self_of(m), &message, now_ms);
     mem_free(own.bytes);
@@ -503,18 +206,18 @@ static void take_over(struct membership *m, uint64_t now_ms)
 /* What was ordered of ourselves, until nothing is left. */
 static void settle(struct membership *m, uint64_t now_ms)
 {
-    while (m->saved != 0 || m->compose || m->take_over || m->own_count > 0) {
+    while (m->saved != 0 || m->compose || m->take_over || m->outbox.own_count > 0) {
         if (m->saved != 0) {
             struct paxos_event event = {.type = PAXOS_EV_SAVED, .number = m->saved, .good = true};
             m->saved = 0;
             step(m, &event, now_ms);
-        } else if (m->own_count > 0) {
+        } else if (m->outbox.own_count > 0) {
             take_own(m, now_ms);
         } else if (m->take_over) {
             take_over(m, now_ms);
         } else {
             m->compose = false;
-            (void)failed(m, compose(m, now_ms), "composing the next configuration");
+            (void)outbox_failed(&m->outbox, proposer_compose(&m->proposer, now_ms), "composing the next configuration");
             carry_out(m, now_ms);
         }
     }
@@ -526,12 +229,13 @@ static void settle(struct membership *m, uint64_t now_ms)
  * one that breaks the rules is told people once in a while. */
 static bool follows(struct membership *m, uint32_t member, const struct paxos_message *message)
 {
-    struct next_config_base base = base_of(m, NULL);
+    struct next_config_base base = proposer_base(&m->proposer);
     enum err err = received_config_check(&base, message);
     if (err != ERR_OK)
         log_debug("a configuration of slot %" PRIu32 " is passed over: %s", member, err_text());
     if (err == ERR_PROTO && member_progress_misproposes(&m->progress, member))
-        tell(m, &(struct membership_news){.type = MEMBERSHIP_CONFIG_REFUSED, .member = member, .text = err_text()});
+        outbox_tell(&m->outbox,
+                    &(struct membership_news){.type = MEMBERSHIP_CONFIG_REFUSED, .member = member, .text = err_text()});
     return err == ERR_OK;
 }
 
@@ -569,37 +273,13 @@ static bool judge(struct membership *m, uint32_t member, struct paxos_message *m
     return *good || message->type != WIRE_DECIDED;
 }
 
-/* Sends evidence of broken words to one member, or to all that are here. */
-static void tell_all_evidence(struct membership *m, uint32_t member)
-{
-    const struct view *view = m->conf.view;
-    struct paxos_message message;
-    uint8_t *evidence;
-    uint32_t slot = VIEW_NOBODY;
-    while (next_evidence(m, &slot, &message, &evidence)) {
-        for (uint32_t i = 0; i < view->count; i++)
-            if (i != view->self && m->progress.seat[i].up && (member == VIEW_NOBODY || member == i))
-                say(m, view->members[i].as.id, &message);
-        mem_free(evidence);
-    }
-}
-
-static enum err proof_in(struct membership *m, const struct paxos_message *in)
-{
-    bool news;
-    TRY(take_evidence(m, in->id, in->bytes, in->bytes_count, &news));
-    if (news)
-        tell_all_evidence(m, VIEW_NOBODY);
-    return ERR_OK;
-}
-
 /* To all voters that can be heard. */
 static void tell_voters(struct membership *m, const struct paxos_message *message)
 {
     const struct view *view = m->conf.view;
     for (uint32_t i = 0; i < view->count; i++)
         if (i != view->self && m->progress.seat[i].up && view->members[i].as.voter)
-            say(m, view->members[i].as.id, message);
+            outbox_send(&m->outbox, view->members[i].as.id, message);
 }
 
 static void tell_orders(struct membership *m)
@@ -617,14 +297,16 @@ static enum err order_in(struct membership *m, uint32_t member, const struct ord
     bool news;
     enum err err = order_pool_take(m->orders, last(m), member, order, m->progress.now_ms, &news);
     if (err == ERR_PROTO && refused_orders_tell(&m->progress.seat[member].refused, order, m->progress.now_ms))
-        tell(m, &(struct membership_news){
-                    .type = MEMBERSHIP_ORDER_REFUSED, .member = member, .order = order, .text = err_text()});
+        outbox_tell(&m->outbox,
+                    &(struct membership_news){
+                        .type = MEMBERSHIP_ORDER_REFUSED, .member = member, .order = order, .text = err_text()});
     return err;
 }
 
 static void ask_in(struct membership *m, uint32_t member, const struct paxos_message *in)
 {
-    enum err err = in->type == WIRE_EVIDENCE ? proof_in(m, in) : order_in(m, member, in->order);
+    enum err err = in->type == WIRE_EVIDENCE ? evidence_pool_take(&m->evidence, in->id, in->bytes, in->bytes_count)
+                                             : order_in(m, member, in->order);
     if (err != ERR_OK)
         log_debug("what a member asks is passed over: %s", err_text());
 }
@@ -661,7 +343,7 @@ void membership_saved(struct membership *m, uint64_t number, uint64_t now_ms)
 static void tell_decided(struct membership *m)
 {
     m->farewell_ms = 0;
-    tell_of(m, MEMBERSHIP_DECIDED);
+    outbox_tell_of(&m->outbox, MEMBERSHIP_DECIDED);
 }
 
 /* Everyone may know it now. */
@@ -680,12 +362,12 @@ void membership_kept(struct membership *m, const struct config_entry *entry)
     m->digest = config_digest(entry->bytes, entry->bytes_count);
     m->taken = true;
     for (uint32_t i = 0; i < m->config.orders_count; i++)
-        tell(m,
-             &(struct membership_news){.type = MEMBERSHIP_ORDERED, .order = &m->config.orders[i], .config = last(m)});
+        outbox_tell(&m->outbox, &(struct membership_news){
+                                    .type = MEMBERSHIP_ORDERED, .order = &m->config.orders[i], .config = last(m)});
     struct paxos_message out = decided_message(entry);
     for (uint32_t i = 0; i < view->count; i++)
         if (i != view->self && m->progress.seat[i].up && m->progress.seat[i].epoch <= last(m)->epoch)
-            say(m, view->members[i].as.id, &out);
+            outbox_send(&m->outbox, view->members[i].as.id, &out);
     if (member_progress_cuts_off(&m->progress, &m->config))
         m->farewell_ms = m->progress.now_ms + FAREWELL_MS;
     else
@@ -716,7 +398,7 @@ void membership_up(struct membership *m, uint32_t member, bool up, uint64_t now_
     step(m, &event, now_ms);
     settle(m, now_ms);
     if (up)
-        tell_all_evidence(m, member);
+        evidence_pool_tell(&m->evidence, member);
 }
 
 /* ---- time ---- */
@@ -734,7 +416,7 @@ static void look_at_doubt(struct membership *m, uint64_t now_ms)
     }
     end_doubt(m, last(m)->epoch);
     member_progress_doubt_anew(&m->progress);
-    (void)failed(m, membership_begin(m, now_ms), "the next epoch");
+    (void)outbox_failed(&m->outbox, membership_begin(m, now_ms), "the next epoch");
 }
 
 /* Once each time, on every island that sees it. */
@@ -745,7 +427,8 @@ static void tell_partitioned(struct membership *m)
         bool new = from != VIEW_NOBODY && !m->progress.seat[i].partitioned_told;
         m->progress.seat[i].partitioned_told = from != VIEW_NOBODY;
         if (new)
-            tell(m, &(struct membership_news){.type = MEMBERSHIP_PARTITIONED, .member = i, .from = from});
+            outbox_tell(&m->outbox,
+                        &(struct membership_news){.type = MEMBERSHIP_PARTITIONED, .member = i, .from = from});
     }
 }
 
@@ -756,7 +439,7 @@ static void tell_disks(struct membership *m)
         struct seat *seat = &m->progress.seat[i];
         bool fails = m->conf.view->members[i].used && seat->up && seat->disk_fails;
         if (fails && !seat->disk_told)
-            tell(m, &(struct membership_news){.type = MEMBERSHIP_DISK_FAILS, .member = i});
+            outbox_tell(&m->outbox, &(struct membership_news){.type = MEMBERSHIP_DISK_FAILS, .member = i});
         seat->disk_told = fails;
     }
 }
@@ -782,7 +465,7 @@ static void order_ended(void *user, const struct order *order, const char *why)
 {
     struct membership *m = user;
     if (order->kind != ORDER_ADMIT) /* who keeps the guests says it */
-        tell(m, &(struct membership_news){.type = MEMBERSHIP_ORDER_ENDED, .order = order, .text = why});
+        outbox_tell(&m->outbox, &(struct membership_news){.type = MEMBERSHIP_ORDER_ENDED, .order = order, .text = why});
 }
 
 void membership_tick(struct membership *m, const struct bitset *silent, uint64_t now_ms)
@@ -796,10 +479,7 @@ void membership_tick(struct membership *m, const struct bitset *silent, uint64_t
     if (m->taken)
         return;
     look_at_doubt(m, now_ms);
-    if (now_ms >= m->evidence_all_ms && evidence_all_pending(m)) {
-        m->evidence_all_ms = now_ms + EVIDENCE_ALL_MS;
-        tell_all_evidence(m, VIEW_NOBODY);
-    }
+    evidence_pool_tick(&m->evidence, now_ms);
     order_pool_tick(m->orders, m->conf.ident, last(m), hears_majority(m), now_ms, order_ended, m);
     tell_orders(m);
     want.flag = changes(m, now_ms);
@@ -875,47 +555,22 @@ void membership_shut_out(struct membership *m, const struct digest *invitation)
 
 void membership_equivocation(struct membership *m, uint32_t owner, uint32_t fragment, uint64_t version)
 {
-    const struct view *view = m->conf.view;
-    uint32_t slot = view_slot(view, owner);
-    if (slot == VIEW_NOBODY) /* it has gone since */
-        return;
-    if (load_all_evidence(m) == ERR_OK && m->progress.seat[slot].broke_word) {
-        tell_all_evidence(m, VIEW_NOBODY);
-        return;
-    }
-    /* The evidence could not be kept. */
-    tell(m, &(struct membership_news){
-                .type = MEMBERSHIP_EVIDENCE_LOST, .member = slot, .fragment = fragment, .version = version});
-    /* As long as this process lives. What nobody else has seen is no reason to put it out: people have to. */
-    m->progress.seat[slot].broke_word = true;
+    evidence_pool_equivocation(&m->evidence, owner, fragment, version);
 }
 
 /* ---- words ---- */
 
 enum err membership_word(struct membership *m, uint32_t member, const struct member_word *word)
 {
-    struct seat *seat = &m->progress.seat[member];
-    const struct view_member *as = &m->conf.view->members[member];
-    if (seat->said && memcmp(seat->word.signature, word->signature, sizeof word->signature) == 0 &&
-        seat->word.number == word->number && member_word_same(&seat->word, word))
-        return ERR_OK;
-    TRY(member_word_check(word));
-    if (!member_word_signed(as->as.key, last(m)->nonce, as->as.id, word))
-        return config_word_of_other_key(last(m), as->as.id, word)
-                   ? ERR_OK
-                   : err_set(ERR_PROTO, "a word of island %s that it did not sign", as->as.name);
-    if (seat->said && seat->word.number >= word->number) /* it has said another since */
-        return ERR_OK;
-    seat->said = true;
-    seat->word = *word;
-    return ERR_OK;
+    return member_progress_word(&m->progress, member, word);
 }
 
 static void sign_own_word(struct membership *m)
 {
     struct seat *seat = &m->progress.seat[self_of(m)];
-    (void)failed(m, own_said_sign(&m->said, m->conf.ident, config_member(last(m), id_of(m, self_of(m)))),
-                 "keeping the number of what this island says of itself");
+    (void)outbox_failed(&m->outbox,
+                        own_said_sign(&m->said, m->conf.ident, config_member(last(m), id_of(m, self_of(m)))),
+                        "keeping the number of what this island says of itself");
     seat->said = true;
     seat->word = m->said.word;
 }
@@ -938,28 +593,10 @@ const struct member_word *membership_own_word(const struct membership *m)
 static void forget_epoch(struct membership *m)
 {
     promise_reports_clear(m->reports);
-    m->asked_ms = m->sealed_ms = m->requested_ms = m->look_ms = 0;
-    m->asked = (struct bitset){{0}};
-    m->lacking_count = 0;
+    proposer_begin(&m->proposer);
+    m->sealed_ms = m->requested_ms = m->look_ms = 0;
     m->compose = m->take_over = false;
     m->saving = m->saved = 0;
-}
-
-/* What the newest configuration calls our disk, if that is not in doubt. */
-static void judge_name(struct membership *m)
-{
-    const struct voting_disk *disk = m->conf.disk;
-    if (is_another_named(m)) {
-        m->conf.host->distrust(m->conf.user);
-        return;
-    }
-    if (self_of(m) == VIEW_NOBODY || disk->doubt != VOTE_SURE || last(m)->epoch != disk->trusted_epoch)
-        return;
-    uint64_t named = m->conf.view->members[self_of(m)].as.incarnation;
-    if (named == disk->incarnation || named == disk->named)
-        return;
-    (void)failed(m, m->conf.host->settle(m->conf.user, named, disk->trusted_epoch),
-                 "keeping by which name the disk votes");
 }
 
 enum err membership_begin(struct membership *m, uint64_t now_ms)
@@ -969,9 +606,9 @@ enum err membership_begin(struct membership *m, uint64_t now_ms)
     for (uint32_t i = 0; i < config->members_count; i++)
         if (config->members[i].voter && count < PAXOS_VOTERS_MAX)
             voters[count++] = config->members[i].id;
-    judge_name(m);
+    own_vote_begin(&m->progress, &m->outbox);
     member_progress_begin(&m->progress, now_ms);
-    TRY(load_all_evidence(m));
+    TRY(evidence_pool_load(&m->evidence));
     change_requests_fulfil(&m->requests, &m->progress, config);
     order_pool_begin(m->orders, m->conf.ident, config_log_at(m->conf.config_log, config->epoch - 1), config, now_ms);
     if (m->said.says && self_of(m) != VIEW_NOBODY)
@@ -1002,6 +639,24 @@ bool membership_take(struct membership *m, struct config *config, struct digest 
 
 /* ---- life ---- */
 
+/* The parts that rest on the others. */
+static void join_parts(struct membership *m)
+{
+    m->evidence = (struct evidence_pool){.progress = &m->progress, .outbox = &m->outbox};
+    m->proposer = (struct proposer){.progress = &m->progress,
+                                    .requests = &m->requests,
+                                    .orders = m->orders,
+                                    .reports = m->reports,
+                                    .paxos = m->paxos,
+                                    .outbox = &m->outbox};
+    m->answer.ident = m->conf.ident;
+    m->answer.progress = &m->progress;
+    m->answer.requests = &m->requests;
+    m->answer.orders = m->orders;
+    m->answer.reports = m->reports;
+    m->answer.outbox = &m->outbox;
+}
+
 enum err membership_new(const struct membership_conf *conf, struct membership **out)
 {
     enum err err;
@@ -1009,6 +664,7 @@ enum err membership_new(const struct membership_conf *conf, struct membership **
     *out = NULL;
     TRY_OUT(mem_new(1, sizeof *m, "membership", &m));
     m->conf = *conf;
+    m->outbox = (struct outbox){.view = conf->view, .host = conf->host, .user = conf->user};
     struct paxos_conf epoch = {.self = conf->view->members[conf->view->self].as.id,
                                .seed = conf->seed,
                                .turn_ms = TURN_MS,
@@ -1024,6 +680,7 @@ enum err membership_new(const struct membership_conf *conf, struct membership **
                                 .seed = conf->seed};
     TRY_OUT(order_pool_new(&(struct order_pool_conf){order_number, m, conf->config_log}, &m->orders));
     TRY_OUT(paxos_new(&epoch, &m->paxos));
+    join_parts(m);
 out:
     if (err != ERR_OK)
         membership_free(m);
@@ -1036,8 +693,7 @@ void membership_free(struct membership *m)
 {
     if (m == NULL)
         return;
-    for (uint32_t i = 0; i < m->own_count; i++)
-        mem_free(m->own[i].bytes);
+    outbox_deinit(&m->outbox);
     config_deinit(&m->config);
     paxos_free(m->paxos);
     promise_reports_free(m->reports);
@@ -1052,7 +708,7 @@ enum err membership_plan_known(struct membership *m, struct sync *sync, uint32_t
     TRY(promise_reports_reserve(m->reports, fragments_count));
     TRY(member_progress_plan_known(&m->progress, sync, fragments_count));
     m->sync = sync;
-    m->shards_counts = shards_counts;
+    m->proposer.shards_counts = shards_counts;
     if (paxos_sealed(m->paxos))
         sync_seal(sync);
     return ERR_OK;
@@ -1153,47 +809,18 @@ uint32_t membership_voters(const struct membership *m, uint32_t *heard)
     return config_voters(last(m));
 }
 
-/* Appends the names of voters: of others who have not promised yet, or of those who lack something. */
-static void add_names(const struct membership *m, bool lacking, char *text, size_t text_bytes)
-{
-    const struct view *view = m->conf.view;
-    for (uint32_t i = 0; i < view->count; i++) {
-        const struct view_member *member = &view->members[i];
-        bool asked = member->used && member->as.voter && i != view->self;
-        bool named = !lacking && asked && !paxos_promised(m->paxos, member->as.id);
-        for (uint32_t k = 0; lacking && member->used && k < m->lacking_count; k++)
-            named |= m->lacking[k] == member->as.id;
-        size_t at = strlen(text);
-        if (named)
-            snprintf(text + at, text_bytes - at, " %s", member->as.name);
-    }
-}
-
 void membership_waits(const struct membership *m, char *text, size_t text_bytes)
 {
     uint32_t proposer = view_slot(m->conf.view, paxos_ballot_id(m->conf.disk->vote.promised));
     text[0] = '\0';
     if (m->sealed_ms == 0 && m->requested_ms == 0)
         return;
-    switch (paxos_state(m->paxos)) {
-    case PAXOS_PREPARING:
-        snprintf(text, text_bytes, "an answer of");
-        add_names(m, false, text, text_bytes);
-        break;
-    case PAXOS_COMPOSING:
-        snprintf(text, text_bytes,
-                 m->lacking_count > 0 ? "what the next configuration rests on to be fetched by"
-                                      : "what those hold who might take part");
-        add_names(m, true, text, text_bytes);
-        break;
-    case PAXOS_ACCEPTING: snprintf(text, text_bytes, "a majority to accept the next configuration"); break;
-    default:
-        if (!membership_votes(m))
-            snprintf(text, text_bytes, "those that vote, of which this island is none now");
-        else if (proposer != VIEW_NOBODY && proposer != self_of(m))
-            snprintf(text, text_bytes, "island %s, which proposes it", m->conf.view->members[proposer].as.name);
-        else
-            snprintf(text, text_bytes, "our turn to propose it");
-        break;
-    }
+    if (proposer_waits(&m->proposer, text, text_bytes))
+        return;
+    if (!membership_votes(m))
+        snprintf(text, text_bytes, "those that vote, of which this island is none now");
+    else if (proposer != VIEW_NOBODY && proposer != self_of(m))
+        snprintf(text, text_bytes, "island %s, which proposes it", m->conf.view->members[proposer].as.name);
+    else
+        snprintf(text, text_bytes, "our turn to propose it");
 }

@@ -10,7 +10,6 @@
 #include "net/config/config_orders.h"
 #include "net/config/config_proof.h"
 #include "net/membership/change_requests.h"
-#include "net/membership/endorse.h"
 #include "net/membership/evidence_pool.h"
 #include "net/membership/member_progress.h"
 #include "net/membership/order_pool.h"
@@ -21,7 +20,7 @@
 #include "net/membership/paxos.h"
 #include "net/membership/promise_reports.h"
 #include "net/membership/proposer.h"
-#include "net/membership/received_config.h"
+#include "net/membership/received_message.h"
 
 /* TURN: how long the next voter waits for the one before it. FAREWELL: so long the connection to one that is off the
  * roster stands, or it might never hear of it. */
@@ -41,6 +40,7 @@ struct membership {
     struct order_pool *orders;
     struct evidence_pool evidence;
     struct proposer proposer;
+    struct received_message_conf received;
     struct own_answer answer;
     struct own_said said; /* for our greeting */
     struct outbox outbox;
@@ -225,54 +225,6 @@ static void settle(struct membership *m, uint64_t now_ms)
 
 /* ---- in ---- */
 
-/* Whether the configuration follows ours: it is checked before it is accepted, or believed to be decided. Who brings
- * one that breaks the rules is told people once in a while. */
-static bool follows(struct membership *m, uint32_t member, const struct paxos_message *message)
-{
-    struct next_config_base base = proposer_base(&m->proposer);
-    enum err err = received_config_check(&base, message);
-    if (err != ERR_OK)
-        log_debug("a configuration of slot %" PRIu32 " is passed over: %s", member, err_text());
-    if (err == ERR_PROTO && member_progress_misproposes(&m->progress, member))
-        outbox_tell(&m->outbox,
-                    &(struct membership_news){.type = MEMBERSHIP_CONFIG_REFUSED, .member = member, .text = err_text()});
-    return err == ERR_OK;
-}
-
-static bool good_vote(const struct membership *m, uint32_t member, const struct paxos_message *message)
-{
-    struct config_vote vote = {.id = id_of(m, member), .ballot = message->ballot};
-    memcpy(vote.signature, message->signature, sizeof vote.signature);
-    return config_vote_good(m->conf.view->members[member].as.key, last(m)->nonce, message->epoch, &message->digest,
-                            &vote);
-}
-
-/* Whether it brings a configuration that is good only if it follows ours, or is proved. */
-static bool brings_config(const struct paxos_message *message)
-{
-    return message->type == WIRE_ACCEPT || message->type == WIRE_DECIDED ||
-           (message->type == WIRE_PROMISE && message->bytes_count > 0);
-}
-
-/* What a promise says that the member holds is taken over, and what it points to goes on pointing to the same. `*good`:
- * as in struct paxos_event. False: it is of no use. */
-static bool judge(struct membership *m, uint32_t member, struct paxos_message *message, uint64_t now_ms, bool *good)
-{
-    *good = paxos_matters(m->paxos, id_of(m, member), message, now_ms);
-    if (!*good)
-        return message->type != WIRE_DECIDED;
-    if (message->type == WIRE_ACCEPTED)
-        *good = good_vote(m, member, message);
-    else if (brings_config(message))
-        *good = follows(m, member, message);
-    if (message->type == WIRE_PROMISE) {
-        endorse_keep_signed(last(m), id_of(m, member), promise_reports_of(m->reports, id_of(m, member)),
-                            &m->progress.seat[member].endorsement_checks, now_ms, message);
-        promise_reports_answer(m->reports, m->sync, id_of(m, member), message);
-    }
-    return *good || message->type != WIRE_DECIDED;
-}
-
 /* To all voters that can be heard. */
 static void tell_voters(struct membership *m, const struct paxos_message *message)
 {
@@ -318,7 +270,7 @@ static void take_in(struct membership *m, uint32_t member, struct paxos_message 
     struct paxos_event event = {.type = PAXOS_EV_MESSAGE, .from = id_of(m, member), .message = message};
     if (message->type == WIRE_ORDER || message->type == WIRE_EVIDENCE)
         ask_in(m, member, message);
-    else if (!m->taken && judge(m, member, message, now_ms, &event.good))
+    else if (!m->taken && received_message_judge(&m->received, member, message, now_ms, &event.good))
         step(m, &event, now_ms);
     wire_paxos_deinit(message);
 }
@@ -649,6 +601,11 @@ static void join_parts(struct membership *m)
                                     .reports = m->reports,
                                     .paxos = m->paxos,
                                     .outbox = &m->outbox};
+    m->received = (struct received_message_conf){.progress = &m->progress,
+                                                 .paxos = m->paxos,
+                                                 .proposer = &m->proposer,
+                                                 .reports = m->reports,
+                                                 .outbox = &m->outbox};
     m->answer.ident = m->conf.ident;
     m->answer.progress = &m->progress;
     m->answer.requests = &m->requests;

@@ -169,7 +169,8 @@ void change_requests_fulfil(struct change_requests *requests, struct member_prog
     }
     bool idle = before != NULL && !config_differs(before, config);
     bool again = idle && requests->reasons == requests->tried_reasons;
-    if (idle && requests->composed_epoch == config->epoch) {
+    bool ours = digest_equal(config_log_last_digest(progress->config_log), &requests->proposed);
+    if (idle && (ours || (requests->composed_epoch == config->epoch && !requests->asked))) {
         requests->tried = !again ? 1 : requests->tried < IDLE_MAX ? requests->tried + 1 : IDLE_MAX;
         requests->tried_reasons = requests->reasons;
     }
@@ -242,6 +243,11 @@ enum err change_requests_gather(struct change_requests *requests, const struct m
     return gather(requests, progress, wanted, false, out, count);
 }
 
+void change_requests_proposed(struct change_requests *requests, const struct digest *digest)
+{
+    requests->proposed = *digest;
+}
+
 bool change_requests_catches_up(const struct change_requests *requests, const struct member_progress *progress,
                                 uint32_t member)
 {
@@ -309,6 +315,17 @@ static uint64_t reasons_of(const struct config *next)
     return hash;
 }
 
+/* Whether it carries out an order, or a member's word. */
+static bool carries_out(const struct config *next, const struct config *last)
+{
+    bool words = false;
+    for (uint32_t i = 0; i < next->members_count; i++) {
+        const struct config_member *was = config_member(last, next->members[i].id);
+        words |= was != NULL && was->word != next->members[i].word;
+    }
+    return words || next->orders_count > 0;
+}
+
 /* An epoch has just begun, and of a voter whose disk was in doubt it is not known yet which one it has now. What would
  * follow from the one that the configuration names is no reason for another one. */
 static bool waits_for_doubts(const struct member_progress *progress)
@@ -341,6 +358,7 @@ bool change_requests_change(struct change_requests *requests, const struct membe
         return false;
     bool differs = config_differs(last, &next);
     requests->reasons = reasons_of(&next);
+    requests->asked = carries_out(&next, last);
     /* Where that came to nothing, as others hear otherwise, it is tried again later, and others have their turn. */
     bool again = requests->tried > 0 && requests->reasons == requests->tried_reasons;
     config_deinit(&next);

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/digest.h"
 #include "common/err.h"
 #include "net/membership/member_progress.h"
 #include "net/membership/next_config.h"
@@ -19,11 +20,16 @@
 
 /* All zero at first. */
 struct change_requests {
-    uint32_t idle;           /* configurations in a row that changed nothing; */
-    uint32_t tried;          /* and of these, those that we composed, as long as for the same reasons: */
+    uint32_t idle; /* configurations in a row that changed nothing; */
+    /* and of these, those that we proposed, as long as for the same reasons. Where no order or word is among these,
+     * another's counts as well if we composed one then: others hear otherwise. An order or a word that it leaves out
+     * is for the next one to carry out. */
+    uint32_t tried;
     uint64_t tried_reasons;  /* these */
     uint64_t reasons;        /* that there were last */
+    bool asked;              /* an order or a word is among them */
     uint64_t composed_epoch; /* of the configuration that we composed last */
+    struct digest proposed;  /* of the one that we proposed last */
 };
 
 /* Orders and words for a draft; what it points to is the pool's and the members'. */
@@ -53,6 +59,8 @@ void change_requests_fulfil(struct change_requests *requests, struct member_prog
 ERR_MUST_CHECK enum err change_requests_gather(struct change_requests *requests, const struct member_progress *progress,
                                                const struct wanted_changes *wanted, struct change_request **out,
                                                uint32_t *count);
+/* We propose the configuration of this digest. */
+void change_requests_proposed(struct change_requests *requests, const struct digest *digest);
 /* Whether a member that is away, which may be us, is back and comes in again by itself when it has caught up: it is
  * heard, and does not drain. */
 bool change_requests_catches_up(const struct change_requests *requests, const struct member_progress *progress,

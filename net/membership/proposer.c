@@ -62,6 +62,8 @@ static enum err propose(struct proposer *proposer, const struct config *draft, b
     TRY(config_pack(draft, &bytes, &count));
     struct digest digest = config_digest(bytes, count);
     if (safe)
+        change_requests_proposed(proposer->requests, &digest);
+    if (safe)
         err = paxos_propose(proposer->paxos, bytes, count, &digest, now_ms);
     else
         err = paxos_draft(proposer->paxos, bytes, count, asked, asked_count, now_ms);

@@ -549,6 +549,47 @@ static void what_came_to_nothing_is_no_reason_again_at_once(void **state)
     end();
 }
 
+/* We compose, and this is decided: our own proposal, or another's. It says nothing new. */
+static void decide_idle(bool ours)
+{
+    struct change_request *all;
+    uint32_t count;
+    gather(&all, &count);
+    mem_free(all);
+    now_ms += 100000;
+    struct config next = configs_next(config_log_last(config_log)), other = configs_next(config_log_last(config_log));
+    other.steps++;
+    struct digest proposed = configs_digest(ours ? &next : &other);
+    change_requests_proposed(&requests, &proposed);
+    config_deinit(&other);
+    const struct config *before = config_log_last(config_log);
+    uint64_t epoch = before->epoch;
+    take_config(next);
+    order_pool_begin(orders, configs_ident(A), config_log_at(config_log, epoch), config_log_last(config_log), now_ms);
+}
+
+/* Whoever proposes first may leave it out: that says nothing of what comes of it by a proposal of ours. */
+static void an_order_that_another_one_left_out_is_a_reason_again_at_once(void **state)
+{
+    (void)state;
+    const struct digest run = digest_of("run", 3);
+    const struct order longer = {.kind = ORDER_STEPS, .value = 4321};
+    begin();
+    struct sync *sync = know_plan(0, &run);
+    const struct config *config = config_log_last(config_log);
+    assert_ok(order_pool_give(orders, configs_ident(A), config, view.members[A].as.id, &longer, now_ms, NULL));
+    assert_true(wants_change(now_ms));
+    for (int times = 0; times < 5; times++) {
+        decide_idle(false);
+        assert_true(wants_change(now_ms + 1));
+    }
+    decide_idle(true); /* it comes to nothing by our own as well */
+    assert_false(wants_change(now_ms + 1));
+    assert_true(wants_change(now_ms + 4000));
+    sync_free(sync);
+    end();
+}
+
 /* Its word of this epoch has not come yet; for two seconds it is waited for. */
 static void what_a_disk_in_doubt_is_is_not_guessed(void **state)
 {
@@ -766,6 +807,7 @@ int main(void)
         cmocka_unit_test(whose_disk_keeps_nothing_is_as_good_as_lost),
         cmocka_unit_test(a_disk_that_fails_by_turns_is_believed_now_and_then),
         cmocka_unit_test(what_came_to_nothing_is_no_reason_again_at_once),
+        cmocka_unit_test(an_order_that_another_one_left_out_is_a_reason_again_at_once),
         cmocka_unit_test(what_a_disk_in_doubt_is_is_not_guessed),
         cmocka_unit_test(an_older_word_names_no_disk),
         cmocka_unit_test(who_holds_another_state_of_the_version_has_not_caught_up),

@@ -11,11 +11,17 @@ static void drop(struct removals *removals, uint32_t at)
     memmove(&removals->of[at], &removals->of[at + 1], (--removals->count - at) * sizeof removals->of[0]);
 }
 
+/* One that is back, and is sent away again within its ten minutes, counts from the first time: or whoever sends it away
+ * every nine minutes would keep everybody else from being sent away for ever. */
 static void put(struct removals *removals, uint32_t id, uint32_t voters, uint64_t now_ms)
 {
-    for (uint32_t i = removals->count; i-- > 0;)
-        if (removals->of[i].id == id)
-            drop(removals, i);
+    for (uint32_t i = removals->count; i-- > 0;) {
+        if (removals->of[i].id != id)
+            continue;
+        if (now_ms < removals->of[i].at_ms + REMOVALS_MS)
+            return;
+        drop(removals, i);
+    }
     if (removals->count == REMOVALS_MAX)
         drop(removals, 0);
     removals->of[removals->count++] = (struct removal){.id = id, .voters = voters, .at_ms = now_ms};

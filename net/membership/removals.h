@@ -4,7 +4,8 @@
  *
  * Of the voters that there were ten minutes ago at most a minority, or one, is sent away by order. A configuration does
  * not say when it was made, so nobody can check that in one: whoever composes a configuration keeps to it by what its
- * own clock says, and no acceptor looks at it. Each process counts from its start.
+ * own clock says, and no acceptor looks at it. Each process counts from its start. One that is back, and is sent away
+ * again, makes no fewer, and counts from the first time.
  */
 #ifndef NET_MEMBERSHIP_REMOVALS_H
 #define NET_MEMBERSHIP_REMOVALS_H
@@ -23,7 +24,7 @@ struct removals {
     struct removal {
         uint32_t id, voters; /* how many there were before */
         uint64_t at_ms;
-    } of[REMOVALS_MAX]; /* in order of time; of one member the last alone */
+    } of[REMOVALS_MAX]; /* in order of time; of one member the first within ten minutes alone */
     uint32_t count;
     uint64_t epoch; /* of the newest configuration looked at; 0: none yet */
 };

@@ -746,6 +746,29 @@ static void a_minority_is_sent_away_within_ten_minutes(void **state)
     assert_int_equal(allowed_at(THEN), 1);
 }
 
+/* Else whoever sends the same one away every nine minutes would keep all others from being sent away, for ever. */
+static void who_is_sent_away_again_and_again_holds_nobody_else_up(void **state)
+{
+    (void)state;
+    enum { AT = 5 * MINUTE_MS, AGAIN = 9 * MINUTE_MS };
+    config_deinit(&last);
+    last = configs_first(4, false);
+    last.members[SELF].operates = true;
+    last.epoch = EPOCH;
+    new_epoch();
+    for (int times = 0; times < 3; times++) {
+        uint64_t now_ms = AT + (uint64_t)times * 10 * MINUTE_MS;
+        send_away(PLAIN, PLAIN + 1, now_ms);
+        set_vote(PLAIN, true);
+        send_away(PLAIN, PLAIN + 1, now_ms + AGAIN);
+        set_vote(PLAIN, true);
+        assert_fails(ERR_STATE, "only 1 of 4 voters can be sent away within ten minutes; ask again in 60 s",
+                     give(ORDER_REVOKE, 3, 0, now_ms + AGAIN, NULL));
+        assert_ok(give(ORDER_REVOKE, 3, 0, now_ms + 10 * MINUTE_MS, NULL));
+        assert_ok(order_pool_withdraw(pool, configs_ident(SELF), &last, SELF, given));
+    }
+}
+
 /* At an island that did not give it. */
 /* The next configuration gives a member the key of `key`. */
 static void rekey(uint32_t id, uint32_t key)
@@ -883,6 +906,7 @@ int main(void)
         CASE(what_takes_a_majority_outlives_the_vote_of_its_signer),
         CASE(a_void_outlives_the_vote_of_its_signer),
         CASE(a_minority_is_sent_away_within_ten_minutes),
+        CASE(who_is_sent_away_again_and_again_holds_nobody_else_up),
         CASE(each_that_is_refused_is_told_and_not_without_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

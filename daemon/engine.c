@@ -486,15 +486,15 @@ static void look_for_others(struct engine *engine)
     struct key_turns_facts facts = {.two =
                                         other != NULL && config_log_last(engine->configs.config_log)->members_count > 1,
                                     .by_other = memcmp(key, own->key, sizeof own->key) != 0};
-    facts.hears = membership_hears(engine->membership, &facts.hears_knows_own);
+    facts.heard = membership_hears(engine->membership);
     if (!key_turns_due(&engine->key_turns, &facts, engine->now_ms))
         return;
     const struct ident *to = facts.by_other ? own : other;
-    if (facts.by_other && facts.hears)
+    if (facts.by_other && facts.heard.most)
         log_info("this island is heard, and has its key %s again", own->public_text);
     else if (!facts.by_other && engine->key_turns.tries == 1)
-        log_info("nobody is heard with the key %s: trying %s, and both by turns until somebody is", own->public_text,
-                 other->public_text);
+        log_info("most of those that vote are not heard with the key %s: trying %s, and both by turns until they are",
+                 own->public_text, other->public_text);
     link_rekey(engine->link, to, key_before(keyring));
 }
 

@@ -357,18 +357,26 @@ bool member_progress_partitioned_text(const struct member_progress *progress, ui
     return true;
 }
 
-bool member_progress_hears(const struct member_progress *progress, bool *knows_ours)
+struct key_turns_heard member_progress_hears(const struct member_progress *progress)
 {
-    bool hears = false;
-    *knows_ours = false;
-    for (uint32_t i = 0; i < progress->view->count; i++) {
+    const struct view *view = progress->view;
+    uint32_t others = 0, here = 0, know_ours = 0;
+    bool any = false, any_knows = false;
+    for (uint32_t i = 0; i < view->count; i++) {
         const struct seat *seat = &progress->seat[i];
-        if (i == progress->view->self || !progress->view->members[i].used || !seat->up)
+        if (i == view->self || !view->members[i].used)
             continue;
-        hears = true;
-        *knows_ours = *knows_ours || (seat->heard && seat->epoch <= config_log_last(progress->config_log)->epoch);
+        bool votes = view->members[i].as.voter, up = seat->up,
+             knows = up && seat->heard && seat->epoch <= last(progress)->epoch;
+        any |= up;
+        any_knows |= knows;
+        others += votes;
+        here += votes && up;
+        know_ours += votes && knows;
     }
-    return hears;
+    return (struct key_turns_heard){.any = any,
+                                    .most = others > 0 ? 2 * here > others : any,
+                                    .most_know_ours = others > 0 ? 2 * know_ours > others : any_knows};
 }
 
 bool member_progress_disk_fails(const struct member_progress *progress, uint32_t member)

@@ -17,6 +17,7 @@
 #include "common/log.h"
 #include "common/quota.h"
 #include "net/config/config_log.h"
+#include "net/membership/key_turns.h"
 #include "net/membership/hearing.h"
 #include "net/membership/membership_io.h"
 #include "net/membership/refused_orders.h"
@@ -129,8 +130,8 @@ uint32_t member_progress_partitioned_from(const struct member_progress *progress
  * one of the two makes no result. False: it is surely no line. */
 bool member_progress_partitioned_text(const struct member_progress *progress, uint32_t member, uint32_t owner,
                                       char *text, size_t text_bytes);
-/* Whether any member is heard; `*knows_ours`: and one of these speaks of no later epoch than our newest. */
-bool member_progress_hears(const struct member_progress *progress, bool *knows_ours);
+/* Which other members are heard. */
+struct key_turns_heard member_progress_hears(const struct member_progress *progress);
 /* Whether the member, which may be us, says that its disk keeps nothing. */
 bool member_progress_disk_fails(const struct member_progress *progress, uint32_t member);
 /* Whether a configuration takes from somebody who is up, which may be us, the key of its connections: as soon as it is

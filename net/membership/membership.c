@@ -692,9 +692,9 @@ bool membership_broke_word(const struct membership *m, uint32_t member)
     return m->progress.seat[member].broke_word;
 }
 
-bool membership_hears(const struct membership *m, bool *knows_ours)
+struct key_turns_heard membership_hears(const struct membership *m)
 {
-    return member_progress_hears(&m->progress, knows_ours);
+    return member_progress_hears(&m->progress);
 }
 
 bool membership_misproposed(const struct membership *m, uint32_t member)

@@ -28,6 +28,7 @@
 #include "net/config/config.h"
 #include "net/config/config_proof.h"
 #include "net/config/view.h"
+#include "net/membership/key_turns.h"
 #include "net/membership/membership_io.h"
 #include "net/membership/wire_paxos.h"
 #include "net/sync/sync.h"
@@ -152,8 +153,8 @@ uint64_t membership_requested_ms(const struct membership *membership);
 void membership_waits(const struct membership *membership, char *text, size_t text_bytes);
 /* How many vote, and how many of them are heard, us among them. */
 uint32_t membership_voters(const struct membership *membership, uint32_t *heard);
-/* Whether any member is heard; `*knows_ours`: and one of these speaks of no later epoch than our newest. */
-bool membership_hears(const struct membership *membership, bool *knows_ours);
+/* As member_progress_hears(). */
+struct key_turns_heard membership_hears(const struct membership *membership);
 /* Whether a majority of the voters does not hear the member. */
 bool membership_silent(const struct membership *membership, uint32_t member);
 /* Whether a member that is heard says that its disk keeps nothing. */

@@ -92,7 +92,7 @@ void sim_keys_tick(uint32_t i)
     const struct config *last = config_log_last(island->config_log);
     struct key_turns_facts facts = {.two = is_key(&keys->next) && last != NULL && last->members_count > 1,
                                     .by_other = keys->links_by_next};
-    facts.hears = membership_hears(island->voice.membership, &facts.hears_knows_own);
+    facts.heard = membership_hears(island->voice.membership);
     if (key_turns_due(&keys->turns, &facts, sim->now_ms)) {
         keys->links_by_next = !keys->links_by_next;
         sim_tell("island %u has its connections with its %s key", i, keys->links_by_next ? "other" : "own");

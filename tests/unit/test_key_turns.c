@@ -31,9 +31,9 @@ static void who_hears_nobody_tries_its_keys_by_turns(void **state)
         assert_int_equal(turns.tries, i + 1);
         assert_int_equal(turn_ms(&turns, &alone, &now_ms), TURN_MS);
     }
-    alone.hears = true; /* for a moment */
+    alone.heard.any = alone.heard.most = true; /* for a moment */
     assert_false(key_turns_due(&turns, &alone, now_ms));
-    alone.hears = false;
+    alone.heard = (struct key_turns_heard){0};
     assert_int_equal(turn_ms(&turns, &alone, &now_ms), TURN_MS);
 }
 
@@ -56,11 +56,11 @@ static void who_is_heard_by_its_own_key_keeps_it(void **state)
 {
     (void)state;
     struct key_turns turns = {0};
-    struct key_turns_facts facts = {.two = true, .hears = true, .hears_knows_own = true};
+    struct key_turns_facts facts = {.two = true, .heard = {true, true, true}};
     for (uint64_t now_ms = BEGIN_MS; now_ms < BEGIN_MS + 4 * TURN_MS; now_ms += LOOK_MS)
         assert_false(key_turns_due(&turns, &facts, now_ms));
     /* Counted from when nobody was heard any more. */
-    facts.hears = facts.hears_knows_own = false;
+    facts.heard = (struct key_turns_heard){0};
     assert_false(key_turns_due(&turns, &facts, BEGIN_MS + 5 * TURN_MS - LOOK_MS - 1));
     assert_true(key_turns_due(&turns, &facts, BEGIN_MS + 5 * TURN_MS));
 }
@@ -73,16 +73,35 @@ static void who_is_heard_by_the_other_key_goes_back_to_its_own(void **state)
     struct key_turns_facts facts = {.two = true, .by_other = true};
     assert_false(key_turns_due(&turns, &facts, BEGIN_MS));
     /* By somebody who may know that the other one is its own by now: what it lacks it is told. */
-    facts.hears = true;
+    facts.heard.any = facts.heard.most = true;
     for (uint64_t now_ms = BEGIN_MS; now_ms < BEGIN_MS + 4 * TURN_MS; now_ms += LOOK_MS)
         assert_false(key_turns_due(&turns, &facts, now_ms));
-    facts.hears_knows_own = true;
+    facts.heard.most_know_ours = true;
     assert_true(key_turns_due(&turns, &facts, BEGIN_MS + 4 * TURN_MS));
     facts.by_other = false;
     assert_false(key_turns_due(&turns, &facts, BEGIN_MS + 4 * TURN_MS));
     /* While the connections are made anew it is alone for a moment. */
-    facts.hears = facts.hears_knows_own = false;
+    facts.heard = (struct key_turns_heard){0};
     assert_false(key_turns_due(&turns, &facts, BEGIN_MS + 5 * TURN_MS - 1));
+}
+
+/* They let it in by a key that it has no more, and speak of an epoch that is over: it looks for the others, more
+ * seldom, since these may just be away. */
+static void whom_a_few_hear_looks_for_the_others(void **state)
+{
+    (void)state;
+    struct key_turns turns = {0};
+    struct key_turns_facts facts = {.two = true, .heard.any = true};
+    uint64_t now_ms = BEGIN_MS;
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(turn_ms(&turns, &facts, &now_ms), MOST_MS);
+        assert_int_equal(turn_ms(&turns, &facts, &now_ms), TURN_MS);
+    }
+    assert_int_equal(turn_ms(&turns, &facts, &now_ms), MOST_MS);
+    /* It is found by the other key: a few who speak of no later epoch do not send it back. */
+    facts.heard.most = true;
+    for (uint64_t end_ms = now_ms + 4 * MOST_MS; now_ms < end_ms; now_ms += LOOK_MS)
+        assert_false(key_turns_due(&turns, &facts, now_ms));
 }
 
 int main(void)
@@ -91,6 +110,7 @@ int main(void)
         cmocka_unit_test(who_hears_nobody_tries_its_keys_by_turns),
         cmocka_unit_test(who_has_one_key_keeps_it),
         cmocka_unit_test(who_is_heard_by_its_own_key_keeps_it),
+        cmocka_unit_test(whom_a_few_hear_looks_for_the_others),
         cmocka_unit_test(who_is_heard_by_the_other_key_goes_back_to_its_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

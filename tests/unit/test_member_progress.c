@@ -758,32 +758,58 @@ static void two_who_vote_wait_for_nobody_else(void **state)
     end();
 }
 
+static void assert_hears(bool any, bool most, bool most_know_ours)
+{
+    struct key_turns_heard heard = member_progress_hears(&progress);
+    assert_int_equal(heard.any, any);
+    assert_int_equal(heard.most, most);
+    assert_int_equal(heard.most_know_ours, most_know_ours);
+}
+
 /* With which of our keys others know us: who is an epoch ahead may know of another one. */
 static void who_is_heard_may_know_no_later_epoch(void **state)
 {
     (void)state;
     struct wire_heartbeat beat = {.epoch = 0};
-    bool knows_ours;
     begin();
-    assert_true(member_progress_hears(&progress, &knows_ours));
-    assert_false(knows_ours); /* they are up, and have said nothing yet */
-    beat.epoch = 1;
+    assert_hears(true, true, false); /* they are up, and have said nothing yet */
     member_progress_heard(&progress, B, &beat, now_ms);
-    assert_true(member_progress_hears(&progress, &knows_ours));
-    assert_false(knows_ours);
-    beat.epoch = 0;
+    assert_hears(true, true, false); /* one alone may say so */
     member_progress_heard(&progress, C, &beat, now_ms);
-    assert_true(member_progress_hears(&progress, &knows_ours));
-    assert_true(knows_ours);
+    assert_hears(true, true, true);
+    beat.epoch = 1;
+    member_progress_heard(&progress, C, &beat, now_ms);
+    assert_hears(true, true, false);
     member_progress_up(&progress, C, false);
-    assert_true(member_progress_hears(&progress, &knows_ours));
-    assert_false(knows_ours);
+    assert_hears(true, false, false); /* one of two is not most */
     member_progress_up(&progress, B, false);
-    assert_false(member_progress_hears(&progress, &knows_ours));
-    member_progress_up(&progress, C, true); /* what it said before it was away may be over */
-    assert_true(member_progress_hears(&progress, &knows_ours));
-    assert_false(knows_ours);
+    assert_hears(false, false, false);
+    member_progress_up(&progress, B, true);
+    member_progress_up(&progress, C, true); /* what they said before they were away may be over */
+    assert_hears(true, true, false);
     end();
+}
+
+/* Who has no vote stands in for nobody; but where nobody else votes. */
+static void who_has_no_vote_is_not_most(void **state)
+{
+    (void)state;
+    struct wire_heartbeat beat = {.epoch = 0};
+    for (uint32_t voters = 1; voters <= 2; voters++) {
+        struct config config = configs_first(3, false);
+        for (uint32_t i = voters; i < 3; i++) {
+            config.members[i].role = CONFIG_CONTRIBUTOR;
+            config.members[i].voter = false;
+        }
+        begin_by(config);
+        member_progress_up(&progress, B, false);
+        member_progress_heard(&progress, C, &beat, now_ms);
+        assert_hears(true, voters == 1, voters == 1);
+        member_progress_up(&progress, B, true);
+        member_progress_heard(&progress, B, &beat, now_ms);
+        assert_hears(true, true, true);
+        end();
+    }
 }
 
 int main(void)
@@ -791,6 +817,7 @@ int main(void)
     assert_ok(digest_init());
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_is_heard_may_know_no_later_epoch),
+        cmocka_unit_test(who_has_no_vote_is_not_most),
         cmocka_unit_test(who_was_put_out_stays_out_while_its_trainer_stands),
         cmocka_unit_test(in_a_paused_run_nobody_is_kept_out),
         cmocka_unit_test(who_is_in_again_is_not_put_out_for_what_was),

@@ -152,6 +152,9 @@ void change_requests_fulfil(struct change_requests *requests, struct member_prog
                             const struct config *config)
 {
     const struct config *before = config->epoch > 0 ? config_log_at(progress->config_log, config->epoch - 1) : NULL;
+    if (requests->begun > config->epoch) /* it begins anew when a doubt ends */
+        return;
+    requests->begun = config->epoch + 1;
     for (uint32_t i = 0; i < progress->view->count; i++) {
         struct seat *seat = &progress->seat[i]; /* whoever would come back may do so from now on, but one that hangs */
         if (was_put_out(config, seat->id))

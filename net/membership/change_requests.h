@@ -20,7 +20,8 @@
 
 /* All zero at first. */
 struct change_requests {
-    uint32_t idle; /* configurations in a row that changed nothing; */
+    uint64_t begun; /* the newest configuration's epoch and one; 0: there was none yet */
+    uint32_t idle;  /* configurations in a row that changed nothing; */
     /* and of these, those that we proposed, as long as for the same reasons. Where no order or word is among these,
      * another's counts as well if we composed one then: others hear otherwise. An order or a word that it leaves out
      * is for the next one to carry out. */
@@ -50,7 +51,8 @@ ERR_MUST_CHECK enum err change_requests_wanted(const struct member_progress *pro
 /* Once a tick: the words known now are due in the next configuration, as the pool has it of orders. Returns how many
  * configurations in a row have left out what was due: the most of any order or word. */
 uint32_t change_requests_left_out(struct member_progress *progress, const struct order_pool *pool);
-/* A new epoch: whom its orders put out stays out for a while; which words it leaves out is counted. */
+/* A new epoch: whom its orders put out stays out for a while; which words it leaves out is counted. One that begins
+ * anew changes nothing. */
 void change_requests_fulfil(struct change_requests *requests, struct member_progress *progress,
                             const struct config *config);
 

@@ -29,6 +29,7 @@ struct order_pool {
     uint32_t left_out_count;
     struct waiting_order waiting[ORDER_POOL_MAX]; /* in order of signer, then number */
     uint32_t count;
+    uint64_t begun; /* the newest configuration's epoch and one; 0: there was none yet */
     struct order_sender senders[VIEW_SLOTS_MAX];
     struct removals removals;
 };
@@ -479,12 +480,15 @@ static bool follow_rekey(const struct ident *ident, const struct config *config,
 void order_pool_begin(struct order_pool *pool, const struct ident *ident, const struct config *before,
                       const struct config *config, uint64_t now_ms)
 {
-    note_left_out(pool, config);
+    bool again = pool->begun > config->epoch; /* when a doubt ends: what has happened in it since stands */
+    pool->begun = again ? pool->begun : config->epoch + 1;
+    if (!again)
+        note_left_out(pool, config);
     removals_note(&pool->removals, before, config, now_ms);
     for (uint32_t i = pool->count; i-- > 0;) {
         struct waiting_order *waiting = &pool->waiting[i];
         bool gathers = config_order_takes_approval(config, &waiting->order);
-        if (config_order_done(config, &waiting->order) || !follow_rekey(ident, config, waiting)) {
+        if (config_order_done(config, &waiting->order) || (!again && !follow_rekey(ident, config, waiting))) {
             drop(pool, i);
             continue;
         }

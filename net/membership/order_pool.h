@@ -94,7 +94,7 @@ void order_pool_shut_out(struct order_pool *pool, const struct ident *ident, con
                          const struct digest *invitation);
 
 /* A new epoch: forgets what its configuration carried out, or what cannot be any more, and signs ours anew. `before`:
- * the configuration before it; NULL: it is not known. */
+ * the configuration before it; NULL: it is not known. Where it begins anew it is counted once. */
 void order_pool_begin(struct order_pool *pool, const struct ident *ident, const struct config *before,
                       const struct config *config, uint64_t now_ms);
 /* How many configurations in all have left out an order that waits, and that they might have carried out: few, those

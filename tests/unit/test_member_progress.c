@@ -590,6 +590,27 @@ static void an_order_that_another_one_left_out_is_a_reason_again_at_once(void **
     end();
 }
 
+/* When a doubt ends: it is the same configuration. */
+static void an_epoch_that_begins_anew_is_counted_once(void **state)
+{
+    (void)state;
+    struct member_word *word;
+    begin();
+    word = &progress.seat[C].word;
+    progress.seat[C].said = true;
+    for (uint32_t times = 1; times <= 2; times++) {
+        *word = (struct member_word){.number = 9, .uplink = 99};
+        assert_int_equal(change_requests_left_out(&progress, orders), times - 1);
+        take_config(configs_next(config_log_last(config_log)));
+        assert_int_equal(requests.idle, times);
+        assert_int_equal(change_requests_left_out(&progress, orders), times);
+        change_requests_fulfil(&requests, &progress, config_log_last(config_log));
+        assert_int_equal(requests.idle, times);
+        assert_int_equal(change_requests_left_out(&progress, orders), times);
+    }
+    end();
+}
+
 /* Its word of this epoch has not come yet; for two seconds it is waited for. */
 static void what_a_disk_in_doubt_is_is_not_guessed(void **state)
 {
@@ -835,6 +856,7 @@ int main(void)
         cmocka_unit_test(a_disk_that_fails_by_turns_is_believed_now_and_then),
         cmocka_unit_test(what_came_to_nothing_is_no_reason_again_at_once),
         cmocka_unit_test(an_order_that_another_one_left_out_is_a_reason_again_at_once),
+        cmocka_unit_test(an_epoch_that_begins_anew_is_counted_once),
         cmocka_unit_test(what_a_disk_in_doubt_is_is_not_guessed),
         cmocka_unit_test(an_older_word_names_no_disk),
         cmocka_unit_test(who_holds_another_state_of_the_version_has_not_caught_up),

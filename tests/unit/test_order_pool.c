@@ -816,6 +816,30 @@ static void who_has_another_key_signs_again(void **state)
     assert_null(nth(0));
 }
 
+/* When a doubt ends the epoch begins anew: what happened in it stands. */
+static void an_epoch_that_begins_anew_is_counted_once(void **state)
+{
+    (void)state;
+    enum { NEXT = 40 };
+    bool news;
+    assert_ok(give(ORDER_STEPS, 0, 50, 1000, NULL));
+    tick(true, 1000);
+    new_epoch();
+    tick(true, 1000);
+    assert_int_equal(order_pool_left_out(pool), 1);
+    order_pool_begin(pool, configs_ident(SELF), NULL, &last, 0);
+    tick(true, 1000);
+    assert_int_equal(order_pool_left_out(pool), 1);
+    assert_ok(give(ORDER_GRANT, PLAIN, 0, 1000, NULL));
+    rekey(PLAIN, NEXT);
+    struct order approved = nth(1)->order;
+    assert_ok(order_approve(configs_ident(NEXT), last.nonce, PLAIN, &approved));
+    assert_ok(order_pool_take(pool, &last, FROM, &approved, 1000, &news));
+    assert_int_equal(order_pool_agree(&last, &nth(1)->order), 2);
+    order_pool_begin(pool, configs_ident(SELF), NULL, &last, 0);
+    assert_int_equal(order_pool_agree(&last, &nth(1)->order), 2);
+}
+
 static void people_elsewhere_approve(void **state)
 {
     (void)state;
@@ -902,6 +926,7 @@ int main(void)
         CASE(ours_is_signed_anew_in_each_epoch),
         CASE(what_takes_a_majority_waits_for_its_approvals),
         CASE(who_has_another_key_signs_again),
+        CASE(an_epoch_that_begins_anew_is_counted_once),
         CASE(people_elsewhere_approve),
         CASE(what_takes_a_majority_outlives_the_vote_of_its_signer),
         CASE(a_void_outlives_the_vote_of_its_signer),

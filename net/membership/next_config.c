@@ -357,6 +357,8 @@ static void put_out(const struct config *draft, struct change_request *requests,
 static enum err obey(const struct next_config_base *base, struct config *next)
 {
     next->orders_count = next->words_count = 0;
+    next->endorsements_count = 0; /* what was agreed to before is no part of it, and takes no room */
+    next->ballot = 0;
     for (uint32_t i = 0; i < base->orders_count; i++) {
         enum err err = config_order_try(base->config, next, base->orders[i]);
         if (err == ERR_NOMEM)

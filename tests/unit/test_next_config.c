@@ -483,6 +483,32 @@ static void what_does_not_fit_waits(void **state)
     config_deinit(&last);
 }
 
+/* What a majority agreed to before is no part of the next one. */
+static void what_was_agreed_to_before_takes_no_room(void **state)
+{
+    (void)state;
+    enum { LEFT_BYTES = 80000, ENDORSEMENTS = 600 };
+    const struct order order = {.kind = ORDER_STEPS, .number = 1, .value = 4321}, *at = &order;
+    uint8_t *bytes;
+    size_t count;
+    struct config last = configs_first(3, false), next;
+    struct next_config_base base = {.config = &last, .orders = &at, .orders_count = 1};
+    fill_up(&last, LEFT_BYTES);
+    assert_ok(mem_new(ENDORSEMENTS, sizeof *last.endorsements, "endorsements", &last.endorsements));
+    last.endorsements_count = ENDORSEMENTS;
+    last.ballot = 1;
+    assert_ok(config_pack(&last, &bytes, &count)); /* it could be decided itself */
+    mem_free(bytes);
+    assert_ok(config_copy(&last, &next));
+    assert_ok(next_config_obey(&base, &next, NULL, 0));
+    assert_int_equal(next.orders_count, 1);
+    assert_int_equal(next.steps, 4321);
+    assert_int_equal(next.endorsements_count, 0);
+    assert_int_equal(next.ballot, 0);
+    config_deinit(&next);
+    config_deinit(&last);
+}
+
 static enum err compose_once(void *context)
 {
     struct next_config_out once;
@@ -524,6 +550,7 @@ int main(void)
         cmocka_unit_test(a_voter_accepts_no_dealing_from_beyond_the_run),
         cmocka_unit_test(what_no_order_says_is_not_accepted),
         cmocka_unit_test(what_does_not_fit_waits),
+        cmocka_unit_test(what_was_agreed_to_before_takes_no_room),
         cmocka_unit_test(every_path_without_memory_is_clean),
     };
     return cmocka_run_group_tests(tests, NULL, drafting_end);

@@ -323,10 +323,12 @@ bool member_progress_hear_owners(const struct member_progress *progress)
 
 uint32_t member_progress_partitioned_from(const struct member_progress *progress, uint32_t member)
 {
-    for (uint32_t i = 0; partitioned_lasts(progress, member) && i < progress->view->count; i++)
-        if (progress->hearing[i].used && (progress->hearing[i].owner || progress->hearing[i].voter) && i != member &&
-            hearing_cut(progress->hearing, member, i))
+    for (uint32_t i = 0; partitioned_lasts(progress, member) && i < progress->view->count; i++) {
+        const struct hearing *row = &progress->hearing[i];
+        bool owns = row->used && (row->owner || (row->voter && row->candidate)); /* for a witness nobody stands back */
+        if (owns && i != member && hearing_cut(progress->hearing, member, i))
             return i;
+    }
     return VIEW_NOBODY;
 }
 

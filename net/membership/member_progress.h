@@ -124,7 +124,8 @@ bool member_progress_yields(const struct member_progress *progress);
 /* Whether we hear all owners that are not lost: only then may a member be let in, for it may be one that stands back.
  */
 bool member_progress_hear_owners(const struct member_progress *progress);
-/* An owner which is cut off from it, when that has lasted; VIEW_NOBODY: it does not stand back. */
+/* An owner, or a voter that would own, which is cut off from it, when that has lasted; VIEW_NOBODY: it does not stand
+ * back. */
 uint32_t member_progress_partitioned_from(const struct member_progress *progress, uint32_t member);
 /* Writes the cause into `text` why the member stands back for that owner, as far as it is known here: a cut line, or
  * one of the two makes no result. False: it is surely no line. */

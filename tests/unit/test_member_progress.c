@@ -350,6 +350,26 @@ static void an_owner_stands_back_when_it_has_lasted(void **state)
     end();
 }
 
+/* For a witness nobody stands back: it makes no results. */
+static void who_stands_back_is_cut_off_from_an_owner(void **state)
+{
+    (void)state;
+    enum { WITNESS = B, D = ISLANDS };
+    const struct bitset nobody = {{0}};
+    struct config config = configs_first(4, false);
+    config.members[WITNESS].role = CONFIG_WITNESS;
+    begin_by(config);
+    for (uint64_t end_ms = now_ms + 5000; now_ms < end_ms; now_ms += 100) {
+        const struct wire_heartbeat beat = {
+            .taking_part = true, .silent_count = 2, .silent = {view.members[WITNESS].as.id, view.members[C].as.id}};
+        member_progress_heard(&progress, D, &beat, now_ms);
+        member_progress_tick(&progress, &nobody, now_ms);
+    }
+    assert_true(member_progress_partitioned(&progress, D));
+    assert_int_equal(member_progress_partitioned_from(&progress, D), C);
+    end();
+}
+
 /* Then the one that stayed is gone: at no moment are both out, or nobody would own anything. */
 static void nobody_stands_back_for_one_that_is_just_lost(void **state)
 {
@@ -851,6 +871,7 @@ int main(void)
         cmocka_unit_test(who_was_lost_unseen_comes_back_at_once),
         cmocka_unit_test(whose_disk_is_in_doubt_was_not_put_out),
         cmocka_unit_test(an_owner_stands_back_when_it_has_lasted),
+        cmocka_unit_test(who_stands_back_is_cut_off_from_an_owner),
         cmocka_unit_test(nobody_stands_back_for_one_that_is_just_lost),
         cmocka_unit_test(whose_disk_keeps_nothing_is_as_good_as_lost),
         cmocka_unit_test(a_disk_that_fails_by_turns_is_believed_now_and_then),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "net/membership/evidence.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "common/bytes.h"
@@ -70,5 +71,8 @@ enum err evidence_check_of(const struct wire_object *first, const struct wire_ob
     if (owner == NULL)
         return err_set(ERR_PROTO, "evidence about id %u, which is not on the roster", (unsigned)first->key.owner);
     was = then != NULL ? config_member(then, owner->id) : NULL;
+    if (then != NULL && was == NULL)
+        return err_set(ERR_PROTO, "evidence about island %s, which was not on the roster in epoch %" PRIu64,
+                       owner->name, epoch);
     return evidence_check(first, second, last->nonce, was != NULL ? was->key : key_in(last, owner, epoch));
 }

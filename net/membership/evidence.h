@@ -30,7 +30,8 @@ ERR_MUST_CHECK enum err evidence_check(const struct wire_object *first, const st
                                        const uint8_t nonce[WIRE_NONCE_BYTES], const uint8_t *owner_key);
 /* The same with the key that the owner had in the epoch of which the results are, by the configurations that are known
  * here or by the newest one's list of keys that were left: who changes its key does not get rid of what it signed, and
- * who finds a key that was left signs with it of no epoch after that. */
+ * who finds a key that was left signs with it of no epoch after that, nor of one before its owner was a member, where
+ * that one's configuration is known here. */
 ERR_MUST_CHECK enum err evidence_check_of(const struct wire_object *first, const struct wire_object *second,
                                           const struct config_log *config_log);
 

@@ -193,6 +193,39 @@ static void a_key_that_was_left_proves_nothing_of_epochs_after_that(void **state
     mem_free(evidence);
 }
 
+/* Whoever came later made no result of that epoch, whatever its key signs: as one that was found might. */
+static void who_was_not_there_yet_made_nothing(void **state)
+{
+    (void)state;
+    struct wire_object first, second;
+    struct config_log *log;
+    uint8_t *evidence;
+    size_t count = make(&owner, &owner, 7, 2, &evidence); /* of epoch 2 */
+    assert_ok(evidence_open(evidence, count, &first, &second));
+    for (int left = 0; left < 2; left++) {
+        struct config then = configs_first(9, false), config = configs_first(10, false);
+        memcpy(then.nonce, nonce, sizeof nonce);
+        memcpy(config.nonce, nonce, sizeof nonce);
+        then.epoch = 2;
+        config.epoch = 3;
+        config.previous = (struct digest){.byte = {1}};
+        if (left) { /* it has left the key since */
+            assert_ok(mem_new(1, sizeof *config.retired, "retired keys", &config.retired));
+            config.retired[0] = (struct config_retired){.id = 9, .epoch = 3};
+            memcpy(config.retired[0].key, owner.key, sizeof owner.key);
+            config.retired_count = 1;
+        } else {
+            memcpy(config.members[9].key, owner.key, sizeof owner.key);
+        }
+        assert_ok(config_log_new(&log));
+        assert_ok(config_log_add(log, &then, &(struct digest){.byte = {1}}));
+        assert_ok(config_log_add(log, &config, &(struct digest){.byte = {2}}));
+        assert_fails(ERR_PROTO, "was not on the roster in epoch 2", evidence_check_of(&first, &second, log));
+        config_log_free(log);
+    }
+    mem_free(evidence);
+}
+
 static void it_is_kept(void **state)
 {
     (void)state;
@@ -219,6 +252,7 @@ int main(void)
         cmocka_unit_test(anything_else_is_none),
         cmocka_unit_test(another_key_takes_nothing_back),
         cmocka_unit_test(a_key_that_was_left_proves_nothing_of_epochs_after_that),
+        cmocka_unit_test(who_was_not_there_yet_made_nothing),
         cmocka_unit_test(it_is_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -63,8 +63,21 @@ static void put_quorum(const struct config *config, struct certificate_rule *rul
     }
 }
 
+static bool is_of(const struct certificate_quorum *quorum, uint32_t id)
+{
+    for (uint32_t i = 0; i < quorum->count; i++)
+        if (quorum->voters[i].id == id)
+            return true;
+    return false;
+}
+
 static void put_other(uint32_t id, const uint8_t *key, struct certificate_rule *rule)
 {
+    bool counts = false;
+    for (uint32_t q = 0; q < rule->count; q++)
+        counts |= is_of(&rule->quorums[q], id);
+    if (!counts) /* nobody is to blame for a row that counts nowhere */
+        return;
     rule->more_others |= rule->others_count == CERTIFICATE_OTHERS_MAX;
     if (rule->more_others)
         return;
@@ -73,16 +86,33 @@ static void put_other(uint32_t id, const uint8_t *key, struct certificate_rule *
     memcpy(other->key, key, sizeof other->key);
 }
 
-/* Both keys of each change: who votes in neither configuration may have signed by either in between. */
-static void put_others(const struct config *before, const struct config *config, struct certificate_rule *rule)
+/* The first epoch in which a voter can have signed a version; 0 where that is not known. It is the version's own, or an
+ * earlier one: a voter may be a version ahead of those that the next epoch starts from. */
+static uint64_t signed_since(const struct config_log *config_log, uint32_t fragment, uint64_t version)
 {
-    for (uint32_t i = 0; i < config->orders_count; i++) {
-        const struct order *order = &config->orders[i];
-        const struct config_member *member = order->kind == ORDER_REKEY ? config_member(before, order->subject) : NULL;
-        if (member == NULL)
-            continue;
-        put_other(member->id, member->key, rule);
-        put_other(member->id, order->key, rule);
+    uint64_t epoch;
+    if (!config_log_epoch(config_log, fragment, version, &epoch))
+        return 0;
+    const struct config *config = config_log_at(config_log, epoch);
+    while (config != NULL && config_start(config, fragment) + 1 == version)
+        config = config->epoch > 0 ? config_log_at(config_log, config->epoch - 1) : NULL;
+    return config != NULL ? config->epoch : 0;
+}
+
+/* All keys that a voter can have signed with since then: those that it left since, the one that it has, and the one
+ * that it states: its signer, or who hands the signature on, may know a configuration that we do not, or lack one. */
+static void put_others(const struct config *last, uint64_t since, struct certificate_rule *rule)
+{
+    for (uint32_t i = 0; i < last->retired_count; i++)
+        if (last->retired[i].epoch > since)
+            put_other(last->retired[i].id, last->retired[i].key, rule);
+    rule->more_others |= last->retired_count == CONFIG_RETIRED_MAX && last->retired[0].epoch > since;
+    for (uint32_t i = 0; i < last->members_count; i++) {
+        const struct config_member *member = &last->members[i];
+        if (!is_of(&rule->quorums[0], member->id))
+            put_other(member->id, member->key, rule);
+        if (config_has_next(member))
+            put_other(member->id, member->next_key, rule);
     }
 }
 
@@ -96,21 +126,9 @@ void certificate_rule_of(const struct config_log *config_log, uint32_t fragment,
     if (last == NULL)
         return;
     put_quorum(last, out);
-    bool known = config_log_epoch(config_log, fragment, version, &epoch);
-    if (known && epoch != last->epoch)
+    if (config_log_epoch(config_log, fragment, version, &epoch) && epoch != last->epoch)
         put_quorum(config_log_at(config_log, epoch), out);
-    for (; known && epoch < last->epoch; epoch++)
-        put_others(config_log_at(config_log, epoch), config_log_at(config_log, epoch + 1), out);
-    for (uint32_t i = 0; !known && i < last->retired_count; i++)
-        put_other(last->retired[i].id, last->retired[i].key, out);
-}
-
-static bool is_of(const struct certificate_quorum *quorum, uint32_t id)
-{
-    for (uint32_t i = 0; i < quorum->count; i++)
-        if (quorum->voters[i].id == id)
-            return true;
-    return false;
+    put_others(last, signed_since(config_log, fragment, version), out);
 }
 
 /* ---- a certificate ---- */
@@ -178,7 +196,7 @@ static bool row_good(const struct certificate_rule *rule, uint32_t id, const str
     return false;
 }
 
-/* By a key that it has had since the version's epoch, and has not any more. */
+/* By another key that it may have signed the version with. */
 static bool row_of_another(const struct certificate_rule *rule, const struct certificate_row *row,
                            const struct certificate_subject *subject)
 {

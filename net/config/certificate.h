@@ -52,9 +52,10 @@ struct certificate_quorum {
     struct certificate_voter voters[CONFIG_VOTERS_MAX];
 };
 /* Each of the two is enough: the newest configuration's first, then that of the version's epoch, if it is another and
- * known. `others`: keys that members have had between the two, which count nowhere, but which an honest sender may
- * still have signatures by; where the version's epoch is not known, all that they ever had. A copy, so that any thread
- * may use it. */
+ * known. `others`: further keys that voters of the two may have signed the version with, which count nowhere, but which
+ * an honest sender may have signatures by: those that they left since they can have come to it (where that is not
+ * known, all that they left), the one that they have, and the one that they state, which a configuration that is not
+ * known here may have given them. A copy, so that any thread may use it. */
 struct certificate_rule {
     uint32_t count, others_count;
     struct certificate_quorum quorums[2];

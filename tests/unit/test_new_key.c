@@ -402,12 +402,89 @@ static void what_the_old_key_certified_stands(void **state)
                  certificate_check(&rule, &subject, &certificate, CERTIFICATE_NOBODY));
     certificate_row_sign(configs_ident(NEXT_OTHER), &subject, certificate.rows[1].signature);
     assert_true(certificate_forged(&rule, &subject, &certificate));
-    subject.version = 4; /* of the newest epoch: the key before says nothing of it */
-    certificate_rule_of(log, 0, 4, &rule);
+    subject.version = 5; /* of the newest epoch: the key before says nothing of it */
+    certificate_rule_of(log, 0, 5, &rule);
     certificate_row_sign(configs_ident(PLAIN), &subject, certificate.rows[3].signature);
     certificate.count = 1;
     certificate.rows[0] = certificate.rows[3];
     assert_true(certificate_forged(&rule, &subject, &certificate));
+    config_log_free(log);
+    memset(&last, 0, sizeof last);
+    memset(&next, 0, sizeof next);
+}
+
+/* Whether this signature, by the key of `signer`, of version `version` in the name of PLAIN is forged. */
+static bool is_forged(const struct config_log *log, uint64_t version, uint32_t signer)
+{
+    struct certificate_rule rule;
+    struct certificate certificate = {.count = 1, .rows = {{.id = PLAIN}}};
+    const struct certificate_subject subject = {
+        .nonce = config_log_last(log)->nonce, .version = version, .hash = hash_of(7)};
+    certificate_row_sign(configs_ident(signer), &subject, certificate.rows[0].signature);
+    certificate_rule_of(log, 0, version, &rule);
+    assert_fails(ERR_PROTO, "certified by",
+                 certificate_check(&rule, &subject, &certificate, CERTIFICATE_NOBODY)); /* one is not enough */
+    return certificate_forged(&rule, &subject, &certificate);
+}
+
+/* A voter may have come to the first version of an epoch in the one before, while the others had not. */
+static void who_came_to_a_version_an_epoch_early_forges_nothing(void **state)
+{
+    (void)state;
+    struct config_log *log = log_across(), *late;
+    struct config third, copy;
+    assert_false(is_forged(log, 4, PLAIN));
+    assert_false(is_forged(log, 4, NEXT));
+    assert_true(is_forged(log, 4, NEXT_OTHER));
+    assert_true(is_forged(log, 5, PLAIN)); /* nobody was so far ahead */
+    assert_ok(config_copy(config_log_last(log), &copy));
+    third = configs_next(&copy); /* another epoch that starts from the same version: the voter slept meanwhile */
+    third.previous = *config_log_last_digest(log);
+    assert_ok(config_log_add(log, &third, &(struct digest){.byte = {3}}));
+    assert_false(is_forged(log, 4, PLAIN));
+    assert_true(is_forged(log, 5, PLAIN));
+    assert_ok(config_log_new(&late)); /* which cannot say when a voter came to it */
+    assert_ok(config_log_add(late, &copy, &(struct digest){.byte = {2}}));
+    assert_false(is_forged(late, 4, PLAIN));
+    assert_true(is_forged(late, 5, PLAIN));
+    config_log_free(late);
+    config_log_free(log);
+    memset(&last, 0, sizeof last);
+    memset(&next, 0, sizeof next);
+}
+
+/* Who gives a state may know the configuration that gives a voter the key which it states, before we do. */
+static void a_signature_by_the_key_that_is_stated_is_not_forged(void **state)
+{
+    (void)state;
+    struct config_log *log;
+    struct config copy;
+    state_plain();
+    assert_ok(config_copy(&last, &copy));
+    assert_ok(config_log_new(&log));
+    assert_ok(config_log_add(log, &copy, &(struct digest){.byte = {1}}));
+    assert_false(is_forged(log, 3, PLAIN));
+    assert_false(is_forged(log, 3, NEXT));
+    assert_true(is_forged(log, 3, NEXT_OTHER));
+    assert_true(is_forged(log, 3, OTHER));
+    config_log_free(log);
+}
+
+/* A voter of the version's epoch, that votes no more, has the last key all the same. */
+static void who_votes_no_more_forges_nothing_by_the_key_that_it_has(void **state)
+{
+    (void)state;
+    struct config_log *log = log_across();
+    struct config third, copy;
+    assert_ok(config_copy(config_log_last(log), &copy));
+    third = configs_next(&copy);
+    third.previous = *config_log_last_digest(log);
+    configs_map(&third, (const uint32_t[]){FOUNDER, OPERATOR, OTHER, LAST_OWNER}, 4);
+    assert_ok(config_log_add(log, &third, &(struct digest){.byte = {3}}));
+    config_deinit(&copy);
+    assert_false(is_forged(log, 3, NEXT));
+    assert_false(is_forged(log, 3, PLAIN));
+    assert_true(is_forged(log, 3, NEXT_OTHER));
     config_log_free(log);
     memset(&last, 0, sizeof last);
     memset(&next, 0, sizeof next);
@@ -560,6 +637,9 @@ int main(void)
         CASE(of_an_operator_the_founder_or_a_majority_disposes),
         CASE(so_many_retired_keys_are_kept),
         CASE(what_the_old_key_certified_stands),
+        CASE(who_came_to_a_version_an_epoch_early_forges_nothing),
+        CASE(a_signature_by_the_key_that_is_stated_is_not_forged),
+        CASE(who_votes_no_more_forges_nothing_by_the_key_that_it_has),
         CASE(who_has_a_signature_by_a_key_in_between_forges_nothing),
         CASE(our_own_are_signed_again),
         CASE(every_path_without_memory_is_clean),

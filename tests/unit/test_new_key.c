@@ -608,6 +608,33 @@ static void our_own_are_signed_again(void **state)
     memset(&next, 0, sizeof next);
 }
 
+/* By either key that it has in the two configurations, and by the last one that it said. */
+static void of_a_voter_both_keys_are_kept(void **state)
+{
+    (void)state;
+    struct config_log *log = log_across();
+    struct certificates *certificates;
+    struct certificate known;
+    uint8_t signature[IDENT_SIGNATURE_BYTES];
+    const struct certificate_subject subject = {.nonce = config_log_last(log)->nonce, .version = 3, .hash = hash_of(7)};
+    const struct certificates_conf conf = {
+        .config_log = log, .ident = configs_ident(OTHER), .nonce = subject.nonce, .id = OTHER, .fragments_count = 1};
+    assert_ok(certificates_new(&conf, &certificates));
+    const uint32_t both[] = {PLAIN, NEXT};
+    for (int i = 0; i < 2; i++) {
+        certificate_row_sign(configs_ident(both[i]), &subject, signature);
+        certificates_heard(certificates, PLAIN, &subject, signature);
+        certificates_known(certificates, &subject, &known);
+        assert_int_equal(known.count, 1);
+        assert_memory_equal(known.rows[0].signature, signature, sizeof signature);
+        assert_int_equal(certificates_take_false(certificates, PLAIN), 0);
+    }
+    certificates_free(certificates);
+    config_log_free(log);
+    memset(&last, 0, sizeof last);
+    memset(&next, 0, sizeof next);
+}
+
 static enum err follow(void *context)
 {
     (void)context;
@@ -642,6 +669,7 @@ int main(void)
         CASE(who_votes_no_more_forges_nothing_by_the_key_that_it_has),
         CASE(who_has_a_signature_by_a_key_in_between_forges_nothing),
         CASE(our_own_are_signed_again),
+        CASE(of_a_voter_both_keys_are_kept),
         CASE(every_path_without_memory_is_clean),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,13 +21,14 @@
 /* ---- one connection that we dial, and dial on: control or bulk, to a peer whose address is known ----
  *
  * ZeroMQ dials again by itself after a connection was lost, but never after it was refused. Who refuses us now may
- * admit us soon, so here a refused one is dialled anew. */
+ * admit us soon, so here a refused one is dialled anew. Where a handshake just ends ZeroMQ dials several times a
+ * second, for ever: at an address where somebody else listens that is too much, so here it pauses. */
 
 struct dialled {
-    void *socket, *monitor; /* NULL: we do not dial */
+    void *socket, *monitor; /* NULL: we do not dial, or pause */
     bool up;
     uint64_t begun_ms; /* the present handshake */
-    uint64_t again_ms; /* it was refused: when to dial anew; 0: it was not */
+    uint64_t again_ms; /* it was refused, or ended: when to dial anew; 0: neither */
     bool unwanted;     /* and said that it does not admit us */
     uint64_t ended_ms; /* when a handshake last ended without a word */
     uint32_t ended;    /* how many did in a row */
@@ -44,9 +45,17 @@ enum dialled_news {
     DIALLED_NO_ANSWER,    /* it takes connections, and says nothing */
 };
 
-enum { AGAIN_MS = 2000, NEXT_KEY_MS = 500 };
+/* AGAIN: a member may have its second key for 5 s only (net/membership/key_turns.h): dialled by both in turn it is met.
+ */
+enum { AGAIN_MS = 2000, ENDED_MS = 500 };
 /* ENDED: handshakes that end one after the other, each so soon after the last one, are no accident. */
 enum { ENDED_IN_A_ROW = 3, ENDED_APART_MS = 15000 };
+
+/* Whether it is one that is dialled: it is up, or to be. */
+static bool dialled_is(const struct dialled *dialled)
+{
+    return dialled->socket != NULL || dialled->again_ms != 0;
+}
 
 static void dialled_close(struct dialled *dialled)
 {
@@ -91,6 +100,17 @@ static bool ends_again(struct dialled *d)
     d->ended = now_ms - d->ended_ms <= ENDED_APART_MS ? d->ended + 1 : 1;
     d->ended_ms = now_ms;
     return d->ended >= ENDED_IN_A_ROW;
+}
+
+/* After a handshake that just ended, where so many keys are tried in turn: twice as long after each round of them. */
+static void dialled_pause(struct dialled *d, uint32_t keys)
+{
+    uint64_t pause_ms = ENDED_MS;
+    for (uint32_t ended = keys; ended < d->ended && pause_ms < AGAIN_MS; ended += keys)
+        pause_ms *= 2;
+    d->again_ms = env_mono_ms() + pause_ms;
+    (void)!socket_int(d->socket, ZMQ_LINGER, 0);
+    socket_close(&d->socket, &d->monitor); /* nothing less keeps ZeroMQ from dialling */
 }
 
 /* What its monitor has to tell next. */
@@ -489,7 +509,7 @@ enum err link_set(struct link *link, uint32_t slot, const struct link_member *me
     bool same_key = peer->used && memcmp(peer->key, member->key, sizeof peer->key) == 0;
     bool same_next = peer->used && memcmp(peer->next, member->next, sizeof peer->next) == 0;
     bool same_address = peer->used && strcmp(peer->address, address) == 0;
-    bool dialled = peer->dialled[0].socket != NULL || address[0] == '\0' || peer->shut_until_ms != 0;
+    bool dialled = dialled_is(&peer->dialled[0]) || address[0] == '\0' || peer->shut_until_ms != 0;
     if (same_key && same_next && same_address && dialled)
         return ERR_OK;
     TRY(ident_curve(member->key, curve_key));
@@ -674,21 +694,14 @@ static void note_connection(struct link *link, uint32_t peer, int fd)
         backlog_end(link->backlog, gone);
 }
 
-/* Of one that may have its next key by now a handshake that just ends says enough: it is dialled by the other one. */
-static void try_next_key(struct link *link, uint32_t peer, struct dialled *d, enum dialled_news news)
-{
-    bool ended = news == DIALLED_FAILED || news == DIALLED_NOT_ADMITTED;
-    if (ended && link->peers[peer].has_next && d->again_ms == 0)
-        d->again_ms = env_mono_ms() + NEXT_KEY_MS;
-}
-
 static void read_monitor(struct link *link, uint32_t peer, bool bulk)
 {
     struct dialled *d = &link->peers[peer].dialled[bulk];
     enum dialled_news news;
     while (!news_full(&link->news) && (news = dialled_next(d)) != DIALLED_NOTHING) {
         struct link_event event = {.peer = peer, .bulk = bulk};
-        try_next_key(link, peer, d, news);
+        if ((news == DIALLED_FAILED || news == DIALLED_NOT_ADMITTED) && d->again_ms == 0)
+            dialled_pause(d, link->peers[peer].has_next ? 2 : 1);
         switch (news) {
         case DIALLED_CONNECTED:
             backlog_open(link->backlog, d->fd, true);
@@ -1062,13 +1075,16 @@ static void dial_again(struct link *link, uint64_t now_ms)
         for (int bulk = 0; bulk < LINK_CONNECTIONS; bulk++) {
             struct dialled *d = &link->peers[i].dialled[bulk];
             bool refused = d->again_ms != 0 && now_ms >= d->again_ms;
-            if (d->socket == NULL || (!refused && !mute))
+            if (!dialled_is(d) || (!refused && !mute))
                 continue;
             if (refused && bulk == 0)
                 choose_keys(&link->peers[i], d->unwanted);
+            const struct dialled before = *d;
             dialled_close(d);
             if (dial(link, i, bulk) != ERR_OK)
                 log_error("cannot dial a peer again: %s", err_text());
+            d->ended = before.ended;
+            d->ended_ms = before.ended_ms;
         }
     }
 }
@@ -1140,7 +1156,7 @@ bool link_is_dialled(const struct link *link, uint32_t peer)
 bool link_undialled(const struct link *link, uint32_t peer)
 {
     const struct dialled *d = peer < link->places ? &link->peers[peer].dialled[0] : NULL;
-    return d != NULL && d->socket != NULL && !d->up;
+    return d != NULL && dialled_is(d) && !d->up;
 }
 
 struct traffic_socket link_bulk_socket(const struct link *link, uint32_t peer)

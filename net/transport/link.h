@@ -180,7 +180,7 @@ struct link_counters {
 };
 
 /* Several times a second: ends connections that bring bytes and no message (net/transport/traffic.h), guests whose time
- * is over, and dials again where we were refused. */
+ * is over, and dials again where we were refused, or handshakes end. */
 void link_tick(struct link *link);
 
 /* Reads the kernel's counters; call often enough (a second) not to miss a short connection. */

@@ -303,10 +303,52 @@ static void a_handshake_that_ends_is_an_accident_until_it_happens_again_and_agai
         while (link_event(a, &event))
             if (event.type == LINK_NOT_ADMITTED)
                 told_after = ended;
+        link_tick(a);
         usleep(1000);
     }
     assert_true(told_after >= 3 && told_after <= 6);
     close(fd);
+    link_free(a);
+}
+
+/* Somebody else may listen at the address that a member states. */
+static void where_handshakes_end_the_pauses_grow(void **state)
+{
+    (void)state;
+    enum { FOR_MS = 8000, BEFORE_MS = 4000, LEAST = 2, MOST = 8 }; /* of both connections, a pause of 2 s each */
+    int dials[2] = {0}, first[2] = {0}, fds[2];
+    addresses[0][0] = '\0';
+    struct link *a = open_link(0, 1, 0, NULL);
+    for (uint32_t i = 0; i < 2; i++) { /* by one key, and by two */
+        fds[i] = open_plain(i + 1);
+        struct link_member member = {.name = "b", .address = addresses[i + 1]};
+        memcpy(member.key, idents[i + 1].key, sizeof member.key);
+        if (i == 1)
+            memcpy(member.next, idents[3].key, sizeof member.next);
+        assert_ok(link_set(a, i + 1, &member));
+    }
+    uint64_t begin_ms = env_mono_ms();
+    for (uint64_t now_ms = begin_ms; now_ms < begin_ms + FOR_MS; now_ms = env_mono_ms()) {
+        struct link_event event;
+        for (int i = 0; i < 2; i++) {
+            int connection = accept(fds[i], NULL, NULL);
+            if (connection < 0)
+                continue;
+            close(connection);
+            dials[i] += now_ms >= begin_ms + BEFORE_MS;
+            first[i] += now_ms < begin_ms + BEFORE_MS;
+        }
+        while (link_event(a, &event))
+            continue;
+        link_tick(a);
+        usleep(1000);
+    }
+    for (int i = 0; i < 2; i++) {
+        assert_in_range(first[i], 2 * LEAST, 2 * MOST);
+        assert_in_range(dials[i], LEAST, MOST);
+        close(fds[i]);
+    }
+    assert_true(first[1] > first[0]); /* each key has its turn before the pause grows */
     link_free(a);
 }
 
@@ -650,6 +692,7 @@ int main(void)
         cmocka_unit_test(what_is_said_is_a_packed_control_message),
         cmocka_unit_test(strangers_are_refused_before_any_payload),
         cmocka_unit_test(a_handshake_that_ends_is_an_accident_until_it_happens_again_and_again),
+        cmocka_unit_test(where_handshakes_end_the_pauses_grow),
         cmocka_unit_test(who_says_nothing_on_an_open_connection_is_dialled_anew),
         cmocka_unit_test(who_is_dialled_in_vain_is_told),
         cmocka_unit_test(another_run_version_or_type_is_told),

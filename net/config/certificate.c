@@ -269,7 +269,7 @@ struct heard_list {
     uint32_t count, room;
 };
 
-/* Signatures that were none, and not taken yet; of the voters of two configurations. */
+/* Signatures that were none, and not taken yet; of the voters of the two newest configurations. */
 struct false_ones {
     uint32_t id, count;
 };
@@ -345,6 +345,9 @@ void certificates_begin_epoch(struct certificates *certificates)
             if (signer(certificates, list->rows[i].id) == NULL || (own && list->rows[i].id == certificates->conf.id))
                 drop(list, i);
     }
+    for (uint32_t i = 0; i < FALSE_ONES_MAX; i++) /* else those who left would fill it */
+        if (signer(certificates, certificates->false_ones[i].id) == NULL)
+            certificates->false_ones[i].count = 0;
 }
 
 /* The place for a member's signature of a version: that of what it signed for it before, or of the oldest of those that

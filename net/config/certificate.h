@@ -110,7 +110,8 @@ struct certificates;
 ERR_MUST_CHECK enum err certificates_new(const struct certificates_conf *conf, struct certificates **out);
 /* NULL is fine. */
 void certificates_free(struct certificates *certificates);
-/* The config log has another newest configuration: forgets the signatures of members that no longer vote. */
+/* The config log has another newest configuration: forgets the signatures of members that no longer vote, and
+ * how many of theirs were none. */
 void certificates_begin_epoch(struct certificates *certificates);
 
 /* A member says that it signed this. Kept only of voters, and only if there is memory: it is said again. */

@@ -450,6 +450,30 @@ static void of_who_is_no_voter_nothing_is_kept(void **state)
     certificates_free(certificates);
 }
 
+/* Nobody takes that count any more; kept for ever, those who left would leave no place for those who are there. */
+static void with_a_voter_goes_the_count_of_what_it_forged(void **state)
+{
+    (void)state;
+    static const uint32_t two[] = {0, 1};
+    struct certificate known;
+    uint8_t forged[IDENT_SIGNATURE_BYTES];
+    begin(4, false);
+    struct certificates *certificates = new_certificates();
+    const struct certificate_subject subject = subject_of(VERSION, 'a');
+    certificate_row_sign(configs_ident(9), &subject, forged);
+    for (uint32_t id = 1; id < 4; id++)
+        certificates_heard(certificates, id, &subject, forged);
+    certificates_known(certificates, &subject, &known);
+    next(VERSION, two, 2);
+    certificates_begin_epoch(certificates);
+    assert_int_equal(certificates_take_false(certificates, 2), 1); /* a voter of the configuration before */
+    next(VERSION, two, 2);
+    certificates_begin_epoch(certificates);
+    assert_int_equal(certificates_take_false(certificates, 3), 0);
+    assert_int_equal(certificates_take_false(certificates, 1), 1);
+    certificates_free(certificates);
+}
+
 static void who_does_not_vote_does_not_sign(void **state)
 {
     (void)state;
@@ -511,6 +535,7 @@ int main(void)
         CASE(a_forged_signature_is_dropped_and_heard_anew),
         CASE(the_last_few_versions_of_each_voter_are_kept),
         CASE(of_who_is_no_voter_nothing_is_kept),
+        CASE(with_a_voter_goes_the_count_of_what_it_forged),
         CASE(who_does_not_vote_does_not_sign),
         CASE(without_memory_nothing_is_kept),
     };
